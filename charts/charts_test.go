@@ -63,8 +63,8 @@ var renderings = []rendering{
 		"--set=ingestGateway.networkPolicy.enabled=true,ingestGateway.networkPolicy.from[0].ipBlock.cidr=192.0.2.0/24",
 		"--set=archivist.networkPolicy.enabled=true,archivist.networkPolicy.egress[0].to[0].ipBlock.cidr=198.51.100.9/32",
 		"--set=archivist.networkPolicy.egress[0].ports[0].protocol=TCP,archivist.networkPolicy.egress[0].ports[0].port=5000",
-		"--set=site.spec.feedServer.replicas=3,site.spec.feedServer.tlsSecretRef.name=feeds-tls,site.spec.readersSecretRef.name=readers",
-		"--set=site.spec.feedServer.clientCASecretRef.name=readers-ca",
+		"--set=feedServer.spec.replicas=3,feedServer.spec.tls.certificateSecretRef.name=feeds-tls,site.spec.readersSecretRef.name=readers",
+		"--set=feedServer.spec.tls.caSecretRef.name=readers-ca",
 		"--set=site.spec.readers[0].name=uni,site.spec.readers[0].clientCertificate.names={reader.uni.example}",
 		"--set=feedServer.networkPolicy.enabled=true,feedServer.networkPolicy.from[0].ipBlock.cidr=192.0.2.0/24",
 	}},
@@ -75,7 +75,7 @@ var renderings = []rendering{
 	{"substorm-elsewhere", "substorm", []string{
 		"--set=operator.image.digest=sha256:" + strings.Repeat("a", 64) + ",gateway.image.digest=sha256:" + strings.Repeat("b", 64) +
 			",archivist.image.digest=sha256:" + strings.Repeat("d", 64),
-		"--set=site.enabled=false,ingestGateway.enabled=false,crds.upgrade=false",
+		"--set=site.enabled=false,ingestGateway.enabled=false,feedServer.enabled=false,crds.upgrade=false",
 		"--set=operator.watchNamespaces={thule,andoya},operator.replicas=2",
 		"--set=image.registry=registry.example.org,image.tag=1.2.3,image.pullSecrets={pull}",
 	}},
@@ -198,17 +198,17 @@ func TestPackageHoldsTheCRDs(t *testing.T) {
 	}
 }
 
-// What the kind takes of a Site's feed servers the chart takes too.
+// What the kind takes the chart takes too.
 func TestFeedServerValues(t *testing.T) {
 	out, errs, err := helm(t, "template", "test", "substorm", "--namespace=aurora",
-		"--set=site.spec.feedServer.url=https://archive.example.org,site.spec.feedServer.proxies={192.0.2.0/24}",
-		"--set=site.spec.feedServer.limits.robot.requestsPerSecond=1000,site.spec.feedServer.limits.person.burst=4000")
+		"--set=feedServer.spec.url=https://archive.example.org,feedServer.spec.proxies={192.0.2.0/24}",
+		"--set=feedServer.spec.limits.robot.requestsPerSecond=1000,feedServer.spec.limits.person.burst=4000")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, errs)
 	}
 	for _, want := range []string{"url: https://archive.example.org", "- 192.0.2.0/24", "requestsPerSecond: 1000", "burst: 4000"} {
 		if !strings.Contains(out, want) {
-			t.Errorf("the Site has no %q", want)
+			t.Errorf("the FeedServer has no %q", want)
 		}
 	}
 }
@@ -232,9 +232,9 @@ func TestBadValues(t *testing.T) {
 		"an edge for anybody":         {"substorm", "ingestGateway.spec.edge.port=31900", []string{"/ingestGateway/spec/edge", "sources"}},
 		"an edge without a range":     {"substorm", "ingestGateway.spec.edge.port=31900,ingestGateway.spec.edge.sources={10.0.0.1}", []string{"/edge/sources/0", "does not match"}},
 		"unknown senders in capitals": {"substorm", "ingestGateway.spec.unknownSenders=QUARANTINE", []string{"/unknownSenders", "Quarantine"}},
-		"no feed servers but a word":  {"substorm", "site.spec.feedServer.replicas=0", []string{"/feedServer/replicas", "minimum"}},
-		"a robot that may not ask":    {"substorm", "site.spec.feedServer.limits.robot.burst=0", []string{"/feedServer/limits/robot/burst", "minimum"}},
-		"a feed server's TLS":         {"substorm", "site.spec.feedServer.tls.secretRef=x", []string{"/site/spec/feedServer", "tls"}},
+		"no feed servers but a word":  {"substorm", "feedServer.spec.replicas=-1", []string{"/feedServer/spec/replicas", "minimum"}},
+		"a robot that may not ask":    {"substorm", "feedServer.spec.limits.robot.burst=0", []string{"/feedServer/spec/limits/robot/burst", "minimum"}},
+		"a feed server's TLS":         {"substorm", "feedServer.spec.tls.secretRef.name=x", []string{"/feedServer/spec/tls", "secretRef"}},
 		"a misspelled Secret":         {"substorm", "ingestGateway.spec.tls.secret=x", []string{"/ingestGateway/spec/tls", "secret"}},
 		"a peer that is none":         {"substorm", "ingestGateway.networkPolicy.from[0].cidr=192.0.2.0/24", []string{"/networkPolicy/from/0", "cidr"}},
 		"a Site nobody watches":       {"substorm", "operator.watchNamespaces={thule}", []string{"operator.watchNamespaces", "aurora", "site.enabled"}},

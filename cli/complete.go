@@ -116,6 +116,8 @@ func credentialOwners(cmd *cobra.Command, args []string, begun string) ([]cobra.
 	switch args[0] {
 	case "gateway":
 		return names(func() client.ObjectList { return &v1alpha1.IngestGatewayList{} })(cmd, args, begun)
+	case "feed-server":
+		return names(func() client.ObjectList { return &v1alpha1.FeedServerList{} })(cmd, args, begun)
 	case "consumer":
 		return names(func() client.ObjectList { return &v1alpha1.FeedConsumerList{} })(cmd, args, begun)
 	default:

@@ -293,7 +293,7 @@ func kubectl(words []string) error {
 			plain = append(plain, w)
 		}
 	}
-	verbs := []string{"annotate", "apply", "create", "delete", "describe", "explain", "get", "label", "logs", "wait"}
+	verbs := []string{"annotate", "apply", "create", "delete", "describe", "explain", "get", "label", "logs", "scale", "wait"}
 	if len(plain) == 0 || !slices.Contains(verbs, plain[0]) {
 		return fmt.Errorf("not one of %v", verbs)
 	}
@@ -306,7 +306,7 @@ func kubectl(words []string) error {
 var jsonPath = regexp.MustCompile(`\{\.((?:status|spec)\.[^}]*)\}`)
 
 func kinds(named string, words []string) error {
-	ours := []string{"site", "ingestgateway", "instrument", "feed", "feedconsumer"}
+	ours := []string{"site", "ingestgateway", "feedserver", "instrument", "feed", "feedconsumer"}
 	theirs := []string{"clusterrole", "deployment", "event", "namespace", "node", "persistentvolumeclaim", "pod", "pvc", "role", "rolebinding", "secret", "service", "statefulset"}
 	for _, name := range strings.Split(named, ",") {
 		name, _, _ = strings.Cut(name, "/")

@@ -40,7 +40,7 @@ func of[S any](kind string) func(text string) error {
 // TestFragments: parts of manifests in docs have no field that no kind has. Whole ones an API server tries, in operator/api.
 func TestFragments(t *testing.T) {
 	kinds := []func(string) error{
-		of[v1alpha1.SiteSpec]("Site"), of[v1alpha1.IngestGatewaySpec]("IngestGateway"), of[v1alpha1.InstrumentSpec]("Instrument"),
+		of[v1alpha1.SiteSpec]("Site"), of[v1alpha1.IngestGatewaySpec]("IngestGateway"), of[v1alpha1.FeedServerSpec]("FeedServer"), of[v1alpha1.InstrumentSpec]("Instrument"),
 		of[v1alpha1.FeedSpec]("Feed"), of[v1alpha1.FeedConsumerSpec]("FeedConsumer"),
 	}
 	found := 0

@@ -43,7 +43,7 @@ func (l *lab) install() error {
 // streams have three replicas.
 func (l *lab) installSubstorm() error {
 	return l.show(l.helmBin, "upgrade", "--install", "substorm", "charts/substorm",
-		"--namespace", namespace, "--set", "image.tag=dev", "--set", "ingestGateway.spec.replicas=3", "--set", "site.spec.feedServer.replicas=2", "--set", "site.spec.jetStream.replicas=3",
+		"--namespace", namespace, "--set", "image.tag=dev", "--set", "ingestGateway.spec.replicas=3", "--set", "feedServer.spec.replicas=2", "--set", "site.spec.jetStream.replicas=3",
 		"--wait", "--timeout", "3m")
 }
 

@@ -21,8 +21,9 @@ import (
 
 // Config is what a feed-server pod is told.
 type Config struct {
-	// Site is the Site's code, Pod the pod's name.
-	Site, Pod string
+	// Site is the Site's code, Pod the pod's name, and FeedServer the resource that the pod
+	// belongs to; empty outside Kubernetes.
+	Site, Pod, FeedServer string
 	// Listen is where consumers connect, ListenHTTP serves /healthz, /readyz and
 	// /metrics.
 	Listen, ListenHTTP string
@@ -38,6 +39,9 @@ type Config struct {
 	// BaseURL is the archive's address for others, https://archive.example.org; empty:
 	// that of each request.
 	BaseURL string
+	// NotificationURL is the address at which WIS2 notifications name objects: any feed
+	// server of a Site may be the one that notifies a consumer. Empty: BaseURL.
+	NotificationURL string
 	// Proxies whose word about a client's address is taken, as CIDRs.
 	Proxies []string
 

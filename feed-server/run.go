@@ -3,6 +3,7 @@
 package feedserver
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -111,13 +112,13 @@ func (s *server) open(ctx, alive context.Context) (err error) {
 	s.registry = registry.New()
 	s.hubs = newHubs(alive, s.js, cfg.RingSize, s.log)
 	s.slots, s.priorities = semaphore.NewWeighted(int64(cfg.Readers)), &session.Priorities{}
-	s.consumers = state.New(state.Config{
-		Site: cfg.Site, Pod: cfg.Pod, Incarnation: s.incarnation, StartedAt: time.Now().UTC(),
-		JetStream: s.js, Registry: s.registry, Draining: s.draining.Load, Logger: s.log, Metrics: s.metrics,
-	})
 	if err := s.openAdmission(); err != nil {
 		return err
 	}
+	s.consumers = state.New(state.Config{
+		Site: cfg.Site, Pod: cfg.Pod, FeedServer: cfg.FeedServer, Incarnation: s.incarnation, StartedAt: time.Now().UTC(),
+		JetStream: s.js, Registry: s.registry, Draining: s.draining.Load, Archive: &s.admission.Traffic, Logger: s.log, Metrics: s.metrics,
+	})
 	archive, err := s.openArchive()
 	if err != nil {
 		return err
@@ -148,7 +149,7 @@ func (s *server) notification(n wire.Notice, at time.Time) (id string, data []by
 	if !known {
 		return "", nil
 	}
-	return wis2.Encode(s.cfg.BaseURL, in, n, at)
+	return wis2.Encode(cmp.Or(s.cfg.NotificationURL, s.cfg.BaseURL), in, n, at)
 }
 
 // run serves until ctx ends, and then drains.

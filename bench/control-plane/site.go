@@ -91,7 +91,7 @@ func (s *site) secretsAndSite(ctx context.Context, l *lab.Lab, b backends) error
 			return err
 		}
 	}
-	return s.apply(ctx, fmt.Sprintf(`
+	err := s.apply(ctx, fmt.Sprintf(`
 apiVersion: substorm.dev/v1alpha1
 kind: Site
 metadata: {name: %s}
@@ -106,8 +106,16 @@ spec:
     durability: Synced
     observations: {maxSize: 64Mi}
     notices: {maxSize: 64Mi}
-  feedServer: {replicas: 2}
 `, s.name, s.name, b.minio.URL(), testenv.BucketName(), b.nats.URL()))
+	if err != nil {
+		return err
+	}
+	return s.apply(ctx, fmt.Sprintf(`
+apiVersion: substorm.dev/v1alpha1
+kind: FeedServer
+metadata: {name: %s}
+spec: {siteRef: {name: %s}, replicas: %d}
+`, s.name, s.name, feedServers))
 }
 
 func (s *site) apply(ctx context.Context, manifest string) error {

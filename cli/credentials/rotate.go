@@ -35,16 +35,16 @@ func rotateCommand() *cobra.Command {
 	var patience time.Duration
 	cmd := &cobra.Command{
 		Use:   "rotate gateway|archivist|feed-server|consumer NAME",
-		Short: "Replace the NATS credentials of a pool, of a Site's archivist or feed servers, or of a FeedConsumer",
+		Short: "Replace the NATS credentials of a pool, of a FeedServer, of a Site's archivist, or of a FeedConsumer",
 		Long: `Has the operator issue credentials of a new user, and waits until it has. NAME is that of an
-IngestGateway, of a Site (for its archivist or feed servers), or of a FeedConsumer of delivery NATS.
+IngestGateway, of a Site (for its archivist), of a FeedServer, or of a FeedConsumer of delivery NATS.
 
 Pods read the new credentials from their Secret within two minutes, and use them with their next connection; nothing
 restarts. The credentials from before are valid until they expire, or until their user is revoked at the NATS account:
 the command prints how. A leaf's credentials are replaced by deleting the Secret <site>-leaf-<code>.`,
 		Example: `  substorm credentials rotate gateway north
   substorm credentials rotate archivist demo
-  substorm credentials rotate feed-server demo
+  substorm credentials rotate feed-server public
   substorm credentials rotate consumer model
   substorm quickstart revoke UAB3…                 # then, once the programs have the new ones`,
 		Args: cobra.ExactArgs(2),
@@ -74,7 +74,7 @@ type target struct {
 }
 
 func newTarget(kind, name string) (*target, error) {
-	object, known := map[string]client.Object{kindGateway: &v1alpha1.IngestGateway{}, kindArchivist: &v1alpha1.Site{}, kindFeedServer: &v1alpha1.Site{},
+	object, known := map[string]client.Object{kindGateway: &v1alpha1.IngestGateway{}, kindArchivist: &v1alpha1.Site{}, kindFeedServer: &v1alpha1.FeedServer{},
 		kindConsumer: &v1alpha1.FeedConsumer{}}[kind]
 	if !known {
 		return nil, usage.Errorf("%q has no NATS credentials: name gateway, archivist, feed-server or consumer", kind)
@@ -87,13 +87,12 @@ func (t *target) status() *v1alpha1.CredentialsStatus {
 	switch o := t.object.(type) {
 	case *v1alpha1.IngestGateway:
 		return o.Status.Credentials
+	case *v1alpha1.FeedServer:
+		return o.Status.Credentials
 	case *v1alpha1.FeedConsumer:
 		return o.Status.Credentials
 	case *v1alpha1.Site:
-		if s := o.Status.Archivist; s != nil && t.kind == kindArchivist {
-			return s.Credentials
-		}
-		if s := o.Status.FeedServer; s != nil && t.kind == kindFeedServer {
+		if s := o.Status.Archivist; s != nil {
 			return s.Credentials
 		}
 	}

@@ -25,6 +25,7 @@ type Report struct {
 	Fine        bool         `json:"fine"`
 	Sites       []Site       `json:"sites"`
 	Gateways    []Gateway    `json:"gateways"`
+	FeedServers []FeedServer `json:"feedServers"`
 	Instruments []Instrument `json:"instruments"`
 	Feeds       []Feed       `json:"feeds"`
 	Consumers   []Consumer   `json:"consumers"`
@@ -102,7 +103,7 @@ type Problem struct {
 
 // Summarize makes the report. Namespace is the one that was asked for, empty for all.
 func Summarize(all Resources, namespace string, now time.Time) Report {
-	r := Report{namespace: namespace, now: now, Sites: []Site{}, Gateways: []Gateway{}, Instruments: []Instrument{}, Feeds: []Feed{},
+	r := Report{namespace: namespace, now: now, Sites: []Site{}, Gateways: []Gateway{}, FeedServers: []FeedServer{}, Instruments: []Instrument{}, Feeds: []Feed{},
 		Consumers: []Consumer{}, Problems: []Problem{}}
 	revisions := map[string]int64{}
 	for i := range all.Sites {
@@ -113,6 +114,9 @@ func Summarize(all Resources, namespace string, now time.Time) Report {
 	for i := range all.Gateways {
 		g := &all.Gateways[i]
 		r.addGateway(g, revisions[g.Namespace+"/"+g.Spec.SiteRef.Name])
+	}
+	for i := range all.FeedServers {
+		r.addFeedServer(&all.FeedServers[i])
 	}
 	for i := range all.Instruments {
 		r.addInstrument(&all.Instruments[i])
@@ -198,11 +202,11 @@ var calm = map[string]bool{v1alpha1.ReasonNotObserving: true, v1alpha1.ReasonRet
 var adverse = map[string]bool{v1alpha1.ConditionSpoolStranded: true, v1alpha1.ConditionSpoolQuarantined: true, v1alpha1.ConditionObjectsUnreadable: true}
 
 // noted are conditions that are as someone chose them. Reconciling and Stalled say what
-// Ready says.
+// Ready says, and FeedServerAvailable what FeedServers say.
 var (
 	noted = map[string]metav1.ConditionStatus{v1alpha1.ConditionAcknowledgeLimited: metav1.ConditionTrue,
 		v1alpha1.ConditionScaleDownHeld: metav1.ConditionTrue, v1alpha1.ConditionDurable: metav1.ConditionFalse}
-	implied = map[string]bool{v1alpha1.ConditionReconciling: true, v1alpha1.ConditionStalled: true}
+	implied = map[string]bool{v1alpha1.ConditionReconciling: true, v1alpha1.ConditionStalled: true, v1alpha1.ConditionFeedServerAvailable: true}
 )
 
 // problems takes what is not as it should be of all conditions of a resource, those it
@@ -263,6 +267,7 @@ func (r *Report) since(at *metav1.Time) string {
 type Resources struct {
 	Sites       []v1alpha1.Site
 	Gateways    []v1alpha1.IngestGateway
+	FeedServers []v1alpha1.FeedServer
 	Instruments []v1alpha1.Instrument
 	Feeds       []v1alpha1.Feed
 	Consumers   []v1alpha1.FeedConsumer

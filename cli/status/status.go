@@ -92,10 +92,11 @@ func read(ctx context.Context, figures *live, site string, now time.Time) (Repor
 	cluster := figures.cluster
 	var sites v1alpha1.SiteList
 	var gateways v1alpha1.IngestGatewayList
+	var servers v1alpha1.FeedServerList
 	var instruments v1alpha1.InstrumentList
 	var feeds v1alpha1.FeedList
 	var consumers v1alpha1.FeedConsumerList
-	for _, list := range []client.ObjectList{&sites, &gateways, &instruments, &feeds, &consumers} {
+	for _, list := range []client.ObjectList{&sites, &gateways, &servers, &instruments, &feeds, &consumers} {
 		if err := cluster.List(ctx, list); err != nil {
 			return Report{}, err
 		}
@@ -104,6 +105,7 @@ func read(ctx context.Context, figures *live, site string, now time.Time) (Repor
 		sites.Items = slices.DeleteFunc(sites.Items, func(s v1alpha1.Site) bool { return s.Name != site })
 		elsewhere := func(ref v1alpha1.LocalReference) bool { return ref.Name != site }
 		gateways.Items = slices.DeleteFunc(gateways.Items, func(g v1alpha1.IngestGateway) bool { return elsewhere(g.Spec.SiteRef) })
+		servers.Items = slices.DeleteFunc(servers.Items, func(s v1alpha1.FeedServer) bool { return elsewhere(s.Spec.SiteRef) })
 		instruments.Items = slices.DeleteFunc(instruments.Items, func(i v1alpha1.Instrument) bool { return elsewhere(i.Spec.SiteRef) })
 		feeds.Items = slices.DeleteFunc(feeds.Items, func(f v1alpha1.Feed) bool { return elsewhere(f.Spec.SiteRef) })
 		consumers.Items = slices.DeleteFunc(consumers.Items, func(c v1alpha1.FeedConsumer) bool {
@@ -113,7 +115,7 @@ func read(ctx context.Context, figures *live, site string, now time.Time) (Repor
 	if len(sites.Items) == 0 && site != "" {
 		return Report{}, fmt.Errorf("no Site %q in namespace %q: kubectl get site -A lists them, -n chooses the namespace", site, cluster.Namespace)
 	}
-	all := Resources{sites.Items, gateways.Items, instruments.Items, feeds.Items, consumers.Items}
+	all := Resources{sites.Items, gateways.Items, servers.Items, instruments.Items, feeds.Items, consumers.Items}
 	stale := figures.refresh(ctx, &all, now)
 	report := Summarize(all, cluster.Namespace, now)
 	report.saysStale(stale)

@@ -88,6 +88,12 @@ func feed(conditions ...metav1.Condition) v1alpha1.Feed {
 		Status: v1alpha1.FeedStatus{Conditions: conditions, Instruments: 1, MessagesPerMinute: 60, Consumers: 2, ObservedGeneration: 1}}
 }
 
+func feedServer(name string, connections *int32, conditions ...metav1.Condition) v1alpha1.FeedServer {
+	return v1alpha1.FeedServer{ObjectMeta: object(name), Spec: v1alpha1.FeedServerSpec{SiteRef: v1alpha1.LocalReference{Name: "demo"}},
+		Status: v1alpha1.FeedServerStatus{Conditions: conditions, ObservedGeneration: 1, ReadyReplicas: ptr.To[int32](1), ConnectionCount: connections, ConsumerCount: connections,
+			URL: "http://" + name + "-feed-server.aurora.svc"}}
+}
+
 func consumer(name string, state v1alpha1.ConsumerState, conditions ...metav1.Condition) v1alpha1.FeedConsumer {
 	return v1alpha1.FeedConsumer{ObjectMeta: object(name),
 		Spec: v1alpha1.FeedConsumerSpec{FeedRef: v1alpha1.LocalReference{Name: "everything"}, Delivery: v1alpha1.Delivery{Type: v1alpha1.DeliveryNATS}},
@@ -139,6 +145,8 @@ func TestPrint(t *testing.T) {
 		}, "aurora"),
 		"archive-read": of([]v1alpha1.Site{readSite()}, []v1alpha1.IngestGateway{gateway(3, 12, allOfGateway...)}, []v1alpha1.Instrument{instrument("mag-1", lately, allOfInstrument...)}, "aurora"),
 		"feeds": Summarize(Resources{Sites: []v1alpha1.Site{site(allOfSite...)}, Gateways: []v1alpha1.IngestGateway{gateway(3, 12, allOfGateway...)},
+			FeedServers: []v1alpha1.FeedServer{feedServer("internal", nil, yes(v1alpha1.ConditionAccepted), is(v1alpha1.ConditionReady, "False", "Progressing", "1 of 2 feed servers are ready")),
+				feedServer("public", ptr.To[int32](7), allOfGateway...)},
 			Instruments: []v1alpha1.Instrument{instrument("mag-1", lately, allOfInstrument...)}, Feeds: []v1alpha1.Feed{feed(allOfGateway...)},
 			Consumers: []v1alpha1.FeedConsumer{
 				consumer("display", v1alpha1.ConsumerIdle, append(allOfGateway[:2:2], is(v1alpha1.ConditionConsumerFlowing, "Unknown", "Idle", "nobody asks"))...),

@@ -35,7 +35,7 @@ func credentials() []credential {
 		{"FeedConsumer", consumer, natsaccounts.Consumers, durable(attacker)},
 		{"gateway", plan.GatewayUser(site(), pool), natsaccounts.Substorm, "own"},
 		{"archivist", plan.ArchivistUser(site()), natsaccounts.Substorm, "own"},
-		{"feed server", plan.FeedServerUser(site()), natsaccounts.Substorm, "own"},
+		{"feed server", plan.FeedServerUser(site(), "hub"), natsaccounts.Substorm, "own"},
 		{"operator", plan.OperatorUser(site()), natsaccounts.Substorm, "own"},
 	}
 	for _, command := range backend.Users(code, camera, pod) {

@@ -43,6 +43,7 @@ func command() *cobra.Command {
 func addFlags(f *pflag.FlagSet, cfg *feedserver.Config) {
 	f.SortFlags = false
 	f.StringVar(&cfg.Site, "site", "", "code of the Site")
+	f.StringVar(&cfg.FeedServer, "feed-server", "", "name of the FeedServer that the pod belongs to (empty outside Kubernetes)")
 	f.StringVar(&cfg.Pod, "pod", "", "name of this pod")
 	f.StringVar(&cfg.Listen, "listen", ":8080", "address for consumers")
 	f.StringVar(&cfg.TLSDir, "tls-dir", "", "folder with tls.crt and tls.key: the certificate that consumers see (empty: plain, behind an edge)")
@@ -52,6 +53,7 @@ func addFlags(f *pflag.FlagSet, cfg *feedserver.Config) {
 	flags.NATS(f, &cfg.NATS)
 	flags.ObjectStore(f, &cfg.Objects, "URL of the object store with the archive (empty: live Feeds alone)", "bucket of the archive, which is only read")
 	f.StringVar(&cfg.BaseURL, "base-url", "", "address of the archive for others, https://archive.example.org (empty: that of each request)")
+	f.StringVar(&cfg.NotificationURL, "notification-url", "", "address of the archive in WIS2 notifications, that of another FeedServer of the Site (empty: --base-url)")
 	f.StringSliceVar(&cfg.Proxies, "proxies", nil, "addresses (CIDR) of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed")
 
 	limits := endpoint.DefaultLimits()

@@ -63,7 +63,7 @@ func NewAccessCheck(cfg AccessCheckConfig) *AccessCheck {
 func (g *AccessCheck) Answer(serve func(*Request) *problem.Problem) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v := &Request{Request: r, Snapshot: g.cfg.Registry(), Now: time.Now(), check: g, class: ClassOf(r)}
-		v.sent.ResponseWriter = w
+		v.sent.ResponseWriter, v.sent.traffic = w, &g.cfg.Admission.Traffic
 		v.W = &v.sent
 		defer v.count() // also where serve aborts
 		leave, p := g.admit(v)

@@ -52,6 +52,8 @@ type Admission struct {
 	// Sockets are the server's; Connections are the places of answers that go on.
 	Sockets     *Sockets
 	Connections *Places
+	// Traffic is what the archive's answers amount to.
+	Traffic Traffic
 }
 
 // NewAdmission lets nobody in yet.

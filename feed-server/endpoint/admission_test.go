@@ -200,7 +200,7 @@ func TestProxyThatIsNotBelieved(t *testing.T) {
 			t.Error(p)
 		}
 	}
-	if said := log.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, "198.51.100.7") || !strings.Contains(said, "spec.feedServer.proxies") {
+	if said := log.String(); strings.Count(said, "\n") != 1 || !strings.Contains(said, "198.51.100.7") || !strings.Contains(said, "spec.proxies of the FeedServer") {
 		t.Errorf("%s", said)
 	}
 	if n := testutil.ToFloat64(a.edge.counter); n != 2 {

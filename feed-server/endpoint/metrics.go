@@ -57,6 +57,8 @@ type counter struct {
 	http.ResponseWriter
 	status int
 	bytes  int64
+	// traffic counts what all answers amount to.
+	traffic *Traffic
 }
 
 func (c *counter) WriteHeader(status int) {
@@ -68,6 +70,7 @@ func (c *counter) Write(p []byte) (int, error) {
 	c.status = cmp.Or(c.status, http.StatusOK)
 	n, err := c.ResponseWriter.Write(p)
 	c.bytes += int64(n)
+	c.traffic.sent.Add(uint64(n))
 	return n, err
 }
 

@@ -44,6 +44,8 @@ func Follow[T any](v *Request, from <-chan T, event func(T) (*Event, error)) *pr
 	if v.Method == http.MethodHead {
 		return nil
 	}
+	admission.Traffic.streams.Add(1)
+	defer admission.Traffic.streams.Add(-1)
 	// A client sees the end, and comes again.
 	if err := follow(v, from, event); err == nil {
 		_ = http.NewResponseController(v.W).SetWriteDeadline(time.Time{})

@@ -220,7 +220,7 @@ func (l *lab) connect(consumer string, opts ...nats.Option) *nats.Conn {
 // asFeedServer connects as feed servers do: with what the planner allows them.
 func (l *lab) asFeedServer() jetstream.JetStream {
 	l.t.Helper()
-	u := plan.FeedServerUser(&v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: site}, Spec: v1alpha1.SiteSpec{Code: site}})
+	u := plan.FeedServerUser(&v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: site}, Spec: v1alpha1.SiteSpec{Code: site}}, "hub")
 	var p jwt.Permissions
 	p.Pub.Allow.Add(u.Publish...)
 	p.Pub.Deny.Add(u.DenyPublish...)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/substorm/substorm/feed-server/hub"
@@ -27,19 +28,21 @@ type Consumer struct {
 	readers  map[Reader]struct{}
 	messages uint64
 	bytes    uint64
-	dropped  map[string]uint64
-	gaps     uint64
-	lastGap  time.Time
-	tracker  Tracker
-	samples  samples
+	// sent counts the bytes of all consumers.
+	sent    *atomic.Uint64
+	dropped map[string]uint64
+	gaps    uint64
+	lastGap time.Time
+	tracker Tracker
+	samples samples
 	// by measures a consumer of delivery NATS, else nil.
 	by func(now time.Time) Delivered
 	// status as it was measured last.
 	status wire.ConsumerStatus
 }
 
-func newConsumer() *Consumer {
-	return &Consumer{readers: map[Reader]struct{}{}, dropped: map[string]uint64{}}
+func newConsumer(sent *atomic.Uint64) *Consumer {
+	return &Consumer{sent: sent, readers: map[Reader]struct{}{}, dropped: map[string]uint64{}}
 }
 
 var _ session.Meter = (*Consumer)(nil)
@@ -49,6 +52,7 @@ func (c *Consumer) Given(entries []session.Entry, bytes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.bytes += uint64(bytes)
+	c.sent.Add(uint64(bytes))
 	for _, e := range entries {
 		if e.Message != nil {
 			c.messages++

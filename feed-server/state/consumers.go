@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -32,8 +33,12 @@ type Consumers struct {
 	cfg     Config
 	figures *rate.Limiter
 
+	// sent is how many bytes consumers were given.
+	sent atomic.Uint64
+
 	// reporting is held while reports are written.
-	reporting sync.Mutex
+	reporting  sync.Mutex
+	throughput throughput
 
 	mu   sync.Mutex
 	all  map[string]*Consumer
@@ -49,12 +54,23 @@ type said struct {
 // Config says who reports, and where.
 type Config struct {
 	Site, Pod, Incarnation string
-	StartedAt              time.Time
-	JetStream              jetstream.JetStream
-	Registry               *registry.Registry
-	Draining               func() bool
-	Logger                 *slog.Logger
-	Metrics                prometheus.Registerer
+	// FeedServer that the pod belongs to; empty outside Kubernetes.
+	FeedServer string
+	StartedAt  time.Time
+	JetStream  jetstream.JetStream
+	Registry   *registry.Registry
+	Draining   func() bool
+	// Archive says what is sent to others than consumers; nil: nothing is.
+	Archive Archive
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer
+}
+
+// Archive is what a feed server sends to others than consumers: how many bytes, and over how
+// many event streams that are open.
+type Archive interface {
+	Sent() uint64
+	EventStreams() int
 }
 
 // New returns the consumers, of whom nothing was measured yet.
@@ -70,7 +86,7 @@ func (c *Consumers) Of(entry wire.ConsumerEntry) *Consumer {
 	defer c.mu.Unlock()
 	m := c.all[entry.Consumer]
 	if m == nil {
-		m = newConsumer()
+		m = newConsumer(&c.sent)
 		c.all[entry.Consumer] = m
 	}
 	m.mu.Lock()
@@ -139,10 +155,17 @@ func (c *Consumers) report(ctx context.Context, now time.Time) error {
 	defer c.reporting.Unlock()
 	all := c.snapshot()
 	snapshot := c.cfg.Registry.Snapshot()
-	err := c.put(ctx, wire.FeedServerStatusKey(c.cfg.Pod), wire.FeedServerStatus{
-		Pod: c.cfg.Pod, Incarnation: c.cfg.Incarnation, StartedAt: c.cfg.StartedAt, ReportedAt: now.UTC(),
+	own := wire.FeedServerStatus{
+		Pod: c.cfg.Pod, FeedServer: c.cfg.FeedServer, Incarnation: c.cfg.Incarnation, StartedAt: c.cfg.StartedAt, ReportedAt: now.UTC(),
 		Revision: snapshot.Revision, Connections: c.connections(), Draining: c.cfg.Draining(), Problems: problems(snapshot),
-	})
+	}
+	sent := c.sent.Load()
+	if c.cfg.Archive != nil {
+		sent += c.cfg.Archive.Sent()
+		own.EventStreams = c.cfg.Archive.EventStreams()
+	}
+	own.BytesPerSecond = c.throughput.at(now, sent)
+	err := c.put(ctx, wire.FeedServerStatusKey(c.cfg.Pod), own)
 	if err != nil {
 		// What is measured goes on, so that states are right when JetStream is back.
 		for _, m := range all {

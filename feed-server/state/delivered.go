@@ -30,7 +30,7 @@ type Delivered struct {
 // reported by this pod alone, until end is called. The Consumer is its meter.
 func (c *Consumers) Deliver(entry wire.ConsumerEntry, by func(now time.Time) Delivered) (m *Consumer, end func()) {
 	name := entry.Consumer
-	m = newConsumer()
+	m = newConsumer(&c.sent)
 	m.flow, m.by = entry.Flow, by
 	c.mu.Lock()
 	c.all[name] = m

@@ -249,7 +249,7 @@ func (d *demo) sayMore() error {
 	fmt.Printf(`
 Look around:
   eval "$(go run ./hack/cluster --name %s env)"; PATH=$PWD/.demo/bin:$PATH
-  kubectl get site,ingestgateway,instrument -o wide
+  kubectl get site,ingestgateway,feedserver,instrument -o wide
   kubectl describe instrument allsky-camera
   kubectl substorm status
   substorm archive ls -o wide

@@ -205,15 +205,21 @@ func ParseConsumerStatusKey(key string) (consumer, pod string, ok bool) {
 // FeedServerStatus is what a pod of feed-server reports every
 // GatewayReportInterval.
 type FeedServerStatus struct {
-	Pod         string    `json:"pod"`
+	Pod string `json:"pod"`
+	// FeedServer that the pod belongs to; empty outside Kubernetes.
+	FeedServer  string    `json:"feedServer,omitempty"`
 	Incarnation string    `json:"incarnation"`
 	StartedAt   time.Time `json:"startedAt"`
 	ReportedAt  time.Time `json:"reportedAt"`
 	// Revision of the registry that the pod runs; 0 before the first.
 	Revision int64 `json:"revision"`
-	// Connections that are open.
-	Connections int  `json:"connections"`
-	Draining    bool `json:"draining,omitempty"`
+	// Connections of consumers that are open, and event streams of the archive.
+	Connections  int `json:"connections"`
+	EventStreams int `json:"eventStreams,omitempty"`
+	// BytesPerSecond of content that consumers and readers were sent, on the average of the
+	// last minute.
+	BytesPerSecond int64 `json:"bytesPerSecond,omitempty"`
+	Draining       bool  `json:"draining,omitempty"`
 	// Problems are what keeps a consumer from being served, by consumer.
 	Problems map[string]string `json:"problems,omitempty"`
 }

@@ -84,6 +84,12 @@ func sampleFeedServerStatus() FeedServerStatus {
 	}
 }
 
+func sampleNamedFeedServer() FeedServerStatus {
+	s := sampleFeedServerStatus()
+	s.FeedServer, s.EventStreams, s.BytesPerSecond = "thule", 3, 1_250_000
+	return s
+}
+
 func sampleTicket() Ticket {
 	return Ticket{Feed: "aurora", Consumer: "model", Reader: "university", ExpiresAt: sampleTime.Add(LeaseTTL)}
 }
@@ -145,6 +151,7 @@ func goldenFeedRecords() []goldenRecord {
 		{"registry-reader.json", encoded(sampleReader()), decoded(Decode[ReaderEntry]), sampleReader()},
 		{"status-consumer-unsized.json", encoded(sampleUnsized()), decoded(Decode[ConsumerStatus]), sampleUnsized()},
 		{"status-consumer.json", encoded(sampleConsumerStatus()), decoded(Decode[ConsumerStatus]), sampleConsumerStatus()},
+		{"status-feedserver-named.json", encoded(sampleNamedFeedServer()), decoded(Decode[FeedServerStatus]), sampleNamedFeedServer()},
 		{"status-feedserver.json", encoded(sampleFeedServerStatus()), decoded(Decode[FeedServerStatus]), sampleFeedServerStatus()},
 		{"ticket.json", encoded(sampleTicket()), decoded(Decode[Ticket]), sampleTicket()},
 		{"telemetry-frame.binpb", encodeFrame(frame), decoded(DecodeFrame), frame},

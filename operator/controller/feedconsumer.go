@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
@@ -74,6 +73,11 @@ func (r *consumerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 			return r.keepUnreadable(ctx, r.secrets, r.statuses, name, consumer, view.Now, secretOfUser{plan.ConsumerSecretName(consumer), plan.ConsumerUserName(consumer)})
 		}
 		view.Servers, view.Reports = f.reports.ofFeedServers(), f.reports.ofConsumer(consumer.Name)
+		servers, err := serversOf(ctx, r.client, p.site)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		view.Server = plan.ConsumersServer(servers)
 		failed = r.admit(ctx, feed, &view)
 	}
 	status, wait := plan.ConsumerStatus(view)
@@ -98,12 +102,11 @@ func (r *consumerReconciler) admit(ctx context.Context, feed *v1alpha1.Feed, vie
 		return err
 	}
 	access := plan.ConsumerAccess{Site: view.Site, Feed: feed, Consumer: view.Consumer, Verdict: view.Verdict}
-	var services corev1.ServiceList
-	servers := plan.SiteProgram{Site: view.Site, Program: plan.FeedServerProgram}
-	if err := r.client.List(ctx, &services, client.InNamespace(feed.Namespace), client.MatchingLabels(servers.Selector()), client.UnsafeDisableDeepCopy); err != nil {
-		return err
+	if access.Server = view.Server; access.Server != nil {
+		if access.Services, err = servicesOf(ctx, r.client, access.Server); err != nil {
+			return err
+		}
 	}
-	access.Services = services.Items
 	view.URL = access.URL()
 	view.Failed, view.Credentials, err = r.applyAccess(ctx, access, view.Now)
 	return err

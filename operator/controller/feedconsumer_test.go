@@ -50,8 +50,10 @@ func TestConsumerFromApplyToMessages(t *testing.T) {
 	w.applyFeed("all", "")
 	w.awaits("Feed", "all", "Ready", "True/Ready")
 	w.awaits("FeedConsumer", "client", "Ready", "False/NotReported")
+	w.awaits("FeedServer", "hub", "Ready", "False/Progressing")
 	w.awaits("Site", "hub", "FeedServerAvailable", "False/Progressing")
 	w.rollOut()
+	w.awaits("FeedServer", "hub", "Ready", "True/Ready")
 	w.awaits("Site", "hub", "FeedServerAvailable", "True/Available")
 	w.awaits("Site", "hub", "Ready", "True/Ready")
 	s := w.feedServer("feed-0")
@@ -154,7 +156,7 @@ func (c *natsClient) mayNot() {
 		"write the registry":            request("$KV.REGISTRY_hub.consumer.client", nil),
 		"purge a stream":                request("$JS.API.STREAM.PURGE.OBS_hub", nil),
 		"acknowledge for another":       request("$JS.ACK.OBS_hub.c_viewer.1.1.1.1.0", nil),
-		"ask a feed server's own inbox": request("_INBOX_hub-feed-server.x", nil),
+		"ask a feed server's own inbox": request("_INBOX_hub-feed-server_hub.x", nil),
 	} {
 		data, err := json.Marshal(try.body)
 		if err == nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/substorm/substorm/operator/plan"
 )
 
-// newFeedWorld has a Site with a feed server, a pool and the instruments camera
+// newFeedWorld has a Site with a FeedServer of one pod, a pool and the instruments camera
 // (group auroras), mag-1 and mag-2 (group fields).
 func newFeedWorld(t *testing.T) *world {
 	t.Helper()
@@ -37,7 +37,7 @@ func (w *world) startFeedWorld() {
 	w.t.Helper()
 	w.start()
 	w.applySite("hub", "hub")
-	w.patchSite(`{"spec":{"feedServer":{"replicas":1}}}`)
+	w.applyServer("hub", ", replicas: 1")
 	w.applyPool("pool", ", service: {type: ClusterIP}")
 	for i, name := range []string{"camera", "mag-1", "mag-2"} {
 		group := "fields"
@@ -86,12 +86,17 @@ spec: {feedRef: {name: %s}, delivery: {type: %s}%s}
 `, name, feed, delivery, spec))
 }
 
-// rollOut says of the Deployment of the feed servers what a cluster would.
+// rollOut says of the Deployment of the FeedServer hub what a cluster would.
 func (w *world) rollOut() {
+	w.t.Helper()
+	w.rollOutServer("hub")
+}
+
+func (w *world) rollOutServer(name string) {
 	w.t.Helper()
 	d := &appsv1.Deployment{}
 	eventually(w.t, "the Deployment", func() error {
-		if err := w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "hub-feed-server"}, d); err != nil {
+		if err := w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: plan.FeedServerName(name)}, d); err != nil {
 			return err
 		}
 		return w.setRolledOut(w.t.Context(), d)
@@ -133,7 +138,7 @@ type feedServer struct {
 func (w *world) feedServer(pod string) *feedServer {
 	w.t.Helper()
 	secret := w.awaitSecret("hub-feed-server-jetstream", plan.KeyUserCreds)
-	js := w.connect(secret.Data[plan.KeyUserCreds], "_INBOX_hub-feed-server")
+	js := w.connect(secret.Data[plan.KeyUserCreds], "_INBOX_hub-feed-server_hub")
 	return &feedServer{world: w, pod: pod, js: js}
 }
 
@@ -208,8 +213,8 @@ func (s *feedServer) report() error {
 		return err
 	}
 	s.mu.Lock()
-	status := wire.FeedServerStatus{Pod: s.pod, Incarnation: "one", StartedAt: time.Now(), ReportedAt: time.Now(),
-		Revision: complete.Revision, Connections: 3, Problems: s.problems}
+	status := wire.FeedServerStatus{Pod: s.pod, FeedServer: "hub", Incarnation: "one", StartedAt: time.Now(), ReportedAt: time.Now(),
+		Revision: complete.Revision, Connections: 3, EventStreams: 2, BytesPerSecond: 1000, Problems: s.problems}
 	s.mu.Unlock()
 	return s.put(wire.FeedServerStatusKey(s.pod), status)
 }

@@ -89,13 +89,13 @@ func (w *world) telemetry(g *gateway, instrument string, payload string) {
 func TestFeedServerProgram(t *testing.T) {
 	w := newFeedWorld(t)
 	address := "http://hub-feed-server." + w.namespace + ".svc"
-	w.patchSite(`{"spec":{"feedServer":{"url":"` + address + `"}}}`)
+	w.applyServer("public", `, url: "`+address+`"`) // the pods of hub name objects there
 	eventually(t, "the address", func() error {
 		d := &appsv1.Deployment{}
 		if err := w.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "hub-feed-server"}, d); err != nil {
 			return err
 		}
-		if args := d.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--base-url="+address) {
+		if args := d.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--notification-url="+address) {
 			return fmt.Errorf("%q", args)
 		}
 		return nil
@@ -178,6 +178,13 @@ func TestFeedServerProgram(t *testing.T) {
 	eventually(t, "what was delivered", func() error {
 		var s v1alpha1.FeedConsumerStatus
 		if w.status("FeedConsumer", "socket", &s); s.Delivered == nil || s.Delivered.Messages != 1 || s.Connections != 1 {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	eventually(t, "the figures of the FeedServer", func() error {
+		var s v1alpha1.FeedServerStatus
+		if w.status("FeedServer", "hub", &s); s.ConnectionCount == nil || s.BytesPerSecond == nil {
 			return fmt.Errorf("%+v", s)
 		}
 		return nil

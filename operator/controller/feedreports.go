@@ -63,22 +63,24 @@ func (r *reports) takeFeedServer(pod string, value []byte, seen, now time.Time) 
 	switch {
 	case was == nil || was.alive != next.alive || was.Incarnation != next.Incarnation ||
 		was.Draining != next.Draining || !maps.Equal(was.Problems, next.Problems):
-		r.feedServerChanged(false)
+		r.feedServerChanged(next.FeedServer, false)
 	case was.Revision != next.Revision:
-		r.feedServerChanged(true)
+		r.feedServerChanged(next.FeedServer, true)
 	}
 	return nil
 }
 
-// silentFeedServers notices feed servers that ceased to report. The caller holds the lock.
-func (r *reports) silentFeedServers(now time.Time) bool {
-	silent := false
+// silentFeedServers notices pods that ceased to report, and returns the FeedServers that they
+// belong to. The caller holds the lock.
+func (r *reports) silentFeedServers(now time.Time) (silent []string) {
 	for _, s := range r.feedServers {
 		if s.alive && now.Sub(s.Seen) > aliveFor {
-			s.alive, silent = false, true
+			s.alive = false
+			silent = append(silent, s.FeedServer)
 		}
 	}
-	return silent
+	slices.Sort(silent)
+	return slices.Compact(silent)
 }
 
 // forgetFeedReport: what was reported is gone.
@@ -112,6 +114,17 @@ func (r *reports) ofConsumer(name string) []plan.ConsumerReport {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.SortedFunc(maps.Values(r.consumers[name]), func(a, b plan.ConsumerReport) int { return strings.Compare(a.Pod, b.Pod) })
+}
+
+// ofConsumers returns every feed server's last report about each FeedConsumer, by name.
+func (r *reports) ofConsumers() map[string][]plan.ConsumerReport {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make(map[string][]plan.ConsumerReport, len(r.consumers))
+	for name, byPod := range r.consumers {
+		all[name] = slices.Collect(maps.Values(byPod))
+	}
+	return all
 }
 
 // staleAfter is how long the report of a feed server that is gone is kept: the

@@ -8,54 +8,155 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 )
 
-// applyFeedServer makes the objects of a Site's feed servers what they should be, or
-// removes them where the Site has none, and reads what became of them.
-func (r *siteReconciler) applyFeedServer(ctx context.Context, view *plan.SiteView) error {
-	site := view.Site
-	objects := func(s plan.SiteProgram) []plan.Object { return plan.FeedServer{SiteProgram: s}.Objects() }
-	p := &siteProgram{r.program(view, plan.FeedServerProgram, r.images.FeedServer), plan.FeedServerUser(site), objects, &view.FeedServer.SiteProgramView}
-	var failed error
-	switch {
-	case !acceptedAlone(*view):
-		if site.Spec.FeedServer != nil {
-			failed = r.keepProgramCredentials(ctx, p, view)
-		}
-	case site.Spec.FeedServer == nil:
-		failed = r.removeFeedServer(ctx, site)
-	default:
-		view.FeedServer.Failed, failed = r.applyProgram(ctx, view, p)
-	}
-	view.FeedServer.Reports = r.links.facts(client.ObjectKeyFromObject(site)).reports.ofFeedServers()
-	var services corev1.ServiceList
-	err := r.client.List(ctx, &services, client.InNamespace(site.Namespace), client.MatchingLabels(p.Selector()), client.UnsafeDisableDeepCopy)
-	view.FeedServer.Services = services.Items
-	return errors.Join(failed, err, r.readProgram(ctx, site, p))
+const kindFeedServer = "FeedServer"
+
+// serverReconciler makes the objects of FeedServers and keeps their status.
+type serverReconciler struct {
+	*applier
+	links    *links
+	secrets  *secretReader
+	statuses *statusWriter
+	image    string
+	pull     []string
 }
 
-// removeFeedServer removes what a Site's feed servers were made of. The Secret with
-// their credentials goes with the Site.
-func (r *siteReconciler) removeFeedServer(ctx context.Context, site *v1alpha1.Site) error {
-	for _, o := range plan.FeedServerObjects(site) {
-		object, err := r.cached(ctx, o.Kind, types.NamespacedName{Namespace: site.Namespace, Name: o.Name})
+// Reconcile applies a FeedServer's objects and plans its status.
+func (r *serverReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	name := resource{kindFeedServer, req.NamespacedName}
+	server := &v1alpha1.FeedServer{}
+	if err := r.client.Get(ctx, req.NamespacedName, server); apierrors.IsNotFound(err) {
+		r.statuses.forget(name)
+		return ctrl.Result{}, nil
+	} else if err != nil {
+		return ctrl.Result{}, err
+	}
+	user := secretOfUser{plan.JetStreamSecret(plan.FeedServerName(server.Name)), plan.FeedServerUserName(server.Namespace, server.Name)}
+	if plan.Unreadable(server) != "" { // what was made for it stays as it is
+		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, server, r.links.now(), user)
+	}
+	newest(r.statuses, name, server, &server.Status)
+	view, err := r.read(ctx, server)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if view.Site != nil && plan.Unreadable(view.Site) != "" {
+		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, server, view.Now, user)
+	}
+	failed := r.bring(ctx, &view)
+	if err := r.found(ctx, &view); err != nil {
+		return ctrl.Result{}, errors.Join(failed, err)
+	}
+	status, wait := plan.FeedServerStatus(view)
+	p := planned{
+		resource: name, object: server, site: types.NamespacedName{Namespace: server.Namespace, Name: server.Spec.SiteRef.Name},
+		was: &server.Status, is: &status, wasConds: server.Status.Conditions, isConds: status.Conditions,
+		urgency: plan.FeedServerUrgency(&server.Status, &status), expiresAt: expiry(view.Credentials),
+	}
+	if view.Site != nil {
+		p.code = view.Site.Spec.Code
+	}
+	r.statuses.submit(p)
+	if failed != nil {
+		return ctrl.Result{}, failed
+	}
+	return ctrl.Result{RequeueAfter: wait}, nil
+}
+
+// read reads everything but what the FeedServer's own objects became.
+func (r *serverReconciler) read(ctx context.Context, server *v1alpha1.FeedServer) (plan.FeedServerView, error) {
+	key := types.NamespacedName{Namespace: server.Namespace, Name: server.Spec.SiteRef.Name}
+	site, err := siteView(ctx, r.client, r.links, key)
+	if err != nil {
+		return plan.FeedServerView{}, err
+	}
+	f := r.links.facts(key)
+	view := plan.FeedServerView{Now: r.links.now(), Server: server, Site: site.Site}
+	_, view.Bus, _, _ = f.snapshot()
+	view.Reports, view.Consumers = f.reports.ofFeedServers(), f.reports.ofConsumers()
+	if site.Site == nil {
+		return view, nil
+	}
+	view.SiteAccepted = plan.SiteAccepted(site)
+	if plan.Unreadable(site.Site) == "" {
+		view.Secrets, err = r.secrets.read(ctx, server.Namespace, plan.FeedServerSecrets(site.Site, server))
+	}
+	return view, err
+}
+
+// bring makes the FeedServer's objects what they should be. Without its Site there are none:
+// there is nothing to serve. While the Site is not accepted they stay as they are.
+func (r *serverReconciler) bring(ctx context.Context, view *plan.FeedServerView) error {
+	server := view.Server
+	program := &siteProgram{SiteProgram: plan.FeedServerOf(view.Site, server), owner: server, site: view.Site, view: &view.SiteProgramView, notOurs: plan.ServerObjectNotOurs}
+	if view.Site == nil {
+		return r.remove(ctx, server)
+	}
+	program.Image, program.PullSecrets, program.Secrets = r.image, r.pull, view.Secrets
+	program.user = plan.FeedServerUser(view.Site, server.Name)
+	if !plan.FeedServerAccepted(*view).OK() {
+		return r.keepProgramCredentials(ctx, r.secrets, program, view.Now)
+	}
+	all, err := serversOf(ctx, r.client, client.ObjectKeyFromObject(view.Site))
+	if err != nil {
+		return err
+	}
+	program.objects = func(s plan.SiteProgram) []plan.Object {
+		return plan.FeedServer{SiteProgram: s, Server: server, Addressed: plan.AddressedServer(all)}.Objects()
+	}
+	view.Failed, err = r.applyProgram(ctx, r.secrets, program, view.Now)
+	return err
+}
+
+// found reads what became of the FeedServer's objects.
+func (r *serverReconciler) found(ctx context.Context, view *plan.FeedServerView) error {
+	program := &siteProgram{SiteProgram: plan.FeedServerOf(view.Site, view.Server), owner: view.Server, view: &view.SiteProgramView}
+	services, err := servicesOf(ctx, r.client, view.Server)
+	view.Services = services
+	return errors.Join(err, r.readProgram(ctx, program))
+}
+
+// remove removes what a FeedServer was made of. The Secret with its credentials goes with
+// the FeedServer.
+func (r *serverReconciler) remove(ctx context.Context, server *v1alpha1.FeedServer) error {
+	for _, o := range plan.FeedServerObjects(server.Name) {
+		object, err := r.cached(ctx, o.Kind, types.NamespacedName{Namespace: server.Namespace, Name: o.Name})
 		if err != nil {
 			return err
 		}
-		if object == nil || !metav1.IsControlledBy(object, site) || object.GetDeletionTimestamp() != nil {
+		if object == nil || !metav1.IsControlledBy(object, server) || object.GetDeletionTimestamp() != nil {
 			continue
 		}
 		uid := object.GetUID()
 		err = r.client.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete %s %s/%s: %w", o.Kind, site.Namespace, o.Name, err)
+			return fmt.Errorf("delete %s %s/%s: %w", o.Kind, server.Namespace, o.Name, err)
 		}
 	}
 	return nil
+}
+
+// serversOf reads the FeedServers that name a Site. They must not be changed: they are the
+// cache's own.
+func serversOf(ctx context.Context, c client.Client, site types.NamespacedName) ([]v1alpha1.FeedServer, error) {
+	var servers v1alpha1.FeedServerList
+	err := c.List(ctx, &servers, client.InNamespace(site.Namespace), client.MatchingFields{siteField: site.Name}, client.UnsafeDisableDeepCopy)
+	return servers.Items, err
+}
+
+// servicesOf reads the Services of a FeedServer.
+func servicesOf(ctx context.Context, c client.Client, server *v1alpha1.FeedServer) ([]corev1.Service, error) {
+	var services corev1.ServiceList
+	err := c.List(ctx, &services, client.InNamespace(server.Namespace),
+		client.MatchingLabels(plan.FeedServerOf(nil, server).Selector()), client.UnsafeDisableDeepCopy)
+	return services.Items, err
 }

@@ -278,6 +278,16 @@ spec: {siteRef: {name: hub}%s}
 `, name, spec))
 }
 
+func (w *world) applyServer(name, spec string) {
+	w.t.Helper()
+	w.apply(fmt.Sprintf(`
+apiVersion: substorm.dev/v1alpha1
+kind: FeedServer
+metadata: {name: %s}
+spec: {siteRef: {name: hub}%s}
+`, name, spec))
+}
+
 func (w *world) applyInstrument(name string, port int, spec string) {
 	w.t.Helper()
 	w.apply(fmt.Sprintf(`
@@ -335,7 +345,7 @@ func (w *world) readyPod(pool, name, host string) {
 
 // dump logs what a failed test left.
 func (w *world) dump() {
-	for _, kind := range []string{"SiteList", "IngestGatewayList", "InstrumentList", "FeedList", "FeedConsumerList"} {
+	for _, kind := range []string{"SiteList", "IngestGatewayList", "FeedServerList", "InstrumentList", "FeedList", "FeedConsumerList"} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
 		if err := w.List(context.Background(), list, client.InNamespace(w.namespace)); err != nil {

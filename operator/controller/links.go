@@ -77,7 +77,7 @@ func (l *links) newFacts(key types.NamespacedName) *facts {
 		}
 	}
 	r.refused, r.damageChanged = r.senderChanged, r.senderChanged
-	r.feedServerChanged = func(followed bool) { l.wakeConsumers(key, f, followed) }
+	r.feedServerChanged = func(server string, followed bool) { l.wakeServer(key, f, server, followed) }
 	r.ledgerChanged = func() { l.wakers.sites.wake(key) }
 	r.consumerChanged = func(consumer string) { wakeAllOf(&l.wakers.consumers, key.Namespace, []string{consumer}) }
 	return f
@@ -187,14 +187,14 @@ func (l *links) publish(key types.NamespacedName, m *nats.Msg) error {
 	return link.publish(m)
 }
 
-// wakeConsumers wakes a Site and its FeedConsumers; where a feed server only followed the
+// wakeServer wakes a FeedServer and the Site's FeedConsumers; where a pod only followed the
 // registry, the FeedConsumers that wait for that.
-func (l *links) wakeConsumers(site types.NamespacedName, f *facts, followed bool) {
+func (l *links) wakeServer(site types.NamespacedName, f *facts, server string, followed bool) {
 	_, consumers := f.feedNames()
 	if followed {
 		consumers = f.unsettled(kindFeedConsumer)
 	} else {
-		l.wakers.sites.wake(site)
+		l.wakers.servers.wake(types.NamespacedName{Namespace: site.Namespace, Name: server})
 	}
 	wakeAllOf(&l.wakers.consumers, site.Namespace, consumers)
 }
@@ -215,6 +215,9 @@ func (l *links) wakeAll(site types.NamespacedName, f *facts) {
 	l.wakers.sites.wake(site)
 	for _, r := range f.reports.ofGateways() {
 		l.wakers.gateways.wake(types.NamespacedName{Namespace: site.Namespace, Name: r.Pool})
+	}
+	for _, r := range f.reports.ofFeedServers() {
+		l.wakers.servers.wake(types.NamespacedName{Namespace: site.Namespace, Name: r.FeedServer})
 	}
 	wakeAllOf(&l.wakers.instruments, site.Namespace, f.instruments())
 	feeds, consumers := f.feedNames()

@@ -41,7 +41,7 @@ func newMetrics(l *links, statuses *statusWriter) *metrics {
 		reporting: prometheus.NewDesc("substorm_gateway_registry_revision",
 			"Registry revision that a gateway pod last reported.", []string{"namespace", "site", "gateway"}, nil),
 		expiry: prometheus.NewDesc("substorm_credentials_expiry_timestamp_seconds",
-			"When the NATS credentials expire that the operator issued for the resource (of a Site: for its feed servers), in seconds since 1970.",
+			"When the NATS credentials expire that the operator issued for the resource (of a Site: for its archivist), in seconds since 1970.",
 			[]string{"namespace", "kind", "name"}, nil),
 		unreadable: prometheus.NewDesc("substorm_site_object_unreadable",
 			"1 for each object of the Site that the operator cannot decode.", []string{"namespace", "site", "kind", "name"}, nil),

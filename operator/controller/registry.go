@@ -123,8 +123,12 @@ func (r *registryReconciler) judgeAll(ctx context.Context, site types.Namespaced
 	if in.Feeds, in.Consumers, err = feedsOfSite(ctx, r.client, site); err != nil {
 		return change, err
 	}
+	servers, err := serversOf(ctx, r.client, site)
+	if err != nil {
+		return change, err
+	}
 	f := r.links.facts(site)
-	if f.setUnreadable(plan.UnreadableObjects(in, gateways)) {
+	if f.setUnreadable(plan.UnreadableObjects(in, gateways, servers)) {
 		r.wakers.sites.wake(site)
 	}
 	if in.Secrets, err = r.secrets.read(ctx, site.Namespace, registrySecrets(in)); err != nil {
@@ -137,7 +141,7 @@ func (r *registryReconciler) judgeAll(ctx context.Context, site types.Namespaced
 	in.Verdicts = plan.Accept(view.Site, accepted, gateways, instruments, in.Secrets)
 	listed := plan.Listed(instruments, in.Verdicts, stands.Entries)
 	in.FeedsAre = plan.AcceptFeeds(view.Site, accepted, in.Feeds, instruments, listed, f.foundStreams())
-	in.ConsumersAre = plan.AcceptConsumers(view.Site, in.Feeds, in.FeedsAre, in.Consumers, instruments, view.Now)
+	in.ConsumersAre = plan.AcceptConsumers(view.Site, in.Feeds, in.FeedsAre, in.Consumers, servers, instruments, view.Now)
 
 	if view.Site != nil && accepted.OK() {
 		change, err = r.write(ctx, site, view, in)

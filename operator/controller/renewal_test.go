@@ -36,13 +36,10 @@ var holders = []holder{
 		w.status("IngestGateway", "pool", &s)
 		return s.Credentials
 	}},
-	{"Site", "hub", "hub-feed-server-jetstream", func(w *world) *v1alpha1.CredentialsStatus {
-		var s v1alpha1.SiteStatus
-		w.status("Site", "hub", &s)
-		if s.FeedServer == nil {
-			return nil
-		}
-		return s.FeedServer.Credentials
+	{"FeedServer", "hub", "hub-feed-server-jetstream", func(w *world) *v1alpha1.CredentialsStatus {
+		var s v1alpha1.FeedServerStatus
+		w.status("FeedServer", "hub", &s)
+		return s.Credentials
 	}},
 	{"FeedConsumer", "client", "client-consumer", func(w *world) *v1alpha1.CredentialsStatus {
 		var s v1alpha1.FeedConsumerStatus
@@ -142,14 +139,15 @@ spec: {siteRef: {name: none}, service: {type: NodePort}` + ports + `}
 		"Site":          func() { w.giveAway("hub") },
 	}
 	reasons := map[string]string{"IngestGateway": "False/Conflict", "FeedConsumer": "False/SelectsNothing", "Site": "False/Conflict"}
-	for _, h := range []holder{holders[0], holders[2], holders[1]} {
+	for _, h := range []holder{holders[0], holders[2], holders[3]} {
 		spoil[h.kind]()
 		w.awaits(h.kind, h.name, "Accepted", reasons[h.kind])
 		w.renewsWhatIsThere(h)
 	}
 	w.remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: plan.PeersSecret("pool")}})
 	w.awaitSecret(plan.PeersSecret("pool"), corev1.TLSCertKey)
-	// The Site is not accepted, and so its pools and consumers are not.
+	// The Site is not accepted, and so its pools, FeedServers and consumers are not.
+	w.awaits("FeedServer", "hub", "Accepted", "False/SiteNotReady")
 	for _, h := range holders {
 		w.renewsWhatIsThere(h)
 	}

@@ -31,10 +31,10 @@ type reports struct {
 	// damageChanged is called when something of an instrument is found to be damaged, or
 	// whole again.
 	damageChanged func(instrument string)
-	// feedServerChanged is called when a feed server began, changed or ceased to
+	// feedServerChanged is called when a pod of a FeedServer began, changed or ceased to
 	// report something that conditions depend on, with followed as above, and
 	// consumerChanged when one reports another state of a FeedConsumer.
-	feedServerChanged func(followed bool)
+	feedServerChanged func(server string, followed bool)
 	consumerChanged   func(consumer string)
 	// ledgerChanged is called when other days of the ledger are closed, and when something
 	// else keeps data from expiring, is damaged, or was read by the scrub.
@@ -321,8 +321,8 @@ func (r *reports) tick(now time.Time) {
 	}
 	servers := r.silentFeedServers(now)
 	r.mu.Unlock()
-	if servers {
-		r.feedServerChanged(false)
+	for _, server := range servers {
+		r.feedServerChanged(server, false)
 	}
 	slices.Sort(silent)
 	for _, pool := range slices.Compact(silent) {

@@ -30,7 +30,7 @@ const (
 	pollTimeout = 10 * time.Second
 )
 
-// secretPoller asks for the version of each Secret that a Site, a pool or an
+// secretPoller asks for the version of each Secret that a Site, a pool, a FeedServer or an
 // Instrument uses, and wakes those whose Secret was made, changed or deleted.
 //
 // It polls, since a watch would need the right to watch Secrets. RBAC cannot
@@ -63,9 +63,9 @@ func (p *secretPoller) Start(ctx context.Context) error {
 	}
 }
 
-// secretUsers are who a Secret is for: Sites, pools, FeedConsumers, and the
+// secretUsers are who a Secret is for: Sites, pools, FeedServers, FeedConsumers, and the
 // registries of Sites whose tokens it holds.
-type secretUsers struct{ sites, pools, registries, consumers []types.NamespacedName }
+type secretUsers struct{ sites, pools, servers, registries, consumers []types.NamespacedName }
 
 // poll looks once at each Secret that was read, and forgets those that nobody uses any more.
 func (p *secretPoller) poll(ctx context.Context, limit *rate.Limiter) error {
@@ -95,6 +95,9 @@ func (p *secretPoller) poll(ctx context.Context, limit *rate.Limiter) error {
 			for _, pool := range use.pools {
 				p.wakers.gateways.wake(pool)
 			}
+			for _, server := range use.servers {
+				p.wakers.servers.wake(server)
+			}
 			for _, site := range use.registries {
 				p.wakers.registries.wake(site)
 			}
@@ -110,10 +113,11 @@ func (p *secretPoller) poll(ctx context.Context, limit *rate.Limiter) error {
 func (p *secretPoller) users(ctx context.Context) (map[types.NamespacedName]*secretUsers, error) {
 	var sites v1alpha1.SiteList
 	var pools v1alpha1.IngestGatewayList
+	var servers v1alpha1.FeedServerList
 	var instruments v1alpha1.InstrumentList
 	var feeds v1alpha1.FeedList
 	var consumers v1alpha1.FeedConsumerList
-	for _, list := range []client.ObjectList{&sites, &pools, &instruments, &feeds, &consumers} {
+	for _, list := range []client.ObjectList{&sites, &pools, &servers, &instruments, &feeds, &consumers} {
 		if err := p.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, err
 		}
@@ -138,14 +142,8 @@ func (p *secretPoller) users(ctx context.Context) (map[types.NamespacedName]*sec
 			u := of(site.Namespace, need.Name)
 			u.registries = append(u.registries, site)
 		}
-		programs := []string{plan.ArchivistName(&sites.Items[i])}
-		if sites.Items[i].Spec.FeedServer != nil {
-			programs = append(programs, plan.FeedServerName(&sites.Items[i]))
-		}
-		for _, name := range programs {
-			u := of(site.Namespace, plan.JetStreamSecret(name))
-			u.sites = append(u.sites, site)
-		}
+		u := of(site.Namespace, plan.JetStreamSecret(plan.ArchivistName(&sites.Items[i])))
+		u.sites = append(u.sites, site)
 	}
 	forConsumers := map[types.NamespacedName][]plan.SecretNeed{}
 	for i := range sites.Items {
@@ -163,6 +161,7 @@ func (p *secretPoller) users(ctx context.Context) (map[types.NamespacedName]*sec
 			u.pools = append(u.pools, pool)
 		}
 	}
+	serversUse(servers.Items, sites.Items, of)
 	for i := range instruments.Items {
 		inst := &instruments.Items[i]
 		for _, need := range plan.TokenSecrets(inst) {
@@ -171,6 +170,25 @@ func (p *secretPoller) users(ctx context.Context) (map[types.NamespacedName]*sec
 		}
 	}
 	return users, nil
+}
+
+// serversUse adds the Secrets of FeedServers, their own and those of their Sites.
+func serversUse(servers []v1alpha1.FeedServer, sites []v1alpha1.Site, of func(namespace, name string) *secretUsers) {
+	byName := map[types.NamespacedName]*v1alpha1.Site{}
+	for i := range sites {
+		byName[client.ObjectKeyFromObject(&sites[i])] = &sites[i]
+	}
+	for i := range servers {
+		server := client.ObjectKeyFromObject(&servers[i])
+		needs := []plan.SecretNeed{{Name: plan.JetStreamSecret(plan.FeedServerName(server.Name))}}
+		if site := byName[types.NamespacedName{Namespace: server.Namespace, Name: servers[i].Spec.SiteRef.Name}]; site != nil {
+			needs = append(needs, plan.FeedServerSecrets(site, &servers[i])...)
+		}
+		for _, need := range needs {
+			u := of(server.Namespace, need.Name)
+			u.servers = append(u.servers, server)
+		}
+	}
 }
 
 // consumersUse adds the Secrets of FeedConsumers, and those of the Sites of their Feeds.

@@ -34,7 +34,7 @@ import (
 	"github.com/substorm/substorm/operator/plan"
 )
 
-// siteField is the index of pools, Instruments and Feeds by the Site that they name,
+// siteField is the index of pools, FeedServers, Instruments and Feeds by the Site that they name,
 // feedField that of FeedConsumers by their Feed.
 const (
 	siteField = "spec.siteRef.name"
@@ -100,8 +100,9 @@ func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 		mgr.Add(all), mgr.Add(statuses), mgr.Add(poller), s.indexes(ctx),
 		s.registries(&registryReconciler{client: mgr.GetClient(), links: all, secrets: secrets, wakers: wake, log: cfg.Log,
 			touched: touched, auditEvery: cmp.Or(cfg.AuditEvery, defaultAuditEvery), differences: differences}, touched),
-		s.sites(&siteReconciler{apply, all, wake, secrets, statuses, cluster, cfg.Images, cfg.PullSecrets}),
+		s.sites(&siteReconciler{apply, all, wake, secrets, statuses, cluster, cfg.Images.Archivist, cfg.PullSecrets}),
 		s.gateways(&gatewayReconciler{apply, all, secrets, statuses, cfg.Images.Gateway, cfg.PullSecrets}),
+		s.servers(&serverReconciler{apply, all, secrets, statuses, cfg.Images.FeedServer, cfg.PullSecrets}),
 		s.feeds(&feedReconciler{mgr.GetClient(), all, statuses}),
 		s.consumers(&consumerReconciler{apply, all, wake, secrets, statuses}),
 		s.instruments(&instrumentReconciler{mgr.GetClient(), all, wake, statuses, mgr.GetEventRecorder(plan.FieldOwner)}, all),
@@ -140,6 +141,9 @@ func (s *setup) indexes(ctx context.Context) error {
 		index.IndexField(ctx, &v1alpha1.IngestGateway{}, siteField, func(o client.Object) []string {
 			return []string{o.(*v1alpha1.IngestGateway).Spec.SiteRef.Name}
 		}),
+		index.IndexField(ctx, &v1alpha1.FeedServer{}, siteField, func(o client.Object) []string {
+			return []string{o.(*v1alpha1.FeedServer).Spec.SiteRef.Name}
+		}),
 		index.IndexField(ctx, &v1alpha1.Feed{}, siteField, func(o client.Object) []string {
 			return []string{o.(*v1alpha1.Feed).Spec.SiteRef.Name}
 		}),
@@ -169,6 +173,7 @@ func (s *setup) registries(r reconcile.Reconciler, t *touched) error {
 		Watches(&v1alpha1.Instrument{}, handler.EnqueueRequestsFromMapFunc(t.byInstrument), builder.WithPredicates(
 			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
 		Watches(&v1alpha1.IngestGateway{}, all(siteOf), specChanges).
+		Watches(&v1alpha1.FeedServer{}, all(siteOf), specChanges).
 		Watches(&v1alpha1.Feed{}, all(siteOf), specChanges).
 		Watches(&v1alpha1.FeedConsumer{}, all(s.siteOfConsumer), specChanges).
 		Watches(&v1alpha1.Site{}, all(s.everySite), specChanges).
@@ -180,8 +185,9 @@ func (s *setup) sites(r reconcile.Reconciler) error {
 	return ctrl.NewControllerManagedBy(s.mgr).Named("site").WithOptions(s.options()).
 		Watches(&v1alpha1.Site{}, &handler.EnqueueRequestForObject{}).
 		Watches(&v1alpha1.Site{}, handler.EnqueueRequestsFromMapFunc(s.everySite), specChanges).
+		Watches(&v1alpha1.FeedServer{}, handler.EnqueueRequestsFromMapFunc(siteOf), builder.WithPredicates(
+			predicate.Or(predicate.GenerationChangedPredicate{}, readinessChanges))).
 		Watches(&appsv1.Deployment{}, s.ownerOf(&v1alpha1.Site{})).
-		Watches(&corev1.Service{}, s.ownerOf(&v1alpha1.Site{})).
 		Watches(&corev1.ServiceAccount{}, s.ownerOf(&v1alpha1.Site{})).
 		Watches(&policyv1.PodDisruptionBudget{}, s.ownerOf(&v1alpha1.Site{})).
 		WatchesRawSource(source.Func(s.wakers.sites.start)).
@@ -200,6 +206,21 @@ func (s *setup) gateways(r reconcile.Reconciler) error {
 		Watches(&policyv1.PodDisruptionBudget{}, s.owner()).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(poolOf)).
 		WatchesRawSource(source.Func(s.wakers.gateways.start)).
+		Complete(r)
+}
+
+func (s *setup) servers(r reconcile.Reconciler) error {
+	owner := s.ownerOf(&v1alpha1.FeedServer{})
+	return ctrl.NewControllerManagedBy(s.mgr).Named("feedserver").WithOptions(s.options()).
+		Watches(&v1alpha1.FeedServer{}, &handler.EnqueueRequestForObject{}).
+		Watches(&v1alpha1.FeedServer{}, handler.EnqueueRequestsFromMapFunc(s.everyServerOfSite), specChanges).
+		Watches(&v1alpha1.Site{}, handler.EnqueueRequestsFromMapFunc(s.everyServer), builder.WithPredicates(
+			predicate.Or(predicate.GenerationChangedPredicate{}, acceptanceChanges))).
+		Watches(&appsv1.Deployment{}, owner).
+		Watches(&corev1.Service{}, owner).
+		Watches(&corev1.ServiceAccount{}, owner).
+		Watches(&policyv1.PodDisruptionBudget{}, owner).
+		WatchesRawSource(source.Func(s.wakers.servers.start)).
 		Complete(r)
 }
 
@@ -231,6 +252,13 @@ var acceptanceChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bo
 	return slices.ContainsFunc(changed, func(c metav1.Condition) bool { return c.Type == v1alpha1.ConditionAccepted })
 }}
 
+// readinessChanges: what a FeedServer's Ready says is another, or of another generation.
+var readinessChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	was, is := e.ObjectOld.(*v1alpha1.FeedServer), e.ObjectNew.(*v1alpha1.FeedServer)
+	return was.Status.ObservedGeneration != is.Status.ObservedGeneration ||
+		plan.FindingOf(was.Status.Conditions, v1alpha1.ConditionReady) != plan.FindingOf(is.Status.Conditions, v1alpha1.ConditionReady)
+}}
+
 func (s *setup) owner() handler.EventHandler { return s.ownerOf(&v1alpha1.IngestGateway{}) }
 
 func (s *setup) ownerOf(kind client.Object) handler.EventHandler {
@@ -250,6 +278,7 @@ func (s *setup) consumers(r reconcile.Reconciler) error {
 		Watches(&v1alpha1.FeedConsumer{}, &handler.EnqueueRequestForObject{}).
 		Watches(&v1alpha1.Feed{}, handler.EnqueueRequestsFromMapFunc(s.consumersOf), specChanges).
 		Watches(&v1alpha1.Site{}, handler.EnqueueRequestsFromMapFunc(s.everyConsumer), specChanges).
+		Watches(&v1alpha1.FeedServer{}, handler.EnqueueRequestsFromMapFunc(s.everyConsumer), specChanges).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(s.everyConsumerOfServer)).
 		WatchesRawSource(source.Func(s.wakers.consumers.start)).
 		Complete(r)
@@ -312,10 +341,12 @@ func request(namespace, name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
-// siteOf names the Site of a pool or a Feed.
+// siteOf names the Site of a pool, a FeedServer or a Feed.
 func siteOf(_ context.Context, o client.Object) []reconcile.Request {
 	switch o := o.(type) {
 	case *v1alpha1.IngestGateway:
+		return []reconcile.Request{request(o.Namespace, o.Spec.SiteRef.Name)}
+	case *v1alpha1.FeedServer:
 		return []reconcile.Request{request(o.Namespace, o.Spec.SiteRef.Name)}
 	case *v1alpha1.Feed:
 		return []reconcile.Request{request(o.Namespace, o.Spec.SiteRef.Name)}
@@ -366,6 +397,29 @@ func (s *setup) everyGateway(ctx context.Context, _ client.Object) []reconcile.R
 	var all []reconcile.Request
 	for i := range gateways.Items {
 		all = append(all, request(gateways.Items[i].Namespace, gateways.Items[i].Name))
+	}
+	return all
+}
+
+// everyServer names all FeedServers of a namespace.
+func (s *setup) everyServer(ctx context.Context, o client.Object) []reconcile.Request {
+	return s.serversThat(ctx, client.InNamespace(o.GetNamespace()))
+}
+
+// everyServerOfSite names all FeedServers of the Site of one: they are told of each other's
+// address.
+func (s *setup) everyServerOfSite(ctx context.Context, o client.Object) []reconcile.Request {
+	return s.serversThat(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{siteField: o.(*v1alpha1.FeedServer).Spec.SiteRef.Name})
+}
+
+func (s *setup) serversThat(ctx context.Context, options ...client.ListOption) []reconcile.Request {
+	var servers v1alpha1.FeedServerList
+	if err := s.mgr.GetClient().List(ctx, &servers, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+		return nil
+	}
+	var all []reconcile.Request
+	for i := range servers.Items {
+		all = append(all, request(servers.Items[i].Namespace, servers.Items[i].Name))
 	}
 	return all
 }

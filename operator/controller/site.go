@@ -25,9 +25,9 @@ type siteReconciler struct {
 	statuses *statusWriter
 	// cluster is the uid of the namespace kube-system.
 	cluster string
-	// images are what the Site's programs run, pulled with the Secrets of pull.
-	images Images
-	pull   []string
+	// image is what its archivist runs, pulled with the Secrets of pull.
+	image string
+	pull  []string
 }
 
 // Reconcile asks the Site's link for what the Site wants, and plans its status
@@ -47,22 +47,24 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	}
 	if plan.Unreadable(view.Site) != "" { // what was made for it stays as it is
 		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, view.Site, view.Now,
-			secretOfUser{plan.JetStreamSecret(plan.ArchivistName(view.Site)), plan.ArchivistUserName(view.Site)},
-			secretOfUser{plan.JetStreamSecret(plan.FeedServerName(view.Site)), plan.FeedServerUserName(view.Site)})
+			secretOfUser{plan.JetStreamSecret(plan.ArchivistName(view.Site)), plan.ArchivistUserName(view.Site)})
 	}
 	newest(r.statuses, name, view.Site, &view.Site.Status)
 	if view.Secrets, err = r.secrets.read(ctx, view.Site.Namespace, siteSecrets(view.Site)); err != nil {
 		return ctrl.Result{}, err
 	}
+	if view.FeedServers, err = serversOf(ctx, r.client, req.NamespacedName); err != nil {
+		return ctrl.Result{}, err
+	}
 	view.Flowing, view.Counted = r.links.facts(req.NamespacedName).flowing()
 	r.link(&view)
-	failed := errors.Join(r.applyArchivist(ctx, &view), r.applyFeedServer(ctx, &view), r.applyLeafUsers(ctx, &view))
+	failed := errors.Join(r.applyArchivist(ctx, &view), r.applyLeafUsers(ctx, &view))
 
 	status, wait := plan.SiteStatus(view)
 	r.statuses.submit(planned{
 		resource: name, object: view.Site, site: req.NamespacedName, code: view.Site.Spec.Code,
 		was: &view.Site.Status, is: &status, wasConds: view.Site.Status.Conditions, isConds: status.Conditions,
-		urgency: plan.SiteUrgency(&view.Site.Status, &status), expiresAt: expiry(firstToExpire(view.Archivist.Credentials, view.FeedServer.Credentials)),
+		urgency: plan.SiteUrgency(&view.Site.Status, &status), expiresAt: expiry(view.Archivist.Credentials),
 	})
 	if failed != nil {
 		return ctrl.Result{}, failed
@@ -71,7 +73,7 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 }
 
 func siteSecrets(site *v1alpha1.Site) []plan.SecretNeed {
-	return slices.Concat(plan.ObjectStoreSecrets(site), plan.JetStreamSecrets(site), plan.LeavesAccountSecrets(site), plan.FeedServerSecrets(site), plan.ReadersSecrets(site))
+	return slices.Concat(plan.ObjectStoreSecrets(site), plan.JetStreamSecrets(site), plan.LeavesAccountSecrets(site), plan.ReadersSecrets(site))
 }
 
 // link connects the Site unless its code is an older Site's. One whose marker

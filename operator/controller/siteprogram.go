@@ -5,6 +5,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,32 +17,34 @@ import (
 	"github.com/substorm/substorm/operator/plan"
 )
 
-// siteProgram is a program of a Site, as the planner has it, and what was found of it.
+// siteProgram is a program that runs for a Site, as the planner has it, and what was found of it.
 type siteProgram struct {
 	plan.SiteProgram
-	user plan.JetStreamUser
-	// objects plans what is applied.
+	// owner of its objects, and the Site that names the account's key.
+	owner client.Object
+	site  *v1alpha1.Site
+	user  plan.JetStreamUser
+	// objects plans what is applied; notOurs says that one is another owner's.
 	objects func(plan.SiteProgram) []plan.Object
+	notOurs func(kind, name string) plan.Finding
 	view    *plan.SiteProgramView
-}
-
-// program returns a program of the Site, whose Permissions are not known yet.
-func (r *siteReconciler) program(view *plan.SiteView, name, image string) plan.SiteProgram {
-	return plan.SiteProgram{Site: view.Site, Program: name, Image: image, PullSecrets: r.pull, Secrets: view.Secrets}
 }
 
 // applyArchivist makes the objects of a Site's archivist what they should be, and reads what
 // became of them.
 func (r *siteReconciler) applyArchivist(ctx context.Context, view *plan.SiteView) error {
-	objects := func(s plan.SiteProgram) []plan.Object { return plan.Archivist{SiteProgram: s}.Objects() }
-	p := &siteProgram{r.program(view, plan.ArchivistProgram, r.images.Archivist), plan.ArchivistUser(view.Site), objects, &view.Archivist}
+	p := &siteProgram{
+		SiteProgram: plan.ArchivistOf(view.Site), owner: view.Site, site: view.Site, user: plan.ArchivistUser(view.Site), view: &view.Archivist,
+		objects: func(s plan.SiteProgram) []plan.Object { return plan.Archivist{SiteProgram: s}.Objects() }, notOurs: plan.SiteObjectNotOurs,
+	}
+	p.Image, p.PullSecrets, p.Secrets = r.image, r.pull, view.Secrets
 	var failed error
 	if !acceptedAlone(*view) {
-		failed = r.keepProgramCredentials(ctx, p, view)
+		failed = r.keepProgramCredentials(ctx, r.secrets, p, view.Now)
 	} else {
-		view.Archivist.Failed, failed = r.applyProgram(ctx, view, p)
+		view.Archivist.Failed, failed = r.applyProgram(ctx, r.secrets, p, view.Now)
 	}
-	return errors.Join(failed, r.readProgram(ctx, view.Site, p))
+	return errors.Join(failed, r.readProgram(ctx, p))
 }
 
 // acceptedAlone says whether a Site is accepted whatever its backends say.
@@ -50,38 +53,39 @@ func acceptedAlone(view plan.SiteView) bool {
 	return plan.SiteAccepted(view).OK()
 }
 
-// keepProgramCredentials notes the credentials that a program of a Site has that is not accepted.
-func (r *siteReconciler) keepProgramCredentials(ctx context.Context, p *siteProgram, view *plan.SiteView) (err error) {
-	if view.Site.Spec.JetStream.AccountKeySecretRef != nil {
-		p.view.Credentials, err = r.keepCredentials(ctx, r.secrets, view.Site, plan.JetStreamSecret(p.Name()), p.user.Name, view.Now)
+// keepProgramCredentials renews the credentials that a program has whose owner is not accepted.
+func (r *applier) keepProgramCredentials(ctx context.Context, secrets *secretReader, p *siteProgram, now time.Time) (err error) {
+	if p.site.Spec.JetStream.AccountKeySecretRef != nil {
+		p.view.Credentials, err = r.keepCredentials(ctx, secrets, p.owner, plan.JetStreamSecret(p.Name()), p.user.Name, now)
 	}
 	return err
 }
 
 // readProgram reads a program's Deployment and pods.
-func (r *siteReconciler) readProgram(ctx context.Context, site *v1alpha1.Site, p *siteProgram) error {
-	d, err := optional(ctx, r.client, types.NamespacedName{Namespace: site.Namespace, Name: p.Name()}, &appsv1.Deployment{})
+func (r *applier) readProgram(ctx context.Context, p *siteProgram) error {
+	namespace := p.owner.GetNamespace()
+	d, err := optional(ctx, r.client, types.NamespacedName{Namespace: namespace, Name: p.Name()}, &appsv1.Deployment{})
 	if err != nil {
 		return err
 	}
-	if d != nil && metav1.IsControlledBy(d, site) {
+	if d != nil && metav1.IsControlledBy(d, p.owner) {
 		p.view.Deployment = d
 	}
 	var pods corev1.PodList
-	err = r.client.List(ctx, &pods, client.InNamespace(site.Namespace), client.MatchingLabels(p.Selector()), client.UnsafeDisableDeepCopy)
+	err = r.client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels(p.Selector()), client.UnsafeDisableDeepCopy)
 	p.view.Pods = pods.Items
 	return err
 }
 
-func (r *siteReconciler) applyProgram(ctx context.Context, view *plan.SiteView, p *siteProgram) (*plan.Finding, error) {
-	if view.Site.Spec.JetStream.AccountKeySecretRef != nil {
-		finding, err := r.applyProgramUser(ctx, view, p)
+func (r *applier) applyProgram(ctx context.Context, secrets *secretReader, p *siteProgram, now time.Time) (*plan.Finding, error) {
+	if p.site.Spec.JetStream.AccountKeySecretRef != nil {
+		finding, err := r.applyProgramUser(ctx, secrets, p, now)
 		if finding != nil || err != nil {
 			return finding, err
 		}
 	}
 	for _, o := range p.objects(p.SiteProgram) {
-		finding, err := r.applyObject(ctx, view.Site, o, plan.SiteObjectNotOurs)
+		finding, err := r.applyObject(ctx, p.owner, o, p.notOurs)
 		if finding != nil || err != nil {
 			return finding, err
 		}
@@ -90,35 +94,35 @@ func (r *siteReconciler) applyProgram(ctx context.Context, view *plan.SiteView, 
 }
 
 // applyProgramUser keeps its credentials in a Secret, as those of a pool are.
-func (r *siteReconciler) applyProgramUser(ctx context.Context, view *plan.SiteView, p *siteProgram) (*plan.Finding, error) {
-	name := plan.JetStreamSecret(p.Name())
-	have, err := r.secrets.read(ctx, view.Site.Namespace, []plan.SecretNeed{{Name: name}})
+func (r *applier) applyProgramUser(ctx context.Context, secrets *secretReader, p *siteProgram, now time.Time) (*plan.Finding, error) {
+	at := types.NamespacedName{Namespace: p.owner.GetNamespace(), Name: plan.JetStreamSecret(p.Name())}
+	have, err := secrets.read(ctx, at.Namespace, []plan.SecretNeed{{Name: at.Name}})
 	if err != nil {
 		return nil, err
 	}
-	current := have[name]
-	if current != nil && !metav1.IsControlledBy(current, view.Site) {
-		return new(plan.SiteObjectNotOurs("Secret", name)), nil
+	current := have[at.Name]
+	if current != nil && !metav1.IsControlledBy(current, p.owner) {
+		return new(p.notOurs("Secret", at.Name)), nil
 	}
 	p.view.Credentials = issued(current)
-	ref := view.Site.Spec.JetStream.AccountKeySecretRef.Name
-	if view.Secrets[ref] == nil {
+	ref := p.site.Spec.JetStream.AccountKeySecretRef.Name
+	if p.Secrets[ref] == nil {
 		if current != nil {
 			p.Permissions = current.Annotations[plan.AnnotationPermissions]
 		}
 		return nil, nil // the status tells of the missing Secret anyway
 	}
-	key, err := readAccountKey(view.Secrets[ref])
+	key, err := readAccountKey(p.Secrets[ref])
 	if err != nil {
-		return unreadable(ref, "spec.jetStream.accountKeySecretRef", err), nil
+		return unreadable(ref, "spec.jetStream.accountKeySecretRef of Site "+p.site.Name, err), nil
 	}
 	p.Permissions = p.user.Hash(key.account, key.issuer)
-	creds, is, err := key.credentials(p.user, current, view.Site.Annotations[v1alpha1.AnnotationRotateCredentials], view.Now)
+	creds, is, err := key.credentials(p.user, current, p.owner.GetAnnotations()[v1alpha1.AnnotationRotateCredentials], now)
 	if err != nil || creds == nil {
 		return nil, err
 	}
-	defer r.secrets.forget(types.NamespacedName{Namespace: view.Site.Namespace, Name: name})
-	finding, err := r.applySecret(ctx, name, p.CredentialsSecret(creds))
+	defer secrets.forget(at)
+	finding, err := r.applySecret(ctx, at.Name, p.CredentialsSecret(creds))
 	if finding == nil && err == nil {
 		p.view.Credentials = is
 	}

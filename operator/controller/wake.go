@@ -44,5 +44,5 @@ func (w *waker) wake(key types.NamespacedName) {
 
 // wakers wake the controllers.
 type wakers struct {
-	sites, gateways, instruments, registries, feeds, consumers waker
+	sites, gateways, servers, instruments, registries, feeds, consumers waker
 }

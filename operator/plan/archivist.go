@@ -30,8 +30,15 @@ var defaultArchivistScratch = resource.MustParse("20Gi")
 // Archivist is the SiteProgram that each Site has.
 type Archivist struct{ SiteProgram }
 
-// ArchivistName is the name of all objects of a Site's archivist.
-func ArchivistName(site *v1alpha1.Site) string { return siteProgramName(site, ArchivistProgram) }
+// ArchivistName is the name of all objects of a Site's archivist: a Site's code is short
+// enough for it.
+func ArchivistName(site *v1alpha1.Site) string { return site.Spec.Code + "-" + ArchivistProgram }
+
+// ArchivistOf is the SiteProgram of a Site's archivist.
+func ArchivistOf(site *v1alpha1.Site) SiteProgram {
+	return SiteProgram{Site: site, Program: ArchivistProgram, Owner: Owner{"Site", site.Name, site.UID},
+		name: ArchivistName(site), inbox: InboxPrefix(ArchivistName(site))}
+}
 
 // ArchivistSecrets are the Secrets that it mounts.
 func ArchivistSecrets(site *v1alpha1.Site) []SecretNeed { return backendSecrets(site) }

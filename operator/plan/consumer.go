@@ -45,7 +45,9 @@ type consumerApplication struct {
 	feed     *v1alpha1.Feed
 	verdict  FeedVerdict
 	consumer *v1alpha1.FeedConsumer
-	is       ConsumerVerdict
+	// addressed is as AddressedServer says.
+	addressed *v1alpha1.FeedServer
+	is        ConsumerVerdict
 }
 
 var consumerChecks = []check[consumerApplication]{
@@ -62,16 +64,16 @@ var consumerChecks = []check[consumerApplication]{
 // AcceptConsumers judges the FeedConsumers of one Site's Feeds, by name; others
 // have no verdict. Access is from the Instruments as they are declared.
 func AcceptConsumers(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[string]FeedVerdict,
-	consumers []v1alpha1.FeedConsumer, instruments []v1alpha1.Instrument, now time.Time,
+	consumers []v1alpha1.FeedConsumer, servers []v1alpha1.FeedServer, instruments []v1alpha1.Instrument, now time.Time,
 ) map[string]ConsumerVerdict {
-	entries := accessOf(instruments)
+	entries, addressed := accessOf(instruments), AddressedServer(servers)
 	all := map[string]ConsumerVerdict{}
 	for i := range consumers {
 		feed := feedNamed(feeds, consumers[i].Spec.FeedRef.Name)
 		if feed == nil {
 			continue
 		}
-		in := consumerApplication{site: site, feed: feed, verdict: verdicts[feed.Name], consumer: &consumers[i]}
+		in := consumerApplication{site: site, feed: feed, verdict: verdicts[feed.Name], consumer: &consumers[i], addressed: addressed}
 		in.is = selection(feed, in.verdict, in.consumer)
 		in.is.Readable = readable(feed, in.consumer, in.is.Instruments, entries, now)
 		all[consumers[i].Name] = in.judge()
@@ -223,8 +225,8 @@ func consumerHasNoAccountKey(in consumerApplication) (Finding, bool) {
 // consumerHasNoAddress: what is not at an address cannot be told of.
 func consumerHasNoAddress(in consumerApplication) (Finding, bool) {
 	return bad(v1alpha1.ReasonNoAddress, fmt.Sprintf(
-			"WIS2 notifications name objects by address: set spec.feedServer.url of Site %q, or leave delivery.notices out", in.site.Name)),
-		notified(in.consumer) && (in.site.Spec.FeedServer == nil || in.site.Spec.FeedServer.URL == "")
+			"WIS2 notifications name objects by address: set spec.url of a FeedServer of Site %q, or leave delivery.notices out", in.site.Name)),
+		notified(in.consumer) && in.addressed == nil
 }
 
 func consumerSelectsNothing(in consumerApplication) (Finding, bool) {

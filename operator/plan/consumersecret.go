@@ -101,7 +101,9 @@ type ConsumerAccess struct {
 	Verdict  ConsumerVerdict
 	// Durable is the name of its durables, with delivery NATS.
 	Durable string
-	// Services are the feed servers' own, for the address.
+	// Server is the FeedServer whose address it is told, see ConsumersServer; nil where the
+	// Site has none. Services are that FeedServer's own, for the address.
+	Server   *v1alpha1.FeedServer
 	Services []corev1.Service
 	// CA of the NATS servers; empty where a public authority signed.
 	CA []byte
@@ -117,10 +119,10 @@ func (a ConsumerAccess) User() *JetStreamUser {
 
 // URL to connect to; empty for delivery NATS, and without feed servers.
 func (a ConsumerAccess) URL() string {
-	base := FeedServerURL(a.Site, a.Services)
-	if base == "" {
+	if a.Server == nil {
 		return ""
 	}
+	base := FeedServerURL(a.Server, a.Services)
 	query := "?consumer=" + a.Consumer.Name
 	switch a.Consumer.Spec.Delivery.Type {
 	case v1alpha1.DeliveryWebSocket:

@@ -43,9 +43,7 @@ func MergeConsumer(reports []ConsumerReport, servers []FeedServerReport, now tim
 	sum := ConsumerFigures{State: v1alpha1.ConsumerIdle, LagBytes: new(int64), Bytes: new(int64), Dropped: map[string]int64{}}
 	for _, r := range reports {
 		sum.count(r)
-		if now.Sub(r.Seen) > reportAge && !slices.ContainsFunc(freshServers(servers, now), func(s FeedServerReport) bool {
-			return s.Pod == r.Pod && s.Incarnation == r.Incarnation
-		}) {
+		if now.Sub(r.Seen) > reportAge && !slices.ContainsFunc(freshServers(servers, now), r.isOf) {
 			continue
 		}
 		if state := v1alpha1.ConsumerState(r.State); slices.Index(badness, state) > slices.Index(badness, sum.State) {
@@ -103,8 +101,11 @@ type ConsumerView struct {
 	// Durables is what was found of them, and of the stream that is filled for it;
 	// nil where nobody has looked since they were planned.
 	Durables *Finding
-	Servers  []FeedServerReport
-	Reports  []ConsumerReport
+	// Server is the FeedServer whose address it is told; nil where the Site has none.
+	Server *v1alpha1.FeedServer
+	// Servers are the reports of all feed servers of the Site.
+	Servers []FeedServerReport
+	Reports []ConsumerReport
 	// Positions of its durables; nil where nobody has looked.
 	Positions []v1alpha1.ConsumerPosition
 	URL       string
@@ -179,8 +180,8 @@ var consumerReadiness = []check[ConsumerView]{
 
 func siteHasNoFeedServer(v ConsumerView) (Finding, bool) {
 	return bad(v1alpha1.ReasonNoFeedServer, fmt.Sprintf(
-			"Site %q has no feed server, which serves consumers and tells them of gaps: set its spec.feedServer", v.Site.Name)),
-		v.Site.Spec.FeedServer == nil
+			"Site %q has no FeedServer, which serves consumers and tells them of gaps: create one whose siteRef names it", v.Site.Name)),
+		v.Server == nil
 }
 
 func consumerIsAsItWas(v ConsumerView) (Finding, bool) {

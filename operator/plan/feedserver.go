@@ -4,6 +4,7 @@ package plan
 
 import (
 	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,25 +26,46 @@ const (
 	feedDrain = 15
 )
 
-// FeedServer is the SiteProgram of a Site that has feed servers.
-type FeedServer struct{ SiteProgram }
+// FeedServer is the SiteProgram of a FeedServer that has a Site.
+type FeedServer struct {
+	SiteProgram
+	Server *v1alpha1.FeedServer
+	// Addressed is the FeedServer at whose URL the Site's notifications name objects; nil
+	// where none has a URL.
+	Addressed *v1alpha1.FeedServer
+}
 
-// FeedServerName is the name of all objects of a Site's feed servers.
-func FeedServerName(site *v1alpha1.Site) string { return siteProgramName(site, FeedServerProgram) }
+// FeedServerName is the name of all objects of a FeedServer.
+func FeedServerName(server string) string { return server + "-" + FeedServerProgram }
 
-// FeedServerSecrets are the Secrets that feed servers mount.
-func FeedServerSecrets(site *v1alpha1.Site) []SecretNeed {
-	if site.Spec.FeedServer == nil {
-		return nil
+// FeedServerOf is the SiteProgram of a FeedServer. The Site is nil where it does not exist:
+// then its name and labels alone are of use.
+func FeedServerOf(site *v1alpha1.Site, server *v1alpha1.FeedServer) SiteProgram {
+	s := SiteProgram{Site: site, Program: FeedServerProgram, Owner: Owner{"FeedServer", server.Name, server.UID}, name: FeedServerName(server.Name)}
+	if site != nil {
+		s.inbox = feedServerInbox(site, server.Name)
 	}
-	needs := asUser(backendSecrets(site), "readCredentialsSecretRef", site.Spec.ObjectStore.ReadCredentialsSecretRef)
-	if ref := site.Spec.FeedServer.TLSSecretRef; ref != nil {
-		needs = append(needs, SecretNeed{"spec.feedServer.tlsSecretRef", ref.Name, []string{KeyCertificate, KeyPrivateKey}})
+	return s
+}
+
+// FeedServerSecrets are the Secrets that a FeedServer needs, its Site's among them.
+func FeedServerSecrets(site *v1alpha1.Site, server *v1alpha1.FeedServer) []SecretNeed {
+	store := asUser(ObjectStoreSecrets(site), "readCredentialsSecretRef", site.Spec.ObjectStore.ReadCredentialsSecretRef)
+	return slices.Concat(JetStreamSecrets(site), store, TLSSecrets("spec.tls", server.Spec.TLS))
+}
+
+// feedServerPodSecrets are those that its pods mount: all but the account's key, which only
+// the operator sees.
+func feedServerPodSecrets(site *v1alpha1.Site, server *v1alpha1.FeedServer) []SecretNeed {
+	return slices.DeleteFunc(FeedServerSecrets(site, server), func(n SecretNeed) bool { return slices.Contains(n.Keys, KeyAccountSeed) })
+}
+
+// FeedServerReplicas is how many pods a FeedServer asks for.
+func FeedServerReplicas(server *v1alpha1.FeedServer) int32 {
+	if server.Spec.Replicas == nil {
+		return v1alpha1.DefaultFeedServerReplicas
 	}
-	if ref := site.Spec.FeedServer.ClientCASecretRef; ref != nil {
-		needs = append(needs, SecretNeed{"spec.feedServer.clientCASecretRef", ref.Name, []string{KeyCA}})
-	}
-	return needs
+	return *server.Spec.Replicas
 }
 
 // Objects are the Kubernetes objects but the Secret with credentials, in the order
@@ -56,37 +78,37 @@ func (s FeedServer) Objects() []Object {
 		{"Service", name, s.service()},
 		{"PodDisruptionBudget", name, s.disruptionBudget()},
 	}
-	if _, missing := s.Secrets.Missing(FeedServerSecrets(s.Site)); missing {
+	if _, missing := s.Secrets.Missing(feedServerPodSecrets(s.Site, s.Server)); missing {
 		return objects
 	}
-	return append(objects, Object{"Deployment", name, s.deployment(s.Site.Spec.FeedServer.Replicas, s.podSpec(feedDrain, s.mounts(), s.container()))})
+	return append(objects, Object{"Deployment", name, s.deployment(FeedServerReplicas(s.Server), s.podSpec(feedDrain, s.mounts(), s.container()))})
 }
 
-// FeedServerObjects are the kinds and the name of what Objects returns: what goes
-// when a Site has feed servers no longer.
-func FeedServerObjects(site *v1alpha1.Site) []Object {
-	name := FeedServerName(site)
+// FeedServerObjects are the kinds and the name of what Objects returns: what goes when the
+// Site of a FeedServer is gone.
+func FeedServerObjects(server string) []Object {
+	name := FeedServerName(server)
 	return []Object{{Kind: "Deployment", Name: name}, {Kind: "PodDisruptionBudget", Name: name}, {Kind: "Service", Name: name}, {Kind: "ServiceAccount", Name: name}}
 }
 
 // servicePorts are the port of the Service, its name and the pods' port.
 func (s FeedServer) servicePorts() (name string, port, target int32) {
-	if s.Site.Spec.FeedServer.TLSSecretRef != nil {
+	if s.Server.Spec.TLS != nil {
 		return "https", 443, feedTLSPort
 	}
 	return "http", 80, feedPlainPort
 }
 
 func (s FeedServer) service() *coreac.ServiceApplyConfiguration {
-	name := s.Name()
 	portName, port, target := s.servicePorts()
-	svc := coreac.Service(name, s.Site.Namespace).WithLabels(s.labels()).WithOwnerReferences(s.owner()).
+	asked := &s.Server.Spec.Service
+	svc := coreac.Service(s.Name(), s.Site.Namespace).WithLabels(s.labels()).WithOwnerReferences(s.owner()).
 		WithSpec(coreac.ServiceSpec().
-			WithType(cmp.Or(s.Site.Spec.FeedServer.Service.Type, corev1.ServiceTypeClusterIP)).
+			WithType(cmp.Or(asked.Type, corev1.ServiceTypeClusterIP)).
 			WithSelector(s.Selector()).
 			WithPorts(coreac.ServicePort().WithName(portName).WithProtocol(corev1.ProtocolTCP).WithPort(port).WithTargetPort(intstr.FromInt32(target))))
-	if len(s.Site.Spec.FeedServer.Service.Annotations) > 0 {
-		svc.WithAnnotations(s.Site.Spec.FeedServer.Service.Annotations)
+	if len(asked.Annotations) > 0 {
+		svc.WithAnnotations(asked.Annotations)
 	}
 	return svc
 }
@@ -94,37 +116,43 @@ func (s FeedServer) service() *coreac.ServiceApplyConfiguration {
 func (s FeedServer) container() *coreac.ContainerApplyConfiguration {
 	portName, _, port := s.servicePorts()
 	return s.SiteProgram.container(s.arguments(), s.mounts(), coreac.ContainerPort().WithName(portName).WithContainerPort(port).WithProtocol(corev1.ProtocolTCP)).
-		WithResources(siteProgramResources(s.Site.Spec.FeedServer.Resources))
+		WithResources(siteProgramResources(s.Server.Spec.Resources))
 }
 
 // arguments are the flags of the feed-server program, which follow the gateway's.
 func (s FeedServer) arguments() []string {
+	spec := &s.Server.Spec
 	_, _, port := s.servicePorts()
 	args := append([]string{
 		"--site=" + s.Site.Spec.Code,
+		"--feed-server=" + s.Server.Name,
 		"--pod=$(POD_NAME)",
 		"--listen=:" + strconv.Itoa(int(port)),
 		"--listen-http=:" + strconv.Itoa(metricsPort),
 		"--drain-timeout=" + strconv.Itoa(feedDrain) + "s",
 	}, s.backendArguments()...)
-	if url := s.Site.Spec.FeedServer.URL; url != "" {
-		args = append(args, "--base-url="+url)
+	if spec.URL != "" {
+		args = append(args, "--base-url="+spec.URL)
 	}
-	if proxies := s.Site.Spec.FeedServer.Proxies; len(proxies) > 0 {
-		args = append(args, "--proxies="+strings.Join(proxies, ","))
+	// Any pod of the Site may be the one that notifies a consumer.
+	if s.Addressed != nil && s.Addressed.Spec.URL != spec.URL {
+		args = append(args, "--notification-url="+s.Addressed.Spec.URL)
 	}
-	args = append(args, limitArguments(&s.Site.Spec.FeedServer.Limits)...)
-	if s.Site.Spec.FeedServer.TLSSecretRef != nil {
+	if len(spec.Proxies) > 0 {
+		args = append(args, "--proxies="+strings.Join(spec.Proxies, ","))
+	}
+	args = append(args, limitArguments(&spec.Limits)...)
+	if spec.TLS != nil {
 		args = append(args, "--tls-dir="+tlsDir)
-	}
-	if s.Site.Spec.FeedServer.ClientCASecretRef != nil {
-		args = append(args, "--client-ca-dir="+clientCADir)
+		if spec.TLS.CASecretRef != nil {
+			args = append(args, "--client-ca-dir="+clientCADir)
+		}
 	}
 	return args
 }
 
-// limitArguments are the flags of what the Site says of how often clients may ask: the
-// program has the defaults.
+// limitArguments are the flags of what is said of how often clients may ask: the program
+// has the defaults.
 func limitArguments(limits *v1alpha1.RequestLimits) (args []string) {
 	for _, l := range []struct {
 		flag  string
@@ -142,30 +170,24 @@ func limitArguments(limits *v1alpha1.RequestLimits) (args []string) {
 
 func (s FeedServer) mounts() []secretMount {
 	all := s.backendMounts(userOr(&s.Site.Spec.ObjectStore, s.Site.Spec.ObjectStore.ReadCredentialsSecretRef))
-	if ref := s.Site.Spec.FeedServer.TLSSecretRef; ref != nil {
-		all = append(all, allKeys("tls", ref.Name, tlsDir))
-	}
-	if ref := s.Site.Spec.FeedServer.ClientCASecretRef; ref != nil {
-		all = append(all, allKeys("client-ca", ref.Name, clientCADir))
-	}
-	return all
+	return append(all, serverTLS(s.Server.Spec.TLS)...)
 }
 
-// FeedServerURL is where consumers reach a Site's feed servers: where its spec says,
-// otherwise at the load balancer where there is one, otherwise inside the cluster. Empty where the Site has none.
-func FeedServerURL(site *v1alpha1.Site, services []corev1.Service) string {
-	if site == nil || site.Spec.FeedServer == nil {
-		return ""
+// FeedServerURL is where clients reach a FeedServer: where its spec says, otherwise at the
+// load balancer where there is one, otherwise inside the cluster.
+func FeedServerURL(server *v1alpha1.FeedServer, services []corev1.Service) string {
+	if server.Status.URL != "" && Unreadable(server) != "" { // spec may lack what says it
+		return server.Status.URL
 	}
-	if url := site.Spec.FeedServer.URL; url != "" {
-		return url
+	if server.Spec.URL != "" {
+		return server.Spec.URL
 	}
-	scheme, host := "http://", FeedServerName(site)+"."+site.Namespace+".svc"
-	if site.Spec.FeedServer.TLSSecretRef != nil {
+	scheme, host := "http://", FeedServerName(server.Name)+"."+server.Namespace+".svc"
+	if server.Spec.TLS != nil {
 		scheme = "https://"
 	}
 	for i := range services {
-		if services[i].Name != FeedServerName(site) || services[i].Spec.Type != corev1.ServiceTypeLoadBalancer {
+		if services[i].Name != FeedServerName(server.Name) || services[i].Spec.Type != corev1.ServiceTypeLoadBalancer {
 			continue
 		}
 		for _, in := range services[i].Status.LoadBalancer.Ingress {

@@ -4,49 +4,113 @@ package plan
 
 import (
 	"fmt"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
-// FeedServerView is what was found of a Site's feed servers.
+// FeedServerView is everything that a FeedServer's status is made from.
 type FeedServerView struct {
+	Now    time.Time
+	Server *v1alpha1.FeedServer
+	// Site is nil where it does not exist.
+	Site         *v1alpha1.Site
+	SiteAccepted Finding
+	Secrets      Secrets
+	// SiteProgramView is what was found of its pods.
 	SiteProgramView
 	Services []corev1.Service
-	Reports  []FeedServerReport
+	Bus      Bus
+	// Reports are those of all feed servers of the Site, Consumers what they said of
+	// FeedConsumers, by name.
+	Reports   []FeedServerReport
+	Consumers map[string][]ConsumerReport
 }
 
-var feedServerChecks = []check[SiteView]{
-	func(v SiteView) (Finding, bool) { return v.Secrets.Missing(FeedServerSecrets(v.Site)) },
-	func(v SiteView) (Finding, bool) { return v.FeedServer.refused() },
-	feedServerIsNotRolledOut,
+// FeedServerAccepted says whether the FeedServer's objects may be made.
+func FeedServerAccepted(v FeedServerView) Finding {
+	return first(v, []check[FeedServerView]{
+		serverHasNoSite,
+		serversSiteIsNotAccepted,
+	}, good(v1alpha1.ReasonAccepted, fmt.Sprintf("it serves Site %q", v.Server.Spec.SiteRef.Name)))
 }
 
-// feedServerAvailable returns false where the Site has no feed servers.
-func (v SiteView) feedServerAvailable() (Finding, bool) {
-	if v.Site.Spec.FeedServer == nil {
-		return Finding{}, false
-	}
-	asked := v.Site.Spec.FeedServer.Replicas
-	return first(v, feedServerChecks, good(v1alpha1.ReasonAvailable, count(asked, asked)+" feed servers are ready")), true
+func serverHasNoSite(v FeedServerView) (Finding, bool) {
+	return bad(v1alpha1.ReasonSiteNotFound, fmt.Sprintf(
+		"Site %q does not exist in this namespace: create it; until then nothing is served", v.Server.Spec.SiteRef.Name)), v.Site == nil
 }
 
-func feedServerIsNotRolledOut(v SiteView) (Finding, bool) {
-	return programIsNotRolledOut("feed servers", v.FeedServer.SiteProgramView, v.Site.Spec.FeedServer.Replicas)
+func serversSiteIsNotAccepted(v FeedServerView) (Finding, bool) {
+	return siteIsNotAccepted(application{site: v.Site, siteAccepted: v.SiteAccepted})
 }
 
-func (v SiteView) feedServerState() *v1alpha1.FeedServerState {
-	if v.Site.Spec.FeedServer == nil {
-		return nil
+// FeedServerStatus returns the status, and after how long to look again.
+func FeedServerStatus(v FeedServerView) (v1alpha1.FeedServerStatus, time.Duration) {
+	accepted, asked := FeedServerAccepted(v), FeedServerReplicas(v.Server)
+	c := conditions{now: v.Now, generation: v.Server.Generation, was: v.Server.Status.Conditions}
+	c.set(v1alpha1.ConditionAccepted, accepted)
+	patienceEnds := c.finish(first(v, []check[FeedServerView]{
+		func(FeedServerView) (Finding, bool) { return accepted, !accepted.OK() },
+		func(v FeedServerView) (Finding, bool) { return v.Secrets.Missing(FeedServerSecrets(v.Site, v.Server)) },
+		func(v FeedServerView) (Finding, bool) { return v.refused() },
+		func(v FeedServerView) (Finding, bool) {
+			return programIsNotRolledOut("feed servers", v.SiteProgramView, asked)
+		},
+	}, good(v1alpha1.ReasonReady, count(asked, asked)+" feed servers are ready")))
+
+	status := v1alpha1.FeedServerStatus{
+		ObservedGeneration: v.Server.Generation, Conditions: c.is,
+		Selector: labels.Set(FeedServerOf(v.Site, v.Server).Selector()).String(),
+		Replicas: new(v.replicas()), ReadyReplicas: new(v.readyReplicas()),
+		Credentials: v.Credentials.status(),
 	}
-	state := &v1alpha1.FeedServerState{
-		URL: FeedServerURL(v.Site, v.FeedServer.Services), Credentials: v.FeedServer.Credentials.status(), ReadyReplicas: v.FeedServer.readyReplicas(),
+	if v.Site != nil {
+		status.URL = FeedServerURL(v.Server, v.Services)
 	}
-	for _, r := range freshServers(v.FeedServer.Reports, v.Now) {
-		state.Connections += int32(r.Connections)
+	v.figures(&status)
+	return status, soonest(patienceEnds, v.Credentials.RenewsIn(v.Now), figuresEvery)
+}
+
+// figures fills in what the pods report. While nobody reads reports, the last figures stay.
+func (v FeedServerView) figures(status *v1alpha1.FeedServerStatus) {
+	if !v.Bus.Up {
+		was := &v.Server.Status
+		status.ConnectionCount, status.ConsumerCount = was.ConnectionCount, was.ConsumerCount
+		status.EventStreamCount, status.BytesPerSecond = was.EventStreamCount, was.BytesPerSecond
+		return
 	}
-	return state
+	own := slices.DeleteFunc(freshServers(v.Reports, v.Now), func(r FeedServerReport) bool { return r.FeedServer != v.Server.Name })
+	if len(own) == 0 {
+		return
+	}
+	var connections, eventStreams, consumers int32
+	var bytes int64
+	for _, r := range own {
+		connections += int32(r.Connections)
+		eventStreams += int32(r.EventStreams)
+		bytes += r.BytesPerSecond
+	}
+	for _, reports := range v.Consumers {
+		if slices.ContainsFunc(reports, func(r ConsumerReport) bool { return r.Connections > 0 && slices.ContainsFunc(own, r.isOf) }) {
+			consumers++
+		}
+	}
+	status.ConnectionCount, status.ConsumerCount, status.EventStreamCount, status.BytesPerSecond = &connections, &consumers, &eventStreams, &bytes
+}
+
+// isOf says whether a report came from this incarnation of a pod.
+func (r ConsumerReport) isOf(s FeedServerReport) bool {
+	return s.Pod == r.Pod && s.Incarnation == r.Incarnation
+}
+
+// ServerObjectNotOurs says that an object has a name that a FeedServer needs.
+func ServerObjectNotOurs(kind, name string) Finding {
+	return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+		"a %s %q that is not this FeedServer's has a name that it needs: remove it, or make this FeedServer anew under another name", kind, name))
 }
 
 // SiteObjectNotOurs says that an object has a name that one of a Site's programs needs.

@@ -38,12 +38,14 @@ type feedsPlanned struct {
 	Bus             map[string]plan.BusPlan                `json:"bus,omitempty"`
 	ConsumerUsers   map[string]*plan.JetStreamUser         `json:"consumerUsers,omitempty"`
 	ConsumerSecrets map[string]map[string]string           `json:"consumerSecrets,omitempty"`
-	FeedServer      []plan.Object                          `json:"feedServer,omitempty"`
-	Archivist       []plan.Object                          `json:"archivist,omitempty"`
+	FeedServers     map[string]v1alpha1.FeedServerStatus   `json:"feedServers,omitempty"`
+	// FeedServerObjects by FeedServer.
+	FeedServerObjects map[string][]plan.Object `json:"feedServerObjects,omitempty"`
+	Archivist         []plan.Object            `json:"archivist,omitempty"`
 }
 
 func newFeedsPlanned() feedsPlanned {
-	return feedsPlanned{Feeds: map[string]v1alpha1.FeedStatus{}, FeedConsumers: map[string]v1alpha1.FeedConsumerStatus{},
+	return feedsPlanned{FeedServers: map[string]v1alpha1.FeedServerStatus{}, FeedServerObjects: map[string][]plan.Object{}, Feeds: map[string]v1alpha1.FeedStatus{}, FeedConsumers: map[string]v1alpha1.FeedConsumerStatus{},
 		Bus: map[string]plan.BusPlan{}, ConsumerUsers: map[string]*plan.JetStreamUser{}, ConsumerSecrets: map[string]map[string]string{}}
 }
 
@@ -60,8 +62,10 @@ func (p *feedsPlanned) add(t *testing.T, part string, from feedsPlanned) {
 		p.ConsumerUsers = from.ConsumerUsers
 	case "consumerSecrets":
 		p.ConsumerSecrets = from.ConsumerSecrets
-	case "feedServer":
-		p.FeedServer = from.FeedServer
+	case "feedServers":
+		p.FeedServers = from.FeedServers
+	case "feedServerObjects":
+		p.FeedServerObjects = from.FeedServerObjects
 	case "archivist":
 		p.Archivist = from.Archivist
 	default:
@@ -69,13 +73,31 @@ func (p *feedsPlanned) add(t *testing.T, part string, from feedsPlanned) {
 	}
 }
 
-func (w world) feedServer(site *v1alpha1.Site) plan.FeedServerView {
-	view := plan.FeedServerView{Services: w.Services, Reports: w.FeedServerReports}
-	view.Pods = w.Pods
-	if site != nil {
-		view.Deployment = w.deployment(plan.FeedServerName(site))
+// planServers plans the FeedServers of a Site, which is nil where it does not exist.
+func (w world) planServers(out *planned, site *v1alpha1.Site, servers []v1alpha1.FeedServer, accepted plan.Finding, secrets plan.Secrets) {
+	for i := range servers {
+		server := &servers[i]
+		view := plan.FeedServerView{Now: w.Now, Server: server, Site: site, SiteAccepted: accepted, Secrets: secrets, Services: w.Services,
+			Bus: w.Bus[server.Spec.SiteRef.Name], Reports: w.FeedServerReports, Consumers: w.ConsumerReports}
+		view.Deployment = w.deployment(plan.FeedServerName(server.Name))
+		view.Pods = keep(w.Pods, func(p corev1.Pod) bool {
+			return p.Labels[plan.LabelName] == plan.FeedServerProgram && p.Labels[plan.LabelInstance] == server.Name
+		})
+		program := plan.FeedServerOf(site, server)
+		program.Image, program.Secrets = "substorm/feed-server:dev", secrets
+		if site != nil && site.Spec.JetStream.AccountKeySecretRef != nil {
+			user := plan.FeedServerUser(site, server.Name)
+			view.Credentials = w.credentialsOf(out, "feed-server/"+server.Name, user, server.Annotations)
+			out.Users["feed-server/"+server.Name] = user
+			program.Permissions = user.Hash("AACCOUNT", "AACCOUNT")
+		}
+		status, wait := plan.FeedServerStatus(view)
+		out.FeedServers[server.Name] = status
+		out.requeue("feedServers", server.Name, wait)
+		if plan.FeedServerAccepted(view).OK() {
+			out.FeedServerObjects[server.Name] = plan.FeedServer{SiteProgram: program, Server: server, Addressed: plan.AddressedServer(servers)}.Objects()
+		}
 	}
-	return view
 }
 
 // archivist is rolled out where a test does not say what became of its Deployment.
@@ -102,37 +124,31 @@ func (w world) deployment(name string) *appsv1.Deployment {
 	return nil
 }
 
-func (w world) planFeeds(t *testing.T, out *planned, in *plan.RegistryInput, site string, accepted plan.Finding, registry plan.RegistryState) {
+func (w world) planFeeds(t *testing.T, out *planned, in *plan.RegistryInput, servers []v1alpha1.FeedServer, site string, accepted plan.Finding, registry plan.RegistryState) {
 	in.Feeds = keep(load[v1alpha1.Feed](t, "feeds", w.Feeds), func(f v1alpha1.Feed) bool { return f.Spec.SiteRef.Name == site })
 	in.Consumers = load[v1alpha1.FeedConsumer](t, "feedconsumers", w.FeedConsumers)
 	in.Secrets = w.owned(in.Secrets)
 	listed := plan.Listed(in.Instruments, in.Verdicts, registry.Entries)
 	in.FeedsAre = plan.AcceptFeeds(in.Site, accepted, in.Feeds, in.Instruments, listed, w.Found)
-	in.ConsumersAre = plan.AcceptConsumers(in.Site, in.Feeds, in.FeedsAre, in.Consumers, in.Instruments, w.Now)
+	in.ConsumersAre = plan.AcceptConsumers(in.Site, in.Feeds, in.FeedsAre, in.Consumers, servers, in.Instruments, w.Now)
 	for i := range in.Feeds {
 		w.planFeed(out, in, &in.Feeds[i], registry)
 	}
 	for i := range in.Consumers {
-		w.planConsumer(out, in, &in.Consumers[i], registry)
+		w.planConsumer(out, in, &in.Consumers[i], plan.ConsumersServer(servers), registry)
 	}
 	if in.Site == nil {
 		return
 	}
-	own := in.Site.Spec.JetStream.AccountKeySecretRef != nil
-	program := func(name string, user plan.JetStreamUser) plan.SiteProgram {
-		s := plan.SiteProgram{Site: in.Site, Program: name, Image: "substorm/" + name + ":dev", Secrets: in.Secrets}
-		if own {
-			out.Users[name] = user
-			s.Permissions = user.Hash("AACCOUNT", "AACCOUNT")
-		}
-		return s
+	archivist := plan.ArchivistOf(in.Site)
+	archivist.Image, archivist.Secrets = "substorm/archivist:dev", in.Secrets
+	if in.Site.Spec.JetStream.AccountKeySecretRef != nil {
+		user := plan.ArchivistUser(in.Site)
+		out.Users[plan.ArchivistProgram] = user
+		archivist.Permissions = user.Hash("AACCOUNT", "AACCOUNT")
 	}
-	out.Archivist = plan.Archivist{SiteProgram: program(plan.ArchivistProgram, plan.ArchivistUser(in.Site))}.Objects()
+	out.Archivist = plan.Archivist{SiteProgram: archivist}.Objects()
 	out.Bus[site] = plan.PlanBus(in.Site, in.Feeds, in.FeedsAre, in.Consumers, in.ConsumersAre, durables(in.Consumers))
-	if in.Site.Spec.FeedServer == nil {
-		return
-	}
-	out.FeedServer = plan.FeedServer{SiteProgram: program(plan.FeedServerProgram, plan.FeedServerUser(in.Site))}.Objects()
 }
 
 // owned says in the Secrets whose they are.
@@ -180,8 +196,8 @@ func durables(consumers []v1alpha1.FeedConsumer) map[string]string {
 	return all
 }
 
-func (w world) planConsumer(out *planned, in *plan.RegistryInput, c *v1alpha1.FeedConsumer, registry plan.RegistryState) {
-	view := plan.ConsumerView{Now: w.Now, Consumer: c, Servers: w.FeedServerReports, Reports: w.ConsumerReports[c.Name]}
+func (w world) planConsumer(out *planned, in *plan.RegistryInput, c *v1alpha1.FeedConsumer, server *v1alpha1.FeedServer, registry plan.RegistryState) {
+	view := plan.ConsumerView{Now: w.Now, Consumer: c, Server: server, Servers: w.FeedServerReports, Reports: w.ConsumerReports[c.Name]}
 	verdict, known := in.ConsumersAre[c.Name]
 	if !known {
 		view.Verdict = plan.OrphanConsumer(c)
@@ -200,7 +216,7 @@ func (w world) planConsumer(out *planned, in *plan.RegistryInput, c *v1alpha1.Fe
 	if found, looked := w.Durables[c.Name]; looked {
 		view.Durables = &found
 	}
-	access := plan.ConsumerAccess{Site: in.Site, Consumer: c, Verdict: verdict, Durable: durables(in.Consumers)[c.Name], Services: w.Services, CA: []byte("authority")}
+	access := plan.ConsumerAccess{Site: in.Site, Consumer: c, Verdict: verdict, Durable: durables(in.Consumers)[c.Name], Server: server, Services: w.Services, CA: []byte("authority")}
 	for i := range in.Feeds {
 		if in.Feeds[i].Name == c.Spec.FeedRef.Name {
 			access.Feed = &in.Feeds[i]

@@ -38,6 +38,7 @@ type world struct {
 
 	Sites          []map[string]any `json:"sites"`
 	IngestGateways []map[string]any `json:"ingestGateways"`
+	FeedServers    []map[string]any `json:"feedServers"`
 	Instruments    []map[string]any `json:"instruments"`
 	Feeds          []map[string]any `json:"feeds"`
 	FeedConsumers  []map[string]any `json:"feedConsumers"`
@@ -61,8 +62,8 @@ type world struct {
 	Forwards          map[string]*wire.ForwardStatus     `json:"forwards"`
 	Senders           map[string]*plan.SenderReport      `json:"senders"`
 	Damage            map[string][]wire.Damage           `json:"damage"`
-	// Credentials in the Secrets of pools, feed servers and FeedConsumers, and of
-	// leaves, as in pool/north, feed-server, consumer/model and leaf/outpost.
+	// Credentials in the Secrets of pools, FeedServers and FeedConsumers, and of
+	// leaves, as in pool/north, feed-server/public, consumer/model and leaf/outpost.
 	Credentials map[string]*plan.Credentials `json:"credentials"`
 	// Ledgers are what archivists reported, by Site.
 	Ledgers map[string]*wire.LedgerStatus `json:"ledgers"`
@@ -160,6 +161,10 @@ func (w world) plan(t *testing.T) planned {
 	}
 	siteOf := map[string]*v1alpha1.Site{}
 	names := map[string]bool{}
+	servers := load[v1alpha1.FeedServer](t, "feedservers", w.FeedServers)
+	for i := range servers {
+		names[servers[i].Spec.SiteRef.Name] = true
+	}
 	for i := range sites {
 		siteOf[sites[i].Name] = &sites[i]
 		names[sites[i].Name] = true
@@ -171,18 +176,19 @@ func (w world) plan(t *testing.T) planned {
 		names[gateways[i].Spec.SiteRef.Name] = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		w.planSite(t, &out, name, siteOf[name], sites, gateways, instruments, secrets)
+		w.planSite(t, &out, name, siteOf[name], sites, gateways, servers, instruments, secrets)
 	}
 	return out.only(t, w.Show)
 }
 
-func (w world) planSite(t *testing.T, out *planned, name string, site *v1alpha1.Site, sites []v1alpha1.Site, gateways []v1alpha1.IngestGateway, instruments []v1alpha1.Instrument, secrets plan.Secrets) {
+func (w world) planSite(t *testing.T, out *planned, name string, site *v1alpha1.Site, sites []v1alpha1.Site, gateways []v1alpha1.IngestGateway, servers []v1alpha1.FeedServer, instruments []v1alpha1.Instrument, secrets plan.Secrets) {
 	ofSite := func(ref v1alpha1.LocalReference) bool { return ref.Name == name }
 	pools := keep(gateways, func(g v1alpha1.IngestGateway) bool { return ofSite(g.Spec.SiteRef) })
+	servers = keep(servers, func(s v1alpha1.FeedServer) bool { return ofSite(s.Spec.SiteRef) })
 	mine := keep(instruments, func(i v1alpha1.Instrument) bool { return ofSite(i.Spec.SiteRef) })
 	view := plan.SiteView{Now: w.Now, Site: site, Sites: sites, Secrets: secrets,
 		Backends: w.Backends[name], Registry: w.Registry[name], Flowing: map[string]plan.Finding{}, Counted: true,
-		FeedServer: w.feedServer(site), Archivist: w.archivist(site), Ledger: w.Ledgers[name], Expiry: w.Expiries[name], Scrub: w.Scrubs[name]}
+		FeedServers: servers, Archivist: w.archivist(site), Ledger: w.Ledgers[name], Expiry: w.Expiries[name], Scrub: w.Scrubs[name]}
 	for _, damaged := range w.Damage {
 		for _, d := range damaged {
 			view.Damage.Add(d)
@@ -192,7 +198,6 @@ func (w world) planSite(t *testing.T, out *planned, name string, site *v1alpha1.
 	if site != nil {
 		accepted = plan.SiteAccepted(view)
 		view.Archivist.Credentials = w.credentialsOf(out, "archivist", plan.ArchivistUser(site), site.Annotations)
-		view.FeedServer.Credentials = w.credentialsOf(out, "feed-server", plan.FeedServerUser(site), site.Annotations)
 	}
 	verdicts := plan.Accept(site, accepted, pools, mine, secrets)
 	registry := w.Registry[name]
@@ -202,8 +207,9 @@ func (w world) planSite(t *testing.T, out *planned, name string, site *v1alpha1.
 			Feeds: len(registry.Feeds), Consumers: len(registry.Consumers), Readers: len(registry.Readers)}
 	}
 	in := plan.RegistryInput{Site: site, Instruments: mine, Verdicts: verdicts, Secrets: secrets}
-	w.planFeeds(t, out, &in, name, accepted, registry)
-	view.Unreadable = plan.UnreadableObjects(in, pools)
+	w.planFeeds(t, out, &in, servers, name, accepted, registry)
+	w.planServers(out, site, servers, accepted, in.Secrets)
+	view.Unreadable = plan.UnreadableObjects(in, pools, servers)
 	out.Registry[name] = plan.Registry(in, registry, complete, 0)
 
 	for i := range mine {

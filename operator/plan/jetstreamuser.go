@@ -38,9 +38,9 @@ func GatewayUserName(namespace, pool string) string {
 	return "ingest-gateway " + namespace + "/" + pool
 }
 
-// FeedServerUserName is that of a Site's feed servers.
-func FeedServerUserName(site *v1alpha1.Site) string {
-	return "feed-server " + site.Namespace + "/" + site.Name
+// FeedServerUserName is that of the pods of a FeedServer.
+func FeedServerUserName(namespace, server string) string {
+	return "feed-server " + namespace + "/" + server
 }
 
 // ConsumerUserName is that of a FeedConsumer.
@@ -155,17 +155,17 @@ func OperatorUser(site *v1alpha1.Site) JetStreamUser {
 	return u
 }
 
-// FeedServerUser is the user of a Site's feed servers: they read the Feeds' messages,
+// FeedServerUser is the user of the pods of a FeedServer: they read the Feeds' messages,
 // the registry and the leases, fill consumers' streams, look after durables, publish
 // gap records, note how far consumers have come and what they ask of instruments, count
 // what was downloaded, say what is damaged, and report. They look names of objects up, and cannot list them;
 // the ledger they cannot see.
-func FeedServerUser(site *v1alpha1.Site) JetStreamUser {
+func FeedServerUser(site *v1alpha1.Site, server string) JetStreamUser {
 	code := site.Spec.Code
-	inbox := InboxPrefix(FeedServerName(site))
+	inbox := feedServerInbox(site, server)
 	status, lease := wire.StatusBucket(code), wire.LeaseBucket(code)
 	u := JetStreamUser{
-		Name:        FeedServerUserName(site),
+		Name:        FeedServerUserName(site.Namespace, server),
 		InboxPrefix: inbox,
 		Publish: append(harmless(),
 			wire.GapSubjects(code), wire.LiveSubjects(code, "*"), "$KV."+wire.RequestBucket(code)+"."+wire.SamplingRequestKey("*", "*", "*"),
@@ -216,6 +216,12 @@ func ConsumerInbox(site *v1alpha1.Site, durable string) string {
 
 // InboxPrefix begins the inboxes of a pool's programs.
 func InboxPrefix(pool string) string { return "_INBOX_" + pool }
+
+// feedServerInbox begins the inboxes of a FeedServer's pods. Sites of several namespaces may
+// share an account, and FeedServers there a name: their Sites' codes differ.
+func feedServerInbox(site *v1alpha1.Site, server string) string {
+	return InboxPrefix(FeedServerName(server)) + "_" + site.Spec.Code
+}
 
 // harmless are requests about the account and the configuration of streams,
 // and answers to flow control.

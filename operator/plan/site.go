@@ -47,8 +47,8 @@ type SiteView struct {
 	Registry   RegistryState
 	// Archivist is what was found of the Site's archivist.
 	Archivist SiteProgramView
-	// FeedServer is what was found of the Site's feed servers.
-	FeedServer FeedServerView
+	// FeedServers are those that name the Site.
+	FeedServers []v1alpha1.FeedServer
 	// Unreadable are the Site's objects that cannot be decoded.
 	Unreadable []UnreadableObject
 	// Ledger is what the archivist last reported; nil where it did not yet.
@@ -116,9 +116,8 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 	archivist := v.archivistAvailable()
 	c.set(v1alpha1.ConditionArchivistAvailable, archivist)
 	findings := []Finding{accepted, store, jetStream, archivist}
-	if f, has := v.feedServerAvailable(); has {
+	if f, has := v.feedServersAvailable(); has {
 		c.set(v1alpha1.ConditionFeedServerAvailable, f)
-		findings = append(findings, f)
 	}
 	if f, found := v.unreadable(); found {
 		c.set(v1alpha1.ConditionObjectsUnreadable, f)
@@ -130,6 +129,9 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 		c.set(v1alpha1.ConditionExpiryRunning, f)
 	}
 	if f, found := ReadersProblem(v.Site, v.Secrets); found {
+		findings = append(findings, f)
+	}
+	if f, found := v.readersHaveNoAuthority(); found {
 		findings = append(findings, f)
 	}
 	ready := good(v1alpha1.ReasonReady, "object store and JetStream are reachable, and the streams stand")
@@ -148,11 +150,10 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 		RecreatedStreams:   v.recreated(),
 		RegistryRevision:   max(v.Registry.Revision, v.Site.Status.RegistryRevision),
 		Leaves:             leaves,
-		FeedServer:         v.feedServerState(),
 		Archivist:          v.archivistState(),
 		Ledger:             v.ledger(),
 		Archive:            v.archive(),
-	}, soonest(patienceEnds, v.FeedServer.Credentials.RenewsIn(v.Now), v.Archivist.Credentials.RenewsIn(v.Now), figuresEvery)
+	}, soonest(patienceEnds, v.Archivist.Credentials.RenewsIn(v.Now), figuresEvery)
 }
 
 // ledger is how far the ledger is closed: what stands, until somebody has reported.

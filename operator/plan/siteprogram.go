@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -21,11 +22,14 @@ import (
 // metricsPort is where a Site's programs serve health and metrics.
 const metricsPort = 9090
 
-// SiteProgram is a program that a Site has a Deployment of.
+// SiteProgram is a program that runs for a Site, in a Deployment: the Site's archivist, or
+// the feed servers of a FeedServer.
 type SiteProgram struct {
 	Site *v1alpha1.Site
 	// Program is its name, that of its image and of its container.
 	Program string
+	// Owner is whose its objects are.
+	Owner Owner
 	// Image that its pods run.
 	Image string
 	// PullSecrets name Secrets with which Image is pulled.
@@ -33,21 +37,24 @@ type SiteProgram struct {
 	// Permissions is the hash of its JetStream user; empty where the Site gives
 	// credentials.
 	Permissions string
-	// Secrets are those that exist of the ones that the Site names.
+	// Secrets are those that exist of the ones that the Site and the owner name.
 	Secrets Secrets
+
+	name, inbox string
 }
 
-// Name is the name of all objects of the program: a Site's code is short enough for the name
-// of a Service.
-func (s SiteProgram) Name() string { return siteProgramName(s.Site, s.Program) }
-
-func siteProgramName(site *v1alpha1.Site, program string) string {
-	return site.Spec.Code + "-" + program
+// Owner is the resource whose objects a program consists of.
+type Owner struct {
+	Kind, Name string
+	UID        types.UID
 }
+
+// Name is the name of all objects of the program.
+func (s SiteProgram) Name() string { return s.name }
 
 // Selector are the labels that the program's pods and objects are found by.
 func (s SiteProgram) Selector() map[string]string {
-	return map[string]string{LabelName: s.Program, LabelInstance: s.Site.Name}
+	return map[string]string{LabelName: s.Program, LabelInstance: s.Owner.Name}
 }
 
 func (s SiteProgram) selector() *metaac.LabelSelectorApplyConfiguration {
@@ -65,9 +72,9 @@ func (s SiteProgram) labels() map[string]string {
 func (s SiteProgram) owner() *metaac.OwnerReferenceApplyConfiguration {
 	return metaac.OwnerReference().
 		WithAPIVersion(v1alpha1.GroupVersion.String()).
-		WithKind("Site").
-		WithName(s.Site.Name).
-		WithUID(s.Site.UID).
+		WithKind(s.Owner.Kind).
+		WithName(s.Owner.Name).
+		WithUID(s.Owner.UID).
 		WithController(true)
 }
 
@@ -193,7 +200,7 @@ func (s SiteProgram) backendArguments() []string {
 		args = append(args, "--nats-tls-dir="+jetStreamTLSDir)
 	}
 	if js.AccountKeySecretRef != nil {
-		args = append(args, "--nats-inbox-prefix="+InboxPrefix(s.Name()))
+		args = append(args, "--nats-inbox-prefix="+s.inbox)
 	}
 	return args
 }

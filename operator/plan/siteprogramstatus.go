@@ -27,6 +27,13 @@ func (v SiteProgramView) refused() (Finding, bool) {
 	return *v.Failed, true
 }
 
+func (v SiteProgramView) replicas() int32 {
+	if v.Deployment == nil {
+		return 0
+	}
+	return v.Deployment.Status.Replicas
+}
+
 func (v SiteProgramView) readyReplicas() int32 {
 	if v.Deployment == nil {
 		return 0

@@ -26,9 +26,9 @@ type UnreadableObject struct {
 	Problem string `json:"problem"`
 }
 
-// UnreadableObjects are those of a Site, by kind and name: itself, its pools, Instruments,
-// Feeds, and their FeedConsumers.
-func UnreadableObjects(in RegistryInput, gateways []v1alpha1.IngestGateway) []UnreadableObject {
+// UnreadableObjects are those of a Site, by kind and name: itself, its pools, FeedServers,
+// Instruments, Feeds, and their FeedConsumers.
+func UnreadableObjects(in RegistryInput, gateways []v1alpha1.IngestGateway, servers []v1alpha1.FeedServer) []UnreadableObject {
 	var all []UnreadableObject
 	add := func(kind string, o metav1.Object) {
 		if problem := Unreadable(o); problem != "" {
@@ -40,6 +40,9 @@ func UnreadableObjects(in RegistryInput, gateways []v1alpha1.IngestGateway) []Un
 	}
 	for i := range gateways {
 		add("IngestGateway", &gateways[i])
+	}
+	for i := range servers {
+		add("FeedServer", &servers[i])
 	}
 	for i := range in.Instruments {
 		add("Instrument", &in.Instruments[i])

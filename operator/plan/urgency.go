@@ -30,9 +30,9 @@ const (
 // SiteUrgency compares what stands with what is planned.
 func SiteUrgency(was, is *v1alpha1.SiteStatus) Urgency {
 	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
-		recounted(was, is) || reclosed(was.Ledger, is.Ledger) || reread(was.Archive, is.Archive) || (was.FeedServer == nil) != (is.FeedServer == nil) ||
+		recounted(was, is) || reclosed(was.Ledger, is.Ledger) || reread(was.Archive, is.Archive) ||
 			!equality.Semantic.DeepEqual(was.RecreatedStreams, is.RecreatedStreams) || !equality.Semantic.DeepEqual(was.JetStream, is.JetStream) ||
-			reissued(ofFeedServer(was), ofFeedServer(is)) || reissued(ofArchivist(was), ofArchivist(is)), UrgencyDetail)
+			reissued(ofArchivist(was), ofArchivist(is)), UrgencyDetail)
 }
 
 // reclosed: other days of the ledger are closed, as happens once a day.
@@ -69,6 +69,20 @@ func GatewayUrgency(was, is *v1alpha1.IngestGatewayStatus) Urgency {
 		was.Replicas != is.Replicas || was.ReadyReplicas != is.ReadyReplicas || was.Selector != is.Selector || was.Datapath != is.Datapath ||
 			(was.Spool == nil) != (is.Spool == nil) || reissued(was.Credentials, is.Credentials), UrgencyDetail)
 }
+
+// FeedServerUrgency compares what stands with what is planned.
+func FeedServerUrgency(was, is *v1alpha1.FeedServerStatus) Urgency {
+	rest := UrgencyFigures
+	if some(was.ConnectionCount) != some(is.ConnectionCount) || some(was.ConsumerCount) != some(is.ConsumerCount) {
+		rest = UrgencyDetail
+	}
+	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
+		!equality.Semantic.DeepEqual(was.Replicas, is.Replicas) || !equality.Semantic.DeepEqual(was.ReadyReplicas, is.ReadyReplicas) ||
+			was.Selector != is.Selector || was.URL != is.URL || (was.ConnectionCount == nil) != (is.ConnectionCount == nil) || reissued(was.Credentials, is.Credentials), rest)
+}
+
+// some: there is at least one.
+func some(n *int32) bool { return n != nil && *n > 0 }
 
 // InstrumentUrgency compares what stands with what is planned.
 func InstrumentUrgency(was, is *v1alpha1.InstrumentStatus) Urgency {
@@ -120,13 +134,6 @@ func handedOver(s *v1alpha1.FeedConsumerStatus) int64 {
 		return 0
 	}
 	return s.Delivered.Messages
-}
-
-func ofFeedServer(s *v1alpha1.SiteStatus) *v1alpha1.CredentialsStatus {
-	if s.FeedServer == nil {
-		return nil
-	}
-	return s.FeedServer.Credentials
 }
 
 func ofArchivist(s *v1alpha1.SiteStatus) *v1alpha1.CredentialsStatus {

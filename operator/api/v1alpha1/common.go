@@ -72,8 +72,8 @@ type CredentialsStatus struct {
 	RenewsAt *metav1.Time `json:"renewsAt,omitempty"`
 }
 
-// AnnotationRotateCredentials on an IngestGateway, a Site (for its feed servers) or a
-// FeedConsumer has the operator replace the NATS credentials of the user whose public
+// AnnotationRotateCredentials on an IngestGateway, a FeedServer, a Site (for its archivist)
+// or a FeedConsumer has the operator replace the NATS credentials of the user whose public
 // key it names, as status.credentials has it, by those of a new user. Any other value
 // does nothing.
 const AnnotationRotateCredentials = "substorm.dev/rotate-credentials"
@@ -141,7 +141,8 @@ const (
 	// ReasonPortOutOfRange: the port is outside the IngestGateway's range.
 	ReasonPortOutOfRange = "PortOutOfRange"
 	// ReasonTLSNotConfigured: a listener asks for TLS that its IngestGateway has no
-	// certificate, or no client authority, for.
+	// certificate, or no client authority, for; readers of a Site show certificates, and no
+	// FeedServer knows the authority.
 	ReasonTLSNotConfigured = "TLSNotConfigured"
 	// ReasonInvalidSource: a listener names a source that is no CIDR.
 	ReasonInvalidSource = "InvalidSource"

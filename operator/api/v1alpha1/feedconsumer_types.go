@@ -17,7 +17,7 @@ const (
 	ReasonFeedNotFound = "FeedNotFound"
 	// ReasonInvalidFlow: the flow cannot be kept with this Feed, see the message.
 	ReasonInvalidFlow = "InvalidFlow"
-	// ReasonNoFeedServer: the Site has no feed server.
+	// ReasonNoFeedServer: the Site has no FeedServer.
 	ReasonNoFeedServer = "NoFeedServer"
 	// ReasonFeedNotReady: the Feed is not accepted.
 	ReasonFeedNotReady = "FeedNotReady"
@@ -26,8 +26,8 @@ const (
 	// ReasonNoAccountKey: delivery NATS needs users, and the Site's account key is
 	// what makes them.
 	ReasonNoAccountKey = "NoAccountKey"
-	// ReasonNoAddress: WIS2 notifications name objects by address, and the Site's feed
-	// servers have none that is declared.
+	// ReasonNoAddress: WIS2 notifications name objects by address, and none of the Site's
+	// FeedServers declares one.
 	ReasonNoAddress = "NoAddress"
 	// ReasonFeedServerProblem: a feed server cannot serve the consumer.
 	ReasonFeedServerProblem = "FeedServerProblem"
@@ -199,7 +199,7 @@ type Delivery struct {
 
 	// Notices says in which shape notices come. Record: as docs/reference/wire-protocols.md has them.
 	// WIS2: as WIS2 notifications of the WMO's, with the objects' addresses, which needs
-	// spec.feedServer.url of the Site. They lie in a stream of the consumer's own: up to
+	// a FeedServer of the Site with spec.url. They lie in a stream of the consumer's own: up to
 	// a day, and up to 64Mi, where it does not take them.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="delivery.notices is immutable: make another FeedConsumer"
 	// +kubebuilder:default=Record

@@ -28,6 +28,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&Site{}, &SiteList{},
 		&IngestGateway{}, &IngestGatewayList{},
+		&FeedServer{}, &FeedServerList{},
 		&Instrument{}, &InstrumentList{},
 		&Feed{}, &FeedList{},
 		&FeedConsumer{}, &FeedConsumerList{},

@@ -3,7 +3,6 @@
 package v1alpha1
 
 import (
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -15,7 +14,7 @@ const (
 	ConditionJetStreamReachable = "JetStreamReachable"
 	// ConditionDurable: what JetStream acknowledges survives a power cut.
 	ConditionDurable = "Durable"
-	// ConditionFeedServerAvailable: feed servers serve consumers. Absent where the
+	// ConditionFeedServerAvailable: all FeedServers of the Site are Ready. Absent where the
 	// Site has none.
 	ConditionFeedServerAvailable = "FeedServerAvailable"
 	// ConditionArchivistAvailable: the archivist's pods are ready.
@@ -56,7 +55,6 @@ const (
 )
 
 // SiteSpec declares the hub that receives: where it keeps objects and messages.
-// +kubebuilder:validation:XValidation:rule="!has(self.readers) || size(self.readers) == 0 || has(self.feedServer) && has(self.feedServer.clientCASecretRef)",message="readers show certificates to feed servers that know their authority: set feedServer.clientCASecretRef"
 // +kubebuilder:validation:XValidation:rule="!has(self.leaves) || self.leaves.all(l, l.code != self.code)",message="a Site is no leaf of its own: leaves name the codes of other Sites"
 type SiteSpec struct {
 	// Code is the Site's short name in keys, subjects and streams. It must be
@@ -86,11 +84,6 @@ type SiteSpec struct {
 	// +required
 	JetStream JetStream `json:"jetStream"`
 
-	// FeedServer runs the read path: it serves Feeds to their consumers. Without it no
-	// FeedConsumer is Ready.
-	// +optional
-	FeedServer *FeedServer `json:"feedServer,omitempty"`
-
 	// Archivist says how the Site's archivist runs, which lists what was received, cuts
 	// telemetry into segments, and keeps the archive whole. Each Site has one: two pods, of
 	// which one works and the other takes over when it dies.
@@ -103,9 +96,9 @@ type SiteSpec struct {
 	// +optional
 	ReadersSecretRef *LocalReference `json:"readersSecretRef,omitempty"`
 
-	// Readers by certificate: each shows one that an authority in
-	// feedServer.clientCASecretRef signed and that bears one of its names. A reader
-	// may have tokens under its name, too.
+	// Readers by certificate: each shows one that an authority of the FeedServer signed
+	// that it asks (its tls.caSecretRef), and that bears one of its names. A reader may
+	// have tokens under its name, too.
 	// +kubebuilder:validation:MaxItems=256
 	// +listType=map
 	// +listMapKey=name
@@ -141,105 +134,6 @@ type Reader struct {
 	ClientCertificate ClientCertificate `json:"clientCertificate"`
 }
 
-// FeedServer is how feed servers run.
-// +kubebuilder:validation:XValidation:rule="!has(self.clientCASecretRef) || has(self.tlsSecretRef)",message="clientCASecretRef needs tlsSecretRef: certificates are shown over TLS alone, and not behind an edge that ends it"
-type FeedServer struct {
-	// Replicas of the feed server. They are interchangeable: with two, the clients
-	// of one that is gone go on at the other.
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=64
-	// +kubebuilder:default=2
-	// +optional
-	Replicas int32 `json:"replicas,omitempty"`
-
-	// Resources of the container. Default: a request of 100m and 256Mi, a limit of
-	// 1Gi.
-	// +optional
-	Resources *Resources `json:"resources,omitempty"`
-
-	// URL at which others reach the feed servers, https://archive.example.org: what
-	// sitemaps and notifications name. Without it links name what a request was sent to.
-	// +kubebuilder:validation:Pattern=`^https?://[^/?#]+$`
-	// +kubebuilder:validation:MaxLength=256
-	// +optional
-	URL string `json:"url,omitempty"`
-
-	// Proxies are the addresses, as CIDRs, of proxies in front of the feed servers:
-	// what they say about a client's address is believed (X-Forwarded-For).
-	// +kubebuilder:validation:MaxItems=32
-	// +kubebuilder:validation:items:MaxLength=43
-	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self)",message="a CIDR, such as 10.0.0.0/8"
-	// +listType=set
-	// +optional
-	Proxies []string `json:"proxies,omitempty"`
-
-	// Limits on how often one client may ask for something of the archive. Each replica
-	// counts by itself.
-	// +optional
-	Limits RequestLimits `json:"limits,omitzero"`
-
-	// TLSSecretRef names a Secret with tls.crt and tls.key, as cert-manager makes
-	// them. With it feed servers listen on port 8443 over TLS; without it on port
-	// 8080 in plain text, which is for behind an edge that has a certificate.
-	// +optional
-	TLSSecretRef *LocalReference `json:"tlsSecretRef,omitempty"`
-
-	// ClientCASecretRef names a Secret whose ca.crt holds the authorities that sign
-	// the certificates of readers. With it a client may show a certificate: who bears
-	// a name of one of the Site's readers is that reader, and one of another authority
-	// is refused. Nobody needs one.
-	// +optional
-	ClientCASecretRef *LocalReference `json:"clientCASecretRef,omitempty"`
-
-	// Service by which consumers reach the feed servers.
-	// +kubebuilder:default={}
-	// +optional
-	Service FeedServerService `json:"service,omitzero"`
-}
-
-// RequestLimits say how often one client may ask, by its class: a client is a reader at
-// an address (of IPv6, at a network of 64 bits).
-type RequestLimits struct {
-	// Person is whoever looks with a browser. Default: 200 requests a second, a burst of
-	// 2000.
-	// +optional
-	Person RequestRate `json:"person,omitzero"`
-
-	// Robot is a program that fetches, a partner's mirror too. Default: 100 requests a
-	// second, a burst of 1000.
-	// +optional
-	Robot RequestRate `json:"robot,omitzero"`
-}
-
-// RequestRate bounds the requests of one client. What comes a little too early waits for
-// its turn; what comes far too early is answered 429 with Retry-After.
-type RequestRate struct {
-	// RequestsPerSecond on the average.
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=1000000
-	// +optional
-	RequestsPerSecond *int32 `json:"requestsPerSecond,omitempty"`
-
-	// Burst is how many it may make at once, after it made none for a while.
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=1000000
-	// +optional
-	Burst *int32 `json:"burst,omitempty"`
-}
-
-// FeedServerService is the Service of the feed servers.
-type FeedServerService struct {
-	// Type of the Service.
-	// +kubebuilder:validation:Enum=ClusterIP;NodePort;LoadBalancer
-	// +kubebuilder:default=ClusterIP
-	// +optional
-	Type corev1.ServiceType `json:"type,omitempty"`
-
-	// Annotations of the Service, for load balancers.
-	// +optional
-	Annotations map[string]string `json:"annotations,omitempty"`
-}
-
 // SiteStatus answers: are the backends reachable, and do the instruments send?
 type SiteStatus struct {
 	// ObservedGeneration is the generation that the conditions speak of.
@@ -261,10 +155,6 @@ type SiteStatus struct {
 	// RegistryRevision is the newest registry snapshot that gateways can read.
 	// +optional
 	RegistryRevision int64 `json:"registryRevision,omitempty"`
-
-	// FeedServer says how the feed servers do, where there are any.
-	// +optional
-	FeedServer *FeedServerState `json:"feedServer,omitempty"`
 
 	// Archivist says how the archivist's pods do.
 	// +optional
@@ -390,24 +280,6 @@ type LedgerState struct {
 	// +listType=atomic
 	// +optional
 	Reopened []string `json:"reopened,omitempty"`
-}
-
-// FeedServerState is how a Site's feed servers do.
-type FeedServerState struct {
-	// Replicas that are ready.
-	// +optional
-	ReadyReplicas int32 `json:"readyReplicas"`
-	// Connections that are open at those that report.
-	// +optional
-	Connections int32 `json:"connections"`
-	// URL at which consumers reach them.
-	// +optional
-	URL string `json:"url,omitempty"`
-
-	// Credentials are the NATS credentials that they have; absent where the
-	// Site gives the operator no account key.
-	// +optional
-	Credentials *CredentialsStatus `json:"credentials,omitempty"`
 }
 
 // InstrumentCounts counts the instruments of a Site.

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// ConsumersServer is the FeedServer whose address FeedConsumers are told: the oldest of the
+// Site that has a URL in its spec, else the oldest. Nil where the Site has none. Tokens are
+// good at the others too.
+func ConsumersServer(servers []v1alpha1.FeedServer) *v1alpha1.FeedServer {
+	if addressed := AddressedServer(servers); addressed != nil {
+		return addressed
+	}
+	return oldestServer(servers, func(*v1alpha1.FeedServer) bool { return true })
+}
+
+// AddressedServer is the FeedServer at whose URL notifications name objects: the oldest that
+// has one. Nil where none has.
+func AddressedServer(servers []v1alpha1.FeedServer) *v1alpha1.FeedServer {
+	return oldestServer(servers, func(s *v1alpha1.FeedServer) bool { return s.Spec.URL != "" })
+}
+
+// oldestServer leaves out what is being deleted.
+func oldestServer(servers []v1alpha1.FeedServer, good func(*v1alpha1.FeedServer) bool) (oldest *v1alpha1.FeedServer) {
+	for i := range servers {
+		if s := &servers[i]; s.DeletionTimestamp == nil && good(s) && (oldest == nil || olderFirst(s, oldest) < 0) {
+			oldest = s
+		}
+	}
+	return oldest
+}
+
+// feedServersAvailable sums up the Site's FeedServers; false where it has none.
+func (v SiteView) feedServersAvailable() (Finding, bool) {
+	if len(v.FeedServers) == 0 {
+		return Finding{}, false
+	}
+	var lacking []string
+	for i := range v.FeedServers {
+		s := &v.FeedServers[i]
+		ready := condition(s.Status.Conditions, v1alpha1.ConditionReady)
+		switch {
+		case ready == nil || ready.ObservedGeneration != s.Generation:
+			lacking = append(lacking, fmt.Sprintf("%q is being changed", s.Name))
+		case ready.Status != "True":
+			lacking = append(lacking, fmt.Sprintf("%q (%s: %s)", s.Name, ready.Reason, ready.Message))
+		}
+	}
+	if len(lacking) > 0 {
+		return bad(v1alpha1.ReasonProgressing, fmt.Sprintf("%d of %d FeedServers are not Ready: %s",
+			len(lacking), len(v.FeedServers), strings.Join(lacking, ", "))), true
+	}
+	return good(v1alpha1.ReasonAvailable, fmt.Sprintf("%d of %d FeedServers are Ready", len(v.FeedServers), len(v.FeedServers))), true
+}
+
+// readersHaveNoAuthority: certificates are shown to feed servers that know who signed them.
+func (v SiteView) readersHaveNoAuthority() (Finding, bool) {
+	for i := range v.FeedServers {
+		if tls := v.FeedServers[i].Spec.TLS; tls != nil && tls.CASecretRef != nil {
+			return Finding{}, false
+		}
+	}
+	return bad(v1alpha1.ReasonTLSNotConfigured,
+			"spec.readers show certificates, and no FeedServer of the Site knows who signs them: set tls.caSecretRef of one; until then nobody is let in by a certificate"),
+		len(v.Site.Spec.Readers) > 0
+}

@@ -4,13 +4,18 @@ package status
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 
+	"github.com/nats-io/nats.go/jetstream"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/substorm/substorm/cli/backend"
+	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
 )
 
 // FeedServer is one line about a FeedServer.
@@ -54,4 +59,33 @@ func reported(n *int32) string {
 		return "-"
 	}
 	return fmt.Sprint(*n)
+}
+
+// readFeedReports returns what the feed servers of a Site last reported of themselves, and of FeedConsumers by name.
+func readFeedReports(ctx context.Context, js jetstream.JetStream, code string) (servers []plan.FeedServerReport, said map[string][]plan.ConsumerReport, err error) {
+	err = backend.Entries(ctx, js, wire.StatusBucket(code), wire.FeedServerStatusKey("*"), func(e backend.Entry) error {
+		status, err := wire.Decode[wire.FeedServerStatus](e.Data)
+		if err != nil {
+			return fmt.Errorf("report %s: %w", e.Key, err)
+		}
+		servers = append(servers, plan.FeedServerReport{FeedServerStatus: status, Seen: e.Time})
+		return nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	said = map[string][]plan.ConsumerReport{}
+	err = backend.Entries(ctx, js, wire.StatusBucket(code), wire.ConsumerStatusKey("*", "*"), func(e backend.Entry) error {
+		consumer, pod, ok := wire.ParseConsumerStatusKey(e.Key)
+		if !ok {
+			return nil
+		}
+		status, err := wire.Decode[wire.ConsumerStatus](e.Data)
+		if err != nil {
+			return fmt.Errorf("report %s: %w", e.Key, err)
+		}
+		said[consumer] = append(said[consumer], plan.ConsumerReport{ConsumerStatus: status, Pod: pod, Seen: e.Time})
+		return nil
+	})
+	return servers, said, err
 }

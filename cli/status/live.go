@@ -45,19 +45,19 @@ func (l *live) close() {
 	}
 }
 
-// refresh brings the figures of Instruments up to date, and says for each Site, as namespace/name, why it could not.
+// refresh brings the figures of Instruments and FeedServers up to date, and says for each Site, as namespace/name, why it could not.
 func (l *live) refresh(ctx context.Context, all *Resources, now time.Time) map[string]error {
 	failed := map[string]error{}
 	for i := range all.Sites {
 		site := &all.Sites[i]
-		if err := l.refreshSite(ctx, site, all.Instruments, now); err != nil {
+		if err := l.refreshSite(ctx, site, all, now); err != nil {
 			failed[site.Namespace+"/"+site.Name] = err
 		}
 	}
 	return failed
 }
 
-func (l *live) refreshSite(ctx context.Context, site *v1alpha1.Site, instruments []v1alpha1.Instrument, now time.Time) error {
+func (l *live) refreshSite(ctx context.Context, site *v1alpha1.Site, all *Resources, now time.Time) error {
 	if condition(site.Status.Conditions, v1alpha1.ConditionJetStreamReachable).Status == metav1.ConditionFalse {
 		return errAway
 	}
@@ -72,8 +72,18 @@ func (l *live) refreshSite(ctx context.Context, site *v1alpha1.Site, instruments
 		l.disconnect(site)
 		return err
 	}
-	for i := range instruments {
-		if in := &instruments[i]; in.Namespace == site.Namespace && in.Spec.SiteRef.Name == site.Name {
+	servers, said, err := readFeedReports(ctx, js, site.Spec.Code)
+	if err != nil {
+		l.disconnect(site)
+		return err
+	}
+	for i := range all.FeedServers {
+		if s := &all.FeedServers[i]; s.Namespace == site.Namespace && s.Spec.SiteRef.Name == site.Name {
+			plan.FeedServerFigures(&s.Status, s.Name, servers, said, now)
+		}
+	}
+	for i := range all.Instruments {
+		if in := &all.Instruments[i]; in.Namespace == site.Namespace && in.Spec.SiteRef.Name == site.Name {
 			refreshInstrument(&in.Status, reports[in.Name], now)
 		}
 	}

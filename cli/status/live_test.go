@@ -33,9 +33,12 @@ func TestLiveFigures(t *testing.T) {
 		AccountKeySecretRef: &v1alpha1.LocalReference{Name: "account"}, CommandAccountKeySecretRef: &v1alpha1.LocalReference{Name: "commands"}}
 	i.Status.ReceivedToday = &v1alpha1.DayCounts{Day: string(wire.DayOf(time.Now())), Objects: 1, Bytes: 10}
 	status := i.Status
-	cluster.Create(t, &s, &i, secret("nats-tls", natsTLS(t, server.CA)))
+	f := feedServer("public", new(int32(1)), allOfGateway...)
+	served := f.Status
+	cluster.Create(t, &s, &i, &f, secret("nats-tls", natsTLS(t, server.CA)))
 	s.Status.Conditions, i.Status = slices.Clone(allOfSite), status
-	for _, err := range []error{cluster.Status().Update(t.Context(), &s), cluster.Status().Update(t.Context(), &i)} {
+	f.Status = served
+	for _, err := range []error{cluster.Status().Update(t.Context(), &s), cluster.Status().Update(t.Context(), &i), cluster.Status().Update(t.Context(), &f)} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,11 +77,28 @@ func TestLiveFigures(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for key, report := range map[string]any{
+		wire.FeedServerStatusKey("public-0"):         wire.FeedServerStatus{Pod: "public-0", FeedServer: "public", Incarnation: "one", Connections: 5},
+		wire.FeedServerStatusKey("internal-0"):       wire.FeedServerStatus{Pod: "internal-0", FeedServer: "internal", Incarnation: "one", Connections: 9},
+		wire.ConsumerStatusKey("model", "public-0"):  wire.ConsumerStatus{Incarnation: "one", State: wire.StateFlowing, Connections: 3},
+		wire.ConsumerStatusKey("mirror", "public-0"): wire.ConsumerStatus{Incarnation: "one", State: wire.StateFlowing, Connections: 2},
+	} {
+		data, err := wire.Encode(report)
+		if err == nil {
+			_, err = kv.Put(t.Context(), key, data)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	look(1, "commands") // its Secret cannot be read
 	cluster.Create(t, secret("commands", map[string]string{"account.seed": server.CommandsSeed, "account.id": server.CommandsID}))
 	r := look(7, "")
 	if last := r.Instruments[0].LastReceived; last == nil || time.Since(last.Time) > time.Hour {
 		t.Errorf("last received %v", last)
+	}
+	if s := r.FeedServers[0]; s.Connections == nil || *s.Connections != 5 || *s.Consumers != 2 {
+		t.Errorf("%+v", s)
 	}
 	s.Status.Conditions[2].Status = metav1.ConditionFalse
 	if s.Status.Conditions[2].Type != v1alpha1.ConditionJetStreamReachable {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -28,15 +29,16 @@ import (
 	"github.com/substorm/substorm/operator/plan"
 )
 
-// startFeedServer runs the real program as the Deployment says: its flags, with its
-// Secrets as files.
-func (w *world) startFeedServer() *testenv.FeedServer {
+// startFeedServer runs the real program as the Deployment of a FeedServer says: its flags,
+// with its Secrets as files.
+func (w *world) startFeedServer(server string) *testenv.FeedServer {
 	w.t.Helper()
-	w.awaitSecret("hub-feed-server-jetstream", plan.KeyUserCreds)
+	name := plan.FeedServerName(server)
+	w.awaitSecret(plan.JetStreamSecret(name), plan.KeyUserCreds)
 	d := &appsv1.Deployment{}
-	if err := w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "hub-feed-server"}, d); err != nil {
-		w.t.Fatal(err)
-	}
+	eventually(w.t, "the Deployment of "+server, func() error {
+		return w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, d)
+	})
 	root := w.t.TempDir()
 	pod := &d.Spec.Template.Spec
 	for _, v := range pod.Volumes {
@@ -57,7 +59,7 @@ func (w *world) startFeedServer() *testenv.FeedServer {
 			flags = append(flags, strings.ReplaceAll(arg, "=/etc/", "="+root+"/etc/"))
 		}
 	}
-	return testenv.StartFeedServer(w.t, testenv.FeedServerOptions{Site: "hub", NATS: w.nats, Pod: "feed-0", Flags: flags})
+	return testenv.StartFeedServer(w.t, testenv.FeedServerOptions{Site: "hub", NATS: w.nats, Pod: name + "-0", Flags: flags})
 }
 
 // anyKey is one that the Secrets which feed servers mount have.
@@ -108,7 +110,7 @@ func TestFeedServerProgram(t *testing.T) {
 	w.applyConsumer("events", "own", "ServerSentEvents", "")
 	w.applyConsumer("client", "own", "NATS", "")
 	w.applyConsumer("latest", "all", "NATS", ", flow: {mode: Latest}")
-	f := w.startFeedServer()
+	f, other := w.startFeedServer("hub"), w.startFeedServer("public")
 	for _, name := range []string{"socket", "events", "client", "latest", "machines"} {
 		w.awaits("FeedConsumer", name, "Ready", "True/Ready")
 	}
@@ -202,4 +204,48 @@ func TestFeedServerProgram(t *testing.T) {
 	if got := w.natsClient("machines").takes("CONS_hub_machines", 1); !strings.Contains(got[0], `"href":"`+address+"/archive/camera/r/") {
 		t.Errorf("WIS2 over NATS: %q", got)
 	}
+
+	// Pods of all FeedServers share out the consumers of NATS, and none is served by two.
+	leases := map[string]bool{}
+	for _, consumer := range []string{"client", "latest", "machines"} {
+		leases[wire.DeliveryLease(consumer)] = true
+	}
+	eventually(t, "each lease has one holder", func() error {
+		if held := leasesHeld(t, f) + leasesHeld(t, other); held != len(leases) {
+			return fmt.Errorf("%d are held, of %d", held, len(leases))
+		}
+		return nil
+	})
+	filled, err := w.nats.JetStream(t).Stream(t.Context(), "CONS_hub_machines")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := filled.CachedInfo().State.LastSeq; n != 1 {
+		t.Errorf("machines was told of one object %d times", n)
+	}
+}
+
+// leasesHeld is how many leases of consumers of delivery NATS a feed server holds.
+func leasesHeld(t *testing.T, f *testenv.FeedServer) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.Metrics(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if n, is := strings.CutPrefix(lines.Text(), "substorm_feed_nats_leases_held "); is {
+			held, err := strconv.Atoi(n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return held
+		}
+	}
+	t.Fatal("no metric says how many leases are held")
+	return 0
 }

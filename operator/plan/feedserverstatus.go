@@ -83,8 +83,16 @@ func (v FeedServerView) figures(status *v1alpha1.FeedServerStatus) {
 		status.EventStreamCount, status.BytesPerSecond = was.EventStreamCount, was.BytesPerSecond
 		return
 	}
-	own := slices.DeleteFunc(freshServers(v.Reports, v.Now), func(r FeedServerReport) bool { return r.FeedServer != v.Server.Name })
+	FeedServerFigures(status, v.Server.Name, v.Reports, v.Consumers, v.Now)
+}
+
+// FeedServerFigures are what the pods of a FeedServer report now, of the reports of all feed
+// servers of its Site and what they said of FeedConsumers; a status has none while no pod
+// reports.
+func FeedServerFigures(status *v1alpha1.FeedServerStatus, server string, reports []FeedServerReport, said map[string][]ConsumerReport, now time.Time) {
+	own := slices.DeleteFunc(freshServers(reports, now), func(r FeedServerReport) bool { return r.FeedServer != server })
 	if len(own) == 0 {
+		status.ConnectionCount, status.ConsumerCount, status.EventStreamCount, status.BytesPerSecond = nil, nil, nil, nil
 		return
 	}
 	var connections, eventStreams, consumers int32
@@ -94,8 +102,8 @@ func (v FeedServerView) figures(status *v1alpha1.FeedServerStatus) {
 		eventStreams += int32(r.EventStreams)
 		bytes += r.BytesPerSecond
 	}
-	for _, reports := range v.Consumers {
-		if slices.ContainsFunc(reports, func(r ConsumerReport) bool { return r.Connections > 0 && slices.ContainsFunc(own, r.isOf) }) {
+	for _, of := range said {
+		if slices.ContainsFunc(of, func(r ConsumerReport) bool { return r.Connections > 0 && slices.ContainsFunc(own, r.isOf) }) {
 			consumers++
 		}
 	}

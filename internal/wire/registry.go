@@ -36,6 +36,9 @@ type RegistryComplete struct {
 	Feeds     int `json:"feeds,omitempty"`
 	Consumers int `json:"consumers,omitempty"`
 	Readers   int `json:"readers,omitempty"`
+	// Writer is the operator that wrote it, by a name that each process of one makes up anew. An operator that finds
+	// another's where it wrote its own has been replaced.
+	Writer string `json:"writer,omitempty"`
 }
 
 // InstrumentEntry is an Instrument as gateways know it. Defaults are filled in.

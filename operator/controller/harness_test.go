@@ -81,7 +81,9 @@ type world struct {
 	metrics   *prometheus.Registry
 	// between, where set, lies between the operator and the API server.
 	between func(http.RoundTripper) http.RoundTripper
-	stop    func()
+	// kubernetes, where set, is where operators that are processes find the API server.
+	kubernetes string
+	stop       func()
 }
 
 var worlds atomic.Int32

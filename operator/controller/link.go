@@ -49,6 +49,10 @@ type link struct {
 	// feedFound and consumerFound are called when something else is known of a Feed
 	// or a FeedConsumer.
 	feedFound, consumerFound func(name string)
+	// writer is what this operator calls itself in the registry; superseded is called when
+	// another one is found to write it.
+	writer     string
+	superseded func(error)
 
 	// looked is keepFeeds' alone; keepJetStream's are stood, the streams that stood before,
 	// and copies, nil where there is no account of leaves.
@@ -56,9 +60,14 @@ type link struct {
 	stood  []string
 	copies *copies
 
+	// writing is held while the registry is written, until the facts know it.
+	writing sync.Mutex
+
 	mu       sync.Mutex
 	js       jetstream.JetStream
 	registry jetstream.KeyValue
+	// last is the sequence of the registry's newest message, as read or written here.
+	last uint64
 }
 
 // run works until ctx ends.

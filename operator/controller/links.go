@@ -4,12 +4,14 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/substorm/substorm/operator/plan"
@@ -20,6 +22,11 @@ type links struct {
 	wakers *wakers
 	log    *slog.Logger
 	now    func() time.Time
+
+	// writer is what this operator calls itself in registries: another one for each process.
+	writer string
+	// over has why this operator must end; nobody else tells it.
+	over chan error
 
 	mu    sync.Mutex
 	sites map[types.NamespacedName]*siteLink
@@ -38,18 +45,22 @@ type siteLink struct {
 }
 
 func newLinks(w *wakers, log *slog.Logger, now func() time.Time) *links {
-	return &links{wakers: w, log: log, now: now, sites: map[types.NamespacedName]*siteLink{}}
+	return &links{wakers: w, log: log, now: now, writer: nuid.Next(), over: make(chan error, 1), sites: map[types.NamespacedName]*siteLink{}}
 }
 
-// Start implements manager.Runnable: it ends every link when ctx ends.
-func (l *links) Start(ctx context.Context) error {
-	<-ctx.Done()
+// Start implements manager.Runnable: it ends every link when ctx ends, or when another operator
+// has taken this one's place, and then this one ends with an error.
+func (l *links) Start(ctx context.Context) (err error) {
+	select {
+	case <-ctx.Done():
+	case err = <-l.over:
+	}
 	for _, key := range l.keys() {
 		if done := l.disconnect(key); done != nil {
 			<-done
 		}
 	}
-	return nil
+	return err
 }
 
 // at returns what is kept of a Site, new where there is nothing. The caller
@@ -133,6 +144,13 @@ func (l *links) connect(key types.NamespacedName, want wanted) {
 		feedFound: func(feed string) { wakeAllOf(&l.wakers.feeds, key.Namespace, []string{feed}) },
 		consumerFound: func(consumer string) {
 			wakeAllOf(&l.wakers.consumers, key.Namespace, []string{consumer})
+		},
+		writer: l.writer,
+		superseded: func(err error) {
+			select {
+			case l.over <- fmt.Errorf("the registry of Site %s: %w", key, err):
+			default: // it ends already
+			}
 		},
 	}
 	// Before the link runs: some of what it finds it finds once, as a Secret that cannot be read.

@@ -215,10 +215,15 @@ func (r *registryReconciler) newest(site types.NamespacedName, view plan.SiteVie
 	return max(view.Site.Status.RegistryRevision, f.newestRevision(), f.reports.newestRevision())
 }
 
-// bring writes a change, and returns what was written of it: nothing while JetStream is away.
+// bring writes a change, and returns what was written of it: nothing while JetStream is away. An operator that leads writes
+// the marker even where nothing changes: from then on the one that led before it can write nothing.
 func (r *registryReconciler) bring(ctx context.Context, site types.NamespacedName, change plan.RegistryChange) (plan.RegistryChange, error) {
 	if change.Complete == nil {
-		return change, nil
+		_, _, _, stands := r.links.facts(site).snapshot()
+		if stands == nil || stands.Writer == r.links.writer {
+			return change, nil
+		}
+		change.Complete = stands
 	}
 	err := r.links.write(ctx, site, change)
 	if errors.Is(err, errNotConnected) {

@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"golang.org/x/sync/errgroup"
+	"github.com/nats-io/nuid"
 
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
@@ -23,11 +25,20 @@ const (
 	maxWrites = 64
 )
 
-// readRegistry reads all that stands in the registry.
+// errSuperseded: what this operator wrote last is followed by what another wrote.
+var errSuperseded = errors.New("another operator writes the registry now: this one no longer leads, and ends")
+
+// readRegistry reads all that stands in the registry, and after which message the next write
+// comes. An operator that has written the registry and finds another's marker in it has lost
+// its lease without knowing, in the middle of a pass say: it writes nothing any more.
 func (l *link) readRegistry(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue) error {
+	last, err := stream.LastOf(ctx, js, "KV_"+kv.Bucket(), "$KV."+kv.Bucket()+".>")
+	if err != nil {
+		return err
+	}
 	state := emptyRegistry()
 	var complete *wire.RegistryComplete
-	err := stream.Entries(ctx, js, kv, ">", func(entry jetstream.KeyValueEntry) (err error) {
+	err = stream.Entries(ctx, js, kv, ">", func(entry jetstream.KeyValueEntry) (err error) {
 		if entry.Key() == wire.RegistryCompleteKey {
 			complete, err = decodeComplete(entry.Value())
 		} else {
@@ -38,10 +49,24 @@ func (l *link) readRegistry(ctx context.Context, js jetstream.JetStream, kv jets
 		}
 		return nil
 	})
-	if err == nil {
-		l.facts.setRegistry(state, complete, l.now())
+	if err != nil {
+		return err
 	}
-	return err
+	if complete != nil && complete.Writer != "" && complete.Writer != l.writer && l.owns() {
+		l.superseded(errSuperseded)
+		return errSuperseded
+	}
+	l.mu.Lock()
+	l.last = last
+	l.mu.Unlock()
+	l.facts.setRegistry(state, complete, l.now())
+	return nil
+}
+
+// owns says whether the marker that was last read or written is this operator's.
+func (l *link) owns() bool {
+	_, _, _, complete := l.facts.snapshot()
+	return complete != nil && complete.Writer == l.writer
 }
 
 func emptyRegistry() plan.RegistryState {
@@ -119,76 +144,90 @@ func (l *link) registryStands(ctx context.Context) bool {
 // write brings a change to the registry, and remembers it. After an error what
 // stands is read anew, so that the next change begins where this one stopped.
 func (l *link) write(ctx context.Context, change plan.RegistryChange) error {
+	l.writing.Lock()
+	defer l.writing.Unlock()
 	l.mu.Lock()
-	js, kv := l.js, l.registry
+	js, kv, last := l.js, l.registry, l.last
 	l.mu.Unlock()
 	if kv == nil {
 		return errNotConnected
 	}
-	if err := putRegistry(ctx, kv, change); err != nil {
+	ours := *change.Complete
+	ours.Writer, change.Complete = l.writer, &ours
+	last, err := putRegistry(ctx, js, kv.Bucket(), last, change)
+	if err != nil {
 		return errors.Join(err, l.readRegistry(ctx, js, kv))
 	}
+	l.mu.Lock()
+	l.last = last
+	l.mu.Unlock()
 	l.facts.changeRegistry(change, l.now())
 	return nil
 }
 
-// putRegistry writes entries, removes what is gone, and then says that the
-// snapshot is complete.
-func putRegistry(ctx context.Context, kv jetstream.KeyValue, change plan.RegistryChange) error {
-	for _, kind := range puts(change) {
-		err := atOnce(ctx, kind, func(ctx context.Context, put registryPut) error {
-			data, err := wire.Encode(put.record)
-			if err == nil {
-				_, err = kv.Put(ctx, put.key, data)
-			}
-			if err != nil {
-				return fmt.Errorf("registry entry %s: %w", put.key, err)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
+// putRegistry writes entries, removes what is gone, and then says that the snapshot is complete; it returns the sequence of
+// its last message. The bucket has one writer: the first message says that it comes after last, and each other one after the
+// one before it. JetStream refuses what somebody else's message has come before, and with it all that follows: an operator
+// that was replaced while it wrote undoes nothing of what its successor wrote. maxWrites wait for their answers at once.
+func putRegistry(ctx context.Context, js jetstream.JetStream, bucket string, last uint64, change plan.RegistryChange) (uint64, error) {
+	messages, err := registryMessages(bucket, change)
+	if err != nil {
+		return 0, err
 	}
-	for _, kind := range deletes(change) {
-		err := atOnce(ctx, kind, func(ctx context.Context, key string) error {
-			if err := kv.Delete(ctx, key); err != nil {
-				return fmt.Errorf("registry entry %s: %w", key, err)
+	after := jetstream.WithExpectLastSequence(last)
+	var waiting []jetstream.PubAckFuture
+	for len(messages)+len(waiting) > 0 {
+		if len(messages) == 0 || len(waiting) == maxWrites {
+			if last, err = answered(ctx, waiting[0]); err != nil {
+				return 0, err
 			}
-			return nil
-		})
-		if err != nil {
-			return err
+			waiting = waiting[1:]
+			continue
 		}
+		id := nuid.Next()
+		answer, err := js.PublishMsgAsync(messages[0], jetstream.WithMsgID(id), after)
+		if err != nil {
+			return 0, fmt.Errorf("registry entry %s: %w", messages[0].Subject, err)
+		}
+		messages, waiting, after = messages[1:], append(waiting, answer), jetstream.WithExpectLastMsgID(id)
+	}
+	return last, nil
+}
+
+// answered waits until a message is stored, and returns its sequence, or is refused.
+func answered(ctx context.Context, answer jetstream.PubAckFuture) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, opTimeout)
+	defer cancel()
+	var err error
+	select {
+	case stored := <-answer.Ok():
+		return stored.Sequence, nil
+	case err = <-answer.Err():
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	return 0, fmt.Errorf("registry entry %s: %w", answer.Msg().Subject, err)
+}
+
+// registryMessages are the messages that make a change in a bucket, in their order.
+func registryMessages(bucket string, change plan.RegistryChange) ([]*nats.Msg, error) {
+	subject := "$KV." + bucket + "."
+	var all []*nats.Msg
+	for _, put := range slices.Concat(puts(change)...) {
+		data, err := wire.Encode(put.record)
+		if err != nil {
+			return nil, fmt.Errorf("registry entry %s: %w", put.key, err)
+		}
+		all = append(all, &nats.Msg{Subject: subject + put.key, Data: data})
+	}
+	for _, key := range slices.Concat(deletes(change)...) {
+		all = append(all, &nats.Msg{Subject: subject + key, Header: nats.Header{"KV-Operation": {"DEL"}}})
 	}
 	data, err := wire.Encode(*change.Complete)
 	if err != nil {
-		return fmt.Errorf("registry marker: %w", err)
+		return nil, fmt.Errorf("registry marker: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, opTimeout)
-	defer cancel()
-	if _, err := kv.Put(ctx, wire.RegistryCompleteKey, data); err != nil {
-		return fmt.Errorf("registry marker: %w", err)
-	}
-	return nil
-}
-
-// atOnce does all of one kind, maxWrites at a time and each with a deadline of its own. It
-// returns when none is under way any more, with the first error.
-func atOnce[T any](ctx context.Context, all []T, do func(context.Context, T) error) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(maxWrites)
-	for _, one := range all {
-		if ctx.Err() != nil {
-			break
-		}
-		group.Go(func() error {
-			ctx, cancel := context.WithTimeout(ctx, opTimeout)
-			defer cancel()
-			return do(ctx, one)
-		})
-	}
-	return group.Wait()
+	return append(all, &nats.Msg{Subject: subject + wire.RegistryCompleteKey, Data: data}), nil
 }
 
 // registryPut is an entry to write.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
@@ -127,7 +128,7 @@ func farRegistry(t *testing.T) (*farServer, jetstream.JetStream, jetstream.KeyVa
 
 func linkTo(js jetstream.JetStream, kv jetstream.KeyValue) *link {
 	log := slog.New(slog.DiscardHandler)
-	return &link{facts: newFacts(time.Now(), log), log: log, now: time.Now, js: js, registry: kv}
+	return &link{facts: newFacts(time.Now(), log), log: log, now: time.Now, js: js, registry: kv, writer: nuid.Next(), superseded: func(error) {}}
 }
 
 // TestRegistryOfMany: a registry of many entries is written, and read by who connects,
@@ -158,7 +159,7 @@ func TestRegistryResumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	way.left.Store(int64(len(one)) * manyEntries / 2)
-	if err := putRegistry(t.Context(), kv, change); err == nil {
+	if _, err := putRegistry(t.Context(), js, kv.Bucket(), 0, change); err == nil {
 		t.Fatal("it was written although the connection broke")
 	}
 	way.left.Store(1 << 40)
@@ -194,5 +195,57 @@ func TestRegistryResumes(t *testing.T) {
 	// Those whose answer was lost are written again, and no more.
 	if last := info.CachedInfo().State.LastSeq; last > manyEntries+1+maxWrites {
 		t.Errorf("%d writes of %d entries: it began anew", last, manyEntries)
+	}
+}
+
+// TestRegistryHasOneWriter: an operator that another has followed writes nothing any more, neither what it had planned
+// before nor what it plans when it has read the registry anew, and ends.
+func TestRegistryHasOneWriter(t *testing.T) {
+	t.Parallel()
+	_, js, kv := farRegistry(t)
+	read := func() (*link, plan.RegistryState) {
+		t.Helper()
+		l := linkTo(js, kv)
+		if err := l.readRegistry(t.Context(), js, kv); err != nil {
+			t.Fatal(err)
+		}
+		_, _, stands, _ := l.facts.snapshot()
+		return l, stands
+	}
+	first, _ := read()
+	ended := 0
+	first.superseded = func(error) { ended++ }
+	if err := first.write(t.Context(), registryOf(3)); err != nil {
+		t.Fatal(err)
+	}
+	stale := registryOf(200) // planned, and not written when it stopped
+	stale.Complete.Revision, stale.Delete = 2, []string{"mag-00000"}
+
+	second, _ := read()
+	_, _, _, claim := second.facts.snapshot() // what it begins with, where it has nothing to change
+	if err := second.write(t.Context(), plan.RegistryChange{Complete: claim}); err != nil {
+		t.Fatal(err)
+	}
+	before := first.last
+	for range 2 {
+		if err := first.write(t.Context(), stale); err == nil {
+			t.Error("the first operator writes on")
+		}
+	}
+	if ended == 0 {
+		t.Error("nobody told the first operator to end")
+	}
+	if first.last != before {
+		t.Error("it goes on after what the second wrote")
+	}
+	l, stands := read()
+	if len(stands.Entries) != 3 {
+		t.Errorf("%d entries stand", len(stands.Entries))
+	}
+	if !second.owns() || l.last != second.last {
+		t.Errorf("the newest message is %d, and the second operator wrote %d", l.last, second.last)
+	}
+	if err := second.write(t.Context(), registryOf(4)); err != nil {
+		t.Errorf("the second operator cannot go on: %v", err)
 	}
 }

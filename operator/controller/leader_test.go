@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// operatorProcess is the operator's program, one of several that contend for a Lease.
+type operatorProcess struct {
+	t    *testing.T
+	name string
+	log  string
+	cmd  *exec.Cmd
+	over chan error
+}
+
+func (w *world) startProgram(program, name string) *operatorProcess {
+	w.t.Helper()
+	o := &operatorProcess{t: w.t, name: name, log: filepath.Join(w.t.TempDir(), name+".log"), over: make(chan error, 1)}
+	log, err := os.Create(o.log)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer log.Close()
+	o.cmd = exec.Command(program, "--namespace", w.namespace, "--watch-namespaces", w.namespace, "--metrics-address", "0", "--probe-address", "0",
+		"--gateway-image", "substorm/ingest-gateway:dev", "--feed-server-image", "substorm/feed-server:dev", "--archivist-image", "substorm/archivist:dev")
+	kubeconfig := api.Kubeconfig(w.t, name+"-"+w.namespace, "system:masters")
+	if w.kubernetes != "" {
+		data, err := os.ReadFile(kubeconfig)
+		if err == nil {
+			err = os.WriteFile(kubeconfig, bytes.ReplaceAll(data, []byte(api.Config.Host), []byte(w.kubernetes)), 0o600)
+		}
+		if err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	o.cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+	o.cmd.Stdout, o.cmd.Stderr = log, log
+	if err := o.cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	go func() { o.over <- o.cmd.Wait() }()
+	w.t.Cleanup(func() {
+		_ = o.cmd.Process.Kill()
+		if w.t.Failed() {
+			w.t.Logf("the end of the log of operator %s:\n%s", name, o.logTail())
+		}
+	})
+	return o
+}
+
+func (o *operatorProcess) signal(s syscall.Signal) {
+	o.t.Helper()
+	if err := o.cmd.Process.Signal(s); err != nil {
+		o.t.Fatalf("operator %s: %v", o.name, err)
+	}
+}
+
+func (o *operatorProcess) logTail() []byte {
+	data, _ := os.ReadFile(o.log)
+	return data[max(0, len(data)-8000):]
+}
+
+// leader is who holds the Lease.
+func (w *world) leader() (string, error) {
+	var leases coordinationv1.LeaseList
+	if err := w.List(w.t.Context(), &leases, client.InNamespace(w.namespace)); err != nil {
+		return "", err
+	}
+	if len(leases.Items) != 1 || leases.Items[0].Spec.HolderIdentity == nil {
+		return "", errors.New("nobody leads")
+	}
+	return *leases.Items[0].Spec.HolderIdentity, nil
+}
+
+// awaitLeader waits until somebody leads who did not before.
+func (w *world) awaitLeader(before string) (leader string) {
+	w.t.Helper()
+	eventually(w.t, "a leader", func() (err error) {
+		if leader, err = w.leader(); err == nil && (leader == "" || leader == before) {
+			err = fmt.Errorf("%q leads", leader)
+		}
+		return err
+	})
+	return leader
+}
+
+const manyInstruments = 200
+
+func (w *world) applyMany(from, to int, repeatWindow string) {
+	w.t.Helper()
+	for i := from; i < to; i++ {
+		w.applyInstrument(fmt.Sprintf("camera-%03d", i), 30100+i, fmt.Sprintf(", archive: {repeatWindow: %s}", repeatWindow))
+	}
+}
+
+// windows counts the registry's entries by their repeatWindow.
+func (g *gateway) windows() (map[time.Duration]int, error) {
+	all := map[time.Duration]int{}
+	err := g.entries(func(e jetstream.KeyValueEntry) error {
+		if _, is := wire.ParseRegistryInstrumentKey(e.Key()); !is {
+			return nil
+		}
+		entry, err := wire.Decode[wire.InstrumentEntry](e.Value())
+		all[time.Duration(entry.RepeatWindowMillis)*time.Millisecond]++
+		return err
+	})
+	return all, err
+}
+
+func (g *gateway) entries(f func(jetstream.KeyValueEntry) error) error {
+	kv, err := g.js.KeyValue(g.t.Context(), wire.RegistryBucket("hub"))
+	if err != nil {
+		return err
+	}
+	return stream.Entries(g.t.Context(), g.js, kv, ">", f)
+}
+
+func (g *gateway) awaitWindows(what string, want map[time.Duration]int) {
+	g.t.Helper()
+	eventually(g.t, what, func() error {
+		have, err := g.windows()
+		for window, n := range want {
+			if err == nil && have[window] != n {
+				err = fmt.Errorf("the entries have the windows %v", have)
+			}
+		}
+		return err
+	})
+}
+
+// pauseInAPass stops the leader while it writes the registry: some entries are as the Instruments say, others not yet. It
+// returns the window that they then have.
+func (w *world) pauseInAPass(g *gateway, leader *operatorProcess) time.Duration {
+	w.t.Helper()
+	kv, err := g.js.KeyValue(w.t.Context(), wire.RegistryBucket("hub"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for hours := 2; hours < 8; hours++ {
+		window := time.Duration(hours) * time.Hour
+		leader.signal(syscall.SIGSTOP) // all changes reach it at once
+		w.applyMany(0, manyInstruments, fmt.Sprintf("%dh", hours))
+		changes, err := kv.WatchAll(w.t.Context(), jetstream.UpdatesOnly())
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		leader.signal(syscall.SIGCONT)
+		<-changes.Updates()
+		leader.signal(syscall.SIGSTOP)
+		if err := changes.Stop(); err != nil {
+			w.t.Fatal(err)
+		}
+		have, err := g.windows()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if n := have[window]; n > 0 && n < manyInstruments {
+			w.t.Logf("it was stopped when %d entries were written", n)
+			return window
+		}
+		leader.signal(syscall.SIGCONT)
+		g.awaitWindows("all entries follow", map[time.Duration]int{window: manyInstruments})
+	}
+	w.t.Fatal("the leader was never caught in the middle of a pass: this test shows nothing")
+	return 0
+}
+
+// TestLeaderLostInAPass: an operator that is stopped while it writes the registry loses its lease, and goes on when another
+// has taken its place and written newer entries: it undoes none of them, and ends.
+func TestLeaderLostInAPass(t *testing.T) {
+	program := testenv.Program(t, "operator")
+	w := newWorld(t)
+	first := w.startProgram(program, "first")
+	firstIs := w.awaitLeader("")
+	second := w.startProgram(program, "second")
+	w.applySite("hub", "hub")
+	w.applyPool("pool", fmt.Sprintf(", ports: {first: 30100, last: %d}, service: {type: ClusterIP}", 30100+manyInstruments-1))
+	w.applyMany(0, manyInstruments, "1h")
+	g := w.gateway("pool", "pool-0")
+	g.awaitWindows("all entries", map[time.Duration]int{time.Hour: manyInstruments})
+
+	window := w.pauseInAPass(g, first)
+	w.awaitLeader(firstIs)
+	g.awaitWindows("the second operator ends what the first began", map[time.Duration]int{window: manyInstruments})
+	w.applyMany(0, 20, "11h")
+	w.remove(&v1alpha1.Instrument{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "camera-199"}})
+	g.awaitWindows("what the second operator changes", map[time.Duration]int{11 * time.Hour: 20, window: manyInstruments - 21})
+	before := g.registry()
+
+	first.signal(syscall.SIGCONT)
+	select {
+	case err := <-first.over:
+		if err == nil {
+			t.Error("the first operator ended as if all were well")
+		}
+	case <-time.After(patience):
+		t.Fatal("the first operator runs on without its lease")
+	}
+	if after := g.registry(); !slices.Equal(before, after) {
+		t.Errorf("the registry was\n%s\nand is\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
+	}
+	w.applyMany(20, 21, "12h")
+	g.awaitWindows("the second operator goes on", map[time.Duration]int{12 * time.Hour: 1})
+	eventually(t, "statuses of the newest generations", func() error {
+		var all v1alpha1.InstrumentList
+		if err := w.List(t.Context(), &all, client.InNamespace(w.namespace)); err != nil {
+			return err
+		}
+		for _, inst := range all.Items {
+			if c := find(inst.Status.Conditions, v1alpha1.ConditionAccepted); c == nil || c.ObservedGeneration != inst.Generation {
+				return fmt.Errorf("%s, generation %d, has %+v", inst.Name, inst.Generation, c)
+			}
+		}
+		return nil
+	})
+	if bytes.Contains(second.logTail(), []byte("this one no longer leads")) {
+		t.Error("the second operator takes itself for replaced")
+	}
+}
+
+// registry is all that stands in the registry, with its revisions.
+func (g *gateway) registry() (all []string) {
+	g.t.Helper()
+	err := g.entries(func(e jetstream.KeyValueEntry) error {
+		all = append(all, fmt.Sprintf("%d %s %s", e.Revision(), e.Key(), e.Value()))
+		return nil
+	})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return all
+}
+
+// way is the network between an operator and the API server, which can be cut.
+type way struct {
+	t       *testing.T
+	to      string
+	address string
+	mu      sync.Mutex
+	open    net.Listener
+	carried []net.Conn
+}
+
+func newWay(t *testing.T, to string) *way {
+	t.Helper()
+	w := &way{t: t, to: to, address: "127.0.0.1:0"}
+	w.mend()
+	t.Cleanup(w.cut)
+	return w
+}
+
+// mend lets connections through, at the address that it had before.
+func (w *way) mend() {
+	w.t.Helper()
+	listener, err := net.Listen("tcp", w.address)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.mu.Lock()
+	w.open, w.address = listener, listener.Addr().String()
+	w.mu.Unlock()
+	go func() {
+		for {
+			from, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			to, err := net.Dial("tcp", w.to)
+			if err != nil {
+				from.Close()
+				continue
+			}
+			w.mu.Lock()
+			w.carried = append(w.carried, from, to)
+			w.mu.Unlock()
+			for _, way := range [][2]net.Conn{{from, to}, {to, from}} {
+				go func() {
+					_, _ = io.Copy(way[0], way[1])
+					way[0].Close()
+				}()
+			}
+		}
+	}()
+}
+
+// cut ends all connections and lets none through.
+func (w *way) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.open.Close()
+	for _, c := range w.carried {
+		c.Close()
+	}
+	w.carried = nil
+}
+
+// TestAPIServerAway: while the API server is away an operator that leads ends, as somebody else may lead, and is started again
+// and again, as the kubelet does; the registry stays as it is, by which gateways receive. Once the API server is back, what
+// was declared meanwhile is programmed. It is away until the operator has ended, or for SUBSTORM_TEST_OUTAGE, such as 5m.
+func TestAPIServerAway(t *testing.T) {
+	outage := time.Duration(0)
+	if text := os.Getenv("SUBSTORM_TEST_OUTAGE"); text != "" {
+		var err error
+		if outage, err = time.ParseDuration(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	program := testenv.Program(t, "operator")
+	w := newWorld(t)
+	network := newWay(t, strings.TrimPrefix(api.Config.Host, "https://"))
+	w.kubernetes = "https://" + network.address
+	o := w.startProgram(program, "operator")
+	w.applySite("hub", "hub")
+	w.applyPool("pool", ", service: {type: ClusterIP}")
+	w.applyInstrument("camera", 30100, "")
+	g := w.gateway("pool", "pool-0")
+	g.awaitPort("camera", 30100)
+	before := g.registry()
+
+	network.cut()
+	select {
+	case <-o.over:
+	case <-time.After(patience):
+		t.Fatal("the operator leads on, though it cannot renew its lease")
+	}
+	again := w.keepStarted(program)
+	time.Sleep(outage)
+	if after := g.registry(); !slices.Equal(before, after) {
+		t.Errorf("the registry was\n%s\nand is\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
+	}
+	w.applyInstrument("camera", 30101, "")
+	w.applyInstrument("late", 30102, "")
+	network.mend()
+	g.awaitPort("camera", 30101)
+	g.awaitPort("late", 30102)
+	again()
+}
+
+// keepStarted starts the operator whenever it has ended, as the kubelet does, until the returned function is called.
+func (w *world) keepStarted(program string) (stop func()) {
+	over, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := 0; ; i++ {
+			o := w.startProgram(program, fmt.Sprintf("operator-%d", i))
+			select {
+			case <-over:
+				return
+			case <-o.over:
+				time.Sleep(time.Second)
+			}
+		}
+	}()
+	return func() {
+		close(over)
+		<-done
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -97,9 +98,21 @@ func (c *conditions) set(kind string, f Finding) {
 
 func (c *conditions) add(kind string, f Finding, since metav1.Time) {
 	c.is = append(c.is, metav1.Condition{
-		Type: kind, Status: f.Status, Reason: f.Reason, Message: f.Message,
+		Type: kind, Status: f.Status, Reason: f.Reason, Message: abridge(f.Message),
 		ObservedGeneration: c.generation, LastTransitionTime: since,
 	})
+}
+
+// longestMessage is more than anybody reads. The API server refuses a status with a message of more than 32768 characters,
+// and what a message quotes, a label selector say, has no such bound.
+const longestMessage = 4096
+
+// abridge cuts a message that is too long.
+func abridge(message string) string {
+	if utf8.RuneCountInString(message) <= longestMessage {
+		return message
+	}
+	return string([]rune(message)[:longestMessage-1]) + "…"
 }
 
 // finish adds Ready, and Reconciling or Stalled where it is not True (kstatus).

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -394,8 +395,14 @@ func integers(v any) any {
 	return v
 }
 
+// structurals are the schemas by plural: each is read once.
+var structurals sync.Map
+
 func structural(t *testing.T, plural string) *schema.Structural {
 	t.Helper()
+	if known, ok := structurals.Load(plural); ok {
+		return known.(*schema.Structural)
+	}
 	data := must(os.ReadFile("../../crds/substorm.dev_" + plural + ".yaml"))(t)
 	var crd apiextensionsv1.CustomResourceDefinition
 	if err := yaml.Unmarshal(data, &crd); err != nil {
@@ -407,7 +414,9 @@ func structural(t *testing.T, plural string) *schema.Structural {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return must(schema.NewStructural(&internal))(t)
+	s := must(schema.NewStructural(&internal))(t)
+	structurals.Store(plural, s)
+	return s
 }
 
 func must[T any](v T, err error) func(*testing.T) T {

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/substorm/substorm/crds"
+	"github.com/substorm/substorm/internal/schematest"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
@@ -112,7 +113,7 @@ func (l *laboratory) patchStatus(name string, status any) ([]byte, error) {
 }
 
 // decodes reads an answer as the operator would.
-func (l *laboratory) decodes(answer []byte, at path, value any) {
+func (l *laboratory) decodes(answer []byte, at schematest.Path, value any) {
 	l.accepted++
 	object, err := v1alpha1Scheme().New(v1alpha1.GroupVersion.WithKind(l.kind))
 	if err != nil {
@@ -162,7 +163,7 @@ func TestAbsurdValues(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			l := newLaboratory(t, crd)
-			for _, leaf := range leaves(l.schema.Properties["spec"], path{"spec"}) {
+			for _, leaf := range schematest.Leaves(l.schema.Properties["spec"], schematest.Path{"spec"}) {
 				l.spec(leaf)
 			}
 			l.status()
@@ -176,32 +177,32 @@ func TestAbsurdValues(t *testing.T) {
 }
 
 // spec tries the absurd values of a field of the spec, in a good manifest that has it.
-func (l *laboratory) spec(leaf leaf) {
+func (l *laboratory) spec(leaf schematest.Leaf) {
 	host := l.host(leaf)
 	if host == nil {
-		l.t.Errorf("%s %s: no manifest in %s has it", l.kind, leaf.path, filepath.Join("testdata", "good"))
+		l.t.Errorf("%s %s: no manifest in %s has it", l.kind, leaf.Path, filepath.Join("testdata", "good"))
 		return
 	}
-	for _, value := range absurd(leaf.schema) {
+	for _, value := range schematest.Absurd(leaf.Schema) {
 		object := clone(host)
-		set(object, leaf.path, value)
+		schematest.Set(object, leaf.Path, value)
 		if answer, err := l.create(object, false); err == nil {
-			l.decodes(answer, leaf.path, value)
+			l.decodes(answer, leaf.Path, value)
 		}
 	}
 }
 
 // host returns a good object in which the field has a value.
-func (l *laboratory) host(leaf leaf) map[string]any {
+func (l *laboratory) host(leaf schematest.Leaf) map[string]any {
 	for _, host := range l.hosts {
-		if has(host, leaf.path) {
+		if schematest.Has(host, leaf.Path) {
 			return host
 		}
 	}
-	for _, value := range plausible(leaf.schema) {
+	for _, value := range schematest.Plausible(leaf.Schema) {
 		for _, host := range l.hosts {
 			object := clone(host)
-			if !set(object, leaf.path, value) {
+			if !schematest.Set(object, leaf.Path, value) {
 				continue
 			}
 			if _, err := l.create(object, true); err == nil {
@@ -223,25 +224,25 @@ func (l *laboratory) status() {
 		l.t.Fatal(err)
 	}
 	schema := l.schema.Properties["status"]
-	for _, leaf := range leaves(schema, path{"status"}) {
-		if leaf.path.String() == "status.conditions[].lastTransitionTime" {
+	for _, leaf := range schematest.Leaves(schema, schematest.Path{"status"}) {
+		if leaf.Path.String() == "status.conditions[].lastTransitionTime" {
 			continue // metav1.Condition is not ours to bound; the operator goes on without what it cannot read
 		}
 		try := func(value any) bool {
 			object := map[string]any{}
-			fill(object, map[string]apiextensionsv1.JSONSchemaProps{"status": schema}, leaf.path, value)
+			schematest.Fill(object, map[string]apiextensionsv1.JSONSchemaProps{"status": schema}, leaf.Path, value)
 			answer, err := l.patchStatus(made.Name, object["status"])
 			if err == nil {
-				l.decodes(answer, leaf.path, value)
+				l.decodes(answer, leaf.Path, value)
 			}
 			return err == nil
 		}
-		taken := slices.ContainsFunc(plausible(leaf.schema), try)
-		for _, value := range absurd(leaf.schema) {
+		taken := slices.ContainsFunc(schematest.Plausible(leaf.Schema), try)
+		for _, value := range schematest.Absurd(leaf.Schema) {
 			taken = try(value) || taken
 		}
 		if !taken {
-			l.t.Errorf("%s %s: no value is taken: this test shows nothing", l.kind, leaf.path)
+			l.t.Errorf("%s %s: no value is taken: this test shows nothing", l.kind, leaf.Path)
 		}
 	}
 }

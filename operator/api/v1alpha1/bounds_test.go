@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/substorm/substorm/internal/schematest"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
@@ -27,7 +28,7 @@ func TestBounds(t *testing.T) {
 		}
 		root := *crd.Spec.Versions[0].Schema.OpenAPIV3Schema
 		delete(root.Properties, "metadata")
-		bounded(root, reflect.TypeOf(object).Elem(), path{kind}, func(at path, s apiextensionsv1.JSONSchemaProps, parse string) {
+		bounded(root, reflect.TypeOf(object).Elem(), schematest.Path{kind}, func(at schematest.Path, s apiextensionsv1.JSONSchemaProps, parse string) {
 			found++
 			for _, rule := range s.XValidations {
 				if parse != "" && strings.Contains(rule.Rule, parse) {
@@ -48,7 +49,7 @@ func TestBounds(t *testing.T) {
 
 // bounded calls found for every duration, quantity and time, but for those of conditions,
 // which are Kubernetes' own.
-func bounded(s apiextensionsv1.JSONSchemaProps, of reflect.Type, at path, found func(path, apiextensionsv1.JSONSchemaProps, string)) {
+func bounded(s apiextensionsv1.JSONSchemaProps, of reflect.Type, at schematest.Path, found func(schematest.Path, apiextensionsv1.JSONSchemaProps, string)) {
 	for of.Kind() == reflect.Pointer {
 		of = of.Elem()
 	}
@@ -62,13 +63,13 @@ func bounded(s apiextensionsv1.JSONSchemaProps, of reflect.Type, at path, found 
 		found(at, s, "")
 	case of == reflect.TypeFor[metav1.Condition]():
 	case of.Kind() == reflect.Slice && s.Items != nil:
-		bounded(*s.Items.Schema, of.Elem(), at.to("[]"), found)
+		bounded(*s.Items.Schema, of.Elem(), at.To("[]"), found)
 	case of.Kind() == reflect.Struct:
 		for i := range of.NumField() {
 			field := of.Field(i)
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			if inner, ok := s.Properties[name]; ok {
-				bounded(inner, field.Type, at.to(name), found)
+				bounded(inner, field.Type, at.To(name), found)
 			}
 		}
 	}
@@ -78,18 +79,18 @@ func bounded(s apiextensionsv1.JSONSchemaProps, of reflect.Type, at path, found 
 // YAML 1.1, as many are: On and Off are booleans there.
 func TestNoBooleans(t *testing.T) {
 	for kind, crd := range schemas(t) {
-		for _, leaf := range leaves(*crd.Spec.Versions[0].Schema.OpenAPIV3Schema, path{kind}) {
-			for _, value := range leaf.schema.Enum {
+		for _, leaf := range schematest.Leaves(*crd.Spec.Versions[0].Schema.OpenAPIV3Schema, schematest.Path{kind}) {
+			for _, value := range leaf.Schema.Enum {
 				var text string
-				if leaf.schema.Type != "string" || yaml.Unmarshal(value.Raw, &text) != nil {
+				if leaf.Schema.Type != "string" || yaml.Unmarshal(value.Raw, &text) != nil {
 					continue // a number
 				}
-				if strings.HasSuffix(leaf.path.String(), "status.conditions[].status") {
+				if strings.HasSuffix(leaf.Path.String(), "status.conditions[].status") {
 					continue // metav1.Condition's
 				}
 				var read any
 				if err := yaml.Unmarshal([]byte(text), &read); err != nil || read != text {
-					t.Errorf("%s: %s is %v to YAML: %v", leaf.path, text, read, err)
+					t.Errorf("%s: %s is %v to YAML: %v", leaf.Path, text, read, err)
 				}
 			}
 		}

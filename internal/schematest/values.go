@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package v1alpha1_test
+// Package schematest makes values for the fields of a CRD's schema that no person would write: tests give them to a real API
+// server, and see what becomes of those that it takes.
+package schematest
 
 import (
 	"encoding/json"
@@ -13,57 +15,59 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// path leads to a field; "[]" is an item of a list, "{}" a value of a map.
-type path []string
+// Path leads to a field; "[]" is an item of a list, "{}" a value of a map.
+type Path []string
 
-func (p path) String() string { return strings.ReplaceAll(strings.Join(p, "."), ".[]", "[]") }
+// String is the path as documentation writes it.
+func (p Path) String() string { return strings.ReplaceAll(strings.Join(p, "."), ".[]", "[]") }
 
-// leaf is a field that holds a value, or a list or map as a whole.
-type leaf struct {
-	path   path
-	schema apiextensionsv1.JSONSchemaProps
+// Leaf is a field that holds a value, or a list or map as a whole.
+type Leaf struct {
+	Path   Path
+	Schema apiextensionsv1.JSONSchemaProps
 }
 
-// leaves walks a schema.
-func leaves(s apiextensionsv1.JSONSchemaProps, at path) []leaf {
-	var all []leaf
+// Leaves walks a schema.
+func Leaves(s apiextensionsv1.JSONSchemaProps, at Path) []Leaf {
+	var all []Leaf
 	switch {
 	case s.Type == "array":
-		all = append(all, leaf{at, s})
-		all = append(all, leaves(*s.Items.Schema, at.to("[]"))...)
+		all = append(all, Leaf{at, s})
+		all = append(all, Leaves(*s.Items.Schema, at.To("[]"))...)
 	case s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil:
-		all = append(all, leaf{at, s})
-		all = append(all, leaves(*s.AdditionalProperties.Schema, at.to("{}"))...)
+		all = append(all, Leaf{at, s})
+		all = append(all, Leaves(*s.AdditionalProperties.Schema, at.To("{}"))...)
 	case len(s.Properties) > 0:
 		for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
-			all = append(all, leaves(s.Properties[name], at.to(name))...)
+			all = append(all, Leaves(s.Properties[name], at.To(name))...)
 		}
 	default:
-		all = append(all, leaf{at, s})
+		all = append(all, Leaf{at, s})
 	}
 	return all
 }
 
-func (p path) to(name string) path { return append(slices.Clone(p), name) }
+// To leads one field further.
+func (p Path) To(name string) Path { return append(slices.Clone(p), name) }
 
-// has reports whether an object has a value there.
-func has(object any, at path) bool {
+// Has reports whether an object has a value there.
+func Has(object any, at Path) bool {
 	if len(at) == 0 {
 		return object != nil
 	}
 	inside, ok := step(object, at)
-	return ok && has(inside, at[1:])
+	return ok && Has(inside, at[1:])
 }
 
 // step goes to the first member of a path; of a list's items to the one that has the rest
 // of it, if any has.
-func step(object any, at path) (any, bool) {
+func step(object any, at Path) (any, bool) {
 	switch o := object.(type) {
 	case []any:
 		if at[0] != "[]" || len(o) == 0 {
 			return nil, false
 		}
-		if i := slices.IndexFunc(o, func(item any) bool { return has(item, at[1:]) }); i >= 0 {
+		if i := slices.IndexFunc(o, func(item any) bool { return Has(item, at[1:]) }); i >= 0 {
 			return o[i], true
 		}
 		return o[0], true
@@ -79,11 +83,11 @@ func step(object any, at path) (any, bool) {
 	return nil, false
 }
 
-// set replaces a value; it reports whether what it lies in is there.
-func set(object any, at path, value any) bool {
+// Set replaces a value; it reports whether what it lies in is there.
+func Set(object any, at Path, value any) bool {
 	if len(at) > 1 {
 		if inside, ok := step(object, at); ok {
-			return set(inside, at[1:], value)
+			return Set(inside, at[1:], value)
 		}
 		m, ok := object.(map[string]any)
 		if !ok || at[0] == "{}" {
@@ -91,7 +95,7 @@ func set(object any, at path, value any) bool {
 		}
 		inside := container(at[1:])
 		m[at[0]] = inside
-		return set(inside, at[1:], value)
+		return Set(inside, at[1:], value)
 	}
 	switch o := object.(type) {
 	case []any:
@@ -112,20 +116,20 @@ func set(object any, at path, value any) bool {
 }
 
 // container is what the rest of a path begins in.
-func container(rest path) any {
+func container(rest Path) any {
 	if rest[0] == "[]" {
 		return []any{map[string]any{}}
 	}
 	return map[string]any{}
 }
 
-// fill sets a value, and beside it, on the way there, all that is required.
-func fill(object map[string]any, properties map[string]apiextensionsv1.JSONSchemaProps, at path, value any) {
+// Fill sets a value, and beside it, on the way there, all that is required.
+func Fill(object map[string]any, properties map[string]apiextensionsv1.JSONSchemaProps, at Path, value any) {
 	s := properties[at[0]]
 	object[at[0]] = filled(s, at[1:], value)
 }
 
-func filled(s apiextensionsv1.JSONSchemaProps, rest path, value any) any {
+func filled(s apiextensionsv1.JSONSchemaProps, rest Path, value any) any {
 	if len(rest) == 0 {
 		return value
 	}
@@ -135,13 +139,13 @@ func filled(s apiextensionsv1.JSONSchemaProps, rest path, value any) any {
 	case "{}":
 		return map[string]any{"a": filled(*s.AdditionalProperties.Schema, rest[1:], value)}
 	}
-	object := plausible(apiextensionsv1.JSONSchemaProps{Properties: s.Properties, Required: s.Required})[0].(map[string]any)
-	fill(object, s.Properties, rest, value)
+	object := Plausible(apiextensionsv1.JSONSchemaProps{Properties: s.Properties, Required: s.Required})[0].(map[string]any)
+	Fill(object, s.Properties, rest, value)
 	return object
 }
 
-// plausible returns values that a field may well take.
-func plausible(s apiextensionsv1.JSONSchemaProps) []any {
+// Plausible returns values that a field may well take.
+func Plausible(s apiextensionsv1.JSONSchemaProps) []any {
 	switch {
 	case len(s.Enum) > 0:
 		var all []any
@@ -152,9 +156,9 @@ func plausible(s apiextensionsv1.JSONSchemaProps) []any {
 	case s.XIntOrString:
 		return []any{"1Gi", "1Mi", "64Ki"}
 	case s.Type == "array":
-		return []any{[]any{plausible(*s.Items.Schema)[0]}}
+		return []any{[]any{Plausible(*s.Items.Schema)[0]}}
 	case s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil:
-		return []any{map[string]any{"a": plausible(*s.AdditionalProperties.Schema)[0]}}
+		return []any{map[string]any{"a": Plausible(*s.AdditionalProperties.Schema)[0]}}
 	case s.Type == "integer":
 		return []any{1, 100, 1000, 4000}
 	case s.Type == "boolean":
@@ -166,7 +170,7 @@ func plausible(s apiextensionsv1.JSONSchemaProps) []any {
 	default:
 		object := map[string]any{}
 		for _, name := range s.Required {
-			object[name] = plausible(s.Properties[name])[0]
+			object[name] = Plausible(s.Properties[name])[0]
 		}
 		return []any{object}
 	}
@@ -186,8 +190,8 @@ func conforming(s apiextensionsv1.JSONSchemaProps, texts []any) []any {
 	})
 }
 
-// absurd returns values that nobody means, of the field's type and of others.
-func absurd(s apiextensionsv1.JSONSchemaProps) []any {
+// Absurd returns values that nobody means, of the field's type and of others.
+func Absurd(s apiextensionsv1.JSONSchemaProps) []any {
 	long := strings.Repeat("9", 400)
 	numbers := []any{-1, json.Number("2147483648"), json.Number("9223372036854775808"), json.Number("1e400"), json.Number("1.5")}
 	texts := []any{"", "1d", long, "-1h", "1h-1h", "99999999999999999999m", "2562048h", "9223372036854775808ms"}
@@ -208,7 +212,7 @@ func absurd(s apiextensionsv1.JSONSchemaProps) []any {
 	case s.Type == "string":
 		return conforming(s, append(texts, generated(s.Pattern)...))
 	case s.Type == "array":
-		return []any{slices.Repeat(plausible(*s.Items.Schema)[:1], 300)}
+		return []any{slices.Repeat(Plausible(*s.Items.Schema)[:1], 300)}
 	default:
 		return []any{nil}
 	}

@@ -43,6 +43,7 @@ require (
 	github.com/coder/websocket v1.8.15
 	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875
 	github.com/pires/go-proxyproto v0.15.0
+	github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring v0.94.0
 	github.com/secure-io/sio-go v0.3.1
 	github.com/synadia-io/orbit.go/jetstreamext v0.2.0
 	github.com/yuin/goldmark v1.8.7

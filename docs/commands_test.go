@@ -279,7 +279,7 @@ func kubectl(words []string) error {
 		switch w := words[i]; {
 		case w == "-n" || w == "-o" || w == "-l" || w == "-f":
 			i++
-			if w == "-f" {
+			if w == "-f" && words[i] != "-" {
 				if _, err := os.Stat(filepath.Join(root, words[i])); err != nil {
 					return err
 				}
@@ -338,16 +338,22 @@ func mentions(page, text string) error {
 
 // helm checks charts and the values that are set.
 func helm(words []string) error {
-	if len(words) < 4 || words[1] != "install" && words[1] != "upgrade" {
-		return errors.New("neither install nor upgrade of a chart")
+	if words[1] == "test" { // of a release
+		return nil
+	}
+	if len(words) < 4 || !slices.Contains([]string{"install", "upgrade", "template"}, words[1]) {
+		return errors.New("neither install, upgrade, template nor test")
 	}
 	chart := ""
 	for i, w := range words {
 		if strings.HasPrefix(w, "charts/") {
 			chart = filepath.Base(w)
 		}
-		if w == "--set" {
-			key, _, _ := strings.Cut(words[i+1], "=")
+		if w != "--set" {
+			continue
+		}
+		for _, set := range strings.Split(words[i+1], ",") {
+			key, _, _ := strings.Cut(set, "=")
 			if err := mentions("reference/values-"+chart+".md", "| `"+key+"` |"); err != nil {
 				return err
 			}

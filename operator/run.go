@@ -37,6 +37,8 @@ type Config struct {
 	Kubernetes *rest.Config
 	// Namespaces to watch; none means all.
 	Namespaces []string
+	// ClusterID names the cluster in the markers of Sites, see controller.Config.
+	ClusterID string
 	// Images are what pods run; PullSecrets name Secrets, in their namespaces, with which they
 	// are pulled.
 	Images      controller.Images
@@ -72,7 +74,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	err = controller.Setup(ctx, mgr, controller.Config{
 		Images: cfg.Images, PullSecrets: cfg.PullSecrets, StatusRate: cfg.StatusRate, FiguresRate: cfg.FiguresRate, Workers: cfg.Workers,
-		Log: cfg.Log, Metrics: metrics.Registry,
+		ClusterID: cfg.ClusterID, Log: cfg.Log, Metrics: metrics.Registry,
 	})
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ package main
 
 import (
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
@@ -54,6 +55,8 @@ func command() *cobra.Command {
 	f.StringVar(&cfg.Images.Archivist, "archivist-image", "", "image of the archivists (required)")
 	f.StringSliceVar(&cfg.PullSecrets, "gateway-pull-secrets", nil, "Secrets, in the pools' and Sites' namespaces, with which the images are pulled")
 	f.StringSliceVar(&cfg.Namespaces, "watch-namespaces", nil, "namespaces to look after (default: all)")
+	f.StringVar(&cfg.ClusterID, "cluster-id", "", "name of this cluster in the markers by which Sites of several clusters that share a bucket are told apart; "+
+		"it never changes (default: the uid of the namespace kube-system, which the operator must be allowed to get)")
 	f.StringVar(&cfg.MetricsAddress, "metrics-address", ":8080", "where Prometheus metrics are served")
 	f.StringVar(&cfg.ProbeAddress, "probe-address", ":8081", "where /healthz and /readyz are served")
 	f.StringVar(&cfg.PprofAddress, "pprof-address", "0", "where Go's profiles are served, for whoever looks for what the operator costs; 0 for not at all")
@@ -62,7 +65,12 @@ func command() *cobra.Command {
 	f.IntVar(&cfg.Workers, "workers", 0, "how many resources of a kind are looked at at once (default 4)")
 	f.BoolVar(&cfg.LeaderElection, "leader-election", true, "let one of several operators work")
 	f.StringVar(&cfg.Namespace, "namespace", "", "namespace of the leader's Lease (default: the pod's own)")
-	root.AddCommand(&cobra.Command{
+	root.AddCommand(crdsCommand(&cfg), checkCommand(&cfg))
+	return root
+}
+
+func crdsCommand(cfg *operator.Config) *cobra.Command {
+	return &cobra.Command{
 		Use:     "crds",
 		Short:   "Apply this version's CustomResourceDefinitions and wait until they are served",
 		Example: "  operator crds",
@@ -70,6 +78,26 @@ func command() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return operator.ApplyCRDs(cmd.Context(), cfg.Kubernetes, cfg.Log)
 		},
-	})
-	return root
+	}
+}
+
+func checkCommand(cfg *operator.Config) *cobra.Command {
+	check := operator.CheckConfig{}
+	c := &cobra.Command{
+		Use:   "check",
+		Short: "Say whether an operator leads, and whether it may read every kind where it looks after them",
+		Long: `Asks the API server, with the rights of whoever runs it (those of the operator, where helm test does), for each kind
+in each namespace, and for the Lease of the operator that leads. It waits for what is not there yet, and fails with what is missing
+in the end. It changes nothing.`,
+		Example: "  operator check --watch-namespaces north,south --namespace substorm",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			check.Kubernetes, check.Log = cfg.Kubernetes, cfg.Log
+			return operator.Check(cmd.Context(), check)
+		},
+	}
+	c.Flags().StringSliceVar(&check.Namespaces, "watch-namespaces", nil, "namespaces that the operator looks after (default: all)")
+	c.Flags().StringVar(&check.Namespace, "namespace", "", "namespace of the leader's Lease (required)")
+	c.Flags().DurationVar(&check.Patience, "wait", time.Minute, "how long to wait for what is not there yet")
+	return c
 }

@@ -56,6 +56,9 @@ type Config struct {
 	AuditEvery time.Duration
 	// Metrics gets the operator's own; nil for none.
 	Metrics prometheus.Registerer
+	// ClusterID tells clusters apart that share a bucket or a NATS account. Empty: the uid of
+	// the namespace kube-system, which takes the right to get that namespace.
+	ClusterID string
 	// Unchecked allows several managers in one process, as tests have.
 	Unchecked bool
 }
@@ -78,7 +81,10 @@ func CacheObjects() map[client.Object]cache.ByObject {
 
 // Setup adds the controllers to a manager.
 func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
-	cluster, err := clusterID(ctx, mgr.GetAPIReader())
+	cluster, err := cfg.ClusterID, error(nil)
+	if cluster == "" {
+		cluster, err = clusterID(ctx, mgr.GetAPIReader())
+	}
 	if err != nil {
 		return err
 	}
@@ -120,7 +126,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 func clusterID(ctx context.Context, reader client.Reader) (string, error) {
 	system := &corev1.Namespace{}
 	if err := reader.Get(ctx, types.NamespacedName{Name: "kube-system"}, system); err != nil {
-		return "", fmt.Errorf("read the namespace kube-system, whose uid names the cluster: %w", err)
+		return "", fmt.Errorf("read the namespace kube-system, whose uid names the cluster: %w: name the cluster with --cluster-id where it may not be read", err)
 	}
 	return string(system.UID), nil
 }

@@ -23,7 +23,7 @@ type siteReconciler struct {
 	wakers   *wakers
 	secrets  *secretReader
 	statuses *statusWriter
-	// cluster is the uid of the namespace kube-system.
+	// cluster is Config.ClusterID, or the uid of the namespace kube-system.
 	cluster string
 	// image is what its archivist runs, pulled with the Secrets of pull.
 	image string

@@ -10,7 +10,7 @@ import (
 )
 
 // Marker is what a Site puts into its bucket and its streams. Cluster is the
-// uid of the namespace kube-system.
+// uid of the namespace kube-system, or what --cluster-id of the operator says.
 func Marker(site *v1alpha1.Site, cluster string) wire.SiteMarker {
 	return wire.SiteMarker{
 		Code:      site.Spec.Code,

@@ -27,8 +27,15 @@ app.kubernetes.io/part-of: substorm
 {{ .Release.Namespace }}:{{ include "substorm.name" . }}
 {{- end }}
 
+{{/* The namespaces that the operator looks after; empty where it looks after all of them. */}}
 {{- define "substorm.watchNamespaces" -}}
-{{- .Values.operator.watchNamespaces | default (list .Release.Namespace) | uniq | sortAlpha | join "," -}}
+{{- if .Values.operator.watchAllNamespaces -}}
+  {{- if .Values.operator.watchNamespaces }}
+    {{- fail "operator.watchAllNamespaces is true and operator.watchNamespaces names some: set one of them" }}
+  {{- end }}
+{{- else -}}
+  {{- .Values.operator.watchNamespaces | default (list .Release.Namespace) | uniq | sortAlpha | join "," -}}
+{{- end -}}
 {{- end }}
 
 {{/* An image's full name, with its digest where the values give one. Call with (dict "root" $ "image" .Values.X.image). */}}
@@ -53,6 +60,12 @@ nodeSelector: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .Values.operator.tolerations }}
 tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.operator.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.operator.priorityClassName }}
+priorityClassName: {{ . }}
 {{- end }}
 securityContext:
   runAsNonRoot: true

@@ -43,12 +43,12 @@ type Config struct {
 	// LinkProbePort of UDP answers who measures the link to the pool (STAMP); 0 for none.
 	LinkProbePort uint16
 	// UnknownSenders is Refuse, also where it is empty, or Quarantine: then what
-	// they send is kept, up to QuarantineMaxBytes and for QuarantineMaxAge, and
+	// they send is kept, up to QuarantineMaxBytes and for QuarantineRetention, and
 	// QuarantinePorts are open beside those of instruments.
-	UnknownSenders     string
-	QuarantineMaxBytes int64
-	QuarantineMaxAge   time.Duration
-	QuarantinePorts    []uint
+	UnknownSenders      string
+	QuarantineMaxBytes  int64
+	QuarantineRetention time.Duration
+	QuarantinePorts     []uint
 
 	Objects objectstore.Config
 	NATS    stream.Config
@@ -104,8 +104,8 @@ func (c *Config) check() error {
 	switch c.UnknownSenders {
 	case "", unknownSendersRefuse:
 	case unknownSendersQuarantine:
-		if c.QuarantineMaxBytes <= 0 || c.QuarantineMaxAge <= 0 {
-			errs = append(errs, errors.New("--quarantine-max-bytes and --quarantine-max-age must be positive"))
+		if c.QuarantineMaxBytes <= 0 || c.QuarantineRetention <= 0 {
+			errs = append(errs, errors.New("--quarantine-max-bytes and --quarantine-retention must be positive"))
 		}
 	default:
 		errs = append(errs, fmt.Errorf("--unknown-senders %q is neither %s nor %s", c.UnknownSenders, unknownSendersRefuse, unknownSendersQuarantine))

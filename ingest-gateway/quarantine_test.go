@@ -174,7 +174,7 @@ func TestQuarantine(t *testing.T) {
 	if err := l.store.Put(t.Context(), old, bytes.NewReader(object), int64(len(object)), objectstore.PutOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	l.start(t, gatewayOptions{flags: []string{"--unknown-senders", "Quarantine", "--quarantine-max-age", "1h"}})
+	l.start(t, gatewayOptions{flags: []string{"--unknown-senders", "Quarantine", "--quarantine-retention", "1h"}})
 	await(t, "only the old is removed", func() (bool, string) {
 		keys := l.keys(t, wire.QuarantinePrefix(l.site))
 		return len(keys) >= 3 && !slices.Contains(keys, old), fmt.Sprint(keys)

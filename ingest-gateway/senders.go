@@ -54,7 +54,7 @@ func (g *gateway) openQuarantine() (err error) {
 	}
 	g.quarantine, err = quarantine.Open(quarantine.Config{
 		Site: g.cfg.Site, Gateway: g.cfg.Gateway, Objects: g.objects, Dir: filepath.Join(g.cfg.DataDir, "quarantine"),
-		MaxBytes: g.cfg.QuarantineMaxBytes, MaxAge: g.cfg.QuarantineMaxAge, Logger: g.log, Metrics: g.metrics,
+		MaxBytes: g.cfg.QuarantineMaxBytes, MaxAge: g.cfg.QuarantineRetention, Logger: g.log, Metrics: g.metrics,
 		Settled: func(at time.Time, cause wire.Cause, datagrams int) { g.udp.Settled(at, cause, datagrams) },
 	})
 	return err

@@ -19,7 +19,7 @@ func Hold(settings func(instrument string) (wire.InstrumentEntry, bool), live fu
 			return "the registry has no entry of instrument " + instrument +
 				" that can be read, and so nobody knows whether it is under legal hold: apply its Instrument, see that archivist and operator are of one version, and ask again"
 		case e.LegalHold:
-			return "instrument " + instrument + " is under legal hold: set spec.archive.legalHold of the Instrument, or spec.legalHold of its Site, to false, and ask again"
+			return "instrument " + instrument + " is under legal hold: set spec.archive.legalHold of the Instrument, or spec.legalHold of its Site, to None, and ask again"
 		default:
 			return ""
 		}

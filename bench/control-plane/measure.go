@@ -121,7 +121,7 @@ func (s *site) hold(ctx context.Context, op *operatorProcess, limit time.Duratio
 		return err
 	}
 	begin := time.Now()
-	if err := s.patchSite(ctx, `{"spec":{"legalHold":true}}`); err != nil {
+	if err := s.patchSite(ctx, `{"spec":{"legalHold":"All"}}`); err != nil {
 		return err
 	}
 	m.siteWide = within(ctx, limit, func() bool { return s.seen.held() == s.size.instruments })

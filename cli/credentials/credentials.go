@@ -33,11 +33,11 @@ user after ten. These commands list them, and have the operator replace a user b
 
 // Entry is one user that the operator issued credentials for.
 type Entry struct {
-	Kind      string     `json:"kind"`
-	Name      string     `json:"name"`
-	User      string     `json:"user"`
-	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
-	RenewsAt  *time.Time `json:"renewsAt,omitempty"`
+	Kind           string     `json:"kind"`
+	Name           string     `json:"name"`
+	User           string     `json:"user"`
+	ExpirationTime *time.Time `json:"expirationTime,omitempty"`
+	RenewalTime    *time.Time `json:"renewalTime,omitempty"`
 }
 
 func listCommand() *cobra.Command {
@@ -79,8 +79,8 @@ func list(ctx context.Context, cluster *kube.Cluster) ([]Entry, error) {
 			t := target{of.kind, o.(client.Object).GetName(), o.(client.Object)}
 			if c := t.status(); c != nil {
 				e := Entry{Kind: t.kind, Name: t.name, User: c.User}
-				if c.ExpiresAt != nil && c.RenewsAt != nil {
-					e.ExpiresAt, e.RenewsAt = &c.ExpiresAt.Time, &c.RenewsAt.Time
+				if c.ExpirationTime != nil && c.RenewalTime != nil {
+					e.ExpirationTime, e.RenewalTime = &c.ExpirationTime.Time, &c.RenewalTime.Time
 				}
 				all = append(all, e)
 			}
@@ -96,7 +96,7 @@ func list(ctx context.Context, cluster *kube.Cluster) ([]Entry, error) {
 func table(w io.Writer, all []Entry) {
 	tw := output.Columns(w, "KIND\tNAME\tEXPIRES\tRENEWS\tUSER")
 	for _, e := range all {
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", e.Kind, e.Name, moment(e.ExpiresAt), moment(e.RenewsAt), e.User)
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\n", e.Kind, e.Name, moment(e.ExpirationTime), moment(e.RenewalTime), e.User)
 	}
 	_ = tw.Flush()
 }

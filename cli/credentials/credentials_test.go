@@ -46,7 +46,7 @@ func TestRotate(t *testing.T) {
 	renews := metav1.NewTime(time.Date(2026, 12, 1, 18, 0, 0, 0, time.UTC))
 	answer := func(pool *v1alpha1.IngestGateway, user string) {
 		t.Helper()
-		pool.Status.Credentials = &v1alpha1.CredentialsStatus{User: user, ExpiresAt: &expires, RenewsAt: &renews}
+		pool.Status.Credentials = &v1alpha1.CredentialsStatus{User: user, ExpirationTime: &expires, RenewalTime: &renews}
 		if err := cluster.Status().Update(t.Context(), pool); err != nil {
 			t.Error(err)
 		}

@@ -156,7 +156,7 @@ func (r *Report) addGateway(g *v1alpha1.IngestGateway, newest int64) {
 	line := Gateway{
 		Namespace: g.Namespace, Name: g.Name, Site: g.Spec.SiteRef.Name, Datapath: g.Status.Datapath,
 		Ready:     condition(g.Status.Conditions, v1alpha1.ConditionReady).Status,
-		PodsReady: g.Status.ReadyReplicas, PodsAsked: ptr.Deref(g.Spec.Replicas, 1), Revision: g.Status.RegistryRevision,
+		PodsReady: ptr.Deref(g.Status.ReadyReplicas, 0), PodsAsked: ptr.Deref(g.Spec.Replicas, 1), Revision: g.Status.RegistryRevision,
 	}
 	if line.PodsReady > 0 {
 		line.Behind = max(0, newest-line.Revision)
@@ -351,16 +351,16 @@ func known(s *v1alpha1.ArchiveState) *damage.Known {
 	if s == nil {
 		return nil
 	}
-	return &damage.Known{Confirmed: int(s.Damaged), Missing: int(s.Missing), Unconfirmed: int(s.Unconfirmed), LastPass: pass(s.LastPass), Pass: pass(s.Pass)}
+	return &damage.Known{Confirmed: int(s.DamagedCount), Missing: int(s.MissingCount), Unconfirmed: int(s.UnconfirmedCount), LastPass: pass(s.LastPass), Pass: pass(s.Pass)}
 }
 
 func pass(p *v1alpha1.ArchivePass) *wire.ScrubPass {
 	if p == nil {
 		return nil
 	}
-	is := &wire.ScrubPass{BegunAt: p.BegunAt.Time, Instrument: p.Instrument, Day: wire.Day(p.Day), Objects: uint64(p.Objects), Unreadable: uint64(p.Unreadable)}
-	if p.EndedAt != nil {
-		is.EndedAt = &p.EndedAt.Time
+	is := &wire.ScrubPass{BegunAt: p.StartTime.Time, Instrument: p.Instrument, Day: wire.Day(p.Day), Objects: uint64(p.ObjectCount), Unreadable: uint64(p.UnreadableDayCount)}
+	if p.CompletionTime != nil {
+		is.EndedAt = &p.CompletionTime.Time
 	}
 	return is
 }

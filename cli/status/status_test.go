@@ -52,7 +52,7 @@ func gateway(ready, revision int, conditions ...metav1.Condition) v1alpha1.Inges
 	return v1alpha1.IngestGateway{
 		ObjectMeta: object("demo"),
 		Spec:       v1alpha1.IngestGatewaySpec{SiteRef: v1alpha1.LocalReference{Name: "demo"}, Replicas: ptr.To[int32](3)},
-		Status: v1alpha1.IngestGatewayStatus{Conditions: conditions, ReadyReplicas: int32(ready), Replicas: 3,
+		Status: v1alpha1.IngestGatewayStatus{Conditions: conditions, ReadyReplicas: ptr.To(int32(ready)), Replicas: ptr.To[int32](3),
 			Datapath: v1alpha1.DatapathKernel, RegistryRevision: int64(revision), ObservedGeneration: 1},
 	}
 }
@@ -106,15 +106,15 @@ func readSite() v1alpha1.Site {
 	s := site(allOfSite...)
 	ended := metav1.NewTime(now.Add(-8 * 24 * time.Hour))
 	s.Status.Archive = &v1alpha1.ArchiveState{
-		LastPass: &v1alpha1.ArchivePass{BegunAt: metav1.NewTime(now.Add(-9 * 24 * time.Hour)), EndedAt: &ended, Objects: 98765},
-		Pass:     &v1alpha1.ArchivePass{BegunAt: metav1.NewTime(now.Add(-2 * 24 * time.Hour)), Instrument: "mag-1", Day: "2026-11-18", Objects: 4711},
+		LastPass: &v1alpha1.ArchivePass{StartTime: metav1.NewTime(now.Add(-9 * 24 * time.Hour)), CompletionTime: &ended, ObjectCount: 98765},
+		Pass:     &v1alpha1.ArchivePass{StartTime: metav1.NewTime(now.Add(-2 * 24 * time.Hour)), Instrument: "mag-1", Day: "2026-11-18", ObjectCount: 4711},
 	}
 	return s
 }
 
 func damagedSite() v1alpha1.Site {
 	s := readSite()
-	s.Status.Archive.Damaged, s.Status.Archive.Missing, s.Status.Archive.Pass = 1, 1, nil
+	s.Status.Archive.DamagedCount, s.Status.Archive.MissingCount, s.Status.Archive.Pass = 1, 1, nil
 	return s
 }
 

@@ -73,7 +73,7 @@ func addFlags(f *pflag.FlagSet, cfg *ingestgateway.Config, ports *string) {
 	f.Uint16Var(&cfg.LinkProbePort, "link-probe-port", 0, "UDP port that answers senders who measure the link to here, by STAMP (0: none)")
 	f.StringVar(&cfg.UnknownSenders, "unknown-senders", "Refuse", "what becomes of data that no instrument claims: Refuse or Quarantine")
 	f.Int64Var(&cfg.QuarantineMaxBytes, "quarantine-max-bytes", 1<<30, "bytes of the bucket that this pod keeps of unknown senders")
-	f.DurationVar(&cfg.QuarantineMaxAge, "quarantine-max-age", 168*time.Hour, "how long they are kept")
+	f.DurationVar(&cfg.QuarantineRetention, "quarantine-retention", 168*time.Hour, "how long they are kept")
 	f.UintSliceVar(&cfg.QuarantinePorts, "quarantine-ports", nil, "ports that are open to unknown senders beside those of instruments")
 
 	flags.ObjectStore(f, &cfg.Objects, "URL of the object store", "bucket of the archive")

@@ -65,11 +65,11 @@ func (a *announcer) recreated(p planned) {
 	}
 	for _, s := range is.RecreatedStreams {
 		told := slices.ContainsFunc(p.was.(*v1alpha1.SiteStatus).RecreatedStreams, func(was v1alpha1.RecreatedStream) bool {
-			return was.Name == s.Name && was.At.Equal(&s.At)
+			return was.Name == s.Name && was.RecreatedTime.Equal(&s.RecreatedTime)
 		})
 		if !told {
 			a.recorder.Eventf(p.object, nil, corev1.EventTypeWarning, v1alpha1.ReasonRecreated, v1alpha1.ConditionStreamsIntact+"/"+s.Name,
-				"somebody else than the operator has deleted %s; made anew at %s", s.Name, wire.FormatTime(s.At.Time))
+				"somebody else than the operator has deleted %s; made anew at %s", s.Name, wire.FormatTime(s.RecreatedTime.Time))
 		}
 	}
 }

@@ -60,7 +60,7 @@ func TestDamage(t *testing.T) {
 		})
 	}
 	archive("damage, and a pass", func(s *v1alpha1.ArchiveState) bool {
-		return s.Damaged == 1 && s.Missing == 1 && s.LastPass != nil && s.LastPass.Objects == 7 && s.LastPass.EndedAt.Equal(&metav1.Time{Time: ended}) &&
+		return s.DamagedCount == 1 && s.MissingCount == 1 && s.LastPass != nil && s.LastPass.ObjectCount == 7 && s.LastPass.CompletionTime.Equal(&metav1.Time{Time: ended}) &&
 			s.Pass != nil && s.Pass.Day == "2026-11-20"
 	})
 
@@ -71,7 +71,7 @@ func TestDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	archive("no damage", func(s *v1alpha1.ArchiveState) bool { return s.Damaged == 0 && s.Missing == 0 && s.LastPass != nil })
+	archive("no damage", func(s *v1alpha1.ArchiveState) bool { return s.DamagedCount == 0 && s.MissingCount == 0 && s.LastPass != nil })
 	eventually(t, "it is whole again", func() error {
 		var s v1alpha1.InstrumentStatus
 		w.status("Instrument", "camera", &s)

@@ -292,8 +292,8 @@ func TestManyInstrumentsAtOnce(t *testing.T) {
 	eventually(t, "the Site should count them", func() error {
 		var s v1alpha1.SiteStatus
 		w.status("Site", "hub", &s)
-		if s.Instruments == nil || s.Instruments.Total != many {
-			return fmt.Errorf("it counts %+v", s.Instruments)
+		if s.InstrumentSummary == nil || s.InstrumentSummary.TotalCount != many {
+			return fmt.Errorf("it counts %+v", s.InstrumentSummary)
 		}
 		return nil
 	})
@@ -303,8 +303,8 @@ func TestManyInstrumentsAtOnce(t *testing.T) {
 	eventually(t, "the Site should count who flows and who is silent", func() error {
 		var s v1alpha1.SiteStatus
 		w.status("Site", "hub", &s)
-		if want := (v1alpha1.InstrumentCounts{Total: many, Flowing: 1, Silent: 1}); *s.Instruments != want {
-			return fmt.Errorf("it counts %+v", *s.Instruments)
+		if want := (v1alpha1.InstrumentSummary{TotalCount: many, FlowingCount: 1, SilentCount: 1}); *s.InstrumentSummary != want {
+			return fmt.Errorf("it counts %+v", *s.InstrumentSummary)
 		}
 		return nil
 	})

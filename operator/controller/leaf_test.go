@@ -100,7 +100,7 @@ func TestLeaf(t *testing.T) {
 	}
 	var status v1alpha1.SiteStatus
 	w.status("Site", "hub", &status)
-	if len(status.Leaves) != 1 || status.Leaves[0].Code != "north" || !status.Leaves[0].Connected || status.Leaves[0].LastSeen == nil {
+	if len(status.Leaves) != 1 || status.Leaves[0].Code != "north" || status.Leaves[0].Link != v1alpha1.LeafConnected || status.Leaves[0].LastSeenTime == nil {
 		t.Errorf("status.leaves: %+v", status.Leaves)
 	}
 

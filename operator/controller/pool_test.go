@@ -20,6 +20,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/internal/stream"
@@ -87,7 +88,7 @@ func TestPoolMakesItsObjects(t *testing.T) {
 	eventually(t, "figures", func() error {
 		var s v1alpha1.IngestGatewayStatus
 		w.status("IngestGateway", "pool", &s)
-		if s.Replicas != 2 || s.ReadyReplicas != 2 || s.Datapath != "Kernel" || s.Selector == "" {
+		if ptr.Deref(s.Replicas, 0) != 2 || ptr.Deref(s.ReadyReplicas, 0) != 2 || s.Datapath != "Kernel" || s.Selector == "" {
 			return fmt.Errorf("%+v", s)
 		}
 		return nil

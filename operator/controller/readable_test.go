@@ -141,7 +141,7 @@ func TestUnreadablePoolKeepsItsCredentials(t *testing.T) {
 	w.applySite("hub", "hub")
 	w.applyPool("pool", ", service: {type: ClusterIP}")
 	h := holders[0]
-	before := w.awaitCredentials(h, "credentials", func(c *v1alpha1.CredentialsStatus) bool { return c.ExpiresAt != nil })
+	before := w.awaitCredentials(h, "credentials", func(c *v1alpha1.CredentialsStatus) bool { return c.ExpirationTime != nil })
 	absurd := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal(fmt.Appendf(nil, `
 apiVersion: substorm.dev/v1alpha1

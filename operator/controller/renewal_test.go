@@ -76,23 +76,23 @@ func TestCredentialsAreRenewedAndRotated(t *testing.T) {
 	w.applyFeed("all", "")
 	w.applyConsumer("client", "all", "NATS", "")
 	for _, h := range holders {
-		first := w.awaitCredentials(h, "credentials that expire", func(c *v1alpha1.CredentialsStatus) bool { return c.ExpiresAt != nil })
+		first := w.awaitCredentials(h, "credentials that expire", func(c *v1alpha1.CredentialsStatus) bool { return c.ExpirationTime != nil })
 		claims := w.claims(h.secret)
-		if claims.Expires != first.ExpiresAt.Unix() || claims.Subject != first.User {
-			t.Errorf("%s: the status says user %s until %v, the token user %s until %d", h.kind, first.User, first.ExpiresAt, claims.Subject, claims.Expires)
+		if claims.Expires != first.ExpirationTime.Unix() || claims.Subject != first.User {
+			t.Errorf("%s: the status says user %s until %v, the token user %s until %d", h.kind, first.User, first.ExpirationTime, claims.Subject, claims.Expires)
 		}
 		if lifetime := time.Unix(claims.Expires, 0).Sub(time.Unix(claims.IssuedAt, 0)); lifetime < plan.CredentialsLifetime-time.Minute || lifetime > plan.CredentialsLifetime+time.Minute {
 			t.Errorf("%s: credentials are valid for %v", h.kind, lifetime)
 		}
-		if at := first.ExpiresAt.Add(-plan.CredentialsLifetime * 2 / 3); !first.RenewsAt.Time.Equal(at) {
-			t.Errorf("%s: renewed at %v, not at %v", h.kind, first.RenewsAt, at)
+		if at := first.ExpirationTime.Add(-plan.CredentialsLifetime * 2 / 3); !first.RenewalTime.Time.Equal(at) {
+			t.Errorf("%s: renewed at %v, not at %v", h.kind, first.RenewalTime, at)
 		}
 
 		// Half of their lifetime is over.
 		w.age(h.secret, time.Now().Add(plan.CredentialsLifetime/2))
 		w.annotate(h, "example.org/touched", "now")
 		renewed := w.awaitCredentials(h, "renewed credentials", func(c *v1alpha1.CredentialsStatus) bool {
-			return c.ExpiresAt != nil && c.ExpiresAt.After(time.Now().Add(plan.CredentialsLifetime-time.Hour)) && w.claims(h.secret).Expires == c.ExpiresAt.Unix()
+			return c.ExpirationTime != nil && c.ExpirationTime.After(time.Now().Add(plan.CredentialsLifetime-time.Hour)) && w.claims(h.secret).Expires == c.ExpirationTime.Unix()
 		})
 		if renewed.User != first.User {
 			t.Errorf("%s: renewed for another user", h.kind)
@@ -130,7 +130,7 @@ spec: {siteRef: {name: none}, service: {type: NodePort}` + ports + `}
 	w.applyFeed("all", "")
 	w.applyConsumer("client", "all", "NATS", "")
 	for _, h := range holders {
-		w.awaitCredentials(h, "credentials", func(c *v1alpha1.CredentialsStatus) bool { return c.ExpiresAt != nil })
+		w.awaitCredentials(h, "credentials", func(c *v1alpha1.CredentialsStatus) bool { return c.ExpirationTime != nil })
 	}
 
 	spoil := map[string]func(){
@@ -265,7 +265,7 @@ func (w *world) giveAway(code string) {
 func (w *world) hasExpiry(h holder, at time.Time) {
 	w.t.Helper()
 	w.awaitCredentials(h, "the date in the status", func(c *v1alpha1.CredentialsStatus) bool {
-		return c.ExpiresAt != nil && c.ExpiresAt.Unix() == at.Unix()
+		return c.ExpirationTime != nil && c.ExpirationTime.Unix() == at.Unix()
 	})
 	eventually(w.t, "the metric of "+h.kind, func() error {
 		if says, want := w.credentialsExpiry(h), w.firstExpiry(h); says != float64(want) {

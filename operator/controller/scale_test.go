@@ -65,7 +65,7 @@ func (w *world) spooled(pool string, objects int64) {
 	w.t.Helper()
 	eventually(w.t, fmt.Sprintf("the status shows %d objects in spools", objects), func() error {
 		var s v1alpha1.IngestGatewayStatus
-		if w.status("IngestGateway", pool, &s); s.Spool == nil || s.Spool.Objects != objects {
+		if w.status("IngestGateway", pool, &s); s.Spool == nil || s.Spool.ObjectCount != objects {
 			return fmt.Errorf("%+v", s.Spool)
 		}
 		return nil

@@ -87,8 +87,8 @@ func (c *Credentials) status() *v1alpha1.CredentialsStatus {
 	}
 	s := &v1alpha1.CredentialsStatus{User: c.User}
 	if !c.ExpiresAt.IsZero() {
-		s.ExpiresAt = &metav1.Time{Time: c.ExpiresAt.UTC()}
-		s.RenewsAt = &metav1.Time{Time: c.renewsAt().UTC()}
+		s.ExpirationTime = &metav1.Time{Time: c.ExpiresAt.UTC()}
+		s.RenewalTime = &metav1.Time{Time: c.renewsAt().UTC()}
 	}
 	return s
 }

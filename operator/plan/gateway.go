@@ -114,7 +114,7 @@ func GatewayStatus(v GatewayView) (v1alpha1.IngestGatewayStatus, time.Duration) 
 		Selector:           labels.Set(PodLabels(v.Gateway.Name)).String(),
 	}
 	if v.StatefulSet != nil {
-		status.Replicas, status.ReadyReplicas = v.StatefulSet.Status.Replicas, v.StatefulSet.Status.ReadyReplicas
+		status.Replicas, status.ReadyReplicas = new(v.StatefulSet.Status.Replicas), new(v.StatefulSet.Status.ReadyReplicas)
 	}
 	status.Datapath, status.RegistryRevision = v.inUse()
 	status.Spool = v.spool()
@@ -270,13 +270,13 @@ func (v GatewayView) spool() *v1alpha1.IngestGatewaySpool {
 		if r.Spool == nil || r.Spool.Oldest == nil {
 			continue
 		}
-		sum.Objects += r.Spool.Objects
+		sum.ObjectCount += r.Spool.Objects
 		sum.Bytes += r.Spool.Bytes
-		if oldest := metav1.NewTime(r.Spool.Oldest.UTC().Truncate(time.Second)); sum.Oldest.IsZero() || oldest.Before(&sum.Oldest) {
-			sum.Oldest = oldest
+		if oldest := metav1.NewTime(r.Spool.Oldest.UTC().Truncate(time.Second)); sum.OldestTime.IsZero() || oldest.Before(&sum.OldestTime) {
+			sum.OldestTime = oldest
 		}
 	}
-	if sum.Oldest.IsZero() || v.Now.Sub(sum.Oldest.Time) < waitsLongest {
+	if sum.OldestTime.IsZero() || v.Now.Sub(sum.OldestTime.Time) < waitsLongest {
 		return nil
 	}
 	return &sum

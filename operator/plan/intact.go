@@ -35,7 +35,7 @@ func (v SiteView) archive() *v1alpha1.ArchiveState {
 		return v.Site.Status.Archive
 	}
 	return &v1alpha1.ArchiveState{LastPass: archivePass(v.Scrub.LastPass), Pass: archivePass(v.Scrub.Pass),
-		Damaged: v.Damage.Confirmed, Missing: v.Damage.Missing, Unconfirmed: v.Damage.Unconfirmed}
+		DamagedCount: v.Damage.Confirmed, MissingCount: v.Damage.Missing, UnconfirmedCount: v.Damage.Unconfirmed}
 }
 
 // archivePass is a pass with times in whole seconds, as the API server keeps them.
@@ -43,10 +43,10 @@ func archivePass(p *wire.ScrubPass) *v1alpha1.ArchivePass {
 	if p == nil {
 		return nil
 	}
-	is := &v1alpha1.ArchivePass{BegunAt: metav1.Time{Time: p.BegunAt.UTC()}.Rfc3339Copy(), Instrument: p.Instrument, Day: string(p.Day),
-		Objects: int64(p.Objects), Unreadable: int64(p.Unreadable)}
+	is := &v1alpha1.ArchivePass{StartTime: metav1.Time{Time: p.BegunAt.UTC()}.Rfc3339Copy(), Instrument: p.Instrument, Day: string(p.Day),
+		ObjectCount: int64(p.Objects), UnreadableDayCount: int64(p.Unreadable)}
 	if p.EndedAt != nil {
-		is.EndedAt = new(metav1.Time{Time: p.EndedAt.UTC()}.Rfc3339Copy())
+		is.CompletionTime = new(metav1.Time{Time: p.EndedAt.UTC()}.Rfc3339Copy())
 	}
 	return is
 }

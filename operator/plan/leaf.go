@@ -146,7 +146,7 @@ func (v SiteView) leaves(jetStream Finding) ([]v1alpha1.LeafStatus, *Finding) {
 		switch {
 		case !reported:
 			unheard++
-		case !status.Connected:
+		case status.Link != v1alpha1.LeafConnected:
 			away = append(away, describeAway(status))
 		}
 	}
@@ -182,25 +182,25 @@ func (v SiteView) leafStatus(code string, report LeafReport, reported bool) v1al
 		}
 	}
 	if !reported {
-		was.Code, was.Connected = code, false
+		was.Code, was.Link = code, v1alpha1.LeafDisconnected
 		return was
 	}
-	is := v1alpha1.LeafStatus{Code: code, Connected: report.Connected(), LastSeen: was.LastSeen,
-		LagMessages: was.LagMessages, Problem: report.Problem}
+	is := v1alpha1.LeafStatus{Code: code, Link: v1alpha1.LeafDisconnected, LastSeenTime: was.LastSeenTime,
+		LagMessageCount: was.LagMessageCount, Problem: report.Problem}
 	switch {
-	case is.Connected:
-		is.LastSeen, is.LagMessages = rounded(report.SeenAt), int64(report.Lag)
-	case !report.SeenAt.IsZero() && (was.Connected || was.LastSeen == nil || was.LastSeen.Sub(report.SeenAt).Abs() > leafPatience):
+	case report.Connected():
+		is.Link, is.LastSeenTime, is.LagMessageCount = v1alpha1.LeafConnected, rounded(report.SeenAt), new(int64(report.Lag))
+	case !report.SeenAt.IsZero() && (was.Link == v1alpha1.LeafConnected || was.LastSeenTime == nil || was.LastSeenTime.Sub(report.SeenAt).Abs() > leafPatience):
 		at := metav1.NewTime(report.SeenAt.UTC().Truncate(time.Second))
-		is.LastSeen = &at // once: the report says it each time to the millisecond
+		is.LastSeenTime = &at // once: the report says it each time to the millisecond
 	}
 	return is
 }
 
 func describeAway(s v1alpha1.LeafStatus) string {
 	text := s.Code
-	if s.LastSeen != nil {
-		text += ", last seen " + wire.FormatTime(s.LastSeen.Time)
+	if s.LastSeenTime != nil {
+		text += ", last seen " + wire.FormatTime(s.LastSeenTime.Time)
 	}
 	if s.Problem != "" {
 		text += " (" + s.Problem + ")"

@@ -39,14 +39,14 @@ func (v SiteView) standing() *v1alpha1.JetStreamState {
 func (v SiteView) recreated() []v1alpha1.RecreatedStream {
 	found := slices.Clone(v.Site.Status.RecreatedStreams)
 	for name, at := range v.Backends.Recreated {
-		found = append(found, v1alpha1.RecreatedStream{Name: name, At: metav1.NewTime(at.UTC().Truncate(time.Second))})
+		found = append(found, v1alpha1.RecreatedStream{Name: name, RecreatedTime: metav1.NewTime(at.UTC().Truncate(time.Second))})
 	}
-	found = slices.DeleteFunc(found, func(s v1alpha1.RecreatedStream) bool { return v.Now.Sub(s.At.Time) >= recreatedShown })
+	found = slices.DeleteFunc(found, func(s v1alpha1.RecreatedStream) bool { return v.Now.Sub(s.RecreatedTime.Time) >= recreatedShown })
 	slices.SortFunc(found, func(a, b v1alpha1.RecreatedStream) int { // of one name the latest first
 		if a.Name != b.Name {
 			return strings.Compare(a.Name, b.Name)
 		}
-		return b.At.Compare(a.At.Time)
+		return b.RecreatedTime.Compare(a.RecreatedTime.Time)
 	})
 	return slices.CompactFunc(found, func(a, b v1alpha1.RecreatedStream) bool { return a.Name == b.Name })
 }
@@ -57,8 +57,8 @@ func (v SiteView) streamsRecreated() (Finding, bool) {
 	var last time.Time
 	for _, s := range v.recreated() {
 		names = append(names, s.Name)
-		if s.At.After(last) {
-			last = s.At.Time
+		if s.RecreatedTime.After(last) {
+			last = s.RecreatedTime.Time
 		}
 	}
 	return bad(v1alpha1.ReasonRecreated, fmt.Sprintf(

@@ -294,7 +294,7 @@ func entryOf(inst *v1alpha1.Instrument, gateway string, revision int64, secrets 
 
 // underHold says whether the Instrument or its Site is under legal hold.
 func underHold(site *v1alpha1.Site, inst *v1alpha1.Instrument) bool {
-	return inst.Spec.Archive.LegalHold || site != nil && site.Spec.LegalHold
+	return inst.Spec.Archive.LegalHold == v1alpha1.LegalHoldAll || site != nil && site.Spec.LegalHold == v1alpha1.LegalHoldAll
 }
 
 func retentionEntry(r *v1alpha1.Retention) *wire.RetentionEntry {

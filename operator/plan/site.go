@@ -100,7 +100,7 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 	counts, flowing := v.flowing()
 	if was := condition(v.Site.Status.Conditions, v1alpha1.ConditionDataFlowing); !v.Counted && was != nil {
 		flowing = Finding{was.Status, was.Reason, was.Message}
-		counts = *cmp.Or(v.Site.Status.Instruments, &counts)
+		counts = *cmp.Or(v.Site.Status.InstrumentSummary, &counts)
 	}
 
 	c := conditions{now: v.Now, generation: v.Site.Generation, was: v.Site.Status.Conditions}
@@ -145,7 +145,7 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 	return v1alpha1.SiteStatus{
 		ObservedGeneration: v.Site.Generation,
 		Conditions:         c.is,
-		Instruments:        &counts,
+		InstrumentSummary:  &counts,
 		JetStream:          v.standing(),
 		RecreatedStreams:   v.recreated(),
 		RegistryRevision:   max(v.Registry.Revision, v.Site.Status.RegistryRevision),
@@ -205,14 +205,14 @@ func durable(site *v1alpha1.Site) Finding {
 }
 
 // flowing sums up the instruments.
-func (v SiteView) flowing() (v1alpha1.InstrumentCounts, Finding) {
-	counts := v1alpha1.InstrumentCounts{Total: int32(len(v.Flowing))}
+func (v SiteView) flowing() (v1alpha1.InstrumentSummary, Finding) {
+	counts := v1alpha1.InstrumentSummary{TotalCount: int32(len(v.Flowing))}
 	var silent, dark, awaited []string
 	overdue := false
 	for name, f := range v.Flowing {
 		switch {
 		case f.OK():
-			counts.Flowing++
+			counts.FlowingCount++
 		case f.Status == metav1.ConditionFalse && f.Reason != v1alpha1.ReasonNotObserving:
 			silent = append(silent, name)
 			overdue = overdue || f.Reason == v1alpha1.ReasonOverdue
@@ -222,11 +222,11 @@ func (v SiteView) flowing() (v1alpha1.InstrumentCounts, Finding) {
 			dark = append(dark, name)
 		}
 	}
-	counts.Silent = int32(len(silent))
+	counts.SilentCount = int32(len(silent))
 	slices.Sort(silent)
 	slices.Sort(dark)
 	slices.Sort(awaited)
-	due := int(counts.Flowing) + len(silent) + len(dark) + len(awaited)
+	due := int(counts.FlowingCount) + len(silent) + len(dark) + len(awaited)
 	switch {
 	case due == 0:
 		return counts, unknown(v1alpha1.ReasonNoInstruments, "no Instrument of this Site should send data now")

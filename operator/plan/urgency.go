@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
@@ -49,24 +50,21 @@ func reread(was, is *v1alpha1.ArchiveState) bool {
 	if was == nil || is == nil {
 		return was != is
 	}
-	return was.Damaged != is.Damaged || was.Missing != is.Missing || was.Unconfirmed != is.Unconfirmed ||
+	return was.DamagedCount != is.DamagedCount || was.MissingCount != is.MissingCount || was.UnconfirmedCount != is.UnconfirmedCount ||
 		(was.Pass == nil) != (is.Pass == nil) || !equality.Semantic.DeepEqual(was.LastPass, is.LastPass)
 }
 
 // recounted: a Site's summary must not contradict its instruments, neither in
 // numbers nor in the names of those that are silent.
 func recounted(was, is *v1alpha1.SiteStatus) bool {
-	if was.Instruments == nil || is.Instruments == nil {
-		return was.Instruments != is.Instruments
-	}
-	return *was.Instruments != *is.Instruments ||
+	return !ptr.Equal(was.InstrumentSummary, is.InstrumentSummary) ||
 		FindingOf(was.Conditions, v1alpha1.ConditionDataFlowing) != FindingOf(is.Conditions, v1alpha1.ConditionDataFlowing)
 }
 
 // GatewayUrgency compares what stands with what is planned.
 func GatewayUrgency(was, is *v1alpha1.IngestGatewayStatus) Urgency {
 	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
-		was.Replicas != is.Replicas || was.ReadyReplicas != is.ReadyReplicas || was.Selector != is.Selector || was.Datapath != is.Datapath ||
+		!ptr.Equal(was.Replicas, is.Replicas) || !ptr.Equal(was.ReadyReplicas, is.ReadyReplicas) || was.Selector != is.Selector || was.Datapath != is.Datapath ||
 			(was.Spool == nil) != (is.Spool == nil) || reissued(was.Credentials, is.Credentials), UrgencyDetail)
 }
 
@@ -149,7 +147,7 @@ func reissued(was, is *v1alpha1.CredentialsStatus) bool {
 	if was == nil || is == nil {
 		return was != is
 	}
-	return was.User != is.User || !was.ExpiresAt.Equal(is.ExpiresAt)
+	return was.User != is.User || !was.ExpirationTime.Equal(is.ExpirationTime)
 }
 
 // urgency of a status of which nothing more urgent has changed is rest.

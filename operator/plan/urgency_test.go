@@ -12,19 +12,19 @@ import (
 )
 
 func TestASitesCountsAreNoMereFigures(t *testing.T) {
-	site := func(counts v1alpha1.InstrumentCounts, silent string, revision int64) *v1alpha1.SiteStatus {
-		return &v1alpha1.SiteStatus{Instruments: &counts, RegistryRevision: revision, Conditions: []metav1.Condition{{
+	site := func(counts v1alpha1.InstrumentSummary, silent string, revision int64) *v1alpha1.SiteStatus {
+		return &v1alpha1.SiteStatus{InstrumentSummary: &counts, RegistryRevision: revision, Conditions: []metav1.Condition{{
 			Type: v1alpha1.ConditionDataFlowing, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNeverSeen, Message: silent}}}
 	}
-	was := site(v1alpha1.InstrumentCounts{Total: 2, Silent: 1, Flowing: 1}, "camera", 7)
+	was := site(v1alpha1.InstrumentSummary{TotalCount: 2, SilentCount: 1, FlowingCount: 1}, "camera", 7)
 	for name, c := range map[string]struct {
 		is   *v1alpha1.SiteStatus
 		want plan.Urgency
 	}{
-		"only the revision":    {site(*was.Instruments, "camera", 8), plan.UrgencyDetail},
-		"one more":             {site(v1alpha1.InstrumentCounts{Total: 3, Silent: 1, Flowing: 1}, "camera", 7), plan.UrgencyCondition},
-		"one began to flow":    {site(v1alpha1.InstrumentCounts{Total: 2, Flowing: 2}, "camera", 7), plan.UrgencyCondition},
-		"another one is quiet": {site(*was.Instruments, "magnetometer", 7), plan.UrgencyCondition},
+		"only the revision":    {site(*was.InstrumentSummary, "camera", 8), plan.UrgencyDetail},
+		"one more":             {site(v1alpha1.InstrumentSummary{TotalCount: 3, SilentCount: 1, FlowingCount: 1}, "camera", 7), plan.UrgencyCondition},
+		"one began to flow":    {site(v1alpha1.InstrumentSummary{TotalCount: 2, FlowingCount: 2}, "camera", 7), plan.UrgencyCondition},
+		"another one is quiet": {site(*was.InstrumentSummary, "magnetometer", 7), plan.UrgencyCondition},
 		"nothing was counted":  {&v1alpha1.SiteStatus{Conditions: was.Conditions}, plan.UrgencyCondition},
 	} {
 		if got := plan.SiteUrgency(was, c.is); got != c.want {

@@ -24,7 +24,7 @@ type InstrumentArchive struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8784h')",message="repeatWindow is at most 8784h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('8784h')",message="repeatWindow is 0s to 8784h"
 	// +optional
 	RepeatWindow *metav1.Duration `json:"repeatWindow,omitempty"`
 
@@ -48,11 +48,13 @@ type InstrumentArchive struct {
 	// +optional
 	Retention *Retention `json:"retention,omitempty"`
 
-	// LegalHold: while it is true nothing of the instrument is retracted, purged or
-	// expires, whoever asks. It comes into force with the next snapshot of the registry;
-	// what was removed before is gone.
+	// LegalHold says what is under legal hold. None: nothing, unless the Site says otherwise.
+	// All: while it is so, nothing of the Instrument is retracted, purged or expires, whoever
+	// asks. It comes into force with the next snapshot of the registry; what was removed before
+	// is gone.
+	// +kubebuilder:default=None
 	// +optional
-	LegalHold bool `json:"legalHold,omitempty"`
+	LegalHold LegalHold `json:"legalHold,omitempty"`
 
 	// Segment says when datagrams become an object.
 	// +kubebuilder:default={}
@@ -96,7 +98,7 @@ type Retention struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('876000h')",message="holdRetention is at most 876000h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('876000h')",message="holdRetention is 0s to 876000h"
 	// +optional
 	HoldRetention metav1.Duration `json:"holdRetention,omitzero"`
 
@@ -109,6 +111,16 @@ type Retention struct {
 	// +optional
 	MaxShare int32 `json:"maxShare,omitempty"`
 }
+
+// LegalHold says what is under legal hold.
+// +kubebuilder:validation:Enum=None;All
+type LegalHold string
+
+// The values of LegalHold.
+const (
+	LegalHoldNone LegalHold = "None"
+	LegalHoldAll  LegalHold = "All"
+)
 
 // Versions says what becomes of other bytes under a known name.
 // +kubebuilder:validation:Enum=Refuse;Keep

@@ -67,8 +67,8 @@ type Archivist struct {
 
 // ArchivistState is how a Site's archivist does.
 type ArchivistState struct {
-	// Replicas that are ready: one works, the other waits.
-	// +optional
+	// ReadyReplicas is how many pods are ready: one works, the other waits.
+	// +required
 	ReadyReplicas int32 `json:"readyReplicas"`
 
 	// Credentials are the NATS credentials that it has; absent where the Site gives the

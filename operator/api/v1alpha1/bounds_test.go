@@ -4,6 +4,7 @@ package v1alpha1_test
 
 import (
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -16,9 +17,9 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
-// TestBounds: each duration and each quantity that our types declare has a rule that says
-// how great it may be, and each time a pattern. Without one the API server takes what Go
-// cannot read.
+// TestBounds: each duration and each quantity that our types declare has rules that say how
+// great and how small it may be, and each time a pattern. Without them the API server takes
+// what Go cannot read.
 func TestBounds(t *testing.T) {
 	found := 0
 	for kind, crd := range schemas(t) {
@@ -28,17 +29,17 @@ func TestBounds(t *testing.T) {
 		}
 		root := *crd.Spec.Versions[0].Schema.OpenAPIV3Schema
 		delete(root.Properties, "metadata")
-		bounded(root, reflect.TypeOf(object).Elem(), schematest.Path{kind}, func(at schematest.Path, s apiextensionsv1.JSONSchemaProps, parse string) {
+		bounded(root, reflect.TypeOf(object).Elem(), schematest.Path{kind}, func(at schematest.Path, s apiextensionsv1.JSONSchemaProps, bound *regexp.Regexp) {
 			found++
 			for _, rule := range s.XValidations {
-				if parse != "" && strings.Contains(rule.Rule, parse) {
+				if bound != nil && bound.MatchString(rule.Rule) {
 					return
 				}
 			}
-			if parse == "" && s.Pattern == "" {
+			if bound == nil && s.Pattern == "" {
 				t.Errorf("%s has no pattern: the API server takes times that Go does not, with a small t say", at)
-			} else if parse != "" {
-				t.Errorf("%s has no rule with %s: give it a +kubebuilder:validation:XValidation that says how great it may be", at, parse)
+			} else if bound != nil {
+				t.Errorf("%s has no rule that matches %s: give it a +kubebuilder:validation:XValidation that says how great or small it may be", at, bound)
 			}
 		})
 	}
@@ -47,20 +48,31 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// What rules have that bound a duration and a quantity.
+var (
+	upperDuration = regexp.MustCompile(`duration\(self\) <= duration\(`)
+	lowerDuration = regexp.MustCompile(`duration\(self\) >=? duration\(`)
+	upperQuantity = regexp.MustCompile(`!quantity\((string\(self\)|self)\)\.isGreaterThan\(`)
+	lowerQuantity = regexp.MustCompile(`!quantity\((string\(self\)|self)\)\.isLessThan\(|(^|[^!])quantity\((string\(self\)|self)\)\.isGreaterThan\(`)
+	noExponent    = regexp.MustCompile(`!string\(self\)\.matches\('e\|E'\)`) // one may take the program all its memory and time
+)
+
 // bounded calls found for every duration, quantity and time, but for those of conditions,
 // which are Kubernetes' own.
-func bounded(s apiextensionsv1.JSONSchemaProps, of reflect.Type, at schematest.Path, found func(schematest.Path, apiextensionsv1.JSONSchemaProps, string)) {
+func bounded(s apiextensionsv1.JSONSchemaProps, of reflect.Type, at schematest.Path, found func(schematest.Path, apiextensionsv1.JSONSchemaProps, *regexp.Regexp)) {
 	for of.Kind() == reflect.Pointer {
 		of = of.Elem()
 	}
 	switch {
 	case of == reflect.TypeFor[metav1.Duration]():
-		found(at, s, "duration(self) <= duration(")
+		found(at, s, upperDuration)
+		found(at, s, lowerDuration)
 	case of == reflect.TypeFor[resource.Quantity]():
-		found(at, s, ").isGreaterThan(quantity(")
-		found(at, s, "!string(self).matches('e|E')") // an exponent may take the program all its memory and time
+		found(at, s, upperQuantity)
+		found(at, s, lowerQuantity)
+		found(at, s, noExponent)
 	case of == reflect.TypeFor[metav1.Time]():
-		found(at, s, "")
+		found(at, s, nil)
 	case of == reflect.TypeFor[metav1.Condition]():
 	case of.Kind() == reflect.Slice && s.Items != nil:
 		bounded(*s.Items.Schema, of.Elem(), at.To("[]"), found)

@@ -58,18 +58,18 @@ type CredentialsStatus struct {
 	// +required
 	User string `json:"user"`
 
-	// ExpiresAt is when NATS servers take them no more.
+	// ExpirationTime is when NATS servers take them no more.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
 	// +optional
-	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
+	ExpirationTime *metav1.Time `json:"expirationTime,omitempty"`
 
-	// RenewsAt is when the operator signs them anew, for the same user, after a third
+	// RenewalTime is when the operator signs them anew, for the same user, after a third
 	// of the time for which they are valid.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
 	// +optional
-	RenewsAt *metav1.Time `json:"renewsAt,omitempty"`
+	RenewalTime *metav1.Time `json:"renewalTime,omitempty"`
 }
 
 // AnnotationRotateCredentials on an IngestGateway, a FeedServer, a Site (for its archivist)

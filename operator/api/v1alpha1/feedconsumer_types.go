@@ -276,7 +276,7 @@ type FeedConsumerStatus struct {
 	// AchievedInterval between samples, mode Sample.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('2562047h')",message="achievedInterval is a duration"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('-2562047h') && duration(self) <= duration('2562047h')",message="achievedInterval is a duration"
 	// +optional
 	AchievedInterval *metav1.Duration `json:"achievedInterval,omitempty"`
 

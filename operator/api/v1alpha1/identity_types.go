@@ -81,15 +81,15 @@ type Quarantine struct {
 	// +optional
 	MaxBytes resource.Quantity `json:"maxBytes,omitzero"`
 
-	// MaxAge after which it is removed. At most 8784h.
+	// Retention is how long it is kept. At most 8784h.
 	// +kubebuilder:default="168h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
-	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="maxAge must be longer than nothing"
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8784h')",message="maxAge is at most 8784h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="quarantine.retention must be longer than nothing"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('8784h')",message="quarantine.retention is at most 8784h"
 	// +optional
-	MaxAge metav1.Duration `json:"maxAge,omitzero"`
+	Retention metav1.Duration `json:"retention,omitzero"`
 
 	// Ports of spec.ports that are open to unknown senders even where no
 	// Instrument names them, over TCP and UDP.

@@ -121,12 +121,12 @@ type IngestGatewaySpec struct {
 	Resources *Resources `json:"resources,omitempty"`
 
 	// DrainTimeout is how long a pod that is told to stop may finish what it began.
-	// At most 24h.
+	// 1s to 24h.
 	// +kubebuilder:default="60s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m))+$`
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="drainTimeout is at most 24h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="drainTimeout is 1s to 24h"
 	// +optional
 	DrainTimeout metav1.Duration `json:"drainTimeout,omitzero"`
 
@@ -240,11 +240,11 @@ type IngestGatewayStatus struct {
 
 	// Replicas is the number of pods that exist.
 	// +optional
-	Replicas int32 `json:"replicas"`
+	Replicas *int32 `json:"replicas,omitempty"`
 
 	// ReadyReplicas is the number of pods that receive.
 	// +optional
-	ReadyReplicas int32 `json:"readyReplicas"`
+	ReadyReplicas *int32 `json:"readyReplicas,omitempty"`
 
 	// Selector of the pods, for /scale.
 	// +optional
@@ -271,19 +271,19 @@ type IngestGatewayStatus struct {
 
 // IngestGatewaySpool says what is receipted and not yet archived.
 type IngestGatewaySpool struct {
-	// Objects that wait, of all pods that report.
+	// ObjectCount is how many objects wait, at all pods that report.
 	// +required
-	Objects int64 `json:"objects"`
+	ObjectCount int64 `json:"objectCount"`
 
 	// Bytes of those objects.
 	// +required
 	Bytes int64 `json:"bytes"`
 
-	// Oldest is when the oldest of them was received.
+	// OldestTime is when the oldest of them was received.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
 	// +required
-	Oldest metav1.Time `json:"oldest"`
+	OldestTime metav1.Time `json:"oldestTime"`
 }
 
 // IngestGateway is a pool of gateway pods: they receive what Instruments send,
@@ -293,13 +293,14 @@ type IngestGatewaySpool struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
 // +kubebuilder:resource:categories=substorm,shortName=igw
+// +kubebuilder:selectablefield:JSONPath=`.spec.siteRef.name`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && size(self.metadata.name) <= 40",message="an IngestGateway's name is a DNS label of at most 40 characters: pods and volumes append to it"
 // +kubebuilder:printcolumn:name="Site",type=string,JSONPath=`.spec.siteRef.name`,description="Site the pool receives for"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True once all pods receive"
 // +kubebuilder:printcolumn:name="Pods",type=integer,JSONPath=`.status.readyReplicas`,description="Pods that receive"
 // +kubebuilder:printcolumn:name="Asked",type=integer,JSONPath=`.spec.replicas`,description="Pods asked for"
-// +kubebuilder:printcolumn:name="Datapath",type=string,JSONPath=`.status.datapath`,description="How datagrams are really read"
-// +kubebuilder:printcolumn:name="Spooled",type=integer,JSONPath=`.status.spool.objects`,description="Objects that are receipted and wait for the object store or JetStream"
+// +kubebuilder:printcolumn:name="Datapath",type=string,priority=1,JSONPath=`.status.datapath`,description="How datagrams are really read"
+// +kubebuilder:printcolumn:name="Spooled",type=integer,JSONPath=`.status.spool.objectCount`,description="Objects that are receipted and wait for the object store or JetStream"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why Ready has its value"
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What Ready says, and what to do"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"

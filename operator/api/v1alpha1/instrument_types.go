@@ -358,7 +358,7 @@ type SenderStatus struct {
 	// that of the clock that is farthest off.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('2562047h')",message="clockOffset is a duration"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('-2562047h') && duration(self) <= duration('2562047h')",message="clockOffset is a duration"
 	// +optional
 	ClockOffset *metav1.Duration `json:"clockOffset,omitempty"`
 	// QueueObjects that wait for their receipt, at all senders.

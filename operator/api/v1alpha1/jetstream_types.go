@@ -100,12 +100,12 @@ type StreamLimits struct {
 	// +optional
 	MaxSize resource.Quantity `json:"maxSize,omitzero"`
 
-	// Retention is how long archived messages stay for consumers. At most 876000h.
+	// Retention is how long archived messages stay for consumers: 1m to 876000h.
 	// +kubebuilder:default="72h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('876000h')",message="retention is at most 876000h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('876000h')",message="retention is 1m to 876000h"
 	// +optional
 	Retention metav1.Duration `json:"retention,omitzero"`
 }

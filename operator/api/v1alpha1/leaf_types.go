@@ -32,25 +32,37 @@ type Leaf struct {
 	Domain string `json:"domain,omitempty"`
 }
 
+// LeafLink says whether a leaf is heard.
+// +kubebuilder:validation:Enum=Connected;Disconnected
+type LeafLink string
+
+// The values of LeafLink.
+const (
+	LeafConnected    LeafLink = "Connected"
+	LeafDisconnected LeafLink = "Disconnected"
+)
+
 // LeafStatus is what a Site knows of a leaf.
 type LeafStatus struct {
 	// Code of the leaf's Site.
 	// +required
 	Code string `json:"code"`
 
-	// Connected: both of the leaf's base streams were heard in the last half minute.
-	// +optional
-	Connected bool `json:"connected"`
+	// Link to the leaf. Connected: both of the leaf's base streams were heard in the last half
+	// minute. Disconnected: at least one was not.
+	// +required
+	Link LeafLink `json:"link"`
 
-	// LastSeen is when they were heard last, to ten minutes while they are.
+	// LastSeenTime is when they were heard last, to ten minutes while they are.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
 	// +optional
-	LastSeen *metav1.Time `json:"lastSeen,omitempty"`
+	LastSeenTime *metav1.Time `json:"lastSeenTime,omitempty"`
 
-	// LagMessages that the leaf's streams hold and ours don't yet, as of LastSeen.
+	// LagMessageCount is how many messages the leaf's streams hold that ours don't yet, as of
+	// lastSeenTime; absent where nobody has said.
 	// +optional
-	LagMessages int64 `json:"lagMessages"`
+	LagMessageCount *int64 `json:"lagMessageCount,omitempty"`
 
 	// Problem is what keeps JetStream from sourcing.
 	// +optional

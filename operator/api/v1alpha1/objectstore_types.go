@@ -5,16 +5,21 @@ package v1alpha1
 // ObjectStore is a bucket behind the S3 API. Only plain S3 is used.
 type ObjectStore struct {
 	// Endpoint is the server's URL: https://minio.substorm.svc:9000. A plain
-	// http:// endpoint sends objects unencrypted; use it on loopback only.
+	// http:// endpoint sends objects unencrypted; use it on loopback only. It never changes:
+	// a Site whose archive moves is deleted and created anew (docs/how-to/move-archive.md).
 	// +kubebuilder:validation:Pattern=`^https?://[^/]+/?$`
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="endpoint is immutable: what programs have begun to store would lie in two places; move the archive, delete the Site and create it anew with the other endpoint (docs/how-to/move-archive.md): nothing that was observed is deleted",reason=FieldValueForbidden
 	// +required
 	Endpoint string `json:"endpoint"`
 
 	// Bucket holds the archive. It is created where it doesn't exist and our
-	// credentials allow it.
+	// credentials allow it. It never changes: a Site whose archive moves is deleted and
+	// created anew (docs/how-to/move-archive.md).
 	// +kubebuilder:validation:MinLength=3
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9][a-z0-9.-]*[a-z0-9]$`
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="bucket is immutable: what programs have begun to store would lie in two places; move the archive, delete the Site and create it anew with the other bucket (docs/how-to/move-archive.md): nothing that was observed is deleted",reason=FieldValueForbidden
 	// +required
 	Bucket string `json:"bucket"`
 

@@ -125,7 +125,7 @@ type ChannelSamplingStatus struct {
 	// to itself.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('2562047h')",message="asked is a duration"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('-2562047h') && duration(self) <= duration('2562047h')",message="asked is a duration"
 	// +optional
 	Asked *metav1.Duration `json:"asked,omitempty"`
 
@@ -140,7 +140,7 @@ type ChannelSamplingStatus struct {
 	// far longer; rounded. Absent where nobody measures it.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('2562047h')",message="achieved is a duration"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('-2562047h') && duration(self) <= duration('2562047h')",message="achieved is a duration"
 	// +optional
 	Achieved *metav1.Duration `json:"achieved,omitempty"`
 }
@@ -158,32 +158,32 @@ type LinkProbeStatus struct {
 	// took to answer. Absent, as the others, where nothing was answered.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('2562047h')",message="roundTrip is a duration"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('-2562047h') && duration(self) <= duration('2562047h')",message="roundTrip is a duration"
 	// +optional
 	RoundTrip *metav1.Duration `json:"roundTrip,omitempty"`
 	// RoundTripP99 is what 99 of 100 packets did not exceed.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('2562047h')",message="roundTripP99 is a duration"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('-2562047h') && duration(self) <= duration('2562047h')",message="roundTripP99 is a duration"
 	// +optional
 	RoundTripP99 *metav1.Duration `json:"roundTripP99,omitempty"`
 	// RoundTripMax is the longest.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('2562047h')",message="roundTripMax is a duration"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('-2562047h') && duration(self) <= duration('2562047h')",message="roundTripMax is a duration"
 	// +optional
 	RoundTripMax *metav1.Duration `json:"roundTripMax,omitempty"`
 
 	// JitterOut is the jitter towards the gateway, as in RFC 3550.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('2562047h')",message="jitterOut is a duration"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('-2562047h') && duration(self) <= duration('2562047h')",message="jitterOut is a duration"
 	// +optional
 	JitterOut *metav1.Duration `json:"jitterOut,omitempty"`
 	// JitterBack is the jitter from the gateway.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('2562047h')",message="jitterBack is a duration"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('-2562047h') && duration(self) <= duration('2562047h')",message="jitterBack is a duration"
 	// +optional
 	JitterBack *metav1.Duration `json:"jitterBack,omitempty"`
 

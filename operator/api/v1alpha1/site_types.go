@@ -113,10 +113,12 @@ type SiteSpec struct {
 	// +optional
 	Leaves []Leaf `json:"leaves,omitempty"`
 
-	// LegalHold is that of all the Site's Instruments, whatever they say themselves:
-	// while it is true nothing is retracted, purged or expires.
+	// LegalHold says what is under legal hold: data of which nothing is retracted, purged or
+	// expires, whoever asks. None: what Instruments say of themselves. All: the data of all the
+	// Site's Instruments, whatever they say themselves.
+	// +kubebuilder:default=None
 	// +optional
-	LegalHold bool `json:"legalHold,omitempty"`
+	LegalHold LegalHold `json:"legalHold,omitempty"`
 }
 
 // Reader is a named reader of the Site, who may read what every reader may, and what
@@ -148,9 +150,10 @@ type SiteStatus struct {
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// Instruments counts the Site's instruments by whether data flows.
+	// InstrumentSummary counts the Site's Instruments by whether data flows; absent until they
+	// have been counted.
 	// +optional
-	Instruments *InstrumentCounts `json:"instruments,omitempty"`
+	InstrumentSummary *InstrumentSummary `json:"instrumentSummary,omitempty"`
 
 	// RegistryRevision is the newest registry snapshot that gateways can read.
 	// +optional
@@ -208,11 +211,11 @@ type RecreatedStream struct {
 	// +required
 	Name string `json:"name"`
 
-	// At is when it was last made anew.
+	// RecreatedTime is when it was last made anew.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
 	// +required
-	At metav1.Time `json:"at"`
+	RecreatedTime metav1.Time `json:"recreatedTime"`
 }
 
 // ArchiveState is what is known of damage to a Site's stored objects, and when the
@@ -225,44 +228,46 @@ type ArchiveState struct {
 	// minutes how far it has come.
 	// +optional
 	Pass *ArchivePass `json:"pass,omitempty"`
-	// Damaged objects are known now: the archivist has looked twice, and their bytes are
-	// missing or are not those that were received.
-	// +optional
-	Damaged int64 `json:"damaged"`
-	// Missing is how many of these have no bytes at all.
-	// +optional
-	Missing int64 `json:"missing"`
-	// Unconfirmed objects were found to be damaged, by a feed server say, and the archivist
-	// has not looked at them yet.
-	// +optional
-	Unconfirmed int64 `json:"unconfirmed"`
+	// DamagedCount is how many objects are known to be damaged: the archivist has looked
+	// twice, and their bytes are missing or are not those that were received.
+	// +required
+	DamagedCount int64 `json:"damagedCount"`
+	// MissingCount is how many of these have no bytes at all.
+	// +required
+	MissingCount int64 `json:"missingCount"`
+	// UnconfirmedCount is how many objects were found to be damaged, by a feed server say, and
+	// the archivist has not looked at yet.
+	// +required
+	UnconfirmedCount int64 `json:"unconfirmedCount"`
 }
 
 // ArchivePass is one reading of the whole archive.
 type ArchivePass struct {
-	// BegunAt is when it began.
+	// StartTime is when it began.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
-	BegunAt metav1.Time `json:"begunAt"`
-	// EndedAt is when it ended; absent of one that is under way.
+	// +required
+	StartTime metav1.Time `json:"startTime"`
+	// CompletionTime is when it ended; absent of one that is under way.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
 	// +optional
-	EndedAt *metav1.Time `json:"endedAt,omitempty"`
-	// Instrument and Day are read now, of a pass that is under way.
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+	// Instrument whose objects are read now, of a pass that is under way.
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Instrument string `json:"instrument,omitempty"`
-	// Day of receipt in UTC, as 2006-01-02.
+	// Day of receipt that is read now, in UTC, as 2006-01-02.
 	// +kubebuilder:validation:MaxLength=10
 	// +optional
 	Day string `json:"day,omitempty"`
-	// Objects that were read.
-	// +optional
-	Objects int64 `json:"objects"`
-	// Unreadable days were left out: a file of their manifest cannot be read.
-	// +optional
-	Unreadable int64 `json:"unreadable"`
+	// ObjectCount is how many objects were read.
+	// +required
+	ObjectCount int64 `json:"objectCount"`
+	// UnreadableDayCount is how many days of Instruments were left out, since a file of their
+	// manifest cannot be read.
+	// +required
+	UnreadableDayCount int64 `json:"unreadableDayCount"`
 }
 
 // LedgerState is how far a Site's ledger is closed.
@@ -282,31 +287,34 @@ type LedgerState struct {
 	Reopened []string `json:"reopened,omitempty"`
 }
 
-// InstrumentCounts counts the instruments of a Site.
+// InstrumentSummary counts the Instruments of a Site.
 // +kubebuilder:object:generate=false
-type InstrumentCounts struct {
-	// Total number of Instruments that name the Site.
-	// +optional
-	Total int32 `json:"total"`
-	// Flowing: DataFlowing is True.
-	// +optional
-	Flowing int32 `json:"flowing"`
-	// Silent: DataFlowing is False and data is due.
-	// +optional
-	Silent int32 `json:"silent"`
+type InstrumentSummary struct {
+	// TotalCount is how many Instruments name the Site.
+	// +required
+	TotalCount int32 `json:"totalCount"`
+	// FlowingCount is how many of them have DataFlowing True.
+	// +required
+	FlowingCount int32 `json:"flowingCount"`
+	// SilentCount is how many of them have DataFlowing False while data is due.
+	// +required
+	SilentCount int32 `json:"silentCount"`
 }
 
 // Site is the hub that receives: one archive, one pair of base streams.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:categories=substorm
+// +kubebuilder:resource:categories=substorm,shortName=ssite
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && size(self.metadata.name) <= 63",message="a Site's name is a DNS label: lower-case letters, digits and dashes, at most 63"
 // +kubebuilder:printcolumn:name="Code",type=string,JSONPath=`.spec.code`,description="Short name in keys, subjects and streams"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True once the backends are reachable and the streams stand"
-// +kubebuilder:printcolumn:name="Flowing",type=integer,JSONPath=`.status.instruments.flowing`,description="Instruments whose data flows"
-// +kubebuilder:printcolumn:name="Silent",type=integer,JSONPath=`.status.instruments.silent`,description="Instruments whose data is overdue"
-// +kubebuilder:printcolumn:name="Instruments",type=integer,JSONPath=`.status.instruments.total`,description="Instruments that name this Site"
+// +kubebuilder:printcolumn:name="Flowing",type=integer,JSONPath=`.status.instrumentSummary.flowingCount`,description="Instruments whose data flows"
+// +kubebuilder:printcolumn:name="Silent",type=integer,JSONPath=`.status.instrumentSummary.silentCount`,description="Instruments whose data is overdue"
+// +kubebuilder:printcolumn:name="Instruments",type=integer,JSONPath=`.status.instrumentSummary.totalCount`,description="Instruments that name this Site"
+// +kubebuilder:printcolumn:name="Store",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="ObjectStoreReachable")].status`,description="True while the bucket can be read and written"
+// +kubebuilder:printcolumn:name="JetStream",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="JetStreamReachable")].status`,description="True while the Site's streams and buckets stand"
+// +kubebuilder:printcolumn:name="Damaged",type=integer,priority=1,JSONPath=`.status.archive.damagedCount`,description="Stored objects that are known to be damaged"
 // +kubebuilder:printcolumn:name="Ledger",type=string,priority=1,JSONPath=`.status.ledger.closedTo`,description="Last day of the ledger that is closed with all days before it"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why Ready has its value"
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What Ready says, and what to do"

@@ -71,7 +71,9 @@ func TestDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	archive("no damage", func(s *v1alpha1.ArchiveState) bool { return s.DamagedCount == 0 && s.MissingCount == 0 && s.LastPass != nil })
+	archive("no damage", func(s *v1alpha1.ArchiveState) bool {
+		return s.DamagedCount == 0 && s.MissingCount == 0 && s.LastPass != nil
+	})
 	eventually(t, "it is whole again", func() error {
 		var s v1alpha1.InstrumentStatus
 		w.status("Instrument", "camera", &s)

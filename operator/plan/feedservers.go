@@ -45,6 +45,8 @@ func (v SiteView) feedServersAvailable() (Finding, bool) {
 		s := &v.FeedServers[i]
 		ready := condition(s.Status.Conditions, v1alpha1.ConditionReady)
 		switch {
+		case Unreadable(s) != "":
+			lacking = append(lacking, fmt.Sprintf("%q cannot be read", s.Name))
 		case ready == nil || ready.ObservedGeneration != s.Generation:
 			lacking = append(lacking, fmt.Sprintf("%q is being changed", s.Name))
 		case ready.Status != "True":

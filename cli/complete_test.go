@@ -42,7 +42,7 @@ func TestCompletion(t *testing.T) {
 			JetStream:   v1alpha1.JetStream{Servers: []string{"tls://nats.aurora.svc:4222"}, CredentialsSecretRef: &v1alpha1.LocalReference{Name: "nats"}}}},
 		&v1alpha1.IngestGateway{ObjectMeta: at("north"), Spec: v1alpha1.IngestGatewaySpec{SiteRef: ref}},
 		&v1alpha1.Instrument{ObjectMeta: at("allsky-1"), Spec: v1alpha1.InstrumentSpec{SiteRef: ref, Type: "AllSkyCamera",
-			Listeners: []v1alpha1.Listener{{Type: v1alpha1.ListenerUDP, UDP: &v1alpha1.UDPListener{Port: 30102}}}}},
+			Listeners: []v1alpha1.Listener{{Name: "telemetry", Protocol: v1alpha1.ListenerUDP, Port: 30102}}}},
 		&v1alpha1.FeedConsumer{ObjectMeta: at("model"), Spec: v1alpha1.FeedConsumerSpec{FeedRef: v1alpha1.LocalReference{Name: "everything"},
 			Delivery: v1alpha1.Delivery{Type: v1alpha1.DeliveryNATS}}},
 		pod("north-0", "gateway"), pod("nats-0", "nats"))

@@ -150,13 +150,13 @@ func (l *lab) waitReady(t testing.TB, resources ...string) {
 
 // instrumentTCP is the manifest of a camera.
 func instrumentTCP(name string, port int) string {
-	return instrument(name, "AllSkyCamera", fmt.Sprintf("{type: TCP, tcp: {port: %d}}", port))
+	return instrument(name, "AllSkyCamera", fmt.Sprintf("{name: tcp, protocol: TCP, port: %d}", port))
 }
 
 // instrumentUDP is the manifest of a magnetometer. Its segments are short, so
 // that the test need not wait for ten minutes.
 func instrumentUDP(name string, port int) string {
-	return instrument(name, "Magnetometer", fmt.Sprintf("{type: UDP, udp: {port: %d}}", port)) +
+	return instrument(name, "Magnetometer", fmt.Sprintf("{name: udp, protocol: UDP, port: %d}", port)) +
 		"  archive: {segment: {maxAge: 15s}}\n"
 }
 

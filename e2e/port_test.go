@@ -47,7 +47,7 @@ func TestPortChange(t *testing.T) {
 // API server answered.
 func (l *lab) movePort(t testing.TB, instrument string, port int) time.Time {
 	t.Helper()
-	patch := fmt.Sprintf(`[{"op":"replace","path":"/spec/listeners/0/tcp/port","value":%d}]`, port)
+	patch := fmt.Sprintf(`[{"op":"replace","path":"/spec/listeners/0/port","value":%d}]`, port)
 	_, err := l.instruments(t).Patch(t.Context(), instrument, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -186,9 +186,9 @@ func (s *site) instrument(i int) *v1alpha1.Instrument {
 		},
 	}
 	if place := i / s.size.gateways; place < ownPorts {
-		inst.Spec.Listeners = []v1alpha1.Listener{{Type: v1alpha1.ListenerTCP, TCP: &v1alpha1.TCPListener{Port: int32(firstPort + place)}}}
+		inst.Spec.Listeners = []v1alpha1.Listener{{Name: "frames", Protocol: v1alpha1.ListenerTCP, Port: int32(firstPort + place)}}
 	} else {
-		inst.Spec.Listeners = []v1alpha1.Listener{{Type: v1alpha1.ListenerHTTP, HTTP: &v1alpha1.HTTPListener{Port: firstPort + ownPorts}}}
+		inst.Spec.Listeners = []v1alpha1.Listener{{Name: "frames", Protocol: v1alpha1.ListenerHTTP, Port: firstPort + ownPorts}}
 	}
 	return inst
 }

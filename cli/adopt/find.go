@@ -149,9 +149,8 @@ func table(out io.Writer, all []*found) {
 // left to be filled in.
 func manifests(out *output.Encoder, all []*found) error {
 	for _, f := range all {
-		protocol := strings.ToLower(f.protocol)
 		spec := map[string]any{"siteRef": map[string]string{"name": "CHANGE-ME"}, "type": "Unknown", "listeners": []any{
-			map[string]any{"type": f.protocol, "sources": []string{prefixOf(f.source)}, protocol: map[string]any{"port": f.port}}}}
+			map[string]any{"name": strings.ToLower(f.protocol), "protocol": f.protocol, "port": f.port, "sources": []string{prefixOf(f.source)}}}}
 		if f.protocol == wire.ProtocolTCP && f.looks != "various" && !strings.ContainsAny(f.looks, "; ") {
 			spec["archive"] = map[string]string{"mediaType": f.looks}
 		}

@@ -175,8 +175,10 @@ func (r *Report) addInstrument(i *v1alpha1.Instrument) {
 	if c := i.Status.ReceivedToday; c != nil {
 		line.Objects, line.Datagrams, line.Bytes = c.Objects, c.Datagrams, c.Bytes
 	}
-	for _, a := range i.Status.Addresses {
-		line.Addresses = append(line.Addresses, fmt.Sprintf("%s %s", a.Type, a.Address))
+	for _, listener := range i.Status.Listeners {
+		for _, a := range listener.Addresses {
+			line.Addresses = append(line.Addresses, fmt.Sprintf("%s %s", listener.Name, a.Address))
+		}
 	}
 	r.Instruments = append(r.Instruments, line)
 	r.problems("instrument/"+i.Name, i.Namespace, i.Generation, i.Status.ObservedGeneration, i.Status.Conditions, instrumentConditions)
@@ -195,7 +197,7 @@ var (
 
 // calm are reasons for which a condition that is not True is as it should be.
 var calm = map[string]bool{v1alpha1.ReasonNotObserving: true, v1alpha1.ReasonRetired: true,
-	v1alpha1.ReasonAwaitingData: true, v1alpha1.ReasonNotAccepted: true, string(v1alpha1.ConsumerIdle): true}
+	v1alpha1.ReasonAwaitingData: true, v1alpha1.ReasonNoListeners: true, v1alpha1.ReasonNotAccepted: true, string(v1alpha1.ConsumerIdle): true}
 
 // adverse are conditions that are True where something is wrong; all others are True
 // where all is well.

@@ -61,9 +61,9 @@ func instrument(name string, received *metav1.Time, conditions ...metav1.Conditi
 	i := v1alpha1.Instrument{
 		ObjectMeta: object(name),
 		Spec: v1alpha1.InstrumentSpec{SiteRef: v1alpha1.LocalReference{Name: "demo"}, Type: "Magnetometer", State: v1alpha1.InstrumentActive,
-			Listeners: []v1alpha1.Listener{{Type: v1alpha1.ListenerUDP, UDP: &v1alpha1.UDPListener{Port: 30102}}}},
+			Listeners: []v1alpha1.Listener{{Name: "telemetry", Protocol: v1alpha1.ListenerUDP, Port: 30102}}},
 		Status: v1alpha1.InstrumentStatus{Conditions: conditions, LastReceived: received, ObservedGeneration: 1,
-			Addresses: []v1alpha1.ListenerAddress{{Type: v1alpha1.ListenerUDP, Address: "192.0.2.1:30102"}}},
+			Listeners: []v1alpha1.ListenerStatus{{Name: "telemetry", Addresses: []v1alpha1.ListenerAddress{{Address: "192.0.2.1:30102"}}}}},
 	}
 	if received != nil {
 		i.Status.ReceivedToday = &v1alpha1.DayCounts{Day: "2026-11-21", Datagrams: 180, Bytes: 5400}
@@ -224,7 +224,7 @@ func TestStatusOfACluster(t *testing.T) {
 		}
 	}
 	out, err = runStatus(t, append(at, "-n", "aurora", "--site", "demo")...)
-	if err != nil || !strings.Contains(out, "All is well.") || !strings.Contains(out, "UDP 192.0.2.1:30102") {
+	if err != nil || !strings.Contains(out, "All is well.") || !strings.Contains(out, "telemetry 192.0.2.1:30102") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	out, err = runStatus(t, append(at, "-A", "-o", "json")...)

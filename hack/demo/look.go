@@ -254,7 +254,7 @@ Look around:
   kubectl substorm status
   substorm archive ls -o wide
   substorm archive ledger
-  address=$(kubectl get instrument allsky-camera -o jsonpath='{.status.addresses[0].address}')
+  address=$(kubectl get instrument allsky-camera -o jsonpath='{.status.listeners[0].addresses[0].address}')
   substorm send --to $address ANY-FILE
   kubectl delete pod demo-0 && substorm send --to $address ANY-FILE    # no receipt before the next pod is ready
   kubectl explain instrument.spec

@@ -78,6 +78,7 @@ func goldenRecords() []goldenRecord {
 		{"name.json", encoded(sampleName()), decoded(Decode[NameClaim]), sampleName()},
 		{"notice-version.json", encoded(sampleNotice(sampleNamed(), "allsky-1")), decoded(Decode[Notice]), sampleNotice(sampleNamed(), "allsky-1")},
 		{"registry-identity.json", encoded(sampleIdentity()), decoded(Decode[InstrumentEntry]), sampleIdentity()},
+		{"registry-listeners.json", encoded(sampleListeners()), decoded(Decode[InstrumentEntry]), sampleListeners()},
 		{"registry-complete.json", encoded(RegistryComplete{Revision: 12, Count: 2}), decoded(Decode[RegistryComplete]), RegistryComplete{Revision: 12, Count: 2}},
 		{"notice-brought.json", encoded(sampleNotice(sampleBrought(), "allsky-1")), decoded(Decode[Notice]), sampleNotice(sampleBrought(), "allsky-1")},
 		{"status-gateway-copies.json", encoded(sampleGatewayWithCopies()), decoded(Decode[GatewayStatus]), sampleGatewayWithCopies()},

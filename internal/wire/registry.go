@@ -50,7 +50,7 @@ type InstrumentEntry struct {
 	Revision int64 `json:"revision"`
 
 	Instrument string `json:"instrument"`
-	// Gateway is the IngestGateway (the pool) that receives.
+	// Gateway is the IngestGateway (the pool) that receives; empty where none does.
 	Gateway string `json:"gateway"`
 	Retired bool   `json:"retired,omitempty"`
 	// Maintenance: it sends, or not, and nothing is due.
@@ -168,6 +168,8 @@ const (
 
 // ListenerEntry is a listener of an Instrument, as gateways are told of it.
 type ListenerEntry struct {
+	// Name of the listener, by which gateways report.
+	Name string `json:"name,omitempty"`
 	// Protocol is ProtocolTCP, ProtocolUDP or ProtocolHTTP.
 	Protocol string `json:"protocol"`
 	Port     uint16 `json:"port"`

@@ -253,6 +253,13 @@ func sampleNamed() Record {
 	}
 }
 
+// sampleListeners has listeners with names.
+func sampleListeners() InstrumentEntry {
+	e := sampleInstrument()
+	e.Retired, e.Listeners[0].Name, e.Listeners[1].Name = false, "frames", "telemetry"
+	return e
+}
+
 // sampleIdentity has what says who may send, and how much.
 func sampleIdentity() InstrumentEntry {
 	e := sampleFramings()

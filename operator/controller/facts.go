@@ -5,6 +5,7 @@ package controller
 import (
 	"log/slog"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -90,7 +91,7 @@ func (f *facts) judge(instruments []v1alpha1.Instrument, verdicts map[string]pla
 	for i := range instruments {
 		inst := &instruments[i]
 		j := judgement{inst.UID, inst.Generation, verdicts[inst.Name]}
-		if f.verdicts[inst.Name] != j {
+		if !reflect.DeepEqual(f.verdicts[inst.Name], j) {
 			changed = append(changed, inst.Name)
 		}
 		next[inst.Name] = j
@@ -121,7 +122,7 @@ func (f *facts) judgeSome(instruments []v1alpha1.Instrument, verdicts map[string
 	for i := range instruments {
 		inst := &instruments[i]
 		j := judgement{inst.UID, inst.Generation, verdicts[inst.Name]}
-		if f.verdicts[inst.Name] != j {
+		if !reflect.DeepEqual(f.verdicts[inst.Name], j) {
 			f.verdicts[inst.Name] = j
 			changed = append(changed, inst.Name)
 		}

@@ -55,7 +55,7 @@ func (w *world) applyLabeled(name string, port int, group string) {
 apiVersion: substorm.dev/v1alpha1
 kind: Instrument
 metadata: {name: %s, labels: {group: %s}}
-spec: {siteRef: {name: hub}, type: AllSkyCamera, listeners: [{type: TCP, tcp: {port: %d}}]}
+spec: {siteRef: {name: hub}, type: AllSkyCamera, listeners: [{name: tcp, protocol: TCP, port: %d}]}
 `, name, group, port))
 }
 

@@ -296,7 +296,7 @@ func (w *world) applyInstrument(name string, port int, spec string) {
 apiVersion: substorm.dev/v1alpha1
 kind: Instrument
 metadata: {name: %s}
-spec: {siteRef: {name: hub}, type: AllSkyCamera, listeners: [{type: TCP, tcp: {port: %d}}]%s}
+spec: {siteRef: {name: hub}, type: AllSkyCamera, listeners: [{name: tcp, protocol: TCP, port: %d}]%s}
 `, name, port, spec))
 }
 

@@ -98,7 +98,7 @@ func earlier(a, b time.Duration) time.Duration {
 
 // readPool reads what the addresses are made from.
 func (r *instrumentReconciler) readPool(ctx context.Context, view *plan.InstrumentView) error {
-	if !view.Verdict.OK() {
+	if !view.Verdict.Stands() || view.Verdict.Gateway == "" {
 		return nil
 	}
 	pool := &v1alpha1.IngestGateway{}

@@ -52,8 +52,11 @@ func TestInstrumentFromApplyToData(t *testing.T) {
 	eventually(t, "addresses", func() error {
 		var s v1alpha1.InstrumentStatus
 		w.status("Instrument", "camera", &s)
-		want := []v1alpha1.ListenerAddress{{Type: "TCP", Address: fmt.Sprintf("192.0.2.11:%d", first)}}
-		if diff := cmp.Diff(want, s.Addresses); diff != "" {
+		want := []v1alpha1.ListenerAddress{{Address: fmt.Sprintf("192.0.2.11:%d", first)}}
+		if len(s.Listeners) != 1 || s.Listeners[0].Name != "tcp" {
+			return fmt.Errorf("listeners: %+v", s.Listeners)
+		}
+		if diff := cmp.Diff(want, s.Listeners[0].Addresses); diff != "" {
 			return errors.New(diff)
 		}
 		return nil

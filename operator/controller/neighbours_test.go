@@ -71,7 +71,7 @@ func pool(name string) v1alpha1.IngestGateway {
 	return v1alpha1.IngestGateway{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IngestGatewaySpec{Ports: v1alpha1.PortRange{First: 1, Last: 60}}}
 }
 
-// asks is an Instrument that asks for one to three ports, which others may want too.
+// asks is an Instrument that asks for up to three ports, which others may want too.
 func asks(chance *rand.Rand, number int) v1alpha1.Instrument {
 	inst := v1alpha1.Instrument{ObjectMeta: metav1.ObjectMeta{
 		Name: fmt.Sprintf("i%02d", number), CreationTimestamp: metav1.Unix(int64(number), 0), Generation: chance.Int64(),
@@ -82,20 +82,13 @@ func asks(chance *rand.Rand, number int) v1alpha1.Instrument {
 	if chance.IntN(10) == 0 {
 		inst.Spec.State = v1alpha1.InstrumentRetired
 	}
-	for range 1 + chance.IntN(3) {
+	for range chance.IntN(4) {
 		l := v1alpha1.Listener{}
 		if chance.IntN(2) > 0 {
 			l.Sources = []string{fmt.Sprintf("192.0.2.%d/31", chance.IntN(4))}
 		}
-		port := int32(1 + chance.IntN(60))
-		switch chance.IntN(3) {
-		case 0:
-			l.Type, l.TCP = v1alpha1.ListenerTCP, &v1alpha1.TCPListener{Port: port}
-		case 1:
-			l.Type, l.UDP = v1alpha1.ListenerUDP, &v1alpha1.UDPListener{Port: port}
-		default:
-			l.Type, l.HTTP = v1alpha1.ListenerHTTP, &v1alpha1.HTTPListener{Port: port}
-		}
+		l.Name, l.Port = fmt.Sprintf("l%d", len(inst.Spec.Listeners)), int32(1+chance.IntN(60))
+		l.Protocol = []v1alpha1.ListenerProtocol{v1alpha1.ListenerTCP, v1alpha1.ListenerUDP, v1alpha1.ListenerHTTP}[chance.IntN(3)]
 		inst.Spec.Listeners = append(inst.Spec.Listeners, l)
 	}
 	return inst

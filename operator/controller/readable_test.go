@@ -79,7 +79,7 @@ func TestUnreadableObject(t *testing.T) {
 apiVersion: substorm.dev/v1alpha1
 kind: Instrument
 metadata: {name: camera, namespace: %s}
-spec: {siteRef: {name: hub}, type: AllSkyCamera, listeners: [{type: TCP, tcp: {port: %d}}], archive: {repeatWindow: 99999999999999999999m}}
+spec: {siteRef: {name: hub}, type: AllSkyCamera, listeners: [{name: tcp, protocol: TCP, port: %d}], archive: {repeatWindow: 99999999999999999999m}}
 `, w.namespace, first), &absurd.Object); err != nil {
 		t.Fatal(err)
 	}

@@ -59,14 +59,14 @@ func TestTokensReachTheRegistry(t *testing.T) {
 apiVersion: substorm.dev/v1alpha1
 kind: Instrument
 metadata: {name: camera}
-spec: {siteRef: {name: hub}, type: AllSkyCamera, listeners: [{type: HTTP, tokenSecretRef: {name: tokens, key: camera}, http: {port: %d, tls: Server}}]}
+spec: {siteRef: {name: hub}, type: AllSkyCamera, listeners: [{name: http, protocol: HTTP, port: %d, tokenSecretKeyRef: {name: tokens, key: camera}, http: {tlsMode: Server}}]}
 `, first))
 	c := w.awaits("Instrument", "camera", "Accepted", "False/SecretNotFound")
-	says(t, c, `Secret "tokens"`, "spec.listeners[0].tokenSecretRef", "create it")
+	says(t, c, `Secret "tokens"`, "spec.listeners[name=http].tokenSecretKeyRef", "create it")
 
 	tokens := w.secret("tokens", map[string]string{"camera": old})
 	c = w.awaits("Instrument", "camera", "Accepted", "False/SecretNotLabeled")
-	says(t, c, `Secret "tokens"`, "spec.listeners[0].tokenSecretRef", "kubectl label secret tokens substorm.dev/tokens=true")
+	says(t, c, `Secret "tokens"`, "spec.listeners[name=http].tokenSecretKeyRef", "kubectl label secret tokens substorm.dev/tokens=true")
 	w.label(tokens)
 	g := w.gateway("pool", "pool-0")
 	g.follow()

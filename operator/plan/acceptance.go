@@ -17,11 +17,41 @@ import (
 // Verdict says whether an Instrument is accepted, and by which pool.
 type Verdict struct {
 	Finding
-	// Gateway is the IngestGateway that receives; empty where none was found.
+	// Gateway is the IngestGateway that receives; empty where none was found, or none is needed.
 	Gateway string `json:"gateway,omitempty"`
 	// Absent: something that the Instrument names is not there (rather than a
 	// contradiction). What is programmed stays programmed, but for tokens that are gone.
 	Absent bool `json:"absent,omitempty"`
+	// Refused are the listeners that something is wrong with, by name. Finding is that of the first.
+	Refused map[string]Finding `json:"refused,omitempty"`
+	// Received: listeners of an Instrument that is not accepted are, and gateways receive there.
+	Received bool `json:"received,omitempty"`
+}
+
+// Stands says whether the registry has, or gets, an entry of the Instrument as it is now: all
+// of it, or the listeners that are accepted.
+func (v Verdict) Stands() bool { return v.OK() || v.Received }
+
+// refuse notes what is wrong with a listener.
+func (v *Verdict) refuse(listener string, f Finding) {
+	if v.Refused == nil {
+		v.Refused, v.Finding = map[string]Finding{}, f
+	}
+	v.Refused[listener] = f
+}
+
+// accepted are the listeners of an Instrument that are not refused.
+func (v Verdict) accepted(inst *v1alpha1.Instrument) []v1alpha1.Listener {
+	if len(v.Refused) == 0 {
+		return inst.Spec.Listeners
+	}
+	var all []v1alpha1.Listener
+	for i := range inst.Spec.Listeners {
+		if _, refused := v.Refused[inst.Spec.Listeners[i].Name]; !refused {
+			all = append(all, inst.Spec.Listeners[i])
+		}
+	}
+	return all
 }
 
 // Accept judges all Instruments of one Site, by name. The older of two that
@@ -45,12 +75,13 @@ func Accept(site *v1alpha1.Site, accepted Finding, gateways []v1alpha1.IngestGat
 			continue
 		}
 		switch {
-		case v.OK(), v.Reason == v1alpha1.ReasonUnreadable && in.gateway != nil:
-			held.add(in.gateway.Name, inst)
+		case in.gateway == nil && v.Reason != v1alpha1.ReasonGatewayAmbiguous:
+		case v.Stands(), v.Reason == v1alpha1.ReasonUnreadable:
+			held.add(in.gateway.Name, inst.Name, v.accepted(inst))
 		case v.Reason == v1alpha1.ReasonGatewayAmbiguous:
 			// One of the pools may still receive for it.
 			for i := range gateways {
-				held.add(gateways[i].Name, inst)
+				held.add(gateways[i].Name, inst.Name, inst.Spec.Listeners)
 			}
 		}
 	}
@@ -63,8 +94,12 @@ func olderFirst(a, b metav1.Object) int {
 	return cmp.Or(at.Compare(bt.Time), cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 }
 
-// chooseGateway returns the pool that the Instrument names, or the Site's only one.
+// chooseGateway returns the pool that the Instrument names, or the Site's only one; nil where
+// it has no listeners.
 func chooseGateway(gateways []v1alpha1.IngestGateway, inst *v1alpha1.Instrument) *v1alpha1.IngestGateway {
+	if len(inst.Spec.Listeners) == 0 {
+		return nil
+	}
 	if ref := inst.Spec.GatewayRef; ref != nil {
 		for i := range gateways {
 			if gateways[i].Name == ref.Name {
@@ -90,6 +125,14 @@ type application struct {
 	secrets      Secrets
 }
 
+// listening is a listener of an Instrument that wants to be accepted.
+type listening struct {
+	application
+	listener *v1alpha1.Listener
+	// own are the Instrument's listeners before this one.
+	own claims
+}
+
 // What may be absent, and what may be a contradiction.
 var (
 	absences = []check[application]{
@@ -99,11 +142,13 @@ var (
 		gatewayDoesNotExist,
 		gatewayIsAmbiguous,
 		gatewayIsUnreadable,
+	}
+	listenerAbsences = []check[listening]{
 		tokenSecretIsNotLabeled,
 		tokenDoesNotExist,
 		tokenIsGuessable,
 	}
-	contradictions = []check[application]{
+	listenerContradictions = []check[listening]{
 		sourceIsNoCIDR,
 		portIsOutOfRange,
 		tlsIsNotConfigured,
@@ -123,8 +168,31 @@ func (in application) judge() Verdict {
 			return v
 		}
 	}
-	v.Finding = first(in, contradictions, good(v1alpha1.ReasonAccepted, fmt.Sprintf("IngestGateway %q receives for it", v.Gateway)))
+	if len(in.instrument.Spec.Listeners) == 0 {
+		v.Finding = good(v1alpha1.ReasonAccepted, "it has no listeners, and needs no IngestGateway: its data is imported")
+		return v
+	}
+	v.Finding = good(v1alpha1.ReasonAccepted, fmt.Sprintf("IngestGateway %q receives for it", v.Gateway))
+	if in.judgeListeners(&v, listenerAbsences); len(v.Refused) > 0 {
+		v.Absent = true
+		return v
+	}
+	in.judgeListeners(&v, listenerContradictions)
+	v.Received = len(v.Refused) > 0 && len(v.Refused) < len(in.instrument.Spec.Listeners)
 	return v
+}
+
+// judgeListeners notes the first thing that is wrong with each listener.
+func (in application) judgeListeners(v *Verdict, checks []check[listening]) {
+	own := claims{}
+	for i := range in.instrument.Spec.Listeners {
+		l := listening{in, &in.instrument.Spec.Listeners[i], own}
+		if f := first(l, checks, good(v1alpha1.ReasonAccepted, "")); !f.OK() {
+			v.refuse(l.listener.Name, f)
+			continue
+		}
+		own.addListener(in.gateway.Name, in.instrument.Name, l.listener)
+	}
 }
 
 func siteDoesNotExist(in application) (Finding, bool) {
@@ -144,7 +212,7 @@ func siteIsNotAccepted(in application) (Finding, bool) {
 func gatewayDoesNotExist(in application) (Finding, bool) {
 	ref := in.instrument.Spec.GatewayRef
 	switch {
-	case in.gateway != nil:
+	case in.gateway != nil || len(in.instrument.Spec.Listeners) == 0:
 		return Finding{}, false
 	case ref != nil:
 		return bad(v1alpha1.ReasonGatewayNotFound, fmt.Sprintf(
@@ -156,7 +224,7 @@ func gatewayDoesNotExist(in application) (Finding, bool) {
 }
 
 func gatewayIsAmbiguous(in application) (Finding, bool) {
-	if in.gateway != nil {
+	if in.gateway != nil || len(in.instrument.Spec.Listeners) == 0 {
 		return Finding{}, false
 	}
 	return bad(v1alpha1.ReasonGatewayAmbiguous, fmt.Sprintf(
@@ -164,78 +232,67 @@ func gatewayIsAmbiguous(in application) (Finding, bool) {
 		in.site.Name, len(in.gateways), names(in.gateways))), true
 }
 
+// field is where a listener stands in its Instrument.
+func (in listening) field() string { return fmt.Sprintf("spec.listeners[name=%s]", in.listener.Name) }
+
 // sourceIsNoCIDR keeps what cannot be read from meaning "any address". The API
 // server refuses such a source; one that an older API server let in stays here.
-func sourceIsNoCIDR(in application) (Finding, bool) {
-	for i := range in.instrument.Spec.Listeners {
-		for _, s := range in.instrument.Spec.Listeners[i].Sources {
-			if _, err := netip.ParsePrefix(s); err != nil {
-				return bad(v1alpha1.ReasonInvalidSource, fmt.Sprintf(
-					"spec.listeners[%d] has the source %q: write a CIDR such as 192.0.2.7/32", i, s)), true
-			}
+func sourceIsNoCIDR(in listening) (Finding, bool) {
+	for _, s := range in.listener.Sources {
+		if _, err := netip.ParsePrefix(s); err != nil {
+			return bad(v1alpha1.ReasonInvalidSource, fmt.Sprintf(
+				"%s has the source %q: write a CIDR such as 192.0.2.7/32", in.field(), s)), true
 		}
 	}
 	return Finding{}, false
 }
 
-func portIsOutOfRange(in application) (Finding, bool) {
-	ports := in.gateway.Spec.Ports
-	for i := range in.instrument.Spec.Listeners {
-		if p := port(&in.instrument.Spec.Listeners[i]); p < ports.First || p > ports.Last {
-			return bad(v1alpha1.ReasonPortOutOfRange, fmt.Sprintf(
-				"spec.listeners[%d] asks for %s port %d, and IngestGateway %q has the ports %d-%d: choose one of these, or change the pool's spec.ports",
-				i, in.instrument.Spec.Listeners[i].Type, p, in.gateway.Name, ports.First, ports.Last)), true
-		}
-	}
-	return Finding{}, false
+func portIsOutOfRange(in listening) (Finding, bool) {
+	ports, p := in.gateway.Spec.Ports, in.listener.Port
+	return bad(v1alpha1.ReasonPortOutOfRange, fmt.Sprintf(
+		"%s asks for %s port %d, and IngestGateway %q has the ports %d-%d: choose one of these, or change the pool's spec.ports",
+		in.field(), in.listener.Protocol, p, in.gateway.Name, ports.First, ports.Last)), p < ports.First || p > ports.Last
 }
 
-func listenersOverlap(in application) (Finding, bool) {
-	own := claims{}
-	for i := range in.instrument.Spec.Listeners {
-		listener := &in.instrument.Spec.Listeners[i]
-		other, found := own.holder(in.gateway.Name, in.instrument.Name, listener)
-		switch {
-		case found && other.listener != listener.Type:
-			return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
-				"spec.listeners[%d] of type %s and an earlier listener of type %s share port %d: give one of them another port",
-				i, listener.Type, other.listener, port(listener))), true
-		case found && other.encryptsOtherwise(listener):
-			return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
-				"spec.listeners[%d] with tls %s and an earlier listener with tls %s share HTTP port %d: give one of them another port",
-				i, listenerTLS(listener), other.tls, port(listener))), true
-		case found:
-			return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
-				"spec.listeners[%d] and an earlier listener share %s port %d for %s: give one of them another port or other sources",
-				i, listener.Type, port(listener), other.text())), true
-		}
-		own.addListener(in.gateway.Name, in.instrument.Name, listener)
-	}
-	return Finding{}, false
-}
-
-func portIsTaken(in application) (Finding, bool) {
-	for i := range in.instrument.Spec.Listeners {
-		listener := &in.instrument.Spec.Listeners[i]
-		other, found := in.held.holder(in.gateway.Name, in.instrument.Name, listener)
-		if !found || in.instrument.Spec.State == v1alpha1.InstrumentRetired {
-			continue
-		}
-		if other.encryptsOtherwise(listener) {
-			return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
-				"HTTP port %d of IngestGateway %q is, for the older Instrument %q, one with tls %s, and cannot have tls %s too: choose another port in spec.listeners[%d], or the same tls",
-				port(listener), in.gateway.Name, other.instrument, other.tls, listenerTLS(listener), i)), true
-		}
-		if other.listener != listener.Type {
-			return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
-				"port %d of IngestGateway %q belongs, for %s, to the older Instrument %q, and cannot take %s too: choose another port in spec.listeners[%d]",
-				port(listener), in.gateway.Name, other.listener, other.instrument, listener.Type, i)), true
-		}
+func listenersOverlap(in listening) (Finding, bool) {
+	listener := in.listener
+	other, found := in.own.holder(in.gateway.Name, in.instrument.Name, listener)
+	switch {
+	case found && other.protocol != listener.Protocol:
 		return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
-			"%s port %d of IngestGateway %q belongs, for %s, to the older Instrument %q: choose another port in spec.listeners[%d], or sources that do not overlap%s",
-			listener.Type, port(listener), in.gateway.Name, other.text(), other.instrument, i, otherIdentity(listener))), true
+			"%s with protocol %s and the listener %q with protocol %s share port %d: give one of them another port",
+			in.field(), listener.Protocol, other.name, other.protocol, listener.Port)), true
+	case found && other.encryptsOtherwise(listener):
+		return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+			"%s with tlsMode %s and the listener %q with tlsMode %s share HTTP port %d: give one of them another port",
+			in.field(), listener.Mode(), other.name, other.mode, listener.Port)), true
+	case found:
+		return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+			"%s and the listener %q share %s port %d for %s: give one of them another port or other sources",
+			in.field(), other.name, listener.Protocol, listener.Port, other.text())), true
 	}
 	return Finding{}, false
+}
+
+func portIsTaken(in listening) (Finding, bool) {
+	listener := in.listener
+	other, found := in.held.holder(in.gateway.Name, in.instrument.Name, listener)
+	switch {
+	case !found || in.instrument.Spec.State == v1alpha1.InstrumentRetired:
+		return Finding{}, false
+	case other.encryptsOtherwise(listener):
+		return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+			"HTTP port %d of IngestGateway %q is, for the older Instrument %q, one with tlsMode %s, and cannot have tlsMode %s too: choose another port in %s, or the same tlsMode",
+			listener.Port, in.gateway.Name, other.instrument, other.mode, listener.Mode(), in.field())), true
+	case other.protocol != listener.Protocol:
+		return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+			"port %d of IngestGateway %q belongs, for %s, to the older Instrument %q, and cannot take %s too: choose another port in %s",
+			listener.Port, in.gateway.Name, other.protocol, other.instrument, listener.Protocol, in.field())), true
+	default:
+		return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+			"%s port %d of IngestGateway %q belongs, for %s, to the older Instrument %q: choose another port in %s, or sources that do not overlap%s",
+			listener.Protocol, listener.Port, in.gateway.Name, other.text(), other.instrument, in.field(), otherIdentity(listener))), true
+	}
 }
 
 // claims are the ports that Instruments hold.
@@ -248,29 +305,29 @@ type claimedPort struct {
 }
 
 type claim struct {
-	instrument string
-	listener   v1alpha1.ListenerType
-	sources    []string
+	instrument, name string
+	protocol         v1alpha1.ListenerProtocol
+	sources          []string
 	// prefixes are the sources; none means every address.
 	prefixes []netip.Prefix
 	// certificates are the names of which the sender's bears one; none means any.
 	certificates []string
-	tls          v1alpha1.ListenerTLS
+	mode         v1alpha1.TLSMode
 }
 
-func (c claims) add(gateway string, inst *v1alpha1.Instrument) {
-	for i := range inst.Spec.Listeners {
-		c.addListener(gateway, inst.Name, &inst.Spec.Listeners[i])
+func (c claims) add(gateway, instrument string, listeners []v1alpha1.Listener) {
+	for i := range listeners {
+		c.addListener(gateway, instrument, &listeners[i])
 	}
 }
 
 func (c claims) addListener(gateway, instrument string, listener *v1alpha1.Listener) {
 	at := portOf(gateway, listener)
-	c[at] = append(c[at], claim{instrument, listener.Type, listener.Sources, prefixes(listener.Sources), certificateNames(listener), listenerTLS(listener)})
+	c[at] = append(c[at], claim{instrument, listener.Name, listener.Protocol, listener.Sources, prefixes(listener.Sources), certificateNames(listener), listener.Mode()})
 }
 
 func portOf(gateway string, listener *v1alpha1.Listener) claimedPort {
-	return claimedPort{gateway, listener.Type == v1alpha1.ListenerUDP, port(listener)}
+	return claimedPort{gateway, listener.Protocol == v1alpha1.ListenerUDP, listener.Port}
 }
 
 // holder returns who holds the listener's port for an address, and a certificate, that
@@ -280,11 +337,11 @@ func (c claims) holder(gateway, instrument string, listener *v1alpha1.Listener) 
 	wanted := prefixes(listener.Sources)
 	for _, other := range c[portOf(gateway, listener)] {
 		switch {
-		case other.listener != listener.Type:
+		case other.protocol != listener.Protocol:
 			return other, true
 		case other.encryptsOtherwise(listener):
 			return other, true
-		case listener.Type == v1alpha1.ListenerHTTP && other.instrument != instrument:
+		case listener.Protocol == v1alpha1.ListenerHTTP && other.instrument != instrument:
 		case overlap(wanted, other.prefixes) && !other.apart(listener):
 			return other, true
 		}
@@ -321,20 +378,6 @@ func prefixes(sources []string) []netip.Prefix {
 		all = append(all, p.Masked())
 	}
 	return all
-}
-
-// port returns the port of a listener, 0 where it has none.
-func port(listener *v1alpha1.Listener) int32 {
-	switch {
-	case listener.TCP != nil:
-		return listener.TCP.Port
-	case listener.UDP != nil:
-		return listener.UDP.Port
-	case listener.HTTP != nil:
-		return listener.HTTP.Port
-	default:
-		return 0
-	}
 }
 
 func names(gateways []v1alpha1.IngestGateway) string {

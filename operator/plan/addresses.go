@@ -4,6 +4,7 @@ package plan
 
 import (
 	"cmp"
+	"fmt"
 	"net"
 	"slices"
 	"strconv"
@@ -14,30 +15,72 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
+// maxAddresses is how many there may be of a listener.
 const maxAddresses = 64
 
-// addresses are where the instrument can send, for each listener in turn.
-func (v InstrumentView) addresses() []v1alpha1.ListenerAddress {
-	if !v.Verdict.OK() || v.Pool == nil || v.Instrument.Spec.State == v1alpha1.InstrumentRetired {
+// listeners say where the instrument can send, and whether gateways receive there. Programmed
+// is the Instrument's.
+func (v InstrumentView) listeners(programmed Finding) []v1alpha1.ListenerStatus {
+	var all []v1alpha1.ListenerStatus
+	for i := range v.Instrument.Spec.Listeners {
+		listener := &v.Instrument.Spec.Listeners[i]
+		accepted := v.listenerAccepted(listener.Name)
+		c := conditions{now: v.Now, generation: v.Instrument.Generation, was: listenerStatus(v.Instrument, listener.Name).Conditions}
+		c.set(v1alpha1.ConditionAccepted, accepted)
+		if !accepted.OK() && !v.stands(listener.Name) {
+			c.set(v1alpha1.ConditionProgrammed, bad(accepted.Reason, accepted.Message))
+		} else {
+			c.set(v1alpha1.ConditionProgrammed, programmed)
+		}
+		all = append(all, v1alpha1.ListenerStatus{Name: listener.Name, Conditions: c.is, Addresses: v.addresses(listener, accepted)})
+	}
+	return all
+}
+
+func (v InstrumentView) listenerAccepted(name string) Finding {
+	switch refused, is := v.Verdict.Refused[name]; {
+	case is:
+		return refused
+	case !v.Verdict.OK() && len(v.Verdict.Refused) == 0:
+		return v.Verdict.Finding
+	default:
+		return good(v1alpha1.ReasonAccepted, fmt.Sprintf("IngestGateway %q receives there", v.Verdict.Gateway))
+	}
+}
+
+// stands says whether gateways are told of a listener.
+func (v InstrumentView) stands(name string) bool {
+	return v.Entry != nil && slices.ContainsFunc(v.Entry.Listeners, func(l wire.ListenerEntry) bool { return l.Name == name })
+}
+
+// listenerStatus is what the status says of a listener.
+func listenerStatus(inst *v1alpha1.Instrument, name string) v1alpha1.ListenerStatus {
+	for _, l := range inst.Status.Listeners {
+		if l.Name == name {
+			return l
+		}
+	}
+	return v1alpha1.ListenerStatus{}
+}
+
+// addresses are where the instrument can send of a listener.
+func (v InstrumentView) addresses(listener *v1alpha1.Listener, accepted Finding) []v1alpha1.ListenerAddress {
+	if !accepted.OK() || v.Pool == nil || v.Instrument.Spec.State == v1alpha1.InstrumentRetired {
 		return nil
 	}
 	var all []v1alpha1.ListenerAddress
-	for i := range v.Instrument.Spec.Listeners {
-		listener := &v.Instrument.Spec.Listeners[i]
-		for _, host := range v.hosts(listener.Type) {
-			if len(all) < maxAddresses {
-				all = append(all, v.address(listener, net.JoinHostPort(host, strconv.Itoa(int(port(listener))))))
-			}
-		}
+	hosts := v.hosts(listener.Protocol)
+	for _, host := range hosts[:min(len(hosts), maxAddresses)] {
+		all = append(all, v.address(listener, net.JoinHostPort(host, strconv.Itoa(int(listener.Port)))))
 	}
 	return all
 }
 
 func (v InstrumentView) address(listener *v1alpha1.Listener, host string) v1alpha1.ListenerAddress {
-	a := v1alpha1.ListenerAddress{Type: listener.Type, Address: host}
-	if listener.HTTP != nil {
+	a := v1alpha1.ListenerAddress{Address: host}
+	if listener.Protocol == v1alpha1.ListenerHTTP {
 		scheme := "http://"
-		if t := listener.HTTP.TLS; t == v1alpha1.TLSServer || t == v1alpha1.TLSMutual {
+		if listener.Mode() != v1alpha1.TLSNone {
 			scheme = "https://"
 		}
 		a.URL = scheme + host + wire.UploadPath(v.Instrument.Name)
@@ -45,7 +88,7 @@ func (v InstrumentView) address(listener *v1alpha1.Listener, host string) v1alph
 	return a
 }
 
-func (v InstrumentView) hosts(listener v1alpha1.ListenerType) []string {
+func (v InstrumentView) hosts(listener v1alpha1.ListenerProtocol) []string {
 	switch v.Pool.Spec.Service.Type {
 	case corev1.ServiceTypeClusterIP:
 		return []string{v.Pool.Name + "." + v.Pool.Namespace + ".svc"}
@@ -68,7 +111,7 @@ func (v InstrumentView) nodeHosts() []string {
 	return slices.Compact(hosts)
 }
 
-func (v InstrumentView) balancerHosts(listener v1alpha1.ListenerType) []string {
+func (v InstrumentView) balancerHosts(listener v1alpha1.ListenerProtocol) []string {
 	name := v.Pool.Name + "-tcp" // HTTP is TCP
 	if listener == v1alpha1.ListenerUDP {
 		name = v.Pool.Name + "-udp"

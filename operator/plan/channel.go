@@ -11,9 +11,6 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
-// defaultChannel is that of datagrams where nothing is said.
-const defaultChannel = "raw"
-
 // separators are the characters between two columns; a blank stands for any number of
 // blanks and tabs.
 var separators = map[v1alpha1.Separator]string{
@@ -38,7 +35,7 @@ func channelEntries(channels []v1alpha1.Channel) []wire.ChannelEntry {
 			entry.CadenceMillis = c.Cadence.Milliseconds()
 		}
 		if c.Source.Datagrams != nil {
-			entry.Datagrams = cmp.Or(c.Source.Datagrams.Channel, defaultChannel)
+			entry.Datagrams = cmp.Or(c.Source.Datagrams.Channel, v1alpha1.DefaultChannel)
 		}
 		if c.Source.Objects != nil {
 			entry.Suffix = c.Source.Objects.NameSuffix

@@ -104,6 +104,8 @@ func reportsOfSendersAreNotRead(v InstrumentView) (Finding, bool) {
 
 func senderIsSilent(v InstrumentView) (Finding, bool) {
 	switch {
+	case v.Sender == nil && len(v.Instrument.Spec.Listeners) == 0:
+		return unknown(v1alpha1.ReasonNoListeners, "it has no listeners: there is no sender that would report its clock"), true
 	case v.Sender == nil:
 		return unknown(v1alpha1.ReasonNoHeartbeat, "its sender reports no clock: substorm send does, with a queue and the framing LengthPrefixed"), true
 	case v.Now.Sub(v.Sender.Seen) > heartbeatAge:

@@ -98,7 +98,7 @@ func Listed(instruments []v1alpha1.Instrument, verdicts map[string]Verdict, curr
 	for i := range instruments {
 		name := instruments[i].Name
 		_, exists := current[name]
-		listed[name] = verdicts[name].OK() || verdicts[name].Absent && exists
+		listed[name] = verdicts[name].Stands() || verdicts[name].Absent && exists
 	}
 	return listed
 }

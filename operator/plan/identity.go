@@ -3,7 +3,6 @@
 package plan
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -27,18 +26,6 @@ const (
 	saltSize = 16
 )
 
-// listenerTLS returns a listener's tls, TLSNone where it says nothing.
-func listenerTLS(listener *v1alpha1.Listener) v1alpha1.ListenerTLS {
-	switch {
-	case listener.TCP != nil:
-		return cmp.Or(listener.TCP.TLS, v1alpha1.TLSNone)
-	case listener.HTTP != nil:
-		return cmp.Or(listener.HTTP.TLS, v1alpha1.TLSNone)
-	default:
-		return v1alpha1.TLSNone
-	}
-}
-
 func certificateNames(listener *v1alpha1.Listener) []string {
 	if listener.ClientCertificate == nil {
 		return nil
@@ -47,20 +34,18 @@ func certificateNames(listener *v1alpha1.Listener) []string {
 }
 
 // tlsIsNotConfigured: a listener is never plain that asks for TLS.
-func tlsIsNotConfigured(in application) (Finding, bool) {
+func tlsIsNotConfigured(in listening) (Finding, bool) {
 	tls := in.gateway.Spec.TLS
-	for i := range in.instrument.Spec.Listeners {
-		switch mode := listenerTLS(&in.instrument.Spec.Listeners[i]); {
-		case mode == v1alpha1.TLSNone:
-		case tls == nil:
-			return bad(v1alpha1.ReasonTLSNotConfigured, fmt.Sprintf(
-				"spec.listeners[%d] has tls %s, and IngestGateway %q has no certificate: give it one with spec.tls.certificateSecretRef, or set tls to None",
-				i, mode, in.gateway.Name)), true
-		case mode == v1alpha1.TLSMutual && tls.CASecretRef == nil:
-			return bad(v1alpha1.ReasonTLSNotConfigured, fmt.Sprintf(
-				"spec.listeners[%d] has tls Mutual, and IngestGateway %q knows no authority of client certificates: name one in its spec.tls.caSecretRef, or set tls to Server",
-				i, in.gateway.Name)), true
-		}
+	switch mode := in.listener.Mode(); {
+	case mode == v1alpha1.TLSNone:
+	case tls == nil:
+		return bad(v1alpha1.ReasonTLSNotConfigured, fmt.Sprintf(
+			"%s has tlsMode %s, and IngestGateway %q has no certificate: give it one with spec.tls.certificateSecretRef, or set tlsMode to None",
+			in.field(), mode, in.gateway.Name)), true
+	case mode == v1alpha1.TLSMutual && tls.CASecretRef == nil:
+		return bad(v1alpha1.ReasonTLSNotConfigured, fmt.Sprintf(
+			"%s has tlsMode Mutual, and IngestGateway %q knows no authority of client certificates: name one in its spec.tls.caSecretRef, or set tlsMode to Server",
+			in.field(), in.gateway.Name)), true
 	}
 	return Finding{}, false
 }
@@ -69,22 +54,28 @@ func tlsIsNotConfigured(in application) (Finding, bool) {
 func TokenSecrets(inst *v1alpha1.Instrument) []SecretNeed {
 	var needs []SecretNeed
 	for i := range inst.Spec.Listeners {
-		if ref := inst.Spec.Listeners[i].TokenSecretRef; ref != nil {
-			needs = append(needs, SecretNeed{fmt.Sprintf("spec.listeners[%d].tokenSecretRef", i), ref.Name, []string{ref.Key}})
-		}
+		needs = append(needs, tokenSecrets(&inst.Spec.Listeners[i])...)
 	}
 	return needs
 }
 
+func tokenSecrets(listener *v1alpha1.Listener) []SecretNeed {
+	ref := listener.TokenSecretKeyRef
+	if ref == nil {
+		return nil
+	}
+	return []SecretNeed{{fmt.Sprintf("spec.listeners[name=%s].tokenSecretKeyRef", listener.Name), ref.Name, []string{ref.Key}}}
+}
+
 // LabelTokens, with the value "true", is on each Secret that Instruments may name in
-// tokenSecretRef: whoever may write Instruments and no Secrets cannot have the operator
+// tokenSecretKeyRef: whoever may write Instruments and no Secrets cannot have the operator
 // read others, nor learn from conditions and refusals what is in them.
 const LabelTokens = "substorm.dev/tokens"
 
 // tokenSecretIsNotLabeled: what the registry holds of such a Secret's tokens stays, so
 // that a label that is missing stops nobody who sends already.
-func tokenSecretIsNotLabeled(in application) (Finding, bool) {
-	for _, need := range TokenSecrets(in.instrument) {
+func tokenSecretIsNotLabeled(in listening) (Finding, bool) {
+	for _, need := range tokenSecrets(in.listener) {
 		secret := in.secrets[need.Name]
 		if secret == nil || secret.Labels[LabelTokens] == "true" {
 			continue
@@ -97,27 +88,21 @@ func tokenSecretIsNotLabeled(in application) (Finding, bool) {
 }
 
 // tokenDoesNotExist: what no Secret holds any more is no token any more, see revoke.
-func tokenDoesNotExist(in application) (Finding, bool) {
-	f, missing := in.secrets.Missing(TokenSecrets(in.instrument))
+func tokenDoesNotExist(in listening) (Finding, bool) {
+	f, missing := in.secrets.Missing(tokenSecrets(in.listener))
 	f.Message += "; until then that listener takes no token"
 	return f, missing
 }
 
-func tokenIsGuessable(in application) (Finding, bool) {
-	for i := range in.instrument.Spec.Listeners {
-		ref := in.instrument.Spec.Listeners[i].TokenSecretRef
-		if ref == nil {
-			continue
-		}
-		if !tooGuessable(in.secrets[ref.Name], ref.Key) {
-			continue
-		}
-		return bad(v1alpha1.ReasonSecretIncomplete, fmt.Sprintf(
-			"%s of Secret %q, which spec.listeners[%d].tokenSecretRef names, must hold 1 to %d lines of at least %d characters each: "+
-				"make a token with `openssl rand -hex 32`; until then that listener takes no token",
-			ref.Key, ref.Name, i, maxTokens, minToken)), true
+func tokenIsGuessable(in listening) (Finding, bool) {
+	ref := in.listener.TokenSecretKeyRef
+	if ref == nil || !tooGuessable(in.secrets[ref.Name], ref.Key) {
+		return Finding{}, false
 	}
-	return Finding{}, false
+	return bad(v1alpha1.ReasonSecretIncomplete, fmt.Sprintf(
+		"%s of Secret %q, which %s.tokenSecretKeyRef names, must hold 1 to %d lines of at least %d characters each: "+
+			"make a token with `openssl rand -hex 32`; until then that listener takes no token",
+		ref.Key, ref.Name, in.field(), maxTokens, minToken)), true
 }
 
 // tokensOf returns the lines of a Secret's value that are not empty.
@@ -131,10 +116,10 @@ func tokensOf(secret *corev1.Secret, key string) []string {
 // tokenHashes hashes a listener's tokens. A token that stood in the entry before
 // keeps its salt: an entry changes only where a token does.
 func tokenHashes(inst *v1alpha1.Instrument, listener *v1alpha1.Listener, secrets Secrets, was []wire.TokenHash) []wire.TokenHash {
-	if listener.TokenSecretRef == nil {
+	if listener.TokenSecretKeyRef == nil {
 		return nil
 	}
-	return hashTokens(inst.UID, secrets[listener.TokenSecretRef.Name], listener.TokenSecretRef.Key, was)
+	return hashTokens(inst.UID, secrets[listener.TokenSecretKeyRef.Name], listener.TokenSecretKeyRef.Key, was)
 }
 
 // hashTokens hashes the tokens of a Secret's key that are for an object with a uid.
@@ -212,13 +197,13 @@ func (c claim) apart(listener *v1alpha1.Listener) bool {
 // encryptsOtherwise: what a request over HTTP names is known only once it is
 // known whether it comes over TLS.
 func (c claim) encryptsOtherwise(listener *v1alpha1.Listener) bool {
-	return listener.Type == v1alpha1.ListenerHTTP && c.listener == listener.Type &&
-		(c.tls == v1alpha1.TLSNone) != (listenerTLS(listener) == v1alpha1.TLSNone)
+	return listener.Protocol == v1alpha1.ListenerHTTP && c.protocol == listener.Protocol &&
+		(c.mode == v1alpha1.TLSNone) != (listener.Mode() == v1alpha1.TLSNone)
 }
 
 // otherIdentity is what else tells the senders of a listener apart.
 func otherIdentity(listener *v1alpha1.Listener) string {
-	if listenerTLS(listener) == v1alpha1.TLSMutual {
+	if listener.Mode() == v1alpha1.TLSMutual {
 		return ", or clientCertificate names that differ"
 	}
 	return ""

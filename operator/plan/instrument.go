@@ -61,7 +61,7 @@ func InstrumentStatus(v InstrumentView) (v1alpha1.InstrumentStatus, time.Duratio
 	return v1alpha1.InstrumentStatus{
 		ObservedGeneration: v.Instrument.Generation,
 		Conditions:         c.is,
-		Addresses:          v.addresses(),
+		Listeners:          v.listeners(programmed),
 		LastReceived:       rounded(v.lastReceived()),
 		ReceivedToday:      ReceivedToday(v.Reports, v.Now),
 		Forward:            v.forward(),
@@ -84,6 +84,7 @@ func (v InstrumentView) pool() string {
 var programming = []check[InstrumentView]{
 	nothingIsKnownToHaveChanged,
 	entryIsNotWritten,
+	nobodyReceives,
 	reportsAreNotRead,
 	noGatewayReports,
 	gatewayHasProblem,
@@ -123,7 +124,7 @@ func entryIsNotWritten(v InstrumentView) (Finding, bool) {
 	switch {
 	case v.Entry != nil && v.Entry.UID == string(inst.UID) && v.Entry.Generation == inst.Generation:
 		return Finding{}, false
-	case !v.Verdict.OK():
+	case !v.Verdict.Stands():
 		return bad(v.Verdict.Reason, v.Verdict.Message), true
 	case !v.Bus.Up:
 		return bad(v1alpha1.ReasonUnreachable, fmt.Sprintf(
@@ -132,6 +133,14 @@ func entryIsNotWritten(v InstrumentView) (Finding, bool) {
 	default:
 		return bad(v1alpha1.ReasonReconciling, fmt.Sprintf("generation %d is being written to the registry", inst.Generation)), true
 	}
+}
+
+// nobodyReceives: an Instrument without listeners is in effect once the registry has it.
+func nobodyReceives(v InstrumentView) (Finding, bool) {
+	if f, retired := instrumentIsRetired(v); retired {
+		return f, len(v.Instrument.Spec.Listeners) == 0
+	}
+	return good(v1alpha1.ReasonProgrammed, "the registry has it, and no gateway receives for it"), len(v.Instrument.Spec.Listeners) == 0
 }
 
 func reportsAreNotRead(v InstrumentView) (Finding, bool) {
@@ -174,6 +183,7 @@ var flow = []check[InstrumentView]{
 	itIsNotTheTime,
 	reportsWereReadLately,
 	instrumentIsNotAccepted,
+	nothingIsReceived,
 	reportsAreAbsent,
 	reportsWereLost,
 	dataIsNotDueYet,
@@ -184,6 +194,9 @@ var flow = []check[InstrumentView]{
 // dataFlowing also says when the answer may change without a report.
 func (v InstrumentView) dataFlowing() (Finding, time.Duration) {
 	f := first(v, flow, good(v1alpha1.ReasonFlowing, "data arrives in cadence"))
+	if len(v.Instrument.Spec.Listeners) == 0 {
+		return f, 0
+	}
 	return f, soonest(v.absentIn(), v.overdueFrom().Sub(v.Now)+time.Millisecond)
 }
 
@@ -279,6 +292,13 @@ func instrumentIsNotAccepted(v InstrumentView) (Finding, bool) {
 		!v.Verdict.OK() && !stands
 }
 
+// nothingIsReceived: what is imported, gateways do not report.
+func nothingIsReceived(v InstrumentView) (Finding, bool) {
+	return unknown(v1alpha1.ReasonNoListeners,
+			"it has no listeners, and gateways report nothing of data that is imported: `substorm archive report` says what is there"),
+		len(v.Instrument.Spec.Listeners) == 0
+}
+
 func reportsAreAbsent(v InstrumentView) (Finding, bool) {
 	_, latest := fresh(v.Gateways, v.pool(), v.Now)
 	switch {
@@ -307,13 +327,13 @@ func reportsWereLost(v InstrumentView) (Finding, bool) {
 
 func dataIsNotDueYet(v InstrumentView) (Finding, bool) {
 	return unknown(v1alpha1.ReasonAwaitingData, fmt.Sprintf(
-			"nothing was received yet, and nothing is overdue before %s: point the instrument at one of status.addresses",
+			"nothing was received yet, and nothing is overdue before %s: point the instrument at an address in status.listeners",
 			v.overdueFrom().UTC().Format(time.RFC3339))),
 		v.lastReceived().IsZero() && !v.Now.After(v.overdueFrom())
 }
 
 func dataWasNeverSeen(v InstrumentView) (Finding, bool) {
-	return bad(v1alpha1.ReasonNeverSeen, "nothing was received yet: point the instrument at one of status.addresses"),
+	return bad(v1alpha1.ReasonNeverSeen, "nothing was received yet: point the instrument at an address in status.listeners"),
 		v.lastReceived().IsZero()
 }
 

@@ -151,9 +151,9 @@ func refusalWhy(cause wire.Cause) string {
 	case wire.CauseBadCertificate:
 		return "its certificate is missing, of another authority, or for another name than spec.listeners[].clientCertificate.names"
 	case wire.CauseBadToken:
-		return "its token is missing, or another one than spec.listeners[].tokenSecretRef names"
+		return "its token is missing, or another one than spec.listeners[].tokenSecretKeyRef names"
 	case wire.CauseTLSHandshake:
-		return "no TLS connection came about, and the listener has tls"
+		return "no TLS connection came about, and the listener is one over TLS"
 	case wire.CauseRetired:
 		return "the Instrument is retired"
 	default:

@@ -130,8 +130,8 @@ func (in RegistryInput) instrumentEntries(stands RegistryState, next int64) map[
 			all[inst.Name] = in.keptInstrument(inst, was, next)
 		} else if in.unreadable(inst) {
 			continue
-		} else if verdict.OK() {
-			entry := entryOf(inst, verdict.Gateway, next, in.Secrets, was)
+		} else if verdict.Stands() {
+			entry := entryOf(inst, verdict, next, in.Secrets, was)
 			entry.LegalHold = underHold(in.Site, inst)
 			all[inst.Name] = entry
 		} else if exists && verdict.Absent {
@@ -225,18 +225,19 @@ func sameEntry(a, b wire.InstrumentEntry) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// entryOf is an Instrument as gateways know it. Was is the entry that stands.
-func entryOf(inst *v1alpha1.Instrument, gateway string, revision int64, secrets Secrets, was wire.InstrumentEntry) wire.InstrumentEntry {
-	spec := &inst.Spec
+// entryOf is an Instrument as gateways know it, with the listeners that are accepted. Was is
+// the entry that stands.
+func entryOf(inst *v1alpha1.Instrument, verdict Verdict, revision int64, secrets Secrets, was wire.InstrumentEntry) wire.InstrumentEntry {
+	spec, listeners := &inst.Spec, verdict.accepted(inst)
 	entry := wire.InstrumentEntry{
 		UID:              string(inst.UID),
 		Generation:       inst.Generation,
 		Revision:         revision,
 		Instrument:       inst.Name,
-		Gateway:          gateway,
+		Gateway:          verdict.Gateway,
 		Retired:          spec.State == v1alpha1.InstrumentRetired,
 		Maintenance:      spec.State == v1alpha1.InstrumentMaintenance,
-		Listeners:        make([]wire.ListenerEntry, len(spec.Listeners)),
+		Listeners:        make([]wire.ListenerEntry, len(listeners)),
 		MaxObjectSize:    spec.Limits.MaxObjectSize.Value(),
 		MaxConnections:   int(spec.Limits.MaxConnections),
 		Acknowledge:      string(spec.Acknowledge),
@@ -285,9 +286,9 @@ func entryOf(inst *v1alpha1.Instrument, gateway string, revision int64, secrets 
 	for i := range was.Listeners {
 		hashes = append(hashes, was.Listeners[i].Tokens...)
 	}
-	for i := range spec.Listeners {
-		entry.Listeners[i] = listenerEntry(&spec.Listeners[i])
-		entry.Listeners[i].Tokens = tokenHashes(inst, &spec.Listeners[i], secrets, hashes)
+	for i := range listeners {
+		entry.Listeners[i] = listenerEntry(listeners[i].WithDefaults())
+		entry.Listeners[i].Tokens = tokenHashes(inst, &listeners[i], secrets, hashes)
 	}
 	return entry
 }
@@ -334,16 +335,17 @@ func forwardEntry(forward *v1alpha1.Forward) *wire.ForwardEntry {
 	return &wire.ForwardEntry{Address: forward.Address, Protocol: string(forward.Protocol), Until: forward.Until.UTC()}
 }
 
-func listenerEntry(listener *v1alpha1.Listener) wire.ListenerEntry {
-	entry := wire.ListenerEntry{Protocol: string(listener.Type), Port: uint16(port(listener))}
+func listenerEntry(listener v1alpha1.Listener) wire.ListenerEntry {
+	entry := wire.ListenerEntry{Name: listener.Name, Protocol: string(listener.Protocol), Port: uint16(listener.Port)}
 	for _, p := range prefixes(listener.Sources) {
 		entry.Sources = append(entry.Sources, p.String())
 	}
-	if mode := listenerTLS(listener); mode != v1alpha1.TLSNone {
+	if mode := listener.Mode(); mode != v1alpha1.TLSNone {
 		entry.TLS = string(mode)
 	}
-	entry.CertificateNames = certificateNames(listener)
-	if listener.TCP != nil {
+	entry.CertificateNames = certificateNames(&listener)
+	switch listener.Protocol {
+	case v1alpha1.ListenerTCP:
 		entry.Framing = string(listener.TCP.Framing)
 		entry.Receipt = string(listener.TCP.Receipt)
 		entry.IdleTimeoutMillis = listener.TCP.IdleTimeout.Milliseconds()
@@ -352,11 +354,9 @@ func listenerEntry(listener *v1alpha1.Listener) wire.ListenerEntry {
 			entry.IdleAfterMillis = listener.TCP.IdleAfter.Milliseconds()
 		}
 		entry.Expect = expectEntry(listener.TCP.Expect)
-	}
-	if listener.UDP != nil {
+	case v1alpha1.ListenerUDP:
 		entry.Channel = listener.UDP.Channel
-	}
-	if listener.HTTP != nil {
+	case v1alpha1.ListenerHTTP:
 		entry.IdleTimeoutMillis = listener.HTTP.IdleTimeout.Milliseconds()
 		entry.MaxAgeMillis = listener.HTTP.MaxAge.Milliseconds()
 		entry.UploadExpiryMillis = listener.HTTP.UploadExpiry.Milliseconds()

@@ -218,7 +218,7 @@ func (v SiteView) flowing() (v1alpha1.InstrumentSummary, Finding) {
 			overdue = overdue || f.Reason == v1alpha1.ReasonOverdue
 		case f.Reason == v1alpha1.ReasonAwaitingData:
 			awaited = append(awaited, name)
-		case f.Status != metav1.ConditionFalse && f.Reason != v1alpha1.ReasonNotAccepted:
+		case f.Status != metav1.ConditionFalse && f.Reason != v1alpha1.ReasonNotAccepted && f.Reason != v1alpha1.ReasonNoListeners:
 			dark = append(dark, name)
 		}
 	}

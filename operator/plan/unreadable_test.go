@@ -48,7 +48,7 @@ func unreadableMeta(name string) metav1.ObjectMeta {
 // of two tokens is gone from each.
 func unreadableInput() (plan.RegistryInput, plan.RegistryState) {
 	listener := func(ref *v1alpha1.SecretKeyReference) v1alpha1.Listener {
-		return v1alpha1.Listener{Type: v1alpha1.ListenerHTTP, TokenSecretRef: ref, HTTP: &v1alpha1.HTTPListener{Port: 30110}}
+		return v1alpha1.Listener{Name: ref.Name, Protocol: v1alpha1.ListenerHTTP, TokenSecretKeyRef: ref, Port: 30110}
 	}
 	in := plan.RegistryInput{Site: &v1alpha1.Site{}, Secrets: plan.Secrets{
 		"tokens": {Data: map[string][]byte{"camera": []byte(staying)}, ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{plan.LabelTokens: "true"}}}}}

@@ -85,7 +85,12 @@ func some(n *int32) bool { return n != nil && *n > 0 }
 // InstrumentUrgency compares what stands with what is planned.
 func InstrumentUrgency(was, is *v1alpha1.InstrumentStatus) Urgency {
 	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
-		!slices.Equal(was.Addresses, is.Addresses) || resampled(was.Sampling, is.Sampling), UrgencyFigures)
+		!slices.EqualFunc(was.Listeners, is.Listeners, sameListener) || resampled(was.Sampling, is.Sampling), UrgencyFigures)
+}
+
+// sameListener: it is the same one, with the same addresses, and gateways receive there as they did.
+func sameListener(was, is v1alpha1.ListenerStatus) bool {
+	return was.Name == is.Name && slices.Equal(was.Addresses, is.Addresses) && len(Changed(was.Conditions, is.Conditions)) == 0
 }
 
 // InstrumentPasses says whether a status speaks of what ends by itself within moments, as

@@ -99,7 +99,7 @@ const (
 // DatagramSource says which datagrams are payloads.
 // +kubebuilder:object:generate=false
 type DatagramSource struct {
-	// Channel of the datagrams, as a listener of type UDP has it, now or in the past.
+	// Channel of the datagrams, as a listener with protocol UDP has it, now or in the past.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:default=raw

@@ -7,15 +7,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ListenerTLS says whether bytes of a listener are encrypted, and who shows a certificate.
+// TLSMode says whether bytes of a listener are encrypted, and who shows a certificate.
 // +kubebuilder:validation:Enum=None;Server;Mutual
-type ListenerTLS string
+type TLSMode string
 
-// The values of ListenerTLS.
+// The values of TLSMode.
 const (
-	TLSNone   ListenerTLS = "None"
-	TLSServer ListenerTLS = "Server"
-	TLSMutual ListenerTLS = "Mutual"
+	TLSNone   TLSMode = "None"
+	TLSServer TLSMode = "Server"
+	TLSMutual TLSMode = "Mutual"
 )
 
 // ClientCertificate says which certificates an instrument, or a reader, shows.

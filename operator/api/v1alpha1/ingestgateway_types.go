@@ -73,10 +73,10 @@ type IngestGatewaySpec struct {
 	// +optional
 	Service GatewayService `json:"service,omitzero"`
 
-	// TLS is the pool's certificate, for listeners with TLS. A renewed one is taken
+	// TLS is the pool's certificate, for listeners with tlsMode Server or Mutual. A renewed one is taken
 	// within two minutes, without a restart; connections that are open go on. caSecretRef
 	// are the authorities that sign the certificates of instruments: listeners with
-	// mutual TLS need it.
+	// tlsMode Mutual need it.
 	// +kubebuilder:validation:XValidation:rule="has(self.certificateSecretRef)",message="a server has a certificate: name its Secret in tls.certificateSecretRef",reason=FieldValueRequired,fieldPath=.certificateSecretRef
 	// +optional
 	TLS *TLS `json:"tls,omitempty"`

@@ -56,22 +56,26 @@ const (
 	ReasonDamaged = "Damaged"
 	// ReasonGatewayProblem: a gateway pod cannot receive for the Instrument.
 	ReasonGatewayProblem = "GatewayProblem"
+	// ReasonNoListeners: no gateway receives for the Instrument, whose data is imported.
+	ReasonNoListeners = "NoListeners"
 	// ReasonNoInstruments: a Site has none that should send.
 	ReasonNoInstruments = "NoInstruments"
 )
 
 // InstrumentSpec declares one instrument: who it is, how it sends, what is kept.
-// +kubebuilder:validation:XValidation:rule="!self.listeners.exists(w, has(w.tcp) && has(w.tcp.framing) && w.tcp.framing == 'LengthPrefixed') || !has(self.limits) || !has(self.limits.maxObjectSize) || string(self.limits.maxObjectSize).matches('e|E') || quantity(string(self.limits.maxObjectSize)).isLessThan(quantity('2Gi'))",message="with the framing LengthPrefixed limits.maxObjectSize is below 2Gi: a length has 31 bits"
+// +kubebuilder:validation:XValidation:rule="!has(self.listeners) || !self.listeners.exists(w, has(w.tcp) && has(w.tcp.framing) && w.tcp.framing == 'LengthPrefixed') || !has(self.limits) || !has(self.limits.maxObjectSize) || string(self.limits.maxObjectSize).matches('e|E') || quantity(string(self.limits.maxObjectSize)).isLessThan(quantity('2Gi'))",message="with the framing LengthPrefixed limits.maxObjectSize is below 2Gi: a length has 31 bits",fieldPath=".limits.maxObjectSize"
 // +kubebuilder:validation:XValidation:rule="has(self.station) || !has(self.naming) || !self.naming.template.contains('{station}')",message="naming.template holds {station}: set spec.station"
 // +kubebuilder:validation:XValidation:rule="has(self.station) || !has(self.archive) || !has(self.archive.aliases) || !self.archive.aliases.exists(t, t.contains('{station}'))",message="an alias holds {station}: set spec.station"
 // +kubebuilder:validation:XValidation:rule="has(self.location) || !has(self.cadence) || !has(self.cadence.observes) || self.cadence.observes.mode != 'SunBelow'",message="cadence.observes goes by the sun: set spec.location"
 type InstrumentSpec struct {
-	// SiteRef names the Site that receives.
+	// SiteRef names the Site whose instrument it is. An Instrument that moves is deleted and
+	// created anew at the other Site; nothing that was observed is deleted.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="siteRef is immutable: delete the Instrument and create it anew at the other Site, nothing that was observed is deleted"
 	// +required
 	SiteRef LocalReference `json:"siteRef"`
 
 	// GatewayRef names the IngestGateway that receives. It may be left out
-	// where the Site has only one.
+	// where the Site has only one, and says nothing without listeners.
 	// +optional
 	GatewayRef *LocalReference `json:"gatewayRef,omitempty"`
 
@@ -96,11 +100,12 @@ type InstrumentSpec struct {
 	Contacts []Contact `json:"contacts,omitempty"`
 
 	// Listeners that the instrument sends to. An object that arrives at two of them counts once.
-	// +kubebuilder:validation:MinItems=1
+	// Without any no gateway receives for the instrument: its data is imported.
 	// +kubebuilder:validation:MaxItems=8
-	// +listType=atomic
-	// +required
-	Listeners []Listener `json:"listeners"`
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Listeners []Listener `json:"listeners,omitempty"`
 
 	// Cadence is how often data is due.
 	// +kubebuilder:default={}
@@ -306,11 +311,12 @@ type InstrumentStatus struct {
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// Addresses to send to.
-	// +kubebuilder:validation:MaxItems=64
-	// +listType=atomic
+	// Listeners by the names that they have in spec.listeners.
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=map
+	// +listMapKey=name
 	// +optional
-	Addresses []ListenerAddress `json:"addresses,omitempty"`
+	Listeners []ListenerStatus `json:"listeners,omitempty"`
 
 	// LastReceived is when data last arrived, rounded down to ten minutes;
 	// metrics have it exactly.
@@ -414,7 +420,7 @@ type DayCounts struct {
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="DataFlowing")].reason`,description="Why Flowing has its value"
 // +kubebuilder:printcolumn:name="Objects",type=integer,JSONPath=`.status.receivedToday.objects`,description="Objects receipted this UTC day"
 // +kubebuilder:printcolumn:name="Datagrams",type=integer,JSONPath=`.status.receivedToday.datagrams`,description="Datagrams made safe this UTC day"
-// +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.status.addresses[0].address`,description="First address to send to"
+// +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.status.listeners[0].addresses[0].address`,description="First address to send to"
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What Ready says, and what to do"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"
 type Instrument struct {

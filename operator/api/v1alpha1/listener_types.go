@@ -3,20 +3,39 @@
 package v1alpha1
 
 import (
+	"cmp"
+	"time"
+
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Listener is a port, or a path of HTTP, to which the instrument sends. Type says which of the members is set.
-// +kubebuilder:validation:XValidation:rule="(self.type == 'TCP') == has(self.tcp)",message="tcp is set exactly when type is TCP"
-// +kubebuilder:validation:XValidation:rule="(self.type == 'UDP') == has(self.udp)",message="udp is set exactly when type is UDP"
-// +kubebuilder:validation:XValidation:rule="(self.type == 'HTTP') == has(self.http)",message="http is set exactly when type is HTTP"
-// +kubebuilder:validation:XValidation:rule="!has(self.clientCertificate) || has(self.tcp) && has(self.tcp.tls) && self.tcp.tls == 'Mutual' || has(self.http) && has(self.http.tls) && self.http.tls == 'Mutual'",message="clientCertificate needs a listener with tls Mutual: only there a sender shows a certificate"
-// +kubebuilder:validation:XValidation:rule="!has(self.tokenSecretRef) || has(self.http) && has(self.http.tls) && self.http.tls != 'None'",message="tokenSecretRef needs a listener of type HTTP with tls Server or Mutual: elsewhere a sender cannot show a token, or anyone could read it"
+// Listener is a port, or a path of HTTP, to which the instrument sends. Protocol says which of
+// the members tcp, udp and http may be set; where that one is left out, its defaults hold.
+// +kubebuilder:validation:XValidation:rule="!has(self.tcp) || self.protocol == 'TCP'",message="tcp is of listeners with protocol TCP",reason=FieldValueForbidden,fieldPath=".tcp"
+// +kubebuilder:validation:XValidation:rule="!has(self.udp) || self.protocol == 'UDP'",message="udp is of listeners with protocol UDP",reason=FieldValueForbidden,fieldPath=".udp"
+// +kubebuilder:validation:XValidation:rule="!has(self.http) || self.protocol == 'HTTP'",message="http is of listeners with protocol HTTP",reason=FieldValueForbidden,fieldPath=".http"
+// +kubebuilder:validation:XValidation:rule="!has(self.clientCertificate) || has(self.tcp) && has(self.tcp.tlsMode) && self.tcp.tlsMode == 'Mutual' || has(self.http) && has(self.http.tlsMode) && self.http.tlsMode == 'Mutual'",message="clientCertificate needs a listener with tlsMode Mutual: only there a sender shows a certificate",reason=FieldValueForbidden,fieldPath=".clientCertificate"
+// +kubebuilder:validation:XValidation:rule="!has(self.tokenSecretKeyRef) || has(self.http) && has(self.http.tlsMode) && self.http.tlsMode != 'None'",message="tokenSecretKeyRef needs a listener with protocol HTTP and tlsMode Server or Mutual: elsewhere a sender cannot show a token, or anyone could read it",reason=FieldValueForbidden,fieldPath=".tokenSecretKeyRef"
 type Listener struct {
-	// Type of the listener: TCP and HTTP for objects, UDP for datagrams.
+	// Name of the listener, which status and messages call it by: frames, telemetry.
+	// Under another name it is another listener.
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MaxLength=63
 	// +required
-	Type ListenerType `json:"type"`
+	Name string `json:"name"`
+
+	// Protocol. TCP: each connection carries objects. UDP: each packet is a datagram of
+	// telemetry. HTTP: requests below /in/<instrument>/ carry objects.
+	// +required
+	Protocol ListenerProtocol `json:"protocol"`
+
+	// Port of the gateway, within the IngestGateway's range. One of HTTP instruments may
+	// share with each other, and with no listener with protocol TCP.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +required
+	Port int32 `json:"port"`
 
 	// Sources are the addresses that the instrument sends from, as CIDRs
 	// ("192.0.2.7/32", "2001:db8::/64"). Default: any. Two instruments may
@@ -34,55 +53,51 @@ type Listener struct {
 	// +optional
 	ClientCertificate *ClientCertificate `json:"clientCertificate,omitempty"`
 
-	// TokenSecretRef names what the instrument shows as a bearer token, beside
+	// TokenSecretKeyRef names what the instrument shows as a bearer token, beside
 	// all else that is declared: at least 16 characters. Of a value with several
 	// lines each is a token, so that one can be replaced while the old one is
 	// still in use. Gateways know tokens as salted hashes only. Where the Secret
 	// or its key is gone, none is taken any more. The Secret has the label
 	// substorm.dev/tokens with the value "true": others are not read.
 	// +optional
-	TokenSecretRef *SecretKeyReference `json:"tokenSecretRef,omitempty"`
+	TokenSecretKeyRef *SecretKeyReference `json:"tokenSecretKeyRef,omitempty"`
 
-	// TCP: each connection carries objects.
+	// TCP says how objects come over connections. Default: one each, of all bytes until
+	// the sender closes its side, in plain.
 	// +optional
 	TCP *TCPListener `json:"tcp,omitempty"`
 
-	// UDP: each packet is a datagram of telemetry.
+	// UDP says what datagrams are. Default: those of the channel raw.
 	// +optional
 	UDP *UDPListener `json:"udp,omitempty"`
 
-	// HTTP: requests below /in/<instrument>/ carry objects.
+	// HTTP says how requests are served. Default: plain HTTP.
 	// +optional
 	HTTP *HTTPListener `json:"http,omitempty"`
 }
 
-// ListenerType is the protocol of a listener.
+// ListenerProtocol is the protocol of a listener.
 // +kubebuilder:validation:Enum=TCP;UDP;HTTP
-type ListenerType string
+type ListenerProtocol string
 
-// The values of ListenerType.
+// The values of ListenerProtocol.
 const (
-	ListenerTCP  ListenerType = "TCP"
-	ListenerUDP  ListenerType = "UDP"
-	ListenerHTTP ListenerType = "HTTP"
+	ListenerTCP  ListenerProtocol = "TCP"
+	ListenerUDP  ListenerProtocol = "UDP"
+	ListenerHTTP ListenerProtocol = "HTTP"
 )
 
 // TCPListener receives objects over raw TCP, or over TLS on it.
-// +kubebuilder:validation:XValidation:rule="has(self.idleAfter) == (has(self.framing) && self.framing == 'Idle')",message="idleAfter is set exactly when framing is Idle"
+// +kubebuilder:validation:XValidation:rule="!has(self.idleAfter) || has(self.framing) && self.framing == 'Idle'",message="idleAfter is of listeners with framing Idle",reason=FieldValueForbidden,fieldPath=".idleAfter"
+// +kubebuilder:validation:XValidation:rule="has(self.idleAfter) || !has(self.framing) || self.framing != 'Idle'",message="with framing Idle set idleAfter",reason=FieldValueRequired,fieldPath=".idleAfter"
 type TCPListener struct {
-	// Port of the gateway, within the IngestGateway's range.
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=65535
-	// +required
-	Port int32 `json:"port"`
-
-	// TLS of the listener. None: bytes are plain. Server: the pool shows its
+	// TLSMode of the listener. None: bytes are plain. Server: the pool shows its
 	// certificate. Mutual: the instrument shows one, too, and the pool's client
 	// authorities must have signed it. An IngestGateway needs spec.tls for both.
 	// Over TLS an end without close_notify cuts the object off.
 	// +kubebuilder:default=None
 	// +optional
-	TLS ListenerTLS `json:"tls,omitempty"`
+	TLSMode TLSMode `json:"tlsMode,omitempty"`
 
 	// Framing says where an object ends. UntilClose: all bytes until the
 	// sender closes its side are one object. Lines: what stands before each LF
@@ -196,12 +211,6 @@ const (
 // UDPListener receives telemetry. Bytes of this listener are plain.
 // +kubebuilder:object:generate=false
 type UDPListener struct {
-	// Port of the gateway, within the IngestGateway's range.
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=65535
-	// +required
-	Port int32 `json:"port"`
-
 	// Channel that the datagrams belong to.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:MaxLength=63
@@ -212,23 +221,16 @@ type UDPListener struct {
 
 // HTTPListener receives objects over HTTP: PUT /in/<instrument>/<name> stores an object
 // under a name, POST /in/<instrument>/ one without, and uploads that may be
-// interrupted and go on follow tus 1.0. With tls None its bytes are plain.
+// interrupted and go on follow tus 1.0.
 // +kubebuilder:object:generate=false
 type HTTPListener struct {
-	// Port of the gateway, within the IngestGateway's range. Instruments may share
-	// it with each other, and with no listener of type TCP.
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=65535
-	// +required
-	Port int32 `json:"port"`
-
-	// TLS of the listener. None: plain HTTP. Server: the pool shows its certificate.
+	// TLSMode of the listener. None: plain HTTP. Server: the pool shows its certificate.
 	// Mutual: the instrument shows one, too, and the pool's client authorities
 	// must have signed it. An IngestGateway needs spec.tls for both. Either all
 	// listeners of a port are over TLS or none is.
 	// +kubebuilder:default=None
 	// +optional
-	TLS ListenerTLS `json:"tls,omitempty"`
+	TLSMode TLSMode `json:"tlsMode,omitempty"`
 
 	// IdleTimeout ends a request of whose body nothing arrives. At most 8784h.
 	// +kubebuilder:default="60s"
@@ -263,12 +265,69 @@ type HTTPListener struct {
 	UploadExpiry metav1.Duration `json:"uploadExpiry,omitzero"`
 }
 
+// Mode returns whether bytes of the listener are encrypted, and who shows a certificate.
+func (l *Listener) Mode() TLSMode {
+	switch {
+	case l.TCP != nil:
+		return cmp.Or(l.TCP.TLSMode, TLSNone)
+	case l.HTTP != nil:
+		return cmp.Or(l.HTTP.TLSMode, TLSNone)
+	default:
+		return TLSNone
+	}
+}
+
+// WithDefaults returns the listener with the member of its protocol, and in it the defaults of
+// what is left out: those that the API server fills in where the member is there.
+func (l *Listener) WithDefaults() Listener {
+	is := *l.DeepCopy()
+	switch is.Protocol {
+	case ListenerTCP:
+		is.TCP = cmp.Or(is.TCP, &TCPListener{})
+		is.TCP.TLSMode = cmp.Or(is.TCP.TLSMode, TLSNone)
+		is.TCP.Framing = cmp.Or(is.TCP.Framing, FramingUntilClose)
+		is.TCP.Receipt = cmp.Or(is.TCP.Receipt, ReceiptLine)
+		is.TCP.IdleTimeout.Duration = cmp.Or(is.TCP.IdleTimeout.Duration, time.Minute)
+		is.TCP.MaxAge.Duration = cmp.Or(is.TCP.MaxAge.Duration, time.Hour)
+	case ListenerUDP:
+		is.UDP = cmp.Or(is.UDP, &UDPListener{})
+		is.UDP.Channel = cmp.Or(is.UDP.Channel, DefaultChannel)
+	case ListenerHTTP:
+		is.HTTP = cmp.Or(is.HTTP, &HTTPListener{})
+		is.HTTP.TLSMode = cmp.Or(is.HTTP.TLSMode, TLSNone)
+		is.HTTP.IdleTimeout.Duration = cmp.Or(is.HTTP.IdleTimeout.Duration, time.Minute)
+		is.HTTP.MaxAge.Duration = cmp.Or(is.HTTP.MaxAge.Duration, time.Hour)
+		is.HTTP.UploadExpiry.Duration = cmp.Or(is.HTTP.UploadExpiry.Duration, 7*24*time.Hour)
+	}
+	return is
+}
+
+// DefaultChannel is that of datagrams where nothing is said.
+const DefaultChannel = "raw"
+
+// ListenerStatus says of a listener where to send, and whether gateways receive there.
+type ListenerStatus struct {
+	// Name of the listener in spec.listeners.
+	// +required
+	Name string `json:"name"`
+
+	// Addresses to send to.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	// +optional
+	Addresses []ListenerAddress `json:"addresses,omitempty"`
+
+	// Conditions. Accepted: the listener contradicts no other, and what it names exists.
+	// Programmed: every pod that receives runs the registry with it.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
 // ListenerAddress is an address to send to.
 // +kubebuilder:object:generate=false
 type ListenerAddress struct {
-	// Type of the listener.
-	// +required
-	Type ListenerType `json:"type"`
 	// Address as host:port.
 	// +required
 	Address string `json:"address"`

@@ -59,7 +59,8 @@ func (p *pods) start(ctx context.Context, seen *seen) error {
 	for i := range feedServers {
 		pod := fmt.Sprintf("feed-server-%d", i)
 		go every(ctx, wire.GatewayReportInterval, func() {
-			put(ctx, status, wire.FeedServerStatusKey(pod), wire.FeedServerStatus{Pod: pod, FeedServer: p.site, Incarnation: "one", StartedAt: started, ReportedAt: time.Now(), Revision: seen.revision.Load()})
+			put(ctx, status, wire.FeedServerStatusKey(pod), wire.FeedServerStatus{Pod: pod, FeedServer: p.site,
+				Incarnation: "one", StartedAt: started, ReportedAt: time.Now(), Revision: seen.revision.Load()})
 		})
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -26,6 +27,7 @@ import (
 	"github.com/substorm/substorm/internal/flags"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/controller"
+	"github.com/substorm/substorm/operator/plan"
 )
 
 // leaseName is the Lease by which one of several operators leads.
@@ -39,10 +41,9 @@ type Config struct {
 	Namespaces []string
 	// ClusterID names the cluster in the markers of Sites, see controller.Config.
 	ClusterID string
-	// Images are what pods run; PullSecrets name Secrets, in their namespaces, with which they
-	// are pulled.
-	Images      controller.Images
-	PullSecrets []string
+	// Images are what pods run, and Pull is how nodes get them.
+	Images controller.Images
+	Pull   plan.Pulling
 	// StatusRate, FiguresRate and Workers are as in controller.Config.
 	StatusRate, FiguresRate float64
 	Workers                 int
@@ -63,6 +64,11 @@ func Run(ctx context.Context, cfg Config) error {
 	if cfg.StatusRate < 0 || cfg.FiguresRate < 0 || cfg.Workers < 0 {
 		return errors.New("--status-rate, --figures-rate and --workers take numbers greater than 0, or 0 for the default")
 	}
+	switch cfg.Pull.Policy {
+	case "", corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever:
+	default:
+		return fmt.Errorf("--image-pull-policy %q is none: Always, IfNotPresent or Never", cfg.Pull.Policy)
+	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -73,7 +79,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	err = controller.Setup(ctx, mgr, controller.Config{
-		Images: cfg.Images, PullSecrets: cfg.PullSecrets, StatusRate: cfg.StatusRate, FiguresRate: cfg.FiguresRate, Workers: cfg.Workers,
+		Images: cfg.Images, Pull: cfg.Pull, StatusRate: cfg.StatusRate, FiguresRate: cfg.FiguresRate, Workers: cfg.Workers,
 		ClusterID: cfg.ClusterID, Log: cfg.Log, Metrics: metrics.Registry,
 	})
 	if err != nil {

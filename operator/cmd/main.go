@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -53,7 +54,8 @@ func command() *cobra.Command {
 	f.StringVar(&cfg.Images.Gateway, "gateway-image", "", "image of the gateway pods (required)")
 	f.StringVar(&cfg.Images.FeedServer, "feed-server-image", "", "image of the feed servers (required)")
 	f.StringVar(&cfg.Images.Archivist, "archivist-image", "", "image of the archivists (required)")
-	f.StringSliceVar(&cfg.PullSecrets, "gateway-pull-secrets", nil, "Secrets, in the pools' and Sites' namespaces, with which the images are pulled")
+	f.StringVar((*string)(&cfg.Pull.Policy), "image-pull-policy", string(corev1.PullIfNotPresent), "when nodes pull the images, where a resource does not say so in its podTemplate: Always, IfNotPresent or Never")
+	f.StringSliceVar(&cfg.Pull.Secrets, "gateway-pull-secrets", nil, "Secrets, in the pools' and Sites' namespaces, with which the images are pulled")
 	f.StringSliceVar(&cfg.Namespaces, "watch-namespaces", nil, "namespaces to look after (default: all)")
 	f.StringVar(&cfg.ClusterID, "cluster-id", "", "name of this cluster in the markers by which Sites of several clusters that share a bucket are told apart; "+
 		"it never changes (default: the uid of the namespace kube-system, which the operator must be allowed to get)")

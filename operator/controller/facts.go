@@ -32,6 +32,8 @@ type facts struct {
 	complete *wire.RegistryComplete
 	verdicts map[string]judgement
 	judged   bool
+	// replicated are the Instruments that keep pods of pools on nodes of their own.
+	replicated replicated
 	// states of the Site's instruments as last planned.
 	states map[string]instrumentState
 	// waiting are, by kind and name, resources that wait for gateways or feed servers to
@@ -49,19 +51,26 @@ type judgement struct {
 	uid        types.UID
 	generation int64
 	verdict    plan.Verdict
+	// apart is the pool whose pods the Instrument keeps on nodes of their own.
+	apart string
+}
+
+func newJudgement(inst *v1alpha1.Instrument, verdict plan.Verdict) judgement {
+	return judgement{inst.UID, inst.Generation, verdict, plan.ReplicatedOn(inst, verdict)}
 }
 
 type instrumentState struct{ flowing plan.Finding }
 
 func newFacts(now time.Time, log *slog.Logger) *facts {
 	return &facts{
-		reports:  newReports(log),
-		bus:      plan.Bus{Since: now},
-		registry: emptyRegistry(),
-		verdicts: map[string]judgement{},
-		states:   map[string]instrumentState{},
-		waiting:  map[string]map[string]bool{},
-		feeds:    newFeedFacts(),
+		reports:    newReports(log),
+		bus:        plan.Bus{Since: now},
+		registry:   emptyRegistry(),
+		verdicts:   map[string]judgement{},
+		states:     map[string]instrumentState{},
+		waiting:    map[string]map[string]bool{},
+		replicated: replicated{names: map[string]map[string]bool{}},
+		feeds:      newFeedFacts(),
 	}
 }
 
@@ -90,13 +99,17 @@ func (f *facts) judge(instruments []v1alpha1.Instrument, verdicts map[string]pla
 	defer f.mu.Unlock()
 	for i := range instruments {
 		inst := &instruments[i]
-		j := judgement{inst.UID, inst.Generation, verdicts[inst.Name]}
+		j := newJudgement(inst, verdicts[inst.Name])
 		if !reflect.DeepEqual(f.verdicts[inst.Name], j) {
 			changed = append(changed, inst.Name)
 		}
 		next[inst.Name] = j
 	}
 	f.verdicts, f.judged = next, true
+	f.replicated.names = map[string]map[string]bool{}
+	for name, j := range next {
+		f.replicated.move(name, "", j.apart)
+	}
 	for name := range f.states {
 		if _, exists := next[name]; !exists {
 			delete(f.states, name)
@@ -121,8 +134,9 @@ func (f *facts) judgeSome(instruments []v1alpha1.Instrument, verdicts map[string
 	defer f.mu.Unlock()
 	for i := range instruments {
 		inst := &instruments[i]
-		j := judgement{inst.UID, inst.Generation, verdicts[inst.Name]}
-		if !reflect.DeepEqual(f.verdicts[inst.Name], j) {
+		j := newJudgement(inst, verdicts[inst.Name])
+		if was := f.verdicts[inst.Name]; !reflect.DeepEqual(was, j) {
+			f.replicated.move(inst.Name, was.apart, j.apart)
 			f.verdicts[inst.Name] = j
 			changed = append(changed, inst.Name)
 		}

@@ -27,7 +27,7 @@ type serverReconciler struct {
 	secrets  *secretReader
 	statuses *statusWriter
 	image    string
-	pull     []string
+	pull     plan.Pulling
 }
 
 // Reconcile applies a FeedServer's objects and plans its status.
@@ -101,7 +101,7 @@ func (r *serverReconciler) bring(ctx context.Context, view *plan.FeedServerView)
 	if view.Site == nil {
 		return r.remove(ctx, server)
 	}
-	program.Image, program.PullSecrets, program.Secrets = r.image, r.pull, view.Secrets
+	program.Image, program.Pull, program.Secrets = r.image, r.pull, view.Secrets
 	program.user = plan.FeedServerUser(view.Site, server.Name)
 	if !plan.FeedServerAccepted(*view).OK() {
 		return r.keepProgramCredentials(ctx, r.secrets, program, view.Now)

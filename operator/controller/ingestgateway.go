@@ -27,7 +27,7 @@ type gatewayReconciler struct {
 	secrets  *secretReader
 	statuses *statusWriter
 	image    string
-	pull     []string
+	pull     plan.Pulling
 }
 
 // Reconcile applies a pool's objects and plans its status.
@@ -122,6 +122,7 @@ func (r *gatewayReconciler) read(ctx context.Context, gateway *v1alpha1.IngestGa
 	view := plan.GatewayView{Now: r.links.now(), Gateway: gateway, Site: site.Site, Others: others.Items,
 		Registry: site.Registry, Reports: f.reports.ofGateways(), Image: r.image}
 	_, view.Bus, _, _ = f.snapshot()
+	view.Replicated, view.Judged = f.replicatedOn(gateway.Name)
 	if site.Site == nil {
 		return view, nil
 	}
@@ -156,7 +157,7 @@ func (r *gatewayReconciler) readPods(ctx context.Context, view *plan.GatewayView
 // apply makes the pool's objects what they should be. What the API server
 // refuses is a finding; what failed otherwise is an error and worth another try.
 func (r *gatewayReconciler) apply(ctx context.Context, view *plan.GatewayView) (*plan.Finding, error) {
-	pool := plan.Pool{Gateway: view.Gateway, Site: view.Site, Replicas: view.Replicas(), Image: r.image, PullSecrets: r.pull, Secrets: view.Secrets}
+	pool := plan.Pool{Gateway: view.Gateway, Site: view.Site, Replicas: view.Replicas(), Image: r.image, Pull: r.pull, Apart: view.PodsApart(), Secrets: view.Secrets}
 	if view.WaitsForTurn() != "" {
 		var err error
 		if pool.Keeps, err = plan.TemplateAsItIs(&view.StatefulSet.Spec.Template); err != nil {

@@ -153,6 +153,7 @@ func (r *registryReconciler) judgeAll(ctx context.Context, site types.Namespaced
 		}
 	}
 	r.wake(site, f, in, change)
+	wakeAllOf(&r.wakers.gateways, site.Namespace, f.apartOtherwise(gateways))
 	return change, err
 }
 

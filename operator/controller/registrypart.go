@@ -80,6 +80,7 @@ func (r *registryReconciler) judgeSome(ctx context.Context, site types.Namespace
 		changed = append(changed, entry.Instrument)
 	}
 	wakeAllOf(&r.wakers.instruments, site.Namespace, changed)
+	wakeAllOf(&r.wakers.gateways, site.Namespace, f.apartOtherwise(gateways))
 	return true, nil
 }
 

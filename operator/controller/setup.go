@@ -43,10 +43,10 @@ const (
 
 // Config of the controllers.
 type Config struct {
-	// Images are what pods run, and PullSecrets name the Secrets with which they are pulled.
-	Images      Images
-	PullSecrets []string
-	Log         *slog.Logger
+	// Images are what pods run, and Pull is how nodes get them.
+	Images Images
+	Pull   plan.Pulling
+	Log    *slog.Logger
 	// StatusRate bounds the writes of statuses per second, FiguresRate those of them that
 	// only bring figures up to date, and Workers is how many resources of a kind are looked
 	// at at once. 0: the default.
@@ -106,9 +106,9 @@ func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 		mgr.Add(all), mgr.Add(statuses), mgr.Add(poller), s.indexes(ctx),
 		s.registries(&registryReconciler{client: mgr.GetClient(), links: all, secrets: secrets, wakers: wake, log: cfg.Log,
 			touched: touched, auditEvery: cmp.Or(cfg.AuditEvery, defaultAuditEvery), differences: differences}, touched),
-		s.sites(&siteReconciler{apply, all, wake, secrets, statuses, cluster, cfg.Images.Archivist, cfg.PullSecrets}),
-		s.gateways(&gatewayReconciler{apply, all, secrets, statuses, cfg.Images.Gateway, cfg.PullSecrets}),
-		s.servers(&serverReconciler{apply, all, secrets, statuses, cfg.Images.FeedServer, cfg.PullSecrets}),
+		s.sites(&siteReconciler{apply, all, wake, secrets, statuses, cluster, cfg.Images.Archivist, cfg.Pull}),
+		s.gateways(&gatewayReconciler{apply, all, secrets, statuses, cfg.Images.Gateway, cfg.Pull}),
+		s.servers(&serverReconciler{apply, all, secrets, statuses, cfg.Images.FeedServer, cfg.Pull}),
 		s.feeds(&feedReconciler{mgr.GetClient(), all, statuses}),
 		s.consumers(&consumerReconciler{apply, all, wake, secrets, statuses}),
 		s.instruments(&instrumentReconciler{mgr.GetClient(), all, wake, statuses, mgr.GetEventRecorder(plan.FieldOwner)}, all),

@@ -27,7 +27,7 @@ type siteReconciler struct {
 	cluster string
 	// image is what its archivist runs, pulled with the Secrets of pull.
 	image string
-	pull  []string
+	pull  plan.Pulling
 }
 
 // Reconcile asks the Site's link for what the Site wants, and plans its status

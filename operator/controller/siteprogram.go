@@ -37,7 +37,7 @@ func (r *siteReconciler) applyArchivist(ctx context.Context, view *plan.SiteView
 		SiteProgram: plan.ArchivistOf(view.Site), owner: view.Site, site: view.Site, user: plan.ArchivistUser(view.Site), view: &view.Archivist,
 		objects: func(s plan.SiteProgram) []plan.Object { return plan.Archivist{SiteProgram: s}.Objects() }, notOurs: plan.SiteObjectNotOurs,
 	}
-	p.Image, p.PullSecrets, p.Secrets = r.image, r.pull, view.Secrets
+	p.Image, p.Pull, p.Secrets = r.image, r.pull, view.Secrets
 	var failed error
 	if !acceptedAlone(*view) {
 		failed = r.keepProgramCredentials(ctx, r.secrets, p, view.Now)

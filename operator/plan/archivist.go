@@ -37,7 +37,7 @@ func ArchivistName(site *v1alpha1.Site) string { return site.Spec.Code + "-" + A
 // ArchivistOf is the SiteProgram of a Site's archivist.
 func ArchivistOf(site *v1alpha1.Site) SiteProgram {
 	return SiteProgram{Site: site, Program: ArchivistProgram, Owner: Owner{"Site", site.Name, site.UID},
-		name: ArchivistName(site), inbox: InboxPrefix(ArchivistName(site))}
+		name: ArchivistName(site), inbox: InboxPrefix(ArchivistName(site)), asked: &site.Spec.Archivist.PodTemplate}
 }
 
 // ArchivistSecrets are the Secrets that it mounts.
@@ -72,8 +72,7 @@ func (a Archivist) scratch() *coreac.VolumeApplyConfiguration {
 
 func (a Archivist) container() *coreac.ContainerApplyConfiguration {
 	return a.SiteProgram.container(a.arguments(), a.mounts()).
-		WithVolumeMounts(coreac.VolumeMount().WithName("scratch").WithMountPath(dataDir)).
-		WithResources(siteProgramResources(a.Site.Spec.Archivist.Resources))
+		WithVolumeMounts(coreac.VolumeMount().WithName("scratch").WithMountPath(dataDir))
 }
 
 // arguments are the flags of the program, which has the defaults of what the Site leaves out.

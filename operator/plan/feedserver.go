@@ -41,7 +41,8 @@ func FeedServerName(server string) string { return server + "-" + FeedServerProg
 // FeedServerOf is the SiteProgram of a FeedServer. The Site is nil where it does not exist:
 // then its name and labels alone are of use.
 func FeedServerOf(site *v1alpha1.Site, server *v1alpha1.FeedServer) SiteProgram {
-	s := SiteProgram{Site: site, Program: FeedServerProgram, Owner: Owner{"FeedServer", server.Name, server.UID}, name: FeedServerName(server.Name)}
+	s := SiteProgram{Site: site, Program: FeedServerProgram, Owner: Owner{"FeedServer", server.Name, server.UID},
+		name: FeedServerName(server.Name), asked: &server.Spec.PodTemplate}
 	if site != nil {
 		s.inbox = feedServerInbox(site, server.Name)
 	}
@@ -115,8 +116,7 @@ func (s FeedServer) service() *coreac.ServiceApplyConfiguration {
 
 func (s FeedServer) container() *coreac.ContainerApplyConfiguration {
 	portName, _, port := s.servicePorts()
-	return s.SiteProgram.container(s.arguments(), s.mounts(), coreac.ContainerPort().WithName(portName).WithContainerPort(port).WithProtocol(corev1.ProtocolTCP)).
-		WithResources(siteProgramResources(s.Server.Spec.Resources))
+	return s.SiteProgram.container(s.arguments(), s.mounts(), coreac.ContainerPort().WithName(portName).WithContainerPort(port).WithProtocol(corev1.ProtocolTCP))
 }
 
 // arguments are the flags of the feed-server program, which follow the gateway's.

@@ -5,6 +5,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -33,6 +34,10 @@ type GatewayView struct {
 	Secrets   Secrets
 	// Image is what the operator has gateways run.
 	Image string
+	// Replicated are the Instruments that keep the pool's pods on nodes of their own, by name,
+	// see ReplicatedOn; nobody knows them while Judged is false.
+	Replicated []string
+	Judged     bool
 
 	// Failed is what the API server refused, see ApplyFailed.
 	Failed      *Finding
@@ -156,8 +161,10 @@ func podsAreNotReady(v GatewayView) (Finding, bool) {
 	if lacks == "" {
 		return Finding{}, false
 	}
-	if problem := PodProblem(v.Pods); problem != "" {
-		lacks += "; " + problem
+	for _, problem := range []string{podsAreNotMade(v.StatefulSet), PodProblem(v.Pods), v.whyNoNode()} {
+		if problem != "" {
+			lacks += "; " + strings.TrimSuffix(problem, ".")
+		}
 	}
 	return bad(v1alpha1.ReasonProgressing, lacks), true
 }

@@ -51,6 +51,9 @@ type world struct {
 	Pods         []corev1.Pod         `json:"pods"`
 	Services     []corev1.Service     `json:"services"`
 
+	// Unjudged are the Sites whose Instruments nobody has judged yet.
+	Unjudged []string `json:"unjudged"`
+
 	// By Site.
 	Backends map[string]plan.Backends      `json:"backends"`
 	Markers  map[string]wire.SiteMarker    `json:"markers"`
@@ -217,7 +220,7 @@ func (w world) planSite(t *testing.T, out *planned, name string, site *v1alpha1.
 		w.planInstrument(out, &mine[i], verdicts[mine[i].Name], registry, pools, view.Flowing)
 	}
 	for i := range pools {
-		w.planPool(t, out, &pools[i], site, accepted, gateways, secrets, registry)
+		w.planPool(t, out, &pools[i], site, accepted, gateways, secrets, in)
 	}
 	if site == nil {
 		return
@@ -268,7 +271,8 @@ func (w world) planInstrument(out *planned, inst *v1alpha1.Instrument, verdict p
 	flowing[inst.Name] = plan.FindingOf(status.Conditions, v1alpha1.ConditionDataFlowing)
 }
 
-func (w world) planPool(t *testing.T, out *planned, pool *v1alpha1.IngestGateway, site *v1alpha1.Site, accepted plan.Finding, all []v1alpha1.IngestGateway, secrets plan.Secrets, registry plan.RegistryState) {
+func (w world) planPool(t *testing.T, out *planned, pool *v1alpha1.IngestGateway, site *v1alpha1.Site, accepted plan.Finding, all []v1alpha1.IngestGateway, secrets plan.Secrets, in plan.RegistryInput) {
+	instruments, verdicts, registry := in.Instruments, in.Verdicts, w.Registry[pool.Spec.SiteRef.Name]
 	view := plan.GatewayView{Now: w.Now, Gateway: pool, Site: site, SiteAccepted: accepted, Others: all, Secrets: secrets,
 		Bus: w.Bus[pool.Spec.SiteRef.Name], Reports: w.GatewayReports, Registry: registry,
 		Image: "substorm/ingest-gateway:dev", OtherSets: map[string]*appsv1.StatefulSet{}}
@@ -279,6 +283,13 @@ func (w world) planPool(t *testing.T, out *planned, pool *v1alpha1.IngestGateway
 			view.OtherSets[w.StatefulSets[i].Name] = &w.StatefulSets[i]
 		}
 	}
+	view.Judged = !slices.Contains(w.Unjudged, pool.Spec.SiteRef.Name)
+	for _, inst := range instruments {
+		if view.Judged && plan.ReplicatedOn(&inst, verdicts[inst.Name]) == pool.Name {
+			view.Replicated = append(view.Replicated, inst.Name)
+		}
+	}
+	slices.Sort(view.Replicated)
 	view.Pods = keep(w.Pods, func(p corev1.Pod) bool { return p.Labels[plan.LabelInstance] == pool.Name })
 	if site != nil {
 		view.Credentials = w.credentialsOf(out, "pool/"+pool.Name, plan.GatewayUser(site, pool.Name), pool.Annotations)
@@ -290,7 +301,7 @@ func (w world) planPool(t *testing.T, out *planned, pool *v1alpha1.IngestGateway
 	if site == nil {
 		return
 	}
-	p := plan.Pool{Gateway: pool, Site: site, Replicas: view.Replicas(), Image: view.Image, Secrets: view.Secrets}
+	p := plan.Pool{Gateway: pool, Site: site, Replicas: view.Replicas(), Image: view.Image, Apart: view.PodsApart(), Secrets: view.Secrets}
 	if view.WaitsForTurn() != "" {
 		p.Keeps = must(plan.TemplateAsItIs(&view.StatefulSet.Spec.Template))(t)
 	}

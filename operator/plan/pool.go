@@ -49,8 +49,10 @@ type Pool struct {
 	// Keeps is the template of pods that stands, where another pool is to get Image first, see
 	// GatewayView.WaitsForTurn.
 	Keeps *coreac.PodTemplateSpecApplyConfiguration
-	// PullSecrets name Secrets with which Image is pulled.
-	PullSecrets []string
+	// Pull is how nodes get Image.
+	Pull Pulling
+	// Apart keeps any two of the pods on two nodes, see GatewayView.PodsApart.
+	Apart bool
 	// Permissions is the hash of the pool's JetStream user; empty where the
 	// Site gives credentials.
 	Permissions string

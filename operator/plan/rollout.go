@@ -26,7 +26,7 @@ const turnEvery = 5 * time.Second
 // WaitsForTurn says what the pool waits for before its pods get the operator's image, or "". Until then their template
 // stays as it is: flags of the new build may be unknown to the old one.
 func (v GatewayView) WaitsForTurn() string {
-	if stands := imageOf(v.StatefulSet); stands == "" || stands == v.Image {
+	if stands := imageOf(v.StatefulSet); stands == "" || stands == v.Image || hasItsOwnImage(v.Gateway) {
 		return ""
 	}
 	for _, other := range v.siblings() {
@@ -44,12 +44,15 @@ func (v GatewayView) WaitsForTurn() string {
 	return ""
 }
 
-// siblings are the other pools of the Site, by name.
+// hasItsOwnImage: whoever gave it to the pool says when it changes.
+func hasItsOwnImage(pool *v1alpha1.IngestGateway) bool { return pool.Spec.PodTemplate.Image != "" }
+
+// siblings are the other pools of the Site that run the operator's image, by name.
 func (v GatewayView) siblings() []*v1alpha1.IngestGateway {
 	var all []*v1alpha1.IngestGateway
 	for i := range v.Others {
 		other := &v.Others[i]
-		if other.UID != v.Gateway.UID && other.Namespace == v.Gateway.Namespace && other.Spec.SiteRef == v.Gateway.Spec.SiteRef {
+		if other.UID != v.Gateway.UID && other.Namespace == v.Gateway.Namespace && other.Spec.SiteRef == v.Gateway.Spec.SiteRef && !hasItsOwnImage(other) {
 			all = append(all, other)
 		}
 	}

@@ -32,8 +32,8 @@ type SiteProgram struct {
 	Owner Owner
 	// Image that its pods run.
 	Image string
-	// PullSecrets name Secrets with which Image is pulled.
-	PullSecrets []string
+	// Pull is how nodes get Image.
+	Pull Pulling
 	// Permissions is the hash of its JetStream user; empty where the Site gives
 	// credentials.
 	Permissions string
@@ -41,6 +41,8 @@ type SiteProgram struct {
 	Secrets Secrets
 
 	name, inbox string
+	// asked is what the owner asks of the pods.
+	asked *v1alpha1.PodTemplate
 }
 
 // Owner is the resource whose objects a program consists of.
@@ -89,8 +91,9 @@ func (s SiteProgram) CredentialsSecret(creds []byte) *coreac.SecretApplyConfigur
 }
 
 func (s SiteProgram) serviceAccount() *coreac.ServiceAccountApplyConfiguration {
-	return coreac.ServiceAccount(s.Name(), s.Site.Namespace).
+	account := coreac.ServiceAccount(s.Name(), s.Site.Namespace).
 		WithLabels(s.labels()).WithOwnerReferences(s.owner()).WithAutomountServiceAccountToken(false)
+	return annotated(account, s.asked)
 }
 
 func (s SiteProgram) disruptionBudget() *policyac.PodDisruptionBudgetApplyConfiguration {
@@ -116,7 +119,7 @@ func (s SiteProgram) deployment(replicas int32, pod *coreac.PodSpecApplyConfigur
 			WithSelector(s.selector()).
 			WithStrategy(appsac.DeploymentStrategy().WithRollingUpdate(appsac.RollingUpdateDeployment().
 				WithMaxUnavailable(intstr.FromInt32(0)).WithMaxSurge(intstr.FromInt32(1)))).
-			WithTemplate(template))
+			WithTemplate(podRules{asked: s.asked, pull: s.Pull, selector: s.Selector()}.apply(template)))
 }
 
 // podSpec of pods that run one container and mount Secrets, and stop within some seconds.
@@ -132,17 +135,9 @@ func (s SiteProgram) podSpec(stop int64, mounts []secretMount, container *coreac
 			WithRunAsGroup(userID).
 			WithFSGroup(userID).
 			WithSeccompProfile(coreac.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault))).
-		WithTopologySpreadConstraints(coreac.TopologySpreadConstraint().
-			WithMaxSkew(1).
-			WithTopologyKey(corev1.LabelHostname).
-			WithWhenUnsatisfiable(corev1.ScheduleAnyway).
-			WithLabelSelector(s.selector())).
 		WithContainers(container)
 	for _, m := range mounts {
 		pod.WithVolumes(m.source())
-	}
-	for _, name := range s.PullSecrets {
-		pod.WithImagePullSecrets(coreac.LocalObjectReference().WithName(name))
 	}
 	return pod
 }
@@ -152,13 +147,13 @@ func (s SiteProgram) container(arguments []string, mounts []secretMount, ports .
 	c := coreac.Container().
 		WithName(s.Program).
 		WithImage(s.Image).
-		WithImagePullPolicy(corev1.PullIfNotPresent).
 		WithArgs(arguments...).
 		WithEnv(podField("POD_NAME", "metadata.name")).
 		WithPorts(ports...).
 		WithPorts(coreac.ContainerPort().WithName("metrics").WithContainerPort(metricsPort).WithProtocol(corev1.ProtocolTCP)).
 		WithReadinessProbe(probeOf("/readyz", "metrics").WithPeriodSeconds(2).WithTimeoutSeconds(2).WithFailureThreshold(2)).
 		WithLivenessProbe(probeOf("/healthz", "metrics").WithPeriodSeconds(10).WithTimeoutSeconds(5).WithFailureThreshold(6)).
+		WithResources(siteProgramResources()).
 		WithSecurityContext(coreac.SecurityContext().
 			WithAllowPrivilegeEscalation(false).
 			WithReadOnlyRootFilesystem(true).
@@ -169,11 +164,8 @@ func (s SiteProgram) container(arguments []string, mounts []secretMount, ports .
 	return c
 }
 
-// siteProgramResources are those that the Site asks for, else the default that its fields name.
-func siteProgramResources(asked *v1alpha1.Resources) *coreac.ResourceRequirementsApplyConfiguration {
-	if asked != nil {
-		return resourcesOf(asked)
-	}
+// siteProgramResources are the default.
+func siteProgramResources() *coreac.ResourceRequirementsApplyConfiguration {
 	return coreac.ResourceRequirements().
 		WithRequests(corev1.ResourceList{
 			corev1.ResourceCPU:    resource.MustParse("100m"),

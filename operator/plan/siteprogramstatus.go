@@ -57,10 +57,26 @@ func programIsNotRolledOut(what string, v SiteProgramView, asked int32) (Finding
 	default:
 		return Finding{}, false
 	}
-	if problem := PodProblem(v.Pods); problem != "" {
-		lacks += "; " + problem
+	for _, problem := range []string{podsAreRefused(d), PodProblem(v.Pods)} {
+		if problem != "" {
+			lacks += "; " + problem
+		}
 	}
 	return bad(v1alpha1.ReasonProgressing, lacks), true
+}
+
+// podsAreRefused is what the API server says of pods of a Deployment that cannot be made, a
+// missing PriorityClass or a quota say, or "".
+func podsAreRefused(d *appsv1.Deployment) string {
+	if d == nil {
+		return ""
+	}
+	for _, c := range d.Status.Conditions {
+		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue {
+			return c.Message
+		}
+	}
+	return ""
 }
 
 // archivistAvailable says whether one archivist works and another waits.

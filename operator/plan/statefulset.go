@@ -3,6 +3,8 @@
 package plan
 
 import (
+	"fmt"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -93,34 +95,19 @@ func (p Pool) podTemplate() *coreac.PodTemplateSpecApplyConfiguration {
 			WithFSGroup(userID).
 			WithFSGroupChangePolicy(corev1.FSGroupChangeOnRootMismatch).
 			WithSeccompProfile(coreac.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault))).
-		WithTopologySpreadConstraints(coreac.TopologySpreadConstraint().
-			WithMaxSkew(1).
-			WithTopologyKey(corev1.LabelHostname).
-			WithWhenUnsatisfiable(corev1.ScheduleAnyway).
-			WithLabelSelector(metaac.LabelSelector().WithMatchLabels(PodLabels(gw.Name)))).
 		WithContainers(p.container()).
 		WithVolumes(p.volumes()...)
-	if len(gw.Spec.NodeSelector) > 0 {
-		pod.WithNodeSelector(gw.Spec.NodeSelector)
-	}
-	for _, t := range gw.Spec.Tolerations {
-		pod.WithTolerations(toleration(t))
-	}
-	for _, name := range p.PullSecrets {
-		pod.WithImagePullSecrets(coreac.LocalObjectReference().WithName(name))
-	}
 	template := coreac.PodTemplateSpec().WithLabels(p.labels()).WithSpec(pod)
 	if p.Permissions != "" {
 		template.WithAnnotations(map[string]string{AnnotationPermissions: p.Permissions})
 	}
-	return template
+	return podRules{&gw.Spec.PodTemplate, p.Pull, PodLabels(gw.Name), p.Apart}.apply(template)
 }
 
 func (p Pool) container() *coreac.ContainerApplyConfiguration {
 	return coreac.Container().
 		WithName("gateway").
 		WithImage(p.Image).
-		WithImagePullPolicy(corev1.PullIfNotPresent).
 		WithArgs(p.arguments()...).
 		WithEnv(
 			podField("POD_NAME", "metadata.name"),
@@ -129,7 +116,7 @@ func (p Pool) container() *coreac.ContainerApplyConfiguration {
 		WithPorts(p.containerPorts()...).
 		WithReadinessProbe(probeOf("/readyz", "http").WithPeriodSeconds(2).WithTimeoutSeconds(2).WithFailureThreshold(2)).
 		WithLivenessProbe(probeOf("/healthz", "http").WithPeriodSeconds(10).WithTimeoutSeconds(5).WithFailureThreshold(6)).
-		WithResources(p.resources()).
+		WithResources(gatewayResources()).
 		WithSecurityContext(coreac.SecurityContext().
 			WithAllowPrivilegeEscalation(false).
 			WithReadOnlyRootFilesystem(true).
@@ -158,18 +145,14 @@ func probeOf(path, port string) *coreac.ProbeApplyConfiguration {
 	return coreac.Probe().WithHTTPGet(coreac.HTTPGetAction().WithPath(path).WithPort(intstr.FromString(port)))
 }
 
-// resources: a memory limit by default, since the gateway's budget is half of it.
-func (p Pool) resources() *coreac.ResourceRequirementsApplyConfiguration {
-	asked := p.Gateway.Spec.Resources
-	if asked == nil {
-		return coreac.ResourceRequirements().
-			WithRequests(corev1.ResourceList{
-				corev1.ResourceCPU:    resource.MustParse("100m"),
-				corev1.ResourceMemory: resource.MustParse("256Mi"),
-			}).
-			WithLimits(corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")})
-	}
-	return resourcesOf(asked)
+// gatewayResources are the default: a memory limit, since the gateway's budget is half of it.
+func gatewayResources() *coreac.ResourceRequirementsApplyConfiguration {
+	return coreac.ResourceRequirements().
+		WithRequests(corev1.ResourceList{
+			corev1.ResourceCPU:    resource.MustParse("100m"),
+			corev1.ResourceMemory: resource.MustParse("256Mi"),
+		}).
+		WithLimits(corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")})
 }
 
 func resourcesOf(asked *v1alpha1.Resources) *coreac.ResourceRequirementsApplyConfiguration {
@@ -211,26 +194,6 @@ func (p Pool) mounts() []*coreac.VolumeMountApplyConfiguration {
 	return all
 }
 
-func toleration(t corev1.Toleration) *coreac.TolerationApplyConfiguration {
-	a := coreac.Toleration()
-	if t.Key != "" {
-		a.WithKey(t.Key)
-	}
-	if t.Operator != "" {
-		a.WithOperator(t.Operator)
-	}
-	if t.Value != "" {
-		a.WithValue(t.Value)
-	}
-	if t.Effect != "" {
-		a.WithEffect(t.Effect)
-	}
-	if t.TolerationSeconds != nil {
-		a.WithTolerationSeconds(*t.TolerationSeconds)
-	}
-	return a
-}
-
 // rolledOut says what a StatefulSet still lacks of what was asked, or "".
 func rolledOut(set *appsv1.StatefulSet, asked int32) string {
 	switch {
@@ -247,4 +210,13 @@ func rolledOut(set *appsv1.StatefulSet, asked int32) string {
 	default:
 		return ""
 	}
+}
+
+// podsAreNotMade says where to look for what keeps pods of a StatefulSet from being made, a
+// missing PriorityClass or a quota say, or "".
+func podsAreNotMade(set *appsv1.StatefulSet) string {
+	if set == nil || set.Status.ObservedGeneration < set.Generation || set.Status.Replicas >= *replicasOf(set.Spec.Replicas) {
+		return ""
+	}
+	return fmt.Sprintf("%s pods are made: `kubectl describe statefulset %s` says what keeps the others", count(set.Status.Replicas, *replicasOf(set.Spec.Replicas)), set.Name)
 }

@@ -9,10 +9,10 @@ import (
 
 // Archivist is how a Site's archivist runs.
 type Archivist struct {
-	// Resources of the container. Half of the memory limit is for what is remembered of the
-	// archive. Default: a request of 100m and 256Mi, a limit of 1Gi.
+	// PodTemplate says how the archivist's pods run: where, with which resources and image.
+	// Half of the memory limit is for what is remembered of the archive.
 	// +optional
-	Resources *Resources `json:"resources,omitempty"`
+	PodTemplate PodTemplate `json:"podTemplate,omitzero"`
 
 	// ScratchSize is how much of the node's disk a pod may take for what it is writing.
 	// Default: 20Gi.

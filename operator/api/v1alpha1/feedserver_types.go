@@ -65,10 +65,10 @@ type FeedServerSpec struct {
 	// +optional
 	Service FeedServerService `json:"service,omitzero"`
 
-	// Resources of the container. Default: a request of 100m and 256Mi, a limit of
-	// 1Gi.
+	// PodTemplate says how the feed servers run: where, with which resources and image.
+	// Memory bounds how many connections a pod takes.
 	// +optional
-	Resources *Resources `json:"resources,omitempty"`
+	PodTemplate PodTemplate `json:"podTemplate,omitzero"`
 }
 
 // RequestLimits say how often one client may ask, by its class: a client is a reader at

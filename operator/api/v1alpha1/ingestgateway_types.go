@@ -116,10 +116,6 @@ type IngestGatewaySpec struct {
 	// +optional
 	Storage GatewayStorage `json:"storage,omitzero"`
 
-	// Resources of the gateway's container.
-	// +optional
-	Resources *Resources `json:"resources,omitempty"`
-
 	// DrainTimeout is how long a pod that is told to stop may finish what it began.
 	// 1s to 24h.
 	// +kubebuilder:default="60s"
@@ -130,14 +126,9 @@ type IngestGatewaySpec struct {
 	// +optional
 	DrainTimeout metav1.Duration `json:"drainTimeout,omitzero"`
 
-	// NodeSelector restricts the nodes that pods run on.
+	// PodTemplate says how the gateway pods run: where, with which resources and image.
 	// +optional
-	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
-
-	// Tolerations of the pods.
-	// +listType=atomic
-	// +optional
-	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+	PodTemplate PodTemplate `json:"podTemplate,omitzero"`
 }
 
 // Datapath is how datagrams are read.
@@ -204,7 +195,7 @@ const (
 // GatewayMemory bounds received data in memory.
 type GatewayMemory struct {
 	// Budget in bytes for received and not yet stored data. Default: half of
-	// the container's memory limit. At most 1Pi.
+	// the memory limit in podTemplate.resources. At most 1Pi.
 	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || !quantity(string(self)).isLessThan(quantity('4Mi'))",message="a memory budget is at least 4Mi"
 	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || !quantity(string(self)).isGreaterThan(quantity('1Pi'))",message="budget is at most 1Pi"
 	// +kubebuilder:validation:XValidation:rule="!string(self).matches('e|E')",message="write digits and a unit, such as 64Mi, and no exponent"

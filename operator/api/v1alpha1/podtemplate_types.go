@@ -44,8 +44,7 @@ type PodTemplate struct {
 	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
 
 	// Resources of the container. Default: a request of 100m and 256Mi; a limit of 512Mi
-	// for a gateway, of 1Gi for an archivist and a feed server. Gateways and archivists
-	// take half of the memory limit for their data.
+	// for a gateway, of 1Gi for an archivist and a feed server.
 	// +optional
 	Resources *Resources `json:"resources,omitempty"`
 

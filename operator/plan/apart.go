@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// A receipt with acknowledge Replicated says that the object is in the spools of two pods on different nodes. Pods that
+// share a node have nobody to copy to: a pool that such an Instrument sends to never has two pods on one node.
+
+// ReplicatedOn is the pool whose pods an Instrument has kept on nodes of their own, or "".
+// What keeps it from being programmed for now (a missing Secret, a Site that is not
+// accepted) changes nothing: pods are not to move for that.
+func ReplicatedOn(inst *v1alpha1.Instrument, v Verdict) string {
+	if inst.Spec.Acknowledge != v1alpha1.AcknowledgeReplicated || inst.Spec.State == v1alpha1.InstrumentRetired || !v.Stands() && !v.Absent {
+		return ""
+	}
+	return v.Gateway
+}
+
+// PodsApart says whether no two of the pool's pods may run on one node. Until the Site's
+// Instruments are judged, after the operator has started say, it is as it was.
+func (v GatewayView) PodsApart() bool {
+	if !v.Judged {
+		return v.StatefulSet != nil && keptApart(&v.StatefulSet.Spec.Template, PodLabels(v.Gateway.Name))
+	}
+	return len(v.Replicated) > 0
+}
+
+// whyNoNode explains what the scheduler says of pods that have no node because another pod
+// of the pool is there; "" where that is not so.
+func (v GatewayView) whyNoNode() string {
+	var waiting []string
+	for i := range v.Pods {
+		if unscheduled(&v.Pods[i]) {
+			waiting = append(waiting, v.Pods[i].Name)
+		}
+	}
+	if len(waiting) == 0 || !v.PodsApart() {
+		return ""
+	}
+	why := "an Instrument has acknowledge Replicated"
+	if len(v.Replicated) > 0 {
+		why = fmt.Sprintf("Instrument %q has acknowledge Replicated", v.Replicated[0])
+	}
+	return fmt.Sprintf("no two pods of this pool may run on one node, since %s, and %s found none: add a node that spec.podTemplate allows, or ask for fewer pods; "+
+		"where the volume of a pod is bound to a node that another one is on, give it a new one (docs/how-to/pods.md)", why, strings.Join(waiting, ", "))
+}
+
+// unscheduled: the scheduler has looked, and found no node.
+func unscheduled(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled {
+			return c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
+		}
+	}
+	return false
+}

@@ -46,7 +46,7 @@ func NewPlaces(most int, full func(held int) *problem.Problem) *Places {
 // podFull is for what the pod's memory bounds.
 func podFull(held int) *problem.Problem {
 	return problem.New(http.StatusServiceUnavailable, "%d connections are open here, as many as this replica has memory for: "+
-		"another may have space, see spec.resources of the FeedServer", held).After(RetryAway)
+		"another may have space, see spec.podTemplate.resources of the FeedServer", held).After(RetryAway)
 }
 
 // Bound changes how many there are. Who holds one keeps it.

@@ -10,12 +10,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/go-logr/logr"
-	ctrl "sigs.k8s.io/controller-runtime"
-
+	"github.com/substorm/substorm/bench/internal/control"
 	"github.com/substorm/substorm/bench/internal/lab"
 	"github.com/substorm/substorm/bench/internal/report"
-	"github.com/substorm/substorm/internal/testenv"
 )
 
 const (
@@ -26,20 +23,15 @@ const (
 
 func main() { lab.Run(run) }
 
-// size is how large a Site is; the smaller one beside it has a tenth of everything.
-type size struct {
-	instruments, gateways, feeds, consumers int
-}
-
-func (s size) tenth() size {
-	return size{s.instruments / 10, s.gateways / 10, s.feeds / 10, s.consumers / 10}
+// tenth is the smaller Site beside a Site: it has a tenth of everything.
+func tenth(s control.Size) control.Size {
+	return control.Size{Instruments: s.Instruments / 10, Gateways: s.Gateways / 10, Feeds: s.Feeds / 10, Consumers: s.Consumers / 10}
 }
 
 // times are how long calm and changes are measured, and how long anything is waited for.
 type times struct{ phase, limit time.Duration }
 
 func run(l *lab.Lab) error {
-	ctrl.SetLogger(logr.Discard())
 	instruments, err := lab.Number(instrumentsVariable, 10000, 400)
 	if err != nil {
 		return err
@@ -51,22 +43,18 @@ func run(l *lab.Lab) error {
 	if t.limit, err = lab.Duration(limitVariable, 5*time.Minute); err != nil {
 		return err
 	}
-	large := size{instruments: instruments, gateways: max(10, instruments/250), feeds: max(10, instruments/50), consumers: max(10, instruments/20)}
-	backends := backends{
-		api:   testenv.Kubernetes(l),
-		nats:  testenv.NATS(l, testenv.NATSOptions{Operator: true, TLS: true, AnyClient: true, Unsynced: true}),
-		minio: testenv.MinIO(l, testenv.MinIOOptions{TLS: true}),
-	}
+	large := control.Size{Instruments: instruments, Gateways: max(10, instruments/250), Feeds: max(10, instruments/50), Consumers: max(10, instruments/20)}
+	backends := control.Start(l)
 	r := report.New("control-plane", 1)
 	var all []measured
-	for i, s := range []size{large.tenth(), large} {
-		fmt.Fprintf(os.Stderr, "%d Instruments in %d pools, %d Feeds, %d FeedConsumers\n", s.instruments, s.gateways, s.feeds, s.consumers)
+	for i, s := range []control.Size{tenth(large), large} {
+		fmt.Fprintf(os.Stderr, "%d Instruments in %d pools, %d Feeds, %d FeedConsumers\n", s.Instruments, s.Gateways, s.Feeds, s.Consumers)
 		m, err := measure(context.Background(), l, backends, []string{"small", "large"}[i], s, t)
 		if err != nil {
 			return err
 		}
 		all = append(all, m)
-		m.add(r, strconv.Itoa(s.instruments))
+		m.add(r, strconv.Itoa(s.Instruments))
 	}
 	goals(r, all[0], all[1])
 	return r.Finish()
@@ -75,7 +63,7 @@ func run(l *lab.Lab) error {
 // measured is what one size took. What did not end within the limit has the limit.
 type measured struct {
 	installed, siteWide, restarted time.Duration
-	calm, changing                 usage
+	calm, changing                 control.Usage
 	p50, p99                       time.Duration
 	changes, late                  int
 	// writesPerChange are those beyond the ones of calm.
@@ -85,20 +73,14 @@ type measured struct {
 	peakMiB         float64
 }
 
-// usage is what the operator used in a phase.
-type usage struct {
-	cores  float64
-	writes float64 // per second
-}
-
 func (m measured) add(r *report.Report, candidate string) {
 	add := func(name string, value float64) { r.Add(name, candidate, "Instruments", value) }
 	add("installed: all Programmed after, s", m.installed.Seconds())
-	add("calm: processor, cores", m.calm.cores)
-	add("calm: API writes, 1/s", m.calm.writes)
+	add("calm: processor, cores", m.calm.Cores)
+	add("calm: API writes, 1/s", m.calm.Writes)
 	add("changes: to the registry, p50, ms", milliseconds(m.p50))
 	add("changes: to the registry, p99, ms", milliseconds(m.p99))
-	add("changes: processor, cores", m.changing.cores)
+	add("changes: processor, cores", m.changing.Cores)
 	add("changes: API writes for each, beyond 5/s", m.writesPerChange)
 	add("legalHold of the Site: all entries after, s", m.siteWide.Seconds())
 	add("legalHold of the Site: processor time, s", m.siteWideTime.Seconds())
@@ -118,12 +100,12 @@ func goals(r *report.Report, small, large measured) {
 	bound("restart-s", large.restarted.Seconds(), 30)
 	bound("writes-per-change", large.writesPerChange, 2)
 	bound("memory-mib", large.peakMiB, 300)
-	bound("calm-cores", large.calm.cores, 0.3)
+	bound("calm-cores", large.calm.Cores, 0.3)
 	for _, c := range []struct {
 		name         string
 		small, large float64
 	}{
-		{"calm", small.calm.cores, large.calm.cores}, {"changes", small.changing.cores, large.changing.cores},
+		{"calm", small.calm.Cores, large.calm.Cores}, {"changes", small.changing.Cores, large.changing.Cores},
 		{"site-wide", small.siteWideTime.Seconds(), large.siteWideTime.Seconds()}, {"restart", small.restartTime.Seconds(), large.restartTime.Seconds()},
 	} {
 		bound("growth-"+c.name, c.large/c.small, 12)

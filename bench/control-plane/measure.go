@@ -4,12 +4,11 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"time"
 
+	"github.com/substorm/substorm/bench/internal/control"
 	"github.com/substorm/substorm/bench/internal/lab"
 )
 
@@ -23,66 +22,66 @@ const settle = 30 * time.Second
 const changedAway = 10
 
 // measure runs all phases at one size.
-func measure(ctx context.Context, l *lab.Lab, b backends, name string, s size, t times) (m measured, err error) {
+func measure(ctx context.Context, l *lab.Lab, b control.Backends, name string, s control.Size, t times) (m measured, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	site, err := newSite(ctx, l, b, name, s)
+	site, err := control.NewSite(ctx, l, b, name, s)
 	if err != nil {
 		return m, err
 	}
-	op, err := startOperator(l, b.api, name)
+	op, err := control.StartOperator(l, b.API, name)
 	if err != nil {
 		return m, err
 	}
-	defer func() { op.stop() }()
-	if m.installed, err = site.install(ctx, t.limit); err != nil {
+	defer func() { op.Stop() }()
+	if m.installed, err = site.Install(ctx, t.limit); err != nil {
 		return m, err
 	}
-	said("installed: %d of %d Programmed after %v", site.seen.programmed(), s.instruments, m.installed)
+	control.Said("installed: %d of %d Programmed after %v", site.Seen.Programmed(), s.Instruments, m.installed)
 	time.Sleep(warmup)
-	go func() { _ = op.profile("profile?seconds=20", name+"-calm") }()
-	if m.calm, err = op.uses(t.phase, func() error { time.Sleep(t.phase); return nil }); err != nil {
+	go func() { _ = op.Profile("profile?seconds=20", name+"-calm") }()
+	if m.calm, err = op.Uses(t.phase, func() error { time.Sleep(t.phase); return nil }); err != nil {
 		return m, err
 	}
-	said("calm: %.2f cores, %.1f writes/s", m.calm.cores, m.calm.writes)
-	if err := site.change(ctx, op, t, &m); err != nil {
+	control.Said("calm: %.2f cores, %.1f writes/s", m.calm.Cores, m.calm.Writes)
+	if err := change(ctx, site, op, t, &m); err != nil {
 		return m, err
 	}
-	said("changes: p50 %v, p99 %v, %.2f cores, %.1f writes/s", m.p50, m.p99, m.changing.cores, m.changing.writes)
-	if err := site.hold(ctx, op, t.limit, &m); err != nil {
+	control.Said("changes: p50 %v, p99 %v, %.2f cores, %.1f writes/s", m.p50, m.p99, m.changing.Cores, m.changing.Writes)
+	if err := hold(ctx, site, op, t.limit, &m); err != nil {
 		return m, err
 	}
-	said("legalHold: after %v, %v of processor time", m.siteWide, m.siteWideTime)
-	if m.peakMiB, err = op.peak(); err != nil {
+	control.Said("legalHold: after %v, %v of processor time", m.siteWide, m.siteWideTime)
+	if m.peakMiB, err = op.Peak(); err != nil {
 		return m, err
 	}
-	if err := op.profile("heap", name+"-heap"); err != nil {
+	if err := op.Profile("heap", name+"-heap"); err != nil {
 		return m, err
 	}
-	op.stop()
-	if op, err = site.restart(ctx, l, b, op, t.limit, &m); err != nil {
+	op.Stop()
+	if op, err = restart(ctx, site, l, b, op, t.limit, &m); err != nil {
 		return m, err
 	}
-	said("restart: after %v, %v of processor time", m.restarted, m.restartTime)
-	peak, err := op.peak()
+	control.Said("restart: after %v, %v of processor time", m.restarted, m.restartTime)
+	peak, err := op.Peak()
 	m.peakMiB = max(m.peakMiB, peak)
 	return m, err
 }
 
 // change patches a tenth of the Instruments in the course of a phase, and sees when each is in the registry.
-func (s *site) change(ctx context.Context, op *operatorProcess, t times, m *measured) error {
-	m.changes = int(float64(s.size.instruments) / 10 * t.phase.Minutes())
+func change(ctx context.Context, s *control.Site, op *control.Operator, t times, m *measured) error {
+	m.changes = int(float64(s.Size.Instruments) / 10 * t.phase.Minutes())
 	pace := t.phase / time.Duration(m.changes)
-	before, err := s.writes(ctx)
+	before, err := s.Writes(ctx)
 	if err != nil {
 		return err
 	}
-	m.changing, err = op.uses(t.phase, func() error {
+	m.changing, err = op.Uses(t.phase, func() error {
 		begin := time.Now()
-		go func() { _ = op.profile("profile?seconds=20", s.name+"-changes") }()
+		go func() { _ = op.Profile("profile?seconds=20", s.Name+"-changes") }()
 		for i := range m.changes {
 			time.Sleep(time.Until(begin.Add(time.Duration(i) * pace)))
-			if err := s.changeOne(ctx, i%s.size.instruments, i); err != nil {
+			if err := s.ChangeOne(ctx, i%s.Size.Instruments, i); err != nil {
 				return err
 			}
 		}
@@ -92,17 +91,17 @@ func (s *site) change(ctx context.Context, op *operatorProcess, t times, m *meas
 	if err != nil {
 		return err
 	}
-	after, err := s.writes(ctx)
+	after, err := s.Writes(ctx)
 	if err != nil {
 		return err
 	}
 	for _, what := range slices.Sorted(maps.Keys(after)) {
 		if n := after[what] - before[what]; n >= t.phase.Minutes() {
-			said("changes: %.0f writes of %s", n, what)
+			control.Said("changes: %.0f writes of %s", n, what)
 		}
 	}
-	within(ctx, t.limit, func() bool { return len(s.seen.waits()) == m.changes })
-	waits := s.seen.waits()
+	control.Within(ctx, t.limit, func() bool { return len(s.Seen.Waits()) == m.changes })
+	waits := s.Seen.Waits()
 	m.late = m.changes - len(waits)
 	for range m.late {
 		waits = append(waits, t.limit)
@@ -110,61 +109,50 @@ func (s *site) change(ctx context.Context, op *operatorProcess, t times, m *meas
 	slices.Sort(waits)
 	m.p50, m.p99 = waits[len(waits)/2], waits[len(waits)*99/100]
 	seconds := t.phase.Seconds()
-	m.writesPerChange = max(0, m.changing.writes*seconds-5*seconds) / float64(m.changes)
+	m.writesPerChange = max(0, m.changing.Writes*seconds-5*seconds) / float64(m.changes)
 	return nil
 }
 
 // hold puts the Site under legal hold, which stands in each entry.
-func (s *site) hold(ctx context.Context, op *operatorProcess, limit time.Duration, m *measured) error {
-	before, err := op.time()
+func hold(ctx context.Context, s *control.Site, op *control.Operator, limit time.Duration, m *measured) error {
+	before, err := op.Time()
 	if err != nil {
 		return err
 	}
 	begin := time.Now()
-	if err := s.patchSite(ctx, `{"spec":{"legalHold":"All"}}`); err != nil {
+	if err := s.PatchSite(ctx, `{"spec":{"legalHold":"All"}}`); err != nil {
 		return err
 	}
-	m.siteWide = within(ctx, limit, func() bool { return s.seen.held() == s.size.instruments })
-	said("legalHold: %d of %d entries after %v", s.seen.held(), s.size.instruments, time.Since(begin))
+	m.siteWide = control.Within(ctx, limit, func() bool { return s.Seen.Held() == s.Size.Instruments })
+	control.Said("legalHold: %d of %d entries after %v", s.Seen.Held(), s.Size.Instruments, time.Since(begin))
 	time.Sleep(time.Until(begin.Add(settle)))
-	after, err := op.time()
+	after, err := op.Time()
 	m.siteWideTime = after - before
 	return err
 }
 
 // restart starts an operator again after some Instruments have changed without one.
-func (s *site) restart(ctx context.Context, l *lab.Lab, b backends, before *operatorProcess, limit time.Duration, m *measured) (*operatorProcess, error) {
+func restart(ctx context.Context, s *control.Site, l *lab.Lab, b control.Backends, before *control.Operator, limit time.Duration, m *measured) (*control.Operator, error) {
 	for i := range changedAway {
-		if err := s.changeOne(ctx, i*s.size.instruments/changedAway, s.size.instruments+i); err != nil {
+		if err := s.ChangeOne(ctx, i*s.Size.Instruments/changedAway, s.Size.Instruments+i); err != nil {
 			return before, err
 		}
 	}
 	begin := time.Now()
-	op, err := startOperator(l, b.api, s.name)
+	op, err := control.StartOperator(l, b.API, s.Name)
 	if err != nil {
 		return before, err
 	}
 	var last error
-	within(ctx, limit, func() bool {
+	control.Within(ctx, limit, func() bool {
 		var judged int
-		judged, last = op.judged()
-		return last == nil && judged == s.size.instruments && s.seen.programmed() == s.size.instruments
+		judged, last = op.Judged()
+		return last == nil && judged == s.Size.Instruments && s.Seen.Programmed() == s.Size.Instruments
 	})
 	m.restarted = time.Since(begin)
 	if last != nil {
 		return op, last
 	}
-	m.restartTime, err = op.time()
+	m.restartTime, err = op.Time()
 	return op, err
 }
-
-// within waits until something is so, for at most so long, and returns for how long it waited.
-func within(ctx context.Context, limit time.Duration, is func() bool) time.Duration {
-	begin := time.Now()
-	for time.Since(begin) < limit && ctx.Err() == nil && !is() {
-		time.Sleep(50 * time.Millisecond)
-	}
-	return time.Since(begin)
-}
-
-func said(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }

@@ -11,6 +11,7 @@ const (
 	registryFeed     = "feed."
 	registryConsumer = "consumer."
 	registryReader   = "reader."
+	registryClosed   = "closed."
 )
 
 // RegistryFeedKey is the key of a Feed's entry.
@@ -32,6 +33,13 @@ func ParseRegistryConsumerKey(key string) (string, bool) { return named(key, reg
 // ParseRegistryReaderKey returns the reader that a key names, and false for other
 // keys.
 func ParseRegistryReaderKey(key string) (string, bool) { return named(key, registryReader) }
+
+// RegistryClosedKey is the key of the ClosedEntry of an instrument.
+func RegistryClosedKey(instrument string) string { return registryClosed + instrument }
+
+// ParseRegistryClosedKey returns the instrument that a key names, and false for other
+// keys.
+func ParseRegistryClosedKey(key string) (string, bool) { return named(key, registryClosed) }
 
 func named(key, prefix string) (string, bool) {
 	name, ok := strings.CutPrefix(key, prefix)
@@ -163,6 +171,23 @@ type AccessEntry struct {
 	// Readers and consumers that may read where access is restricted or data under
 	// embargo.
 	Readers []string `json:"readers,omitempty"`
+}
+
+// Closed says whether some consumer that selects the instrument may not have its live data.
+func (a *AccessEntry) Closed() bool {
+	is := a.InForce()
+	return is.EmbargoMillis > 0 || is.Live != AccessPublic && is.Live != AccessAuthenticated
+}
+
+// ClosedEntry remembers who might read an instrument that left the registry and was closed
+// to some: messages of it may lie in the streams, or still come from a spool. It goes when
+// an instrument of that name is in the registry again. RegistryComplete does not count it.
+type ClosedEntry struct {
+	// Revision of the registry in which the instrument left it.
+	Revision int64 `json:"revision"`
+
+	Instrument string      `json:"instrument"`
+	Access     AccessEntry `json:"access"`
 }
 
 // InForce is what holds of an instrument that declares a, or nothing where a is nil:

@@ -55,6 +55,11 @@ func sampleReader() ReaderEntry {
 	return ReaderEntry{Revision: 12, Reader: "university", Tokens: []TokenHash{HashToken([]byte("0123456789abcdef"), "another token")}}
 }
 
+func sampleClosed() ClosedEntry {
+	return ClosedEntry{Revision: 12, Instrument: "mag-1", Access: AccessEntry{
+		Live: AccessRestricted, Archive: AccessAuthenticated, EmbargoMillis: 3_600_000, Readers: []string{"consumer:model"}}}
+}
+
 // sampleUnsized is of a consumer of delivery NATS and mode All.
 func sampleUnsized() ConsumerStatus {
 	s := sampleConsumerStatus()
@@ -142,6 +147,7 @@ func sampleFeedMessages() []FeedMessage {
 func goldenFeedRecords() []goldenRecord {
 	frame, messages := sampleFrame(), sampleFeedMessages()
 	return []goldenRecord{
+		{"registry-closed.json", encoded(sampleClosed()), decoded(Decode[ClosedEntry]), sampleClosed()},
 		{"registry-feed.json", encoded(sampleFeed()), decoded(Decode[FeedEntry]), sampleFeed()},
 		{"registry-feed-backfill.json", encoded(sampleFeedWithBackfill()), decoded(Decode[FeedEntry]), sampleFeedWithBackfill()},
 		{"registry-consumer-nats.json", encoded(sampleNATSConsumer()), decoded(Decode[ConsumerEntry]), sampleNATSConsumer()},
@@ -271,6 +277,7 @@ func FuzzDecodeFeedEntry(f *testing.F) { fuzzRecord[FeedEntry](f, "registry-feed
 func FuzzDecodeConsumerEntry(f *testing.F) {
 	fuzzRecord[ConsumerEntry](f, "registry-consumer.json")
 }
+func FuzzDecodeClosedEntry(f *testing.F) { fuzzRecord[ClosedEntry](f, "registry-closed.json") }
 func FuzzDecodeReaderEntry(f *testing.F) { fuzzRecord[ReaderEntry](f, "registry-reader.json") }
 func FuzzDecodeTicket(f *testing.F)      { fuzzRecord[Ticket](f, "ticket.json") }
 func FuzzDecodeConsumerStatus(f *testing.F) {

@@ -21,12 +21,12 @@ import (
 // durable makes or changes one durable, and notes how far it has come.
 func (b *busKeeper) durable(ctx context.Context, d plan.Durable) error {
 	consumer, _ := wire.ParseConsumerDurable(d.Name)
-	info, err := b.ensureDurable(ctx, consumer, d)
+	info, err := b.changing(d, func(d plan.Durable) (*jetstream.ConsumerInfo, error) { return b.ensureDurable(ctx, consumer, d) })
 	if problem, refused := refusedBy(err); refused {
 		b.worse(consumer, plan.StreamRefused(fmt.Sprintf("durable %s of stream %s", d.Name, d.Stream), problem))
 		return nil
 	}
-	if err != nil {
+	if err != nil || info == nil {
 		return err
 	}
 	b.worse(consumer, plan.Finding{Status: "True", Reason: v1alpha1.ReasonReady, Message: "its durables stand"})
@@ -93,12 +93,14 @@ func (b *busKeeper) ensureDurable(ctx context.Context, consumer string, d plan.D
 	if sameDurable(is, d) {
 		return existing.CachedInfo(), nil
 	}
-	changed, err := b.js.UpdateConsumer(ctx, d.Stream, durableConfig(is, d))
-	if err != nil {
-		return nil, err
-	}
-	b.log.Info("changed a durable", "stream", d.Stream, "durable", d.Name)
-	return changed.CachedInfo(), nil
+	return b.widening(ctx, d, filters(is), func() (*jetstream.ConsumerInfo, error) {
+		changed, err := b.js.UpdateConsumer(ctx, d.Stream, durableConfig(is, d))
+		if err != nil {
+			return nil, err
+		}
+		b.log.Info("changed a durable", "stream", d.Stream, "durable", d.Name)
+		return changed.CachedInfo(), nil
+	})
 }
 
 // succeed makes a durable that goes on where the consumer's is that earlier
@@ -167,12 +169,22 @@ func (b *busKeeper) makeDurable(ctx context.Context, d plan.Durable, seen map[st
 		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, after+1
 		cfg.Metadata[wire.ConsumerMetadataAfter] = strconv.FormatUint(after, 10)
 	}
-	made, err := b.js.CreateConsumer(ctx, d.Stream, cfg)
-	if err != nil {
-		return nil, err
+	return b.widening(ctx, d, nil, func() (*jetstream.ConsumerInfo, error) {
+		made, err := b.js.CreateConsumer(ctx, d.Stream, cfg)
+		if err != nil {
+			return nil, err
+		}
+		b.log.Info("made a durable", "stream", d.Stream, "durable", d.Name, "after", after)
+		return made.CachedInfo(), nil
+	})
+}
+
+// filters are the subjects of which a durable gives messages.
+func filters(is jetstream.ConsumerConfig) []string {
+	if is.FilterSubject != "" {
+		return []string{is.FilterSubject}
 	}
-	b.log.Info("made a durable", "stream", d.Stream, "durable", d.Name, "after", after)
-	return made.CachedInfo(), nil
+	return is.FilterSubjects
 }
 
 // maxPull is how long a request for messages may wait. Servers forget after two minutes
@@ -194,12 +206,8 @@ func durableConfig(cfg jetstream.ConsumerConfig, d plan.Durable) jetstream.Consu
 }
 
 func sameDurable(is jetstream.ConsumerConfig, d plan.Durable) bool {
-	subjects := is.FilterSubjects
-	if is.FilterSubject != "" {
-		subjects = []string{is.FilterSubject}
-	}
 	return is.Description == d.Description && is.MaxAckPending == d.Window && is.MaxRequestExpires == maxPull &&
-		slices.Equal(slices.Sorted(slices.Values(subjects)), slices.Sorted(slices.Values(d.Subjects)))
+		slices.Equal(slices.Sorted(slices.Values(filters(is))), slices.Sorted(slices.Values(d.Subjects)))
 }
 
 // sweep removes durables and consumers' streams that are of nobody, or of somebody
@@ -228,7 +236,7 @@ func (b *busKeeper) sweepStream(ctx context.Context, name string, p plan.BusPlan
 	consumer, ofConsumer := wire.ParseConsumerStream(code, name)
 	var err error
 	switch {
-	case ofConsumer && unneeded(p, consumer) && !slices.ContainsFunc(p.Streams, func(s plan.OwnStream) bool { return s.Name == name }):
+	case ofConsumer && unneeded(&p, consumer) && !slices.ContainsFunc(p.Streams, func(s plan.OwnStream) bool { return s.Name == name }):
 		return b.removeStream(ctx, name, false)
 	case ofConsumer:
 		if instruments, known := p.MayRead[consumer]; known {
@@ -238,13 +246,13 @@ func (b *busKeeper) sweepStream(ctx context.Context, name string, p plan.BusPlan
 		err = b.removeStream(ctx, name, true)
 	}
 	if err == nil && (ofFeed || ofConsumer && (b.several[name] || slices.Contains(p.Withheld, consumer)) || name == wire.ObservationStream(code) || name == wire.NoticeStream(code)) {
-		err = b.sweepDurables(ctx, name, p)
+		err = b.sweepDurables(ctx, name)
 	}
 	return err
 }
 
 // unneeded: a consumer that is gone, or whose needs are known.
-func unneeded(p plan.BusPlan, consumer string) bool {
+func unneeded(p *plan.BusPlan, consumer string) bool {
 	return !slices.Contains(p.Consumers, consumer) || slices.Contains(p.Settled, consumer)
 }
 
@@ -307,7 +315,7 @@ func (b *busKeeper) removeStream(ctx context.Context, name string, onlyAsked boo
 	return nil
 }
 
-func (b *busKeeper) sweepDurables(ctx context.Context, stream string, p plan.BusPlan) error {
+func (b *busKeeper) sweepDurables(ctx context.Context, stream string) error {
 	s, err := b.js.Stream(ctx, stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
@@ -315,30 +323,44 @@ func (b *busKeeper) sweepDurables(ctx context.Context, stream string, p plan.Bus
 	if err != nil {
 		return err
 	}
-	names := s.ConsumerNames(ctx)
-	for name := range names.Name() {
-		consumer, ofConsumer := wire.ParseConsumerDurable(name)
-		planned := slices.ContainsFunc(p.Durables, func(d plan.Durable) bool { return d.Stream == stream && d.Name == name })
-		if !ofConsumer || planned {
-			continue
-		}
-		if !unneeded(p, consumer) {
-			if slices.Contains(p.Withheld, consumer) {
-				if err := b.withhold(ctx, s, name); err != nil {
-					return err
-				}
-			}
-			if err := b.narrow(ctx, s, name, p.MayRead[consumer]); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := s.DeleteConsumer(ctx, name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+	names, err := consumersOf(ctx, s)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := b.sweepDurable(ctx, s, name); err != nil {
 			return err
 		}
-		b.log.Info("removed a durable that is needed no longer", "stream", stream, "durable", name)
 	}
-	return names.Err()
+	return nil
+}
+
+// sweepDurable looks after a durable that the plan in force does not have.
+func (b *busKeeper) sweepDurable(ctx context.Context, s jetstream.Stream, name string) error {
+	b.changes.Lock()
+	defer b.changes.Unlock()
+	p := b.facts.busPlan()
+	consumer, _ := wire.ParseConsumerDurable(name)
+	if _, planned := p.Durable(s.CachedInfo().Config.Name, name); planned {
+		return nil
+	}
+	if unneeded(p, consumer) {
+		return b.removeDurable(ctx, s, name)
+	}
+	if slices.Contains(p.Withheld, consumer) {
+		if err := b.withhold(ctx, s, name); err != nil {
+			return err
+		}
+	}
+	return b.narrowTo(ctx, s, name, p.MayRead[consumer])
+}
+
+func (b *busKeeper) removeDurable(ctx context.Context, s jetstream.Stream, name string) error {
+	if err := s.DeleteConsumer(ctx, name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return err
+	}
+	b.log.Info("removed a durable that is needed no longer", "stream", s.CachedInfo().Config.Name, "durable", name)
+	return nil
 }
 
 // withheldYears is longer than anybody waits for a Secret.
@@ -361,8 +383,8 @@ func (b *busKeeper) withhold(ctx context.Context, s jetstream.Stream, name strin
 	return nil
 }
 
-// narrow takes from a durable that stays as it is what its consumer may no longer read.
-func (b *busKeeper) narrow(ctx context.Context, s jetstream.Stream, name string, instruments []string) error {
+// narrowTo takes from a durable that stays as it is what its consumer may no longer read.
+func (b *busKeeper) narrowTo(ctx context.Context, s jetstream.Stream, name string, instruments []string) error {
 	c, err := s.Consumer(ctx, name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return nil
@@ -370,17 +392,13 @@ func (b *busKeeper) narrow(ctx context.Context, s jetstream.Stream, name string,
 	if err != nil {
 		return err
 	}
-	cfg := c.CachedInfo().Config
-	subjects := cfg.FilterSubjects
-	if cfg.FilterSubject != "" {
-		subjects = []string{cfg.FilterSubject}
-	}
-	left := plan.Narrow(b.want.marker.Code, subjects, instruments)
-	if slices.Equal(left, subjects) {
+	is := c.CachedInfo().Config
+	left := plan.Narrow(b.want.marker.Code, filters(is), instruments)
+	if slices.Equal(left, filters(is)) {
 		return nil
 	}
-	cfg.FilterSubject, cfg.FilterSubjects = "", left
-	if _, err := s.UpdateConsumer(ctx, cfg); err != nil {
+	is.FilterSubject, is.FilterSubjects = "", left
+	if _, err := s.UpdateConsumer(ctx, is); err != nil {
 		return err
 	}
 	b.log.Info("took from a durable what its consumer may no longer read", "stream", s.CachedInfo().Config.Name, "durable", name)

@@ -308,6 +308,7 @@ func (f *facts) changeRegistry(change plan.RegistryChange, now time.Time) {
 	changed(is.Feeds, change.PutFeeds, change.DeleteFeeds, func(e wire.FeedEntry) string { return e.Feed })
 	changed(is.Consumers, change.PutConsumers, change.DeleteConsumers, func(e wire.ConsumerEntry) string { return e.Consumer })
 	changed(is.Readers, change.PutReaders, change.DeleteReaders, func(e wire.ReaderEntry) string { return e.Reader })
+	changed(is.Closed, change.PutClosed, change.DeleteClosed, func(e wire.ClosedEntry) string { return e.Instrument })
 	f.mu.Unlock()
 	f.setRegistry(is, change.Complete, now)
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -244,6 +243,9 @@ func (b *busKeeper) changeStream(ctx context.Context, info *jetstream.StreamInfo
 	if err != nil || reflect.DeepEqual(cfg, info.Config) {
 		return err
 	}
+	if err := b.continued(ctx, info, cfg.Sources); err != nil {
+		return err
+	}
 	_, err = b.js.UpdateStream(ctx, cfg)
 	if err == nil {
 		b.log.Info("changed a stream", "stream", s.Name)
@@ -297,20 +299,4 @@ func ownStreamConfig(cfg jetstream.StreamConfig, s plan.OwnStream, marker wire.S
 	cfg.Metadata[wire.StreamMetadataMarker] = string(text)
 	cfg.Metadata[wire.StreamMetadataDeletion] = string(s.Deletion)
 	return cfg, nil
-}
-
-// sources keeps those that stand as they are, so that JetStream goes on where they are.
-func sources(stand []*jetstream.StreamSource, wanted []plan.StreamSource) []*jetstream.StreamSource {
-	var all []*jetstream.StreamSource
-	for _, is := range stand {
-		if slices.Contains(wanted, plan.StreamSource{Stream: is.Name, Subject: is.FilterSubject}) {
-			all = append(all, is)
-		}
-	}
-	for _, w := range wanted {
-		if !slices.ContainsFunc(all, func(is *jetstream.StreamSource) bool { return is.Name == w.Stream && is.FilterSubject == w.Subject }) {
-			all = append(all, &jetstream.StreamSource{Name: w.Stream, FilterSubject: w.Subject})
-		}
-	}
-	return all
 }

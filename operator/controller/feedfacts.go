@@ -54,7 +54,9 @@ func newFeedFacts() feedFacts {
 func (f *facts) wantBus(p plan.BusPlan) {
 	f.mu.Lock()
 	same := f.feeds.plan != nil && reflect.DeepEqual(*f.feeds.plan, p)
-	f.feeds.plan = &p
+	if !same {
+		f.feeds.plan = &p
+	}
 	f.mu.Unlock()
 	if same {
 		return

@@ -51,11 +51,11 @@ func TestSilentStream(t *testing.T) {
 		p.Consumers, p.Settled = append(p.Consumers, name), append(p.Settled, name)
 		p.Streams = append(p.Streams, plan.OwnStream{Name: stream, Subjects: []string{wire.LiveSubjects("hub", name)}, MaxBytes: 1 << 20,
 			PerSubject: 1, Replicas: 1, Storage: v1alpha1.StorageMemory, Deletion: v1alpha1.DeletionDelete})
-		p.Durables = append(p.Durables, plan.Durable{Stream: stream, Name: wire.ConsumerDurable(name, ""), Subjects: []string{wire.LiveSubjects("hub", name)}, Window: 10, UID: name})
+		p.AddDurable(plan.Durable{Stream: stream, Name: wire.ConsumerDurable(name, ""), Subjects: []string{wire.LiveSubjects("hub", name)}, Window: 10, UID: name})
 	}
 	for _, name := range []string{"c", "d"} {
 		p.Consumers, p.Settled = append(p.Consumers, name), append(p.Settled, name)
-		p.Durables = append(p.Durables, plan.Durable{Stream: wire.ObservationStream("hub"), Name: wire.ConsumerDurable(name, ""),
+		p.AddDurable(plan.Durable{Stream: wire.ObservationStream("hub"), Name: wire.ConsumerDurable(name, ""),
 			Subjects: []string{wire.ObservationSubjects("hub")}, Window: 10, UID: name})
 	}
 	p.Selections = map[string][]plan.FeedSelection{
@@ -65,11 +65,17 @@ func TestSilentStream(t *testing.T) {
 	marker := wire.SiteMarker{Code: "hub", UID: "s-1", Namespace: "field", Name: "hub", Cluster: "here"}
 	l := &link{want: wanted{marker: marker}, facts: newFacts(time.Now(), slog.Default()), log: slog.Default(), now: time.Now,
 		changed: func() {}, feedFound: func(string) {}, consumerFound: func(string) {}}
+	l.facts.wantBus(p)
+	var err error
+	l.js = server.JetStream(t)
+	if l.registry, err = l.js.KeyValue(t.Context(), wire.RegistryBucket("hub")); err != nil {
+		t.Fatal(err)
+	}
 	at := wire.ResumeToken{Epoch: "1", Sequence: 7}
 	l.facts.feeds.found.positions = map[string]map[string]wire.ResumeToken{"c": {wire.ObservationStream("hub"): at}}
 
 	js := deaf(t, server, "$JS.API.STREAM.INFO.CONS_hub_a", "$JS.API.CONSUMER.INFO.OBS_hub.c_c")
-	_, err := l.lookAtFeeds(t.Context(), js, p)
+	_, err = l.lookAtFeeds(t.Context(), js, p)
 	if err == nil || !strings.Contains(err.Error(), "CONS_hub_a") || !strings.Contains(err.Error(), "durable c_c of stream OBS_hub") {
 		t.Errorf("error %v", err)
 	}

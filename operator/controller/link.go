@@ -60,6 +60,9 @@ type link struct {
 	stood  []string
 	copies *copies
 
+	// changes is held while a durable is made or changed, and the plan that says how is the
+	// one in force: who gets it after a plan is new finds none that is changed to the old one.
+	changes sync.Mutex
 	// writing is held while the registry is written, until the facts know it.
 	writing sync.Mutex
 

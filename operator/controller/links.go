@@ -194,6 +194,17 @@ func (l *links) write(ctx context.Context, key types.NamespacedName, change plan
 	return link.write(ctx, change)
 }
 
+// narrow takes from a Site's durables what their consumers may not read as it is planned.
+func (l *links) narrow(ctx context.Context, key types.NamespacedName) error {
+	l.mu.Lock()
+	link := l.at(key).link
+	l.mu.Unlock()
+	if link == nil {
+		return errNotConnected
+	}
+	return link.narrow(ctx)
+}
+
 // publish sends a message to a Site's JetStream.
 func (l *links) publish(key types.NamespacedName, m *nats.Msg) error {
 	l.mu.Lock()

@@ -5,6 +5,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -45,6 +46,10 @@ func (r *registryReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	what := r.touched.take(req.NamespacedName)
 	if err := r.judge(ctx, req.NamespacedName, what); err != nil {
 		r.touched.everything(req.NamespacedName)
+		if errors.Is(err, errHeld) && ctx.Err() == nil {
+			r.log.Warn("it is tried again", "site", req.String(), "error", err)
+			return ctrl.Result{RequeueAfter: retryEvery}, nil
+		}
 		return ctrl.Result{}, err
 	}
 	r.mu.Lock()
@@ -137,17 +142,18 @@ func (r *registryReconciler) judgeAll(ctx context.Context, site types.Namespaced
 	if view.Site != nil && plan.Unreadable(view.Site) != "" {
 		return r.write(ctx, site, view, in) // what stands, stays; what is deleted is revoked
 	}
-	_, _, stands, _ := f.snapshot()
+	_, bus, stands, _ := f.snapshot()
 	in.Verdicts = plan.Accept(view.Site, accepted, gateways, instruments, in.Secrets)
 	listed := plan.Listed(instruments, in.Verdicts, stands.Entries)
 	in.FeedsAre = plan.AcceptFeeds(view.Site, accepted, in.Feeds, instruments, listed, f.foundStreams())
-	in.ConsumersAre = plan.AcceptConsumers(view.Site, in.Feeds, in.FeedsAre, in.Consumers, servers, instruments, view.Now)
+	may := plan.AccessOf(instruments, listed, stands)
+	in.ConsumersAre = plan.AcceptConsumers(view.Site, in.Feeds, in.FeedsAre, in.Consumers, servers, may, view.Now)
 
 	if view.Site != nil && accepted.OK() {
+		if bus.Up { // else it is not known who might read what has left the registry
+			f.wantBus(busOf(in, may, view.Now))
+		}
 		change, err = r.write(ctx, site, view, in)
-		bus := plan.PlanBus(view.Site, in.Feeds, in.FeedsAre, in.Consumers, in.ConsumersAre, plan.ConsumerDurables(in.Consumers, in.Secrets))
-		bus.MayRead = plan.MayRead(bus, in.Feeds, in.Consumers, instruments, view.Now)
-		f.wantBus(bus)
 		if err == nil {
 			r.remember(site, judgedAs(instruments, gateways, listed))
 		}
@@ -155,6 +161,14 @@ func (r *registryReconciler) judgeAll(ctx context.Context, site types.Namespaced
 	r.wake(site, f, in, change)
 	wakeAllOf(&r.wakers.gateways, site.Namespace, f.apartOtherwise(gateways))
 	return change, err
+}
+
+// busOf is what JetStream should hold of a Site's Feeds and FeedConsumers.
+func busOf(in plan.RegistryInput, may *plan.SiteAccess, now time.Time) plan.BusPlan {
+	durables := plan.ConsumerDurables(in.Consumers, in.Secrets)
+	bus := plan.PlanBus(in.Site, in.Feeds, in.FeedsAre, in.Consumers, in.ConsumersAre, durables)
+	bus.MayRead = plan.MayRead(bus, in.Feeds, in.Consumers, in.Instruments, may, now)
+	return bus
 }
 
 // remember keeps what later verdicts depend on; nil: all of the Site must be judged.
@@ -200,14 +214,33 @@ func wakeAllOf(w *waker, namespace string, lists ...[]string) {
 	}
 }
 
+// errHeld: something is closed that durables still give.
+var errHeld = errors.New("what is closed waits until no durable gives it")
+
 // write brings the registry up to date where JetStream is connected. Where it
-// isn't, its return wakes this controller.
+// isn't, its return wakes this controller. What the registry closes no durable gives any
+// more before it is written; where that cannot be brought about it waits, and the rest does
+// not.
 func (r *registryReconciler) write(ctx context.Context, site types.NamespacedName, view plan.SiteView, in plan.RegistryInput) (plan.RegistryChange, error) {
 	_, bus, registry, complete := r.links.facts(site).snapshot()
 	if !bus.Up {
 		return plan.RegistryChange{}, nil
 	}
-	return r.bring(ctx, site, plan.Registry(in, registry, complete, r.newest(site, view)))
+	newest := r.newest(site, view)
+	change := plan.Registry(in, registry, complete, newest)
+	var held error
+	if closing := change.Closes(registry); closing.Any() {
+		if _, err := r.bring(ctx, site, plan.RegistryChange{}); err != nil { // who led before opens nothing from now on
+			return plan.RegistryChange{}, err
+		}
+		if err := r.links.narrow(ctx, site); err != nil {
+			held = fmt.Errorf("%w: Instruments %q, Feeds %q: %w", errHeld, closing.Instruments, closing.Feeds, err)
+			in.Held = closing
+			change = plan.Registry(in, registry, complete, newest)
+		}
+	}
+	change, err := r.bring(ctx, site, change)
+	return change, errors.Join(err, held)
 }
 
 // newest is the newest revision that anybody has seen.

@@ -71,7 +71,7 @@ func (l *link) owns() bool {
 
 func emptyRegistry() plan.RegistryState {
 	return plan.RegistryState{Entries: map[string]wire.InstrumentEntry{}, Feeds: map[string]wire.FeedEntry{},
-		Consumers: map[string]wire.ConsumerEntry{}, Readers: map[string]wire.ReaderEntry{}}
+		Consumers: map[string]wire.ConsumerEntry{}, Readers: map[string]wire.ReaderEntry{}, Closed: map[string]wire.ClosedEntry{}}
 }
 
 // readEntry reads one entry of whichever kind.
@@ -87,6 +87,9 @@ func readEntry(entry jetstream.KeyValueEntry, into plan.RegistryState) error {
 	}
 	if name, ok := wire.ParseRegistryReaderKey(entry.Key()); ok {
 		return decodeEntry(entry, name, into.Readers, wire.Decode[wire.ReaderEntry])
+	}
+	if name, ok := wire.ParseRegistryClosedKey(entry.Key()); ok {
+		return decodeEntry(entry, name, into.Closed, wire.Decode[wire.ClosedEntry])
 	}
 	return nil
 }
@@ -239,18 +242,21 @@ type registryPut struct {
 // puts are by kind, in the order of plan.RegistryChange: one kind is written before the
 // next one is begun.
 func puts(change plan.RegistryChange) [][]registryPut {
-	all := make([][]registryPut, 4)
+	all := make([][]registryPut, 5)
+	for _, e := range change.PutClosed {
+		all[0] = append(all[0], registryPut{wire.RegistryClosedKey(e.Instrument), e})
+	}
 	for _, e := range change.Put {
-		all[0] = append(all[0], registryPut{wire.RegistryInstrumentKey(e.Instrument), e})
+		all[1] = append(all[1], registryPut{wire.RegistryInstrumentKey(e.Instrument), e})
 	}
 	for _, e := range change.PutReaders {
-		all[1] = append(all[1], registryPut{wire.RegistryReaderKey(e.Reader), e})
+		all[2] = append(all[2], registryPut{wire.RegistryReaderKey(e.Reader), e})
 	}
 	for _, e := range change.PutFeeds {
-		all[2] = append(all[2], registryPut{wire.RegistryFeedKey(e.Feed), e})
+		all[3] = append(all[3], registryPut{wire.RegistryFeedKey(e.Feed), e})
 	}
 	for _, e := range change.PutConsumers {
-		all[3] = append(all[3], registryPut{wire.RegistryConsumerKey(e.Consumer), e})
+		all[4] = append(all[4], registryPut{wire.RegistryConsumerKey(e.Consumer), e})
 	}
 	return all
 }
@@ -263,7 +269,7 @@ func deletes(change plan.RegistryChange) [][]string {
 		key   func(string) string
 	}{
 		{change.DeleteConsumers, wire.RegistryConsumerKey}, {change.DeleteFeeds, wire.RegistryFeedKey},
-		{change.DeleteReaders, wire.RegistryReaderKey}, {change.Delete, wire.RegistryInstrumentKey},
+		{change.DeleteReaders, wire.RegistryReaderKey}, {change.Delete, wire.RegistryInstrumentKey}, {change.DeleteClosed, wire.RegistryClosedKey},
 	} {
 		keys := make([]string, len(of.names))
 		for i, name := range of.names {

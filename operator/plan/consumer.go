@@ -30,6 +30,11 @@ type ConsumerVerdict struct {
 	// read by its own name, in order.
 	Instruments []string `json:"instruments,omitempty"`
 	Readable    []string `json:"readable,omitempty"`
+	// Everything: of the Site's own instruments it may have all, those to come too, and its
+	// filter names none.
+	Everything bool `json:"everything,omitempty"`
+	// Whole: it may have all that its Feed selects.
+	Whole bool `json:"whole,omitempty"`
 	// Channels of telemetry; empty: all.
 	Channels  []string `json:"channels,omitempty"`
 	Notices   bool     `json:"notices,omitempty"`
@@ -62,12 +67,12 @@ var consumerChecks = []check[consumerApplication]{
 }
 
 // AcceptConsumers judges the FeedConsumers of one Site's Feeds, by name; others
-// have no verdict. Access is from the Instruments as they are declared.
+// have no verdict.
 func AcceptConsumers(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[string]FeedVerdict,
-	consumers []v1alpha1.FeedConsumer, servers []v1alpha1.FeedServer, instruments []v1alpha1.Instrument, now time.Time,
+	consumers []v1alpha1.FeedConsumer, servers []v1alpha1.FeedServer, may *SiteAccess, now time.Time,
 ) map[string]ConsumerVerdict {
-	entries, addressed := accessOf(instruments), AddressedServer(servers)
-	all := map[string]ConsumerVerdict{}
+	addressed := AddressedServer(servers)
+	verdictsOf := map[string]ConsumerVerdict{}
 	for i := range consumers {
 		feed := feedNamed(feeds, consumers[i].Spec.FeedRef.Name)
 		if feed == nil {
@@ -75,10 +80,13 @@ func AcceptConsumers(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[st
 		}
 		in := consumerApplication{site: site, feed: feed, verdict: verdicts[feed.Name], consumer: &consumers[i], addressed: addressed}
 		in.is = selection(feed, in.verdict, in.consumer)
-		in.is.Readable = readable(feed, in.consumer, in.is.Instruments, entries, now)
-		all[consumers[i].Name] = in.judge()
+		in.is.Readable = may.readable(feed, in.consumer, in.is.Instruments, now)
+		all := len(in.consumer.Spec.Filter.Instruments) == 0
+		in.is.Whole = all && len(in.is.Readable) > 0 && len(in.is.Readable) == len(in.verdict.Instruments)
+		in.is.Everything = all && in.verdict.Everything && in.is.Whole && may.everything(feed, in.consumer, now)
+		verdictsOf[consumers[i].Name] = in.judge()
 	}
-	return all
+	return verdictsOf
 }
 
 // OrphanConsumer is the verdict on a FeedConsumer whose Feed does not exist.
@@ -109,6 +117,26 @@ func feedNamed(feeds []v1alpha1.Feed, name string) *v1alpha1.Feed {
 		}
 	}
 	return nil
+}
+
+// reads are the instruments whose data it may have, as wire.AllInstruments where it may
+// have all of the Site's own.
+func (v ConsumerVerdict) reads() []string {
+	if !v.Everything {
+		return v.Readable
+	}
+	return unnamed(v.Readable)
+}
+
+// unnamed is a list of all of a Site's own instruments, and leaves, without the names.
+func unnamed(instruments []string) []string {
+	all := []string{wire.AllInstruments}
+	for _, name := range instruments {
+		if isLeaf(name) {
+			all = append(all, name)
+		}
+	}
+	return all
 }
 
 // selection is what a consumer's filter selects of its Feed.
@@ -153,51 +181,6 @@ func inOrder(names []string) []string {
 		return slices.Clip(names)
 	}
 	return slices.Sorted(slices.Values(names))
-}
-
-// accessEntries are who may read what of a Site.
-type accessEntries struct {
-	byName map[string]*wire.AccessEntry
-	// allOpen: every consumer may have the live data of every Instrument that it selects.
-	allOpen bool
-}
-
-// accessOf returns who may read what.
-func accessOf(instruments []v1alpha1.Instrument) accessEntries {
-	e := accessEntries{byName: make(map[string]*wire.AccessEntry, len(instruments)), allOpen: true}
-	for i := range instruments {
-		entry := accessEntry(&instruments[i].Spec.Access)
-		e.byName[instruments[i].Name] = entry
-		live := entry.InForce().Live
-		e.allOpen = e.allOpen && (live == wire.AccessPublic || live == wire.AccessAuthenticated) && entry.Embargo() == 0
-	}
-	return e
-}
-
-// readable are the instruments whose live data a consumer may have by its own name.
-// Feed is nil where it does not exist: then it narrows nothing.
-func readable(feed *v1alpha1.Feed, consumer *v1alpha1.FeedConsumer, instruments []string, entries accessEntries, now time.Time) []string {
-	narrows := feed != nil && feed.Spec.Access != nil
-	if entries.allOpen && !narrows && !slices.ContainsFunc(instruments, isLeaf) {
-		return instruments
-	}
-	selected := map[string]bool{}
-	for _, name := range instruments {
-		selected[name] = true
-	}
-	reader := access.Consumer(consumer.Name, selected)
-	var all []string
-	for _, name := range instruments {
-		entry := entries.byName[name].InForce()
-		if narrows {
-			entry.Live = access.Narrower(entry.Live, string(feed.Spec.Access.Live))
-		}
-		// Live data was observed just now.
-		if access.Decide(access.Live, reader, name, &entry, now, now) == access.Granted {
-			all = append(all, name)
-		}
-	}
-	return all
 }
 
 func isLeaf(name string) bool {
@@ -308,8 +291,11 @@ func consumerEntry(c *v1alpha1.FeedConsumer, v ConsumerVerdict, secrets Secrets,
 	}
 	if spec.Delivery.Type == v1alpha1.DeliveryNATS {
 		entry.WIS2 = notified(c)
-		// Nobody shows a token: what it may have is decided here.
-		entry.Instruments = v.Readable
+		// Nobody shows a token: what it may have is decided here. Where that is all of its
+		// Feed, another instrument of the Feed changes nothing here.
+		if entry.Instruments = v.Readable; v.Whole {
+			entry.Instruments = nil
+		}
 		if entry.Durable = KeptDurable(c, secrets[ConsumerSecretName(c)]); entry.Durable == "" && was.UID == entry.UID {
 			entry.Durable = was.Durable
 		}

@@ -46,6 +46,28 @@ type BusPlan struct {
 	// next is not written yet. What earlier ones open stands, and gives nothing.
 	Withheld []string            `json:"withheld,omitempty"`
 	MayRead  map[string][]string `json:"mayRead,omitempty"`
+
+	// durables are the places of Durables by stream and name.
+	durables map[[2]string]int
+}
+
+// AddDurable adds one to the plan.
+func (p *BusPlan) AddDurable(d Durable) {
+	if p.durables == nil {
+		p.durables = map[[2]string]int{}
+	}
+	p.durables[[2]string{d.Stream, d.Name}] = len(p.Durables)
+	p.Durables = append(p.Durables, d)
+}
+
+// Durable returns the durable of a stream that is planned under a name, and false where
+// none is.
+func (p *BusPlan) Durable(stream, name string) (Durable, bool) {
+	i, planned := p.durables[[2]string{stream, name}]
+	if !planned {
+		return Durable{}, false
+	}
+	return p.Durables[i], true
 }
 
 // PlanBus plans streams and durables. Consumers are all of the namespace: those
@@ -87,51 +109,109 @@ func PlanBus(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[string]Fee
 			continue
 		}
 		p.Settled = append(p.Settled, c.Name)
-		p.Durables = append(p.Durables, Durables(site, feedNamed(feeds, c.Spec.FeedRef.Name), c, v, name)...)
+		for _, d := range Durables(site, feedNamed(feeds, c.Spec.FeedRef.Name), c, v, name) {
+			p.AddDurable(d)
+		}
 	}
 	return p
 }
 
-// MayRead are the instruments that a FeedConsumer may read: for each that is not
-// settled, and for each that has a stream that is filled. Whatever else is amiss with
-// it, what is closed is closed at once.
-func MayRead(p BusPlan, feeds []v1alpha1.Feed, consumers []v1alpha1.FeedConsumer, instruments []v1alpha1.Instrument, now time.Time) map[string][]string {
+// MayRead are the instruments that a FeedConsumer may read, as wire.AllInstruments where
+// that is all of the Site's own: for each that is not settled, and for each that has a
+// stream that is filled. Whatever else is amiss with it, what is closed is closed at once.
+func MayRead(p BusPlan, feeds []v1alpha1.Feed, consumers []v1alpha1.FeedConsumer, instruments []v1alpha1.Instrument, may *SiteAccess, now time.Time) map[string][]string {
 	all := map[string][]string{}
 	names := make([]string, len(instruments))
 	for i := range instruments {
 		names[i] = instruments[i].Name
 	}
 	slices.Sort(names)
-	entries := accessOf(instruments)
 	for i := range consumers {
 		c := &consumers[i]
 		if c.Spec.Delivery.Type != v1alpha1.DeliveryNATS || slices.Contains(p.Settled, c.Name) && !fills(c) {
 			continue
 		}
 		feed, known := feedNamed(feeds, c.Spec.FeedRef.Name), names
+		if may.everything(feed, c, now) {
+			known = []string{wire.AllInstruments}
+		}
 		if feed != nil {
 			for _, leaf := range slices.Sorted(slices.Values(feed.Spec.Leaves)) {
 				known = append(slices.Clip(known), wire.LeafInstruments(leaf))
 			}
 		}
-		all[c.Name] = readable(feed, c, known, entries, now)
+		all[c.Name] = may.readable(feed, c, known, now)
 	}
 	return all
 }
 
-// Narrow returns those of a durable's subjects that are of instruments in a list, and
-// its gap records.
+// Narrow returns what is left of a durable's subjects where its consumer may read the
+// instruments in a list: those that are of them, in the place of a wildcard one for each of
+// them, and its gap records.
 func Narrow(site string, subjects, instruments []string) []string {
 	var all []string
 	for _, subject := range subjects {
-		if listed(site, subject, instruments) {
+		switch form, wild := ofAllInstruments(site, subject); {
+		case listed(site, subject, instruments):
 			all = append(all, subject)
+		case wild:
+			for _, name := range instruments {
+				if !isLeaf(name) {
+					all = append(all, form(name))
+				}
+			}
 		}
 	}
 	if len(all) == 0 {
 		return []string{wire.NoObservations(site)}
 	}
 	return all
+}
+
+// OfSite says whether a subject is of instruments of a Site itself, and not of a leaf's.
+func OfSite(site, subject string) bool {
+	tokens := strings.Split(subject, ".")
+	return len(tokens) > 2 && tokens[1] == site
+}
+
+// OfAllInstruments says whether a subject is one of all instruments of a Site.
+func OfAllInstruments(site, subject string) bool {
+	_, wild := ofAllInstruments(site, subject)
+	return wild
+}
+
+// ofAllInstruments returns what makes of a subject of all instruments of a Site that of
+// one, and false for other subjects.
+func ofAllInstruments(site, subject string) (of func(instrument string) string, wild bool) {
+	tokens := strings.Split(subject, ".")
+	if len(tokens) < 3 || tokens[0] != "obs" && tokens[0] != "notice" || tokens[1] != site || tokens[2] != wire.AllInstruments {
+		return nil, false
+	}
+	return func(instrument string) string {
+		one := slices.Clone(tokens)
+		one[2] = instrument
+		return strings.Join(one, ".")
+	}, true
+}
+
+// Wider says whether some of the subjects that a durable has are not among those that it is
+// to have, nor covered by one of all instruments.
+func Wider(site string, has, wanted []string) bool {
+	want := make(map[string]bool, len(wanted))
+	for _, subject := range wanted {
+		want[subject] = true
+	}
+	return slices.ContainsFunc(has, func(subject string) bool {
+		if want[subject] {
+			return false
+		}
+		tokens := strings.Split(subject, ".")
+		if len(tokens) < 3 || tokens[1] != site {
+			return true
+		}
+		tokens[2] = wire.AllInstruments
+		return !want[strings.Join(tokens, ".")]
+	})
 }
 
 // Closed returns those subjects of a consumer's own stream that are of instruments
@@ -158,7 +238,10 @@ func listed(site, subject string, instruments []string) bool {
 	if err == nil && of != site {
 		instrument = wire.LeafInstruments(of)
 	}
-	return err != nil || slices.Contains(instruments, instrument)
+	if err != nil || slices.Contains(instruments, instrument) {
+		return true
+	}
+	return of == site && slices.Contains(instruments, wire.AllInstruments)
 }
 
 // fills says whether a feed server fills a stream for the consumer.
@@ -231,10 +314,10 @@ func Durables(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedConsumer
 	subjects := map[string][]string{wire.NoticeStream(code): {wire.GapSubject(code, c.Name)}}
 	notices, telemetry := feedStreams(site, feed)
 	if v.Notices {
-		subjects[notices] = append(subjects[notices], noticeSubjects(code, v.Readable, backfills(feed))...)
+		subjects[notices] = append(subjects[notices], noticeSubjects(code, v.reads(), backfills(feed))...)
 	}
 	if v.Telemetry {
-		subjects[telemetry] = append(subjects[telemetry], observationSubjects(code, v.Readable, v.Channels)...)
+		subjects[telemetry] = append(subjects[telemetry], observationSubjects(code, v.reads(), v.Channels)...)
 	}
 	var all []Durable
 	for _, stream := range consumerStreams(site, feed, c, v) {

@@ -240,18 +240,20 @@ func feedStream(site *v1alpha1.Site, feed *v1alpha1.Feed, v FeedVerdict) *OwnStr
 
 // feedSources: each instrument (and channel) is a source of its own, which
 // JetStream continues where it is when another one comes or goes; one source with
-// another filter would begin anew, and bring everything a second time.
+// another filter would begin anew, and bring everything a second time. A Feed of everything
+// has one source for all of the Site's instruments. Who may read what is no matter of the
+// stream, but of what is given from it.
 func feedSources(site *v1alpha1.Site, feed *v1alpha1.Feed, v FeedVerdict) []StreamSource {
 	code := site.Spec.Code
 	notices, telemetry := carries(feed)
 	var all []StreamSource
 	if notices {
-		for _, subject := range noticeSubjects(code, v.Instruments, backfills(feed)) {
+		for _, subject := range noticeSubjects(code, v.selects(), backfills(feed)) {
 			all = append(all, StreamSource{wire.NoticeStream(code), subject})
 		}
 	}
 	if telemetry {
-		for _, subject := range observationSubjects(code, v.Instruments, feed.Spec.Channels) {
+		for _, subject := range observationSubjects(code, v.selects(), feed.Spec.Channels) {
 			all = append(all, StreamSource{wire.ObservationStream(code), subject})
 		}
 	}
@@ -266,13 +268,7 @@ func (v FeedVerdict) selects() []string {
 	if !v.Everything {
 		return v.Instruments
 	}
-	all := []string{wire.AllInstruments}
-	for _, name := range v.Instruments {
-		if isLeaf(name) {
-			all = append(all, name)
-		}
-	}
-	return all
+	return unnamed(v.Instruments)
 }
 
 func noticeSubjects(code string, instruments []string, backfill bool) []string {

@@ -130,7 +130,8 @@ func (w world) planFeeds(t *testing.T, out *planned, in *plan.RegistryInput, ser
 	in.Secrets = w.owned(in.Secrets)
 	listed := plan.Listed(in.Instruments, in.Verdicts, registry.Entries)
 	in.FeedsAre = plan.AcceptFeeds(in.Site, accepted, in.Feeds, in.Instruments, listed, w.Found)
-	in.ConsumersAre = plan.AcceptConsumers(in.Site, in.Feeds, in.FeedsAre, in.Consumers, servers, in.Instruments, w.Now)
+	may := plan.AccessOf(in.Instruments, listed, registry)
+	in.ConsumersAre = plan.AcceptConsumers(in.Site, in.Feeds, in.FeedsAre, in.Consumers, servers, may, w.Now)
 	for i := range in.Feeds {
 		w.planFeed(out, in, &in.Feeds[i], registry)
 	}
@@ -148,7 +149,9 @@ func (w world) planFeeds(t *testing.T, out *planned, in *plan.RegistryInput, ser
 		archivist.Permissions = user.Hash("AACCOUNT", "AACCOUNT")
 	}
 	out.Archivist = plan.Archivist{SiteProgram: archivist}.Objects()
-	out.Bus[site] = plan.PlanBus(in.Site, in.Feeds, in.FeedsAre, in.Consumers, in.ConsumersAre, durables(in.Consumers))
+	bus := plan.PlanBus(in.Site, in.Feeds, in.FeedsAre, in.Consumers, in.ConsumersAre, durables(in.Consumers))
+	bus.MayRead = plan.MayRead(bus, in.Feeds, in.Consumers, in.Instruments, may, w.Now)
+	out.Bus[site] = bus
 }
 
 // owned says in the Secrets whose they are.

@@ -18,8 +18,10 @@ import (
 
 // RegistryChange is what must be written to a Site's registry, in this order:
 // who may read what before who reads it, then what is to be deleted, then Complete.
-// It is empty where the registry is as it should be.
+// It is empty where the registry is as it should be. Where it Closes something, no durable
+// may give that any more when it is begun.
 type RegistryChange struct {
+	PutClosed       []wire.ClosedEntry     `json:"putClosed,omitempty"`
 	Put             []wire.InstrumentEntry `json:"put,omitempty"`
 	PutReaders      []wire.ReaderEntry     `json:"putReaders,omitempty"`
 	PutFeeds        []wire.FeedEntry       `json:"putFeeds,omitempty"`
@@ -28,6 +30,7 @@ type RegistryChange struct {
 	DeleteFeeds     []string               `json:"deleteFeeds,omitempty"`
 	DeleteReaders   []string               `json:"deleteReaders,omitempty"`
 	Delete          []string               `json:"delete,omitempty"`
+	DeleteClosed    []string               `json:"deleteClosed,omitempty"`
 	Complete        *wire.RegistryComplete `json:"complete,omitempty"`
 }
 
@@ -44,6 +47,10 @@ type RegistryInput struct {
 	// Secrets are those that exist of the ones that hold tokens; one that could not
 	// be asked for must not be left out, since what is not there revokes.
 	Secrets Secrets
+	// Held are Instruments and Feeds of which durables still give what they close: gateways
+	// do not receive from such an Instrument where they did not before, and nothing else of
+	// it is new but whom it is closed to.
+	Held Closing
 }
 
 // Registry compares what should stand in a Site's registry with what does: stands,
@@ -69,6 +76,7 @@ func Registry(in RegistryInput, stands RegistryState, complete *wire.RegistryCom
 		b.Revision = a.Revision
 		return reflect.DeepEqual(a, b)
 	})
+	c.remember(stands, next)
 	if c.any() || complete == nil || complete.Count != is.Count || complete.Readers != is.Readers ||
 		complete.Feeds != is.Feeds || complete.Consumers != is.Consumers {
 		c.Complete = &is
@@ -89,6 +97,7 @@ func RegistryPart(in RegistryInput, names []string, stands RegistryState, comple
 	var c RegistryChange
 	var count int
 	c.Put, c.Delete, count = compare(in.instrumentEntries(part, next), part.Entries, sameEntry)
+	c.remember(RegistryState{Entries: part.Entries, Closed: stands.Closed}, next)
 	if c.any() {
 		complete.Revision = next
 		complete.Count += count - len(part.Entries)
@@ -99,8 +108,8 @@ func RegistryPart(in RegistryInput, names []string, stands RegistryState, comple
 
 // any says whether an entry is written or deleted.
 func (c RegistryChange) any() bool {
-	return len(c.Put)+len(c.PutReaders)+len(c.PutFeeds)+len(c.PutConsumers)+
-		len(c.Delete)+len(c.DeleteReaders)+len(c.DeleteFeeds)+len(c.DeleteConsumers) > 0
+	return len(c.Put)+len(c.PutReaders)+len(c.PutFeeds)+len(c.PutConsumers)+len(c.PutClosed)+
+		len(c.Delete)+len(c.DeleteReaders)+len(c.DeleteFeeds)+len(c.DeleteConsumers)+len(c.DeleteClosed) > 0
 }
 
 // compare returns, in the order of their names, the entries that are to be written
@@ -126,7 +135,15 @@ func (in RegistryInput) instrumentEntries(stands RegistryState, next int64) map[
 		verdict := in.Verdicts[inst.Name]
 		was := stands.Entries[inst.Name]
 		exists := was.Instrument != "" // one that cannot be read is written anew, or deleted
-		if exists && in.unreadable(inst) {
+		if held := slices.Contains(in.Held.Instruments, inst.Name); held && !exists {
+			continue
+		} else if held && !in.unreadable(inst) {
+			entry := was
+			if entry.Access = accessEntry(&inst.Spec.Access); !sameEntry(was, entry) {
+				entry.Revision = next
+			}
+			all[inst.Name] = entry
+		} else if exists && in.unreadable(inst) {
 			all[inst.Name] = in.keptInstrument(inst, was, next)
 		} else if in.unreadable(inst) {
 			continue
@@ -153,7 +170,10 @@ func (in RegistryInput) feedEntries(stands RegistryState, next int64) map[string
 		verdict := in.FeedsAre[feed.Name]
 		if was := stands.Feeds[feed.Name]; was.Feed != "" && (verdict.Absent || in.unreadable(feed)) {
 			all[feed.Name] = was
-		} else if verdict.Served && !in.unreadable(feed) {
+		} else if held := slices.Contains(in.Held.Feeds, feed.Name); held && was.Feed != "" {
+			was.Live, was.Revision = string(feed.Spec.Access.Live), next
+			all[feed.Name] = was
+		} else if verdict.Served && !in.unreadable(feed) && !held {
 			all[feed.Name] = feedEntry(in.Site, feed, verdict, next)
 		}
 	}

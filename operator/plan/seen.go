@@ -75,6 +75,8 @@ type RegistryState struct {
 	Feeds     map[string]wire.FeedEntry       `json:"feeds,omitempty"`
 	Consumers map[string]wire.ConsumerEntry   `json:"consumers,omitempty"`
 	Readers   map[string]wire.ReaderEntry     `json:"readers,omitempty"`
+	// Closed are instruments that left the registry, and were closed to some.
+	Closed map[string]wire.ClosedEntry `json:"closed,omitempty"`
 }
 
 // FeedServerReport is what a pod of feed-server reported, and when it was seen by

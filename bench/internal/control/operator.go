@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package control
 
 import (
 	"bufio"
@@ -25,8 +25,8 @@ import (
 // profilesVariable names a folder for Go's profiles of the operator.
 const profilesVariable = "SUBSTORM_BENCH_PROFILES"
 
-// operatorProcess is the operator in a process of its own.
-type operatorProcess struct {
+// Operator is the operator in a process of its own.
+type Operator struct {
 	cmd     *exec.Cmd
 	metrics string
 	// profiles is where the operator serves them; empty: nobody asked.
@@ -34,11 +34,11 @@ type operatorProcess struct {
 	once     sync.Once
 }
 
-// startOperator starts an operator for one namespace. Its log goes where
+// StartOperator starts an operator for one namespace. Its log goes where
 // SUBSTORM_BENCH_CONTROL_LOG says, and nowhere without it.
-func startOperator(l *lab.Lab, api *testenv.KubernetesAPI, namespace string) (*operatorProcess, error) {
+func StartOperator(l *lab.Lab, api *testenv.KubernetesAPI, namespace string) (*Operator, error) {
 	metrics, probes := testenv.FreePort(l), testenv.FreePort(l)
-	o := &operatorProcess{metrics: fmt.Sprintf("http://127.0.0.1:%d/metrics", metrics)}
+	o := &Operator{metrics: fmt.Sprintf("http://127.0.0.1:%d/metrics", metrics)}
 	o.cmd = exec.Command(testenv.Program(l, "operator"), "--gateway-image", "substorm/ingest-gateway:dev", "--feed-server-image", "substorm/feed-server:dev",
 		"--archivist-image", "substorm/archivist:dev", "--watch-namespaces", namespace, "--leader-election=false", "--log-level", "warn",
 		"--metrics-address", fmt.Sprintf("127.0.0.1:%d", metrics), "--probe-address", fmt.Sprintf("127.0.0.1:%d", probes))
@@ -59,23 +59,26 @@ func startOperator(l *lab.Lab, api *testenv.KubernetesAPI, namespace string) (*o
 	if err := process.StartOn(o.cmd, nil); err != nil {
 		return nil, err
 	}
-	l.Cleanup(o.stop)
+	l.Cleanup(o.Stop)
 	return o, nil
 }
 
-func (o *operatorProcess) stop() {
+// Stop ends it.
+func (o *Operator) Stop() {
 	o.once.Do(func() {
 		_ = o.cmd.Process.Signal(syscall.SIGTERM)
 		_ = o.cmd.Wait()
 	})
 }
 
-func (o *operatorProcess) time() (time.Duration, error) { return process.Time(o.cmd.Process.Pid) }
+// Time is the processor time that it has used.
+func (o *Operator) Time() (time.Duration, error) { return process.Time(o.cmd.Process.Pid) }
 
-func (o *operatorProcess) peak() (float64, error) { return process.PeakMiB(o.cmd.Process.Pid) }
+// Peak is the most memory that it had, in MiB.
+func (o *Operator) Peak() (float64, error) { return process.PeakMiB(o.cmd.Process.Pid) }
 
-// profile keeps a profile in the folder that was asked for.
-func (o *operatorProcess) profile(kind, name string) error {
+// Profile keeps a profile in the folder that was asked for.
+func (o *Operator) Profile(kind, name string) error {
 	if o.profiles == "" {
 		return nil
 	}
@@ -92,25 +95,31 @@ func (o *operatorProcess) profile(kind, name string) error {
 	return errors.Join(err, file.Close())
 }
 
-// uses says what the operator used in a phase of a given length.
-func (o *operatorProcess) uses(length time.Duration, phase func() error) (usage, error) {
-	timeBefore, err := o.time()
+// Uses says what the operator used in a phase of a given length.
+func (o *Operator) Uses(length time.Duration, phase func() error) (Usage, error) {
+	timeBefore, err := o.Time()
 	if err != nil {
-		return usage{}, err
+		return Usage{}, err
 	}
 	writesBefore, err := o.sum(isWrite)
 	if err != nil {
-		return usage{}, err
+		return Usage{}, err
 	}
 	if err := phase(); err != nil {
-		return usage{}, err
+		return Usage{}, err
 	}
-	timeAfter, err := o.time()
+	timeAfter, err := o.Time()
 	if err != nil {
-		return usage{}, err
+		return Usage{}, err
 	}
 	writesAfter, err := o.sum(isWrite)
-	return usage{cores: (timeAfter - timeBefore).Seconds() / length.Seconds(), writes: (writesAfter - writesBefore) / length.Seconds()}, err
+	return Usage{Cores: (timeAfter - timeBefore).Seconds() / length.Seconds(), Writes: (writesAfter - writesBefore) / length.Seconds()}, err
+}
+
+// Usage is what the operator used in a phase.
+type Usage struct {
+	Cores  float64
+	Writes float64 // per second
 }
 
 // isWrite finds the operator's own count of what it asked the API server to change.
@@ -118,8 +127,8 @@ func isWrite(series string) bool {
 	return strings.HasPrefix(series, "rest_client_requests_total{") && !strings.Contains(series, `method="GET"`)
 }
 
-// judged is how many Instruments the operator has planned a status for.
-func (o *operatorProcess) judged() (int, error) {
+// Judged is how many Instruments the operator has planned a status for.
+func (o *Operator) Judged() (int, error) {
 	n := 0
 	_, err := o.sum(func(series string) bool {
 		if strings.HasPrefix(series, "substorm_instrument_data_flowing{") {
@@ -131,7 +140,7 @@ func (o *operatorProcess) judged() (int, error) {
 }
 
 // sum adds up series of the operator's metrics. While it starts it shows none.
-func (o *operatorProcess) sum(counts func(series string) bool) (total float64, err error) {
+func (o *Operator) sum(counts func(series string) bool) (total float64, err error) {
 	resp, err := http.Get(o.metrics)
 	if err != nil {
 		return 0, nil //nolint:nilerr // it starts

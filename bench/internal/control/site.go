@@ -1,21 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package control has a Site whose control plane is measured: the operator in a process of its
+// own beside real servers, and pods that only report.
+package control
 
 import (
 	"context"
 	"fmt"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -26,19 +31,34 @@ import (
 	"github.com/substorm/substorm/operator/plan"
 )
 
-// backends are real servers that both Sites use.
-type backends struct {
-	api   *testenv.KubernetesAPI
-	nats  *testenv.NATSServer
-	minio *testenv.MinIOServer
+// Backends are real servers that Sites use.
+type Backends struct {
+	API   *testenv.KubernetesAPI
+	NATS  *testenv.NATSServer
+	MinIO *testenv.MinIOServer
 }
 
-// site is a namespace with a Site; its code is the namespace's name.
-type site struct {
+// Start starts the backends.
+func Start(l *lab.Lab) Backends {
+	ctrl.SetLogger(logr.Discard())
+	return Backends{
+		API:   testenv.Kubernetes(l),
+		NATS:  testenv.NATS(l, testenv.NATSOptions{Operator: true, TLS: true, AnyClient: true, Unsynced: true}),
+		MinIO: testenv.MinIO(l, testenv.MinIOOptions{TLS: true}),
+	}
+}
+
+// Size is how large a Site is.
+type Size struct {
+	Instruments, Gateways, Feeds, Consumers int
+}
+
+// Site is a namespace with a Site; its code is the namespace's name.
+type Site struct {
 	client.Client
-	name string
-	size size
-	seen *seen
+	Name string
+	Size Size
+	Seen *Seen
 	pods *pods
 	api  *rest.Config
 }
@@ -54,38 +74,39 @@ const (
 	firstPort = 20000
 )
 
-func newSite(ctx context.Context, l *lab.Lab, b backends, name string, s size) (*site, error) {
+// NewSite makes the namespace, what a Site names, and the Site.
+func NewSite(ctx context.Context, l *lab.Lab, b Backends, name string, s Size) (*Site, error) {
 	scheme, err := operator.NewScheme()
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.New(b.api.Config, client.Options{Scheme: scheme})
+	c, err := client.New(b.API.Config, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, err
 	}
-	is := &site{Client: client.NewNamespacedClient(c, name), name: name, size: s, api: b.api.Config}
+	is := &Site{Client: client.NewNamespacedClient(c, name), Name: name, Size: s, api: b.API.Config}
 	if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		return nil, err
 	}
-	js := b.nats.JetStream(l)
-	is.seen = newSeen()
-	if err := is.seen.watchInstruments(ctx, b.api.Config, scheme, name); err != nil {
+	js := b.NATS.JetStream(l)
+	is.Seen = newSeen()
+	if err := is.Seen.watchInstruments(ctx, b.API.Config, scheme, name); err != nil {
 		return nil, err
 	}
 	is.pods = &pods{js: js, site: name, size: s, client: is.Client}
-	is.seen.registry = js
+	is.Seen.registry = js
 	return is, is.secretsAndSite(ctx, l, b)
 }
 
 // secretsAndSite makes the Secrets that a Site names, and the Site.
-func (s *site) secretsAndSite(ctx context.Context, l *lab.Lab, b backends) error {
-	certificate, key := b.nats.CA.Issue(l, "operator-"+s.name)
+func (s *Site) secretsAndSite(ctx context.Context, l *lab.Lab, b Backends) error {
+	certificate, key := b.NATS.CA.Issue(l, "operator-"+s.Name)
 	for name, data := range map[string]map[string]string{
-		"s3":        {"accessKeyID": b.minio.AccessKeyID, "secretAccessKey": b.minio.SecretAccessKey},
-		"account":   {"account.seed": b.nats.AccountSeed, "account.id": b.nats.AccountID},
-		"consumers": {"account.seed": b.nats.ConsumersSeed, "account.id": b.nats.ConsumersID},
-		"s3-tls":    {"ca.crt": string(b.minio.CA.PEM)},
-		"nats-tls":  {"ca.crt": string(b.nats.CA.PEM), "tls.crt": string(certificate), "tls.key": string(key)},
+		"s3":        {"accessKeyID": b.MinIO.AccessKeyID, "secretAccessKey": b.MinIO.SecretAccessKey},
+		"account":   {"account.seed": b.NATS.AccountSeed, "account.id": b.NATS.AccountID},
+		"consumers": {"account.seed": b.NATS.ConsumersSeed, "account.id": b.NATS.ConsumersID},
+		"s3-tls":    {"ca.crt": string(b.MinIO.CA.PEM)},
+		"nats-tls":  {"ca.crt": string(b.NATS.CA.PEM), "tls.crt": string(certificate), "tls.key": string(key)},
 	} {
 		if err := s.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: data}); err != nil {
 			return err
@@ -106,7 +127,7 @@ spec:
     durability: Synced
     observations: {maxSize: 64Mi}
     notices: {maxSize: 64Mi}
-`, s.name, s.name, b.minio.URL(), testenv.BucketName(), b.nats.URL()))
+`, s.Name, s.Name, b.MinIO.URL(), testenv.BucketName(), b.NATS.URL()))
 	if err != nil {
 		return err
 	}
@@ -115,10 +136,10 @@ apiVersion: substorm.dev/v1alpha1
 kind: FeedServer
 metadata: {name: %s}
 spec: {siteRef: {name: %s}, replicas: %d}
-`, s.name, s.name, feedServers))
+`, s.Name, s.Name, feedServers))
 }
 
-func (s *site) apply(ctx context.Context, manifest string) error {
+func (s *Site) apply(ctx context.Context, manifest string) error {
 	u := &unstructured.Unstructured{}
 	if err := yaml.UnmarshalStrict([]byte(manifest), &u.Object); err != nil {
 		return err
@@ -126,33 +147,40 @@ func (s *site) apply(ctx context.Context, manifest string) error {
 	return s.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("kubectl"))
 }
 
-// install creates pools, Instruments, Feeds and FeedConsumers, and waits until every
+// Pools creates the pools, and lets pods of theirs report.
+func (s *Site) Pools(ctx context.Context) error {
+	if err := s.pods.start(ctx, s.Seen); err != nil {
+		return err
+	}
+	return Many(s.Size.Gateways, func(i int) error { return s.Create(ctx, s.gateway(i)) })
+}
+
+// Install creates pools, Instruments, Feeds and FeedConsumers, and waits until every
 // Instrument is Programmed.
-func (s *site) install(ctx context.Context, limit time.Duration) (time.Duration, error) {
+func (s *Site) Install(ctx context.Context, limit time.Duration) (time.Duration, error) {
 	begin := time.Now()
-	if err := s.pods.start(ctx, s.seen); err != nil {
+	if err := s.Pools(ctx); err != nil {
 		return 0, err
 	}
 	for _, kind := range []struct {
 		count int
 		make  func(int) client.Object
 	}{
-		{s.size.gateways, func(i int) client.Object { return s.gateway(i) }},
-		{s.size.feeds, func(i int) client.Object { return s.feed(i) }},
-		{s.size.instruments, func(i int) client.Object { return s.instrument(i) }},
-		{s.size.consumers, func(i int) client.Object { return s.consumer(i) }},
+		{s.Size.Feeds, func(i int) client.Object { return s.feed(i) }},
+		{s.Size.Instruments, func(i int) client.Object { return s.Instrument(i) }},
+		{s.Size.Consumers, func(i int) client.Object { return s.consumer(i) }},
 	} {
-		if err := many(kind.count, func(i int) error { return s.Create(ctx, kind.make(i)) }); err != nil {
+		if err := Many(kind.count, func(i int) error { return s.Create(ctx, kind.make(i)) }); err != nil {
 			return 0, err
 		}
 	}
-	said("created after %v", time.Since(begin))
-	within(ctx, limit-time.Since(begin), func() bool { return s.seen.programmed() == s.size.instruments })
+	Said("created after %v", time.Since(begin))
+	Within(ctx, limit-time.Since(begin), func() bool { return s.Seen.Programmed() == s.Size.Instruments })
 	return time.Since(begin), nil
 }
 
-// many does something for each number, some of them at once.
-func many(count int, do func(int) error) error {
+// Many does something for each number, some of them at once.
+func Many(count int, do func(int) error) error {
 	var group errgroup.Group
 	group.SetLimit(atOnce)
 	for i := range count {
@@ -167,25 +195,25 @@ func instrumentName(i int) string { return fmt.Sprintf("instrument-%05d", i) }
 
 func feedName(i int) string { return fmt.Sprintf("feed-%d", i) }
 
-func (s *site) ref() v1alpha1.LocalReference { return v1alpha1.LocalReference{Name: s.name} }
+func (s *Site) ref() v1alpha1.LocalReference { return v1alpha1.LocalReference{Name: s.Name} }
 
-func (s *site) gateway(i int) *v1alpha1.IngestGateway {
+func (s *Site) gateway(i int) *v1alpha1.IngestGateway {
 	return &v1alpha1.IngestGateway{ObjectMeta: metav1.ObjectMeta{Name: gatewayName(i)}, Spec: v1alpha1.IngestGatewaySpec{
 		SiteRef: s.ref(), Replicas: new(int32(1)), Ports: v1alpha1.PortRange{First: firstPort, Last: firstPort + ownPorts},
 		Service: v1alpha1.GatewayService{Type: "ClusterIP"},
 	}}
 }
 
-// instrument number i is received by pool i modulo pools.
-func (s *site) instrument(i int) *v1alpha1.Instrument {
+// Instrument number i is received by pool i modulo pools.
+func (s *Site) Instrument(i int) *v1alpha1.Instrument {
 	inst := &v1alpha1.Instrument{
 		ObjectMeta: metav1.ObjectMeta{Name: instrumentName(i), Labels: map[string]string{"group": fmt.Sprintf("g%d", i%groups)}},
 		Spec: v1alpha1.InstrumentSpec{
-			SiteRef: s.ref(), GatewayRef: &v1alpha1.LocalReference{Name: gatewayName(i % s.size.gateways)}, Type: "Magnetometer",
+			SiteRef: s.ref(), GatewayRef: &v1alpha1.LocalReference{Name: gatewayName(i % s.Size.Gateways)}, Type: "Magnetometer",
 			Cadence: v1alpha1.Cadence{Interval: metav1.Duration{Duration: time.Minute}},
 		},
 	}
-	if place := i / s.size.gateways; place < ownPorts {
+	if place := i / s.Size.Gateways; place < ownPorts {
 		inst.Spec.Listeners = []v1alpha1.Listener{{Name: "frames", Protocol: v1alpha1.ListenerTCP, Port: int32(firstPort + place)}}
 	} else {
 		inst.Spec.Listeners = []v1alpha1.Listener{{Name: "frames", Protocol: v1alpha1.ListenerHTTP, Port: firstPort + ownPorts}}
@@ -194,7 +222,7 @@ func (s *site) instrument(i int) *v1alpha1.Instrument {
 }
 
 // feed selects a group of Instruments, or, each fifth, all of them.
-func (s *site) feed(i int) *v1alpha1.Feed {
+func (s *Site) feed(i int) *v1alpha1.Feed {
 	f := &v1alpha1.Feed{ObjectMeta: metav1.ObjectMeta{Name: feedName(i)}, Spec: v1alpha1.FeedSpec{SiteRef: s.ref()}}
 	if i%5 > 0 {
 		f.Spec.Instruments.MatchLabels = map[string]string{"group": fmt.Sprintf("g%d", i%groups)}
@@ -203,9 +231,9 @@ func (s *site) feed(i int) *v1alpha1.Feed {
 }
 
 // consumer reads over WebSocket, or, each seventh, from NATS.
-func (s *site) consumer(i int) *v1alpha1.FeedConsumer {
+func (s *Site) consumer(i int) *v1alpha1.FeedConsumer {
 	c := &v1alpha1.FeedConsumer{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("consumer-%d", i)},
-		Spec: v1alpha1.FeedConsumerSpec{FeedRef: v1alpha1.LocalReference{Name: feedName(i % s.size.feeds)}}}
+		Spec: v1alpha1.FeedConsumerSpec{FeedRef: v1alpha1.LocalReference{Name: feedName(i % s.Size.Feeds)}}}
 	c.Spec.Delivery.Type = v1alpha1.DeliveryWebSocket
 	if i%7 == 0 {
 		c.Spec.Delivery.Type = v1alpha1.DeliveryNATS
@@ -213,27 +241,28 @@ func (s *site) consumer(i int) *v1alpha1.FeedConsumer {
 	return c
 }
 
-// changeOne gives an Instrument another spec, and remembers when.
-func (s *site) changeOne(ctx context.Context, i, number int) error {
+// ChangeOne gives an Instrument another spec, and remembers when.
+func (s *Site) ChangeOne(ctx context.Context, i, number int) error {
 	inst := &v1alpha1.Instrument{ObjectMeta: metav1.ObjectMeta{Name: instrumentName(i)}}
 	patch := fmt.Sprintf(`{"spec":{"limits":{"maxConnections":%d}}}`, 2+number%900)
 	if err := s.Patch(ctx, inst, client.RawPatch("application/merge-patch+json", []byte(patch)), client.FieldOwner("kubectl")); err != nil {
 		return err
 	}
-	s.seen.declared(inst.Name, inst.Generation, time.Now())
+	s.Seen.declared(inst.Name, inst.Generation, time.Now())
 	return nil
 }
 
-func (s *site) patchSite(ctx context.Context, patch string) error {
-	is := &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: s.name}}
+// PatchSite changes the Site.
+func (s *Site) PatchSite(ctx context.Context, patch string) error {
+	is := &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: s.Name}}
 	return s.Patch(ctx, is, client.RawPatch("application/merge-patch+json", []byte(patch)), client.FieldOwner("kubectl"))
 }
 
 // series of what the API server was asked to do, by all who ask.
 var series = regexp.MustCompile(`^apiserver_request_total\{.*resource="([^"]*)".*subresource="([^"]*)".*verb="(APPLY|DELETE|PATCH|POST|PUT)".*\} (\S+)$`)
 
-// writes are those of all who ask the API server, by what they are about.
-func (s *site) writes(ctx context.Context) (map[string]float64, error) {
+// Writes are those of all who ask the API server, by what they are about.
+func (s *Site) Writes(ctx context.Context) (map[string]float64, error) {
 	c, err := kubernetes.NewForConfig(s.api)
 	if err != nil {
 		return nil, err
@@ -258,3 +287,15 @@ func readyPod(pool string) *corev1.Pod {
 		Spec:       corev1.PodSpec{AutomountServiceAccountToken: new(false), Containers: []corev1.Container{{Name: "gateway", Image: "substorm/ingest-gateway:dev"}}},
 	}
 }
+
+// Within waits until something is so, for at most so long, and returns for how long it waited.
+func Within(ctx context.Context, limit time.Duration, is func() bool) time.Duration {
+	begin := time.Now()
+	for time.Since(begin) < limit && ctx.Err() == nil && !is() {
+		time.Sleep(50 * time.Millisecond)
+	}
+	return time.Since(begin)
+}
+
+// Said tells on standard error how far a benchmark is.
+func Said(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package control
 
 import (
 	"context"
@@ -19,8 +19,8 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
-// seen is what anybody can see of a Site: statuses of Instruments, and the registry.
-type seen struct {
+// Seen is what anybody can see of a Site: statuses of Instruments, and the registry.
+type Seen struct {
 	registry jetstream.JetStream
 	// revision of the newest registry that is complete.
 	revision atomic.Int64
@@ -38,12 +38,12 @@ type change struct {
 	generation int64
 }
 
-func newSeen() *seen {
-	return &seen{ready: map[string]bool{}, holds: map[string]bool{}, entries: map[change]time.Time{}, changes: map[change]time.Time{}}
+func newSeen() *Seen {
+	return &Seen{ready: map[string]bool{}, holds: map[string]bool{}, entries: map[change]time.Time{}, changes: map[change]time.Time{}}
 }
 
 // watchInstruments follows which Instruments are Programmed at their generation.
-func (s *seen) watchInstruments(ctx context.Context, cfg *rest.Config, scheme *runtime.Scheme, namespace string) error {
+func (s *Seen) watchInstruments(ctx context.Context, cfg *rest.Config, scheme *runtime.Scheme, namespace string) error {
 	all, err := cache.New(cfg, cache.Options{Scheme: scheme, DefaultNamespaces: map[string]cache.Config{namespace: {}}, DefaultTransform: cache.TransformStripManagedFields()})
 	if err != nil {
 		return err
@@ -55,20 +55,45 @@ func (s *seen) watchInstruments(ctx context.Context, cfg *rest.Config, scheme *r
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(o any) { s.instrument(o.(*v1alpha1.Instrument)) },
 		UpdateFunc: func(_, o any) { s.instrument(o.(*v1alpha1.Instrument)) },
+		DeleteFunc: func(o any) {
+			if inst, ok := o.(*v1alpha1.Instrument); ok {
+				s.gone(inst.Name)
+			}
+		},
 	})
 	go func() { _ = all.Start(ctx) }()
 	return err
 }
 
-func (s *seen) instrument(inst *v1alpha1.Instrument) {
+func (s *Seen) instrument(inst *v1alpha1.Instrument) {
 	c := meta.FindStatusCondition(inst.Status.Conditions, v1alpha1.ConditionProgrammed)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ready[inst.Name] = c != nil && c.Status == "True" && c.ObservedGeneration == inst.Generation
 }
 
+func (s *Seen) gone(instrument string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.ready, instrument)
+}
+
+// left notes that an instrument has no entry any more.
+func (s *Seen) left(instrument string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.holds, instrument)
+}
+
+// Entries is how many instruments the registry has.
+func (s *Seen) Entries() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.holds)
+}
+
 // watchRegistry follows the registry's entries.
-func (s *seen) watchRegistry(ctx context.Context, site string) error {
+func (s *Seen) watchRegistry(ctx context.Context, site string) error {
 	kv, err := s.registry.KeyValue(ctx, wire.RegistryBucket(site))
 	if err != nil {
 		return err
@@ -79,15 +104,20 @@ func (s *seen) watchRegistry(ctx context.Context, site string) error {
 	}
 	go func() {
 		for entry := range watch.Updates() {
-			if entry != nil && entry.Operation() == jetstream.KeyValuePut {
+			if entry == nil {
+				continue
+			}
+			if entry.Operation() == jetstream.KeyValuePut {
 				s.entry(entry.Key(), entry.Value(), time.Now())
+			} else if name, ok := wire.ParseRegistryInstrumentKey(entry.Key()); ok {
+				s.left(name)
 			}
 		}
 	}()
 	return nil
 }
 
-func (s *seen) entry(key string, value []byte, at time.Time) {
+func (s *Seen) entry(key string, value []byte, at time.Time) {
 	if key == wire.RegistryCompleteKey {
 		if complete, err := wire.Decode[wire.RegistryComplete](value); err == nil {
 			s.revision.Store(complete.Revision)
@@ -99,7 +129,7 @@ func (s *seen) entry(key string, value []byte, at time.Time) {
 	}
 	e, err := wire.Decode[wire.InstrumentEntry](value)
 	if err != nil {
-		said("registry entry %s: %v", key, err)
+		Said("registry entry %s: %v", key, err)
 		return
 	}
 	s.mu.Lock()
@@ -111,15 +141,15 @@ func (s *seen) entry(key string, value []byte, at time.Time) {
 }
 
 // declared remembers when the API server had taken a change.
-func (s *seen) declared(instrument string, generation int64, at time.Time) {
+func (s *Seen) declared(instrument string, generation int64, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.changes[change{instrument, generation}] = at
 }
 
-// waits are how long changes took until they could be read in the registry; those
+// Waits are how long changes took until they could be read in the registry; those
 // that cannot be read yet are left out.
-func (s *seen) waits() []time.Duration {
+func (s *Seen) Waits() []time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []time.Duration
@@ -131,12 +161,13 @@ func (s *seen) waits() []time.Duration {
 	return all
 }
 
-func (s *seen) programmed() int { return s.count(s.ready) }
+// Programmed is how many Instruments are so at their generation.
+func (s *Seen) Programmed() int { return s.count(s.ready) }
 
-// held is how many entries are under legal hold.
-func (s *seen) held() int { return s.count(s.holds) }
+// Held is how many entries are under legal hold.
+func (s *Seen) Held() int { return s.count(s.holds) }
 
-func (s *seen) count(which map[string]bool) (n int) {
+func (s *Seen) count(which map[string]bool) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, is := range which {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package control
 
 import (
 	"context"
@@ -28,12 +28,12 @@ type pods struct {
 	client client.Client
 	js     jetstream.JetStream
 	site   string
-	size   size
+	size   Size
 }
 
 // start makes the pods, and lets them report until ctx ends.
-func (p *pods) start(ctx context.Context, seen *seen) error {
-	err := many(p.size.gateways, func(i int) error {
+func (p *pods) start(ctx context.Context, seen *Seen) error {
+	err := Many(p.size.Gateways, func(i int) error {
 		pod := readyPod(gatewayName(i))
 		if err := p.client.Create(ctx, pod); err != nil {
 			return err
@@ -53,7 +53,7 @@ func (p *pods) start(ctx context.Context, seen *seen) error {
 		return err
 	}
 	started := time.Now()
-	for i := range p.size.gateways {
+	for i := range p.size.Gateways {
 		go p.gateway(ctx, status, seen, i, started)
 	}
 	for i := range feedServers {
@@ -68,7 +68,7 @@ func (p *pods) start(ctx context.Context, seen *seen) error {
 
 // statusBucket waits until the operator has made the buckets.
 func (p *pods) statusBucket(ctx context.Context) (kv jetstream.KeyValue, err error) {
-	within(ctx, time.Minute, func() bool {
+	Within(ctx, time.Minute, func() bool {
 		_, registry := p.js.KeyValue(ctx, wire.RegistryBucket(p.site))
 		kv, err = p.js.KeyValue(ctx, wire.StatusBucket(p.site))
 		err = errors.Join(registry, err)
@@ -78,20 +78,18 @@ func (p *pods) statusBucket(ctx context.Context) (kv jetstream.KeyValue, err err
 }
 
 // gateway reports of itself each interval, and of each of its Instruments each cadence.
-func (p *pods) gateway(ctx context.Context, status jetstream.KeyValue, seen *seen, number int, started time.Time) {
+func (p *pods) gateway(ctx context.Context, status jetstream.KeyValue, seen *Seen, number int, started time.Time) {
 	pool := gatewayName(number)
 	pod := pool + "-0"
 	go every(ctx, wire.GatewayReportInterval, func() {
 		put(ctx, status, wire.GatewayStatusKey(pod), wire.GatewayStatus{Gateway: pod, Pool: pool, Incarnation: "one", StartedAt: started, ReportedAt: time.Now(),
 			Revision: seen.revision.Load(), Datapath: "Kernel"})
 	})
-	objects := uint64(0)
-	mine := (p.size.instruments - number + p.size.gateways - 1) / p.size.gateways
-	for ctx.Err() == nil {
-		objects++
+	mine := (p.size.Instruments - number + p.size.Gateways - 1) / p.size.Gateways
+	for objects := uint64(1); mine > 0 && ctx.Err() == nil; objects++ {
 		for i := range mine {
 			now := time.Now()
-			name := instrumentName(number + i*p.size.gateways)
+			name := instrumentName(number + i*p.size.Gateways)
 			put(ctx, status, wire.InstrumentStatusKey(name, pod), wire.InstrumentStatus{ReportedAt: now, LastReceived: now, Day: wire.DayOf(now), Objects: objects, Bytes: objects << 18})
 			time.Sleep(cadence / time.Duration(mine))
 		}
@@ -104,7 +102,7 @@ func put(ctx context.Context, kv jetstream.KeyValue, key string, record any) {
 		_, err = kv.Put(ctx, key, data)
 	}
 	if err != nil && ctx.Err() == nil {
-		said("report %s: %v", key, err)
+		Said("report %s: %v", key, err)
 	}
 }
 

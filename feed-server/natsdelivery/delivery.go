@@ -184,7 +184,7 @@ func (d *delivery) hold(ctx context.Context, key string, lease *stream.Lease) er
 		snapshot, changed := d.cfg.Registry.Watch()
 		want := ours(snapshot, key)
 		for name, w := range workers {
-			if s, there := want[name]; there && reflect.DeepEqual(s, w.selection) {
+			if s, there := want[name]; there && sameWork(s, w.selection) {
 				continue
 			}
 			w.end()
@@ -207,6 +207,17 @@ func (d *delivery) hold(ctx context.Context, key string, lease *stream.Lease) er
 			return err
 		}
 	}
+}
+
+// sameWork says whether a worker for one selection does the same for the other. Which
+// instruments it has is no matter: who fills a stream asks for them as they are now, and of a
+// durable the operator sees to that.
+func sameWork(a, b registry.Selection) bool {
+	for _, s := range []*registry.Selection{&a, &b} {
+		s.Instruments, s.Feed.Instruments, s.Consumer.Instruments = nil, nil, nil
+		s.Feed.Revision, s.Consumer.Revision, s.Feed.Generation = 0, 0, 0
+	}
+	return reflect.DeepEqual(a, b)
 }
 
 // ours are the consumers of delivery NATS that belong to a lease.

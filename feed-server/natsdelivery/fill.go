@@ -158,7 +158,10 @@ func (f *filters) of(s *registry.Snapshot) *session.Filter {
 	if is := f.current.Load(); is != nil && is.snapshot == s {
 		return is.filter
 	}
-	sel := f.selection
+	sel, err := s.Select(f.selection.Consumer.Consumer)
+	if err != nil { // it is gone, and its worker is being stopped
+		sel = f.selection
+	}
 	filter := &session.Filter{Notices: sel.Notices != "", Telemetry: sel.Telemetry != "", Backfill: sel.Feed.Backfill,
 		Channels: sel.Channels, Site: sel.Site, Instruments: s.Readable(sel, sel.Reader(), time.Now())}
 	f.current.Store(&filtered{s, filter})

@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"cmp"
 	"log/slog"
 	"maps"
 	"slices"
@@ -338,6 +339,19 @@ func (r *reports) ofGateways() []plan.GatewayReport {
 	for _, pod := range slices.Sorted(maps.Keys(r.gateways)) {
 		all = append(all, r.gateways[pod].GatewayReport)
 	}
+	return all
+}
+
+// ofPool returns the last reports of a pool's pods.
+func (r *reports) ofPool(pool string) (all []plan.GatewayReport) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, report := range r.gateways {
+		if report.Pool == pool {
+			all = append(all, report.GatewayReport)
+		}
+	}
+	slices.SortFunc(all, func(a, b plan.GatewayReport) int { return cmp.Compare(a.Gateway, b.Gateway) })
 	return all
 }
 

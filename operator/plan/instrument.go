@@ -71,9 +71,9 @@ func InstrumentStatus(v InstrumentView) (v1alpha1.InstrumentStatus, time.Duratio
 	}, soonest(wait, silent, patienceEnds, instrumentFiguresEvery)
 }
 
-// pool is who receives: the verdict's, or, while something is absent, that of
+// PoolName is who receives: the verdict's, or, while something is absent, that of
 // the entry which stands.
-func (v InstrumentView) pool() string {
+func (v InstrumentView) PoolName() string {
 	if v.Verdict.Gateway == "" && v.Entry != nil {
 		return v.Entry.Gateway
 	}
@@ -95,13 +95,13 @@ var programming = []check[InstrumentView]{
 func (v InstrumentView) programmed() Finding {
 	running := v.running()
 	return first(v, programming, good(v1alpha1.ReasonProgrammed, fmt.Sprintf(
-		"IngestGateway %q receives for it on %s", v.pool(), pods(len(running)))))
+		"IngestGateway %q receives for it on %s", v.PoolName(), pods(len(running)))))
 }
 
 // running are the pods that are neither starting nor stopping; where there are
 // none, all that report.
 func (v InstrumentView) running() []GatewayReport {
-	alive, _ := fresh(v.Gateways, v.pool(), v.Now)
+	alive, _ := fresh(v.Gateways, v.PoolName(), v.Now)
 	running := slices.DeleteFunc(slices.Clone(alive), func(r GatewayReport) bool { return r.Revision == 0 || r.Draining })
 	if len(running) == 0 {
 		return alive
@@ -150,7 +150,7 @@ func reportsAreNotRead(v InstrumentView) (Finding, bool) {
 
 func noGatewayReports(v InstrumentView) (Finding, bool) {
 	return bad(v1alpha1.ReasonNotReported, fmt.Sprintf(
-		"no gateway pod of IngestGateway %q reports: see its conditions", v.pool())), len(v.running()) == 0
+		"no gateway pod of IngestGateway %q reports: see its conditions", v.PoolName())), len(v.running()) == 0
 }
 
 func gatewayHasProblem(v InstrumentView) (Finding, bool) {
@@ -203,7 +203,7 @@ func (v InstrumentView) dataFlowing() (Finding, time.Duration) {
 // absentIn is when nobody knows any more whether data arrives; 0 while a gateway reports:
 // whoever hears the reports notices the first silence.
 func (v InstrumentView) absentIn() time.Duration {
-	alive, latest := fresh(v.Gateways, v.pool(), v.Now)
+	alive, latest := fresh(v.Gateways, v.PoolName(), v.Now)
 	switch {
 	case !v.Bus.Up:
 		latest = v.Bus.Since
@@ -300,17 +300,17 @@ func nothingIsReceived(v InstrumentView) (Finding, bool) {
 }
 
 func reportsAreAbsent(v InstrumentView) (Finding, bool) {
-	_, latest := fresh(v.Gateways, v.pool(), v.Now)
+	_, latest := fresh(v.Gateways, v.PoolName(), v.Now)
 	switch {
 	case !v.Bus.Up:
 		return unknown(v1alpha1.ReasonNoReport, fmt.Sprintf(
 			"the operator does not reach JetStream and reads no reports: see the conditions of Site %q",
 			v.Instrument.Spec.SiteRef.Name)), true
-	case v.pool() == "":
+	case v.PoolName() == "":
 		return unknown(v1alpha1.ReasonNoReport, "no IngestGateway receives for it"), true
 	default:
 		return unknown(v1alpha1.ReasonNoReport, fmt.Sprintf(
-				"no gateway pod of IngestGateway %q reports: see its conditions", v.pool())),
+				"no gateway pod of IngestGateway %q reports: see its conditions", v.PoolName())),
 			v.Now.Sub(latest) > reportAge+reportGrace
 	}
 }
@@ -353,7 +353,7 @@ func acknowledgeIsLimited(v InstrumentView) (Finding, bool) {
 		}
 		return Finding{was.Status, was.Reason, was.Message}, true // nobody can say otherwise
 	}
-	alive, _ := fresh(v.Gateways, v.pool(), v.Now)
+	alive, _ := fresh(v.Gateways, v.PoolName(), v.Now)
 	var alone []string
 	for _, g := range alive {
 		if g.Peer == "" && !g.Draining && !g.Stopped {

@@ -71,6 +71,22 @@ type planned struct {
 	expiresAt time.Time
 }
 
+// waits is what is kept of it until its turn comes, which may be long for figures: of ten
+// thousand objects and the statuses that they had nobody needs more.
+func (p planned) waits() planned {
+	p.object = &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: p.kind},
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.object.GetUID(), ResourceVersion: p.object.GetResourceVersion()},
+	}
+	if _, ofSite := p.was.(*v1alpha1.SiteStatus); !ofSite { // whose streams are told of
+		p.was = nil
+	}
+	if len(plan.Changed(p.wasConds, p.isConds)) == 0 {
+		p.wasConds = p.isConds
+	}
+	return p
+}
+
 // statusWriter is the one writer of statuses: within one budget, the most
 // urgent first, and of each resource only the newest.
 type statusWriter struct {
@@ -146,7 +162,7 @@ func (w *statusWriter) submit(p planned) {
 		w.queue.remove(p.resource)
 		return
 	}
-	next := &pendingStatus{planned: p, since: w.now()}
+	next := &pendingStatus{planned: p.waits(), since: w.now()}
 	if was := w.queue.waiting[p.resource]; was != nil {
 		next.retryAt = was.retryAt
 		if was.urgency <= p.urgency { // else it has waited for something else

@@ -247,7 +247,7 @@ func TestWildcards(t *testing.T) {
 	w.publish(js, "obs.hub.mag-1.raw", "beside it")
 	c.has("open", "another", "beside it")
 
-	// It is deleted, and a spool comes home: nobody who begins at the beginning gets it either.
+	// It is deleted, and a spool is drained: nobody who begins at the beginning gets it either.
 	w.remove(w.instrument("secret"))
 	w.vanishes("its entry", func() error { return w.entryOf("instrument.secret") }, jetstream.ErrKeyNotFound)
 	w.publish(js, "obs.hub.secret.raw", "late secret")

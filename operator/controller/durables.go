@@ -344,6 +344,13 @@ func (b *busKeeper) sweepDurable(ctx context.Context, s jetstream.Stream, name s
 	if _, planned := p.Durable(s.CachedInfo().Config.Name, name); planned {
 		return nil
 	}
+	if next, planned := p.Succeeds(s.CachedInfo().Config.Name, consumer); planned {
+		if _, err := s.Consumer(ctx, next.Name); errors.Is(err, jetstream.ErrConsumerNotFound) {
+			return nil // the plan is newer than this look: the next one makes it, from where this one is
+		} else if err != nil {
+			return err
+		}
+	}
 	if unneeded(p, consumer) {
 		return b.removeDurable(ctx, s, name)
 	}

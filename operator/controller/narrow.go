@@ -117,6 +117,9 @@ func atOnce[T any](ctx context.Context, all []T, do func(context.Context, T) err
 func (b *busKeeper) narrowOne(ctx context.Context, s jetstream.Stream, name string, p *plan.BusPlan) error {
 	consumer, _ := wire.ParseConsumerDurable(name)
 	d, planned := p.Durable(s.CachedInfo().Config.Name, name)
+	if !planned { // one under another name may go on where this one is
+		d, planned = p.Succeeds(s.CachedInfo().Config.Name, consumer)
+	}
 	if !planned && unneeded(p, consumer) {
 		return b.removeDurable(ctx, s, name)
 	}

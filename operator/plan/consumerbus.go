@@ -51,6 +51,19 @@ type BusPlan struct {
 	durables map[[2]string]int
 }
 
+// Succeeds returns the durable of a stream that is planned for a FeedConsumer, under
+// whichever name, and false where none is: it goes on where one of an earlier name is, which
+// must stand until then.
+func (p *BusPlan) Succeeds(stream, consumer string) (Durable, bool) {
+	for i := range p.Durables {
+		d := &p.Durables[i]
+		if of, _ := wire.ParseConsumerDurable(d.Name); d.Stream == stream && of == consumer {
+			return *d, true
+		}
+	}
+	return Durable{}, false
+}
+
 // AddDurable adds one to the plan.
 func (p *BusPlan) AddDurable(d Durable) {
 	if p.durables == nil {

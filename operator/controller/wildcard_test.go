@@ -184,7 +184,7 @@ func (w *world) applyRestricted(name string, port int) {
 apiVersion: substorm.dev/v1alpha1
 kind: Instrument
 metadata: {name: %s}
-spec: {siteRef: {name: hub}, type: AllSkyCamera, access: {live: Restricted}, listeners: [{type: TCP, tcp: {port: %d}}]}
+spec: {siteRef: {name: hub}, type: AllSkyCamera, access: {live: Restricted}, listeners: [{name: tcp, protocol: TCP, port: %d}]}
 `, name, port))
 }
 

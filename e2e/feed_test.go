@@ -58,7 +58,7 @@ func TestFeed(t *testing.T) {
 	l.waitReady(t, "instrument/feed-magnetometer", "feed/telemetry", "feedconsumer/everything", "feedconsumer/newest", "site/demo")
 	eventually(t, 2*time.Minute, l.twoFeedServers)
 
-	all, sampled := l.follow(t, "everything"), l.follow(t, "newest")
+	all, sampled := l.follow(t, "telemetry", "everything"), l.follow(t, "telemetry", "newest")
 	leader := l.leaderOf(t, wire.ObservationStream("demo"))
 	const datagrams = 6000
 	to := join(l.nodeAddresses(t)[:1], 30131)
@@ -193,18 +193,19 @@ type follower struct {
 	pod      string
 	opened   int
 	payloads map[string]int
+	notices  map[string]int // by digest
 	problem  error
 	gaps     []string
 }
 
 // follow begins to consume with what the FeedConsumer's Secret holds.
-func (l *lab) follow(t testing.TB, consumer string) *follower {
+func (l *lab) follow(t testing.TB, feed, consumer string) *follower {
 	t.Helper()
 	var secret corev1.Secret
 	l.getJSON(t, &secret, "secret", consumer+"-consumer")
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	f := &follower{payloads: map[string]int{}, stop: func() { cancel(); <-done }}
+	f := &follower{payloads: map[string]int{}, notices: map[string]int{}, stop: func() { cancel(); <-done }}
 	first := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -212,7 +213,7 @@ func (l *lab) follow(t testing.TB, consumer string) *follower {
 			pods, err := l.feedServers()
 			f.failed(err)
 			for pod, ip := range pods {
-				f.consume(ctx, pod, ip, consumer, string(secret.Data["token"]), first)
+				f.consume(ctx, pod, ip, feed, consumer, string(secret.Data["token"]), first)
 			}
 		}
 	}()
@@ -234,13 +235,13 @@ func (f *follower) failed(err error) {
 }
 
 // consume reads from one feed server until that ends it.
-func (f *follower) consume(ctx context.Context, pod, ip, consumer, token string, first chan struct{}) {
+func (f *follower) consume(ctx context.Context, pod, ip, feed, consumer, token string, first chan struct{}) {
 	f.mu.Lock()
 	ask := url.Values{"consumer": {consumer}, "resume": {f.token}}
 	f.mu.Unlock()
 	dialing, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	conn, _, err := websocket.Dial(dialing, "ws://"+net.JoinHostPort(ip, "8080")+"/feeds/telemetry/ws?"+ask.Encode(), &websocket.DialOptions{
+	conn, _, err := websocket.Dial(dialing, "ws://"+net.JoinHostPort(ip, "8080")+"/feeds/"+feed+"/ws?"+ask.Encode(), &websocket.DialOptions{
 		Subprotocols: []string{wire.SubprotocolJSON}, HTTPHeader: http.Header{"Authorization": {"Bearer " + token}},
 	})
 	if err != nil {
@@ -267,8 +268,11 @@ func (f *follower) consume(ctx context.Context, pod, ip, consumer, token string,
 
 func (f *follower) take(data []byte) {
 	var m struct {
-		Token     string          `json:"token"`
-		Gap       json.RawMessage `json:"gap"`
+		Token  string          `json:"token"`
+		Gap    json.RawMessage `json:"gap"`
+		Notice struct {
+			Digest string `json:"sha256"`
+		} `json:"notice"`
 		Telemetry struct {
 			Datagrams []struct {
 				Payload string `json:"payload"`
@@ -285,6 +289,9 @@ func (f *follower) take(data []byte) {
 		f.gaps = append(f.gaps, string(m.Gap))
 	}
 	f.token = m.Token
+	if m.Notice.Digest != "" {
+		f.notices[m.Notice.Digest]++
+	}
 	for _, d := range m.Telemetry.Datagrams {
 		payload, err := base64.StdEncoding.DecodeString(d.Payload)
 		if err != nil {
@@ -308,6 +315,24 @@ func (f *follower) has(n int) error {
 	}
 	if len(f.payloads) < n {
 		return fmt.Errorf("%d of %d datagrams came, over %d connections (%v)", len(f.payloads), n, f.opened, f.problem)
+	}
+	return nil
+}
+
+// hasNotices is nil once a notice of each object came, once.
+func (f *follower) hasNotices(digests map[string]bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.gaps) > 0 {
+		return fmt.Errorf("gap records where nothing is missing: %s", f.gaps)
+	}
+	for digest, times := range f.notices {
+		if times > 1 || !digests[digest] {
+			return fmt.Errorf("the notice of %s came %d times; one of the objects sent: %v", digest, times, digests[digest])
+		}
+	}
+	if len(f.notices) < len(digests) {
+		return fmt.Errorf("%d of %d notices came, over %d connections (%v)", len(f.notices), len(digests), f.opened, f.problem)
 	}
 	return nil
 }

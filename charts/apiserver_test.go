@@ -155,7 +155,7 @@ func podOf(t *testing.T, o *unstructured.Unstructured) *corev1.Pod {
 func TestWaitWaits(t *testing.T) {
 	c := startAPIServer(t)
 	seen := map[string]bool{}
-	for _, o := range decode(t, rendering{chart: "substorm"}.render(t)) {
+	for _, o := range decode(t, rendering{chart: "substorm-site"}.render(t)) {
 		if o.GroupVersionKind().Group != "substorm.dev" {
 			continue
 		}

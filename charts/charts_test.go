@@ -63,11 +63,12 @@ var renderings = []rendering{
 	}},
 	{"substorm-without-cluster-rights", "substorm", []string{"--is-upgrade", "--set=operator.clusterID=polar,roles.create=false,crds.upgrade=false"}},
 	{"substorm-upgrade", "substorm", []string{"--is-upgrade"}},
-	{"substorm-field", "substorm", []string{
+	{"site", "substorm-site", nil},
+	{"site-field", "substorm-site", []string{
 		"--set=ingestGateway.spec.tls.certificateSecretRef.name=gateway-tls,ingestGateway.spec.tls.caSecretRef.name=field-ca",
 		"--set=ingestGateway.spec.linkProbe.port=31862",
 		"--set=ingestGateway.spec.edge.port=31900,ingestGateway.spec.edge.sources={10.0.0.0/24,2001:db8::/64}",
-		"--set=ingestGateway.spec.unknownSenders=Quarantine,ingestGateway.spec.quarantine.maxBytes=2Gi,ingestGateway.spec.quarantine.ports={30149}",
+		"--set=ingestGateway.spec.unknownSenders=Quarantine,ingestGateway.spec.quarantine.maxBytes=2Gi,ingestGateway.spec.quarantine.retention=48h,ingestGateway.spec.quarantine.ports={30149}",
 		"--set=site.spec.objectStore.endpoint=https://s3.example.org,site.spec.jetStream.servers={tls://nats.example.org,tls://[2001:db8::7]:4333}",
 		"--set=ingestGateway.networkPolicy.enabled=true,ingestGateway.networkPolicy.from[0].ipBlock.cidr=192.0.2.0/24",
 		"--set=archivist.networkPolicy.enabled=true,archivist.networkPolicy.egress[0].to[0].ipBlock.cidr=198.51.100.9/32",
@@ -76,15 +77,21 @@ var renderings = []rendering{
 		"--set=feedServer.spec.tls.caSecretRef.name=readers-ca",
 		"--set=site.spec.readers[0].name=uni,site.spec.readers[0].clientCertificate.names={reader.uni.example}",
 		"--set=feedServer.networkPolicy.enabled=true,feedServer.networkPolicy.from[0].ipBlock.cidr=192.0.2.0/24",
+		"--set=feedServer.name=public,ingestGateway.name=north,archivist.spec.resources.limits.memory=1Gi",
+		"--set=podMonitor.enabled=true,podMonitor.interval=30s,podMonitor.labels.release=prometheus",
 	}},
 	{"quickstart-by-digest", "substorm-quickstart", []string{
 		"--set=image.registry=registry.example.org,networkPolicy.enabled=false",
 		"--set=nats.image.digest=sha256:" + strings.Repeat("0", 64) + ",s3.image.digest=sha256:" + strings.Repeat("1", 64),
 	}},
+	{"site-second-pool", "substorm-site", []string{
+		"--set=site.enabled=false,site.name=thule,feedServer.enabled=false,ingestGateway.name=south,ingestGateway.spec.ports.first=30200,ingestGateway.spec.ports.last=30249",
+		"--set=image.registry=registry.example.org,image.pullSecrets={pull},test.image.digest=sha256:" + strings.Repeat("c", 64),
+	}},
 	{"substorm-elsewhere", "substorm", []string{
 		"--set=operator.image.digest=sha256:" + strings.Repeat("a", 64) + ",gateway.image.digest=sha256:" + strings.Repeat("b", 64) +
 			",archivist.image.digest=sha256:" + strings.Repeat("d", 64),
-		"--set=site.enabled=false,ingestGateway.enabled=false,feedServer.enabled=false,crds.upgrade=false",
+		"--set=crds.upgrade=false",
 		"--set=operator.watchNamespaces={thule,andoya},operator.replicas=2",
 		"--set=image.registry=registry.example.org,image.tag=1.2.3,image.pullSecrets={pull}",
 	}},
@@ -171,7 +178,7 @@ func TestLeafDeniesAll(t *testing.T) {
 }
 
 func TestLint(t *testing.T) {
-	for _, chart := range []string{"substorm", "substorm-quickstart"} {
+	for _, chart := range []string{"substorm", "substorm-site", "substorm-quickstart"} {
 		if out, errs, err := helm(t, "lint", "--strict", chart); err != nil {
 			t.Errorf("%s: %v\n%s%s", chart, err, out, errs)
 		}
@@ -209,7 +216,7 @@ func TestPackageHoldsTheCRDs(t *testing.T) {
 
 // What the kind takes the chart takes too.
 func TestFeedServerValues(t *testing.T) {
-	out, errs, err := helm(t, "template", "test", "substorm", "--namespace=aurora",
+	out, errs, err := helm(t, "template", "test", "substorm-site", "--namespace=aurora",
 		"--set=feedServer.spec.url=https://archive.example.org,feedServer.spec.proxies={192.0.2.0/24}",
 		"--set=feedServer.spec.limits.robot.requestsPerSecond=1000,feedServer.spec.limits.person.burst=4000")
 	if err != nil {
@@ -235,18 +242,17 @@ func TestBadValues(t *testing.T) {
 		"a leaf of no account":          {"substorm-quickstart", "nats.leafOf.url=tls://hub:7422", []string{"nats.leafOf.account", "account.id"}},
 		"a hub without TLS":             {"substorm-quickstart", "nats.leafOf.url=nats://hub:7422", []string{"/nats/leafOf/url", "does not match"}},
 		"a prefix with a dot":           {"substorm-quickstart", "namePrefix=a.b", []string{"/namePrefix", "does not match"}},
-		"a code in capitals":            {"substorm", "site.spec.code=THULE", []string{"/site/spec/code", "does not match"}},
-		"no bucket":                     {"substorm", "site.spec.objectStore.bucket=null", []string{"/site/spec/objectStore", "bucket"}},
-		"no replicas but a word":        {"substorm", "ingestGateway.spec.replicas=two", []string{"/ingestGateway/spec/replicas", "want integer"}},
-		"an edge for anybody":           {"substorm", "ingestGateway.spec.edge.port=31900", []string{"/ingestGateway/spec/edge", "sources"}},
-		"an edge without a range":       {"substorm", "ingestGateway.spec.edge.port=31900,ingestGateway.spec.edge.sources={10.0.0.1}", []string{"/edge/sources/0", "does not match"}},
-		"unknown senders in capitals":   {"substorm", "ingestGateway.spec.unknownSenders=QUARANTINE", []string{"/unknownSenders", "Quarantine"}},
-		"no feed servers but a word":    {"substorm", "feedServer.spec.replicas=-1", []string{"/feedServer/spec/replicas", "minimum"}},
-		"a robot that may not ask":      {"substorm", "feedServer.spec.limits.robot.burst=0", []string{"/feedServer/spec/limits/robot/burst", "minimum"}},
-		"a feed server's TLS":           {"substorm", "feedServer.spec.tls.secretRef.name=x", []string{"/feedServer/spec/tls", "secretRef"}},
-		"a misspelled Secret":           {"substorm", "ingestGateway.spec.tls.secret=x", []string{"/ingestGateway/spec/tls", "secret"}},
-		"a peer that is none":           {"substorm", "ingestGateway.networkPolicy.from[0].cidr=192.0.2.0/24", []string{"/networkPolicy/from/0", "cidr"}},
-		"a Site nobody watches":         {"substorm", "operator.watchNamespaces={thule}", []string{"operator.watchNamespaces", "aurora", "site.enabled"}},
+		"a code in capitals":            {"substorm-site", "site.spec.code=THULE", []string{"/site/spec/code", "does not match"}},
+		"no bucket":                     {"substorm-site", "site.spec.objectStore.bucket=null", []string{"/site/spec/objectStore", "bucket"}},
+		"no replicas but a word":        {"substorm-site", "ingestGateway.spec.replicas=two", []string{"/ingestGateway/spec/replicas", "want integer"}},
+		"an edge for anybody":           {"substorm-site", "ingestGateway.spec.edge.port=31900", []string{"/ingestGateway/spec/edge", "sources"}},
+		"an edge without a range":       {"substorm-site", "ingestGateway.spec.edge.port=31900,ingestGateway.spec.edge.sources={10.0.0.1}", []string{"/edge/sources/0", "does not match"}},
+		"unknown senders in capitals":   {"substorm-site", "ingestGateway.spec.unknownSenders=QUARANTINE", []string{"/unknownSenders", "Quarantine"}},
+		"no feed servers but a word":    {"substorm-site", "feedServer.spec.replicas=-1", []string{"/feedServer/spec/replicas", "minimum"}},
+		"a robot that may not ask":      {"substorm-site", "feedServer.spec.limits.robot.burst=0", []string{"/feedServer/spec/limits/robot/burst", "minimum"}},
+		"a feed server's TLS":           {"substorm-site", "feedServer.spec.tls.secretRef.name=x", []string{"/feedServer/spec/tls", "secretRef"}},
+		"a misspelled Secret":           {"substorm-site", "ingestGateway.spec.tls.secret=x", []string{"/ingestGateway/spec/tls", "secret"}},
+		"a peer that is none":           {"substorm-site", "ingestGateway.networkPolicy.from[0].cidr=192.0.2.0/24", []string{"/networkPolicy/from/0", "cidr"}},
 		"a log level unheard of":        {"substorm", "operator.logLevel=loud", []string{"/operator/logLevel", "debug"}},
 		"all namespaces, and some":      {"substorm", "operator.watchAllNamespaces=true,operator.watchNamespaces={thule}", []string{"operator.watchAllNamespaces", "operator.watchNamespaces"}},
 		"a cluster's name in two words": {"substorm", "operator.clusterID=a b", []string{"/operator/clusterID", "does not match"}},

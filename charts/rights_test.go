@@ -44,7 +44,6 @@ func TestOperatorRights(t *testing.T) {
 		{name: "in all namespaces", args: []string{"--set=operator.watchAllNamespaces=true"}, namespaces: []string{"aurora", "thule"}, elsewhere: true, kubeSystem: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
 			server := testenv.Kubernetes(t)
 			c := newNamespaces(t, server)
 			chart := decode(t, rendering{chart: "substorm", args: append(test.args, "--no-hooks")}.render(t))
@@ -225,7 +224,8 @@ func (s site) works(t *testing.T, c client.Client) {
 			return fmt.Errorf("conditions %v", conditions)
 		})
 	}
-	for _, made := range []string{"apps/v1 StatefulSet pool", "apps/v1 Deployment " + s.namespace + "-feed-server", "apps/v1 Deployment " + s.namespace + "-archivist", "v1 Service " + s.namespace + "-feed-server",
+	for _, made := range []string{"apps/v1 StatefulSet pool", "apps/v1 Deployment " + s.namespace + "-feed-server", "apps/v1 Deployment " + s.namespace + "-archivist",
+		"v1 Service " + s.namespace + "-feed-server",
 		"v1 ServiceAccount pool", "v1 Secret pool-jetstream", "v1 Secret display-consumer", "policy/v1 PodDisruptionBudget pool"} {
 		word := strings.Fields(made)
 		o := &unstructured.Unstructured{}

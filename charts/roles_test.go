@@ -151,7 +151,7 @@ func useRoles(t *testing.T, config *rest.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	site := rendering{chart: "substorm", args: []string{"--show-only=templates/site.yaml"}}.render(t)
+	site := rendering{chart: "substorm-site", args: []string{"--show-only=templates/site.yaml"}}.render(t)
 	objects := map[string]*unstructured.Unstructured{
 		"an Instrument": decode(t, string(camera))[0],
 		"a Site":        decode(t, site)[0],

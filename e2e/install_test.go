@@ -42,7 +42,12 @@ func (l *lab) install() error {
 // installSubstorm installs the operator, and a Site with three gateway pods, whose
 // streams have three replicas.
 func (l *lab) installSubstorm() error {
-	return l.show(l.helmBin, "upgrade", "--install", "substorm", "charts/substorm",
+	err := l.show(l.helmBin, "upgrade", "--install", "substorm", "charts/substorm",
+		"--namespace", namespace, "--set", "image.tag=dev", "--wait", "--timeout", "3m")
+	if err != nil {
+		return err
+	}
+	return l.show(l.helmBin, "upgrade", "--install", "demo", "charts/substorm-site",
 		"--namespace", namespace, "--set", "image.tag=dev", "--set", "ingestGateway.spec.replicas=3", "--set", "feedServer.spec.replicas=2", "--set", "site.spec.jetStream.replicas=3",
 		"--wait", "--timeout", "3m")
 }

@@ -52,13 +52,15 @@ func TestUninstall(t *testing.T) {
 	l := theLab
 	before := l.kept(t)
 
-	out, err := l.output(l.helmBin, "uninstall", "substorm", "-n", namespace, "--wait", "--timeout", "60s")
-	if err != nil {
-		t.Fatal(err)
+	for _, release := range []string{"demo", "substorm"} {
+		out, err := l.output(l.helmBin, "uninstall", release, "-n", namespace, "--wait", "--timeout", "60s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Log(out)
 	}
-	t.Log(out)
 	if left := l.kubectl(t, "get", "instrument", keptCamera, "-o", "name"); left == "" {
-		t.Fatal("the Instrument went with the chart")
+		t.Fatal("the Instrument went with the charts")
 	}
 	if err := l.installSubstorm(); err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ metadata:
     pod-security.kubernetes.io/enforce: restricted
 `
 
-// install installs both charts. --wait is exact: it returns when Site and IngestGateway are ready, not when their pods run.
+// install installs the charts. --wait is exact: it returns when Site and IngestGateway are ready, not when their pods run.
 func (d *demo) install(ctx context.Context) error {
 	manifest := filepath.Join(d.dir, "namespace.yaml")
 	if err := os.WriteFile(manifest, []byte(namespaceManifest), 0o644); err != nil {
@@ -34,6 +34,7 @@ func (d *demo) install(ctx context.Context) error {
 	for _, release := range []struct{ name, chart string }{
 		{"quickstart", "charts/substorm-quickstart"},
 		{"substorm", "charts/substorm"},
+		{"demo", "charts/substorm-site"},
 	} {
 		what := fmt.Sprintf("helm upgrade --install %s %s --wait", release.name, release.chart)
 		_, err := d.step(ctx, what, d.helm, "upgrade", "--install", release.name, release.chart, "--namespace", namespace,

@@ -42,7 +42,7 @@ func TestReferenceCauses(t *testing.T) {
 }
 
 func TestReferenceValues(t *testing.T) {
-	for _, chart := range []string{"substorm", "substorm-quickstart"} {
+	for _, chart := range []string{"substorm", "substorm-site", "substorm-quickstart"} {
 		page, err := Values(filepath.Join(root, "charts", chart))
 		if err != nil {
 			t.Fatal(err)

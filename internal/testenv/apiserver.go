@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -55,6 +56,8 @@ func StartKubernetes() (*KubernetesAPI, error) {
 		BinaryAssetsDirectory: filepath.Dir(program), // etcd lies there too
 		CRDDirectoryPaths:     []string{filepath.Join(folder, "crds")},
 		ErrorIfCRDPathMissing: true,
+		// It tries five times; 20 s for each, its default, are too few where the machine does much else.
+		ControlPlaneStartTimeout: time.Minute,
 	}}
 	if k.Config, err = k.env.Start(); err != nil {
 		return nil, fmt.Errorf("start the API server: %w", err)

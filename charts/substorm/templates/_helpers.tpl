@@ -83,19 +83,3 @@ securityContext:
   capabilities: {drop: [ALL]}
 resources: {{- toYaml .Values.operator.resources | nindent 2 }}
 {{- end }}
-
-{{/* The ports in URLs, or those of their schemes. Call with (dict "root" $ "urls" (list ...)). */}}
-{{- define "substorm.ports" -}}
-{{- $ports := list }}
-{{- range .urls }}
-  {{- $url := urlParse (tpl . $.root) }}
-  {{- $default := get (dict "http" "80" "https" "443") $url.scheme | default "4222" }}
-  {{- $ports = append $ports (regexFind ":[0-9]+$" $url.host | trimPrefix ":" | default $default) }}
-{{- end }}
-{{- $ports | uniq | join "," }}
-{{- end }}
-
-{{/* The ports of the Site's object store and NATS servers. */}}
-{{- define "substorm.backendPorts" -}}
-{{- include "substorm.ports" (dict "root" . "urls" (prepend .Values.site.spec.jetStream.servers .Values.site.spec.objectStore.endpoint)) }}
-{{- end }}

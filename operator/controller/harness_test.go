@@ -81,9 +81,7 @@ type world struct {
 	metrics   *prometheus.Registry
 	// between, where set, lies between the operator and the API server.
 	between func(http.RoundTripper) http.RoundTripper
-	// kubernetes, where set, is where operators that are processes find the API server.
-	kubernetes string
-	stop       func()
+	stop    func()
 }
 
 var worlds atomic.Int32

@@ -6,14 +6,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -48,17 +45,7 @@ func (w *world) startProgram(program, name string) *operatorProcess {
 	defer log.Close()
 	o.cmd = exec.Command(program, "--namespace", w.namespace, "--watch-namespaces", w.namespace, "--metrics-address", "0", "--probe-address", "0",
 		"--gateway-image", "substorm/ingest-gateway:dev", "--feed-server-image", "substorm/feed-server:dev", "--archivist-image", "substorm/archivist:dev")
-	kubeconfig := api.Kubeconfig(w.t, name+"-"+w.namespace, "system:masters")
-	if w.kubernetes != "" {
-		data, err := os.ReadFile(kubeconfig)
-		if err == nil {
-			err = os.WriteFile(kubeconfig, bytes.ReplaceAll(data, []byte(api.Config.Host), []byte(w.kubernetes)), 0o600)
-		}
-		if err != nil {
-			w.t.Fatal(err)
-		}
-	}
-	o.cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+	o.cmd.Env = append(os.Environ(), "KUBECONFIG="+api.Kubeconfig(w.t, name+"-"+w.namespace, "system:masters"))
 	o.cmd.Stdout, o.cmd.Stderr = log, log
 	if err := o.cmd.Start(); err != nil {
 		w.t.Fatal(err)
@@ -254,130 +241,4 @@ func (g *gateway) registry() (all []string) {
 		g.t.Fatal(err)
 	}
 	return all
-}
-
-// way is the network between an operator and the API server, which can be cut.
-type way struct {
-	t       *testing.T
-	to      string
-	address string
-	mu      sync.Mutex
-	open    net.Listener
-	carried []net.Conn
-}
-
-func newWay(t *testing.T, to string) *way {
-	t.Helper()
-	w := &way{t: t, to: to, address: "127.0.0.1:0"}
-	w.mend()
-	t.Cleanup(w.cut)
-	return w
-}
-
-// mend lets connections through, at the address that it had before.
-func (w *way) mend() {
-	w.t.Helper()
-	listener, err := net.Listen("tcp", w.address)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.mu.Lock()
-	w.open, w.address = listener, listener.Addr().String()
-	w.mu.Unlock()
-	go func() {
-		for {
-			from, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			to, err := net.Dial("tcp", w.to)
-			if err != nil {
-				from.Close()
-				continue
-			}
-			w.mu.Lock()
-			w.carried = append(w.carried, from, to)
-			w.mu.Unlock()
-			for _, way := range [][2]net.Conn{{from, to}, {to, from}} {
-				go func() {
-					_, _ = io.Copy(way[0], way[1])
-					way[0].Close()
-				}()
-			}
-		}
-	}()
-}
-
-// cut ends all connections and lets none through.
-func (w *way) cut() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.open.Close()
-	for _, c := range w.carried {
-		c.Close()
-	}
-	w.carried = nil
-}
-
-// TestAPIServerAway: while the API server is away an operator that leads ends, as somebody else may lead, and is started again
-// and again, as the kubelet does; the registry stays as it is, by which gateways receive. Once the API server is back, what
-// was declared meanwhile is programmed. It is away until the operator has ended, or for SUBSTORM_TEST_OUTAGE, such as 5m.
-func TestAPIServerAway(t *testing.T) {
-	outage := time.Duration(0)
-	if text := os.Getenv("SUBSTORM_TEST_OUTAGE"); text != "" {
-		var err error
-		if outage, err = time.ParseDuration(text); err != nil {
-			t.Fatal(err)
-		}
-	}
-	program := testenv.Program(t, "operator")
-	w := newWorld(t)
-	network := newWay(t, strings.TrimPrefix(api.Config.Host, "https://"))
-	w.kubernetes = "https://" + network.address
-	o := w.startProgram(program, "operator")
-	w.applySite("hub", "hub")
-	w.applyPool("pool", ", service: {type: ClusterIP}")
-	w.applyInstrument("camera", 30100, "")
-	g := w.gateway("pool", "pool-0")
-	g.awaitPort("camera", 30100)
-	before := g.registry()
-
-	network.cut()
-	select {
-	case <-o.over:
-	case <-time.After(patience):
-		t.Fatal("the operator leads on, though it cannot renew its lease")
-	}
-	again := w.keepStarted(program)
-	time.Sleep(outage)
-	if after := g.registry(); !slices.Equal(before, after) {
-		t.Errorf("the registry was\n%s\nand is\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
-	}
-	w.applyInstrument("camera", 30101, "")
-	w.applyInstrument("late", 30102, "")
-	network.mend()
-	g.awaitPort("camera", 30101)
-	g.awaitPort("late", 30102)
-	again()
-}
-
-// keepStarted starts the operator whenever it has ended, as the kubelet does, until the returned function is called.
-func (w *world) keepStarted(program string) (stop func()) {
-	over, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		for i := 0; ; i++ {
-			o := w.startProgram(program, fmt.Sprintf("operator-%d", i))
-			select {
-			case <-over:
-				return
-			case <-o.over:
-				time.Sleep(time.Second)
-			}
-		}
-	}()
-	return func() {
-		close(over)
-		<-done
-	}
 }

@@ -227,16 +227,16 @@ func TestFeedServerIsScaled(t *testing.T) {
 	}
 	replicas(2)
 	scale := &autoscalingv1.Scale{}
-	if err := w.SubResource("scale").Get(t.Context(), server, scale); err != nil {
-		t.Fatal(err)
-	}
-	if scale.Spec.Replicas != 2 {
-		t.Errorf("%+v", scale.Spec)
-	}
-	scale.Spec.Replicas = 3
-	if err := w.SubResource("scale").Update(t.Context(), server, client.WithSubResourceBody(scale)); err != nil {
-		t.Fatal(err)
-	}
+	eventually(t, "a change of the scale", func() error {
+		if err := w.SubResource("scale").Get(t.Context(), server, scale); err != nil {
+			return err
+		}
+		if scale.Spec.Replicas != 2 {
+			t.Errorf("%+v", scale.Spec)
+		}
+		scale.Spec.Replicas = 3
+		return w.SubResource("scale").Update(t.Context(), server, client.WithSubResourceBody(scale)) // a status may be written meanwhile
+	})
 	d := replicas(3)
 	w.rollOutServer("scaled")
 	w.awaits("FeedServer", "scaled", "Ready", "True/Ready")

@@ -280,7 +280,7 @@ func TestManyInstrumentsAtOnce(t *testing.T) {
 		}
 		w.applyInstrument(fmt.Sprintf("camera-%d", i), first, cadence)
 		u := w.instrument(fmt.Sprintf("camera-%d", i))
-		patch := fmt.Appendf(nil, `{"spec":{"listeners":[{"type":"TCP","sources":["192.0.2.%d/32"],"tcp":{"port":%d}}]}}`, i, first)
+		patch := fmt.Appendf(nil, `{"spec":{"listeners":[{"name":"frames","protocol":"TCP","port":%d,"sources":["192.0.2.%d/32"]}]}}`, first, i)
 		if err := w.Patch(t.Context(), u, client.RawPatch("application/merge-patch+json", patch)); err != nil {
 			t.Fatal(err)
 		}

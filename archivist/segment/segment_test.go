@@ -34,7 +34,8 @@ const (
 	instrument = "mag-1"
 )
 
-var noon = time.Date(2026, 11, 21, 12, 0, 0, 123_456_789, time.UTC)
+// noon of the day before yesterday: the day is over, and its ledger is still remembered (keepStored).
+var noon = time.Now().UTC().Truncate(24 * time.Hour).Add(-36*time.Hour + 123_456_789)
 
 func samples() []wire.Datagram {
 	return []wire.Datagram{

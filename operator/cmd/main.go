@@ -54,7 +54,8 @@ func command() *cobra.Command {
 	f.StringVar(&cfg.Images.Gateway, "gateway-image", "", "image of the gateway pods (required)")
 	f.StringVar(&cfg.Images.FeedServer, "feed-server-image", "", "image of the feed servers (required)")
 	f.StringVar(&cfg.Images.Archivist, "archivist-image", "", "image of the archivists (required)")
-	f.StringVar((*string)(&cfg.Pull.Policy), "image-pull-policy", string(corev1.PullIfNotPresent), "when nodes pull the images, where a resource does not say so in its podTemplate: Always, IfNotPresent or Never")
+	f.StringVar((*string)(&cfg.Pull.Policy), "image-pull-policy", string(corev1.PullIfNotPresent),
+		"when nodes pull the images, where a resource does not say so in its podTemplate: Always, IfNotPresent or Never")
 	f.StringSliceVar(&cfg.Pull.Secrets, "gateway-pull-secrets", nil, "Secrets, in the pools' and Sites' namespaces, with which the images are pulled")
 	f.StringSliceVar(&cfg.Namespaces, "watch-namespaces", nil, "namespaces to look after (default: all)")
 	f.StringVar(&cfg.ClusterID, "cluster-id", "", "name of this cluster in the markers by which Sites of several clusters that share a bucket are told apart; "+

@@ -181,7 +181,7 @@ func TestConsumersAsk(t *testing.T) {
 	ask("greedy", "", 999)
 	ask("lost", "no-such-channel", 2000)
 	entry.Sampling.ConsumersMayAsk = false
-	l.declare(t, entry)
+	l.awaitRevision(t, g.name, l.declare(t, entry))
 	ask("denied", "", 2000)
 	entry.Sampling.Channels[0].IntervalMillis = 50_000
 	l.declare(t, entry)

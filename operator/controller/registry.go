@@ -17,6 +17,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 )
@@ -97,17 +98,29 @@ func (r *registryReconciler) audit(ctx context.Context, site types.NamespacedNam
 		names = append(names, entry.Consumer)
 	}
 	names = slices.Concat(names, change.DeleteFeeds, change.DeleteConsumers, change.DeleteReaders)
-	if late := r.touched.take(site); late.all || len(late.names) > 0 { // the cache was ahead of its events
-		r.touched.add(site, late)
-		r.wakers.registries.wake(site)
+	if len(names) == 0 || r.eventFollows(ctx, site) {
 		return nil
 	}
-	if len(names) > 0 {
-		r.differences.Add(float64(len(names)))
-		r.log.Warn("judged anew, the registry was not as it should be: please report this", "site", site.String(), "names", names)
-	}
+	r.differences.Add(float64(len(names)))
+	r.log.Warn("judged anew, the registry was not as it should be: please report this", "site", site.String(), "names", names)
 	return nil
 }
+
+// eventFollows waits for an event that explains what an audit found: the cache has an object
+// before the handlers of its event have run, on a busy machine seconds before.
+func (r *registryReconciler) eventFollows(ctx context.Context, site types.NamespacedName) bool {
+	for end := time.Now().Add(min(eventWait, r.auditEvery)); time.Now().Before(end); {
+		if r.touched.any(site) || !retry.Sleep(ctx, eventPoll) {
+			return true
+		}
+	}
+	return false
+}
+
+const (
+	eventWait = 10 * time.Second
+	eventPoll = 20 * time.Millisecond
+)
 
 // judgeAll judges all of a Site.
 func (r *registryReconciler) judgeAll(ctx context.Context, site types.NamespacedName) (change plan.RegistryChange, err error) {

@@ -54,6 +54,14 @@ func (t *touched) take(site types.NamespacedName) touch {
 	return is
 }
 
+// any says whether there was an event.
+func (t *touched) any(site types.NamespacedName) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	is := t.sites[site]
+	return is.all || len(is.names) > 0
+}
+
 // byInstrument notes an Instrument, and names its Site.
 func (t *touched) byInstrument(_ context.Context, o client.Object) []reconcile.Request {
 	site := types.NamespacedName{Namespace: o.GetNamespace(), Name: o.(*v1alpha1.Instrument).Spec.SiteRef.Name}

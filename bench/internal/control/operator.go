@@ -34,6 +34,9 @@ type Operator struct {
 	once     sync.Once
 }
 
+// heapLimit is what the operator sets itself in the chart's container of 320Mi.
+const heapLimit = "256MiB"
+
 // StartOperator starts an operator for one namespace. Its log goes where
 // SUBSTORM_BENCH_CONTROL_LOG says, and nowhere without it.
 func StartOperator(l *lab.Lab, api *testenv.KubernetesAPI, namespace string) (*Operator, error) {
@@ -47,7 +50,7 @@ func StartOperator(l *lab.Lab, api *testenv.KubernetesAPI, namespace string) (*O
 		o.profiles = "http://" + pprof + "/debug/pprof/"
 		o.cmd.Args = append(o.cmd.Args, "--pprof-address", pprof)
 	}
-	o.cmd.Env = append(os.Environ(), "KUBECONFIG="+api.Kubeconfig(l, "operator-"+filepath.Base(l.TempDir()), "system:masters"))
+	o.cmd.Env = append(os.Environ(), "GOMEMLIMIT="+heapLimit, "KUBECONFIG="+api.Kubeconfig(l, "operator-"+filepath.Base(l.TempDir()), "system:masters"))
 	if name := os.Getenv("SUBSTORM_BENCH_CONTROL_LOG"); name != "" {
 		file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 		if err != nil {

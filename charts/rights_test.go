@@ -37,10 +37,12 @@ func TestOperatorRights(t *testing.T) {
 		namespaces []string // where it works
 		elsewhere  bool     // whether it may work in the others
 		kubeSystem bool     // whether it may get that namespace
+		secrets    bool     // whether it may list and watch Secrets
 	}{
 		{name: "in its own namespace", namespaces: []string{"aurora"}, kubeSystem: true},
 		{name: "without cluster rights", args: []string{"--set=operator.clusterID=polar", "--set=operator.watchNamespaces={aurora,thule}", "--set=roles.create=false,crds.upgrade=false"},
 			namespaces: []string{"aurora", "thule"}},
+		{name: "watching Secrets", args: []string{"--set=operator.watchSecrets=true"}, namespaces: []string{"aurora"}, kubeSystem: true, secrets: true},
 		{name: "in all namespaces", args: []string{"--set=operator.watchAllNamespaces=true"}, namespaces: []string{"aurora", "thule"}, elsewhere: true, kubeSystem: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -62,7 +64,9 @@ func TestOperatorRights(t *testing.T) {
 				want      bool
 			}{
 				"Secrets of a namespace that no value names": {right{"secrets", "get"}, "kube-public", test.elsewhere},
-				"the list of Secrets":                        {right{"secrets", "list"}, test.namespaces[0], false},
+				"the list of Secrets":                        {right{"secrets", "list"}, test.namespaces[0], test.secrets},
+				"a watch of Secrets":                         {right{"secrets", "watch"}, test.namespaces[0], test.secrets},
+				"the list of others' Secrets":                {right{"secrets", "list"}, "kube-public", false},
 				"the list of namespaces":                     {right{"namespaces", "list"}, "", false},
 				"a Site's spec":                              {right{"sites", "patch"}, test.namespaces[0], false},
 			} {

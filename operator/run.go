@@ -55,6 +55,9 @@ type Config struct {
 	// StatusRate, FiguresRate and Workers are as in controller.Config.
 	StatusRate, FiguresRate float64
 	Workers                 int
+	// SecretRate and WatchSecrets are as in controller.Config.
+	SecretRate   float64
+	WatchSecrets bool
 	// MetricsAddress, ProbeAddress and PprofAddress are listened on; "0" for not at all.
 	MetricsAddress, ProbeAddress, PprofAddress string
 	// LeaderElection lets one of several operators work; its Lease lies in
@@ -69,8 +72,8 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := flags.Required("--gateway-image", cfg.Images.Gateway, "--feed-server-image", cfg.Images.FeedServer, "--archivist-image", cfg.Images.Archivist); err != nil {
 		return err
 	}
-	if cfg.StatusRate < 0 || cfg.FiguresRate < 0 || cfg.Workers < 0 {
-		return errors.New("--status-rate, --figures-rate and --workers take numbers greater than 0, or 0 for the default")
+	if cfg.StatusRate < 0 || cfg.FiguresRate < 0 || cfg.Workers < 0 || cfg.SecretRate < 0 {
+		return errors.New("--status-rate, --figures-rate, --secret-rate and --workers take numbers greater than 0, or 0 for the default")
 	}
 	switch cfg.Pull.Policy {
 	case "", corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever:
@@ -91,7 +94,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	err = controller.Setup(ctx, mgr, controller.Config{
 		Images: cfg.Images, Pull: cfg.Pull, StatusRate: cfg.StatusRate, FiguresRate: cfg.FiguresRate, Workers: cfg.Workers,
-		ClusterID: cfg.ClusterID, Log: cfg.Log, Metrics: metrics.Registry,
+		ClusterID: cfg.ClusterID, SecretRate: cfg.SecretRate, WatchSecrets: cfg.WatchSecrets, Namespaces: cfg.Namespaces, Log: cfg.Log, Metrics: metrics.Registry,
 	})
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -31,8 +32,8 @@ type applier struct {
 	now    func() time.Time
 
 	mu sync.Mutex
-	// ours are objects that were seen to be their owner's.
-	ours map[ownedObject]types.UID
+	// ours are the owners of objects that were seen to be theirs.
+	ours map[ownedObject]ownerOf
 	// applied is what was last applied of each object.
 	applied map[ownedObject]applied
 }
@@ -42,8 +43,25 @@ type ownedObject struct {
 	types.NamespacedName
 }
 
+// ownerOf is who has an object made.
+type ownerOf struct {
+	uid types.UID
+	types.NamespacedName
+}
+
+func asOwner(o client.Object) ownerOf { return ownerOf{o.GetUID(), client.ObjectKeyFromObject(o)} }
+
+// forget drops what is known of the objects of an owner that is gone. One of another kind that
+// has its name finds its own out anew.
+func (r *applier) forget(owner types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.ours, func(_ ownedObject, of ownerOf) bool { return of.NamespacedName == owner })
+	maps.DeleteFunc(r.applied, func(_ ownedObject, is applied) bool { return is.owner.NamespacedName == owner })
+}
+
 func newApplier(c client.Client, reader client.Reader, now func() time.Time) *applier {
-	return &applier{client: c, reader: reader, now: now, ours: map[ownedObject]types.UID{}, applied: map[ownedObject]applied{}}
+	return &applier{client: c, reader: reader, now: now, ours: map[ownedObject]ownerOf{}, applied: map[ownedObject]applied{}}
 }
 
 // applyObject applies one object of an owner, unless it is already as it should be. What
@@ -72,7 +90,7 @@ func (r *applier) applyObject(ctx context.Context, owner client.Object, o plan.O
 		return nil, fmt.Errorf("apply %s %s: %w", o.Kind, key.NamespacedName, err)
 	}
 	r.mu.Lock()
-	r.applied[key] = applied{owner: owner.GetUID(), digest: sha256.Sum256(want), at: r.now()}
+	r.applied[key] = applied{owner: asOwner(owner), digest: sha256.Sum256(want), at: r.now()}
 	r.mu.Unlock()
 	return nil, nil
 }
@@ -96,7 +114,7 @@ func (r *applier) isOurs(ctx context.Context, owner client.Object, key ownedObje
 	r.mu.Lock()
 	seen, known := r.ours[key]
 	r.mu.Unlock()
-	if known && seen == owner.GetUID() {
+	if known && seen == asOwner(owner) {
 		return true, nil
 	}
 	object := &metav1.PartialObjectMetadata{}
@@ -112,7 +130,7 @@ func (r *applier) isOurs(ctx context.Context, owner client.Object, key ownedObje
 		return false, nil
 	}
 	r.mu.Lock()
-	r.ours[key] = owner.GetUID()
+	r.ours[key] = asOwner(owner)
 	r.mu.Unlock()
 	return true, nil
 }

@@ -43,6 +43,7 @@ func (r *consumerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	consumer := &v1alpha1.FeedConsumer{}
 	if err := r.client.Get(ctx, req.NamespacedName, consumer); apierrors.IsNotFound(err) {
 		r.statuses.forget(name)
+		r.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	} else if err != nil {
 		return ctrl.Result{}, err

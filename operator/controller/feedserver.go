@@ -36,6 +36,7 @@ func (r *serverReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	server := &v1alpha1.FeedServer{}
 	if err := r.client.Get(ctx, req.NamespacedName, server); apierrors.IsNotFound(err) {
 		r.statuses.forget(name)
+		r.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	} else if err != nil {
 		return ctrl.Result{}, err

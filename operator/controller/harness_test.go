@@ -81,7 +81,9 @@ type world struct {
 	metrics   *prometheus.Registry
 	// between, where set, lies between the operator and the API server.
 	between func(http.RoundTripper) http.RoundTripper
-	stop    func()
+	// watchSecrets has the operator watch Secrets, where it may.
+	watchSecrets bool
+	stop         func()
 }
 
 var worlds atomic.Int32
@@ -136,7 +138,8 @@ func (w *world) start() {
 	mgr := w.manager(user, log)
 	ctx, cancel := context.WithCancel(context.Background())
 	w.metrics = prometheus.NewRegistry()
-	err = controller.Setup(ctx, mgr, controller.Config{Images: controller.Images{Gateway: "substorm/ingest-gateway:dev", FeedServer: "substorm/feed-server:dev", Archivist: "substorm/archivist:dev"}, Log: log, Metrics: w.metrics, Unchecked: true, AuditEvery: 2 * time.Second})
+	err = controller.Setup(ctx, mgr, controller.Config{Images: controller.Images{Gateway: "substorm/ingest-gateway:dev", FeedServer: "substorm/feed-server:dev", Archivist: "substorm/archivist:dev"}, Log: log, Metrics: w.metrics, Unchecked: true, AuditEvery: 2 * time.Second,
+		WatchSecrets: w.watchSecrets, Namespaces: []string{w.namespace}})
 	if err != nil {
 		w.t.Fatal(err)
 	}

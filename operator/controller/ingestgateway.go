@@ -36,6 +36,7 @@ func (r *gatewayReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	gateway := &v1alpha1.IngestGateway{}
 	if err := r.client.Get(ctx, req.NamespacedName, gateway); apierrors.IsNotFound(err) {
 		r.statuses.forget(name)
+		r.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	} else if err != nil {
 		return ctrl.Result{}, err

@@ -40,8 +40,11 @@ type siteLink struct {
 	cancel context.CancelFunc
 	// done is closed when the last link is over; nil before the first.
 	done chan struct{}
-	// forgotten: the Site is gone, and the next of its name waits for done.
+	// forgotten: there is no such Site (any more), though something names it; the next of its
+	// name waits for done.
 	forgotten bool
+	// unnamed: nothing names it either, and this goes once the link is over.
+	unnamed bool
 }
 
 func newLinks(w *wakers, log *slog.Logger, now func() time.Time) *links {
@@ -74,6 +77,18 @@ func (l *links) at(key types.NamespacedName) *siteLink {
 	return s
 }
 
+// open returns what is known of a Site that something names, whether or not it exists.
+func (l *links) open(key types.NamespacedName) *facts {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.sites[key] == nil {
+		l.at(key).forgotten = true // until somebody sees it
+	}
+	s := l.at(key)
+	s.unnamed = false
+	return s.facts
+}
+
 // newFacts returns what is known of a Site at first, and who is woken when that changes.
 func (l *links) newFacts(key types.NamespacedName) *facts {
 	f := newFacts(l.now(), l.log.With("site", key.String()))
@@ -94,13 +109,17 @@ func (l *links) newFacts(key types.NamespacedName) *facts {
 	return f
 }
 
+// facts are what is known of a Site; where nothing is, nothing is kept either.
 func (l *links) facts(key types.NamespacedName) *facts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.at(key).facts
+	if s := l.sites[key]; s != nil {
+		return s.facts
+	}
+	return l.newFacts(key)
 }
 
-// keys name the Sites of which something is known.
+// keys name the Sites that exist.
 func (l *links) keys() []types.NamespacedName {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,12 +137,56 @@ func (l *links) forget(key types.NamespacedName) bool {
 	l.disconnect(key)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := l.at(key)
-	if s.done == nil || s.forgotten {
+	s := l.sites[key]
+	if s == nil || s.forgotten {
 		return false
 	}
 	s.forgotten, s.facts = true, l.newFacts(key)
 	return true
+}
+
+// drop forgets all of a Site that is gone and that nothing names, as soon as its link is over.
+// It says whether it ended a link: that of a Site that was made meanwhile, perhaps.
+func (l *links) drop(key types.NamespacedName) bool {
+	linked := l.linked(key) != nil
+	l.disconnect(key)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.sites[key]
+	if s == nil {
+		return false
+	}
+	s.forgotten, s.unnamed = true, true
+	done := s.done
+	if done == nil {
+		delete(l.sites, key)
+		return linked
+	}
+	go func() {
+		<-done
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if s.unnamed && l.sites[key] == s {
+			delete(l.sites, key)
+		}
+	}()
+	return linked
+}
+
+// known is how many Sites something is kept of: those that exist, and those that something names.
+func (l *links) known() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.sites)
+}
+
+// refuse ends the link of a Site that exists and is not accepted.
+func (l *links) refuse(key types.NamespacedName) {
+	l.mu.Lock()
+	s := l.at(key)
+	s.forgotten, s.unnamed = false, false
+	l.mu.Unlock()
+	l.disconnect(key)
 }
 
 // connect makes sure that the Site is linked to what it wants, and to nothing else.
@@ -165,7 +228,7 @@ func (l *links) connect(key types.NamespacedName, want wanted) {
 		}
 		next.run(ctx)
 	}()
-	s.link, s.hash, s.cancel, s.done, s.forgotten = next, want.hash, cancel, done, false
+	s.link, s.hash, s.cancel, s.done, s.forgotten, s.unnamed = next, want.hash, cancel, done, false, false
 }
 
 // disconnect ends the Site's link, and returns what is closed when it is over.
@@ -173,7 +236,10 @@ func (l *links) connect(key types.NamespacedName, want wanted) {
 func (l *links) disconnect(key types.NamespacedName) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := l.at(key)
+	s := l.sites[key]
+	if s == nil {
+		return nil
+	}
 	if s.cancel != nil {
 		s.cancel()
 	}
@@ -183,11 +249,19 @@ func (l *links) disconnect(key types.NamespacedName) <-chan struct{} {
 	return s.done
 }
 
+// linked is a Site's link, nil where there is none.
+func (l *links) linked(key types.NamespacedName) *link {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := l.sites[key]; s != nil {
+		return s.link
+	}
+	return nil
+}
+
 // write changes a Site's registry.
 func (l *links) write(ctx context.Context, key types.NamespacedName, change plan.RegistryChange) error {
-	l.mu.Lock()
-	link := l.at(key).link
-	l.mu.Unlock()
+	link := l.linked(key)
 	if link == nil {
 		return errNotConnected
 	}
@@ -196,9 +270,7 @@ func (l *links) write(ctx context.Context, key types.NamespacedName, change plan
 
 // narrow takes from a Site's durables what their consumers may not read as it is planned.
 func (l *links) narrow(ctx context.Context, key types.NamespacedName) error {
-	l.mu.Lock()
-	link := l.at(key).link
-	l.mu.Unlock()
+	link := l.linked(key)
 	if link == nil {
 		return errNotConnected
 	}
@@ -207,9 +279,7 @@ func (l *links) narrow(ctx context.Context, key types.NamespacedName) error {
 
 // publish sends a message to a Site's JetStream.
 func (l *links) publish(key types.NamespacedName, m *nats.Msg) error {
-	l.mu.Lock()
-	link := l.at(key).link
-	l.mu.Unlock()
+	link := l.linked(key)
 	if link == nil {
 		return errNotConnected
 	}

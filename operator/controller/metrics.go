@@ -23,6 +23,7 @@ type metrics struct {
 	reporting    *prometheus.Desc
 	expiry       *prometheus.Desc
 	unreadable   *prometheus.Desc
+	known        *prometheus.Desc
 }
 
 func newMetrics(l *links, statuses *statusWriter) *metrics {
@@ -45,12 +46,14 @@ func newMetrics(l *links, statuses *statusWriter) *metrics {
 			[]string{"namespace", "kind", "name"}, nil),
 		unreadable: prometheus.NewDesc("substorm_site_object_unreadable",
 			"1 for each object of the Site that the operator cannot decode.", []string{"namespace", "site", "kind", "name"}, nil),
+		known: prometheus.NewDesc("substorm_operator_known_sites",
+			"Sites of which the operator keeps something in memory: those that exist, and those that another resource names.", nil, nil),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.flowing, m.lastReceived, m.connected, m.revision, m.reporting, m.expiry, m.unreadable} {
+	for _, d := range []*prometheus.Desc{m.flowing, m.lastReceived, m.connected, m.revision, m.reporting, m.expiry, m.unreadable, m.known} {
 		ch <- d
 	}
 }
@@ -74,6 +77,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 			m.collectInstrument(ch, f, append(site, name), found)
 		}
 	}
+	gauge(ch, m.known, float64(m.links.known()))
 	for r, at := range m.statuses.credentialExpiries() {
 		gauge(ch, m.expiry, float64(at.Unix()), r.Namespace, r.kind, r.Name)
 	}

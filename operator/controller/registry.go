@@ -145,7 +145,13 @@ func (r *registryReconciler) judgeAll(ctx context.Context, site types.Namespaced
 	if err != nil {
 		return change, err
 	}
-	f := r.links.facts(site)
+	if view.Site == nil && len(gateways)+len(servers)+len(instruments)+len(in.Feeds) == 0 {
+		if r.links.drop(site) {
+			r.wakers.sites.wake(site)
+		}
+		return change, nil
+	}
+	f := r.links.open(site)
 	if f.setUnreadable(plan.UnreadableObjects(in, gateways, servers)) {
 		r.wakers.sites.wake(site)
 	}

@@ -7,216 +7,203 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
+	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
 )
 
 const (
 	// pollEvery is how soon a change of a Secret shows.
 	pollEvery = 3 * time.Second
-	// pollRate is how many Secrets a second are asked for at most. A Site needs
-	// about five, and one for each that holds tokens of its Instruments.
-	pollRate = 10
+	// ownRate is how many Secrets of Sites, pools and FeedServers a second are asked for at most. A Site
+	// needs about five and a pool two: enough for thirty Sites in each round.
+	ownRate = 100
+	// defaultSecretRate is how many of the other Secrets a second are asked for at most:
+	// 1,000 with tokens and 500 of FeedConsumers in one round. What one costs stands in
+	// operator/README.md.
+	defaultSecretRate = 500
+	// backstopRate is the same while Secrets are watched.
+	backstopRate = 10
+	// pollAtOnce is how many answers are waited for at once: at 10 ms each, 1,600 a second.
+	pollAtOnce = 16
 	// pollTimeout bounds the wait for one answer.
 	pollTimeout = 10 * time.Second
 )
 
-// secretPoller asks for the version of each Secret that a Site, a pool, a FeedServer or an
-// Instrument uses, and wakes those whose Secret was made, changed or deleted.
+// secretPoller asks for the version of each Secret that a Site, a pool, a FeedServer, an
+// Instrument or a FeedConsumer uses, and wakes those whose Secret was made, changed or deleted.
 //
 // It polls, since a watch would need the right to watch Secrets. RBAC cannot
-// grant that for metadata alone, nor for names that only the Sites know: whoever
-// may list or watch Secrets is given the contents of all in the namespace. To
+// grant that for metadata alone, nor for a label, nor for names that only the Sites know:
+// whoever may list or watch Secrets is given the contents of all in the namespace. To
 // get them by name, which the operator may anyway, gives away none whose name
-// is not known. The API server answers with metadata only.
+// is not known. The API server answers with metadata only, and from its memory
+// (resourceVersion 0), so that etcd has no part in it. What differs there is asked for once
+// more, exactly, before anybody is woken: that memory may be behind, and one of several API
+// servers further than the others.
+//
+// Secrets of Sites, pools and FeedServers have a round of their own: however many tokens there are, and
+// however long the API server takes for them, a Site hears of its own Secrets as soon.
+//
+// Where the operator may watch (--watch-secrets), see secretWatch, a third round compares
+// with what the watch has brought, which costs no request, and the round of tokens goes on
+// slowly: it finds what a watch that has ended without a word does not.
 type secretPoller struct {
 	client  client.Client // the cache of Sites and pools
 	reader  client.Reader // reads past it
+	watch   *secretWatch  // nil where the operator may not watch
 	secrets *secretReader
 	wakers  *wakers
+	touched *touched
+	rate    rate.Limit
 	log     *slog.Logger
+}
+
+// secretRound looks, again and again, at some of the Secrets.
+type secretRound struct {
+	every time.Duration
+	// limit of the requests, at each beginning of a round; nil where there are none.
+	limit func() rate.Limit
+	// of chooses the Secrets by who uses them.
+	of func(*secretUsers) bool
+	// version of a Secret, as far as it is known cheaply.
+	version func(context.Context, types.NamespacedName) (secretVersion, error)
 }
 
 // Start implements manager.Runnable.
 func (p *secretPoller) Start(ctx context.Context) error {
-	limit := rate.NewLimiter(pollRate, 1)
-	tick := time.NewTicker(pollEvery)
+	own := secretRound{pollEvery, func() rate.Limit { return ownRate }, (*secretUsers).ofSites, p.recent}
+	others := secretRound{pollEvery, p.othersRate, (*secretUsers).ofOthers, p.recent}
+	var all sync.WaitGroup
+	all.Go(func() { p.run(ctx, own) })
+	all.Go(func() { p.run(ctx, others) })
+	if p.watch != nil {
+		watched := secretRound{watchEvery, nil, func(*secretUsers) bool { return true }, p.watch.version}
+		all.Go(func() {
+			if p.watch.start(ctx) {
+				p.run(ctx, watched)
+			}
+		})
+	}
+	all.Wait()
+	return nil
+}
+
+func (p *secretPoller) othersRate() rate.Limit {
+	if p.watch != nil && p.watch.hears() {
+		return min(backstopRate, p.rate)
+	}
+	return p.rate
+}
+
+func (p *secretPoller) run(ctx context.Context, round secretRound) {
+	tick := time.NewTicker(round.every)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case <-tick.C:
 		}
-		if err := p.poll(ctx, limit); err != nil && ctx.Err() == nil {
+		if err := p.poll(ctx, round); err != nil && ctx.Err() == nil {
 			p.log.Warn("cannot see whether Secrets have changed", "error", err)
 		}
 	}
 }
 
-// secretUsers are who a Secret is for: Sites, pools, FeedServers, FeedConsumers, and the
-// registries of Sites whose tokens it holds.
-type secretUsers struct{ sites, pools, servers, registries, consumers []types.NamespacedName }
-
-// poll looks once at each Secret that was read, and forgets those that nobody uses any more.
-func (p *secretPoller) poll(ctx context.Context, limit *rate.Limiter) error {
+// poll looks once at each Secret of a round that was read, and forgets those that nobody uses any more.
+func (p *secretPoller) poll(ctx context.Context, round secretRound) error {
 	users, err := p.users(ctx)
 	if err != nil {
 		return err
 	}
-	var failed error
+	limiter := rate.NewLimiter(rate.Inf, 1)
+	if round.limit != nil {
+		limiter.SetLimit(round.limit())
+	}
+	var asked errgroup.Group
+	asked.SetLimit(pollAtOnce)
+	failed := &failures{}
 	for _, key := range p.secrets.known() {
 		use := users[key]
 		if use == nil {
 			p.secrets.forget(key)
 			continue
 		}
-		if err := limit.Wait(ctx); err != nil {
-			return err
-		}
-		is, err := p.version(ctx, key)
-		if err != nil {
-			failed = errors.Join(failed, err)
+		if !round.of(use) {
 			continue
 		}
-		if p.secrets.compare(key, is) {
-			for _, site := range use.sites {
-				p.wakers.sites.wake(site)
-			}
-			for _, pool := range use.pools {
-				p.wakers.gateways.wake(pool)
-			}
-			for _, server := range use.servers {
-				p.wakers.servers.wake(server)
-			}
-			for _, site := range use.registries {
-				p.wakers.registries.wake(site)
-			}
-			for _, consumer := range use.consumers {
-				p.wakers.consumers.wake(consumer)
-			}
+		if err := limiter.Wait(ctx); err != nil {
+			break // ctx is over
 		}
+		asked.Go(func() error {
+			failed.add(p.look(ctx, round, key, use))
+			return nil
+		})
 	}
-	return failed
+	_ = asked.Wait()
+	return failed.first()
 }
 
-// users returns who uses which Secret.
-func (p *secretPoller) users(ctx context.Context) (map[types.NamespacedName]*secretUsers, error) {
-	var sites v1alpha1.SiteList
-	var pools v1alpha1.IngestGatewayList
-	var servers v1alpha1.FeedServerList
-	var instruments v1alpha1.InstrumentList
-	var feeds v1alpha1.FeedList
-	var consumers v1alpha1.FeedConsumerList
-	for _, list := range []client.ObjectList{&sites, &pools, &servers, &instruments, &feeds, &consumers} {
-		if err := p.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, err
-		}
+// look compares a Secret with what was read of it, and wakes those who use it.
+func (p *secretPoller) look(ctx context.Context, round secretRound, key types.NamespacedName, use *secretUsers) error {
+	is, err := round.version(ctx, key)
+	if err != nil || !p.secrets.differs(key, is) {
+		return err
 	}
-	users := map[types.NamespacedName]*secretUsers{}
-	of := func(namespace, name string) *secretUsers {
-		key := types.NamespacedName{Namespace: namespace, Name: name}
-		if users[key] == nil {
-			users[key] = &secretUsers{}
-		}
-		return users[key]
+	if is, err = p.exact(ctx, key); err != nil {
+		return err
 	}
-	needs := map[types.NamespacedName][]plan.SecretNeed{}
-	for i := range sites.Items {
-		site := client.ObjectKeyFromObject(&sites.Items[i])
-		needs[site] = siteSecrets(&sites.Items[i])
-		for _, need := range needs[site] {
-			u := of(site.Namespace, need.Name)
-			u.sites = append(u.sites, site)
-		}
-		for _, need := range plan.ReadersSecrets(&sites.Items[i]) {
-			u := of(site.Namespace, need.Name)
-			u.registries = append(u.registries, site)
-		}
-		u := of(site.Namespace, plan.JetStreamSecret(plan.ArchivistName(&sites.Items[i])))
-		u.sites = append(u.sites, site)
+	if p.secrets.compare(key, is) {
+		p.tell(use)
 	}
-	forConsumers := map[types.NamespacedName][]plan.SecretNeed{}
-	for i := range sites.Items {
-		site := client.ObjectKeyFromObject(&sites.Items[i])
-		forConsumers[site] = slices.Concat(needs[site], plan.ConsumerAccountSecrets(&sites.Items[i]))
-	}
-	consumersUse(feeds.Items, consumers.Items, forConsumers, of)
-	for i := range pools.Items {
-		pool := client.ObjectKeyFromObject(&pools.Items[i])
-		own := of(pool.Namespace, plan.JetStreamSecret(pool.Name))
-		own.pools = append(own.pools, pool)
-		site := types.NamespacedName{Namespace: pool.Namespace, Name: pools.Items[i].Spec.SiteRef.Name}
-		for _, need := range slices.Concat(needs[site], plan.PoolSecrets(&pools.Items[i])) {
-			u := of(pool.Namespace, need.Name)
-			u.pools = append(u.pools, pool)
-		}
-	}
-	serversUse(servers.Items, sites.Items, of)
-	for i := range instruments.Items {
-		inst := &instruments.Items[i]
-		for _, need := range plan.TokenSecrets(inst) {
-			u := of(inst.Namespace, need.Name)
-			u.registries = append(u.registries, types.NamespacedName{Namespace: inst.Namespace, Name: inst.Spec.SiteRef.Name})
-		}
-	}
-	return users, nil
+	return nil
 }
 
-// serversUse adds the Secrets of FeedServers, their own and those of their Sites.
-func serversUse(servers []v1alpha1.FeedServer, sites []v1alpha1.Site, of func(namespace, name string) *secretUsers) {
-	byName := map[types.NamespacedName]*v1alpha1.Site{}
-	for i := range sites {
-		byName[client.ObjectKeyFromObject(&sites[i])] = &sites[i]
+// tell wakes those who use a Secret.
+func (p *secretPoller) tell(use *secretUsers) {
+	for _, site := range use.sites {
+		p.wakers.sites.wake(site)
 	}
-	for i := range servers {
-		server := client.ObjectKeyFromObject(&servers[i])
-		needs := []plan.SecretNeed{{Name: plan.JetStreamSecret(plan.FeedServerName(server.Name))}}
-		if site := byName[types.NamespacedName{Namespace: server.Namespace, Name: servers[i].Spec.SiteRef.Name}]; site != nil {
-			needs = append(needs, plan.FeedServerSecrets(site, &servers[i])...)
-		}
-		for _, need := range needs {
-			u := of(server.Namespace, need.Name)
-			u.servers = append(u.servers, server)
-		}
+	for _, pool := range use.pools {
+		p.wakers.gateways.wake(pool)
+	}
+	for _, server := range use.servers {
+		p.wakers.servers.wake(server)
+	}
+	for _, site := range use.registries {
+		p.wakers.registries.wake(site)
+	}
+	for site, names := range use.instruments {
+		p.touched.add(site, touch{names: names})
+		p.wakers.registries.wakeFor(site)
+	}
+	for _, consumer := range use.consumers {
+		p.wakers.consumers.wake(consumer)
 	}
 }
 
-// consumersUse adds the Secrets of FeedConsumers, and those of the Sites of their Feeds.
-func consumersUse(feeds []v1alpha1.Feed, consumers []v1alpha1.FeedConsumer, needs map[types.NamespacedName][]plan.SecretNeed, of func(namespace, name string) *secretUsers) {
-	siteOf := map[types.NamespacedName]types.NamespacedName{}
-	for i := range feeds {
-		siteOf[client.ObjectKeyFromObject(&feeds[i])] = types.NamespacedName{Namespace: feeds[i].Namespace, Name: feeds[i].Spec.SiteRef.Name}
-	}
-	for i := range consumers {
-		c := &consumers[i]
-		site := siteOf[types.NamespacedName{Namespace: c.Namespace, Name: c.Spec.FeedRef.Name}]
-		u := of(c.Namespace, plan.ConsumerSecretName(c))
-		u.consumers = append(u.consumers, client.ObjectKeyFromObject(c))
-		u.registries = append(u.registries, site)
-		for _, need := range needs[site] {
-			u := of(site.Namespace, need.Name)
-			u.consumers = append(u.consumers, client.ObjectKeyFromObject(c))
-		}
-	}
+// recent is a Secret's version as the API server remembers it; exact is what stands.
+func (p *secretPoller) recent(ctx context.Context, key types.NamespacedName) (secretVersion, error) {
+	return p.version(ctx, key, &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: "0"}})
+}
+
+func (p *secretPoller) exact(ctx context.Context, key types.NamespacedName) (secretVersion, error) {
+	return p.version(ctx, key)
 }
 
 // version asks for a Secret's metadata.
-func (p *secretPoller) version(ctx context.Context, key types.NamespacedName) (secretVersion, error) {
+func (p *secretPoller) version(ctx context.Context, key types.NamespacedName, opts ...client.GetOption) (secretVersion, error) {
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
-	secret := &metav1.PartialObjectMetadata{}
-	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	err := p.reader.Get(ctx, key, secret)
+	secret := secretMetadata()
+	err := p.reader.Get(ctx, key, secret, opts...)
 	if gone(err) {
 		return secretVersion{}, nil
 	}
@@ -224,4 +211,37 @@ func (p *secretPoller) version(ctx context.Context, key types.NamespacedName) (s
 		return secretVersion{}, fmt.Errorf("read the metadata of Secret %s: %w", key, err)
 	}
 	return secretVersion{secret.UID, secret.ResourceVersion}, nil
+}
+
+func secretMetadata() *metav1.PartialObjectMetadata {
+	secret := &metav1.PartialObjectMetadata{}
+	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	return secret
+}
+
+// failures count what failed, and keep the first: a thousand say no more than one.
+type failures struct {
+	mu    sync.Mutex
+	one   error
+	count int
+}
+
+func (f *failures) add(err error) {
+	if err == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.count++; f.one == nil {
+		f.one = err
+	}
+}
+
+func (f *failures) first() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.count > 1 {
+		return errors.Join(f.one, fmt.Errorf("and %d more", f.count-1))
+	}
+	return f.one
 }

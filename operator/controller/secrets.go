@@ -79,6 +79,14 @@ func (r *secretReader) known() []types.NamespacedName {
 	return slices.Collect(maps.Keys(r.seen))
 }
 
+// differs says whether a Secret seems to be no longer what was read.
+func (r *secretReader) differs(key types.NamespacedName, is secretVersion) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	was, known := r.seen[key]
+	return known && versionOf(was) != is
+}
+
 // compare forgets a Secret that is no longer what was read, and says whether it did.
 func (r *secretReader) compare(key types.NamespacedName, is secretVersion) (changed bool) {
 	r.mu.Lock()

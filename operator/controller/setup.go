@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -54,6 +55,12 @@ type Config struct {
 	Workers                 int
 	// AuditEvery is how often all of a Site is judged anew without an event; 0: the default.
 	AuditEvery time.Duration
+	// SecretRate bounds how many Secrets a second, beside those of Sites and pools, are asked
+	// for whether they have changed; 0: the default. WatchSecrets has the operator watch
+	// the metadata of Secrets in Namespaces (none means all) instead, where it may.
+	SecretRate   float64
+	WatchSecrets bool
+	Namespaces   []string
 	// Metrics gets the operator's own; nil for none.
 	Metrics prometheus.Registerer
 	// ClusterID tells clusters apart that share a bucket or a NATS account. Empty: the uid of
@@ -95,9 +102,15 @@ func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 			Help: "Changes of conditions that no health subject took, since JetStream was away."})}
 	statuses := newStatusWriter(mgr.GetClient(), cmp.Or(cfg.StatusRate, defaultStatusRate), cmp.Or(cfg.FiguresRate, defaultFiguresRate), cfg.Log, time.Now, tell.announce)
 	secrets := newSecretReader(mgr.GetAPIReader())
-	poller := &secretPoller{client: mgr.GetClient(), reader: mgr.GetAPIReader(), secrets: secrets, wakers: wake, log: cfg.Log}
-	apply := newApplier(mgr.GetClient(), mgr.GetAPIReader(), time.Now)
 	touched := &touched{}
+	poller := &secretPoller{client: mgr.GetClient(), reader: mgr.GetAPIReader(), secrets: secrets, wakers: wake, touched: touched,
+		rate: rate.Limit(cmp.Or(cfg.SecretRate, defaultSecretRate)), log: cfg.Log}
+	if cfg.WatchSecrets {
+		if poller.watch, err = newSecretWatch(mgr, cfg.Namespaces, cfg.Log); err != nil {
+			return err
+		}
+	}
+	apply := newApplier(mgr.GetClient(), mgr.GetAPIReader(), time.Now)
 	wake.registries.noted = touched.everything
 	differences := prometheus.NewCounter(prometheus.CounterOpts{Name: "substorm_registry_audit_differences_total",
 		Help: "What an operator that judged all of a Site anew, without an event, found to be otherwise than it had written it: 0 unless there is a bug."})

@@ -43,6 +43,7 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 			r.wakers.registries.wake(req.NamespacedName) // its Instruments are judged anew
 		}
 		r.statuses.forget(name)
+		r.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if plan.Unreadable(view.Site) != "" { // what was made for it stays as it is
@@ -82,7 +83,7 @@ func (r *siteReconciler) link(view *plan.SiteView) {
 	alone := *view
 	alone.Backends = plan.Backends{}
 	if !plan.SiteAccepted(alone).OK() {
-		r.links.disconnect(client.ObjectKeyFromObject(view.Site))
+		r.links.refuse(client.ObjectKeyFromObject(view.Site))
 		view.Backends = plan.Backends{}
 		return
 	}

@@ -22,7 +22,7 @@ const applyAgain = 10 * time.Second
 
 // applied is what was last applied of an object, and when.
 type applied struct {
-	owner  types.UID
+	owner  ownerOf
 	digest [sha256.Size]byte
 	at     time.Time
 	// version of the object that was last seen to hold it; empty: none was.
@@ -36,7 +36,7 @@ func (r *applier) stands(ctx context.Context, owner client.Object, key ownedObje
 	r.mu.Lock()
 	last, known := r.applied[key]
 	r.mu.Unlock()
-	if !known || last.owner != owner.GetUID() || last.digest != sha256.Sum256(want) {
+	if !known || last.owner != asOwner(owner) || last.digest != sha256.Sum256(want) {
 		return false, nil
 	}
 	object, err := r.cached(ctx, key.kind, key.NamespacedName)

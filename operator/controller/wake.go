@@ -31,12 +31,17 @@ func (w *waker) start(_ context.Context, queue workqueue.TypedRateLimitingInterf
 }
 
 func (w *waker) wake(key types.NamespacedName) {
-	w.mu.Lock()
-	queue := w.queue
-	w.mu.Unlock()
 	if w.noted != nil {
 		w.noted(key)
 	}
+	w.wakeFor(key)
+}
+
+// wakeFor wakes the controller for what the caller has noted itself.
+func (w *waker) wakeFor(key types.NamespacedName) {
+	w.mu.Lock()
+	queue := w.queue
+	w.mu.Unlock()
 	if queue != nil {
 		queue.Add(reconcile.Request{NamespacedName: key})
 	}

@@ -34,7 +34,7 @@ kind: FeedConsumer
 metadata: {name: intruder}
 spec:
   feedRef: {name: guarded}
-  filter: {instruments: [guarded-magnetometer]}
+  filter: {instrumentNames: [guarded-magnetometer]}
   delivery: {type: NATS}
 `
 

@@ -18,6 +18,8 @@ import (
 
 	"github.com/coder/websocket"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -28,14 +30,14 @@ kind: Feed
 metadata: {name: telemetry}
 spec:
   siteRef: {name: demo}
-  messages: [Telemetry]
+  messageTypes: [Telemetry]
 ---
 apiVersion: substorm.dev/v1alpha1
 kind: FeedConsumer
 metadata: {name: everything}
 spec:
   feedRef: {name: telemetry}
-  filter: {instruments: [feed-magnetometer]}
+  filter: {instrumentNames: [feed-magnetometer]}
   delivery: {type: WebSocket}
 ---
 apiVersion: substorm.dev/v1alpha1
@@ -43,7 +45,7 @@ kind: FeedConsumer
 metadata: {name: newest}
 spec:
   feedRef: {name: telemetry}
-  filter: {instruments: [feed-magnetometer]}
+  filter: {instrumentNames: [feed-magnetometer]}
   flow: {mode: Sample, interval: 200ms}
   delivery: {type: WebSocket}
 `
@@ -85,7 +87,7 @@ func TestFeed(t *testing.T) {
 	eventually(t, 2*time.Minute, func() error { return l.delivered(t, "everything") })
 	all.stop()
 	sampled.stop()
-	eventually(t, time.Minute, func() error { return l.state(t, "everything", "Idle") })
+	eventually(t, time.Minute, func() error { return l.keepingUp(t, "everything", "Idle") })
 }
 
 // leaderOf returns the NATS pod that leads a stream.
@@ -158,9 +160,9 @@ func (l *lab) feedServers() (map[string]string, error) {
 // consumerView is what the test reads of a FeedConsumer.
 type consumerView struct {
 	Status struct {
-		State     string `json:"state"`
-		Delivered struct {
-			Messages int64 `json:"messages"`
+		Conditions []metav1.Condition `json:"conditions"`
+		Delivered  struct {
+			MessageCount int64 `json:"messageCount"`
 		} `json:"delivered"`
 	} `json:"status"`
 }
@@ -169,17 +171,19 @@ type consumerView struct {
 func (l *lab) delivered(t testing.TB, consumer string) error {
 	var v consumerView
 	l.getJSON(t, &v, "feedconsumer", consumer)
-	if v.Status.Delivered.Messages == 0 {
+	if v.Status.Delivered.MessageCount == 0 {
 		return fmt.Errorf("the status of FeedConsumer %s says that nothing was delivered", consumer)
 	}
 	return nil
 }
 
-func (l *lab) state(t testing.TB, consumer, want string) error {
+// keepingUp is nil once the reason of that condition is as wanted.
+func (l *lab) keepingUp(t testing.TB, consumer, want string) error {
 	var v consumerView
 	l.getJSON(t, &v, "feedconsumer", consumer)
-	if v.Status.State != want {
-		return fmt.Errorf("FeedConsumer %s is %q, want %s", consumer, v.Status.State, want)
+	c := meta.FindStatusCondition(v.Status.Conditions, "KeepingUp")
+	if c == nil || c.Reason != want {
+		return fmt.Errorf("FeedConsumer %s has %v, want KeepingUp with reason %s", consumer, v.Status.Conditions, want)
 	}
 	return nil
 }

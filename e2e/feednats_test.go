@@ -28,14 +28,14 @@ kind: Feed
 metadata: {name: bus}
 spec:
   siteRef: {name: demo}
-  messages: [Telemetry]
+  messageTypes: [Telemetry]
 ---
 apiVersion: substorm.dev/v1alpha1
 kind: FeedConsumer
 metadata: {name: model}
 spec:
   feedRef: {name: bus}
-  filter: {instruments: [bus-magnetometer]}
+  filter: {instrumentNames: [bus-magnetometer]}
   delivery: {type: NATS}
 `
 
@@ -67,7 +67,7 @@ func TestFeedByNATS(t *testing.T) {
 			t.Errorf("datagram %q came %d times", payload, n)
 		}
 	}
-	eventually(t, time.Minute, func() error { return l.state(t, "model", "Flowing") })
+	eventually(t, time.Minute, func() error { return l.keepingUp(t, "model", "Flowing") })
 }
 
 // consumesByNATS connects with what a FeedConsumer's Secret holds. Names of Services

@@ -29,14 +29,14 @@ kind: Feed
 metadata: {name: frames}
 spec:
   siteRef: {name: demo}
-  messages: [Notices]
+  messageTypes: [Notices]
 ---
 apiVersion: substorm.dev/v1alpha1
 kind: FeedConsumer
 metadata: {name: viewer}
 spec:
   feedRef: {name: frames}
-  filter: {instruments: [rollout-first, rollout-second]}
+  filter: {instrumentNames: [rollout-first, rollout-second]}
   delivery: {type: WebSocket}
 `
 

@@ -3,7 +3,6 @@
 package status
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -197,7 +196,7 @@ var (
 
 // calm are reasons for which a condition that is not True is as it should be.
 var calm = map[string]bool{v1alpha1.ReasonNotObserving: true, v1alpha1.ReasonRetired: true,
-	v1alpha1.ReasonAwaitingData: true, v1alpha1.ReasonNoListeners: true, v1alpha1.ReasonNotAccepted: true, string(v1alpha1.ConsumerIdle): true}
+	v1alpha1.ReasonAwaitingData: true, v1alpha1.ReasonNoListeners: true, v1alpha1.ReasonNotAccepted: true, v1alpha1.ReasonIdle: true}
 
 // adverse are conditions that are True where something is wrong; all others are True
 // where all is well.
@@ -207,7 +206,8 @@ var adverse = map[string]bool{v1alpha1.ConditionSpoolStranded: true, v1alpha1.Co
 // Ready says, and FeedServerAvailable what FeedServers say.
 var (
 	noted = map[string]metav1.ConditionStatus{v1alpha1.ConditionAcknowledgeLimited: metav1.ConditionTrue,
-		v1alpha1.ConditionScaleDownHeld: metav1.ConditionTrue, v1alpha1.ConditionDurable: metav1.ConditionFalse}
+		v1alpha1.ConditionScaleDownHeld: metav1.ConditionTrue, v1alpha1.ConditionDurable: metav1.ConditionFalse,
+		v1alpha1.ConditionInstrumentsSelected: metav1.ConditionFalse}
 	implied = map[string]bool{v1alpha1.ConditionReconciling: true, v1alpha1.ConditionStalled: true, v1alpha1.ConditionFeedServerAvailable: true}
 )
 
@@ -293,29 +293,31 @@ type Consumer struct {
 	Feed      string                 `json:"feed"`
 	Delivery  v1alpha1.DeliveryType  `json:"delivery"`
 	Ready     metav1.ConditionStatus `json:"ready"`
-	// State is empty where no feed server has reported about it.
-	State       v1alpha1.ConsumerState `json:"state,omitempty"`
-	LagMessages int64                  `json:"lagMessages"`
-	LagSeconds  int64                  `json:"lagSeconds"`
-	Dropped     int64                  `json:"dropped"`
-	Gaps        int64                  `json:"gaps"`
+	// KeepingUp is the reason of that condition: Flowing, Slow, Overrun or Idle, or why
+	// nobody knows.
+	KeepingUp   string `json:"keepingUp"`
+	LagMessages int64  `json:"lagMessages"`
+	LagSeconds  int64  `json:"lagSeconds"`
+	Dropped     int64  `json:"dropped"`
+	Gaps        int64  `json:"gaps"`
 }
 
 func (r *Report) addFeed(f *v1alpha1.Feed) {
 	r.Feeds = append(r.Feeds, Feed{
 		Namespace: f.Namespace, Name: f.Name, Site: f.Spec.SiteRef.Name, Ready: condition(f.Status.Conditions, v1alpha1.ConditionReady).Status,
-		Instruments: f.Status.Instruments, MessagesPerMinute: f.Status.MessagesPerMinute, Consumers: f.Status.Consumers,
+		Instruments: ptr.Deref(f.Status.InstrumentCount, 0), MessagesPerMinute: ptr.Deref(f.Status.MessagesPerMinute, 0), Consumers: ptr.Deref(f.Status.ConsumerCount, 0),
 	})
 	r.problems("feed/"+f.Name, f.Namespace, f.Generation, f.Status.ObservedGeneration, f.Status.Conditions, feedConditions)
 }
 
 func (r *Report) addConsumer(c *v1alpha1.FeedConsumer) {
 	line := Consumer{
-		Namespace: c.Namespace, Name: c.Name, Feed: c.Spec.FeedRef.Name, Delivery: c.Spec.Delivery.Type, State: c.Status.State, Gaps: c.Status.Gaps,
-		Ready: condition(c.Status.Conditions, v1alpha1.ConditionReady).Status,
+		Namespace: c.Namespace, Name: c.Name, Feed: c.Spec.FeedRef.Name, Delivery: c.Spec.Delivery.Type, Gaps: ptr.Deref(c.Status.GapCount, 0),
+		KeepingUp: condition(c.Status.Conditions, v1alpha1.ConditionKeepingUp).Reason,
+		Ready:     condition(c.Status.Conditions, v1alpha1.ConditionReady).Status,
 	}
 	if lag := c.Status.Lag; lag != nil {
-		line.LagMessages, line.LagSeconds = lag.Messages, lag.Seconds
+		line.LagMessages, line.LagSeconds = ptr.Deref(lag.MessageCount, 0), ptr.Deref(lag.Seconds, 0)
 	}
 	for _, d := range c.Status.Dropped {
 		line.Dropped += d.Count
@@ -338,13 +340,13 @@ func (r Report) printConsumers(w io.Writer) {
 	if len(r.Consumers) == 0 {
 		return
 	}
-	fmt.Fprintln(w, "CONSUMER\tFEED\tDELIVERY\tREADY\tSTATE\tLAG\tDROPPED\tGAPS")
+	fmt.Fprintln(w, "CONSUMER\tFEED\tDELIVERY\tREADY\tKEEPING-UP\tLAG\tDROPPED\tGAPS")
 	for _, c := range r.Consumers {
 		lag := "-"
-		if slices.Contains([]v1alpha1.ConsumerState{v1alpha1.ConsumerFlowing, v1alpha1.ConsumerSlow, v1alpha1.ConsumerOverrun}, c.State) {
+		if slices.Contains([]string{v1alpha1.ReasonFlowing, v1alpha1.ReasonSlow, v1alpha1.ReasonOverrun}, c.KeepingUp) {
 			lag = fmt.Sprintf("%d messages, %d s", c.LagMessages, c.LagSeconds)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n", r.name(c.Namespace, c.Name), c.Feed, c.Delivery, c.Ready, cmp.Or(string(c.State), "-"), lag, c.Dropped, c.Gaps)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n", r.name(c.Namespace, c.Name), c.Feed, c.Delivery, c.Ready, c.KeepingUp, lag, c.Dropped, c.Gaps)
 	}
 }
 

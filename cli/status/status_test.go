@@ -85,7 +85,7 @@ func of(sites []v1alpha1.Site, gateways []v1alpha1.IngestGateway, instruments []
 
 func feed(conditions ...metav1.Condition) v1alpha1.Feed {
 	return v1alpha1.Feed{ObjectMeta: object("everything"), Spec: v1alpha1.FeedSpec{SiteRef: v1alpha1.LocalReference{Name: "demo"}},
-		Status: v1alpha1.FeedStatus{Conditions: conditions, Instruments: 1, MessagesPerMinute: 60, Consumers: 2, ObservedGeneration: 1}}
+		Status: v1alpha1.FeedStatus{Conditions: conditions, InstrumentCount: ptr.To[int32](1), MessagesPerMinute: ptr.To[int64](60), ConsumerCount: ptr.To[int32](2), ObservedGeneration: 1}}
 }
 
 func feedServer(name string, connections *int32, conditions ...metav1.Condition) v1alpha1.FeedServer {
@@ -94,10 +94,10 @@ func feedServer(name string, connections *int32, conditions ...metav1.Condition)
 			URL: "http://" + name + "-feed-server.aurora.svc"}}
 }
 
-func consumer(name string, state v1alpha1.ConsumerState, conditions ...metav1.Condition) v1alpha1.FeedConsumer {
+func consumer(name string, conditions ...metav1.Condition) v1alpha1.FeedConsumer {
 	return v1alpha1.FeedConsumer{ObjectMeta: object(name),
 		Spec: v1alpha1.FeedConsumerSpec{FeedRef: v1alpha1.LocalReference{Name: "everything"}, Delivery: v1alpha1.Delivery{Type: v1alpha1.DeliveryNATS}},
-		Status: v1alpha1.FeedConsumerStatus{Conditions: conditions, State: state, Lag: &v1alpha1.ConsumerLag{Messages: 7, Seconds: 12}, Gaps: 1,
+		Status: v1alpha1.FeedConsumerStatus{Conditions: conditions, Lag: &v1alpha1.ConsumerLag{MessageCount: ptr.To[int64](7), Seconds: ptr.To[int64](12)}, GapCount: ptr.To[int64](1),
 			Dropped: []v1alpha1.ConsumerDropped{{Reason: "Lag", Count: 3}}, ObservedGeneration: 1}}
 }
 
@@ -149,8 +149,8 @@ func TestPrint(t *testing.T) {
 				feedServer("public", ptr.To[int32](7), allOfGateway...)},
 			Instruments: []v1alpha1.Instrument{instrument("mag-1", lately, allOfInstrument...)}, Feeds: []v1alpha1.Feed{feed(allOfGateway...)},
 			Consumers: []v1alpha1.FeedConsumer{
-				consumer("display", v1alpha1.ConsumerIdle, append(allOfGateway[:2:2], is(v1alpha1.ConditionConsumerFlowing, "Unknown", "Idle", "nobody asks"))...),
-				consumer("model", v1alpha1.ConsumerOverrun, append(allOfGateway[:2:2], is(v1alpha1.ConditionConsumerFlowing, "False", "Overrun", "a gap record was written in the last ten minutes"))...),
+				consumer("display", append(allOfGateway[:2:2], is(v1alpha1.ConditionKeepingUp, "Unknown", "Idle", "nobody asks"))...),
+				consumer("model", append(allOfGateway[:2:2], is(v1alpha1.ConditionKeepingUp, "False", "Overrun", "a gap record was written in the last ten minutes"))...),
 			}}, "aurora", now),
 	} {
 		t.Run(name, func(t *testing.T) {

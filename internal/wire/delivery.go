@@ -96,6 +96,31 @@ type DeliveryPlace struct {
 	Waiting uint64 `json:"waiting,omitempty"`
 }
 
+const positionCursor = "position."
+
+// PositionCursorKey is the key of a consumer's PositionCursor.
+func PositionCursorKey(consumer string) string { return positionCursor + consumer }
+
+// PositionCursorKeys matches all that PositionCursorKey returns.
+const PositionCursorKeys = positionCursor + "*"
+
+// ParsePositionCursorKey returns the consumer that a key names, and false for other keys.
+func ParsePositionCursorKey(key string) (string, bool) {
+	consumer, ok := strings.CutPrefix(key, positionCursor)
+	return consumer, ok && consumer != "" && !strings.Contains(consumer, ".")
+}
+
+// PositionCursor says up to where a consumer of delivery NATS has acknowledged everything,
+// as the operator has seen it: a durable that somebody deletes is made anew there. It may be
+// a little behind.
+type PositionCursor struct {
+	// UID of the FeedConsumer that this is about: another one of its name begins anew.
+	UID string `json:"uid"`
+	// Streams has a ResumeToken in writing for each stream: that of the last message
+	// behind which nothing is missing.
+	Streams map[string]string `json:"streams,omitempty"`
+}
+
 // FilledCursorKey is the key of the FilledCursor of the consumers of a DeliveryLease.
 func FilledCursorKey(lease string) string {
 	return filledCursor + strings.TrimPrefix(lease, "delivery.")

@@ -106,7 +106,7 @@ type ConsumerEntry struct {
 	Consumer string `json:"consumer"`
 	Feed     string `json:"feed"`
 	// Instruments, Channels and kinds of messages narrow what the Feed carries;
-	// empty: they do not.
+	// empty: they do not. Instruments of one that selects nothing are NothingSelected.
 	Instruments []string `json:"instruments,omitempty"`
 	Channels    []string `json:"channels,omitempty"`
 	NoNotices   bool     `json:"noNotices,omitempty"`

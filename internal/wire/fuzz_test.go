@@ -242,6 +242,9 @@ func FuzzDecodeRefillCursor(f *testing.F) { fuzzRecord[RefillCursor](f, "cursor-
 func FuzzDecodeDeliveryCursor(f *testing.F) {
 	fuzzRecord[DeliveryCursor](f, "cursor-delivery.json")
 }
+func FuzzDecodePositionCursor(f *testing.F) {
+	fuzzRecord[PositionCursor](f, "cursor-position.json")
+}
 func FuzzDecodeFilledCursor(f *testing.F) { fuzzRecord[FilledCursor](f, "cursor-filled.json") }
 func FuzzDecodeSamplingRequest(f *testing.F) {
 	fuzzRecord[SamplingRequest](f, "request-sampling.json")

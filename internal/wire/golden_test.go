@@ -117,6 +117,7 @@ func goldenRecords() []goldenRecord {
 		{"gap.json", encoded(sampleGap()), decoded(Decode[Gap]), sampleGap()},
 		{"cursor-delivery-marks.json", encoded(sampleDeliveryMarks()), decoded(Decode[DeliveryCursor]), sampleDeliveryMarks()},
 		{"cursor-delivery.json", encoded(sampleDeliveryCursor()), decoded(Decode[DeliveryCursor]), sampleDeliveryCursor()},
+		{"cursor-position.json", encoded(samplePositionCursor()), decoded(Decode[PositionCursor]), samplePositionCursor()},
 		{"cursor-filled.json", encoded(sampleFilledCursor()), decoded(Decode[FilledCursor]), sampleFilledCursor()},
 		{"cursor-refill.json", encoded(sampleRefillCursor()), decoded(Decode[RefillCursor]), sampleRefillCursor()},
 		{"lease.json", encoded(sampleLease()), decoded(Decode[Lease]), sampleLease()},

@@ -371,6 +371,11 @@ func sampleFilledCursor() FilledCursor {
 		Epoch: StreamEpoch(sampleTime), Token: FeedToken{Notices: at, Telemetry: at}.String()}}}
 }
 
+func samplePositionCursor() PositionCursor {
+	at := ResumeToken{Epoch: StreamEpoch(sampleTime.Add(-24 * time.Hour)), Sequence: 4711}
+	return PositionCursor{UID: "2f6f8f0e-3c0b-4d0e-8d6b-6a2f5a1c9b20", Streams: map[string]string{"OBS_thule": at.String()}}
+}
+
 func sampleRefillCursor() RefillCursor {
 	return RefillCursor{Epoch: StreamEpoch(sampleTime), Since: sampleTime.Add(-72 * time.Hour),
 		Through: sampleTime.Add(-time.Hour), ThroughID: sampleRaw().ID, Sequence: 4711, Announced: 4000}

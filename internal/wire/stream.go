@@ -37,9 +37,13 @@ func ParseObservationSubject(subject string) (site, instrument, channel string, 
 	return p[1], p[2], p[3], nil
 }
 
+// NothingSelected is the name of no Instrument: a list that must have no instrument's name has it,
+// where an empty one would stand for all.
+const NothingSelected = "_"
+
 // NoObservations matches nothing: no instrument is named so. A consumer that may read
 // nothing of a stream filters by it; without a filter it would be given all.
-func NoObservations(site string) string { return ObservationSubject(site, "_", "_") }
+func NoObservations(site string) string { return ObservationSubject(site, NothingSelected, "_") }
 
 // NoticeSubject is where an instrument's notices are published, but for those of backfill.
 func NoticeSubject(site, instrument string) string { return "notice." + site + "." + instrument }

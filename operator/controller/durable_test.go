@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/internal/wire"
-	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 )
 
@@ -27,15 +26,8 @@ func TestDurableDeletedByHand(t *testing.T) {
 	if got := c.takes("OBS_hub", 2); !slices.Equal(got, []string{"1", "2"}) {
 		t.Fatalf("%q", got)
 	}
-	var s v1alpha1.FeedConsumerStatus
 	epoch := wire.StreamEpoch(w.streamInfo("OBS_hub").Created)
-	eventually(t, "the position in the status", func() error {
-		w.status("FeedConsumer", "client", &s)
-		if !slices.Contains(s.Positions, v1alpha1.ConsumerPosition{Stream: "OBS_hub", Token: epoch + "-2-0"}) {
-			return fmt.Errorf("%+v", s.Positions)
-		}
-		return nil
-	})
+	w.awaitPosition("client")
 	before := w.durable("OBS_hub", "client").Created
 	again := func(what string) {
 		eventually(t, what, func() error {
@@ -54,15 +46,12 @@ func TestDurableDeletedByHand(t *testing.T) {
 		t.Errorf("after it was made anew: %q", got)
 	}
 
-	// An operator that begins knows the place from the status.
-	eventually(t, "the position in the status", func() error {
-		w.status("FeedConsumer", "client", &s)
-		if !slices.Contains(s.Positions, v1alpha1.ConsumerPosition{Stream: "OBS_hub", Token: epoch + "-3-0"}) {
-			return fmt.Errorf("%+v", s.Positions)
-		}
-		return nil
-	})
+	// An operator that begins knows the place as it was last written.
 	w.stop()
+	at, err := wire.ParseResumeToken(w.position("client").Streams["OBS_hub"])
+	if err != nil || at.Epoch != epoch || at.Sequence == 0 || at.Sequence > 3 {
+		t.Fatalf("the place that is kept: %+v, %v", at, err)
+	}
 	before = w.durable("OBS_hub", "client").Created
 	w.publish(js, "obs.hub.mag-1.raw", "4")
 	if err := js.DeleteConsumer(t.Context(), "OBS_hub", w.durableName("client")); err != nil {
@@ -70,9 +59,55 @@ func TestDurableDeletedByHand(t *testing.T) {
 	}
 	w.start()
 	again("the durable is back after a restart of the operator")
-	if got := c.takes("OBS_hub", 1); !slices.Equal(got, []string{"4"}) {
-		t.Errorf("after the restart: %q", got)
+	want := []string{"1", "2", "3", "4"}[at.Sequence:]
+	if got := c.takes("OBS_hub", len(want)); !slices.Equal(got, want) {
+		t.Errorf("after the restart, from %v: %q", at, got)
 	}
+	if n := w.durable("OBS_hub", "client").NumPending; n != 0 {
+		t.Errorf("%d more messages wait", n)
+	}
+
+	// So does one whose bucket was deleted: it writes what it knows.
+	if err := js.DeleteKeyValue(t.Context(), wire.CursorBucket("hub")); err != nil {
+		t.Fatal(err)
+	}
+	w.awaitPosition("client")
+
+	// Where both are gone the consumer gets all again, and misses nothing.
+	w.stop()
+	err = errors.Join(js.DeleteKeyValue(t.Context(), wire.CursorBucket("hub")), js.DeleteConsumer(t.Context(), "OBS_hub", w.durableName("client")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	if w.durable("OBS_hub", "client"); !slices.Equal(c.takes("OBS_hub", 4), []string{"1", "2", "3", "4"}) {
+		t.Error("not all came again")
+	}
+}
+
+// position is how far a consumer has come, as the operator keeps it; empty where it keeps none.
+func (w *world) position(consumer string) (is wire.PositionCursor) {
+	w.t.Helper()
+	kv, err := w.nats.JetStream(w.t).KeyValue(w.t.Context(), wire.CursorBucket("hub"))
+	if err != nil {
+		return is
+	}
+	if e, err := kv.Get(w.t.Context(), wire.PositionCursorKey(consumer)); err == nil {
+		if is, err = wire.Decode[wire.PositionCursor](e.Value()); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	return is
+}
+
+func (w *world) awaitPosition(consumer string) {
+	w.t.Helper()
+	eventually(w.t, "the place of "+consumer+" is kept", func() error {
+		if is := w.position(consumer); is.Streams["OBS_hub"] == "" {
+			return fmt.Errorf("%+v", is)
+		}
+		return nil
+	})
 }
 
 // TestConsumerDeleted: durables, the stream that is filled for it, the Secret and the
@@ -91,6 +126,7 @@ func TestConsumerDeleted(t *testing.T) {
 	w.publish(js, "obs.hub.mag-1.raw", "1")
 	c := w.natsClient("client")
 	c.takes("OBS_hub", 1)
+	w.awaitPosition("client")
 
 	s.says("client", wire.ConsumerStatus{State: wire.StateFlowing})
 	s.says("stays", wire.ConsumerStatus{State: wire.StateFlowing})
@@ -112,6 +148,12 @@ func TestConsumerDeleted(t *testing.T) {
 	for _, name := range []string{"client", "latest"} {
 		w.vanishes("the entry of "+name, func() error { _, err := s.consumerEntry(name); return err }, jetstream.ErrKeyNotFound)
 	}
+	eventually(t, "its place is forgotten", func() error {
+		if is := w.position("client"); is.UID != "" {
+			return fmt.Errorf("%+v", is)
+		}
+		return nil
+	})
 	if _, err := s.consumerEntry("stays"); err != nil {
 		t.Error(err)
 	}
@@ -135,6 +177,7 @@ func TestConsumerMadeAgain(t *testing.T) {
 	w.durable("OBS_hub", "client")
 	w.publish(js, "obs.hub.mag-1.raw", "1")
 	w.natsClient("client").takes("OBS_hub", 1)
+	w.awaitPosition("client")
 	w.stop()
 	w.remove(w.consumer("client"))
 	secret := w.awaitSecret("client-consumer", plan.KeyUserCreds)

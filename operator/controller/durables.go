@@ -37,16 +37,17 @@ func (b *busKeeper) durable(ctx context.Context, d plan.Durable) error {
 	if err != nil {
 		return err
 	}
-	b.position(consumer, d.Stream, wire.ResumeToken{Epoch: epoch, Sequence: info.AckFloor.Stream})
+	b.position(d, wire.ResumeToken{Epoch: epoch, Sequence: info.AckFloor.Stream}.String())
 	return nil
 }
 
-// position notes how far a consumer has come in a stream.
-func (b *busKeeper) position(consumer, stream string, at wire.ResumeToken) {
-	if b.found.positions[consumer] == nil {
-		b.found.positions[consumer] = map[string]wire.ResumeToken{}
+// position notes how far a consumer has come in a durable's stream.
+func (b *busKeeper) position(d plan.Durable, token string) {
+	consumer, _ := wire.ParseConsumerDurable(d.Name)
+	if _, known := b.found.positions[consumer]; !known {
+		b.found.positions[consumer] = wire.PositionCursor{UID: d.UID, Streams: map[string]string{}}
 	}
-	b.found.positions[consumer][stream] = at
+	b.found.positions[consumer].Streams[d.Stream] = token
 }
 
 // worse keeps the worst of what was found of a consumer.
@@ -76,7 +77,7 @@ func (b *busKeeper) ensureDurable(ctx context.Context, consumer string, d plan.D
 		if err := b.js.DeleteConsumer(ctx, d.Stream, d.Name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 			return nil, err
 		}
-		return b.makeDurable(ctx, d, nil)
+		return b.makeDurable(ctx, d)
 	}
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return b.succeed(ctx, consumer, d)
@@ -106,16 +107,13 @@ func (b *busKeeper) ensureDurable(ctx context.Context, consumer string, d plan.D
 // succeed makes a durable that goes on where the consumer's is that earlier
 // credentials open, and removes that one.
 func (b *busKeeper) succeed(ctx context.Context, consumer string, d plan.Durable) (*jetstream.ConsumerInfo, error) {
-	seen := maps.Clone(b.facts.positionsOf(consumer))
-	if seen == nil {
-		seen = map[string]wire.ResumeToken{}
-	}
 	s, err := b.js.Stream(ctx, d.Stream)
 	if err != nil {
 		return nil, err
 	}
 	epoch := wire.StreamEpoch(s.CachedInfo().Created)
 	var earlier []string
+	seen := []wire.PositionCursor{b.facts.positionOf(consumer)}
 	names := s.ConsumerNames(ctx)
 	for name := range names.Name() {
 		if of, ok := wire.ParseConsumerDurable(name); !ok || of != consumer {
@@ -130,14 +128,13 @@ func (b *busKeeper) succeed(ctx context.Context, consumer string, d plan.Durable
 		}
 		earlier = append(earlier, name)
 		info := c.CachedInfo()
-		if at := seen[d.Stream]; info.Config.Metadata[wire.ConsumerMetadataUID] == d.UID && (at.Epoch != epoch || at.Sequence < info.AckFloor.Stream) {
-			seen[d.Stream] = wire.ResumeToken{Epoch: epoch, Sequence: info.AckFloor.Stream}
-		}
+		seen = append(seen, wire.PositionCursor{UID: info.Config.Metadata[wire.ConsumerMetadataUID],
+			Streams: map[string]string{d.Stream: wire.ResumeToken{Epoch: epoch, Sequence: info.AckFloor.Stream}.String()}})
 	}
 	if err := names.Err(); err != nil {
 		return nil, err
 	}
-	made, err := b.makeDurable(ctx, d, seen)
+	made, err := b.makeDurable(ctx, d, seen...)
 	if err != nil {
 		return nil, err
 	}
@@ -151,20 +148,19 @@ func (b *busKeeper) succeed(ctx context.Context, consumer string, d plan.Durable
 }
 
 // makeDurable makes a durable that goes on behind the newest position that is known
-// of it in this very stream, or begins at the stream's beginning.
-func (b *busKeeper) makeDurable(ctx context.Context, d plan.Durable, seen map[string]wire.ResumeToken) (*jetstream.ConsumerInfo, error) {
+// of it in this very stream, from seen or as it is kept, or begins at the stream's beginning.
+func (b *busKeeper) makeDurable(ctx context.Context, d plan.Durable, seen ...wire.PositionCursor) (*jetstream.ConsumerInfo, error) {
+	kept, err := b.keptPosition(d)
+	if err != nil {
+		return nil, err
+	}
 	epoch, err := b.epoch(ctx, d.Stream)
 	if err != nil {
 		return nil, err
 	}
 	cfg := durableConfig(jetstream.ConsumerConfig{Name: d.Name, Durable: d.Name, AckPolicy: jetstream.AckExplicitPolicy,
 		DeliverPolicy: jetstream.DeliverAllPolicy}, d)
-	after := uint64(0)
-	for _, at := range []wire.ResumeToken{d.After, seen[d.Stream]} {
-		if at.Epoch == epoch {
-			after = max(after, at.Sequence)
-		}
-	}
+	after := plan.GoesOnAfter(d, epoch, append(seen, kept)...)
 	if after > 0 {
 		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, after+1
 		cfg.Metadata[wire.ConsumerMetadataAfter] = strconv.FormatUint(after, 10)

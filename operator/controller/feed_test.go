@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
@@ -56,8 +57,8 @@ func TestFeedsOverlap(t *testing.T) {
 	js := w.nats.JetStream(t)
 	w.publish(js, "notice.hub.mag-1", "before")
 	w.applyFeed("all", "")
-	w.applyFeed("everything", ", stream: {maxAge: 1h, maxSize: 8Mi}")
-	w.applyFeed("fields", `, instruments: {matchLabels: {group: fields}}, messages: [Telemetry], channels: [raw], stream: {maxSize: 8Mi, storage: Memory}`)
+	w.applyFeed("everything", ", stream: {retention: 1h, maxSize: 8Mi}")
+	w.applyFeed("fields", `, selector: {matchLabels: {group: fields}}, messageTypes: [Telemetry], channels: [raw], stream: {maxSize: 8Mi, storage: Memory}`)
 	for _, name := range []string{"all", "everything", "fields"} {
 		w.awaits("Feed", name, "Ready", "True/Ready")
 	}
@@ -78,8 +79,8 @@ func TestFeedsOverlap(t *testing.T) {
 
 	var s v1alpha1.FeedStatus
 	eventually(t, "the Feed counts its instruments", func() error {
-		if w.status("Feed", "fields", &s); s.Instruments != 3 {
-			return fmt.Errorf("%d instruments", s.Instruments)
+		if w.status("Feed", "fields", &s); ptr.Deref(s.InstrumentCount, 0) != 3 {
+			return fmt.Errorf("%d instruments", ptr.Deref(s.InstrumentCount, 0))
 		}
 		return nil
 	})
@@ -104,10 +105,10 @@ func TestFeedsOverlap(t *testing.T) {
 
 func TestFeedChangesInPlace(t *testing.T) {
 	w := newFeedWorld(t)
-	w.applyFeed("all", ", stream: {maxAge: 1h, maxSize: 8Mi}")
+	w.applyFeed("all", ", stream: {retention: 1h, maxSize: 8Mi}")
 	w.awaits("Feed", "all", "Ready", "True/Ready")
 	created := w.streamInfo("FEED_hub_all").Created
-	w.applyFeed("all", ", stream: {maxAge: 2h, maxSize: 16Mi}, deletionPolicy: Delete")
+	w.applyFeed("all", ", stream: {retention: 2h, maxSize: 16Mi}, deletionPolicy: Delete")
 	eventually(t, "the stream changes", func() error {
 		if cfg := w.stream("FEED_hub_all"); cfg.MaxAge != 2*time.Hour || cfg.MaxBytes != 16<<20 || cfg.Discard != jetstream.DiscardOld {
 			return fmt.Errorf("%+v", cfg)
@@ -115,16 +116,16 @@ func TestFeedChangesInPlace(t *testing.T) {
 		return nil
 	})
 	w.awaits("Feed", "all", "Ready", "True/Ready")
-	w.applyFeed("all", ", stream: {maxAge: 2h, maxSize: 16Mi, storage: Memory}, deletionPolicy: Delete")
+	w.applyFeed("all", ", stream: {retention: 2h, maxSize: 16Mi, storage: Memory}, deletionPolicy: Delete")
 	c := w.awaits("Feed", "all", "Accepted", "False/Immutable")
 	says(t, c, "FEED_hub_all", "File", "Memory", "set spec.stream.storage back")
 	w.awaits("Feed", "all", "Stalled", "True/Immutable")
 	if info := w.streamInfo("FEED_hub_all"); info.Created != created || info.Config.Storage != jetstream.FileStorage {
 		t.Errorf("the stream was made anew: %+v", info)
 	}
-	w.applyFeed("all", ", stream: {maxAge: 2h, maxSize: 16Mi}, deletionPolicy: Delete")
+	w.applyFeed("all", ", stream: {retention: 2h, maxSize: 16Mi}, deletionPolicy: Delete")
 	w.awaits("Feed", "all", "Ready", "True/Ready")
-	w.applyFeed("all", ", stream: {maxAge: 2h, maxSize: 16Mi, replicas: 5}, deletionPolicy: Delete") // of one server
+	w.applyFeed("all", ", stream: {retention: 2h, maxSize: 16Mi, replicas: 5}, deletionPolicy: Delete") // of one server
 	c = w.awaits("Feed", "all", "Ready", "False/StreamRefused")
 	says(t, c, "FEED_hub_all", "replicas")
 }
@@ -140,17 +141,18 @@ func (w *world) streamInfo(name string) *jetstream.StreamInfo {
 
 func TestFeedsThatCannotBe(t *testing.T) {
 	w := newFeedWorld(t)
-	w.applyFeed("nothing", ", instruments: {matchLabels: {group: riometers}}")
-	c := w.awaits("Feed", "nothing", "Accepted", "False/SelectsNothing")
+	w.applyFeed("nothing", ", selector: {matchLabels: {group: riometers}}")
+	c := w.awaits("Feed", "nothing", "InstrumentsSelected", "False/SelectsNothing")
 	says(t, c, `Site "hub"`, "group=riometers", "label some")
-	w.applyFeed("near", ", instruments: {matchExpressions: [{key: group, operator: Near, values: [a]}]}")
+	w.awaits("Feed", "nothing", "Ready", "True/Ready")
+	w.applyFeed("near", ", selector: {matchExpressions: [{key: group, operator: Near, values: [a]}]}")
 	c = w.awaits("Feed", "near", "Accepted", "False/InvalidSelector")
-	says(t, c, "spec.instruments", "Near")
+	says(t, c, "spec.selector", "Near")
 	w.applyConsumer("client", "nowhere", "NATS", "")
 	c = w.awaits("FeedConsumer", "client", "Accepted", "False/FeedNotFound")
 	says(t, c, `Feed "nowhere" does not exist`, "create it")
 	w.applyConsumer("viewer", "nothing", "WebSocket", "")
-	w.awaits("FeedConsumer", "viewer", "Accepted", "False/SelectsNothing")
+	w.awaits("FeedConsumer", "viewer", "InstrumentsSelected", "False/SelectsNothing")
 
 	w.applyFeed("nowhere", ", stream: {maxSize: 1Mi}")
 	w.awaits("FeedConsumer", "client", "Accepted", "True/Accepted")
@@ -160,8 +162,46 @@ func TestFeedsThatCannotBe(t *testing.T) {
 
 	// The label that was missing.
 	w.applyLabeled("rio", 30120, "riometers")
-	w.awaits("Feed", "nothing", "Ready", "True/Ready")
-	w.awaits("FeedConsumer", "viewer", "Accepted", "True/Accepted")
+	w.awaits("Feed", "nothing", "InstrumentsSelected", "True/Selected")
+	w.awaits("FeedConsumer", "viewer", "InstrumentsSelected", "True/Selected")
+}
+
+// TestSelectsNothingYet: who selects nothing is given nothing, and what comes to match at
+// once, from the base streams and from a stream of the Feed's own.
+func TestSelectsNothingYet(t *testing.T) {
+	w := newFeedWorld(t)
+	js := w.nats.JetStream(t)
+	for feed, spec := range map[string]string{"based": "", "own": ", stream: {maxSize: 8Mi}"} {
+		w.applyFeed(feed, ", selector: {matchLabels: {group: riometers}}"+spec)
+		w.applyConsumer("of-"+feed, feed, "NATS", "")
+		w.applyConsumer("newest-of-"+feed, feed, "NATS", ", flow: {mode: Latest}")
+	}
+	w.applyFeed("all", "")
+	w.applyConsumer("picky", "all", "NATS", ", filter: {instrumentNames: [rio]}")
+	streams := map[string]string{"of-based": "OBS_hub", "of-own": "FEED_hub_own", "picky": "OBS_hub",
+		"newest-of-based": "CONS_hub_newest-of-based", "newest-of-own": "CONS_hub_newest-of-own"}
+	w.feedServer("feed-0").says("picky", wire.ConsumerStatus{State: wire.StateIdle})
+	for consumer, stream := range streams {
+		w.awaits("FeedConsumer", consumer, "InstrumentsSelected", "False/SelectsNothing")
+		w.durable(stream, consumer)
+	}
+	w.publish(js, "obs.hub.mag-1.raw", "of another")
+	for _, consumer := range []string{"of-based", "of-own", "picky"} {
+		if n := w.durable(streams[consumer], consumer).NumPending; n != 0 {
+			t.Errorf("%d messages wait for %s, which selects nothing", n, consumer)
+		}
+	}
+	w.awaits("Feed", "own", "Ready", "True/Ready")
+	w.awaits("Feed", "based", "Ready", "True/Ready")
+
+	w.applyLabeled("rio", 30120, "riometers")
+	w.publish(js, "obs.hub.rio.raw", "its own")
+	for _, consumer := range []string{"of-based", "of-own", "picky"} {
+		w.awaits("FeedConsumer", consumer, "InstrumentsSelected", "True/Selected")
+		if got := w.natsClient(consumer).takes(streams[consumer], 1); !slices.Equal(got, []string{"its own"}) {
+			t.Errorf("%s got %q", consumer, got)
+		}
+	}
 }
 
 // TestFeedDeleted: its own stream goes where it asked for that, even if it is deleted
@@ -208,7 +248,7 @@ func TestFeedFigures(t *testing.T) {
 	for _, name := range []string{"some", "own"} {
 		var s v1alpha1.FeedStatus
 		eventually(t, "figures of "+name, func() error {
-			if w.status("Feed", name, &s); s.Messages != 5 || s.First == nil || s.Last == nil || s.MessagesPerMinute > 5 {
+			if w.status("Feed", name, &s); ptr.Deref(s.MessageCount, 0) != 5 || s.First == nil || s.Last == nil || ptr.Deref(s.MessagesPerMinute, 0) > 5 {
 				return fmt.Errorf("%+v; its own stream holds %q", s, w.subjects("FEED_hub_own"))
 			}
 			return nil

@@ -65,6 +65,8 @@ func (l *link) keepFeeds(ctx context.Context) {
 type looked struct {
 	// silent are streams and durables that did not answer: they are asked last.
 	silent map[string]bool
+	// positions are what the bucket of cursors holds of them.
+	positions positions
 	// closed says, by stream of a consumer, in which state nothing in it was closed to
 	// the consumer.
 	closed map[string]string
@@ -76,8 +78,8 @@ type looked struct {
 // has not sourced yet what it will hold.
 func (l *link) lookAtFeeds(ctx context.Context, js jetstream.JetStream, p plan.BusPlan) (made bool, err error) {
 	b := &busKeeper{link: l, js: js, epochs: map[string]string{}, silent: map[string]bool{}, several: map[string]bool{},
-		found: busFound{streams: map[string]plan.StreamFound{}, durables: map[string]plan.Finding{}, positions: map[string]map[string]wire.ResumeToken{}}}
-	errs := []error{b.streams(ctx, p.Streams), b.durables(ctx, p.Durables)}
+		found: busFound{streams: map[string]plan.StreamFound{}, durables: map[string]plan.Finding{}, positions: map[string]wire.PositionCursor{}}}
+	errs := []error{b.readPositions(ctx), b.streams(ctx, p.Streams), b.durables(ctx, p.Durables)}
 	if ctx.Err() != nil {
 		return b.made, errors.Join(append(errs, ctx.Err())...)
 	}
@@ -94,7 +96,7 @@ func (l *link) lookAtFeeds(ctx context.Context, js jetstream.JetStream, p plan.B
 	for _, name := range consumers {
 		l.consumerFound(name)
 	}
-	return b.made, errors.Join(append(errs, b.sweep(ctx, p), l.forgetReports(ctx, js, p))...)
+	return b.made, errors.Join(append(errs, b.keepPositions(ctx, p), b.sweep(ctx, p), l.forgetReports(ctx, js, p))...)
 }
 
 // streams looks at all that are planned.
@@ -133,8 +135,8 @@ func (b *busKeeper) durables(ctx context.Context, all []plan.Durable) error {
 		consumer, _ := wire.ParseConsumerDurable(d.Name)
 		b.silent[named(i)] = true
 		b.worse(consumer, plan.StreamSilent(fmt.Sprintf("durable %s of stream %s", d.Name, d.Stream), err))
-		if at, known := b.facts.positionsOf(consumer)[d.Stream]; known {
-			b.position(consumer, d.Stream, at)
+		if was := b.facts.positionOf(consumer); was.UID == d.UID && was.Streams[d.Stream] != "" {
+			b.position(d, was.Streams[d.Stream])
 		}
 		errs = append(errs, fmt.Errorf("durable %s of stream %s: %w", d.Name, d.Stream, err))
 	}

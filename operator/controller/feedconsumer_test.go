@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/internal/wire"
@@ -45,7 +46,7 @@ func (s *feedServer) consumerEntry(name string) (wire.ConsumerEntry, error) {
 func TestConsumerFromApplyToMessages(t *testing.T) {
 	w := newFeedWorld(t)
 	js := w.nats.JetStream(t)
-	w.applyConsumer("client", "all", "NATS", ", flow: {window: 7}, filter: {instruments: [camera, mag-1]}")
+	w.applyConsumer("client", "all", "NATS", ", flow: {window: 7}, filter: {instrumentNames: [camera, mag-1]}")
 	w.applyConsumer("viewer", "all", "WebSocket", "")
 	w.applyFeed("all", "")
 	w.awaits("Feed", "all", "Ready", "True/Ready")
@@ -99,7 +100,7 @@ func TestConsumerFromApplyToMessages(t *testing.T) {
 	c.mayNot()
 
 	// A filter that changes keeps the place.
-	w.applyConsumer("client", "all", "NATS", ", flow: {window: 9}, filter: {instruments: [mag-1, mag-2]}")
+	w.applyConsumer("client", "all", "NATS", ", flow: {window: 9}, filter: {instrumentNames: [mag-1, mag-2]}")
 	eventually(t, "the durable follows", func() error {
 		if info := w.durable("OBS_hub", "client"); info.Config.MaxAckPending != 9 || !slices.Equal(info.Config.FilterSubjects, []string{"obs.hub.mag-1.>", "obs.hub.mag-2.>"}) {
 			return fmt.Errorf("%+v", info.Config)
@@ -183,35 +184,35 @@ func TestConsumerStates(t *testing.T) {
 	s := w.feedServer("feed-0")
 	stop := s.follow()
 	w.awaits("FeedConsumer", "viewer", "Ready", "True/Ready")
-	w.awaits("FeedConsumer", "viewer", "Flowing", "Unknown/Idle")
+	w.awaits("FeedConsumer", "viewer", "KeepingUp", "Unknown/Idle")
 	status := wire.ConsumerStatus{State: wire.StateFlowing, Connections: 2, Messages: 100, Bytes: new(uint64(5000))}
 	s.says("viewer", status)
-	w.awaits("FeedConsumer", "viewer", "Flowing", "True/Flowing")
+	w.awaits("FeedConsumer", "viewer", "KeepingUp", "True/Flowing")
 	status.State, status.LagMessages, status.LagBytes, status.LagMillis = wire.StateSlow, 40, new(int64(8000)), 12_000
 	s.says("viewer", status)
-	c := w.awaits("FeedConsumer", "viewer", "Flowing", "False/Slow")
+	c := w.awaits("FeedConsumer", "viewer", "KeepingUp", "False/Slow")
 	says(t, c, "12s behind", "40 messages", "Latest or Sample")
-	w.sawEvent("viewer", "Flowing", "Slow", "Warning")
+	w.sawEvent("viewer", "KeepingUp", "Slow", "Warning")
 	at := time.Now()
 	status.State, status.Gaps, status.LastGap, status.Dropped = wire.StateOverrun, 1, &at, map[string]uint64{"Retention": 17}
 	s.says("viewer", status)
-	w.awaits("FeedConsumer", "viewer", "Flowing", "False/Overrun")
+	w.awaits("FeedConsumer", "viewer", "KeepingUp", "False/Overrun")
 	var is v1alpha1.FeedConsumerStatus
 	w.status("FeedConsumer", "viewer", &is)
-	want := v1alpha1.FeedConsumerStatus{State: "Overrun", Lag: &v1alpha1.ConsumerLag{Messages: 40, Bytes: new(int64(8000)), Seconds: 12},
-		Delivered: &v1alpha1.ConsumerDelivered{Messages: 100, Bytes: new(int64(5000))}, Dropped: []v1alpha1.ConsumerDropped{{Reason: "Retention", Count: 17}}, Gaps: 1, Connections: 2}
-	got := v1alpha1.FeedConsumerStatus{State: is.State, Lag: is.Lag, Delivered: is.Delivered, Dropped: is.Dropped, Gaps: is.Gaps, Connections: is.Connections}
+	want := v1alpha1.FeedConsumerStatus{Lag: &v1alpha1.ConsumerLag{MessageCount: new(int64(40)), Bytes: new(int64(8000)), Seconds: new(int64(12))},
+		Delivered: &v1alpha1.ConsumerDelivered{MessageCount: new(int64(100)), Bytes: new(int64(5000))}, Dropped: []v1alpha1.ConsumerDropped{{Reason: "Retention", Count: 17}}, GapCount: new(int64(1)), ConnectionCount: new(int32(2))}
+	got := v1alpha1.FeedConsumerStatus{Lag: is.Lag, Delivered: is.Delivered, Dropped: is.Dropped, GapCount: is.GapCount, ConnectionCount: is.ConnectionCount}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	eventually(t, "the Feed names the slowest", func() error {
 		var f v1alpha1.FeedStatus
-		if w.status("Feed", "all", &f); f.Slowest == nil || *f.Slowest != (v1alpha1.SlowestConsumer{Name: "viewer", LagSeconds: 12}) || f.Consumers != 1 {
+		if w.status("Feed", "all", &f); f.Slowest == nil || *f.Slowest != (v1alpha1.SlowestConsumer{Name: "viewer", LagSeconds: 12}) || ptr.Deref(f.ConsumerCount, 0) != 1 {
 			return fmt.Errorf("%+v", f)
 		}
 		return nil
 	})
-	w.sawEvent("viewer", "Flowing", "Overrun", "Warning")
+	w.sawEvent("viewer", "KeepingUp", "Overrun", "Warning")
 
 	s.mu.Lock()
 	s.problems = map[string]string{"viewer": "its Feed's stream cannot be read"}
@@ -220,7 +221,7 @@ func TestConsumerStates(t *testing.T) {
 	says(t, c, "feed-0", "cannot be read")
 	stop()
 	w.awaits("FeedConsumer", "viewer", "Ready", "False/NotReported")
-	w.awaits("FeedConsumer", "viewer", "Flowing", "Unknown/NoReport")
+	w.awaits("FeedConsumer", "viewer", "KeepingUp", "Unknown/NoReport")
 }
 
 // TestConsumersSecret: lost ones come back with another token, those of others stay.

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/substorm/substorm/internal/wire"
-	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 )
 
@@ -42,8 +41,8 @@ type busFound struct {
 	streams map[string]plan.StreamFound
 	// durables by FeedConsumer: of several the worst.
 	durables map[string]plan.Finding
-	// positions by FeedConsumer and stream.
-	positions map[string]map[string]wire.ResumeToken
+	// positions by FeedConsumer.
+	positions map[string]wire.PositionCursor
 }
 
 func newFeedFacts() feedFacts {
@@ -146,18 +145,7 @@ func (f *facts) readConsumer(view *plan.ConsumerView) bool {
 	if found, looked := f.feeds.found.durables[name]; looked {
 		view.Durables = &found
 	}
-	if at, known := f.feeds.found.positions[name]; known {
-		view.Positions = positions(at)
-	}
 	return judged && j.uid == view.Consumer.UID && j.generation == view.Consumer.Generation
-}
-
-func positions(at map[string]wire.ResumeToken) []v1alpha1.ConsumerPosition {
-	all := []v1alpha1.ConsumerPosition{}
-	for _, stream := range sortedKeys(at) {
-		all = append(all, v1alpha1.ConsumerPosition{Stream: stream, Token: at[stream].String()})
-	}
-	return all
 }
 
 // foundStreams returns what was found of Feeds' and consumers' own streams.
@@ -167,10 +155,11 @@ func (f *facts) foundStreams() map[string]plan.StreamFound {
 	return maps.Clone(f.feeds.found.streams)
 }
 
-func (f *facts) positionsOf(consumer string) map[string]wire.ResumeToken {
+// positionOf returns what was last found of how far a FeedConsumer has come.
+func (f *facts) positionOf(consumer string) wire.PositionCursor {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return maps.Clone(f.feeds.found.positions[consumer])
+	return f.feeds.found.positions[consumer]
 }
 
 // setFound stores what stands, and returns the names of streams and consumers of

@@ -71,8 +71,8 @@ func TestSilentStream(t *testing.T) {
 	if l.registry, err = l.js.KeyValue(t.Context(), wire.RegistryBucket("hub")); err != nil {
 		t.Fatal(err)
 	}
-	at := wire.ResumeToken{Epoch: "1", Sequence: 7}
-	l.facts.feeds.found.positions = map[string]map[string]wire.ResumeToken{"c": {wire.ObservationStream("hub"): at}}
+	at := wire.ResumeToken{Epoch: "1", Sequence: 7}.String()
+	l.facts.feeds.found.positions = map[string]wire.PositionCursor{"c": {UID: "c", Streams: map[string]string{wire.ObservationStream("hub"): at}}}
 
 	js := deaf(t, server, "$JS.API.STREAM.INFO.CONS_hub_a", "$JS.API.CONSUMER.INFO.OBS_hub.c_c")
 	_, err = l.lookAtFeeds(t.Context(), js, p)
@@ -93,8 +93,8 @@ func TestSilentStream(t *testing.T) {
 	if s, looked := l.facts.feeds.found.streams["CONS_hub_b"]; !looked || s.Problem != nil {
 		t.Errorf("stream of b: %+v", s)
 	}
-	if got := l.facts.positionsOf("c")[wire.ObservationStream("hub")]; got != at {
-		t.Errorf("the position of c is %v", got)
+	if got := l.facts.positionOf("c").Streams[wire.ObservationStream("hub")]; got != at {
+		t.Errorf("the position of c is %q", got)
 	}
 	if err := l.countFeeds(t.Context(), js, p); err == nil || !strings.Contains(err.Error(), "Feed own") {
 		t.Errorf("error %v", err)

@@ -20,6 +20,7 @@ import (
 	"github.com/nats-io/nats.go"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/internal/stream"
@@ -105,7 +106,7 @@ func TestFeedServerProgram(t *testing.T) {
 	w.rollOut()
 	w.applyFeed("all", "")
 	w.applyFeed("own", ", stream: {maxSize: 8Mi}")
-	w.applyConsumer("machines", "all", "NATS, notices: WIS2", ", filter: {messages: [Notices]}")
+	w.applyConsumer("machines", "all", "NATS, notices: WIS2", ", filter: {messageTypes: [Notices]}")
 	w.applyConsumer("socket", "all", "WebSocket", "")
 	w.applyConsumer("events", "own", "ServerSentEvents", "")
 	w.applyConsumer("client", "own", "NATS", "")
@@ -175,11 +176,11 @@ func TestFeedServerProgram(t *testing.T) {
 	if got := w.natsClient("latest").takes("CONS_hub_latest", 1); !strings.Contains(got[0], "sample") {
 		t.Errorf("the latest over NATS: %q", got)
 	}
-	w.awaits("FeedConsumer", "socket", "Flowing", "True/Flowing")
-	w.awaits("FeedConsumer", "client", "Flowing", "True/Flowing")
+	w.awaits("FeedConsumer", "socket", "KeepingUp", "True/Flowing")
+	w.awaits("FeedConsumer", "client", "KeepingUp", "True/Flowing")
 	eventually(t, "what was delivered", func() error {
 		var s v1alpha1.FeedConsumerStatus
-		if w.status("FeedConsumer", "socket", &s); s.Delivered == nil || s.Delivered.Messages != 1 || s.Connections != 1 {
+		if w.status("FeedConsumer", "socket", &s); s.Delivered == nil || ptr.Deref(s.Delivered.MessageCount, 0) != 1 || ptr.Deref(s.ConnectionCount, 0) != 1 {
 			return fmt.Errorf("%+v", s)
 		}
 		return nil

@@ -150,7 +150,7 @@ func TestFeedServersOfOneSite(t *testing.T) {
 	w.rollOut()
 	w.applyFeed("all", "")
 	w.applyConsumer("viewer", "all", "WebSocket", "")
-	w.applyConsumer("machines", "all", "NATS, notices: WIS2", ", filter: {messages: [Notices]}")
+	w.applyConsumer("machines", "all", "NATS, notices: WIS2", ", filter: {messageTypes: [Notices]}")
 	w.toldURL("viewer", "ws://hub-feed-server."+w.namespace+".svc/feeds/all/ws?consumer=viewer")
 	says(t, w.awaits("FeedConsumer", "machines", "Ready", "False/NoAddress"), "spec.url of a FeedServer")
 

@@ -367,7 +367,7 @@ func TestWildcardsOfAFeedWithAStream(t *testing.T) {
 	selects := func(selector metav1.LabelSelector, sources ...string) {
 		t.Helper()
 		was := feed.DeepCopy()
-		feed.Spec.Instruments = selector
+		feed.Spec.Selector = selector
 		if err := w.Patch(t.Context(), &feed, client.MergeFrom(was)); err != nil {
 			t.Fatal(err)
 		}

@@ -39,6 +39,8 @@ type ConsumerVerdict struct {
 	Channels  []string `json:"channels,omitempty"`
 	Notices   bool     `json:"notices,omitempty"`
 	Telemetry bool     `json:"telemetry,omitempty"`
+	// Selected says whether the filter matches anything of the Feed.
+	Selected Finding `json:"selected,omitzero"`
 	// Served and Absent are as in FeedVerdict.
 	Served bool `json:"served,omitempty"`
 	Absent bool `json:"absent,omitempty"`
@@ -60,7 +62,6 @@ var consumerChecks = []check[consumerApplication]{
 	feedIsMissing,
 	feedIsNotReady,
 	consumerHasNoAccountKey,
-	consumerSelectsNothing,
 	consumerMayReadNothing,
 	consumerHasNoAddress,
 	windowIsTooLarge,
@@ -81,7 +82,7 @@ func AcceptConsumers(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[st
 		in := consumerApplication{site: site, feed: feed, verdict: verdicts[feed.Name], consumer: &consumers[i], addressed: addressed}
 		in.is = selection(feed, in.verdict, in.consumer)
 		in.is.Readable = may.readable(feed, in.consumer, in.is.Instruments, now)
-		all := len(in.consumer.Spec.Filter.Instruments) == 0
+		all := len(in.consumer.Spec.Filter.InstrumentNames) == 0
 		in.is.Whole = all && len(in.is.Readable) > 0 && len(in.is.Readable) == len(in.verdict.Instruments)
 		in.is.Everything = all && in.verdict.Everything && in.is.Whole && may.everything(feed, in.consumer, now)
 		verdictsOf[consumers[i].Name] = in.judge()
@@ -97,7 +98,10 @@ func OrphanConsumer(consumer *v1alpha1.FeedConsumer) ConsumerVerdict {
 func (in consumerApplication) judge() ConsumerVerdict {
 	v := in.is
 	v.Finding = first(in, consumerChecks, good(v1alpha1.ReasonAccepted, in.accepted()))
-	v.Served = v.OK() || v.Reason == v1alpha1.ReasonSelectsNothing && in.consumer.Spec.Delivery.Type != v1alpha1.DeliveryNATS
+	v.Served = v.OK()
+	if v.OK() {
+		v.Selected = in.selects()
+	}
 	v.Absent = v.Reason == v1alpha1.ReasonFeedNotReady || v.Reason == v1alpha1.ReasonUnreadable
 	return v
 }
@@ -143,13 +147,13 @@ func unnamed(instruments []string) []string {
 func selection(feed *v1alpha1.Feed, v FeedVerdict, consumer *v1alpha1.FeedConsumer) ConsumerVerdict {
 	filter := &consumer.Spec.Filter
 	notices, telemetry := carries(feed)
-	if len(filter.Messages) > 0 {
-		notices = notices && slices.Contains(filter.Messages, v1alpha1.FeedNotices)
-		telemetry = telemetry && slices.Contains(filter.Messages, v1alpha1.FeedTelemetry)
+	if len(filter.MessageTypes) > 0 {
+		notices = notices && slices.Contains(filter.MessageTypes, v1alpha1.MessageNotices)
+		telemetry = telemetry && slices.Contains(filter.MessageTypes, v1alpha1.MessageTelemetry)
 	}
 	channels, any := both(feed.Spec.Channels, filter.Channels)
 	is := ConsumerVerdict{Notices: notices, Telemetry: telemetry && any, Channels: channels}
-	is.Instruments, _ = both(v.Instruments, filter.Instruments)
+	is.Instruments, _ = both(v.Instruments, filter.InstrumentNames)
 	if len(v.Instruments) == 0 || !is.Notices && !is.Telemetry {
 		is.Instruments = nil
 	}
@@ -212,13 +216,19 @@ func consumerHasNoAddress(in consumerApplication) (Finding, bool) {
 		notified(in.consumer) && in.addressed == nil
 }
 
-func consumerSelectsNothing(in consumerApplication) (Finding, bool) {
-	why := fmt.Sprintf("none of its instruments, messages and channels is in Feed %q, which selects %s: change spec.filter",
-		in.feed.Name, instrumentCount(len(in.verdict.Instruments)))
-	if len(in.verdict.Instruments) == 0 {
-		why = fmt.Sprintf("Feed %q selects nothing: %s", in.feed.Name, in.verdict.Message)
+// selects says whether the filter matches anything. A consumer that selects nothing is
+// served all the same: what comes to match later it is given at once.
+func (in consumerApplication) selects() Finding {
+	switch {
+	case len(in.verdict.Instruments) == 0:
+		return bad(v1alpha1.ReasonSelectsNothing, fmt.Sprintf("Feed %q selects nothing: %s", in.feed.Name, in.verdict.Selected.Message))
+	case len(in.is.Instruments) == 0:
+		return bad(v1alpha1.ReasonSelectsNothing, fmt.Sprintf(
+			"none of its instruments, kinds of messages and channels is in Feed %q, which selects %s: change spec.filter; what comes to match later is given to it at once",
+			in.feed.Name, instrumentCount(len(in.verdict.Instruments))))
+	default:
+		return good(v1alpha1.ReasonSelected, "its filter selects "+instrumentCount(len(in.is.Instruments)))
 	}
-	return bad(v1alpha1.ReasonSelectsNothing, why), len(in.is.Instruments) == 0
 }
 
 // consumerMayReadNothing: over WebSocket and SSE a named reader may show a token of
@@ -227,7 +237,7 @@ func consumerMayReadNothing(in consumerApplication) (Finding, bool) {
 	return bad(v1alpha1.ReasonForbidden, fmt.Sprintf(
 			"it may read none of %s: restricted access and embargoes are for those that are named. Add %q to spec.access.readers of the Instruments",
 			list(in.is.Instruments), access.Consumer(in.consumer.Name, nil))),
-		in.consumer.Spec.Delivery.Type == v1alpha1.DeliveryNATS && len(in.is.Readable) == 0
+		in.consumer.Spec.Delivery.Type == v1alpha1.DeliveryNATS && len(in.is.Instruments) > 0 && len(in.is.Readable) == 0
 }
 
 // windowIsTooLarge: more than a stream can hold never waits for an acknowledgement.
@@ -273,7 +283,7 @@ func consumerEntry(c *v1alpha1.FeedConsumer, v ConsumerVerdict, secrets Secrets,
 	entry := wire.ConsumerEntry{
 		UID: string(c.UID), Generation: c.Generation, Revision: revision,
 		Consumer: c.Name, Feed: spec.FeedRef.Name,
-		Instruments: slices.Sorted(slices.Values(spec.Filter.Instruments)), Channels: slices.Sorted(slices.Values(spec.Filter.Channels)),
+		Instruments: slices.Sorted(slices.Values(spec.Filter.InstrumentNames)), Channels: slices.Sorted(slices.Values(spec.Filter.Channels)),
 		NoNotices: !v.Notices, NoTelemetry: !v.Telemetry,
 		Flow: wire.FlowEntry{Mode: string(flow.Mode)}, Delivery: string(spec.Delivery.Type),
 	}
@@ -293,8 +303,11 @@ func consumerEntry(c *v1alpha1.FeedConsumer, v ConsumerVerdict, secrets Secrets,
 		entry.WIS2 = notified(c)
 		// Nobody shows a token: what it may have is decided here. Where that is all of its
 		// Feed, another instrument of the Feed changes nothing here.
-		if entry.Instruments = v.Readable; v.Whole {
+		switch entry.Instruments = v.Readable; {
+		case v.Whole:
 			entry.Instruments = nil
+		case len(v.Readable) == 0: // of names none stands for all
+			entry.Instruments = []string{wire.NothingSelected}
 		}
 		if entry.Durable = KeptDurable(c, secrets[ConsumerSecretName(c)]); entry.Durable == "" && was.UID == entry.UID {
 			entry.Durable = was.Durable

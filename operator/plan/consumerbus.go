@@ -23,8 +23,6 @@ type Durable struct {
 	Window int `json:"window"`
 	// UID of the FeedConsumer.
 	UID string `json:"uid"`
-	// After is where it goes on when it must be made anew; zero: at the beginning.
-	After wire.ResumeToken `json:"after,omitzero"`
 }
 
 // BusPlan is what JetStream should hold of a Site's Feeds and FeedConsumers, beside
@@ -334,6 +332,9 @@ func Durables(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedConsumer
 	}
 	var all []Durable
 	for _, stream := range consumerStreams(site, feed, c, v) {
+		if len(subjects[stream]) == 0 { // without a filter it would be given all
+			subjects[stream] = []string{wire.NoObservations(code)}
+		}
 		all = append(all, durableOf(c, name, stream, subjects[stream]))
 	}
 	return all
@@ -364,14 +365,6 @@ func durableOf(c *v1alpha1.FeedConsumer, name, stream string, subjects []string)
 	}
 	if c.Spec.Flow.Window != nil {
 		d.Window = int(*c.Spec.Flow.Window)
-	}
-	for _, p := range c.Status.Positions {
-		if p.Stream != stream {
-			continue
-		}
-		if token, err := wire.ParseResumeToken(p.Token); err == nil {
-			d.After = token
-		}
 	}
 	return d
 }

@@ -24,12 +24,12 @@ func TestCountsOfAConsumerStay(t *testing.T) {
 	if sum.Gaps != 7 || sum.Messages != 700 || sum.Dropped["Lag"] != 7 {
 		t.Errorf("%d gaps, %d messages, %v dropped: want what both counted", sum.Gaps, sum.Messages, sum.Dropped)
 	}
-	if sum.State != v1alpha1.ConsumerIdle || sum.Connections != 0 || sum.LagMessages != 0 {
+	if sum.State != v1alpha1.ReasonIdle || sum.Connections != 0 || sum.LagMessages != 0 {
 		t.Errorf("state %s, %d connections, lag %d by reports of pods that are silent", sum.State, sum.Connections, sum.LagMessages)
 	}
 	alive := FeedServerReport{Seen: now}
 	alive.Pod, alive.Incarnation = "quiet", "quiet"
-	if sum := MergeConsumer([]ConsumerReport{gone, quiet}, []FeedServerReport{alive}, now); sum.State != v1alpha1.ConsumerOverrun || sum.Connections != 1 || sum.Gaps != 7 {
+	if sum := MergeConsumer([]ConsumerReport{gone, quiet}, []FeedServerReport{alive}, now); sum.State != v1alpha1.ReasonOverrun || sum.Connections != 1 || sum.Gaps != 7 {
 		t.Errorf("state %s, %d connections, %d gaps", sum.State, sum.Connections, sum.Gaps)
 	}
 }

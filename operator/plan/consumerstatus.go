@@ -18,7 +18,7 @@ import (
 // together: the worst state, the greatest lag, and sums. Bytes are nil where a pod
 // does not know its own.
 type ConsumerFigures struct {
-	State       v1alpha1.ConsumerState
+	State       string
 	Connections int32
 	LagMessages int64
 	LagBytes    *int64
@@ -30,24 +30,23 @@ type ConsumerFigures struct {
 	Achieved    time.Duration
 }
 
-// badness orders states: what is worst of several is shown.
-var badness = []v1alpha1.ConsumerState{
-	v1alpha1.ConsumerIdle, v1alpha1.ConsumerFlowing, v1alpha1.ConsumerSlow, v1alpha1.ConsumerOverrun,
-}
+// badness orders how a consumer does, as feed servers report it and as the reasons of
+// KeepingUp say it: what is worst of several is shown.
+var badness = []string{v1alpha1.ReasonIdle, v1alpha1.ReasonFlowing, v1alpha1.ReasonSlow, v1alpha1.ReasonOverrun}
 
 // MergeConsumer sums up what pods said of a consumer. What they counted stays counted,
 // also of a pod that is gone, for as long as its report is kept. Of how the consumer does
 // now a report speaks that is not older than three intervals, and an older one while its
 // pod, which reports what changes, goes on reporting about itself.
 func MergeConsumer(reports []ConsumerReport, servers []FeedServerReport, now time.Time) ConsumerFigures {
-	sum := ConsumerFigures{State: v1alpha1.ConsumerIdle, LagBytes: new(int64), Bytes: new(int64), Dropped: map[string]int64{}}
+	sum := ConsumerFigures{State: v1alpha1.ReasonIdle, LagBytes: new(int64), Bytes: new(int64), Dropped: map[string]int64{}}
 	for _, r := range reports {
 		sum.count(r)
 		if now.Sub(r.Seen) > reportAge && !slices.ContainsFunc(freshServers(servers, now), r.isOf) {
 			continue
 		}
-		if state := v1alpha1.ConsumerState(r.State); slices.Index(badness, state) > slices.Index(badness, sum.State) {
-			sum.State = state
+		if slices.Index(badness, r.State) > slices.Index(badness, sum.State) {
+			sum.State = r.State
 		}
 		sum.Connections += int32(r.Connections)
 		if lag := time.Duration(r.LagMillis) * time.Millisecond; lag > sum.Lag || r.LagMessages > sum.LagMessages {
@@ -106,9 +105,7 @@ type ConsumerView struct {
 	// Servers are the reports of all feed servers of the Site.
 	Servers []FeedServerReport
 	Reports []ConsumerReport
-	// Positions of its durables; nil where nobody has looked.
-	Positions []v1alpha1.ConsumerPosition
-	URL       string
+	URL     string
 	// Credentials are those in its Secret; nil where there are none.
 	Credentials *Credentials
 }
@@ -116,21 +113,21 @@ type ConsumerView struct {
 // ConsumerStatus returns the status, and after how long to look again.
 func ConsumerStatus(v ConsumerView) (v1alpha1.FeedConsumerStatus, time.Duration) {
 	sum := MergeConsumer(v.Reports, v.Servers, v.Now)
-	flowing, wait := v.flowing(sum)
+	keepingUp, wait := v.keepingUp(sum)
 	c := conditions{now: v.Now, generation: v.Consumer.Generation, was: v.Consumer.Status.Conditions}
 	c.set(v1alpha1.ConditionAccepted, v.Verdict.Finding)
-	c.set(v1alpha1.ConditionConsumerFlowing, flowing)
+	if v.Verdict.OK() {
+		c.set(v1alpha1.ConditionInstrumentsSelected, v.Verdict.Selected)
+	}
+	c.set(v1alpha1.ConditionKeepingUp, keepingUp)
 	patienceEnds := c.finish(first(v, consumerReadiness, good(v1alpha1.ReasonReady, "it can connect with what Secret "+
 		fmt.Sprintf("%q", ConsumerSecretName(v.Consumer))+" holds: "+v.Verdict.Message)))
 	status := v1alpha1.FeedConsumerStatus{
 		ObservedGeneration: v.Consumer.Generation, Conditions: c.is,
-		SecretName: v.Consumer.Status.SecretName, URL: v.URL, Positions: v.Positions, Credentials: v.Credentials.status(),
+		SecretName: v.Consumer.Status.SecretName, URL: v.URL, Credentials: v.Credentials.status(),
 	}
 	if v.Verdict.Served && v.Failed == nil && v.Site != nil {
 		status.SecretName = ConsumerSecretName(v.Consumer)
-	}
-	if v.Positions == nil {
-		status.Positions = v.Consumer.Status.Positions
 	}
 	v.figures(&status, sum)
 	return status, soonest(patienceEnds, wait, v.Credentials.RenewsIn(v.Now), figuresEvery)
@@ -140,21 +137,17 @@ func ConsumerStatus(v ConsumerView) (v1alpha1.FeedConsumerStatus, time.Duration)
 func (v ConsumerView) figures(status *v1alpha1.FeedConsumerStatus, sum ConsumerFigures) {
 	if len(v.Reports) == 0 || !v.Bus.Up {
 		was := &v.Consumer.Status
-		status.State, status.Lag, status.Delivered, status.Dropped = was.State, was.Lag, was.Delivered, was.Dropped
-		status.Gaps, status.AchievedInterval = was.Gaps, was.AchievedInterval
-		if v.Bus.Up && len(freshServers(v.Servers, v.Now)) > 0 {
-			status.State = sum.State
-		}
+		status.Lag, status.Delivered, status.Dropped = was.Lag, was.Delivered, was.Dropped
+		status.GapCount, status.AchievedInterval = was.GapCount, was.AchievedInterval
 		return
 	}
-	status.State = sum.State
-	status.Connections = sum.Connections
-	status.Lag = &v1alpha1.ConsumerLag{Messages: sum.LagMessages, Bytes: sum.LagBytes, Seconds: int64(sum.Lag / time.Second)}
-	status.Delivered = &v1alpha1.ConsumerDelivered{Messages: sum.Messages, Bytes: sum.Bytes}
+	status.ConnectionCount = new(sum.Connections)
+	status.Lag = &v1alpha1.ConsumerLag{MessageCount: new(sum.LagMessages), Bytes: sum.LagBytes, Seconds: new(int64(sum.Lag / time.Second))}
+	status.Delivered = &v1alpha1.ConsumerDelivered{MessageCount: new(sum.Messages), Bytes: sum.Bytes}
 	for _, reason := range slices.Sorted(maps.Keys(sum.Dropped)) {
 		status.Dropped = append(status.Dropped, v1alpha1.ConsumerDropped{Reason: reason, Count: sum.Dropped[reason]})
 	}
-	status.Gaps = sum.Gaps
+	status.GapCount = new(sum.Gaps)
 	if sum.Achieved > 0 {
 		status.AchievedInterval = &metav1.Duration{Duration: sum.Achieved}
 	}
@@ -233,9 +226,9 @@ func feedServerIsBehind(v ConsumerView) (Finding, bool) {
 	return Finding{}, false
 }
 
-// flowing also says when the answer may change without a report.
-func (v ConsumerView) flowing(sum ConsumerFigures) (Finding, time.Duration) {
-	was := condition(v.Consumer.Status.Conditions, v1alpha1.ConditionConsumerFlowing)
+// keepingUp also says when the answer may change without a report.
+func (v ConsumerView) keepingUp(sum ConsumerFigures) (Finding, time.Duration) {
+	was := condition(v.Consumer.Status.Conditions, v1alpha1.ConditionKeepingUp)
 	latest := time.Time{}
 	for _, s := range v.Servers {
 		if s.Seen.After(latest) {
@@ -248,7 +241,7 @@ func (v ConsumerView) flowing(sum ConsumerFigures) (Finding, time.Duration) {
 	silent := v.Now.Sub(latest) > reportAge+reportGrace
 	switch {
 	case !v.Verdict.OK():
-		return unknown(v1alpha1.ReasonNotAccepted, "nothing flows until it is accepted: "+v.Verdict.Message), 0
+		return unknown(v1alpha1.ReasonNotAccepted, "it gets nothing until it is accepted: "+v.Verdict.Message), 0
 	case silent:
 		return unknown(v1alpha1.ReasonNoReport, "no feed server reports about it: see the conditions of the Site"), 0
 	case (!v.Bus.Up || len(freshServers(v.Servers, v.Now)) == 0) && was != nil:
@@ -264,14 +257,14 @@ func (sum ConsumerFigures) finding() Finding {
 		behind = fmt.Sprintf("it is %s behind, with %d messages of %d bytes to go", sum.Lag.Truncate(time.Second), sum.LagMessages, *sum.LagBytes)
 	}
 	switch sum.State {
-	case v1alpha1.ConsumerFlowing:
-		return good(string(sum.State), "it gets what its flow asks for")
-	case v1alpha1.ConsumerSlow:
-		return bad(string(sum.State), behind+": read faster, narrow spec.filter, or choose flow mode Latest or Sample")
-	case v1alpha1.ConsumerOverrun:
-		return bad(string(sum.State), fmt.Sprintf(
+	case v1alpha1.ReasonFlowing:
+		return good(sum.State, "it gets what its flow asks for")
+	case v1alpha1.ReasonSlow:
+		return bad(sum.State, behind+": read faster, narrow spec.filter, or choose flow mode Latest or Sample")
+	case v1alpha1.ReasonOverrun:
+		return bad(sum.State, fmt.Sprintf(
 			"it was sent a gap record in the last ten minutes, %d in all; %s: what it missed is in the archive", sum.Gaps, behind))
 	default:
-		return unknown(string(v1alpha1.ConsumerIdle), "nobody is connected, or asks for messages")
+		return unknown(v1alpha1.ReasonIdle, "nobody is connected, or asks for messages")
 	}
 }

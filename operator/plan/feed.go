@@ -21,6 +21,8 @@ type FeedVerdict struct {
 	// Instruments that it selects and that gateways know, by name and in order, and
 	// then its leaves as wire.LeafInstruments.
 	Instruments []string `json:"instruments,omitempty"`
+	// Selected says whether the selector matches anything; zero where the Feed is not served.
+	Selected Finding `json:"selected,omitzero"`
 	// Served: feed servers know it as it is declared. Where it is not, and Absent,
 	// what they know of it stays.
 	Served bool `json:"served,omitempty"`
@@ -55,7 +57,6 @@ var feedChecks = []check[feedApplication]{
 	selectorIsInvalid,
 	feedsLeafIsMissing,
 	storageChanged,
-	feedSelectsNothing,
 }
 
 // AcceptFeeds judges the Feeds of one Site, by name. Listed are the Instruments
@@ -68,7 +69,7 @@ func AcceptFeeds(site *v1alpha1.Site, accepted Finding, feeds []v1alpha1.Feed, i
 	everything := selected(labels.Everything(), instruments, listed) // Feeds share it
 	for i := range feeds {
 		in := feedApplication{site: site, siteAccepted: accepted, feed: &feeds[i]}
-		in.selector, in.selectorErr = metav1.LabelSelectorAsSelector(&feeds[i].Spec.Instruments)
+		in.selector, in.selectorErr = metav1.LabelSelectorAsSelector(&feeds[i].Spec.Selector)
 		all := in.selectorErr == nil && in.selector.Empty()
 		switch leaves := leavesOf(site, &feeds[i]); {
 		case in.selectorErr != nil:
@@ -83,11 +84,15 @@ func AcceptFeeds(site *v1alpha1.Site, accepted Finding, feeds []v1alpha1.Feed, i
 			in.found = found[wire.FeedStream(site.Spec.Code, feeds[i].Name)]
 		}
 		f := first(in, feedChecks, good(v1alpha1.ReasonAccepted, fmt.Sprintf("it selects %s", instrumentCount(len(in.instruments)))))
-		verdicts[feeds[i].Name] = FeedVerdict{
+		v := FeedVerdict{
 			Finding: f, Instruments: in.instruments, Everything: all,
-			Served: f.OK() || f.Reason == v1alpha1.ReasonSelectsNothing || f.Reason == v1alpha1.ReasonImmutable || f.Reason == v1alpha1.ReasonLeafNotFound,
+			Served: f.OK() || f.Reason == v1alpha1.ReasonImmutable || f.Reason == v1alpha1.ReasonLeafNotFound,
 			Absent: f.Reason == v1alpha1.ReasonInvalidSelector || f.Reason == v1alpha1.ReasonUnreadable,
 		}
+		if v.Served {
+			v.Selected = in.selects()
+		}
+		verdicts[feeds[i].Name] = v
 	}
 	return verdicts
 }
@@ -132,7 +137,7 @@ func feedsSiteIsNotAccepted(in feedApplication) (Finding, bool) {
 
 func selectorIsInvalid(in feedApplication) (Finding, bool) {
 	return bad(v1alpha1.ReasonInvalidSelector, fmt.Sprintf(
-		"spec.instruments is no label selector: %v; what feed servers knew of the Feed before stays", in.selectorErr)), in.selectorErr != nil
+		"spec.selector is no label selector: %v; what feed servers knew of the Feed before stays", in.selectorErr)), in.selectorErr != nil
 }
 
 func storageChanged(in feedApplication) (Finding, bool) {
@@ -144,18 +149,27 @@ func storageChanged(in feedApplication) (Finding, bool) {
 		wire.FeedStream(in.site.Spec.Code, in.feed.Name), in.found.Storage, in.feed.Spec.Stream.Storage)), true
 }
 
-func feedSelectsNothing(in feedApplication) (Finding, bool) {
-	return bad(v1alpha1.ReasonSelectsNothing, fmt.Sprintf(
-		"no Instrument of Site %q that is accepted has the labels %q: label some, or change spec.instruments",
-		in.site.Name, in.selector.String())), len(in.instruments) == 0
+// selects says whether the selector matches anything. A Feed that selects nothing is served
+// all the same: an Instrument that comes later belongs to it at once.
+func (in feedApplication) selects() Finding {
+	switch {
+	case len(in.instruments) > 0:
+		return good(v1alpha1.ReasonSelected, fmt.Sprintf("it selects %s", instrumentCount(len(in.instruments))))
+	case in.selector.Empty():
+		return bad(v1alpha1.ReasonSelectsNothing, fmt.Sprintf("no Instrument of Site %q is accepted: what comes later belongs to the Feed at once", in.site.Name))
+	default:
+		return bad(v1alpha1.ReasonSelectsNothing, fmt.Sprintf(
+			"no Instrument of Site %q that is accepted has the labels %q: label some, or change spec.selector; what comes later belongs to the Feed at once",
+			in.site.Name, in.selector.String()))
+	}
 }
 
 // carries says which kinds of messages a Feed carries.
 func carries(feed *v1alpha1.Feed) (notices, telemetry bool) {
-	if len(feed.Spec.Messages) == 0 {
+	if len(feed.Spec.MessageTypes) == 0 {
 		return true, true
 	}
-	return slices.Contains(feed.Spec.Messages, v1alpha1.FeedNotices), slices.Contains(feed.Spec.Messages, v1alpha1.FeedTelemetry)
+	return slices.Contains(feed.Spec.MessageTypes, v1alpha1.MessageNotices), slices.Contains(feed.Spec.MessageTypes, v1alpha1.MessageTelemetry)
 }
 
 // feedStreams are the streams that a Feed's notices and telemetry lie in; empty
@@ -219,10 +233,10 @@ type OwnStream struct {
 	Deletion v1alpha1.DeletionPolicy `json:"deletion"`
 }
 
-// feedStream is a Feed's own stream; nil where it has none, or nothing to source.
+// feedStream is a Feed's own stream; nil where it has none.
 func feedStream(site *v1alpha1.Site, feed *v1alpha1.Feed, v FeedVerdict) *OwnStream {
 	spec := feed.Spec.Stream
-	if spec == nil || !v.Served || len(v.Instruments) == 0 {
+	if spec == nil || !v.Served {
 		return nil
 	}
 	return &OwnStream{
@@ -230,10 +244,10 @@ func feedStream(site *v1alpha1.Site, feed *v1alpha1.Feed, v FeedVerdict) *OwnStr
 		Description: "Feed " + feed.Name + " of Site " + site.Spec.Code,
 		Sources:     feedSources(site, feed, v),
 		MaxBytes:    spec.MaxSize.Value(),
-		MaxAge:      spec.MaxAge.Duration,
+		MaxAge:      spec.Retention.Duration,
 		Replicas:    int(spec.Replicas),
 		Storage:     spec.Storage,
-		Duplicates:  min(duplicateWindow, spec.MaxAge.Duration),
+		Duplicates:  min(duplicateWindow, spec.Retention.Duration),
 		Deletion:    cmp.Or(feed.Spec.DeletionPolicy, v1alpha1.DeletionRetain),
 	}
 }
@@ -242,7 +256,8 @@ func feedStream(site *v1alpha1.Site, feed *v1alpha1.Feed, v FeedVerdict) *OwnStr
 // JetStream continues where it is when another one comes or goes; one source with
 // another filter would begin anew, and bring everything a second time. A Feed of everything
 // has one source for all of the Site's instruments. Who may read what is no matter of the
-// stream, but of what is given from it.
+// stream, but of what is given from it. A Feed that selects nothing has a source that brings
+// nothing: without any, JetStream would take the stream's name for its subject.
 func feedSources(site *v1alpha1.Site, feed *v1alpha1.Feed, v FeedVerdict) []StreamSource {
 	code := site.Spec.Code
 	notices, telemetry := carries(feed)
@@ -256,6 +271,9 @@ func feedSources(site *v1alpha1.Site, feed *v1alpha1.Feed, v FeedVerdict) []Stre
 		for _, subject := range observationSubjects(code, v.selects(), feed.Spec.Channels) {
 			all = append(all, StreamSource{wire.ObservationStream(code), subject})
 		}
+	}
+	if len(all) == 0 {
+		all = append(all, StreamSource{wire.ObservationStream(code), wire.NoObservations(code)})
 	}
 	return all
 }

@@ -42,6 +42,9 @@ type FeedView struct {
 func FeedStatus(v FeedView) (v1alpha1.FeedStatus, time.Duration) {
 	c := conditions{now: v.Now, generation: v.Feed.Generation, was: v.Feed.Status.Conditions}
 	c.set(v1alpha1.ConditionAccepted, v.Verdict.Finding)
+	if v.Verdict.Served {
+		c.set(v1alpha1.ConditionInstrumentsSelected, v.Verdict.Selected)
+	}
 	patienceEnds := c.finish(first(v, []check[FeedView]{
 		func(v FeedView) (Finding, bool) { return v.Verdict.Finding, !v.Verdict.OK() },
 		feedIsAsItWas,
@@ -51,15 +54,15 @@ func FeedStatus(v FeedView) (v1alpha1.FeedStatus, time.Duration) {
 	was := &v.Feed.Status
 	status := v1alpha1.FeedStatus{
 		ObservedGeneration: v.Feed.Generation, Conditions: c.is,
-		Instruments: int32(len(v.Verdict.Instruments)), Consumers: int32(len(v.Consumers)), Slowest: v.slowest(),
-		Messages: was.Messages, Bytes: was.Bytes, EstimatedBytes: was.EstimatedBytes, First: was.First, Last: was.Last, MessagesPerMinute: was.MessagesPerMinute,
+		InstrumentCount: new(int32(len(v.Verdict.Instruments))), ConsumerCount: new(int32(len(v.Consumers))), Slowest: v.slowest(),
+		MessageCount: was.MessageCount, Bytes: was.Bytes, EstimatedBytes: was.EstimatedBytes, First: was.First, Last: was.Last, MessagesPerMinute: was.MessagesPerMinute,
 	}
 	if v.Site != nil {
 		status.Streams = streamsOf(v.Site, v.Feed)
 	}
 	if f := v.Figures; f != nil {
-		status.Messages, status.Bytes, status.EstimatedBytes = f.Messages, f.Bytes, f.EstimatedBytes
-		status.First, status.Last, status.MessagesPerMinute = f.First, f.Last, f.PerMinute
+		status.MessageCount, status.Bytes, status.EstimatedBytes = new(f.Messages), f.Bytes, f.EstimatedBytes
+		status.First, status.Last, status.MessagesPerMinute = f.First, f.Last, new(f.PerMinute)
 	}
 	return status, soonest(patienceEnds, figuresEvery)
 }

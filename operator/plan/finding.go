@@ -65,7 +65,6 @@ var hopeless = []string{
 	v1alpha1.ReasonInvalidSource,
 	v1alpha1.ReasonAccessDenied,
 	v1alpha1.ReasonApplyFailed,
-	v1alpha1.ReasonSelectsNothing,
 	v1alpha1.ReasonImmutable,
 	v1alpha1.ReasonInvalidSelector,
 	v1alpha1.ReasonStreamRefused,

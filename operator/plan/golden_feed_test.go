@@ -25,6 +25,9 @@ type feedWorld struct {
 	Figures map[string]plan.FeedFigures `json:"figures"`
 	// Durables are what was found of them, by FeedConsumer.
 	Durables map[string]plan.Finding `json:"durables"`
+	// Positions of FeedConsumers as they were found, and as they are kept.
+	Positions     map[string]wire.PositionCursor `json:"positions"`
+	KeptPositions map[string]plan.KeptPosition   `json:"keptPositions"`
 	// SecretOwners say whose the Secrets are, by their names.
 	SecretOwners      map[string]string                `json:"secretOwners"`
 	FeedServerReports []plan.FeedServerReport          `json:"feedServerReports"`
@@ -36,6 +39,7 @@ type feedsPlanned struct {
 	Feeds           map[string]v1alpha1.FeedStatus         `json:"feeds,omitempty"`
 	FeedConsumers   map[string]v1alpha1.FeedConsumerStatus `json:"feedConsumers,omitempty"`
 	Bus             map[string]plan.BusPlan                `json:"bus,omitempty"`
+	Positions       map[string]plan.PositionChange         `json:"positions,omitempty"`
 	ConsumerUsers   map[string]*plan.JetStreamUser         `json:"consumerUsers,omitempty"`
 	ConsumerSecrets map[string]map[string]string           `json:"consumerSecrets,omitempty"`
 	FeedServers     map[string]v1alpha1.FeedServerStatus   `json:"feedServers,omitempty"`
@@ -46,7 +50,7 @@ type feedsPlanned struct {
 
 func newFeedsPlanned() feedsPlanned {
 	return feedsPlanned{FeedServers: map[string]v1alpha1.FeedServerStatus{}, FeedServerObjects: map[string][]plan.Object{}, Feeds: map[string]v1alpha1.FeedStatus{}, FeedConsumers: map[string]v1alpha1.FeedConsumerStatus{},
-		Bus: map[string]plan.BusPlan{}, ConsumerUsers: map[string]*plan.JetStreamUser{}, ConsumerSecrets: map[string]map[string]string{}}
+		Bus: map[string]plan.BusPlan{}, Positions: map[string]plan.PositionChange{}, ConsumerUsers: map[string]*plan.JetStreamUser{}, ConsumerSecrets: map[string]map[string]string{}}
 }
 
 func (p *feedsPlanned) add(t *testing.T, part string, from feedsPlanned) {
@@ -58,6 +62,8 @@ func (p *feedsPlanned) add(t *testing.T, part string, from feedsPlanned) {
 		p.FeedConsumers = from.FeedConsumers
 	case "bus":
 		p.Bus = from.Bus
+	case "positions":
+		p.Positions = from.Positions
 	case "consumerUsers":
 		p.ConsumerUsers = from.ConsumerUsers
 	case "consumerSecrets":
@@ -152,6 +158,7 @@ func (w world) planFeeds(t *testing.T, out *planned, in *plan.RegistryInput, ser
 	bus := plan.PlanBus(in.Site, in.Feeds, in.FeedsAre, in.Consumers, in.ConsumersAre, durables(in.Consumers))
 	bus.MayRead = plan.MayRead(bus, in.Feeds, in.Consumers, in.Instruments, may, w.Now)
 	out.Bus[site] = bus
+	out.Positions[site] = plan.Positions(bus, w.Positions, w.KeptPositions, w.Now)
 }
 
 // owned says in the Secrets whose they are.

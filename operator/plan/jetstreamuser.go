@@ -120,7 +120,7 @@ func ArchivistUser(site *v1alpha1.Site) JetStreamUser {
 
 // OperatorUser is the user of the operator itself for one Site: it makes the
 // Site's streams and buckets, those of Feeds and FeedConsumers, and their durables;
-// it writes the registry, reads reports, looks at the first and the last message of
+// it writes the registry, keeps how far consumers have come, reads reports, looks at the first and the last message of
 // a Feed, and says what became of conditions. It can delete and purge none of the
 // Site's own streams. Permissions know no prefixes of names, so that streams of Feeds, which
 // come and go, cannot be named.
@@ -131,7 +131,7 @@ func OperatorUser(site *v1alpha1.Site) JetStreamUser {
 	u := JetStreamUser{
 		Name:        "operator " + site.Namespace + "/" + site.Name,
 		InboxPrefix: inbox,
-		Publish: append(harmless(), wire.HealthSubjects(code), "$KV."+wire.RegistryBucket(code)+".>",
+		Publish: append(harmless(), wire.HealthSubjects(code), "$KV."+wire.RegistryBucket(code)+".>", "$KV."+wire.CursorBucket(code)+"."+wire.PositionCursorKeys,
 			"$KV."+status+"."+wire.ConsumerStatusKey("*", "*"), "$KV."+status+"."+wire.FeedServerStatusKey("*"),
 			"$JS.API.STREAM.NAMES", "$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*", "$JS.API.STREAM.DELETE.*", "$JS.API.STREAM.PURGE.*",
 			"$JS.API.CONSUMER.NAMES.*", "$JS.API.CONSUMER.PAUSE.*.*"),
@@ -141,8 +141,9 @@ func OperatorUser(site *v1alpha1.Site) JetStreamUser {
 	if len(site.Spec.Leaves) > 0 { // how far they have come
 		u.Publish = append(u.Publish, "$JS.API.STREAM.MSG.GET."+wire.ObservationStream(code), "$JS.API.STREAM.MSG.GET."+wire.NoticeStream(code))
 	}
-	// All of the registry is compared with what it should be.
-	u.Publish = append(u.Publish, "$JS.API.STREAM.MSG.GET.KV_"+wire.RegistryBucket(code))
+	// All of the registry is compared with what it should be, and the places of consumers are
+	// read when it begins.
+	u.Publish = append(u.Publish, "$JS.API.STREAM.MSG.GET.KV_"+wire.RegistryBucket(code), "$JS.API.STREAM.MSG.GET.KV_"+wire.CursorBucket(code))
 	for _, bucket := range []string{wire.RegistryBucket(code), status} {
 		u.Publish = append(u.Publish, "$JS.API.DIRECT.GET.KV_"+bucket+".>")
 	}

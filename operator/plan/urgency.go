@@ -109,7 +109,7 @@ func FeedUrgency(was, is *v1alpha1.FeedStatus) Urgency {
 		rest = UrgencyDetail
 	}
 	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
-		was.Instruments != is.Instruments || was.Consumers != is.Consumers || !slices.Equal(was.Streams, is.Streams) ||
+		!equality.Semantic.DeepEqual(was.InstrumentCount, is.InstrumentCount) || !equality.Semantic.DeepEqual(was.ConsumerCount, is.ConsumerCount) || !slices.Equal(was.Streams, is.Streams) ||
 			(was.First == nil) != (is.First == nil), rest)
 }
 
@@ -124,19 +124,19 @@ func slowest(s *v1alpha1.FeedStatus) string {
 // ConsumerUrgency compares what stands with what is planned.
 func ConsumerUrgency(was, is *v1alpha1.FeedConsumerStatus) Urgency {
 	rest := UrgencyFigures
-	connected := (was.Connections == 0) != (is.Connections == 0) || (handedOver(was) == 0) != (handedOver(is) == 0)
-	if connected || !slices.Equal(was.Positions, is.Positions) { // a durable that is made anew goes on there
+	connected := (ptr.Deref(was.ConnectionCount, 0) == 0) != (ptr.Deref(is.ConnectionCount, 0) == 0) || (handedOver(was) == 0) != (handedOver(is) == 0)
+	if connected {
 		rest = UrgencyDetail
 	}
 	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
-		was.State != is.State || was.SecretName != is.SecretName || was.URL != is.URL || reissued(was.Credentials, is.Credentials), rest)
+		was.SecretName != is.SecretName || was.URL != is.URL || reissued(was.Credentials, is.Credentials), rest)
 }
 
 func handedOver(s *v1alpha1.FeedConsumerStatus) int64 {
 	if s.Delivered == nil {
 		return 0
 	}
-	return s.Delivered.Messages
+	return ptr.Deref(s.Delivered.MessageCount, 0)
 }
 
 func ofArchivist(s *v1alpha1.SiteStatus) *v1alpha1.CredentialsStatus {

@@ -225,7 +225,7 @@ func (s *Site) Instrument(i int) *v1alpha1.Instrument {
 func (s *Site) feed(i int) *v1alpha1.Feed {
 	f := &v1alpha1.Feed{ObjectMeta: metav1.ObjectMeta{Name: feedName(i)}, Spec: v1alpha1.FeedSpec{SiteRef: s.ref()}}
 	if i%5 > 0 {
-		f.Spec.Instruments.MatchLabels = map[string]string{"group": fmt.Sprintf("g%d", i%groups)}
+		f.Spec.Selector.MatchLabels = map[string]string{"group": fmt.Sprintf("g%d", i%groups)}
 	}
 	return f
 }

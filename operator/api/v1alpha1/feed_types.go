@@ -7,13 +7,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// ConditionInstrumentsSelected of a Feed and of a FeedConsumer is True while its selector
+// or filter matches something, and False while it matches nothing. It is served in either
+// case: an Instrument that comes later belongs to it at once. Absent while it is not
+// accepted.
+const ConditionInstrumentsSelected = "InstrumentsSelected"
+
 // Reasons of a Feed's conditions.
 const (
-	// ReasonSelectsNothing: no Instrument of the Site matches.
+	// ReasonSelected: the selector or filter matches something.
+	ReasonSelected = "Selected"
+	// ReasonSelectsNothing: no Instrument of the Site matches the selector, or nothing of
+	// the Feed the filter.
 	ReasonSelectsNothing = "SelectsNothing"
 	// ReasonImmutable: JetStream cannot make the change to a stream that exists.
 	ReasonImmutable = "Immutable"
-	// ReasonInvalidSelector: spec.instruments is no label selector.
+	// ReasonInvalidSelector: spec.selector is no label selector.
 	ReasonInvalidSelector = "InvalidSelector"
 	// ReasonLeafNotFound: the Site has no leaf of that code.
 	ReasonLeafNotFound = "LeafNotFound"
@@ -24,20 +33,21 @@ const (
 // FeedSpec declares which of a Site's messages belong together: a selection over
 // the Site's base streams.
 // +kubebuilder:validation:XValidation:rule="has(self.stream) == has(oldSelf.stream)",message="a stream of the Feed's own can neither be added nor removed: its consumers would lose their places. Make another Feed"
-// +kubebuilder:validation:XValidation:rule="!has(self.channels) || size(self.channels) == 0 || self.messages.exists(m, m == 'Telemetry')",message="channels select telemetry: add Telemetry to messages, or leave channels out"
-// +kubebuilder:validation:XValidation:rule="!has(self.backfill) || self.backfill != 'Include' || !has(self.messages) || self.messages.exists(m, m == 'Notices')",message="backfill says which notices are carried: add Notices to messages, or leave backfill out"
+// +kubebuilder:validation:XValidation:rule="!has(self.channels) || size(self.channels) == 0 || self.messageTypes.exists(m, m == 'Telemetry')",fieldPath=".channels",message="channels select telemetry: add Telemetry to messageTypes, or leave channels out"
+// +kubebuilder:validation:XValidation:rule="!has(self.backfill) || self.backfill != 'Include' || !has(self.messageTypes) || self.messageTypes.exists(m, m == 'Notices')",fieldPath=".backfill",message="backfill says which notices are carried: add Notices to messageTypes, or leave backfill out"
 type FeedSpec struct {
 	// SiteRef names the Site whose messages these are.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="siteRef is immutable: make another Feed"
 	// +required
 	SiteRef LocalReference `json:"siteRef"`
 
-	// Instruments selects Instruments of the Site by their labels. Empty selects
+	// Selector selects Instruments of the Site by their labels. Empty selects
 	// all. An Instrument that comes to match later belongs to the Feed from then on,
-	// with what the base streams still hold of it.
+	// with what the base streams still hold of it. A Feed that selects nothing is Ready, and
+	// its condition InstrumentsSelected says so.
 	// +kubebuilder:default={}
 	// +optional
-	Instruments metav1.LabelSelector `json:"instruments,omitzero"`
+	Selector metav1.LabelSelector `json:"selector,omitzero"`
 
 	// Leaves are codes of spec.leaves of the Site: the Feed carries what all of their
 	// Instruments send, too, for all readers of the Site. Who may read the leaf's
@@ -50,13 +60,13 @@ type FeedSpec struct {
 	// +optional
 	Leaves []string `json:"leaves,omitempty"`
 
-	// Messages says what is carried: notices of stored objects, telemetry, or both.
+	// MessageTypes says what is carried: notices of stored objects, telemetry, or both.
 	// +kubebuilder:default={Notices,Telemetry}
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=2
 	// +listType=set
 	// +optional
-	Messages []FeedMessages `json:"messages,omitempty"`
+	MessageTypes []MessageType `json:"messageTypes,omitempty"`
 
 	// Channels of telemetry that are carried. Empty means all.
 	// +kubebuilder:validation:MaxItems=64
@@ -101,14 +111,14 @@ const (
 	BackfillInclude FeedBackfill = "Include"
 )
 
-// FeedMessages is a kind of message that a Feed carries.
+// MessageType is a kind of message that Feeds carry.
 // +kubebuilder:validation:Enum=Notices;Telemetry
-type FeedMessages string
+type MessageType string
 
-// The values of FeedMessages.
+// The values of MessageType.
 const (
-	FeedNotices   FeedMessages = "Notices"
-	FeedTelemetry FeedMessages = "Telemetry"
+	MessageNotices   MessageType = "Notices"
+	MessageTelemetry MessageType = "Telemetry"
 )
 
 // FeedAccess narrows who may read a Feed.
@@ -123,15 +133,15 @@ type FeedAccess struct {
 // FeedStream is a stream of a Feed's own. Its messages are those of the base
 // streams, unchanged. When it is full the oldest go.
 type FeedStream struct {
-	// MaxAge is how long messages stay. At most 876000h.
+	// Retention is how long messages stay. At most 876000h.
 	// +kubebuilder:default="24h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="a stream's maxAge is at least 1m"
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('876000h')",message="maxAge is at most 876000h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="a stream's retention is at least 1m"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('876000h')",message="a stream's retention is at most 876000h"
 	// +optional
-	MaxAge metav1.Duration `json:"maxAge,omitzero"`
+	Retention metav1.Duration `json:"retention,omitzero"`
 
 	// MaxSize of the stream. At most 1Pi.
 	// +kubebuilder:default="1Gi"
@@ -180,15 +190,15 @@ type FeedStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Ready, Accepted, Reconciling, Stalled.
+	// Conditions: Ready, Accepted, InstrumentsSelected, Reconciling, Stalled.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// Instruments is how many Instruments are selected; a leaf counts as one.
+	// InstrumentCount is how many Instruments are selected; a leaf counts as one.
 	// +optional
-	Instruments int32 `json:"instruments"`
+	InstrumentCount *int32 `json:"instrumentCount,omitempty"`
 
 	// Streams are those that the Feed's messages lie in.
 	// +listType=set
@@ -203,9 +213,10 @@ type FeedStatus struct {
 	// +optional
 	Last *FeedPosition `json:"last,omitempty"`
 
-	// Messages that the streams hold of the Feed.
+	// MessageCount is how many messages the streams hold of the Feed; absent until they
+	// were counted.
 	// +optional
-	Messages int64 `json:"messages"`
+	MessageCount *int64 `json:"messageCount,omitempty"`
 
 	// Bytes of the Feed's own stream. Absent where the Feed is a selection of the
 	// base streams: JetStream counts the bytes of whole streams only.
@@ -218,13 +229,14 @@ type FeedStatus struct {
 	// +optional
 	EstimatedBytes *int64 `json:"estimatedBytes,omitempty"`
 
-	// MessagesPerMinute that came in the last minute.
+	// MessagesPerMinute is how many messages came in the last minute; absent until they
+	// were counted.
 	// +optional
-	MessagesPerMinute int64 `json:"messagesPerMinute"`
+	MessagesPerMinute *int64 `json:"messagesPerMinute,omitempty"`
 
-	// Consumers is how many FeedConsumers name the Feed.
+	// ConsumerCount is how many FeedConsumers name the Feed.
 	// +optional
-	Consumers int32 `json:"consumers"`
+	ConsumerCount *int32 `json:"consumerCount,omitempty"`
 
 	// Slowest is the consumer with the greatest lag.
 	// +optional
@@ -254,21 +266,22 @@ type SlowestConsumer struct {
 	Name string `json:"name"`
 	// LagSeconds since the oldest message that it was not given yet came.
 	// +optional
-	LagSeconds int64 `json:"lagSeconds"`
+	LagSeconds int64 `json:"lagSeconds,omitempty"`
 }
 
 // Feed is a selection of a Site's notices and telemetry that consumers follow.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:categories=substorm
+// +kubebuilder:resource:categories=substorm,shortName=sfeed
+// +kubebuilder:selectablefield:JSONPath=`.spec.siteRef.name`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && size(self.metadata.name) <= 63",message="a Feed's name is a DNS label of at most 63 characters: streams and URLs carry it"
 // +kubebuilder:printcolumn:name="Site",type=string,JSONPath=`.spec.siteRef.name`,description="Site whose messages these are"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True once the Feed can be consumed"
-// +kubebuilder:printcolumn:name="Instruments",type=integer,JSONPath=`.status.instruments`,description="Instruments that are selected"
-// +kubebuilder:printcolumn:name="Messages",type=integer,JSONPath=`.status.messages`,description="Messages that the streams hold"
+// +kubebuilder:printcolumn:name="Instruments",type=integer,JSONPath=`.status.instrumentCount`,description="Instruments that are selected"
+// +kubebuilder:printcolumn:name="Messages",type=integer,JSONPath=`.status.messageCount`,description="Messages that the streams hold"
 // +kubebuilder:printcolumn:name="Per-Minute",type=integer,JSONPath=`.status.messagesPerMinute`,description="Messages in the last minute"
-// +kubebuilder:printcolumn:name="Consumers",type=integer,JSONPath=`.status.consumers`,description="FeedConsumers of the Feed"
+// +kubebuilder:printcolumn:name="Consumers",type=integer,JSONPath=`.status.consumerCount`,description="FeedConsumers of the Feed"
 // +kubebuilder:printcolumn:name="Slowest",type=string,JSONPath=`.status.slowest.name`,description="Consumer with the greatest lag"
 // +kubebuilder:printcolumn:name="Lag",type=integer,JSONPath=`.status.slowest.lagSeconds`,description="Its lag in seconds"
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What Ready says, and what to do"

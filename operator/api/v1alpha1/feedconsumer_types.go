@@ -7,12 +7,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ConditionConsumerFlowing of a FeedConsumer is True while it gets what its flow
-// asks for, False while it is Slow or Overrun, and Unknown while it is Idle.
-const ConditionConsumerFlowing = "Flowing"
+// ConditionKeepingUp of a FeedConsumer is True while it gets what its flow asks for,
+// False while it is Slow or Overrun, and Unknown while it is Idle, or nobody reports.
+const ConditionKeepingUp = "KeepingUp"
 
-// Reasons of a FeedConsumer's conditions, beside its states.
+// Reasons of a FeedConsumer's conditions.
 const (
+	// ReasonSlow: for ten seconds the oldest message that the consumer was not given is
+	// older than five seconds, or in mode Sample than two intervals.
+	ReasonSlow = "Slow"
+	// ReasonOverrun: a gap record was written in the last ten minutes.
+	ReasonOverrun = "Overrun"
+	// ReasonIdle: nobody is connected, or (NATS) nobody has asked for a minute.
+	ReasonIdle = "Idle"
 	// ReasonFeedNotFound: feedRef names no Feed in this namespace.
 	ReasonFeedNotFound = "FeedNotFound"
 	// ReasonInvalidFlow: the flow cannot be kept with this Feed, see the message.
@@ -38,7 +45,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.flow.window) || (self.delivery.type == 'NATS' && self.flow.mode == 'All')",message="flow.window counts messages that wait for an acknowledgement: only delivery NATS with mode All has them"
 // +kubebuilder:validation:XValidation:rule="self.delivery.type != 'NATS' || self.flow.mode != 'All' || !has(self.flow.maxBytesPerSecond) && !has(self.flow.maxLag)",message="with delivery NATS and mode All the client pulls from the stream itself, and nobody can pace it: set flow.window instead of maxBytesPerSecond and maxLag"
 // +kubebuilder:validation:XValidation:rule="self.delivery.type != 'NATS' || !has(self.flow.priority) || self.flow.priority == 'Normal'",message="priority Urgent orders what feed servers send, and clients of delivery NATS pull: choose another delivery"
-// +kubebuilder:validation:XValidation:rule="!has(self.delivery.notices) || self.delivery.notices == 'Record' || self.delivery.type == 'NATS' && self.flow.mode == 'All' && has(self.filter.messages) && self.filter.messages == ['Notices']",message="delivery.notices WIS2 needs delivery NATS, flow.mode All and filter.messages: [Notices]. Over Server-Sent Events every Feed gives WIS2 notifications, at /wis2/<feed>/events"
+// +kubebuilder:validation:XValidation:rule="!has(self.delivery.notices) || self.delivery.notices == 'Record' || self.delivery.type == 'NATS' && self.flow.mode == 'All' && has(self.filter.messageTypes) && self.filter.messageTypes == ['Notices']",fieldPath=".delivery.notices",message="delivery.notices WIS2 needs delivery NATS, flow.mode All and filter.messageTypes: [Notices]. Over Server-Sent Events every Feed gives WIS2 notifications, at /wis2/<feed>/events"
 // +kubebuilder:validation:XValidation:rule="has(self.secretName) == has(oldSelf.secretName) && (!has(self.secretName) || self.secretName == oldSelf.secretName)",message="secretName is immutable: make another FeedConsumer"
 type FeedConsumerSpec struct {
 	// FeedRef names the Feed.
@@ -77,16 +84,17 @@ type FeedConsumerSpec struct {
 	SecretName string `json:"secretName,omitempty"`
 }
 
-// FeedFilter selects messages of a Feed. Empty lists select all.
-// +kubebuilder:validation:XValidation:rule="!has(self.channels) || size(self.channels) == 0 || !has(self.messages) || size(self.messages) == 0 || self.messages.exists(m, m == 'Telemetry')",message="channels select telemetry: add Telemetry to messages, or leave channels out"
+// FeedFilter selects messages of a Feed. Empty lists select all. A consumer whose filter
+// matches nothing is Ready, and its condition InstrumentsSelected says so.
+// +kubebuilder:validation:XValidation:rule="!has(self.channels) || size(self.channels) == 0 || !has(self.messageTypes) || size(self.messageTypes) == 0 || self.messageTypes.exists(m, m == 'Telemetry')",fieldPath=".channels",message="channels select telemetry: add Telemetry to messageTypes, or leave channels out"
 type FeedFilter struct {
-	// Instruments by name.
+	// InstrumentNames are the Instruments whose messages are selected.
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=63
 	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
 	// +listType=set
 	// +optional
-	Instruments []string `json:"instruments,omitempty"`
+	InstrumentNames []string `json:"instrumentNames,omitempty"`
 
 	// Channels of telemetry.
 	// +kubebuilder:validation:MaxItems=64
@@ -96,11 +104,11 @@ type FeedFilter struct {
 	// +optional
 	Channels []string `json:"channels,omitempty"`
 
-	// Messages: notices, telemetry, or both.
+	// MessageTypes: notices, telemetry, or both.
 	// +kubebuilder:validation:MaxItems=2
 	// +listType=set
 	// +optional
-	Messages []FeedMessages `json:"messages,omitempty"`
+	MessageTypes []MessageType `json:"messageTypes,omitempty"`
 }
 
 // Flow is the flow control of one consumer. The limits combine with the modes so:
@@ -234,18 +242,15 @@ type FeedConsumerStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Ready, Accepted, Flowing, Reconciling, Stalled.
+	// Conditions: Ready, Accepted, InstrumentsSelected, KeepingUp, Reconciling, Stalled. The reason of KeepingUp
+	// says how the consumer does. Idle: nobody is connected, or (NATS) nobody has asked for
+	// a minute. Overrun: a gap record was written in the last ten minutes. Slow: for ten
+	// seconds the oldest message that it was not given is older than five seconds, or in
+	// mode Sample than two intervals. Flowing: else.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-
-	// State as measured. Idle: nobody is connected, or (NATS) nobody has asked for a
-	// minute. Overrun: a gap record was written in the last ten minutes. Slow: for
-	// ten seconds the oldest message that it was not given is older than five
-	// seconds, or in mode Sample than two intervals. Flowing: else.
-	// +optional
-	State ConsumerState `json:"state,omitempty"`
 
 	// Lag is what lies between the consumer and the newest message.
 	// +optional
@@ -262,16 +267,10 @@ type FeedConsumerStatus struct {
 	// +optional
 	Dropped []ConsumerDropped `json:"dropped,omitempty"`
 
-	// Gaps is how many gap records the consumer was sent, counted like Delivered.
+	// GapCount is how many gap records the consumer was sent, counted like Delivered;
+	// absent until a feed server has reported.
 	// +optional
-	Gaps int64 `json:"gaps"`
-
-	// Positions up to which a consumer of delivery NATS and mode All has
-	// acknowledged everything. A durable that somebody deletes is made anew there.
-	// +listType=map
-	// +listMapKey=stream
-	// +optional
-	Positions []ConsumerPosition `json:"positions,omitempty"`
+	GapCount *int64 `json:"gapCount,omitempty"`
 
 	// AchievedInterval between samples, mode Sample.
 	// +kubebuilder:validation:Type=string
@@ -280,9 +279,9 @@ type FeedConsumerStatus struct {
 	// +optional
 	AchievedInterval *metav1.Duration `json:"achievedInterval,omitempty"`
 
-	// Connections that are open.
+	// ConnectionCount is how many connections are open; absent while nobody reports.
 	// +optional
-	Connections int32 `json:"connections"`
+	ConnectionCount *int32 `json:"connectionCount,omitempty"`
 
 	// SecretName is the Secret with what the consumer needs to connect.
 	// +optional
@@ -297,36 +296,11 @@ type FeedConsumerStatus struct {
 	URL string `json:"url,omitempty"`
 }
 
-// ConsumerState is how a consumer does.
-// +kubebuilder:validation:Enum=Flowing;Slow;Overrun;Idle
-type ConsumerState string
-
-// The values of ConsumerState.
-const (
-	ConsumerFlowing ConsumerState = "Flowing"
-	ConsumerSlow    ConsumerState = "Slow"
-	ConsumerOverrun ConsumerState = "Overrun"
-	ConsumerIdle    ConsumerState = "Idle"
-)
-
-// ConsumerPosition is a consumer's place in a stream.
-// +kubebuilder:object:generate=false
-type ConsumerPosition struct {
-	// Stream that the place is in.
-	// +kubebuilder:validation:MaxLength=255
-	// +required
-	Stream string `json:"stream"`
-	// Token of the last message behind which nothing is missing.
-	// +kubebuilder:validation:MaxLength=128
-	// +required
-	Token string `json:"token"`
-}
-
 // ConsumerLag is what a consumer was not given yet.
 type ConsumerLag struct {
-	// Messages that its filter selects.
+	// MessageCount is how many messages that its filter selects it was not given.
 	// +optional
-	Messages int64 `json:"messages"`
+	MessageCount *int64 `json:"messageCount,omitempty"`
 	// Bytes of them; of many taken from the sizes of the first. Absent where nobody
 	// knows: with delivery NATS, where JetStream counts messages, and for what lies
 	// further back than feed servers hold in memory.
@@ -334,14 +308,14 @@ type ConsumerLag struct {
 	Bytes *int64 `json:"bytes,omitempty"`
 	// Seconds since the oldest of them came.
 	// +optional
-	Seconds int64 `json:"seconds"`
+	Seconds *int64 `json:"seconds,omitempty"`
 }
 
 // ConsumerDelivered is what a consumer was given.
 type ConsumerDelivered struct {
-	// Messages that were handed over.
+	// MessageCount is how many messages were handed over.
 	// +optional
-	Messages int64 `json:"messages"`
+	MessageCount *int64 `json:"messageCount,omitempty"`
 	// Bytes of them. Absent with delivery NATS and mode All: the consumer takes them
 	// from JetStream, which counts messages.
 	// +optional
@@ -357,7 +331,7 @@ type ConsumerDropped struct {
 	Reason string `json:"reason"`
 	// Count of messages; of telemetry in modes Latest and Sample, of datagrams.
 	// +optional
-	Count int64 `json:"count"`
+	Count int64 `json:"count,omitempty"`
 }
 
 // FeedConsumer is one consumer of a Feed, with a flow control of its own.
@@ -365,14 +339,15 @@ type ConsumerDropped struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:categories=substorm,shortName=fc
+// +kubebuilder:selectablefield:JSONPath=`.spec.feedRef.name`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && size(self.metadata.name) <= 63",message="a FeedConsumer's name is a DNS label of at most 63 characters: streams and subjects carry it"
 // +kubebuilder:printcolumn:name="Feed",type=string,JSONPath=`.spec.feedRef.name`,description="Feed that is consumed"
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.flow.mode`,description="What a consumer that is too slow gets"
 // +kubebuilder:printcolumn:name="Delivery",type=string,JSONPath=`.spec.delivery.type`,description="How messages reach it"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True once it can connect"
-// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`,description="Flowing, Slow, Overrun or Idle"
+// +kubebuilder:printcolumn:name="Keeping-Up",type=string,JSONPath=`.status.conditions[?(@.type=="KeepingUp")].reason`,description="Flowing, Slow, Overrun or Idle"
 // +kubebuilder:printcolumn:name="Lag",type=integer,JSONPath=`.status.lag.seconds`,description="Seconds since the oldest message came that it was not given"
-// +kubebuilder:printcolumn:name="Gaps",type=integer,JSONPath=`.status.gaps`,description="Gap records that it was sent"
+// +kubebuilder:printcolumn:name="Gaps",type=integer,JSONPath=`.status.gapCount`,description="Gap records that it was sent"
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What Ready says, and what to do"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"
 type FeedConsumer struct {

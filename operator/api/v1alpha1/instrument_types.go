@@ -32,7 +32,7 @@ const (
 	ReasonNotMeasured = "NotMeasured"
 	// ReasonUncertain: the link is too slow to tell how far the clock is off.
 	ReasonUncertain = "Uncertain"
-	// ReasonFlowing: data arrives in cadence.
+	// ReasonFlowing: data arrives in cadence, and a consumer gets what its flow asks for.
 	ReasonFlowing = "Flowing"
 	// ReasonOverdue: data is due and did not arrive. This one is an alert.
 	ReasonOverdue = "Overdue"

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+// positions are how far consumers of delivery NATS have come, as it is kept in the bucket of
+// cursors: what a durable goes on behind that somebody deletes, also while no operator runs.
+type positions struct {
+	bucket jetstream.KeyValue
+	// made is when the bucket was made that was read: one that is made anew holds nothing.
+	made time.Time
+	kept map[string]plan.KeptPosition
+	// newer are those that this version of the operator cannot read, and why.
+	newer map[string]error
+}
+
+// readPositions reads what is kept, once for each bucket. Only the operator writes it.
+func (b *busKeeper) readPositions(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	bucket := wire.CursorBucket(b.want.marker.Code)
+	s, err := b.js.Stream(ctx, streamOf(bucket))
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", bucket, err)
+	}
+	is := &b.looked.positions
+	if is.kept != nil && is.made.Equal(s.CachedInfo().Created) {
+		return nil
+	}
+	kv, err := b.js.KeyValue(ctx, bucket)
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", bucket, err)
+	}
+	next := positions{bucket: kv, made: s.CachedInfo().Created, kept: map[string]plan.KeptPosition{}, newer: map[string]error{}}
+	err = stream.Entries(ctx, b.js, kv, wire.PositionCursorKeys, func(e jetstream.KeyValueEntry) error {
+		consumer, ok := wire.ParsePositionCursorKey(e.Key())
+		if !ok {
+			return nil
+		}
+		cursor, err := wire.Decode[wire.PositionCursor](e.Value())
+		if errors.Is(err, wire.ErrNewerFormat) {
+			next.newer[consumer] = fmt.Errorf("entry %s of bucket %s: %w", e.Key(), bucket, err)
+			return nil
+		}
+		if err != nil {
+			b.log.Warn("a consumer's place cannot be read", "bucket", bucket, "key", e.Key(), "error", err)
+		}
+		next.kept[consumer] = plan.KeptPosition{PositionCursor: cursor}
+		return nil
+	})
+	if err == nil {
+		*is = next
+	}
+	return err
+}
+
+// keptPosition is what is kept of the FeedConsumer of a durable. While it cannot be read no
+// durable is made: it would begin with the oldest message.
+func (b *busKeeper) keptPosition(d plan.Durable) (wire.PositionCursor, error) {
+	is := &b.looked.positions
+	if is.kept == nil {
+		return wire.PositionCursor{}, errors.New("how far it had come is not known yet: the bucket of cursors cannot be read")
+	}
+	consumer, _ := wire.ParseConsumerDurable(d.Name)
+	return is.kept[consumer].PositionCursor, is.newer[consumer]
+}
+
+// keepPositions writes what moved.
+func (b *busKeeper) keepPositions(ctx context.Context, p plan.BusPlan) error {
+	is := &b.looked.positions
+	if is.kept == nil {
+		return nil
+	}
+	var errs []error
+	change := plan.Positions(p, b.found.positions, is.kept, b.now())
+	for consumer, cursor := range change.Put {
+		if is.newer[consumer] != nil {
+			continue
+		}
+		data, err := wire.Encode(cursor)
+		if err == nil {
+			call, cancel := context.WithTimeout(ctx, objectTimeout)
+			_, err = is.bucket.Put(call, wire.PositionCursorKey(consumer), data)
+			cancel()
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("the place of FeedConsumer %s: %w", consumer, err))
+			continue
+		}
+		is.kept[consumer] = plan.KeptPosition{PositionCursor: cursor, WrittenTime: b.now()}
+	}
+	for _, consumer := range change.Remove {
+		call, cancel := context.WithTimeout(ctx, objectTimeout)
+		err := is.bucket.Purge(call, wire.PositionCursorKey(consumer))
+		cancel()
+		if err != nil {
+			errs = append(errs, fmt.Errorf("the place of FeedConsumer %s: %w", consumer, err))
+			continue
+		}
+		delete(is.kept, consumer)
+	}
+	return errors.Join(errs...)
+}

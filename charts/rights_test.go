@@ -68,7 +68,9 @@ func TestOperatorRights(t *testing.T) {
 				"a watch of Secrets":                         {right{"secrets", "watch"}, test.namespaces[0], test.secrets},
 				"the list of others' Secrets":                {right{"secrets", "list"}, "kube-public", false},
 				"the list of namespaces":                     {right{"namespaces", "list"}, "", false},
-				"a Site's spec":                              {right{"sites", "patch"}, test.namespaces[0], false},
+				"an Instrument's spec":                       {right{"instruments", "patch"}, test.namespaces[0], false},
+				"the deletion of Sites":                      {right{"sites", "delete"}, test.namespaces[0], false},
+				"the deletion of Feeds":                      {right{"feeds", "delete"}, test.namespaces[0], false},
 			} {
 				if got := allowed(t, c, account, r.attributes(r.namespace)); got != r.want {
 					t.Errorf("%s: allowed %v", what, got)
@@ -182,7 +184,7 @@ spec: {siteRef: {name: %[1]s}, service: {type: ClusterIP}}
 apiVersion: substorm.dev/v1alpha1
 kind: Feed
 metadata: {name: everything}
-spec: {siteRef: {name: %[1]s}}
+spec: {siteRef: {name: %[1]s}, deletionPolicy: Delete, stream: {retention: 1h, maxSize: 16Mi}}
 ---
 apiVersion: substorm.dev/v1alpha1
 kind: FeedConsumer

@@ -59,6 +59,8 @@ func orderly(u *unstructured.Unstructured) error {
 		problems = append(problems, errors.New("it is both Reconciling and Stalled"))
 	case (reconciling != nil || stalled != nil) == (ready.Status == metav1.ConditionTrue):
 		problems = append(problems, errors.New("Ready contradicts Reconciling and Stalled"))
+	case u.GetDeletionTimestamp() != nil:
+		want = status.TerminatingStatus
 	case observed != u.GetGeneration():
 	case stalled != nil:
 		want = status.FailedStatus

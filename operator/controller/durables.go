@@ -221,9 +221,34 @@ func (b *busKeeper) sweep(ctx context.Context, p plan.BusPlan) error {
 		cancel()
 		if err != nil {
 			errs = append(errs, fmt.Errorf("stream %s: %w", name, err))
+			if feed, ofFeed := wire.ParseFeedStream(b.want.marker.Code, name); ofFeed && !slices.Contains(p.Feeds, feed) {
+				b.swept.doomed = append(b.swept.doomed, name)
+			}
 		}
 	}
+	b.swept.whole = names.Err() == nil && ctx.Err() == nil
 	return errors.Join(append(errs, names.Err())...)
+}
+
+// leave removes the streams of Feeds that are being deleted, and notes what became of each.
+func (b *busKeeper) leave(ctx context.Context, feeds []string) error {
+	var errs []error
+	b.swept.leaving = map[string]plan.Finding{}
+	for _, feed := range feeds {
+		name := wire.FeedStream(b.want.marker.Code, feed)
+		call, cancel := context.WithTimeout(ctx, objectTimeout)
+		err := b.removeStream(call, name, false)
+		cancel()
+		f := plan.Finding{Status: "True", Reason: v1alpha1.ReasonReady, Message: "its stream is gone"}
+		if problem, refused := refusedBy(err); refused {
+			f = plan.StreamRefused("the removal of stream "+name, problem)
+		} else if err != nil {
+			f = plan.StreamSilent("stream "+name, err)
+			errs = append(errs, fmt.Errorf("stream %s: %w", name, err))
+		}
+		b.swept.leaving[feed] = f
+	}
+	return errors.Join(errs...)
 }
 
 func (b *busKeeper) sweepStream(ctx context.Context, name string, p plan.BusPlan) error {

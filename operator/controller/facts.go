@@ -44,6 +44,8 @@ type facts struct {
 	unreadable []plan.UnreadableObject
 
 	feeds feedFacts
+	// begun is when this operator began to look after the Site.
+	begun time.Time
 }
 
 // judgement is a verdict, and which generation of the Instrument it is about.
@@ -65,6 +67,7 @@ func newFacts(now time.Time, log *slog.Logger) *facts {
 	return &facts{
 		reports:    newReports(log),
 		bus:        plan.Bus{Since: now},
+		begun:      now,
 		registry:   emptyRegistry(),
 		verdicts:   map[string]judgement{},
 		states:     map[string]instrumentState{},
@@ -284,6 +287,7 @@ func (f *facts) setBus(up bool, now time.Time) bool {
 		return false
 	}
 	f.bus = plan.Bus{Up: up, Since: now}
+	f.feeds.swept = swept{}
 	return true
 }
 

@@ -20,9 +20,12 @@ const kindFeed = "Feed"
 // feedReconciler keeps the status of Feeds. Their registry entries are the
 // registryReconciler's, their streams the link's.
 type feedReconciler struct {
-	client   client.Client
-	links    *links
-	statuses *statusWriter
+	client     client.Client
+	links      *links
+	statuses   *statusWriter
+	finalizers finalizers
+	// deletionLimit is how long a deletion waits; 0: the default.
+	deletionLimit time.Duration
 }
 
 // Reconcile plans the status of one Feed.
@@ -35,17 +38,22 @@ func (r *feedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	} else if err != nil {
 		return ctrl.Result{}, err
 	}
-	if plan.Unreadable(feed) != "" {
-		return ctrl.Result{}, nil // what was made for it stays as it is
-	}
 	newest(r.statuses, name, feed, &feed.Status)
-
 	key := types.NamespacedName{Namespace: feed.Namespace, Name: feed.Spec.SiteRef.Name}
 	site, err := optional(ctx, r.client, key, &v1alpha1.Site{})
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	f := r.links.facts(key)
+	if feed.DeletionTimestamp != nil {
+		return r.leave(ctx, name, feed, site, f)
+	}
+	if plan.Unreadable(feed) != "" {
+		return ctrl.Result{}, nil // what was made for it stays as it is
+	}
+	if err := r.finalizers.keep(ctx, kindFeed, feed, plan.FeedDeletion(plan.FeedDeletionView{Feed: feed})); err != nil {
+		return ctrl.Result{}, err
+	}
 	view := plan.FeedView{Now: r.links.now(), Feed: feed, Site: site, Consumers: map[string]time.Duration{}}
 	if !f.readFeed(&view) {
 		return ctrl.Result{}, nil // the registry's controller has not come to it yet, and wakes this one
@@ -69,6 +77,27 @@ func (r *feedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	}
 	r.statuses.submit(p)
 	return ctrl.Result{RequeueAfter: wait}, nil
+}
+
+// leave looks after a Feed that is being deleted.
+func (r *feedReconciler) leave(ctx context.Context, name resource, feed *v1alpha1.Feed, site *v1alpha1.Site, f *facts) (ctrl.Result, error) {
+	_, bus, _, _ := f.snapshot()
+	view := plan.FeedDeletionView{DeletionClock: plan.DeletionClock{Now: r.links.now(), Begun: f.begun, Limit: r.deletionLimit},
+		Feed: feed, Site: site, Bus: bus, Removed: f.removed(feed.Name)}
+	d := plan.FeedDeletion(view)
+	if !d.Finalizer {
+		return ctrl.Result{}, r.finalizers.keep(ctx, kindFeed, feed, d)
+	}
+	if plan.Unreadable(feed) == "" {
+		status := plan.FeedDeletionStatus(view, d)
+		p := planned{resource: name, object: feed, site: types.NamespacedName{Namespace: feed.Namespace, Name: feed.Spec.SiteRef.Name},
+			was: &feed.Status, is: &status, wasConds: feed.Status.Conditions, isConds: status.Conditions, urgency: plan.FeedUrgency(&feed.Status, &status)}
+		if site != nil {
+			p.code = site.Spec.Code
+		}
+		r.statuses.submit(p)
+	}
+	return ctrl.Result{RequeueAfter: d.Wait}, nil
 }
 
 // optional reads an object; nil where there is none.

@@ -228,9 +228,12 @@ func TestFeedDeleted(t *testing.T) {
 		}
 		return nil
 	})
+	w.isGone("Feed", "dropped")
+	w.isGone("Feed", "kept")
 	w.stop()
 	w.remove(w.feed("dropped-later"))
 	w.start()
+	w.isGone("Feed", "dropped-later")
 	gone("FEED_hub_dropped-later")
 	w.streamInfo("FEED_hub_kept") // there it is
 	w.streamInfo("OBS_hub")

@@ -96,7 +96,11 @@ func (l *link) lookAtFeeds(ctx context.Context, js jetstream.JetStream, p plan.B
 	for _, name := range consumers {
 		l.consumerFound(name)
 	}
-	return b.made, errors.Join(append(errs, b.keepPositions(ctx, p), b.sweep(ctx, p), l.forgetReports(ctx, js, p))...)
+	errs = append(errs, b.keepPositions(ctx, p), b.sweep(ctx, p), b.leave(ctx, p.Leaving))
+	for _, name := range l.facts.setSwept(b.swept) {
+		l.feedFound(name)
+	}
+	return b.made, errors.Join(append(errs, l.forgetReports(ctx, js, p))...)
 }
 
 // streams looks at all that are planned.
@@ -188,6 +192,7 @@ type busKeeper struct {
 	// silent are those that did not answer now.
 	silent map[string]bool
 	made   bool
+	swept  swept
 	// several are consumers' streams with more than the one durable.
 	several map[string]bool
 }

@@ -56,6 +56,9 @@ func (r *consumerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	if feed != nil && feed.DeletionTimestamp != nil {
+		feed = nil
+	}
 	view := plan.ConsumerView{Now: r.links.now(), Consumer: consumer}
 	p := planned{resource: name, object: consumer}
 	var failed error

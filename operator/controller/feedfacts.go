@@ -21,6 +21,7 @@ type feedFacts struct {
 	feeds     map[string]feedJudgement
 	consumers map[string]consumerJudgement
 	found     busFound
+	swept     swept
 	figures   map[string]plan.FeedFigures
 }
 
@@ -43,6 +44,16 @@ type busFound struct {
 	durables map[string]plan.Finding
 	// positions by FeedConsumer.
 	positions map[string]wire.PositionCursor
+}
+
+// swept is what became of streams that should go.
+type swept struct {
+	// leaving says it of the streams of Feeds that are being deleted, by Feed.
+	leaving map[string]plan.Finding
+	// doomed are streams of Feeds that are gone that could not be removed; whole says that
+	// all streams were looked at.
+	doomed []string
+	whole  bool
 }
 
 func newFeedFacts() feedFacts {
@@ -171,6 +182,38 @@ func (f *facts) setFound(found busFound) (streams, consumers []string) {
 	consumers = differ(f.feeds.found.durables, found.durables)
 	f.feeds.found = found
 	return streams, consumers
+}
+
+// setSwept stores what became of streams that should go, and returns the names of Feeds of
+// which something else is known now.
+func (f *facts) setSwept(is swept) (feeds []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	feeds = differ(f.feeds.swept.leaving, is.leaving)
+	f.feeds.swept = is
+	return feeds
+}
+
+// removed is what became of the stream of a Feed that is being deleted; nil where nobody has
+// looked.
+func (f *facts) removed(feed string) *plan.Finding {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if found, looked := f.feeds.swept.leaving[feed]; looked {
+		return &found
+	}
+	return nil
+}
+
+// doomed are streams of Feeds that are gone that could not be removed; nil where nobody has
+// looked at all since JetStream is reached.
+func (f *facts) doomed() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.feeds.swept.whole {
+		return nil
+	}
+	return append([]string{}, f.feeds.swept.doomed...)
 }
 
 // allCounted says whether each Feed's messages were counted before.

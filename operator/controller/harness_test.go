@@ -83,7 +83,9 @@ type world struct {
 	between func(http.RoundTripper) http.RoundTripper
 	// watchSecrets has the operator watch Secrets, where it may.
 	watchSecrets bool
-	stop         func()
+	// deletionLimit, where set, is how long deletions wait.
+	deletionLimit time.Duration
+	stop          func()
 }
 
 var worlds atomic.Int32
@@ -139,7 +141,7 @@ func (w *world) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.metrics = prometheus.NewRegistry()
 	err = controller.Setup(ctx, mgr, controller.Config{Images: controller.Images{Gateway: "substorm/ingest-gateway:dev", FeedServer: "substorm/feed-server:dev", Archivist: "substorm/archivist:dev"}, Log: log, Metrics: w.metrics, Unchecked: true, AuditEvery: 2 * time.Second,
-		WatchSecrets: w.watchSecrets, Namespaces: []string{w.namespace}})
+		WatchSecrets: w.watchSecrets, DeletionLimit: w.deletionLimit, Namespaces: []string{w.namespace}})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -138,7 +138,8 @@ func (r *registryReconciler) judgeAll(ctx context.Context, site types.Namespaced
 		accepted = plan.SiteAccepted(view)
 	}
 	in := plan.RegistryInput{Site: view.Site, Instruments: instruments}
-	if in.Feeds, in.Consumers, err = feedsOfSite(ctx, r.client, site); err != nil {
+	var leaving []string
+	if in.Feeds, leaving, in.Consumers, err = feedsOfSite(ctx, r.client, site); err != nil {
 		return change, err
 	}
 	servers, err := serversOf(ctx, r.client, site)
@@ -170,7 +171,7 @@ func (r *registryReconciler) judgeAll(ctx context.Context, site types.Namespaced
 
 	if view.Site != nil && accepted.OK() {
 		if bus.Up { // else it is not known who might read what has left the registry
-			f.wantBus(busOf(in, may, view.Now))
+			f.wantBus(busOf(in, leaving, may, view.Now))
 		}
 		change, err = r.write(ctx, site, view, in)
 		if err == nil {
@@ -182,10 +183,12 @@ func (r *registryReconciler) judgeAll(ctx context.Context, site types.Namespaced
 	return change, err
 }
 
-// busOf is what JetStream should hold of a Site's Feeds and FeedConsumers.
-func busOf(in plan.RegistryInput, may *plan.SiteAccess, now time.Time) plan.BusPlan {
+// busOf is what JetStream should hold of a Site's Feeds and FeedConsumers; leaving are Feeds that
+// are being deleted, see plan.LeavingFeeds.
+func busOf(in plan.RegistryInput, leaving []string, may *plan.SiteAccess, now time.Time) plan.BusPlan {
 	durables := plan.ConsumerDurables(in.Consumers, in.Secrets)
 	bus := plan.PlanBus(in.Site, in.Feeds, in.FeedsAre, in.Consumers, in.ConsumersAre, durables)
+	bus.Leaving = leaving
 	bus.MayRead = plan.MayRead(bus, in.Feeds, in.Consumers, in.Instruments, may, now)
 	return bus
 }
@@ -306,18 +309,24 @@ func registrySecrets(in plan.RegistryInput) []plan.SecretNeed {
 	return needs
 }
 
-// feedsOfSite reads the Feeds that name a Site, and all FeedConsumers of its
-// namespace. They must not be changed: they are the cache's own.
-func feedsOfSite(ctx context.Context, c client.Client, site types.NamespacedName) ([]v1alpha1.Feed, []v1alpha1.FeedConsumer, error) {
+// feedsOfSite reads the Feeds that name a Site, without those that are being deleted, of which
+// leaving are those whose streams go; and all FeedConsumers of its namespace. They must
+// not be changed: they are the cache's own.
+func feedsOfSite(ctx context.Context, c client.Client, site types.NamespacedName) (stay []v1alpha1.Feed, leaving []string, all []v1alpha1.FeedConsumer, err error) {
 	var feeds v1alpha1.FeedList
 	var consumers v1alpha1.FeedConsumerList
 	if err := c.List(ctx, &feeds, client.InNamespace(site.Namespace), client.MatchingFields{siteField: site.Name}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if err := c.List(ctx, &consumers, client.InNamespace(site.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return feeds.Items, consumers.Items, nil
+	for i := range feeds.Items {
+		if feeds.Items[i].DeletionTimestamp == nil {
+			stay = append(stay, feeds.Items[i])
+		}
+	}
+	return stay, plan.LeavingFeeds(feeds.Items), consumers.Items, nil
 }
 
 // siteView reads what planners ask for about a Site, but for what flows; its Site is nil

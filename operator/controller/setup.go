@@ -61,6 +61,9 @@ type Config struct {
 	SecretRate   float64
 	WatchSecrets bool
 	Namespaces   []string
+	// DeletionLimit is how long a Feed with deletionPolicy Delete, or its Site, waits for
+	// streams to go when it is deleted; 0: plan.DeletionLimit.
+	DeletionLimit time.Duration
 	// Metrics gets the operator's own; nil for none.
 	Metrics prometheus.Registerer
 	// ClusterID tells clusters apart that share a bucket or a NATS account. Empty: the uid of
@@ -111,6 +114,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 		}
 	}
 	apply := newApplier(mgr.GetClient(), mgr.GetAPIReader(), time.Now)
+	finalizers := finalizers{mgr.GetClient(), mgr.GetEventRecorder(plan.FieldOwner)}
 	wake.registries.noted = touched.everything
 	differences := prometheus.NewCounter(prometheus.CounterOpts{Name: "substorm_registry_audit_differences_total",
 		Help: "What an operator that judged all of a Site anew, without an event, found to be otherwise than it had written it: 0 unless there is a bug."})
@@ -119,10 +123,10 @@ func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 		mgr.Add(all), mgr.Add(statuses), mgr.Add(poller), s.indexes(ctx),
 		s.registries(&registryReconciler{client: mgr.GetClient(), links: all, secrets: secrets, wakers: wake, log: cfg.Log,
 			touched: touched, auditEvery: cmp.Or(cfg.AuditEvery, defaultAuditEvery), differences: differences}, touched),
-		s.sites(&siteReconciler{apply, all, wake, secrets, statuses, cluster, cfg.Images.Archivist, cfg.Pull}),
+		s.sites(&siteReconciler{apply, all, wake, secrets, statuses, finalizers, cfg.DeletionLimit, cluster, cfg.Images.Archivist, cfg.Pull}),
 		s.gateways(&gatewayReconciler{apply, all, secrets, statuses, cfg.Images.Gateway, cfg.Pull}),
 		s.servers(&serverReconciler{apply, all, secrets, statuses, cfg.Images.FeedServer, cfg.Pull}),
-		s.feeds(&feedReconciler{mgr.GetClient(), all, statuses}),
+		s.feeds(&feedReconciler{mgr.GetClient(), all, statuses, finalizers, cfg.DeletionLimit}),
 		s.consumers(&consumerReconciler{apply, all, wake, secrets, statuses}),
 		s.instruments(&instrumentReconciler{mgr.GetClient(), all, wake, statuses, mgr.GetEventRecorder(plan.FieldOwner)}, all),
 	)
@@ -204,6 +208,7 @@ func (s *setup) sites(r reconcile.Reconciler) error {
 	return ctrl.NewControllerManagedBy(s.mgr).Named("site").WithOptions(s.options()).
 		Watches(&v1alpha1.Site{}, &handler.EnqueueRequestForObject{}).
 		Watches(&v1alpha1.Site{}, handler.EnqueueRequestsFromMapFunc(s.everySite), specChanges).
+		Watches(&v1alpha1.Feed{}, handler.EnqueueRequestsFromMapFunc(siteOf), specChanges). // its finalizer follows theirs
 		Watches(&v1alpha1.FeedServer{}, handler.EnqueueRequestsFromMapFunc(siteOf), builder.WithPredicates(
 			predicate.Or(predicate.GenerationChangedPredicate{}, readinessChanges))).
 		Watches(&appsv1.Deployment{}, s.ownerOf(&v1alpha1.Site{})).

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,10 +20,13 @@ const kindSite = "Site"
 // siteReconciler links Sites to their backends and keeps their status.
 type siteReconciler struct {
 	*applier
-	links    *links
-	wakers   *wakers
-	secrets  *secretReader
-	statuses *statusWriter
+	links      *links
+	wakers     *wakers
+	secrets    *secretReader
+	statuses   *statusWriter
+	finalizers finalizers
+	// deletionLimit is how long a deletion waits; 0: the default.
+	deletionLimit time.Duration
 	// cluster is Config.ClusterID, or the uid of the namespace kube-system.
 	cluster string
 	// image is what its archivist runs, pulled with the Secrets of pull.
@@ -45,6 +49,12 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		r.statuses.forget(name)
 		r.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
+	}
+	if view.Deletion, err = r.deletion(ctx, &view); err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.finalizers.keep(ctx, kindSite, view.Site, view.Deletion); err != nil || view.Site.DeletionTimestamp != nil && !view.Deletion.Finalizer {
+		return ctrl.Result{}, err // in the latter case it is gone by now
 	}
 	if plan.Unreadable(view.Site) != "" { // what was made for it stays as it is
 		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, view.Site, view.Now,
@@ -71,6 +81,21 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		return ctrl.Result{}, failed
 	}
 	return ctrl.Result{RequeueAfter: wait}, nil
+}
+
+// deletion plans the Site's finalizer.
+func (r *siteReconciler) deletion(ctx context.Context, view *plan.SiteView) (plan.Deletion, error) {
+	key := client.ObjectKeyFromObject(view.Site)
+	var feeds v1alpha1.FeedList
+	if err := r.client.List(ctx, &feeds, client.InNamespace(key.Namespace), client.MatchingFields{siteField: key.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return plan.Deletion{}, err
+	}
+	f := r.links.facts(key)
+	_, bus, _, _ := f.snapshot()
+	return plan.SiteDeletion(plan.SiteDeletionView{
+		DeletionClock: plan.DeletionClock{Now: view.Now, Begun: f.begun, Limit: r.deletionLimit},
+		Site:          view.Site, Feeds: feeds.Items, Accepted: plan.SiteAccepted(*view), Bus: bus, Doomed: f.doomed(),
+	}), nil
 }
 
 func siteSecrets(site *v1alpha1.Site) []plan.SecretNeed {

@@ -32,7 +32,9 @@ type BusPlan struct {
 	Durables []Durable   `json:"durables,omitempty"`
 	// Feeds and Consumers are all that exist: what is planned for none of them, and
 	// is of none of them, goes.
-	Feeds     []string `json:"feeds,omitempty"`
+	Feeds []string `json:"feeds,omitempty"`
+	// Leaving are Feeds that are being deleted, and whose own streams go: see LeavingFeeds.
+	Leaving   []string `json:"leaving,omitempty"`
 	Consumers []string `json:"consumers,omitempty"`
 	// Selections by Feed are what is counted for its status.
 	Selections map[string][]FeedSelection `json:"selections,omitempty"`

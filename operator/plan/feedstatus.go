@@ -57,6 +57,7 @@ func FeedStatus(v FeedView) (v1alpha1.FeedStatus, time.Duration) {
 		InstrumentCount: new(int32(len(v.Verdict.Instruments))), ConsumerCount: new(int32(len(v.Consumers))), Slowest: v.slowest(),
 		MessageCount: was.MessageCount, Bytes: was.Bytes, EstimatedBytes: was.EstimatedBytes, First: was.First, Last: was.Last, MessagesPerMinute: was.MessagesPerMinute,
 	}
+	status.Streams = was.Streams // without the Site nobody removes them
 	if v.Site != nil {
 		status.Streams = streamsOf(v.Site, v.Feed)
 	}

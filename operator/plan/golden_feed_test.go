@@ -25,6 +25,11 @@ type feedWorld struct {
 	Figures map[string]plan.FeedFigures `json:"figures"`
 	// Durables are what was found of them, by FeedConsumer.
 	Durables map[string]plan.Finding `json:"durables"`
+	// Removed says what was found of the streams of Feeds that are being deleted, and Doomed
+	// are those of Feeds that are gone, by Site. Begun is when the operator began.
+	Removed map[string]plan.Finding `json:"removed"`
+	Doomed  map[string][]string     `json:"doomed"`
+	Begun   time.Time               `json:"begun"`
 	// Positions of FeedConsumers as they were found, and as they are kept.
 	Positions     map[string]wire.PositionCursor `json:"positions"`
 	KeptPositions map[string]plan.KeptPosition   `json:"keptPositions"`
@@ -40,6 +45,7 @@ type feedsPlanned struct {
 	FeedConsumers   map[string]v1alpha1.FeedConsumerStatus `json:"feedConsumers,omitempty"`
 	Bus             map[string]plan.BusPlan                `json:"bus,omitempty"`
 	Positions       map[string]plan.PositionChange         `json:"positions,omitempty"`
+	Deletions       map[string]plan.Deletion               `json:"deletions,omitempty"`
 	ConsumerUsers   map[string]*plan.JetStreamUser         `json:"consumerUsers,omitempty"`
 	ConsumerSecrets map[string]map[string]string           `json:"consumerSecrets,omitempty"`
 	FeedServers     map[string]v1alpha1.FeedServerStatus   `json:"feedServers,omitempty"`
@@ -50,7 +56,7 @@ type feedsPlanned struct {
 
 func newFeedsPlanned() feedsPlanned {
 	return feedsPlanned{FeedServers: map[string]v1alpha1.FeedServerStatus{}, FeedServerObjects: map[string][]plan.Object{}, Feeds: map[string]v1alpha1.FeedStatus{}, FeedConsumers: map[string]v1alpha1.FeedConsumerStatus{},
-		Bus: map[string]plan.BusPlan{}, Positions: map[string]plan.PositionChange{}, ConsumerUsers: map[string]*plan.JetStreamUser{}, ConsumerSecrets: map[string]map[string]string{}}
+		Bus: map[string]plan.BusPlan{}, Positions: map[string]plan.PositionChange{}, Deletions: map[string]plan.Deletion{}, ConsumerUsers: map[string]*plan.JetStreamUser{}, ConsumerSecrets: map[string]map[string]string{}}
 }
 
 func (p *feedsPlanned) add(t *testing.T, part string, from feedsPlanned) {
@@ -62,6 +68,8 @@ func (p *feedsPlanned) add(t *testing.T, part string, from feedsPlanned) {
 		p.FeedConsumers = from.FeedConsumers
 	case "bus":
 		p.Bus = from.Bus
+	case "deletions":
+		p.Deletions = from.Deletions
 	case "positions":
 		p.Positions = from.Positions
 	case "consumerUsers":
@@ -132,6 +140,8 @@ func (w world) deployment(name string) *appsv1.Deployment {
 
 func (w world) planFeeds(t *testing.T, out *planned, in *plan.RegistryInput, servers []v1alpha1.FeedServer, site string, accepted plan.Finding, registry plan.RegistryState) {
 	in.Feeds = keep(load[v1alpha1.Feed](t, "feeds", w.Feeds), func(f v1alpha1.Feed) bool { return f.Spec.SiteRef.Name == site })
+	w.planDeletions(out, in, site, accepted)
+	in.Feeds = keep(in.Feeds, func(f v1alpha1.Feed) bool { return f.DeletionTimestamp == nil })
 	in.Consumers = load[v1alpha1.FeedConsumer](t, "feedconsumers", w.FeedConsumers)
 	in.Secrets = w.owned(in.Secrets)
 	listed := plan.Listed(in.Instruments, in.Verdicts, registry.Entries)
@@ -159,6 +169,28 @@ func (w world) planFeeds(t *testing.T, out *planned, in *plan.RegistryInput, ser
 	bus.MayRead = plan.MayRead(bus, in.Feeds, in.Consumers, in.Instruments, may, w.Now)
 	out.Bus[site] = bus
 	out.Positions[site] = plan.Positions(bus, w.Positions, w.KeptPositions, w.Now)
+}
+
+func (w world) planDeletions(out *planned, in *plan.RegistryInput, site string, accepted plan.Finding) {
+	clock := plan.DeletionClock{Now: w.Now, Begun: w.Begun}
+	for i := range in.Feeds {
+		f := &in.Feeds[i]
+		view := plan.FeedDeletionView{DeletionClock: clock, Feed: f, Site: in.Site, Bus: w.Bus[site]}
+		if found, looked := w.Removed[f.Name]; looked {
+			view.Removed = &found
+		}
+		d := plan.FeedDeletion(view)
+		out.Deletions["feed/"+f.Name] = d
+		out.requeue("deletions", "feed/"+f.Name, d.Wait)
+		if f.DeletionTimestamp != nil && d.Finalizer {
+			out.Feeds[f.Name] = plan.FeedDeletionStatus(view, d)
+		}
+	}
+	if in.Site != nil {
+		d := plan.SiteDeletion(plan.SiteDeletionView{DeletionClock: clock, Site: in.Site, Feeds: in.Feeds, Accepted: accepted, Bus: w.Bus[site], Doomed: w.Doomed[site]})
+		out.Deletions["site/"+in.Site.Name] = d
+		out.requeue("deletions", "site/"+in.Site.Name, d.Wait)
+	}
 }
 
 // owned says in the Secrets whose they are.

@@ -51,6 +51,8 @@ type SiteView struct {
 	FeedServers []v1alpha1.FeedServer
 	// Unreadable are the Site's objects that cannot be decoded.
 	Unreadable []UnreadableObject
+	// Deletion is what becomes of the Site's finalizer.
+	Deletion Deletion
 	// Ledger is what the archivist last reported; nil where it did not yet.
 	Ledger *wire.LedgerStatus
 	// Expiry is what the archivist last reported of what keeps data from expiring; nil
@@ -119,6 +121,9 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 	if f, has := v.feedServersAvailable(); has {
 		c.set(v1alpha1.ConditionFeedServerAvailable, f)
 	}
+	if held := v.Deletion.Held; held != nil {
+		c.set(v1alpha1.ConditionDeletionHeld, *held)
+	}
 	if f, found := v.unreadable(); found {
 		c.set(v1alpha1.ConditionObjectsUnreadable, f)
 	}
@@ -153,7 +158,7 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 		Archivist:          v.archivistState(),
 		Ledger:             v.ledger(),
 		Archive:            v.archive(),
-	}, soonest(patienceEnds, v.Archivist.Credentials.RenewsIn(v.Now), figuresEvery)
+	}, soonest(patienceEnds, v.Deletion.Wait, v.Archivist.Credentials.RenewsIn(v.Now), figuresEvery)
 }
 
 // ledger is how far the ledger is closed: what stands, until somebody has reported.

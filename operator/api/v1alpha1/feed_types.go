@@ -13,8 +13,23 @@ import (
 // accepted.
 const ConditionInstrumentsSelected = "InstrumentsSelected"
 
+// ConditionDeletionHeld of a Feed or a Site that is being deleted exists only while it is
+// True: streams that should go with it are still there. It is gone with them, or after ten
+// minutes, which an event then says.
+const ConditionDeletionHeld = "DeletionHeld"
+
+// FinalizerStream is the finalizer of a Feed with a stream of its own and deletionPolicy
+// Delete, and of the Site of such Feeds.
+const FinalizerStream = "substorm.dev/stream"
+
 // Reasons of a Feed's conditions.
 const (
+	// ReasonFeedsRemain: the Site is deleted, and Feeds of it with deletionPolicy Delete are
+	// not.
+	ReasonFeedsRemain = "FeedsRemain"
+	// ReasonStreamLeft: a deletion has given up, and leaves a stream behind, which an event
+	// names.
+	ReasonStreamLeft = "StreamLeft"
 	// ReasonSelected: the selector or filter matches something.
 	ReasonSelected = "Selected"
 	// ReasonSelectsNothing: no Instrument of the Site matches the selector, or nothing of
@@ -94,7 +109,9 @@ type FeedSpec struct {
 	Access *FeedAccess `json:"access,omitempty"`
 
 	// DeletionPolicy says what becomes of the Feed's own stream when the Feed is
-	// deleted. The base streams and the archive stay in either case.
+	// deleted. The base streams and the archive stay in either case. With Delete the Feed has
+	// a finalizer, and is gone when its stream is; where that takes more than ten minutes,
+	// as while JetStream is away, it is gone without, and an event names the stream.
 	// +kubebuilder:default=Retain
 	// +optional
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
@@ -190,7 +207,8 @@ type FeedStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Ready, Accepted, InstrumentsSelected, Reconciling, Stalled.
+	// Conditions: Ready, Accepted, InstrumentsSelected, Reconciling, Stalled, and DeletionHeld
+	// while its deletion waits.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

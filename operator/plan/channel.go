@@ -91,23 +91,45 @@ func timeEntry(c *v1alpha1.Channel) wire.ChannelTimeEntry {
 		precision = v1alpha1.PrecisionMilliseconds
 	}
 	entry := wire.ChannelTimeEntry{
-		Source: cmp.Or(string(t.Source), wire.TimeReceived), Format: string(t.Format), Path: t.Path,
-		Offset: number(t.Offset), Encoding: string(t.Encoding), Columns: numbers(t.Columns),
+		Source:    cmp.Or(string(t.Source), wire.TimeReceived),
 		Precision: string(cmp.Or(t.Precision, precision)),
 		Location:  strings.ToLower(string(cmp.Or(t.Location, v1alpha1.TimeCenter))),
 	}
 	if t.MaxDelay != nil && entry.Source == wire.TimePayload {
 		entry.MaxDelayMillis = t.MaxDelay.Milliseconds()
 	}
+	p := t.Payload
+	if p == nil {
+		return entry
+	}
+	entry.Format = string(p.Format)
+	switch {
+	case p.CSV != nil:
+		entry.Columns = numbers(p.CSV.Columns)
+	case p.JSON != nil:
+		entry.Path = p.JSON.Path
+	case p.Binary != nil:
+		entry.Offset, entry.Encoding = number(p.Binary.Offset), string(p.Binary.Encoding)
+	}
 	return entry
 }
 
 func parameterEntry(p *v1alpha1.Parameter) wire.ParameterEntry {
-	return wire.ParameterEntry{
+	entry := wire.ParameterEntry{
 		Name: p.Name, Description: p.Description, Units: p.Units, Type: string(cmp.Or(p.Type, v1alpha1.ParameterDouble)),
-		Length: number(p.Length), Size: numbers(p.Size), Fill: p.Fill, Column: number(p.Column), Path: p.Path,
-		Offset: number(p.Offset), Encoding: string(p.Encoding), Components: p.Components,
+		Length: number(p.Length), Size: numbers(p.Size), Fill: p.Fill,
 	}
+	switch binary := cmp.Or(p.Binary, p.OASIS); {
+	case p.CSV != nil:
+		entry.Column = int(p.CSV.Column)
+	case p.JSON != nil:
+		entry.Path = p.JSON.Path
+	case p.IAGA2002 != nil:
+		entry.Components = p.IAGA2002.Components
+	case binary != nil:
+		entry.Offset, entry.Encoding = number(binary.Offset), string(binary.Encoding)
+	}
+	return entry
 }
 
 // number returns what n points to, 0 for nothing.

@@ -340,10 +340,10 @@ func observesEntry(spec *v1alpha1.InstrumentSpec) *wire.ObservesEntry {
 	}
 	entry := &wire.ObservesEntry{Mode: string(o.Mode)}
 	switch {
-	case o.Mode == v1alpha1.ObservesDaily:
-		entry.From, entry.To = o.From, o.To
-	case spec.Location != nil:
-		entry.SunElevationDegrees, entry.Latitude, entry.Longitude = o.SunElevationDegrees, spec.Location.Latitude, spec.Location.Longitude
+	case o.Daily != nil:
+		entry.From, entry.To = o.Daily.From, o.Daily.To
+	case o.SunBelow != nil && spec.Location != nil:
+		entry.SunElevationDegrees, entry.Latitude, entry.Longitude = o.SunBelow.ElevationDegrees, spec.Location.Latitude, spec.Location.Longitude
 	}
 	return entry
 }

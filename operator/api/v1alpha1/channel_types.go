@@ -6,21 +6,24 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // Channel declares what the payloads of an instrument hold, so that its data can be
 // read by time and parameter (HAPI). What does not decode is archived all the same.
-// +kubebuilder:validation:XValidation:rule="self.payload.type != 'CSV' || self.parameters.all(p, has(p.column))",message="with a payload of type CSV each parameter has a column"
-// +kubebuilder:validation:XValidation:rule="self.payload.type == 'CSV' || !self.parameters.exists(p, has(p.column))",message="column is of parameters in a payload of type CSV"
-// +kubebuilder:validation:XValidation:rule="self.payload.type != 'JSON' || self.parameters.all(p, has(p.path))",message="with a payload of type JSON each parameter has a path"
-// +kubebuilder:validation:XValidation:rule="self.payload.type == 'JSON' || !self.parameters.exists(p, has(p.path))",message="path is of parameters in a payload of type JSON"
-// +kubebuilder:validation:XValidation:rule="!(self.payload.type in ['Binary', 'OASIS']) || self.parameters.all(p, has(p.offset) && has(p.encoding))",message="with a payload of type Binary or OASIS each parameter has an offset and an encoding"
-// +kubebuilder:validation:XValidation:rule="self.payload.type in ['Binary', 'OASIS'] || !self.parameters.exists(p, has(p.offset) || has(p.encoding))",message="offset and encoding are of parameters in a payload of type Binary or OASIS"
-// +kubebuilder:validation:XValidation:rule="self.payload.type != 'IAGA2002' || self.parameters.all(p, has(p.components))",message="with a payload of type IAGA2002 each parameter has components"
-// +kubebuilder:validation:XValidation:rule="self.payload.type == 'IAGA2002' || !self.parameters.exists(p, has(p.components))",message="components are of parameters in a payload of type IAGA2002"
-// +kubebuilder:validation:XValidation:rule="self.payload.type != 'OASIS' || !has(self.time.source) || self.time.source == 'Received'",message="the time in a packet of OASIS is not known: with it time.source is Received"
-// +kubebuilder:validation:XValidation:rule="self.payload.type != 'IAGA2002' || (has(self.time.source) && self.time.source == 'Payload')",message="lines of IAGA-2002 have their time: with them time.source is Payload"
-// +kubebuilder:validation:XValidation:rule="has(self.time.columns) == (self.payload.type == 'CSV' && has(self.time.source) && self.time.source == 'Payload')",message="time.columns is set exactly with a payload of type CSV and time.source Payload"
-// +kubebuilder:validation:XValidation:rule="has(self.time.path) == (self.payload.type == 'JSON' && has(self.time.source) && self.time.source == 'Payload')",message="time.path is set exactly with a payload of type JSON and time.source Payload"
-// +kubebuilder:validation:XValidation:rule="has(self.time.encoding) == (self.payload.type == 'Binary' && has(self.time.source) && self.time.source == 'Payload') && has(self.time.encoding) == has(self.time.offset)",message="time.offset and time.encoding are set exactly with a payload of type Binary and time.source Payload"
-// +kubebuilder:validation:XValidation:rule="has(self.time.format) == (self.payload.type in ['CSV', 'JSON', 'Binary'] && has(self.time.source) && self.time.source == 'Payload')",message="time.format is set exactly with time.source Payload and a payload of type CSV, JSON or Binary"
-// +kubebuilder:validation:XValidation:rule="self.payload.type != 'Binary' || !has(self.time.format) || self.time.format != 'ISO8601'",message="a time in a payload of type Binary is a number: time.format is not ISO8601"
+// +kubebuilder:validation:XValidation:rule="self.payload.type != 'CSV' || self.parameters.all(p, has(p.csv))",message="with a payload of type CSV each parameter has csv",reason=FieldValueRequired,fieldPath=".parameters"
+// +kubebuilder:validation:XValidation:rule="self.payload.type == 'CSV' || !self.parameters.exists(p, has(p.csv))",message="csv is of parameters in a payload of type CSV",reason=FieldValueForbidden,fieldPath=".parameters"
+// +kubebuilder:validation:XValidation:rule="self.payload.type != 'JSON' || self.parameters.all(p, has(p.json))",message="with a payload of type JSON each parameter has json",reason=FieldValueRequired,fieldPath=".parameters"
+// +kubebuilder:validation:XValidation:rule="self.payload.type == 'JSON' || !self.parameters.exists(p, has(p.json))",message="json is of parameters in a payload of type JSON",reason=FieldValueForbidden,fieldPath=".parameters"
+// +kubebuilder:validation:XValidation:rule="self.payload.type != 'Binary' || self.parameters.all(p, has(p.binary))",message="with a payload of type Binary each parameter has binary",reason=FieldValueRequired,fieldPath=".parameters"
+// +kubebuilder:validation:XValidation:rule="self.payload.type == 'Binary' || !self.parameters.exists(p, has(p.binary))",message="binary is of parameters in a payload of type Binary",reason=FieldValueForbidden,fieldPath=".parameters"
+// +kubebuilder:validation:XValidation:rule="self.payload.type != 'IAGA2002' || self.parameters.all(p, has(p.iaga2002))",message="with a payload of type IAGA2002 each parameter has iaga2002",reason=FieldValueRequired,fieldPath=".parameters"
+// +kubebuilder:validation:XValidation:rule="self.payload.type == 'IAGA2002' || !self.parameters.exists(p, has(p.iaga2002))",message="iaga2002 is of parameters in a payload of type IAGA2002",reason=FieldValueForbidden,fieldPath=".parameters"
+// +kubebuilder:validation:XValidation:rule="self.payload.type != 'OASIS' || self.parameters.all(p, has(p.oasis))",message="with a payload of type OASIS each parameter has oasis",reason=FieldValueRequired,fieldPath=".parameters"
+// +kubebuilder:validation:XValidation:rule="self.payload.type == 'OASIS' || !self.parameters.exists(p, has(p.oasis))",message="oasis is of parameters in a payload of type OASIS",reason=FieldValueForbidden,fieldPath=".parameters"
+// +kubebuilder:validation:XValidation:rule="self.payload.type != 'OASIS' || !has(self.time.source) || self.time.source == 'Received'",message="the time in a packet of OASIS is not known: with it time.source is Received",fieldPath=".time.source"
+// +kubebuilder:validation:XValidation:rule="self.payload.type != 'IAGA2002' || (has(self.time.source) && self.time.source == 'Payload')",message="lines of IAGA-2002 have their time: with them time.source is Payload",fieldPath=".time.source"
+// +kubebuilder:validation:XValidation:rule="self.payload.type != 'IAGA2002' || !has(self.time.payload)",message="lines of IAGA-2002 have their time: leave time.payload out",reason=FieldValueForbidden,fieldPath=".time.payload"
+// +kubebuilder:validation:XValidation:rule="self.payload.type in ['IAGA2002', 'OASIS'] || !has(self.time.source) || self.time.source != 'Payload' || has(self.time.payload)",message="with time.source Payload set time.payload: it says where a record's time stands",reason=FieldValueRequired,fieldPath=".time.payload"
+// +kubebuilder:validation:XValidation:rule="!has(self.time.payload) || has(self.time.payload.csv) == (self.payload.type == 'CSV')",message="time.payload.csv is set exactly with a payload of type CSV",fieldPath=".time.payload.csv"
+// +kubebuilder:validation:XValidation:rule="!has(self.time.payload) || has(self.time.payload.json) == (self.payload.type == 'JSON')",message="time.payload.json is set exactly with a payload of type JSON",fieldPath=".time.payload.json"
+// +kubebuilder:validation:XValidation:rule="!has(self.time.payload) || has(self.time.payload.binary) == (self.payload.type == 'Binary')",message="time.payload.binary is set exactly with a payload of type Binary",fieldPath=".time.payload.binary"
+// +kubebuilder:validation:XValidation:rule="self.payload.type != 'Binary' || !has(self.time.payload) || self.time.payload.format != 'ISO8601'",message="a time in a payload of type Binary is a number: time.payload.format is not ISO8601",fieldPath=".time.payload.format"
 type Channel struct {
 	// Name of the channel. HAPI calls its data <instrument>/<name>.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
@@ -257,7 +260,8 @@ type OASISPayload struct {
 	Probe string `json:"probe"`
 }
 
-// ChannelTime says when a sample was observed.
+// ChannelTime says when a sample was observed. Source says whether payload may be set.
+// +kubebuilder:validation:XValidation:rule="(has(self.source) && self.source == 'Payload') || !has(self.payload)",message="payload is of times with source Payload",reason=FieldValueForbidden,fieldPath=".payload"
 type ChannelTime struct {
 	// Source of the time. Received: when the payload was received; then it holds one
 	// record. Payload: each record holds its time.
@@ -265,37 +269,10 @@ type ChannelTime struct {
 	// +optional
 	Source ChannelTimeSource `json:"source,omitempty"`
 
-	// Format of a time in the payload. ISO8601: 2026-11-21T12:00:00.5Z, or a part of it
-	// from the left; the others are numbers since 1970.
+	// Payload says where in a record its time stands, with source Payload and a payload of
+	// type CSV, JSON or Binary.
 	// +optional
-	Format TimeFormat `json:"format,omitempty"`
-
-	// Columns of CSV that hold the time, from 1; two are a date and a time of day.
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=2
-	// +kubebuilder:validation:items:Minimum=1
-	// +kubebuilder:validation:items:Maximum=4096
-	// +listType=atomic
-	// +optional
-	Columns []int32 `json:"columns,omitempty"`
-
-	// Path of JSON is a JSON pointer to the time within a record.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=256
-	// +kubebuilder:validation:Pattern=`^(/([^/~]|~[01])*)+$`
-	// +optional
-	Path string `json:"path,omitempty"`
-
-	// Offset of Binary is where the time stands in a record, in bytes.
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=1048568
-	// +optional
-	Offset *int32 `json:"offset,omitempty"`
-
-	// Encoding of Binary is how the time is written.
-	// +kubebuilder:validation:XValidation:rule="self != 'Text'",message="a time is a number"
-	// +optional
-	Encoding Encoding `json:"encoding,omitempty"`
+	Payload *PayloadTime `json:"payload,omitempty"`
 
 	// Precision to which times are told; what is finer is cut off, and samples that
 	// then have one time are one. Default: Milliseconds with IAGA2002, otherwise
@@ -318,6 +295,53 @@ type ChannelTime struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s') && duration(self) <= duration('8784h')",message="maxDelay is longer than nothing and at most 8784h"
 	// +optional
 	MaxDelay *metav1.Duration `json:"maxDelay,omitempty"`
+}
+
+// PayloadTime says where in a record its time stands, and how it is written. The channel's
+// payload.type says which of csv, json and binary is set.
+type PayloadTime struct {
+	// Format of the time. ISO8601: 2026-11-21T12:00:00.5Z, or a part of it from the left;
+	// the others are numbers since 1970.
+	// +required
+	Format TimeFormat `json:"format,omitempty"`
+
+	// CSV says which columns of a line hold the time.
+	// +optional
+	CSV *CSVTime `json:"csv,omitempty"`
+
+	// JSON says where the time stands in a record.
+	// +optional
+	JSON *JSONPlace `json:"json,omitempty"`
+
+	// Binary says where the time stands in a record.
+	// +optional
+	Binary *BinaryTime `json:"binary,omitempty"`
+}
+
+// CSVTime is where the time stands in a line of columns.
+type CSVTime struct {
+	// Columns that hold the time, from 1; two are a date and a time of day.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=2
+	// +kubebuilder:validation:items:Minimum=1
+	// +kubebuilder:validation:items:Maximum=4096
+	// +listType=atomic
+	// +required
+	Columns []int32 `json:"columns,omitempty"`
+}
+
+// BinaryTime is where the time stands in a binary record, and how it is written.
+type BinaryTime struct {
+	// Offset of the time in bytes, from the beginning of the record.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1048568
+	// +required
+	Offset *int32 `json:"offset,omitempty"`
+
+	// Encoding of the time.
+	// +kubebuilder:validation:XValidation:rule="self != 'Text'",message="a time is a number"
+	// +required
+	Encoding Encoding `json:"encoding,omitempty"`
 }
 
 // ChannelTimeSource is where a sample's time comes from.

@@ -2,14 +2,16 @@
 
 package v1alpha1
 
-// Parameter is something that is measured, and where in a record it stands.
-// +kubebuilder:validation:XValidation:rule="has(self.length) == (self.type == 'String')",message="length is set exactly when type is String"
-// +kubebuilder:validation:XValidation:rule="!has(self.encoding) || (self.encoding == 'Text') == (self.type == 'String')",message="the encoding Text is that of parameters of type String"
-// +kubebuilder:validation:XValidation:rule="!has(self.fill) || self.type != 'Double' || self.fill == 'NaN' || self.fill.matches('^[-+]?[0-9]+([.][0-9]*)?([eE][-+]?[0-9]{1,3})?$')",message="the fill of a Double is a decimal number or NaN"
-// +kubebuilder:validation:XValidation:rule="!has(self.fill) || self.type != 'Integer' || (self.fill.matches('^-?[0-9]{1,10}$') && int(self.fill) >= -2147483648 && int(self.fill) <= 2147483647)",message="the fill of an Integer is an integer of 32 bits"
-// +kubebuilder:validation:XValidation:rule="!has(self.fill) || self.type != 'String' || !has(self.length) || size(self.fill) <= self.length",message="the fill of a String is no longer than its length"
-// +kubebuilder:validation:XValidation:rule="!has(self.components) || has(self.size) || size(self.components) == 1",message="a parameter without a size has one component"
-// +kubebuilder:validation:XValidation:rule="!has(self.components) || !has(self.size) || (size(self.size) == 1 && self.size[0] == size(self.components))",message="size says how many components there are"
+// Parameter is something that is measured, and where in a record it stands: the channel's
+// payload.type says which of csv, json, binary, iaga2002 and oasis is set.
+// +kubebuilder:validation:XValidation:rule="has(self.length) == (self.type == 'String')",message="length is set exactly when type is String",fieldPath=".length"
+// +kubebuilder:validation:XValidation:rule="!has(self.binary) || (self.binary.encoding == 'Text') == (self.type == 'String')",message="the encoding Text is that of parameters of type String",fieldPath=".binary.encoding"
+// +kubebuilder:validation:XValidation:rule="!has(self.oasis) || (self.oasis.encoding == 'Text') == (self.type == 'String')",message="the encoding Text is that of parameters of type String",fieldPath=".oasis.encoding"
+// +kubebuilder:validation:XValidation:rule="!has(self.fill) || self.type != 'Double' || self.fill == 'NaN' || self.fill.matches('^[-+]?[0-9]+([.][0-9]*)?([eE][-+]?[0-9]{1,3})?$')",message="the fill of a Double is a decimal number or NaN",fieldPath=".fill"
+// +kubebuilder:validation:XValidation:rule="!has(self.fill) || self.type != 'Integer' || (self.fill.matches('^-?[0-9]{1,10}$') && int(self.fill) >= -2147483648 && int(self.fill) <= 2147483647)",message="the fill of an Integer is an integer of 32 bits",fieldPath=".fill"
+// +kubebuilder:validation:XValidation:rule="!has(self.fill) || self.type != 'String' || !has(self.length) || size(self.fill) <= self.length",message="the fill of a String is no longer than its length",fieldPath=".fill"
+// +kubebuilder:validation:XValidation:rule="!has(self.iaga2002) || has(self.size) || size(self.iaga2002.components) == 1",message="a parameter without a size has one component",fieldPath=".iaga2002.components"
+// +kubebuilder:validation:XValidation:rule="!has(self.iaga2002) || !has(self.size) || (size(self.size) == 1 && self.size[0] == size(self.iaga2002.components))",message="size says how many components there are",fieldPath=".size"
 type Parameter struct {
 	// Name of the parameter; it begins with a letter. "Time" is that of the sample.
 	// +kubebuilder:validation:Pattern=`^[A-Za-z][A-Za-z0-9_]*$`
@@ -56,39 +58,74 @@ type Parameter struct {
 	// +optional
 	Fill *string `json:"fill,omitempty"`
 
-	// Column of CSV that holds the value, from 1; of an array the first.
+	// CSV says where the value stands in a line, with a payload of type CSV.
+	// +optional
+	CSV *CSVPlace `json:"csv,omitempty"`
+
+	// JSON says where the value stands in a record, with a payload of type JSON.
+	// +optional
+	JSON *JSONPlace `json:"json,omitempty"`
+
+	// Binary says where the value stands in a record, with a payload of type Binary.
+	// +optional
+	Binary *BinaryPlace `json:"binary,omitempty"`
+
+	// IAGA2002 says which elements the values are, with a payload of type IAGA2002.
+	// +optional
+	IAGA2002 *IAGA2002Place `json:"iaga2002,omitempty"`
+
+	// OASIS says where the value stands in the data of a packet, with a payload of type OASIS.
+	// +optional
+	OASIS *BinaryPlace `json:"oasis,omitempty"`
+}
+
+// CSVPlace is where a value stands in a line of columns.
+// +kubebuilder:object:generate=false
+type CSVPlace struct {
+	// Column that holds the value, from 1; of an array the first.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=4096
-	// +optional
-	Column *int32 `json:"column,omitempty"`
+	// +required
+	Column int32 `json:"column,omitempty"`
+}
 
-	// Path of JSON is a JSON pointer to the value, or array, within a record: /field/x,
+// JSONPlace is where a value stands in a record of JSON.
+// +kubebuilder:object:generate=false
+type JSONPlace struct {
+	// Path is a JSON pointer (RFC 6901) to the value, or array, within a record: /field/x,
 	// or /0 where records are arrays.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:Pattern=`^(/([^/~]|~[01])*)+$`
-	// +optional
+	// +required
 	Path string `json:"path,omitempty"`
+}
 
-	// Offset of the value in bytes, in a record of Binary or the data of an OASIS
-	// packet; the values of an array follow each other.
+// BinaryPlace is where a value stands in a binary record, and how it is written.
+type BinaryPlace struct {
+	// Offset of the value in bytes, from the beginning of the record or of the packet's data; the
+	// values of an array follow each other.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1048575
-	// +optional
+	// +required
 	Offset *int32 `json:"offset,omitempty"`
 
-	// Encoding of the value in Binary or OASIS.
-	// +optional
+	// Encoding of the value.
+	// +required
 	Encoding Encoding `json:"encoding,omitempty"`
+}
 
-	// Components of IAGA2002 that are the values: the letters of the elements (H), or
-	// their columns (BOUH).
+// IAGA2002Place is which columns of IAGA-2002 are the values.
+type IAGA2002Place struct {
+	// Components that are the values: the letters of the elements (H), or their columns
+	// (BOUH).
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=8
 	// +kubebuilder:validation:items:Pattern=`^[A-Z0-9]+$`
 	// +listType=atomic
-	// +optional
+	// +required
 	Components []string `json:"components,omitempty"`
 }
 

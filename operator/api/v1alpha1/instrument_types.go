@@ -411,6 +411,7 @@ type DayCounts struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:categories=substorm,shortName=inst
+// +kubebuilder:selectablefield:JSONPath=`.spec.siteRef.name`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && size(self.metadata.name) <= 63",message="an Instrument's name is a DNS label of at most 63 characters: keys and subjects carry it"
 // +kubebuilder:printcolumn:name="Site",type=string,JSONPath=`.spec.siteRef.name`,description="Site that receives"
 // +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.type`,description="Type of the instrument"

@@ -93,8 +93,12 @@ func TestWholeHouse(t *testing.T) {
 	tcpPort, udpPort := testenv.FreePort(t), testenv.FreePort(t)
 	magnetometer := tcpInstrument("magnetometer", tcpPort)
 	magnetometer.Instrument = "magnetometer"
-	magnetometer.Listeners = []wire.ListenerEntry{{Protocol: wire.ProtocolUDP, Port: uint16(udpPort), Channel: "raw"}}
-	revision := l.declare(t, tcpInstrument("camera", tcpPort), magnetometer)
+	magnetometer.Listeners = []wire.ListenerEntry{{Name: "telemetry", Protocol: wire.ProtocolUDP, Port: uint16(udpPort), Channel: "raw"}}
+	camera := tcpInstrument("camera", tcpPort)
+	silent := camera.Listeners[0]
+	silent.Name, silent.Port = "silent", uint16(testenv.FreePort(t))
+	camera.Listeners = append(camera.Listeners, silent)
+	revision := l.declare(t, camera, magnetometer)
 	g := l.start(t, gatewayOptions{flags: []string{
 		"--nats-inbox-prefix", "_INBOX_north",
 		"--nats-credentials", l.nats.UserCreds(t, jwt.Permissions{}),
@@ -131,6 +135,7 @@ func TestWholeHouse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	listeners := map[string]string{"camera": "frames", "magnetometer": "telemetry"}
 	for name, want := range map[string]wire.InstrumentStatus{
 		"camera":       {Objects: 3, Bytes: 180_000},
 		"magnetometer": {Datagrams: datagrams, Bytes: datagrams * 200},
@@ -142,7 +147,7 @@ func TestWholeHouse(t *testing.T) {
 			}
 			s, err := wire.Decode[wire.InstrumentStatus](e.Value())
 			return err == nil && s.Objects == want.Objects && s.Datagrams == want.Datagrams && s.Bytes == want.Bytes &&
-				!s.LastReceived.IsZero() && s.Day != "", fmt.Sprintf("%+v, %v", s, err)
+				!s.LastReceived.IsZero() && s.Day != "" && len(s.Listeners) == 1 && s.Listeners[listeners[name]].Equal(s.LastReceived), fmt.Sprintf("%+v, %v", s, err)
 		})
 	}
 

@@ -5,10 +5,12 @@ package ingestgateway
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/ingest-gateway/intake"
 	"github.com/substorm/substorm/ingest-gateway/receive/udp"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -140,21 +142,39 @@ func (r *reporter) reportInstruments(ctx context.Context) {
 		}
 		before := r.said[name]
 		own := r.g.ledger.Totals(name, day)
-		achieved := r.achieved(in, datagrams, now)
-		if before.Day == day && before.LastReceived.Equal(last) && before.Objects == own.Objects && before.Datagrams == own.Datagrams {
+		achieved, listeners := r.achieved(in, datagrams, now), r.listeners(in)
+		if before.Day == day && before.LastReceived.Equal(last) && before.Objects == own.Objects && before.Datagrams == own.Datagrams &&
+			maps.Equal(before.Listeners, listeners) {
 			continue
 		}
 		sum := own.Plus(r.earlier(ctx, name, day))
 		err := r.put(ctx, wire.InstrumentStatusKey(name, r.g.cfg.Gateway), wire.InstrumentStatus{
-			ReportedAt: time.Now().UTC(), LastReceived: last.UTC(), Day: day,
+			ReportedAt: time.Now().UTC(), LastReceived: last.UTC(), Listeners: listeners, Day: day,
 			Objects: sum.Objects, Datagrams: sum.Datagrams, Bytes: sum.ObjectBytes + sum.DatagramBytes,
 			Achieved: achieved,
 		})
 		if err != nil {
 			return
 		}
-		r.said[name] = wire.InstrumentStatus{LastReceived: last, Day: day, Objects: own.Objects, Datagrams: own.Datagrams}
+		r.said[name] = wire.InstrumentStatus{LastReceived: last, Listeners: listeners, Day: day, Objects: own.Objects, Datagrams: own.Datagrams}
 	}
+}
+
+// listeners are when something last came to each listener of an instrument that something came to. An object is noted
+// there after it is counted.
+func (r *reporter) listeners(in *intake.Instrument) map[string]time.Time {
+	var all map[string]time.Time
+	for _, listener := range in.Listeners {
+		at := r.g.ledger.LastReceivedAt(in.Name, listener.Name)
+		if listener.Name == "" || at.IsZero() {
+			continue
+		}
+		if all == nil {
+			all = make(map[string]time.Time, len(in.Listeners))
+		}
+		all[listener.Name] = at.UTC()
+	}
+	return all
 }
 
 // reportSenders reports what senders said of themselves since the last time.

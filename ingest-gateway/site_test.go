@@ -69,7 +69,7 @@ func tcpInstrument(name string, port int) wire.InstrumentEntry {
 	return wire.InstrumentEntry{
 		UID: "uid-" + name, Generation: 1, Instrument: name, Gateway: "north",
 		Listeners: []wire.ListenerEntry{{
-			Protocol: wire.ProtocolTCP, Port: uint16(port), Framing: wire.FramingUntilClose, Receipt: wire.ReceiptLine,
+			Name: "frames", Protocol: wire.ProtocolTCP, Port: uint16(port), Framing: wire.FramingUntilClose, Receipt: wire.ReceiptLine,
 			IdleTimeoutMillis: 60_000, MaxAgeMillis: 3_600_000,
 		}},
 		MaxObjectSize: 1 << 30, MaxConnections: 1024, Acknowledge: "Stored", MediaType: "image/jpeg",

@@ -64,6 +64,8 @@ type Instrument struct {
 // Listener is where an instrument sends to: a port, or a path of HTTP, and what its senders must show.
 type Listener struct {
 	Instrument *Instrument
+	// Name of the listener, by which it is reported of.
+	Name string
 	// Protocol is wire.ProtocolTCP, wire.ProtocolUDP or wire.ProtocolHTTP.
 	Protocol string
 	Port     uint16
@@ -154,7 +156,7 @@ func NewInstrument(e wire.InstrumentEntry) (*Instrument, error) {
 }
 
 func newListener(in *Instrument, e wire.ListenerEntry) (*Listener, error) {
-	listener := &Listener{Instrument: in, Protocol: e.Protocol, Port: e.Port}
+	listener := &Listener{Instrument: in, Name: e.Name, Protocol: e.Protocol, Port: e.Port}
 	if e.Port == 0 {
 		return nil, fmt.Errorf("port 0: %w", wire.ErrMalformed)
 	}

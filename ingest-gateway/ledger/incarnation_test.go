@@ -120,7 +120,7 @@ func (g *gatewayIncarnation) sendDatagrams(stop chan struct{}, random *rand.Rand
 		}
 		n, now := 1+random.IntN(20), time.Now()
 		tell(func(i *intent) { i.Read += uint64(n) })
-		g.ledger.Datagrams(sounder, now).Read(n, now)
+		g.ledger.Datagrams(sounder, "telemetry", now).Read(n, now)
 		if random.IntN(10) == 0 {
 			tell(func(i *intent) { i.Dropped += uint64(n) })
 			g.ledger.DatagramsDropped(sounder, now, wire.CauseBacklog, n)

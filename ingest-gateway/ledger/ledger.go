@@ -52,6 +52,8 @@ type Ledger struct {
 	// ended is what earlier incarnations received, and this one on days that are no longer in memory.
 	ended *ended
 
+	listeners listeners
+
 	writer writer
 }
 
@@ -101,7 +103,7 @@ func Open(cfg Config) (*Ledger, error) {
 	l := &Ledger{
 		cfg: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
 		path:  filepath.Join(cfg.Dir, cfg.Incarnation+countersExtension),
-		cells: map[cellKey]*cell{},
+		cells: map[cellKey]*cell{}, listeners: listeners{of: map[listenerKey]*atomic.Int64{}},
 	}
 	var err error
 	if l.ended, err = openEnded(cfg.Dir, cfg.Incarnation, l.log); err != nil {
@@ -268,11 +270,14 @@ func (l *Ledger) LastReceived(instrument string) time.Time {
 type DatagramCounter struct {
 	ledger *Ledger
 	cell   *cell
+	// last is when a datagram was last read at the listener.
+	last *atomic.Int64
 }
 
-// Datagrams returns the counter of an instrument for the UTC day that holds an instant.
-func (l *Ledger) Datagrams(instrument string, at time.Time) DatagramCounter {
-	return DatagramCounter{l, l.cell(instrument, at)}
+// Datagrams returns the counter of an instrument for the UTC day that holds an instant, for datagrams of one of its
+// listeners.
+func (l *Ledger) Datagrams(instrument, listener string, at time.Time) DatagramCounter {
+	return DatagramCounter{l, l.cell(instrument, at), l.listeners.mark(instrument, listener)}
 }
 
 // Read counts datagrams that were read from a socket. Each of them ends as received or dropped.
@@ -280,6 +285,7 @@ func (d DatagramCounter) Read(n int, now time.Time) {
 	d.cell.slot.add(datagramsRead, uint64(n))
 	d.cell.touched.Store(now.Unix())
 	d.cell.received.Store(now.UnixNano())
+	d.last.Store(now.UnixNano())
 }
 
 // Dropped counts as DatagramsDropped does.

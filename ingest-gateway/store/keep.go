@@ -49,6 +49,9 @@ func (o *Object) Keep(ctx context.Context) (Kept, error) {
 		err = o.archive.announce(ctx, n, decide(o.facts()).notice)
 	}
 	if err == nil {
+		if what != duplicate {
+			o.archive.cfg.Ledger.ReceivedAt(o.instrument.Name, o.listener, n.ReceivedAt)
+		}
 		return Kept{Record: n.Record, Again: what == duplicate}, nil
 	}
 	failure := &Failure{CauseOf(err), err}

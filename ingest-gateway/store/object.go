@@ -42,8 +42,9 @@ type Object struct {
 	spooled []spool.Place
 
 	// Of CameTo.
-	port    uint16
-	framing string
+	listener string
+	port     uint16
+	framing  string
 	// name and mediaType are what the sender says, see Describe.
 	name, mediaType string
 
@@ -140,9 +141,11 @@ func (o *Object) handOver(ctx context.Context) error {
 	return nil
 }
 
-// CameTo says to which port of the gateway the object came, and what stood around
-// its bytes there, as in wire.Record. It is called before Commit.
-func (o *Object) CameTo(port uint16, framing string) { o.port, o.framing = port, framing }
+// CameTo says to which of its instrument's listeners and to which port of the gateway the
+// object came, and what stood around its bytes there, as in wire.Record. It is called before Commit.
+func (o *Object) CameTo(listener string, port uint16, framing string) {
+	o.listener, o.port, o.framing = listener, port, framing
+}
 
 // Whole says that all bytes have arrived, the last one just now, and whether
 // they are known to be all that the sender meant. Commit may be called from

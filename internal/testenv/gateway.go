@@ -96,7 +96,7 @@ func (g *Gateway) Metrics() string { return "http://" + g.http + "/metrics" }
 // InstrumentTCP is an entry for objects on a port.
 func InstrumentTCP(name string, port int) wire.InstrumentEntry {
 	e := instrument(name)
-	e.Listeners = []wire.ListenerEntry{{Protocol: wire.ProtocolTCP, Port: uint16(port), Framing: wire.FramingUntilClose, Receipt: wire.ReceiptLine,
+	e.Listeners = []wire.ListenerEntry{{Name: "frames", Protocol: wire.ProtocolTCP, Port: uint16(port), Framing: wire.FramingUntilClose, Receipt: wire.ReceiptLine,
 		IdleTimeoutMillis: 60_000, MaxAgeMillis: 3_600_000}}
 	return e
 }
@@ -104,7 +104,7 @@ func InstrumentTCP(name string, port int) wire.InstrumentEntry {
 // InstrumentUDP is an entry for datagrams on a port; segments are cut each second.
 func InstrumentUDP(name string, port int) wire.InstrumentEntry {
 	e := instrument(name)
-	e.Listeners = []wire.ListenerEntry{{Protocol: wire.ProtocolUDP, Port: uint16(port), Channel: "raw"}}
+	e.Listeners = []wire.ListenerEntry{{Name: "telemetry", Protocol: wire.ProtocolUDP, Port: uint16(port), Channel: "raw"}}
 	e.SegmentAgeMillis = 1000
 	return e
 }

@@ -85,6 +85,7 @@ func goldenRecords() []goldenRecord {
 		{"status-gateway-unwritten.json", encoded(sampleUnwrittenGateway()), decoded(Decode[GatewayStatus]), sampleUnwrittenGateway()},
 		{"status-gateway.json", encoded(sampleGatewayStatus()), decoded(Decode[GatewayStatus]), sampleGatewayStatus()},
 		{"status-instrument.json", encoded(sampleInstrumentStatus()), decoded(Decode[InstrumentStatus]), sampleInstrumentStatus()},
+		{"status-instrument-listeners.json", encoded(sampleInstrumentListeners()), decoded(Decode[InstrumentStatus]), sampleInstrumentListeners()},
 		{"status-sender.json", encoded(sampleSenderStatus()), decoded(Decode[SenderStatus]), sampleSenderStatus()},
 		{"heartbeat.json", func() ([]byte, error) { f, err := sampleHeartbeat().Frame(); return f[PrefixSize:], err }, decoded(Decode[Heartbeat]), sampleHeartbeat()},
 		{"status-senders.json", encoded(sampleSenders()), decoded(Decode[SenderStatus]), sampleSenders()},

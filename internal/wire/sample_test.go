@@ -305,6 +305,13 @@ func sampleInstrumentStatus() InstrumentStatus {
 		Day: "2026-11-21", Objects: 3, Datagrams: 600, Bytes: 21_015}
 }
 
+// sampleInstrumentListeners says when something came to which listener.
+func sampleInstrumentListeners() InstrumentStatus {
+	s := sampleInstrumentStatus()
+	s.Listeners = map[string]time.Time{"frames": sampleTime.Add(-time.Minute), "telemetry": s.LastReceived}
+	return s
+}
+
 func sampleCursor() SegmentCursor {
 	return SegmentCursor{
 		Epoch: StreamEpoch(sampleTime), Next: 98, Planned: sampleSegment().Segment, PlannedDay: "2026-11-21",

@@ -131,6 +131,9 @@ type InstrumentStatus struct {
 	ReportedAt time.Time `json:"reportedAt"`
 	// LastReceived is when the last object was receipted or the last datagram read.
 	LastReceived time.Time `json:"lastReceived"`
+	// Listeners are when that was at each listener of the Instrument that something came to
+	// since the pod began, by name.
+	Listeners map[string]time.Time `json:"listeners,omitempty"`
 	// Day and the objects, datagrams and bytes made safe by this pod in it.
 	Day       Day    `json:"day"`
 	Objects   uint64 `json:"objects"`

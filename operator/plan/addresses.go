@@ -8,8 +8,10 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
@@ -25,16 +27,33 @@ func (v InstrumentView) listeners(programmed Finding) []v1alpha1.ListenerStatus 
 	for i := range v.Instrument.Spec.Listeners {
 		listener := &v.Instrument.Spec.Listeners[i]
 		accepted := v.listenerAccepted(listener.Name)
-		c := conditions{now: v.Now, generation: v.Instrument.Generation, was: listenerStatus(v.Instrument, listener.Name).Conditions}
+		was := listenerStatus(v.Instrument, listener.Name)
+		c := conditions{now: v.Now, generation: v.Instrument.Generation, was: was.Conditions}
 		c.set(v1alpha1.ConditionAccepted, accepted)
 		if !accepted.OK() && !v.stands(listener.Name) {
 			c.set(v1alpha1.ConditionProgrammed, bad(accepted.Reason, accepted.Message))
 		} else {
 			c.set(v1alpha1.ConditionProgrammed, programmed)
 		}
-		all = append(all, v1alpha1.ListenerStatus{Name: listener.Name, Conditions: c.is, Addresses: v.addresses(listener, accepted)})
+		all = append(all, v1alpha1.ListenerStatus{Name: listener.Name, Conditions: c.is, Addresses: v.addresses(listener, accepted),
+			LastReceivedTime: v.lastReceivedAt(listener.Name, was.LastReceivedTime)})
 	}
 	return all
+}
+
+// lastReceivedAt is when data last arrived at a listener: what is reported, or what the status
+// said, where reports were lost.
+func (v InstrumentView) lastReceivedAt(name string, was *metav1.Time) *metav1.Time {
+	var last time.Time
+	for _, r := range v.Reports {
+		if at := r.Listeners[name]; at.After(last) {
+			last = at
+		}
+	}
+	if is := rounded(last); was == nil || is != nil && !is.Before(was) || was.After(v.Now) {
+		return is
+	}
+	return was
 }
 
 func (v InstrumentView) listenerAccepted(name string) Finding {

@@ -40,10 +40,12 @@ type InstrumentReport struct {
 	Gateway string `json:"gateway"`
 	// LastReceived by the operator's own clock.
 	LastReceived time.Time `json:"lastReceived"`
-	Day          wire.Day  `json:"day"`
-	Objects      uint64    `json:"objects"`
-	Datagrams    uint64    `json:"datagrams"`
-	Bytes        uint64    `json:"bytes"`
+	// Listeners are when data last arrived at each, by name and by the same clock.
+	Listeners map[string]time.Time `json:"listeners,omitempty"`
+	Day       wire.Day             `json:"day"`
+	Objects   uint64               `json:"objects"`
+	Datagrams uint64               `json:"datagrams"`
+	Bytes     uint64               `json:"bytes"`
 	// Achieved as in wire.InstrumentStatus.
 	Achieved []wire.AchievedSampling `json:"achieved,omitempty"`
 }
@@ -52,8 +54,15 @@ type InstrumentReport struct {
 // wrong; how long before its report it received something is right.
 func InstrumentReportOf(pod string, status wire.InstrumentStatus, seen time.Time) InstrumentReport {
 	report := InstrumentReport{Gateway: pod, Day: status.Day, Objects: status.Objects, Datagrams: status.Datagrams, Bytes: status.Bytes, Achieved: status.Achieved}
+	ours := func(theirs time.Time) time.Time { return seen.Add(-max(0, status.ReportedAt.Sub(theirs))) }
 	if !status.LastReceived.IsZero() {
-		report.LastReceived = seen.Add(-max(0, status.ReportedAt.Sub(status.LastReceived)))
+		report.LastReceived = ours(status.LastReceived)
+	}
+	for name, at := range status.Listeners {
+		if report.Listeners == nil {
+			report.Listeners = make(map[string]time.Time, len(status.Listeners))
+		}
+		report.Listeners[name] = ours(at)
 	}
 	return report
 }

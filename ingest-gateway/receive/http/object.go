@@ -39,7 +39,7 @@ func (q *request) receive(name string) {
 	b := newBody(q)
 	o := q.server.cfg.Archive.Begin(q.listener.Instrument, q.source, b.wake)
 	o.Describe(name, mediaType)
-	o.CameTo(q.port, "")
+	o.CameTo(q.listener.Name, q.port, "")
 	if cause, err := b.readInto(o, q.limit()); cause != "" {
 		size := o.Size()
 		o.Abort(cause)

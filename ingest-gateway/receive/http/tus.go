@@ -312,7 +312,7 @@ func (q *request) finishUpload(u *upload, status int, said *wire.Digest) {
 	}
 	o := q.server.cfg.Archive.Begin(q.listener.Instrument, q.source, func() {})
 	o.Describe(u.info.Name, u.info.MediaType)
-	o.CameTo(q.port, "")
+	o.CameTo(q.listener.Name, q.port, "")
 	if err := u.copyTo(q.server.ctx, o); err != nil {
 		o.Abort(store.CauseOf(err))
 		q.failUploadBy(err)

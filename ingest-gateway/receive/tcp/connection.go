@@ -129,7 +129,7 @@ func (c *connection) abort(cause wire.Cause, err error) {
 
 // finish stores the object of UntilClose and writes its receipt.
 func (c *connection) finish() {
-	c.object.CameTo(c.port, c.stoodIn(false))
+	c.object.CameTo(c.listener.Name, c.port, c.stoodIn(false))
 	c.object.Whole(c.completeness(false))
 	receipt, receivedAt, err := c.object.Commit(c.server.ctx)
 	if err != nil {

@@ -232,7 +232,7 @@ func (c *connection) end(framed bool) {
 	o := c.object
 	c.object = nil
 	c.between()
-	o.CameTo(c.port, c.stoodIn(framed))
+	o.CameTo(c.listener.Name, c.port, c.stoodIn(framed))
 	o.Whole(c.completeness(framed))
 	c.receipts.commit(o)
 }

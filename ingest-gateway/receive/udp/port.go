@@ -33,10 +33,10 @@ type port struct {
 // maxSenders bounds what a port remembers of who is who. Beyond, it forgets all and asks again.
 const maxSenders = 4096
 
-// flowKey names a flow: an instrument's channel, or (with a cause) what is dropped.
+// flowKey names a flow: an instrument's channel at one of its listeners, or (with a cause) what is dropped.
 type flowKey struct {
-	instrument, channel string
-	dropped             wire.Cause
+	instrument, listener, channel string
+	dropped                       wire.Cause
 	// near is the instrument that who is dropped nearly was.
 	near string
 }
@@ -164,7 +164,7 @@ func (p *port) turnDay(f *flow, at int64) {
 	t := time.Unix(0, at).UTC()
 	const day = 24 * time.Hour
 	f.dayEnd = t.Truncate(day).Add(day).UnixNano() // Truncate counts from a midnight
-	f.counter = p.r.cfg.Ledger.Datagrams(f.instrument, t)
+	f.counter = p.r.cfg.Ledger.Datagrams(f.instrument, f.listener, t)
 }
 
 // sender returns the flow of an address.
@@ -176,7 +176,7 @@ func (p *port) sender(addr netip.Addr) *flow {
 	key := flowKey{instrument: wire.UnknownInstrument, dropped: refusal.Cause, near: refusal.Instrument}
 	switch {
 	case listener != nil:
-		key = flowKey{instrument: listener.Instrument.Name, channel: listener.Channel}
+		key = flowKey{instrument: listener.Instrument.Name, listener: listener.Name, channel: listener.Channel}
 	case refusal.Cause == wire.CauseRetired:
 		key.instrument = refusal.Name()
 	}

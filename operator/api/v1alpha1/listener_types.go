@@ -317,6 +317,12 @@ type ListenerStatus struct {
 	// +optional
 	Addresses []ListenerAddress `json:"addresses,omitempty"`
 
+	// LastReceivedTime is when data last arrived at the listener, rounded down to ten minutes.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
+	// +optional
+	LastReceivedTime *metav1.Time `json:"lastReceivedTime,omitempty"`
+
 	// Conditions. Accepted: the listener contradicts no other, and what it names exists.
 	// Programmed: every pod that receives runs the registry with it.
 	// +listType=map

@@ -1865,6 +1865,10 @@ func (in *ListenerStatus) DeepCopyInto(out *ListenerStatus) {
 		*out = make([]ListenerAddress, len(*in))
 		copy(*out, *in)
 	}
+	if in.LastReceivedTime != nil {
+		in, out := &in.LastReceivedTime, &out.LastReceivedTime
+		*out = (*in).DeepCopy()
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]v1.Condition, len(*in))

@@ -53,10 +53,10 @@ type Archivist struct {
 	// +optional
 	CompactGrace *metav1.Duration `json:"compactGrace,omitempty"`
 
-	// ForwardNetworks are networks, as CIDRs, to which copies for old servers may
-	// go (spec.forward of Instruments). Copies go to public addresses without it, and
-	// not to loopback, link-local or private ones, as those of the cluster are. The
-	// address decides that a name is resolved to when the connection is made.
+	// ForwardNetworks are networks, as CIDRs, to which copies for old servers may go
+	// (spec.forward of Instruments), beside public addresses. Without it no copy goes to a
+	// loopback, link-local or private address, as those of the cluster are. Of a name each
+	// address that it resolves to is checked when the connection is made.
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self)",message="a network is a CIDR such as 192.168.7.0/24"
 	// +kubebuilder:validation:items:MaxLength=64

@@ -29,7 +29,7 @@ type Location struct {
 	// +required
 	Longitude string `json:"longitude"`
 
-	// Meters above the ellipsoid.
+	// AltitudeMeters above the ellipsoid of WGS 84.
 	// +kubebuilder:validation:Minimum=-500
 	// +kubebuilder:validation:Maximum=9000
 	// +optional

@@ -88,7 +88,8 @@ type FeedConsumerSpec struct {
 // matches nothing is Ready, and its condition InstrumentsSelected says so.
 // +kubebuilder:validation:XValidation:rule="!has(self.channels) || size(self.channels) == 0 || !has(self.messageTypes) || size(self.messageTypes) == 0 || self.messageTypes.exists(m, m == 'Telemetry')",fieldPath=".channels",message="channels select telemetry: add Telemetry to messageTypes, or leave channels out"
 type FeedFilter struct {
-	// InstrumentNames are the Instruments whose messages are selected.
+	// InstrumentNames are the Instruments whose messages are selected. Empty means all that the
+	// Feed carries.
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=63
 	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
@@ -96,7 +97,7 @@ type FeedFilter struct {
 	// +optional
 	InstrumentNames []string `json:"instrumentNames,omitempty"`
 
-	// Channels of telemetry.
+	// Channels of telemetry that are selected. Empty means all that the Feed carries.
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=63
 	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
@@ -104,7 +105,8 @@ type FeedFilter struct {
 	// +optional
 	Channels []string `json:"channels,omitempty"`
 
-	// MessageTypes: notices, telemetry, or both.
+	// MessageTypes that are selected: notices of stored objects, telemetry, or both. Empty means
+	// what the Feed carries.
 	// +kubebuilder:validation:MaxItems=2
 	// +listType=set
 	// +optional

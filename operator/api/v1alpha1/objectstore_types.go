@@ -23,7 +23,7 @@ type ObjectStore struct {
 	// +required
 	Bucket string `json:"bucket"`
 
-	// Region of the bucket.
+	// Region of the bucket: requests to the store are signed for it.
 	// +kubebuilder:default=us-east-1
 	// +optional
 	Region string `json:"region,omitempty"`

@@ -67,7 +67,7 @@ type SiteSpec struct {
 	// +required
 	Code string `json:"code"`
 
-	// Title is a line for people.
+	// Title of the Site in a line, for people who read its manifest.
 	// +kubebuilder:validation:MaxLength=200
 	// +optional
 	Title string `json:"title,omitempty"`

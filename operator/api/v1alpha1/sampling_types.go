@@ -167,7 +167,7 @@ type LinkProbeStatus struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('-2562047h') && duration(self) <= duration('2562047h')",message="roundTripP99 is a duration"
 	// +optional
 	RoundTripP99 *metav1.Duration `json:"roundTripP99,omitempty"`
-	// RoundTripMax is the longest.
+	// RoundTripMax is the longest time there and back.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('-2562047h') && duration(self) <= duration('2562047h')",message="roundTripMax is a duration"
@@ -187,14 +187,14 @@ type LinkProbeStatus struct {
 	// +optional
 	JitterBack *metav1.Duration `json:"jitterBack,omitempty"`
 
-	// LossPerMille is how many of 1000 packets got no answer.
+	// LossPerMille is how many of 1000 packets the sender got no answer to.
 	// +optional
 	LossPerMille int32 `json:"lossPerMille"`
-	// LossOutPerMille is how many of them did not reach the gateway.
+	// LossOutPerMille is how many of 1000 packets did not reach the gateway.
 	// +optional
 	LossOutPerMille int32 `json:"lossOutPerMille"`
-	// LossBackPerMille is of how many the answer did not reach the sender. Of the
-	// rest nobody knows.
+	// LossBackPerMille is how many of 1000 packets reached the gateway, whose answer did not
+	// reach the sender. What is in LossPerMille and in neither of these two is not known.
 	// +optional
 	LossBackPerMille int32 `json:"lossBackPerMille"`
 }

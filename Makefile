@@ -35,10 +35,11 @@ test: ## Vet, unit and integration tests against the real NATS, S3, etcd and API
 e2e: ## Tests on real clusters of up to three nodes, about eleven minutes; needs root where there is no Docker
 	go test -tags e2e -p 1 -count 1 -timeout 30m -v ./hack/cluster ./e2e
 
-e2e-all: e2e ## e2e, and the long ones: the memory budget with an object of 2 GiB, outages of three and ten minutes, 200 faults under load, UARC's four set-ups
+e2e-all: e2e ## e2e, and the long ones: the memory budget with an object of 2 GiB, outages of three, five and ten minutes, 200 faults under load, UARC's four set-ups
 	SUBSTORM_TEST_LARGE_OBJECT=2147483648 go test -count 1 -timeout 30m -v -run TestBudget ./ingest-gateway
 	SUBSTORM_TEST_OUTAGE=3m go test -count 1 -timeout 45m -v -run 'TestSpoolWhileAway|TestHiccups' ./ingest-gateway
 	SUBSTORM_TEST_OUTAGE=10m go test -count 1 -timeout 45m -v -run TestOutage ./e2e/leaf
+	SUBSTORM_TEST_OUTAGE=5m go test -count 1 -timeout 45m -v -run TestAPIServerAway ./operator/controller
 	SUBSTORM_TEST_ROUNDS=200 go test -count 1 -timeout 60m -v -run TestFaults ./e2e/faults
 	./hack/bench.sh uarc
 

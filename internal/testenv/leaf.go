@@ -4,13 +4,9 @@ package testenv
 
 import (
 	"fmt"
-	"io"
-	"net"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 )
 
 // LeafLink is a link from a leaf's NATS server to the hub's.
@@ -71,95 +67,3 @@ func quoted(subjects []string) string {
 
 // LeafAddress is where leaves link to (NATSOptions.TakesLeaves).
 func (n *NATSServer) LeafAddress() string { return Loopback(n.leafPort) }
-
-// Relay is a TCP way to an address that can be cut and mended.
-type Relay struct {
-	listener net.Listener
-	to       string
-
-	mu    sync.Mutex
-	cut   bool
-	conns map[net.Conn]struct{}
-}
-
-// StartRelay opens a way to an address; it ends with the test.
-func StartRelay(t testing.TB, to string) *Relay {
-	t.Helper()
-	r := &Relay{listener: must(net.Listen("tcp", "127.0.0.1:0"))(t), to: to, conns: map[net.Conn]struct{}{}}
-	var served sync.WaitGroup
-	served.Go(func() {
-		for {
-			conn, err := r.listener.Accept()
-			if err != nil {
-				return
-			}
-			served.Go(func() { r.serve(conn) })
-		}
-	})
-	t.Cleanup(func() {
-		r.listener.Close()
-		r.Cut()
-		served.Wait()
-	})
-	return r
-}
-
-// Address is where the way begins.
-func (r *Relay) Address() string { return r.listener.Addr().String() }
-
-// Cut ends every connection, without a word to either end, and lets no new one through.
-func (r *Relay) Cut() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.cut = true
-	for conn := range r.conns {
-		conn.Close()
-	}
-}
-
-// Mend ends a Cut.
-func (r *Relay) Mend() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.cut = false
-}
-
-// take notes a connection, or closes it where the way is cut.
-func (r *Relay) take(conn net.Conn) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.cut {
-		conn.Close()
-		return false
-	}
-	r.conns[conn] = struct{}{}
-	return true
-}
-
-func (r *Relay) leave(conn net.Conn) {
-	conn.Close()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.conns, conn)
-}
-
-func (r *Relay) serve(near net.Conn) {
-	if !r.take(near) {
-		return
-	}
-	defer r.leave(near)
-	far, err := net.DialTimeout("tcp", r.to, 5*time.Second)
-	if err != nil || !r.take(far) {
-		return
-	}
-	defer r.leave(far)
-	var both sync.WaitGroup
-	for _, way := range [2][2]net.Conn{{near, far}, {far, near}} {
-		both.Go(func() {
-			_, _ = io.Copy(way[1], way[0])
-			way[0].Close()
-			way[1].Close()
-		})
-	}
-	both.Wait()
-}

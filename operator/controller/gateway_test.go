@@ -73,7 +73,7 @@ func (g *gateway) put(bucket, key string, value []byte) error {
 
 // complete reads the registry's marker.
 func (g *gateway) complete() (wire.RegistryComplete, error) {
-	value, err := g.get(wire.RegistryBucket("hub"), wire.RegistryCompleteKey)
+	value, err := g.get(wire.RegistryBucket(g.code), wire.RegistryCompleteKey)
 	if err != nil {
 		return wire.RegistryComplete{}, err
 	}
@@ -82,7 +82,7 @@ func (g *gateway) complete() (wire.RegistryComplete, error) {
 
 // entry reads an Instrument's entry.
 func (g *gateway) entry(instrument string) (wire.InstrumentEntry, error) {
-	value, err := g.get(wire.RegistryBucket("hub"), wire.RegistryInstrumentKey(instrument))
+	value, err := g.get(wire.RegistryBucket(g.code), wire.RegistryInstrumentKey(instrument))
 	if err != nil {
 		return wire.InstrumentEntry{}, err
 	}
@@ -153,7 +153,7 @@ func (g *gateway) report(s wire.GatewayStatus) {
 	s.Gateway, s.Pool, s.Datapath, s.ReportedAt = g.pod, g.pool, "Kernel", time.Now()
 	data, err := wire.Encode(s)
 	if err == nil {
-		err = g.put(wire.StatusBucket("hub"), wire.GatewayStatusKey(g.pod), data)
+		err = g.put(wire.StatusBucket(g.code), wire.GatewayStatusKey(g.pod), data)
 	}
 	if err != nil && g.t.Context().Err() == nil {
 		g.t.Logf("report of %s: %v", g.pod, err)
@@ -166,7 +166,7 @@ func (g *gateway) heard(instrument string, offset time.Duration) {
 	roundTrip := wire.Span(20 * time.Millisecond)
 	data, err := wire.Encode(wire.SenderStatus{Gateway: g.pod, Sender: "heard-by-" + g.pod, ReportedAt: time.Now(), ClockOffset: (*wire.Span)(&offset), RoundTrip: &roundTrip, QueueObjects: 7})
 	if err == nil {
-		err = g.put(wire.StatusBucket("hub"), wire.SenderStatusKey(instrument, g.pod), data)
+		err = g.put(wire.StatusBucket(g.code), wire.SenderStatusKey(instrument, g.pod), data)
 	}
 	if err != nil {
 		g.t.Fatal(err)
@@ -180,7 +180,7 @@ func (g *gateway) received(instrument string, ago time.Duration, objects uint64)
 	s := wire.InstrumentStatus{ReportedAt: now, LastReceived: now.Add(-ago), Day: wire.DayOf(now), Objects: objects, Bytes: 1000 * objects}
 	data, err := wire.Encode(s)
 	if err == nil {
-		err = g.put(wire.StatusBucket("hub"), wire.InstrumentStatusKey(instrument, g.pod), data)
+		err = g.put(wire.StatusBucket(g.code), wire.InstrumentStatusKey(instrument, g.pod), data)
 	}
 	if err != nil {
 		g.t.Fatal(err)

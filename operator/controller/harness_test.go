@@ -78,14 +78,20 @@ type world struct {
 	nats      *testenv.NATSServer
 	minio     *testenv.MinIOServer
 	bucket    string
-	metrics   *prometheus.Registry
+	// code of the Site whose registry gateways read.
+	code    string
+	metrics *prometheus.Registry
 	// between, where set, lies between the operator and the API server.
 	between func(http.RoundTripper) http.RoundTripper
 	// watchSecrets has the operator watch Secrets, where it may.
 	watchSecrets bool
 	// deletionLimit, where set, is how long deletions wait.
 	deletionLimit time.Duration
-	stop          func()
+	// toStore and toNATS, where set, are the Site's ways to its backends.
+	toStore, toNATS *testenv.Relay
+	// neighbours are worlds of which the same operator takes care.
+	neighbours []*world
+	stop       func()
 }
 
 var worlds atomic.Int32
@@ -100,7 +106,7 @@ func newWorld(t *testing.T) *world {
 
 func newWorldOn(t *testing.T, minio *testenv.MinIOServer) *world {
 	t.Helper()
-	w := &world{t: t, namespace: fmt.Sprintf("world-%d", worlds.Add(1)), minio: minio, bucket: testenv.BucketName()}
+	w := &world{t: t, namespace: fmt.Sprintf("world-%d", worlds.Add(1)), minio: minio, bucket: testenv.BucketName(), code: "hub"}
 	var err error
 	if w.Client, err = client.New(api.Config, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
@@ -126,26 +132,33 @@ func newWorldOn(t *testing.T, minio *testenv.MinIOServer) *world {
 // start starts an operator that may do what its README says and no more.
 func (w *world) start() {
 	w.t.Helper()
-	w.grant("operator-" + w.namespace)
 	user, err := api.User("operator-" + w.namespace)
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	namespaces := []string{w.namespace}
+	for _, n := range w.neighbours {
+		n.grant("operator-" + w.namespace)
+		namespaces = append(namespaces, n.namespace)
+	}
+	w.grant("operator-" + w.namespace)
 	user.QPS, user.Burst = -1, 0
 	if w.between != nil {
 		user.Wrap(w.between)
 	}
 	w.awaitRights(user)
 	log := slog.New(slog.NewTextHandler(newTestLog(w.t), &slog.HandlerOptions{Level: slog.LevelInfo}))
-	mgr := w.manager(user, log)
+	mgr := w.manager(user, namespaces, log)
 	ctx, cancel := context.WithCancel(context.Background())
 	w.metrics = prometheus.NewRegistry()
 	err = controller.Setup(ctx, mgr, controller.Config{Images: controller.Images{Gateway: "substorm/ingest-gateway:dev", FeedServer: "substorm/feed-server:dev", Archivist: "substorm/archivist:dev"}, Log: log, Metrics: w.metrics, Unchecked: true, AuditEvery: 2 * time.Second,
-		WatchSecrets: w.watchSecrets, DeletionLimit: w.deletionLimit, Namespaces: []string{w.namespace}})
+		WatchSecrets: w.watchSecrets, DeletionLimit: w.deletionLimit, Namespaces: namespaces})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	go w.rollOutArchivists(ctx)
+	for _, n := range append(w.neighbours, w) {
+		go n.rollOutArchivists(ctx)
+	}
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
 	w.stop = func() {
@@ -161,11 +174,15 @@ func (w *world) start() {
 	w.t.Cleanup(func() { w.stop() })
 }
 
-func (w *world) manager(cfg *rest.Config, log *slog.Logger) ctrl.Manager {
+func (w *world) manager(cfg *rest.Config, namespaces []string, log *slog.Logger) ctrl.Manager {
 	w.t.Helper()
+	watched := map[string]cache.Config{}
+	for _, name := range namespaces {
+		watched[name] = cache.Config{}
+	}
 	mgr, err := ctrl.NewManager(controller.Readable(cfg, scheme, log), ctrl.Options{
 		Scheme: scheme, Logger: logr.FromSlogHandler(log.Handler()),
-		Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{w.namespace: {}}, ByObject: controller.CacheObjects()},
+		Cache:   cache.Options{DefaultNamespaces: watched, ByObject: controller.CacheObjects()},
 		Metrics: server.Options{BindAddress: "0"},
 	})
 	if err != nil {
@@ -254,6 +271,10 @@ func (w *world) apply(manifest string) {
 
 func (w *world) applySite(name, code string) {
 	w.t.Helper()
+	store, servers := w.minio.URL(), w.nats.URL()
+	if w.toStore != nil {
+		store, servers = "https://"+w.toStore.Address(), "tls://"+w.toNATS.Address()
+	}
 	w.apply(fmt.Sprintf(`
 apiVersion: substorm.dev/v1alpha1
 kind: Site
@@ -270,7 +291,7 @@ spec:
     durability: Synced
     observations: {maxSize: 64Mi}
     notices: {maxSize: 64Mi}
-`, name, code, w.minio.URL(), w.bucket, w.nats.URL()))
+`, name, code, store, w.bucket, servers))
 }
 
 func (w *world) applyPool(name, spec string) {

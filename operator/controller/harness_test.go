@@ -89,6 +89,8 @@ type world struct {
 	deletionLimit time.Duration
 	// toStore and toNATS, where set, are the Site's ways to its backends.
 	toStore, toNATS *testenv.Relay
+	// toAPI, where set, is the operator's way to the API server.
+	toAPI *testenv.Relay
 	// neighbours are worlds of which the same operator takes care.
 	neighbours []*world
 	stop       func()
@@ -143,10 +145,13 @@ func (w *world) start() {
 	}
 	w.grant("operator-" + w.namespace)
 	user.QPS, user.Burst = -1, 0
+	w.awaitRights(user)
+	if w.toAPI != nil {
+		user.Host = "https://" + w.toAPI.Address()
+	}
 	if w.between != nil {
 		user.Wrap(w.between)
 	}
-	w.awaitRights(user)
 	log := slog.New(slog.NewTextHandler(newTestLog(w.t), &slog.HandlerOptions{Level: slog.LevelInfo}))
 	mgr := w.manager(user, namespaces, log)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -197,14 +197,18 @@ func TestConsumerStates(t *testing.T) {
 	status.State, status.Gaps, status.LastGap, status.Dropped = wire.StateOverrun, 1, &at, map[string]uint64{"Retention": 17}
 	s.says("viewer", status)
 	w.awaits("FeedConsumer", "viewer", "KeepingUp", "False/Overrun")
-	var is v1alpha1.FeedConsumerStatus
-	w.status("FeedConsumer", "viewer", &is)
 	want := v1alpha1.FeedConsumerStatus{Lag: &v1alpha1.ConsumerLag{MessageCount: new(int64(40)), Bytes: new(int64(8000)), Seconds: new(int64(12))},
 		Delivered: &v1alpha1.ConsumerDelivered{MessageCount: new(int64(100)), Bytes: new(int64(5000))}, Dropped: []v1alpha1.ConsumerDropped{{Reason: "Retention", Count: 17}}, GapCount: new(int64(1)), ConnectionCount: new(int32(2))}
-	got := v1alpha1.FeedConsumerStatus{Lag: is.Lag, Delivered: is.Delivered, Dropped: is.Dropped, GapCount: is.GapCount, ConnectionCount: is.ConnectionCount}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
+	// A feed server that a busy machine lets report late is silent for a moment, and how many are connected is not known.
+	eventually(t, "the figures", func() error {
+		var is v1alpha1.FeedConsumerStatus
+		w.status("FeedConsumer", "viewer", &is)
+		got := v1alpha1.FeedConsumerStatus{Lag: is.Lag, Delivered: is.Delivered, Dropped: is.Dropped, GapCount: is.GapCount, ConnectionCount: is.ConnectionCount}
+		if diff := cmp.Diff(want, got); diff != "" {
+			return errors.New(diff)
+		}
+		return nil
+	})
 	eventually(t, "the Feed names the slowest", func() error {
 		var f v1alpha1.FeedStatus
 		if w.status("Feed", "all", &f); f.Slowest == nil || *f.Slowest != (v1alpha1.SlowestConsumer{Name: "viewer", LagSeconds: 12}) || ptr.Deref(f.ConsumerCount, 0) != 1 {

@@ -135,7 +135,7 @@ func ConsumerStatus(v ConsumerView) (v1alpha1.FeedConsumerStatus, time.Duration)
 
 // figures fills in what was measured. While nobody reports, the last figures stay.
 func (v ConsumerView) figures(status *v1alpha1.FeedConsumerStatus, sum ConsumerFigures) {
-	if len(v.Reports) == 0 || !v.Bus.Up {
+	if len(v.Reports) == 0 || !v.Bus.Up || len(freshServers(v.Servers, v.Now)) == 0 {
 		was := &v.Consumer.Status
 		status.Lag, status.Delivered, status.Dropped = was.Lag, was.Delivered, was.Dropped
 		status.GapCount, status.AchievedInterval = was.GapCount, was.AchievedInterval

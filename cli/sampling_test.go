@@ -77,11 +77,11 @@ func newSampledSite(t *testing.T, channels ...string) *sampledSite {
 }
 
 // sample changes the Instrument.
-func (s *sampledSite) sample(millis int64, consumersMayAsk bool, channels ...wire.ChannelSampling) {
+func (s *sampledSite) sample(millis int64, mayAsk bool, channels ...wire.ChannelSampling) {
 	s.t.Helper()
 	s.registry.Revision++
 	s.registry.Instruments[0].Revision = s.registry.Revision
-	s.registry.Instruments[0].Sampling = &wire.SamplingEntry{ConsumersMayAsk: consumersMayAsk, MinIntervalMillis: 500,
+	s.registry.Instruments[0].Sampling = &wire.SamplingEntry{ConsumersMayAsk: mayAsk, MinIntervalMillis: 500,
 		Channels: append([]wire.ChannelSampling{{State: wire.SamplingObserving, IntervalMillis: millis}}, channels...)}
 	s.nats.Declare(s.t, "hub", s.registry)
 }
@@ -122,7 +122,7 @@ func (s *sampledSite) says(what string, is func(wire.SenderStatus) bool) {
 	})
 }
 
-// asked and obeyed, by whom and how often.
+// asked and followed, by whom and how often.
 func obeys(millis int64, by string) func(wire.SenderStatus) bool {
 	return func(s wire.SenderStatus) bool {
 		return len(s.Asked) == 1 && s.Asked[0].IntervalMillis == millis && s.Asked[0].By == by &&
@@ -175,7 +175,7 @@ func TestSampling(t *testing.T) {
 	does("Observing 5")
 	s.sample(5000, false)
 	waitFor(t, func() error {
-		if status, text := s.ask(http.MethodPost, "", `{"instrument": "spectra", "interval": "2s"}`); status != http.StatusForbidden || !strings.Contains(text, "consumersMayAsk") {
+		if status, text := s.ask(http.MethodPost, "", `{"instrument": "spectra", "interval": "2s"}`); status != http.StatusForbidden || !strings.Contains(text, "consumerRequests") {
 			return fmt.Errorf("%d %s", status, text)
 		}
 		return nil

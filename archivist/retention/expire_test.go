@@ -58,7 +58,7 @@ func TestExpire(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if rec.State == wire.StatePurged && (rec.Reason != "expired: kept for 48h0m0s" || rec.ChangedBy != "spec.archive.retention" || rec.PurgedAt == nil) {
+		if rec.State == wire.StatePurged && (rec.Reason != "expired: kept for 48h0m0s" || rec.ChangedBy != "spec.archive.expiry" || rec.PurgedAt == nil) {
 			t.Errorf("%+v", rec)
 		}
 	}

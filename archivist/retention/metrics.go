@@ -36,7 +36,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m.clock = metric.Gauge(registry, "substorm_archive_expiry_clocks_disagree",
 		"1 while nothing expires because this archivist's clock and that of the NATS server do not agree.")
 	m.stopped = metric.Gauge(registry, "substorm_archive_expiry_stopped_instruments",
-		"Instruments of which nothing expires because more is due at once than spec.archive.retention.maxShare allows.")
+		"Instruments of which nothing expires because more is due at once than spec.archive.expiry.maxShare allows.")
 	for _, by := range []string{byPurge, byExpiry} {
 		m.objects.WithLabelValues(by)
 		m.bytes.WithLabelValues(by)

@@ -54,7 +54,7 @@ type InstrumentReport struct {
 	Duplicates uint64 `json:"duplicates,omitempty"`
 	Retracted  uint64 `json:"retracted,omitempty"`
 	Purged     uint64 `json:"purged,omitempty"`
-	// Expired are those that spec.archive.retention does not keep any longer.
+	// Expired are those that spec.archive.expiry does not keep any longer.
 	Expired uint64 `json:"expired,omitempty"`
 	// Damaged objects are not what was received any more, as the scrub found.
 	Damaged uint64 `json:"damaged,omitempty"`

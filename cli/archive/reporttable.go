@@ -39,7 +39,7 @@ EXPECTED   observations that were due, by cadence and what the instrument observ
 RECEIVED   objects and datagrams that are listed, without duplicates
 LATE       of these, what is backfill: it came later than cadence.lateAfter was then
 DUPLICATES   what was there already: a duplicate
-EXPIRED    what spec.archive.retention does not keep any longer
+EXPIRED    what spec.archive.expiry does not keep any longer
 DAMAGED    objects that are not what was received any more: substorm archive verify
 COVERAGE   the part of the time in which something was due that has no gap
 GAPS       how long something is missing, by cause: substorm archive gaps shows each

@@ -147,8 +147,8 @@ func TestRefused(t *testing.T) {
 		result              result
 		says                string
 	}{
-		{"POST", "", `{"instrument": "shy", "interval": "1s"}`, http.StatusForbidden, resultDenied, "consumersMayAsk"},
-		{"POST", "", `{"instrument": "plain", "interval": "1s"}`, http.StatusForbidden, resultDenied, "consumersMayAsk"},
+		{"POST", "", `{"instrument": "shy", "interval": "1s"}`, http.StatusForbidden, resultDenied, "consumerRequests"},
+		{"POST", "", `{"instrument": "plain", "interval": "1s"}`, http.StatusForbidden, resultDenied, "consumerRequests"},
 		{"POST", "", `{"instrument": "mag", "channel": "dark", "interval": "1s"}`, http.StatusForbidden, resultPaused, "Paused"},
 		{"POST", "", `{"instrument": "mag", "interval": "99ms"}`, http.StatusForbidden, resultTooOften, "100ms"},
 		{"POST", "", `{"instrument": "mag", "channel": "light", "interval": "1s"}`, http.StatusNotFound, resultUnknownChannel, "light"},

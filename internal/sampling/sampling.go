@@ -19,7 +19,7 @@ import (
 // Why a request does not count.
 var (
 	// ErrDenied: the Instrument lets no consumer ask.
-	ErrDenied = errors.New("spec.sampling.consumersMayAsk of the Instrument is Deny")
+	ErrDenied = errors.New("spec.sampling.consumerRequests of the Instrument is Deny")
 	// ErrPaused: the channel is paused, and a consumer does not resume it.
 	ErrPaused = errors.New("spec.sampling of the Instrument has the channel Paused")
 	// ErrTooOften: more often than consumers may have it.

@@ -24,7 +24,7 @@ const (
 	DeletedMoved DeletionReason = "Moved"
 	// DeletedDuplicate: an object that is equal to an earlier one, which stays.
 	DeletedDuplicate DeletionReason = "Duplicate"
-	// DeletedPurged: somebody purged the object. DeletedExpired: spec.archive.retention
+	// DeletedPurged: somebody purged the object. DeletedExpired: spec.archive.expiry
 	// keeps its day no longer.
 	DeletedPurged  DeletionReason = "Purged"
 	DeletedExpired DeletionReason = "Expired"

@@ -16,7 +16,7 @@ type ExpiryStatus struct {
 	// Empty where they agree.
 	Clocks string `json:"clocks,omitempty"`
 	// Count is of how many instruments nothing expires because more is due at once than
-	// spec.archive.retention.maxShare allows, and Stopped are those, by name, at most
+	// spec.archive.expiry.maxShare allows, and Stopped are those, by name, at most
 	// MaxStopped.
 	Count   int             `json:"count,omitempty"`
 	Stopped []StoppedExpiry `json:"stopped,omitempty"`

@@ -15,7 +15,7 @@ const CommandWriter = "_command"
 
 // ByRetention stands in the place of a person for what expired: its Instrument keeps
 // nothing longer.
-const ByRetention = "spec.archive.retention"
+const ByRetention = "spec.archive.expiry"
 
 // removalKeys begins the keys of Removals in the bucket of cursors.
 const removalKeys = "removal."

@@ -35,7 +35,7 @@ func sampleRemoval() Removal {
 
 // sampleExpiry is a day that is due to expire.
 func sampleExpiry() Removal {
-	return Removal{Instrument: "allsky-1", Day: "2016-11-21", Reason: "older than 3650 days", By: "spec.archive.retention", At: sampleTime}
+	return Removal{Instrument: "allsky-1", Day: "2016-11-21", Reason: "older than 3650 days", By: "spec.archive.expiry", At: sampleTime}
 }
 
 // sampleSuperseded is the first object of a name that has a second one.

@@ -33,7 +33,7 @@ func TestSampling(t *testing.T) {
 		})
 	}
 	sample("{interval: 10s}", 10_000)
-	sample("{interval: 5s, consumersMayAsk: Allow}", 5000)
+	sample("{interval: 5s, consumerRequests: Allow}", 5000)
 	g.follow()
 	w.awaits("Instrument", "mag", "Ready", "True/Ready")
 
@@ -49,7 +49,7 @@ func TestSampling(t *testing.T) {
 		})
 	}
 	says("what is declared", func(s *v1alpha1.InstrumentStatus) bool {
-		return s.Sampling.Obeyed == nil && s.Sampling.Channels[0].Asked.Duration == 5*time.Second && s.LinkProbe == nil
+		return s.Sampling.Outcome == "" && s.Sampling.Channels[0].Asked.Duration == 5*time.Second && s.LinkProbe == nil
 	})
 	asked := []wire.ChannelSampling{{State: wire.SamplingObserving, IntervalMillis: 1000, By: "browser"}}
 	report := func(obeys int64) {
@@ -68,12 +68,12 @@ func TestSampling(t *testing.T) {
 	report(5000)
 	says("a consumer asks, and the sender has not come to it yet", func(s *v1alpha1.InstrumentStatus) bool {
 		c := s.Sampling.Channels[0]
-		return s.Sampling.Obeyed != nil && !*s.Sampling.Obeyed && c.AskedBy == "browser" && c.Asked.Duration == time.Second
+		return s.Sampling.Outcome == v1alpha1.SamplingNotFollowed && c.AskedBy == "browser" && c.Asked.Duration == time.Second
 	})
 	report(1000)
 	says("it obeys", func(s *v1alpha1.InstrumentStatus) bool {
 		c := s.Sampling.Channels[0]
-		return *s.Sampling.Obeyed && c.Achieved != nil && c.Achieved.Duration == 1100*time.Millisecond &&
+		return s.Sampling.Outcome == v1alpha1.SamplingFollowed && c.Achieved != nil && c.Achieved.Duration == 1100*time.Millisecond &&
 			s.LinkProbe != nil && s.LinkProbe.LossPerMille == 100 && s.LinkProbe.LossOutPerMille == 100 && s.LinkProbe.Address == "192.0.2.1:30862"
 	})
 	kv, err := w.nats.JetStream(t).KeyValue(t.Context(), wire.RequestBucket("hub"))

@@ -32,6 +32,6 @@ func (v SiteView) expiryStopped() (Finding, bool) {
 		names = append(names, "another") // list counts those that are not named
 	}
 	return bad(v1alpha1.ReasonMoreThanMaxShare, fmt.Sprintf(
-		"nothing expires of instruments of which more is due at once than spec.archive.retention.maxShare allows: %s. "+
-			"Look whether maxAge and maxBytes, and the clocks, are right; then raise maxShare, up to 100, until it has expired", list(names))), true
+		"nothing expires of instruments of which more is due at once than spec.archive.expiry.maxShare allows: %s. "+
+			"Look whether retention and maxBytes, and the clocks, are right; then raise maxShare, up to 100, until it has expired", list(names))), true
 }

@@ -153,7 +153,7 @@ func (in RegistryInput) instrumentEntries(stands RegistryState, next int64) map[
 			all[inst.Name] = entry
 		} else if exists && verdict.Absent {
 			entry := revoke(inst, was, in.Secrets)
-			entry.Retention, entry.LegalHold = retentionEntry(inst.Spec.Archive.Retention), underHold(in.Site, inst)
+			entry.Retention, entry.LegalHold = retentionEntry(inst.Spec.Archive.Expiry), underHold(in.Site, inst)
 			if !sameEntry(was, entry) {
 				entry.Revision = next
 			}
@@ -269,7 +269,7 @@ func entryOf(inst *v1alpha1.Instrument, verdict Verdict, revision int64, secrets
 		Forward:          forwardEntry(spec.Forward),
 		Access:           accessEntry(&spec.Access),
 		Rights:           rightsEntry(spec.Rights),
-		Retention:        retentionEntry(spec.Archive.Retention),
+		Retention:        retentionEntry(spec.Archive.Expiry),
 		Sampling:         samplingEntry(spec.Sampling),
 		Channels:         channelEntries(spec.Channels),
 		About:            aboutEntry(spec),
@@ -318,16 +318,16 @@ func underHold(site *v1alpha1.Site, inst *v1alpha1.Instrument) bool {
 	return inst.Spec.Archive.LegalHold == v1alpha1.LegalHoldAll || site != nil && site.Spec.LegalHold == v1alpha1.LegalHoldAll
 }
 
-func retentionEntry(r *v1alpha1.Retention) *wire.RetentionEntry {
-	if r == nil {
+func retentionEntry(e *v1alpha1.Expiry) *wire.RetentionEntry {
+	if e == nil {
 		return nil
 	}
-	entry := &wire.RetentionEntry{HoldMillis: r.HoldRetention.Milliseconds(), MaxShare: int(r.MaxShare)}
-	if r.MaxAge != nil {
-		entry.MaxAgeMillis = r.MaxAge.Milliseconds()
+	entry := &wire.RetentionEntry{HoldMillis: e.HoldRetention.Milliseconds(), MaxShare: int(e.MaxShare)}
+	if e.Retention != nil {
+		entry.MaxAgeMillis = e.Retention.Milliseconds()
 	}
-	if r.MaxBytes != nil {
-		entry.MaxBytes = r.MaxBytes.Value()
+	if e.MaxBytes != nil {
+		entry.MaxBytes = e.MaxBytes.Value()
 	}
 	return entry
 }

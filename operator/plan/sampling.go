@@ -29,7 +29,7 @@ func samplingEntry(s *v1alpha1.Sampling) *wire.SamplingEntry {
 			Channel: c.Name, State: samplingState(c.State), IntervalMillis: intervalMillis(c.Interval, others.IntervalMillis),
 		})
 	}
-	if s.ConsumersMayAsk == v1alpha1.ConsumersMayAskAllow {
+	if s.ConsumerRequests == v1alpha1.ConsumerRequestsAllow {
 		entry.ConsumersMayAsk = true
 		entry.MinIntervalMillis = intervalMillis(s.MinInterval, consumersMinInterval.Milliseconds())
 	}
@@ -77,11 +77,14 @@ func (v InstrumentView) sampling() *v1alpha1.SamplingStatus {
 		if len(said.Asked) > 0 {
 			asked = said.Asked
 		}
-		obeyed := slices.EqualFunc(asked, said.Sampling.Obeys, func(asked, obeyed wire.ChannelSampling) bool {
+		status.Outcome = v1alpha1.SamplingNotFollowed
+		if slices.EqualFunc(asked, said.Sampling.Obeys, func(asked, followed wire.ChannelSampling) bool {
 			asked.By = ""
-			return asked == obeyed
-		})
-		status.Obeyed, status.Problem = &obeyed, said.Sampling.Problem[:min(len(said.Sampling.Problem), wire.MaxProblem)]
+			return asked == followed
+		}) {
+			status.Outcome = v1alpha1.SamplingFollowed
+		}
+		status.Problem = said.Sampling.Problem[:min(len(said.Sampling.Problem), wire.MaxProblem)]
 	}
 	for _, c := range asked {
 		status.Channels = append(status.Channels, askedOf(c))
@@ -197,13 +200,13 @@ func steadyLoss(was int32, lost, sent int64) int32 {
 	return is
 }
 
-// resampled says whether something else is asked, or obeyed, than before.
+// resampled says whether something else is asked, or followed, than before.
 func resampled(was, is *v1alpha1.SamplingStatus) bool {
 	if was == nil || is == nil {
 		return was != is
 	}
-	obeys := func(s *v1alpha1.SamplingStatus) bool { return s.Obeyed != nil && *s.Obeyed }
-	return obeys(was) != obeys(is) || was.Problem != is.Problem || !slices.EqualFunc(was.Channels, is.Channels, func(a, b v1alpha1.ChannelSamplingStatus) bool {
+	follows := func(s *v1alpha1.SamplingStatus) bool { return s.Outcome == v1alpha1.SamplingFollowed }
+	return follows(was) != follows(is) || was.Problem != is.Problem || !slices.EqualFunc(was.Channels, is.Channels, func(a, b v1alpha1.ChannelSamplingStatus) bool {
 		return a.Name == b.Name && a.State == b.State && a.AskedBy == b.AskedBy && (a.Asked == nil) == (b.Asked == nil) && (a.Asked == nil || *a.Asked == *b.Asked)
 	})
 }

@@ -18,7 +18,7 @@ type InstrumentArchive struct {
 
 	// RepeatWindow: an object with the digest and size of one that arrived
 	// within it is a duplicate. "0s" where equal objects are real.
-	// With archive.retention only one that arrived on the same day counts: an earlier
+	// With archive.expiry only one that arrived on the same day counts: an earlier
 	// one expires before it. At most 8784h.
 	// +kubebuilder:default="720h"
 	// +kubebuilder:validation:Type=string
@@ -44,9 +44,10 @@ type InstrumentArchive struct {
 	// +optional
 	Versions Versions `json:"versions,omitempty"`
 
-	// Retention says how long data is kept. Without it all is, for ever.
+	// Expiry says how long data is kept, and how much of it. Without it everything is
+	// kept for ever.
 	// +optional
-	Retention *Retention `json:"retention,omitempty"`
+	Expiry *Expiry `json:"expiry,omitempty"`
 
 	// LegalHold says what is under legal hold. None: nothing, unless the Site says otherwise.
 	// All: while it is so, nothing of the Instrument is retracted, purged or expires, whoever
@@ -71,19 +72,20 @@ type InstrumentArchive struct {
 	Aliases []PathTemplate `json:"aliases,omitempty"`
 }
 
-// Retention says how long data is kept. A UTC day of receipt expires as a whole, once
+// Expiry says how long data is kept, and how much of it. A UTC day of receipt expires as a whole, once
 // the ledger of it is closed: then its bytes are removed, and what the archive knows
 // of them stays.
-// +kubebuilder:validation:XValidation:rule="has(self.maxAge) || has(self.maxBytes)",message="a retention has maxAge, maxBytes or both: leave it out to keep all"
-type Retention struct {
-	// MaxAge since receipt, of the youngest object of a day. At most 876000h.
+// +kubebuilder:validation:XValidation:rule="has(self.retention) || has(self.maxBytes)",message="expiry has retention, maxBytes or both: leave it out to keep all",reason=FieldValueRequired
+type Expiry struct {
+	// Retention is how long a day is kept, counted from the receipt of its youngest object:
+	// 24h to 876000h.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('24h')",message="maxAge is at least 24h: days expire as a whole"
-	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('876000h')",message="maxAge is at most 876000h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('24h')",message="retention is at least 24h: days expire as a whole"
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('876000h')",message="retention is at most 876000h"
 	// +optional
-	MaxAge *metav1.Duration `json:"maxAge,omitempty"`
+	Retention *metav1.Duration `json:"retention,omitempty"`
 
 	// MaxBytes that are kept: where there are more, the oldest days expire. At most 1Pi.
 	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || !quantity(string(self)).isLessThan(quantity('1Mi'))",message="maxBytes is at least 1Mi"
@@ -104,7 +106,7 @@ type Retention struct {
 
 	// MaxShare is how much of the instrument's bytes may expire in one pass, in percent,
 	// beside the oldest day that is due. Where more is due, as after a clock jumped or
-	// maxAge was shortened, nothing expires until MaxShare is raised.
+	// retention was shortened, nothing expires until MaxShare is raised.
 	// +kubebuilder:default=10
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100

@@ -7,8 +7,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // Sampling says how often an instrument is to observe. Gateways tell it to senders
 // that take commands (substorm send with --sample-command) within a second. Data
 // that comes is received whatever stands here.
-// +kubebuilder:validation:XValidation:rule="!has(self.consumersMayAsk) || self.consumersMayAsk != 'Allow' || has(self.interval)",message="consumersMayAsk Allow needs an interval: what consumers ask for is more than that or nothing"
-// +kubebuilder:validation:XValidation:rule="!has(self.minInterval) || (has(self.consumersMayAsk) && self.consumersMayAsk == 'Allow')",message="minInterval is of what consumers ask for: set consumersMayAsk Allow"
+// +kubebuilder:validation:XValidation:rule="!has(self.consumerRequests) || self.consumerRequests != 'Allow' || has(self.interval)",message="consumerRequests Allow needs an interval: what consumers ask for is more than that or nothing",reason=FieldValueRequired,fieldPath=".interval"
+// +kubebuilder:validation:XValidation:rule="!has(self.minInterval) || (has(self.consumerRequests) && self.consumerRequests == 'Allow')",message="minInterval is of what consumers ask for: set consumerRequests Allow",reason=FieldValueForbidden,fieldPath=".minInterval"
 type Sampling struct {
 	// State of all channels that are not named below. Paused: nothing is observed.
 	// +kubebuilder:default=Observing
@@ -31,12 +31,13 @@ type Sampling struct {
 	// +optional
 	Channels []ChannelSampling `json:"channels,omitempty"`
 
-	// ConsumersMayAsk says whether a FeedConsumer may ask for more than is declared
-	// here. Of what is asked for the largest rate that is allowed wins, until it is
-	// asked for no more. A channel that is Paused stays so.
+	// ConsumerRequests says what becomes of a FeedConsumer's request for more than is
+	// declared here. Allow: of all that is asked for, the largest rate that minInterval
+	// permits holds until nobody asks for it any more. Deny: the request is refused. A
+	// channel that is Paused stays so.
 	// +kubebuilder:default=Deny
 	// +optional
-	ConsumersMayAsk ConsumersMayAsk `json:"consumersMayAsk,omitempty"`
+	ConsumerRequests ConsumerRequests `json:"consumerRequests,omitempty"`
 
 	// MinInterval is the shortest that consumers may ask for. Default: 1s.
 	// At most 8784h.
@@ -81,24 +82,24 @@ const (
 	SamplingPaused    SamplingState = "Paused"
 )
 
-// ConsumersMayAsk says whether consumers may ask for more.
+// ConsumerRequests says whether consumers may ask for more than is declared.
 // +kubebuilder:validation:Enum=Allow;Deny
-type ConsumersMayAsk string
+type ConsumerRequests string
 
-// The values of ConsumersMayAsk.
+// The values of ConsumerRequests.
 const (
-	ConsumersMayAskAllow ConsumersMayAsk = "Allow"
-	ConsumersMayAskDeny  ConsumersMayAsk = "Deny"
+	ConsumerRequestsAllow ConsumerRequests = "Allow"
+	ConsumerRequestsDeny  ConsumerRequests = "Deny"
 )
 
 // SamplingStatus says what an instrument is asked to do, and what it does.
 type SamplingStatus struct {
-	// Obeyed says whether the sender does what it was asked last. Unset: no sender
-	// takes commands.
+	// Outcome of what the sender was asked last. Followed: it does that. NotFollowed: it
+	// does something else. Absent where no sender takes commands.
 	// +optional
-	Obeyed *bool `json:"obeyed,omitempty"`
+	Outcome SamplingOutcome `json:"outcome,omitempty"`
 
-	// Problem is why it does not.
+	// Problem is why the sender does not follow.
 	// +kubebuilder:validation:MaxLength=200
 	// +optional
 	Problem string `json:"problem,omitempty"`
@@ -109,6 +110,16 @@ type SamplingStatus struct {
 	// +optional
 	Channels []ChannelSamplingStatus `json:"channels,omitempty"`
 }
+
+// SamplingOutcome says whether a sender does what it was asked.
+// +kubebuilder:validation:Enum=Followed;NotFollowed
+type SamplingOutcome string
+
+// The values of SamplingOutcome.
+const (
+	SamplingFollowed    SamplingOutcome = "Followed"
+	SamplingNotFollowed SamplingOutcome = "NotFollowed"
+)
 
 // ChannelSamplingStatus says of a channel what is asked and what is achieved.
 type ChannelSamplingStatus struct {

@@ -24,7 +24,7 @@ const (
 	// held is gone.
 	ConditionStreamsIntact = "StreamsIntact"
 	// ConditionExpiryRunning is present and False while data that is due to expire by
-	// spec.archive.retention of Instruments does not: the archivist stops where the clocks
+	// spec.archive.expiry of Instruments does not: the archivist stops where the clocks
 	// of its machine and of the NATS server disagree, and where more of an instrument is
 	// due at once than its maxShare.
 	ConditionExpiryRunning = "ExpiryRunning"
@@ -34,7 +34,7 @@ const (
 const (
 	// ReasonClocksDisagree: the clocks of the archivist's machine and of the NATS server differ.
 	ReasonClocksDisagree = "ClocksDisagree"
-	// ReasonMoreThanMaxShare: more of an instrument is due at once than spec.archive.retention.maxShare.
+	// ReasonMoreThanMaxShare: more of an instrument is due at once than spec.archive.expiry.maxShare.
 	ReasonMoreThanMaxShare = "MoreThanMaxShare"
 )
 

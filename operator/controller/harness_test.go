@@ -91,6 +91,8 @@ type world struct {
 	toStore, toNATS *testenv.Relay
 	// toAPI, where set, is the operator's way to the API server.
 	toAPI *testenv.Relay
+	// build is the tag of the images that the operator has pods run.
+	build string
 	// neighbours are worlds of which the same operator takes care.
 	neighbours []*world
 	stop       func()
@@ -108,7 +110,7 @@ func newWorld(t *testing.T) *world {
 
 func newWorldOn(t *testing.T, minio *testenv.MinIOServer) *world {
 	t.Helper()
-	w := &world{t: t, namespace: fmt.Sprintf("world-%d", worlds.Add(1)), minio: minio, bucket: testenv.BucketName(), code: "hub"}
+	w := &world{t: t, namespace: fmt.Sprintf("world-%d", worlds.Add(1)), minio: minio, bucket: testenv.BucketName(), code: "hub", build: "dev"}
 	var err error
 	if w.Client, err = client.New(api.Config, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
@@ -156,7 +158,7 @@ func (w *world) start() {
 	mgr := w.manager(user, namespaces, log)
 	ctx, cancel := context.WithCancel(context.Background())
 	w.metrics = prometheus.NewRegistry()
-	err = controller.Setup(ctx, mgr, controller.Config{Images: controller.Images{Gateway: "substorm/ingest-gateway:dev", FeedServer: "substorm/feed-server:dev", Archivist: "substorm/archivist:dev"}, Log: log, Metrics: w.metrics, Unchecked: true, AuditEvery: 2 * time.Second,
+	err = controller.Setup(ctx, mgr, controller.Config{Images: controller.Images{Gateway: "substorm/ingest-gateway:" + w.build, FeedServer: "substorm/feed-server:dev", Archivist: "substorm/archivist:dev"}, Log: log, Metrics: w.metrics, Unchecked: true, AuditEvery: 2 * time.Second,
 		WatchSecrets: w.watchSecrets, DeletionLimit: w.deletionLimit, Namespaces: namespaces})
 	if err != nil {
 		w.t.Fatal(err)

@@ -218,13 +218,16 @@ func (s *setup) sites(r reconcile.Reconciler) error {
 		Complete(r)
 }
 
-func (s *setup) gateways(r reconcile.Reconciler) error {
+func (s *setup) gateways(r *gatewayReconciler) error {
+	waiting := handler.EnqueueRequestsFromMapFunc(r.waitForTurn)
 	return ctrl.NewControllerManagedBy(s.mgr).Named("ingestgateway").WithOptions(s.options()).
 		Watches(&v1alpha1.IngestGateway{}, &handler.EnqueueRequestForObject{}).
 		Watches(&v1alpha1.IngestGateway{}, handler.EnqueueRequestsFromMapFunc(s.everyGateway), specChanges).
 		Watches(&v1alpha1.Site{}, handler.EnqueueRequestsFromMapFunc(s.everyGateway), builder.WithPredicates(
 			predicate.Or(predicate.GenerationChangedPredicate{}, acceptanceChanges))).
+		Watches(&v1alpha1.IngestGateway{}, waiting, standstillChanges).
 		Watches(&appsv1.StatefulSet{}, s.owner()).
+		Watches(&appsv1.StatefulSet{}, waiting, turnChanges).
 		Watches(&corev1.Service{}, s.owner()).
 		Watches(&corev1.ServiceAccount{}, s.owner()).
 		Watches(&policyv1.PodDisruptionBudget{}, s.owner()).

@@ -124,11 +124,7 @@ func GatewayStatus(v GatewayView) (v1alpha1.IngestGatewayStatus, time.Duration) 
 	status.Datapath, status.RegistryRevision = v.inUse()
 	status.Spool = v.spool()
 	status.Credentials = v.Credentials.status()
-	turn := time.Duration(0)
-	if accepted.OK() && v.WaitsForTurn() != "" {
-		turn = turnEvery
-	}
-	return status, soonest(patienceEnds, turn, v.strandsIn(), v.Credentials.RenewsIn(v.Now), figuresEvery)
+	return status, soonest(patienceEnds, v.strandsIn(), v.Credentials.RenewsIn(v.Now), figuresEvery)
 }
 
 func (v GatewayView) asked() int32 { return *replicasOf(v.Gateway.Spec.Replicas) }

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,9 +18,6 @@ import (
 
 // A new image of the operator's goes to the pools of a Site one after the other, by name, and within a pool to one pod
 // after the other, as a StatefulSet does it: a build that does not become ready stops at the first pod of the first pool.
-
-// turnEvery is how often a pool that waits for its turn looks at the others.
-const turnEvery = 5 * time.Second
 
 // WaitsForTurn says what the pool waits for before its pods get the operator's image, or "". Until then their template
 // stays as it is: flags of the new build may be unknown to the old one.
@@ -37,12 +33,21 @@ func (v GatewayView) WaitsForTurn() string {
 			if lacks := rolledOut(set, *replicasOf(set.Spec.Replicas)); lacks != "" {
 				return fmt.Sprintf("its pods keep their image until IngestGateway %q runs the new one: %s there", other.Name, lacks)
 			}
-		case other.Name < v.Gateway.Name && !standsStill(other):
+		case other.Name < v.Gateway.Name && !StandsStill(other):
 			return fmt.Sprintf("its pods keep their image until it was the turn of IngestGateway %q", other.Name)
 		}
 	}
 	return ""
 }
+
+// Turn is what pools that wait for their turn look at in the StatefulSet of another: its image, and what
+// it lacks. They are woken where it is another one.
+func Turn(set *appsv1.StatefulSet) string {
+	return imageOf(set) + " " + rolledOut(set, *replicasOf(set.Spec.Replicas))
+}
+
+// HasAnotherImage says whether the pods of a StatefulSet do not run an image yet, or do not any more.
+func HasAnotherImage(set *appsv1.StatefulSet, image string) bool { return imageOf(set) != image }
 
 // hasItsOwnImage: whoever gave it to the pool says when it changes.
 func hasItsOwnImage(pool *v1alpha1.IngestGateway) bool { return pool.Spec.PodTemplate.Image != "" }
@@ -60,8 +65,8 @@ func (v GatewayView) siblings() []*v1alpha1.IngestGateway {
 	return all
 }
 
-// standsStill: nothing of the pool changes before somebody mends it, so nobody waits for its turn.
-func standsStill(pool *v1alpha1.IngestGateway) bool {
+// StandsStill: nothing of the pool changes before somebody mends it, so nobody waits for its turn.
+func StandsStill(pool *v1alpha1.IngestGateway) bool {
 	stalled := condition(pool.Status.Conditions, v1alpha1.ConditionStalled)
 	return stalled != nil && stalled.Status == metav1.ConditionTrue || pool.DeletionTimestamp != nil
 }

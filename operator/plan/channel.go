@@ -22,20 +22,20 @@ var unitsSchemas = map[v1alpha1.UnitsSchema]string{
 	v1alpha1.UnitsUDUNITS2: "udunits2", v1alpha1.UnitsAstropy3: "astropy3", v1alpha1.UnitsCDFCluster: "cdf-cluster",
 }
 
-// channelEntries are an Instrument's channels with defaults filled in.
+// channelEntries are an Instrument's channels as programs know them.
 func channelEntries(channels []v1alpha1.Channel) []wire.ChannelEntry {
 	var entries []wire.ChannelEntry
 	for i := range channels {
-		c := &channels[i]
+		c := channels[i].WithDefaults()
 		entry := wire.ChannelEntry{
-			Name: c.Name, Description: c.Description, Payload: payloadEntry(&c.Payload), Time: timeEntry(c),
+			Name: c.Name, Description: c.Description, Payload: payloadEntry(&c.Payload), Time: timeEntry(&c.Time),
 			UnitsSchema: unitsSchemas[c.UnitsSchema], Parameters: make([]wire.ParameterEntry, len(c.Parameters)),
 		}
 		if c.Cadence != nil {
 			entry.CadenceMillis = c.Cadence.Milliseconds()
 		}
 		if c.Source.Datagrams != nil {
-			entry.Datagrams = cmp.Or(c.Source.Datagrams.Channel, v1alpha1.DefaultChannel)
+			entry.Datagrams = c.Source.Datagrams.Channel
 		}
 		if c.Source.Objects != nil {
 			entry.Suffix = c.Source.Objects.NameSuffix
@@ -50,52 +50,28 @@ func channelEntries(channels []v1alpha1.Channel) []wire.ChannelEntry {
 
 func payloadEntry(p *v1alpha1.Payload) wire.PayloadEntry {
 	entry := wire.PayloadEntry{Type: string(p.Type)}
-	switch p.Type {
-	case v1alpha1.PayloadCSV:
-		entry.Separator, entry.Comment = separators[v1alpha1.SeparatorComma], "#"
-		if p.CSV != nil {
-			entry.Separator = separators[cmp.Or(p.CSV.Separator, v1alpha1.SeparatorComma)]
-			entry.SkipLines = int(p.CSV.SkipLines)
-			if p.CSV.Comment != nil {
-				entry.Comment = *p.CSV.Comment
-			}
-		}
-	case v1alpha1.PayloadJSON:
-		if p.JSON != nil {
-			entry.Records = p.JSON.Records
-		}
-	case v1alpha1.PayloadBinary:
+	if p.Type == v1alpha1.PayloadOASIS {
 		entry.ByteOrder = wire.LittleEndian
-		if p.Binary != nil {
-			entry.ByteOrder = cmp.Or(string(p.Binary.ByteOrder), wire.LittleEndian)
-			entry.Header, entry.Record = int(p.Binary.HeaderBytes), number(p.Binary.RecordBytes)
-		}
-	case v1alpha1.PayloadIAGA2002:
-		if p.IAGA2002 != nil {
-			entry.Reported = p.IAGA2002.Reported
-		}
-	case v1alpha1.PayloadOASIS:
-		entry.ByteOrder = wire.LittleEndian
-		if p.OASIS != nil {
-			entry.Probe = p.OASIS.Probe
-		}
+	}
+	switch {
+	case p.CSV != nil:
+		entry.Separator, entry.Comment, entry.SkipLines = separators[p.CSV.Separator], *p.CSV.Comment, int(p.CSV.SkipLines)
+	case p.JSON != nil:
+		entry.Records = p.JSON.Records
+	case p.Binary != nil:
+		entry.ByteOrder, entry.Header, entry.Record = string(p.Binary.ByteOrder), int(p.Binary.HeaderBytes), number(p.Binary.RecordBytes)
+	case p.IAGA2002 != nil:
+		entry.Reported = p.IAGA2002.Reported
+	case p.OASIS != nil:
+		entry.Probe = p.OASIS.Probe
 	}
 	return entry
 }
 
 // timeEntry says when a channel's samples were observed.
-func timeEntry(c *v1alpha1.Channel) wire.ChannelTimeEntry {
-	t := &c.Time
-	precision := v1alpha1.PrecisionNanoseconds
-	if c.Payload.Type == v1alpha1.PayloadIAGA2002 {
-		precision = v1alpha1.PrecisionMilliseconds
-	}
-	entry := wire.ChannelTimeEntry{
-		Source:    cmp.Or(string(t.Source), wire.TimeReceived),
-		Precision: string(cmp.Or(t.Precision, precision)),
-		Location:  strings.ToLower(string(cmp.Or(t.Location, v1alpha1.TimeCenter))),
-	}
-	if t.MaxDelay != nil && entry.Source == wire.TimePayload {
+func timeEntry(t *v1alpha1.ChannelTime) wire.ChannelTimeEntry {
+	entry := wire.ChannelTimeEntry{Source: string(t.Source), Precision: string(t.Precision), Location: strings.ToLower(string(t.Location))}
+	if t.Source == v1alpha1.ChannelTimePayload {
 		entry.MaxDelayMillis = t.MaxDelay.Milliseconds()
 	}
 	p := t.Payload
@@ -116,7 +92,7 @@ func timeEntry(c *v1alpha1.Channel) wire.ChannelTimeEntry {
 
 func parameterEntry(p *v1alpha1.Parameter) wire.ParameterEntry {
 	entry := wire.ParameterEntry{
-		Name: p.Name, Description: p.Description, Units: p.Units, Type: string(cmp.Or(p.Type, v1alpha1.ParameterDouble)),
+		Name: p.Name, Description: p.Description, Units: p.Units, Type: string(p.Type),
 		Length: number(p.Length), Size: numbers(p.Size), Fill: p.Fill,
 	}
 	switch binary := cmp.Or(p.Binary, p.OASIS); {

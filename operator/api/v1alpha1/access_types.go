@@ -5,7 +5,7 @@ package v1alpha1
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // Access says who may read an instrument's data, over every read path.
-// +kubebuilder:validation:XValidation:rule="!has(self.readers) || size(self.readers) == 0 || self.live == 'Restricted' || self.archive == 'Restricted' || has(self.embargo)",message="readers are those who may read where access is Restricted or data under embargo, and nothing is: restrict live or archive, set embargo, or leave readers out"
+// +kubebuilder:validation:XValidation:rule="!has(self.readers) || size(self.readers) == 0 || self.live == 'Restricted' || self.archive == 'Restricted' || has(self.embargo)",message="readers are those who may read where access is Restricted or data under embargo, and nothing is: restrict live or archive, set embargo, or leave readers out",reason=FieldValueForbidden,fieldPath=".readers"
 type Access struct {
 	// Live is who may follow what comes now, in Feeds and as the latest.
 	// +kubebuilder:default=Authenticated

@@ -2,7 +2,12 @@
 
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"cmp"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // Channel declares what the payloads of an instrument hold, so that its data can be
 // read by time and parameter (HAPI). What does not decode is archived all the same.
@@ -71,20 +76,21 @@ type Channel struct {
 	Parameters []Parameter `json:"parameters"`
 }
 
-// ChannelSource says what the payloads of a channel are. Type says which of the
-// members is set.
-// +kubebuilder:validation:XValidation:rule="(self.type == 'Datagrams') == has(self.datagrams)",message="datagrams is set exactly when type is Datagrams"
-// +kubebuilder:validation:XValidation:rule="(self.type == 'Objects') == has(self.objects)",message="objects is set exactly when type is Objects"
+// ChannelSource says what the payloads of a channel are. Type says which of the members
+// datagrams and objects may be set; where that one is left out, its defaults hold.
+// +kubebuilder:validation:XValidation:rule="!has(self.datagrams) || self.type == 'Datagrams'",message="datagrams is of sources of type Datagrams",reason=FieldValueForbidden,fieldPath=".datagrams"
+// +kubebuilder:validation:XValidation:rule="!has(self.objects) || self.type == 'Objects'",message="objects is of sources of type Objects",reason=FieldValueForbidden,fieldPath=".objects"
 type ChannelSource struct {
-	// Type of the source. Datagrams: each is a payload. Objects: each is one.
+	// Type of the source. Datagrams: each datagram is a payload. Objects: each object is
+	// one.
 	// +required
 	Type ChannelSourceType `json:"type"`
 
-	// Datagrams that are the payloads.
+	// Datagrams says which datagrams are payloads. Default: those of the channel raw.
 	// +optional
 	Datagrams *DatagramSource `json:"datagrams,omitempty"`
 
-	// Objects that are the payloads.
+	// Objects says which objects are payloads. Default: all.
 	// +optional
 	Objects *ObjectSource `json:"objects,omitempty"`
 }
@@ -98,6 +104,56 @@ const (
 	ChannelOfDatagrams ChannelSourceType = "Datagrams"
 	ChannelOfObjects   ChannelSourceType = "Objects"
 )
+
+// WithDefaults returns the channel with the members that its types ask for, and in them the
+// defaults of what is left out: those that the API server fills in where the member is there,
+// and the precision that goes with the payload.
+func (c *Channel) WithDefaults() Channel {
+	is := *c.DeepCopy()
+	is.Source, is.Payload = is.Source.WithDefaults(), is.Payload.WithDefaults()
+	precision := PrecisionNanoseconds
+	if is.Payload.Type == PayloadIAGA2002 {
+		precision = PrecisionMilliseconds
+	}
+	is.Time.Source = cmp.Or(is.Time.Source, ChannelTimeReceived)
+	is.Time.Precision = cmp.Or(is.Time.Precision, precision)
+	is.Time.Location = cmp.Or(is.Time.Location, TimeCenter)
+	is.Time.MaxDelay = cmp.Or(is.Time.MaxDelay, &metav1.Duration{Duration: time.Hour})
+	for i := range is.Parameters {
+		is.Parameters[i].Type = cmp.Or(is.Parameters[i].Type, ParameterDouble)
+	}
+	return is
+}
+
+// WithDefaults returns the source with the member of its type, and in it the defaults of what
+// is left out.
+func (s *ChannelSource) WithDefaults() ChannelSource {
+	is := *s.DeepCopy()
+	switch is.Type {
+	case ChannelOfDatagrams:
+		is.Datagrams = cmp.Or(is.Datagrams, &DatagramSource{})
+		is.Datagrams.Channel = cmp.Or(is.Datagrams.Channel, DefaultChannel)
+	case ChannelOfObjects:
+		is.Objects = cmp.Or(is.Objects, &ObjectSource{})
+	}
+	return is
+}
+
+// WithDefaults returns the payload with the member of its type where all that is in it has
+// defaults, and with these.
+func (p *Payload) WithDefaults() Payload {
+	is := *p.DeepCopy()
+	switch is.Type {
+	case PayloadCSV:
+		is.CSV = cmp.Or(is.CSV, &CSVPayload{})
+		is.CSV.Separator = cmp.Or(is.CSV.Separator, SeparatorComma)
+		is.CSV.Comment = cmp.Or(is.CSV.Comment, new("#"))
+	case PayloadBinary:
+		is.Binary = cmp.Or(is.Binary, &BinaryPayload{})
+		is.Binary.ByteOrder = cmp.Or(is.Binary.ByteOrder, LittleEndian)
+	}
+	return is
+}
 
 // DatagramSource says which datagrams are payloads.
 // +kubebuilder:object:generate=false
@@ -119,12 +175,13 @@ type ObjectSource struct {
 	NameSuffix string `json:"nameSuffix,omitempty"`
 }
 
-// Payload says how a payload is laid out. Type says which of the members may be set.
-// +kubebuilder:validation:XValidation:rule="self.type == 'CSV' || !has(self.csv)",message="csv is of payloads of type CSV"
-// +kubebuilder:validation:XValidation:rule="self.type == 'JSON' || !has(self.json)",message="json is of payloads of type JSON"
-// +kubebuilder:validation:XValidation:rule="self.type == 'Binary' || !has(self.binary)",message="binary is of payloads of type Binary"
-// +kubebuilder:validation:XValidation:rule="self.type == 'IAGA2002' || !has(self.iaga2002)",message="iaga2002 is of payloads of type IAGA2002"
-// +kubebuilder:validation:XValidation:rule="self.type == 'OASIS' || !has(self.oasis)",message="oasis is of payloads of type OASIS"
+// Payload says how a payload is laid out. Type says which of the members may be set; where
+// that one is left out, its defaults hold.
+// +kubebuilder:validation:XValidation:rule="self.type == 'CSV' || !has(self.csv)",message="csv is of payloads of type CSV",reason=FieldValueForbidden,fieldPath=".csv"
+// +kubebuilder:validation:XValidation:rule="self.type == 'JSON' || !has(self.json)",message="json is of payloads of type JSON",reason=FieldValueForbidden,fieldPath=".json"
+// +kubebuilder:validation:XValidation:rule="self.type == 'Binary' || !has(self.binary)",message="binary is of payloads of type Binary",reason=FieldValueForbidden,fieldPath=".binary"
+// +kubebuilder:validation:XValidation:rule="self.type == 'IAGA2002' || !has(self.iaga2002)",message="iaga2002 is of payloads of type IAGA2002",reason=FieldValueForbidden,fieldPath=".iaga2002"
+// +kubebuilder:validation:XValidation:rule="self.type == 'OASIS' || !has(self.oasis)",message="oasis is of payloads of type OASIS",reason=FieldValueForbidden,fieldPath=".oasis"
 type Payload struct {
 	// Type of the payload. CSV: lines of columns. JSON: objects, or arrays, one after
 	// the other. Binary: records of fixed places. IAGA2002: the exchange format of

@@ -66,3 +66,39 @@ func TestListenerDefaults(t *testing.T) {
 		t.Errorf("%d protocols were compared", compared)
 	}
 }
+
+// TestChannelDefaults: a channel whose members are left out is what the API server makes of one whose members are empty, with
+// the precision of its payload.
+func TestChannelDefaults(t *testing.T) {
+	inst := stored[v1alpha1.Instrument](t, "instrument-channels-with-defaults")
+	byName := map[string]v1alpha1.Channel{}
+	for _, c := range inst.Spec.Channels {
+		byName[c.Name] = c
+	}
+	compared := 0
+	for name, filled := range byName {
+		short, again := strings.CutSuffix(name, "-again")
+		if !again {
+			continue
+		}
+		compared++
+		left := byName[short]
+		left.Time, left.Parameters[0].Type = v1alpha1.ChannelTime{}, ""
+		was := left.DeepCopy()
+		is := left.WithDefaults()
+		is.Name, filled.Time.Precision = filled.Name, v1alpha1.PrecisionNanoseconds
+		if diff := cmp.Diff(filled, is); diff != "" {
+			t.Errorf("%s (-the API server +WithDefaults):\n%s", short, diff)
+		}
+		if diff := cmp.Diff(*was, left); diff != "" {
+			t.Errorf("%s was changed:\n%s", short, diff)
+		}
+	}
+	if compared != 2 {
+		t.Errorf("%d channels were compared", compared)
+	}
+	day := byName["day"]
+	if is := day.WithDefaults(); is.Time.Precision != v1alpha1.PrecisionMilliseconds || is.Payload.IAGA2002 != nil {
+		t.Errorf("a channel of IAGA-2002 became %+v", is)
+	}
+}

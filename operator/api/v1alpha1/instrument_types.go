@@ -64,9 +64,9 @@ const (
 
 // InstrumentSpec declares one instrument: who it is, how it sends, what is kept.
 // +kubebuilder:validation:XValidation:rule="!has(self.listeners) || !self.listeners.exists(w, has(w.tcp) && has(w.tcp.framing) && w.tcp.framing == 'LengthPrefixed') || !has(self.limits) || !has(self.limits.maxObjectSize) || string(self.limits.maxObjectSize).matches('e|E') || quantity(string(self.limits.maxObjectSize)).isLessThan(quantity('2Gi'))",message="with the framing LengthPrefixed limits.maxObjectSize is below 2Gi: a length has 31 bits",fieldPath=".limits.maxObjectSize"
-// +kubebuilder:validation:XValidation:rule="has(self.station) || !has(self.naming) || !self.naming.template.contains('{station}')",message="naming.template holds {station}: set spec.station"
-// +kubebuilder:validation:XValidation:rule="has(self.station) || !has(self.archive) || !has(self.archive.aliases) || !self.archive.aliases.exists(t, t.contains('{station}'))",message="an alias holds {station}: set spec.station"
-// +kubebuilder:validation:XValidation:rule="has(self.location) || !has(self.cadence) || !has(self.cadence.observes) || self.cadence.observes.mode != 'SunBelow'",message="cadence.observes goes by the sun: set spec.location"
+// +kubebuilder:validation:XValidation:rule="has(self.station) || !has(self.naming) || !self.naming.template.contains('{station}')",message="naming.template holds {station}: set spec.station",reason=FieldValueRequired,fieldPath=".station"
+// +kubebuilder:validation:XValidation:rule="has(self.station) || !has(self.archive) || !has(self.archive.aliases) || !self.archive.aliases.exists(t, t.contains('{station}'))",message="an alias holds {station}: set spec.station",reason=FieldValueRequired,fieldPath=".station"
+// +kubebuilder:validation:XValidation:rule="has(self.location) || !has(self.cadence) || !has(self.cadence.observes) || self.cadence.observes.mode != 'SunBelow'",message="cadence.observes goes by the sun: set spec.location",reason=FieldValueRequired,fieldPath=".location"
 type InstrumentSpec struct {
 	// SiteRef names the Site whose instrument it is. An Instrument that moves is deleted and
 	// created anew at the other Site; nothing that was observed is deleted.

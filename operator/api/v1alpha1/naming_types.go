@@ -18,7 +18,7 @@ type Naming struct {
 }
 
 // ObservationTime says what tells when an object was observed.
-// +kubebuilder:validation:XValidation:rule="(self.source == 'Name') == has(self.name)",message="source Name needs name, which no other source has"
+// +kubebuilder:validation:XValidation:rule="self.source != 'Name' || has(self.name)",message="with the source Name set name",reason=FieldValueRequired,fieldPath=".name"
 type ObservationTime struct {
 	// Source of the time. Name: the name that the sender gives.
 	// +required

@@ -94,9 +94,9 @@ func refreshInstrument(status *v1alpha1.InstrumentStatus, reports []plan.Instrum
 	if today := plan.ReceivedToday(reports, now); today != nil {
 		status.ReceivedToday = today
 	}
-	if last := plan.LastReported(reports); status.LastReceived == nil || last.After(status.LastReceived.Time) {
+	if last := plan.LastReported(reports); status.LastReceivedTime == nil || last.After(status.LastReceivedTime.Time) {
 		if !last.IsZero() {
-			status.LastReceived = new(metav1.NewTime(last))
+			status.LastReceivedTime = new(metav1.NewTime(last))
 		}
 	}
 }

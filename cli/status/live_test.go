@@ -31,7 +31,7 @@ func TestLiveFigures(t *testing.T) {
 	nats := v1alpha1.LocalReference{Name: "nats-tls"}
 	s.Spec.JetStream = v1alpha1.JetStream{Servers: []string{server.URL()}, TLS: &v1alpha1.TLS{CertificateSecretRef: &nats, CASecretRef: &nats},
 		AccountKeySecretRef: &v1alpha1.LocalReference{Name: "account"}, CommandAccountKeySecretRef: &v1alpha1.LocalReference{Name: "commands"}}
-	i.Status.ReceivedToday = &v1alpha1.DayCounts{Day: string(wire.DayOf(time.Now())), Objects: 1, Bytes: 10}
+	i.Status.ReceivedToday = &v1alpha1.DayCounts{Day: string(wire.DayOf(time.Now())), ObjectCount: 1, Bytes: 10}
 	status := i.Status
 	f := feedServer("public", new(int32(1)), allOfGateway...)
 	served := f.Status
@@ -94,7 +94,7 @@ func TestLiveFigures(t *testing.T) {
 	look(1, "commands") // its Secret cannot be read
 	cluster.Create(t, secret("commands", map[string]string{"account.seed": server.CommandsSeed, "account.id": server.CommandsID}))
 	r := look(7, "")
-	if last := r.Instruments[0].LastReceived; last == nil || time.Since(last.Time) > time.Hour {
+	if last := r.Instruments[0].LastReceivedTime; last == nil || time.Since(last.Time) > time.Hour {
 		t.Errorf("last received %v", last)
 	}
 	if s := r.FeedServers[0]; s.Connections == nil || *s.Connections != 5 || *s.Consumers != 2 {

@@ -90,7 +90,7 @@ func (r Report) printStale(w io.Writer) {
 	}
 }
 
-// statusRounding is what lastReceived is rounded down to in the status.
+// statusRounding is what lastReceivedTime is rounded down to in the status.
 const statusRounding = 10 * time.Minute
 
 // last says when something was received, as exact as it is known; that data flows says more.
@@ -98,10 +98,10 @@ func (r *Report) last(i Instrument) string {
 	if i.Flowing == metav1.ConditionTrue {
 		return "in its cadence"
 	}
-	if i.LastReceived.IsZero() {
+	if i.LastReceivedTime.IsZero() {
 		return "never"
 	}
-	at := i.LastReceived.UTC()
+	at := i.LastReceivedTime.UTC()
 	if !at.Equal(at.Truncate(statusRounding)) {
 		return at.Format("2006-01-02 15:04:05Z")
 	}

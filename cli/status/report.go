@@ -79,12 +79,12 @@ type Instrument struct {
 	Ready     metav1.ConditionStatus   `json:"ready"`
 	Flowing   metav1.ConditionStatus   `json:"flowing"`
 	// Reason of Flowing.
-	Reason       string       `json:"reason"`
-	LastReceived *metav1.Time `json:"lastReceived,omitempty"`
-	Objects      int64        `json:"objectsToday"`
-	Datagrams    int64        `json:"datagramsToday"`
-	Bytes        int64        `json:"bytesToday"`
-	Addresses    []string     `json:"addresses"`
+	Reason           string       `json:"reason"`
+	LastReceivedTime *metav1.Time `json:"lastReceivedTime,omitempty"`
+	Objects          int64        `json:"objectsToday"`
+	Datagrams        int64        `json:"datagramsToday"`
+	Bytes            int64        `json:"bytesToday"`
+	Addresses        []string     `json:"addresses"`
 }
 
 // Problem is a condition that is not as it should be.
@@ -169,10 +169,10 @@ func (r *Report) addInstrument(i *v1alpha1.Instrument) {
 	line := Instrument{
 		Namespace: i.Namespace, Name: i.Name, Site: i.Spec.SiteRef.Name, Type: i.Spec.Type, State: i.Spec.State,
 		Ready: condition(i.Status.Conditions, v1alpha1.ConditionReady).Status, Flowing: flowing.Status, Reason: flowing.Reason,
-		LastReceived: i.Status.LastReceived, Addresses: []string{},
+		LastReceivedTime: i.Status.LastReceivedTime, Addresses: []string{},
 	}
 	if c := i.Status.ReceivedToday; c != nil {
-		line.Objects, line.Datagrams, line.Bytes = c.Objects, c.Datagrams, c.Bytes
+		line.Objects, line.Datagrams, line.Bytes = c.ObjectCount, c.DatagramCount, c.Bytes
 	}
 	for _, listener := range i.Status.Listeners {
 		for _, a := range listener.Addresses {

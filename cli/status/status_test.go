@@ -62,11 +62,11 @@ func instrument(name string, received *metav1.Time, conditions ...metav1.Conditi
 		ObjectMeta: object(name),
 		Spec: v1alpha1.InstrumentSpec{SiteRef: v1alpha1.LocalReference{Name: "demo"}, Type: "Magnetometer", State: v1alpha1.InstrumentActive,
 			Listeners: []v1alpha1.Listener{{Name: "telemetry", Protocol: v1alpha1.ListenerUDP, Port: 30102}}},
-		Status: v1alpha1.InstrumentStatus{Conditions: conditions, LastReceived: received, ObservedGeneration: 1,
+		Status: v1alpha1.InstrumentStatus{Conditions: conditions, LastReceivedTime: received, ObservedGeneration: 1,
 			Listeners: []v1alpha1.ListenerStatus{{Name: "telemetry", Addresses: []v1alpha1.ListenerAddress{{Address: "192.0.2.1:30102"}}}}},
 	}
 	if received != nil {
-		i.Status.ReceivedToday = &v1alpha1.DayCounts{Day: "2026-11-21", Datagrams: 180, Bytes: 5400}
+		i.Status.ReceivedToday = &v1alpha1.DayCounts{Day: "2026-11-21", DatagramCount: 180, Bytes: 5400}
 	}
 	return i
 }

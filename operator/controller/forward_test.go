@@ -19,7 +19,7 @@ func TestCopyOfAnInstrument(t *testing.T) {
 	first, _, ports := w.ports()
 	w.applySite("hub", "hub")
 	w.applyPool("pool", ports)
-	w.applyInstrument("camera", first, `, forward: {address: "old.example.org:5000", protocol: TCP, until: "2127-01-01T00:00:00Z"}`)
+	w.applyInstrument("camera", first, `, forward: {address: "old.example.org:5000", protocol: TCP, endTime: "2127-01-01T00:00:00Z"}`)
 	g := w.gateway("pool", "pool-0")
 	entry := g.awaitPort("camera", first)
 	if entry.Forward == nil || entry.Forward.Address != "old.example.org:5000" || entry.Forward.Protocol != wire.ProtocolTCP || entry.Forward.Until.Year() != 2127 {
@@ -43,7 +43,7 @@ func TestCopyOfAnInstrument(t *testing.T) {
 		g.received("camera", 0, objects) // figures come with what changes, or within a minute
 		var s v1alpha1.InstrumentStatus
 		w.status("Instrument", "camera", &s)
-		want := v1alpha1.ForwardStatus{Address: "old.example.org:5000", Sent: 40, Backlog: 12, BacklogBytes: 12000, LastError: "connection refused"}
+		want := v1alpha1.ForwardStatus{Address: "old.example.org:5000", SentCount: 40, BacklogCount: 12, BacklogBytes: 12000, LastError: "connection refused"}
 		if s.Forward == nil || *s.Forward != want {
 			return fmt.Errorf("got %+v", s.Forward)
 		}

@@ -72,11 +72,11 @@ func TestInstrumentFromApplyToData(t *testing.T) {
 	w.awaits("Instrument", "camera", "DataFlowing", "True/Flowing")
 	var s v1alpha1.InstrumentStatus
 	w.status("Instrument", "camera", &s)
-	if s.ReceivedToday == nil || s.ReceivedToday.Objects != 8 || s.ReceivedToday.Bytes != 8000 || s.ReceivedToday.Day != string(wire.DayOf(time.Now())) {
+	if s.ReceivedToday == nil || s.ReceivedToday.ObjectCount != 8 || s.ReceivedToday.Bytes != 8000 || s.ReceivedToday.Day != string(wire.DayOf(time.Now())) {
 		t.Errorf("receivedToday: %+v", s.ReceivedToday)
 	}
-	if s.LastReceived == nil || s.LastReceived.Minute()%10 != 0 || s.LastReceived.Second() != 0 {
-		t.Errorf("lastReceived is not rounded to ten minutes: %v", s.LastReceived)
+	if s.LastReceivedTime == nil || s.LastReceivedTime.Minute()%10 != 0 || s.LastReceivedTime.Second() != 0 {
+		t.Errorf("lastReceivedTime is not rounded to ten minutes: %v", s.LastReceivedTime)
 	}
 
 	w.awaits("Instrument", "camera", "ClockTrusted", "Unknown/NoHeartbeat")
@@ -87,7 +87,7 @@ func TestInstrumentFromApplyToData(t *testing.T) {
 	w.awaits("Instrument", "camera", "ClockTrusted", "True/WithinMaxSkew")
 	w.awaits("Instrument", "camera", "Ready", "True/Ready")
 	w.status("Instrument", "camera", &s)
-	if s.Sender == nil || s.Sender.QueueObjects != 7 || s.Sender.ClockOffset == nil || s.Sender.ClockOffset.Duration != time.Second {
+	if s.Sender == nil || s.Sender.QueueObjectCount != 7 || s.Sender.ClockOffset == nil || s.Sender.ClockOffset.Duration != time.Second {
 		t.Errorf("sender: %+v", s.Sender)
 	}
 
@@ -96,7 +96,7 @@ func TestInstrumentFromApplyToData(t *testing.T) {
 	c = w.awaits("Instrument", "camera", "ClockTrusted", "False/ClockOff")
 	says(t, c, "5s ahead")
 	w.status("Instrument", "camera", &s)
-	if s.Sender == nil || s.Sender.QueueObjects != 14 || s.Sender.ClockOffset == nil || s.Sender.ClockOffset.Duration != -5*time.Second {
+	if s.Sender == nil || s.Sender.QueueObjectCount != 14 || s.Sender.ClockOffset == nil || s.Sender.ClockOffset.Duration != -5*time.Second {
 		t.Errorf("of two senders: %+v", s.Sender)
 	}
 	another.heard("camera", 0)

@@ -28,7 +28,7 @@ func status(name string, urgency plan.Urgency, objects int64) planned {
 		resource: resource{kindInstrument, types.NamespacedName{Namespace: "field", Name: name}},
 		object:   &v1alpha1.Instrument{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}},
 		was:      &v1alpha1.InstrumentStatus{},
-		is:       &v1alpha1.InstrumentStatus{ReceivedToday: &v1alpha1.DayCounts{Objects: objects}},
+		is:       &v1alpha1.InstrumentStatus{ReceivedToday: &v1alpha1.DayCounts{ObjectCount: objects}},
 		urgency:  urgency,
 	}
 }
@@ -44,7 +44,7 @@ func (w *statusWriter) take() (taken []string) {
 		w.last[p.resource] = lastStatus{uid: p.object.GetUID(), status: p.is, at: w.now()}
 		w.mu.Unlock()
 		w.written(p.resource)
-		taken = append(taken, fmt.Sprintf("%s:%d", p.Name, p.is.(*v1alpha1.InstrumentStatus).ReceivedToday.Objects))
+		taken = append(taken, fmt.Sprintf("%s:%d", p.Name, p.is.(*v1alpha1.InstrumentStatus).ReceivedToday.ObjectCount))
 	}
 }
 

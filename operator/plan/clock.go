@@ -165,14 +165,14 @@ func (v InstrumentView) sender() *v1alpha1.SenderStatus {
 		return nil
 	}
 	status := &v1alpha1.SenderStatus{
-		ReportedAt: *rounded(said.Seen), QueueObjects: said.QueueObjects, QueueBytes: said.QueueBytes,
-		SetAside: said.SetAside, Version: said.Version[:min(len(said.Version), maxVersion)],
+		ReportTime: *rounded(said.Seen), QueueObjectCount: said.QueueObjects, QueueBytes: said.QueueBytes,
+		SetAsideCount: said.SetAside, Version: said.Version[:min(len(said.Version), maxVersion)],
 	}
 	if said.ClockOffset != nil {
 		status.ClockOffset = &metav1.Duration{Duration: roundedOffset(time.Duration(*said.ClockOffset))}
 	}
 	if said.Oldest != nil {
-		status.Oldest = new(metav1.NewTime(said.Oldest.UTC().Truncate(time.Second)))
+		status.OldestTime = new(metav1.NewTime(said.Oldest.UTC().Truncate(time.Second)))
 	}
 	return status
 }

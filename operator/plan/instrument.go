@@ -62,7 +62,7 @@ func InstrumentStatus(v InstrumentView) (v1alpha1.InstrumentStatus, time.Duratio
 		ObservedGeneration: v.Instrument.Generation,
 		Conditions:         c.is,
 		Listeners:          v.listeners(programmed),
-		LastReceived:       rounded(v.lastReceived()),
+		LastReceivedTime:   rounded(v.lastReceived()),
 		ReceivedToday:      ReceivedToday(v.Reports, v.Now),
 		Forward:            v.forward(),
 		Sender:             v.sender(),
@@ -238,7 +238,7 @@ func (v InstrumentView) lastReceived() time.Time {
 // lostReport is the latest that may have been reported where the status, which is rounded
 // down, says more than the reports do; zero where it does not.
 func (v InstrumentView) lostReport() time.Time {
-	said := v.Instrument.Status.LastReceived
+	said := v.Instrument.Status.LastReceivedTime
 	if said == nil || !said.After(LastReported(v.Reports)) || said.After(v.Now) {
 		return time.Time{}
 	}
@@ -383,8 +383,8 @@ func ReceivedToday(reports []InstrumentReport, now time.Time) *v1alpha1.DayCount
 	sum := &v1alpha1.DayCounts{Day: string(today)}
 	for _, r := range reports {
 		if r.Day == today {
-			sum.Objects += int64(r.Objects)
-			sum.Datagrams += int64(r.Datagrams)
+			sum.ObjectCount += int64(r.Objects)
+			sum.DatagramCount += int64(r.Datagrams)
 			sum.Bytes += int64(r.Bytes)
 		}
 	}
@@ -398,12 +398,12 @@ func (v InstrumentView) forward() *v1alpha1.ForwardStatus {
 		return nil
 	}
 	status := &v1alpha1.ForwardStatus{
-		Address: said.Address, Sent: int64(said.Sent.Items), Dropped: int64(said.Dropped.Items),
-		Backlog: int64(said.Backlog.Items), BacklogBytes: int64(said.Backlog.Bytes),
+		Address: said.Address, SentCount: int64(said.Sent.Items), DroppedCount: int64(said.Dropped.Items),
+		BacklogCount: int64(said.Backlog.Items), BacklogBytes: int64(said.Backlog.Bytes),
 		LastError: said.LastError[:min(len(said.LastError), maxForwardError)],
 	}
 	if said.Oldest != nil {
-		status.Oldest = new(metav1.NewTime(said.Oldest.UTC().Truncate(time.Second)))
+		status.OldestTime = new(metav1.NewTime(said.Oldest.UTC().Truncate(time.Second)))
 	}
 	return status
 }

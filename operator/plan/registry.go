@@ -352,7 +352,7 @@ func forwardEntry(forward *v1alpha1.Forward) *wire.ForwardEntry {
 	if forward == nil {
 		return nil
 	}
-	return &wire.ForwardEntry{Address: forward.Address, Protocol: string(forward.Protocol), Until: forward.Until.UTC()}
+	return &wire.ForwardEntry{Address: forward.Address, Protocol: string(forward.Protocol), Until: forward.EndTime.UTC()}
 }
 
 func listenerEntry(listener v1alpha1.Listener) wire.ListenerEntry {

@@ -17,7 +17,7 @@ const (
 	figuresEvery = time.Minute
 	// instrumentFiguresEvery is the same for Instruments, of which there are many.
 	instrumentFiguresEvery = 10 * time.Minute
-	// lastReceivedStep is what status.lastReceived is rounded down to.
+	// lastReceivedStep is what status.lastReceivedTime is rounded down to.
 	lastReceivedStep = 10 * time.Minute
 )
 

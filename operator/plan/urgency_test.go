@@ -41,7 +41,7 @@ func TestWordsOfAConditionAreDetails(t *testing.T) {
 	}
 	for name, c := range map[string]struct{ got, want plan.Urgency }{
 		"received today": {plan.InstrumentUrgency(&v1alpha1.InstrumentStatus{Conditions: says("a")},
-			&v1alpha1.InstrumentStatus{Conditions: says("a"), ReceivedToday: &v1alpha1.DayCounts{Objects: 1}}), plan.UrgencyFigures},
+			&v1alpha1.InstrumentStatus{Conditions: says("a"), ReceivedToday: &v1alpha1.DayCounts{ObjectCount: 1}}), plan.UrgencyFigures},
 		"another message": {plan.InstrumentUrgency(&v1alpha1.InstrumentStatus{Conditions: says("a")}, &v1alpha1.InstrumentStatus{Conditions: says("b")}), plan.UrgencyDetail},
 		"messages":        {plan.FeedUrgency(&v1alpha1.FeedStatus{}, &v1alpha1.FeedStatus{MessageCount: new(int64(1))}), plan.UrgencyFigures},
 		"slowest":         {plan.FeedUrgency(&v1alpha1.FeedStatus{}, &v1alpha1.FeedStatus{Slowest: &v1alpha1.SlowestConsumer{Name: "a"}}), plan.UrgencyDetail},

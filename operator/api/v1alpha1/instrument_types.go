@@ -318,12 +318,12 @@ type InstrumentStatus struct {
 	// +optional
 	Listeners []ListenerStatus `json:"listeners,omitempty"`
 
-	// LastReceived is when data last arrived, rounded down to ten minutes;
+	// LastReceivedTime is when data last arrived, rounded down to ten minutes;
 	// metrics have it exactly.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
 	// +optional
-	LastReceived *metav1.Time `json:"lastReceived,omitempty"`
+	LastReceivedTime *metav1.Time `json:"lastReceivedTime,omitempty"`
 
 	// ReceivedToday sums up what gateways last reported of the current UTC day, brought
 	// up to date at most once in ten minutes. The ledger is the record: reports may be lost.
@@ -354,11 +354,11 @@ type InstrumentStatus struct {
 // gateways heard within 15 minutes, or else the last one. Each gateway pod
 // remembers 32.
 type SenderStatus struct {
-	// ReportedAt is when the last of them reported, rounded down to ten minutes.
+	// ReportTime is when the last of them reported, rounded down to ten minutes.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
 	// +required
-	ReportedAt metav1.Time `json:"reportedAt"`
+	ReportTime metav1.Time `json:"reportTime"`
 	// ClockOffset is what must be added to the sender's clock to get the gateways',
 	// rounded; it is negative where its clock is ahead. Of several senders it is
 	// that of the clock that is farthest off.
@@ -367,21 +367,23 @@ type SenderStatus struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('-2562047h') && duration(self) <= duration('2562047h')",message="clockOffset is a duration"
 	// +optional
 	ClockOffset *metav1.Duration `json:"clockOffset,omitempty"`
-	// QueueObjects that wait for their receipt, at all senders.
-	// +optional
-	QueueObjects int64 `json:"queueObjects"`
+	// QueueObjectCount is how many objects wait for their receipt, at all senders.
+	// +required
+	QueueObjectCount int64 `json:"queueObjectCount"`
 	// QueueBytes of these.
-	// +optional
+	// +required
 	QueueBytes int64 `json:"queueBytes"`
-	// Oldest is when the oldest of these was observed, by its sender's clock.
+	// OldestTime is when the oldest of these was observed, by its sender's clock; absent
+	// where none waits.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
 	// +optional
-	Oldest *metav1.Time `json:"oldest,omitempty"`
-	// SetAside objects since their sender started: no gateway takes them, or the
-	// disk changed them. Somebody must look at that sender's queue.
-	// +optional
-	SetAside int64 `json:"setAside,omitempty"`
+	OldestTime *metav1.Time `json:"oldestTime,omitempty"`
+	// SetAsideCount is how many objects were set aside since their sender started: no
+	// gateway takes them, or the disk changed them. Where it is not 0 somebody must look at
+	// that sender's queue.
+	// +required
+	SetAsideCount int64 `json:"setAsideCount"`
 	// Version of the sender that reported last.
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
@@ -394,14 +396,14 @@ type DayCounts struct {
 	// Day in UTC, as 2006-01-02.
 	// +required
 	Day string `json:"day"`
-	// Objects that were receipted.
-	// +optional
-	Objects int64 `json:"objects"`
-	// Datagrams that are safe.
-	// +optional
-	Datagrams int64 `json:"datagrams"`
+	// ObjectCount is how many objects were receipted.
+	// +required
+	ObjectCount int64 `json:"objectCount"`
+	// DatagramCount is how many datagrams are safe.
+	// +required
+	DatagramCount int64 `json:"datagramCount"`
 	// Bytes of both.
-	// +optional
+	// +required
 	Bytes int64 `json:"bytes"`
 }
 
@@ -419,8 +421,8 @@ type DayCounts struct {
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True once gateways receive for it"
 // +kubebuilder:printcolumn:name="Flowing",type=string,JSONPath=`.status.conditions[?(@.type=="DataFlowing")].status`,description="True while data arrives in cadence"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="DataFlowing")].reason`,description="Why Flowing has its value"
-// +kubebuilder:printcolumn:name="Objects",type=integer,JSONPath=`.status.receivedToday.objects`,description="Objects receipted this UTC day"
-// +kubebuilder:printcolumn:name="Datagrams",type=integer,JSONPath=`.status.receivedToday.datagrams`,description="Datagrams made safe this UTC day"
+// +kubebuilder:printcolumn:name="Objects",type=integer,JSONPath=`.status.receivedToday.objectCount`,description="Objects receipted this UTC day"
+// +kubebuilder:printcolumn:name="Datagrams",type=integer,JSONPath=`.status.receivedToday.datagramCount`,description="Datagrams made safe this UTC day"
 // +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.status.listeners[0].addresses[0].address`,description="First address to send to"
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What Ready says, and what to do"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"

@@ -85,11 +85,11 @@ type Forward struct {
 	// +required
 	Protocol ForwardProtocol `json:"protocol"`
 
-	// Until when: what is received from then on is not forwarded.
+	// EndTime is when the copy ends: what is received from then on is not forwarded.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
 	// +required
-	Until metav1.Time `json:"until"`
+	EndTime metav1.Time `json:"endTime"`
 }
 
 // ForwardProtocol is how a copy is sent.
@@ -107,24 +107,24 @@ type ForwardStatus struct {
 	// Address that it goes to.
 	// +required
 	Address string `json:"address"`
-	// Sent objects, or datagrams.
-	// +optional
-	Sent int64 `json:"sent"`
-	// Dropped were never sent: the stream that announced them was trimmed, or
-	// their bytes are gone.
-	// +optional
-	Dropped int64 `json:"dropped"`
-	// Backlog of objects, or of datagrams, that wait to be sent.
-	// +optional
-	Backlog int64 `json:"backlog"`
+	// SentCount is how many objects, or datagrams, were sent.
+	// +required
+	SentCount int64 `json:"sentCount"`
+	// DroppedCount is how many were never sent: the stream that announced them was
+	// trimmed, or their bytes are gone.
+	// +required
+	DroppedCount int64 `json:"droppedCount"`
+	// BacklogCount is how many objects, or datagrams, wait to be sent.
+	// +required
+	BacklogCount int64 `json:"backlogCount"`
 	// BacklogBytes is their size.
-	// +optional
+	// +required
 	BacklogBytes int64 `json:"backlogBytes"`
-	// Oldest of them was received then.
+	// OldestTime is when the oldest of them was received; absent where none waits.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
 	// +optional
-	Oldest *metav1.Time `json:"oldest,omitempty"`
+	OldestTime *metav1.Time `json:"oldestTime,omitempty"`
 	// LastError says what keeps the next one from being sent; empty while all is well.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional

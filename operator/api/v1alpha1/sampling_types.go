@@ -199,13 +199,13 @@ type LinkProbeStatus struct {
 	JitterBack *metav1.Duration `json:"jitterBack,omitempty"`
 
 	// LossPerMille is how many of 1000 packets the sender got no answer to.
-	// +optional
+	// +required
 	LossPerMille int32 `json:"lossPerMille"`
 	// LossOutPerMille is how many of 1000 packets did not reach the gateway.
-	// +optional
+	// +required
 	LossOutPerMille int32 `json:"lossOutPerMille"`
 	// LossBackPerMille is how many of 1000 packets reached the gateway, whose answer did not
 	// reach the sender. What is in LossPerMille and in neither of these two is not known.
-	// +optional
+	// +required
 	LossBackPerMille int32 `json:"lossBackPerMille"`
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/substorm/substorm/internal/flags"
 	"github.com/substorm/substorm/internal/retry"
+	"github.com/substorm/substorm/operator/api/readable"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
@@ -36,7 +37,8 @@ type CheckConfig struct {
 }
 
 // Check finds out whether the API server serves every kind of this build in each namespace,
-// to whoever asks, and whether an operator leads.
+// to whoever asks, and whether an operator leads. As the operator does it goes on where an
+// object cannot be decoded; the log names it.
 func Check(ctx context.Context, cfg CheckConfig) error {
 	if err := flags.Required("--namespace", cfg.Namespace); err != nil {
 		return err
@@ -49,7 +51,7 @@ func Check(ctx context.Context, cfg CheckConfig) error {
 	defer cancel()
 	for last := error(nil); ; {
 		// A new client each time: it remembers which kinds there are.
-		c, err := client.New(cfg.Kubernetes, client.Options{Scheme: scheme})
+		c, err := client.New(readable.Config(cfg.Kubernetes, scheme, cfg.Log), client.Options{Scheme: scheme})
 		if err == nil {
 			err = errors.Join(checkKinds(ctx, c, scheme, cfg), checkLeader(ctx, c, cfg))
 		}

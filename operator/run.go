@@ -27,6 +27,7 @@ import (
 
 	"github.com/substorm/substorm/internal/cgroup"
 	"github.com/substorm/substorm/internal/flags"
+	"github.com/substorm/substorm/operator/api/readable"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/controller"
 	"github.com/substorm/substorm/operator/plan"
@@ -121,7 +122,7 @@ func manager(cfg Config) (ctrl.Manager, error) {
 		namespaces[name] = cache.Config{}
 	}
 	stop := 10 * time.Second
-	mgr, err := ctrl.NewManager(controller.Readable(cfg.Kubernetes, scheme, cfg.Log), ctrl.Options{
+	mgr, err := ctrl.NewManager(readable.Config(cfg.Kubernetes, scheme, cfg.Log), ctrl.Options{
 		Scheme:                        scheme,
 		Logger:                        logr.FromSlogHandler(cfg.Log.Handler()),
 		Cache:                         cache.Options{DefaultNamespaces: namespaces, ByObject: controller.CacheObjects(), DefaultTransform: cache.TransformStripManagedFields()},

@@ -7,6 +7,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -20,7 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/substorm/substorm/operator/api/readable"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
 )
 
 // Flags choose a cluster and a namespace, as kubectl's do.
@@ -73,7 +76,8 @@ func New(config *rest.Config, namespace string) (*Cluster, error) {
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
+	// An object that cannot be decoded says so in an annotation, and hides no other.
+	c, err := client.New(readable.Config(config, scheme, slog.New(slog.DiscardHandler)), client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("reach the cluster at %s: %w", config.Host, err)
 	}
@@ -91,7 +95,7 @@ func (c *Cluster) Site(ctx context.Context, name string) (*v1alpha1.Site, error)
 		if err != nil {
 			return nil, explain(err)
 		}
-		return site, nil
+		return site, unreadable(site)
 	}
 	sites := &v1alpha1.SiteList{}
 	if err := c.List(ctx, sites); err != nil {
@@ -99,7 +103,7 @@ func (c *Cluster) Site(ctx context.Context, name string) (*v1alpha1.Site, error)
 	}
 	switch len(sites.Items) {
 	case 1:
-		return &sites.Items[0], nil
+		return &sites.Items[0], unreadable(&sites.Items[0])
 	case 0:
 		return nil, fmt.Errorf("no Site in namespace %q: kubectl get site -A lists them, -n chooses the namespace", c.Namespace)
 	default:
@@ -109,6 +113,15 @@ func (c *Cluster) Site(ctx context.Context, name string) (*v1alpha1.Site, error)
 		}
 		return nil, fmt.Errorf("several Sites in namespace %q: choose one with --site: %s", c.Namespace, strings.Join(names, ", "))
 	}
+}
+
+// unreadable is an error where a Site cannot be decoded: what of it was left out may be what
+// matters.
+func unreadable(site *v1alpha1.Site) error {
+	if why := plan.Unreadable(site); why != "" {
+		return fmt.Errorf("this version cannot read Site %q in namespace %q (%s): correct the Site, or use the version that it was written for", site.Name, site.Namespace, why)
+	}
+	return nil
 }
 
 // List lists what is in the namespace, or in all where it is empty.

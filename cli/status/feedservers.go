@@ -39,7 +39,7 @@ func (r *Report) addFeedServer(s *v1alpha1.FeedServer) {
 		PodsReady: ptr.Deref(s.Status.ReadyReplicas, 0), PodsAsked: ptr.Deref(s.Spec.Replicas, v1alpha1.DefaultFeedServerReplicas),
 		Connections: s.Status.ConnectionCount, Consumers: s.Status.ConsumerCount,
 	})
-	r.problems("feedserver/"+s.Name, s.Namespace, s.Generation, s.Status.ObservedGeneration, s.Status.Conditions, gatewayConditions)
+	r.problems("feedserver", s, s.Status.ObservedGeneration, s.Status.Conditions, gatewayConditions)
 }
 
 func (r Report) printFeedServers(w io.Writer) {

@@ -25,6 +25,9 @@ const livePatience = 5 * time.Second
 // errAway: the operator says that JetStream is away, so it is not waited for.
 var errAway = errors.New("the Site's JetStream is away, see JetStreamReachable")
 
+// errUnreadable: what of the Site could not be read may be where its JetStream is.
+var errUnreadable = errors.New("the Site cannot be read, see below")
+
 // live reads what gateways report into the status buckets of Sites: statuses have these figures up to ten minutes later.
 type live struct {
 	cluster *kube.Cluster
@@ -58,6 +61,9 @@ func (l *live) refresh(ctx context.Context, all *Resources, now time.Time) map[s
 }
 
 func (l *live) refreshSite(ctx context.Context, site *v1alpha1.Site, all *Resources, now time.Time) error {
+	if plan.Unreadable(site) != "" {
+		return errUnreadable
+	}
 	if condition(site.Status.Conditions, v1alpha1.ConditionJetStreamReachable).Status == metav1.ConditionFalse {
 		return errAway
 	}

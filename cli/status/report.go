@@ -16,6 +16,7 @@ import (
 	"github.com/substorm/substorm/cli/damage"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
 )
 
 // Report is what `substorm status` says.
@@ -148,7 +149,7 @@ func (r *Report) addSite(s *v1alpha1.Site) {
 		JetStream:   condition(conditions, v1alpha1.ConditionJetStreamReachable).Status,
 		Archive:     known(s.Status.Archive),
 	})
-	r.problems("site/"+s.Name, s.Namespace, s.Generation, s.Status.ObservedGeneration, conditions, siteConditions)
+	r.problems("site", s, s.Status.ObservedGeneration, conditions, siteConditions)
 }
 
 func (r *Report) addGateway(g *v1alpha1.IngestGateway, newest int64) {
@@ -161,7 +162,7 @@ func (r *Report) addGateway(g *v1alpha1.IngestGateway, newest int64) {
 		line.Behind = max(0, newest-line.Revision)
 	}
 	r.Gateways = append(r.Gateways, line)
-	r.problems("ingestgateway/"+g.Name, g.Namespace, g.Generation, g.Status.ObservedGeneration, g.Status.Conditions, gatewayConditions)
+	r.problems("ingestgateway", g, g.Status.ObservedGeneration, g.Status.Conditions, gatewayConditions)
 }
 
 func (r *Report) addInstrument(i *v1alpha1.Instrument) {
@@ -180,7 +181,7 @@ func (r *Report) addInstrument(i *v1alpha1.Instrument) {
 		}
 	}
 	r.Instruments = append(r.Instruments, line)
-	r.problems("instrument/"+i.Name, i.Namespace, i.Generation, i.Status.ObservedGeneration, i.Status.Conditions, instrumentConditions)
+	r.problems("instrument", i, i.Status.ObservedGeneration, i.Status.Conditions, instrumentConditions)
 }
 
 // The conditions of each kind that must be True, the most telling ones first.
@@ -213,10 +214,18 @@ var (
 
 // problems takes what is not as it should be of all conditions of a resource, those it
 // must have first.
-func (r *Report) problems(object, namespace string, generation, observed int64, conditions []metav1.Condition, wanted []string) {
-	before := len(r.Problems)
+func (r *Report) problems(kind string, o metav1.Object, observed int64, conditions []metav1.Condition, wanted []string) {
+	object, namespace, before := kind+"/"+o.GetName(), o.GetNamespace(), len(r.Problems)
+	unreadable := plan.Unreadable(o)
+	if unreadable != "" { // its conditions are of an earlier generation, or nobody can read them either
+		r.Problems = append(r.Problems, problem(object, namespace, metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonUnreadable,
+			Message: fmt.Sprintf("this version cannot read it: %s: correct it, or use the version that it was written for", unreadable)}))
+	}
 	for _, kind := range wanted {
 		c := condition(conditions, kind)
+		if unreadable != "" && (kind == v1alpha1.ConditionAccepted || c.LastTransitionTime.IsZero()) {
+			continue
+		}
 		if c.Status == metav1.ConditionTrue || calm[c.Reason] || kind == v1alpha1.ConditionReady && len(r.Problems) > before {
 			continue
 		}
@@ -238,7 +247,7 @@ func (r *Report) problems(object, namespace string, generation, observed int64, 
 			r.Problems = append(r.Problems, problem(object, namespace, c))
 		}
 	}
-	if observed != 0 && observed < generation && len(r.Problems) == before {
+	if observed != 0 && observed < o.GetGeneration() && len(r.Problems) == before {
 		r.Problems = append(r.Problems, problem(object, namespace, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionUnknown,
 			Reason: "NotObserved", Message: "the operator has not seen its last change yet: does it run?"}))
 	}
@@ -307,7 +316,7 @@ func (r *Report) addFeed(f *v1alpha1.Feed) {
 		Namespace: f.Namespace, Name: f.Name, Site: f.Spec.SiteRef.Name, Ready: condition(f.Status.Conditions, v1alpha1.ConditionReady).Status,
 		Instruments: ptr.Deref(f.Status.InstrumentCount, 0), MessagesPerMinute: ptr.Deref(f.Status.MessagesPerMinute, 0), Consumers: ptr.Deref(f.Status.ConsumerCount, 0),
 	})
-	r.problems("feed/"+f.Name, f.Namespace, f.Generation, f.Status.ObservedGeneration, f.Status.Conditions, feedConditions)
+	r.problems("feed", f, f.Status.ObservedGeneration, f.Status.Conditions, feedConditions)
 }
 
 func (r *Report) addConsumer(c *v1alpha1.FeedConsumer) {
@@ -323,7 +332,7 @@ func (r *Report) addConsumer(c *v1alpha1.FeedConsumer) {
 		line.Dropped += d.Count
 	}
 	r.Consumers = append(r.Consumers, line)
-	r.problems("feedconsumer/"+c.Name, c.Namespace, c.Generation, c.Status.ObservedGeneration, c.Status.Conditions, feedConditions)
+	r.problems("feedconsumer", c, c.Status.ObservedGeneration, c.Status.Conditions, feedConditions)
 }
 
 func (r Report) printFeeds(w io.Writer) {

@@ -103,13 +103,14 @@ func read(ctx context.Context, figures *live, site string, now time.Time) (Repor
 	}
 	if site != "" {
 		sites.Items = slices.DeleteFunc(sites.Items, func(s v1alpha1.Site) bool { return s.Name != site })
-		elsewhere := func(ref v1alpha1.LocalReference) bool { return ref.Name != site }
+		// Of an object that cannot be read nobody may know the Site.
+		elsewhere := func(ref v1alpha1.LocalReference) bool { return ref.Name != site && ref.Name != "" }
 		gateways.Items = slices.DeleteFunc(gateways.Items, func(g v1alpha1.IngestGateway) bool { return elsewhere(g.Spec.SiteRef) })
 		servers.Items = slices.DeleteFunc(servers.Items, func(s v1alpha1.FeedServer) bool { return elsewhere(s.Spec.SiteRef) })
 		instruments.Items = slices.DeleteFunc(instruments.Items, func(i v1alpha1.Instrument) bool { return elsewhere(i.Spec.SiteRef) })
 		feeds.Items = slices.DeleteFunc(feeds.Items, func(f v1alpha1.Feed) bool { return elsewhere(f.Spec.SiteRef) })
 		consumers.Items = slices.DeleteFunc(consumers.Items, func(c v1alpha1.FeedConsumer) bool {
-			return !slices.ContainsFunc(feeds.Items, func(f v1alpha1.Feed) bool { return f.Namespace == c.Namespace && f.Name == c.Spec.FeedRef.Name })
+			return c.Spec.FeedRef.Name != "" && !slices.ContainsFunc(feeds.Items, func(f v1alpha1.Feed) bool { return f.Namespace == c.Namespace && f.Name == c.Spec.FeedRef.Name })
 		})
 	}
 	if len(sites.Items) == 0 && site != "" {

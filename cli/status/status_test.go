@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/cli/kube/kubetest"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/usage"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
@@ -238,6 +239,53 @@ func TestStatusOfACluster(t *testing.T) {
 	}
 	if out, err := runStatus(t, append(at, "-n", "default")...); !errors.Is(err, ErrProblems) || !strings.Contains(out, "No Site") {
 		t.Errorf("of another namespace: %v\n%s", err, out)
+	}
+}
+
+// TestUnreadable: objects that Go cannot decode hide no others, and the report says of each why it cannot be read, also where
+// only one Site is asked for and where the Site is not known.
+func TestUnreadable(t *testing.T) {
+	cluster := kubetest.Start(t)
+	s, g, i := site(), gateway(0, 0), instrument("mag-1", nil)
+	cluster.Create(t, &s, &g, &i)
+	s.Status, g.Status, i.Status = site(allOfSite...).Status, gateway(3, 12, allOfGateway...).Status, instrument("", lately, allOfInstrument...).Status
+	for _, o := range []client.Object{&s, &g, &i} {
+		if err := cluster.Status().Update(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := []string{"--kubeconfig", cluster.Kubeconfig, "-n", "aurora", "--site", "demo"}
+	if out, err := runStatus(t, at...); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	testenv.ApplyLoosened(t, cluster.Config, "instruments", []string{"forward", "until"}, `
+apiVersion: substorm.dev/v1alpha1
+kind: Instrument
+metadata: {name: camera, namespace: aurora}
+spec:
+  siteRef: {name: demo}
+  type: AllSkyCamera
+  listeners: [{name: tcp, protocol: TCP, port: 30101}]
+  forward: {address: "192.0.2.9:5000", protocol: TCP, until: "2027-01-01T00:00:00+99:99"}
+`)
+	testenv.ApplyLoosened(t, cluster.Config, "feeds", []string{"siteRef"}, `
+apiVersion: substorm.dev/v1alpha1
+kind: Feed
+metadata: {name: everything, namespace: aurora}
+spec: {siteRef: demo}
+`)
+	out, err := runStatus(t, at...)
+	if !errors.Is(err, ErrProblems) {
+		t.Errorf("the verdict is %v", err)
+	}
+	for _, want := range []string{"mag-1", "telemetry 192.0.2.1:30102", "in its cadence", "! instrument camera: Accepted is Unknown (Unreadable)", "spec.forward: ", "+99:99",
+		"! feed everything: Accepted is Unknown (Unreadable)", "spec.siteRef: "} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the report does not say %q:\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, "does an operator run") {
+		t.Errorf("the report asks for an operator, which may run:\n%s", out)
 	}
 }
 

@@ -32,6 +32,7 @@ import (
 
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/operator"
+	"github.com/substorm/substorm/operator/api/readable"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/controller"
 	"github.com/substorm/substorm/operator/plan"
@@ -187,7 +188,7 @@ func (w *world) manager(cfg *rest.Config, namespaces []string, log *slog.Logger)
 	for _, name := range namespaces {
 		watched[name] = cache.Config{}
 	}
-	mgr, err := ctrl.NewManager(controller.Readable(cfg, scheme, log), ctrl.Options{
+	mgr, err := ctrl.NewManager(readable.Config(cfg, scheme, log), ctrl.Options{
 		Scheme: scheme, Logger: logr.FromSlogHandler(log.Handler()),
 		Cache:   cache.Options{DefaultNamespaces: watched, ByObject: controller.CacheObjects()},
 		Metrics: server.Options{BindAddress: "0"},

@@ -4,7 +4,6 @@ package controller_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,52 +13,15 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/readable"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/controller"
 	"github.com/substorm/substorm/operator/plan"
 )
-
-// loosened writes an object past the validation of one field of its spec, as a version of
-// the CRD that does not know it would, and restores the validation.
-func (w *world) loosened(plural string, field []string, write func() error) {
-	w.t.Helper()
-	fields := []string{"schema", "openAPIV3Schema", "properties", "spec"}
-	for _, f := range field {
-		fields = append(fields, "properties", f)
-	}
-	path := "/spec/versions/0/" + strings.Join(fields, "/")
-	crd := &unstructured.Unstructured{}
-	crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
-	if err := w.Get(w.t.Context(), client.ObjectKey{Name: plural + ".substorm.dev"}, crd); err != nil {
-		w.t.Fatal(err)
-	}
-	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
-	was, found, err := unstructured.NestedMap(versions[0].(map[string]any), fields...)
-	if err != nil || !found {
-		w.t.Fatalf("the CRD has no %s: %v", field, err)
-	}
-	replace := func(schema map[string]any) {
-		w.t.Helper()
-		value, err := json.Marshal(schema)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		patch := fmt.Appendf(nil, `[{"op": "replace", "path": %q, "value": %s}]`, path, value)
-		if err := w.Patch(w.t.Context(), crd.DeepCopy(), client.RawPatch("application/json-patch+json", patch)); err != nil {
-			w.t.Fatal(err)
-		}
-	}
-	replace(map[string]any{"type": "string"})
-	defer replace(was)
-	eventually(w.t, "the API server takes what it refused", write)
-}
 
 // TestUnreadableObject: an Instrument that was stored past validation, and that Go cannot
 // decode, costs itself alone: others are programmed, also by an operator that starts, what
@@ -74,23 +36,17 @@ func TestUnreadableObject(t *testing.T) {
 	g := w.gateway("pool", "pool-0")
 	before := g.awaitPort("camera", first)
 
-	absurd := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(fmt.Appendf(nil, `
+	testenv.ApplyLoosened(t, api.Config, "instruments", []string{"archive", "repeatWindow"}, fmt.Sprintf(`
 apiVersion: substorm.dev/v1alpha1
 kind: Instrument
 metadata: {name: camera, namespace: %s}
 spec: {siteRef: {name: hub}, type: AllSkyCamera, listeners: [{name: tcp, protocol: TCP, port: %d}], archive: {repeatWindow: 99999999999999999999m}}
-`, w.namespace, first), &absurd.Object); err != nil {
-		t.Fatal(err)
-	}
-	w.loosened("instruments", []string{"archive", "repeatWindow"}, func() error {
-		return w.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(absurd.DeepCopy()), client.FieldOwner("kubectl"))
-	})
+`, w.namespace, first))
 	if err := w.List(t.Context(), &v1alpha1.InstrumentList{}, client.InNamespace(w.namespace)); err == nil {
 		t.Fatal("a client lists the object: this test shows nothing")
 	}
 	var log bytes.Buffer
-	tolerant, err := client.New(controller.Readable(api.Config, scheme, slog.New(slog.NewTextHandler(&log, nil))), client.Options{Scheme: scheme})
+	tolerant, err := client.New(readable.Config(api.Config, scheme, slog.New(slog.NewTextHandler(&log, nil))), client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,18 +98,12 @@ func TestUnreadablePoolKeepsItsCredentials(t *testing.T) {
 	w.applyPool("pool", ", service: {type: ClusterIP}")
 	h := holders[0]
 	before := w.awaitCredentials(h, "credentials", func(c *v1alpha1.CredentialsStatus) bool { return c.ExpirationTime != nil })
-	absurd := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(fmt.Appendf(nil, `
+	testenv.ApplyLoosened(t, api.Config, "ingestgateways", []string{"drainTimeout"}, fmt.Sprintf(`
 apiVersion: substorm.dev/v1alpha1
 kind: IngestGateway
 metadata: {name: pool, namespace: %s}
 spec: {siteRef: {name: hub}, service: {type: ClusterIP}, drainTimeout: 99999999999999999999m}
-`, w.namespace), &absurd.Object); err != nil {
-		t.Fatal(err)
-	}
-	w.loosened("ingestgateways", []string{"drainTimeout"}, func() error {
-		return w.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(absurd.DeepCopy()), client.FieldOwner("kubectl"))
-	})
+`, w.namespace))
 	w.stop()
 	w.age(h.secret, time.Now().Add(plan.CredentialsLifetime/2))
 	w.start()
@@ -188,18 +138,12 @@ func TestTokenOfAnUnreadableConsumer(t *testing.T) {
 		})
 	}
 	takes(true)
-	absurd := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(fmt.Appendf(nil, `
+	testenv.ApplyLoosened(t, api.Config, "feedconsumers", []string{"flow", "maxLag"}, fmt.Sprintf(`
 apiVersion: substorm.dev/v1alpha1
 kind: FeedConsumer
 metadata: {name: viewer, namespace: %s}
 spec: {feedRef: {name: all}, delivery: {type: WebSocket}, flow: {maxLag: 99999999999999999999m}}
-`, w.namespace), &absurd.Object); err != nil {
-		t.Fatal(err)
-	}
-	w.loosened("feedconsumers", []string{"flow", "maxLag"}, func() error {
-		return w.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(absurd.DeepCopy()), client.FieldOwner("kubectl"))
-	})
+`, w.namespace))
 	says(t, w.awaits("Site", "hub", "ObjectsUnreadable", "True/Unreadable"), `FeedConsumer "viewer"`)
 	takes(true)
 	w.remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "viewer-consumer"}})

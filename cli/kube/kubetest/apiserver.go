@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/cli/kube"
@@ -18,6 +19,8 @@ import (
 // Cluster is an API server without nodes.
 type Cluster struct {
 	client.Client
+	// Config lets an administrator in.
+	Config *rest.Config
 	// Kubeconfig is a file that lets an administrator in.
 	Kubeconfig string
 }
@@ -26,7 +29,7 @@ type Cluster struct {
 func Start(t testing.TB) *Cluster {
 	t.Helper()
 	server := testenv.Kubernetes(t)
-	c := &Cluster{Kubeconfig: server.Kubeconfig(t, "administrator", "system:masters")}
+	c := &Cluster{Config: server.Config, Kubeconfig: server.Kubeconfig(t, "administrator", "system:masters")}
 	cluster, err := kube.New(server.Config, "default")
 	if err != nil {
 		t.Fatal(err)

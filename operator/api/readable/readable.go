@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controller
+// Package readable makes clients that list and watch objects of our kinds also where one of
+// them cannot be decoded: the operator's, and those of commands that say how all is.
+package readable
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,27 +25,27 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
-// Readable returns a copy of cfg whose clients can decode every object of our kinds. A
+// Config returns a copy of cfg whose clients can decode every object of our kinds. A
 // typed client fails a whole list, and a whole watch, for one object that it cannot
 // decode, as an object that was stored under another version of the CRDs may be. Here such
 // an object loses the fields that cannot be decoded, and bears
 // v1alpha1.AnnotationUnreadable, which says why: the planners leave all that was made for
-// it as it stands.
-func Readable(cfg *rest.Config, scheme *runtime.Scheme, log *slog.Logger) *rest.Config {
+// it as it stands. The log hears of each. Such an object is not to be written back as a whole.
+func Config(cfg *rest.Config, scheme *runtime.Scheme, log *slog.Logger) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return &readableTransport{next: next, mend: mender{scheme: scheme, log: log}}
+		return &transport{next: next, mend: mender{scheme: scheme, log: log}}
 	})
 	return cfg
 }
 
-type readableTransport struct {
+type transport struct {
 	next http.RoundTripper
 	mend mender
 }
 
 // RoundTrip implements http.RoundTripper.
-func (t *readableTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := t.next.RoundTrip(req)
 	ours := strings.Contains(req.URL.Path, "/apis/"+v1alpha1.GroupVersion.String()+"/")
 	if err != nil || !ours || req.Method != http.MethodGet || resp.StatusCode != http.StatusOK ||
@@ -48,7 +53,7 @@ func (t *readableTransport) RoundTrip(req *http.Request) (*http.Response, error)
 		return resp, err
 	}
 	if watch, _ := strconv.ParseBool(req.URL.Query().Get("watch")); watch {
-		resp.Body = &readableWatch{events: json.NewDecoder(resp.Body), body: resp.Body, mend: t.mend}
+		resp.Body = &watchBody{events: json.NewDecoder(resp.Body), body: resp.Body, mend: t.mend}
 		return resp, nil
 	}
 	body, err := io.ReadAll(resp.Body)
@@ -62,8 +67,8 @@ func (t *readableTransport) RoundTrip(req *http.Request) (*http.Response, error)
 	return resp, nil
 }
 
-// readableWatch is the body of a watch: one JSON object after the other.
-type readableWatch struct {
+// watchBody is the body of a watch: one JSON object after the other.
+type watchBody struct {
 	events *json.Decoder
 	body   io.Closer
 	mend   mender
@@ -71,7 +76,7 @@ type readableWatch struct {
 }
 
 // Read implements io.Reader.
-func (w *readableWatch) Read(p []byte) (int, error) {
+func (w *watchBody) Read(p []byte) (int, error) {
 	if len(w.rest) == 0 {
 		var event json.RawMessage
 		if err := w.events.Decode(&event); err != nil {
@@ -85,7 +90,7 @@ func (w *readableWatch) Read(p []byte) (int, error) {
 }
 
 // Close implements io.Closer.
-func (w *readableWatch) Close() error { return w.body.Close() }
+func (w *watchBody) Close() error { return w.body.Close() }
 
 // mender takes out of objects what cannot be decoded. What is no JSON object of ours stays
 // as it came.
@@ -161,13 +166,13 @@ func (m mender) object(data []byte) []byte {
 	if problem == nil {
 		delete(annotations, v1alpha1.AnnotationUnreadable) // nobody else says so
 	} else {
+		why := cmp.Or(strings.Join(m.strip(u), "; "), problem.Error())
 		m.log.Warn("an object cannot be read; what was made for it stays as it is, and its changes wait: correct it, or run a version of the operator that reads it",
-			"kind", u.GetKind(), "namespace", u.GetNamespace(), "name", u.GetName(), "error", problem)
-		m.strip(u)
+			"kind", u.GetKind(), "namespace", u.GetNamespace(), "name", u.GetName(), "error", why)
 		if annotations == nil {
 			annotations = map[string]string{}
 		}
-		annotations[v1alpha1.AnnotationUnreadable] = problem.Error()
+		annotations[v1alpha1.AnnotationUnreadable] = why
 	}
 	u.SetAnnotations(annotations)
 	mended, err := json.Marshal(u.Object)
@@ -193,27 +198,35 @@ func (m mender) decode(data []byte) error {
 	return utiljson.Unmarshal(data, object)
 }
 
-// strip removes a status that cannot be decoded, and each such field of the spec. An
-// Instrument whose access cannot be decoded is closed.
-func (m mender) strip(u *unstructured.Unstructured) {
-	readable := func(member string, value any) bool {
+// strip removes a status that cannot be decoded, and each such field of the spec, and says of
+// each why it cannot: what Go says of a value need not name its field. An Instrument whose
+// access cannot be decoded is closed.
+func (m mender) strip(u *unstructured.Unstructured) (why []string) {
+	readable := func(field, member string, value any) bool {
 		data, err := json.Marshal(map[string]any{"apiVersion": u.GetAPIVersion(), "kind": u.GetKind(), member: value})
-		return err == nil && m.decode(data) == nil
-	}
-	if !readable("status", u.Object["status"]) {
-		delete(u.Object, "status")
+		if err == nil {
+			err = m.decode(data)
+		}
+		if err != nil {
+			why = append(why, fmt.Sprintf("%s: %v", field, err))
+		}
+		return err == nil
 	}
 	spec, ok := u.Object["spec"].(map[string]any)
 	if !ok {
 		delete(u.Object, "spec")
-		return
 	}
-	for name, value := range spec {
-		if !readable("spec", map[string]any{name: value}) {
-			delete(spec, name)
-			if name == "access" {
-				spec[name] = map[string]any{"live": string(v1alpha1.AccessRestricted), "archive": string(v1alpha1.AccessRestricted)}
-			}
+	for _, name := range slices.Sorted(maps.Keys(spec)) {
+		if readable("spec."+name, "spec", map[string]any{name: spec[name]}) {
+			continue
+		}
+		delete(spec, name)
+		if name == "access" {
+			spec[name] = map[string]any{"live": string(v1alpha1.AccessRestricted), "archive": string(v1alpha1.AccessRestricted)}
 		}
 	}
+	if !readable("status", "status", u.Object["status"]) {
+		delete(u.Object, "status")
+	}
+	return why
 }

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kube_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/substorm/substorm/cli/kube"
+	"github.com/substorm/substorm/cli/kube/kubetest"
+	"github.com/substorm/substorm/internal/testenv"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// TestUnreadableSite: who asks for a Site that Go cannot decode is told why not, and gets the others; lists have all.
+func TestUnreadableSite(t *testing.T) {
+	api := kubetest.Start(t)
+	const spec = `
+  objectStore: {endpoint: "https://s3.example:9000", bucket: substorm, credentialsSecretRef: {name: s3}}
+  jetStream: {servers: ["tls://nats.example:4222"], accountKeySecretRef: {name: account}}
+`
+	testenv.ApplyLoosened(t, api.Config, "sites", []string{"archivist", "partInterval"}, `
+apiVersion: substorm.dev/v1alpha1
+kind: Site
+metadata: {name: old, namespace: default}
+spec:
+  code: old
+  archivist: {partInterval: 99999999999999999999m}`+spec)
+	cluster, err := kube.New(api.Config, "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"old", ""} { // by its name, and as the only one
+		if site, err := cluster.Site(t.Context(), name); err == nil || !strings.Contains(err.Error(), `Site "old"`) || !strings.Contains(err.Error(), "spec.archivist: ") {
+			t.Errorf("Site %q: %+v, %v", name, site, err)
+		}
+	}
+	testenv.ApplyLoosened(t, api.Config, "sites", []string{"archivist", "partInterval"}, `
+apiVersion: substorm.dev/v1alpha1
+kind: Site
+metadata: {name: hub, namespace: default}
+spec:
+  code: hub`+spec)
+	if site, err := cluster.Site(t.Context(), "hub"); err != nil || site.Spec.Code != "hub" {
+		t.Errorf("%+v, %v", site, err)
+	}
+	var all v1alpha1.SiteList
+	if err := cluster.List(t.Context(), &all); err != nil || len(all.Items) != 2 {
+		t.Errorf("%d Sites, %v", len(all.Items), err)
+	}
+}

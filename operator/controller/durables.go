@@ -85,23 +85,21 @@ func (b *busKeeper) ensureDurable(ctx context.Context, consumer string, d plan.D
 	if err != nil {
 		return nil, err
 	}
-	if existing.CachedInfo().Paused { // its Secret was not there, and is
-		if _, err := b.js.ResumeConsumer(ctx, d.Stream, d.Name); err != nil {
-			return nil, err
-		}
+	info, is := existing.CachedInfo(), existing.CachedInfo().Config
+	if !sameDurable(is, d) {
+		info, err = b.widening(ctx, d, filters(is), func() (*jetstream.ConsumerInfo, error) {
+			changed, err := b.js.UpdateConsumer(ctx, d.Stream, durableConfig(is, d))
+			if err != nil {
+				return nil, err
+			}
+			b.log.Info("changed a durable", "stream", d.Stream, "durable", d.Name)
+			return changed.CachedInfo(), nil
+		})
 	}
-	is := existing.CachedInfo().Config
-	if sameDurable(is, d) {
-		return existing.CachedInfo(), nil
+	if err == nil && existing.CachedInfo().Paused { // it was withheld, and gives only what is planned now
+		_, err = b.js.ResumeConsumer(ctx, d.Stream, d.Name)
 	}
-	return b.widening(ctx, d, filters(is), func() (*jetstream.ConsumerInfo, error) {
-		changed, err := b.js.UpdateConsumer(ctx, d.Stream, durableConfig(is, d))
-		if err != nil {
-			return nil, err
-		}
-		b.log.Info("changed a durable", "stream", d.Stream, "durable", d.Name)
-		return changed.CachedInfo(), nil
-	})
+	return info, err
 }
 
 // succeed makes a durable that goes on where the consumer's is that earlier
@@ -376,7 +374,7 @@ func (b *busKeeper) sweepDurable(ctx context.Context, s jetstream.Stream, name s
 		return b.removeDurable(ctx, s, name)
 	}
 	if slices.Contains(p.Withheld, consumer) {
-		if err := b.withhold(ctx, s, name); err != nil {
+		if err := b.withhold(ctx, s, name, "its consumer has no Secret, or no Feed"); err != nil {
 			return err
 		}
 	}
@@ -394,9 +392,9 @@ func (b *busKeeper) removeDurable(ctx context.Context, s jetstream.Stream, name 
 // withheldYears is longer than anybody waits for a Secret.
 const withheldYears = 10
 
-// withhold has a durable give nothing to those who have credentials from before. It
-// keeps its place for the next.
-func (b *busKeeper) withhold(ctx context.Context, s jetstream.Stream, name string) error {
+// withhold has a durable give nothing, to those who have credentials from before either. It
+// keeps its place.
+func (b *busKeeper) withhold(ctx context.Context, s jetstream.Stream, name, why string) error {
 	c, err := s.Consumer(ctx, name)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) || err == nil && c.CachedInfo().Paused {
 		return nil
@@ -407,7 +405,7 @@ func (b *busKeeper) withhold(ctx context.Context, s jetstream.Stream, name strin
 	if _, err := s.PauseConsumer(ctx, name, b.now().AddDate(withheldYears, 0, 0)); err != nil {
 		return err
 	}
-	b.log.Info("a durable gives nothing until its consumer has a Secret again", "stream", s.CachedInfo().Config.Name, "durable", name)
+	b.log.Warn("a durable gives nothing for now, and keeps its place", "stream", s.CachedInfo().Config.Name, "durable", name, "why", why)
 	return nil
 }
 
@@ -427,7 +425,7 @@ func (b *busKeeper) narrowTo(ctx context.Context, s jetstream.Stream, name strin
 	}
 	is.FilterSubject, is.FilterSubjects = "", left
 	if _, err := s.UpdateConsumer(ctx, is); err != nil {
-		return err
+		return b.withholdInstead(ctx, s, name, err)
 	}
 	b.log.Info("took from a durable what its consumer may no longer read", "stream", s.CachedInfo().Config.Name, "durable", name)
 	return nil

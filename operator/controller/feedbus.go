@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/internal/wire"
@@ -201,6 +202,9 @@ type busKeeper struct {
 func refusedBy(err error) (string, bool) {
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.Code != 503 { // 503: it cannot answer now
 		return api.Description, true
+	}
+	if errors.Is(err, nats.ErrMaxPayload) {
+		return "the names that are selected make a request larger than the NATS servers take (max_payload): select all, select fewer, or raise max_payload", true
 	}
 	return "", false
 }

@@ -22,6 +22,7 @@ type links struct {
 	wakers *wakers
 	log    *slog.Logger
 	now    func() time.Time
+	begun  time.Time
 
 	// writer is what this operator calls itself in registries: another one for each process.
 	writer string
@@ -48,7 +49,7 @@ type siteLink struct {
 }
 
 func newLinks(w *wakers, log *slog.Logger, now func() time.Time) *links {
-	return &links{wakers: w, log: log, now: now, writer: nuid.Next(), over: make(chan error, 1), sites: map[types.NamespacedName]*siteLink{}}
+	return &links{wakers: w, log: log, now: now, begun: now(), writer: nuid.Next(), over: make(chan error, 1), sites: map[types.NamespacedName]*siteLink{}}
 }
 
 // Start implements manager.Runnable: it ends every link when ctx ends, or when another operator
@@ -116,7 +117,9 @@ func (l *links) facts(key types.NamespacedName) *facts {
 	if s := l.sites[key]; s != nil {
 		return s.facts
 	}
-	return l.newFacts(key)
+	f := l.newFacts(key)
+	f.begun = l.begun // nothing is kept of it: else its deletion would begin to wait each time
+	return f
 }
 
 // keys name the Sites that exist.

@@ -139,9 +139,20 @@ func (b *busKeeper) narrowOne(ctx context.Context, s jetstream.Stream, name stri
 	}
 	is.FilterSubject, is.FilterSubjects = "", d.Subjects
 	if _, err := s.UpdateConsumer(ctx, is); err != nil {
-		return err
+		return b.withholdInstead(ctx, s, name, err)
 	}
 	b.log.Info("took from a durable what is closed to its consumer", "stream", d.Stream, "durable", name)
+	return nil
+}
+
+// withholdInstead has a durable that cannot be narrowed give nothing: it waits for the next plan,
+// and what is closed does not wait for it.
+func (b *busKeeper) withholdInstead(ctx context.Context, s jetstream.Stream, name string, why error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), opTimeout) // that of the change may be over
+	defer cancel()
+	if err := b.withhold(ctx, s, name, fmt.Sprintf("it cannot be narrowed: %v", why)); err != nil {
+		return errors.Join(why, err)
+	}
 	return nil
 }
 

@@ -31,7 +31,7 @@ var hubKey = types.NamespacedName{Namespace: "field", Name: "hub"}
 func newOperatorOf(t *testing.T, js jetstream.JetStream) *operatorOf {
 	t.Helper()
 	all := newLinks(&wakers{}, slog.Default(), time.Now)
-	l := &link{want: wanted{marker: wire.SiteMarker{Code: "hub", UID: "s-1", Namespace: "field", Name: "hub", Cluster: "here"}}, facts: all.facts(hubKey),
+	l := &link{want: wanted{marker: wire.SiteMarker{Code: "hub", UID: "s-1", Namespace: "field", Name: "hub", Cluster: "here"}}, facts: all.open(hubKey),
 		log: slog.Default(), now: time.Now, changed: func() {}, connected: func() {}, feedFound: func(string) {}, consumerFound: func(string) {},
 		writer: all.writer, superseded: func(error) {}}
 	all.sites[hubKey].link = l
@@ -110,7 +110,46 @@ func (o *operatorOf) entry(name string) *wire.InstrumentEntry {
 	return &is
 }
 
-// TestClosingWaitsForDurables: while a durable cannot be narrowed, gateways do not hear of
+// TestDurableThatCannotBeNarrowed gives nothing until it can be: what is closed is closed, and
+// nothing waits for it.
+func TestDurableThatCannotBeNarrowed(t *testing.T) {
+	t.Parallel()
+	server := testenv.NATS(t, testenv.NATSOptions{Operator: true})
+	testenv.CreateSite(t, server.JetStream(t), "hub")
+	o := newOperatorOf(t, server.JetStream(t))
+	o.must(o.passes([]string{"camera", "mag"}))
+	o.must(o.looks())
+
+	deafOne := newOperatorOf(t, deaf(t, server, "$JS.API.CONSUMER.CREATE.OBS_hub.>"))
+	deafOne.must(deafOne.passes([]string{"mag"}, "camera", "secret"))
+	if !deafOne.paused() {
+		t.Error("the durable gives what is closed")
+	}
+	if e := deafOne.entry("secret"); e == nil || e.Generation != 2 {
+		t.Errorf("secret waits for the durable: %+v", e)
+	}
+	_ = deafOne.looks() // it cannot be changed, and must not be resumed
+	if !deafOne.paused() {
+		t.Error("the durable gives what is closed, after a look")
+	}
+
+	next := newOperatorOf(t, server.JetStream(t))
+	next.must(next.passes([]string{"mag"}, "camera", "secret"))
+	next.must(next.looks())
+	next.gives("obs.hub.mag.>")
+	if next.paused() {
+		t.Error("the durable gives nothing, though it was narrowed")
+	}
+}
+
+func (o *operatorOf) paused() bool {
+	o.t.Helper()
+	c, err := o.js.Consumer(o.t.Context(), "OBS_hub", theDurable)
+	o.must(err)
+	return c.CachedInfo().Paused
+}
+
+// TestClosingWaitsForDurables: while a durable can neither be narrowed nor be paused, gateways do not hear of
 // an Instrument that its consumer may not read, others do, and one that is closed is closed to
 // everybody else. The next operator brings it about, wherever this one ended.
 func TestClosingWaitsForDurables(t *testing.T) {
@@ -122,7 +161,7 @@ func TestClosingWaitsForDurables(t *testing.T) {
 	o.must(o.looks())
 	o.gives("obs.hub.*.>")
 
-	deafOne := newOperatorOf(t, deaf(t, server, "$JS.API.CONSUMER.CREATE.OBS_hub.>"))
+	deafOne := newOperatorOf(t, deaf(t, server, "$JS.API.CONSUMER.CREATE.OBS_hub.>", "$JS.API.CONSUMER.PAUSE.OBS_hub.>"))
 	if err := deafOne.passes([]string{"mag", "new"}, "camera", "secret"); !errors.Is(err, errHeld) {
 		t.Fatalf("error %v, want %v", err, errHeld)
 	}

@@ -98,7 +98,7 @@ func (r *registryReconciler) audit(ctx context.Context, site types.NamespacedNam
 		names = append(names, entry.Consumer)
 	}
 	names = slices.Concat(names, change.DeleteFeeds, change.DeleteConsumers, change.DeleteReaders)
-	if len(names) == 0 || r.eventFollows(ctx, site) {
+	if len(names) == 0 || r.eventFollows(ctx, site, names) {
 		return nil
 	}
 	r.differences.Add(float64(len(names)))
@@ -106,11 +106,11 @@ func (r *registryReconciler) audit(ctx context.Context, site types.NamespacedNam
 	return nil
 }
 
-// eventFollows waits for an event that explains what an audit found: the cache has an object
-// before the handlers of its event have run, on a busy machine seconds before.
-func (r *registryReconciler) eventFollows(ctx context.Context, site types.NamespacedName) bool {
+// eventFollows waits for an event that explains what an audit found of the named ones: the cache
+// has an object before the handlers of its event have run, on a busy machine seconds before.
+func (r *registryReconciler) eventFollows(ctx context.Context, site types.NamespacedName, names []string) bool {
 	for end := time.Now().Add(min(eventWait, r.auditEvery)); time.Now().Before(end); {
-		if r.touched.any(site) || !retry.Sleep(ctx, eventPoll) {
+		if r.touched.explains(site, names) || !retry.Sleep(ctx, eventPoll) {
 			return true
 		}
 	}
@@ -137,11 +137,11 @@ func (r *registryReconciler) judgeAll(ctx context.Context, site types.Namespaced
 	if view.Site != nil {
 		accepted = plan.SiteAccepted(view)
 	}
-	in := plan.RegistryInput{Site: view.Site, Instruments: instruments}
-	var leaving []string
-	if in.Feeds, leaving, in.Consumers, err = feedsOfSite(ctx, r.client, site); err != nil {
+	of, err := feedsOfSite(ctx, r.client, site)
+	if err != nil {
 		return change, err
 	}
+	in := plan.RegistryInput{Site: view.Site, Instruments: instruments, Feeds: of.feeds, Consumers: of.consumers}
 	servers, err := serversOf(ctx, r.client, site)
 	if err != nil {
 		return change, err
@@ -171,7 +171,7 @@ func (r *registryReconciler) judgeAll(ctx context.Context, site types.Namespaced
 
 	if view.Site != nil && accepted.OK() {
 		if bus.Up { // else it is not known who might read what has left the registry
-			f.wantBus(busOf(in, leaving, may, view.Now))
+			f.wantBus(busOf(in, of, may, view.Now))
 		}
 		change, err = r.write(ctx, site, view, in)
 		if err == nil {
@@ -183,12 +183,11 @@ func (r *registryReconciler) judgeAll(ctx context.Context, site types.Namespaced
 	return change, err
 }
 
-// busOf is what JetStream should hold of a Site's Feeds and FeedConsumers; leaving are Feeds that
-// are being deleted, see plan.LeavingFeeds.
-func busOf(in plan.RegistryInput, leaving []string, may *plan.SiteAccess, now time.Time) plan.BusPlan {
+// busOf is what JetStream should hold of a Site's Feeds and FeedConsumers.
+func busOf(in plan.RegistryInput, of siteFeeds, may *plan.SiteAccess, now time.Time) plan.BusPlan {
 	durables := plan.ConsumerDurables(in.Consumers, in.Secrets)
 	bus := plan.PlanBus(in.Site, in.Feeds, in.FeedsAre, in.Consumers, in.ConsumersAre, durables)
-	bus.Leaving = leaving
+	bus.Leaving, bus.Withheld = of.leaving, append(bus.Withheld, of.orphans...)
 	bus.MayRead = plan.MayRead(bus, in.Feeds, in.Consumers, in.Instruments, may, now)
 	return bus
 }
@@ -309,24 +308,40 @@ func registrySecrets(in plan.RegistryInput) []plan.SecretNeed {
 	return needs
 }
 
-// feedsOfSite reads the Feeds that name a Site, without those that are being deleted, of which
-// leaving are those whose streams go; and all FeedConsumers of its namespace. They must
-// not be changed: they are the cache's own.
-func feedsOfSite(ctx context.Context, c client.Client, site types.NamespacedName) (stay []v1alpha1.Feed, leaving []string, all []v1alpha1.FeedConsumer, err error) {
+// siteFeeds are the Feeds of a Site and all FeedConsumers of its namespace. They must not be
+// changed: they are the cache's own.
+type siteFeeds struct {
+	// feeds that name the Site, without those that are being deleted.
+	feeds []v1alpha1.Feed
+	// leaving are Feeds that are being deleted, and whose streams go.
+	leaving   []string
+	consumers []v1alpha1.FeedConsumer
+	// orphans are FeedConsumers that have no Feed.
+	orphans []string
+}
+
+func feedsOfSite(ctx context.Context, c client.Client, site types.NamespacedName) (found siteFeeds, err error) {
 	var feeds v1alpha1.FeedList
 	var consumers v1alpha1.FeedConsumerList
-	if err := c.List(ctx, &feeds, client.InNamespace(site.Namespace), client.MatchingFields{siteField: site.Name}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, nil, nil, err
+	if err := c.List(ctx, &feeds, client.InNamespace(site.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return found, err
 	}
 	if err := c.List(ctx, &consumers, client.InNamespace(site.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, nil, nil, err
+		return found, err
 	}
+	var ofSite []v1alpha1.Feed
 	for i := range feeds.Items {
+		if feeds.Items[i].Spec.SiteRef.Name != site.Name {
+			continue
+		}
+		ofSite = append(ofSite, feeds.Items[i])
 		if feeds.Items[i].DeletionTimestamp == nil {
-			stay = append(stay, feeds.Items[i])
+			found.feeds = append(found.feeds, feeds.Items[i])
 		}
 	}
-	return stay, plan.LeavingFeeds(feeds.Items), consumers.Items, nil
+	found.leaving, found.consumers = plan.LeavingFeeds(ofSite), consumers.Items
+	found.orphans = plan.Orphans(feeds.Items, consumers.Items)
+	return found, nil
 }
 
 // siteView reads what planners ask for about a Site, but for what flows; its Site is nil

@@ -153,6 +153,37 @@ func TestCredentialsAreWithheld(t *testing.T) {
 	w.vanishes("the old durable", func() error { _, err := js.Consumer(t.Context(), "FEED_hub_own", c.durable); return err }, jetstream.ErrConsumerNotFound)
 }
 
+// TestConsumerWithoutItsFeed is given nothing, and goes on where it was once the Feed is declared again.
+func TestConsumerWithoutItsFeed(t *testing.T) {
+	w := newFeedWorld(t)
+	js := w.nats.JetStream(t)
+	w.applyFeed("all", "")
+	w.applyConsumer("client", "all", "NATS", "")
+	w.durable("OBS_hub", "client")
+	w.publish(js, "obs.hub.mag-1.raw", "1", "2")
+	c := w.natsClient("client")
+	if got := c.takes("OBS_hub", 1); !slices.Equal(got, []string{"1"}) {
+		t.Fatalf("%q", got)
+	}
+	gives := func(want bool) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("its durable gives what it has: %v", want), func() error {
+			d, err := js.Consumer(t.Context(), "OBS_hub", c.durable)
+			if err == nil && d.CachedInfo().Paused == want {
+				err = errors.New("it does not")
+			}
+			return err
+		})
+	}
+	w.remove(w.object("Feed", "all"))
+	gives(false)
+	w.applyFeed("all", "")
+	gives(true)
+	if got := c.takes("OBS_hub", 1); !slices.Equal(got, []string{"2"}) {
+		t.Errorf("with the Feed again: %q", got)
+	}
+}
+
 // TestCredentialsStay: what an operator before this one issued, and what nobody touches,
 // stays as it is.
 func TestCredentialsStay(t *testing.T) {

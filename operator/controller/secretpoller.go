@@ -119,6 +119,7 @@ func (p *secretPoller) run(ctx context.Context, round secretRound) {
 
 // poll looks once at each Secret of a round that was read, and forgets those that nobody uses any more.
 func (p *secretPoller) poll(ctx context.Context, round secretRound) error {
+	known := p.secrets.known() // before the users: what is read meanwhile has users that are not listed yet
 	users, err := p.users(ctx)
 	if err != nil {
 		return err
@@ -130,7 +131,7 @@ func (p *secretPoller) poll(ctx context.Context, round secretRound) error {
 	var asked errgroup.Group
 	asked.SetLimit(pollAtOnce)
 	failed := &failures{}
-	for _, key := range p.secrets.known() {
+	for _, key := range known {
 		use := users[key]
 		if use == nil {
 			p.secrets.forget(key)

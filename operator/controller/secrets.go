@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/operator/plan"
@@ -55,7 +56,9 @@ func (r *secretReader) read(ctx context.Context, namespace string, needs []plan.
 // get reads a Secret anew; nil where there is none.
 func (r *secretReader) get(ctx context.Context, key types.NamespacedName) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
-	if err := r.reader.Get(ctx, key, secret); gone(err) {
+	if len(validation.IsDNS1123Subdomain(key.Name)) > 0 {
+		secret = nil // a name that no Secret can have, in an object that was stored before names were bounded
+	} else if err := r.reader.Get(ctx, key, secret); gone(err) {
 		secret = nil
 	} else if err != nil {
 		return nil, fmt.Errorf("read Secret %s: %w", key, err)

@@ -186,7 +186,13 @@ func (s *setup) options() controller.Options {
 }
 
 // specChanges: what was made, deleted or declared anew; statuses are our own doing.
-var specChanges = builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))
+var specChanges = builder.WithPredicates(specChanged)
+
+var specChanged = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, madeAnew)
+
+// madeAnew: an object was deleted and made anew while nobody watched; both may have the same
+// generation.
+var madeAnew = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() }}
 
 func (s *setup) registries(r reconcile.Reconciler, t *touched) error {
 	all := func(sites func(context.Context, client.Object) []reconcile.Request) handler.EventHandler {
@@ -194,7 +200,7 @@ func (s *setup) registries(r reconcile.Reconciler, t *touched) error {
 	}
 	return ctrl.NewControllerManagedBy(s.mgr).Named("registry").WithOptions(s.options()).
 		Watches(&v1alpha1.Instrument{}, handler.EnqueueRequestsFromMapFunc(t.byInstrument), builder.WithPredicates(
-			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
+			predicate.Or(specChanged, predicate.LabelChangedPredicate{}))).
 		Watches(&v1alpha1.IngestGateway{}, all(siteOf), specChanges).
 		Watches(&v1alpha1.FeedServer{}, all(siteOf), specChanges).
 		Watches(&v1alpha1.Feed{}, all(siteOf), specChanges).

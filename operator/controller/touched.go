@@ -54,12 +54,12 @@ func (t *touched) take(site types.NamespacedName) touch {
 	return is
 }
 
-// any says whether there was an event.
-func (t *touched) any(site types.NamespacedName) bool {
+// explains says whether there was an event of all of a Site, or of one of the named ones.
+func (t *touched) explains(site types.NamespacedName, names []string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	is := t.sites[site]
-	return is.all || len(is.names) > 0
+	return is.all || slices.ContainsFunc(names, func(name string) bool { return is.names[name] })
 }
 
 // byInstrument notes an Instrument, and names its Site.

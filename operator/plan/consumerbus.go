@@ -42,8 +42,8 @@ type BusPlan struct {
 	// stands stays. MayRead, where a consumer has it, are the instruments of which
 	// messages stay.
 	Settled []string `json:"settled,omitempty"`
-	// Withheld are consumers without credentials: their Secret was taken away, and the
-	// next is not written yet. What earlier ones open stands, and gives nothing.
+	// Withheld are consumers without credentials, whose Secret was taken away and the next
+	// is not written yet, and those whose Feed is gone. What is open stands, and gives nothing.
 	Withheld []string            `json:"withheld,omitempty"`
 	MayRead  map[string][]string `json:"mayRead,omitempty"`
 
@@ -127,6 +127,22 @@ func PlanBus(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[string]Fee
 		}
 	}
 	return p
+}
+
+// Orphans are the FeedConsumers whose Feed does not exist, or is being deleted. Feeds are all of
+// the namespace.
+func Orphans(feeds []v1alpha1.Feed, consumers []v1alpha1.FeedConsumer) []string {
+	stands := map[string]bool{}
+	for i := range feeds {
+		stands[feeds[i].Name] = feeds[i].DeletionTimestamp == nil
+	}
+	var names []string
+	for i := range consumers {
+		if c := &consumers[i]; c.Spec.Delivery.Type == v1alpha1.DeliveryNATS && !stands[c.Spec.FeedRef.Name] {
+			names = append(names, c.Name)
+		}
+	}
+	return names
 }
 
 // MayRead are the instruments that a FeedConsumer may read, as wire.AllInstruments where

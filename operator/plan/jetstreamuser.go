@@ -134,10 +134,10 @@ func OperatorUser(site *v1alpha1.Site) JetStreamUser {
 		Publish: append(harmless(), wire.HealthSubjects(code), "$KV."+wire.RegistryBucket(code)+".>", "$KV."+wire.CursorBucket(code)+"."+wire.PositionCursorKeys,
 			"$KV."+status+"."+wire.ConsumerStatusKey("*", "*"), "$KV."+status+"."+wire.FeedServerStatusKey("*"),
 			"$JS.API.STREAM.NAMES", "$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*", "$JS.API.STREAM.DELETE.*", "$JS.API.STREAM.PURGE.*",
-			"$JS.API.CONSUMER.NAMES.*", "$JS.API.CONSUMER.PAUSE.*.*"),
+			// INFO, DELETE, PAUSE, and UNPIN: one subject, since credentials must fit a CONNECT line.
+			"$JS.API.CONSUMER.NAMES.*", "$JS.API.CONSUMER.CREATE.*.>", "$JS.API.CONSUMER.*.*.*", "$JS.API.CONSUMER.MSG.NEXT.*.*"),
 		Subscribe: []string{inbox + ".>"},
 	}
-	u.Publish = append(u.Publish, consumersOfAll()...)
 	if len(site.Spec.Leaves) > 0 { // how far they have come
 		u.Publish = append(u.Publish, "$JS.API.STREAM.MSG.GET."+wire.ObservationStream(code), "$JS.API.STREAM.MSG.GET."+wire.NoticeStream(code))
 	}

@@ -7,19 +7,22 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // Access says who may read an instrument's data, over every read path.
 // +kubebuilder:validation:XValidation:rule="!has(self.readers) || size(self.readers) == 0 || self.live == 'Restricted' || self.archive == 'Restricted' || has(self.embargo)",message="readers are those who may read where access is Restricted or data under embargo, and nothing is: restrict live or archive, set embargo, or leave readers out",reason=FieldValueForbidden,fieldPath=".readers"
 type Access struct {
-	// Live is who may follow what comes now, in Feeds and as the latest.
+	// Live says who may follow what comes now, in Feeds and as the latest. Public: anybody.
+	// Authenticated: every reader of the Site, and the FeedConsumers that select the
+	// Instrument. Restricted: the readers that are named.
 	// +kubebuilder:default=Authenticated
 	// +optional
 	Live AccessLevel `json:"live,omitempty"`
 
-	// Archive is who may read what is kept.
+	// Archive says who may read what is kept. Public: anybody. Authenticated: every reader of
+	// the Site, and the FeedConsumers that select the Instrument. Restricted: the readers that
+	// are named.
 	// +kubebuilder:default=Authenticated
 	// +optional
 	Archive AccessLevel `json:"archive,omitempty"`
 
-	// Embargo is how long after its observation data is kept to the readers that
-	// are named, live data too. Who else asks is not even told its name.
-	// At most 876000h.
+	// Embargo is how long after its observation only the readers that are named may read
+	// data, live data too. Others are not even told its name. At most 876000h.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`

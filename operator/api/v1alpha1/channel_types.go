@@ -45,7 +45,7 @@ type Channel struct {
 	// +required
 	Source ChannelSource `json:"source"`
 
-	// Payload says how one is laid out.
+	// Payload says how a payload is laid out.
 	// +required
 	Payload Payload `json:"payload"`
 
@@ -63,7 +63,8 @@ type Channel struct {
 	// +optional
 	Cadence *metav1.Duration `json:"cadence,omitempty"`
 
-	// UnitsSchema is the convention that all units follow. Default: none in particular.
+	// UnitsSchema is the convention that the units of all parameters follow. Default: none
+	// in particular.
 	// +optional
 	UnitsSchema UnitsSchema `json:"unitsSchema,omitempty"`
 
@@ -169,7 +170,8 @@ type DatagramSource struct {
 // ObjectSource says which objects are payloads.
 // +kubebuilder:object:generate=false
 type ObjectSource struct {
-	// NameSuffix that their published names have: ".min". Default: all are payloads.
+	// NameSuffix is what the published names of the payloads end with: ".min". Default: all
+	// objects are payloads.
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	NameSuffix string `json:"nameSuffix,omitempty"`
@@ -230,13 +232,14 @@ type CSVPayload struct {
 	// +optional
 	Separator Separator `json:"separator,omitempty"`
 
-	// Comment is what a line begins with that is a remark.
+	// Comment is what remarks begin with: a line that begins with it is skipped. With "" no
+	// line is a remark.
 	// +kubebuilder:validation:MaxLength=8
 	// +kubebuilder:default="#"
 	// +optional
 	Comment *string `json:"comment,omitempty"`
 
-	// SkipLines at the beginning of each payload: its header.
+	// SkipLines is how many lines at the beginning of each payload are skipped: its header.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	// +optional
@@ -269,18 +272,19 @@ type JSONPayload struct {
 
 // BinaryPayload says where the records stand in a payload.
 type BinaryPayload struct {
-	// ByteOrder of all numbers.
+	// ByteOrder of all numbers in a payload: which of their bytes comes first.
 	// +kubebuilder:default=LittleEndian
 	// +optional
 	ByteOrder ByteOrder `json:"byteOrder,omitempty"`
 
-	// HeaderBytes that stand before the first record.
+	// HeaderBytes is how many bytes stand before the first record; they are skipped.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65536
 	// +optional
 	HeaderBytes int32 `json:"headerBytes,omitempty"`
 
-	// RecordBytes that each record has. Default: what follows the header is one.
+	// RecordBytes is how long each record is. Default: all that follows the header is one
+	// record.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1048576
 	// +optional
@@ -310,7 +314,8 @@ type IAGA2002Payload struct {
 // OASISPayload says which packets are read.
 // +kubebuilder:object:generate=false
 type OASISPayload struct {
-	// Probe whose packets are read; those of others are none of the channel's.
+	// Probe is the name of the probe whose packets are read. Packets of other probes are
+	// skipped.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +required
@@ -331,13 +336,14 @@ type ChannelTime struct {
 	// +optional
 	Payload *PayloadTime `json:"payload,omitempty"`
 
-	// Precision to which times are told; what is finer is cut off, and samples that
-	// then have one time are one. Default: Milliseconds with IAGA2002, otherwise
-	// Nanoseconds.
+	// Precision of the times that clients are told. What is finer is cut off, and samples
+	// that have the same time after that count as one. Default: Milliseconds with IAGA2002,
+	// otherwise Nanoseconds.
 	// +optional
 	Precision TimePrecision `json:"precision,omitempty"`
 
-	// Location of the time in that of the measurement.
+	// Location says where in a measurement its time lies: at its beginning, center or end.
+	// Other: none of these, or nobody knows.
 	// +kubebuilder:default=Center
 	// +optional
 	Location TimeLocation `json:"location,omitempty"`
@@ -395,7 +401,7 @@ type BinaryTime struct {
 	// +required
 	Offset *int32 `json:"offset,omitempty"`
 
-	// Encoding of the time.
+	// Encoding of the time: what kind of number it is.
 	// +kubebuilder:validation:XValidation:rule="self != 'Text'",message="a time is a number"
 	// +required
 	Encoding Encoding `json:"encoding,omitempty"`

@@ -20,9 +20,9 @@ const (
 
 // ClientCertificate says which certificates an instrument, or a reader, shows.
 type ClientCertificate struct {
-	// Names, one of which the certificate must bear: as a DNS name or URI among
-	// its subject alternative names, or as the common name of its subject. A
-	// wildcard stands for nothing but itself.
+	// Names, one of which the certificate must have: as a DNS name or URI among its subject
+	// alternative names, or as the common name of its subject. Names are compared as they
+	// are written: a wildcard matches no other name.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MinLength=1

@@ -75,7 +75,7 @@ type InstrumentSpec struct {
 	SiteRef LocalReference `json:"siteRef"`
 
 	// GatewayRef names the IngestGateway that receives. It may be left out
-	// where the Site has only one, and says nothing without listeners.
+	// where the Site has only one, and has no effect without listeners.
 	// +optional
 	GatewayRef *LocalReference `json:"gatewayRef,omitempty"`
 
@@ -93,14 +93,15 @@ type InstrumentSpec struct {
 	// +optional
 	Location *Location `json:"location,omitempty"`
 
-	// Contacts are the people to ask.
+	// Contacts are the people to ask about the instrument.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=atomic
 	// +optional
 	Contacts []Contact `json:"contacts,omitempty"`
 
 	// Listeners that the instrument sends to. An object that arrives at two of them counts once.
-	// Without any no gateway receives for the instrument: its data is imported.
+	// An Instrument without listeners is one whose data is imported: no gateway receives
+	// for it.
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=map
 	// +listMapKey=name
@@ -117,8 +118,8 @@ type InstrumentSpec struct {
 	// +optional
 	Clock Clock `json:"clock,omitzero"`
 
-	// Sampling says how often the instrument is to observe. Without it, it is left to
-	// itself.
+	// Sampling says how often the instrument is to observe. Without it the instrument
+	// decides.
 	// +optional
 	Sampling *Sampling `json:"sampling,omitempty"`
 
@@ -127,13 +128,13 @@ type InstrumentSpec struct {
 	// +optional
 	Limits Limits `json:"limits,omitzero"`
 
-	// Acknowledge says when the sender gets its receipt. Stored: the object is
-	// in the store and its notice acknowledged. StoredOrSpooled: each of the
-	// two, or fsynced in the gateway's spool. Spooled: fsynced in the spool.
-	// Replicated: in the spools of two gateways on different nodes, or stored;
-	// a gateway that is alone acts as Stored, and the condition
-	// AcknowledgeLimited says so. While the object store or JetStream is away,
-	// Stored gives no receipt; the spools take what comes until they are full.
+	// Acknowledge says when the sender gets its receipt. Stored: once the object is in the
+	// object store and JetStream has acknowledged its notice. Spooled: once it is fsynced in
+	// the spool, on the gateway's disk. StoredOrSpooled: once one of these two is so.
+	// Replicated: once it is in the spools of two gateways on different nodes, or stored; a
+	// gateway that is alone acts as Stored, and the condition AcknowledgeLimited says so.
+	// While the object store or JetStream is away, Stored gives no receipt; the spools take
+	// what comes until they are full.
 	// +kubebuilder:default=StoredOrSpooled
 	// +optional
 	Acknowledge Acknowledge `json:"acknowledge,omitempty"`
@@ -244,7 +245,8 @@ type Clock struct {
 
 // Limits on what an instrument may send.
 type Limits struct {
-	// MaxObjectSize in bytes; a larger object is cut off and refused. At most 1Pi.
+	// MaxObjectSize is how many bytes an object may have; a larger one is cut off and refused.
+	// At most 1Pi.
 	// +kubebuilder:default="1Gi"
 	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || quantity(string(self)).isGreaterThan(quantity('0'))",message="maxObjectSize must be greater than 0"
 	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || !quantity(string(self)).isGreaterThan(quantity('1Pi'))",message="maxObjectSize is at most 1Pi"
@@ -252,14 +254,14 @@ type Limits struct {
 	// +optional
 	MaxObjectSize resource.Quantity `json:"maxObjectSize,omitzero"`
 
-	// MaxConnections open at a time on each gateway pod.
+	// MaxConnections is how many connections may be open at a time on each gateway pod.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	// +kubebuilder:default=1024
 	// +optional
 	MaxConnections int32 `json:"maxConnections,omitempty"`
 
-	// BytesPerSecond that each gateway pod takes. TCP and HTTP are read no
+	// BytesPerSecond is how many bytes each gateway pod takes. TCP and HTTP are read no
 	// faster; datagrams beyond it are dropped and counted. Default: no limit.
 	// At most 1Pi.
 	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || !quantity(string(self)).isLessThan(quantity('1'))",message="bytesPerSecond is at least 1"
@@ -268,9 +270,8 @@ type Limits struct {
 	// +optional
 	BytesPerSecond *resource.Quantity `json:"bytesPerSecond,omitempty"`
 
-	// ObjectsPerSecond that each gateway pod takes. TCP is read no faster; HTTP
-	// answers 429 with Retry-After. It says nothing about datagrams. Default: no
-	// limit.
+	// ObjectsPerSecond is how many objects each gateway pod takes. TCP is read no faster; HTTP
+	// answers 429 with Retry-After. It does not limit datagrams. Default: no limit.
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	ObjectsPerSecond *int32 `json:"objectsPerSecond,omitempty"`
@@ -318,15 +319,16 @@ type InstrumentStatus struct {
 	// +optional
 	Listeners []ListenerStatus `json:"listeners,omitempty"`
 
-	// LastReceivedTime is when data last arrived, rounded down to ten minutes;
-	// metrics have it exactly.
+	// LastReceivedTime is when data last arrived, rounded down to ten minutes. The metric
+	// substorm_instrument_last_received_timestamp_seconds has it exactly.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
 	// +optional
 	LastReceivedTime *metav1.Time `json:"lastReceivedTime,omitempty"`
 
-	// ReceivedToday sums up what gateways last reported of the current UTC day, brought
-	// up to date at most once in ten minutes. The ledger is the record: reports may be lost.
+	// ReceivedToday sums up what gateways last reported of the current UTC day. It is brought
+	// up to date at most once in ten minutes, and reports may be lost: the record is the
+	// ledger (substorm archive ledger).
 	// +optional
 	ReceivedToday *DayCounts `json:"receivedToday,omitempty"`
 
@@ -370,10 +372,10 @@ type SenderStatus struct {
 	// QueueObjectCount is how many objects wait for their receipt, at all senders.
 	// +required
 	QueueObjectCount int64 `json:"queueObjectCount"`
-	// QueueBytes of these.
+	// QueueBytes is the size of these objects.
 	// +required
 	QueueBytes int64 `json:"queueBytes"`
-	// OldestTime is when the oldest of these was observed, by its sender's clock; absent
+	// OldestTime is when the oldest of these objects was observed, by its sender's clock; absent
 	// where none waits.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
@@ -396,13 +398,13 @@ type DayCounts struct {
 	// Day in UTC, as 2006-01-02.
 	// +required
 	Day string `json:"day"`
-	// ObjectCount is how many objects were receipted.
+	// ObjectCount is how many objects got their receipt.
 	// +required
 	ObjectCount int64 `json:"objectCount"`
-	// DatagramCount is how many datagrams are safe.
+	// DatagramCount is how many datagrams are safe: in JetStream, or in a gateway's spool.
 	// +required
 	DatagramCount int64 `json:"datagramCount"`
-	// Bytes of both.
+	// Bytes is the size of these objects and datagrams.
 	// +required
 	Bytes int64 `json:"bytes"`
 }

@@ -30,17 +30,17 @@ type Listener struct {
 	// +required
 	Protocol ListenerProtocol `json:"protocol"`
 
-	// Port of the gateway, within the IngestGateway's range. One of HTTP instruments may
-	// share with each other, and with no listener with protocol TCP.
+	// Port of the gateway, within the IngestGateway's range. A port of protocol HTTP may be
+	// shared by any number of instruments, and not with a listener with protocol TCP.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	// +required
 	Port int32 `json:"port"`
 
 	// Sources are the addresses that the instrument sends from, as CIDRs
-	// ("192.0.2.7/32", "2001:db8::/64"). Default: any. Two instruments may
-	// share a port where no address belongs to both, or over TCP no certificate,
-	// and any number a port of HTTP, whose paths name them.
+	// ("192.0.2.7/32", "2001:db8::/64"). Default: any. Two instruments may share a port
+	// where something tells them apart: their sources have no address in common, over TCP
+	// also their certificates no name, and over HTTP the paths name the instruments.
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self)",message="a source is a CIDR such as 192.0.2.7/32"
 	// +kubebuilder:validation:items:MaxLength=64
@@ -62,8 +62,8 @@ type Listener struct {
 	// +optional
 	TokenSecretKeyRef *SecretKeyReference `json:"tokenSecretKeyRef,omitempty"`
 
-	// TCP says how objects come over connections. Default: one each, of all bytes until
-	// the sender closes its side, in plain.
+	// TCP says how objects come over connections. Default: without TLS, and all bytes until
+	// the sender closes its side are one object.
 	// +optional
 	TCP *TCPListener `json:"tcp,omitempty"`
 
@@ -131,7 +131,7 @@ type TCPListener struct {
 	// Receipt for each object. Line: one line of text. Close: no line; the
 	// clean end of the connection, after the sender has closed its side, says
 	// that all of it is safe, and a reset that it may not be. For a sender that
-	// cannot bear a line, or never reads.
+	// cannot handle a line, or never reads.
 	// +kubebuilder:default=Line
 	// +optional
 	Receipt Receipt `json:"receipt,omitempty"`

@@ -80,8 +80,8 @@ type Forward struct {
 	// Protocol. TCP: each object, framed as it came; UDP: each datagram as one
 	// packet. An object that came by UntilClose, Idle or HTTP is one connection,
 	// and counts as delivered once the server has closed its side after the
-	// gateway closed its own. After a failure, or a gateway's death, the last
-	// objects may come twice; none is left out.
+	// gateway closed its own. After a failure, or after a gateway ended without warning, the
+	// last objects may come twice; none is left out.
 	// +required
 	Protocol ForwardProtocol `json:"protocol"`
 
@@ -104,7 +104,7 @@ const (
 
 // ForwardStatus says how the copy is getting on. Figures are a minute old at most.
 type ForwardStatus struct {
-	// Address that it goes to.
+	// Address that the copy goes to.
 	// +required
 	Address string `json:"address"`
 	// SentCount is how many objects, or datagrams, were sent.
@@ -117,15 +117,15 @@ type ForwardStatus struct {
 	// BacklogCount is how many objects, or datagrams, wait to be sent.
 	// +required
 	BacklogCount int64 `json:"backlogCount"`
-	// BacklogBytes is their size.
+	// BacklogBytes is the size of those that wait.
 	// +required
 	BacklogBytes int64 `json:"backlogBytes"`
-	// OldestTime is when the oldest of them was received; absent where none waits.
+	// OldestTime is when the oldest of those that wait was received; absent where none does.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
 	// +optional
 	OldestTime *metav1.Time `json:"oldestTime,omitempty"`
-	// LastError says what keeps the next one from being sent; empty while all is well.
+	// LastError says what keeps the next one from being sent; absent while all is well.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	LastError string `json:"lastError,omitempty"`

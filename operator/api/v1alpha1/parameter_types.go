@@ -36,7 +36,7 @@ type Parameter struct {
 	// +optional
 	Type ParameterType `json:"type,omitempty"`
 
-	// Length of a String at most, in bytes.
+	// Length is how many bytes a String has at most.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=4096
 	// +optional
@@ -82,7 +82,8 @@ type Parameter struct {
 // CSVPlace is where a value stands in a line of columns.
 // +kubebuilder:object:generate=false
 type CSVPlace struct {
-	// Column that holds the value, from 1; of an array the first.
+	// Column that holds the value, counted from 1. Of an array it is the column of the first
+	// value; the others follow it.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=4096
 	// +required
@@ -110,7 +111,8 @@ type BinaryPlace struct {
 	// +required
 	Offset *int32 `json:"offset,omitempty"`
 
-	// Encoding of the value.
+	// Encoding of the value: a signed or unsigned integer, a floating-point number of
+	// IEEE 754, or text of the parameter's length.
 	// +required
 	Encoding Encoding `json:"encoding,omitempty"`
 }

@@ -10,7 +10,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:validation:XValidation:rule="!has(self.consumerRequests) || self.consumerRequests != 'Allow' || has(self.interval)",message="consumerRequests Allow needs an interval: what consumers ask for is more than that or nothing",reason=FieldValueRequired,fieldPath=".interval"
 // +kubebuilder:validation:XValidation:rule="!has(self.minInterval) || (has(self.consumerRequests) && self.consumerRequests == 'Allow')",message="minInterval is of what consumers ask for: set consumerRequests Allow",reason=FieldValueForbidden,fieldPath=".minInterval"
 type Sampling struct {
-	// State of all channels that are not named below. Paused: nothing is observed.
+	// State of all channels that are not named in channels. Paused: nothing is observed.
 	// +kubebuilder:default=Observing
 	// +optional
 	State SamplingState `json:"state,omitempty"`
@@ -24,7 +24,7 @@ type Sampling struct {
 	// +optional
 	Interval *metav1.Duration `json:"interval,omitempty"`
 
-	// Channels that differ.
+	// Channels for which something else holds.
 	// +kubebuilder:validation:MaxItems=15
 	// +listType=map
 	// +listMapKey=name

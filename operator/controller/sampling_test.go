@@ -71,7 +71,7 @@ func TestSampling(t *testing.T) {
 		return s.Sampling.Outcome == v1alpha1.SamplingNotFollowed && c.AskedBy == "browser" && c.Asked.Duration == time.Second
 	})
 	report(1000)
-	says("it obeys", func(s *v1alpha1.InstrumentStatus) bool {
+	says("it follows", func(s *v1alpha1.InstrumentStatus) bool {
 		c := s.Sampling.Channels[0]
 		return s.Sampling.Outcome == v1alpha1.SamplingFollowed && c.Achieved != nil && c.Achieved.Duration == 1100*time.Millisecond &&
 			s.LinkProbe != nil && s.LinkProbe.LossPerMille == 100 && s.LinkProbe.LossOutPerMille == 100 && s.LinkProbe.Address == "192.0.2.1:30862"

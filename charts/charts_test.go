@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
@@ -58,6 +59,7 @@ var renderings = []rendering{
 		"--set=operator.networkPolicy.egress[0].to[0].ipBlock.cidr=192.0.2.0/24",
 		"--set=operator.metrics.podMonitor.enabled=true,operator.metrics.podMonitor.interval=30s,operator.metrics.podMonitor.labels.release=prometheus",
 		"--set=operator.watchAllNamespaces=true,operator.watchSecrets=true,operator.replicas=2,operator.priorityClassName=system-cluster-critical",
+		"--set=operator.workers=16,operator.statusRate=250,operator.figuresRate=0.5,operator.secretRate=2000",
 		"--set=operator.topologySpreadConstraints[0].maxSkew=1,operator.topologySpreadConstraints[0].topologyKey=rack,operator.topologySpreadConstraints[0].whenUnsatisfiable=DoNotSchedule",
 		"--set=operator.topologySpreadConstraints[0].labelSelector.matchLabels.app=operator",
 	}},
@@ -229,6 +231,36 @@ func TestFeedServerValues(t *testing.T) {
 	}
 }
 
+// TestArchivistOfBothValues: what site.spec.archivist and archivist.spec say of the archivist are in the Site together.
+func TestArchivistOfBothValues(t *testing.T) {
+	archivist := func(args ...string) map[string]any {
+		t.Helper()
+		out, errs, err := helm(t, append([]string{"template", "test", "substorm-site", "--namespace=aurora", "--show-only=templates/site.yaml"}, args...)...)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, errs)
+		}
+		var site struct {
+			Spec struct {
+				Archivist map[string]any `json:"archivist"`
+			} `json:"spec"`
+		}
+		if err := yaml.Unmarshal([]byte(out), &site); err != nil {
+			t.Fatal(err)
+		}
+		return site.Spec.Archivist
+	}
+	got := archivist("--set=site.spec.archivist.forwardNetworks={10.0.0.0/8},site.spec.archivist.podTemplate.resources.limits.memory=1Gi,site.spec.archivist.compactAfter=1h",
+		"--set=archivist.spec.partInterval=7s,archivist.spec.podTemplate.resources.limits.cpu=0,archivist.spec.compactAfter=1h")
+	want := map[string]any{"forwardNetworks": []any{"10.0.0.0/8"}, "partInterval": "7s", "compactAfter": "1h",
+		"podTemplate": map[string]any{"resources": map[string]any{"limits": map[string]any{"memory": "1Gi", "cpu": 0.0}}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]any{"partInterval": "7s"}, archivist("--set=site.spec.archivist=null,archivist.spec.partInterval=7s")); diff != "" {
+		t.Errorf("of an archivist that the Site's values take out, -want +got:\n%s", diff)
+	}
+}
+
 func TestBadValues(t *testing.T) {
 	for name, test := range map[string]struct {
 		chart, set string
@@ -255,6 +287,15 @@ func TestBadValues(t *testing.T) {
 		"a peer that is none":           {"substorm-site", "ingestGateway.networkPolicy.from[0].cidr=192.0.2.0/24", []string{"/networkPolicy/from/0", "cidr"}},
 		"a log level unheard of":        {"substorm", "operator.logLevel=loud", []string{"/operator/logLevel", "debug"}},
 		"all namespaces, and some":      {"substorm", "operator.watchAllNamespaces=true,operator.watchNamespaces={thule}", []string{"operator.watchAllNamespaces", "operator.watchNamespaces"}},
+		"less memory than none":         {"substorm", "operator.resources.limits.memory=-1Gi", []string{"/operator/resources/limits/memory", "does not match"}},
+		"memory of a negative number":   {"substorm", "operator.resources.requests.memory=-1", []string{"/operator/resources/requests/memory", "minimum"}},
+		"a test with no memory":         {"substorm-site", "test.resources.limits.memory=-128Mi", []string{"/test/resources/limits/memory", "does not match"}},
+		"NATS with less than none":      {"substorm-quickstart", "nats.resources.limits.memory=-1Gi", []string{"/nats/resources/limits/memory", "does not match"}},
+		"fewer workers than none":       {"substorm", "operator.workers=-1", []string{"/operator/workers", "minimum"}},
+		"half a worker":                 {"substorm", "operator.workers=1.5", []string{"/operator/workers", "integer"}},
+		"a rate below none":             {"substorm", "operator.secretRate=-1", []string{"/operator/secretRate", "minimum"}},
+		"two opinions on an archivist":  {"substorm-site", "site.spec.archivist.partInterval=9s,archivist.spec.partInterval=7s", []string{"site.spec.archivist.partInterval", "9s", "archivist.spec.partInterval", "7s"}},
+		"two opinions deep within":      {"substorm-site", "site.spec.archivist.podTemplate.hostNetwork=true,archivist.spec.podTemplate.hostNetwork=false", []string{"archivist.spec.podTemplate.hostNetwork is false"}},
 		"a cluster's name in two words": {"substorm", "operator.clusterID=a b", []string{"/operator/clusterID", "does not match"}},
 	} {
 		t.Run(name, func(t *testing.T) {

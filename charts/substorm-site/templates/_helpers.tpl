@@ -30,6 +30,20 @@ app.kubernetes.io/instance: {{ .of }}
 {{- tpl (toYaml $spec) .root }}
 {{- end }}
 
+{{/* Adds to one map what another has. Call with (dict "into" $map "at" "its.path" "from" $other "source" "its.path"); into is changed. */}}
+{{- define "site.join" -}}
+{{- range $key, $value := .from }}
+  {{- $is := get $.into $key }}
+  {{- if not (hasKey $.into $key) }}
+    {{- $_ := set $.into $key $value }}
+  {{- else if and (kindIs "map" $is) (kindIs "map" $value) }}
+    {{- include "site.join" (dict "into" $is "at" (printf "%s.%s" $.at $key) "from" $value "source" (printf "%s.%s" $.source $key)) }}
+  {{- else if ne (toJson $is) (toJson $value) }}
+    {{- fail (printf "%s.%s is %s, and %s.%s is %s: set one of them" $.at $key (toJson $is) $.source $key (toJson $value)) }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
 {{/* The ports in URLs, or those of their schemes. Call with (dict "root" $ "urls" (list ...)). */}}
 {{- define "site.ports" -}}
 {{- $ports := list }}

@@ -37,7 +37,7 @@ type Operator struct {
 // heapLimit is what the operator sets itself in the chart's container of 320Mi.
 const heapLimit = "256MiB"
 
-// StartOperator starts an operator for one namespace. Its log goes where
+// StartOperator starts an operator for a namespace, or several with commas between them. Its log goes where
 // SUBSTORM_BENCH_CONTROL_LOG says, and nowhere without it.
 func StartOperator(l *lab.Lab, api *testenv.KubernetesAPI, namespace string) (*Operator, error) {
 	metrics, probes := testenv.FreePort(l), testenv.FreePort(l)

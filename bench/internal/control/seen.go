@@ -161,6 +161,13 @@ func (s *Seen) Waits() []time.Duration {
 	return all
 }
 
+// ForgetWaits begins anew with what Waits returns.
+func (s *Seen) ForgetWaits() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.changes)
+}
+
 // Programmed is how many Instruments are so at their generation.
 func (s *Seen) Programmed() int { return s.count(s.ready) }
 

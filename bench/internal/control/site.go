@@ -36,6 +36,20 @@ type Backends struct {
 	API   *testenv.KubernetesAPI
 	NATS  *testenv.NATSServer
 	MinIO *testenv.MinIOServer
+	// ToStore and ToNATS, where set, are a Site's ways to them.
+	ToStore, ToNATS *testenv.Relay
+}
+
+// urls are where a Site's operator finds the object store and NATS.
+func (b Backends) urls() (store, nats string) {
+	store, nats = b.MinIO.URL(), b.NATS.URL()
+	if b.ToStore != nil {
+		store = "https://" + b.ToStore.Address()
+	}
+	if b.ToNATS != nil {
+		nats = "tls://" + b.ToNATS.Address()
+	}
+	return store, nats
 }
 
 // Start starts the backends.
@@ -112,6 +126,7 @@ func (s *Site) secretsAndSite(ctx context.Context, l *lab.Lab, b Backends) error
 			return err
 		}
 	}
+	store, nats := b.urls()
 	err := s.apply(ctx, fmt.Sprintf(`
 apiVersion: substorm.dev/v1alpha1
 kind: Site
@@ -127,7 +142,7 @@ spec:
     durability: Synced
     observations: {maxSize: 64Mi}
     notices: {maxSize: 64Mi}
-`, s.Name, s.Name, b.MinIO.URL(), testenv.BucketName(), b.NATS.URL()))
+`, s.Name, s.Name, store, testenv.BucketName(), nats))
 	if err != nil {
 		return err
 	}

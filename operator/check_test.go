@@ -35,7 +35,7 @@ func TestCheckWithUnreadableObject(t *testing.T) {
 	if err := c.Create(t.Context(), lease); err != nil {
 		t.Fatal(err)
 	}
-	testenv.ApplyLoosened(t, api.Config, "instruments", []string{"forward", "until"}, `
+	testenv.ApplyLoosened(t, api.Config, "instruments", []string{"forward", "endTime"}, `
 apiVersion: substorm.dev/v1alpha1
 kind: Instrument
 metadata: {name: camera, namespace: default}
@@ -43,7 +43,7 @@ spec:
   siteRef: {name: demo}
   type: AllSkyCamera
   listeners: [{name: tcp, protocol: TCP, port: 30101}]
-  forward: {address: "192.0.2.9:5000", protocol: TCP, until: "2027-01-01T00:00:00+99:99"}
+  forward: {address: "192.0.2.9:5000", protocol: TCP, endTime: "2027-01-01T00:00:00+99:99"}
 `)
 	if err := c.List(t.Context(), &v1alpha1.InstrumentList{}); err == nil {
 		t.Fatal("a client lists the object: this test shows nothing")

@@ -258,7 +258,7 @@ func TestUnreadable(t *testing.T) {
 	if out, err := runStatus(t, at...); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	testenv.ApplyLoosened(t, cluster.Config, "instruments", []string{"forward", "until"}, `
+	testenv.ApplyLoosened(t, cluster.Config, "instruments", []string{"forward", "endTime"}, `
 apiVersion: substorm.dev/v1alpha1
 kind: Instrument
 metadata: {name: camera, namespace: aurora}
@@ -266,7 +266,7 @@ spec:
   siteRef: {name: demo}
   type: AllSkyCamera
   listeners: [{name: tcp, protocol: TCP, port: 30101}]
-  forward: {address: "192.0.2.9:5000", protocol: TCP, until: "2027-01-01T00:00:00+99:99"}
+  forward: {address: "192.0.2.9:5000", protocol: TCP, endTime: "2027-01-01T00:00:00+99:99"}
 `)
 	testenv.ApplyLoosened(t, cluster.Config, "feeds", []string{"siteRef"}, `
 apiVersion: substorm.dev/v1alpha1

@@ -186,7 +186,7 @@ func (v SiteView) leafStatus(code string, report LeafReport, reported bool) v1al
 		return was
 	}
 	is := v1alpha1.LeafStatus{Code: code, Link: v1alpha1.LeafDisconnected, LastSeenTime: was.LastSeenTime,
-		LagMessageCount: was.LagMessageCount, Problem: report.Problem}
+		LagMessageCount: was.LagMessageCount, Problem: abridge(report.Problem)}
 	switch {
 	case report.Connected():
 		is.Link, is.LastSeenTime, is.LagMessageCount = v1alpha1.LeafConnected, rounded(report.SeenAt), new(int64(report.Lag))

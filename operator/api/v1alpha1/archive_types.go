@@ -28,9 +28,9 @@ type InstrumentArchive struct {
 	// +optional
 	RepeatWindow *metav1.Duration `json:"repeatWindow,omitempty"`
 
-	// PackBelow: objects of up to this size share files in the object store, which
-	// takes many small ones far faster that way. They are listed, served and
-	// mirrored each by itself. "0" stores every object by itself.
+	// PackBelow is a size: objects of up to it share files in the object store, which takes many
+	// small ones far faster that way. They are listed, served and mirrored each by itself. "0"
+	// stores every object by itself.
 	// +kubebuilder:default="64Ki"
 	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || (!quantity(string(self)).isLessThan(quantity('0')) && !quantity(string(self)).isGreaterThan(quantity('1Mi')))",message="packBelow is at least 0 and at most 1Mi"
 	// +kubebuilder:validation:XValidation:rule="!string(self).matches('e|E')",message="write digits and a unit, such as 64Mi, and no exponent"

@@ -21,15 +21,15 @@ type Archivist struct {
 	// +optional
 	ScratchSize *resource.Quantity `json:"scratchSize,omitempty"`
 
-	// ScrubBytesPerSecond are the bytes a second of the archive that are compared with their
-	// digests, over and over; 0: none. Default: 1Mi.
+	// ScrubBytesPerSecond is how many bytes a second of the archive are read and compared with
+	// their digests, all of it again and again; 0: none. Default: 1Mi.
 	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || (!quantity(string(self)).isLessThan(quantity('0')) && !quantity(string(self)).isGreaterThan(quantity('1Ti')))",message="scrubBytesPerSecond is 0 to 1Ti"
 	// +kubebuilder:validation:XValidation:rule="!string(self).matches('e|E')",message="write digits and a unit, such as 64Mi, and no exponent"
 	// +optional
 	ScrubBytesPerSecond *resource.Quantity `json:"scrubBytesPerSecond,omitempty"`
 
-	// PartInterval is how often a part of each manifest is closed: readers find what came
-	// after as much. Default: 1m.
+	// PartInterval is how often the open part of each manifest is closed. Readers find an object
+	// in the manifest after this time at the latest. Default: 1m.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`

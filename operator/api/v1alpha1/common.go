@@ -14,20 +14,24 @@ type LocalReference struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +required
-	Name string `json:"name"`
+	Name string `json:"name,omitempty"`
 }
 
 // Location is a place on Earth, WGS 84.
 type Location struct {
-	// Degrees north of the equator, as a decimal string: "69.66" or "-77.85".
+	// Latitude in degrees north of the equator, as a decimal string: "69.66" or "-77.85".
+	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:Pattern=`^-?([0-8]?[0-9](\.[0-9]{1,8})?|90(\.0{1,8})?)$`
+	// +kubebuilder:validation:MinLength=1
 	// +required
-	Latitude string `json:"latitude"`
+	Latitude string `json:"latitude,omitempty"`
 
-	// Degrees east of Greenwich, as a decimal string: "18.94" or "-94.64".
+	// Longitude in degrees east of Greenwich, as a decimal string: "18.94" or "-94.64".
+	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:Pattern=`^-?((1[0-7][0-9]|[0-9]?[0-9])(\.[0-9]{1,8})?|180(\.0{1,8})?)$`
+	// +kubebuilder:validation:MinLength=1
 	// +required
-	Longitude string `json:"longitude"`
+	Longitude string `json:"longitude,omitempty"`
 
 	// AltitudeMeters above the ellipsoid of WGS 84.
 	// +kubebuilder:validation:Minimum=-500
@@ -55,8 +59,10 @@ type Resources struct {
 type CredentialsStatus struct {
 	// User is the public key of the NATS user: what `substorm credentials rotate`
 	// replaces, and what `substorm quickstart revoke` revokes.
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:MinLength=1
 	// +required
-	User string `json:"user"`
+	User string `json:"user,omitempty"`
 
 	// ExpirationTime is when NATS servers take them no more.
 	// +kubebuilder:validation:Type=string

@@ -47,14 +47,14 @@ const (
 
 // FeedSpec declares which of a Site's messages belong together: a selection over
 // the Site's base streams.
-// +kubebuilder:validation:XValidation:rule="has(self.stream) == has(oldSelf.stream)",message="a stream of the Feed's own can neither be added nor removed: its consumers would lose their places. Make another Feed"
+// +kubebuilder:validation:XValidation:rule="has(self.stream) == has(oldSelf.stream)",message="a stream of the Feed's own can neither be added nor removed: its consumers would lose their places. Make another Feed",reason=FieldValueForbidden,fieldPath=.stream
 // +kubebuilder:validation:XValidation:rule="!has(self.channels) || size(self.channels) == 0 || self.messageTypes.exists(m, m == 'Telemetry')",fieldPath=".channels",message="channels select telemetry: add Telemetry to messageTypes, or leave channels out"
 // +kubebuilder:validation:XValidation:rule="!has(self.backfill) || self.backfill != 'Include' || !has(self.messageTypes) || self.messageTypes.exists(m, m == 'Notices')",fieldPath=".backfill",message="backfill says which notices are carried: add Notices to messageTypes, or leave backfill out"
 type FeedSpec struct {
 	// SiteRef names the Site whose messages these are.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="siteRef is immutable: make another Feed"
 	// +required
-	SiteRef LocalReference `json:"siteRef"`
+	SiteRef LocalReference `json:"siteRef,omitzero"`
 
 	// Selector selects Instruments of the Site by their labels. Empty selects
 	// all. An Instrument that comes to match later belongs to the Feed from then on,
@@ -144,7 +144,7 @@ type FeedAccess struct {
 	// Live is who may follow at most. Public narrows nothing; with Restricted each
 	// instrument's messages are for the readers that it names.
 	// +required
-	Live AccessLevel `json:"live"`
+	Live AccessLevel `json:"live,omitempty"`
 }
 
 // FeedStream is a stream of a Feed's own. Its messages are those of the base
@@ -209,6 +209,7 @@ type FeedStatus struct {
 
 	// Conditions: Ready, Accepted, InstrumentsSelected, Reconciling, Stalled, and DeletionHeld
 	// while its deletion waits.
+	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -219,6 +220,8 @@ type FeedStatus struct {
 	InstrumentCount *int32 `json:"instrumentCount,omitempty"`
 
 	// Streams are those that the Feed's messages lie in.
+	// +kubebuilder:validation:MaxItems=2
+	// +kubebuilder:validation:items:MaxLength=255
 	// +listType=set
 	// +optional
 	Streams []string `json:"streams,omitempty"`
@@ -264,8 +267,10 @@ type FeedStatus struct {
 // FeedPosition is a message of a Feed.
 type FeedPosition struct {
 	// Stream that the message lies in.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
 	// +required
-	Stream string `json:"stream"`
+	Stream string `json:"stream,omitempty"`
 	// Sequence of the message in it.
 	// +required
 	Sequence int64 `json:"sequence"`
@@ -280,8 +285,10 @@ type FeedPosition struct {
 // +kubebuilder:object:generate=false
 type SlowestConsumer struct {
 	// Name of the FeedConsumer.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
 	// +required
-	Name string `json:"name"`
+	Name string `json:"name,omitempty"`
 	// LagSeconds since the oldest message that it was not given yet came.
 	// +optional
 	LagSeconds int64 `json:"lagSeconds,omitempty"`
@@ -296,6 +303,7 @@ type SlowestConsumer struct {
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && size(self.metadata.name) <= 63",message="a Feed's name is a DNS label of at most 63 characters: streams and URLs carry it"
 // +kubebuilder:printcolumn:name="Site",type=string,JSONPath=`.spec.siteRef.name`,description="Site whose messages these are"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True once the Feed can be consumed"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why Ready has its value"
 // +kubebuilder:printcolumn:name="Instruments",type=integer,JSONPath=`.status.instrumentCount`,description="Instruments that are selected"
 // +kubebuilder:printcolumn:name="Messages",type=integer,JSONPath=`.status.messageCount`,description="Messages that the streams hold"
 // +kubebuilder:printcolumn:name="Per-Minute",type=integer,JSONPath=`.status.messagesPerMinute`,description="Messages in the last minute"
@@ -305,13 +313,16 @@ type SlowestConsumer struct {
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What Ready says, and what to do"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"
 type Feed struct {
-	metav1.TypeMeta   `json:",inline"`
+	metav1.TypeMeta `json:",inline"`
+	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// Spec is what you declare.
 	// +required
-	Spec FeedSpec `json:"spec"`
+	Spec FeedSpec `json:"spec,omitzero"`
 	// The default of status: kstatus takes a Feed that no operator has seen for one in progress, not for ready.
 
+	// Status is what the operator found: nobody else writes it.
 	// +kubebuilder:default={"observedGeneration":-1}
 	// +optional
 	Status FeedStatus `json:"status,omitzero"`

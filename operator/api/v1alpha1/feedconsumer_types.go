@@ -42,16 +42,16 @@ const (
 
 // FeedConsumerSpec declares one consumer of a Feed: what it gets, how fast, and
 // over what. What one consumer declares, or does, never changes what another gets.
-// +kubebuilder:validation:XValidation:rule="!has(self.flow.window) || (self.delivery.type == 'NATS' && self.flow.mode == 'All')",message="flow.window counts messages that wait for an acknowledgement: only delivery NATS with mode All has them"
-// +kubebuilder:validation:XValidation:rule="self.delivery.type != 'NATS' || self.flow.mode != 'All' || !has(self.flow.maxBytesPerSecond) && !has(self.flow.maxLag)",message="with delivery NATS and mode All the client pulls from the stream itself, and nobody can pace it: set flow.window instead of maxBytesPerSecond and maxLag"
-// +kubebuilder:validation:XValidation:rule="self.delivery.type != 'NATS' || !has(self.flow.priority) || self.flow.priority == 'Normal'",message="priority Urgent orders what feed servers send, and clients of delivery NATS pull: choose another delivery"
+// +kubebuilder:validation:XValidation:rule="!has(self.flow.window) || (self.delivery.type == 'NATS' && self.flow.mode == 'All')",message="flow.window counts messages that wait for an acknowledgement: only delivery NATS with mode All has them",reason=FieldValueForbidden,fieldPath=.flow.window
+// +kubebuilder:validation:XValidation:rule="self.delivery.type != 'NATS' || self.flow.mode != 'All' || !has(self.flow.maxBytesPerSecond) && !has(self.flow.maxLag)",message="with delivery NATS and mode All the client pulls from the stream itself, and nobody can pace it: set flow.window instead of maxBytesPerSecond and maxLag",reason=FieldValueForbidden,fieldPath=.flow
+// +kubebuilder:validation:XValidation:rule="self.delivery.type != 'NATS' || !has(self.flow.priority) || self.flow.priority == 'Normal'",message="priority Urgent orders what feed servers send, and clients of delivery NATS pull: choose another delivery",fieldPath=.flow.priority
 // +kubebuilder:validation:XValidation:rule="!has(self.delivery.notices) || self.delivery.notices == 'Record' || self.delivery.type == 'NATS' && self.flow.mode == 'All' && has(self.filter.messageTypes) && self.filter.messageTypes == ['Notices']",fieldPath=".delivery.notices",message="delivery.notices WIS2 needs delivery NATS, flow.mode All and filter.messageTypes: [Notices]. Over Server-Sent Events every Feed gives WIS2 notifications, at /wis2/<feed>/events"
-// +kubebuilder:validation:XValidation:rule="has(self.secretName) == has(oldSelf.secretName) && (!has(self.secretName) || self.secretName == oldSelf.secretName)",message="secretName is immutable: make another FeedConsumer"
+// +kubebuilder:validation:XValidation:rule="has(self.secretName) == has(oldSelf.secretName) && (!has(self.secretName) || self.secretName == oldSelf.secretName)",message="secretName is immutable: make another FeedConsumer",fieldPath=.secretName
 type FeedConsumerSpec struct {
 	// FeedRef names the Feed.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="feedRef is immutable: make another FeedConsumer"
 	// +required
-	FeedRef LocalReference `json:"feedRef"`
+	FeedRef LocalReference `json:"feedRef,omitzero"`
 
 	// Filter narrows what the Feed carries.
 	// +kubebuilder:default={}
@@ -65,7 +65,7 @@ type FeedConsumerSpec struct {
 
 	// Delivery is how messages reach the consumer.
 	// +required
-	Delivery Delivery `json:"delivery"`
+	Delivery Delivery `json:"delivery,omitzero"`
 
 	// MaxConnections that each feed server takes of the consumer at a time, of which a
 	// quarter is kept for who shows a token or certificate. It says nothing about
@@ -124,9 +124,9 @@ type FeedFilter struct {
 //	window              NATS only               no                  no
 //	priority: Urgent    not with NATS           not with NATS       no
 //
-// +kubebuilder:validation:XValidation:rule="has(self.interval) == (self.mode == 'Sample')",message="mode Sample needs an interval, such as 200ms, and no other mode has one"
-// +kubebuilder:validation:XValidation:rule="!has(self.maxLag) || self.mode == 'All'",message="maxLag says when mode All falls back to Latest: the other modes have no lag to bound"
-// +kubebuilder:validation:XValidation:rule="!has(self.priority) || self.priority != 'Urgent' || self.mode != 'Sample'",message="priority Urgent sends at once, mode Sample waits for its interval: choose one"
+// +kubebuilder:validation:XValidation:rule="has(self.interval) == (self.mode == 'Sample')",message="mode Sample needs an interval, such as 200ms, and no other mode has one",fieldPath=.interval
+// +kubebuilder:validation:XValidation:rule="!has(self.maxLag) || self.mode == 'All'",message="maxLag says when mode All falls back to Latest: the other modes have no lag to bound",reason=FieldValueForbidden,fieldPath=.maxLag
+// +kubebuilder:validation:XValidation:rule="!has(self.priority) || self.priority != 'Urgent' || self.mode != 'Sample'",message="priority Urgent sends at once, mode Sample waits for its interval: choose one",fieldPath=.priority
 type Flow struct {
 	// Mode says what a consumer that is too slow gets. All: everything that the
 	// stream still holds, and a gap record for what it does not. Latest: the newest
@@ -205,7 +205,7 @@ type Delivery struct {
 	// Type: NATS, for any NATS client; WebSocket; ServerSentEvents.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="delivery.type is immutable: make another FeedConsumer"
 	// +required
-	Type DeliveryType `json:"type"`
+	Type DeliveryType `json:"type,omitempty"`
 
 	// Notices says in which shape notices come. Record: as docs/reference/wire-protocols.md has them.
 	// WIS2: as WIS2 notifications of the WMO's, with the objects' addresses, which needs
@@ -249,6 +249,7 @@ type FeedConsumerStatus struct {
 	// a minute. Overrun: a gap record was written in the last ten minutes. Slow: for ten
 	// seconds the oldest message that it was not given is older than five seconds, or in
 	// mode Sample than two intervals. Flowing: else.
+	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -264,6 +265,7 @@ type FeedConsumerStatus struct {
 	Delivered *ConsumerDelivered `json:"delivered,omitempty"`
 
 	// Dropped messages, by reason, counted like Delivered.
+	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=reason
 	// +optional
@@ -286,6 +288,7 @@ type FeedConsumerStatus struct {
 	ConnectionCount *int32 `json:"connectionCount,omitempty"`
 
 	// SecretName is the Secret with what the consumer needs to connect.
+	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	SecretName string `json:"secretName,omitempty"`
 
@@ -294,6 +297,7 @@ type FeedConsumerStatus struct {
 	Credentials *CredentialsStatus `json:"credentials,omitempty"`
 
 	// URL to connect to; empty where the Secret alone says it.
+	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	URL string `json:"url,omitempty"`
 }
@@ -328,9 +332,10 @@ type ConsumerDelivered struct {
 // +kubebuilder:object:generate=false
 type ConsumerDropped struct {
 	// Reason: Replaced (Latest), Sampled (Sample), Retention, Overflow, …
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +required
-	Reason string `json:"reason"`
+	Reason string `json:"reason,omitempty"`
 	// Count of messages; of telemetry in modes Latest and Sample, of datagrams.
 	// +optional
 	Count int64 `json:"count,omitempty"`
@@ -347,19 +352,23 @@ type ConsumerDropped struct {
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.flow.mode`,description="What a consumer that is too slow gets"
 // +kubebuilder:printcolumn:name="Delivery",type=string,JSONPath=`.spec.delivery.type`,description="How messages reach it"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True once it can connect"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why Ready has its value"
 // +kubebuilder:printcolumn:name="Keeping-Up",type=string,JSONPath=`.status.conditions[?(@.type=="KeepingUp")].reason`,description="Flowing, Slow, Overrun or Idle"
 // +kubebuilder:printcolumn:name="Lag",type=integer,JSONPath=`.status.lag.seconds`,description="Seconds since the oldest message came that it was not given"
 // +kubebuilder:printcolumn:name="Gaps",type=integer,JSONPath=`.status.gapCount`,description="Gap records that it was sent"
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What Ready says, and what to do"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"
 type FeedConsumer struct {
-	metav1.TypeMeta   `json:",inline"`
+	metav1.TypeMeta `json:",inline"`
+	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// Spec is what you declare.
 	// +required
-	Spec FeedConsumerSpec `json:"spec"`
+	Spec FeedConsumerSpec `json:"spec,omitzero"`
 	// The default of status: kstatus takes a FeedConsumer that no operator has seen for one in progress, not for ready.
 
+	// Status is what the operator found: nobody else writes it.
 	// +kubebuilder:default={"observedGeneration":-1}
 	// +optional
 	Status FeedConsumerStatus `json:"status,omitzero"`

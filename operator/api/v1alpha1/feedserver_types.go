@@ -17,7 +17,7 @@ type FeedServerSpec struct {
 	// institute's own network, say.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="siteRef is immutable: make another FeedServer for another Site"
 	// +required
-	SiteRef LocalReference `json:"siteRef"`
+	SiteRef LocalReference `json:"siteRef,omitzero"`
 
 	// Replicas is how many pods are asked for. They are interchangeable: with two, the
 	// clients of one that is gone go on at the other. Leave it out where something else
@@ -50,12 +50,12 @@ type FeedServerSpec struct {
 	// +optional
 	Limits RequestLimits `json:"limits,omitzero"`
 
-	// TLS is the certificate of the feed servers, as cert-manager makes them. With it they
-	// listen on port 8443 over TLS; without it on port 8080 in plain text, which is for
-	// behind an edge that has a certificate. caSecretRef are the authorities that sign the
-	// certificates of readers. With it a client may show a certificate: who bears a name of
-	// one of the Site's readers is that reader, and one of another authority is refused.
-	// Nobody needs one.
+	// TLS is the certificate of the feed servers, as cert-manager makes them. With it they listen
+	// on port 8443 over TLS; without it on port 8080 in plain text, which is for behind an edge
+	// that has a certificate. caSecretRef are the authorities that sign the certificates of
+	// readers. With it a client may show a certificate: one that bears a name of one of the Site's
+	// readers makes its client that reader, and one that another authority signed is refused.
+	// Clients without a certificate are served, too.
 	// +kubebuilder:validation:XValidation:rule="has(self.certificateSecretRef)",message="a server has a certificate: name its Secret in tls.certificateSecretRef",reason=FieldValueRequired,fieldPath=.certificateSecretRef
 	// +optional
 	TLS *TLS `json:"tls,omitempty"`
@@ -121,6 +121,7 @@ type FeedServerStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// Conditions: Ready, Accepted.
+	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -135,11 +136,13 @@ type FeedServerStatus struct {
 	ReadyReplicas *int32 `json:"readyReplicas,omitempty"`
 
 	// Selector of the pods, for /scale.
+	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Selector string `json:"selector,omitempty"`
 
 	// URL at which clients reach the feed servers: spec.url, else the address of the load
 	// balancer, else that of the Service inside the cluster.
+	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	URL string `json:"url,omitempty"`
 
@@ -189,13 +192,16 @@ type FeedServerStatus struct {
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What Ready says, and what to do"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"
 type FeedServer struct {
-	metav1.TypeMeta   `json:",inline"`
+	metav1.TypeMeta `json:",inline"`
+	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// Spec is what you declare.
 	// +required
-	Spec FeedServerSpec `json:"spec"`
+	Spec FeedServerSpec `json:"spec,omitzero"`
 	// The default of status: kstatus takes a FeedServer that no operator has seen for one in progress, not for ready.
 
+	// Status is what the operator found: nobody else writes it.
 	// +kubebuilder:default={"observedGeneration":-1}
 	// +optional
 	Status FeedServerStatus `json:"status,omitzero"`

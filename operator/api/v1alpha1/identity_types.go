@@ -29,7 +29,7 @@ type ClientCertificate struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	// +listType=set
 	// +required
-	Names []string `json:"names"`
+	Names []string `json:"names,omitempty"`
 }
 
 // SecretKeyReference names a key of a Secret in the same namespace.
@@ -39,14 +39,14 @@ type SecretKeyReference struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +required
-	Name string `json:"name"`
+	Name string `json:"name,omitempty"`
 
 	// Key of the Secret's data.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
 	// +required
-	Key string `json:"key"`
+	Key string `json:"key,omitempty"`
 }
 
 // GatewayEdge is a port for a proxy that tells who it speaks for by the PROXY
@@ -58,7 +58,7 @@ type GatewayEdge struct {
 	// +kubebuilder:validation:Minimum=1024
 	// +kubebuilder:validation:Maximum=65535
 	// +required
-	Port int32 `json:"port"`
+	Port int32 `json:"port,omitempty"`
 
 	// Sources are the addresses of the proxies, as CIDRs; others are refused.
 	// +kubebuilder:validation:MinItems=1
@@ -67,7 +67,7 @@ type GatewayEdge struct {
 	// +kubebuilder:validation:items:MaxLength=64
 	// +listType=set
 	// +required
-	Sources []string `json:"sources"`
+	Sources []string `json:"sources,omitempty"`
 }
 
 // Quarantine bounds what is kept of unknown senders.

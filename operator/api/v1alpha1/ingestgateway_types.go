@@ -34,19 +34,19 @@ const (
 )
 
 // IngestGatewaySpec declares a pool of gateway pods, which receive for a Site.
-// +kubebuilder:validation:XValidation:rule="self.service.type != 'NodePort' || (self.ports.first >= 30000 && self.ports.last <= 32767)",message="with service.type NodePort the port range must lie within 30000-32767: senders use the same port on every node"
-// +kubebuilder:validation:XValidation:rule="!has(self.edge) || self.edge.port < self.ports.first || self.edge.port > self.ports.last",message="edge.port must lie outside spec.ports: those are for senders without a PROXY header"
-// +kubebuilder:validation:XValidation:rule="!has(self.edge) || !(self.edge.port in [8080, 8443])",message="edge.port must be neither 8080, the gateway's health and metrics, nor 8443, copies of spools"
-// +kubebuilder:validation:XValidation:rule="[8080, 8443].all(p, p < self.ports.first || p > self.ports.last)",message="ports must hold neither 8080, the gateway's health and metrics, nor 8443, copies of spools"
-// +kubebuilder:validation:XValidation:rule="!has(self.linkProbe) || self.linkProbe.port < self.ports.first || self.linkProbe.port > self.ports.last",message="linkProbe.port must lie outside spec.ports: those are for data"
-// +kubebuilder:validation:XValidation:rule="!has(self.linkProbe) || self.service.type != 'NodePort' || (self.linkProbe.port >= 30000 && self.linkProbe.port <= 32767)",message="with service.type NodePort linkProbe.port must lie within 30000-32767: senders use the same port on every node"
-// +kubebuilder:validation:XValidation:rule="!has(self.quarantine) || self.unknownSenders == 'Quarantine'",message="quarantine needs unknownSenders Quarantine"
-// +kubebuilder:validation:XValidation:rule="!has(self.quarantine) || !has(self.quarantine.ports) || self.quarantine.ports.all(p, p >= self.ports.first && p <= self.ports.last)",message="quarantine.ports must lie within spec.ports"
+// +kubebuilder:validation:XValidation:rule="self.service.type != 'NodePort' || (self.ports.first >= 30000 && self.ports.last <= 32767)",message="with service.type NodePort the port range must lie within 30000-32767: senders use the same port on every node",fieldPath=.ports
+// +kubebuilder:validation:XValidation:rule="!has(self.edge) || self.edge.port < self.ports.first || self.edge.port > self.ports.last",message="edge.port must lie outside spec.ports: those are for senders without a PROXY header",fieldPath=.edge.port
+// +kubebuilder:validation:XValidation:rule="!has(self.edge) || !(self.edge.port in [8080, 8443])",message="edge.port must be neither 8080, the gateway's health and metrics, nor 8443, copies of spools",fieldPath=.edge.port
+// +kubebuilder:validation:XValidation:rule="[8080, 8443].all(p, p < self.ports.first || p > self.ports.last)",message="ports must hold neither 8080, the gateway's health and metrics, nor 8443, copies of spools",fieldPath=.ports
+// +kubebuilder:validation:XValidation:rule="!has(self.linkProbe) || self.linkProbe.port < self.ports.first || self.linkProbe.port > self.ports.last",message="linkProbe.port must lie outside spec.ports: those are for data",fieldPath=.linkProbe.port
+// +kubebuilder:validation:XValidation:rule="!has(self.linkProbe) || self.service.type != 'NodePort' || (self.linkProbe.port >= 30000 && self.linkProbe.port <= 32767)",message="with service.type NodePort linkProbe.port must lie within 30000-32767: senders use the same port on every node",fieldPath=.linkProbe.port
+// +kubebuilder:validation:XValidation:rule="!has(self.quarantine) || self.unknownSenders == 'Quarantine'",message="quarantine needs unknownSenders Quarantine",reason=FieldValueForbidden,fieldPath=.quarantine
+// +kubebuilder:validation:XValidation:rule="!has(self.quarantine) || !has(self.quarantine.ports) || self.quarantine.ports.all(p, p >= self.ports.first && p <= self.ports.last)",message="quarantine.ports must lie within spec.ports",fieldPath=.quarantine.ports
 type IngestGatewaySpec struct {
 	// SiteRef names the Site that the pool receives for.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="siteRef is immutable: a pool's volumes belong to one Site"
 	// +required
-	SiteRef LocalReference `json:"siteRef"`
+	SiteRef LocalReference `json:"siteRef,omitzero"`
 
 	// Replicas is how many pods are asked for. A pod stays until its spool is
 	// empty; the condition ScaleDownHeld says which and why.
@@ -142,19 +142,19 @@ const (
 )
 
 // PortRange is a range of TCP and UDP ports, both ends included.
-// +kubebuilder:validation:XValidation:rule="self.first <= self.last && self.last - self.first < 256",message="first must not exceed last, and a range holds at most 256 ports"
+// +kubebuilder:validation:XValidation:rule="self.first <= self.last && self.last - self.first < 256",message="first must not exceed last, and a range holds at most 256 ports",fieldPath=.last
 // +kubebuilder:object:generate=false
 type PortRange struct {
 	// First port of the range.
 	// +kubebuilder:validation:Minimum=1024
 	// +kubebuilder:validation:Maximum=65535
 	// +required
-	First int32 `json:"first"`
+	First int32 `json:"first,omitempty"`
 	// Last port of the range.
 	// +kubebuilder:validation:Minimum=1024
 	// +kubebuilder:validation:Maximum=65535
 	// +required
-	Last int32 `json:"last"`
+	Last int32 `json:"last,omitempty"`
 }
 
 // GatewayService says how senders reach a pool.
@@ -213,6 +213,7 @@ type GatewayStorage struct {
 	// +optional
 	Size resource.Quantity `json:"size,omitzero"`
 	// StorageClassName of the volume; the cluster's default where unset.
+	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	StorageClassName *string `json:"storageClassName,omitempty"`
 }
@@ -224,6 +225,7 @@ type IngestGatewayStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// Conditions: Ready, Accepted, Programmed, ScaleDownHeld, SpoolStranded, SpoolQuarantined.
+	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -238,10 +240,11 @@ type IngestGatewayStatus struct {
 	ReadyReplicas *int32 `json:"readyReplicas,omitempty"`
 
 	// Selector of the pods, for /scale.
+	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Selector string `json:"selector,omitempty"`
 
-	// Datapath really in use.
+	// Datapath is how datagrams are really read.
 	// +optional
 	Datapath Datapath `json:"datapath,omitempty"`
 
@@ -296,13 +299,16 @@ type IngestGatewaySpool struct {
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What Ready says, and what to do"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"
 type IngestGateway struct {
-	metav1.TypeMeta   `json:",inline"`
+	metav1.TypeMeta `json:",inline"`
+	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// Spec is what you declare.
 	// +required
-	Spec IngestGatewaySpec `json:"spec"`
+	Spec IngestGatewaySpec `json:"spec,omitzero"`
 	// The default of status: kstatus takes an IngestGateway that no operator has seen for one in progress, not for ready.
 
+	// Status is what the operator found: nobody else writes it.
 	// +kubebuilder:default={"observedGeneration":-1}
 	// +optional
 	Status IngestGatewayStatus `json:"status,omitzero"`

@@ -190,7 +190,7 @@ type Contact struct {
 	// +kubebuilder:validation:MaxLength=200
 	// +required
 	Name string `json:"name"`
-	// Email address.
+	// Email address at which the person or institute is reached.
 	// +kubebuilder:validation:MaxLength=254
 	// +kubebuilder:validation:Pattern=`^[^@\s]+@[^@\s]+$`
 	// +optional

@@ -8,18 +8,19 @@ import (
 )
 
 // JetStream is a NATS server or cluster with JetStream.
-// +kubebuilder:validation:XValidation:rule="has(self.accountKeySecretRef) != has(self.credentialsSecretRef)",message="set exactly one of accountKeySecretRef and credentialsSecretRef"
-// +kubebuilder:validation:XValidation:rule="!has(self.consumerAccountKeySecretRef) || !has(self.accountKeySecretRef) || self.consumerAccountKeySecretRef.name != self.accountKeySecretRef.name",message="consumers need an account of their own: consumerAccountKeySecretRef and accountKeySecretRef name two Secrets"
-// +kubebuilder:validation:XValidation:rule="!has(self.commandAccountKeySecretRef) || (!has(self.accountKeySecretRef) || self.accountKeySecretRef.name != self.commandAccountKeySecretRef.name) && (!has(self.consumerAccountKeySecretRef) || self.consumerAccountKeySecretRef.name != self.commandAccountKeySecretRef.name)",message="commands need an account of their own: commandAccountKeySecretRef names a Secret that no other field names"
-// +kubebuilder:validation:XValidation:rule="!has(self.leafAccountKeySecretRef) || has(self.accountKeySecretRef) && self.leafAccountKeySecretRef.name != self.accountKeySecretRef.name && (!has(self.consumerAccountKeySecretRef) || self.leafAccountKeySecretRef.name != self.consumerAccountKeySecretRef.name) && (!has(self.commandAccountKeySecretRef) || self.leafAccountKeySecretRef.name != self.commandAccountKeySecretRef.name)",message="leaves need an account of their own: leafAccountKeySecretRef goes with accountKeySecretRef, and names a Secret that no other field names"
+// +kubebuilder:validation:XValidation:rule="has(self.accountKeySecretRef) != has(self.credentialsSecretRef)",message="set exactly one of accountKeySecretRef and credentialsSecretRef",fieldPath=.accountKeySecretRef
+// +kubebuilder:validation:XValidation:rule="!has(self.consumerAccountKeySecretRef) || !has(self.accountKeySecretRef) || self.consumerAccountKeySecretRef.name != self.accountKeySecretRef.name",message="consumers need an account of their own: consumerAccountKeySecretRef and accountKeySecretRef name two Secrets",fieldPath=.consumerAccountKeySecretRef
+// +kubebuilder:validation:XValidation:rule="!has(self.commandAccountKeySecretRef) || (!has(self.accountKeySecretRef) || self.accountKeySecretRef.name != self.commandAccountKeySecretRef.name) && (!has(self.consumerAccountKeySecretRef) || self.consumerAccountKeySecretRef.name != self.commandAccountKeySecretRef.name)",message="commands need an account of their own: commandAccountKeySecretRef names a Secret that no other field names",fieldPath=.commandAccountKeySecretRef
+// +kubebuilder:validation:XValidation:rule="!has(self.leafAccountKeySecretRef) || has(self.accountKeySecretRef) && self.leafAccountKeySecretRef.name != self.accountKeySecretRef.name && (!has(self.consumerAccountKeySecretRef) || self.leafAccountKeySecretRef.name != self.consumerAccountKeySecretRef.name) && (!has(self.commandAccountKeySecretRef) || self.leafAccountKeySecretRef.name != self.commandAccountKeySecretRef.name)",message="leaves need an account of their own: leafAccountKeySecretRef goes with accountKeySecretRef, and names a Secret that no other field names",fieldPath=.leafAccountKeySecretRef
 type JetStream struct {
 	// Servers are NATS URLs: tls://nats.substorm.svc:4222.
+	// +kubebuilder:validation:items:MaxLength=256
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=9
 	// +kubebuilder:validation:items:Pattern=`^(tls|nats)://[^/]+$`
 	// +listType=set
 	// +required
-	Servers []string `json:"servers"`
+	Servers []string `json:"servers,omitempty"`
 
 	// AccountKeySecretRef names a Secret with account.seed, a signing key of
 	// the account, and account.id, its public key. With it the operator issues

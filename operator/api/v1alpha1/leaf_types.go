@@ -15,7 +15,7 @@ const ReasonLeafAway = "LeafAway"
 // notices and telemetry this Site carries too. Its server opens the link
 // (docs/how-to/leaf.md); this Site asks for what it hasn't yet, so that a link may be down
 // for as long as the leaf's streams hold what comes meanwhile.
-// +kubebuilder:validation:XValidation:rule="has(self.domain) == has(oldSelf.domain) && (!has(self.domain) || self.domain == oldSelf.domain)",message="a leaf's domain is immutable: from another one everything would come a second time"
+// +kubebuilder:validation:XValidation:rule="has(self.domain) == has(oldSelf.domain) && (!has(self.domain) || self.domain == oldSelf.domain)",message="a leaf's domain is immutable: from another one everything would come a second time",fieldPath=.domain
 // +kubebuilder:object:generate=false
 type Leaf struct {
 	// Code of the leaf's Site. Its messages keep it in their subjects.
@@ -23,7 +23,7 @@ type Leaf struct {
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`
 	// +required
-	Code string `json:"code"`
+	Code string `json:"code,omitempty"`
 
 	// Domain is the JetStream domain of the leaf's NATS servers. Default: its code.
 	// +kubebuilder:validation:MaxLength=63
@@ -45,13 +45,15 @@ const (
 // LeafStatus is what a Site knows of a leaf.
 type LeafStatus struct {
 	// Code of the leaf's Site.
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:MinLength=1
 	// +required
-	Code string `json:"code"`
+	Code string `json:"code,omitempty"`
 
 	// Link to the leaf. Connected: both of the leaf's base streams were heard in the last half
 	// minute. Disconnected: at least one was not.
 	// +required
-	Link LeafLink `json:"link"`
+	Link LeafLink `json:"link,omitempty"`
 
 	// LastSeenTime is when they were heard last, to ten minutes while they are.
 	// +kubebuilder:validation:Type=string
@@ -64,7 +66,8 @@ type LeafStatus struct {
 	// +optional
 	LagMessageCount *int64 `json:"lagMessageCount,omitempty"`
 
-	// Problem is what keeps JetStream from sourcing.
+	// Problem is why JetStream cannot copy the leaf's messages.
+	// +kubebuilder:validation:MaxLength=4096
 	// +optional
 	Problem string `json:"problem,omitempty"`
 }

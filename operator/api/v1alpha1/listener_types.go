@@ -22,20 +22,21 @@ type Listener struct {
 	// Under another name it is another listener.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:MinLength=1
 	// +required
-	Name string `json:"name"`
+	Name string `json:"name,omitempty"`
 
 	// Protocol. TCP: each connection carries objects. UDP: each packet is a datagram of
 	// telemetry. HTTP: requests below /in/<instrument>/ carry objects.
 	// +required
-	Protocol ListenerProtocol `json:"protocol"`
+	Protocol ListenerProtocol `json:"protocol,omitempty"`
 
 	// Port of the gateway, within the IngestGateway's range. A port of protocol HTTP may be
 	// shared by any number of instruments, and not with a listener with protocol TCP.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	// +required
-	Port int32 `json:"port"`
+	Port int32 `json:"port,omitempty"`
 
 	// Sources are the addresses that the instrument sends from, as CIDRs
 	// ("192.0.2.7/32", "2001:db8::/64"). Default: any. Two instruments may share a port
@@ -308,8 +309,10 @@ const DefaultChannel = "raw"
 // ListenerStatus says of a listener where to send, and whether gateways receive there.
 type ListenerStatus struct {
 	// Name of the listener in spec.listeners.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:MinLength=1
 	// +required
-	Name string `json:"name"`
+	Name string `json:"name,omitempty"`
 
 	// Addresses to send to.
 	// +kubebuilder:validation:MaxItems=64
@@ -325,6 +328,7 @@ type ListenerStatus struct {
 
 	// Conditions. Accepted: the listener contradicts no other, and what it names exists.
 	// Programmed: every pod that receives runs the registry with it.
+	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -335,9 +339,12 @@ type ListenerStatus struct {
 // +kubebuilder:object:generate=false
 type ListenerAddress struct {
 	// Address as host:port.
+	// +kubebuilder:validation:MaxLength=300
+	// +kubebuilder:validation:MinLength=1
 	// +required
-	Address string `json:"address"`
+	Address string `json:"address,omitempty"`
 	// URL below which the instrument's objects go, of HTTP.
+	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	URL string `json:"url,omitempty"`
 }

@@ -10,8 +10,9 @@ type ObjectStore struct {
 	// +kubebuilder:validation:Pattern=`^https?://[^/]+/?$`
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="endpoint is immutable: what programs have begun to store would lie in two places; move the archive, delete the Site and create it anew with the other endpoint (docs/how-to/move-archive.md): nothing that was observed is deleted",reason=FieldValueForbidden
+	// +kubebuilder:validation:MinLength=1
 	// +required
-	Endpoint string `json:"endpoint"`
+	Endpoint string `json:"endpoint,omitempty"`
 
 	// Bucket holds the archive. It is created where it doesn't exist and our
 	// credentials allow it. It never changes: a Site whose archive moves is deleted and
@@ -21,16 +22,17 @@ type ObjectStore struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9][a-z0-9.-]*[a-z0-9]$`
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="bucket is immutable: what programs have begun to store would lie in two places; move the archive, delete the Site and create it anew with the other bucket (docs/how-to/move-archive.md): nothing that was observed is deleted",reason=FieldValueForbidden
 	// +required
-	Bucket string `json:"bucket"`
+	Bucket string `json:"bucket,omitempty"`
 
 	// Region of the bucket: requests to the store are signed for it.
+	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:default=us-east-1
 	// +optional
 	Region string `json:"region,omitempty"`
 
 	// CredentialsSecretRef names a Secret with accessKeyID and secretAccessKey.
 	// +required
-	CredentialsSecretRef LocalReference `json:"credentialsSecretRef"`
+	CredentialsSecretRef LocalReference `json:"credentialsSecretRef,omitzero"`
 
 	// ReadCredentialsSecretRef names a Secret with accessKeyID and secretAccessKey of
 	// a user who may read the bucket and nothing else: what feed servers use, which

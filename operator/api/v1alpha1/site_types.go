@@ -55,7 +55,7 @@ const (
 )
 
 // SiteSpec declares the hub that receives: where it keeps objects and messages.
-// +kubebuilder:validation:XValidation:rule="!has(self.leaves) || self.leaves.all(l, l.code != self.code)",message="a Site is no leaf of its own: leaves name the codes of other Sites"
+// +kubebuilder:validation:XValidation:rule="!has(self.leaves) || self.leaves.all(l, l.code != self.code)",message="a Site is no leaf of its own: leaves name the codes of other Sites",fieldPath=.leaves
 type SiteSpec struct {
 	// Code is the Site's short name in keys, subjects and streams. It must be
 	// unique among all Sites that share a bucket or a JetStream account, and
@@ -65,7 +65,7 @@ type SiteSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="code is immutable: keys and streams carry it"
 	// +required
-	Code string `json:"code"`
+	Code string `json:"code,omitempty"`
 
 	// Title of the Site in a line, for people who read its manifest.
 	// +kubebuilder:validation:MaxLength=200
@@ -78,11 +78,11 @@ type SiteSpec struct {
 
 	// ObjectStore is where objects lie.
 	// +required
-	ObjectStore ObjectStore `json:"objectStore"`
+	ObjectStore ObjectStore `json:"objectStore,omitzero"`
 
 	// JetStream is where notices and telemetry flow.
 	// +required
-	JetStream JetStream `json:"jetStream"`
+	JetStream JetStream `json:"jetStream,omitzero"`
 
 	// Archivist says how the Site's archivist runs, which lists what was received, cuts
 	// telemetry into segments, and keeps the archive whole. Each Site has one: two pods, of
@@ -96,9 +96,9 @@ type SiteSpec struct {
 	// +optional
 	ReadersSecretRef *LocalReference `json:"readersSecretRef,omitempty"`
 
-	// Readers by certificate: each shows one that an authority of the FeedServer signed
-	// that it asks (its tls.caSecretRef), and that bears one of its names. A reader may
-	// have tokens under its name, too.
+	// Readers who show a certificate: it bears one of the reader's names, and is signed by an
+	// authority that the FeedServer believes (its spec.tls.caSecretRef). A reader may have tokens
+	// under its name, too.
 	// +kubebuilder:validation:MaxItems=256
 	// +listType=map
 	// +listMapKey=name
@@ -127,13 +127,14 @@ type Reader struct {
 	// Name of the reader, as Instruments have it in spec.access.readers.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MinLength=1
 	// +required
-	Name string `json:"name"`
+	Name string `json:"name,omitempty"`
 
 	// ClientCertificate that the reader shows. Taking away a name ends what its
 	// certificates opened.
 	// +required
-	ClientCertificate ClientCertificate `json:"clientCertificate"`
+	ClientCertificate ClientCertificate `json:"clientCertificate,omitzero"`
 }
 
 // SiteStatus answers: are the backends reachable, and do the instruments send?
@@ -145,6 +146,7 @@ type SiteStatus struct {
 	// Conditions: Ready, Accepted, ObjectStoreReachable, JetStreamReachable,
 	// Durable, DataFlowing, FeedServerAvailable, LeavesReachable, StreamsIntact,
 	// ObjectsUnreadable, ExpiryRunning.
+	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -155,15 +157,17 @@ type SiteStatus struct {
 	// +optional
 	InstrumentSummary *InstrumentSummary `json:"instrumentSummary,omitempty"`
 
-	// RegistryRevision is the newest registry snapshot that gateways can read.
+	// RegistryRevision is the newest revision of the registry: what the operator tells gateways
+	// and feed servers.
 	// +optional
 	RegistryRevision int64 `json:"registryRevision,omitempty"`
 
-	// Archivist says how the archivist's pods do.
+	// Archivist says how the archivist's pods are doing.
 	// +optional
 	Archivist *ArchivistState `json:"archivist,omitempty"`
 
 	// Leaves says how far the leaves' messages have come.
+	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=code
 	// +optional
@@ -176,6 +180,7 @@ type SiteStatus struct {
 
 	// RecreatedStreams were deleted by somebody else within the last day, and made anew;
 	// key-value buckets are among them.
+	// +kubebuilder:validation:MaxItems=256
 	// +listType=map
 	// +listMapKey=name
 	// +optional
@@ -195,11 +200,15 @@ type SiteStatus struct {
 // JetStreamState names the streams of a Site.
 type JetStreamState struct {
 	// Servers as in spec.jetStream.servers when the streams were last looked at.
+	// +kubebuilder:validation:MaxItems=9
+	// +kubebuilder:validation:items:MaxLength=256
 	// +listType=atomic
 	// +required
 	Servers []string `json:"servers"`
 
 	// Streams that stand; the names of key-value buckets begin with KV_.
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=255
 	// +listType=set
 	// +required
 	Streams []string `json:"streams"`
@@ -208,8 +217,10 @@ type JetStreamState struct {
 // RecreatedStream is a stream that was deleted and made anew.
 type RecreatedStream struct {
 	// Name of the stream; that of a key-value bucket begins with KV_.
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:MinLength=1
 	// +required
-	Name string `json:"name"`
+	Name string `json:"name,omitempty"`
 
 	// RecreatedTime is when it was last made anew.
 	// +kubebuilder:validation:Type=string
@@ -274,6 +285,7 @@ type ArchivePass struct {
 type LedgerState struct {
 	// ClosedTo is the last day in UTC, as 2006-01-02, that is closed with all days
 	// before it.
+	// +kubebuilder:validation:MaxLength=10
 	// +optional
 	ClosedTo string `json:"closedTo,omitempty"`
 	// WaitsFor is what keeps the next day from being closed, where it is not time alone.
@@ -281,6 +293,7 @@ type LedgerState struct {
 	// +optional
 	WaitsFor string `json:"waitsFor,omitempty"`
 	// Reopened are days that were closed and changed since, at most 16.
+	// +kubebuilder:validation:items:MaxLength=10
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=atomic
 	// +optional
@@ -320,13 +333,16 @@ type InstrumentSummary struct {
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What Ready says, and what to do"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"
 type Site struct {
-	metav1.TypeMeta   `json:",inline"`
+	metav1.TypeMeta `json:",inline"`
+	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// Spec is what you declare.
 	// +required
-	Spec SiteSpec `json:"spec"`
+	Spec SiteSpec `json:"spec,omitzero"`
 	// The default of status: kstatus takes a Site that no operator has seen for one in progress, not for ready.
 
+	// Status is what the operator found: nobody else writes it.
 	// +kubebuilder:default={"observedGeneration":-1}
 	// +optional
 	Status SiteStatus `json:"status,omitzero"`

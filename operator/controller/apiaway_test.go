@@ -207,9 +207,22 @@ func (a *cutOff) send() {
 	eventually(a.t, "a receipt", func() error { return testenv.SendObject(a.port, fmt.Appendf(nil, "object %d", a.objects)) })
 }
 
-// remember notes what stands, and begins to count what is written.
+// remember notes what stands, once all is made, and begins to count what is written.
 func (a *cutOff) remember() {
 	a.t.Helper()
+	eventually(a.t, "all is made that pools and archivist need", func() error {
+		before := a.made()
+		for _, last := range []string{"StatefulSet pool ", "StatefulSet far ", "PodDisruptionBudget pool ", "PodDisruptionBudget far ", "Deployment hub-archivist "} {
+			if !slices.ContainsFunc(before, func(is string) bool { return strings.Contains(is, last) }) {
+				return fmt.Errorf("there is no %s", last)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		if after := a.made(); !slices.Equal(before, after) {
+			return fmt.Errorf("it is being made: %v", after)
+		}
+		return nil
+	})
 	a.registry, a.workloads, a.writes = a.gateway.registry(), a.made(), a.gateway.count()
 }
 

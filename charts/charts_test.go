@@ -261,6 +261,21 @@ func TestArchivistOfBothValues(t *testing.T) {
 	}
 }
 
+// TestNotesOfFinalizers: who installs the operator or a Site is told how finalizers are taken off where no operator does it.
+func TestNotesOfFinalizers(t *testing.T) {
+	for chart, site := range map[string]string{"substorm": "NAME", "substorm-site": "demo"} {
+		out, errs, err := helm(t, "install", "test", chart, "--namespace=aurora", "--dry-run=client")
+		if err != nil {
+			t.Fatalf("%v\n%s", err, errs)
+		}
+		for _, of := range []string{"feed NAME", "site " + site} {
+			if want := "kubectl -n aurora patch " + of + ` --type=merge -p '{"metadata":{"finalizers":null}}'`; !strings.Contains(out, want) {
+				t.Errorf("the notes of %s do not say %s:\n%s", chart, want, out[strings.LastIndex(out, "NOTES:")+1:])
+			}
+		}
+	}
+}
+
 func TestBadValues(t *testing.T) {
 	for name, test := range map[string]struct {
 		chart, set string

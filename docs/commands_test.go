@@ -293,7 +293,7 @@ func kubectl(words []string) error {
 			plain = append(plain, w)
 		}
 	}
-	verbs := []string{"annotate", "apply", "create", "delete", "describe", "explain", "get", "label", "logs", "scale", "wait"}
+	verbs := []string{"annotate", "apply", "create", "delete", "describe", "explain", "get", "label", "logs", "patch", "scale", "wait"}
 	if len(plain) == 0 || !slices.Contains(verbs, plain[0]) {
 		return fmt.Errorf("not one of %v", verbs)
 	}

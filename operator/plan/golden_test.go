@@ -51,6 +51,9 @@ type world struct {
 	Pods         []corev1.Pod         `json:"pods"`
 	Services     []corev1.Service     `json:"services"`
 
+	// Refused is what the API server said of the StatefulSet of a pool that it refused.
+	Refused map[string]string `json:"refused"`
+
 	// Unjudged are the Sites whose Instruments nobody has judged yet.
 	Unjudged []string `json:"unjudged"`
 
@@ -213,7 +216,7 @@ func (w world) planSite(t *testing.T, out *planned, name string, site *v1alpha1.
 	in := plan.RegistryInput{Site: site, Instruments: mine, Verdicts: verdicts, Secrets: secrets}
 	w.planFeeds(t, out, &in, servers, name, accepted, registry)
 	w.planServers(out, site, servers, accepted, in.Secrets)
-	view.Unreadable = plan.UnreadableObjects(in, pools, servers)
+	view.Unreadable, view.Deletion = plan.UnreadableObjects(in, pools, servers), out.Deletions["site/"+name]
 	out.Registry[name] = plan.Registry(in, registry, complete, 0)
 
 	for i := range mine {
@@ -282,6 +285,9 @@ func (w world) planPool(t *testing.T, out *planned, pool *v1alpha1.IngestGateway
 		} else {
 			view.OtherSets[w.StatefulSets[i].Name] = &w.StatefulSets[i]
 		}
+	}
+	if problem := w.Refused[pool.Name]; problem != "" {
+		view.Failed = new(plan.ApplyFailed("StatefulSet", pool.Name, problem))
 	}
 	view.Judged = !slices.Contains(w.Unjudged, pool.Spec.SiteRef.Name)
 	for _, inst := range instruments {

@@ -33,8 +33,9 @@ type Channel struct {
 	// Name of the channel. HAPI calls its data <instrument>/<name>.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:MinLength=1
 	// +required
-	Name string `json:"name"`
+	Name string `json:"name,omitempty"`
 
 	// Description of the data, in a few lines.
 	// +kubebuilder:validation:MaxLength=1000
@@ -43,11 +44,11 @@ type Channel struct {
 
 	// Source says what the payloads are.
 	// +required
-	Source ChannelSource `json:"source"`
+	Source ChannelSource `json:"source,omitzero"`
 
 	// Payload says how a payload is laid out.
 	// +required
-	Payload Payload `json:"payload"`
+	Payload Payload `json:"payload,omitzero"`
 
 	// Time says when a sample was observed.
 	// +kubebuilder:default={}
@@ -74,7 +75,7 @@ type Channel struct {
 	// +listType=map
 	// +listMapKey=name
 	// +required
-	Parameters []Parameter `json:"parameters"`
+	Parameters []Parameter `json:"parameters,omitempty"`
 }
 
 // ChannelSource says what the payloads of a channel are. Type says which of the members
@@ -85,7 +86,7 @@ type ChannelSource struct {
 	// Type of the source. Datagrams: each datagram is a payload. Objects: each object is
 	// one.
 	// +required
-	Type ChannelSourceType `json:"type"`
+	Type ChannelSourceType `json:"type,omitempty"`
 
 	// Datagrams says which datagrams are payloads. Default: those of the channel raw.
 	// +optional
@@ -189,7 +190,7 @@ type Payload struct {
 	// the other. Binary: records of fixed places. IAGA2002: the exchange format of
 	// geomagnetic observatories, or its lines alone. OASIS: instrumentation packets.
 	// +required
-	Type PayloadType `json:"type"`
+	Type PayloadType `json:"type,omitempty"`
 
 	// CSV says how lines are read. Default: columns between commas, # before remarks.
 	// +optional
@@ -267,7 +268,7 @@ type JSONPayload struct {
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:Pattern=`^(/([^/~]|~[01])*)+$`
 	// +required
-	Records string `json:"records"`
+	Records string `json:"records,omitempty"`
 }
 
 // BinaryPayload says where the records stand in a payload.
@@ -307,8 +308,10 @@ type IAGA2002Payload struct {
 	// Reported are the letters of the elements in their order, as the header's line of
 	// this name has them: HDZF.
 	// +kubebuilder:validation:Pattern=`^[A-Z]{1,4}$`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4
 	// +required
-	Reported string `json:"reported"`
+	Reported string `json:"reported,omitempty"`
 }
 
 // OASISPayload says which packets are read.
@@ -319,7 +322,7 @@ type OASISPayload struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +required
-	Probe string `json:"probe"`
+	Probe string `json:"probe,omitempty"`
 }
 
 // ChannelTime says when a sample was observed. Source says whether payload may be set.

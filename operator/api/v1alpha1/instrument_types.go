@@ -72,7 +72,7 @@ type InstrumentSpec struct {
 	// created anew at the other Site; nothing that was observed is deleted.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="siteRef is immutable: delete the Instrument and create it anew at the other Site, nothing that was observed is deleted"
 	// +required
-	SiteRef LocalReference `json:"siteRef"`
+	SiteRef LocalReference `json:"siteRef,omitzero"`
 
 	// GatewayRef names the IngestGateway that receives. It may be left out
 	// where the Site has only one, and has no effect without listeners.
@@ -81,8 +81,10 @@ type InstrumentSpec struct {
 
 	// Type of the instrument in PascalCase: AllSkyCamera, Magnetometer, Riometer.
 	// +kubebuilder:validation:Pattern=`^[A-Z][A-Za-z0-9]{0,62}$`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
 	// +required
-	Type string `json:"type"`
+	Type string `json:"type,omitempty"`
 
 	// Station is the place in the field where the instrument stands.
 	// +kubebuilder:validation:MaxLength=63
@@ -188,8 +190,9 @@ type InstrumentSpec struct {
 type Contact struct {
 	// Name of a person or group.
 	// +kubebuilder:validation:MaxLength=200
+	// +kubebuilder:validation:MinLength=1
 	// +required
-	Name string `json:"name"`
+	Name string `json:"name,omitempty"`
 	// Email address at which the person or institute is reached.
 	// +kubebuilder:validation:MaxLength=254
 	// +kubebuilder:validation:Pattern=`^[^@\s]+@[^@\s]+$`
@@ -307,6 +310,7 @@ type InstrumentStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// Conditions: Ready, Accepted, Programmed, DataFlowing, ClockTrusted, AcknowledgeLimited, ArchiveIntact.
+	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -396,8 +400,10 @@ type SenderStatus struct {
 // +kubebuilder:object:generate=false
 type DayCounts struct {
 	// Day in UTC, as 2006-01-02.
+	// +kubebuilder:validation:MaxLength=10
+	// +kubebuilder:validation:MinLength=1
 	// +required
-	Day string `json:"day"`
+	Day string `json:"day,omitempty"`
 	// ObjectCount is how many objects got their receipt.
 	// +required
 	ObjectCount int64 `json:"objectCount"`
@@ -429,13 +435,16 @@ type DayCounts struct {
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What Ready says, and what to do"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"
 type Instrument struct {
-	metav1.TypeMeta   `json:",inline"`
+	metav1.TypeMeta `json:",inline"`
+	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
+	// Spec is what you declare.
 	// +required
-	Spec InstrumentSpec `json:"spec"`
+	Spec InstrumentSpec `json:"spec,omitzero"`
 	// The default of status: kstatus takes an Instrument that no operator has seen for one in progress, not for ready.
 
+	// Status is what the operator found: nobody else writes it.
 	// +kubebuilder:default={"observedGeneration":-1}
 	// +optional
 	Status InstrumentStatus `json:"status,omitzero"`

@@ -14,7 +14,7 @@ type Naming struct {
 	// which the template holds a {name} and which has none keeps its key.
 	// +kubebuilder:validation:XValidation:rule="self.contains('{id}') || self.contains('{digest') || self.contains('{sequence}') || self.contains('{name}')",message="a naming template holds {id}, {digest}, {sequence} or {name}: objects need paths of their own"
 	// +required
-	Template PathTemplate `json:"template"`
+	Template PathTemplate `json:"template,omitempty"`
 }
 
 // ObservationTime says what tells when an object was observed.
@@ -22,7 +22,7 @@ type Naming struct {
 type ObservationTime struct {
 	// Source of the time. Name: the name that the sender gives.
 	// +required
-	Source ObservationTimeSource `json:"source"`
+	Source ObservationTimeSource `json:"source,omitempty"`
 
 	// Name says how names tell the time. An object without a name, or with one that does not
 	// fit or tells a time more than 366 days before its receipt or 24 hours after it, is
@@ -48,7 +48,7 @@ type ObservationTimeName struct {
 	// that the template holds.
 	// +kubebuilder:validation:XValidation:rule="!self.contains('{name}')",message="the template reads the name, and cannot hold {name}: write it out"
 	// +required
-	Template PathTemplate `json:"template"`
+	Template PathTemplate `json:"template,omitempty"`
 }
 
 // PathTemplate is a relative path with fields in braces, as in
@@ -75,7 +75,7 @@ type Forward struct {
 	// +kubebuilder:validation:MaxLength=259
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(\\\\[[0-9a-fA-F:.]+\\\\]|[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?):[0-9]{1,5}$') && int(self.substring(self.lastIndexOf(':') + 1)) >= 1 && int(self.substring(self.lastIndexOf(':') + 1)) <= 65535",message="an address is host:port, as in old.example.org:5000 or [2001:db8::7]:5000"
 	// +required
-	Address string `json:"address"`
+	Address string `json:"address,omitempty"`
 
 	// Protocol. TCP: each object, framed as it came; UDP: each datagram as one
 	// packet. An object that came by UntilClose, Idle or HTTP is one connection,
@@ -83,7 +83,7 @@ type Forward struct {
 	// gateway closed its own. After a failure, or after a gateway ended without warning, the
 	// last objects may come twice; none is left out.
 	// +required
-	Protocol ForwardProtocol `json:"protocol"`
+	Protocol ForwardProtocol `json:"protocol,omitempty"`
 
 	// EndTime is when the copy ends: what is received from then on is not forwarded.
 	// +kubebuilder:validation:Type=string
@@ -105,8 +105,10 @@ const (
 // ForwardStatus says how the copy is getting on. Figures are a minute old at most.
 type ForwardStatus struct {
 	// Address that the copy goes to.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=300
 	// +required
-	Address string `json:"address"`
+	Address string `json:"address,omitempty"`
 	// SentCount is how many objects, or datagrams, were sent.
 	// +required
 	SentCount int64 `json:"sentCount"`

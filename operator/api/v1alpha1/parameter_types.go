@@ -17,8 +17,9 @@ type Parameter struct {
 	// +kubebuilder:validation:Pattern=`^[A-Za-z][A-Za-z0-9_]*$`
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self != 'Time'",message="Time is the name of the sample's time"
+	// +kubebuilder:validation:MinLength=1
 	// +required
-	Name string `json:"name"`
+	Name string `json:"name,omitempty"`
 
 	// Description in one sentence.
 	// +kubebuilder:validation:MaxLength=200

@@ -55,8 +55,9 @@ type ChannelSampling struct {
 	// Name of the channel.
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:MinLength=1
 	// +required
-	Name string `json:"name"`
+	Name string `json:"name,omitempty"`
 
 	// State of the channel. Paused: it is not observed.
 	// +kubebuilder:default=Observing

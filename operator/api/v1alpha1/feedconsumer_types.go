@@ -78,7 +78,7 @@ type FeedConsumerSpec struct {
 
 	// SecretName is the Secret that the operator writes for the consumer, with all
 	// that it needs to connect and nothing else: <name>-consumer by default.
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	SecretName string `json:"secretName,omitempty"`

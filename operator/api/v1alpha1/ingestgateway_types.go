@@ -120,7 +120,7 @@ type IngestGatewaySpec struct {
 	// 1s to 24h.
 	// +kubebuilder:default="60s"
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m))+$`
+	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="drainTimeout is 1s to 24h"
 	// +optional
@@ -167,6 +167,9 @@ type GatewayService struct {
 	Type corev1.ServiceType `json:"type,omitempty"`
 
 	// Annotations for the Services, as a load balancer may need.
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(key, !key.matches('^([^/]*[.])?(substorm[.]dev|app[.]kubernetes[.]io)/'))",message="annotations below substorm.dev/ and app.kubernetes.io/ are the operator's",reason=FieldValueForbidden
+	// +kubebuilder:validation:XValidation:rule="self.all(key, key.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="an annotation's key is a name of at most 63 letters, digits, dashes, underscores and dots, after a DNS name and a slash or nothing"
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
@@ -214,6 +217,7 @@ type GatewayStorage struct {
 	Size resource.Quantity `json:"size,omitzero"`
 	// StorageClassName of the volume; the cluster's default where unset.
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
 	// +optional
 	StorageClassName *string `json:"storageClassName,omitempty"`
 }
@@ -275,7 +279,7 @@ type IngestGatewaySpool struct {
 
 	// OldestTime is when the oldest of them was received.
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	// +required
 	OldestTime metav1.Time `json:"oldestTime"`
 }

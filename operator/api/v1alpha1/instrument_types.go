@@ -86,7 +86,9 @@ type InstrumentSpec struct {
 	// +required
 	Type string `json:"type,omitempty"`
 
-	// Station is the place in the field where the instrument stands.
+	// Station is the place in the field where the instrument stands, as paths and templates
+	// have it: letters of ASCII, digits, dashes and underscores.
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9][A-Za-z0-9_-]*$`
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Station string `json:"station,omitempty"`
@@ -276,6 +278,7 @@ type Limits struct {
 	// ObjectsPerSecond is how many objects each gateway pod takes. TCP is read no faster; HTTP
 	// answers 429 with Retry-After. It does not limit datagrams. Default: no limit.
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
 	// +optional
 	ObjectsPerSecond *int32 `json:"objectsPerSecond,omitempty"`
 }
@@ -326,7 +329,7 @@ type InstrumentStatus struct {
 	// LastReceivedTime is when data last arrived, rounded down to ten minutes. The metric
 	// substorm_instrument_last_received_timestamp_seconds has it exactly.
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	// +optional
 	LastReceivedTime *metav1.Time `json:"lastReceivedTime,omitempty"`
 
@@ -362,7 +365,7 @@ type InstrumentStatus struct {
 type SenderStatus struct {
 	// ReportTime is when the last of them reported, rounded down to ten minutes.
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	// +required
 	ReportTime metav1.Time `json:"reportTime"`
 	// ClockOffset is what must be added to the sender's clock to get the gateways',
@@ -382,7 +385,7 @@ type SenderStatus struct {
 	// OldestTime is when the oldest of these objects was observed, by its sender's clock; absent
 	// where none waits.
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	// +optional
 	OldestTime *metav1.Time `json:"oldestTime,omitempty"`
 	// SetAsideCount is how many objects were set aside since their sender started: no

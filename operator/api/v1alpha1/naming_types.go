@@ -59,7 +59,7 @@ type ObservationTimeName struct {
 // its first 16 digits. It holds a day, by which objects are found, or {name}.
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=512
-// +kubebuilder:validation:Pattern=`^([^{}]|\{(year|year2|month|day|doy|hour|minute|second|millisecond|station|instrument|name|id|sequence|digest(:([89]|[1-5][0-9]|6[0-4]))?)\})+$`
+// +kubebuilder:validation:Pattern=`^([^{}\\\x00-\x1f\x7f]|\{(year|year2|month|day|doy|hour|minute|second|millisecond|station|instrument|name|id|sequence|digest(:([89]|[1-5][0-9]|6[0-4]))?)\})+$`
 // +kubebuilder:validation:XValidation:rule="!self.startsWith('/') && !self.split('/').exists(p, size(p) == 0 || p == '.' || p == '..')",message="a template is a relative path, without empty parts, . or .."
 // +kubebuilder:validation:XValidation:rule="self.contains('{name}') || ((self.contains('{year}') || self.contains('{year2}')) && (self.contains('{doy}') || (self.contains('{month}') && self.contains('{day}'))))",message="a template holds a day ({year}, {month} and {day}, or {year} and {doy}), by which objects are found, or {name}"
 // +kubebuilder:validation:XValidation:rule="!self.contains('{hour}') || ((self.contains('{year}') || self.contains('{year2}')) && (self.contains('{doy}') || (self.contains('{month}') && self.contains('{day}'))))",message="{hour} needs the day beside it"
@@ -87,7 +87,7 @@ type Forward struct {
 
 	// EndTime is when the copy ends: what is received from then on is not forwarded.
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	// +required
 	EndTime metav1.Time `json:"endTime"`
 }
@@ -124,7 +124,7 @@ type ForwardStatus struct {
 	BacklogBytes int64 `json:"backlogBytes"`
 	// OldestTime is when the oldest of those that wait was received; absent where none does.
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})$`
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	// +optional
 	OldestTime *metav1.Time `json:"oldestTime,omitempty"`
 	// LastError says what keeps the next one from being sent; absent while all is well.

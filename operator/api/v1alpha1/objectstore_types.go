@@ -26,6 +26,8 @@ type ObjectStore struct {
 
 	// Region of the bucket: requests to the store are signed for it.
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9][A-Za-z0-9_-]*$`
 	// +kubebuilder:default=us-east-1
 	// +optional
 	Region string `json:"region,omitempty"`

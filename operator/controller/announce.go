@@ -91,7 +91,8 @@ func worrying(c metav1.Condition) bool {
 		v1alpha1.ReasonNotAccepted, v1alpha1.ReasonAwaitingData: // that it is not accepted is told by Accepted
 		return false
 	}
-	return c.Status == metav1.ConditionFalse || c.Type == v1alpha1.ConditionDeletionHeld && c.Status == metav1.ConditionTrue || c.Type == v1alpha1.ConditionDataFlowing && c.Status != metav1.ConditionTrue
+	return c.Status == metav1.ConditionFalse || c.Type == v1alpha1.ConditionDeletionHeld && c.Status == metav1.ConditionTrue ||
+		c.Type == v1alpha1.ConditionDataFlowing && c.Status != metav1.ConditionTrue
 }
 
 func (a *announcer) publish(p planned, c metav1.Condition, was string) error {

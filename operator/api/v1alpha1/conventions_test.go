@@ -3,6 +3,7 @@
 package v1alpha1_test
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -38,6 +39,24 @@ func TestRules(t *testing.T) {
 	}
 	if found == 0 {
 		t.Error("no rule was found")
+	}
+}
+
+// bound is what the messages of rules say that bound a duration or a quantity: TestBounds looks after these.
+var bound = regexp.MustCompile(`(is|are) at most|is at least|is [0-9]+[a-z]* to|longer than nothing|greater than 0|without an exponent|no exponent`)
+
+// TestEachRuleRefuses: each rule of a spec refuses one of the bad manifests, so that none can go unnoticed.
+func TestEachRuleRefuses(t *testing.T) {
+	bad := read(t, "bad")
+	for kind, crd := range schemas(t) {
+		rules(*crd.Spec.Versions[0].Schema.OpenAPIV3Schema, schematest.Path{kind}, func(at schematest.Path, _ apiextensionsv1.JSONSchemaProps, rule apiextensionsv1.ValidationRule) {
+			if len(at) > 1 && at[1] == "status" || bound.MatchString(rule.Message) {
+				return
+			}
+			if !slices.ContainsFunc(bad, func(m manifest) bool { return strings.Contains(rule.Message, m.refused) }) {
+				t.Errorf("%s: no manifest in testdata/bad is refused because %q", at, rule.Message)
+			}
+		})
 	}
 }
 

@@ -31,10 +31,10 @@ func (v GatewayView) WaitsForTurn() string {
 		case is == "":
 		case is == v.Image:
 			if lacks := rolledOut(set, *replicasOf(set.Spec.Replicas)); lacks != "" {
-				return fmt.Sprintf("its pods keep their image until IngestGateway %q runs the new one: %s there", other.Name, lacks)
+				return fmt.Sprintf("its pods keep the template that they have until IngestGateway %q runs the new image: %s there; with spec.podTemplate.image they do not wait", other.Name, lacks)
 			}
 		case other.Name < v.Gateway.Name && !StandsStill(other):
-			return fmt.Sprintf("its pods keep their image until it was the turn of IngestGateway %q", other.Name)
+			return fmt.Sprintf("its pods keep the template that they have until it was the turn of IngestGateway %q; with spec.podTemplate.image they do not wait", other.Name)
 		}
 	}
 	return ""

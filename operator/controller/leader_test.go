@@ -109,15 +109,21 @@ func (w *world) applyMany(from, to int, repeatWindow string) {
 	}
 }
 
-// windows counts the registry's entries by their repeatWindow.
-func (g *gateway) windows() (map[time.Duration]int, error) {
-	all := map[time.Duration]int{}
+// entryIs is what tells an Instrument's entry from the one before.
+type entryIs struct {
+	window time.Duration
+	held   bool
+}
+
+// counts counts the registry's entries by what they are.
+func (g *gateway) counts() (map[entryIs]int, error) {
+	all := map[entryIs]int{}
 	err := g.entries(func(e jetstream.KeyValueEntry) error {
 		if _, is := wire.ParseRegistryInstrumentKey(e.Key()); !is {
 			return nil
 		}
 		entry, err := wire.Decode[wire.InstrumentEntry](e.Value())
-		all[time.Duration(entry.RepeatWindowMillis)*time.Millisecond]++
+		all[entryIs{time.Duration(entry.RepeatWindowMillis) * time.Millisecond, entry.LegalHold}]++
 		return err
 	})
 	return all, err
@@ -131,54 +137,52 @@ func (g *gateway) entries(f func(jetstream.KeyValueEntry) error) error {
 	return stream.Entries(g.t.Context(), g.js, kv, ">", f)
 }
 
-func (g *gateway) awaitWindows(what string, want map[time.Duration]int) {
+func (g *gateway) awaitCounts(what string, want map[entryIs]int) {
 	g.t.Helper()
 	eventually(g.t, what, func() error {
-		have, err := g.windows()
-		for window, n := range want {
-			if err == nil && have[window] != n {
-				err = fmt.Errorf("the entries have the windows %v", have)
+		have, err := g.counts()
+		for is, n := range want {
+			if err == nil && have[is] != n {
+				err = fmt.Errorf("the entries are %v", have)
 			}
 		}
 		return err
 	})
 }
 
-// pauseInAPass stops the leader while it writes the registry: some entries are as the Instruments say, others not yet. It
-// returns the window that they then have.
-func (w *world) pauseInAPass(g *gateway, leader *operatorProcess) time.Duration {
+// pauseInAPass stops the leader while it writes the registry: some entries have the Site's legal hold, others not yet, or have
+// it no more. It returns whether they are to have it.
+func (w *world) pauseInAPass(g *gateway, leader *operatorProcess, window time.Duration) (held bool) {
 	w.t.Helper()
 	kv, err := g.js.KeyValue(w.t.Context(), wire.RegistryBucket("hub"))
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	for hours := 2; hours < 8; hours++ {
-		window := time.Duration(hours) * time.Hour
-		leader.signal(syscall.SIGSTOP) // all changes reach it at once
-		w.applyMany(0, manyInstruments, fmt.Sprintf("%dh", hours))
+	for range 6 {
+		held = !held
 		changes, err := kv.WatchAll(w.t.Context(), jetstream.UpdatesOnly())
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		leader.signal(syscall.SIGCONT)
+		w.patchSite(map[bool]string{true: `{"spec":{"legalHold":"All"}}`, false: `{"spec":{"legalHold":"None"}}`}[held])
 		<-changes.Updates()
 		leader.signal(syscall.SIGSTOP)
 		if err := changes.Stop(); err != nil {
 			w.t.Fatal(err)
 		}
-		have, err := g.windows()
+		have, err := g.counts()
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		if n := have[window]; n > 0 && n < manyInstruments {
+		if n := have[entryIs{window, held}]; n > 0 && n < manyInstruments {
 			w.t.Logf("it was stopped when %d entries were written", n)
-			return window
+			return held
 		}
 		leader.signal(syscall.SIGCONT)
-		g.awaitWindows("all entries follow", map[time.Duration]int{window: manyInstruments})
+		g.awaitCounts("all entries follow", map[entryIs]int{{window, held}: manyInstruments})
 	}
 	w.t.Fatal("the leader was never caught in the middle of a pass: this test shows nothing")
-	return 0
+	return false
 }
 
 // TestLeaderLostInAPass: an operator that is stopped while it writes the registry loses its lease, and goes on when another
@@ -193,14 +197,14 @@ func TestLeaderLostInAPass(t *testing.T) {
 	w.applyPool("pool", fmt.Sprintf(", ports: {first: 30100, last: %d}, service: {type: ClusterIP}", 30100+manyInstruments-1))
 	w.applyMany(0, manyInstruments, "1h")
 	g := w.gateway("pool", "pool-0")
-	g.awaitWindows("all entries", map[time.Duration]int{time.Hour: manyInstruments})
+	g.awaitCounts("all entries", map[entryIs]int{{time.Hour, false}: manyInstruments})
 
-	window := w.pauseInAPass(g, first)
+	held := w.pauseInAPass(g, first, time.Hour)
 	w.awaitLeader(firstIs)
-	g.awaitWindows("the second operator ends what the first began", map[time.Duration]int{window: manyInstruments})
+	g.awaitCounts("the second operator ends what the first began", map[entryIs]int{{time.Hour, held}: manyInstruments})
 	w.applyMany(0, 20, "11h")
 	w.remove(&v1alpha1.Instrument{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "camera-199"}})
-	g.awaitWindows("what the second operator changes", map[time.Duration]int{11 * time.Hour: 20, window: manyInstruments - 21})
+	g.awaitCounts("what the second operator changes", map[entryIs]int{{11 * time.Hour, held}: 20, {time.Hour, held}: manyInstruments - 21})
 	before := g.registry()
 
 	first.signal(syscall.SIGCONT)
@@ -216,7 +220,7 @@ func TestLeaderLostInAPass(t *testing.T) {
 		t.Errorf("the registry was\n%s\nand is\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
 	}
 	w.applyMany(20, 21, "12h")
-	g.awaitWindows("the second operator goes on", map[time.Duration]int{12 * time.Hour: 1})
+	g.awaitCounts("the second operator goes on", map[entryIs]int{{12 * time.Hour, held}: 1})
 	eventually(t, "statuses of the newest generations", func() error {
 		var all v1alpha1.InstrumentList
 		if err := w.List(t.Context(), &all, client.InNamespace(w.namespace)); err != nil {

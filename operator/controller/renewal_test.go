@@ -135,10 +135,10 @@ spec: {siteRef: {name: none}, service: {type: NodePort}` + ports + `}
 
 	spoil := map[string]func(){
 		"IngestGateway": func() { w.applyPool("pool", ", service: {type: NodePort}"+ports) },
-		"FeedConsumer":  func() { w.applyFeed("all", ", access: {live: Restricted}") },
+		"FeedConsumer":  func() { w.remove(w.feed("all")) },
 		"Site":          func() { w.giveAway("hub") },
 	}
-	reasons := map[string]string{"IngestGateway": "False/Conflict", "FeedConsumer": "False/Forbidden", "Site": "False/Conflict"}
+	reasons := map[string]string{"IngestGateway": "False/Conflict", "FeedConsumer": "False/FeedNotFound", "Site": "False/Conflict"}
 	for _, h := range []holder{holders[0], holders[2], holders[3]} {
 		spoil[h.kind]()
 		w.awaits(h.kind, h.name, "Accepted", reasons[h.kind])

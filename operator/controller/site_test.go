@@ -394,6 +394,7 @@ func TestOperatorRestartChangesNothing(t *testing.T) {
 	w.awaits("Instrument", "camera", "DataFlowing", "True/Flowing")
 	w.awaits("Instrument", "camera", "Ready", "True/Ready")
 	w.awaits("Site", "hub", "DataFlowing", "True/Flowing")
+	w.awaits("Site", "hub", "Ready", "True/Ready")
 	complete, err := g.complete()
 	if err != nil {
 		t.Fatal(err)

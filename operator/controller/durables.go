@@ -335,14 +335,7 @@ func (b *busKeeper) removeStream(ctx context.Context, name string, onlyAsked boo
 }
 
 func (b *busKeeper) sweepDurables(ctx context.Context, stream string) error {
-	s, err := b.js.Stream(ctx, stream)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	names, err := consumersOf(ctx, s)
+	s, names, err := b.durablesOf(ctx, stream)
 	if err != nil {
 		return err
 	}

@@ -49,14 +49,7 @@ func (l *link) narrow(ctx context.Context) error {
 func (b *busKeeper) narrowAll(ctx context.Context, name string, p *plan.BusPlan) error {
 	listing, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
-	s, err := b.js.Stream(listing, name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	durables, err := consumersOf(listing, s)
+	s, durables, err := b.durablesOf(listing, name)
 	if err != nil {
 		return err
 	}
@@ -84,7 +77,15 @@ func (l *link) durableStreams(ctx context.Context, js jetstream.JetStream) ([]st
 	return all, names.Err()
 }
 
-func consumersOf(ctx context.Context, s jetstream.Stream) ([]string, error) {
+// durablesOf are the durables of FeedConsumers in a stream; none where there is no such stream.
+func (b *busKeeper) durablesOf(ctx context.Context, stream string) (jetstream.Stream, []string, error) {
+	s, err := b.js.Stream(ctx, stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
 	var all []string
 	names := s.ConsumerNames(ctx)
 	for name := range names.Name() {
@@ -92,7 +93,7 @@ func consumersOf(ctx context.Context, s jetstream.Stream) ([]string, error) {
 			all = append(all, name)
 		}
 	}
-	return all, names.Err()
+	return s, all, names.Err()
 }
 
 // atOnce does something for each, maxWrites at a time and each with a deadline of its own. It

@@ -18,6 +18,12 @@ type LocalReference struct {
 	Name string `json:"name,omitempty"`
 }
 
+// Annotations are those that somebody adds to an object of the operator's.
+// +kubebuilder:validation:MaxProperties=32
+// +kubebuilder:validation:XValidation:rule="self.all(key, !key.matches('^([^/]*[.])?(substorm[.]dev|app[.]kubernetes[.]io)/'))",message="annotations below substorm.dev/ and app.kubernetes.io/ are the operator's",reason=FieldValueForbidden
+// +kubebuilder:validation:XValidation:rule="self.all(key, key.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="an annotation's key is a name of at most 63 letters, digits, dashes, underscores and dots, after a DNS name and a slash or nothing"
+type Annotations map[string]string
+
 // Location is a place on Earth, WGS 84.
 type Location struct {
 	// Latitude in degrees north of the equator, as a decimal string: "69.66" or "-77.85".

@@ -110,11 +110,8 @@ type FeedServerService struct {
 	Type corev1.ServiceType `json:"type,omitempty"`
 
 	// Annotations of the Service, for load balancers.
-	// +kubebuilder:validation:MaxProperties=32
-	// +kubebuilder:validation:XValidation:rule="self.all(key, !key.matches('^([^/]*[.])?(substorm[.]dev|app[.]kubernetes[.]io)/'))",message="annotations below substorm.dev/ and app.kubernetes.io/ are the operator's",reason=FieldValueForbidden
-	// +kubebuilder:validation:XValidation:rule="self.all(key, key.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="an annotation's key is a name of at most 63 letters, digits, dashes, underscores and dots, after a DNS name and a slash or nothing"
 	// +optional
-	Annotations map[string]string `json:"annotations,omitempty"`
+	Annotations Annotations `json:"annotations,omitempty"`
 }
 
 // FeedServerStatus answers: how many pods serve, where, and whom?

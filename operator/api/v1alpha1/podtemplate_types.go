@@ -16,19 +16,13 @@ type PodTemplate struct {
 	Labels map[string]LabelValue `json:"labels,omitempty"`
 
 	// Annotations of the pods, beside those that the operator gives them.
-	// +kubebuilder:validation:MaxProperties=32
-	// +kubebuilder:validation:XValidation:rule="self.all(key, !key.matches('^([^/]*[.])?(substorm[.]dev|app[.]kubernetes[.]io)/'))",message="annotations below substorm.dev/ and app.kubernetes.io/ are the operator's",reason=FieldValueForbidden
-	// +kubebuilder:validation:XValidation:rule="self.all(key, key.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="an annotation's key is a name of at most 63 letters, digits, dashes, underscores and dots, after a DNS name and a slash or nothing"
 	// +optional
-	Annotations map[string]string `json:"annotations,omitempty"`
+	Annotations Annotations `json:"annotations,omitempty"`
 
 	// ServiceAccountAnnotations are those of the pods' ServiceAccount: clouds give a
 	// workload its identity by them.
-	// +kubebuilder:validation:MaxProperties=32
-	// +kubebuilder:validation:XValidation:rule="self.all(key, !key.matches('^([^/]*[.])?(substorm[.]dev|app[.]kubernetes[.]io)/'))",message="annotations below substorm.dev/ and app.kubernetes.io/ are the operator's",reason=FieldValueForbidden
-	// +kubebuilder:validation:XValidation:rule="self.all(key, key.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$'))",message="an annotation's key is a name of at most 63 letters, digits, dashes, underscores and dots, after a DNS name and a slash or nothing"
 	// +optional
-	ServiceAccountAnnotations map[string]string `json:"serviceAccountAnnotations,omitempty"`
+	ServiceAccountAnnotations Annotations `json:"serviceAccountAnnotations,omitempty"`
 
 	// Image that the container runs, in place of the operator's: registry/name, with :tag
 	// or @digest. It must be of the operator's version or the one before it.

@@ -4,6 +4,7 @@ package endpoint
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
@@ -30,6 +31,8 @@ type Document struct {
 	// Cache is its Cache-Control; Vary are the headers that it depends on, but for
 	// Accept-Encoding.
 	Cache, Vary string
+	// Policy is its Content-Security-Policy; empty: it has styles of its own, and nothing else.
+	Policy string
 	// Source is what its bytes follow from: its entity tag is made of that.
 	Source []string
 	Write  func(w *bufio.Writer) error
@@ -70,7 +73,7 @@ func (v *Request) Serve(what string, d Document) *problem.Problem {
 		return problem.New(http.StatusPreconditionFailed, "%s is another than the one that you mean: it has ETag %s", what, tag)
 	}
 	h.Set("Content-Type", d.MediaType)
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+	h.Set("Content-Security-Policy", cmp.Or(d.Policy, "default-src 'none'; style-src 'unsafe-inline'"))
 	if compressed {
 		h.Set("Content-Encoding", "gzip")
 	}

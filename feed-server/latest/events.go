@@ -38,15 +38,15 @@ type Object struct {
 
 func newObject(in wire.InstrumentEntry, r *wire.Record) Object {
 	return Object{
-		Format: eventFormat, Instrument: in.Instrument, Path: r.Published(), URL: urlOf(in, r), Digest: r.Digest, ETag: `"` + r.Digest.String() + `"`,
+		Format: eventFormat, Instrument: in.Instrument, Path: r.Published(), URL: URL(in, r), Digest: r.Digest, ETag: `"` + r.Digest.String() + `"`,
 		Size: r.Size, MediaType: archive.MediaType(in, r), Version: r.Version,
 		ObservedFrom: r.ObservedFrom, ObservedTo: r.ObservedTo, ReceivedAt: r.ReceivedAt, TimeSource: r.TimeSource,
 	}
 }
 
-// urlOf is the path of an object's URL or, where that is not known yet, of the latest,
+// URL is the path of an object's URL or, where that is not known yet, of the latest,
 // with a query that no other object has.
-func urlOf(in wire.InstrumentEntry, r *wire.Record) string {
+func URL(in wire.InstrumentEntry, r *wire.Record) string {
 	if !archive.Addressed(in, r) {
 		return Root + in.Instrument + "?" + r.Digest.String()[:16]
 	}

@@ -99,6 +99,33 @@ func TestDue(t *testing.T) {
 	}
 }
 
+// An instrument that begins to observe has as long for its first data as for any other.
+func TestRests(t *testing.T) {
+	s, err := Of(&wire.ObservesEntry{Mode: "Daily", From: "06:00", To: "18:00"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	due := Due(time.Minute)
+	if due != 122*time.Second {
+		t.Errorf("data of a minute's cadence is overdue after %v", due)
+	}
+	yesterday, today := at("2026-11-20T18:00:00Z").Add(due), at("2026-11-21T06:01:00Z").Add(due)
+	for now, c := range map[string]struct {
+		overdueFrom time.Time
+		want        bool
+	}{
+		"2026-11-21T05:59:00Z": {yesterday, true}, "2026-11-21T06:02:01Z": {yesterday, true}, "2026-11-21T06:02:03Z": {yesterday, false},
+		"2026-11-21T06:02:00Z": {today, false}, "2026-11-21T17:59:00Z": {yesterday, false}, "2026-11-21T18:00:00Z": {today, true},
+	} {
+		if got := s.Rests(at(now), c.overdueFrom, due); got != c.want {
+			t.Errorf("at %s, overdue from %s: rests %v", now, c.overdueFrom, got)
+		}
+	}
+	if (Schedule{}).Rests(today, yesterday, due) {
+		t.Error("an instrument that always observes rests")
+	}
+}
+
 func TestMalformedSchedules(t *testing.T) {
 	for _, e := range []wire.ObservesEntry{{}, {Mode: "Weekly"}, {Mode: "Daily", From: "6", To: "18:00"}, {Mode: "SunBelow"},
 		{Mode: "SunBelow", SunElevationDegrees: "NaN", Latitude: "1", Longitude: "2"}, {Mode: "SunBelow", SunElevationDegrees: "-10", Latitude: "x", Longitude: "2"}} {

@@ -215,7 +215,7 @@ func (v InstrumentView) absentIn() time.Duration {
 
 // due is how long after the last data the next is overdue.
 func (v InstrumentView) due() time.Duration {
-	return 2*v.Instrument.Spec.Cadence.Interval.Duration + 2*time.Second
+	return observing.Due(v.Instrument.Spec.Cadence.Interval.Duration)
 }
 
 // overdueFrom counts from the Instrument's creation where nothing came yet.
@@ -270,8 +270,7 @@ func itIsNotTheTime(v InstrumentView) (Finding, bool) {
 	if err != nil || schedule.Always() {
 		return Finding{}, false
 	}
-	begins := !schedule.At(v.Now.Add(-v.due())) && v.Now.After(v.overdueFrom())
-	return bad(v1alpha1.ReasonNotObserving, "no data is due: spec.cadence.observes says when it is"), !schedule.At(v.Now) || begins
+	return bad(v1alpha1.ReasonNotObserving, "no data is due: spec.cadence.observes says when it is"), schedule.Rests(v.Now, v.overdueFrom(), v.due())
 }
 
 // reportsWereReadLately: a short absence of the operator or of JetStream says

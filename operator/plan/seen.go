@@ -5,6 +5,7 @@ package plan
 import (
 	"time"
 
+	"github.com/substorm/substorm/internal/observing"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -12,7 +13,7 @@ const (
 	// reportAge is how old the last report of a pod that reports may be.
 	reportAge = 3 * wire.GatewayReportInterval
 	// reportGrace is how much longer a silence lasts before it is shown.
-	reportGrace = 15 * time.Second
+	reportGrace = observing.Silence - reportAge
 	// figuresEvery is how often figures in a status are brought up to date.
 	figuresEvery = time.Minute
 	// instrumentFiguresEvery is the same for Instruments, of which there are many.

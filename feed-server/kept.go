@@ -10,6 +10,7 @@ import (
 	"github.com/substorm/substorm/feed-server/archive"
 	"github.com/substorm/substorm/feed-server/atom"
 	"github.com/substorm/substorm/feed-server/bundle"
+	"github.com/substorm/substorm/feed-server/console"
 	"github.com/substorm/substorm/feed-server/damage"
 	"github.com/substorm/substorm/feed-server/downloads"
 	"github.com/substorm/substorm/feed-server/endpoint"
@@ -38,6 +39,7 @@ type kept struct {
 	descriptions *descriptions.Descriptions
 	downloads    *downloads.Counter
 	damage       *damage.Teller
+	console      *console.Console
 }
 
 // openArchive makes the parts that serve the archive, and returns their endpoints.
@@ -70,6 +72,7 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 		Described:   s.kept.descriptions.At,
 		AccessCheck: check, Memory: share(cfg.ArchiveSize, hotShare), Logger: s.log, Metrics: s.metrics,
 	})
+	s.kept.console = console.New(console.Config{Site: cfg.Site, JetStream: s.js, Catalog: s.kept.catalog, AccessCheck: check, Logger: s.log})
 	samples, err := s.openSamples(check)
 	if err != nil {
 		return nil, err
@@ -81,6 +84,7 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 	maps.Copy(endpoints, atom.New(atom.Config{Site: cfg.Site, Catalog: s.kept.catalog, AccessCheck: check}).Endpoints())
 	maps.Copy(endpoints, wis2.NewEvents(wis2.Config{Site: cfg.Site, Registry: s.registry.Snapshot, Hub: s.hubs.of, Slots: s.slots, AccessCheck: check, Logger: s.log}).Endpoints())
 	maps.Copy(endpoints, samples.Endpoints())
+	maps.Copy(endpoints, s.kept.console.Endpoints())
 	return endpoints, nil
 }
 

@@ -179,6 +179,7 @@ func (s *server) run(ctx, alive context.Context, end func()) error {
 		run("descriptions", s.kept.descriptions.Run)
 		run("downloads", s.kept.downloads.Run)
 		run("damage", s.kept.damage.Run)
+		run("console", s.kept.console.Run)
 	}
 	run("endpoints", s.endpoints.Run)
 	// Another replica takes what is shared out by leases, while clients are asked to go.

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package console
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/feed-server/archive"
+	"github.com/substorm/substorm/internal/registry"
+	"github.com/substorm/substorm/internal/watch"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// lookedFor is how long after somebody looked the board is kept.
+	lookedFor = time.Minute
+	// settleIn bounds the wait for a board that nobody looked at.
+	settleIn = time.Second
+	// picturesEvery is how often is looked for newer pictures: the catalog holds the newest
+	// objects in memory once it was asked for them.
+	picturesEvery = time.Second
+	// maxPicture is the size of a picture in bytes up to which it is shown: the archive has
+	// larger ones.
+	maxPicture = 8 << 20
+)
+
+// pictureTypes are those that browsers show.
+var pictureTypes = []string{"image/png", "image/jpeg", "image/webp"}
+
+// board is what is known of a Site's instruments beside the registry. While nobody looks
+// it learns nothing.
+type board struct {
+	cfg Config
+	// woken has a value while somebody looks who found the board asleep.
+	woken chan struct{}
+
+	mu     sync.Mutex
+	looked time.Time
+	// settled is closed when what was reported before is all there.
+	settled chan struct{}
+	known   bool
+	// received is when data of an instrument last arrived, by gateway.
+	received map[string]map[string]time.Time
+	// reported is when a gateway of a pool last said anything.
+	reported map[string]time.Time
+	// pictures are given away, and not changed any more.
+	pictures map[string]wire.Record
+	// candidates are the instruments of a registry that may send pictures.
+	snapshot   *registry.Snapshot
+	candidates []wire.InstrumentEntry
+}
+
+func newBoard(cfg Config) *board {
+	return &board{cfg: cfg, woken: make(chan struct{}, 1), settled: make(chan struct{}),
+		received: map[string]map[string]time.Time{}, reported: map[string]time.Time{}}
+}
+
+// look says that somebody looks, and waits a moment for what there is to see.
+func (b *board) look(ctx context.Context, s *registry.Snapshot) {
+	settled := b.keep(s)
+	patience := time.NewTimer(settleIn)
+	defer patience.Stop()
+	select {
+	case <-settled:
+	case <-patience.C:
+	case <-ctx.Done():
+	}
+}
+
+// keep says that somebody looks, at the instruments of a registry. What it returns is
+// closed when what was reported before is known.
+func (b *board) keep(s *registry.Snapshot) (settled <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.looked = time.Now()
+	if b.snapshot != s {
+		b.snapshot, b.candidates = s, candidates(s)
+	}
+	select {
+	case b.woken <- struct{}{}:
+	default:
+	}
+	return b.settled
+}
+
+// run learns while somebody looks.
+func (b *board) run(ctx context.Context) {
+	for {
+		select {
+		case <-b.woken:
+			b.awake(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// awake learns until nobody looks any more.
+func (b *board) awake(ctx context.Context) {
+	ctx, sleep := context.WithCancel(ctx)
+	defer sleep()
+	var learning sync.WaitGroup
+	defer learning.Wait()
+	learning.Go(func() {
+		watch.Run(ctx, b.cfg.JetStream, watch.Config{
+			Bucket: wire.StatusBucket(b.cfg.Site), What: "what gateways report", Logger: b.cfg.Logger,
+			Begin: func(watch.Bucket) {}, Take: b.take, Settle: b.settle,
+		})
+	})
+	learning.Go(func() { b.watchPictures(ctx) })
+	for tick := time.Tick(picturesEvery); ; {
+		select {
+		case <-tick:
+		case <-ctx.Done():
+			return
+		}
+		b.mu.Lock()
+		idle := time.Since(b.looked) > lookedFor
+		if idle { // what is known gets old
+			b.known, b.settled = false, make(chan struct{})
+		}
+		b.mu.Unlock()
+		if idle {
+			sleep()
+		}
+	}
+}
+
+// take notes a report. What cannot be read is passed over.
+func (b *board) take(e jetstream.KeyValueEntry) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	instrument, gateway, ok := wire.ParseStatusKey(e.Key())
+	switch {
+	case !ok:
+	case e.Operation() != jetstream.KeyValuePut:
+		delete(b.received[instrument], gateway)
+	case instrument == "":
+		if s, err := wire.Decode[wire.GatewayStatus](e.Value()); err == nil && e.Created().After(b.reported[s.Pool]) {
+			b.reported[s.Pool] = e.Created()
+		}
+	default:
+		s, err := wire.Decode[wire.InstrumentStatus](e.Value())
+		if err != nil {
+			return
+		}
+		if b.received[instrument] == nil {
+			b.received[instrument] = map[string]time.Time{}
+		}
+		b.received[instrument][gateway] = s.LastReceived
+	}
+}
+
+// settle says that all reports are there.
+func (b *board) settle() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.known {
+		b.known = true
+		close(b.settled)
+	}
+}
+
+// seen is what a board knows at a moment. Nobody changes it.
+type seen struct {
+	// last is when data of an instrument last arrived, as far as gateways reported, and
+	// reported when one of a pool last said anything.
+	last, reported map[string]time.Time
+	// pictures are the instruments' newest objects where these are pictures.
+	pictures map[string]wire.Record
+}
+
+// now returns what is known.
+func (b *board) now() seen {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	is := seen{last: make(map[string]time.Time, len(b.received)), reported: maps.Clone(b.reported), pictures: b.pictures}
+	for instrument, by := range b.received {
+		for _, at := range by {
+			if at.After(is.last[instrument]) {
+				is.last[instrument] = at
+			}
+		}
+	}
+	return is
+}
+
+// candidates are the instruments that may send pictures: not those all of whose data are
+// datagrams, of which the catalog would look through every day for an object.
+func candidates(s *registry.Snapshot) []wire.InstrumentEntry {
+	var all []wire.InstrumentEntry
+	for _, in := range s.Instruments {
+		if strings.HasPrefix(in.MediaType, "image/") || sendsObjects(&in) {
+			all = append(all, in)
+		}
+	}
+	return all
+}
+
+// watchPictures looks for the newest pictures. Where the catalog does not know yet, it
+// reads manifests: pages do not wait for that.
+func (b *board) watchPictures(ctx context.Context) {
+	for tick := time.Tick(picturesEvery); ; {
+		b.mu.Lock()
+		candidates := b.candidates
+		b.mu.Unlock()
+		pictures := make(map[string]wire.Record, len(candidates))
+		for i := range candidates {
+			in := &candidates[i]
+			if r, found := b.cfg.Catalog.Latest(in.Instrument, ""); found && isPicture(*in, &r) {
+				pictures[in.Instrument] = r
+			}
+			if ctx.Err() != nil {
+				return
+			}
+		}
+		b.mu.Lock()
+		b.pictures = pictures
+		b.mu.Unlock()
+		select {
+		case <-tick:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func isPicture(in wire.InstrumentEntry, r *wire.Record) bool {
+	return r.Size <= maxPicture && slices.Contains(pictureTypes, archive.MediaType(in, r))
+}
+
+func sendsObjects(in *wire.InstrumentEntry) bool {
+	return slices.ContainsFunc(in.Listeners, func(l wire.ListenerEntry) bool { return l.Protocol != wire.ProtocolUDP })
+}

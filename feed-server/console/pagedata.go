@@ -4,7 +4,10 @@ package console
 
 import (
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
 // pageData is what the page's template reads.
@@ -65,16 +68,25 @@ func newPageData(v *view) pageData {
 		}
 		d.Datasets = append(d.Datasets, r.Datasets[:min(len(r.Datasets), maxDatasets-len(d.Datasets))]...)
 	}
-	d.Datasets = firstLive(d.Datasets)
+	d.Datasets = liveFirst(d.Datasets, v.rows)
 	return d
 }
 
-// firstLive puts the first dataset that goes on live before all others: it is shown first.
-func firstLive(all []dataset) []dataset {
-	for i, d := range all {
-		if d.Live {
-			return append(append([]dataset{d}, all[:i]...), all[i+1:]...)
+// liveFirst puts the first dataset that goes on live before all others, of an instrument
+// whose data arrives if there is one: it is shown first.
+func liveFirst(all []dataset, rows []row) []dataset {
+	flows := map[string]bool{}
+	for _, r := range rows {
+		for _, d := range r.Datasets {
+			flows[d.ID] = r.State == v1alpha1.ReasonFlowing
 		}
+	}
+	i := slices.IndexFunc(all, func(d dataset) bool { return d.Live && flows[d.ID] })
+	if i < 0 {
+		i = slices.IndexFunc(all, func(d dataset) bool { return d.Live })
+	}
+	if i > 0 {
+		all = slices.Concat(all[i:i+1], all[:i], all[i+1:])
 	}
 	return all
 }

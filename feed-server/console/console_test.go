@@ -64,11 +64,13 @@ func TestStates(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got, state)
 		}
 	}
-	if at := now.Add(-2 * time.Hour).UTC().Format("2006-01-02 15:04:05"); !strings.Contains(a.Body, ">"+at+"</time> <small>due every 1 h") {
+	if at := now.Add(-2 * time.Hour).UTC().Format("2006-01-02 15:04:05"); !strings.Contains(a.Body, ">"+at+"</time> <span class=\"ago\"></span> <small>due every 1 h") {
 		t.Errorf("the page does not say that flows sent at %s", at)
 	}
 	if strings.Contains(a.Body, now.UTC().Format(time.RFC3339)) {
-		until(l, "when data under embargo came is not told", "/?format=json", func(body string) bool { return !strings.Contains(body[strings.Index(body, "embargoed"):][:120], "received") })
+		until(l, "when data under embargo came is not told", "/?format=json", func(body string) bool {
+			return !strings.Contains(body[strings.Index(body, "embargoed"):][:120], "received")
+		})
 	}
 	until(l, "who may read what is under embargo sees its state", "/", func(body string) bool { return stateOn(body, "embargoed") == "Flowing" }, token...)
 	if i, j := strings.Index(a.Body, ">gillam</th>"), strings.Index(a.Body, `data-name="late"`); i < 0 || j < i {
@@ -175,7 +177,9 @@ func TestEscaping(t *testing.T) {
 	snapshot.Feeds = map[string]wire.FeedEntry{bad: {Feed: bad, Instruments: []string{"evil"}}}
 	l.Set(&snapshot)
 	l.Get("/")
-	l.Put(archivetest.Camera, `javascript:alert(1)//"><script>.png`, "png", func(r *wire.Record) { r.MediaType, r.Key = "image/png", wire.NamedKey(archivetest.Site, archivetest.Camera, "x.png", 1) })
+	l.Put(archivetest.Camera, `javascript:alert(1)//"><script>.png`, "png", func(r *wire.Record) {
+		r.MediaType, r.Key = "image/png", wire.NamedKey(archivetest.Site, archivetest.Camera, "x.png", 1)
+	})
 	body := until(l, "the picture shows", "/", func(body string) bool { return strings.Contains(body, "<figure") }).Body
 	if n := strings.Count(body, "<script"); n != 1 {
 		t.Errorf("the page has %d scripts: %s", n, body)
@@ -210,7 +214,9 @@ func TestThousandInstruments(t *testing.T) {
 	for i := range count {
 		l.Report(all[i].Instrument, time.Now())
 	}
-	a := until(l, "all reports are known", "/", func(body string) bool { return strings.Count(body, `data-state="NeverSeen"`)+strings.Count(body, `data-state="NoReport"`) <= 4 })
+	a := until(l, "all reports are known", "/", func(body string) bool {
+		return strings.Count(body, `data-state="NeverSeen"`)+strings.Count(body, `data-state="NoReport"`) <= 4
+	})
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
 	_, _ = io.WriteString(z, a.Body)

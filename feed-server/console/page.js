@@ -17,7 +17,8 @@
   function setTime(node, t) {
     node.dateTime = new Date(t).toISOString();
     node.title = utc(t) + " UTC";
-    text(node, ago(Date.now() - t));
+    text(node, utc(t).slice(0, 10) === utc(Date.now()).slice(0, 10) ? utc(t).slice(11) : utc(t));
+    text(node.nextElementSibling, ago(Date.now() - t));
   }
   function tick() {
     if (document.hidden) return;
@@ -56,9 +57,10 @@
       if (!figure) {
         figure = document.createElement("figure");
         figure.dataset.name = r.name;
-        const a = document.createElement("a"), caption = document.createElement("figcaption"), name = document.createElement("b");
-        name.textContent = r.name;
-        caption.append(name, " ", document.createElement("time"));
+        const make = (tag, words) => Object.assign(document.createElement(tag), {textContent: words || "", className: tag === "span" ? "ago" : ""});
+        const a = make("a"), caption = make("figcaption");
+        caption.append(make("b", r.name), " ", make("time"), " ", make("span"));
+        if (tr.dataset.credit) caption.append(make("small", tr.dataset.credit));
         a.append(next);
         figure.append(a, caption);
         all.append(figure);

@@ -113,6 +113,7 @@ func TestPage(t *testing.T) {
 	until("there is no picture yet", `document.images.length === 1`)
 	for n, name := range []string{"first.png", "second.png"} {
 		l.Put(archivetest.Camera, name, sky(t, float64(n)), typed("image/png"))
+		l.Report(archivetest.Camera, time.Now())
 		until(name+" shows", `[...document.querySelectorAll("figure img")].some(i => i.src.endsWith("/`+name+`") && i.naturalWidth === 480)`)
 	}
 

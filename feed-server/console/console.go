@@ -15,6 +15,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -96,7 +97,7 @@ func (c *Console) servePage(v *endpoint.Request) *problem.Problem {
 	}
 	c.board.look(v.Context(), v.Snapshot)
 	is := c.view(v)
-	d := endpoint.Document{MediaType: mediaHTML, Cache: "private, " + pageAge, Vary: "Accept, Authorization", Policy: policy, Source: []string{is.tag, assets.tag}, Write: is.writeHTML}
+	d := endpoint.Document{MediaType: mediaHTML, Cache: "private, " + pageAge, Vary: "Accept, Authorization", Policy: policy, Source: []string{is.tag, strconv.FormatInt(is.at.UnixMilli(), 10), assets.tag}, Write: is.writeHTML}
 	if v.Reader.Anonymous() {
 		d.Cache = "public, " + pageAge
 	}

@@ -165,6 +165,22 @@ func TestConditionalRequests(t *testing.T) {
 	l.Until("the page has another tag", func() bool { return l.Get("/").Header.Get("Etag") != tag })
 }
 
+// The links of a row lead where they say.
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, magnetometer("mag", archivetest.Public))
+	l.Put(archivetest.Camera, "2026/a b.png", "png", func(r *wire.Record) { r.MediaType = "image/png" })
+	body := until(l, "the picture shows", "/", func(body string) bool { return strings.Contains(body, "<figure") }).Body
+	for _, link := range []string{"/archive/mag/", "/atom/mag.xml", "/hapi/info?dataset=mag/seconds", "/archive/allsky-1/", "/archive/allsky-1/2026/a%20b.png"} {
+		if !strings.Contains(body, `href="`+link+`"`) {
+			t.Errorf("no link to %s: %s", link, body)
+		}
+		if strings.HasPrefix(link, "/archive/") && l.Get(link).Status != http.StatusOK {
+			t.Errorf("%s: %d", link, l.Get(link).Status)
+		}
+	}
+}
+
 // Whatever names, stations, types, units and rights say, it is text.
 func TestEscaping(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,8 @@ package console
 import (
 	"encoding/json"
 	"fmt"
+	"html/template"
+	"net/url"
 	"strings"
 
 	"github.com/substorm/substorm/internal/wire"
@@ -77,4 +79,6 @@ func (d dataset) Text() (string, error) {
 }
 
 // Query names the dataset in a query of HAPI's.
-func (d dataset) Query() string { return "dataset=" + strings.ReplaceAll(pathEscape(d.ID), "%2F", "/") }
+func (d dataset) Query() template.URL {
+	return template.URL("dataset=" + strings.ReplaceAll(url.QueryEscape(d.ID), "%2F", "/"))
+}

@@ -177,6 +177,7 @@ func (is *line) read(ctx context.Context, cfg Config, subject string) error {
 	if err != nil {
 		return err
 	}
+	is.begin()
 	consuming, err := consumer.Consume(func(m jetstream.Msg) { is.take(cfg, m) })
 	if err != nil {
 		return err
@@ -194,6 +195,13 @@ func (is *line) read(ctx context.Context, cfg Config, subject string) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// begin forgets what was read: it is read again.
+func (is *line) begin() {
+	is.mu.Lock()
+	defer is.mu.Unlock()
+	is.buckets = [points]bucket{}
 }
 
 // take adds what a message holds. What cannot be read HAPI counts.

@@ -139,6 +139,15 @@ func TestPage(t *testing.T) {
 		}
 		until(fmt.Sprintf("nothing is wider than %d pixels", width), `document.documentElement.scrollWidth <= innerWidth`)
 	}
+	// The server ends the events: the page comes again, and says that there is something else.
+	changed := variometer("magnetometer", "thule")
+	changed.Channels[0].CadenceMillis = 2000
+	l.Declare(camera, changed, variometer("variometer-2", "qaanaaq"))
+	until("the page tells of other instruments", `!document.getElementById("changed").hidden`)
+	l.Datagram("magnetometer", "raw", "90000,7,53000", time.Now())
+	until("the line goes on again", `+document.querySelector("#chart .name").textContent.split(/\s+/)[1] > 12000`)
+	until("the page is connected again", `document.getElementById("connection").textContent === "live"`)
+
 	seen := tab.Seen()
 	for _, url := range seen.Requests {
 		if !strings.HasPrefix(url, l.URL+"/") {

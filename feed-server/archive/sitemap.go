@@ -37,7 +37,7 @@ func (a *Archive) serveRobots(v *endpoint.Request) *problem.Problem {
 	return v.Serve("robots.txt", endpoint.Document{
 		MediaType: mediaText, Cache: sitemapPolicy, Source: []string{sitemap},
 		Write: func(w *bufio.Writer) error {
-			fprint(w, "User-agent: *\nAllow: ", Root, "\nDisallow: /feeds/\nSitemap: ", sitemap, "\n")
+			fprint(w, "User-agent: *\nAllow: ", Root, "\nDisallow: /feeds/\nDisallow: /console/events\nSitemap: ", sitemap, "\n")
 			return nil
 		},
 	})

@@ -97,7 +97,10 @@ func (c *Console) servePage(v *endpoint.Request) *problem.Problem {
 	}
 	c.board.look(v.Context(), v.Snapshot)
 	is := c.view(v)
-	d := endpoint.Document{MediaType: mediaHTML, Cache: "private, " + pageAge, Vary: "Accept, Authorization", Policy: policy, Source: []string{is.tag, strconv.FormatInt(is.at.UnixMilli(), 10), assets.tag}, Write: is.writeHTML}
+	d := endpoint.Document{
+		MediaType: mediaHTML, Cache: "private, " + pageAge, Vary: "Accept, Authorization", Policy: policy,
+		Source: []string{is.tag, strconv.FormatInt(is.at.UnixMilli(), 10), assets.tag}, Write: is.writeHTML,
+	}
 	if v.Reader.Anonymous() {
 		d.Cache = "public, " + pageAge
 	}

@@ -5,12 +5,13 @@ package main
 import (
 	"testing"
 
+	"github.com/substorm/substorm/archivist"
 	"github.com/substorm/substorm/internal/reference"
 )
 
 // TestReference: the page of the program in docs/reference is what it says of itself.
 func TestReference(t *testing.T) {
-	page, err := reference.Command(command(), "Each flag has an environment variable of its name: `SUBSTORM_LOG_LEVEL` is `--log-level`. Flags win.")
+	page, err := reference.Command(archivist.Command(), "Each flag has an environment variable of its name: `SUBSTORM_LOG_LEVEL` is `--log-level`. Flags win.")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,9 @@
 // Command feed-server gives consumers of a Site's Feeds what is new, as it comes.
 package main
 
-import "github.com/substorm/substorm/internal/usage"
+import (
+	feedserver "github.com/substorm/substorm/feed-server"
+	"github.com/substorm/substorm/internal/usage"
+)
 
-func main() { usage.Main("feed-server", command().ExecuteContext) }
+func main() { usage.Main("feed-server", feedserver.Command().ExecuteContext) }

@@ -4,6 +4,9 @@
 // and announces it.
 package main
 
-import "github.com/substorm/substorm/internal/usage"
+import (
+	ingestgateway "github.com/substorm/substorm/ingest-gateway"
+	"github.com/substorm/substorm/internal/usage"
+)
 
-func main() { usage.Main("ingest-gateway", command().ExecuteContext) }
+func main() { usage.Main("ingest-gateway", ingestgateway.Command().ExecuteContext) }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package archivist
 
 import (
 	"testing"
@@ -8,12 +8,11 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/substorm/substorm/archivist"
 	"github.com/substorm/substorm/internal/flags"
 )
 
 func TestEnvironment(t *testing.T) {
-	var cfg archivist.Config
+	var cfg Config
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	addFlags(f, &cfg)
 	if err := f.Parse([]string{"--pod=from-flag", "--forward-networks=192.0.2.0/24,2001:db8::/32"}); err != nil {

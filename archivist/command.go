@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package archivist
 
 import (
 	"os"
@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/substorm/substorm/archivist"
 	"github.com/substorm/substorm/archivist/scrub"
 	"github.com/substorm/substorm/internal/flags"
 )
@@ -18,9 +17,9 @@ const example = `  archivist --site demo --pod archivist-0 --scratch-dir /var/li
     --nats-servers nats://127.0.0.1:4222 \
     --s3-endpoint http://127.0.0.1:9000 --s3-bucket substorm --s3-credentials-dir /etc/substorm/s3`
 
-// command is the program. Each flag has its default in SUBSTORM_<FLAG>.
-func command() *cobra.Command {
-	cfg := archivist.Config{Log: os.Stderr}
+// Command is the program. Each flag has its default in SUBSTORM_<FLAG>.
+func Command() *cobra.Command {
+	cfg := Config{Log: os.Stderr}
 	cmd := &cobra.Command{
 		Use:   "archivist",
 		Short: "Write a Site's manifests and segments, close its days, and keep its archive whole",
@@ -40,14 +39,14 @@ func command() *cobra.Command {
 					return err
 				}
 			}
-			return archivist.Run(cmd.Context(), cfg)
+			return Run(cmd.Context(), cfg)
 		},
 	}
 	addFlags(cmd.Flags(), &cfg)
 	return cmd
 }
 
-func addFlags(f *pflag.FlagSet, cfg *archivist.Config) {
+func addFlags(f *pflag.FlagSet, cfg *Config) {
 	f.SortFlags = false
 	f.StringVar(&cfg.Site, "site", "", "code of the Site")
 	f.StringVar(&cfg.Pod, "pod", "", "name of this pod")

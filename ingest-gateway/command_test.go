@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package ingestgateway
 
 import (
 	"testing"
@@ -8,13 +8,12 @@ import (
 
 	"github.com/spf13/pflag"
 
-	ingestgateway "github.com/substorm/substorm/ingest-gateway"
 	"github.com/substorm/substorm/internal/flags"
 )
 
 func TestEnvironment(t *testing.T) {
-	parse := func(env map[string]string, args ...string) (ingestgateway.Config, string, error) {
-		var cfg ingestgateway.Config
+	parse := func(env map[string]string, args ...string) (Config, string, error) {
+		var cfg Config
 		var ports string
 		f := pflag.NewFlagSet("", pflag.ContinueOnError)
 		addFlags(f, &cfg, &ports)

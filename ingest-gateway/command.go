@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package ingestgateway
 
 import (
 	"fmt"
@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	ingestgateway "github.com/substorm/substorm/ingest-gateway"
 	"github.com/substorm/substorm/internal/flags"
 )
 
@@ -20,9 +19,9 @@ const example = `  ingest-gateway --site demo --pool north --gateway north-0 --d
     --ports 30100-30149 --nats-servers nats://127.0.0.1:4222 \
     --s3-endpoint http://127.0.0.1:9000 --s3-bucket substorm --s3-credentials-dir /etc/substorm/s3`
 
-// command is the program. Each flag has its default in SUBSTORM_<FLAG>.
-func command() *cobra.Command {
-	cfg := ingestgateway.Config{Log: os.Stderr}
+// Command is the program. Each flag has its default in SUBSTORM_<FLAG>.
+func Command() *cobra.Command {
+	cfg := Config{Log: os.Stderr}
 	var ports string
 	cmd := &cobra.Command{
 		Use:   "ingest-gateway",
@@ -47,14 +46,14 @@ func command() *cobra.Command {
 					return err
 				}
 			}
-			return ingestgateway.Run(cmd.Context(), cfg)
+			return Run(cmd.Context(), cfg)
 		},
 	}
 	addFlags(cmd.Flags(), &cfg, &ports)
 	return cmd
 }
 
-func addFlags(f *pflag.FlagSet, cfg *ingestgateway.Config, ports *string) {
+func addFlags(f *pflag.FlagSet, cfg *Config, ports *string) {
 	f.SortFlags = false
 	f.StringVar(&cfg.Site, "site", "", "code of the Site")
 	f.StringVar(&cfg.Pool, "pool", "", "name of the IngestGateway")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package feedserver
 
 import (
 	"strings"
@@ -9,13 +9,12 @@ import (
 
 	"github.com/spf13/pflag"
 
-	feedserver "github.com/substorm/substorm/feed-server"
 	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/flags"
 )
 
 func TestEnvironment(t *testing.T) {
-	var cfg feedserver.Config
+	var cfg Config
 	f := pflag.NewFlagSet("", pflag.ContinueOnError)
 	addFlags(f, &cfg)
 	if err := f.Parse([]string{"--pod=from-flag"}); err != nil {
@@ -37,7 +36,7 @@ func TestEnvironment(t *testing.T) {
 
 // What is missing is said, all of it.
 func TestMissing(t *testing.T) {
-	err := feedserver.Run(t.Context(), feedserver.Config{})
+	err := Run(t.Context(), Config{})
 	if err == nil {
 		t.Fatal("it runs without a configuration")
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package feedserver
 
 import (
 	"os"
@@ -9,16 +9,15 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	feedserver "github.com/substorm/substorm/feed-server"
 	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/flags"
 )
 
 const example = `  feed-server --site demo --pod feed-server-0 --listen :8080 --listen-http :9090 --nats-servers nats://127.0.0.1:4222`
 
-// command is the program. Each flag has its default in SUBSTORM_<FLAG>.
-func command() *cobra.Command {
-	cfg := feedserver.Config{Log: os.Stderr}
+// Command is the program. Each flag has its default in SUBSTORM_<FLAG>.
+func Command() *cobra.Command {
+	cfg := Config{Log: os.Stderr}
 	cmd := &cobra.Command{
 		Use:   "feed-server",
 		Short: "Give consumers of a Site's Feeds what is new, as it comes, and everybody its archive",
@@ -33,14 +32,14 @@ func command() *cobra.Command {
 			if err := flags.FromEnvironment(cmd.Flags(), os.Getenv); err != nil {
 				return err
 			}
-			return feedserver.Run(cmd.Context(), cfg)
+			return Run(cmd.Context(), cfg)
 		},
 	}
 	addFlags(cmd.Flags(), &cfg)
 	return cmd
 }
 
-func addFlags(f *pflag.FlagSet, cfg *feedserver.Config) {
+func addFlags(f *pflag.FlagSet, cfg *Config) {
 	f.SortFlags = false
 	f.StringVar(&cfg.Site, "site", "", "code of the Site")
 	f.StringVar(&cfg.FeedServer, "feed-server", "", "name of the FeedServer that the pod belongs to (empty outside Kubernetes)")

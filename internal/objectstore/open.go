@@ -38,7 +38,8 @@ const tries = 3
 
 // Config says which bucket, and how to get at it.
 type Config struct {
-	// Endpoint is the server's URL: http(s)://host[:port].
+	// Endpoint is the server's URL: http(s)://host[:port]; or file:///folder for a folder of this computer, which has no
+	// credentials but the rights of its files.
 	Endpoint string
 	Bucket   string
 	// Region defaults to us-east-1.
@@ -64,6 +65,9 @@ type Config struct {
 // Open returns the bucket. It connects at the first call, not before.
 func Open(cfg Config) (Store, error) {
 	u, err := url.Parse(cfg.Endpoint)
+	if err == nil && u.Scheme == "file" && u.Host == "" {
+		return openFolder(u.Path, cfg)
+	}
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return nil, fmt.Errorf("object store endpoint %q must be a URL like https://minio.example:9000", cfg.Endpoint)
 	}

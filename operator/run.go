@@ -65,7 +65,9 @@ type Config struct {
 	// Namespace, by default the pod's own.
 	LeaderElection bool
 	Namespace      string
-	Log            *slog.Logger
+	// Standalone, where it is set, runs a Site without a cluster: see plan.Standalone.
+	Standalone *plan.Standalone
+	Log        *slog.Logger
 }
 
 // Run works until ctx ends, or until it no longer leads.
@@ -125,7 +127,7 @@ func manager(cfg Config) (ctrl.Manager, error) {
 	mgr, err := ctrl.NewManager(readable.Config(cfg.Kubernetes, scheme, cfg.Log), ctrl.Options{
 		Scheme:                        scheme,
 		Logger:                        logr.FromSlogHandler(cfg.Log.Handler()),
-		Cache:                         cache.Options{DefaultNamespaces: namespaces, ByObject: controller.CacheObjects(), DefaultTransform: cache.TransformStripManagedFields()},
+		Cache:                         cache.Options{DefaultNamespaces: namespaces, ByObject: controller.CacheObjects(cfg.Standalone), DefaultTransform: cache.TransformStripManagedFields()},
 		Metrics:                       server.Options{BindAddress: cfg.MetricsAddress},
 		HealthProbeBindAddress:        cfg.ProbeAddress,
 		PprofBindAddress:              cfg.PprofAddress,

@@ -125,6 +125,13 @@ func (c Config) options() ([]nats.Option, error) {
 		nats.Timeout(dialTimeout),
 		nats.FlusherTimeout(writeTimeout),
 	}
+	inProcess, err := c.embeddedOption()
+	if err != nil {
+		return nil, err
+	}
+	if inProcess != nil {
+		opts = append(opts, inProcess)
+	}
 	if c.InboxPrefix != "" {
 		opts = append(opts, nats.CustomInboxPrefix(c.InboxPrefix))
 	}

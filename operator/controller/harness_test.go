@@ -190,7 +190,7 @@ func (w *world) manager(cfg *rest.Config, namespaces []string, log *slog.Logger)
 	}
 	mgr, err := ctrl.NewManager(readable.Config(cfg, scheme, log), ctrl.Options{
 		Scheme: scheme, Logger: logr.FromSlogHandler(log.Handler()),
-		Cache:   cache.Options{DefaultNamespaces: watched, ByObject: controller.CacheObjects()},
+		Cache:   cache.Options{DefaultNamespaces: watched, ByObject: controller.CacheObjects(nil)},
 		Metrics: server.Options{BindAddress: "0"},
 	})
 	if err != nil {

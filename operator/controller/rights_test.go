@@ -20,6 +20,9 @@ import (
 // grant gives a user the rights that operator/README.md lists.
 func (w *world) grant(user string) {
 	w.t.Helper()
+	if !api.Rights() {
+		return
+	}
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {
 		w.t.Fatal(err)

@@ -76,10 +76,11 @@ type Config struct {
 // Images are those of the programs whose pods the operator makes.
 type Images struct{ Gateway, FeedServer, Archivist string }
 
-// CacheObjects restricts what the manager's cache holds to what is ours.
-func CacheObjects() map[client.Object]cache.ByObject {
+// CacheObjects restricts what the manager's cache holds to what is ours. With standalone it holds Sites, pools and FeedServers
+// as they are without a cluster; nil for a cluster.
+func CacheObjects(standalone *plan.Standalone) map[client.Object]cache.ByObject {
 	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{plan.LabelManagedBy: plan.FieldOwner})}
-	return map[client.Object]cache.ByObject{
+	objects := map[client.Object]cache.ByObject{
 		&appsv1.StatefulSet{}:           ours,
 		&appsv1.Deployment{}:            ours,
 		&corev1.Service{}:               ours,
@@ -87,6 +88,20 @@ func CacheObjects() map[client.Object]cache.ByObject {
 		&corev1.Pod{}:                   ours,
 		&policyv1.PodDisruptionBudget{}: ours,
 	}
+	if standalone == nil {
+		return objects
+	}
+	apply := cache.ByObject{Transform: func(o any) (any, error) {
+		o, err := cache.TransformStripManagedFields()(o)
+		if object, is := o.(client.Object); is {
+			standalone.Apply(object)
+		}
+		return o, err
+	}}
+	for _, kind := range []client.Object{&v1alpha1.Site{}, &v1alpha1.IngestGateway{}, &v1alpha1.FeedServer{}} {
+		objects[kind] = apply
+	}
+	return objects
 }
 
 // Setup adds the controllers to a manager.

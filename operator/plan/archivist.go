@@ -17,12 +17,8 @@ import (
 // ArchivistProgram is the name of the program, and of its container.
 const ArchivistProgram = "archivist"
 
-const (
-	// archivistReplicas: one works, the other waits for its lease.
-	archivistReplicas = 2
-	// archivistStop is how long an archivist that stops may take to release its lease, in seconds.
-	archivistStop = 30
-)
+// archivistStop is how long an archivist that stops may take to release its lease, in seconds.
+const archivistStop = 30
 
 // defaultArchivistScratch is how much is written at a time: a segment, and the sorted lists of a day's objects.
 var defaultArchivistScratch = resource.MustParse("20Gi")
@@ -43,6 +39,14 @@ func ArchivistOf(site *v1alpha1.Site) SiteProgram {
 // ArchivistSecrets are the Secrets that it mounts.
 func ArchivistSecrets(site *v1alpha1.Site) []SecretNeed { return backendSecrets(site) }
 
+// archivistReplicas: one works, the other waits for its lease. In one process both would end together.
+func archivistReplicas(site *v1alpha1.Site) int32 {
+	if standalone(site) {
+		return 1
+	}
+	return 2
+}
+
 // Objects are the Kubernetes objects but the Secret with credentials, in the order
 // in which to apply them. The Deployment is not among them while a Secret that its
 // pods mount is missing.
@@ -55,7 +59,7 @@ func (a Archivist) Objects() []Object {
 	if _, missing := a.Secrets.Missing(ArchivistSecrets(a.Site)); missing {
 		return objects
 	}
-	return append(objects, Object{"Deployment", name, a.deployment(archivistReplicas, a.podSpec(archivistStop, a.mounts(), a.container()).WithVolumes(a.scratch()))})
+	return append(objects, Object{"Deployment", name, a.deployment(archivistReplicas(a.Site), a.podSpec(archivistStop, a.mounts(), a.container()).WithVolumes(a.scratch()))})
 }
 
 func (a Archivist) mounts() []secretMount {

@@ -53,6 +53,9 @@ func FeedServerStatus(v FeedServerView) (v1alpha1.FeedServerStatus, time.Duratio
 	accepted, asked := FeedServerAccepted(v), FeedServerReplicas(v.Server)
 	c := conditions{now: v.Now, generation: v.Server.Generation, was: v.Server.Status.Conditions}
 	c.set(v1alpha1.ConditionAccepted, accepted)
+	if f, found := notApplied(v.Server); found {
+		c.set(v1alpha1.ConditionNotApplied, f)
+	}
 	patienceEnds := c.finish(first(v, []check[FeedServerView]{
 		func(FeedServerView) (Finding, bool) { return accepted, !accepted.OK() },
 		func(v FeedServerView) (Finding, bool) { return v.Secrets.Missing(FeedServerSecrets(v.Site, v.Server)) },

@@ -98,6 +98,7 @@ func GatewayStatus(v GatewayView) (v1alpha1.IngestGatewayStatus, time.Duration) 
 	for kind, look := range map[string]check[GatewayView]{
 		v1alpha1.ConditionScaleDownHeld: scaleDownIsHeld, v1alpha1.ConditionSpoolStranded: spoolIsStranded,
 		v1alpha1.ConditionSpoolQuarantined: spoolIsQuarantined,
+		v1alpha1.ConditionNotApplied:       func(v GatewayView) (Finding, bool) { return notApplied(v.Gateway) },
 	} {
 		if f, found := look(v); found {
 			c.set(kind, f)

@@ -124,6 +124,9 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 	if held := v.Deletion.Held; held != nil {
 		c.set(v1alpha1.ConditionDeletionHeld, *held)
 	}
+	if f, found := notApplied(v.Site); found {
+		c.set(v1alpha1.ConditionNotApplied, f)
+	}
 	if f, found := v.unreadable(); found {
 		c.set(v1alpha1.ConditionObjectsUnreadable, f)
 	}

@@ -85,9 +85,9 @@ func (v SiteView) archivistAvailable() Finding {
 		func(v SiteView) (Finding, bool) { return v.Secrets.Missing(ArchivistSecrets(v.Site)) },
 		func(v SiteView) (Finding, bool) { return v.Archivist.refused() },
 		func(v SiteView) (Finding, bool) {
-			return programIsNotRolledOut("archivists", v.Archivist, archivistReplicas)
+			return programIsNotRolledOut("archivists", v.Archivist, archivistReplicas(v.Site))
 		},
-	}, good(v1alpha1.ReasonAvailable, count(archivistReplicas, archivistReplicas)+" archivists are ready"))
+	}, good(v1alpha1.ReasonAvailable, count(archivistReplicas(v.Site), archivistReplicas(v.Site))+" archivists are ready"))
 }
 
 func (v SiteView) archivistState() *v1alpha1.ArchivistState {

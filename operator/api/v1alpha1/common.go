@@ -108,6 +108,9 @@ const (
 	// ConditionObjectsUnreadable of a Site exists only while it is True: there are objects of
 	// the Site that this version of the operator cannot decode.
 	ConditionObjectsUnreadable = "ObjectsUnreadable"
+	// ConditionNotApplied of a Site, an IngestGateway or a FeedServer exists only while it is True, where substorm up
+	// runs the Site without a cluster: it says which fields are not used there.
+	ConditionNotApplied = "NotApplied"
 	// ConditionDataFlowing of an Instrument: True while data arrives in cadence;
 	// False with reason Overdue is an alert, with NotObserving it is not;
 	// Unknown: no gateway has reported for a grace period, or no data is due yet
@@ -124,6 +127,10 @@ const AnnotationTakeOver = "substorm.dev/take-over"
 // server stores: why an object cannot be decoded as a whole.
 const AnnotationUnreadable = "substorm.dev/unreadable"
 
+// AnnotationNotApplied is on objects as the operator of a Site without a cluster (substorm up) reads them, never on those that the
+// API server stores: which of their fields are not used there.
+const AnnotationNotApplied = "substorm.dev/not-applied"
+
 // Reasons of conditions. A reason is part of the API: it does not change.
 const (
 	// ReasonReady: the latest generation is in effect.
@@ -134,6 +141,8 @@ const (
 	ReasonReconciling = "Reconciling"
 	// ReasonUnreadable: an object was stored that this version of the operator cannot decode.
 	ReasonUnreadable = "Unreadable"
+	// ReasonStandalone: substorm up runs the Site, not a cluster.
+	ReasonStandalone = "Standalone"
 	// ReasonConflict: another, older resource holds the port or the code.
 	ReasonConflict = "Conflict"
 	// ReasonSiteNotFound: siteRef names no Site in this namespace.

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// Standalone is what a process that runs a Site by itself (`substorm up`) puts in place of what manifests say of a cluster and its
+// servers.
+type Standalone struct {
+	// ObjectStore is the embedded one.
+	ObjectStore v1alpha1.ObjectStore
+	// JetStream is the embedded server, and the Secrets with its accounts' keys. What a Site says of its streams holds.
+	JetStream v1alpha1.JetStream
+	// URL is where a FeedServer without a URL of its own serves.
+	URL func(server *v1alpha1.FeedServer) string
+}
+
+// Apply changes an object as the API server has it to what holds here, and says in AnnotationNotApplied which of its fields do not.
+// Manifests stay as they are: nothing of this is ever written.
+func (s *Standalone) Apply(o metav1.Object) {
+	switch o := o.(type) {
+	case *v1alpha1.Site:
+		s.site(o)
+	case *v1alpha1.IngestGateway:
+		fields := single(&o.Spec.Replicas, &o.Spec.PodTemplate)
+		if o.Spec.Service.Type != "" && o.Spec.Service.Type != corev1.ServiceTypeNodePort {
+			fields = append(fields, "spec.service.type")
+		}
+		if o.Spec.Storage.StorageClassName != nil {
+			fields = append(fields, "spec.storage.storageClassName")
+		}
+		o.Spec.Service = v1alpha1.GatewayService{Type: corev1.ServiceTypeNodePort} // a port is the same on this machine
+		o.Spec.Storage.StorageClassName = nil
+		noteNotApplied(o, fields)
+	case *v1alpha1.FeedServer:
+		fields := single(&o.Spec.Replicas, &o.Spec.PodTemplate)
+		if o.Spec.Service.Type != "" && o.Spec.Service.Type != corev1.ServiceTypeClusterIP {
+			fields = append(fields, "spec.service.type")
+		}
+		o.Spec.Service = v1alpha1.FeedServerService{Type: corev1.ServiceTypeClusterIP}
+		if o.Spec.URL == "" {
+			o.Spec.URL = s.URL(o)
+		}
+		noteNotApplied(o, fields)
+	}
+}
+
+func (s *Standalone) site(site *v1alpha1.Site) {
+	spec := &site.Spec
+	fields := []string{"spec.objectStore", "spec.jetStream (but for observations and notices)"}
+	if !equality.Semantic.DeepEqual(spec.Archivist.PodTemplate, v1alpha1.PodTemplate{}) {
+		fields = append(fields, "spec.archivist.podTemplate")
+	}
+	streams := spec.JetStream
+	spec.ObjectStore, spec.JetStream = s.ObjectStore, s.JetStream
+	spec.JetStream.Observations, spec.JetStream.Notices = streams.Observations, streams.Notices
+	spec.Archivist.PodTemplate = v1alpha1.PodTemplate{}
+	noteNotApplied(site, fields)
+}
+
+// single has a workload be one pod as this process runs it, and returns which fields said otherwise.
+func single(replicas **int32, template *v1alpha1.PodTemplate) (fields []string) {
+	if *replicas != nil && **replicas > 1 {
+		fields = append(fields, "spec.replicas")
+		*replicas = new(int32(1))
+	}
+	if !equality.Semantic.DeepEqual(*template, v1alpha1.PodTemplate{}) {
+		fields = append(fields, "spec.podTemplate")
+		*template = v1alpha1.PodTemplate{}
+	}
+	return fields
+}
+
+// noteNotApplied marks an object, also where all its fields hold.
+func noteNotApplied(o metav1.Object, fields []string) {
+	annotations := maps.Clone(o.GetAnnotations())
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[v1alpha1.AnnotationNotApplied] = strings.Join(fields, ", ")
+	o.SetAnnotations(annotations)
+}
+
+// standalone says whether an object is one that Standalone.Apply has seen.
+func standalone(o metav1.Object) bool {
+	_, is := o.GetAnnotations()[v1alpha1.AnnotationNotApplied]
+	return is
+}
+
+// notApplied says which fields of an object do not hold.
+func notApplied(o metav1.Object) (Finding, bool) {
+	fields := o.GetAnnotations()[v1alpha1.AnnotationNotApplied]
+	if fields == "" {
+		return Finding{}, false
+	}
+	return Finding{"True", v1alpha1.ReasonStandalone, fmt.Sprintf(
+		"substorm up runs the whole Site in one process, with an object store and a NATS server of its own: it does not use %s", fields)}, true
+}

@@ -46,6 +46,7 @@ As kubectl-substorm in your PATH it is also ` + "`kubectl substorm`" + `.`,
 	send.ValidArgsFunction = files
 	root.AddCommand(send, simulate.Command(), archive.Command(), importer.Command(), status.Command(), spool.Command(), adopt.Command(),
 		credentials.Command(), quickstart.Command(), versionCommand())
+	root.AddCommand(platformCommands()...)
 	explainArguments(root)
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	complete(root)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
@@ -39,8 +40,21 @@ func Kubernetes(t testing.TB) *KubernetesAPI {
 	return k
 }
 
+// otherKubernetes names a kubeconfig of an API server that already runs and knows
+// Substorm's kinds. Tests then use that one: it has no users but the kubeconfig's, so tests
+// of rights fail, and nothing is cleaned up between runs.
+const otherKubernetes = "SUBSTORM_TEST_KUBECONFIG"
+
 // StartKubernetes starts an API server for all tests of a package; TestMain stops it.
 func StartKubernetes() (*KubernetesAPI, error) {
+	if file := os.Getenv(otherKubernetes); file != "" {
+		config, err := clientcmd.BuildConfigFromFlags("", file)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", otherKubernetes, err)
+		}
+		config.QPS, config.Burst = -1, 0
+		return &KubernetesAPI{Config: config}, nil
+	}
 	folder, err := Checkout()
 	if err != nil {
 		return nil, err
@@ -67,10 +81,22 @@ func StartKubernetes() (*KubernetesAPI, error) {
 }
 
 // Stop ends the API server and etcd.
-func (k *KubernetesAPI) Stop() error { return k.env.Stop() }
+func (k *KubernetesAPI) Stop() error {
+	if k.env == nil {
+		return nil
+	}
+	return k.env.Stop()
+}
+
+// Rights says whether the API server gives users the rights that Roles say: one that was
+// not started here need not.
+func (k *KubernetesAPI) Rights() bool { return k.env != nil }
 
 // User returns how a user of these groups gets in. Without any, the user may do nothing.
 func (k *KubernetesAPI) User(name string, groups ...string) (*rest.Config, error) {
+	if k.env == nil {
+		return rest.CopyConfig(k.Config), nil
+	}
 	user, err := k.add(name, groups)
 	if err != nil {
 		return nil, err
@@ -82,6 +108,9 @@ func (k *KubernetesAPI) User(name string, groups ...string) (*rest.Config, error
 // system:masters may do everything.
 func (k *KubernetesAPI) Kubeconfig(t testing.TB, user string, groups ...string) string {
 	t.Helper()
+	if k.env == nil {
+		return os.Getenv(otherKubernetes)
+	}
 	u := must(k.add(user, groups))(t)
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(file, must(u.KubeConfig())(t), 0o600); err != nil {

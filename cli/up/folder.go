@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package up
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/substorm/substorm/internal/durable"
+)
+
+// formatVersion is the version of what lies in the data folder, and how.
+const formatVersion = 1
+
+// firstYear: a clock before it was never set.
+const firstYear = 2025
+
+// folder is the data folder of one process.
+type folder struct {
+	path string
+	lock *os.File
+}
+
+// openFolder makes the data folder where there is none, and takes it for this process. Errors: another process has it, it cannot be written, a
+// newer version wrote it.
+func openFolder(path string) (*folder, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("data folder: %w: name another with --data-dir, or have %s made by somebody who may", err, path)
+	}
+	lock, err := os.OpenFile(filepath.Join(path, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("data folder: %w: substorm must be able to write there", err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		pid, _ := os.ReadFile(filepath.Join(path, "lock"))
+		_ = lock.Close()
+		return nil, fmt.Errorf("data folder %s is in use by another substorm up (process %s): stop it first, or name another folder with --data-dir",
+			path, strings.TrimSpace(string(pid)))
+	}
+	f := &folder{path, lock}
+	if err := errors.Join(f.writePID(), f.checkFormat()); err != nil {
+		_ = lock.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *folder) writePID() error {
+	if err := f.lock.Truncate(0); err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	if _, err := f.lock.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0); err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	return nil
+}
+
+// checkFormat notes the version in a folder that is new.
+func (f *folder) checkFormat() error {
+	file := filepath.Join(f.path, "format")
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return durable.Replace(file, []byte(strconv.Itoa(formatVersion)+"\n"), 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	version, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		return fmt.Errorf("%s holds %q, which is no version: restore it; this substorm writes %d there", file, text, formatVersion)
+	}
+	if version > formatVersion {
+		return fmt.Errorf("data folder %s was written by a newer substorm (format %d, this one knows %d): start that version, or name another folder with --data-dir",
+			f.path, version, formatVersion)
+	}
+	return nil
+}
+
+// in is the path of something in the folder.
+func (f *folder) in(names ...string) string {
+	return filepath.Join(append([]string{f.path}, names...)...)
+}
+
+func (f *folder) close() { _ = f.lock.Close() }
+
+// checkClock refuses a clock that was never set: keys, days and retention go by it.
+func checkClock(now time.Time) error {
+	if now.Year() < firstYear {
+		return fmt.Errorf("the clock says %s: set it before data is received, which is kept by the time of its receipt", now.UTC().Format(time.RFC3339))
+	}
+	return nil
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/substorm/substorm/internal/testenv"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+const samples = "../../../docs/samples"
+
+// kubectl is the real one, with a server's kubeconfig.
+type kubectl struct {
+	t      *testing.T
+	path   string
+	config string
+}
+
+func kubectlOf(t *testing.T, s *Server) kubectl {
+	t.Helper()
+	return kubectl{t, testenv.Path(t, "kubectl"), s.Kubeconfig()}
+}
+
+// command reads its standard input from a text.
+func (k kubectl) command(input string, args ...string) *exec.Cmd {
+	c := exec.CommandContext(k.t.Context(), k.path, append([]string{"--kubeconfig", k.config, "--cache-dir", filepath.Join(filepath.Dir(k.config), "cache")}, args...)...)
+	c.Stdin = strings.NewReader(input)
+	return c
+}
+
+// says runs kubectl, which must succeed, and looks for texts in what it says.
+func (k kubectl) says(args []string, wants ...string) string {
+	k.t.Helper()
+	out, err := k.command("", args...).CombinedOutput()
+	if err != nil {
+		k.t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	for _, want := range wants {
+		if !strings.Contains(string(out), want) {
+			k.t.Errorf("kubectl %s does not say %q:\n%s", strings.Join(args, " "), want, out)
+		}
+	}
+	return string(out)
+}
+
+// refuses runs kubectl, which must fail with a text.
+func (k kubectl) refuses(input, want string, args ...string) {
+	k.t.Helper()
+	out, err := k.command(input, args...).CombinedOutput()
+	exit := &exec.ExitError{}
+	if !errors.As(err, &exit) || !strings.Contains(string(out), want) {
+		k.t.Errorf("kubectl %s: %v, and not %q:\n%s", strings.Join(args, " "), err, want, out)
+	}
+}
+
+func words(s string) []string { return strings.Fields(s) }
+
+func TestKubectlReadsAndWrites(t *testing.T) {
+	k := kubectlOf(t, start(t, t.TempDir()))
+	k.says(words("apply -f "+samples), "instrument.substorm.dev/magnetometer created")
+	k.says(words("apply -f "+samples), "allsky-camera unchanged")
+	k.says(words("apply --server-side --force-conflicts -f "+samples), "magnetometer serverside-applied")
+	k.says(words("get inst"), "NAME", "STATION", "boulder")
+	k.says(words("get instruments -o wide"), "MESSAGE")
+	k.says(words("get substorm -o yaml"), "packBelow: 64Ki", "observedGeneration: -1")
+	k.says(words("get inst --field-selector spec.siteRef.name=demo"), "boulder")
+	k.says(words("get inst --field-selector spec.siteRef.name=other"), "No resources found")
+	k.says(words("label inst magnetometer a=b"), "labeled")
+	k.says(words("annotate inst magnetometer a=b"), "annotated")
+	k.says(words("get inst -l a=b"), "boulder")
+	k.says(words("describe inst magnetometer"), "Station:", "boulder", "Events:")
+	k.says([]string{"patch", "inst", "magnetometer", "--type=merge", "-p", `{"spec":{"state":"Retired"}}`}, "patched")
+	k.says(words("get inst magnetometer -o jsonpath={.metadata.generation}"), "2")
+	k.refuses("", "spec.state: Unsupported value", "patch", "inst", "magnetometer", "--type=merge", "-p", `{"spec":{"state":"Asleep"}}`)
+	k.refuses("apiVersion: substorm.dev/v1alpha1\nkind: Instrument\nmetadata: {name: x}\nspec: {nonsense: 1}\n",
+		`unknown field "spec.nonsense"`, "apply", "-f", "-")
+	k.says(words("delete inst magnetometer"), "deleted")
+	k.refuses("", "not found", "get", "inst", "magnetometer")
+}
+
+func TestKubectlExplains(t *testing.T) {
+	k := kubectlOf(t, start(t, t.TempDir()))
+	k.says(words("explain site.spec.archivist"), "KIND:       Site", "Archivist says how")
+	k.says(words("explain instrument.metadata.ownerReferences.uid"), "UID of the referent")
+	k.says(words("explain statefulset.spec.template.spec.containers.ports"), "containerPort")
+	k.says(words("api-resources"), "ingestgateways", "igw", "poddisruptionbudgets")
+	k.says(words("version"), "Server Version: v1.37.0+substorm")
+}
+
+func TestKubectlBuiltinKinds(t *testing.T) {
+	s := start(t, t.TempDir())
+	k := kubectlOf(t, s)
+	k.says(words("create secret generic s --from-literal=key=value"), "created")
+	k.says(words("get secret s -o jsonpath={.data.key}"), "dmFsdWU=")
+	k.says(words("create deployment d --image=x"), "created")
+	k.says(words("set image deployment d x=y"), "updated")
+	k.says(words("scale deployment d --replicas=3"), "scaled")
+	k.says(words("get deployment d -o jsonpath={.spec.replicas}/{.metadata.generation}"), "3/3")
+	k.says(words("-n elsewhere create serviceaccount a"), "created")
+	k.says(words("get namespaces"), "default", "kube-system", "elsewhere")
+	k.says(words("delete namespace elsewhere"), "deleted")
+	k.says(words("get serviceaccounts -A"), "No resources found")
+	stringData := "apiVersion: v1\nkind: Secret\nmetadata: {name: text}\nstringData: {key: value}\n"
+	if out, err := k.command(stringData, "apply", "--server-side", "-f", "-").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if out := k.says(words("get secret text -o yaml")); !strings.Contains(out, "key: dmFsdWU=") || strings.Contains(out, "stringData: ") {
+		t.Errorf("stringData is not merged into data:\n%s", out)
+	}
+	c := s.RESTConfig()
+	c.BearerToken = "another"
+	if _, err := kubernetes.NewForConfigOrDie(c).CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{}); err == nil || !strings.Contains(err.Error(), "Unauthorized") {
+		t.Errorf("with another token: %v", err)
+	}
+}
+
+func TestKubectlScalesPools(t *testing.T) {
+	k := kubectlOf(t, start(t, t.TempDir()))
+	k.says(words("apply -f ../../../operator/api/v1alpha1/testdata/good/gateway-small.yaml"), "created")
+	k.says(words("scale igw --all --replicas=4"), "scaled")
+	k.says(words("get igw -o jsonpath={.items[0].spec.replicas}"), "4")
+	k.says(words("get igw -o jsonpath={.items[0].metadata.managedFields} --show-managed-fields"), `"subresource":"scale"`)
+}
+
+// TestKubectlWaitsAndWatches: what another client changes is seen by those who wait.
+func TestKubectlWaitsAndWatches(t *testing.T) {
+	s := start(t, t.TempDir())
+	k := kubectlOf(t, s)
+	k.says(words("apply -f "+samples), "created")
+	ctx, stop := context.WithCancel(t.Context())
+	watching := k.command("", "get", "inst", "-w", "-o", "name")
+	out := &bytes.Buffer{}
+	reader, err := watching.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := watching.Start(); err != nil {
+		t.Fatal(err)
+	}
+	seen := make(chan struct{})
+	go func() {
+		defer close(seen)
+		buffer := make([]byte, 4096)
+		for !bytes.Contains(out.Bytes(), []byte("late")) {
+			n, err := reader.Read(buffer)
+			out.Write(buffer[:n])
+			if err != nil {
+				return
+			}
+		}
+	}()
+	waiting := k.command("", "wait", "--for=condition=Ready", "inst/magnetometer", "--timeout=60s")
+	waited := make(chan error, 1)
+	go func() { waited <- waiting.Run() }()
+	setReady(ctx, t, s.RESTConfig())
+	if err := <-waited; err != nil {
+		t.Errorf("kubectl wait: %v", err)
+	}
+	late := strings.Replace(k.says(words("get inst magnetometer -o yaml")), "name: magnetometer", "name: late", 1)
+	late = strings.NewReplacer("\n  uid:", "\n  # uid:", "\n  resourceVersion:", "\n  # resourceVersion:").Replace(late)
+	if out, err := k.command(late, "create", "-f", "-").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	select {
+	case <-seen:
+	case <-time.After(testenv.Patience):
+	}
+	stop()
+	_ = watching.Process.Kill()
+	_ = watching.Wait()
+	<-seen
+	if !strings.Contains(out.String(), "instrument.substorm.dev/late") {
+		t.Errorf("kubectl get -w saw %s", out)
+	}
+}
+
+// setReady says in the status of the magnetometer that it is ready, as a controller does.
+func setReady(ctx context.Context, t *testing.T, cfg *rest.Config) {
+	t.Helper()
+	c, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	status := `{"status":{"observedGeneration":9,"conditions":[{"type":"Ready","status":"True","reason":"Test","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`
+	_, err = c.Resource(v1alpha1.GroupVersion.WithResource("instruments")).Namespace("default").Patch(ctx, "magnetometer",
+		types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status")
+	if err != nil {
+		t.Fatal(err)
+	}
+}

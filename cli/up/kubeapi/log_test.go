@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeapi
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/substorm/substorm/crds"
+)
+
+// secrets is a store of Secrets alone.
+func secrets(t *testing.T, dir string) (*store, *table, *bytes.Buffer) {
+	t.Helper()
+	logged := &bytes.Buffer{}
+	kept := &table{name: "secrets", codec: typedCodec(newOf(&corev1.Secret{}))}
+	s, err := openStore(dir, []*table{kept}, slog.New(slog.NewTextHandler(logged, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.close() })
+	return s, kept, logged
+}
+
+func put(t *testing.T, s *store, kept *table, name, value string) uint64 {
+	t.Helper()
+	key := types.NamespacedName{Namespace: "default", Name: name}
+	_, version, _ := s.get(kept, key)
+	if _, err := s.write(kept, key, version, secret(name, value), false); err != nil {
+		t.Fatal(err)
+	}
+	_, version, _ = s.get(kept, key)
+	return version
+}
+
+func secret(name, value string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string][]byte{"value": []byte(value)}}
+}
+
+func value(s *store, kept *table, name string) string {
+	object, _, found := s.get(kept, types.NamespacedName{Namespace: "default", Name: name})
+	if !found {
+		return ""
+	}
+	return string(object.(*corev1.Secret).Data["value"])
+}
+
+func TestLogCutAtEveryByte(t *testing.T) {
+	dir := t.TempDir()
+	s, kept, _ := secrets(t, dir)
+	path := filepath.Join(dir, logName)
+	var ends []int // of the log, after each value
+	for i := range 3 {
+		put(t, s, kept, "a", fmt.Sprint(i))
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends = append(ends, int(info.Size()))
+	}
+	if err := s.close(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cut := ends[0]; cut <= len(whole); cut++ {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, logName), whole[:cut], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, kept, _ := secrets(t, dir)
+		want := "0"
+		for i, end := range ends {
+			if cut >= end {
+				want = fmt.Sprint(i)
+			}
+		}
+		if got := value(s, kept, "a"); got != want {
+			t.Fatalf("cut at byte %d: value %q, want %q", cut, got, want)
+		}
+		if put(t, s, kept, "b", "x"); value(s, kept, "b") != "x" {
+			t.Fatalf("cut at byte %d: cannot write", cut)
+		}
+		if err := s.close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestLogDamagedInTheMiddle(t *testing.T) {
+	dir := t.TempDir()
+	s, kept, _ := secrets(t, dir)
+	put(t, s, kept, "a", "kept")
+	put(t, s, kept, "b", "damaged")
+	put(t, s, kept, "c", "after")
+	if err := s.close(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, logName)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, bytes.Replace(whole, []byte(`"name":"b"`), []byte(`"name":"x"`), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, kept, logged := secrets(t, dir)
+	if value(s, kept, "a") != "kept" || value(s, kept, "b") != "" {
+		t.Error("what is before the damage is not what is read")
+	}
+	aside, err := filepath.Glob(path + ".unreadable-*")
+	if err != nil || len(aside) != 1 || !strings.Contains(logged.String(), aside[0]) {
+		t.Fatalf("unreadable bytes are in %v (%v); logged: %s", aside, err, logged)
+	}
+	if rest, err := os.ReadFile(aside[0]); err != nil || !bytes.Contains(rest, []byte(`"name":"c"`)) {
+		t.Errorf("%s does not hold the rest of the log: %v", aside[0], err)
+	}
+}
+
+func TestLogOfANewerVersion(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, logName), []byte("{\"format\":2}\nwhatever"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Open(Config{Dir: dir, CRDs: crds.Files, Log: slog.New(slog.DiscardHandler)})
+	if err == nil || !strings.Contains(err.Error(), "newer version of Substorm (format 2; this one reads up to 1)") {
+		t.Errorf("error: %v", err)
+	}
+}
+
+func TestLogIsCompacted(t *testing.T) {
+	dir := t.TempDir()
+	s, kept, _ := secrets(t, dir)
+	put(t, s, kept, "other", "kept")
+	big := strings.Repeat("x", 256<<10)
+	var version uint64
+	for i := range 60 { // 20 MiB of log
+		version = put(t, s, kept, "big", fmt.Sprint(i, big))
+	}
+	info, err := os.Stat(filepath.Join(dir, logName))
+	if err != nil || info.Size() > 2*compactAt {
+		t.Fatalf("the log has %d bytes: %v", info.Size(), err)
+	}
+	if err := s.close(); err != nil {
+		t.Fatal(err)
+	}
+	s, kept, _ = secrets(t, dir)
+	if value(s, kept, "other") != "kept" || value(s, kept, "big") != fmt.Sprint(59, big) {
+		t.Error("a compacted log lost something")
+	}
+	if next := put(t, s, kept, "new", "x"); next <= version {
+		t.Errorf("resource version %d after a restart, %d before", next, version)
+	}
+}
+
+// TestKilled kills the server while clients write, again and again: all that was
+// acknowledged is there afterwards, and nothing that was acknowledged as deleted.
+func TestKilled(t *testing.T) {
+	dir := t.TempDir()
+	acknowledged := map[string]string{} // by name; empty: deleted
+	for round := range 10 {
+		kill := serveProcess(t, dir)
+		verify(t, dir, acknowledged)
+		write(t, dir, round, acknowledged, kill)
+	}
+	serveProcess(t, dir)
+	verify(t, dir, acknowledged)
+	if len(acknowledged) < 100 {
+		t.Errorf("only %d objects were written", len(acknowledged))
+	}
+}
+
+// serveProcess serves a folder in a process of its own, and returns what kills that.
+func serveProcess(t *testing.T, dir string) func() {
+	t.Helper()
+	c := exec.Command(os.Args[0])
+	c.Env, c.Stderr = append(os.Environ(), serveDir+"="+dir), os.Stderr
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill := sync.OnceFunc(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	})
+	t.Cleanup(kill)
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatalf("the server did not start: %v", err)
+	}
+	return kill
+}
+
+func clientOf(t *testing.T, dir string) *kubernetes.Clientset {
+	t.Helper()
+	cfg, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, kubeconfigName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.QPS = -1
+	return kubernetes.NewForConfigOrDie(cfg)
+}
+
+// write has clients create, change and delete Secrets until the server is killed.
+func write(t *testing.T, dir string, round int, acknowledged map[string]string, kill func()) {
+	t.Helper()
+	api := clientOf(t, dir).CoreV1().Secrets("default")
+	var mu sync.Mutex
+	var clients sync.WaitGroup
+	count := 0
+	for client := range 4 {
+		clients.Go(func() {
+			for i := 0; ; i++ {
+				name := fmt.Sprintf("s-%d-%d-%d", round, client, i)
+				note := func(value string, err error) bool {
+					mu.Lock()
+					defer mu.Unlock()
+					if err != nil {
+						delete(acknowledged, name) // it may have been written
+						return false
+					}
+					acknowledged[name] = value
+					if count++; count == 60 {
+						go kill()
+					}
+					return true
+				}
+				_, err := api.Create(context.Background(), secret(name, "first"), metav1.CreateOptions{})
+				if !note("first", err) {
+					return
+				}
+				_, err = api.Update(context.Background(), secret(name, "second"), metav1.UpdateOptions{})
+				if !note("second", err) {
+					return
+				}
+				if i%3 == 0 && !note("", api.Delete(context.Background(), name, metav1.DeleteOptions{})) {
+					return
+				}
+			}
+		})
+	}
+	clients.Wait()
+	kill()
+}
+
+func verify(t *testing.T, dir string, acknowledged map[string]string) {
+	t.Helper()
+	api := clientOf(t, dir).CoreV1().Secrets("default")
+	for name, want := range acknowledged {
+		s, err := api.Get(context.Background(), name, metav1.GetOptions{})
+		switch {
+		case want == "" && !apierrors.IsNotFound(err):
+			t.Errorf("%s was deleted: %v", name, err)
+		case want != "" && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case want != "" && string(s.Data["value"]) != want:
+			t.Errorf("%s is %q, acknowledged was %q", name, s.Data["value"], want)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// fieldOwner owns what files declare.
+const fieldOwner = client.FieldOwner("substorm-up")
+
+// labelFromFile is on objects that a file declares: one that no file declares any more is deleted. What kubectl applied stays.
+const labelFromFile = "substorm.dev/from-file"
+
+// Apply has the API server hold what files declare, and removes what files declared before and none does now: the resources, never an
+// observation. Each change is logged. What is wrong with one object keeps no other from being applied; the error names all of them.
+func Apply(ctx context.Context, c client.Client, objects []*Object, log *slog.Logger) error {
+	var errs []error
+	declared := map[string]bool{}
+	for _, o := range inOrder(objects) {
+		declared[key(o.Unstructured)] = true
+		if err := apply(ctx, c, o, log); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(append(errs, prune(ctx, c, declared, log))...)
+}
+
+// inOrder puts Namespaces and Secrets before what names them, and Sites before what is of them.
+func inOrder(objects []*Object) []*Object {
+	rank := func(o *Object) int {
+		switch o.GetKind() {
+		case "Namespace":
+			return 0
+		case "Secret":
+			return 1
+		case "Site":
+			return 2
+		default:
+			return 3
+		}
+	}
+	var all []*Object
+	for r := range 4 {
+		for _, o := range objects {
+			if rank(o) == r {
+				all = append(all, o)
+			}
+		}
+	}
+	return all
+}
+
+func key(o *unstructured.Unstructured) string {
+	return o.GroupVersionKind().GroupKind().String() + "/" + o.GetNamespace() + "/" + o.GetName()
+}
+
+func apply(ctx context.Context, c client.Client, o *Object, log *slog.Logger) error {
+	wanted := o.DeepCopy()
+	labels := wanted.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[labelFromFile] = "true"
+	wanted.SetLabels(labels)
+
+	is := &unstructured.Unstructured{}
+	is.SetGroupVersionKind(o.GroupVersionKind())
+	err := c.Get(ctx, client.ObjectKeyFromObject(o.Unstructured), is)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("%s: %w", o, err)
+	}
+	before := is.GetResourceVersion()
+	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), fieldOwner, client.ForceOwnership); err != nil {
+		return fmt.Errorf("%s:%d: %w", o.File, o.Line, err) // the server's message names the object
+	}
+	if after := wanted.GetResourceVersion(); after != before {
+		log.Info("applied", "kind", o.GetKind(), "name", o.GetName(), "file", o.File)
+	}
+	return nil
+}
+
+// prunable are the kinds of which resources go with their files. A Namespace stays: it may hold others'.
+func prunable() []schema.GroupVersionKind {
+	all := []schema.GroupVersionKind{{Version: "v1", Kind: "Secret"}}
+	for _, kind := range []string{"FeedConsumer", "Feed", "Instrument", "FeedServer", "IngestGateway", "Site"} {
+		all = append(all, v1alpha1.GroupVersion.WithKind(kind))
+	}
+	return all
+}
+
+func prune(ctx context.Context, c client.Client, declared map[string]bool, log *slog.Logger) error {
+	var errs []error
+	for _, kind := range prunable() {
+		var list unstructured.UnstructuredList
+		list.SetGroupVersionKind(kind)
+		if err := c.List(ctx, &list, client.MatchingLabels{labelFromFile: "true"}); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		for i := range list.Items {
+			o := &list.Items[i]
+			if declared[key(o)] || o.GetDeletionTimestamp() != nil {
+				continue
+			}
+			if err := client.IgnoreNotFound(c.Delete(ctx, o)); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			log.Info("deleted, since no file declares it any more; what it received stays", "kind", kind.Kind, "name", o.GetName())
+		}
+	}
+	return errors.Join(errs...)
+}

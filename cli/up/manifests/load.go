@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package manifests reads the files that say what a Site is, and applies them as kubectl would.
+package manifests
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	yaml4 "go.yaml.in/yaml/v4"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	sigsyaml "sigs.k8s.io/yaml"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// Object is one that a file declares.
+type Object struct {
+	*unstructured.Unstructured
+	// File and Line are where its document begins.
+	File string
+	Line int
+}
+
+// String names the object and where it is declared.
+func (o *Object) String() string {
+	return fmt.Sprintf("%s:%d: %s %q", o.File, o.Line, o.GetKind(), o.GetName())
+}
+
+// extensions of files that are read in a folder, as kubectl apply -f reads them.
+var extensions = []string{".yaml", ".yml", ".json"}
+
+// Load reads files, and the files of folders (not of folders in them), in the order of their names. Objects without a namespace are of
+// namespace. The error has a line for each thing that is wrong, with file, line and column.
+func Load(paths []string, namespace string) ([]*Object, error) {
+	files, err := Files(paths)
+	if err != nil {
+		return nil, err
+	}
+	var all []*Object
+	var errs []error
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		objects, err := Parse(file, text, namespace)
+		all, errs = append(all, objects...), append(errs, err)
+	}
+	errs = append(errs, contradictions(all))
+	return all, errors.Join(errs...)
+}
+
+// Files are those that Load reads.
+func Files(paths []string) ([]string, error) {
+	var files []string
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		if !info.IsDir() {
+			files = append(files, path)
+			continue
+		}
+		entries, err := os.ReadDir(path)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			if isManifest(e) {
+				files = append(files, filepath.Join(path, e.Name()))
+			}
+		}
+	}
+	return files, nil
+}
+
+func isManifest(e fs.DirEntry) bool {
+	return !e.IsDir() && !strings.HasPrefix(e.Name(), ".") && slices.Contains(extensions, filepath.Ext(e.Name()))
+}
+
+// Parse reads the documents of a file.
+func Parse(file string, text []byte, namespace string) (all []*Object, failed error) {
+	documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	line := 1
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return all, failed
+		}
+		if err != nil {
+			return all, errors.Join(failed, fmt.Errorf("%s: %w", file, err))
+		}
+		begins := line
+		line += bytes.Count(document, []byte("\n")) + 1 // the line that separates documents is in none
+		objects, err := decode(file, begins, document, namespace)
+		all, failed = append(all, objects...), errors.Join(failed, err)
+	}
+}
+
+// decode reads a document that begins at a line: an object, or a List of them; nothing where it is empty.
+func decode(file string, line int, document []byte, namespace string) ([]*Object, error) {
+	var node yaml4.Node
+	if err := yaml4.Unmarshal(document, &node); err != nil {
+		return nil, positioned(file, line, err)
+	}
+	if len(node.Content) == 0 || node.Content[0].Tag == "!!null" {
+		return nil, nil
+	}
+	root := node.Content[0]
+	at := fmt.Sprintf("%s:%d:%d", file, line+root.Line-1, root.Column)
+	if root.Kind != yaml4.MappingNode {
+		return nil, fmt.Errorf("%s: this is no object: a manifest begins with apiVersion and kind", at)
+	}
+	json, err := sigsyaml.YAMLToJSONStrict(document)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s", at, strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "))
+	}
+	u := &unstructured.Unstructured{}
+	if err := u.UnmarshalJSON(json); err != nil {
+		return nil, fmt.Errorf("%s: this is no object: a manifest begins with apiVersion and kind", at)
+	}
+	o := &Object{u, file, line + root.Line - 1}
+	if !u.IsList() {
+		return o.checked(at, namespace)
+	}
+	var all []*Object
+	err = u.EachListItem(func(item runtime.Object) error {
+		one, err := (&Object{item.(*unstructured.Unstructured), file, o.Line}).checked(at, namespace)
+		all = append(all, one...)
+		return err
+	})
+	return all, err
+}
+
+// positioned says where a document is no YAML.
+func positioned(file string, line int, err error) error {
+	var e *yaml4.LoadError
+	if errors.As(err, &e) {
+		return fmt.Errorf("%s:%d:%d: %s", file, line+e.Mark.Line-1, e.Mark.Column, e.Message)
+	}
+	return fmt.Errorf("%s:%d: %w", file, line, err)
+}
+
+// checked returns the object where it is of a kind that runs here.
+func (o *Object) checked(at, namespace string) ([]*Object, error) {
+	kind := o.GroupVersionKind()
+	switch {
+	case o.GetName() == "":
+		return nil, fmt.Errorf("%s: %s has no metadata.name", at, kind.Kind)
+	case kind.GroupVersion() == v1alpha1.GroupVersion, kind.Group == "" && kind.Kind == "Secret":
+		if o.GetNamespace() == "" {
+			o.SetNamespace(namespace)
+		}
+	case kind.Group == "" && kind.Kind == "Namespace":
+	default:
+		return nil, fmt.Errorf("%s: %s %q: substorm up does not run kind %s of %s: it runs the kinds of %s and reads Secrets and Namespaces; take it out of what -f names",
+			at, kind.Kind, o.GetName(), kind.Kind, o.GetAPIVersion(), v1alpha1.GroupVersion)
+	}
+	return []*Object{o}, nil
+}
+
+// contradictions says which objects are declared twice, and whether there is more than one Site.
+func contradictions(all []*Object) error {
+	var errs []error
+	var site *Object
+	first := map[string]*Object{}
+	for _, o := range all {
+		key := strings.Join([]string{o.GroupVersionKind().String(), o.GetNamespace(), o.GetName()}, "/")
+		if other := first[key]; other != nil {
+			errs = append(errs, fmt.Errorf("%s: is declared at %s:%d, too: remove one of the two", o, other.File, other.Line))
+			continue
+		}
+		first[key] = o
+		if o.GetKind() != "Site" {
+			continue
+		}
+		if site != nil {
+			errs = append(errs, fmt.Errorf("%s: substorm up runs one Site, and %s:%d declares %q: start another substorm up with a data folder of its own for the second",
+				o, site.File, site.Line, site.GetName()))
+		}
+		site = o
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifests_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/substorm/substorm/cli/up/manifests"
+)
+
+const good = `
+# A comment, and an empty document.
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: tokens}
+stringData: {camera: "yes"}
+---
+apiVersion: substorm.dev/v1alpha1
+kind: Site
+metadata: {name: hub, namespace: aurora}
+spec: {code: hub}
+`
+
+func write(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestLoad(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "site.yaml", good)
+	write(t, dir, "instruments.json", `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"substorm.dev/v1alpha1","kind":"Instrument","metadata":{"name":"camera"}}]}`)
+	write(t, dir, "notes.txt", "not read")
+	write(t, dir, ".hidden.yaml", "not read: [")
+	all, err := manifests.Load([]string{dir}, "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, o := range all {
+		names = append(names, o.GetKind()+" "+o.GetNamespace()+"/"+o.GetName())
+	}
+	if got, want := strings.Join(names, ", "), "Instrument default/camera, Secret default/tokens, Site aurora/hub"; got != want {
+		t.Errorf("loaded %s, want %s", got, want)
+	}
+	if all[1].Line != 4 || all[2].Line != 9 {
+		t.Errorf("the Secret begins in line %d and the Site in line %d, want 4 and 9", all[1].Line, all[2].Line)
+	}
+}
+
+// TestBadFiles: each error says where, and what to do.
+func TestBadFiles(t *testing.T) {
+	const site = "apiVersion: substorm.dev/v1alpha1\nkind: Site\nmetadata: {name: %}\n"
+	for name, c := range map[string]struct {
+		text string
+		says []string
+	}{
+		"no YAML":          {"apiVersion: v1\nkind: [Secret\nmetadata: {name: x}\n", []string{"bad.yaml:3:9: ", "flow sequence|expected"}},
+		"second document":  {good + "---\na: b\n c: d\n", []string{"bad.yaml:15:"}},
+		"tab":              {"a:\n\tb: c\n", []string{"bad.yaml:2:1: "}},
+		"a list":           {"- a\n- b\n", []string{"bad.yaml:1:1: ", "apiVersion and kind"}},
+		"a word":           {"\n\nhello\n", []string{"bad.yaml:3:1: ", "apiVersion and kind"}},
+		"no kind":          {"apiVersion: v1\n", []string{"bad.yaml:1:1: ", "apiVersion and kind"}},
+		"no name":          {"apiVersion: v1\nkind: Secret\n", []string{"bad.yaml:1:1: ", "no metadata.name"}},
+		"a field twice":    {"apiVersion: v1\nkind: Secret\nkind: Secret\nmetadata: {name: x}\n", []string{"bad.yaml:", "kind"}},
+		"a Deployment":     {"# runs elsewhere\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n", []string{"bad.yaml:2:1: ", `Deployment "web"`, "does not run kind Deployment", "-f"}},
+		"declared twice":   {good + "---\n" + "apiVersion: v1\nkind: Secret\nmetadata: {name: tokens}\n", []string{`bad.yaml:14: Secret "tokens"`, "bad.yaml:4"}},
+		"two Sites":        {strings.ReplaceAll(site, "%", "north") + "---\n" + strings.ReplaceAll(site, "%", "south"), []string{`bad.yaml:5: Site "south"`, `"north"`, "data folder of its own"}},
+		"an unknown group": {"apiVersion: substorm.dev/v9\nkind: Site\nmetadata: {name: hub}\n", []string{"bad.yaml:1:1: ", "substorm.dev/v9"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := write(t, t.TempDir(), "bad.yaml", c.text)
+			_, err := manifests.Load([]string{path}, "default")
+			if err == nil {
+				t.Fatal("it is loaded")
+			}
+			for _, text := range c.says {
+				found := false
+				for one := range strings.SplitSeq(text, "|") {
+					found = found || strings.Contains(err.Error(), one)
+				}
+				if !found {
+					t.Errorf("the error lacks %q: %v", text, err)
+				}
+			}
+		})
+	}
+	if _, err := manifests.Load([]string{filepath.Join(t.TempDir(), "none.yaml")}, "default"); err == nil || !strings.Contains(err.Error(), "none.yaml") {
+		t.Errorf("a file that does not exist: %v", err)
+	}
+}

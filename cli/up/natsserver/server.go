@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package natsserver runs a NATS server with JetStream inside this process, in operator mode, with every write synced.
+package natsserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// startTimeout is how long recovery of the streams may take: a disk that has to read 10 GB of them at 50 MB/s.
+const startTimeout = 4 * time.Minute
+
+// maxPayload of a message, in bytes: as the quickstart's servers have it.
+const maxPayload = 1 << 20
+
+// Config of a server.
+type Config struct {
+	// Dir keeps streams and configuration. It is made with mode 0700.
+	Dir string
+	// Domain is the JetStream domain: the Site's code.
+	Domain string
+	// Accounts is the part of the configuration that says who the operator is and which accounts there are, see natsaccounts.Config.
+	Accounts []byte
+	// Listen is host:port for clients of other processes; empty for none.
+	Listen string
+	// Log gets what the server says.
+	Log *slog.Logger
+}
+
+// Server is a running server.
+type Server struct{ nats *server.Server }
+
+// Start starts a server and returns once JetStream has recovered its streams. Errors: a configuration that cannot be used, a folder
+// that cannot be written, an address in use.
+func Start(ctx context.Context, cfg Config) (*Server, error) {
+	opts, err := cfg.options()
+	if err != nil {
+		return nil, fmt.Errorf("embedded NATS server: %w", err)
+	}
+	s, err := server.NewServer(opts)
+	if err != nil {
+		return nil, fmt.Errorf("embedded NATS server: %w", err)
+	}
+	log := &logger{log: cfg.Log}
+	s.SetLoggerV2(log, false, false, false)
+	s.Start()
+	if err := await(ctx, s); err != nil {
+		s.Shutdown()
+		s.WaitForShutdown()
+		return nil, fmt.Errorf("embedded NATS server in %s: %w", cfg.Dir, errors.Join(err, log.fatal()))
+	}
+	return &Server{s}, nil
+}
+
+// await returns once the server takes connections and JetStream answers.
+func await(ctx context.Context, s *server.Server) error {
+	end := time.Now().Add(startTimeout)
+	for !s.ReadyForConnections(50*time.Millisecond) || !s.JetStreamEnabled() {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !s.Running():
+			return errors.New("it stopped while it started")
+		case time.Now().After(end):
+			return fmt.Errorf("JetStream is not ready after %s", startTimeout)
+		}
+	}
+	return nil
+}
+
+// InProcessConn returns a connection without a socket: see nats.InProcessServer.
+func (s *Server) InProcessConn() (net.Conn, error) { return s.nats.InProcessConn() }
+
+// Stop closes all connections and the streams' files.
+func (s *Server) Stop() {
+	s.nats.Shutdown()
+	s.nats.WaitForShutdown()
+}
+
+// options reads the accounts as the server reads its configuration file: in a file of its own, since keys are in it.
+func (c Config) options() (*server.Options, error) {
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	opts := &server.Options{
+		ServerName: "substorm-" + c.Domain, NoSigs: true, NoLog: true, MaxPayload: maxPayload,
+		JetStream: true, JetStreamDomain: c.Domain, StoreDir: filepath.Join(c.Dir, "streams"), SyncAlways: true, DontListen: c.Listen == "",
+	}
+	file := filepath.Join(c.Dir, "accounts.conf")
+	if err := os.WriteFile(file, c.Accounts, 0o600); err != nil {
+		return nil, err
+	}
+	if err := opts.ProcessConfigFile(file); err != nil {
+		return nil, err
+	}
+	if c.Listen == "" {
+		return opts, nil
+	}
+	host, port, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen at %q: %w", c.Listen, err)
+	}
+	if opts.Port, err = strconv.Atoi(port); err != nil {
+		return nil, fmt.Errorf("listen at %q: %w", c.Listen, err)
+	}
+	opts.Host = host
+	return opts, nil
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pods
+
+import "net"
+
+// hostAddress is the address by which other computers reach this one: the first that is neither of loopback nor of a link alone,
+// IPv4 before IPv6; Address where there is none.
+func hostAddress() string {
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return Address
+	}
+	six := ""
+	for _, a := range addresses {
+		network, is := a.(*net.IPNet)
+		if !is || !network.IP.IsGlobalUnicast() {
+			continue
+		}
+		if network.IP.To4() != nil {
+			return network.IP.String()
+		}
+		if six == "" {
+			six = network.IP.String()
+		}
+	}
+	if six != "" {
+		return six
+	}
+	return Address
+}

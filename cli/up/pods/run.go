@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pods
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/substorm/substorm/internal/retry"
+)
+
+// lookEvery is how often everything is looked at without an event: a watch that broke may have missed one.
+const lookEvery = time.Minute
+
+// settle is how long events are gathered before one look at everything.
+const settle = 20 * time.Millisecond
+
+// Config of Run.
+type Config struct {
+	Client client.WithWatch
+	// Folder is where volumes and mounted Secrets lie.
+	Folder string
+	// Programs by the names of their containers. Pods of others are not run.
+	Programs map[string]Program
+	// Override returns arguments that come after those of the container, and so win.
+	Override func(Started) []string
+	// Last are the programs that are stopped after all others.
+	Last []string
+	Log  *slog.Logger
+}
+
+// Started is a program that is about to be started in a pod. Health is the address at which it is to serve health and metrics.
+type Started struct {
+	Program string
+	Name    types.NamespacedName
+	Health  string
+}
+
+// Pods are the pods of this process.
+type Pods struct {
+	cfg  Config
+	wake chan struct{}
+
+	mu      sync.Mutex
+	running map[types.NamespacedName]*process
+}
+
+// New returns pods of which none runs yet.
+func New(cfg Config) *Pods {
+	return &Pods{cfg: cfg, wake: make(chan struct{}, 1), running: map[types.NamespacedName]*process{}}
+}
+
+// Run follows the workloads until ctx ends, and then stops their programs.
+func (p *Pods) Run(ctx context.Context) {
+	alive, end := context.WithCancel(context.WithoutCancel(ctx)) // what runs ends in order, below
+	defer end()
+	for _, list := range []client.ObjectList{&appsv1.StatefulSetList{}, &appsv1.DeploymentList{}, &corev1.SecretList{}} {
+		go p.follow(ctx, list)
+	}
+	for {
+		if err := p.look(ctx, alive); err != nil && ctx.Err() == nil {
+			p.cfg.Log.Warn("look at the workloads", "error", err)
+			p.changedSoon(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			p.stopAll()
+			return
+		case <-p.wake:
+			retry.Sleep(ctx, settle)
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+func (p *Pods) changedSoon(ctx context.Context) {
+	go func() {
+		retry.Sleep(ctx, time.Second)
+		p.changed()
+	}()
+}
+
+// changed has everything looked at.
+func (p *Pods) changed() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// follow notes each change of a kind.
+func (p *Pods) follow(ctx context.Context, list client.ObjectList) {
+	for ctx.Err() == nil {
+		w, err := p.cfg.Client.Watch(ctx, list)
+		if err != nil {
+			retry.Sleep(ctx, time.Second)
+			continue
+		}
+		p.changed()
+		for event := range w.ResultChan() {
+			if event.Type == watch.Error {
+				break
+			}
+			p.changed()
+		}
+		w.Stop()
+	}
+}
+
+// look brings what runs in line with the workloads, and says what is seen.
+func (p *Pods) look(ctx, alive context.Context) error {
+	var sets appsv1.StatefulSetList
+	var deployments appsv1.DeploymentList
+	var secrets corev1.SecretList
+	for _, list := range []client.ObjectList{&sets, &deployments, &secrets} {
+		if err := p.cfg.Client.List(ctx, list); err != nil {
+			return err
+		}
+	}
+	known := map[string]map[string]map[string][]byte{}
+	for i := range secrets.Items {
+		s := &secrets.Items[i]
+		if known[s.Namespace] == nil {
+			known[s.Namespace] = map[string]map[string][]byte{}
+		}
+		known[s.Namespace][s.Name] = s.Data
+	}
+	var all []workload
+	for i := range sets.Items {
+		all = append(all, ofSet(&sets.Items[i]))
+	}
+	for i := range deployments.Items {
+		all = append(all, ofDeployment(&deployments.Items[i]))
+	}
+	wanted := map[types.NamespacedName]bool{}
+	var failed error
+	for _, w := range all {
+		if w.meta.DeletionTimestamp != nil || w.replicas == 0 {
+			continue
+		}
+		wanted[w.podName()] = true
+		amiss := p.ensure(alive, w, known[w.meta.Namespace])
+		if err := p.report(ctx, w, amiss); err != nil {
+			failed = fmt.Errorf("%s %s: %w", w.kind, w.meta.Name, err)
+		}
+	}
+	for _, w := range all {
+		if !wanted[w.podName()] {
+			p.end(w.podName())
+			if err := p.report(ctx, w, nil); err != nil {
+				failed = err
+			}
+		}
+	}
+	return p.endOthers(ctx, wanted, failed)
+}
+
+// endOthers stops pods whose workloads are gone.
+func (p *Pods) endOthers(ctx context.Context, wanted map[types.NamespacedName]bool, failed error) error {
+	p.mu.Lock()
+	var others []types.NamespacedName
+	for name := range p.running {
+		if !wanted[name] {
+			others = append(others, name)
+		}
+	}
+	p.mu.Unlock()
+	for _, name := range others {
+		p.end(name)
+		if err := p.forget(ctx, name); err != nil {
+			failed = err
+		}
+	}
+	return failed
+}
+
+// ensure has the pod of a workload run as the workload says now. The error says what it lacks; what runs goes on then.
+func (p *Pods) ensure(ctx context.Context, w workload, secrets map[string]map[string][]byte) error {
+	wanted, err := newPod(p.cfg.Folder, w, secrets)
+	if err != nil {
+		return err
+	}
+	program, known := p.cfg.Programs[wanted.program]
+	if !known {
+		return fmt.Errorf("container %q is no program of this process", wanted.program)
+	}
+	if is := p.of(wanted.name); is != nil {
+		if is.pod.revision == wanted.revision {
+			return is.mount(wanted.files)
+		}
+		p.end(wanted.name)
+	}
+	next := &process{pod: wanted, program: program, override: p.cfg.Override, log: p.cfg.Log, changed: p.changed}
+	p.mu.Lock()
+	p.running[wanted.name] = next
+	p.mu.Unlock()
+	next.start(ctx)
+	return nil
+}
+
+func (p *Pods) of(name types.NamespacedName) *process {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.running[name]
+}
+
+// end stops a pod and waits until it has ended.
+func (p *Pods) end(name types.NamespacedName) {
+	is := p.of(name)
+	if is == nil {
+		return
+	}
+	is.stop()
+	<-is.done
+	p.mu.Lock()
+	delete(p.running, name)
+	p.mu.Unlock()
+}
+
+// stopAll stops all pods, those of the programs in Config.Last after the others.
+func (p *Pods) stopAll() {
+	for _, last := range []bool{false, true} {
+		var group sync.WaitGroup
+		for name, is := range p.all() {
+			if slices.Contains(p.cfg.Last, is.pod.program) == last {
+				group.Go(func() { p.end(name) })
+			}
+		}
+		group.Wait()
+	}
+}
+
+func (p *Pods) all() map[types.NamespacedName]*process {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := map[types.NamespacedName]*process{}
+	for name, is := range p.running {
+		all[name] = is
+	}
+	return all
+}
+
+// Health are the addresses at which programs serve health and metrics, by the names of their pods.
+func (p *Pods) Health() map[string]string {
+	all := map[string]string{}
+	for name, is := range p.all() {
+		if at := is.look().health; at != "" {
+			all[name.String()] = at
+		}
+	}
+	return all
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package up
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/substorm/substorm/archivist"
+	"github.com/substorm/substorm/cli/up/pods"
+	feedserver "github.com/substorm/substorm/feed-server"
+	ingestgateway "github.com/substorm/substorm/ingest-gateway"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+// gatewayProgram is the name of the gateway's container.
+const gatewayProgram = "gateway"
+
+// programs are those of the planned pods, by the names of their containers: each is told by its own flags what to do.
+func programs() map[string]pods.Program {
+	of := func(command func() *cobra.Command) pods.Program {
+		return func(ctx context.Context, arguments []string) error {
+			c := command()
+			c.SetArgs(arguments)
+			return c.ExecuteContext(ctx)
+		}
+	}
+	return map[string]pods.Program{
+		gatewayProgram: of(ingestgateway.Command), plan.ArchivistProgram: of(archivist.Command), plan.FeedServerProgram: of(feedserver.Command),
+	}
+}
+
+// override are the flags that hold in one process whatever the container's arguments say.
+func (s *site) override(p pods.Started) []string {
+	all := []string{"--listen-http=" + p.Health, "--log-level=" + s.cfg.LogLevel}
+	switch p.Program {
+	case gatewayProgram:
+		all = append(all, "--replica-listen=") // there is no other gateway
+	case plan.FeedServerProgram:
+		all = append(all, "--listen="+s.servers.of(p.Name))
+	}
+	return all
+}

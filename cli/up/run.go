@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package up
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/substorm/substorm/cli/up/kubeapi"
+	"github.com/substorm/substorm/cli/up/manifests"
+	"github.com/substorm/substorm/cli/up/natsserver"
+	"github.com/substorm/substorm/cli/up/pods"
+	"github.com/substorm/substorm/crds"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/operator"
+	"github.com/substorm/substorm/operator/controller"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+// Config of Run.
+type Config struct {
+	// Manifests are files and folders; none: an empty Site that quarantines what arrives.
+	Manifests []string
+	// DataDir keeps everything. One process has it at a time.
+	DataDir string
+	// Namespace of objects that name none.
+	Namespace string
+	// Listen is where FeedServers serve, host:port: the first there, each further one at the next port.
+	Listen string
+	// ListenAPI is where the Kubernetes API is served: of loopback, since its token opens everything.
+	ListenAPI string
+	// Stderr gets what people read, Log the lines of this process, of those from LogLevel on.
+	Stderr   io.Writer
+	Log      *slog.Logger
+	LogLevel string
+}
+
+// site is a running Site.
+type site struct {
+	cfg     Config
+	folder  *folder
+	log     *slog.Logger
+	client  client.WithWatch
+	nats    *natsserver.Server
+	pods    *pods.Pods
+	servers listeners
+	code    string
+	// api is how to reach the Kubernetes API, and kubeconfig the file that says so.
+	api        *rest.Config
+	kubeconfig string
+	// failed is the first error that ends the process.
+	failed chan error
+}
+
+// Run runs a Site until ctx ends, stops it in order and returns nil. Errors: what keeps it from running, each with what to do.
+func Run(ctx context.Context, cfg Config) error {
+	if err := checkClock(time.Now()); err != nil {
+		return err
+	}
+	declared, err := manifests.Load(cfg.Manifests, cfg.Namespace) // before anything is made: its errors are the most frequent
+	if err != nil {
+		return err
+	}
+	f, err := openFolder(cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	s := &site{cfg: cfg, folder: f, log: cfg.Log, failed: make(chan error, 8)}
+	if s.servers, err = newListeners(cfg.Listen); err != nil {
+		return err
+	}
+	return s.run(ctx, declared)
+}
+
+// run starts the parts, each after what it needs, and stops them in the opposite order.
+func (s *site) run(ctx context.Context, declared []*manifests.Object) error {
+	quiet(s.log)
+	if err := s.temporary(); err != nil {
+		return err
+	}
+	var parts stack
+	defer parts.stop()
+	if err := s.startAPI(&parts); err != nil {
+		return err
+	}
+	return s.runOn(ctx, &parts, declared)
+}
+
+// runOn runs the Site on the API that is served.
+func (s *site) runOn(ctx context.Context, parts *stack, declared []*manifests.Object) error {
+	if err := s.declare(&declared); err != nil {
+		return err
+	}
+	if err := manifests.Apply(ctx, s.client, declared, s.log); err != nil {
+		return err
+	}
+	if err := s.startNATS(ctx, parts, siteOf(declared).GetNamespace()); err != nil {
+		return err
+	}
+	s.startOperator(parts)
+	s.startPods(parts)
+	parts.start("manifests", func(ctx context.Context) error { return s.follow(ctx) }, s.failed)
+	s.tell(ctx)
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(s.cfg.Stderr, "Stopping: what was begun is finished. Interrupt once more to stop at once.")
+		return nil
+	case err := <-s.failed:
+		return err
+	}
+}
+
+// declare notes the Site that is declared: the built-in one, where no manifests are named.
+func (s *site) declare(declared *[]*manifests.Object) (err error) {
+	if len(s.cfg.Manifests) == 0 {
+		*declared, err = emptySite(s.cfg.Namespace)
+	}
+	if err == nil && siteOf(*declared) == nil {
+		err = fmt.Errorf("no Site is declared in %s: add one", strings.Join(s.cfg.Manifests, ", "))
+	}
+	s.code = codeOf(*declared)
+	return err
+}
+
+// quiet has the libraries of Kubernetes write to our log.
+func quiet(log *slog.Logger) {
+	klog.SetSlogLogger(log)
+	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
+}
+
+// temporary has temporary files lie in the data folder: that of the machine may be in memory.
+func (s *site) temporary() error {
+	if os.Getenv("TMPDIR") != "" {
+		return nil
+	}
+	dir := s.folder.in("tmp")
+	return errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700), os.Setenv("TMPDIR", dir))
+}
+
+// startAPI serves the Kubernetes API.
+func (s *site) startAPI(parts *stack) error {
+	api, err := kubeapi.Open(kubeapi.Config{Dir: s.folder.in("api"), Listen: s.cfg.ListenAPI, CRDs: crds.Files, Log: s.log})
+	if err != nil {
+		return err
+	}
+	parts.start("Kubernetes API", api.Serve, s.failed)
+	return s.useAPI(api.RESTConfig(), api.Kubeconfig())
+}
+
+func (s *site) useAPI(api *rest.Config, kubeconfig string) error {
+	s.api, s.kubeconfig = api, kubeconfig
+	scheme, err := operator.NewScheme()
+	if err != nil {
+		return err
+	}
+	s.client, err = client.NewWithWatch(api, client.Options{Scheme: scheme})
+	return err
+}
+
+func (s *site) startNATS(ctx context.Context, parts *stack, namespace string) error {
+	accounts, err := makeKeys(ctx, s.api, namespace, s.log)
+	if err != nil {
+		return err
+	}
+	s.nats, err = natsserver.Start(ctx, natsserver.Config{Dir: s.folder.in("nats"), Domain: s.code, Accounts: accounts, Log: s.log})
+	if err != nil {
+		return err
+	}
+	stream.Embed(s.nats)
+	parts.push(func() {
+		s.nats.Stop()
+		stream.Embed(nil)
+	})
+	return nil
+}
+
+func (s *site) startOperator(parts *stack) {
+	store, jetStream := embedded(s.folder.in("objects"))
+	config := rest.CopyConfig(s.api)
+	parts.start("operator", func(ctx context.Context) error {
+		return operator.Run(ctx, operator.Config{
+			Kubernetes: config, MetricsAddress: "0", ProbeAddress: "0", PprofAddress: "0", WatchSecrets: true, Log: s.log,
+			Images:     controller.Images{Gateway: inProcess, FeedServer: inProcess, Archivist: inProcess},
+			Standalone: &plan.Standalone{ObjectStore: store, JetStream: jetStream, URL: s.servers.url},
+		})
+	}, s.failed)
+}
+
+// inProcess stands where pods name an image.
+const inProcess = "substorm"
+
+func (s *site) startPods(parts *stack) {
+	s.pods = pods.New(pods.Config{Client: s.client, Folder: s.folder.path, Programs: programs(), Override: s.override, Log: s.log, Last: []string{plan.ArchivistProgram}})
+	parts.start("pods", func(ctx context.Context) error { s.pods.Run(ctx); return nil }, s.failed)
+}
+
+// follow applies the files anew after each change of them.
+func (s *site) follow(ctx context.Context) error {
+	if len(s.cfg.Manifests) == 0 {
+		<-ctx.Done()
+		return nil
+	}
+	return manifests.Watch(ctx, s.cfg.Manifests, func() {
+		declared, err := manifests.Load(s.cfg.Manifests, s.cfg.Namespace)
+		if err == nil && codeOf(declared) != s.code {
+			err = fmt.Errorf("the files declare a Site with code %q, and this data folder is of %q: start another substorm up with a data folder of its own", codeOf(declared), s.code)
+		}
+		if err != nil {
+			s.log.Error("the files are not applied; what was applied before holds", "error", err)
+			return
+		}
+		if err := manifests.Apply(ctx, s.client, declared, s.log); err != nil && ctx.Err() == nil {
+			s.log.Error("some of what the files declare is not applied", "error", err)
+		}
+	})
+}
+
+// stack are parts that run, in the order of their start.
+type stack struct{ ends []func() }
+
+// push adds what ends a part.
+func (s *stack) push(end func()) { s.ends = append(s.ends, end) }
+
+// start runs a part until it is stopped; where it ends before, failed says why.
+func (s *stack) start(name string, run func(context.Context) error, failed chan<- error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() {
+		err := run(ctx)
+		if ctx.Err() == nil {
+			failed <- fmt.Errorf("%s: %w", name, errors.Join(err, errEnded))
+		}
+	})
+	s.push(func() { cancel(); done.Wait() })
+}
+
+var errEnded = errors.New("it ended by itself")
+
+// stop ends the parts, the last one first.
+func (s *stack) stop() {
+	for i := len(s.ends) - 1; i >= 0; i-- {
+		s.ends[i]()
+	}
+}

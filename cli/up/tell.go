@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package up
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/substorm/substorm/internal/retry"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+const (
+	// lookEvery is how often it is looked whether all is ready.
+	lookEvery = 100 * time.Millisecond
+	// sayEvery is how often it is said what is waited for.
+	sayEvery = 2 * time.Second
+)
+
+// tell says what the Site waits for until all of it is ready, and then where it receives and serves.
+func (s *site) tell(ctx context.Context) {
+	began, said := time.Now(), time.Now()
+	for {
+		lacks, err := s.lacks(ctx)
+		if err == nil && len(lacks) == 0 {
+			break
+		}
+		if time.Since(said) >= sayEvery {
+			said = time.Now()
+			fmt.Fprintf(s.cfg.Stderr, "%3.0fs  waiting: %s\n", time.Since(began).Seconds(), strings.Join(lacks, "; "))
+		}
+		select {
+		case err := <-s.failed:
+			s.failed <- err
+			return
+		default:
+		}
+		if !retry.Sleep(ctx, lookEvery) {
+			return
+		}
+	}
+	fmt.Fprintf(s.cfg.Stderr, "Site %q is ready after %.1fs; its data is in %s\n", s.code, time.Since(began).Seconds(), s.folder.path)
+	s.tellAddresses(ctx)
+}
+
+// lacks says what of the Site's resources is not ready, and why.
+func (s *site) lacks(ctx context.Context) (lacks []string, err error) {
+	look := func(kind, name string, conditions []metav1.Condition) {
+		if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); c == nil {
+			lacks = append(lacks, fmt.Sprintf("%s %q", kind, name))
+		} else if c.Status != metav1.ConditionTrue {
+			lacks = append(lacks, fmt.Sprintf("%s %q: %s", kind, name, c.Message))
+		}
+	}
+	var sites v1alpha1.SiteList
+	var gateways v1alpha1.IngestGatewayList
+	var servers v1alpha1.FeedServerList
+	for _, list := range []client.ObjectList{&sites, &gateways, &servers} {
+		if err := s.client.List(ctx, list); err != nil {
+			return nil, err
+		}
+	}
+	for i := range sites.Items {
+		look("Site", sites.Items[i].Name, sites.Items[i].Status.Conditions)
+	}
+	for i := range gateways.Items {
+		look("IngestGateway", gateways.Items[i].Name, gateways.Items[i].Status.Conditions)
+	}
+	for i := range servers.Items {
+		look("FeedServer", servers.Items[i].Name, servers.Items[i].Status.Conditions)
+	}
+	return lacks, nil
+}
+
+// tellAddresses says where data is served and received.
+func (s *site) tellAddresses(ctx context.Context) {
+	var servers v1alpha1.FeedServerList
+	var instruments v1alpha1.InstrumentList
+	var gateways v1alpha1.IngestGatewayList
+	for _, list := range []client.ObjectList{&servers, &instruments, &gateways} {
+		if err := s.client.List(ctx, list); err != nil {
+			return
+		}
+	}
+	out := s.cfg.Stderr
+	for i := range servers.Items {
+		fmt.Fprintf(out, "  serves       %s\n", servers.Items[i].Status.URL)
+	}
+	for i := range instruments.Items {
+		for _, l := range instruments.Items[i].Status.Listeners {
+			for _, a := range l.Addresses {
+				fmt.Fprintf(out, "  receives     %s of %s\n", slices.Compact([]string{a.Address, a.URL})[0], instruments.Items[i].Name)
+			}
+		}
+	}
+	for i := range gateways.Items {
+		if q := gateways.Items[i].Spec.Quarantine; q != nil && len(instruments.Items) == 0 {
+			fmt.Fprintf(out, "  quarantines  what arrives at ports %v: `substorm adopt --help` says how an Instrument gets it\n", q.Ports)
+		}
+	}
+	fmt.Fprintf(out, "  look         KUBECONFIG=%s substorm status\n", s.kubeconfig)
+}

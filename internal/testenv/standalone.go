@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package testenv
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+)
+
+// Standalone is a running `substorm up`.
+type Standalone struct {
+	*Process
+	// URL is where its first FeedServer serves, DataDir its data folder, Kubeconfig how to reach its API.
+	URL, DataDir, Kubeconfig string
+}
+
+// StartStandalone builds `substorm` of this checkout, has it run manifests and waits until its FeedServer answers.
+func StartStandalone(t testing.TB, manifests string, flags ...string) *Standalone {
+	t.Helper()
+	dir := t.TempDir()
+	listen := fmt.Sprintf("127.0.0.1:%d", FreePort(t))
+	s := &Standalone{URL: "http://" + listen, DataDir: filepath.Join(dir, "data")}
+	s.Kubeconfig = filepath.Join(s.DataDir, "api", "kubeconfig")
+	argv := append([]string{buildProgram(t, dir, "cli"), "up", "-f", manifests, "--data-dir", s.DataDir, "--listen", listen}, flags...)
+	s.Process = newProcess(t, "substorm", dir, argv, nil, func() error { return answers(listen, "robots.txt") })
+	s.Start()
+	return s
+}

@@ -12,8 +12,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/substorm/substorm/hack/sampledata"
 	"github.com/substorm/substorm/internal/wire"
 )
+
+// linesPerSecond is how fast the magnetometer's lines are sent: they take a few seconds.
+const linesPerSecond = 100
 
 // sent is what the archive must hold in the end.
 type sent struct {
@@ -27,16 +31,16 @@ type sent struct {
 
 // send sends the frames over TCP and the lines over UDP, each to the address that its Instrument's status names.
 func (d *demo) send(ctx context.Context) (sent, error) {
-	data, err := d.findData()
+	data, err := sampledata.Find(d.root, filepath.Join(d.dir, "data"))
 	if err != nil {
 		return sent{}, err
 	}
-	d.p.Line("data: %s", data.what)
-	s := sent{frames: map[wire.Digest]string{}, datagrams: uint64(len(data.lines))}
-	if err := s.span(data.lines); err != nil {
+	d.p.Line("data: %s", data.What)
+	s := sent{frames: map[wire.Digest]string{}, datagrams: uint64(len(data.Lines))}
+	if err := s.span(data.Lines); err != nil {
 		return sent{}, err
 	}
-	for _, file := range data.frames {
+	for _, file := range data.Frames {
 		body, err := os.ReadFile(file)
 		if err != nil {
 			return sent{}, err
@@ -47,7 +51,7 @@ func (d *demo) send(ctx context.Context) (sent, error) {
 		return sent{}, err
 	}
 	lines := filepath.Join(d.dir, "magnetometer.txt")
-	if err := os.WriteFile(lines, []byte(strings.Join(data.lines, "\n")+"\n"), 0o644); err != nil {
+	if err := os.WriteFile(lines, []byte(strings.Join(data.Lines, "\n")+"\n"), 0o644); err != nil {
 		return sent{}, err
 	}
 	address, err := d.addressOf(ctx, camera)
@@ -58,7 +62,7 @@ func (d *demo) send(ctx context.Context) (sent, error) {
 	if err != nil {
 		return sent{}, err
 	}
-	if err := d.show(ctx, append([]string{d.substorm, "send", "--to", address}, data.frames...)...); err != nil {
+	if err := d.show(ctx, append([]string{d.substorm, "send", "--to", address}, data.Frames...)...); err != nil {
 		return sent{}, err
 	}
 	return s, d.show(ctx, d.substorm, "send", "--udp", "--lines", "--rate", strconv.Itoa(linesPerSecond), "--to", magnetometer, lines)

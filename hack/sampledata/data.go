@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package sampledata finds recorded data of an all-sky camera and of a magnetometer, or makes some of the same shape.
+package sampledata
 
 import (
 	"bytes"
@@ -14,28 +15,31 @@ import (
 	"time"
 )
 
-// maxLines bounds the datagrams of the demo: at linesPerSecond they take a few seconds.
-const maxLines, linesPerSecond = 600, 100
+// maxLines bounds what there is of the magnetometer: ten minutes.
+const maxLines = 600
 
-// data is what the two instruments have to send.
-type data struct {
-	frames []string // files
-	lines  []string // of IAGA-2002
-	what   string
+// Data is what a camera and a magnetometer have to send.
+type Data struct {
+	// Frames are files: gzipped 16-bit PGM.
+	Frames []string
+	// Lines of IAGA-2002, one for each second.
+	Lines []string
+	// What says where they are from.
+	What string
 }
 
-// findData takes recorded data where it lies beside the checkout, and else makes some of the same shape.
-func (d *demo) findData() (data, error) {
-	recorded := filepath.Join(filepath.Dir(d.root), "shared", "data")
+// Find takes recorded data where it lies beside the checkout at root, and else makes some in dir.
+func Find(root, dir string) (Data, error) {
+	recorded := filepath.Join(filepath.Dir(root), "shared", "data")
 	frames, err := filepath.Glob(filepath.Join(recorded, "allsky", "*.pgm.gz"))
 	if err != nil {
-		return data{}, err
+		return Data{}, err
 	}
 	if body, err := os.ReadFile(filepath.Join(recorded, "magnetometer", "BOU20200101vsec.sec")); err == nil && len(frames) > 0 {
-		return data{frames: frames, lines: dataLines(string(body)),
-			what: "THEMIS all-sky frames of Gillam (University of Calgary) and one-second values of Boulder (USGS)"}, nil
+		return Data{Frames: frames, Lines: dataLines(string(body)),
+			What: "THEMIS all-sky frames of Gillam (University of Calgary) and one-second values of Boulder (USGS)"}, nil
 	}
-	return d.makeData()
+	return generate(dir)
 }
 
 // dataLines are the lines of an IAGA-2002 file that hold values: those that begin with a date.
@@ -49,29 +53,28 @@ func dataLines(file string) []string {
 	return lines
 }
 
-func (d *demo) makeData() (data, error) {
-	made := data{what: "generated frames and values: no recorded data lies beside this checkout"}
-	dir := filepath.Join(d.dir, "data")
+func generate(dir string) (Data, error) {
+	made := Data{What: "generated frames and values: no recorded data lies beside this checkout"}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return data{}, err
+		return Data{}, err
 	}
 	start := time.Now().UTC().Truncate(time.Minute).Add(-maxLines * time.Second)
 	for i := range 3 {
 		at := start.Add(time.Duration(i) * time.Minute)
 		frame, err := makeFrame(at)
 		if err != nil {
-			return data{}, err
+			return Data{}, err
 		}
 		file := filepath.Join(dir, at.Format("20060102_1504")+"_generated.pgm.gz")
 		if err := os.WriteFile(file, frame, 0o644); err != nil {
-			return data{}, err
+			return Data{}, err
 		}
-		made.frames = append(made.frames, file)
+		made.Frames = append(made.Frames, file)
 	}
 	for i := range maxLines {
 		at := start.Add(time.Duration(i) * time.Second)
 		storm := math.Sin(float64(i) / 40)
-		made.lines = append(made.lines, fmt.Sprintf("%s %03d   %9.2f %9.2f %9.2f %9.2f", at.Format("2006-01-02 15:04:05.000"), at.YearDay(),
+		made.Lines = append(made.Lines, fmt.Sprintf("%s %03d   %9.2f %9.2f %9.2f %9.2f", at.Format("2006-01-02 15:04:05.000"), at.YearDay(),
 			20750+30*storm, 50+8*storm, 46700-12*storm, 51100+5*storm))
 	}
 	return made, nil

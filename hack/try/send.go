@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+
+	"github.com/substorm/substorm/hack/sampledata"
+)
+
+// Where the instruments of docs/samples/try send, and how often.
+const (
+	cameraAddress       = "127.0.0.1:30101"
+	magnetometerAddress = "127.0.0.1:30102"
+	picturesURL         = "http://127.0.0.1:30103/in/allsky-picture/"
+	cameraEvery         = 20 * time.Second
+	magnetometerEvery   = time.Second
+)
+
+// send has all instruments send until ctx ends.
+func (t *try) send(ctx context.Context, data sampledata.Data) {
+	if !t.ready(ctx) {
+		return
+	}
+	t.p.Line("instruments: %s", data.What)
+	var all sync.WaitGroup
+	all.Go(func() { t.camera(ctx, data.Frames) })
+	all.Go(func() { t.magnetometer(ctx, data.Lines) })
+	all.Go(func() { t.pictures(ctx) })
+	all.Wait()
+}
+
+// ready waits until the Site receives.
+func (t *try) ready(ctx context.Context) bool {
+	for ctx.Err() == nil {
+		conn, err := net.DialTimeout("tcp", cameraAddress, time.Second)
+		if err == nil {
+			_ = conn.Close()
+			return true
+		}
+		pause(ctx, 200*time.Millisecond)
+	}
+	return false
+}
+
+// camera sends a frame after the other, as a camera's computer would: substorm send sends again until it has the receipt.
+func (t *try) camera(ctx context.Context, frames []string) {
+	for i := 0; ctx.Err() == nil; i++ {
+		c := exec.CommandContext(ctx, t.substorm, "send", "--to", cameraAddress, frames[i%len(frames)])
+		if out, err := c.CombinedOutput(); err != nil && ctx.Err() == nil {
+			fmt.Fprintf(os.Stderr, "camera: %v\n%s", err, out)
+		}
+		if i == 0 {
+			t.p.Line("first frame receipted %.0f s after the start", time.Since(t.began).Seconds())
+		}
+		pause(ctx, cameraEvery)
+	}
+}
+
+// magnetometer sends a line each second: the values are those that were recorded, the times are those of now.
+func (t *try) magnetometer(ctx context.Context, lines []string) {
+	conn, err := net.Dial("udp", magnetometerAddress)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "magnetometer: %v\n", err)
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	const header = "2006-01-02 15:04:05.000 002"
+	for i := 0; ctx.Err() == nil; i++ {
+		now := time.Now().UTC().Truncate(time.Second)
+		line := now.Format(header) + lines[i%len(lines)][len(header):]
+		_, _ = conn.Write([]byte(line)) // UDP tells nobody whether it arrived
+		pause(ctx, magnetometerEvery)
+	}
+}
+
+// pause waits, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// client of the Site's HTTP.
+var client = &http.Client{}

@@ -114,6 +114,7 @@ func TestFlagsMeanTheSame(t *testing.T) {
 	may := map[string]string{
 		"instrument": "the archive's commands take several, import and adopt work for one",
 		"watch":      "send takes the folders that it follows, status follows the Site",
+		"file":       "up takes several files and folders, others one file",
 	}
 	names, letters := map[string]string{}, map[string]string{}
 	same := func(known map[string]string, key, is, where string) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/substorm/substorm/cli/kube"
 	"github.com/substorm/substorm/cli/quickstart"
+	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
@@ -42,7 +43,7 @@ func makeKeys(ctx context.Context, config *rest.Config, namespace string, log *s
 // embedded are the servers of this process, as a Site names them.
 func embedded(objects string) (v1alpha1.ObjectStore, v1alpha1.JetStream) {
 	store := v1alpha1.ObjectStore{
-		Endpoint: "file://" + objects, Bucket: "archive", Region: "us-east-1",
+		Endpoint: objectstore.FolderEndpoint(objects), Bucket: "archive", Region: "us-east-1",
 		CredentialsSecretRef: v1alpha1.LocalReference{Name: keysPrefix + "-s3"},
 	}
 	ref := func(account string) *v1alpha1.LocalReference {

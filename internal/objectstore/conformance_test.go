@@ -8,8 +8,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
-	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -22,8 +22,11 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
+// otherServers is what else TestConformance asks.
+var otherServers = map[string]func(*testing.T) objectstore.Config{}
+
 // TestConformance asks a server for everything that Store promises. It runs
-// against MinIO, and against any other server that these name:
+// against MinIO, a folder, and against any other server that these name:
 //
 //	SUBSTORM_TEST_S3_ENDPOINT, SUBSTORM_TEST_S3_ACCESS_KEY_ID, SUBSTORM_TEST_S3_SECRET_ACCESS_KEY
 func TestConformance(t *testing.T) {
@@ -35,11 +38,7 @@ func TestConformance(t *testing.T) {
 			return testenv.MinIO(t, testenv.MinIOOptions{TLS: true}).Config("conformance")
 		},
 	}
-	if runtime.GOOS == "linux" {
-		servers["folder"] = func(t *testing.T) objectstore.Config {
-			return objectstore.Config{Endpoint: "file://" + t.TempDir(), Bucket: "conformance"}
-		}
-	}
+	maps.Copy(servers, otherServers)
 	if endpoint := os.Getenv("SUBSTORM_TEST_S3_ENDPOINT"); endpoint != "" {
 		servers[endpoint] = func(*testing.T) objectstore.Config {
 			return objectstore.Config{Endpoint: endpoint, Bucket: fmt.Sprintf("conformance-%d", time.Now().UnixNano()),

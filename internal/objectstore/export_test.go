@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build linux
+
 package objectstore
 
 import "os"
 
-// ErrName is what a folder says of a key that no file can have.
-var ErrName = errName
+// SyncBy has a folder sync by another function from now on.
+func SyncBy(s Store, sync func(*os.File) error) {
+	t := s.(*folder).tree
+	t.sync, t.begun = sync, true
+}
 
-// Unsynced has a folder sync nothing: the control run of a power cut.
-func Unsynced(s Store) { s.(*folder).sync = func(*os.File) error { return nil } }
+// Forgotten has this process take a folder for new, as after a restart.
+func Forgotten(s Store) { trees.Delete(s.(*folder).tree.path) }

@@ -6,34 +6,43 @@ package objectstore_test
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/substorm/substorm/internal/objectstore"
-	"github.com/substorm/substorm/internal/testenv"
+	"github.com/substorm/substorm/internal/wire"
 )
 
-// newFolder is a bucket in a folder.
-func newFolder(t *testing.T, dir string) objectstore.Store {
+// inFolder is a bucket in a folder.
+func inFolder(t testing.TB, dir string) objectstore.Store {
 	t.Helper()
-	store := open(t, objectstore.Config{Endpoint: "file://" + dir, Bucket: "archive"})
-	if _, err := store.EnsureBucket(t.Context()); err != nil {
+	store, err := objectstore.Open(objectstore.Config{Endpoint: objectstore.FolderEndpoint(dir), Bucket: "archive"})
+	if err == nil {
+		_, err = store.EnsureBucket(t.Context())
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	return store
 }
 
-// keysOf lists a bucket.
-func keysOf(t *testing.T, store objectstore.Store, prefix, after string) (keys []string) {
+// listed are the keys of a bucket.
+func listed(t *testing.T, store objectstore.Store, prefix, after string) (keys []string) {
 	t.Helper()
 	for info, err := range store.List(t.Context(), prefix, after) {
 		if err != nil {
@@ -44,158 +53,348 @@ func keysOf(t *testing.T, store objectstore.Store, prefix, after string) (keys [
 	return keys
 }
 
-// TestFolderKeys: whatever a key is, its object comes back under it, nothing lies outside the bucket, and lists are in the order of bytes.
-func TestFolderKeys(t *testing.T) {
-	dir := t.TempDir()
-	f := newFolder(t, dir)
-	keys := []string{"plain", "a-b/x", "a/x", "a0/x", "a.b", "../../outside", "..", "./here", "x/../../y", "/absolute", "a//b", "ends/", "%", "%25", "per%2Ecent",
-		".substorm/hidden", "x/.substorm", "new\nline", "nul\x00byte", "not\xffutf8", "nordlys ★ über", strings.Repeat("n", 255)}
-	source := rand.New(rand.NewPCG(1, 2))
-	for range 300 {
-		key := make([]byte, 1+source.IntN(12))
-		for i := range key {
-			key[i] = `ab./%-0`[source.IntN(7)]
+func folders(t *testing.T, store objectstore.Store, prefix string) (names []string) {
+	t.Helper()
+	for name, err := range store.Folders(t.Context(), prefix) {
+		if err != nil {
+			t.Fatal(err)
 		}
-		keys = append(keys, string(key))
+		names = append(names, name)
 	}
-	var stored []string
-	for _, key := range keys {
-		err := put(t.Context(), f, key, []byte(key), objectstore.PutOptions{CreateOnly: true})
-		switch {
-		case err == nil:
-			stored = append(stored, key)
-		case errors.Is(err, objectstore.ErrExists), strings.Contains(err.Error(), "a name is a file or a folder"):
-		default:
+	return names
+}
+
+// filesIn are the paths of all that is no folder.
+func filesIn(t *testing.T, dir string) (paths []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			paths = append(paths, strings.TrimPrefix(path, dir+"/"))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+// TestFolderFiles: an object is a plain file where its key says, and plain files are objects.
+func TestFolderFiles(t *testing.T) {
+	dir := t.TempDir()
+	store := inFolder(t, dir)
+	body := []byte("plain bytes")
+	for key, path := range map[string]string{
+		"o/hub/cam/r/2026/11/21/x.fits": "o/hub/cam/r/2026/11/21/x.fits",
+		"nordlys ★ über":                "nordlys ★ über",
+		"not\xffutf8":                   "not\xffutf8",
+		".hidden":                       "%2Ehidden",
+		"a/../b":                        "a/%2E./b",
+		"per%cent":                      "per%25cent",
+		"new\nline\x00":                 "new%0Aline%00",
+		"/two//slashes/":                "%/two/%/slashes/%",
+		"both":                          "both/%object",
+		"both/beneath":                  "both/beneath",
+		strings.Repeat("n", 500) + "/x": strings.Repeat("n", 240) + "%+/" + strings.Repeat("n", 240) + "%+/" + strings.Repeat("n", 20) + "/x",
+	} {
+		if err := put(t.Context(), store, key, body, objectstore.PutOptions{}); err != nil {
 			t.Errorf("%q: %v", key, err)
 		}
-	}
-	if len(stored) < 100 {
-		t.Fatalf("%d keys were stored: this test shows little", len(stored))
-	}
-	slices.Sort(stored)
-	for _, prefix := range []string{"", "a", "a/", "a-", "%", ".", "../", "a//"} {
-		for _, after := range []string{"", "a/", "a-b/x", "b"} {
-			var want []string
-			for _, key := range stored {
-				if strings.HasPrefix(key, prefix) && key > after {
-					want = append(want, key)
-				}
-			}
-			if got := keysOf(t, f, prefix, after); !slices.Equal(got, want) {
-				t.Errorf("prefix %q after %q:\n%q, want\n%q", prefix, after, got, want)
-			}
+		if key == "both" { // whether before or after the other
+			continue
+		}
+		if got, err := os.ReadFile(filepath.Join(dir, "archive", path)); err != nil || !bytes.Equal(got, body) {
+			t.Errorf("%q: %q, %v", key, got, err)
 		}
 	}
-	for _, key := range stored {
-		if body, err := get(t.Context(), f, key, objectstore.All); err != nil || string(body) != key {
-			t.Errorf("%q holds %q, %v", key, body, err)
-		}
-		if err := f.Delete(t.Context(), key); err != nil {
-			t.Errorf("delete %q: %v", key, err)
-		}
+	if got, err := os.ReadFile(filepath.Join(dir, "archive/both/%object")); err != nil || !bytes.Equal(got, body) {
+		t.Errorf("the object of a folder's name: %q, %v", got, err)
 	}
-	if left := keysOf(t, f, "", ""); len(left) != 0 {
-		t.Errorf("after all were deleted there are %q", left)
+	byHand(t, filepath.Join(dir, "archive"))
+	wantBytes(t, store, "by/hand", []byte("mine"))
+	if info, err := store.Head(t.Context(), "by/hand"); err != nil || info.ContentType != "application/octet-stream" || len(info.Metadata) != 0 {
+		t.Errorf("%+v, %v", info, err)
 	}
-	for _, folder := range []string{dir, filepath.Join(dir, "archive")} { // empty folders go, too
-		if entries, err := os.ReadDir(folder); err != nil || len(entries) != 1 {
-			t.Errorf("%s holds %v, %v", folder, entries, err)
+	if got := listed(t, store, "by/", ""); !slices.Equal(got, []string{"by/hand"}) {
+		t.Errorf("by hand: %q", got)
+	}
+	for _, key := range []string{"by/pipe", "by/link"} {
+		if _, err := store.Head(t.Context(), key); err == nil {
+			t.Errorf("%s is an object", key)
 		}
-	}
-	if err := put(t.Context(), f, strings.Repeat("n", 255+1), nil, objectstore.PutOptions{}); !errors.Is(err, objectstore.ErrName) {
-		t.Errorf("a name that is too long: %v", err)
 	}
 }
 
-// TestFolderRaces: puts and deletes of neighbours, whose folders come and go, lose nothing.
+// byHand puts into a bucket's folder what a person may.
+func byHand(t *testing.T, bucket string) {
+	t.Helper()
+	outside := filepath.Join(t.TempDir(), "secret")
+	by := filepath.Join(bucket, "by")
+	for _, err := range []error{
+		os.WriteFile(outside, []byte("secret"), 0o600),
+		os.MkdirAll(filepath.Join(by, "empty", "folder"), 0o755),
+		os.WriteFile(filepath.Join(by, "hand"), []byte("mine"), 0o600),
+		os.WriteFile(filepath.Join(by, "100%.txt"), []byte("no key has this name"), 0o600),
+		os.WriteFile(filepath.Join(by, ".DS_Store"), []byte("no key has this name"), 0o600),
+		os.Symlink(outside, filepath.Join(by, "link")),
+		unix.Mkfifo(filepath.Join(by, "pipe"), 0o600),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// hostile are keys that lead out of a folder where they are taken for paths, and others that file systems do not take.
+var hostile = []string{
+	"../../outside", "..", ".", "./here", "x/../../y", "/absolute", "//", "/", "a//b", "ends/", "ends", "%", "%25", "%2E", "per%2Ecent", "%object", "both/%object", "both",
+	".substorm/hidden", ".substorm", "x/.substorm", "new\nline", "nul\x00byte", "nul\x00", "not\xffutf8", "back\\slash", "nordlys ★ über", "%+", "n%+/x", "*", "-rf", "~",
+	strings.Repeat("n", 239), strings.Repeat("n", 240), strings.Repeat("n", 241), strings.Repeat("n", 255), strings.Repeat("n", 256), strings.Repeat("n", 1024),
+	strings.Repeat("n", 240) + "/x", strings.Repeat("n", 240) + "-/x", strings.Repeat("%", 100), strings.Repeat("%", 80), strings.Repeat("\x00", 700), strings.Repeat("★", 200),
+	strings.Repeat("/", 300), strings.Repeat("a/", 511) + "a", strings.Repeat("../", 300) + "etc/passwd",
+}
+
+// TestFolderKeys: whatever a key is, its object comes back under it, nothing lies outside the bucket, and lists are in the order of bytes.
+func TestFolderKeys(t *testing.T) {
+	dir := t.TempDir()
+	store := inFolder(t, dir)
+	keys := map[string]bool{}
+	for _, key := range hostile {
+		keys[key] = true
+	}
+	source := rand.New(rand.NewPCG(1, 2))
+	pieces := []string{"a", "b", "/", ".", "%", "-", "0", "%object", "\x00", "\xff", "★", strings.Repeat("l", 120)}
+	for len(keys) < 600 {
+		var key strings.Builder
+		for range 1 + source.IntN(8) {
+			key.WriteString(pieces[source.IntN(len(pieces))])
+		}
+		keys[key.String()] = true
+	}
+	all := slices.Sorted(maps.Keys(keys))
+	each := func(call func(key string)) {
+		var group errgroup.Group
+		group.SetLimit(16)
+		for key := range keys { // in any order: objects become folders, and the other way round
+			group.Go(func() error { call(key); return nil })
+		}
+		_ = group.Wait()
+	}
+	each(func(key string) {
+		if err := put(t.Context(), store, key, []byte(key), objectstore.PutOptions{CreateOnly: true}); err != nil {
+			t.Errorf("%q: %v", key, err)
+		}
+	})
+	for range 150 {
+		prefix, after := part(source, all), part(source, all)
+		want := slices.DeleteFunc(slices.Clone(all), func(key string) bool { return !strings.HasPrefix(key, prefix) || key <= after })
+		if diff := cmp.Diff(want, listed(t, store, prefix, after), cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("prefix %q after %q (-want +got):\n%s", prefix, after, diff)
+		}
+		folder := prefix[:strings.LastIndexByte(prefix, '/')+1]
+		if diff := cmp.Diff(foldersOf(all, folder), folders(t, store, folder)); diff != "" {
+			t.Fatalf("folders of %q (-want +got):\n%s", folder, diff)
+		}
+	}
+	for _, path := range filesIn(t, dir) {
+		if !strings.HasPrefix(path, "archive/") || strings.HasPrefix(path, "archive/.substorm/unfinished/") {
+			t.Errorf("%q lies outside the bucket, or is left over", path)
+		}
+	}
+	each(func(key string) {
+		wantBytes(t, store, key, []byte(key))
+		if err := put(t.Context(), store, key, nil, objectstore.PutOptions{CreateOnly: true}); !errors.Is(err, objectstore.ErrExists) {
+			t.Errorf("%q again: %v", key, err)
+		}
+		if err := store.Delete(t.Context(), key); err != nil {
+			t.Errorf("delete %q: %v", key, err)
+		}
+		if _, err := store.Head(t.Context(), key); !errors.Is(err, objectstore.ErrNotFound) {
+			t.Errorf("after delete of %q: %v", key, err)
+		}
+	})
+	if left, err := os.ReadDir(filepath.Join(dir, "archive")); err != nil || len(left) != 1 {
+		t.Errorf("after all are deleted: %v, %v", left, err)
+	}
+	for _, key := range []string{"", strings.Repeat("n", 1025)} {
+		if err := put(t.Context(), store, key, nil, objectstore.PutOptions{}); err == nil {
+			t.Errorf("a key of %d bytes was stored", len(key))
+		}
+		if _, err := store.Head(t.Context(), key); !errors.Is(err, objectstore.ErrNotFound) {
+			t.Errorf("a key of %d bytes: %v", len(key), err)
+		}
+	}
+}
+
+// part is the beginning of one of these, or something near it.
+func part(source *rand.Rand, all []string) string {
+	key := all[source.IntN(len(all))]
+	key = key[:source.IntN(len(key)+1)]
+	if source.IntN(3) == 0 {
+		key += "/"
+	}
+	return key
+}
+
+// foldersOf is what Folders promises.
+func foldersOf(all []string, prefix string) (names []string) {
+	for _, key := range all {
+		if rest, ok := strings.CutPrefix(key, prefix); ok {
+			if name, _, ok := strings.Cut(rest, "/"); ok && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int { return strings.Compare(a+"/", b+"/") })
+	return names
+}
+
+// TestFolderRaces: neighbours that come and go, and objects that become folders meanwhile, take nothing from each other.
 func TestFolderRaces(t *testing.T) {
-	f := newFolder(t, t.TempDir())
+	dir := t.TempDir()
+	store := inFolder(t, dir)
 	var all sync.WaitGroup
-	for worker := range 4 {
+	steady := func(name string, call func(i int) error) {
 		all.Go(func() {
 			for i := range 100 {
-				key := fmt.Sprintf("a/b/%d-%d", worker, i)
-				if err := put(t.Context(), f, key, []byte(key), objectstore.PutOptions{CreateOnly: true}); err != nil {
-					t.Errorf("put: %v", err)
-				}
-				if _, err := f.Head(t.Context(), key); err != nil {
-					t.Errorf("head: %v", err)
-				}
-				if err := f.Delete(t.Context(), key); err != nil {
-					t.Errorf("delete: %v", err)
+				if err := call(i); err != nil {
+					t.Errorf("%s: %v", name, err)
 				}
 			}
 		})
 	}
+	if err := put(t.Context(), store, "a", []byte("0"), objectstore.PutOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for worker := range 4 {
+		steady("come and go", func(i int) error {
+			key := fmt.Sprintf("a/b/%d/%d", worker, i)
+			err := put(t.Context(), store, key, []byte(key), objectstore.PutOptions{CreateOnly: true})
+			_, head := store.Head(t.Context(), key)
+			return errors.Join(err, head, store.Delete(t.Context(), key))
+		})
+	}
+	steady("an object that was there all the time", func(int) error {
+		body, err := get(t.Context(), store, "a", objectstore.All)
+		if err == nil && len(body) == 0 {
+			err = errors.New("is empty")
+		}
+		return err
+	})
+	steady("replaced", func(i int) error {
+		return put(t.Context(), store, "a", []byte(fmt.Sprint(i)), objectstore.PutOptions{})
+	})
+	steady("listed", func(int) error {
+		for _, err := range store.List(t.Context(), "", "") {
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	all.Wait()
-	if left := keysOf(t, f, "", ""); len(left) != 0 {
+	wantBytes(t, store, "a", []byte("99"))
+	if got := listed(t, store, "", ""); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("left: %q", got)
+	}
+	if got := folders(t, store, ""); len(got) != 0 {
+		t.Errorf("left: %q", got)
+	}
+}
+
+// TestFolderMany: a folder of many names is gone through in order, and from any place.
+func TestFolderMany(t *testing.T) {
+	dir := mounted(t, "tmpfs", "") // others take a minute to make and remove so many files
+	store := inFolder(t, dir)
+	many := filepath.Join(dir, "archive", "many")
+	if err := os.Mkdir(many, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const names = 100_000
+	for i := range names {
+		if err := os.WriteFile(filepath.Join(many, fmt.Sprintf("%06d", i)), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found := listed(t, store, "many/", "")
+	if len(found) != names || !slices.IsSorted(found) {
+		t.Errorf("%d names, sorted: %v", len(found), slices.IsSorted(found))
+	}
+	if found := listed(t, store, "many/", "many/099989"); len(found) != 10 {
+		t.Errorf("at the end: %q", found)
+	}
+	if found := folders(t, store, ""); !slices.Equal(found, []string{"many"}) {
+		t.Errorf("folders: %q", found)
+	}
+}
+
+// TestFolderUploads: parts of one length are written where they stay; all others are put together.
+func TestFolderUploads(t *testing.T) {
+	dir := t.TempDir()
+	store := inFolder(t, dir)
+	const least = objectstore.MinPart
+	body := random(t, 3*least+5000)
+	bounds := map[string][]int{
+		"one length":         {0, least, 2 * least, len(body)},
+		"several":            {0, least + 1, 2*least + 1, len(body)},
+		"the last is larger": {0, least, len(body)},
+		"one part":           {0, len(body)},
+	}
+	for name, bounds := range bounds {
+		for _, order := range []string{"forward", "backward", "sent again"} {
+			t.Run(name+" "+order, func(t *testing.T) {
+				key := name + "/" + order
+				u, err := store.NewUpload(t.Context(), key, objectstore.PutOptions{CreateOnly: true, Metadata: map[string]string{"Order": order}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				send := func(number int, body []byte) {
+					if err := u.Part(t.Context(), number, bytes.NewReader(body), int64(len(body)), wire.Digest{}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for i := range len(bounds) - 1 {
+					if order == "backward" {
+						i = len(bounds) - 2 - i
+					}
+					if order == "sent again" {
+						send(i+1, random(t, least+i*17))
+						if err := u.Part(t.Context(), i+1, strings.NewReader("short"), 6, wire.Digest{}); err == nil {
+							t.Error("a part that ends early arrived")
+						}
+					}
+					send(i+1, body[bounds[i]:bounds[i+1]])
+				}
+				if err := u.Complete(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				wantBytes(t, store, key, body)
+			})
+		}
+	}
+	u, err := store.NewUpload(t.Context(), "in place", objectstore.PutOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sendParts(t, u, body)
+	uploads, err := filepath.Glob(filepath.Join(dir, "archive/.substorm/uploads/*/object"))
+	if err != nil || len(uploads) != 1 {
+		t.Fatalf("uploads: %q, %v", uploads, err)
+	}
+	before, err := os.Stat(uploads[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := u.Complete(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := os.Stat(filepath.Join(dir, "archive/in place")); err != nil || !os.SameFile(before, after) {
+		t.Errorf("the parts were copied: %v", err)
+	}
+	if n, err := store.AbortOldUploads(t.Context(), "", time.Now().Add(time.Hour)); err != nil || n != 0 {
+		t.Errorf("left are %d uploads, %v", n, err)
+	}
+	if left := filesIn(t, filepath.Join(dir, "archive/.substorm")); len(left) != 0 {
 		t.Errorf("left: %q", left)
-	}
-}
-
-// TestFolderPowerCut: what was acknowledged is there after a power cut, with what is known of it; without syncs it is not.
-func TestFolderPowerCut(t *testing.T) {
-	lost := func(synced bool) (lost int) {
-		image, dir := testenv.Disk(t)
-		f := newFolder(t, dir)
-		if !synced {
-			objectstore.Unsynced(f)
-		}
-		if out, err := exec.Command("sync", "-f", dir).CombinedOutput(); err != nil { // the bucket itself
-			t.Fatalf("%v: %s", err, out)
-		}
-		bodies := map[string][]byte{}
-		for i := range 60 {
-			key := fmt.Sprintf("o/hub/camera/%02d/%02d", i%7, i)
-			body := bytes.Repeat([]byte{byte(i)}, 1000*(1+i%20))
-			if err := put(t.Context(), f, key, body, objectstore.PutOptions{Metadata: map[string]string{"Number": fmt.Sprint(i)}, Digest: sha256.Sum256(body), CreateOnly: i%2 == 0}); err != nil {
-				t.Fatal(err)
-			}
-			bodies[key] = body
-		}
-		after := newFolder(t, testenv.CutPower(t, image))
-		for key, body := range bodies {
-			got, err := get(t.Context(), after, key, objectstore.All)
-			info, known := after.Head(t.Context(), key)
-			if err != nil || known != nil || !bytes.Equal(got, body) || info.Metadata["Number"] == "" {
-				lost++
-			}
-		}
-		return lost
-	}
-	if n := lost(true); n != 0 {
-		t.Errorf("%d objects are lost that were acknowledged", n)
-	}
-	if n := lost(false); n == 0 {
-		t.Error("nothing is lost without syncs: this test shows nothing")
-	}
-}
-
-// TestFolderFull: a disk without space, one that cannot be written, and one without the bucket are told apart.
-func TestFolderFull(t *testing.T) {
-	_, dir := testenv.DiskOf(t, 8<<20)
-	f := newFolder(t, dir)
-	big := bytes.Repeat([]byte{1}, 16<<20)
-	if err := put(t.Context(), f, "big", big, objectstore.PutOptions{}); !errors.Is(err, objectstore.ErrFull) {
-		t.Errorf("a full disk: %v", err)
-	}
-	if _, err := f.Head(t.Context(), "big"); !errors.Is(err, objectstore.ErrNotFound) {
-		t.Errorf("what had no space: %v", err)
-	}
-	if err := put(t.Context(), f, "small", []byte("x"), objectstore.PutOptions{}); err != nil {
-		t.Errorf("what has space: %v", err)
-	}
-	if out, err := exec.Command("mount", "-o", "remount,ro", dir).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	if err := put(t.Context(), f, "more", []byte("x"), objectstore.PutOptions{}); !errors.Is(err, objectstore.ErrUnavailable) || errors.Is(err, objectstore.ErrFull) {
-		t.Errorf("a disk that cannot be written: %v", err)
-	}
-	if _, err := f.Head(t.Context(), "small"); err != nil {
-		t.Errorf("reading from it: %v", err)
-	}
-	f = open(t, objectstore.Config{Endpoint: "file://" + dir, Bucket: "none"})
-	if err := put(t.Context(), f, "x", nil, objectstore.PutOptions{}); !errors.Is(err, objectstore.ErrNoBucket) {
-		t.Errorf("no bucket: %v", err)
 	}
 }

@@ -38,8 +38,8 @@ const tries = 3
 
 // Config says which bucket, and how to get at it.
 type Config struct {
-	// Endpoint is the server's URL: http(s)://host[:port]; or file:///folder for a folder of this computer, which has no
-	// credentials but the rights of its files.
+	// Endpoint is the server's URL: http(s)://host[:port]. On Linux it may be a folder of this computer, which needs nothing of what follows
+	// but Bucket: file:///folder (FolderEndpoint).
 	Endpoint string
 	Bucket   string
 	// Region defaults to us-east-1.
@@ -65,8 +65,8 @@ type Config struct {
 // Open returns the bucket. It connects at the first call, not before.
 func Open(cfg Config) (Store, error) {
 	u, err := url.Parse(cfg.Endpoint)
-	if err == nil && u.Scheme == "file" && u.Host == "" {
-		return openFolder(u.Path, cfg)
+	if err == nil && u.Scheme == "file" {
+		return openFolder(u, cfg)
 	}
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return nil, fmt.Errorf("object store endpoint %q must be a URL like https://minio.example:9000", cfg.Endpoint)
@@ -107,6 +107,9 @@ func Open(cfg Config) (Store, error) {
 	core.SetAppInfo("substorm", "v1alpha1")
 	return &bucket{core: core, name: cfg.Bucket, region: cfg.Region}, nil
 }
+
+// FolderEndpoint is the Endpoint of a folder, by its absolute path.
+func FolderEndpoint(path string) string { return (&url.URL{Scheme: "file", Path: path}).String() }
 
 func limitTransport(t *http.Transport, cfg Config) {
 	if cfg.TLS != nil {

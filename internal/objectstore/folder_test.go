@@ -284,6 +284,14 @@ func TestFolderRaces(t *testing.T) {
 	steady("replaced", func(i int) error {
 		return put(t.Context(), store, "a", []byte(fmt.Sprint(i)), objectstore.PutOptions{})
 	})
+	steady("folders", func(int) error {
+		for _, err := range store.Folders(t.Context(), "a/") {
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	steady("listed", func(int) error {
 		for _, err := range store.List(t.Context(), "", "") {
 			if err != nil {

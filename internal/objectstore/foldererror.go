@@ -25,7 +25,7 @@ func (f *folder) explain(call, key string, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrUnavailable) {
 		return fmt.Errorf("%s: %w: %w", call, ErrUnavailable, err)
 	}
-	kind, advice := f.classify(err)
+	advice, kind := f.classify(err)
 	if kind == nil {
 		return fmt.Errorf("%s: %w", call, err)
 	}
@@ -33,23 +33,23 @@ func (f *folder) explain(call, key string, err error) error {
 }
 
 // classify returns nil for what needs no more words: an error of this package, or what is none of them.
-func (f *folder) classify(err error) (kind error, advice string) {
+func (f *folder) classify(err error) (advice string, kind error) {
 	switch {
 	case errors.Is(err, unix.ENOSPC):
-		return ErrFull, "make space on the file system of " + f.tree.path
+		return "make space on the file system of " + f.tree.path, ErrFull
 	case errors.Is(err, unix.EDQUOT):
-		return ErrFull, fmt.Sprintf("raise the quota of user %d on the file system of %s", os.Geteuid(), f.tree.path)
+		return fmt.Sprintf("raise the quota of user %d on the file system of %s", os.Geteuid(), f.tree.path), ErrFull
 	case errors.Is(err, unix.EROFS):
-		return ErrUnavailable, fmt.Sprintf("the file system of %s is read-only: look for errors of its disk (dmesg), and mount it for writing", f.tree.path)
+		return fmt.Sprintf("the file system of %s is read-only: look for errors of its disk (dmesg), and mount it for writing", f.tree.path), ErrUnavailable
 	case errors.Is(err, unix.EIO):
-		return ErrUnavailable, fmt.Sprintf("the disk of %s fails: look for its errors (dmesg)", f.tree.path)
+		return fmt.Sprintf("the disk of %s fails: look for its errors (dmesg)", f.tree.path), ErrUnavailable
 	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
-		return ErrUnavailable, "too many files are open: raise the limit (ulimit -n)"
+		return "too many files are open: raise the limit (ulimit -n)", ErrUnavailable
 	case errors.Is(err, unix.ESTALE), errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENXIO), errors.Is(err, unix.ETIMEDOUT):
-		return ErrUnavailable, fmt.Sprintf("the file system of %s went away: mount it again", f.tree.path)
+		return fmt.Sprintf("the file system of %s went away: mount it again", f.tree.path), ErrUnavailable
 	case errors.Is(err, fs.ErrPermission):
-		return ErrAccessDenied, fmt.Sprintf("user %d needs to read, write and enter %s and all in it", os.Geteuid(), f.tree.path)
+		return fmt.Sprintf("user %d needs to read, write and enter %s and all in it", os.Geteuid(), f.tree.path), ErrAccessDenied
 	default:
-		return nil, ""
+		return "", nil
 	}
 }

@@ -155,7 +155,7 @@ func (l *listing) walk(dir *os.File, at, path string) error {
 // entries are what a folder has, in the order of their keys.
 func (l *listing) entries(dir *os.File, at, path string) ([]entry, error) {
 	found, err := dir.ReadDir(-1)
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // or removed meanwhile
 		return nil, err
 	}
 	all := make([]entry, 0, len(found))
@@ -246,11 +246,8 @@ func (l *listing) hasObjects(dir *os.File, e entry) (bool, error) {
 				return has, err
 			}
 		}
-		if errors.Is(err, io.EOF) {
-			return false, nil
-		}
 		if err != nil {
-			return false, err
+			return false, ignore(err, io.EOF, fs.ErrNotExist) // or removed meanwhile
 		}
 	}
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package objectstore is a bucket behind plain S3. Only what every S3 server
-// has is used: no notifications, no extensions of one vendor.
+// has is used: no notifications, no extensions of one vendor. On Linux a bucket
+// may also be a folder of this computer, of plain files: see folder.
 package objectstore
 
 import (

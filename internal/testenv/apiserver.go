@@ -109,7 +109,9 @@ func (k *KubernetesAPI) User(name string, groups ...string) (*rest.Config, error
 func (k *KubernetesAPI) Kubeconfig(t testing.TB, user string, groups ...string) string {
 	t.Helper()
 	if k.env == nil {
-		return os.Getenv(otherKubernetes)
+		file := filepath.Join(t.TempDir(), "kubeconfig")
+		write(t, file, must(os.ReadFile(os.Getenv(otherKubernetes)))(t))
+		return file
 	}
 	u := must(k.add(user, groups))(t)
 	file := filepath.Join(t.TempDir(), "kubeconfig")

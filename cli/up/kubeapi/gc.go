@@ -52,13 +52,14 @@ func (c *collector) run(ctx context.Context) {
 	defer retry.Stop()
 	for {
 		events, now, changed, err := c.store.since(version)
+		crowded := c.store.count(c.events) > eventsKept
 		if err != nil { // more changes than the history holds
 			_, version = c.store.list(c.events, "")
 			retry.Reset(0)
 			continue
 		}
 		version = now
-		if slices.ContainsFunc(events, c.concerns) {
+		if slices.ContainsFunc(events, func(e event) bool { return c.concerns(e, crowded) }) {
 			retry.Reset(c.collect(ctx))
 			continue
 		}
@@ -72,7 +73,8 @@ func (c *collector) run(ctx context.Context) {
 	}
 }
 
-func (c *collector) concerns(e event) bool {
+// concerns says whether a change is one that the collector acts on. Crowded: there are too many Events.
+func (c *collector) concerns(e event, crowded bool) bool {
 	now, err := meta.Accessor(e.object)
 	if err != nil {
 		return false
@@ -81,7 +83,7 @@ func (c *collector) concerns(e event) bool {
 	case watch.Deleted:
 		return e.table != c.events
 	case watch.Added:
-		return len(now.GetOwnerReferences()) > 0 || e.table == c.events && len(c.events.objects) > eventsKept
+		return len(now.GetOwnerReferences()) > 0 || e.table == c.events && crowded
 	}
 	before, err := meta.Accessor(e.old)
 	return err == nil && (now.GetDeletionTimestamp() != nil || len(now.GetOwnerReferences()) != len(before.GetOwnerReferences()))

@@ -49,6 +49,7 @@ type table struct {
 type entry struct {
 	object  runtime.Object
 	version uint64
+	size    int // in the log, for what the history may hold
 }
 
 // event is a change of an object. Old is nil where it was created; where it was
@@ -129,7 +130,7 @@ func (s *store) replay(r record, unknown map[string]int) error {
 		return fmt.Errorf("%s %s: %w", r.Resource, key, err)
 	}
 	setVersion(object, r.Version)
-	t.objects[key] = &entry{object, r.Version}
+	t.objects[key] = &entry{object, r.Version, len(r.Object)}
 	return nil
 }
 
@@ -167,6 +168,12 @@ func (s *store) list(t *table, namespace string) ([]runtime.Object, uint64) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return t.list(namespace), s.version
+}
+
+func (s *store) count(t *table) int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return len(t.objects)
 }
 
 func (t *table) list(namespace string) []runtime.Object {
@@ -220,6 +227,7 @@ func (s *store) apply(t *table, key types.NamespacedName, version uint64, object
 	e := event{table: t, object: object, kind: watch.Added, size: 1 << 10}
 	if current := t.objects[key]; current != nil {
 		e.old, e.kind = current.object, watch.Modified
+		e.size += current.size
 		if current.version != version {
 			return nil, 0, errChanged
 		}
@@ -244,14 +252,14 @@ func (s *store) apply(t *table, key types.NamespacedName, version uint64, object
 		if mark, err = s.changes.append(written); err != nil {
 			return nil, 0, err
 		}
-		e.size = len(written)
+		e.size += len(written)
 	}
 	s.version = e.version
 	setVersion(e.object, e.version)
 	if object == nil {
 		delete(t.objects, key)
 	} else {
-		t.objects[key] = &entry{object, e.version}
+		t.objects[key] = &entry{object, e.version, len(body)}
 	}
 	s.remember(e)
 	s.compact()

@@ -123,9 +123,10 @@ func (w *watcher) tell(ctx context.Context, e event) bool {
 	return true
 }
 
+// send sends a copy: encoders write the kind into what they encode.
 func (w *watcher) send(ctx context.Context, kind watch.EventType, object runtime.Object) bool {
 	select {
-	case w.results <- watch.Event{Type: kind, Object: w.show(object)}:
+	case w.results <- watch.Event{Type: kind, Object: w.show(object.DeepCopyObject())}:
 		return true
 	case <-ctx.Done():
 		return false

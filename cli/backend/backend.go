@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -162,6 +163,9 @@ func (b *Backend) JetStream(ctx context.Context) (jetstream.JetStream, error) {
 // reach returns the URL and TLS by which a server can be connected to from
 // here. The name in its certificate stays what it was.
 func (b *Backend) reach(ctx context.Context, rawURL string, config *tls.Config) (string, *tls.Config, error) {
+	if strings.HasPrefix(rawURL, "file:///") || strings.HasPrefix(rawURL, stream.SocketScheme) { // of this computer
+		return rawURL, config, nil
+	}
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Host == "" {
 		return "", nil, fmt.Errorf("%q is no URL", rawURL)

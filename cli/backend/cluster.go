@@ -47,6 +47,10 @@ func fromCluster(ctx context.Context, o Options) (*Backend, error) {
 func ReadJetStream(ctx context.Context, cluster *kube.Cluster, site *v1alpha1.Site) (*Backend, error) {
 	here := *cluster
 	here.Namespace = site.Namespace
+	site = site.DeepCopy()
+	if err := here.Effective(ctx, site); err != nil {
+		return nil, err
+	}
 	b, user := &Backend{Code: site.Spec.Code, cluster: &here}, reader(site.Spec.Code)
 	secrets, err := readSecrets(ctx, &here, site, jetStreamSecrets(site, user))
 	if err != nil {

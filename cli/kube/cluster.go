@@ -6,6 +6,7 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -95,7 +97,7 @@ func (c *Cluster) Site(ctx context.Context, name string) (*v1alpha1.Site, error)
 		if err != nil {
 			return nil, explain(err)
 		}
-		return site, unreadable(site)
+		return site, c.Effective(ctx, site)
 	}
 	sites := &v1alpha1.SiteList{}
 	if err := c.List(ctx, sites); err != nil {
@@ -103,7 +105,7 @@ func (c *Cluster) Site(ctx context.Context, name string) (*v1alpha1.Site, error)
 	}
 	switch len(sites.Items) {
 	case 1:
-		return &sites.Items[0], unreadable(&sites.Items[0])
+		return &sites.Items[0], c.Effective(ctx, &sites.Items[0])
 	case 0:
 		return nil, fmt.Errorf("no Site in namespace %q: kubectl get site -A lists them, -n chooses the namespace", c.Namespace)
 	default:
@@ -113,6 +115,27 @@ func (c *Cluster) Site(ctx context.Context, name string) (*v1alpha1.Site, error)
 		}
 		return nil, fmt.Errorf("several Sites in namespace %q: choose one with --site: %s", c.Namespace, strings.Join(names, ", "))
 	}
+}
+
+// Effective has a Site of the namespace name the servers that it uses: where `substorm up` runs it, those are not the ones that it names. Error: a Site that
+// cannot be read, or servers that nobody tells of.
+func (c *Cluster) Effective(ctx context.Context, site *v1alpha1.Site) error {
+	if err := unreadable(site); err != nil {
+		return err
+	}
+	if !meta.IsStatusConditionTrue(site.Status.Conditions, v1alpha1.ConditionNotApplied) {
+		return nil
+	}
+	secret, err := c.Secret(ctx, plan.StandaloneSecret)
+	if err != nil {
+		return err
+	}
+	var own plan.Standalone
+	if err := json.Unmarshal(secret.Data[plan.KeyStandalone], &own); err != nil {
+		return fmt.Errorf("Secret %s/%s, %s: %w: start substorm up again, which writes it", c.Namespace, plan.StandaloneSecret, plan.KeyStandalone, err)
+	}
+	own.Apply(site)
+	return nil
 }
 
 // unreadable is an error where a Site cannot be decoded: what of it was left out may be what

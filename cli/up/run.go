@@ -6,6 +6,7 @@ package up
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -187,7 +189,22 @@ func (s *site) startNATS(ctx context.Context, parts *stack, namespace string) er
 		s.nats.Stop()
 		stream.Embed(nil)
 	})
-	return nil
+	socket := s.folder.in("nats", "socket")
+	parts.start("NATS socket", func(ctx context.Context) error { return s.nats.ServeSocket(ctx, socket) }, s.failed)
+	return s.tellServers(ctx, namespace, socket)
+}
+
+// tellServers says in a Secret how commands of other processes reach the servers of this one.
+func (s *site) tellServers(ctx context.Context, namespace, socket string) error {
+	own := plan.Standalone{}
+	own.ObjectStore, own.JetStream = embedded(s.folder.in("objects"))
+	own.JetStream.Servers = []string{stream.SocketScheme + socket}
+	data, err := json.Marshal(own)
+	if err != nil {
+		return err
+	}
+	secret := coreac.Secret(plan.StandaloneSecret, namespace).WithData(map[string][]byte{plan.KeyStandalone: data})
+	return s.client.Apply(ctx, secret, client.FieldOwner("substorm-up"), client.ForceOwnership)
 }
 
 func (s *site) startOperator(parts *stack) {

@@ -108,6 +108,31 @@ func TestUp(t *testing.T) {
 		t.Errorf("kubectl get instruments:\n%s", out)
 	}
 
+	// Commands of another process reach the object store and the NATS server.
+	program := testenv.Program(t, "cli")
+	command := func(args ...string) string {
+		t.Helper()
+		c := exec.Command(program, args...)
+		c.Env = append(os.Environ(), "KUBECONFIG="+s.Kubeconfig)
+		out, err := c.CombinedOutput()
+		if err != nil {
+			t.Fatalf("substorm %q: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	eventually(t, "the archive lists all frames", func() error {
+		list := command("archive", "ls", "--instrument", "camera", "-o", "json")
+		for i, frame := range frames {
+			if !strings.Contains(list, fmt.Sprintf("%x", sha256.Sum256(frame))) {
+				return fmt.Errorf("frame %d is missing in %s", i, list)
+			}
+		}
+		return nil
+	})
+	if out := command("status"); !strings.Contains(out, "camera") || strings.Contains(out, "names no account") {
+		t.Errorf("substorm status:\n%s", out)
+	}
+
 	// Killed, and started again.
 	s.Kill()
 	s.Start()

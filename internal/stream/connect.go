@@ -69,7 +69,7 @@ func Connect(ctx context.Context, cfg Config) (*nats.Conn, error) {
 	}
 	done := make(chan result, 1)
 	go func() {
-		nc, err := nats.Connect(strings.Join(cfg.Servers, ","), opts...)
+		nc, err := nats.Connect(cfg.urls(), opts...)
 		done <- result{nc, err}
 	}()
 	select {
@@ -125,12 +125,12 @@ func (c Config) options() ([]nats.Option, error) {
 		nats.Timeout(dialTimeout),
 		nats.FlusherTimeout(writeTimeout),
 	}
-	inProcess, err := c.embeddedOption()
+	local, err := c.localOption()
 	if err != nil {
 		return nil, err
 	}
-	if inProcess != nil {
-		opts = append(opts, inProcess)
+	if local != nil {
+		opts = append(opts, local)
 	}
 	if c.InboxPrefix != "" {
 		opts = append(opts, nats.CustomInboxPrefix(c.InboxPrefix))

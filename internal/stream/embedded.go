@@ -4,6 +4,8 @@ package stream
 
 import (
 	"errors"
+	"net"
+	"strings"
 	"sync"
 
 	"github.com/nats-io/nats.go"
@@ -26,10 +28,19 @@ func Embed(server nats.InProcessConnProvider) {
 	embedded.server = server
 }
 
-// embeddedOption has a connection that names EmbeddedURL, and no other server, go to the embedded server. A host under .invalid
-// has no address (RFC 6761): where none is named, the connection fails rather than find another.
-func (c Config) embeddedOption() (nats.Option, error) {
-	if len(c.Servers) != 1 || c.Servers[0] != EmbeddedURL {
+// SocketScheme begins the URL of a server at a Unix socket, which ends with the socket's path: unix:///run/nats.sock.
+const SocketScheme = "unix://"
+
+// localOption has a connection that names EmbeddedURL, and no other server, go to the embedded server, and one that names a Unix socket
+// to that. A host under .invalid has no address (RFC 6761): where no server is named, the connection fails rather than find another.
+func (c Config) localOption() (nats.Option, error) {
+	if len(c.Servers) != 1 {
+		return nil, nil
+	}
+	if path, is := strings.CutPrefix(c.Servers[0], SocketScheme); is {
+		return nats.SetCustomDialer(socket(path)), nil
+	}
+	if c.Servers[0] != EmbeddedURL {
 		return nil, nil
 	}
 	embedded.Lock()
@@ -38,4 +49,23 @@ func (c Config) embeddedOption() (nats.Option, error) {
 		return nil, errors.New("connect to NATS: " + EmbeddedURL + " is the server of `substorm up`, and this process runs none")
 	}
 	return nats.InProcessServer(embedded.server), nil
+}
+
+// socket is the path of a Unix socket, to which all is dialed.
+type socket string
+
+// Dial implements nats.CustomDialer.
+func (s socket) Dial(string, string) (net.Conn, error) {
+	return net.DialTimeout("unix", string(s), dialTimeout)
+}
+
+// SkipTLSHandshake has no TLS on the socket: who may open it is said by the rights of its file.
+func (s socket) SkipTLSHandshake() bool { return true }
+
+// urls are the servers as the library reads them.
+func (c Config) urls() string {
+	if len(c.Servers) == 1 && strings.HasPrefix(c.Servers[0], SocketScheme) {
+		return EmbeddedURL // where the socket leads
+	}
+	return strings.Join(c.Servers, ",")
 }

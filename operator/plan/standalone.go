@@ -14,15 +14,22 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
+// StandaloneSecret is the Secret in which a process that runs a Site by itself tells commands how to reach its servers: a Standalone as
+// JSON under KeyStandalone.
+const (
+	StandaloneSecret = "standalone-servers"
+	KeyStandalone    = "servers.json"
+)
+
 // Standalone is what a process that runs a Site by itself (`substorm up`) puts in place of what manifests say of a cluster and its
 // servers.
 type Standalone struct {
 	// ObjectStore is the embedded one.
-	ObjectStore v1alpha1.ObjectStore
+	ObjectStore v1alpha1.ObjectStore `json:"objectStore"`
 	// JetStream is the embedded server, and the Secrets with its accounts' keys. What a Site says of its streams holds.
-	JetStream v1alpha1.JetStream
+	JetStream v1alpha1.JetStream `json:"jetStream"`
 	// URL is where a FeedServer without a URL of its own serves.
-	URL func(server *v1alpha1.FeedServer) string
+	URL func(server *v1alpha1.FeedServer) string `json:"-"`
 }
 
 // Apply changes an object as the API server has it to what holds here, and says in AnnotationNotApplied which of its fields do not.

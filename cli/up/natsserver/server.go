@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -80,6 +82,49 @@ func await(ctx context.Context, s *server.Server) error {
 
 // InProcessConn returns a connection without a socket: see nats.InProcessServer.
 func (s *Server) InProcessConn() (net.Conn, error) { return s.nats.InProcessConn() }
+
+// ServeSocket has other processes of this user in at a Unix socket, whose file it makes, until ctx ends.
+func (s *Server) ServeSocket(ctx context.Context, path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return fmt.Errorf("%w: the path of a Unix socket has 107 bytes at most: choose a data folder with a shorter one", err)
+	}
+	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+	if err := os.Chmod(path, 0o600); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	for {
+		conn, err := l.Accept()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		go s.join(conn)
+	}
+}
+
+// join passes on what a connection and the server say to each other, until one of them ends.
+func (s *Server) join(conn net.Conn) {
+	defer func() { _ = conn.Close() }()
+	inside, err := s.nats.InProcessConn()
+	if err != nil {
+		return
+	}
+	defer func() { _ = inside.Close() }()
+	ended := make(chan struct{}, 2)
+	for _, way := range [][2]net.Conn{{inside, conn}, {conn, inside}} {
+		go func() {
+			_, _ = io.Copy(way[0], way[1]) // ends with either of them
+			ended <- struct{}{}
+		}()
+	}
+	<-ended
+}
 
 // Stop closes all connections and the streams' files.
 func (s *Server) Stop() {

@@ -58,7 +58,11 @@ func TestStates(t *testing.T) {
 	}
 	want := map[string]string{"flows": "Flowing", "late": "Overdue", "new": "NeverSeen", "dark": "NotObserving", "maintained": "NotObserving",
 		"imported": "NoListeners", "elsewhere": "NoReport", "embargoed": "UnderEmbargo"}
-	a := until(l, "the page has the reports", "/", func(body string) bool { return stateOn(body, "flows") == "Flowing" })
+	flows := func(body string) bool {
+		l.Report("flows", now.Add(-2*time.Hour)) // as gateways go on to: on a busy machine the first report may be too old to count when it is shown
+		return stateOn(body, "flows") == "Flowing"
+	}
+	a := until(l, "the page has the reports", "/", flows)
 	for name, state := range want {
 		if got := stateOn(a.Body, name); got != state {
 			t.Errorf("%s: %s, want %s", name, got, state)
@@ -78,7 +82,7 @@ func TestStates(t *testing.T) {
 			t.Errorf("%s: received %q", in.Name, in.Received)
 		}
 	}
-	until(l, "who may read what is under embargo sees its state", "/", func(body string) bool { return stateOn(body, "embargoed") == "Flowing" }, token...)
+	until(l, "who may read what is under embargo sees its state", "/", func(body string) bool { return flows(body) && stateOn(body, "embargoed") == "Flowing" }, token...)
 	if i, j := strings.Index(a.Body, ">gillam</th>"), strings.Index(a.Body, `data-name="late"`); i < 0 || j < i {
 		t.Error("instruments do not stand under their station")
 	}

@@ -141,6 +141,18 @@ func (l *lab) receive(t *testing.T, data []byte) (*Object, error) {
 	return o, nil
 }
 
+// send receives an object whole and commits it, or aborts it for the cause of its error.
+func (l *lab) send(t *testing.T, data []byte) error {
+	t.Helper()
+	o, err := l.receive(t, data)
+	if err != nil {
+		o.Abort(CauseOf(err))
+		return err
+	}
+	_, _, err = o.Commit(t.Context())
+	return err
+}
+
 func (l *lab) mustCommit(t *testing.T, data []byte) wire.Receipt {
 	t.Helper()
 	o, err := l.receive(t, data)

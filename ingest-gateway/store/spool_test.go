@@ -178,11 +178,10 @@ func TestAcknowledge(t *testing.T) {
 					t.Helper()
 					for _, size := range sizes {
 						seed++
-						o, err := v.receive(t, random(seed, size))
-						if err != nil {
-							o.Abort(CauseOf(err))
-						} else {
-							_, _, err = o.Commit(t.Context())
+						err := v.send(t, random(seed, size))
+						// A busy machine may not store in the second that objects may wait: that sender sends again.
+						for again := 0; err != nil && want == "" && CauseOf(err) == row.storeAway && again < 20; again++ {
+							err = v.send(t, random(seed, size))
 						}
 						if err == nil {
 							receipts++

@@ -74,7 +74,8 @@ func StartKubernetes() (*KubernetesAPI, error) {
 		ControlPlaneStartTimeout: time.Minute,
 	}}
 	// What is in it ends with the tests, so nothing waits for the disk that the tests' own servers keep busy.
-	k.env.ControlPlane.GetEtcd().Configure().Append("unsafe-no-fsync")
+	k.env.ControlPlane.Etcd = &envtest.Etcd{}
+	k.env.ControlPlane.Etcd.Configure().Append("unsafe-no-fsync")
 	if k.Config, err = k.env.Start(); err != nil {
 		return nil, fmt.Errorf("start the API server: %w", err)
 	}

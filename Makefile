@@ -3,8 +3,9 @@
 .DEFAULT_GOAL := help
 .PHONY: help try demo demo-down test e2e e2e-all bench build send-binaries images cluster-up cluster-down generate golden tidy fmt lint lint-api check-generated
 
-# Name of the benchmark in bench/ for `make bench`, nodes of the cluster for `make cluster-up`.
+# Name of the benchmark in bench/ for `make bench` and its flags, nodes of the cluster for `make cluster-up`.
 NAME ?=
+FLAGS ?=
 NODES ?= 1
 
 PART = go run ./hack/parts path
@@ -48,8 +49,8 @@ e2e-all: e2e ## e2e, and the long ones: the memory budget with an object of 2 Gi
 	SUBSTORM_TEST_ROUNDS=200 go test -count 1 -timeout 60m -v -run TestFaults ./e2e/faults
 	./hack/bench.sh uarc
 
-bench: ## List the benchmarks, or run one: make bench NAME=...; results go to bench/results
-	@./hack/bench.sh $(NAME)
+bench: ## List the benchmarks, or run one: make bench NAME=... FLAGS=...; results go to bench/results
+	@./hack/bench.sh $(NAME) $(FLAGS)
 
 # With the versions of the product's own go.mod, as the images.
 build: export GOWORK = off

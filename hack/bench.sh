@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# bench.sh [NAME]: runs the benchmark bench/NAME, a program (bench/README.md), and keeps what it prints in
+# bench.sh [NAME [FLAG...]]: runs the benchmark bench/NAME, a program (bench/README.md), with its flags and keeps what it prints in
 # bench/results; without a name it lists what there is.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -21,7 +21,7 @@ mkdir -p bench/results
 result=bench/results/$1-$(date -u +%Y%m%dT%H%M%SZ).txt
 echo "to be kept in $result and bench/results/$1.json" >&2
 {
-  echo "# $1, commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown)$(git diff --quiet HEAD 2>/dev/null || echo ' with changes')," \
+  echo "# $*, commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown)$(git diff --quiet HEAD 2>/dev/null || echo ' with changes')," \
     "$(date -u +%FT%TZ), $(nproc) cores, $(uname -srm)"
-  go run "./bench/$1"
+  go run "./bench/$1" "${@:2}"
 } | tee "$result"

@@ -17,11 +17,7 @@ import (
 )
 
 const (
-	window   = 5 * time.Second
-	senders  = 64
-	inFlight = 32
-	// packBelow is an Instrument's default.
-	packBelow = 64 << 10
+	window = 5 * time.Second
 	// atHalf are more senders than are ever busy at half of the store's rate.
 	atHalf = 128
 
@@ -60,7 +56,7 @@ func run(l *lab.Lab) error {
 	if err := b.backends.ManyNotices(context.Background()); err != nil {
 		return err
 	}
-	o := receiver.Options{Framing: "LengthPrefixed", PackBelow: packBelow}
+	o := receiver.Options{Framing: "LengthPrefixed", PackBelow: load.SmallPackBelow}
 	if dir := os.Getenv(profiles); dir != "" {
 		o.Profile = filepath.Join(dir, "small.pprof")
 	}
@@ -85,7 +81,7 @@ func run(l *lab.Lab) error {
 // rates measures who takes how many a second, flat out.
 func (b *bench) rates(round int, s size) error {
 	through := func() error {
-		out, err := b.generator.Send(load.Order{Address: b.gateway.Address, Answer: load.Receipt, Size: s.bytes, Senders: senders, InFlight: inFlight, Duration: window})
+		out, err := b.generator.Send(load.Small(b.gateway.Address, s.bytes, window))
 		if err != nil {
 			return fmt.Errorf("%s through the gateway: %w", s.name, err)
 		}
@@ -124,7 +120,7 @@ func (b *bench) latencies(round int, s size) error {
 		}
 	}
 	return inTurns(round,
-		at(gateway, load.Order{Address: b.gateway.Address, Answer: load.Receipt, Senders: senders, InFlight: inFlight}),
+		at(gateway, load.Order{Address: b.gateway.Address, Answer: load.Receipt, Senders: load.SmallSenders, InFlight: load.SmallInFlight}),
 		at(alone, load.Order{Objects: &b.backends.Bucket, Senders: atHalf}))
 }
 
@@ -143,7 +139,7 @@ func p99(s size) string { return s.name + " at half, p99" }
 
 func (b *bench) conclude() {
 	r := b.report
-	r.Note("%d senders, each with one connection and up to %d objects without a receipt; MinIO and JetStream (synced) behind the gateway.", senders, inFlight)
+	r.Note("%d senders, each with one connection and up to %d objects without a receipt; MinIO and JetStream (synced) behind the gateway.", load.SmallSenders, load.SmallInFlight)
 	r.Note("%q is minio-go, one request an object, its digest known for nothing, at its best of %v workers.", alone, workers)
 	r.Note("At half: objects are due at random instants (Poisson), half as many as the store takes by itself; times are since then.")
 	pair := func(of string) []report.Pair {

@@ -34,10 +34,9 @@ var rounds = report.Rounds(5)
 // The grid of table 1 of Liu, Picard, Williamson (Sensors, 2017), as far as two
 // cores go.
 var (
-	senders    = []int{1, 2, 3}
-	cores      = []int{1, 2}
-	sizes      = doubled(small, large)
-	storeSizes = []int{small, 256 << 10, mega, large}
+	senders = []int{1, 2, 3}
+	cores   = []int{1, 2}
+	sizes   = doubled(small, large)
 )
 
 func doubled(from, to int) []int {

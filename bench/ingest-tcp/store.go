@@ -31,15 +31,12 @@ func storeCell(size, senders int) string {
 	return fmt.Sprintf("%d KiB, %d senders, with the store", size>>10, senders)
 }
 
-// storeSenders are one and the most of the grid.
-var storeSenders = []int{senders[0], senders[len(senders)-1]}
-
 // store measures the gateway with its store, and the store alone, in turns.
 func (b *bench) store(round int) error {
 	n := cores[len(cores)-1]
-	for _, size := range storeSizes {
-		for _, s := range storeSenders {
-			through := load.Order{Address: b.site.gateway.Address, Answer: load.Receipt, Size: size, Senders: s, Duration: storeWindow}
+	for _, size := range load.StoreSizes {
+		for _, s := range load.StoreSenders {
+			through := load.Large(b.site.gateway.Address, size, s, storeWindow)
 			direct := load.Order{Objects: &b.site.bucket, Size: size, Senders: s, Duration: storeWindow}
 			for i := range 2 {
 				c, o := candidate{name: receiver.Site}, through
@@ -83,9 +80,9 @@ func (b *bench) conclude() {
 		r.Compare(fmt.Sprintf("gateway/hashing-null@%dKiB", size>>10), ours(receiver.Hash, []int{size}), "", 0)
 	}
 	var pairs []report.Pair
-	for _, size := range storeSizes {
+	for _, size := range load.StoreSizes {
 		var some []report.Pair
-		for _, s := range storeSenders {
+		for _, s := range load.StoreSenders {
 			some = append(some, report.Pair{
 				Case: storeCell(size, s), Candidate: string(receiver.Site), OfCase: storeCell(size, s), OfCandidate: string(alone),
 			})

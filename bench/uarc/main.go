@@ -14,6 +14,7 @@ import (
 	"github.com/substorm/substorm/bench/internal/crowd"
 	"github.com/substorm/substorm/bench/internal/fanout"
 	"github.com/substorm/substorm/bench/internal/lab"
+	"github.com/substorm/substorm/bench/internal/load"
 	"github.com/substorm/substorm/bench/internal/report"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -177,8 +178,8 @@ func (b *bench) mix(n int) error {
 	}
 	return b.count(campaignCase, fmt.Sprintf("%d clients", n), func(ctx context.Context) error {
 		g, ctx := errgroup.WithContext(ctx)
-		for size, interval := range map[int]time.Duration{250: 3 * time.Minute, 1500: time.Minute, 5300: 5 * time.Second, 20_000: time.Minute} {
-			g.Go(func() error { return b.site.Supply.Every(ctx, interval/faster, size, phase) })
+		for _, s := range load.UARC {
+			g.Go(func() error { return b.site.Supply.Every(ctx, s.Interval/faster, s.Size, phase) })
 		}
 		return g.Wait()
 	})

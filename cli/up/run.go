@@ -46,6 +46,8 @@ type Config struct {
 	Listen string
 	// ListenAPI is where the Kubernetes API is served: of loopback, since its token opens everything.
 	ListenAPI string
+	// PprofAddress is where profiles of the process are served; "0" for not at all.
+	PprofAddress string
 	// Stderr gets what people read, Log the lines of this process, of those from LogLevel on.
 	Stderr   io.Writer
 	Log      *slog.Logger
@@ -212,7 +214,7 @@ func (s *site) startOperator(parts *stack) {
 	config := rest.CopyConfig(s.api)
 	parts.start("operator", func(ctx context.Context) error {
 		return operator.Run(ctx, operator.Config{
-			Kubernetes: config, MetricsAddress: "0", ProbeAddress: "0", PprofAddress: "0", WatchSecrets: true, Log: s.log,
+			Kubernetes: config, MetricsAddress: "0", ProbeAddress: "0", PprofAddress: s.cfg.PprofAddress, WatchSecrets: true, Log: s.log,
 			Images:     controller.Images{Gateway: inProcess, FeedServer: inProcess, Archivist: inProcess},
 			Standalone: &plan.Standalone{ObjectStore: store, JetStream: jetStream, URL: s.servers.url},
 		})

@@ -6,10 +6,12 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 )
 
@@ -52,19 +54,65 @@ func mount(t testing.TB, image string) string {
 	if out, err := exec.Command("mount", "-o", "loop,commit=300", image, dir).CombinedOutput(); err != nil {
 		t.Skipf("a power cut needs a loop device (CAP_SYS_ADMIN and /dev/loop*): mount: %v: %s", err, out)
 	}
-	t.Cleanup(func() {
+	unmountAtEnd(t, dir)
+	return dir
+}
+
+// mounted has what unmounts each folder that is mounted.
+var mounted sync.Map
+
+func unmountAtEnd(t testing.TB, dir string) {
+	unmount := sync.OnceFunc(func() {
+		mounted.Delete(dir)
 		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
 			t.Errorf("umount: %v: %s", err, out)
 		}
 	})
-	return dir
+	mounted.Store(dir, unmount)
+	t.Cleanup(unmount)
+}
+
+// Eject unmounts the folder of a Disk, or of Unsynced, before the test ends: a machine has few loop devices.
+func Eject(t testing.TB, dir string) {
+	t.Helper()
+	unmount, is := mounted.Load(dir)
+	if !is {
+		t.Fatalf("%s is not mounted", dir)
+	}
+	unmount.(func())()
+}
+
+// Unsynced returns a folder whose files lie in a folder of a Disk, which is also returned, and whose syncs do nothing (overlayfs mounted as
+// volatile): what programs store there looks safe to them, and is not. The test ends with it unmounted.
+func Unsynced(t testing.TB, disk string) (dir, upper string) {
+	t.Helper()
+	dir, upper = t.TempDir(), filepath.Join(disk, "upper")
+	work := filepath.Join(disk, "work")
+	for _, folder := range []string{upper, work} {
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,volatile", t.TempDir(), upper, work)
+	if out, err := exec.Command("mount", "-t", "overlay", "overlay", "-o", options, dir).CombinedOutput(); err != nil {
+		t.Skipf("a disk without syncs needs overlayfs with the option volatile (Linux 5.10, CAP_SYS_ADMIN): mount: %v: %s", err, out)
+	}
+	unmountAtEnd(t, dir)
+	return dir, upper
 }
 
 // CutPower returns the folder of a Disk as it is after the power went at this
 // moment: what the file system has not sent to the image is lost.
 func CutPower(t testing.TB, image string) string {
 	t.Helper()
-	copied := filepath.Join(t.TempDir(), "disk")
+	_, dir := CutPowerOf(t, image)
+	return dir
+}
+
+// CutPowerOf is CutPower that also returns the image of the disk that has what is left: its power can be cut, too.
+func CutPowerOf(t testing.TB, image string) (copied, dir string) {
+	t.Helper()
+	copied = filepath.Join(t.TempDir(), "disk")
 	for range 20 { // a copy during which the disk changed is made again
 		f, err := os.Create(copied)
 		if err != nil {
@@ -75,11 +123,11 @@ func CutPower(t testing.TB, image string) string {
 			t.Fatal(err)
 		}
 		if bytes.Equal(first, copyOf(t, image, io.Discard)) {
-			return mount(t, copied)
+			return copied, mount(t, copied)
 		}
 	}
 	t.Fatal("the disk never stood still")
-	return ""
+	return "", ""
 }
 
 // copyOf copies a file and returns its SHA-256.

@@ -35,6 +35,43 @@ func FreeEdgePort(t testing.TB) int {
 	return freePort(t, firstEdgePort, lastEdgePort)
 }
 
+// FreePorts returns the first of so many adjacent ports, each as FreePort's.
+func FreePorts(t testing.TB, count int) (first int) {
+	t.Helper()
+	for range 100 {
+		first = firstPort + rand.IntN(lastPort-firstPort-count+2)
+		all, err := takePorts(first, count)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all != nil {
+			t.Cleanup(func() { closeAll(all) })
+			return first
+		}
+	}
+	t.Fatalf("no %d adjacent ports are free between %d and %d", count, firstPort, lastPort)
+	return 0
+}
+
+// takePorts returns what holds adjacent ports for us; nil where somebody else has one of them.
+func takePorts(first, count int) (all []*os.File, err error) {
+	for port := first; port < first+count; port++ {
+		taken, err := takePort(port)
+		if err != nil || taken == nil {
+			closeAll(all)
+			return nil, err
+		}
+		all = append(all, taken)
+	}
+	return all, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
 func freePort(t testing.TB, first, last int) int {
 	t.Helper()
 	port, taken, err := somePort(first, last)

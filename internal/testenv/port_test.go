@@ -30,3 +30,22 @@ func TestPortIsGivenOnce(t *testing.T) {
 	}
 	free.Close()
 }
+
+// Adjacent ports are given together, and where one of them is taken, none.
+func TestAdjacentPorts(t *testing.T) {
+	const count = 20
+	first := FreePorts(t, count)
+	for port := first; port < first+count; port++ {
+		if again, err := takePort(port); again != nil || err != nil {
+			t.Errorf("port %d, which a test has: %v, %v", port, again, err)
+		}
+	}
+	if all, err := takePorts(first-1, 2); all != nil || err != nil {
+		t.Errorf("ports of which one is taken: %v, %v", all, err)
+	}
+	if before, err := takePort(first - 1); err != nil {
+		t.Error(err)
+	} else if before != nil { // else somebody else has it
+		before.Close()
+	}
+}

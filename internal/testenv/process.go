@@ -59,9 +59,17 @@ func newProcess(t testing.TB, name, dir string, argv, env []string, ready func()
 // Start starts the server where it does not run and waits until it answers.
 func (p *Process) Start() {
 	p.t.Helper()
-	if err := p.start(); err != nil {
-		p.t.Fatalf("%v\n%s", err, p.logTail())
+	if err := p.TryStart(); err != nil {
+		p.t.Fatal(err)
 	}
+}
+
+// TryStart is Start for a server that may be beyond starting: the error has the end of its log.
+func (p *Process) TryStart() error {
+	if err := p.start(); err != nil {
+		return fmt.Errorf("%w\n%s", err, p.logTail())
+	}
+	return nil
 }
 
 func (p *Process) start() error {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Standalone is a running `substorm up`.
+// Standalone is a `substorm up`.
 type Standalone struct {
 	*Process
 	// URL is where its first FeedServer serves, DataDir its data folder, Kubeconfig how to reach its API.
@@ -18,12 +18,18 @@ type Standalone struct {
 // StartStandalone builds `substorm` of this checkout, has it run manifests and waits until its FeedServer answers.
 func StartStandalone(t testing.TB, manifests string, flags ...string) *Standalone {
 	t.Helper()
+	s := StandaloneIn(t, filepath.Join(t.TempDir(), "data"), manifests, flags...)
+	s.Start()
+	return s
+}
+
+// StandaloneIn is as StartStandalone, with a data folder of the caller's, and does not run yet: see Process.Start.
+func StandaloneIn(t testing.TB, dataDir, manifests string, flags ...string) *Standalone {
+	t.Helper()
 	dir := t.TempDir()
 	listen := fmt.Sprintf("127.0.0.1:%d", FreePort(t))
-	s := &Standalone{URL: "http://" + listen, DataDir: filepath.Join(dir, "data")}
-	s.Kubeconfig = filepath.Join(s.DataDir, "api", "kubeconfig")
+	s := &Standalone{URL: "http://" + listen, DataDir: dataDir, Kubeconfig: filepath.Join(dataDir, "api", "kubeconfig")}
 	argv := append([]string{buildProgram(t, dir, "cli"), "up", "-f", manifests, "--data-dir", s.DataDir, "--listen", listen}, flags...)
 	s.Process = newProcess(t, "substorm", dir, argv, nil, func() error { return answers(listen, "robots.txt") })
-	s.Start()
 	return s
 }

@@ -4,9 +4,7 @@ package control
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -21,9 +19,6 @@ import (
 	"github.com/substorm/substorm/bench/internal/process"
 	"github.com/substorm/substorm/internal/testenv"
 )
-
-// profilesVariable names a folder for Go's profiles of the operator.
-const profilesVariable = "SUBSTORM_BENCH_PROFILES"
 
 // Operator is the operator in a process of its own.
 type Operator struct {
@@ -45,7 +40,7 @@ func StartOperator(l *lab.Lab, api *testenv.KubernetesAPI, namespace string) (*O
 	o.cmd = exec.Command(testenv.Program(l, "operator"), "--gateway-image", "substorm/ingest-gateway:dev", "--feed-server-image", "substorm/feed-server:dev",
 		"--archivist-image", "substorm/archivist:dev", "--watch-namespaces", namespace, "--leader-election=false", "--log-level", "warn",
 		"--metrics-address", fmt.Sprintf("127.0.0.1:%d", metrics), "--probe-address", fmt.Sprintf("127.0.0.1:%d", probes))
-	if os.Getenv(profilesVariable) != "" {
+	if os.Getenv(process.Profiles) != "" {
 		pprof := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(l))
 		o.profiles = "http://" + pprof + "/debug/pprof/"
 		o.cmd.Args = append(o.cmd.Args, "--pprof-address", pprof)
@@ -85,17 +80,7 @@ func (o *Operator) Profile(kind, name string) error {
 	if o.profiles == "" {
 		return nil
 	}
-	resp, err := http.Get(o.profiles + kind)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	file, err := os.Create(filepath.Join(os.Getenv(profilesVariable), name+".pprof"))
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(file, resp.Body)
-	return errors.Join(err, file.Close())
+	return process.KeepProfile(o.profiles+kind, name)
 }
 
 // Uses says what the operator used in a phase of a given length.

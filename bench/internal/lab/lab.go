@@ -52,17 +52,33 @@ func (l *Lab) end(code int) {
 	if !l.ending.CompareAndSwap(false, true) {
 		runtime.Goexit()
 	}
+	l.cleanUp(0)
+	os.Exit(code)
+}
+
+// cleanUp ends what was started after the first so many, the latest first.
+func (l *Lab) cleanUp(keep int) {
 	for {
 		l.mu.Lock()
 		n := len(l.cleanups)
-		if n == 0 {
-			os.Exit(code)
+		if n <= keep {
+			l.mu.Unlock()
+			return
 		}
 		cleanup := l.cleanups[n-1]
 		l.cleanups = l.cleanups[:n-1]
 		l.mu.Unlock()
 		cleanup()
 	}
+}
+
+// Part runs a part of a benchmark, and ends what was started in it.
+func (l *Lab) Part(part func() error) error {
+	l.mu.Lock()
+	before := len(l.cleanups)
+	l.mu.Unlock()
+	defer l.cleanUp(before)
+	return part()
 }
 
 // Helper implements testing.TB.
@@ -109,6 +125,12 @@ func (l *Lab) Fatal(args ...any) {
 	l.failed.Store(true)
 	l.end(1)
 }
+
+// Skip implements testing.TB: what a test would be skipped for, a benchmark cannot do without.
+func (l *Lab) Skip(args ...any) { l.Fatal(args...) }
+
+// Skipf implements testing.TB.
+func (l *Lab) Skipf(format string, args ...any) { l.Fatalf(format, args...) }
 
 // Fatalf implements testing.TB.
 func (l *Lab) Fatalf(format string, args ...any) { l.Fatal(fmt.Sprintf(format, args...)) }

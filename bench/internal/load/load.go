@@ -7,6 +7,7 @@ package load
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -62,6 +63,8 @@ type Order struct {
 	// average, whether or not earlier ones were received; then each sender waits
 	// for the next one that is due.
 	Rate float64 `json:"rate,omitempty"`
+	// Seed tells the instants of one order from those of another with the same size and rate.
+	Seed uint64 `json:"seed,omitempty"`
 	// Hold: each sender sends all but the end of one object and waits for the
 	// others; then all of them end theirs. With Size 0 they are silent for
 	// Duration, and leave.
@@ -69,6 +72,12 @@ type Order struct {
 	// Process is the receiver's: Hold waits until it has accepted all, or
 	// accepts no more.
 	Process int `json:"process,omitempty"`
+
+	// Digests has the outcome tell which objects have their receipts, also where it has
+	// an error (not with Hold).
+	Digests bool `json:"digests,omitempty"`
+	// All are carried out at the same time, in place of what is said above.
+	All []Order `json:"all,omitempty"`
 }
 
 // Outcome is what became of it.
@@ -82,6 +91,8 @@ type Outcome struct {
 	// Open is how many files and sockets Process had open while all were held.
 	Open  int    `json:"open,omitempty"`
 	Error string `json:"error,omitempty"`
+	// Digests of the objects that have their receipts, see Order.
+	Digests []wire.Digest `json:"digests,omitempty"`
 }
 
 const environment = "SUBSTORM_BENCH_LOAD"
@@ -119,6 +130,8 @@ func carryOut(o Order) Outcome {
 		put = func(b *body) error { return into(store, b) }
 	}
 	switch {
+	case len(o.All) > 0:
+		return together(o.All)
 	case o.Hold:
 		return hold(o)
 	case o.InFlight > 0:
@@ -128,6 +141,25 @@ func carryOut(o Order) Outcome {
 	default:
 		return flatOut(o, put)
 	}
+}
+
+// together carries out orders at the same time. Of the outcome Objects, BytesPerSecond and Digests are of all of them, and Error is one of theirs.
+func together(orders []Order) (all Outcome) {
+	var mu sync.Mutex
+	var running sync.WaitGroup
+	for _, o := range orders {
+		running.Go(func() {
+			out := carryOut(o)
+			mu.Lock()
+			defer mu.Unlock()
+			all.Objects += out.Objects
+			all.BytesPerSecond += out.BytesPerSecond
+			all.Error = cmp.Or(all.Error, out.Error)
+			all.Digests = append(all.Digests, out.Digests...)
+		})
+	}
+	running.Wait()
+	return all
 }
 
 // flatOut sends as fast as objects are received.
@@ -148,6 +180,11 @@ func flatOut(o Order, put func(*body) error) Outcome {
 					return
 				}
 				n++
+				if o.Digests {
+					mu.Lock()
+					out.Digests = append(out.Digests, b.digest)
+					mu.Unlock()
+				}
 			}
 			mu.Lock()
 			defer mu.Unlock()

@@ -28,15 +28,20 @@ func TestReceivers(t *testing.T) {
 		p := receiver.Start(t, receiver.Options{Kind: kind, Port: testenv.FreePort(t), Dir: t.TempDir()})
 		o := load.Order{Address: p.Address, Answer: answer, Size: 100_000, Senders: 3}
 		flat, held, paced, wrong := o, o, o, o
+		flat.Digests, paced.Digests = true, true
 		held.Hold, held.Process = true, p.PID()
 		paced.Rate, paced.Duration = 100, 300*time.Millisecond
 		if wrong.Answer = load.Word; answer == load.Word {
 			wrong.Answer = load.Receipt
 		}
-		for name, o := range map[string]load.Order{"flat out": flat, "held": held, "at a rate": paced} {
+		both := load.Order{All: []load.Order{flat, paced}}
+		for name, o := range map[string]load.Order{"flat out": flat, "held": held, "at a rate": paced, "both at once": both} {
 			out, err := g.Send(o)
 			if err != nil || out.Objects < 3 {
 				t.Errorf("%s, %s: %+v, %v", kind, name, out, err)
+			}
+			if told := len(out.Digests); (o.Digests || o.All != nil) && int64(told) != out.Objects {
+				t.Errorf("%s, %s: %d objects, and digests of %d", kind, name, out.Objects, told)
 			}
 			if o.Hold && out.Open < 3 {
 				t.Errorf("%s, %s: %+v", kind, name, out)

@@ -5,6 +5,7 @@ package load
 import (
 	"bufio"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -63,10 +64,14 @@ func (t *tally) fail(err error) {
 	t.out.Error = err.Error()
 }
 
-func (t *tally) receipted(took time.Duration) {
+func (t *tally) receipted(s sent, tell bool) {
+	took := time.Since(s.due)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.out.Objects++
+	if tell {
+		t.out.Digests = append(t.out.Digests, s.digest)
+	}
 	_ = t.histogram.RecordValue(max(took.Microseconds(), 1)) // within its range
 }
 
@@ -103,7 +108,8 @@ func pipe(o Order, begin time.Time, due <-chan time.Time, t *tally) error {
 			return err
 		}
 		if _, err := conn.Write(frame); err != nil {
-			return err
+			close(waiting)
+			return errors.Join(err, <-ended) // receipts may have come that are not read yet
 		}
 	}
 }
@@ -119,7 +125,7 @@ func receipts(o Order, conn net.Conn, waiting <-chan sent, t *tally) error {
 		if err := check(Receipt, line, s.digest, o.Size); err != nil {
 			return err
 		}
-		t.receipted(time.Since(s.due))
+		t.receipted(s, o.Digests)
 	}
 	return nil
 }

@@ -31,6 +31,9 @@ func atRate(o Order, put func(*body) error) Outcome {
 				} else {
 					out.Objects++
 					_ = histogram.RecordValue(max(took.Microseconds(), 1)) // within its range
+					if o.Digests {
+						out.Digests = append(out.Digests, b.digest)
+					}
 				}
 				mu.Unlock()
 			}
@@ -47,7 +50,7 @@ func atRate(o Order, put func(*body) error) Outcome {
 
 // arrivals calls due when an object is, at random instants (Poisson).
 func arrivals(o Order, begin time.Time, due func(time.Time)) {
-	random := rand.New(rand.NewPCG(uint64(o.Size), uint64(o.Rate*1000)))
+	random := rand.New(rand.NewPCG(uint64(o.Size)+o.Seed<<32, uint64(o.Rate*1000)))
 	for at := begin; at.Sub(begin) < o.Duration; at = at.Add(time.Duration(random.ExpFloat64() / o.Rate * float64(time.Second))) {
 		time.Sleep(time.Until(at))
 		due(at)

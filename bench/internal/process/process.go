@@ -6,6 +6,7 @@ package process
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -82,15 +83,42 @@ func ForgetPeak(pid int) error {
 // PeakMiB is the most memory of a process that was resident so far
 // (proc_pid_status(5), VmHWM).
 func PeakMiB(pid int) (float64, error) {
+	memory, err := memoryOf(pid, "VmHWM")
+	return memory["VmHWM"], err
+}
+
+// Resident is memory in MiB that is resident now.
+type Resident struct {
+	// All is the sum of what no file has and of what lies in files: the program itself.
+	All, Anonymous, File float64
+}
+
+// ResidentNow is the memory of a process.
+func ResidentNow(pid int) (Resident, error) {
+	m, err := memoryOf(pid, "VmRSS", "RssAnon", "RssFile")
+	return Resident{m["VmRSS"], m["RssAnon"], m["RssFile"]}, err
+}
+
+// memoryOf reads fields of /proc/PID/status, in MiB.
+func memoryOf(pid int, fields ...string) (map[string]float64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
+	found := map[string]float64{}
 	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			kib, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 64)
-			return kib / 1024, err
+		name, rest, _ := strings.Cut(line, ":")
+		if !slices.Contains(fields, name) {
+			continue
 		}
+		kib, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 64)
+		if err != nil {
+			return nil, fmt.Errorf("process %d, %s: %w", pid, name, err)
+		}
+		found[name] = kib / 1024
 	}
-	return 0, fmt.Errorf("process %d does not say how much memory it had", pid)
+	if len(found) < len(fields) {
+		return nil, fmt.Errorf("process %d does not say how much memory it has (%v)", pid, fields)
+	}
+	return found, nil
 }

@@ -103,7 +103,7 @@ func (r *Report) Add(name, candidate, unit string, value float64) {
 	}
 	f := &r.Figures[i]
 	f.Values = append(f.Values, value)
-	f.Median = median(f.Values)
+	f.Median = Median(f.Values)
 }
 
 // Values returns what a candidate did in a case, by round; nil for nothing.
@@ -144,7 +144,7 @@ func (r *Report) Bound(name string, values []float64, op string, goal float64) R
 func (r *Report) ratio(name string, rounds []float64, op string, goal float64) Ratio {
 	ratio := Ratio{Name: name, Met: true}
 	if len(rounds) > 0 {
-		ratio.Value, ratio.Least, ratio.Most = median(rounds), slices.Min(rounds), slices.Max(rounds)
+		ratio.Value, ratio.Least, ratio.Most = Median(rounds), slices.Min(rounds), slices.Max(rounds)
 	}
 	if op != "" {
 		ratio.Goal = fmt.Sprintf("%s %g", op, goal)
@@ -155,7 +155,8 @@ func (r *Report) ratio(name string, rounds []float64, op string, goal float64) R
 	return ratio
 }
 
-func median(values []float64) float64 {
+// Median of values; not a number where there are none.
+func Median(values []float64) float64 {
 	s := slices.Sorted(slices.Values(values))
 	n := len(s)
 	if n == 0 {

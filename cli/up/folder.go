@@ -24,6 +24,9 @@ const formatVersion = 1
 // firstYear: a clock before it was never set.
 const firstYear = 2025
 
+// lockName is the file that the process which has the folder holds a lock on, and that names it.
+const lockName = "lock"
+
 // folder is the data folder of one process.
 type folder struct {
 	path string
@@ -40,18 +43,18 @@ func openFolder(path string) (*folder, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("data folder: %w: name another with --data-dir, or have %s made by somebody who may", err, path)
 	}
-	lock, err := os.OpenFile(filepath.Join(path, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	lock, err := os.OpenFile(filepath.Join(path, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("data folder: %w: substorm must be able to write there", err)
 	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		pid, _ := os.ReadFile(filepath.Join(path, "lock"))
+		pid, _ := os.ReadFile(filepath.Join(path, lockName))
 		_ = lock.Close()
 		return nil, fmt.Errorf("data folder %s is in use by another substorm up (process %s): stop it first, or name another folder with --data-dir",
 			path, strings.TrimSpace(string(pid)))
 	}
 	f := &folder{path, lock}
-	if err := errors.Join(f.writePID(), f.checkFormat()); err != nil {
+	if err := errors.Join(f.writePID(), f.noteFormat()); err != nil {
 		_ = lock.Close()
 		return nil, err
 	}
@@ -68,25 +71,36 @@ func (f *folder) writePID() error {
 	return nil
 }
 
-// checkFormat notes the version in a folder that is new.
-func (f *folder) checkFormat() error {
-	file := filepath.Join(f.path, "format")
+// noteFormat notes the version in a folder that is new.
+func (f *folder) noteFormat() error {
+	version, err := Format(f.path)
+	if err != nil || version > 0 {
+		return err
+	}
+	return durable.Replace(formatFile(f.path), []byte(strconv.Itoa(formatVersion)+"\n"), 0o600)
+}
+
+func formatFile(folder string) string { return filepath.Join(folder, "format") }
+
+// Format is the version of what lies in a data folder, 0 where it is new. Errors: this program cannot use it.
+func Format(folder string) (int, error) {
+	file := formatFile(folder)
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return durable.Replace(file, []byte(strconv.Itoa(formatVersion)+"\n"), 0o600)
+		return 0, nil
 	}
 	if err != nil {
-		return fmt.Errorf("data folder: %w", err)
+		return 0, fmt.Errorf("data folder: %w", err)
 	}
 	version, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		return fmt.Errorf("%s holds %q, which is no version: restore it; this substorm writes %d there", file, text, formatVersion)
+	if err != nil || version < 1 {
+		return 0, fmt.Errorf("%s holds %q, which is no version: restore it; this substorm writes %d there", file, text, formatVersion)
 	}
 	if version > formatVersion {
-		return fmt.Errorf("data folder %s was written by a newer substorm (format %d, this one knows %d): start that version, or name another folder with --data-dir",
-			f.path, version, formatVersion)
+		return 0, fmt.Errorf("data folder %s was written by a newer substorm (format %d, this one knows %d): start that version, or name another folder with --data-dir",
+			folder, version, formatVersion)
 	}
-	return nil
+	return version, nil
 }
 
 // in is the path of something in the folder.
@@ -96,8 +110,8 @@ func (f *folder) in(names ...string) string {
 
 func (f *folder) close() { _ = f.lock.Close() }
 
-// checkClock refuses a clock that was never set: keys, days and retention go by it.
-func checkClock(now time.Time) error {
+// CheckClock refuses a clock that was never set: keys, days and retention go by it.
+func CheckClock(now time.Time) error {
 	if now.Year() < firstYear {
 		return fmt.Errorf("the clock says %s: set it before data is received, which is kept by the time of its receipt", now.UTC().Format(time.RFC3339))
 	}

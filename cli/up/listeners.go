@@ -17,6 +17,9 @@ import (
 	"github.com/substorm/substorm/operator/plan"
 )
 
+// DefaultListen is where the first FeedServer serves that nobody places elsewhere.
+const DefaultListen = "127.0.0.1:8080"
+
 // listeners are where FeedServers serve: each has an address of its own, in the order in which they were seen.
 type listeners struct {
 	host string
@@ -55,8 +58,10 @@ func (l listeners) at(server types.NamespacedName) int {
 // of returns where the FeedServer of a pod is to listen.
 func (l listeners) of(pod types.NamespacedName) string {
 	pod.Name = strings.TrimSuffix(pod.Name, "-"+plan.FeedServerProgram+"-0")
-	return net.JoinHostPort(l.host, strconv.Itoa(l.at(pod)))
+	return l.address(l.at(pod))
 }
+
+func (l listeners) address(port int) string { return net.JoinHostPort(l.host, strconv.Itoa(port)) }
 
 // url returns where a FeedServer serves that names no URL.
 func (l listeners) url(server *v1alpha1.FeedServer) string {

@@ -12,7 +12,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -68,15 +67,16 @@ type site struct {
 	api        *rest.Config
 	kubeconfig string
 	// failed is the first error that ends the process.
-	failed chan error
+	failed  chan error
+	manager manager
 }
 
 // Run runs a Site until ctx ends, stops it in order and returns nil. Errors: what keeps it from running, each with what to do.
 func Run(ctx context.Context, cfg Config) error {
-	if err := checkClock(time.Now()); err != nil {
+	if err := CheckClock(time.Now()); err != nil {
 		return err
 	}
-	declared, err := manifests.Load(cfg.Manifests, cfg.Namespace) // before anything is made: its errors are the most frequent
+	declared, err := Declared(cfg.Manifests, cfg.Namespace) // before anything is made: its errors are the most frequent
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,8 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer f.close()
-	s := &site{cfg: cfg, folder: f, log: cfg.Log, failed: make(chan error, 8)}
+	s := &site{cfg: cfg, folder: f, log: cfg.Log, code: codeOf(declared), failed: make(chan error, 8)}
+	s.manager.warn = func(err error) { s.log.Warn("the service manager cannot be told how this process is", "error", err) }
 	if s.servers, err = newListeners(cfg.Listen); err != nil {
 		return err
 	}
@@ -108,9 +109,6 @@ func (s *site) run(ctx context.Context, declared []*manifests.Object) error {
 
 // runOn runs the Site on the API that is served.
 func (s *site) runOn(ctx context.Context, parts *stack, declared []*manifests.Object) error {
-	if err := s.declare(&declared); err != nil {
-		return err
-	}
 	if err := manifests.Apply(ctx, s.client, declared, s.log); err != nil {
 		return err
 	}
@@ -120,26 +118,16 @@ func (s *site) runOn(ctx context.Context, parts *stack, declared []*manifests.Ob
 	s.startOperator(parts)
 	s.startPods(parts)
 	parts.start("manifests", func(ctx context.Context) error { return s.follow(ctx) }, s.failed)
+	s.startWatchdog(parts)
 	s.tell(ctx)
 	select {
 	case <-ctx.Done():
+		s.manager.stopping()
 		fmt.Fprintln(s.cfg.Stderr, "Stopping: what was begun is finished. Interrupt once more to stop at once.")
 		return nil
 	case err := <-s.failed:
 		return err
 	}
-}
-
-// declare notes the Site that is declared: the built-in one, where no manifests are named.
-func (s *site) declare(declared *[]*manifests.Object) (err error) {
-	if len(s.cfg.Manifests) == 0 {
-		*declared, err = emptySite(s.cfg.Namespace)
-	}
-	if err == nil && siteOf(*declared) == nil {
-		err = fmt.Errorf("no Site is declared in %s: add one", strings.Join(s.cfg.Manifests, ", "))
-	}
-	s.code = codeOf(*declared)
-	return err
 }
 
 // quiet has the libraries of Kubernetes write to our log.

@@ -37,6 +37,7 @@ func (s *site) tell(ctx context.Context) {
 		if time.Since(said) >= sayEvery {
 			said = time.Now()
 			fmt.Fprintf(s.cfg.Stderr, "%3.0fs  waiting: %s\n", time.Since(began).Seconds(), strings.Join(lacks, "; "))
+			s.manager.waiting(lacks)
 		}
 		select {
 		case err := <-s.failed:
@@ -48,7 +49,9 @@ func (s *site) tell(ctx context.Context) {
 			return
 		}
 	}
-	fmt.Fprintf(s.cfg.Stderr, "Site %q is ready after %.1fs; its data is in %s\n", s.code, time.Since(began).Seconds(), s.folder.path)
+	is := fmt.Sprintf("Site %q is ready after %.1fs; its data is in %s", s.code, time.Since(began).Seconds(), s.folder.path)
+	s.manager.ready(is)
+	fmt.Fprintln(s.cfg.Stderr, is)
 	s.tellAddresses(ctx)
 }
 

@@ -126,6 +126,18 @@ func (s *Server) join(conn net.Conn) {
 	<-ended
 }
 
+// Healthy errs where the server does not run, or has disabled JetStream, as it does when the disk is full: it stores nothing then until
+// it is started anew.
+func (s *Server) Healthy() error {
+	switch {
+	case !s.nats.Running():
+		return errors.New("the embedded NATS server does not run")
+	case !s.nats.JetStreamEnabled():
+		return errors.New("the embedded NATS server has disabled JetStream: the log says why, a full disk perhaps")
+	}
+	return nil
+}
+
 // Stop closes all connections and the streams' files.
 func (s *Server) Stop() {
 	s.nats.Shutdown()

@@ -55,7 +55,7 @@ type state struct {
 	started  time.Time
 	restarts int32
 	failed   string // why it ended last
-	health   string // where /readyz and /metrics are
+	health   string // where /healthz, /readyz and /metrics are; empty while it does not run
 }
 
 func (p *process) start(ctx context.Context) {
@@ -105,7 +105,7 @@ func (p *process) run(ctx context.Context) {
 			wait = leastBackOff
 		}
 		p.log.Error("the program ended and is started again", "pod", p.pod.name.Name, "program", p.pod.program, "error", err, "in", wait.String())
-		p.note(func(s *state) { s.ready, s.failed, s.restarts = false, fmt.Sprint(err), s.restarts+1 })
+		p.note(func(s *state) { s.ready, s.failed, s.restarts, s.health = false, fmt.Sprint(err), s.restarts+1, "" })
 		if !retry.Sleep(ctx, wait) {
 			return
 		}

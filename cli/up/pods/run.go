@@ -3,11 +3,16 @@
 package pods
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -259,4 +264,36 @@ func (p *Pods) Health() map[string]string {
 		}
 	}
 	return all
+}
+
+// Alive errs where a program that runs does not answer before ctx ends, or says that it cannot go on. One that has ended, and is started
+// again, is none of these, nor one that does not listen yet.
+func (p *Pods) Alive(ctx context.Context) error {
+	for name, at := range p.Health() {
+		if err := answers(ctx, at); err != nil {
+			return fmt.Errorf("the program of pod %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func answers(ctx context.Context, health string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+health+"/healthz", http.NoBody)
+	if err != nil {
+		return err
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+		return fmt.Errorf("%s: %s", resp.Status, bytes.TrimSpace(text))
+	}
+	return nil
 }

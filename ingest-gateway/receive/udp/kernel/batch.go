@@ -89,7 +89,7 @@ func (b *batch) packets(n int, now int64) (packets []udp.Packet, lost uint32, co
 		control := b.controls[i][:h.Controllen]
 		for len(control) > unix.SizeofCmsghdr {
 			c := (*unix.Cmsghdr)(unsafe.Pointer(&control[0]))
-			if c.Len < unix.SizeofCmsghdr || c.Len > uint64(len(control)) {
+			if size := int(c.Len); size < unix.SizeofCmsghdr || size > len(control) {
 				break
 			}
 			data := unsafe.Pointer(&control[unix.SizeofCmsghdr])

@@ -74,6 +74,8 @@ require (
 	go.opentelemetry.io/proto/otlp v1.10.0 // indirect
 	golang.org/x/mod v0.41.0 // indirect
 	google.golang.org/grpc v1.82.1 // indirect
+	k8s.io/cli-runtime v0.37.0 // indirect
+	k8s.io/kubectl v0.37.0 // indirect
 )
 
 require (

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/cli/kube"
@@ -127,9 +126,7 @@ func credentialOwners(cmd *cobra.Command, args []string, begun string) ([]cobra.
 
 // contexts completes contexts of the kubeconfig.
 func contexts(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = cmd.Flag("kubeconfig").Value.String()
-	config, err := rules.Load()
+	config, err := kube.Flags{Kubeconfig: cmd.Flag("kubeconfig").Value.String()}.Rules().Load()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

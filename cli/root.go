@@ -10,6 +10,7 @@ import (
 	"github.com/substorm/substorm/cli/credentials"
 	"github.com/substorm/substorm/cli/importer"
 	"github.com/substorm/substorm/cli/quickstart"
+	"github.com/substorm/substorm/cli/resources"
 	"github.com/substorm/substorm/cli/simulate"
 	"github.com/substorm/substorm/cli/spool"
 	"github.com/substorm/substorm/cli/status"
@@ -46,6 +47,7 @@ As kubectl-substorm in your PATH it is also ` + "`kubectl substorm`" + `.`,
 	send.ValidArgsFunction = files
 	root.AddCommand(send, simulate.Command(), archive.Command(), importer.Command(), status.Command(), spool.Command(), adopt.Command(),
 		credentials.Command(), quickstart.Command(), versionCommand())
+	root.AddCommand(resources.Commands()...)
 	root.AddCommand(platformCommands()...)
 	explainArguments(root)
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)

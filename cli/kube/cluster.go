@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -36,7 +35,7 @@ type Flags struct {
 // Add adds the flags.
 func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.Namespace, "namespace", "n", "", "namespace of the Site (default: the kubeconfig's)")
-	flags.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, ~/.kube/config, or the pod's account)")
+	flags.StringVar(&f.Kubeconfig, "kubeconfig", "", "kubeconfig file (default: $KUBECONFIG, ~/.kube/config, that of the Site which substorm up runs here, or the pod's account)")
 	flags.StringVar(&f.Context, "context", "", "context of the kubeconfig")
 }
 
@@ -52,19 +51,14 @@ func Open(f Flags) (*Cluster, error) {
 	// Kubernetes' libraries log to standard error what callers get as errors.
 	klog.SetLogger(logr.Discard())
 	ctrllog.SetLogger(logr.Discard())
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = f.Kubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: f.Context}
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
+	loader := Getter{&f}.ToRawKubeConfigLoader()
 	config, err := loader.ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("find the cluster: %w: name a kubeconfig with --kubeconfig or $KUBECONFIG", err)
+		return nil, findError(err)
 	}
-	namespace := f.Namespace
-	if namespace == "" {
-		if namespace, _, err = loader.Namespace(); err != nil {
-			return nil, fmt.Errorf("find the namespace: %w", err)
-		}
+	namespace, _, err := loader.Namespace()
+	if err != nil {
+		return nil, fmt.Errorf("find the namespace: %w", err)
 	}
 	return New(config, namespace)
 }

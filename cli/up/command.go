@@ -5,11 +5,9 @@
 package up
 
 import (
-	"os"
-	"path/filepath"
-
 	"github.com/spf13/cobra"
 
+	"github.com/substorm/substorm/cli/kube"
 	"github.com/substorm/substorm/internal/telemetry"
 	"github.com/substorm/substorm/internal/usage"
 )
@@ -31,9 +29,8 @@ SIGINT and SIGTERM stop it: what was begun is finished.`,
   substorm up -f manifests/
 
   # See how it is, from another shell:
-  export KUBECONFIG=$HOME/.local/share/substorm/api/kubeconfig
   substorm status
-  kubectl get instruments`,
+  substorm get instruments`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			cfg.Stderr = cmd.ErrOrStderr()
@@ -45,26 +42,11 @@ SIGINT and SIGTERM stop it: what was begun is finished.`,
 	}
 	f := c.Flags()
 	f.StringArrayVarP(&cfg.Manifests, "file", "f", nil, "file or folder with manifests (.yaml, .yml, .json); may be repeated")
-	f.StringVar(&cfg.DataDir, "data-dir", defaultDataDir(), "folder for all that is received and all keys; it is made where it does not exist")
+	f.StringVar(&cfg.DataDir, "data-dir", kube.StandaloneDir(), "folder for all that is received and all keys; it is made where it does not exist")
 	f.StringVarP(&cfg.Namespace, "namespace", "n", "default", "namespace of resources that name none")
 	f.StringVar(&cfg.Listen, "listen", DefaultListen, "where the first FeedServer serves, over HTTP; each further one takes the next port")
 	f.StringVar(&cfg.ListenAPI, "listen-api", "127.0.0.1:0", "where the Kubernetes API is served; port 0: the one it had before, or a free one")
 	f.StringVar(&cfg.PprofAddress, "pprof-address", "0", "where Go's profiles are served, for whoever looks for what the process costs; 0 for not at all")
 	f.StringVar(&cfg.LogLevel, "log-level", "warn", "least level of what is logged: debug, info, warn or error")
 	return c
-}
-
-// defaultDataDir is for services the folder that systemd gives them, for people one in their home (XDG Base Directory Specification).
-func defaultDataDir() string {
-	if dir := os.Getenv("STATE_DIRECTORY"); dir != "" {
-		return dir
-	}
-	if dir := os.Getenv("XDG_DATA_HOME"); dir != "" {
-		return filepath.Join(dir, "substorm")
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "substorm-data"
-	}
-	return filepath.Join(home, ".local", "share", "substorm")
 }

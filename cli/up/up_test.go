@@ -133,6 +133,8 @@ func TestUp(t *testing.T) {
 		t.Errorf("substorm status:\n%s", out)
 	}
 
+	likeKubectl(t, program, s.DataDir, s.Kubeconfig, write("extra.yaml.off", strings.ReplaceAll(camera, "name: camera", "name: extra")))
+
 	// Killed, and started again.
 	s.Kill()
 	s.Start()

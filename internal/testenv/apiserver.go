@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -29,6 +30,12 @@ type KubernetesAPI struct {
 func Kubernetes(t testing.TB) *KubernetesAPI {
 	t.Helper()
 	k, err := StartKubernetes()
+	return k.until(t, err)
+}
+
+// until has the API server end with the test.
+func (k *KubernetesAPI) until(t testing.TB, err error) *KubernetesAPI {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,6 +45,13 @@ func Kubernetes(t testing.TB) *KubernetesAPI {
 		}
 	})
 	return k
+}
+
+// KubernetesWith starts an API server that ends with the test and knows these kinds alone.
+func KubernetesWith(t testing.TB, definitions []*apiextensionsv1.CustomResourceDefinition) *KubernetesAPI {
+	t.Helper()
+	k, err := startKubernetes(envtest.CRDInstallOptions{CRDs: definitions})
+	return k.until(t, err)
 }
 
 // otherKubernetes names a kubeconfig of an API server that already runs and knows
@@ -59,6 +73,10 @@ func StartKubernetes() (*KubernetesAPI, error) {
 	if err != nil {
 		return nil, err
 	}
+	return startKubernetes(envtest.CRDInstallOptions{Paths: []string{filepath.Join(folder, "crds")}, ErrorIfPathMissing: true})
+}
+
+func startKubernetes(kinds envtest.CRDInstallOptions) (*KubernetesAPI, error) {
 	program, err := path("kube-apiserver")
 	if err != nil {
 		return nil, err
@@ -68,8 +86,7 @@ func StartKubernetes() (*KubernetesAPI, error) {
 	}
 	k := &KubernetesAPI{env: &envtest.Environment{
 		BinaryAssetsDirectory: filepath.Dir(program), // etcd lies there too
-		CRDDirectoryPaths:     []string{filepath.Join(folder, "crds")},
-		ErrorIfCRDPathMissing: true,
+		CRDInstallOptions:     kinds,
 		// It tries five times; 20 s for each, its default, are too few where the machine does much else.
 		ControlPlaneStartTimeout: time.Minute,
 	}}

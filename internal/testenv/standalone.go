@@ -18,7 +18,7 @@ type Standalone struct {
 // StartStandalone builds `substorm` of this checkout, has it run manifests and waits until its FeedServer answers.
 func StartStandalone(t testing.TB, manifests string, flags ...string) *Standalone {
 	t.Helper()
-	s := StandaloneIn(t, filepath.Join(t.TempDir(), "data"), manifests, flags...)
+	s := StandaloneIn(t, filepath.Join(t.TempDir(), "data", "substorm"), manifests, flags...) // as $XDG_DATA_HOME/substorm
 	s.Start()
 	return s
 }

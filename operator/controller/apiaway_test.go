@@ -135,7 +135,7 @@ func (w *world) awayFromAPI() *cutOff {
 			w.t.Fatal(err)
 		}
 	}
-	host := api.Config.Host
+	host := w.api.Config.Host
 	if u, err := url.Parse(host); err == nil && u.Host != "" {
 		host = u.Host
 	}

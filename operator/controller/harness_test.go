@@ -74,7 +74,9 @@ const patience = testenv.Patience
 // mode and a bucket of an S3 server, both with TLS.
 type world struct {
 	client.Client
-	t         *testing.T
+	t *testing.T
+	// api is the API server, which worlds share but for those that change its CRDs.
+	api       *testenv.KubernetesAPI
 	namespace string
 	nats      *testenv.NATSServer
 	minio     *testenv.MinIOServer
@@ -111,7 +113,12 @@ func newWorld(t *testing.T) *world {
 
 func newWorldOn(t *testing.T, minio *testenv.MinIOServer) *world {
 	t.Helper()
-	w := &world{t: t, namespace: fmt.Sprintf("world-%d", worlds.Add(1)), minio: minio, bucket: testenv.BucketName(), code: "hub", build: "dev"}
+	return newWorldAt(t, api, minio)
+}
+
+func newWorldAt(t *testing.T, api *testenv.KubernetesAPI, minio *testenv.MinIOServer) *world {
+	t.Helper()
+	w := &world{t: t, api: api, namespace: fmt.Sprintf("world-%d", worlds.Add(1)), minio: minio, bucket: testenv.BucketName(), code: "hub", build: "dev"}
 	var err error
 	if w.Client, err = client.New(api.Config, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
@@ -137,7 +144,7 @@ func newWorldOn(t *testing.T, minio *testenv.MinIOServer) *world {
 // start starts an operator that may do what its README says and no more.
 func (w *world) start() {
 	w.t.Helper()
-	user, err := api.User("operator-" + w.namespace)
+	user, err := w.api.User("operator-" + w.namespace)
 	if err != nil {
 		w.t.Fatal(err)
 	}

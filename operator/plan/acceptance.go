@@ -142,7 +142,6 @@ var (
 		gatewayDoesNotExist,
 		gatewayIsAmbiguous,
 		gatewayIsUnreadable,
-		listenerIsOfAnotherVersion,
 	}
 	listenerAbsences = []check[listening]{
 		tokenSecretIsNotLabeled,
@@ -194,18 +193,6 @@ func (in application) judgeListeners(v *Verdict, checks []check[listening]) {
 		}
 		own.addListener(in.gateway.Name, in.instrument.Name, l.listener)
 	}
-}
-
-// listenerIsOfAnotherVersion: the API server takes no listener without a name or a protocol; one that was stored under other
-// CRDs lacks what they did not know.
-func listenerIsOfAnotherVersion(in application) (Finding, bool) {
-	for i, l := range in.instrument.Spec.Listeners {
-		if l.Name == "" || l.Protocol == "" {
-			return bad(v1alpha1.ReasonUnreadable, fmt.Sprintf(
-				"spec.listeners[%d] has no name or no protocol: it was stored by another version of Substorm. Apply the Instrument anew, as this version has it", i)), true
-		}
-	}
-	return Finding{}, false
 }
 
 func siteDoesNotExist(in application) (Finding, bool) {

@@ -26,9 +26,6 @@ func (v InstrumentView) listeners(programmed Finding) []v1alpha1.ListenerStatus 
 	var all []v1alpha1.ListenerStatus
 	for i := range v.Instrument.Spec.Listeners {
 		listener := &v.Instrument.Spec.Listeners[i]
-		if listener.Name == "" {
-			continue // listenerIsOfAnotherVersion; the API server takes no status of it
-		}
 		accepted := v.listenerAccepted(listener.Name)
 		was := listenerStatus(v.Instrument, listener.Name)
 		c := conditions{now: v.Now, generation: v.Instrument.Generation, was: was.Conditions}

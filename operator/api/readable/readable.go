@@ -195,7 +195,25 @@ func (m mender) decode(data []byte) error {
 	if err != nil {
 		return nil
 	}
-	return utiljson.Unmarshal(data, object)
+	if err := utiljson.Unmarshal(data, object); err != nil {
+		return err
+	}
+	return wholeListeners(object)
+}
+
+// wholeListeners says where a listener lacks what each has. The name is the key of their list: without one, the API server takes
+// no server-side apply of the Instrument, not of its status either.
+func wholeListeners(o runtime.Object) error {
+	inst, ok := o.(*v1alpha1.Instrument)
+	if !ok {
+		return nil
+	}
+	for i, l := range inst.Spec.Listeners {
+		if l.Name == "" || l.Protocol == "" {
+			return fmt.Errorf("listeners[%d] has no name or no protocol: it was stored by another version of Substorm, replace the Instrument by one as this version has it", i)
+		}
+	}
+	return nil
 }
 
 // strip removes a status that cannot be decoded, and each such field of the spec, and says of

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package resources has kubectl's own get, apply and delete, for computers without kubectl.
+package resources
+
+import (
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/kubectl/pkg/cmd/apply"
+	"k8s.io/kubectl/pkg/cmd/delete"
+	"k8s.io/kubectl/pkg/cmd/get"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+
+	"github.com/substorm/substorm/cli/kube"
+)
+
+// Commands returns `substorm get`, `apply` and `delete`.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{getCommand(), applyCommand(), deleteCommand()}
+}
+
+func getCommand() *cobra.Command {
+	return command(func(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
+		c := get.NewCmdGet("substorm", f, streams)
+		c.Use, c.DisableFlagsInUseLine = "get TYPE [NAME]...", false
+		c.Short = "List resources as kubectl get does"
+		c.Long = `Lists resources of a cluster, or of the Site that substorm up runs on this computer, as kubectl get does: with the same columns and formats.`
+		c.Example = `  # The Instruments, and whether their data flows:
+  substorm get instruments
+
+  # One Instrument, with its status:
+  substorm get instrument allsky-camera -o yaml
+
+  # All of Substorm's resources, and what changes in them:
+  substorm get substorm
+  substorm get instruments -w`
+		return c
+	})
+}
+
+func applyCommand() *cobra.Command {
+	return command(func(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
+		c := apply.NewCmdApply("substorm", f, streams)
+		c.RemoveCommand(c.Commands()...) // they edit what kubectl remembers of the last time
+		c.Use, c.DisableFlagsInUseLine = "apply -f FILE|FOLDER", false
+		c.Short = "Create or change resources as kubectl apply does"
+		c.Long = `Creates resources or changes them to what manifests say, as kubectl apply does. Where substorm up follows a folder of
+manifests, change its files instead: it applies them anew when it starts.`
+		c.Example = `  substorm apply -f magnetometer.yaml
+  substorm apply --server-side -f manifests/`
+		return c
+	})
+}
+
+func deleteCommand() *cobra.Command {
+	return command(func(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
+		c := delete.NewCmdDelete(f, streams)
+		c.Use, c.DisableFlagsInUseLine = "delete TYPE NAME... | -f FILE|FOLDER", false
+		c.Short = "Delete resources as kubectl delete does"
+		c.Long = `Deletes resources, as kubectl delete does. What an Instrument sent stays in the archive.`
+		c.Example = `  substorm delete instrument magnetometer
+  substorm delete -f magnetometer.yaml`
+		return c
+	})
+}
+
+// command makes a command of kubectl's one of ours: it finds the cluster as all of ours do, it writes to the command's output, and what
+// ends it is an error.
+func command(of func(cmdutil.Factory, genericiooptions.IOStreams) *cobra.Command) *cobra.Command {
+	var c *cobra.Command
+	streams := genericiooptions.IOStreams{
+		In:     reader(func() io.Reader { return c.InOrStdin() }),
+		Out:    writer(func() io.Writer { return c.OutOrStdout() }),
+		ErrOut: writer(func() io.Writer { return c.ErrOrStderr() }),
+	}
+	flags := &kube.Flags{}
+	c = of(cmdutil.NewFactory(kube.Getter{Flags: flags}), streams)
+	flags.Add(c.Flags())
+	run := c.Run
+	c.Run, c.RunE = nil, func(cmd *cobra.Command, args []string) error {
+		ended := make(chan error, 1)
+		go func() { ended <- returned(func() { run(cmd, args) }) }()
+		select {
+		case err := <-ended:
+			return err
+		case <-cmd.Context().Done(): // kubectl takes a signal for its end
+			return cmd.Context().Err()
+		}
+	}
+	return c
+}
+
+// fatal is what kubectl says before it would end the process.
+type fatal string
+
+func init() { cmdutil.BehaviorOnFatal(func(message string, _ int) { panic(fatal(message)) }) }
+
+// returned runs a command of kubectl's and returns what it would end the process with.
+func returned(run func()) (err error) {
+	defer func() {
+		switch ended := recover().(type) {
+		case nil:
+		case fatal:
+			err = errors.New(strings.TrimPrefix(strings.TrimSpace(string(ended)), "error: "))
+		default:
+			panic(ended)
+		}
+	}()
+	run()
+	return nil
+}
+
+// reader reads from what is known when it is first read from.
+type reader func() io.Reader
+
+// Read implements io.Reader.
+func (r reader) Read(p []byte) (int, error) { return r().Read(p) }
+
+// writer writes to what is known when it is first written to.
+type writer func() io.Writer
+
+// Write implements io.Writer.
+func (w writer) Write(p []byte) (int, error) { return w().Write(p) }

@@ -1,7 +1,7 @@
 # `make help` explains every target. Everything costly is built once, into a cache outside the checkout
 # (go run ./hack/parts, SUBSTORM_CACHE), and shows its progress.
 .DEFAULT_GOAL := help
-.PHONY: help try demo demo-down test e2e e2e-all bench build send-binaries images cluster-up cluster-down generate golden tidy fmt lint lint-api check-generated
+.PHONY: help try pictures demo demo-down test e2e e2e-all bench build send-binaries images cluster-up cluster-down generate golden tidy fmt lint lint-api check-generated
 
 # Name of the benchmark in bench/ for `make bench` and its flags, nodes of the cluster for `make cluster-up`.
 NAME ?=
@@ -21,6 +21,9 @@ help: ## List the targets
 
 try: ## A whole Site in one process on this computer, with a camera and a magnetometer, and a page to look at; KEEP=FOLDER keeps its data
 	@go run ./hack/try $(if $(KEEP),-keep $(KEEP))
+
+pictures: ## Make the documentation's pictures anew, with Chromium
+	@go run ./hack/pictures
 
 demo: ## A cluster, NATS, S3, Substorm and two instruments, with a real frame from camera to archive
 	@go run ./hack/demo up

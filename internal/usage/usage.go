@@ -46,9 +46,11 @@ func ExitCode(err error) int {
 	return 1
 }
 
-// Main runs a program until it ends, or until SIGINT or SIGTERM ends its context, prints its error, and exits.
+// Main runs a program until it ends, or until SIGINT or SIGTERM ends its context, prints its error, and exits. A second signal ends the
+// process at once.
 func Main(name string, run func(ctx context.Context) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
 	err := run(ctx)
 	stop()
 	if err != nil {

@@ -47,6 +47,8 @@ type Config struct {
 	ListenAPI string
 	// PprofAddress is where profiles of the process are served; "0" for not at all.
 	PprofAddress string
+	// ListenMetrics is where metrics are served, host:port; empty: nowhere.
+	ListenMetrics string
 	// Stderr gets what people read, Log the lines of this process, of those from LogLevel on.
 	Stderr   io.Writer
 	Log      *slog.Logger
@@ -117,6 +119,9 @@ func (s *site) runOn(ctx context.Context, parts *stack, declared []*manifests.Ob
 	}
 	s.startOperator(parts)
 	s.startPods(parts)
+	if err := s.startMetrics(parts); err != nil {
+		return err
+	}
 	parts.start("manifests", func(ctx context.Context) error { return s.follow(ctx) }, s.failed)
 	s.startWatchdog(parts)
 	s.tell(ctx)

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -133,6 +134,9 @@ func TestUp(t *testing.T) {
 		t.Errorf("substorm status:\n%s", out)
 	}
 
+	if err := metricsOf(s.Metrics, "operator", "north-", "archivist"); err != nil {
+		t.Error(err)
+	}
 	likeKubectl(t, program, s.DataDir, s.Kubeconfig, write("extra.yaml.off", strings.ReplaceAll(camera, "name: camera", "name: extra")))
 
 	// Killed, and started again.
@@ -168,6 +172,25 @@ func TestUp(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(s.DataDir, "lock")); err != nil || len(text) == 0 {
 		t.Errorf("the data folder's lock: %q, %v", text, err)
 	}
+}
+
+// metricsOf looks for metrics of pods whose names begin so.
+func metricsOf(url string, pods ...string) error {
+	resp, err := http.Get(url)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s: %w", url, resp.Status, err)
+	}
+	for _, pod := range pods {
+		if !regexp.MustCompile(`(?m)^go_goroutines{pod="[^"]*` + pod).Match(text) {
+			return fmt.Errorf("there are no metrics of %s in\n%s", pod, text)
+		}
+	}
+	return nil
 }
 
 // servedAt looks for an object in an instrument's directory, and in those in it.

@@ -83,7 +83,7 @@ func (t *try) show(ctx context.Context, listen string) error {
 		return err
 	}
 	stop := make(chan struct{})
-	up := exec.Command(t.substorm, "up", "-f", filepath.Join(t.root, "docs", "samples", "try"), "--data-dir", t.dir, "--listen", listen)
+	up := exec.Command(t.substorm, "up", "-f", filepath.Join(t.root, "docs", "samples", "try"), "--data-dir", t.dir, "--listen", listen, "--listen-metrics=")
 	up.Stdout, up.Stderr = os.Stdout, os.Stderr
 	if err := up.Start(); err != nil {
 		return err

@@ -11,8 +11,8 @@ import (
 // Standalone is a `substorm up`.
 type Standalone struct {
 	*Process
-	// URL is where its first FeedServer serves, DataDir its data folder, Kubeconfig how to reach its API.
-	URL, DataDir, Kubeconfig string
+	// URL is where its first FeedServer serves, Metrics where metrics are, DataDir its data folder, Kubeconfig how to reach its API.
+	URL, Metrics, DataDir, Kubeconfig string
 }
 
 // StartStandalone builds `substorm` of this checkout, has it run manifests and waits until its FeedServer answers.
@@ -27,9 +27,9 @@ func StartStandalone(t testing.TB, manifests string, flags ...string) *Standalon
 func StandaloneIn(t testing.TB, dataDir, manifests string, flags ...string) *Standalone {
 	t.Helper()
 	dir := t.TempDir()
-	listen := fmt.Sprintf("127.0.0.1:%d", FreePort(t))
-	s := &Standalone{URL: "http://" + listen, DataDir: dataDir, Kubeconfig: filepath.Join(dataDir, "api", "kubeconfig")}
-	argv := append([]string{buildProgram(t, dir, "cli"), "up", "-f", manifests, "--data-dir", s.DataDir, "--listen", listen}, flags...)
+	listen, metrics := fmt.Sprintf("127.0.0.1:%d", FreePort(t)), fmt.Sprintf("127.0.0.1:%d", FreePort(t))
+	s := &Standalone{URL: "http://" + listen, Metrics: "http://" + metrics + "/metrics", DataDir: dataDir, Kubeconfig: filepath.Join(dataDir, "api", "kubeconfig")}
+	argv := append([]string{buildProgram(t, dir, "cli"), "up", "-f", manifests, "--data-dir", s.DataDir, "--listen", listen, "--listen-metrics", metrics}, flags...)
 	s.Process = newProcess(t, "substorm", dir, argv, nil, func() error { return answers(listen, "robots.txt") })
 	return s
 }

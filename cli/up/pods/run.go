@@ -256,11 +256,11 @@ func (p *Pods) all() map[types.NamespacedName]*process {
 }
 
 // Health are the addresses at which programs serve health and metrics, by the names of their pods.
-func (p *Pods) Health() map[string]string {
-	all := map[string]string{}
+func (p *Pods) Health() map[types.NamespacedName]string {
+	all := map[types.NamespacedName]string{}
 	for name, is := range p.all() {
 		if at := is.look().health; at != "" {
-			all[name.String()] = at
+			all[name] = at
 		}
 	}
 	return all

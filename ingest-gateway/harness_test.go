@@ -77,3 +77,19 @@ func await(t *testing.T, what string, is func() (bool, string)) {
 	}
 	t.Fatalf("not within %v: %s; last: %s", patience, what, said)
 }
+
+// awaitAll is await of what takes longer the more there is: it gives up when for that long nothing more is done.
+func awaitAll(t *testing.T, what string, is func() (ok bool, done int, said string)) {
+	t.Helper()
+	for most := 0; ; {
+		ok, done := false, 0
+		await(t, what, func() (_ bool, said string) {
+			ok, done, said = is()
+			return ok || done > most, said
+		})
+		if ok {
+			return
+		}
+		most = done
+	}
+}

@@ -221,7 +221,7 @@ func TestPacksKilled(t *testing.T) {
 				t.Error("it was never killed")
 			}
 			g.awaitReady()
-			await(t, "everything that has a receipt is listed, once", func() (bool, string) {
+			awaitAll(t, "everything that has a receipt is listed, once", func() (bool, int, string) {
 				listed := l.listing(t, "camera")
 				missing, twice := 0, 0
 				for d := range s.list.objects {
@@ -233,7 +233,7 @@ func TestPacksKilled(t *testing.T) {
 						twice++
 					}
 				}
-				return missing+twice == 0 && len(listed) == len(s.list.objects),
+				return missing+twice == 0 && len(listed) == len(s.list.objects), len(listed),
 					fmt.Sprintf("%d of %d are missing, %d listed twice, %d listed", missing, len(s.list.objects), twice, len(listed))
 			})
 			number := 0

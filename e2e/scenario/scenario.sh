@@ -95,13 +95,13 @@ read_all() {
   for file in camera-* product-*; do
     $SUBSTORM archive cat "$(digest "$file")" | cmp - "$file" || fail "archive cat gives something else than $file"
   done
-  eventually "the name is served" served "$URL/archive/scenario-product/2026/one.png" product-1
-  $CURL -sS -D head -o got "$URL/archive/scenario-product/2026/one.png"
+  eventually "the name is served" served "$URL/archive/scenario-product/n/2026/one.png" product-1
+  $CURL -sS -D head -o got "$URL/archive/scenario-product/n/2026/one.png"
   tag=$(tr -d '\r' <head | sed -n 's/^[Ee][Tt]ag: //p')
-  answers 304 -H "If-None-Match: $tag" "$URL/archive/scenario-product/2026/one.png" || fail "its entity tag $tag does not save it"
-  answers 206 -r 0-99 "$URL/archive/scenario-product/2026/one.png" || fail "no ranges: $(cat got)"
+  answers 304 -H "If-None-Match: $tag" "$URL/archive/scenario-product/n/2026/one.png" || fail "its entity tag $tag does not save it"
+  answers 206 -r 0-99 "$URL/archive/scenario-product/n/2026/one.png" || fail "no ranges: $(cat got)"
   head -c 100 product-1 | cmp - got || fail "the range is of something else"
-  eventually "the directory lists it" has "$URL/archive/scenario-product/2026/" one.png
+  eventually "the directory lists it" has "$URL/archive/scenario-product/n/2026/" one.png
   eventually "the newest object is served" answers 200 -L "$URL/latest/scenario-product"
   eventually "the bundle has it" sh -c "$CURL -fsS '$URL/bundle/scenario-product.tar' | tar -tf - | grep one.png"
   eventually "Atom names it" has "$URL/atom/scenario-product.xml" '<entry>'
@@ -122,10 +122,10 @@ answers 201 -T product-4 "$products/2026/four.png" || fail "PUT: $(cat got)"
 eventually "the feed tells of it" grep -q "$(digest product-4)" events
 
 say retract
-$SUBSTORM archive retract scenario-product 2026/one.png --reason "the scenario" --by scenario
-eventually "it is gone" answers 410 "$URL/archive/scenario-product/2026/one.png"
-$SUBSTORM archive restore scenario-product 2026/one.png --reason "the scenario" --by scenario
-eventually "it is back" served "$URL/archive/scenario-product/2026/one.png" product-1
+$SUBSTORM archive retract scenario-product n/2026/one.png --reason "the scenario" --by scenario
+eventually "it is gone" answers 410 "$URL/archive/scenario-product/n/2026/one.png"
+$SUBSTORM archive restore scenario-product n/2026/one.png --reason "the scenario" --by scenario
+eventually "it is back" served "$URL/archive/scenario-product/n/2026/one.png" product-1
 
 say restart
 sh -c "$RESTART"

@@ -183,12 +183,17 @@ func (l *links) known() int {
 	return len(l.sites)
 }
 
-// refuse ends the link of a Site that exists and is not accepted.
-func (l *links) refuse(key types.NamespacedName) {
+// exists notes that a Site is there, whatever it says.
+func (l *links) exists(key types.NamespacedName) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	s := l.at(key)
 	s.forgotten, s.unnamed = false, false
-	l.mu.Unlock()
+}
+
+// refuse ends the link of a Site that exists and is not accepted.
+func (l *links) refuse(key types.NamespacedName) {
+	l.exists(key)
 	l.disconnect(key)
 }
 

@@ -57,6 +57,7 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		return ctrl.Result{}, err // in the latter case it is gone by now
 	}
 	if plan.Unreadable(view.Site) != "" { // what was made for it stays as it is
+		r.links.exists(req.NamespacedName)
 		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, view.Site, view.Now,
 			secretOfUser{plan.JetStreamSecret(plan.ArchivistName(view.Site)), plan.ArchivistUserName(view.Site)})
 	}

@@ -32,10 +32,25 @@ func (c *DamageCounts) Add(d wire.Damage) {
 // until somebody has reported.
 func (v SiteView) archive() *v1alpha1.ArchiveState {
 	if v.Scrub == nil {
-		return v.Site.Status.Archive
+		return archiveThatStands(v.Site.Status.Archive)
 	}
 	return &v1alpha1.ArchiveState{LastPass: archivePass(v.Scrub.LastPass), Pass: archivePass(v.Scrub.Pass),
 		DamagedCount: v.Damage.Confirmed, MissingCount: v.Damage.Missing, UnconfirmedCount: v.Damage.Unconfirmed}
+}
+
+// archiveThatStands is what a status says, but for passes without their time: the API server dropped it of a status that another version
+// wrote, and takes none without.
+func archiveThatStands(was *v1alpha1.ArchiveState) *v1alpha1.ArchiveState {
+	if was == nil {
+		return nil
+	}
+	is := *was
+	for _, pass := range []**v1alpha1.ArchivePass{&is.LastPass, &is.Pass} {
+		if *pass != nil && (*pass).StartTime.IsZero() {
+			*pass = nil
+		}
+	}
+	return &is
 }
 
 // archivePass is a pass with times in whole seconds, as the API server keeps them.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/substorm/substorm/cli/kube"
 	"github.com/substorm/substorm/cli/output"
 	"github.com/substorm/substorm/cli/up"
 	"github.com/substorm/substorm/internal/progress"
@@ -62,7 +63,7 @@ It exits with 1 where a check failed, and with 0 where none did.`,
 	}
 	f := c.Flags()
 	f.StringArrayVarP(&cfg.Manifests, "file", "f", nil, "file or folder with manifests, as for substorm up; may be repeated")
-	f.StringVar(&cfg.DataDir, "data-dir", up.DataDir(), "data folder of substorm up")
+	f.StringVar(&cfg.DataDir, "data-dir", kube.StandaloneDir(), "data folder of substorm up")
 	f.StringVar(&cfg.Listen, "listen", up.DefaultListen, "where the first FeedServer serves; each further one takes the next port")
 	f.StringArrayVar(&cfg.Hubs, "hub", nil, "host:port of a server that the Site links to, its hub's NATS server say; may be repeated")
 	format.Add(c, "one document")

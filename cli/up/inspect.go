@@ -52,9 +52,6 @@ func Try(ctx context.Context, objects []*manifests.Object) (err error) {
 	return manifests.Apply(ctx, s.client, objects, s.log)
 }
 
-// DataDir is the data folder that is used where none is named.
-func DataDir() string { return defaultDataDir() }
-
 // ErrHolderUnknown: somebody has the data folder, and it is not known who.
 var ErrHolderUnknown = errors.New("its lock names no process")
 

@@ -18,7 +18,7 @@ import (
 	"github.com/substorm/substorm/internal/testenv"
 )
 
-// TestScenario: what every Site does (e2e/scenario), without a cluster. The same runs on one.
+// TestScenario: what every Site does (e2e/scenario), without a cluster.
 func TestScenario(t *testing.T) {
 	t.Parallel()
 	first, dir := fourPorts(t), t.TempDir()

@@ -31,7 +31,7 @@ demo: ## A cluster, NATS, S3, Substorm and two instruments, with a real frame fr
 demo-down: ## Remove everything that demo made (the cache of built parts stays)
 	@go run ./hack/demo down
 
-# First the package whose tests wait most for each other's servers, alone; then three packages at a time, the longest first: with more, two slow
+# First the package whose tests keep two cores busy, alone; then three packages at a time, the longest first: with more, two slow
 # cores have servers miss their deadlines. Servers and compilers collect garbage less often, as memory is there. `go vet` has already found what
 # `go test` would let it look for.
 test: export GOGC = 400

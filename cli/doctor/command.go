@@ -5,6 +5,7 @@
 package doctor
 
 import (
+	"cmp"
 	"net"
 	"path/filepath"
 
@@ -33,7 +34,7 @@ It takes the flags of substorm up, and may be run before it, or while the Site r
   space        bytes and files that are left
   sync         how long the disk takes to keep 4 KiB and 8 MiB; it writes 9 MB into the data folder and removes them
   power cut    what would be lost, as far as can be seen from here
-  ports        are those of Instruments and FeedServers free, or held by the Site itself
+  ports        are those of Instruments, FeedServers and metrics free, or held by the Site itself
   rights       user, umask and open files of the running Site, or of this command
   memory       how much is left
   hub          how long the name and a connection of each --hub take
@@ -63,8 +64,9 @@ It exits with 1 where a check failed, and with 0 where none did.`,
 	}
 	f := c.Flags()
 	f.StringArrayVarP(&cfg.Manifests, "file", "f", nil, "file or folder with manifests, as for substorm up; may be repeated")
-	f.StringVar(&cfg.DataDir, "data-dir", kube.StandaloneDir(), "data folder of substorm up")
+	kube.AddDataDir(f, &cfg.DataDir, "data folder of substorm up")
 	f.StringVar(&cfg.Listen, "listen", up.DefaultListen, "where the first FeedServer serves; each further one takes the next port")
+	f.StringVar(&cfg.ListenMetrics, "listen-metrics", up.DefaultListenMetrics, "where metrics are served; empty: nowhere")
 	f.StringArrayVar(&cfg.Hubs, "hub", nil, "host:port of a server that the Site links to, its hub's NATS server say; may be repeated")
 	format.Add(c, "one document")
 	return c
@@ -77,6 +79,9 @@ func (c *Config) check() (err error) {
 	}
 	if _, err := up.ListenAddresses(c.Listen, 1); err != nil {
 		return usage.Errorf("%w", err)
+	}
+	if _, err := up.ListenAddresses(cmp.Or(c.ListenMetrics, up.DefaultListenMetrics), 1); err != nil {
+		return usage.Errorf("--listen-metrics: %w", err)
 	}
 	for _, hub := range c.Hubs {
 		if host, port, err := net.SplitHostPort(hub); err != nil || host == "" || port == "" {

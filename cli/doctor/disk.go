@@ -81,7 +81,7 @@ func (d disk) space() Check {
 	case d.files > 0 && d.freeFiles == 0:
 		return failed(check, "remove files of others, or make the file system anew with more inodes (mkfs.ext4 -i): each object takes one", "%s", found)
 	case d.free < enoughFree:
-		return warning(check, "free some, or have less kept (archive.retention of Instruments): when it is full, what arrives is refused", "%s", found)
+		return warning(check, "free some, or have less kept (spec.archive.expiry of Instruments): when it is full, what arrives is refused", "%s", found)
 	case d.files > 0 && d.freeFiles < fewFiles:
 		return warning(check, "remove files of others, or make the file system anew with more inodes (mkfs.ext4 -i): each object takes one", "%s", found)
 	}

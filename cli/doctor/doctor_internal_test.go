@@ -111,7 +111,7 @@ func TestDisks(t *testing.T) {
 	well := ofSpeed(onDisk, ms)
 	says(t, well.space(), OK, "1.0 TiB of 2.0 TiB", "1,048,576 of 1,048,576 files")
 	says(t, with(well, func(d *disk) { d.files, d.freeFiles = 0, 0 }).space(), OK, "1.0 TiB") // Btrfs counts none
-	says(t, with(well, func(d *disk) { d.free = 100 << 20 }).space(), Warning, "100 MiB of", "archive.retention")
+	says(t, with(well, func(d *disk) { d.free = 100 << 20 }).space(), Warning, "100 MiB of", "archive.expiry")
 	says(t, with(well, func(d *disk) { d.free = 0 }).space(), Failed, "0 B of", "free some")
 	says(t, with(well, func(d *disk) { d.freeFiles = 100 }).space(), Warning, "100 of 1,048,576 files", "inodes")
 	says(t, with(well, func(d *disk) { d.freeFiles = 0 }).space(), Failed, "0 of 1,048,576 files", "inodes")
@@ -186,11 +186,11 @@ func TestManifests(t *testing.T) {
 	}
 	says(t, checks[0], Warning, file+`:7: Instrument "camera"`, "spec.telescope", "kubectl explain")
 	var got []string
-	for _, p := range d.ports("127.0.0.1:8080") {
+	for _, p := range d.ports("127.0.0.1:8080", "127.0.0.1:9464") {
 		got = append(got, p.String()+" at "+p.address+" of "+strings.Join(p.of, " and "))
 	}
 	want := []string{
-		"8080/tcp at 127.0.0.1:8080 of a FeedServer (--listen)", "8081/tcp at 127.0.0.1:8081 of a FeedServer (--listen)",
+		"8080/tcp at 127.0.0.1:8080 of a FeedServer (--listen)", "8081/tcp at 127.0.0.1:8081 of a FeedServer (--listen)", "9464/tcp at 127.0.0.1:9464 of metrics (--listen-metrics)",
 		`30101/tcp at :30101 of Instrument "camera"`, `30101/udp at :30101 of Instrument "camera"`,
 		`30102/tcp at :30102 of Instrument "camera" and Instrument "picture"`,
 	}
@@ -219,7 +219,7 @@ func TestManifests(t *testing.T) {
 	}
 	d, checks = lookAtManifests(t.Context(), nil)
 	says(t, checks[0], OK, "built in")
-	if all := d.ports("127.0.0.1:8080"); len(all) != 3 { // the quarantine's, over TCP and UDP, and the FeedServer's
+	if all := d.ports("127.0.0.1:8080", "127.0.0.1:9464"); len(all) != 4 { // the quarantine's, over TCP and UDP, the FeedServer's and that of metrics
 		t.Errorf("ports of the Site that is built in: %v", all)
 	}
 }

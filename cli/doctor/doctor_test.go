@@ -30,7 +30,7 @@ func ask(t *testing.T, args ...string) (doctor.Report, error) {
 	t.Helper()
 	var out bytes.Buffer
 	c := doctor.Command()
-	c.SetArgs(append(args, "-o", "json"))
+	c.SetArgs(append([]string{"-o", "json", "--listen-metrics="}, args...)) // its default may be in use here
 	c.SetOut(&out)
 	c.SetErr(io.Discard)
 	c.SilenceErrors, c.SilenceUsage = true, true
@@ -113,8 +113,9 @@ func TestRunningSite(t *testing.T) {
 	file, port := manifests(t)
 	s := testenv.StartStandalone(t, file)
 	listen := strings.TrimPrefix(s.URL, "http://")
-	args := []string{"-f", file, "--data-dir", s.DataDir, "--listen", listen}
-	held := []string{fmt.Sprintf("%d/tcp is held by the Site itself", port), fmt.Sprintf("%d/udp is held by the Site itself", port)}
+	metrics := strings.TrimSuffix(strings.TrimPrefix(s.Metrics, "http://"), "/metrics")
+	args := []string{"-f", file, "--data-dir", s.DataDir, "--listen", listen, "--listen-metrics", metrics}
+	held := []string{fmt.Sprintf("%d/tcp is held by the Site itself", port), fmt.Sprintf("%d/udp is held by the Site itself", port), metrics[strings.LastIndex(metrics, ":")+1:] + "/tcp is held by the Site itself"}
 	var r doctor.Report
 	var err error
 	for range testenv.Attempts() { // the gateway listens a little after the feed server
@@ -229,7 +230,7 @@ func TestDisk(t *testing.T) {
 	args := []string{"--data-dir", dir, "--listen", free(t)}
 	r, _ := ask(t, args...)
 	says(t, r, "data folder", "", dir, "held by no Site")
-	says(t, r, "space", doctor.Warning, "MiB are left", "files, on ext4", "archive.retention")
+	says(t, r, "space", doctor.Warning, "MiB are left", "files, on ext4", "archive.expiry")
 	says(t, r, "sync", "", "4 KiB are kept after", "median of", "8 MiB after")
 	says(t, r, "power cut", "", "lost")
 	for _, c := range r.Checks {
@@ -310,7 +311,7 @@ func TestCommandLines(t *testing.T) {
 		err := c.ExecuteContext(t.Context())
 		return out.String(), err
 	}
-	for flag, value := range map[string]string{"--hub": "hub.example.org", "--listen": "8080", "-o": "xml"} {
+	for flag, value := range map[string]string{"--hub": "hub.example.org", "--listen": "8080", "--listen-metrics": "9464", "-o": "xml"} {
 		if _, err := run(flag, value); usage.ExitCode(err) != 2 && flag != "-o" || err == nil {
 			t.Errorf("%s %s: exit code %d: %v", flag, value, usage.ExitCode(err), err)
 		}

@@ -26,8 +26,8 @@ type port struct {
 
 func (p port) String() string { return fmt.Sprintf("%d/%s", p.number, p.network) }
 
-// ports are those that the Site listens at: each once, in order.
-func (d *declared) ports(listen string) []port {
+// ports are those that the Site listens at: each once, in order. Metrics is where these are served; empty: nowhere.
+func (d *declared) ports(listen, metrics string) []port {
 	var all []port
 	add := func(network, address, of string) {
 		i := slices.IndexFunc(all, func(p port) bool { return p.network == network && p.address == address })
@@ -63,6 +63,9 @@ func (d *declared) ports(listen string) []port {
 	serving, _ := up.ListenAddresses(listen, d.servers) // the flag was looked at
 	for _, address := range serving {
 		add("tcp", address, "a FeedServer (--listen)")
+	}
+	if metrics != "" {
+		add("tcp", metrics, "metrics (--listen-metrics)")
 	}
 	slices.SortStableFunc(all, func(a, b port) int { return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(a.network, b.network)) })
 	return all

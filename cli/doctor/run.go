@@ -22,6 +22,8 @@ type Config struct {
 	DataDir string
 	// Listen is where the first FeedServer serves, host:port.
 	Listen string
+	// ListenMetrics is where metrics are served, host:port; empty: nowhere.
+	ListenMetrics string
 	// Hubs are servers that the Site links to, host:port.
 	Hubs []string
 }
@@ -43,7 +45,7 @@ func Run(ctx context.Context, cfg Config, shown *progress.Progress) (*Report, er
 	checks = append(checks, powerCut(cfg.DataDir, disk, declared))
 
 	shown.Set(0, 0, "looking who holds the ports")
-	checks = append(checks, ports(declared.ports(cfg.Listen), place.holder, len(cfg.Manifests) > 0)...)
+	checks = append(checks, ports(declared.ports(cfg.Listen, cfg.ListenMetrics), place.holder, len(cfg.Manifests) > 0)...)
 	checks = append(checks, rights(place))
 	checks = append(checks, memory(place.holder != 0))
 	for _, hub := range cfg.Hubs {

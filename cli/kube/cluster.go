@@ -51,7 +51,7 @@ func Open(f Flags) (*Cluster, error) {
 	// Kubernetes' libraries log to standard error what callers get as errors.
 	klog.SetLogger(logr.Discard())
 	ctrllog.SetLogger(logr.Discard())
-	loader := Getter{&f}.ToRawKubeConfigLoader()
+	loader := f.Loader()
 	config, err := loader.ClientConfig()
 	if err != nil {
 		return nil, findError(err)

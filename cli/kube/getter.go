@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
@@ -16,11 +18,21 @@ import (
 )
 
 // Getter finds the cluster for kubectl's own commands: it is a genericclioptions.RESTClientGetter.
-type Getter struct{ *Flags }
+type Getter struct {
+	*Flags
+	discovery func() (discovery.CachedDiscoveryInterface, error)
+}
+
+// NewGetter returns a Getter by flags, which need not be parsed yet.
+func NewGetter(flags *Flags) *Getter {
+	g := &Getter{Flags: flags}
+	g.discovery = sync.OnceValues(g.discover)
+	return g
+}
 
 // ToRESTConfig returns how to reach the API server.
-func (g Getter) ToRESTConfig() (*rest.Config, error) {
-	config, err := g.ToRawKubeConfigLoader().ClientConfig()
+func (g *Getter) ToRESTConfig() (*rest.Config, error) {
+	config, err := g.Loader().ClientConfig()
 	if err != nil {
 		return nil, findError(err)
 	}
@@ -28,7 +40,11 @@ func (g Getter) ToRESTConfig() (*rest.Config, error) {
 }
 
 // ToDiscoveryClient returns what asks which kinds there are, once.
-func (g Getter) ToDiscoveryClient() (discovery.CachedDiscoveryInterface, error) {
+func (g *Getter) ToDiscoveryClient() (discovery.CachedDiscoveryInterface, error) {
+	return g.discovery()
+}
+
+func (g *Getter) discover() (discovery.CachedDiscoveryInterface, error) {
 	config, err := g.ToRESTConfig()
 	if err != nil {
 		return nil, err
@@ -41,7 +57,7 @@ func (g Getter) ToDiscoveryClient() (discovery.CachedDiscoveryInterface, error) 
 }
 
 // ToRESTMapper returns the kinds by all their names.
-func (g Getter) ToRESTMapper() (meta.RESTMapper, error) {
+func (g *Getter) ToRESTMapper() (meta.RESTMapper, error) {
 	client, err := g.ToDiscoveryClient()
 	if err != nil {
 		return nil, err
@@ -50,10 +66,13 @@ func (g Getter) ToRESTMapper() (meta.RESTMapper, error) {
 }
 
 // ToRawKubeConfigLoader returns what finds the cluster and the namespace.
-func (g Getter) ToRawKubeConfigLoader() clientcmd.ClientConfig {
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: g.Context}
-	overrides.Context.Namespace = g.Namespace
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(g.Rules(), overrides)
+func (g *Getter) ToRawKubeConfigLoader() clientcmd.ClientConfig { return g.Loader() }
+
+// Loader finds the cluster and the namespace.
+func (f Flags) Loader() clientcmd.ClientConfig {
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: f.Context}
+	overrides.Context.Namespace = f.Namespace
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(f.Rules(), overrides)
 }
 
 // Rules say where a kubeconfig is looked for. The last place is the Site that runs on this computer.
@@ -84,6 +103,12 @@ func StandaloneDir() string {
 		return "substorm-data"
 	}
 	return filepath.Join(home, ".local", "share", "substorm")
+}
+
+// AddDataDir adds the flag that names a data folder of `substorm up`. Help and reference name the places, not those of who asks.
+func AddDataDir(flags *pflag.FlagSet, dir *string, usage string) {
+	flags.StringVar(dir, "data-dir", StandaloneDir(), usage)
+	flags.Lookup("data-dir").DefValue = "$STATE_DIRECTORY, $XDG_DATA_HOME/substorm or ~/.local/share/substorm"
 }
 
 // StandaloneKubeconfig is the file in a data folder of `substorm up` that lets commands in.

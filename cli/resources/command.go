@@ -78,7 +78,7 @@ func command(of func(cmdutil.Factory, genericiooptions.IOStreams) *cobra.Command
 		ErrOut: writer(func() io.Writer { return c.ErrOrStderr() }),
 	}
 	flags := &kube.Flags{}
-	c = of(cmdutil.NewFactory(kube.Getter{Flags: flags}), streams)
+	c = of(cmdutil.NewFactory(kube.NewGetter(flags)), streams)
 	flags.Add(c.Flags())
 	run := c.Run
 	c.Run, c.RunE = nil, func(cmd *cobra.Command, args []string) error {
@@ -87,7 +87,7 @@ func command(of func(cmdutil.Factory, genericiooptions.IOStreams) *cobra.Command
 		select {
 		case err := <-ended:
 			return err
-		case <-cmd.Context().Done(): // kubectl takes a signal for its end
+		case <-cmd.Context().Done(): // kubectl leaves signals to their default, which ends it
 			return cmd.Context().Err()
 		}
 	}

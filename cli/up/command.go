@@ -42,12 +42,12 @@ SIGINT and SIGTERM stop it: what was begun is finished.`,
 	}
 	f := c.Flags()
 	f.StringArrayVarP(&cfg.Manifests, "file", "f", nil, "file or folder with manifests (.yaml, .yml, .json); may be repeated")
-	f.StringVar(&cfg.DataDir, "data-dir", kube.StandaloneDir(), "folder for all that is received and all keys; it is made where it does not exist")
+	kube.AddDataDir(f, &cfg.DataDir, "folder for all that is received and all keys; it is made where it does not exist")
 	f.StringVarP(&cfg.Namespace, "namespace", "n", "default", "namespace of resources that name none")
 	f.StringVar(&cfg.Listen, "listen", DefaultListen, "where the first FeedServer serves, over HTTP; each further one takes the next port")
 	f.StringVar(&cfg.ListenAPI, "listen-api", "127.0.0.1:0", "where the Kubernetes API is served; port 0: the one it had before, or a free one")
 	f.StringVar(&cfg.PprofAddress, "pprof-address", "0", "where Go's profiles are served, for whoever looks for what the process costs; 0 for not at all")
-	f.StringVar(&cfg.ListenMetrics, "listen-metrics", "127.0.0.1:9464", "where metrics are served at /metrics, over HTTP; empty: nowhere")
+	f.StringVar(&cfg.ListenMetrics, "listen-metrics", DefaultListenMetrics, "where metrics are served at /metrics, over HTTP; empty: nowhere")
 	f.StringVar(&cfg.LogLevel, "log-level", "warn", "least level of what is logged: debug, info, warn or error")
 	return c
 }

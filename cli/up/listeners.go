@@ -17,8 +17,11 @@ import (
 	"github.com/substorm/substorm/operator/plan"
 )
 
-// DefaultListen is where the first FeedServer serves that nobody places elsewhere.
-const DefaultListen = "127.0.0.1:8080"
+// Where the first FeedServer serves, and where metrics are, that nobody places elsewhere.
+const (
+	DefaultListen        = "127.0.0.1:8080"
+	DefaultListenMetrics = "127.0.0.1:9464"
+)
 
 // listeners are where FeedServers serve: each has an address of its own, in the order in which they were seen.
 type listeners struct {

@@ -6,7 +6,6 @@ package up
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -21,6 +20,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/substorm/substorm/cli/up/pods"
 )
 
 // podLabel names the program that a series is of, as a scrape of a cluster's pods would. The operator has no pod here.
@@ -80,19 +81,12 @@ func labeled(pod string, g prometheus.Gatherer) prometheus.Gatherer {
 func scrape(address string) ([]*dto.MetricFamily, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
+	body, err := pods.Ask(ctx, address, "/metrics")
 	if err != nil {
 		return nil, err
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		return nil, errors.New(resp.Status)
-	}
+	defer func() { _ = body.Close() }()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(resp.Body)
+	families, err := parser.TextToMetricFamilies(body)
 	return slices.Collect(maps.Values(families)), err
 }

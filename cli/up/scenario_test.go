@@ -6,7 +6,6 @@ package up_test
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,7 +20,7 @@ import (
 // TestScenario: what every Site does (e2e/scenario), without a cluster.
 func TestScenario(t *testing.T) {
 	t.Parallel()
-	first, dir := fourPorts(t), t.TempDir()
+	first, dir := testenv.FreePorts(t, 4), t.TempDir()
 	manifest := strings.ReplaceAll(fmt.Sprintf(site, first), fmt.Sprintf("last: %d", first), fmt.Sprintf("last: %d", first+3))
 	if err := os.WriteFile(filepath.Join(dir, "site.yaml"), []byte(manifest), 0o600); err != nil {
 		t.Fatal(err)
@@ -45,23 +44,4 @@ func TestScenario(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	t.Logf("%s", out)
-}
-
-// fourPorts returns the first of four ports that are free one after the other.
-func fourPorts(t *testing.T) int {
-	t.Helper()
-	for range 100 {
-		first, free := testenv.FreePort(t), true
-		for port := first + 1; port < first+4; port++ {
-			l, err := net.Listen("tcp", testenv.Loopback(port))
-			if free = free && err == nil; err == nil {
-				_ = l.Close()
-			}
-		}
-		if free {
-			return first
-		}
-	}
-	t.Fatal("there are no four free ports one after the other")
-	return 0
 }

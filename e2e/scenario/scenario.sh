@@ -1,6 +1,6 @@
 #!/bin/sh
 # What every Site does, wherever it runs: declare, send by every protocol, kill, read by every endpoint, retract, restart.
-# It needs a POSIX shell, curl and substorm, and is told by variables:
+# It needs a POSIX shell, curl, GNU coreutils and substorm, and is told by variables:
 #   SUBSTORM          the program; its kubeconfig and namespace are those of the environment
 #   SITE, POOL        names of the Site and of an IngestGateway of it
 #   GATEWAY           host that receives

@@ -49,12 +49,12 @@ func run(ctx context.Context, args []string) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
 	p := progress.New(os.Stderr)
-	url, stop, err := try(ctx, p, root, tmp)
+	url, runs, stop, err := try(ctx, p, root, tmp)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	if err := await(ctx, p, url); err != nil {
+	if err := await(runs, p, url); err != nil {
 		return err
 	}
 	target := filepath.Join(root, folder, "page.png")
@@ -64,8 +64,8 @@ func run(ctx context.Context, args []string) (err error) {
 	return err
 }
 
-// try runs `make try` at a free port, and returns the URL of its page and what ends it.
-func try(ctx context.Context, p *progress.Printer, root, tmp string) (url string, stop func() error, err error) {
+// try runs `make try` at a free port, and returns the URL of its page, a context that ends with it, and what ends it.
+func try(ctx context.Context, p *progress.Printer, root, tmp string) (url string, runs context.Context, stop func() error, err error) {
 	program := filepath.Join(tmp, "try")
 	step := p.Step("build hack/try")
 	build := exec.CommandContext(ctx, "go", "build", "-o", program, "./hack/try")
@@ -76,20 +76,30 @@ func try(ctx context.Context, p *progress.Printer, root, tmp string) (url string
 	}
 	step.Done(err)
 	if err != nil {
-		return "", nil, err
+		return "", nil, nil, err
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return "", nil, err
+		return "", nil, nil, err
 	}
 	address := l.Addr().String()
 	_ = l.Close()
 	c := exec.Command(program, "-listen", address)
 	c.Dir, c.Stdout, c.Stderr = root, os.Stderr, os.Stderr
 	if err := c.Start(); err != nil {
-		return "", nil, err
+		return "", nil, nil, err
 	}
-	return "http://" + address + "/", func() error { return errors.Join(c.Process.Signal(os.Interrupt), c.Wait()) }, nil
+	runs, end := context.WithCancelCause(ctx)
+	done := make(chan error, 1)
+	go func() {
+		err := c.Wait()
+		end(fmt.Errorf("hack/try has ended: %w", errors.Join(err, context.Canceled)))
+		done <- err
+	}()
+	return "http://" + address + "/", runs, func() error {
+		_ = c.Process.Signal(os.Interrupt) // it may have ended
+		return <-done
+	}, nil
 }
 
 // await waits until the page has all there is to see.
@@ -101,8 +111,9 @@ func await(ctx context.Context, p *progress.Printer, url string) error {
 	for seen.IsZero() || time.Since(seen) < lineFor {
 		select {
 		case <-ctx.Done():
-			step.Done(ctx.Err())
-			return ctx.Err()
+			err := context.Cause(ctx)
+			step.Done(err)
+			return err
 		case <-time.After(time.Second):
 		}
 		if seen.IsZero() && shows(ctx, url) {

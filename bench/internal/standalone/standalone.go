@@ -52,6 +52,7 @@ type Options struct {
 // Site is a `substorm up`.
 type Site struct {
 	*testenv.Standalone
+	lab         *lab.Lab
 	first       int
 	instruments []Instrument
 	profiles    string
@@ -59,7 +60,7 @@ type Site struct {
 
 // New declares a Site, and does not start it.
 func New(l *lab.Lab, o Options) *Site {
-	s := &Site{instruments: append([]Instrument{{Name: Probe, Framing: wire.FramingUntilClose}}, o.Instruments...)}
+	s := &Site{lab: l, instruments: append([]Instrument{{Name: Probe, Framing: wire.FramingUntilClose}}, o.Instruments...)}
 	s.first = testenv.FreePorts(l, len(s.instruments))
 	file := filepath.Join(l.TempDir(), "site.yaml")
 	if err := os.WriteFile(file, []byte(s.manifests(o)), 0o600); err != nil {
@@ -121,7 +122,8 @@ func (s *Site) port(instrument string) int {
 			return s.first + i
 		}
 	}
-	panic("no instrument is called " + instrument)
+	s.lab.Fatalf("the Site declares no instrument %s", instrument)
+	return 0
 }
 
 // Start starts the process, and returns once it receives for all instruments.

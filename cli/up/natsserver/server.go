@@ -83,14 +83,20 @@ func await(ctx context.Context, s *server.Server) error {
 // InProcessConn returns a connection without a socket: see nats.InProcessServer.
 func (s *Server) InProcessConn() (net.Conn, error) { return s.nats.InProcessConn() }
 
+// longestSocket is the longest path of a Unix socket, in bytes: see unix(7).
+const longestSocket = 107
+
 // ServeSocket has other processes of this user in at a Unix socket, whose file it makes, until ctx ends.
 func (s *Server) ServeSocket(ctx context.Context, path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	l, err := net.Listen("unix", path)
+	if err != nil && len(path) > longestSocket {
+		return fmt.Errorf("%w: the path of a Unix socket has %d bytes at most: choose a data folder with a shorter one", err, longestSocket)
+	}
 	if err != nil {
-		return fmt.Errorf("%w: the path of a Unix socket has 107 bytes at most: choose a data folder with a shorter one", err)
+		return err
 	}
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
 	if err := os.Chmod(path, 0o600); err != nil {

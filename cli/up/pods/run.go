@@ -278,22 +278,32 @@ func (p *Pods) Alive(ctx context.Context) error {
 }
 
 func answers(ctx context.Context, health string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+health+"/healthz", http.NoBody)
-	if err != nil {
-		return err
-	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Do(req)
+	body, err := Ask(ctx, health, "/healthz")
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer func() { _ = resp.Body.Close() }()
+	return body.Close()
+}
+
+// programs keeps no connections: a program that is started again has another address.
+var programs = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
+// Ask asks a program at its address of Health for a path. An answer other than 200 is an error.
+func Ask(ctx context.Context, health, path string) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+health+path, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := programs.Do(req)
+	if err != nil {
+		return nil, err
+	}
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
-		return fmt.Errorf("%s: %s", resp.Status, bytes.TrimSpace(text))
+		return nil, errors.Join(fmt.Errorf("%s: %s", resp.Status, bytes.TrimSpace(text)), resp.Body.Close())
 	}
-	return nil
+	return resp.Body, nil
 }

@@ -262,7 +262,7 @@ func TestFullDisk(t *testing.T) {
 	if !errors.Is(err, doctor.ErrFailed) {
 		t.Error(err)
 	}
-	says(t, r, "space", doctor.Failed, "0 B of", "free some")
+	says(t, r, "space", doctor.Failed, "MiB are left", "free some")
 	says(t, r, "sync", doctor.Warning, "too little space", "again")
 	says(t, r, "power cut", doctor.Warning, "not measured")
 }

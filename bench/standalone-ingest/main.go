@@ -5,7 +5,8 @@
 // The Site in one process is `substorm up` with its object store on a folder and its NATS server, as it runs without a cluster. The other is the
 // gateway of these benchmarks, with an archivist beside it, as programs of their own, MinIO over plain HTTP and NATS with every write synced, without accounts. Both lie on
 // the same disk. Small objects come from 64 connections with 32 in flight and share packs (ingest-small); the others one over a connection of its
-// own, from 1 and 3 senders, and are stored each by itself (ingest-tcp). Senders share the machine.
+// own, from 1 and 3 senders, and are stored each by itself (ingest-tcp). Senders share the machine. SUBSTORM_BENCH_PROFILES=FOLDER keeps processor profiles of
+// the Site in one process in the first round.
 package main
 
 import (
@@ -13,6 +14,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/substorm/substorm/bench/internal/lab"
@@ -46,6 +48,7 @@ func main() { lab.Run(run, receiver.Main, load.Main) }
 type bench struct {
 	report    *report.Report
 	generator *load.Generator
+	site      *standalone.Site
 	// addresses by instrument and candidate.
 	addresses map[string]map[string]string
 }
@@ -79,11 +82,11 @@ func run(l *lab.Lab) error {
 
 // start starts both. The gateway of these benchmarks has one instrument, so there are two, each with servers of its own.
 func (b *bench) start(l *lab.Lab) error {
-	site := standalone.New(l, standalone.Options{Instruments: []standalone.Instrument{
+	b.site = standalone.New(l, standalone.Options{Instruments: []standalone.Instrument{
 		{Name: small, Framing: wire.FramingLengthPrefixed, Acknowledge: "Stored"},
 		{Name: large, Framing: wire.FramingUntilClose, Acknowledge: "Stored", PackBelow: "0"},
 	}})
-	if err := site.Start(); err != nil {
+	if err := b.site.Start(); err != nil {
 		return err
 	}
 	forSmall, forLarge := receiver.StartBackends(l), receiver.StartBackends(l)
@@ -92,10 +95,10 @@ func (b *bench) start(l *lab.Lab) error {
 	}
 	b.addresses = map[string]map[string]string{
 		small: {
-			own:     site.Address(small),
+			own:     b.site.Address(small),
 			servers: receiver.StartSite(l, forSmall, receiver.Options{Framing: wire.FramingLengthPrefixed, PackBelow: load.SmallPackBelow}).Address,
 		},
-		large: {own: site.Address(large), servers: receiver.StartSite(l, forLarge, receiver.Options{}).Address},
+		large: {own: b.site.Address(large), servers: receiver.StartSite(l, forLarge, receiver.Options{}).Address},
 	}
 	return nil
 }
@@ -104,8 +107,15 @@ func (b *bench) start(l *lab.Lab) error {
 func (b *bench) both(round int, instrument, name string, size int, order func(address string) load.Order) error {
 	for i := range 2 {
 		candidate := []string{own, servers}[(round+i)%2]
-		out, err := b.generator.Send(order(b.addresses[instrument][candidate]))
-		if err != nil {
+		o := order(b.addresses[instrument][candidate])
+		profiled := make(chan error, 1)
+		if candidate == own && round == 0 {
+			go func() { profiled <- b.site.KeepProfile(fmt.Sprintf("profile?seconds=%.0f", math.Ceil(o.Duration.Seconds())), name) }()
+		} else {
+			profiled <- nil
+		}
+		out, err := b.generator.Send(o)
+		if err = errors.Join(err, <-profiled); err != nil {
 			return fmt.Errorf("%s, %s: %w", candidate, name, err)
 		}
 		b.report.Add(name, candidate, "/s", out.BytesPerSecond/float64(size))

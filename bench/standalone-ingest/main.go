@@ -110,7 +110,9 @@ func (b *bench) both(round int, instrument, name string, size int, order func(ad
 		o := order(b.addresses[instrument][candidate])
 		profiled := make(chan error, 1)
 		if candidate == own && round == 0 {
-			go func() { profiled <- b.site.KeepProfile(fmt.Sprintf("profile?seconds=%.0f", math.Ceil(o.Duration.Seconds())), name) }()
+			go func() {
+				profiled <- b.site.KeepProfile(fmt.Sprintf("profile?seconds=%.0f", math.Ceil(o.Duration.Seconds())), name)
+			}()
 		} else {
 			profiled <- nil
 		}

@@ -126,6 +126,7 @@ func manager(cfg Config) (ctrl.Manager, error) {
 	stop := 10 * time.Second
 	mgr, err := ctrl.NewManager(readable.Config(cfg.Kubernetes, scheme, cfg.Log), ctrl.Options{
 		Scheme:                        scheme,
+		MapperProvider:                newMapper,
 		Logger:                        logr.FromSlogHandler(cfg.Log.Handler()),
 		Cache:                         cache.Options{DefaultNamespaces: namespaces, ByObject: controller.CacheObjects(cfg.Standalone), DefaultTransform: cache.TransformStripManagedFields()},
 		Metrics:                       server.Options{BindAddress: cfg.MetricsAddress},

@@ -44,10 +44,13 @@ func (p *secretPoller) users(ctx context.Context) (map[types.NamespacedName]*sec
 	var instruments v1alpha1.InstrumentList
 	var feeds v1alpha1.FeedList
 	var consumers v1alpha1.FeedConsumerList
-	for _, list := range []client.ObjectList{&sites, &pools, &servers, &instruments, &feeds, &consumers} {
+	for _, list := range []client.ObjectList{&sites, &pools, &servers, &feeds, &consumers} {
 		if err := p.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, err
 		}
+	}
+	if err := p.client.List(ctx, &instruments, client.MatchingFields{tokensField: hasTokens}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
 	}
 	users := map[types.NamespacedName]*secretUsers{}
 	of := func(namespace, name string) *secretUsers {

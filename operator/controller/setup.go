@@ -36,10 +36,13 @@ import (
 )
 
 // siteField is the index of pools, FeedServers, Instruments and Feeds by the Site that they name,
-// feedField that of FeedConsumers by their Feed.
+// feedField that of FeedConsumers by their Feed. tokensField finds, by hasTokens, the Instruments that name Secrets with tokens:
+// a list of all Instruments of a large Site, every few seconds, is most of what an operator in calm would do.
 const (
-	siteField = "spec.siteRef.name"
-	feedField = "spec.feedRef.name"
+	siteField   = "spec.siteRef.name"
+	feedField   = "spec.feedRef.name"
+	tokensField = "spec.listeners.tokenSecretKeyRef"
+	hasTokens   = "yes"
 )
 
 // Config of the controllers.
@@ -175,6 +178,12 @@ func (s *setup) indexes(ctx context.Context) error {
 	return errors.Join(
 		index.IndexField(ctx, &v1alpha1.Instrument{}, siteField, func(o client.Object) []string {
 			return []string{o.(*v1alpha1.Instrument).Spec.SiteRef.Name}
+		}),
+		index.IndexField(ctx, &v1alpha1.Instrument{}, tokensField, func(o client.Object) []string {
+			if len(plan.TokenSecrets(o.(*v1alpha1.Instrument))) == 0 {
+				return nil
+			}
+			return []string{hasTokens}
 		}),
 		index.IndexField(ctx, &v1alpha1.IngestGateway{}, siteField, func(o client.Object) []string {
 			return []string{o.(*v1alpha1.IngestGateway).Spec.SiteRef.Name}

@@ -75,12 +75,18 @@ func (o *Operator) Time() (time.Duration, error) { return process.Time(o.cmd.Pro
 // Peak is the most memory that it had, in MiB.
 func (o *Operator) Peak() (float64, error) { return process.PeakMiB(o.cmd.Process.Pid) }
 
-// Profile keeps a profile in the folder that was asked for.
+// Profile keeps a profile in the folder that was asked for, of an operator that may still be starting.
 func (o *Operator) Profile(kind, name string) error {
 	if o.profiles == "" {
 		return nil
 	}
-	return process.KeepProfile(o.profiles+kind, name)
+	for tries := 0; ; tries++ {
+		err := process.KeepProfile(o.profiles+kind, name)
+		if err == nil || tries == 100 {
+			return err
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
 }
 
 // Uses says what the operator used in a phase of a given length.

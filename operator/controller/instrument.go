@@ -110,7 +110,8 @@ func (r *instrumentReconciler) readPool(ctx context.Context, view *plan.Instrume
 	view.Pool = pool
 	var pods corev1.PodList
 	var services corev1.ServiceList
-	ofPool := []client.ListOption{client.InNamespace(pool.Namespace), client.MatchingLabels(plan.PodLabels(pool.Name)), client.UnsafeDisableDeepCopy}
+	ofPool := []client.ListOption{client.InNamespace(pool.Namespace), client.MatchingFields{instanceField: pool.Name},
+		client.MatchingLabels(plan.PodLabels(pool.Name)), client.UnsafeDisableDeepCopy}
 	if err := r.client.List(ctx, &pods, ofPool...); err != nil {
 		return err
 	}

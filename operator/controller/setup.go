@@ -45,6 +45,9 @@ const (
 	hasTokens   = "yes"
 )
 
+// instanceField is the index of pods and Services by the resource that they are made for, which each of its Instruments' statuses reads.
+const instanceField = "metadata.labels." + plan.LabelInstance
+
 // Config of the controllers.
 type Config struct {
 	// Images are what pods run, and Pull is how nodes get them.
@@ -197,8 +200,12 @@ func (s *setup) indexes(ctx context.Context) error {
 		index.IndexField(ctx, &v1alpha1.FeedConsumer{}, feedField, func(o client.Object) []string {
 			return []string{o.(*v1alpha1.FeedConsumer).Spec.FeedRef.Name}
 		}),
+		index.IndexField(ctx, &corev1.Pod{}, instanceField, instanceOf),
+		index.IndexField(ctx, &corev1.Service{}, instanceField, instanceOf),
 	)
 }
+
+func instanceOf(o client.Object) []string { return []string{o.GetLabels()[plan.LabelInstance]} }
 
 const defaultAuditEvery = 10 * time.Minute
 

@@ -121,17 +121,16 @@ func (m mender) answer(body []byte) []byte {
 
 // event mends the object of a watch's event.
 func (m mender) event(event []byte) []byte {
+	if before, object, after, ok := cutEvent(event); ok {
+		return slices.Concat(before, m.object(withoutManagedFields(object)), after)
+	}
 	var e struct {
 		Object json.RawMessage `json:"object"`
 	}
 	if json.Unmarshal(event, &e) != nil || e.Object == nil {
 		return event
 	}
-	mended := m.object(e.Object)
-	if bytes.Equal(mended, e.Object) {
-		return event
-	}
-	return replaced(event, "object", mended)
+	return replaced(event, "object", json.RawMessage(m.object(e.Object)))
 }
 
 // replaced sets one member of a JSON object.
@@ -184,14 +183,11 @@ func (m mender) object(data []byte) []byte {
 
 // decode says why an object of our kinds cannot be decoded.
 func (m mender) decode(data []byte) error {
-	var meta struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
-	}
-	if json.Unmarshal(data, &meta) != nil || meta.APIVersion != v1alpha1.GroupVersion.String() {
+	kind, ours := kindOf(data)
+	if !ours {
 		return nil
 	}
-	object, err := m.scheme.New(v1alpha1.GroupVersion.WithKind(meta.Kind))
+	object, err := m.scheme.New(v1alpha1.GroupVersion.WithKind(kind))
 	if err != nil {
 		return nil
 	}

@@ -38,18 +38,21 @@ var pictureTypes = []string{"image/png", "image/jpeg", "image/webp"}
 // it learns nothing.
 type board struct {
 	cfg Config
-	// woken has a value while somebody looks who found the board asleep.
+	// idleAfter and patience are lookedFor and settleIn; tests have others.
+	idleAfter, patience time.Duration
+	// woken has a value when somebody looked since the board woke.
 	woken chan struct{}
 
 	mu     sync.Mutex
 	looked time.Time
-	// settled is closed when what was reported before is all there.
-	settled chan struct{}
-	known   bool
+	// settled is closed when the board has learned what there was when it woke: all that was reported, and the newest
+	// pictures. What it knew before it slept is old.
+	settled            chan struct{}
+	reported, pictured bool
 	// received is when data of an instrument last arrived, by gateway.
 	received map[string]map[string]time.Time
-	// reported is when a gateway of a pool last said anything.
-	reported map[string]time.Time
+	// spoke is when a gateway of a pool last said anything.
+	spoke map[string]time.Time
 	// pictures are given away, and not changed any more.
 	pictures map[string]wire.Record
 	// candidates are the instruments of a registry that may send pictures.
@@ -58,14 +61,14 @@ type board struct {
 }
 
 func newBoard(cfg Config) *board {
-	return &board{cfg: cfg, woken: make(chan struct{}, 1), settled: make(chan struct{}),
-		received: map[string]map[string]time.Time{}, reported: map[string]time.Time{}}
+	return &board{cfg: cfg, idleAfter: lookedFor, patience: settleIn, woken: make(chan struct{}, 1), settled: make(chan struct{}),
+		received: map[string]map[string]time.Time{}, spoke: map[string]time.Time{}}
 }
 
 // look says that somebody looks, and waits a moment for what there is to see.
 func (b *board) look(ctx context.Context, s *registry.Snapshot) {
 	settled := b.keep(s)
-	patience := time.NewTimer(settleIn)
+	patience := time.NewTimer(b.patience)
 	defer patience.Stop()
 	select {
 	case <-settled:
@@ -75,7 +78,7 @@ func (b *board) look(ctx context.Context, s *registry.Snapshot) {
 }
 
 // keep says that somebody looks, at the instruments of a registry. What it returns is
-// closed when what was reported before is known.
+// closed when what there is to see is known.
 func (b *board) keep(s *registry.Snapshot) (settled <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,7 +98,9 @@ func (b *board) run(ctx context.Context) {
 	for {
 		select {
 		case <-b.woken:
-			b.awake(ctx)
+			if !b.idle() { // somebody looked since it fell asleep
+				b.awake(ctx)
+			}
 		case <-ctx.Done():
 			return
 		}
@@ -105,32 +110,31 @@ func (b *board) run(ctx context.Context) {
 // awake learns until nobody looks any more.
 func (b *board) awake(ctx context.Context) {
 	ctx, sleep := context.WithCancel(ctx)
-	defer sleep()
 	var learning sync.WaitGroup
+	defer b.unsettle()
 	defer learning.Wait()
+	defer sleep()
 	learning.Go(func() {
 		watch.Run(ctx, b.cfg.JetStream, watch.Config{
 			Bucket: wire.StatusBucket(b.cfg.Site), What: "what gateways report", Logger: b.cfg.Logger,
-			Begin: func(watch.Bucket) {}, Take: b.take, Settle: b.settle,
+			Begin: func(watch.Bucket) {}, Take: b.take, Settle: func() { b.settle(&b.reported) },
 		})
 	})
 	learning.Go(func() { b.watchPictures(ctx) })
-	for tick := time.Tick(picturesEvery); ; {
+	for tick := time.Tick(picturesEvery); !b.idle(); {
 		select {
 		case <-tick:
 		case <-ctx.Done():
 			return
 		}
-		b.mu.Lock()
-		idle := time.Since(b.looked) > lookedFor
-		if idle { // what is known gets old
-			b.known, b.settled = false, make(chan struct{})
-		}
-		b.mu.Unlock()
-		if idle {
-			sleep()
-		}
 	}
+}
+
+// idle says whether nobody looks.
+func (b *board) idle() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return time.Since(b.looked) > b.idleAfter
 }
 
 // take notes a report. What cannot be read is passed over.
@@ -143,8 +147,8 @@ func (b *board) take(e jetstream.KeyValueEntry) {
 	case e.Operation() != jetstream.KeyValuePut:
 		delete(b.received[instrument], gateway)
 	case instrument == "":
-		if s, err := wire.Decode[wire.GatewayStatus](e.Value()); err == nil && e.Created().After(b.reported[s.Pool]) {
-			b.reported[s.Pool] = e.Created()
+		if s, err := wire.Decode[wire.GatewayStatus](e.Value()); err == nil && e.Created().After(b.spoke[s.Pool]) {
+			b.spoke[s.Pool] = e.Created()
 		}
 	default:
 		s, err := wire.Decode[wire.InstrumentStatus](e.Value())
@@ -158,14 +162,26 @@ func (b *board) take(e jetstream.KeyValueEntry) {
 	}
 }
 
-// settle says that all reports are there.
-func (b *board) settle() {
+// settle notes that the reports or the pictures are there, and tells who waits when both are.
+func (b *board) settle(known *bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.known {
-		b.known = true
+	if *known {
+		return
+	}
+	if *known = true; b.reported && b.pictured {
 		close(b.settled)
 	}
+}
+
+// unsettle has who looks next wait for what is new by then.
+func (b *board) unsettle() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.reported && b.pictured {
+		b.settled = make(chan struct{})
+	}
+	b.reported, b.pictured = false, false
 }
 
 // seen is what a board knows at a moment. Nobody changes it.
@@ -181,7 +197,7 @@ type seen struct {
 func (b *board) now() seen {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	is := seen{last: make(map[string]time.Time, len(b.received)), reported: maps.Clone(b.reported), pictures: b.pictures}
+	is := seen{last: make(map[string]time.Time, len(b.received)), reported: maps.Clone(b.spoke), pictures: b.pictures}
 	for instrument, by := range b.received {
 		for _, at := range by {
 			if at.After(is.last[instrument]) {
@@ -205,7 +221,7 @@ func candidates(s *registry.Snapshot) []wire.InstrumentEntry {
 }
 
 // watchPictures looks for the newest pictures. Where the catalog does not know yet, it
-// reads manifests: pages do not wait for that.
+// reads manifests: pages wait for that as long as for reports, a moment.
 func (b *board) watchPictures(ctx context.Context) {
 	for tick := time.Tick(picturesEvery); ; {
 		b.mu.Lock()
@@ -224,6 +240,7 @@ func (b *board) watchPictures(ctx context.Context) {
 		b.mu.Lock()
 		b.pictures = pictures
 		b.mu.Unlock()
+		b.settle(&b.pictured)
 		select {
 		case <-tick:
 		case <-ctx.Done():

@@ -23,7 +23,7 @@ try: ## A whole Site in one process on this computer, with a camera and a magnet
 	@go run ./hack/try $(if $(KEEP),-keep $(KEEP))
 
 pictures: ## Make the documentation's pictures anew, with Chromium
-	@go run ./hack/pictures
+	@go run ./bench/chromium/pictures
 
 demo: ## A cluster, NATS, S3, Substorm and two instruments, with a real frame from camera to archive
 	@go run ./hack/demo up

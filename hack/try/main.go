@@ -29,6 +29,7 @@ type try struct {
 	p        *progress.Printer
 	root     string // of the checkout
 	dir      string // the data folder
+	fresh    bool   // it was empty
 	substorm string // the program
 	url      string
 	began    time.Time
@@ -50,6 +51,7 @@ func run(ctx context.Context, args []string) error {
 		if t.dir, err = os.MkdirTemp("", "substorm-try-"); err != nil {
 			return err
 		}
+		t.fresh = true
 		defer func() { _ = os.RemoveAll(t.dir) }()
 	}
 	if *listen == "" {

@@ -22,6 +22,8 @@ const (
 	picturesURL         = "http://127.0.0.1:30103/in/allsky-picture/"
 	cameraEvery         = 20 * time.Second
 	magnetometerEvery   = time.Second
+	// betweenOld lines: a socket's buffer holds some hundred.
+	betweenOld = time.Millisecond
 )
 
 // send has all instruments send until ctx ends.
@@ -64,7 +66,8 @@ func (t *try) camera(ctx context.Context, frames []string) {
 	}
 }
 
-// magnetometer sends a line each second: the values are those that were recorded, the times are those of now.
+// magnetometer sends a line each second: the values are those that were recorded, the times are those of now. To a Site that knows
+// nothing yet it first sends what it would have sent before, so that there is a line to look at.
 func (t *try) magnetometer(ctx context.Context, lines []string) {
 	conn, err := net.Dial("udp", magnetometerAddress)
 	if err != nil {
@@ -73,10 +76,17 @@ func (t *try) magnetometer(ctx context.Context, lines []string) {
 	}
 	defer func() { _ = conn.Close() }()
 	const header = "2006-01-02 15:04:05.000 002"
+	send := func(line string, at time.Time) {
+		_, _ = conn.Write([]byte(at.UTC().Truncate(time.Second).Format(header) + line[len(header):])) // UDP tells nobody whether it arrived
+	}
+	if began := time.Now(); t.fresh {
+		for i, line := range lines {
+			send(line, began.Add(time.Duration(i-len(lines))*magnetometerEvery))
+			pause(ctx, betweenOld)
+		}
+	}
 	for i := 0; ctx.Err() == nil; i++ {
-		now := time.Now().UTC().Truncate(time.Second)
-		line := now.Format(header) + lines[i%len(lines)][len(header):]
-		_, _ = conn.Write([]byte(line)) // UDP tells nobody whether it arrived
+		send(lines[i%len(lines)], time.Now())
 		pause(ctx, magnetometerEvery)
 	}
 }

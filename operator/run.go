@@ -10,8 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -35,12 +33,6 @@ import (
 
 // leaseName is the Lease by which one of several operators leads.
 const leaseName = "substorm-operator.substorm.dev"
-
-// garbage is how much the heap may hold of what nobody needs any more, in percent of what is
-// needed: less than Go's 100. Most of the heap are objects and statuses that stay, and whoever judges
-// all of a Site with 10,000 Instruments leaves as much garbage at once; to collect it more often costs little
-// beside that.
-const garbage = 50
 
 // Config of the operator.
 type Config struct {
@@ -87,9 +79,6 @@ func Run(ctx context.Context, cfg Config) error {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cgroup.Memory() // so that the heap is collected before the container's limit ends the program
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(garbage)
-	}
 	ctrl.SetLogger(logr.FromSlogHandler(cfg.Log.Handler()))
 	mgr, err := manager(cfg)
 	if err != nil {

@@ -155,6 +155,9 @@ func (c Config) options() (*server.Options, error) {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, err
 	}
+	// JetStreamMaxStore stays the server's own: three quarters of what the disk has free when it starts, and of what its streams hold. Each
+	// stream of a Site declares how much it may hold; so one that the disk cannot hold beside the others is refused when it is made, which a
+	// greater number would allow, and a smaller one would refuse what fits.
 	opts := &server.Options{
 		ServerName: "substorm-" + c.Domain, NoSigs: true, NoLog: true, MaxPayload: maxPayload,
 		JetStream: true, JetStreamDomain: c.Domain, StoreDir: filepath.Join(c.Dir, "streams"), SyncAlways: true, DontListen: c.Listen == "",

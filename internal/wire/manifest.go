@@ -72,7 +72,7 @@ type ManifestWriter struct {
 // NewManifestWriter begins a manifest. Counts and observation times of the header
 // are computed.
 func NewManifestWriter(w io.Writer, h ManifestHeader) (*ManifestWriter, error) {
-	frame, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1))
+	frame, err := newLineEncoder(w)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (m *ManifestWriter) Close() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+	z, err := newLineEncoder(nil)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (h *ManifestHeader) count(r *Record) {
 }
 
 // Bounds on what DecodeManifest accepts: the window that a decoder must hold
-// (ours is 8 MiB), and one line (a header that names a day of parts).
+// (that of our first versions is 8 MiB), and one line (a header that names a day of parts).
 const (
 	maxManifestWindow = 64 << 20
 	maxManifestLine   = 16 << 20

@@ -31,19 +31,25 @@ import (
 // custom is a kind of a CustomResourceDefinition, in its one version.
 type custom struct {
 	kind       *kind
-	crd        *apiextensionsv1.CustomResourceDefinition
-	version    apiextensionsv1.CustomResourceDefinitionVersion
-	props      *apiextensions.JSONSchemaProps
+	listKind   string
 	structural *structuralschema.Structural
 }
 
+// definition is what a custom is made of, which is not needed once it is: the same schema takes some MiB in each of its forms.
+type definition struct {
+	*custom
+	crd     *apiextensionsv1.CustomResourceDefinition
+	version apiextensionsv1.CustomResourceDefinitionVersion
+	props   *apiextensions.JSONSchemaProps
+}
+
 // readCRDs reads the definitions in the YAML files of a folder.
-func readCRDs(files fs.FS) ([]*custom, error) {
+func readCRDs(files fs.FS) ([]*definition, error) {
 	found, err := fs.Glob(files, "*.yaml")
 	if err != nil {
 		return nil, err
 	}
-	all := make([]*custom, 0, len(found))
+	all := make([]*definition, 0, len(found))
 	for _, name := range found {
 		data, err := fs.ReadFile(files, name)
 		if err != nil {
@@ -53,7 +59,7 @@ func readCRDs(files fs.FS) ([]*custom, error) {
 		if err := yaml.UnmarshalStrict(data, crd); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		c, err := newCustom(crd)
+		c, err := newDefinition(crd)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
@@ -62,12 +68,12 @@ func readCRDs(files fs.FS) ([]*custom, error) {
 	return all, nil
 }
 
-func newCustom(crd *apiextensionsv1.CustomResourceDefinition) (*custom, error) {
+func newDefinition(crd *apiextensionsv1.CustomResourceDefinition) (*definition, error) {
 	apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&crd.Spec)
 	if n := len(crd.Spec.Versions); n != 1 || crd.Spec.Versions[0].Schema == nil {
 		return nil, fmt.Errorf("%s has %d versions; served is one, with a schema", crd.Name, n)
 	}
-	c := &custom{crd: crd, version: crd.Spec.Versions[0]}
+	c := &definition{custom: &custom{listKind: crd.Spec.Names.ListKind}, crd: crd, version: crd.Spec.Versions[0]}
 	internal := &apiextensions.CustomResourceValidation{}
 	if err := apiextensionsv1.Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(c.version.Schema, internal, nil); err != nil {
 		return nil, err
@@ -85,7 +91,7 @@ func newCustom(crd *apiextensionsv1.CustomResourceDefinition) (*custom, error) {
 	c.kind = &kind{plural: names.Plural, namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped,
 		short: names.ShortNames, categories: names.Categories}
 	c.kind.gvk.Group, c.kind.gvk.Version, c.kind.gvk.Kind = crd.Spec.Group, c.version.Name, names.Kind
-	c.kind.schema = c.published(structural)
+	c.kind.schema = c.published
 	return c, nil
 }
 
@@ -109,7 +115,7 @@ func (s *Server) addCustoms(files fs.FS) error {
 }
 
 // complete makes what serves the kind.
-func (c *custom) complete(spaces *namespaces, types managedfields.TypeConverter) error {
+func (c *definition) complete(spaces *namespaces, types managedfields.TypeConverter) error {
 	rules, err := c.strategy()
 	if err != nil {
 		return err
@@ -155,11 +161,11 @@ func (c *custom) empty() runtime.Object {
 
 func (c *custom) emptyList() runtime.Object {
 	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(c.kind.gvk.GroupVersion().WithKind(c.crd.Spec.Names.ListKind))
+	list.SetGroupVersionKind(c.kind.gvk.GroupVersion().WithKind(c.listKind))
 	return list
 }
 
-func (c *custom) strategy() (*customStrategy, error) {
+func (c *definition) strategy() (*customStrategy, error) {
 	s := &customStrategy{ObjectTyper: crdserverscheme.NewUnstructuredObjectTyper(), NameGenerator: names.SimpleNameGenerator,
 		kind: c.kind.gvk, namespaced: c.kind.namespaced, structural: c.structural,
 		rules: cel.NewValidator(c.structural, true, celconfig.PerCallLimit)}

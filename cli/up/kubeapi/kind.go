@@ -44,7 +44,7 @@ type kind struct {
 	patches    []string // media types of patches
 	// goType or schema describe it.
 	goType reflect.Type
-	schema *spec.Schema
+	schema func() *spec.Schema
 }
 
 // fieldManagers makes what tracks who set which field, for a scope.

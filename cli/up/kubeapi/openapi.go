@@ -130,7 +130,7 @@ func (k *kind) describe(to schemas) {
 	var name string
 	if k.schema != nil {
 		name = modelName(k.gvk)
-		to[name] = k.schema
+		to[name] = k.schema()
 		for name, schema := range metaSchemas() {
 			to[name] = schema
 		}
@@ -140,9 +140,10 @@ func (k *kind) describe(to schemas) {
 	to[name].AddExtension(kindExtension, []any{kindValue(k.gvk)})
 }
 
-// published is the schema of a definition as it is served: with apiVersion, kind and metadata.
-func (c *custom) published(structural interface{ ToKubeOpenAPI() *spec.Schema }) *spec.Schema {
-	s := structural.ToKubeOpenAPI()
+// published is the schema of a definition as it is served: with apiVersion, kind and metadata. It is made anew each time, which is
+// seldom, and some MiB.
+func (c *custom) published() *spec.Schema {
+	s := c.structural.ToKubeOpenAPI()
 	types := metav1.TypeMeta{}.SwaggerDoc()
 	s.SetProperty("apiVersion", *spec.StringProperty().WithDescription(types["apiVersion"]))
 	s.SetProperty("kind", *spec.StringProperty().WithDescription(types["kind"]))

@@ -136,10 +136,10 @@ var metaSchemas = sync.OnceValue(func() schemas {
 })
 
 // customTypes tells how the fields of custom resources are merged.
-func customTypes(all []*custom) (managedfields.TypeConverter, error) {
+func customTypes(all []*definition) (managedfields.TypeConverter, error) {
 	models := maps.Clone(metaSchemas())
 	for _, c := range all {
-		models[modelName(c.kind.gvk)] = c.kind.schema
+		models[modelName(c.kind.gvk)] = c.kind.schema()
 	}
 	return managedfields.NewTypeConverter(models, false)
 }

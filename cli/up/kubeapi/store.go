@@ -18,9 +18,10 @@ import (
 )
 
 const (
-	// historyEvents and historyBytes bound what a watch can start from or be behind by.
+	// historyEvents and historyBytes bound what a watch can start from or be behind by. Bytes are those in the log: in memory an object
+	// takes several times as many.
 	historyEvents = 2048
-	historyBytes  = 4 << 20
+	historyBytes  = 1 << 20
 	// reserved is how many resource versions one record reserves.
 	reserved = 1 << 20
 )

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/substorm/substorm/hack/paths"
@@ -87,6 +88,8 @@ func (t *try) show(ctx context.Context, listen string) error {
 	stop := make(chan struct{})
 	up := exec.Command(t.substorm, "up", "-f", filepath.Join(t.root, "docs", "samples", "try"), "--data-dir", t.dir, "--listen", listen, "--listen-metrics=")
 	up.Stdout, up.Stderr = os.Stdout, os.Stderr
+	// A Ctrl-C of the terminal reaches this program alone, which passes it on: a second one would end the Site at once.
+	up.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGINT}
 	if err := up.Start(); err != nil {
 		return err
 	}
@@ -99,10 +102,7 @@ func (t *try) show(ctx context.Context, listen string) error {
 		t.send(sending, data)
 	}()
 	select {
-	case err = <-ended: // by itself, or by the same Ctrl-C
-		if ctx.Err() != nil {
-			return nil
-		}
+	case err = <-ended:
 		return errors.Join(errors.New("substorm up has ended"), err)
 	case <-ctx.Done():
 		_ = up.Process.Signal(os.Interrupt)

@@ -358,7 +358,13 @@ func watched(t *testing.T, cluster *kubetest.Cluster, i *v1alpha1.Instrument, at
 	until("a test says so")
 	interrupt()
 	reports := strings.Split(said, "SITE  CODE")
-	if len(reports) < 3 || strings.Contains(said, clearScreen) {
+	for i := range reports[1:] { // each ends with the time of the next
+		reports[i+1] = strings.Join(slices.DeleteFunc(strings.Split(reports[i+1], "\n"), func(line string) bool {
+			_, err := time.Parse(time.RFC3339, line)
+			return err == nil
+		}), "\n")
+	}
+	if len(reports) < 3 || len(slices.Compact(slices.Clone(reports))) != len(reports) || strings.Contains(said, clearScreen) {
 		t.Errorf("said %s", said)
 	}
 	flowing(metav1.ConditionTrue)

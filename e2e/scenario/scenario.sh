@@ -132,7 +132,8 @@ sh -c "$RESTART"
 eventually "the API answers" $SUBSTORM get instruments
 read_all
 for name in $names; do eventually "$name is programmed" condition instrument "$name" Programmed; done
-eventually "the ledger agrees" $SUBSTORM archive ledger --instrument scenario-camera
+agrees() { $SUBSTORM archive ledger --instrument scenario-camera | grep -q 'The columns agree'; }
+eventually "the ledger agrees" agrees
 
 say delete
 $SUBSTORM delete -f declared.yaml

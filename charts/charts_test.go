@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	"github.com/substorm/substorm/internal/natsaccounts"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
@@ -130,7 +131,7 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-// TestLeafDenies: a leaf of the quickstart denies what docs/how-to/leaf.md says and e2e/leaf tests.
+// TestLeafDenies: a leaf of the quickstart denies what docs/how-to/leaf.md says and e2e/leaf tests, and so does substorm up.
 func TestLeafDenies(t *testing.T) {
 	subjects := regexp.MustCompile(`"([^" ]+\.>|\$JS\.[^" ]+)"`)
 	denied := func(file string) []string {
@@ -149,6 +150,13 @@ func TestLeafDenies(t *testing.T) {
 	})
 	if diff := cmp.Diff(denied("../docs/how-to/leaf.md"), chart); diff != "" {
 		t.Errorf("-docs/how-to/leaf.md +chart:\n%s", diff)
+	}
+	var embedded []string
+	for _, subject := range slices.Concat(natsaccounts.LeafDenyImports("north", "north"), natsaccounts.LeafDenyExports()) {
+		embedded = append(embedded, `"`+subject+`"`)
+	}
+	if diff := cmp.Diff(embedded, chart); diff != "" {
+		t.Errorf("-embedded server +chart:\n%s", diff)
 	}
 }
 

@@ -59,7 +59,9 @@ type Config struct {
 	Namespace      string
 	// Standalone, where it is set, runs a Site without a cluster: see plan.Standalone.
 	Standalone *plan.Standalone
-	Log        *slog.Logger
+	// Link is that of controller.Config.
+	Link func(*plan.Link) plan.LinkState
+	Log  *slog.Logger
 }
 
 // Run works until ctx ends, or until it no longer leads.
@@ -86,7 +88,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	err = controller.Setup(ctx, mgr, controller.Config{
 		Images: cfg.Images, Pull: cfg.Pull, StatusRate: cfg.StatusRate, FiguresRate: cfg.FiguresRate, Workers: cfg.Workers,
-		ClusterID: cfg.ClusterID, SecretRate: cfg.SecretRate, WatchSecrets: cfg.WatchSecrets, Namespaces: cfg.Namespaces, Log: cfg.Log, Metrics: metrics.Registry,
+		ClusterID: cfg.ClusterID, SecretRate: cfg.SecretRate, WatchSecrets: cfg.WatchSecrets, Namespaces: cfg.Namespaces, Link: cfg.Link, Log: cfg.Log, Metrics: metrics.Registry,
 	})
 	if err != nil {
 		return err

@@ -32,6 +32,8 @@ type siteReconciler struct {
 	// image is what its archivist runs, pulled with the Secrets of pull.
 	image string
 	pull  plan.Pulling
+	// upstream is the link to a hub, of a Site without a cluster.
+	upstream *upstream
 }
 
 // Reconcile asks the Site's link for what the Site wants, and plans its status
@@ -48,6 +50,7 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		}
 		r.statuses.forget(name)
 		r.forget(req.NamespacedName)
+		r.upstream.keep(req.NamespacedName, nil)
 		return ctrl.Result{}, nil
 	}
 	if view.Deletion, err = r.deletion(ctx, &view); err != nil {
@@ -70,6 +73,7 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	}
 	view.Flowing, view.Counted = r.links.facts(req.NamespacedName).flowing()
 	r.link(&view)
+	view.Link = r.upstream.keep(req.NamespacedName, plan.UpstreamLink(view))
 	failed := errors.Join(r.applyArchivist(ctx, &view), r.applyLeafUsers(ctx, &view))
 
 	status, wait := plan.SiteStatus(view)
@@ -100,7 +104,7 @@ func (r *siteReconciler) deletion(ctx context.Context, view *plan.SiteView) (pla
 }
 
 func siteSecrets(site *v1alpha1.Site) []plan.SecretNeed {
-	return slices.Concat(plan.ObjectStoreSecrets(site), plan.JetStreamSecrets(site), plan.LeavesAccountSecrets(site), plan.ReadersSecrets(site))
+	return slices.Concat(plan.ObjectStoreSecrets(site), plan.JetStreamSecrets(site), plan.LeavesAccountSecrets(site), plan.UpstreamSecrets(site), plan.ReadersSecrets(site))
 }
 
 // link connects the Site unless its code is an older Site's. One whose marker

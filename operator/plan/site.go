@@ -44,7 +44,10 @@ type SiteView struct {
 	Counted bool
 	// LeafFailed is what keeps the credentials of a leaf from being issued.
 	LeafFailed *Finding
-	Registry   RegistryState
+	// Link is what the server in this process says of the link to the hub of a Site without a cluster; nil where it was not
+	// asked.
+	Link     *LinkState
+	Registry RegistryState
 	// Archivist is what was found of the Site's archivist.
 	Archivist SiteProgramView
 	// FeedServers are those that name the Site.
@@ -115,6 +118,9 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 	if reachable != nil {
 		c.set(v1alpha1.ConditionLeavesReachable, *reachable)
 	}
+	if f, has := v.upstream(accepted); has {
+		c.set(v1alpha1.ConditionUpstreamReachable, f)
+	}
 	archivist := v.archivistAvailable()
 	c.set(v1alpha1.ConditionArchivistAvailable, archivist)
 	findings := []Finding{accepted, store, jetStream, archivist}
@@ -161,7 +167,15 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 		Archivist:          v.archivistState(),
 		Ledger:             v.ledger(),
 		Archive:            v.archive(),
-	}, soonest(patienceEnds, v.Deletion.Wait, v.Archivist.Credentials.RenewsIn(v.Now), figuresEvery)
+	}, soonest(patienceEnds, v.Deletion.Wait, v.Archivist.Credentials.RenewsIn(v.Now), v.looksAgain())
+}
+
+// looksAgain is after how long the Site is looked at without an event.
+func (v SiteView) looksAgain() time.Duration {
+	if v.Link != nil {
+		return linkEvery
+	}
+	return figuresEvery
 }
 
 // ledger is how far the ledger is closed: what stands, until somebody has reported.

@@ -6,13 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
+	"strings"
 	"sync"
 )
 
 // logger writes what the server says as lines of this process's log. What a server says while all is well is of interest to
 // somebody who looks for a fault only: it is logged as debug.
 type logger struct {
-	log  *slog.Logger
+	log *slog.Logger
+	// link gets what is said of the link to a hub.
+	link *problems
 	mu   sync.Mutex
 	last string
 }
@@ -29,8 +33,15 @@ func (l *logger) Tracef(format string, v ...any) {
 func (l *logger) Warnf(format string, v ...any) {
 	l.log.Warn("NATS server: " + fmt.Sprintf(format, v...))
 }
+
+// Errorf logs what keeps a link away once, until it stands: a hub may be away for weeks.
 func (l *logger) Errorf(format string, v ...any) {
-	l.log.Error("NATS server: " + fmt.Sprintf(format, v...))
+	text := fmt.Sprintf(format, v...)
+	if l.link.note(text) {
+		l.log.Debug("NATS server: " + text)
+		return
+	}
+	l.log.Error("NATS server: " + text)
 }
 
 // Fatalf does not end the process: Start returns what it says.
@@ -49,4 +60,42 @@ func (l *logger) fatal() error {
 		return nil
 	}
 	return errors.New(l.last)
+}
+
+// problems are what the server says of the link to a hub that does not stand.
+type problems struct {
+	mu   sync.Mutex
+	last string
+}
+
+// ofLink is how the server begins to speak of a link, as a connection and as one that it tries to open.
+var ofLink = regexp.MustCompile(`^(?:.* - lid:\d+ - |Error trying to connect as leafnode to remote server .* \(attempt \d+\): )`)
+
+// ephemeral is our own end of a connection, which each try has another of.
+var ephemeral = regexp.MustCompile(`[^ ]+:\d+->`)
+
+// note keeps a line that is about the link, and returns whether it says what the one before said.
+func (p *problems) note(line string) (again bool) {
+	prefix := ofLink.FindString(line)
+	if prefix == "" || strings.Contains(line, " Violation on ") { // of a subject, over a link that stands
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	is := ephemeral.ReplaceAllString(line[len(prefix):], "")
+	again = is == p.last
+	p.last = is
+	return again
+}
+
+func (p *problems) newest() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.last
+}
+
+func (p *problems) clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last = ""
 }

@@ -40,7 +40,13 @@ type Config struct {
 }
 
 // Server is a running server.
-type Server struct{ nats *server.Server }
+type Server struct {
+	nats *server.Server
+	// opts are what it was started with, dir and domain are those of Config.
+	opts        *server.Options
+	dir, domain string
+	link        *uplink
+}
 
 // Start starts a server and returns once JetStream has recovered its streams. Errors: a configuration that cannot be used, a folder
 // that cannot be written, an address in use.
@@ -53,7 +59,8 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("embedded NATS server: %w", err)
 	}
-	log := &logger{log: cfg.Log}
+	link := &uplink{}
+	log := &logger{log: cfg.Log, link: &link.problems}
 	s.SetLoggerV2(log, false, false, false)
 	s.Start()
 	if err := await(ctx, s); err != nil {
@@ -61,7 +68,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		s.WaitForShutdown()
 		return nil, fmt.Errorf("embedded NATS server in %s: %w", cfg.Dir, errors.Join(err, log.fatal()))
 	}
-	return &Server{s}, nil
+	return &Server{nats: s, opts: opts, dir: cfg.Dir, domain: cfg.Domain, link: link}, nil
 }
 
 // await returns once the server takes connections and JetStream answers.
@@ -161,6 +168,7 @@ func (c Config) options() (*server.Options, error) {
 	opts := &server.Options{
 		ServerName: "substorm-" + c.Domain, NoSigs: true, NoLog: true, MaxPayload: maxPayload,
 		JetStream: true, JetStreamDomain: c.Domain, StoreDir: filepath.Join(c.Dir, "streams"), SyncAlways: true, DontListen: c.Listen == "",
+		LeafNode: server.LeafNodeOpts{ReconnectInterval: reconnectEvery}, ConnectErrorReports: reportEvery, ReconnectErrorReports: reportEvery,
 	}
 	file := filepath.Join(c.Dir, "accounts.conf")
 	if err := os.WriteFile(file, c.Accounts, 0o600); err != nil {

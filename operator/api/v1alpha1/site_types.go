@@ -113,6 +113,11 @@ type SiteSpec struct {
 	// +optional
 	Leaves []Leaf `json:"leaves,omitempty"`
 
+	// Upstream is the hub that carries this Site's notices and telemetry too, where substorm up runs this Site. Without it the
+	// Site is nobody's leaf. Removing it ends the link and deletes nothing.
+	// +optional
+	Upstream *Upstream `json:"upstream,omitempty"`
+
 	// LegalHold says what is under legal hold: data of which nothing is retracted, purged or
 	// expires, whoever asks. None: what Instruments say of themselves. All: the data of all the
 	// Site's Instruments, whatever they say themselves.
@@ -144,8 +149,8 @@ type SiteStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// Conditions: Ready, Accepted, ObjectStoreReachable, JetStreamReachable,
-	// Durable, DataFlowing, FeedServerAvailable, LeavesReachable, StreamsIntact,
-	// ObjectsUnreadable, ExpiryRunning.
+	// Durable, DataFlowing, FeedServerAvailable, LeavesReachable, UpstreamReachable,
+	// StreamsIntact, ObjectsUnreadable, ExpiryRunning.
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=type

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package natsserver
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nkeys"
+
+	"github.com/substorm/substorm/internal/natsaccounts"
+)
+
+const (
+	// reconnectEvery is how long the server waits before it tries to link again, and up to as long again.
+	reconnectEvery = 5 * time.Second
+	// linkTimeout is how long each step of a link may take, of which the server gives one or two seconds by itself: a satellite
+	// takes longer.
+	linkTimeout = 10 * time.Second
+	// linkPatience is how long a hub may say nothing before that is a problem.
+	linkPatience = 2 * linkTimeout
+	// reportEvery is how many tries in vain the server reports once: about one an hour. The first is always reported.
+	reportEvery = 500
+)
+
+// Link is what it takes to link to the server of a hub, as a leaf.
+type Link struct {
+	// URL is tls://host:port, of the hub's port for leaves.
+	URL string
+	// Account is the public key of the account here that is linked.
+	Account string
+	// Credentials are those of a user of the hub's, in the format of a .creds file.
+	Credentials []byte
+	// CA are the authorities that sign the hub's certificate, in PEM; nil for the public ones. Certificate and PrivateKey are
+	// what is shown to a hub that asks for it; nil for nothing.
+	CA, Certificate, PrivateKey []byte
+}
+
+// LinkState is how the link does.
+type LinkState struct {
+	Linked bool
+	// Unusable is what of a Link cannot be used, so that nothing was tried.
+	Unusable string
+	// Problem is why the last try failed, as the server says it; "" where none failed yet.
+	Problem string
+}
+
+// uplink is the link of a server.
+type uplink struct {
+	mu sync.Mutex
+	// is what the server has as its link; nil for none.
+	is *Link
+	// began is when the server got it.
+	began time.Time
+	// linked: it stood since then.
+	linked   bool
+	problems problems
+}
+
+// Link has the server link to a hub, nil for no link. It takes effect without a restart, and ends a link of before that is another one.
+func (s *Server) Link(want *Link) LinkState {
+	s.link.mu.Lock()
+	defer s.link.mu.Unlock()
+	if !reflect.DeepEqual(s.link.is, want) {
+		remotes, err := s.remotes(want)
+		if err != nil {
+			return LinkState{Unusable: err.Error()}
+		}
+		if err := s.relink(remotes); err != nil {
+			return LinkState{Problem: err.Error()}
+		}
+		s.link.is, s.link.began, s.link.linked = want, time.Now(), false
+		s.link.problems.clear()
+	}
+	return s.linkState()
+}
+
+func (s *Server) linkState() LinkState {
+	if s.link.is == nil {
+		return LinkState{}
+	}
+	if s.nats.NumLeafNodes() > 0 { // nobody links to us: there is no port for leaves
+		s.link.linked = true
+		s.link.problems.clear()
+		return LinkState{Linked: true}
+	}
+	problem := s.link.problems.newest()
+	if problem == "" && (s.link.linked || time.Since(s.link.began) > linkPatience) {
+		problem = "the connection was closed without a reason"
+	}
+	return LinkState{Problem: problem}
+}
+
+// relink has the server take remotes in place of those that it has.
+func (s *Server) relink(remotes []*server.RemoteLeafOpts) error {
+	opts := s.opts.Clone()
+	opts.LeafNode.Remotes = remotes
+	if err := s.nats.ReloadOptions(opts); err != nil {
+		return fmt.Errorf("the embedded NATS server does not take the link: %w", err)
+	}
+	s.dropCredentials(remotes)
+	return nil
+}
+
+// remotes is a link as the server's options have it. It denies what the servers of every leaf deny.
+func (s *Server) remotes(link *Link) ([]*server.RemoteLeafOpts, error) {
+	if link == nil {
+		return nil, nil
+	}
+	hub, err := url.Parse(link.URL)
+	if err != nil {
+		return nil, err
+	}
+	config, err := link.tls()
+	if err != nil {
+		return nil, err
+	}
+	file, err := s.keepCredentials(link.Credentials)
+	if err != nil {
+		return nil, err
+	}
+	return []*server.RemoteLeafOpts{{
+		URLs: []*url.URL{hub}, LocalAccount: link.Account, Credentials: file,
+		TLS: true, TLSConfig: config, TLSTimeout: linkTimeout.Seconds(), DialTimeout: linkTimeout, FirstInfoTimeout: linkTimeout,
+		DenyImports: natsaccounts.LeafDenyImports(s.domain, s.domain), DenyExports: natsaccounts.LeafDenyExports(),
+	}}, nil
+}
+
+func (l *Link) tls() (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if l.CA != nil {
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(l.CA) {
+			return nil, errors.New("ca.crt holds no certificate in PEM")
+		}
+	}
+	if l.Certificate != nil {
+		pair, err := tls.X509KeyPair(l.Certificate, l.PrivateKey)
+		if err != nil {
+			return nil, fmt.Errorf("tls.crt and tls.key are no certificate and its key: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// credentialsDir has the credentials of the link, in a file whose name says what is in it: the server takes other credentials for
+// another remote, which it links anew, by the name alone.
+func (s *Server) credentialsDir() string { return filepath.Join(s.dir, "upstream") }
+
+func (s *Server) keepCredentials(creds []byte) (string, error) {
+	_, noToken := jwt.ParseDecoratedJWT(creds)
+	_, noKey := nkeys.ParseDecoratedUserNKey(creds)
+	if noToken != nil || noKey != nil {
+		return "", errors.New("user.creds holds no credentials of a NATS user: it is a file with a JWT and a seed between lines of dashes")
+	}
+	sum := sha256.Sum256(creds)
+	file := filepath.Join(s.credentialsDir(), hex.EncodeToString(sum[:8])+".creds")
+	return file, errors.Join(os.MkdirAll(s.credentialsDir(), 0o700), os.WriteFile(file, creds, 0o600))
+}
+
+// dropCredentials removes those that no remote uses. What stays for an error is of no use to anybody who could not read all others.
+func (s *Server) dropCredentials(used []*server.RemoteLeafOpts) {
+	entries, _ := os.ReadDir(s.credentialsDir())
+	for _, e := range entries {
+		file := filepath.Join(s.credentialsDir(), e.Name())
+		if len(used) == 0 || used[0].Credentials != file {
+			_ = os.Remove(file)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// linkEvery is how often the link to a hub is looked at: nothing wakes the Site when it changes.
+const linkEvery = 5 * time.Second
+
+// Link is what a NATS server in this process needs to link to that of a hub.
+type Link struct {
+	// URL of the hub's port for leaves.
+	URL string
+	// Account is the public key of the account that is linked.
+	Account string
+	// Credentials are those of a user of the hub's, in the format of a .creds file.
+	Credentials []byte
+	// CA are the authorities that sign the hub's certificate, in PEM; nil for the public ones. Certificate and PrivateKey are
+	// what is shown to a hub that asks for it; nil for nothing.
+	CA, Certificate, PrivateKey []byte
+}
+
+// LinkState is what a NATS server in this process says of its link to a hub.
+type LinkState struct {
+	Linked bool `json:"linked,omitempty"`
+	// Unusable is what of a Link cannot be used, so that nothing was tried.
+	Unusable string `json:"unusable,omitempty"`
+	// Problem is why the last try failed, as the server says it; "" where none failed yet.
+	Problem string `json:"problem,omitempty"`
+}
+
+// UpstreamSecrets are the Secrets that the link to a hub needs.
+func UpstreamSecrets(site *v1alpha1.Site) []SecretNeed {
+	up := site.Spec.Upstream
+	if up == nil || !standalone(site) {
+		return nil
+	}
+	needs := []SecretNeed{{"spec.upstream.credentialsSecretRef", up.CredentialsSecretRef.Name, []string{KeyUserCreds}}}
+	return append(needs, TLSSecrets("spec.upstream.tls", up.TLS)...)
+}
+
+// UpstreamLink is the link that a Site without a cluster wants; nil where it wants none, is not accepted, is being deleted, or
+// lacks a Secret.
+func UpstreamLink(v SiteView) *Link {
+	up := v.Site.Spec.Upstream
+	if up == nil || !standalone(v.Site) || v.Site.DeletionTimestamp != nil || !SiteAccepted(v).OK() || v.Site.Spec.JetStream.AccountKeySecretRef == nil {
+		return nil
+	}
+	if _, missing := v.Secrets.Missing(slices.Concat(UpstreamSecrets(v.Site), JetStreamSecrets(v.Site))); missing {
+		return nil
+	}
+	account := v.Secrets[v.Site.Spec.JetStream.AccountKeySecretRef.Name]
+	link := &Link{URL: up.URL, Account: strings.TrimSpace(string(account.Data[KeyAccountID])), Credentials: v.Secrets[up.CredentialsSecretRef.Name].Data[KeyUserCreds]}
+	if up.TLS != nil && up.TLS.CASecretRef != nil {
+		link.CA = v.Secrets[up.TLS.CASecretRef.Name].Data[KeyCA]
+	}
+	if up.TLS != nil && up.TLS.CertificateSecretRef != nil {
+		secret := v.Secrets[up.TLS.CertificateSecretRef.Name]
+		link.Certificate, link.PrivateKey = secret.Data[KeyCertificate], secret.Data[KeyPrivateKey]
+	}
+	return link
+}
+
+// upstream says how the link to the hub does; false where the Site names no hub.
+func (v SiteView) upstream(accepted Finding) (Finding, bool) {
+	up := v.Site.Spec.Upstream
+	if up == nil {
+		return Finding{}, false
+	}
+	if !standalone(v.Site) {
+		return unknown(v1alpha1.ReasonLinkedByServers, "spec.upstream does nothing here: it is for a Site that substorm up runs. "+
+			"The NATS servers of this Site have the link to a hub in their own configuration: docs/how-to/leaf.md says how"), true
+	}
+	if f, missing := v.Secrets.Missing(UpstreamSecrets(v.Site)); missing {
+		return f, true
+	}
+	switch {
+	case !accepted.OK():
+		return unknown(v1alpha1.ReasonNotTried, "the hub is left alone until the Site is accepted"), true
+	case v.Link == nil:
+		return unknown(v1alpha1.ReasonReconciling, "the link to the hub is being made"), true
+	}
+	return v.Link.finding(up), true
+}
+
+// meanwhile is what a Site does that its hub does not hear.
+const meanwhile = "; what this Site receives meanwhile stays in its streams, for as long as spec.jetStream has them hold it, and comes when the link is back"
+
+func (s *LinkState) finding(up *v1alpha1.Upstream) Finding {
+	says := func(texts ...string) bool {
+		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(strings.ToLower(s.Problem), text) })
+	}
+	secret := fmt.Sprintf("Secret %q, which spec.upstream.credentialsSecretRef names", up.CredentialsSecretRef.Name)
+	switch {
+	case s.Linked:
+		return good(v1alpha1.ReasonReachable, fmt.Sprintf("our NATS server is linked to that of the hub at %s", up.URL))
+	case s.Unusable != "":
+		return bad(v1alpha1.ReasonSecretIncomplete, fmt.Sprintf("the link to the hub at %s cannot be tried: %s", up.URL, s.Unusable))
+	case s.Problem == "":
+		return unknown(v1alpha1.ReasonReconciling, fmt.Sprintf("the hub at %s has not answered yet", up.URL))
+	case says("authorization violation", "authentication"):
+		return bad(v1alpha1.ReasonAccessDenied, fmt.Sprintf("the hub at %s refuses the credentials in %s (%s): carry the Secret that the hub's operator issues for this leaf, <hub>-leaf-<code>, to this Site%s",
+			up.URL, secret, abridge(s.Problem), meanwhile))
+	case says("x509:", "tls:", "handshake"):
+		return bad(v1alpha1.ReasonRefused, fmt.Sprintf("the hub at %s and this Site do not agree on TLS (%s): name the authority of its certificate in spec.upstream.tls.caSecretRef, and a host that is in the certificate in spec.upstream.url%s",
+			up.URL, abridge(s.Problem), meanwhile))
+	case says("wrong port"):
+		return bad(v1alpha1.ReasonRefused, fmt.Sprintf("%s is no port for leaves (%s): name that which leafnodes in the hub's nats.conf opens, 7422 on most servers%s", up.URL, abridge(s.Problem), meanwhile))
+	}
+	return bad(v1alpha1.ReasonUnreachable, fmt.Sprintf("the hub at %s is not reached (%s): see that the network is up, and that the hub's NATS server runs and takes leaves at that port%s",
+		up.URL, abridge(s.Problem), meanwhile))
+}

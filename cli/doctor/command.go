@@ -37,13 +37,13 @@ It takes the flags of substorm up, and may be run before it, or while the Site r
   ports        are those of Instruments, FeedServers and metrics free, or held by the Site itself
   rights       user, umask and open files of the running Site, or of this command
   memory       how much is left
-  hub          how long the name and a connection of each --hub take
+  hub          how long the name and a connection of the hub in spec.upstream, and of each --hub, take
 
 It exits with 1 where a check failed, and with 0 where none did.`,
 		Example: `  # Before a Site is run:
   substorm doctor -f manifests/
 
-  # A station that runs as a service, and its hub:
+  # A station that runs as a service, and a server elsewhere:
   substorm doctor --data-dir /var/lib/substorm -f /etc/substorm --hub hub.example.org:7422 -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -67,7 +67,7 @@ It exits with 1 where a check failed, and with 0 where none did.`,
 	kube.AddDataDir(f, &cfg.DataDir, "data folder of substorm up")
 	f.StringVar(&cfg.Listen, "listen", up.DefaultListen, "where the first FeedServer serves; each further one takes the next port")
 	f.StringVar(&cfg.ListenMetrics, "listen-metrics", up.DefaultListenMetrics, "where metrics are served; empty: nowhere")
-	f.StringArrayVar(&cfg.Hubs, "hub", nil, "host:port of a server that the Site links to, its hub's NATS server say; may be repeated")
+	f.StringArrayVar(&cfg.Hubs, "hub", nil, "host:port of a server to ask for beside the hub in spec.upstream; may be repeated")
 	format.Add(c, "one document")
 	return c
 }

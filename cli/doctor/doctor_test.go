@@ -297,6 +297,18 @@ func TestHubs(t *testing.T) {
 	says(t, r, "hub", doctor.OK, "localhost:"+port, "the name took", "127.0.0.1")
 	says(t, r, "hub", doctor.Warning, away, "refused", "hub runs")
 	says(t, r, "hub", doctor.Warning, "no-such-hub.invalid", "name servers")
+
+	file, _ := manifests(t)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	linked := strings.Replace(string(text), "  code: hub\n", "  code: hub\n  upstream: {url: \"tls://localhost:"+port+"\", credentialsSecretRef: {name: leaf}}\n", 1)
+	if err := os.WriteFile(file, []byte(linked), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, _ = ask(t, "-f", file, "--data-dir", t.TempDir(), "--listen", free(t))
+	says(t, r, "hub", doctor.OK, "localhost:"+port)
 }
 
 // TestCommandLines that make no sense, and what people read.

@@ -6,6 +6,7 @@ package doctor
 
 import (
 	"context"
+	"net/url"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,6 +22,8 @@ type declared struct {
 	instruments []v1alpha1.Instrument
 	gateways    []v1alpha1.IngestGateway
 	servers     int
+	// hubs are those that Sites link to, host:port.
+	hubs []string
 }
 
 const manifestsCheck = "manifests"
@@ -84,5 +87,9 @@ func (d *declared) add(typed runtime.Object) {
 		d.gateways = append(d.gateways, *o)
 	case *v1alpha1.FeedServer:
 		d.servers++
+	case *v1alpha1.Site:
+		if hub, err := url.Parse(o.Spec.Upstream.URL); err == nil && hub.Port() != "" { // else there is none, or Try says what is wrong
+			d.hubs = append(d.hubs, hub.Host)
+		}
 	}
 }

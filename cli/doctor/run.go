@@ -24,7 +24,7 @@ type Config struct {
 	Listen string
 	// ListenMetrics is where metrics are served, host:port; empty: nowhere.
 	ListenMetrics string
-	// Hubs are servers that the Site links to, host:port.
+	// Hubs are servers to ask for beside the hub that manifests name, host:port.
 	Hubs []string
 }
 
@@ -48,7 +48,7 @@ func Run(ctx context.Context, cfg Config, shown *progress.Progress) (*Report, er
 	checks = append(checks, ports(declared.ports(cfg.Listen, cfg.ListenMetrics), place.holder, len(cfg.Manifests) > 0)...)
 	checks = append(checks, rights(place))
 	checks = append(checks, memory(place.holder != 0))
-	for _, hub := range cfg.Hubs {
+	for _, hub := range slices.Concat(declared.hubs, cfg.Hubs) {
 		shown.Set(0, 0, "asking for %s", hub)
 		checks = append(checks, reach(ctx, hub))
 	}

@@ -211,8 +211,8 @@ func TestLeaf(t *testing.T) {
 	way := testenv.StartRelay(t, h.nats.LeafAddress())
 	up := fmt.Sprintf(`upstream: {url: "tls://%s", credentialsSecretRef: {name: hub-leaf-north}, tls: {caSecretRef: {name: hub-ca}}}`, way.Address())
 	ca, creds := secretYAML("hub-ca", "ca.crt", string(h.nats.CA.PEM)), h.credentials(t, "north")
-	strangers := testenv.NATS(t, testenv.NATSOptions{Operator: true})
-	wrong, err := os.ReadFile(strangers.UserCreds(t, jwt.Permissions{}))
+	elsewhere := testenv.NATS(t, testenv.NATSOptions{Operator: true})
+	wrong, err := os.ReadFile(elsewhere.UserCreds(t, jwt.Permissions{}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,8 +38,8 @@ type LinkState struct {
 
 // UpstreamSecrets are the Secrets that the link to a hub needs.
 func UpstreamSecrets(site *v1alpha1.Site) []SecretNeed {
-	up := site.Spec.Upstream
-	if up == nil || !standalone(site) {
+	up := &site.Spec.Upstream
+	if up.URL == "" || !standalone(site) {
 		return nil
 	}
 	needs := []SecretNeed{{"spec.upstream.credentialsSecretRef", up.CredentialsSecretRef.Name, []string{KeyUserCreds}}}
@@ -49,8 +49,8 @@ func UpstreamSecrets(site *v1alpha1.Site) []SecretNeed {
 // UpstreamLink is the link that a Site without a cluster wants; nil where it wants none, is not accepted, is being deleted, or
 // lacks a Secret.
 func UpstreamLink(v SiteView) *Link {
-	up := v.Site.Spec.Upstream
-	if up == nil || !standalone(v.Site) || v.Site.DeletionTimestamp != nil || !SiteAccepted(v).OK() || v.Site.Spec.JetStream.AccountKeySecretRef == nil {
+	up := &v.Site.Spec.Upstream
+	if up.URL == "" || !standalone(v.Site) || v.Site.DeletionTimestamp != nil || !SiteAccepted(v).OK() || v.Site.Spec.JetStream.AccountKeySecretRef == nil {
 		return nil
 	}
 	if _, missing := v.Secrets.Missing(slices.Concat(UpstreamSecrets(v.Site), JetStreamSecrets(v.Site))); missing {
@@ -70,8 +70,8 @@ func UpstreamLink(v SiteView) *Link {
 
 // upstream says how the link to the hub does; false where the Site names no hub.
 func (v SiteView) upstream(accepted Finding) (Finding, bool) {
-	up := v.Site.Spec.Upstream
-	if up == nil {
+	up := &v.Site.Spec.Upstream
+	if up.URL == "" {
 		return Finding{}, false
 	}
 	if !standalone(v.Site) {
@@ -106,13 +106,14 @@ func (s *LinkState) finding(up *v1alpha1.Upstream) Finding {
 	case s.Problem == "":
 		return unknown(v1alpha1.ReasonReconciling, fmt.Sprintf("the hub at %s has not answered yet", up.URL))
 	case says("authorization violation", "authentication"):
-		return bad(v1alpha1.ReasonAccessDenied, fmt.Sprintf("the hub at %s refuses the credentials in %s (%s): carry the Secret that the hub's operator issues for this leaf, <hub>-leaf-<code>, to this Site%s",
-			up.URL, secret, abridge(s.Problem), meanwhile))
+		return bad(v1alpha1.ReasonAccessDenied, fmt.Sprintf("the hub at %s refuses the credentials in %s (%s): "+
+			"carry the Secret that the hub's operator issues for this leaf, <hub>-leaf-<code>, to this Site%s", up.URL, secret, abridge(s.Problem), meanwhile))
 	case says("x509:", "tls:", "handshake"):
-		return bad(v1alpha1.ReasonRefused, fmt.Sprintf("the hub at %s and this Site do not agree on TLS (%s): name the authority of its certificate in spec.upstream.tls.caSecretRef, and a host that is in the certificate in spec.upstream.url%s",
-			up.URL, abridge(s.Problem), meanwhile))
+		return bad(v1alpha1.ReasonRefused, fmt.Sprintf("the hub at %s and this Site do not agree on TLS (%s): "+
+			"name the authority of its certificate in spec.upstream.tls.caSecretRef, and a host that is in the certificate in spec.upstream.url%s", up.URL, abridge(s.Problem), meanwhile))
 	case says("wrong port"):
-		return bad(v1alpha1.ReasonRefused, fmt.Sprintf("%s is no port for leaves (%s): name that which leafnodes in the hub's nats.conf opens, 7422 on most servers%s", up.URL, abridge(s.Problem), meanwhile))
+		return bad(v1alpha1.ReasonRefused, fmt.Sprintf("%s is no port for leaves (%s): "+
+			"name that which leafnodes in the hub's nats.conf opens, 7422 on most servers%s", up.URL, abridge(s.Problem), meanwhile))
 	}
 	return bad(v1alpha1.ReasonUnreachable, fmt.Sprintf("the hub at %s is not reached (%s): see that the network is up, and that the hub's NATS server runs and takes leaves at that port%s",
 		up.URL, abridge(s.Problem), meanwhile))

@@ -116,7 +116,7 @@ type SiteSpec struct {
 	// Upstream is the hub that carries this Site's notices and telemetry too, where substorm up runs this Site. Without it the
 	// Site is nobody's leaf. Removing it ends the link and deletes nothing.
 	// +optional
-	Upstream *Upstream `json:"upstream,omitempty"`
+	Upstream Upstream `json:"upstream,omitzero"`
 
 	// LegalHold says what is under legal hold: data of which nothing is retracted, purged or
 	// expires, whoever asks. None: what Instruments say of themselves. All: the data of all the

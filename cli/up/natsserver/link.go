@@ -158,7 +158,7 @@ func (l *Link) tls() (*tls.Config, error) {
 
 // credentialsDir has the credentials of the link, in a file whose name says what is in it: the server takes other credentials for
 // another remote, which it links anew, by the name alone.
-func (s *Server) credentialsDir() string { return filepath.Join(s.dir, "upstream") }
+func credentialsDir(dir string) string { return filepath.Join(dir, "upstream") }
 
 func (s *Server) keepCredentials(creds []byte) (string, error) {
 	_, noToken := jwt.ParseDecoratedJWT(creds)
@@ -167,15 +167,15 @@ func (s *Server) keepCredentials(creds []byte) (string, error) {
 		return "", errors.New("user.creds holds no credentials of a NATS user: it is a file with a JWT and a seed between lines of dashes")
 	}
 	sum := sha256.Sum256(creds)
-	file := filepath.Join(s.credentialsDir(), hex.EncodeToString(sum[:8])+".creds")
-	return file, errors.Join(os.MkdirAll(s.credentialsDir(), 0o700), os.WriteFile(file, creds, 0o600))
+	file := filepath.Join(credentialsDir(s.dir), hex.EncodeToString(sum[:8])+".creds")
+	return file, errors.Join(os.MkdirAll(credentialsDir(s.dir), 0o700), os.WriteFile(file, creds, 0o600))
 }
 
 // dropCredentials removes those that no remote uses. What stays for an error is of no use to anybody who could not read all others.
 func (s *Server) dropCredentials(used []*server.RemoteLeafOpts) {
-	entries, _ := os.ReadDir(s.credentialsDir())
+	entries, _ := os.ReadDir(credentialsDir(s.dir))
 	for _, e := range entries {
-		file := filepath.Join(s.credentialsDir(), e.Name())
+		file := filepath.Join(credentialsDir(s.dir), e.Name())
 		if len(used) == 0 || used[0].Credentials != file {
 			_ = os.Remove(file)
 		}

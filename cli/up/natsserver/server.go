@@ -52,6 +52,9 @@ type Server struct {
 // that cannot be written, an address in use.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	opts, err := cfg.options()
+	if err == nil {
+		err = os.RemoveAll(credentialsDir(cfg.Dir)) // a link is made anew
+	}
 	if err != nil {
 		return nil, fmt.Errorf("embedded NATS server: %w", err)
 	}

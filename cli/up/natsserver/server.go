@@ -58,6 +58,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("embedded NATS server: %w", err)
 	}
+	declared := opts.Clone() // the server adds what follows from them
 	s, err := server.NewServer(opts)
 	if err != nil {
 		return nil, fmt.Errorf("embedded NATS server: %w", err)
@@ -71,7 +72,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		s.WaitForShutdown()
 		return nil, fmt.Errorf("embedded NATS server in %s: %w", cfg.Dir, errors.Join(err, log.fatal()))
 	}
-	return &Server{nats: s, opts: opts, dir: cfg.Dir, domain: cfg.Domain, link: link}, nil
+	return &Server{nats: s, opts: declared, dir: cfg.Dir, domain: cfg.Domain, link: link}, nil
 }
 
 // await returns once the server takes connections and JetStream answers.

@@ -6,7 +6,7 @@ package up_test
 
 import (
 	"bytes"
-	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -20,6 +20,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nkeys"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/testenv"
@@ -40,7 +42,7 @@ spec:
 apiVersion: substorm.dev/v1alpha1
 kind: IngestGateway
 metadata: {name: north}
-spec: {siteRef: {name: north}, ports: {first: %[1]d, last: %[1]d}}
+spec: {siteRef: {name: north}, service: {type: LoadBalancer}, ports: {first: %[1]d, last: %[1]d}}
 ---
 apiVersion: substorm.dev/v1alpha1
 kind: FeedServer
@@ -133,16 +135,7 @@ func (l *leaf) send() {
 // streams are those of the leaf itself.
 func (l *leaf) streams() jetstream.JetStream {
 	l.t.Helper()
-	seed, err := l.kubectl("get", "secret/standalone-nats-account", "-o", `jsonpath={.data.account\.seed}`)
-	if err != nil {
-		l.t.Fatalf("%v: %s", err, seed)
-	}
-	key, err := base64.StdEncoding.DecodeString(seed)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	user := (&testenv.NATSServer{AccountSeed: strings.TrimSpace(string(key))}).UserCreds(l.t, jwt.Permissions{})
-	nc, err := stream.Connect(l.t.Context(), stream.Config{Servers: []string{stream.SocketScheme + filepath.Join(l.DataDir, "nats", "socket")}, CredentialsFile: user})
+	nc, err := stream.Connect(l.t.Context(), stream.Config{Servers: []string{stream.SocketScheme + filepath.Join(l.DataDir, "nats", "socket")}, Credentials: l.user()})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -152,6 +145,34 @@ func (l *leaf) streams() jetstream.JetStream {
 		l.t.Fatal(err)
 	}
 	return js
+}
+
+// user are the credentials of one who may do everything in the account of the leaf's streams.
+func (l *leaf) user() []byte {
+	l.t.Helper()
+	var secret corev1.Secret
+	text, err := l.kubectl("get", "secret/standalone-nats-account", "-o", "json")
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &secret)
+	}
+	if err != nil {
+		l.t.Fatalf("%v: %s", err, text)
+	}
+	signer, noSigner := nkeys.FromSeed(bytes.TrimSpace(secret.Data["account.seed"]))
+	user, noUser := nkeys.CreateUser()
+	if err := errors.Join(noSigner, noUser); err != nil {
+		l.t.Fatal(err)
+	}
+	id, noID := user.PublicKey()
+	seed, noSeed := user.Seed()
+	claims := jwt.NewUserClaims(id)
+	claims.IssuerAccount = string(bytes.TrimSpace(secret.Data["account.id"]))
+	token, noToken := claims.Encode(signer)
+	creds, noCreds := jwt.FormatUserConfig(token, seed)
+	if err := errors.Join(noID, noSeed, noToken, noCreds); err != nil {
+		l.t.Fatal(err)
+	}
+	return creds
 }
 
 // arrived waits until the hub has what the leaf's streams have, once each. NATS asks anew within three minutes after it asked in vain,

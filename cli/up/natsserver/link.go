@@ -78,11 +78,11 @@ func (s *Server) Link(want *Link) LinkState {
 		if err != nil {
 			return LinkState{Unusable: err.Error()}
 		}
+		s.link.problems.clear() // before: the first try may have failed by the time relink returns, and the server does not repeat itself
 		if err := s.relink(remotes); err != nil {
 			return LinkState{Problem: err.Error()}
 		}
 		s.link.is, s.link.began, s.link.linked = want, time.Now(), false
-		s.link.problems.clear()
 	}
 	return s.linkState()
 }

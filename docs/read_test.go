@@ -25,6 +25,12 @@ import (
 // marked returns the blocks of a page that a test runs, as one program.
 func marked(t *testing.T, path, test string) string {
 	t.Helper()
+	return strings.Join(markedBlocks(t, path, test), "")
+}
+
+// markedBlocks returns the blocks of a page that a test runs, in their order.
+func markedBlocks(t *testing.T, path, test string) []string {
+	t.Helper()
 	page, source := parse(t, path)
 	var scripts []string
 	each(t, page, func(n ast.Node) {
@@ -44,7 +50,7 @@ func marked(t *testing.T, path, test string) string {
 	if len(scripts) == 0 {
 		t.Fatalf("%s has no block that is run by %s", path, test)
 	}
-	return strings.Join(scripts, "")
+	return scripts
 }
 
 // public is the entry of an Instrument that receives over HTTP and that everybody may read.

@@ -14,7 +14,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go/jetstream"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -328,6 +330,9 @@ func TestCodeClaimedTwice(t *testing.T) {
 	says(t, c, w.namespace+"/hub", v1alpha1.AnnotationTakeOver+"="+ours.UID)
 	if w.marker("hub") != ours {
 		t.Fatal("the marker of the other Site was replaced")
+	}
+	if err := w.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "hub-archivist"}, &appsv1.Deployment{}); !apierrors.IsNotFound(err) {
+		t.Errorf("there is an archivist for the bucket of another Site: %v", err)
 	}
 
 	if err := w.Patch(t.Context(), w.site("late"), client.RawPatch("application/merge-patch+json",

@@ -38,13 +38,25 @@ func (r *siteReconciler) applyArchivist(ctx context.Context, view *plan.SiteView
 		objects: func(s plan.SiteProgram) []plan.Object { return plan.Archivist{SiteProgram: s}.Objects() }, notOurs: plan.SiteObjectNotOurs,
 	}
 	p.Image, p.Pull, p.Secrets = r.image, r.pull, view.Secrets
-	var failed error
-	if !acceptedAlone(*view) {
+	begins, failed := r.archivistBegins(ctx, view, p.Name())
+	switch {
+	case failed != nil:
+	case !begins || !acceptedAlone(*view):
 		failed = r.keepProgramCredentials(ctx, r.secrets, p, view.Now)
-	} else {
+	default:
 		view.Archivist.Failed, failed = r.applyProgram(ctx, r.secrets, p, view.Now)
 	}
 	return errors.Join(failed, r.readProgram(ctx, p))
+}
+
+// archivistBegins says whether a Site may have an archivist. A new one waits until the markers were read and are the Site's own: it
+// changes and expires what the bucket holds under the code, whoever put it there. One that is there goes on, whatever the backends say.
+func (r *siteReconciler) archivistBegins(ctx context.Context, view *plan.SiteView, name string) (bool, error) {
+	if b := view.Backends; b.ObjectStore != nil && b.ObjectStore.OK() && b.JetStream != nil && plan.SiteAccepted(*view).OK() {
+		return true, nil
+	}
+	d, err := optional(ctx, r.client, types.NamespacedName{Namespace: view.Site.Namespace, Name: name}, &appsv1.Deployment{})
+	return d != nil, err
 }
 
 // acceptedAlone says whether a Site is accepted whatever its backends say.

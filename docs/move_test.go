@@ -216,7 +216,7 @@ func (m *move) write(name, text string) {
 	}
 }
 
-// run runs commands in bash, at home, and returns what they said.
+// run runs commands in bash, in the home folder, and returns what they said.
 func (m *move) run(script string) string {
 	m.t.Helper()
 	out, err := m.try(script)

@@ -52,6 +52,7 @@ spec:
     servers: [%q]
     accountKeySecretRef: {name: account}
     consumerAccountKeySecretRef: {name: consumers}
+    commandAccountKeySecretRef: {name: commands}
     tls: {certificateSecretRef: {name: nats-tls}, caSecretRef: {name: nats-tls}}
     observations: {maxSize: 64Mi}
     notices: {maxSize: 64Mi}
@@ -171,7 +172,7 @@ func TestMoveToACluster(t *testing.T) {
 	m.sendProduct("2026/two.png", 6)
 	m.sendSamples()
 	m.awaitArchived()
-	m.run("until substorm archive ledger; do sleep 1; done\nsubstorm archive verify --age 0s")
+	m.run("until substorm archive verify --age 0s; do sleep 1; done") // segments are listed a moment after they are stored
 }
 
 // need skips the test where a tool is missing.
@@ -396,6 +397,7 @@ func (m *move) startCluster() {
 		"s3":        {plan.KeyAccessKeyID: m.minio.AccessKeyID, plan.KeySecretAccessKey: m.minio.SecretAccessKey},
 		"account":   {"account.seed": m.nats.AccountSeed, "account.id": m.nats.AccountID},
 		"consumers": {"account.seed": m.nats.ConsumersSeed, "account.id": m.nats.ConsumersID},
+		"commands":  {"account.seed": m.nats.CommandsSeed, "account.id": m.nats.CommandsID},
 		"nats-tls":  {"ca.crt": string(m.nats.CA.PEM), "tls.crt": string(certificate), "tls.key": string(key)},
 	} {
 		if err := c.Create(m.t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}, StringData: data}); err != nil {

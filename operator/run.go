@@ -25,6 +25,7 @@ import (
 
 	"github.com/substorm/substorm/internal/cgroup"
 	"github.com/substorm/substorm/internal/flags"
+	"github.com/substorm/substorm/internal/natsaccounts"
 	"github.com/substorm/substorm/operator/api/readable"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/controller"
@@ -60,7 +61,7 @@ type Config struct {
 	// Standalone, where it is set, runs a Site without a cluster: see plan.Standalone.
 	Standalone *plan.Standalone
 	// Link is that of controller.Config.
-	Link func(*plan.Link) plan.LinkState
+	Link func(*natsaccounts.Link) natsaccounts.LinkState
 	Log  *slog.Logger
 }
 

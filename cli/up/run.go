@@ -210,14 +210,9 @@ func (s *site) startOperator(parts *stack) {
 			Kubernetes: config, MetricsAddress: "0", ProbeAddress: "0", PprofAddress: s.cfg.PprofAddress, WatchSecrets: true, Log: s.log,
 			Images:     controller.Images{Gateway: inProcess, FeedServer: inProcess, Archivist: inProcess},
 			Standalone: &plan.Standalone{ObjectStore: store, JetStream: jetStream, URL: s.servers.url},
-			Link:       s.link,
+			Link:       s.nats.Link,
 		})
 	}, s.failed)
-}
-
-// link is the link of the embedded NATS server to a hub's, as the operator wants it and hears of it.
-func (s *site) link(want *plan.Link) plan.LinkState {
-	return plan.LinkState(s.nats.Link((*natsserver.Link)(want)))
 }
 
 // inProcess stands where pods name an image.

@@ -31,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/substorm/substorm/internal/natsaccounts"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 )
@@ -77,7 +78,7 @@ type Config struct {
 	ClusterID string
 	// Link has a NATS server in this process link to a hub's, nil for no link, and says how the link does; nil where no
 	// server is in this process.
-	Link func(*plan.Link) plan.LinkState
+	Link func(*natsaccounts.Link) natsaccounts.LinkState
 	// Unchecked allows several managers in one process, as tests have.
 	Unchecked bool
 }

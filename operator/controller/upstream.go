@@ -8,20 +8,20 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/internal/natsaccounts"
 )
 
 // upstream gives the link of the one NATS server in this process to one Site.
 type upstream struct {
 	// link is Config.Link; nil where no server is in this process.
-	link func(*plan.Link) plan.LinkState
+	link func(*natsaccounts.Link) natsaccounts.LinkState
 
 	mu sync.Mutex
 	of types.NamespacedName // the Site whose link it is; zero: nobody's
 }
 
 // keep has the server link as a Site wants, nil for no link, and returns how the link does; nil where the Site has none.
-func (u *upstream) keep(site types.NamespacedName, want *plan.Link) *plan.LinkState {
+func (u *upstream) keep(site types.NamespacedName, want *natsaccounts.Link) *natsaccounts.LinkState {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	nobodys := u.of == types.NamespacedName{}
@@ -33,7 +33,7 @@ func (u *upstream) keep(site types.NamespacedName, want *plan.Link) *plan.LinkSt
 		u.of = types.NamespacedName{}
 		return nil
 	case !nobodys && u.of != site:
-		return &plan.LinkState{Unusable: fmt.Sprintf("this process has one link, and Site %s has it: remove spec.upstream of one of the two", u.of)}
+		return &natsaccounts.LinkState{Unusable: fmt.Sprintf("this process has one link, and Site %s has it: remove spec.upstream of one of the two", u.of)}
 	}
 	u.of = site
 	state := u.link(want)

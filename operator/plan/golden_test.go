@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
+	"github.com/substorm/substorm/internal/natsaccounts"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
@@ -58,11 +59,11 @@ type world struct {
 	Unjudged []string `json:"unjudged"`
 
 	// By Site.
-	Backends map[string]plan.Backends      `json:"backends"`
-	Markers  map[string]wire.SiteMarker    `json:"markers"`
-	Links    map[string]*plan.LinkState    `json:"links"`
-	Bus      map[string]plan.Bus           `json:"bus"`
-	Registry map[string]plan.RegistryState `json:"registry"`
+	Backends map[string]plan.Backends           `json:"backends"`
+	Markers  map[string]wire.SiteMarker         `json:"markers"`
+	Links    map[string]*natsaccounts.LinkState `json:"links"`
+	Bus      map[string]plan.Bus                `json:"bus"`
+	Registry map[string]plan.RegistryState      `json:"registry"`
 
 	GatewayReports []plan.GatewayReport `json:"gatewayReports"`
 	// By Instrument.

@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/substorm/substorm/internal/natsaccounts"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
@@ -46,7 +47,7 @@ type SiteView struct {
 	LeafFailed *Finding
 	// Link is what the server in this process says of the link to the hub of a Site without a cluster; nil where it was not
 	// asked.
-	Link     *LinkState
+	Link     *natsaccounts.LinkState
 	Registry RegistryState
 	// Archivist is what was found of the Site's archivist.
 	Archivist SiteProgramView

@@ -8,33 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/substorm/substorm/internal/natsaccounts"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
 // linkEvery is how often the link to a hub is looked at: nothing wakes the Site when it changes.
 const linkEvery = 5 * time.Second
-
-// Link is what a NATS server in this process needs to link to that of a hub.
-type Link struct {
-	// URL of the hub's port for leaves.
-	URL string
-	// Account is the public key of the account that is linked.
-	Account string
-	// Credentials are those of a user of the hub's, in the format of a .creds file.
-	Credentials []byte
-	// CA are the authorities that sign the hub's certificate, in PEM; nil for the public ones. Certificate and PrivateKey are
-	// what is shown to a hub that asks for it; nil for nothing.
-	CA, Certificate, PrivateKey []byte
-}
-
-// LinkState is what a NATS server in this process says of its link to a hub.
-type LinkState struct {
-	Linked bool `json:"linked,omitempty"`
-	// Unusable is what of a Link cannot be used, so that nothing was tried.
-	Unusable string `json:"unusable,omitempty"`
-	// Problem is why the last try failed, as the server says it; "" where none failed yet.
-	Problem string `json:"problem,omitempty"`
-}
 
 // UpstreamSecrets are the Secrets that the link to a hub needs.
 func UpstreamSecrets(site *v1alpha1.Site) []SecretNeed {
@@ -48,7 +27,7 @@ func UpstreamSecrets(site *v1alpha1.Site) []SecretNeed {
 
 // UpstreamLink is the link that a Site without a cluster wants; nil where it wants none, is not accepted, is being deleted, or
 // lacks a Secret.
-func UpstreamLink(v SiteView) *Link {
+func UpstreamLink(v SiteView) *natsaccounts.Link {
 	up := &v.Site.Spec.Upstream
 	if up.URL == "" || !standalone(v.Site) || v.Site.DeletionTimestamp != nil || !SiteAccepted(v).OK() || v.Site.Spec.JetStream.AccountKeySecretRef == nil {
 		return nil
@@ -57,7 +36,7 @@ func UpstreamLink(v SiteView) *Link {
 		return nil
 	}
 	account := v.Secrets[v.Site.Spec.JetStream.AccountKeySecretRef.Name]
-	link := &Link{URL: up.URL, Account: strings.TrimSpace(string(account.Data[KeyAccountID])), Credentials: v.Secrets[up.CredentialsSecretRef.Name].Data[KeyUserCreds]}
+	link := &natsaccounts.Link{URL: up.URL, Account: strings.TrimSpace(string(account.Data[KeyAccountID])), Credentials: v.Secrets[up.CredentialsSecretRef.Name].Data[KeyUserCreds]}
 	if up.TLS != nil && up.TLS.CASecretRef != nil {
 		link.CA = v.Secrets[up.TLS.CASecretRef.Name].Data[KeyCA]
 	}
@@ -87,13 +66,13 @@ func (v SiteView) upstream(accepted Finding) (Finding, bool) {
 	case v.Link == nil:
 		return unknown(v1alpha1.ReasonReconciling, "the link to the hub is being made"), true
 	}
-	return v.Link.finding(up), true
+	return linkFinding(v.Link, up), true
 }
 
 // meanwhile is what a Site does that its hub does not hear.
 const meanwhile = "; what this Site receives meanwhile stays in its streams, for as long as spec.jetStream has them hold it, and comes when the link is back"
 
-func (s *LinkState) finding(up *v1alpha1.Upstream) Finding {
+func linkFinding(s *natsaccounts.LinkState, up *v1alpha1.Upstream) Finding {
 	says := func(texts ...string) bool {
 		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(strings.ToLower(s.Problem), text) })
 	}

@@ -35,33 +35,11 @@ const (
 	reportEvery = 500
 )
 
-// Link is what it takes to link to the server of a hub, as a leaf.
-type Link struct {
-	// URL is tls://host:port, of the hub's port for leaves.
-	URL string
-	// Account is the public key of the account here that is linked.
-	Account string
-	// Credentials are those of a user of the hub's, in the format of a .creds file.
-	Credentials []byte
-	// CA are the authorities that sign the hub's certificate, in PEM; nil for the public ones. Certificate and PrivateKey are
-	// what is shown to a hub that asks for it; nil for nothing.
-	CA, Certificate, PrivateKey []byte
-}
-
-// LinkState is how the link does.
-type LinkState struct {
-	Linked bool
-	// Unusable is what of a Link cannot be used, so that nothing was tried.
-	Unusable string
-	// Problem is why the last try failed, as the server says it; "" where none failed yet.
-	Problem string
-}
-
 // uplink is the link of a server.
 type uplink struct {
 	mu sync.Mutex
 	// is what the server has as its link; nil for none.
-	is *Link
+	is *natsaccounts.Link
 	// began is when the server got it.
 	began time.Time
 	// linked: it stood since then.
@@ -70,37 +48,37 @@ type uplink struct {
 }
 
 // Link has the server link to a hub, nil for no link. It takes effect without a restart, and ends a link of before that is another one.
-func (s *Server) Link(want *Link) LinkState {
+func (s *Server) Link(want *natsaccounts.Link) natsaccounts.LinkState {
 	s.link.mu.Lock()
 	defer s.link.mu.Unlock()
 	if !reflect.DeepEqual(s.link.is, want) {
 		remotes, err := s.remotes(want)
 		if err != nil {
-			return LinkState{Unusable: err.Error()}
+			return natsaccounts.LinkState{Unusable: err.Error()}
 		}
 		s.link.problems.clear() // before: the first try may have failed by the time relink returns, and the server does not repeat itself
 		if err := s.relink(remotes); err != nil {
-			return LinkState{Problem: err.Error()}
+			return natsaccounts.LinkState{Problem: err.Error()}
 		}
 		s.link.is, s.link.began, s.link.linked = want, time.Now(), false
 	}
 	return s.linkState()
 }
 
-func (s *Server) linkState() LinkState {
+func (s *Server) linkState() natsaccounts.LinkState {
 	if s.link.is == nil {
-		return LinkState{}
+		return natsaccounts.LinkState{}
 	}
 	if s.nats.NumLeafNodes() > 0 { // nobody links to us: there is no port for leaves
 		s.link.linked = true
 		s.link.problems.clear()
-		return LinkState{Linked: true}
+		return natsaccounts.LinkState{Linked: true}
 	}
 	problem := s.link.problems.newest()
 	if problem == "" && (s.link.linked || time.Since(s.link.began) > linkPatience) {
 		problem = "the connection was closed without a reason"
 	}
-	return LinkState{Problem: problem}
+	return natsaccounts.LinkState{Problem: problem}
 }
 
 // relink has the server take remotes in place of those that it has.
@@ -115,7 +93,7 @@ func (s *Server) relink(remotes []*server.RemoteLeafOpts) error {
 }
 
 // remotes is a link as the server's options have it. It denies what the servers of every leaf deny.
-func (s *Server) remotes(link *Link) ([]*server.RemoteLeafOpts, error) {
+func (s *Server) remotes(link *natsaccounts.Link) ([]*server.RemoteLeafOpts, error) {
 	if link == nil {
 		return nil, nil
 	}
@@ -123,7 +101,7 @@ func (s *Server) remotes(link *Link) ([]*server.RemoteLeafOpts, error) {
 	if err != nil {
 		return nil, err
 	}
-	config, err := link.tls()
+	config, err := linkTLS(link)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +116,7 @@ func (s *Server) remotes(link *Link) ([]*server.RemoteLeafOpts, error) {
 	}}, nil
 }
 
-func (l *Link) tls() (*tls.Config, error) {
+func linkTLS(l *natsaccounts.Link) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if l.CA != nil {
 		config.RootCAs = x509.NewCertPool()

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/cli/up/natsserver"
+	"github.com/substorm/substorm/internal/natsaccounts"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/testenv"
 )
@@ -63,16 +64,16 @@ func TestLink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good := natsserver.Link{URL: "tls://" + hub.LeafAddress(), Account: claims.Issuer, CA: hub.CA.PEM, Credentials: read(hub.LeafCreds(t, jwt.Permissions{}))}
+	good := natsaccounts.Link{URL: "tls://" + hub.LeafAddress(), Account: claims.Issuer, CA: hub.CA.PEM, Credentials: read(hub.LeafCreds(t, jwt.Permissions{}))}
 
-	with := func(change func(*natsserver.Link)) *natsserver.Link {
+	with := func(change func(*natsaccounts.Link)) *natsaccounts.Link {
 		link := good
 		change(&link)
 		return &link
 	}
-	tries := func(what string, link *natsserver.Link, is func(natsserver.LinkState) bool) {
+	tries := func(what string, link *natsaccounts.Link, is func(natsaccounts.LinkState) bool) {
 		t.Helper()
-		var state natsserver.LinkState
+		var state natsaccounts.LinkState
 		for range testenv.Attempts() {
 			if state = s.Link(link); is(state) {
 				return
@@ -80,21 +81,21 @@ func TestLink(t *testing.T) {
 		}
 		t.Fatalf("%s: the link is %+v", what, state)
 	}
-	fails := func(text string) func(natsserver.LinkState) bool {
-		return func(state natsserver.LinkState) bool {
+	fails := func(text string) func(natsaccounts.LinkState) bool {
+		return func(state natsaccounts.LinkState) bool {
 			return !state.Linked && strings.Contains(state.Problem+state.Unusable, text)
 		}
 	}
-	linked := func(state natsserver.LinkState) bool { return state.Linked && state.Problem == "" }
+	linked := func(state natsaccounts.LinkState) bool { return state.Linked && state.Problem == "" }
 
-	tries("nothing listens", with(func(l *natsserver.Link) { l.URL = fmt.Sprintf("tls://127.0.0.1:%d", testenv.FreePort(t)) }), fails("connection refused"))
-	tries("no such host", with(func(l *natsserver.Link) { l.URL = "tls://no-such-hub.invalid:7422" }), fails("no-such-hub.invalid"))
-	tries("the port for clients", with(func(l *natsserver.Link) { l.URL = "tls://" + hub.Address() }), fails("wrong port"))
-	tries("another hub's credentials", with(func(l *natsserver.Link) { l.Credentials = creds }), fails("Authorization Violation"))
-	tries("another authority", with(func(l *natsserver.Link) { l.CA = testenv.NewCA(t).PEM }), fails("x509"))
-	tries("no authority", with(func(l *natsserver.Link) { l.CA = []byte("none") }), fails("ca.crt"))
-	tries("no credentials", with(func(l *natsserver.Link) { l.Credentials = []byte("none") }), fails("user.creds"))
-	tries("no key", with(func(l *natsserver.Link) { l.Certificate, l.PrivateKey = hub.CA.PEM, []byte("none") }), fails("tls.key"))
+	tries("nothing listens", with(func(l *natsaccounts.Link) { l.URL = fmt.Sprintf("tls://127.0.0.1:%d", testenv.FreePort(t)) }), fails("connection refused"))
+	tries("no such host", with(func(l *natsaccounts.Link) { l.URL = "tls://no-such-hub.invalid:7422" }), fails("no-such-hub.invalid"))
+	tries("the port for clients", with(func(l *natsaccounts.Link) { l.URL = "tls://" + hub.Address() }), fails("wrong port"))
+	tries("another hub's credentials", with(func(l *natsaccounts.Link) { l.Credentials = creds }), fails("Authorization Violation"))
+	tries("another authority", with(func(l *natsaccounts.Link) { l.CA = testenv.NewCA(t).PEM }), fails("x509"))
+	tries("no authority", with(func(l *natsaccounts.Link) { l.CA = []byte("none") }), fails("ca.crt"))
+	tries("no credentials", with(func(l *natsaccounts.Link) { l.Credentials = []byte("none") }), fails("user.creds"))
+	tries("no key", with(func(l *natsaccounts.Link) { l.Certificate, l.PrivateKey = hub.CA.PEM, []byte("none") }), fails("tls.key"))
 	tries("the hub", &good, linked)
 	files, err := filepath.Glob(filepath.Join(dir, "upstream", "*"))
 	if err != nil || len(files) != 1 {
@@ -104,12 +105,12 @@ func TestLink(t *testing.T) {
 		t.Errorf("the credentials: %v, %v", info, err)
 	}
 	hub.Stop()
-	tries("the hub is away", &good, func(state natsserver.LinkState) bool { return !state.Linked && state.Problem != "" })
+	tries("the hub is away", &good, func(state natsaccounts.LinkState) bool { return !state.Linked && state.Problem != "" })
 	hub.Start()
 	tries("the hub is back", &good, linked)
-	tries("other credentials", with(func(l *natsserver.Link) { l.Credentials = read(hub.LeafCreds(t, jwt.Permissions{})) }), linked)
+	tries("other credentials", with(func(l *natsaccounts.Link) { l.Credentials = read(hub.LeafCreds(t, jwt.Permissions{})) }), linked)
 
-	if state := s.Link(nil); state != (natsserver.LinkState{}) {
+	if state := s.Link(nil); state != (natsaccounts.LinkState{}) {
 		t.Errorf("without a link it is %+v", state)
 	}
 	leaves := func() int {

@@ -147,7 +147,7 @@ func restart(ctx context.Context, s *control.Site, l *lab.Lab, b control.Backend
 	if err != nil {
 		return before, err
 	}
-	go func() { _ = op.Profile("profile?seconds=20", s.Name+"-restart") }()
+	go func() { _ = op.Profile("profile?seconds=40", s.Name+"-restart") }()
 	var last error
 	var asked time.Time
 	control.Within(ctx, limit, func() bool {

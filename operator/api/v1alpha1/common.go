@@ -10,7 +10,7 @@ import (
 // LocalReference names an object in the same namespace.
 // +kubebuilder:object:generate=false
 type LocalReference struct {
-	// Name of the object.
+	// Name of the object, which is in the same namespace.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
@@ -40,7 +40,7 @@ type Location struct {
 	// +required
 	Longitude string `json:"longitude,omitempty"`
 
-	// AltitudeMeters above the ellipsoid of WGS 84.
+	// AltitudeMeters above the ellipsoid of WGS 84: -500 to 9000.
 	// +kubebuilder:validation:Minimum=-500
 	// +kubebuilder:validation:Maximum=9000
 	// +optional
@@ -145,7 +145,7 @@ const (
 	ReasonStandalone = "Standalone"
 	// ReasonConflict: another, older resource holds the port or the code.
 	ReasonConflict = "Conflict"
-	// ReasonSiteNotFound: siteRef names no Site in this namespace.
+	// ReasonSiteNotFound: no Site in this namespace has the name that siteRef has.
 	ReasonSiteNotFound = "SiteNotFound"
 	// ReasonSiteNotReady: the Site exists and is not Ready.
 	ReasonSiteNotReady = "SiteNotReady"

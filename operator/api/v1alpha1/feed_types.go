@@ -37,7 +37,7 @@ const (
 	ReasonSelectsNothing = "SelectsNothing"
 	// ReasonImmutable: JetStream cannot make the change to a stream that exists.
 	ReasonImmutable = "Immutable"
-	// ReasonInvalidSelector: spec.selector is no label selector.
+	// ReasonInvalidSelector: what spec.selector holds is no label selector.
 	ReasonInvalidSelector = "InvalidSelector"
 	// ReasonLeafNotFound: the Site has no leaf of that code.
 	ReasonLeafNotFound = "LeafNotFound"

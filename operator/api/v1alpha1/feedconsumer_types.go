@@ -20,7 +20,7 @@ const (
 	ReasonOverrun = "Overrun"
 	// ReasonIdle: nobody is connected, or (NATS) nobody has asked for a minute.
 	ReasonIdle = "Idle"
-	// ReasonFeedNotFound: feedRef names no Feed in this namespace.
+	// ReasonFeedNotFound: no Feed in this namespace has the name that feedRef has.
 	ReasonFeedNotFound = "FeedNotFound"
 	// ReasonInvalidFlow: the flow cannot be kept with this Feed, see the message.
 	ReasonInvalidFlow = "InvalidFlow"
@@ -131,13 +131,14 @@ type Flow struct {
 	// Mode says what a consumer that is too slow gets. All: everything that the
 	// stream still holds, and a gap record for what it does not. Latest: the newest
 	// message of each instrument and channel, and how many it replaced. Sample: the
-	// newest of each interval, and the rate that was achieved. Newest is what the
-	// gateway received last, until decoders read observation times from the data.
+	// newest of each interval, and the rate that was achieved. The newest notice is that of
+	// what was observed last, or received last where no observation time is known; of
+	// telemetry it is the datagram that the gateway received last.
 	// +kubebuilder:default=All
 	// +optional
 	Mode FlowMode `json:"mode,omitempty"`
 
-	// Interval of mode Sample, 10ms to 24h.
+	// Interval of mode Sample, which needs it: 10ms to 24h. Other modes have none.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
@@ -146,7 +147,7 @@ type Flow struct {
 	Interval *metav1.Duration `json:"interval,omitempty"`
 
 	// MaxBytesPerSecond is what the consumer is sent at most over each of its
-	// connections.
+	// connections: 100 to 1Pi. It does not go with delivery NATS and mode All. Default: no limit.
 	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || !quantity(string(self)).isLessThan(quantity('100'))",message="maxBytesPerSecond is at least 100"
 	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || !quantity(string(self)).isGreaterThan(quantity('1Pi'))",message="maxBytesPerSecond is at most 1Pi"
 	// +kubebuilder:validation:XValidation:rule="!string(self).matches('e|E')",message="write digits and a unit, such as 64Mi, and no exponent"
@@ -154,9 +155,9 @@ type Flow struct {
 	MaxBytesPerSecond *resource.Quantity `json:"maxBytesPerSecond,omitempty"`
 
 	// MaxLag is how old the next message of mode All may be. A consumer that is
-	// further behind gets the newest of each instrument and channel, by the time at
-	// which the gateway received it, instead, and a
-	// gap record that says what was skipped, until it has caught up. At most 8784h.
+	// further behind gets the newest of each instrument and channel instead, as with mode
+	// Latest, and a gap record that says what was skipped, until it has caught up. 1s to 8784h.
+	// It does not go with delivery NATS. Default: no limit.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
@@ -165,7 +166,8 @@ type Flow struct {
 	// +optional
 	MaxLag *metav1.Duration `json:"maxLag,omitempty"`
 
-	// Window is how many messages may wait for their acknowledgement.
+	// Window is how many messages may wait for their acknowledgement, with delivery NATS and
+	// mode All; others have none. Default: 1000.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100000
 	// +optional
@@ -244,8 +246,8 @@ type FeedConsumerStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Ready, Accepted, InstrumentsSelected, KeepingUp, Reconciling, Stalled. The reason of KeepingUp
-	// says how the consumer does. Idle: nobody is connected, or (NATS) nobody has asked for
+	// Conditions: Ready, Accepted, InstrumentsSelected, KeepingUp, Reconciling, Stalled. The
+	// reason of KeepingUp says how the consumer does. Idle: nobody is connected, or (NATS) nobody has asked for
 	// a minute. Overrun: a gap record was written in the last ten minutes. Slow: for ten
 	// seconds the oldest message that it was not given is older than five seconds, or in
 	// mode Sample than two intervals. Flowing: else.
@@ -331,7 +333,11 @@ type ConsumerDelivered struct {
 // ConsumerDropped is what a consumer was not given, for one reason.
 // +kubebuilder:object:generate=false
 type ConsumerDropped struct {
-	// Reason: Replaced (Latest), Sampled (Sample), Retention, Overflow, …
+	// Reason: Replaced (mode Latest) and Sampled (mode Sample): newer ones were given in their
+	// place. The others are those of gap records. Retention: they left the stream first.
+	// StreamRecreated and ConsumerDeleted: the stream, or the durable with its place, was
+	// deleted. MaxLag: the consumer was further behind than flow.maxLag. Overflow: a queue
+	// was full.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +required

@@ -88,7 +88,7 @@ type RequestLimits struct {
 // RequestRate bounds the requests of one client. What comes a little too early waits for
 // its turn; what comes far too early is answered 429 with Retry-After.
 type RequestRate struct {
-	// RequestsPerSecond on the average.
+	// RequestsPerSecond is how many requests it may make on the average.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
 	// +optional
@@ -120,7 +120,8 @@ type FeedServerStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Ready, Accepted.
+	// Conditions: Ready, Accepted, Reconciling, Stalled, and NotApplied where substorm up runs
+	// the Site.
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=type

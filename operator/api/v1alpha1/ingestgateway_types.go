@@ -174,7 +174,8 @@ type GatewayService struct {
 // GatewayLinkProbe is the port on which the link to a pool is measured.
 // +kubebuilder:object:generate=false
 type GatewayLinkProbe struct {
-	// Port of UDP.
+	// Port over UDP, outside spec.ports. With service.type NodePort, which is the default, it
+	// lies within 30000-32767: set it there.
 	// +kubebuilder:validation:Minimum=1024
 	// +kubebuilder:validation:Maximum=65535
 	// +kubebuilder:default=8862
@@ -225,7 +226,8 @@ type IngestGatewayStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Ready, Accepted, Programmed, ScaleDownHeld, SpoolStranded, SpoolQuarantined.
+	// Conditions: Ready, Accepted, Programmed, Reconciling, Stalled, ScaleDownHeld,
+	// SpoolStranded, SpoolQuarantined, and NotApplied where substorm up runs the Site.
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=type

@@ -312,7 +312,8 @@ type InstrumentStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Ready, Accepted, Programmed, DataFlowing, ClockTrusted, AcknowledgeLimited, ArchiveIntact.
+	// Conditions: Ready, Accepted, Programmed, Reconciling, Stalled, DataFlowing, ClockTrusted,
+	// AcknowledgeLimited, ArchiveIntact.
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=type

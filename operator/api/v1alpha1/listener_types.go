@@ -177,7 +177,7 @@ const (
 // Expect says what a whole object looks like; all that is set must be so.
 // +kubebuilder:validation:MinProperties=1
 type Expect struct {
-	// MinSize in bytes. At most 1Pi.
+	// MinSize is how many bytes an object has at least. At most 1Pi. Default: any number.
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self > 0 : (self.matches('e|E') || quantity(self).isGreaterThan(quantity('0')))",message="minSize must be greater than 0"
 	// +kubebuilder:validation:XValidation:rule="type(self) == int || self.matches('e|E') || !quantity(self).isGreaterThan(quantity('1Pi'))",message="minSize is at most 1Pi"
 	// +kubebuilder:validation:XValidation:rule="!string(self).matches('e|E')",message="write digits and a unit, such as 64Mi, and no exponent"

@@ -24,8 +24,9 @@ type PodTemplate struct {
 	// +optional
 	ServiceAccountAnnotations Annotations `json:"serviceAccountAnnotations,omitempty"`
 
-	// Image that the container runs, in place of the operator's: registry/name, with :tag
-	// or @digest. It must be of the operator's version or the one before it.
+	// Image that the container runs: registry/name, with :tag or @digest. It must be of the
+	// operator's version or the one before it. Default: the one that the operator is told for
+	// this program.
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:Pattern=`^(([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:[0-9]+)?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@[a-z0-9]+:[0-9a-f]{32,128})?$`
 	// +optional
@@ -70,7 +71,7 @@ type PodTemplate struct {
 	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
 
 	// PriorityClassName says which pods the scheduler prefers, and which may be evicted for
-	// others. The PriorityClass must exist.
+	// others. The PriorityClass must exist. Default: the cluster's own default, if it has one.
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	// +optional

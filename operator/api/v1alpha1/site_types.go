@@ -46,11 +46,12 @@ const ReasonAvailable = "Available"
 
 // Reasons of a Site's Durable condition.
 const (
-	// ReasonSynced: spec.jetStream.durability says that JetStream acknowledges after fsync.
+	// ReasonSynced: JetStream acknowledges after fsync, as spec.jetStream.durability says.
 	ReasonSynced = "Synced"
-	// ReasonFlushed: spec.jetStream.durability says that JetStream acknowledges before fsync.
+	// ReasonFlushed: JetStream acknowledges before fsync, as spec.jetStream.durability says.
 	ReasonFlushed = "Flushed"
-	// ReasonDurabilityUnknown: spec.jetStream.durability does not say what an acknowledgement means.
+	// ReasonDurabilityUnknown: what an acknowledgement means is not known, since
+	// spec.jetStream.durability does not say it.
 	ReasonDurabilityUnknown = "DurabilityUnknown"
 )
 
@@ -148,9 +149,10 @@ type SiteStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Ready, Accepted, ObjectStoreReachable, JetStreamReachable,
-	// Durable, DataFlowing, FeedServerAvailable, LeavesReachable, UpstreamReachable,
-	// StreamsIntact, ObjectsUnreadable, ExpiryRunning.
+	// Conditions: Ready, Accepted, Reconciling, Stalled, ObjectStoreReachable,
+	// JetStreamReachable, Durable, DataFlowing, ArchivistAvailable, FeedServerAvailable,
+	// LeavesReachable, UpstreamReachable, StreamsIntact, ObjectsUnreadable, ExpiryRunning,
+	// DeletionHeld while its deletion waits, and NotApplied where substorm up runs it.
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=type

@@ -72,14 +72,14 @@ func (r *registryReconciler) judge(ctx context.Context, site types.NamespacedNam
 			return err
 		}
 	default:
-		return r.audit(ctx, site)
+		return r.audit(ctx, site, was)
 	}
 	_, err := r.judgeAll(ctx, site)
 	return err
 }
 
-// audit judges all of a Site though there was no event, and counts what it finds different.
-func (r *registryReconciler) audit(ctx context.Context, site types.NamespacedName) error {
+// audit judges all of a Site though there was no event, and counts what it finds different from before.
+func (r *registryReconciler) audit(ctx context.Context, site types.NamespacedName, before *judgedSite) error {
 	f := r.links.facts(site)
 	was := f.judgements()
 	change, err := r.judgeAll(ctx, site)
@@ -98,7 +98,10 @@ func (r *registryReconciler) audit(ctx context.Context, site types.NamespacedNam
 		names = append(names, entry.Consumer)
 	}
 	names = slices.Concat(names, change.DeleteFeeds, change.DeleteConsumers, change.DeleteReaders)
-	if len(names) == 0 || r.eventFollows(ctx, site, names) {
+	r.mu.Lock()
+	after := r.judged[site]
+	r.mu.Unlock()
+	if len(names) == 0 || r.eventFollows(ctx, site, slices.Concat(names, before.concerning(after))) {
 		return nil
 	}
 	r.differences.Add(float64(len(names)))
@@ -106,7 +109,7 @@ func (r *registryReconciler) audit(ctx context.Context, site types.NamespacedNam
 	return nil
 }
 
-// eventFollows waits for an event that explains what an audit found of the named ones: the cache
+// eventFollows waits for an event that explains what an audit found, of one of the named ones or of all: the cache
 // has an object before the handlers of its event have run, on a busy machine seconds before.
 func (r *registryReconciler) eventFollows(ctx context.Context, site types.NamespacedName, names []string) bool {
 	for end := time.Now().Add(min(eventWait, r.auditEvery)); time.Now().Before(end); {

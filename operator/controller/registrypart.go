@@ -89,6 +89,25 @@ func (is judgedInstrument) concernsNobodyElse(was judgedInstrument) bool {
 	return is.listed == was.listed && !is.unreadable && !was.unreadable && maps.Equal(is.labels, was.labels) && reflect.DeepEqual(is.access, was.access)
 }
 
+// concerning returns the Instruments by which Feeds and FeedConsumers may be judged otherwise than they were.
+func (j *judgedSite) concerning(next *judgedSite) (names []string) {
+	if next == nil {
+		return nil
+	}
+	for name, is := range next.instruments {
+		if was, known := j.instruments[name]; !known || !is.concernsNobodyElse(was) {
+			names = append(names, name)
+		}
+	}
+	for name := range j.instruments {
+		if _, stays := next.instruments[name]; !stays {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // closure reads the named Instruments and all whose verdicts depend on theirs; nil where
 // one of them is new or gone.
 func (r *registryReconciler) closure(ctx context.Context, site types.NamespacedName, was *judgedSite, names map[string]bool, gateways []v1alpha1.IngestGateway) ([]v1alpha1.Instrument, error) {

@@ -135,6 +135,9 @@ func described(t *testing.T, s apiextensionsv1.JSONSchemaProps, at schematest.Pa
 		if len(strings.Fields(inner.Description)) < 3 && !(len(at) == 1 && name == "metadata") {
 			t.Errorf("%s: %q says nothing", path, inner.Description)
 		}
+		if strings.Contains(inner.Description, "…") {
+			t.Errorf("%s: %q leaves the rest to be guessed", path, inner.Description)
+		}
 		described(t, inner, path)
 	}
 	if s.Items != nil && s.Items.Schema != nil {

@@ -94,7 +94,9 @@ func TestRevisionWakesWhoWaits(t *testing.T) {
 			gateway.Revision, server.Revision = 9, 9
 		}, [4][]string{}},
 		{"it began anew", func() { gateway.Incarnation, server.Incarnation = "2", "2" }, all},
-		{"a problem", func() { gateway.Problems, server.Problems = map[string]string{"waits": "full"}, map[string]string{"served": "full"} }, all},
+		{"a problem", func() {
+			gateway.Problems, server.Problems = map[string]string{"waits": "full"}, map[string]string{"served": "full"}
+		}, all},
 	} {
 		step.change()
 		if diff := cmp.Diff(step.want, report()); diff != "" {

@@ -162,7 +162,8 @@ func (f *facts) verdict(inst *v1alpha1.Instrument) (plan.Verdict, *wire.Instrume
 	return j.verdict, nil, true
 }
 
-// setState says whether anything that the Site's status shows has changed.
+// setState says whether anything that the Site's status shows has changed, which shows the states of all of its instruments, or,
+// until all are known, what it showed before.
 func (f *facts) setState(instrument string, s instrumentState) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -171,8 +172,11 @@ func (f *facts) setState(instrument string, s instrumentState) bool {
 	}
 	was, known := f.states[instrument]
 	f.states[instrument] = s
-	return !known || was.flowing.Status != s.flowing.Status || was.flowing.Reason != s.flowing.Reason
+	return f.counted() && (!known || was.flowing.Status != s.flowing.Status || was.flowing.Reason != s.flowing.Reason)
 }
+
+// counted says whether the state of no instrument is missing. The caller has f.mu.
+func (f *facts) counted() bool { return f.judged && len(f.states) == len(f.verdicts) }
 
 // isFlowing says whether data of an instrument was flowing when last planned.
 func (f *facts) isFlowing(instrument string) bool {
@@ -235,7 +239,7 @@ func (f *facts) flowing() (all map[string]plan.Finding, counted bool) {
 	for name, s := range f.states {
 		all[name] = s.flowing
 	}
-	return all, f.judged && len(f.states) == len(f.verdicts)
+	return all, f.counted()
 }
 
 func (f *facts) instruments() []string {

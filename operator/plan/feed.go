@@ -66,7 +66,8 @@ func AcceptFeeds(site *v1alpha1.Site, accepted Finding, feeds []v1alpha1.Feed, i
 	listed map[string]bool, found map[string]StreamFound,
 ) map[string]FeedVerdict {
 	verdicts := make(map[string]FeedVerdict, len(feeds))
-	everything := selected(labels.Everything(), instruments, listed) // Feeds share it
+	index := indexLabels(instruments, listed)
+	everything := index.selected(labels.Everything()) // Feeds share it
 	for i := range feeds {
 		in := feedApplication{site: site, siteAccepted: accepted, feed: &feeds[i]}
 		in.selector, in.selectorErr = metav1.LabelSelectorAsSelector(&feeds[i].Spec.Selector)
@@ -78,7 +79,7 @@ func AcceptFeeds(site *v1alpha1.Site, accepted Finding, feeds []v1alpha1.Feed, i
 		case all:
 			in.instruments = slices.Concat(everything, leaves)
 		default:
-			in.instruments = append(selected(in.selector, instruments, listed), leaves...)
+			in.instruments = append(index.selected(in.selector), leaves...)
 		}
 		if site != nil {
 			in.found = found[wire.FeedStream(site.Spec.Code, feeds[i].Name)]
@@ -106,17 +107,6 @@ func Listed(instruments []v1alpha1.Instrument, verdicts map[string]Verdict, curr
 		listed[name] = verdicts[name].Stands() || verdicts[name].Absent && exists
 	}
 	return listed
-}
-
-func selected(selector labels.Selector, instruments []v1alpha1.Instrument, listed map[string]bool) []string {
-	var names []string
-	for i := range instruments {
-		if listed[instruments[i].Name] && selector.Matches(labels.Set(instruments[i].Labels)) {
-			names = append(names, instruments[i].Name)
-		}
-	}
-	slices.Sort(names)
-	return names
 }
 
 func instrumentCount(n int) string {

@@ -31,15 +31,12 @@ demo: ## A cluster, NATS, S3, Substorm and two instruments, with a real frame fr
 demo-down: ## Remove everything that demo made (the cache of built parts stays)
 	@go run ./hack/demo down
 
-# First the package whose tests keep two cores busy, alone; then three packages at a time, the longest first: with more, two slow
-# cores have servers miss their deadlines. Servers and compilers collect garbage less often, as memory is there. `go vet` has already found what
-# `go test` would let it look for.
+# Servers and compilers collect garbage less often, as memory is there. `go vet` has already found what `go test` would let it look for.
 test: export GOGC = 400
 test: ## Vet, unit and integration tests against the real NATS, S3, etcd and API servers
-	@go run ./hack/parts nats-server minio etcd kube-apiserver helm >/dev/null
+	@go run ./hack/parts nats-server minio etcd kube-apiserver helm gotestsum >/dev/null
 	go vet -tags e2e work
-	go test -vet=off -timeout 25m ./operator/controller
-	go test -p 3 -vet=off -timeout 25m ./ingest-gateway ./ingest-gateway/store ./cli ./feed-server $$(go list work | grep -v /operator/controller$$)
+	@./hack/test.sh
 
 e2e: ## Tests on real clusters of up to three nodes, about eleven minutes; needs root where there is no Docker
 	go test -tags e2e -p 1 -count 1 -timeout 30m -v ./hack/cluster ./e2e

@@ -62,6 +62,7 @@ func All() []Tool {
 			Set: []string{"helm.sh/helm/v4/internal/version.version={version}"}},
 		// golangci-lint with kube-api-linter built into it, for it takes no linters when it runs.
 		{Name: "golangci-lint", Module: "golangci-lint", Package: "sigs.k8s.io/kube-api-linter/cmd/golangci-lint-kube-api-linter"},
+		{Name: "gotestsum", Module: "gotestsum", Package: "gotest.tools/gotestsum"},
 		{Name: "kind", Module: "kind", Package: "sigs.k8s.io/kind", OnDemand: true},
 		{Name: "telegraf", Module: "telegraf", Package: "./telegraf", OnDemand: true},
 	}

@@ -240,7 +240,7 @@ func (s *setup) registries(r reconcile.Reconciler, t *touched) error {
 		Watches(&v1alpha1.FeedServer{}, all(siteOf), specChanges).
 		Watches(&v1alpha1.Feed{}, all(siteOf), specChanges).
 		Watches(&v1alpha1.FeedConsumer{}, all(s.siteOfConsumer), specChanges).
-		Watches(&v1alpha1.Site{}, all(s.everySite), specChanges).
+		Watches(&v1alpha1.Site{}, all(s.sitesOfCode), specChanges).
 		WatchesRawSource(source.Func(s.wakers.registries.start)).
 		Complete(r)
 }
@@ -248,7 +248,7 @@ func (s *setup) registries(r reconcile.Reconciler, t *touched) error {
 func (s *setup) sites(r reconcile.Reconciler) error {
 	return ctrl.NewControllerManagedBy(s.mgr).Named("site").WithOptions(s.options()).
 		Watches(&v1alpha1.Site{}, &handler.EnqueueRequestForObject{}).
-		Watches(&v1alpha1.Site{}, handler.EnqueueRequestsFromMapFunc(s.everySite), specChanges).
+		Watches(&v1alpha1.Site{}, handler.EnqueueRequestsFromMapFunc(s.sitesOfCode), specChanges).
 		Watches(&v1alpha1.Feed{}, handler.EnqueueRequestsFromMapFunc(siteOf), specChanges). // its finalizer follows theirs
 		Watches(&v1alpha1.FeedServer{}, handler.EnqueueRequestsFromMapFunc(siteOf), builder.WithPredicates(
 			predicate.Or(predicate.GenerationChangedPredicate{}, readinessChanges))).
@@ -264,7 +264,7 @@ func (s *setup) gateways(r *gatewayReconciler) error {
 	return ctrl.NewControllerManagedBy(s.mgr).Named("ingestgateway").WithOptions(s.options()).
 		Watches(&v1alpha1.IngestGateway{}, &handler.EnqueueRequestForObject{}).
 		Watches(&v1alpha1.IngestGateway{}, handler.EnqueueRequestsFromMapFunc(s.everyGateway), specChanges).
-		Watches(&v1alpha1.Site{}, handler.EnqueueRequestsFromMapFunc(s.everyGateway), builder.WithPredicates(
+		Watches(&v1alpha1.Site{}, handler.EnqueueRequestsFromMapFunc(s.gatewaysOfSite), builder.WithPredicates(
 			predicate.Or(predicate.GenerationChangedPredicate{}, acceptanceChanges))).
 		Watches(&v1alpha1.IngestGateway{}, waiting, standstillChanges).
 		Watches(&appsv1.StatefulSet{}, s.owner()).
@@ -442,24 +442,33 @@ func (l *links) receivedByPoolOf(_ context.Context, o client.Object) []reconcile
 	return all
 }
 
-// everySite names all Sites, and the one that was deleted: a code that one
-// Site gives up is another's.
-func (s *setup) everySite(ctx context.Context, o client.Object) []reconcile.Request {
+// sitesOfCode names a Site, which may be deleted, and those that claim its code: one that it gives up is another's. What else
+// it says is nothing to others.
+func (s *setup) sitesOfCode(ctx context.Context, o client.Object) []reconcile.Request {
 	all := []reconcile.Request{request(o.GetNamespace(), o.GetName())}
 	var sites v1alpha1.SiteList
 	if err := s.mgr.GetClient().List(ctx, &sites, client.UnsafeDisableDeepCopy); err != nil {
 		return all
 	}
-	for i := range sites.Items {
-		all = append(all, request(sites.Items[i].Namespace, sites.Items[i].Name))
+	for _, key := range plan.ClaimantsOf(o.(*v1alpha1.Site), sites.Items) {
+		all = append(all, reconcile.Request{NamespacedName: key})
 	}
 	return all
 }
 
 // everyGateway names all pools: node ports that one gives up are another's.
 func (s *setup) everyGateway(ctx context.Context, _ client.Object) []reconcile.Request {
+	return s.gatewaysThat(ctx)
+}
+
+// gatewaysOfSite names the pools of a Site.
+func (s *setup) gatewaysOfSite(ctx context.Context, o client.Object) []reconcile.Request {
+	return s.gatewaysThat(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{siteField: o.GetName()})
+}
+
+func (s *setup) gatewaysThat(ctx context.Context, options ...client.ListOption) []reconcile.Request {
 	var gateways v1alpha1.IngestGatewayList
-	if err := s.mgr.GetClient().List(ctx, &gateways, client.UnsafeDisableDeepCopy); err != nil {
+	if err := s.mgr.GetClient().List(ctx, &gateways, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		return nil
 	}
 	var all []reconcile.Request

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/substorm/substorm/internal/natsaccounts"
 	"github.com/substorm/substorm/internal/wire"
@@ -87,6 +88,16 @@ func codeIsAnOlderSites(v SiteView) (Finding, bool) {
 			v.Site.Spec.Code, other.Namespace, other.Name)), true
 	}
 	return Finding{}, false
+}
+
+// ClaimantsOf are the other Sites that claim a Site's code, and whose acceptance so depends on it.
+func ClaimantsOf(site *v1alpha1.Site, all []v1alpha1.Site) (others []types.NamespacedName) {
+	for i := range all {
+		if other := &all[i]; other.Spec.Code == site.Spec.Code && (other.Namespace != site.Namespace || other.Name != site.Name) {
+			others = append(others, types.NamespacedName{Namespace: other.Namespace, Name: other.Name})
+		}
+	}
+	return others
 }
 
 func markerIsAnotherSites(v SiteView) (Finding, bool) {

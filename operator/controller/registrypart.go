@@ -32,8 +32,8 @@ func judgedInstrumentOf(inst *v1alpha1.Instrument, gateways []v1alpha1.IngestGat
 }
 
 // judgeSome judges the named Instruments, and those whose verdicts depend on theirs. It
-// returns false where more depends on them: Feeds and FeedConsumers, which follow labels,
-// access and what is in the registry.
+// returns false where more depends on them: Feeds and FeedConsumers, which follow labels that
+// a Feed selects by, access and what is in the registry.
 func (r *registryReconciler) judgeSome(ctx context.Context, site types.NamespacedName, was *judgedSite, names map[string]bool) (done bool, err error) {
 	view, err := siteView(ctx, r.client, r.links, site)
 	if err != nil || view.Site == nil || plan.Unreadable(view.Site) != "" {
@@ -62,9 +62,9 @@ func (r *registryReconciler) judgeSome(ctx context.Context, site types.Namespace
 	next := map[string]judgedInstrument{}
 	for i := range in.Instruments {
 		inst := &in.Instruments[i]
-		is := judgedInstrumentOf(inst, gateways, listed)
-		if !is.concernsNobodyElse(was.instruments[inst.Name]) {
-			return false, nil
+		is, before := judgedInstrumentOf(inst, gateways, listed), was.instruments[inst.Name]
+		if alike, err := r.selectedAlike(ctx, site, before.labels, is.labels); err != nil || !alike || !is.readAlike(before) {
+			return false, err
 		}
 		next[inst.Name], all = is, append(all, inst.Name)
 	}
@@ -84,9 +84,19 @@ func (r *registryReconciler) judgeSome(ctx context.Context, site types.Namespace
 	return true, nil
 }
 
-// concernsNobodyElse says whether an Instrument is, for Feeds and FeedConsumers, what it was.
-func (is judgedInstrument) concernsNobodyElse(was judgedInstrument) bool {
-	return is.listed == was.listed && !is.unreadable && !was.unreadable && maps.Equal(is.labels, was.labels) && reflect.DeepEqual(is.access, was.access)
+// readAlike says whether an Instrument is, for FeedConsumers of Feeds that select it, what it was.
+func (is judgedInstrument) readAlike(was judgedInstrument) bool {
+	return is.listed == was.listed && !is.unreadable && !was.unreadable && reflect.DeepEqual(is.access, was.access)
+}
+
+// selectedAlike says whether the Feeds of a Site select an Instrument whose labels were others as they did.
+func (r *registryReconciler) selectedAlike(ctx context.Context, site types.NamespacedName, was, is map[string]string) (bool, error) {
+	if maps.Equal(was, is) {
+		return true, nil
+	}
+	var feeds v1alpha1.FeedList
+	err := r.client.List(ctx, &feeds, client.InNamespace(site.Namespace), client.MatchingFields{siteField: site.Name}, client.UnsafeDisableDeepCopy)
+	return plan.SelectAlike(feeds.Items, was, is), err
 }
 
 // concerning returns the Instruments by which Feeds and FeedConsumers may be judged otherwise than they were.
@@ -95,7 +105,7 @@ func (j *judgedSite) concerning(next *judgedSite) (names []string) {
 		return nil
 	}
 	for name, is := range next.instruments {
-		if was, known := j.instruments[name]; !known || !is.concernsNobodyElse(was) {
+		if was, known := j.instruments[name]; !known || !is.readAlike(was) || !maps.Equal(is.labels, was.labels) {
 			names = append(names, name)
 		}
 	}

@@ -109,6 +109,17 @@ func Listed(instruments []v1alpha1.Instrument, verdicts map[string]Verdict, curr
 	return listed
 }
 
+// SelectAlike says whether each Feed selects an Instrument with some labels as it does one with others.
+func SelectAlike(feeds []v1alpha1.Feed, a, b map[string]string) bool {
+	for i := range feeds {
+		selector, err := metav1.LabelSelectorAsSelector(&feeds[i].Spec.Selector)
+		if err == nil && selector.Matches(labels.Set(a)) != selector.Matches(labels.Set(b)) {
+			return false
+		}
+	}
+	return true
+}
+
 func instrumentCount(n int) string {
 	if n == 1 {
 		return "1 instrument"

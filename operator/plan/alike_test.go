@@ -22,7 +22,7 @@ func TestSelectAlike(t *testing.T) {
 		is   map[string]string
 		want bool
 	}{
-		"a label that nobody asks for":     {map[string]string{"group": "fields", "rack": "2", "room": "a"}, true},
+		"a label that nobody asks for":     {map[string]string{"group": "fields", "rack": "2", "shelf": "a"}, true},
 		"a value that a Feed asks for":     {map[string]string{"group": "cameras", "rack": "1"}, false},
 		"none any more":                    {nil, false},
 		"one that a Feed asks not to have": {map[string]string{"group": "fields", "rack": "1", "owner": "x"}, false},

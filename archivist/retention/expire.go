@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/internal/bucket"
+	"github.com/substorm/substorm/internal/highwater"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
@@ -77,7 +78,7 @@ func (r *Collector) lookForDue(ctx context.Context, now time.Time) (looked bool,
 		}
 		// What was let go before and waits is neither due anew nor counted.
 		days = slices.DeleteFunc(days, func(d wire.RootDay) bool { return begun[wire.Removal{Instrument: e.Instrument, Day: d.Day}.Key()] })
-		due := Due(days, *e.Retention, now, func(day wire.Day) bool { return day <= closedTo })
+		due := Due(days, *e.Retention, highwater.Limit(now), func(day wire.Day) bool { return day <= closedTo })
 		if s, too := tooMuch(e, days, due); too {
 			if _, told := was[e.Instrument]; !told {
 				r.tellStopped(s)
@@ -231,7 +232,7 @@ func (r *Collector) spared(ctx context.Context, b *batch, left int, keep wire.Re
 		if err != nil {
 			return false, fmt.Errorf("days of instrument %s: %w", b.instrument, err)
 		}
-		if stillDue(b.day, days, keep, now) {
+		if stillDue(b.day, days, keep, highwater.Limit(now)) {
 			return false, nil
 		}
 	}

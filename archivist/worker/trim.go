@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/highwater"
 	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
@@ -103,7 +104,7 @@ func (t *trimmer) trim(ctx context.Context, now time.Time) error {
 	}
 	limit := info.State.FirstSeq
 	clocks := stream.Agree(now, info.TimeStamp)
-	if expired := now.Add(-t.retention); clocks == nil && info.State.FirstTime.Before(expired) {
+	if expired := highwater.Limit(now).Add(-t.retention); clocks == nil && info.State.FirstTime.Before(expired) {
 		if limit, err = stream.FirstSince(ctx, t.js, t.stream, expired); err != nil {
 			return err
 		}

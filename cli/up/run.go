@@ -27,6 +27,7 @@ import (
 	"github.com/substorm/substorm/cli/up/natsserver"
 	"github.com/substorm/substorm/cli/up/pods"
 	"github.com/substorm/substorm/crds"
+	"github.com/substorm/substorm/internal/highwater"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/operator"
 	"github.com/substorm/substorm/operator/controller"
@@ -59,6 +60,7 @@ type Config struct {
 type site struct {
 	cfg     Config
 	folder  *folder
+	mark    *highwater.Mark
 	log     *slog.Logger
 	client  client.WithWatch
 	nats    *natsserver.Server
@@ -87,7 +89,11 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer f.close()
-	s := &site{cfg: cfg, folder: f, log: cfg.Log, code: codeOf(declared), failed: make(chan error, 8)}
+	mark, err := highwater.Open(f.path, time.Now())
+	if err != nil {
+		return err
+	}
+	s := &site{cfg: cfg, folder: f, mark: mark, log: cfg.Log, code: codeOf(declared), failed: make(chan error, 8)}
 	s.manager.warn = func(err error) { s.log.Warn("the service manager cannot be told how this process is", "error", err) }
 	if s.servers, err = newListeners(cfg.Listen); err != nil {
 		return err
@@ -103,6 +109,7 @@ func (s *site) run(ctx context.Context, declared []*manifests.Object) error {
 	}
 	var parts stack
 	defer parts.stop()
+	s.startMark(&parts)
 	if err := s.startAPI(&parts); err != nil {
 		return err
 	}
@@ -148,6 +155,15 @@ func (s *site) temporary() error {
 	}
 	dir := s.folder.in("tmp")
 	return errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700), os.Setenv("TMPDIR", dir))
+}
+
+// startMark has what is removed for its age go by the newest time that the data folder has seen.
+func (s *site) startMark(parts *stack) {
+	highwater.Embed(s.mark)
+	parts.push(func() { highwater.Embed(nil) })
+	parts.start("clock", func(ctx context.Context) error {
+		return s.mark.Run(ctx, func(err error) { s.log.Warn("what expires waits longer after the next start", "error", err) })
+	}, s.failed)
 }
 
 // startAPI serves the Kubernetes API.

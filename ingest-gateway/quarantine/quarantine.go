@@ -17,6 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/substorm/substorm/internal/highwater"
 	"github.com/substorm/substorm/internal/metric"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
@@ -123,7 +124,7 @@ func (q *Quarantine) look(ctx context.Context) error {
 	q.mu.Lock()
 	q.added = 0
 	q.mu.Unlock()
-	used, before := int64(0), time.Now().Add(-q.cfg.MaxAge)
+	used, before := int64(0), highwater.Limit(time.Now()).Add(-q.cfg.MaxAge)
 	for info, err := range q.cfg.Objects.List(ctx, wire.QuarantinePrefix(q.cfg.Site), "") {
 		if err != nil {
 			return err

@@ -24,6 +24,7 @@ import (
 
 	"github.com/substorm/substorm/archivist/worker"
 	"github.com/substorm/substorm/internal/cgroup"
+	"github.com/substorm/substorm/internal/diskbudget"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/stream"
@@ -114,7 +115,7 @@ func (p *program) work(ctx context.Context) error {
 		Live:         p.registry.Live,
 		PartInterval: cfg.PartInterval, CompactAfter: cfg.CompactAfter, CompactGrace: cfg.CompactGrace, ScrubRate: cfg.ScrubRate,
 		ObservationRetention: cfg.ObservationRetention, NoticeRetention: cfg.NoticeRetention, ForwardNetworks: cfg.ForwardNetworks,
-		Memory: cfg.Memory, ScratchDir: filepath.Join(cfg.ScratchDir, "segments"),
+		Budget: diskbudget.Embedded(), Memory: cfg.Memory, ScratchDir: filepath.Join(cfg.ScratchDir, "segments"),
 		Log: p.log, Metrics: p.metrics,
 	})
 }

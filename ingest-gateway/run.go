@@ -35,6 +35,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/spool"
 	"github.com/substorm/substorm/ingest-gateway/store"
 	"github.com/substorm/substorm/internal/certificate"
+	"github.com/substorm/substorm/internal/diskbudget"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stamp"
 	"github.com/substorm/substorm/internal/stream"
@@ -190,11 +191,12 @@ func (g *gateway) openReceivers(limits limits) (err error) {
 	if err := g.openReplicas(); err != nil {
 		return err
 	}
+	budget := diskbudget.Embedded()
 	g.names = names.New(names.Config{Site: g.cfg.Site, JetStream: g.js, Logger: g.log})
 	g.archive = store.New(store.Config{
 		Site: g.cfg.Site, Gateway: g.cfg.Gateway, Incarnation: g.incarnation,
 		Objects: g.objects, Announcer: announcer, Ledger: g.ledger, Pool: g.pool, Packs: g.packs,
-		Spool: g.spool, Copier: g.copier(), JetStream: g.js, Names: g.names,
+		Spool: g.spool, Copier: g.copier(), JetStream: g.js, Names: g.names, Budget: budget,
 		Logger: g.log, Metrics: g.metrics,
 	})
 	if err := g.archive.KeepTime(filepath.Join(g.cfg.DataDir, "clock")); err != nil {
@@ -218,7 +220,7 @@ func (g *gateway) openReceivers(limits limits) (err error) {
 	}
 	udpConfig := udp.Config{
 		Source: kernel.New(kernel.Config{}), Registry: g.registry, Announcer: announcer, Ledger: g.ledger,
-		Budget: limits.telemetry(), Logger: g.log, Metrics: g.metrics,
+		Budget: limits.telemetry(), NoSpace: budget.NoReceipts, Logger: g.log, Metrics: g.metrics,
 	}
 	if g.quarantine != nil {
 		tcpConfig.UnknownSenders, udpConfig.UnknownSenders = g.quarantine, g.quarantine

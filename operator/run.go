@@ -62,6 +62,8 @@ type Config struct {
 	Standalone *plan.Standalone
 	// Link is that of controller.Config.
 	Link func(*natsaccounts.Link) natsaccounts.LinkState
+	// Disk is that of controller.Config.
+	Disk func() plan.Disk
 	Log  *slog.Logger
 }
 
@@ -89,7 +91,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	err = controller.Setup(ctx, mgr, controller.Config{
 		Images: cfg.Images, Pull: cfg.Pull, StatusRate: cfg.StatusRate, FiguresRate: cfg.FiguresRate, Workers: cfg.Workers,
-		ClusterID: cfg.ClusterID, SecretRate: cfg.SecretRate, WatchSecrets: cfg.WatchSecrets, Namespaces: cfg.Namespaces, Link: cfg.Link, Log: cfg.Log, Metrics: metrics.Registry,
+		ClusterID: cfg.ClusterID, SecretRate: cfg.SecretRate, WatchSecrets: cfg.WatchSecrets, Namespaces: cfg.Namespaces, Link: cfg.Link, Disk: cfg.Disk, Log: cfg.Log, Metrics: metrics.Registry,
 	})
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/substorm/substorm/archivist/deletion"
 	"github.com/substorm/substorm/archivist/holder"
+	"github.com/substorm/substorm/internal/highwater"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
@@ -365,6 +366,7 @@ func (s *Sweeper) remove(ctx context.Context, now time.Time, o deletion.Object) 
 // removeLeftovers empties staging of what no gateway works on any more. By a clock that
 // jumped, objects would be removed that are still being received.
 func (s *Sweeper) removeLeftovers(ctx context.Context, now time.Time) error {
+	now = highwater.Limit(now)
 	before := now.Add(-leftoverAge)
 	for info, err := range s.cfg.Store.List(ctx, wire.StagingPrefix(s.cfg.Site), "") {
 		if err != nil {

@@ -34,7 +34,7 @@ func TestClockThatJumps(t *testing.T) {
 		t.Errorf("the report says %+v", s)
 	}
 
-	if err := r.expireLater(t.Context(), camera, DueDay{day, "expired"}, jumped); err != nil {
+	if err := r.expireLater(t.Context(), camera, DueDay{Day: day, Reason: "expired"}, jumped); err != nil {
 		t.Fatal(err)
 	}
 	l.pass(r, jumped)

@@ -24,6 +24,7 @@ import (
 	"github.com/substorm/substorm/archivist/deletion"
 	"github.com/substorm/substorm/archivist/holder"
 	"github.com/substorm/substorm/archivist/index"
+	"github.com/substorm/substorm/internal/diskbudget"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/pack"
 	"github.com/substorm/substorm/internal/retry"
@@ -65,6 +66,9 @@ type Config struct {
 	// nothing expires. Optional: then that of the NATS server is asked.
 	Agree func(ctx context.Context, ours time.Time) error
 
+	// Budget of the disk, where this process has one: where it is nearly used up, objects that can be made again expire.
+	Budget *diskbudget.Budget
+
 	// Interval, ExpireInterval and Grace are as their defaults say.
 	Interval, ExpireInterval, Grace time.Duration
 
@@ -85,6 +89,8 @@ type Collector struct {
 	began time.Time
 	// stopped are the instruments of which more is due than may expire at once.
 	stopped map[string]wire.StoppedExpiry
+	// searched is when the days were last looked for that can be made again.
+	searched time.Time
 	// reported is what was last reported of clock and stopped.
 	reported []byte
 	// foreign are the keys that were told of: of changes that cannot be read, and of
@@ -131,6 +137,9 @@ func (r *Collector) Run(ctx context.Context) error {
 			if looked {
 				expired = now
 			}
+		}
+		if err := r.findForSpace(ctx, time.Now().UTC()); err != nil {
+			return err
 		}
 		if err := r.pass(ctx, time.Now().UTC()); err != nil {
 			return err
@@ -310,6 +319,9 @@ func (r *Collector) remove(ctx context.Context, b *batch, now time.Time) error {
 	by := byPurge
 	if b.whole != nil {
 		by = byExpiry
+		if b.whole.ForSpace {
+			by = bySpace
+		}
 	}
 	r.cfg.Metrics.objects.WithLabelValues(by).Add(float64(p.count))
 	r.cfg.Metrics.bytes.WithLabelValues(by).Add(float64(p.bytes))

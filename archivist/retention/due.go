@@ -18,6 +18,8 @@ type DueDay struct {
 	Day wire.Day
 	// Reason says why, in words for people.
 	Reason string
+	// ForSpace: the disk budget is nearly used up.
+	ForSpace bool
 }
 
 // Due returns those days, which are given in their order, that a retention does not
@@ -44,7 +46,7 @@ func Due(days []wire.RootDay, keep wire.RetentionEntry, now time.Time, closed fu
 			continue
 		}
 		all -= own
-		due = append(due, DueDay{d.Day, reason})
+		due = append(due, DueDay{Day: d.Day, Reason: reason})
 	}
 	return due
 }

@@ -56,7 +56,7 @@ func TestTooMuch(t *testing.T) {
 	}
 	due := func(n int) (all []DueDay) {
 		for _, d := range days[:n] {
-			all = append(all, DueDay{d.Day, "old"})
+			all = append(all, DueDay{Day: d.Day, Reason: "old"})
 		}
 		return all
 	}

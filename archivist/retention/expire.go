@@ -146,7 +146,7 @@ func (r *Collector) clocksAgree(ctx context.Context, now time.Time) (bool, error
 
 // expireLater writes the removal of a day, unless it is there.
 func (r *Collector) expireLater(ctx context.Context, instrument string, due DueDay, now time.Time) error {
-	removal := wire.Removal{Instrument: instrument, Day: due.Day, Reason: due.Reason, By: wire.ByRetention, At: now}
+	removal := wire.Removal{Instrument: instrument, Day: due.Day, Reason: due.Reason, By: wire.ByRetention, At: now, ForSpace: due.ForSpace}
 	value, err := wire.Encode(removal)
 	if err != nil {
 		return err
@@ -232,7 +232,7 @@ func (r *Collector) spared(ctx context.Context, b *batch, left int, keep wire.Re
 		if err != nil {
 			return false, fmt.Errorf("days of instrument %s: %w", b.instrument, err)
 		}
-		if stillDue(b.day, days, keep, highwater.Limit(now)) {
+		if stillDue(b.day, days, keep, highwater.Limit(now)) || b.whole.ForSpace && r.spaceLacks(keep) {
 			return false, nil
 		}
 	}

@@ -67,7 +67,7 @@ func TestExpire(t *testing.T) {
 	l.want("objects removed", removed, 6)
 	versions := len(l.Keys(wire.ManifestPrefix(site, camera, day)))
 	for range 3 { // what others keep is there, and is no reason to begin anew, whatever an index says
-		if err := r.expireLater(t.Context(), camera, DueDay{day, "its bytes"}, now.Add(6*time.Hour)); err != nil {
+		if err := r.expireLater(t.Context(), camera, DueDay{Day: day, Reason: "its bytes"}, now.Add(6*time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 		l.pass(r, now.Add(6*time.Hour))

@@ -21,6 +21,7 @@ type Metrics struct {
 const (
 	byPurge  = "Purge"
 	byExpiry = "Expiry"
+	bySpace  = "DiskBudget"
 )
 
 // NewMetrics registers the metrics.
@@ -37,7 +38,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		"1 while nothing expires because this archivist's clock and that of the NATS server do not agree.")
 	m.stopped = metric.Gauge(registry, "substorm_archive_expiry_stopped_instruments",
 		"Instruments of which nothing expires because more is due at once than spec.archive.expiry.maxShare allows.")
-	for _, by := range []string{byPurge, byExpiry} {
+	for _, by := range []string{byPurge, byExpiry, bySpace} {
 		m.objects.WithLabelValues(by)
 		m.bytes.WithLabelValues(by)
 	}

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/substorm/substorm/archivist/segment"
+	"github.com/substorm/substorm/internal/diskbudget"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/stream"
@@ -112,6 +113,8 @@ type Config struct {
 	DescribeInterval time.Duration
 	// Memory bounds what is remembered of the objects of the archive, in bytes (32 MiB).
 	Memory int64
+	// Budget of the disk, where this process has one: nil where it has none.
+	Budget *diskbudget.Budget
 	// ForwardNetworks are those to which copies for old servers may go beside public
 	// addresses.
 	ForwardNetworks []netip.Prefix

@@ -19,7 +19,7 @@ func (a *archivist) keeping(lease *stream.Lease, deleter *deletion.Deleter, writ
 	return retention.New(retention.Config{
 		Base: a.base(lease), Compactor: compactor, Deleter: deleter, Declared: a.declared(), ClosedTo: closer.ClosedTo, Expired: writer.Expired,
 		Interval: a.cfg.RemoveInterval, ExpireInterval: a.cfg.ExpireInterval, Grace: a.cfg.RemoveGrace,
-		Metrics: a.metrics.keeping,
+		Budget: a.cfg.Budget, Metrics: a.metrics.keeping,
 	})
 }
 

@@ -92,6 +92,6 @@ func (a *archivist) compactor(lease *stream.Lease, deleter *deletion.Deleter, ke
 func (a *archivist) trimmer(lease *stream.Lease, name string, retention time.Duration, archived func() stream.Position, subjects ...string) *trimmer {
 	return &trimmer{
 		js: a.cfg.JetStream, stream: name, subjects: subjects, retention: retention, interval: a.cfg.TrimInterval, archived: archived,
-		lease: lease, log: a.cfg.Log, metrics: a.metrics,
+		budget: a.cfg.Budget, lease: lease, log: a.cfg.Log, metrics: a.metrics,
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/diskbudget"
 	"github.com/substorm/substorm/internal/highwater"
 	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/stream"
@@ -29,6 +30,9 @@ const (
 	// with what it received in weeks: at 50 MB/s the last tenth of 4 GiB, the
 	// default, lasts for eight seconds.
 	sourcedInterval = 4 * time.Second
+	// budgetInterval is how often is looked whether the disk budget is nearly used up, and budgetPause how long the file system has to
+	// say what a purge has freed.
+	budgetInterval, budgetPause = 2 * time.Second, 300 * time.Millisecond
 	// archivedPoll is how often a trimmer looks whether it is known what is archived.
 	archivedPoll = 10 * time.Millisecond
 )
@@ -47,7 +51,9 @@ type trimmer struct {
 	archived func() stream.Position
 	// from returns the first place from which the messages on some subjects must stay
 	// though they are archived; 0 before that is known. Optional.
-	from    map[string]func() uint64
+	from map[string]func() uint64
+	// budget of the disk; nil: none.
+	budget  *diskbudget.Budget
 	lease   *stream.Lease
 	log     *slog.Logger
 	metrics *metrics
@@ -69,6 +75,9 @@ func (t *trimmer) Run(ctx context.Context) error {
 		wait := t.interval
 		if t.sourced {
 			wait = min(wait, sourcedInterval)
+		}
+		if t.budget != nil {
+			wait = min(wait, budgetInterval)
 		}
 		if !retry.Sleep(ctx, wait) {
 			return ctx.Err()
@@ -109,10 +118,10 @@ func (t *trimmer) trim(ctx context.Context, now time.Time) error {
 			return err
 		}
 	}
-	if err := t.purge(ctx, s, info, limit, archived.Next); err != nil {
+	if err := t.purge(ctx, s, info, trimmedByAge, limit, archived.Next); err != nil {
 		return err
 	}
-	return errors.Join(clocks, t.makeSpace(ctx, s, archived.Next))
+	return errors.Join(clocks, t.makeSpace(ctx, s, archived.Next), t.makeSpaceOnDisk(ctx, s, archived.Next))
 }
 
 // makeSpace purges a nearly full stream, whatever its retention, until it has space
@@ -137,17 +146,42 @@ func (t *trimmer) makeSpace(ctx context.Context, s jetstream.Stream, archived ui
 			full = fullTo
 		}
 		limit = min(end, limit+max(1, (info.State.LastSeq-limit)/trimPart))
-		if err := t.purge(ctx, s, info, limit, archived); err != nil {
+		if err := t.purge(ctx, s, info, trimmedAsFull, limit, archived); err != nil {
 			return err
 		}
 	}
+}
+
+// makeSpaceOnDisk purges what is archived, whatever its retention, until the disk budget has space again or all that is left is not
+// archived.
+func (t *trimmer) makeSpaceOnDisk(ctx context.Context, s jetstream.Stream, archived uint64) error {
+	for limit, told := uint64(0), false; t.budget.State().Messages; told = true {
+		info, err := s.Info(ctx)
+		if err != nil {
+			return fmt.Errorf("stream %s: %w", t.stream, err)
+		}
+		if limit = max(limit, info.State.FirstSeq); limit >= archived {
+			return nil
+		}
+		if !told {
+			t.log.Warn("the disk budget is nearly used up: archived messages go before their retention is over", "stream", t.stream)
+		}
+		limit = min(archived, limit+max(1, (archived-limit)/trimPart))
+		if err := t.purge(ctx, s, info, trimmedForDisk, limit, archived); err != nil {
+			return err
+		}
+		if !retry.Sleep(ctx, budgetPause) {
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 // purge removes what lies before limit: of our own messages what is archived, of
 // a leaf's all but the newest. That one bears the leaf's sequence, which says to
 // a server that lost its index from where to source on: without it everything
 // that the leaf still holds would come a second time.
-func (t *trimmer) purge(ctx context.Context, s jetstream.Stream, info *jetstream.StreamInfo, limit, archived uint64) error {
+func (t *trimmer) purge(ctx context.Context, s jetstream.Stream, info *jetstream.StreamInfo, reason string, limit, archived uint64) error {
 	cuts, err := t.cuts(ctx, info, limit, archived)
 	if err != nil || len(cuts) == 0 {
 		return err
@@ -164,7 +198,7 @@ func (t *trimmer) purge(ctx context.Context, s jetstream.Stream, info *jetstream
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", t.stream, err)
 	}
-	t.metrics.trimmed.WithLabelValues(t.stream).Add(float64(removed(after)) - float64(removed(info)))
+	t.metrics.trimmed.WithLabelValues(t.stream, reason).Add(float64(removed(after)) - float64(removed(info)))
 	return nil
 }
 

@@ -30,9 +30,11 @@ It takes the flags of substorm up, and may be run before it, or while the Site r
 
   manifests    are the files those of a Site
   clock        was it set, does it go backward, is it synchronised
+  expiry clock is the clock ahead of the time by which data expires
   data folder  may it be written, by whom, of which format, which process has it
   space        bytes and files that are left
   sync         how long the disk takes to keep 4 KiB and 8 MiB; it writes 9 MB into the data folder and removes them
+  disk budget  how much of --disk-budget is used, and by what
   power cut    what would be lost, as far as can be seen from here
   ports        are those of Instruments, FeedServers and metrics free, or held by the Site itself
   rights       user, umask and open files of the running Site, or of this command
@@ -67,6 +69,7 @@ It exits with 1 where a check failed, and with 0 where none did.`,
 	kube.AddDataDir(f, &cfg.DataDir, "data folder of substorm up")
 	f.StringVar(&cfg.Listen, "listen", up.DefaultListen, "where the first FeedServer serves; each further one takes the next port")
 	f.StringVar(&cfg.ListenMetrics, "listen-metrics", up.DefaultListenMetrics, "where metrics are served; empty: nowhere")
+	up.AddDiskBudget(f, &cfg.DiskBudget)
 	f.StringArrayVar(&cfg.Hubs, "hub", nil, "host:port of a server to ask for beside the hub in spec.upstream; may be repeated")
 	format.Add(c, "one document")
 	return c
@@ -82,6 +85,9 @@ func (c *Config) check() (err error) {
 	}
 	if _, err := up.ListenAddresses(cmp.Or(c.ListenMetrics, up.DefaultListenMetrics), 1); err != nil {
 		return usage.Errorf("--listen-metrics: %w", err)
+	}
+	if _, err := up.DiskBudget(c.DiskBudget); err != nil {
+		return usage.Errorf("%w", err)
 	}
 	for _, hub := range c.Hubs {
 		if host, port, err := net.SplitHostPort(hub); err != nil || host == "" || port == "" {

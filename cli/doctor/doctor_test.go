@@ -231,6 +231,8 @@ func TestDisk(t *testing.T) {
 	r, _ := ask(t, args...)
 	says(t, r, "data folder", "", dir, "held by no Site")
 	says(t, r, "space", doctor.Warning, "MiB are left", "files, on ext4", "archive.expiry")
+	says(t, r, "disk budget", doctor.OK, "are used: objects 0 B")
+	says(t, r, "expiry clock", doctor.OK, "no Site has run here")
 	says(t, r, "sync", "", "4 KiB are kept after", "median of", "8 MiB after")
 	says(t, r, "power cut", "", "lost")
 	for _, c := range r.Checks {
@@ -263,6 +265,7 @@ func TestFullDisk(t *testing.T) {
 		t.Error(err)
 	}
 	says(t, r, "space", doctor.Failed, "MiB are left", "free some")
+	says(t, r, "disk budget", doctor.Failed, "nothing is received", "--disk-budget")
 	says(t, r, "sync", doctor.Warning, "too little space", "again")
 	says(t, r, "power cut", doctor.Warning, "not measured")
 }

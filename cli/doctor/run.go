@@ -24,6 +24,8 @@ type Config struct {
 	Listen string
 	// ListenMetrics is where metrics are served, host:port; empty: nowhere.
 	ListenMetrics string
+	// DiskBudget is how large the data folder may become, as a quantity; empty: as large as its disk allows, less a reserve.
+	DiskBudget string
 	// Hubs are servers to ask for beside the hub that manifests name, host:port.
 	Hubs []string
 }
@@ -34,7 +36,7 @@ func Run(ctx context.Context, cfg Config, shown *progress.Progress) (*Report, er
 	declared, checks := lookAtManifests(ctx, cfg.Manifests)
 	place := lookAtFolder(cfg.DataDir)
 	newest, file := newestFile(cfg.DataDir)
-	checks = append(checks, clock(time.Now(), builtAt(), newest, file, unix.Adjtimex))
+	checks = append(checks, clock(time.Now(), builtAt(), newest, file, unix.Adjtimex), expiryClock(cfg.DataDir, time.Now()))
 	checks = append(checks, place.check)
 
 	disk := place.disk(ctx, shown)
@@ -42,6 +44,8 @@ func Run(ctx context.Context, cfg Config, shown *progress.Progress) (*Report, er
 		return nil, ctx.Err()
 	}
 	checks = append(checks, disk.checks()...)
+	shown.Set(0, 0, "measuring the data folder")
+	checks = append(checks, place.budget(ctx, cfg.DiskBudget))
 	checks = append(checks, powerCut(cfg.DataDir, disk, declared))
 
 	shown.Set(0, 0, "looking who holds the ports")

@@ -58,6 +58,7 @@ SIGINT and SIGTERM stop it: what was begun is finished.`,
 	f.StringVar(&cfg.ListenAPI, "listen-api", "127.0.0.1:0", "where the Kubernetes API is served; port 0: the one it had before, or a free one")
 	f.StringVar(&cfg.PprofAddress, "pprof-address", "0", "where Go's profiles are served, for whoever looks for what the process costs; 0 for not at all")
 	f.StringVar(&cfg.ListenMetrics, "listen-metrics", DefaultListenMetrics, "where metrics are served at /metrics, over HTTP; empty: nowhere")
+	AddDiskBudget(f, &cfg.DiskBudget)
 	f.StringVar(&cfg.LogLevel, "log-level", "warn", "least level of what is logged: debug, info, warn or error")
 	return c
 }

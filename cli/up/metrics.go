@@ -41,6 +41,7 @@ func (s *site) startMetrics(parts *stack) error {
 	if err != nil {
 		return fmt.Errorf("--listen-metrics: %w: choose another address, or none by an empty one", err)
 	}
+	s.own = s.diskMetrics()
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(prometheus.GathererFunc(s.gather), promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: scrapeTimeout}
@@ -53,7 +54,7 @@ func (s *site) startMetrics(parts *stack) error {
 
 // gather collects what all of the process count. A program that does not answer is an error beside what the others say.
 func (s *site) gather() ([]*dto.MetricFamily, error) {
-	of := prometheus.Gatherers{labeled(operatorPod, metrics.Registry)}
+	of := prometheus.Gatherers{labeled(operatorPod, metrics.Registry), s.own}
 	for pod, address := range s.pods.Health() {
 		of = append(of, labeled(pod.Name, prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return scrape(address) })))
 	}

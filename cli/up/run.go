@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -27,8 +28,10 @@ import (
 	"github.com/substorm/substorm/cli/up/natsserver"
 	"github.com/substorm/substorm/cli/up/pods"
 	"github.com/substorm/substorm/crds"
+	"github.com/substorm/substorm/internal/diskbudget"
 	"github.com/substorm/substorm/internal/highwater"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/usage"
 	"github.com/substorm/substorm/operator"
 	"github.com/substorm/substorm/operator/controller"
 	"github.com/substorm/substorm/operator/plan"
@@ -50,6 +53,8 @@ type Config struct {
 	PprofAddress string
 	// ListenMetrics is where metrics are served, host:port; empty: nowhere.
 	ListenMetrics string
+	// DiskBudget is how large the data folder may become, as a quantity; empty: as large as its disk allows, less a reserve.
+	DiskBudget string
 	// Stderr gets what people read, Log the lines of this process, of those from LogLevel on.
 	Stderr   io.Writer
 	Log      *slog.Logger
@@ -61,6 +66,7 @@ type site struct {
 	cfg     Config
 	folder  *folder
 	mark    *highwater.Mark
+	budget  *diskbudget.Budget
 	log     *slog.Logger
 	client  client.WithWatch
 	nats    *natsserver.Server
@@ -73,12 +79,17 @@ type site struct {
 	// failed is the first error that ends the process.
 	failed  chan error
 	manager manager
+	// own are the metrics of this program, beside those that it runs.
+	own prometheus.Gatherer
 }
 
 // Run runs a Site until ctx ends, stops it in order and returns nil. Errors: what keeps it from running, each with what to do.
 func Run(ctx context.Context, cfg Config) error {
 	if err := CheckClock(time.Now()); err != nil {
 		return err
+	}
+	if _, err := DiskBudget(cfg.DiskBudget); err != nil {
+		return usage.Errorf("%w", err)
 	}
 	declared, err := Declared(cfg.Manifests, cfg.Namespace) // before anything is made: its errors are the most frequent
 	if err != nil {
@@ -110,6 +121,9 @@ func (s *site) run(ctx context.Context, declared []*manifests.Object) error {
 	var parts stack
 	defer parts.stop()
 	s.startMark(&parts)
+	if err := s.startBudget(&parts); err != nil {
+		return err
+	}
 	if err := s.startAPI(&parts); err != nil {
 		return err
 	}
@@ -226,7 +240,7 @@ func (s *site) startOperator(parts *stack) {
 			Kubernetes: config, MetricsAddress: "0", ProbeAddress: "0", PprofAddress: s.cfg.PprofAddress, WatchSecrets: true, Log: s.log,
 			Images:     controller.Images{Gateway: inProcess, FeedServer: inProcess, Archivist: inProcess},
 			Standalone: &plan.Standalone{ObjectStore: store, JetStream: jetStream, URL: s.servers.url},
-			Link:       s.nats.Link,
+			Link:       s.nats.Link, Disk: s.disk,
 		})
 	}, s.failed)
 }

@@ -42,6 +42,8 @@ type Config struct {
 	Dir      string
 	MaxBytes int64
 	MaxAge   time.Duration
+	// NoSpace says whether nothing more may be kept on the disk. Optional: then it always may.
+	NoSpace func() bool
 	// Settled counts datagrams that were gathered, received from at on: as
 	// CauseQuarantined where they are in the bucket, else as what lost them.
 	Settled func(at time.Time, cause wire.Cause, datagrams int)
@@ -154,6 +156,8 @@ func (q *Quarantine) reserve(n int64) wire.Cause {
 	switch {
 	case !q.known:
 		return wire.CauseStoreUnavailable
+	case q.cfg.NoSpace != nil && q.cfg.NoSpace():
+		return wire.CauseNoSpace
 	case q.used+n > q.cfg.MaxBytes:
 		return wire.CauseQuarantineFull
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/ledger"
 	"github.com/substorm/substorm/ingest-gateway/names"
 	"github.com/substorm/substorm/ingest-gateway/spool"
+	"github.com/substorm/substorm/internal/diskbudget"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
@@ -83,6 +84,8 @@ type Config struct {
 	Copier Copier
 	// Names claims names of objects; without it objects may have none.
 	Names *names.Names
+	// Budget of the disk, where this process has one: where it is used up nothing is receipted.
+	Budget *diskbudget.Budget
 	// ShortWait is how long store and JetStream may take, one after the other,
 	// before an object goes to the spool instead (StoredOrSpooled).
 	ShortWait time.Duration
@@ -179,11 +182,19 @@ func CauseOf(err error) wire.Cause {
 		return wire.CauseNameConflict
 	case errors.Is(err, stream.ErrUnavailable), errors.Is(err, stream.ErrFull), errors.Is(err, stream.ErrRefused), errors.Is(err, stream.ErrClosed):
 		return stream.CauseOf(err)
-	case errors.Is(err, memory.ErrFull), errors.Is(err, errSpool):
+	case errors.Is(err, memory.ErrFull), errors.Is(err, errSpool), errors.Is(err, diskbudget.ErrUsedUp):
 		return wire.CauseNoSpace
 	default:
 		return wire.CauseStoreUnavailable
 	}
+}
+
+// MayKeep returns diskbudget.ErrUsedUp where nothing more may be kept on the disk.
+func (a *Archive) MayKeep() error {
+	if a.cfg.Budget.NoReceipts() {
+		return diskbudget.ErrUsedUp
+	}
+	return nil
 }
 
 // Refused counts an object of which no byte was read.

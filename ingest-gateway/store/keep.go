@@ -78,6 +78,9 @@ const (
 
 // keep puts the object where the decision says, once it has its name.
 func (o *Object) keep(ctx context.Context, n wire.Notice) (_ wire.Notice, what outcome, err error) {
+	if err := o.archive.MayKeep(); err != nil {
+		return n, stored, err
+	}
 	if o.name != "" {
 		var done bool
 		if n, what, done, err = o.takeName(ctx, n); done {

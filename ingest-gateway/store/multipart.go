@@ -73,6 +73,9 @@ func (p *multipart) wait(ctx context.Context) error {
 func (p *multipart) part(ctx context.Context, number int, b *memory.Buffer, digest wire.Digest) error {
 	a := p.object.archive
 	if p.upload == nil {
+		if err := a.MayKeep(); err != nil {
+			return err
+		}
 		err := a.request(ctx, "begin", 0, func(ctx context.Context) error {
 			upload, err := a.cfg.Objects.NewUpload(ctx, p.key, objectstore.PutOptions{})
 			if err == nil {

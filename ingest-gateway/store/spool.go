@@ -27,6 +27,9 @@ type Copier interface {
 
 // spoolPart keeps the full buffer in the spool and goes on with an empty one.
 func (o *Object) spoolPart() error {
+	if err := o.archive.MayKeep(); err != nil {
+		return err
+	}
 	o.buffer.Seal()
 	digest := o.digest
 	if len(o.spooled) > 0 {

@@ -39,6 +39,8 @@ type Removal struct {
 	Reason string    `json:"reason"`
 	By     string    `json:"by"`
 	At     time.Time `json:"at"`
+	// ForSpace: the day expires because the disk budget of the Site is nearly used up.
+	ForSpace bool `json:"forSpace,omitempty"`
 	// Confirmed says when partners that mirror the instrument removed the object too, by
 	// partner. The entry stays until all have that have something of the day.
 	Confirmed map[string]time.Time `json:"confirmed,omitempty"`
@@ -79,4 +81,6 @@ type RetentionEntry struct {
 	// MaxShare is how much of the instrument's bytes may expire in one pass, in percent,
 	// beside the oldest day that is due; 0: 10.
 	MaxShare int `json:"maxShare,omitempty"`
+	// WhenDiskFull: its objects can be made again, and expire before their time where the disk budget of the Site is nearly used up.
+	WhenDiskFull bool `json:"whenDiskFull,omitempty"`
 }

@@ -79,6 +79,8 @@ type Config struct {
 	// Link has a NATS server in this process link to a hub's, nil for no link, and says how the link does; nil where no
 	// server is in this process.
 	Link func(*natsaccounts.Link) natsaccounts.LinkState
+	// Disk says what this process takes of its disk; nil where that has no budget.
+	Disk func() plan.Disk
 	// Unchecked allows several managers in one process, as tests have.
 	Unchecked bool
 }
@@ -148,7 +150,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 		mgr.Add(all), mgr.Add(statuses), mgr.Add(poller), s.indexes(ctx),
 		s.registries(&registryReconciler{client: mgr.GetClient(), links: all, secrets: secrets, wakers: wake, log: cfg.Log,
 			touched: touched, auditEvery: cmp.Or(cfg.AuditEvery, defaultAuditEvery), differences: differences}, touched),
-		s.sites(&siteReconciler{apply, all, wake, secrets, statuses, finalizers, cfg.DeletionLimit, cluster, cfg.Images.Archivist, cfg.Pull, &upstream{link: cfg.Link}}),
+		s.sites(&siteReconciler{apply, all, wake, secrets, statuses, finalizers, cfg.DeletionLimit, cluster, cfg.Images.Archivist, cfg.Pull, &upstream{link: cfg.Link}, cfg.Disk}),
 		s.gateways(&gatewayReconciler{apply, all, secrets, statuses, cfg.Images.Gateway, cfg.Pull}),
 		s.servers(&serverReconciler{apply, all, secrets, statuses, cfg.Images.FeedServer, cfg.Pull}),
 		s.feeds(&feedReconciler{mgr.GetClient(), all, statuses, finalizers, cfg.DeletionLimit}),

@@ -34,6 +34,8 @@ type siteReconciler struct {
 	pull  plan.Pulling
 	// upstream is the link to a hub, of a Site without a cluster.
 	upstream *upstream
+	// disk is Config.Disk.
+	disk func() plan.Disk
 }
 
 // Reconcile asks the Site's link for what the Site wants, and plans its status
@@ -74,6 +76,9 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	view.Flowing, view.Counted = r.links.facts(req.NamespacedName).flowing()
 	r.link(&view)
 	view.Link = r.upstream.keep(req.NamespacedName, plan.UpstreamLink(view))
+	if r.disk != nil {
+		view.Disk = new(r.disk())
+	}
 	failed := errors.Join(r.applyArchivist(ctx, &view), r.applyLeafUsers(ctx, &view))
 
 	status, wait := plan.SiteStatus(view)

@@ -322,7 +322,7 @@ func retentionEntry(e *v1alpha1.Expiry) *wire.RetentionEntry {
 	if e == nil {
 		return nil
 	}
-	entry := &wire.RetentionEntry{HoldMillis: e.HoldRetention.Milliseconds(), MaxShare: int(e.MaxShare)}
+	entry := &wire.RetentionEntry{HoldMillis: e.HoldRetention.Milliseconds(), MaxShare: int(e.MaxShare), WhenDiskFull: e.WhenDiskFull == v1alpha1.WhenDiskFullExpire}
 	if e.Retention != nil {
 		entry.MaxAgeMillis = e.Retention.Milliseconds()
 	}

@@ -48,7 +48,9 @@ type SiteView struct {
 	LeafFailed *Finding
 	// Link is what the server in this process says of the link to the hub of a Site without a cluster; nil where it was not
 	// asked.
-	Link     *natsaccounts.LinkState
+	Link *natsaccounts.LinkState
+	// Disk is what the process that runs a Site without a cluster takes of the disk; nil on a cluster.
+	Disk     *Disk
 	Registry RegistryState
 	// Archivist is what was found of the Site's archivist.
 	Archivist SiteProgramView
@@ -133,6 +135,9 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 	if f, has := v.upstream(accepted); has {
 		c.set(v1alpha1.ConditionUpstreamReachable, f)
 	}
+	if f, has := v.spaceLeft(); has {
+		c.set(v1alpha1.ConditionSpaceLeft, f)
+	}
 	archivist := v.archivistAvailable()
 	c.set(v1alpha1.ConditionArchivistAvailable, archivist)
 	findings := []Finding{accepted, store, jetStream, archivist}
@@ -179,13 +184,17 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 		Archivist:          v.archivistState(),
 		Ledger:             v.ledger(),
 		Archive:            v.archive(),
+		Disk:               v.disk(),
 	}, soonest(patienceEnds, v.Deletion.Wait, v.Archivist.Credentials.RenewsIn(v.Now), v.looksAgain())
 }
 
 // looksAgain is after how long the Site is looked at without an event.
 func (v SiteView) looksAgain() time.Duration {
-	if v.Link != nil {
+	switch {
+	case v.Link != nil:
 		return linkEvery
+	case v.Disk != nil:
+		return diskEvery
 	}
 	return figuresEvery
 }

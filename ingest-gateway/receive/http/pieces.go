@@ -102,6 +102,9 @@ var errMoved = errors.New("another request has sent these bytes meanwhile: ask f
 
 func (p *pieces) put(ctx context.Context, offset int64, b *memory.Buffer, digest wire.Digest) error {
 	s := p.upload.server
+	if err := s.cfg.Archive.MayKeep(); err != nil {
+		return err
+	}
 	key := wire.UploadPieceKey(s.cfg.Site, p.upload.instrument, p.upload.id, offset)
 	tried := false
 	err := s.cfg.Archive.Request(ctx, "piece", b.Size(), func(ctx context.Context) error {

@@ -53,6 +53,8 @@ type benchConfig struct {
 	budget int64            // default: 64 MiB
 	server testenv.NATSOptions
 	stream func(*jetstream.StreamConfig)
+	// noSpace is that of udp.Config.
+	noSpace func() bool
 }
 
 func newBench(t testing.TB, cfg benchConfig) *bench {
@@ -85,7 +87,7 @@ func newBench(t testing.TB, cfg benchConfig) *bench {
 		cfg.budget = 64 << 20
 	}
 	b.receiver = udp.NewReceiver(udp.Config{
-		Source: cfg.source, Registry: b.registry, Ledger: b.ledger, Budget: cfg.budget, Metrics: b.metrics,
+		Source: cfg.source, Registry: b.registry, Ledger: b.ledger, Budget: cfg.budget, NoSpace: cfg.noSpace, Metrics: b.metrics,
 		Announcer: announce.New(announce.Config{
 			Site: site, Gateway: gateway, Incarnation: "one", Observations: b.commits,
 		}),

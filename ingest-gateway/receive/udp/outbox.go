@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/ingest-gateway/announce"
+	"github.com/substorm/substorm/internal/diskbudget"
 	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
@@ -25,8 +26,8 @@ type outbox struct {
 	changed chan struct{}
 	// closed: nothing waits any more. It is set with mu held.
 	closed atomic.Bool
-	// full: the stream took no message since it said that it is full.
-	full atomic.Bool
+	// full: the stream took no message since it said that it is full. noSpace: nothing may be kept on the disk.
+	full, noSpace atomic.Bool
 }
 
 // fullPause is how long a full stream is left alone.
@@ -115,6 +116,8 @@ func (o *outbox) await(ctx context.Context) bool {
 // cause says why a datagram cannot be kept.
 func (o *outbox) cause() wire.Cause {
 	switch {
+	case o.noSpace.Load():
+		return wire.CauseNoSpace
 	case o.full.Load():
 		return wire.CauseStreamFull
 	case o.closed.Load():
@@ -128,6 +131,10 @@ func (r *Receiver) publish(ctx context.Context) {
 	for {
 		m, ok := r.outbox.next(ctx)
 		if !ok {
+			return
+		}
+		if !r.awaitSpace(ctx) {
+			r.outbox.giveBack(m)
 			return
 		}
 		if r.outbox.full.Load() {
@@ -149,6 +156,21 @@ func (r *Receiver) publish(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// awaitSpace waits until something may be kept on the disk, and returns false when ctx ends before. Meanwhile the budget of memory is
+// spent, and what comes then is dropped.
+func (r *Receiver) awaitSpace(ctx context.Context) bool {
+	for r.cfg.NoSpace != nil && r.cfg.NoSpace() {
+		if !r.outbox.noSpace.Swap(true) {
+			r.log.Error("telemetry waits, and is dropped", "error", diskbudget.ErrUsedUp)
+		}
+		if !retry.Sleep(ctx, fullPause) {
+			return false
+		}
+	}
+	r.outbox.noSpace.Store(false)
+	return true
 }
 
 // settled ends a message's way, or sends it again.

@@ -42,6 +42,8 @@ type Config struct {
 	// Budget in bytes for datagrams that JetStream has not acknowledged yet. When it is spent, datagrams are dropped
 	// and counted.
 	Budget int64
+	// NoSpace says whether nothing more may be kept on the disk: then datagrams are dropped and counted. Optional: then it always may.
+	NoSpace func() bool
 	// Logger and Metrics may be left out.
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer

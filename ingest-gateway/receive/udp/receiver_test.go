@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -132,6 +133,51 @@ func TestStreamFull(t *testing.T) {
 	}
 	if err := b.drain(30 * time.Second); err != nil {
 		t.Fatal(err)
+	}
+	totals, published := b.totals("magnetometer"), len(b.published()["magnetometer"])
+	accounted := totals.Datagrams
+	for _, n := range totals.Dropped {
+		accounted += n
+	}
+	if uint64(published) != totals.Datagrams || accounted != uint64(sent) {
+		t.Errorf("%d sent; the stream holds %d, the ledger says %+v", sent, published, totals)
+	}
+}
+
+// TestNoSpace: while nothing may be kept on the disk datagrams wait, then are dropped with that cause, and none is published; when there is
+// space again, what waited is published. What waits when the receiver has to go is counted, too.
+func TestNoSpace(t *testing.T) {
+	var full atomic.Bool
+	full.Store(true)
+	b := newBench(t, benchConfig{budget: 300 << 10, noSpace: full.Load})
+	port := freePort(t)
+	b.register(instrument("magnetometer", port))
+	sent := 0
+	fill := func() {
+		t.Helper()
+		was := b.totals("magnetometer").Dropped[wire.CauseNoSpace]
+		for deadline := time.Now().Add(testenv.Patience); b.totals("magnetometer").Dropped[wire.CauseNoSpace] == was; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("nothing was dropped for want of space: %+v", b.totals("magnetometer"))
+			}
+			b.send("127.0.0.2", port, 100, nil)
+			sent += 100
+		}
+	}
+	fill()
+	if n := len(b.published()["magnetometer"]); n > 0 {
+		t.Errorf("%d datagrams were published without space", n)
+	}
+	full.Store(false)
+	for deadline := time.Now().Add(testenv.Patience); b.totals("magnetometer").Datagrams == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing that waited is published")
+		}
+	}
+	full.Store(true)
+	fill()
+	if err := b.drain(700 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("drain: %v", err)
 	}
 	totals, published := b.totals("magnetometer"), len(b.published()["magnetometer"])
 	accounted := totals.Datagrams

@@ -75,7 +75,7 @@ type InstrumentArchive struct {
 // Expiry says how long data is kept, and how much of it. A UTC day of receipt expires as a whole, once
 // the ledger of it is closed: then its bytes are removed, and what the archive knows
 // of them stays.
-// +kubebuilder:validation:XValidation:rule="has(self.retention) || has(self.maxBytes)",message="expiry has retention, maxBytes or both: leave it out to keep all",reason=FieldValueRequired
+// +kubebuilder:validation:XValidation:rule="has(self.retention) || has(self.maxBytes) || has(self.whenDiskFull)",message="expiry has retention, maxBytes or whenDiskFull, or several of them: leave it out to keep all",reason=FieldValueRequired
 type Expiry struct {
 	// Retention is how long a day is kept, counted from the receipt of its youngest object:
 	// 24h to 876000h.
@@ -93,6 +93,13 @@ type Expiry struct {
 	// +kubebuilder:validation:XValidation:rule="!string(self).matches('e|E')",message="write digits and a unit, such as 64Mi, and no exponent"
 	// +optional
 	MaxBytes *resource.Quantity `json:"maxBytes,omitempty"`
+
+	// WhenDiskFull says what becomes of days that are kept where the disk budget of a Site that substorm up runs is nearly used up.
+	// Keep, also where it is left out: they stay, and in the end nothing is received. Expire: the objects can be made again, as
+	// pictures can of the frames that they were made from; the oldest days expire first. Only an Instrument of type Product may
+	// have it. On a cluster it has no effect.
+	// +optional
+	WhenDiskFull WhenDiskFull `json:"whenDiskFull,omitempty"`
 
 	// HoldRetention is how long a day that is due waits for mirrors that lack it. It has no
 	// effect yet: mirrors cannot be declared, and so no day waits. At most 876000h.
@@ -113,6 +120,16 @@ type Expiry struct {
 	// +optional
 	MaxShare int32 `json:"maxShare,omitempty"`
 }
+
+// WhenDiskFull says what becomes of an instrument's objects where a disk budget is nearly used up.
+// +kubebuilder:validation:Enum=Keep;Expire
+type WhenDiskFull string
+
+// The values of WhenDiskFull.
+const (
+	WhenDiskFullKeep   WhenDiskFull = "Keep"
+	WhenDiskFullExpire WhenDiskFull = "Expire"
+)
 
 // LegalHold says what is under legal hold.
 // +kubebuilder:validation:Enum=None;All

@@ -152,7 +152,7 @@ type SiteStatus struct {
 	// Conditions: Ready, Accepted, Reconciling, Stalled, ObjectStoreReachable,
 	// JetStreamReachable, Durable, DataFlowing, ArchivistAvailable, FeedServerAvailable,
 	// LeavesReachable, UpstreamReachable, StreamsIntact, ObjectsUnreadable, ExpiryRunning,
-	// DeletionHeld while its deletion waits, and NotApplied where substorm up runs it.
+	// DeletionHeld while its deletion waits, and NotApplied and SpaceLeft where substorm up runs it.
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=type
@@ -202,6 +202,10 @@ type SiteStatus struct {
 	// last looked; absent until it has reported.
 	// +optional
 	Archive *ArchiveState `json:"archive,omitempty"`
+
+	// Disk is what the Site takes of its computer's disk, where substorm up runs it.
+	// +optional
+	Disk *DiskState `json:"disk,omitempty"`
 }
 
 // JetStreamState names the streams of a Site.
@@ -336,6 +340,7 @@ type InstrumentSummary struct {
 // +kubebuilder:printcolumn:name="JetStream",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="JetStreamReachable")].status`,description="True while the Site's streams and buckets stand"
 // +kubebuilder:printcolumn:name="Damaged",type=integer,priority=1,JSONPath=`.status.archive.damagedCount`,description="Stored objects that are known to be damaged"
 // +kubebuilder:printcolumn:name="Ledger",type=string,priority=1,JSONPath=`.status.ledger.closedTo`,description="Last day of the ledger that is closed with all days before it"
+// +kubebuilder:printcolumn:name="Space",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="SpaceLeft")].status`,description="False where the disk budget of a Site that substorm up runs is nearly used up"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why Ready has its value"
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What Ready says, and what to do"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"

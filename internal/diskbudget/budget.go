@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package diskbudget
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// lookEvery is how often the file system is asked what it has left, at most.
+	lookEvery = 100 * time.Millisecond
+	// measureEvery is how often the data folder is measured; between two times what the file system lost is taken for ours. A step
+	// that begins by that guess has the folder measured at once, for no more than a part of the time.
+	measureEvery = 10 * time.Minute
+	measureShare = 10
+)
+
+// Usage is what a data folder takes, in bytes of the disk's blocks.
+type Usage struct {
+	// Objects are those of the archive, Streams those of NATS, Spool what gateways hold on their volumes.
+	Objects, Streams, Spool, Other int64
+}
+
+// Total of all parts.
+func (u Usage) Total() int64 { return u.Objects + u.Streams + u.Spool + u.Other }
+
+// Measure adds up what a data folder has. What goes meanwhile counts or not. Errors: the file system's, and ctx's.
+func Measure(ctx context.Context, dir string) (Usage, error) {
+	var u Usage
+	parts := map[string]*int64{"objects": &u.Objects, "nats": &u.Streams, "volumes": &u.Spool}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err == nil {
+			var info fs.FileInfo
+			if info, err = d.Info(); err == nil {
+				top, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(path, dir), string(filepath.Separator)), string(filepath.Separator))
+				part := parts[top]
+				if part == nil {
+					part = &u.Other
+				}
+				if is, ok := info.Sys().(*syscall.Stat_t); ok {
+					*part += is.Blocks * 512 // stat(2): whatever the file system's blocks are
+				}
+			}
+		}
+		if errors.Is(err, fs.ErrNotExist) && path != dir {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return Usage{}, fmt.Errorf("measure the data folder: %w", err)
+	}
+	return u, nil
+}
+
+// Space is what the file system of a folder has left for this user, and what it can hold, in bytes.
+func Space(dir string) (free, size int64, err error) {
+	var is unix.Statfs_t
+	if err := unix.Statfs(dir, &is); err != nil {
+		return 0, 0, fmt.Errorf("file system of %s: %w", dir, err)
+	}
+	return int64(is.Bavail) * is.Bsize, int64(is.Blocks) * is.Bsize, nil
+}
+
+// State is what is known of a budget.
+type State struct {
+	Usage
+	Sizes
+	Decision
+	// Measured: the data folder was measured; before that only what the file system has left is known.
+	Measured bool
+	// Reproducible are bytes of objects that can be made again, also of those that may not be removed yet.
+	Reproducible int64
+}
+
+// Budget is that of one data folder. It may be used from many goroutines. A nil one has no end.
+type Budget struct {
+	dir      string
+	declared int64
+	warn     func(error)
+
+	mu sync.Mutex
+	is State
+	// looked is when the file system was last asked, measured when the folder was last measured, and took how long that took; freeThen
+	// is what the file system had left then.
+	looked, measured time.Time
+	took             time.Duration
+	freeThen         int64
+	// doubt: a step began by a guess.
+	doubt chan struct{}
+}
+
+// New returns the budget of a data folder, which Run keeps. Declared is how many bytes it may have; 0: what the disk has, without the
+// reserve. Warn hears what cannot be measured.
+func New(dir string, declared int64, warn func(error)) (*Budget, error) {
+	b := &Budget{dir: dir, declared: declared, warn: warn, doubt: make(chan struct{}, 1), is: State{Sizes: Sizes{Removable: Unknown}}}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b, b.look(time.Now())
+}
+
+// Run measures until ctx ends.
+func (b *Budget) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := b.measure(ctx); err != nil && ctx.Err() == nil {
+			b.warn(err)
+		}
+		b.mu.Lock()
+		pause := measureShare * b.took
+		b.mu.Unlock()
+		select {
+		case <-ctx.Done():
+		case <-time.After(min(pause, measureEvery)):
+		}
+		b.await(ctx)
+	}
+}
+
+// await returns when the folder is to be measured.
+func (b *Budget) await(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	due := time.After(measureEvery)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-due:
+			return
+		case <-b.doubt:
+			return
+		case <-tick.C:
+			b.State()
+		}
+	}
+}
+
+func (b *Budget) measure(ctx context.Context) error {
+	began := time.Now()
+	free, _, err := Space(b.dir)
+	if err != nil {
+		return err
+	}
+	usage, err := Measure(ctx, b.dir)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.is.Usage, b.is.Measured, b.freeThen, b.measured, b.took = usage, true, free, time.Now(), time.Since(began)
+	select {
+	case <-b.doubt:
+	default:
+	}
+	return b.look(time.Now())
+}
+
+// look asks the file system, and plans anew. The caller holds mu.
+func (b *Budget) look(now time.Time) error {
+	free, size, err := Space(b.dir)
+	if err != nil {
+		return err
+	}
+	b.looked = now
+	b.is.Free, b.is.Size, b.is.Declared, b.is.Used = free, size, b.declared, 0
+	if b.is.Measured {
+		b.is.Used = max(b.is.Total()+b.freeThen-free, 0)
+	}
+	was := b.is.Decision
+	b.is.Decision = Plan(b.is.Sizes, was)
+	if is := b.is.Decision; is.Remove > 0 && was.Remove == 0 || is.Messages && !was.Messages || is.NoReceipts && !was.NoReceipts {
+		select {
+		case b.doubt <- struct{}{}:
+		default:
+		}
+	}
+	return nil
+}
+
+// State is what is known now. Of a nil Budget nothing is.
+func (b *Budget) State() State {
+	if b == nil {
+		return State{}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if now := time.Now(); now.Sub(b.looked) >= lookEvery {
+		if err := b.look(now); err != nil {
+			b.looked = now
+			b.warn(err)
+		}
+	}
+	return b.is
+}
+
+// NoReceipts says whether nothing more may be received.
+func (b *Budget) NoReceipts() bool { return b.State().NoReceipts }
+
+// Archived notes what the archivist may remove now of what can be made again, and how much of that there is.
+func (b *Budget) Archived(removable, reproducible int64) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.is.Removable, b.is.Reproducible = removable, reproducible
+	if err := b.look(time.Now()); err != nil {
+		b.warn(err)
+	}
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// diskEvery is how often the disk budget is looked at: nothing wakes the Site when it changes.
+const diskEvery = 5 * time.Second
+
+// Disk is what a Site that runs in one process takes of its computer's disk, in bytes, and what is given up for it.
+type Disk struct {
+	// Measured: the data folder was; before that only the budget's end is known.
+	Measured bool `json:"measured"`
+
+	Budget       int64 `json:"budget"`
+	Used         int64 `json:"used"`
+	Objects      int64 `json:"objects"`
+	Streams      int64 `json:"streams"`
+	Reproducible int64 `json:"reproducible"`
+
+	// Removes: what can be made again expires. Messages: archived messages go before their retention is over. NoReceipts: nothing
+	// is received.
+	Removes    bool `json:"removes"`
+	Messages   bool `json:"messages"`
+	NoReceipts bool `json:"noReceipts"`
+}
+
+// disk says what the Site takes of the disk; nil where nobody measured it.
+func (v SiteView) disk() *v1alpha1.DiskState {
+	d := v.Disk
+	if d == nil || !d.Measured {
+		return nil
+	}
+	step := int64(1)
+	for d.Budget/step >= 1000 { // a status is not written for each object
+		step *= 10
+	}
+	rounded := func(bytes int64) int64 { return bytes / step * step }
+	return &v1alpha1.DiskState{BudgetBytes: rounded(d.Budget), UsedBytes: rounded(d.Used), ObjectBytes: rounded(d.Objects), StreamBytes: rounded(d.Streams),
+		ReproducibleBytes: rounded(d.Reproducible)}
+}
+
+// spaceLeft says whether the disk budget lasts; false where there is none.
+func (v SiteView) spaceLeft() (Finding, bool) {
+	d := v.Disk
+	if d == nil {
+		return Finding{}, false
+	}
+	const todo = "raise --disk-budget of substorm up, move the data folder to a larger disk, or have less kept (spec.archive.expiry of Instruments)"
+	bytes := func(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
+	used := fmt.Sprintf("%s of %s of the disk budget are used, by objects %s, of which %s can be made again, and by streams %s",
+		bytes(d.Used), bytes(d.Budget), bytes(d.Objects), bytes(d.Reproducible), bytes(d.Streams))
+	switch {
+	case d.NoReceipts && !d.Measured:
+		return bad(v1alpha1.ReasonBudgetUsedUp, "nothing is received: the disk has nothing left but its reserve; "+todo), true
+	case d.NoReceipts:
+		return bad(v1alpha1.ReasonBudgetUsedUp, fmt.Sprintf("nothing is received: %s; %s", used, todo)), true
+	case !d.Measured:
+		return unknown(v1alpha1.ReasonReconciling, "the data folder is being measured"), true
+	case d.Messages:
+		return bad(v1alpha1.ReasonNearlyFull, fmt.Sprintf("archived messages go before their retention is over: %s; %s", used, todo)), true
+	case d.Removes:
+		return bad(v1alpha1.ReasonNearlyFull, fmt.Sprintf("what can be made again expires, the oldest days first: %s; %s", used, todo)), true
+	}
+	return good(v1alpha1.ReasonWithinBudget, used), true
+}

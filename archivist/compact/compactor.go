@@ -53,6 +53,9 @@ type Config struct {
 	PackBelow func(instrument string) int64
 	// Deleter deletes what nothing names any more.
 	Deleter *deletion.Deleter
+	// Scarce says whether the disk has too little space for a day to be compacted. Optional: it has.
+	Scarce func() bool
+
 	// Agree returns stream.ErrClock where a second clock does not agree with ours: then
 	// nothing is compacted, and nothing deleted. Optional: then that of the NATS server is
 	// asked.
@@ -203,12 +206,16 @@ func (c *Compactor) day(ctx context.Context, day wire.Day, instruments []string,
 	c.work.Lock()
 	defer c.work.Unlock()
 	var newest time.Time
-	readable := true
+	readable, scarce := true, false
 	for _, instrument := range instruments {
 		at, err := c.compact(ctx, instrument, day)
 		if errors.Is(err, wire.ErrMalformed) {
 			c.skip(day, instrument, err)
 			readable = false
+			continue
+		}
+		if errors.Is(err, errScarce) {
+			scarce = true
 			continue
 		}
 		if err != nil {
@@ -220,6 +227,9 @@ func (c *Compactor) day(ctx context.Context, day wire.Day, instruments []string,
 	}
 	switch {
 	case !readable: // what cannot be read may name any pack of the day
+		return false, nil
+	case scarce:
+		c.cfg.Log.Warn("a day is not compacted while the disk budget is nearly used up", "day", day)
 		return false, nil
 	case c.collected[day].Equal(newest):
 		return true, nil
@@ -239,6 +249,9 @@ func (c *Compactor) day(ctx context.Context, day wire.Day, instruments []string,
 	}
 	return done, nil
 }
+
+// errScarce: the disk has too little space to compact a day.
+var errScarce = errors.New("the disk budget is nearly used up")
 
 // skip says that a day waits for a later pass: others go on.
 func (c *Compactor) skip(day wire.Day, instrument string, err error) {

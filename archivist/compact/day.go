@@ -56,6 +56,9 @@ func (c *Compactor) compact(ctx context.Context, instrument string, day wire.Day
 		}
 		return files.CompactedAt, nil
 	}
+	if c.cfg.Scarce != nil && c.cfg.Scarce() {
+		return time.Time{}, errScarce
+	}
 	v, err := c.newVersion(files, instrument, day)
 	if err != nil {
 		return time.Time{}, err

@@ -5,6 +5,7 @@
 package worker
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -24,7 +25,10 @@ func TestTrimForDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go budget.Run(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); budget.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
 	filler := filepath.Join(dir, "filler")
 	fill := func(mebibytes int) {
 		t.Helper()

@@ -83,7 +83,7 @@ func (a *archivist) closer(lease *stream.Lease) *dayclose.Closer {
 
 func (a *archivist) compactor(lease *stream.Lease, deleter *deletion.Deleter, keeper *index.Keeper) *compact.Compactor {
 	return compact.New(compact.Config{
-		Base: a.base(lease), PackBelow: a.packBelow, Deleter: deleter,
+		Base: a.base(lease), PackBelow: a.packBelow, Deleter: deleter, Scarce: a.cfg.Budget.Scarce,
 		Interval: a.cfg.CompactInterval, CloseAfter: a.cfg.CompactAfter, Grace: a.cfg.CompactGrace, PackSize: a.cfg.PackSize,
 		ScratchDir: a.cfg.ScratchDir, Index: keeper, Metrics: a.metrics.compact,
 	})

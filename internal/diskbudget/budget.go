@@ -152,11 +152,7 @@ func (b *Budget) await(ctx context.Context) {
 
 func (b *Budget) measure(ctx context.Context) error {
 	began := time.Now()
-	free, _, err := Space(b.dir)
-	if err != nil {
-		return err
-	}
-	usage, err := Measure(ctx, b.dir)
+	usage, free, err := b.still(ctx)
 	if err != nil {
 		return err
 	}
@@ -168,6 +164,25 @@ func (b *Budget) measure(ctx context.Context) error {
 	default:
 	}
 	return b.look(time.Now())
+}
+
+// still measures until the file system has about the same left before and after, some times at most: what is written meanwhile would count
+// twice.
+func (b *Budget) still(ctx context.Context) (usage Usage, before int64, err error) {
+	const tries, about = 3, 1 << 20
+	for range tries {
+		if before, _, err = Space(b.dir); err != nil {
+			return Usage{}, 0, err
+		}
+		if usage, err = Measure(ctx, b.dir); err != nil {
+			return Usage{}, 0, err
+		}
+		after, _, err := Space(b.dir)
+		if err != nil || max(before-after, after-before) < about {
+			return usage, before, err
+		}
+	}
+	return usage, before, nil
 }
 
 // look asks the file system, and plans anew. The caller holds mu.
@@ -207,6 +222,9 @@ func (b *Budget) State() State {
 	}
 	return b.is
 }
+
+// Scarce says whether nothing may be begun that takes space before it frees some.
+func (b *Budget) Scarce() bool { return b != nil && b.State().Full(messagesFrom) }
 
 // NoReceipts says whether nothing more may be received.
 func (b *Budget) NoReceipts() bool { return b.State().NoReceipts }

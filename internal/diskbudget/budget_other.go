@@ -13,6 +13,9 @@ type State struct{ Decision }
 // State of a nil Budget.
 func (b *Budget) State() State { return State{} }
 
+// Scarce says whether nothing may be begun that takes space before it frees some.
+func (b *Budget) Scarce() bool { return false }
+
 // NoReceipts says whether nothing more may be received.
 func (b *Budget) NoReceipts() bool { return false }
 

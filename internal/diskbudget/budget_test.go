@@ -108,7 +108,7 @@ func TestDisk(t *testing.T) {
 		}
 	}
 	free, size, err := Space(dir)
-	if err != nil || free < Reserve(size)-2*mebibyte || free > Reserve(size)+2*mebibyte {
+	if err != nil || free < Reserve(size)-4*mebibyte || free > Reserve(size)+2*mebibyte {
 		t.Errorf("after %d MiB %d bytes are left, want about the reserve of %d: %v", filled, free, Reserve(size), err)
 	}
 	write(t, filepath.Join(mounted, "others"), mebibyte)

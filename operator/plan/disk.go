@@ -12,7 +12,7 @@ import (
 )
 
 // diskEvery is how often the disk budget is looked at: nothing wakes the Site when it changes.
-const diskEvery = 5 * time.Second
+const diskEvery = 10 * time.Second
 
 // Disk is what a Site that runs in one process takes of its computer's disk, in bytes, and what is given up for it.
 type Disk struct {

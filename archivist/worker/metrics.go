@@ -63,7 +63,8 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		held:         metric.Gauge(registry, "substorm_archivist_lease_held", "1 while this archivist holds the lease."),
 		failures:     metric.Counter(registry, "substorm_archivist_failures_total", "How often this archivist gave up the lease because something failed."),
 		lag:          metric.Gauges(registry, "substorm_archivist_lag_messages", "Messages of a stream that are not archived yet.", "stream"),
-		trimmed: metric.Counters(registry, "substorm_archivist_trimmed_messages_total", "Archived messages removed from a stream, by why: Retention is over, the stream was nearly full (StreamFull), or the disk budget nearly used up (DiskBudget).",
+		trimmed: metric.Counters(registry, "substorm_archivist_trimmed_messages_total",
+			"Archived messages removed from a stream, by why: Retention is over, the stream was nearly full (StreamFull), or the disk budget nearly used up (DiskBudget).",
 			"stream", "reason"),
 	}
 }

@@ -36,7 +36,23 @@ func (l *lab) install() error {
 	if err != nil {
 		return err
 	}
-	return l.installSubstorm()
+	if err := l.installSubstorm(); err != nil {
+		return err
+	}
+	return l.helmTest()
+}
+
+// helmTest runs the charts' own tests, as a user would once all is installed.
+func (l *lab) helmTest() error {
+	if err := l.show(l.kubectlBin, "wait", "-n", namespace, "site/demo", "ingestgateway/demo", "feedserver/demo", "--for=condition=Ready", "--timeout=3m"); err != nil {
+		return err
+	}
+	for _, release := range []string{"substorm", "demo"} {
+		if err := l.show(l.helmBin, "test", release, "--namespace", namespace, "--logs", "--timeout", "3m"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // installSubstorm installs the operator, and a Site with three gateway pods, whose

@@ -193,7 +193,10 @@ func (c Config) logOptions() []nats.Option {
 	return []nats.Option{
 		nats.ConnectHandler(func(nc *nats.Conn) { log.Info("connected to NATS", "server", nc.ConnectedUrlRedacted()) }),
 		nats.ReconnectHandler(func(nc *nats.Conn) { log.Info("reconnected to NATS", "server", nc.ConnectedUrlRedacted()) }),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+		nats.DisconnectErrHandler(func(nc *nats.Conn, err error) {
+			if nc.IsClosed() {
+				return // by us
+			}
 			log.Warn("lost NATS, trying its servers until one answers", "error", err)
 		}),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { log.Debug("NATS does not answer", "error", err) }),

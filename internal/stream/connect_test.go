@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stream
+
+import (
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/substorm/substorm/internal/testenv"
+)
+
+// heard is a log as lines.
+type heard struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (h *heard) Write(line []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.text.Write(line)
+}
+
+func (h *heard) String() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.text.String()
+}
+
+// TestLost: the log hears of a server that is lost, and of no connection that its program closes.
+func TestLost(t *testing.T) {
+	server := testenv.NATS(t, testenv.NATSOptions{})
+	log := &heard{}
+	closed := make(chan struct{})
+	nc, err := Connect(t.Context(), Config{Servers: []string{server.URL()}, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc.SetClosedHandler(func(*nats.Conn) { close(closed) })
+	server.Kill()
+	for end := time.Now().Add(testenv.Patience); !strings.Contains(log.String(), "lost NATS"); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("a lost server is not told of:\n%s", log)
+		}
+	}
+	server.Start()
+	if err := WaitConnected(t.Context(), nc); err != nil {
+		t.Fatal(err)
+	}
+	nc.Close()
+	<-closed // what is called for a connection is called in order
+	if got := strings.Count(log.String(), "lost NATS"); got != 1 {
+		t.Errorf("%d losses are told of, want 1:\n%s", got, log)
+	}
+}

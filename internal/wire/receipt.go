@@ -34,7 +34,7 @@ const (
 	CauseReset              Cause = "Reset"              // the connection was reset
 	CauseDraining           Cause = "Draining"           // the gateway is told to stop
 	CauseKilled             Cause = "Killed"             // the gateway ended before it could tell what became of it
-	CauseNoSpace            Cause = "NoSpace"            // the gateway's memory and scratch stayed full
+	CauseNoSpace            Cause = "NoSpace"            // the gateway's memory and scratch stayed full, its spool is, or the disk budget of substorm up is used up
 	CauseStoreUnavailable   Cause = "StoreUnavailable"   // the object store does not take the object
 	CauseStreamUnavailable  Cause = "StreamUnavailable"  // JetStream does not take the message
 	CauseStreamFull         Cause = "StreamFull"         // the base stream is at its greatest size

@@ -71,7 +71,7 @@ var renderings = []rendering{
 		"--set=ingestGateway.spec.tls.certificateSecretRef.name=gateway-tls,ingestGateway.spec.tls.caSecretRef.name=field-ca",
 		"--set=ingestGateway.spec.linkProbe.port=31862",
 		"--set=ingestGateway.spec.edge.port=31900,ingestGateway.spec.edge.sources={10.0.0.0/24,2001:db8::/64}",
-		"--set=ingestGateway.spec.unknownSenders=Quarantine,ingestGateway.spec.quarantine.maxBytes=2Gi,ingestGateway.spec.quarantine.retention=48h,ingestGateway.spec.quarantine.ports={30149}",
+		"--set=ingestGateway.spec.unknownSenders=Quarantine,ingestGateway.spec.quarantine.maxSize=2Gi,ingestGateway.spec.quarantine.retention=48h,ingestGateway.spec.quarantine.ports={30149}",
 		"--set=site.spec.objectStore.endpoint=https://s3.example.org,site.spec.jetStream.servers={tls://nats.example.org,tls://[2001:db8::7]:4333}",
 		"--set=ingestGateway.networkPolicy.enabled=true,ingestGateway.networkPolicy.from[0].ipBlock.cidr=192.0.2.0/24",
 		"--set=archivist.networkPolicy.enabled=true,archivist.networkPolicy.egress[0].to[0].ipBlock.cidr=198.51.100.9/32",

@@ -43,10 +43,10 @@ type Config struct {
 	// LinkProbePort of UDP answers who measures the link to the pool (STAMP); 0 for none.
 	LinkProbePort uint16
 	// UnknownSenders is Refuse, also where it is empty, or Quarantine: then what
-	// they send is kept, up to QuarantineMaxBytes and for QuarantineRetention, and
+	// they send is kept, up to QuarantineMaxSize and for QuarantineRetention, and
 	// QuarantinePorts are open beside those of instruments.
 	UnknownSenders      string
-	QuarantineMaxBytes  int64
+	QuarantineMaxSize   int64
 	QuarantineRetention time.Duration
 	QuarantinePorts     []uint
 
@@ -104,8 +104,8 @@ func (c *Config) check() error {
 	switch c.UnknownSenders {
 	case "", unknownSendersRefuse:
 	case unknownSendersQuarantine:
-		if c.QuarantineMaxBytes <= 0 || c.QuarantineRetention <= 0 {
-			errs = append(errs, errors.New("--quarantine-max-bytes and --quarantine-retention must be positive"))
+		if c.QuarantineMaxSize <= 0 || c.QuarantineRetention <= 0 {
+			errs = append(errs, errors.New("--quarantine-max-size and --quarantine-retention must be positive"))
 		}
 	default:
 		errs = append(errs, fmt.Errorf("--unknown-senders %q is neither %s nor %s", c.UnknownSenders, unknownSendersRefuse, unknownSendersQuarantine))

@@ -64,8 +64,8 @@ func TestQuarantine(t *testing.T) {
 	camera.Listeners[0].Sources = []string{"192.0.2.0/24"}
 	mag := tcpInstrument("mag", 0)
 	mag.Listeners = []wire.ListenerEntry{{Protocol: wire.ProtocolUDP, Port: uint16(telemetry), Channel: "raw", Sources: []string{"192.0.2.0/24"}}}
-	const maxBytes = 300_000
-	g := l.start(t, gatewayOptions{flags: []string{"--unknown-senders", "Quarantine", "--quarantine-max-bytes", fmt.Sprint(maxBytes),
+	const maxSize = 300_000
+	g := l.start(t, gatewayOptions{flags: []string{"--unknown-senders", "Quarantine", "--quarantine-max-size", fmt.Sprint(maxSize),
 		"--quarantine-ports", fmt.Sprint(nobodys), "--edge-port", fmt.Sprint(edge), "--edge-sources", "127.0.0.0/8"}})
 	l.awaitRevision(t, g.name, l.declare(t, camera, mag))
 	begun := time.Now().Add(-time.Second)

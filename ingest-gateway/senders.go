@@ -55,7 +55,7 @@ func (g *gateway) openQuarantine() (err error) {
 	}
 	g.quarantine, err = quarantine.Open(quarantine.Config{
 		Site: g.cfg.Site, Gateway: g.cfg.Gateway, Objects: g.objects, Dir: filepath.Join(g.cfg.DataDir, "quarantine"),
-		MaxBytes: g.cfg.QuarantineMaxBytes, MaxAge: g.cfg.QuarantineRetention, NoSpace: diskbudget.Embedded().NoReceipts, Logger: g.log, Metrics: g.metrics,
+		MaxSize: g.cfg.QuarantineMaxSize, MaxAge: g.cfg.QuarantineRetention, NoSpace: diskbudget.Embedded().NoReceipts, Logger: g.log, Metrics: g.metrics,
 		Settled: func(at time.Time, cause wire.Cause, datagrams int) { g.udp.Settled(at, cause, datagrams) },
 	})
 	return err

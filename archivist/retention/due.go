@@ -40,8 +40,8 @@ func Due(days []wire.RootDay, keep wire.RetentionEntry, now time.Time, closed fu
 		switch {
 		case isOld(d.Day, keep, now):
 			reason = fmt.Sprintf("expired: kept for %s", time.Duration(keep.MaxAgeMillis)*time.Millisecond)
-		case keep.MaxBytes > 0 && all > keep.MaxBytes:
-			reason = fmt.Sprintf("expired: the oldest of more than %s", humanize.IBytes(uint64(keep.MaxBytes)))
+		case keep.MaxSize > 0 && all > keep.MaxSize:
+			reason = fmt.Sprintf("expired: the oldest of more than %s", humanize.IBytes(uint64(keep.MaxSize)))
 		default:
 			continue
 		}

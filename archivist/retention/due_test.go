@@ -28,11 +28,11 @@ func TestDue(t *testing.T) {
 		"a day goes when all of it is older":  {wire.RetentionEntry{MaxAgeMillis: 2*day + day/2}, closed, []wire.Day{"2015-03-17", "2026-11-10", "2026-11-18"}},
 		"and an hour before it stays":         {wire.RetentionEntry{MaxAgeMillis: 2*day + day/2 + 1}, closed, []wire.Day{"2015-03-17", "2026-11-10"}},
 		"no day that is not closed":           {wire.RetentionEntry{MaxAgeMillis: 1}, closed, []wire.Day{"2015-03-17", "2026-11-10", "2026-11-18", "2026-11-19"}},
-		"none is closed":                      {wire.RetentionEntry{MaxAgeMillis: 1, MaxBytes: 1}, func(wire.Day) bool { return false }, nil},
-		"by size, the oldest first":           {wire.RetentionEntry{MaxBytes: 400}, closed, []wire.Day{"2015-03-17", "2026-11-10"}},
-		"exactly as much":                     {wire.RetentionEntry{MaxBytes: 505}, closed, nil},
-		"more than the closed days":           {wire.RetentionEntry{MaxBytes: 1}, closed, []wire.Day{"2015-03-17", "2026-11-10", "2026-11-18", "2026-11-19"}},
-		"what goes by age counts by size too": {wire.RetentionEntry{MaxAgeMillis: 9 * day, MaxBytes: 400}, closed, []wire.Day{"2015-03-17", "2026-11-10"}},
+		"none is closed":                      {wire.RetentionEntry{MaxAgeMillis: 1, MaxSize: 1}, func(wire.Day) bool { return false }, nil},
+		"by size, the oldest first":           {wire.RetentionEntry{MaxSize: 400}, closed, []wire.Day{"2015-03-17", "2026-11-10"}},
+		"exactly as much":                     {wire.RetentionEntry{MaxSize: 505}, closed, nil},
+		"more than the closed days":           {wire.RetentionEntry{MaxSize: 1}, closed, []wire.Day{"2015-03-17", "2026-11-10", "2026-11-18", "2026-11-19"}},
+		"what goes by age counts by size too": {wire.RetentionEntry{MaxAgeMillis: 9 * day, MaxSize: 400}, closed, []wire.Day{"2015-03-17", "2026-11-10"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []wire.Day

@@ -120,7 +120,7 @@ func tooMuch(e *wire.InstrumentEntry, days []wire.RootDay, due []DueDay) (wire.S
 
 func (r *Collector) tellStopped(s wire.StoppedExpiry) {
 	r.cfg.Log.Error("nothing of an instrument expires for now: more is due at once than spec.archive.expiry.maxShare allows. "+
-		"Look whether retention and maxBytes, and the clocks, are right; then raise maxShare, up to 100, until it has expired",
+		"Look whether retention and maxSize, and the clocks, are right; then raise maxShare, up to 100, until it has expired",
 		"instrument", s.Instrument, "days", s.Days, "sharePercent", s.SharePercent, "maxShare", s.MaxShare)
 }
 

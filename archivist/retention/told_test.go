@@ -64,13 +64,13 @@ func TestReadersAreTold(t *testing.T) {
 func TestKeptBySize(t *testing.T) {
 	l := newLab(t)
 	l.fill()
-	l.keep = &wire.RetentionEntry{MaxBytes: 1, HoldMillis: time.Hour.Milliseconds()}
+	l.keep = &wire.RetentionEntry{MaxSize: 1, HoldMillis: time.Hour.Milliseconds()}
 	l.count(wire.StepStored, "gateway-0", 7)
 	l.count(wire.StepMirrored, "eiscat", 0)
 	r := l.collector()
 	l.pass(r, now)
 	l.want("removals", l.waiting(r), 1)
-	l.keep = &wire.RetentionEntry{MaxBytes: 1 << 20, HoldMillis: time.Hour.Milliseconds()}
+	l.keep = &wire.RetentionEntry{MaxSize: 1 << 20, HoldMillis: time.Hour.Milliseconds()}
 	l.pass(r, now.Add(2*time.Hour))
 	l.want("removals", l.waiting(r), 0)
 	l.want("the camera's states", l.states(camera), map[wire.State]int{wire.StateCurrent: 7})

@@ -39,9 +39,9 @@ type Config struct {
 	Objects       objectstore.Store
 	// Dir on the volume holds objects until their digest is known; it is emptied
 	// at the start.
-	Dir      string
-	MaxBytes int64
-	MaxAge   time.Duration
+	Dir     string
+	MaxSize int64
+	MaxAge  time.Duration
 	// NoSpace says whether nothing more may be kept on the disk. Optional: then it always may.
 	NoSpace func() bool
 	// Settled counts datagrams that were gathered, received from at on: as
@@ -158,7 +158,7 @@ func (q *Quarantine) reserve(n int64) wire.Cause {
 		return wire.CauseStoreUnavailable
 	case q.cfg.NoSpace != nil && q.cfg.NoSpace():
 		return wire.CauseNoSpace
-	case q.used+n > q.cfg.MaxBytes:
+	case q.used+n > q.cfg.MaxSize:
 		return wire.CauseQuarantineFull
 	}
 	q.used += n

@@ -73,9 +73,9 @@ func (r *Removal) check() error {
 
 // RetentionEntry says how long an instrument's data is kept.
 type RetentionEntry struct {
-	// MaxAgeMillis since receipt, and MaxBytes that are kept; 0 is no limit.
+	// MaxAgeMillis since receipt, and MaxSize in bytes of what is kept; 0 is no limit.
 	MaxAgeMillis int64 `json:"maxAgeMillis,omitempty"`
-	MaxBytes     int64 `json:"maxBytes,omitempty"`
+	MaxSize      int64 `json:"maxSize,omitempty"`
 	// HoldMillis is how long what is due waits for partners that have not got it.
 	HoldMillis int64 `json:"holdMillis,omitempty"`
 	// MaxShare is how much of the instrument's bytes may expire in one pass, in percent,

@@ -193,7 +193,7 @@ func sampleRights() InstrumentEntry {
 
 func sampleKept() InstrumentEntry {
 	e := sampleInstrument()
-	e.Retention = &RetentionEntry{MaxAgeMillis: 10 * 365 * 24 * 3600 * 1000, MaxBytes: 5 << 40, HoldMillis: 30 * 24 * 3600 * 1000}
+	e.Retention = &RetentionEntry{MaxAgeMillis: 10 * 365 * 24 * 3600 * 1000, MaxSize: 5 << 40, HoldMillis: 30 * 24 * 3600 * 1000}
 	e.LegalHold = true
 	return e
 }

@@ -169,7 +169,7 @@ func (p Pool) senderArguments() []string {
 	}
 	q := quarantine(spec.Quarantine)
 	args = append(args, "--unknown-senders="+string(spec.UnknownSenders),
-		fmt.Sprintf("--quarantine-max-bytes=%d", q.MaxBytes.Value()), "--quarantine-retention="+q.Retention.Duration.String())
+		fmt.Sprintf("--quarantine-max-size=%d", q.MaxSize.Value()), "--quarantine-retention="+q.Retention.Duration.String())
 	if len(q.Ports) > 0 {
 		args = append(args, "--quarantine-ports="+joined(q.Ports))
 	}
@@ -181,7 +181,7 @@ func quarantine(asked *v1alpha1.Quarantine) v1alpha1.Quarantine {
 	if asked != nil {
 		return *asked
 	}
-	return v1alpha1.Quarantine{MaxBytes: resource.MustParse("1Gi"), Retention: metav1.Duration{Duration: 7 * 24 * time.Hour}}
+	return v1alpha1.Quarantine{MaxSize: resource.MustParse("1Gi"), Retention: metav1.Duration{Duration: 7 * 24 * time.Hour}}
 }
 
 func joined(ports []int32) string {

@@ -326,8 +326,8 @@ func retentionEntry(e *v1alpha1.Expiry) *wire.RetentionEntry {
 	if e.Retention != nil {
 		entry.MaxAgeMillis = e.Retention.Milliseconds()
 	}
-	if e.MaxBytes != nil {
-		entry.MaxBytes = e.MaxBytes.Value()
+	if e.MaxSize != nil {
+		entry.MaxSize = e.MaxSize.Value()
 	}
 	return entry
 }

@@ -75,7 +75,7 @@ type InstrumentArchive struct {
 // Expiry says how long data is kept, and how much of it. A UTC day of receipt expires as a whole, once
 // the ledger of it is closed: then its bytes are removed, and what the archive knows
 // of them stays.
-// +kubebuilder:validation:XValidation:rule="has(self.retention) || has(self.maxBytes) || has(self.whenDiskFull)",message="expiry has retention, maxBytes or whenDiskFull, or several of them: leave it out to keep all",reason=FieldValueRequired
+// +kubebuilder:validation:XValidation:rule="has(self.retention) || has(self.maxSize) || has(self.whenDiskFull)",message="expiry has retention, maxSize or whenDiskFull, or several of them: leave it out to keep all",reason=FieldValueRequired
 type Expiry struct {
 	// Retention is how long a day is kept, counted from the receipt of its youngest object:
 	// 24h to 876000h.
@@ -87,12 +87,12 @@ type Expiry struct {
 	// +optional
 	Retention *metav1.Duration `json:"retention,omitempty"`
 
-	// MaxBytes that are kept: where there are more, the oldest days expire. At most 1Pi.
-	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || !quantity(string(self)).isLessThan(quantity('1Mi'))",message="maxBytes is at least 1Mi"
-	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || !quantity(string(self)).isGreaterThan(quantity('1Pi'))",message="maxBytes is at most 1Pi"
+	// MaxSize of what is kept: where there is more, the oldest days expire. At most 1Pi.
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || !quantity(string(self)).isLessThan(quantity('1Mi'))",message="maxSize is at least 1Mi"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || !quantity(string(self)).isGreaterThan(quantity('1Pi'))",message="maxSize is at most 1Pi"
 	// +kubebuilder:validation:XValidation:rule="!string(self).matches('e|E')",message="write digits and a unit, such as 64Mi, and no exponent"
 	// +optional
-	MaxBytes *resource.Quantity `json:"maxBytes,omitempty"`
+	MaxSize *resource.Quantity `json:"maxSize,omitempty"`
 
 	// WhenDiskFull says what becomes of days that are kept where the disk budget of a Site that substorm up runs is nearly used up.
 	// Keep, also where it is left out: they stay, and in the end nothing is received. Expire: the objects can be made again, as

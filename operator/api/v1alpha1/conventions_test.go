@@ -14,7 +14,7 @@ import (
 )
 
 // wholeObject are the messages of rules that no single field is at fault of, by their beginnings.
-var wholeObject = []string{"tls names a Secret", "expiry has retention, maxBytes or whenDiskFull"}
+var wholeObject = []string{"tls names a Secret", "expiry has retention, maxSize or whenDiskFull"}
 
 // TestRules: each rule says what is wrong in words, and of which field: one that sits on a struct compares several of them.
 func TestRules(t *testing.T) {

@@ -73,14 +73,14 @@ type GatewayEdge struct {
 
 // Quarantine bounds what is kept of unknown senders.
 type Quarantine struct {
-	// MaxBytes that each gateway pod keeps. The oldest stay: what comes beyond is
+	// MaxSize of what each gateway pod keeps. The oldest stay: what comes beyond is
 	// refused and counted. At most 1Pi.
 	// +kubebuilder:default="1Gi"
-	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || !quantity(string(self)).isLessThan(quantity('1Mi'))",message="quarantine.maxBytes is at least 1Mi"
-	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || !quantity(string(self)).isGreaterThan(quantity('1Pi'))",message="maxBytes is at most 1Pi"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || !quantity(string(self)).isLessThan(quantity('1Mi'))",message="quarantine.maxSize is at least 1Mi"
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || !quantity(string(self)).isGreaterThan(quantity('1Pi'))",message="maxSize is at most 1Pi"
 	// +kubebuilder:validation:XValidation:rule="!string(self).matches('e|E')",message="write digits and a unit, such as 64Mi, and no exponent"
 	// +optional
-	MaxBytes resource.Quantity `json:"maxBytes,omitzero"`
+	MaxSize resource.Quantity `json:"maxSize,omitzero"`
 
 	// Retention is how long it is kept. At most 8784h.
 	// +kubebuilder:default="168h"

@@ -118,11 +118,11 @@ func tryJetStream(ctx context.Context, js jetstream.JetStream, want wanted) (mad
 	}
 	for _, b := range want.buckets {
 		created, err := ensureBucket(ctx, js, b)
-		if err != nil {
-			return made, fmt.Errorf("key-value bucket %s: %w", b.Name, err)
-		}
 		if created {
 			made = append(made, streamOf(b.Name))
+		}
+		if err != nil {
+			return made, fmt.Errorf("key-value bucket %s: %w", b.Name, err)
 		}
 	}
 	return made, nil
@@ -192,20 +192,33 @@ func streamConfig(cfg jetstream.StreamConfig, s plan.Stream, marker wire.SiteMar
 func ensureBucket(ctx context.Context, js jetstream.JetStream, b plan.Bucket) (created bool, err error) {
 	cfg := jetstream.KeyValueConfig{Bucket: b.Name, Description: b.Description, History: 1, TTL: b.TTL,
 		Storage: jetstream.FileStorage, Replicas: b.Replicas}
-	existing, err := js.Stream(ctx, "KV_"+b.Name)
+	existing, err := js.Stream(ctx, streamOf(b.Name))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		_, err = js.CreateKeyValue(ctx, cfg)
-		return err == nil, err
+		if _, err = js.CreateKeyValue(ctx, cfg); err != nil {
+			return false, err
+		}
+		created = true
+		existing, err = js.Stream(ctx, streamOf(b.Name))
 	}
 	if err != nil {
-		return false, err
+		return created, err
 	}
 	is := existing.CachedInfo().Config
-	if is.MaxAge == b.TTL && is.Replicas == b.Replicas && is.Description == b.Description {
-		return false, nil
+	if is.MaxAge != b.TTL || is.Replicas != b.Replicas || is.Description != b.Description {
+		if _, err = js.UpdateKeyValue(ctx, cfg); err != nil {
+			return created, err
+		}
+		if existing, err = js.Stream(ctx, streamOf(b.Name)); err != nil {
+			return created, err
+		}
+		is = existing.CachedInfo().Config
 	}
-	_, err = js.UpdateKeyValue(ctx, cfg)
-	return false, err
+	if is.AllowAtomicPublish {
+		return created, nil
+	}
+	is.AllowAtomicPublish = true // which jetstream.KeyValueConfig cannot say
+	_, err = js.UpdateStream(ctx, is)
+	return created, err
 }
 
 func jetStreamProblem(want wanted, err error) plan.Finding {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
@@ -169,47 +168,45 @@ func (l *link) write(ctx context.Context, change plan.RegistryChange) error {
 }
 
 // putRegistry writes entries, removes what is gone, and then says that the snapshot is complete; it returns the sequence of
-// its last message. The bucket has one writer: the first message says that it comes after last, and each other one after the
-// one before it. JetStream refuses what somebody else's message has come before, and with it all that follows: an operator
-// that was replaced while it wrote undoes nothing of what its successor wrote. maxWrites wait for their answers at once.
+// its last message. The bucket has one writer: each batch says after which sequence it comes, the first after last. JetStream
+// refuses a batch that somebody else's message has come before: an operator that was replaced while it wrote undoes nothing of
+// what its successor wrote.
+//
+// A chain of messages that each expect the ID of the one before would not do: of a stream with replicas, NATS 2.15 stops for
+// good at a message that comes after another one than it expects.
 func putRegistry(ctx context.Context, js jetstream.JetStream, bucket string, last uint64, change plan.RegistryChange) (uint64, error) {
 	messages, err := registryMessages(bucket, change)
 	if err != nil {
 		return 0, err
 	}
-	after := jetstream.WithExpectLastSequence(last)
-	var waiting []jetstream.PubAckFuture
-	for len(messages)+len(waiting) > 0 {
-		if len(messages) == 0 || len(waiting) == maxWrites {
-			if last, err = answered(ctx, waiting[0]); err != nil {
-				return 0, err
-			}
-			waiting = waiting[1:]
-			continue
+	for len(messages) > 0 {
+		batch := messages[:batchSize(messages)]
+		if last, err = putBatch(ctx, js, bucket, last, batch); err != nil {
+			return 0, fmt.Errorf("registry entries %s to %s: %w", batch[0].Subject, batch[len(batch)-1].Subject, err)
 		}
-		id := nuid.Next()
-		answer, err := js.PublishMsgAsync(messages[0], jetstream.WithMsgID(id), after)
-		if err != nil {
-			return 0, fmt.Errorf("registry entry %s: %w", messages[0].Subject, err)
-		}
-		messages, waiting, after = messages[1:], append(waiting, answer), jetstream.WithExpectLastMsgID(id)
+		messages = messages[len(batch):]
 	}
 	return last, nil
 }
 
-// answered waits until a message is stored, and returns its sequence, or is refused.
-func answered(ctx context.Context, answer jetstream.PubAckFuture) (uint64, error) {
+// batchSize is how many of the messages are written next: a batch takes as long as some twenty messages one by one.
+func batchSize(messages []*nats.Msg) int {
+	const few, maxBytes = 16, 8 << 20
+	if len(messages) <= few {
+		return 1
+	}
+	size, n := 0, 0
+	for n < min(len(messages), stream.MaxGroup) && (n == 0 || size+messages[n].Size() <= maxBytes) {
+		size += messages[n].Size()
+		n++
+	}
+	return n
+}
+
+func putBatch(ctx context.Context, js jetstream.JetStream, bucket string, last uint64, batch []*nats.Msg) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
-	var err error
-	select {
-	case stored := <-answer.Ok():
-		return stored.Sequence, nil
-	case err = <-answer.Err():
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	return 0, fmt.Errorf("registry entry %s: %w", answer.Msg().Subject, err)
+	return stream.PublishAfter(ctx, js.Conn(), streamOf(bucket), last, batch)
 }
 
 // registryMessages are the messages that make a change in a bucket, in their order.

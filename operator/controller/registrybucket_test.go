@@ -119,11 +119,19 @@ func farRegistry(t *testing.T) (*farServer, jetstream.JetStream, jetstream.KeyVa
 	if err != nil {
 		t.Fatal(err)
 	}
-	kv, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: wire.RegistryBucket("hub"), History: 1})
+	return way, js, newRegistry(t, js, 1)
+}
+
+func newRegistry(t *testing.T, js jetstream.JetStream, replicas int) jetstream.KeyValue {
+	t.Helper()
+	if _, err := ensureBucket(t.Context(), js, plan.Bucket{Name: wire.RegistryBucket("hub"), Replicas: replicas}); err != nil {
+		t.Fatal(err)
+	}
+	kv, err := js.KeyValue(t.Context(), wire.RegistryBucket("hub"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return way, js, kv
+	return kv
 }
 
 func linkTo(js jetstream.JetStream, kv jetstream.KeyValue) *link {
@@ -199,10 +207,23 @@ func TestRegistryResumes(t *testing.T) {
 }
 
 // TestRegistryHasOneWriter: an operator that another has followed writes nothing any more, neither what it had planned
-// before nor what it plans when it has read the registry anew, and ends.
+// before nor what it plans when it has read the registry anew, and ends. The bucket goes on.
 func TestRegistryHasOneWriter(t *testing.T) {
 	t.Parallel()
-	_, js, kv := farRegistry(t)
+	t.Run("far away", func(t *testing.T) {
+		t.Parallel()
+		_, js, kv := farRegistry(t)
+		hasOneWriter(t, js, kv)
+	})
+	t.Run("three replicas", func(t *testing.T) {
+		t.Parallel()
+		js := testenv.NATSCluster(t, testenv.NATSOptions{Unsynced: true}).JetStream(t)
+		hasOneWriter(t, js, newRegistry(t, js, 3))
+	})
+}
+
+func hasOneWriter(t *testing.T, js jetstream.JetStream, kv jetstream.KeyValue) {
+	t.Helper()
 	read := func() (*link, plan.RegistryState) {
 		t.Helper()
 		l := linkTo(js, kv)

@@ -197,7 +197,7 @@ type follower struct {
 	pod      string
 	opened   int
 	payloads map[string]int
-	notices  map[string]int // by digest
+	notices  map[noticeKey]int
 	problem  error
 	gaps     []string
 }
@@ -209,7 +209,7 @@ func (l *lab) follow(t testing.TB, feed, consumer string) *follower {
 	l.getJSON(t, &secret, "secret", consumer+"-consumer")
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	f := &follower{payloads: map[string]int{}, notices: map[string]int{}, stop: func() { cancel(); <-done }}
+	f := &follower{payloads: map[string]int{}, notices: map[noticeKey]int{}, stop: func() { cancel(); <-done }}
 	first := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -270,13 +270,19 @@ func (f *follower) consume(ctx context.Context, pod, ip, feed, consumer, token s
 	}
 }
 
+// noticeKey tells one notice from another. An object that a sender sends again, because it got no receipt, has a notice for each
+// time that it arrived, and those that say that they are duplicates.
+type noticeKey struct {
+	ID     string `json:"id"`
+	State  string `json:"state"`
+	Digest string `json:"sha256"`
+}
+
 func (f *follower) take(data []byte) {
 	var m struct {
-		Token  string          `json:"token"`
-		Gap    json.RawMessage `json:"gap"`
-		Notice struct {
-			Digest string `json:"sha256"`
-		} `json:"notice"`
+		Token     string          `json:"token"`
+		Gap       json.RawMessage `json:"gap"`
+		Notice    noticeKey       `json:"notice"`
 		Telemetry struct {
 			Datagrams []struct {
 				Payload string `json:"payload"`
@@ -294,7 +300,7 @@ func (f *follower) take(data []byte) {
 	}
 	f.token = m.Token
 	if m.Notice.Digest != "" {
-		f.notices[m.Notice.Digest]++
+		f.notices[m.Notice]++
 	}
 	for _, d := range m.Telemetry.Datagrams {
 		payload, err := base64.StdEncoding.DecodeString(d.Payload)
@@ -330,13 +336,15 @@ func (f *follower) hasNotices(digests map[string]bool) error {
 	if len(f.gaps) > 0 {
 		return fmt.Errorf("gap records where nothing is missing: %s", f.gaps)
 	}
-	for digest, times := range f.notices {
-		if times > 1 || !digests[digest] {
-			return fmt.Errorf("the notice of %s came %d times; one of the objects sent: %v", digest, times, digests[digest])
+	came := map[string]bool{}
+	for n, times := range f.notices {
+		if times > 1 || !digests[n.Digest] {
+			return fmt.Errorf("the notice %+v came %d times; of one of the objects sent: %v", n, times, digests[n.Digest])
 		}
+		came[n.Digest] = true
 	}
-	if len(f.notices) < len(digests) {
-		return fmt.Errorf("%d of %d notices came, over %d connections (%v)", len(f.notices), len(digests), f.opened, f.problem)
+	if len(came) < len(digests) {
+		return fmt.Errorf("notices of %d of %d objects came, over %d connections (%v)", len(came), len(digests), f.opened, f.problem)
 	}
 	return nil
 }

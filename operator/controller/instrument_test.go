@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -307,8 +308,17 @@ func TestManyInstrumentsAtOnce(t *testing.T) {
 		g.received("camera-3", 0, 1) // it stays no longer than its cadence
 		var s v1alpha1.SiteStatus
 		w.status("Site", "hub", &s)
-		if is := s.InstrumentSummary; is.TotalCount != many || is.FlowingCount != 1 || is.SilentCount < 1 {
-			return fmt.Errorf("it counts %+v", *s.InstrumentSummary)
+		// On a slow machine more than camera-4 are silent by now, and the Site has to count just those.
+		want := v1alpha1.InstrumentSummary{TotalCount: many, FlowingCount: 1}
+		for i := range many {
+			var of v1alpha1.InstrumentStatus
+			w.status("Instrument", fmt.Sprintf("camera-%d", i), &of)
+			if c := meta.FindStatusCondition(of.Conditions, v1alpha1.ConditionDataFlowing); c != nil && c.Status == metav1.ConditionFalse {
+				want.SilentCount++
+			}
+		}
+		if *s.InstrumentSummary != want || want.SilentCount == 0 {
+			return fmt.Errorf("it counts %+v, want %+v", *s.InstrumentSummary, want)
 		}
 		return nil
 	})

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+// Functions that name what is to be reconciled after an event of something else.
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+// feedOf names the Feed of a FeedConsumer.
+func feedOf(_ context.Context, o client.Object) []reconcile.Request {
+	return []reconcile.Request{request(o.GetNamespace(), o.(*v1alpha1.FeedConsumer).Spec.FeedRef.Name)}
+}
+
+// siteOfConsumer names the Site of a FeedConsumer's Feed; where there is no such
+// Feed, all of the namespace: one of them may hold what was made for it.
+func (s *setup) siteOfConsumer(ctx context.Context, o client.Object) []reconcile.Request {
+	var feed v1alpha1.Feed
+	if s.mgr.GetClient().Get(ctx, types.NamespacedName{Namespace: o.GetNamespace(), Name: o.(*v1alpha1.FeedConsumer).Spec.FeedRef.Name}, &feed) == nil {
+		return []reconcile.Request{request(feed.Namespace, feed.Spec.SiteRef.Name)}
+	}
+	var sites v1alpha1.SiteList
+	if err := s.mgr.GetClient().List(ctx, &sites, client.InNamespace(o.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		return nil
+	}
+	var all []reconcile.Request
+	for i := range sites.Items {
+		all = append(all, request(sites.Items[i].Namespace, sites.Items[i].Name))
+	}
+	return all
+}
+
+// consumersOf names the FeedConsumers of a Feed.
+func (s *setup) consumersOf(ctx context.Context, o client.Object) []reconcile.Request {
+	return s.consumersThat(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{feedField: o.GetName()})
+}
+
+// everyConsumer names all FeedConsumers of a namespace.
+func (s *setup) everyConsumer(ctx context.Context, o client.Object) []reconcile.Request {
+	return s.consumersThat(ctx, client.InNamespace(o.GetNamespace()))
+}
+
+// everyConsumerOfServer: a feed server's address is theirs.
+func (s *setup) everyConsumerOfServer(ctx context.Context, o client.Object) []reconcile.Request {
+	if o.GetLabels()[plan.LabelName] != plan.FeedServerProgram {
+		return nil
+	}
+	return s.everyConsumer(ctx, o)
+}
+
+func (s *setup) consumersThat(ctx context.Context, options ...client.ListOption) []reconcile.Request {
+	var consumers v1alpha1.FeedConsumerList
+	if err := s.mgr.GetClient().List(ctx, &consumers, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+		return nil
+	}
+	var all []reconcile.Request
+	for i := range consumers.Items {
+		all = append(all, request(consumers.Items[i].Namespace, consumers.Items[i].Name))
+	}
+	return all
+}
+
+func request(namespace, name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
+}
+
+// siteOf names the Site of a pool, a FeedServer or a Feed.
+func siteOf(_ context.Context, o client.Object) []reconcile.Request {
+	switch o := o.(type) {
+	case *v1alpha1.IngestGateway:
+		return []reconcile.Request{request(o.Namespace, o.Spec.SiteRef.Name)}
+	case *v1alpha1.FeedServer:
+		return []reconcile.Request{request(o.Namespace, o.Spec.SiteRef.Name)}
+	case *v1alpha1.Feed:
+		return []reconcile.Request{request(o.Namespace, o.Spec.SiteRef.Name)}
+	default:
+		return nil
+	}
+}
+
+// poolOf names the pool of a pod or Service.
+func poolOf(_ context.Context, o client.Object) []reconcile.Request {
+	return []reconcile.Request{request(o.GetNamespace(), o.GetLabels()[plan.LabelInstance])}
+}
+
+// receivedByPoolOf names the Instruments that the pool of a pod or Service receives for.
+func (l *links) receivedByPoolOf(_ context.Context, o client.Object) []reconcile.Request {
+	var all []reconcile.Request
+	for _, site := range l.keys() {
+		if site.Namespace != o.GetNamespace() {
+			continue
+		}
+		for _, name := range l.facts(site).receivedBy(o.GetLabels()[plan.LabelInstance], false) {
+			all = append(all, request(site.Namespace, name))
+		}
+	}
+	return all
+}
+
+// sitesOfCode names a Site, which may be deleted, and those that claim its code: one that it gives up is another's. What else
+// it says is nothing to others.
+func (s *setup) sitesOfCode(ctx context.Context, o client.Object) []reconcile.Request {
+	all := []reconcile.Request{request(o.GetNamespace(), o.GetName())}
+	var sites v1alpha1.SiteList
+	if err := s.mgr.GetClient().List(ctx, &sites, client.UnsafeDisableDeepCopy); err != nil {
+		return all
+	}
+	for _, key := range plan.ClaimantsOf(o.(*v1alpha1.Site), sites.Items) {
+		all = append(all, reconcile.Request{NamespacedName: key})
+	}
+	return all
+}
+
+// everyGateway names all pools: node ports that one gives up are another's.
+func (s *setup) everyGateway(ctx context.Context, _ client.Object) []reconcile.Request {
+	return s.gatewaysThat(ctx)
+}
+
+// gatewaysOfSite names the pools of a Site.
+func (s *setup) gatewaysOfSite(ctx context.Context, o client.Object) []reconcile.Request {
+	return s.gatewaysThat(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{siteField: o.GetName()})
+}
+
+func (s *setup) gatewaysThat(ctx context.Context, options ...client.ListOption) []reconcile.Request {
+	var gateways v1alpha1.IngestGatewayList
+	if err := s.mgr.GetClient().List(ctx, &gateways, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+		return nil
+	}
+	var all []reconcile.Request
+	for i := range gateways.Items {
+		all = append(all, request(gateways.Items[i].Namespace, gateways.Items[i].Name))
+	}
+	return all
+}
+
+// everyServer names all FeedServers of a namespace.
+func (s *setup) everyServer(ctx context.Context, o client.Object) []reconcile.Request {
+	return s.serversThat(ctx, client.InNamespace(o.GetNamespace()))
+}
+
+// everyServerOfSite names all FeedServers of the Site of one: they are told of each other's
+// address.
+func (s *setup) everyServerOfSite(ctx context.Context, o client.Object) []reconcile.Request {
+	return s.serversThat(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{siteField: o.(*v1alpha1.FeedServer).Spec.SiteRef.Name})
+}
+
+func (s *setup) serversThat(ctx context.Context, options ...client.ListOption) []reconcile.Request {
+	var servers v1alpha1.FeedServerList
+	if err := s.mgr.GetClient().List(ctx, &servers, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+		return nil
+	}
+	var all []reconcile.Request
+	for i := range servers.Items {
+		all = append(all, request(servers.Items[i].Namespace, servers.Items[i].Name))
+	}
+	return all
+}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests of `make test`. A test that fails is run once more, by itself: on two slow cores a server now and then misses
-# a deadline that it keeps else. Each that passes only then is listed at the end, and is a fault to be mended all the same.
+# a deadline that it keeps otherwise. Each that passes only then is listed at the end, and is a fault to be mended all the same.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

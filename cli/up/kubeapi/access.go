@@ -181,6 +181,6 @@ func (a *access) writeKubeconfig(address string) error {
 }
 
 func (a *access) restConfig(address string) *rest.Config {
-	return &rest.Config{Host: "https://" + address, BearerToken: a.token, QPS: -1,
+	return &rest.Config{Host: "https://" + address, BearerToken: a.token, QPS: -1, DisableCompression: true,
 		TLSClientConfig: rest.TLSClientConfig{CAData: a.ca}}
 }

@@ -4,6 +4,7 @@ package kubeapi
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"os"
@@ -81,6 +82,60 @@ func TestSameAnswers(t *testing.T) {
 					})
 				}
 			})
+		}
+	}
+}
+
+// TestSameAnswersOfStatus changes the status of an Instrument, and afterwards its metadata and its spec, at a kube-apiserver and at this
+// server: they find the same, whichever part of the rules each of them evaluates.
+func TestSameAnswersOfStatus(t *testing.T) {
+	configs := []*rest.Config{testenv.Kubernetes(t).Config, start(t, t.TempDir()).RESTConfig()}
+	object := readManifests(t, "../../../operator/api/v1alpha1/testdata/good/instrument-small.yaml")[0]
+	sender := func(offset string) map[string]any {
+		return map[string]any{"sender": map[string]any{
+			"clockOffset": offset, "queueBytes": 0, "queueObjectCount": 0, "reportTime": "2026-11-21T00:00:00Z", "setAsideCount": 0}}
+	}
+	for _, change := range []struct {
+		name   string
+		fields map[string]any
+		status bool
+		valid  bool
+	}{
+		{"good status", map[string]any{"status": sender("-3s")}, true, true},
+		{"no duration", map[string]any{"status": sender("soon")}, true, false},
+		{"duration out of bounds", map[string]any{"status": sender("2562048h")}, true, false},
+		{"wrong type", map[string]any{"status": map[string]any{"sender": "late"}}, true, false},
+		{"too long", map[string]any{"status": sender(strings.Repeat("1", 33))}, true, false},
+		{"label", map[string]any{"metadata": map[string]any{"labels": map[string]any{"a": "b"}}}, false, true},
+		{"bad label", map[string]any{"metadata": map[string]any{"labels": map[string]any{"a": "-"}}}, false, false},
+		{"spec against a rule", map[string]any{"spec": map[string]any{"siteRef": map[string]any{"name": "another"}}}, false, false},
+		{"status again", map[string]any{"status": sender("4s")}, true, true},
+	} {
+		var answers [2]answer
+		for i, cfg := range configs {
+			r := resourceOf(t, cfg, object)
+			if change.name == "good status" {
+				if _, err := create(t.Context(), r, object.DeepCopy()); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = r.Delete(context.Background(), object.GetName(), metav1.DeleteOptions{}) })
+			}
+			body, err := json.Marshal(change.fields)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var subresources []string
+			if change.status {
+				subresources = []string{"status"}
+			}
+			result, err := r.Patch(t.Context(), object.GetName(), types.MergePatchType, body, metav1.PatchOptions{FieldManager: "test"}, subresources...)
+			if (err == nil) != change.valid {
+				t.Errorf("%s, server %d: %v", change.name, i, err)
+			}
+			answers[i] = answerOf(t, result, err)
+		}
+		if diff := cmp.Diff(answers[0], answers[1]); diff != "" {
+			t.Errorf("%s: kube-apiserver's answers (-), ours (+):\n%s", change.name, diff)
 		}
 	}
 }

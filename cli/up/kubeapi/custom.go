@@ -10,7 +10,6 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apiextensions-apiserver/pkg/crdserverscheme"
@@ -20,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/managedfields"
-	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/endpoints/handlers"
 	"k8s.io/apiserver/pkg/storage/names"
 	"k8s.io/client-go/util/jsonpath"
@@ -168,7 +166,7 @@ func (c *custom) emptyList() runtime.Object {
 func (c *definition) strategy() (*customStrategy, error) {
 	s := &customStrategy{ObjectTyper: crdserverscheme.NewUnstructuredObjectTyper(), NameGenerator: names.SimpleNameGenerator,
 		kind: c.kind.gvk, namespaced: c.kind.namespaced, structural: c.structural,
-		rules: cel.NewValidator(c.structural, true, celconfig.PerCallLimit)}
+		rules: newRules(c.structural)}
 	var err error
 	if s.schema, _, err = validation.NewSchemaValidator(c.props); err != nil {
 		return nil, err

@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
@@ -26,7 +25,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/cel/common"
 	"k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/storage/names"
@@ -47,7 +45,7 @@ type customStrategy struct {
 	structural   *structuralschema.Structural
 	schema       validation.SchemaValidator
 	statusSchema validation.SchemaValidator
-	rules        *cel.Validator
+	rules        *rules
 	selectable   []selectable
 }
 
@@ -103,7 +101,7 @@ func (s *customStrategy) Validate(ctx context.Context, object runtime.Object) fi
 	}
 	errs = append(errs, objectmeta.Validate(ctx, nil, u.Object, s.structural, false)...)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.structural, u.Object)...)
-	return append(errs, s.validateRules(ctx, errs, u, nil)...)
+	return append(errs, s.rules.created(ctx, errs, u)...)
 }
 
 func (s *customStrategy) ValidateUpdate(ctx context.Context, object, old runtime.Object) field.ErrorList {
@@ -118,7 +116,7 @@ func (s *customStrategy) ValidateUpdate(ctx context.Context, object, old runtime
 	}
 	errs = append(errs, objectmeta.Validate(ctx, nil, u.Object, s.structural, false)...)
 	errs = append(errs, s.validateLists(u, before)...)
-	return append(errs, s.validateRules(ctx, errs, u, before, cel.WithRatcheting(both))...)
+	return append(errs, s.rules.updated(ctx, errs, u, before, both)...)
 }
 
 // validateLists lets pass what was wrong before.
@@ -127,32 +125,6 @@ func (s *customStrategy) validateLists(u, before *unstructured.Unstructured) fie
 		return nil
 	}
 	return listtype.ValidateListSetsAndMaps(nil, s.structural, u.Object)
-}
-
-// validateRules checks the rules in CEL, where nothing was found that they may trip over.
-func (s *customStrategy) validateRules(ctx context.Context, errs field.ErrorList, u, before *unstructured.Unstructured, options ...cel.Option) field.ErrorList {
-	if s.rules == nil {
-		return nil
-	}
-	blocking := []field.ErrorType{field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid}
-	if slices.ContainsFunc(errs, func(err *field.Error) bool { return slices.Contains(blocking, err.Type) }) {
-		return field.ErrorList{field.Invalid(nil, nil,
-			"some validation rules were not checked because the object was invalid; correct the existing errors to complete validation")}
-	}
-	var old map[string]any
-	if before != nil {
-		old = before.Object
-	}
-	broken, _ := s.rules.Validate(ctx, nil, s.structural, u.Object, asValue(old), celconfig.RuntimeCELCostBudget, options...)
-	return broken
-}
-
-// asValue: no object is nil, not a map that is.
-func asValue(object map[string]any) any {
-	if object == nil {
-		return nil
-	}
-	return object
 }
 
 func (s *customStrategy) validateKind(u *unstructured.Unstructured) field.ErrorList {
@@ -300,7 +272,7 @@ func (s customStatus) ValidateUpdate(ctx context.Context, object, old runtime.Ob
 		errs = append(errs, s.validateScaleStatus(u)...)
 	}
 	errs = append(errs, s.validateLists(u, before)...)
-	return append(errs, s.validateRules(ctx, errs, u, before, cel.WithRatcheting(both))...)
+	return append(errs, s.rules.statusUpdated(ctx, errs, u, before, both)...)
 }
 
 func (customStatus) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {

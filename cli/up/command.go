@@ -15,8 +15,8 @@ import (
 	"github.com/substorm/substorm/internal/usage"
 )
 
-// garbage is how much the heap may hold of what nobody needs any more, in percent of what is needed: less than Go's 100, since the
-// computers of stations have little memory. Who has more sets GOGC, and spends less time on collecting where much is received.
+// garbage is how much the heap may hold of what nobody needs any more while the Site starts, in percent of what is needed: less than Go's 100, since the
+// computers of stations have little memory. Afterwards it follows from what is allocated, see memory.go. GOGC takes precedence.
 const garbage = 50
 
 // Command returns `substorm up`.

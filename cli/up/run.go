@@ -146,6 +146,7 @@ func (s *site) runOn(ctx context.Context, parts *stack, declared []*manifests.Ob
 	parts.start("manifests", func(ctx context.Context) error { return s.follow(ctx) }, s.failed)
 	s.startWatchdog(parts)
 	s.tell(ctx)
+	parts.start("memory", s.tendMemory, s.failed)
 	select {
 	case <-ctx.Done():
 		s.manager.stopping()

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package up
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"runtime/debug"
+	"runtime/metrics"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// settleAfter is how long after the Site is ready memory is given back: what the start needed has been dropped by then.
+	settleAfter = time.Minute
+	// collectEvery is how often garbage is collected at most, as far as the bounds of its share allow. What the heap may hold of it, in percent
+	// of what is needed, is more where more is allocated: a station that receives little takes little memory, and one that receives much
+	// does not spend its time on collecting.
+	collectEvery               = 5 * time.Second
+	leastGarbage, mostGarbage  = 20, 100
+	garbageStep, lookAtGarbage = 20, time.Second
+)
+
+// tendMemory bounds the garbage until ctx ends, unless GOGC does that, and gives back what only the start needed.
+func (s *site) tendMemory(ctx context.Context) error {
+	tick := time.NewTicker(lookAtGarbage)
+	defer tick.Stop()
+	settle := time.After(settleAfter)
+	collector := newCollector()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-settle:
+			s.giveBack()
+		case <-tick.C:
+			if os.Getenv("GOGC") == "" {
+				collector.look()
+			}
+		}
+	}
+}
+
+// giveBack gives to the kernel free memory of the heap, and the pages of the program's file, of which a start reads three quarters. The kernel keeps
+// these in its cache as long as it has memory, so that one that is needed again costs no reading.
+func (s *site) giveBack() {
+	debug.FreeOSMemory()
+	if err := dropProgram(); err != nil {
+		s.log.Warn("memory that only the start needed stays in use", "error", err)
+	}
+}
+
+// collector sets how much garbage there may be.
+type collector struct {
+	samples [2]metrics.Sample // allocated since the start, and needed at the last collection, in bytes
+	// allocated since the start, at the last looks: one for each second of collectEvery, the oldest one first.
+	allocated []uint64
+	percent   int
+}
+
+func newCollector() *collector {
+	c := &collector{percent: garbage}
+	c.samples[0].Name, c.samples[1].Name = "/gc/heap/allocs:bytes", "/gc/heap/live:bytes"
+	return c
+}
+
+// look is called each second.
+func (c *collector) look() {
+	metrics.Read(c.samples[:])
+	allocated, needed := c.samples[0].Value.Uint64(), c.samples[1].Value.Uint64()
+	c.allocated = append(c.allocated, allocated)
+	if len(c.allocated) <= int(collectEvery/lookAtGarbage) {
+		return
+	}
+	percent := garbagePercent(allocated-c.allocated[0], needed)
+	c.allocated = c.allocated[1:]
+	if percent != c.percent {
+		c.percent = percent
+		debug.SetGCPercent(percent)
+	}
+}
+
+// garbagePercent is what GOGC is to be where so many bytes are allocated within collectEvery and so many are needed.
+func garbagePercent(allocated, needed uint64) int {
+	steps := math.Ceil(100 * float64(allocated) / float64(max(needed, 1)) / garbageStep)
+	return int(max(leastGarbage, min(steps*garbageStep, mostGarbage)))
+}
+
+// dropProgram unmaps the pages of the program's file that were read, until they are read again (madvise(2), MADV_DONTNEED).
+func dropProgram() error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	f, err := os.Open("/proc/self/smaps")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	clean, err := cleanMappings(f, program)
+	if err != nil {
+		return err
+	}
+	for _, m := range clean {
+		if _, _, errno := unix.Syscall(unix.SYS_MADVISE, m.from, m.to-m.from, unix.MADV_DONTNEED); errno != 0 {
+			err = errors.Join(err, fmt.Errorf("madvise %x-%x: %w", m.from, m.to, errno))
+		}
+	}
+	return err
+}
+
+// mapping is a range of addresses.
+type mapping struct{ from, to uintptr }
+
+// cleanMappings finds the mappings of a file of which no page differs from the file, nor ever can, in a table as of proc_pid_smaps(5). A mapping that is
+// read-only now may have been written to before: where a program was linked to libraries, its loader did that.
+func cleanMappings(smaps io.Reader, file string) (clean []mapping, err error) {
+	var current *mapping
+	lines := bufio.NewScanner(smaps)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		switch {
+		case len(fields) >= 5 && !strings.HasSuffix(fields[0], ":"):
+			current = nil
+			if len(fields) == 6 && fields[5] == file && !strings.Contains(fields[1], "w") {
+				current = &mapping{}
+				if _, err := fmt.Sscanf(fields[0], "%x-%x", &current.from, &current.to); err != nil {
+					return nil, fmt.Errorf("/proc/self/smaps: %q: %w", lines.Text(), err)
+				}
+			}
+		case current != nil && len(fields) == 3 && fields[0] == "Anonymous:" && fields[1] == "0":
+			clean = append(clean, *current)
+		}
+	}
+	return clean, lines.Err()
+}

@@ -5,19 +5,12 @@
 package up
 
 import (
-	"os"
-	"runtime/debug"
-
 	"github.com/spf13/cobra"
 
 	"github.com/substorm/substorm/cli/kube"
 	"github.com/substorm/substorm/internal/telemetry"
 	"github.com/substorm/substorm/internal/usage"
 )
-
-// garbage is how much the heap may hold of what nobody needs any more while the Site starts, in percent of what is needed: less than Go's 100, since the
-// computers of stations have little memory. Afterwards it follows from what is allocated, see memory.go. GOGC takes precedence.
-const garbage = 50
 
 // Command returns `substorm up`.
 func Command() *cobra.Command {
@@ -43,9 +36,6 @@ SIGINT and SIGTERM stop it: what was begun is finished.`,
 			cfg.Stderr = cmd.ErrOrStderr()
 			if cfg.Log, err = telemetry.NewLogger(cfg.Stderr, cfg.LogLevel); err != nil {
 				return usage.Errorf("%w", err)
-			}
-			if os.Getenv("GOGC") == "" {
-				debug.SetGCPercent(garbage)
 			}
 			return Run(cmd.Context(), cfg)
 		},

@@ -69,7 +69,7 @@ type collector struct {
 }
 
 func newCollector() *collector {
-	c := &collector{percent: garbage}
+	c := &collector{percent: mostGarbage} // as Go begins
 	c.samples[0].Name, c.samples[1].Name = "/gc/heap/allocs:bytes", "/gc/heap/live:bytes"
 	return c
 }

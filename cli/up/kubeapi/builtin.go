@@ -161,8 +161,7 @@ func clearKind(object runtime.Object) error {
 // addBuiltins adds the built-in kinds to a server that has no store yet.
 func (s *Server) addBuiltins() error {
 	scheme := builtinScheme()
-	// Parses the schemas of all of Kubernetes' kinds: once, when a first object is merged.
-	types := applyconfigurations.NewTypeConverter(scheme)
+	types := soon(func() managedfields.TypeConverter { return applyconfigurations.NewTypeConverter(scheme) })
 	for _, b := range builtins {
 		k, err := s.newBuiltin(b, scheme, types)
 		if err != nil {

@@ -25,10 +25,11 @@ const (
 	settleAfter = time.Minute
 	// collectEvery is how often garbage is collected at most, as far as the bounds of its share allow. What the heap may hold of it, in percent
 	// of what is needed, is more where more is allocated: a station that receives little takes little memory, and one that receives much
-	// does not spend its time on collecting.
+	// does not spend its time on collecting. What is allocated is looked at over overGarbage, so that a single burst changes little.
 	collectEvery               = 5 * time.Second
 	leastGarbage, mostGarbage  = 20, 100
 	garbageStep, lookAtGarbage = 20, time.Second
+	overGarbage                = 30 * time.Second
 )
 
 // tendMemory bounds the garbage until ctx ends, unless GOGC does that, and gives back what only the start needed.
@@ -63,7 +64,7 @@ func (s *site) giveBack() {
 // collector sets how much garbage there may be.
 type collector struct {
 	samples [2]metrics.Sample // allocated since the start, and needed at the last collection, in bytes
-	// allocated since the start, at the last looks: one for each second of collectEvery, the oldest one first.
+	// allocated since the start, at the last looks: one for each second of overGarbage at most, the oldest one first.
 	allocated []uint64
 	percent   int
 }
@@ -79,10 +80,10 @@ func (c *collector) look() {
 	metrics.Read(c.samples[:])
 	allocated, needed := c.samples[0].Value.Uint64(), c.samples[1].Value.Uint64()
 	c.allocated = append(c.allocated, allocated)
-	if len(c.allocated) <= int(collectEvery/lookAtGarbage) {
+	if len(c.allocated) <= int(overGarbage/lookAtGarbage) {
 		return
 	}
-	percent := garbagePercent(allocated-c.allocated[0], needed)
+	percent := garbagePercent((allocated-c.allocated[0])*uint64(collectEvery)/uint64(overGarbage), needed)
 	c.allocated = c.allocated[1:]
 	if percent != c.percent {
 		c.percent = percent

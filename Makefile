@@ -20,7 +20,7 @@ help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 try: ## A whole Site in one process on this computer, with a camera and a magnetometer, and a page to look at; KEEP=FOLDER keeps its data
-	@go run ./hack/try $(if $(KEEP),-keep $(KEEP))
+	@CGO_ENABLED=0 go run -trimpath ./hack/try $(if $(KEEP),-keep $(KEEP))
 
 pictures: ## Make the documentation's pictures anew, with Chromium
 	@go run ./bench/chromium/pictures

@@ -65,12 +65,12 @@ func run(ctx context.Context, args []string) error {
 	return t.show(ctx, *listen)
 }
 
-// build builds the program. The first time it compiles all that it is made of.
+// build builds the program. The first time it compiles all that it is made of; the compiler takes more memory for less time then.
 func (t *try) build(ctx context.Context) error {
 	step := t.p.Step("build substorm (some minutes the first time)")
 	c := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", t.substorm, "./cli/cmd")
 	c.Dir = t.root
-	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOGC=200")
 	out, err := c.CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("%w\n%s", err, out)

@@ -33,6 +33,9 @@ var (
 // The goals: resident bytes in megabytes of 10^6, and the share of a core.
 const mostMB, mostShare = 100, 0.05
 
+// slack is how long the load lasts beyond the measurement, which begins a little after it.
+const slack = 10 * time.Second
+
 // profileTime is how long processor time is profiled, after what is measured, where SUBSTORM_BENCH_PROFILES asks for it.
 const profileTime = 30 * time.Second
 
@@ -69,7 +72,7 @@ func run(l *lab.Lab) error {
 	if out.err != nil {
 		return out.err
 	}
-	r.Note("%d instruments, %d objects with receipts in %v.", *instruments, out.Objects, *warm+*duration)
+	r.Note("%d instruments, %d objects with receipts in %v.", *instruments, out.Objects, *warm+*duration+slack)
 	return r.Finish()
 }
 
@@ -87,7 +90,7 @@ func send(generator *load.Generator, site *standalone.Site) <-chan outcome {
 		s := load.UARC[i%len(load.UARC)]
 		o := load.Order{
 			Address: site.Address(name(i)), Answer: load.Receipt, Size: s.Size, Senders: 1, InFlight: 32,
-			Rate: 1 / s.Interval.Seconds(), Seed: uint64(i), Duration: *warm + *duration,
+			Rate: 1 / s.Interval.Seconds(), Seed: uint64(i), Duration: *warm + *duration + slack,
 		}
 		if site.Profiled() {
 			o.Duration += profileTime

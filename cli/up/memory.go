@@ -83,7 +83,7 @@ func (c *collector) look() {
 	if len(c.allocated) <= int(overGarbage/lookAtGarbage) {
 		return
 	}
-	percent := garbagePercent((allocated-c.allocated[0])*uint64(collectEvery)/uint64(overGarbage), needed)
+	percent := garbagePercent(allocated-c.allocated[0], needed)
 	c.allocated = c.allocated[1:]
 	if percent != c.percent {
 		c.percent = percent
@@ -91,9 +91,10 @@ func (c *collector) look() {
 	}
 }
 
-// garbagePercent is what GOGC is to be where so many bytes are allocated within collectEvery and so many are needed.
+// garbagePercent is what GOGC is to be where so many bytes were allocated within overGarbage and so many are needed.
 func garbagePercent(allocated, needed uint64) int {
-	steps := math.Ceil(100 * float64(allocated) / float64(max(needed, 1)) / garbageStep)
+	each := float64(allocated) / float64(overGarbage/collectEvery) // within collectEvery
+	steps := math.Ceil(100 * each / float64(max(needed, 1)) / garbageStep)
 	return int(max(leastGarbage, min(steps*garbageStep, mostGarbage)))
 }
 
@@ -124,23 +125,27 @@ func dropProgram() error {
 type mapping struct{ from, to uintptr }
 
 // cleanMappings finds the mappings of a file of which no page differs from the file, nor ever can, in a table as of proc_pid_smaps(5). A mapping that is
-// read-only now may have been written to before: where a program was linked to libraries, its loader did that.
+// read-only now may have been written to before: where a program was linked to libraries, its loader did that. Such pages are anonymous, or, while they are
+// swapped out, in swap.
 func cleanMappings(smaps io.Reader, file string) (clean []mapping, err error) {
 	var current *mapping
+	none := 0 // of the current mapping: how many of the two kinds of such pages it has none of
 	lines := bufio.NewScanner(smaps)
 	for lines.Scan() {
 		fields := strings.Fields(lines.Text())
 		switch {
 		case len(fields) >= 5 && !strings.HasSuffix(fields[0], ":"):
-			current = nil
+			current, none = nil, 0
 			if len(fields) == 6 && fields[5] == file && !strings.Contains(fields[1], "w") {
 				current = &mapping{}
 				if _, err := fmt.Sscanf(fields[0], "%x-%x", &current.from, &current.to); err != nil {
 					return nil, fmt.Errorf("/proc/self/smaps: %q: %w", lines.Text(), err)
 				}
 			}
-		case current != nil && len(fields) == 3 && fields[0] == "Anonymous:" && fields[1] == "0":
-			clean = append(clean, *current)
+		case current != nil && len(fields) == 3 && (fields[0] == "Anonymous:" || fields[0] == "Swap:") && fields[1] == "0":
+			if none++; none == 2 {
+				clean = append(clean, *current)
+			}
 		}
 	}
 	return clean, lines.Err()

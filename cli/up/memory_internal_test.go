@@ -16,17 +16,26 @@ func TestCleanMappings(t *testing.T) {
 	const table = `00400000-00410000 r--p 00000000 fe:00 1 /usr/bin/substorm
 Rss:                  64 kB
 Anonymous:             0 kB
+Swap:                  0 kB
 00410000-00420000 r-xp 00010000 fe:00 1 /usr/bin/substorm
 Anonymous:             0 kB
+Swap:                  0 kB
 VmFlags: rd ex mr mw me
 00420000-00430000 r--p 00020000 fe:00 1 /usr/bin/substorm
 Anonymous:             4 kB
+Swap:                  0 kB
 00430000-00440000 rw-p 00030000 fe:00 1 /usr/bin/substorm
 Anonymous:             0 kB
+Swap:                  0 kB
 00440000-00450000 r-xp 00000000 fe:00 2 /usr/lib/libc.so.6
 Anonymous:             0 kB
+Swap:                  0 kB
+00450000-00460000 r--p 00040000 fe:00 1 /usr/bin/substorm
+Anonymous:             0 kB
+Swap:                  8 kB
 7ffc00000000-7ffc00010000 r--p 00000000 00:00 0
 Anonymous:             0 kB
+Swap:                  0 kB
 `
 	clean, err := cleanMappings(strings.NewReader(table), "/usr/bin/substorm")
 	if want := []mapping{{0x400000, 0x410000}, {0x410000, 0x420000}}; err != nil || !slices.Equal(clean, want) {
@@ -66,17 +75,19 @@ func residentOfFiles(t *testing.T) (kib int) {
 	return kib
 }
 
+// TestGarbagePercent: what is allocated within 30 s is six times what is allocated between two collections.
 func TestGarbagePercent(t *testing.T) {
 	for _, c := range []struct {
 		allocated, needed uint64
 		want              int
 	}{
 		{0, 30 << 20, leastGarbage},
-		{6 << 20, 30 << 20, 20},
-		{7 << 20, 30 << 20, 40},
-		{25 << 20, 30 << 20, 100},
+		{36 << 20, 30 << 20, 20},
+		{37 << 20, 30 << 20, 40},
+		{150 << 20, 30 << 20, 100},
+		{3_689_348_815, 30 << 20, mostGarbage}, // times the nanoseconds of collectEvery, it passes 64 bits
 		{1 << 40, 30 << 20, mostGarbage},
-		{1, 0, mostGarbage}, // before the first collection
+		{6, 0, mostGarbage}, // before the first collection
 	} {
 		if got := garbagePercent(c.allocated, c.needed); got != c.want {
 			t.Errorf("%d allocated, %d needed: %d, want %d", c.allocated, c.needed, got, c.want)

@@ -3,20 +3,23 @@
 package kubeapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -76,7 +79,7 @@ func TestSameAnswers(t *testing.T) {
 								}
 							}
 						}
-						if diff := cmp.Diff(answers[0], answers[1]); diff != "" {
+						if diff := gocmp.Diff(answers[0], answers[1]); diff != "" {
 							t.Errorf("kube-apiserver's answers (-), ours (+):\n%s", diff)
 						}
 					})
@@ -134,8 +137,30 @@ func TestSameAnswersOfStatus(t *testing.T) {
 			}
 			answers[i] = answerOf(t, result, err)
 		}
-		if diff := cmp.Diff(answers[0], answers[1]); diff != "" {
+		if diff := gocmp.Diff(answers[0], answers[1]); diff != "" {
 			t.Errorf("%s: kube-apiserver's answers (-), ours (+):\n%s", change.name, diff)
+		}
+	}
+}
+
+// TestLastingNamespaces: neither server deletes them.
+func TestLastingNamespaces(t *testing.T) {
+	configs := []*rest.Config{testenv.Kubernetes(t).Config, start(t, t.TempDir()).RESTConfig()}
+	for _, name := range []string{"default", "kube-system"} {
+		var answers [2]answer
+		for i, cfg := range configs {
+			c, err := dynamic.NewForConfig(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = c.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Delete(t.Context(), name, metav1.DeleteOptions{})
+			if !apierrors.IsForbidden(err) {
+				t.Fatalf("%s, server %d: %v", name, i, err)
+			}
+			answers[i] = answerOf(t, nil, err)
+		}
+		if diff := gocmp.Diff(answers[0], answers[1]); diff != "" {
+			t.Errorf("%s: kube-apiserver's answers (-), ours (+):\n%s", name, diff)
 		}
 	}
 }
@@ -166,6 +191,10 @@ func answerOf(t *testing.T, u *unstructured.Unstructured, err error) answer {
 	for i := range managed {
 		managed[i].Time = nil
 	}
+	// They are in the order of those times, which have whole seconds.
+	slices.SortFunc(managed, func(a, b metav1.ManagedFieldsEntry) int {
+		return cmp.Or(strings.Compare(a.Manager, b.Manager), strings.Compare(string(a.Operation), string(b.Operation)), strings.Compare(a.Subresource, b.Subresource))
+	})
 	u.SetManagedFields(managed)
 	return answer{Object: u.Object}
 }

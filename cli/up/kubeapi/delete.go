@@ -22,6 +22,9 @@ func (r *resource) Delete(ctx context.Context, name string, validate rest.Valida
 		options = metav1.NewDeleteOptions(0)
 	}
 	key := r.key(ctx, name)
+	if r.table == r.spaces.resource.table && slices.Contains(lastingNamespaces, name) {
+		return nil, false, apierrors.NewForbidden(r.name, name, errors.New("this namespace may not be deleted"))
+	}
 	for {
 		object, version, err := r.read(key)
 		if err != nil {

@@ -20,6 +20,9 @@ import (
 // spec.finalizers for this.
 const namespaceFinalizer = "kubernetes"
 
+// lastingNamespaces cannot be deleted, as by the API server's admission plugin NamespaceLifecycle: the keys of a Site are in one of them.
+var lastingNamespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic}
+
 // namespaces makes a Namespace when something is first created in it: manifests of a site
 // name one and a station has nobody who makes it.
 type namespaces struct {

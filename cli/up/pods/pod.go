@@ -94,6 +94,14 @@ func newPod(folder string, w workload, secrets map[string]map[string][]byte) (*p
 	return p, nil
 }
 
+// podsFolder has the files of all pods but those that outlast them.
+const podsFolder = "pods"
+
+// filesOf is the folder that has those of a pod.
+func filesOf(folder string, pod types.NamespacedName) string {
+	return filepath.Join(folder, podsFolder, pod.Namespace, pod.Name)
+}
+
 // mount returns the folder that a volume is.
 func (p *pod) mount(folder, volume string, w workload, secrets map[string]map[string][]byte) (string, error) {
 	for i := range w.claims {
@@ -107,7 +115,7 @@ func (p *pod) mount(folder, volume string, w workload, secrets map[string]map[st
 	if i < 0 {
 		return "", fmt.Errorf("its pod has no volume %q", volume)
 	}
-	place := filepath.Join(folder, "pods", p.name.Namespace, p.name.Name, volume)
+	place := filepath.Join(filesOf(folder, p.name), volume)
 	p.folders = append(p.folders, place)
 	switch source := w.template.Spec.Volumes[i]; {
 	case source.EmptyDir != nil:

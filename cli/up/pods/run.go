@@ -10,6 +10,8 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"syscall"
@@ -67,6 +69,7 @@ func New(cfg Config) *Pods {
 
 // Run follows the workloads until ctx ends, and then stops their programs.
 func (p *Pods) Run(ctx context.Context) {
+	p.clear(filepath.Join(p.cfg.Folder, podsFolder))             // of a process that was killed
 	alive, end := context.WithCancel(context.WithoutCancel(ctx)) // what runs ends in order, below
 	defer end()
 	for _, list := range []client.ObjectList{&appsv1.StatefulSetList{}, &appsv1.DeploymentList{}, &corev1.SecretList{}} {
@@ -219,7 +222,14 @@ func (p *Pods) of(name types.NamespacedName) *process {
 	return p.running[name]
 }
 
-// end stops a pod and waits until it has ended.
+// clear removes a folder that is made again when it is needed: Secrets are in it, which nobody else removes.
+func (p *Pods) clear(folder string) {
+	if err := os.RemoveAll(folder); err != nil {
+		p.cfg.Log.Warn("files of pods stay, Secrets among them", "error", err)
+	}
+}
+
+// end stops a pod, waits until it has ended and removes its files.
 func (p *Pods) end(name types.NamespacedName) {
 	is := p.of(name)
 	if is == nil {
@@ -227,6 +237,7 @@ func (p *Pods) end(name types.NamespacedName) {
 	}
 	is.stop()
 	<-is.done
+	p.clear(filesOf(p.cfg.Folder, name))
 	p.mu.Lock()
 	delete(p.running, name)
 	p.mu.Unlock()

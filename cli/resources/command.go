@@ -6,6 +6,7 @@ package resources
 import (
 	"errors"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,7 @@ import (
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
 	"github.com/substorm/substorm/cli/kube"
+	"github.com/substorm/substorm/internal/usage"
 )
 
 // Commands returns `substorm get`, `apply` and `delete`.
@@ -38,14 +40,20 @@ func getCommand() *cobra.Command {
   # All of Substorm's resources, and what changes in them:
   substorm get substorm
   substorm get instruments -w`
+		c.Args = func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 || slices.ContainsFunc([]string{"filename", "kustomize", "raw"}, cmd.Flags().Changed) {
+				return nil
+			}
+			return usage.Errorf("no TYPE is named, and substorm get substorm lists all of Substorm's") // kubectl's own words name a command that is not here
+		}
 		return c
 	})
 }
 
 func applyCommand() *cobra.Command {
 	return command(func(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
-		c := apply.NewCmdApply("substorm", f, streams)
-		c.RemoveCommand(c.Commands()...) // they edit what kubectl remembers of the last time
+		c := apply.NewCmdApply("kubectl", f, streams) // its warnings name other commands of kubectl
+		c.RemoveCommand(c.Commands()...)              // they edit what kubectl remembers of the last time
 		c.Use, c.DisableFlagsInUseLine = "apply -f FILE|FOLDER", false
 		c.Short = "Create or change resources as kubectl apply does"
 		c.Long = `Creates resources or changes them to what manifests say, as kubectl apply does. Where substorm up follows a folder of

@@ -23,7 +23,7 @@ import (
 var ages = regexp.MustCompile(` +[0-9]+[smh0-9]*\n`)
 
 // likeKubectl: get, apply and delete of substorm say what kubectl's say, find the Site of this computer by themselves, and end with a signal.
-func likeKubectl(t *testing.T, program, dataDir, kubeconfig, manifest string) {
+func likeKubectl(t *testing.T, program, dataDir, kubeconfig, declared, manifest string) {
 	t.Helper()
 	run := func(env, program string, args ...string) (out string, code int) {
 		c := exec.Command(program, args...)
@@ -41,6 +41,7 @@ func likeKubectl(t *testing.T, program, dataDir, kubeconfig, manifest string) {
 	for _, args := range [][]string{
 		{"get", "instruments"}, {"get", "substorm", "-o", "wide"}, {"get", "inst/camera", "-o", "yaml"}, {"get", "site", "hub", "-o", "json"}, {"get", "instruments", "-A", "-o", "name"},
 		{"get", "instrument", "nothing"}, {"get", "nothings"}, {"delete", "instrument", "nothing"}, {"apply", "-f", "no-such-file"}, {"get", "sites", "-n", "elsewhere"},
+		{"apply", "--dry-run=server", "-f", declared}, // by a file that substorm up follows
 	} {
 		eventually(t, strings.Join(args, " "), func() error { // a status may change between the two
 			want, wantCode := run("KUBECONFIG="+kubeconfig, kubectl, args...)
@@ -50,6 +51,10 @@ func likeKubectl(t *testing.T, program, dataDir, kubeconfig, manifest string) {
 			}
 			return nil
 		})
+	}
+
+	if out, code := run("KUBECONFIG="+kubeconfig, program, "get"); code != 2 || !strings.Contains(out, "TYPE") || strings.Contains(out, "api-resources") {
+		t.Errorf("substorm get: exit code %d, %s", code, out)
 	}
 
 	// The Site of this computer's user is found without a kubeconfig.

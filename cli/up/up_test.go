@@ -137,7 +137,7 @@ func TestUp(t *testing.T) {
 	if err := metricsOf(s.Metrics, "operator", "north-", "archivist"); err != nil {
 		t.Error(err)
 	}
-	likeKubectl(t, program, s.DataDir, s.Kubeconfig, write("extra.yaml.off", strings.ReplaceAll(camera, "name: camera", "name: extra")))
+	likeKubectl(t, program, s.DataDir, s.Kubeconfig, file, write("extra.yaml.off", strings.ReplaceAll(camera, "name: camera", "name: extra")))
 
 	// Killed, and started again.
 	s.Kill()

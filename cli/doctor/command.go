@@ -5,7 +5,6 @@
 package doctor
 
 import (
-	"cmp"
 	"net"
 	"path/filepath"
 
@@ -80,11 +79,8 @@ func (c *Config) check() (err error) {
 	if c.DataDir, err = filepath.Abs(c.DataDir); err != nil {
 		return err
 	}
-	if _, err := up.ListenAddresses(c.Listen, 1); err != nil {
-		return usage.Errorf("%w", err)
-	}
-	if _, err := up.ListenAddresses(cmp.Or(c.ListenMetrics, up.DefaultListenMetrics), 1); err != nil {
-		return usage.Errorf("--listen-metrics: %w", err)
+	if err := up.CheckAddresses(c.Listen, "", c.ListenMetrics); err != nil {
+		return err
 	}
 	if _, err := up.DiskBudget(c.DiskBudget); err != nil {
 		return usage.Errorf("%w", err)

@@ -54,7 +54,11 @@ func openFolder(path string) (*folder, error) {
 			path, strings.TrimSpace(string(pid)))
 	}
 	f := &folder{path, lock}
-	if err := errors.Join(f.writePID(), f.noteFormat()); err != nil {
+	err = f.writePID()
+	if err == nil {
+		err = f.noteFormat()
+	}
+	if err != nil {
 		_ = lock.Close()
 		return nil, err
 	}
@@ -77,7 +81,10 @@ func (f *folder) noteFormat() error {
 	if err != nil || version > 0 {
 		return err
 	}
-	return durable.Replace(formatFile(f.path), []byte(strconv.Itoa(formatVersion)+"\n"), 0o600)
+	if err := durable.Replace(formatFile(f.path), []byte(strconv.Itoa(formatVersion)+"\n"), 0o600); err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	return nil
 }
 
 func formatFile(folder string) string { return filepath.Join(folder, "format") }

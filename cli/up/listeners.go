@@ -5,7 +5,6 @@
 package up
 
 import (
-	"fmt"
 	"net"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/substorm/substorm/internal/usage"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 )
@@ -36,15 +36,44 @@ type table struct {
 }
 
 func newListeners(first string) (listeners, error) {
-	host, text, err := net.SplitHostPort(first)
+	host, port, err := splitAddress("--listen", first, DefaultListen+", or :8080 for all addresses")
+	if err == nil && port == 0 {
+		err = usage.Errorf("--listen %q: 0 is no port here: name one, as in %s", first, DefaultListen)
+	}
 	if err != nil {
-		return listeners{}, fmt.Errorf("--listen %q: it must be host:port, such as 127.0.0.1:8080, or :8080 for all addresses", first)
+		return listeners{}, err
 	}
-	port, err := strconv.ParseUint(text, 10, 16)
-	if err != nil || port == 0 {
-		return listeners{}, fmt.Errorf("--listen %q: %q is no port", first, text)
+	return listeners{host, port, &table{ports: map[types.NamespacedName]int{}}}, nil
+}
+
+// CheckAddresses looks at flags that say where to listen. Empty ones leave it to others. The error is a usage.Error.
+func CheckAddresses(listen, listenAPI, listenMetrics string) error {
+	if _, err := newListeners(listen); err != nil {
+		return err
 	}
-	return listeners{host, int(port), &table{ports: map[types.NamespacedName]int{}}}, nil
+	for _, f := range []struct{ flag, value, such string }{
+		{"--listen-api", listenAPI, "127.0.0.1:6443, or 127.0.0.1:0 for a free port"}, {"--listen-metrics", listenMetrics, DefaultListenMetrics}} {
+		if f.value == "" {
+			continue
+		}
+		if _, _, err := splitAddress(f.flag, f.value, f.such); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// splitAddress reads host:port of a flag; such is an example.
+func splitAddress(flag, value, such string) (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(value)
+	if err != nil {
+		return "", 0, usage.Errorf("%s %q: it must be host:port, such as %s", flag, value, such)
+	}
+	number, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return "", 0, usage.Errorf("%s %q: %q is no port: it must be host:port, such as %s", flag, value, text, such)
+	}
+	return host, int(number), nil
 }
 
 func (l listeners) at(server types.NamespacedName) int {

@@ -5,14 +5,17 @@
 package up
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -63,7 +66,9 @@ type Config struct {
 
 // site is a running Site.
 type site struct {
-	cfg     Config
+	cfg Config
+	// seen are the files that it was started with.
+	seen    manifests.Sum
 	folder  *folder
 	mark    *highwater.Mark
 	budget  *diskbudget.Budget
@@ -84,13 +89,22 @@ type site struct {
 }
 
 // Run runs a Site until ctx ends, stops it in order and returns nil. Errors: what keeps it from running, each with what to do.
-func Run(ctx context.Context, cfg Config) error {
+func Run(ctx context.Context, cfg Config) (err error) {
+	defer func() {
+		if errors.Is(err, syscall.ENOSPC) {
+			err = fmt.Errorf("%w: free space on the disk of %s, or name another folder with --data-dir", err, cfg.DataDir)
+		}
+	}()
 	if err := CheckClock(time.Now()); err != nil {
 		return err
 	}
 	if _, err := DiskBudget(cfg.DiskBudget); err != nil {
 		return usage.Errorf("%w", err)
 	}
+	if err := CheckAddresses(cfg.Listen, cfg.ListenAPI, cfg.ListenMetrics); err != nil {
+		return err
+	}
+	seen := manifests.SumOf(cfg.Manifests)                  // before they are read: what changes from now on is applied
 	declared, err := Declared(cfg.Manifests, cfg.Namespace) // before anything is made: its errors are the most frequent
 	if err != nil {
 		return err
@@ -104,7 +118,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	s := &site{cfg: cfg, folder: f, mark: mark, log: cfg.Log, code: codeOf(declared), failed: make(chan error, 8)}
+	s := &site{cfg: cfg, seen: seen, folder: f, mark: mark, log: cfg.Log, code: codeOf(declared), failed: make(chan error, 8)}
 	s.manager.warn = func(err error) { s.log.Warn("the service manager cannot be told how this process is", "error", err) }
 	if s.servers, err = newListeners(cfg.Listen); err != nil {
 		return err
@@ -132,6 +146,9 @@ func (s *site) run(ctx context.Context, declared []*manifests.Object) error {
 
 // runOn runs the Site on the API that is served.
 func (s *site) runOn(ctx context.Context, parts *stack, declared []*manifests.Object) error {
+	if err := s.sameSite(ctx); err != nil {
+		return err
+	}
 	if err := manifests.Apply(ctx, s.client, declared, s.log); err != nil {
 		return err
 	}
@@ -155,6 +172,24 @@ func (s *site) runOn(ctx context.Context, parts *stack, declared []*manifests.Ob
 	case err := <-s.failed:
 		return err
 	}
+}
+
+// sameSite errs where the data folder is of a Site with another code, whose resources would be removed for those of this one.
+func (s *site) sameSite(ctx context.Context) error {
+	before, err := manifests.SiteBefore(ctx, s.client)
+	if err != nil || before == nil || s.code == "" {
+		return err
+	}
+	is := codeOf([]*manifests.Object{{Unstructured: before}})
+	if is == s.code {
+		return nil
+	}
+	declares := "the files declare"
+	if len(s.cfg.Manifests) == 0 {
+		declares = "without -f there is"
+	}
+	return fmt.Errorf("data folder %s is of the Site with code %q, and %s one with code %q: name the files of that Site with -f, or another folder with --data-dir",
+		s.folder.path, is, declares, s.code)
 }
 
 // quiet has the libraries of Kubernetes write to our log.
@@ -184,6 +219,9 @@ func (s *site) startMark(parts *stack) {
 // startAPI serves the Kubernetes API.
 func (s *site) startAPI(parts *stack) error {
 	api, err := kubeapi.Open(kubeapi.Config{Dir: s.folder.in("api"), Listen: s.cfg.ListenAPI, CRDs: crds.Files, Log: s.log})
+	if errors.As(err, new(*net.OpError)) {
+		return fmt.Errorf("--listen-api: %w: choose another address, or port 0 for a free one", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -260,9 +298,11 @@ func (s *site) follow(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	return manifests.Watch(ctx, s.cfg.Manifests, func() {
+	return manifests.Watch(ctx, s.cfg.Manifests, s.seen, func() {
 		declared, err := manifests.Load(s.cfg.Manifests, s.cfg.Namespace)
-		if err == nil && codeOf(declared) != s.code {
+		if is := siteOf(declared); err == nil && is == nil {
+			err = errors.New("the files declare no Site any more: what runs here needs one")
+		} else if err == nil && codeOf(declared) != s.code {
 			err = fmt.Errorf("the files declare a Site with code %q, and this data folder is of %q: start another substorm up with a data folder of its own", codeOf(declared), s.code)
 		}
 		if err != nil {
@@ -288,7 +328,7 @@ func (s *stack) start(name string, run func(context.Context) error, failed chan<
 	done.Go(func() {
 		err := run(ctx)
 		if ctx.Err() == nil {
-			failed <- fmt.Errorf("%s: %w", name, errors.Join(err, errEnded))
+			failed <- fmt.Errorf("%s: %w", name, cmp.Or(err, errEnded))
 		}
 	})
 	s.push(func() { cancel(); done.Wait() })

@@ -36,6 +36,21 @@ func Apply(ctx context.Context, c client.Client, objects []*Object, log *slog.Lo
 	return errors.Join(append(errs, prune(ctx, c, declared, log))...)
 }
 
+// SiteBefore is the Site that was declared when files were last applied; nil for none.
+func SiteBefore(ctx context.Context, c client.Client) (*unstructured.Unstructured, error) {
+	var list unstructured.UnstructuredList
+	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Site"))
+	if err := c.List(ctx, &list, client.MatchingLabels{labelFromFile: "true"}); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		if list.Items[i].GetDeletionTimestamp() == nil {
+			return &list.Items[i], nil
+		}
+	}
+	return nil, nil
+}
+
 // inOrder puts Namespaces and Secrets before what names them, and Sites before what is of them.
 func inOrder(objects []*Object) []*Object {
 	rank := func(o *Object) int {

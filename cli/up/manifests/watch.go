@@ -4,45 +4,104 @@ package manifests
 
 import (
 	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
 )
 
-// settle is how long files are left alone before they are read: an editor writes, renames and removes.
-const settle = 300 * time.Millisecond
+const (
+	// settle is how long files are left alone before they are read: an editor writes, renames and removes.
+	settle = 300 * time.Millisecond
+	// mostSettle is how long they are waited for at most: in the same folder something else may be written all the time.
+	mostSettle = 3 * time.Second
+	// lookEvery is how often they are read without an event: there is none of a folder that was removed and made again.
+	lookEvery = 5 * time.Second
+)
 
-// Watch calls changed after each change of the files that Load reads, until ctx ends. Errors: a folder that cannot be watched.
-func Watch(ctx context.Context, paths []string, changed func()) error {
+// Sum tells files with the same content from others.
+type Sum [sha256.Size]byte
+
+// SumOf is the Sum of the files that Load reads; of those that cannot be read it has the reason. Of a pipe, which can be read once, it has the name.
+func SumOf(paths []string) Sum {
+	h := sha256.New()
+	files, err := Files(paths)
+	fmt.Fprintln(h, err)
+	for _, file := range files {
+		var text []byte
+		info, err := os.Stat(file)
+		if err == nil && info.Mode().IsRegular() {
+			text, err = os.ReadFile(file)
+		}
+		fmt.Fprintln(h, file, len(text), err)
+		h.Write(text)
+	}
+	return Sum(h.Sum(nil))
+}
+
+// Watch calls changed when the files that Load reads hold something else than before, at first than seen, until ctx ends. Errors: a folder
+// that cannot be watched.
+func Watch(ctx context.Context, paths []string, seen Sum, changed func()) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		return err
 	}
 	defer func() { _ = w.Close() }()
-	for _, path := range paths {
-		// The folder of a file, since editors replace the file.
-		if err := w.Add(folderOf(path)); err != nil {
-			return err
+	if err := add(w, paths); err != nil {
+		return err
+	}
+	look := func() {
+		if is := SumOf(paths); is != seen {
+			seen = is
+			changed()
 		}
 	}
+	look()
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
 	var due <-chan time.Time
+	var latest time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case _, open := <-w.Events:
-			if !open {
-				return nil
+		case <-w.Events:
+			if due == nil {
+				latest = time.Now().Add(mostSettle)
 			}
-			due = time.After(settle)
+			due = time.After(min(settle, time.Until(latest)))
 		case err := <-w.Errors:
-			return err
+			if !errors.Is(err, fsnotify.ErrEventOverflow) { // else the next look finds what is not told
+				return err
+			}
 		case <-due:
 			due = nil
-			changed()
+			look()
+		case <-tick.C:
+			_ = add(w, paths) // what is away is tried again
+			if due == nil {
+				look()
+			}
 		}
 	}
+}
+
+// add watches the folders of the files: editors replace a file. It may be called again.
+func add(w *fsnotify.Watcher, paths []string) error {
+	var errs []error
+	for _, path := range paths {
+		err := w.Add(folderOf(path))
+		if errors.Is(err, syscall.ENOSPC) { // inotify(7); the disk has nothing to do with it
+			err = fmt.Errorf("%s cannot be watched: raise fs.inotify.max_user_watches (sysctl)", path)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 func folderOf(path string) string {

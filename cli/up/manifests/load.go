@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -164,12 +165,31 @@ func (o *Object) checked(at, namespace string) ([]*Object, error) {
 		if o.GetNamespace() == "" {
 			o.SetNamespace(namespace)
 		}
+		if field := o.notText(); field != "" {
+			return nil, fmt.Errorf("%s: %s %q: the value of %s is no text: put it in quotes", at, kind.Kind, o.GetName(), field)
+		}
 	case kind.Group == "" && kind.Kind == "Namespace":
 	default:
 		return nil, fmt.Errorf("%s: %s %q: substorm up does not run kind %s of %s: it runs the kinds of %s and reads Secrets and Namespaces; take it out of what -f names",
 			at, kind.Kind, o.GetName(), kind.Kind, o.GetAPIVersion(), v1alpha1.GroupVersion)
 	}
 	return []*Object{o}, nil
+}
+
+// notText is a field of a Secret whose value is no text. The API server's own error would show the value, and so would the log.
+func (o *Object) notText() string {
+	if o.GetKind() != "Secret" {
+		return ""
+	}
+	for _, part := range []string{"data", "stringData"} {
+		values, _, _ := unstructured.NestedMap(o.Object, part)
+		for _, key := range slices.Sorted(maps.Keys(values)) {
+			if _, is := values[key].(string); !is && values[key] != nil {
+				return part + "." + key
+			}
+		}
+	}
+	return ""
 }
 
 // contradictions says which objects are declared twice, and whether there is more than one Site.

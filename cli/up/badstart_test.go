@@ -5,6 +5,7 @@
 package up_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -124,6 +125,46 @@ func TestBadFolder(t *testing.T) {
 	if err != nil || string(out) != "site.substorm.dev/hub\n" {
 		t.Errorf("afterwards there are %s, %v", out, err)
 	}
+}
+
+// TestNotReady: what a process said of its programs does not make the next one ready, whose page's port is taken.
+func TestNotReady(t *testing.T) {
+	manifests := t.TempDir()
+	if err := os.WriteFile(filepath.Join(manifests, "site.yaml"), fmt.Appendf(nil, site, testenv.FreePort(t)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := testenv.StartStandalone(t, manifests)
+	eventually(t, "the Site is ready", func() error {
+		if !strings.Contains(s.Log(), "is ready after") {
+			return errors.New(s.Log())
+		}
+		return nil
+	})
+	s.Kill()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	c := exec.Command(testenv.Program(t, "cli"), "up", "-f", manifests, "--data-dir", s.DataDir, "--listen", taken.Addr().String(), "--listen-metrics=")
+	says, err := c.StderrPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Wait() }()
+	defer func() { _ = c.Process.Signal(os.Interrupt) }()
+	for lines := bufio.NewScanner(says); lines.Scan(); {
+		switch line := lines.Text(); {
+		case strings.Contains(line, "is ready after"):
+			t.Fatal(line)
+		case strings.Contains(line, "waiting: ") && strings.Contains(line, "in use"):
+			return
+		}
+	}
+	t.Error("it ended")
 }
 
 // TestBadDisk: a disk that is full, and one that may not be written.

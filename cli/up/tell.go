@@ -81,7 +81,7 @@ func (s *site) lacks(ctx context.Context) (lacks []string, err error) {
 	for i := range servers.Items {
 		look("FeedServer", servers.Items[i].Name, servers.Items[i].Status.Conditions)
 	}
-	return lacks, nil
+	return append(lacks, s.pods.Lacks()...), nil
 }
 
 // tellAddresses says where data is served and received.

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -60,6 +61,8 @@ type Pods struct {
 
 	mu      sync.Mutex
 	running map[types.NamespacedName]*process
+	// looked: the workloads that there are were looked at, and their programs are begun.
+	looked bool
 }
 
 // New returns pods of which none runs yet.
@@ -170,7 +173,27 @@ func (p *Pods) look(ctx, alive context.Context) error {
 			}
 		}
 	}
+	p.mu.Lock()
+	p.looked = true
+	p.mu.Unlock()
 	return p.endOthers(ctx, wanted, failed)
+}
+
+// Lacks says which programs are not ready now, whatever the status of their workloads says, which may be of an earlier process.
+func (p *Pods) Lacks() (lacks []string) {
+	p.mu.Lock()
+	looked := p.looked
+	p.mu.Unlock()
+	if !looked {
+		return []string{"its programs"}
+	}
+	for name, is := range p.all() {
+		if now := is.look(); !now.ready {
+			lacks = append(lacks, strings.TrimSuffix(fmt.Sprintf("pod %q: %s", name.Name, now.failed), ": "))
+		}
+	}
+	slices.Sort(lacks)
+	return lacks
 }
 
 // endOthers stops pods whose workloads are gone.

@@ -328,7 +328,10 @@ func (s *stack) start(name string, run func(context.Context) error, failed chan<
 	done.Go(func() {
 		err := run(ctx)
 		if ctx.Err() == nil {
-			failed <- fmt.Errorf("%s: %w", name, cmp.Or(err, errEnded))
+			select {
+			case failed <- fmt.Errorf("%s: %w", name, cmp.Or(err, errEnded)):
+			default: // enough have failed
+			}
 		}
 	})
 	s.push(func() { cancel(); done.Wait() })

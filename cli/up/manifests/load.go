@@ -165,8 +165,8 @@ func (o *Object) checked(at, namespace string) ([]*Object, error) {
 		if o.GetNamespace() == "" {
 			o.SetNamespace(namespace)
 		}
-		if field := o.notText(); field != "" {
-			return nil, fmt.Errorf("%s: %s %q: the value of %s is no text: put it in quotes", at, kind.Kind, o.GetName(), field)
+		if why := o.notText(); why != "" {
+			return nil, fmt.Errorf("%s: %s %q: %s", at, kind.Kind, o.GetName(), why)
 		}
 	case kind.Group == "" && kind.Kind == "Namespace":
 	default:
@@ -176,16 +176,19 @@ func (o *Object) checked(at, namespace string) ([]*Object, error) {
 	return []*Object{o}, nil
 }
 
-// notText is a field of a Secret whose value is no text. The API server's own error would show the value, and so would the log.
+// notText says what of a Secret has a value that is no text, and what to write. The API server's own error would show the value, and so would the log.
 func (o *Object) notText() string {
 	if o.GetKind() != "Secret" {
 		return ""
 	}
 	for _, part := range []string{"data", "stringData"} {
-		values, _, _ := unstructured.NestedMap(o.Object, part)
+		values, is := o.Object[part].(map[string]any)
+		if !is && o.Object[part] != nil {
+			return part + ` has no names: write ` + part + `: {NAME: "VALUE"}`
+		}
 		for _, key := range slices.Sorted(maps.Keys(values)) {
-			if _, is := values[key].(string); !is && values[key] != nil {
-				return part + "." + key
+			if _, is = values[key].(string); !is && values[key] != nil {
+				return fmt.Sprintf("the value of %s.%s is no text: put it in quotes", part, key)
 			}
 		}
 	}

@@ -71,6 +71,7 @@ func TestBadFiles(t *testing.T) {
 		"no kind":          {"apiVersion: v1\n", []string{"bad.yaml:1:1: ", "apiVersion and kind"}},
 		"no name":          {"apiVersion: v1\nkind: Secret\n", []string{"bad.yaml:1:1: ", "no metadata.name"}},
 		"a secret number":  {"apiVersion: v1\nkind: Secret\nmetadata: {name: x}\nstringData: {pin: 123456789}\n", []string{"bad.yaml:1:1: ", "stringData.pin", "quotes"}},
+		"no secret names":  {"apiVersion: v1\nkind: Secret\nmetadata: {name: x}\nstringData: 123456789\n", []string{"bad.yaml:1:1: ", "stringData has no names", "NAME"}},
 		"a field twice":    {"apiVersion: v1\nkind: Secret\nkind: Secret\nmetadata: {name: x}\n", []string{"bad.yaml:", "kind"}},
 		"a Deployment":     {"# runs elsewhere\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n", []string{"bad.yaml:2:1: ", `Deployment "web"`, "does not run kind Deployment", "-f"}},
 		"declared twice":   {good + "---\n" + "apiVersion: v1\nkind: Secret\nmetadata: {name: tokens}\n", []string{`bad.yaml:14: Secret "tokens"`, "bad.yaml:4"}},

@@ -16,11 +16,14 @@ REFERENCE = ./internal/reference ./operator/cmd ./ingest-gateway/cmd ./archivist
 # All modules are in go.work. Go's commands take `work` for all packages of them, golangci-lint takes their folders.
 PACKAGES = $$(go list -m -f '{{.Dir}}/...')
 
+# How programs are compiled, as in hack/compile: all who do it in the same way share what is compiled.
+COMPILE = -trimpath -gcflags=all=-dwarf=false
+
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 try: ## A whole Site in one process on this computer, with a camera and a magnetometer, and a page to look at; KEEP=FOLDER keeps its data
-	@CGO_ENABLED=0 go run -trimpath ./hack/try $(if $(KEEP),-keep $(KEEP))
+	@CGO_ENABLED=0 go run $(COMPILE) ./hack/try $(if $(KEEP),-keep $(KEEP))
 
 pictures: ## Make the documentation's pictures anew, with Chromium
 	@go run ./bench/chromium/pictures
@@ -55,11 +58,11 @@ bench: ## List the benchmarks, or run one: make bench NAME=... FLAGS=...; result
 # With the versions of the product's own go.mod, as the images.
 build: export GOWORK = off
 build: ## Build the programs into bin/
-	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o bin/operator ./operator/cmd
-	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o bin/ingest-gateway ./ingest-gateway/cmd
-	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o bin/archivist ./archivist/cmd
-	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o bin/feed-server ./feed-server/cmd
-	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o bin/substorm ./cli/cmd
+	CGO_ENABLED=0 go build $(COMPILE) -ldflags="-s -w" -o bin/operator ./operator/cmd
+	CGO_ENABLED=0 go build $(COMPILE) -ldflags="-s -w" -o bin/ingest-gateway ./ingest-gateway/cmd
+	CGO_ENABLED=0 go build $(COMPILE) -ldflags="-s -w" -o bin/archivist ./archivist/cmd
+	CGO_ENABLED=0 go build $(COMPILE) -ldflags="-s -w" -o bin/feed-server ./feed-server/cmd
+	CGO_ENABLED=0 go build $(COMPILE) -ldflags="-s -w" -o bin/substorm ./cli/cmd
 
 send-binaries: ## Build substorm-send for computers in the field (Linux, Windows; static) into bin/send/
 	@./hack/send-binaries.sh

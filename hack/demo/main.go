@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/substorm/substorm/hack/compile"
 	"github.com/substorm/substorm/hack/parts/tool"
 	"github.com/substorm/substorm/hack/paths"
 	"github.com/substorm/substorm/hack/progress"
@@ -99,7 +100,9 @@ func (d *demo) tools(ctx context.Context) error {
 // program builds `substorm` for this machine, with the flags of the images, whose compiled packages it shares.
 func (d *demo) program(ctx context.Context) error {
 	d.substorm = filepath.Join(d.dir, "bin", "substorm")
-	_, err := d.step(ctx, "build substorm", "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", d.substorm, "./cli/cmd")
+	step := d.p.Step("build substorm")
+	err := compile.Program(ctx, filepath.Join(d.root, "cli", "cmd"), d.substorm, "")
+	step.Done(err)
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/hack/paths"
+	"github.com/substorm/substorm/hack/compile"
 	"github.com/substorm/substorm/hack/progress"
 	"github.com/substorm/substorm/hack/sampledata"
 )
@@ -65,16 +65,10 @@ func run(ctx context.Context, args []string) error {
 	return t.show(ctx, *listen)
 }
 
-// build builds the program. The first time it compiles all that it is made of; the compiler takes more memory for less time then.
+// build builds the program. The first time it compiles all that it is made of.
 func (t *try) build(ctx context.Context) error {
 	step := t.p.Step("build substorm (some minutes the first time)")
-	c := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", t.substorm, "./cli/cmd")
-	c.Dir = t.root
-	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOGC=200")
-	out, err := c.CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("%w\n%s", err, out)
-	}
+	err := compile.Program(ctx, filepath.Join(t.root, "cli", "cmd"), t.substorm, "")
 	step.Done(err)
 	return err
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
+	"github.com/substorm/substorm/hack/compile"
 	"github.com/substorm/substorm/hack/parts/tool"
 	"github.com/substorm/substorm/hack/paths"
 	"github.com/substorm/substorm/hack/progress"
@@ -142,14 +142,10 @@ func (i Image) compile(ctx context.Context, p *progress.Printer, version string)
 	}
 	out := filepath.Join(cache, "bin", fmt.Sprintf("%x", sha256.Sum256([]byte(checkout)))[:8], i.Binary)
 	step := p.Step("compile %s", i.Package)
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
-		"-ldflags=-s -w -X github.com/substorm/substorm/internal/build.release="+version, "-o", out, ".")
-	cmd.Dir = filepath.Join(checkout, i.Package)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOOS=linux", "GOARCH="+runtime.GOARCH)
-	words, err := cmd.CombinedOutput()
+	err = compile.Program(ctx, filepath.Join(checkout, i.Package), out, version)
 	step.Done(err)
 	if err != nil {
-		return "", fmt.Errorf("compile %s: %w\n%s", i.Package, err, words)
+		return "", err
 	}
 	return out, nil
 }

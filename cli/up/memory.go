@@ -26,18 +26,19 @@ const (
 	// collectEvery is how often garbage is collected at most, as far as the bounds of its share allow. What the heap may hold of it, in percent
 	// of what is needed, is more where more is allocated: a station that receives little takes little memory, and one that receives much
 	// does not spend its time on collecting. What is allocated is looked at over overGarbage, so that a single burst changes little.
+	// Garbage of the start outlasts it, as holes between what is kept: with 100 percent of it, 13 MB more stay resident, and with 50 a start takes 0.06 s longer.
 	collectEvery               = 5 * time.Second
 	leastGarbage, mostGarbage  = 20, 100
+	startGarbage               = 50
 	garbageStep, lookAtGarbage = 20, time.Second
 	overGarbage                = 30 * time.Second
 )
 
-// tendMemory bounds the garbage until ctx ends, unless GOGC does that, and gives back what only the start needed.
+// tendMemory bounds the garbage until ctx ends, and gives back what only the start needed.
 func (s *site) tendMemory(ctx context.Context) error {
 	tick := time.NewTicker(lookAtGarbage)
 	defer tick.Stop()
 	settle := time.After(settleAfter)
-	collector := newCollector()
 	for {
 		select {
 		case <-ctx.Done():
@@ -45,9 +46,7 @@ func (s *site) tendMemory(ctx context.Context) error {
 		case <-settle:
 			s.giveBack()
 		case <-tick.C:
-			if os.Getenv("GOGC") == "" {
-				collector.look()
-			}
+			s.collector.look()
 		}
 	}
 }
@@ -61,18 +60,29 @@ func (s *site) giveBack() {
 	}
 }
 
-// collector sets how much garbage there may be.
+// collector sets how much garbage there may be, unless GOGC says that: then it does nothing.
 type collector struct {
+	idle    bool
 	samples [2]metrics.Sample // allocated since the start, and needed at the last collection, in bytes
 	// allocated since the start, at the last looks: one for each second of overGarbage at most, the oldest one first.
 	allocated []uint64
 	percent   int
 }
 
+// newCollector sets what holds for the start.
 func newCollector() *collector {
-	c := &collector{percent: mostGarbage} // as Go begins
+	c := &collector{idle: os.Getenv("GOGC") != ""}
 	c.samples[0].Name, c.samples[1].Name = "/gc/heap/allocs:bytes", "/gc/heap/live:bytes"
+	c.set(startGarbage)
 	return c
+}
+
+func (c *collector) set(percent int) {
+	if c.idle || percent == c.percent {
+		return
+	}
+	c.percent = percent
+	debug.SetGCPercent(percent)
 }
 
 // look is called each second.
@@ -83,12 +93,8 @@ func (c *collector) look() {
 	if len(c.allocated) <= int(overGarbage/lookAtGarbage) {
 		return
 	}
-	percent := garbagePercent(allocated-c.allocated[0], needed)
+	c.set(garbagePercent(allocated-c.allocated[0], needed))
 	c.allocated = c.allocated[1:]
-	if percent != c.percent {
-		c.percent = percent
-		debug.SetGCPercent(percent)
-	}
 }
 
 // garbagePercent is what GOGC is to be where so many bytes were allocated within overGarbage and so many are needed.

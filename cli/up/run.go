@@ -82,8 +82,9 @@ type site struct {
 	api        *rest.Config
 	kubeconfig string
 	// failed is the first error that ends the process.
-	failed  chan error
-	manager manager
+	failed    chan error
+	manager   manager
+	collector *collector
 	// own are the metrics of this program, beside those that it runs.
 	own prometheus.Gatherer
 }
@@ -95,6 +96,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 			err = fmt.Errorf("%w: free space on the disk of %s, or name another folder with --data-dir", err, cfg.DataDir)
 		}
 	}()
+	collector := newCollector() // first: it bounds the garbage of the start
 	if err := CheckClock(time.Now()); err != nil {
 		return err
 	}
@@ -118,7 +120,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
-	s := &site{cfg: cfg, seen: seen, folder: f, mark: mark, log: cfg.Log, code: codeOf(declared), failed: make(chan error, 8)}
+	s := &site{cfg: cfg, seen: seen, folder: f, mark: mark, collector: collector, log: cfg.Log, code: codeOf(declared), failed: make(chan error, 8)}
 	s.manager.warn = func(err error) { s.log.Warn("the service manager cannot be told how this process is", "error", err) }
 	if s.servers, err = newListeners(cfg.Listen); err != nil {
 		return err

@@ -131,12 +131,11 @@ func (c *Consumers) connections() int {
 func (c *Consumers) Run(ctx context.Context) error {
 	tick := time.NewTicker(wire.GatewayReportInterval)
 	defer tick.Stop()
-	for warned := false; ; {
-		if err := c.report(ctx, time.Now()); err != nil && !warned && ctx.Err() == nil {
+	for failures := 0; ; {
+		if err := c.report(ctx, time.Now()); err == nil {
+			failures = 0
+		} else if failures++; failures == 2 && ctx.Err() == nil { // a first one may precede the bucket that it goes to
 			c.cfg.Logger.Warn("reports do not reach the Site", "error", err)
-			warned = true
-		} else if err == nil {
-			warned = false
 		}
 		select {
 		case <-tick.C:

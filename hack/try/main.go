@@ -17,8 +17,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/substorm/substorm/hack/paths"
 	"github.com/substorm/substorm/hack/compile"
+	"github.com/substorm/substorm/hack/paths"
 	"github.com/substorm/substorm/hack/progress"
 	"github.com/substorm/substorm/hack/sampledata"
 )

@@ -32,6 +32,9 @@ func (t *try) send(ctx context.Context, data sampledata.Data) {
 		return
 	}
 	t.p.Line("instruments: %s", data.What)
+	if t.frame(ctx, data.Frames[0]) {
+		t.p.Line("first frame receipted %.0f s after the start", time.Since(t.began).Seconds())
+	}
 	var all sync.WaitGroup
 	all.Go(func() { t.camera(ctx, data.Frames) })
 	all.Go(func() { t.magnetometer(ctx, data.Lines) })
@@ -39,31 +42,36 @@ func (t *try) send(ctx context.Context, data sampledata.Data) {
 	all.Wait()
 }
 
-// ready waits until the Site receives.
+// ready waits until the page answers.
 func (t *try) ready(ctx context.Context) bool {
 	for ctx.Err() == nil {
-		conn, err := net.DialTimeout("tcp", cameraAddress, time.Second)
-		if err == nil {
-			_ = conn.Close()
+		if page, err := get(ctx, t.url+"/"); err == nil {
+			_ = page.Close()
 			return true
 		}
-		pause(ctx, 200*time.Millisecond)
+		pause(ctx, 100*time.Millisecond)
 	}
 	return false
 }
 
-// camera sends a frame after the other, as a camera's computer would: substorm send sends again until it has the receipt.
+// camera sends a frame after the other, from the second one on.
 func (t *try) camera(ctx context.Context, frames []string) {
-	for i := 0; ctx.Err() == nil; i++ {
-		c := exec.CommandContext(ctx, t.substorm, "send", "--to", cameraAddress, frames[i%len(frames)])
-		if out, err := c.CombinedOutput(); err != nil && ctx.Err() == nil {
-			fmt.Fprintf(os.Stderr, "camera: %v\n%s", err, out)
-		}
-		if i == 0 {
-			t.p.Line("first frame receipted %.0f s after the start", time.Since(t.began).Seconds())
-		}
+	for i := 1; ; i++ {
 		pause(ctx, cameraEvery)
+		if ctx.Err() != nil {
+			return
+		}
+		t.frame(ctx, frames[i%len(frames)])
 	}
+}
+
+// frame sends one as a camera's computer would, and is true once that has a receipt: substorm send sends again until then.
+func (t *try) frame(ctx context.Context, file string) bool {
+	out, err := exec.CommandContext(ctx, t.substorm, "send", "--to", cameraAddress, file).CombinedOutput()
+	if err != nil && ctx.Err() == nil {
+		fmt.Fprintf(os.Stderr, "camera: %v\n%s", err, out)
+	}
+	return err == nil
 }
 
 // magnetometer sends a line each second: the values are those that were recorded, the times are those of now. To a Site that knows

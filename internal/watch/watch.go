@@ -20,6 +20,8 @@ import (
 const (
 	// retryPause is between tries to reach a bucket that does not answer.
 	retryPause = time.Second
+	// firstWait is for the program that makes the bucket, where all of a Site's programs start at once.
+	firstWait = 30 * time.Second
 	// lookInterval is how often is looked whether the bucket that is watched is
 	// still the same one.
 	lookInterval = 5 * time.Second
@@ -66,6 +68,7 @@ var (
 
 // Run follows the bucket until ctx ends.
 func Run(ctx context.Context, js jetstream.JetStream, cfg Config) {
+	began := time.Now()
 	for said := ""; ctx.Err() == nil; {
 		err := watch(ctx, js, cfg)
 		if ctx.Err() != nil {
@@ -75,9 +78,13 @@ func Run(ctx context.Context, js jetstream.JetStream, cfg Config) {
 			cfg.Logger.Info("following "+cfg.What+" anew", "because", err)
 			continue
 		}
-		if err.Error() != said {
-			said = err.Error()
-			cfg.Logger.Warn(cfg.What+" cannot be followed: what was last seen stays in force", "error", err)
+		level := slog.LevelWarn
+		if errors.Is(err, jetstream.ErrBucketNotFound) && time.Since(began) < firstWait {
+			level = slog.LevelInfo
+		}
+		if now := level.String() + err.Error(); now != said {
+			said = now
+			cfg.Logger.Log(ctx, level, cfg.What+" cannot be followed: what was last seen stays in force", "error", err)
 		}
 		retry.Sleep(ctx, retryPause)
 	}

@@ -222,6 +222,17 @@ func (s *setup) options() controller.Options {
 	return controller.Options{MaxConcurrentReconciles: s.workers, SkipNameValidation: &s.unchecked}
 }
 
+// untilStopped is r, but for what it could not finish because the operator stops: that is no error.
+func untilStopped(r reconcile.Reconciler) reconcile.Reconciler {
+	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+		result, err := r.Reconcile(ctx, request)
+		if errors.Is(ctx.Err(), context.Canceled) {
+			err = nil
+		}
+		return result, err
+	})
+}
+
 // specChanges: what was made, deleted or declared anew; statuses are our own doing.
 var specChanges = builder.WithPredicates(specChanged)
 
@@ -244,7 +255,7 @@ func (s *setup) registries(r reconcile.Reconciler, t *touched) error {
 		Watches(&v1alpha1.FeedConsumer{}, all(s.siteOfConsumer), specChanges).
 		Watches(&v1alpha1.Site{}, all(s.sitesOfCode), specChanges).
 		WatchesRawSource(source.Func(s.wakers.registries.start)).
-		Complete(r)
+		Complete(untilStopped(r))
 }
 
 func (s *setup) sites(r reconcile.Reconciler) error {
@@ -258,7 +269,7 @@ func (s *setup) sites(r reconcile.Reconciler) error {
 		Watches(&corev1.ServiceAccount{}, s.ownerOf(&v1alpha1.Site{})).
 		Watches(&policyv1.PodDisruptionBudget{}, s.ownerOf(&v1alpha1.Site{})).
 		WatchesRawSource(source.Func(s.wakers.sites.start)).
-		Complete(r)
+		Complete(untilStopped(r))
 }
 
 func (s *setup) gateways(r *gatewayReconciler) error {
@@ -276,7 +287,7 @@ func (s *setup) gateways(r *gatewayReconciler) error {
 		Watches(&policyv1.PodDisruptionBudget{}, s.owner()).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(poolOf)).
 		WatchesRawSource(source.Func(s.wakers.gateways.start)).
-		Complete(r)
+		Complete(untilStopped(r))
 }
 
 func (s *setup) servers(r reconcile.Reconciler) error {
@@ -291,7 +302,7 @@ func (s *setup) servers(r reconcile.Reconciler) error {
 		Watches(&corev1.ServiceAccount{}, owner).
 		Watches(&policyv1.PodDisruptionBudget{}, owner).
 		WatchesRawSource(source.Func(s.wakers.servers.start)).
-		Complete(r)
+		Complete(untilStopped(r))
 }
 
 func (s *setup) instruments(r reconcile.Reconciler, all *links) error {
@@ -300,7 +311,7 @@ func (s *setup) instruments(r reconcile.Reconciler, all *links) error {
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(all.receivedByPoolOf), addressChanges).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(all.receivedByPoolOf), addressChanges).
 		WatchesRawSource(source.Func(s.wakers.instruments.start)).
-		Complete(r)
+		Complete(untilStopped(r))
 }
 
 // addressChanges: senders reach a pool elsewhere than before.
@@ -340,7 +351,7 @@ func (s *setup) feeds(r reconcile.Reconciler) error {
 		Watches(&v1alpha1.Feed{}, &handler.EnqueueRequestForObject{}).
 		Watches(&v1alpha1.FeedConsumer{}, handler.EnqueueRequestsFromMapFunc(feedOf), specChanges).
 		WatchesRawSource(source.Func(s.wakers.feeds.start)).
-		Complete(r)
+		Complete(untilStopped(r))
 }
 
 func (s *setup) consumers(r reconcile.Reconciler) error {
@@ -351,5 +362,5 @@ func (s *setup) consumers(r reconcile.Reconciler) error {
 		Watches(&v1alpha1.FeedServer{}, handler.EnqueueRequestsFromMapFunc(s.everyConsumer), specChanges).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(s.everyConsumerOfServer)).
 		WatchesRawSource(source.Func(s.wakers.consumers.start)).
-		Complete(r)
+		Complete(untilStopped(r))
 }

@@ -12,9 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"path/filepath"
-	"slices"
 	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
@@ -107,10 +105,7 @@ func (p *program) work(ctx context.Context) error {
 			e, known := p.registry.Snapshot().Instruments[name]
 			return e, known
 		},
-		Declared: func() ([]wire.InstrumentEntry, bool) {
-			s := p.registry.Snapshot()
-			return slices.Collect(maps.Values(s.Instruments)), s.Revision > 0
-		},
+		Declared:     (&declared{registry: p.registry}).all,
 		Unread:       func(name string) bool { return p.registry.Snapshot().Unread(name) },
 		Live:         p.registry.Live,
 		PartInterval: cfg.PartInterval, CompactAfter: cfg.CompactAfter, CompactGrace: cfg.CompactGrace, ScrubRate: cfg.ScrubRate,

@@ -175,8 +175,7 @@ func (l *leaf) user() []byte {
 	return creds
 }
 
-// arrived waits until the hub has what the leaf's streams have, once each. NATS asks anew within three minutes after it asked in vain,
-// so this waits for twice as long as for anything else.
+// arrived waits until the hub has what the leaf's streams have, once each.
 func (l *leaf) arrived(h *hub) {
 	l.t.Helper()
 	ours, theirs := l.streams(), h.nats.JetStream(l.t)
@@ -205,15 +204,7 @@ func (l *leaf) arrived(h *hub) {
 		}
 		return nil
 	}
-	var err error
-	for range 2 {
-		for range testenv.Attempts() {
-			if err = same(); err == nil {
-				return
-			}
-		}
-	}
-	l.t.Fatal(err)
+	eventually(l.t, "the hub has what the leaf has", same)
 }
 
 func once(all map[string]int) map[string]int {

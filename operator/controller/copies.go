@@ -83,7 +83,7 @@ func (c *copies) try(ctx context.Context, ours jetstream.JetStream) error {
 			return fmt.Errorf("stream %s: %w", s.Name, err)
 		}
 	}
-	return nil
+	return c.resume(ctx)
 }
 
 // retire ends what is taken from leaves that the Site has no more. Their streams stay:

@@ -5,7 +5,9 @@ package controller_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -168,4 +170,37 @@ func (l *copiesLab) hold(count int) {
 		}
 		return nil
 	})
+}
+
+// A leaf that answers and is not heard is asked anew, while JetStream by itself would wait longer after each try in vain; one that is away is
+// not. Nothing comes twice for it.
+func TestLeafIsAskedAnew(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	w.applySite("hub", "hub")
+	w.setLeaves("hub", `[{"code":"north"},{"code":"away"}]`)
+	hub, err := w.nats.ConnectLeaves(t).SubscribeSync("$JS.EVENT.ADVISORY.STREAM.UPDATED.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := w.leafServer("north") // without streams, so JetStream asks in vain
+	asked := map[string]int{}
+	eventually(t, "the hub should ask anew", func() error {
+		for msg, err := hub.NextMsg(time.Millisecond); err == nil; msg, err = hub.NextMsg(time.Millisecond) {
+			asked[msg.Subject[strings.LastIndex(msg.Subject, ".")+1:]]++
+		}
+		if asked[wire.CopiedNoticeStream("hub", "north")] < 4 { // its source is taken away and added
+			return fmt.Errorf("updates of streams: %v", asked)
+		}
+		return nil
+	})
+	if asked[wire.CopiedNoticeStream("hub", "away")] > 0 {
+		t.Errorf("a leaf that is away is asked anew: %v", asked)
+	}
+	testenv.CreateSite(t, server.JetStream(t), "north")
+	l := &copiesLab{world: w, leaf: server, hub: w.nats.JetStream(t), base: "NOTICE_hub"}
+	l.publish(5)
+	if held := l.arrived(); held != l.published {
+		t.Errorf("%d messages came for %d", held, l.published)
+	}
 }

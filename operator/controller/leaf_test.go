@@ -24,6 +24,14 @@ import (
 // the Secret, and has the streams of a Site.
 func (w *world) leaf(code string) *testenv.NATSServer {
 	w.t.Helper()
+	server := w.leafServer(code)
+	testenv.CreateSite(w.t, server.JetStream(w.t), code)
+	return server
+}
+
+// leafServer is a leaf that has no streams.
+func (w *world) leafServer(code string) *testenv.NATSServer {
+	w.t.Helper()
 	var secret corev1.Secret
 	eventually(w.t, "the leaf's credentials should be there", func() error {
 		return w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "hub-leaf-" + code}, &secret)
@@ -36,10 +44,8 @@ func (w *world) leaf(code string) *testenv.NATSServer {
 		nc.Close()
 		w.t.Error("a client came in with the credentials of a leaf")
 	}
-	server := testenv.NATS(w.t, testenv.NATSOptions{Operator: true, Domain: code,
+	return testenv.NATS(w.t, testenv.NATSOptions{Operator: true, Domain: code,
 		LeafOf: &testenv.LeafLink{Address: w.nats.LeafAddress(), CA: w.nats.CA, Creds: creds}})
-	testenv.CreateSite(w.t, server.JetStream(w.t), code)
-	return server
 }
 
 func (w *world) setLeaves(site, leaves string) {

@@ -38,6 +38,11 @@ type Source struct {
 	From uint64 `json:"from"`
 }
 
+// DeleteConsumer is the subject on which the other domain is asked to delete a consumer of the stream.
+func (s Source) DeleteConsumer(name string) string {
+	return s.APIPrefix + ".CONSUMER.DELETE." + s.Stream + "." + name
+}
+
 // leavesOf are those of a Feed's leaves that its Site has, as wire.LeafInstruments.
 func leavesOf(site *v1alpha1.Site, feed *v1alpha1.Feed) []string {
 	var all []string

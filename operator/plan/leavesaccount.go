@@ -93,17 +93,27 @@ func CopiedStreams(site *v1alpha1.Site) []Stream {
 	return all
 }
 
+// LeafAnswers begins the subjects on which the operator of a Site hears whether a leaf answers. They are among those on which a
+// leaf may answer.
+func LeafAnswers(code string) string { return "$JSC.R.operator_" + code }
+
 // LeavesUser is the user of the operator for one Site in the account of leaves: it makes,
-// changes, looks at, trims and deletes the streams of copies.
+// changes, looks at, trims and deletes the streams of copies, and asks whether a leaf answers.
 func LeavesUser(site *v1alpha1.Site) JetStreamUser {
 	inbox := "_INBOX_operator_" + site.Spec.Code
-	return JetStreamUser{
+	user := JetStreamUser{
 		Name:        "operator " + site.Namespace + "/" + site.Name + ", leaves",
 		InboxPrefix: inbox,
 		Publish: []string{"$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.CREATE.*",
 			"$JS.API.STREAM.UPDATE.*", "$JS.API.STREAM.DELETE.*", "$JS.API.STREAM.PURGE.*"},
-		Subscribe: []string{inbox + ".>"},
+		Subscribe: []string{inbox + ".>", LeafAnswers(site.Spec.Code) + ".>"},
 	}
+	for _, leaf := range site.Spec.Leaves {
+		for _, kind := range []kindOfLeaf{leafObservations, leafNotices} {
+			user.Publish = append(user.Publish, fromLeaf(site, leaf, kind).DeleteConsumer("*"))
+		}
+	}
+	return user
 }
 
 // leavesHaveNoAccountKey: leaves of a Site whose operator issues users need an account.

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+
+	"github.com/substorm/substorm/operator/plan"
+)
+
+const (
+	// stalledAfter is how long a leaf may be unheard before it is asked whether it answers. A consumer that sources sends a
+	// heartbeat each second, and JetStream itself asks anew for one that it has not heard for ten seconds.
+	stalledAfter = 20 * time.Second
+	// answerTimeout is how long a leaf may take to answer, over a satellite too.
+	answerTimeout = 5 * time.Second
+)
+
+// resume has JetStream ask those leaves at once that answer and are not heard. By itself it waits 30 seconds for the answer to what it asked
+// while the link was down, whatever comes back meanwhile, and then, the more answers did not come, up to two minutes longer.
+func (c *copies) resume(ctx context.Context) error {
+	try, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	answer := make([]bool, len(c.want.copied))
+	var all sync.WaitGroup
+	for i, s := range c.want.copied { // all at once: one that does not answer holds up no other
+		all.Go(func() {
+			is, err := c.js.Stream(try, s.Name)
+			answer[i] = err == nil && slices.ContainsFunc(is.CachedInfo().Sources, stalled) && c.answers(try, s.Sources[0])
+		})
+	}
+	all.Wait()
+	for i, s := range c.want.copied {
+		if !answer[i] {
+			continue
+		}
+		c.log.Debug("a leaf that answers is not heard, and is asked anew", "stream", s.Name)
+		if err := c.again(try, s); err != nil {
+			return fmt.Errorf("stream %s: %w", s.Name, err)
+		}
+	}
+	return nil
+}
+
+func stalled(s *jetstream.StreamSourceInfo) bool { return s.Active < 0 || s.Active >= stalledAfter }
+
+// again takes a stream's source away and adds it: JetStream begins with it at once, behind the newest message that came from it. Where
+// the second half fails, the next try finds a stream without what was planned.
+func (c *copies) again(ctx context.Context, s plan.Stream) error {
+	is, err := c.js.Stream(ctx, s.Name)
+	if err != nil {
+		return err
+	}
+	with := is.CachedInfo().Config
+	without := with
+	without.Sources = nil
+	if _, err := c.js.UpdateStream(ctx, without); err != nil {
+		return err
+	}
+	_, err = c.js.UpdateStream(ctx, with)
+	return err
+}
+
+// answers says whether the server of a leaf answers, when it is asked to delete a consumer that there is not: a hub may ask for that.
+func (c *copies) answers(ctx context.Context, source plan.Source) bool {
+	asking, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	inbox := plan.LeafAnswers(c.want.marker.Code) + "." + nuid.Next()
+	sub, err := c.nc.SubscribeSync(inbox)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = sub.Unsubscribe() }() // errs when the connection is gone, and the subscription with it
+	if err := c.nc.PublishRequest(source.DeleteConsumer("none"), inbox, nil); err != nil {
+		return false
+	}
+	answer, err := sub.NextMsgWithContext(asking)
+	return err == nil && answer.Header.Get("Status") == "" // with one, our own server says that nobody is there
+}

@@ -7,6 +7,8 @@ package controller
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -27,25 +29,17 @@ func (s *setup) siteOfConsumer(ctx context.Context, o client.Object) []reconcile
 	if s.mgr.GetClient().Get(ctx, types.NamespacedName{Namespace: o.GetNamespace(), Name: o.(*v1alpha1.FeedConsumer).Spec.FeedRef.Name}, &feed) == nil {
 		return []reconcile.Request{request(feed.Namespace, feed.Spec.SiteRef.Name)}
 	}
-	var sites v1alpha1.SiteList
-	if err := s.mgr.GetClient().List(ctx, &sites, client.InNamespace(o.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
-		return nil
-	}
-	var all []reconcile.Request
-	for i := range sites.Items {
-		all = append(all, request(sites.Items[i].Namespace, sites.Items[i].Name))
-	}
-	return all
+	return s.those(ctx, &v1alpha1.SiteList{}, client.InNamespace(o.GetNamespace()))
 }
 
 // consumersOf names the FeedConsumers of a Feed.
 func (s *setup) consumersOf(ctx context.Context, o client.Object) []reconcile.Request {
-	return s.consumersThat(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{feedField: o.GetName()})
+	return s.those(ctx, &v1alpha1.FeedConsumerList{}, client.InNamespace(o.GetNamespace()), client.MatchingFields{feedField: o.GetName()})
 }
 
 // everyConsumer names all FeedConsumers of a namespace.
 func (s *setup) everyConsumer(ctx context.Context, o client.Object) []reconcile.Request {
-	return s.consumersThat(ctx, client.InNamespace(o.GetNamespace()))
+	return s.those(ctx, &v1alpha1.FeedConsumerList{}, client.InNamespace(o.GetNamespace()))
 }
 
 // everyConsumerOfServer: a feed server's address is theirs.
@@ -56,15 +50,15 @@ func (s *setup) everyConsumerOfServer(ctx context.Context, o client.Object) []re
 	return s.everyConsumer(ctx, o)
 }
 
-func (s *setup) consumersThat(ctx context.Context, options ...client.ListOption) []reconcile.Request {
-	var consumers v1alpha1.FeedConsumerList
-	if err := s.mgr.GetClient().List(ctx, &consumers, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+// those names what a list has of the cache.
+func (s *setup) those(ctx context.Context, list client.ObjectList, options ...client.ListOption) (all []reconcile.Request) {
+	if err := s.mgr.GetClient().List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		return nil
 	}
-	var all []reconcile.Request
-	for i := range consumers.Items {
-		all = append(all, request(consumers.Items[i].Namespace, consumers.Items[i].Name))
-	}
+	_ = meta.EachListItem(list, func(o runtime.Object) error {
+		all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o.(client.Object))})
+		return nil
+	})
 	return all
 }
 
@@ -121,45 +115,21 @@ func (s *setup) sitesOfCode(ctx context.Context, o client.Object) []reconcile.Re
 
 // everyGateway names all pools: node ports that one gives up are another's.
 func (s *setup) everyGateway(ctx context.Context, _ client.Object) []reconcile.Request {
-	return s.gatewaysThat(ctx)
+	return s.those(ctx, &v1alpha1.IngestGatewayList{})
 }
 
 // gatewaysOfSite names the pools of a Site.
 func (s *setup) gatewaysOfSite(ctx context.Context, o client.Object) []reconcile.Request {
-	return s.gatewaysThat(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{siteField: o.GetName()})
-}
-
-func (s *setup) gatewaysThat(ctx context.Context, options ...client.ListOption) []reconcile.Request {
-	var gateways v1alpha1.IngestGatewayList
-	if err := s.mgr.GetClient().List(ctx, &gateways, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
-		return nil
-	}
-	var all []reconcile.Request
-	for i := range gateways.Items {
-		all = append(all, request(gateways.Items[i].Namespace, gateways.Items[i].Name))
-	}
-	return all
+	return s.those(ctx, &v1alpha1.IngestGatewayList{}, client.InNamespace(o.GetNamespace()), client.MatchingFields{siteField: o.GetName()})
 }
 
 // everyServer names all FeedServers of a namespace.
 func (s *setup) everyServer(ctx context.Context, o client.Object) []reconcile.Request {
-	return s.serversThat(ctx, client.InNamespace(o.GetNamespace()))
+	return s.those(ctx, &v1alpha1.FeedServerList{}, client.InNamespace(o.GetNamespace()))
 }
 
 // everyServerOfSite names all FeedServers of the Site of one: they are told of each other's
 // address.
 func (s *setup) everyServerOfSite(ctx context.Context, o client.Object) []reconcile.Request {
-	return s.serversThat(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{siteField: o.(*v1alpha1.FeedServer).Spec.SiteRef.Name})
-}
-
-func (s *setup) serversThat(ctx context.Context, options ...client.ListOption) []reconcile.Request {
-	var servers v1alpha1.FeedServerList
-	if err := s.mgr.GetClient().List(ctx, &servers, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
-		return nil
-	}
-	var all []reconcile.Request
-	for i := range servers.Items {
-		all = append(all, request(servers.Items[i].Namespace, servers.Items[i].Name))
-	}
-	return all
+	return s.those(ctx, &v1alpha1.FeedServerList{}, client.InNamespace(o.GetNamespace()), client.MatchingFields{siteField: o.(*v1alpha1.FeedServer).Spec.SiteRef.Name})
 }

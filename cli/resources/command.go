@@ -4,7 +4,6 @@
 package resources
 
 import (
-	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -44,7 +43,7 @@ func getCommand() *cobra.Command {
 			if len(args) > 0 || slices.ContainsFunc([]string{"filename", "kustomize", "raw"}, cmd.Flags().Changed) {
 				return nil
 			}
-			return usage.Errorf("no TYPE is named, and substorm get substorm lists all of Substorm's") // kubectl's own words name a command that is not here
+			return usage.Errorf("TYPE is missing (substorm get substorm lists all resources of Substorm)") // kubectl's own words name a command that is not here
 		}
 		return c
 	})
@@ -113,7 +112,7 @@ func returned(run func()) (err error) {
 		switch ended := recover().(type) {
 		case nil:
 		case fatal:
-			err = errors.New(strings.TrimPrefix(strings.TrimSpace(string(ended)), "error: "))
+			err = usage.Verbatim(strings.TrimSpace(string(ended))) // it begins with "error: " or "Error from server"
 		default:
 			panic(ended)
 		}

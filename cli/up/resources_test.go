@@ -46,7 +46,7 @@ func likeKubectl(t *testing.T, program, dataDir, kubeconfig, declared, manifest 
 		eventually(t, strings.Join(args, " "), func() error { // a status may change between the two
 			want, wantCode := run("KUBECONFIG="+kubeconfig, kubectl, args...)
 			got, code := run("KUBECONFIG="+kubeconfig, program, args...)
-			if strings.TrimPrefix(got, "error: ") != strings.TrimPrefix(want, "error: ") || code != wantCode {
+			if got != want || code != wantCode {
 				return fmt.Errorf("substorm says, exit code %d:\n%s\nand kubectl, exit code %d:\n%s", code, got, wantCode, want)
 			}
 			return nil

@@ -23,6 +23,11 @@ func Errorf(format string, args ...any) error { return Error{fmt.Errorf(format, 
 
 func (e Error) Unwrap() error { return e.error }
 
+// Verbatim is an error that Main prints without a prefix, because its text has one.
+type Verbatim string
+
+func (v Verbatim) Error() string { return string(v) }
+
 // OneOf completes a flag of a command that has one of these values.
 func OneOf[T ~string](c *cobra.Command, flag string, values ...T) {
 	var all []cobra.Completion
@@ -53,7 +58,10 @@ func Main(name string, run func(ctx context.Context) error) {
 	context.AfterFunc(ctx, stop)
 	err := run(ctx)
 	stop()
-	if err != nil {
+	switch verbatim := Verbatim(""); {
+	case errors.As(err, &verbatim):
+		fmt.Fprintln(os.Stderr, verbatim)
+	case err != nil:
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 	}
 	os.Exit(ExitCode(err))

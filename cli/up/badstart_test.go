@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -19,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/substorm/substorm/cli/up"
 	"github.com/substorm/substorm/internal/testenv"
 )
 
@@ -61,6 +63,8 @@ func TestBadStart(t *testing.T) {
 	}
 	defer func() { _ = taken.Close() }()
 	const free = "127.0.0.1:0"
+	page := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
+	unknown := write("unknown.yaml", fmt.Sprintf(strings.Replace(site, "code: hub", "code: hub\n  titel: North", 1), testenv.FreePort(t)))
 	for name, c := range map[string]struct {
 		args []string
 		code int
@@ -78,8 +82,10 @@ func TestBadStart(t *testing.T) {
 		"no metrics address": {[]string{"-f", good, "--listen-metrics", "localhost:metrics"}, 2, []string{"--listen-metrics", "host:port"}},
 		"no budget":          {[]string{"-f", good, "--disk-budget", "much"}, 2, []string{"--disk-budget", "200Gi"}},
 		"no log level":       {[]string{"-f", good, "--log-level", "loud"}, 2, []string{"loud"}},
-		"API's port taken":   {[]string{"-f", good, "--listen-api", taken.Addr().String(), "--listen-metrics", free}, 1, []string{"--listen-api", "in use", "choose another"}},
-		"metrics port taken": {[]string{"-f", good, "--listen-metrics", taken.Addr().String()}, 1, []string{"--listen-metrics", "in use", "choose another"}},
+		"API's port taken":   {[]string{"-f", good, "--listen", page, "--listen-api", taken.Addr().String(), "--listen-metrics", free}, 1, []string{"--listen-api", "in use", "choose another"}},
+		"metrics port taken": {[]string{"-f", good, "--listen", page, "--listen-metrics", taken.Addr().String()}, 1, []string{"--listen-metrics", "in use", "choose another"}},
+		"page's port taken":  {[]string{"-f", good, "--listen", taken.Addr().String(), "--listen-metrics", free}, 1, []string{"--listen", `FeedServer "north"`, "in use", "choose another"}},
+		"unknown field":      {[]string{"-f", unknown, "--listen", page, "--listen-metrics", free}, 1, []string{"unknown.yaml:2:", ".spec.titel", "not declared"}},
 		"newer data folder":  {[]string{"-f", good, "--data-dir", newer}, 1, []string{"newer substorm", "--data-dir"}},
 		"a file as folder":   {[]string{"-f", good, "--data-dir", good}, 1, []string{good, "--data-dir"}},
 	} {
@@ -120,6 +126,8 @@ func TestBadFolder(t *testing.T) {
 	}
 	code, says = badStart(t, "--data-dir", s.DataDir)
 	oneSentence(t, code, 1, says, `code "hub"`, `code "local"`, "-f", "--data-dir")
+	code, says = badStart(t, "-f", manifests, "--data-dir", s.DataDir, "--namespace", "other", "--listen", fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t)))
+	oneSentence(t, code, 1, says, `namespace "default"`, `namespace "other"`, "--namespace default", "--data-dir")
 	s.Start()
 	out, err := exec.Command(testenv.Path(t, "kubectl"), "--kubeconfig", s.Kubeconfig, "get", "sites", "-o", "name").CombinedOutput()
 	if err != nil || string(out) != "site.substorm.dev/hub\n" {
@@ -127,7 +135,7 @@ func TestBadFolder(t *testing.T) {
 	}
 }
 
-// TestNotReady: what a process said of its programs does not make the next one ready, whose page's port is taken.
+// TestNotReady: what a process said of its programs does not make the next one ready, in which a FeedServer that no file declares finds its port taken.
 func TestNotReady(t *testing.T) {
 	manifests := t.TempDir()
 	if err := os.WriteFile(filepath.Join(manifests, "site.yaml"), fmt.Appendf(nil, site, testenv.FreePort(t)), 0o600); err != nil {
@@ -140,13 +148,19 @@ func TestNotReady(t *testing.T) {
 		}
 		return nil
 	})
-	s.Kill()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	kubectl := func(stdin string, args ...string) {
+		t.Helper()
+		c := exec.Command(testenv.Path(t, "kubectl"), append([]string{"--kubeconfig", s.Kubeconfig}, args...)...)
+		c.Stdin = strings.NewReader(stdin)
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
 	}
-	defer func() { _ = taken.Close() }()
-	c := exec.Command(testenv.Program(t, "cli"), "up", "-f", manifests, "--data-dir", s.DataDir, "--listen", taken.Addr().String(), "--listen-metrics=")
+	kubectl("apiVersion: substorm.dev/v1alpha1\nkind: FeedServer\nmetadata: {name: south}\nspec: {siteRef: {name: hub}}\n", "apply", "-f", "-")
+	kubectl("", "wait", "feedserver/south", "--for=condition=Ready", "--timeout=60s")
+	s.Kill()
+	listen := besideTaken(t)
+	c := exec.Command(testenv.Program(t, "cli"), "up", "-f", manifests, "--data-dir", s.DataDir, "--listen", listen, "--listen-metrics=")
 	says, err := c.StderrPipe()
 	if err == nil {
 		err = c.Start()
@@ -165,6 +179,39 @@ func TestNotReady(t *testing.T) {
 		}
 	}
 	t.Error("it ended")
+}
+
+// besideTaken returns a free address whose next port is taken until the test ends.
+func besideTaken(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		port := testenv.FreePort(t)
+		taken, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port+1))
+		if err == nil {
+			t.Cleanup(func() { _ = taken.Close() })
+			return fmt.Sprintf("127.0.0.1:%d", port)
+		}
+	}
+	t.Fatal("no free port has a free next one")
+	return ""
+}
+
+// TestInterruptedStart: an interrupt during the start is not an error.
+func TestInterruptedStart(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	file := filepath.Join(t.TempDir(), "site.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, site, testenv.FreePort(t)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", t.TempDir())
+	err := up.Run(ctx, up.Config{
+		Manifests: []string{file}, DataDir: t.TempDir(), Namespace: "default", Listen: fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t)), ListenAPI: "127.0.0.1:0",
+		PprofAddress: "0", Stderr: t.Output(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)), LogLevel: "warn",
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // TestBadDisk: a disk that is full, and one that may not be written.

@@ -5,6 +5,8 @@
 package up
 
 import (
+	"context"
+	"fmt"
 	"net"
 	"strconv"
 	"strings"
@@ -12,6 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/substorm/substorm/cli/up/manifests"
 	"github.com/substorm/substorm/internal/usage"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
@@ -74,6 +77,23 @@ func splitAddress(flag, value, such string) (host string, port int, err error) {
 		return "", 0, usage.Errorf("%s %q: %q is no port: it must be host:port, such as %s", flag, value, text, such)
 	}
 	return host, int(number), nil
+}
+
+// available errs where another program listens at an address of a declared FeedServer, or none may.
+func (l listeners) available(ctx context.Context, declared []*manifests.Object) error {
+	port := l.port
+	for _, o := range declared {
+		if o.GetKind() != "FeedServer" {
+			continue
+		}
+		taken, err := new(net.ListenConfig).Listen(ctx, "tcp", l.address(port))
+		if err != nil {
+			return fmt.Errorf("--listen: FeedServer %q: %w: choose another address", o.GetName(), err)
+		}
+		_ = taken.Close()
+		port++
+	}
+	return nil
 }
 
 func (l listeners) at(server types.NamespacedName) int {

@@ -15,15 +15,13 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/cli/up/kubeapi"
@@ -78,20 +76,28 @@ type site struct {
 	pods    *pods.Pods
 	servers listeners
 	code    string
+	// namespace of the Site, where the keys of its servers are.
+	namespace string
 	// api is how to reach the Kubernetes API, and kubeconfig the file that says so.
 	api        *rest.Config
 	kubeconfig string
-	// failed is the first error that ends the process.
-	failed    chan error
+	// failed is the first error that ends the process, and stopping is set before its parts are stopped.
+	failed   chan error
+	stopping atomic.Bool
+	// libraries is where the libraries of Kubernetes log.
+	libraries slog.Handler
 	manager   manager
 	collector *collector
 	// own are the metrics of this program, beside those that it runs.
 	own prometheus.Gatherer
 }
 
-// Run runs a Site until ctx ends, stops it in order and returns nil. Errors: what keeps it from running, each with what to do.
+// Run runs a Site until ctx ends, also during its start, stops it in order and returns nil. Errors: what keeps it from running, each with what to do.
 func Run(ctx context.Context, cfg Config) (err error) {
 	defer func() {
+		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+			err = nil
+		}
 		if errors.Is(err, syscall.ENOSPC) {
 			err = fmt.Errorf("%w: free space on the disk of %s, or name another folder with --data-dir", err, cfg.DataDir)
 		}
@@ -120,9 +126,12 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
-	s := &site{cfg: cfg, seen: seen, folder: f, mark: mark, collector: collector, log: cfg.Log, code: codeOf(declared), failed: make(chan error, 8)}
+	s := &site{cfg: cfg, seen: seen, folder: f, mark: mark, collector: collector, log: cfg.Log, code: codeOf(declared), namespace: siteOf(declared).GetNamespace(), failed: make(chan error, 8)}
 	s.manager.warn = func(err error) { s.log.Warn("the service manager cannot be told how this process is", "error", err) }
 	if s.servers, err = newListeners(cfg.Listen); err != nil {
+		return err
+	}
+	if err := s.servers.available(ctx, declared); err != nil {
 		return err
 	}
 	return s.run(ctx, declared)
@@ -130,12 +139,13 @@ func Run(ctx context.Context, cfg Config) (err error) {
 
 // run starts the parts, each after what it needs, and stops them in the opposite order.
 func (s *site) run(ctx context.Context, declared []*manifests.Object) error {
-	quiet(s.log)
+	s.quiet()
 	if err := s.temporary(); err != nil {
 		return err
 	}
 	var parts stack
 	defer parts.stop()
+	defer s.stopping.Store(true)
 	s.startMark(&parts)
 	if err := s.startBudget(&parts); err != nil {
 		return err
@@ -148,13 +158,13 @@ func (s *site) run(ctx context.Context, declared []*manifests.Object) error {
 
 // runOn runs the Site on the API that is served.
 func (s *site) runOn(ctx context.Context, parts *stack, declared []*manifests.Object) error {
-	if err := s.sameSite(ctx); err != nil {
+	if err := s.sameSite(ctx, declared); err != nil {
 		return err
 	}
 	if err := manifests.Apply(ctx, s.client, declared, s.log); err != nil {
 		return err
 	}
-	if err := s.startNATS(ctx, parts, siteOf(declared).GetNamespace()); err != nil {
+	if err := s.startNATS(ctx, parts, s.namespace); err != nil {
 		return err
 	}
 	s.startOperator(parts)
@@ -176,15 +186,16 @@ func (s *site) runOn(ctx context.Context, parts *stack, declared []*manifests.Ob
 	}
 }
 
-// sameSite errs where the data folder is of a Site with another code, whose resources would be removed for those of this one.
-func (s *site) sameSite(ctx context.Context) error {
+// sameSite errs where the data folder is of a Site with another code, whose resources would be removed for those of this one, or where
+// the Site was in another namespace.
+func (s *site) sameSite(ctx context.Context, declared []*manifests.Object) error {
 	before, err := manifests.SiteBefore(ctx, s.client)
 	if err != nil || before == nil || s.code == "" {
 		return err
 	}
 	is := codeOf([]*manifests.Object{{Unstructured: before}})
 	if is == s.code {
-		return nil
+		return s.sameNamespace(before.GetNamespace(), siteOf(declared).GetNamespace())
 	}
 	declares := "the files declare"
 	if len(s.cfg.Manifests) == 0 {
@@ -194,10 +205,14 @@ func (s *site) sameSite(ctx context.Context) error {
 		s.folder.path, is, declares, s.code)
 }
 
-// quiet has the libraries of Kubernetes write to our log.
-func quiet(log *slog.Logger) {
-	klog.SetSlogLogger(log)
-	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
+// sameNamespace errs where a Site would move to another namespace: the keys of its NATS server are Secrets of the old one, and with new keys
+// what the streams hold is not found.
+func (s *site) sameNamespace(before, declared string) error {
+	if before == declared {
+		return nil
+	}
+	return fmt.Errorf("the Site of data folder %s is in namespace %q, and it would now be in namespace %q: start with --namespace %s if the files name no namespace, else name %s in them, or name another folder with --data-dir",
+		s.folder.path, before, declared, before, before)
 }
 
 // temporary has temporary files lie in the data folder: that of the machine may be in memory.
@@ -278,7 +293,7 @@ func (s *site) startOperator(parts *stack) {
 	config := rest.CopyConfig(s.api)
 	parts.start("operator", func(ctx context.Context) error {
 		return operator.Run(ctx, operator.Config{
-			Kubernetes: config, MetricsAddress: "0", ProbeAddress: "0", PprofAddress: s.cfg.PprofAddress, WatchSecrets: true, Log: s.log,
+			Kubernetes: config, MetricsAddress: "0", ProbeAddress: "0", PprofAddress: s.cfg.PprofAddress, WatchSecrets: true, Log: slog.New(s.libraries),
 			Images:     controller.Images{Gateway: inProcess, FeedServer: inProcess, Archivist: inProcess},
 			Standalone: &plan.Standalone{ObjectStore: store, JetStream: jetStream, URL: s.servers.url},
 			Link:       s.nats.Link, Disk: s.disk,
@@ -306,6 +321,9 @@ func (s *site) follow(ctx context.Context) error {
 			err = errors.New("the files declare no Site any more: what runs here needs one")
 		} else if err == nil && codeOf(declared) != s.code {
 			err = fmt.Errorf("the files declare a Site with code %q, and this data folder is of %q: start another substorm up with a data folder of its own", codeOf(declared), s.code)
+		}
+		if err == nil {
+			err = s.sameNamespace(s.namespace, siteOf(declared).GetNamespace())
 		}
 		if err != nil {
 			s.log.Error("the files are not applied; what was applied before holds", "error", err)

@@ -5,9 +5,10 @@
 package up
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"slices"
+	"io"
 	"strings"
 	"time"
 
@@ -100,9 +101,7 @@ func (s *site) tellAddresses(ctx context.Context) {
 	}
 	for i := range instruments.Items {
 		for _, l := range instruments.Items[i].Status.Listeners {
-			for _, a := range l.Addresses {
-				fmt.Fprintf(out, "  receives     %s of %s\n", slices.Compact([]string{a.Address, a.URL})[0], instruments.Items[i].Name)
-			}
+			tellListener(out, instruments.Items[i].Name, l)
 		}
 	}
 	for i := range gateways.Items {
@@ -111,4 +110,15 @@ func (s *site) tellAddresses(ctx context.Context) {
 		}
 	}
 	fmt.Fprintf(out, "  look         KUBECONFIG=%s substorm status\n", s.kubeconfig)
+}
+
+// tellListener says where a listener of an Instrument receives, or why it does not: another program may have its port.
+func tellListener(out io.Writer, instrument string, l v1alpha1.ListenerStatus) {
+	label, why := "receives", ""
+	if c := meta.FindStatusCondition(l.Conditions, v1alpha1.ConditionProgrammed); c != nil && c.Status == metav1.ConditionFalse {
+		label, why = "not open", ": "+c.Message
+	}
+	for _, a := range l.Addresses {
+		fmt.Fprintf(out, "  %-12s %s of %s%s\n", label, cmp.Or(a.Address, a.URL), instrument, why)
+	}
 }

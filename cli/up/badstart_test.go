@@ -110,7 +110,7 @@ func oneSentence(t *testing.T, code, wantCode int, says string, parts ...string)
 	}
 }
 
-// TestBadFolder: a data folder that another process has, that is of another Site, or that cannot be written, is left alone.
+// TestBadFolder: a data folder that another process has, that is of another Site, or whose archive is gone, is left alone.
 func TestBadFolder(t *testing.T) {
 	manifests := t.TempDir()
 	file := filepath.Join(manifests, "site.yaml")
@@ -128,6 +128,15 @@ func TestBadFolder(t *testing.T) {
 	oneSentence(t, code, 1, says, `code "hub"`, `code "local"`, "-f", "--data-dir")
 	code, says = badStart(t, "-f", manifests, "--data-dir", s.DataDir, "--namespace", "other", "--listen", fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t)))
 	oneSentence(t, code, 1, says, `namespace "default"`, `namespace "other"`, "--namespace default", "--data-dir")
+	objects := filepath.Join(s.DataDir, "objects")
+	if err := os.Rename(objects, objects+".away"); err != nil {
+		t.Fatal(err)
+	}
+	code, says = badStart(t, "-f", manifests, "--data-dir", s.DataDir)
+	oneSentence(t, code, 1, says, "archive", objects, "mount its disk")
+	if err := os.Rename(objects+".away", objects); err != nil {
+		t.Fatal(err)
+	}
 	s.Start()
 	out, err := exec.Command(testenv.Path(t, "kubectl"), "--kubeconfig", s.Kubeconfig, "get", "sites", "-o", "name").CombinedOutput()
 	if err != nil || string(out) != "site.substorm.dev/hub\n" {

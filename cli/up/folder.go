@@ -5,6 +5,7 @@
 package up
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/internal/durable"
+	"github.com/substorm/substorm/internal/objectstore"
 )
 
 // formatVersion is the version of what lies in the data folder, and how.
@@ -75,16 +77,38 @@ func (f *folder) writePID() error {
 	return nil
 }
 
-// noteFormat notes the version in a folder that is new.
+// noteFormat notes the version in a folder that is new. In one that is not, it looks for the archive.
 func (f *folder) noteFormat() error {
 	version, err := Format(f.path)
-	if err != nil || version > 0 {
+	if err != nil {
 		return err
+	}
+	archive := f.in("objects", archiveBucket)
+	if version > 0 {
+		return archiveStands(archive)
+	}
+	// Before the version: a folder that has one had an archive.
+	store, err := objectstore.Open(objectstore.Config{Endpoint: objectstore.FolderEndpoint(f.in("objects")), Bucket: archiveBucket})
+	if err == nil {
+		_, err = store.EnsureBucket(context.Background())
+	}
+	if err != nil {
+		return fmt.Errorf("data folder: %w", err)
 	}
 	if err := durable.Replace(formatFile(f.path), []byte(strconv.Itoa(formatVersion)+"\n"), 0o600); err != nil {
 		return fmt.Errorf("data folder: %w", err)
 	}
 	return nil
+}
+
+// archiveStands errs where the archive is not: one that is made anew would be empty, take what comes, and hide it when the disk is back that the
+// other one is on.
+func archiveStands(path string) error {
+	_, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the archive %s is gone: mount its disk, or bring the folder back; to begin with an empty archive, make the folder", path)
+	}
+	return err
 }
 
 func formatFile(folder string) string { return filepath.Join(folder, "format") }

@@ -40,10 +40,13 @@ func makeKeys(ctx context.Context, config *rest.Config, namespace string, log *s
 	return auth.Data["auth.conf"], nil
 }
 
+// archiveBucket is the bucket of the embedded object store.
+const archiveBucket = "archive"
+
 // embedded are the servers of this process, as a Site names them.
 func embedded(objects string) (v1alpha1.ObjectStore, v1alpha1.JetStream) {
 	store := v1alpha1.ObjectStore{
-		Endpoint: objectstore.FolderEndpoint(objects), Bucket: "archive", Region: "us-east-1",
+		Endpoint: objectstore.FolderEndpoint(objects), Bucket: archiveBucket, Region: "us-east-1",
 		CredentialsSecretRef: v1alpha1.LocalReference{Name: keysPrefix + "-s3"},
 	}
 	ref := func(account string) *v1alpha1.LocalReference {

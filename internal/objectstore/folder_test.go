@@ -154,6 +154,35 @@ var hostile = []string{
 	strings.Repeat("/", 300), strings.Repeat("a/", 511) + "a", strings.Repeat("../", 300) + "etc/passwd",
 }
 
+// A bucket that is gone while it is used is not made anew: what is in it is elsewhere, and comes back.
+func TestFolderGone(t *testing.T) {
+	dir := t.TempDir()
+	store := inFolder(t, dir)
+	if err := store.Put(t.Context(), "one", strings.NewReader("1"), 1, objectstore.PutOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	bucket, away := filepath.Join(dir, "archive"), filepath.Join(dir, "away")
+	if err := os.Rename(bucket, away); err != nil {
+		t.Fatal(err)
+	}
+	created, err := store.EnsureBucket(t.Context())
+	if created || !errors.Is(err, objectstore.ErrNoBucket) || !strings.Contains(err.Error(), bucket) {
+		t.Errorf("made anew: %v, %v", created, err)
+	}
+	if err := store.Put(t.Context(), "two", strings.NewReader("2"), 1, objectstore.PutOptions{}); !errors.Is(err, objectstore.ErrNoBucket) {
+		t.Errorf("put: %v", err)
+	}
+	if err := os.Rename(away, bucket); err != nil {
+		t.Fatal(err)
+	}
+	if created, err := store.EnsureBucket(t.Context()); created || err != nil {
+		t.Errorf("when it is back: %v, %v", created, err)
+	}
+	if keys := listed(t, store, "", ""); !slices.Equal(keys, []string{"one"}) {
+		t.Errorf("it has %q", keys)
+	}
+}
+
 // TestFolderKeys: whatever a key is, its object comes back under it, nothing lies outside the bucket, and lists are in the order of bytes.
 func TestFolderKeys(t *testing.T) {
 	dir := t.TempDir()

@@ -106,6 +106,13 @@ func (t *tree) open() (*os.Root, error) {
 	return root, nil
 }
 
+// seen says whether this process had the bucket's folder open.
+func (t *tree) seen() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.begun
+}
+
 // begin makes last what is there: a process that was killed may have left objects under their names that never were synced, and
 // who finds them here takes them for safe.
 func (t *tree) begin(root *os.Root) error {

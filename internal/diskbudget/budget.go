@@ -21,10 +21,13 @@ import (
 const (
 	// lookEvery is how often the file system is asked what it has left, at most.
 	lookEvery = 100 * time.Millisecond
-	// measureEvery is how often the data folder is measured; between two times what the file system lost is taken for ours. A step
-	// that begins by that guess has the folder measured at once, for no more than a part of the time.
+	// measureEvery is how often the data folder is measured; between two times what the file system lost or got back is taken for ours. A step
+	// that begins by that guess, and much that it got back, has the folder measured at once, for no more than a part of the time.
 	measureEvery = 10 * time.Minute
 	measureShare = 10
+	// shrunkShare is which part of the budget the file system may get back, by whomever, before the folder is measured too.
+	shrunkShare = 100
+	mebibyte    = 1 << 20
 )
 
 // Usage is what a data folder takes, in bytes of the disk's blocks.
@@ -198,7 +201,10 @@ func (b *Budget) look(now time.Time) error {
 	}
 	was := b.is.Decision
 	b.is.Decision = Plan(b.is.Sizes, was)
-	if is := b.is.Decision; is.Remove > 0 && was.Remove == 0 || is.Messages && !was.Messages || is.NoReceipts && !was.NoReceipts {
+	begins := b.is.Remove > 0 && was.Remove == 0 || b.is.Messages && !was.Messages || b.is.NoReceipts && !was.NoReceipts
+	// What others remove looks like ours, and so much more would be received than the budget has.
+	shrunk := b.is.Measured && free-b.freeThen > max(b.is.Budget()/shrunkShare, mebibyte)
+	if begins || shrunk {
 		select {
 		case b.doubt <- struct{}{}:
 		default:

@@ -16,8 +16,6 @@ import (
 	"github.com/substorm/substorm/internal/testenv"
 )
 
-const mebibyte = 1 << 20
-
 func write(t *testing.T, path string, size int) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -90,6 +88,22 @@ func TestDeclared(t *testing.T) {
 
 	write(t, filepath.Join(mounted, "others"), 60*mebibyte) // on the same disk, of somebody else
 	await(t, b, "what others write is not taken for ours", func(s State) bool { return s.Decision == (Decision{}) && s.Used < 100*mebibyte })
+}
+
+// What others remove from the disk makes the data folder no smaller.
+func TestOthersRemove(t *testing.T) {
+	_, mounted := testenv.DiskOf(t, 256*mebibyte)
+	dir := filepath.Join(mounted, "data")
+	write(t, filepath.Join(dir, "objects", "archive", "o", "one"), 60*mebibyte)
+	write(t, filepath.Join(mounted, "others"), 90*mebibyte)
+	b := kept(t, dir, 100*mebibyte)
+	b.Archived(0, 0)
+	if err := os.Remove(filepath.Join(mounted, "others")); err != nil {
+		t.Fatal(err)
+	}
+	await(t, b, "the space is not taken for ours", func(s State) bool { return s.Free > 150*mebibyte && about(s.Used, 60*mebibyte) })
+	write(t, filepath.Join(dir, "objects", "archive", "o", "two"), 45*mebibyte)
+	await(t, b, "receipts end", func(s State) bool { return s.NoReceipts })
 }
 
 // Without a declared budget it ends before the disk is full, and leaves the reserve.

@@ -3,6 +3,7 @@
 package kube
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -66,7 +67,21 @@ func (g *Getter) ToRESTMapper() (meta.RESTMapper, error) {
 }
 
 // ToRawKubeConfigLoader returns what finds the cluster and the namespace.
-func (g *Getter) ToRawKubeConfigLoader() clientcmd.ClientConfig { return g.Loader() }
+func (g *Getter) ToRawKubeConfigLoader() clientcmd.ClientConfig { return loader{g.Loader()} }
+
+// loader has errors that say how to name a cluster.
+type loader struct{ configured }
+
+// configured is another name of the interface, which has a method called ClientConfig.
+type configured = clientcmd.ClientConfig
+
+// Namespace implements clientcmd.ClientConfig.
+func (l loader) Namespace() (name string, given bool, err error) {
+	if name, given, err = l.configured.Namespace(); err != nil {
+		err = findError(err)
+	}
+	return name, given, err
+}
 
 // Loader finds the cluster and the namespace.
 func (f Flags) Loader() clientcmd.ClientConfig {
@@ -86,6 +101,9 @@ func (f Flags) Rules() *clientcmd.ClientConfigLoadingRules {
 }
 
 func findError(err error) error {
+	if clientcmd.IsEmptyConfig(err) { // client-go's text, which kubectl's commands would print alone, names a variable that has no effect
+		return errors.New("no cluster is named: name a kubeconfig with --kubeconfig or $KUBECONFIG, or run a Site on this computer: substorm up --help")
+	}
 	return fmt.Errorf("find the cluster: %w: name a kubeconfig with --kubeconfig or $KUBECONFIG, or run a Site on this computer: substorm up --help", err)
 }
 

@@ -211,7 +211,8 @@ func (s *site) sameNamespace(before, declared string) error {
 	if before == declared {
 		return nil
 	}
-	return fmt.Errorf("the Site of data folder %s is in namespace %q, and it would now be in namespace %q: start with --namespace %s if the files name no namespace, else name %s in them, or name another folder with --data-dir",
+	return fmt.Errorf("the Site of data folder %s is in namespace %q, and it would now be in namespace %q: "+
+		"start with --namespace %s if the files name no namespace, else name %s in them, or name another folder with --data-dir",
 		s.folder.path, before, declared, before, before)
 }
 

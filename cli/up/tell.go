@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +26,8 @@ const (
 	lookEvery = 100 * time.Millisecond
 	// sayEvery is how often it is said what is waited for.
 	sayEvery = 2 * time.Second
+	// addressesWait is how long it is waited for the addresses of all Instruments, which are in their statuses soon after gateways are ready.
+	addressesWait = 3 * time.Second
 )
 
 // tell says what the Site waits for until all of it is ready, and then where it receives and serves.
@@ -90,9 +93,14 @@ func (s *site) tellAddresses(ctx context.Context) {
 	var servers v1alpha1.FeedServerList
 	var instruments v1alpha1.InstrumentList
 	var gateways v1alpha1.IngestGatewayList
-	for _, list := range []client.ObjectList{&servers, &instruments, &gateways} {
-		if err := s.client.List(ctx, list); err != nil {
-			return
+	for began := time.Now(); ; {
+		for _, list := range []client.ObjectList{&servers, &instruments, &gateways} {
+			if err := s.client.List(ctx, list); err != nil {
+				return
+			}
+		}
+		if !slices.ContainsFunc(instruments.Items, lacksAddress) || time.Since(began) >= addressesWait || !retry.Sleep(ctx, lookEvery) {
+			break
 		}
 	}
 	out := s.cfg.Stderr
@@ -106,10 +114,17 @@ func (s *site) tellAddresses(ctx context.Context) {
 	}
 	for i := range gateways.Items {
 		if q := gateways.Items[i].Spec.Quarantine; q != nil && len(instruments.Items) == 0 {
-			fmt.Fprintf(out, "  quarantines  what arrives at ports %v: `substorm adopt --help` says how an Instrument gets it\n", q.Ports)
+			fmt.Fprintf(out, "  quarantines  what arrives at ports %s: `substorm adopt --help` says how an Instrument gets it\n", strings.Trim(fmt.Sprint(q.Ports), "[]"))
 		}
 	}
 	fmt.Fprintf(out, "  look         KUBECONFIG=%s substorm status\n", s.kubeconfig)
+}
+
+// lacksAddress says whether a listener of an Instrument is told neither where it receives nor why it does not.
+func lacksAddress(i v1alpha1.Instrument) bool {
+	return len(i.Status.Listeners) < len(i.Spec.Listeners) || slices.ContainsFunc(i.Status.Listeners, func(l v1alpha1.ListenerStatus) bool {
+		return len(l.Addresses) == 0 && !meta.IsStatusConditionFalse(l.Conditions, v1alpha1.ConditionProgrammed)
+	})
 }
 
 // tellListener says where a listener of an Instrument receives, or why it does not: another program may have its port.

@@ -30,3 +30,21 @@ func TestTellListener(t *testing.T) {
 		}
 	}
 }
+
+// TestLacksAddress: an Instrument is told of once each of its listeners has an address, or why it has none.
+func TestLacksAddress(t *testing.T) {
+	failed := v1alpha1.ListenerStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionProgrammed, Status: metav1.ConditionFalse}}}
+	told := v1alpha1.ListenerStatus{Addresses: []v1alpha1.ListenerAddress{{Address: "127.0.0.1:30101"}}}
+	for name, c := range map[string]struct {
+		listeners []v1alpha1.ListenerStatus
+		want      bool
+	}{
+		"no status": {nil, true}, "no address": {[]v1alpha1.ListenerStatus{{}, told}, true}, "one listener": {[]v1alpha1.ListenerStatus{told}, true},
+		"told": {[]v1alpha1.ListenerStatus{told, told}, false}, "failed": {[]v1alpha1.ListenerStatus{told, failed}, false},
+	} {
+		i := v1alpha1.Instrument{Spec: v1alpha1.InstrumentSpec{Listeners: make([]v1alpha1.Listener, 2)}, Status: v1alpha1.InstrumentStatus{Listeners: c.listeners}}
+		if got := lacksAddress(i); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

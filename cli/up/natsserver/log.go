@@ -3,6 +3,7 @@
 package natsserver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -31,8 +32,15 @@ func (l *logger) Tracef(format string, v ...any) {
 	l.log.Debug("NATS server: " + fmt.Sprintf(format, v...))
 }
 func (l *logger) Warnf(format string, v ...any) {
-	l.log.Warn("NATS server: " + fmt.Sprintf(format, v...))
+	text, level := fmt.Sprintf(format, v...), slog.LevelWarn
+	if summary.MatchString(text) {
+		level = slog.LevelDebug
+	}
+	l.log.Log(context.Background(), level, "NATS server: "+text)
 }
+
+// summary matches what the server says of a stream whose summary is older than its messages, as after every power cut: it reads the messages instead.
+var summary = regexp.MustCompile(`^Filestore .*([Ss]tate (is )?outdated|state from index errored)`)
 
 // Errorf logs what keeps a link away once, until it stands: a hub may be away for weeks.
 func (l *logger) Errorf(format string, v ...any) {

@@ -301,7 +301,7 @@ func (f *folder) EnsureBucket(ctx context.Context) (created bool, err error) {
 	if err := f.CheckBucket(ctx); !errors.Is(err, ErrNoBucket) {
 		return false, err
 	}
-	if f.tree.seen() { // an empty one in its place would take what comes for the archive, and hide it when the disk is back
+	if f.tree.seen.Load() { // an empty one in its place would take what comes for the archive, and hide it when the disk is back
 		return false, fmt.Errorf("%w any more: folder %s is gone: mount its disk, or bring the folder back", ErrNoBucket, f.tree.path)
 	}
 	created, err = makeDurably(f.tree.path)

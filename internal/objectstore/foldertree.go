@@ -35,6 +35,8 @@ type tree struct {
 	sync func(*os.File) error
 	// asides: metadata lies in files of its own, of some objects at least.
 	asides atomic.Bool
+	// seen: this process had the bucket's folder open.
+	seen atomic.Bool
 
 	// change is held for reading while files get and lose names, for writing while folders do.
 	change sync.RWMutex
@@ -103,14 +105,8 @@ func (t *tree) open() (*os.Root, error) {
 		_ = root.Close()
 		return nil, err
 	}
+	t.seen.Store(true)
 	return root, nil
-}
-
-// seen says whether this process had the bucket's folder open.
-func (t *tree) seen() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.begun
 }
 
 // begin makes last what is there: a process that was killed may have left objects under their names that never were synced, and

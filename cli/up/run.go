@@ -158,13 +158,13 @@ func (s *site) run(ctx context.Context, declared []*manifests.Object) error {
 
 // runOn runs the Site on the API that is served.
 func (s *site) runOn(ctx context.Context, parts *stack, declared []*manifests.Object) error {
-	if err := s.sameSite(ctx, declared); err != nil {
+	if err := s.sameSite(ctx); err != nil {
 		return err
 	}
 	if err := manifests.Apply(ctx, s.client, declared, s.log); err != nil {
 		return err
 	}
-	if err := s.startNATS(ctx, parts, s.namespace); err != nil {
+	if err := s.startNATS(ctx, parts); err != nil {
 		return err
 	}
 	s.startOperator(parts)
@@ -188,14 +188,14 @@ func (s *site) runOn(ctx context.Context, parts *stack, declared []*manifests.Ob
 
 // sameSite errs where the data folder is of a Site with another code, whose resources would be removed for those of this one, or where
 // the Site was in another namespace.
-func (s *site) sameSite(ctx context.Context, declared []*manifests.Object) error {
+func (s *site) sameSite(ctx context.Context) error {
 	before, err := manifests.SiteBefore(ctx, s.client)
 	if err != nil || before == nil || s.code == "" {
 		return err
 	}
 	is := codeOf([]*manifests.Object{{Unstructured: before}})
 	if is == s.code {
-		return s.sameNamespace(before.GetNamespace(), siteOf(declared).GetNamespace())
+		return s.sameNamespace(before.GetNamespace(), s.namespace)
 	}
 	declares := "the files declare"
 	if len(s.cfg.Manifests) == 0 {
@@ -257,8 +257,8 @@ func (s *site) useAPI(api *rest.Config, kubeconfig string) error {
 	return err
 }
 
-func (s *site) startNATS(ctx context.Context, parts *stack, namespace string) error {
-	accounts, err := makeKeys(ctx, s.api, namespace, s.log)
+func (s *site) startNATS(ctx context.Context, parts *stack) error {
+	accounts, err := makeKeys(ctx, s.api, s.namespace, s.log)
 	if err != nil {
 		return err
 	}
@@ -273,7 +273,7 @@ func (s *site) startNATS(ctx context.Context, parts *stack, namespace string) er
 	})
 	socket := s.folder.in("nats", "socket")
 	parts.start("NATS socket", func(ctx context.Context) error { return s.nats.ServeSocket(ctx, socket) }, s.failed)
-	return s.tellServers(ctx, namespace, socket)
+	return s.tellServers(ctx, s.namespace, socket)
 }
 
 // tellServers says in a Secret how commands of other processes reach the servers of this one.

@@ -75,15 +75,19 @@ func (c *copies) try(ctx context.Context, ours jetstream.JetStream) error {
 		}
 		c.retired = true
 	}
+	var unheard []plan.Stream
 	for _, s := range c.want.copied {
 		try, cancel := context.WithTimeout(ctx, tryTimeout)
-		err := c.keep(try, ours, s)
+		is, err := c.keep(try, ours, s)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("stream %s: %w", s.Name, err)
 		}
+		if is {
+			unheard = append(unheard, s)
+		}
 	}
-	return c.resume(ctx)
+	return c.resume(ctx, unheard)
 }
 
 // retire ends what is taken from leaves that the Site has no more. Their streams stay:
@@ -119,22 +123,22 @@ func (c *copies) retire(ctx context.Context) error {
 	return nil
 }
 
-// keep looks after one stream.
-func (c *copies) keep(ctx context.Context, ours jetstream.JetStream, s plan.Stream) error {
+// keep looks after one stream, and returns whether its leaf is unheard.
+func (c *copies) keep(ctx context.Context, ours jetstream.JetStream, s plan.Stream) (unheard bool, err error) {
 	passed, err := c.passed(ctx, ours, s.Name)
 	if err != nil {
-		return err
+		return false, err
 	}
 	existing, err := c.js.Stream(ctx, s.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return c.create(ctx, s, passed)
+		return false, c.create(ctx, s, passed)
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	info := existing.CachedInfo()
 	if _, err := ensureStream(ctx, c.js, s, c.want); err != nil {
-		return err
+		return false, err
 	}
 	// What is before the first message was removed because the hub's stream has it.
 	begins := max(1, info.Config.FirstSeq, passed+1)
@@ -142,15 +146,16 @@ func (c *copies) keep(ctx context.Context, ours jetstream.JetStream, s plan.Stre
 		c.log.Warn("messages of a leaf were removed before the hub's stream had them: the leaf is asked for all that it has",
 			"stream", s.Name, "have", passed, "first", info.State.FirstSeq, "last", info.State.LastSeq)
 		if err := c.js.DeleteStream(ctx, s.Name); err != nil {
-			return err
+			return false, err
 		}
-		return c.create(ctx, s, passed)
+		return false, c.create(ctx, s, passed)
 	}
+	unheard = slices.ContainsFunc(info.Sources, stalled)
 	if passed <= info.State.FirstSeq {
-		return nil
+		return unheard, nil
 	}
 	// The message at passed stays, and with it which message of the leaf's it is.
-	return existing.Purge(ctx, jetstream.WithPurgeSequence(passed))
+	return unheard, existing.Purge(ctx, jetstream.WithPurgeSequence(passed))
 }
 
 // create makes a stream that takes all that the leaf has. Its first message is later than

@@ -5,7 +5,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -23,21 +22,18 @@ const (
 	answerTimeout = 5 * time.Second
 )
 
-// resume has JetStream ask those leaves at once that answer and are not heard. By itself it waits 30 seconds for the answer to what it asked
+// resume has JetStream ask the leaves of these streams at once, which are unheard, if they answer. By itself it waits 30 seconds for the answer to what it asked
 // while the link was down, whatever comes back meanwhile, and then, the more answers did not come, up to two minutes longer.
-func (c *copies) resume(ctx context.Context) error {
+func (c *copies) resume(ctx context.Context, unheard []plan.Stream) error {
 	try, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
-	answer := make([]bool, len(c.want.copied))
+	answer := make([]bool, len(unheard))
 	var all sync.WaitGroup
-	for i, s := range c.want.copied { // all at once: one that does not answer holds up no other
-		all.Go(func() {
-			is, err := c.js.Stream(try, s.Name)
-			answer[i] = err == nil && slices.ContainsFunc(is.CachedInfo().Sources, stalled) && c.answers(try, s.Sources[0])
-		})
+	for i, s := range unheard { // all at once: one that does not answer holds up no other
+		all.Go(func() { answer[i] = c.answers(try, s.Sources[0]) })
 	}
 	all.Wait()
-	for i, s := range c.want.copied {
+	for i, s := range unheard {
 		if !answer[i] {
 			continue
 		}

@@ -97,6 +97,10 @@ var asks = map[string][]ask{
 	"/bundle/{file}":                 {{"/bundle/hidden.tar", 401, 403, 200, secret}, {"/bundle/fresh.tar", 200, 200, 200, secret}, {"/bundle/fresh.tar.zst", 200, 200, 200, secret}, {"/bundle/members.tar", 401, 200, 200, ""}, {"/bundle/open.tar", 200, 200, 200, ""}},
 	"/bundle.tar":                    {{"/bundle.tar?instrument=open&instrument=hidden", 401, 403, 200, secret}, {"/bundle.tar?instrument=open&instrument=fresh", 200, 200, 200, "of-fresh"}, {"/bundle.tar?instrument=open&instrument=members", 401, 200, 200, ""}},
 	"/bundle.tar.zst":                {{"/bundle.tar.zst?instrument=open&instrument=hidden", 401, 403, 200, secret}, {"/bundle.tar.zst?instrument=open&instrument=fresh", 200, 200, 200, "of-fresh"}},
+	"/mirror/{$}":                    {{"/mirror/", 200, 200, 200, `"` + hidden + `"`}},
+	"POST /mirror/days":              {{"/mirror/days\n" + question(hidden, ""), 200, 200, 200, `"entries":`}, {"/mirror/days\n" + question(members, ""), 200, 200, 200, ""}},
+	"POST /mirror/lists":             {{"/mirror/lists\n" + question(hidden, "$date"), 200, 200, 200, "of-hidden"}, {"/mirror/lists\n" + question(fresh, "$date"), 200, 200, 200, "of-fresh"}, {"/mirror/lists\n" + question(open, "$date"), 200, 200, 200, ""}},
+	"POST /mirror/objects.tar":       {{"/mirror/objects.tar\n" + question(hidden, "$date"), 200, 200, 200, secret}, {"/mirror/objects.tar\n" + question(fresh, "$date"), 200, 200, 200, secret}},
 	"/atom/{file}":                   {{"/atom/hidden.xml", 401, 403, 200, "of-hidden"}, {"/atom/fresh.xml", 200, 200, 200, "of-fresh"}, {"/atom/members.xml", 401, 200, 200, ""}},
 	"/atom/feeds/{file}":             {{"/atom/feeds/all.xml", 200, 200, 200, hidden}},
 	"/wis2/{feed}/events":            {{"/wis2/all/events", 200, 200, 200, ""}, {"/wis2/only-members/events", 401, 200, 200, ""}},
@@ -110,6 +114,11 @@ var asks = map[string][]ask{
 	"OPTIONS /feeds/{feed}/tickets":  {{"/feeds/all/tickets", 204, 204, 204, ""}},
 	"OPTIONS /feeds/{feed}/events":   {{"/feeds/all/events", 204, 204, 204, ""}},
 	"OPTIONS /feeds/{feed}/sampling": {{"/feeds/all/sampling", 204, 204, 204, ""}},
+}
+
+// question is a line of what a mirror posts.
+func question(instrument, day string) string {
+	return fmt.Sprintf(`{"instrument":%q,"day":%q}`, instrument, day)
 }
 
 // secret is in what hidden and fresh sent, and open did not; ofMembers is in what
@@ -154,7 +163,7 @@ func TestEveryEndpoint(t *testing.T) {
 // check asks as everybody.
 func (l *endpointsLab) check(method string, a ask) {
 	l.t.Helper()
-	path := strings.NewReplacer("$port", fmt.Sprint(l.port), "$today", l.sent.Format("2006/01/02"),
+	path := strings.NewReplacer("$port", fmt.Sprint(l.port), "$today", l.sent.Format("2006/01/02"), "$date", l.sent.Format(time.DateOnly),
 		"$start", l.sent.Add(-time.Minute).Format(time.RFC3339), "$stop", l.sent.Add(time.Minute).Format(time.RFC3339)).Replace(a.path)
 	for _, who := range []string{anonymous, outsider, insider, namesake, member} {
 		status, body := l.ask(method, path, who)

@@ -188,7 +188,8 @@ func (l *endpointsLab) untilShows(path, want string) {
 // request asks at an endpoint. The answer is read to its end by whoever asks.
 func (l *endpointsLab) request(ctx context.Context, method, path, who string) *http.Response {
 	l.t.Helper()
-	r, err := http.NewRequestWithContext(ctx, method, "http://"+l.address()+path, nil)
+	path, question, _ := strings.Cut(path, "\n") // what is posted
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+l.address()+path, strings.NewReader(question))
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/feed-server/hapi"
 	"github.com/substorm/substorm/feed-server/latest"
+	"github.com/substorm/substorm/feed-server/mirror"
 	"github.com/substorm/substorm/feed-server/wis2"
 	"github.com/substorm/substorm/internal/catalog"
 	"github.com/substorm/substorm/internal/descriptions"
@@ -81,6 +82,7 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 	maps.Copy(endpoints, latest.New(latest.Config{Catalog: s.kept.catalog, AccessCheck: check, Archive: objects}).Endpoints())
 	maps.Copy(endpoints, bundle.New(bundle.Config{Site: cfg.Site, Catalog: s.kept.catalog, Store: s.kept.store, AccessCheck: check,
 		Memory: share(cfg.ArchiveSize, bundleShare), Logger: s.log}).Endpoints())
+	maps.Copy(endpoints, mirror.New(mirror.Config{Site: cfg.Site, Catalog: s.kept.catalog, AccessCheck: check}).Endpoints())
 	maps.Copy(endpoints, atom.New(atom.Config{Site: cfg.Site, Catalog: s.kept.catalog, AccessCheck: check}).Endpoints())
 	maps.Copy(endpoints, wis2.NewEvents(wis2.Config{Site: cfg.Site, Registry: s.registry.Snapshot, Hub: s.hubs.of, Slots: s.slots, AccessCheck: check, Logger: s.log}).Endpoints())
 	maps.Copy(endpoints, samples.Endpoints())

@@ -16,9 +16,11 @@ import (
 const (
 	// aheadBytes of objects are read before they are sent, and aheadObjects at most.
 	aheadBytes   = 8 << 20
-	aheadObjects = 16
-	// whole is the size in bytes up to which an object is read at once.
+	aheadObjects = 64
+	// whole is the size in bytes up to which an object is read at once, and so are members
+	// of a pack that lie behind each other, no further apart than apart.
 	whole = aheadBytes / 2
+	apart = 8 << 10
 )
 
 // reader reads objects ahead of those who send them, in order.
@@ -47,35 +49,103 @@ type ahead struct {
 // readAll reads those that are to be sent, until the reader's context ends.
 func (r *reader) readAll(all []chosen) {
 	defer close(r.objects)
-	for i := range all {
-		if all[i].send && !r.read(&all[i]) {
-			return
+	for len(all) > 0 {
+		n := 1
+		if all[0].send {
+			n = together(all)
+			if !r.read(all[:n]) {
+				return
+			}
 		}
+		all = all[n:]
 	}
 }
 
-// read begins to read an object; false: there is no sense in it any more.
-func (r *reader) read(c *chosen) bool {
-	o := &ahead{chosen: c, of: r, taken: 1, done: make(chan struct{})}
-	if c.record.Size <= whole {
-		o.taken += c.record.Size
+// together is how many of the first ones are read at once, at least one: a request to the
+// store for each small member of a pack would take longer than all of it.
+func together(all []chosen) int {
+	first := all[0].record
+	n, end := 1, first.Offset+first.Length
+	for ; first.InPack() && n < len(all) && all[n].send; n++ {
+		r := all[n].record
+		if r.Key != first.Key || r.Offset < end || r.Offset > end+apart || r.Offset+r.Length-first.Offset > whole {
+			break
+		}
+		end = r.Offset + r.Length
 	}
-	if r.space.Acquire(r.ctx, o.taken) != nil {
+	return n
+}
+
+// read begins to read objects that lie together; false: there is no sense in it any more.
+func (r *reader) read(run []chosen) bool {
+	objects := make([]*ahead, len(run))
+	var taken int64
+	for i := range run {
+		o := &ahead{chosen: &run[i], of: r, taken: 1, done: make(chan struct{})}
+		if o.record.Size <= whole {
+			o.taken += o.record.Size
+		}
+		if i > 0 { // with what lies between
+			o.taken += o.record.Offset - run[i-1].record.Offset - run[i-1].record.Length
+		}
+		objects[i] = o
+		taken += o.taken
+	}
+	if r.space.Acquire(r.ctx, taken) != nil {
 		return false
 	}
-	go o.load()
-	select {
-	case r.objects <- o:
-		return true
-	case <-r.ctx.Done():
-		return false
+	go r.load(objects)
+	for _, o := range objects {
+		select {
+		case r.objects <- o:
+		case <-r.ctx.Done():
+			return false
+		}
 	}
+	return true
 }
 
 // drain forgets what is not sent any more, and returns when nothing more is begun.
 func (r *reader) drain() {
 	for range r.objects {
 	}
+}
+
+// load reads objects that lie together at once, and each by itself where that fails: then it
+// is known which one is damaged.
+func (r *reader) load(run []*ahead) {
+	if data := r.span(run); data != nil {
+		first := run[0].record.Offset
+		for _, o := range run {
+			from := o.record.Offset - first
+			o.data = data[from : from+o.record.Length : from+o.record.Length]
+			o.err = objectpath.Compare(*o.record, o.data)
+			close(o.done)
+		}
+		return
+	}
+	for _, o := range run {
+		o.load()
+	}
+}
+
+// span returns the bytes from the first of several objects to the last; nil where they
+// cannot be had.
+func (r *reader) span(run []*ahead) []byte {
+	if len(run) < 2 {
+		return nil
+	}
+	first, last := run[0].record, run[len(run)-1].record
+	data := make([]byte, last.Offset+last.Length-first.Offset)
+	body, _, err := r.store.Get(r.ctx, first.Key, objectstore.Range{Offset: first.Offset, Length: int64(len(data))})
+	if err != nil {
+		return nil
+	}
+	defer body.Close()
+	if _, err := io.ReadFull(body, data); err != nil {
+		return nil
+	}
+	return data
 }
 
 func (o *ahead) load() {

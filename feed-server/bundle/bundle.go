@@ -17,6 +17,7 @@ import (
 
 	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/catalog"
+	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/wire"
@@ -76,9 +77,10 @@ func (b *Bundles) Endpoints() map[string]http.HandlerFunc {
 		return b.cfg.AccessCheck.Answer(func(v *endpoint.Request) *problem.Problem { return b.serve(v, name(v)) })
 	}
 	return map[string]http.HandlerFunc{
-		Root + "{file}":        of(func(v *endpoint.Request) string { return v.PathValue("file") }),
-		rootOfSeveral:          of(func(*endpoint.Request) string { return ".tar" }),
-		rootOfSeveral + ".zst": of(func(*endpoint.Request) string { return ".tar.zst" }),
+		Root + "{file}":                   of(func(v *endpoint.Request) string { return v.PathValue("file") }),
+		rootOfSeveral:                     of(func(*endpoint.Request) string { return ".tar" }),
+		rootOfSeveral + ".zst":            of(func(*endpoint.Request) string { return ".tar.zst" }),
+		"POST " + mirrorindex.ObjectsPath: b.cfg.AccessCheck.AnswerQuestion(b.serveNamed),
 	}
 }
 
@@ -130,14 +132,23 @@ func (b *Bundles) serve(v *endpoint.Request, name string) *problem.Problem {
 		v.W.WriteHeader(http.StatusOK)
 		return nil
 	}
-	done, ok := b.turns.Take(v.Context(), v)
-	if !ok {
-		return problem.New(http.StatusServiceUnavailable, "too many bundles are being sent, or too many to you: ask again").After(int(endpoint.TurnPatience / time.Second))
+	done, p := b.turn(v)
+	if p != nil {
+		return p
 	}
 	defer done()
 	v.W.WriteHeader(http.StatusOK)
 	v.Finish("bundle", b.send(v, todo, q.zstd || encoded))
 	return nil
+}
+
+// turn waits for one of those who are sent a bundle at a time.
+func (b *Bundles) turn(v *endpoint.Request) (done func(), p *problem.Problem) {
+	done, ok := b.turns.Take(v.Context(), v)
+	if !ok {
+		return nil, problem.New(http.StatusServiceUnavailable, "too many bundles are being sent, or too many to you: ask again").After(int(endpoint.TurnPatience / time.Second))
+	}
+	return done, nil
 }
 
 // plan finds the days that may answer a question.

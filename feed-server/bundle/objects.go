@@ -8,6 +8,7 @@ import (
 
 	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/catalog"
+	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -126,7 +127,11 @@ func (s *sending) object(o *ahead, gone *isRetracted) error {
 // write writes an object, and counts it. Data is nil of one that is streamed.
 func (s *sending) write(o *ahead, data []byte) error {
 	r := o.record
-	if err := s.tar.WriteHeader(s.header(s.in.Instrument+"/"+o.path, r.Size, r.ReceivedAt)); err != nil {
+	h := s.header(s.in.Instrument+"/"+o.path, r.Size, r.ReceivedAt)
+	if r.State == wire.StateSuperseded { // another object has its path
+		h.PAXRecords = map[string]string{mirrorindex.PAXID: r.ID}
+	}
+	if err := s.tar.WriteHeader(h); err != nil {
 		return err
 	}
 	var err error

@@ -11,6 +11,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/substorm/substorm/feed-server/endpoint"
+	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -55,10 +56,15 @@ type sending struct {
 // endpoint.ErrOver.
 func (b *Bundles) send(v *endpoint.Request, todo plan, compressed bool) error {
 	s := &sending{Bundles: b, v: v, todo: todo, in: todo.instruments[0], end: End{Format: format}, next: token{question: todo.digest()}}
-	buffer := bufio.NewWriterSize(permitted{s}, writeBuffer)
+	return s.tarTo(permitted{s}, compressed, s.all)
+}
+
+// tarTo writes as a tar what write writes.
+func (s *sending) tarTo(out io.Writer, compressed bool, write func() error) error {
+	buffer := bufio.NewWriterSize(out, writeBuffer)
 	if !compressed {
 		s.tar = tar.NewWriter(buffer)
-		if err := s.all(); err != nil {
+		if err := write(); err != nil {
 			return err
 		}
 		return buffer.Flush()
@@ -69,7 +75,7 @@ func (b *Bundles) send(v *endpoint.Request, todo plan, compressed bool) error {
 	}
 	defer z.Close()
 	s.tar = tar.NewWriter(z)
-	if err := s.all(); err != nil {
+	if err := write(); err != nil {
 		return err
 	}
 	if err := z.Close(); err != nil {
@@ -88,8 +94,10 @@ type permitted struct{ *sending }
 
 // Write implements io.Writer. Errors: endpoint.ErrClient, endpoint.ErrOver.
 func (p permitted) Write(b []byte) (int, error) {
-	if _, err := p.v.Still(p.in.Instrument); err != nil {
-		return 0, err
+	if p.in.Instrument != "" { // of some bundle it is not known yet
+		if _, err := p.v.Still(p.in.Instrument); err != nil {
+			return 0, err
+		}
 	}
 	return endpoint.Paced{Request: p.v}.Write(b)
 }
@@ -104,7 +112,12 @@ func (s *sending) all() error {
 		}
 	}
 	s.end.Since = s.next.String()
-	if err := s.file(folder+"end.json", append(marshal(s.end), '\n')); err != nil {
+	return s.ends()
+}
+
+// ends writes the last file.
+func (s *sending) ends() error {
+	if err := s.file(mirrorindex.EndName, append(marshal(s.end), '\n')); err != nil {
 		return err
 	}
 	return s.tar.Close()

@@ -7,6 +7,7 @@ package endpoint
 import (
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,12 +62,22 @@ func NewAccessCheck(cfg AccessCheckConfig) *AccessCheck {
 
 // Answer is what all endpoints do first and last.
 func (g *AccessCheck) Answer(serve func(*Request) *problem.Problem) http.HandlerFunc {
+	return g.answer(serve, http.MethodGet, http.MethodHead, http.MethodOptions)
+}
+
+// AnswerQuestion is Answer for endpoints whose questions are too long for a URL: they come
+// as the body of a POST, which changes nothing here either.
+func (g *AccessCheck) AnswerQuestion(serve func(*Request) *problem.Problem) http.HandlerFunc {
+	return g.answer(serve, http.MethodPost)
+}
+
+func (g *AccessCheck) answer(serve func(*Request) *problem.Problem, methods ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v := &Request{Request: r, Snapshot: g.cfg.Registry(), Now: time.Now(), check: g, class: ClassOf(r)}
 		v.sent.ResponseWriter, v.sent.traffic = w, &g.cfg.Admission.Traffic
 		v.W = &v.sent
 		defer v.count() // also where serve aborts
-		leave, p := g.admit(v)
+		leave, p := g.admit(v, methods)
 		defer leave()
 		if p == nil && r.Method == http.MethodOptions {
 			preflight(v.W)
@@ -103,18 +114,16 @@ func refuse(w http.ResponseWriter, p *problem.Problem) {
 	p.Write(w)
 }
 
-// admit finds out who asks, and lets them wait for their turn.
-func (g *AccessCheck) admit(v *Request) (leave func(), refused *problem.Problem) {
+// admit finds out who asks by one of some methods, and lets them wait for their turn.
+func (g *AccessCheck) admit(v *Request, methods []string) (leave func(), refused *problem.Problem) {
 	leave = func() {}
 	h := v.W.Header()
 	h.Set("Access-Control-Allow-Origin", "*") // credentials are shown by the page itself, or not at all
 	h.Set("Access-Control-Expose-Headers", exposed)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", sandbox)
-	switch v.Method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions:
-	default:
-		h.Set("Allow", allowed)
+	if !slices.Contains(methods, v.Method) {
+		h.Set("Allow", strings.Join(methods, ", "))
 		return leave, problem.New(http.StatusMethodNotAllowed, "the archive is read here: %s %s changes nothing", v.Method, v.URL.Path)
 	}
 	return g.cfg.Admission.admit(v)
@@ -144,7 +153,6 @@ const (
 	// browser shows what an instrument sent, whatever type it was given, and runs none of
 	// it as a page of this origin.
 	sandbox = "sandbox; default-src 'none'; img-src 'self'; media-src 'self'; style-src 'unsafe-inline'"
-	allowed = "GET, HEAD, OPTIONS"
 	// exposed are the headers that a page's scripts may read.
 	exposed = "Accept-Ranges, Content-Location, Content-Range, ETag, Link, Repr-Digest, Retry-After"
 	// asking are the headers that a page's scripts may send.
@@ -158,7 +166,7 @@ func preflight(w http.ResponseWriter) {
 	h.Set("Access-Control-Allow-Methods", "GET, HEAD")
 	h.Set("Access-Control-Allow-Headers", asking)
 	h.Set("Access-Control-Max-Age", "86400")
-	h.Set("Allow", allowed)
+	h.Set("Allow", "GET, HEAD, OPTIONS")
 	w.WriteHeader(http.StatusNoContent)
 }
 

@@ -122,6 +122,13 @@ func (v *Request) Instrument(name, what string) (wire.InstrumentEntry, *problem.
 	return in, v.Verdict(in, what, time.Time{})
 }
 
+// MayRead says whether who asks may read the archive of an instrument at all, without a
+// word about why not.
+func (v *Request) MayRead(name string) bool {
+	in, known := v.Snapshot.Instruments[name]
+	return known && v.Verdict(in, name, time.Time{}) == nil
+}
+
 // Ready says that this replica does not know the Site's Instruments; nil: it does.
 func (v *Request) Ready() *problem.Problem {
 	if v.Snapshot.Revision > 0 {

@@ -4,7 +4,11 @@ package catalog
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strconv"
@@ -43,6 +47,37 @@ func (c *Catalog) Instruments(ctx context.Context) ([]string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return sortedKeys(c.index.entries, c.overlay.instruments()), nil
+}
+
+// InstrumentTags returns, by its name, a tag of each instrument of which the archive holds
+// anything, which changes with whatever it holds: with the tag of any Day, and when days are
+// summed up anew, in a root. Nothing is read for it. Errors: ctx's.
+func (c *Catalog) InstrumentTags(ctx context.Context) (map[string]string, error) {
+	names, err := c.Instruments(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	tags := make(map[string]string, len(names))
+	for _, name := range names {
+		tags[name] = c.instrumentTag(name)
+	}
+	return tags, nil
+}
+
+// instrumentTag: roots are written once. The mutex is held.
+func (c *Catalog) instrumentTag(name string) string {
+	entry, fresh := c.index.entries[name], c.overlay.of(name)
+	h := sha256.New()
+	_, _ = fmt.Fprintln(h, entry.Root)
+	for _, d := range entry.Open {
+		_, _ = fmt.Fprintln(h, tagOf(d, c.overlay.epoch, fresh[d.Day]))
+	}
+	for _, day := range slices.Sorted(maps.Keys(fresh)) {
+		_, _ = fmt.Fprintln(h, tagOf(wire.RootDay{Day: day}, c.overlay.epoch, fresh[day]))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:12])
 }
 
 // known returns what is known of an instrument.

@@ -94,11 +94,24 @@ func (v *verified) Read(p []byte) (int, error) {
 	case err == nil:
 	case !errors.Is(err, io.EOF):
 		err = fmt.Errorf("fetch %s: %w", v.record.ID, err)
-	case v.size != v.record.Size || wire.Digest(v.digest.Sum(nil)) != v.record.Digest:
-		err = &Broken{v.record, fmt.Errorf("%s: %w: its bytes (%d, sha-256 %x) are not those that were received (%d, %s)",
-			v.record.ID, ErrDamaged, v.size, v.digest.Sum(nil), v.record.Size, v.record.Digest)}
+	default:
+		if differs := compare(v.record, v.size, wire.Digest(v.digest.Sum(nil))); differs != nil {
+			err = differs
+		}
 	}
 	return n, err
+}
+
+// Compare says whether bytes are those of an object. Errors: Broken.
+func Compare(r wire.Record, data []byte) error {
+	return compare(r, int64(len(data)), sha256.Sum256(data))
+}
+
+func compare(r wire.Record, size int64, digest wire.Digest) error {
+	if size == r.Size && digest == r.Digest {
+		return nil
+	}
+	return &Broken{r, fmt.Errorf("%s: %w: its bytes (%d, sha-256 %s) are not those that were received (%d, %s)", r.ID, ErrDamaged, size, digest, r.Size, r.Digest)}
 }
 
 // partial is a part of an object on its way.

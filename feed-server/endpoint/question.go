@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package endpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/substorm/substorm/internal/problem"
+)
+
+// Questions reads the lines of the body of a request, which the server has bounded.
+func Questions[Q any](v *Request) ([]Q, *problem.Problem) {
+	lines := json.NewDecoder(v.Body)
+	var all []Q
+	for {
+		var q Q
+		switch err := lines.Decode(&q); {
+		case errors.Is(err, io.EOF) && len(all) > 0:
+			return all, nil
+		case errors.Is(err, io.EOF):
+			return nil, problem.New(http.StatusBadRequest, "the body asks for nothing: it is JSON lines, see the reference of the mirror index")
+		case err != nil:
+			return nil, problem.New(http.StatusBadRequest, "line %d of the body cannot be read: %v", len(all)+1, err)
+		}
+		all = append(all, q)
+	}
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mirror
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"time"
+
+	"github.com/substorm/substorm/feed-server/endpoint"
+	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/internal/problem"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// daily is how many of the newest days stand for themselves, at least; older ones are told
+// of by months.
+const daily = 31
+
+// days answers which months and days instruments have.
+func (x *Index) days(v *endpoint.Request) *problem.Problem {
+	if p := v.Ready(); p != nil {
+		return p
+	}
+	questions, p := endpoint.Questions[mirrorindex.DaysQuestion](v)
+	if p != nil {
+		return p
+	}
+	for _, q := range questions {
+		if err := mirrorindex.CheckMonth(q.Month); q.Month != "" && err != nil {
+			return problem.New(http.StatusBadRequest, "%s: %v", q.Instrument, err)
+		}
+	}
+	x.answer(v, func(out *lines) error {
+		for _, q := range questions {
+			if err := x.daysOf(v, out, q); err != nil {
+				return err
+			}
+		}
+		return out.write(mirrorindex.DaysLine{End: true})
+	})
+	return nil
+}
+
+// daysOf answers one question.
+func (x *Index) daysOf(v *endpoint.Request, out *lines, q mirrorindex.DaysQuestion) error {
+	in, over := v.Still(q.Instrument)
+	if over != nil {
+		return out.write(mirrorindex.DaysLine{Instrument: q.Instrument, Gone: true})
+	}
+	days, err := x.cfg.Catalog.Days(v.Context(), q.Instrument)
+	if err != nil {
+		return err
+	}
+	if err := out.write(mirrorindex.DaysLine{Instrument: q.Instrument, Rights: in.Rights}); err != nil {
+		return err
+	}
+	newest := firstDaily(v.Now)
+	for len(days) > 0 {
+		month := mirrorindex.MonthOf(days[0].Day)
+		n := 1
+		for n < len(days) && mirrorindex.MonthOf(days[n].Day) == month {
+			n++
+		}
+		if q.Month == month || q.Month == "" {
+			if err := x.month(v, out, in, month, days[:n], q.Month == "" && month < newest); err != nil {
+				return err
+			}
+		}
+		days = days[n:]
+	}
+	return nil
+}
+
+// firstDaily is the first month whose days stand for themselves.
+func firstDaily(now time.Time) string { return now.UTC().AddDate(0, 0, -daily).Format("2006-01") }
+
+// month tells of the days of one, each by itself or together.
+func (x *Index) month(v *endpoint.Request, out *lines, in wire.InstrumentEntry, month string, days []wire.RootDay, together bool) error {
+	all, tag := mirrorindex.DaysLine{Month: month}, sha256.New()
+	for _, d := range days {
+		of, err := x.cfg.Catalog.DayTag(v.Context(), in.Instrument, d.Day)
+		if err != nil {
+			return err
+		}
+		line := mirrorindex.DaysLine{Day: d.Day, Tag: tagOf(v, in, of), Entries: d.Entries, Bytes: d.Bytes, ObservedFrom: d.ObservedFrom, ObservedTo: d.ObservedTo}
+		if !together {
+			if err := out.write(line); err != nil {
+				return err
+			}
+			continue
+		}
+		_, _ = tag.Write([]byte(string(d.Day) + line.Tag))
+		all.Entries += d.Entries
+		all.Bytes += d.Bytes
+		all.ObservedFrom = earlier(all.ObservedFrom, d.ObservedFrom)
+		all.ObservedTo = later(all.ObservedTo, d.ObservedTo)
+	}
+	if !together {
+		return nil
+	}
+	all.Tag = hex.EncodeToString(tag.Sum(nil)[:12])
+	return out.write(all)
+}
+
+func earlier(a, b *time.Time) *time.Time {
+	if a == nil || b != nil && b.Before(*a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b *time.Time) *time.Time {
+	if a == nil || b != nil && b.After(*a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package mirror tells programs that copy the archive what there is to copy, so that the
+// cost of asking follows what changed and not what the archive holds. internal/mirrorindex
+// has the documents.
+package mirror
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/substorm/substorm/feed-server/endpoint"
+	"github.com/substorm/substorm/internal/catalog"
+	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// writeBuffer is how much is written to a client at a time.
+const writeBuffer = 64 << 10
+
+// Catalog knows what the archive holds. internal/catalog is one.
+type Catalog interface {
+	// InstrumentTags returns the tags of all instruments, by name.
+	InstrumentTags(ctx context.Context) (map[string]string, error)
+	// Days returns the days of which there is anything, ascending.
+	Days(ctx context.Context, instrument string) ([]wire.RootDay, error)
+	// DayTag returns the tag of a day without reading it.
+	DayTag(ctx context.Context, instrument string, day wire.Day) (string, error)
+	// Day returns what there is of one, in the order of paths.
+	Day(ctx context.Context, instrument string, day wire.Day) (*catalog.Day, error)
+}
+
+// Config says of what mirrors are told.
+type Config struct {
+	// Site is the Site's code.
+	Site        string
+	Catalog     Catalog
+	AccessCheck *endpoint.AccessCheck
+}
+
+// Index answers at its Endpoints.
+type Index struct{ cfg Config }
+
+// New returns an Index.
+func New(cfg Config) *Index { return &Index{cfg} }
+
+// Endpoints are the patterns that are answered, as http.ServeMux reads them.
+func (x *Index) Endpoints() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{
+		mirrorindex.RootPath + "{$}":    x.cfg.AccessCheck.Answer(x.root),
+		"POST " + mirrorindex.DaysPath:  x.cfg.AccessCheck.AnswerQuestion(x.days),
+		"POST " + mirrorindex.ListsPath: x.cfg.AccessCheck.AnswerQuestion(x.lists),
+	}
+}
+
+// readable returns the names of those instruments whose archive who asks may read.
+func readable(v *endpoint.Request) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(v.Snapshot.Instruments)), func(name string) bool { return !v.MayRead(name) })
+}
+
+// answer writes lines, compressed where the client takes that. What write returns is the
+// error of the catalog, endpoint.ErrClient or endpoint.ErrOver.
+func (x *Index) answer(v *endpoint.Request, write func(*lines) error) {
+	h := v.W.Header()
+	h.Set("Content-Type", mirrorindex.MediaLines)
+	h.Set("Cache-Control", "private, no-store")
+	h.Set("Vary", "Accept-Encoding, Authorization")
+	compressed := endpoint.AcceptsZstd(v.Request)
+	if compressed {
+		h.Set("Content-Encoding", "zstd")
+	}
+	v.W.WriteHeader(http.StatusOK)
+	v.Finish(v.URL.Path, x.send(v, compressed, write))
+}
+
+func (x *Index) send(v *endpoint.Request, compressed bool, write func(*lines) error) error {
+	out := bufio.NewWriterSize(endpoint.Paced{Request: v}, writeBuffer)
+	if !compressed {
+		if err := write(newLines(out)); err != nil {
+			return err
+		}
+		return out.Flush()
+	}
+	z, err := zstd.NewWriter(out, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20))
+	if err != nil {
+		return err
+	}
+	defer z.Close()
+	if err := write(newLines(z)); err != nil {
+		return err
+	}
+	if err := z.Close(); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+// lines writes JSON lines.
+type lines struct {
+	out  io.Writer
+	line bytes.Buffer
+	json *json.Encoder
+}
+
+func newLines(out io.Writer) *lines {
+	l := &lines{out: out}
+	l.json = json.NewEncoder(&l.line)
+	l.json.SetEscapeHTML(false)
+	return l
+}
+
+func (l *lines) write(v any) error {
+	l.line.Reset()
+	if err := l.json.Encode(v); err != nil {
+		return err
+	}
+	_, err := l.out.Write(l.line.Bytes())
+	return err
+}

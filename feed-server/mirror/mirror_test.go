@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mirror_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/substorm/substorm/feed-server/archive/archivetest"
+	"github.com/substorm/substorm/feed-server/bundle"
+	"github.com/substorm/substorm/feed-server/mirror"
+	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// storm is a time long ago, on day old.
+var storm = time.Date(2015, 3, 17, 12, 0, 0, 0, time.UTC)
+
+const old = "2015-03-17"
+
+func newLab(t *testing.T, more ...wire.InstrumentEntry) *archivetest.Lab {
+	t.Helper()
+	l := archivetest.New(t, more...)
+	l.Open(mirror.New(mirror.Config{Site: archivetest.Site, Catalog: l.Catalog, AccessCheck: l.AccessCheck}).Endpoints(),
+		bundle.New(bundle.Config{Site: archivetest.Site, Catalog: l.Catalog, Store: l.Store, AccessCheck: l.AccessCheck, Logger: l.Logger}).Endpoints())
+	return l
+}
+
+func at(received time.Time) func(*wire.Record) {
+	return func(r *wire.Record) { r.ReceivedAt = received.UTC() }
+}
+
+// post asks a question of lines.
+func post(l *archivetest.Lab, path string, questions ...any) (status int, body []byte) {
+	l.Helper()
+	var lines bytes.Buffer
+	for _, q := range questions {
+		if err := json.NewEncoder(&lines).Encode(q); err != nil {
+			l.Fatal(err)
+		}
+	}
+	resp, err := http.Post(l.URL+path, mirrorindex.MediaLines, &lines)
+	if err != nil {
+		l.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err = io.ReadAll(resp.Body); err != nil {
+		l.Fatal(err)
+	}
+	return resp.StatusCode, body
+}
+
+// lines are those of an answer, which must be whole.
+func lines[L any](l *archivetest.Lab, path string, questions ...any) []L {
+	l.Helper()
+	status, body := post(l, path, questions...)
+	if status != http.StatusOK || !bytes.HasSuffix(body, []byte("{\"end\":true}\n")) {
+		l.Fatalf("%s: %d %s", path, status, body)
+	}
+	var all []L
+	for d := json.NewDecoder(bytes.NewReader(body)); ; {
+		var line L
+		if err := d.Decode(&line); errors.Is(err, io.EOF) {
+			return all[:len(all)-1]
+		} else if err != nil {
+			l.Fatal(err)
+		}
+		all = append(all, line)
+	}
+}
+
+func root(l *archivetest.Lab) (mirrorindex.Root, string) {
+	l.Helper()
+	a := l.Get(mirrorindex.RootPath)
+	var r mirrorindex.Root
+	if err := json.Unmarshal([]byte(a.Body), &r); err != nil || a.Status != http.StatusOK {
+		l.Fatalf("%d %v %s", a.Status, err, a.Body)
+	}
+	return r, a.Header.Get("ETag")
+}
+
+func list(l *archivetest.Lab, day wire.Day, have *mirrorindex.Sum) (head mirrorindex.ListLine, all []mirrorindex.Entry) {
+	l.Helper()
+	answer := lines[mirrorindex.ListLine](l, mirrorindex.ListsPath, mirrorindex.ListQuestion{Instrument: archivetest.Camera, Day: day, Have: have})
+	for _, line := range answer[1:] {
+		all = append(all, *line.Entry)
+	}
+	return answer[0], all
+}
+
+func paths(all []mirrorindex.Entry) (paths []string) {
+	for _, e := range all {
+		paths = append(paths, strings.TrimSpace(e.Path+" "+string(e.State)))
+	}
+	return paths
+}
+
+// objects returns what a bundle holds, by path.
+func objects(l *archivetest.Lab, questions ...any) map[string]string {
+	l.Helper()
+	_, body := post(l, mirrorindex.ObjectsPath, questions...)
+	all, whole := map[string]string{}, false
+	for r := tar.NewReader(bytes.NewReader(body)); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) && whole {
+			return all
+		}
+		if err != nil {
+			l.Fatal(err)
+		}
+		data, err := io.ReadAll(r)
+		if err != nil {
+			l.Fatal(err)
+		}
+		name := strings.TrimPrefix(h.Name, archivetest.Site+"/")
+		if whole = name == mirrorindex.EndName; !whole {
+			all[strings.TrimPrefix(name, archivetest.Camera+"/")] = string(data)
+		}
+	}
+}
+
+// A tag changes with what lies below it, and nothing else is asked for.
+func TestIndex(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	today := time.Now().UTC().Truncate(24 * time.Hour)
+	newest := wire.Day(today.Format(time.DateOnly))
+	l.Put(archivetest.Camera, "b/1.jpg", "one", at(storm))
+	two := l.Put(archivetest.Camera, "b/2.jpg", "two", at(storm.Add(time.Minute)))
+	l.Wait(l.Put(archivetest.Camera, "now/1 æ.jpg", "four", at(today.Add(time.Second))))
+	first, tag := root(l)
+	if len(first.Instruments) != 1 || first.Site != archivetest.Site || first.Format != mirrorindex.Format {
+		t.Fatalf("root: %+v", first)
+	}
+	if a := l.Get(mirrorindex.RootPath, "If-None-Match", tag); a.Status != http.StatusNotModified {
+		t.Errorf("nothing changed: %d", a.Status)
+	}
+	days := lines[mirrorindex.DaysLine](l, mirrorindex.DaysPath, mirrorindex.DaysQuestion{Instrument: archivetest.Camera})
+	if len(days) != 3 || days[0].Instrument != archivetest.Camera || days[0].Rights.DOI != "10.5555/thule" || days[1].Month != "2015-03" || days[1].Entries != 2 || days[2].Day != newest {
+		t.Fatalf("days: %+v", days)
+	}
+	month := lines[mirrorindex.DaysLine](l, mirrorindex.DaysPath, mirrorindex.DaysQuestion{Instrument: archivetest.Camera, Month: "2015-03"})
+	if len(month) != 2 || month[1].Day != old || month[1].Bytes != 6 {
+		t.Fatalf("month: %+v", month)
+	}
+	head, all := list(l, newest, nil)
+	if head.More || head.Tag != days[2].Tag || !slices.Equal(paths(all), []string{"now/1 æ.jpg"}) {
+		t.Fatalf("list: %+v %v", head, paths(all))
+	}
+	sum := mirrorindex.SumOf(all)
+
+	l.Wait(l.Put(archivetest.Camera, "now/2.jpg", "five", at(today.Add(2*time.Second))))
+	if second, other := root(l); second.Instruments[0].Tag == first.Instruments[0].Tag || other == tag {
+		t.Error("a new object changes no tag")
+	}
+	after := lines[mirrorindex.DaysLine](l, mirrorindex.DaysPath, mirrorindex.DaysQuestion{Instrument: archivetest.Camera})
+	if after[1].Tag != days[1].Tag || after[2].Tag == days[2].Tag {
+		t.Errorf("other tags: %+v, %+v", days, after)
+	}
+	head, more := list(l, newest, &sum)
+	if !head.More || !slices.Equal(paths(more), []string{"now/2.jpg"}) {
+		t.Errorf("what is new: %+v %v", head, paths(more))
+	}
+	if got := objects(l, mirrorindex.ObjectsQuestion{Instrument: archivetest.Camera, Day: newest, IDs: []string{more[0].ID}},
+		mirrorindex.ObjectsQuestion{Instrument: archivetest.Camera, Day: old}); !cmp.Equal(got, map[string]string{"now/2.jpg": "five", "b/1.jpg": "one", "b/2.jpg": "two"}) {
+		t.Errorf("objects: %v", got)
+	}
+
+	_, before := list(l, old, nil)
+	two.State, two.Reason = wire.StateRetracted, "a lamp"
+	l.Announce(archivetest.Camera, two)
+	l.Until("it is gone", func() bool { return l.Get("/archive/allsky-1/b/2.jpg").Status == http.StatusGone })
+	sum = mirrorindex.SumOf(before)
+	head, all = list(l, old, &sum)
+	if head.More || !slices.Equal(paths(all), []string{"b/1.jpg", "b/2.jpg Retracted"}) || all[1].Reason != "a lamp" {
+		t.Errorf("what was taken back: %+v %v", head, all)
+	}
+	if got := objects(l, mirrorindex.ObjectsQuestion{Instrument: archivetest.Camera, Day: old, IDs: []string{two.ID}}); len(got) != 0 {
+		t.Errorf("what was taken back is sent: %v", got)
+	}
+}
+
+// Under embargo nothing is told, and what comes out of it shows.
+func TestEmbargo(t *testing.T) {
+	t.Parallel()
+	const name = "fresh-1"
+	l := newLab(t, wire.InstrumentEntry{Instrument: name, UID: name, Generation: 1, Access: &wire.AccessEntry{Archive: wire.AccessPublic, EmbargoMillis: time.Hour.Milliseconds()}})
+	now := time.Now().UTC()
+	l.Put(name, "old.csv", "1", at(now.Add(-2*time.Hour)))
+	l.Wait(l.Put(name, "new.csv", "2", at(now)))
+	var told []string
+	for _, day := range slices.Compact([]string{now.Add(-2 * time.Hour).Format(time.DateOnly), now.Format(time.DateOnly)}) {
+		for _, line := range lines[mirrorindex.ListLine](l, mirrorindex.ListsPath, mirrorindex.ListQuestion{Instrument: name, Day: wire.Day(day)}) {
+			if line.Entry != nil {
+				told = append(told, line.Path)
+			}
+		}
+	}
+	if !slices.Equal(told, []string{"old.csv"}) {
+		t.Errorf("told of %q", told)
+	}
+}
+
+func TestBadQuestions(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	for _, c := range []struct {
+		path, body string
+		status     int
+		says       string
+	}{
+		{mirrorindex.DaysPath, "", 400, "asks for nothing"},
+		{mirrorindex.DaysPath, "{", 400, "line 1 of the body"},
+		{mirrorindex.ListsPath, `{"instrument":"a"} []`, 400, "line 2 of the body"},
+		{mirrorindex.DaysPath, `{"instrument":"a","month":"2026-13"}`, 400, "no month"},
+		{mirrorindex.ListsPath, `{"instrument":"a","day":"x"}`, 200, `"gone":true`},
+		{mirrorindex.DaysPath, `{"instrument":"../a"}`, 200, `"gone":true`},
+		{mirrorindex.ListsPath, fmt.Sprintf(`{"instrument":%q,"day":"../../x"}`, archivetest.Camera), 200, `"gone":true`},
+		{mirrorindex.ObjectsPath, `{"instrument":"a","day":"x"}`, 200, `"objects":0`},
+	} {
+		resp, err := http.Post(l.URL+c.path, mirrorindex.MediaLines, strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != c.status || !strings.Contains(string(body), c.says) {
+			t.Errorf("%s %s: %d %s", c.path, c.body, resp.StatusCode, body)
+		}
+	}
+	if a := l.Get(mirrorindex.DaysPath); a.Status == http.StatusOK {
+		t.Error("GET is answered where a question is posted")
+	}
+}

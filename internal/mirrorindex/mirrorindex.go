@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package mirrorindex spells what a feed server tells mirrors of its archive: which
+// Instruments there are, which days each has, and what each day holds. It is a tree of tags:
+// a mirror compares the tag of the whole, then those of Instruments, of months and of days,
+// and asks for the lists of the days that changed. Of a day to which only newer objects were
+// added, the list has these alone.
+//
+// Questions and answers are JSON lines. Every answer ends with a line {"end":true}: one
+// without it is not whole. Readers ignore fields that they do not know, and refuse another
+// Format.
+package mirrorindex
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Format is the version of all documents.
+const Format = 1
+
+// The paths of the endpoints, and the media type of their answers.
+const (
+	RootPath    = "/mirror/"
+	DaysPath    = "/mirror/days"
+	ListsPath   = "/mirror/lists"
+	ObjectsPath = "/mirror/objects.tar"
+	MediaLines  = "application/jsonl"
+)
+
+// MaxQuestionBytes are those of all lines of a question: a mirror asks again for the rest.
+const MaxQuestionBytes = 16 << 10
+
+// ErrFormat: a document has another format than this program reads.
+var ErrFormat = errors.New("the other side speaks another format of the mirror index: move the older of both up")
+
+// Root is what GET RootPath answers, with an ETag that changes with any Tag.
+type Root struct {
+	Format int    `json:"format"`
+	Site   string `json:"site"`
+	// Now is the server's clock, so that one that is far off is noticed.
+	Now         time.Time  `json:"now"`
+	Instruments []RootLine `json:"instruments"`
+}
+
+// RootLine is an Instrument whose archive who asks may read.
+type RootLine struct {
+	Instrument string `json:"instrument"`
+	// Tag changes with whatever the archive holds of it, and with its rights.
+	Tag string `json:"tag"`
+}
+
+// DaysQuestion is a line of what is posted to DaysPath: the months and newest days of an
+// Instrument, or with Month (yyyy-mm) its days in that.
+type DaysQuestion struct {
+	Instrument string `json:"instrument"`
+	Month      string `json:"month,omitempty"`
+}
+
+// DaysLine is a line of the answer. The first of a question has Instrument, and the rest
+// one of Month and Day.
+type DaysLine struct {
+	Instrument string            `json:"instrument,omitempty"`
+	Tag        string            `json:"tag,omitempty"`
+	Rights     *wire.RightsEntry `json:"rights,omitempty"`
+	// Gone: who asks may not read the Instrument's archive any more, or there is none.
+	Gone bool `json:"gone,omitempty"`
+
+	Month string   `json:"month,omitempty"`
+	Day   wire.Day `json:"day,omitempty"`
+	// Entries and Bytes as the manifests count them; ObservedFrom and ObservedTo bound the
+	// observation times, where any is known.
+	Entries      int        `json:"entries,omitempty"`
+	Bytes        int64      `json:"bytes,omitempty"`
+	ObservedFrom *time.Time `json:"observedFrom,omitempty"`
+	ObservedTo   *time.Time `json:"observedTo,omitempty"`
+
+	End bool `json:"end,omitempty"`
+}
+
+// ListQuestion is a line of what is posted to ListsPath: what there is of a day, or with
+// Have what is new there.
+type ListQuestion struct {
+	Instrument string   `json:"instrument"`
+	Day        wire.Day `json:"day"`
+	// Have sums up the list that a mirror has.
+	Have *Sum `json:"have,omitempty"`
+}
+
+// ListLine is a line of the answer. The first of a day has Instrument and Day.
+type ListLine struct {
+	Instrument string   `json:"instrument,omitempty"`
+	Day        wire.Day `json:"day,omitempty"`
+	Tag        string   `json:"tag,omitempty"`
+	// More: the lines below are to be added to those that Have sums up; else they are all.
+	More bool `json:"more,omitempty"`
+	Gone bool `json:"gone,omitempty"`
+
+	*Entry
+
+	End bool `json:"end,omitempty"`
+}
+
+// Entry is what a list says of an object.
+type Entry struct {
+	// Path is where it is published, below its Instrument.
+	Path string `json:"path"`
+	// State is absent of what is current.
+	State  wire.State `json:"state,omitempty"`
+	Reason string     `json:"reason,omitempty"`
+
+	Size         int64             `json:"size"`
+	Digest       wire.Digest       `json:"sha256"`
+	ID           string            `json:"id"`
+	MediaType    string            `json:"mediaType,omitempty"`
+	Version      int               `json:"version,omitempty"`
+	ObservedFrom *time.Time        `json:"observedFrom,omitempty"`
+	ObservedTo   *time.Time        `json:"observedTo,omitempty"`
+	ReceivedAt   time.Time         `json:"receivedAt"`
+	TimeSource   wire.TimeSource   `json:"timeSource,omitempty"`
+	Completeness wire.Completeness `json:"completeness,omitempty"`
+}
+
+// EntryOf returns what is told of a record that is published under a path.
+func EntryOf(path string, r *wire.Record) Entry {
+	e := Entry{
+		Path: path, Size: r.Size, Digest: r.Digest, ID: r.ID, MediaType: r.MediaType, Version: r.Version,
+		ObservedFrom: r.ObservedFrom, ObservedTo: r.ObservedTo, ReceivedAt: r.ReceivedAt, TimeSource: r.TimeSource, Completeness: r.Completeness,
+	}
+	if r.State != wire.StateCurrent {
+		e.State, e.Reason = r.State, r.Reason
+	}
+	return e
+}
+
+// Is says in which state an object is.
+func (e *Entry) Is() wire.State {
+	if e.State == "" {
+		return wire.StateCurrent
+	}
+	return e.State
+}
+
+// Sum is what a list comes to: two that are equal have equal entries, in any order. It is
+// no proof against somebody who chooses the entries; who does so is the server itself.
+type Sum struct {
+	Count int `json:"count"`
+	// Content adds up the digests of the entries (wire.Digest.Plus).
+	Content wire.Digest `json:"content"`
+	// Last is when the last of them was received.
+	Last time.Time `json:"last"`
+}
+
+// Add counts an entry in.
+func (s *Sum) Add(e *Entry) {
+	s.Count++
+	s.Content = s.Content.Plus(e.digest())
+	if e.ReceivedAt.After(s.Last) {
+		s.Last = e.ReceivedAt.UTC()
+	}
+}
+
+// Same says whether the entries are.
+func (s Sum) Same(o Sum) bool { return s.Count == o.Count && s.Content == o.Content }
+
+// digest is of what a mirror acts upon.
+func (e *Entry) digest() wire.Digest {
+	text := make([]byte, 0, 256)
+	text = append(text, e.Digest[:]...)
+	for _, s := range []string{e.Path, string(e.State), e.ID} {
+		text = append(append(text, s...), 0)
+	}
+	return sha256.Sum256(text)
+}
+
+// SumOf sums up a list.
+func SumOf(all []Entry) (s Sum) {
+	for i := range all {
+		s.Add(&all[i])
+	}
+	return s
+}
+
+// ObjectsQuestion is a line of what is posted to ObjectsPath: the current objects of a day
+// whose size is not above Below, where that is set; or those with some IDs, which may also be
+// superseded. The answer is a bundle without lists: a tar with a file
+// <site>/<instrument>/<path> for each, in any order, and at its end EndName below <site>. One
+// that is superseded has its ID as the PAX record PAXID. Of what is asked for and is not in
+// the bundle, the server cannot give the bytes: it was taken back meanwhile, or is damaged in
+// the store.
+type ObjectsQuestion struct {
+	Instrument string   `json:"instrument"`
+	Day        wire.Day `json:"day"`
+	Below      int64    `json:"below,omitempty"`
+	IDs        []string `json:"ids,omitempty"`
+}
+
+const (
+	// EndName is the last file of a bundle, below the Site's folder: one without it is not
+	// whole.
+	EndName = "bundle.d/end.json"
+	// PAXID names the PAX record of a file that has an object's ID.
+	PAXID = "SUBSTORM.id"
+)
+
+// MonthOf is a day's month.
+func MonthOf(d wire.Day) string {
+	if len(d) < len("2006-01") {
+		return ""
+	}
+	return string(d[:len("2006-01")])
+}
+
+// CheckMonth says whether a text is one. Errors name it.
+func CheckMonth(month string) error {
+	if _, err := time.Parse("2006-01", month); err != nil {
+		return fmt.Errorf("%.20q is no month such as 2026-11", month)
+	}
+	return nil
+}

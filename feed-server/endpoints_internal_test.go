@@ -98,7 +98,7 @@ var asks = map[string][]ask{
 	"/bundle.tar":                    {{"/bundle.tar?instrument=open&instrument=hidden", 401, 403, 200, secret}, {"/bundle.tar?instrument=open&instrument=fresh", 200, 200, 200, "of-fresh"}, {"/bundle.tar?instrument=open&instrument=members", 401, 200, 200, ""}},
 	"/bundle.tar.zst":                {{"/bundle.tar.zst?instrument=open&instrument=hidden", 401, 403, 200, secret}, {"/bundle.tar.zst?instrument=open&instrument=fresh", 200, 200, 200, "of-fresh"}},
 	"/mirror/{$}":                    {{"/mirror/", 200, 200, 200, `"` + hidden + `"`}},
-	"POST /mirror/days":              {{"/mirror/days\n" + question(hidden, ""), 200, 200, 200, `"entries":`}, {"/mirror/days\n" + question(members, ""), 200, 200, 200, ""}},
+	"POST /mirror/days":              {{"/mirror/days\n" + question(hidden, ""), 200, 200, 200, `"entries":`}, {"/mirror/days\n" + question(open, ""), 200, 200, 200, ""}},
 	"POST /mirror/lists":             {{"/mirror/lists\n" + question(hidden, "$date"), 200, 200, 200, "of-hidden"}, {"/mirror/lists\n" + question(fresh, "$date"), 200, 200, 200, "of-fresh"}, {"/mirror/lists\n" + question(open, "$date"), 200, 200, 200, ""}},
 	"POST /mirror/objects.tar":       {{"/mirror/objects.tar\n" + question(hidden, "$date"), 200, 200, 200, secret}, {"/mirror/objects.tar\n" + question(fresh, "$date"), 200, 200, 200, secret}},
 	"/atom/{file}":                   {{"/atom/hidden.xml", 401, 403, 200, "of-hidden"}, {"/atom/fresh.xml", 200, 200, 200, "of-fresh"}, {"/atom/members.xml", 401, 200, 200, ""}},

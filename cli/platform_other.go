@@ -16,6 +16,7 @@ func platformCommands() []*cobra.Command {
 	return []*cobra.Command{
 		linuxOnly("up", "Run a whole Site in this process (on Linux only)"),
 		linuxOnly("doctor", "Say whether this computer can run a Site by itself (on Linux only)"),
+		linuxOnly("mirror", "Copy the archive of a Site into a folder, and verify such a copy (on Linux only)"),
 	}
 }
 

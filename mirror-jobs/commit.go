@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mirrorjobs
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/plan"
+)
+
+const (
+	// readyDays wait to be noted, at most.
+	readyDays = 1024
+	// commitEvery is how often at most what was put is brought onto the disk.
+	commitEvery = 500 * time.Millisecond
+)
+
+// committer notes what is done: first all that was put is brought onto the disk, then the
+// lists say that it is held, and once these are on the disk too, the tags say that nothing is
+// to be asked. So a kill at any point loses nothing, and at most makes work twice.
+type committer struct {
+	p *pull
+	// left are the objects that could not be had, instruments those that were acted upon in
+	// full.
+	left        int64
+	instruments int
+	err         error
+	// done are instruments whose lists are written.
+	done []*instrument
+}
+
+// run notes days until there are no more, also when the run failed: what came is not to be
+// fetched again.
+func (c *committer) run() {
+	for open := true; open; {
+		var days []*day
+		days, open = c.take()
+		if err := c.commit(days); err != nil && c.err == nil {
+			c.err = err
+		}
+	}
+	c.err = errors.Join(c.err, c.commit(nil))
+}
+
+// take waits for days that are ready, and takes those that come within a while.
+func (c *committer) take() (days []*day, open bool) {
+	d, open := <-c.p.ready
+	if !open {
+		return nil, false
+	}
+	days = append(days, d)
+	for end := time.After(commitEvery); len(days) < readyDays; {
+		select {
+		case d, open := <-c.p.ready:
+			if !open {
+				return days, false
+			}
+			days = append(days, d)
+		case <-end:
+			return days, true
+		}
+	}
+	return days, true
+}
+
+// commit notes some days.
+func (c *committer) commit(days []*day) error {
+	if err := c.p.Folder.Sync(); err != nil {
+		return err
+	}
+	for _, in := range c.done {
+		if err := c.instrument(in); err != nil {
+			return err
+		}
+	}
+	for _, d := range days {
+		if err := c.day(d); err != nil {
+			return err
+		}
+	}
+	c.done = c.p.takeFinished()
+	return nil
+}
+
+// day writes the lines of one.
+func (c *committer) day(d *day) error {
+	c.left += int64(d.failed)
+	ok := d.failed == 0 && (d.tag != "" || d.vanished)
+	if n := len(c.p.Policy.Surplus(d.lines)); n > 0 {
+		c.p.surplus.add(d.in.Instrument, d.day, n)
+		ok = false // until they are removed
+	}
+	var err error
+	if ok && d.vanished {
+		err = c.p.Folder.RemoveLines(d.in.Instrument, d.day)
+	} else {
+		err = c.p.Folder.SetLines(d.in.Instrument, d.day, d.lines)
+	}
+	d.in.note(d, ok)
+	if d.in.done(ok) {
+		c.p.finish(d.in)
+	}
+	return err
+}
+
+// note keeps in mind what is known of a day.
+func (i *instrument) note(d *day, ok bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if ok && d.vanished {
+		delete(i.known.Days, d.day)
+		return
+	}
+	known := plan.KnownDay{}
+	known.Objects, known.Bytes = plan.Held(d.lines)
+	if ok {
+		known.Tag = d.tag
+	}
+	i.known.Days[d.day] = known
+}
+
+// instrument writes the tags of one, all days of which are done as far as they can be.
+func (c *committer) instrument(in *instrument) error {
+	if in.failed {
+		c.p.Folder.SetInstrument(in.Instrument, "")
+		return c.p.Folder.SetKnown(in.Instrument, in.known)
+	}
+	c.instruments++
+	c.p.Folder.SetInstrument(in.Instrument, in.Tag)
+	if in.gone {
+		return nil
+	}
+	maps.Copy(in.known.Months, in.months)
+	return c.p.Folder.SetKnown(in.Instrument, in.known)
+}
+
+// surplus are the days that have objects which the policy removes.
+type surplus struct {
+	mu      sync.Mutex
+	days    map[string][]wire.Day // by instrument
+	objects int
+}
+
+func (s *surplus) add(instrument string, day wire.Day, objects int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.days == nil {
+		s.days = map[string][]wire.Day{}
+	}
+	s.days[instrument] = append(s.days[instrument], day)
+	s.objects += objects
+}
+
+// removeSurplus removes what the policy says, once all is fetched. Errors:
+// plan.SafetyStopError, of the folder.
+func (p *pull) removeSurplus(ctx context.Context) error {
+	if p.surplus.objects == 0 {
+		return nil
+	}
+	held, err := p.held()
+	if err != nil {
+		return err
+	}
+	if err := p.Policy.Allow(p.surplus.objects, held); err != nil {
+		return err
+	}
+	for name, days := range p.surplus.days {
+		known, err := p.Folder.Known(name)
+		if err != nil {
+			return err
+		}
+		for _, day := range days {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			lines, err := p.removeFrom(name, day)
+			if err != nil {
+				return err
+			}
+			was := known.Days[day]
+			was.Objects, was.Bytes = plan.Held(lines)
+			known.Days[day] = was
+		}
+		if err := p.Folder.SetKnown(name, known); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeFrom removes the surplus of a day, and returns what is known of it then.
+func (p *pull) removeFrom(instrument string, day wire.Day) ([]plan.Line, error) {
+	lines, err := p.Folder.Lines(instrument, day)
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range p.Policy.Surplus(lines) {
+		l := &lines[i]
+		if err := p.Folder.Remove(instrument, &l.Entry); err != nil {
+			return nil, err
+		}
+		p.Progress.removed(1)
+		p.Logger.Info("an object is removed", "instrument", instrument, "path", l.Path, "state", string(l.Is()), "reason", l.Reason)
+	}
+	lines = p.Policy.Removed(lines)
+	return lines, p.Folder.SetLines(instrument, day, lines)
+}
+
+// held counts the objects that the mirror holds.
+func (p *pull) held() (objects int, err error) {
+	names, err := p.Folder.Instruments()
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range names {
+		known, err := p.Folder.Known(name)
+		if err != nil {
+			return 0, err
+		}
+		n, _ := known.Held()
+		objects += n
+	}
+	return objects, nil
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/plan"
+)
+
+// Of an instrument, .substorm/<instrument>/ has days.json, the tags, and for each day
+// <day>.jsonl.zst: a line with the format, and one for each object (plan.Line).
+
+// ErrUnreadable: a list is damaged, as after a power failure: what it said is to be found out
+// anew.
+var ErrUnreadable = errors.New("the list of a day cannot be read")
+
+type head struct {
+	Format     int      `json:"format"`
+	Instrument string   `json:"instrument"`
+	Day        wire.Day `json:"day"`
+}
+
+func listFile(instrument string, day wire.Day) string {
+	return filepath.Join(own, instrument, string(day)+".jsonl.zst")
+}
+
+// Known returns what is known of an instrument.
+func (f *Folder) Known(instrument string) (plan.Known, error) {
+	var known plan.Known
+	err := f.read(filepath.Join(own, instrument, "days.json"), &known)
+	var damaged *json.SyntaxError
+	if errors.Is(err, fs.ErrNotExist) || errors.As(err, &damaged) {
+		err, known = nil, plan.Known{} // all is compared anew
+	}
+	if known.Months == nil {
+		known.Months = map[string]string{}
+	}
+	if known.Days == nil {
+		known.Days = map[wire.Day]plan.KnownDay{}
+	}
+	return known, err
+}
+
+// SetKnown writes what is known of an instrument.
+func (f *Folder) SetKnown(instrument string, known plan.Known) error {
+	if err := f.mkdir(filepath.Join(own, instrument)); err != nil {
+		return err
+	}
+	return f.write(filepath.Join(own, instrument, "days.json"), known)
+}
+
+// Lines returns what is known of a day; none where nothing is. Errors: ErrUnreadable, of the
+// file system.
+func (f *Folder) Lines(instrument string, day wire.Day) ([]plan.Line, error) {
+	name := listFile(instrument, day)
+	file, err := f.root.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	z, err := zstd.NewReader(file, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return nil, err
+	}
+	defer z.Close()
+	in := json.NewDecoder(bufio.NewReader(z))
+	var h head
+	if err := in.Decode(&h); err != nil || h.Format != format {
+		return nil, fmt.Errorf("%w: %s: format %d: %w", ErrUnreadable, name, h.Format, err)
+	}
+	var all []plan.Line
+	for {
+		var l plan.Line
+		switch err := in.Decode(&l); {
+		case errors.Is(err, io.EOF):
+			return all, nil
+		case err != nil:
+			return nil, fmt.Errorf("%w: %s: %w", ErrUnreadable, name, err)
+		}
+		all = append(all, l)
+	}
+}
+
+// SetLines writes what is known of a day. What the lines say is held must be on the disk.
+func (f *Folder) SetLines(instrument string, day wire.Day, lines []plan.Line) error {
+	if err := f.mkdir(filepath.Join(own, instrument)); err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	z, err := zstd.NewWriter(&text, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest))
+	if err != nil {
+		return err
+	}
+	out := json.NewEncoder(z)
+	out.SetEscapeHTML(false)
+	if err := out.Encode(head{format, instrument, day}); err != nil {
+		return err
+	}
+	for i := range lines {
+		if err := out.Encode(&lines[i]); err != nil {
+			return err
+		}
+	}
+	if err := z.Close(); err != nil {
+		return err
+	}
+	return f.replace(listFile(instrument, day), text.Bytes())
+}
+
+// RemoveLines forgets a day, of which there is nothing here and there.
+func (f *Folder) RemoveLines(instrument string, day wire.Day) error {
+	err := f.root.Remove(listFile(instrument, day))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// Days returns the days of which there are lists of an instrument, ascending, and Instruments
+// the instruments.
+func (f *Folder) Days(instrument string) (days []wire.Day, err error) {
+	entries, err := fs.ReadDir(f.root.FS(), filepath.Join(own, instrument))
+	for _, e := range entries {
+		if day, is := bytes.CutSuffix([]byte(e.Name()), []byte(".jsonl.zst")); is {
+			days = append(days, wire.Day(day))
+		}
+	}
+	return days, err
+}
+
+// Instruments returns those of which there are lists.
+func (f *Folder) Instruments() (names []string, err error) {
+	entries, err := fs.ReadDir(f.root.FS(), own)
+	for _, e := range entries {
+		if e.IsDir() && e.Name() != partsName {
+			names = append(names, e.Name())
+		}
+	}
+	return names, err
+}

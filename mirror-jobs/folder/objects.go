@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// DigestError: what came is not the object.
+type DigestError struct {
+	Path       string
+	Size, Want int64
+	Is, Digest wire.Digest
+}
+
+// Error implements error.
+func (e *DigestError) Error() string {
+	return fmt.Sprintf("%s: %d bytes came with SHA-256 %s, and the list says %d bytes with %s", e.Path, e.Size, e.Is, e.Want, e.Digest)
+}
+
+// CheckPath says whether an object of an instrument may be a file here. Errors: ErrPath.
+func CheckPath(instrument, path string) error {
+	for part := range strings.SplitSeq(path, "/") {
+		if part == "" || part == "." || part == ".." || strings.HasPrefix(part, unfinished) || strings.ContainsRune(part, 0) || len(part) > 255 {
+			return fmt.Errorf("%s/%q: %w", instrument, path, ErrPath)
+		}
+	}
+	return nil
+}
+
+// Writer puts objects into a folder. It is for one goroutine: it keeps open the folder that
+// the last object came into.
+type Writer struct {
+	of  *Folder
+	dir string
+	at  *os.Root
+}
+
+// Writer returns a new one.
+func (f *Folder) Writer() *Writer { return &Writer{of: f} }
+
+// Close gives up what it keeps open.
+func (w *Writer) Close() error {
+	if w.at == nil {
+		return nil
+	}
+	return w.at.Close()
+}
+
+// into opens a folder, which is made where there is none.
+func (w *Writer) into(dir string) (*os.Root, error) {
+	if w.at != nil && w.dir == dir {
+		return w.at, nil
+	}
+	if err := w.of.mkdir(dir); err != nil {
+		return nil, err
+	}
+	at, err := w.of.root.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	_ = w.Close() // nothing is written to a folder itself
+	w.dir, w.at = dir, at
+	return at, nil
+}
+
+// Put writes an object whose bytes are all there. It is not on the disk before Sync. Errors:
+// DigestError, ErrPath, of the file system.
+func (w *Writer) Put(instrument string, e *mirrorindex.Entry, data []byte) error {
+	if digest := wire.Digest(sha256.Sum256(data)); digest != e.Digest || int64(len(data)) != e.Size {
+		return &DigestError{e.Path, int64(len(data)), e.Size, digest, e.Digest}
+	}
+	if err := CheckPath(instrument, e.Path); err != nil {
+		return err
+	}
+	dir, name := filepath.Split(filepath.Join(instrument, e.Path))
+	at, err := w.into(dir)
+	if err != nil {
+		return err
+	}
+	temporary := filepath.Base(w.of.temporary(name))
+	file, err := at.OpenFile(temporary, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	if err = errors.Join(err, setTime(file, e.ReceivedAt), file.Close()); err == nil {
+		err = at.Rename(temporary, name)
+	}
+	if err != nil {
+		return errors.Join(err, at.Remove(temporary))
+	}
+	return nil
+}
+
+// Has says whether the file of an object is there already, as after a run that was killed
+// before it could note that: it has its size and time, and its digest.
+func (f *Folder) Has(instrument string, e *mirrorindex.Entry) bool {
+	if CheckPath(instrument, e.Path) != nil {
+		return false
+	}
+	name := filepath.Join(instrument, e.Path)
+	info, err := f.root.Lstat(name)
+	if err != nil || !looksLike(info, e) {
+		return false
+	}
+	digest, size, err := f.digest(name)
+	return err == nil && size == e.Size && digest == e.Digest
+}
+
+// looksLike says whether a file may be that of an object.
+func looksLike(info fs.FileInfo, e *mirrorindex.Entry) bool {
+	return info.Mode().IsRegular() && info.Size() == e.Size && sameTime(info.ModTime(), e.ReceivedAt)
+}
+
+// sameTime: some file systems keep whole seconds.
+func sameTime(a, b time.Time) bool { return a.Truncate(time.Second).Equal(b.Truncate(time.Second)) }
+
+func (f *Folder) digest(name string) (d wire.Digest, size int64, err error) {
+	file, err := f.root.Open(name)
+	if err != nil {
+		return d, 0, err
+	}
+	defer file.Close()
+	h := sha256.New()
+	size, err = io.Copy(h, file)
+	return wire.Digest(h.Sum(nil)), size, err
+}
+
+// Verify says what is wrong with the file of an object; nil: nothing. With digest its bytes
+// are read. Errors: DigestError, of the file system.
+func (f *Folder) Verify(instrument string, e *mirrorindex.Entry, digest bool) error {
+	name := filepath.Join(instrument, e.Path)
+	info, err := f.root.Lstat(name)
+	if err != nil {
+		return err
+	}
+	is := &DigestError{e.Path, info.Size(), e.Size, wire.Digest{}, e.Digest}
+	if !info.Mode().IsRegular() || info.Size() != e.Size {
+		return is
+	}
+	if !digest {
+		return nil
+	}
+	if is.Is, is.Size, err = f.digest(name); err != nil {
+		return err
+	}
+	if is.Is != e.Digest {
+		return is
+	}
+	return nil
+}
+
+// Remove removes the file of an object, if it is that of this object and of no other that has
+// its path by now, and the folders that are empty then.
+func (f *Folder) Remove(instrument string, e *mirrorindex.Entry) error {
+	if err := CheckPath(instrument, e.Path); err != nil {
+		return err
+	}
+	name := filepath.Join(instrument, e.Path)
+	info, err := f.root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !looksLike(info, e) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := f.root.Remove(name); err != nil {
+		return err
+	}
+	for dir := filepath.Dir(name); dir != "." && f.root.Remove(dir) == nil; dir = filepath.Dir(dir) {
+		f.mu.Lock()
+		delete(f.made, dir)
+		delete(f.made, dir+"/")
+		f.mu.Unlock()
+	}
+	return nil
+}

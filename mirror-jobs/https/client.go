@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package https asks another Substorm for what a mirror lacks: its mirror index
+// (internal/mirrorindex), bundles of small objects, and large ones in parts.
+package https
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/substorm/substorm/internal/problem"
+	"github.com/substorm/substorm/internal/retry"
+)
+
+const (
+	// tries of a request that fails in a way that may pass, firstPause apart and each time
+	// twice as long, up to lastPause or as long as the other side asks for, up to
+	// longestPause.
+	tries        = 6
+	firstPause   = 500 * time.Millisecond
+	lastPause    = 15 * time.Second
+	longestPause = time.Minute
+	// silence is how long the other side may send nothing.
+	silence = time.Minute
+	// maxProblem bounds what is read of an answer that is a refusal.
+	maxProblem = 64 << 10
+)
+
+// Config says whom to ask, and as whom.
+type Config struct {
+	// URL of the other side's feed server, as https://archive.example.org.
+	URL *url.URL
+	// Token is a reader's; empty: anonymous, or a certificate of TLS.
+	Token string
+	// TLS is of https URLs.
+	TLS *tls.Config
+	// Connections are kept at most.
+	Connections int
+	// Agent is the User-Agent.
+	Agent string
+	// Received is told of all bytes that come. Optional.
+	Received func(bytes int)
+}
+
+// Client asks one feed server. Its methods may be called from several goroutines.
+type Client struct {
+	cfg  Config
+	http *http.Client
+}
+
+// RefusedError is an answer that will not become another by asking again.
+type RefusedError struct {
+	URL    string
+	Status int
+	Detail string
+}
+
+// Error implements error.
+func (e *RefusedError) Error() string {
+	text := fmt.Sprintf("%s answers %d %s", e.URL, e.Status, http.StatusText(e.Status))
+	if e.Detail != "" {
+		text += ": " + e.Detail
+	}
+	return text
+}
+
+// ErrBroken: an answer ended too early, or is none that this program reads.
+var ErrBroken = errors.New("the answer is not whole")
+
+// New returns a client.
+func New(cfg Config) *Client {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
+	// A protocol is named so that HTTP/2 is not: many connections of HTTP/1.1 carry more over
+	// a long way than one (the OASIS study, section 5).
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSClientConfig: cfg.TLS, TLSHandshakeTimeout: 15 * time.Second,
+		MaxConnsPerHost: cfg.Connections, MaxIdleConnsPerHost: cfg.Connections, IdleConnTimeout: 30 * time.Second,
+		ResponseHeaderTimeout: silence, DisableCompression: true, ReadBufferSize: 64 << 10, Protocols: protocols,
+	}
+	return &Client{cfg: cfg, http: &http.Client{Transport: transport}}
+}
+
+// Close ends the idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// request is one question.
+type request struct {
+	method, path string
+	body         []byte
+	header       map[string]string
+}
+
+// do asks until there is an answer that read takes, or none may be expected. Read may be
+// called again after it returned an error that wraps ErrBroken. Errors: RefusedError, of read,
+// of the network.
+func (c *Client) do(ctx context.Context, r request, read func(*http.Response) error) error {
+	pause := firstPause
+	for try := 1; ; try++ {
+		wait, err := c.once(ctx, r, read)
+		if err == nil || ctx.Err() != nil || wait < 0 || try == tries {
+			return err
+		}
+		wait = min(max(wait, pause/2+rand.N(pause)), longestPause)
+		if !retry.Sleep(ctx, wait) {
+			return err
+		}
+		pause = min(2*pause, lastPause)
+	}
+}
+
+// never is the wait before what is of no use to ask again.
+const never = time.Duration(-1)
+
+// once asks once. Wait is how long to wait at least before it is asked again.
+func (c *Client) once(ctx context.Context, r request, read func(*http.Response) error) (wait time.Duration, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	q, err := c.newRequest(ctx, r)
+	if err != nil {
+		return never, err
+	}
+	answer, err := c.http.Do(q)
+	if err != nil {
+		if unverified(err) {
+			return never, err
+		}
+		return 0, err
+	}
+	body := newWatched(answer.Body, cancel, c.cfg.Received)
+	defer body.Close()
+	answer.Body = body
+	if answer.StatusCode >= 400 {
+		return refusal(q.URL, answer)
+	}
+	if err := decoded(answer); err != nil {
+		return never, err
+	}
+	defer answer.Body.Close()
+	if err := read(answer); err != nil {
+		if cause := context.Cause(ctx); errors.Is(cause, ErrBroken) { // nothing came for too long
+			err = cause
+		}
+		if errors.Is(err, ErrBroken) {
+			return 0, err
+		}
+		return never, err
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(body, maxProblem)) // the end, without which the connection is not used again
+	return 0, nil
+}
+
+func (c *Client) newRequest(ctx context.Context, r request) (*http.Request, error) {
+	q, err := http.NewRequestWithContext(ctx, r.method, c.cfg.URL.String()+r.path, bytes.NewReader(r.body))
+	if err != nil {
+		return nil, err
+	}
+	q.Header.Set("User-Agent", c.cfg.Agent)
+	q.Header.Set("Accept-Encoding", "zstd")
+	if c.cfg.Token != "" {
+		q.Header.Set("Authorization", "Bearer "+c.cfg.Token)
+	}
+	for name, value := range r.header {
+		q.Header.Set(name, value)
+	}
+	return q, nil
+}
+
+// unverified says whether an error is one of TLS that stays.
+func unverified(err error) bool {
+	var verification *tls.CertificateVerificationError
+	var alert tls.AlertError
+	return errors.As(err, &verification) || errors.As(err, &alert)
+}
+
+// refusal reads why an answer is none.
+func refusal(from *url.URL, answer *http.Response) (wait time.Duration, err error) {
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxProblem))
+	e := &RefusedError{URL: from.Redacted(), Status: answer.StatusCode}
+	var p problem.Problem
+	if strings.HasPrefix(answer.Header.Get("Content-Type"), problem.ContentType) && json.Unmarshal(text, &p) == nil {
+		e.Detail = p.Detail
+	}
+	switch answer.StatusCode {
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusBadGateway, http.StatusGatewayTimeout, http.StatusInternalServerError, http.StatusRequestTimeout:
+		seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
+		return time.Duration(max(0, seconds)) * time.Second, e
+	case http.StatusUnauthorized, http.StatusForbidden:
+		if e.Detail == "" {
+			e.Detail = "show a reader's token or certificate that may read there"
+		}
+	}
+	return never, e
+}
+
+// decoded makes an answer's body what it was before it was compressed.
+func decoded(answer *http.Response) error {
+	switch coding := answer.Header.Get("Content-Encoding"); coding {
+	case "", "identity":
+		return nil
+	case "zstd":
+		z, err := zstd.NewReader(answer.Body, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20))
+		if err != nil {
+			return err
+		}
+		answer.Body = z.IOReadCloser()
+		return nil
+	default:
+		return fmt.Errorf("%w: it has content coding %.40q", ErrBroken, coding)
+	}
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package https
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/substorm/substorm/internal/mirrorindex"
+)
+
+const (
+	// maxRoot and maxLine bound what is read of the index at once, in bytes.
+	maxRoot = 64 << 20
+	maxLine = 1 << 20
+)
+
+// Root returns the instruments of the other side, and the ETag of that. Unchanged: it has the
+// ETag still. Errors: mirrorindex.ErrFormat, RefusedError, of the network.
+func (c *Client) Root(ctx context.Context, etag string) (root mirrorindex.Root, now string, unchanged bool, err error) {
+	r := request{method: http.MethodGet, path: mirrorindex.RootPath, header: map[string]string{}}
+	if etag != "" {
+		r.header["If-None-Match"] = etag
+	}
+	err = c.do(ctx, r, func(answer *http.Response) error {
+		now = answer.Header.Get("ETag")
+		if unchanged = answer.StatusCode == http.StatusNotModified; unchanged {
+			return nil
+		}
+		root = mirrorindex.Root{}
+		if err := json.NewDecoder(io.LimitReader(answer.Body, maxRoot)).Decode(&root); err != nil {
+			return fmt.Errorf("%s%s is not the mirror index of a Substorm: %w", c.cfg.URL.Redacted(), mirrorindex.RootPath, err)
+		}
+		if root.Format != mirrorindex.Format {
+			return fmt.Errorf("%w (%d, not %d)", mirrorindex.ErrFormat, root.Format, mirrorindex.Format)
+		}
+		return nil
+	})
+	return root, now, unchanged, err
+}
+
+// Days returns what is answered to each question, the first line of each being that with
+// the Instrument. Errors: RefusedError, ErrBroken, of the network.
+func (c *Client) Days(ctx context.Context, questions []mirrorindex.DaysQuestion) ([][]mirrorindex.DaysLine, error) {
+	var all [][]mirrorindex.DaysLine
+	err := post(ctx, c, mirrorindex.DaysPath, questions, func() { all = nil }, func(line mirrorindex.DaysLine) (bool, error) {
+		switch {
+		case line.End:
+			return true, nil
+		case line.Instrument != "":
+			if len(all) == len(questions) || line.Instrument != questions[len(all)].Instrument {
+				return false, fmt.Errorf("%w: it is about instrument %.40q, which nobody asked for", ErrBroken, line.Instrument)
+			}
+			all = append(all, nil)
+		case len(all) == 0:
+			return false, fmt.Errorf("%w: it does not begin with an instrument", ErrBroken)
+		}
+		all[len(all)-1] = append(all[len(all)-1], line)
+		return false, nil
+	})
+	if err == nil && len(all) != len(questions) {
+		err = fmt.Errorf("%w: it answers %d of %d questions", ErrBroken, len(all), len(questions))
+	}
+	return all, err
+}
+
+// List is the answer about one day.
+type List struct {
+	Head    mirrorindex.ListLine
+	Entries []mirrorindex.Entry
+}
+
+// Lists returns what is answered to each question. Errors: as Days.
+func (c *Client) Lists(ctx context.Context, questions []mirrorindex.ListQuestion) ([]List, error) {
+	var all []List
+	err := post(ctx, c, mirrorindex.ListsPath, questions, func() { all = nil }, func(line mirrorindex.ListLine) (bool, error) {
+		switch {
+		case line.End:
+			return true, nil
+		case line.Instrument != "":
+			if q := len(all); q == len(questions) || line.Instrument != questions[q].Instrument || line.Day != questions[q].Day {
+				return false, fmt.Errorf("%w: it is about %.40q and %.10q, which nobody asked for", ErrBroken, line.Instrument, line.Day)
+			}
+			all = append(all, List{Head: line})
+		case len(all) == 0 || line.Entry == nil:
+			return false, fmt.Errorf("%w: it does not begin with an instrument", ErrBroken)
+		default:
+			last := &all[len(all)-1]
+			last.Entries = append(last.Entries, *line.Entry)
+		}
+		return false, nil
+	})
+	if err == nil && len(all) != len(questions) {
+		err = fmt.Errorf("%w: it answers %d of %d questions", ErrBroken, len(all), len(questions))
+	}
+	return all, err
+}
+
+// post asks questions and takes the lines of the answer, until take says that one is the
+// last. Begin is called before the first one, each time that it is asked.
+func post[Q, L any](ctx context.Context, c *Client, path string, questions []Q, begin func(), take func(L) (last bool, err error)) error {
+	return c.do(ctx, request{method: http.MethodPost, path: path, body: body(questions), header: map[string]string{"Content-Type": mirrorindex.MediaLines}}, func(answer *http.Response) error {
+		begin()
+		in := bufio.NewReaderSize(answer.Body, maxLine)
+		for {
+			text, err := in.ReadSlice('\n')
+			if err != nil {
+				if errors.Is(err, io.EOF) {
+					err = io.ErrUnexpectedEOF
+				}
+				return fmt.Errorf("%w: %w", ErrBroken, err)
+			}
+			var line L
+			if err := json.Unmarshal(text, &line); err != nil {
+				return fmt.Errorf("%w: %w", ErrBroken, err)
+			}
+			if last, err := take(line); last || err != nil {
+				return err
+			}
+		}
+	})
+}
+
+// body writes questions as JSON lines.
+func body[Q any](questions []Q) []byte {
+	var lines bytes.Buffer
+	for _, q := range questions {
+		_ = json.NewEncoder(&lines).Encode(q) // it is text and numbers
+	}
+	return lines.Bytes()
+}

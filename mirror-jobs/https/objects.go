@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package https
+
+import (
+	"archive/tar"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Objects fetches a bundle, and gives each object to take: by its instrument, its path below
+// it, and the ID of one that is superseded. It is asked for again where a link breaks: then
+// skip says what is not needed any more, and objects that were taken may come again. Errors:
+// RefusedError, ErrBroken, of the network, of take.
+func (c *Client) Objects(ctx context.Context, site string, questions []mirrorindex.ObjectsQuestion, take func(instrument, path, id string, size int64, body io.Reader) error) error {
+	r := request{method: http.MethodPost, path: mirrorindex.ObjectsPath, body: body(questions), header: map[string]string{"Content-Type": mirrorindex.MediaLines}}
+	return c.do(ctx, r, func(answer *http.Response) error {
+		in := tar.NewReader(answer.Body)
+		for {
+			h, err := in.Next()
+			if err != nil {
+				if errors.Is(err, io.EOF) {
+					err = io.ErrUnexpectedEOF
+				}
+				return fmt.Errorf("%w: %w", ErrBroken, err)
+			}
+			name, ours := strings.CutPrefix(h.Name, site+"/")
+			if !ours || h.Typeflag != tar.TypeReg {
+				return fmt.Errorf("%w: it has %.100q, which is not below %s/", ErrBroken, h.Name, site)
+			}
+			if name == mirrorindex.EndName {
+				return ends(in)
+			}
+			instrument, path, _ := strings.Cut(name, "/")
+			if err := take(instrument, path, h.PAXRecords[mirrorindex.PAXID], h.Size, broken{in}); err != nil {
+				return err
+			}
+		}
+	})
+}
+
+// ends reads the last file of a bundle.
+func ends(in io.Reader) error {
+	var end struct {
+		Format int `json:"format"`
+	}
+	if err := json.NewDecoder(in).Decode(&end); err != nil {
+		return fmt.Errorf("%w: its end: %w", ErrBroken, err)
+	}
+	if end.Format != mirrorindex.Format {
+		return fmt.Errorf("%w (%d, not %d)", mirrorindex.ErrFormat, end.Format, mirrorindex.Format)
+	}
+	return nil
+}
+
+// broken marks the errors of a body, so that they are told from those of who reads it.
+type broken struct{ io.Reader }
+
+// Read implements io.Reader.
+func (b broken) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if err != nil && err != io.EOF && !errors.Is(err, ErrBroken) {
+		err = fmt.Errorf("%w: %w", ErrBroken, err)
+	}
+	return n, err
+}
+
+// Part fetches length bytes of a published object from an offset on, and gives them to take,
+// which may be called again. The object must have the digest. Errors: RefusedError, ErrBroken,
+// of the network, of take.
+func (c *Client) Part(ctx context.Context, instrument, path string, digest wire.Digest, offset, length int64, take func(io.Reader) error) error {
+	r := request{method: http.MethodGet, path: "/archive/" + instrument + "/" + escaped(path), header: map[string]string{
+		"Range":    "bytes=" + strconv.FormatInt(offset, 10) + "-" + strconv.FormatInt(offset+length-1, 10),
+		"If-Match": `"` + digest.String() + `"`, "Accept-Encoding": "identity",
+	}}
+	return c.do(ctx, r, func(answer *http.Response) error {
+		if answer.StatusCode != http.StatusPartialContent || answer.ContentLength != length {
+			return fmt.Errorf("%w: it has status %d and %d bytes, for a range of %d", ErrBroken, answer.StatusCode, answer.ContentLength, length)
+		}
+		return take(broken{answer.Body})
+	})
+}
+
+// escaped is a path in a URL.
+func escaped(path string) string {
+	parts := strings.Split(path, "/")
+	for i, part := range parts {
+		parts[i] = url.PathEscape(part)
+	}
+	return strings.Join(parts, "/")
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mirrorjobs
+
+import (
+	"context"
+	"sync"
+
+	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/plan"
+)
+
+const (
+	// instrumentsAtOnce is how many instruments' days are asked for at once, and daysAtOnce how
+	// many days' lists: both questions fit into MaxQuestionBytes.
+	instrumentsAtOnce = 100
+	daysAtOnce        = 40
+)
+
+// instrument is one of which something changed.
+type instrument struct {
+	mirrorindex.RootLine
+	known plan.Known
+	// months are the tags that are known once all days are done.
+	months map[string]string
+	// gone: the other side does not let this mirror read it any more.
+	gone bool
+
+	mu sync.Mutex
+	// open are the days that are not done yet, and one as long as days may be added.
+	open   int
+	failed bool
+}
+
+// done is called when a day is, or no more come; true: it was the last one.
+func (i *instrument) done(ok bool) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.open--
+	i.failed = i.failed || !ok
+	return i.open == 0
+}
+
+// index asks which days of instruments changed, and passes these on.
+func (p *pull) index(ctx context.Context, changed []mirrorindex.RootLine) error {
+	for len(changed) > 0 {
+		n := min(len(changed), instrumentsAtOnce)
+		if err := p.instrumentsOf(ctx, changed[:n]); err != nil {
+			return err
+		}
+		changed = changed[n:]
+	}
+	return nil
+}
+
+// instrumentsOf does that for some.
+func (p *pull) instrumentsOf(ctx context.Context, lines []mirrorindex.RootLine) error {
+	var all []*instrument
+	var questions []mirrorindex.DaysQuestion
+	for _, line := range lines {
+		known, err := p.Folder.Known(line.Instrument)
+		if err != nil {
+			return err
+		}
+		if p.Force {
+			for day, was := range known.Days {
+				was.Tag = ""
+				known.Days[day] = was
+			}
+			clear(known.Months)
+		}
+		all = append(all, &instrument{RootLine: line, known: known, months: map[string]string{}, open: 1})
+		questions = append(questions, mirrorindex.DaysQuestion{Instrument: line.Instrument})
+	}
+	answers, err := p.Source.Days(ctx, questions)
+	if err != nil {
+		return err
+	}
+	months := monthsToAsk{p: p}
+	for i, in := range all {
+		if in.gone = answers[i][0].Gone; in.gone {
+			p.Logger.Warn("the other side does not let this mirror read an instrument any more: what is here of it stays", "instrument", in.Instrument)
+			continue
+		}
+		if err := p.days(ctx, in, answers[i][1:], "", &months); err != nil {
+			return err
+		}
+	}
+	if err := months.ask(ctx); err != nil {
+		return err
+	}
+	for _, in := range all {
+		if in.done(true) {
+			p.finish(in)
+		}
+	}
+	return nil
+}
+
+// days passes on those of an answer that changed, and what vanished; months are asked for.
+func (p *pull) days(ctx context.Context, in *instrument, lines []mirrorindex.DaysLine, month string, months *monthsToAsk) error {
+	var todo []*day
+	for _, line := range p.Selection.Changed(lines, in.known) {
+		if line.Month != "" {
+			in.months[line.Month] = line.Tag
+			months.add(in, line.Month)
+			continue
+		}
+		todo = append(todo, &day{in: in, day: line.Day})
+	}
+	if p.Prune == plan.PruneWhenExpired {
+		for _, d := range plan.Vanished(lines, in.known, month) {
+			todo = append(todo, &day{in: in, day: d, vanished: true})
+		}
+	}
+	return p.pass(ctx, in, todo)
+}
+
+// pass hands days on, some at a time.
+func (p *pull) pass(ctx context.Context, in *instrument, todo []*day) error {
+	in.mu.Lock()
+	in.open += len(todo)
+	in.mu.Unlock()
+	for len(todo) > 0 {
+		n := min(len(todo), daysAtOnce)
+		select {
+		case p.wanted <- todo[:n:n]:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		todo = todo[n:]
+	}
+	return nil
+}
+
+// monthsToAsk are months that changed, whose days are not known yet.
+type monthsToAsk struct {
+	p         *pull
+	questions []mirrorindex.DaysQuestion
+	of        []*instrument
+}
+
+func (m *monthsToAsk) add(in *instrument, month string) {
+	m.questions = append(m.questions, mirrorindex.DaysQuestion{Instrument: in.Instrument, Month: month})
+	m.of = append(m.of, in)
+}
+
+func (m *monthsToAsk) ask(ctx context.Context) error {
+	for len(m.questions) > 0 {
+		n := min(len(m.questions), instrumentsAtOnce)
+		answers, err := m.p.Source.Days(ctx, m.questions[:n])
+		if err != nil {
+			return err
+		}
+		for i, lines := range answers {
+			if err := m.p.days(ctx, m.of[i], lines[1:], m.questions[i].Month, nil); err != nil {
+				return err
+			}
+		}
+		m.questions, m.of = m.questions[n:], m.of[n:]
+	}
+	return nil
+}
+
+// day is one whose list may have changed.
+type day struct {
+	in  *instrument
+	day wire.Day
+	// vanished: the other side has nothing of it any more.
+	vanished bool
+
+	tag   string
+	lines []plan.Line
+
+	mu sync.Mutex
+	// open are the objects that are still to be fetched, and failed those that cannot be had.
+	open, failed int
+}
+
+// got notes what became of some objects of a day; true: nothing of it is open any more.
+func (d *day) got(held []int, failed int) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, i := range held {
+		d.lines[i].Held = true
+	}
+	d.open -= len(held) + failed
+	d.failed += failed
+	return d.open == 0
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mirrorjobs
+
+import (
+	"context"
+	"errors"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/mirror-jobs/folder"
+	"github.com/substorm/substorm/mirror-jobs/plan"
+)
+
+// listers ask for lists at the same time: while one waits for an answer, another plans.
+const listers = 4
+
+// lists asks what days hold, and passes on what is missing.
+func (p *pull) lists(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for range listers {
+		group.Go(func() error {
+			for days := range p.wanted {
+				if err := p.listsOf(ctx, days); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// listsOf does that for some days.
+func (p *pull) listsOf(ctx context.Context, days []*day) error {
+	if err := p.ask(ctx, days); err != nil {
+		return err
+	}
+	var wanted []plan.Wanted
+	var of []*day
+	for _, d := range days {
+		missing, err := p.missing(d)
+		if err != nil {
+			return err
+		}
+		if len(missing) == 0 {
+			p.isReady(d)
+			continue
+		}
+		d.open = len(missing)
+		p.isOpen(d)
+		for _, i := range missing {
+			p.Progress.owe(1, d.lines[i].Size)
+		}
+		wanted = append(wanted, plan.Wanted{Instrument: d.in.Instrument, Day: d.day, Lines: d.lines, Missing: missing})
+		of = append(of, d)
+	}
+	bundles, large := plan.Batches(wanted)
+	for _, b := range bundles {
+		if err := p.send(ctx, batch{Batch: b, days: of}); err != nil {
+			return err
+		}
+	}
+	for _, part := range large {
+		if err := p.send(ctx, batch{Batch: plan.Batch{Parts: []plan.Part{part}}, days: of}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *pull) send(ctx context.Context, b batch) error {
+	select {
+	case p.batches <- b:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// ask fetches the lists of some days, and lays them over what is known.
+func (p *pull) ask(ctx context.Context, days []*day) error {
+	var questions []mirrorindex.ListQuestion
+	var of []*day
+	for _, d := range days {
+		lines, err := p.Folder.Lines(d.in.Instrument, d.day)
+		if errors.Is(err, folder.ErrUnreadable) {
+			p.Logger.Warn("the list of a day is damaged: it is compared anew", "instrument", d.in.Instrument, "day", d.day, "error", err)
+			lines, err = nil, nil
+		}
+		if err != nil {
+			return err
+		}
+		if d.vanished {
+			d.lines = plan.Merge(lines, nil, false)
+			continue
+		}
+		q := mirrorindex.ListQuestion{Instrument: d.in.Instrument, Day: d.day}
+		if sum := plan.SumOf(lines); sum.Count > 0 && !p.Force {
+			q.Have = &sum
+		}
+		d.lines = lines
+		questions, of = append(questions, q), append(of, d)
+	}
+	if len(questions) == 0 {
+		return nil
+	}
+	answers, err := p.Source.Lists(ctx, questions)
+	if err != nil {
+		return err
+	}
+	for i, a := range answers {
+		d := of[i]
+		if a.Head.Gone { // since the days were told: another run will know more
+			d.failed++
+			continue
+		}
+		d.tag, d.lines = a.Head.Tag, plan.Merge(d.lines, a.Entries, a.Head.More)
+	}
+	return nil
+}
+
+// missing returns the lines of a day that are to be fetched. What a killed run had not noted
+// yet is there already.
+func (p *pull) missing(d *day) ([]int, error) {
+	if p.Force { // files are compared, and not what was noted
+		for i := range d.lines {
+			d.lines[i].Held = d.lines[i].Held && p.Folder.Has(d.in.Instrument, &d.lines[i].Entry)
+		}
+	}
+	missing := p.Selection.Missing(d.lines)
+	if !p.Folder.Interrupted() && !p.Force {
+		return missing, nil
+	}
+	still := missing[:0]
+	for _, i := range missing {
+		if d.lines[i].Held = p.Folder.Has(d.in.Instrument, &d.lines[i].Entry); !d.lines[i].Held {
+			still = append(still, i)
+		}
+	}
+	return still, nil
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+	"time"
+
+	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Selection is what a mirror wants of the other side.
+type Selection struct {
+	// Wants says which instruments; nil: all.
+	Wants func(instrument string) bool
+	// ObservedFrom and ObservedTo bound the observation time, or that of receipt where none
+	// is known; the zero time is no bound.
+	ObservedFrom, ObservedTo time.Time
+}
+
+// Known is what a mirror has seen of one instrument and acted upon in full.
+type Known struct {
+	// Months are their tags, by name (yyyy-mm).
+	Months map[string]string     `json:"months,omitempty"`
+	Days   map[wire.Day]KnownDay `json:"days,omitempty"`
+}
+
+// KnownDay is a day of a Known. Of one without a tag something is left to do.
+type KnownDay struct {
+	Tag string `json:"tag,omitempty"`
+	// Objects that the mirror holds of the day, and their bytes.
+	Objects int   `json:"objects,omitempty"`
+	Bytes   int64 `json:"bytes,omitempty"`
+}
+
+// Held adds up what a mirror holds.
+func (k Known) Held() (objects int, bytes int64) {
+	for _, d := range k.Days {
+		objects += d.Objects
+		bytes += d.Bytes
+	}
+	return objects, bytes
+}
+
+// Instruments returns those of a root that changed since their tags were known.
+func (s Selection) Instruments(root mirrorindex.Root, known func(instrument string) string) (changed []mirrorindex.RootLine) {
+	for _, line := range root.Instruments {
+		if s.wants(line.Instrument) && known(line.Instrument) != line.Tag {
+			changed = append(changed, line)
+		}
+	}
+	return changed
+}
+
+func (s Selection) wants(instrument string) bool {
+	return s.Wants == nil || s.Wants(instrument)
+}
+
+// Changed returns those of some months or days that a mirror is to look at.
+func (s Selection) Changed(lines []mirrorindex.DaysLine, known Known) (changed []mirrorindex.DaysLine) {
+	for _, line := range lines {
+		was := known.Days[line.Day].Tag
+		if line.Month != "" {
+			was = known.Months[line.Month]
+		}
+		if was != line.Tag && s.may(line) {
+			changed = append(changed, line)
+		}
+	}
+	return changed
+}
+
+// Vanished returns the known days that an answer does not list, of all days or with month of
+// those in one: the other side has nothing of them any more.
+func Vanished(lines []mirrorindex.DaysLine, known Known, month string) (days []wire.Day) {
+	listed := map[string]bool{}
+	for _, line := range lines {
+		listed[line.Month+string(line.Day)] = true
+	}
+	for day := range known.Days {
+		of := mirrorindex.MonthOf(day)
+		if !listed[string(day)] && (month == "" && !listed[of] || month == of) {
+			days = append(days, day)
+		}
+	}
+	slices.Sort(days)
+	return days
+}
+
+// may says whether a month or day may hold anything that is wanted.
+func (s Selection) may(line mirrorindex.DaysLine) bool {
+	from, to, err := bounds(line)
+	if err != nil {
+		return true // the other side knows
+	}
+	if line.ObservedFrom != nil && line.ObservedFrom.Before(from) {
+		from = *line.ObservedFrom
+	}
+	if line.ObservedTo != nil && line.ObservedTo.After(to) {
+		to = *line.ObservedTo
+	}
+	return (s.ObservedTo.IsZero() || from.Before(s.ObservedTo)) && !to.Before(s.ObservedFrom)
+}
+
+func bounds(line mirrorindex.DaysLine) (from, to time.Time, err error) {
+	if line.Month != "" {
+		from, err = time.Parse("2006-01", line.Month)
+		return from, from.AddDate(0, 1, 0), err
+	}
+	from, err = line.Day.Start()
+	return from, from.AddDate(0, 0, 1), err
+}
+
+// selects says whether an object is wanted.
+func (s Selection) selects(e *mirrorindex.Entry) bool {
+	from, to := e.ReceivedAt, e.ReceivedAt
+	if e.ObservedFrom != nil {
+		from, to = *e.ObservedFrom, *e.ObservedFrom
+	}
+	if e.ObservedTo != nil {
+		to = *e.ObservedTo
+		if e.ObservedFrom == nil {
+			from = to
+		}
+	}
+	return (s.ObservedTo.IsZero() || from.Before(s.ObservedTo)) && !to.Before(s.ObservedFrom)
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package plan decides what a run of a mirror must do: which objects it fetches, which it
+// removes, and how it asks for them. It does no I/O.
+package plan
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Line is what a mirror knows of an object of the other side.
+type Line struct {
+	mirrorindex.Entry
+	// Held: the mirror has its bytes.
+	Held bool `json:"held,omitempty"`
+	// Gone: the other side does not list it any more.
+	Gone bool `json:"gone,omitempty"`
+}
+
+// key tells lines of a day apart: an object whose path changes is another line.
+func (l *Line) key() string { return l.ID + "\x00" + l.Path }
+
+// SumOf sums up what the other side had listed when it was asked last.
+func SumOf(lines []Line) (s mirrorindex.Sum) {
+	for i := range lines {
+		if !lines[i].Gone {
+			s.Add(&lines[i].Entry)
+		}
+	}
+	return s
+}
+
+// Merge returns the lines of a day after an answer: theirs is all that the other side lists,
+// or with more what is to be added. Ours are the lines before; they may be changed. The lines
+// are in the order of their paths.
+func Merge(ours []Line, theirs []mirrorindex.Entry, more bool) []Line {
+	if more {
+		for _, e := range theirs {
+			ours = append(ours, Line{Entry: e})
+		}
+		sortLines(ours)
+		return ours
+	}
+	was := make(map[string]*Line, len(ours))
+	for i := range ours {
+		was[ours[i].key()] = &ours[i]
+	}
+	all := make([]Line, 0, len(theirs))
+	for _, e := range theirs {
+		l := Line{Entry: e}
+		if before := was[l.key()]; before != nil {
+			l.Held = before.Held && l.State != wire.StateSuperseded // the file is that of a newer version
+			delete(was, l.key())
+		}
+		all = append(all, l)
+	}
+	for _, l := range was {
+		if l.Held { // what never was here leaves no trace
+			l.Gone = true
+			all = append(all, *l)
+		}
+	}
+	sortLines(all)
+	return all
+}
+
+func sortLines(all []Line) {
+	slices.SortFunc(all, func(a, b Line) int {
+		return cmp.Or(strings.Compare(a.Path, b.Path), cmp.Compare(a.Version, b.Version), strings.Compare(a.ID, b.ID))
+	})
+}
+
+// Missing returns the indexes of the lines whose objects are to be fetched.
+func (s Selection) Missing(lines []Line) (all []int) {
+	for i := range lines {
+		if l := &lines[i]; !l.Held && !l.Gone && l.Is() == wire.StateCurrent && s.selects(&l.Entry) {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+// Held counts the objects of some lines that a mirror has, and their bytes.
+func Held(lines []Line) (objects int, bytes int64) {
+	for i := range lines {
+		if lines[i].Held {
+			objects++
+			bytes += lines[i].Size
+		}
+	}
+	return objects, bytes
+}

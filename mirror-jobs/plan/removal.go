@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Prune says what a mirror does with objects that the other side does not list any more.
+type Prune string
+
+// The values of Prune.
+const (
+	PruneNever       Prune = "Never"
+	PruneWhenExpired Prune = "WhenExpired"
+)
+
+// Retractions says what it does with objects that the other side retracted or purged.
+type Retractions string
+
+// The values of Retractions: the bytes are removed and the line stays in the list of the day;
+// both are removed; the bytes stay.
+const (
+	RetractionsTombstone Retractions = "Tombstone"
+	RetractionsDelete    Retractions = "Delete"
+	RetractionsIgnore    Retractions = "Ignore"
+)
+
+// Policy is what a mirror removes.
+type Policy struct {
+	Prune       Prune
+	Retractions Retractions
+	// SafetyStop is the greatest share, in percent, of what a mirror holds that one run may
+	// remove; 0: any.
+	SafetyStop int
+}
+
+// Surplus returns the indexes of the lines whose bytes the mirror is to remove.
+func (p Policy) Surplus(lines []Line) (all []int) {
+	for i := range lines {
+		if lines[i].Held && p.removes(&lines[i]) {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+func (p Policy) removes(l *Line) bool {
+	if l.Gone {
+		return p.Prune == PruneWhenExpired
+	}
+	retracted := l.State == wire.StateRetracted || l.State == wire.StatePurged
+	return retracted && p.Retractions != RetractionsIgnore
+}
+
+// Removed returns what stays of the lines of a day once their surplus is removed.
+func (p Policy) Removed(lines []Line) []Line {
+	kept := lines[:0]
+	for _, l := range lines {
+		if l.Held && p.removes(&l) {
+			l.Held = false
+		}
+		if l.Gone && !l.Held {
+			continue
+		}
+		kept = append(kept, l)
+	}
+	return kept
+}
+
+// Shown says whether a line is to be shown to people who look at a mirror's lists.
+func (p Policy) Shown(l *Line) bool {
+	retracted := l.State == wire.StateRetracted || l.State == wire.StatePurged
+	return !(retracted && p.Retractions == RetractionsDelete)
+}
+
+// SafetyStopError says that a run would remove too much.
+type SafetyStopError struct{ Remove, Held, Percent int }
+
+// Error implements error.
+func (e *SafetyStopError) Error() string {
+	return fmt.Sprintf("the run would remove %d of %d objects, which is more than %d percent: nothing is removed. "+
+		"If that is right, run once with --force", e.Remove, e.Held, e.Percent)
+}
+
+// Allow says whether a mirror that holds so many objects may remove some. Errors:
+// SafetyStopError.
+func (p Policy) Allow(remove, held int) error {
+	if p.SafetyStop <= 0 || remove*100 <= held*p.SafetyStop {
+		return nil
+	}
+	return &SafetyStopError{remove, held, p.SafetyStop}
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package mirrorjobs runs mirrors. A pull asks another Substorm for its mirror index, and only
+// for that of it which changed since the last run: first the root, then the days of
+// instruments, then the lists of days. What the lists have and the mirror lacks, it fetches.
+//
+//	root ─► days ─► lists ─► plan ─► bundles, large objects ─► folder ─► committed lists ─► tags
+//
+// Each stage hands batches to the next, which takes no more than it can hold.
+package mirrorjobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/mirror-jobs/folder"
+	"github.com/substorm/substorm/mirror-jobs/https"
+	"github.com/substorm/substorm/mirror-jobs/plan"
+)
+
+const (
+	// DefaultConnections to the other side.
+	DefaultConnections = 16
+	// maxSkew is by how much the other side's clock may differ before that is told: times of
+	// receipt are taken as it says them.
+	maxSkew = time.Hour
+)
+
+// PullConfig says what is pulled where.
+type PullConfig struct {
+	Source *https.Client
+	Folder *folder.Folder
+	plan.Selection
+	plan.Policy
+	// Force: what the last run knew of the other side is not believed, and there is no safety
+	// stop.
+	Force bool
+	// Connections to the other side at most.
+	Connections int
+	Progress    *Progress
+	Logger      *slog.Logger
+}
+
+// ErrLeft: a run did what it could, and some objects are missing still.
+var ErrLeft = errors.New("some objects could not be mirrored")
+
+// Pull makes one run. Errors: ErrLeft, plan.SafetyStopError, of the source, of the folder.
+func Pull(ctx context.Context, cfg PullConfig) error {
+	if cfg.Connections <= 0 {
+		cfg.Connections = DefaultConnections
+	}
+	if cfg.Force {
+		cfg.SafetyStop = 0
+	}
+	p := &pull{PullConfig: cfg, wanted: make(chan []*day), batches: make(chan batch, cfg.Connections), ready: make(chan *day, readyDays), open: map[*day]bool{}}
+	return p.run(ctx)
+}
+
+// pull is one run.
+type pull struct {
+	PullConfig
+	site string
+	// wanted are the days whose lists are to be asked for, some at a time; batches what is to
+	// be fetched; ready are days with which nothing is left to do but to note it.
+	wanted  chan []*day
+	batches chan batch
+	ready   chan *day
+	surplus surplus
+
+	mu sync.Mutex
+	// open are days whose lists came and that are not ready.
+	open map[*day]bool
+	// finished are instruments none of whose days is left to be noted.
+	finished []*instrument
+}
+
+func (p *pull) run(ctx context.Context) error {
+	state := p.Folder.State()
+	if p.Force {
+		state.ETag, state.Instruments = "", nil
+	}
+	root, etag, unchanged, err := p.Source.Root(ctx, state.ETag)
+	if err != nil || unchanged {
+		return err
+	}
+	if err := p.Folder.BelongsTo(root.Site); err != nil {
+		return err
+	}
+	p.site = root.Site
+	if skew := root.Now.Sub(time.Now()).Round(time.Second); skew.Abs() > maxSkew {
+		p.Logger.Warn("the clock of the other side differs from this one: times of receipt are kept as the other side says them", "by", skew)
+	}
+	changed := p.Selection.Instruments(root, func(name string) string { return state.Instruments[name] })
+	done, err := p.all(ctx, changed)
+	if err == nil {
+		err = p.removeSurplus(ctx)
+	}
+	if err == nil && done.left > 0 {
+		err = fmt.Errorf("%w: %d, which the next run tries again", ErrLeft, done.left)
+	}
+	if done.instruments < len(changed) {
+		etag = "" // the next run must look at the rest
+	}
+	return errors.Join(err, p.Folder.SetETag(etag), p.Folder.Sync())
+}
+
+// all does what the lists say of some instruments. What it returns has noted all that came,
+// also where there is an error.
+func (p *pull) all(ctx context.Context, changed []mirrorindex.RootLine) (*committer, error) {
+	commits := &committer{p: p}
+	committed := make(chan struct{})
+	go func() {
+		defer close(committed)
+		commits.run()
+	}()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		defer close(p.wanted)
+		return p.index(ctx, changed)
+	})
+	group.Go(func() error {
+		defer close(p.batches)
+		return p.lists(ctx)
+	})
+	for range p.Connections {
+		group.Go(func() error { return p.fetch(ctx) })
+	}
+	err := group.Wait()
+	for d := range p.open { // an error ended the run before them
+		d.failed += d.open
+		p.ready <- d
+	}
+	close(p.ready)
+	<-committed
+	return commits, errors.Join(err, commits.err)
+}
+
+// isReady passes a day on to be noted.
+func (p *pull) isReady(d *day) {
+	p.mu.Lock()
+	delete(p.open, d)
+	p.mu.Unlock()
+	p.ready <- d
+}
+
+// isOpen notes that objects of a day are to be fetched.
+func (p *pull) isOpen(d *day) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open[d] = true
+}
+
+// finish notes that nothing of an instrument is left.
+func (p *pull) finish(in *instrument) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.finished = append(p.finished, in)
+}
+
+// takeFinished returns the instruments that were finished since it was called last.
+func (p *pull) takeFinished() []*instrument {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := p.finished
+	p.finished = nil
+	return all
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"strings"
+	"time"
+)
+
+// MirrorReportInterval is how often a run reports while it lasts; MirrorReportGrace after its last report a run that did
+// not say that it ended is not known to be alive.
+const (
+	MirrorReportInterval = 5 * time.Second
+	MirrorReportGrace    = 90 * time.Second
+)
+
+// MirrorStatusKey is where a run reports. Run is the name of the Job, or "continuous".
+func MirrorStatusKey(partner, run string) string { return "mirror." + partner + "." + run }
+
+// ParseMirrorStatusKey reads what MirrorStatusKey wrote, and returns false for other keys.
+func ParseMirrorStatusKey(key string) (partner, run string, ok bool) {
+	p := strings.Split(key, ".")
+	if len(p) != 3 || p[0] != "mirror" || p[1] == "" || p[2] == "" {
+		return "", "", false
+	}
+	return p[1], p[2], true
+}
+
+// MirrorRunContinuous is the run of a continuous mirror, which never ends.
+const MirrorRunContinuous = "continuous"
+
+// What a run was begun by.
+const (
+	MirrorScheduled = "scheduled"
+	MirrorManual    = "manual"
+)
+
+// Values of MirrorStatus.Result.
+const (
+	// MirrorRunning: it has not ended, or without saying so.
+	MirrorRunning = "Running"
+	// MirrorSucceeded: the other side has all that was selected when the run began, verified as is asked for.
+	MirrorSucceeded = "Succeeded"
+	// MirrorFailed: something is owed that the run could not move, for Reason.
+	MirrorFailed = "Failed"
+	// MirrorStopped: it was told to stop, or replaced; the next one resumes.
+	MirrorStopped = "Stopped"
+)
+
+// Reasons of a MirrorStatus, which become reasons of conditions.
+const (
+	MirrorReasonUnreachable       = "Unreachable"
+	MirrorReasonAccessDenied      = "AccessDenied"
+	MirrorReasonHostKeyMismatch   = "HostKeyMismatch"
+	MirrorReasonCertificate       = "CertificateRefused"
+	MirrorReasonPartnerFull       = "PartnerFull"
+	MirrorReasonDigestMismatch    = "DigestMismatch"
+	MirrorReasonSafetyStop        = "SafetyStop"
+	MirrorReasonClockSkew         = "ClockSkew"
+	MirrorReasonInvalidTemplate   = "InvalidTemplate"
+	MirrorReasonQuarantined       = "Quarantined"
+	MirrorReasonMaintenance       = "Maintenance"
+	MirrorReasonBackOff           = "BackOff"
+	MirrorReasonNotConfirmed      = "PurgeNotConfirmed"
+	MirrorReasonProtocol          = "ProtocolError"
+	MirrorReasonStore             = "StoreFailed"
+	MirrorReasonUnknownInstrument = "UnknownInstrument"
+)
+
+// MirrorStatus is what a run reports every MirrorReportInterval while it lasts, and once when it ends.
+type MirrorStatus struct {
+	// Run as in the key, Pod that it runs in; Generation of the MirrorPartner whose entry it follows.
+	Run        string `json:"run"`
+	Pod        string `json:"pod,omitempty"`
+	Generation int64  `json:"generation"`
+	// Trigger is MirrorScheduled or MirrorManual. VerifyOnly runs compare and move nothing.
+	Trigger    string    `json:"trigger"`
+	VerifyOnly bool      `json:"verifyOnly,omitempty"`
+	StartedAt  time.Time `json:"startedAt"`
+	ReportedAt time.Time `json:"reportedAt"`
+	// EndedAt of a run that ended; with a continuous mirror that of the last comparison of all that is selected.
+	EndedAt time.Time `json:"endedAt,omitzero"`
+
+	// Result is MirrorRunning, MirrorSucceeded, MirrorFailed or MirrorStopped, of a continuous mirror that of the last
+	// comparison. Reason and Message say why it failed, or what a run waits for that goes on (MirrorReasonMaintenance,
+	// MirrorReasonBackOff).
+	Result  string `json:"result"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+
+	// Reached is when the other side answered last and let us in. Unreached says why it does not, by Reason and Message;
+	// nil while it does.
+	Reached   time.Time       `json:"reached,omitzero"`
+	Unreached *MirrorProblem  `json:"unreached,omitempty"`
+	Progress  MirrorProgress  `json:"progress"`
+	Owed      MirrorOwed      `json:"owed"`
+	Path      *MirrorPathSeen `json:"path,omitempty"`
+	// VerifiedTo: all that is selected and was received before is known to be at the other side, as verify says.
+	VerifiedTo time.Time `json:"verifiedTo,omitzero"`
+	// Purges that are asked of the partner and not confirmed.
+	Purges int64 `json:"purges,omitempty"`
+}
+
+// MirrorProblem is why something is not as it should be.
+type MirrorProblem struct {
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+	// Since when, and RetryAt is when it is tried next.
+	Since   time.Time `json:"since"`
+	RetryAt time.Time `json:"retryAt,omitzero"`
+}
+
+// MirrorProgress counts what a run did; that of a continuous mirror since it began.
+type MirrorProgress struct {
+	// Objects and Bytes that were moved, of TotalObjects and TotalBytes that are to be moved as far as is known.
+	Objects      int64 `json:"objects"`
+	Bytes        int64 `json:"bytes"`
+	TotalObjects int64 `json:"totalObjects"`
+	TotalBytes   int64 `json:"totalBytes"`
+	// Compared objects that the other side was found to have.
+	Compared int64 `json:"compared"`
+	// BytesPerSecond on the average of the last minute.
+	BytesPerSecond int64 `json:"bytesPerSecond"`
+	// Removed at the other side (of a pull: here); Failed could not be moved; Quarantined belong to no Instrument.
+	Removed     int64 `json:"removed,omitempty"`
+	Failed      int64 `json:"failed,omitempty"`
+	Quarantined int64 `json:"quarantined,omitempty"`
+	// Ends is when the run ends at this rate; zero where nobody knows.
+	Ends time.Time `json:"ends,omitzero"`
+}
+
+// MirrorOwed is what is selected and not at the other side.
+type MirrorOwed struct {
+	Objects int64 `json:"objects"`
+	Bytes   int64 `json:"bytes"`
+	// Oldest is when the oldest of them was received.
+	Oldest time.Time `json:"oldest,omitzero"`
+}
+
+// MirrorPathSeen is what was measured of the way to the other side.
+type MirrorPathSeen struct {
+	RoundTripMicros int64 `json:"roundTripMicros"`
+	// DeliveryBytesPerSecond of one connection, and BufferBytes that its bandwidth-delay product asks for.
+	DeliveryBytesPerSecond int64 `json:"deliveryBytesPerSecond,omitempty"`
+	BufferBytes            int64 `json:"bufferBytes,omitempty"`
+	// Connections that are open.
+	Connections int `json:"connections"`
+	// RetransmitPermille of the segments that were sent.
+	RetransmitPermille int64 `json:"retransmitPermille,omitempty"`
+}

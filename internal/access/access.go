@@ -45,7 +45,7 @@ func Decide(endpoint Endpoint, reader Reader, instrument string, entry *wire.Acc
 	access := entry.InForce()
 	named := reader.Named(instrument, entry)
 	embargo := access.Embargo()
-	if embargo > 0 && !named && !observedAt.IsZero() && now.Sub(observedAt) < embargo {
+	if embargo > 0 && !reader.inEmbargo(named) && !observedAt.IsZero() && now.Sub(observedAt) < embargo {
 		return Hidden
 	}
 	level := access.Archive

@@ -18,6 +18,7 @@ func TestDecide(t *testing.T) {
 	embargo := &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic, EmbargoMillis: (24 * time.Hour).Milliseconds(), Readers: []string{"uni"}}
 	unknown := &wire.AccessEntry{Live: "Friends", Archive: ""}
 	analysis := &wire.AccessEntry{Live: wire.AccessRestricted, Archive: wire.AccessRestricted, Readers: []string{"consumer:analysis", "uni"}}
+	mirrored := &wire.AccessEntry{Live: wire.AccessRestricted, Archive: wire.AccessRestricted, EmbargoMillis: (24 * time.Hour).Milliseconds(), Readers: []string{"mirror:nmdc"}}
 	anonymous, uni, other := Reader{}, SiteReader("uni"), SiteReader("other")
 	selects := map[string]bool{"mag": true}
 	for _, c := range []struct {
@@ -56,6 +57,15 @@ func TestDecide(t *testing.T) {
 		{"authenticated, one that does not, live", Live, Consumer("other", nil), nil, old, Forbidden},
 		{"public, one that does not", Archive, Consumer("other", nil), public, old, Granted},
 		{"no word", Archive, other, unknown, fresh, Forbidden},
+		{"a mirror that selects it", Archive, Mirror("uni", selects, false), nil, fresh, Granted},
+		{"a mirror that does not", Archive, Mirror("uni", nil, true), nil, fresh, Forbidden},
+		{"restricted, a mirror that is not named", Archive, Mirror("uni", selects, true), analysis, fresh, Forbidden},
+		{"restricted, a mirror that is named", Archive, Mirror("nmdc", selects, false), mirrored, old, Granted},
+		{"restricted, a mirror that is named and does not select it", Archive, Mirror("nmdc", nil, false), mirrored, old, Forbidden},
+		{"a reader that pretends to be a mirror", Archive, SiteReader("mirror:nmdc"), mirrored, old, Forbidden},
+		{"under embargo, a mirror that is named and excludes it", Archive, Mirror("nmdc", selects, false), mirrored, fresh, Hidden},
+		{"under embargo, a mirror that includes it", Archive, Mirror("other", selects, true), embargo, fresh, Granted},
+		{"under embargo, a mirror of a reader's name that excludes it", Archive, Mirror("uni", selects, false), embargo, fresh, Hidden},
 	} {
 		if got := Decide(c.endpoint, c.reader, "mag", c.entry, c.at, now); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)

@@ -18,18 +18,25 @@ const (
 	siteReader
 	// consumer is a FeedConsumer.
 	consumer
+	// mirror is a MirrorPartner that is given data.
+	mirror
 )
 
-// consumerPrefix begins the name of a FeedConsumer wherever identities of several kinds
+// What the names of FeedConsumers and MirrorPartners begin with wherever identities of several kinds
 // are named: a reader's name is a DNS label and has no colon.
-const consumerPrefix = "consumer:"
+const (
+	consumerPrefix = "consumer:"
+	mirrorPrefix   = "mirror:"
+)
 
 // Reader is who asks. The zero value is somebody who has shown nothing.
 type Reader struct {
 	kind kind
 	name string
-	// instruments that a FeedConsumer selects: it has no rights of its own to others.
+	// instruments that a FeedConsumer or MirrorPartner selects: it has no rights of its own to others.
 	instruments map[string]bool
+	// embargoed: a MirrorPartner is given data under embargo.
+	embargoed bool
 }
 
 // SiteReader is a reader that the Site names.
@@ -41,17 +48,27 @@ func Consumer(name string, instruments map[string]bool) Reader {
 	return Reader{kind: consumer, name: name, instruments: instruments}
 }
 
+// Mirror is a MirrorPartner that is given what it selects of instruments: data under embargo only where it declares so, whoever
+// an Instrument names; what is restricted only where the Instrument names it. Do not write to instruments any more.
+func Mirror(partner string, instruments map[string]bool, embargoed bool) Reader {
+	return Reader{kind: mirror, name: partner, instruments: instruments, embargoed: embargoed}
+}
+
 // Anonymous says whether nobody in particular asks.
 func (r Reader) Anonymous() bool { return r.kind == anonymous }
 
 // String is the reader's name as spec.access.readers of an Instrument has it: that of a
-// FeedConsumer begins with "consumer:". It is empty for who has shown nothing. No two
+// FeedConsumer begins with "consumer:", that of a MirrorPartner with "mirror:". It is empty for who has shown nothing. No two
 // identities have the same.
 func (r Reader) String() string {
-	if r.kind == consumer {
+	switch r.kind {
+	case consumer:
 		return consumerPrefix + r.name
+	case mirror:
+		return mirrorPrefix + r.name
+	default:
+		return r.name
 	}
-	return r.name
 }
 
 // Is says whether two are one identity.
@@ -72,14 +89,21 @@ func (r Reader) Named(instrument string, entry *wire.AccessEntry) bool {
 
 // isWritten says whether a name in spec.access.readers is the reader's.
 func (r Reader) isWritten(text string) bool {
-	name, isConsumer := ConsumerOf(text)
-	if r.kind == consumer {
-		return isConsumer && name == r.name
+	if r.kind == siteReader && strings.Contains(text, ":") {
+		return false // one of another kind
 	}
-	return !isConsumer && text == r.name
+	return text == r.String()
+}
+
+// inEmbargo says whether a reader may have data of an instrument while that is under embargo.
+func (r Reader) inEmbargo(named bool) bool {
+	if r.kind == mirror {
+		return r.embargoed
+	}
+	return named
 }
 
 // concerns says whether a reader may have rights of its own to an instrument.
 func (r Reader) concerns(instrument string) bool {
-	return r.kind != consumer || r.instruments[instrument]
+	return r.kind != consumer && r.kind != mirror || r.instruments[instrument]
 }

@@ -155,7 +155,8 @@ func Causes(path string) (string, error) {
 }
 
 // kindsOf are the keys of golden files that hold statuses of a kind.
-var kindsOf = map[string]string{"sites": "Site", "ingestGateways": "IngestGateway", "feedServers": "FeedServer", "instruments": "Instrument", "feeds": "Feed", "feedConsumers": "FeedConsumer"}
+var kindsOf = map[string]string{"sites": "Site", "ingestGateways": "IngestGateway", "feedServers": "FeedServer", "instruments": "Instrument", "feeds": "Feed", "feedConsumers": "FeedConsumer",
+	"mirrorPartners": "MirrorPartner"}
 
 func (c conditions) golden(dir string) error {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.out.yaml"))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package registry follows the Site's registry: it knows the Feeds, their consumers, the named readers and
+// Package registry follows the Site's registry: it knows the Feeds, their consumers, the named readers, the partners of mirrors and
 // what each instrument says about who may read it, as the operator writes them
 // into JetStream. While NATS or the operator is away, what was last seen stays in
 // force.
@@ -30,6 +30,7 @@ type Snapshot struct {
 	Consumers   map[string]wire.ConsumerEntry
 	Readers     map[string]wire.ReaderEntry
 	Instruments map[string]wire.InstrumentEntry
+	Mirrors     map[string]wire.MirrorEntry
 
 	// Epoch of the bucket that the last complete registry came from.
 	Epoch time.Time

@@ -15,7 +15,7 @@ func newSnapshot() *Snapshot {
 	return &Snapshot{
 		Problems: map[string]string{},
 		Feeds:    map[string]wire.FeedEntry{}, Consumers: map[string]wire.ConsumerEntry{},
-		Readers: map[string]wire.ReaderEntry{}, Instruments: map[string]wire.InstrumentEntry{},
+		Readers: map[string]wire.ReaderEntry{}, Instruments: map[string]wire.InstrumentEntry{}, Mirrors: map[string]wire.MirrorEntry{},
 	}
 }
 
@@ -32,6 +32,7 @@ type Bucket struct {
 	consumers   kind[wire.ConsumerEntry]
 	readers     kind[wire.ReaderEntry]
 	instruments kind[wire.InstrumentEntry]
+	mirrors     kind[wire.MirrorEntry]
 }
 
 // NewBucket returns one that was created at epoch, and of which nothing is known yet.
@@ -54,6 +55,10 @@ func NewBucket(epoch time.Time) *Bucket {
 			parse: wire.ParseRegistryInstrumentKey, decode: wire.Decode[wire.InstrumentEntry],
 			head: func(e wire.InstrumentEntry) (string, int64) { return e.Instrument, e.Revision },
 		},
+		mirrors: kind[wire.MirrorEntry]{
+			parse: wire.ParseRegistryMirrorKey, decode: wire.Decode[wire.MirrorEntry],
+			head: func(e wire.MirrorEntry) (string, int64) { return e.Partner, e.Revision },
+		},
 	}
 }
 
@@ -70,7 +75,7 @@ func (b *Bucket) Take(key string, value []byte, put bool) {
 		return
 	}
 	_ = b.feeds.take(key, value, put) || b.consumers.take(key, value, put) ||
-		b.readers.take(key, value, put) || b.instruments.take(key, value, put)
+		b.readers.take(key, value, put) || b.instruments.take(key, value, put) || b.mirrors.take(key, value, put)
 }
 
 // complete says whether the bucket holds all of the revision that its marker names.
@@ -78,7 +83,7 @@ func (b *Bucket) complete() bool {
 	m := b.marker
 	return m.Revision > 0 &&
 		b.feeds.complete(m.Feeds, m.Revision) && b.consumers.complete(m.Consumers, m.Revision) &&
-		b.readers.complete(m.Readers, m.Revision) && b.instruments.complete(m.Count, m.Revision)
+		b.readers.complete(m.Readers, m.Revision) && b.instruments.complete(m.Count, m.Revision) && b.mirrors.complete(m.Mirrors, m.Revision)
 }
 
 // Resolve returns the snapshot that follows prev once the bucket is as b says.
@@ -102,13 +107,25 @@ func Resolve(prev *Snapshot, b *Bucket) *Snapshot {
 	b.consumers.resolve(next.Consumers, prev.Consumers, whole, newer, next.Problems)
 	b.readers.resolve(next.Readers, prev.Readers, whole, newer, next.Problems)
 	b.instruments.resolve(next.Instruments, prev.Instruments, whole, newer, next.Problems)
+	b.mirrors.resolve(next.Mirrors, prev.Mirrors, whole, newer, next.Problems)
 	next.nameAll()
 	return next
 }
 
-// nameAll puts names in the place of wire.AllInstruments. Feeds share one list of them.
+// nameAll puts names in the place of wire.AllInstruments. Feeds and mirrors share one list of them; what a mirror pulls has
+// names elsewhere.
 func (s *Snapshot) nameAll() {
 	var all []string
+	for name, m := range s.Mirrors {
+		if m.Direction != wire.MirrorPush || !slices.Contains(m.Selection.Instruments, wire.AllInstruments) {
+			continue
+		}
+		if all == nil {
+			all = slices.Sorted(maps.Keys(s.Instruments))
+		}
+		m.Selection.Instruments = slices.Clip(all)
+		s.Mirrors[name] = m
+	}
 	for name, f := range s.Feeds {
 		i := slices.Index(f.Instruments, wire.AllInstruments)
 		if i < 0 {

@@ -21,6 +21,7 @@ type Registry struct {
 	Feeds       []wire.FeedEntry
 	Consumers   []wire.ConsumerEntry
 	Readers     []wire.ReaderEntry
+	Mirrors     []wire.MirrorEntry
 }
 
 // Declare writes a Site's registry as the operator does: entries, what is gone,
@@ -89,6 +90,10 @@ func (r Registry) declare(t testing.TB, js jetstream.JetStream, site string) {
 		revision(&e.Revision)
 		put(wire.RegistryReaderKey(e.Reader), e)
 	}
+	for _, e := range r.Mirrors {
+		revision(&e.Revision)
+		put(wire.RegistryMirrorKey(e.Partner), e)
+	}
 	delete(gone, wire.RegistryCompleteKey)
 	for key := range gone {
 		if err := persist(ctx, func(ctx context.Context) error { return kv.Delete(ctx, key) }); err != nil {
@@ -96,7 +101,7 @@ func (r Registry) declare(t testing.TB, js jetstream.JetStream, site string) {
 		}
 	}
 	put(wire.RegistryCompleteKey, wire.RegistryComplete{
-		Revision: r.Revision, Count: len(r.Instruments), Feeds: len(r.Feeds), Consumers: len(r.Consumers), Readers: len(r.Readers),
+		Revision: r.Revision, Count: len(r.Instruments), Feeds: len(r.Feeds), Consumers: len(r.Consumers), Readers: len(r.Readers), Mirrors: len(r.Mirrors),
 	})
 }
 

@@ -4,6 +4,7 @@ package wire
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -16,12 +17,29 @@ func RegistryMirrorKey(partner string) string { return registryMirror + partner 
 func ParseRegistryMirrorKey(key string) (string, bool) { return named(key, registryMirror) }
 
 // MirrorLease is the key of the lease of a partner's run: two runs of one kind never move at once. Kind is
-// MirrorScheduled (also that of a continuous mirror) or MirrorManual.
+// MirrorManual, or MirrorScheduled for all others.
 func MirrorLease(partner, kind string) string { return "mirror." + partner + "." + kind }
 
 // MirrorCursorKey is where the runs of a partner keep how far they came, in the bucket of cursors. A part is a DNS label
 // that the program chooses.
 func MirrorCursorKey(partner, part string) string { return "mirror." + partner + "." + part }
+
+// confirmedKeys begins the keys of MirrorConfirmed in the bucket of cursors.
+const confirmedKeys = "confirmed."
+
+// MirrorConfirmedKeys are the keys of what a partner has confirmed, as a subject.
+func MirrorConfirmedKeys(partner string) string { return confirmedKeys + partner + ".>" }
+
+// MirrorConfirmedKey is where the runs of a partner say that it has removed what a Removal asks for. The archivist deletes it with the
+// Removal.
+func MirrorConfirmedKey(partner string, r Removal) string {
+	return confirmedKeys + partner + "." + strings.TrimPrefix(r.Key(), removalKeys)
+}
+
+// MirrorConfirmed says that a partner has removed what was purged here.
+type MirrorConfirmed struct {
+	At time.Time `json:"at"`
+}
 
 // Values of MirrorEntry, spelled as in the MirrorPartner.
 const (
@@ -126,6 +144,8 @@ func (e *MirrorEntry) check() error {
 		return fmt.Errorf("mirror of partner %q has the direction %q: %w", e.Partner, e.Direction, ErrMalformed)
 	case protocols != 1:
 		return fmt.Errorf("mirror of partner %q has %d protocols: %w", e.Partner, protocols, ErrMalformed)
+	case e.Rsync != nil && (e.Rsync.Daemon == nil) == (e.Rsync.SSH == nil):
+		return fmt.Errorf("mirror of partner %q has neither a daemon of rsync nor a host with ssh, or both: %w", e.Partner, ErrMalformed)
 	case (e.Schedule == nil) == (e.Continuous == nil):
 		return fmt.Errorf("mirror of partner %q is neither scheduled nor continuous, or both: %w", e.Partner, ErrMalformed)
 	}

@@ -29,10 +29,13 @@ func ParseMirrorStatusKey(key string) (partner, run string, ok bool) {
 // MirrorRunContinuous is the run of a continuous mirror, which never ends.
 const MirrorRunContinuous = "continuous"
 
-// What a run was begun by.
+// What a run is begun by: a scheduled or a manual one is one Job. A continuous one never ends. MirrorTimetable is of a program that
+// never ends either and begins scheduled runs itself, as MirrorEntry.Schedule says, where nothing starts Jobs.
 const (
-	MirrorScheduled = "scheduled"
-	MirrorManual    = "manual"
+	MirrorScheduled    = "scheduled"
+	MirrorManual       = "manual"
+	MirrorContinuously = "continuous"
+	MirrorTimetable    = "timetable"
 )
 
 // Values of MirrorStatus.Result.
@@ -73,9 +76,11 @@ type MirrorStatus struct {
 	Run        string `json:"run"`
 	Pod        string `json:"pod,omitempty"`
 	Generation int64  `json:"generation"`
-	// Trigger is MirrorScheduled or MirrorManual. VerifyOnly runs compare and move nothing.
+	// Trigger is MirrorScheduled, MirrorManual or MirrorContinuously. VerifyOnly runs compare and move nothing; Part runs were told
+	// to move less than what is selected.
 	Trigger    string    `json:"trigger"`
 	VerifyOnly bool      `json:"verifyOnly,omitempty"`
+	Part       bool      `json:"part,omitempty"`
 	StartedAt  time.Time `json:"startedAt"`
 	ReportedAt time.Time `json:"reportedAt"`
 	// EndedAt of a run that ended; with a continuous mirror that of the last comparison of all that is selected.

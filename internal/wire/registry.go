@@ -36,6 +36,7 @@ type RegistryComplete struct {
 	Feeds     int `json:"feeds,omitempty"`
 	Consumers int `json:"consumers,omitempty"`
 	Readers   int `json:"readers,omitempty"`
+	Mirrors   int `json:"mirrors,omitempty"`
 	// Writer is the operator that wrote it, by a name that each process of one makes up anew. An operator that finds
 	// another's where it wrote its own has been replaced.
 	Writer string `json:"writer,omitempty"`

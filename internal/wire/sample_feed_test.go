@@ -146,7 +146,7 @@ func sampleFeedMessages() []FeedMessage {
 
 func goldenFeedRecords() []goldenRecord {
 	frame, messages := sampleFrame(), sampleFeedMessages()
-	return []goldenRecord{
+	return append(goldenMirrorRecords(), []goldenRecord{
 		{"registry-closed.json", encoded(sampleClosed()), decoded(Decode[ClosedEntry]), sampleClosed()},
 		{"registry-feed.json", encoded(sampleFeed()), decoded(Decode[FeedEntry]), sampleFeed()},
 		{"registry-feed-backfill.json", encoded(sampleFeedWithBackfill()), decoded(Decode[FeedEntry]), sampleFeedWithBackfill()},
@@ -168,7 +168,7 @@ func goldenFeedRecords() []goldenRecord {
 			b := AppendFeedMessage(nil, sampleFeedToken().String(), 0, 0)
 			return append(b[:len(b)-1], '}'), nil
 		}, decoded(Decode[FeedMessage]), FeedMessage{Token: sampleFeedToken().String()}},
-	}
+	}...)
 }
 
 // TestFrameReadsByItsSchema: a generated protobuf reader sees what we wrote.

@@ -316,6 +316,7 @@ func (f *facts) changeRegistry(change plan.RegistryChange, now time.Time) {
 	changed(is.Feeds, change.PutFeeds, change.DeleteFeeds, func(e wire.FeedEntry) string { return e.Feed })
 	changed(is.Consumers, change.PutConsumers, change.DeleteConsumers, func(e wire.ConsumerEntry) string { return e.Consumer })
 	changed(is.Readers, change.PutReaders, change.DeleteReaders, func(e wire.ReaderEntry) string { return e.Reader })
+	changed(is.Mirrors, change.PutMirrors, change.DeleteMirrors, func(e wire.MirrorEntry) string { return e.Partner })
 	changed(is.Closed, change.PutClosed, change.DeleteClosed, func(e wire.ClosedEntry) string { return e.Instrument })
 	f.mu.Unlock()
 	f.setRegistry(is, change.Complete, now)

@@ -70,7 +70,8 @@ func (l *link) owns() bool {
 
 func emptyRegistry() plan.RegistryState {
 	return plan.RegistryState{Entries: map[string]wire.InstrumentEntry{}, Feeds: map[string]wire.FeedEntry{},
-		Consumers: map[string]wire.ConsumerEntry{}, Readers: map[string]wire.ReaderEntry{}, Closed: map[string]wire.ClosedEntry{}}
+		Consumers: map[string]wire.ConsumerEntry{}, Readers: map[string]wire.ReaderEntry{}, Closed: map[string]wire.ClosedEntry{},
+		Mirrors: map[string]wire.MirrorEntry{}}
 }
 
 // readEntry reads one entry of whichever kind.
@@ -86,6 +87,9 @@ func readEntry(entry jetstream.KeyValueEntry, into plan.RegistryState) error {
 	}
 	if name, ok := wire.ParseRegistryReaderKey(entry.Key()); ok {
 		return decodeEntry(entry, name, into.Readers, wire.Decode[wire.ReaderEntry])
+	}
+	if name, ok := wire.ParseRegistryMirrorKey(entry.Key()); ok {
+		return decodeEntry(entry, name, into.Mirrors, wire.Decode[wire.MirrorEntry])
 	}
 	if name, ok := wire.ParseRegistryClosedKey(entry.Key()); ok {
 		return decodeEntry(entry, name, into.Closed, wire.Decode[wire.ClosedEntry])
@@ -239,7 +243,7 @@ type registryPut struct {
 // puts are by kind, in the order of plan.RegistryChange: one kind is written before the
 // next one is begun.
 func puts(change plan.RegistryChange) [][]registryPut {
-	all := make([][]registryPut, 5)
+	all := make([][]registryPut, 6)
 	for _, e := range change.PutClosed {
 		all[0] = append(all[0], registryPut{wire.RegistryClosedKey(e.Instrument), e})
 	}
@@ -255,6 +259,9 @@ func puts(change plan.RegistryChange) [][]registryPut {
 	for _, e := range change.PutConsumers {
 		all[4] = append(all[4], registryPut{wire.RegistryConsumerKey(e.Consumer), e})
 	}
+	for _, e := range change.PutMirrors {
+		all[5] = append(all[5], registryPut{wire.RegistryMirrorKey(e.Partner), e})
+	}
 	return all
 }
 
@@ -265,7 +272,7 @@ func deletes(change plan.RegistryChange) [][]string {
 		names []string
 		key   func(string) string
 	}{
-		{change.DeleteConsumers, wire.RegistryConsumerKey}, {change.DeleteFeeds, wire.RegistryFeedKey},
+		{change.DeleteMirrors, wire.RegistryMirrorKey}, {change.DeleteConsumers, wire.RegistryConsumerKey}, {change.DeleteFeeds, wire.RegistryFeedKey},
 		{change.DeleteReaders, wire.RegistryReaderKey}, {change.Delete, wire.RegistryInstrumentKey}, {change.DeleteClosed, wire.RegistryClosedKey},
 	} {
 		keys := make([]string, len(of.names))

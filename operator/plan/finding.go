@@ -76,6 +76,10 @@ var hopeless = []string{
 	v1alpha1.ReasonNoFeedServer,
 	v1alpha1.ReasonNoAddress,
 	v1alpha1.ReasonUnreadable,
+	v1alpha1.ReasonInvalidSchedule,
+	v1alpha1.ReasonUnknownTimeZone,
+	v1alpha1.ReasonInvalidTemplate,
+	v1alpha1.ReasonInstrumentNotFound,
 }
 
 // conditions collects the conditions of one object.

@@ -83,6 +83,7 @@ type world struct {
 	Scrubs map[string]*wire.ScrubStatus `json:"scrubs"`
 
 	feedWorld
+	mirrorWorld
 }
 
 // planned is what a test's .out.yaml holds.
@@ -103,6 +104,7 @@ type planned struct {
 	Credentials map[string]plan.CredentialsAction `json:"credentials,omitempty"`
 
 	feedsPlanned
+	mirrorsPlanned
 	// RequeueAfter is when to look at each resource again, by part and name.
 	RequeueAfter map[string]map[string]string `json:"requeueAfter,omitempty"`
 }
@@ -167,11 +169,14 @@ func (w world) plan(t *testing.T) planned {
 		Instruments: map[string]v1alpha1.InstrumentStatus{}, Registry: map[string]plan.RegistryChange{},
 		Streams: map[string][]plan.Stream{}, Buckets: map[string][]plan.Bucket{},
 		Markers: map[string]markerVerdict{}, Users: map[string]plan.JetStreamUser{}, Objects: map[string][]plan.Object{},
-		Replicas: map[string]int32{}, RequeueAfter: map[string]map[string]string{}, feedsPlanned: newFeedsPlanned(),
+		Replicas: map[string]int32{}, RequeueAfter: map[string]map[string]string{}, feedsPlanned: newFeedsPlanned(), mirrorsPlanned: newMirrorsPlanned(),
 	}
 	siteOf := map[string]*v1alpha1.Site{}
 	names := map[string]bool{}
 	servers := load[v1alpha1.FeedServer](t, "feedservers", w.FeedServers)
+	for _, m := range load[v1alpha1.MirrorPartner](t, "mirrorpartners", w.MirrorPartners) {
+		names[m.Spec.SiteRef.Name] = true
+	}
 	for i := range servers {
 		names[servers[i].Spec.SiteRef.Name] = true
 	}
@@ -214,11 +219,13 @@ func (w world) planSite(t *testing.T, out *planned, name string, site *v1alpha1.
 	var complete *wire.RegistryComplete
 	if registry.Revision > 0 {
 		complete = &wire.RegistryComplete{Revision: registry.Revision, Count: len(registry.Entries),
-			Feeds: len(registry.Feeds), Consumers: len(registry.Consumers), Readers: len(registry.Readers)}
+			Feeds: len(registry.Feeds), Consumers: len(registry.Consumers), Readers: len(registry.Readers), Mirrors: len(registry.Mirrors)}
 	}
 	in := plan.RegistryInput{Site: site, Instruments: mine, Verdicts: verdicts, Secrets: secrets}
 	w.planFeeds(t, out, &in, servers, name, accepted, registry)
 	w.planServers(out, site, servers, accepted, in.Secrets)
+	in.Mirrors = keep(load[v1alpha1.MirrorPartner](t, "mirrorpartners", w.MirrorPartners), func(m v1alpha1.MirrorPartner) bool { return ofSite(m.Spec.SiteRef) })
+	w.planMirrors(t, out, &in, accepted, registry)
 	view.Unreadable, view.Deletion = plan.UnreadableObjects(in, pools, servers), out.Deletions["site/"+name]
 	out.Registry[name] = plan.Registry(in, registry, complete, 0)
 
@@ -364,7 +371,9 @@ func (p planned) only(t *testing.T, show []string) planned {
 		case "objects":
 			out.Objects = p.Objects
 		default:
-			out.feedsPlanned.add(t, part, p.feedsPlanned)
+			if !out.mirrorsPlanned.add(part, p.mirrorsPlanned) {
+				out.feedsPlanned.add(t, part, p.feedsPlanned)
+			}
 		}
 	}
 	return out

@@ -26,6 +26,8 @@ type RegistryChange struct {
 	PutReaders      []wire.ReaderEntry     `json:"putReaders,omitempty"`
 	PutFeeds        []wire.FeedEntry       `json:"putFeeds,omitempty"`
 	PutConsumers    []wire.ConsumerEntry   `json:"putConsumers,omitempty"`
+	PutMirrors      []wire.MirrorEntry     `json:"putMirrors,omitempty"`
+	DeleteMirrors   []string               `json:"deleteMirrors,omitempty"`
 	DeleteConsumers []string               `json:"deleteConsumers,omitempty"`
 	DeleteFeeds     []string               `json:"deleteFeeds,omitempty"`
 	DeleteReaders   []string               `json:"deleteReaders,omitempty"`
@@ -44,6 +46,8 @@ type RegistryInput struct {
 	Consumers   []v1alpha1.FeedConsumer
 	// ConsumersAre has no verdict on those of other Sites' Feeds.
 	ConsumersAre map[string]ConsumerVerdict
+	Mirrors      []v1alpha1.MirrorPartner
+	MirrorsAre   map[string]MirrorVerdict
 	// Secrets are those that exist of the ones that hold tokens; one that could not
 	// be asked for must not be left out, since what is not there revokes.
 	Secrets Secrets
@@ -76,9 +80,10 @@ func Registry(in RegistryInput, stands RegistryState, complete *wire.RegistryCom
 		b.Revision = a.Revision
 		return reflect.DeepEqual(a, b)
 	})
+	c.PutMirrors, c.DeleteMirrors, is.Mirrors = compare(in.mirrorEntries(stands, next), stands.Mirrors, sameMirror)
 	c.remember(stands, next)
 	if c.any() || complete == nil || complete.Count != is.Count || complete.Readers != is.Readers ||
-		complete.Feeds != is.Feeds || complete.Consumers != is.Consumers {
+		complete.Feeds != is.Feeds || complete.Consumers != is.Consumers || complete.Mirrors != is.Mirrors {
 		c.Complete = &is
 	}
 	return c
@@ -108,8 +113,8 @@ func RegistryPart(in RegistryInput, names []string, stands RegistryState, comple
 
 // any says whether an entry is written or deleted.
 func (c RegistryChange) any() bool {
-	return len(c.Put)+len(c.PutReaders)+len(c.PutFeeds)+len(c.PutConsumers)+len(c.PutClosed)+
-		len(c.Delete)+len(c.DeleteReaders)+len(c.DeleteFeeds)+len(c.DeleteConsumers)+len(c.DeleteClosed) > 0
+	return len(c.Put)+len(c.PutReaders)+len(c.PutFeeds)+len(c.PutConsumers)+len(c.PutMirrors)+len(c.PutClosed)+
+		len(c.Delete)+len(c.DeleteReaders)+len(c.DeleteFeeds)+len(c.DeleteConsumers)+len(c.DeleteMirrors)+len(c.DeleteClosed) > 0
 }
 
 // compare returns, in the order of their names, the entries that are to be written

@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
@@ -23,6 +24,8 @@ type secretMount struct {
 type secretKeys struct {
 	secret string
 	keys   []string
+	// as are the names of the files of keys that do not have their own.
+	as map[string]string
 }
 
 // allKeys mounts all that a Secret has.
@@ -39,7 +42,7 @@ func clientTLS(volume string, tls *v1alpha1.TLS, dir string) []secretMount {
 	for _, need := range TLSSecrets("", tls) {
 		i := slices.IndexFunc(m.from, func(s secretKeys) bool { return s.secret == need.Name })
 		if i < 0 {
-			m.from = append(m.from, secretKeys{need.Name, need.Keys})
+			m.from = append(m.from, secretKeys{secret: need.Name, keys: need.Keys})
 			continue
 		}
 		m.from[i].keys = append(m.from[i].keys, need.Keys...)
@@ -54,10 +57,10 @@ func serverTLS(tls *v1alpha1.TLS) (all []secretMount) {
 		return nil
 	}
 	if ref := tls.CertificateSecretRef; ref != nil {
-		all = append(all, secretMount{"tls", tlsDir, []secretKeys{{ref.Name, []string{KeyCertificate, KeyPrivateKey}}}})
+		all = append(all, secretMount{"tls", tlsDir, []secretKeys{{secret: ref.Name, keys: []string{KeyCertificate, KeyPrivateKey}}}})
 	}
 	if ref := tls.CASecretRef; ref != nil {
-		all = append(all, secretMount{"client-ca", clientCADir, []secretKeys{{ref.Name, []string{KeyCA}}}})
+		all = append(all, secretMount{"client-ca", clientCADir, []secretKeys{{secret: ref.Name, keys: []string{KeyCA}}}})
 	}
 	return all
 }
@@ -79,7 +82,7 @@ func (m secretMount) source() *coreac.VolumeApplyConfiguration {
 func (s secretKeys) items() []*coreac.KeyToPathApplyConfiguration {
 	items := make([]*coreac.KeyToPathApplyConfiguration, len(s.keys))
 	for i, key := range s.keys {
-		items[i] = coreac.KeyToPath().WithKey(key).WithPath(key)
+		items[i] = coreac.KeyToPath().WithKey(key).WithPath(cmp.Or(s.as[key], key))
 	}
 	return items
 }

@@ -80,11 +80,12 @@ type RegistryState struct {
 	// Revision that is complete, and when it became so. 0: none is known yet.
 	Revision  int64     `json:"revision"`
 	WrittenAt time.Time `json:"writtenAt"`
-	// Entries by instrument, and those of Feeds and FeedConsumers by their names.
+	// Entries by instrument, and those of Feeds, FeedConsumers and MirrorPartners by their names.
 	Entries   map[string]wire.InstrumentEntry `json:"entries"`
 	Feeds     map[string]wire.FeedEntry       `json:"feeds,omitempty"`
 	Consumers map[string]wire.ConsumerEntry   `json:"consumers,omitempty"`
 	Readers   map[string]wire.ReaderEntry     `json:"readers,omitempty"`
+	Mirrors   map[string]wire.MirrorEntry     `json:"mirrors,omitempty"`
 	// Closed are instruments that left the registry, and were closed to some.
 	Closed map[string]wire.ClosedEntry `json:"closed,omitempty"`
 }

@@ -27,7 +27,7 @@ type UnreadableObject struct {
 }
 
 // UnreadableObjects are those of a Site, by kind and name: itself, its pools, FeedServers,
-// Instruments, Feeds, and their FeedConsumers.
+// Instruments, Feeds, their FeedConsumers, and MirrorPartners.
 func UnreadableObjects(in RegistryInput, gateways []v1alpha1.IngestGateway, servers []v1alpha1.FeedServer) []UnreadableObject {
 	var all []UnreadableObject
 	add := func(kind string, o metav1.Object) {
@@ -54,6 +54,9 @@ func UnreadableObjects(in RegistryInput, gateways []v1alpha1.IngestGateway, serv
 		if feed := in.Consumers[i].Spec.FeedRef.Name; feed == "" || feedNamed(in.Feeds, feed) != nil {
 			add("FeedConsumer", &in.Consumers[i])
 		}
+	}
+	for i := range in.Mirrors {
+		add("MirrorPartner", &in.Mirrors[i])
 	}
 	slices.SortFunc(all, func(a, b UnreadableObject) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))

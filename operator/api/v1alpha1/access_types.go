@@ -34,10 +34,12 @@ type Access struct {
 	// Readers are those who may read where access is Restricted, or data under
 	// embargo. A name alone is that of a reader of the Site: one of its spec.readers,
 	// or a key of the Secret that its readersSecretRef names. consumer:<name> is a
-	// FeedConsumer; it counts where its Feed and filter select the Instrument.
+	// FeedConsumer; it counts where its Feed and filter select the Instrument. mirror:<name> is a
+	// MirrorPartner that is given what is Restricted; data under embargo it is given by its own
+	// selection.embargoed.
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=72
-	// +kubebuilder:validation:items:Pattern=`^(consumer:)?[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
+	// +kubebuilder:validation:items:Pattern=`^((consumer|mirror):)?[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
 	// +listType=set
 	// +optional
 	Readers []string `json:"readers,omitempty"`

@@ -31,7 +31,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&FeedServer{}, &FeedServerList{},
 		&Instrument{}, &InstrumentList{},
 		&Feed{}, &FeedList{},
-		&FeedConsumer{}, &FeedConsumerList{}, &FeedConsumer{}, &FeedConsumerList{},
+		&FeedConsumer{}, &FeedConsumerList{},
 		&MirrorPartner{}, &MirrorPartnerList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)

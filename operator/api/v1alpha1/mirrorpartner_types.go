@@ -166,7 +166,7 @@ type MirrorVerify struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	// +optional
-	Percent *int32 `json:"percent,omitempty"`
+	Percent int32 `json:"percent,omitempty"`
 }
 
 // MirrorVerifyMode is how copies are verified.

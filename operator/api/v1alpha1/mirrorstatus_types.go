@@ -14,7 +14,39 @@ const (
 	ConditionSynced = "Synced"
 )
 
-// Reasons of a MirrorPartner's conditions, beside those that runs report (internal/wire, MirrorReason).
+// Reasons that runs report, for Reachable, Synced and status.runs; internal/wire has the same, for the programs.
+const (
+	// ReasonHostKeyMismatch: the host shows another key than known_hosts has. Nothing is sent to it.
+	ReasonHostKeyMismatch = "HostKeyMismatch"
+	// ReasonCertificateRefused: the certificate of the other side is expired, of another name, or signed by an authority that we do
+	// not know; or the other side refuses ours.
+	ReasonCertificateRefused = "CertificateRefused"
+	// ReasonPartnerFull: the partner has no space left.
+	ReasonPartnerFull = "PartnerFull"
+	// ReasonDigestMismatch: a copy does not have the digest of its original, or the other side tells a digest that its bytes do
+	// not have.
+	ReasonDigestMismatch = "DigestMismatch"
+	// ReasonSafetyStop: the run would remove more copies than spec.safetyStopPercent allows, and removes none.
+	ReasonSafetyStop = "SafetyStop"
+	// ReasonClockSkew: the clock of the other side is far off, so that its times cannot be compared with ours.
+	ReasonClockSkew = "ClockSkew"
+	// ReasonQuarantined: files of a pull belong to no Instrument.
+	ReasonQuarantined = "Quarantined"
+	// ReasonMaintenance: the run waits for the end of a window of spec.limits.maintenance.
+	ReasonMaintenance = "Maintenance"
+	// ReasonBackOff: the other side did not answer, and is tried again after a while.
+	ReasonBackOff = "BackOff"
+	// ReasonPurgeNotConfirmed: the partner has not confirmed that it removed what was purged here.
+	ReasonPurgeNotConfirmed = "PurgeNotConfirmed"
+	// ReasonProtocolError: the other side answers something that the protocol does not have.
+	ReasonProtocolError = "ProtocolError"
+	// ReasonStoreFailed: the Site's own object store, or a gateway of it, does not do what the run needs.
+	ReasonStoreFailed = "StoreFailed"
+	// ReasonUnknownInstrument: a pull brings objects of an instrument that the Site does not know.
+	ReasonUnknownInstrument = "UnknownInstrument"
+)
+
+// Reasons of a MirrorPartner's conditions that the operator finds.
 const (
 	// ReasonComplete: all that was selected when the last run began is at the other side.
 	ReasonComplete = "Complete"
@@ -64,7 +96,7 @@ type MirrorPartnerStatus struct {
 	// +optional
 	LastRunTime *metav1.Time `json:"lastRunTime,omitempty"`
 
-	// LastSuccessTime is when the last run that succeeded ended.
+	// LastSuccessTime is when the last run ended that succeeded and was told to move no part alone.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	// +optional

@@ -17,9 +17,9 @@ type MirrorSchedule struct {
 	// +required
 	Cron string `json:"cron,omitempty"`
 
-	// TimeZone in which cron is read, by its name in the tz database: Europe/Oslo. Where clocks are turned back, a run that falls
-	// into the hour that comes twice begins once; where they are turned forward, one that falls into the hour that is left out
-	// begins at the first minute after it.
+	// TimeZone in which cron is read, by its name in the tz database: Europe/Oslo. Where clocks are turned forward, a run of
+	// the hour that is left out does not begin that day; where they are turned back, one of the hour that comes twice begins
+	// twice, and the second finds what the first moved. Neither happens in Etc/UTC.
 	// +kubebuilder:default="Etc/UTC"
 	// +optional
 	TimeZone TimeZone `json:"timeZone,omitempty"`

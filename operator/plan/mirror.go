@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/substorm/substorm/internal/naming"
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// MirrorVerdict says whether a MirrorPartner is accepted, and what it selects.
+type MirrorVerdict struct {
+	Finding
+	// Selected says whether it selects anything; zero where it is not accepted, and of a pull, which selects elsewhere.
+	Selected Finding `json:"selected,omitzero"`
+	// Instruments of the entry, see wire.MirrorSelection.
+	Instruments []string `json:"instruments,omitempty"`
+	// Absent: what movers know of it stays, though it is not accepted as it is declared.
+	Absent bool `json:"absent,omitempty"`
+}
+
+// mirrorApplication is one MirrorPartner that wants to be accepted.
+type mirrorApplication struct {
+	site         *v1alpha1.Site
+	siteAccepted Finding
+	mirror       *v1alpha1.MirrorPartner
+	selector     labels.Selector
+	selectorErr  error
+	// selected are the Instruments that the selector matches and that gateways know.
+	selected []string
+	// listed are the Instruments that the registry has, or will have.
+	listed map[string]bool
+	// restricted are those of the selected ones that do not let the partner read.
+	restricted []string
+}
+
+// The order is that in which a person can put things right.
+var mirrorChecks = []check[mirrorApplication]{
+	mirrorIsUnreadable,
+	mirrorHasNoSite,
+	mirrorsSiteIsNotAccepted,
+	mirrorsTimeZoneIsUnknown,
+	mirrorsScheduleIsInvalid,
+	mirrorsSelectorIsInvalid,
+	mirrorsTemplateIsInvalid,
+	mirrorsInstrumentIsMissing,
+}
+
+// AcceptMirrors judges the MirrorPartners of one Site, by name.
+func AcceptMirrors(site *v1alpha1.Site, accepted Finding, mirrors []v1alpha1.MirrorPartner, instruments []v1alpha1.Instrument, listed map[string]bool) map[string]MirrorVerdict {
+	verdicts := make(map[string]MirrorVerdict, len(mirrors))
+	if len(mirrors) == 0 {
+		return verdicts
+	}
+	index := indexLabels(instruments, listed)
+	restricted := restrictedArchives(instruments)
+	for i := range mirrors {
+		in := mirrorApplication{site: site, siteAccepted: accepted, mirror: &mirrors[i], listed: listed, selector: labels.Everything()}
+		if asked := mirrors[i].Spec.Selection.Selector; asked != nil {
+			in.selector, in.selectorErr = metav1.LabelSelectorAsSelector(asked)
+		}
+		if in.pushes() && in.selectorErr == nil {
+			in.selected = index.selected(in.selector)
+			in.restricted = in.notReadable(restricted)
+		}
+		f := first(in, mirrorChecks, good(v1alpha1.ReasonAccepted, in.accepted()))
+		v := MirrorVerdict{Finding: f, Absent: f.Reason != v1alpha1.ReasonSiteNotFound && f.Reason != v1alpha1.ReasonSiteNotReady}
+		if f.OK() {
+			v.Absent, v.Instruments = false, in.instruments()
+			if in.pushes() {
+				v.Selected = in.selects()
+			}
+		}
+		verdicts[mirrors[i].Name] = v
+	}
+	return verdicts
+}
+
+func (in mirrorApplication) pushes() bool { return in.mirror.Spec.Direction == v1alpha1.MirrorPush }
+
+// instruments are those of the entry.
+func (in mirrorApplication) instruments() []string {
+	spec := &in.mirror.Spec
+	switch {
+	case in.pushes() && in.selector.Empty():
+		return []string{wire.AllInstruments}
+	case in.pushes():
+		return in.selected
+	case spec.HTTPS == nil || spec.HTTPS.Source != v1alpha1.MirrorSourceSubstorm:
+		return nil
+	case len(spec.Selection.InstrumentNames) == 0:
+		return []string{wire.AllInstruments}
+	default:
+		return slices.Sorted(slices.Values(spec.Selection.InstrumentNames))
+	}
+}
+
+// MirrorReader is how a partner is written in spec.access.readers of an Instrument.
+func MirrorReader(partner string) string { return "mirror:" + partner }
+
+// restrictedArchives are the readers of those Instruments whose archive is restricted, by their names.
+func restrictedArchives(instruments []v1alpha1.Instrument) map[string][]string {
+	all := map[string][]string{}
+	for i := range instruments {
+		if access := &instruments[i].Spec.Access; access.Archive == v1alpha1.AccessRestricted {
+			all[instruments[i].Name] = access.Readers
+		}
+	}
+	return all
+}
+
+func (in mirrorApplication) notReadable(restricted map[string][]string) (names []string) {
+	for _, name := range in.selected {
+		if readers, is := restricted[name]; is && !slices.Contains(readers, MirrorReader(in.mirror.Name)) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (in mirrorApplication) accepted() string {
+	if in.pushes() {
+		return fmt.Sprintf("what Site %q has is pushed", in.mirror.Spec.SiteRef.Name)
+	}
+	return fmt.Sprintf("it is pulled into Site %q", in.mirror.Spec.SiteRef.Name)
+}
+
+// maxNamed is how many Instruments a message names.
+const maxNamed = 5
+
+func named(names []string) string {
+	if more := len(names) - maxNamed; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
+
+// selects says whether the selector matches anything that the partner may have. One that selects nothing runs all the same: an
+// Instrument that comes later belongs to it at once.
+func (in mirrorApplication) selects() Finding {
+	mirrored := len(in.selected) - len(in.restricted)
+	closed := ""
+	if len(in.restricted) > 0 {
+		closed = fmt.Sprintf("; not mirrored, since access.archive is Restricted and access.readers lacks %s: %s", MirrorReader(in.mirror.Name), named(in.restricted))
+	}
+	switch {
+	case mirrored > 0:
+		return good(v1alpha1.ReasonSelected, fmt.Sprintf("it selects %s%s", instrumentCount(mirrored), closed))
+	case len(in.selected) > 0:
+		return bad(v1alpha1.ReasonSelectsNothing, "it selects nothing that the partner may have"+closed)
+	case in.selector.Empty():
+		return bad(v1alpha1.ReasonSelectsNothing, fmt.Sprintf("no Instrument of Site %q is accepted: what comes later is mirrored at once", in.site.Name))
+	default:
+		return bad(v1alpha1.ReasonSelectsNothing, fmt.Sprintf(
+			"no Instrument of Site %q that is accepted has the labels %q: label some, or change spec.selection.selector; what comes later is mirrored at once",
+			in.site.Name, in.selector.String()))
+	}
+}
+
+func mirrorIsUnreadable(in mirrorApplication) (Finding, bool) {
+	problem := Unreadable(in.mirror)
+	return bad(v1alpha1.ReasonUnreadable, "the operator cannot read the MirrorPartner, and leaves its registry entry and its Jobs as they are: "+problem), problem != ""
+}
+
+func mirrorHasNoSite(in mirrorApplication) (Finding, bool) {
+	return bad(v1alpha1.ReasonSiteNotFound, fmt.Sprintf(
+		"Site %q does not exist in this namespace: create it, or make a MirrorPartner that names another one", in.mirror.Spec.SiteRef.Name)), in.site == nil
+}
+
+func mirrorsSiteIsNotAccepted(in mirrorApplication) (Finding, bool) {
+	return siteIsNotAccepted(application{site: in.site, siteAccepted: in.siteAccepted})
+}
+
+func mirrorsTimeZoneIsUnknown(in mirrorApplication) (Finding, bool) {
+	zones := []struct{ field, name string }{{"spec.limits.timeZone", string(in.mirror.Spec.Limits.TimeZone)}}
+	if s := in.mirror.Spec.Schedule; s != nil {
+		zones = append(zones, struct{ field, name string }{"spec.schedule.timeZone", string(s.TimeZone)})
+	}
+	for _, zone := range zones {
+		if _, err := ZoneOf(zone.name); err != nil {
+			return bad(v1alpha1.ReasonUnknownTimeZone, fmt.Sprintf("%s is %q, and the tz database has no such time zone: name one, such as Europe/Oslo", zone.field, zone.name)), true
+		}
+	}
+	return Finding{}, false
+}
+
+func mirrorsScheduleIsInvalid(in mirrorApplication) (Finding, bool) {
+	s := in.mirror.Spec.Schedule
+	if s == nil {
+		return Finding{}, false
+	}
+	_, err := ParseSchedule(s.Cron, string(s.TimeZone))
+	return bad(v1alpha1.ReasonInvalidSchedule, fmt.Sprintf("spec.schedule.cron is %q: %v", s.Cron, err)), err != nil
+}
+
+func mirrorsSelectorIsInvalid(in mirrorApplication) (Finding, bool) {
+	return bad(v1alpha1.ReasonInvalidSelector, fmt.Sprintf("spec.selection.selector is no label selector: %v", in.selectorErr)), in.selectorErr != nil
+}
+
+func mirrorsTemplateIsInvalid(in mirrorApplication) (Finding, bool) {
+	layout := in.mirror.Spec.Layout
+	if layout == nil {
+		return Finding{}, false
+	}
+	_, err := naming.Parse(string(layout.Template))
+	return bad(v1alpha1.ReasonInvalidTemplate, fmt.Sprintf("spec.layout.template cannot be read: %v", err)), err != nil
+}
+
+func mirrorsInstrumentIsMissing(in mirrorApplication) (Finding, bool) {
+	for _, path := range in.mirror.Spec.Paths {
+		if name := path.InstrumentRef.Name; !in.listed[name] {
+			return bad(v1alpha1.ReasonInstrumentNotFound, fmt.Sprintf(
+				"spec.paths gives %q to Instrument %q, which Site %q does not have, or does not accept: create it, or correct spec.paths", path.Pattern, name, in.site.Name)), true
+		}
+	}
+	return Finding{}, false
+}

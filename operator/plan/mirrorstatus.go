@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// runPatience is how long after its time a scheduled run may begin before that is shown: the CronJob controller looks every few
+// seconds.
+const runPatience = 2 * time.Minute
+
+// MirrorView is everything that a MirrorPartner's status is made from.
+type MirrorView struct {
+	Now    time.Time
+	Mirror *v1alpha1.MirrorPartner
+	// Site is nil where it does not exist.
+	Site    *v1alpha1.Site
+	Verdict MirrorVerdict
+	// Entry is what stands in the registry; nil where there is nothing.
+	Entry   *wire.MirrorEntry
+	Bus     Bus
+	Secrets Secrets
+	// SiteProgramView is what was found of a continuous mirror; its Pods are those of all runs.
+	SiteProgramView
+	CronJob *batchv1.CronJob
+	Jobs    []batchv1.Job
+	Reports []MirrorReport
+}
+
+func (v MirrorView) suspended() bool { return v.Mirror.Spec.State == v1alpha1.MirrorSuspended }
+
+// MirrorStatus returns the status, and after how long to look again.
+func MirrorStatus(v MirrorView) (v1alpha1.MirrorPartnerStatus, time.Duration) {
+	c := conditions{now: v.Now, generation: v.Mirror.Generation, was: v.Mirror.Status.Conditions}
+	c.set(v1alpha1.ConditionAccepted, v.Verdict.Finding)
+	if v.Verdict.Selected != (Finding{}) {
+		c.set(v1alpha1.ConditionInstrumentsSelected, v.Verdict.Selected)
+	}
+	runs := v.runs()
+	c.set(v1alpha1.ConditionReachable, v.reachable())
+	c.set(v1alpha1.ConditionSynced, v.synced(runs))
+	patienceEnds := c.finish(first(v, mirrorReadiness, v.ready()))
+
+	status := v1alpha1.MirrorPartnerStatus{ObservedGeneration: v.Mirror.Generation, Conditions: c.is, Runs: runs, Credentials: v.Credentials.status()}
+	v.times(&status)
+	v.figures(&status)
+	return status, soonest(patienceEnds, v.Credentials.RenewsIn(v.Now), v.nextLook(status.NextRunTime), figuresEvery)
+}
+
+// The order is that in which a person can put things right.
+var mirrorReadiness = []check[MirrorView]{
+	func(v MirrorView) (Finding, bool) { return v.Verdict.Finding, !v.Verdict.OK() },
+	func(v MirrorView) (Finding, bool) { return v.Secrets.Missing(MirrorSecrets(v.Site, v.Mirror)) },
+	func(v MirrorView) (Finding, bool) { return v.refused() },
+	mirrorIsNotInRegistry,
+	mirrorIsNotRolledOut,
+	mirrorHasNoCronJob,
+	mirrorMissedItsRun,
+}
+
+func (v MirrorView) ready() Finding {
+	switch {
+	case v.suspended():
+		return good(v1alpha1.ReasonSuspended, "spec.state is Suspended: no run begins by itself; kubectl substorm mirror run "+v.Mirror.Name+" begins one")
+	case v.Mirror.Spec.Continuous != nil:
+		return good(v1alpha1.ReasonReady, "it follows what is announced")
+	default:
+		return good(v1alpha1.ReasonReady, "runs begin as spec.schedule says")
+	}
+}
+
+func mirrorIsNotInRegistry(v MirrorView) (Finding, bool) {
+	return bad(v1alpha1.ReasonReconciling, fmt.Sprintf("the registry of Site %q does not have it yet", v.Site.Name)),
+		v.Entry == nil || v.Entry.UID != string(v.Mirror.UID) || v.Entry.Generation < v.Mirror.Generation
+}
+
+func mirrorIsNotRolledOut(v MirrorView) (Finding, bool) {
+	if MirrorRunsOn(v.Site, v.Mirror) != "Deployment" || v.suspended() {
+		return Finding{}, false
+	}
+	return programIsNotRolledOut("mirror of partner "+v.Mirror.Name, v.SiteProgramView, 1)
+}
+
+func mirrorHasNoCronJob(v MirrorView) (Finding, bool) {
+	return bad(v1alpha1.ReasonProgressing, fmt.Sprintf("CronJob %q is not there yet", MirrorName(v.Mirror.Name))),
+		v.CronJob == nil && MirrorRunsOn(v.Site, v.Mirror) == "CronJob"
+}
+
+// mirrorMissedItsRun looks for a run that should have begun and did not, because the CronJob controller is away, say, or the one
+// before it lasted longer than spec.schedule.startingDeadline allows.
+func mirrorMissedItsRun(v MirrorView) (Finding, bool) {
+	if v.CronJob == nil || v.suspended() || MirrorRunsOn(v.Site, v.Mirror) != "CronJob" || len(v.CronJob.Status.Active) > 0 {
+		return Finding{}, false
+	}
+	s, err := ParseSchedule(v.Mirror.Spec.Schedule.Cron, string(v.Mirror.Spec.Schedule.TimeZone))
+	if err != nil { // Accepted says so
+		return Finding{}, false
+	}
+	last := v.CronJob.CreationTimestamp.Time
+	if at := v.CronJob.Status.LastScheduleTime; at != nil && at.After(last) {
+		last = at.Time
+	}
+	at, due, missed := s.Due(last, v.Now.Add(-runPatience), time.Duration(millis(v.Mirror.Spec.Schedule.StartingDeadline))*time.Millisecond)
+	switch {
+	case missed:
+		return bad(v1alpha1.ReasonMissed, fmt.Sprintf("the run of %s did not begin within spec.schedule.startingDeadline: the next one moves what it would have; begin one with kubectl substorm mirror run %s",
+			at.Format(time.RFC3339), v.Mirror.Name)), true
+	case due:
+		return bad(v1alpha1.ReasonMissed, fmt.Sprintf("the run of %s has not begun: see what kubectl describe cronjob %s says, and whether the cluster's controller manager runs",
+			at.Format(time.RFC3339), MirrorName(v.Mirror.Name))), true
+	default:
+		return Finding{}, false
+	}
+}
+
+// latest is the report of the run that began last; nil for none.
+func (v MirrorView) latest(wanted func(*MirrorReport) bool) *MirrorReport {
+	var found *MirrorReport
+	for i := range v.Reports {
+		r := &v.Reports[i]
+		if wanted(r) && (found == nil || r.StartedAt.After(found.StartedAt) || r.StartedAt.Equal(found.StartedAt) && r.Run > found.Run) {
+			found = r
+		}
+	}
+	return found
+}
+
+// reportOf is the report of a run; nil for none.
+func (v MirrorView) reportOf(run string) *MirrorReport {
+	return v.latest(func(r *MirrorReport) bool { return r.Run == run })
+}
+
+func anyReport(*MirrorReport) bool { return true }
+
+// before is what a condition said before; otherwise where it said nothing.
+func (v MirrorView) before(kind string, otherwise Finding) Finding {
+	if was := FindingOf(v.Mirror.Status.Conditions, kind); was != (Finding{}) && len(v.Mirror.Status.Runs) > 0 {
+		return was
+	}
+	return otherwise
+}
+
+func (v MirrorView) reachable() Finding {
+	r := v.latest(anyReport)
+	switch {
+	case r == nil:
+		return v.before(v1alpha1.ConditionReachable, unknown(v1alpha1.ReasonNotRun, "no run has reported yet"))
+	case r.silent(v.Now) && !v.suspended():
+		return unknown(v1alpha1.ReasonNotReporting, fmt.Sprintf("run %q has not reported since %s", r.Run, r.Seen.UTC().Format(time.RFC3339)))
+	case r.Unreached != nil:
+		return bad(cmp.Or(reasonOf(r.Unreached.Reason), v1alpha1.ReasonUnreachable), fmt.Sprintf("since %s: %s", r.Unreached.Since.UTC().Format(time.RFC3339),
+			cmp.Or(shortened(r.Unreached.Message, 1024), "the other side does not answer")))
+	case !r.Reached.IsZero():
+		return good(v1alpha1.ReasonReachable, "the other side answered run "+r.Run)
+	default:
+		return v.before(v1alpha1.ConditionReachable, unknown(v1alpha1.ReasonNotRun, fmt.Sprintf("run %q has not tried yet", r.Run)))
+	}
+}
+
+// reasonOf is a reason as conditions may have it; empty for others, as those of another version may be.
+func reasonOf(text string) string {
+	if len(text) > 63 {
+		return ""
+	}
+	for i, r := range text {
+		letter := r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z'
+		if !letter && (i == 0 || r < '0' || r > '9') {
+			return ""
+		}
+	}
+	return text
+}
+
+// synced goes by the last run that ended and was not told to move a part alone.
+func (v MirrorView) synced(runs []v1alpha1.MirrorRun) Finding {
+	r := v.latest(func(r *MirrorReport) bool {
+		return !r.Part && !r.EndedAt.IsZero() && (r.Result == wire.MirrorSucceeded || r.Result == wire.MirrorFailed)
+	})
+	for i := range runs { // one that failed without a word
+		if run := &runs[i]; run.Reason == v1alpha1.ReasonRunFailed && run.Result == v1alpha1.MirrorFailed && (r == nil || run.StartTime.After(r.StartedAt)) {
+			return bad(v1alpha1.ReasonRunFailed, fmt.Sprintf("run %q: %s", run.Name, run.Message))
+		}
+	}
+	switch {
+	case r == nil:
+		return v.before(v1alpha1.ConditionSynced, unknown(v1alpha1.ReasonNotRun, "no run has ended yet"))
+	case r.Result == wire.MirrorFailed:
+		return bad(cmp.Or(reasonOf(r.Reason), v1alpha1.ReasonRunFailed), fmt.Sprintf("run %q owes %s: %s", r.Run, objectCount(r.Owed.Objects), cmp.Or(shortened(r.Message, 2048), "it did not say why")))
+	case r.Purges > 0:
+		return bad(wire.MirrorReasonNotConfirmed, fmt.Sprintf("the partner has not confirmed %d purges: it may still have what was purged here", r.Purges))
+	default:
+		return good(v1alpha1.ReasonComplete, v.complete(r))
+	}
+}
+
+func (v MirrorView) complete(r *MirrorReport) string {
+	text := fmt.Sprintf("all that was selected when run %s began is at the other side", r.Run)
+	if v.Mirror.Spec.Direction == v1alpha1.MirrorPull {
+		text = fmt.Sprintf("all that was selected when run %s began is here", r.Run)
+	}
+	if r.Progress.Quarantined > 0 {
+		text += fmt.Sprintf("; %s belong to no Instrument and are in quarantine: see spec.paths", objectCount(r.Progress.Quarantined))
+	}
+	return text
+}
+
+func objectCount(n int64) string {
+	if n == 1 {
+		return "1 object"
+	}
+	return fmt.Sprintf("%d objects", n)
+}
+
+// times are when runs began, ended, and begin next. What was known stays where reports are gone.
+func (v MirrorView) times(status *v1alpha1.MirrorPartnerStatus) {
+	was := &v.Mirror.Status
+	status.LastRunTime, status.LastSuccessTime, status.VerifiedToTime = was.LastRunTime, was.LastSuccessTime, was.VerifiedToTime
+	for i := range status.Runs {
+		run := &status.Runs[i]
+		status.LastRunTime = later(status.LastRunTime, &run.StartTime)
+		if r := v.reportOf(run.Name); run.Result == v1alpha1.MirrorSucceeded && r != nil && !r.Part {
+			status.LastSuccessTime = later(status.LastSuccessTime, run.EndTime)
+		}
+	}
+	if r := v.latest(func(r *MirrorReport) bool { return !r.VerifiedTo.IsZero() }); r != nil {
+		status.VerifiedToTime = toSecond(r.VerifiedTo)
+	}
+	if s := v.Mirror.Spec.Schedule; s != nil && v.Verdict.OK() && !v.suspended() {
+		if schedule, err := ParseSchedule(s.Cron, string(s.TimeZone)); err == nil {
+			status.NextRunTime = toSecond(schedule.Next(v.Now))
+		}
+	}
+}
+
+func later(a, b *metav1.Time) *metav1.Time {
+	if a == nil || b != nil && b.After(a.Time) {
+		return b
+	}
+	return a
+}
+
+// figures are those of the run that reported last.
+func (v MirrorView) figures(status *v1alpha1.MirrorPartnerStatus) {
+	was := &v.Mirror.Status
+	status.Owed, status.Path, status.UnconfirmedPurgeCount = was.Owed, was.Path, was.UnconfirmedPurgeCount
+	if r := v.latest(func(r *MirrorReport) bool { return !r.Part }); r != nil {
+		status.Owed = &v1alpha1.MirrorOwed{ObjectCount: r.Owed.Objects, Bytes: r.Owed.Bytes, OldestTime: toSecond(r.Owed.Oldest)}
+		status.UnconfirmedPurgeCount = new(r.Purges)
+	}
+	if r := v.latest(func(r *MirrorReport) bool { return r.Path != nil }); r != nil {
+		status.Path = mirrorPath(r.Path)
+	}
+	r := v.latest(anyReport)
+	if r == nil || r.ended() || r.silent(v.Now) {
+		return
+	}
+	p := &r.Progress
+	status.Progress = &v1alpha1.MirrorProgress{Run: r.Run, ObjectCount: p.Objects, TotalObjectCount: p.TotalObjects, Bytes: p.Bytes, TotalBytes: p.TotalBytes,
+		ComparedCount: p.Compared, BytesPerSecond: p.BytesPerSecond, EndTime: toSecond(p.Ends)}
+}
+
+func mirrorPath(p *wire.MirrorPathSeen) *v1alpha1.MirrorPathStatus {
+	is := &v1alpha1.MirrorPathStatus{RoundTripMicroseconds: p.RoundTripMicros, ConnectionCount: int32(min(p.Connections, 1<<20))}
+	if p.DeliveryBytesPerSecond > 0 {
+		is.BytesPerSecond = new(p.DeliveryBytesPerSecond)
+	}
+	if p.BufferBytes > 0 {
+		is.BufferBytes = new(p.BufferBytes)
+	}
+	return is
+}
+
+// nextLook is when something changes in the status by itself: a run should have begun, or one that lasts is silent.
+func (v MirrorView) nextLook(next *metav1.Time) time.Duration {
+	var waits []time.Duration
+	if next != nil {
+		waits = append(waits, next.Sub(v.Now)+time.Second, next.Sub(v.Now)+runPatience+time.Second)
+	}
+	for i := range v.Reports {
+		if r := &v.Reports[i]; !r.ended() && !r.silent(v.Now) {
+			waits = append(waits, r.Seen.Add(wire.MirrorReportGrace).Sub(v.Now)+time.Second)
+		}
+	}
+	return soonest(waits...)
+}

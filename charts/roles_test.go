@@ -38,7 +38,7 @@ func (r right) attributes(namespace string) *authorizationv1.ResourceAttributes 
 	return &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: r.verb, Group: group, Resource: resource, Subresource: sub}
 }
 
-var ourResources = []string{"sites", "ingestgateways", "feedservers", "instruments", "feeds", "feedconsumers"}
+var ourResources = []string{"sites", "ingestgateways", "feedservers", "instruments", "feeds", "feedconsumers", "mirrorpartners"}
 
 // documented is what docs/reference/roles.md says: which roles have a right.
 func documented(t *testing.T) map[right][]string {

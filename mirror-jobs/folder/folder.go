@@ -224,3 +224,10 @@ func (f *Folder) mkdir(path string) error {
 	f.made[path] = true
 	return nil
 }
+
+// forget forgets that a folder is there.
+func (f *Folder) forget(path string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.made, path)
+}

@@ -122,7 +122,7 @@ func (l *Large) Finish() error {
 	if digest != l.entry.Digest || size != l.entry.Size {
 		return errors.Join(&DigestError{l.entry.Path, size, l.entry.Size, digest, l.entry.Digest}, l.file.Close(), l.remove())
 	}
-	err = errors.Join(setTime(l.file, l.entry.ReceivedAt), l.file.Close())
+	err = errors.Join(l.file.Close(), l.of.root.Chtimes(l.name, l.entry.ReceivedAt, l.entry.ReceivedAt))
 	name := filepath.Join(l.instrument, l.entry.Path)
 	if err == nil {
 		err = l.of.mkdir(filepath.Dir(name))

@@ -44,7 +44,7 @@ func CheckPath(instrument, path string) error {
 type Writer struct {
 	of  *Folder
 	dir string
-	at  *os.Root
+	at  *os.File
 }
 
 // Writer returns a new one.
@@ -59,14 +59,14 @@ func (w *Writer) Close() error {
 }
 
 // into opens a folder, which is made where there is none.
-func (w *Writer) into(dir string) (*os.Root, error) {
+func (w *Writer) into(dir string) (*os.File, error) {
 	if w.at != nil && w.dir == dir {
 		return w.at, nil
 	}
 	if err := w.of.mkdir(dir); err != nil {
 		return nil, err
 	}
-	at, err := w.of.root.OpenRoot(dir)
+	at, err := w.of.root.Open(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -84,24 +84,25 @@ func (w *Writer) Put(instrument string, e *mirrorindex.Entry, data []byte) error
 	if err := CheckPath(instrument, e.Path); err != nil {
 		return err
 	}
-	dir, name := filepath.Split(filepath.Join(instrument, e.Path))
-	at, err := w.into(dir)
-	if err != nil {
-		return err
-	}
-	temporary := filepath.Base(w.of.temporary(name))
-	file, err := at.OpenFile(temporary, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(data)
-	if err = errors.Join(err, setTime(file, e.ReceivedAt), file.Close()); err == nil {
-		err = at.Rename(temporary, name)
+	name := filepath.Join(instrument, e.Path)
+	err := w.place(name, data, e.ReceivedAt)
+	if errors.Is(err, fs.ErrNotExist) { // the folder was removed since, as it was empty
+		w.of.forget(filepath.Dir(name))
+		w.dir = ""
+		err = w.place(name, data, e.ReceivedAt)
 	}
 	if err != nil {
-		return errors.Join(err, at.Remove(temporary))
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
+}
+
+func (w *Writer) place(name string, data []byte, at time.Time) error {
+	dir, err := w.into(filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	return place(dir, filepath.Base(w.of.temporary(name)), filepath.Base(name), data, at)
 }
 
 // Has says whether the file of an object is there already, as after a run that was killed
@@ -180,10 +181,7 @@ func (f *Folder) Remove(instrument string, e *mirrorindex.Entry) error {
 		return err
 	}
 	for dir := filepath.Dir(name); dir != "." && f.root.Remove(dir) == nil; dir = filepath.Dir(dir) {
-		f.mu.Lock()
-		delete(f.made, dir)
-		delete(f.made, dir+"/")
-		f.mu.Unlock()
+		f.forget(dir)
 	}
 	return nil
 }

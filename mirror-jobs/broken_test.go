@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mirrorjobs_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/substorm/substorm/feed-server/archive/archivetest"
+	"github.com/substorm/substorm/internal/wire"
+	mirrorjobs "github.com/substorm/substorm/mirror-jobs"
+)
+
+// cutting passes TCP on to a server, and cuts each connection once some bytes came back.
+func cutting(t *testing.T, target string, after func() int64) (url string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			in, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", strings.TrimPrefix(target, "http://"))
+			if err != nil {
+				_ = in.Close()
+				continue
+			}
+			go func() { _, _ = io.Copy(out, in) }()
+			go func() {
+				_, _ = io.CopyN(in, out, after())
+				_ = in.(*net.TCPConn).SetLinger(0)
+				_, _ = in.Close(), out.Close()
+			}()
+		}
+	}()
+	return "http://" + listener.Addr().String()
+}
+
+// fill puts many small objects and a large one.
+func (l *lab) fill() map[string]string {
+	want := map[string]string{}
+	var last wire.Record
+	for i := range 200 {
+		name, body := fmt.Sprintf("%d/%d æ.bin", i%5, i), strings.Repeat(fmt.Sprint(i), 500)
+		last = l.Put(archivetest.Camera, name, body, at(storm.Add(time.Duration(i)*time.Hour)))
+		want["allsky-1/"+name] = body
+	}
+	large := make([]byte, 40<<20)
+	for i := 0; i < len(large); i += 8 {
+		copy(large[i:], fmt.Sprint(rand.Uint32()))
+	}
+	l.Put(archivetest.Camera, "large.fits", string(large), at(storm))
+	want["allsky-1/large.fits"] = string(large)
+	l.Wait(last)
+	l.Until("all is known", func() bool { return strings.Contains(l.listOf("2015-03-17"), "large.fits") })
+	return want
+}
+
+// A run that is interrupted ten times, and whose links break, ends with the same bytes, and no
+// file is there under its name before it is whole.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	want := l.fill()
+	address := cutting(t, l.URL, func() int64 { return 1<<20 + rand.N(int64(12<<20)) })
+	for i := range 10 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i+1)*30*time.Millisecond)
+		err := l.from(ctx, address)
+		cancel()
+		if err == nil {
+			t.Logf("run %d was done before it was interrupted", i)
+		}
+		l.partOf(want)
+	}
+	if err := l.from(t.Context(), address); err != nil {
+		t.Fatal(err)
+	}
+	l.want("in the end", want)
+	if asked := l.pull(); len(asked) != 1 {
+		t.Errorf("nothing is left: %q", asked)
+	}
+}
+
+// partOf fails where a file is there that is not whole.
+func (l *lab) partOf(want map[string]string) {
+	l.Helper()
+	for path, body := range want {
+		if data, err := os.ReadFile(filepath.Join(l.dir, path)); err == nil && string(data) != body {
+			l.Fatalf("%s has %d bytes, and other ones", path, len(data))
+		}
+	}
+}
+
+// After a kill, what the run could not note is found again, and not fetched again.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	want := l.fill()
+	l.pull()
+	// As if it was killed before it wrote its lists.
+	for _, path := range []string{".substorm/allsky-1", ".substorm/state.json"} {
+		if err := os.RemoveAll(filepath.Join(l.dir, path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, text := range map[string]string{".substorm/running": "", "allsky-1/0/.substorm-7": "half a file"} {
+		if err := os.WriteFile(filepath.Join(l.dir, path), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(l.dir, "allsky-1/large.fits"), []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.pull()
+	l.want("again", want)
+	if l.last.Objects != 1 {
+		t.Errorf("fetched again: %+v", l.last)
+	}
+	// A list that a power failure made empty, and one that is none.
+	list := filepath.Join(l.dir, ".substorm/allsky-1/2015-03-17.jsonl.zst")
+	for _, text := range []string{"", "no list"} {
+		if err := os.WriteFile(list, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l.force = true
+		l.pull()
+		l.want("after a damaged list", want)
+	}
+}
+
+// lying passes questions on, and changes answers.
+func lying(t *testing.T, target string, change func(path string, body []byte) []byte) string {
+	t.Helper()
+	u, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(u)
+	director := proxy.Director
+	proxy.Director = func(r *http.Request) {
+		director(r)
+		r.Header.Set("Accept-Encoding", "identity")
+	}
+	proxy.ModifyResponse = func(answer *http.Response) error {
+		body, err := io.ReadAll(answer.Body)
+		if err != nil {
+			return err
+		}
+		body = change(answer.Request.URL.Path, body)
+		answer.Body, answer.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		answer.Header.Set("Content-Length", fmt.Sprint(len(body)))
+		return nil
+	}
+	server := httptest.NewServer(proxy)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// What is not what the list says has no name here, and the rest is mirrored.
+func TestLiar(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.Put(archivetest.Camera, "a.jpg", "first", at(storm))
+	l.Put(archivetest.Camera, "b.jpg", "second", at(storm))
+	l.Put(archivetest.Camera, "large.fits", strings.Repeat("large", 4<<20), at(storm))
+	l.Wait(l.Put(archivetest.Camera, "c.jpg", "third", at(storm)))
+	var honest atomic.Bool
+	address := lying(t, l.URL, func(path string, body []byte) []byte {
+		if honest.Load() {
+			return body
+		}
+		body = bytes.Replace(body, []byte("second"), []byte("SECOND"), 1)
+		return bytes.Replace(body, []byte("largelarge"), []byte("largeLARGE"), 1)
+	})
+	if err := l.from(t.Context(), address); !errors.Is(err, mirrorjobs.ErrLeft) || l.last.Failed != 2 {
+		t.Errorf("%v, %+v", err, l.last)
+	}
+	l.want("what is right", map[string]string{"allsky-1/a.jpg": "first", "allsky-1/c.jpg": "third"})
+	honest.Store(true)
+	if err := l.from(t.Context(), address); err != nil {
+		t.Error(err)
+	}
+	l.want("all", map[string]string{"allsky-1/a.jpg": "first", "allsky-1/b.jpg": "second", "allsky-1/c.jpg": "third", "allsky-1/large.fits": strings.Repeat("large", 4<<20)})
+}
+
+// Names that leave the folder, or that no file may have, are refused one by one.
+func TestNamesThatEscape(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.Put(archivetest.Camera, "good.jpg", "good", at(storm))
+	l.Wait(l.Put(archivetest.Camera, "evil.jpg", "evil", at(storm)))
+	for _, path := range []string{"../../evil.jpg", "/etc/evil", "good.jpg/evil.jpg"} {
+		address := lying(t, l.URL, func(at string, body []byte) []byte {
+			return bytes.ReplaceAll(body, []byte(`"path":"evil.jpg"`), fmt.Appendf(nil, `"path":%q`, path))
+		})
+		l.dir = t.TempDir()
+		if err := l.from(t.Context(), address); !errors.Is(err, mirrorjobs.ErrLeft) {
+			t.Errorf("%q: %v", path, err)
+		}
+		l.want(path, map[string]string{"allsky-1/good.jpg": "good"})
+	}
+	// The tree has a link that leads out of it.
+	outside := t.TempDir()
+	l.dir = t.TempDir()
+	if err := os.Symlink(outside, filepath.Join(l.dir, "allsky-1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.from(t.Context(), l.URL); err == nil {
+		t.Error("a link out of the folder is followed")
+	}
+	if left, err := os.ReadDir(outside); err != nil || len(left) > 0 {
+		t.Errorf("outside there is %v %v", left, err)
+	}
+}
+
+// Answers that are none: the error says what is wrong, and whom to ask.
+func TestNoMirrorIndex(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		status int
+		body   string
+		says   string
+	}{
+		{200, "<html>", "is not the mirror index of a Substorm"},
+		{200, `{"format":7,"site":"a"}`, "move the older of both up"},
+		{404, "", "404 Not Found"},
+		{401, "", "show a reader's token"},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(c.status)
+			_, _ = io.WriteString(w, c.body)
+		}))
+		l := &lab{Lab: &archivetest.Lab{TB: t}, dir: t.TempDir()}
+		if err := l.from(t.Context(), server.URL); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%d %s: %v", c.status, c.body, err)
+		}
+		server.Close()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	l := &lab{Lab: &archivetest.Lab{TB: t}, dir: t.TempDir()}
+	if err := l.from(ctx, "http://127.0.0.1:1"); err == nil {
+		t.Error("nobody listens there")
+	}
+}

@@ -82,7 +82,7 @@ func startHub(t *testing.T) *hub {
 	if err := manifests.Apply(t.Context(), h.client, objects, log); err != nil {
 		t.Fatal(err)
 	}
-	testenv.StartOperator(t, api.Kubeconfig(), "--leader-election=false", "--gateway-image=none", "--feed-server-image=none", "--archivist-image=none")
+	testenv.StartOperator(t, api.Kubeconfig(), "--leader-election=false", "--gateway-image=none", "--feed-server-image=none", "--archivist-image=none", "--mirror-image=none")
 	return h
 }
 

@@ -295,7 +295,7 @@ func (s *site) startOperator(parts *stack) {
 	parts.start("operator", func(ctx context.Context) error {
 		return operator.Run(ctx, operator.Config{
 			Kubernetes: config, MetricsAddress: "0", ProbeAddress: "0", PprofAddress: s.cfg.PprofAddress, WatchSecrets: true, Log: slog.New(s.libraries),
-			Images:     controller.Images{Gateway: inProcess, FeedServer: inProcess, Archivist: inProcess},
+			Images:     controller.Images{Gateway: inProcess, FeedServer: inProcess, Archivist: inProcess, Mirror: inProcess},
 			Standalone: &plan.Standalone{ObjectStore: store, JetStream: jetStream, URL: s.servers.url},
 			Link:       s.nats.Link, Disk: s.disk,
 		})

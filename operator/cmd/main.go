@@ -36,7 +36,7 @@ func command() *cobra.Command {
 		Example: `  # Against the cluster of the current kubeconfig context, for two namespaces:
   operator --gateway-image registry.example/substorm/ingest-gateway:v1 \
     --feed-server-image registry.example/substorm/feed-server:v1 --archivist-image registry.example/substorm/archivist:v1 \
-    --watch-namespaces north,south
+    --mirror-image registry.example/substorm/mirror-jobs:v1 --watch-namespaces north,south
 
   # Apply this version's CustomResourceDefinitions, as the chart does before an upgrade:
   operator crds`,
@@ -66,6 +66,7 @@ func command() *cobra.Command {
 	f.StringVar(&cfg.Images.Gateway, "gateway-image", "", "image of the gateway pods (required)")
 	f.StringVar(&cfg.Images.FeedServer, "feed-server-image", "", "image of the feed servers (required)")
 	f.StringVar(&cfg.Images.Archivist, "archivist-image", "", "image of the archivists (required)")
+	f.StringVar(&cfg.Images.Mirror, "mirror-image", "", "image of the runs of MirrorPartners (required)")
 	f.StringVar((*string)(&cfg.Pull.Policy), "image-pull-policy", string(corev1.PullIfNotPresent),
 		"when nodes pull the images, where a resource does not say so in its podTemplate: Always, IfNotPresent or Never")
 	f.StringSliceVar(&cfg.Pull.Secrets, "gateway-pull-secrets", nil, "Secrets, in the pools' and Sites' namespaces, with which the images are pulled")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -95,6 +96,25 @@ func (r *applier) applyObject(ctx context.Context, owner client.Object, o plan.O
 	return nil, nil
 }
 
+// remove removes objects where they are the owner's. Secrets with credentials go with the owner.
+func (r *applier) remove(ctx context.Context, owner client.Object, objects []plan.Object) error {
+	for _, o := range objects {
+		object, err := r.cached(ctx, o.Kind, types.NamespacedName{Namespace: owner.GetNamespace(), Name: o.Name})
+		if err != nil {
+			return err
+		}
+		if object == nil || !metav1.IsControlledBy(object, owner) || object.GetDeletionTimestamp() != nil {
+			continue
+		}
+		uid := object.GetUID()
+		err = r.client.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete %s %s/%s: %w", o.Kind, owner.GetNamespace(), o.Name, err)
+		}
+	}
+	return nil
+}
+
 func refused(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || apierrors.IsConflict(err)
 }
@@ -106,6 +126,7 @@ var kinds = map[string]schema.GroupVersionKind{
 	"StatefulSet":         appsv1.SchemeGroupVersion.WithKind("StatefulSet"),
 	"PodDisruptionBudget": policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
 	"Deployment":          appsv1.SchemeGroupVersion.WithKind("Deployment"),
+	"CronJob":             batchv1.SchemeGroupVersion.WithKind("CronJob"),
 }
 
 // isOurs: an object of another owner that has the name is never taken over.

@@ -44,6 +44,8 @@ type facts struct {
 	unreadable []plan.UnreadableObject
 
 	feeds feedFacts
+	// mirrors are the verdicts on MirrorPartners.
+	mirrors map[string]mirrorJudgement
 	// begun is when this operator began to look after the Site.
 	begun time.Time
 }

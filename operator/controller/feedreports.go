@@ -132,11 +132,11 @@ func (r *reports) ofConsumers() map[string][]plan.ConsumerReport {
 const staleAfter = 24 * time.Hour
 
 // stale returns the keys of reports that say nothing any more: of pods that are long
-// gone, and about FeedConsumers that are.
-func (r *reports) stale(consumers []string, now time.Time) []string {
+// gone, about FeedConsumers that are, and of runs that MirrorPartners do not show any more.
+func (r *reports) stale(consumers, mirrors []string, now time.Time) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var keys []string
+	keys := r.staleMirrors(mirrors, now)
 	for pod, s := range r.feedServers {
 		if now.Sub(s.Seen) > staleAfter {
 			keys = append(keys, wire.FeedServerStatusKey(pod))

@@ -5,11 +5,9 @@ package controller
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -100,7 +98,7 @@ func (r *serverReconciler) bring(ctx context.Context, view *plan.FeedServerView)
 	server := view.Server
 	program := &siteProgram{SiteProgram: plan.FeedServerOf(view.Site, server), owner: server, site: view.Site, view: &view.SiteProgramView, notOurs: plan.ServerObjectNotOurs}
 	if view.Site == nil {
-		return r.remove(ctx, server)
+		return r.remove(ctx, server, plan.FeedServerObjects(server.Name))
 	}
 	program.Image, program.Pull, program.Secrets = r.image, r.pull, view.Secrets
 	program.user = plan.FeedServerUser(view.Site, server.Name)
@@ -124,26 +122,6 @@ func (r *serverReconciler) found(ctx context.Context, view *plan.FeedServerView)
 	services, err := servicesOf(ctx, r.client, view.Server)
 	view.Services = services
 	return errors.Join(err, r.readProgram(ctx, program))
-}
-
-// remove removes what a FeedServer was made of. The Secret with its credentials goes with
-// the FeedServer.
-func (r *serverReconciler) remove(ctx context.Context, server *v1alpha1.FeedServer) error {
-	for _, o := range plan.FeedServerObjects(server.Name) {
-		object, err := r.cached(ctx, o.Kind, types.NamespacedName{Namespace: server.Namespace, Name: o.Name})
-		if err != nil {
-			return err
-		}
-		if object == nil || !metav1.IsControlledBy(object, server) || object.GetDeletionTimestamp() != nil {
-			continue
-		}
-		uid := object.GetUID()
-		err = r.client.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete %s %s/%s: %w", o.Kind, server.Namespace, o.Name, err)
-		}
-	}
-	return nil
 }
 
 // serversOf reads the FeedServers that name a Site. They must not be changed: they are the

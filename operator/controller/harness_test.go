@@ -166,7 +166,7 @@ func (w *world) start() {
 	mgr := w.manager(user, namespaces, log)
 	ctx, cancel := context.WithCancel(context.Background())
 	w.metrics = prometheus.NewRegistry()
-	err = controller.Setup(ctx, mgr, controller.Config{Images: controller.Images{Gateway: "substorm/ingest-gateway:" + w.build, FeedServer: "substorm/feed-server:dev", Archivist: "substorm/archivist:dev"}, Log: log, Metrics: w.metrics, Unchecked: true, AuditEvery: 2 * time.Second,
+	err = controller.Setup(ctx, mgr, controller.Config{Images: controller.Images{Gateway: "substorm/ingest-gateway:" + w.build, FeedServer: "substorm/feed-server:dev", Archivist: "substorm/archivist:dev", Mirror: "substorm/mirror-jobs:dev"}, Log: log, Metrics: w.metrics, Unchecked: true, AuditEvery: 2 * time.Second,
 		WatchSecrets: w.watchSecrets, DeletionLimit: w.deletionLimit, Namespaces: namespaces})
 	if err != nil {
 		w.t.Fatal(err)

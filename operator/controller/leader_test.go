@@ -44,7 +44,7 @@ func (w *world) startProgram(program, name string) *operatorProcess {
 	}
 	defer log.Close()
 	o.cmd = exec.Command(program, "--namespace", w.namespace, "--watch-namespaces", w.namespace, "--metrics-address", "0", "--probe-address", "0",
-		"--gateway-image", "substorm/ingest-gateway:dev", "--feed-server-image", "substorm/feed-server:dev", "--archivist-image", "substorm/archivist:dev")
+		"--gateway-image", "substorm/ingest-gateway:dev", "--feed-server-image", "substorm/feed-server:dev", "--archivist-image", "substorm/archivist:dev", "--mirror-image", "substorm/mirror-jobs:dev")
 	kubeconfig := w.api.Kubeconfig(w.t, name+"-"+w.namespace, "system:masters")
 	if w.toAPI != nil {
 		w.leadThrough(kubeconfig)

@@ -106,6 +106,7 @@ func (l *links) newFacts(key types.NamespacedName) *facts {
 	r.refused, r.damageChanged = r.senderChanged, r.senderChanged
 	r.feedServerChanged = func(server string, followed bool) { l.wakeServer(key, f, server, followed) }
 	r.ledgerChanged = func() { l.wakers.sites.wake(key) }
+	r.mirrorChanged = func(partner string) { wakeAllOf(&l.wakers.mirrors, key.Namespace, []string{partner}) }
 	r.consumerChanged = func(consumer string) { wakeAllOf(&l.wakers.consumers, key.Namespace, []string{consumer}) }
 	return f
 }
@@ -330,4 +331,5 @@ func (l *links) wakeAll(site types.NamespacedName, f *facts) {
 	feeds, consumers := f.feedNames()
 	wakeAllOf(&l.wakers.feeds, site.Namespace, feeds)
 	wakeAllOf(&l.wakers.consumers, site.Namespace, consumers)
+	wakeAllOf(&l.wakers.mirrors, site.Namespace, f.mirrorNames())
 }

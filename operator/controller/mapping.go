@@ -66,7 +66,7 @@ func request(namespace, name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
-// siteOf names the Site of a pool, a FeedServer or a Feed.
+// siteOf names the Site of a pool, a FeedServer, a Feed or a MirrorPartner.
 func siteOf(_ context.Context, o client.Object) []reconcile.Request {
 	switch o := o.(type) {
 	case *v1alpha1.IngestGateway:
@@ -74,6 +74,8 @@ func siteOf(_ context.Context, o client.Object) []reconcile.Request {
 	case *v1alpha1.FeedServer:
 		return []reconcile.Request{request(o.Namespace, o.Spec.SiteRef.Name)}
 	case *v1alpha1.Feed:
+		return []reconcile.Request{request(o.Namespace, o.Spec.SiteRef.Name)}
+	case *v1alpha1.MirrorPartner:
 		return []reconcile.Request{request(o.Namespace, o.Spec.SiteRef.Name)}
 	default:
 		return nil
@@ -126,6 +128,19 @@ func (s *setup) gatewaysOfSite(ctx context.Context, o client.Object) []reconcile
 // everyServer names all FeedServers of a namespace.
 func (s *setup) everyServer(ctx context.Context, o client.Object) []reconcile.Request {
 	return s.those(ctx, &v1alpha1.FeedServerList{}, client.InNamespace(o.GetNamespace()))
+}
+
+// everyMirror names all MirrorPartners of a namespace.
+func (s *setup) everyMirror(ctx context.Context, o client.Object) []reconcile.Request {
+	return s.those(ctx, &v1alpha1.MirrorPartnerList{}, client.InNamespace(o.GetNamespace()))
+}
+
+// mirrorOf names the MirrorPartner of a pod or Job.
+func mirrorOf(_ context.Context, o client.Object) []reconcile.Request {
+	if o.GetLabels()[plan.LabelName] != plan.MirrorProgram {
+		return nil
+	}
+	return []reconcile.Request{request(o.GetNamespace(), o.GetLabels()[plan.LabelInstance])}
 }
 
 // everyServerOfSite names all FeedServers of the Site of one: they are told of each other's

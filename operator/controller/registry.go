@@ -97,7 +97,10 @@ func (r *registryReconciler) audit(ctx context.Context, site types.NamespacedNam
 	for _, entry := range change.PutConsumers {
 		names = append(names, entry.Consumer)
 	}
-	names = slices.Concat(names, change.DeleteFeeds, change.DeleteConsumers, change.DeleteReaders)
+	for _, entry := range change.PutMirrors {
+		names = append(names, entry.Partner)
+	}
+	names = slices.Concat(names, change.DeleteFeeds, change.DeleteConsumers, change.DeleteMirrors, change.DeleteReaders)
 	r.mu.Lock()
 	after := r.judged[site]
 	r.mu.Unlock()
@@ -145,11 +148,14 @@ func (r *registryReconciler) judgeAll(ctx context.Context, site types.Namespaced
 		return change, err
 	}
 	in := plan.RegistryInput{Site: view.Site, Instruments: instruments, Feeds: of.feeds, Consumers: of.consumers}
+	if in.Mirrors, err = mirrorsOfSite(ctx, r.client, site); err != nil {
+		return change, err
+	}
 	servers, err := serversOf(ctx, r.client, site)
 	if err != nil {
 		return change, err
 	}
-	if view.Site == nil && len(gateways)+len(servers)+len(instruments)+len(in.Feeds) == 0 {
+	if view.Site == nil && len(gateways)+len(servers)+len(instruments)+len(in.Feeds)+len(in.Mirrors) == 0 {
 		if r.links.drop(site) {
 			r.wakers.sites.wake(site)
 		}
@@ -172,6 +178,8 @@ func (r *registryReconciler) judgeAll(ctx context.Context, site types.Namespaced
 	may := plan.AccessOf(instruments, listed, stands)
 	in.ConsumersAre = plan.AcceptConsumers(view.Site, in.Feeds, in.FeedsAre, in.Consumers, servers, may, view.Now)
 
+	in.MirrorsAre = plan.AcceptMirrors(view.Site, accepted, in.Mirrors, instruments, listed)
+
 	if view.Site != nil && accepted.OK() {
 		if bus.Up { // else it is not known who might read what has left the registry
 			f.wantBus(busOf(in, of, may, view.Now))
@@ -190,6 +198,7 @@ func (r *registryReconciler) judgeAll(ctx context.Context, site types.Namespaced
 func busOf(in plan.RegistryInput, of siteFeeds, may *plan.SiteAccess, now time.Time) plan.BusPlan {
 	durables := plan.ConsumerDurables(in.Consumers, in.Secrets)
 	bus := plan.PlanBus(in.Site, in.Feeds, in.FeedsAre, in.Consumers, in.ConsumersAre, durables)
+	bus.Mirrors = mirrorNames(in.Mirrors)
 	bus.Leaving, bus.Withheld = of.leaving, append(bus.Withheld, of.orphans...)
 	bus.MayRead = plan.MayRead(bus, in.Feeds, in.Consumers, in.Instruments, may, now)
 	return bus
@@ -225,6 +234,11 @@ func (r *registryReconciler) wake(site types.NamespacedName, f *facts, in plan.R
 	}
 	wakeAllOf(&r.wakers.feeds, site.Namespace, feeds, change.DeleteFeeds)
 	wakeAllOf(&r.wakers.consumers, site.Namespace, consumers, change.DeleteConsumers)
+	mirrors := f.judgeMirrors(in)
+	for _, entry := range change.PutMirrors {
+		mirrors = append(mirrors, entry.Partner)
+	}
+	wakeAllOf(&r.wakers.mirrors, site.Namespace, mirrors, change.DeleteMirrors)
 	if gone || change.Complete != nil {
 		r.wakers.sites.wake(site)
 	}
@@ -292,7 +306,7 @@ func (r *registryReconciler) bring(ctx context.Context, site types.NamespacedNam
 	}
 	r.log.Info("wrote the registry", "site", site.String(), "revision", change.Complete.Revision,
 		"changed", len(slices.Concat(puts(change)...)), "removed", len(slices.Concat(deletes(change)...)), "instruments", change.Complete.Count,
-		"feeds", change.Complete.Feeds, "consumers", change.Complete.Consumers, "readers", change.Complete.Readers)
+		"feeds", change.Complete.Feeds, "consumers", change.Complete.Consumers, "readers", change.Complete.Readers, "mirrors", change.Complete.Mirrors)
 	return change, nil
 }
 

@@ -89,14 +89,18 @@ func (is judgedInstrument) readAlike(was judgedInstrument) bool {
 	return is.listed == was.listed && !is.unreadable && !was.unreadable && reflect.DeepEqual(is.access, was.access)
 }
 
-// selectedAlike says whether the Feeds of a Site select an Instrument whose labels were others as they did.
+// selectedAlike says whether the Feeds and MirrorPartners of a Site select an Instrument whose labels were others as they did.
 func (r *registryReconciler) selectedAlike(ctx context.Context, site types.NamespacedName, was, is map[string]string) (bool, error) {
 	if maps.Equal(was, is) {
 		return true, nil
 	}
 	var feeds v1alpha1.FeedList
 	err := r.client.List(ctx, &feeds, client.InNamespace(site.Namespace), client.MatchingFields{siteField: site.Name}, client.UnsafeDisableDeepCopy)
-	return plan.SelectAlike(feeds.Items, was, is), err
+	if err != nil || !plan.SelectAlike(feeds.Items, was, is) {
+		return false, err
+	}
+	mirrors, err := mirrorsOfSite(ctx, r.client, site)
+	return plan.MirrorsSelectAlike(mirrors, was, is), err
 }
 
 // concerning returns the Instruments by which Feeds and FeedConsumers may be judged otherwise than they were.

@@ -37,6 +37,8 @@ type reports struct {
 	// consumerChanged when one reports another state of a FeedConsumer.
 	feedServerChanged func(server string, followed bool)
 	consumerChanged   func(consumer string)
+	// mirrorChanged is called when a run of a MirrorPartner reports.
+	mirrorChanged func(partner string)
 	// ledgerChanged is called when other days of the ledger are closed, and when something
 	// else keeps data from expiring, is damaged, or was read by the scrub.
 	ledgerChanged func()
@@ -64,6 +66,8 @@ type reports struct {
 	feedServers map[string]*feedServerReport
 	// consumers by name and pod.
 	consumers map[string]map[string]plan.ConsumerReport
+	// mirrors by partner and run.
+	mirrors map[string]map[string]plan.MirrorReport
 }
 
 type gatewayReport struct {
@@ -78,7 +82,8 @@ func newReports(log *slog.Logger) *reports {
 	return &reports{log: log, gateways: map[string]*gatewayReport{}, instruments: map[string]map[string]plan.InstrumentReport{},
 		forwards: map[string]wire.ForwardStatus{}, senders: map[string]map[string]plan.SenderReport{}, refusals: map[string]*plan.Refusals{},
 		damages:     map[string]map[string]wire.Damage{},
-		feedServers: map[string]*feedServerReport{}, consumers: map[string]map[string]plan.ConsumerReport{}}
+		feedServers: map[string]*feedServerReport{}, consumers: map[string]map[string]plan.ConsumerReport{},
+		mirrors: map[string]map[string]plan.MirrorReport{}}
 }
 
 // take stores one entry of the status bucket. Replayed entries were written
@@ -94,6 +99,7 @@ func (r *reports) take(entry jetstream.KeyValueEntry, replayed bool, now time.Ti
 			r.forgetGateway(pod)
 		}
 		r.forgetFeedReport(entry.Key())
+		r.forgetMirror(entry.Key())
 		return
 	}
 	if instrument, ok := wire.ParseForwardStatusKey(entry.Key()); ok {
@@ -123,7 +129,7 @@ func (r *reports) take(entry jetstream.KeyValueEntry, replayed bool, now time.Ti
 		r.takeSender(instrument, pod, entry.Value(), seen)
 		return
 	}
-	if r.takeFeedReport(entry.Key(), entry.Value(), seen, now) {
+	if r.takeMirror(entry.Key(), entry.Value(), seen) || r.takeFeedReport(entry.Key(), entry.Value(), seen, now) {
 		return
 	}
 	if !ok {

@@ -178,6 +178,9 @@ func (p *secretPoller) tell(use *secretUsers) {
 	for _, server := range use.servers {
 		p.wakers.servers.wake(server)
 	}
+	for _, mirror := range use.mirrors {
+		p.wakers.mirrors.wake(mirror)
+	}
 	for _, site := range use.registries {
 		p.wakers.registries.wake(site)
 	}

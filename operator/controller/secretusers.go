@@ -13,11 +13,11 @@ import (
 	"github.com/substorm/substorm/operator/plan"
 )
 
-// secretUsers are who a Secret is for: Sites, pools, FeedServers, FeedConsumers, the registries of Sites
+// secretUsers are who a Secret is for: Sites, pools, FeedServers, MirrorPartners, FeedConsumers, the registries of Sites
 // that depend on it as a whole, and, by Site, the Instruments whose tokens it holds.
 type secretUsers struct {
-	sites, pools, servers, registries, consumers []types.NamespacedName
-	instruments                                  map[types.NamespacedName]map[string]bool
+	sites, pools, servers, mirrors, registries, consumers []types.NamespacedName
+	instruments                                           map[types.NamespacedName]map[string]bool
 }
 
 // ofSites says whether Sites, pools or FeedServers need a Secret to work at all.
@@ -44,7 +44,8 @@ func (p *secretPoller) users(ctx context.Context) (map[types.NamespacedName]*sec
 	var instruments v1alpha1.InstrumentList
 	var feeds v1alpha1.FeedList
 	var consumers v1alpha1.FeedConsumerList
-	for _, list := range []client.ObjectList{&sites, &pools, &servers, &feeds, &consumers} {
+	var mirrors v1alpha1.MirrorPartnerList
+	for _, list := range []client.ObjectList{&sites, &pools, &servers, &feeds, &consumers, &mirrors} {
 		if err := p.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, err
 		}
@@ -92,6 +93,7 @@ func (p *secretPoller) users(ctx context.Context) (map[types.NamespacedName]*sec
 		}
 	}
 	serversUse(servers.Items, sites.Items, of)
+	mirrorsUse(mirrors.Items, sites.Items, of)
 	for i := range instruments.Items {
 		inst := &instruments.Items[i]
 		for _, need := range plan.TokenSecrets(inst) {
@@ -116,6 +118,25 @@ func serversUse(servers []v1alpha1.FeedServer, sites []v1alpha1.Site, of func(na
 		for _, need := range needs {
 			u := of(server.Namespace, need.Name)
 			u.servers = append(u.servers, server)
+		}
+	}
+}
+
+// mirrorsUse adds the Secrets of MirrorPartners, their own and those of their Sites.
+func mirrorsUse(mirrors []v1alpha1.MirrorPartner, sites []v1alpha1.Site, of func(namespace, name string) *secretUsers) {
+	byName := map[types.NamespacedName]*v1alpha1.Site{}
+	for i := range sites {
+		byName[client.ObjectKeyFromObject(&sites[i])] = &sites[i]
+	}
+	for i := range mirrors {
+		mirror := client.ObjectKeyFromObject(&mirrors[i])
+		needs := []plan.SecretNeed{{Name: plan.JetStreamSecret(plan.MirrorName(mirror.Name))}}
+		if site := byName[types.NamespacedName{Namespace: mirror.Namespace, Name: mirrors[i].Spec.SiteRef.Name}]; site != nil {
+			needs = append(needs, plan.MirrorSecrets(site, &mirrors[i])...)
+		}
+		for _, need := range needs {
+			u := of(mirror.Namespace, need.Name)
+			u.mirrors = append(u.mirrors, mirror)
 		}
 	}
 }

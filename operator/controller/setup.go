@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -86,7 +87,7 @@ type Config struct {
 }
 
 // Images are those of the programs whose pods the operator makes.
-type Images struct{ Gateway, FeedServer, Archivist string }
+type Images struct{ Gateway, FeedServer, Archivist, Mirror string }
 
 // CacheObjects restricts what the manager's cache holds to what is ours. With standalone it holds Sites, pools and FeedServers
 // as they are without a cluster; nil for a cluster.
@@ -99,6 +100,8 @@ func CacheObjects(standalone *plan.Standalone) map[client.Object]cache.ByObject 
 		&corev1.ServiceAccount{}:        ours,
 		&corev1.Pod{}:                   ours,
 		&policyv1.PodDisruptionBudget{}: ours,
+		&batchv1.CronJob{}:              ours,
+		&batchv1.Job{}:                  ours,
 	}
 	if standalone == nil {
 		return objects
@@ -153,6 +156,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 		s.sites(&siteReconciler{apply, all, wake, secrets, statuses, finalizers, cfg.DeletionLimit, cluster, cfg.Images.Archivist, cfg.Pull, &upstream{link: cfg.Link}, cfg.Disk}),
 		s.gateways(&gatewayReconciler{apply, all, secrets, statuses, cfg.Images.Gateway, cfg.Pull}),
 		s.servers(&serverReconciler{apply, all, secrets, statuses, cfg.Images.FeedServer, cfg.Pull}),
+		s.mirrors(&mirrorReconciler{apply, all, secrets, statuses, cfg.Images.Mirror, cfg.Pull}),
 		s.feeds(&feedReconciler{mgr.GetClient(), all, statuses, finalizers, cfg.DeletionLimit}),
 		s.consumers(&consumerReconciler{apply, all, wake, secrets, statuses}),
 		s.instruments(&instrumentReconciler{mgr.GetClient(), all, wake, statuses, mgr.GetEventRecorder(plan.FieldOwner)}, all),
@@ -202,6 +206,9 @@ func (s *setup) indexes(ctx context.Context) error {
 		}),
 		index.IndexField(ctx, &v1alpha1.Feed{}, siteField, func(o client.Object) []string {
 			return []string{o.(*v1alpha1.Feed).Spec.SiteRef.Name}
+		}),
+		index.IndexField(ctx, &v1alpha1.MirrorPartner{}, siteField, func(o client.Object) []string {
+			return []string{o.(*v1alpha1.MirrorPartner).Spec.SiteRef.Name}
 		}),
 		index.IndexField(ctx, &v1alpha1.FeedConsumer{}, feedField, func(o client.Object) []string {
 			return []string{o.(*v1alpha1.FeedConsumer).Spec.FeedRef.Name}
@@ -253,6 +260,7 @@ func (s *setup) registries(r reconcile.Reconciler, t *touched) error {
 		Watches(&v1alpha1.FeedServer{}, all(siteOf), specChanges).
 		Watches(&v1alpha1.Feed{}, all(siteOf), specChanges).
 		Watches(&v1alpha1.FeedConsumer{}, all(s.siteOfConsumer), specChanges).
+		Watches(&v1alpha1.MirrorPartner{}, all(siteOf), specChanges).
 		Watches(&v1alpha1.Site{}, all(s.sitesOfCode), specChanges).
 		WatchesRawSource(source.Func(s.wakers.registries.start)).
 		Complete(untilStopped(r))
@@ -302,6 +310,21 @@ func (s *setup) servers(r reconcile.Reconciler) error {
 		Watches(&corev1.ServiceAccount{}, owner).
 		Watches(&policyv1.PodDisruptionBudget{}, owner).
 		WatchesRawSource(source.Func(s.wakers.servers.start)).
+		Complete(untilStopped(r))
+}
+
+func (s *setup) mirrors(r reconcile.Reconciler) error {
+	owner := s.ownerOf(&v1alpha1.MirrorPartner{})
+	return ctrl.NewControllerManagedBy(s.mgr).Named("mirrorpartner").WithOptions(s.options()).
+		Watches(&v1alpha1.MirrorPartner{}, &handler.EnqueueRequestForObject{}).
+		Watches(&v1alpha1.Site{}, handler.EnqueueRequestsFromMapFunc(s.everyMirror), builder.WithPredicates(
+			predicate.Or(predicate.GenerationChangedPredicate{}, acceptanceChanges))).
+		Watches(&appsv1.Deployment{}, owner).
+		Watches(&batchv1.CronJob{}, owner).
+		Watches(&corev1.ServiceAccount{}, owner).
+		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(mirrorOf)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(mirrorOf)).
+		WatchesRawSource(source.Func(s.wakers.mirrors.start)).
 		Complete(untilStopped(r))
 }
 

@@ -49,5 +49,5 @@ func (w *waker) wakeFor(key types.NamespacedName) {
 
 // wakers wake the controllers.
 type wakers struct {
-	sites, gateways, servers, instruments, registries, feeds, consumers waker
+	sites, gateways, servers, instruments, registries, feeds, consumers, mirrors waker
 }

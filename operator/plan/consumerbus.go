@@ -36,6 +36,8 @@ type BusPlan struct {
 	// Leaving are Feeds that are being deleted, and whose own streams go: see LeavingFeeds.
 	Leaving   []string `json:"leaving,omitempty"`
 	Consumers []string `json:"consumers,omitempty"`
+	// Mirrors are the MirrorPartners that exist: reports of runs of others go.
+	Mirrors []string `json:"mirrors,omitempty"`
 	// Selections by Feed are what is counted for its status.
 	Selections map[string][]FeedSelection `json:"selections,omitempty"`
 	// Settled consumers need what is planned, and nothing else; of the others what

@@ -132,7 +132,7 @@ func OperatorUser(site *v1alpha1.Site) JetStreamUser {
 		Name:        "operator " + site.Namespace + "/" + site.Name,
 		InboxPrefix: inbox,
 		Publish: append(harmless(), wire.HealthSubjects(code), "$KV."+wire.RegistryBucket(code)+".>", "$KV."+wire.CursorBucket(code)+"."+wire.PositionCursorKeys,
-			"$KV."+status+"."+wire.ConsumerStatusKey("*", "*"), "$KV."+status+"."+wire.FeedServerStatusKey("*"),
+			"$KV."+status+"."+wire.ConsumerStatusKey("*", "*"), "$KV."+status+"."+wire.FeedServerStatusKey("*"), "$KV."+status+"."+wire.MirrorStatusKey("*", "*"),
 			"$JS.API.STREAM.NAMES", "$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*", "$JS.API.STREAM.DELETE.*", "$JS.API.STREAM.PURGE.*",
 			// INFO, DELETE, PAUSE, and UNPIN: one subject, since credentials must fit a CONNECT line.
 			"$JS.API.CONSUMER.NAMES.*", "$JS.API.CONSUMER.CREATE.*.>", "$JS.API.CONSUMER.*.*.*", "$JS.API.CONSUMER.MSG.NEXT.*.*"),

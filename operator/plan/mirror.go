@@ -83,6 +83,21 @@ func AcceptMirrors(site *v1alpha1.Site, accepted Finding, mirrors []v1alpha1.Mir
 	return verdicts
 }
 
+// MirrorsSelectAlike is SelectAlike for MirrorPartners.
+func MirrorsSelectAlike(mirrors []v1alpha1.MirrorPartner, a, b map[string]string) bool {
+	for i := range mirrors {
+		asked := mirrors[i].Spec.Selection.Selector
+		if asked == nil {
+			continue
+		}
+		selector, err := metav1.LabelSelectorAsSelector(asked)
+		if err == nil && selector.Matches(labels.Set(a)) != selector.Matches(labels.Set(b)) {
+			return false
+		}
+	}
+	return true
+}
+
 func (in mirrorApplication) pushes() bool { return in.mirror.Spec.Direction == v1alpha1.MirrorPush }
 
 // instruments are those of the entry.

@@ -36,6 +36,12 @@ type MirrorView struct {
 	Reports []MirrorReport
 }
 
+// MirrorObjectNotOurs says that an object has a name that a MirrorPartner needs.
+func MirrorObjectNotOurs(kind, name string) Finding {
+	return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+		"a %s %q that is not this MirrorPartner's has a name that it needs: remove it, or make this MirrorPartner anew under another name", kind, name))
+}
+
 func (v MirrorView) suspended() bool { return v.Mirror.Spec.State == v1alpha1.MirrorSuspended }
 
 // MirrorStatus returns the status, and after how long to look again.

@@ -132,6 +132,23 @@ func ConsumerUrgency(was, is *v1alpha1.FeedConsumerStatus) Urgency {
 		was.SecretName != is.SecretName || was.URL != is.URL || reissued(was.Credentials, is.Credentials), rest)
 }
 
+// MirrorUrgency compares what stands with what is planned.
+func MirrorUrgency(was, is *v1alpha1.MirrorPartnerStatus) Urgency {
+	rest := UrgencyFigures
+	if (was.Progress == nil) != (is.Progress == nil) || owes(was) != owes(is) {
+		rest = UrgencyDetail
+	}
+	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
+		!slices.EqualFunc(was.Runs, is.Runs, sameRun) || !was.NextRunTime.Equal(is.NextRunTime) || reissued(was.Credentials, is.Credentials), rest)
+}
+
+// sameRun: it is the same one, and ended as it did.
+func sameRun(was, is v1alpha1.MirrorRun) bool {
+	return was.Name == is.Name && was.Result == is.Result && was.Reason == is.Reason
+}
+
+func owes(s *v1alpha1.MirrorPartnerStatus) bool { return s.Owed != nil && s.Owed.ObjectCount > 0 }
+
 func handedOver(s *v1alpha1.FeedConsumerStatus) int64 {
 	if s.Delivered == nil {
 		return 0

@@ -38,7 +38,7 @@ func StartOperator(l *lab.Lab, api *testenv.KubernetesAPI, namespace string) (*O
 	metrics, probes := testenv.FreePort(l), testenv.FreePort(l)
 	o := &Operator{metrics: fmt.Sprintf("http://127.0.0.1:%d/metrics", metrics)}
 	o.cmd = exec.Command(testenv.Program(l, "operator"), "--gateway-image", "substorm/ingest-gateway:dev", "--feed-server-image", "substorm/feed-server:dev",
-		"--archivist-image", "substorm/archivist:dev", "--watch-namespaces", namespace, "--leader-election=false", "--log-level", "warn",
+		"--archivist-image", "substorm/archivist:dev", "--mirror-image", "substorm/mirror-jobs:dev", "--watch-namespaces", namespace, "--leader-election=false", "--log-level", "warn",
 		"--metrics-address", fmt.Sprintf("127.0.0.1:%d", metrics), "--probe-address", fmt.Sprintf("127.0.0.1:%d", probes))
 	if os.Getenv(process.Profiles) != "" {
 		pprof := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(l))

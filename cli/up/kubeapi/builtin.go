@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -69,6 +70,11 @@ var builtins = []builtin{
 	{object: &appsv1.Deployment{}, list: &appsv1.DeploymentList{}, group: appsv1.SchemeGroupVersion, plural: "deployments",
 		short: []string{"deploy"}, categories: []string{"all"}, status: true, generation: true, scale: true,
 		columns: "Ready=.status.readyReplicas Replicas=.spec.replicas Available=.status.availableReplicas"},
+	{object: &batchv1.CronJob{}, list: &batchv1.CronJobList{}, group: batchv1.SchemeGroupVersion, plural: "cronjobs",
+		short: []string{"cj"}, categories: []string{"all"}, status: true, generation: true,
+		columns: "Schedule=.spec.schedule Suspend=.spec.suspend Last_Schedule=.status.lastScheduleTime"},
+	{object: &batchv1.Job{}, list: &batchv1.JobList{}, group: batchv1.SchemeGroupVersion, plural: "jobs",
+		categories: []string{"all"}, status: true, generation: true, columns: "Succeeded=.status.succeeded Failed=.status.failed"},
 	{object: &policyv1.PodDisruptionBudget{}, list: &policyv1.PodDisruptionBudgetList{}, group: policyv1.SchemeGroupVersion,
 		plural: "poddisruptionbudgets", short: []string{"pdb"}, status: true, generation: true,
 		columns: "Min_Available=.spec.minAvailable Max_Unavailable=.spec.maxUnavailable"},
@@ -95,7 +101,7 @@ func eventFields(o runtime.Object) fields.Set {
 func builtinScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, policyv1.AddToScheme,
-		coordinationv1.AddToScheme, eventsv1.AddToScheme, autoscalingv1.AddToScheme} {
+		coordinationv1.AddToScheme, eventsv1.AddToScheme, batchv1.AddToScheme, autoscalingv1.AddToScheme} {
 		utilruntime.Must(add(scheme))
 	}
 	for _, b := range builtins {

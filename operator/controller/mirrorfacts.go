@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+type mirrorJudgement struct {
+	uid        types.UID
+	generation int64
+	verdict    plan.MirrorVerdict
+}
+
+// judgeMirrors takes all verdicts, and returns the names of those that are new or gone.
+func (f *facts) judgeMirrors(in plan.RegistryInput) []string {
+	next := make(map[string]mirrorJudgement, len(in.Mirrors))
+	for i := range in.Mirrors {
+		m := &in.Mirrors[i]
+		next[m.Name] = mirrorJudgement{m.UID, m.Generation, in.MirrorsAre[m.Name]}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	names := differ(f.mirrors, next)
+	f.mirrors = next
+	return names
+}
+
+// readMirror fills in what is known of a MirrorPartner; false where this generation was not judged yet.
+func (f *facts) readMirror(view *plan.MirrorView) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	name := view.Mirror.Name
+	j, judged := f.mirrors[name]
+	view.Verdict, view.Bus = j.verdict, f.bus
+	if entry, exists := f.registry.Mirrors[name]; exists {
+		view.Entry = &entry
+	}
+	return judged && j.uid == view.Mirror.UID && j.generation == view.Mirror.Generation
+}
+
+// mirrorNames are the MirrorPartners that were judged.
+func (f *facts) mirrorNames() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return sortedKeys(f.mirrors)
+}
+
+// takeMirror stores what a run reports; false for what is no report of one.
+func (r *reports) takeMirror(key string, value []byte, seen time.Time) bool {
+	partner, run, ok := wire.ParseMirrorStatusKey(key)
+	if !ok {
+		return false
+	}
+	status, err := wire.Decode[wire.MirrorStatus](value)
+	if err != nil {
+		r.log.Warn("the report of a mirror cannot be read", "key", key, "error", err)
+		return true
+	}
+	status.Run = run
+	r.mu.Lock()
+	if r.mirrors[partner] == nil {
+		r.mirrors[partner] = map[string]plan.MirrorReport{}
+	}
+	r.mirrors[partner][run] = plan.MirrorReport{MirrorStatus: status, Seen: seen}
+	r.mu.Unlock()
+	r.mirrorChanged(partner)
+	return true
+}
+
+// forgetMirror: the report of a run is gone.
+func (r *reports) forgetMirror(key string) {
+	partner, run, ok := wire.ParseMirrorStatusKey(key)
+	if !ok {
+		return
+	}
+	r.mu.Lock()
+	delete(r.mirrors[partner], run)
+	if len(r.mirrors[partner]) == 0 {
+		delete(r.mirrors, partner)
+	}
+	r.mu.Unlock()
+	r.mirrorChanged(partner)
+}
+
+// ofMirror returns the last reports of the runs of a MirrorPartner.
+func (r *reports) ofMirror(partner string) (all []plan.MirrorReport) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, run := range sortedKeys(r.mirrors[partner]) {
+		all = append(all, r.mirrors[partner][run])
+	}
+	return all
+}
+
+// staleMirrors are the keys of reports that say nothing any more: of runs before the last ones, and of MirrorPartners that are gone. The
+// caller holds the lock.
+func (r *reports) staleMirrors(mirrors []string, now time.Time) (keys []string) {
+	for partner, runs := range r.mirrors {
+		var reports []plan.MirrorReport
+		for _, run := range sortedKeys(runs) {
+			reports = append(reports, runs[run])
+			if !slices.Contains(mirrors, partner) {
+				keys = append(keys, wire.MirrorStatusKey(partner, run))
+			}
+		}
+		if !slices.Contains(mirrors, partner) {
+			continue
+		}
+		for _, run := range plan.MirrorReportsToForget(reports, nil, now) {
+			keys = append(keys, wire.MirrorStatusKey(partner, run))
+		}
+	}
+	return keys
+}

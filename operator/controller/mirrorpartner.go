@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+const kindMirrorPartner = "MirrorPartner"
+
+// mirrorReconciler makes the objects of MirrorPartners and keeps their status. Their registry entries are the registryReconciler's.
+type mirrorReconciler struct {
+	*applier
+	links    *links
+	secrets  *secretReader
+	statuses *statusWriter
+	image    string
+	pull     plan.Pulling
+}
+
+// Reconcile applies a MirrorPartner's objects and plans its status.
+func (r *mirrorReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	name := resource{kindMirrorPartner, req.NamespacedName}
+	mirror := &v1alpha1.MirrorPartner{}
+	if err := r.client.Get(ctx, req.NamespacedName, mirror); apierrors.IsNotFound(err) {
+		r.statuses.forget(name)
+		r.forget(req.NamespacedName)
+		return ctrl.Result{}, nil
+	} else if err != nil {
+		return ctrl.Result{}, err
+	}
+	user := secretOfUser{plan.JetStreamSecret(plan.MirrorName(mirror.Name)), plan.MirrorUserName(mirror.Namespace, mirror.Name)}
+	if plan.Unreadable(mirror) != "" { // what was made for it stays as it is
+		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, mirror, r.links.now(), user)
+	}
+	newest(r.statuses, name, mirror, &mirror.Status)
+	view, judged, err := r.read(ctx, mirror)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if view.Site != nil && plan.Unreadable(view.Site) != "" {
+		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, mirror, view.Now, user)
+	}
+	if !judged {
+		return ctrl.Result{}, nil // the registry's controller has not come to it yet, and wakes this one
+	}
+	failed := r.bring(ctx, &view)
+	if err := r.found(ctx, &view); err != nil {
+		return ctrl.Result{}, errors.Join(failed, err)
+	}
+	status, wait := plan.MirrorStatus(view)
+	p := planned{
+		resource: name, object: mirror, site: types.NamespacedName{Namespace: mirror.Namespace, Name: mirror.Spec.SiteRef.Name},
+		was: &mirror.Status, is: &status, wasConds: mirror.Status.Conditions, isConds: status.Conditions,
+		urgency: plan.MirrorUrgency(&mirror.Status, &status), expiresAt: expiry(view.Credentials),
+	}
+	if view.Site != nil {
+		p.code = view.Site.Spec.Code
+	}
+	r.statuses.submit(p)
+	if failed != nil {
+		return ctrl.Result{}, failed
+	}
+	return ctrl.Result{RequeueAfter: wait}, nil
+}
+
+// read reads everything but what the MirrorPartner's own objects became. It is not judged where the registry's controller has not come
+// to this generation.
+func (r *mirrorReconciler) read(ctx context.Context, mirror *v1alpha1.MirrorPartner) (view plan.MirrorView, judged bool, err error) {
+	key := types.NamespacedName{Namespace: mirror.Namespace, Name: mirror.Spec.SiteRef.Name}
+	view = plan.MirrorView{Now: r.links.now(), Mirror: mirror}
+	if view.Site, err = optional(ctx, r.client, key, &v1alpha1.Site{}); err != nil {
+		return view, false, err
+	}
+	f := r.links.facts(key)
+	judged = f.readMirror(&view)
+	view.Reports = f.reports.ofMirror(mirror.Name)
+	if view.Site != nil && plan.Unreadable(view.Site) == "" {
+		view.Secrets, err = r.secrets.read(ctx, mirror.Namespace, plan.MirrorSecrets(view.Site, mirror))
+	}
+	return view, judged, err
+}
+
+// bring makes the MirrorPartner's objects what they should be. Without its Site there are none. While it is not accepted they stay as
+// they are.
+func (r *mirrorReconciler) bring(ctx context.Context, view *plan.MirrorView) error {
+	mirror := view.Mirror
+	if view.Site == nil {
+		return r.remove(ctx, mirror, plan.MirrorObjects(mirror.Name))
+	}
+	program := &siteProgram{SiteProgram: plan.MirrorOf(view.Site, mirror), owner: mirror, site: view.Site, view: &view.SiteProgramView,
+		user: plan.MirrorUser(view.Site, mirror.Name), notOurs: plan.MirrorObjectNotOurs}
+	program.Image, program.Pull, program.Secrets = r.image, r.pull, view.Secrets
+	if !view.Verdict.OK() {
+		return r.keepProgramCredentials(ctx, r.secrets, program, view.Now)
+	}
+	program.objects = func(s plan.SiteProgram) []plan.Object { return plan.Mirror{SiteProgram: s, Partner: mirror}.Objects() }
+	if err := r.remove(ctx, mirror, plan.MirrorLeftovers(view.Site, mirror)); err != nil {
+		return err
+	}
+	var err error
+	view.Failed, err = r.applyProgram(ctx, r.secrets, program, view.Now)
+	return err
+}
+
+// found reads what became of the MirrorPartner's objects, and of the Jobs of its runs.
+func (r *mirrorReconciler) found(ctx context.Context, view *plan.MirrorView) error {
+	mirror := view.Mirror
+	program := &siteProgram{SiteProgram: plan.MirrorOf(view.Site, mirror), owner: mirror, view: &view.SiteProgramView}
+	if err := r.readProgram(ctx, program); err != nil {
+		return err
+	}
+	cron, err := optional(ctx, r.client, types.NamespacedName{Namespace: mirror.Namespace, Name: plan.MirrorName(mirror.Name)}, &batchv1.CronJob{})
+	if err != nil {
+		return err
+	}
+	if cron != nil && metav1.IsControlledBy(cron, mirror) {
+		view.CronJob = cron
+	}
+	var jobs batchv1.JobList
+	err = r.client.List(ctx, &jobs, client.InNamespace(mirror.Namespace), client.MatchingLabels(program.Selector()), client.UnsafeDisableDeepCopy)
+	view.Jobs = jobs.Items
+	return err
+}
+
+// mirrorsOfSite reads the MirrorPartners that name a Site, but for those that are being deleted. They must not be changed: they are the
+// cache's own.
+func mirrorsOfSite(ctx context.Context, c client.Client, site types.NamespacedName) (all []v1alpha1.MirrorPartner, err error) {
+	var mirrors v1alpha1.MirrorPartnerList
+	err = c.List(ctx, &mirrors, client.InNamespace(site.Namespace), client.MatchingFields{siteField: site.Name}, client.UnsafeDisableDeepCopy)
+	for i := range mirrors.Items {
+		if mirrors.Items[i].DeletionTimestamp == nil {
+			all = append(all, mirrors.Items[i])
+		}
+	}
+	return all, err
+}
+
+func mirrorNames(mirrors []v1alpha1.MirrorPartner) (names []string) {
+	for i := range mirrors {
+		names = append(names, mirrors[i].Name)
+	}
+	return names
+}

@@ -108,7 +108,7 @@ func apply(ctx context.Context, c client.Client, o *Object, log *slog.Logger) er
 // prunable are the kinds of which resources go with their files. A Namespace stays: it may hold others'.
 func prunable() []schema.GroupVersionKind {
 	all := []schema.GroupVersionKind{{Version: "v1", Kind: "Secret"}}
-	for _, kind := range []string{"FeedConsumer", "Feed", "Instrument", "FeedServer", "IngestGateway", "Site"} {
+	for _, kind := range []string{"MirrorPartner", "FeedConsumer", "Feed", "Instrument", "FeedServer", "IngestGateway", "Site"} {
 		all = append(all, v1alpha1.GroupVersion.WithKind(kind))
 	}
 	return all

@@ -10,6 +10,9 @@ type Traffic struct {
 	streams atomic.Int64
 }
 
+// Add counts bytes of content that were sent by another protocol than HTTP.
+func (t *Traffic) Add(bytes int) { t.sent.Add(uint64(bytes)) }
+
 // Sent is how many bytes of content were sent since the server began.
 func (t *Traffic) Sent() uint64 { return t.sent.Load() }
 

@@ -49,11 +49,15 @@ func NewTurns(n int) *Turns {
 // TurnPatience, or ctx, was over before, or too many wait. Requests of one address and
 // reader are one client's; nil is one too.
 func (t *Turns) Take(ctx context.Context, v *Request) (done func(), ok bool) {
-	w := &waiter{turn: make(chan struct{})}
-	if v != nil {
-		w.client = client{address: v.check.cfg.Admission.AddressOf(v.Request), reader: v.Reader.String()}
-		v.turns = t
+	if v == nil {
+		return t.take(ctx, client{})
 	}
+	v.turns = t
+	return t.take(ctx, client{address: v.check.cfg.Admission.AddressOf(v.Request), reader: v.Reader.String()})
+}
+
+func (t *Turns) take(ctx context.Context, c client) (done func(), ok bool) {
+	w := &waiter{client: c, turn: make(chan struct{})}
 	place, ok := t.enqueue(w)
 	if !ok {
 		return nil, false

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package endpoint
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+)
+
+// RequestOfConnection stands for a client of another protocol than HTTP, which shows
+// nothing: Admission counts it by its address, as a Robot.
+func RequestOfConnection(ctx context.Context, c net.Conn) *http.Request {
+	r := &http.Request{RemoteAddr: c.RemoteAddr().String(), URL: &url.URL{}, Header: http.Header{}}
+	return r.WithContext(WithConnection(ctx, c))
+}
+
+// NewOpenTurns returns so many turns, at least one, of which none is kept for readers: for
+// a protocol in which clients cannot show who they are.
+func NewOpenTurns(n int) *Turns {
+	t := NewTurns(n)
+	t.kept = 0
+	return t
+}
+
+// TakeAs is Take for a client of another protocol than HTTP.
+func (t *Turns) TakeAs(ctx context.Context, address netip.Addr) (done func(), ok bool) {
+	return t.take(ctx, client{address: address})
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rsync
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// place is a folder of the archive: that of an instrument, or of all of them where it
+// names none.
+type place struct{ instrument, dir string }
+
+func placeOf(path string) place {
+	instrument, dir, _ := strings.Cut(path, "/")
+	return place{instrument, dir}
+}
+
+// folder is a directory of the file list. It has the content of its places, and what was
+// asked for by its name.
+type folder struct {
+	// name is the whole one in the list; "" for what lies at the top of it.
+	name string
+	// day is the last of receipt of what lies in it.
+	day    wire.Day
+	places []place
+	named  map[string]*named
+	// content: all that its places have is in the list. Implied: it is only there for what
+	// was asked for in it. Top: it was asked for itself.
+	content, implied, top bool
+}
+
+// named is something that a client asks for by its name.
+type named struct {
+	// folder is nil of a file.
+	folder *folder
+	file   file
+	place  place
+}
+
+// item is one entry of the file list: a file of a place, or a folder.
+type item struct {
+	file
+	place  place
+	folder *folder
+}
+
+func (f *folder) has(p place) bool { return slices.Contains(f.places, p) }
+
+// child returns a folder in this one that is asked for by its name, or its part of it.
+func (f *folder) child(name string) *folder {
+	is := f.named[name]
+	if is == nil {
+		is = &named{folder: &folder{name: join(f.name, name), implied: true}}
+		f.put(name, is)
+	}
+	return is.folder
+}
+
+func (f *folder) put(name string, is *named) {
+	if f.named == nil {
+		f.named = map[string]*named{}
+	}
+	f.named[name] = is
+}
+
+// children are what a folder holds, in the order of the list: files by their names, and
+// then folders, whose names count with a slash behind. Held is to be given back to the view
+// when they are done with, also after an error. Errors: those of the catalog, errNoMemory.
+func (s *session) children(ctx context.Context, f *folder) (files []item, held int64, err error) {
+	dirs := map[string]*folder{}
+	for name, is := range f.named {
+		if is.folder != nil {
+			dirs[name] = is.folder
+		} else {
+			files = append(files, item{file: is.file, place: is.place})
+		}
+	}
+	single := len(files) == 0 && len(f.places) == 1
+	for _, p := range f.places {
+		all, err := s.entries(ctx, p)
+		if err != nil {
+			return nil, held, err
+		}
+		held += all.held
+		for _, is := range all.files {
+			if !s.filter.excludes(join(f.name, is.name), false) {
+				files = append(files, item{file: is, place: p})
+			}
+		}
+		for name, day := range all.dirs {
+			s.addDir(f, dirs, name, day, p)
+		}
+	}
+	if !single {
+		slices.SortStableFunc(files, func(a, b item) int { return strings.Compare(a.name, b.name) })
+		files = slices.CompactFunc(files, func(a, b item) bool { return a.name == b.name })
+	}
+	for _, name := range slices.SortedFunc(maps.Keys(dirs), func(a, b string) int { return strings.Compare(a+"/", b+"/") }) {
+		files = append(files, item{folder: dirs[name]})
+	}
+	return files, held, nil
+}
+
+// addDir adds a folder that lies in one of the places of another.
+func (s *session) addDir(f *folder, dirs map[string]*folder, name string, day wire.Day, in place) {
+	whole := join(f.name, name)
+	if s.filter.excludes(whole, true) {
+		return
+	}
+	d := dirs[name]
+	if d == nil {
+		d = &folder{name: whole}
+		dirs[name] = d
+	}
+	d.day, d.implied = max(d.day, day), false
+	if !s.options.recurse {
+		return
+	}
+	d.content = true
+	is := place{name, ""}
+	if in.instrument != "" {
+		is = place{in.instrument, join(in.dir, name)}
+	}
+	if !d.has(is) {
+		d.places = append(d.places, is)
+	}
+}
+
+// entries lists a place. What is not for everybody any more is told once, and empty.
+func (s *session) entries(ctx context.Context, p place) (entries, error) {
+	if p.instrument == "" {
+		all, err := s.view.instruments(ctx)
+		return entries{dirs: all}, err
+	}
+	all, err := s.view.folder(ctx, p.instrument, p.dir)
+	if errors.Is(err, errOver) {
+		s.over(p.instrument)
+		return entries{}, nil
+	}
+	return all, err
+}

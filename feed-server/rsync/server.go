@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rsync serves the archive to programs that copy it with rsync: the sending half
+// of the protocol of rsync's daemon, read only, without a name or password. A client gets
+// what everybody may read of what was received in a window of some days, as the archive
+// over HTTP publishes it: <instrument>/<path>.
+//
+// No Go library speaks this half of the protocol, and rsync itself would need the window
+// as files on a disk. Lists come from the manifests and bytes from the store, so what a
+// transfer takes in memory does not grow with the window: lists are sent one directory at
+// a time, and are forgotten when the client is done with it.
+package rsync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/substorm/substorm/feed-server/endpoint"
+	"github.com/substorm/substorm/internal/catalog"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/registry"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// DefaultWindow is how far back the module reaches where nothing is said.
+	DefaultWindow = 60 * 24 * time.Hour
+	// transferCost is what a transfer takes in memory beside its lists: what is fetched,
+	// sums of blocks, buffers, and what compresses.
+	transferCost = 12 << 20
+	// DefaultMemory is Config.Memory where nothing is said.
+	DefaultMemory = 8 * transferCost
+	// acceptPause is between tries to accept a connection.
+	acceptPause = 50 * time.Millisecond
+	// classOfAll is the class of all clients.
+	classOfAll = endpoint.Robot
+)
+
+// Catalog knows what the archive holds. internal/catalog is one.
+type Catalog interface {
+	// Days returns the days of which there is anything, ascending.
+	Days(ctx context.Context, instrument string) ([]wire.RootDay, error)
+	// Day returns what there is of one, in the order of paths.
+	Day(ctx context.Context, instrument string, day wire.Day) (*catalog.Day, error)
+}
+
+// Config says what is served.
+type Config struct {
+	// Site is the Site's code, and the module's name.
+	Site string
+	// Listen is host:port.
+	Listen string
+	// Window is how far back the module reaches, by time of receipt.
+	Window time.Duration
+	// BaseURL is where clients are told that all of the archive is; may be empty.
+	BaseURL   string
+	Catalog   Catalog
+	Store     objectstore.Store
+	Registry  func() *registry.Snapshot
+	Admission *endpoint.Admission
+	// Memory bounds what transfers take, and so how many there are at a time, in bytes.
+	Memory int64
+	// MaxTransfers bounds how many there are at a time; 0: Memory does.
+	MaxTransfers int
+	// Count is endpoint.AccessCheckConfig's: it is told once for each transfer and instrument.
+	Count func(instrument, reader string, class endpoint.Class, status int, bytes int64)
+	// Damaged is endpoint.AccessCheckConfig's.
+	Damaged func(instrument string, r wire.Record, missing bool)
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer
+}
+
+// Server serves one module.
+type Server struct {
+	cfg      Config
+	listener net.Listener
+	turns    *endpoint.Turns
+	// memory is for lists, of all transfers together.
+	memory  *semaphore.Weighted
+	metrics *metrics
+
+	mu       sync.Mutex
+	draining bool
+	open     sync.WaitGroup
+	alive    context.Context
+	end      context.CancelFunc
+}
+
+// New listens, so that an address in use is an error here; Run answers.
+func New(cfg Config) (*Server, error) {
+	if cfg.Memory <= 0 {
+		cfg.Memory = DefaultMemory
+	}
+	if cfg.Window <= 0 {
+		cfg.Window = DefaultWindow
+	}
+	l, err := endpoint.Listen(cfg.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("serve rsync: %w", err)
+	}
+	transfers := max(2, int(cfg.Memory/2/transferCost))
+	if cfg.MaxTransfers > 0 {
+		transfers = min(transfers, cfg.MaxTransfers)
+	}
+	s := &Server{
+		cfg: cfg, listener: l, turns: endpoint.NewOpenTurns(transfers), metrics: newMetrics(cfg.Metrics),
+		memory: semaphore.NewWeighted(max(cfg.Memory/2, cfg.Memory-int64(transfers)*transferCost)),
+	}
+	s.metrics.limit.Set(float64(transfers))
+	s.alive, s.end = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Address is where the server listens.
+func (s *Server) Address() string { return s.listener.Addr().String() }
+
+// Run answers until ctx ends; transfers that are under way stay so until Drain. It
+// returns nil then, or why it cannot answer.
+func (s *Server) Run(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, func() { _ = s.listener.Close() })
+	defer stop()
+	for {
+		conn, err := s.listener.Accept()
+		switch {
+		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+			return nil
+		case err != nil:
+			s.cfg.Logger.Warn("connections of rsync cannot be accepted", "error", err)
+			time.Sleep(acceptPause)
+			continue
+		}
+		s.take(conn)
+	}
+}
+
+// take has a connection answered.
+func (s *Server) take(conn net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining {
+		_ = conn.Close()
+		return
+	}
+	s.cfg.Admission.Sockets.ConnState(conn, http.StateNew)
+	s.open.Go(func() {
+		defer s.cfg.Admission.Sockets.ConnState(conn, http.StateClosed)
+		defer conn.Close()
+		s.serve(conn)
+	})
+}
+
+func (s *Server) serve(conn net.Conn) {
+	ctx, cancel := context.WithCancel(s.alive)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	is := s.newSession(conn, endpoint.RequestOfConnection(ctx, conn))
+	err := is.serve(ctx)
+	switch remote := conn.RemoteAddr(); {
+	case err == nil:
+		s.metrics.ended.WithLabelValues(endedWhole).Inc()
+	case errors.Is(err, errSlow):
+		s.metrics.ended.WithLabelValues(endedSlow).Inc()
+		s.cfg.Logger.Info("a transfer of rsync is cut off", "remote", remote, "error", err)
+	case errors.Is(err, errMalformed):
+		s.metrics.ended.WithLabelValues(endedMalformed).Inc()
+		s.cfg.Logger.Info("a transfer of rsync is cut off", "remote", remote, "error", err)
+	case s.alive.Err() != nil:
+		s.metrics.ended.WithLabelValues(endedStopped).Inc()
+	case isGone(err):
+		s.metrics.ended.WithLabelValues(endedGone).Inc()
+		s.cfg.Logger.Debug("a client of rsync went away", "remote", remote, "error", err)
+	default:
+		s.metrics.ended.WithLabelValues(endedFailed).Inc()
+		s.cfg.Logger.Warn("a transfer of rsync is cut off: the archive cannot be read", "remote", remote, "error", err)
+	}
+}
+
+// isGone says whether an error is that of a connection.
+func isGone(err error) bool {
+	var network net.Error
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, errExit) || errors.Is(err, net.ErrClosed) || errors.As(err, &network)
+}
+
+// admit lets a client in: as often, and as many at a time, as the other endpoints do.
+func (s *session) admit(ctx context.Context, module string) (leave func(), err error) {
+	snapshot := s.cfg.Registry()
+	if snapshot.Revision == 0 {
+		return nil, s.cannot(refusedStart, "this replica does not know the Site's Instruments yet: ask again in some seconds")
+	}
+	a := s.cfg.Admission
+	if p := a.Wait(s.request, endpoint.Identity{}); p != nil {
+		return nil, s.cannot(refusedLimited, p.Detail)
+	}
+	entered, full := a.Enter(s.request, endpoint.Identity{})
+	if full != nil {
+		return nil, s.cannot(refusedFull, full.Detail)
+	}
+	done, ok := s.turns.TakeAs(ctx, a.AddressOf(s.request))
+	if !ok {
+		entered()
+		return nil, s.cannot(refusedFull, "as many transfers are under way as this server has memory for, or too many of yours: ask again later")
+	}
+	s.out.text("@RSYNCD: OK\n")
+	if err := s.out.flush(); err != nil {
+		done()
+		entered()
+		return nil, err
+	}
+	return func() { done(); entered() }, nil
+}
+
+// errRefused: a client was told so.
+var errRefused = errors.New("refused")
+
+func (s *session) cannot(reason, text string) error {
+	if err := s.refuseStart(reason, text); err != nil {
+		return err
+	}
+	return errRefused
+}
+
+// Drain lets transfers end, and cuts off those that do not before ctx ends: clients go on
+// with another replica.
+func (s *Server) Drain(ctx context.Context) error {
+	s.mu.Lock()
+	s.draining = true
+	s.mu.Unlock()
+	_ = s.listener.Close()
+	done := make(chan struct{})
+	go func() {
+		s.open.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		s.end()
+		<-done
+		return ctx.Err()
+	}
+}

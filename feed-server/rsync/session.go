@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rsync
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// chunk is what a client has chunkTimeout for: 35 kbit/s, as over HTTP. BusyTimeout is
+	// that while others wait for their turn.
+	chunk        = 64 << 10
+	chunkTimeout = 30 * time.Second
+	busyTimeout  = 15 * time.Second
+	// startTimeout is how long a client has to say what it wants.
+	startTimeout = 30 * time.Second
+	// idleTimeout is how long a client may send nothing, while nothing is sent to it: it
+	// compares what it has. From protocol 31 on it is told so, and then it says in between
+	// that it is alive.
+	idleTimeout = 10 * time.Minute
+	// lingerTimeout is how long a client has to read why it gets nothing.
+	lingerTimeout = 5 * time.Second
+	// aliveEvery is how often a client is told that the connection is alive, where it does
+	// not say how long it waits.
+	aliveEvery = 20 * time.Second
+	// checkEvery is after how many bytes it is asked again whether an instrument is public.
+	checkEvery = 256 << 10
+	// maxLine is how long a line may be in which a client says what it wants.
+	maxLine = 1024
+)
+
+// errSlow: a client takes too little of what it is sent.
+var errSlow = errors.New("the client takes less than 64 KiB in 30 s (15 s while others wait for their turn)")
+
+// session is one client's connection.
+type session struct {
+	*Server
+	conn    net.Conn
+	request *http.Request
+	in      *input
+	out     *output
+
+	protocol int
+	options  *options
+	agreed   agreed
+	filter   filter
+	view     *view
+	lists    lists
+
+	// failed are the errors that the client is told of at the end.
+	failed    int32
+	totalSize int64
+	// shares are the bytes that were sent of each instrument, and told those of which the
+	// client was told that they are not public any more.
+	shares map[string]int64
+	told   map[string]bool
+	// wrote is when something was sent last, and patience how long a read may take.
+	wrote    time.Time
+	patience time.Duration
+	// interrupted: nothing is read any more.
+	reading     sync.Mutex
+	interrupted bool
+}
+
+func (s *Server) newSession(conn net.Conn, request *http.Request) *session {
+	is := &session{
+		Server: s, conn: conn, request: request, options: &options{}, shares: map[string]int64{}, told: map[string]bool{},
+		wrote: time.Now(), patience: startTimeout,
+		view: &view{catalog: s.cfg.Catalog, registry: s.cfg.Registry, since: time.Now().Add(-s.cfg.Window), memory: s.memory, unnamed: s.metrics.unnamed},
+	}
+	is.in, is.out = newInput(patient{is}), newOutput(paced{is})
+	return is
+}
+
+// patient reads from a client, which has some time for it.
+type patient struct{ *session }
+
+func (p patient) Read(b []byte) (int, error) {
+	if err := p.readUntil(time.Now().Add(p.patience), false); err != nil {
+		return 0, err
+	}
+	return p.conn.Read(b)
+}
+
+// interrupt ends a read, and lets no other begin.
+func (s *session) interrupt() { _ = s.readUntil(time.Now(), true) }
+
+func (s *session) readUntil(deadline time.Time, last bool) error {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	if s.interrupted {
+		return os.ErrDeadlineExceeded
+	}
+	s.interrupted = last
+	return s.conn.SetReadDeadline(deadline)
+}
+
+// paced writes to a client, which has some time for each part.
+type paced struct{ *session }
+
+func (p paced) Write(b []byte) (int, error) {
+	written := 0
+	for written < len(b) {
+		part, timeout := b[written:min(len(b), written+chunk)], chunkTimeout
+		if p.turns.Wanted() {
+			timeout = busyTimeout
+		}
+		if err := p.conn.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
+			return written, err
+		}
+		n, err := p.conn.Write(part)
+		written += n
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return written, errSlow
+		}
+		if err != nil {
+			return written, err
+		}
+	}
+	p.wrote = time.Now()
+	p.metrics.bytes.Add(float64(written))
+	p.cfg.Admission.Traffic.Add(written)
+	return written, nil
+}
+
+// aliveEvery is how often the client is to hear that the connection is alive.
+func (s *session) aliveEvery() time.Duration {
+	if s.options.timeout > 0 {
+		return max(s.options.timeout/3, time.Second)
+	}
+	return aliveEvery
+}
+
+// keepAlive tells a client that the connection is alive, if nothing was sent for a while.
+func (s *session) keepAlive() {
+	if !s.out.framed || time.Since(s.wrote) < s.aliveEvery() {
+		return
+	}
+	if s.out.send(); s.protocol >= 31 {
+		s.out.message(frameData, nil)
+	} else {
+		s.out.message(frameNoop, nil)
+	}
+}
+
+// say tells a client something in words.
+func (s *session) say(kind int, format string, args ...any) {
+	s.out.message(kind, []byte("substorm: "+fmt.Sprintf(format, args...)+"\n"))
+}
+
+// fail tells a client in words that something of what it asked for is not to be had.
+func (s *session) fail(flag int32, format string, args ...any) {
+	s.failed |= flag
+	s.say(frameError, format, args...)
+}
+
+// over tells a client that an instrument is not public any more, once.
+func (s *session) over(instrument string) {
+	if s.told[instrument] {
+		return
+	}
+	s.told[instrument] = true
+	s.metrics.over.Inc()
+	s.cfg.Logger.Info("the rest of an instrument is not sent: it is not public any more", "instrument", instrument, "remote", s.request.RemoteAddr)
+	s.fail(failedGeneral, "instrument %s: %v", instrument, errOver)
+}
+
+// sent counts what was sent of an instrument.
+func (s *session) sent(instrument string, bytes int64) {
+	s.shares[instrument] += bytes
+	s.metrics.files.Inc()
+}
+
+// serve is all of a connection.
+func (s *session) serve(ctx context.Context) error {
+	module, err := s.greet()
+	if err != nil || module == "" {
+		return err
+	}
+	leave, err := s.admit(ctx, module)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	s.metrics.transfers.Inc()
+	s.metrics.open.Inc()
+	defer s.metrics.open.Dec()
+	defer s.count()
+	err = s.run(ctx)
+	var refused *refusal
+	if errors.As(err, &refused) {
+		reason := refusedRequest
+		if errors.Is(err, errNoMemory) {
+			reason = refusedMemory
+		}
+		s.metrics.refused.WithLabelValues(reason).Inc()
+		s.farewell(refused)
+		return nil
+	}
+	return err
+}
+
+// greet exchanges versions, and returns the module that the client asks for; "": it is
+// answered.
+func (s *session) greet() (module string, err error) {
+	s.out.text(fmt.Sprintf("@RSYNCD: %d.0 md5\n", newestProtocol) + s.motd())
+	if err := s.out.flush(); err != nil {
+		return "", err
+	}
+	line, err := s.in.line(maxLine)
+	if err != nil {
+		return "", err
+	}
+	var sub int
+	if s.protocol, sub, err = parseGreeting(line); err != nil {
+		return "", s.refuseStart(refusedProtocol, err.Error())
+	}
+	if sub != 0 && s.protocol <= newestProtocol { // a version that was not released
+		s.protocol--
+	}
+	if s.protocol < oldestProtocol {
+		return "", s.refuseStart(refusedProtocol, fmt.Sprintf("rsync 3.0.0 or newer is needed, which speaks protocol %d: yours speaks %d", oldestProtocol, s.protocol))
+	}
+	s.protocol = min(s.protocol, newestProtocol)
+	if line, err = s.in.line(maxLine); err != nil {
+		return "", err
+	}
+	switch line = strings.TrimSuffix(line, "\r"); {
+	case line == "" || line == "#list":
+		s.out.text(fmt.Sprintf("%-15s\t%s\n@RSYNCD: EXIT\n", s.cfg.Site, s.comment()))
+		return "", s.out.flush()
+	case strings.HasPrefix(line, "#"):
+		return "", s.refuseStart(refusedRequest, fmt.Sprintf("the command %q is not understood here", line))
+	case line != s.cfg.Site:
+		return "", s.refuseStart(refusedRequest, fmt.Sprintf("there is no module %q: the only one is %s", line, s.cfg.Site))
+	}
+	return line, nil
+}
+
+// parseGreeting reads the version that a client speaks.
+func parseGreeting(line string) (protocol, sub int, err error) {
+	if n, _ := fmt.Sscanf(line, "@RSYNCD: %d.%d", &protocol, &sub); n < 1 || protocol < 0 || sub < 0 {
+		return 0, 0, errors.New("this is a server of rsync's, and you speak another protocol")
+	}
+	return protocol, sub, nil
+}
+
+// motd is what each client is told first.
+func (s *session) motd() string {
+	return fmt.Sprintf("Archive of Site %s, read only: %s. Nothing is encrypted here.\n", s.cfg.Site, s.comment())
+}
+
+// comment says what the module has, and where the rest is.
+func (s *session) comment() string {
+	text := "public data received in the last " + days(s.cfg.Window)
+	if s.cfg.BaseURL != "" {
+		text += "; all of it at " + strings.TrimSuffix(s.cfg.BaseURL, "/") + "/archive/"
+	}
+	return text
+}
+
+// refuseStart answers in words, which a client reads until its transfer begins.
+func (s *session) refuseStart(reason, text string) error {
+	s.metrics.refused.WithLabelValues(reason).Inc()
+	s.out.text("@ERROR: " + text + "\n")
+	return s.out.flush()
+}
+
+// run is a transfer. Errors: a refusal, and those after which the client hears nothing.
+func (s *session) run(ctx context.Context) error {
+	arguments, err := readArguments(s.in)
+	if err == nil && secluded(arguments) {
+		var rest []string
+		if rest, err = readArguments(s.in); len(rest) > 0 {
+			arguments = append(arguments, rest[1:]...) // the first is the program's name
+		}
+	}
+	if err != nil {
+		return err
+	}
+	options, refused := parseArguments(s.cfg.Site, arguments)
+	s.options = options
+	agreed, disagreed, err := s.agree(options)
+	if err != nil {
+		return err
+	}
+	s.agreed = agreed
+	s.in.framed, s.out.framed = true, true
+	if refused = errors.Join(refused, disagreed); refused != nil {
+		return refused
+	}
+	s.patience = idleTimeout
+	if s.protocol >= 31 {
+		s.out.messageInt(frameIOTimeout, int32(idleTimeout/time.Second))
+	}
+	if s.filter, err = readFilter(s.in); err != nil {
+		return err
+	}
+	defer s.freeLists()
+	top, err := s.sources(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.sendFirst(ctx, top); err != nil {
+		return err
+	}
+	if s.lists.open[0].size() == 0 {
+		return s.linger()
+	}
+	return s.transfer(ctx)
+}
+
+func (s *session) freeLists() {
+	for _, l := range s.lists.open {
+		s.free(l)
+	}
+	s.lists.open = nil
+}
+
+// farewell tells a client why it gets nothing, or no more.
+func (s *session) farewell(refused *refusal) {
+	s.cfg.Logger.Debug("refused", "remote", s.request.RemoteAddr, "why", refused.text)
+	s.say(frameError, "%s", refused.text)
+	if s.protocol >= 31 {
+		s.out.message(frameErrorExit, binary.LittleEndian.AppendUint32(nil, uint32(refused.exit)))
+	}
+	_ = s.linger()
+}
+
+// linger waits until the client has read all, and closed the connection: what it still
+// sends would have the kernel throw away what it did not read.
+func (s *session) linger() error {
+	if err := s.out.flush(); err != nil {
+		return err
+	}
+	if half, can := s.conn.(interface{ CloseWrite() error }); can {
+		_ = half.CloseWrite()
+	}
+	if err := s.conn.SetReadDeadline(time.Now().Add(lingerTimeout)); err != nil {
+		return err
+	}
+	_, _ = io.CopyN(io.Discard, s.conn, 1<<20)
+	return nil
+}
+
+// count tells what was sent: of an instrument of which nothing was, the client has all.
+func (s *session) count() {
+	if s.cfg.Count == nil {
+		return
+	}
+	for instrument, bytes := range s.shares {
+		status := http.StatusOK
+		if bytes == 0 {
+			status = http.StatusNotModified
+		}
+		s.cfg.Count(instrument, "", classOfAll, status, bytes)
+	}
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rsync
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// maxNamed bounds what a client may ask for by name, in its arguments and by
+	// --files-from together.
+	maxNamed      = 1 << 18
+	maxNamedBytes = 16 << 20
+	// maxPath is how long a path may be at a client's.
+	maxPath = 4096
+)
+
+// top is what is asked for: the top of the file list. Dot: it begins with "." and what
+// lies in it.
+type top struct {
+	folder
+	dot bool
+}
+
+// sources finds what the arguments and --files-from name. Errors: those of the
+// connection and of the catalog.
+func (s *session) sources(ctx context.Context) (*top, error) {
+	t := &top{}
+	if !s.options.filesFrom {
+		for _, path := range s.options.paths {
+			all, err := s.expand(ctx, path)
+			if err != nil {
+				return nil, err
+			}
+			for _, path := range all {
+				if err := s.add(ctx, t, sourceOf(path, s.options.relative)); err != nil {
+					return nil, err
+				}
+			}
+		}
+		return t, nil
+	}
+	base := ""
+	if len(s.options.paths) > 0 {
+		base = clean(s.options.paths[0])
+	}
+	return t, s.filesFrom(func(name string) error {
+		is := sourceOf(name, true)
+		is.dir = join(base, is.dir)
+		return s.add(ctx, t, is)
+	})
+}
+
+// filesFrom reads names until an empty one. Before protocol 31 they come without frames.
+func (s *session) filesFrom(each func(name string) error) error {
+	if s.protocol < 31 {
+		s.in.framed = false
+		defer func() { s.in.framed = true }()
+	}
+	left := maxNamedBytes
+	for count := 0; ; count++ {
+		name, err := s.in.until(0, maxPath)
+		if err != nil || name == "" {
+			return err
+		}
+		if left -= len(name); left < 0 || count == maxNamed {
+			return refuse(exitUnsupported, "--files-from names more than %d files, or has more than %d bytes: give it in parts", maxNamed, maxNamedBytes)
+		}
+		if err := each(name); err != nil {
+			return err
+		}
+	}
+}
+
+// add adds one source to the list.
+func (s *session) add(ctx context.Context, t *top, is source) error {
+	kind, file, day, err := s.view.look(ctx, is.path())
+	if err != nil {
+		return err
+	}
+	if kind == isMissing || kind == isFile && is.content {
+		if !s.options.skipMissing {
+			s.fail(failedGeneral, "nothing is published as %q in the last %s: %s lists what is", "/"+is.path(), days(s.cfg.Window), "rsync "+s.cfg.Site+"/")
+		}
+		return nil
+	}
+	if is.name != "." && s.filter.excludes(is.name, kind == isFolder) {
+		return nil
+	}
+	if kind == isFolder && !s.options.recurse && !s.options.dirs {
+		s.say(frameWarning, "skipping directory %s: ask for it with -r or -a", is.name)
+		return nil
+	}
+	at := placeOf(is.path())
+	if is.name == "." {
+		t.dot, t.content, t.top, t.day = true, true, true, max(t.day, day)
+		if !t.has(at) {
+			t.places = append(t.places, at)
+		}
+		return nil
+	}
+	s.addNamed(t, is, kind, file, day, at)
+	return nil
+}
+
+// addNamed adds what has a name, and the folders in which it lies.
+func (s *session) addNamed(t *top, is source, kind kind, found file, day wire.Day, at place) {
+	parent, elements := &t.folder, strings.Split(is.name, "/")
+	for _, name := range elements[:len(elements)-1] {
+		if parent = parent.child(name); parent == nil {
+			return // a file has that name
+		}
+		parent.day = max(parent.day, day, found.day)
+	}
+	name := elements[len(elements)-1]
+	if kind == isFile {
+		if parent.named[name] == nil {
+			found.name = name
+			at.dir = manifest.Dir(at.dir)
+			parent.put(name, &named{file: found, place: at})
+		}
+		return
+	}
+	d := parent.child(name)
+	if d == nil {
+		return
+	}
+	d.day, d.implied, d.top = max(d.day, day), false, true
+	if s.options.recurse || is.content {
+		d.content = true
+		if !d.has(at) {
+			d.places = append(d.places, at)
+		}
+	}
+}
+
+// expand returns the paths that one with wildcards means; itself, where none matches.
+func (s *session) expand(ctx context.Context, path string) ([]string, error) {
+	if !strings.ContainsAny(path, `*?[\`) {
+		return []string{path}, nil
+	}
+	found := []string{""}
+	if strings.HasPrefix(path, "/") {
+		path = path[1:]
+	}
+	for _, element := range strings.Split(path, "/") {
+		var next []string
+		for _, dir := range found {
+			all, err := s.matching(ctx, dir, element)
+			if err != nil {
+				return nil, err
+			}
+			next = append(next, all...)
+		}
+		if found = next; len(found) > maxNamed {
+			return nil, refuse(exitUnsupported, "%q matches more than %d names: ask for their directory with -r", path, maxNamed)
+		}
+	}
+	if len(found) == 0 {
+		return []string{strings.ReplaceAll(path, `\`, "")}, nil
+	}
+	return found, nil
+}
+
+// matching are the paths in a directory whose last element matches a pattern.
+func (s *session) matching(ctx context.Context, dir, pattern string) ([]string, error) {
+	in := func(name string) string {
+		if dir == "" {
+			return name
+		}
+		return dir + "/" + name
+	}
+	if !strings.ContainsAny(pattern, `*?[\`) { // an empty one keeps the slash at the end
+		return []string{in(pattern)}, nil
+	}
+	all, err := s.entries(ctx, placeOf(clean(dir)))
+	if err != nil {
+		return nil, err
+	}
+	defer s.view.done(all.held)
+	var found []string
+	for name := range all.dirs {
+		if match(pattern, name) {
+			found = append(found, in(name))
+		}
+	}
+	for _, f := range all.files {
+		if match(pattern, f.name) {
+			found = append(found, in(f.name))
+		}
+	}
+	slices.Sort(found)
+	return found, nil
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rsync
+
+import (
+	"context"
+	"io"
+
+	"github.com/substorm/substorm/internal/objectpath"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// sums are those of the files of a folder, which a client asks for with --checksum. The
+// archive knows SHA-256 alone and rsync does not, so each file is read for it: such a
+// transfer reads all that it lists.
+type sums struct {
+	s     *session
+	ctx   context.Context
+	items []item
+	// batch is being read, and behind it the next one.
+	batch, ahead []*fetched
+	cancel       context.CancelFunc
+}
+
+func (s *session) newSums(ctx context.Context, items []item) *sums {
+	ctx, cancel := context.WithCancel(ctx)
+	if !s.options.checksum {
+		items = nil
+	}
+	is := &sums{s: s, ctx: ctx, items: items, cancel: cancel}
+	is.ahead = is.fetch()
+	return is
+}
+
+func (s *sums) stop() { s.cancel() }
+
+// fetch begins to read some files.
+func (s *sums) fetch() []*fetched {
+	var batch []*fetched
+	bytes := int64(0)
+	for len(s.items) > 0 && s.items[0].folder == nil && bytes < batchBytes && len(batch) < batchFiles {
+		r := s.items[0].record
+		s.items = s.items[1:]
+		batch = append(batch, &fetched{record: r})
+		if !streams(r) {
+			bytes += r.Size
+		}
+	}
+	fetch(s.ctx, s.s.cfg.Store, batch)
+	return batch
+}
+
+// next returns the sum of the next file; of one that cannot be read it is that of none,
+// so that the client asks for it and is told why. Errors: the connection's, ctx's.
+func (s *sums) next() ([]byte, error) {
+	if len(s.batch) == 0 {
+		s.batch, s.ahead = s.ahead, s.fetch()
+	}
+	f := s.batch[0]
+	s.batch = s.batch[1:]
+	sum := s.s.agreed.list.file()
+	err := s.sum(f, sum)
+	switch {
+	case s.s.out.err != nil:
+		return nil, s.s.out.err
+	case s.ctx.Err() != nil:
+		return nil, s.ctx.Err()
+	case err != nil:
+		return make([]byte, s.s.agreed.list.length), nil
+	}
+	s.s.metrics.summed.Add(float64(f.record.Size))
+	return sum.Sum(nil), nil
+}
+
+func (s *sums) sum(f *fetched, sum io.Writer) error {
+	s.s.keepAlive()
+	if f.done != nil {
+		data, err := f.wait(s.ctx)
+		_, _ = sum.Write(data)
+		return err
+	}
+	return s.stream(f.record, sum)
+}
+
+func (s *sums) stream(r *wire.Record, sum io.Writer) error {
+	body, err := objectpath.Open(s.ctx, s.s.cfg.Store, *r)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	buffer := make([]byte, readBuffer)
+	for {
+		n, err := body.Read(buffer)
+		_, _ = sum.Write(buffer[:n])
+		s.s.keepAlive()
+		switch {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}

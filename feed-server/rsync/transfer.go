@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rsync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/substorm/substorm/internal/objectpath"
+	"github.com/substorm/substorm/internal/objectstore"
+)
+
+// lastPhase is the number of the last: files, those that came damaged again, and what
+// the client puts in place at the end.
+const lastPhase = 2
+
+// answer is a request that is to be answered, and the file that it asks for.
+type answer struct {
+	*request
+	*fetched
+	instrument string
+	path       string
+}
+
+// transfer answers requests in their order, and sends lists in between. Files are
+// fetched while others are sent: those that were asked for at once are, too.
+type transfer struct {
+	*session
+	requests *requests
+	tokens   tokens
+	// queue are answers that are being fetched, queued how many bytes they have.
+	queue  []*answer
+	queued int64
+	phase  int
+	// finished: all was answered.
+	finished bool
+}
+
+// transfer answers a client until it has all. Errors: the connection's, the catalog's,
+// ctx's, errMalformed.
+func (s *session) transfer(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	tokens, err := newTokens(s.out, s.agreed.compress)
+	if err != nil {
+		return err
+	}
+	defer tokens.close()
+	t := &transfer{session: s, requests: newRequests(s.in, s.options), tokens: tokens}
+	reading := make(chan struct{})
+	go func() {
+		defer close(reading)
+		t.requests.run(ctx)
+	}()
+	defer func() { // the connection is read by one at a time
+		cancel()
+		s.interrupt()
+		<-reading
+	}()
+	for !t.finished {
+		if err := t.step(ctx); err != nil {
+			return err
+		}
+	}
+	return t.goodbye(ctx)
+}
+
+// step sends what can be sent, and waits where there is nothing.
+func (t *transfer) step(ctx context.Context) error {
+	if err := t.sendMore(ctx, ahead); err != nil {
+		return err
+	}
+	if err := t.take(ctx); err != nil {
+		return err
+	}
+	if len(t.queue) == 0 {
+		return t.await(ctx)
+	}
+	head := t.queue[0]
+	if head.fetched != nil && !head.ready() {
+		if err := t.out.flush(); err != nil {
+			return err
+		}
+	}
+	t.queue = t.queue[1:]
+	defer t.requests.done(head.request)
+	if head.fetched != nil && head.done != nil {
+		t.queued -= head.fetched.record.Size
+	}
+	return t.answer(ctx, head)
+}
+
+// await waits for a request, while nothing is to be sent but that the connection is alive.
+func (t *transfer) await(ctx context.Context) error {
+	if err := t.out.flush(); err != nil {
+		return err
+	}
+	alive := time.NewTicker(t.aliveEvery())
+	defer alive.Stop()
+	for {
+		select {
+		case is, open := <-t.requests.all:
+			if !open {
+				return t.requests.err
+			}
+			t.requests.unread = is
+			return nil
+		case <-alive.C:
+			t.keepAlive()
+			if t.out.err != nil {
+				return t.out.err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// take takes the requests that are there already, as many as may be fetched at once.
+func (t *transfer) take(ctx context.Context) error {
+	if t.queued > batchBytes/2 || len(t.queue) > batchFiles/2 {
+		return nil
+	}
+	var files []*fetched
+	for bytes := int64(0); bytes < batchBytes && len(t.queue) < batchFiles; {
+		is := t.requests.poll()
+		if is == nil {
+			break
+		}
+		a, err := t.enqueue(ctx, is)
+		if err != nil {
+			return err
+		}
+		if a.fetched == nil || t.options.dryRun {
+			continue
+		}
+		files = append(files, a.fetched)
+		if !streams(a.record) {
+			bytes += a.record.Size
+			t.queued += a.record.Size
+		}
+	}
+	fetch(ctx, t.cfg.Store, files)
+	return nil
+}
+
+// enqueue finds what is asked for.
+func (t *transfer) enqueue(ctx context.Context, is *request) (*answer, error) {
+	a := &answer{request: is}
+	t.queue = append(t.queue, a)
+	if is.index < 0 || !is.transfers() {
+		return a, nil
+	}
+	return a, t.find(ctx, a)
+}
+
+// find finds the file of an index as it is now; fetched stays nil where it is gone.
+func (t *transfer) find(ctx context.Context, a *answer) error {
+	list, at, ok := t.lists.find(a.index)
+	if !ok || at < 0 {
+		return malformed("index %d is in no list", a.index)
+	}
+	from, name, isFile := list.file(at)
+	if !isFile {
+		return malformed("a directory is asked for, with index %d", a.index)
+	}
+	a.instrument, a.path = from.instrument, join(from.dir, name)
+	r, found, err := t.view.find(ctx, from.instrument, a.path, from.day)
+	if err != nil {
+		return err
+	}
+	if found {
+		a.fetched = &fetched{record: r}
+	}
+	return nil
+}
+
+// answer answers one request.
+func (t *transfer) answer(ctx context.Context, a *answer) error {
+	switch {
+	case a.index == ndxDone:
+		return t.done()
+	case a.index == ndxDeleted:
+		t.out.index(ndxDeleted)
+		for _, v := range a.deleted {
+			t.out.varint(v)
+		}
+		return t.out.err
+	case !a.transfers():
+		if _, _, ok := t.lists.find(a.index); !ok {
+			return malformed("index %d is in no list", a.index)
+		}
+		t.echo(a.request)
+		return t.out.err
+	case t.phase == lastPhase:
+		return malformed("a file is asked for after the last one")
+	case a.fetched == nil:
+		return t.gone(a, "it is not published any more")
+	case t.options.dryRun:
+		t.echo(a.request)
+		return t.out.err
+	default:
+		return t.send(ctx, a)
+	}
+}
+
+// echo repeats what was asked.
+func (t *transfer) echo(is *request) {
+	t.out.index(is.index)
+	t.out.short(is.flags)
+	if is.flags&itemBasisFollows != 0 {
+		t.out.byte(is.basis)
+	}
+	if is.hasOther {
+		t.out.vtext(is.other)
+	}
+}
+
+// done is the end of a list's requests or, behind the last, of a phase.
+func (t *transfer) done() error {
+	l := &t.lists
+	if t.agreed.recurse && len(l.open) > 0 {
+		t.free(l.open[0])
+		l.open, l.current = l.open[1:], max(0, l.current-1)
+		if len(l.open) > 0 {
+			t.out.index(ndxDone)
+			return t.out.err
+		}
+	}
+	if t.phase++; t.phase > lastPhase {
+		t.finished = true
+		return nil
+	}
+	t.out.index(ndxDone)
+	return t.out.err
+}
+
+// gone says that a file of the list cannot be had.
+func (t *transfer) gone(a *answer, why string) error {
+	t.fail(failedVanished, "%s/%s is not sent: %s", a.instrument, a.path, why)
+	t.out.messageInt(frameNoSend, a.index)
+	return t.out.err
+}
+
+// failed says whether a file of an error cannot be had, as distinct from all files.
+func failed(err error) bool {
+	return errors.Is(err, objectpath.ErrDamaged) || errors.Is(err, objectstore.ErrNotFound)
+}
+
+// send sends a file.
+func (t *transfer) send(ctx context.Context, a *answer) error {
+	if _, public := t.view.instrument(a.instrument); !public {
+		t.over(a.instrument)
+		return t.gone(a, errOver.Error())
+	}
+	var data []byte
+	if a.done != nil {
+		var err error
+		if data, err = a.wait(ctx); err != nil {
+			return t.unreadable(a, err)
+		}
+	}
+	t.echo(a.request)
+	for _, v := range []int32{a.blocks.count, a.blocks.size, a.blocks.sumLength, a.blocks.rest} {
+		t.out.int(v)
+	}
+	d := t.newDelta(a)
+	var err error
+	if a.done != nil {
+		err = d.whole(data)
+	} else {
+		err = d.stream(ctx, a.record)
+	}
+	if t.out.err != nil {
+		return t.out.err
+	}
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	err = d.end(a, err)
+	t.sent(a.instrument, d.literals)
+	return err
+}
+
+// unreadable is for a file that cannot be read before anything of it was sent.
+func (t *transfer) unreadable(a *answer, err error) error {
+	if !failed(err) {
+		return fmt.Errorf("%s/%s: %w", a.instrument, a.path, err)
+	}
+	t.damaged(a.instrument, err)
+	return t.gone(a, "it is damaged in the store")
+}
+
+func (t *transfer) damaged(instrument string, err error) {
+	t.metrics.damaged.Inc()
+	t.cfg.Logger.Warn("a file is not sent: it is damaged in the store", "instrument", instrument, "error", err)
+	var broken *objectpath.Broken
+	if t.cfg.Damaged != nil && errors.As(err, &broken) {
+		t.cfg.Damaged(instrument, broken.Record, errors.Is(err, objectstore.ErrNotFound))
+	}
+}
+
+// goodbye ends a transfer in order: with what it came to.
+func (t *transfer) goodbye(ctx context.Context) error {
+	if t.failed != 0 {
+		t.out.messageInt(frameIOError, t.failed)
+	}
+	t.out.index(ndxDone)
+	for _, v := range []int64{t.in.read, t.out.written, t.totalSize, 1, 1} {
+		t.out.varlong(v, 3)
+	}
+	if err := t.farewell(ctx); err != nil {
+		return err
+	}
+	if t.protocol >= 31 {
+		t.out.index(ndxDone)
+		if err := t.farewell(ctx); err != nil {
+			return err
+		}
+	}
+	return t.out.flush()
+}
+
+// farewell waits until the client says that it is done.
+func (t *transfer) farewell(ctx context.Context) error {
+	for {
+		if len(t.queue) == 0 {
+			if err := t.await(ctx); err != nil {
+				return err
+			}
+			t.queue = append(t.queue, &answer{request: t.requests.poll()})
+		}
+		is := t.queue[0]
+		t.queue = t.queue[1:]
+		switch is.index {
+		case ndxDone:
+			return nil
+		case ndxDeleted:
+			if err := t.answer(ctx, is); err != nil {
+				return err
+			}
+		default:
+			return malformed("index %d behind the end", is.index)
+		}
+	}
+}

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rsync
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/substorm/substorm/feed-server/endpoint"
+	"github.com/substorm/substorm/internal/access"
+	"github.com/substorm/substorm/internal/catalog"
+	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/registry"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// daysAge is how long the days of an instrument are taken for what they were: each folder
+// of a transfer asks for them.
+const daysAge = 5 * time.Second
+
+// errOver: an instrument is not for everybody any more.
+var errOver = errors.New("it is not public any more")
+
+// view is what everybody may see of the archive within the window, during one transfer.
+type view struct {
+	catalog  Catalog
+	registry func() *registry.Snapshot
+	// since is the beginning of the window: what was received before is not in it.
+	since time.Time
+	// memory is for what a folder holds, while it is listed.
+	memory *semaphore.Weighted
+	// unnamed counts what no file could be named as.
+	unnamed prometheus.Counter
+	days    lastDays
+	day     lastDay
+}
+
+// lastDays and lastDay are what was asked for last.
+type lastDays struct {
+	instrument string
+	at         time.Time
+	days       []wire.RootDay
+}
+
+type lastDay struct {
+	at  time.Time
+	day *catalog.Day
+}
+
+// file is one in a folder.
+type file struct {
+	name   string
+	record *wire.Record
+	day    wire.Day
+}
+
+// entries are what a folder holds: files in the order of their names, and folders by name
+// with the last day of receipt of what lies in them.
+type entries struct {
+	files []file
+	dirs  map[string]wire.Day
+	// held is what is to be given back to the view's memory.
+	held int64
+}
+
+// fileCost is what a file takes while its folder is listed: itself, and its item.
+const fileCost = 2 * (40 + 80)
+
+func (v *view) decide(in wire.InstrumentEntry, observed time.Time) bool {
+	return access.Decide(access.Archive, access.Reader{}, in.Instrument, in.Access, observed, time.Now()) == access.Granted
+}
+
+// instrument returns what the registry says of one, if its archive is for everybody.
+func (v *view) instrument(name string) (wire.InstrumentEntry, bool) {
+	in, known := v.registry().Instruments[name]
+	return in, known && v.decide(in, time.Time{})
+}
+
+// shows says whether everybody may see an object.
+func (v *view) shows(in wire.InstrumentEntry, r *wire.Record) bool {
+	return r.State == wire.StateCurrent && !r.ReceivedAt.Before(v.since) && v.decide(in, endpoint.ObservedAt(r))
+}
+
+// withheld says whether anything of an instrument may be under embargo.
+func (v *view) withheld(in wire.InstrumentEntry) bool {
+	return !v.decide(in, time.Now())
+}
+
+// instruments are those that everybody may read and of which something was received in
+// the window, with the last day of that.
+func (v *view) instruments(ctx context.Context) (map[string]wire.Day, error) {
+	all := map[string]wire.Day{}
+	for _, name := range slices.Sorted(maps.Keys(v.registry().Instruments)) {
+		if _, public := v.instrument(name); !public || !isName(name) {
+			continue
+		}
+		days, err := v.daysOf(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if len(days) > 0 {
+			all[name] = days[len(days)-1].Day
+		}
+	}
+	return all, nil
+}
+
+// daysOf are the days of the window of which the archive holds anything of an
+// instrument, ascending.
+func (v *view) daysOf(ctx context.Context, instrument string) ([]wire.RootDay, error) {
+	if v.days.instrument == instrument && time.Since(v.days.at) < daysAge {
+		return v.days.days, nil
+	}
+	all, err := v.catalog.Days(ctx, instrument)
+	if err != nil {
+		return nil, err
+	}
+	first := wire.DayOf(v.since)
+	from := sort.Search(len(all), func(i int) bool { return all[i].Day >= first })
+	days := slices.DeleteFunc(slices.Clone(all[from:]), func(d wire.RootDay) bool { return d.Entries == 0 })
+	v.days = lastDays{instrument, time.Now(), days}
+	return days, nil
+}
+
+// folder lists one of an instrument's. Errors: those of the catalog, errOver.
+func (v *view) folder(ctx context.Context, instrument, dir string) (entries, error) {
+	in, public := v.instrument(instrument)
+	if !public {
+		return entries{}, errOver
+	}
+	days, err := v.daysOf(ctx, instrument)
+	if err != nil {
+		return entries{}, err
+	}
+	l := &lister{view: v, in: in, prefix: prefixOf(dir), entries: entries{dirs: map[string]wire.Day{}}}
+	for _, d := range days {
+		here := manifest.MayHold(d, dir)
+		if !here && !l.holdsBelow(d) {
+			continue
+		}
+		if !here && !d.Deeper && d.Day > wire.DayOf(v.since) && !v.withheld(in) {
+			l.summed(d)
+			continue
+		}
+		day, err := v.catalog.Day(ctx, instrument, d.Day)
+		if err != nil {
+			return entries{}, err
+		}
+		if err := l.read(day); err != nil {
+			return entries{}, err
+		}
+	}
+	l.sort()
+	return l.entries, nil
+}
+
+// done gives back what a list took.
+func (v *view) done(held int64) { v.memory.Release(held) }
+
+func prefixOf(dir string) string {
+	if dir == "" {
+		return ""
+	}
+	return dir + "/"
+}
+
+// lister makes the list of one folder.
+type lister struct {
+	*view
+	in     wire.InstrumentEntry
+	prefix string
+	entries
+	// several days have files in the folder.
+	several bool
+}
+
+// holdsBelow says whether a day has folders in this one.
+func (l *lister) holdsBelow(d wire.RootDay) bool {
+	at, _ := slices.BinarySearch(d.Dirs, l.prefix)
+	return at < len(d.Dirs) && strings.HasPrefix(d.Dirs[at], l.prefix)
+}
+
+// summed takes the folders that a day's summary names.
+func (l *lister) summed(d wire.RootDay) {
+	at, _ := slices.BinarySearch(d.Dirs, l.prefix)
+	for _, dir := range d.Dirs[at:] {
+		rest, below := strings.CutPrefix(dir, l.prefix)
+		if !below {
+			return
+		}
+		if name, _, _ := strings.Cut(rest, "/"); isName(name) {
+			l.dirs[name] = d.Day
+		}
+	}
+}
+
+// read takes what a day has in the folder.
+func (l *lister) read(day *catalog.Day) error {
+	from := sort.Search(len(day.Records), func(i int) bool { return day.Path(i) >= l.prefix })
+	before := len(l.files)
+	for i := from; i < len(day.Records); i++ {
+		rest, below := strings.CutPrefix(day.Path(i), l.prefix)
+		if !below {
+			break
+		}
+		r := day.Records[i]
+		name, _, deeper := strings.Cut(rest, "/")
+		if !l.shows(l.in, r) {
+			continue
+		}
+		if !isName(name) {
+			l.unnamed.Inc()
+			continue
+		}
+		if !deeper {
+			if len(l.files)%askEvery == 0 {
+				if !l.memory.TryAcquire(askEvery * fileCost) {
+					l.done(l.held)
+					return errNoMemory
+				}
+				l.held += askEvery * fileCost
+			}
+			l.files = append(l.files, file{name, r, day.Day})
+			continue
+		}
+		l.dirs[name] = max(l.dirs[name], day.Day)
+		behind := l.prefix + name + "0" // the byte behind the slash
+		i += sort.Search(len(day.Records)-i, func(n int) bool { return day.Path(i+n) >= behind }) - 1
+	}
+	if len(l.files) > before {
+		l.several = l.several || before > 0
+	}
+	return nil
+}
+
+// sort puts files in order, and keeps the newest of those with one name.
+func (l *lister) sort() {
+	if l.several {
+		slices.SortStableFunc(l.files, func(a, b file) int { return strings.Compare(a.name, b.name) })
+	}
+	kept := l.files[:0]
+	for _, f := range l.files {
+		if n := len(kept); n > 0 && kept[n-1].name == f.name {
+			if newer(f.record, kept[n-1].record) {
+				kept[n-1] = f
+			}
+			continue
+		}
+		kept = append(kept, f)
+	}
+	l.files = kept
+}
+
+func newer(a, b *wire.Record) bool {
+	if a.Version != b.Version {
+		return a.Version > b.Version
+	}
+	return a.ReceivedAt.After(b.ReceivedAt)
+}
+
+// isName says whether a name can be one element of a path at the client's.
+func isName(name string) bool {
+	return name != "" && name != "." && name != ".." && len(name) <= maxName && !strings.ContainsRune(name, 0)
+}
+
+// maxName is how long a name may be in most file systems, in bytes.
+const maxName = 255
+
+// find returns the file of a path as it is now. Not ok: there is none any more that
+// everybody may see. Errors: those of the catalog.
+func (v *view) find(ctx context.Context, instrument, path string, of wire.Day) (r *wire.Record, ok bool, err error) {
+	in, public := v.instrument(instrument)
+	if !public {
+		return nil, false, nil
+	}
+	day := v.day.day
+	if day == nil || day.Instrument != instrument || day.Day != of || time.Since(v.day.at) > time.Second {
+		if day, err = v.catalog.Day(ctx, instrument, of); err != nil {
+			return nil, false, err
+		}
+		v.day = lastDay{time.Now(), day}
+	}
+	from := sort.Search(len(day.Records), func(i int) bool { return day.Path(i) >= path })
+	for i := from; i < len(day.Records) && day.Path(i) == path; i++ {
+		if is := day.Records[i]; v.shows(in, is) && (r == nil || newer(is, r)) {
+			r = is
+		}
+	}
+	return r, r != nil, nil
+}
+
+// look says what a path of the module is. Errors: those of the catalog.
+func (v *view) look(ctx context.Context, path string) (is kind, f file, day wire.Day, err error) {
+	if path == "" {
+		return isFolder, file{}, wire.DayOf(time.Now()), nil
+	}
+	instrument, rest, _ := strings.Cut(path, "/")
+	in, public := v.instrument(instrument)
+	if !public {
+		return isMissing, file{}, "", nil
+	}
+	days, err := v.daysOf(ctx, instrument)
+	if err != nil || len(days) == 0 {
+		return isMissing, file{}, "", err
+	}
+	if rest == "" {
+		return isFolder, file{}, days[len(days)-1].Day, nil
+	}
+	name := rest[strings.LastIndexByte(rest, '/')+1:]
+	for _, d := range slices.Backward(days) {
+		if !manifest.MayHoldPath(d, rest) {
+			continue
+		}
+		if r, ok, err := v.find(ctx, instrument, rest, d.Day); err != nil || ok {
+			return isFile, file{name, r, d.Day}, d.Day, err
+		}
+	}
+	for _, d := range slices.Backward(days) {
+		if some, err := v.holds(ctx, in, d, rest); err != nil || some {
+			return isFolder, file{}, d.Day, err
+		}
+	}
+	return isMissing, file{}, "", nil
+}
+
+// holds says whether a day has anything in a folder that everybody may see.
+func (v *view) holds(ctx context.Context, in wire.InstrumentEntry, d wire.RootDay, dir string) (bool, error) {
+	l := &lister{view: v, in: in, prefix: prefixOf(dir), entries: entries{dirs: map[string]wire.Day{}}}
+	if !manifest.MayHold(d, dir) && !l.holdsBelow(d) {
+		return false, nil
+	}
+	day, err := v.catalog.Day(ctx, in.Instrument, d.Day)
+	if err != nil {
+		return false, err
+	}
+	from := sort.Search(len(day.Records), func(i int) bool { return day.Path(i) >= l.prefix })
+	for i := from; i < len(day.Records) && strings.HasPrefix(day.Path(i), l.prefix); i++ {
+		if v.shows(in, day.Records[i]) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// kind is what something is that a client asks for by its path.
+type kind int
+
+const (
+	isMissing kind = iota
+	isFile
+	isFolder
+)

@@ -19,14 +19,18 @@ const (
 
 // options are what a client asks for, as far as it concerns who sends.
 type options struct {
-	sender                     bool
-	recurse, dirs, relative    bool
+	sender        bool
+	recurse, dirs bool
+	// relative: names have the whole path. Flat: they have not, though --files-from would
+	// have it so.
+	relative, flat             bool
 	dryRun, checksum, compress bool
 	users, groups, numeric     bool
-	filesFrom                  bool
+	filesFrom, skipMissing     bool
 	// whole: the file list is to be sent at once.
-	whole                        bool
-	skipMissing                  bool
+	whole bool
+	// appends is 1 where a client has the beginnings of files and takes them to be right,
+	// and 2 where the sum of a file is to be that of all of it.
 	appends                      int
 	compressChoice, checksumName string
 	seed                         int32
@@ -99,9 +103,10 @@ func parseArguments(module string, arguments []string) (*options, error) {
 	if !o.sender {
 		return o, refuse(exitSyntax, "module %s is read only: nothing can be written to it", module)
 	}
-	if o.filesFrom { // they are relative, and what is a directory is sent without its content
+	if o.filesFrom { // with -R unless it is said otherwise, and directories without their content
 		o.relative, o.dirs = true, true
 	}
+	o.relative = o.relative && !o.flat
 	return o, nil
 }
 
@@ -180,8 +185,8 @@ func (o *options) long(option string) error {
 		o.dirs = true
 	case "relative":
 		o.relative = true
-	case "no-relative":
-		o.relative = false
+	case "no-relative", "no-R":
+		o.flat = true
 	case "use-qsort", "no-inc-recursive", "no-i-r":
 		o.whole = true
 	case "numeric-ids":

@@ -154,19 +154,19 @@ func program(t testing.TB) string {
 }
 
 // run runs rsync, which must exit as it is said, and returns what it writes.
-func (l *lab) run(exit int, args ...string) string {
-	l.Helper()
-	ctx, cancel := context.WithTimeout(l.Context(), 10*time.Second)
+func (l *lab) run(t testing.TB, exit int, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program(l), append([]string{"--no-motd"}, args...)...)
+	cmd := exec.CommandContext(ctx, program(t), append([]string{"--no-motd"}, args...)...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "RSYNC_PROXY=")
 	out, err := cmd.CombinedOutput()
 	var exited *exec.ExitError
 	if err != nil && !errors.As(err, &exited) {
-		l.Fatalf("%v: %v", cmd.Args, err)
+		t.Fatalf("%v: %v", cmd.Args, err)
 	}
 	if got := cmd.ProcessState.ExitCode(); got != exit {
-		l.Fatalf("rsync %s: exit %d, want %d\n%s", strings.Join(args, " "), got, exit, out)
+		t.Fatalf("rsync %s: exit %d, want %d\n%s", strings.Join(args, " "), got, exit, out)
 	}
 	return string(out)
 }
@@ -201,3 +201,19 @@ func below(all map[string]string, dir string) map[string]string {
 	return some
 }
 
+// counter is the value of one of the server's.
+func (l *lab) counter(name string) (value float64) {
+	l.Helper()
+	all, err := l.metrics.Gather()
+	if err != nil {
+		l.Fatal(err)
+	}
+	for _, family := range all {
+		for _, m := range family.GetMetric() {
+			if family.GetName() == name {
+				value += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return value
+}

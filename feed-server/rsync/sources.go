@@ -50,7 +50,7 @@ func (s *session) sources(ctx context.Context) (*top, error) {
 		base = clean(s.options.paths[0])
 	}
 	return t, s.filesFrom(func(name string) error {
-		is := sourceOf(name, true)
+		is := sourceOf(name, s.options.relative)
 		is.dir = join(base, is.dir)
 		return s.add(ctx, t, is)
 	})
@@ -85,7 +85,7 @@ func (s *session) add(ctx context.Context, t *top, is source) error {
 	}
 	if kind == isMissing || kind == isFile && is.content {
 		if !s.options.skipMissing {
-			s.fail(failedGeneral, "nothing is published as %q in the last %s: %s lists what is", "/"+is.path(), days(s.cfg.Window), "rsync "+s.cfg.Site+"/")
+			s.fail(failedGeneral, "nothing public is here as %q: it may have been received more than %s ago", "/"+is.path(), days(s.cfg.Window))
 		}
 		return nil
 	}

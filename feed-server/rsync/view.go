@@ -102,16 +102,41 @@ func (v *view) instruments(ctx context.Context) (map[string]wire.Day, error) {
 		if _, public := v.instrument(name); !public || !isName(name) {
 			continue
 		}
-		days, err := v.daysOf(ctx, name)
+		day, some, err := v.last(ctx, name)
 		if err != nil {
 			return nil, err
 		}
-		if len(days) > 0 {
-			all[name] = days[len(days)-1].Day
+		if some {
+			all[name] = day
 		}
 	}
 	return all, nil
 }
+
+// last returns the last day of receipt of what everybody may see of an instrument; not ok:
+// there is nothing.
+func (v *view) last(ctx context.Context, instrument string) (day wire.Day, ok bool, err error) {
+	in, public := v.instrument(instrument)
+	if !public {
+		return "", false, nil
+	}
+	days, err := v.daysOf(ctx, instrument)
+	if err != nil {
+		return "", false, err
+	}
+	for _, d := range slices.Backward(days) {
+		if !v.withheld(in) && v.inside(d) {
+			return d.Day, true, nil
+		}
+		if some, err := v.holds(ctx, in, d, ""); err != nil || some {
+			return d.Day, some, err
+		}
+	}
+	return "", false, nil
+}
+
+// inside says whether all of a day is in the window.
+func (v *view) inside(d wire.RootDay) bool { return d.Day > wire.DayOf(v.since) }
 
 // daysOf are the days of the window of which the archive holds anything of an
 // instrument, ascending.
@@ -146,7 +171,7 @@ func (v *view) folder(ctx context.Context, instrument, dir string) (entries, err
 		if !here && !l.holdsBelow(d) {
 			continue
 		}
-		if !here && !d.Deeper && d.Day > wire.DayOf(v.since) && !v.withheld(in) {
+		if !here && !d.Deeper && v.inside(d) && !v.withheld(in) {
 			l.summed(d)
 			continue
 		}
@@ -307,12 +332,15 @@ func (v *view) look(ctx context.Context, path string) (is kind, f file, day wire
 	if !public {
 		return isMissing, file{}, "", nil
 	}
-	days, err := v.daysOf(ctx, instrument)
-	if err != nil || len(days) == 0 {
-		return isMissing, file{}, "", err
-	}
 	if rest == "" {
-		return isFolder, file{}, days[len(days)-1].Day, nil
+		if day, ok, err := v.last(ctx, instrument); err != nil || ok {
+			return isFolder, file{}, day, err
+		}
+		return isMissing, file{}, "", nil
+	}
+	days, err := v.daysOf(ctx, instrument)
+	if err != nil {
+		return isMissing, file{}, "", err
 	}
 	name := rest[strings.LastIndexByte(rest, '/')+1:]
 	for _, d := range slices.Backward(days) {
@@ -336,6 +364,9 @@ func (v *view) holds(ctx context.Context, in wire.InstrumentEntry, d wire.RootDa
 	l := &lister{view: v, in: in, prefix: prefixOf(dir), entries: entries{dirs: map[string]wire.Day{}}}
 	if !manifest.MayHold(d, dir) && !l.holdsBelow(d) {
 		return false, nil
+	}
+	if v.inside(d) && !v.withheld(in) && !d.Deeper {
+		return true, nil
 	}
 	day, err := v.catalog.Day(ctx, in.Instrument, d.Day)
 	if err != nil {

@@ -80,6 +80,7 @@ var renderings = []rendering{
 		"--set=feedServer.spec.tls.caSecretRef.name=readers-ca",
 		"--set=site.spec.readers[0].name=uni,site.spec.readers[0].clientCertificate.names={reader.uni.example}",
 		"--set=feedServer.networkPolicy.enabled=true,feedServer.networkPolicy.from[0].ipBlock.cidr=192.0.2.0/24",
+		"--set=feedServer.spec.rsync.window=720h,feedServer.networkPolicy.rsyncFrom[0].ipBlock.cidr=198.51.100.0/24",
 		"--set=feedServer.name=public,ingestGateway.name=north,archivist.spec.podTemplate.resources.limits.memory=1Gi",
 		"--set=podMonitor.enabled=true,podMonitor.interval=30s,podMonitor.labels.release=prometheus",
 	}},

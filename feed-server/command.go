@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/substorm/substorm/feed-server/endpoint"
+	"github.com/substorm/substorm/feed-server/rsync"
 	"github.com/substorm/substorm/internal/flags"
 )
 
@@ -54,6 +55,10 @@ func addFlags(f *pflag.FlagSet, cfg *Config) {
 	f.StringVar(&cfg.BaseURL, "base-url", "", "address of the archive for others, https://archive.example.org (empty: that of each request)")
 	f.StringVar(&cfg.NotificationURL, "notification-url", "", "address of the archive in WIS2 notifications, that of another FeedServer of the Site (empty: --base-url)")
 	f.StringSliceVar(&cfg.Proxies, "proxies", nil, "addresses (CIDR) of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed")
+
+	f.StringVar(&cfg.RsyncAddress, "rsync-address", "", "address at which rsync copies what everybody may read of the archive, :8873 (empty: nowhere); nothing is encrypted there")
+	f.DurationVar(&cfg.RsyncWindow, "rsync-window", rsync.DefaultWindow, "how far back rsync's module reaches, by time of receipt")
+	f.IntVar(&cfg.RsyncMaxTransfers, "rsync-max-transfers", 0, "transfers of rsync of all clients together (0: as many as fit in the memory that it has)")
 
 	limits := endpoint.DefaultLimits()
 	rate := func(r *endpoint.Rate, class string, is endpoint.Rate, of string) {

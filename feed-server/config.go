@@ -45,6 +45,15 @@ type Config struct {
 	// Proxies whose word about a client's address is taken, as CIDRs.
 	Proxies []string
 
+	// RsyncAddress is where rsync finds what everybody may read of the archive (host:port);
+	// empty: nowhere. RsyncWindow is how far back that reaches, and RsyncMaxTransfers bounds
+	// the transfers of all clients together, 0: the memory does.
+	RsyncAddress      string
+	RsyncWindow       time.Duration
+	RsyncMaxTransfers int
+	// rsyncSize is how much transfers may take, in bytes: a part of ArchiveSize.
+	rsyncSize int64
+
 	// Limits on what one client may ask of the archive.
 	Limits endpoint.Limits
 
@@ -89,6 +98,12 @@ func (c *Config) check() error {
 	}
 	if c.Objects.Endpoint != "" && c.Objects.Bucket == "" {
 		errs = append(errs, errors.New("--s3-bucket is not set: the archive of --s3-endpoint lies in it"))
+	}
+	if c.RsyncAddress != "" && c.Objects.Endpoint == "" {
+		errs = append(errs, errors.New("--rsync-address needs --s3-endpoint: without an archive there is nothing to copy"))
+	}
+	if c.RsyncAddress != "" && c.RsyncWindow <= 0 || c.RsyncMaxTransfers < 0 {
+		errs = append(errs, errors.New("--rsync-window must be positive, and --rsync-max-transfers not negative"))
 	}
 	if _, err := endpoint.ParseProxies(c.Proxies); err != nil {
 		errs = append(errs, fmt.Errorf("--proxies: %w", err))

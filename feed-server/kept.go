@@ -17,6 +17,7 @@ import (
 	"github.com/substorm/substorm/feed-server/hapi"
 	"github.com/substorm/substorm/feed-server/latest"
 	"github.com/substorm/substorm/feed-server/mirror"
+	"github.com/substorm/substorm/feed-server/rsync"
 	"github.com/substorm/substorm/feed-server/wis2"
 	"github.com/substorm/substorm/internal/catalog"
 	"github.com/substorm/substorm/internal/descriptions"
@@ -31,6 +32,8 @@ const (
 	hapiShare    = 3. / 10
 	bundleShare  = 2. / 10
 	hapiRequests = 4
+	// rsyncShare is what rsync has of it, where it is served, before the others share the rest.
+	rsyncShare = 1. / 4
 )
 
 // kept is what the archive is served from; the zero value where there is none.
@@ -41,6 +44,7 @@ type kept struct {
 	downloads    *downloads.Counter
 	damage       *damage.Teller
 	console      *console.Console
+	rsync        *rsync.Server
 }
 
 // openArchive makes the parts that serve the archive, and returns their endpoints.
@@ -86,8 +90,25 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 	maps.Copy(endpoints, atom.New(atom.Config{Site: cfg.Site, Catalog: s.kept.catalog, AccessCheck: check}).Endpoints())
 	maps.Copy(endpoints, wis2.NewEvents(wis2.Config{Site: cfg.Site, Registry: s.registry.Snapshot, Hub: s.hubs.of, Slots: s.slots, AccessCheck: check, Logger: s.log}).Endpoints())
 	maps.Copy(endpoints, samples.Endpoints())
+	if err := s.openRsync(); err != nil {
+		return nil, err
+	}
 	maps.Copy(endpoints, s.kept.console.Endpoints())
 	return endpoints, nil
+}
+
+// openRsync makes the service for rsync, if there is to be one.
+func (s *server) openRsync() (err error) {
+	cfg := &s.cfg
+	if cfg.RsyncAddress == "" {
+		return nil
+	}
+	s.kept.rsync, err = rsync.New(rsync.Config{
+		Site: cfg.Site, Listen: cfg.RsyncAddress, Window: cfg.RsyncWindow, BaseURL: cfg.BaseURL, Catalog: s.kept.catalog, Store: s.kept.store,
+		Registry: s.registry.Snapshot, Admission: s.admission, Memory: cfg.rsyncSize, MaxTransfers: cfg.RsyncMaxTransfers,
+		Count: s.kept.downloads.Count, Damaged: s.kept.damage.Tell, Logger: s.log, Metrics: s.metrics,
+	})
+	return err
 }
 
 // openSamples makes HAPI.

@@ -41,6 +41,10 @@ func (c *Config) fit(limit int64) {
 			c.ArchiveSize = max(int64(archiveShare*float64(limit)), minArchive)
 		}
 	}
+	if c.RsyncAddress != "" {
+		c.rsyncSize = share(c.ArchiveSize, rsyncShare)
+		c.ArchiveSize -= c.rsyncSize
+	}
 	if c.MaxConnections == 0 {
 		c.MaxConnections = unlimitedSockets
 		if limit > 0 {

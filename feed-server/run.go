@@ -182,6 +182,10 @@ func (s *server) run(ctx, alive context.Context, end func()) error {
 		run("console", s.kept.console.Run)
 	}
 	run("endpoints", s.endpoints.Run)
+	if s.kept.rsync != nil {
+		run("rsync", s.kept.rsync.Run)
+		s.log.Info("serving rsync", "address", s.kept.rsync.Address(), "window", s.cfg.RsyncWindow)
+	}
 	// Another replica takes what is shared out by leases, while clients are asked to go.
 	steady, unsettle := context.WithCancel(alive)
 	defer unsettle()
@@ -225,6 +229,15 @@ func (s *server) drain() {
 	s.draining.Store(true)
 	time.Sleep(min(maxGrace, s.cfg.DrainTimeout/graceShare))
 	close(s.leaving)
+	var drained sync.WaitGroup
+	defer drained.Wait()
+	if s.kept.rsync != nil {
+		drained.Go(func() {
+			if err := s.kept.rsync.Drain(ctx); err != nil {
+				s.log.Warn("transfers of rsync that did not end were cut off: their clients go on where they were", "error", err)
+			}
+		})
+	}
 	if err := s.endpoints.Drain(ctx); err != nil {
 		s.log.Warn("clients that did not go were cut off", "error", err)
 	}

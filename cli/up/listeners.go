@@ -113,6 +113,18 @@ func (l listeners) of(pod types.NamespacedName) string {
 	return l.address(l.at(pod))
 }
 
+// rsync returns where a FeedServer that is told these arguments is to serve rsync: at the
+// port that they name, and for those whom the other address is for. Empty: nowhere.
+func (l listeners) rsync(arguments []string) string {
+	for _, a := range arguments {
+		if at, is := strings.CutPrefix(a, plan.FlagRsyncAddress); is {
+			_, port, _ := net.SplitHostPort(at)
+			return net.JoinHostPort(l.host, port)
+		}
+	}
+	return ""
+}
+
 func (l listeners) address(port int) string { return net.JoinHostPort(l.host, strconv.Itoa(port)) }
 
 // url returns where a FeedServer serves that names no URL.

@@ -41,6 +41,9 @@ func (s *site) override(p pods.Started) []string {
 		all = append(all, "--replica-listen=") // there is no other gateway
 	case plan.FeedServerProgram:
 		all = append(all, "--listen="+s.servers.of(p.Name))
+		if at := s.servers.rsync(p.Arguments); at != "" {
+			all = append(all, "--rsync-address="+at)
+		}
 	}
 	return all
 }

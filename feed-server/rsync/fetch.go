@@ -18,10 +18,10 @@ import (
 const (
 	// whole is the size up to which a file is read before it is sent; a larger one is read
 	// while it is.
-	whole = 1 << 20
+	whole = 512 << 10
 	// batchBytes and batchFiles bound what is fetched together. One batch is fetched while
 	// the one before is sent.
-	batchBytes = 2 << 20
+	batchBytes = 1 << 20
 	batchFiles = 1024
 	// gap is what is read between two members of a pack and not sent, rather than to ask
 	// twice.

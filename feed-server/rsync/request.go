@@ -15,9 +15,9 @@ const (
 	maxBlock = 1 << 17
 	maxSum   = 16
 	// maxBlockSums is how many bytes of sums of blocks wait for their files, of one
-	// transfer: those of 40 GB in blocks of 128 KiB. What is beyond them is sent as if the
+	// transfer: those of 6 GB in blocks of 128 KiB and more. What is beyond them is sent as if the
 	// client had nothing.
-	maxBlockSums = 4 << 20
+	maxBlockSums = 2 << 20
 	// requestsAhead is how many requests are read before they are answered.
 	requestsAhead = 2 * batchFiles
 	// maxBasisName is how long the name of another file may be that the client has instead.

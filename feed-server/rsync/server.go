@@ -37,9 +37,9 @@ const (
 	DefaultWindow = 60 * 24 * time.Hour
 	// transferCost is what a transfer takes in memory beside its lists: what is fetched,
 	// sums of blocks, buffers, and what compresses.
-	transferCost = 12 << 20
+	transferCost = 6 << 20
 	// DefaultMemory is Config.Memory where nothing is said.
-	DefaultMemory = 8 * transferCost
+	DefaultMemory = 16 * transferCost
 	// acceptPause is between tries to accept a connection.
 	acceptPause = 50 * time.Millisecond
 	// classOfAll is the class of all clients.

@@ -18,10 +18,20 @@ import (
 // FeedServerProgram is the name of the program, and of its container.
 const FeedServerProgram = "feed-server"
 
+// FlagRsyncAddress begins the argument that says where a feed server serves rsync.
+const FlagRsyncAddress = "--rsync-address="
+
 const (
 	// Where feed servers listen: consumers in plain text or over TLS.
 	feedPlainPort = 8080
 	feedTLSPort   = 8443
+	// rsyncPort is what clients of rsync take where nothing is said, and rsyncPodPort where pods
+	// listen whose Service has a port below firstFreePort.
+	rsyncPort     = 873
+	rsyncPodPort  = 8873
+	firstFreePort = 1024
+	// rsyncPortName is the name of either port.
+	rsyncPortName = "rsync"
 	// feedDrain is how long a feed server that stops tells its clients to go, in seconds.
 	feedDrain = 15
 )
@@ -100,6 +110,22 @@ func (s FeedServer) servicePorts() (name string, port, target int32) {
 	return "http", 80, feedPlainPort
 }
 
+// rsyncPorts are the port of the Service for rsync, and the pods' port; not ok: there is none.
+func (s FeedServer) rsyncPorts() (port, target int32, ok bool) {
+	asked := s.Server.Spec.Rsync
+	if asked == nil {
+		return 0, 0, false
+	}
+	port = rsyncPort
+	if asked.Port != nil {
+		port = *asked.Port
+	}
+	if port < firstFreePort {
+		return port, rsyncPodPort, true
+	}
+	return port, port, true
+}
+
 func (s FeedServer) service() *coreac.ServiceApplyConfiguration {
 	portName, port, target := s.servicePorts()
 	asked := &s.Server.Spec.Service
@@ -108,6 +134,9 @@ func (s FeedServer) service() *coreac.ServiceApplyConfiguration {
 			WithType(cmp.Or(asked.Type, corev1.ServiceTypeClusterIP)).
 			WithSelector(s.Selector()).
 			WithPorts(coreac.ServicePort().WithName(portName).WithProtocol(corev1.ProtocolTCP).WithPort(port).WithTargetPort(intstr.FromInt32(target))))
+	if port, target, ok := s.rsyncPorts(); ok {
+		svc.Spec.WithPorts(coreac.ServicePort().WithName(rsyncPortName).WithProtocol(corev1.ProtocolTCP).WithPort(port).WithTargetPort(intstr.FromInt32(target)))
+	}
 	if len(asked.Annotations) > 0 {
 		svc.WithAnnotations(asked.Annotations)
 	}
@@ -116,7 +145,11 @@ func (s FeedServer) service() *coreac.ServiceApplyConfiguration {
 
 func (s FeedServer) container() *coreac.ContainerApplyConfiguration {
 	portName, _, port := s.servicePorts()
-	return s.SiteProgram.container(s.arguments(), s.mounts(), coreac.ContainerPort().WithName(portName).WithContainerPort(port).WithProtocol(corev1.ProtocolTCP))
+	ports := []*coreac.ContainerPortApplyConfiguration{coreac.ContainerPort().WithName(portName).WithContainerPort(port).WithProtocol(corev1.ProtocolTCP)}
+	if _, target, ok := s.rsyncPorts(); ok {
+		ports = append(ports, coreac.ContainerPort().WithName(rsyncPortName).WithContainerPort(target).WithProtocol(corev1.ProtocolTCP))
+	}
+	return s.SiteProgram.container(s.arguments(), s.mounts(), ports...)
 }
 
 // arguments are the flags of the feed-server program, which follow the gateway's.
@@ -142,11 +175,29 @@ func (s FeedServer) arguments() []string {
 		args = append(args, "--proxies="+strings.Join(spec.Proxies, ","))
 	}
 	args = append(args, limitArguments(&spec.Limits)...)
+	args = append(args, s.rsyncArguments()...)
 	if spec.TLS != nil {
 		args = append(args, "--tls-dir="+tlsDir)
 		if spec.TLS.CASecretRef != nil {
 			args = append(args, "--client-ca-dir="+clientCADir)
 		}
+	}
+	return args
+}
+
+// rsyncArguments are the flags of the service for rsync.
+func (s FeedServer) rsyncArguments() []string {
+	_, port, ok := s.rsyncPorts()
+	if !ok {
+		return nil
+	}
+	asked := s.Server.Spec.Rsync
+	args := []string{FlagRsyncAddress + ":" + strconv.Itoa(int(port))}
+	if asked.Window != nil {
+		args = append(args, "--rsync-window="+asked.Window.Duration.String())
+	}
+	if most := asked.Limits.MaxTransfers; most != nil {
+		args = append(args, "--rsync-max-transfers="+strconv.Itoa(int(*most)))
 	}
 	return args
 }

@@ -132,7 +132,7 @@ func (p *process) once(ctx context.Context) (err error) {
 	probing, stop := context.WithCancel(ctx)
 	defer stop()
 	go p.probe(probing, health)
-	arguments := append(append([]string{}, p.pod.arguments...), p.override(Started{p.pod.program, p.pod.name, health})...)
+	arguments := append(append([]string{}, p.pod.arguments...), p.override(Started{p.pod.program, p.pod.name, health, p.pod.arguments})...)
 	if err := p.program(ctx, arguments); err != nil {
 		return err
 	}

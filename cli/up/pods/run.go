@@ -52,6 +52,8 @@ type Started struct {
 	Program string
 	Name    types.NamespacedName
 	Health  string
+	// Arguments are the planned ones.
+	Arguments []string
 }
 
 // Pods are the pods of this process.

@@ -60,6 +60,12 @@ type FeedServerSpec struct {
 	// +optional
 	TLS *TLS `json:"tls,omitempty"`
 
+	// Rsync has the feed servers serve what everybody may read of the archive to rsync, too, at
+	// a port of its own: rsync://HOST/CODE/, CODE being spec.code of the Site. Readers cannot show
+	// tokens there, and rsync's protocol encrypts nothing. Without it there is no such port.
+	// +optional
+	Rsync *FeedServerRsync `json:"rsync,omitempty"`
+
 	// Service by which consumers reach the feed servers.
 	// +kubebuilder:default={}
 	// +optional
@@ -69,6 +75,43 @@ type FeedServerSpec struct {
 	// Memory bounds how many connections a pod takes.
 	// +optional
 	PodTemplate PodTemplate `json:"podTemplate,omitzero"`
+}
+
+// FeedServerRsync is the anonymous service for rsync: read only, and of rsync 3.0.0 and newer.
+type FeedServerRsync struct {
+	// Port of the Service at which clients connect. Pods listen at the same, or at 8873 where
+	// it is below 1024, as they have no rights to such a port.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +kubebuilder:validation:XValidation:rule="!(self in [80, 443, 8080, 8443, 9090])",message="feed servers listen at 80, 443, 8080, 8443 and 9090 for others: choose another port"
+	// +kubebuilder:default=873
+	// +optional
+	Port *int32 `json:"port,omitempty"`
+
+	// Window is how far back the module reaches, by time of receipt: what was received before is
+	// not in it. Default: 1440h, which is 60 days.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1h') && duration(self) <= duration('87840h')",message="window is 1h to 87840h"
+	// +optional
+	Window *metav1.Duration `json:"window,omitempty"`
+
+	// Limits on what rsync's clients take together. How often one of them may connect is said in
+	// spec.limits.robot: a transfer counts as one request.
+	// +optional
+	Limits RsyncLimits `json:"limits,omitzero"`
+}
+
+// RsyncLimits bound the transfers of rsync.
+type RsyncLimits struct {
+	// MaxTransfers is how many transfers each replica has at a time, at most: one address has
+	// half of them, and more are told to come again. Default: as many as fit in the memory that
+	// rsync has, six in a pod of 1Gi; at least two.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	// +optional
+	MaxTransfers *int32 `json:"maxTransfers,omitempty"`
 }
 
 // RequestLimits say how often one client may ask, by its class: a client is a reader at

@@ -6,7 +6,11 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -156,8 +160,37 @@ func TestEveryEndpoint(t *testing.T) {
 			l.check(method, a)
 		}
 	}
+	t.Run("rsync", l.checkRsync)
 	// The gateway archives what instruments say of their data, and info tells it.
 	l.untilShows("/hapi/info?dataset="+hidden+"/values", `"x_generations":[{"from":"`)
+}
+
+// checkRsync asks with rsync, to which nobody can show who they are.
+func (l *endpointsLab) checkRsync(t *testing.T) {
+	program, err := exec.LookPath("rsync")
+	if err != nil && os.Getenv("CI") == "" {
+		t.Skip("rsync is not installed: apt-get install rsync")
+	} else if err != nil {
+		t.Fatal("rsync is not installed")
+	}
+	module, dir := "rsync://"+l.server.kept.rsync.Address()+"/hub/", t.TempDir()
+	for _, from := range []string{"", hidden, fresh, members, hidden + "/n/of-hidden.csv", "*/n/*"} {
+		out, _ := exec.CommandContext(t.Context(), program, "-av", "--stats", module+from, dir).CombinedOutput() // it fails for what is not there
+		l.tellsNothing("rsync "+from, anonymous, strings.ReplaceAll(string(out), from, ""), true)
+	}
+	all := ""
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		all += path + "\n" + string(data)
+		return err
+	})
+	if err != nil || !strings.Contains(all, "of-open.csv") {
+		t.Errorf("%s, %v", all, err)
+	}
+	l.tellsNothing("rsync", anonymous, all, true)
 }
 
 // check asks as everybody.

@@ -132,6 +132,7 @@ func (l *endpointsLab) start(nats *testenv.NATSServer, minio *testenv.MinIOServe
 	cfg := Config{
 		Site: "hub", Pod: "feed-server-0", Listen: "127.0.0.1:0", ListenHTTP: "127.0.0.1:0", NATS: stream.Config{Servers: []string{nats.URL()}},
 		Objects: objectstore.Config{Endpoint: minio.URL(), Bucket: l.bucket, CredentialsDir: secrets}, Limits: endpoint.DefaultLimits(), Readers: 4,
+		RsyncAddress: "127.0.0.1:0", RsyncWindow: time.Hour,
 		DrainTimeout: time.Second, LogLevel: "info", Log: &log,
 	}
 	for _, c := range change {

@@ -84,9 +84,6 @@ func (in *input) frame() error {
 	return nil
 }
 
-// buffered says whether something can be read without waiting for the client.
-func (in *input) buffered() bool { return in.r.Buffered() > 0 }
-
 func (in *input) skip(n int64) error {
 	var buffer [4096]byte
 	for n > 0 {

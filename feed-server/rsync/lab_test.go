@@ -190,17 +190,6 @@ func files(t testing.TB, dir string) map[string]string {
 	return all
 }
 
-// below are the files of a map below a folder, without its name.
-func below(all map[string]string, dir string) map[string]string {
-	some := map[string]string{}
-	for path, body := range all {
-		if rest, is := strings.CutPrefix(path, dir+"/"); is {
-			some[rest] = body
-		}
-	}
-	return some
-}
-
 // counter is the value of one of the server's.
 func (l *lab) counter(name string) (value float64) {
 	l.Helper()

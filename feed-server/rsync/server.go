@@ -193,7 +193,7 @@ func isGone(err error) bool {
 }
 
 // admit lets a client in: as often, and as many at a time, as the other endpoints do.
-func (s *session) admit(ctx context.Context, module string) (leave func(), err error) {
+func (s *session) admit(ctx context.Context) (leave func(), err error) {
 	snapshot := s.cfg.Registry()
 	if snapshot.Revision == 0 {
 		return nil, s.cannot(refusedStart, "this replica does not know the Site's Instruments yet: ask again in some seconds")

@@ -183,11 +183,11 @@ func (s *session) sent(instrument string, bytes int64) {
 
 // serve is all of a connection.
 func (s *session) serve(ctx context.Context) error {
-	module, err := s.greet()
-	if err != nil || module == "" {
+	asked, err := s.greet()
+	if err != nil || !asked {
 		return err
 	}
-	leave, err := s.admit(ctx, module)
+	leave, err := s.admit(ctx)
 	if err != nil {
 		return err
 	}
@@ -210,41 +210,41 @@ func (s *session) serve(ctx context.Context) error {
 	return err
 }
 
-// greet exchanges versions, and returns the module that the client asks for; "": it is
-// answered.
-func (s *session) greet() (module string, err error) {
+// greet exchanges versions, and says whether the client asks for the module. Otherwise it
+// is answered.
+func (s *session) greet() (asked bool, err error) {
 	s.out.text(fmt.Sprintf("@RSYNCD: %d.0 md5\n", newestProtocol) + s.motd())
 	if err := s.out.flush(); err != nil {
-		return "", err
+		return false, err
 	}
 	line, err := s.in.line(maxLine)
 	if err != nil {
-		return "", err
+		return false, err
 	}
 	var sub int
 	if s.protocol, sub, err = parseGreeting(line); err != nil {
-		return "", s.refuseStart(refusedProtocol, err.Error())
+		return false, s.refuseStart(refusedProtocol, err.Error())
 	}
 	if sub != 0 && s.protocol <= newestProtocol { // a version that was not released
 		s.protocol--
 	}
 	if s.protocol < oldestProtocol {
-		return "", s.refuseStart(refusedProtocol, fmt.Sprintf("rsync 3.0.0 or newer is needed, which speaks protocol %d: yours speaks %d", oldestProtocol, s.protocol))
+		return false, s.refuseStart(refusedProtocol, fmt.Sprintf("rsync 3.0.0 or newer is needed, which speaks protocol %d: yours speaks %d", oldestProtocol, s.protocol))
 	}
 	s.protocol = min(s.protocol, newestProtocol)
 	if line, err = s.in.line(maxLine); err != nil {
-		return "", err
+		return false, err
 	}
 	switch line = strings.TrimSuffix(line, "\r"); {
 	case line == "" || line == "#list":
 		s.out.text(fmt.Sprintf("%-15s\t%s\n@RSYNCD: EXIT\n", s.cfg.Site, s.comment()))
-		return "", s.out.flush()
+		return false, s.out.flush()
 	case strings.HasPrefix(line, "#"):
-		return "", s.refuseStart(refusedRequest, fmt.Sprintf("the command %q is not understood here", line))
+		return false, s.refuseStart(refusedRequest, fmt.Sprintf("the command %q is not understood here", line))
 	case line != s.cfg.Site:
-		return "", s.refuseStart(refusedRequest, fmt.Sprintf("there is no module %q: the only one is %s", line, s.cfg.Site))
+		return false, s.refuseStart(refusedRequest, fmt.Sprintf("there is no module %q: the only one is %s", line, s.cfg.Site))
 	}
-	return line, nil
+	return true, nil
 }
 
 // parseGreeting reads the version that a client speaks.

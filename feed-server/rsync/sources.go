@@ -145,9 +145,7 @@ func (s *session) expand(ctx context.Context, path string) ([]string, error) {
 		return []string{path}, nil
 	}
 	found := []string{""}
-	if strings.HasPrefix(path, "/") {
-		path = path[1:]
-	}
+	path = strings.TrimPrefix(path, "/")
 	for _, element := range strings.Split(path, "/") {
 		var next []string
 		for _, dir := range found {

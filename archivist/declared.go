@@ -4,8 +4,10 @@ package archivist
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/wire"
@@ -29,4 +31,14 @@ func (d *declared) all() ([]wire.InstrumentEntry, bool) {
 		d.of, d.entries = s, slices.Collect(maps.Values(s.Instruments))
 	}
 	return d.entries, s.Revision > 0
+}
+
+// partner returns how long what is due to expire waits for a partner of mirrors at most, and false for one that is not declared. What a
+// registry says that cannot be read, or is not complete, is not known: then the partner counts as long as an Instrument says.
+func partner(s *registry.Snapshot, name string) (hold time.Duration, declared bool) {
+	if s.Revision == 0 || s.Problems[wire.RegistryMirrorKey(name)] != "" {
+		return math.MaxInt64, true
+	}
+	m, is := s.Mirrors[name]
+	return m.Hold(), is
 }

@@ -3,35 +3,32 @@
 package archivist
 
 import (
+	"math"
 	"testing"
+	"time"
 
 	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// TestDeclared: entries are collected once for each snapshot, and anew for the next.
-func TestDeclared(t *testing.T) {
-	with := func(revision int64, names ...string) *registry.Registry {
-		s := &registry.Snapshot{Revision: revision, Instruments: map[string]wire.InstrumentEntry{}}
-		for _, n := range names {
-			s.Instruments[n] = wire.InstrumentEntry{Instrument: n}
+// TestPartner: one that is not declared holds nothing; one of which that is not known holds as long as an Instrument says.
+func TestPartner(t *testing.T) {
+	t.Parallel()
+	declares := map[string]wire.MirrorEntry{"uni": {Partner: "uni", HoldMillis: time.Hour.Milliseconds()}}
+	for _, c := range []struct {
+		what     string
+		s        *registry.Snapshot
+		name     string
+		hold     time.Duration
+		declared bool
+	}{
+		{"declared", &registry.Snapshot{Revision: 3, Mirrors: declares}, "uni", time.Hour, true},
+		{"not declared", &registry.Snapshot{Revision: 3, Mirrors: declares}, "nmdc", 0, false},
+		{"no registry yet", &registry.Snapshot{}, "uni", math.MaxInt64, true},
+		{"an entry that cannot be read", &registry.Snapshot{Revision: 3, Problems: map[string]string{wire.RegistryMirrorKey("nmdc"): "?"}}, "nmdc", math.MaxInt64, true},
+	} {
+		if hold, declared := partner(c.s, c.name); hold != c.hold || declared != c.declared {
+			t.Errorf("%s: %s, %t", c.what, hold, declared)
 		}
-		return registry.From(s)
-	}
-	d := &declared{registry: with(0)}
-	if all, known := d.all(); known || len(all) != 0 {
-		t.Errorf("before the first complete registry: %v, %v", all, known)
-	}
-	d.registry = with(1, "a", "b")
-	first, known := d.all()
-	if !known || len(first) != 2 {
-		t.Fatalf("%v, %v", first, known)
-	}
-	if again, _ := d.all(); &again[0] != &first[0] {
-		t.Error("they are collected again")
-	}
-	d.registry = with(2, "b")
-	if all, _ := d.all(); len(all) != 1 || all[0].Instrument != "b" {
-		t.Errorf("after a change: %v", all)
 	}
 }

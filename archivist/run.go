@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -106,6 +107,7 @@ func (p *program) work(ctx context.Context) error {
 			return e, known
 		},
 		Declared:     (&declared{registry: p.registry}).all,
+		Partner:      func(name string) (time.Duration, bool) { return partner(p.registry.Snapshot(), name) },
 		Unread:       func(name string) bool { return p.registry.Snapshot().Unread(name) },
 		Live:         p.registry.Live,
 		PartInterval: cfg.PartInterval, CompactAfter: cfg.CompactAfter, CompactGrace: cfg.CompactGrace, ScrubRate: cfg.ScrubRate,

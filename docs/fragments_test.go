@@ -41,7 +41,7 @@ func of[S any](kind string) func(text string) error {
 func TestFragments(t *testing.T) {
 	kinds := []func(string) error{
 		of[v1alpha1.SiteSpec]("Site"), of[v1alpha1.IngestGatewaySpec]("IngestGateway"), of[v1alpha1.FeedServerSpec]("FeedServer"), of[v1alpha1.InstrumentSpec]("Instrument"),
-		of[v1alpha1.FeedSpec]("Feed"), of[v1alpha1.FeedConsumerSpec]("FeedConsumer"),
+		of[v1alpha1.FeedSpec]("Feed"), of[v1alpha1.FeedConsumerSpec]("FeedConsumer"), of[v1alpha1.MirrorPartnerSpec]("MirrorPartner"),
 	}
 	found := 0
 	for _, path := range pages(t) {

@@ -59,6 +59,10 @@ type Config struct {
 	// later does not expire. Empty: that is not known yet.
 	ClosedTo func() wire.Day
 
+	// Partner returns how long what is due waits for a partner of the ledger at most, beside what its Instrument says, and false for
+	// one that is not declared any more, for which nothing waits. Optional: then every partner counts, as long as the Instrument says.
+	Partner func(name string) (hold time.Duration, declared bool)
+
 	// Expired is called once a day that expires is listed as purged. Optional.
 	Expired func(instrument string, day wire.Day)
 
@@ -308,6 +312,9 @@ func (r *Collector) remove(ctx context.Context, b *batch, now time.Time) error {
 		return err
 	}
 	if err := r.unconfirmed(ctx, b); err != nil {
+		return err
+	}
+	if err := r.forgetConfirmed(ctx, b); err != nil {
 		return err
 	}
 	for _, key := range b.keys() {

@@ -204,11 +204,11 @@ func (r *Collector) expire(ctx context.Context, b *batch, now time.Time) (stays 
 		r.cfg.Expired(b.instrument, b.day)
 		return false, nil
 	}
-	owed, err := r.owed(ctx, b)
+	owed, err := r.owed(ctx, b, time.Duration(keep.HoldMillis)*time.Millisecond, now)
 	if err != nil {
 		return false, err
 	}
-	if !begun && len(owed) > 0 && now.Before(b.whole.At.Add(time.Duration(keep.HoldMillis)*time.Millisecond)) {
+	if !begun && len(owed) > 0 {
 		return false, &waits{waitMirrors, fmt.Errorf("%s have not got it", strings.Join(owed, ", "))}
 	}
 	mark := func(files manifest.Files) error { return r.markPurged(ctx, b, files) }

@@ -47,8 +47,10 @@ type lab struct {
 	closedTo wire.Day
 	unread   bool
 	// agree compares the clocks: those of the lab agree.
-	agree   func(context.Context, time.Time) error
-	metrics *Metrics
+	agree func(context.Context, time.Time) error
+	// partners that are declared, and how long they hold; nil: all, as long as the Instrument says.
+	partners map[string]time.Duration
+	metrics  *Metrics
 }
 
 func newLab(t *testing.T) *lab {
@@ -131,6 +133,9 @@ func (l *lab) collectorWith(k *index.Keeper) *Collector {
 			return []wire.InstrumentEntry{{Instrument: camera, Retention: l.keep}, {Instrument: sonde}}, !l.unread
 		}, Agree: l.agree, ClosedTo: func() wire.Day { return l.closedTo }, Grace: time.Minute, Metrics: l.metrics,
 	})
+	if l.partners != nil {
+		r.cfg.Partner = func(name string) (time.Duration, bool) { hold, is := l.partners[name]; return hold, is }
+	}
 	r.kv = l.KV(wire.CursorBucket(site))
 	return r
 }

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -45,21 +47,34 @@ func (r *Collector) mirrored(ctx context.Context, b *batch) (has map[string]wire
 	return has, stored, err
 }
 
-// owed names the partners that have not got all of a day yet. As many objects are not the
-// same objects: the sums of their digests are compared.
-func (r *Collector) owed(ctx context.Context, b *batch) ([]string, error) {
+// partner returns how long what is due waits for a partner, and false where it is not declared any more.
+func (r *Collector) partner(name string) (hold time.Duration, declared bool) {
+	if r.cfg.Partner == nil {
+		return math.MaxInt64, true
+	}
+	return r.cfg.Partner(name)
+}
+
+// owed names the partners that have not got all of a day yet and for which it still waits: hold is how long at most, as its Instrument
+// says, counted from when the day was found to be due; a partner may say less. As many objects are not the same objects: the sums of
+// their digests are compared.
+func (r *Collector) owed(ctx context.Context, b *batch, hold time.Duration, now time.Time) ([]string, error) {
 	has, all, err := r.mirrored(ctx, b)
 	if err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(has)), func(partner string) bool {
 		is := has[partner]
-		return is.Objects >= all.Objects && is.Digest == all.Digest && is.Datagrams >= all.Datagrams
+		if is.Objects >= all.Objects && is.Digest == all.Digest && is.Datagrams >= all.Datagrams {
+			return true
+		}
+		most, declared := r.partner(partner)
+		return !declared || now.Sub(b.whole.At) >= min(hold, most)
 	}), nil
 }
 
-// unconfirmed says for which partners the purges of a batch wait: those that have
-// something of the day and have not said that they removed it too.
+// unconfirmed says for which partners the purges of a batch wait: those that are declared, have something of the day, and have not said
+// that they removed it too.
 func (r *Collector) unconfirmed(ctx context.Context, b *batch) error {
 	if len(b.objects) == 0 {
 		return nil // what expires here, partners keep as long as they like
@@ -70,9 +85,17 @@ func (r *Collector) unconfirmed(ctx context.Context, b *batch) error {
 	}
 	waiting := map[string]bool{}
 	for partner, is := range has {
+		if _, declared := r.partner(partner); !declared {
+			continue
+		}
 		for _, o := range b.objects {
-			if o.Asks(partner, is) {
+			if waiting[partner] || !o.Asks(partner, is) {
+				continue
+			}
+			if _, err := r.kv.Get(ctx, wire.MirrorConfirmedKey(partner, o)); errors.Is(err, jetstream.ErrKeyNotFound) {
 				waiting[partner] = true
+			} else if err != nil {
+				return fmt.Errorf("what partner %s confirmed: %w", partner, err)
 			}
 		}
 	}
@@ -80,4 +103,32 @@ func (r *Collector) unconfirmed(ctx context.Context, b *batch) error {
 		return nil
 	}
 	return &waits{waitMirrors, errors.New(strings.Join(slices.Sorted(maps.Keys(waiting)), ", ") + " did not confirm the purge")}
+}
+
+// forgetConfirmed deletes what partners confirmed of a batch that is done.
+func (r *Collector) forgetConfirmed(ctx context.Context, b *batch) error {
+	if len(b.objects) == 0 {
+		return nil
+	}
+	has, _, err := r.mirrored(ctx, b)
+	if err != nil {
+		return err
+	}
+	for partner := range has {
+		for _, o := range b.objects {
+			key := wire.MirrorConfirmedKey(partner, o)
+			if _, err := r.kv.Get(ctx, key); errors.Is(err, jetstream.ErrKeyNotFound) {
+				continue
+			} else if err != nil {
+				return fmt.Errorf("what partner %s confirmed: %w", partner, err)
+			}
+			if err := r.cfg.Lease.Check(); err != nil {
+				return err
+			}
+			if err := r.kv.Delete(ctx, key); err != nil {
+				return fmt.Errorf("delete %s of %s: %w", key, r.kv.Bucket(), err)
+			}
+		}
+	}
+	return nil
 }

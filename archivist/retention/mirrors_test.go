@@ -111,6 +111,81 @@ func TestPurgeIsConfirmed(t *testing.T) {
 	l.want("removals after that", l.waiting(r), 0)
 }
 
+// A day waits for a partner no longer than the partner's own holdRetention, nor than its Instrument's; and not at all for one that is not
+// declared any more.
+func TestPartnersHoldNotForEver(t *testing.T) {
+	l := newLab(t)
+	l.fill()
+	l.partners = map[string]time.Duration{"eiscat": 30 * time.Minute, "madrigal": 1000 * time.Hour}
+	r := l.collector()
+	whole := map[wire.State]int{wire.StateCurrent: 7}
+	l.count(wire.StepStored, "gateway-0", 7)
+	l.count(wire.StepMirrored, "eiscat", 6)
+	l.count(wire.StepMirrored, "gone", 0)
+	l.pass(r, now)
+	l.want("owed to eiscat", l.states(camera), whole)
+	for _, told := range r.told {
+		if !strings.Contains(told, "eiscat have not got it") {
+			t.Errorf("told: %s", told)
+		}
+	}
+	l.count(wire.StepMirrored, "madrigal", 6)
+	l.pass(r, now.Add(31*time.Minute)) // eiscat's time is over, madrigal's that of the Instrument
+	l.want("owed to madrigal", l.states(camera), whole)
+	l.pass(r, now.Add(61*time.Minute))
+	if is := l.states(camera); is[wire.StatePurged] != 6 {
+		t.Errorf("when nobody may hold it any longer: %v", is)
+	}
+}
+
+// A partner whose declaration goes holds nothing any more, and confirms nothing.
+func TestPartnerIsNotDeclaredAnyMore(t *testing.T) {
+	l := newLab(t)
+	l.fill()
+	l.partners = map[string]time.Duration{"eiscat": time.Hour}
+	r := l.collector()
+	l.count(wire.StepMirrored, "eiscat", 7)
+	l.purge(r)
+	l.passes(r)
+	l.want("removals that wait for eiscat", l.waiting(r), 1)
+	l.partners = map[string]time.Duration{}
+	l.passes(r)
+	l.want("removals that wait for nobody", l.waiting(r), 0)
+}
+
+// A partner confirms a purge by a record of its own, which goes with the removal.
+func TestPartnerConfirms(t *testing.T) {
+	l := newLab(t)
+	l.fill()
+	r := l.collector()
+	l.count(wire.StepMirrored, "eiscat", 7)
+	l.purge(r)
+	l.passes(r)
+	l.want("removals that wait for eiscat", l.waiting(r), 1)
+	all, err := r.batches(l.Context())
+	if err != nil || len(all) != 1 {
+		t.Fatal(all, err)
+	}
+	value, err := wire.Encode(wire.MirrorConfirmed{At: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, removal := range all[0].objects {
+		if _, err := r.kv.Put(l.Context(), wire.MirrorConfirmedKey("eiscat", removal), value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.passes(r)
+	l.want("removals after that", l.waiting(r), 0)
+	keys, err := r.kv.ListKeysFiltered(l.Context(), wire.MirrorConfirmedKeys("eiscat"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key := range keys.Keys() {
+		t.Errorf("%s stays", key)
+	}
+}
+
 // What is found again of an object goes while its purge waits for a partner, also where
 // that is written while a pass is under way.
 func TestFoundAgainGoesWhileItWaits(t *testing.T) {

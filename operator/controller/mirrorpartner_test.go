@@ -255,7 +255,7 @@ func TestMirrorUserMayDoOnlyItsWork(t *testing.T) {
 		},
 		"write the registry":          func() error { return m.putKV("REGISTRY_hub", wire.RegistryMirrorKey("uni")) },
 		"confirm a purge for another": func() error { return m.putKV("CURSOR_hub", wire.MirrorConfirmedKey("other", removal)) },
-		"withdraw a removal":          func() error { return m.putKV("CURSOR_hub", removal.Key()) },
+		"change a removal":            func() error { return m.putKV("CURSOR_hub", removal.Key()) },
 		"take the archivist's lease":  func() error { return m.putKV("LEASE_hub", wire.ArchivistLease) },
 		"publish a notice":            func() error { return m.publishes("notice.hub.camera") },
 		"publish a decision":          func() error { return m.publishes("decision.hub.camera") },

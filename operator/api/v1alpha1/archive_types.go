@@ -101,8 +101,8 @@ type Expiry struct {
 	// +optional
 	WhenDiskFull WhenDiskFull `json:"whenDiskFull,omitempty"`
 
-	// HoldRetention is how long a day that is due waits for mirrors that lack it. It has no
-	// effect yet: mirrors cannot be declared, and so no day waits. At most 876000h.
+	// HoldRetention is how long a day that is due waits for partners of mirrors that lack some of
+	// it. A MirrorPartner may say less, for itself (spec.holdRetention); one that is deleted holds nothing. At most 876000h.
 	// +kubebuilder:default="720h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32

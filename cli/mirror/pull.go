@@ -21,10 +21,10 @@ import (
 
 	"github.com/substorm/substorm/internal/progress"
 	"github.com/substorm/substorm/internal/usage"
-	mirrorjobs "github.com/substorm/substorm/mirror-jobs"
 	"github.com/substorm/substorm/mirror-jobs/folder"
 	"github.com/substorm/substorm/mirror-jobs/https"
 	"github.com/substorm/substorm/mirror-jobs/plan"
+	"github.com/substorm/substorm/mirror-jobs/pull"
 )
 
 // pullOptions are the flags of `mirror pull`.
@@ -71,7 +71,7 @@ there stays (--retractions, --prune).`,
 	f.StringVar(&o.retractions, "retractions", string(plan.RetractionsTombstone), "what becomes of objects that were retracted or purged: Tombstone (removed, the list says why), Ignore (kept)")
 	usage.OneOf(cmd, "retractions", plan.RetractionsTombstone, plan.RetractionsIgnore)
 	f.IntVar(&o.safetyStop, "safety-stop", 10, "remove nothing where a run would remove more than so many percent of the objects; 0: no stop")
-	f.IntVar(&o.connections, "connections", mirrorjobs.DefaultConnections, "connections at most")
+	f.IntVar(&o.connections, "connections", pull.DefaultConnections, "connections at most")
 	f.BoolVar(&o.force, "force", false, "compare all files, whatever earlier runs noted, and without a safety stop")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "show no progress")
 	return cmd
@@ -79,7 +79,7 @@ there stays (--retractions, --prune).`,
 
 // run makes one run.
 func (o *pullOptions) run(ctx context.Context, from, to string, out, messages io.Writer) error {
-	cfg := mirrorjobs.PullConfig{Force: o.force, Connections: o.connections, Progress: &mirrorjobs.Progress{}}
+	cfg := pull.Config{Force: o.force, Connections: o.connections, Progress: &pull.Progress{}}
 	if err := o.choose(&cfg); err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (o *pullOptions) run(ctx context.Context, from, to string, out, messages io
 	begun := time.Now()
 	shown := progress.Start(messages, o.quiet, func() progress.State { return stateOf(cfg.Progress.Figures(), begun) })
 	cfg.Logger = slog.New(slog.NewTextHandler(shown.Above(messages), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	err = mirrorjobs.Pull(ctx, cfg)
+	err = pull.Run(ctx, cfg)
 	shown.Stop()
 	if !o.quiet {
 		_, _ = fmt.Fprintln(out, summary(cfg.Progress.Figures(), time.Since(begun)))
@@ -114,7 +114,7 @@ func (o *pullOptions) run(ctx context.Context, from, to string, out, messages io
 }
 
 // choose reads what is wanted and what is removed.
-func (o *pullOptions) choose(cfg *mirrorjobs.PullConfig) (err error) {
+func (o *pullOptions) choose(cfg *pull.Config) (err error) {
 	cfg.Policy = plan.Policy{Prune: plan.Prune(o.prune), Retractions: plan.Retractions(o.retractions), SafetyStop: o.safetyStop}
 	switch {
 	case cfg.Prune != plan.PruneNever && cfg.Prune != plan.PruneWhenExpired:
@@ -179,7 +179,7 @@ func parseObserved(text string) (from, to time.Time, err error) {
 }
 
 // client connects to a feed server.
-func (o *pullOptions) client(from string, p *mirrorjobs.Progress) (*https.Client, error) {
+func (o *pullOptions) client(from string, p *pull.Progress) (*https.Client, error) {
 	u, err := url.Parse(strings.TrimSuffix(from, "/"))
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" {
 		return nil, usage.Errorf("%q is no URL of a feed server, as https://archive.example.org", from)
@@ -228,14 +228,14 @@ func (o *pullOptions) tls() (*tls.Config, error) {
 }
 
 // stateOf is what the bar shows.
-func stateOf(f mirrorjobs.Figures, begun time.Time) progress.State {
+func stateOf(f pull.Figures, begun time.Time) progress.State {
 	rate := float64(f.Received) / max(time.Since(begun).Seconds(), 0.001)
 	return progress.State{Done: f.Bytes, Total: f.OwedBytes, Text: fmt.Sprintf("%s of %s objects, %s of %s, %s/s",
 		humanize.Comma(f.Objects), humanize.Comma(f.OwedObjects), humanize.IBytes(uint64(max(0, f.Bytes))), humanize.IBytes(uint64(max(0, f.OwedBytes))), humanize.IBytes(uint64(rate)))}
 }
 
 // summary is what a run came to.
-func summary(f mirrorjobs.Figures, took time.Duration) string {
+func summary(f pull.Figures, took time.Duration) string {
 	text := fmt.Sprintf("%s objects, %s in %s", humanize.Comma(f.Objects), humanize.IBytes(uint64(max(0, f.Bytes))), took.Round(10*time.Millisecond))
 	if f.Removed > 0 {
 		text += fmt.Sprintf("; %s removed", humanize.Comma(f.Removed))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package mirrorjobs
+package pull
 
 import (
 	"context"
@@ -28,7 +28,7 @@ type batch struct {
 }
 
 // fetch fetches batches.
-func (p *pull) fetch(ctx context.Context) error {
+func (p *run) fetch(ctx context.Context) error {
 	w := p.Folder.Writer()
 	defer w.Close()
 	for b := range p.batches {
@@ -54,7 +54,7 @@ type place struct {
 }
 
 // bundle fetches one, and notes what came and what did not.
-func (p *pull) bundle(ctx context.Context, w *folder.Writer, b batch) error {
+func (p *run) bundle(ctx context.Context, w *folder.Writer, b batch) error {
 	open := map[string]place{}
 	for n, part := range b.Parts {
 		d := b.days[part.Of]
@@ -104,7 +104,7 @@ func (p *pull) bundle(ctx context.Context, w *folder.Writer, b batch) error {
 }
 
 // unless says that one object could not be written, where that is about this object alone.
-func (p *pull) unless(err error, instrument, path string) error {
+func (p *run) unless(err error, instrument, path string) error {
 	var differs *folder.DigestError
 	alone := errors.As(err, &differs) || errors.Is(err, folder.ErrPath) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR) ||
 		errors.Is(err, syscall.EEXIST) || errors.Is(err, syscall.ENAMETOOLONG) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ELOOP)
@@ -116,7 +116,7 @@ func (p *pull) unless(err error, instrument, path string) error {
 }
 
 // large fetches a large object, in parts at the same time.
-func (p *pull) large(ctx context.Context, b batch) error {
+func (p *run) large(ctx context.Context, b batch) error {
 	d, i := b.days[b.Parts[0].Of], b.Parts[0].Missing[0]
 	e := &d.lines[i].Entry
 	l, err := p.Folder.Large(d.in.Instrument, e)
@@ -146,7 +146,7 @@ func (p *pull) large(ctx context.Context, b batch) error {
 	return nil
 }
 
-func (p *pull) parts(ctx context.Context, l *folder.Large, instrument, path string, digest wire.Digest) error {
+func (p *run) parts(ctx context.Context, l *folder.Large, instrument, path string, digest wire.Digest) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(largeParts)
 	missing := l.Parts()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package mirrorjobs
+package pull
 
 import (
 	"context"
@@ -43,7 +43,7 @@ func (i *instrument) done(ok bool) bool {
 }
 
 // index asks which days of instruments changed, and passes these on.
-func (p *pull) index(ctx context.Context, changed []mirrorindex.RootLine) error {
+func (p *run) index(ctx context.Context, changed []mirrorindex.RootLine) error {
 	for len(changed) > 0 {
 		n := min(len(changed), instrumentsAtOnce)
 		if err := p.instrumentsOf(ctx, changed[:n]); err != nil {
@@ -55,7 +55,7 @@ func (p *pull) index(ctx context.Context, changed []mirrorindex.RootLine) error 
 }
 
 // instrumentsOf does that for some.
-func (p *pull) instrumentsOf(ctx context.Context, lines []mirrorindex.RootLine) error {
+func (p *run) instrumentsOf(ctx context.Context, lines []mirrorindex.RootLine) error {
 	var all []*instrument
 	var questions []mirrorindex.DaysQuestion
 	for _, line := range lines {
@@ -99,7 +99,7 @@ func (p *pull) instrumentsOf(ctx context.Context, lines []mirrorindex.RootLine) 
 }
 
 // days passes on those of an answer that changed, and what vanished; months are asked for.
-func (p *pull) days(ctx context.Context, in *instrument, lines []mirrorindex.DaysLine, month string, months *monthsToAsk) error {
+func (p *run) days(ctx context.Context, in *instrument, lines []mirrorindex.DaysLine, month string, months *monthsToAsk) error {
 	var todo []*day
 	for _, line := range p.Selection.Changed(lines, in.known) {
 		if line.Month != "" {
@@ -118,7 +118,7 @@ func (p *pull) days(ctx context.Context, in *instrument, lines []mirrorindex.Day
 }
 
 // pass hands days on, some at a time.
-func (p *pull) pass(ctx context.Context, in *instrument, todo []*day) error {
+func (p *run) pass(ctx context.Context, in *instrument, todo []*day) error {
 	in.mu.Lock()
 	in.open += len(todo)
 	in.mu.Unlock()
@@ -136,7 +136,7 @@ func (p *pull) pass(ctx context.Context, in *instrument, todo []*day) error {
 
 // monthsToAsk are months that changed, whose days are not known yet.
 type monthsToAsk struct {
-	p         *pull
+	p         *run
 	questions []mirrorindex.DaysQuestion
 	of        []*instrument
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mirrorjobs runs mirrors. A pull asks another Substorm for its mirror index, and only
+// Package pull copies an archive into a folder. A run asks another Substorm for its mirror index, and only
 // for that of it which changed since the last run: first the root, then the days of
 // instruments, then the lists of days. What the lists have and the mirror lacks, it fetches.
 //
 //	root ─► days ─► lists ─► plan ─► bundles, large objects ─► folder ─► committed lists ─► tags
 //
 // Each stage hands batches to the next, which takes no more than it can hold.
-package mirrorjobs
+package pull
 
 import (
 	"context"
@@ -33,8 +33,8 @@ const (
 	maxSkew = time.Hour
 )
 
-// PullConfig says what is pulled where.
-type PullConfig struct {
+// Config says what is pulled where.
+type Config struct {
 	Source *https.Client
 	Folder *folder.Folder
 	plan.Selection
@@ -51,21 +51,21 @@ type PullConfig struct {
 // ErrLeft: a run did what it could, and some objects are missing still.
 var ErrLeft = errors.New("some objects could not be mirrored")
 
-// Pull makes one run. Errors: ErrLeft, plan.SafetyStopError, of the source, of the folder.
-func Pull(ctx context.Context, cfg PullConfig) error {
+// Run makes one run. Errors: ErrLeft, plan.SafetyStopError, of the source, of the folder.
+func Run(ctx context.Context, cfg Config) error {
 	if cfg.Connections <= 0 {
 		cfg.Connections = DefaultConnections
 	}
 	if cfg.Force {
 		cfg.SafetyStop = 0
 	}
-	p := &pull{PullConfig: cfg, wanted: make(chan []*day), batches: make(chan batch, cfg.Connections), ready: make(chan *day, readyDays), open: map[*day]bool{}}
-	return p.run(ctx)
+	p := &run{Config: cfg, wanted: make(chan []*day), batches: make(chan batch, cfg.Connections), ready: make(chan *day, readyDays), open: map[*day]bool{}}
+	return p.do(ctx)
 }
 
-// pull is one run.
-type pull struct {
-	PullConfig
+// run is one run.
+type run struct {
+	Config
 	site string
 	// wanted are the days whose lists are to be asked for, some at a time; batches what is to
 	// be fetched; ready are days with which nothing is left to do but to note it.
@@ -81,7 +81,7 @@ type pull struct {
 	finished []*instrument
 }
 
-func (p *pull) run(ctx context.Context) error {
+func (p *run) do(ctx context.Context) error {
 	state := p.Folder.State()
 	if p.Force {
 		state.ETag, state.Instruments = "", nil
@@ -113,7 +113,7 @@ func (p *pull) run(ctx context.Context) error {
 
 // all does what the lists say of some instruments. What it returns has noted all that came,
 // also where there is an error.
-func (p *pull) all(ctx context.Context, changed []mirrorindex.RootLine) (*committer, error) {
+func (p *run) all(ctx context.Context, changed []mirrorindex.RootLine) (*committer, error) {
 	commits := &committer{p: p}
 	committed := make(chan struct{})
 	go func() {
@@ -143,7 +143,7 @@ func (p *pull) all(ctx context.Context, changed []mirrorindex.RootLine) (*commit
 }
 
 // isReady passes a day on to be noted.
-func (p *pull) isReady(d *day) {
+func (p *run) isReady(d *day) {
 	p.mu.Lock()
 	delete(p.open, d)
 	p.mu.Unlock()
@@ -151,21 +151,21 @@ func (p *pull) isReady(d *day) {
 }
 
 // isOpen notes that objects of a day are to be fetched.
-func (p *pull) isOpen(d *day) {
+func (p *run) isOpen(d *day) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.open[d] = true
 }
 
 // finish notes that nothing of an instrument is left.
-func (p *pull) finish(in *instrument) {
+func (p *run) finish(in *instrument) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.finished = append(p.finished, in)
 }
 
 // takeFinished returns the instruments that were finished since it was called last.
-func (p *pull) takeFinished() []*instrument {
+func (p *run) takeFinished() []*instrument {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := p.finished

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package mirrorjobs_test
+package pull_test
 
 import (
 	"context"
@@ -22,10 +22,10 @@ import (
 	"github.com/substorm/substorm/feed-server/mirror"
 	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/internal/wire"
-	mirrorjobs "github.com/substorm/substorm/mirror-jobs"
 	"github.com/substorm/substorm/mirror-jobs/folder"
 	"github.com/substorm/substorm/mirror-jobs/https"
 	"github.com/substorm/substorm/mirror-jobs/plan"
+	"github.com/substorm/substorm/mirror-jobs/pull"
 )
 
 var storm = time.Date(2015, 3, 17, 12, 0, 0, 0, time.UTC)
@@ -37,7 +37,7 @@ type lab struct {
 	plan.Policy
 	plan.Selection
 	force bool
-	last  mirrorjobs.Figures
+	last  pull.Figures
 }
 
 func newLab(t *testing.T, more ...wire.InstrumentEntry) *lab {
@@ -63,10 +63,10 @@ func (l *lab) from(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	progress := &mirrorjobs.Progress{}
+	progress := &pull.Progress{}
 	client := https.New(https.Config{URL: u, Connections: 4, Agent: "substorm-mirror", Received: progress.Receive})
 	defer client.Close()
-	err = mirrorjobs.Pull(ctx, mirrorjobs.PullConfig{
+	err = pull.Run(ctx, pull.Config{
 		Source: client, Folder: f, Selection: l.Selection, Policy: l.Policy, Force: l.force, Connections: 4, Progress: progress, Logger: slog.New(slog.DiscardHandler),
 	})
 	l.last = progress.Figures()

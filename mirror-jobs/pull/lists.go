@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package mirrorjobs
+package pull
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 const listers = 4
 
 // lists asks what days hold, and passes on what is missing.
-func (p *pull) lists(ctx context.Context) error {
+func (p *run) lists(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for range listers {
 		group.Go(func() error {
@@ -33,7 +33,7 @@ func (p *pull) lists(ctx context.Context) error {
 }
 
 // listsOf does that for some days.
-func (p *pull) listsOf(ctx context.Context, days []*day) error {
+func (p *run) listsOf(ctx context.Context, days []*day) error {
 	if err := p.ask(ctx, days); err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (p *pull) listsOf(ctx context.Context, days []*day) error {
 	return nil
 }
 
-func (p *pull) send(ctx context.Context, b batch) error {
+func (p *run) send(ctx context.Context, b batch) error {
 	select {
 	case p.batches <- b:
 		return nil
@@ -80,7 +80,7 @@ func (p *pull) send(ctx context.Context, b batch) error {
 }
 
 // ask fetches the lists of some days, and lays them over what is known.
-func (p *pull) ask(ctx context.Context, days []*day) error {
+func (p *run) ask(ctx context.Context, days []*day) error {
 	var questions []mirrorindex.ListQuestion
 	var of []*day
 	for _, d := range days {
@@ -123,7 +123,7 @@ func (p *pull) ask(ctx context.Context, days []*day) error {
 
 // missing returns the lines of a day that are to be fetched. What a killed run had not noted
 // yet is there already.
-func (p *pull) missing(d *day) ([]int, error) {
+func (p *run) missing(d *day) ([]int, error) {
 	if p.Force { // files are compared, and not what was noted
 		for i := range d.lines {
 			d.lines[i].Held = d.lines[i].Held && p.Folder.Has(d.in.Instrument, &d.lines[i].Entry)

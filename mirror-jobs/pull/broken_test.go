@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package mirrorjobs_test
+package pull_test
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ import (
 
 	"github.com/substorm/substorm/feed-server/archive/archivetest"
 	"github.com/substorm/substorm/internal/wire"
-	mirrorjobs "github.com/substorm/substorm/mirror-jobs"
+	"github.com/substorm/substorm/mirror-jobs/pull"
 )
 
 // cutting passes TCP on to a server, and cuts each connection once some bytes came back.
@@ -192,7 +192,7 @@ func TestLiar(t *testing.T) {
 		body = bytes.Replace(body, []byte("second"), []byte("SECOND"), 1)
 		return bytes.Replace(body, []byte("largelarge"), []byte("largeLARGE"), 1)
 	})
-	if err := l.from(t.Context(), address); !errors.Is(err, mirrorjobs.ErrLeft) || l.last.Failed != 2 {
+	if err := l.from(t.Context(), address); !errors.Is(err, pull.ErrLeft) || l.last.Failed != 2 {
 		t.Errorf("%v, %+v", err, l.last)
 	}
 	l.want("what is right", map[string]string{"allsky-1/a.jpg": "first", "allsky-1/c.jpg": "third"})
@@ -214,7 +214,7 @@ func TestNamesThatEscape(t *testing.T) {
 			return bytes.ReplaceAll(body, []byte(`"path":"evil.jpg"`), fmt.Appendf(nil, `"path":%q`, path))
 		})
 		l.dir = t.TempDir()
-		if err := l.from(t.Context(), address); !errors.Is(err, mirrorjobs.ErrLeft) {
+		if err := l.from(t.Context(), address); !errors.Is(err, pull.ErrLeft) {
 			t.Errorf("%q: %v", path, err)
 		}
 		l.want(path, map[string]string{"allsky-1/good.jpg": "good"})

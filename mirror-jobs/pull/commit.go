@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package mirrorjobs
+package pull
 
 import (
 	"context"
@@ -24,7 +24,7 @@ const (
 // lists say that it is held, and once these are on the disk too, the tags say that nothing is
 // to be asked. So a kill at any point loses nothing, and at most makes work twice.
 type committer struct {
-	p *pull
+	p *run
 	// left are the objects that could not be had, instruments those that were acted upon in
 	// full.
 	left        int64
@@ -158,7 +158,7 @@ func (s *surplus) add(instrument string, day wire.Day, objects int) {
 
 // removeSurplus removes what the policy says, once all is fetched. Errors:
 // plan.SafetyStopError, of the folder.
-func (p *pull) removeSurplus(ctx context.Context) error {
+func (p *run) removeSurplus(ctx context.Context) error {
 	if p.surplus.objects == 0 {
 		return nil
 	}
@@ -194,7 +194,7 @@ func (p *pull) removeSurplus(ctx context.Context) error {
 }
 
 // removeFrom removes the surplus of a day, and returns what is known of it then.
-func (p *pull) removeFrom(instrument string, day wire.Day) ([]plan.Line, error) {
+func (p *run) removeFrom(instrument string, day wire.Day) ([]plan.Line, error) {
 	lines, err := p.Folder.Lines(instrument, day)
 	if err != nil {
 		return nil, err
@@ -212,7 +212,7 @@ func (p *pull) removeFrom(instrument string, day wire.Day) ([]plan.Line, error) 
 }
 
 // held counts the objects that the mirror holds.
-func (p *pull) held() (objects int, err error) {
+func (p *run) held() (objects int, err error) {
 	names, err := p.Folder.Instruments()
 	if err != nil {
 		return 0, err

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package push
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Book is where it is noted what a partner has.
+type Book interface {
+	// Month returns what is known of an instrument's days of a month (yyyy-mm).
+	Month(ctx context.Context, instrument, month string) (Month, error)
+	// SetDay notes what is known of a day.
+	SetDay(ctx context.Context, instrument string, day wire.Day, known KnownDay) error
+	// SetMirrored notes in the ledger what the partner has of a day.
+	SetMirrored(ctx context.Context, instrument string, day wire.Day, has wire.Totals) error
+	// Confirm notes that the partner has removed an object, where that was asked of it.
+	Confirm(ctx context.Context, instrument string, day wire.Day, id string) error
+}
+
+// Month is what is known of the days of one.
+type Month struct {
+	Days map[wire.Day]KnownDay `json:"days"`
+}
+
+// KnownDay is what a partner has confirmed of a day.
+type KnownDay struct {
+	// Tag of the day when all of it was confirmed.
+	Tag string `json:"tag"`
+	// Sum of what was.
+	mirrorindex.Sum
+	Objects int `json:"objects"`
+}
+
+// KV is a Book in the buckets of a Site.
+type KV struct {
+	partner         string
+	cursors, ledger jetstream.KeyValue
+	months          map[string]Month
+}
+
+// incarnation of a partner's column of the ledger: what it has is told as a whole, and not as
+// what one run brought.
+const incarnation = "mirror"
+
+// OpenKV opens the book of a partner. Errors: of NATS.
+func OpenKV(ctx context.Context, js jetstream.JetStream, site, partner string) (*KV, error) {
+	b := &KV{partner: partner, months: map[string]Month{}}
+	var err error
+	if b.cursors, err = js.KeyValue(ctx, wire.CursorBucket(site)); err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", wire.CursorBucket(site), err)
+	}
+	if b.ledger, err = js.KeyValue(ctx, wire.LedgerBucket(site)); err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", wire.LedgerBucket(site), err)
+	}
+	return b, nil
+}
+
+// key of a month; instruments and partners have names as long as DNS labels.
+func (b *KV) key(instrument, month string) string {
+	return wire.MirrorCursorKey(b.partner, month+"-"+instrument)
+}
+
+// Month implements Book.
+func (b *KV) Month(ctx context.Context, instrument, month string) (Month, error) {
+	key := b.key(instrument, month)
+	if m, known := b.months[key]; known {
+		return m, nil
+	}
+	e, err := b.cursors.Get(ctx, key)
+	m := Month{Days: map[wire.Day]KnownDay{}}
+	switch {
+	case errors.Is(err, jetstream.ErrKeyNotFound):
+	case err != nil:
+		return m, fmt.Errorf("cursor %s: %w", key, err)
+	default:
+		if m, err = wire.Decode[Month](e.Value()); err != nil {
+			return m, fmt.Errorf("cursor %s: %w", key, err)
+		}
+	}
+	b.months[key] = m
+	return m, nil
+}
+
+// SetDay implements Book.
+func (b *KV) SetDay(ctx context.Context, instrument string, day wire.Day, known KnownDay) error {
+	month := mirrorindex.MonthOf(day)
+	m, err := b.Month(ctx, instrument, month)
+	if err != nil {
+		return err
+	}
+	m.Days[day] = known
+	data, err := wire.Encode(m)
+	if err != nil {
+		return err
+	}
+	_, err = b.cursors.Put(ctx, b.key(instrument, month), data)
+	return err
+}
+
+// SetMirrored implements Book.
+func (b *KV) SetMirrored(ctx context.Context, instrument string, day wire.Day, has wire.Totals) error {
+	data, err := wire.Encode(wire.LedgerEntry{Incarnations: map[string]wire.Totals{incarnation: has}})
+	if err != nil {
+		return err
+	}
+	_, err = b.ledger.Put(ctx, wire.LedgerKey(instrument, day, wire.StepMirrored, b.partner), data)
+	return err
+}
+
+// Confirm implements Book.
+func (b *KV) Confirm(ctx context.Context, instrument string, day wire.Day, id string) error {
+	asked := wire.Removal{Instrument: instrument, Day: day, ID: id}
+	if _, err := b.cursors.Get(ctx, asked.Key()); err != nil {
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			return nil // it is done, or nobody asked
+		}
+		return fmt.Errorf("removal %s: %w", asked.Key(), err)
+	}
+	data, err := wire.Encode(wire.MirrorConfirmed{At: time.Now().UTC()})
+	if err != nil {
+		return err
+	}
+	_, err = b.cursors.Put(ctx, wire.MirrorConfirmedKey(b.partner, asked), data)
+	return err
+}

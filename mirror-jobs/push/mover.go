@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package push brings a Site's objects to a partner: it compares what the archive lists with
+// what the partner has confirmed, has a mover bring the rest, and notes in the ledger what the
+// partner has then.
+package push
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// File is an object on its way to a partner.
+type File struct {
+	// Path at the partner: relative, without "." and "..".
+	Path     string
+	Size     int64
+	Modified time.Time
+	Digest   wire.Digest
+	// MediaType may be empty.
+	MediaType string
+	// Open opens the bytes. The last read returns an error in place of io.EOF where they are
+	// not those of Digest: such a file must not get its name at the partner.
+	Open func(ctx context.Context) (io.ReadCloser, error)
+}
+
+// Mover gets files to one partner. It is used by one goroutine.
+type Mover interface {
+	// Most is how many files, and bytes of them, Deliver takes at once; one larger file
+	// comes alone.
+	Most() (files int, bytes int64)
+	// Deliver brings files to the partner, each whole or not at all, and reports how each ended:
+	// nil means that the partner has acknowledged it. A file that is there already, with its
+	// size and time, counts as delivered, but with anew. The error is one of the partner as a
+	// whole (Problem): then no more is tried.
+	Deliver(ctx context.Context, files []File, anew bool, ended func(i int, err error)) error
+	// Verify calls differs for each file that the partner lacks, or has with another size or,
+	// with digest, with other bytes. Errors: Problem.
+	Verify(ctx context.Context, files []File, digest bool, differs func(i int, why string)) error
+	// Remove removes files at the partner; those that it does not have count as removed.
+	// Errors: Problem.
+	Remove(ctx context.Context, paths []string) error
+}
+
+// Problem is why a partner does not take anything, with a reason as wire.MirrorReason….
+type Problem struct {
+	Reason string
+	Err    error
+}
+
+// Error implements error.
+func (p *Problem) Error() string { return p.Err.Error() }
+
+// Unwrap returns what happened.
+func (p *Problem) Unwrap() error { return p.Err }

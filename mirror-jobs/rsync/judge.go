@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rsync
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/push"
+)
+
+// signs are what rsync and ssh say, and the reason that it stands for: the first that is there
+// counts. Exit codes of rsync(1) do not tell these apart.
+var signs = []struct{ text, reason string }{
+	{"Host key verification failed", wire.MirrorReasonHostKeyMismatch},
+	{"REMOTE HOST IDENTIFICATION HAS CHANGED", wire.MirrorReasonHostKeyMismatch},
+	{"No space left on device", wire.MirrorReasonPartnerFull},
+	{"Disk quota exceeded", wire.MirrorReasonPartnerFull},
+	{"auth failed", wire.MirrorReasonAccessDenied},
+	{"Permission denied (", wire.MirrorReasonAccessDenied}, // ssh's, with the methods that were tried
+	{"@ERROR: access denied", wire.MirrorReasonAccessDenied},
+	{"read only", wire.MirrorReasonAccessDenied},
+	{"@ERROR: Unknown module", wire.MirrorReasonProtocol},
+	{"Connection refused", wire.MirrorReasonUnreachable},
+	{"Could not resolve hostname", wire.MirrorReasonUnreachable},
+	{"Name or service not known", wire.MirrorReasonUnreachable},
+	{"No route to host", wire.MirrorReasonUnreachable},
+	{"timed out", wire.MirrorReasonUnreachable},
+	{"timeout", wire.MirrorReasonUnreachable},
+	{"Connection reset by peer", wire.MirrorReasonUnreachable},
+	{"Broken pipe", wire.MirrorReasonUnreachable},
+	{"connection unexpectedly closed", wire.MirrorReasonUnreachable},
+}
+
+// codes are exit values of rsync(1) that say why where it said nothing else.
+var codes = map[int]string{
+	5: wire.MirrorReasonAccessDenied, 10: wire.MirrorReasonUnreachable, 12: wire.MirrorReasonUnreachable, 30: wire.MirrorReasonUnreachable, 35: wire.MirrorReasonUnreachable, 255: wire.MirrorReasonUnreachable,
+}
+
+// partial are exit values that are about some files.
+var partial = map[int]bool{23: true, 24: true}
+
+// judge says what an error of rsync means: some files failed, or the partner as a whole takes
+// none (push.Problem).
+func judge(err error, said string) (failures, error) {
+	var ended *exec.ExitError
+	if !errors.As(err, &ended) {
+		return failures{}, fmt.Errorf("rsync: %w", err)
+	}
+	code := ended.ExitCode()
+	reason := codes[code]
+	for _, s := range signs {
+		if strings.Contains(said, s.text) {
+			reason = s.reason
+			break
+		}
+	}
+	if partial[code] && (reason == "" || reason == wire.MirrorReasonUnreachable) {
+		return failures{some: true, said: said}, nil
+	}
+	if reason == "" {
+		reason = wire.MirrorReasonProtocol
+	}
+	return failures{}, &push.Problem{Reason: reason, Err: fmt.Errorf("rsync ended with %d: %s", code, firstLine(said))}
+}
+
+// firstLine is what rsync said first that says something.
+func firstLine(said string) string {
+	for line := range strings.Lines(said) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "@@@") {
+			return line
+		}
+	}
+	return "it said nothing"
+}
+
+var octal = regexp.MustCompile(`\\#[0-7]{3}`)
+
+// unescaped is a name as it was before rsync wrote bytes of it as \#ooo.
+func unescaped(name string) string {
+	return octal.ReplaceAllStringFunc(name, func(code string) string {
+		n, err := strconv.ParseUint(code[2:], 8, 8)
+		if err != nil {
+			return code
+		}
+		return string([]byte{byte(n)})
+	})
+}
+
+// bounded keeps the beginning of what is written.
+type bounded struct {
+	strings.Builder
+	most int
+}
+
+// Write implements io.Writer.
+func (b *bounded) Write(p []byte) (int, error) {
+	_, _ = b.Builder.Write(p[:min(len(p), max(0, b.most-b.Len()))]) // it never fails
+	return len(p), nil
+}

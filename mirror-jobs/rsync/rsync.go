@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rsync gets files to a partner by rsync, to a daemon or over ssh. A staging folder
+// has the files that are owed, and nothing else; rsync compares their sizes and times with what
+// the partner has, and gives a file its name there once it is whole.
+package rsync
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/substorm/substorm/internal/objectpath"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/push"
+)
+
+const (
+	// mostFiles and mostBytes are staged at once.
+	mostFiles = 10_000
+	mostBytes = 1 << 30
+	// connectSeconds and silentSeconds are how long the other side may take to answer, and be
+	// silent.
+	connectSeconds, silentSeconds = 20, 120
+	// maxSaid bounds what is kept of what rsync says on standard error.
+	maxSaid = 16 << 10
+)
+
+// Config says where to.
+type Config struct {
+	wire.MirrorRsync
+	// Credentials is the folder with wire.MirrorFile….
+	Credentials string
+	// Scratch is a folder of the mover's own.
+	Scratch string
+	// BytesPerSecond at most; 0: no limit.
+	BytesPerSecond func() int64
+	// Program is rsync's; empty: the first one in PATH.
+	Program string
+}
+
+// Mover is a push.Mover.
+type Mover struct{ cfg Config }
+
+// New returns a mover. Its scratch folder is emptied.
+func New(cfg Config) (*Mover, error) {
+	if cfg.Program == "" {
+		program, err := exec.LookPath("rsync")
+		if err != nil {
+			return nil, fmt.Errorf("install rsync: %w", err)
+		}
+		cfg.Program = program
+	}
+	m := &Mover{cfg}
+	return m, m.empty()
+}
+
+func (m *Mover) stage() string { return filepath.Join(m.cfg.Scratch, "stage") }
+
+func (m *Mover) empty() error {
+	if err := os.RemoveAll(m.stage()); err != nil {
+		return err
+	}
+	return os.MkdirAll(m.stage(), 0o755)
+}
+
+// Most implements push.Mover.
+func (m *Mover) Most() (files int, bytes int64) { return mostFiles, mostBytes }
+
+// Deliver implements push.Mover.
+func (m *Mover) Deliver(ctx context.Context, files []push.File, anew bool, ended func(int, error)) error {
+	defer func() { _ = m.empty() }() // the next one does so, too
+	var staged []int
+	var list bytes.Buffer
+	for i, f := range files {
+		switch err := m.put(ctx, f); {
+		case err == nil:
+			staged = append(staged, i)
+			list.WriteString(f.Path + "\x00")
+		case errors.Is(err, objectpath.ErrDamaged), errors.Is(err, objectstore.ErrNotFound), errors.Is(err, errPlace):
+			ended(i, err)
+		default:
+			return err
+		}
+	}
+	if len(staged) == 0 {
+		return nil
+	}
+	arguments := []string{"--partial-dir=.rsync-partial", "--files-from=-", "--from0"}
+	if anew {
+		arguments = append(arguments, "--ignore-times")
+	}
+	failed, err := m.run(ctx, list.Bytes(), nil, append(arguments, m.stage()+"/", m.target())...)
+	if err != nil {
+		return err
+	}
+	for _, i := range staged {
+		if why, is := failed.of(files[i].Path); is {
+			ended(i, errors.New(why))
+		} else {
+			ended(i, nil)
+		}
+	}
+	return nil
+}
+
+// errPlace: a file cannot be staged beside another: one's path is a folder of the other's.
+var errPlace = errors.New("its path is a folder of another object's path")
+
+// put stages a file. One whose bytes are not those of its digest is not.
+func (m *Mover) put(ctx context.Context, f push.File) error {
+	name := filepath.Join(m.stage(), filepath.FromSlash(f.Path))
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return fmt.Errorf("%w: %w", errPlace, err)
+	}
+	body, err := f.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	out, err := os.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errPlace, err)
+	}
+	_, err = io.Copy(out, body)
+	if err = errors.Join(err, out.Close()); err == nil {
+		err = os.Chtimes(name, f.Modified, f.Modified)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(name))
+	}
+	return nil
+}
+
+// Verify implements push.Mover: rsync says what it would send.
+func (m *Mover) Verify(ctx context.Context, files []push.File, digest bool, differs func(int, string)) error {
+	defer func() { _ = m.empty() }()
+	at := make(map[string]int, len(files))
+	var list bytes.Buffer
+	for i, f := range files {
+		if err := m.put(ctx, f); err != nil {
+			if errors.Is(err, objectpath.ErrDamaged) || errors.Is(err, objectstore.ErrNotFound) || errors.Is(err, errPlace) {
+				differs(i, err.Error())
+				continue
+			}
+			return err
+		}
+		at[f.Path] = i
+		list.WriteString(f.Path + "\x00")
+	}
+	arguments := []string{"--dry-run", "--out-format=%i %n", "--files-from=-", "--from0"}
+	if digest {
+		arguments = append(arguments, "--checksum")
+	}
+	var said bytes.Buffer
+	if _, err := m.run(ctx, list.Bytes(), &said, append(arguments, m.stage()+"/", m.target())...); err != nil {
+		return err
+	}
+	for line := range strings.Lines(said.String()) {
+		how, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		if i, is := at[unescaped(name)]; is && strings.HasPrefix(how, "<f") {
+			differs(i, "the partner has not this file: rsync says "+how)
+		}
+	}
+	return nil
+}
+
+// Remove implements push.Mover.
+func (m *Mover) Remove(ctx context.Context, paths []string) error {
+	if err := m.empty(); err != nil {
+		return err
+	}
+	_, err := m.run(ctx, []byte(strings.Join(paths, "\x00")+"\x00"), nil, "--delete-missing-args", "--files-from=-", "--from0", m.stage()+"/", m.target())
+	return err
+}
+
+// target is where rsync writes.
+func (m *Mover) target() string {
+	if d := m.cfg.Daemon; d != nil {
+		user := ""
+		if d.User != "" {
+			user = d.User + "@"
+		}
+		return "rsync://" + user + d.Address + "/" + strings.TrimSuffix(d.Module+"/"+d.Path, "/") + "/"
+	}
+	s := m.cfg.SSH
+	return s.User + "@" + s.Host + ":" + strings.TrimSuffix(s.Path, "/") + "/"
+}
+
+// failures are the files that rsync named on standard error, and what it said of each.
+type failures struct {
+	some bool
+	said string
+}
+
+// of says whether a file failed. Where rsync named none of those that failed, all did.
+func (f failures) of(path string) (why string, is bool) {
+	if !f.some {
+		return "", false
+	}
+	for line := range strings.Lines(f.said) {
+		if strings.Contains(unescaped(line), `"`+path+`"`) || strings.Contains(unescaped(line), "/"+path+`"`) || strings.Contains(unescaped(line), path+`" `) {
+			return strings.TrimSpace(line), true
+		}
+	}
+	return "rsync could not transfer some files: " + firstLine(f.said), true
+}
+
+// run runs rsync. Errors: push.Problem.
+func (m *Mover) run(ctx context.Context, input []byte, out io.Writer, arguments ...string) (failures, error) {
+	common := []string{"--archive", "--no-owner", "--no-group", "--no-perms", "--chmod=D755,F644", "--omit-dir-times", "--8-bit-output", "--mkpath", "--timeout=" + strconv.Itoa(silentSeconds)}
+	if m.cfg.Daemon != nil {
+		common = append(common, "--contimeout="+strconv.Itoa(connectSeconds))
+	} else {
+		common = append(common, "--rsh="+m.ssh())
+	}
+	if m.cfg.BytesPerSecond != nil {
+		if rate := m.cfg.BytesPerSecond(); rate > 0 {
+			common = append(common, "--bwlimit="+strconv.FormatInt(max(1, rate/1024), 10))
+		}
+	}
+	cmd := exec.CommandContext(ctx, m.cfg.Program, append(common, arguments...)...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it tidies up at the other side
+	cmd.WaitDelay = 10 * time.Second
+	said := &bounded{most: maxSaid}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), out, said
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	if m.cfg.Daemon != nil && m.cfg.Daemon.User != "" {
+		password, err := os.ReadFile(filepath.Join(m.cfg.Credentials, wire.MirrorFilePassword))
+		if err != nil {
+			return failures{}, &push.Problem{Reason: wire.MirrorReasonAccessDenied, Err: fmt.Errorf("the password of the rsync daemon: %w", err)}
+		}
+		cmd.Env = append(cmd.Env, "RSYNC_PASSWORD="+strings.TrimRight(string(password), "\r\n"))
+	}
+	err := cmd.Run()
+	if err == nil {
+		return failures{}, nil
+	}
+	if ctx.Err() != nil {
+		return failures{}, ctx.Err()
+	}
+	return judge(err, said.String())
+}
+
+// ssh is the remote shell, which asks nothing and trusts only known_hosts.
+func (m *Mover) ssh() string {
+	s := m.cfg.SSH
+	file := func(name string) string { return quoted(filepath.Join(m.cfg.Credentials, name)) }
+	return strings.Join([]string{
+		"ssh", "-p", strconv.Itoa(s.Port), "-i", file(wire.MirrorFileSSHKey), "-o", "UserKnownHostsFile=" + file(wire.MirrorFileKnownHosts), "-o", "GlobalKnownHostsFile=/dev/null",
+		"-o", "StrictHostKeyChecking=yes", "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes", "-o", "ConnectTimeout=" + strconv.Itoa(connectSeconds), "-F", "none",
+	}, " ")
+}
+
+// quoted is a word for rsync's --rsh, which splits at spaces.
+func quoted(word string) string { return `"` + strings.ReplaceAll(word, `"`, `""`) + `"` }

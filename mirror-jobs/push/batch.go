@@ -47,7 +47,10 @@ func (r *run) flush(ctx context.Context) error {
 	for i := range ended {
 		ended[i] = errOpen
 	}
-	err := r.deliver(ctx, b.files, ended)
+	err := r.Pause(ctx)
+	if err == nil {
+		err = r.deliver(ctx, b.files, ended)
+	}
 	for i, d := range b.of {
 		d.open--
 		if ended[i] != nil {

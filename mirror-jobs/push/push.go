@@ -36,6 +36,8 @@ type Config struct {
 	Store    objectstore.Store
 	Mover    Mover
 	Book     Book
+	// Pause returns when objects may be moved. Errors: ctx's.
+	Pause func(ctx context.Context) error
 	// From and To bound the time of observation further; zero: no bound.
 	From, To time.Time
 	// VerifyOnly compares and moves nothing. Force moves and compares all that is selected,

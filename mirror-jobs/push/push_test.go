@@ -3,6 +3,7 @@
 package push_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -166,7 +167,7 @@ func (l *lab) run() error {
 	l.last = &push.Progress{}
 	return push.Run(l.Context(), push.Config{
 		Site: archivetest.Site, Entry: l.entry, Registry: l.Snapshot, Catalog: l.Catalog, Store: l.Store, Mover: l.mover, Book: book,
-		Force: l.force, VerifyOnly: l.verifyOnly, Progress: l.last, Logger: slog.New(slog.DiscardHandler),
+		Pause: func(context.Context) error { return nil }, Force: l.force, VerifyOnly: l.verifyOnly, Progress: l.last, Logger: slog.New(slog.DiscardHandler),
 	})
 }
 

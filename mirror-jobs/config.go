@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mirrorjobs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/substorm/substorm/internal/flags"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Config is the configuration of a run.
+type Config struct {
+	// Site is the Site's code, Partner the name of the MirrorPartner.
+	Site, Partner string
+	// Run names it in reports, Pod is where it runs, and Trigger what it was begun by:
+	// wire.MirrorScheduled, wire.MirrorManual or wire.MirrorContinuously.
+	Run, Pod, Trigger string
+	// From and To bound the time of observation further; zero: no bound.
+	From, To time.Time
+	// VerifyOnly compares and moves nothing; Force moves and compares all that is selected.
+	VerifyOnly, Force bool
+
+	// ScratchDir holds what is on its way. Nothing in it is missed.
+	ScratchDir string
+	// CredentialsDir has the files wire.MirrorFile….
+	CredentialsDir string
+	// ListenHTTP serves /healthz, /readyz and /metrics; empty: nobody does.
+	ListenHTTP string
+
+	Objects objectstore.Config
+	NATS    stream.Config
+
+	// LogLevel is debug, info, warn or error; Log gets the lines.
+	LogLevel string
+	Log      io.Writer
+}
+
+// check fills in what may be left out and returns what is missing or wrong, all of it.
+func (c *Config) check() error {
+	if c.Log == nil {
+		c.Log = os.Stderr
+	}
+	errs := []error{flags.Required("--site", c.Site, "--partner", c.Partner, "--run", c.Run, "--scratch-dir", c.ScratchDir, "--credentials-dir", c.CredentialsDir,
+		"--s3-endpoint", c.Objects.Endpoint, "--s3-bucket", c.Objects.Bucket, "--nats-servers", strings.Join(c.NATS.Servers, ","))}
+	switch c.Trigger {
+	case wire.MirrorScheduled, wire.MirrorManual, wire.MirrorContinuously:
+	default:
+		errs = append(errs, fmt.Errorf("--trigger %q is neither %s, %s nor %s", c.Trigger, wire.MirrorScheduled, wire.MirrorManual, wire.MirrorContinuously))
+	}
+	if c.VerifyOnly && c.Force {
+		errs = append(errs, errors.New("--verify-only moves nothing, and --force all: choose one"))
+	}
+	if !c.From.IsZero() && !c.To.IsZero() && !c.From.Before(c.To) {
+		errs = append(errs, errors.New("--observed-from is not before --observed-to"))
+	}
+	return errors.Join(errs...)
+}

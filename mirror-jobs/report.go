@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mirrorjobs
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/plan"
+	"github.com/substorm/substorm/mirror-jobs/push"
+)
+
+// report tells the operator how far a run is.
+type report struct {
+	p           *program
+	kv          jetstream.KeyValue
+	key         string
+	incarnation string
+
+	mu       sync.Mutex // of what follows
+	status   wire.MirrorStatus
+	progress *push.Progress
+	// rates are what was moved when, for the rate of the last minute.
+	rates []plan.Sample
+}
+
+func newReport(ctx context.Context, p *program) (*report, error) {
+	kv, err := p.js.KeyValue(ctx, wire.StatusBucket(p.cfg.Site))
+	if err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", wire.StatusBucket(p.cfg.Site), err)
+	}
+	return &report{p: p, kv: kv, key: wire.MirrorStatusKey(p.cfg.Partner, p.cfg.Run), incarnation: rand.Text()}, nil
+}
+
+// begin starts a report about a run.
+func (r *report) begin(entry wire.MirrorEntry, progress *push.Progress) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	cfg := &r.p.cfg
+	reached := r.status.Reached
+	r.status = wire.MirrorStatus{
+		Run: cfg.Run, Pod: cfg.Pod, Generation: entry.Generation, Trigger: cfg.Trigger, VerifyOnly: cfg.VerifyOnly,
+		Part: !cfg.From.IsZero() || !cfg.To.IsZero(), StartedAt: time.Now().UTC(), Result: wire.MirrorRunning, Reached: reached,
+	}
+	r.progress, r.rates = progress, nil
+}
+
+// waits says what the run waits for; empty: for nothing.
+func (r *report) waits(reason, message string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status.Reason, r.status.Message = reason, message
+}
+
+// run reports until ctx ends.
+func (r *report) run(ctx context.Context) {
+	tick := time.NewTicker(wire.MirrorReportInterval)
+	defer tick.Stop()
+	for {
+		r.tell(ctx)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// end reports how a run ended.
+func (r *report) end(ctx context.Context, err error) {
+	r.ended(ctx, err)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	r.tell(ctx)
+}
+
+func (r *report) ended(ctx context.Context, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now().UTC()
+	r.status.EndedAt, r.status.Result, r.status.Reason, r.status.Message = now, wire.MirrorSucceeded, "", ""
+	var problem *push.Problem
+	switch {
+	case err == nil:
+		r.status.VerifiedTo = r.status.StartedAt
+	case ctx.Err() != nil:
+		r.status.Result, r.status.Message = wire.MirrorStopped, "it was told to stop: the next run goes on"
+	default:
+		r.status.Result, r.status.Reason, r.status.Message = wire.MirrorFailed, wire.MirrorReasonStore, err.Error()
+		if errors.As(err, &problem) {
+			r.status.Reason = problem.Reason
+		} else if errors.Is(err, push.ErrOwed) {
+			r.status.Reason = wire.MirrorReasonDigestMismatch
+			if r.progress.Differing() == 0 {
+				r.status.Reason = wire.MirrorReasonStore
+			}
+		}
+	}
+	if unreached(problem) {
+		r.status.Unreached = &wire.MirrorProblem{Reason: problem.Reason, Message: problem.Error(), Since: now}
+	} else if err == nil || problem == nil {
+		r.status.Reached = now
+	}
+}
+
+// unreached says whether a problem means that the partner does not answer, or does not let us
+// in.
+func unreached(p *push.Problem) bool {
+	if p == nil {
+		return false
+	}
+	switch p.Reason {
+	case wire.MirrorReasonUnreachable, wire.MirrorReasonAccessDenied, wire.MirrorReasonHostKeyMismatch, wire.MirrorReasonCertificate:
+		return true
+	}
+	return false
+}
+
+// tell writes the report.
+func (r *report) tell(ctx context.Context) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now().UTC()
+	s := &r.status
+	s.ReportedAt, s.Progress = now, r.progress.Report()
+	r.rates = plan.Recent(append(r.rates, plan.Sample{At: now, Bytes: s.Progress.Bytes}))
+	s.Progress.BytesPerSecond = plan.BytesPerSecond(r.rates)
+	s.Owed = wire.MirrorOwed{Objects: s.Progress.TotalObjects - s.Progress.Objects, Bytes: s.Progress.TotalBytes - s.Progress.Bytes}
+	if rate := s.Progress.BytesPerSecond; rate > 0 && s.EndedAt.IsZero() {
+		s.Progress.Ends = now.Add(time.Duration(float64(s.Owed.Bytes) / float64(rate) * float64(time.Second))).Truncate(time.Second)
+	}
+	data, err := wire.Encode(*s)
+	if err == nil {
+		_, err = r.kv.Put(ctx, r.key, data)
+	}
+	if err != nil && ctx.Err() == nil {
+		r.p.log.Warn("the run cannot report", "error", err)
+	}
+}

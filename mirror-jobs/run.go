@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package mirrorjobs is the program that makes the runs of MirrorPartners: it moves what a
+// partner is owed, as the registry of the Site says, and reports how far it is.
+package mirrorjobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/substorm/substorm/internal/catalog"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/registry"
+	"github.com/substorm/substorm/internal/retry"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/telemetry"
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/plan"
+	"github.com/substorm/substorm/mirror-jobs/push"
+)
+
+const (
+	// patience is how long a run waits for the Site's registry and index.
+	patience = time.Minute
+	// lookEvery is how often a continuous run looks whether something was announced.
+	lookEvery = 2 * time.Second
+	// firstBackOff and lastBackOff are the pauses of a continuous run whose partner does not take
+	// anything.
+	firstBackOff = 5 * time.Second
+	lastBackOff  = 10 * time.Minute
+)
+
+// errDone ends what runs beside a run.
+var errDone = errors.New("the run has ended")
+
+// program is one run, or one that follows.
+type program struct {
+	cfg      Config
+	log      *slog.Logger
+	metrics  *prometheus.Registry
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	store    objectstore.Store
+	registry *registry.Registry
+	catalog  *catalog.Catalog
+	report   *report
+}
+
+// Run makes a run. Errors say why something is still owed, and are reported too.
+func Run(ctx context.Context, cfg Config) error {
+	if err := cfg.check(); err != nil {
+		return err
+	}
+	log, err := telemetry.NewLogger(cfg.Log, cfg.LogLevel)
+	if err != nil {
+		return err
+	}
+	p := &program{cfg: cfg, metrics: telemetry.NewRegistry("mirror-jobs"), registry: registry.New()}
+	p.log = log.With("partner", cfg.Partner, "run", cfg.Run)
+	if p.store, err = objectstore.Open(cfg.Objects); err != nil {
+		return err
+	}
+	cfg.NATS.Name, cfg.NATS.Logger = "mirror-jobs", p.log
+	if p.nc, err = stream.Connect(ctx, cfg.NATS); err != nil {
+		return err
+	}
+	defer p.nc.Close()
+	if p.js, err = jetstream.New(p.nc); err != nil {
+		return fmt.Errorf("JetStream: %w", err)
+	}
+	p.catalog = catalog.New(catalog.Config{Site: cfg.Site, JetStream: p.js, Store: p.store, Log: p.log, Registerer: p.metrics,
+		Naming: func(instrument string) string { return p.registry.Snapshot().Instruments[instrument].Naming }})
+	return p.beside(ctx)
+}
+
+// beside runs what a run needs, until it ends.
+func (p *program) beside(ctx context.Context) error {
+	all, ctx := errgroup.WithContext(ctx)
+	if p.cfg.ListenHTTP != "" {
+		http, err := telemetry.NewServer(telemetry.ServerConfig{Address: p.cfg.ListenHTTP, Metrics: p.metrics, Ready: p.ready})
+		if err != nil {
+			return err
+		}
+		all.Go(func() error { return http.Serve(ctx) })
+	}
+	all.Go(func() error { p.registry.Follow(ctx, p.js, p.cfg.Site, p.log); return nil })
+	all.Go(func() error { _ = p.catalog.Run(ctx); return nil }) // its error is ctx's
+	var failed error
+	all.Go(func() error {
+		failed = p.work(ctx)
+		return errDone
+	})
+	if err := all.Wait(); err != nil && !errors.Is(err, errDone) {
+		return err
+	}
+	return failed
+}
+
+func (p *program) ready(context.Context) error {
+	if p.registry.Snapshot().Revision == 0 {
+		return errors.New("the registry of the Site was never seen complete: is the operator running, and does NATS answer?")
+	}
+	return nil
+}
+
+// entry is the MirrorPartner as the registry has it.
+func (p *program) entry(ctx context.Context) (wire.MirrorEntry, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		s, changed := p.registry.Watch()
+		if s.Revision > 0 {
+			entry, declared := s.Mirrors[p.cfg.Partner]
+			if !declared {
+				return entry, fmt.Errorf("the Site %s has no MirrorPartner %s, or it is not accepted: see its conditions", p.cfg.Site, p.cfg.Partner)
+			}
+			return entry, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return wire.MirrorEntry{}, fmt.Errorf("the registry of Site %s is not known after %v: is the operator running, and does NATS answer?", p.cfg.Site, patience)
+		}
+	}
+}
+
+// work makes the run, or runs, while it holds the partner's lease.
+func (p *program) work(ctx context.Context) error {
+	entry, err := p.entry(ctx)
+	if err != nil {
+		return err
+	}
+	if p.report, err = newReport(ctx, p); err != nil {
+		return err
+	}
+	leases, err := p.js.KeyValue(ctx, wire.LeaseBucket(p.cfg.Site))
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", wire.LeaseBucket(p.cfg.Site), err)
+	}
+	kind := wire.MirrorScheduled
+	if p.cfg.Trigger == wire.MirrorManual {
+		kind = wire.MirrorManual
+	}
+	lease, err := stream.AcquireLease(ctx, leases, wire.MirrorLease(p.cfg.Partner, kind), wire.Lease{Holder: p.cfg.Run, Incarnation: p.report.incarnation}, p.log)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		_ = lease.Release(ctx) // else it expires
+	}()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	go func() {
+		select {
+		case <-lease.Lost():
+			stop(stream.ErrLeaseLost)
+		case <-ctx.Done():
+		}
+	}()
+	if p.cfg.Trigger == wire.MirrorContinuously {
+		return p.follow(ctx)
+	}
+	return p.once(ctx, entry)
+}
+
+// once makes one run, and reports its end.
+func (p *program) once(ctx context.Context, entry wire.MirrorEntry) error {
+	progress := &push.Progress{}
+	p.report.begin(entry, progress)
+	reporting, stop := context.WithCancel(ctx)
+	reported := make(chan struct{})
+	go func() {
+		defer close(reported)
+		p.report.run(reporting)
+	}()
+	err := p.move(ctx, entry, progress)
+	stop()
+	<-reported
+	p.report.end(ctx, err)
+	return err
+}
+
+// move moves what is owed.
+func (p *program) move(ctx context.Context, entry wire.MirrorEntry, progress *push.Progress) error {
+	if entry.Direction != wire.MirrorPush {
+		return &push.Problem{Reason: wire.MirrorReasonProtocol, Err: errors.New("this version pulls into folders alone (substorm mirror pull), and not into a Site")}
+	}
+	mover, err := newMover(p.cfg, entry)
+	if err != nil {
+		return err
+	}
+	book, err := push.OpenKV(ctx, p.js, p.cfg.Site, entry.Partner)
+	if err != nil {
+		return err
+	}
+	return push.Run(ctx, push.Config{
+		Site: p.cfg.Site, Entry: entry, Registry: p.registry.Snapshot, Catalog: p.catalog, Store: p.store, Mover: mover, Book: book,
+		Pause: func(ctx context.Context) error { return p.pause(ctx, entry.Limits) },
+		From:  p.cfg.From, To: p.cfg.To, VerifyOnly: p.cfg.VerifyOnly, Force: p.cfg.Force, Progress: progress, Logger: p.log,
+	})
+}
+
+// pause waits while a maintenance window lasts. Errors: ctx's.
+func (p *program) pause(ctx context.Context, limits wire.MirrorLimits) error {
+	for {
+		until, is := plan.Maintained(limits, time.Now())
+		if !is {
+			p.report.waits("", "")
+			return nil
+		}
+		p.report.waits(wire.MirrorReasonMaintenance, "a maintenance window lasts until "+wire.FormatTime(until))
+		if !retry.Sleep(ctx, min(time.Until(until), time.Minute)) {
+			return ctx.Err()
+		}
+	}
+}
+
+// follow makes a run whenever something was announced, and at intervals; after one that failed
+// it backs off.
+func (p *program) follow(ctx context.Context) error {
+	backOff := firstBackOff
+	for {
+		entry, err := p.entry(ctx)
+		if err != nil {
+			return err
+		}
+		began := time.Now()
+		seen, err := p.announced(ctx)
+		if err == nil {
+			err = p.once(ctx, entry)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			p.log.Warn("a run failed", "error", err, "again", backOff)
+			if !retry.Sleep(ctx, backOff) {
+				return nil
+			}
+			backOff = min(2*backOff, lastBackOff)
+			continue
+		}
+		backOff = firstBackOff
+		interval := time.Hour
+		if entry.Continuous != nil && entry.Continuous.IntervalMillis > 0 {
+			interval = time.Duration(entry.Continuous.IntervalMillis) * time.Millisecond
+		}
+		for time.Since(began) < interval {
+			if !retry.Sleep(ctx, lookEvery) {
+				return nil
+			}
+			if now, err := p.announced(ctx); err == nil && now != seen {
+				break
+			}
+		}
+	}
+}
+
+// announced is the last notice's sequence.
+func (p *program) announced(ctx context.Context) (uint64, error) {
+	return stream.LastOf(ctx, p.js, wire.NoticeStream(p.cfg.Site), wire.NoticeSubjects(p.cfg.Site))
+}

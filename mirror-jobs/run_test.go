@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mirrorjobs_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/substorm/substorm/feed-server/archive/archivetest"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
+	"github.com/substorm/substorm/internal/wire"
+	mirrorjobs "github.com/substorm/substorm/mirror-jobs"
+	"github.com/substorm/substorm/mirror-jobs/push"
+)
+
+const partner = "uni"
+
+var storm = time.Date(2015, 3, 17, 12, 0, 0, 0, time.UTC)
+
+// lab is a Site with a partner that is a bucket.
+type lab struct {
+	*archivetest.Lab
+	there objectstore.Store
+	cfg   mirrorjobs.Config
+}
+
+func newLab(t *testing.T, change ...func(*wire.MirrorEntry)) *lab {
+	t.Helper()
+	l := &lab{Lab: archivetest.New(t)}
+	l.there = l.MinIO.Bucket(t, "partner")
+	credentials := t.TempDir()
+	for name, value := range map[string]string{wire.MirrorFileAccessKeyID: l.MinIO.AccessKeyID, wire.MirrorFileSecretAccessKey: l.MinIO.SecretAccessKey} {
+		if err := os.WriteFile(filepath.Join(credentials, name), []byte(value), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entry := wire.MirrorEntry{
+		UID: "m", Generation: 1, Partner: partner, Direction: wire.MirrorPush, S3: &wire.MirrorS3{Endpoint: l.MinIO.URL(), Bucket: "partner", Region: "us-east-1"},
+		Schedule: &wire.MirrorSchedule{Cron: "@hourly", TimeZone: "UTC", Concurrency: wire.MirrorForbid}, Limits: wire.MirrorLimits{Connections: 4, TimeZone: "UTC"},
+		Selection: wire.MirrorSelection{Instruments: []string{archivetest.Camera}, Versions: wire.MirrorVersionsCurrent},
+		Verify:    wire.MirrorVerifyDigest, Prune: wire.MirrorPruneNever, Retractions: wire.MirrorDelete, SafetyStopPercent: 10,
+	}
+	for _, c := range change {
+		c(&entry)
+	}
+	l.NATS.Declare(t, archivetest.Site, testenv.Registry{Revision: 1, Mirrors: []wire.MirrorEntry{entry}, Instruments: []wire.InstrumentEntry{l.Snapshot().Instruments[archivetest.Camera]}})
+	l.cfg = mirrorjobs.Config{
+		Site: archivetest.Site, Partner: partner, Run: "uni-1", Pod: "uni-1-x", Trigger: wire.MirrorScheduled, ScratchDir: t.TempDir(), CredentialsDir: credentials,
+		Objects: l.MinIO.Config(archivetest.Bucket), NATS: stream.Config{Servers: []string{l.NATS.URL()}}, LogLevel: "warn", Log: io.Discard,
+	}
+	l.Open()
+	return l
+}
+
+// status is what the run reported last.
+func (l *lab) status() wire.MirrorStatus {
+	l.Helper()
+	kv, err := l.JetStream.KeyValue(l.Context(), wire.StatusBucket(archivetest.Site))
+	if err != nil {
+		l.Fatal(err)
+	}
+	e, err := kv.Get(l.Context(), wire.MirrorStatusKey(partner, l.cfg.Run))
+	if err != nil {
+		return wire.MirrorStatus{}
+	}
+	s, err := wire.Decode[wire.MirrorStatus](e.Value())
+	if err != nil {
+		l.Fatal(err)
+	}
+	return s
+}
+
+func (l *lab) count() (n int) {
+	for _, err := range l.there.List(l.Context(), "", "") {
+		if err != nil {
+			l.Fatal(err)
+		}
+		n++
+	}
+	return n
+}
+
+func at(received time.Time) func(*wire.Record) {
+	return func(r *wire.Record) { r.ReceivedAt = received.UTC() }
+}
+
+func TestScheduled(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.Put(archivetest.Camera, "1.jpg", "one", at(storm))
+	l.Wait(l.Put(archivetest.Camera, "2.jpg", "two", at(storm)))
+	if err := mirrorjobs.Run(t.Context(), l.cfg); err != nil {
+		t.Fatal(err)
+	}
+	if s := l.status(); s.Result != wire.MirrorSucceeded || s.Progress.Objects != 2 || s.Owed.Objects != 0 || s.Reached.IsZero() || s.VerifiedTo.IsZero() || s.Generation != 1 || l.count() != 2 {
+		t.Errorf("%d objects, %+v", l.count(), s)
+	}
+	// A manual run of a part, which only compares; and somebody removed an object.
+	if err := l.there.Delete(t.Context(), "allsky-1/1.jpg"); err != nil {
+		t.Fatal(err)
+	}
+	l.cfg.Run, l.cfg.Trigger, l.cfg.VerifyOnly, l.cfg.To = "by-hand", wire.MirrorManual, true, storm.Add(time.Hour)
+	if err := mirrorjobs.Run(t.Context(), l.cfg); !errors.Is(err, push.ErrOwed) {
+		t.Errorf("%v", err)
+	}
+	if s := l.status(); s.Result != wire.MirrorFailed || s.Reason != wire.MirrorReasonDigestMismatch || !s.Part || !s.VerifyOnly || l.count() != 1 {
+		t.Errorf("%d objects, %+v", l.count(), s)
+	}
+	l.cfg.VerifyOnly, l.cfg.Force = false, true
+	if err := mirrorjobs.Run(t.Context(), l.cfg); err != nil || l.count() != 2 {
+		t.Errorf("with force: %d objects, %v", l.count(), err)
+	}
+}
+
+// A continuous run brings what is announced, and ends when it is told to.
+func TestContinuous(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, func(e *wire.MirrorEntry) {
+		e.Schedule, e.Continuous = nil, &wire.MirrorContinuous{IntervalMillis: time.Hour.Milliseconds()}
+	})
+	l.cfg.Run, l.cfg.Trigger = wire.MirrorRunContinuous, wire.MirrorContinuously
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- mirrorjobs.Run(ctx, l.cfg) }()
+	l.Wait(l.Put(archivetest.Camera, "1.jpg", "one", at(storm)))
+	l.Until("it is brought", func() bool { return l.count() == 1 })
+	l.Wait(l.Put(archivetest.Camera, "2.jpg", "two", at(storm.Add(time.Second))))
+	l.Until("the next one too", func() bool { return l.count() == 2 && l.status().Result == wire.MirrorSucceeded })
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, func(e *wire.MirrorEntry) { e.S3.Bucket = "none" })
+	l.Wait(l.Put(archivetest.Camera, "1.jpg", "one", at(storm)))
+	if err := mirrorjobs.Run(t.Context(), l.cfg); err == nil {
+		t.Error("there is no such bucket")
+	}
+	if s := l.status(); s.Result != wire.MirrorFailed || s.Owed.Objects != 1 {
+		t.Errorf("%+v", s)
+	}
+	if err := os.WriteFile(filepath.Join(l.cfg.CredentialsDir, wire.MirrorFileSecretAccessKey), []byte("wrong"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.cfg.Run = "uni-2"
+	if err := mirrorjobs.Run(t.Context(), l.cfg); err == nil {
+		t.Error("the key is wrong")
+	}
+	if s := l.status(); s.Reason != wire.MirrorReasonAccessDenied || s.Unreached == nil {
+		t.Errorf("%+v", s)
+	}
+	l.cfg.Partner = "nobody"
+	if err := mirrorjobs.Run(t.Context(), l.cfg); err == nil || !strings.Contains(err.Error(), "has no MirrorPartner nobody") {
+		t.Errorf("%v", err)
+	}
+	l.cfg.Trigger, l.cfg.Site = "now", ""
+	if err := mirrorjobs.Run(t.Context(), l.cfg); err == nil || !strings.Contains(err.Error(), "--site") || !strings.Contains(err.Error(), "--trigger") {
+		t.Errorf("%v", err)
+	}
+}

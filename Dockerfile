@@ -9,6 +9,7 @@
 # --build-arg GO_IMAGE=golang:1.26-bookworm@sha256:…
 ARG GO_VERSION=1.26
 ARG GO_IMAGE=golang:${GO_VERSION}-bookworm
+ARG DEBIAN_IMAGE=debian:bookworm-slim
 
 # Compiles on the platform of the machine at hand for the platform that is asked for.
 FROM --platform=$BUILDPLATFORM ${GO_IMAGE} AS toolchain
@@ -46,6 +47,19 @@ FROM source AS build-feed-server
 ARG TARGETOS TARGETARCH VERSION=dev
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -ldflags="-s -w -X github.com/substorm/substorm/internal/build.release=$VERSION" -o /out/feed-server ./feed-server/cmd
+
+FROM source AS build-mirror-jobs
+ARG TARGETOS TARGETARCH VERSION=dev
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -ldflags="-s -w -X github.com/substorm/substorm/internal/build.release=$VERSION" -o /out/mirror-jobs ./mirror-jobs/cmd
+
+# rsync and ssh with the libraries that they name, at the places where their loader looks.
+FROM ${DEBIAN_IMAGE} AS programs-mirror-jobs
+RUN apt-get update && apt-get install -y --no-install-recommends rsync openssh-client \
+ && mkdir -p /out/etc && echo "hosts: files dns" > /out/etc/nsswitch.conf \
+ && for program in /usr/bin/rsync /usr/bin/ssh; do \
+      cp --parents -L $program $(ldd $program | grep -o '/[^ ]*') /usr/share/doc/rsync/copyright /usr/share/doc/openssh-client/copyright /out; \
+    done
 
 FROM source AS build-cli
 ARG TARGETOS TARGETARCH VERSION=dev
@@ -105,6 +119,17 @@ LABEL org.opencontainers.image.title="Substorm feed server" \
       org.opencontainers.image.version="$VERSION"
 COPY --from=build-feed-server /out/feed-server /feed-server
 ENTRYPOINT ["/feed-server"]
+
+FROM base AS mirror-jobs
+ARG VERSION=dev
+LABEL org.opencontainers.image.title="Substorm mirror jobs, with rsync and ssh" \
+      org.opencontainers.image.source="https://github.com/substorm/substorm" \
+      org.opencontainers.image.licenses="Apache-2.0 AND GPL-3.0-or-later AND BSD-2-Clause" \
+      org.opencontainers.image.version="$VERSION"
+COPY --from=programs-mirror-jobs /out/ /
+ENV PATH=/:/usr/bin
+COPY --from=build-mirror-jobs /out/mirror-jobs /mirror-jobs
+ENTRYPOINT ["/mirror-jobs"]
 
 FROM base AS cli
 ARG VERSION=dev

@@ -61,7 +61,7 @@ func New(cfg Config) (*Mover, error) {
 		cfg.Program = program
 	}
 	m := &Mover{cfg}
-	return m, m.empty()
+	return m, errors.Join(m.empty(), m.configure())
 }
 
 func (m *Mover) stage() string { return filepath.Join(m.cfg.Scratch, "stage") }
@@ -221,7 +221,7 @@ func (m *Mover) run(ctx context.Context, input []byte, out io.Writer, arguments 
 	if m.cfg.Daemon != nil {
 		common = append(common, "--contimeout="+strconv.Itoa(connectSeconds))
 	} else {
-		common = append(common, "--rsh="+m.ssh())
+		common = append(common, "--rsh=ssh -F "+quoted(m.sshConfig()))
 	}
 	if m.cfg.BytesPerSecond != nil {
 		if rate := m.cfg.BytesPerSecond(); rate > 0 {
@@ -251,15 +251,26 @@ func (m *Mover) run(ctx context.Context, input []byte, out io.Writer, arguments 
 	return judge(err, said.String())
 }
 
-// ssh is the remote shell, which asks nothing and trusts only known_hosts.
-func (m *Mover) ssh() string {
-	s := m.cfg.SSH
-	file := func(name string) string { return quoted(filepath.Join(m.cfg.Credentials, name)) }
-	return strings.Join([]string{
-		"ssh", "-p", strconv.Itoa(s.Port), "-i", file(wire.MirrorFileSSHKey), "-o", "UserKnownHostsFile=" + file(wire.MirrorFileKnownHosts), "-o", "GlobalKnownHostsFile=/dev/null",
-		"-o", "StrictHostKeyChecking=yes", "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes", "-o", "ConnectTimeout=" + strconv.Itoa(connectSeconds), "-F", "none",
-	}, " ")
+// configure writes the configuration of ssh, which asks nothing and trusts only known_hosts.
+// It is a file since rsync and ssh split their arguments at spaces, each in its own way.
+func (m *Mover) configure() error {
+	if m.cfg.SSH == nil {
+		return nil
+	}
+	text := fmt.Sprintf(`Host *
+	Port %d
+	IdentityFile %q
+	UserKnownHostsFile %q
+	GlobalKnownHostsFile /dev/null
+	StrictHostKeyChecking yes
+	IdentitiesOnly yes
+	BatchMode yes
+	ConnectTimeout %d
+`, m.cfg.SSH.Port, filepath.Join(m.cfg.Credentials, wire.MirrorFileSSHKey), filepath.Join(m.cfg.Credentials, wire.MirrorFileKnownHosts), connectSeconds)
+	return os.WriteFile(m.sshConfig(), []byte(text), 0o600)
 }
+
+func (m *Mover) sshConfig() string { return filepath.Join(m.cfg.Scratch, "ssh_config") }
 
 // quoted is a word for rsync's --rsh, which splits at spaces.
 func quoted(word string) string { return `"` + strings.ReplaceAll(word, `"`, `""`) + `"` }

@@ -5,7 +5,6 @@ package image
 import (
 	"archive/tar"
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -38,12 +37,22 @@ func (i Image) assemble(rootfs, binary, version string) (v1.Image, error) {
 	}
 	var program layer
 	program.file(i.Binary, 0o755, body)
-	img, err := mutate.AppendLayers(empty.Image, base.layer(), program.layer())
-	if err != nil {
-		return nil, err
+	layers := []*layer{base, &program}
+	if len(i.Programs) > 0 {
+		host, err := hostLayer(i.Programs)
+		if err != nil {
+			return nil, fmt.Errorf("image %s: %w", i.Name, err)
+		}
+		layers = []*layer{base, host, &program}
 	}
-	if err := errors.Join(base.err, program.err); err != nil {
-		return nil, err
+	img := empty.Image
+	for _, l := range layers {
+		if img, err = mutate.AppendLayers(img, l.layer()); err != nil {
+			return nil, err
+		}
+		if l.err != nil {
+			return nil, l.err
+		}
 	}
 	return mutate.ConfigFile(img, i.config(img, version))
 }
@@ -60,7 +69,7 @@ func (i Image) config(img v1.Image, version string) *v1.ConfigFile {
 		Entrypoint: []string{"/" + i.Binary},
 		User:       fmt.Sprintf("%d:%d", nonroot, nonroot),
 		WorkingDir: "/",
-		Env:        []string{"PATH=/"},
+		Env:        []string{"PATH=" + i.path()},
 		Labels: map[string]string{
 			"org.opencontainers.image.title":    i.Title,
 			"org.opencontainers.image.source":   i.Source,
@@ -69,6 +78,14 @@ func (i Image) config(img v1.Image, version string) *v1.ConfigFile {
 		},
 	}
 	return config
+}
+
+// path is where programs are looked for.
+func (i Image) path() string {
+	if len(i.Programs) > 0 {
+		return "/:/usr/bin"
+	}
+	return "/"
 }
 
 // baseLayer holds what a static program may ask for: users, certificates, a place for temporary files.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package image assembles container images from static binaries, without an engine and without a base image. The
+// Package image assembles container images from static binaries, without an engine and without a base image; one also
+// has programs of this machine with their libraries. The
 // Dockerfile at the top of the checkout describes the same images for whoever has an engine; a test compares the two.
 package image
 
@@ -17,6 +18,8 @@ type Image struct {
 	// Package is the folder of the main package that is compiled for it. Else Tool names a part (see hack/parts).
 	Package string
 	Tool    string
+	// Programs of this machine that the program runs: they are in /usr/bin, with their libraries.
+	Programs []string
 
 	Title    string
 	Source   string
@@ -37,11 +40,14 @@ func All() []Image {
 	pause := program("pause", "hack/cluster/pause", "pause", "Holds the namespaces of a pod")
 	probe := program("probe", "hack/cluster/probe", "probe", "Tries a cluster from inside a pod")
 	pause.ClusterOnly, probe.ClusterOnly = true, true
+	mirrors := program("mirror-jobs", "mirror-jobs/cmd", "mirror-jobs", "Substorm mirror jobs, with rsync and ssh")
+	mirrors.Programs, mirrors.Licenses = []string{"rsync", "ssh"}, "Apache-2.0 AND GPL-3.0-or-later AND BSD-2-Clause"
 	return []Image{
 		program("operator", "operator/cmd", "operator", "Substorm operator"),
 		program("ingest-gateway", "ingest-gateway/cmd", "ingest-gateway", "Substorm ingest gateway"),
 		program("archivist", "archivist/cmd", "archivist", "Substorm archivist"),
 		program("feed-server", "feed-server/cmd", "feed-server", "Substorm feed server"),
+		mirrors,
 		program("cli", "cli/cmd", "substorm", "Substorm command line"),
 		{Name: "substorm/nats-server", Binary: "nats-server", Tool: "nats-server", Title: "NATS server",
 			Source: "https://github.com/nats-io/nats-server", Licenses: "Apache-2.0"},

@@ -6,8 +6,10 @@ import (
 	"archive/tar"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -79,6 +81,42 @@ func TestImageHolds(t *testing.T) {
 	}
 }
 
+// TestProgramsRun runs programs that an image carries with the image as their root: they find their libraries there.
+func TestProgramsRun(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("this needs the privilege to change the root directory")
+	}
+	i, err := Find("mirror-jobs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range i.Programs {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Skip("install rsync and openssh-client: ", err)
+		}
+	}
+	root := t.TempDir()
+	files := mutate.Extract(assembled(t, i, "x", "dev"))
+	defer files.Close()
+	untar := exec.Command("tar", "-x", "-C", root)
+	untar.Stdin = files
+	if out, err := untar.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	// As a container has it.
+	if out, err := exec.Command("sh", "-c", "mkdir "+root+"/dev && mknod -m 666 "+root+"/dev/null c 1 3").CombinedOutput(); err != nil {
+		t.Skipf("this needs the privilege to make devices: %v: %s", err, out)
+	}
+	for name, flag := range map[string]string{"rsync": "--version", "ssh": "-V"} {
+		cmd := exec.Command("/usr/bin/"+name, flag)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: nonroot, Gid: nonroot}}
+		cmd.Dir, cmd.Env = "/", nil
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
+	}
+}
+
 // TestDockerfileDescribesTheSameImages reads the Dockerfile's targets and compares what they configure. The link in
 // hack/images makes go test see that the Dockerfile changed: it looks at files inside the test's own module only.
 func TestDockerfileDescribesTheSameImages(t *testing.T) {
@@ -120,6 +158,9 @@ func TestDockerfileDescribesTheSameImages(t *testing.T) {
 			if !strings.Contains(all, line) {
 				t.Errorf("target %s of the Dockerfile lacks %s", name, line)
 			}
+		}
+		if len(i.Programs) > 0 && !strings.Contains(all, "COPY --from=programs-"+name+" /out/ /") {
+			t.Errorf("target %s of the Dockerfile lacks the programs %v", name, i.Programs)
 		}
 		builds := strings.Join(targets["build-"+name], "\n")
 		if i.Package != "" && !strings.Contains(builds, i.Package) {

@@ -16,8 +16,10 @@ const (
 	// file system to say, and who copies an archive may have to move it about.
 	modeFile = 0o100644
 	modeDir  = 0o040755
-	// ahead is how many files are listed before those are asked for that were.
-	ahead = 1000
+	// ahead is how many files are listed before those are asked for that were, and idleAhead
+	// how many while the client asks for none.
+	ahead     = 1000
+	idleAhead = 10_000
 	// askEvery is how often a list that grows asks for memory, in entries.
 	askEvery = 1024
 	slotCost = 16

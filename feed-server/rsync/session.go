@@ -46,6 +46,7 @@ var errSlow = errors.New("the client takes less than 64 KiB in 30 s (15 s while 
 type session struct {
 	*Server
 	conn    net.Conn
+	quick   quick
 	request *http.Request
 	in      *input
 	out     *output
@@ -74,7 +75,7 @@ type session struct {
 
 func (s *Server) newSession(conn net.Conn, request *http.Request) *session {
 	is := &session{
-		Server: s, conn: conn, request: request, options: &options{}, shares: map[string]int64{}, told: map[string]bool{},
+		Server: s, conn: conn, quick: newQuick(conn), request: request, options: &options{}, shares: map[string]int64{}, told: map[string]bool{},
 		wrote: time.Now(), patience: startTimeout,
 		view: &view{catalog: s.cfg.Catalog, registry: s.cfg.Registry, since: time.Now().Add(-s.cfg.Window), memory: s.memory, unnamed: s.metrics.unnamed},
 	}
@@ -89,7 +90,9 @@ func (p patient) Read(b []byte) (int, error) {
 	if err := p.readUntil(time.Now().Add(p.patience), false); err != nil {
 		return 0, err
 	}
-	return p.conn.Read(b)
+	n, err := p.conn.Read(b)
+	p.quick.acknowledge()
+	return n, err
 }
 
 // interrupt ends a read, and lets no other begin.

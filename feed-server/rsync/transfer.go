@@ -76,6 +76,9 @@ func (t *transfer) step(ctx context.Context) error {
 		return err
 	}
 	if len(t.queue) == 0 {
+		if !t.lists.ended && t.lists.listed() < idleAhead { // there is time for it
+			return t.sendMore(ctx, t.lists.listed()+1)
+		}
 		return t.await(ctx)
 	}
 	head := t.queue[0]

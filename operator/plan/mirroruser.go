@@ -10,7 +10,8 @@ import (
 // MirrorUserName is the name in the tokens of a MirrorPartner's runs, and in nobody else's.
 func MirrorUserName(namespace, partner string) string { return "mirror " + namespace + "/" + partner }
 
-// MirrorUser is the user of the runs of a MirrorPartner: they read the registry, notices, the ledger, and what is to be removed, and
+// MirrorUser is the user of the runs of a MirrorPartner: they read the registry, notices, the index of the archive, the ledger, and
+// what is to be removed, and
 // write what the partner confirmed: its column of the ledger, and nothing of other partners'. They keep how far they came, hold the
 // leases of the partner, and report. They can neither write the registry nor publish notices: what they bring in goes through the
 // gateways, as that of any sender.
@@ -33,7 +34,7 @@ func MirrorUser(site *v1alpha1.Site, partner string) JetStreamUser {
 	for _, b := range []struct {
 		name   string
 		follow bool
-	}{{wire.RegistryBucket(code), true}, {wire.LedgerBucket(code), true}, {wire.CursorBucket(code), true}, {wire.LeaseBucket(code), false}} {
+	}{{wire.RegistryBucket(code), true}, {wire.LedgerBucket(code), true}, {wire.CursorBucket(code), true}, {wire.IndexBucket(code), true}, {wire.LeaseBucket(code), false}} {
 		u.Publish = append(u.Publish, "$JS.API.DIRECT.GET.KV_"+b.name+".>", "$JS.API.STREAM.MSG.GET.KV_"+b.name)
 		if b.follow {
 			u.Publish = append(u.Publish, ownConsumers("KV_"+b.name)...)

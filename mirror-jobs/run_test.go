@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/jwt/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/substorm/substorm/feed-server/archive/archivetest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
@@ -19,6 +22,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	mirrorjobs "github.com/substorm/substorm/mirror-jobs"
 	"github.com/substorm/substorm/mirror-jobs/push"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
 )
 
 const partner = "uni"
@@ -34,7 +39,12 @@ type lab struct {
 
 func newLab(t *testing.T, change ...func(*wire.MirrorEntry)) *lab {
 	t.Helper()
-	l := &lab{Lab: archivetest.New(t)}
+	return newLabOn(t, testenv.NATS(t, testenv.NATSOptions{Unsynced: true}), change...)
+}
+
+func newLabOn(t *testing.T, server *testenv.NATSServer, change ...func(*wire.MirrorEntry)) *lab {
+	t.Helper()
+	l := &lab{Lab: archivetest.NewOn(t, server)}
 	l.there = l.MinIO.Bucket(t, "partner")
 	credentials := t.TempDir()
 	for name, value := range map[string]string{wire.MirrorFileAccessKeyID: l.MinIO.AccessKeyID, wire.MirrorFileSecretAccessKey: l.MinIO.SecretAccessKey} {
@@ -137,6 +147,47 @@ func TestContinuous(t *testing.T) {
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// A run needs no more than the rights that the operator gives it.
+func TestRights(t *testing.T) {
+	t.Parallel()
+	l := newLabOn(t, testenv.NATS(t, testenv.NATSOptions{Operator: true, Unsynced: true}))
+	site := &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: archivetest.Site, Namespace: "north"}, Spec: v1alpha1.SiteSpec{Code: archivetest.Site}}
+	user := plan.MirrorUser(site, partner)
+	l.cfg.NATS.CredentialsFile = l.NATS.UserCreds(t, jwt.Permissions{Pub: jwt.Permission{Allow: user.Publish}, Sub: jwt.Permission{Allow: user.Subscribe}})
+	l.cfg.NATS.InboxPrefix = user.InboxPrefix
+	two := l.Put(archivetest.Camera, "2.jpg", "two", at(storm))
+	l.Wait(l.Put(archivetest.Camera, "1.jpg", "one", at(storm)))
+	if err := mirrorjobs.Run(t.Context(), l.cfg); err != nil {
+		t.Fatal(err)
+	}
+	// The archivist asks partners for a purge, and hears that it is done.
+	cursors, err := l.JetStream.KeyValue(t.Context(), wire.CursorBucket(archivetest.Site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := wire.Removal{Instrument: archivetest.Camera, Day: "2015-03-17", ID: two.ID, Reason: "a face", By: "a person", At: time.Now()}
+	value, err := wire.Encode(asked)
+	if err == nil {
+		_, err = cursors.Put(t.Context(), asked.Key(), value)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	two.State, two.Reason = wire.StatePurged, "a face"
+	l.Announce(archivetest.Camera, two)
+	l.Until("it is purged", func() bool {
+		r, err := l.Catalog.Find(t.Context(), archivetest.Camera, "2.jpg")
+		return err == nil && r.State == wire.StatePurged
+	})
+	l.cfg.Run, l.cfg.Force, l.cfg.Trigger = "by-hand", true, wire.MirrorManual
+	if err := mirrorjobs.Run(t.Context(), l.cfg); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cursors.Get(t.Context(), wire.MirrorConfirmedKey(partner, asked)); err != nil || l.count() != 1 {
+		t.Errorf("the purge is not confirmed: %v, %d objects", err, l.count())
 	}
 }
 

@@ -36,6 +36,7 @@ func credentials() []credential {
 		{"gateway", plan.GatewayUser(site(), pool), natsaccounts.Substorm, "own"},
 		{"archivist", plan.ArchivistUser(site()), natsaccounts.Substorm, "own"},
 		{"feed server", plan.FeedServerUser(site(), "hub"), natsaccounts.Substorm, "own"},
+		{"mirror", plan.MirrorUser(site(), "uni"), natsaccounts.Substorm, "own"},
 		{"operator", plan.OperatorUser(site()), natsaccounts.Substorm, "own"},
 	}
 	for _, command := range backend.Users(code, camera, pod) {

@@ -85,8 +85,14 @@ func (l *Lab) Asked() []string {
 // New returns an archive without objects, of the Camera and further instruments.
 func New(t testing.TB, more ...wire.InstrumentEntry) *Lab {
 	t.Helper()
+	return NewOn(t, testenv.NATS(t, testenv.NATSOptions{Unsynced: true}), more...)
+}
+
+// NewOn is New with a NATS server of the caller's.
+func NewOn(t testing.TB, server *testenv.NATSServer, more ...wire.InstrumentEntry) *Lab {
+	t.Helper()
 	l := &Lab{
-		TB: t, MinIO: testenv.MinIO(t, testenv.MinIOOptions{}), NATS: testenv.NATS(t, testenv.NATSOptions{Unsynced: true}),
+		TB: t, MinIO: testenv.MinIO(t, testenv.MinIOOptions{}), NATS: server,
 		Metrics: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 	}
 	l.Store, l.JetStream = l.MinIO.Bucket(t, Bucket), l.NATS.JetStream(t)

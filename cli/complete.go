@@ -31,6 +31,7 @@ var (
 	days        = oneOf("today", "yesterday")
 	sites       = names(func() client.ObjectList { return &v1alpha1.SiteList{} })
 	instruments = names(func() client.ObjectList { return &v1alpha1.InstrumentList{} })
+	mirrors     = names(func() client.ObjectList { return &v1alpha1.MirrorPartnerList{} })
 )
 
 // flagValues completes the values of flags, by their names: each means one thing in all
@@ -45,7 +46,8 @@ var flagValues = map[string]cobra.CompletionFunc{
 // arguments completes those of commands, by their paths.
 var arguments = map[string][]cobra.CompletionFunc{
 	"archive retract": {instruments}, "archive restore": {instruments}, "archive purge": {instruments},
-	"credentials rotate": {oneOf("gateway", "archivist", "feed-server", "consumer"), credentialOwners},
+	"credentials rotate": {oneOf("gateway", "archivist", "feed-server", "mirror", "consumer"), credentialOwners},
+	"mirror run":         {mirrors},
 	"spool abandon":      {names(func() client.ObjectList { return &corev1.PodList{} })},
 	"import":             {files},
 }
@@ -117,6 +119,8 @@ func credentialOwners(cmd *cobra.Command, args []string, begun string) ([]cobra.
 		return names(func() client.ObjectList { return &v1alpha1.IngestGatewayList{} })(cmd, args, begun)
 	case "feed-server":
 		return names(func() client.ObjectList { return &v1alpha1.FeedServerList{} })(cmd, args, begun)
+	case "mirror":
+		return mirrors(cmd, args, begun)
 	case "consumer":
 		return names(func() client.ObjectList { return &v1alpha1.FeedConsumerList{} })(cmd, args, begun)
 	default:

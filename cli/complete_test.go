@@ -45,6 +45,9 @@ func TestCompletion(t *testing.T) {
 			Listeners: []v1alpha1.Listener{{Name: "telemetry", Protocol: v1alpha1.ListenerUDP, Port: 30102}}}},
 		&v1alpha1.FeedConsumer{ObjectMeta: at("model"), Spec: v1alpha1.FeedConsumerSpec{FeedRef: v1alpha1.LocalReference{Name: "everything"},
 			Delivery: v1alpha1.Delivery{Type: v1alpha1.DeliveryNATS}}},
+		&v1alpha1.MirrorPartner{ObjectMeta: at("university"), Spec: v1alpha1.MirrorPartnerSpec{SiteRef: ref, Direction: v1alpha1.MirrorPush, Protocol: v1alpha1.MirrorProtocolRsync,
+			Rsync:      &v1alpha1.MirrorRsync{Transport: v1alpha1.MirrorRsyncOverDaemon, Daemon: &v1alpha1.MirrorRsyncDaemon{Address: "rsync.example:873", Module: "aurora"}},
+			Continuous: &v1alpha1.MirrorContinuous{}}},
 		pod("north-0", "gateway"), pod("nats-0", "nats"))
 	here := []string{"--kubeconfig", cluster.Kubeconfig, "-n", "aurora"}
 	none := []string{"--kubeconfig", filepath.Join(t.TempDir(), noCluster)}
@@ -58,10 +61,12 @@ func TestCompletion(t *testing.T) {
 		{here, []string{"adopt", "--instrument", ""}, "allsky-1\n" + noFiles},
 		{here, []string{"archive", "retract", ""}, "allsky-1\n" + noFiles},
 		{here, []string{"archive", "retract", "allsky-1", ""}, noFiles},
-		{here, []string{"credentials", "rotate", ""}, "gateway\narchivist\nfeed-server\nconsumer\n" + noFiles},
+		{here, []string{"credentials", "rotate", ""}, "gateway\narchivist\nfeed-server\nmirror\nconsumer\n" + noFiles},
 		{here, []string{"credentials", "rotate", "gateway", ""}, "north\n" + noFiles},
 		{here, []string{"credentials", "rotate", "archivist", ""}, "demo\n" + noFiles},
 		{here, []string{"credentials", "rotate", "consumer", ""}, "model\n" + noFiles},
+		{here, []string{"credentials", "rotate", "mirror", ""}, "university\n" + noFiles},
+		{here, []string{"mirror", "run", ""}, "university\n" + noFiles},
 		{here, []string{"spool", "abandon", ""}, "north-0\n" + noFiles},
 		{here, []string{"status", "--namespace", "aur"}, "aurora\ndefault\nkube-node-lease\nkube-public\nkube-system\n" + noFiles},
 		{here, []string{"archive", "ls", "--code", "demo", "-i", ""}, noFiles},

@@ -71,7 +71,10 @@ func list(ctx context.Context, cluster *kube.Cluster) ([]Entry, error) {
 	for _, of := range []struct {
 		kind string
 		list client.ObjectList
-	}{{kindGateway, &v1alpha1.IngestGatewayList{}}, {kindArchivist, &v1alpha1.SiteList{}}, {kindFeedServer, &v1alpha1.FeedServerList{}}, {kindConsumer, &v1alpha1.FeedConsumerList{}}} {
+	}{
+		{kindGateway, &v1alpha1.IngestGatewayList{}}, {kindArchivist, &v1alpha1.SiteList{}}, {kindFeedServer, &v1alpha1.FeedServerList{}},
+		{kindMirror, &v1alpha1.MirrorPartnerList{}}, {kindConsumer, &v1alpha1.FeedConsumerList{}},
+	} {
 		if err := cluster.List(ctx, of.list); err != nil {
 			return nil, err
 		}

@@ -25,6 +25,7 @@ const (
 	kindArchivist  = "archivist"
 	kindFeedServer = "feed-server"
 	kindConsumer   = "consumer"
+	kindMirror     = "mirror"
 )
 
 // lookEvery is how often the status is read while the operator has not answered.
@@ -34,10 +35,10 @@ func rotateCommand() *cobra.Command {
 	var flags kube.Flags
 	var patience time.Duration
 	cmd := &cobra.Command{
-		Use:   "rotate gateway|archivist|feed-server|consumer NAME",
-		Short: "Replace the NATS credentials of a pool, of a FeedServer, of a Site's archivist, or of a FeedConsumer",
+		Use:   "rotate gateway|archivist|feed-server|mirror|consumer NAME",
+		Short: "Replace the NATS credentials of a pool, of a FeedServer, of a Site's archivist, of a MirrorPartner, or of a FeedConsumer",
 		Long: `Has the operator issue credentials of a new user, and waits until it has. NAME is that of an
-IngestGateway, of a Site (for its archivist), of a FeedServer, or of a FeedConsumer of delivery NATS.
+IngestGateway, of a Site (for its archivist), of a FeedServer, of a MirrorPartner, or of a FeedConsumer of delivery NATS.
 
 Pods read the new credentials from their Secret within two minutes, and use them with their next connection; nothing
 restarts. The credentials from before are valid until they expire, or until their user is revoked at the NATS account:
@@ -45,6 +46,7 @@ the command prints how. A leaf's credentials are replaced by deleting the Secret
 		Example: `  substorm credentials rotate gateway north
   substorm credentials rotate archivist demo
   substorm credentials rotate feed-server public
+  substorm credentials rotate mirror university
   substorm credentials rotate consumer model
   substorm quickstart revoke UAB3…                 # then, once the programs have the new ones`,
 		Args: cobra.ExactArgs(2),
@@ -75,9 +77,9 @@ type target struct {
 
 func newTarget(kind, name string) (*target, error) {
 	object, known := map[string]client.Object{kindGateway: &v1alpha1.IngestGateway{}, kindArchivist: &v1alpha1.Site{}, kindFeedServer: &v1alpha1.FeedServer{},
-		kindConsumer: &v1alpha1.FeedConsumer{}}[kind]
+		kindMirror: &v1alpha1.MirrorPartner{}, kindConsumer: &v1alpha1.FeedConsumer{}}[kind]
 	if !known {
-		return nil, usage.Errorf("%q has no NATS credentials: name gateway, archivist, feed-server or consumer", kind)
+		return nil, usage.Errorf("%q has no NATS credentials: name gateway, archivist, feed-server, mirror or consumer", kind)
 	}
 	return &target{kind, name, object}, nil
 }
@@ -88,6 +90,8 @@ func (t *target) status() *v1alpha1.CredentialsStatus {
 	case *v1alpha1.IngestGateway:
 		return o.Status.Credentials
 	case *v1alpha1.FeedServer:
+		return o.Status.Credentials
+	case *v1alpha1.MirrorPartner:
 		return o.Status.Credentials
 	case *v1alpha1.FeedConsumer:
 		return o.Status.Credentials

@@ -46,6 +46,8 @@ type facts struct {
 	feeds feedFacts
 	// mirrors are the verdicts on MirrorPartners.
 	mirrors map[string]mirrorJudgement
+	// mirrored are the statuses of MirrorPartners as they were planned last.
+	mirrored map[string]v1alpha1.MirrorPartnerStatus
 	// begun is when this operator began to look after the Site.
 	begun time.Time
 }

@@ -24,13 +24,14 @@ type metrics struct {
 	expiry       *prometheus.Desc
 	unreadable   *prometheus.Desc
 	known        *prometheus.Desc
+	mirrors      *mirrorMetrics
 }
 
 func newMetrics(l *links, statuses *statusWriter) *metrics {
 	site := []string{"namespace", "site"}
 	instrument := []string{"namespace", "site", "instrument"}
 	return &metrics{
-		links: l, statuses: statuses,
+		links: l, statuses: statuses, mirrors: newMirrorMetrics(),
 		flowing: prometheus.NewDesc("substorm_instrument_data_flowing",
 			"1 while data arrives in cadence, 0 while it doesn't; absent while nobody knows.", []string{"namespace", "site", "instrument", "reason"}, nil),
 		lastReceived: prometheus.NewDesc("substorm_instrument_last_received_timestamp_seconds",
@@ -56,6 +57,7 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{m.flowing, m.lastReceived, m.connected, m.revision, m.reporting, m.expiry, m.unreadable, m.known} {
 		ch <- d
 	}
+	m.mirrors.describe(ch)
 }
 
 // Collect implements prometheus.Collector.
@@ -72,6 +74,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		for _, o := range f.unreadableObjects() {
 			gauge(ch, m.unreadable, 1, append(site, o.Kind, o.Name)...)
 		}
+		m.mirrors.collect(ch, f, site)
 		flowing, _ := f.flowing()
 		for name, found := range flowing {
 			m.collectInstrument(ch, f, append(site, name), found)

@@ -3,12 +3,14 @@
 package controller
 
 import (
+	"maps"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 )
 
@@ -29,6 +31,7 @@ func (f *facts) judgeMirrors(in plan.RegistryInput) []string {
 	defer f.mu.Unlock()
 	names := differ(f.mirrors, next)
 	f.mirrors = next
+	maps.DeleteFunc(f.mirrored, func(name string, _ v1alpha1.MirrorPartnerStatus) bool { _, stays := next[name]; return !stays })
 	return names
 }
 
@@ -43,6 +46,26 @@ func (f *facts) readMirror(view *plan.MirrorView) bool {
 		view.Entry = &entry
 	}
 	return judged && j.uid == view.Mirror.UID && j.generation == view.Mirror.Generation
+}
+
+// setMirror stores a status as it is planned now.
+func (f *facts) setMirror(name string, status v1alpha1.MirrorPartnerStatus) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, stays := f.mirrors[name]; !stays {
+		return
+	}
+	if f.mirrored == nil {
+		f.mirrored = map[string]v1alpha1.MirrorPartnerStatus{}
+	}
+	f.mirrored[name] = status
+}
+
+// mirrorStatuses are those that were planned last. They must not be changed.
+func (f *facts) mirrorStatuses() map[string]v1alpha1.MirrorPartnerStatus {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.mirrored)
 }
 
 // mirrorNames are the MirrorPartners that were judged.

@@ -60,6 +60,7 @@ func (r *mirrorReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 		return ctrl.Result{}, errors.Join(failed, err)
 	}
 	status, wait := plan.MirrorStatus(view)
+	r.links.facts(types.NamespacedName{Namespace: mirror.Namespace, Name: mirror.Spec.SiteRef.Name}).setMirror(mirror.Name, status)
 	p := planned{
 		resource: name, object: mirror, site: types.NamespacedName{Namespace: mirror.Namespace, Name: mirror.Spec.SiteRef.Name},
 		was: &mirror.Status, is: &status, wasConds: mirror.Status.Conditions, isConds: status.Conditions,

@@ -6,11 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	dto "github.com/prometheus/client_model/go"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -104,6 +108,25 @@ func (w *world) mirrorStatus(name string) v1alpha1.MirrorPartnerStatus {
 	return m.Status
 }
 
+// mirrorGauges are what the operator's metrics say of a MirrorPartner.
+func (w *world) mirrorGauges(partner string, names ...string) map[string]float64 {
+	w.t.Helper()
+	families, err := w.metrics.Gather()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	all := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			ours := slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == "partner" && l.GetValue() == partner })
+			if ours && slices.Contains(names, f.GetName()) {
+				all[f.GetName()] = m.GetGauge().GetValue()
+			}
+		}
+	}
+	return all
+}
+
 func (w *world) there(o client.Object, name string) error {
 	return w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, o)
 }
@@ -158,6 +181,12 @@ func TestMirrorPartnerScheduled(t *testing.T) {
 	if len(status.Runs) != 2 || status.Runs[0].Name != "uni-mirror-2" || status.Runs[0].ObjectCount != 7 || status.LastSuccessTime == nil || status.VerifiedToTime == nil ||
 		status.Owed == nil || status.Owed.ObjectCount != 0 {
 		t.Errorf("status %+v", status)
+	}
+
+	want := map[string]float64{"substorm_mirror_reachable": 1, "substorm_mirror_synced": 1, "substorm_mirror_owed_objects": 0, "substorm_mirror_unconfirmed_purges": 0,
+		"substorm_mirror_verified_to_timestamp_seconds": float64(started.Unix())}
+	if diff := cmp.Diff(want, w.mirrorGauges("uni", slices.Sorted(maps.Keys(want))...)); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
 	}
 
 	w.applyMirror("uni", rsyncWithPassword+`, state: Suspended, schedule: {cron: "15 2 * * *", timeZone: Europe/Oslo}`)

@@ -144,9 +144,7 @@ func OperatorUser(site *v1alpha1.Site) JetStreamUser {
 	// All of the registry is compared with what it should be, and the places of consumers are
 	// read when it begins.
 	u.Publish = append(u.Publish, "$JS.API.STREAM.MSG.GET.KV_"+wire.RegistryBucket(code), "$JS.API.STREAM.MSG.GET.KV_"+wire.CursorBucket(code))
-	for _, bucket := range []string{wire.RegistryBucket(code), status} {
-		u.Publish = append(u.Publish, "$JS.API.DIRECT.GET.KV_"+bucket+".>")
-	}
+	u.Publish = append(u.Publish, "$JS.API.DIRECT.GET.KV_"+wire.RegistryBucket(code)+".>")
 	for _, s := range Streams(site) {
 		u.DenyPublish = append(u.DenyPublish, "$JS.API.STREAM.DELETE."+s.Name, "$JS.API.STREAM.PURGE."+s.Name)
 	}

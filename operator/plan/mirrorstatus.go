@@ -118,7 +118,8 @@ func mirrorMissedItsRun(v MirrorView) (Finding, bool) {
 	at, due, missed := s.Due(last, v.Now.Add(-runPatience), time.Duration(millis(v.Mirror.Spec.Schedule.StartingDeadline))*time.Millisecond)
 	switch {
 	case missed:
-		return bad(v1alpha1.ReasonMissed, fmt.Sprintf("the run of %s did not begin within spec.schedule.startingDeadline: the next one moves what it would have; begin one with kubectl substorm mirror run %s",
+		return bad(v1alpha1.ReasonMissed, fmt.Sprintf(
+			"the run of %s did not begin within spec.schedule.startingDeadline: the next one moves what it would have; begin one with kubectl substorm mirror run %s",
 			at.Format(time.RFC3339), v.Mirror.Name)), true
 	case due:
 		return bad(v1alpha1.ReasonMissed, fmt.Sprintf("the run of %s has not begun: see what kubectl describe cronjob %s says, and whether the cluster's controller manager runs",
@@ -200,7 +201,8 @@ func (v MirrorView) synced(runs []v1alpha1.MirrorRun) Finding {
 	case r == nil:
 		return v.before(v1alpha1.ConditionSynced, unknown(v1alpha1.ReasonNotRun, "no run has ended yet"))
 	case r.Result == wire.MirrorFailed:
-		return bad(cmp.Or(reasonOf(r.Reason), v1alpha1.ReasonRunFailed), fmt.Sprintf("run %q owes %s: %s", r.Run, objectCount(r.Owed.Objects), cmp.Or(shortened(r.Message, 2048), "it did not say why")))
+		return bad(cmp.Or(reasonOf(r.Reason), v1alpha1.ReasonRunFailed),
+			fmt.Sprintf("run %q owes %s: %s", r.Run, objectCount(r.Owed.Objects), cmp.Or(shortened(r.Message, 2048), "it did not say why")))
 	case r.Purges > 0:
 		return bad(wire.MirrorReasonNotConfirmed, fmt.Sprintf("the partner has not confirmed %d purges: it may still have what was purged here", r.Purges))
 	default:

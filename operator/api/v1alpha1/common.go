@@ -85,7 +85,7 @@ type CredentialsStatus struct {
 	RenewalTime *metav1.Time `json:"renewalTime,omitempty"`
 }
 
-// AnnotationRotateCredentials on an IngestGateway, a FeedServer, a Site (for its archivist)
+// AnnotationRotateCredentials on an IngestGateway, a FeedServer, a MirrorPartner, a Site (for its archivist)
 // or a FeedConsumer has the operator replace the NATS credentials of the user whose public
 // key it names, as status.credentials has it, by those of a new user. Any other value
 // does nothing.

@@ -21,7 +21,8 @@ type Config struct {
 	// Site is the Site's code, Partner the name of the MirrorPartner.
 	Site, Partner string
 	// Run names it in reports, Pod is where it runs, and Trigger what it was begun by:
-	// wire.MirrorScheduled, wire.MirrorManual or wire.MirrorContinuously.
+	// wire.MirrorScheduled, wire.MirrorManual, wire.MirrorContinuously or
+	// wire.MirrorTimetable.
 	Run, Pod, Trigger string
 	// From and To bound the time of observation further; zero: no bound.
 	From, To time.Time
@@ -48,12 +49,12 @@ func (c *Config) check() error {
 	if c.Log == nil {
 		c.Log = os.Stderr
 	}
-	errs := []error{flags.Required("--site", c.Site, "--partner", c.Partner, "--run", c.Run, "--scratch-dir", c.ScratchDir, "--credentials-dir", c.CredentialsDir,
+	errs := []error{flags.Required("--site", c.Site, "--partner", c.Partner, "--run", c.Run, "--scratch-dir", c.ScratchDir,
 		"--s3-endpoint", c.Objects.Endpoint, "--s3-bucket", c.Objects.Bucket, "--nats-servers", strings.Join(c.NATS.Servers, ","))}
 	switch c.Trigger {
-	case wire.MirrorScheduled, wire.MirrorManual, wire.MirrorContinuously:
+	case wire.MirrorScheduled, wire.MirrorManual, wire.MirrorContinuously, wire.MirrorTimetable:
 	default:
-		errs = append(errs, fmt.Errorf("--trigger %q is neither %s, %s nor %s", c.Trigger, wire.MirrorScheduled, wire.MirrorManual, wire.MirrorContinuously))
+		errs = append(errs, fmt.Errorf("--trigger %q is neither %s, %s, %s nor %s", c.Trigger, wire.MirrorScheduled, wire.MirrorManual, wire.MirrorContinuously, wire.MirrorTimetable))
 	}
 	if c.VerifyOnly && c.Force {
 		errs = append(errs, errors.New("--verify-only moves nothing, and --force all: choose one"))

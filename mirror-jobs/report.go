@@ -46,10 +46,18 @@ func (r *report) begin(entry wire.MirrorEntry, progress *push.Progress) {
 	cfg := &r.p.cfg
 	reached := r.status.Reached
 	r.status = wire.MirrorStatus{
-		Run: cfg.Run, Pod: cfg.Pod, Generation: entry.Generation, Trigger: cfg.Trigger, VerifyOnly: cfg.VerifyOnly,
+		Run: cfg.Run, Pod: cfg.Pod, Generation: entry.Generation, Trigger: trigger(cfg.Trigger), VerifyOnly: cfg.VerifyOnly,
 		Part: !cfg.From.IsZero() || !cfg.To.IsZero(), StartedAt: time.Now().UTC(), Result: wire.MirrorRunning, Reached: reached,
 	}
 	r.progress, r.rates = progress, nil
+}
+
+// trigger is what a run is begun by: also where nothing starts Jobs, by the schedule.
+func trigger(of string) string {
+	if of == wire.MirrorTimetable {
+		return wire.MirrorScheduled
+	}
+	return of
 }
 
 // waits says what the run waits for; empty: for nothing.

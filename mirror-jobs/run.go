@@ -167,10 +167,14 @@ func (p *program) work(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}()
-	if p.cfg.Trigger == wire.MirrorContinuously {
+	switch p.cfg.Trigger {
+	case wire.MirrorContinuously:
 		return p.follow(ctx)
+	case wire.MirrorTimetable:
+		return p.keep(ctx)
+	default:
+		return p.once(ctx, entry)
 	}
-	return p.once(ctx, entry)
 }
 
 // once makes one run, and reports its end.

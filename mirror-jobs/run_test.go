@@ -5,6 +5,7 @@ package mirrorjobs_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -188,6 +189,33 @@ func TestRights(t *testing.T) {
 	}
 	if _, err := cursors.Get(t.Context(), wire.MirrorConfirmedKey(partner, asked)); err != nil || l.count() != 1 {
 		t.Errorf("the purge is not confirmed: %v, %d objects", err, l.count())
+	}
+}
+
+// Where nothing starts Jobs, the program begins runs as the schedule says, one that was missed too.
+func TestTimetable(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, func(e *wire.MirrorEntry) { e.Schedule.Cron = "* * * * *" })
+	l.Wait(l.Put(archivetest.Camera, "1.jpg", "one", at(storm)))
+	cursors, err := l.JetStream.KeyValue(t.Context(), wire.CursorBucket(archivetest.Site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := fmt.Appendf(nil, `{"format":1,"at":%q}`, time.Now().Add(-time.Hour).UTC().Format(time.RFC3339))
+	if _, err := cursors.Put(t.Context(), wire.MirrorCursorKey(partner, "timetable"), last); err != nil {
+		t.Fatal(err)
+	}
+	l.cfg.Run, l.cfg.Trigger = wire.MirrorRunContinuous, wire.MirrorTimetable
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- mirrorjobs.Run(ctx, l.cfg) }()
+	l.Until("the run that was missed", func() bool { return l.status().Result == wire.MirrorSucceeded && l.count() == 1 })
+	if s := l.status(); s.Trigger != wire.MirrorScheduled {
+		t.Errorf("%+v", s)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 

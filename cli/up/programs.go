@@ -13,6 +13,7 @@ import (
 	"github.com/substorm/substorm/cli/up/pods"
 	feedserver "github.com/substorm/substorm/feed-server"
 	ingestgateway "github.com/substorm/substorm/ingest-gateway"
+	mirrorjobs "github.com/substorm/substorm/mirror-jobs"
 	"github.com/substorm/substorm/operator/plan"
 )
 
@@ -30,6 +31,7 @@ func programs() map[string]pods.Program {
 	}
 	return map[string]pods.Program{
 		gatewayProgram: of(ingestgateway.Command), plan.ArchivistProgram: of(archivist.Command), plan.FeedServerProgram: of(feedserver.Command),
+		plan.MirrorProgram: of(mirrorjobs.Command),
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/substorm/substorm/internal/naming"
+	"github.com/substorm/substorm/internal/schedule"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
@@ -199,7 +200,7 @@ func mirrorsTimeZoneIsUnknown(in mirrorApplication) (Finding, bool) {
 		zones = append(zones, struct{ field, name string }{"spec.schedule.timeZone", string(s.TimeZone)})
 	}
 	for _, zone := range zones {
-		if _, err := ZoneOf(zone.name); err != nil {
+		if _, err := schedule.ZoneOf(zone.name); err != nil {
 			return bad(v1alpha1.ReasonUnknownTimeZone, fmt.Sprintf("%s is %q, and the tz database has no such time zone: name one, such as Europe/Oslo", zone.field, zone.name)), true
 		}
 	}
@@ -211,7 +212,7 @@ func mirrorsScheduleIsInvalid(in mirrorApplication) (Finding, bool) {
 	if s == nil {
 		return Finding{}, false
 	}
-	_, err := ParseSchedule(s.Cron, string(s.TimeZone))
+	_, err := schedule.Parse(s.Cron, string(s.TimeZone))
 	return bad(v1alpha1.ReasonInvalidSchedule, fmt.Sprintf("spec.schedule.cron is %q: %v", s.Cron, err)), err != nil
 }
 

@@ -10,6 +10,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/substorm/substorm/internal/schedule"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
@@ -107,7 +108,7 @@ func mirrorMissedItsRun(v MirrorView) (Finding, bool) {
 	if v.CronJob == nil || v.suspended() || MirrorRunsOn(v.Site, v.Mirror) != "CronJob" || len(v.CronJob.Status.Active) > 0 {
 		return Finding{}, false
 	}
-	s, err := ParseSchedule(v.Mirror.Spec.Schedule.Cron, string(v.Mirror.Spec.Schedule.TimeZone))
+	s, err := schedule.Parse(v.Mirror.Spec.Schedule.Cron, string(v.Mirror.Spec.Schedule.TimeZone))
 	if err != nil { // Accepted says so
 		return Finding{}, false
 	}
@@ -243,8 +244,8 @@ func (v MirrorView) times(status *v1alpha1.MirrorPartnerStatus) {
 		status.VerifiedToTime = toSecond(r.VerifiedTo)
 	}
 	if s := v.Mirror.Spec.Schedule; s != nil && v.Verdict.OK() && !v.suspended() {
-		if schedule, err := ParseSchedule(s.Cron, string(s.TimeZone)); err == nil {
-			status.NextRunTime = toSecond(schedule.Next(v.Now))
+		if times, err := schedule.Parse(s.Cron, string(s.TimeZone)); err == nil {
+			status.NextRunTime = toSecond(times.Next(v.Now))
 		}
 	}
 }

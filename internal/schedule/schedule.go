@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+// Package schedule says when something begins again and again, as CronJobs have it.
+package schedule
 
 import (
 	"errors"
@@ -18,14 +19,14 @@ type Schedule struct {
 	zone *time.Location
 }
 
-// Errors of ParseSchedule.
+// Errors of Parse.
 var (
 	ErrTimeZone = errors.New("the tz database has no such time zone")
 	ErrCron     = errors.New("the schedule cannot be read")
 )
 
-// ParseSchedule reads a schedule as CronJobs have it. Errors: ErrTimeZone, ErrCron.
-func ParseSchedule(expression, zone string) (Schedule, error) {
+// Parse reads a schedule as CronJobs have it. Errors: ErrTimeZone, ErrCron.
+func Parse(expression, zone string) (Schedule, error) {
 	location, err := ZoneOf(zone)
 	if err != nil {
 		return Schedule{}, err

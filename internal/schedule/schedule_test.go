@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan_test
+package schedule_test
 
 import (
 	"errors"
 	"testing"
 	"time"
 
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/internal/schedule"
 )
 
 func instant(t *testing.T, text string) time.Time {
@@ -31,7 +31,7 @@ func TestScheduleNext(t *testing.T) {
 		{"on a 29 February", "0 0 29 2 *", "Etc/UTC", "2026-11-21T18:00:00Z", "2028-02-29T00:00:00Z"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := must(plan.ParseSchedule(c.cron, c.zone))(t)
+			s := must(schedule.Parse(c.cron, c.zone))(t)
 			if next := s.Next(instant(t, c.after)); !next.Equal(instant(t, c.next)) {
 				t.Errorf("after %s comes %s, want %s", c.after, next.Format(time.RFC3339), c.next)
 			}
@@ -45,15 +45,15 @@ func TestScheduleThatCannotBe(t *testing.T) {
 		cron, zone string
 		want       error
 	}{
-		{"0 0 31 2 *", "Etc/UTC", plan.ErrCron},
-		{"30-10 2 * * *", "Etc/UTC", plan.ErrCron},
-		{"0 2 * XYZ *", "Etc/UTC", plan.ErrCron},
-		{"", "Etc/UTC", plan.ErrCron},
-		{"0 2 * * *", "Mars/Olympus", plan.ErrTimeZone},
-		{"0 2 * * *", "Local", plan.ErrTimeZone},
-		{"0 2 * * *", "../../etc/passwd", plan.ErrTimeZone},
+		{"0 0 31 2 *", "Etc/UTC", schedule.ErrCron},
+		{"30-10 2 * * *", "Etc/UTC", schedule.ErrCron},
+		{"0 2 * XYZ *", "Etc/UTC", schedule.ErrCron},
+		{"", "Etc/UTC", schedule.ErrCron},
+		{"0 2 * * *", "Mars/Olympus", schedule.ErrTimeZone},
+		{"0 2 * * *", "Local", schedule.ErrTimeZone},
+		{"0 2 * * *", "../../etc/passwd", schedule.ErrTimeZone},
 	} {
-		if _, err := plan.ParseSchedule(c.cron, c.zone); !errors.Is(err, c.want) {
+		if _, err := schedule.Parse(c.cron, c.zone); !errors.Is(err, c.want) {
 			t.Errorf("%q in %q: %v, want %v", c.cron, c.zone, err, c.want)
 		}
 	}
@@ -78,7 +78,7 @@ func TestScheduleDue(t *testing.T) {
 		{"a clock that was turned back", "0 2 * * *", "2026-11-22T02:00:00Z", "2025-11-22T02:00:00Z", time.Hour, "", false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := must(plan.ParseSchedule(c.cron, "Etc/UTC"))(t)
+			s := must(schedule.Parse(c.cron, "Etc/UTC"))(t)
 			at, due, missed := s.Due(instant(t, c.last), instant(t, c.now), c.deadline)
 			want := time.Time{}
 			if c.at != "" {
@@ -88,5 +88,15 @@ func TestScheduleDue(t *testing.T) {
 				t.Errorf("at %s, due %t, missed %t; want %s, %t, %t", at, due, missed, want, c.due, c.missed)
 			}
 		})
+	}
+}
+
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command rsync-service measures Debian's rsync that copies 37,655 files from feed-server's rsync service, and again, and again at ten times the files, beside rsync's own daemon with the same files in a folder.
+// Command rsync-service measures Debian's rsync that copies 37,655 files from feed-server, and again, and again at ten times the files, beside rsync's own daemon with the same files in a folder.
 package main
 
 import (

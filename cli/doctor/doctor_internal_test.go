@@ -167,7 +167,7 @@ spec: {siteRef: {name: hub}}
 apiVersion: substorm.dev/v1alpha1
 kind: FeedServer
 metadata: {name: two}
-spec: {siteRef: {name: hub}}
+spec: {siteRef: {name: hub}, rsync: {}}
 `
 
 // TestManifests: what is wrong is said with its place, and the ports of all that can be read are known.
@@ -190,7 +190,8 @@ func TestManifests(t *testing.T) {
 		got = append(got, p.String()+" at "+p.address+" of "+strings.Join(p.of, " and "))
 	}
 	want := []string{
-		"8080/tcp at 127.0.0.1:8080 of a FeedServer (--listen)", "8081/tcp at 127.0.0.1:8081 of a FeedServer (--listen)", "9464/tcp at 127.0.0.1:9464 of metrics (--listen-metrics)",
+		"8080/tcp at 127.0.0.1:8080 of a FeedServer (--listen)", "8081/tcp at 127.0.0.1:8081 of a FeedServer (--listen)",
+		"8873/tcp at 127.0.0.1:8873 of rsync of a FeedServer (spec.rsync)", "9464/tcp at 127.0.0.1:9464 of metrics (--listen-metrics)",
 		`30101/tcp at :30101 of Instrument "camera"`, `30101/udp at :30101 of Instrument "camera"`,
 		`30102/tcp at :30102 of Instrument "camera" and Instrument "picture"`,
 	}

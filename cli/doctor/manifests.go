@@ -15,6 +15,7 @@ import (
 	"github.com/substorm/substorm/cli/up"
 	"github.com/substorm/substorm/cli/up/manifests"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
 )
 
 // declared is what manifests say, as far as it matters here.
@@ -22,6 +23,8 @@ type declared struct {
 	instruments []v1alpha1.Instrument
 	gateways    []v1alpha1.IngestGateway
 	servers     int
+	// rsync are the ports at which FeedServers serve it.
+	rsync []int32
 	// hubs are those that Sites link to, host:port.
 	hubs []string
 }
@@ -87,6 +90,9 @@ func (d *declared) add(typed runtime.Object) {
 		d.gateways = append(d.gateways, *o)
 	case *v1alpha1.FeedServer:
 		d.servers++
+		if _, port, ok := plan.RsyncPorts(o); ok {
+			d.rsync = append(d.rsync, port)
+		}
 	case *v1alpha1.Site:
 		if hub, err := url.Parse(o.Spec.Upstream.URL); err == nil && hub.Port() != "" { // else there is none, or Try says what is wrong
 			d.hubs = append(d.hubs, hub.Host)

@@ -64,6 +64,10 @@ func (d *declared) ports(listen, metrics string) []port {
 	for _, address := range serving {
 		add("tcp", address, "a FeedServer (--listen)")
 	}
+	host, _, _ := net.SplitHostPort(listen)
+	for _, number := range d.rsync {
+		add("tcp", net.JoinHostPort(host, strconv.Itoa(int(number))), "rsync of a FeedServer (spec.rsync)")
+	}
 	if metrics != "" {
 		add("tcp", metrics, "metrics (--listen-metrics)")
 	}

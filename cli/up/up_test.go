@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -66,7 +67,8 @@ func TestUp(t *testing.T) {
 		}
 		return path
 	}
-	write("site.yaml", site)
+	rsyncPort := testenv.FreePort(t)
+	write("site.yaml", strings.Replace(site, "replicas: 2}", fmt.Sprintf("replicas: 2, rsync: {port: %d}}", rsyncPort), 1))
 	file := write("camera.yaml", camera)
 	s := testenv.StartStandalone(t, dir)
 	kubectl := func(args ...string) string {
@@ -166,11 +168,42 @@ func TestUp(t *testing.T) {
 	})
 	write("camera.yaml", camera)
 	served()
+	copied(t, rsyncPort, frames)
 
 	// In order.
 	s.Stop()
 	if text, err := os.ReadFile(filepath.Join(s.DataDir, "lock")); err != nil || len(text) == 0 {
 		t.Errorf("the data folder's lock: %q, %v", text, err)
+	}
+}
+
+// copied copies the archive with rsync, and fails where frames are not in it.
+func copied(t *testing.T, port int, frames [][]byte) {
+	t.Helper()
+	program, err := exec.LookPath("rsync")
+	if err != nil && os.Getenv("CI") == "" {
+		t.Log("rsync is not installed, and was not tried: apt-get install rsync")
+		return
+	} else if err != nil {
+		t.Fatal("rsync is not installed")
+	}
+	dir := t.TempDir()
+	if out, err := exec.Command(program, "-a", fmt.Sprintf("rsync://127.0.0.1:%d/hub/camera/", port), dir).CombinedOutput(); err != nil {
+		t.Fatalf("rsync: %v\n%s", err, out)
+	}
+	got := map[[sha256.Size]byte]bool{}
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		got[sha256.Sum256(data)] = true
+		return err
+	})
+	for i, frame := range frames {
+		if err != nil || !got[sha256.Sum256(frame)] {
+			t.Errorf("rsync did not copy frame %d: %d files, %v", i, len(got), err)
+		}
 	}
 }
 

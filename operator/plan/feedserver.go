@@ -110,9 +110,10 @@ func (s FeedServer) servicePorts() (name string, port, target int32) {
 	return "http", 80, feedPlainPort
 }
 
-// rsyncPorts are the port of the Service for rsync, and the pods' port; not ok: there is none.
-func (s FeedServer) rsyncPorts() (port, target int32, ok bool) {
-	asked := s.Server.Spec.Rsync
+// RsyncPorts are the port of a FeedServer's Service for rsync, and its pods' port; not ok: there
+// is none.
+func RsyncPorts(server *v1alpha1.FeedServer) (port, target int32, ok bool) {
+	asked := server.Spec.Rsync
 	if asked == nil {
 		return 0, 0, false
 	}
@@ -134,7 +135,7 @@ func (s FeedServer) service() *coreac.ServiceApplyConfiguration {
 			WithType(cmp.Or(asked.Type, corev1.ServiceTypeClusterIP)).
 			WithSelector(s.Selector()).
 			WithPorts(coreac.ServicePort().WithName(portName).WithProtocol(corev1.ProtocolTCP).WithPort(port).WithTargetPort(intstr.FromInt32(target))))
-	if port, target, ok := s.rsyncPorts(); ok {
+	if port, target, ok := RsyncPorts(s.Server); ok {
 		svc.Spec.WithPorts(coreac.ServicePort().WithName(rsyncPortName).WithProtocol(corev1.ProtocolTCP).WithPort(port).WithTargetPort(intstr.FromInt32(target)))
 	}
 	if len(asked.Annotations) > 0 {
@@ -146,7 +147,7 @@ func (s FeedServer) service() *coreac.ServiceApplyConfiguration {
 func (s FeedServer) container() *coreac.ContainerApplyConfiguration {
 	portName, _, port := s.servicePorts()
 	ports := []*coreac.ContainerPortApplyConfiguration{coreac.ContainerPort().WithName(portName).WithContainerPort(port).WithProtocol(corev1.ProtocolTCP)}
-	if _, target, ok := s.rsyncPorts(); ok {
+	if _, target, ok := RsyncPorts(s.Server); ok {
 		ports = append(ports, coreac.ContainerPort().WithName(rsyncPortName).WithContainerPort(target).WithProtocol(corev1.ProtocolTCP))
 	}
 	return s.SiteProgram.container(s.arguments(), s.mounts(), ports...)
@@ -187,7 +188,7 @@ func (s FeedServer) arguments() []string {
 
 // rsyncArguments are the flags of the service for rsync.
 func (s FeedServer) rsyncArguments() []string {
-	_, port, ok := s.rsyncPorts()
+	_, port, ok := RsyncPorts(s.Server)
 	if !ok {
 		return nil
 	}

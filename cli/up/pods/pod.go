@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,7 +21,7 @@ import (
 // Address is the pods' own: they are on this machine.
 const Address = "127.0.0.1"
 
-// workload is a StatefulSet or a Deployment, as far as it says what to run.
+// workload is a StatefulSet, a Deployment or a Job, as far as it says what to run.
 type workload struct {
 	kind       string
 	meta       *metav1.ObjectMeta
@@ -29,6 +30,7 @@ type workload struct {
 	claims     []corev1.PersistentVolumeClaim
 	deployment *appsv1.Deployment
 	set        *appsv1.StatefulSet
+	job        *batchv1.Job
 }
 
 func ofSet(set *appsv1.StatefulSet) workload {
@@ -61,6 +63,8 @@ type pod struct {
 	folders, emptied []string
 	// files are what is mounted of Secrets, by their paths.
 	files map[string][]byte
+	// once: it is not started again when it has ended.
+	once bool
 	// revision tells two pods apart that need another start. What files hold is not part of it: programs read them anew.
 	revision string
 }
@@ -71,7 +75,7 @@ func newPod(folder string, w workload, secrets map[string]map[string][]byte) (*p
 		return nil, fmt.Errorf("its pod has %d containers: pods of one run here", len(w.template.Spec.Containers))
 	}
 	container := &w.template.Spec.Containers[0]
-	p := &pod{name: w.podName(), program: container.Name, files: map[string][]byte{}}
+	p := &pod{name: w.podName(), program: container.Name, files: map[string][]byte{}, once: w.job != nil}
 	places := map[string]string{}
 	for i := range container.VolumeMounts {
 		m := &container.VolumeMounts[i]
@@ -81,7 +85,7 @@ func newPod(folder string, w workload, secrets map[string]map[string][]byte) (*p
 		}
 		places[m.MountPath] = place
 	}
-	values := p.environment(container)
+	values := p.environment(container, w)
 	for _, a := range container.Args {
 		p.arguments = append(p.arguments, placed(expanded(a, values), places))
 	}
@@ -161,8 +165,11 @@ func (p *pod) secret(place, name string, items []corev1.KeyToPath, secrets map[s
 }
 
 // environment are the values that arguments name.
-func (p *pod) environment(c *corev1.Container) map[string]string {
+func (p *pod) environment(c *corev1.Container, w workload) map[string]string {
 	fields := map[string]string{"metadata.name": p.name.Name, "spec.nodeName": nodeName(), "status.podIP": Address}
+	if w.job != nil {
+		fields["metadata.labels['"+batchv1.JobNameLabel+"']"] = w.job.Name
+	}
 	values := map[string]string{}
 	for _, e := range c.Env {
 		values[e.Name] = e.Value

@@ -55,6 +55,7 @@ type state struct {
 	started  time.Time
 	restarts int32
 	failed   string // why it ended last
+	ended    bool   // it ran once, and is not started again
 	health   string // where /healthz, /readyz and /metrics are; empty while it does not run
 }
 
@@ -101,6 +102,10 @@ func (p *process) run(ctx context.Context) {
 			}
 			return
 		}
+		if p.pod.once {
+			p.finish(err)
+			return
+		}
 		if time.Since(began) > mostBackOff {
 			wait = leastBackOff
 		}
@@ -136,10 +141,20 @@ func (p *process) once(ctx context.Context) (err error) {
 	if err := p.program(ctx, arguments); err != nil {
 		return err
 	}
-	if ctx.Err() == nil {
+	if ctx.Err() == nil && !p.pod.once {
 		return errors.New("it ended without an error")
 	}
 	return nil
+}
+
+// finish notes how a program ended that is not started again.
+func (p *process) finish(err error) {
+	failed := ""
+	if err != nil {
+		failed = err.Error()
+		p.log.Error("the program failed", "pod", p.pod.name.Name, "program", p.pod.program, "error", err)
+	}
+	p.note(func(s *state) { s.ready, s.ended, s.failed, s.health = false, true, failed, "" })
 }
 
 // prepare makes the folders of the pod.

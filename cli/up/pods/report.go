@@ -5,9 +5,11 @@ package pods
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,6 +26,9 @@ func (p *Pods) report(ctx context.Context, w workload, amiss error) error {
 		if err := p.forget(ctx, w.podName()); err != nil {
 			return err
 		}
+		if w.job != nil {
+			return nil
+		}
 		return p.reportWorkload(ctx, w, 0, 0)
 	}
 	seen := state{since: time.Now()}
@@ -36,6 +41,9 @@ func (p *Pods) report(ctx context.Context, w workload, amiss error) error {
 	ready := int32(0)
 	if seen.ready {
 		ready = 1
+	}
+	if w.job != nil {
+		return p.reportJob(ctx, w, seen)
 	}
 	return p.reportWorkload(ctx, w, 1, ready)
 }
@@ -65,9 +73,18 @@ func (p *Pods) reportPod(ctx context.Context, w workload, seen state, amiss erro
 }
 
 func newPodObject(w workload) corev1.Pod {
-	owner := metav1.OwnerReference{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: w.kind, Name: w.meta.Name, UID: w.meta.UID, Controller: new(true)}
+	group := appsv1.SchemeGroupVersion
+	labels := w.template.Labels
+	if w.job != nil {
+		group, labels = batchv1.SchemeGroupVersion, maps.Clone(labels)
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[batchv1.JobNameLabel] = w.job.Name
+	}
+	owner := metav1.OwnerReference{APIVersion: group.String(), Kind: w.kind, Name: w.meta.Name, UID: w.meta.UID, Controller: new(true)}
 	pod := corev1.Pod{Spec: *w.template.Spec.DeepCopy(), ObjectMeta: metav1.ObjectMeta{
-		Namespace: w.podName().Namespace, Name: w.podName().Name, Labels: w.template.Labels, Annotations: w.template.Annotations, OwnerReferences: []metav1.OwnerReference{owner}}}
+		Namespace: w.podName().Namespace, Name: w.podName().Name, Labels: labels, Annotations: w.template.Annotations, OwnerReferences: []metav1.OwnerReference{owner}}}
 	pod.Spec.NodeName = nodeName()
 	for i := range w.claims {
 		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: w.claims[i].Name, VolumeSource: corev1.VolumeSource{
@@ -88,6 +105,12 @@ func podStatus(w workload, seen state, amiss error, created metav1.Time) corev1.
 	case seen.started.IsZero():
 		phase = corev1.PodPending
 		c.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}
+	case seen.ended && seen.failed == "":
+		phase = corev1.PodSucceeded
+		c.State.Terminated = &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: at(seen.started), FinishedAt: at(seen.since)}
+	case seen.ended:
+		phase = corev1.PodFailed
+		c.State.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", Message: seen.failed, StartedAt: at(seen.started), FinishedAt: at(seen.since)}
 	case !seen.ready && seen.failed != "":
 		c.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: seen.failed}
 	default:

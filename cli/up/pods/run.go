@@ -19,6 +19,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -77,7 +78,7 @@ func (p *Pods) Run(ctx context.Context) {
 	p.clear(filepath.Join(p.cfg.Folder, podsFolder))             // of a process that was killed
 	alive, end := context.WithCancel(context.WithoutCancel(ctx)) // what runs ends in order, below
 	defer end()
-	for _, list := range []client.ObjectList{&appsv1.StatefulSetList{}, &appsv1.DeploymentList{}, &corev1.SecretList{}} {
+	for _, list := range []client.ObjectList{&appsv1.StatefulSetList{}, &appsv1.DeploymentList{}, &batchv1.JobList{}, &corev1.SecretList{}} {
 		go p.follow(ctx, list)
 	}
 	for {
@@ -134,8 +135,9 @@ func (p *Pods) follow(ctx context.Context, list client.ObjectList) {
 func (p *Pods) look(ctx, alive context.Context) error {
 	var sets appsv1.StatefulSetList
 	var deployments appsv1.DeploymentList
+	var jobs batchv1.JobList
 	var secrets corev1.SecretList
-	for _, list := range []client.ObjectList{&sets, &deployments, &secrets} {
+	for _, list := range []client.ObjectList{&sets, &deployments, &jobs, &secrets} {
 		if err := p.cfg.Client.List(ctx, list); err != nil {
 			return err
 		}
@@ -155,8 +157,11 @@ func (p *Pods) look(ctx, alive context.Context) error {
 	for i := range deployments.Items {
 		all = append(all, ofDeployment(&deployments.Items[i]))
 	}
+	lasting, failed := p.expireJobs(ctx, jobs.Items, time.Now())
+	for i := range lasting {
+		all = append(all, ofJob(&lasting[i]))
+	}
 	wanted := map[types.NamespacedName]bool{}
-	var failed error
 	for _, w := range all {
 		if w.meta.DeletionTimestamp != nil || w.replicas == 0 {
 			continue
@@ -190,7 +195,7 @@ func (p *Pods) Lacks() (lacks []string) {
 		return []string{"its programs"}
 	}
 	for name, is := range p.all() {
-		if now := is.look(); !now.ready {
+		if now := is.look(); !now.ready && !is.pod.once {
 			lacks = append(lacks, strings.TrimSuffix(fmt.Sprintf("pod %q: %s", name.Name, now.failed), ": "))
 		}
 	}

@@ -48,7 +48,7 @@ func (l *live) close() {
 	}
 }
 
-// refresh brings the figures of Instruments and FeedServers up to date, and says for each Site, as namespace/name, why it could not.
+// refresh brings the figures of Instruments, FeedServers and MirrorPartners up to date, and says for each Site, as namespace/name, why it could not.
 func (l *live) refresh(ctx context.Context, all *Resources, now time.Time) map[string]error {
 	failed := map[string]error{}
 	for i := range all.Sites {
@@ -80,6 +80,10 @@ func (l *live) refreshSite(ctx context.Context, site *v1alpha1.Site, all *Resour
 	}
 	servers, said, err := readFeedReports(ctx, js, site.Spec.Code)
 	if err != nil {
+		l.disconnect(site)
+		return err
+	}
+	if err := refreshMirrors(ctx, js, site, all.Mirrors, now); err != nil {
 		l.disconnect(site)
 		return err
 	}

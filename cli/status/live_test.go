@@ -35,10 +35,14 @@ func TestLiveFigures(t *testing.T) {
 	status := i.Status
 	f := feedServer("public", new(int32(1)), allOfGateway...)
 	served := f.Status
-	cluster.Create(t, &s, &i, &f, secret("nats-tls", natsTLS(t, server.CA)))
+	m := mirrors()[2]
+	m.Spec.Rsync = &v1alpha1.MirrorRsync{Transport: v1alpha1.MirrorRsyncOverDaemon, Daemon: &v1alpha1.MirrorRsyncDaemon{Address: "rsync.example:873", Module: "aurora"}}
+	m.Spec.Continuous = &v1alpha1.MirrorContinuous{}
+	mirrored := m.Status
+	cluster.Create(t, &s, &i, &f, &m, secret("nats-tls", natsTLS(t, server.CA)))
 	s.Status.Conditions, i.Status = slices.Clone(allOfSite), status
-	f.Status = served
-	for _, err := range []error{cluster.Status().Update(t.Context(), &s), cluster.Status().Update(t.Context(), &i), cluster.Status().Update(t.Context(), &f)} {
+	f.Status, m.Status = served, mirrored
+	for _, err := range []error{cluster.Status().Update(t.Context(), &s), cluster.Status().Update(t.Context(), &i), cluster.Status().Update(t.Context(), &f), cluster.Status().Update(t.Context(), &m)} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,9 +82,11 @@ func TestLiveFigures(t *testing.T) {
 		}
 	}
 	for key, report := range map[string]any{
-		wire.FeedServerStatusKey("public-0"):         wire.FeedServerStatus{Pod: "public-0", FeedServer: "public", Incarnation: "one", Connections: 5},
-		wire.FeedServerStatusKey("internal-0"):       wire.FeedServerStatus{Pod: "internal-0", FeedServer: "internal", Incarnation: "one", Connections: 9},
-		wire.ConsumerStatusKey("model", "public-0"):  wire.ConsumerStatus{Incarnation: "one", State: wire.StateFlowing, Connections: 3},
+		wire.FeedServerStatusKey("public-0"):        wire.FeedServerStatus{Pod: "public-0", FeedServer: "public", Incarnation: "one", Connections: 5},
+		wire.FeedServerStatusKey("internal-0"):      wire.FeedServerStatus{Pod: "internal-0", FeedServer: "internal", Incarnation: "one", Connections: 9},
+		wire.ConsumerStatusKey("model", "public-0"): wire.ConsumerStatus{Incarnation: "one", State: wire.StateFlowing, Connections: 3},
+		wire.MirrorStatusKey("young", wire.MirrorRunContinuous): wire.MirrorStatus{Run: wire.MirrorRunContinuous, Trigger: wire.MirrorContinuously, StartedAt: received, Result: wire.MirrorRunning,
+			Progress: wire.MirrorProgress{Objects: 4, TotalObjects: 9, BytesPerSecond: 100}, Owed: wire.MirrorOwed{Objects: 5, Bytes: 50}},
 		wire.ConsumerStatusKey("mirror", "public-0"): wire.ConsumerStatus{Incarnation: "one", State: wire.StateFlowing, Connections: 2},
 	} {
 		data, err := wire.Encode(report)
@@ -99,6 +105,9 @@ func TestLiveFigures(t *testing.T) {
 	}
 	if s := r.FeedServers[0]; s.Connections == nil || *s.Connections != 5 || *s.Consumers != 2 {
 		t.Errorf("%+v", s)
+	}
+	if m := r.Mirrors[0]; m.Progress == nil || m.Progress.ObjectCount != 4 || m.Owed == nil || m.Owed.ObjectCount != 5 {
+		t.Errorf("%+v", m)
 	}
 	s.Status.Conditions[2].Status = metav1.ConditionFalse
 	if s.Status.Conditions[2].Type != v1alpha1.ConditionJetStreamReachable {

@@ -29,6 +29,7 @@ type Report struct {
 	Instruments []Instrument `json:"instruments"`
 	Feeds       []Feed       `json:"feeds"`
 	Consumers   []Consumer   `json:"consumers"`
+	Mirrors     []Mirror     `json:"mirrors"`
 	Problems    []Problem    `json:"problems"`
 	// Notes are conditions that are as someone chose them, and good to know.
 	Notes []Problem `json:"notes,omitempty"`
@@ -104,7 +105,7 @@ type Problem struct {
 // Summarize makes the report. Namespace is the one that was asked for, empty for all.
 func Summarize(all Resources, namespace string, now time.Time) Report {
 	r := Report{namespace: namespace, now: now, Sites: []Site{}, Gateways: []Gateway{}, FeedServers: []FeedServer{}, Instruments: []Instrument{}, Feeds: []Feed{},
-		Consumers: []Consumer{}, Problems: []Problem{}}
+		Consumers: []Consumer{}, Mirrors: []Mirror{}, Problems: []Problem{}}
 	revisions := map[string]int64{}
 	for i := range all.Sites {
 		s := &all.Sites[i]
@@ -126,6 +127,9 @@ func Summarize(all Resources, namespace string, now time.Time) Report {
 	}
 	for i := range all.Consumers {
 		r.addConsumer(&all.Consumers[i])
+	}
+	for i := range all.Mirrors {
+		r.addMirror(&all.Mirrors[i])
 	}
 	r.Fine = len(r.Problems) == 0 && len(r.Sites) > 0
 	return r
@@ -282,6 +286,7 @@ type Resources struct {
 	Instruments []v1alpha1.Instrument
 	Feeds       []v1alpha1.Feed
 	Consumers   []v1alpha1.FeedConsumer
+	Mirrors     []v1alpha1.MirrorPartner
 }
 
 // Feed is a line of the Report.

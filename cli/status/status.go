@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -96,10 +97,14 @@ func read(ctx context.Context, figures *live, site string, now time.Time) (Repor
 	var instruments v1alpha1.InstrumentList
 	var feeds v1alpha1.FeedList
 	var consumers v1alpha1.FeedConsumerList
+	var mirrors v1alpha1.MirrorPartnerList
 	for _, list := range []client.ObjectList{&sites, &gateways, &servers, &instruments, &feeds, &consumers} {
 		if err := cluster.List(ctx, list); err != nil {
 			return Report{}, err
 		}
+	}
+	if err := cluster.List(ctx, &mirrors); err != nil && !meta.IsNoMatchError(err) { // an operator of an earlier version has no such kind
+		return Report{}, err
 	}
 	if site != "" {
 		sites.Items = slices.DeleteFunc(sites.Items, func(s v1alpha1.Site) bool { return s.Name != site })
@@ -109,6 +114,7 @@ func read(ctx context.Context, figures *live, site string, now time.Time) (Repor
 		servers.Items = slices.DeleteFunc(servers.Items, func(s v1alpha1.FeedServer) bool { return elsewhere(s.Spec.SiteRef) })
 		instruments.Items = slices.DeleteFunc(instruments.Items, func(i v1alpha1.Instrument) bool { return elsewhere(i.Spec.SiteRef) })
 		feeds.Items = slices.DeleteFunc(feeds.Items, func(f v1alpha1.Feed) bool { return elsewhere(f.Spec.SiteRef) })
+		mirrors.Items = slices.DeleteFunc(mirrors.Items, func(m v1alpha1.MirrorPartner) bool { return elsewhere(m.Spec.SiteRef) })
 		consumers.Items = slices.DeleteFunc(consumers.Items, func(c v1alpha1.FeedConsumer) bool {
 			return c.Spec.FeedRef.Name != "" && !slices.ContainsFunc(feeds.Items, func(f v1alpha1.Feed) bool { return f.Namespace == c.Namespace && f.Name == c.Spec.FeedRef.Name })
 		})
@@ -116,7 +122,7 @@ func read(ctx context.Context, figures *live, site string, now time.Time) (Repor
 	if len(sites.Items) == 0 && site != "" {
 		return Report{}, fmt.Errorf("no Site %q in namespace %q: kubectl get site -A lists them, -n chooses the namespace", site, cluster.Namespace)
 	}
-	all := Resources{sites.Items, gateways.Items, servers.Items, instruments.Items, feeds.Items, consumers.Items}
+	all := Resources{sites.Items, gateways.Items, servers.Items, instruments.Items, feeds.Items, consumers.Items, mirrors.Items}
 	stale := figures.refresh(ctx, &all, now)
 	report := Summarize(all, cluster.Namespace, now)
 	report.saysStale(stale)

@@ -119,6 +119,23 @@ func damagedSite() v1alpha1.Site {
 	return s
 }
 
+// mirrors are partners of which one is given something, one has not been tried and one cannot be reached.
+func mirrors() []v1alpha1.MirrorPartner {
+	mirror := func(name string, conditions ...metav1.Condition) v1alpha1.MirrorPartner {
+		return v1alpha1.MirrorPartner{ObjectMeta: object(name), Spec: v1alpha1.MirrorPartnerSpec{SiteRef: v1alpha1.LocalReference{Name: "demo"}, Direction: v1alpha1.MirrorPush, Protocol: v1alpha1.MirrorProtocolRsync},
+			Status: v1alpha1.MirrorPartnerStatus{Conditions: append(slices.Clone(allOfGateway), conditions...)}}
+	}
+	moves := mirror("university", is(v1alpha1.ConditionReachable, "True", "Reachable", "it answered"), is(v1alpha1.ConditionSynced, "True", "Complete", "all is there"))
+	moves.Status.Owed = &v1alpha1.MirrorOwed{ObjectCount: 900, Bytes: 900 << 20}
+	moves.Status.Progress = &v1alpha1.MirrorProgress{Run: "r", ObjectCount: 100, TotalObjectCount: 1000, BytesPerSecond: 5 << 20, EndTime: ptr.To(metav1.NewTime(now.Add(3 * time.Minute)))}
+	moves.Status.VerifiedToTime, moves.Status.NextRunTime = ptr.To(metav1.NewTime(now.Add(-24*time.Hour))), ptr.To(metav1.NewTime(now.Add(time.Hour)))
+	never := mirror("young", is(v1alpha1.ConditionReachable, "Unknown", "NotRun", "no run has reported yet"), is(v1alpha1.ConditionSynced, "Unknown", "NotRun", "no run has ended yet"))
+	down := mirror("down", is(v1alpha1.ConditionReachable, "False", "HostKeyMismatch", "the host shows another key than known_hosts has: compare it with the partner"),
+		is(v1alpha1.ConditionSynced, "False", "HostKeyMismatch", "run \"down-mirror-1\" owes 3 objects"))
+	down.Status.Owed = &v1alpha1.MirrorOwed{ObjectCount: 3, Bytes: 300}
+	return []v1alpha1.MirrorPartner{down, moves, never}
+}
+
 func TestPrint(t *testing.T) {
 	storeAway := is(v1alpha1.ConditionObjectStoreReachable, "False", "Unreachable", "https://s3.aurora.svc:9000 does not answer: see whether its pods run")
 	siteWaits := is(v1alpha1.ConditionReady, "False", "Unreachable", "the object store does not answer")
@@ -153,6 +170,8 @@ func TestPrint(t *testing.T) {
 				consumer("display", append(allOfGateway[:2:2], is(v1alpha1.ConditionKeepingUp, "Unknown", "Idle", "nobody asks"))...),
 				consumer("model", append(allOfGateway[:2:2], is(v1alpha1.ConditionKeepingUp, "False", "Overrun", "a gap record was written in the last ten minutes"))...),
 			}}, "aurora", now),
+		"mirrors": Summarize(Resources{Sites: []v1alpha1.Site{site(allOfSite...)}, Gateways: []v1alpha1.IngestGateway{gateway(3, 12, allOfGateway...)},
+			Instruments: []v1alpha1.Instrument{instrument("mag-1", lately, allOfInstrument...)}, Mirrors: mirrors()}, "aurora", now),
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer

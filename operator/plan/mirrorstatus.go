@@ -277,6 +277,18 @@ func (v MirrorView) figures(status *v1alpha1.MirrorPartnerStatus) {
 		ComparedCount: p.Compared, BytesPerSecond: p.BytesPerSecond, EndTime: toSecond(p.Ends)}
 }
 
+// MirrorFigures brings the figures of a status up to date that was written before the reports.
+func MirrorFigures(m *v1alpha1.MirrorPartner, reports []MirrorReport, now time.Time) {
+	v := MirrorView{Now: now, Mirror: m, Reports: reports}
+	is := m.Status
+	is.Progress = nil
+	v.figures(&is)
+	if r := v.latest(func(r *MirrorReport) bool { return !r.VerifiedTo.IsZero() }); r != nil {
+		is.VerifiedToTime = toSecond(r.VerifiedTo)
+	}
+	m.Status = is
+}
+
 func mirrorPath(p *wire.MirrorPathSeen) *v1alpha1.MirrorPathStatus {
 	is := &v1alpha1.MirrorPathStatus{RoundTripMicroseconds: p.RoundTripMicros, ConnectionCount: int32(min(p.Connections, 1<<20))}
 	if p.DeliveryBytesPerSecond > 0 {

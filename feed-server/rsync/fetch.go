@@ -3,6 +3,7 @@
 package rsync
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -24,8 +25,8 @@ const (
 	batchBytes = 1 << 20
 	batchFiles = 1024
 	// gap is what is read between two members of a pack and not sent, rather than to ask
-	// twice.
-	gap = 16 << 10
+	// twice: a request takes about as long. Together that is at most a batch's bytes.
+	gap = 128 << 10
 	// fetches are how many parts of a batch are read at a time.
 	fetches = 4
 )
@@ -82,7 +83,7 @@ func fetch(ctx context.Context, store objectstore.Store, all []*fetched) {
 // adjoins says whether a member of a pack is read along with others.
 func adjoins(span []*fetched, f *fetched) bool {
 	first, last := span[0].record, span[len(span)-1].record
-	return f.record.Offset+f.record.Length-first.Offset <= 2*batchBytes && f.record.InPack() && last.InPack() && last.Key == f.record.Key && f.record.Offset-(last.Offset+last.Length) <= gap
+	return f.record.Offset+f.record.Length-first.Offset <= batchBytes && f.record.InPack() && last.InPack() && last.Key == f.record.Key && f.record.Offset-(last.Offset+last.Length) <= gap
 }
 
 // read reads some files of one object in the store.
@@ -93,10 +94,17 @@ func read(ctx context.Context, store objectstore.Store, span []*fetched) {
 		return
 	}
 	data, from, err := readSpan(ctx, store, span)
+	used := int64(0)
+	for _, f := range span {
+		used += f.record.Length
+	}
 	for _, f := range span {
 		at := f.record.Offset - from
 		if err == nil && at+f.record.Length <= int64(len(data)) {
 			f.data = data[at : at+f.record.Length : at+f.record.Length]
+			if used < int64(len(data))/2 { // what is not sent is not to be held
+				f.data = bytes.Clone(f.data)
+			}
 		}
 		if f.data == nil || f.record.Length != f.record.Size || sha256.Sum256(f.data) != f.record.Digest {
 			f.data, f.err = readOne(ctx, store, f.record) // it says what is wrong

@@ -37,7 +37,7 @@ const (
 	DefaultWindow = 60 * 24 * time.Hour
 	// transferCost is what a transfer takes in memory beside its lists: what is fetched,
 	// sums of blocks, buffers, and what compresses.
-	transferCost = 6 << 20
+	transferCost = 8 << 20
 	// DefaultMemory is Config.Memory where nothing is said.
 	DefaultMemory = 16 * transferCost
 	// acceptPause is between tries to accept a connection.

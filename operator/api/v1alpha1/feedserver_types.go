@@ -107,7 +107,7 @@ type FeedServerRsync struct {
 type RsyncLimits struct {
 	// MaxTransfers is how many transfers each replica has at a time, at most: one address has
 	// half of them, and more are told to come again. Default: as many as fit in the memory that
-	// rsync has, six in a pod of 1Gi; at least two.
+	// rsync has, five in a pod of 1Gi; at least two.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	// +optional

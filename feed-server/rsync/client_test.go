@@ -234,6 +234,36 @@ func TestWindow(t *testing.T) {
 	}
 }
 
+// Files of several days in one folder come once each, whatever their names, and of one that
+// was sent again the newer.
+func TestDaysInOneFolder(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	want := map[string]string{}
+	for i := range 300 {
+		name, body := fmt.Sprintf("n/%x", noise(fmt.Sprint(i), 4)), noise(fmt.Sprint(i), 10*i)
+		want[name] = body
+		l.Put(camera, name, body, at(noon.AddDate(0, 0, -i%5).Add(time.Duration(i)*time.Second)))
+	}
+	older := l.Put(camera, "n/again", "older", at(noon.AddDate(0, 0, -4)))
+	want["n/again"] = "newer"
+	last := l.Put(camera, "n/again", "newer", at(noon.AddDate(0, 0, -1)), func(r *wire.Record) {
+		r.Key, r.Version, r.Supersedes = wire.NamedKey(archivetest.Site, camera, "n/again", 2), 2, older.ID
+	})
+	l.Wait(last)
+	l.List()
+	for _, how := range []string{"-a", "-ac"} {
+		dir := t.TempDir()
+		l.run(t, 0, how, l.module+"/"+camera+"/", dir)
+		if diff := cmp.Diff(want, files(t, dir)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", how, diff)
+		}
+		if out := l.run(t, 0, how+"i", l.module+"/"+camera+"/", dir); out != "" {
+			t.Errorf("%s again: %s", how, out)
+		}
+	}
+}
+
 // What is not for everybody is not there, by whatever name it is asked for.
 func TestHidden(t *testing.T) {
 	t.Parallel()

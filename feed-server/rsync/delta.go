@@ -39,7 +39,7 @@ type delta struct {
 }
 
 func (t *transfer) newDelta(a *answer) *delta {
-	d := &delta{transfer: t, blocks: &a.blocks, sum: t.agreed.transfer.file(), instrument: a.instrument}
+	d := &delta{transfer: t, blocks: &a.blocks, sum: t.agreed.transfer.file(), instrument: a.origin.instrument}
 	switch {
 	case t.options.appends > 0:
 		d.skip = a.blocks.length()
@@ -156,11 +156,11 @@ func (d *delta) end(a *answer, failure error) error {
 	switch {
 	case failure == nil, errors.Is(failure, errOver):
 	case failed(failure):
-		d.damaged(a.instrument, failure)
-		d.fail(failedGeneral, "%s/%s is damaged in the store, and is not kept", a.instrument, a.path)
+		d.damaged(a.origin.instrument, failure)
+		d.fail(failedGeneral, "%s/%s is damaged in the store, and is not kept", a.origin.instrument, a.path)
 	default:
-		d.cfg.Logger.Warn("a file is cut off: the archive cannot be read", "instrument", a.instrument, "path", a.path, "error", failure)
-		d.fail(failedGeneral, "%s/%s could not be read to its end: ask again", a.instrument, a.path)
+		d.cfg.Logger.Warn("a file is cut off: the archive cannot be read", "instrument", a.origin.instrument, "path", a.path, "error", failure)
+		d.fail(failedGeneral, "%s/%s could not be read to its end: ask again", a.origin.instrument, a.path)
 	}
 	return d.out.err
 }

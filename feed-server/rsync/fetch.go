@@ -33,6 +33,9 @@ const (
 
 // fetched is a file that is read, or will be.
 type fetched struct {
+	origin origin
+	path   string
+	// record is nil of a file that is gone.
 	record *wire.Record
 	// done is closed when data or err is set. It is nil of a file that is read while it is
 	// sent.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"math/bits"
+	"sync/atomic"
 )
 
 const (
@@ -23,7 +24,7 @@ var errExit = errors.New("the client gave up")
 type input struct {
 	r *bufio.Reader
 	// read are the bytes that came.
-	read int64
+	read atomic.Int64
 	// framed: bytes come in frames, the one under way having left bytes of data left.
 	framed bool
 	left   int
@@ -47,7 +48,7 @@ func (in *input) full(p []byte) error {
 			in.left -= n
 		}
 		got, err := io.ReadFull(in.r, p[:n])
-		in.read += int64(got)
+		in.read.Add(int64(got))
 		if err != nil {
 			return err
 		}
@@ -63,7 +64,7 @@ func (in *input) frame() error {
 		if _, err := io.ReadFull(in.r, head[:]); err != nil {
 			return err
 		}
-		in.read += int64(len(head))
+		in.read.Add(int64(len(head)))
 		word := binary.LittleEndian.Uint32(head[:])
 		kind, length := int(word>>24)-frameBase, int(word&maxFrame)
 		switch {
@@ -76,7 +77,7 @@ func (in *input) frame() error {
 			return malformed("a frame of kind %d with %d bytes", kind, length)
 		}
 		n, err := in.r.Discard(length)
-		in.read += int64(n)
+		in.read.Add(int64(n))
 		if err != nil {
 			return err
 		}

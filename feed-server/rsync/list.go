@@ -278,8 +278,7 @@ func (s *session) sendContent(ctx context.Context, list *fileList, f *folder) er
 
 // entryFile sends the entry of a file.
 func (s *session) entryFile(list *fileList, in *folder, is *item, sums *sums) error {
-	r := is.record
-	s.entry(join(in.name, is.name), 0, r.Size, r.ReceivedAt, modeFile)
+	s.entry(join(in.name, is.name), 0, is.size, is.at, modeFile)
 	if s.options.checksum {
 		sum, err := sums.next()
 		if err != nil {
@@ -288,7 +287,7 @@ func (s *session) entryFile(list *fileList, in *folder, is *item, sums *sums) er
 		s.out.bytes(sum)
 	}
 	list.addFile(is.file, is.place)
-	s.totalSize += r.Size
+	s.totalSize += is.size
 	return s.out.err
 }
 

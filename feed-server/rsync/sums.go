@@ -20,6 +20,8 @@ type sums struct {
 	// batch is being read, and behind it the next one.
 	batch, ahead []*fetched
 	cancel       context.CancelFunc
+	// failed is why the files of a batch cannot be found.
+	failed error
 }
 
 func (s *session) newSums(ctx context.Context, items []item) *sums {
@@ -39,14 +41,16 @@ func (s *sums) fetch() []*fetched {
 	var batch []*fetched
 	bytes := int64(0)
 	for len(s.items) > 0 && s.items[0].folder == nil && bytes < batchBytes && len(batch) < batchFiles {
-		r := s.items[0].record
+		is := &s.items[0]
 		s.items = s.items[1:]
-		batch = append(batch, &fetched{record: r})
-		if !streams(r) {
-			bytes += r.Size
+		if is.size <= whole {
+			bytes += is.size
 		}
+		batch = append(batch, &fetched{origin: origin{is.place, is.day}, path: join(is.place.dir, is.name)})
 	}
-	fetch(s.ctx, s.s.cfg.Store, batch)
+	if s.failed = s.s.view.findAll(s.ctx, batch); s.failed == nil {
+		fetch(s.ctx, s.s.cfg.Store, batch)
+	}
 	return batch
 }
 
@@ -56,10 +60,16 @@ func (s *sums) next() ([]byte, error) {
 	if len(s.batch) == 0 {
 		s.batch, s.ahead = s.ahead, s.fetch()
 	}
+	if s.failed != nil {
+		return nil, s.failed
+	}
 	f := s.batch[0]
 	s.batch = s.batch[1:]
 	sum := s.s.agreed.list.file()
-	err := s.sum(f, sum)
+	err := errOver
+	if f.record != nil {
+		err = s.sum(f, sum)
+	}
 	switch {
 	case s.s.out.err != nil:
 		return nil, s.s.out.err

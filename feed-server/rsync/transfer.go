@@ -16,12 +16,10 @@ import (
 // the client puts in place at the end.
 const lastPhase = 2
 
-// answer is a request that is to be answered, and the file that it asks for.
+// answer is a request that is to be answered, and the file that it asks for; nil: none.
 type answer struct {
 	*request
 	*fetched
-	instrument string
-	path       string
 }
 
 // transfer answers requests in their order, and sends lists in between. Files are
@@ -30,8 +28,10 @@ type transfer struct {
 	*session
 	requests *requests
 	tokens   tokens
-	// queue are answers that are being fetched, queued how many bytes they have.
+	// queue are answers whose files were looked for. Those of the first loaded are being
+	// fetched, or need not be; queued is how many bytes these have.
 	queue  []*answer
+	loaded int
 	queued int64
 	phase  int
 	// finished: all was answered.
@@ -75,23 +75,20 @@ func (t *transfer) step(ctx context.Context) error {
 	if err := t.take(ctx); err != nil {
 		return err
 	}
+	t.load(ctx)
 	if len(t.queue) == 0 {
 		if !t.lists.ended && t.lists.listed() < idleAhead { // there is time for it
 			return t.sendMore(ctx, t.lists.listed()+1)
 		}
 		return t.await(ctx)
 	}
-	head := t.queue[0]
-	if head.fetched != nil && !head.ready() {
+	if head := t.queue[0]; head.fetched != nil && !head.ready() {
 		if err := t.out.flush(); err != nil {
 			return err
 		}
 	}
-	t.queue = t.queue[1:]
+	head := t.pop()
 	defer t.requests.done(head.request)
-	if head.fetched != nil && head.done != nil {
-		t.queued -= head.fetched.record.Size
-	}
 	return t.answer(ctx, head)
 }
 
@@ -100,6 +97,7 @@ func (t *transfer) await(ctx context.Context) error {
 	if err := t.out.flush(); err != nil {
 		return err
 	}
+	t.view.forget()
 	alive := time.NewTicker(t.aliveEvery())
 	defer alive.Stop()
 	for {
@@ -121,63 +119,73 @@ func (t *transfer) await(ctx context.Context) error {
 	}
 }
 
-// take takes the requests that are there already, as many as may be fetched at once.
+// take takes the requests that are there already, and finds what they ask for: the files of
+// one day together, since a day may have to be read for it.
 func (t *transfer) take(ctx context.Context) error {
-	if t.queued > batchBytes/2 || len(t.queue) > batchFiles/2 {
+	if len(t.queue)-t.loaded > batchFiles/2 {
 		return nil
 	}
 	var files []*fetched
-	for bytes := int64(0); bytes < batchBytes && len(t.queue) < batchFiles; {
+	for len(t.queue) < batchFiles {
 		is := t.requests.poll()
 		if is == nil {
 			break
 		}
-		a, err := t.enqueue(ctx, is)
-		if err != nil {
-			return err
-		}
-		if a.fetched == nil || t.options.dryRun {
+		a := &answer{request: is}
+		t.queue = append(t.queue, a)
+		if is.index < 0 || !is.transfers() {
 			continue
 		}
+		var err error
+		if a.fetched, err = t.fileOf(is.index); err != nil {
+			return err
+		}
 		files = append(files, a.fetched)
-		if !streams(a.record) {
-			bytes += a.record.Size
-			t.queued += a.record.Size
+	}
+	return t.view.findAll(ctx, files)
+}
+
+// load has files fetched, once there is space for a batch.
+func (t *transfer) load(ctx context.Context) {
+	if t.queued > batchBytes/2 {
+		return
+	}
+	var files []*fetched
+	for ; t.loaded < len(t.queue) && t.queued < batchBytes; t.loaded++ {
+		f := t.queue[t.loaded].fetched
+		if f == nil || f.record == nil || t.options.dryRun {
+			continue
+		}
+		files = append(files, f)
+		if !streams(f.record) {
+			t.queued += f.record.Size
 		}
 	}
 	fetch(ctx, t.cfg.Store, files)
-	return nil
 }
 
-// enqueue finds what is asked for.
-func (t *transfer) enqueue(ctx context.Context, is *request) (*answer, error) {
-	a := &answer{request: is}
-	t.queue = append(t.queue, a)
-	if is.index < 0 || !is.transfers() {
-		return a, nil
-	}
-	return a, t.find(ctx, a)
-}
-
-// find finds the file of an index as it is now; fetched stays nil where it is gone.
-func (t *transfer) find(ctx context.Context, a *answer) error {
-	list, at, ok := t.lists.find(a.index)
+// fileOf returns the file of an index.
+func (t *transfer) fileOf(index int32) (*fetched, error) {
+	list, at, ok := t.lists.find(index)
 	if !ok || at < 0 {
-		return malformed("index %d is in no list", a.index)
+		return nil, malformed("index %d is in no list", index)
 	}
 	from, name, isFile := list.file(at)
 	if !isFile {
-		return malformed("a directory is asked for, with index %d", a.index)
+		return nil, malformed("a directory is asked for, with index %d", index)
 	}
-	a.instrument, a.path = from.instrument, join(from.dir, name)
-	r, found, err := t.view.find(ctx, from.instrument, a.path, from.day)
-	if err != nil {
-		return err
+	return &fetched{origin: from, path: join(from.dir, name)}, nil
+}
+
+// pop takes the first of the queue.
+func (t *transfer) pop() *answer {
+	head := t.queue[0]
+	t.queue = t.queue[1:]
+	t.loaded = max(0, t.loaded-1)
+	if head.fetched != nil && head.done != nil {
+		t.queued -= head.record.Size
 	}
-	if found {
-		a.fetched = &fetched{record: r}
-	}
-	return nil
+	return head
 }
 
 // answer answers one request.
@@ -199,7 +207,7 @@ func (t *transfer) answer(ctx context.Context, a *answer) error {
 		return t.out.err
 	case t.phase == lastPhase:
 		return malformed("a file is asked for after the last one")
-	case a.fetched == nil:
+	case a.record == nil:
 		return t.gone(a, "it is not published any more")
 	case t.options.dryRun:
 		t.echo(a.request)
@@ -242,7 +250,7 @@ func (t *transfer) done() error {
 
 // gone says that a file of the list cannot be had.
 func (t *transfer) gone(a *answer, why string) error {
-	t.fail(failedVanished, "%s/%s is not sent: %s", a.instrument, a.path, why)
+	t.fail(failedVanished, "%s/%s is not sent: %s", a.origin.instrument, a.path, why)
 	t.out.messageInt(frameNoSend, a.index)
 	return t.out.err
 }
@@ -254,8 +262,8 @@ func failed(err error) bool {
 
 // send sends a file.
 func (t *transfer) send(ctx context.Context, a *answer) error {
-	if _, public := t.view.instrument(a.instrument); !public {
-		t.over(a.instrument)
+	if _, public := t.view.instrument(a.origin.instrument); !public {
+		t.over(a.origin.instrument)
 		return t.gone(a, errOver.Error())
 	}
 	var data []byte
@@ -283,16 +291,16 @@ func (t *transfer) send(ctx context.Context, a *answer) error {
 		return ctx.Err()
 	}
 	err = d.end(a, err)
-	t.sent(a.instrument, d.literals)
+	t.sent(a.origin.instrument, d.literals)
 	return err
 }
 
 // unreadable is for a file that cannot be read before anything of it was sent.
 func (t *transfer) unreadable(a *answer, err error) error {
 	if !failed(err) {
-		return fmt.Errorf("%s/%s: %w", a.instrument, a.path, err)
+		return fmt.Errorf("%s/%s: %w", a.origin.instrument, a.path, err)
 	}
-	t.damaged(a.instrument, err)
+	t.damaged(a.origin.instrument, err)
 	return t.gone(a, "it is damaged in the store")
 }
 
@@ -311,7 +319,7 @@ func (t *transfer) goodbye(ctx context.Context) error {
 		t.out.messageInt(frameIOError, t.failed)
 	}
 	t.out.index(ndxDone)
-	for _, v := range []int64{t.in.read, t.out.written, t.totalSize, 1, 1} {
+	for _, v := range []int64{t.in.read.Load(), t.out.written, t.totalSize, 1, 1} {
 		t.out.varlong(v, 3)
 	}
 	if err := t.farewell(ctx); err != nil {
@@ -335,8 +343,7 @@ func (t *transfer) farewell(ctx context.Context) error {
 			}
 			t.queue = append(t.queue, &answer{request: t.requests.poll()})
 		}
-		is := t.queue[0]
-		t.queue = t.queue[1:]
+		is := t.pop()
 		switch is.index {
 		case ndxDone:
 			return nil

@@ -3,6 +3,7 @@
 package rsync
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -55,11 +56,18 @@ type lastDay struct {
 	day *catalog.Day
 }
 
-// file is one in a folder.
+// file is one in a folder: what a list tells of it, and where it is found again. It holds
+// no record, which would keep all of its day in memory.
 type file struct {
-	name   string
-	record *wire.Record
-	day    wire.Day
+	name    string
+	size    int64
+	at      time.Time
+	version int
+	day     wire.Day
+}
+
+func fileOf(name string, r *wire.Record, day wire.Day) file {
+	return file{strings.Clone(name), r.Size, r.ReceivedAt, r.Version, day}
 }
 
 // entries are what a folder holds: files in the order of their names, and folders by name
@@ -71,8 +79,9 @@ type entries struct {
 	held int64
 }
 
-// fileCost is what a file takes while its folder is listed: itself, and its item.
-const fileCost = 2 * (40 + 80)
+// fileCost is what a file takes while its folder is listed: itself, its name, and its item,
+// in slices that grow.
+const fileCost = 2*(72+112) + 64
 
 func (v *view) decide(in wire.InstrumentEntry, observed time.Time) bool {
 	return access.Decide(access.Archive, access.Reader{}, in.Instrument, in.Access, observed, time.Now()) == access.Granted
@@ -253,7 +262,7 @@ func (l *lister) read(day *catalog.Day) error {
 				}
 				l.held += askEvery * fileCost
 			}
-			l.files = append(l.files, file{name, r, day.Day})
+			l.files = append(l.files, fileOf(name, r, day.Day))
 			continue
 		}
 		l.dirs[name] = max(l.dirs[name], day.Day)
@@ -274,7 +283,7 @@ func (l *lister) sort() {
 	kept := l.files[:0]
 	for _, f := range l.files {
 		if n := len(kept); n > 0 && kept[n-1].name == f.name {
-			if newer(f.record, kept[n-1].record) {
+			if f.newer(kept[n-1]) {
 				kept[n-1] = f
 			}
 			continue
@@ -284,11 +293,12 @@ func (l *lister) sort() {
 	l.files = kept
 }
 
-func newer(a, b *wire.Record) bool {
-	if a.Version != b.Version {
-		return a.Version > b.Version
+// newer says whether one of two files with the same name is to be sent.
+func (f file) newer(other file) bool {
+	if f.version != other.version {
+		return f.version > other.version
 	}
-	return a.ReceivedAt.After(b.ReceivedAt)
+	return f.at.After(other.at)
 }
 
 // isName says whether a name can be one element of a path at the client's.
@@ -298,6 +308,9 @@ func isName(name string) bool {
 
 // maxName is how long a name may be in most file systems, in bytes.
 const maxName = 255
+
+// forget lets go of the day that was looked at last.
+func (v *view) forget() { v.day = lastDay{} }
 
 // find returns the file of a path as it is now. Not ok: there is none any more that
 // everybody may see. Errors: those of the catalog.
@@ -314,12 +327,31 @@ func (v *view) find(ctx context.Context, instrument, path string, of wire.Day) (
 		v.day = lastDay{time.Now(), day}
 	}
 	from := sort.Search(len(day.Records), func(i int) bool { return day.Path(i) >= path })
-	for i := from; i < len(day.Records) && day.Path(i) == path; i++ {
-		if is := day.Records[i]; v.shows(in, is) && (r == nil || newer(is, r)) {
-			r = is
+	for i := from; i < len(day.Records) && day.Path(i) == path; i++ { // the newest is the last
+		if v.shows(in, day.Records[i]) {
+			r = day.Records[i]
 		}
 	}
 	return r, r != nil, nil
+}
+
+// findAll finds files as they are now, those of one day together. Errors: as find.
+func (v *view) findAll(ctx context.Context, files []*fetched) error {
+	order := slices.Clone(files)
+	slices.SortStableFunc(order, func(a, b *fetched) int {
+		return cmp.Or(strings.Compare(a.origin.instrument, b.origin.instrument), strings.Compare(string(a.origin.day), string(b.origin.day)))
+	})
+	for _, f := range order {
+		r, found, err := v.find(ctx, f.origin.instrument, f.path, f.origin.day)
+		if err != nil {
+			return err
+		}
+		if found { // a copy, which does not keep all of its day in memory
+			copied := *r
+			f.record = &copied
+		}
+	}
+	return nil
 }
 
 // look says what a path of the module is. Errors: those of the catalog.
@@ -348,7 +380,10 @@ func (v *view) look(ctx context.Context, path string) (is kind, f file, day wire
 			continue
 		}
 		if r, ok, err := v.find(ctx, instrument, rest, d.Day); err != nil || ok {
-			return isFile, file{name, r, d.Day}, d.Day, err
+			if err != nil {
+				return isMissing, file{}, "", err
+			}
+			return isFile, fileOf(name, r, d.Day), d.Day, nil
 		}
 	}
 	for _, d := range slices.Backward(days) {

@@ -5,10 +5,12 @@ package rsync
 import "strings"
 
 const (
-	// maxRules and maxRuleBytes bound the filter of one client. Each rule is asked for each
-	// name.
+	// maxRules and maxRuleBytes bound the filter of one client.
 	maxRules     = 1024
 	maxRuleBytes = 256 << 10
+	// maxSteps bounds the work for one name, of all rules together: many stars take very long
+	// where they do not match.
+	maxSteps = 1 << 14
 )
 
 // filter is the list of rules that a client sends: the first that matches a name decides.
@@ -122,6 +124,7 @@ func (r rule) with(pattern string) rule {
 
 // excludes says whether a name is not to be sent.
 func (f *filter) excludes(name string, dir bool) bool {
+	m := matcher{steps: maxSteps}
 	for i := range f.rules {
 		r := &f.rules[i]
 		if r.dirs && !dir {
@@ -130,42 +133,42 @@ func (f *filter) excludes(name string, dir bool) bool {
 			}
 			continue
 		}
-		if r.matches(name, dir) != r.negate {
+		if r.matches(&m, name, dir) != r.negate {
 			return !r.include
 		}
 	}
 	return false
 }
 
-func (r *rule) matches(name string, dir bool) bool {
+func (r *rule) matches(m *matcher, name string, dir bool) bool {
 	if r.below && dir { // the directory itself, too
 		name += "/"
 	}
 	if r.elements > 0 {
-		return r.equal(last(name, r.elements))
+		return r.equal(m, last(name, r.elements))
 	}
-	if r.equal(name) {
+	if r.equal(m, name) {
 		return true
 	}
 	if !r.deep || r.whole {
 		return false
 	}
 	if strings.HasPrefix(r.pattern, "**") { // the slash before the name counts
-		return r.equal("/" + name)
+		return r.equal(m, "/"+name)
 	}
 	for rest, more := name, true; more; {
-		if _, rest, more = strings.Cut(rest, "/"); more && r.equal(rest) {
+		if _, rest, more = strings.Cut(rest, "/"); more && r.equal(m, rest) {
 			return true
 		}
 	}
 	return false
 }
 
-func (r *rule) equal(name string) bool {
+func (r *rule) equal(m *matcher, name string) bool {
 	if !r.wild {
 		return name == r.pattern
 	}
-	return match(r.pattern, name)
+	return m.match(r.pattern, name)
 }
 
 // last are so many elements of a name at its end.

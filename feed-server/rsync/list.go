@@ -23,6 +23,8 @@ const (
 	// askEvery is how often a list that grows asks for memory, in entries.
 	askEvery = 1024
 	slotCost = 16
+	// dirCost is what a directory takes whose list is still to be sent.
+	dirCost = 256
 )
 
 // fileList is what is kept of a list as long as the client may ask for what is in it: of
@@ -33,6 +35,7 @@ type fileList struct {
 	names []byte
 	// origins are those of the slots, each once in a row.
 	origins []origin
+	dirs    int64
 	held    int64
 }
 
@@ -61,7 +64,10 @@ func (l *fileList) addFile(f file, p place) {
 	l.names = append(l.names, f.name...)
 }
 
-func (l *fileList) addDir() { l.slots = append(l.slots, slot{origin: -1}) }
+func (l *fileList) addDir() {
+	l.slots = append(l.slots, slot{origin: -1})
+	l.dirs++
+}
 
 // file returns where a slot's lies, and its name; not ok: it is a directory.
 func (l *fileList) file(i int) (origin, string, bool) {
@@ -73,7 +79,7 @@ func (l *fileList) file(i int) (origin, string, bool) {
 }
 
 func (l *fileList) cost() int64 {
-	return int64(cap(l.slots))*slotCost + int64(cap(l.names)) + int64(cap(l.origins))*64
+	return int64(cap(l.slots))*slotCost + int64(cap(l.names)) + int64(cap(l.origins))*64 + l.dirs*dirCost
 }
 
 // lists are the file lists of a transfer.

@@ -4,10 +4,6 @@ package rsync
 
 import "strings"
 
-// maxSteps bounds the work for one name and pattern: many stars take very long where they
-// do not match.
-const maxSteps = 1 << 12
-
 // match says whether a pattern matches all of a text. A star stands for any bytes but
 // slashes, two for any bytes, a question mark for one that is no slash, brackets for one
 // of some; behind a backslash stands what is meant by itself.
@@ -16,6 +12,7 @@ func match(pattern, text string) bool {
 	return m.match(pattern, text)
 }
 
+// matcher matches as long as it has steps left: what takes more does not match.
 type matcher struct{ steps int }
 
 func (m *matcher) match(p, t string) bool {

@@ -19,9 +19,9 @@ const (
 	// client had nothing.
 	maxBlockSums = 2 << 20
 	// requestsAhead is how many requests are read before they are answered.
-	requestsAhead = 2 * batchFiles
+	requestsAhead = batchFiles
 	// maxBasisName is how long the name of another file may be that the client has instead.
-	maxBasisName = 4096
+	maxBasisName = 1024
 )
 
 // request is what a client asks about an entry of a list.

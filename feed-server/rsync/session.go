@@ -61,6 +61,8 @@ type session struct {
 	// failed are the errors that the client is told of at the end.
 	failed    int32
 	totalSize int64
+	// held is memory that is given back at the end.
+	held int64
 	// shares are the bytes that were sent of each instrument, and told those of which the
 	// client was told that they are not public any more.
 	shares map[string]int64
@@ -328,6 +330,8 @@ func (s *session) freeLists() {
 		s.free(l)
 	}
 	s.lists.open = nil
+	s.memory.Release(s.held)
+	s.held = 0
 }
 
 // farewell tells a client why it gets nothing, or no more.

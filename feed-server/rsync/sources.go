@@ -12,10 +12,13 @@ import (
 )
 
 const (
-	// maxNamed bounds what a client may ask for by name, in its arguments and by
-	// --files-from together.
+	// maxNamed and maxNamedBytes bound the names in --files-from, maxMatches what a path with
+	// wildcards means.
 	maxNamed      = 1 << 18
 	maxNamedBytes = 16 << 20
+	maxMatches    = 1 << 16
+	// namedCost is what something takes that is asked for by name.
+	namedCost = 512
 	// maxPath is how long a path may be at a client's.
 	maxPath = 4096
 )
@@ -71,10 +74,22 @@ func (s *session) filesFrom(each func(name string) error) error {
 		if left -= len(name); left < 0 || count == maxNamed {
 			return refuse(exitUnsupported, "--files-from names more than %d files, or has more than %d bytes: give it in parts", maxNamed, maxNamedBytes)
 		}
+		if count%askEvery == 0 && !s.hold(askEvery*namedCost) {
+			return errNoMemory
+		}
 		if err := each(name); err != nil {
 			return err
 		}
 	}
+}
+
+// hold has memory counted that a transfer takes until it ends.
+func (s *session) hold(bytes int64) bool {
+	held := s.memory.TryAcquire(bytes)
+	if held {
+		s.held += bytes
+	}
+	return held
 }
 
 // add adds one source to the list.
@@ -155,8 +170,8 @@ func (s *session) expand(ctx context.Context, path string) ([]string, error) {
 			}
 			next = append(next, all...)
 		}
-		if found = next; len(found) > maxNamed {
-			return nil, refuse(exitUnsupported, "%q matches more than %d names: ask for their directory with -r", path, maxNamed)
+		if found = next; len(found) > maxMatches {
+			return nil, refuse(exitUnsupported, "%q matches more than %d names: ask for their directory with -r", path, maxMatches)
 		}
 	}
 	if len(found) == 0 {

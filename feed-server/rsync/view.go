@@ -164,7 +164,8 @@ func (v *view) daysOf(ctx context.Context, instrument string) ([]wire.RootDay, e
 	return days, nil
 }
 
-// folder lists one of an instrument's. Errors: those of the catalog, errOver.
+// folder lists one of an instrument's. What it holds is to be given back (done). Errors:
+// those of the catalog, errOver, errNoMemory.
 func (v *view) folder(ctx context.Context, instrument, dir string) (entries, error) {
 	in, public := v.instrument(instrument)
 	if !public {
@@ -176,19 +177,8 @@ func (v *view) folder(ctx context.Context, instrument, dir string) (entries, err
 	}
 	l := &lister{view: v, in: in, prefix: prefixOf(dir), entries: entries{dirs: map[string]wire.Day{}}}
 	for _, d := range days {
-		here := manifest.MayHold(d, dir)
-		if !here && !l.holdsBelow(d) {
-			continue
-		}
-		if !here && !d.Deeper && v.inside(d) && !v.withheld(in) {
-			l.summed(d)
-			continue
-		}
-		day, err := v.catalog.Day(ctx, instrument, d.Day)
-		if err != nil {
-			return entries{}, err
-		}
-		if err := l.read(day); err != nil {
+		if err := l.add(ctx, d, dir); err != nil {
+			v.done(l.held)
 			return entries{}, err
 		}
 	}
@@ -222,18 +212,49 @@ func (l *lister) holdsBelow(d wire.RootDay) bool {
 	return at < len(d.Dirs) && strings.HasPrefix(d.Dirs[at], l.prefix)
 }
 
+// add adds what a day has in a folder.
+func (l *lister) add(ctx context.Context, d wire.RootDay, dir string) error {
+	here := manifest.MayHold(d, dir)
+	if !here && !l.holdsBelow(d) {
+		return nil
+	}
+	if !here && !d.Deeper && l.inside(d) && !l.withheld(l.in) {
+		return l.summed(d)
+	}
+	day, err := l.catalog.Day(ctx, l.in.Instrument, d.Day)
+	if err != nil {
+		return err
+	}
+	return l.read(day)
+}
+
 // summed takes the folders that a day's summary names.
-func (l *lister) summed(d wire.RootDay) {
+func (l *lister) summed(d wire.RootDay) error {
 	at, _ := slices.BinarySearch(d.Dirs, l.prefix)
 	for _, dir := range d.Dirs[at:] {
 		rest, below := strings.CutPrefix(dir, l.prefix)
 		if !below {
-			return
+			break
 		}
 		if name, _, _ := strings.Cut(rest, "/"); isName(name) {
+			if err := l.grow(); err != nil {
+				return err
+			}
 			l.dirs[name] = d.Day
 		}
 	}
+	return nil
+}
+
+// grow counts the memory of one more entry.
+func (l *lister) grow() error {
+	if (len(l.files)+len(l.dirs))*fileCost >= int(l.held) {
+		if !l.memory.TryAcquire(askEvery * fileCost) {
+			return errNoMemory
+		}
+		l.held += askEvery * fileCost
+	}
+	return nil
 }
 
 // read takes what a day has in the folder.
@@ -254,14 +275,10 @@ func (l *lister) read(day *catalog.Day) error {
 			l.unnamed.Inc()
 			continue
 		}
+		if err := l.grow(); err != nil {
+			return err
+		}
 		if !deeper {
-			if len(l.files)%askEvery == 0 {
-				if !l.memory.TryAcquire(askEvery * fileCost) {
-					l.done(l.held)
-					return errNoMemory
-				}
-				l.held += askEvery * fileCost
-			}
 			l.files = append(l.files, fileOf(name, r, day.Day))
 			continue
 		}

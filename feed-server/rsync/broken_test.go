@@ -4,6 +4,7 @@ package rsync_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,22 +15,26 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/substorm/substorm/feed-server/archive/archivetest"
+	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/feed-server/rsync"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// relay stands between a client and the server, and cuts the link after so many bytes.
-func (l *lab) relay(t *testing.T, cut *atomic.Int64) string {
+// relay stands between a client and the server, and cuts the link after so many bytes. What
+// the client sends it changes, if it is told how.
+func (l *lab) relay(t *testing.T, cut *atomic.Int64, change func([]byte)) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -49,7 +54,18 @@ func (l *lab) relay(t *testing.T, cut *atomic.Int64) string {
 					return
 				}
 				defer server.Close()
-				go func() { _, _ = io.Copy(server, client) }()
+				go func() {
+					buffer := make([]byte, 64<<10)
+					for {
+						n, err := client.Read(buffer)
+						if change != nil {
+							change(buffer[:n])
+						}
+						if _, failed := server.Write(buffer[:n]); err != nil || failed != nil {
+							return
+						}
+					}
+				}()
 				_, _ = io.CopyN(client, server, cut.Load())
 			}()
 		}
@@ -69,7 +85,7 @@ func TestCut(t *testing.T) {
 		t.Run(strings.Join(how, " "), func(t *testing.T) {
 			var cut atomic.Int64
 			cut.Store(5 << 20)
-			module, dir := l.relay(t, &cut), t.TempDir()
+			module, dir := l.relay(t, &cut, nil), t.TempDir()
 			l.run(t, 12, append(how, module+"/"+camera+"/", dir)...)
 			cut.Store(1 << 40)
 			out := l.run(t, 0, append(how, "--stats", module+"/"+camera+"/", dir)...)
@@ -92,6 +108,67 @@ func TestCut(t *testing.T) {
 	}
 }
 
+// Clients of before rsync 3.2 choose no checksum and no compression by name, and flags of
+// entries are bytes; older ones know still less.
+func TestOlderClients(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	want := l.fill()
+	const can = "e.iLsfxCIvu"
+	for name, less := range map[string]string{"3.1": "e.iLsfxC...", "3.0.7": "e.iLsf.....", "3.0.0": "e.iL......."} {
+		for _, how := range [][]string{{"-a"}, {"-az"}, {"-ac"}, {"-a", "--no-i-r"}, {"-a", "--protocol=30"}, {"-a", "--inplace", "--no-whole-file"}} {
+			t.Run(name+" "+strings.Join(how, " "), func(t *testing.T) {
+				var changed atomic.Bool
+				var cut atomic.Int64
+				cut.Store(1 << 40)
+				module := l.relay(t, &cut, func(sent []byte) {
+					without, is := less, can
+					if slices.Contains(how, "--no-i-r") { // the client does not say i
+						without, is = strings.Replace(less, "i", "", 1), strings.Replace(can, "i", "", 1)
+					}
+					if at := bytes.Index(sent, []byte(is)); at >= 0 {
+						copy(sent[at:], without)
+						changed.Store(true)
+					}
+				})
+				dir := t.TempDir()
+				if err := os.Mkdir(filepath.Join(dir, camera), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				write(t, filepath.Join(dir, camera, "large.bin"), want[camera+"/large.bin"][:2<<20])
+				out := l.run(t, 0, append(how, "--stats", module+"/", dir)...)
+				if diff := cmp.Diff(want, files(t, dir)); diff != "" || !changed.Load() {
+					t.Fatalf("changed %t (-want +got):\n%s", changed.Load(), diff)
+				}
+				if slices.Contains(how, "--inplace") && strings.Contains(out, "Matched data: 0 bytes") {
+					t.Errorf("no block was matched:\n%s", out)
+				}
+				if out := l.run(t, 0, append(how, "-i", module+"/", dir)...); out != "" {
+					t.Errorf("again: %s", out)
+				}
+			})
+		}
+	}
+}
+
+// One address may connect as often as the limits of robots say.
+func TestLimited(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, func(c *rsync.Config) {
+		c.Admission = endpoint.NewAdmission(endpoint.AdmissionConfig{
+			Limits: endpoint.Limits{Robot: endpoint.Rate{PerSecond: 0.001, Burst: 1}, Patience: time.Millisecond}, Logger: c.Logger, Metrics: prometheus.NewRegistry(),
+		})
+	})
+	l.fill()
+	l.run(t, 0, "-a", l.module+"/", t.TempDir())
+	if out := l.run(t, 5, "-a", l.module+"/", t.TempDir()); !strings.Contains(out, "@ERROR: you may make 0.001 requests a second here") {
+		t.Error(out)
+	}
+	if l.counter("substorm_rsync_refused_total") != 1 {
+		t.Error("it was not counted")
+	}
+}
+
 // A link that is cut again and again, and a client that goes on each time, come to the same
 // files.
 func TestCutOften(t *testing.T) {
@@ -99,7 +176,7 @@ func TestCutOften(t *testing.T) {
 	l := newLab(t)
 	want := l.fill()
 	var cut atomic.Int64
-	module, dir := l.relay(t, &cut), t.TempDir()
+	module, dir := l.relay(t, &cut, nil), t.TempDir()
 	for i := range 10 {
 		cut.Store(int64(200_000 * (i + 1)))
 		ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)

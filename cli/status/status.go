@@ -37,9 +37,9 @@ func Command() *cobra.Command {
 	var everywhere, follow bool
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Say how a Site, its gateways, instruments, feeds and consumers are",
+		Short: "Say how a Site, its gateways, instruments, feeds, consumers and mirrors are",
 		Long: `Says how the Sites of a namespace are: the backends, the gateways, the instruments,
-the feeds and their consumers, and at the end every condition of theirs that is not as
+the feeds, their consumers and the mirrors, and at the end every condition of theirs that is not as
 it should be, with what to do about it.
 
 What instruments sent is read from the Site's JetStream, where gateways report it every few

@@ -38,6 +38,8 @@ type mirrorApplication struct {
 	selected []string
 	// listed are the Instruments that the registry has, or will have.
 	listed map[string]bool
+	// taken is the older MirrorPartner that pushes to the same place; nil for none.
+	taken *v1alpha1.MirrorPartner
 	// restricted are those of the selected ones that do not let the partner read.
 	restricted []string
 }
@@ -52,6 +54,8 @@ var mirrorChecks = []check[mirrorApplication]{
 	mirrorsSelectorIsInvalid,
 	mirrorsTemplateIsInvalid,
 	mirrorsInstrumentIsMissing,
+	mirrorPullsOwn,
+	mirrorsPlaceIsTaken,
 }
 
 // AcceptMirrors judges the MirrorPartners of one Site, by name.
@@ -61,9 +65,9 @@ func AcceptMirrors(site *v1alpha1.Site, accepted Finding, mirrors []v1alpha1.Mir
 		return verdicts
 	}
 	index := indexLabels(instruments, listed)
-	restricted := restrictedArchives(instruments)
+	restricted, taken := restrictedArchives(instruments), placesTaken(mirrors)
 	for i := range mirrors {
-		in := mirrorApplication{site: site, siteAccepted: accepted, mirror: &mirrors[i], listed: listed, selector: labels.Everything()}
+		in := mirrorApplication{site: site, siteAccepted: accepted, mirror: &mirrors[i], listed: listed, taken: taken[mirrors[i].Name], selector: labels.Everything()}
 		if asked := mirrors[i].Spec.Selection.Selector; asked != nil {
 			in.selector, in.selectorErr = metav1.LabelSelectorAsSelector(asked)
 		}

@@ -18,7 +18,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{/* The labels of the pods that the operator makes. Call with (dict "program" "archivist" "of" "demo"). */}}
 {{- define "site.pods" -}}
 app.kubernetes.io/name: {{ .program }}
-app.kubernetes.io/instance: {{ .of }}
+{{- with .of }}
+app.kubernetes.io/instance: {{ . }}
+{{- end }}
 {{- end }}
 
 {{/* A spec with its Site, where the values name none. Call with (dict "root" $ "spec" .Values.X.spec). */}}

@@ -107,7 +107,7 @@ func TestReadAndSend(t *testing.T) {
 	here := strings.NewReplacer("https://archive.example.org", readers, "http://archive.example.org", readers, "https://data.example.org", readers, "http://gateway.example.org:30103", gateway,
 		"2026-11-21T12:00Z", now.Add(-10*time.Second).Format(time.RFC3339), "2026-11-21T13:00Z", now.Format(time.RFC3339),
 		"2026-11-20", now.Format(time.DateOnly), "2026-11-21", now.AddDate(0, 0, 1).Format(time.DateOnly), "while sleep 1h", "for once in 1")
-	r := reading{dir: t.TempDir(), here: here}
+	r := reading{dir: t.TempDir(), here: here, substorm: testenv.Program(t, "cli")}
 	frame := bytes.Repeat([]byte("sky."), 50_000)
 	for _, name := range []string{"frame-0707.jpg", "1200.jpg", "keogram-20261121.png"} {
 		if err := os.WriteFile(filepath.Join(r.dir, name), frame, 0o600); err != nil {
@@ -120,7 +120,7 @@ func TestReadAndSend(t *testing.T) {
 	}
 	r.await(t, readers+"/archive/allsky-1/2026/11/21/1200.jpg", "sky.", len(frame)/4)
 	r.await(t, r.here.Replace("https://data.example.org/hapi/data?dataset=boulder/seconds&start=2026-11-21T12:00Z&stop=2026-11-21T13:00Z"), sample, len(samples))
-	for _, page := range []string{"how-to/archive.md", "how-to/bundles.md", "how-to/latest.md"} {
+	for _, page := range []string{"how-to/archive.md", "how-to/bundles.md", "how-to/latest.md", "how-to/mirror-folder.md"} {
 		r.run(t, marked(t, page, t.Name()))
 	}
 	if said := r.run(t, marked(t, "how-to/hapi.md", t.Name())); strings.Count(said, sample) != len(samples) {
@@ -129,7 +129,7 @@ func TestReadAndSend(t *testing.T) {
 	for _, path := range []string{
 		strings.TrimPrefix(readers, "http://") + "/archive/allsky-1/2026/11/21/1200.jpg", // wget's
 		"allsky-1/2026/11/21/frame-0707.jpg",                                             // rclone's
-		"latest.jpg", "thule/allsky-1/2026/11/21/1200.jpg", "keogram",
+		"latest.jpg", "thule/allsky-1/2026/11/21/1200.jpg", "thule-copy/allsky-1/2026/11/21/1200.jpg", "keogram",
 	} {
 		if got, err := os.ReadFile(filepath.Join(r.dir, path)); err != nil || !bytes.Equal(got, frame) {
 			t.Errorf("%s is not what was sent (%v)", path, err)
@@ -141,12 +141,14 @@ func TestReadAndSend(t *testing.T) {
 type reading struct {
 	dir  string
 	here *strings.Replacer
+	// substorm is the program.
+	substorm string
 }
 
 // run runs commands in bash; an answer of HTTP that is an error is one. What kubectl would do is there already.
 func (r reading) run(t *testing.T, script string) string {
 	t.Helper()
-	script = "set -euo pipefail\nkubectl() { :; }\ncurl() { command curl -sS --fail-with-body \"$@\"; }\n" + r.here.Replace(script)
+	script = "set -euo pipefail\nkubectl() { :; }\nsubstorm() { " + r.substorm + " \"$@\"; }\ncurl() { command curl -sS --fail-with-body \"$@\"; }\n" + r.here.Replace(script)
 	cmd := exec.CommandContext(t.Context(), "bash", "-c", script)
 	cmd.Dir = r.dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir, "TZ=America/St_Johns"}

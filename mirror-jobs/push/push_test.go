@@ -9,12 +9,9 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -62,48 +59,10 @@ func newLab(t *testing.T, more ...wire.InstrumentEntry) *lab {
 	return l
 }
 
-// daemon is an rsync daemon with one module, below a folder.
-func (l *lab) daemon(settings string) (address, dir string) {
-	l.Helper()
-	program, err := exec.LookPath("rsync")
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			l.Fatal("rsync is not installed")
-		}
-		l.Skip("install rsync")
-	}
-	dir = filepath.Join(l.TempDir(), "partner")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		l.Fatal(err)
-	}
-	port := testenv.FreePort(l)
-	config := filepath.Join(l.TempDir(), "rsyncd.conf")
-	text := fmt.Sprintf("use chroot = no\nuid = %d\ngid = %d\n[data]\npath = %s\nread only = no\n%s", os.Getuid(), os.Getgid(), dir, settings)
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		l.Fatal(err)
-	}
-	cmd := exec.Command(program, "--daemon", "--no-detach", "--address", "127.0.0.1", "--port", fmt.Sprint(port), "--config", config, "--log-file", "/dev/stderr")
-	if err := cmd.Start(); err != nil {
-		l.Fatal(err)
-	}
-	l.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		_ = cmd.Wait()
-	})
-	address = testenv.Loopback(port)
-	for range testenv.Attempts() {
-		if conn, err := net.Dial("tcp", address); err == nil {
-			_ = conn.Close()
-			break
-		}
-	}
-	return address, dir
-}
-
 // toDaemon has the partner be an rsync daemon.
 func (l *lab) toDaemon(settings string, change ...func(*rsync.Config)) {
 	l.Helper()
-	address, dir := l.daemon(settings)
+	address, dir := testenv.RsyncDaemon(l, settings)
 	l.has = func() map[string]string { return l.read(dir) }
 	cfg := rsync.Config{MirrorRsync: wire.MirrorRsync{Daemon: &wire.MirrorRsyncDaemon{Address: address, Module: "data"}}, Credentials: l.TempDir(), Scratch: l.TempDir()}
 	for _, c := range change {
@@ -265,7 +224,7 @@ func TestPush(t *testing.T) {
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	address, dir := l.daemon("")
+	address, dir := testenv.RsyncDaemon(l, "")
 	l.has = func() map[string]string { return l.read(dir) }
 	var err error
 	if l.mover, err = rsync.New(rsync.Config{MirrorRsync: wire.MirrorRsync{Daemon: &wire.MirrorRsyncDaemon{Address: address, Module: "data"}}, Scratch: t.TempDir()}); err != nil {

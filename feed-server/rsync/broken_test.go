@@ -265,6 +265,26 @@ func with(all map[string]string, path, body string) map[string]string {
 	return more
 }
 
+// Where the store does not answer a client is told so, keeps what it has, and gets the rest
+// later.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	want := l.fill()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "mine"), "mine")
+	l.MinIO.Stop()
+	out := l.run(t, 23, "-a", "--delete", l.module+"/", dir)
+	if !strings.Contains(out, "the archive cannot be read now") || files(t, dir)["mine"] != "mine" {
+		t.Error(out)
+	}
+	l.MinIO.Start()
+	l.run(t, 0, "-a", "--delete", l.module+"/", dir)
+	if diff := cmp.Diff(want, files(t, dir)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // A client that sends what makes no sense is cut off, and others are served.
 func TestGarbage(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -188,8 +187,8 @@ func (s *Server) serve(conn net.Conn) {
 
 // isGone says whether an error is that of a connection.
 func isGone(err error) bool {
-	var network net.Error
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, errExit) || errors.Is(err, net.ErrClosed) || errors.As(err, &network)
+	var connection *clientError
+	return errors.As(err, &connection) || errors.Is(err, errExit)
 }
 
 // admit lets a client in: as often, and as many at a time, as the other endpoints do.

@@ -90,11 +90,23 @@ type patient struct{ *session }
 
 func (p patient) Read(b []byte) (int, error) {
 	if err := p.readUntil(time.Now().Add(p.patience), false); err != nil {
-		return 0, err
+		return 0, ofClient(err)
 	}
 	n, err := p.conn.Read(b)
 	p.quick.acknowledge()
-	return n, err
+	return n, ofClient(err)
+}
+
+// clientError is why nothing comes from a client, or goes to it.
+type clientError struct{ error }
+
+func (e *clientError) Unwrap() error { return e.error }
+
+func ofClient(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &clientError{err}
 }
 
 // interrupt ends a read, and lets no other begin.
@@ -121,7 +133,7 @@ func (p paced) Write(b []byte) (int, error) {
 			timeout = busyTimeout
 		}
 		if err := p.conn.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
-			return written, err
+			return written, ofClient(err)
 		}
 		n, err := p.conn.Write(part)
 		written += n
@@ -129,7 +141,7 @@ func (p paced) Write(b []byte) (int, error) {
 			return written, errSlow
 		}
 		if err != nil {
-			return written, err
+			return written, ofClient(err)
 		}
 	}
 	p.wrote = time.Now()
@@ -212,7 +224,16 @@ func (s *session) serve(ctx context.Context) error {
 		s.farewell(refused)
 		return nil
 	}
+	if err != nil && s.out.framed && ctx.Err() == nil && !isTheClients(err) {
+		s.farewell(&refusal{exitPartial, "the archive cannot be read now: ask again later, and what you have stays"})
+	}
 	return err
+}
+
+// isTheClients says whether an error is the client's or its connection's, and not the
+// archive's.
+func isTheClients(err error) bool {
+	return errors.Is(err, errMalformed) || errors.Is(err, errSlow) || isGone(err)
 }
 
 // greet exchanges versions, and says whether the client asks for the module. Otherwise it

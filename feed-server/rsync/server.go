@@ -210,6 +210,7 @@ func (s *session) admit(ctx context.Context) (leave func(), err error) {
 		entered()
 		return nil, s.cannot(refusedFull, "as many transfers are under way as this server has memory for, or too many of yours: ask again later")
 	}
+	a.Sockets.ConnState(s.conn, http.StateActive) // others are closed before it
 	s.out.text("@RSYNCD: OK\n")
 	if err := s.out.flush(); err != nil {
 		done()

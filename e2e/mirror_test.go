@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	mirrorCamera = "mirror-camera"
+	mirrorPort   = 30132
+)
+
+// rsyncPartner is a partner: an rsync daemon with a password, in a pod of the image that runs of mirrors use.
+const rsyncPartner = `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: rsync-partner}
+data:
+  rsyncd.conf: |
+    use chroot = no
+    [data]
+    path = /data
+    read only = no
+    auth users = substorm
+    secrets file = /tmp/secrets
+    strict modes = no
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: rsync-partner}
+stringData: {password: of-the-partner, secrets: "substorm:of-the-partner\n"}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: rsync-partner, labels: {app: rsync-partner}}
+spec:
+  automountServiceAccountToken: false
+  securityContext: {runAsNonRoot: true, runAsUser: 65532, fsGroup: 65532, seccompProfile: {type: RuntimeDefault}}
+  containers:
+  - name: rsyncd
+    image: substorm/mirror-jobs:dev
+    command: [rsync, --daemon, --no-detach, --port=8730, --config=/etc/rsyncd/rsyncd.conf, --log-file=/dev/stderr]
+    securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
+    readinessProbe: {tcpSocket: {port: 8730}}
+    volumeMounts:
+    - {name: data, mountPath: /data}
+    - {name: config, mountPath: /etc/rsyncd}
+    - {name: secrets, mountPath: /tmp}
+  volumes:
+  - {name: data, emptyDir: {}}
+  - {name: config, configMap: {name: rsync-partner}}
+  - {name: secrets, secret: {secretName: rsync-partner, items: [{key: secrets, path: secrets}]}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: rsync-partner}
+spec: {selector: {app: rsync-partner}, ports: [{port: 8730}]}
+---
+apiVersion: substorm.dev/v1alpha1
+kind: MirrorPartner
+metadata: {name: university}
+spec:
+  siteRef: {name: demo}
+  direction: Push
+  protocol: Rsync
+  rsync:
+    transport: Daemon
+    daemon: {address: "rsync-partner:8730", module: data, path: aurora, user: substorm, passwordSecretKeyRef: {name: rsync-partner, key: password}}
+  schedule: {cron: "0 0 1 1 *"}
+  selection: {selector: {matchLabels: {mirrored: "yes"}}}
+`
+
+// TestMirror: a partner with a real rsync daemon is given what an Instrument sent, by a Job; a run that finds nothing new moves
+// nothing; the ledger, the status and the partner tell one story.
+func TestMirror(t *testing.T) {
+	l := theLab
+	l.apply(t, instrumentTCP(mirrorCamera, mirrorPort))
+	l.kubectl(t, "label", "instrument", mirrorCamera, "mirrored=yes", "--overwrite")
+	l.apply(t, rsyncPartner)
+	l.kubectl(t, "wait", "pod/rsync-partner", "--for=condition=Ready", "--timeout=2m")
+	l.waitReady(t, "instrument/"+mirrorCamera, "mirrorpartner/university")
+	sent := l.sendSome(t, mirrorCamera, mirrorPort, 5)
+
+	run := func() {
+		t.Helper()
+		if out, err := l.output(l.substorm, "mirror", "run", "university", "-n", namespace, "--wait", "3m"); err != nil {
+			logs, _ := l.tryKubectl("logs", "-l", "app.kubernetes.io/name=mirror-jobs", "--tail=50")
+			t.Fatalf("%v\n%s\n%s", err, out, logs)
+		}
+	}
+	run()
+	if files := l.partnerHas(t); len(files) != len(sent) {
+		t.Errorf("the partner has %q, of %d objects", files, len(sent))
+	}
+	eventually(t, time.Minute, func() error {
+		day := l.ledger(t, mirrorCamera)
+		for _, w := range day.Writers {
+			if w.Writer == "university" && w.Mirrored != nil && w.Mirrored.Objects == uint64(len(sent)) && w.Mirrored.Digest == day.Announced.Digest {
+				return nil
+			}
+		}
+		return fmt.Errorf("the ledger: %+v", day)
+	})
+
+	// Somebody removes a file at the partner: a run that only compares finds that, and one with force brings it again.
+	file := l.partnerHas(t)[0]
+	l.kubectl(t, "exec", "rsync-partner", "--", "rsync", "-r", "--delete", "--include="+path.Base(file), "--exclude=*", "/etc/rsyncd/", "/data/"+path.Dir(file)+"/")
+	if out, err := l.output(l.substorm, "mirror", "run", "university", "-n", namespace, "--verify-only", "--wait", "3m"); err == nil {
+		t.Errorf("nothing is missing: %s", out)
+	}
+	if out, err := l.output(l.substorm, "mirror", "run", "university", "-n", namespace, "--force", "--wait", "3m"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if files := l.partnerHas(t); !slices.Contains(files, file) {
+		t.Errorf("the partner has %q, and not %s", files, file)
+	}
+	eventually(t, time.Minute, func() error {
+		out := l.kubectl(t, "get", "mirrorpartner", "university", "-o", `jsonpath={.status.conditions[?(@.type=="Reachable")].status} {.status.runs[0].result}`)
+		if out != "True "+wire.MirrorSucceeded {
+			return fmt.Errorf("the status says %q", out)
+		}
+		return nil
+	})
+	l.kubectl(t, "delete", "mirrorpartner/university", "pod/rsync-partner", "--wait=false")
+}
+
+// partnerHas lists the files that the partner has.
+func (l *lab) partnerHas(t testing.TB) (files []string) {
+	t.Helper()
+	for line := range strings.Lines(l.kubectl(t, "exec", "rsync-partner", "--", "rsync", "--list-only", "-r", "/data/")) {
+		if fields := strings.Fields(line); len(fields) == 5 && strings.HasPrefix(fields[0], "-") {
+			files = append(files, fields[4])
+		}
+	}
+	return files
+}

@@ -21,10 +21,11 @@ import (
 type report struct {
 	p           *program
 	kv          jetstream.KeyValue
-	key         string
 	incarnation string
 
 	mu       sync.Mutex // of what follows
+	name     string
+	key      string
 	status   wire.MirrorStatus
 	progress *push.Progress
 	// rates are what was moved when, for the rate of the last minute.
@@ -36,7 +37,16 @@ func newReport(ctx context.Context, p *program) (*report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", wire.StatusBucket(p.cfg.Site), err)
 	}
-	return &report{p: p, kv: kv, key: wire.MirrorStatusKey(p.cfg.Partner, p.cfg.Run), incarnation: rand.Text()}, nil
+	r := &report{p: p, kv: kv, incarnation: rand.Text()}
+	r.about(p.cfg.Run)
+	return r, nil
+}
+
+// about has what follows be about a run of a name: a program that begins runs itself names them.
+func (r *report) about(run string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.name, r.key = run, wire.MirrorStatusKey(r.p.cfg.Partner, run)
 }
 
 // begin starts a report about a run.
@@ -46,7 +56,7 @@ func (r *report) begin(entry wire.MirrorEntry, progress *push.Progress) {
 	cfg := &r.p.cfg
 	reached := r.status.Reached
 	r.status = wire.MirrorStatus{
-		Run: cfg.Run, Pod: cfg.Pod, Generation: entry.Generation, Trigger: trigger(cfg.Trigger), VerifyOnly: cfg.VerifyOnly,
+		Run: r.name, Pod: cfg.Pod, Generation: entry.Generation, Trigger: trigger(cfg.Trigger), VerifyOnly: cfg.VerifyOnly,
 		Part: !cfg.From.IsZero() || !cfg.To.IsZero(), StartedAt: time.Now().UTC(), Result: wire.MirrorRunning, Reached: reached,
 	}
 	r.progress, r.rates = progress, nil

@@ -76,7 +76,9 @@ func (p *program) whenDue(ctx context.Context, cursors jetstream.KeyValue, entry
 	if err != nil || !due {
 		return err
 	}
-	p.log.Info("a run begins", "due", at)
+	run := fmt.Sprintf("%s-mirror-%d", p.cfg.Partner, at.Unix()/60) // as a CronJob names its Jobs
+	p.log.Info("a run begins", "name", run, "due", at)
+	p.report.about(run)
 	return p.once(ctx, entry)
 }
 

@@ -24,10 +24,9 @@ type MirrorReport struct {
 	Seen time.Time `json:"seen"`
 }
 
-// ended says whether the run is over, as it says itself; a continuous one never is.
-func (r *MirrorReport) ended() bool {
-	return r.Trigger != wire.MirrorContinuously && r.Result != wire.MirrorRunning
-}
+// ended says whether the run is over, as it says itself. Of a continuous one that is its last comparison: until the next one begins, it
+// has nothing to report.
+func (r *MirrorReport) ended() bool { return r.Result != wire.MirrorRunning }
 
 // silent says whether a run that should report has not for too long.
 func (r *MirrorReport) silent(now time.Time) bool {

@@ -70,8 +70,10 @@ func (c *committer) take() (days []*day, open bool) {
 
 // commit notes some days.
 func (c *committer) commit(days []*day) error {
-	if err := c.p.Folder.Sync(); err != nil {
-		return err
+	if len(days)+len(c.done) > 0 {
+		if err := c.p.Folder.Sync(); err != nil {
+			return err
+		}
 	}
 	for _, in := range c.done {
 		if err := c.instrument(in); err != nil {

@@ -28,6 +28,9 @@ import (
 const (
 	// DefaultConnections to the other side.
 	DefaultConnections = 16
+	// bundlesAtOnce, and large objects, are fetched at the same time. A feed server sends few
+	// bundles at a time and has some more wait, of one client eight.
+	bundlesAtOnce = 6
 	// maxSkew is by how much the other side's clock may differ before that is told: times of
 	// receipt are taken as it says them.
 	maxSkew = time.Hour
@@ -108,7 +111,8 @@ func (p *run) do(ctx context.Context) error {
 	if done.instruments < len(changed) {
 		etag = "" // the next run must look at the rest
 	}
-	return errors.Join(err, p.Folder.SetETag(etag), p.Folder.Sync())
+	// It need not be on the disk: without it, the next run asks more than it must.
+	return errors.Join(err, p.Folder.SetETag(etag))
 }
 
 // all does what the lists say of some instruments. What it returns has noted all that came,
@@ -129,7 +133,7 @@ func (p *run) all(ctx context.Context, changed []mirrorindex.RootLine) (*committ
 		defer close(p.batches)
 		return p.lists(ctx)
 	})
-	for range p.Connections {
+	for range min(p.Connections, bundlesAtOnce) {
 		group.Go(func() error { return p.fetch(ctx) })
 	}
 	err := group.Wait()

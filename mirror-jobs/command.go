@@ -70,7 +70,8 @@ func addFlags(f *pflag.FlagSet, cfg *Config, from, to *string) {
 	f.StringVar(&cfg.Partner, "partner", "", "name of the MirrorPartner")
 	f.StringVar(&cfg.Run, "run", "", "name of the run in reports, as that of its Job")
 	f.StringVar(&cfg.Pod, "pod", "", "name of this pod")
-	f.StringVar(&cfg.Trigger, "trigger", wire.MirrorScheduled, "what the run was begun by: scheduled, manual; continuous: it follows what is announced, and never ends; timetable: it begins runs itself, as the schedule says")
+	f.StringVar(&cfg.Trigger, "trigger", wire.MirrorScheduled,
+		"what the run was begun by: scheduled, manual; continuous: it follows what is announced, and never ends; timetable: it begins runs itself, as the schedule says")
 	f.StringVar(from, "observed-from", "", "move only what was observed from a time on (RFC 3339)")
 	f.StringVar(to, "observed-to", "", "move only what was observed before a time (RFC 3339)")
 	f.BoolVar(&cfg.VerifyOnly, "verify-only", false, "compare all that is selected with what the other side has, and move nothing")

@@ -184,10 +184,10 @@ func TestIndex(t *testing.T) {
 	sum = mirrorindex.SumOf(before)
 	head, all = list(l, old, &sum)
 	if head.More || !slices.Equal(paths(all), []string{"b/1.jpg", "b/2.jpg Retracted"}) || all[1].Reason != "a lamp" {
-		t.Errorf("what was taken back: %+v %v", head, all)
+		t.Errorf("what was retracted: %+v %v", head, all)
 	}
 	if got := objects(l, mirrorindex.ObjectsQuestion{Instrument: archivetest.Camera, Day: old, IDs: []string{two.ID}}); len(got) != 0 {
-		t.Errorf("what was taken back is sent: %v", got)
+		t.Errorf("what was retracted is sent: %v", got)
 	}
 }
 

@@ -190,7 +190,7 @@ func SumOf(all []Entry) (s Sum) {
 // superseded. The answer is a bundle without lists: a tar with a file
 // <site>/<instrument>/<path> for each, in any order, and at its end EndName below <site>. One
 // that is superseded has its ID as the PAX record PAXID. Of what is asked for and is not in
-// the bundle, the server cannot give the bytes: it was taken back meanwhile, or is damaged in
+// the bundle, the server cannot give the bytes: it was retracted meanwhile, or is damaged in
 // the store.
 type ObjectsQuestion struct {
 	Instrument string   `json:"instrument"`

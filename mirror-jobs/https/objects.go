@@ -69,7 +69,7 @@ type broken struct{ io.Reader }
 // Read implements io.Reader.
 func (b broken) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p)
-	if err != nil && err != io.EOF && !errors.Is(err, ErrBroken) {
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, ErrBroken) {
 		err = fmt.Errorf("%w: %w", ErrBroken, err)
 	}
 	return n, err

@@ -4,6 +4,7 @@ package https
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -32,7 +33,7 @@ func (w *watched) Read(p []byte) (int, error) {
 	if n > 0 && w.received != nil {
 		w.received(n)
 	}
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		err = fmt.Errorf("%w: %w", ErrBroken, err)
 	}
 	return n, err

@@ -155,12 +155,10 @@ func lying(t *testing.T, target string, change func(path string, body []byte) []
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := httputil.NewSingleHostReverseProxy(u)
-	director := proxy.Director
-	proxy.Director = func(r *http.Request) {
-		director(r)
-		r.Header.Set("Accept-Encoding", "identity")
-	}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(u)
+		r.Out.Header.Set("Accept-Encoding", "identity")
+	}}
 	proxy.ModifyResponse = func(answer *http.Response) error {
 		body, err := io.ReadAll(answer.Body)
 		if err != nil {

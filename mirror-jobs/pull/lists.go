@@ -40,10 +40,7 @@ func (p *run) listsOf(ctx context.Context, days []*day) error {
 	var wanted []plan.Wanted
 	var of []*day
 	for _, d := range days {
-		missing, err := p.missing(d)
-		if err != nil {
-			return err
-		}
+		missing := p.missing(d)
 		if len(missing) == 0 {
 			p.isReady(d)
 			continue
@@ -123,7 +120,7 @@ func (p *run) ask(ctx context.Context, days []*day) error {
 
 // missing returns the lines of a day that are to be fetched. What a killed run had not noted
 // yet is there already.
-func (p *run) missing(d *day) ([]int, error) {
+func (p *run) missing(d *day) []int {
 	if p.Force { // files are compared, and not what was noted
 		for i := range d.lines {
 			d.lines[i].Held = d.lines[i].Held && p.Folder.Has(d.in.Instrument, &d.lines[i].Entry)
@@ -131,7 +128,7 @@ func (p *run) missing(d *day) ([]int, error) {
 	}
 	missing := p.Selection.Missing(d.lines)
 	if !p.Folder.Interrupted() && !p.Force {
-		return missing, nil
+		return missing
 	}
 	still := missing[:0]
 	for _, i := range missing {
@@ -139,5 +136,5 @@ func (p *run) missing(d *day) ([]int, error) {
 			still = append(still, i)
 		}
 	}
-	return still, nil
+	return still
 }

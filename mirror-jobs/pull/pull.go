@@ -97,7 +97,7 @@ func (p *run) do(ctx context.Context) error {
 		return err
 	}
 	p.site = root.Site
-	if skew := root.Now.Sub(time.Now()).Round(time.Second); skew.Abs() > maxSkew {
+	if skew := time.Until(root.Now).Round(time.Second); skew.Abs() > maxSkew {
 		p.Logger.Warn("the clock of the other side differs from this one: times of receipt are kept as the other side says them", "by", skew)
 	}
 	changed := p.Selection.Instruments(root, func(name string) string { return state.Instruments[name] })

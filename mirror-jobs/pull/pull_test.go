@@ -139,7 +139,7 @@ func TestPull(t *testing.T) {
 	l.Until("it is gone", func() bool { return strings.Contains(l.listOf("2015-03-17"), "Retracted") })
 	delete(want, "allsky-1/b/2 æ%.jpg")
 	l.pull()
-	l.want("what was taken back", want)
+	l.want("what was retracted", want)
 	l.pull() // the tag of what was removed is known by now
 	if asked := l.pull(); len(asked) != 1 {
 		t.Errorf("nothing changed since: %q", asked)

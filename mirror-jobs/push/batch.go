@@ -153,7 +153,7 @@ func chosen(files []File, ended []error, is func(error) bool) (some []File, of [
 	return some, of
 }
 
-// remove takes back what was retracted of a day.
+// remove removes at the partner what was retracted or purged of a day.
 func (r *run) remove(ctx context.Context, d *pushed) error {
 	if limit := r.Entry.SafetyStopPercent; limit > 0 && !r.Force && len(d.retracted)*100 > d.known.Count*limit && len(d.retracted) > 1 {
 		return &Problem{wire.MirrorReasonSafetyStop, fmt.Errorf("%d of %d objects of %s, %s, are retracted, which is more than %d percent: nothing is removed. If that is right, run once with --force",

@@ -16,7 +16,6 @@ import (
 	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/internal/naming"
 	"github.com/substorm/substorm/internal/objectpath"
-	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -50,13 +49,13 @@ type retracted struct {
 
 // choose finds out what is selected of a day, and what of that the partner may lack: what came
 // since, where all else is as the partner confirmed it; or else all.
-func (d *pushed) choose(r *run, s *registry.Snapshot, held *catalog.Day) {
+func (d *pushed) choose(r *run, held *catalog.Day) {
 	var before mirrorindex.Sum
 	var all []int
 	for i, record := range held.Records {
 		switch record.State {
 		case wire.StateRetracted, wire.StatePurged:
-			if r.Entry.Retractions != wire.MirrorIgnore && d.known.Count > 0 && d.selects(r, s, record) {
+			if r.Entry.Retractions != wire.MirrorIgnore && d.known.Count > 0 && d.selects(r, record) {
 				d.retracted = append(d.retracted, retracted{held.Path(i), record})
 			}
 			continue
@@ -64,7 +63,7 @@ func (d *pushed) choose(r *run, s *registry.Snapshot, held *catalog.Day) {
 		default:
 			continue
 		}
-		if !d.selects(r, s, record) {
+		if !d.selects(r, record) {
 			continue
 		}
 		e := mirrorindex.EntryOf(held.Path(i), record)
@@ -105,7 +104,7 @@ func count(t *wire.Totals, r *wire.Record) {
 }
 
 // selects says whether the partner is to have an object.
-func (d *pushed) selects(r *run, s *registry.Snapshot, record *wire.Record) bool {
+func (d *pushed) selects(r *run, record *wire.Record) bool {
 	observed := record.ReceivedAt
 	if record.ObservedTo != nil {
 		observed = *record.ObservedTo

@@ -67,7 +67,7 @@ func Run(ctx context.Context, cfg Config) error {
 		if !known {
 			continue // it is not declared any more, or not yet
 		}
-		if err := r.instrument(ctx, snapshot, in); err != nil {
+		if err := r.instrument(ctx, in); err != nil {
 			return err
 		}
 	}
@@ -94,7 +94,7 @@ type run struct {
 }
 
 // instrument pushes the days of one that changed since the partner confirmed them.
-func (r *run) instrument(ctx context.Context, s *registry.Snapshot, in wire.InstrumentEntry) error {
+func (r *run) instrument(ctx context.Context, in wire.InstrumentEntry) error {
 	days, err := r.Catalog.Days(ctx, in.Instrument)
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (r *run) instrument(ctx context.Context, s *registry.Snapshot, in wire.Inst
 			}
 			months[name] = month
 		}
-		if err := r.day(ctx, s, in, d.Day, month.Days[d.Day]); err != nil {
+		if err := r.day(ctx, in, d.Day, month.Days[d.Day]); err != nil {
 			return err
 		}
 	}
@@ -154,7 +154,7 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // day puts into the batch what the partner lacks of a day.
-func (r *run) day(ctx context.Context, s *registry.Snapshot, in wire.InstrumentEntry, day wire.Day, known KnownDay) error {
+func (r *run) day(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known KnownDay) error {
 	tag, err := r.tag(ctx, in, day)
 	if err != nil {
 		return err
@@ -167,7 +167,7 @@ func (r *run) day(ctx context.Context, s *registry.Snapshot, in wire.InstrumentE
 		return err
 	}
 	d := &pushed{in: in, day: day, tag: tag, known: known, reader: access.Mirror(r.Entry.Partner, r.names(), r.Entry.Selection.Embargoed)}
-	d.choose(r, s, held)
+	d.choose(r, held)
 	if len(d.retracted) > 0 && !r.VerifyOnly {
 		if err := r.remove(ctx, d); err != nil {
 			return err

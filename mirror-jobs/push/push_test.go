@@ -169,7 +169,7 @@ func (l *lab) mirrored(day wire.Day) wire.Totals {
 	return entry.Sum()
 }
 
-// What changed is brought, and what was retracted is taken back; by each mover.
+// What changed is brought, and what was retracted is removed; by each mover.
 func TestPush(t *testing.T) {
 	t.Parallel()
 	for name, to := range map[string]func(*lab){"rsync": func(l *lab) { l.toDaemon("") }, "s3": (*lab).toBucket} {
@@ -208,7 +208,7 @@ func TestPush(t *testing.T) {
 			if err := l.run(); err != nil {
 				t.Fatal(err)
 			}
-			l.want("what was taken back", want)
+			l.want("what was retracted", want)
 			if has := l.mirrored("2015-03-17"); has.Objects != 2 || has.Digest != one.Digest.Plus(three.Digest) {
 				t.Errorf("ledger: %+v", has)
 			}

@@ -39,7 +39,8 @@ var signs = []struct{ text, reason string }{
 
 // codes are exit values of rsync(1) that say why where it said nothing else.
 var codes = map[int]string{
-	5: wire.MirrorReasonAccessDenied, 10: wire.MirrorReasonUnreachable, 12: wire.MirrorReasonUnreachable, 30: wire.MirrorReasonUnreachable, 35: wire.MirrorReasonUnreachable, 255: wire.MirrorReasonUnreachable,
+	5: wire.MirrorReasonAccessDenied, 10: wire.MirrorReasonUnreachable, 12: wire.MirrorReasonUnreachable,
+	30: wire.MirrorReasonUnreachable, 35: wire.MirrorReasonUnreachable, 255: wire.MirrorReasonUnreachable,
 }
 
 // partial are exit values that are about some files.

@@ -210,7 +210,7 @@ func (m *Mover) Remove(ctx context.Context, paths []string) error {
 
 // problem says why a bucket takes nothing.
 func problem(err error) error {
-	reason := ""
+	var reason string
 	switch {
 	case errors.Is(err, objectstore.ErrFull):
 		reason = wire.MirrorReasonPartnerFull

@@ -108,8 +108,12 @@ func child(schema map[string]any, name string) map[string]any {
 	return sub
 }
 
-// resolve follows a $ref; what stands beside it stays.
+// resolve follows a $ref, and one in allOf, which may have more beside it: beside a $ref, draft 7 ignores that.
 func (v *values) resolve(schema map[string]any) map[string]any {
+	if all, _ := schema["allOf"].([]any); len(all) == 1 {
+		only, _ := all[0].(map[string]any)
+		return v.resolve(only)
+	}
 	ref, is := schema["$ref"].(string)
 	if !is {
 		return schema

@@ -6,7 +6,9 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -20,73 +22,17 @@ const (
 	mirrorPort   = 30132
 )
 
-// rsyncPartner is a partner: an rsync daemon with a password, in a pod of the image that runs of mirrors use.
-const rsyncPartner = `
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: rsync-partner}
-data:
-  rsyncd.conf: |
-    use chroot = no
-    [data]
-    path = /data
-    read only = no
-    auth users = substorm
-    secrets file = /tmp/secrets
-    strict modes = no
----
-apiVersion: v1
-kind: Secret
-metadata: {name: rsync-partner}
-stringData: {password: of-the-partner, secrets: "substorm:of-the-partner\n"}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: rsync-partner, labels: {app: rsync-partner}}
-spec:
-  automountServiceAccountToken: false
-  securityContext: {runAsNonRoot: true, runAsUser: 65532, fsGroup: 65532, seccompProfile: {type: RuntimeDefault}}
-  containers:
-  - name: rsyncd
-    image: substorm/mirror-jobs:dev
-    command: [rsync, --daemon, --no-detach, --port=8730, --config=/etc/rsyncd/rsyncd.conf, --log-file=/dev/stderr]
-    securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
-    readinessProbe: {tcpSocket: {port: 8730}}
-    volumeMounts:
-    - {name: data, mountPath: /data}
-    - {name: config, mountPath: /etc/rsyncd}
-    - {name: secrets, mountPath: /tmp}
-  volumes:
-  - {name: data, emptyDir: {}}
-  - {name: config, configMap: {name: rsync-partner}}
-  - {name: secrets, secret: {secretName: rsync-partner, items: [{key: secrets, path: secrets}]}}
----
-apiVersion: v1
-kind: Service
-metadata: {name: rsync-partner}
-spec: {selector: {app: rsync-partner}, ports: [{port: 8730}]}
----
-apiVersion: substorm.dev/v1alpha1
-kind: MirrorPartner
-metadata: {name: university}
-spec:
-  siteRef: {name: demo}
-  direction: Push
-  protocol: Rsync
-  rsync:
-    transport: Daemon
-    daemon: {address: "rsync-partner:8730", module: data, path: aurora, user: substorm, passwordSecretKeyRef: {name: rsync-partner, key: password}}
-  schedule: {cron: "0 0 1 1 *"}
-  selection: {selector: {matchLabels: {mirrored: "yes"}}}
-`
-
 // TestMirror: a partner with a real rsync daemon is given what an Instrument sent, by a Job; a run that finds nothing new moves
 // nothing; the ledger, the status and the partner tell one story.
 func TestMirror(t *testing.T) {
 	l := theLab
 	l.apply(t, instrumentTCP(mirrorCamera, mirrorPort))
 	l.kubectl(t, "label", "instrument", mirrorCamera, "mirrored=yes", "--overwrite")
-	l.apply(t, rsyncPartner)
+	partner, err := os.ReadFile(filepath.Join(l.root, "hack", "demo", "partner.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.apply(t, strings.Replace(string(partner), "selector: {}", `selector: {matchLabels: {mirrored: "yes"}}`, 1))
 	l.kubectl(t, "wait", "pod/rsync-partner", "--for=condition=Ready", "--timeout=2m")
 	l.waitReady(t, "instrument/"+mirrorCamera, "mirrorpartner/university")
 	sent := l.sendSome(t, mirrorCamera, mirrorPort, 5)

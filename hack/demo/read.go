@@ -43,7 +43,7 @@ func (d *demo) lookOverHTTP(ctx context.Context, s sent) error {
 	}
 	defer end()
 	w := site{d, "http://" + local}
-	for _, read := range []func(context.Context, sent) error{w.readFrames, w.readLatest, w.readBundle, w.readAtom, w.readSamples, w.mirror, w.retract} {
+	for _, read := range []func(context.Context, sent) error{w.readFrames, w.readLatest, w.readBundle, w.readAtom, w.readSamples, w.mirror, w.pull, w.partner, w.retract} {
 		if err := read(ctx, s); err != nil {
 			return err
 		}

@@ -39,6 +39,7 @@ var floods = map[string][]string{
 	"GET /feeds/{feed}/events":    {"/feeds/all/events?consumer=events-of-all", "/feeds/all/events?consumer=events&ticket=x"},
 	"GET /feeds/{feed}/ws":        {"/feeds/all/ws?consumer=ws-of-all", "/feeds/all/ws?consumer=ws&ticket=x"},
 	"POST /feeds/{feed}/tickets":  {"/feeds/all/tickets?consumer=events", "/feeds/all/tickets?consumer=events-of-all"},
+	"POST /mirror/objects.tar":    {"/mirror/objects.tar\n" + question(open, "$date")},
 	"/latest/{instrument}/events": {"/latest/open/events"},
 	"/latest/{instrument}":        {"/latest/open"},
 }
@@ -107,7 +108,7 @@ func (l *endpointsLab) takesLong(path string) {
 
 // fill fills in the times and the port of a path.
 func (l *endpointsLab) fill(path string) string {
-	return strings.NewReplacer("$port", fmt.Sprint(l.port), "$today", l.sent.Format("2006/01/02"), "$hours", l.sent.Add(-6*time.Hour).Format(time.RFC3339),
+	return strings.NewReplacer("$port", fmt.Sprint(l.port), "$today", l.sent.Format("2006/01/02"), "$date", l.sent.Format(time.DateOnly), "$hours", l.sent.Add(-6*time.Hour).Format(time.RFC3339),
 		"$start", l.sent.Add(-time.Minute).Format(time.RFC3339), "$stop", l.sent.Add(time.Minute).Format(time.RFC3339)).Replace(path)
 }
 
@@ -116,10 +117,7 @@ func (l *endpointsLab) answers(t *testing.T, method, path string, want int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, method, "http://"+l.address()+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := l.newRequest(ctx, method, path)
 	r.SetBasicAuth("", insider+"-token")
 	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := c.Do(r)
@@ -161,10 +159,7 @@ func TestGuessesAreSlowedDownAtEveryEndpoint(t *testing.T) {
 		c := &http.Client{Transport: &http.Transport{DialContext: d.DialContext}}
 		answered := map[int]int{}
 		for n := 0; answered[http.StatusTooManyRequests] == 0 && n < 200; n++ {
-			r, err := http.NewRequestWithContext(t.Context(), method, "http://"+l.address()+l.fill(all[0].path), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := l.newRequest(t.Context(), method, l.fill(all[0].path))
 			r.Header.Set("Authorization", fmt.Sprint("Bearer guess-", n))
 			resp, err := c.Do(r)
 			if err != nil {
@@ -191,13 +186,16 @@ func (l *endpointsLab) flood(t *testing.T, method string, paths []string) (end f
 	for range anonymousAddresses {
 		address = address.Next()
 		for i := range perAddress {
-			head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: archive\r\nAccept: */*\r\n", method, paths[i%len(paths)])
+			path, question, posts := strings.Cut(paths[i%len(paths)], "\n")
+			head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: archive\r\nAccept: */*\r\n", method, path)
 			switch {
 			case i == 1: // a body that never comes
 				head += "Content-Length: 1000\r\n\r\n"
 			case i == 2: // a head that never ends
 			case strings.Contains(head, "/ws?"):
 				head += "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+			case posts:
+				head += fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(question), question)
 			default:
 				head += "\r\n"
 			}

@@ -189,11 +189,7 @@ func (l *endpointsLab) untilShows(path, want string) {
 // request asks at an endpoint. The answer is read to its end by whoever asks.
 func (l *endpointsLab) request(ctx context.Context, method, path, who string) *http.Response {
 	l.t.Helper()
-	path, question, _ := strings.Cut(path, "\n") // what is posted
-	r, err := http.NewRequestWithContext(ctx, method, "http://"+l.address()+path, strings.NewReader(question))
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	r := l.newRequest(ctx, method, path)
 	if who != anonymous {
 		r.SetBasicAuth("", who+"-token")
 	}
@@ -202,6 +198,17 @@ func (l *endpointsLab) request(ctx context.Context, method, path, who string) *h
 		l.t.Fatal(err)
 	}
 	return resp
+}
+
+// newRequest is one for a path, and what is posted there behind a line break.
+func (l *endpointsLab) newRequest(ctx context.Context, method, path string) *http.Request {
+	l.t.Helper()
+	path, question, _ := strings.Cut(path, "\n")
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+l.address()+path, strings.NewReader(question))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return r
 }
 
 func (l *endpointsLab) address() string {

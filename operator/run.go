@@ -69,7 +69,8 @@ type Config struct {
 
 // Run works until ctx ends, or until it no longer leads.
 func Run(ctx context.Context, cfg Config) error {
-	if err := flags.Required("--gateway-image", cfg.Images.Gateway, "--feed-server-image", cfg.Images.FeedServer, "--archivist-image", cfg.Images.Archivist, "--mirror-image", cfg.Images.Mirror); err != nil {
+	if err := flags.Required("--gateway-image", cfg.Images.Gateway, "--feed-server-image", cfg.Images.FeedServer, "--archivist-image", cfg.Images.Archivist,
+		"--mirror-image", cfg.Images.Mirror); err != nil {
 		return err
 	}
 	if cfg.StatusRate < 0 || cfg.FiguresRate < 0 || cfg.Workers < 0 || cfg.SecretRate < 0 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command mirror-tree measures copies of a tree of 37,655 files and 53 MB, and again after four changed: `substorm mirror pull` beside rsync with its daemon, wget and rclone, over loopback and behind 30 and 110 ms.
+// Command mirror-tree measures copies of a tree of 37,655 files, and again after four changed, beside rsync with its daemon, wget and rclone, over loopback and behind 30 and 110 ms.
 //
-// It is the work of the RTEMP study's table 6. The tree has 20 instruments with ten days each, and compressible text beside noise. A Site in
+// Copies are made by `substorm mirror pull`. It is the work of the RTEMP study's table 6. The tree has 53 MB, 20 instruments with ten days each, and compressible text beside noise. A Site in
 // one process (`substorm up`) has it by `substorm import`; rsync's daemon and nginx have the same files in a folder. Behind a delay the
 // clients are at the far end of a link that delays packets (internal/testenv.Link), so TCP sees it. Each copy begins with an empty folder; files
 // that were read before are in the page cache. Substorm's copies are on the disk when a run ends, those of the others are not.

@@ -6,11 +6,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/substorm/substorm/cli/doctor"
-	"github.com/substorm/substorm/cli/mirror"
 	"github.com/substorm/substorm/cli/up"
 )
 
 // platformCommands are those that run on this system only.
 func platformCommands() []*cobra.Command {
-	return []*cobra.Command{up.Command(), doctor.Command(), mirror.Command()}
+	return []*cobra.Command{up.Command(), doctor.Command()}
 }

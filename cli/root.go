@@ -9,6 +9,7 @@ import (
 	"github.com/substorm/substorm/cli/archive"
 	"github.com/substorm/substorm/cli/credentials"
 	"github.com/substorm/substorm/cli/importer"
+	"github.com/substorm/substorm/cli/mirror"
 	"github.com/substorm/substorm/cli/quickstart"
 	"github.com/substorm/substorm/cli/resources"
 	"github.com/substorm/substorm/cli/simulate"
@@ -46,7 +47,7 @@ As kubectl-substorm in your PATH it is also ` + "`kubectl substorm`" + `.`,
 	send := sender.Command("send")
 	send.ValidArgsFunction = files
 	root.AddCommand(send, simulate.Command(), archive.Command(), importer.Command(), status.Command(), spool.Command(), adopt.Command(),
-		credentials.Command(), quickstart.Command(), versionCommand())
+		credentials.Command(), mirror.Command(), quickstart.Command(), versionCommand())
 	root.AddCommand(resources.Commands()...)
 	root.AddCommand(platformCommands()...)
 	explainArguments(root)

@@ -27,6 +27,8 @@ type tree struct {
 	// edited are the instruments of which something changed last, and again the files that
 	// changed since the tree was made.
 	edited, again map[string]bool
+	// changes counts them: each changes other files.
+	changes int
 }
 
 // newTree writes files that were last modified on days that end yesterday.
@@ -76,11 +78,12 @@ func (t *tree) write(path string, data []byte, at time.Time) error {
 }
 
 // change gives some files other bytes, of other length, now.
-func (t *tree) change(n, round int) error {
+func (t *tree) change(n int) error {
 	t.edited = map[string]bool{}
+	t.changes++
 	for i := range n {
-		path := t.paths[(i*len(t.paths)/n+round*7919)%len(t.paths)]
-		text := strings.Repeat(fmt.Sprintf("edited in round %d\n", round), 70+round)
+		path := t.paths[(i*len(t.paths)/n+t.changes*7919)%len(t.paths)]
+		text := strings.Repeat(fmt.Sprintf("edited as change %d\n", t.changes), 70+t.changes)
 		if err := t.write(path, []byte(text), time.Now().Add(-10*time.Second)); err != nil {
 			return err
 		}

@@ -13,19 +13,18 @@ type Prune string
 
 // The values of Prune.
 const (
-	PruneNever       Prune = "Never"
-	PruneWhenExpired Prune = "WhenExpired"
+	PruneNever       Prune = wire.MirrorPruneNever
+	PruneWhenExpired Prune = wire.MirrorPruneWhenExpired
 )
 
 // Retractions says what it does with objects that the other side retracted or purged.
 type Retractions string
 
 // The values of Retractions: the bytes are removed and the line stays in the list of the day;
-// both are removed; the bytes stay.
+// the bytes stay.
 const (
-	RetractionsTombstone Retractions = "Tombstone"
-	RetractionsDelete    Retractions = "Delete"
-	RetractionsIgnore    Retractions = "Ignore"
+	RetractionsTombstone Retractions = wire.MirrorTombstone
+	RetractionsIgnore    Retractions = wire.MirrorIgnore
 )
 
 // Policy is what a mirror removes.
@@ -68,12 +67,6 @@ func (p Policy) Removed(lines []Line) []Line {
 		kept = append(kept, l)
 	}
 	return kept
-}
-
-// Shown says whether a line is to be shown to people who look at a mirror's lists.
-func (p Policy) Shown(l *Line) bool {
-	retracted := l.State == wire.StateRetracted || l.State == wire.StatePurged
-	return !(retracted && p.Retractions == RetractionsDelete)
 }
 
 // SafetyStopError says that a run would remove too much.

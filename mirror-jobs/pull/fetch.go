@@ -103,13 +103,14 @@ func (p *run) bundle(ctx context.Context, w *folder.Writer, b batch) error {
 	return err
 }
 
-// unless says that one object could not be written, where that is about this object alone.
+// unless says that one object is not mirrored, where that is about this object alone; any other
+// error ends the run.
 func (p *run) unless(err error, instrument, path string) error {
 	var differs *folder.DigestError
 	alone := errors.As(err, &differs) || errors.Is(err, folder.ErrPath) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR) ||
 		errors.Is(err, syscall.EEXIST) || errors.Is(err, syscall.ENAMETOOLONG) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ELOOP)
 	if !alone {
-		return fmt.Errorf("write %s/%s: %w", instrument, path, err)
+		return fmt.Errorf("%s/%s: %w", instrument, path, err)
 	}
 	p.Logger.Error("an object is not mirrored", "instrument", instrument, "path", path, "error", err)
 	return nil

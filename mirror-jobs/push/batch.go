@@ -11,6 +11,7 @@ import (
 	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/plan"
 )
 
 // batch are files that are delivered together, and the days that they are of.
@@ -24,7 +25,9 @@ type batch struct {
 // large.
 func (r *run) add(ctx context.Context, d *pushed, i int) error {
 	f := d.files[i]
-	r.Progress.owe(f.Size)
+	if !r.VerifyOnly {
+		r.Progress.owe(f.Size)
+	}
 	if n := len(r.batch.files); n > 0 && (n >= r.files || r.batch.bytes+f.Size > r.bytes) {
 		if err := r.flush(ctx); err != nil {
 			return err
@@ -56,13 +59,11 @@ func (r *run) flush(ctx context.Context) error {
 		if ended[i] != nil {
 			d.failed++
 			r.owed++
-			r.Progress.fail()
 			if !errors.Is(ended[i], errOpen) {
 				r.Logger.Error("an object is not at the partner", "instrument", d.in.Instrument, "path", b.files[i].Path, "error", ended[i])
 			}
-		} else {
-			r.Progress.got(b.files[i].Size)
 		}
+		r.Progress.ended(b.files[i].Size, ended[i] == nil, r.VerifyOnly)
 	}
 	seen := map[*pushed]bool{}
 	for _, d := range b.of {
@@ -155,9 +156,10 @@ func chosen(files []File, ended []error, is func(error) bool) (some []File, of [
 
 // remove removes at the partner what was retracted or purged of a day.
 func (r *run) remove(ctx context.Context, d *pushed) error {
-	if limit := r.Entry.SafetyStopPercent; limit > 0 && !r.Force && len(d.retracted)*100 > d.known.Count*limit && len(d.retracted) > 1 {
-		return &Problem{wire.MirrorReasonSafetyStop, fmt.Errorf("%d of %d objects of %s, %s, are retracted, which is more than %d percent: nothing is removed. If that is right, run once with --force",
-			len(d.retracted), d.known.Count, d.in.Instrument, d.day, limit)}
+	if n := len(d.retracted); n > 1 && !r.Force {
+		if err := (plan.Policy{SafetyStop: r.Entry.SafetyStopPercent}).Allow(n, d.known.Count); err != nil {
+			return &Problem{wire.MirrorReasonSafetyStop, fmt.Errorf("%s, %s: %w", d.in.Instrument, d.day, err)}
+		}
 	}
 	var paths []string
 	for _, o := range d.retracted {

@@ -11,14 +11,14 @@ import (
 // Progress is how far a run is. The zero value is one that begins; its methods may be called
 // from several goroutines.
 type Progress struct {
-	objects, bytes, owedObjects, owedBytes, removed, failed, differing atomic.Int64
+	objects, bytes, owedObjects, owedBytes, compared, removed, failed, differing atomic.Int64
 }
 
 // Report is what a report says of it.
 func (p *Progress) Report() wire.MirrorProgress {
 	return wire.MirrorProgress{
 		Objects: p.objects.Load(), Bytes: p.bytes.Load(), TotalObjects: p.owedObjects.Load(), TotalBytes: p.owedBytes.Load(),
-		Removed: p.removed.Load(), Failed: p.failed.Load(),
+		Compared: p.compared.Load(), Removed: p.removed.Load(), Failed: p.failed.Load(),
 	}
 }
 
@@ -30,11 +30,22 @@ func (p *Progress) owe(bytes int64) {
 	p.owedBytes.Add(bytes)
 }
 
-func (p *Progress) got(bytes int64) {
-	p.objects.Add(1)
-	p.bytes.Add(bytes)
+// ended counts an object that the partner has, or has not. A run that only verifies moves
+// nothing, and what it finds missing is owed.
+func (p *Progress) ended(bytes int64, has, verifyOnly bool) {
+	switch {
+	case !has:
+		p.failed.Add(1)
+		if verifyOnly {
+			p.owe(bytes)
+		}
+	case verifyOnly:
+		p.compared.Add(1)
+	default:
+		p.objects.Add(1)
+		p.bytes.Add(bytes)
+	}
 }
 
-func (p *Progress) fail()        { p.failed.Add(1) }
 func (p *Progress) differ()      { p.differing.Add(1) }
 func (p *Progress) remove(n int) { p.removed.Add(int64(n)) }

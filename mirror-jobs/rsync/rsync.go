@@ -78,7 +78,9 @@ func (m *Mover) Most() (files int, bytes int64) { return mostFiles, mostBytes }
 
 // Deliver implements push.Mover.
 func (m *Mover) Deliver(ctx context.Context, files []push.File, anew bool, ended func(int, error)) error {
-	defer func() { _ = m.empty() }() // the next one does so, too
+	if err := m.empty(); err != nil {
+		return err
+	}
 	var staged []int
 	var list bytes.Buffer
 	for i, f := range files {
@@ -116,9 +118,13 @@ func (m *Mover) Deliver(ctx context.Context, files []push.File, anew bool, ended
 // errPlace: a file cannot be staged beside another: one's path is a folder of the other's.
 var errPlace = errors.New("its path is a folder of another object's path")
 
-// put stages a file. One whose bytes are not those of its digest is not.
+// put stages a file, if it is not staged yet: Verify mostly compares what was delivered just
+// now. One whose bytes are not those of its digest is not staged.
 func (m *Mover) put(ctx context.Context, f push.File) error {
 	name := filepath.Join(m.stage(), filepath.FromSlash(f.Path))
+	if info, err := os.Lstat(name); err == nil && info.Mode().IsRegular() && info.Size() == f.Size && info.ModTime().Equal(f.Modified) {
+		return nil
+	}
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return fmt.Errorf("%w: %w", errPlace, err)
 	}

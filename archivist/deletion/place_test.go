@@ -21,6 +21,7 @@ var elsewhere = map[string]string{
 	"ingest-gateway/receive/http/upload.go":   "pieces of an upload that is done, or that its sender gave up",
 	"ingest-gateway/quarantine/quarantine.go": "what unknown senders sent, when its time is over",
 	"cli/adopt/adopt.go":                      "what of that is in the archive by now",
+	"mirror-jobs/s3/s3.go":                    "copies in a partner's bucket, which is none of ours",
 }
 
 // aborting are the files that abort uploads in parts, of which no object came.

@@ -105,7 +105,7 @@ func (s *Server) remotes(link *natsaccounts.Link) ([]*server.RemoteLeafOpts, err
 	if err != nil {
 		return nil, err
 	}
-	file, err := s.keepCredentials(link.Credentials)
+	file, err := s.keepCredentials(link)
 	if err != nil {
 		return nil, err
 	}
@@ -134,19 +134,23 @@ func linkTLS(l *natsaccounts.Link) (*tls.Config, error) {
 	return config, nil
 }
 
-// credentialsDir has the credentials of the link, in a file whose name says what is in it: the server takes other credentials for
-// another remote, which it links anew, by the name alone.
+// credentialsDir has the credentials of the link, in a file whose name is a digest of all that authenticates either side: the server takes a
+// remote for another one, which it links anew, by the name of that file. With the same name a link that stands would outlive its authority.
 func credentialsDir(dir string) string { return filepath.Join(dir, "upstream") }
 
-func (s *Server) keepCredentials(creds []byte) (string, error) {
-	_, noToken := jwt.ParseDecoratedJWT(creds)
-	_, noKey := nkeys.ParseDecoratedUserNKey(creds)
+func (s *Server) keepCredentials(l *natsaccounts.Link) (string, error) {
+	_, noToken := jwt.ParseDecoratedJWT(l.Credentials)
+	_, noKey := nkeys.ParseDecoratedUserNKey(l.Credentials)
 	if noToken != nil || noKey != nil {
 		return "", errors.New("user.creds holds no credentials of a NATS user: it is a file with a JWT and a seed between lines of dashes")
 	}
-	sum := sha256.Sum256(creds)
-	file := filepath.Join(credentialsDir(s.dir), hex.EncodeToString(sum[:8])+".creds")
-	return file, errors.Join(os.MkdirAll(credentialsDir(s.dir), 0o700), os.WriteFile(file, creds, 0o600))
+	h := sha256.New()
+	for _, part := range [][]byte{l.Credentials, l.CA, l.Certificate, l.PrivateKey} {
+		_, _ = fmt.Fprintf(h, "%d ", len(part))
+		h.Write(part)
+	}
+	file := filepath.Join(credentialsDir(s.dir), hex.EncodeToString(h.Sum(nil)[:8])+".creds")
+	return file, errors.Join(os.MkdirAll(credentialsDir(s.dir), 0o700), os.WriteFile(file, l.Credentials, 0o600))
 }
 
 // dropCredentials removes those that no remote uses. What stays for an error is of no use to anybody who could not read all others.

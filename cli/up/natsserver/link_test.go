@@ -97,6 +97,8 @@ func TestLink(t *testing.T) {
 	tries("no credentials", with(func(l *natsaccounts.Link) { l.Credentials = []byte("none") }), fails("user.creds"))
 	tries("no key", with(func(l *natsaccounts.Link) { l.Certificate, l.PrivateKey = hub.CA.PEM, []byte("none") }), fails("tls.key"))
 	tries("the hub", &good, linked)
+	tries("another authority than that of a link which stands", with(func(l *natsaccounts.Link) { l.CA = testenv.NewCA(t).PEM }), fails("x509"))
+	tries("the hub again", &good, linked)
 	files, err := filepath.Glob(filepath.Join(dir, "upstream", "*"))
 	if err != nil || len(files) != 1 {
 		t.Fatalf("the credentials are in %q, %v", files, err)

@@ -26,11 +26,16 @@ type Snapshot struct {
 	// Problems are entries that cannot be read, by key.
 	Problems map[string]string
 
-	Feeds       map[string]wire.FeedEntry
-	Consumers   map[string]wire.ConsumerEntry
-	Readers     map[string]wire.ReaderEntry
+	Feeds     map[string]wire.FeedEntry
+	Consumers map[string]wire.ConsumerEntry
+	Readers   map[string]wire.ReaderEntry
+	// Instruments are the Site's own, and by their names here those of other Sites that mirrors bring in.
 	Instruments map[string]wire.InstrumentEntry
 	Mirrors     map[string]wire.MirrorEntry
+	// Movers are the certificates that the runs of a partner show to gateways, while they last.
+	Movers map[string][]wire.Digest
+
+	guests map[string]wire.GuestEntry
 
 	// Epoch of the bucket that the last complete registry came from.
 	Epoch time.Time

@@ -16,6 +16,7 @@ func newSnapshot() *Snapshot {
 		Problems: map[string]string{},
 		Feeds:    map[string]wire.FeedEntry{}, Consumers: map[string]wire.ConsumerEntry{},
 		Readers: map[string]wire.ReaderEntry{}, Instruments: map[string]wire.InstrumentEntry{}, Mirrors: map[string]wire.MirrorEntry{},
+		Movers: map[string][]wire.Digest{},
 	}
 }
 
@@ -33,6 +34,9 @@ type Bucket struct {
 	readers     kind[wire.ReaderEntry]
 	instruments kind[wire.InstrumentEntry]
 	mirrors     kind[wire.MirrorEntry]
+	// guests and movers are written by the runs of mirrors: no marker counts them.
+	guests kind[wire.GuestEntry]
+	movers kind[wire.MoverEntry]
 }
 
 // NewBucket returns one that was created at epoch, and of which nothing is known yet.
@@ -59,6 +63,14 @@ func NewBucket(epoch time.Time) *Bucket {
 			parse: wire.ParseRegistryMirrorKey, decode: wire.Decode[wire.MirrorEntry],
 			head: func(e wire.MirrorEntry) (string, int64) { return e.Partner, e.Revision },
 		},
+		guests: kind[wire.GuestEntry]{
+			parse: wire.ParseRegistryGuestKey, decode: wire.Decode[wire.GuestEntry],
+			head: func(e wire.GuestEntry) (string, int64) { return e.Name(), e.SaidAt.UnixNano() },
+		},
+		movers: kind[wire.MoverEntry]{
+			parse: wire.ParseRegistryMoverKey, decode: wire.Decode[wire.MoverEntry],
+			head: func(e wire.MoverEntry) (string, int64) { return e.Partner + "." + e.Kind, 0 },
+		},
 	}
 }
 
@@ -75,7 +87,8 @@ func (b *Bucket) Take(key string, value []byte, put bool) {
 		return
 	}
 	_ = b.feeds.take(key, value, put) || b.consumers.take(key, value, put) ||
-		b.readers.take(key, value, put) || b.instruments.take(key, value, put) || b.mirrors.take(key, value, put)
+		b.readers.take(key, value, put) || b.instruments.take(key, value, put) || b.mirrors.take(key, value, put) ||
+		b.guests.take(key, value, put) || b.movers.take(key, value, put)
 }
 
 // complete says whether the bucket holds all of the revision that its marker names.
@@ -108,8 +121,26 @@ func Resolve(prev *Snapshot, b *Bucket) *Snapshot {
 	b.readers.resolve(next.Readers, prev.Readers, whole, newer, next.Problems)
 	b.instruments.resolve(next.Instruments, prev.Instruments, whole, newer, next.Problems)
 	b.mirrors.resolve(next.Mirrors, prev.Mirrors, whole, newer, next.Problems)
+	b.addGuests(next, prev, whole, newer)
 	next.nameAll()
 	return next
+}
+
+// addGuests adds the instruments of other Sites, and who brings what is of them. The entries of runs that are over are gone:
+// what was known of a mover does not stay.
+func (b *Bucket) addGuests(next, prev *Snapshot, whole, newer bool) {
+	next.guests = map[string]wire.GuestEntry{}
+	b.guests.resolve(next.guests, prev.guests, whole, newer, next.Problems)
+	for name, e := range next.guests {
+		next.Instruments[name] = e.Entry()
+	}
+	for _, e := range b.movers.entries {
+		if e.problem != "" {
+			next.Problems[e.key] = e.problem
+			continue
+		}
+		next.Movers[e.value.Partner] = append(next.Movers[e.value.Partner], e.value.Certificate)
+	}
 }
 
 // nameAll puts names in the place of wire.AllInstruments. Feeds and mirrors share one list of them; what a mirror pulls has
@@ -121,7 +152,7 @@ func (s *Snapshot) nameAll() {
 			continue
 		}
 		if all == nil {
-			all = slices.Sorted(maps.Keys(s.Instruments))
+			all = s.own()
 		}
 		m.Selection.Instruments = slices.Clip(all)
 		s.Mirrors[name] = m
@@ -132,7 +163,7 @@ func (s *Snapshot) nameAll() {
 			continue
 		}
 		if all == nil {
-			all = slices.Sorted(maps.Keys(s.Instruments))
+			all = s.own()
 		}
 		leaves := slices.Concat(f.Instruments[:i], f.Instruments[i+1:])
 		if f.Instruments = slices.Clip(all); len(leaves) > 0 {
@@ -140,6 +171,18 @@ func (s *Snapshot) nameAll() {
 		}
 		s.Feeds[name] = f
 	}
+}
+
+// own are the names of the Site's own instruments, in order: neither Feeds nor partners are given those of other Sites.
+func (s *Snapshot) own() []string {
+	var names []string
+	for name := range s.Instruments {
+		if !wire.IsGuest(name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Clip(names)
 }
 
 // kind is one kind of entries of a bucket.

@@ -134,7 +134,10 @@ func IsDecided(n Notice, source string) bool {
 
 // RequestSubject is where ArchiveRequests of an instrument are published, into the
 // stream of notices, so that they are read in the order of what they speak of.
-func RequestSubject(site, instrument string) string { return "request." + site + "." + instrument }
+// The parts of a guest's name are tokens of their own: a run of mirrors may request changes of what comes from its origin alone.
+func RequestSubject(site, instrument string) string {
+	return "request." + site + "." + strings.Replace(instrument, guestSeparator, ".", 1)
+}
 
 // RequestSubjects matches all ArchiveRequests of a Site.
 func RequestSubjects(site string) string { return "request." + site + ".>" }

@@ -48,7 +48,7 @@ type ChangesFile struct {
 	Part             int
 }
 
-var changesKey = regexp.MustCompile(`^changes/([a-z0-9-]+)/([a-z0-9-]+)/(\d{4}-\d{2}-\d{2})/([1-9]\d{0,8})-[0-9a-f]{16}\.jsonl\.zst$`)
+var changesKey = regexp.MustCompile(`^changes/([a-z0-9-]+)/([a-z0-9_-]+)/(\d{4}-\d{2}-\d{2})/([1-9]\d{0,8})-[0-9a-f]{16}\.jsonl\.zst$`)
 
 // ParseChangesKey reads the key of changes. Errors: ErrMalformed.
 func ParseChangesKey(key string) (ChangesFile, error) {

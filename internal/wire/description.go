@@ -64,7 +64,7 @@ func (d Description) EntryKey() string { return d.Instrument + "." + d.id() }
 
 func (d Description) id() string { return fmt.Sprintf("%013d-%d", d.From.UnixMilli(), d.Generation) }
 
-var descriptionKey = regexp.MustCompile(`^descriptions/([a-z0-9-]+)/([a-z0-9-]+)/(\d{13}-\d{1,18})\.json$`)
+var descriptionKey = regexp.MustCompile(`^descriptions/([a-z0-9-]+)/([a-z0-9_-]+)/(\d{13}-\d{1,18})\.json$`)
 
 // DescriptionEntryKey returns the key in DescriptionBucket of what lies under a key of
 // the bucket. Errors: ErrMalformed.

@@ -198,7 +198,7 @@ func RootKey(site, instrument string, number int) string {
 	return fmt.Sprintf("%s%d.jsonl.zst", RootPrefix(site, instrument), number)
 }
 
-var rootKey = regexp.MustCompile(`^manifest/([a-z0-9-]+)/([a-z0-9-]+)/r-([1-9]\d{0,8})\.jsonl\.zst$`)
+var rootKey = regexp.MustCompile(`^manifest/([a-z0-9-]+)/([a-z0-9_-]+)/r-([1-9]\d{0,8})\.jsonl\.zst$`)
 
 // ParseRootKey reads the key of a root. Errors: ErrMalformed.
 func ParseRootKey(key string) (site, instrument string, number int, err error) {

@@ -237,7 +237,7 @@ type ManifestFile struct {
 	Number           int
 }
 
-var manifestKey = regexp.MustCompile(`^manifest/([a-z0-9-]+)/([a-z0-9-]+)/(\d{4}-\d{2}-\d{2})/([pv])-([1-9]\d{0,8})\.jsonl\.zst$`)
+var manifestKey = regexp.MustCompile(`^manifest/([a-z0-9-]+)/([a-z0-9_-]+)/(\d{4}-\d{2}-\d{2})/([pv])-([1-9]\d{0,8})\.jsonl\.zst$`)
 
 // ParseManifestKey reads the key of a part or a compacted day.
 func ParseManifestKey(key string) (ManifestFile, error) {

@@ -204,6 +204,9 @@ type Record struct {
 
 	// Segment is set where the object is a segment.
 	Segment *SegmentRange `json:"segment,omitempty"`
+
+	// Origin is set where the object was pulled from another Site, whose gateway received it at ReceivedAt.
+	Origin *Origin `json:"origin,omitempty"`
 }
 
 // check returns ErrMalformed where a record lacks what every reader needs.
@@ -293,6 +296,9 @@ type Notice struct {
 
 // Subject is where the notice is published.
 func (n Notice) Subject() string {
+	if IsGuest(n.Instrument) {
+		return MirroredSubject(n.Site, n.Instrument)
+	}
 	if n.Backfill {
 		return BackfillSubject(n.Site, n.Instrument)
 	}

@@ -51,6 +51,8 @@ type InstrumentEntry struct {
 	Revision int64 `json:"revision"`
 
 	Instrument string `json:"instrument"`
+	// Origin is the code of the Site that it is an instrument of; empty: of this one. See GuestEntry.
+	Origin string `json:"origin,omitempty"`
 	// Gateway is the IngestGateway (the pool) that receives; empty where none does.
 	Gateway string `json:"gateway"`
 	Retired bool   `json:"retired,omitempty"`

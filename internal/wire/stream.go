@@ -57,15 +57,24 @@ func BackfillSubject(site, instrument string) string {
 	return NoticeSubject(site, instrument) + "." + backfillToken
 }
 
-// ParseNoticeSubject returns the instrument of a subject that NoticeSubject or
-// BackfillSubject made.
+// mirroredToken ends the subject of notices of what was pulled from another Site.
+const mirroredToken = "mirrored"
+
+// MirroredSubject is where the notices of a guest are published. Neither NoticeSubject nor BackfillSubject of all
+// instruments matches it: Feeds are of the Site's own instruments.
+func MirroredSubject(site, guest string) string {
+	return NoticeSubject(site, guest) + "." + mirroredToken
+}
+
+// ParseNoticeSubject returns the instrument of a subject that NoticeSubject,
+// BackfillSubject or MirroredSubject made. What was pulled came late, too.
 func ParseNoticeSubject(subject string) (site, instrument string, backfill bool, err error) {
 	p := strings.Split(subject, ".")
-	if backfill = len(p) == 4 && p[3] == backfillToken; backfill {
+	if backfill = len(p) == 4 && (p[3] == backfillToken || p[3] == mirroredToken && IsGuest(p[2])); backfill {
 		p = p[:3]
 	}
 	if len(p) != 3 || p[0] != "notice" || slices.Contains(p, "") {
-		return "", "", false, fmt.Errorf("subject %q is not notice.<site>.<instrument>, or that and .%s: %w", subject, backfillToken, ErrMalformed)
+		return "", "", false, fmt.Errorf("subject %q is not notice.<site>.<instrument>, or that and .%s or .%s: %w", subject, backfillToken, mirroredToken, ErrMalformed)
 	}
 	return p[1], p[2], backfill, nil
 }

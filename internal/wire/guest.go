@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package wire
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// A Site that pulls from another one lists that Site's instruments beside its own: a guest is an instrument of another
+// Site, the origin, as it stands here. Its name here begins with the origin's code, so that no two are alike and none is
+// that of an Instrument. What is pulled of it lies below the keys of that name: a bucket may be shared, and o/<origin>/ in
+// it is the origin's own, which the origin's archivist sweeps.
+
+// guestSeparator stands in no DNS label, of which both parts of a guest's name are one.
+const guestSeparator = "_"
+
+// GuestName is the name here of an instrument of another Site.
+func GuestName(origin, instrument string) string { return origin + guestSeparator + instrument }
+
+// ParseGuestName returns the parts of a guest's name, and false for the name of an instrument of the Site itself.
+func ParseGuestName(name string) (origin, instrument string, is bool) {
+	origin, instrument, is = strings.Cut(name, guestSeparator)
+	return origin, instrument, is && origin != "" && instrument != ""
+}
+
+// IsGuest says whether a name is that of an instrument of another Site.
+func IsGuest(name string) bool {
+	_, _, is := ParseGuestName(name)
+	return is
+}
+
+// Origin says where an object comes from that was pulled from another Site.
+type Origin struct {
+	// Site is the other Site's code.
+	Site string `json:"site"`
+	// ID is the object's ce-id there, which tells it from all others of that Site: its key, or that of its pack and its
+	// place there (KeyOfID).
+	ID string `json:"id"`
+}
+
+// ObjectID is the ID, and the key, of an object of a guest, which follow from where it comes from: however often it is
+// pulled, it is one object.
+func (o Origin) ObjectID(site, instrument string, receivedAt time.Time) string {
+	return RawKey(site, instrument, receivedAt, sha256.Sum256([]byte(o.Site+"\x00"+o.ID)))
+}
+
+const registryGuest = "guest."
+
+// RegistryGuestKey is the key of a guest's entry in the registry. The runs of mirrors that pull from the origin write it.
+func RegistryGuestKey(origin, instrument string) string {
+	return registryGuest + origin + "." + instrument
+}
+
+// ParseRegistryGuestKey returns the guest that a key names, and false for other keys.
+func ParseRegistryGuestKey(key string) (name string, is bool) {
+	rest, is := strings.CutPrefix(key, registryGuest)
+	origin, instrument, both := strings.Cut(rest, ".")
+	return GuestName(origin, instrument), is && both && origin != "" && instrument != ""
+}
+
+// GuestEntry is an instrument of another Site as that Site describes it. The rights, and who may read it, are those that
+// it has there.
+type GuestEntry struct {
+	// Origin is the code of the other Site, Instrument the name there.
+	Origin     string `json:"origin"`
+	Instrument string `json:"instrument"`
+	// Partner is the MirrorPartner whose run said so, and SaidAt when, by the other Site's clock.
+	Partner string    `json:"partner"`
+	SaidAt  time.Time `json:"saidAt"`
+
+	Access    *AccessEntry `json:"access,omitempty"`
+	Rights    *RightsEntry `json:"rights,omitempty"`
+	About     *AboutEntry  `json:"about,omitempty"`
+	Station   string       `json:"station,omitempty"`
+	MediaType string       `json:"mediaType,omitempty"`
+}
+
+// Name of the guest here.
+func (e *GuestEntry) Name() string { return GuestName(e.Origin, e.Instrument) }
+
+func (e *GuestEntry) check() error {
+	if e.Origin == "" || e.Instrument == "" || e.Partner == "" {
+		return fmt.Errorf("guest %q of origin %q, said by partner %q, lacks one of these: %w", e.Instrument, e.Origin, e.Partner, ErrMalformed)
+	}
+	return nil
+}
+
+// What a guest's instrument is here: nothing is due of it, since what its origin missed is told there, and a receipt comes
+// when an object is stored, since whoever pulls can do so again.
+const (
+	guestMaxObjectSize  = 5 << 40 // S3's own
+	guestMaxConnections = 1024
+	guestAcknowledge    = "Stored"
+)
+
+// Entry is the guest as an instrument of the registry.
+func (e *GuestEntry) Entry() InstrumentEntry {
+	in := InstrumentEntry{
+		Instrument: e.Name(), Origin: e.Origin, Maintenance: true,
+		MaxObjectSize: guestMaxObjectSize, MaxConnections: guestMaxConnections, Acknowledge: guestAcknowledge,
+		MediaType: e.MediaType, Station: e.Station, Rights: e.Rights, About: e.About,
+	}
+	if e.Access != nil {
+		access := *e.Access
+		access.Readers = nil // they are the origin's
+		in.Access = &access
+	}
+	return in
+}
+
+const registryMover = "mover."
+
+// RegistryMoverKey is where a run of a partner says what it shows to gateways. Kind is as in MirrorLease.
+func RegistryMoverKey(partner, kind string) string { return registryMover + partner + "." + kind }
+
+// ParseRegistryMoverKey returns the partner and the kind of run that a key names, and false for other keys.
+func ParseRegistryMoverKey(key string) (name string, is bool) {
+	rest, is := strings.CutPrefix(key, registryMover)
+	partner, kind, both := strings.Cut(rest, ".")
+	return rest, is && both && partner != "" && kind != ""
+}
+
+// MoverEntry is a run of a partner as gateways know it. It stands while the run lasts.
+type MoverEntry struct {
+	Partner string `json:"partner"`
+	Kind    string `json:"kind"`
+	// Certificate is the SHA-256 of the certificate (DER) that the run shows. Its key leaves the process at no time.
+	Certificate Digest `json:"certificate"`
+}
+
+func (e *MoverEntry) check() error {
+	if e.Partner == "" || e.Kind == "" || e.Certificate == (Digest{}) {
+		return fmt.Errorf("mover of partner %q, kind %q, lacks one of these or its certificate: %w", e.Partner, e.Kind, ErrMalformed)
+	}
+	return nil
+}

@@ -47,7 +47,7 @@ func (b *Bundles) serveNamed(v *endpoint.Request) *problem.Problem {
 // its day cannot be had, none: the mirror sees that they are not there.
 func (s *sending) named(questions []mirrorindex.ObjectsQuestion) error {
 	for _, q := range questions {
-		in, over := s.v.Still(q.Instrument)
+		in, over := s.v.Offered(q.Instrument)
 		if _, err := q.Day.Start(); over != nil || err != nil {
 			continue
 		}

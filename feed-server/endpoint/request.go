@@ -90,6 +90,15 @@ func (v *Request) Still(instrument string) (wire.InstrumentEntry, error) {
 	return in, nil
 }
 
+// Offered is Still of what is offered to mirrors, which are the Site's own instruments: those of other Sites are pulled
+// there, and one that came from who asks would be sent back.
+func (v *Request) Offered(instrument string) (wire.InstrumentEntry, error) {
+	if wire.IsGuest(instrument) {
+		return wire.InstrumentEntry{}, ErrOver
+	}
+	return v.Still(instrument)
+}
+
 // Base is the Site's address for who asks, without a slash at its end.
 func (v *Request) Base() string { return v.check.base(v) }
 

@@ -45,7 +45,7 @@ func (x *Index) days(v *endpoint.Request) *problem.Problem {
 
 // daysOf answers one question.
 func (x *Index) daysOf(v *endpoint.Request, out *lines, q mirrorindex.DaysQuestion) error {
-	in, over := v.Still(q.Instrument)
+	in, over := v.Offered(q.Instrument)
 	if over != nil {
 		return out.write(mirrorindex.DaysLine{Instrument: q.Instrument, Gone: true})
 	}
@@ -53,7 +53,7 @@ func (x *Index) daysOf(v *endpoint.Request, out *lines, q mirrorindex.DaysQuesti
 	if err != nil {
 		return err
 	}
-	if err := out.write(mirrorindex.DaysLine{Instrument: q.Instrument, Rights: in.Rights}); err != nil {
+	if err := out.write(headOf(in)); err != nil {
 		return err
 	}
 	newest := firstDaily(v.Now)
@@ -71,6 +71,15 @@ func (x *Index) daysOf(v *endpoint.Request, out *lines, q mirrorindex.DaysQuesti
 		days = days[n:]
 	}
 	return nil
+}
+
+// headOf is the first line about an instrument. Its readers are nobody's business elsewhere.
+func headOf(in wire.InstrumentEntry) mirrorindex.DaysLine {
+	access := in.Access.InForce()
+	access.Readers = nil
+	return mirrorindex.DaysLine{
+		Instrument: in.Instrument, Rights: in.Rights, Access: &access, About: in.About, Station: in.Station, MediaType: in.MediaType,
+	}
 }
 
 // firstDaily is the first month whose days stand for themselves.

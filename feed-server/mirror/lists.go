@@ -34,7 +34,7 @@ func (x *Index) lists(v *endpoint.Request) *problem.Problem {
 
 // list answers one question.
 func (x *Index) list(v *endpoint.Request, out *lines, q mirrorindex.ListQuestion) error {
-	in, over := v.Still(q.Instrument)
+	in, over := v.Offered(q.Instrument)
 	if _, err := q.Day.Start(); over != nil || err != nil {
 		return out.write(mirrorindex.ListLine{Instrument: q.Instrument, Day: q.Day, Gone: true})
 	}

@@ -61,9 +61,9 @@ func (x *Index) Endpoints() map[string]http.HandlerFunc {
 	}
 }
 
-// readable returns the names of those instruments whose archive who asks may read.
-func readable(v *endpoint.Request) []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(v.Snapshot.Instruments)), func(name string) bool { return !v.MayRead(name) })
+// offered returns the names of those of the Site's own instruments whose archive who asks may read.
+func offered(v *endpoint.Request) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(v.Snapshot.Instruments)), func(name string) bool { return wire.IsGuest(name) || !v.MayRead(name) })
 }
 
 // answer writes lines, compressed where the client takes that. What write returns is the

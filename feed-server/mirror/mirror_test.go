@@ -212,6 +212,70 @@ func TestEmbargo(t *testing.T) {
 	}
 }
 
+// What is declared of an instrument travels along, but for who its readers are.
+func TestDeclared(t *testing.T) {
+	t.Parallel()
+	about := &wire.AboutEntry{Type: "Magnetometer", Latitude: "76.5"}
+	l := newLab(t, wire.InstrumentEntry{
+		Instrument: "mag-1", UID: "mag", Generation: 1, MediaType: "text/csv", Station: "nord", About: about,
+		Access: &wire.AccessEntry{Live: wire.AccessRestricted, Archive: wire.AccessPublic, EmbargoMillis: 1000, Readers: []string{"uni"}},
+	}, wire.InstrumentEntry{Instrument: "all-1", UID: "all", Generation: 1})
+	for _, want := range []mirrorindex.DaysLine{
+		{
+			Instrument: "mag-1", MediaType: "text/csv", Station: "nord", About: about,
+			Access: &wire.AccessEntry{Live: wire.AccessRestricted, Archive: wire.AccessPublic, EmbargoMillis: 1000},
+		},
+		{Instrument: "all-1", Gone: true}, // for whoever shows nothing
+	} {
+		if got := lines[mirrorindex.DaysLine](l, mirrorindex.DaysPath, mirrorindex.DaysQuestion{Instrument: want.Instrument}); !cmp.Equal(got, []mirrorindex.DaysLine{want}) {
+			t.Error(cmp.Diff([]mirrorindex.DaysLine{want}, got))
+		}
+	}
+	if l.Snapshot().Instruments["mag-1"].Access.Readers == nil {
+		t.Error("the registry's readers are gone")
+	}
+}
+
+// What was pulled from another Site is not offered, whoever asks: not by name either.
+func TestGuests(t *testing.T) {
+	t.Parallel()
+	entry := wire.GuestEntry{Origin: "svalbard", Instrument: "cam-1", Partner: "svalbard", Access: archivetest.Public}
+	guest := entry.Entry()
+	l := newLab(t, guest)
+	origin := wire.Origin{Site: "svalbard", ID: wire.NamedKey("svalbard", "cam-1", "1.jpg", 1)}
+	r := l.Put(guest.Instrument, "1.jpg", "one", at(storm), func(r *wire.Record) {
+		r.Origin, r.Key = &origin, origin.ObjectID(archivetest.Site, guest.Instrument, r.ReceivedAt)
+	})
+	l.Put(archivetest.Camera, "1.jpg", "own", at(storm))
+	l.Wait(r)
+	if a := l.Get("/archive/svalbard_cam-1/1.jpg"); a.Status != http.StatusOK || a.Body != "one" {
+		t.Fatalf("it is not in the archive: %d %s", a.Status, a.Body)
+	}
+	for _, reader := range []string{"", archivetest.Token} {
+		a := l.Get(mirrorindex.RootPath, "Authorization", "Bearer "+reader)
+		if a.Status == http.StatusOK && strings.Contains(a.Body, "svalbard") || reader != "" && a.Status != http.StatusOK {
+			t.Errorf("root for %q: %d %s", reader, a.Status, a.Body)
+		}
+	}
+	if r, _ := root(l); len(r.Instruments) != 1 {
+		t.Errorf("root: %+v", r)
+	}
+	if got := lines[mirrorindex.DaysLine](l, mirrorindex.DaysPath, mirrorindex.DaysQuestion{Instrument: guest.Instrument}); len(got) != 1 || !got[0].Gone {
+		t.Errorf("days: %+v", got)
+	}
+	if got := lines[mirrorindex.ListLine](l, mirrorindex.ListsPath, mirrorindex.ListQuestion{Instrument: guest.Instrument, Day: old}); len(got) != 1 || !got[0].Gone {
+		t.Errorf("list: %+v", got)
+	}
+	ask := mirrorindex.ObjectsQuestion{Instrument: guest.Instrument, Day: old}
+	if got := objects(l, ask, mirrorindex.ObjectsQuestion{Instrument: archivetest.Camera, Day: old}); !cmp.Equal(got, map[string]string{"1.jpg": "own"}) {
+		t.Errorf("objects: %v", got)
+	}
+	ask.IDs = []string{r.ID}
+	if got := objects(l, ask); len(got) != 0 {
+		t.Errorf("objects by ID: %v", got)
+	}
+}
+
 func TestBadQuestions(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -31,7 +31,7 @@ func (x *Index) root(v *endpoint.Request) *problem.Problem {
 	}
 	root := mirrorindex.Root{Format: mirrorindex.Format, Site: x.cfg.Site, Now: v.Now.UTC(), Instruments: []mirrorindex.RootLine{}}
 	source := []string{root.Site, v.Reader.String()}
-	for _, name := range readable(v) {
+	for _, name := range offered(v) {
 		if tag, holds := tags[name]; holds {
 			line := mirrorindex.RootLine{Instrument: name, Tag: tagOf(v, v.Snapshot.Instruments[name], tag)}
 			root.Instruments = append(root.Instruments, line)

@@ -47,7 +47,7 @@ type Root struct {
 	Instruments []RootLine `json:"instruments"`
 }
 
-// RootLine is an Instrument whose archive who asks may read.
+// RootLine is an Instrument of the Site whose archive who asks may read. Those of other Sites are not told of.
 type RootLine struct {
 	Instrument string `json:"instrument"`
 	// Tag changes with whatever the archive holds of it, and with its rights.
@@ -67,6 +67,13 @@ type DaysLine struct {
 	Instrument string            `json:"instrument,omitempty"`
 	Tag        string            `json:"tag,omitempty"`
 	Rights     *wire.RightsEntry `json:"rights,omitempty"`
+	// Access is who may read it, but for the names of readers. A server that does not say it
+	// is older than this member.
+	Access *wire.AccessEntry `json:"access,omitempty"`
+	// About, Station and MediaType are the Instrument's own.
+	About     *wire.AboutEntry `json:"about,omitempty"`
+	Station   string           `json:"station,omitempty"`
+	MediaType string           `json:"mediaType,omitempty"`
 	// Gone: who asks may not read the Instrument's archive any more, or there is none.
 	Gone bool `json:"gone,omitempty"`
 

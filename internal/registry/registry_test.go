@@ -248,3 +248,59 @@ func TestFeedOfAllInstruments(t *testing.T) {
 		}
 	}
 }
+
+// What runs of mirrors say of instruments of other Sites stands beside the Site's own instruments, and takes part in nothing
+// that is the Site's: Feeds and partners that are given all are not given it, and no marker counts it. A run is known while
+// its entry is there.
+func TestGuestsAndMovers(t *testing.T) {
+	b := NewBucket(time.Time{})
+	entry := func(key string, record any) {
+		t.Helper()
+		raw, err := wire.Encode(record)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Take(key, raw, true)
+	}
+	guest := wire.GuestEntry{Origin: "arctic", Instrument: "mag-1", Partner: "arctic", SaidAt: time.Unix(1, 0).UTC(), MediaType: "text/plain"}
+	entry(wire.RegistryFeedKey("all"), feed("all", 1, wire.AllInstruments))
+	push := wire.MirrorEntry{Partner: "uni", Direction: wire.MirrorPush, Revision: 1, S3: &wire.MirrorS3{}, Continuous: &wire.MirrorContinuous{},
+		Selection: wire.MirrorSelection{Instruments: []string{wire.AllInstruments}}}
+	entry(wire.RegistryMirrorKey("uni"), push)
+	entry(wire.RegistryInstrumentKey("mag-1"), wire.InstrumentEntry{Instrument: "mag-1", Revision: 1})
+	entry(wire.RegistryGuestKey("arctic", "mag-1"), guest)
+	entry(wire.RegistryMoverKey("arctic", wire.MirrorScheduled), wire.MoverEntry{Partner: "arctic", Kind: wire.MirrorScheduled, Certificate: wire.Digest{1}})
+	entry(wire.RegistryMoverKey("arctic", wire.MirrorManual), wire.MoverEntry{Partner: "arctic", Kind: wire.MirrorManual, Certificate: wire.Digest{2}})
+	entry(wire.RegistryCompleteKey, wire.RegistryComplete{Revision: 1, Count: 1, Feeds: 1, Mirrors: 1})
+	s := Resolve(newSnapshot(), b)
+	if in := s.Instruments["arctic_mag-1"]; !s.Complete || in.Origin != "arctic" || in.MediaType != "text/plain" || len(s.Instruments) != 2 {
+		t.Errorf("complete %t, instruments %+v", s.Complete, s.Instruments)
+	}
+	for what, got := range map[string][]string{"the Feed": s.Feeds["all"].Instruments, "the partner": s.Mirrors["uni"].Selection.Instruments} {
+		if !slices.Equal(got, []string{"mag-1"}) {
+			t.Errorf("%s of all has %v", what, got)
+		}
+	}
+	if got := s.Movers["arctic"]; len(got) != 2 || !slices.Contains(got, wire.Digest{1}) || !slices.Contains(got, wire.Digest{2}) {
+		t.Errorf("movers %v", s.Movers)
+	}
+
+	// What cannot be read is told, and what was known of a guest stays; not so of a run.
+	b.Take(wire.RegistryGuestKey("arctic", "mag-1"), []byte("{"), true)
+	entry(wire.RegistryGuestKey("arctic", "mag-2"), guest) // it names another
+	b.Take(wire.RegistryMoverKey("arctic", wire.MirrorManual), nil, false)
+	b.Take(wire.RegistryMoverKey("arctic", wire.MirrorScheduled), []byte(`{"format":1,"partner":"arctic","kind":"scheduled"}`), true)
+	s = Resolve(s, b)
+	for _, key := range []string{wire.RegistryGuestKey("arctic", "mag-1"), wire.RegistryGuestKey("arctic", "mag-2"), wire.RegistryMoverKey("arctic", wire.MirrorScheduled)} {
+		if s.Problems[key] == "" {
+			t.Errorf("%s is no problem: %v", key, s.Problems)
+		}
+	}
+	if _, stays := s.Instruments["arctic_mag-1"]; !stays || len(s.Instruments) != 2 || len(s.Movers["arctic"]) != 0 {
+		t.Errorf("instruments %v, movers %v", s.Instruments, s.Movers)
+	}
+	b.Take(wire.RegistryGuestKey("arctic", "mag-1"), nil, false)
+	if s = Resolve(s, b); len(s.Instruments) != 1 {
+		t.Errorf("a guest whose entry is gone stays: %v", s.Instruments)
+	}
+}

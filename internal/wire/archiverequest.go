@@ -18,6 +18,9 @@ const (
 	ActionRetract Action = "Retract"
 	ActionRestore Action = "Restore"
 	ActionPurge   Action = "Purge"
+	// ActionSupersede says of a guest's object that a newer version of its name is current at its origin. Which version of
+	// what the Site itself received is current, the archivist knows.
+	ActionSupersede Action = "Supersede"
 )
 
 // MaxReason is how long Reason and By of an ArchiveRequest may be, in bytes: they
@@ -78,10 +81,10 @@ func CheckRun(run string) error {
 
 func checkAction(a Action) error {
 	switch a {
-	case ActionRetract, ActionRestore, ActionPurge:
+	case ActionRetract, ActionRestore, ActionPurge, ActionSupersede:
 		return nil
 	default:
-		return fmt.Errorf("action %q: want %s, %s or %s: %w", a, ActionRetract, ActionRestore, ActionPurge, ErrMalformed)
+		return fmt.Errorf("action %q: want %s, %s, %s or %s: %w", a, ActionRetract, ActionRestore, ActionPurge, ActionSupersede, ErrMalformed)
 	}
 }
 

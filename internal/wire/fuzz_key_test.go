@@ -92,6 +92,8 @@ func FuzzParsePackKey(f *testing.F) {
 // exactly what its maker makes.
 func FuzzParseKeys(f *testing.F) {
 	for _, key := range []string{
+		RegistryGuestKey("arctic", "allsky-1"), RegistryMoverKey("arctic", MirrorScheduled), MirroredSubject("thule", "arctic_allsky-1"),
+		MirroredPath("arctic", "arctic_allsky-1"), ManifestPartKey("thule", "arctic_allsky-1", "2026-11-21", 7),
 		ManifestPartKey("thule", "allsky-1", "2026-11-21", 7), ManifestVersionKey("thule", "allsky-1", "2026-11-21", 2), sampleRaw().Key,
 		RootKey("thule", "allsky-1", 17),
 		sampleSegment().Key, LedgerKey("allsky-1", "2026-11-21", StepReceived, "gateway-0"), RegistryInstrumentKey("a"),
@@ -127,6 +129,17 @@ func FuzzParseKeys(f *testing.F) {
 		same(ObservationSubject(site, instrument, channel), err)
 		if i, ok := ParseRegistryInstrumentKey(key); ok {
 			same(RegistryInstrumentKey(i), nil)
+		}
+		if name, ok := ParseRegistryGuestKey(key); ok {
+			origin, there, _ := ParseGuestName(name)
+			same(RegistryGuestKey(origin, there), nil)
+		}
+		if name, ok := ParseRegistryMoverKey(key); ok {
+			partner, kind, _ := strings.Cut(name, ".")
+			same(RegistryMoverKey(partner, kind), nil)
+		}
+		if partner, i, ok := ParseMirroredPath(key); ok {
+			same(MirroredPath(partner, i), nil)
 		}
 		if i, g, ok := ParseStatusKey(key); ok && i == "" {
 			same(GatewayStatusKey(g), nil)

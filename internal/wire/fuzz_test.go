@@ -249,6 +249,12 @@ func FuzzDecodeFilledCursor(f *testing.F) { fuzzRecord[FilledCursor](f, "cursor-
 func FuzzDecodeSamplingRequest(f *testing.F) {
 	fuzzRecord[SamplingRequest](f, "request-sampling.json")
 }
+func FuzzDecodeGuestEntry(f *testing.F) { fuzzRecord[GuestEntry](f, "registry-guest.json") }
+func FuzzDecodeMoverEntry(f *testing.F) { fuzzRecord[MoverEntry](f, "registry-mover.json") }
+func FuzzDecodeMirroredObject(f *testing.F) {
+	fuzzRecord[MirroredObject](f, "mirrored-object.json")
+}
+
 func FuzzDecodeLease(f *testing.F) { fuzzRecord[Lease](f, "lease.json") }
 
 func FuzzHeartbeat(f *testing.F) {

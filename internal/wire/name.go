@@ -118,5 +118,5 @@ func ParseUploadPath(path string) (instrument, rest string, ok bool) {
 	return instrument, rest, ok && instrumentLabel.MatchString(instrument)
 }
 
-// instrumentLabel is what an instrument's name is.
+// instrumentLabel is what an instrument's name is, as any DNS label.
 var instrumentLabel = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)

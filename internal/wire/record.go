@@ -319,8 +319,12 @@ func (n *Notice) check() error {
 // CheckPlace returns ErrMalformed where a notice names what is not its instrument's: an
 // object of another one's, or a file of the archive that is no object. A member's pack is of
 // the notice's Site and of the day of its receipt, and its ID names no other place in that
-// pack. What was imported may lie anywhere that is not ours.
+// pack. What was imported may lie anywhere that is not ours. The objects of guests, and those alone,
+// have an origin: the one in the guest's name.
 func (n *Notice) CheckPlace() error {
+	if err := n.checkOrigin(); err != nil {
+		return err
+	}
 	id, packed := KeyOfID(n.ID)
 	for _, key := range []string{n.Key, id} {
 		switch {
@@ -335,6 +339,20 @@ func (n *Notice) CheckPlace() error {
 		return fmt.Errorf("%q is not the member at %d of its pack: %w", n.ID, n.Offset, ErrMalformed)
 	}
 	return nil
+}
+
+// checkOrigin returns ErrMalformed where an object has another origin than its instrument: those of guests have the Site in
+// the guest's name, and all others none.
+func (n *Notice) checkOrigin() error {
+	site, _, isGuest := ParseGuestName(n.Instrument)
+	switch {
+	case !isGuest && n.Origin == nil:
+		return nil
+	case isGuest && n.Origin != nil && n.Origin.Site == site && n.Origin.ID != "":
+		return nil
+	default:
+		return fmt.Errorf("%q of instrument %q has not the origin that its instrument has, or has one where that has none: %w", n.ID, n.Instrument, ErrMalformed)
+	}
 }
 
 // isPack says whether a key is that of a pack of the notice's Site and day.

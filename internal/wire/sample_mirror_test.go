@@ -80,8 +80,58 @@ func sampleMirrorEnded() MirrorStatus {
 	}
 }
 
+// sampleGuest is an instrument of another Site, with all that it may have there.
+func sampleGuest() GuestEntry {
+	return GuestEntry{
+		Origin: "arctic", Instrument: "allsky-1", Partner: "arctic", SaidAt: sampleTime,
+		Access: sampleAccess().Access, Rights: sampleRights().Rights, About: sampleDecoded().About, Station: "kev", MediaType: "image/jpeg",
+	}
+}
+
+func sampleMover() MoverEntry {
+	return MoverEntry{Partner: "arctic", Kind: MirrorScheduled, Certificate: sampleDigest("certificate")}
+}
+
+// sampleMirrored is what a run says of a guest's object.
+func sampleMirrored() MirroredObject {
+	from := sampleTime.Add(-2 * time.Minute)
+	return MirroredObject{
+		Origin: &Origin{Site: "arctic", ID: PackKey("arctic", sampleTime, "gateway-0", "01k9zqv7r3", 7) + "#1536"}, Path: "2026/11/21/kev ☃ 😀.jpg",
+		Size: 5, Digest: sampleDigest("frame"), MediaType: "image/jpeg", Version: 2, ObservedFrom: &from, ObservedTo: ptr(from.Add(time.Minute)),
+		ReceivedAt: sampleTime, TimeSource: TimeSourceName, Completeness: CompletenessVerified,
+	}
+}
+
+// sampleMirroredRecord is what becomes of it.
+func sampleMirroredRecord() Record {
+	m := sampleMirrored()
+	id := m.Origin.ObjectID("thule", GuestName("arctic", "allsky-1"), m.ReceivedAt)
+	return Record{
+		ID: id, Key: id, Path: m.Path, Size: m.Size, Digest: m.Digest, MediaType: m.MediaType, State: StateCurrent, Version: m.Version,
+		ObservedFrom: m.ObservedFrom, ObservedTo: m.ObservedTo, ReceivedAt: m.ReceivedAt, TimeSource: m.TimeSource, Backfill: true,
+		Completeness: m.Completeness, Source: "10.1.2.9:40001", Port: 8444, Gateway: "gateway-0", Incarnation: "01k9zqv7r4", Origin: m.Origin,
+	}
+}
+
+func sampleMirroringGateway() GatewayStatus {
+	s := sampleGatewayWithCopies()
+	s.Mirror = &MirrorListener{Address: "10.1.2.4:8444", Certificate: sampleDigest("certificate")}
+	return s
+}
+
 func goldenMirrorRecords() []goldenRecord {
+	guest := GuestName("arctic", "allsky-1")
+	mirrored := sampleNotice(sampleMirroredRecord(), guest)
+	supersede := ArchiveRequest{Site: "thule", Instrument: guest, Run: "01k9zqv7r3", Action: ActionSupersede, ID: mirrored.ID, ReceivedAt: sampleTime, By: "mirror arctic"}
 	return []goldenRecord{
+		{"registry-guest.json", encoded(sampleGuest()), decoded(Decode[GuestEntry]), sampleGuest()},
+		{"registry-mover.json", encoded(sampleMover()), decoded(Decode[MoverEntry]), sampleMover()},
+		{"mirrored-object.json", func() ([]byte, error) { header, err := sampleMirrored().Header(); return []byte(header), err },
+			func(data []byte) (any, error) { return ParseMirroredObject(string(data)) }, sampleMirrored()},
+		{"notice-mirrored.json", encoded(mirrored), decoded(Decode[Notice]), mirrored},
+		{"metadata-mirrored.json", encodeMetadata(mirrored), decodeMetadata(mirrored.Key), mirrored},
+		{"status-gateway-mirror.json", encoded(sampleMirroringGateway()), decoded(Decode[GatewayStatus]), sampleMirroringGateway()},
+		{"request-supersede.json", encoded(supersede), decoded(Decode[ArchiveRequest]), supersede},
 		{"registry-mirror-rsync.json", encoded(samplePush()), decoded(Decode[MirrorEntry]), samplePush()},
 		{"registry-mirror-ssh.json", encoded(samplePushOverSSH()), decoded(Decode[MirrorEntry]), samplePushOverSSH()},
 		{"registry-mirror-bucket.json", encoded(samplePushIntoBucket()), decoded(Decode[MirrorEntry]), samplePushIntoBucket()},

@@ -101,6 +101,17 @@ type GatewayStatus struct {
 	Peer string `json:"peer,omitempty"`
 	// Copies are what the pod keeps for others.
 	Copies []CopiesStatus `json:"copies,omitempty"`
+
+	// Mirror is where the pod takes what runs of mirrors pull; nil where it does not.
+	Mirror *MirrorListener `json:"mirror,omitempty"`
+}
+
+// MirrorListener is where a gateway takes what runs of mirrors pull, see MirroredPath.
+type MirrorListener struct {
+	// Address is host:port.
+	Address string `json:"address"`
+	// Certificate is the SHA-256 of the certificate (DER) that the gateway shows there. Its key leaves the process at no time.
+	Certificate Digest `json:"certificate"`
 }
 
 // CopiesStatus says what a gateway keeps of another one's spool.

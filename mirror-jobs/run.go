@@ -145,11 +145,7 @@ func (p *program) work(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("bucket %s: %w", wire.LeaseBucket(p.cfg.Site), err)
 	}
-	kind := wire.MirrorScheduled
-	if p.cfg.Trigger == wire.MirrorManual {
-		kind = wire.MirrorManual
-	}
-	lease, err := stream.AcquireLease(ctx, leases, wire.MirrorLease(p.cfg.Partner, kind), wire.Lease{Holder: p.cfg.Run, Incarnation: p.report.incarnation}, p.log)
+	lease, err := stream.AcquireLease(ctx, leases, wire.MirrorLease(p.cfg.Partner, p.kind()), wire.Lease{Holder: p.cfg.Run, Incarnation: p.report.incarnation}, p.log)
 	if err != nil {
 		return err
 	}
@@ -177,6 +173,14 @@ func (p *program) work(ctx context.Context) error {
 	}
 }
 
+// kind of the run: of one kind there is one at a time.
+func (p *program) kind() string {
+	if p.cfg.Trigger == wire.MirrorManual {
+		return wire.MirrorManual
+	}
+	return wire.MirrorScheduled
+}
+
 // once makes one run, and reports its end.
 func (p *program) once(ctx context.Context, entry wire.MirrorEntry) error {
 	progress := &push.Progress{}
@@ -197,7 +201,7 @@ func (p *program) once(ctx context.Context, entry wire.MirrorEntry) error {
 // move moves what is owed.
 func (p *program) move(ctx context.Context, entry wire.MirrorEntry, progress *push.Progress) error {
 	if entry.Direction != wire.MirrorPush {
-		return &push.Problem{Reason: wire.MirrorReasonProtocol, Err: errors.New("this version pulls into folders alone (substorm mirror pull), and not into a Site")}
+		return p.pull(ctx, entry, progress)
 	}
 	mover, err := newMover(p.cfg, entry)
 	if err != nil {
@@ -262,6 +266,9 @@ func (p *program) follow(ctx context.Context) error {
 		for time.Since(began) < interval {
 			if !retry.Sleep(ctx, lookEvery) {
 				return nil
+			}
+			if entry.Direction == wire.MirrorPull {
+				continue // what is announced here is nothing that is there
 			}
 			if now, err := p.announced(ctx); err == nil && now != seen {
 				break

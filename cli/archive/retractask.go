@@ -7,16 +7,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/retry"
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -47,7 +46,7 @@ func (r *request) ask(ctx context.Context, targets []wire.Record) (*asked, error
 	for _, t := range targets {
 		q := wire.ArchiveRequest{Site: r.site, Instrument: r.instrument, Run: a.run, Action: r.verb.action, ID: t.ID,
 			ReceivedAt: t.ReceivedAt, Reason: r.reason, By: r.by}
-		m, err := requestMessage(q)
+		m, err := stream.RequestMessage(q, wire.CommandWriter)
 		if err != nil {
 			return nil, err
 		}
@@ -60,23 +59,6 @@ func (r *request) ask(ctx context.Context, targets []wire.Record) (*asked, error
 		r.choice.shown.Set(int64(len(a.objects)), int64(len(targets)), "%d of %d objects requested", len(a.objects), len(targets))
 	}
 	return a, nil
-}
-
-func requestMessage(q wire.ArchiveRequest) (*nats.Msg, error) {
-	data, err := wire.Encode(q)
-	if err != nil {
-		return nil, err
-	}
-	m := nats.NewMsg(wire.RequestSubject(q.Site, q.Instrument))
-	m.Data = data
-	for name, value := range map[string]string{
-		wire.HeaderID: q.MessageID(), wire.HeaderMessageID: q.MessageID(), wire.HeaderSpecVersion: wire.SpecVersion,
-		wire.HeaderType: wire.TypeRequest, wire.HeaderSource: wire.EventSource(q.Site, wire.CommandWriter),
-		wire.HeaderTime: wire.FormatTime(time.Now()), wire.HeaderContentType: wire.ContentTypeJSON, wire.HeaderFormat: strconv.Itoa(wire.Format),
-	} {
-		m.Header.Set(name, value)
-	}
-	return m, nil
 }
 
 // await waits for the decisions, and then until purged bytes are gone.

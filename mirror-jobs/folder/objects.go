@@ -163,6 +163,11 @@ func (f *Folder) Verify(instrument string, e *mirrorindex.Entry, digest bool) er
 	return nil
 }
 
+// OpenObject opens the file of an object. Errors: of the file system.
+func (f *Folder) OpenObject(instrument string, e *mirrorindex.Entry) (io.ReadCloser, error) {
+	return f.root.Open(filepath.Join(instrument, e.Path))
+}
+
 // Remove removes the file of an object, if it is that of this object and of no other that has
 // its path by now, and the folders that are empty then.
 func (f *Folder) Remove(instrument string, e *mirrorindex.Entry) error {

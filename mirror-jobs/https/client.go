@@ -137,7 +137,7 @@ func (c *Client) once(ctx context.Context, r request, read func(*http.Response) 
 	}
 	answer, err := c.http.Do(q)
 	if err != nil {
-		if unverified(err) {
+		if Unverified(err) {
 			return never, err
 		}
 		return 0, err
@@ -181,8 +181,8 @@ func (c *Client) newRequest(ctx context.Context, r request) (*http.Request, erro
 	return q, nil
 }
 
-// unverified says whether an error is one of TLS that stays.
-func unverified(err error) bool {
+// Unverified says whether an error is one of TLS that stays.
+func Unverified(err error) bool {
 	var verification *tls.CertificateVerificationError
 	var alert tls.AlertError
 	return errors.As(err, &verification) || errors.As(err, &alert)

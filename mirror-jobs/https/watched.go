@@ -25,11 +25,11 @@ func newWatched(body io.ReadCloser, cancel context.CancelCauseFunc, received fun
 	return &watched{body, time.AfterFunc(silence, func() { cancel(errSilent) }), received}
 }
 
-// Read implements io.Reader. The time in which the reader does something else counts too: it
-// must not be long.
+// Read implements io.Reader. The time in which the reader does something else does not count.
 func (w *watched) Read(p []byte) (int, error) {
 	w.timer.Reset(silence)
 	n, err := w.ReadCloser.Read(p)
+	w.timer.Stop()
 	if n > 0 && w.received != nil {
 		w.received(n)
 	}

@@ -26,7 +26,7 @@ type batch struct {
 func (r *run) add(ctx context.Context, d *pushed, i int) error {
 	f := d.files[i]
 	if !r.VerifyOnly {
-		r.Progress.owe(f.Size)
+		r.Progress.Owe(f.Size)
 	}
 	if n := len(r.batch.files); n > 0 && (n >= r.files || r.batch.bytes+f.Size > r.bytes) {
 		if err := r.flush(ctx); err != nil {
@@ -181,7 +181,7 @@ func (r *run) remove(ctx context.Context, d *pushed) error {
 		if err := r.Mover.Remove(ctx, paths); err != nil {
 			return err
 		}
-		r.Progress.remove(len(paths))
+		r.Progress.Remove(len(paths))
 	}
 	for _, o := range d.retracted {
 		if o.record.State == wire.StatePurged {

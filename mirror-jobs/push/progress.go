@@ -25,7 +25,8 @@ func (p *Progress) Report() wire.MirrorProgress {
 // Differing are the objects that verification found to be others at the partner.
 func (p *Progress) Differing() int64 { return p.differing.Load() }
 
-func (p *Progress) owe(bytes int64) {
+// Owe counts an object that is to be moved.
+func (p *Progress) Owe(bytes int64) {
 	p.owedObjects.Add(1)
 	p.owedBytes.Add(bytes)
 }
@@ -34,18 +35,30 @@ func (p *Progress) owe(bytes int64) {
 // nothing, and what it finds missing is owed.
 func (p *Progress) ended(bytes int64, has, verifyOnly bool) {
 	switch {
-	case !has:
-		p.failed.Add(1)
-		if verifyOnly {
-			p.owe(bytes)
-		}
+	case verifyOnly && has:
+		p.Compare(1)
 	case verifyOnly:
-		p.compared.Add(1)
+		p.failed.Add(1)
+		p.Owe(bytes)
 	default:
-		p.objects.Add(1)
-		p.bytes.Add(bytes)
+		p.End(bytes, has)
 	}
 }
 
-func (p *Progress) differ()      { p.differing.Add(1) }
-func (p *Progress) remove(n int) { p.removed.Add(int64(n)) }
+// End counts an object that was moved, or could not be.
+func (p *Progress) End(bytes int64, moved bool) {
+	if !moved {
+		p.failed.Add(1)
+		return
+	}
+	p.objects.Add(1)
+	p.bytes.Add(bytes)
+}
+
+// Compare counts objects that were found to be there.
+func (p *Progress) Compare(n int) { p.compared.Add(int64(n)) }
+
+// Remove counts objects that were removed.
+func (p *Progress) Remove(n int) { p.removed.Add(int64(n)) }
+
+func (p *Progress) differ() { p.differing.Add(1) }

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package up_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/internal/testenv"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const pulledSite = `
+apiVersion: substorm.dev/v1alpha1
+kind: Site
+metadata: {name: %[1]s}
+spec:
+  code: %[1]s
+  objectStore: {endpoint: "https://s3.example", bucket: archive, credentialsSecretRef: {name: s3}}
+  jetStream: {servers: ["tls://nats.example:4222"], accountKeySecretRef: {name: nats}}
+  archivist: {partInterval: 1s}
+---
+apiVersion: substorm.dev/v1alpha1
+kind: IngestGateway
+metadata: {name: %[1]s}
+spec: {siteRef: {name: %[1]s}, replicas: 1, service: {type: LoadBalancer}, ports: {first: %[2]d, last: %[2]d}}
+---
+apiVersion: substorm.dev/v1alpha1
+kind: FeedServer
+metadata: {name: %[1]s}
+spec: {siteRef: {name: %[1]s}, replicas: 1}
+---
+apiVersion: substorm.dev/v1alpha1
+kind: Instrument
+metadata: {name: camera}
+spec:
+  siteRef: {name: %[1]s}
+  type: AllSkyCamera
+  listeners: [{name: frames, protocol: HTTP, port: %[2]d}]
+  access: {live: Public, archive: Public}
+  rights: {license: CC-BY-4.0, credit: "cameras of %[1]s"}
+---
+apiVersion: substorm.dev/v1alpha1
+kind: Instrument
+metadata: {name: secret}
+spec:
+  siteRef: {name: %[1]s}
+  type: AllSkyCamera
+  listeners: [{name: frames, protocol: HTTP, port: %[2]d}]
+`
+
+const pullPartner = `
+apiVersion: substorm.dev/v1alpha1
+kind: MirrorPartner
+metadata: {name: from-%[2]s}
+spec:
+  siteRef: {name: %[1]s}
+  direction: Pull
+  protocol: HTTPS
+  https: {url: %[3]q, source: Substorm, origin: %[2]s}
+  schedule: {cron: "0 0 1 1 *"}
+  selection: {instrumentNames: ["*"]}
+`
+
+// mirrored is a Site that pulls from another one.
+type mirrored struct {
+	*testenv.Standalone
+	t    *testing.T
+	code string
+	port int
+	dir  string
+}
+
+func newMirrored(t *testing.T, code string) *mirrored {
+	m := &mirrored{t: t, code: code, port: testenv.FreePort(t), dir: t.TempDir()}
+	m.write("site.yaml", fmt.Sprintf(pulledSite, code, m.port))
+	m.Standalone = testenv.StartStandalone(t, m.dir)
+	return m
+}
+
+func (m *mirrored) write(name, text string) {
+	m.t.Helper()
+	if err := os.WriteFile(filepath.Join(m.dir, name), []byte(text), 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *mirrored) run(program string, args ...string) string {
+	m.t.Helper()
+	c := exec.Command(program, args...)
+	c.Env = append(os.Environ(), "KUBECONFIG="+m.Kubeconfig, "HOME="+m.t.TempDir())
+	var said strings.Builder
+	c.Stderr = &said
+	out, err := c.Output()
+	if err != nil {
+		m.t.Fatalf("%s: %s %q: %v\n%s%s", m.code, filepath.Base(program), args, err, out, said.String())
+	}
+	return string(out)
+}
+
+func (m *mirrored) substorm(args ...string) string { return m.run(testenv.Program(m.t, "cli"), args...) }
+
+// send puts an object of an instrument.
+func (m *mirrored) send(instrument, name string, data []byte) {
+	m.t.Helper()
+	eventually(m.t, "an object is receipted", func() error {
+		q, err := http.NewRequest(http.MethodPut, fmt.Sprintf("http://127.0.0.1:%d/%s/%s", m.port, instrument, name), bytes.NewReader(data))
+		if err != nil {
+			return err
+		}
+		answer, err := http.DefaultClient.Do(q)
+		if err != nil {
+			return err
+		}
+		defer answer.Body.Close()
+		if answer.StatusCode != http.StatusCreated && answer.StatusCode != http.StatusOK {
+			text, _ := io.ReadAll(answer.Body)
+			return fmt.Errorf("%s: %s", answer.Status, text)
+		}
+		return nil
+	})
+}
+
+func (m *mirrored) get(path string) (int, []byte, http.Header) {
+	m.t.Helper()
+	answer, err := http.Get(m.URL + path)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return answer.StatusCode, body, answer.Header
+}
+
+// pulls makes a run of the partner that pulls from another Site.
+func (m *mirrored) pulls(from *mirrored, flags ...string) string {
+	m.t.Helper()
+	return m.substorm(append([]string{"mirror", "run", "from-" + from.code, "--wait", "2m"}, flags...)...)
+}
+
+// has compares what is published at a path with what is expected there.
+func (m *mirrored) has(path string, want []byte) {
+	m.t.Helper()
+	eventually(m.t, m.code+" has "+path, func() error {
+		status, body, _ := m.get(path)
+		if status != http.StatusOK || !bytes.Equal(body, want) {
+			return fmt.Errorf("it answers %d with %d bytes", status, len(body))
+		}
+		return nil
+	})
+}
+
+func (m *mirrored) offers() (names []string) {
+	m.t.Helper()
+	_, body, _ := m.get(mirrorindex.RootPath)
+	var root mirrorindex.Root
+	if err := json.Unmarshal(body, &root); err != nil {
+		m.t.Fatalf("the mirror index: %v: %s", err, body)
+	}
+	for _, line := range root.Instruments {
+		names = append(names, line.Instrument)
+	}
+	return names
+}
+
+// records are those that the manifests list of an instrument.
+func (m *mirrored) records(instrument string) (all []wire.Record) {
+	m.t.Helper()
+	for lines := json.NewDecoder(strings.NewReader(m.substorm("archive", "ls", "--instrument", instrument, "-o", "json"))); lines.More(); {
+		var r wire.Record
+		if err := lines.Decode(&r); err != nil {
+			m.t.Fatal(err)
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// TestPull: two Sites mirror each other. Each has what the other received, once, under the other's name and with its rights; neither is
+// offered what it had given; what one retracts, the other retracts.
+func TestPull(t *testing.T) {
+	t.Parallel()
+	a, b := newMirrored(t, "kiruna"), newMirrored(t, "thule")
+	for _, pair := range [][2]*mirrored{{a, b}, {b, a}} {
+		pair[0].write("partner.yaml", fmt.Sprintf(pullPartner, pair[0].code, pair[1].code, pair[1].URL))
+	}
+	large := bytes.Repeat([]byte("0123456789abcdef"), 20<<16) // 20 MiB
+	sent := map[string][]byte{"first.jpg": []byte("first"), "a b/ö.jpg": []byte("name"), "large.bin": large}
+	for _, m := range []*mirrored{a, b} {
+		m.run(testenv.Path(t, "kubectl"), "wait", "--for=condition=Ready", "--timeout=120s", "site/"+m.code, "instrument/camera", "mirrorpartner/from-"+map[bool]string{true: b.code, false: a.code}[m == a])
+		for name, data := range sent {
+			m.send("camera", strings.ReplaceAll(name, " ", "%20"), append([]byte(m.code), data...))
+		}
+		m.send("secret", "secret.jpg", []byte("secret"))
+	}
+	for range 2 { // the second time nothing is new, and nothing comes back
+		a.pulls(b)
+		b.pulls(a)
+	}
+	for _, pair := range [][2]*mirrored{{a, b}, {b, a}} {
+		here, there := pair[0], pair[1]
+		for name, data := range sent {
+			here.has("/archive/"+there.code+"_camera/"+strings.ReplaceAll(name, " ", "%20"), append([]byte(there.code), data...))
+		}
+		if _, _, header := here.get("/archive/" + there.code + "_camera/first.jpg"); !strings.Contains(strings.Join(header.Values("Link"), " "), "CC-BY-4.0") {
+			t.Errorf("%s serves what is %s's without its license: %v", here.code, there.code, header.Values("Link"))
+		}
+		if got := strings.Join(here.offers(), " "); got != "camera" {
+			t.Errorf("%s offers %q", here.code, got)
+		}
+		if status, _, _ := here.get("/archive/" + there.code + "_secret/secret.jpg"); status == http.StatusOK {
+			t.Errorf("%s has what nobody may read at %s", here.code, there.code)
+		}
+		eventually(t, here.code+" lists what came", func() error {
+			records := here.records(there.code + "_camera")
+			if len(records) != len(sent) {
+				return fmt.Errorf("%d objects are listed, %d were sent", len(records), len(sent))
+			}
+			for _, r := range records {
+				if r.Origin == nil || r.Origin.Site != there.code || r.Origin.ID == "" || r.State != wire.StateCurrent {
+					return fmt.Errorf("%s comes from %+v", r.Path, r.Origin)
+				}
+			}
+			return nil
+		})
+	}
+	same(t, a, b)
+
+	b.send("camera", "late.jpg", []byte("late"))
+	a.pulls(b)
+	a.has("/archive/thule_camera/late.jpg", []byte("late"))
+	b.substorm("archive", "retract", "camera", "first.jpg", "--reason", "a person is in the picture")
+	a.pulls(b)
+	eventually(t, "what was retracted there is retracted here", func() error {
+		status, body, _ := a.get("/archive/thule_camera/first.jpg")
+		if status != http.StatusGone || !bytes.Contains(body, []byte("a person is in the picture")) {
+			return fmt.Errorf("it answers %d: %s", status, body)
+		}
+		return nil
+	})
+	same(t, a, b)
+}
+
+// same compares what is listed of the cameras with where it comes from: by digest, receipt and ID.
+func same(t *testing.T, sites ...*mirrored) {
+	t.Helper()
+	for i, here := range sites {
+		there := sites[(i+1)%len(sites)]
+		eventually(t, here.code+" lists what "+there.code+" does", func() error {
+			want := map[string]string{}
+			for _, r := range there.records("camera") {
+				want[r.ID] = fmt.Sprint(r.Digest, r.ReceivedAt.UTC(), r.State)
+			}
+			got := map[string]string{}
+			for _, r := range here.records(there.code + "_camera") {
+				got[r.Origin.ID] = fmt.Sprint(r.Digest, r.ReceivedAt.UTC(), r.State)
+			}
+			if len(want) == 0 || fmt.Sprint(want) != fmt.Sprint(got) {
+				return fmt.Errorf("there %v, here %v", want, got)
+			}
+			return nil
+		})
+	}
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"time"
+
+	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// GuestPolicy is how the archive of a Site follows what another Site lists of its instrument.
+type GuestPolicy struct {
+	Selection
+	// Superseded versions are wanted, too.
+	AllVersions bool
+	// Embargo is how long after its observation data is kept from the public there; 0 where that data is wanted, too.
+	Embargo time.Duration
+	// Retractions is a value of wire.MirrorEntry.Retractions.
+	Retractions string
+	// By asks for changes here. What somebody else took back here stays so.
+	By string
+}
+
+// Change is one that the archivist is to be asked for.
+type Change struct {
+	Action wire.Action
+	// Record is the object as it is listed here.
+	Record *wire.Record
+	Reason string
+}
+
+// Guest is what is to be done so that the archive of a Site has a day as another Site lists it.
+type Guest struct {
+	// Fetch are indexes of what the other Site lists.
+	Fetch   []int
+	Changes []Change
+	// Supersede are the indexes, among Fetch, of those that are to be marked as superseded once they are here.
+	Supersede []int
+	// Same are how many objects are here already.
+	Same int
+	// Withheld are under embargo: a later run asks again.
+	Withheld int
+}
+
+// Day compares what another Site lists of a day with what is listed here. An object is one by its ID there.
+func (p *GuestPolicy) Day(theirs []mirrorindex.Entry, here []*wire.Record, now time.Time) (g Guest) {
+	held := make(map[string]*wire.Record, len(here))
+	for _, r := range here {
+		if r.Origin != nil {
+			held[r.Origin.ID] = r
+		}
+	}
+	for i := range theirs {
+		e := &theirs[i]
+		if r := held[e.ID]; r != nil {
+			g.Same++
+			if c := p.change(e, r); c.Action != "" {
+				g.Changes = append(g.Changes, c)
+			}
+			continue
+		}
+		switch {
+		case !p.wanted(e):
+		case p.withheld(e, now):
+			g.Withheld++
+		default:
+			g.Fetch = append(g.Fetch, i)
+			if e.Is() == wire.StateSuperseded {
+				g.Supersede = append(g.Supersede, i)
+			}
+		}
+	}
+	return g
+}
+
+func (p *GuestPolicy) wanted(e *mirrorindex.Entry) bool {
+	is := e.Is()
+	return (is == wire.StateCurrent || is == wire.StateSuperseded && p.AllVersions) && p.selects(e)
+}
+
+// withheld says whether an object is under embargo at the other Site: who pulls may be one of those that may read it, and the
+// public here is not.
+func (p *GuestPolicy) withheld(e *mirrorindex.Entry, now time.Time) bool {
+	observed := e.ReceivedAt
+	if e.ObservedTo != nil {
+		observed = *e.ObservedTo
+	} else if e.ObservedFrom != nil {
+		observed = *e.ObservedFrom
+	}
+	return p.Embargo > 0 && now.Before(observed.Add(p.Embargo))
+}
+
+// change is what brings an object here into the state that it has there; none where it is in it, or cannot come into it.
+func (p *GuestPolicy) change(e *mirrorindex.Entry, r *wire.Record) Change {
+	is, was := e.Is(), r.State
+	takenBack := was == wire.StateRetracted || was == wire.StatePurged
+	switch {
+	case was == is || was == wire.StatePurged:
+		return Change{}
+	case is == wire.StateSuperseded && was == wire.StateCurrent:
+		return Change{Action: wire.ActionSupersede, Record: r}
+	case (is == wire.StateCurrent || is == wire.StateSuperseded) && takenBack && r.ChangedBy == p.By:
+		return Change{wire.ActionRestore, r, e.Reason}
+	case is != wire.StateRetracted && is != wire.StatePurged || p.Retractions == wire.MirrorIgnore:
+		return Change{}
+	case is == wire.StatePurged || p.Retractions == wire.MirrorDelete:
+		return Change{wire.ActionPurge, r, e.Reason}
+	case was == wire.StateRetracted:
+		return Change{}
+	default:
+		return Change{wire.ActionRetract, r, e.Reason}
+	}
+}
+
+// Have sums up what is here of a day as the other Site would list it, so that it tells only what is new.
+func Have(here []*wire.Record) (s mirrorindex.Sum) {
+	for _, r := range here {
+		if r.Origin == nil {
+			continue
+		}
+		e := mirrorindex.EntryOf(r.Path, r)
+		e.ID = r.Origin.ID
+		s.Add(&e)
+	}
+	return s
+}

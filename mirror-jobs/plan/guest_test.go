@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/plan"
+)
+
+const origin, by = "kiruna", "mirror from-kiruna"
+
+// here is a record of the Site, of an object of the origin.
+type here struct {
+	object
+	ChangedBy string `json:"changedBy,omitempty"`
+	// Own: it was received here, and comes from nowhere else.
+	Own bool `json:"own,omitempty"`
+}
+
+func (h here) record() *wire.Record {
+	e := h.entry()
+	r := &wire.Record{ID: "here/" + e.ID, Key: "here/" + e.ID, Path: e.Path, Size: e.Size, Digest: e.Digest, State: e.Is(), Version: e.Version,
+		ObservedFrom: e.ObservedFrom, ReceivedAt: e.ReceivedAt, ChangedBy: h.ChangedBy}
+	if !h.Own {
+		r.Origin = &wire.Origin{Site: origin, ID: e.ID}
+	}
+	return r
+}
+
+// guestDay is what a golden file of a guest's day plans for.
+type guestDay struct {
+	Here        []here   `json:"here,omitempty"`
+	Theirs      []object `json:"theirs,omitempty"`
+	AllVersions bool     `json:"allVersions,omitempty"`
+	Embargo     string   `json:"embargo,omitempty"`
+	Retractions string   `json:"retractions,omitempty"`
+	From, To    time.Time
+}
+
+// guestPlan is what a run must do.
+type guestPlan struct {
+	Fetch     []string `json:"fetch,omitempty"`
+	Changes   []string `json:"changes,omitempty"`
+	Supersede []string `json:"supersede,omitempty"`
+	Same      int      `json:"same"`
+	Withheld  int      `json:"withheld,omitempty"`
+}
+
+func guestPlanOf(t *testing.T, g guestDay) guestPlan {
+	t.Helper()
+	p := plan.GuestPolicy{Selection: plan.Selection{ObservedFrom: g.From, ObservedTo: g.To}, AllVersions: g.AllVersions, Retractions: g.Retractions, By: by}
+	if g.Embargo != "" {
+		var err error
+		if p.Embargo, err = time.ParseDuration(g.Embargo); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var theirs []mirrorindex.Entry
+	for _, o := range g.Theirs {
+		theirs = append(theirs, o.entry())
+	}
+	var records []*wire.Record
+	for _, h := range g.Here {
+		records = append(records, h.record())
+	}
+	is := p.Day(theirs, records, time.Date(2015, 3, 18, 0, 0, 0, 0, time.UTC))
+	all := guestPlan{Same: is.Same, Withheld: is.Withheld}
+	for _, i := range is.Fetch {
+		all.Fetch = append(all.Fetch, theirs[i].ID)
+	}
+	for _, i := range is.Supersede {
+		all.Supersede = append(all.Supersede, theirs[i].ID)
+	}
+	for _, c := range is.Changes {
+		all.Changes = append(all.Changes, fmt.Sprint(c.Action, " ", c.Record.ID))
+	}
+	return all
+}
+
+func TestGuestGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/guest/*.in.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".in.yaml"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var g guestDay
+			if err := yaml.UnmarshalStrict(text, &g); err != nil {
+				t.Fatal(err)
+			}
+			got, err := yaml.Marshal(guestPlanOf(t, g))
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden := strings.Replace(file, ".in.", ".out.", 1)
+			if *update {
+				if err := os.WriteFile(golden, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), string(got)); diff != "" {
+				t.Errorf("(-golden +planned):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What is here is summed up as the origin sums it up: only then it tells what is new alone.
+func TestHave(t *testing.T) {
+	objects := []object{{Path: "a.jpg"}, {Path: "b.jpg", State: wire.StateRetracted}, {Path: "c.jpg", Version: 2}}
+	var theirs []mirrorindex.Entry
+	records := []*wire.Record{{ID: "own", Path: "own.jpg", Digest: sha256.Sum256(nil), State: wire.StateCurrent}}
+	for _, o := range objects {
+		theirs, records = append(theirs, o.entry()), append(records, here{object: o}.record())
+	}
+	if have, want := plan.Have(records), mirrorindex.SumOf(theirs); !have.Same(want) || !have.Last.Equal(want.Last) {
+		t.Errorf("what is here sums up to %+v, there to %+v", have, want)
+	}
+	records[1].State = wire.StateSuperseded
+	if plan.Have(records).Same(mirrorindex.SumOf(theirs)) {
+		t.Error("another state sums up to the same")
+	}
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package site
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/internal/registry"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/plan"
+)
+
+// announcer tells the Site what a run knows: which certificate it shows to gateways, what the other Site says of its
+// instruments, and which objects it has taken back.
+type announcer struct {
+	site, origin, partner, kind string
+	// run names this one in requests.
+	run      string
+	js       jetstream.JetStream
+	entries  jetstream.KeyValue
+	registry func() *registry.Snapshot
+}
+
+func newAnnouncer(ctx context.Context, cfg *Config) (*announcer, error) {
+	kv, err := cfg.JetStream.KeyValue(ctx, wire.RegistryBucket(cfg.Site))
+	if err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", wire.RegistryBucket(cfg.Site), err)
+	}
+	return &announcer{site: cfg.Site, origin: cfg.Entry.HTTPS.Origin, partner: cfg.Entry.Partner, kind: cfg.Kind, run: rand.Text(),
+		js: cfg.JetStream, entries: kv, registry: cfg.Registry}, nil
+}
+
+// mover says what the run shows to gateways, until the returned function is called.
+func (a *announcer) mover(ctx context.Context, certificate wire.Digest) (end func(), err error) {
+	key := wire.RegistryMoverKey(a.partner, a.kind)
+	data, err := wire.Encode(wire.MoverEntry{Partner: a.partner, Kind: a.kind, Certificate: certificate})
+	if err == nil {
+		_, err = a.entries.Put(ctx, key, data)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("entry %s of the registry: %w", key, err)
+	}
+	return func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		_ = a.entries.Delete(ctx, key) // else the next run replaces it; its key is gone with this process
+	}, nil
+}
+
+// guest says what the other Site tells of an instrument, where that is new.
+func (a *announcer) guest(ctx context.Context, said mirrorindex.DaysLine, at time.Time) error {
+	e := wire.GuestEntry{Origin: a.origin, Instrument: said.Instrument, Partner: a.partner, SaidAt: at,
+		Access: said.Access, Rights: said.Rights, About: said.About, Station: said.Station, MediaType: said.MediaType}
+	if was, known := a.registry().Instruments[e.Name()]; known && reflect.DeepEqual(was, e.Entry()) {
+		return nil
+	}
+	data, err := wire.Encode(e)
+	if err == nil {
+		_, err = a.entries.Put(ctx, wire.RegistryGuestKey(a.origin, said.Instrument), data)
+	}
+	if err != nil {
+		return fmt.Errorf("guest %s: %w", e.Name(), err)
+	}
+	return nil
+}
+
+// By is who a run asks for changes as.
+func By(partner string) string { return "mirror " + partner }
+
+// change asks the archivist for one. What it decides the manifests say.
+func (a *announcer) change(ctx context.Context, guest string, c plan.Change) error {
+	q := wire.ArchiveRequest{Site: a.site, Instrument: guest, Run: a.run, Action: c.Action, ID: c.Record.ID, ReceivedAt: c.Record.ReceivedAt,
+		Reason: c.Reason, By: By(a.partner)}
+	if wire.CheckReason(q.Reason) != nil { // it is another Site's
+		q.Reason = ""
+	}
+	m, err := stream.RequestMessage(q, a.partner)
+	if err != nil {
+		return err
+	}
+	if _, err := a.js.PublishMsg(ctx, m); err != nil {
+		return fmt.Errorf("ask the archivist for %s of %s: %w", c.Action, c.Record.ID, err)
+	}
+	return nil
+}

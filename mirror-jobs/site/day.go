@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package site
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/https"
+	"github.com/substorm/substorm/mirror-jobs/plan"
+	"github.com/substorm/substorm/mirror-jobs/push"
+)
+
+// day is one of an instrument on its way.
+type day struct {
+	in    *instrument
+	day   wire.Day
+	tag   string
+	lines []mirrorindex.Entry
+	plan.Guest
+	// left are the objects that did not come.
+	left int
+}
+
+// some pulls some days of an instrument that changed.
+func (r *run) some(ctx context.Context, in *instrument, names []wire.Day) error {
+	if err := r.Pause(ctx); err != nil {
+		return err
+	}
+	days, err := r.compare(ctx, in, names)
+	if err != nil {
+		return err
+	}
+	for _, d := range days {
+		r.Progress.Compare(d.Same)
+		for _, i := range d.Fetch {
+			r.Progress.Owe(d.lines[i].Size)
+		}
+		r.withheld += d.Withheld
+		if r.VerifyOnly {
+			d.left = len(d.Fetch) + len(d.Changes)
+			r.owed += d.left
+		}
+	}
+	if r.VerifyOnly {
+		return nil
+	}
+	if err := r.fetch(ctx, days); err != nil {
+		return err
+	}
+	for _, d := range days {
+		if err := r.follow(ctx, d); err != nil {
+			return err
+		}
+	}
+	return r.note(ctx, in, days)
+}
+
+// compare finds out what is to be done about some days.
+func (r *run) compare(ctx context.Context, in *instrument, names []wire.Day) (days []*day, err error) {
+	policy := r.policy
+	if !r.Entry.Selection.Embargoed {
+		policy.Embargo = in.access.Embargo()
+	}
+	var questions []mirrorindex.ListQuestion
+	here := make([][]*wire.Record, len(names))
+	for i, name := range names {
+		listed, err := r.Catalog.Day(ctx, in.guest, name)
+		if err != nil {
+			return nil, err
+		}
+		here[i] = listed.Records
+		q := mirrorindex.ListQuestion{Instrument: in.name, Day: name}
+		if have := plan.Have(listed.Records); have.Count > 0 && !r.anew {
+			q.Have = &have
+		}
+		questions = append(questions, q)
+	}
+	answers, err := r.Source.Lists(ctx, questions)
+	if err != nil {
+		return nil, problemOf(err)
+	}
+	for i, a := range answers {
+		d := &day{in: in, day: names[i], tag: a.Head.Tag, lines: a.Entries}
+		if a.Head.Gone { // since the days were told: another run will know more
+			r.withheld++
+			continue
+		}
+		if d.Guest = policy.Day(a.Entries, here[i], r.now); a.Head.More {
+			d.Same += len(here[i])
+		}
+		days = append(days, d)
+	}
+	return days, nil
+}
+
+// follow asks the archivist for what the other Site has taken back. Objects are here by then.
+func (r *run) follow(ctx context.Context, d *day) error {
+	for _, c := range d.Changes {
+		if err := r.announcer.change(ctx, d.in.guest, c); err != nil {
+			return err
+		}
+		r.Logger.Info("the archivist is asked for what the other Site decided", "instrument", d.in.guest, "object", c.Record.ID, "action", c.Action, "reason", c.Reason)
+		if c.Action == wire.ActionRetract || c.Action == wire.ActionPurge {
+			r.Progress.Remove(1)
+		}
+	}
+	for _, i := range d.Supersede {
+		e := &d.lines[i]
+		origin := wire.Origin{Site: r.origin, ID: e.ID}
+		record := &wire.Record{ID: origin.ObjectID(r.Site, d.in.guest, e.ReceivedAt), ReceivedAt: e.ReceivedAt}
+		if err := r.announcer.change(ctx, d.in.guest, plan.Change{Action: wire.ActionSupersede, Record: record}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// note keeps in mind which days are here in full.
+func (r *run) note(ctx context.Context, in *instrument, days []*day) error {
+	done := map[string]map[string]string{} // by month
+	for _, d := range days {
+		r.owed += d.left
+		if d.left > 0 || d.Withheld > 0 || r.part {
+			continue
+		}
+		month := mirrorindex.MonthOf(d.day)
+		if done[month] == nil {
+			done[month] = map[string]string{}
+		}
+		done[month][string(d.day)] = d.tag
+	}
+	for month, tags := range done {
+		if err := r.state.note(ctx, in.name, month, tags); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// problemOf is an error of the other side as one with a reason.
+func problemOf(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return err
+	}
+	reason := wire.MirrorReasonUnreachable
+	var refused *https.RefusedError
+	switch {
+	case errors.As(err, &refused) && (refused.Status == 401 || refused.Status == 403):
+		reason = wire.MirrorReasonAccessDenied
+	case https.Unverified(err):
+		reason = wire.MirrorReasonCertificate
+	case errors.As(err, &refused) && refused.Status < 500 || errors.Is(err, mirrorindex.ErrFormat):
+		reason = wire.MirrorReasonProtocol
+	}
+	return &push.Problem{Reason: reason, Err: fmt.Errorf("the other side: %w", err)}
+}

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package site pulls from another Substorm into the archive of a Site. A run asks the other Site's mirror index for what
+// changed since the last run, compares what it lists with what is listed here, and sends what is missing to the Site's gateways,
+// as any sender does: a gateway stores it, announces it, counts it, and only then receipts it. For objects that the other
+// Site has taken back, it asks the archivist.
+//
+//	root ─► days ─► lists ─► plan ─► bundles, large objects ─► gateways ─► tags
+//	                           └───► requests to the archivist
+//
+// What comes is listed here under the origin's name, with its rights, and is never offered to mirrors.
+package site
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/internal/catalog"
+	"github.com/substorm/substorm/internal/certificate"
+	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/internal/registry"
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/folder"
+	"github.com/substorm/substorm/mirror-jobs/https"
+	"github.com/substorm/substorm/mirror-jobs/plan"
+	"github.com/substorm/substorm/mirror-jobs/push"
+)
+
+const (
+	// instrumentsAtOnce is how many instruments' days are asked for at once, and daysAtOnce how many days' lists: both
+	// questions fit into mirrorindex.MaxQuestionBytes.
+	instrumentsAtOnce = 100
+	daysAtOnce        = 40
+	// maxSkew is by how much the other side's clock may differ before that is told.
+	maxSkew = time.Hour
+)
+
+// Catalog knows what the archive here holds. internal/catalog is one.
+type Catalog interface {
+	Day(ctx context.Context, instrument string, day wire.Day) (*catalog.Day, error)
+}
+
+// Config says what is pulled where.
+type Config struct {
+	Site  string
+	Entry wire.MirrorEntry
+	// Kind of run: wire.MirrorScheduled or wire.MirrorManual, as its lease.
+	Kind      string
+	Source    *https.Client
+	Catalog   Catalog
+	Registry  func() *registry.Snapshot
+	JetStream jetstream.JetStream
+	// Scratch is where large objects are put together.
+	Scratch *folder.Folder
+	// Pause returns when objects may be moved. Errors: ctx's.
+	Pause func(ctx context.Context) error
+	// From and To bound the time of observation further; zero: no bound.
+	From, To time.Time
+	// VerifyOnly compares and moves nothing; Force asks for all that is selected, whatever earlier runs saw.
+	VerifyOnly, Force bool
+	Progress          *push.Progress
+	Logger            *slog.Logger
+}
+
+// Run makes one run. Errors: push.ErrOwed, push.Problem, of the archive and of NATS.
+func Run(ctx context.Context, cfg Config) error {
+	r := &run{Config: cfg, now: time.Now(), origin: cfg.Entry.HTTPS.Origin}
+	r.part = cfg.VerifyOnly || !cfg.From.IsZero() || !cfg.To.IsZero()
+	r.anew = r.part || cfg.Force
+	r.policy = plan.GuestPolicy{Selection: r.selection(), AllVersions: cfg.Entry.Selection.Versions == wire.MirrorVersionsAll,
+		Retractions: cfg.Entry.Retractions, By: By(cfg.Entry.Partner)}
+	var err error
+	if r.state, err = openState(ctx, cfg.JetStream, cfg.Site, cfg.Entry.Partner, r.selects()); err != nil {
+		return err
+	}
+	if r.announcer, err = newAnnouncer(ctx, &r.Config); err != nil {
+		return err
+	}
+	if !cfg.VerifyOnly {
+		end, err := r.openGateways(ctx)
+		if err != nil {
+			return err
+		}
+		defer end()
+	}
+	return r.do(ctx)
+}
+
+// run is one.
+type run struct {
+	Config
+	now       time.Time
+	origin    string
+	policy    plan.GuestPolicy
+	state     *state
+	announcer *announcer
+	gateways  *gateways
+	// anew: what earlier runs saw does not count, and part: what this one sees counts for none.
+	anew, part bool
+	// owed are objects that did not come, withheld those under embargo, of which a later run asks again.
+	owed, withheld int
+}
+
+// openGateways has gateways know this run, until the returned function is called.
+func (r *run) openGateways(ctx context.Context) (end func(), err error) {
+	pair, err := certificate.NewEphemeral(By(r.Entry.Partner))
+	if err != nil {
+		return nil, err
+	}
+	status, err := r.JetStream.KeyValue(ctx, wire.StatusBucket(r.Site))
+	if err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", wire.StatusBucket(r.Site), err)
+	}
+	stop, err := r.announcer.mover(ctx, pair.Digest())
+	if err != nil {
+		return nil, err
+	}
+	r.gateways = newGateways(r.Entry.Partner, status, pair, max(1, r.Entry.Limits.Connections))
+	return func() { r.gateways.close(); stop() }, nil
+}
+
+func (r *run) selection() plan.Selection {
+	s := r.Entry.Selection
+	sel := plan.Selection{ObservedFrom: later(s.ObservedFrom, r.From), ObservedTo: earlier(s.ObservedTo, r.To)}
+	if s.ObservedWithinMillis > 0 {
+		sel.ObservedFrom = later(sel.ObservedFrom, r.now.Add(-time.Duration(s.ObservedWithinMillis)*time.Millisecond))
+	}
+	if !slices.Contains(s.Instruments, wire.AllInstruments) && len(s.Instruments) > 0 {
+		sel.Wants = func(name string) bool { return slices.Contains(s.Instruments, name) }
+	}
+	return sel
+}
+
+// selects tells selections apart: what earlier runs saw counts for the same one.
+func (r *run) selects() string {
+	s := r.Entry.Selection
+	return fmt.Sprint(r.Entry.HTTPS.URL, s.Instruments, s.ObservedFrom, s.ObservedTo, s.ObservedWithinMillis, s.Versions, s.Embargoed, r.Entry.Retractions)
+}
+
+func (r *run) do(ctx context.Context) error {
+	etag := r.state.root.ETag
+	if r.anew {
+		etag = ""
+	}
+	root, etag, unchanged, err := r.Source.Root(ctx, etag)
+	if err != nil || unchanged {
+		return problemOf(err)
+	}
+	if root.Site != r.origin {
+		return &push.Problem{Reason: wire.MirrorReasonProtocol, Err: fmt.Errorf("the other side is Site %q, and spec.https.origin is %q: name the Site whose archive spec.https.url serves", root.Site, r.origin)}
+	}
+	if skew := time.Until(root.Now).Round(time.Second); skew.Abs() > maxSkew {
+		r.Logger.Warn("the clock of the other side differs from this one: times of receipt are kept as the other side says them", "by", skew)
+	}
+	known := r.state.root.Instruments
+	changed := r.policy.Instruments(root, func(name string) string {
+		if r.anew {
+			return ""
+		}
+		return known[name]
+	})
+	for chunk := range slices.Chunk(changed, instrumentsAtOnce) {
+		if err := r.instruments(ctx, chunk, root.Now); err != nil {
+			return errors.Join(err, r.keep(ctx, ""))
+		}
+	}
+	if r.owed+r.withheld > 0 {
+		etag = ""
+	}
+	if err := r.keep(ctx, etag); err != nil {
+		return err
+	}
+	if r.owed > 0 {
+		return fmt.Errorf("%w: %d objects", push.ErrOwed, r.owed)
+	}
+	return nil
+}
+
+// keep notes what of the root is acted upon.
+func (r *run) keep(ctx context.Context, etag string) error {
+	if r.part {
+		return nil
+	}
+	r.state.root.ETag = etag
+	return put(ctx, r.state, rootPart, r.state.root)
+}
+
+// instruments pulls what changed of some.
+func (r *run) instruments(ctx context.Context, lines []mirrorindex.RootLine, at time.Time) error {
+	var questions []mirrorindex.DaysQuestion
+	for _, line := range lines {
+		questions = append(questions, mirrorindex.DaysQuestion{Instrument: line.Instrument})
+	}
+	answers, err := r.Source.Days(ctx, questions)
+	if err != nil {
+		return problemOf(err)
+	}
+	for i, answer := range answers {
+		if answer[0].Gone {
+			r.Logger.Warn("the other side does not let this mirror read an instrument any more: what is here of it stays", "instrument", lines[i].Instrument)
+		} else if err := r.instrument(ctx, lines[i], answer, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// instrument pulls what changed of one.
+func (r *run) instrument(ctx context.Context, line mirrorindex.RootLine, answer []mirrorindex.DaysLine, at time.Time) error {
+	if !r.VerifyOnly {
+		if err := r.announcer.guest(ctx, answer[0], at); err != nil {
+			return err
+		}
+	}
+	in := &instrument{name: line.Instrument, guest: wire.GuestName(r.origin, line.Instrument), access: answer[0].Access.InForce()}
+	before := r.owed + r.withheld
+	months, err := r.days(ctx, in, answer[1:])
+	if err != nil {
+		return err
+	}
+	for month, tag := range months {
+		if err := r.month(ctx, in, month, tag); err != nil {
+			return err
+		}
+	}
+	if r.owed+r.withheld == before {
+		r.state.root.Instruments[line.Instrument] = line.Tag
+	}
+	return nil
+}
+
+// instrument is one of the other Site.
+type instrument struct {
+	name, guest string
+	access      wire.AccessEntry
+}
+
+// month pulls what changed of an instrument's days of one.
+func (r *run) month(ctx context.Context, in *instrument, month, tag string) error {
+	answers, err := r.Source.Days(ctx, []mirrorindex.DaysQuestion{{Instrument: in.name, Month: month}})
+	if err != nil {
+		return problemOf(err)
+	}
+	before := r.owed + r.withheld
+	if _, err := r.days(ctx, in, answers[0][1:]); err != nil || r.owed+r.withheld > before || r.part {
+		return err
+	}
+	part := monthsPart(in.name)
+	all, err := r.state.tagsOf(ctx, part)
+	if err != nil {
+		return err
+	}
+	all[month] = tag
+	return r.state.setTags(ctx, part, all)
+}
+
+// days pulls the days of an answer that changed, and returns the months that did, with their tags.
+func (r *run) days(ctx context.Context, in *instrument, lines []mirrorindex.DaysLine) (months map[string]string, err error) {
+	known := plan.Known{}
+	if !r.anew {
+		if known, err = r.state.known(ctx, in.name, lines); err != nil {
+			return nil, err
+		}
+	}
+	months = map[string]string{}
+	var days []wire.Day
+	for _, line := range r.policy.Changed(lines, known) {
+		if line.Month != "" {
+			months[line.Month] = line.Tag
+		} else {
+			days = append(days, line.Day)
+		}
+	}
+	for some := range slices.Chunk(days, daysAtOnce) {
+		if err := r.some(ctx, in, some); err != nil {
+			return nil, err
+		}
+	}
+	return months, nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

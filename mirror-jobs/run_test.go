@@ -182,7 +182,7 @@ func TestRights(t *testing.T) {
 	t.Parallel()
 	l := newLabOn(t, testenv.NATS(t, testenv.NATSOptions{Operator: true, Unsynced: true}))
 	site := &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: archivetest.Site, Namespace: "north"}, Spec: v1alpha1.SiteSpec{Code: archivetest.Site}}
-	user := plan.MirrorUser(site, partner)
+	user := plan.MirrorUser(site, &v1alpha1.MirrorPartner{ObjectMeta: metav1.ObjectMeta{Name: partner}})
 	l.cfg.NATS.CredentialsFile = l.NATS.UserCreds(t, jwt.Permissions{Pub: jwt.Permission{Allow: user.Publish}, Sub: jwt.Permission{Allow: user.Subscribe}})
 	l.cfg.NATS.InboxPrefix = user.InboxPrefix
 	two := l.Put(archivetest.Camera, "2.jpg", "two", at(storm))

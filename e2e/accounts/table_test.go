@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats.go"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/substorm/substorm/cli/backend"
 	"github.com/substorm/substorm/internal/natsaccounts"
@@ -31,12 +32,17 @@ type credential struct {
 
 func credentials() []credential {
 	_, consumer := planned(attacker, 1)
+	pushes := &v1alpha1.MirrorPartner{ObjectMeta: metav1.ObjectMeta{Name: "uni"}, Spec: v1alpha1.MirrorPartnerSpec{Direction: v1alpha1.MirrorPush}}
+	pulls := &v1alpha1.MirrorPartner{ObjectMeta: metav1.ObjectMeta{Name: "arctic"}, Spec: v1alpha1.MirrorPartnerSpec{
+		Direction: v1alpha1.MirrorPull, HTTPS: &v1alpha1.MirrorHTTPS{Origin: "arctic"},
+	}}
 	all := []credential{
 		{"FeedConsumer", consumer, natsaccounts.Consumers, durable(attacker)},
 		{"gateway", plan.GatewayUser(site(), pool), natsaccounts.Substorm, "own"},
 		{"archivist", plan.ArchivistUser(site()), natsaccounts.Substorm, "own"},
 		{"feed server", plan.FeedServerUser(site(), "hub"), natsaccounts.Substorm, "own"},
-		{"mirror", plan.MirrorUser(site(), "uni"), natsaccounts.Substorm, "own"},
+		{"mirror that pushes", plan.MirrorUser(site(), pushes), natsaccounts.Substorm, "own"},
+		{"mirror that pulls", plan.MirrorUser(site(), pulls), natsaccounts.Substorm, "own"},
 		{"operator", plan.OperatorUser(site()), natsaccounts.Substorm, "own"},
 	}
 	for _, command := range backend.Users(code, camera, pod) {

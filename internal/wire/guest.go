@@ -123,6 +123,11 @@ func ParseRegistryMoverKey(key string) (name string, is bool) {
 	return rest, is && both && partner != "" && kind != ""
 }
 
+// IsRegistryOfMirrors says whether the runs of mirrors write a key of the registry, and not the operator.
+func IsRegistryOfMirrors(key string) bool {
+	return strings.HasPrefix(key, registryGuest) || strings.HasPrefix(key, registryMover)
+}
+
 // MoverEntry is a run of a partner as gateways know it. It stands while the run lasts.
 type MoverEntry struct {
 	Partner string `json:"partner"`

@@ -27,7 +27,11 @@ func TestCredentialsFitAConnectLine(t *testing.T) {
 	feed.Spec.Stream = &v1alpha1.FeedStream{}
 	consumer := &v1alpha1.FeedConsumer{ObjectMeta: metav1.ObjectMeta{Namespace: strings.Repeat("n", 63), Name: strings.Repeat("c", 63)}}
 	consumer.Spec.Flow.Mode = v1alpha1.FlowAll
-	for _, user := range []plan.JetStreamUser{plan.GatewayUser(site, strings.Repeat("p", 40)), plan.ArchivistUser(site), plan.OperatorUser(site), plan.FeedServerUser(site, strings.Repeat("f", 40)), plan.MirrorUser(site, strings.Repeat("m", 40)),
+	pushes := &v1alpha1.MirrorPartner{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("m", 40)}}
+	pulls := pushes.DeepCopy()
+	pulls.Spec.Direction, pulls.Spec.HTTPS = v1alpha1.MirrorPull, &v1alpha1.MirrorHTTPS{Origin: strings.Repeat("o", 16)}
+	for _, user := range []plan.JetStreamUser{plan.GatewayUser(site, strings.Repeat("p", 40)), plan.ArchivistUser(site), plan.OperatorUser(site), plan.FeedServerUser(site, strings.Repeat("f", 40)),
+		plan.MirrorUser(site, pushes), plan.MirrorUser(site, pulls),
 		plan.ConsumerUser(site, feed, consumer, plan.ConsumerVerdict{Notices: true, Telemetry: true},
 			wire.ConsumerDurable(consumer.Name, "0123456789"))} {
 		creds, _, err := signingKey(t).credentials(user, nil, "", time.Now())

@@ -101,7 +101,7 @@ func (r *mirrorReconciler) bring(ctx context.Context, view *plan.MirrorView) err
 		return r.remove(ctx, mirror, plan.MirrorObjects(mirror.Name))
 	}
 	program := &siteProgram{SiteProgram: plan.MirrorOf(view.Site, mirror), owner: mirror, site: view.Site, view: &view.SiteProgramView,
-		user: plan.MirrorUser(view.Site, mirror.Name), notOurs: plan.MirrorObjectNotOurs}
+		user: plan.MirrorUser(view.Site, mirror), notOurs: plan.MirrorObjectNotOurs}
 	program.Image, program.Pull, program.Secrets = r.image, r.pull, view.Secrets
 	if !view.Verdict.OK() {
 		return r.keepProgramCredentials(ctx, r.secrets, program, view.Now)

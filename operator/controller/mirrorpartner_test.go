@@ -298,10 +298,100 @@ func TestMirrorUserMayDoOnlyItsWork(t *testing.T) {
 			return m.denied(func(ctx context.Context) error { return m.js.DeleteConsumer(ctx, "OBS_hub", "x") })
 		},
 	} {
-		if err := try(); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, nats.ErrPermissionViolation) && !errors.Is(err, nats.ErrNoResponders) {
+		if err := try(); !isDenied(err) {
 			t.Errorf("a run may %s: %v", what, err)
 		}
 	}
+}
+
+const pullFromArctic = `direction: Pull, protocol: HTTPS, https: {url: "https://arctic.example.org", source: Substorm, origin: arctic}`
+
+// TestPullUserMayDoOnlyItsWork: a run that pulls from a Site says what that Site's instruments are and requests changes of what came
+// from it, and nothing of other Sites' instruments nor of own ones.
+func TestPullUserMayDoOnlyItsWork(t *testing.T) {
+	w := newFeedWorld(t)
+	w.secret("uni", map[string]string{"password": "secret"})
+	w.applyMirror("arctic", pullFromArctic+`, schedule: {cron: "@daily"}`)
+	w.applyMirror("uni", rsyncWithPassword+`, schedule: {cron: "@daily"}`)
+	w.awaits("MirrorPartner", "arctic", "Ready", "True/Ready")
+	w.awaits("MirrorPartner", "uni", "Ready", "True/Ready")
+	m, pushes := w.mirrorRun("arctic"), w.mirrorRun("uni")
+	own := map[string]func(*mirrorRun) error{
+		"say what an instrument there is": func(m *mirrorRun) error { return m.putKV("REGISTRY_hub", wire.RegistryGuestKey("arctic", "camera")) },
+		"say which certificate it shows": func(m *mirrorRun) error {
+			return m.putKV("REGISTRY_hub", wire.RegistryMoverKey("arctic", wire.MirrorManual))
+		},
+		"request a change of what came": func(m *mirrorRun) error { return m.publishes(wire.RequestSubject("hub", "arctic_camera")) },
+		"look at a gateway's report": func(m *mirrorRun) error {
+			err := m.gets("STATUS_hub", wire.GatewayStatusKey("pool-0"))
+			if errors.Is(err, jetstream.ErrKeyNotFound) { // it was answered
+				err = nil
+			}
+			return err
+		},
+		"list the reports of gateways": func(m *mirrorRun) error { return m.watches("STATUS_hub", wire.GatewayStatusKey(">")) },
+	}
+	for what, try := range own {
+		if err := try(m); err != nil {
+			t.Errorf("a run that pulls may not %s: %v", what, err)
+		}
+		if err := try(pushes); !isDenied(err) {
+			t.Errorf("a run that pushes may %s: %v", what, err)
+		}
+	}
+	for what, err := range map[string]error{
+		"follow the registry":  m.follows("REGISTRY_hub"),
+		"follow the index":     m.follows("INDEX_hub"),
+		"follow notices":       m.consumes("NOTICE_hub"),
+		"keep its place":       m.putKV("CURSOR_hub", wire.MirrorCursorKey("arctic", "place")),
+		"look at its place":    m.gets("CURSOR_hub", wire.MirrorCursorKey("arctic", "place")),
+		"hold its lease":       m.putKV("LEASE_hub", wire.MirrorLease("arctic", wire.MirrorScheduled)),
+		"report":               m.putKV("STATUS_hub", wire.MirrorStatusKey("arctic", "x")),
+		"look at its lease":    m.gets("LEASE_hub", wire.MirrorLease("arctic", wire.MirrorScheduled)),
+		"read the last notice": m.last("NOTICE_hub"),
+	} {
+		if err != nil {
+			t.Errorf("a run that pulls may not %s: %v", what, err)
+		}
+	}
+	for what, try := range map[string]func() error{
+		"say what an instrument of another Site is": func() error { return m.putKV("REGISTRY_hub", wire.RegistryGuestKey("antarctic", "camera")) },
+		"say what an own instrument is":             func() error { return m.putKV("REGISTRY_hub", wire.RegistryInstrumentKey("camera")) },
+		"speak for another partner":                 func() error { return m.putKV("REGISTRY_hub", wire.RegistryMoverKey("uni", wire.MirrorManual)) },
+		"declare itself":                            func() error { return m.putKV("REGISTRY_hub", wire.RegistryMirrorKey("arctic")) },
+		"request a change of an own instrument":     func() error { return m.publishes(wire.RequestSubject("hub", "camera")) },
+		"request a change of another Site's":        func() error { return m.publishes(wire.RequestSubject("hub", "antarctic_camera")) },
+		"report for a gateway":                      func() error { return m.putKV("STATUS_hub", wire.GatewayStatusKey("pool-0")) },
+		"follow all reports":                        func() error { return m.follows("STATUS_hub") },
+		"announce an object":                        func() error { return m.publishes(wire.MirroredSubject("hub", "arctic_camera")) },
+		"publish a decision":                        func() error { return m.publishes(wire.DecisionSubject("hub", "arctic_camera", "x")) },
+		"read the ledger":                           func() error { return m.follows("LEDGER_hub") },
+		"write the ledger": func() error {
+			return m.putKV("LEDGER_hub", wire.LedgerKey("camera", "2026-11-21", wire.StepMirrored, "arctic"))
+		},
+	} {
+		if err := try(); !isDenied(err) {
+			t.Errorf("a run that pulls may %s: %v", what, err)
+		}
+	}
+}
+
+func isDenied(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrPermissionViolation) || errors.Is(err, nats.ErrNoResponders)
+}
+
+func (m *mirrorRun) watches(bucket, match string) error {
+	return m.denied(func(ctx context.Context) error {
+		kv, err := m.js.KeyValue(ctx, bucket)
+		if err != nil {
+			return err
+		}
+		watch, err := kv.Watch(ctx, match)
+		if err == nil {
+			err = watch.Stop()
+		}
+		return err
+	})
 }
 
 func (m *mirrorRun) denied(try func(context.Context) error) error {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -172,9 +173,9 @@ func (l *link) write(ctx context.Context, change plan.RegistryChange) error {
 }
 
 // putRegistry writes entries, removes what is gone, and then says that the snapshot is complete; it returns the sequence of
-// its last message. The bucket has one writer: each batch says after which sequence it comes, the first after last. JetStream
-// refuses a batch that somebody else's message has come before: an operator that was replaced while it wrote undoes nothing of
-// what its successor wrote.
+// its last message. The bucket has one writer of these keys: each batch says after which sequence it comes, the first after last.
+// JetStream refuses a batch that somebody else's message has come before: an operator that was replaced while it wrote undoes nothing
+// of what its successor wrote.
 //
 // A chain of messages that each expect the ID of the one before would not do: of a stream with replicas, NATS 2.15 stops for
 // good at a message that comes after another one than it expects.
@@ -207,10 +208,38 @@ func batchSize(messages []*nats.Msg) int {
 	return n
 }
 
+// putBatch writes messages after the one with sequence last, or after what runs of mirrors wrote meanwhile: keys of their own, which the
+// operator neither reads nor writes.
 func putBatch(ctx context.Context, js jetstream.JetStream, bucket string, last uint64, batch []*nats.Msg) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
-	return stream.PublishAfter(ctx, js.Conn(), streamOf(bucket), last, batch)
+	for {
+		written, err := stream.PublishAfter(ctx, js.Conn(), streamOf(bucket), last, batch)
+		if !errors.Is(err, stream.ErrConflict) {
+			return written, err
+		}
+		now, failed := pastMirrors(ctx, js, bucket, last)
+		if failed != nil || now == last {
+			return 0, errors.Join(err, failed)
+		}
+		last = now
+	}
+}
+
+// pastMirrors returns the sequence of the newest message where runs of mirrors wrote all that came after last; else last.
+func pastMirrors(ctx context.Context, js jetstream.JetStream, bucket string, last uint64) (uint64, error) {
+	for now := last; ; {
+		subject, sequence, err := stream.Next(ctx, js, streamOf(bucket), now+1)
+		switch {
+		case err != nil:
+			return 0, err
+		case sequence == 0:
+			return now, nil
+		case !wire.IsRegistryOfMirrors(strings.TrimPrefix(subject, "$KV."+bucket+".")):
+			return last, nil
+		}
+		now = sequence
+	}
 }
 
 // registryMessages are the messages that make a change in a bucket, in their order.

@@ -270,3 +270,50 @@ func hasOneWriter(t *testing.T, js jetstream.JetStream, kv jetstream.KeyValue) {
 		t.Errorf("the second operator cannot go on: %v", err)
 	}
 }
+
+// TestRegistryHasOneWriterBesideMirrors: what runs of mirrors write keeps the operator from nothing, and hides nothing from it.
+func TestRegistryHasOneWriterBesideMirrors(t *testing.T) {
+	js := testenv.NATS(t, testenv.NATSOptions{Unsynced: true}).JetStream(t)
+	kv := newRegistry(t, js, 1)
+	put := func(key string) {
+		t.Helper()
+		if _, err := kv.Put(t.Context(), key, []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func() *link {
+		t.Helper()
+		l := linkTo(js, kv)
+		l.superseded = func(error) {}
+		if err := l.readRegistry(t.Context(), js, kv); err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	guest, mover := wire.RegistryGuestKey("arctic", "cam-1"), wire.RegistryMoverKey("arctic", wire.MirrorManual)
+	l := read()
+	for n, keys := range [][]string{{guest}, {mover, guest, mover}, {}} {
+		for _, key := range keys {
+			put(key)
+		}
+		change := registryOf(20 * (n + 1)) // more than are written one by one
+		change.Complete.Revision = int64(n + 1)
+		if err := l.write(t.Context(), change); err != nil {
+			t.Fatalf("after %v: %v", keys, err)
+		}
+	}
+	for _, key := range []string{guest, mover} {
+		if _, err := kv.Get(t.Context(), key); err != nil {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+	other := read()
+	put(guest)
+	if err := other.write(t.Context(), registryOf(1)); err != nil {
+		t.Fatal(err)
+	}
+	put(mover)
+	if err := l.write(t.Context(), registryOf(2)); err == nil {
+		t.Error("it writes on where another wrote between mirrors")
+	}
+}

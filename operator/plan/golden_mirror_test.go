@@ -91,7 +91,7 @@ func (w world) planMirrors(t *testing.T, out *planned, in *plan.RegistryInput, a
 		program := plan.MirrorOf(in.Site, m)
 		program.Image, program.Secrets = "substorm/mirror-jobs:dev", in.Secrets
 		if in.Site != nil && in.Site.Spec.JetStream.AccountKeySecretRef != nil {
-			user := plan.MirrorUser(in.Site, m.Name)
+			user := plan.MirrorUser(in.Site, m)
 			out.Users["mirror/"+m.Name] = user
 			view.Credentials = w.credentialsOf(out, "mirror/"+m.Name, user, m.Annotations)
 			program.Permissions = user.Hash("AACCOUNT", "AACCOUNT")

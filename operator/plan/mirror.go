@@ -40,6 +40,8 @@ type mirrorApplication struct {
 	listed map[string]bool
 	// taken is the older MirrorPartner that pushes to the same place; nil for none.
 	taken *v1alpha1.MirrorPartner
+	// pulled is the older MirrorPartner that pulls from the same Site; nil for none.
+	pulled *v1alpha1.MirrorPartner
 	// restricted are those of the selected ones that do not let the partner read.
 	restricted []string
 }
@@ -55,6 +57,7 @@ var mirrorChecks = []check[mirrorApplication]{
 	mirrorsTemplateIsInvalid,
 	mirrorsInstrumentIsMissing,
 	mirrorPullsOwn,
+	mirrorsOriginIsTaken,
 	mirrorsPlaceIsTaken,
 }
 
@@ -65,9 +68,10 @@ func AcceptMirrors(site *v1alpha1.Site, accepted Finding, mirrors []v1alpha1.Mir
 		return verdicts
 	}
 	index := indexLabels(instruments, listed)
-	restricted, taken := restrictedArchives(instruments), placesTaken(mirrors)
+	restricted, taken, pulled := restrictedArchives(instruments), placesTaken(mirrors), originsTaken(mirrors)
 	for i := range mirrors {
-		in := mirrorApplication{site: site, siteAccepted: accepted, mirror: &mirrors[i], listed: listed, taken: taken[mirrors[i].Name], selector: labels.Everything()}
+		name := mirrors[i].Name
+		in := mirrorApplication{site: site, siteAccepted: accepted, mirror: &mirrors[i], listed: listed, taken: taken[name], pulled: pulled[name], selector: labels.Everything()}
 		if asked := mirrors[i].Spec.Selection.Selector; asked != nil {
 			in.selector, in.selectorErr = metav1.LabelSelectorAsSelector(asked)
 		}
@@ -83,7 +87,7 @@ func AcceptMirrors(site *v1alpha1.Site, accepted Finding, mirrors []v1alpha1.Mir
 				v.Selected = in.selects()
 			}
 		}
-		verdicts[mirrors[i].Name] = v
+		verdicts[name] = v
 	}
 	return verdicts
 }

@@ -43,18 +43,13 @@ func mirrorPlace(spec *v1alpha1.MirrorPartnerSpec) string {
 // placesTaken are, by name, the older MirrorPartners at whose places younger ones would push: within a folder of another's copies no run
 // can tell whose a file is, and one removes what the other wrote.
 func placesTaken(mirrors []v1alpha1.MirrorPartner) map[string]*v1alpha1.MirrorPartner {
-	byAge := make([]*v1alpha1.MirrorPartner, len(mirrors))
-	for i := range mirrors {
-		byAge[i] = &mirrors[i]
-	}
-	slices.SortFunc(byAge, func(a, b *v1alpha1.MirrorPartner) int { return olderFirst(a, b) })
-	taken := map[string]*v1alpha1.MirrorPartner{}
-	for i, m := range byAge {
+	all, taken := byAge(mirrors), map[string]*v1alpha1.MirrorPartner{}
+	for i, m := range all {
 		place := mirrorPlace(&m.Spec)
 		if place == "" {
 			continue
 		}
-		for _, older := range byAge[:i] {
+		for _, older := range all[:i] {
 			if other := mirrorPlace(&older.Spec); other != "" && taken[older.Name] == nil && (strings.HasPrefix(place+"/", other+"/") || strings.HasPrefix(other+"/", place+"/")) {
 				taken[m.Name] = older
 				break
@@ -62,6 +57,42 @@ func placesTaken(mirrors []v1alpha1.MirrorPartner) map[string]*v1alpha1.MirrorPa
 		}
 	}
 	return taken
+}
+
+// originsTaken are, by name, the older MirrorPartners that pull from the Sites that younger ones would pull from: an instrument there is
+// one here, and each run would take back what the other's selection brought.
+func originsTaken(mirrors []v1alpha1.MirrorPartner) map[string]*v1alpha1.MirrorPartner {
+	first, taken := map[string]*v1alpha1.MirrorPartner{}, map[string]*v1alpha1.MirrorPartner{}
+	for _, m := range byAge(mirrors) {
+		origin := originOf(m.Spec.HTTPS)
+		if origin == "" {
+			continue
+		}
+		if older := first[origin]; older != nil {
+			taken[m.Name] = older
+		} else {
+			first[origin] = m
+		}
+	}
+	return taken
+}
+
+func byAge(mirrors []v1alpha1.MirrorPartner) []*v1alpha1.MirrorPartner {
+	all := make([]*v1alpha1.MirrorPartner, len(mirrors))
+	for i := range mirrors {
+		all[i] = &mirrors[i]
+	}
+	slices.SortFunc(all, func(a, b *v1alpha1.MirrorPartner) int { return olderFirst(a, b) })
+	return all
+}
+
+func mirrorsOriginIsTaken(in mirrorApplication) (Finding, bool) {
+	if in.pulled == nil {
+		return Finding{}, false
+	}
+	return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+		"the older MirrorPartner %q pulls from Site %q already: give it all instruments that you want of that Site, and delete this one",
+		in.pulled.Name, originOf(in.mirror.Spec.HTTPS))), true
 }
 
 func mirrorsPlaceIsTaken(in mirrorApplication) (Finding, bool) {

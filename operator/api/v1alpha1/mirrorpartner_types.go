@@ -81,19 +81,22 @@ type MirrorPartnerSpec struct {
 	// +optional
 	Limits MirrorLimits `json:"limits,omitzero"`
 
-	// Verify says how it is made sure that the other side has what it was given.
+	// Verify says how it is made sure that the other side has what it was given. Of a pull, each object is compared with the
+	// digest that the other side tells of it when it comes.
 	// +kubebuilder:default={}
 	// +optional
 	Verify MirrorVerify `json:"verify,omitzero"`
 
-	// Prune says what becomes of copies whose originals expired. Never: they stay. WhenExpired: the next run removes them.
+	// Prune says what becomes of copies whose originals expired. Never: they stay. WhenExpired: the next run removes them. It
+	// has no effect on a pull, whose copies stay.
 	// +kubebuilder:default=Never
 	// +optional
 	Prune MirrorPrune `json:"prune,omitempty"`
 
 	// Retractions say what becomes of copies whose originals are retracted. Tombstone: the copy is removed, and a file beside
 	// its place, or a record, says why. Delete: it is removed. Ignore: it stays. What is purged is always removed, and asked
-	// for until the partner confirms it.
+	// for until the partner confirms it. Of a pull from a Substorm, Tombstone: it is retracted here, too, and can be restored;
+	// Delete: it is purged here; Ignore: it stays. Other pulls are not told what is retracted.
 	// +kubebuilder:default=Tombstone
 	// +optional
 	Retractions MirrorRetractions `json:"retractions,omitempty"`
@@ -108,7 +111,7 @@ type MirrorPartnerSpec struct {
 	SafetyStopPercent int32 `json:"safetyStopPercent,omitempty"`
 
 	// HoldRetention is how long days that are due to expire here wait for a partner that lacks some of them. After it
-	// they expire, whatever the partner has. At most 876000h.
+	// they expire, whatever the partner has. At most 876000h. It has no effect on a pull.
 	// +kubebuilder:default="720h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32

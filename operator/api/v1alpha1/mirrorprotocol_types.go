@@ -6,7 +6,7 @@ package v1alpha1
 // +kubebuilder:validation:XValidation:rule="has(self.origin) == (self.source == 'Substorm')",message="origin is the code of the Site of another Substorm: set it exactly when source is Substorm",fieldPath=.origin
 // +kubebuilder:validation:XValidation:rule="!has(self.tokenSecretKeyRef) || self.url.startsWith('https://')",message="a token needs a url that begins with https://: anyone could read it elsewhere",reason=FieldValueForbidden,fieldPath=.tokenSecretKeyRef
 // +kubebuilder:validation:XValidation:rule="!has(self.tls) || self.url.startsWith('https://')",message="tls needs a url that begins with https://",reason=FieldValueForbidden,fieldPath=.tls
-// +kubebuilder:validation:XValidation:rule="!has(self.origin) || !has(oldSelf.origin) || self.origin == oldSelf.origin",message="origin is immutable: what was pulled is stored below it; make another MirrorPartner",reason=FieldValueForbidden,fieldPath=.origin
+// +kubebuilder:validation:XValidation:rule="!has(self.origin) || !has(oldSelf.origin) || self.origin == oldSelf.origin",message="origin is immutable: what was pulled has its name; make another MirrorPartner",reason=FieldValueForbidden,fieldPath=.origin
 type MirrorHTTPS struct {
 	// URL of the archive: of a Substorm that of its FeedServer, https://archive.example.org; of a web archive the folder from
 	// which on everything is pulled.
@@ -22,8 +22,9 @@ type MirrorHTTPS struct {
 	// +required
 	Source MirrorSource `json:"source,omitempty"`
 
-	// Origin is the code of the Site at a Substorm: what is pulled keeps its keys, below o/<origin>/, and is never offered
-	// back. It never changes.
+	// Origin is the code of the Site at a Substorm. Its instruments are called <origin>_<instrument> here, and lie below
+	// o/<site>/<origin>_<instrument>/ with the rights and the access that they have there. They are never offered to other
+	// mirrors. One MirrorPartner of a Site pulls from an origin. It never changes.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`

@@ -60,7 +60,7 @@ func placesTaken(mirrors []v1alpha1.MirrorPartner) map[string]*v1alpha1.MirrorPa
 }
 
 // originsTaken are, by name, the older MirrorPartners that pull from the Sites that younger ones would pull from: an instrument there is
-// one here, and each run would take back what the other's selection brought.
+// one here, and runs of both would write the same entries and objects.
 func originsTaken(mirrors []v1alpha1.MirrorPartner) map[string]*v1alpha1.MirrorPartner {
 	first, taken := map[string]*v1alpha1.MirrorPartner{}, map[string]*v1alpha1.MirrorPartner{}
 	for _, m := range byAge(mirrors) {

@@ -27,6 +27,15 @@ const (
 	open    = "open"
 )
 
+// The instruments of another Site: guestHidden is Restricted there, and guestFresh under an
+// embargo that has not ended, both to a reader insider of that Site, who is nobody here;
+// guestOpen is everybody's.
+const (
+	guestHidden = "arctic_hidden"
+	guestFresh  = "arctic_fresh"
+	guestOpen   = "arctic_open"
+)
+
 // who asks: nobody in particular, two readers of the Site, and two FeedConsumers.
 const (
 	anonymous = "anonymous"
@@ -41,7 +50,9 @@ const (
 
 // mayNotRead are the instruments that each of them is told nothing of.
 var mayNotRead = map[string][]string{
-	anonymous: {hidden, fresh, members}, outsider: {hidden, fresh}, namesake: {hidden, fresh, members}, member: {hidden, fresh},
+	anonymous: {hidden, fresh, members, guestHidden, guestFresh}, outsider: {hidden, fresh, guestHidden, guestFresh},
+	namesake: {hidden, fresh, members, guestHidden, guestFresh}, member: {hidden, fresh, guestHidden, guestFresh},
+	insider: {guestHidden, guestFresh},
 }
 
 // ask is one request at an endpoint, and what anonymous readers, readers in general and the insider
@@ -87,29 +98,36 @@ var asks = map[string][]ask{
 		{"/archive/members/", 401, 200, 200, ""},
 		{"/archive/members/n/?format=json", 401, 200, 200, ""},
 		{"/archive/members/n/of-members.csv", 401, 200, 200, ""},
+		{"/archive/arctic_hidden/", 401, 403, 403, ""},
+		{"/archive/arctic_hidden/n/of-arctic_hidden.csv", 401, 403, 403, ""},
+		{"/archive/arctic_fresh/n/of-arctic_fresh.csv", 404, 404, 404, ""},
+		{"/archive/arctic_fresh/n/", 404, 404, 404, ""},
+		{"/archive/arctic_open/", 200, 200, 200, ""},
+		{"/archive/arctic_open/n/?format=json", 200, 200, 200, ""},
+		{"/archive/arctic_open/n/of-arctic_open.csv", 200, 200, 200, ""},
 	},
 	"/robots.txt":                    {{"/robots.txt", 200, 200, 200, ""}},
 	"/sitemap.xml":                   {{"/sitemap.xml", 200, 200, 200, ""}},
-	"/sitemaps/{instrument}":         {{"/sitemaps/hidden.xml", 404, 404, 404, ""}, {"/sitemaps/open.xml", 200, 200, 200, ""}},
+	"/sitemaps/{instrument}":         {{"/sitemaps/hidden.xml", 404, 404, 404, ""}, {"/sitemaps/open.xml", 200, 200, 200, ""}, {"/sitemaps/arctic_open.xml", 404, 404, 404, ""}},
 	"/legacy/":                       {{"/legacy/127.0.0.1/$port/$today", 200, 200, 200, secret}},
 	"/":                              {{"/old/hidden/of-hidden.csv", 401, 403, 200, secret}, {"/old/fresh/of-fresh.csv", 404, 404, 200, secret}, {"/old/members/of-members.csv", 401, 200, 200, ""}},
 	"/{$}":                           {{"/", 200, 200, 200, ">" + hidden + "<"}, {"/?format=json", 200, 200, 200, `"` + hidden + `"`}, {"/?sign-in", 401, 200, 200, ""}},
 	"/console/{asset}":               {{"/console/page-0.css", 200, 200, 200, ""}, {"/console/none", 404, 404, 404, ""}},
 	"/console/events":                {{"/console/events", 200, 200, 200, ""}, {"/console/events?line=hidden/values", 200, 200, 200, ""}},
-	"/latest/{instrument}":           {{"/latest/hidden", 401, 403, 200, secret}, {"/latest/fresh", 404, 404, 200, secret}, {"/latest/members", 401, 200, 200, ""}, {"/latest/open", 200, 200, 200, ""}},
-	"/latest/{instrument}/events":    {{"/latest/hidden/events", 401, 403, 200, ""}, {"/latest/fresh/events", 404, 404, 200, ""}, {"/latest/members/events", 401, 200, 200, ""}, {"/latest/open/events", 200, 200, 200, ""}},
-	"/bundle/{file}":                 {{"/bundle/hidden.tar", 401, 403, 200, secret}, {"/bundle/fresh.tar", 200, 200, 200, secret}, {"/bundle/fresh.tar.zst", 200, 200, 200, secret}, {"/bundle/members.tar", 401, 200, 200, ""}, {"/bundle/open.tar", 200, 200, 200, ""}},
-	"/bundle.tar":                    {{"/bundle.tar?instrument=open&instrument=hidden", 401, 403, 200, secret}, {"/bundle.tar?instrument=open&instrument=fresh", 200, 200, 200, "of-fresh"}, {"/bundle.tar?instrument=open&instrument=members", 401, 200, 200, ""}},
+	"/latest/{instrument}":           {{"/latest/hidden", 401, 403, 200, secret}, {"/latest/fresh", 404, 404, 200, secret}, {"/latest/members", 401, 200, 200, ""}, {"/latest/open", 200, 200, 200, ""}, {"/latest/arctic_hidden", 401, 403, 403, ""}, {"/latest/arctic_fresh", 404, 404, 404, ""}, {"/latest/arctic_open", 200, 200, 200, ""}},
+	"/latest/{instrument}/events":    {{"/latest/hidden/events", 401, 403, 200, ""}, {"/latest/fresh/events", 404, 404, 200, ""}, {"/latest/members/events", 401, 200, 200, ""}, {"/latest/open/events", 200, 200, 200, ""}, {"/latest/arctic_hidden/events", 401, 403, 403, ""}, {"/latest/arctic_fresh/events", 404, 404, 404, ""}, {"/latest/arctic_open/events", 200, 200, 200, ""}},
+	"/bundle/{file}":                 {{"/bundle/hidden.tar", 401, 403, 200, secret}, {"/bundle/fresh.tar", 200, 200, 200, secret}, {"/bundle/fresh.tar.zst", 200, 200, 200, secret}, {"/bundle/members.tar", 401, 200, 200, ""}, {"/bundle/open.tar", 200, 200, 200, ""}, {"/bundle/arctic_hidden.tar", 401, 403, 403, ""}, {"/bundle/arctic_fresh.tar", 200, 200, 200, ""}, {"/bundle/arctic_open.tar", 200, 200, 200, ""}},
+	"/bundle.tar":                    {{"/bundle.tar?instrument=open&instrument=hidden", 401, 403, 200, secret}, {"/bundle.tar?instrument=open&instrument=fresh", 200, 200, 200, "of-fresh"}, {"/bundle.tar?instrument=open&instrument=members", 401, 200, 200, ""}, {"/bundle.tar?instrument=open&instrument=arctic_hidden", 401, 403, 403, ""}},
 	"/bundle.tar.zst":                {{"/bundle.tar.zst?instrument=open&instrument=hidden", 401, 403, 200, secret}, {"/bundle.tar.zst?instrument=open&instrument=fresh", 200, 200, 200, "of-fresh"}},
 	"/mirror/{$}":                    {{"/mirror/", 200, 200, 200, `"` + hidden + `"`}},
-	"POST /mirror/days":              {{"/mirror/days\n" + question(hidden, ""), 200, 200, 200, `"entries":`}, {"/mirror/days\n" + question(open, ""), 200, 200, 200, ""}},
+	"POST /mirror/days":              {{"/mirror/days\n" + question(hidden, ""), 200, 200, 200, `"entries":`}, {"/mirror/days\n" + question(open, ""), 200, 200, 200, ""}, {"/mirror/days\n" + question(guestOpen, ""), 200, 200, 200, ""}},
 	"POST /mirror/lists":             {{"/mirror/lists\n" + question(hidden, "$date"), 200, 200, 200, "of-hidden"}, {"/mirror/lists\n" + question(fresh, "$date"), 200, 200, 200, "of-fresh"}, {"/mirror/lists\n" + question(open, "$date"), 200, 200, 200, ""}},
 	"POST /mirror/objects.tar":       {{"/mirror/objects.tar\n" + question(hidden, "$date"), 200, 200, 200, secret}, {"/mirror/objects.tar\n" + question(fresh, "$date"), 200, 200, 200, secret}},
-	"/atom/{file}":                   {{"/atom/hidden.xml", 401, 403, 200, "of-hidden"}, {"/atom/fresh.xml", 200, 200, 200, "of-fresh"}, {"/atom/members.xml", 401, 200, 200, ""}},
+	"/atom/{file}":                   {{"/atom/hidden.xml", 401, 403, 200, "of-hidden"}, {"/atom/fresh.xml", 200, 200, 200, "of-fresh"}, {"/atom/members.xml", 401, 200, 200, ""}, {"/atom/arctic_hidden.xml", 401, 403, 403, ""}, {"/atom/arctic_fresh.xml", 200, 200, 200, ""}, {"/atom/arctic_open.xml", 200, 200, 200, ""}},
 	"/atom/feeds/{file}":             {{"/atom/feeds/all.xml", 200, 200, 200, hidden}},
 	"/wis2/{feed}/events":            {{"/wis2/all/events", 200, 200, 200, ""}, {"/wis2/only-members/events", 401, 200, 200, ""}},
 	"/hapi":                          {{"/hapi", 200, 200, 200, ""}},
-	"/hapi/":                         {{"/hapi/catalog", 200, 200, 200, hidden}, {"/hapi/info?dataset=hidden/values", 401, 403, 200, "field"}, {"/hapi/data?dataset=hidden/values&start=$start&stop=$stop", 401, 403, 200, secret}, {"/hapi/data?dataset=fresh/values&start=$start&stop=$stop", 400, 400, 200, secret}, {"/hapi/info?dataset=fresh/values", 200, 200, 200, ""}, {"/hapi/info?dataset=members/values", 401, 200, 200, ""}, {"/hapi/data?dataset=members/values&start=$start&stop=$stop", 401, 200, 200, ""}},
+	"/hapi/":                         {{"/hapi/catalog", 200, 200, 200, hidden}, {"/hapi/info?dataset=hidden/values", 401, 403, 200, "field"}, {"/hapi/data?dataset=hidden/values&start=$start&stop=$stop", 401, 403, 200, secret}, {"/hapi/data?dataset=fresh/values&start=$start&stop=$stop", 400, 400, 200, secret}, {"/hapi/info?dataset=fresh/values", 200, 200, 200, ""}, {"/hapi/info?dataset=arctic_open/values", 404, 404, 404, ""}, {"/hapi/info?dataset=members/values", 401, 200, 200, ""}, {"/hapi/data?dataset=members/values&start=$start&stop=$stop", 401, 200, 200, ""}},
 	"GET /feeds/{feed}/ws":           {{"/feeds/all/ws?consumer=ws", 401, 403, 426, ""}, {"/feeds/all/ws?consumer=ws-of-all", 426, 426, 426, ""}},
 	"GET /feeds/{feed}/events":       {{"/feeds/all/events?consumer=events", 401, 403, 200, ""}, {"/feeds/all/events?consumer=events-of-all", 200, 200, 200, ""}},
 	"POST /feeds/{feed}/tickets":     {{"/feeds/all/tickets?consumer=events", 401, 403, 201, ""}},
@@ -130,10 +148,11 @@ func question(instrument, day string) string {
 const (
 	secret    = "48123.5"
 	ofMembers = "59321.25"
+	ofGuests  = "63123.75"
 )
 
 // values are what the instruments observed.
-var values = map[string]string{hidden: secret + "7", fresh: secret + "8", members: ofMembers, open: "1"}
+var values = map[string]string{hidden: secret + "7", fresh: secret + "8", members: ofMembers, open: "1", guestHidden: ofGuests + "1", guestFresh: ofGuests + "2", guestOpen: "2"}
 
 // Each endpoint that there is tells everybody what they may know, and nobody more.
 func TestEveryEndpoint(t *testing.T) {
@@ -151,6 +170,7 @@ func TestEveryEndpoint(t *testing.T) {
 	l.until("/archive/hidden/n/of-hidden.csv", 200)
 	l.until(pathOf(fresh), 200)
 	l.until(pathOf(members), 200)
+	l.until(pathOf(guestOpen), 200)
 	for pattern, all := range asks {
 		method, _, found := strings.Cut(pattern, " ")
 		if !found {
@@ -161,6 +181,7 @@ func TestEveryEndpoint(t *testing.T) {
 		}
 	}
 	t.Run("rsync", l.checkRsync)
+	t.Run("guests", l.checkGuests)
 	// The gateway archives what instruments say of their data, and info tells it.
 	l.untilShows("/hapi/info?dataset="+hidden+"/values", `"x_generations":[{"from":"`)
 }
@@ -174,7 +195,7 @@ func (l *endpointsLab) checkRsync(t *testing.T) {
 		t.Fatal("rsync is not installed")
 	}
 	module, dir := "rsync://"+l.server.kept.rsync.Address()+"/hub/", t.TempDir()
-	for _, from := range []string{"", hidden, fresh, members, hidden + "/n/of-hidden.csv", "*/n/*"} {
+	for _, from := range []string{"", hidden, fresh, members, hidden + "/n/of-hidden.csv", guestHidden, guestFresh, "*/n/*"} {
 		out, _ := exec.CommandContext(t.Context(), program, "-av", "--stats", module+from, dir).CombinedOutput() // it fails for what is not there
 		l.tellsNothing("rsync "+from, anonymous, strings.ReplaceAll(string(out), from, ""), true)
 	}
@@ -187,10 +208,36 @@ func (l *endpointsLab) checkRsync(t *testing.T) {
 		all += path + "\n" + string(data)
 		return err
 	})
-	if err != nil || !strings.Contains(all, "of-open.csv") {
+	if err != nil || !strings.Contains(all, "of-open.csv") || !strings.Contains(all, "of-"+guestOpen+".csv") {
 		t.Errorf("%s, %v", all, err)
 	}
 	l.tellsNothing("rsync", anonymous, all, true)
+}
+
+// checkGuests asks what is told of instruments of another Site.
+func (l *endpointsLab) checkGuests(t *testing.T) {
+	for _, who := range []string{anonymous, outsider, insider} {
+		for path, says := range map[string]string{
+			"/": `from arctic<`, "/?format=json": `"origin":"arctic"`, "/archive/": `href="arctic_open/"`, "/archive/?format=json": `"name":"arctic_open"`,
+			"/archive/arctic_open/": `Mirrored from site arctic`, "/archive/arctic_open/?format=json": `"origin":"arctic","rights":{"license":"CC-BY-4.0"`, "/bundle/arctic_open.tar": "Image: arctic",
+		} {
+			if _, body := l.ask(http.MethodGet, path, who); !strings.Contains(body, says) || strings.Contains(body, guestHidden) {
+				t.Errorf("%s, %s: lacks %s, or has %s: %.300s", path, who, says, guestHidden, body)
+			}
+		}
+		// What is had at the other Site, or is about what comes live, is not offered here.
+		for _, path := range []string{"/mirror/", "/sitemap.xml", "/hapi/catalog", "/atom/feeds/all.xml"} {
+			if status, body := l.ask(http.MethodGet, path, who); status != http.StatusOK || strings.Contains(body, "arctic") {
+				t.Errorf("%s, %s: %d, tells of instruments of another Site: %.300s", path, who, status, body)
+			}
+		}
+		for path, has := range map[string]string{"/mirror/days\n" + question(guestOpen, ""): "entries", "/mirror/lists\n" + question(guestOpen, "$date"): "sha256", "/mirror/objects.tar\n" + question(guestOpen, "$date"): "of-" + guestOpen} {
+			path = strings.ReplaceAll(path, "$date", l.sent.Format(time.DateOnly))
+			if status, body := l.ask(http.MethodPost, path, who); status != http.StatusOK || strings.Contains(body, has) {
+				t.Errorf("%s, %s: %d, is offered to mirrors: %.300s", path, who, status, body)
+			}
+		}
+	}
 }
 
 // check asks as everybody.
@@ -206,10 +253,8 @@ func (l *endpointsLab) check(method string, a ask) {
 		if a.shows != "" && a.insider == 200 && strings.Contains(body, a.shows) != (who == insider) {
 			l.t.Errorf("%s %s, %s: tells of %q, or fails to: %.300s", method, path, who, a.shows, body)
 		}
-		if who != insider {
-			// Who is refused is told again what they asked for.
-			l.tellsNothing(method+" "+path, who, body, status == http.StatusOK)
-		}
+		// Who is refused is told again what they asked for.
+		l.tellsNothing(method+" "+path, who, body, status == http.StatusOK)
 	}
 }
 
@@ -254,6 +299,9 @@ func TestEndpointsThatGoOn(t *testing.T) {
 			}
 		}
 	}
+	latest := l.follow("/latest/"+guestOpen+"/events", anonymous)
+	guest := l.pull(guestOpen, "later-"+guestOpen+".csv", "3")
+	latest.until(guest.name)
 	// What is not for everybody goes first: who is told of what comes behind it was not
 	// told of it.
 	for _, instrument := range []string{hidden, fresh, open} {
@@ -269,8 +317,10 @@ func TestEndpointsThatGoOn(t *testing.T) {
 		}
 	}
 	for of, f := range followed {
-		if path, who, _ := strings.Cut(of, ", "); who != insider {
-			l.tellsNothing(path, who, f.text(), true)
+		path, who, _ := strings.Cut(of, ", ")
+		l.tellsNothing(path, who, f.text(), true)
+		if strings.Contains(f.text(), guest.name) {
+			t.Errorf("%s: Feeds are of the Site's own instruments: %s", of, f.text())
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/objectstore"
@@ -31,6 +32,8 @@ type endpointsLab struct {
 	bucket string
 	port   int // to which the objects were sent
 	sent   time.Time
+	store  objectstore.Store
+	js     jetstream.JetStream
 	// objects are those that were sent.
 	objects []sentObject
 }
@@ -51,14 +54,18 @@ func newEndpointsLab(t *testing.T, change ...func(*Config)) *endpointsLab {
 	js := nats.JetStream(t)
 	testenv.CreateSite(t, js, "hub")
 	l := &endpointsLab{t: t, bucket: testenv.BucketName(), port: testenv.FreePort(t)}
-	minio.Bucket(t, l.bucket)
+	l.store, l.js = minio.Bucket(t, l.bucket), js
 	registry := l.registry()
 	testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: l.bucket, Instruments: registry.Instruments})
 	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: l.bucket})
 	nats.Declare(t, "hub", registry)
 	l.sent = time.Now().UTC()
 	for instrument, value := range values {
-		l.send(instrument, "of-"+instrument+".csv", fmt.Sprintf("%s,%s\n", l.sent.Format(time.RFC3339), value))
+		send := l.send
+		if wire.IsGuest(instrument) {
+			send = l.pull
+		}
+		send(instrument, "of-"+instrument+".csv", fmt.Sprintf("%s,%s\n", l.sent.Format(time.RFC3339), value))
 	}
 	l.start(nats, minio, change...)
 	return l
@@ -91,11 +98,18 @@ func (l *endpointsLab) registry() testenv.Registry {
 	embargo := wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic, Readers: []string{insider}, EmbargoMillis: (1000 * 24 * time.Hour).Milliseconds()}
 	authenticated := wire.AccessEntry{Live: wire.AccessAuthenticated, Archive: wire.AccessAuthenticated}
 	everybody := wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic}
+	guest := func(name string, access wire.AccessEntry) wire.GuestEntry {
+		origin, instrument, _ := wire.ParseGuestName(name)
+		return wire.GuestEntry{Origin: origin, Instrument: instrument, Partner: origin, SaidAt: l.sent, MediaType: "text/csv", Access: &access,
+			Rights: &wire.RightsEntry{License: "CC-BY-4.0", Credit: "Image: " + origin}}
+	}
+	// Its readers there are nobody here, whatever their names are.
+	guests := []wire.GuestEntry{guest(guestHidden, restricted), guest(guestFresh, embargo), guest(guestOpen, everybody)}
 	return testenv.Registry{
-		Revision:    2,
+		Revision: 2, Guests: guests,
 		Instruments: []wire.InstrumentEntry{entry(hidden, restricted), entry(fresh, embargo), entry(members, authenticated), entry(open, everybody)},
 		Feeds: []wire.FeedEntry{
-			{UID: "all", Feed: "all", Notices: wire.NoticeStream("hub"), Telemetry: wire.ObservationStream("hub"), Instruments: []string{hidden, fresh, members, open}},
+			{UID: "all", Feed: "all", Notices: wire.NoticeStream("hub"), Telemetry: wire.ObservationStream("hub"), Instruments: []string{wire.AllInstruments}},
 			{UID: "only-members", Feed: "only-members", Notices: wire.NoticeStream("hub"), Instruments: []string{members}},
 		},
 		Consumers: []wire.ConsumerEntry{consumer("ws", wire.DeliveryWebSocket, hidden), consumer("events", wire.DeliveryServerSentEvents, hidden),
@@ -120,6 +134,32 @@ func (l *endpointsLab) send(instrument, name, body string) sentObject {
 		l.t.Fatalf("PUT to %s: %s: %s", instrument, resp.Status, said)
 	}
 	o := sentObject{instrument, name, sha256.Sum256([]byte(body))}
+	l.objects = append(l.objects, o)
+	return o
+}
+
+// pull stores and announces an object of another Site as a gateway does that a mirror brings it to.
+func (l *endpointsLab) pull(guest, name, body string) sentObject {
+	l.t.Helper()
+	site, instrument, _ := wire.ParseGuestName(guest)
+	origin := wire.Origin{Site: site, ID: wire.NamedKey(site, instrument, name, 1)}
+	o := sentObject{guest, name, sha256.Sum256([]byte(body))}
+	r := wire.Record{
+		Origin: &origin, Path: "n/" + name, Size: int64(len(body)), Digest: o.digest, State: wire.StateCurrent, ReceivedAt: time.Now().UTC(),
+		TimeSource: wire.TimeSourceReceived, MediaType: "text/csv", Gateway: "north-0", Incarnation: "one", Backfill: true,
+	}
+	r.Key = origin.ObjectID("hub", guest, r.ReceivedAt)
+	r.ID = r.Key
+	m, err := stream.NoticeMessage(wire.Notice{Site: "hub", Instrument: guest, Record: r}, r.Gateway)
+	if err == nil {
+		err = l.store.Put(l.t.Context(), r.Key, strings.NewReader(body), r.Size, objectstore.PutOptions{})
+	}
+	if err == nil {
+		_, err = l.js.PublishMsg(l.t.Context(), m)
+	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
 	l.objects = append(l.objects, o)
 	return o
 }

@@ -6,6 +6,8 @@ import (
 	"bufio"
 	"html"
 	"strconv"
+
+	"github.com/substorm/substorm/internal/wire"
 )
 
 const style = `body{font:14px/1.5 system-ui,sans-serif;margin:2rem;color:#222;background:#fff}` +
@@ -49,16 +51,20 @@ func (p *page) writeHTML(w *bufio.Writer) error {
 		fprint(w, "</td></tr>\n")
 	}
 	fprint(w, "</table>\n")
-	p.writeRights(w)
+	p.writeFooter(w)
 	fprint(w, "</body>\n</html>\n")
 	return nil
 }
 
-func (p *page) writeRights(w *bufio.Writer) {
-	if p.instrument == nil || p.instrument.Rights == nil {
+// writeFooter says whose the instrument is, and what its rights are.
+func (p *page) writeFooter(w *bufio.Writer) {
+	if p.instrument == nil || p.instrument.Origin == "" && p.instrument.Rights == nil {
 		return
 	}
 	r := p.instrument.Rights
+	if r == nil {
+		r = &wire.RightsEntry{}
+	}
 	fprint(w, "<footer>")
 	link := func(before, rel, url, text string) {
 		if text == "" {
@@ -71,6 +77,7 @@ func (p *page) writeRights(w *bufio.Writer) {
 			fprint(w, html.EscapeString(text), "</p>\n")
 		}
 	}
+	link("Mirrored from site ", "", "", p.instrument.Origin)
 	link("License: ", "license", r.LicenseURL(), r.License)
 	link("Cite as: ", "cite-as", r.CiteURL(), r.DOI)
 	link("", "", "", r.Citation)

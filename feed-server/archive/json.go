@@ -14,6 +14,8 @@ type listedHead struct {
 	Format     int    `json:"format"`
 	Site       string `json:"site"`
 	Instrument string `json:"instrument,omitempty"`
+	// Origin is the code of the Site that the instrument is of; absent: of this one.
+	Origin string `json:"origin,omitempty"`
 	// Directory is its path, with a slash at the end; absent: all of the instrument's.
 	Directory string `json:"directory,omitempty"`
 	Rights    any    `json:"rights,omitempty"`
@@ -39,6 +41,9 @@ func (p *page) writeJSON(w *bufio.Writer) error {
 	head := listedHead{Format: listingFormat, Site: p.site, Instrument: p.target.instrument}
 	if p.target.path != "" {
 		head.Directory = p.target.path + "/"
+	}
+	if p.instrument != nil {
+		head.Origin = p.instrument.Origin
 	}
 	if p.instrument != nil && p.instrument.Rights != nil {
 		head.Rights = p.instrument.Rights

@@ -43,13 +43,13 @@ func (a *Archive) serveRobots(v *endpoint.Request) *problem.Problem {
 	})
 }
 
-// serveSitemaps answers /sitemap.xml: for each instrument whose archive is everybody's
-// one sitemap, of its directories.
+// serveSitemaps answers /sitemap.xml: for each of the Site's own instruments whose archive is everybody's
+// one sitemap, of its directories. Search engines find those of other Sites there.
 func (a *Archive) serveSitemaps(v *endpoint.Request) *problem.Problem {
 	base := v.Base()
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(v.Snapshot.Instruments)) {
-		if endpoint.Public(v.Snapshot.Instruments[name]) {
+		if !wire.IsGuest(name) && endpoint.Public(v.Snapshot.Instruments[name]) {
 			names = append(names, name)
 		}
 	}
@@ -71,7 +71,7 @@ func (a *Archive) serveSitemap(v *endpoint.Request) *problem.Problem {
 	name, ok := strings.CutSuffix(v.PathValue("instrument"), ".xml")
 	t := target{instrument: name, directory: true}
 	in, known := v.Snapshot.Instruments[name]
-	if !ok || !known || !endpoint.Public(in) {
+	if !ok || !known || wire.IsGuest(name) || !endpoint.Public(in) {
 		return notFound(t)
 	}
 	all, err := a.directories(v, t)

@@ -44,7 +44,7 @@ To compare the objects of an instrument with their digests:
 
 // rights are what to know before the data is used.
 func rights(in wire.InstrumentEntry) [][2]string {
-	all := [][2]string{{"Station", in.Station}}
+	all := [][2]string{{"Site", in.Origin}, {"Station", in.Station}}
 	if in.Rights == nil {
 		return append(all, [2]string{"License", "none is said: ask before you use it"})
 	}

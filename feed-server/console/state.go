@@ -13,6 +13,9 @@ import (
 // underEmbargo is the state of an instrument of which who asks may not have what is new.
 const underEmbargo = "UnderEmbargo"
 
+// mirrored is the state of an instrument of another Site, which tells there whether its data arrives.
+const mirrored = "Mirrored"
+
 // State is whether data of an instrument arrives: a reason of the condition DataFlowing.
 type State struct {
 	Reason string
@@ -29,6 +32,7 @@ var states = []State{
 	{v1alpha1.ReasonNoReport, "no report", "?"},
 	{v1alpha1.ReasonNoListeners, "imported", "▤"},
 	{underEmbargo, "under embargo", "◌"},
+	{mirrored, "of other sites", "⇄"},
 }
 
 // stateOf returns the reason that the operator gives for DataFlowing of an accepted
@@ -39,6 +43,8 @@ func stateOf(in *wire.InstrumentEntry, last, reported, now time.Time) string {
 	due := observing.Due(time.Duration(in.CadenceMillis) * time.Millisecond)
 	schedule, err := observing.Of(in.Observes)
 	switch {
+	case in.Origin != "":
+		return mirrored
 	case in.Retired, in.Maintenance, err == nil && schedule.Rests(now, last.Add(due), due):
 		return v1alpha1.ReasonNotObserving
 	case len(in.Listeners) == 0:

@@ -41,7 +41,9 @@ type row struct {
 	Name    string `json:"name"`
 	Type    string `json:"type,omitempty"`
 	Station string `json:"station,omitempty"`
-	// State is a reason of the condition DataFlowing.
+	// Origin is the code of the Site that it is an instrument of; absent: of this one.
+	Origin string `json:"origin,omitempty"`
+	// State is a reason of the condition DataFlowing, or one of this package's.
 	State         string `json:"state"`
 	CadenceMillis int64  `json:"cadenceMillis,omitempty"`
 	// Received is when data last arrived, as it was last told.
@@ -122,7 +124,7 @@ func newView(site string, v *endpoint.Request, now seen, was *view) *view {
 
 // newRow is an instrument as who asks may see it: nothing of what is under embargo.
 func newRow(v *endpoint.Request, in wire.InstrumentEntry, now seen) row {
-	r := row{Name: in.Instrument, Station: in.Station, State: underEmbargo, CadenceMillis: in.CadenceMillis, Objects: len(in.Listeners) == 0 || sendsObjects(&in)}
+	r := row{Name: in.Instrument, Station: in.Station, Origin: in.Origin, State: underEmbargo, CadenceMillis: in.CadenceMillis, Objects: len(in.Listeners) == 0 || sendsObjects(&in)}
 	if in.About != nil {
 		r.Type = in.About.Type
 	}

@@ -22,6 +22,8 @@ type Registry struct {
 	Consumers   []wire.ConsumerEntry
 	Readers     []wire.ReaderEntry
 	Mirrors     []wire.MirrorEntry
+	// Guests are of other Sites: the runs of mirrors write them.
+	Guests []wire.GuestEntry
 }
 
 // Declare writes a Site's registry as the operator does: entries, what is gone,
@@ -93,6 +95,9 @@ func (r Registry) declare(t testing.TB, js jetstream.JetStream, site string) {
 	for _, e := range r.Mirrors {
 		revision(&e.Revision)
 		put(wire.RegistryMirrorKey(e.Partner), e)
+	}
+	for _, e := range r.Guests {
+		put(wire.RegistryGuestKey(e.Origin, e.Instrument), e)
 	}
 	delete(gone, wire.RegistryCompleteKey)
 	for key := range gone {

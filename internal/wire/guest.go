@@ -4,6 +4,8 @@ package wire
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -99,7 +101,7 @@ const (
 // Entry is the guest as an instrument of the registry.
 func (e *GuestEntry) Entry() InstrumentEntry {
 	in := InstrumentEntry{
-		Instrument: e.Name(), Origin: e.Origin, Maintenance: true,
+		UID: e.Name(), Generation: e.generation(), Instrument: e.Name(), Origin: e.Origin, Maintenance: true,
 		MaxObjectSize: guestMaxObjectSize, MaxConnections: guestMaxConnections, Acknowledge: guestAcknowledge,
 		MediaType: e.MediaType, Station: e.Station, Rights: e.Rights, About: e.About,
 	}
@@ -109,6 +111,15 @@ func (e *GuestEntry) Entry() InstrumentEntry {
 		in.Access = &access
 	}
 	return in
+}
+
+// generation is another where the origin says something else.
+func (e *GuestEntry) generation() int64 {
+	said := *e
+	said.Partner, said.SaidAt = "", time.Time{}
+	text, _ := json.Marshal(said) // texts and numbers, which can always be written
+	sum := sha256.Sum256(text)
+	return int64(binary.BigEndian.Uint64(sum[:8]) >> 1)
 }
 
 const registryMover = "mover."

@@ -48,14 +48,18 @@ var ConsumerServices = []Service{
 }
 
 // CommandServices are what commands need that read streams and buckets, and that request changes of the archivist. An
-// answer to the first three that is directed at the last is no request: it bears the headers of a stored message, or is
+// answer to the first three that is directed at one of the others is no request: it bears the headers of a stored message, or is
 // an answer of JetStream's API.
 var CommandServices = []Service{
 	{"stream-info", "$JS.API.STREAM.INFO.*", wire.CommandAPI + ".STREAM.INFO.*", jwt.ResponseTypeSingleton},
 	{"direct-get", "$JS.API.DIRECT.GET.*", wire.CommandAPI + ".DIRECT.GET.*", jwt.ResponseTypeStream},
 	{"direct-get-last", "$JS.API.DIRECT.GET.*.>", wire.CommandAPI + ".DIRECT.GET.*.>", jwt.ResponseTypeSingleton},
 	{"archive-request", jwt.Subject(wire.RequestSubject("*", "*")), jwt.RenamingSubject(wire.RequestSubject("*", "*")), jwt.ResponseTypeSingleton},
+	{"guest-request", jwt.Subject(guestRequests), jwt.RenamingSubject(guestRequests), jwt.ResponseTypeSingleton},
 }
+
+// guestRequests are about instruments of other Sites.
+var guestRequests = wire.RequestSubject("*", wire.GuestName("*", "*"))
 
 // EnableJetStream gives an account JetStream without limits but the server's.
 func EnableJetStream(account *jwt.AccountClaims) {

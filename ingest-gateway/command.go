@@ -70,6 +70,7 @@ func addFlags(f *pflag.FlagSet, cfg *Config, ports *string) {
 	f.Uint16Var(&cfg.EdgePort, "edge-port", 0, "port for proxies that speak the PROXY protocol, version 2 (0: none)")
 	flags.CIDRs(f, &cfg.EdgeSources, "edge-sources", "addresses of those proxies, as CIDRs")
 	f.Uint16Var(&cfg.LinkProbePort, "link-probe-port", 0, "UDP port that answers senders who measure the link to here, by STAMP (0: none)")
+	f.StringVar(&cfg.MirrorListen, "mirror-listen", "", "address on which runs of mirrors send what they pulled (empty: none)")
 	f.StringVar(&cfg.UnknownSenders, "unknown-senders", "Refuse", "what becomes of data that no instrument claims: Refuse or Quarantine")
 	f.Int64Var(&cfg.QuarantineMaxSize, "quarantine-max-size", 1<<30, "bytes of the bucket that this pod keeps of unknown senders")
 	f.DurationVar(&cfg.QuarantineRetention, "quarantine-retention", 168*time.Hour, "how long they are kept")

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -42,6 +44,8 @@ type Config struct {
 	EdgeSources []netip.Prefix
 	// LinkProbePort of UDP answers who measures the link to the pool (STAMP); 0 for none.
 	LinkProbePort uint16
+	// MirrorListen is the address, host:port, on which runs of mirrors send what they pulled; empty for none.
+	MirrorListen string
 	// UnknownSenders is Refuse, also where it is empty, or Quarantine: then what
 	// they send is kept, up to QuarantineMaxSize and for QuarantineRetention, and
 	// QuarantinePorts are open beside those of instruments.
@@ -101,6 +105,9 @@ func (c *Config) check() error {
 	if c.LinkProbePort != 0 && c.FirstPort <= c.LinkProbePort && c.LinkProbePort <= c.LastPort {
 		errs = append(errs, fmt.Errorf("--link-probe-port %d must lie outside --ports", c.LinkProbePort))
 	}
+	if err := c.checkMirrorListen(); err != nil {
+		errs = append(errs, err)
+	}
 	switch c.UnknownSenders {
 	case "", unknownSendersRefuse:
 	case unknownSendersQuarantine:
@@ -120,6 +127,18 @@ func (c *Config) check() error {
 		errs = append(errs, errors.New("--drain-timeout must be positive"))
 	}
 	return errors.Join(errs...)
+}
+
+func (c *Config) checkMirrorListen() error {
+	if c.MirrorListen == "" {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(c.MirrorListen)
+	number, numberErr := strconv.ParseUint(port, 10, 16)
+	if err != nil || numberErr != nil || c.FirstPort <= uint16(number) && uint16(number) <= c.LastPort {
+		return fmt.Errorf("--mirror-listen %q is host:port, such as :8444, and lies outside --ports", c.MirrorListen)
+	}
+	return nil
 }
 
 func (c *Config) scope() intake.Scope {

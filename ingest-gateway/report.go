@@ -124,6 +124,7 @@ func (r *reporter) reportGateway(ctx context.Context) error {
 		Spool:    g.spoolStatus(), Stopped: r.stopped, Unwritten: r.unwritten,
 	}
 	g.addCopies(&status)
+	g.addMirror(&status)
 	return r.putGateway(ctx, status)
 }
 

@@ -230,7 +230,7 @@ func (g *gateway) openReceivers(limits limits) (err error) {
 		Site: g.cfg.Site, Registry: g.registry, Certificates: g.certificates, Archive: g.archive, Names: g.names, Objects: g.objects, Pool: g.pool,
 		Refusals: refusals, Slow: slow, Slots: slots, Logger: g.log, Metrics: g.metrics,
 	})
-	if err := g.openEdge(); err != nil {
+	if err := errors.Join(g.openEdge(), g.openMirror()); err != nil {
 		return err
 	}
 	g.reporter = newReporter(g)

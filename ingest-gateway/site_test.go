@@ -25,6 +25,8 @@ type lab struct {
 	registry jetstream.KeyValue
 	entries  map[string]wire.InstrumentEntry
 	revision int64
+	// mirrors is how many partners the registry has.
+	mirrors int
 	// archivist works for the Site from its first gateway on.
 	archivist *testenv.Archivist
 }
@@ -111,7 +113,7 @@ func (l *lab) putEntry(t *testing.T, e wire.InstrumentEntry) {
 
 func (l *lab) complete(t *testing.T) {
 	t.Helper()
-	b, err := wire.Encode(wire.RegistryComplete{Revision: l.revision, Count: len(l.entries)})
+	b, err := wire.Encode(wire.RegistryComplete{Revision: l.revision, Count: len(l.entries), Mirrors: l.mirrors})
 	if err != nil {
 		t.Fatal(err)
 	}

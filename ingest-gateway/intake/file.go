@@ -28,6 +28,9 @@ type savedRegistry struct {
 func (s *Snapshot) save(file, site string) error {
 	saved := savedRegistry{Format: wire.Format, Site: site, Epoch: s.registry.Epoch, Revision: s.Revision}
 	for _, in := range s.known {
+		if in.Origin != "" {
+			continue // nothing of it comes without NATS, where the runs of mirrors stand
+		}
 		b, err := wire.Encode(in.entry)
 		if err != nil {
 			return fmt.Errorf("save the registry: %w", err)

@@ -19,8 +19,10 @@ type Instrument struct {
 	Name       string
 	UID        string
 	Generation int64
-	// Pool is the IngestGateway that receives.
+	// Pool is the IngestGateway that receives; empty where none does.
 	Pool string
+	// Origin is the code of the Site that it is an instrument of; empty: of this one.
+	Origin string
 	// Revision of the registry in which the instrument last changed.
 	Revision int64
 	// Retired instruments are known, and refused.
@@ -110,6 +112,7 @@ func NewInstrument(e wire.InstrumentEntry) (*Instrument, error) {
 		UID:            e.UID,
 		Generation:     e.Generation,
 		Pool:           e.Gateway,
+		Origin:         e.Origin,
 		Revision:       e.Revision,
 		Retired:        e.Retired,
 		MaxObjectSize:  e.MaxObjectSize,

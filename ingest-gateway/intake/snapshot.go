@@ -21,7 +21,7 @@ type Snapshot struct {
 
 	// registry is what the snapshot follows from.
 	registry *registry.Snapshot
-	// known are the instruments of the whole registry, those of other pools included.
+	// known are the instruments of the whole registry, those of other pools and Sites included.
 	known       map[string]*Instrument
 	instruments map[string]*Instrument
 	// listeners in force, in the order in which they were claimed.

@@ -24,26 +24,29 @@ import (
 //
 //	head     8 bytes magic, 4 bytes number of causes, then causes of 32 bytes each, in the order of their counters; the
 //	         boot of the machine; at 4 KiB keys of 16 bytes, see ends
-//	slot...  instrument (length and up to 63 bytes), day (10 bytes, 6 spare), counters of 8 bytes, and twice what was
+//	slot...  instrument (length and up to 95 bytes), day (10 bytes, 6 spare), counters of 8 bytes, and twice what was
 //	         received, of which one is current
 //
 // A slot whose instrument has length 0 is free. The file grows by chunks of slots, whose space on the disk is reserved:
 // writing to a mapped page for which there is no space would end the process.
 const (
-	magic      = "SBSTLDG4"
+	magic      = "SBSTLDG5"
 	headSize   = 64 << 10 // as large as a page may be
 	causeSize  = 32
 	maxCauses  = 24
 	causesAt   = 16
 	bootAt     = causesAt + maxCauses*causeSize
 	bootSize   = 64
-	nameSize   = 64
+	nameSize   = 96
 	daySize    = 16
 	countersAt = nameSize + daySize
 	slotSize   = int(unsafe.Sizeof(slot{}))
 	chunkSlots = 1024
 	chunkSize  = chunkSlots * slotSize
 )
+
+// nameSizes are those of the layouts that can be read, by magic: the one before had no space for the names of guests.
+var nameSizes = map[string]int{magic: nameSize, "SBSTLDG4": 64}
 
 // counter is the index of a counter in a slot.
 type counter int
@@ -177,24 +180,31 @@ func readCounters(path string) (left, error) {
 	if err != nil {
 		return left{}, err
 	}
-	if len(data) < headSize || string(data[:len(magic)]) != magic {
+	if len(data) < headSize {
+		return left{}, fmt.Errorf("%s: %w", path, errNotCounters)
+	}
+	name, known := nameSizes[string(data[:len(magic)])]
+	if !known {
 		return left{}, fmt.Errorf("%s: %w", path, errNotCounters)
 	}
 	is := boot()
 	l := left{complete: is != "" && string(bytes.TrimRight(data[bootAt:bootAt+bootSize], "\x00")) == is}
 	n := min(binary.NativeEndian.Uint32(data[8:]), maxCauses)
 	for i := range int(n) {
-		name := data[causesAt+i*causeSize:][:causeSize]
-		l.causes = append(l.causes, wire.Cause(bytes.TrimRight(name, "\x00")))
+		cause := data[causesAt+i*causeSize:][:causeSize]
+		l.causes = append(l.causes, wire.Cause(bytes.TrimRight(cause, "\x00")))
 	}
 	for _, k := range endsIn(data) {
 		if k != (endKey{}) {
 			l.ends = append(l.ends, k)
 		}
 	}
-	for at := headSize; at+slotSize <= len(data); at += slotSize {
+	size := slotSize - nameSize + name
+	for at := headSize; at+size <= len(data); at += size {
 		s := new(slot)
-		copy(unsafe.Slice((*byte)(unsafe.Pointer(s)), slotSize), data[at:])
+		is := unsafe.Slice((*byte)(unsafe.Pointer(s)), slotSize)
+		copy(is[:name], data[at:])
+		copy(is[nameSize:], data[at+name:at+size])
 		if _, _, ok := s.key(); ok {
 			l.slots = append(l.slots, s)
 		}

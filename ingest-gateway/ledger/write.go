@@ -29,6 +29,9 @@ const (
 	askTimeout = 10 * time.Second
 	// lookEvery is how often is asked whether the bucket is still the same.
 	lookEvery = 10 * time.Second
+	// pruneEvery is how often cells are dropped that nobody counts in any more: each time the file of what ended is written
+	// anew, and a mirror brings thousands of days one after the other.
+	pruneEvery = 10 * time.Minute
 	// endedAtOnce is how many days of ended incarnations are written in one pass, beside those that change.
 	endedAtOnce = 256
 )
@@ -56,6 +59,8 @@ type writer struct {
 	mu      sync.Mutex // for what known says of revisions
 	// ended are the days of ended incarnations that are still to be written.
 	ended []dayKey
+	// pruned is when cells were last dropped.
+	pruned time.Time
 }
 
 // Run writes the totals to the Site's ledger each second in which they changed, those of ended incarnations once, until
@@ -71,7 +76,11 @@ func (l *Ledger) Run(ctx context.Context, js jetstream.JetStream) error {
 	var said error
 	for ctx.Err() == nil {
 		begun := time.Now()
-		err := errors.Join(l.counters.sync(), l.write(ctx), l.prune(begun))
+		err := errors.Join(l.counters.sync(), l.write(ctx))
+		if begun.Sub(w.pruned) >= pruneEvery {
+			w.pruned = begun
+			err = errors.Join(err, l.prune(begun))
+		}
 		if (err == nil) != (said == nil) && ctx.Err() == nil {
 			if err != nil {
 				l.log.Warn("the ledger cannot be written: totals are kept and written later", "error", err)

@@ -112,6 +112,9 @@ type Archive struct {
 	storing chan struct{}
 	// listings has a place for each manifest that may be read at a time.
 	listings chan struct{}
+	// mirroring has a channel for each object of a guest on its way to the store, by key: it is closed when that is over.
+	mirroring sync.Map
+	listedIDs listedIDs
 	// status is the bucket that says what is damaged, once it was asked for.
 	status atomic.Pointer[jetstream.KeyValue]
 
@@ -134,6 +137,7 @@ func New(cfg Config) *Archive {
 		cfg: cfg, slots: semaphore.NewWeighted(cfg.Concurrency), metrics: newMetrics(cfg.Metrics), listings: make(chan struct{}, maxListings),
 		storing: make(chan struct{}, drainAlone),
 	}
+	a.listedIDs.archive = a
 	a.openPackers()
 	if cfg.Spool != nil {
 		registerSpool(cfg.Metrics, cfg.Spool)

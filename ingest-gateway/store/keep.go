@@ -81,6 +81,9 @@ func (o *Object) keep(ctx context.Context, n wire.Notice) (_ wire.Notice, what o
 	if err := o.archive.MayKeep(); err != nil {
 		return n, stored, err
 	}
+	if o.mirrored != nil {
+		return o.keepMirrored(ctx, n)
+	}
 	if o.name != "" {
 		var done bool
 		if n, what, done, err = o.takeName(ctx, n); done {

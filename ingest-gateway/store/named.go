@@ -121,7 +121,7 @@ func (a *Archive) countDuplicate(o *Object, n wire.Notice) {
 	a.metrics.duplicates.WithLabelValues(n.Instrument).Inc()
 }
 
-// join sees to it that the equal object which lies under the name is announced,
+// join sees to it that the equal object which lies under the name, or is of the same origin, is announced,
 // whoever stored it, and counts both. An error is not counted yet.
 func (a *Archive) join(ctx context.Context, o *Object, n wire.Notice) (wire.Notice, error) {
 	first, announced, err := a.found(ctx, n)
@@ -133,7 +133,10 @@ func (a *Archive) join(ctx context.Context, o *Object, n wire.Notice) (wire.Noti
 	if err != nil {
 		return n, err
 	}
-	if announced || a.awaitAnnounced(ctx, n) {
+	if first.Origin != nil && first.Path == "" {
+		first.Path = n.Path // there was no space for it, see putOptions
+	}
+	if announced || n.Name != "" && a.awaitAnnounced(ctx, n) {
 		a.countDuplicate(o, n)
 		a.named(first)
 		return first, nil

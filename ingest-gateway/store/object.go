@@ -23,7 +23,8 @@ type Object struct {
 	instrument *intake.Instrument
 	source     netip.AddrPort
 	wake       func()
-	began      time.Time
+	// began is the instant at which the object is counted until it is received.
+	began time.Time
 	// ctx ends when the object is given up.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -51,6 +52,9 @@ type Object struct {
 	// observed is when the observation began, zero where that is not known.
 	observed time.Time
 
+	// mirrored is what the origin knows of an object of a guest; nil for others.
+	mirrored *wire.MirroredObject
+
 	// Of Whole.
 	receivedAt   time.Time
 	clockStep    time.Duration
@@ -66,10 +70,14 @@ func (s *sum) digest() wire.Digest { return wire.Digest(s.Sum(nil)) }
 // Begin counts a new object and returns it, empty. Wake is as in
 // memory.Pool.NewBuffer. Each object ends in Commit or Abort.
 func (a *Archive) Begin(in *intake.Instrument, source netip.AddrPort, wake func()) *Object {
+	return a.begin(in, source, wake, time.Now())
+}
+
+func (a *Archive) begin(in *intake.Instrument, source netip.AddrPort, wake func(), began time.Time) *Object {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	o := &Object{
 		archive: a, instrument: in, source: source, wake: wake,
-		began: time.Now(), ctx: ctx, cancel: cancel,
+		began: began, ctx: ctx, cancel: cancel,
 		buffer: a.cfg.Pool.NewBuffer(PartSize, wake),
 	}
 	o.digest.Reset()
@@ -154,6 +162,9 @@ func (o *Object) CameTo(listener string, port uint16, framing string) {
 func (o *Object) Whole(c wire.Completeness) {
 	o.receivedAt, o.clockStep = o.archive.clock.now()
 	o.completeness = c
+	if m := o.mirrored; m != nil { // its origin knows
+		o.receivedAt, o.clockStep, o.completeness = m.ReceivedAt, 0, m.Completeness
+	}
 	o.buffer.Seal()
 }
 

@@ -25,6 +25,9 @@ const lastWords = 5 * time.Second
 
 // notice is the object's, as it will be announced where it lies under its own key without a name.
 func (o *Object) notice(receivedAt time.Time, digest wire.Digest) wire.Notice {
+	if o.mirrored != nil {
+		return o.mirroredNotice(digest)
+	}
 	cfg := &o.archive.cfg
 	key := wire.RawKey(cfg.Site, o.instrument.Name, receivedAt, digest)
 	n := wire.Notice{Site: cfg.Site, Instrument: o.instrument.Name, Record: wire.Record{

@@ -103,6 +103,9 @@ func (a *Archive) putPackOf(ctx context.Context, key string, open func() io.Read
 }
 
 func putOptions(n wire.Notice, createOnly bool) (objectstore.PutOptions, error) {
+	if n.Origin != nil && !wire.MetadataFits(n) {
+		n = withoutPath(n)
+	}
 	metadata, err := wire.ObjectMetadata(n)
 	if err != nil {
 		return objectstore.PutOptions{}, fmt.Errorf("metadata of %s: %w", n.Key, err)

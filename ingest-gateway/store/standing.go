@@ -155,21 +155,35 @@ func (a *Archive) verify(ctx context.Context, r wire.Record) error {
 }
 
 // listing returns what the manifest says of an object.
-func (a *Archive) listing(ctx context.Context, instrument string, day wire.Day, id string) (r wire.Record, found bool, err error) {
+func (a *Archive) listing(ctx context.Context, instrument string, day wire.Day, id string) (is wire.Record, found bool, err error) {
+	err = a.eachListed(ctx, instrument, day, func(r wire.Record) bool {
+		if found = r.ID == id; found {
+			is = r
+		}
+		return !found
+	})
+	return is, found, err
+}
+
+// eachListed has what the manifests list of a day, until more is not wanted.
+func (a *Archive) eachListed(ctx context.Context, instrument string, day wire.Day, more func(wire.Record) bool) error {
 	select { // each holds what it reads of a day
 	case a.listings <- struct{}{}:
 		defer func() { <-a.listings }()
 	case <-ctx.Done():
-		return r, false, fmt.Errorf("%w: %w", objectstore.ErrUnavailable, context.Cause(ctx))
+		return fmt.Errorf("%w: %w", objectstore.ErrUnavailable, context.Cause(ctx))
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Patience)
 	defer cancel()
 	for r, err := range manifest.Records(ctx, a.cfg.Objects, a.cfg.Site, instrument, day) {
-		if err != nil || r.ID == id {
-			return r, err == nil, err
+		if err != nil {
+			return err
+		}
+		if !more(r) {
+			break
 		}
 	}
-	return wire.Record{}, false, nil
+	return nil
 }
 
 // NameStands says whether the object that has a version of a name may be receipted

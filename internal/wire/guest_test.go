@@ -143,6 +143,7 @@ func TestMirroredObject(t *testing.T) {
 		"a negative size":           func(m *MirroredObject) { m.Size = -1 },
 		"a negative version":        func(m *MirroredObject) { m.Version = -1 },
 		"a long media type":         func(m *MirroredObject) { m.MediaType = strings.Repeat("a", 128) },
+		"a media type in two lines": func(m *MirroredObject) { m.MediaType = "text/plain\r\nX-A: b" },
 		"an origin without a Site":  func(m *MirroredObject) { m.Origin.Site = "" },
 		"an origin without an ID":   func(m *MirroredObject) { m.Origin.ID = "" },
 		"an ID in two lines":        func(m *MirroredObject) { m.Origin.ID = "a\nb" },

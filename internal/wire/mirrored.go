@@ -74,8 +74,8 @@ func (m *MirroredObject) check() error {
 	switch {
 	case m.Size < 0 || m.Version < 0:
 		return bad("its size %d, or version %d, is negative", m.Size, m.Version)
-	case len(m.MediaType) > maxMediaTypeSaid:
-		return bad("its media type has %d bytes, there may be %d", len(m.MediaType), maxMediaTypeSaid)
+	case len(m.MediaType) > maxMediaTypeSaid || strings.ContainsFunc(m.MediaType, func(r rune) bool { return r < ' ' || r > '~' }):
+		return bad("%.200q is no media type of at most %d bytes", m.MediaType, maxMediaTypeSaid)
 	case m.Origin == nil:
 		return nil
 	case m.Origin.Site == "":

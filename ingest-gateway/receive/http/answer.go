@@ -54,6 +54,19 @@ var verdicts = map[wire.Cause]verdict{
 // unsafe is the verdict of what may be taken if it is sent again.
 var unsafe = verdict{http.StatusServiceUnavailable, retryAway, "the object is not safe here: send it again"}
 
+// verdict returns how a cause is told to the request's sender.
+func (q *request) verdict(cause wire.Cause) verdict {
+	if q.mirrored {
+		if v, known := mirrorVerdicts[cause]; known {
+			return v
+		}
+	}
+	if v, known := verdicts[cause]; known {
+		return v
+	}
+	return unsafe
+}
+
 // document is a problem with its cause as metrics and ledger spell it.
 type document struct {
 	*problem.Problem
@@ -64,10 +77,7 @@ type document struct {
 // bytes had come. It was counted in the ledger already.
 func (q *request) refuse(cause wire.Cause, size int64, err error) {
 	q.server.cfg.Refusals.Say(q.name(), cause, q.source, size, err)
-	v, known := verdicts[cause]
-	if !known {
-		v = unsafe
-	}
+	v := q.verdict(cause)
 	detail := q.r.URL.Path
 	if err != nil && v.status < http.StatusInternalServerError {
 		detail += ": " + err.Error()
@@ -97,10 +107,7 @@ func (q *request) refuseSender(refusal intake.Refusal) {
 	cfg.Archive.Refused(name, refusal.Cause)
 	cfg.Refusals.SayNearly(name, refusal, q.source, q.port, nil)
 	cfg.Slow.Hold(q.r.Context(), refusal.Cause, q.source.Addr())
-	v, known := verdicts[refusal.Cause]
-	if !known {
-		v = unsafe
-	}
+	v := q.verdict(refusal.Cause)
 	if v.status == http.StatusUnauthorized {
 		q.w.Header().Set("WWW-Authenticate", "Bearer")
 	}

@@ -26,6 +26,21 @@ type request struct {
 	listener *intake.Listener
 	// unread: something of the body may still come.
 	unread bool
+	// mirrored: a run of a mirror sends it.
+	mirrored bool
+}
+
+func (s *Server) newRequest(w http.ResponseWriter, r *http.Request) *request {
+	q := &request{server: s, w: w, r: r, control: http.NewResponseController(w), began: time.Now(), unread: r.ContentLength != 0}
+	q.port, q.source = addresses(r)
+	if len(r.TransferEncoding) > 0 {
+		// A Content-Length beside it was dropped before we could see it. A proxy may have gone by that, and what it takes for
+		// the body's end would be our next request (RFC 9112, 6.1).
+		q.endConnection()
+	}
+	// Until its body is read for an object, a request may not take long.
+	_ = q.control.SetReadDeadline(q.began.Add(headerTimeout))
+	return q
 }
 
 // name is the instrument's, for metrics and logs.
@@ -38,15 +53,7 @@ func (q *request) name() string {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	q := &request{server: s, w: w, r: r, control: http.NewResponseController(w), began: time.Now(), unread: r.ContentLength != 0}
-	q.port, q.source = addresses(r)
-	if len(r.TransferEncoding) > 0 {
-		// A Content-Length beside it was dropped before we could see it. A proxy may have gone by that, and what it takes for
-		// the body's end would be our next request (RFC 9112, 6.1).
-		q.endConnection()
-	}
-	// Until its body is read for an object, a request may not take long.
-	_ = q.control.SetReadDeadline(q.began.Add(headerTimeout))
+	q := s.newRequest(w, r)
 	instrument, rest, ok := wire.ParseUploadPath(r.URL.Path)
 	if !ok {
 		q.endConnection()
@@ -59,16 +66,20 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q.listener = listener
-	if slot, ok := r.Context().Value(slotKey{}).(*listen.Slot); ok {
+	q.enter(func() { q.route(rest) })
+}
+
+// enter goes on with a request whose sender may send.
+func (q *request) enter(goOn func()) {
+	if slot, ok := q.r.Context().Value(slotKey{}).(*listen.Slot); ok {
 		slot.Identified()
 	}
-	switch {
-	case !s.enter(listener.Instrument):
+	if !q.server.enter(q.listener.Instrument) {
 		q.refuseUnread(wire.CauseTooManyConnections, nil)
-	default:
-		defer s.leave(listener.Instrument.Name)
-		q.route(rest)
+		return
 	}
+	defer q.server.leave(q.name())
+	goOn()
 }
 
 // claim is what the sender shows of who it is.

@@ -36,9 +36,20 @@ func (q *request) receive(name string) {
 	if !q.mayBegin() || name != "" && q.known(name, wanted) {
 		return
 	}
+	q.take(wanted, anySize, func(wake func()) *store.Object {
+		o := q.server.cfg.Archive.Begin(q.listener.Instrument, q.source, wake)
+		o.Describe(name, mediaType)
+		return o
+	})
+}
+
+// anySize is that of an object of which nothing is said about its size.
+const anySize = -1
+
+// take receives the object that begin began, and keeps it if it has the digests, and the size in bytes, that are wanted.
+func (q *request) take(wanted digests, size int64, begin func(wake func()) *store.Object) {
 	b := newBody(q)
-	o := q.server.cfg.Archive.Begin(q.listener.Instrument, q.source, b.wake)
-	o.Describe(name, mediaType)
+	o := begin(b.wake)
 	o.CameTo(q.listener.Name, q.port, "")
 	if cause, err := b.readInto(o, q.limit()); cause != "" {
 		size := o.Size()
@@ -51,12 +62,16 @@ func (q *request) receive(name string) {
 		q.refuse(wire.CauseBadRequest, o.Size(), err)
 		return
 	}
-	if o.Size() == 0 {
+	switch is := o.Size(); {
+	case size != anySize && is != size:
+		o.Abort(wire.CauseDigestMismatch)
+		q.refuse(wire.CauseDigestMismatch, is, fmt.Errorf("%s says %d bytes, and %d arrived", wire.HeaderRecord, size, is))
+	case is == 0 && size != 0:
 		o.Abort(wire.CauseEmpty)
 		q.refuse(wire.CauseEmpty, 0, nil)
-		return
+	default:
+		q.keep(o, wanted)
 	}
-	q.keep(o, wanted)
 }
 
 // mayBegin says whether the instrument may send one more object now; otherwise the
@@ -98,17 +113,22 @@ func (q *request) readHeader(name string) (mediaType string, wanted digests, err
 			return "", nil, err
 		}
 	}
-	if q.r.Header.Get("Content-Range") != "" {
-		return "", nil, errors.New("Content-Range: an object is sent whole, or in parts by tus")
-	}
-	if said := q.r.Header.Get("Content-Encoding"); said != "" && said != "identity" {
-		return "", nil, fmt.Errorf("Content-Encoding %.40q: an object is kept as it is sent: send it plain, or say its own Content-Type", said)
-	}
 	if mediaType, err = mediaTypeOf(q.r.Header); err != nil {
 		return "", nil, err
 	}
-	wanted, err = digestsOf(q.r.Header)
+	wanted, err = q.wanted()
 	return mediaType, wanted, err
+}
+
+// wanted are the digests that an object must have, whose bytes are the body as it is.
+func (q *request) wanted() (digests, error) {
+	if q.r.Header.Get("Content-Range") != "" {
+		return nil, errors.New("Content-Range: an object is sent whole, or in parts by tus")
+	}
+	if said := q.r.Header.Get("Content-Encoding"); said != "" && said != "identity" {
+		return nil, fmt.Errorf("Content-Encoding %.40q: an object is kept as it is sent: send it plain, or say its own Content-Type", said)
+	}
+	return digestsOf(q.r.Header)
 }
 
 // mediaTypeOf returns what Content-Type says; "" where it says nothing, or what

@@ -4,7 +4,8 @@
 // without, and uploads by tus 1.0 (tus.io) go on where they were interrupted,
 // through whichever gateway. The answer is the receipt: 201 or 200 say that the
 // object is as safe as its instrument's "acknowledge" says, everything else that
-// nothing was receipted.
+// nothing was receipted. Runs of mirrors send by PUT, too, to a port of their own
+// on which they are known by their certificates.
 package http
 
 import (
@@ -70,11 +71,13 @@ type Config struct {
 
 // Server receives from any number of ports.
 type Server struct {
-	cfg     Config
-	ctx     context.Context
-	cut     context.CancelCauseFunc
-	ports   *listen.Ports
-	http    *http.Server
+	cfg   Config
+	ctx   context.Context
+	cut   context.CancelCauseFunc
+	ports *listen.Ports
+	http  *http.Server
+	// mirror is nil where runs of mirrors are not received from.
+	mirror  *mirror
 	metrics metrics
 	lingers *semaphore.Weighted
 
@@ -90,12 +93,16 @@ func NewServer(cfg Config) *Server {
 	}
 	s.ctx, s.cut = context.WithCancelCause(context.Background())
 	s.ports = listen.New(listen.Config{Protocol: wire.ProtocolHTTP, Slots: cfg.Slots, Logger: cfg.Logger}, s.serve)
-	s.http = &http.Server{
-		Handler: s, ReadHeaderTimeout: headerTimeout, IdleTimeout: keepAlive, MaxHeaderBytes: maxHeader,
-		ErrorLog:  slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
+	s.http = s.newHTTP(s)
+	return s
+}
+
+func (s *Server) newHTTP(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: keepAlive, MaxHeaderBytes: maxHeader,
+		ErrorLog:  slog.NewLogLogger(s.cfg.Logger.Handler(), slog.LevelDebug),
 		ConnState: s.sawState, ConnContext: withSlot,
 	}
-	return s
 }
 
 // Listen makes ports the set of ports that are received from, and returns an
@@ -104,7 +111,12 @@ func NewServer(cfg Config) *Server {
 func (s *Server) Listen(ports []uint16) map[uint16]error { return s.ports.Set(ports) }
 
 func (s *Server) serve(l *listen.Listener) {
-	err := s.http.Serve(&listener{Listener: l, server: s})
+	s.serveFrom(s.http, l, func(c *conn) net.Conn { return s.secure(l.Port, c) })
+}
+
+// serveFrom receives what comes to a port until that is closed. Secure puts TLS on its connections, where there is some.
+func (s *Server) serveFrom(h *http.Server, l *listen.Listener, secure func(*conn) net.Conn) {
+	err := h.Serve(&listener{Listener: l, server: s, secure: secure})
 	if !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 		s.cfg.Logger.Error("a port is not received from any more", "address", l.Addr().String(), "error", err)
 	}
@@ -114,6 +126,7 @@ func (s *Server) serve(l *listen.Listener) {
 type listener struct {
 	*listen.Listener
 	server *Server
+	secure func(*conn) net.Conn
 }
 
 // Accept implements net.Listener.
@@ -122,7 +135,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.server.secure(l.Port, &conn{Conn: c, slot: slot}), nil
+	return l.secure(&conn{Conn: c, slot: slot}), nil
 }
 
 // Serve receives one connection that was accepted elsewhere, as if its sender had
@@ -233,10 +246,20 @@ func (s *Server) leave(instrument string) {
 // answered. When ctx ends, what is left is cut off.
 func (s *Server) Drain(ctx context.Context) {
 	s.ports.Close()
-	if s.http.Shutdown(ctx) != nil {
-		s.cut(errDraining)
-		_ = s.http.Close()
+	servers := []*http.Server{s.http}
+	if s.mirror != nil {
+		servers = append(servers, s.mirror.http)
 	}
+	var all sync.WaitGroup
+	for _, h := range servers {
+		all.Go(func() {
+			if h.Shutdown(ctx) != nil {
+				s.cut(errDraining)
+				_ = h.Close()
+			}
+		})
+	}
+	all.Wait()
 }
 
 // addresses returns the port that a request came to, and where it came from.

@@ -43,16 +43,21 @@ type Listener struct {
 	cfg  *Config
 }
 
-// Open opens a port. Errors are the kernel's.
+// Open opens a port, on all addresses. Errors are the kernel's.
 func Open(cfg *Config, port uint16) (*Listener, error) {
+	return OpenAddress(cfg, fmt.Sprintf(":%d", port))
+}
+
+// OpenAddress opens a port of an address, host:port. Errors are the kernel's.
+func OpenAddress(cfg *Config, address string) (*Listener, error) {
 	// Linux gives accepted sockets the options of the one that listens, so each
 	// connection needs no calls of its own for them.
 	options := net.ListenConfig{KeepAlive: -1, Control: cfg.control}
-	l, err := options.Listen(context.Background(), "tcp", fmt.Sprintf(":%d", port))
+	l, err := options.Listen(context.Background(), "tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	return &Listener{Listener: l, Port: port, cfg: cfg}, nil
+	return &Listener{Listener: l, Port: l.Addr().(*net.TCPAddr).AddrPort().Port(), cfg: cfg}, nil
 }
 
 // keepAlive is after how much silence the kernel asks whether the peer is still

@@ -6,6 +6,7 @@ package up
 
 import (
 	"context"
+	"net"
 
 	"github.com/spf13/cobra"
 
@@ -40,7 +41,8 @@ func (s *site) override(p pods.Started) []string {
 	all := []string{"--listen-http=" + p.Health, "--log-level=" + s.cfg.LogLevel}
 	switch p.Program {
 	case gatewayProgram:
-		all = append(all, "--replica-listen=") // there is no other gateway
+		all = append(all, "--replica-listen=", // there is no other gateway
+			"--mirror-listen="+net.JoinHostPort(pods.Address, "0"))
 	case plan.FeedServerProgram:
 		all = append(all, "--listen="+s.servers.of(p.Name))
 		if at := s.servers.rsync(p.Arguments); at != "" {

@@ -135,6 +135,7 @@ func (p Pool) arguments() []string {
 		"--nats-credentials=" + jetStreamDir + "/" + KeyUserCreds,
 		"--replica-listen=:" + strconv.Itoa(peersPort),
 		"--replica-tls-dir=" + peersDir,
+		"--mirror-listen=:" + strconv.Itoa(mirrorPort),
 	}
 	if store.TLS != nil {
 		args = append(args, "--s3-tls-dir="+objectStoreTLSDir)

@@ -32,6 +32,8 @@ const (
 	httpPort = 8080
 	// peersPort is where a pool's gateways keep copies of each other's spools.
 	peersPort = 8443
+	// mirrorPort is where runs of mirrors send what they pulled.
+	mirrorPort = 8444
 	// userID is the user and group of every image of ours.
 	userID = 65532
 	// stopMargin is what the kubelet gives a pod beyond its drain.
@@ -129,6 +131,7 @@ func (p Pool) containerPorts() []*coreac.ContainerPortApplyConfiguration {
 	ports := []*coreac.ContainerPortApplyConfiguration{
 		coreac.ContainerPort().WithName("http").WithContainerPort(httpPort).WithProtocol(corev1.ProtocolTCP),
 		coreac.ContainerPort().WithName("peers").WithContainerPort(peersPort).WithProtocol(corev1.ProtocolTCP),
+		coreac.ContainerPort().WithName("mirror").WithContainerPort(mirrorPort).WithProtocol(corev1.ProtocolTCP),
 	}
 	if probe := p.Gateway.Spec.LinkProbe; probe != nil {
 		ports = append(ports, coreac.ContainerPort().WithName("link-probe").WithContainerPort(probe.Port).WithProtocol(corev1.ProtocolUDP))

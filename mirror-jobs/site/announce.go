@@ -18,10 +18,10 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/plan"
 )
 
-// announcer tells the Site what a run knows: which certificate it shows to gateways, what the other Site says of its
-// instruments, and which objects it has taken back.
+// announcer tells the Site what a run knows: what the other Site says of its instruments, and which objects it has taken
+// back.
 type announcer struct {
-	site, origin, partner, kind string
+	site, origin, partner string
 	// run names this one in requests.
 	run      string
 	js       jetstream.JetStream
@@ -34,25 +34,8 @@ func newAnnouncer(ctx context.Context, cfg *Config) (*announcer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", wire.RegistryBucket(cfg.Site), err)
 	}
-	return &announcer{site: cfg.Site, origin: cfg.Entry.HTTPS.Origin, partner: cfg.Entry.Partner, kind: cfg.Kind, run: rand.Text(),
+	return &announcer{site: cfg.Site, origin: cfg.Entry.HTTPS.Origin, partner: cfg.Entry.Partner, run: rand.Text(),
 		js: cfg.JetStream, entries: kv, registry: cfg.Registry}, nil
-}
-
-// mover says what the run shows to gateways, until the returned function is called.
-func (a *announcer) mover(ctx context.Context, certificate wire.Digest) (end func(), err error) {
-	key := wire.RegistryMoverKey(a.partner, a.kind)
-	data, err := wire.Encode(wire.MoverEntry{Partner: a.partner, Kind: a.kind, Certificate: certificate})
-	if err == nil {
-		_, err = a.entries.Put(ctx, key, data)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("entry %s of the registry: %w", key, err)
-	}
-	return func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		_ = a.entries.Delete(ctx, key) // else the next run replaces it; its key is gone with this process
-	}, nil
 }
 
 // guest says what the other Site tells of an instrument, where that is new.

@@ -15,6 +15,7 @@ import (
 	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/mirror-jobs/folder"
+	"github.com/substorm/substorm/mirror-jobs/gateway"
 	"github.com/substorm/substorm/mirror-jobs/https"
 	"github.com/substorm/substorm/mirror-jobs/plan"
 )
@@ -63,14 +64,13 @@ type fetching struct {
 // ended counts an object that is here, or is not. The error is one that ends the run.
 func (f *fetching) ended(d *day, i int, err error) error {
 	e := &d.lines[i]
-	var refused *refusedError
 	var gone *https.RefusedError
 	var differs *folder.DigestError
 	switch {
 	case err == nil:
 		f.Progress.End(e.Size, true)
 		return nil
-	case errors.As(err, &refused) && !f.gateways.mayPass(refused), errors.As(err, &gone) && gone.Status != 401 && gone.Status != 403,
+	case f.gateways.Final(err), errors.As(err, &gone) && gone.Status != 401 && gone.Status != 403,
 		errors.As(err, &differs), errors.Is(err, folder.ErrPath), errors.Is(err, errLarge):
 		f.Logger.Error("an object is not mirrored", "instrument", d.in.name, "path", e.Path, "error", err)
 	default:
@@ -121,7 +121,7 @@ func (f *fetching) bundle(ctx context.Context, b plan.Batch) error {
 		delete(open, key)
 		sending.Go(func() error {
 			defer f.memory.Release(size)
-			return f.ended(at.day, at.line, f.gateways.put(sendCtx, f.object(at.day, at.line, ofBytes(data))))
+			return f.ended(at.day, at.line, f.gateways.Put(sendCtx, f.object(at.day, at.line, gateway.Bytes(data))))
 		})
 		return nil
 	})
@@ -151,9 +151,9 @@ func keyOf(instrument string, e *mirrorindex.Entry) string {
 	return instrument + "/" + e.Path + "\x00" + id
 }
 
-func (r *run) object(d *day, i int, body func() (io.ReadCloser, error)) object {
+func (r *run) object(d *day, i int, open func() (io.ReadCloser, error)) gateway.Object {
 	e := &d.lines[i]
-	return object{instrument: d.in.guest, body: body, record: wire.MirroredObject{
+	return gateway.Object{Instrument: d.in.guest, Open: open, Record: wire.MirroredObject{
 		Origin: &wire.Origin{Site: r.origin, ID: e.ID}, Path: e.Path, Size: e.Size, Digest: e.Digest, MediaType: e.MediaType, Version: e.Version,
 		ObservedFrom: e.ObservedFrom, ObservedTo: e.ObservedTo, ReceivedAt: e.ReceivedAt, TimeSource: e.TimeSource, Completeness: e.Completeness,
 	}}
@@ -188,6 +188,6 @@ func (f *fetching) large(ctx context.Context, d *day, i int) error {
 	if err := l.Finish(); err != nil {
 		return f.ended(d, i, err)
 	}
-	err = f.gateways.put(ctx, f.object(d, i, func() (io.ReadCloser, error) { return f.Scratch.OpenObject(d.in.guest, e) }))
+	err = f.gateways.Put(ctx, f.object(d, i, func() (io.ReadCloser, error) { return f.Scratch.OpenObject(d.in.guest, e) }))
 	return f.ended(d, i, errors.Join(err, f.Scratch.Remove(d.in.guest, e)))
 }

@@ -22,11 +22,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/internal/catalog"
-	"github.com/substorm/substorm/internal/certificate"
 	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/mirror-jobs/folder"
+	"github.com/substorm/substorm/mirror-jobs/gateway"
 	"github.com/substorm/substorm/mirror-jobs/https"
 	"github.com/substorm/substorm/mirror-jobs/plan"
 	"github.com/substorm/substorm/mirror-jobs/push"
@@ -83,11 +83,12 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	if !cfg.VerifyOnly {
-		end, err := r.openGateways(ctx)
+		r.gateways, err = gateway.Open(ctx, gateway.Config{Site: cfg.Site, Partner: cfg.Entry.Partner, Kind: cfg.Kind, JetStream: cfg.JetStream,
+			Connections: max(1, cfg.Entry.Limits.Connections)})
 		if err != nil {
 			return err
 		}
-		defer end()
+		defer r.gateways.Close()
 	}
 	return r.do(ctx)
 }
@@ -100,29 +101,11 @@ type run struct {
 	policy    plan.GuestPolicy
 	state     *state
 	announcer *announcer
-	gateways  *gateways
+	gateways  *gateway.Client
 	// anew: what earlier runs saw does not count, and part: what this one sees counts for none.
 	anew, part bool
 	// owed are objects that did not come, withheld those under embargo, of which a later run asks again.
 	owed, withheld int
-}
-
-// openGateways has gateways know this run, until the returned function is called.
-func (r *run) openGateways(ctx context.Context) (end func(), err error) {
-	pair, err := certificate.NewEphemeral(By(r.Entry.Partner))
-	if err != nil {
-		return nil, err
-	}
-	status, err := r.JetStream.KeyValue(ctx, wire.StatusBucket(r.Site))
-	if err != nil {
-		return nil, fmt.Errorf("bucket %s: %w", wire.StatusBucket(r.Site), err)
-	}
-	stop, err := r.announcer.mover(ctx, pair.Digest())
-	if err != nil {
-		return nil, err
-	}
-	r.gateways = newGateways(r.Entry.Partner, status, pair, max(1, r.Entry.Limits.Connections))
-	return func() { r.gateways.close(); stop() }, nil
 }
 
 func (r *run) selection() plan.Selection {

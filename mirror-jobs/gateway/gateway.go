@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package site
+// Package gateway brings what a run pulls into the archive: it finds the gateways of the Site, which receive it as what any
+// sender sends. Both sides show certificates that they have made for this, and have told the other of in the Site's key-value
+// buckets, where nobody else may write.
+package gateway
 
 import (
 	"bytes"
@@ -42,24 +45,23 @@ const (
 	maxProblem = 64 << 10
 )
 
-// refusedError is the answer of a gateway that no other try changes.
-type refusedError struct {
-	status int
-	detail string
+// RefusedError is the answer of a gateway that no other try changes.
+type RefusedError struct {
+	Status int
+	Detail string
 }
 
 // Error implements error.
-func (e *refusedError) Error() string {
-	return fmt.Sprintf("the gateway answers %d %s: %s", e.status, http.StatusText(e.status), e.detail)
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("the gateway answers %d %s: %s", e.Status, http.StatusText(e.Status), e.Detail)
 }
 
-// gateways are those of the Site that take what a mirror pulls.
-type gateways struct {
-	partner     string
-	status      jetstream.KeyValue
-	pair        *certificate.Ephemeral
-	connections int
-	began       time.Time
+// Client sends objects to the gateways of a Site. Its methods may be called from several goroutines.
+type Client struct {
+	cfg             Config
+	status, entries jetstream.KeyValue
+	pair            *certificate.Ephemeral
+	began           time.Time
 
 	mu     sync.Mutex
 	open   map[wire.MirrorListener]*http.Client
@@ -68,35 +70,76 @@ type gateways struct {
 	looked time.Time
 }
 
-func newGateways(partner string, status jetstream.KeyValue, pair *certificate.Ephemeral, connections int) *gateways {
-	return &gateways{partner: partner, status: status, pair: pair, connections: connections, began: time.Now(), open: map[wire.MirrorListener]*http.Client{}}
+// Config says who sends.
+type Config struct {
+	Site, Partner string
+	// Kind of run: wire.MirrorScheduled or wire.MirrorManual, as its lease.
+	Kind      string
+	JetStream jetstream.JetStream
+	// Connections to a gateway at most.
+	Connections int
 }
 
-// object is one on its way to a gateway.
-type object struct {
-	instrument string
-	record     wire.MirroredObject
-	// body opens the bytes, each time that they are sent.
-	body func() (io.ReadCloser, error)
-	// once: they can be sent once only.
-	once bool
+// Open has gateways know a run, until Close. Errors: of NATS.
+func Open(ctx context.Context, cfg Config) (*Client, error) {
+	pair, err := certificate.NewEphemeral("mirror " + cfg.Partner)
+	if err != nil {
+		return nil, err
+	}
+	status, err := cfg.JetStream.KeyValue(ctx, wire.StatusBucket(cfg.Site))
+	if err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", wire.StatusBucket(cfg.Site), err)
+	}
+	entries, err := cfg.JetStream.KeyValue(ctx, wire.RegistryBucket(cfg.Site))
+	if err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", wire.RegistryBucket(cfg.Site), err)
+	}
+	g := &Client{cfg: cfg, status: status, entries: entries, pair: pair, began: time.Now(), open: map[wire.MirrorListener]*http.Client{}}
+	data, err := wire.Encode(wire.MoverEntry{Partner: cfg.Partner, Kind: cfg.Kind, Certificate: pair.Digest()})
+	if err == nil {
+		_, err = entries.Put(ctx, g.key(), data)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("entry %s of the registry: %w", g.key(), err)
+	}
+	return g, nil
 }
 
-func ofBytes(data []byte) func() (io.ReadCloser, error) {
+// key of the run's entry.
+func (g *Client) key() string { return wire.RegistryMoverKey(g.cfg.Partner, g.cfg.Kind) }
+
+// Close has gateways forget the run. Where that fails the next run replaces its entry, and the key of this one is gone with the
+// process.
+func (g *Client) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_ = g.entries.Delete(ctx, g.key())
+	for _, c := range g.open {
+		c.CloseIdleConnections()
+	}
+}
+
+// Object is one on its way to a gateway.
+type Object struct {
+	// Instrument is a guest, or one of the Site itself.
+	Instrument string
+	Record     wire.MirroredObject
+	// Open opens the bytes, each time that they are sent.
+	Open func() (io.ReadCloser, error)
+}
+
+// Bytes opens what is in memory.
+func Bytes(data []byte) func() (io.ReadCloser, error) {
 	return func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
 }
 
-// put brings an object to its receipt, over whichever gateway. Errors: refusedError, of the body, ctx's; any
-// other says why no gateway took it for gatewayPatience.
-func (g *gateways) put(ctx context.Context, o object) error {
+// Put brings an object to its receipt, over whichever gateway. Errors: RefusedError, of Open, ctx's; any
+// other says why no gateway took it for some minutes.
+func (g *Client) Put(ctx context.Context, o Object) error {
 	pause := firstPause
 	for end := time.Now().Add(gatewayPatience); ; {
 		wait, err := g.try(ctx, o)
-		var refused *refusedError
-		if err == nil || ctx.Err() != nil || o.once {
-			return err
-		}
-		if errors.As(err, &refused) && !g.mayPass(refused) || time.Now().After(end) {
+		if err == nil || ctx.Err() != nil || g.Final(err) || time.Now().After(end) {
 			return err
 		}
 		if !retry.Sleep(ctx, max(wait, pause/2+rand.N(pause))) {
@@ -106,9 +149,15 @@ func (g *gateways) put(ctx context.Context, o object) error {
 	}
 }
 
+// Final says whether an error is about one object alone, and no other try changes it.
+func (g *Client) Final(err error) bool {
+	var refused *RefusedError
+	return errors.As(err, &refused) && !g.mayPass(refused)
+}
+
 // mayPass says whether another try may be answered otherwise.
-func (g *gateways) mayPass(e *refusedError) bool {
-	switch e.status {
+func (g *Client) mayPass(e *RefusedError) bool {
+	switch e.Status {
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusGatewayTimeout, http.StatusInternalServerError, http.StatusInsufficientStorage:
 		return true
 	case http.StatusForbidden, http.StatusUnauthorized, http.StatusNotFound:
@@ -118,24 +167,24 @@ func (g *gateways) mayPass(e *refusedError) bool {
 }
 
 // try sends an object once. Wait is how long to wait at least before it is sent again.
-func (g *gateways) try(ctx context.Context, o object) (wait time.Duration, err error) {
+func (g *Client) try(ctx context.Context, o Object) (wait time.Duration, err error) {
 	at, client, err := g.choose(ctx)
 	if err != nil {
 		return lookAgain, err
 	}
-	body, err := o.body()
+	body, err := o.Open()
 	if err != nil {
 		return 0, err
 	}
-	q, err := http.NewRequestWithContext(ctx, http.MethodPut, "https://"+at.Address+wire.MirroredPath(g.partner, o.instrument), body)
+	q, err := http.NewRequestWithContext(ctx, http.MethodPut, "https://"+at.Address+wire.MirroredPath(g.cfg.Partner, o.Instrument), body)
 	if err != nil {
 		return 0, errors.Join(err, body.Close())
 	}
-	header, err := o.record.Header()
+	header, err := o.Record.Header()
 	if err != nil {
 		return 0, errors.Join(err, body.Close())
 	}
-	q.ContentLength = o.record.Size
+	q.ContentLength = o.Record.Size
 	q.Header.Set(wire.HeaderRecord, header)
 	answer, err := client.Do(q)
 	if err != nil {
@@ -148,7 +197,7 @@ func (g *gateways) try(ctx context.Context, o object) (wait time.Duration, err e
 		return 0, nil
 	}
 	seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
-	return time.Duration(max(0, seconds)) * time.Second, &refusedError{answer.StatusCode, detail(answer, text)}
+	return time.Duration(max(0, seconds)) * time.Second, &RefusedError{answer.StatusCode, detail(answer, text)}
 }
 
 func detail(answer *http.Response, text []byte) string {
@@ -160,7 +209,7 @@ func detail(answer *http.Response, text []byte) string {
 }
 
 // choose returns the next gateway.
-func (g *gateways) choose(ctx context.Context) (wire.MirrorListener, *http.Client, error) {
+func (g *Client) choose(ctx context.Context) (wire.MirrorListener, *http.Client, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.order) == 0 {
@@ -177,7 +226,7 @@ func (g *gateways) choose(ctx context.Context) (wire.MirrorListener, *http.Clien
 }
 
 // look finds out which gateways there are.
-func (g *gateways) look(ctx context.Context) error {
+func (g *Client) look(ctx context.Context) error {
 	if time.Since(g.looked) < lookAgain {
 		return errNoGateway
 	}
@@ -209,25 +258,19 @@ func (g *gateways) look(ctx context.Context) error {
 var errNoGateway = errors.New("no gateway of the Site takes what mirrors pull: see that an IngestGateway runs (kubectl get ingestgateways)")
 
 // forget has a gateway that does not answer be looked for again.
-func (g *gateways) forget(at wire.MirrorListener) {
+func (g *Client) forget(at wire.MirrorListener) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.order = nil
 }
 
-func (g *gateways) client(at wire.MirrorListener) *http.Client {
+func (g *Client) client(at wire.MirrorListener) *http.Client {
 	dialer := &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	return &http.Client{Transport: &http.Transport{
 		DialContext: dialer.DialContext, TLSClientConfig: g.pair.Client(at.Certificate), TLSHandshakeTimeout: 10 * time.Second, Protocols: protocols,
-		MaxConnsPerHost: g.connections, MaxIdleConnsPerHost: g.connections, IdleConnTimeout: 30 * time.Second, ResponseHeaderTimeout: silence,
+		MaxConnsPerHost: g.cfg.Connections, MaxIdleConnsPerHost: g.cfg.Connections, IdleConnTimeout: 30 * time.Second, ResponseHeaderTimeout: silence,
 		WriteBufferSize: 64 << 10, DisableCompression: true,
 	}}
-}
-
-func (g *gateways) close() {
-	for _, c := range g.open {
-		c.CloseIdleConnections()
-	}
 }

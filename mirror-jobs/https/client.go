@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -93,7 +94,29 @@ func New(cfg Config) *Client {
 		MaxConnsPerHost: cfg.Connections, MaxIdleConnsPerHost: cfg.Connections, IdleConnTimeout: 30 * time.Second,
 		ResponseHeaderTimeout: silence, DisableCompression: true, ReadBufferSize: 64 << 10, Protocols: protocols,
 	}
-	return &Client{cfg: cfg, http: &http.Client{Transport: transport}}
+	return &Client{cfg: cfg, http: &http.Client{Transport: transport, CheckRedirect: sameHost}}
+}
+
+// maxRedirects is how often a request is sent on.
+const maxRedirects = 5
+
+// sameHost: what is declared is one server, and it may send us on to no other.
+func sameHost(q *http.Request, via []*http.Request) error {
+	if first := via[0].URL; q.URL.Host != first.Host || q.URL.Scheme != first.Scheme {
+		return fmt.Errorf("it redirects to %s: declare that server, if that is meant", q.URL.Redacted())
+	}
+	if len(via) > maxRedirects {
+		return errors.New("it redirects on and on")
+	}
+	return nil
+}
+
+// Get asks for what lies below the URL, at an escaped path that begins with a slash, as it is, and gives the answer to read, which
+// may be called again. Errors: RefusedError, ErrBroken, of the network, of read.
+func (c *Client) Get(ctx context.Context, path string, header map[string]string, read func(*http.Response) error) error {
+	all := map[string]string{"Accept-Encoding": "identity"}
+	maps.Copy(all, header)
+	return c.do(ctx, request{method: http.MethodGet, path: path, header: all}, read)
 }
 
 // Close ends the idle connections.
@@ -137,7 +160,7 @@ func (c *Client) once(ctx context.Context, r request, read func(*http.Response) 
 	}
 	answer, err := c.http.Do(q)
 	if err != nil {
-		if Unverified(err) {
+		if unverified(err) {
 			return never, err
 		}
 		return 0, err
@@ -179,13 +202,6 @@ func (c *Client) newRequest(ctx context.Context, r request) (*http.Request, erro
 		q.Header.Set(name, value)
 	}
 	return q, nil
-}
-
-// Unverified says whether an error is one of TLS that stays.
-func Unverified(err error) bool {
-	var verification *tls.CertificateVerificationError
-	var alert tls.AlertError
-	return errors.As(err, &verification) || errors.As(err, &alert)
 }
 
 // refusal reads why an answer is none.

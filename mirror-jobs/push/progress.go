@@ -11,14 +11,14 @@ import (
 // Progress is how far a run is. The zero value is one that begins; its methods may be called
 // from several goroutines.
 type Progress struct {
-	objects, bytes, owedObjects, owedBytes, compared, removed, failed, differing atomic.Int64
+	objects, bytes, owedObjects, owedBytes, compared, removed, failed, differing, quarantined atomic.Int64
 }
 
 // Report is what a report says of it.
 func (p *Progress) Report() wire.MirrorProgress {
 	return wire.MirrorProgress{
 		Objects: p.objects.Load(), Bytes: p.bytes.Load(), TotalObjects: p.owedObjects.Load(), TotalBytes: p.owedBytes.Load(),
-		Compared: p.compared.Load(), Removed: p.removed.Load(), Failed: p.failed.Load(),
+		Compared: p.compared.Load(), Removed: p.removed.Load(), Failed: p.failed.Load(), Quarantined: p.quarantined.Load(),
 	}
 }
 
@@ -60,5 +60,8 @@ func (p *Progress) Compare(n int) { p.compared.Add(int64(n)) }
 
 // Remove counts objects that were removed.
 func (p *Progress) Remove(n int) { p.removed.Add(int64(n)) }
+
+// Quarantine counts files that belong to no Instrument.
+func (p *Progress) Quarantine(n int) { p.quarantined.Add(int64(n)) }
 
 func (p *Progress) differ() { p.differing.Add(1) }

@@ -146,15 +146,5 @@ func problemOf(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
 	}
-	reason := wire.MirrorReasonUnreachable
-	var refused *https.RefusedError
-	switch {
-	case errors.As(err, &refused) && (refused.Status == 401 || refused.Status == 403):
-		reason = wire.MirrorReasonAccessDenied
-	case https.Unverified(err):
-		reason = wire.MirrorReasonCertificate
-	case errors.As(err, &refused) && refused.Status < 500 || errors.Is(err, mirrorindex.ErrFormat):
-		reason = wire.MirrorReasonProtocol
-	}
-	return &push.Problem{Reason: reason, Err: fmt.Errorf("the other side: %w", err)}
+	return &push.Problem{Reason: https.ReasonOf(err), Err: fmt.Errorf("the other side: %w", err)}
 }

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package https
+
+import (
+	"crypto/tls"
+	"errors"
+	"net/http"
+
+	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// ReasonOf is the reason of a report (wire.MirrorReason…) for an error of a Client.
+func ReasonOf(err error) string {
+	var refused *RefusedError
+	switch {
+	case errors.As(err, &refused) && (refused.Status == http.StatusUnauthorized || refused.Status == http.StatusForbidden):
+		return wire.MirrorReasonAccessDenied
+	case unverified(err):
+		return wire.MirrorReasonCertificate
+	case errors.As(err, &refused) && refused.Status < 500 || errors.Is(err, mirrorindex.ErrFormat):
+		return wire.MirrorReasonProtocol
+	default:
+		return wire.MirrorReasonUnreachable
+	}
+}
+
+// unverified says whether an error is one of TLS that stays.
+func unverified(err error) bool {
+	var verification *tls.CertificateVerificationError
+	var alert tls.AlertError
+	return errors.As(err, &verification) || errors.As(err, &alert)
+}

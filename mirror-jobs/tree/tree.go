@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tree pulls folders of files, of a web server or by rsync, into Instruments of the Site. There is no manifest that
+// tells what changed: a run looks at each folder, and fetches the files whose size or time is another than when they were
+// fetched last, or asks whether they changed. A pattern says which Instrument a file belongs to.
+package tree
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/gateway"
+	"github.com/substorm/substorm/mirror-jobs/plan"
+	"github.com/substorm/substorm/mirror-jobs/push"
+)
+
+// Source is another side's tree of files. Its errors are push.Problem where they are about all of it.
+type Source interface {
+	// Walk calls visit for each folder.
+	Walk(ctx context.Context, visit func(Folder) error) error
+	// Fetch calls take for each file that came, or is as it was seen, or cannot be had, from any number of goroutines. What take is
+	// given may be used until it returns; its errors end Fetch.
+	Fetch(ctx context.Context, files []Wanted, take func(i int, got Got) error) error
+}
+
+// Folder is one of a tree, with the files in it.
+type Folder struct {
+	// Path below the one that is pulled; empty for that itself.
+	Path  string
+	Files []plan.File
+}
+
+// Wanted is a file that may have changed since it was seen.
+type Wanted struct {
+	plan.File
+	Seen Seen
+}
+
+// Seen is what a file was when it was fetched.
+type Seen struct {
+	// Mark as in plan.File.
+	Mark string `json:"mark,omitempty"`
+	// ETag and Modified are the validators of a web server (RFC 9110, 8.8).
+	ETag     string `json:"etag,omitempty"`
+	Modified string `json:"modified,omitempty"`
+}
+
+// Got is what became of a file.
+type Got struct {
+	// Err says why it cannot be had.
+	Err error
+	// Unchanged: it is what was seen.
+	Unchanged bool
+	Seen      Seen
+	// Size in bytes. Open opens them, any number of times.
+	Size      int64
+	MediaType string
+	Open      func() (io.ReadCloser, error)
+}
+
+// Config says what is pulled.
+type Config struct {
+	Site  string
+	Entry wire.MirrorEntry
+	// Kind of run, as in gateway.Config.
+	Kind      string
+	Source    Source
+	JetStream jetstream.JetStream
+	// Pause returns when objects may be moved. Errors: ctx's.
+	Pause func(ctx context.Context) error
+	// VerifyOnly compares and moves nothing; Force fetches all, whatever was fetched before.
+	VerifyOnly, Force bool
+	Progress          *push.Progress
+	Logger            *slog.Logger
+}
+
+const (
+	// filesAtOnce of a folder are fetched before it is noted that they are here.
+	filesAtOnce = 1000
+	// toldFiles that belong to no Instrument are logged by name; all are counted.
+	toldFiles = 20
+	// foldersAtOnce are worked on while the next are looked at.
+	foldersAtOnce = 2
+)
+
+// Run makes one run. Errors: push.ErrOwed, push.Problem, of NATS.
+func Run(ctx context.Context, cfg Config) error {
+	r := &run{Config: cfg}
+	var err error
+	if r.state, err = openState(ctx, cfg.JetStream, cfg.Site, cfg.Entry.Partner); err != nil {
+		return err
+	}
+	if !cfg.VerifyOnly {
+		r.gateways, err = gateway.Open(ctx, gateway.Config{Site: cfg.Site, Partner: cfg.Entry.Partner, Kind: cfg.Kind, JetStream: cfg.JetStream,
+			Connections: max(1, cfg.Entry.Limits.Connections)})
+		if err != nil {
+			return err
+		}
+		defer r.gateways.Close()
+	}
+	if err := r.all(ctx); err != nil {
+		return err
+	}
+	if r.owed > 0 {
+		return fmt.Errorf("%w: %d files", push.ErrOwed, r.owed)
+	}
+	return nil
+}
+
+// run is one.
+type run struct {
+	Config
+	state    *state
+	gateways *gateway.Client
+	// owed are files that did not come, and told those without an Instrument that were logged. One goroutine counts.
+	owed, told int
+}
+
+// all walks the tree, and works on folders meanwhile.
+func (r *run) all(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	folders := make(chan Folder, foldersAtOnce)
+	group.Go(func() error {
+		defer close(folders)
+		return r.Source.Walk(ctx, func(f Folder) error {
+			select {
+			case folders <- f:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	})
+	group.Go(func() error {
+		for f := range folders {
+			if err := r.folder(ctx, f); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return group.Wait()
+}
+
+// folder brings what changed in one.
+func (r *run) folder(ctx context.Context, f Folder) error {
+	if err := r.Pause(ctx); err != nil {
+		return err
+	}
+	seen, err := r.state.folder(ctx, f.Path)
+	if err != nil {
+		return err
+	}
+	marks := map[string]string{}
+	if !r.Force {
+		for path, s := range seen {
+			marks[path] = s.Mark
+		}
+	}
+	todo := plan.Tree(f.Files, marks, r.Entry.Paths)
+	r.Progress.Compare(todo.Same)
+	r.quarantine(f, todo.Quarantined)
+	for _, i := range todo.Fetch {
+		r.Progress.Owe(max(0, f.Files[i].Size))
+	}
+	if r.VerifyOnly {
+		r.owed += len(todo.Fetch)
+		return nil
+	}
+	for begin := 0; begin < len(todo.Fetch); begin += filesAtOnce {
+		end := min(begin+filesAtOnce, len(todo.Fetch))
+		err := r.files(ctx, f, todo.Fetch[begin:end], todo.Instruments[begin:end], seen)
+		if err := errors.Join(err, r.state.set(context.WithoutCancel(ctx), f.Path, seen)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// quarantine counts files that belong to no Instrument, and names the first.
+func (r *run) quarantine(f Folder, files []int) {
+	r.Progress.Quarantine(len(files))
+	for _, i := range files {
+		if r.told++; r.told <= toldFiles {
+			r.Logger.Warn("no pattern of spec.paths fits a file: it stays at the other side until one does", "path", f.Files[i].Path)
+		}
+	}
+}
+
+// ended is how a file ended.
+type ended struct {
+	path string
+	size int64
+	seen Seen
+	err  error
+}
+
+// files fetches some, and notes those that are here in seen.
+func (r *run) files(ctx context.Context, f Folder, which []int, instruments []string, seen map[string]Seen) error {
+	wanted := make([]Wanted, len(which))
+	for n, i := range which {
+		wanted[n] = Wanted{File: f.Files[i]}
+		if !r.Force {
+			wanted[n].Seen = seen[f.Files[i].Path]
+		}
+	}
+	results := make(chan ended)
+	fetched := make(chan error, 1)
+	go func() {
+		defer close(results)
+		fetched <- r.Source.Fetch(ctx, wanted, func(n int, got Got) error {
+			err := r.bring(ctx, instruments[n], wanted[n], got)
+			if err != nil && got.Err == nil && !r.gateways.Final(err) {
+				return err
+			}
+			results <- ended{wanted[n].Path, got.Size, got.Seen, err}
+			return nil
+		})
+	}()
+	came := 0
+	for e := range results {
+		came++
+		r.Progress.End(e.size, e.err == nil)
+		if e.err != nil {
+			r.owed++
+			r.Logger.Error("a file is not mirrored", "path", e.path, "error", e.err)
+			continue
+		}
+		seen[e.path] = e.seen
+	}
+	if err := <-fetched; err != nil {
+		return err
+	}
+	r.owed += len(wanted) - came // the source did not say what became of them
+	return nil
+}
+
+// bring sends a file that changed to a gateway.
+func (r *run) bring(ctx context.Context, instrument string, w Wanted, got Got) error {
+	if got.Err != nil || got.Unchanged {
+		return got.Err
+	}
+	return r.gateways.Put(ctx, gateway.Object{Instrument: instrument, Open: got.Open,
+		Record: wire.MirroredObject{Path: w.Path, Size: got.Size, MediaType: got.MediaType}})
+}

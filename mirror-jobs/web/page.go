@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/html"
+)
+
+// link is one of an index page, to what lies right below its folder.
+type link struct {
+	// Name as it is, and not as it is escaped.
+	Name   string
+	Folder bool
+	// Mark is what the page says beside the link, where that holds a date with a time: servers show when a file was
+	// changed, and its size.
+	Mark string
+}
+
+// dated finds the dates of index pages: 17-Mar-2015 12:00 (nginx), 2015-03-17 12:00 (Apache, lighttpd).
+var dated = regexp.MustCompile(`\b(\d{4}-\d{2}-\d{2}|\d{1,2}-[A-Z][a-z]{2}-\d{4})[ T]\d{2}:\d{2}`)
+
+// links returns those of a page at an address, which ends with a slash, in the order of their names. Links to anywhere else, to the
+// folder above, and those that sort the page are passed over.
+func links(at *url.URL, page io.Reader) ([]link, error) {
+	found := map[string]*link{}
+	var last *link
+	var beside strings.Builder
+	end := func() {
+		if text := strings.Join(strings.Fields(beside.String()), " "); last != nil && dated.MatchString(text) {
+			last.Mark = text
+		}
+		last = nil
+		beside.Reset()
+	}
+	for z := html.NewTokenizer(page); ; {
+		switch z.Next() {
+		case html.ErrorToken:
+			end()
+			if err := z.Err(); !errors.Is(err, io.EOF) {
+				return nil, err
+			}
+			return sorted(found), nil
+		case html.StartTagToken:
+			t := z.Token()
+			if t.Data != "a" {
+				continue
+			}
+			end()
+			for _, a := range t.Attr {
+				if l, is := below(at, a.Val); a.Key == "href" && is {
+					if found[l.Name] == nil {
+						found[l.Name] = &l
+					}
+					last = found[l.Name]
+				}
+			}
+			z.Next() // the text of the link, which may be shortened, says nothing
+			if z.Token().Type == html.StartTagToken {
+				last = nil // an icon: the name follows
+			}
+		case html.TextToken:
+			beside.Write(z.Text())
+			beside.WriteByte(' ')
+		}
+	}
+}
+
+func sorted(found map[string]*link) []link {
+	all := make([]link, 0, len(found))
+	for _, l := range found {
+		all = append(all, *l)
+	}
+	slices.SortFunc(all, func(a, b link) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// below returns the link that leads right below an address.
+func below(at *url.URL, href string) (link, bool) {
+	ref, err := url.Parse(href)
+	if err != nil {
+		return link{}, false
+	}
+	to := at.ResolveReference(ref)
+	rest, under := strings.CutPrefix(to.Path, at.Path)
+	if to.Scheme != at.Scheme || to.Host != at.Host || to.RawQuery != "" || to.ForceQuery || !under {
+		return link{}, false
+	}
+	name, folder := strings.CutSuffix(rest, "/")
+	if name == "" || name == "." || name == ".." || strings.Contains(name, "/") {
+		return link{}, false
+	}
+	return link{Name: name, Folder: folder}, true
+}
+
+// escaped is a path in a URL.
+func escaped(path string) string {
+	parts := strings.Split(path, "/")
+	for i, part := range parts {
+		parts[i] = url.PathEscape(part)
+	}
+	return strings.Join(parts, "/")
+}
+
+// errNoPage: what a folder's address gives is no page.
+var errNoPage = errors.New("it is no index page (text/html): see that the server lists its folders")
+
+func noPage(path, mediaType string) error {
+	return fmt.Errorf("folder %q: it is %q: %w", path, mediaType, errNoPage)
+}

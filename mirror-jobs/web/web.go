@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package web is a web server's folders as a tree to pull: index pages tell what is there, and conditional requests
+// (RFC 9110, 13) what changed. It asks no more than robots.txt (RFC 9309) allows.
+package web
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/temoto/robotstxt"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/substorm/substorm/internal/retry"
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/https"
+	"github.com/substorm/substorm/mirror-jobs/plan"
+	"github.com/substorm/substorm/mirror-jobs/push"
+	"github.com/substorm/substorm/mirror-jobs/tree"
+)
+
+const (
+	// Agent is the name that robots.txt calls us by.
+	Agent = "substorm-mirror"
+	// maxPage bounds an index page, maxRobots robots.txt (RFC 9309, 2.5), in bytes.
+	maxPage   = 64 << 20
+	maxRobots = 512 << 10
+	// maxDelay is the longest Crawl-delay that is kept.
+	maxDelay = time.Minute
+	// inMemory is the size up to which a file is kept in memory on its way.
+	inMemory = 8 << 20
+	// settled is how old a change must be for a page that shows minutes to tell it from the next one.
+	settled = 2 * time.Minute
+)
+
+// Config says which server.
+type Config struct {
+	Client *https.Client
+	// Root is the same server without a path: robots.txt is there.
+	Root *https.Client
+	// URL of the folder that is pulled.
+	URL *url.URL
+	// Connections at a time.
+	Connections int
+	// Scratch is a folder for large files on their way.
+	Scratch string
+	Logger  *slog.Logger
+}
+
+// Source is a tree.Source.
+type Source struct {
+	cfg    Config
+	robots *robotstxt.Group
+
+	mu sync.Mutex
+	// next is when the server may be asked again, where it asks for a delay.
+	next time.Time
+}
+
+// New returns a source. Its scratch folder is emptied.
+func New(cfg Config) (*Source, error) {
+	if err := errors.Join(os.RemoveAll(cfg.Scratch), os.MkdirAll(cfg.Scratch, 0o700)); err != nil {
+		return nil, err
+	}
+	return &Source{cfg: cfg}, nil
+}
+
+// Walk implements tree.Source.
+func (s *Source) Walk(ctx context.Context, visit func(tree.Folder) error) error {
+	if err := s.obey(ctx); err != nil {
+		return problemOf(err)
+	}
+	for todo := []string{""}; len(todo) > 0; {
+		at := todo[0]
+		todo = todo[1:]
+		if !s.may(at, true) {
+			s.cfg.Logger.Warn("robots.txt asks not to read a folder: it is passed over", "path", at)
+			continue
+		}
+		found, err := s.page(ctx, at)
+		var refused *https.RefusedError
+		if at != "" && (errors.As(err, &refused) || errors.Is(err, errNoPage)) {
+			s.cfg.Logger.Warn("a folder cannot be read: it is passed over", "path", at, "error", err)
+			continue
+		}
+		if err != nil {
+			return problemOf(err)
+		}
+		f := tree.Folder{Path: at}
+		for _, l := range found {
+			name := path.Join(at, l.Name)
+			switch {
+			case l.Folder:
+				todo = append(todo, name)
+			case wire.CheckSentName(name) != nil:
+				s.cfg.Logger.Warn("a file is passed over, whose name no object can have", "path", name)
+			case !s.may(name, false):
+				s.cfg.Logger.Warn("robots.txt asks not to read a file: it is passed over", "path", name)
+			default:
+				f.Files = append(f.Files, plan.File{Path: name, Size: -1, Mark: l.Mark})
+			}
+		}
+		if err := visit(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// obey reads robots.txt. Where there is none, all is allowed; where the server fails, nothing is (RFC 9309, 2.3.1).
+func (s *Source) obey(ctx context.Context) error {
+	var data *robotstxt.RobotsData
+	err := s.cfg.Root.Get(ctx, "/robots.txt", nil, func(answer *http.Response) error {
+		text, err := io.ReadAll(io.LimitReader(answer.Body, maxRobots))
+		if err == nil {
+			data, err = robotstxt.FromBytes(text)
+		}
+		return err
+	})
+	var refused *https.RefusedError
+	if errors.As(err, &refused) && refused.Status < 500 {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("robots.txt, without which nothing may be read: %w", err)
+	}
+	s.robots = data.FindGroup(Agent)
+	return nil
+}
+
+// may says whether robots.txt allows a path.
+func (s *Source) may(name string, folder bool) bool {
+	if s.robots == nil {
+		return true
+	}
+	full := strings.TrimSuffix(s.cfg.URL.EscapedPath(), "/") + "/" + escaped(name)
+	if folder && name != "" {
+		full += "/"
+	}
+	return s.robots.Test(full)
+}
+
+// polite waits as long as robots.txt asks for between two requests.
+func (s *Source) polite(ctx context.Context) error {
+	if s.robots == nil || s.robots.CrawlDelay <= 0 {
+		return nil
+	}
+	s.mu.Lock()
+	wait := time.Until(s.next)
+	s.next = time.Now().Add(max(0, wait) + min(s.robots.CrawlDelay, maxDelay))
+	s.mu.Unlock()
+	if wait > 0 && !retry.Sleep(ctx, wait) {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// page returns the links of a folder's.
+func (s *Source) page(ctx context.Context, at string) (found []link, err error) {
+	if err := s.polite(ctx); err != nil {
+		return nil, err
+	}
+	where := "/"
+	if at != "" {
+		where += escaped(at) + "/"
+	}
+	err = s.cfg.Client.Get(ctx, where, map[string]string{"Accept": "text/html"}, func(answer *http.Response) error {
+		if mediaType := answer.Header.Get("Content-Type"); !strings.HasPrefix(mediaType, "text/html") {
+			return noPage(at, mediaType)
+		}
+		found, err = links(answer.Request.URL, io.LimitReader(answer.Body, maxPage))
+		return err
+	})
+	return found, err
+}
+
+// Fetch implements tree.Source.
+func (s *Source) Fetch(ctx context.Context, files []tree.Wanted, take func(int, tree.Got) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(max(1, s.cfg.Connections))
+	for i := range files {
+		group.Go(func() error {
+			err := s.file(ctx, &files[i], func(got tree.Got) error { return take(i, got) })
+			var refused *https.RefusedError
+			if errors.As(err, &refused) && refused.Status != http.StatusUnauthorized && refused.Status < 500 {
+				return take(i, tree.Got{Err: err})
+			}
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// file asks for one, and gives it to take.
+func (s *Source) file(ctx context.Context, w *tree.Wanted, take func(tree.Got) error) error {
+	if err := s.polite(ctx); err != nil {
+		return err
+	}
+	header := map[string]string{}
+	if w.Seen.ETag != "" {
+		header["If-None-Match"] = w.Seen.ETag
+	}
+	if w.Seen.Modified != "" {
+		header["If-Modified-Since"] = w.Seen.Modified
+	}
+	var got tree.Got
+	var body *kept
+	err := s.cfg.Client.Get(ctx, "/"+escaped(w.Path), header, func(answer *http.Response) (err error) {
+		body.remove()
+		got = tree.Got{Seen: seen(w, answer)}
+		if got.Unchanged = answer.StatusCode == http.StatusNotModified; got.Unchanged {
+			return nil
+		}
+		if answer.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s: it answers %s", w.Path, answer.Status)
+		}
+		got.MediaType = answer.Header.Get("Content-Type")
+		body, err = s.keep(answer.Body)
+		return err
+	})
+	defer func() { body.remove() }()
+	if err != nil {
+		return problemOf(err)
+	}
+	if body != nil {
+		got.Size, got.Open = body.size, body.open
+	}
+	return take(got)
+}
+
+// seen is what tells whether the file of an answer changes. What changed just now may change again within the minute that an
+// index page shows: then the server is asked.
+func seen(w *tree.Wanted, answer *http.Response) tree.Seen {
+	is := tree.Seen{Mark: w.Mark, ETag: answer.Header.Get("ETag"), Modified: answer.Header.Get("Last-Modified")}
+	if answer.StatusCode == http.StatusNotModified {
+		is.ETag, is.Modified = w.Seen.ETag, w.Seen.Modified
+	}
+	modified, err := http.ParseTime(is.Modified)
+	now, nowErr := http.ParseTime(answer.Header.Get("Date"))
+	if err != nil || nowErr != nil || now.Sub(modified) < settled {
+		is.Mark = ""
+	}
+	return is
+}
+
+// kept is a file on its way, in memory or in scratch.
+type kept struct {
+	data []byte
+	name string
+	size int64
+}
+
+func (s *Source) keep(body io.Reader) (*kept, error) {
+	data, err := io.ReadAll(io.LimitReader(body, inMemory+1))
+	if err != nil || len(data) <= inMemory {
+		return &kept{data: data, size: int64(len(data))}, err
+	}
+	file, err := os.CreateTemp(s.cfg.Scratch, "file-*")
+	if err != nil {
+		return nil, err
+	}
+	k := &kept{name: file.Name()}
+	k.size, err = io.Copy(file, io.MultiReader(bytes.NewReader(data), body))
+	if err = errors.Join(err, file.Close()); err != nil {
+		k.remove()
+		return nil, err
+	}
+	return k, nil
+}
+
+func (k *kept) open() (io.ReadCloser, error) {
+	if k.name != "" {
+		return os.Open(k.name)
+	}
+	return io.NopCloser(bytes.NewReader(k.data)), nil
+}
+
+func (k *kept) remove() {
+	if k != nil && k.name != "" {
+		_ = os.Remove(k.name) // the folder is emptied by the next run
+	}
+}
+
+// problemOf is an error of the server as one with a reason.
+func problemOf(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return err
+	}
+	var refused *https.RefusedError
+	if errors.As(err, &refused) && refused.Status < 500 && refused.Status != http.StatusUnauthorized && refused.Status != http.StatusForbidden && refused.Status != http.StatusTooManyRequests {
+		return err
+	}
+	return &push.Problem{Reason: https.ReasonOf(err), Err: err}
+}

@@ -21,20 +21,34 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/https"
 	"github.com/substorm/substorm/mirror-jobs/plan"
 	"github.com/substorm/substorm/mirror-jobs/push"
+	"github.com/substorm/substorm/mirror-jobs/rsync"
 	"github.com/substorm/substorm/mirror-jobs/site"
+	"github.com/substorm/substorm/mirror-jobs/tree"
+	"github.com/substorm/substorm/mirror-jobs/web"
 )
 
-// pull brings into the Site what another one has.
+// pull brings into the Site what the other side has.
 func (p *program) pull(ctx context.Context, entry wire.MirrorEntry, progress *push.Progress) error {
-	if entry.HTTPS == nil || entry.HTTPS.Source != wire.MirrorSourceSubstorm {
-		return &push.Problem{Reason: wire.MirrorReasonProtocol, Err: errors.New("this version pulls from another Substorm alone (spec.https.source: Substorm), and neither from a web archive nor by rsync")}
+	switch {
+	case entry.Rsync != nil:
+		return p.pullRsync(ctx, entry, progress)
+	case entry.HTTPS != nil && entry.HTTPS.Source == wire.MirrorSourceSubstorm:
+		return p.pullSite(ctx, entry, progress)
+	case entry.HTTPS != nil:
+		return p.pullWeb(ctx, entry, progress)
+	default:
+		return &push.Problem{Reason: wire.MirrorReasonProtocol, Err: errors.New("a bucket is pushed to alone")}
 	}
-	source, err := p.source(ctx, entry)
+}
+
+// pullSite pulls from another Substorm.
+func (p *program) pullSite(ctx context.Context, entry wire.MirrorEntry, progress *push.Progress) error {
+	source, err := p.source(ctx, entry, entry.HTTPS.URL)
 	if err != nil {
-		return &push.Problem{Reason: wire.MirrorReasonUnreachable, Err: err}
+		return &push.Problem{Reason: wire.MirrorReasonAccessDenied, Err: err}
 	}
 	defer source.Close()
-	scratch, err := folder.Open(filepath.Join(p.cfg.ScratchDir, "pull-"+p.kind()))
+	scratch, err := folder.Open(p.scratch())
 	if err != nil {
 		return err
 	}
@@ -46,14 +60,58 @@ func (p *program) pull(ctx context.Context, entry wire.MirrorEntry, progress *pu
 	})
 }
 
+// pullWeb pulls from a web archive.
+func (p *program) pullWeb(ctx context.Context, entry wire.MirrorEntry, progress *push.Progress) error {
+	at, err := url.Parse(entry.HTTPS.URL)
+	if err != nil {
+		return fmt.Errorf("spec.https.url: %w", err)
+	}
+	source, err := p.source(ctx, entry, entry.HTTPS.URL)
+	if err != nil {
+		return &push.Problem{Reason: wire.MirrorReasonAccessDenied, Err: err}
+	}
+	defer source.Close()
+	root, err := p.source(ctx, entry, (&url.URL{Scheme: at.Scheme, Host: at.Host}).String())
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	from, err := web.New(web.Config{Client: source, Root: root, URL: at, Connections: entry.Limits.Connections, Scratch: p.scratch(), Logger: p.log})
+	if err != nil {
+		return err
+	}
+	return p.pullTree(ctx, entry, progress, from)
+}
+
+// pullRsync pulls by rsync.
+func (p *program) pullRsync(ctx context.Context, entry wire.MirrorEntry, progress *push.Progress) error {
+	mover, err := rsync.New(rsync.Config{MirrorRsync: *entry.Rsync, Credentials: p.cfg.CredentialsDir, Scratch: p.scratch(),
+		BytesPerSecond: func() int64 { return plan.Rate(entry.Limits, time.Now()) }})
+	if err != nil {
+		return err
+	}
+	return p.pullTree(ctx, entry, progress, rsync.Source{Mover: mover})
+}
+
+func (p *program) pullTree(ctx context.Context, entry wire.MirrorEntry, progress *push.Progress, from tree.Source) error {
+	return tree.Run(ctx, tree.Config{
+		Site: p.cfg.Site, Entry: entry, Kind: p.kind(), Source: from, JetStream: p.js,
+		Pause:      func(ctx context.Context) error { return p.pause(ctx, entry.Limits) },
+		VerifyOnly: p.cfg.VerifyOnly, Force: p.cfg.Force, Progress: progress, Logger: p.log,
+	})
+}
+
+// scratch is where what is pulled is on its way.
+func (p *program) scratch() string { return filepath.Join(p.cfg.ScratchDir, "pull-"+p.kind()) }
+
 // source is the other side of a pull.
-func (p *program) source(ctx context.Context, entry wire.MirrorEntry) (*https.Client, error) {
+func (p *program) source(ctx context.Context, entry wire.MirrorEntry, at string) (*https.Client, error) {
 	h := entry.HTTPS
-	u, err := url.Parse(h.URL)
+	u, err := url.Parse(strings.TrimRight(at, "/"))
 	if err != nil {
 		return nil, fmt.Errorf("spec.https.url: %w", err)
 	}
-	cfg := https.Config{URL: u, Connections: max(1, entry.Limits.Connections), Agent: "substorm-mirror", Received: paced(ctx, entry.Limits)}
+	cfg := https.Config{URL: u, Connections: max(1, entry.Limits.Connections), Agent: web.Agent, Received: paced(ctx, entry.Limits)}
 	if h.Token {
 		text, err := os.ReadFile(filepath.Join(p.cfg.CredentialsDir, wire.MirrorFileToken))
 		if err != nil {

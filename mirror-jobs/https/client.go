@@ -100,13 +100,15 @@ func New(cfg Config) *Client {
 // maxRedirects is how often a request is sent on.
 const maxRedirects = 5
 
+var errElsewhere = errors.New("the server redirects")
+
 // sameHost: what is declared is one server, and it may send us on to no other.
 func sameHost(q *http.Request, via []*http.Request) error {
 	if first := via[0].URL; q.URL.Host != first.Host || q.URL.Scheme != first.Scheme {
-		return fmt.Errorf("it redirects to %s: declare that server, if that is meant", q.URL.Redacted())
+		return fmt.Errorf("%w, to %s: declare that server, if that is meant", errElsewhere, q.URL.Redacted())
 	}
 	if len(via) > maxRedirects {
-		return errors.New("it redirects on and on")
+		return fmt.Errorf("%w, on and on", errElsewhere)
 	}
 	return nil
 }
@@ -160,7 +162,7 @@ func (c *Client) once(ctx context.Context, r request, read func(*http.Response) 
 	}
 	answer, err := c.http.Do(q)
 	if err != nil {
-		if unverified(err) {
+		if unverified(err) || errors.Is(err, errElsewhere) {
 			return never, err
 		}
 		return 0, err

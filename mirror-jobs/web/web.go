@@ -79,7 +79,7 @@ func New(cfg Config) (*Source, error) {
 // Walk implements tree.Source.
 func (s *Source) Walk(ctx context.Context, visit func(tree.Folder) error) error {
 	if err := s.obey(ctx); err != nil {
-		return problemOf(err)
+		return wholeProblem(err)
 	}
 	for todo := []string{""}; len(todo) > 0; {
 		at := todo[0]
@@ -95,7 +95,7 @@ func (s *Source) Walk(ctx context.Context, visit func(tree.Folder) error) error 
 			continue
 		}
 		if err != nil {
-			return problemOf(err)
+			return wholeProblem(err)
 		}
 		f := tree.Folder{Path: at}
 		for _, l := range found {
@@ -193,10 +193,14 @@ func (s *Source) Fetch(ctx context.Context, files []tree.Wanted, take func(int, 
 		group.Go(func() error {
 			err := s.file(ctx, &files[i], func(got tree.Got) error { return take(i, got) })
 			var refused *https.RefusedError
-			if errors.As(err, &refused) && refused.Status != http.StatusUnauthorized && refused.Status < 500 {
+			switch {
+			case !errors.As(err, &refused):
+				return err // of the network, or of take
+			case refused.Status == http.StatusUnauthorized || refused.Status == http.StatusTooManyRequests || refused.Status >= 500:
+				return wholeProblem(err)
+			default:
 				return take(i, tree.Got{Err: err})
 			}
-			return err
 		})
 	}
 	return group.Wait()
@@ -231,7 +235,7 @@ func (s *Source) file(ctx context.Context, w *tree.Wanted, take func(tree.Got) e
 	})
 	defer func() { body.remove() }()
 	if err != nil {
-		return problemOf(err)
+		return err
 	}
 	if body != nil {
 		got.Size, got.Open = body.size, body.open
@@ -292,14 +296,14 @@ func (k *kept) remove() {
 	}
 }
 
-// problemOf is an error of the server as one with a reason.
-func problemOf(err error) error {
-	if err == nil || errors.Is(err, context.Canceled) {
+// wholeProblem is an error about all of the server, with a reason.
+func wholeProblem(err error) error {
+	if errors.Is(err, context.Canceled) {
 		return err
 	}
-	var refused *https.RefusedError
-	if errors.As(err, &refused) && refused.Status < 500 && refused.Status != http.StatusUnauthorized && refused.Status != http.StatusForbidden && refused.Status != http.StatusTooManyRequests {
-		return err
+	reason := https.ReasonOf(err)
+	if errors.Is(err, errNoPage) {
+		reason = wire.MirrorReasonProtocol
 	}
-	return &push.Problem{Reason: https.ReasonOf(err), Err: err}
+	return &push.Problem{Reason: reason, Err: err}
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -112,18 +113,26 @@ func (s Source) fetch(ctx context.Context, files []tree.Wanted, take func(int, t
 	if err := s.empty(); err != nil {
 		return err
 	}
-	var list bytes.Buffer
-	for _, f := range files {
-		list.WriteString(f.Path + "\x00")
-	}
-	failed, err := s.run(ctx, list.Bytes(), nil, "--no-links", "--files-from=-", "--from0", s.target(), s.stage()+"/")
+	failed, err := s.into(ctx, files)
 	if err != nil {
 		return err
+	}
+	// Where one file vanished, rsync's daemon says that of others too, which are there.
+	again := slices.DeleteFunc(slices.Clone(files), func(f tree.Wanted) bool {
+		why, _ := failed.of(f.Path)
+		return s.has(f) || strings.Contains(why, "link_stat")
+	})
+	if failed.some && len(again) > 0 {
+		last, err := s.into(ctx, again)
+		if err != nil {
+			return err
+		}
+		failed.said += last.said
 	}
 	for i, f := range files {
 		name := filepath.Join(s.stage(), filepath.FromSlash(f.Path))
 		got := tree.Got{Seen: tree.Seen{Mark: f.Mark}, Open: func() (io.ReadCloser, error) { return os.Open(name) }}
-		if info, err := os.Lstat(name); err == nil && info.Mode().IsRegular() { // it has its name once it is whole
+		if info, err := os.Lstat(name); err == nil && info.Mode().IsRegular() {
 			got.Size = info.Size()
 		} else if why, is := failed.of(f.Path); is {
 			got.Err = errors.New(why)
@@ -135,4 +144,19 @@ func (s Source) fetch(ctx context.Context, files []tree.Wanted, take func(int, t
 		}
 	}
 	return nil
+}
+
+// into has rsync fetch files into the staging folder.
+func (s Source) into(ctx context.Context, files []tree.Wanted) (failures, error) {
+	var list bytes.Buffer
+	for _, f := range files {
+		list.WriteString(f.Path + "\x00")
+	}
+	return s.run(ctx, list.Bytes(), nil, "--no-links", "--files-from=-", "--from0", s.target(), s.stage()+"/")
+}
+
+// has says whether a file came: it has its name once it is whole.
+func (s Source) has(f tree.Wanted) bool {
+	info, err := os.Lstat(filepath.Join(s.stage(), filepath.FromSlash(f.Path)))
+	return err == nil && info.Mode().IsRegular()
 }

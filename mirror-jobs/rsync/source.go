@@ -12,7 +12,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -117,20 +116,8 @@ func (s Source) fetch(ctx context.Context, files []tree.Wanted, take func(int, t
 	if err != nil {
 		return err
 	}
-	// Where one file vanished, rsync's daemon says that of others too, which are there.
-	again := slices.DeleteFunc(slices.Clone(files), func(f tree.Wanted) bool {
-		why, _ := failed.of(f.Path)
-		return s.has(f) || strings.Contains(why, "link_stat")
-	})
-	if failed.some && len(again) > 0 {
-		last, err := s.into(ctx, again)
-		if err != nil {
-			return err
-		}
-		failed.said += last.said
-	}
 	for i, f := range files {
-		name := filepath.Join(s.stage(), filepath.FromSlash(f.Path))
+		name := s.staged(f)
 		got := tree.Got{Seen: tree.Seen{Mark: f.Mark}, Open: func() (io.ReadCloser, error) { return os.Open(name) }}
 		if info, err := os.Lstat(name); err == nil && info.Mode().IsRegular() {
 			got.Size = info.Size()
@@ -146,17 +133,31 @@ func (s Source) fetch(ctx context.Context, files []tree.Wanted, take func(int, t
 	return nil
 }
 
-// into has rsync fetch files into the staging folder.
+// into has rsync fetch files into the staging folder. Of a daemon it asks for them from the module on: asked for a folder below
+// it, rsync 3.5.0 finds the files and then says that they vanished.
 func (s Source) into(ctx context.Context, files []tree.Wanted) (failures, error) {
+	whole := *s.Mover
+	if d := s.cfg.Daemon; d != nil {
+		whole.cfg.Daemon = new(wire.MirrorRsyncDaemon)
+		*whole.cfg.Daemon = *d
+		whole.cfg.Daemon.Path = ""
+	}
 	var list bytes.Buffer
 	for _, f := range files {
-		list.WriteString(f.Path + "\x00")
+		list.WriteString(path.Join(s.prefix(), f.Path) + "\x00")
 	}
-	return s.run(ctx, list.Bytes(), nil, "--no-links", "--files-from=-", "--from0", s.target(), s.stage()+"/")
+	return s.run(ctx, list.Bytes(), nil, "--no-links", "--files-from=-", "--from0", whole.target(), s.stage()+"/")
 }
 
-// has says whether a file came: it has its name once it is whole.
-func (s Source) has(f tree.Wanted) bool {
-	info, err := os.Lstat(filepath.Join(s.stage(), filepath.FromSlash(f.Path)))
-	return err == nil && info.Mode().IsRegular()
+// prefix stands before a file's path in the staging folder.
+func (s Source) prefix() string {
+	if d := s.cfg.Daemon; d != nil {
+		return d.Path
+	}
+	return ""
+}
+
+// staged is where a file is once it has come whole.
+func (s Source) staged(f tree.Wanted) string {
+	return filepath.Join(s.stage(), s.prefix(), filepath.FromSlash(f.Path))
 }

@@ -34,7 +34,7 @@ const (
 	alone  = "alone"
 	beside = "beside stalled ones"
 	// patience is how long all partners may take.
-	patience = 10 * time.Minute
+	patience = 3 * time.Minute
 )
 
 func main() { lab.Run(run) }
@@ -123,7 +123,7 @@ func start(l *lab.Lab) (*site, error) {
 		if err := os.WriteFile(filepath.Join(from, name), append(make([]byte, *size-1), byte(i)), 0o600); err != nil {
 			return nil, err
 		}
-		s.tree[filepath.Join("camera", name)] = int64(*size)
+		s.tree[filepath.Join("camera", "n", name)] = int64(*size)
 	}
 	up := testenv.StandaloneIn(l, filepath.Join(l.TempDir(), "data"), s.manifests)
 	up.Start()

@@ -214,15 +214,15 @@ func TestPull(t *testing.T) {
 	for _, pair := range [][2]*mirrored{{a, b}, {b, a}} {
 		here, there := pair[0], pair[1]
 		for name, data := range sent {
-			here.has("/archive/"+there.code+"_camera/"+strings.ReplaceAll(name, " ", "%20"), append([]byte(there.code), data...))
+			here.has("/archive/"+there.code+"_camera/n/"+strings.ReplaceAll(name, " ", "%20"), append([]byte(there.code), data...))
 		}
-		if _, _, header := here.get("/archive/" + there.code + "_camera/first.jpg"); !strings.Contains(strings.Join(header.Values("Link"), " "), "CC-BY-4.0") {
+		if _, _, header := here.get("/archive/" + there.code + "_camera/n/first.jpg"); !strings.Contains(strings.Join(header.Values("Link"), " "), "CC-BY-4.0") {
 			t.Errorf("%s serves what is %s's without its license: %v", here.code, there.code, header.Values("Link"))
 		}
 		if got := strings.Join(here.offers(), " "); got != "camera" {
 			t.Errorf("%s offers %q", here.code, got)
 		}
-		if status, _, _ := here.get("/archive/" + there.code + "_secret/secret.jpg"); status == http.StatusOK {
+		if status, _, _ := here.get("/archive/" + there.code + "_secret/n/secret.jpg"); status == http.StatusOK {
 			t.Errorf("%s has what nobody may read at %s", here.code, there.code)
 		}
 		eventually(t, here.code+" lists what came", func() error {
@@ -242,11 +242,11 @@ func TestPull(t *testing.T) {
 
 	b.send("camera", "late.jpg", []byte("late"))
 	a.pulls(b)
-	a.has("/archive/thule_camera/late.jpg", []byte("late"))
-	b.substorm("archive", "retract", "camera", "first.jpg", "--reason", "a person is in the picture")
+	a.has("/archive/thule_camera/n/late.jpg", []byte("late"))
+	b.substorm("archive", "retract", "camera", "n/first.jpg", "--reason", "a person is in the picture")
 	a.pulls(b)
 	eventually(t, "what was retracted there is retracted here", func() error {
-		status, body, _ := a.get("/archive/thule_camera/first.jpg")
+		status, body, _ := a.get("/archive/thule_camera/n/first.jpg")
 		if status != http.StatusGone || !bytes.Contains(body, []byte("a person is in the picture")) {
 			return fmt.Errorf("it answers %d: %s", status, body)
 		}

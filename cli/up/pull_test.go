@@ -70,7 +70,6 @@ spec:
   protocol: HTTPS
   https: {url: %[3]q, source: Substorm, origin: %[2]s}
   schedule: {cron: "0 0 1 1 *"}
-  selection: {instrumentNames: ["*"]}
 `
 
 // mirrored is a Site that pulls from another one.
@@ -115,7 +114,7 @@ func (m *mirrored) substorm(args ...string) string { return m.run(testenv.Progra
 func (m *mirrored) send(instrument, name string, data []byte) {
 	m.t.Helper()
 	eventually(m.t, "an object is receipted", func() error {
-		q, err := http.NewRequest(http.MethodPut, fmt.Sprintf("http://127.0.0.1:%d/%s/%s", m.port, instrument, name), bytes.NewReader(data))
+		q, err := http.NewRequest(http.MethodPut, fmt.Sprintf("http://127.0.0.1:%d/in/%s/%s", m.port, instrument, name), bytes.NewReader(data))
 		if err != nil {
 			return err
 		}
@@ -201,7 +200,7 @@ func TestPull(t *testing.T) {
 	large := bytes.Repeat([]byte("0123456789abcdef"), 20<<16) // 20 MiB
 	sent := map[string][]byte{"first.jpg": []byte("first"), "a b/ö.jpg": []byte("name"), "large.bin": large}
 	for _, m := range []*mirrored{a, b} {
-		m.run(testenv.Path(t, "kubectl"), "wait", "--for=condition=Ready", "--timeout=120s", "site/"+m.code, "instrument/camera", "mirrorpartner/from-"+map[bool]string{true: b.code, false: a.code}[m == a])
+		m.run(testenv.Path(t, "kubectl"), "wait", "--for=condition=Ready", "--timeout=120s", "site/"+m.code, "instrument/camera", "mirrorpartner/from-"+map[*mirrored]string{a: b.code, b: a.code}[m])
 		for name, data := range sent {
 			m.send("camera", strings.ReplaceAll(name, " ", "%20"), append([]byte(m.code), data...))
 		}

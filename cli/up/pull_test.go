@@ -108,7 +108,9 @@ func (m *mirrored) run(program string, args ...string) string {
 	return string(out)
 }
 
-func (m *mirrored) substorm(args ...string) string { return m.run(testenv.Program(m.t, "cli"), args...) }
+func (m *mirrored) substorm(args ...string) string {
+	return m.run(testenv.Program(m.t, "cli"), args...)
+}
 
 // send puts an object of an instrument.
 func (m *mirrored) send(instrument, name string, data []byte) {

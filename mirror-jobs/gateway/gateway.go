@@ -262,6 +262,10 @@ func (g *Client) forget(at wire.MirrorListener) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.order = nil
+	if c := g.open[at]; c != nil {
+		c.CloseIdleConnections()
+		delete(g.open, at)
+	}
 }
 
 func (g *Client) client(at wire.MirrorListener) *http.Client {

@@ -136,7 +136,8 @@ func (r *run) do(ctx context.Context) error {
 		return problemOf(err)
 	}
 	if root.Site != r.origin {
-		return &push.Problem{Reason: wire.MirrorReasonProtocol, Err: fmt.Errorf("the other side is Site %q, and spec.https.origin is %q: name the Site whose archive spec.https.url serves", root.Site, r.origin)}
+		return &push.Problem{Reason: wire.MirrorReasonProtocol, Err: fmt.Errorf(
+			"the other side is Site %q, and spec.https.origin is %q: name the Site whose archive spec.https.url serves", root.Site, r.origin)}
 	}
 	if skew := time.Until(root.Now).Round(time.Second); skew.Abs() > maxSkew {
 		r.Logger.Warn("the clock of the other side differs from this one: times of receipt are kept as the other side says them", "by", skew)

@@ -13,7 +13,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// declared has the entries of a registry's instruments. They are collected once for each snapshot: who copies asks for them each second.
+// declared has the entries of the Site's own instruments of a registry. They are collected once for each snapshot: who copies asks for them each second.
+// Of the instruments of other Sites nothing is due, described, copied or left to expire: that is their Site's to do.
 type declared struct {
 	registry *registry.Registry
 
@@ -28,7 +29,8 @@ func (d *declared) all() ([]wire.InstrumentEntry, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.of != s {
-		d.of, d.entries = s, slices.Collect(maps.Values(s.Instruments))
+		d.of = s
+		d.entries = slices.DeleteFunc(slices.Collect(maps.Values(s.Instruments)), func(e wire.InstrumentEntry) bool { return e.Origin != "" })
 	}
 	return d.entries, s.Revision > 0
 }

@@ -32,3 +32,15 @@ func TestPartner(t *testing.T) {
 		}
 	}
 }
+
+// TestDeclaredOwn: the instruments of other Sites are known, and nothing is declared of them.
+func TestDeclaredOwn(t *testing.T) {
+	t.Parallel()
+	guest := wire.GuestEntry{Origin: "arctic", Instrument: "mag-1"}
+	d := declared{registry: registry.From(&registry.Snapshot{Revision: 1, Instruments: map[string]wire.InstrumentEntry{
+		"mag-1": {Instrument: "mag-1"}, guest.Name(): guest.Entry(),
+	}})}
+	if all, known := d.all(); !known || len(all) != 1 || all[0].Instrument != "mag-1" {
+		t.Errorf("%v, %t", all, known)
+	}
+}

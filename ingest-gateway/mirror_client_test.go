@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/internal/certificate"
+	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/pack"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -75,13 +78,13 @@ type mirrorRun struct {
 // newRun is one that has told the Site of its certificate.
 func (l *lab) newRun(t *testing.T, partner string) *mirrorRun {
 	t.Helper()
-	r := stranger(t, partner)
+	r := unknownRun(t, partner)
 	l.putRecord(t, wire.RegistryMoverKey(partner, wire.MirrorScheduled), wire.MoverEntry{Partner: partner, Kind: wire.MirrorScheduled, Certificate: r.shown.Digest()})
 	return r
 }
 
-// stranger is a run of which the Site knows nothing.
-func stranger(t *testing.T, partner string) *mirrorRun {
+// unknownRun is a run of which the Site knows nothing.
+func unknownRun(t *testing.T, partner string) *mirrorRun {
 	t.Helper()
 	shown, err := certificate.NewEphemeral("run")
 	if err != nil {
@@ -178,4 +181,38 @@ func (r *mirrorRun) storeUnannounced(l *lab, g *gateway, at wire.MirrorListener,
 	}
 	r.t.Fatal("no object was stored while JetStream was away")
 	return nil, m
+}
+
+// compactByHand does with the day of mirrored objects what an archivist does: the first is in a pack, the second purged.
+func (l *lab) compactByHand(t *testing.T, guest string, packed wire.Record, object []byte, purged, kept wire.Record) {
+	t.Helper()
+	files, err := manifest.List(t.Context(), l.store, l.site, guest, mirrorDay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var data bytes.Buffer
+	key := wire.PackKey(l.site, packed.ReceivedAt, wire.ArchivistWriter, "0123456789abcdef", 1)
+	w := pack.NewWriter(key, &data)
+	n, err := w.Add(wire.Notice{Site: l.site, Instrument: guest, Record: packed}, bytes.NewReader(object))
+	if err == nil {
+		err = w.Close()
+	}
+	if err == nil {
+		err = l.store.Put(t.Context(), key, bytes.NewReader(data.Bytes()), int64(data.Len()), objectstore.PutOptions{CreateOnly: true})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Key = key
+	purged.State, purged.PurgedAt, purged.ChangedBy = wire.StatePurged, &purged.ReceivedAt, "anna"
+	version, err := wire.Manifest{
+		Header:  wire.ManifestHeader{Site: l.site, Instrument: guest, Day: mirrorDay, Replaces: files.InEffect, Writer: "test", Incarnation: "1"},
+		Records: []wire.Record{n.Record, purged, kept},
+	}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.store.Put(t.Context(), wire.ManifestVersionKey(l.site, guest, mirrorDay, 1), bytes.NewReader(version), int64(len(version)), objectstore.PutOptions{CreateOnly: true}); err != nil {
+		t.Fatal(err)
+	}
 }

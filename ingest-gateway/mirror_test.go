@@ -175,7 +175,7 @@ func TestMirrorRefusals(t *testing.T) {
 		t.Helper()
 		return putMirrored(t, r.client(at), at, partner, instrument, m, bytes.NewReader(object))
 	}
-	unknown := as(stranger(t, "north"), "north", guest, m)
+	unknown := as(unknownRun(t, "north"), "north", guest, m)
 	if unknown.wantRefusal(t, 403, wire.CauseBadCertificate); unknown.header.Get("Retry-After") == "" {
 		t.Errorf("a run that may be known soon is not told to try again: %v", unknown)
 	}
@@ -247,8 +247,8 @@ func TestMirrorRefusals(t *testing.T) {
 		return s.Objects == 1 && s.Unfinished[wire.CauseBadRequest] == 2 && s.Unfinished[wire.CauseDigestMismatch] == 1 && s.Unfinished[wire.CauseNameConflict] == 1
 	})
 	l.awaitLedger(t, wire.UnknownInstrument, wire.StepReceived, func(s wire.Totals) bool {
-		return s.Unfinished[wire.CauseBadCertificate] == 3 && s.Unfinished[wire.CauseUnknownSource] == 2 && s.Unfinished[wire.CauseUnknownInstrument] == 7 &&
-			s.Unfinished[wire.CauseBadRequest] == 2 && s.Unfinished[wire.CauseTLSHandshake] == 2
+		return s.Unfinished[wire.CauseBadCertificate] >= 3 && s.Unfinished[wire.CauseUnknownSource] == 2 && s.Unfinished[wire.CauseUnknownInstrument] == 7 &&
+			s.Unfinished[wire.CauseBadRequest] == 2 && s.Unfinished[wire.CauseTLSHandshake] >= 2
 	})
 }
 
@@ -388,4 +388,59 @@ func TestMirrorOutages(t *testing.T) {
 	for _, step := range []wire.Step{wire.StepReceived, wire.StepAnnounced} {
 		l.awaitLedger(t, guest, step, func(s wire.Totals) bool { return s.Objects == 3 })
 	}
+}
+
+// An object that does not lie under its own key may stand all the same: in a pack, since its day was compacted, or as one that
+// was purged. What the store lost is stored again.
+func TestMirroredStands(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.declareMirrors(t, pull("north", "arctic"))
+	guest := l.declareGuest(t, "north", "arctic", "allsky-1")
+	g := l.start(t, gatewayOptions{flags: mirrorFlags})
+	g.awaitReady()
+	at := l.awaitMirror(t, g)
+	r := l.newRun(t, "north")
+	names := []string{"packed.jpg", "purged.jpg", "lost.jpg"}
+	objects := map[string][]byte{}
+	records := map[string]wire.Record{}
+	for i, name := range names {
+		objects[name] = random(uint64(i), 1000+i)
+		r.put(at, guest, mirrored(objects[name], name), objects[name]).wantReceipt(t, 201, objects[name])
+	}
+	for _, n := range l.noticesOf(t, guest) {
+		l.awaitListed(t, n)
+		records[strings.TrimPrefix(n.Path, "2021/03/17/")] = n.Record
+	}
+	l.archivist.Kill()
+	l.compactByHand(t, guest, records["packed.jpg"], objects["packed.jpg"], records["purged.jpg"], records["lost.jpg"])
+	for _, record := range records {
+		if err := l.store.Delete(t.Context(), record.Key); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	other := l.start(t, gatewayOptions{name: "north-1", flags: mirrorFlags}) // which has not read the day before
+	other.awaitReady()
+	at = l.awaitMirror(t, other)
+	for _, name := range names {
+		r.put(at, guest, mirrored(objects[name], name), objects[name]).wantReceipt(t, 200, objects[name])
+		_, err := l.store.Head(t.Context(), records[name].Key)
+		if lost := name == "lost.jpg"; lost != (err == nil) {
+			t.Errorf("%s under its key: %v", name, err)
+		}
+	}
+	changed := random(9, 500)
+	r.put(at, guest, mirrored(changed, "packed.jpg"), changed).wantRefusal(t, 409, wire.CauseNameConflict)
+	fresh := random(10, 500)
+	r.put(at, guest, mirrored(fresh, "fresh.jpg"), fresh).wantReceipt(t, 201, fresh)
+	if n := other.number(`substorm_gateway_restored_total{instrument="` + guest + `"}`); n != 1 {
+		t.Errorf("%v are restored", n)
+	}
+	if n := len(l.noticesOf(t, guest)); n != 4 {
+		t.Errorf("%d notices", n)
+	}
+	l.awaitLedger(t, guest, wire.StepReceived, func(s wire.Totals) bool {
+		return s.Objects == 4 && s.Unfinished[wire.CauseDuplicate] == 3 && s.Unfinished[wire.CauseNameConflict] == 1
+	})
 }

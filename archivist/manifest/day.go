@@ -98,8 +98,12 @@ func (w *Writer) slot(ctx context.Context, instrument string, r wire.Record) (*d
 func (w *Writer) loadDay(ctx context.Context, key dayKey, number int) (*day, error) {
 	d := &day{dayKey: key, slots: make(map[int]*slot), readAt: time.Now()}
 	d.paths.template = w.template(d.instrument).Template
+	taken := &d.paths
+	if wire.IsGuest(d.instrument) {
+		taken = nil
+	}
 	counted := lineTally{max: maxDuplicates}
-	l, err := readDay(ctx, w.cfg.Store, w.cfg.Site, d.dayKey, number, w.limits.ids/2, &d.paths, &counted)
+	l, err := readDay(ctx, w.cfg.Store, w.cfg.Site, d.dayKey, number, w.limits.ids/2, taken, &counted)
 	if err != nil {
 		return nil, err
 	}

@@ -70,7 +70,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m.refilled = metric.Counter(registry, "substorm_notices_refilled_total", "Notices announced anew because their stream was made anew.")
 	m.leftOut = metric.Counter(registry, "substorm_notices_refill_left_out_total", "Notices that were not announced anew because the stream has no space for them.")
 	m.changes = metric.Counters(registry, "substorm_archive_changes_total",
-		"Objects that were retracted, restored or purged because somebody asked, by change.", "change")
+		"Objects that were retracted, restored, purged or (of other Sites, as their versions are) superseded because somebody asked, by change.", "change")
 	m.changesRefused = metric.Counters(registry, "substorm_archive_changes_refused_total", "Objects that were not, though somebody asked, by reason.", "reason")
 	for _, change := range []string{changeRetracted, changeRestored, changePurged} {
 		m.changes.WithLabelValues(change)

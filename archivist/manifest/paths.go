@@ -101,8 +101,11 @@ func (w *Writer) template(instrument string) template {
 }
 
 // publish gives an object that is about to be listed the path of its own that its
-// naming says, if it says one.
+// naming says, if it says one. What was pulled from another Site has the path that it has there.
 func (w *Writer) publish(d *day, n *wire.Notice) {
+	if n.Origin != nil {
+		return
+	}
 	if n.Path == "" && n.Gateway != wire.ImportWriter {
 		t := w.template(n.Instrument)
 		if t.Template == nil || !t.Has("sequence") {

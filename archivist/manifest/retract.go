@@ -23,15 +23,17 @@ const (
 	refusedState    = "State"     // what was not retracted cannot be restored, what was purged cannot come back
 	refusedNames    = "Names"     // nobody knows yet whether a name has a newer version
 	refusedForeign  = "Foreign"   // its bytes lie where others write: they are not ours to remove
+	refusedOwn      = "Own"       // what the Site itself received is superseded by a newer version, and by nobody else
 	// refusedUnreadable: nobody knows all that is listed of its day.
 	refusedUnreadable = "Unreadable"
 )
 
 // What is done to an object.
 const (
-	changeRetracted = "Retracted"
-	changeRestored  = "Restored"
-	changePurged    = "Purged"
+	changeRetracted  = "Retracted"
+	changeRestored   = "Restored"
+	changePurged     = "Purged"
+	changeSuperseded = "Superseded"
 )
 
 // namesTimeout bounds a look at who has a name.
@@ -49,6 +51,8 @@ func changeOf(a wire.Action) string {
 		return changeRetracted
 	case wire.ActionPurge:
 		return changePurged
+	case wire.ActionSupersede:
+		return changeSuperseded
 	default:
 		return changeRestored
 	}
@@ -58,6 +62,9 @@ func changeOf(a wire.Action) string {
 // record as the manifests have it from then on, and whether that came of this request,
 // of which subscribers must be notified.
 func (w *Writer) apply(ctx context.Context, d *day, s *slot, q request) (r wire.Record, changed bool, err error) {
+	if q.Action == wire.ActionSupersede && !wire.IsGuest(q.Instrument) {
+		return r, false, &refusal{refusedOwn, "which version of a name is current follows from what its sender sends: retract the object, if it must not be shown"}
+	}
 	is := s.ids[read.HashID(q.ID)]
 	if d.setAside {
 		return r, false, errUnreadable
@@ -65,7 +72,7 @@ func (w *Writer) apply(ctx context.Context, d *day, s *slot, q request) (r wire.
 	if is == unlisted {
 		return r, false, &refusal{refusedUnlisted, "what is new is listed within a minute: ask again, by what substorm archive ls -o json says"}
 	}
-	if why := w.underHold(q.Instrument); why != "" && q.Action != wire.ActionRestore {
+	if why := w.underHold(q.Instrument); why != "" && (q.Action == wire.ActionRetract || q.Action == wire.ActionPurge) {
 		return r, false, &refusal{refusedHold, why}
 	}
 	if is == duplicate {
@@ -88,9 +95,26 @@ func (w *Writer) apply(ctx context.Context, d *day, s *slot, q request) (r wire.
 			return w.retract(d, s, r, q)
 		}
 		return w.purge(d, s, r, q)
+	case wire.ActionSupersede:
+		return w.supersedeGuest(d, s, r)
 	default:
 		return w.restore(ctx, d, s, r, q)
 	}
+}
+
+// supersedeGuest lists an object as superseded of which another one has the path at its origin. Nobody is notified: the notice of
+// that one says so.
+func (w *Writer) supersedeGuest(d *day, s *slot, r wire.Record) (wire.Record, bool, error) {
+	switch r.State {
+	case wire.StateSuperseded:
+		return r, false, nil
+	case wire.StateCurrent:
+	default:
+		return r, false, &refusal{refusedState, "it is " + string(r.State) + ": restore it first"}
+	}
+	r.State = wire.StateSuperseded
+	w.changed(d, s, r, changeSuperseded)
+	return r, false, nil
 }
 
 // underHold says why nothing of an instrument may be retracted; empty: it may.
@@ -153,6 +177,9 @@ func (w *Writer) outdated(ctx context.Context, instrument string, r wire.Record)
 // hasNewer says whether a name has a later version than a record. Error refusal: while
 // claims that were lost are made anew, that there is none says nothing.
 func (w *Writer) hasNewer(ctx context.Context, instrument string, r wire.Record) (bool, error) {
+	if r.Origin != nil {
+		return r.Outdated, nil // its versions are its origin's: it is what it was before
+	}
 	if !wire.IsNamedID(r.ID) || r.Name == "" {
 		return false, nil
 	}

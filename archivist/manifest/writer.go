@@ -363,7 +363,7 @@ func (w *Writer) list(d *day, s *slot, n wire.Notice) {
 	d.listed[slotOf(n.Record)] = true
 	w.held++
 	w.add(d, n.Record)
-	if n.State != wire.StateCurrent || n.Path != told || !wire.IsOurs(n.Key) {
+	if n.State != wire.StateCurrent || n.Path != told || !wire.IsOurs(n.Key) || lacksPath(n) {
 		w.addChange(d, n.Record)
 	}
 	w.named.listed(n)
@@ -373,6 +373,11 @@ func (w *Writer) list(d *day, s *slot, n wire.Notice) {
 	if w.cfg.RepeatWindow(n.Instrument) > 0 {
 		w.index.add(n.Instrument, n.Record)
 	}
+}
+
+// lacksPath says whether the metadata of an object that was pulled from another Site had no space for its path.
+func lacksPath(n wire.Notice) bool {
+	return n.Origin != nil && n.Path != "" && !n.InPack() && !wire.MetadataFits(n)
 }
 
 // add adds a line to the open part of a day.

@@ -33,7 +33,8 @@ func (l *lab) keeper(gateway string) Config {
 // ask requests that an object get into another state, and returns the run of that.
 func (l *lab) ask(n wire.Notice, state wire.State, reason string) string {
 	l.t.Helper()
-	action := map[wire.State]wire.Action{wire.StateRetracted: wire.ActionRetract, wire.StatePurged: wire.ActionPurge, wire.StateCurrent: wire.ActionRestore}[state]
+	action := map[wire.State]wire.Action{wire.StateRetracted: wire.ActionRetract, wire.StatePurged: wire.ActionPurge, wire.StateCurrent: wire.ActionRestore,
+		wire.StateSuperseded: wire.ActionSupersede}[state]
 	q := wire.ArchiveRequest{Site: n.Site, Instrument: n.Instrument, Run: nuid.Next(), Action: action, ID: n.ID, ReceivedAt: n.ReceivedAt,
 		Reason: reason, By: "anna"}
 	data, err := wire.Encode(q)
@@ -48,7 +49,7 @@ func (l *lab) ask(n wire.Notice, state wire.State, reason string) string {
 
 func (l *lab) record(id string) wire.Record {
 	l.t.Helper()
-	for _, instrument := range []string{camera, mag} {
+	for _, instrument := range []string{camera, mag, guest} {
 		for _, r := range l.listed(instrument) {
 			if r.ID == id {
 				return r

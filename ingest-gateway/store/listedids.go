@@ -20,7 +20,7 @@ import (
 const (
 	// listedFor is how long what a day listed is believed. What was stored since lies under its own key for longer: the
 	// archivist packs no day before it is over for 24 hours, and removes what it packed 24 hours later.
-	listedFor = time.Hour
+	listedFor = 10 * time.Minute
 	// maxListed is how many objects of days are remembered: 16 MiB.
 	maxListed = 1 << 20
 )

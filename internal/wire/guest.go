@@ -96,13 +96,14 @@ const (
 	guestMaxObjectSize  = 5 << 40 // S3's own
 	guestMaxConnections = 1024
 	guestAcknowledge    = "Stored"
+	guestPackBelow      = 64 << 10 // the default of Instruments; gateways pack nothing of it, compaction does
 )
 
 // Entry is the guest as an instrument of the registry.
 func (e *GuestEntry) Entry() InstrumentEntry {
 	in := InstrumentEntry{
 		UID: e.Name(), Generation: e.generation(), Instrument: e.Name(), Origin: e.Origin, Maintenance: true,
-		MaxObjectSize: guestMaxObjectSize, MaxConnections: guestMaxConnections, Acknowledge: guestAcknowledge,
+		MaxObjectSize: guestMaxObjectSize, MaxConnections: guestMaxConnections, Acknowledge: guestAcknowledge, PackBelow: guestPackBelow,
 		MediaType: e.MediaType, Station: e.Station, Rights: e.Rights, About: e.About,
 	}
 	if e.Access != nil {

@@ -105,7 +105,7 @@ func TestGuestAsInstrument(t *testing.T) {
 	t.Parallel()
 	g := sampleGuest()
 	e := g.Entry()
-	if e.Instrument != "arctic_allsky-1" || e.Origin != "arctic" || e.Gateway != "" || len(e.Listeners) > 0 || !e.Maintenance || e.PackBelow != 0 || e.Acknowledge != "Stored" {
+	if e.Instrument != "arctic_allsky-1" || e.Origin != "arctic" || e.Gateway != "" || len(e.Listeners) > 0 || !e.Maintenance || e.PackBelow <= 0 || e.Acknowledge != "Stored" {
 		t.Errorf("%+v", e)
 	}
 	if e.Access == nil || len(e.Access.Readers) > 0 || e.Access.Archive != g.Access.Archive || g.Access.Readers == nil {

@@ -6,6 +6,7 @@ package up_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,6 +17,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/substorm/substorm/cli/archive"
 	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
@@ -112,6 +116,14 @@ func (m *mirrored) substorm(args ...string) string {
 	return m.run(testenv.Program(m.t, "cli"), args...)
 }
 
+// ready waits until what was declared is there and ready.
+func (m *mirrored) ready(objects ...string) {
+	m.t.Helper()
+	kubectl := testenv.Path(m.t, "kubectl")
+	m.run(kubectl, append([]string{"wait", "--for=create", "--timeout=120s"}, objects...)...)
+	m.run(kubectl, append([]string{"wait", "--for=condition=Ready", "--timeout=120s"}, objects...)...)
+}
+
 // send puts an object of an instrument.
 func (m *mirrored) send(instrument, name string, data []byte) {
 	m.t.Helper()
@@ -202,7 +214,7 @@ func TestPull(t *testing.T) {
 	large := bytes.Repeat([]byte("0123456789abcdef"), 20<<16) // 20 MiB
 	sent := map[string][]byte{"first.jpg": []byte("first"), "a b/ö.jpg": []byte("name"), "large.bin": large}
 	for _, m := range []*mirrored{a, b} {
-		m.run(testenv.Path(t, "kubectl"), "wait", "--for=condition=Ready", "--timeout=120s", "site/"+m.code, "instrument/camera", "mirrorpartner/from-"+map[*mirrored]string{a: b.code, b: a.code}[m])
+		m.ready("site/"+m.code, "instrument/camera", "mirrorpartner/from-"+map[*mirrored]string{a: b.code, b: a.code}[m])
 		for name, data := range sent {
 			m.send("camera", strings.ReplaceAll(name, " ", "%20"), append([]byte(m.code), data...))
 		}
@@ -240,6 +252,7 @@ func TestPull(t *testing.T) {
 		})
 	}
 	same(t, a, b)
+	same(t, b, a)
 
 	b.send("camera", "late.jpg", []byte("late"))
 	a.pulls(b)
@@ -256,24 +269,79 @@ func TestPull(t *testing.T) {
 	same(t, a, b)
 }
 
-// same compares what is listed of the cameras with where it comes from: by digest, receipt and ID.
-func same(t *testing.T, sites ...*mirrored) {
+// same compares what is listed of a Site's camera with what the Site itself lists: by digest, receipt, state and ID.
+func same(t *testing.T, here, there *mirrored) {
 	t.Helper()
-	for i, here := range sites {
-		there := sites[(i+1)%len(sites)]
-		eventually(t, here.code+" lists what "+there.code+" does", func() error {
-			want := map[string]string{}
-			for _, r := range there.records("camera") {
-				want[r.ID] = fmt.Sprint(r.Digest, r.ReceivedAt.UTC(), r.State)
-			}
-			got := map[string]string{}
-			for _, r := range here.records(there.code + "_camera") {
-				got[r.Origin.ID] = fmt.Sprint(r.Digest, r.ReceivedAt.UTC(), r.State)
-			}
-			if len(want) == 0 || fmt.Sprint(want) != fmt.Sprint(got) {
-				return fmt.Errorf("there %v, here %v", want, got)
+	eventually(t, here.code+" lists what "+there.code+" does", func() error {
+		want, got := map[string]string{}, map[string]string{}
+		for _, r := range there.records("camera") {
+			want[r.ID] = fmt.Sprint(r.Digest, r.ReceivedAt.UTC(), r.State)
+		}
+		for _, r := range here.records(there.code + "_camera") {
+			got[r.Origin.ID] = fmt.Sprint(r.Digest, r.ReceivedAt.UTC(), r.State)
+		}
+		if diff := cmp.Diff(want, got); diff != "" || len(want) == 0 {
+			return fmt.Errorf("of %d objects (-there +here):\n%s", len(want), diff)
+		}
+		return nil
+	})
+}
+
+// TestPullInterrupted: the link breaks and the process of the Site is killed, ten times while it pulls; what comes of it is what the
+// other Site has, each object once, and nothing is received that is not announced.
+func TestPullInterrupted(t *testing.T) {
+	t.Parallel()
+	a, b := newMirrored(t, "kiruna"), newMirrored(t, "thule")
+	way := testenv.StartRelay(t, strings.TrimPrefix(b.URL, "http://"))
+	a.write("partner.yaml", fmt.Sprintf(pullPartner, "kiruna", "thule", "http://"+way.Address()))
+	a.ready("site/kiruna", "mirrorpartner/from-thule")
+	b.ready("site/thule", "instrument/camera")
+	for i := range 40 {
+		data := bytes.Repeat([]byte{byte(i)}, 1<<20+i)
+		if i == 7 {
+			data = bytes.Repeat([]byte("large"), 8<<20)
+		}
+		b.send("camera", fmt.Sprintf("%02d.bin", i), data)
+	}
+	for i := range 10 {
+		a.substorm("mirror", "run", "from-thule")
+		want := fmt.Sprintf("object %d of the run", i)
+		eventually(t, want, func() error { // it has begun, or is done
+			if n := len(a.records("thule_camera")); n < min(40, 3*i) {
+				return fmt.Errorf("%d objects are listed", n)
 			}
 			return nil
 		})
+		way.Cut()
+		if i%2 == 0 {
+			a.Kill()
+			way.Mend()
+			a.Start()
+			a.ready("site/kiruna", "mirrorpartner/from-thule")
+			continue
+		}
+		way.Mend()
 	}
+	a.pulls(b)
+	same(t, a, b)
+	for _, r := range b.records("camera") {
+		status, body, _ := a.get("/archive/thule_camera/" + r.Published())
+		if status != http.StatusOK || sha256.Sum256(body) != r.Digest {
+			t.Errorf("%s: it answers %d with %d bytes of other content", r.Published(), status, len(body))
+		}
+	}
+	eventually(t, "the ledger's columns agree", func() error {
+		var received, announced wire.Totals
+		for days := json.NewDecoder(strings.NewReader(a.substorm("archive", "ledger", "--instrument", "thule_camera", "-o", "json"))); days.More(); {
+			var l archive.Ledger
+			if err := days.Decode(&l); err != nil {
+				return err
+			}
+			received, announced = received.Plus(l.Received), announced.Plus(l.Announced)
+		}
+		if received.Objects != 40 || announced.Objects != received.Objects || announced.Digest != received.Digest {
+			return fmt.Errorf("received %+v, announced %+v", received, announced)
+		}
+		return nil
+	})
 }

@@ -74,8 +74,7 @@ func TestPullFolders(t *testing.T) {
 	m.write("camera.yaml", fmt.Sprintf(camera, m.port))
 	m.write("partners.yaml", fmt.Sprintf(treePartners, web.URL, address))
 	m.Standalone = testenv.StartStandalone(t, m.dir)
-	kubectl := testenv.Path(t, "kubectl")
-	m.run(kubectl, "wait", "--for=condition=Ready", "--timeout=120s", "site/hub", "instrument/camera", "mirrorpartner/old-archive", "mirrorpartner/institute")
+	m.ready("site/hub", "instrument/camera", "mirrorpartner/old-archive", "mirrorpartner/institute")
 	pull := func() {
 		t.Helper()
 		for _, partner := range []string{"old-archive", "institute"} {
@@ -97,7 +96,7 @@ func TestPullFolders(t *testing.T) {
 		}
 		m.has("/archive/camera/"+strings.ReplaceAll(r.Published(), " ", "%20"), []byte(sent[r.Name]))
 	}
-	if out := m.run(kubectl, "get", "mirrorpartner", "old-archive", "-o", "jsonpath={.status.runs[*].quarantinedCount}"); !strings.Contains(out, "1") {
+	if out := m.run(testenv.Path(t, "kubectl"), "get", "mirrorpartner", "old-archive", "-o", "jsonpath={.status.runs[*].quarantinedCount}"); !strings.Contains(out, "1") {
 		t.Errorf("of the file that no pattern fits the status says %q", out)
 	}
 	write(served, "aurora/mag/2015-03-18.txt", "later")

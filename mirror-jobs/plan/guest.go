@@ -18,7 +18,7 @@ type GuestPolicy struct {
 	Embargo time.Duration
 	// Retractions is a value of wire.MirrorEntry.Retractions.
 	Retractions string
-	// By asks for changes here. What somebody else took back here stays so.
+	// By asks for changes here. What somebody else retracted here stays so.
 	By string
 }
 

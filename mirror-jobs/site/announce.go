@@ -18,8 +18,8 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/plan"
 )
 
-// announcer tells the Site what a run knows: what the other Site says of its instruments, and which objects it has taken
-// back.
+// announcer tells the Site what a run knows: what the other Site says of its instruments, and which objects it has
+// retracted.
 type announcer struct {
 	site, origin, partner string
 	// run names this one in requests.

@@ -97,7 +97,7 @@ func (r *run) compare(ctx context.Context, in *instrument, names []wire.Day) (da
 	return days, nil
 }
 
-// follow asks the archivist for what the other Site has taken back. Objects are here by then.
+// follow asks the archivist for what the other Site has retracted. Objects are here by then.
 func (r *run) follow(ctx context.Context, d *day) error {
 	for _, c := range d.Changes {
 		if err := r.announcer.change(ctx, d.in.guest, c); err != nil {

@@ -3,7 +3,7 @@
 // Package site pulls from another Substorm into the archive of a Site. A run asks the other Site's mirror index for what
 // changed since the last run, compares what it lists with what is listed here, and sends what is missing to the Site's gateways,
 // as any sender does: a gateway stores it, announces it, counts it, and only then receipts it. For objects that the other
-// Site has taken back, it asks the archivist.
+// Site has retracted, it asks the archivist.
 //
 //	root ─► days ─► lists ─► plan ─► bundles, large objects ─► gateways ─► tags
 //	                           └───► requests to the archivist

@@ -67,10 +67,10 @@ func (s *state) folder(ctx context.Context, path string) (map[string]Seen, error
 // set notes what is seen in a folder. Of one with so many files that a message does not hold them, it notes as many as fit.
 func (s *state) set(ctx context.Context, path string, all map[string]Seen) error {
 	is := folderState{Path: path, Files: make(map[string]Seen, len(all))}
-	room := s.most - 4<<10
+	space := s.most - 4<<10
 	for name, seen := range all {
 		name = strings.TrimPrefix(strings.TrimPrefix(name, path), "/")
-		if room -= int64(2*len(name)+len(seen.Mark)+len(seen.ETag)+len(seen.Modified)) + 64; room < 0 {
+		if space -= int64(2*len(name)+len(seen.Mark)+len(seen.ETag)+len(seen.Modified)) + 64; space < 0 {
 			break
 		}
 		is.Files[name] = seen

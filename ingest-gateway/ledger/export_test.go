@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Hasten makes writes as frequent as a test needs them.
+// Hasten makes writes as frequent as a test needs them, and forgets at once what is forgotten some time.
 func (c Config) Hasten() Config {
-	c.writeEvery = 20 * time.Millisecond
+	c.writeEvery, c.keepEntries = 20*time.Millisecond, time.Nanosecond
 	return c
 }
 

@@ -32,8 +32,8 @@ type Config struct {
 	Site, Gateway, Incarnation string
 	// Logger hears what is final of previous incarnations; default none.
 	Logger *slog.Logger
-	// The constant of that name where it is 0.
-	writeEvery time.Duration
+	// The constants of these names where they are 0.
+	writeEvery, keepEntries time.Duration
 }
 
 // Ledger holds the totals of one incarnation. Its counting methods are cheap, never wait for disk or network, and may be
@@ -99,7 +99,7 @@ func Open(cfg Config) (*Ledger, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o750); err != nil {
 		return nil, fmt.Errorf("ledger: %w", err)
 	}
-	cfg.writeEvery = cmp.Or(cfg.writeEvery, writeEvery)
+	cfg.writeEvery, cfg.keepEntries = cmp.Or(cfg.writeEvery, writeEvery), cmp.Or(cfg.keepEntries, keepEntries)
 	l := &Ledger{
 		cfg: cfg, log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)),
 		path:  filepath.Join(cfg.Dir, cfg.Incarnation+countersExtension),

@@ -129,6 +129,40 @@ func TestDayForgottenAndBack(t *testing.T) {
 	}
 }
 
+// TestDaysOfOtherSites: of a day that a mirror brings, which was over long ago, what the bucket has is forgotten, and the counts are not.
+func TestDaysOfOtherSites(t *testing.T) {
+	server := testenv.NATS(t, testenv.NATSOptions{Unsynced: true})
+	js := server.JetStream(t)
+	testenv.CreateSite(t, js, site)
+	dir := t.TempDir()
+	g := open(t, server, dir, "one")
+	old := time.Now().Add(-1000 * 24 * time.Hour)
+	guest, day := wire.GuestName("arctic", strings.Repeat("m", 63)), wire.DayOf(old)
+	bring := func(g *gatewayIncarnation, n int) {
+		for i := range n {
+			g.ledger.ObjectBegun(guest, old)
+			g.ledger.Received(guest, old, 5, wire.Digest{byte(i)})
+			g.ledger.Acknowledged(guest, old)
+		}
+	}
+	for round := range uint64(3) {
+		bring(g, 2)
+		awaitEntry(t, js, guest, day, wire.StepReceived, func(e wire.LedgerEntry) bool {
+			return e.Incarnations["one"].Objects == 2*(round+1) && e.Incarnations["one"].Acknowledged == 2*(round+1)
+		})
+		if err := g.ledger.Prune(time.Now().Add(72 * time.Hour)); err != nil || g.ledger.Cells() != 1 {
+			t.Fatalf("%d cells, %v", g.ledger.Cells(), err)
+		}
+	}
+	g.vanish(t)
+	h := open(t, server, dir, "two")
+	defer h.close()
+	bring(h, 1)
+	awaitEntry(t, js, guest, day, wire.StepReceived, func(e wire.LedgerEntry) bool {
+		return e.Incarnations["one"].Objects == 6 && e.Incarnations["two"].Objects == 1 && len(e.Incarnations["one"].Unfinished) == 0
+	})
+}
+
 // TestCountersLost: a power cut left nothing in the counters of an incarnation. What it wrote to have received stays, and
 // may be more than is known.
 func TestCountersLost(t *testing.T) {

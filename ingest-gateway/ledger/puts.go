@@ -9,6 +9,7 @@ import (
 	"maps"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -39,6 +40,7 @@ func (p *puts) put(c *cell, k dayKey, own *wire.Totals) {
 		p.fail(c, err)
 		return
 	}
+	e.used = time.Now()
 	e.Incarnations = l.merge(e.Incarnations, k, own)
 	value, err := wire.Encode(e.LedgerEntry)
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,9 +31,8 @@ const (
 	askTimeout = 10 * time.Second
 	// lookEvery is how often is asked whether the bucket is still the same.
 	lookEvery = 10 * time.Second
-	// pruneEvery is how often cells are dropped that nobody counts in any more: each time the file of what ended is written
-	// anew, and a mirror brings thousands of days one after the other.
-	pruneEvery = 10 * time.Minute
+	// keepEntries is how long what the bucket has of a day of an instrument of another Site is remembered.
+	keepEntries = 10 * time.Minute
 	// endedAtOnce is how many days of ended incarnations are written in one pass, beside those that change.
 	endedAtOnce = 256
 )
@@ -45,6 +46,8 @@ type known struct {
 	revision uint64
 	// outdated: another pod wrote it since.
 	outdated bool
+	// used is when it was last written.
+	used time.Time
 }
 
 // writer keeps the Site's ledger as the cells are. It belongs to the goroutine in Run, and then to Close.
@@ -59,8 +62,6 @@ type writer struct {
 	mu      sync.Mutex // for what known says of revisions
 	// ended are the days of ended incarnations that are still to be written.
 	ended []dayKey
-	// pruned is when cells were last dropped.
-	pruned time.Time
 }
 
 // Run writes the totals to the Site's ledger each second in which they changed, those of ended incarnations once, until
@@ -76,11 +77,8 @@ func (l *Ledger) Run(ctx context.Context, js jetstream.JetStream) error {
 	var said error
 	for ctx.Err() == nil {
 		begun := time.Now()
-		err := errors.Join(l.counters.sync(), l.write(ctx))
-		if begun.Sub(w.pruned) >= pruneEvery {
-			w.pruned = begun
-			err = errors.Join(err, l.prune(begun))
-		}
+		err := errors.Join(l.counters.sync(), l.write(ctx), l.prune(begun))
+		l.forget(begun)
 		if (err == nil) != (said == nil) && ctx.Err() == nil {
 			if err != nil {
 				l.log.Warn("the ledger cannot be written: totals are kept and written later", "error", err)
@@ -255,8 +253,17 @@ func (l *Ledger) entry(ctx context.Context, key string) (*known, error) {
 	return e, nil
 }
 
+// forget drops what the bucket has of days of instruments of other Sites that were not written for a while.
+func (l *Ledger) forget(at time.Time) {
+	maps.DeleteFunc(l.writer.entries, func(key string, e *known) bool {
+		instrument, _, _ := strings.Cut(key, ".")
+		return wire.IsGuest(instrument) && at.Sub(e.used) > l.cfg.keepEntries
+	})
+}
+
 // prune drops cells of days that are over, once they are written and nobody counts in them any more: what they count is
-// on the volume first.
+// on the volume first. Those of instruments of other Sites stay: a mirror brings thousands of days, of which a cell takes less
+// memory (850 bytes, most of them in the file) than an entry of what ended. What the bucket has of them is read again when needed.
 func (l *Ledger) prune(at time.Time) error {
 	now := at.Unix()
 	keep := int64(keepCells / time.Second)
@@ -265,7 +272,7 @@ func (l *Ledger) prune(at time.Time) error {
 	old := map[cellKey]*cell{}
 	totals := map[dayKey]wire.Totals{}
 	for key, c := range l.cells {
-		if now-(key.day+1)*secondsPerDay < keep || now-c.touched.Load() < keep || c.dirty.Load() {
+		if now-(key.day+1)*secondsPerDay < keep || now-c.touched.Load() < keep || c.dirty.Load() || wire.IsGuest(key.instrument) {
 			continue
 		}
 		old[key], totals[c.dayKey] = c, c.totals(l.counters.causes)

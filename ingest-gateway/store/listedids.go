@@ -21,6 +21,8 @@ const (
 	// listedFor is how long what a day listed is believed. What was stored since lies under its own key for longer: the
 	// archivist packs no day before it is over for 24 hours, and removes what it packed 24 hours later.
 	listedFor = 10 * time.Minute
+	// openFor is that of a day that was not over when it was read: it is not packed soon, and has a part for each minute.
+	openFor = 2 * time.Hour
 	// maxListed is how many objects of days are remembered: 16 MiB.
 	maxListed = 1 << 20
 )
@@ -56,13 +58,21 @@ func (d *knownDay) lists(id string) bool {
 	return found
 }
 
+// holds is how long what was read of a day is believed.
+func (d *knownDay) holds(day wire.Day) time.Duration {
+	if day >= wire.DayOf(d.at) {
+		return openFor
+	}
+	return listedFor
+}
+
 func compareHashes(a, b manifest.IDHash) int { return bytes.Compare(a[:], b[:]) }
 
 func (l *listedIDs) day(ctx context.Context, k listedDay) (*knownDay, error) {
 	l.mu.Lock()
 	day := l.days[k]
 	l.mu.Unlock()
-	if day != nil && time.Since(day.at) < listedFor {
+	if day != nil && time.Since(day.at) < day.holds(k.day) {
 		return day, nil
 	}
 	day = &knownDay{at: time.Now()}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -289,106 +288,6 @@ func TestMirroredBodyIsCut(t *testing.T) {
 type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errors.New("the source broke off") }
-
-// A gateway that is killed before its receipt, with the object stored or not: the run sends it again, and there is one.
-func TestMirroredAfterKill(outer *testing.T) {
-	outer.Parallel()
-	t := outer // gateways outlive the subtests
-	l := newLabAlone(t)
-	l.declareMirrors(t, pull("north", "arctic"))
-	guest := l.declareGuest(t, "north", "arctic", "allsky-1")
-	dir := t.TempDir()
-	g := l.start(t, gatewayOptions{dir: dir, flags: mirrorFlags})
-	g.awaitReady()
-	at := l.awaitMirror(t, g)
-	r := l.newRun(t, "north")
-	first := random(1, 100)
-	r.put(at, guest, mirrored(first, "first.jpg"), first).wantReceipt(t, 201, first)
-	objects := uint64(1)
-	for _, c := range []struct {
-		name   string
-		stored bool
-		status int
-	}{{"before it is stored", false, 201}, {"before it is announced", true, 200}} {
-		t.Run(c.name, func(t *testing.T) {
-			object := random(7, 300_000)
-			m := mirrored(object, c.name)
-			before := len(l.notices(t))
-			t.Cleanup(l.minio.Continue)
-			t.Cleanup(l.nats.Continue)
-			if c.stored {
-				object, m = r.storeUnannounced(l, g, at, guest)
-			} else {
-				l.minio.Pause()
-				client := r.client(at)
-				go func() { putMirrored(outer, client, at, "north", guest, m, bytes.NewReader(object)) }()
-				g.awaitUnsafe("1")
-			}
-			g.kill()
-			if !c.stored { // what waits in MinIO's sockets may be the whole object
-				l.minio.Kill()
-				l.minio.Start()
-			}
-			l.nats.Continue()
-			g = l.start(outer, gatewayOptions{dir: dir, flags: mirrorFlags})
-			g.awaitReady()
-			at = l.awaitMirror(t, g)
-			r.put(at, guest, m, object).wantReceipt(t, c.status, object)
-			r.put(at, guest, m, object).wantReceipt(t, 200, object)
-			objects++
-			if announced := l.notices(t)[before:]; len(announced) != 1 || announced[0].Digest != sha256.Sum256(object) || announced[0].Path != m.Path {
-				t.Fatalf("announced: %+v", announced)
-			}
-			for _, step := range []wire.Step{wire.StepReceived, wire.StepAnnounced} {
-				l.awaitLedger(t, guest, step, func(s wire.Totals) bool { return s.Objects == objects })
-			}
-		})
-	}
-	if err := g.stop(); err != nil {
-		t.Error(err)
-	}
-}
-
-// With the store, or JetStream, away the run is told when to come again, nothing goes to the spool, and later it is taken.
-func TestMirrorOutages(t *testing.T) {
-	t.Parallel()
-	l := newLabAlone(t)
-	l.declareMirrors(t, pull("north", "arctic"))
-	guest := l.declareGuest(t, "north", "arctic", "allsky-1")
-	g := l.start(t, gatewayOptions{flags: append([]string{"--log-level", "info"}, mirrorFlags...)})
-	g.awaitReady()
-	at := l.awaitMirror(t, g)
-	r := l.newRun(t, "north")
-	first := random(1, 100)
-	r.put(at, guest, mirrored(first, "first.jpg"), first).wantReceipt(t, 201, first)
-	object := random(2, 5000)
-	for name, away := range map[string]interface {
-		Pause()
-		Continue()
-	}{"store": l.minio, "nats": l.nats} {
-		away.Pause()
-		t.Cleanup(away.Continue)
-		a := putMirrored(t, r.client(at), at, "north", guest, mirrored(object, name), bytes.NewReader(object))
-		if a.status != 503 || a.header.Get("Retry-After") == "" || a.header.Get("Repr-Digest") != "" {
-			t.Errorf("with the %s away: %v", name, a)
-		}
-		away.Continue()
-		await(t, "the object is taken again", func() (bool, string) {
-			a := putMirrored(t, r.client(at), at, "north", guest, mirrored(object, name), bytes.NewReader(object))
-			return a.status == 201 || a.status == 200, a.String()
-		})
-		m := mirrored(object, name)
-		if _, err := l.store.Head(t.Context(), m.Origin.ObjectID("hub", guest, m.ReceivedAt)); errors.Is(err, objectstore.ErrNotFound) {
-			t.Errorf("%s is receipted, and not stored", name)
-		}
-	}
-	if n := g.number("substorm_gateway_spool_objects"); n != 0 || g.number(`substorm_gateway_spooled_total{instrument="`+guest+`"}`) != 0 {
-		t.Errorf("%v objects went to the spool", n)
-	}
-	for _, step := range []wire.Step{wire.StepReceived, wire.StepAnnounced} {
-		l.awaitLedger(t, guest, step, func(s wire.Totals) bool { return s.Objects == 3 })
-	}
-}
 
 // An object that does not lie under its own key may stand all the same: in a pack, since its day was compacted, or as one that
 // was purged. What the store lost is stored again.

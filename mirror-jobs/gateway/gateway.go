@@ -32,8 +32,8 @@ const (
 	// gatewayPatience is how long a run waits for a gateway that takes anything: gateways that are
 	// replaced, and a store that is away, come back.
 	gatewayPatience = 5 * time.Minute
-	// settling is how long gateways may take to hear of a run, and of what it brings.
-	settling = 30 * time.Second
+	// fresh is how old a gateway's report may be.
+	fresh = 30 * time.Second
 	// firstPause between tries of an object, each time twice as long up to lastPause.
 	firstPause = 100 * time.Millisecond
 	lastPause  = 5 * time.Second
@@ -49,6 +49,8 @@ const (
 type RefusedError struct {
 	Status int
 	Detail string
+
+	mayPass bool
 }
 
 // Error implements error.
@@ -61,7 +63,6 @@ type Client struct {
 	cfg             Config
 	status, entries jetstream.KeyValue
 	pair            *certificate.Ephemeral
-	began           time.Time
 
 	mu     sync.Mutex
 	open   map[wire.MirrorListener]*http.Client
@@ -94,7 +95,7 @@ func Open(ctx context.Context, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", wire.RegistryBucket(cfg.Site), err)
 	}
-	g := &Client{cfg: cfg, status: status, entries: entries, pair: pair, began: time.Now(), open: map[wire.MirrorListener]*http.Client{}}
+	g := &Client{cfg: cfg, status: status, entries: entries, pair: pair, open: map[wire.MirrorListener]*http.Client{}}
 	data, err := wire.Encode(wire.MoverEntry{Partner: cfg.Partner, Kind: cfg.Kind, Certificate: pair.Digest()})
 	if err == nil {
 		_, err = entries.Put(ctx, g.key(), data)
@@ -152,18 +153,17 @@ func (g *Client) Put(ctx context.Context, o Object) error {
 // Final says whether an error is about one object alone, and no other try changes it.
 func (g *Client) Final(err error) bool {
 	var refused *RefusedError
-	return errors.As(err, &refused) && !g.mayPass(refused)
+	return errors.As(err, &refused) && !refused.mayPass
 }
 
-// mayPass says whether another try may be answered otherwise.
-func (g *Client) mayPass(e *RefusedError) bool {
-	switch e.Status {
+// mayPass says whether another try may be answered otherwise. A gateway that has not heard of a run, or of what it brings, says when
+// to come again.
+func mayPass(answer *http.Response) bool {
+	switch answer.StatusCode {
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusGatewayTimeout, http.StatusInternalServerError, http.StatusInsufficientStorage:
 		return true
-	case http.StatusForbidden, http.StatusUnauthorized, http.StatusNotFound:
-		return time.Since(g.began) < settling
 	}
-	return false
+	return answer.Header.Get("Retry-After") != ""
 }
 
 // try sends an object once. Wait is how long to wait at least before it is sent again.
@@ -197,7 +197,7 @@ func (g *Client) try(ctx context.Context, o Object) (wait time.Duration, err err
 		return 0, nil
 	}
 	seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
-	return time.Duration(max(0, seconds)) * time.Second, &RefusedError{answer.StatusCode, detail(answer, text)}
+	return time.Duration(max(0, seconds)) * time.Second, &RefusedError{answer.StatusCode, detail(answer, text), mayPass(answer)}
 }
 
 func detail(answer *http.Response, text []byte) string {
@@ -246,7 +246,7 @@ func (g *Client) look(ctx context.Context) error {
 				return nil
 			}
 			s, err := wire.Decode[wire.GatewayStatus](e.Value())
-			if err == nil && e.Operation() == jetstream.KeyValuePut && s.Mirror != nil && !s.Draining && !s.Stopped && time.Since(s.ReportedAt) < settling {
+			if err == nil && e.Operation() == jetstream.KeyValuePut && s.Mirror != nil && !s.Draining && !s.Stopped && time.Since(s.ReportedAt) < fresh {
 				g.order = append(g.order, *s.Mirror)
 			}
 		case <-ctx.Done():

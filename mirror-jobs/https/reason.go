@@ -5,6 +5,7 @@ package https
 import (
 	"crypto/tls"
 	"errors"
+	"net"
 	"net/http"
 
 	"github.com/substorm/substorm/internal/mirrorindex"
@@ -26,9 +27,10 @@ func ReasonOf(err error) string {
 	}
 }
 
-// unverified says whether an error is one of TLS that stays.
+// unverified says whether an error is one of TLS that stays: its certificate does not convince us, or ours does not convince it, which
+// crypto/tls tells as a "remote error".
 func unverified(err error) bool {
 	var verification *tls.CertificateVerificationError
-	var alert tls.AlertError
-	return errors.As(err, &verification) || errors.As(err, &alert)
+	var alert *net.OpError
+	return errors.As(err, &verification) || errors.As(err, &alert) && alert.Op == "remote error"
 }

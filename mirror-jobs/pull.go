@@ -122,7 +122,9 @@ func (p *program) source(ctx context.Context, entry wire.MirrorEntry, at string)
 	if cfg.TLS, err = p.tls(h.TLS); err != nil {
 		return nil, err
 	}
-	return https.New(cfg), nil
+	c := https.New(cfg)
+	p.report.measures(c.Path)
+	return c, nil
 }
 
 // tls has the files of spec.https.tls.

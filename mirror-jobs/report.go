@@ -28,6 +28,8 @@ type report struct {
 	key      string
 	status   wire.MirrorStatus
 	progress *push.Progress
+	// path measures the way to the other side; nil where nothing does.
+	path func() (wire.MirrorPathSeen, bool)
 	// rates are what was moved when, for the rate of the last minute.
 	rates []plan.Sample
 }
@@ -59,7 +61,14 @@ func (r *report) begin(entry wire.MirrorEntry, progress *push.Progress) {
 		Run: r.name, Pod: cfg.Pod, Generation: entry.Generation, Trigger: trigger(cfg.Trigger), VerifyOnly: cfg.VerifyOnly,
 		Part: !cfg.From.IsZero() || !cfg.To.IsZero(), StartedAt: time.Now().UTC(), Result: wire.MirrorRunning, Reached: reached,
 	}
-	r.progress, r.rates = progress, nil
+	r.progress, r.rates, r.path = progress, nil, nil
+}
+
+// measures says what measures the way to the other side.
+func (r *report) measures(path func() (wire.MirrorPathSeen, bool)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.path = path
 }
 
 // trigger is what a run is begun by: also where nothing starts Jobs, by the schedule.
@@ -153,6 +162,11 @@ func (r *report) tell(ctx context.Context) {
 	s.Owed = wire.MirrorOwed{Objects: s.Progress.TotalObjects - s.Progress.Objects, Bytes: s.Progress.TotalBytes - s.Progress.Bytes}
 	if rate := s.Progress.BytesPerSecond; rate > 0 && s.EndedAt.IsZero() {
 		s.Progress.Ends = now.Add(time.Duration(float64(s.Owed.Bytes) / float64(rate) * float64(time.Second))).Truncate(time.Second)
+	}
+	if r.path != nil {
+		if seen, known := r.path(); known {
+			s.Path = &seen
+		}
 	}
 	data, err := wire.Encode(*s)
 	if err == nil {

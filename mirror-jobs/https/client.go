@@ -61,6 +61,7 @@ type Config struct {
 type Client struct {
 	cfg  Config
 	http *http.Client
+	path *path
 }
 
 // RefusedError is an answer that will not become another by asking again.
@@ -89,12 +90,13 @@ func New(cfg Config) *Client {
 	// a long way than one (the OASIS study, section 5).
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
+	way := &path{}
 	transport := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSClientConfig: cfg.TLS, TLSHandshakeTimeout: 15 * time.Second,
+		Proxy: http.ProxyFromEnvironment, DialContext: way.dial(dialer), TLSClientConfig: cfg.TLS, TLSHandshakeTimeout: 15 * time.Second,
 		MaxConnsPerHost: cfg.Connections, MaxIdleConnsPerHost: cfg.Connections, IdleConnTimeout: 30 * time.Second,
 		ResponseHeaderTimeout: silence, DisableCompression: true, ReadBufferSize: 64 << 10, Protocols: protocols,
 	}
-	return &Client{cfg: cfg, http: &http.Client{Transport: transport, CheckRedirect: sameHost}}
+	return &Client{cfg: cfg, path: way, http: &http.Client{Transport: transport, CheckRedirect: sameHost}}
 }
 
 // maxRedirects is how often a request is sent on.

@@ -17,9 +17,6 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/plan"
 )
 
-// largeParts of one large object are fetched at the same time.
-const largeParts = 8
-
 // batch is a bundle, or without questions a large object.
 type batch struct {
 	plan.Batch
@@ -149,7 +146,7 @@ func (p *run) large(ctx context.Context, b batch) error {
 
 func (p *run) parts(ctx context.Context, l *folder.Large, instrument, path string, digest wire.Digest) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(largeParts)
+	group.SetLimit(p.Connections)
 	missing := l.Parts()
 	_, first := l.Range(0)
 	p.Progress.had(l.Size() - int64(len(missing))*first)

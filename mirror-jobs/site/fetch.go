@@ -25,8 +25,6 @@ const (
 	bundlesAtOnce = 4
 	// bytesAtOnce is what objects that were read, and have no receipt yet, take of memory.
 	bytesAtOnce = 64 << 20
-	// largeParts of one large object are fetched at the same time.
-	largeParts = 8
 )
 
 // fetch brings what is missing of some days to the gateways.
@@ -170,7 +168,7 @@ func (f *fetching) large(ctx context.Context, d *day, i int) error {
 		return fmt.Errorf("scratch for %s/%s: %w", d.in.name, e.Path, err)
 	}
 	parts, partCtx := errgroup.WithContext(ctx)
-	parts.SetLimit(largeParts)
+	parts.SetLimit(max(1, f.Entry.Limits.Connections))
 	for _, n := range l.Parts() {
 		offset, length := l.Range(n)
 		parts.Go(func() error {

@@ -85,14 +85,14 @@ func (l *lab) installPolar(t *testing.T) {
 	t.Cleanup(func() {
 		_ = l.show(l.kubectlBin, "delete", "mirrorpartner,instrument", "--all", "-n", polar, "--timeout=1m")
 		_ = l.show(l.kubectlBin, "delete", "mirrorpartner/"+polar, "instrument/sites-camera", "-n", namespace, "--timeout=1m")
-		for _, release := range []string{"demo", polar, "substorm-quickstart"} {
+		for _, release := range []string{"demo", "substorm", "substorm-quickstart"} {
 			_ = l.show(l.helmBin, "uninstall", release, "--namespace", polar, "--wait", "--timeout", "2m")
 		}
 		_ = l.show(l.kubectlBin, "delete", "namespace", polar, "--wait=false")
 	})
 	for _, release := range [][]string{
 		{"substorm-quickstart", "charts/substorm-quickstart", "--create-namespace", "--set", "nats.domain=" + polar},
-		{polar, "charts/substorm"},
+		{"substorm", "charts/substorm", "--set", "roles.create=false"}, // one release in a cluster has the roles
 		{"demo", "charts/substorm-site", "--set", "site.spec.code=" + polar},
 	} {
 		argv := append([]string{l.helmBin, "upgrade", "--install", release[0], release[1], "--namespace", polar, "--set", "image.tag=dev", "--wait", "--timeout", "3m"}, release[2:]...)

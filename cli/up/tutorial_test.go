@@ -5,6 +5,7 @@
 package up_test
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/substorm/substorm/internal/testenv"
 )
@@ -51,13 +53,14 @@ func TestTwoSites(t *testing.T) {
 		for _, file := range []string{"site.yaml", "partner.yaml"} {
 			path := filepath.Join("samples/two-sites", site, file)
 			text := ours.Replace(read(path))
+			text = strings.Replace(text, "  ports:", "  service: {type: LoadBalancer} # any port\n  ports:", 1)
 			if first := regexp.MustCompile(`first: (\d+)`).FindStringSubmatch(text); first != nil {
 				text = lastPort.ReplaceAllString(text, "last: "+first[1])
 			}
 			write(filepath.Join("docs", path), text)
 		}
 	}
-	script := "set -euo pipefail\ntrap 'kill $(jobs -p) 2> /dev/null || true; wait' EXIT\n"
+	script := "set -euo pipefail\ntrap 'kill ${kiruna:-} ${thule:-} 2> /dev/null || true; wait' EXIT\n"
 	for _, m := range tutorialBlock.FindAllStringSubmatch(ours.Replace(read("tutorials/two-sites.md")), -1) {
 		script += m[1]
 	}
@@ -67,7 +70,10 @@ func TestTwoSites(t *testing.T) {
 	if err := os.Symlink(testenv.Program(t, "cli"), filepath.Join(dir, "bin/substorm")); err != nil {
 		t.Fatal(err)
 	}
-	c := exec.CommandContext(t.Context(), "bash", "-c", script)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	defer cancel()
+	c := exec.CommandContext(ctx, "bash", "-c", script)
+	c.WaitDelay = time.Second // its programs have its output
 	c.Dir, c.Env = dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}
 	out, err := c.CombinedOutput()
 	if err != nil {
@@ -80,7 +86,7 @@ func TestTwoSites(t *testing.T) {
 	said := string(out)
 	for text, times := range map[string]int{
 		"clear sky over Kiruna": 1, "snow over Thule": 1, `"origin":"kiruna"`: 1, "CC-BY-4.0": 1, `"name":"thule_camera"`: 1, `"instrument":"camera"`: 1,
-		"the lens cap was on": 1, "thule_kiruna": 0, "kiruna_thule": 0,
+		"retracted at": 1, "the lens cap was on": 1, "thule_kiruna": 0, "kiruna_thule": 0,
 	} {
 		if n := strings.Count(said, text); n < times || times == 0 && n > 0 {
 			t.Errorf("%q is said %d times, not %d", text, n, times)

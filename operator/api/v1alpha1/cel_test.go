@@ -130,7 +130,7 @@ func TestBadManifests(t *testing.T) {
 func TestDocumentation(t *testing.T) {
 	const docs = "../../../docs"
 	texts := map[string]string{}
-	for _, pattern := range []string{"samples/*.yaml", "samples/*/*.yaml"} {
+	for _, pattern := range []string{"samples/*.yaml", "samples/*/*.yaml", "samples/*/*/*.yaml"} {
 		paths, err := filepath.Glob(filepath.Join(docs, pattern))
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("no samples: %v", err)

@@ -103,7 +103,7 @@ type MirrorPartnerSpec struct {
 
 	// SafetyStopPercent is how many of the copies that a run knows it may remove, in percent. A run that would remove
 	// more removes none and fails with the reason SafetyStop: look at what it would remove, then begin one with
-	// `kubectl substorm mirror run --force`.
+	// `kubectl substorm mirror run --force`. It has no effect on a pull.
 	// +kubebuilder:default=10
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100

@@ -30,7 +30,8 @@ type MirrorSelection struct {
 	// +optional
 	Versions MirrorVersions `json:"versions,omitempty"`
 
-	// Embargoed says whether a push gives the partner data that is under embargo. Of a pull, the other side decides.
+	// Embargoed says whether a push gives the partner data that is under embargo. Of a pull from a
+	// Substorm, Include brings what is under embargo there, where we may read it: it is under embargo here, too.
 	// +kubebuilder:default=Exclude
 	// +optional
 	Embargoed MirrorEmbargoed `json:"embargoed,omitempty"`

@@ -21,6 +21,8 @@ const (
 	// polar is another Site, in a namespace of that name.
 	polar           = "polar"
 	mirrorSitesPort = 30134
+	// polarPort is the only one of its gateways: ports of nodes are each Site's own.
+	polarPort = 30301
 )
 
 // mirroredSite is one of two Sites that mirror each other.
@@ -56,7 +58,7 @@ func TestMirrorSites(t *testing.T) {
 	l := theLab
 	l.installPolar(t)
 	here := &mirroredSite{lab: l, namespace: namespace, code: "demo", camera: "sites-camera", port: mirrorSitesPort}
-	there := &mirroredSite{lab: l, namespace: polar, code: polar, camera: "sites-camera", port: mirrorSitesPort + 1}
+	there := &mirroredSite{lab: l, namespace: polar, code: polar, camera: "sites-camera", port: polarPort}
 	for of, other := range map[*mirroredSite]*mirroredSite{here: there, there: here} {
 		address := of.run(t, l.kubectlBin, "get", "service", "-n", other.namespace, "-l", "app.kubernetes.io/name=feed-server", "-o",
 			`jsonpath={.items[0].metadata.name}.{.items[0].metadata.namespace}.svc:{.items[0].spec.ports[0].port}`)
@@ -93,7 +95,8 @@ func (l *lab) installPolar(t *testing.T) {
 	for _, release := range [][]string{
 		{"substorm-quickstart", "charts/substorm-quickstart", "--create-namespace", "--set", "nats.domain=" + polar},
 		{"substorm", "charts/substorm", "--set", "roles.create=false"}, // one release in a cluster has the roles
-		{"demo", "charts/substorm-site", "--set", "site.spec.code=" + polar},
+		{"demo", "charts/substorm-site", "--set", "site.spec.code=" + polar,
+			"--set", fmt.Sprintf("ingestGateway.spec.ports.first=%[1]d,ingestGateway.spec.ports.last=%[1]d", polarPort)},
 	} {
 		argv := append([]string{l.helmBin, "upgrade", "--install", release[0], release[1], "--namespace", polar, "--set", "image.tag=dev", "--wait", "--timeout", "3m"}, release[2:]...)
 		if err := l.show(argv...); err != nil {

@@ -304,3 +304,25 @@ func TestGuestsAndMovers(t *testing.T) {
 		t.Errorf("a guest whose entry is gone stays: %v", s.Instruments)
 	}
 }
+
+// A guest is under legal hold where the Site is: the entry of the partner that pulls it says so.
+func TestGuestsUnderHold(t *testing.T) {
+	for _, held := range []bool{false, true} {
+		b := NewBucket(time.Time{})
+		for key, record := range map[string]any{
+			wire.RegistryGuestKey("arctic", "mag-1"): wire.GuestEntry{Origin: "arctic", Instrument: "mag-1", Partner: "arctic", SaidAt: time.Unix(1, 0).UTC()},
+			wire.RegistryMirrorKey("from-arctic"): wire.MirrorEntry{Partner: "from-arctic", Direction: wire.MirrorPull, Revision: 1, LegalHold: held,
+				HTTPS: &wire.MirrorHTTPS{URL: "https://arctic.example", Source: wire.MirrorSourceSubstorm, Origin: "arctic"}, Continuous: &wire.MirrorContinuous{}},
+			wire.RegistryCompleteKey: wire.RegistryComplete{Revision: 1, Mirrors: 1},
+		} {
+			raw, err := wire.Encode(record)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Take(key, raw, true)
+		}
+		if in := Resolve(newSnapshot(), b).Instruments["arctic_mag-1"]; in.LegalHold != held {
+			t.Errorf("the Site's legal hold is %t, and that of the guest %t", held, in.LegalHold)
+		}
+	}
+}

@@ -131,8 +131,16 @@ func Resolve(prev *Snapshot, b *Bucket) *Snapshot {
 func (b *Bucket) addGuests(next, prev *Snapshot, whole, newer bool) {
 	next.guests = map[string]wire.GuestEntry{}
 	b.guests.resolve(next.guests, prev.guests, whole, newer, next.Problems)
+	held := map[string]bool{}
+	for _, m := range next.Mirrors {
+		if m.HTTPS != nil && m.LegalHold {
+			held[m.HTTPS.Origin] = true
+		}
+	}
 	for name, e := range next.guests {
-		next.Instruments[name] = e.Entry()
+		in := e.Entry()
+		in.LegalHold = held[e.Origin]
+		next.Instruments[name] = in
 	}
 	for _, e := range b.movers.entries {
 		if e.problem != "" {

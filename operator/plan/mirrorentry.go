@@ -22,9 +22,15 @@ func (in RegistryInput) mirrorEntries(stands RegistryState, next int64) map[stri
 		m := &in.Mirrors[i]
 		verdict := in.MirrorsAre[m.Name]
 		if was := stands.Mirrors[m.Name]; was.Partner != "" && (verdict.Absent || in.unreadable(m)) {
-			all[m.Name] = was
+			entry := was
+			if entry.LegalHold = siteUnderHold(in.Site); !sameMirror(was, entry) {
+				entry.Revision = next
+			}
+			all[m.Name] = entry
 		} else if verdict.OK() && !in.unreadable(m) {
-			all[m.Name] = mirrorEntry(m, verdict, next)
+			entry := mirrorEntry(m, verdict, next)
+			entry.LegalHold = siteUnderHold(in.Site)
+			all[m.Name] = entry
 		}
 	}
 	return all

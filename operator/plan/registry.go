@@ -320,7 +320,11 @@ func entryOf(inst *v1alpha1.Instrument, verdict Verdict, revision int64, secrets
 
 // underHold says whether the Instrument or its Site is under legal hold.
 func underHold(site *v1alpha1.Site, inst *v1alpha1.Instrument) bool {
-	return inst.Spec.Archive.LegalHold == v1alpha1.LegalHoldAll || site != nil && site.Spec.LegalHold == v1alpha1.LegalHoldAll
+	return inst.Spec.Archive.LegalHold == v1alpha1.LegalHoldAll || siteUnderHold(site)
+}
+
+func siteUnderHold(site *v1alpha1.Site) bool {
+	return site != nil && site.Spec.LegalHold == v1alpha1.LegalHoldAll
 }
 
 func retentionEntry(e *v1alpha1.Expiry) *wire.RetentionEntry {

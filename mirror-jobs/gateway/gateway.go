@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -39,6 +40,9 @@ const (
 	lastPause  = 5 * time.Second
 	// lookAgain is how often at most it is looked which gateways there are.
 	lookAgain = time.Second
+	// tellAfter is how long an object may take to be taken before it is logged why, every tellEvery.
+	tellAfter = 2 * time.Second
+	tellEvery = 10 * time.Second
 	// silence is how long a gateway may take to answer once it has an object.
 	silence = 2 * time.Minute
 	// maxProblem bounds what is read of a refusal.
@@ -69,6 +73,8 @@ type Client struct {
 	order  []wire.MirrorListener
 	next   int
 	looked time.Time
+	// told is when it was last logged that gateways take nothing.
+	told time.Time
 }
 
 // Config says who sends.
@@ -79,6 +85,7 @@ type Config struct {
 	JetStream jetstream.JetStream
 	// Connections to a gateway at most.
 	Connections int
+	Logger      *slog.Logger
 }
 
 // Open has gateways know a run, until Close. Errors: of NATS.
@@ -137,16 +144,29 @@ func Bytes(data []byte) func() (io.ReadCloser, error) {
 // Put brings an object to its receipt, over whichever gateway. Errors: RefusedError, of Open, ctx's; any
 // other says why no gateway took it for some minutes.
 func (g *Client) Put(ctx context.Context, o Object) error {
-	pause := firstPause
-	for end := time.Now().Add(gatewayPatience); ; {
+	pause, begun := firstPause, time.Now()
+	for {
 		wait, err := g.try(ctx, o)
-		if err == nil || ctx.Err() != nil || g.Final(err) || time.Now().After(end) {
+		if err == nil || ctx.Err() != nil || g.Final(err) || time.Since(begun) > gatewayPatience {
 			return err
+		}
+		if time.Since(begun) > tellAfter {
+			g.tell(err)
 		}
 		if !retry.Sleep(ctx, max(wait, pause/2+rand.N(pause))) {
 			return err
 		}
 		pause = min(2*pause, lastPause)
+	}
+}
+
+// tell logs why gateways take nothing, now and then.
+func (g *Client) tell(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if time.Since(g.told) > tellEvery {
+		g.told = time.Now()
+		g.cfg.Logger.Warn("a gateway does not take what is pulled: it is tried again", "error", err)
 	}
 }
 

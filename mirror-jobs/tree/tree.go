@@ -99,7 +99,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	if !cfg.VerifyOnly {
 		r.gateways, err = gateway.Open(ctx, gateway.Config{Site: cfg.Site, Partner: cfg.Entry.Partner, Kind: cfg.Kind, JetStream: cfg.JetStream,
-			Connections: max(1, cfg.Entry.Limits.Connections)})
+			Connections: max(1, cfg.Entry.Limits.Connections), Logger: cfg.Logger})
 		if err != nil {
 			return err
 		}

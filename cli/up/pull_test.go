@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -267,6 +268,15 @@ func TestPull(t *testing.T) {
 		return nil
 	})
 	same(t, a, b)
+
+	b.write("site.yaml", strings.Replace(fmt.Sprintf(pulledSite, b.code, b.port), "access: {live: Public, archive: Public}", "access: {live: Restricted, archive: Restricted}", 1))
+	eventually(t, "what few may read there, few may read here", func() error {
+		a.pulls(b)
+		if status, _, _ := a.get("/archive/thule_camera/n/late.jpg"); status == http.StatusOK {
+			return errors.New("anybody may read it")
+		}
+		return nil
+	})
 }
 
 // same compares what is listed of a Site's camera with what the Site itself lists: by digest, receipt, state and ID.

@@ -16,7 +16,7 @@ type GuestPolicy struct {
 	AllVersions bool
 	// Embargo is how long after its observation data is kept from the public there; 0 where that data is wanted, too.
 	Embargo time.Duration
-	// Retractions is a value of wire.MirrorEntry.Retractions.
+	// Retractions is a value of wire.MirrorEntry.Retractions. What is purged there is purged here, whatever it says.
 	Retractions string
 	// By asks for changes here. What somebody else retracted here stays so.
 	By string
@@ -102,11 +102,9 @@ func (p *GuestPolicy) change(e *mirrorindex.Entry, r *wire.Record) Change {
 		return Change{Action: wire.ActionSupersede, Record: r}
 	case (is == wire.StateCurrent || is == wire.StateSuperseded) && takenBack && r.ChangedBy == p.By:
 		return Change{wire.ActionRestore, r, e.Reason}
-	case is != wire.StateRetracted && is != wire.StatePurged || p.Retractions == wire.MirrorIgnore:
-		return Change{}
-	case is == wire.StatePurged || p.Retractions == wire.MirrorDelete:
+	case is == wire.StatePurged || is == wire.StateRetracted && p.Retractions == wire.MirrorDelete:
 		return Change{wire.ActionPurge, r, e.Reason}
-	case was == wire.StateRetracted:
+	case is != wire.StateRetracted || was == wire.StateRetracted || p.Retractions == wire.MirrorIgnore:
 		return Change{}
 	default:
 		return Change{wire.ActionRetract, r, e.Reason}

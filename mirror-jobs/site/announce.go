@@ -42,12 +42,35 @@ func newAnnouncer(ctx context.Context, cfg *Config) (*announcer, error) {
 func (a *announcer) guest(ctx context.Context, said mirrorindex.DaysLine, at time.Time) error {
 	e := wire.GuestEntry{Origin: a.origin, Instrument: said.Instrument, Partner: a.partner, SaidAt: at,
 		Access: said.Access, Rights: said.Rights, About: said.About, Station: said.Station, MediaType: said.MediaType}
+	if e.Access == nil {
+		e.Access = restricted()
+	}
+	return a.put(ctx, e)
+}
+
+// restricted is the access to what the other Site does not say that anybody may read.
+func restricted() *wire.AccessEntry {
+	return &wire.AccessEntry{Live: wire.AccessRestricted, Archive: wire.AccessRestricted}
+}
+
+// withdrawn closes a guest that the other Site does not let this mirror read any more: who may read it there nobody knows here.
+func (a *announcer) withdrawn(ctx context.Context, instrument string, at time.Time) error {
+	was, known := a.registry().Instruments[wire.GuestName(a.origin, instrument)]
+	if !known {
+		return nil
+	}
+	return a.put(ctx, wire.GuestEntry{Origin: a.origin, Instrument: instrument, Partner: a.partner, SaidAt: at,
+		Access: restricted(), Rights: was.Rights, About: was.About, Station: was.Station, MediaType: was.MediaType})
+}
+
+// put writes what is said of a guest, where that is new.
+func (a *announcer) put(ctx context.Context, e wire.GuestEntry) error {
 	if was, known := a.registry().Instruments[e.Name()]; known && reflect.DeepEqual(was, e.Entry()) {
 		return nil
 	}
 	data, err := wire.Encode(e)
 	if err == nil {
-		_, err = a.entries.Put(ctx, wire.RegistryGuestKey(a.origin, said.Instrument), data)
+		_, err = a.entries.Put(ctx, wire.RegistryGuestKey(a.origin, e.Instrument), data)
 	}
 	if err != nil {
 		return fmt.Errorf("guest %s: %w", e.Name(), err)

@@ -149,6 +149,9 @@ func (r *run) do(ctx context.Context) error {
 		}
 		return known[name]
 	})
+	if err := r.withdrawn(ctx, root); err != nil {
+		return err
+	}
 	for chunk := range slices.Chunk(changed, instrumentsAtOnce) {
 		if err := r.instruments(ctx, chunk, root.Now); err != nil {
 			return errors.Join(err, r.keep(ctx, ""))
@@ -164,6 +167,31 @@ func (r *run) do(ctx context.Context) error {
 		return fmt.Errorf("%w: %d objects", push.ErrOwed, r.owed)
 	}
 	return nil
+}
+
+// withdrawn closes what this mirror could read there before, and cannot any more.
+func (r *run) withdrawn(ctx context.Context, root mirrorindex.Root) error {
+	for guest, in := range r.Registry().Instruments {
+		origin, name, is := wire.ParseGuestName(guest)
+		offered := slices.ContainsFunc(root.Instruments, func(line mirrorindex.RootLine) bool { return line.Instrument == name })
+		if !is || origin != r.origin || offered || in.Access.InForce().Archive == wire.AccessRestricted || r.policy.Wants != nil && !r.policy.Wants(name) {
+			continue
+		}
+		if err := r.closed(ctx, name, root.Now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// closed has nobody read here what this mirror may not read there any more.
+func (r *run) closed(ctx context.Context, instrument string, at time.Time) error {
+	r.Logger.Warn("the other side does not let this mirror read an instrument any more: what is here of it stays, and nobody may read it", "instrument", instrument)
+	if r.part {
+		return nil
+	}
+	delete(r.state.root.Instruments, instrument)
+	return r.announcer.withdrawn(ctx, instrument, at)
 }
 
 // keep notes what of the root is acted upon.
@@ -186,9 +214,11 @@ func (r *run) instruments(ctx context.Context, lines []mirrorindex.RootLine, at 
 		return problemOf(err)
 	}
 	for i, answer := range answers {
+		pull := func() error { return r.instrument(ctx, lines[i], answer, at) }
 		if answer[0].Gone {
-			r.Logger.Warn("the other side does not let this mirror read an instrument any more: what is here of it stays", "instrument", lines[i].Instrument)
-		} else if err := r.instrument(ctx, lines[i], answer, at); err != nil {
+			pull = func() error { return r.closed(ctx, lines[i].Instrument, at) }
+		}
+		if err := pull(); err != nil {
 			return err
 		}
 	}

@@ -65,7 +65,7 @@ type MirrorPartnerSpec struct {
 	Selection MirrorSelection `json:"selection,omitzero"`
 
 	// Paths say which Instrument of the Site the files of a web archive or of rsync belong to: the first whose pattern
-	// fits. A file that none fits is put into quarantine and counted.
+	// fits. A file that none fits stays at the other side, and is counted: once a pattern fits, the next run fetches it.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=atomic

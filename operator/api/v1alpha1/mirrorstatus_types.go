@@ -235,7 +235,7 @@ type MirrorRun struct {
 	// FailedCount is how many objects it could not move.
 	// +optional
 	FailedCount int64 `json:"failedCount,omitempty"`
-	// QuarantinedCount is how many files of a pull belong to no Instrument.
+	// QuarantinedCount is how many files of a pull belong to no Instrument, and were left where they are.
 	// +optional
 	QuarantinedCount int64 `json:"quarantinedCount,omitempty"`
 	// Reason why it failed, or what it waits for.

@@ -71,8 +71,8 @@ const (
 	MirrorReplace MirrorConcurrency = "Replace"
 )
 
-// MirrorContinuous is a mirror that follows what is announced: of a push the notices of the Site, of a pull from a Substorm its
-// events. Other pulls only have the interval.
+// MirrorContinuous is a mirror that follows what is announced: of a push the notices of the Site. A pull has the interval
+// alone: of another Substorm, of which nothing is new, that is one conditional request.
 type MirrorContinuous struct {
 	// Interval between two comparisons of all that is selected with what the other side has: 10s to 8784h. Default: 1h.
 	// +kubebuilder:default="1h"

@@ -4,6 +4,7 @@ package plan
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/internal/wire"
@@ -26,6 +27,8 @@ type Wanted struct {
 	// Lines of the day, and the indexes of those that are missing, as Missing returns them.
 	Lines   []Line
 	Missing []int
+	// Partial: the day has more than Lines.
+	Partial bool
 }
 
 // Part is what a batch has of a day.
@@ -123,8 +126,11 @@ func (b *batcher) end() {
 	b.next, b.objects, b.question = Batch{}, 0, 0
 }
 
-// whole says whether all small objects of a day are missing.
+// whole says whether the small objects that are missing are all current ones of a day.
 func whole(w *Wanted, small []int) bool {
+	if w.Partial || slices.ContainsFunc(small, func(i int) bool { return w.Lines[i].Is() != wire.StateCurrent }) {
+		return false
+	}
 	n := 0
 	for i := range w.Lines {
 		if l := &w.Lines[i]; !l.Gone && l.Is() == wire.StateCurrent && l.Size < LargeFrom {

@@ -246,3 +246,31 @@ func TestChanged(t *testing.T) {
 		t.Errorf("vanished of a month: %q", got)
 	}
 }
+
+// All of a day is asked for without names only where all that is current in it is missing, and nothing else.
+func TestWholeDay(t *testing.T) {
+	t.Parallel()
+	lines := func(objects ...object) (all []plan.Line) {
+		for _, o := range objects {
+			all = append(all, plan.Line{Entry: o.entry(), Held: o.Held})
+		}
+		return all
+	}
+	a, b, old := object{Path: "a"}, object{Path: "b"}, object{Path: "c", State: wire.StateSuperseded}
+	held := b
+	held.Held = true
+	for name, c := range map[string]struct {
+		wanted plan.Wanted
+		named  bool
+	}{
+		"all":              {plan.Wanted{Lines: lines(a, b, old), Missing: []int{0, 1}}, false},
+		"some":             {plan.Wanted{Lines: lines(a, held), Missing: []int{0}}, true},
+		"superseded, too":  {plan.Wanted{Lines: lines(a, held, old), Missing: []int{0, 2}}, true},
+		"not all is known": {plan.Wanted{Lines: lines(a, b), Missing: []int{0, 1}, Partial: true}, true},
+	} {
+		batches, large := plan.Batches([]plan.Wanted{c.wanted})
+		if len(batches) != 1 || len(large) != 0 || len(batches[0].Questions[0].IDs) > 0 != c.named {
+			t.Errorf("%s: %+v", name, batches)
+		}
+	}
+}

@@ -20,6 +20,8 @@ type day struct {
 	day   wire.Day
 	tag   string
 	lines []mirrorindex.Entry
+	// partial: lines are those alone that are new.
+	partial bool
 	plan.Guest
 	// left are the objects that did not come.
 	left int
@@ -84,7 +86,7 @@ func (r *run) compare(ctx context.Context, in *instrument, names []wire.Day) (da
 		return nil, problemOf(err)
 	}
 	for i, a := range answers {
-		d := &day{in: in, day: names[i], tag: a.Head.Tag, lines: a.Entries}
+		d := &day{in: in, day: names[i], tag: a.Head.Tag, lines: a.Entries, partial: a.Head.More}
 		if a.Head.Gone { // since the days were told: another run will know more
 			r.withheld++
 			continue

@@ -4,9 +4,12 @@ package site
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -35,7 +38,7 @@ func (r *run) fetch(ctx context.Context, days []*day) error {
 		for i := range d.lines {
 			lines[i].Entry = d.lines[i]
 		}
-		wanted = append(wanted, plan.Wanted{Instrument: d.in.name, Day: d.day, Lines: lines, Missing: d.Fetch})
+		wanted = append(wanted, plan.Wanted{Instrument: d.in.name, Day: d.day, Lines: lines, Missing: d.Fetch, Partial: d.partial})
 	}
 	bundles, large := plan.Batches(wanted)
 	f := &fetching{run: r, days: days, memory: semaphore.NewWeighted(bytesAtOnce)}
@@ -68,8 +71,8 @@ func (f *fetching) ended(d *day, i int, err error) error {
 	case err == nil:
 		f.Progress.End(e.Size, true)
 		return nil
-	case f.gateways.Final(err), errors.As(err, &gone) && gone.Status != 401 && gone.Status != 403,
-		errors.As(err, &differs), errors.Is(err, folder.ErrPath), errors.Is(err, errLarge):
+	case f.gateways.Final(err), errors.As(err, &differs), errors.Is(err, folder.ErrPath),
+		errors.As(err, &gone) && gone.Status != http.StatusUnauthorized && gone.Status != http.StatusForbidden:
 		f.Logger.Error("an object is not mirrored", "instrument", d.in.name, "path", e.Path, "error", err)
 	default:
 		return err
@@ -104,10 +107,6 @@ func (f *fetching) bundle(ctx context.Context, b plan.Batch) error {
 		if !is || size != at.day.lines[at.line].Size {
 			return nil // it came before the link broke; nobody asked for it; or another has its path by now
 		}
-		if size > plan.LargeFrom { // a superseded one, which has no path to be asked for by
-			delete(open, key)
-			return f.ended(at.day, at.line, errLarge)
-		}
 		if err := f.memory.Acquire(sendCtx, size); err != nil {
 			return err
 		}
@@ -130,15 +129,12 @@ func (f *fetching) bundle(ctx context.Context, b plan.Batch) error {
 		return problemOf(err)
 	}
 	for _, at := range open { // the other side cannot give them now
-		if err := f.ended(at.day, at.line, &https.RefusedError{URL: at.day.lines[at.line].Path, Status: 404}); err != nil {
+		if err := f.ended(at.day, at.line, &https.RefusedError{URL: at.day.lines[at.line].Path, Status: http.StatusNotFound}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
-
-// errLarge: see bundle.
-var errLarge = fmt.Errorf("a superseded version of more than %d bytes is not mirrored", plan.LargeFrom)
 
 // keyOf is how a bundle names an object: a superseded one by its ID, too.
 func keyOf(instrument string, e *mirrorindex.Entry) string {
@@ -157,25 +153,23 @@ func (r *run) object(d *day, i int, open func() (io.ReadCloser, error)) gateway.
 	}}
 }
 
-// large puts a large object together in scratch, in parts that are fetched at the same time, and sends it from there.
+// large puts a large object together in scratch, and sends it from there.
 func (f *fetching) large(ctx context.Context, d *day, i int) error {
 	e := &d.lines[i]
-	if e.Is() == wire.StateSuperseded {
-		return f.ended(d, i, errLarge)
+	place := scratchOf(d.in.guest, e)
+	l, err := f.Scratch.Large(place, e)
+	if errors.Is(err, folder.ErrPath) {
+		return f.ended(d, i, err)
 	}
-	l, err := f.Scratch.Large(d.in.guest, e)
 	if err != nil {
 		return fmt.Errorf("scratch for %s/%s: %w", d.in.name, e.Path, err)
 	}
-	parts, partCtx := errgroup.WithContext(ctx)
-	parts.SetLimit(max(1, f.Entry.Limits.Connections))
-	for _, n := range l.Parts() {
-		offset, length := l.Range(n)
-		parts.Go(func() error {
-			return f.Source.Part(partCtx, d.in.name, e.Path, e.Digest, offset, length, func(body io.Reader) error { return l.Write(n, body) })
-		})
+	if e.Is() == wire.StateSuperseded {
+		err = f.whole(ctx, d, e, l)
+	} else {
+		err = f.parts(ctx, d, e, l)
 	}
-	if err := parts.Wait(); err != nil {
+	if err != nil {
 		err = errors.Join(err, l.Close())
 		var refused *https.RefusedError
 		if errors.As(err, &refused) {
@@ -186,6 +180,47 @@ func (f *fetching) large(ctx context.Context, d *day, i int) error {
 	if err := l.Finish(); err != nil {
 		return f.ended(d, i, err)
 	}
-	err = f.gateways.Put(ctx, f.object(d, i, func() (io.ReadCloser, error) { return f.Scratch.OpenObject(d.in.guest, e) }))
-	return f.ended(d, i, errors.Join(err, f.Scratch.Remove(d.in.guest, e)))
+	err = f.gateways.Put(ctx, f.object(d, i, func() (io.ReadCloser, error) { return f.Scratch.OpenObject(place, e) }))
+	return f.ended(d, i, errors.Join(err, f.Scratch.Remove(place, e)))
+}
+
+// scratchOf is where an object is put together: versions of one path are there at a time.
+func scratchOf(guest string, e *mirrorindex.Entry) string {
+	id := sha256.Sum256([]byte(e.ID))
+	return guest + "-" + hex.EncodeToString(id[:8])
+}
+
+// parts fetches an object in parts that come at the same time.
+func (f *fetching) parts(ctx context.Context, d *day, e *mirrorindex.Entry, l *folder.Large) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(max(1, f.Entry.Limits.Connections))
+	for _, n := range l.Parts() {
+		offset, length := l.Range(n)
+		group.Go(func() error {
+			return f.Source.Part(ctx, d.in.name, e.Path, e.Digest, offset, length, func(body io.Reader) error { return l.Write(n, body) })
+		})
+	}
+	return group.Wait()
+}
+
+// whole fetches a superseded object, which has no path to be asked for by, in one piece.
+func (f *fetching) whole(ctx context.Context, d *day, e *mirrorindex.Entry, l *folder.Large) error {
+	came := false
+	question := mirrorindex.ObjectsQuestion{Instrument: d.in.name, Day: d.day, IDs: []string{e.ID}}
+	err := f.Source.Objects(ctx, f.origin, []mirrorindex.ObjectsQuestion{question}, func(_, _, id string, size int64, body io.Reader) error {
+		if id != e.ID || size != e.Size {
+			return nil
+		}
+		for n := range int((size + folder.PartSize - 1) / folder.PartSize) {
+			if err := l.Write(n, body); err != nil {
+				return err
+			}
+		}
+		came = true
+		return nil
+	})
+	if err == nil && !came {
+		err = &https.RefusedError{URL: e.Path, Status: http.StatusNotFound}
+	}
+	return err
 }

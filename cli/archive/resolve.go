@@ -43,10 +43,41 @@ func resolve(ctx context.Context, b *backend.Backend, store objectstore.Store, n
 	}
 	n, err := objectpath.Find(ctx, store, catalog.Names(js, b.Code), b.Code, name, instruments)
 	if errors.Is(err, objectpath.ErrNoPath) {
+		if n, err := ofGuest(ctx, store, b.Code, name, s, instruments); !errors.Is(err, errUnlisted) {
+			return n, err
+		}
 		return wire.Notice{}, fmt.Errorf("%w of site %s: no key, no published path and no alias of %d instruments; "+
 			"a new object has its paths once it is listed, within a minute: substorm archive ls -o wide shows them", err, b.Code, len(instruments))
 	}
 	return n, err
+}
+
+// ofGuest finds an object of another Site by its path, which follows from nothing that is known here: the manifests of the guests
+// within the selection are read. Errors: errUnlisted, those of the manifests.
+func ofGuest(ctx context.Context, store objectstore.Store, site, path string, s *selection, instruments []objectpath.Instrument) (wire.Notice, error) {
+	within := *s
+	within.instruments = nil
+	for _, in := range instruments {
+		if wire.IsGuest(in.Name) {
+			within.instruments = append(within.instruments, in.Name)
+		}
+	}
+	var found wire.Notice
+	if len(within.instruments) == 0 {
+		return found, errUnlisted
+	}
+	for n, err := range within.held(ctx, store, site) {
+		if err != nil {
+			return wire.Notice{}, err
+		}
+		if n.Published() == path && (found.ID == "" || n.State == wire.StateCurrent) {
+			found = n
+		}
+	}
+	if found.ID == "" {
+		return found, errUnlisted
+	}
+	return found, nil
 }
 
 // declared are the instruments of the registry within the selection.
@@ -60,8 +91,21 @@ func declared(ctx context.Context, js jetstream.JetStream, site string, s *selec
 	return all, err
 }
 
-// eachInstrument calls f for the registry's entry of each instrument within the selection.
+// eachInstrument calls f for the registry's entry of each instrument within the selection, those of other Sites among them.
 func eachInstrument(ctx context.Context, js jetstream.JetStream, site string, s *selection, f func(wire.InstrumentEntry) error) error {
+	err := backend.Entries(ctx, js, wire.RegistryBucket(site), wire.RegistryGuestKey("*", "*"), func(e backend.Entry) error {
+		if name, ok := wire.ParseRegistryGuestKey(e.Key); !ok || !s.holdsInstrument(name) {
+			return nil
+		}
+		guest, err := wire.Decode[wire.GuestEntry](e.Data)
+		if err != nil {
+			return fmt.Errorf("registry of site %s: %s: %w", site, e.Key, err)
+		}
+		return f(guest.Entry())
+	})
+	if err != nil {
+		return err
+	}
 	return backend.Entries(ctx, js, wire.RegistryBucket(site), wire.RegistryInstrumentKey("*"), func(e backend.Entry) error {
 		if name, ok := wire.ParseRegistryInstrumentKey(e.Key); !ok || !s.holdsInstrument(name) {
 			return nil

@@ -267,6 +267,9 @@ func TestPull(t *testing.T) {
 	a.pulls(b)
 	a.has("/archive/thule_camera/n/late.jpg", []byte("late"))
 	a.has("/archive/thule_camera/n/first.jpg", []byte("thulecorrected"))
+	if got := a.substorm("archive", "cat", "--instrument", "thule_camera", "n/late.jpg"); got != "late" {
+		t.Errorf("substorm archive cat gives %q", got)
+	}
 	same(t, a, b)
 	b.substorm("archive", "retract", "camera", "n/first.jpg", "--reason", "a person is in the picture")
 	a.pulls(b)

@@ -49,7 +49,7 @@ const (
 	maxProblem = 64 << 10
 )
 
-// RefusedError is the answer of a gateway that no other try changes.
+// RefusedError is an answer of a gateway that is no receipt.
 type RefusedError struct {
 	Status int
 	Detail string

@@ -36,6 +36,8 @@ const (
 	// maxPage bounds an index page, maxRobots robots.txt (RFC 9309, 2.5), in bytes.
 	maxPage   = 64 << 20
 	maxRobots = 512 << 10
+	// maxDepth is how deep folders lie that are read: a server may invent them without end.
+	maxDepth = 32
 	// maxDelay is the longest Crawl-delay that is kept.
 	maxDelay = time.Minute
 	// inMemory is the size up to which a file is kept in memory on its way.
@@ -81,9 +83,9 @@ func (s *Source) Walk(ctx context.Context, visit func(tree.Folder) error) error 
 	if err := s.obey(ctx); err != nil {
 		return wholeProblem(err)
 	}
-	for todo := []string{""}; len(todo) > 0; {
-		at := todo[0]
-		todo = todo[1:]
+	for todo := []string{""}; len(todo) > 0; { // the deepest first: so few are known at a time
+		at := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
 		if !s.may(at, true) {
 			s.cfg.Logger.Warn("robots.txt asks not to read a folder: it is passed over", "path", at)
 			continue
@@ -101,6 +103,8 @@ func (s *Source) Walk(ctx context.Context, visit func(tree.Folder) error) error 
 		for _, l := range found {
 			name := path.Join(at, l.Name)
 			switch {
+			case l.Folder && strings.Count(name, "/") >= maxDepth:
+				s.cfg.Logger.Warn("a folder is passed over: it lies too deep", "path", name, "most", maxDepth)
 			case l.Folder:
 				todo = append(todo, name)
 			case wire.CheckSentName(name) != nil:

@@ -195,6 +195,28 @@ func TestPull(t *testing.T) {
 	}
 }
 
+// A server that invents folders without end is left at some depth.
+func TestEndlessFolders(t *testing.T) {
+	pages := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/robots.txt" {
+			http.NotFound(w, r)
+			return
+		}
+		pages++
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = io.WriteString(w, `<a href="d/">deeper</a> <a href="f">file</a>`)
+	}))
+	defer server.Close()
+	files := 0
+	if err := source(t, server.URL, "/aurora").Walk(t.Context(), func(f tree.Folder) error { files += len(f.Files); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if pages != files || pages < 10 || pages > 100 {
+		t.Errorf("%d pages were asked for, %d files found", pages, files)
+	}
+}
+
 // A server that is not there, refuses, lists nothing, sends elsewhere, or fails to say what robots may do.
 func TestBadServers(t *testing.T) {
 	a := newArchive(t, map[string]string{"file.txt": "no folder", "index/index.html": "no list"})

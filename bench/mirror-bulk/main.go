@@ -179,16 +179,19 @@ func (s *site) measure(l *lab.Lab, r *report.Report, numbers []int, capped bool)
 			return err
 		}
 		r.Add(name, iperf, unit, carried)
+		copies := filepath.Join(to, "copy")
 		for candidate, argv := range map[string][]string{
-			ours:   {s.program, "mirror", "pull", "http://" + net.JoinHostPort(link.Near(), s.port), filepath.Join(to, "copy"), "-q", "--connections", strconv.Itoa(n)},
-			rclone: {"rclone", "copy", "--config", "/dev/null", "--transfers", strconv.Itoa(*objects), "--multi-thread-streams", strconv.Itoa(max(1, n / *objects)), "--multi-thread-cutoff", "8M", "--http-url", "http://" + net.JoinHostPort(link.Near(), s.webPort), ":http:", filepath.Join(to, "copy")},
+			ours: {s.program, "mirror", "pull", "http://" + net.JoinHostPort(link.Near(), s.port), copies, "-q", "--connections", strconv.Itoa(n)},
+			rclone: {"rclone", "copy", "--config", "/dev/null", "--transfers", strconv.Itoa(*objects),
+				"--multi-thread-streams", strconv.Itoa(max(1, n / *objects)), "--multi-thread-cutoff", "8M",
+				"--http-url", "http://" + net.JoinHostPort(link.Near(), s.webPort), ":http:", copies},
 		} {
 			begun := time.Now()
 			if out, err := link.Far(context.Background(), argv[0], argv[1:]...).CombinedOutput(); err != nil {
 				return fmt.Errorf("%s: %w\n%.2000s", candidate, err, out)
 			}
 			r.Add(name, candidate, unit, float64(s.bytes)/1e6/time.Since(begun).Seconds())
-			if err := os.RemoveAll(filepath.Join(to, "copy")); err != nil {
+			if err := os.RemoveAll(copies); err != nil {
 				return err
 			}
 		}

@@ -53,8 +53,8 @@ func restricted() *wire.AccessEntry {
 	return &wire.AccessEntry{Live: wire.AccessRestricted, Archive: wire.AccessRestricted}
 }
 
-// withdrawn closes a guest that the other Site does not let this mirror read any more: who may read it there nobody knows here.
-func (a *announcer) withdrawn(ctx context.Context, instrument string, at time.Time) error {
+// close closes a guest that the other Site does not let this mirror read any more: who may read it there nobody knows here.
+func (a *announcer) close(ctx context.Context, instrument string, at time.Time) error {
 	was, known := a.registry().Instruments[wire.GuestName(a.origin, instrument)]
 	if !known {
 		return nil

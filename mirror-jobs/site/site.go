@@ -149,7 +149,7 @@ func (r *run) do(ctx context.Context) error {
 		}
 		return known[name]
 	})
-	if err := r.withdrawn(ctx, root); err != nil {
+	if err := r.closeMissing(ctx, root); err != nil {
 		return err
 	}
 	for chunk := range slices.Chunk(changed, instrumentsAtOnce) {
@@ -169,8 +169,8 @@ func (r *run) do(ctx context.Context) error {
 	return nil
 }
 
-// withdrawn closes what this mirror could read there before, and cannot any more.
-func (r *run) withdrawn(ctx context.Context, root mirrorindex.Root) error {
+// closeMissing closes what this mirror could read there before, and cannot any more.
+func (r *run) closeMissing(ctx context.Context, root mirrorindex.Root) error {
 	for guest, in := range r.Registry().Instruments {
 		origin, name, is := wire.ParseGuestName(guest)
 		offered := slices.ContainsFunc(root.Instruments, func(line mirrorindex.RootLine) bool { return line.Instrument == name })
@@ -191,7 +191,7 @@ func (r *run) closed(ctx context.Context, instrument string, at time.Time) error
 		return nil
 	}
 	delete(r.state.root.Instruments, instrument)
-	return r.announcer.withdrawn(ctx, instrument, at)
+	return r.announcer.close(ctx, instrument, at)
 }
 
 // keep notes what of the root is acted upon.

@@ -117,10 +117,7 @@ func RsyncPorts(server *v1alpha1.FeedServer) (port, target int32, ok bool) {
 	if asked == nil {
 		return 0, 0, false
 	}
-	port = rsyncPort
-	if asked.Port != nil {
-		port = *asked.Port
-	}
+	port = cmp.Or(asked.Port, rsyncPort)
 	if port < firstFreePort {
 		return port, rsyncPodPort, true
 	}
@@ -197,8 +194,8 @@ func (s FeedServer) rsyncArguments() []string {
 	if asked.Window != nil {
 		args = append(args, "--rsync-window="+asked.Window.Duration.String())
 	}
-	if most := asked.Limits.MaxTransfers; most != nil {
-		args = append(args, "--rsync-max-transfers="+strconv.Itoa(int(*most)))
+	if most := asked.Limits.MaxTransfers; most > 0 {
+		args = append(args, "--rsync-max-transfers="+strconv.Itoa(int(most)))
 	}
 	return args
 }

@@ -86,7 +86,7 @@ type FeedServerRsync struct {
 	// +kubebuilder:validation:XValidation:rule="!(self in [80, 443, 8080, 8443, 9090])",message="feed servers listen at 80, 443, 8080, 8443 and 9090 for others: choose another port"
 	// +kubebuilder:default=873
 	// +optional
-	Port *int32 `json:"port,omitempty"`
+	Port int32 `json:"port,omitempty"`
 
 	// Window is how far back the module reaches, by time of receipt: what was received before is
 	// not in it. Default: 1440h, which is 60 days.
@@ -111,7 +111,7 @@ type RsyncLimits struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	// +optional
-	MaxTransfers *int32 `json:"maxTransfers,omitempty"`
+	MaxTransfers int32 `json:"maxTransfers,omitempty"`
 }
 
 // RequestLimits say how often one client may ask, by its class: a client is a reader at

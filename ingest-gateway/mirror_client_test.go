@@ -216,3 +216,14 @@ func (l *lab) compactByHand(t *testing.T, guest string, packed wire.Record, obje
 		t.Fatal(err)
 	}
 }
+
+// pulling is a gateway to which a run of a partner pulls: a guest of the Site arctic is declared.
+func pulling(t *testing.T) (l *lab, g *gateway, at wire.MirrorListener, guest string, r *mirrorRun) {
+	t.Helper()
+	l = newLab(t)
+	l.declareMirrors(t, pull("north", "arctic"))
+	guest = l.declareGuest(t, "north", "arctic", "allsky-1")
+	g = l.start(t, gatewayOptions{flags: mirrorFlags})
+	g.awaitReady()
+	return l, g, l.awaitMirror(t, g), guest, l.newRun(t, "north")
+}

@@ -171,13 +171,7 @@ func TestMirroredAtOnce(t *testing.T) {
 // A gateway that is told to stop finishes what a run had begun to send, and tells others no more where it is.
 func TestMirrorDrains(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	l.declareMirrors(t, pull("north", "arctic"))
-	guest := l.declareGuest(t, "north", "arctic", "allsky-1")
-	g := l.start(t, gatewayOptions{flags: mirrorFlags})
-	g.awaitReady()
-	at := l.awaitMirror(t, g)
-	r := l.newRun(t, "north")
+	l, g, at, guest, r := pulling(t)
 	first, object := random(1, 100), random(2, 200_000)
 	r.put(at, guest, mirrored(first, "first.jpg"), first).wantReceipt(t, 201, first)
 	body, send := io.Pipe()

@@ -24,13 +24,7 @@ const mirrorDay = wire.Day("2021-03-17")
 // What is pulled of another Site is kept as that Site has it, once, and counted on the day on which it was received there.
 func TestMirrored(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	l.declareMirrors(t, pull("north", "arctic"))
-	guest := l.declareGuest(t, "north", "arctic", "allsky-1")
-	g := l.start(t, gatewayOptions{flags: mirrorFlags})
-	g.awaitReady()
-	at := l.awaitMirror(t, g)
-	r := l.newRun(t, "north")
+	l, g, at, guest, r := pulling(t)
 	objects := map[string][]byte{"small.jpg": random(1, 700), "parts.jpg": random(2, 40<<20), "empty.jpg": {}, "frame ☃.jpg": random(3, 100_000)}
 	size := 0
 	for name, object := range objects {
@@ -254,13 +248,7 @@ func TestMirrorRefusals(t *testing.T) {
 // A body that ends in the middle, and one that is not the size that was said: nothing is kept, and the rest of the run goes on.
 func TestMirroredBodyIsCut(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	l.declareMirrors(t, pull("north", "arctic"))
-	guest := l.declareGuest(t, "north", "arctic", "allsky-1")
-	g := l.start(t, gatewayOptions{flags: mirrorFlags})
-	g.awaitReady()
-	at := l.awaitMirror(t, g)
-	r := l.newRun(t, "north")
+	l, _, at, guest, r := pulling(t)
 	first := random(1, 100)
 	r.put(at, guest, mirrored(first, "first.jpg"), first).wantReceipt(t, 201, first)
 	for _, size := range []int{5000, 30 << 20} {
@@ -293,13 +281,7 @@ func (broken) Read([]byte) (int, error) { return 0, errors.New("the source broke
 // was purged. What the store lost is stored again.
 func TestMirroredStands(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	l.declareMirrors(t, pull("north", "arctic"))
-	guest := l.declareGuest(t, "north", "arctic", "allsky-1")
-	g := l.start(t, gatewayOptions{flags: mirrorFlags})
-	g.awaitReady()
-	at := l.awaitMirror(t, g)
-	r := l.newRun(t, "north")
+	l, _, at, guest, r := pulling(t)
 	names := []string{"packed.jpg", "purged.jpg", "lost.jpg"}
 	objects := map[string][]byte{}
 	records := map[string]wire.Record{}

@@ -5,7 +5,6 @@ package mirrorjobs
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/url"
@@ -129,25 +128,16 @@ func (p *program) source(ctx context.Context, entry wire.MirrorEntry, at string)
 
 // tls has the files of spec.https.tls.
 func (p *program) tls(is *wire.MirrorTLS) (*tls.Config, error) {
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
-	if is == nil {
-		return cfg, nil
+	var ca, certificate, key string
+	if is != nil && is.CA {
+		ca = filepath.Join(p.cfg.CredentialsDir, wire.MirrorFileCA)
 	}
-	if is.CA {
-		text, err := os.ReadFile(filepath.Join(p.cfg.CredentialsDir, wire.MirrorFileCA))
-		if err != nil {
-			return nil, err
-		}
-		if cfg.RootCAs = x509.NewCertPool(); !cfg.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("%s of spec.https.tls has no certificate in PEM", wire.MirrorFileCA)
-		}
+	if is != nil && is.Certificate {
+		certificate, key = filepath.Join(p.cfg.CredentialsDir, wire.MirrorFileCertificate), filepath.Join(p.cfg.CredentialsDir, wire.MirrorFilePrivateKey)
 	}
-	if is.Certificate {
-		pair, err := tls.LoadX509KeyPair(filepath.Join(p.cfg.CredentialsDir, wire.MirrorFileCertificate), filepath.Join(p.cfg.CredentialsDir, wire.MirrorFilePrivateKey))
-		if err != nil {
-			return nil, fmt.Errorf("the certificate of spec.https.tls: %w", err)
-		}
-		cfg.Certificates = []tls.Certificate{pair}
+	cfg, err := https.TLS(ca, certificate, key)
+	if err != nil {
+		return nil, fmt.Errorf("the Secrets of spec.https.tls: %w", err)
 	}
 	return cfg, nil
 }

@@ -28,6 +28,7 @@ import (
 
 	"github.com/substorm/substorm/bench/internal/lab"
 	"github.com/substorm/substorm/bench/internal/report"
+	"github.com/substorm/substorm/bench/internal/standalone"
 	"github.com/substorm/substorm/bench/internal/web"
 	"github.com/substorm/substorm/internal/testenv"
 )
@@ -134,26 +135,12 @@ func start(l *lab.Lab) (*site, error) {
 	up.Start()
 	s.program = up.Program()
 	_, s.port, _ = net.SplitHostPort(strings.TrimPrefix(up.URL, "http://"))
-	if err := imported(up, from); err != nil {
+	if err := standalone.Import(up, from, "radar"); err != nil {
 		return nil, err
 	}
 	var err error
 	s.webPort, err = web.ServeFolder(l, from)
 	return s, err
-}
-
-// imported imports the objects, once the Site knows their Instrument.
-func imported(up *testenv.Standalone, from string) (err error) {
-	for range testenv.Attempts() {
-		cmd := exec.Command(up.Program(), "import", from, "-i", "radar", "-t", "{name}", "-q")
-		cmd.Env = append(os.Environ(), "KUBECONFIG="+up.Kubeconfig)
-		out, failed := cmd.CombinedOutput()
-		if failed == nil {
-			return nil
-		}
-		err = fmt.Errorf("import: %w\n%s", failed, out)
-	}
-	return err
 }
 
 func write(name string, from io.Reader) error {

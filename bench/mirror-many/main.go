@@ -12,13 +12,13 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/substorm/substorm/bench/internal/lab"
 	"github.com/substorm/substorm/bench/internal/report"
+	"github.com/substorm/substorm/bench/internal/standalone"
 	"github.com/substorm/substorm/internal/testenv"
 )
 
@@ -127,20 +127,10 @@ func start(l *lab.Lab) (*site, error) {
 	}
 	up := testenv.StandaloneIn(l, filepath.Join(l.TempDir(), "data"), s.manifests)
 	up.Start()
-	var err error
-	for range testenv.Attempts() {
-		cmd := exec.Command(up.Program(), "import", from, "-i", "camera", "-t", "{name}", "-q")
-		cmd.Env = append(os.Environ(), "KUBECONFIG="+up.Kubeconfig)
-		out, failed := cmd.CombinedOutput()
-		if failed == nil {
-			err = nil
-			break
-		}
-		err = fmt.Errorf("import: %w\n%s", failed, out) // the Site may not know its Instrument yet
-	}
-	if err != nil {
+	if err := standalone.Import(up, from, "camera"); err != nil {
 		return nil, err
 	}
+	var err error
 	if s.silent, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/bench/internal/lab"
+	"github.com/substorm/substorm/bench/internal/standalone"
 	"github.com/substorm/substorm/internal/testenv"
 )
 
@@ -71,28 +72,11 @@ spec: {siteRef: {name: hub}, type: AllSkyCamera, access: {archive: Public}}
 // importTree imports what changed, each instrument by itself, and waits until it is listed.
 func (s *site) importTree(t *tree) error {
 	for instrument := range t.edited {
-		if err := s.importOne(t, instrument); err != nil {
+		if err := standalone.Import(s.Standalone, filepath.Join(t.dir, instrument), instrument); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// importOne imports what changed of an instrument, once the Site knows that.
-func (s *site) importOne(t *tree, instrument string) (err error) {
-	for range testenv.Attempts() {
-		cmd := exec.Command(s.program, "import", filepath.Join(t.dir, instrument), "-i", instrument, "-t", "{name}", "-q")
-		cmd.Env = append(os.Environ(), "KUBECONFIG="+s.Kubeconfig)
-		out, failed := cmd.CombinedOutput()
-		if failed == nil {
-			return nil
-		}
-		err = fmt.Errorf("import %s: %w\n%s", instrument, failed, out)
-		if !strings.Contains(string(out), "has no Instrument") {
-			break
-		}
-	}
-	return err
 }
 
 // pull copies the archive.

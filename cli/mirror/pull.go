@@ -6,8 +6,6 @@ package mirror
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -199,34 +197,13 @@ func (o *pullOptions) client(from string, p *pull.Progress) (*https.Client, erro
 			return nil, fmt.Errorf("--token-file %s is empty", o.tokenFile)
 		}
 	}
-	if cfg.TLS, err = o.tls(); err != nil {
-		return nil, err
-	}
-	return https.New(cfg), nil
-}
-
-func (o *pullOptions) tls() (*tls.Config, error) {
-	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
-	if o.ca != "" {
-		text, err := os.ReadFile(o.ca)
-		if err != nil {
-			return nil, fmt.Errorf("--tls-ca: %w", err)
-		}
-		if cfg.RootCAs = x509.NewCertPool(); !cfg.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("--tls-ca %s has no certificate in PEM", o.ca)
-		}
-	}
 	if (o.certificate == "") != (o.key == "") {
 		return nil, usage.Errorf("--tls-cert and --tls-key go together")
 	}
-	if o.certificate != "" {
-		pair, err := tls.LoadX509KeyPair(o.certificate, o.key)
-		if err != nil {
-			return nil, fmt.Errorf("--tls-cert: %w", err)
-		}
-		cfg.Certificates = []tls.Certificate{pair}
+	if cfg.TLS, err = https.TLS(o.ca, o.certificate, o.key); err != nil {
+		return nil, fmt.Errorf("--tls-…: %w", err)
 	}
-	return cfg, nil
+	return https.New(cfg), nil
 }
 
 // stateOf is what the bar shows.

@@ -5,14 +5,8 @@ package plan_test
 import (
 	"crypto/sha256"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
-	"sigs.k8s.io/yaml"
 
 	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/internal/wire"
@@ -90,39 +84,7 @@ func guestPlanOf(t *testing.T, g guestDay) guestPlan {
 }
 
 func TestGuestGolden(t *testing.T) {
-	files, err := filepath.Glob("testdata/guest/*.in.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".in.yaml"), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var g guestDay
-			if err := yaml.UnmarshalStrict(text, &g); err != nil {
-				t.Fatal(err)
-			}
-			got, err := yaml.Marshal(guestPlanOf(t, g))
-			if err != nil {
-				t.Fatal(err)
-			}
-			golden := strings.Replace(file, ".in.", ".out.", 1)
-			if *update {
-				if err := os.WriteFile(golden, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("(-golden +planned):\n%s", diff)
-			}
-		})
-	}
+	golden(t, "testdata/guest/*.in.yaml", func(t *testing.T, g guestDay) any { return guestPlanOf(t, g) })
 }
 
 // What is here is summed up as the origin sums it up: only then it tells what is new alone.

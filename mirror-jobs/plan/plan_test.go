@@ -63,7 +63,13 @@ type planned struct {
 }
 
 func TestGolden(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.in.yaml")
+	golden(t, "testdata/*.in.yaml", func(_ *testing.T, g given) any { return planOf(g) })
+}
+
+// golden compares what is planned for each file with what stands beside it.
+func golden[G any](t *testing.T, pattern string, planned func(*testing.T, G) any) {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
@@ -73,11 +79,11 @@ func TestGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var g given
+			var g G
 			if err := yaml.UnmarshalStrict(text, &g); err != nil {
 				t.Fatal(err)
 			}
-			got, err := yaml.Marshal(planOf(g))
+			got, err := yaml.Marshal(planned(t, g))
 			if err != nil {
 				t.Fatal(err)
 			}

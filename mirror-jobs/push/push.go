@@ -16,6 +16,7 @@ import (
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/plan"
 )
 
 // Catalog knows what the archive holds. internal/catalog is one.
@@ -131,26 +132,7 @@ func (r *run) may(d wire.RootDay) bool {
 
 // bounds of the time of observation.
 func (r *run) bounds() (from, to time.Time) {
-	s := r.Entry.Selection
-	from, to = later(s.ObservedFrom, r.From), earlier(s.ObservedTo, r.To)
-	if s.ObservedWithinMillis > 0 {
-		from = later(from, r.now.Add(-time.Duration(s.ObservedWithinMillis)*time.Millisecond))
-	}
-	return from, to
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
+	return plan.Bounds(r.Entry.Selection, r.From, r.To, r.now)
 }
 
 // day puts into the batch what the partner lacks of a day.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"reflect"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -65,7 +64,7 @@ func (a *announcer) close(ctx context.Context, instrument string, at time.Time) 
 
 // put writes what is said of a guest, where that is new.
 func (a *announcer) put(ctx context.Context, e wire.GuestEntry) error {
-	if was, known := a.registry().Instruments[e.Name()]; known && reflect.DeepEqual(was, e.Entry()) {
+	if was, known := a.registry().Instruments[e.Name()]; known && was.Generation == e.Entry().Generation {
 		return nil
 	}
 	data, err := wire.Encode(e)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"sync"
 
@@ -172,10 +173,15 @@ func (f *fetching) large(ctx context.Context, d *day, i int) error {
 	if err != nil {
 		err = errors.Join(err, l.Close())
 		var refused *https.RefusedError
-		if errors.As(err, &refused) {
+		var disk *fs.PathError
+		switch {
+		case errors.As(err, &refused):
 			return f.ended(d, i, err)
+		case errors.As(err, &disk):
+			return fmt.Errorf("scratch for %s/%s: %w", d.in.name, e.Path, err)
+		default:
+			return problemOf(err)
 		}
-		return problemOf(err)
 	}
 	if err := l.Finish(); err != nil {
 		return f.ended(d, i, err)

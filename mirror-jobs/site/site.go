@@ -110,10 +110,8 @@ type run struct {
 
 func (r *run) selection() plan.Selection {
 	s := r.Entry.Selection
-	sel := plan.Selection{ObservedFrom: later(s.ObservedFrom, r.From), ObservedTo: earlier(s.ObservedTo, r.To)}
-	if s.ObservedWithinMillis > 0 {
-		sel.ObservedFrom = later(sel.ObservedFrom, r.now.Add(-time.Duration(s.ObservedWithinMillis)*time.Millisecond))
-	}
+	var sel plan.Selection
+	sel.ObservedFrom, sel.ObservedTo = plan.Bounds(s, r.From, r.To, r.now)
 	if !slices.Contains(s.Instruments, wire.AllInstruments) && len(s.Instruments) > 0 {
 		sel.Wants = func(name string) bool { return slices.Contains(s.Instruments, name) }
 	}
@@ -297,18 +295,4 @@ func (r *run) days(ctx context.Context, in *instrument, lines []mirrorindex.Days
 		}
 	}
 	return months, nil
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }

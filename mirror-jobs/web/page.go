@@ -100,15 +100,6 @@ func below(at *url.URL, href string) (link, bool) {
 	return link{Name: name, Folder: folder}, true
 }
 
-// escaped is a path in a URL.
-func escaped(path string) string {
-	parts := strings.Split(path, "/")
-	for i, part := range parts {
-		parts[i] = url.PathEscape(part)
-	}
-	return strings.Join(parts, "/")
-}
-
 // errNoPage: what a folder's address gives is no page.
 var errNoPage = errors.New("it is no index page (text/html): see that the server lists its folders")
 

@@ -148,7 +148,7 @@ func (s *Source) may(name string, folder bool) bool {
 	if s.robots == nil {
 		return true
 	}
-	full := strings.TrimSuffix(s.cfg.URL.EscapedPath(), "/") + "/" + escaped(name)
+	full := strings.TrimSuffix(s.cfg.URL.EscapedPath(), "/") + "/" + https.Escaped(name)
 	if folder && name != "" {
 		full += "/"
 	}
@@ -177,7 +177,7 @@ func (s *Source) page(ctx context.Context, at string) (found []link, err error) 
 	}
 	where := "/"
 	if at != "" {
-		where += escaped(at) + "/"
+		where += https.Escaped(at) + "/"
 	}
 	err = s.cfg.Client.Get(ctx, where, map[string]string{"Accept": "text/html"}, func(answer *http.Response) error {
 		if mediaType := answer.Header.Get("Content-Type"); !strings.HasPrefix(mediaType, "text/html") {
@@ -224,7 +224,7 @@ func (s *Source) file(ctx context.Context, w *tree.Wanted, take func(tree.Got) e
 	}
 	var got tree.Got
 	var body *kept
-	err := s.cfg.Client.Get(ctx, "/"+escaped(w.Path), header, func(answer *http.Response) (err error) {
+	err := s.cfg.Client.Get(ctx, "/"+https.Escaped(w.Path), header, func(answer *http.Response) (err error) {
 		body.remove()
 		got = tree.Got{Seen: seen(w, answer)}
 		if got.Unchanged = answer.StatusCode == http.StatusNotModified; got.Unchanged {

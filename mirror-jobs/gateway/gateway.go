@@ -26,6 +26,7 @@ import (
 	"github.com/substorm/substorm/internal/certificate"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/retry"
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -103,14 +104,7 @@ func Open(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("bucket %s: %w", wire.RegistryBucket(cfg.Site), err)
 	}
 	g := &Client{cfg: cfg, status: status, entries: entries, pair: pair, open: map[wire.MirrorListener]*http.Client{}}
-	data, err := wire.Encode(wire.MoverEntry{Partner: cfg.Partner, Kind: cfg.Kind, Certificate: pair.Digest()})
-	if err == nil {
-		_, err = entries.Put(ctx, g.key(), data)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("entry %s of the registry: %w", g.key(), err)
-	}
-	return g, nil
+	return g, stream.Save(ctx, entries, g.key(), wire.MoverEntry{Partner: cfg.Partner, Kind: cfg.Kind, Certificate: pair.Digest()})
 }
 
 // key of the run's entry.

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -75,16 +76,12 @@ func (b *KV) Month(ctx context.Context, instrument, month string) (Month, error)
 	if m, known := b.months[key]; known {
 		return m, nil
 	}
-	e, err := b.cursors.Get(ctx, key)
-	m := Month{Days: map[wire.Day]KnownDay{}}
-	switch {
-	case errors.Is(err, jetstream.ErrKeyNotFound):
-	case err != nil:
-		return m, fmt.Errorf("cursor %s: %w", key, err)
-	default:
-		if m, err = wire.Decode[Month](e.Value()); err != nil {
-			return m, fmt.Errorf("cursor %s: %w", key, err)
-		}
+	m, found, err := stream.Load[Month](ctx, b.cursors, key)
+	if err != nil {
+		return m, err
+	}
+	if !found {
+		m.Days = map[wire.Day]KnownDay{}
 	}
 	b.months[key] = m
 	return m, nil
@@ -98,22 +95,13 @@ func (b *KV) SetDay(ctx context.Context, instrument string, day wire.Day, known 
 		return err
 	}
 	m.Days[day] = known
-	data, err := wire.Encode(m)
-	if err != nil {
-		return err
-	}
-	_, err = b.cursors.Put(ctx, b.key(instrument, month), data)
-	return err
+	return stream.Save(ctx, b.cursors, b.key(instrument, month), m)
 }
 
 // SetMirrored implements Book.
 func (b *KV) SetMirrored(ctx context.Context, instrument string, day wire.Day, has wire.Totals) error {
-	data, err := wire.Encode(wire.LedgerEntry{Incarnations: map[string]wire.Totals{incarnation: has}})
-	if err != nil {
-		return err
-	}
-	_, err = b.ledger.Put(ctx, wire.LedgerKey(instrument, day, wire.StepMirrored, b.partner), data)
-	return err
+	return stream.Save(ctx, b.ledger, wire.LedgerKey(instrument, day, wire.StepMirrored, b.partner),
+		wire.LedgerEntry{Incarnations: map[string]wire.Totals{incarnation: has}})
 }
 
 // Confirm implements Book.
@@ -125,10 +113,5 @@ func (b *KV) Confirm(ctx context.Context, instrument string, day wire.Day, id st
 		}
 		return fmt.Errorf("removal %s: %w", asked.Key(), err)
 	}
-	data, err := wire.Encode(wire.MirrorConfirmed{At: time.Now().UTC()})
-	if err != nil {
-		return err
-	}
-	_, err = b.cursors.Put(ctx, wire.MirrorConfirmedKey(b.partner, asked), data)
-	return err
+	return stream.Save(ctx, b.cursors, wire.MirrorConfirmedKey(b.partner, asked), wire.MirrorConfirmed{At: time.Now().UTC()})
 }

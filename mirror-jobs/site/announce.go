@@ -67,14 +67,7 @@ func (a *announcer) put(ctx context.Context, e wire.GuestEntry) error {
 	if was, known := a.registry().Instruments[e.Name()]; known && was.Generation == e.Entry().Generation {
 		return nil
 	}
-	data, err := wire.Encode(e)
-	if err == nil {
-		_, err = a.entries.Put(ctx, wire.RegistryGuestKey(a.origin, e.Instrument), data)
-	}
-	if err != nil {
-		return fmt.Errorf("guest %s: %w", e.Name(), err)
-	}
-	return nil
+	return stream.Save(ctx, a.entries, wire.RegistryGuestKey(a.origin, e.Instrument), e)
 }
 
 // By is who a run asks for changes as.

@@ -198,7 +198,7 @@ func (r *run) keep(ctx context.Context, etag string) error {
 		return nil
 	}
 	r.state.root.ETag = etag
-	return put(ctx, r.state, rootPart, r.state.root)
+	return r.state.keepRoot(ctx)
 }
 
 // instruments pulls what changed of some.

@@ -4,13 +4,13 @@ package site
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/mirror-jobs/plan"
 )
@@ -48,7 +48,7 @@ func openState(ctx context.Context, js jetstream.JetStream, site, partner, selec
 		return nil, fmt.Errorf("bucket %s: %w", wire.CursorBucket(site), err)
 	}
 	s := &state{partner: partner, cursors: kv}
-	if err := get(ctx, s, rootPart, &s.root); err != nil {
+	if s.root, _, err = stream.Load[rootState](ctx, kv, s.key(rootPart)); err != nil {
 		return nil, err
 	}
 	if s.root.Selects != selects {
@@ -60,39 +60,17 @@ func openState(ctx context.Context, js jetstream.JetStream, site, partner, selec
 	return s, nil
 }
 
-func get[T any](ctx context.Context, s *state, part string, into *T) error {
-	key := wire.MirrorCursorKey(s.partner, part)
-	e, err := s.cursors.Get(ctx, key)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("cursor %s: %w", key, err)
-	}
-	v, err := wire.Decode[T](e.Value())
-	if err != nil {
-		return fmt.Errorf("cursor %s: %w", key, err)
-	}
-	*into = v
-	return nil
-}
+func (s *state) key(part string) string { return wire.MirrorCursorKey(s.partner, part) }
 
-func put[T any](ctx context.Context, s *state, part string, v T) error {
-	key := wire.MirrorCursorKey(s.partner, part)
-	data, err := wire.Encode(v)
-	if err == nil {
-		_, err = s.cursors.Put(ctx, key, data)
-	}
-	if err != nil {
-		return fmt.Errorf("cursor %s: %w", key, err)
-	}
-	return nil
+// keepRoot notes what is known of the root.
+func (s *state) keepRoot(ctx context.Context) error {
+	return stream.Save(ctx, s.cursors, s.key(rootPart), s.root)
 }
 
 // tagsOf returns those of a part.
 func (s *state) tagsOf(ctx context.Context, part string) (map[string]string, error) {
-	var t tags
-	if err := get(ctx, s, part, &t); err != nil {
+	t, _, err := stream.Load[tags](ctx, s.cursors, s.key(part))
+	if err != nil {
 		return nil, err
 	}
 	if t.Selects != s.root.Selects || t.Tags == nil {
@@ -102,7 +80,7 @@ func (s *state) tagsOf(ctx context.Context, part string) (map[string]string, err
 }
 
 func (s *state) setTags(ctx context.Context, part string, all map[string]string) error {
-	return put(ctx, s, part, tags{s.root.Selects, all})
+	return stream.Save(ctx, s.cursors, s.key(part), tags{s.root.Selects, all})
 }
 
 // known is what is known of an instrument's days that an answer tells of.

@@ -6,12 +6,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -46,16 +46,9 @@ func (s *state) key(folder string) string {
 
 // folder returns what was seen in one, by path.
 func (s *state) folder(ctx context.Context, path string) (map[string]Seen, error) {
-	e, err := s.cursors.Get(ctx, s.key(path))
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return map[string]Seen{}, nil
-	}
+	is, _, err := stream.Load[folderState](ctx, s.cursors, s.key(path))
 	if err != nil {
-		return nil, fmt.Errorf("cursor of folder %q: %w", path, err)
-	}
-	is, err := wire.Decode[folderState](e.Value())
-	if err != nil {
-		return nil, fmt.Errorf("cursor of folder %q: %w", path, err)
+		return nil, fmt.Errorf("what was fetched of folder %q: %w", path, err)
 	}
 	all := make(map[string]Seen, len(is.Files))
 	for name, seen := range is.Files {
@@ -75,12 +68,8 @@ func (s *state) set(ctx context.Context, path string, all map[string]Seen) error
 		}
 		is.Files[name] = seen
 	}
-	data, err := wire.Encode(is)
-	if err == nil {
-		_, err = s.cursors.Put(ctx, s.key(path), data)
-	}
-	if err != nil {
-		return fmt.Errorf("cursor of folder %q: %w", path, err)
+	if err := stream.Save(ctx, s.cursors, s.key(path), is); err != nil {
+		return fmt.Errorf("what was fetched of folder %q: %w", path, err)
 	}
 	return nil
 }

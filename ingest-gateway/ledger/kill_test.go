@@ -52,6 +52,7 @@ func TestKilled(t *testing.T) {
 	server := testenv.NATS(t, testenv.NATSOptions{})
 	js := server.JetStream(t)
 	testenv.CreateSite(t, js, site)
+	allowTelemetry(t, js)
 	dir := t.TempDir()
 	intents := map[string]intent{}
 	incarnations := 8
@@ -83,6 +84,21 @@ func TestKilled(t *testing.T) {
 	}
 	if len(left) != 1 || left[0].Name() != "ended.json" {
 		t.Errorf("files are left: %v", left)
+	}
+}
+
+// allowTelemetry makes the stream of observations as large as no machine fills it in the time of the test: a full one holds
+// up what it may have already, and the last incarnation with it.
+func allowTelemetry(t *testing.T, js jetstream.JetStream) {
+	t.Helper()
+	s, err := js.Stream(t.Context(), wire.ObservationStream(site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := s.CachedInfo().Config
+	cfg.MaxBytes = 2 << 30
+	if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -3,6 +3,7 @@
 package folder
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ type Large struct {
 	entry      *mirrorindex.Entry
 	name       string
 	file       *os.File
+	digest     digesting
 
 	mu   sync.Mutex
 	done map[int]bool
@@ -50,7 +52,7 @@ func (f *Folder) Large(instrument string, e *mirrorindex.Entry) (*Large, error) 
 	if err := f.mkdir(dir); err != nil {
 		return nil, err
 	}
-	l := &Large{of: f, instrument: instrument, entry: e, name: filepath.Join(dir, instrument+"-"+e.Digest.String()), done: map[int]bool{}}
+	l := &Large{of: f, instrument: instrument, entry: e, name: filepath.Join(dir, instrument+"-"+e.Digest.String()), digest: digesting{sum: sha256.New()}, done: map[int]bool{}}
 	var err error
 	if l.file, err = f.root.OpenFile(l.name, os.O_CREATE|os.O_RDWR, 0o644); err != nil {
 		return nil, err
@@ -64,6 +66,7 @@ func (f *Folder) Large(instrument string, e *mirrorindex.Entry) (*Large, error) 
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.Join(err, l.file.Close())
 	}
+	l.digestParts()
 	return l, nil
 }
 
@@ -92,13 +95,15 @@ func (l *Large) Write(n int, from io.Reader) error {
 		return err
 	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.done[n] = true
+	l.mu.Unlock()
+	l.digestParts()
 	return nil
 }
 
 // Close keeps what came for the next run.
 func (l *Large) Close() error {
+	l.endDigest()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	was := progress{Format: format}
@@ -115,7 +120,7 @@ func (l *Large) Close() error {
 // Finish compares the bytes with the digest and puts the file into its place. Where they
 // differ all of them are given up. Errors: DigestError, of the file system.
 func (l *Large) Finish() error {
-	digest, size, err := l.of.digest(l.name)
+	digest, size, err := l.digested()
 	if err != nil {
 		return errors.Join(err, l.file.Close())
 	}

@@ -53,7 +53,8 @@ type Config struct {
 	Connections int
 	// Agent is the User-Agent.
 	Agent string
-	// Received is told of all bytes that come. Optional.
+	// Received is told of all bytes that come, and may have what follows on that connection wait.
+	// Optional.
 	Received func(bytes int)
 }
 
@@ -169,12 +170,14 @@ func (c *Client) once(ctx context.Context, r request, read func(*http.Response) 
 		}
 		return 0, err
 	}
-	body := newWatched(answer.Body, cancel, c.cfg.Received)
-	defer body.Close()
-	answer.Body = body
+	answer.Body = newWatched(answer.Body, cancel, c.cfg.Received)
 	if answer.StatusCode >= 400 {
+		defer answer.Body.Close()
 		return refusal(q.URL, answer)
 	}
+	body := readAhead(answer.Body, aheadOf(c.cfg.Connections))
+	defer body.Close()
+	answer.Body = body
 	if err := decoded(answer); err != nil {
 		return never, err
 	}

@@ -27,8 +27,11 @@ import (
 const (
 	// bundlesAtOnce are read at the same time. A feed server sends few at a time.
 	bundlesAtOnce = 4
-	// bytesAtOnce is what objects that were read, and have no receipt yet, take of memory.
-	bytesAtOnce = 64 << 20
+	// bytesAtOnce is what objects that were read, and have no receipt yet, take of memory, and
+	// objectsAtOnce how many of a bundle these are at most: each waits in a goroutine for a
+	// connection to a gateway, so that whoever reads the bundle does not.
+	bytesAtOnce   = 64 << 20
+	objectsAtOnce = 256
 )
 
 // fetch brings what is missing of some days to the gateways.
@@ -101,7 +104,7 @@ func (f *fetching) bundle(ctx context.Context, b plan.Batch) error {
 		}
 	}
 	sending, sendCtx := errgroup.WithContext(ctx)
-	sending.SetLimit(max(1, f.Entry.Limits.Connections))
+	sending.SetLimit(objectsAtOnce)
 	err := f.Source.Objects(ctx, f.origin, b.Questions, func(name, path, id string, size int64, body io.Reader) error {
 		key := name + "/" + path + "\x00" + id
 		at, is := open[key]

@@ -19,10 +19,10 @@ import (
 func TestIndex(t *testing.T) {
 	l := newLab(t)
 	k := l.keeper()
-	l.flush(k)
 	if l.listed() != 1 {
-		t.Errorf("an empty index is listed up to %d", l.listed())
+		t.Errorf("readers of an empty archive wait for its first part: it is listed up to %d", l.listed())
 	}
+	l.flush(k)
 	day := wire.DayOf(noon)
 	for i := range 5 {
 		at := noon.Add(time.Duration(i) * time.Minute)
@@ -90,8 +90,11 @@ func TestIndexIsMadeAnew(t *testing.T) {
 		t.Fatal("nobody keeps the index, and there is one")
 	}
 	k = l.keeper()
-	l.flush(k)
 	l.check("the first keeper")
+	if l.listed() != l.Next {
+		t.Errorf("it is listed up to %d, and the writer has come to %d", l.listed(), l.Next)
+	}
+	l.flush(k)
 
 	for name, lose := range map[string]func(){
 		"the bucket": func() {

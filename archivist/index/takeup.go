@@ -28,7 +28,10 @@ func (k *Keeper) takeUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !stale {
+	var begins wire.StreamCursor
+	if k.listedAt.Epoch == "" {
+		begins, err = k.beginning(ctx) // what is listed from now on, may be in no day that rebuild sees
+	} else if !stale {
 		stale, err = k.catchUp(ctx)
 	}
 	if err == nil && stale {
@@ -37,7 +40,25 @@ func (k *Keeper) takeUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return k.settle(ctx)
+	return k.settle(ctx, begins)
+}
+
+// beginning is a place before which all is in closed parts: that of the manifest's writer, or the first of the stream
+// where it has none. Once the days are looked at, readers may go by it: they need not wait until the writer closes
+// its first parts, which of a new Site are a minute away.
+func (k *Keeper) beginning(ctx context.Context) (wire.StreamCursor, error) {
+	cursor, err := k.writerCursor(ctx)
+	if err != nil {
+		return wire.StreamCursor{}, err
+	}
+	epoch, _, err := stream.Epoch(ctx, k.cfg.JetStream, wire.NoticeStream(k.cfg.Site))
+	if err != nil {
+		return wire.StreamCursor{}, err
+	}
+	if cursor.Epoch != epoch {
+		return wire.StreamCursor{Epoch: epoch, Next: 1}, nil
+	}
+	return wire.StreamCursor{Epoch: epoch, Next: cursor.Next}, nil
 }
 
 // open finds the bucket, and says whether all days must be looked at.
@@ -133,13 +154,16 @@ func (k *Keeper) touch(day dayKey) {
 }
 
 // settle looks at the days that were touched, until there are none: then the index
-// is complete.
-func (k *Keeper) settle(ctx context.Context) error {
+// is complete, from begins on where nothing said how far it goes.
+func (k *Keeper) settle(ctx context.Context, begins wire.StreamCursor) error {
 	for {
 		day, found := k.next()
 		if !found {
 			k.mu.Lock()
 			defer k.mu.Unlock()
+			if k.complete && k.listedAt.Epoch == "" {
+				return k.flush(ctx, begins)
+			}
 			return k.storeAll(ctx)
 		}
 		if err := k.look(ctx, day); err != nil {

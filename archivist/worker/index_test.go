@@ -88,6 +88,28 @@ func (l *lab) index(instrument string) wire.IndexEntry {
 	return entry
 }
 
+// Readers of a new Site need not wait until the first parts are closed: an empty archive is told of as such, and what is announced at once.
+func TestIndexOfNewSite(t *testing.T) {
+	l := start(t).site(t, "thule")
+	l.indexBucket()
+	cfg := l.config("a")
+	cfg.PartInterval = time.Hour
+	l.run(cfg)
+	c := l.catalog()
+	l.await("the catalog answers", func() bool {
+		tags, err := c.InstrumentTags(t.Context())
+		return err == nil && len(tags) == 0
+	})
+	n := l.send(camera, time.Now().UTC(), "first frame")
+	l.await("what is announced shows", func() bool {
+		r, err := c.Find(t.Context(), camera, n.Published())
+		return err == nil && r.ID == n.ID
+	})
+	if listed := l.manifested(camera); len(listed) > 0 {
+		t.Errorf("it is in a closed part already: %v", listed)
+	}
+}
+
 // What gateways announce, readers of the catalog find: at once, and when it is
 // listed, superseded, retracted, compacted, and after another archivist came.
 func TestIndex(t *testing.T) {

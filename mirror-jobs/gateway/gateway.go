@@ -7,6 +7,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,8 +45,6 @@ const (
 	// tellAfter is how long an object may take to be taken before it is logged why, every tellEvery.
 	tellAfter = 2 * time.Second
 	tellEvery = 10 * time.Second
-	// silence is how long a gateway may take to answer once it has an object.
-	silence = 2 * time.Minute
 	// maxProblem bounds what is read of a refusal.
 	maxProblem = 64 << 10
 )
@@ -86,7 +85,9 @@ type Config struct {
 	JetStream jetstream.JetStream
 	// Connections to a gateway at most.
 	Connections int
-	Logger      *slog.Logger
+	// Silence is how long a gateway may take nothing of an object; 0: 2 minutes.
+	Silence time.Duration
+	Logger  *slog.Logger
 }
 
 // Open has gateways know a run, until Close. Errors: of NATS.
@@ -186,10 +187,14 @@ func (g *Client) try(ctx context.Context, o Object) (wait time.Duration, err err
 	if err != nil {
 		return lookAgain, err
 	}
-	body, err := o.Open()
+	from, err := o.Open()
 	if err != nil {
 		return 0, err
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	body := newSending(from, o.Record.Size, cmp.Or(g.cfg.Silence, defaultSilence), cancel)
+	defer body.timer.Stop()
 	q, err := http.NewRequestWithContext(ctx, http.MethodPut, "https://"+at.Address+wire.MirroredPath(g.cfg.Partner, o.Instrument), body)
 	if err != nil {
 		return 0, errors.Join(err, body.Close())
@@ -203,6 +208,9 @@ func (g *Client) try(ctx context.Context, o Object) (wait time.Duration, err err
 	answer, err := client.Do(q)
 	if err != nil {
 		g.forget(at)
+		if cause := context.Cause(ctx); errors.Is(cause, errSilent) {
+			err = cause
+		}
 		return 0, fmt.Errorf("gateway at %s: %w", at.Address, err)
 	}
 	defer answer.Body.Close()
@@ -288,7 +296,7 @@ func (g *Client) client(at wire.MirrorListener) *http.Client {
 	protocols.SetHTTP1(true)
 	return &http.Client{Transport: &http.Transport{
 		DialContext: dialer.DialContext, TLSClientConfig: g.pair.Client(at.Certificate), TLSHandshakeTimeout: 10 * time.Second, Protocols: protocols,
-		MaxConnsPerHost: g.cfg.Connections, MaxIdleConnsPerHost: g.cfg.Connections, IdleConnTimeout: 30 * time.Second, ResponseHeaderTimeout: silence,
+		MaxConnsPerHost: g.cfg.Connections, MaxIdleConnsPerHost: g.cfg.Connections, IdleConnTimeout: 30 * time.Second,
 		WriteBufferSize: 64 << 10, DisableCompression: true,
 	}}
 }

@@ -5,8 +5,9 @@
 // Copies are made by `substorm mirror pull`. It is the work of the RTEMP study's table 6. The tree has 53 MB, 20 instruments with ten days each, and compressible text beside noise. A Site in
 // one process (`substorm up`) has it by `substorm import`; rsync's daemon and nginx have the same files in a folder. Behind a delay the
 // clients are at the far end of a link that delays packets (internal/testenv.Link), so TCP sees it. Each copy begins with an empty folder; files
-// that were read before are in the page cache. No copy is removed before the end: ext4 does not use the inodes of removed files again for five
-// minutes, and passes over each of them whenever it makes a file, so that who copies after a removal takes ten times as long. Substorm's copies are on the disk when a run ends, those of the others are not.
+// that were read before are in the page cache. Copies are made on a file system of their own,
+// and none is removed before the end (see lab.Disk). Substorm's copies are on the disk when a run ends, those of the others are not, and are
+// written before the next run begins.
 package main
 
 import (
@@ -17,6 +18,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/substorm/substorm/bench/internal/lab"
 	"github.com/substorm/substorm/bench/internal/report"
@@ -70,7 +73,7 @@ func run(l *lab.Lab) error {
 	if err != nil {
 		return err
 	}
-	copies := l.TempDir()
+	copies := l.Disk()
 	r := report.New("mirror-tree", *rounds)
 	r.Note("The tree has %d files and %.1f MB, in %d instruments with %d days each.", *files, float64(t.bytes)/1e6, instruments, *days)
 	if *oneSlow && !*again {
@@ -145,6 +148,7 @@ func (c candidate) time(r *report.Report, name string, w way, t *tree, tell bool
 	if w.link != nil {
 		before = w.link.Bytes()
 	}
+	unix.Sync() // what others left to be written is not this candidate's
 	begun := time.Now()
 	if err := c.copy(context.Background(), w, c.dir); err != nil {
 		return fmt.Errorf("%s, %s: %w", name, c.name, err)

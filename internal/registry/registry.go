@@ -36,6 +36,8 @@ type Snapshot struct {
 	Movers map[string][]wire.Digest
 
 	guests map[string]wire.GuestEntry
+	// hold: the Site is under legal hold.
+	hold bool
 
 	// Epoch of the bucket that the last complete registry came from.
 	Epoch time.Time

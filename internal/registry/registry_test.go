@@ -305,24 +305,43 @@ func TestGuestsAndMovers(t *testing.T) {
 	}
 }
 
-// A guest is under legal hold where the Site is: the entry of the partner that pulls it says so.
+// A guest is under legal hold where the Site is, also once the MirrorPartner that brought it in is deleted, and while the registry is
+// not complete.
 func TestGuestsUnderHold(t *testing.T) {
-	for _, held := range []bool{false, true} {
-		b := NewBucket(time.Time{})
-		for key, record := range map[string]any{
-			wire.RegistryGuestKey("arctic", "mag-1"): wire.GuestEntry{Origin: "arctic", Instrument: "mag-1", Partner: "arctic", SaidAt: time.Unix(1, 0).UTC()},
-			wire.RegistryMirrorKey("from-arctic"): wire.MirrorEntry{Partner: "from-arctic", Direction: wire.MirrorPull, Revision: 1, LegalHold: held,
-				HTTPS: &wire.MirrorHTTPS{URL: "https://arctic.example", Source: wire.MirrorSourceSubstorm, Origin: "arctic"}, Continuous: &wire.MirrorContinuous{}},
-			wire.RegistryCompleteKey: wire.RegistryComplete{Revision: 1, Mirrors: 1},
-		} {
-			raw, err := wire.Encode(record)
-			if err != nil {
+	b := NewBucket(time.Time{})
+	s := newSnapshot()
+	take := func(key string, record any) {
+		t.Helper()
+		var raw []byte
+		if record != nil {
+			var err error
+			if raw, err = wire.Encode(record); err != nil {
 				t.Fatal(err)
 			}
-			b.Take(key, raw, true)
 		}
-		if in := Resolve(newSnapshot(), b).Instruments["arctic_mag-1"]; in.LegalHold != held {
-			t.Errorf("the Site's legal hold is %t, and that of the guest %t", held, in.LegalHold)
+		b.Take(key, raw, record != nil)
+		s = Resolve(s, b)
+	}
+	want := func(when string, held bool) {
+		t.Helper()
+		if in, known := s.Instruments["arctic_mag-1"]; !known || in.LegalHold != held {
+			t.Errorf("%s: known %t, under hold %t; want %t", when, known, in.LegalHold, held)
 		}
 	}
+	mirror := wire.RegistryMirrorKey("from-arctic")
+	take(wire.RegistryGuestKey("arctic", "mag-1"), wire.GuestEntry{Origin: "arctic", Instrument: "mag-1", Partner: "arctic", SaidAt: time.Unix(1, 0).UTC()})
+	take(mirror, wire.MirrorEntry{Partner: "from-arctic", Direction: wire.MirrorPull, Revision: 1,
+		HTTPS: &wire.MirrorHTTPS{URL: "https://arctic.example", Source: wire.MirrorSourceSubstorm, Origin: "arctic"}, Continuous: &wire.MirrorContinuous{}})
+	take(wire.RegistryCompleteKey, wire.RegistryComplete{Revision: 1, Mirrors: 1})
+	want("without a hold", false)
+	take(wire.RegistryCompleteKey, wire.RegistryComplete{Revision: 2, Mirrors: 1, LegalHold: true})
+	want("the Site is under hold", true)
+	take(mirror, nil)
+	want("the partner is on its way out", true)
+	take(wire.RegistryCompleteKey, wire.RegistryComplete{Revision: 3, LegalHold: true})
+	want("the partner is deleted", true)
+	take(wire.RegistryCompleteKey, nil)
+	want("the marker is gone", true)
+	take(wire.RegistryCompleteKey, wire.RegistryComplete{Revision: 4})
+	want("the hold has ended", false)
 }

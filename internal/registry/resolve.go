@@ -113,6 +113,7 @@ func Resolve(prev *Snapshot, b *Bucket) *Snapshot {
 	if whole {
 		next.Revision, next.Epoch = b.marker.Revision, b.epoch
 	}
+	next.hold = b.marker.LegalHold || !whole && prev.hold
 	if b.unread != "" {
 		next.Problems[wire.RegistryCompleteKey] = b.unread
 	}
@@ -131,15 +132,9 @@ func Resolve(prev *Snapshot, b *Bucket) *Snapshot {
 func (b *Bucket) addGuests(next, prev *Snapshot, whole, newer bool) {
 	next.guests = map[string]wire.GuestEntry{}
 	b.guests.resolve(next.guests, prev.guests, whole, newer, next.Problems)
-	held := map[string]bool{}
-	for _, m := range next.Mirrors {
-		if m.HTTPS != nil && m.LegalHold {
-			held[m.HTTPS.Origin] = true
-		}
-	}
 	for name, e := range next.guests {
 		in := e.Entry()
-		in.LegalHold = held[e.Origin]
+		in.LegalHold = next.hold
 		next.Instruments[name] = in
 	}
 	for _, e := range b.movers.entries {

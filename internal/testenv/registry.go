@@ -24,6 +24,8 @@ type Registry struct {
 	Mirrors     []wire.MirrorEntry
 	// Guests are of other Sites: the runs of mirrors write them.
 	Guests []wire.GuestEntry
+	// LegalHold of the Site.
+	LegalHold bool
 }
 
 // Declare writes a Site's registry as the operator does: entries, what is gone,
@@ -106,7 +108,7 @@ func (r Registry) declare(t testing.TB, js jetstream.JetStream, site string) {
 		}
 	}
 	put(wire.RegistryCompleteKey, wire.RegistryComplete{
-		Revision: r.Revision, Count: len(r.Instruments), Feeds: len(r.Feeds), Consumers: len(r.Consumers), Readers: len(r.Readers), Mirrors: len(r.Mirrors),
+		Revision: r.Revision, Count: len(r.Instruments), Feeds: len(r.Feeds), Consumers: len(r.Consumers), Readers: len(r.Readers), Mirrors: len(r.Mirrors), LegalHold: r.LegalHold,
 	})
 }
 

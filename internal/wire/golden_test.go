@@ -79,6 +79,7 @@ func goldenRecords() []goldenRecord {
 		{"notice-version.json", encoded(sampleNotice(sampleNamed(), "allsky-1")), decoded(Decode[Notice]), sampleNotice(sampleNamed(), "allsky-1")},
 		{"registry-identity.json", encoded(sampleIdentity()), decoded(Decode[InstrumentEntry]), sampleIdentity()},
 		{"registry-listeners.json", encoded(sampleListeners()), decoded(Decode[InstrumentEntry]), sampleListeners()},
+		{"registry-complete-hold.json", encoded(RegistryComplete{Revision: 12, Mirrors: 1, LegalHold: true}), decoded(Decode[RegistryComplete]), RegistryComplete{Revision: 12, Mirrors: 1, LegalHold: true}},
 		{"registry-complete-mirrors.json", encoded(RegistryComplete{Revision: 12, Count: 2, Mirrors: 1}), decoded(Decode[RegistryComplete]), RegistryComplete{Revision: 12, Count: 2, Mirrors: 1}},
 		{"registry-complete.json", encoded(RegistryComplete{Revision: 12, Count: 2}), decoded(Decode[RegistryComplete]), RegistryComplete{Revision: 12, Count: 2}},
 		{"notice-brought.json", encoded(sampleNotice(sampleBrought(), "allsky-1")), decoded(Decode[Notice]), sampleNotice(sampleBrought(), "allsky-1")},

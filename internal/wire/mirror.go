@@ -93,8 +93,6 @@ type MirrorEntry struct {
 	Partner string `json:"partner"`
 	// Direction is MirrorPull or MirrorPush.
 	Direction string `json:"direction"`
-	// LegalHold of the Site: nothing that comes of a pull from another Substorm is retracted or purged here either.
-	LegalHold bool `json:"legalHold,omitempty"`
 	// Suspended: no run begins but one that a person asks for.
 	Suspended bool `json:"suspended,omitempty"`
 

@@ -37,6 +37,9 @@ type RegistryComplete struct {
 	Consumers int `json:"consumers,omitempty"`
 	Readers   int `json:"readers,omitempty"`
 	Mirrors   int `json:"mirrors,omitempty"`
+	// LegalHold of the Site: nothing that mirrors have brought in from other Sites is retracted or purged here either, whether or not
+	// the MirrorPartner is still declared. Entries of the Site's own instruments say it themselves.
+	LegalHold bool `json:"legalHold,omitempty"`
 	// Writer is the operator that wrote it, by a name that each process of one makes up anew. An operator that finds
 	// another's where it wrote its own has been replaced.
 	Writer string `json:"writer,omitempty"`

@@ -89,11 +89,7 @@ func copied(t *testing.T, from, to objectstore.Store) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		info, err := from.Head(t.Context(), listed.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, _, err := from.Get(t.Context(), listed.Key, objectstore.All)
+		body, info, err := from.Get(t.Context(), listed.Key, objectstore.All)
 		if err != nil {
 			t.Fatal(err)
 		}

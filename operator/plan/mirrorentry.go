@@ -22,15 +22,9 @@ func (in RegistryInput) mirrorEntries(stands RegistryState, next int64) map[stri
 		m := &in.Mirrors[i]
 		verdict := in.MirrorsAre[m.Name]
 		if was := stands.Mirrors[m.Name]; was.Partner != "" && (verdict.Absent || in.unreadable(m)) {
-			entry := was
-			if entry.LegalHold = siteUnderHold(in.Site); !sameMirror(was, entry) {
-				entry.Revision = next
-			}
-			all[m.Name] = entry
+			all[m.Name] = was
 		} else if verdict.OK() && !in.unreadable(m) {
-			entry := mirrorEntry(m, verdict, next)
-			entry.LegalHold = siteUnderHold(in.Site)
-			all[m.Name] = entry
+			all[m.Name] = mirrorEntry(m, verdict, next)
 		}
 	}
 	return all

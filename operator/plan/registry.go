@@ -66,7 +66,7 @@ func Registry(in RegistryInput, stands RegistryState, complete *wire.RegistryCom
 	}
 	next := revision + 1
 	var c RegistryChange
-	is := wire.RegistryComplete{Revision: next}
+	is := wire.RegistryComplete{Revision: next, LegalHold: in.siteUnderHold(complete)}
 	c.Put, c.Delete, is.Count = compare(in.instrumentEntries(stands, next), stands.Entries, sameEntry)
 	c.PutReaders, c.DeleteReaders, is.Readers = compare(in.readerEntries(stands, next), stands.Readers, func(a, b wire.ReaderEntry) bool {
 		b.Revision = a.Revision
@@ -83,7 +83,7 @@ func Registry(in RegistryInput, stands RegistryState, complete *wire.RegistryCom
 	c.PutMirrors, c.DeleteMirrors, is.Mirrors = compare(in.mirrorEntries(stands, next), stands.Mirrors, sameMirror)
 	c.remember(stands, next)
 	if c.any() || complete == nil || complete.Count != is.Count || complete.Readers != is.Readers ||
-		complete.Feeds != is.Feeds || complete.Consumers != is.Consumers || complete.Mirrors != is.Mirrors {
+		complete.Feeds != is.Feeds || complete.Consumers != is.Consumers || complete.Mirrors != is.Mirrors || complete.LegalHold != is.LegalHold {
 		c.Complete = &is
 	}
 	return c
@@ -325,6 +325,12 @@ func underHold(site *v1alpha1.Site, inst *v1alpha1.Instrument) bool {
 
 func siteUnderHold(site *v1alpha1.Site) bool {
 	return site != nil && site.Spec.LegalHold == v1alpha1.LegalHoldAll
+}
+
+// siteUnderHold is what the marker says of the Site's legal hold. Of a Site that cannot be read, the one that stands does not end.
+func (in RegistryInput) siteUnderHold(complete *wire.RegistryComplete) bool {
+	stands := complete != nil && complete.LegalHold
+	return siteUnderHold(in.Site) || stands && in.Site != nil && Unreadable(in.Site) != ""
 }
 
 func retentionEntry(e *v1alpha1.Expiry) *wire.RetentionEntry {

@@ -25,9 +25,7 @@ type MirrorSelection struct {
 	// +optional
 	Observed *MirrorObserved `json:"observed,omitempty"`
 
-	// Versions of objects that have several. Current: the newest. All: earlier ones, too. A push stores these as
-	// <instrument>/v/<version>/<path>, with layout as v/<version>/<path>: an object whose own path begins like that is not
-	// pushed then.
+	// Versions of objects that have several. Current: the newest. All: earlier ones, too.
 	// +kubebuilder:default=Current
 	// +optional
 	Versions MirrorVersions `json:"versions,omitempty"`

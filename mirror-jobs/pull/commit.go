@@ -134,9 +134,6 @@ func (c *committer) instrument(in *instrument) error {
 	}
 	c.instruments++
 	c.p.Folder.SetInstrument(in.Instrument, in.Tag)
-	if in.gone {
-		return nil
-	}
 	maps.Copy(in.known.Months, in.months)
 	return c.p.Folder.SetKnown(in.Instrument, in.known)
 }

@@ -24,13 +24,13 @@ type instrument struct {
 	known plan.Known
 	// months are the tags that are known once all days are done.
 	months map[string]string
-	// gone: the other side does not let this mirror read it any more.
-	gone bool
 
 	mu sync.Mutex
 	// open are the days that are not done yet, and one as long as days may be added.
 	open   int
 	failed bool
+	// gone: the other side does not let this mirror read it any more.
+	gone bool
 }
 
 // done is called when a day is, or no more come; true: it was the last one.
@@ -79,8 +79,8 @@ func (p *run) instrumentsOf(ctx context.Context, lines []mirrorindex.RootLine) e
 	}
 	months := monthsToAsk{p: p}
 	for i, in := range all {
-		if in.gone = answers[i][0].Gone; in.gone {
-			p.Logger.Warn("the other side does not let this mirror read an instrument any more: what is here of it stays", "instrument", in.Instrument)
+		if answers[i][0].Gone {
+			p.gone(in)
 			continue
 		}
 		if err := p.days(ctx, in, answers[i][1:], "", &months); err != nil {
@@ -96,6 +96,17 @@ func (p *run) instrumentsOf(ctx context.Context, lines []mirrorindex.RootLine) e
 		}
 	}
 	return nil
+}
+
+// gone notes that the other side does not let this mirror read an instrument any more. No tag of it is noted: once it lets this
+// mirror read it again, the tag may be the same.
+func (p *run) gone(in *instrument) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if !in.gone {
+		p.Logger.Warn("the other side does not let this mirror read an instrument any more: what is here of it stays", "instrument", in.Instrument)
+	}
+	in.gone, in.failed = true, true
 }
 
 // days passes on those of an answer that changed, and what vanished; months are asked for.
@@ -154,6 +165,10 @@ func (m *monthsToAsk) ask(ctx context.Context) error {
 			return err
 		}
 		for i, lines := range answers {
+			if lines[0].Gone { // since the months were told: that no day is listed says nothing
+				m.p.gone(m.of[i])
+				continue
+			}
 			if err := m.p.days(ctx, m.of[i], lines[1:], m.questions[i].Month, nil); err != nil {
 				return err
 			}

@@ -16,7 +16,6 @@ import (
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
 	"github.com/substorm/substorm/cli/kube"
-	_ "github.com/substorm/substorm/cli/resources/english" // before kubectl's commands
 	"github.com/substorm/substorm/internal/usage"
 )
 

@@ -55,8 +55,12 @@ func (p *GuestPolicy) Day(theirs []mirrorindex.Entry, here []*wire.Record, now t
 		e := &theirs[i]
 		if r := held[e.ID]; r != nil {
 			g.Same++
-			if c := p.change(e, r); c.Action != "" {
+			c := p.change(e, r)
+			if c.Action != "" {
 				g.Changes = append(g.Changes, c)
+			}
+			if c.Action == wire.ActionRestore && e.Is() == wire.StateSuperseded { // the archivist restores it as what it was before
+				g.Changes = append(g.Changes, Change{Action: wire.ActionSupersede, Record: r})
 			}
 			continue
 		}

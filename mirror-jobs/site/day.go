@@ -23,8 +23,9 @@ type day struct {
 	// partial: lines are those alone that are new.
 	partial bool
 	plan.Guest
-	// left are the objects that did not come.
-	left int
+	// left are the objects that did not come, asked the changes that the archivist is asked for, and held those that wait for the end of
+	// a legal hold.
+	left, asked, held int
 }
 
 // some pulls some days of an instrument that changed.
@@ -101,44 +102,69 @@ func (r *run) compare(ctx context.Context, in *instrument, names []wire.Day) (da
 
 // follow asks the archivist for what the other Site has retracted. Objects are here by then.
 func (r *run) follow(ctx context.Context, d *day) error {
+	hold := r.Registry().Instruments[d.in.guest].LegalHold
 	for _, c := range d.Changes {
-		if err := r.announcer.change(ctx, d.in.guest, c); err != nil {
+		hides := c.Action == wire.ActionRetract || c.Action == wire.ActionPurge
+		if hold && hides {
+			d.held++
+			continue
+		}
+		if err := r.ask(ctx, d, c); err != nil {
 			return err
 		}
 		r.Logger.Info("the archivist is asked for what the other Site decided", "instrument", d.in.guest, "object", c.Record.ID, "action", c.Action, "reason", c.Reason)
-		if c.Action == wire.ActionRetract || c.Action == wire.ActionPurge {
+		if hides {
 			r.Progress.Remove(1)
 		}
+	}
+	if d.held > 0 {
+		r.Logger.Warn("the Site is under legal hold: what the other Site has retracted or purged stays here until that ends", "instrument", d.in.guest, "day", d.day, "objects", d.held)
 	}
 	for _, i := range d.Supersede {
 		e := &d.lines[i]
 		origin := wire.Origin{Site: r.origin, ID: e.ID}
 		record := &wire.Record{ID: origin.ObjectID(r.Site, d.in.guest, e.ReceivedAt), ReceivedAt: e.ReceivedAt}
-		if err := r.announcer.change(ctx, d.in.guest, plan.Change{Action: wire.ActionSupersede, Record: record}); err != nil {
+		if err := r.ask(ctx, d, plan.Change{Action: wire.ActionSupersede, Record: record}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// note keeps in mind which days are here in full.
+// ask asks the archivist for one change. It may refuse: whether it is made, what is listed here tells the next run.
+func (r *run) ask(ctx context.Context, d *day, c plan.Change) error {
+	d.asked++
+	return r.announcer.change(ctx, d.in.guest, c)
+}
+
+// note keeps in mind which days are here in full, and of which of them the archivist is asked for changes.
 func (r *run) note(ctx context.Context, in *instrument, days []*day) error {
-	done := map[string]map[string]string{} // by month
+	months := map[string]map[string]noted{}
 	for _, d := range days {
 		r.owed += d.left
-		if d.left > 0 || d.Withheld > 0 || r.part {
+		r.asked += d.asked + d.held
+		if r.part {
 			continue
 		}
-		month := mirrorindex.MonthOf(d.day)
-		if done[month] == nil {
-			done[month] = map[string]string{}
+		is := noted{asked: d.asked}
+		if d.left+d.Withheld+d.asked+d.held == 0 {
+			is.tag = d.tag
 		}
-		done[month][string(d.day)] = d.tag
+		month := mirrorindex.MonthOf(d.day)
+		if months[month] == nil {
+			months[month] = map[string]noted{}
+		}
+		months[month][string(d.day)] = is
 	}
-	for month, tags := range done {
-		if err := r.state.note(ctx, in.name, month, tags); err != nil {
+	for month, all := range months {
+		overdue, err := r.state.note(ctx, in.name, month, all, r.now)
+		if err != nil {
 			return err
 		}
+		if overdue > 0 {
+			r.Logger.Error("the archivist does not do what the other Site decided: its log says why (an object is not retracted)", "instrument", in.guest, "month", month, "objects", overdue)
+		}
+		r.owed += overdue
 	}
 	return nil
 }

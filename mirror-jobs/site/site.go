@@ -104,9 +104,13 @@ type run struct {
 	gateways  *gateway.Client
 	// anew: what earlier runs saw does not count, and part: what this one sees counts for none.
 	anew, part bool
-	// owed are objects that did not come, withheld those under embargo, of which a later run asks again.
-	owed, withheld int
+	// owed are objects that did not come, withheld those under embargo, and asked the changes that the archivist is asked for, or
+	// that wait for the end of a legal hold. Of all of them a later run looks again.
+	owed, withheld, asked int
 }
+
+// left is how much of what was looked at so far a later run looks at again.
+func (r *run) left() int { return r.owed + r.withheld + r.asked }
 
 func (r *run) selection() plan.Selection {
 	s := r.Entry.Selection
@@ -125,6 +129,7 @@ func (r *run) selects() string {
 }
 
 func (r *run) do(ctx context.Context) error {
+	r.forgetUndeclared()
 	etag := r.state.root.ETag
 	if r.anew {
 		etag = ""
@@ -155,7 +160,7 @@ func (r *run) do(ctx context.Context) error {
 			return errors.Join(err, r.keep(ctx, ""))
 		}
 	}
-	if r.owed+r.withheld > 0 {
+	if r.left() > 0 {
 		etag = ""
 	}
 	if err := r.keep(ctx, etag); err != nil {
@@ -165,6 +170,18 @@ func (r *run) do(ctx context.Context) error {
 		return fmt.Errorf("%w: %d objects", push.ErrOwed, r.owed)
 	}
 	return nil
+}
+
+// forgetUndeclared has the other side asked for the instruments that the registry here does not have, as after the loss of its
+// bucket: a run alone declares them.
+func (r *run) forgetUndeclared() {
+	declared := r.Registry().Instruments
+	for name := range r.state.root.Instruments {
+		if _, is := declared[wire.GuestName(r.origin, name)]; !is {
+			delete(r.state.root.Instruments, name)
+			r.state.root.ETag = ""
+		}
+	}
 }
 
 // closeMissing closes what this mirror could read there before, and cannot any more.
@@ -231,7 +248,7 @@ func (r *run) instrument(ctx context.Context, line mirrorindex.RootLine, answer 
 		}
 	}
 	in := &instrument{name: line.Instrument, guest: wire.GuestName(r.origin, line.Instrument), access: answer[0].Access.InForce()}
-	before := r.owed + r.withheld
+	before := r.left()
 	months, err := r.days(ctx, in, answer[1:])
 	if err != nil {
 		return err
@@ -241,7 +258,7 @@ func (r *run) instrument(ctx context.Context, line mirrorindex.RootLine, answer 
 			return err
 		}
 	}
-	if r.owed+r.withheld == before {
+	if r.left() == before {
 		r.state.root.Instruments[line.Instrument] = line.Tag
 	}
 	return nil
@@ -259,8 +276,12 @@ func (r *run) month(ctx context.Context, in *instrument, month, tag string) erro
 	if err != nil {
 		return problemOf(err)
 	}
-	before := r.owed + r.withheld
-	if _, err := r.days(ctx, in, answers[0][1:]); err != nil || r.owed+r.withheld > before || r.part {
+	if answers[0][0].Gone { // since the months were told: another run will know more
+		r.withheld++
+		return nil
+	}
+	before := r.left()
+	if _, err := r.days(ctx, in, answers[0][1:]); err != nil || r.left() > before || r.part {
 		return err
 	}
 	part := monthsPart(in.name)
@@ -268,7 +289,7 @@ func (r *run) month(ctx context.Context, in *instrument, month, tag string) erro
 	if err != nil {
 		return err
 	}
-	all[month] = tag
+	all.Tags[month] = tag
 	return r.state.setTags(ctx, part, all)
 }
 

@@ -5,7 +5,7 @@ package site
 import (
 	"context"
 	"fmt"
-	"maps"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -35,7 +35,14 @@ type rootState struct {
 type tags struct {
 	Selects string            `json:"selects"`
 	Tags    map[string]string `json:"tags"`
+	// Asked are days of which the archivist is asked for changes, and since when. They have no new tag until it has made them:
+	// it may refuse.
+	Asked map[string]time.Time `json:"asked,omitempty"`
 }
+
+// archivistPatience is how long the archivist may take for what it is asked for: that it lists within two minutes, also what a gateway
+// had spooled, and longer only while it is replaced.
+const archivistPatience = 15 * time.Minute
 
 const rootPart = "pull-root"
 
@@ -68,19 +75,25 @@ func (s *state) keepRoot(ctx context.Context) error {
 }
 
 // tagsOf returns those of a part.
-func (s *state) tagsOf(ctx context.Context, part string) (map[string]string, error) {
+func (s *state) tagsOf(ctx context.Context, part string) (tags, error) {
 	t, _, err := stream.Load[tags](ctx, s.cursors, s.key(part))
 	if err != nil {
-		return nil, err
+		return t, err
 	}
-	if t.Selects != s.root.Selects || t.Tags == nil {
-		return map[string]string{}, nil
+	if t.Selects != s.root.Selects {
+		t = tags{Selects: s.root.Selects}
 	}
-	return t.Tags, nil
+	if t.Tags == nil {
+		t.Tags = map[string]string{}
+	}
+	if t.Asked == nil {
+		t.Asked = map[string]time.Time{}
+	}
+	return t, nil
 }
 
-func (s *state) setTags(ctx context.Context, part string, all map[string]string) error {
-	return stream.Save(ctx, s.cursors, s.key(part), tags{s.root.Selects, all})
+func (s *state) setTags(ctx context.Context, part string, all tags) error {
+	return stream.Save(ctx, s.cursors, s.key(part), all)
 }
 
 // known is what is known of an instrument's days that an answer tells of.
@@ -89,7 +102,7 @@ func (s *state) known(ctx context.Context, instrument string, lines []mirrorinde
 	if err != nil {
 		return plan.Known{}, err
 	}
-	known := plan.Known{Months: months, Days: map[wire.Day]plan.KnownDay{}}
+	known := plan.Known{Months: months.Tags, Days: map[wire.Day]plan.KnownDay{}}
 	read := map[string]bool{"": true}
 	for _, line := range lines {
 		month := mirrorindex.MonthOf(line.Day)
@@ -101,23 +114,41 @@ func (s *state) known(ctx context.Context, instrument string, lines []mirrorinde
 		if err != nil {
 			return plan.Known{}, err
 		}
-		for day, tag := range days {
+		for day, tag := range days.Tags {
 			known.Days[wire.Day(day)] = plan.KnownDay{Tag: tag}
 		}
 	}
 	return known, nil
 }
 
-// note adds what a run acted upon in full to what is known of an instrument's days of one month.
-func (s *state) note(ctx context.Context, instrument, month string, done map[string]string) error {
-	if len(done) == 0 {
-		return nil
-	}
+// noted is what a run knows of a day once it has looked at it: its tag where it acted upon all of it, and how many changes the
+// archivist is asked for.
+type noted struct {
+	tag   string
+	asked int
+}
+
+// note adds what a run knows of an instrument's days of one month. Overdue are the changes for which runs have asked for longer than
+// archivistPatience.
+func (s *state) note(ctx context.Context, instrument, month string, days map[string]noted, now time.Time) (overdue int, err error) {
 	part := daysPart(instrument, month)
 	all, err := s.tagsOf(ctx, part)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	maps.Copy(all, done)
-	return s.setTags(ctx, part, all)
+	for day, is := range days {
+		if is.tag != "" {
+			all.Tags[day] = is.tag
+		}
+		since, before := all.Asked[day]
+		switch {
+		case is.asked == 0:
+			delete(all.Asked, day)
+		case !before:
+			all.Asked[day] = now.UTC()
+		case now.Sub(since) > archivistPatience:
+			overdue += is.asked
+		}
+	}
+	return overdue, s.setTags(ctx, part, all)
 }

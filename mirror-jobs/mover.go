@@ -3,6 +3,7 @@
 package mirrorjobs
 
 import (
+	"context"
 	"path/filepath"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 )
 
 // newMover returns the one that an entry asks for.
-func newMover(cfg Config, entry wire.MirrorEntry) (push.Mover, error) {
+func newMover(ctx context.Context, cfg Config, entry wire.MirrorEntry) (push.Mover, error) {
 	if s := entry.S3; s != nil {
 		config := objectstore.Config{Endpoint: s.Endpoint, Bucket: s.Bucket, Region: s.Region, CredentialsDir: cfg.CredentialsDir}
 		if s.TLS != nil {
@@ -25,7 +26,7 @@ func newMover(cfg Config, entry wire.MirrorEntry) (push.Mover, error) {
 		if err != nil {
 			return nil, err
 		}
-		return s3.New(s3.Config{Store: store, Prefix: s.Prefix, Connections: entry.Limits.Connections}), nil
+		return s3.New(s3.Config{Store: store, Prefix: s.Prefix, Connections: entry.Limits.Connections, Moved: paced(ctx, entry.Limits)}), nil
 	}
 	return rsync.New(rsync.Config{
 		MirrorRsync: *entry.Rsync, Credentials: cfg.CredentialsDir, Scratch: filepath.Join(cfg.ScratchDir, "rsync"),

@@ -79,6 +79,13 @@ func trigger(of string) string {
 	return of
 }
 
+// unconfirmed says how many purges are asked of the partner that it did not confirm.
+func (r *report) unconfirmed(purges int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status.Purges = purges
+}
+
 // waits says what the run waits for; empty: for nothing.
 func (r *report) waits(reason, message string) {
 	r.mu.Lock()

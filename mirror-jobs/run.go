@@ -169,7 +169,7 @@ func (p *program) work(ctx context.Context) error {
 	case wire.MirrorTimetable:
 		return p.keep(ctx)
 	default:
-		return p.once(ctx, entry)
+		return p.once(ctx, entry, false)
 	}
 }
 
@@ -182,7 +182,7 @@ func (p *program) kind() string {
 }
 
 // once makes one run, and reports its end.
-func (p *program) once(ctx context.Context, entry wire.MirrorEntry) error {
+func (p *program) once(ctx context.Context, entry wire.MirrorEntry, following bool) error {
 	progress := &push.Progress{}
 	p.report.begin(entry, progress)
 	reporting, stop := context.WithCancel(ctx)
@@ -191,19 +191,19 @@ func (p *program) once(ctx context.Context, entry wire.MirrorEntry) error {
 		defer close(reported)
 		p.report.run(reporting)
 	}()
-	err := p.move(ctx, entry, progress)
+	err := p.move(ctx, entry, following, progress)
 	stop()
 	<-reported
 	p.report.end(ctx, err)
 	return err
 }
 
-// move moves what is owed.
-func (p *program) move(ctx context.Context, entry wire.MirrorEntry, progress *push.Progress) error {
+// move moves what is owed. Following: it was begun by a notice.
+func (p *program) move(ctx context.Context, entry wire.MirrorEntry, following bool, progress *push.Progress) error {
 	if entry.Direction != wire.MirrorPush {
 		return p.pull(ctx, entry, progress)
 	}
-	mover, err := newMover(p.cfg, entry)
+	mover, err := newMover(ctx, p.cfg, entry)
 	if err != nil {
 		return err
 	}
@@ -211,11 +211,17 @@ func (p *program) move(ctx context.Context, entry wire.MirrorEntry, progress *pu
 	if err != nil {
 		return err
 	}
-	return push.Run(ctx, push.Config{
+	err = push.Run(ctx, push.Config{
 		Site: p.cfg.Site, Entry: entry, Registry: p.registry.Snapshot, Catalog: p.catalog, Store: p.store, Mover: mover, Book: book,
 		Pause: func(ctx context.Context) error { return p.pause(ctx, entry.Limits) },
-		From:  p.cfg.From, To: p.cfg.To, VerifyOnly: p.cfg.VerifyOnly, Force: p.cfg.Force, Progress: progress, Logger: p.log,
+		From:  p.cfg.From, To: p.cfg.To, VerifyOnly: p.cfg.VerifyOnly, Force: p.cfg.Force, Following: following, Progress: progress, Logger: p.log,
 	})
+	unconfirmed, asking := book.Unconfirmed(ctx)
+	if asking != nil {
+		return errors.Join(err, asking)
+	}
+	p.report.unconfirmed(unconfirmed)
+	return err
 }
 
 // pause waits while a maintenance window lasts. Errors: ctx's.
@@ -236,7 +242,8 @@ func (p *program) pause(ctx context.Context, limits wire.MirrorLimits) error {
 // follow makes a run whenever something was announced, and at intervals; after one that failed
 // it backs off.
 func (p *program) follow(ctx context.Context) error {
-	backOff := firstBackOff
+	// compared is when the last run began that looked at everything; following: the next one is begun by a notice.
+	backOff, following, compared := firstBackOff, false, time.Time{}
 	for {
 		entry, err := p.entry(ctx)
 		if err != nil {
@@ -245,7 +252,7 @@ func (p *program) follow(ctx context.Context) error {
 		began := time.Now()
 		seen, err := p.announced(ctx)
 		if err == nil {
-			err = p.once(ctx, entry)
+			err = p.once(ctx, entry, following)
 		}
 		if ctx.Err() != nil {
 			return nil
@@ -259,11 +266,14 @@ func (p *program) follow(ctx context.Context) error {
 			continue
 		}
 		backOff = firstBackOff
+		if !following {
+			compared = began
+		}
 		interval := time.Hour
 		if entry.Continuous != nil && entry.Continuous.IntervalMillis > 0 {
 			interval = time.Duration(entry.Continuous.IntervalMillis) * time.Millisecond
 		}
-		for time.Since(began) < interval {
+		for following = false; time.Since(compared) < interval; {
 			if !retry.Sleep(ctx, lookEvery) {
 				return nil
 			}
@@ -271,6 +281,7 @@ func (p *program) follow(ctx context.Context) error {
 				continue // what is announced here is nothing that is there
 			}
 			if now, err := p.announced(ctx); err == nil && now != seen {
+				following = true
 				break
 			}
 		}

@@ -203,6 +203,10 @@ func TestRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	l.cfg.Run = "uni-2"
+	if err := mirrorjobs.Run(t.Context(), l.cfg); err != nil || l.status().Purges != 1 {
+		t.Errorf("a purge is asked that is not listed yet: %v, %+v", err, l.status())
+	}
 	two.State, two.Reason = wire.StatePurged, "a face"
 	l.Announce(archivetest.Camera, two)
 	l.Until("it is purged", func() bool {
@@ -213,7 +217,7 @@ func TestRights(t *testing.T) {
 	if err := mirrorjobs.Run(t.Context(), l.cfg); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cursors.Get(t.Context(), wire.MirrorConfirmedKey(partner, asked)); err != nil || l.count() != 1 {
+	if _, err := cursors.Get(t.Context(), wire.MirrorConfirmedKey(partner, asked)); err != nil || l.count() != 1 || l.status().Purges != 0 {
 		t.Errorf("the purge is not confirmed: %v, %d objects", err, l.count())
 	}
 }
@@ -249,6 +253,69 @@ func TestTimetable(t *testing.T) {
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// A run that is due while the one before lasts waits for its end, or replaces it.
+func TestConcurrency(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []string{wire.MirrorForbid, wire.MirrorReplace} {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			// Each run waits for the end of a window that never ends, but for a minute of the day.
+			now := time.Now().UTC()
+			l := newLab(t, func(e *wire.MirrorEntry) {
+				e.Schedule.Cron, e.Schedule.Concurrency = "* * * * *", policy
+				e.Limits.Maintenance = []wire.MirrorWindow{{From: now.Add(-2 * time.Hour).Format("15:04"), To: now.Add(-3 * time.Hour).Format("15:04")}}
+			})
+			l.Wait(l.Put(archivetest.Camera, "1.jpg", "one", at(storm)))
+			cursors, err := l.JetStream.KeyValue(t.Context(), wire.CursorBucket(archivetest.Site))
+			if err != nil {
+				t.Fatal(err)
+			}
+			due := func(since time.Duration) {
+				t.Helper()
+				last := fmt.Appendf(nil, `{"format":1,"at":%q}`, time.Now().Add(-since).UTC().Format(time.RFC3339))
+				if _, err := cursors.Put(t.Context(), wire.MirrorCursorKey(partner, "timetable"), last); err != nil {
+					t.Fatal(err)
+				}
+			}
+			l.cfg.Run, l.cfg.Trigger = wire.MirrorRunContinuous, wire.MirrorTimetable
+			due(time.Hour)
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- mirrorjobs.Run(ctx, l.cfg) }()
+			waiting := func() (first wire.MirrorStatus, waits bool) {
+				for _, s := range l.runs() {
+					if s.Result == wire.MirrorRunning && s.Reason == wire.MirrorReasonMaintenance {
+						return s, true
+					}
+				}
+				return first, false
+			}
+			l.Until("a run lasts", func() bool { _, waits := waiting(); return waits })
+			first, _ := waiting()
+			if policy == wire.MirrorReplace {
+				// The runs of one minute have one name: when the first one was begun says which it is.
+				due(2 * time.Hour)
+				l.Until("another one takes its place", func() bool {
+					s, waits := waiting()
+					return waits && s.StartedAt.After(first.StartedAt)
+				})
+			}
+			stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			for _, s := range l.runs() {
+				if s.Result != wire.MirrorStopped || policy == wire.MirrorForbid && !s.StartedAt.Equal(first.StartedAt) {
+					t.Errorf("%+v", s)
+				}
+			}
+			if n := l.count(); n != 0 {
+				t.Errorf("%d objects were brought", n)
+			}
+		})
 	}
 }
 

@@ -25,19 +25,24 @@ type began struct {
 }
 
 // keep begins runs as the schedule says, where nothing starts Jobs. One that was missed while
-// the program did not run is made up for.
+// the program did not run is made up for, and so is one whose time came while the one before
+// lasted, unless it replaces that one: a CronJob does the same.
 func (p *program) keep(ctx context.Context) error {
 	cursors, err := p.js.KeyValue(ctx, wire.CursorBucket(p.cfg.Site))
 	if err != nil {
 		return fmt.Errorf("bucket %s: %w", wire.CursorBucket(p.cfg.Site), err)
 	}
+	lasting := &scheduledRun{}
+	defer lasting.end()
 	for {
 		entry, err := p.entry(ctx)
 		if err != nil {
 			return err
 		}
-		if err := p.whenDue(ctx, cursors, entry); err != nil && ctx.Err() == nil {
-			p.log.Warn("a run failed", "error", err)
+		if !lasting.lasts() || entry.Schedule != nil && entry.Schedule.Concurrency == wire.MirrorReplace {
+			if err := p.whenDue(ctx, cursors, entry, lasting); err != nil && ctx.Err() == nil {
+				p.log.Warn("no run can begin", "error", err)
+			}
 		}
 		if !retry.Sleep(ctx, lookEvery) {
 			return nil
@@ -45,8 +50,35 @@ func (p *program) keep(ctx context.Context) error {
 	}
 }
 
-// whenDue makes a run if one is due.
-func (p *program) whenDue(ctx context.Context, cursors jetstream.KeyValue, entry wire.MirrorEntry) error {
+// scheduledRun is the one that was begun last.
+type scheduledRun struct {
+	stop  context.CancelFunc
+	ended chan struct{}
+}
+
+// lasts says whether it has not ended.
+func (s *scheduledRun) lasts() bool {
+	if s.ended == nil {
+		return false
+	}
+	select {
+	case <-s.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// end tells it to stop, and waits until it has.
+func (s *scheduledRun) end() {
+	if s.ended != nil {
+		s.stop()
+		<-s.ended
+	}
+}
+
+// whenDue begins a run if one is due. One that lasts is stopped first.
+func (p *program) whenDue(ctx context.Context, cursors jetstream.KeyValue, entry wire.MirrorEntry, lasting *scheduledRun) error {
 	if entry.Schedule == nil || entry.Suspended {
 		return nil
 	}
@@ -76,10 +108,29 @@ func (p *program) whenDue(ctx context.Context, cursors jetstream.KeyValue, entry
 	if err != nil || !due {
 		return err
 	}
-	run := fmt.Sprintf("%s-mirror-%d", p.cfg.Partner, at.Unix()/60) // as a CronJob names its Jobs
-	p.log.Info("a run begins", "name", run, "due", at)
-	p.report.about(run)
-	return p.once(ctx, entry)
+	if lasting.lasts() {
+		p.log.Info("a run is stopped: the next one takes its place", "due", at)
+	}
+	lasting.end()
+	p.begin(ctx, entry, at, lasting)
+	return nil
+}
+
+// begin begins the run that is due at a time.
+func (p *program) begin(ctx context.Context, entry wire.MirrorEntry, at time.Time, run *scheduledRun) {
+	name := fmt.Sprintf("%s-mirror-%d", p.cfg.Partner, at.Unix()/60) // as a CronJob names its Jobs
+	p.log.Info("a run begins", "name", name, "due", at)
+	p.report.about(name)
+	ctx, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	run.stop, run.ended = stop, ended
+	go func() {
+		defer close(ended)
+		defer stop()
+		if err := p.once(ctx, entry, false); err != nil && ctx.Err() == nil {
+			p.log.Warn("a run failed", "error", err)
+		}
+	}()
 }
 
 // lastBegan is when the last run was due that began; zero: none yet.

@@ -348,7 +348,11 @@ func (l *lab) damaged(n wire.Notice) {
 // rot changes the word rotten in the bytes of an object.
 func (l *lab) rot(key string) {
 	l.t.Helper()
-	body, info, err := l.store.Get(l.t.Context(), key, objectstore.All)
+	info, err := l.store.Head(l.t.Context(), key)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	body, _, err := l.store.Get(l.t.Context(), key, objectstore.All)
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -5,7 +5,9 @@
 // Copies are made by `substorm mirror pull`. It is the work of the RTEMP study's table 6. The tree has 53 MB, 20 instruments with ten days each, and compressible text beside noise. A Site in
 // one process (`substorm up`) has it by `substorm import`; rsync's daemon and nginx have the same files in a folder. Behind a delay the
 // clients are at the far end of a link that delays packets (internal/testenv.Link), so TCP sees it. Each copy begins with an empty folder; files
-// that were read before are in the page cache. Substorm's copies are on the disk when a run ends, those of the others are not.
+// that were read before are in the page cache. Copies are made on a file system of their own,
+// and none is removed before the end (see lab.Disk). Substorm's copies are on the disk when a run ends, those of the others are not, and are
+// written before the next run begins.
 package main
 
 import (
@@ -16,6 +18,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/substorm/substorm/bench/internal/lab"
 	"github.com/substorm/substorm/bench/internal/report"
@@ -69,16 +73,17 @@ func run(l *lab.Lab) error {
 	if err != nil {
 		return err
 	}
+	copies := l.Disk()
 	r := report.New("mirror-tree", *rounds)
 	r.Note("The tree has %d files and %.1f MB, in %d instruments with %d days each.", *files, float64(t.bytes)/1e6, instruments, *days)
 	if *oneSlow && !*again {
-		if err := others(r, peers, l.TempDir()); err != nil {
+		if err := others(r, peers, copies); err != nil {
 			return err
 		}
 	}
 	for round := range r.Each() {
 		for _, roundTrip := range links {
-			if err := l.Part(func() error { return measure(l, r, site, peers, t, roundTrip, round) }); err != nil {
+			if err := l.Part(func() error { return measure(l, r, site, peers, t, roundTrip, round, copies) }); err != nil {
 				return err
 			}
 		}
@@ -100,14 +105,14 @@ func (w way) host() string {
 }
 
 // measure makes first copies and, after some files changed, second ones, by each candidate in turn.
-func measure(l *lab.Lab, r *report.Report, site *site, peers *peers, t *tree, roundTrip time.Duration, round int) error {
+func measure(l *lab.Lab, r *report.Report, site *site, peers *peers, t *tree, roundTrip time.Duration, round int, copies string) error {
 	w, name := way{}, "loopback"
 	if roundTrip > 0 {
 		w.link, name = testenv.NewLink(l, testenv.LinkOptions{RoundTrip: roundTrip}), roundTrip.String()
 	}
 	candidates := []candidate{{name: ours, copy: site.pull}, {name: rsyncA, copy: peers.rsync("-a")}, {name: rsyncAZ, copy: peers.rsync("-az")}}
 	for i := range candidates { // who is first changes
-		candidates[i].dir = filepath.Join(l.TempDir(), "copy")
+		candidates[i].dir = filepath.Join(copies, fmt.Sprintf("%d-%s-%d", round, name, i))
 	}
 	turn := func(each func(c candidate) error) error {
 		for i := range candidates {
@@ -127,10 +132,7 @@ func measure(l *lab.Lab, r *report.Report, site *site, peers *peers, t *tree, ro
 	if err := site.importTree(t); err != nil {
 		return err
 	}
-	if err := turn(func(c candidate) error { return c.time(r, "again, "+name, w, t, true) }); err != nil {
-		return err
-	}
-	return turn(func(c candidate) error { return os.RemoveAll(c.dir) })
+	return turn(func(c candidate) error { return c.time(r, "again, "+name, w, t, true) })
 }
 
 // candidate copies the tree into a folder.
@@ -146,6 +148,7 @@ func (c candidate) time(r *report.Report, name string, w way, t *tree, tell bool
 	if w.link != nil {
 		before = w.link.Bytes()
 	}
+	unix.Sync() // what others left to be written is not this candidate's
 	begun := time.Now()
 	if err := c.copy(context.Background(), w, c.dir); err != nil {
 		return fmt.Errorf("%s, %s: %w", name, c.name, err)
@@ -173,9 +176,6 @@ func others(r *report.Report, p *peers, dir string) error {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
 			r.Add(name, c.name, seconds, time.Since(begun).Seconds())
-		}
-		if err := os.RemoveAll(c.dir); err != nil {
-			return err
 		}
 	}
 	return nil

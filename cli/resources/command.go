@@ -16,6 +16,7 @@ import (
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
 	"github.com/substorm/substorm/cli/kube"
+	_ "github.com/substorm/substorm/cli/resources/english" // before kubectl's commands
 	"github.com/substorm/substorm/internal/usage"
 )
 

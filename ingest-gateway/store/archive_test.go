@@ -156,7 +156,11 @@ func TestLargeObjectsInLittleMemory(t *testing.T) {
 	}
 	wg.Wait()
 	for _, key := range l.keys(t, "o/") {
-		body, info, err := l.objects.Get(t.Context(), key, objectstore.All)
+		info, err := l.objects.Head(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _, err := l.objects.Get(t.Context(), key, objectstore.All)
 		if err != nil {
 			t.Fatal(err)
 		}

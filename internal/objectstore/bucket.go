@@ -98,7 +98,7 @@ func (b *bucket) Get(ctx context.Context, key string, r Range) (io.ReadCloser, I
 	if err != nil {
 		return nil, Info{}, explain("get", key, err)
 	}
-	return body, infoOf(info), nil
+	return body, Info{Key: info.Key, Size: info.Size, ModifiedAt: info.LastModified}, nil
 }
 
 func (b *bucket) Head(ctx context.Context, key string) (Info, error) {

@@ -15,8 +15,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/substorm/substorm/internal/durable"
 )
 
@@ -61,15 +59,15 @@ func (f *folder) Put(ctx context.Context, key string, body io.ReadSeeker, size i
 }
 
 func (f *folder) Copy(ctx context.Context, from, to string, opts PutOptions) error {
-	source, info, err := f.find(ctx, from)
+	source, o, err := f.open(ctx, from)
 	if err == nil {
 		defer func() { _ = source.Close() }()
-		if info.Size == 0 {
+		if o.info.Size == 0 {
 			err = errors.New("an empty object cannot be copied")
 		}
 	}
 	if err == nil {
-		err = f.write(ctx, to, opts, func(file *os.File) error { return copyRange(ctx, file, source, 0, info.Size) })
+		err = f.write(ctx, to, opts, func(file *os.File) error { return copyRange(ctx, file, source, 0, o.info.Size) })
 	}
 	return f.explain("copy "+from+" to", to, err)
 }
@@ -134,65 +132,68 @@ func (f *folder) finish(ctx context.Context, u *unfinished, key string, opts Put
 	return f.placeWithAside(ctx, u, path, opts.CreateOnly, aside)
 }
 
-// find opens an object.
+// find opens an object and says what it is, with its metadata.
 func (f *folder) find(ctx context.Context, key string) (*os.File, Info, error) {
-	if ctx.Err() != nil {
-		return nil, Info{}, ctx.Err()
-	}
-	root, err := f.tree.open()
-	if err != nil {
-		return nil, Info{}, err
-	}
-	defer func() { _ = root.Close() }()
-	path, err := pathOf(key)
-	if err != nil {
-		return nil, Info{}, fmt.Errorf("%w: %w", ErrNotFound, err)
-	}
 	for {
-		file, name, stat, err := openObject(root, path)
+		file, o, err := f.open(ctx, key)
 		if err != nil {
 			return nil, Info{}, err
 		}
-		info := Info{Key: key, Size: stat.Size(), ModifiedAt: stat.ModTime()}
-		err = f.tree.settle(ctx, name)
+		err = f.describe(file, o)
 		if err == nil {
-			err = f.tree.describe(root, file, path, stat, &info)
+			return file, o.info, nil
 		}
-		if errors.Is(err, errNoAside) {
-			if now, again := root.Lstat(name); again != nil || !os.SameFile(now, stat) {
-				_ = file.Close()
-				continue // what was said of it went with it: another object has the name, or none
-			}
-			err = nil
-		}
-		if err != nil {
-			_ = file.Close()
+		_ = file.Close()
+		if !errors.Is(err, errReplaced) {
 			return nil, Info{}, err
 		}
-		return file, info, nil
 	}
 }
 
-// openObject opens the file of an object: of this path, or in the folder of this path.
-func openObject(root *os.Root, path string) (*os.File, string, fs.FileInfo, error) {
-	for _, name := range []string{path, filepath.Join(path, ownObject)} {
-		file, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe does not hold it up
-		if isMissing(err) {
-			return nil, "", nil, ErrNotFound
-		}
-		if err != nil {
-			return nil, "", nil, err
-		}
-		stat, err := file.Stat()
-		if err == nil && stat.Mode().IsRegular() {
-			return file, name, stat, nil
-		}
-		_ = file.Close()
-		if err != nil {
-			return nil, "", nil, err
-		}
+// opened is the file of an object.
+type opened struct {
+	path, name string
+	stat       fs.FileInfo
+	info       Info
+}
+
+// open opens an object, which outlasts a power cut then. Its info has no metadata.
+func (f *folder) open(ctx context.Context, key string) (*os.File, *opened, error) {
+	if ctx.Err() != nil {
+		return nil, nil, ctx.Err()
 	}
-	return nil, "", nil, ErrNotFound
+	path, err := pathOf(key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrNotFound, err)
+	}
+	file, name, stat, err := f.tree.openObject(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := f.tree.settle(ctx, name); err != nil {
+		_ = file.Close()
+		return nil, nil, err
+	}
+	return file, &opened{path, name, stat, Info{Key: key, Size: stat.Size(), ModifiedAt: stat.ModTime()}}, nil
+}
+
+// errReplaced: what was said of an object went with it. Another object has the name, or none.
+var errReplaced = errors.New("the object was replaced")
+
+func (f *folder) describe(file *os.File, o *opened) error {
+	root, err := f.tree.open()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	err = f.tree.describe(root, file, o.path, o.stat, &o.info)
+	if !errors.Is(err, errNoAside) {
+		return err
+	}
+	if now, err := root.Lstat(o.name); err != nil || !os.SameFile(now, o.stat) {
+		return errReplaced
+	}
+	return nil
 }
 
 func (f *folder) Head(ctx context.Context, key string) (Info, error) {
@@ -204,10 +205,11 @@ func (f *folder) Head(ctx context.Context, key string) (Info, error) {
 }
 
 func (f *folder) Get(ctx context.Context, key string, r Range) (io.ReadCloser, Info, error) {
-	file, info, err := f.find(ctx, key)
+	file, o, err := f.open(ctx, key)
 	if err != nil {
 		return nil, Info{}, f.explain("get", key, err)
 	}
+	info := o.info
 	if r != All && r.Offset >= info.Size {
 		_ = file.Close()
 		return nil, Info{}, f.explain("get", key, fmt.Errorf("%w: it has %d bytes", ErrRange, info.Size))

@@ -109,6 +109,76 @@ func (t *tree) open() (*os.Root, error) {
 	return root, nil
 }
 
+// openObject opens the file of an object: of this path, or in the folder of this path.
+func (t *tree) openObject(path string) (*os.File, string, fs.FileInfo, error) {
+	dir, err := t.openDir()
+	if err != nil {
+		return nil, "", nil, err
+	}
+	defer func() { _ = unix.Close(dir) }()
+	for _, name := range []string{path, filepath.Join(path, ownObject)} {
+		file, err := openBeneath(dir, t.path, name)
+		if isMissing(err) {
+			return nil, "", nil, ErrNotFound
+		}
+		if err != nil {
+			return nil, "", nil, err
+		}
+		stat, err := file.Stat()
+		if err == nil && stat.Mode().IsRegular() {
+			return file, name, stat, nil
+		}
+		_ = file.Close()
+		if err != nil {
+			return nil, "", nil, err
+		}
+	}
+	return nil, "", nil, ErrNotFound
+}
+
+// openDir opens the bucket's folder as what paths begin at.
+func (t *tree) openDir() (int, error) {
+	if !t.seen.Load() {
+		root, err := t.open()
+		if err != nil {
+			return 0, err
+		}
+		_ = root.Close()
+	}
+	dir, err := unix.Open(t.path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, ErrNoBucket
+	}
+	if err != nil {
+		return 0, &fs.PathError{Op: "open", Path: t.path, Err: err}
+	}
+	return dir, nil
+}
+
+// openBeneath opens a file beneath a folder for reading, without waiting for a pipe. It is openat2(2), which as os.Root follows no link
+// out of the folder: os.Root opens each folder of a path by itself, which takes longer than to read a small object. Where a kernel or a
+// sandbox has no openat2, os.Root it is.
+func openBeneath(dir int, dirPath, name string) (*os.File, error) {
+	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_NONBLOCK | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS}
+	for {
+		fd, err := unix.Openat2(dir, name, &how)
+		switch {
+		case err == nil:
+			return os.NewFile(uintptr(fd), filepath.Join(dirPath, name)), nil
+		case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR): // a folder was renamed meanwhile
+		case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM):
+			root, err := os.OpenRoot(dirPath)
+			if err != nil {
+				return nil, err
+			}
+			defer func() { _ = root.Close() }()
+			return root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+		default:
+			return nil, &fs.PathError{Op: "open", Path: filepath.Join(dirPath, name), Err: err}
+		}
+	}
+}
+
 // begin makes last what is there: a process that was killed may have left objects under their names that never were synced, and
 // who finds them here takes them for safe.
 func (t *tree) begin(root *os.Root) error {

@@ -69,6 +69,7 @@ type Store interface {
 	// Get opens the bytes of an object. Reading may fail at any point (an error
 	// of Read that is not io.EOF) and returns an error rather than io.EOF where
 	// the connection ended before the last byte. The caller closes the reader.
+	// Info is as from List, without metadata.
 	Get(ctx context.Context, key string, r Range) (io.ReadCloser, Info, error)
 
 	// Head describes an object, with its metadata.

@@ -16,9 +16,10 @@ import (
 )
 
 const (
-	// maxRoot and maxLine bound what is read of the index at once, in bytes.
-	maxRoot = 64 << 20
-	maxLine = 1 << 20
+	// maxRoot, maxLine and maxAnswer bound what is read of the index at once, in bytes. A list of a million objects has about 300 MB.
+	maxRoot   = 64 << 20
+	maxLine   = 1 << 20
+	maxAnswer = 512 << 20
 )
 
 // Root returns the instruments of the other side, and the ETag of that. Unchanged: it has the
@@ -37,8 +38,8 @@ func (c *Client) Root(ctx context.Context, etag string) (root mirrorindex.Root, 
 		if err := json.NewDecoder(io.LimitReader(answer.Body, maxRoot)).Decode(&root); err != nil {
 			return fmt.Errorf("%s%s is not the mirror index of a Substorm: %w", c.cfg.URL.Redacted(), mirrorindex.RootPath, err)
 		}
-		if root.Format != mirrorindex.Format {
-			return fmt.Errorf("%w (%d, not %d)", mirrorindex.ErrFormat, root.Format, mirrorindex.Format)
+		if err := root.Check(); err != nil {
+			return fmt.Errorf("%s%s: %w", c.cfg.URL.Redacted(), mirrorindex.RootPath, err)
 		}
 		return nil
 	})
@@ -91,6 +92,9 @@ func (c *Client) Lists(ctx context.Context, questions []mirrorindex.ListQuestion
 		case len(all) == 0 || line.Entry == nil:
 			return false, fmt.Errorf("%w: it does not begin with an instrument", ErrBroken)
 		default:
+			if err := line.Check(); err != nil {
+				return false, fmt.Errorf("%s%s: %w", c.cfg.URL.Redacted(), mirrorindex.ListsPath, err)
+			}
 			last := &all[len(all)-1]
 			last.Entries = append(last.Entries, *line.Entry)
 		}
@@ -107,9 +111,13 @@ func (c *Client) Lists(ctx context.Context, questions []mirrorindex.ListQuestion
 func post[Q, L any](ctx context.Context, c *Client, path string, questions []Q, begin func(), take func(L) (last bool, err error)) error {
 	return c.do(ctx, request{method: http.MethodPost, path: path, body: body(questions), header: map[string]string{"Content-Type": mirrorindex.MediaLines}}, func(answer *http.Response) error {
 		begin()
-		in := bufio.NewReaderSize(answer.Body, maxLine)
+		bounded := &io.LimitedReader{R: answer.Body, N: maxAnswer}
+		in := bufio.NewReaderSize(bounded, maxLine)
 		for {
 			text, err := in.ReadSlice('\n')
+			if err != nil && bounded.N == 0 {
+				return fmt.Errorf("%s%s answers with more than %d MiB, which is no list of a mirror index", c.cfg.URL.Redacted(), path, maxAnswer>>20)
+			}
 			if err != nil {
 				if errors.Is(err, io.EOF) {
 					err = io.ErrUnexpectedEOF

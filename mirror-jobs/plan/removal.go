@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/substorm/substorm/internal/wire"
@@ -70,12 +71,16 @@ func (p Policy) Removed(lines []Line) []Line {
 }
 
 // SafetyStopError says that a run would remove too much.
-type SafetyStopError struct{ Remove, Held, Percent int }
+type SafetyStopError struct {
+	Remove, Held, Percent int
+	// Command removes it all the same; empty: the same one with --force.
+	Command string
+}
 
 // Error implements error.
 func (e *SafetyStopError) Error() string {
 	return fmt.Sprintf("the run would remove %d of %d objects, which is more than %d percent: nothing is removed. "+
-		"If that is right, run once with --force", e.Remove, e.Held, e.Percent)
+		"If that is right, run once %s", e.Remove, e.Held, e.Percent, cmp.Or(e.Command, "with --force"))
 }
 
 // Allow says whether a mirror that holds so many objects may remove some. Errors:
@@ -84,5 +89,5 @@ func (p Policy) Allow(remove, held int) error {
 	if p.SafetyStop <= 0 || remove*100 <= held*p.SafetyStop {
 		return nil
 	}
-	return &SafetyStopError{remove, held, p.SafetyStop}
+	return &SafetyStopError{Remove: remove, Held: held, Percent: p.SafetyStop}
 }

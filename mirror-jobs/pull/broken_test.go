@@ -233,6 +233,32 @@ func TestNamesThatEscape(t *testing.T) {
 	}
 }
 
+// Entries that no object can have end the run before anything is made of them.
+func TestImpossibleEntries(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.Wait(l.Put(archivetest.Camera, "a.jpg", "first", at(storm)))
+	for _, c := range []struct{ field, with, says string }{
+		{`"size":5`, `"size":1125899906842624`, "has 1125899906842624 bytes"},
+		{`"size":5`, `"size":-5`, "has -5 bytes"},
+		{`"receivedAt":"2`, `"receivedAt":"1`, "before 1970"},
+		{`"id":"`, `"id":"","was":"`, "has no ID"},
+	} {
+		asked := 0
+		address := lying(t, l.URL, func(path string, body []byte) []byte {
+			if path != mirrorindex.ListsPath {
+				return body
+			}
+			asked++
+			return bytes.Replace(body, []byte(c.field), []byte(c.with), 1)
+		})
+		l.dir = t.TempDir()
+		if err := l.from(t.Context(), address); err == nil || !strings.Contains(err.Error(), c.says) || asked != 1 {
+			t.Errorf("%s: after %d tries: %v", c.with, asked, err)
+		}
+	}
+}
+
 // An instrument that the other side closes between the question for its months and that for the days of one has not expired there:
 // nothing of it goes here, and it is asked for again.
 func TestClosedBetween(t *testing.T) {
@@ -273,6 +299,8 @@ func TestNoMirrorIndex(t *testing.T) {
 	}{
 		{200, "<html>", "is not the mirror index of a Substorm"},
 		{200, `{"format":7,"site":"a"}`, "move the older of both up"},
+		{200, `{"format":1,"site":"../a"}`, "is no DNS label"},
+		{200, `{"format":1,"site":"a","instruments":[{"instrument":".ssh","tag":"1"}]}`, `instrument ".ssh" is no DNS label`},
 		{404, "", "404 Not Found"},
 		{401, "", "show a reader's token"},
 	} {

@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/substorm/substorm/internal/catalog"
 	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
-	"github.com/substorm/substorm/mirror-jobs/plan"
 )
 
 // batch are files that are delivered together, and the days that they are of.
@@ -19,16 +17,30 @@ type batch struct {
 	files []File
 	of    []*pushed
 	bytes int64
+	// paths of the files: of two objects with one path the later is delivered behind the other.
+	paths map[string]bool
 }
 
-// add puts a file of a day into the batch, which is delivered before where it would be too
+// add puts an object of a day into the batch, which is delivered before where it would be too
 // large.
 func (r *run) add(ctx context.Context, d *pushed, i int) error {
-	f := d.files[i]
-	if !r.VerifyOnly {
-		r.Progress.Owe(f.Size)
+	o := &d.objects[i]
+	if !r.inside(o.Record) {
+		d.cut = true
+		return nil
 	}
-	if n := len(r.batch.files); n > 0 && (n >= r.files || r.batch.bytes+f.Size > r.bytes) {
+	f, ok := r.file(d.in, o)
+	if !ok {
+		d.failed++
+		return nil
+	}
+	if f.outdated != nil && d.known.Count > 0 && !d.plan.Confirmed {
+		if is, err := f.outdated(ctx); err != nil || is {
+			return err // the partner has the newer one already, or gets it
+		}
+	}
+	r.Progress.Owe(f.Size)
+	if n := len(r.batch.files); n > 0 && (n >= r.files || r.batch.bytes+f.Size > r.bytes || r.batch.paths[f.Path]) {
 		if err := r.flush(ctx); err != nil {
 			return err
 		}
@@ -36,6 +48,10 @@ func (r *run) add(ctx context.Context, d *pushed, i int) error {
 	d.open++
 	r.batch.files, r.batch.of = append(r.batch.files, f), append(r.batch.of, d)
 	r.batch.bytes += f.Size
+	if r.batch.paths == nil {
+		r.batch.paths = map[string]bool{}
+	}
+	r.batch.paths[f.Path] = true
 	return nil
 }
 
@@ -52,7 +68,7 @@ func (r *run) flush(ctx context.Context) error {
 	}
 	err := r.Pause(ctx)
 	if err == nil {
-		err = r.deliver(ctx, b.files, ended)
+		err = errors.Join(r.deliver(ctx, b.files, ended), r.clear(ctx, b.files, ended))
 	}
 	for i, d := range b.of {
 		d.open--
@@ -63,7 +79,7 @@ func (r *run) flush(ctx context.Context) error {
 				r.Logger.Error("an object is not at the partner", "instrument", d.in.Instrument, "path", b.files[i].Path, "error", ended[i])
 			}
 		}
-		r.Progress.ended(b.files[i].Size, ended[i] == nil, r.VerifyOnly)
+		r.Progress.End(b.files[i].Size, ended[i] == nil)
 	}
 	seen := map[*pushed]bool{}
 	for _, d := range b.of {
@@ -79,10 +95,6 @@ func (r *run) flush(ctx context.Context) error {
 var errOpen = errors.New("it was not delivered")
 
 func (r *run) deliver(ctx context.Context, files []File, ended []error) error {
-	if r.VerifyOnly {
-		clear(ended)
-		return r.verify(ctx, files, ended)
-	}
 	if err := r.bring(ctx, files, false, ended); err != nil {
 		return err
 	}
@@ -126,6 +138,17 @@ func (r *run) verify(ctx context.Context, files []File, ended []error) error {
 // compares it once more.
 func (r *run) mend(ctx context.Context, files []File, ended []error) error {
 	var differs *differsError
+	for i, err := range ended {
+		if f := files[i]; errors.As(err, &differs) && f.outdated != nil {
+			is, err := f.outdated(ctx)
+			if err != nil {
+				return err
+			}
+			if is {
+				ended[i] = nil
+			}
+		}
+	}
 	wrong, of := chosen(files, ended, func(err error) bool { return errors.As(err, &differs) })
 	if len(wrong) == 0 {
 		return nil
@@ -154,53 +177,21 @@ func chosen(files []File, ended []error, is func(error) bool) (some []File, of [
 	return some, of
 }
 
-// remove removes at the partner what was retracted or purged of a day.
-func (r *run) remove(ctx context.Context, d *pushed) error {
-	if n := len(d.retracted); n > 1 && !r.Force {
-		if err := (plan.Policy{SafetyStop: r.Entry.SafetyStopPercent}).Allow(n, d.known.Count); err != nil {
-			return &Problem{wire.MirrorReasonSafetyStop, fmt.Errorf("%s, %s: %w", d.in.Instrument, d.day, err)}
-		}
-	}
-	var paths []string
-	for _, o := range d.retracted {
-		p, ok := r.pathOf(d.in, o.published, o.record)
-		if !ok {
-			continue
-		}
-		// Another object may have the path by now.
-		is, err := r.Catalog.Find(ctx, d.in.Instrument, o.published)
-		if err != nil && !errors.Is(err, catalog.ErrNotFound) {
-			return err
-		}
-		if err == nil && is.State == wire.StateCurrent {
-			continue
-		}
-		paths = append(paths, p)
-	}
-	if len(paths) > 0 {
-		if err := r.Mover.Remove(ctx, paths); err != nil {
-			return err
-		}
-		r.Progress.Remove(len(paths))
-	}
-	for _, o := range d.retracted {
-		if o.record.State == wire.StatePurged {
-			if err := r.Book.Confirm(ctx, d.in.Instrument, d.day, o.record.ID); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // note writes what the partner has of a day by now. Where something failed that is what it
 // confirmed before, and the next run tries all that came since.
 func (r *run) note(ctx context.Context, d *pushed) error {
-	if d.failed > 0 || r.VerifyOnly {
+	if d.failed > 0 || d.cut {
 		return nil
 	}
-	if err := r.Book.SetMirrored(ctx, d.in.Instrument, d.day, d.totals); err != nil {
+	known := KnownDay{Tag: d.tag, Place: r.place(d.in), PushKnown: d.plan.Known, Moved: r.now}
+	if d.plan.Confirmed {
+		known.Before = d.known.Last
+	}
+	if d.stays { // the next run looks again
+		known.Tag, known.Changed, known.Objects = "", d.known.Changed, max(known.Objects, d.known.Objects)
+	}
+	if err := r.Book.SetMirrored(ctx, d.in.Instrument, d.day, d.plan.Totals); err != nil {
 		return err
 	}
-	return r.Book.SetDay(ctx, d.in.Instrument, d.day, KnownDay{Tag: d.tag, Sum: d.sum, Objects: int(d.totals.Objects)})
+	return r.Book.SetDay(ctx, d.in.Instrument, d.day, known)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/plan"
 )
 
 // Book is where it is noted what a partner has.
@@ -25,6 +26,11 @@ type Book interface {
 	SetMirrored(ctx context.Context, instrument string, day wire.Day, has wire.Totals) error
 	// Confirm notes that the partner has removed an object, where that was asked of it.
 	Confirm(ctx context.Context, instrument string, day wire.Day, id string) error
+	// Unconfirmed counts the purges that are asked of the partner and not confirmed.
+	Unconfirmed(ctx context.Context) (int64, error)
+	// Share is the part of the copies that the next run verifies, and SetShare notes it.
+	Share(ctx context.Context) (plan.Share, error)
+	SetShare(ctx context.Context, next plan.Share) error
 }
 
 // Month is what is known of the days of one.
@@ -34,19 +40,29 @@ type Month struct {
 
 // KnownDay is what a partner has confirmed of a day.
 type KnownDay struct {
-	// Tag of the day when all of it was confirmed.
+	// Tag of the day when all of it was confirmed; empty: the next run looks at it again.
 	Tag string `json:"tag"`
-	// Sum of what was.
-	mirrorindex.Sum
-	Objects int `json:"objects"`
+	// Place where the copies lie, by a hash.
+	Place string `json:"place,omitempty"`
+	// Begun: a run began to bring objects, and none noted what it brought.
+	Begun bool `json:"begun,omitempty"`
+	plan.PushKnown
+	// Moved is which run, by the time at which it began, moved something last: objects that
+	// were received after Before.
+	Moved  time.Time `json:"moved,omitzero"`
+	Before time.Time `json:"before,omitzero"`
 }
 
 // KV is a Book in the buckets of a Site.
 type KV struct {
-	partner         string
+	site, partner   string
+	js              jetstream.JetStream
 	cursors, ledger jetstream.KeyValue
 	months          map[string]Month
 }
+
+// maxMonths are kept in memory: with 31 days each, of 400 bytes, that are 6 MB.
+const maxMonths = 512
 
 // incarnation of a partner's column of the ledger: what it has is told as a whole, and not as
 // what one run brought.
@@ -54,7 +70,7 @@ const incarnation = "mirror"
 
 // OpenKV opens the book of a partner. Errors: of NATS.
 func OpenKV(ctx context.Context, js jetstream.JetStream, site, partner string) (*KV, error) {
-	b := &KV{partner: partner, months: map[string]Month{}}
+	b := &KV{site: site, partner: partner, js: js, months: map[string]Month{}}
 	var err error
 	if b.cursors, err = js.KeyValue(ctx, wire.CursorBucket(site)); err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", wire.CursorBucket(site), err)
@@ -75,6 +91,9 @@ func (b *KV) Month(ctx context.Context, instrument, month string) (Month, error)
 	key := b.key(instrument, month)
 	if m, known := b.months[key]; known {
 		return m, nil
+	}
+	if len(b.months) >= maxMonths {
+		clear(b.months)
 	}
 	m, found, err := stream.Load[Month](ctx, b.cursors, key)
 	if err != nil {
@@ -114,4 +133,38 @@ func (b *KV) Confirm(ctx context.Context, instrument string, day wire.Day, id st
 		return fmt.Errorf("removal %s: %w", asked.Key(), err)
 	}
 	return stream.Save(ctx, b.cursors, wire.MirrorConfirmedKey(b.partner, asked), wire.MirrorConfirmed{At: time.Now().UTC()})
+}
+
+// Unconfirmed implements Book.
+func (b *KV) Unconfirmed(ctx context.Context) (n int64, err error) {
+	err = stream.EntriesOf(ctx, b.js, wire.CursorBucket(b.site), wire.RemovalKeys, func(e jetstream.KeyValueEntry) error {
+		asked, err := wire.Decode[wire.Removal](e.Value())
+		if err != nil {
+			return fmt.Errorf("removal %s: %w", e.Key(), err)
+		}
+		has, _, err := stream.Load[wire.LedgerEntry](ctx, b.ledger, wire.LedgerKey(asked.Instrument, asked.Day, wire.StepMirrored, b.partner))
+		if err != nil || !asked.Asks(b.partner, has.Sum()) {
+			return err
+		}
+		_, confirmed, err := stream.Load[wire.MirrorConfirmed](ctx, b.cursors, wire.MirrorConfirmedKey(b.partner, asked))
+		if !confirmed {
+			n++
+		}
+		return err
+	})
+	return n, err
+}
+
+// sharePart is the part of a partner's cursors that says which copies are verified next.
+const sharePart = "verify"
+
+// Share implements Book.
+func (b *KV) Share(ctx context.Context) (plan.Share, error) {
+	s, _, err := stream.Load[plan.Share](ctx, b.cursors, wire.MirrorCursorKey(b.partner, sharePart))
+	return s, err
+}
+
+// SetShare implements Book.
+func (b *KV) SetShare(ctx context.Context, next plan.Share) error {
+	return stream.Save(ctx, b.cursors, wire.MirrorCursorKey(b.partner, sharePart), next)
 }

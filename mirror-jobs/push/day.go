@@ -6,135 +6,116 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io"
 	"path"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/catalog"
-	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/internal/naming"
 	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/plan"
 )
 
 // pushed is a day on its way.
 type pushed struct {
-	in     wire.InstrumentEntry
-	day    wire.Day
-	tag    string
-	known  KnownDay
-	reader access.Reader
+	in    wire.InstrumentEntry
+	day   wire.Day
+	tag   string
+	known KnownDay
 
-	// sum and totals are of all that is selected, once the partner has it.
-	sum    mirrorindex.Sum
-	totals wire.Totals
-	// files are those to be delivered, of the records.
-	files   []File
-	records []*wire.Record
-	// retracted are objects that the partner may have, and is not to have any more.
-	retracted []retracted
+	objects []plan.PushObject
+	plan    plan.Push
 
 	// open are files whose end is not known; failed are those that the partner did not get.
 	open, failed int
 	// complete: all files are in batches.
 	complete bool
+	// cut: something is to be done about the day that lies outside the bounds of this run.
+	cut bool
+	// stays: copies are there that the run may not remove.
+	stays bool
 }
 
-type retracted struct {
-	published string
-	record    *wire.Record
-}
-
-// choose finds out what is selected of a day, and what of that the partner may lack: what came
-// since, where all else is as the partner confirmed it; or else all.
-func (d *pushed) choose(r *run, held *catalog.Day) {
-	var before mirrorindex.Sum
-	var all []int
+// read finds out what is to be done about a day.
+func (r *run) read(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known KnownDay) (*pushed, error) {
+	held, err := r.Catalog.Day(ctx, in.Instrument, day)
+	if err != nil {
+		return nil, err
+	}
+	d := &pushed{in: in, day: day, known: known, objects: make([]plan.PushObject, len(held.Records))}
+	reader := access.Mirror(r.Entry.Partner, r.names(), r.Entry.Selection.Embargoed)
 	for i, record := range held.Records {
-		switch record.State {
-		case wire.StateRetracted, wire.StatePurged:
-			if r.Entry.Retractions != wire.MirrorIgnore && d.known.Count > 0 && d.selects(r, record) {
-				d.retracted = append(d.retracted, retracted{held.Path(i), record})
-			}
-			continue
-		case wire.StateCurrent:
-		default:
-			continue
-		}
-		if !d.selects(r, record) {
-			continue
-		}
-		e := mirrorindex.EntryOf(held.Path(i), record)
-		d.sum.Add(&e)
-		count(&d.totals, record)
-		if !record.ReceivedAt.After(d.known.Last) {
-			before.Add(&e)
-		}
-		all = append(all, i)
+		d.objects[i] = plan.PushObject{Path: held.Path(i), Record: record, Selected: r.selects(in, reader, record)}
 	}
-	confirmed := !r.Force && !r.VerifyOnly && d.known.Count > 0 && before.Same(d.known.Sum)
-	for _, i := range all {
-		record := held.Records[i]
-		if confirmed && !record.ReceivedAt.After(d.known.Last) {
-			continue
-		}
-		p, ok := r.pathOf(d.in, held.Path(i), record)
-		if !ok {
-			d.failed++
-			r.Logger.Error("an object has no path at the partner", "instrument", d.in.Instrument, "object", record.ID, "template", r.Entry.Template)
-			continue
-		}
-		d.records = append(d.records, record)
-		d.files = append(d.files, r.file(p, record))
-	}
+	d.plan = r.policy.Day(d.objects, known.PushKnown, r.Force)
+	return d, nil
 }
 
-// count adds an object to what the ledger says of a day.
-func count(t *wire.Totals, r *wire.Record) {
-	if r.Segment != nil {
-		t.Datagrams += r.Segment.Datagrams
-		t.DatagramBytes += r.Segment.DatagramBytes
-		return
+func (r *run) names() map[string]bool {
+	all := map[string]bool{}
+	for _, name := range r.Entry.Selection.Instruments {
+		all[name] = true
 	}
-	t.Objects++
-	t.ObjectBytes += uint64(max(0, r.Size))
-	t.Digest = t.Digest.Plus(r.Digest)
+	return all
 }
 
 // selects says whether the partner is to have an object.
-func (d *pushed) selects(r *run, record *wire.Record) bool {
+func (r *run) selects(in wire.InstrumentEntry, reader access.Reader, record *wire.Record) bool {
 	observed := record.ReceivedAt
 	if record.ObservedTo != nil {
 		observed = *record.ObservedTo
 	} else if record.ObservedFrom != nil {
 		observed = *record.ObservedFrom
 	}
-	if access.Decide(access.Archive, d.reader, d.in.Instrument, d.in.Access, observed, r.now) != access.Granted {
-		return false
-	}
+	return access.Decide(access.Archive, reader, in.Instrument, in.Access, observed, r.now) == access.Granted && r.within(record, time.Time{}, time.Time{})
+}
+
+// inside says whether an object is within the bounds of this run.
+func (r *run) inside(record *wire.Record) bool { return r.within(record, r.From, r.To) }
+
+func (r *run) within(record *wire.Record, from, to time.Time) bool {
 	first, last := record.Observed()
-	from, to := r.bounds()
+	from, to = plan.Bounds(r.Entry.Selection, from, to, r.now)
 	return (to.IsZero() || first.Before(to)) && !last.Before(from)
 }
 
-// pathOf is an object's path at the partner; false where it has none.
-func (r *run) pathOf(in wire.InstrumentEntry, published string, record *wire.Record) (string, bool) {
-	p := in.Instrument + "/" + published
+// versions begins the paths of superseded versions at a partner, as it does in the archive's keys.
+const versions = "v/"
+
+// ofVersion is a path that is kept for superseded versions.
+var ofVersion = regexp.MustCompile(`^v/[0-9]+/`)
+
+// pathOf is where a copy of an object lies at the partner, as its current version or as an
+// older one; false where it has no path.
+func (r *run) pathOf(in wire.InstrumentEntry, o *plan.PushObject, older bool) (string, bool) {
+	version := ""
+	if older {
+		version = versions + strconv.Itoa(max(1, o.Record.Version)) + "/"
+	}
+	own := o.Path
+	p := in.Instrument + "/" + version + own
 	if r.template != nil {
-		name := record.Name
+		name := o.Record.Name
 		if name == "" {
-			name = path.Base(published)
+			name = path.Base(o.Path)
 		}
 		text, err := r.template.Write(naming.Values{
-			Time: at(record), Station: in.Station, Instrument: in.Instrument, Name: name,
-			ID: wire.ShortID(record.ReceivedAt, record.Digest), Digest: record.Digest.String(),
+			Time: at(o.Record), Station: in.Station, Instrument: in.Instrument, Name: name,
+			ID: wire.ShortID(o.Record.ReceivedAt, o.Record.Digest), Digest: o.Record.Digest.String(),
 		})
 		if err != nil {
 			return "", false
 		}
-		p = text
+		own, p = text, version+text
+	}
+	if r.policy.AllVersions && ofVersion.MatchString(own) {
+		return "", false
 	}
 	for part := range strings.SplitSeq(p, "/") {
 		if part == "" || part == "." || part == ".." || strings.ContainsAny(part, "\x00\n\r") || len(part) > 255 {
@@ -152,11 +133,29 @@ func at(r *wire.Record) time.Time {
 	return r.ReceivedAt
 }
 
-func (r *run) file(p string, record *wire.Record) File {
-	return File{
-		Path: p, Size: record.Size, Modified: record.ReceivedAt, Digest: record.Digest, MediaType: record.MediaType,
-		Open: func(ctx context.Context) (io.ReadCloser, error) { return objectpath.Open(ctx, r.Store, *record) },
+// file is an object on its way; false, and a line in the log, where it has no path.
+func (r *run) file(in wire.InstrumentEntry, o *plan.PushObject) (File, bool) {
+	record := o.Record
+	p, ok := r.pathOf(in, o, record.State == wire.StateSuperseded)
+	if !ok {
+		r.Logger.Error("an object has no path at the partner", "instrument", in.Instrument, "object", record.ID, "template", r.Entry.Template)
+		return File{}, false
 	}
+	f := File{
+		Path: p, Size: record.Size, Modified: record.ReceivedAt, Digest: record.Digest, MediaType: record.MediaType,
+		Open:   func(ctx context.Context) (io.ReadCloser, error) { return objectpath.Open(ctx, r.Store, *record) },
+		clears: r.Entry.Retractions != wire.MirrorIgnore && (record.RestoredAt != nil || record.Version > 1 || record.Supersedes != ""),
+	}
+	if record.State == wire.StateCurrent {
+		f.outdated = func(ctx context.Context) (bool, error) {
+			is, err := r.Catalog.Find(ctx, in.Instrument, o.Path)
+			if errors.Is(err, catalog.ErrNotFound) {
+				return false, nil
+			}
+			return err == nil && is.State == wire.StateCurrent && is.ID != record.ID, err
+		}
+	}
+	return f, true
 }
 
 func short(text string) string {

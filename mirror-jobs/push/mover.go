@@ -25,6 +25,12 @@ type File struct {
 	// Open opens the bytes. The last read returns an error in place of io.EOF where they are
 	// not those of Digest: such a file must not get its name at the partner.
 	Open func(ctx context.Context) (io.ReadCloser, error)
+
+	// clears: what was at the path before may have been retracted, and its tombstone goes.
+	clears bool
+	// outdated says whether the path is that of a newer object by now, which the lists of days
+	// tell a minute later; nil: it is of its own.
+	outdated func(ctx context.Context) (bool, error)
 }
 
 // Mover gets files to one partner. It is used by one goroutine.
@@ -40,6 +46,8 @@ type Mover interface {
 	// Verify calls differs for each file that the partner lacks, or has with another size or,
 	// with digest, with other bytes. Errors: Problem.
 	Verify(ctx context.Context, files []File, digest bool, differs func(i int, why string)) error
+	// Has returns those of some paths under which the partner has a file. Errors: Problem.
+	Has(ctx context.Context, paths []string) ([]string, error)
 	// Remove removes files at the partner; those that it does not have count as removed.
 	// Errors: Problem.
 	Remove(ctx context.Context, paths []string) error

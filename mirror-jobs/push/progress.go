@@ -31,20 +31,6 @@ func (p *Progress) Owe(bytes int64) {
 	p.owedBytes.Add(bytes)
 }
 
-// ended counts an object that the partner has, or has not. A run that only verifies moves
-// nothing, and what it finds missing is owed.
-func (p *Progress) ended(bytes int64, has, verifyOnly bool) {
-	switch {
-	case verifyOnly && has:
-		p.Compare(1)
-	case verifyOnly:
-		p.failed.Add(1)
-		p.Owe(bytes)
-	default:
-		p.End(bytes, has)
-	}
-}
-
 // End counts an object that was moved, or could not be.
 func (p *Progress) End(bytes int64, moved bool) {
 	if !moved {

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/catalog"
 	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/internal/naming"
@@ -42,10 +41,13 @@ type Config struct {
 	// From and To bound the time of observation further; zero: no bound.
 	From, To time.Time
 	// VerifyOnly compares and moves nothing. Force moves and compares all that is selected,
-	// whatever the partner has confirmed.
+	// whatever the partner has confirmed, and removes however many copies must go.
 	VerifyOnly, Force bool
-	Progress          *Progress
-	Logger            *slog.Logger
+	// Following: the run was begun by a notice. What the partner confirmed before is not
+	// verified.
+	Following bool
+	Progress  *Progress
+	Logger    *slog.Logger
 }
 
 // ErrOwed: the partner does not have all that is selected.
@@ -53,7 +55,10 @@ var ErrOwed = errors.New("something is still owed to the partner")
 
 // Run makes one run. Errors: ErrOwed, Problem, of the archive.
 func Run(ctx context.Context, cfg Config) error {
-	r := &run{Config: cfg, now: time.Now()}
+	r := &run{Config: cfg, now: time.Now().UTC(), policy: plan.PushPolicy{
+		AllVersions: cfg.Entry.Selection.Versions == wire.MirrorVersionsAll, Prune: plan.Prune(cfg.Entry.Prune),
+		Retractions: cfg.Entry.Retractions, SafetyStop: cfg.Entry.SafetyStopPercent,
+	}}
 	if cfg.Entry.Template != "" {
 		t, err := naming.Parse(cfg.Entry.Template)
 		if err != nil {
@@ -62,59 +67,77 @@ func Run(ctx context.Context, cfg Config) error {
 		r.template = t
 	}
 	r.files, r.bytes = cfg.Mover.Most()
-	snapshot := cfg.Registry()
-	for _, name := range cfg.Entry.Selection.Instruments {
-		in, known := snapshot.Instruments[name]
-		if !known {
-			continue // it is not declared any more, or not yet
-		}
-		if err := r.instrument(ctx, in); err != nil {
-			return err
-		}
-	}
-	if err := r.flush(ctx); err != nil {
+	if err := r.work(ctx); err != nil {
 		return err
 	}
+	var owed error
 	if r.owed > 0 {
-		return fmt.Errorf("%w: %d objects", ErrOwed, r.owed)
+		owed = fmt.Errorf("%w: %d objects", ErrOwed, r.owed)
 	}
-	return nil
+	if r.stop != nil {
+		return &Problem{wire.MirrorReasonSafetyStop, errors.Join(r.stop, owed)}
+	}
+	return owed
 }
 
 // run is one.
 type run struct {
 	Config
 	now      time.Time
+	policy   plan.PushPolicy
 	template *naming.Template
 	// files and bytes that the mover takes at once.
 	files int
 	bytes int64
-	// batch are days whose files are delivered together.
-	batch batch
-	owed  int
+	// batch are days whose files are delivered together, and compared those whose copies are.
+	batch    batch
+	compared comparison
+	owed     int
+	// removable copies are left that the run may remove. Stop says why it removes none.
+	removable int
+	stop      error
 }
 
-// instrument pushes the days of one that changed since the partner confirmed them.
-func (r *run) instrument(ctx context.Context, in wire.InstrumentEntry) error {
-	days, err := r.Catalog.Days(ctx, in.Instrument)
-	if err != nil {
+// work does what the run is to do.
+func (r *run) work(ctx context.Context) error {
+	if r.VerifyOnly {
+		return r.compareAll(ctx, plan.Share{Percent: 100})
+	}
+	if err := r.allow(ctx); err != nil {
 		return err
 	}
-	months := map[string]Month{}
-	for _, d := range days {
-		if !r.may(d) {
-			continue
+	if err := r.each(ctx, r.day); err != nil {
+		return err
+	}
+	if err := r.flush(ctx); err != nil {
+		return err
+	}
+	return r.compareOlder(ctx)
+}
+
+// each calls do for the days of all instruments that may hold anything that is selected.
+func (r *run) each(ctx context.Context, do func(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known KnownDay) error) error {
+	snapshot := r.Registry()
+	for _, name := range r.Entry.Selection.Instruments {
+		in, declared := snapshot.Instruments[name]
+		if !declared {
+			continue // it is not declared any more, or not yet
 		}
-		name := mirrorindex.MonthOf(d.Day)
-		month, known := months[name]
-		if !known {
-			if month, err = r.Book.Month(ctx, in.Instrument, name); err != nil {
+		days, err := r.Catalog.Days(ctx, name)
+		if err != nil {
+			return err
+		}
+		for _, d := range days {
+			if !r.may(d) {
+				continue
+			}
+			month, err := r.Book.Month(ctx, name, mirrorindex.MonthOf(d.Day))
+			if err != nil {
 				return err
 			}
-			months[name] = month
-		}
-		if err := r.day(ctx, in, d.Day, month.Days[d.Day]); err != nil {
-			return err
+			if err := do(ctx, in, d.Day, r.inPlace(in, month.Days[d.Day])); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -126,36 +149,38 @@ func (r *run) may(d wire.RootDay) bool {
 	if err != nil {
 		return true
 	}
-	least, greatest := r.bounds()
+	least, greatest := plan.Bounds(r.Entry.Selection, r.From, r.To, r.now)
 	return (greatest.IsZero() || from.Before(greatest)) && !to.Before(least)
 }
 
-// bounds of the time of observation.
-func (r *run) bounds() (from, to time.Time) {
-	return plan.Bounds(r.Entry.Selection, r.From, r.To, r.now)
-}
-
-// day puts into the batch what the partner lacks of a day.
+// day puts into the batch what the partner lacks of a day, and removes what it should not
+// have.
 func (r *run) day(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known KnownDay) error {
 	tag, err := r.tag(ctx, in, day)
 	if err != nil {
 		return err
 	}
-	if tag == known.Tag && !r.Force && !r.VerifyOnly {
+	if tag == known.Tag && !r.Force {
 		return nil
 	}
-	held, err := r.Catalog.Day(ctx, in.Instrument, day)
+	d, err := r.read(ctx, in, day, known)
 	if err != nil {
 		return err
 	}
-	d := &pushed{in: in, day: day, tag: tag, known: known, reader: access.Mirror(r.Entry.Partner, r.names(), r.Entry.Selection.Embargoed)}
-	d.choose(r, held)
-	if len(d.retracted) > 0 && !r.VerifyOnly {
-		if err := r.remove(ctx, d); err != nil {
+	if len(d.objects) == 0 {
+		return nil // what was listed once is listed for ever: nothing is known now
+	}
+	d.tag = tag
+	if known == (KnownDay{}) && len(d.plan.Deliver) > 0 {
+		// A run that is killed leaves copies that the next one must know of.
+		if err := r.Book.SetDay(ctx, in.Instrument, day, KnownDay{Place: r.place(in), Begun: true}); err != nil {
 			return err
 		}
 	}
-	for i := range d.files {
+	if err := r.remove(ctx, d); err != nil {
+		return err
+	}
+	for _, i := range d.plan.Deliver {
 		if err := r.add(ctx, d, i); err != nil {
 			return err
 		}
@@ -167,14 +192,6 @@ func (r *run) day(ctx context.Context, in wire.InstrumentEntry, day wire.Day, kn
 	return nil
 }
 
-func (r *run) names() map[string]bool {
-	all := map[string]bool{}
-	for _, name := range r.Entry.Selection.Instruments {
-		all[name] = true
-	}
-	return all
-}
-
 // tag is one of what the archive holds of a day, and of what else decides what is selected.
 func (r *run) tag(ctx context.Context, in wire.InstrumentEntry, day wire.Day) (string, error) {
 	tag, err := r.Catalog.DayTag(ctx, in.Instrument, day)
@@ -182,9 +199,36 @@ func (r *run) tag(ctx context.Context, in wire.InstrumentEntry, day wire.Day) (s
 		return "", err
 	}
 	s := r.Entry.Selection
-	text := fmt.Sprintf("%s %d %d %s %s %s", tag, in.Generation, r.Entry.Generation, r.From, r.To, s.Versions)
+	text := fmt.Sprintf("%s %d %d", tag, in.Generation, r.Entry.Generation)
 	if s.ObservedWithinMillis > 0 || in.Access.InForce().EmbargoMillis > 0 && !s.Embargoed {
 		text += r.now.Truncate(time.Minute).String() // it changes without a change of the archive
 	}
 	return short(text), nil
+}
+
+// place names where the copies of an instrument lie at the partner, and how they are named.
+func (r *run) place(in wire.InstrumentEntry) string {
+	e := r.Entry
+	text := fmt.Sprintf("%s %s", e.Selection.Versions, e.Template)
+	if e.Template != "" {
+		text += " " + in.Station
+	}
+	switch {
+	case e.S3 != nil:
+		text += fmt.Sprintf(" %s %s %s", e.S3.Endpoint, e.S3.Bucket, e.S3.Prefix)
+	case e.Rsync != nil && e.Rsync.Daemon != nil:
+		text += fmt.Sprintf(" %s %s %s", e.Rsync.Daemon.Address, e.Rsync.Daemon.Module, e.Rsync.Daemon.Path)
+	case e.Rsync != nil && e.Rsync.SSH != nil:
+		text += fmt.Sprintf(" %s %d %s %s", e.Rsync.SSH.Host, e.Rsync.SSH.Port, e.Rsync.SSH.User, e.Rsync.SSH.Path)
+	}
+	return short(text)
+}
+
+// inPlace is what is known of a day, where that is about the place where copies lie now. Books
+// of the version before did not tell where that is.
+func (r *run) inPlace(in wire.InstrumentEntry, known KnownDay) KnownDay {
+	if known.Place == r.place(in) || known.Place == "" && !r.policy.AllVersions {
+		return known
+	}
+	return KnownDay{}
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,6 +36,11 @@ func at(received time.Time) func(*wire.Record) {
 	return func(r *wire.Record) { r.ReceivedAt = received.UTC() }
 }
 
+// counter counts bytes.
+type counter struct{ n atomic.Int64 }
+
+func (c *counter) add(bytes int) { c.n.Add(int64(bytes)) }
+
 // lab is an archive, and a partner.
 type lab struct {
 	*archivetest.Lab
@@ -43,6 +49,8 @@ type lab struct {
 	// has returns what the partner has, by path.
 	has               func() map[string]string
 	force, verifyOnly bool
+	following         bool
+	to                time.Time
 	last              *push.Progress
 }
 
@@ -126,7 +134,7 @@ func (l *lab) run() error {
 	l.last = &push.Progress{}
 	return push.Run(l.Context(), push.Config{
 		Site: archivetest.Site, Entry: l.entry, Registry: l.Snapshot, Catalog: l.Catalog, Store: l.Store, Mover: l.mover, Book: book,
-		Pause: func(context.Context) error { return nil }, Force: l.force, VerifyOnly: l.verifyOnly, Progress: l.last, Logger: slog.New(slog.DiscardHandler),
+		Pause: func(context.Context) error { return nil }, Force: l.force, VerifyOnly: l.verifyOnly, Following: l.following, To: l.to, Progress: l.last, Logger: slog.New(slog.DiscardHandler),
 	})
 }
 

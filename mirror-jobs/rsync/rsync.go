@@ -180,6 +180,30 @@ func (m *Mover) Verify(ctx context.Context, files []push.File, digest bool, diff
 	return nil
 }
 
+// Has implements push.Mover: rsync says what it would remove.
+func (m *Mover) Has(ctx context.Context, paths []string) ([]string, error) {
+	if err := m.empty(); err != nil {
+		return nil, err
+	}
+	asked := make(map[string]bool, len(paths))
+	for _, p := range paths {
+		asked[p] = true
+	}
+	var said bytes.Buffer
+	_, err := m.run(ctx, []byte(strings.Join(paths, "\x00")+"\x00"), &said, "--dry-run", "--out-format=%i %n", "--delete-missing-args", "--files-from=-", "--from0", m.stage()+"/", m.target())
+	if err != nil {
+		return nil, err
+	}
+	var there []string
+	for line := range strings.Lines(said.String()) {
+		name, is := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "*deleting ")
+		if name = unescaped(strings.TrimLeft(name, " ")); is && asked[name] {
+			there = append(there, name)
+		}
+	}
+	return there, nil
+}
+
 // Remove implements push.Mover.
 func (m *Mover) Remove(ctx context.Context, paths []string) error {
 	if err := m.empty(); err != nil {

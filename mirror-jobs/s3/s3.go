@@ -38,6 +38,9 @@ type Config struct {
 	Prefix string
 	// Connections are how many objects are sent at a time.
 	Connections int
+	// Moved is told of bytes before they are sent, and after they were read back, and returns
+	// when more may be; nil: nobody limits them.
+	Moved func(bytes int)
 }
 
 // Mover is a push.Mover.
@@ -46,6 +49,9 @@ type Mover struct{ cfg Config }
 // New returns a mover.
 func New(cfg Config) *Mover {
 	cfg.Connections = max(1, cfg.Connections)
+	if cfg.Moved == nil {
+		cfg.Moved = func(int) {}
+	}
 	return &Mover{cfg}
 }
 
@@ -118,7 +124,7 @@ func (m *Mover) deliver(ctx context.Context, f push.File, anew bool) error {
 		return &hereError{err}
 	}
 	opts.Digest = f.Digest
-	return m.cfg.Store.Put(ctx, m.key(f.Path), bytes.NewReader(data), int64(len(data)), opts)
+	return m.cfg.Store.Put(ctx, m.key(f.Path), paced{bytes.NewReader(data), m.cfg.Moved}, int64(len(data)), opts)
 }
 
 // upload sends a large object in parts.
@@ -135,7 +141,7 @@ func (m *Mover) upload(ctx context.Context, f push.File, body io.Reader, opts ob
 			return &hereError{errors.Join(err, u.Abort(context.WithoutCancel(ctx)))}
 		}
 		if n > 0 {
-			if err := u.Part(ctx, number, bytes.NewReader(part[:n]), int64(n), sha256.Sum256(part[:n])); err != nil {
+			if err := u.Part(ctx, number, paced{bytes.NewReader(part[:n]), m.cfg.Moved}, int64(n), sha256.Sum256(part[:n])); err != nil {
 				return errors.Join(err, u.Abort(context.WithoutCancel(ctx)))
 			}
 		}
@@ -174,7 +180,7 @@ func (m *Mover) differs(ctx context.Context, f push.File, digest bool) (why stri
 	}
 	defer body.Close()
 	h := sha256.New()
-	if _, err := io.Copy(h, body); err != nil {
+	if _, err := io.Copy(io.MultiWriter(h, moved(m.cfg.Moved)), body); err != nil {
 		return "", err
 	}
 	if is := wire.Digest(h.Sum(nil)); is != f.Digest {
@@ -196,6 +202,26 @@ func compare(info objectstore.Info, err error, f push.File) (string, error) {
 		return "it is another object: its metadata has SHA-256 " + is, nil
 	}
 	return "", nil
+}
+
+// Has implements push.Mover.
+func (m *Mover) Has(ctx context.Context, paths []string) ([]string, error) {
+	var mu sync.Mutex
+	var there []string
+	err := m.each(ctx, len(paths), func(ctx context.Context, i int) error {
+		_, err := m.cfg.Store.Head(ctx, m.key(paths[i]))
+		if errors.Is(err, objectstore.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return problem(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		there = append(there, paths[i])
+		return nil
+	})
+	return there, err
 }
 
 // Remove implements push.Mover.
@@ -226,4 +252,29 @@ func problem(err error) error {
 		return err
 	}
 	return &push.Problem{Reason: reason, Err: err}
+}
+
+// paced is a body of which no more is read than may be moved.
+type paced struct {
+	io.ReadSeeker
+	moved func(bytes int)
+}
+
+// Read implements io.Reader.
+func (p paced) Read(b []byte) (int, error) {
+	n, err := p.ReadSeeker.Read(b[:min(len(b), pacedBytes)])
+	p.moved(n)
+	return n, err
+}
+
+// pacedBytes are read at once of what is paced.
+const pacedBytes = 32 << 10
+
+// moved counts what is written to it.
+type moved func(bytes int)
+
+// Write implements io.Writer.
+func (m moved) Write(b []byte) (int, error) {
+	m(len(b))
+	return len(b), nil
 }

@@ -89,7 +89,11 @@ func copied(t *testing.T, from, to objectstore.Store) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		body, info, err := from.Get(t.Context(), listed.Key, objectstore.All)
+		info, err := from.Head(t.Context(), listed.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _, err := from.Get(t.Context(), listed.Key, objectstore.All)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -87,23 +87,25 @@ type MirrorPartnerSpec struct {
 	// +optional
 	Verify MirrorVerify `json:"verify,omitzero"`
 
-	// Prune says what becomes of copies whose originals expired. Never: they stay. WhenExpired: the next run removes them. It
-	// has no effect on a pull, whose copies stay.
+	// Prune says what becomes of copies whose originals expired. Never: they stay. WhenExpired: the next run removes them; what
+	// expires between two runs counts for safetyStopPercent. It has no effect on a pull, whose copies stay.
 	// +kubebuilder:default=Never
 	// +optional
 	Prune MirrorPrune `json:"prune,omitempty"`
 
 	// Retractions say what becomes of copies whose originals are retracted. Tombstone: the copy is removed, and a file beside
-	// its place, or a record, says why. Delete: it is removed. Ignore: it stays. What is purged is always removed, and asked
-	// for until the partner confirms it. Of a pull from a Substorm, Tombstone: it is retracted here, too, and can be restored;
+	// its place, <path>.retracted.json, says why, until there is an object again under the path. Delete: it is removed.
+	// Ignore: it stays. What is purged is always removed, with a tombstone if that is asked for, and asked for until the
+	// partner confirms it. Of a pull from a Substorm, Tombstone: it is retracted here, too, and can be restored;
 	// Delete: it is purged here; Ignore: it stays. Other pulls are not told what is retracted.
 	// +kubebuilder:default=Tombstone
 	// +optional
 	Retractions MirrorRetractions `json:"retractions,omitempty"`
 
-	// SafetyStopPercent is how many of the copies that a run knows it may remove, in percent. A run that would remove
-	// more removes none and fails with the reason SafetyStop: look at what it would remove, then begin one with
-	// `kubectl substorm mirror run --force`. It has no effect on a pull.
+	// SafetyStopPercent is how many of the copies that the partner is known to have one run may remove, in percent, whether
+	// their originals were retracted, purged or have expired; one copy may always go. A run that would remove more removes
+	// none, brings what is new, and fails with the reason SafetyStop: look in its log at what it would remove, then begin one
+	// with `kubectl substorm mirror run NAME --force`. It has no effect on a pull.
 	// +kubebuilder:default=10
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
@@ -165,7 +167,9 @@ type MirrorVerify struct {
 	// +optional
 	Mode MirrorVerifyMode `json:"mode,omitempty"`
 
-	// Percent of the copies that are verified in each run, others each time; those that a run moved always are. Default: 100.
+	// Percent of the copies confirmed before that each run verifies, others each time: all come within 100/percent runs. What
+	// differs is brought again. Copies that a run moved always are verified. A continuous mirror does so once in its interval.
+	// Default: 100.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	// +optional

@@ -25,7 +25,9 @@ type MirrorSelection struct {
 	// +optional
 	Observed *MirrorObserved `json:"observed,omitempty"`
 
-	// Versions of objects that have several. Current: the newest. All: earlier ones, too.
+	// Versions of objects that have several. Current: the newest. All: earlier ones, too. A push stores these as
+	// <instrument>/v/<version>/<path>, with layout as v/<version>/<path>: an object whose own path begins like that is not
+	// pushed then.
 	// +kubebuilder:default=Current
 	// +optional
 	Versions MirrorVersions `json:"versions,omitempty"`

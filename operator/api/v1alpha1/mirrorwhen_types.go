@@ -33,8 +33,9 @@ type MirrorSchedule struct {
 	// +optional
 	StartingDeadline *metav1.Duration `json:"startingDeadline,omitempty"`
 
-	// ConcurrencyPolicy says what becomes of a run whose time has come while the one before still lasts. Forbid: it is skipped.
-	// Replace: the one before is stopped, and the new one resumes what that had begun.
+	// ConcurrencyPolicy says what becomes of a run whose time has come while the one before still lasts. Forbid: one begins
+	// when that has ended, unless startingDeadline is over, however many times have come. Replace: the one before is stopped,
+	// and the new one resumes what that had begun.
 	// +kubebuilder:default=Forbid
 	// +optional
 	ConcurrencyPolicy MirrorConcurrency `json:"concurrencyPolicy,omitempty"`
@@ -86,7 +87,8 @@ type MirrorContinuous struct {
 
 // MirrorLimits say how fast a run may be, and when.
 type MirrorLimits struct {
-	// BytesPerSecond that a run moves at most: 1Ki to 1Pi. Default: no limit.
+	// BytesPerSecond that a run moves at most, of an S3 bucket also those that are read back to verify them: 1Ki to 1Pi.
+	// Default: no limit.
 	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || (!quantity(string(self)).isLessThan(quantity('1Ki')) && !quantity(string(self)).isGreaterThan(quantity('1Pi')))",message="bytesPerSecond is 1Ki to 1Pi"
 	// +kubebuilder:validation:XValidation:rule="!string(self).matches('e|E')",message="write digits and a unit, such as 64Mi, and no exponent"
 	// +optional

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mirrorindex
+
+import (
+	"fmt"
+	"regexp"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// MaxSize is the greatest size of an object in bytes, S3's own.
+const MaxSize = 5 << 40
+
+// maxID is the greatest length of an ID in bytes: a key in S3, of at most 1024, and a number.
+const maxID = 1100
+
+// label is the name of an Instrument or the code of a Site: a DNS label (RFC 1123).
+var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+// Check says what a mirror cannot take from a root: names go into paths and keys there.
+func (r *Root) Check() error {
+	if r.Format != Format {
+		return fmt.Errorf("%w (%d, not %d)", ErrFormat, r.Format, Format)
+	}
+	if !label.MatchString(r.Site) {
+		return fmt.Errorf("site %.80q is no DNS label", r.Site)
+	}
+	for i := range r.Instruments {
+		if !label.MatchString(r.Instruments[i].Instrument) {
+			return fmt.Errorf("instrument %.80q is no DNS label", r.Instruments[i].Instrument)
+		}
+	}
+	return nil
+}
+
+// Check says what a mirror cannot take from an entry. Which paths it has is for the mirror to say.
+func (e *Entry) Check() error {
+	switch {
+	case e.ID == "" || len(e.ID) > maxID:
+		return fmt.Errorf("object %.80q has no ID, or one of more than %d bytes", e.Path, maxID)
+	case e.Size < 0 || e.Size > MaxSize:
+		return fmt.Errorf("object %.80q has %d bytes, and not 0 to %d", e.Path, e.Size, int64(MaxSize))
+	case e.Digest == wire.Digest{}:
+		return fmt.Errorf("object %.80q has no SHA-256", e.Path)
+	case e.ReceivedAt.Unix() < 0:
+		return fmt.Errorf("object %.80q was received at %v, before 1970", e.Path, e.ReceivedAt)
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package push
+
+import (
+	"context"
+	"errors"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/plan"
+)
+
+// comparison are copies that are compared together.
+type comparison struct {
+	files   []File
+	records []*wire.Record
+	of      []*comparedDay
+	bytes   int64
+}
+
+// comparedDay is a day some of whose copies are compared.
+type comparedDay struct {
+	in    wire.InstrumentEntry
+	day   wire.Day
+	known KnownDay
+	// totals are what the partner has as far as is known, and missing of that what it turned out not to have.
+	totals, missing wire.Totals
+	differing       int
+	open            int
+	complete        bool
+}
+
+// compareOlder compares a share of what the partner had confirmed before this run: each run another one. What differs is brought
+// again.
+func (r *run) compareOlder(ctx context.Context) error {
+	if r.Following || r.Force || r.Entry.Verify == wire.MirrorVerifyNone || r.Entry.VerifyPercent <= 0 {
+		return nil
+	}
+	share, err := r.Book.Share(ctx)
+	if err != nil {
+		return err
+	}
+	share.Percent = r.Entry.VerifyPercent
+	if err := r.compareAll(ctx, share); err != nil {
+		return err
+	}
+	if !r.From.IsZero() || !r.To.IsZero() {
+		return nil // others of the share are to be compared yet
+	}
+	return r.Book.SetShare(ctx, share.Next())
+}
+
+// compareAll compares a share of the copies: those that were confirmed before this run, or with VerifyOnly all that the partner
+// should have.
+func (r *run) compareAll(ctx context.Context, share plan.Share) error {
+	err := r.each(ctx, func(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known KnownDay) error {
+		if known.Count == 0 && !r.VerifyOnly {
+			return nil
+		}
+		return r.compareDay(ctx, in, day, known, share)
+	})
+	if err != nil {
+		return err
+	}
+	return r.compare(ctx)
+}
+
+func (r *run) compareDay(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known KnownDay, share plan.Share) error {
+	d, err := r.read(ctx, in, day, known)
+	if err != nil {
+		return err
+	}
+	c := &comparedDay{in: in, day: day, known: known, totals: d.plan.Totals}
+	compared := map[int]bool{}
+	for i := range d.objects {
+		o := &d.objects[i]
+		if !r.policy.Gives(o) || !r.inside(o.Record) || !r.VerifyOnly && (!share.Holds(o.Record.Digest) || !r.confirmedBefore(o.Record, known)) {
+			continue
+		}
+		f, ok := r.file(in, o)
+		if !ok {
+			r.owed++
+			continue
+		}
+		if n := len(r.compared.files); n > 0 && (n >= r.files || r.compared.bytes+f.Size > r.bytes) {
+			if err := r.compare(ctx); err != nil {
+				return err
+			}
+		}
+		c.open++
+		compared[i] = true
+		r.compared.files, r.compared.records, r.compared.of = append(r.compared.files, f), append(r.compared.records, o.Record), append(r.compared.of, c)
+		r.compared.bytes += f.Size
+	}
+	for _, i := range d.plan.Deliver {
+		if !compared[i] {
+			plan.AddTotals(&c.missing, d.objects[i].Record)
+		}
+	}
+	c.complete = true
+	if c.open == 0 {
+		return r.noteDiffering(ctx, c)
+	}
+	return nil
+}
+
+// confirmedBefore says whether the partner confirmed an object before this run, which has verified what it moved.
+func (r *run) confirmedBefore(record *wire.Record, known KnownDay) bool {
+	last := known.Last
+	if known.Moved.Equal(r.now) {
+		last = known.Before
+	}
+	return !record.ReceivedAt.After(last)
+}
+
+// compare compares what is in the comparison, and brings again what differs.
+func (r *run) compare(ctx context.Context) error {
+	c := r.compared
+	r.compared = comparison{}
+	if len(c.files) == 0 {
+		return nil
+	}
+	if err := r.Pause(ctx); err != nil {
+		return err
+	}
+	ended := make([]error, len(c.files))
+	if err := r.verify(ctx, c.files, ended); err != nil {
+		return err
+	}
+	differed := make([]bool, len(ended))
+	for i, err := range ended {
+		if differed[i] = err != nil; differed[i] {
+			r.Progress.Owe(c.files[i].Size)
+		}
+	}
+	var err error
+	if !r.VerifyOnly {
+		err = r.mend(ctx, c.files, ended)
+	}
+	for i, d := range c.of {
+		d.open--
+		switch {
+		case !differed[i]:
+			r.Progress.Compare(1)
+			continue
+		case ended[i] == nil:
+			r.Logger.Warn("the partner lacked a copy, or had another one, and has it again", "instrument", d.in.Instrument, "path", c.files[i].Path)
+		default:
+			r.Logger.Error("an object is not at the partner", "instrument", d.in.Instrument, "path", c.files[i].Path, "error", ended[i])
+			r.owed++
+			d.differing++
+			plan.AddTotals(&d.missing, c.records[i])
+		}
+		r.Progress.End(c.files[i].Size, ended[i] == nil)
+	}
+	seen := map[*comparedDay]bool{}
+	for _, d := range c.of {
+		if d.open == 0 && d.complete && !seen[d] {
+			seen[d] = true
+			err = errors.Join(err, r.noteDiffering(ctx, d))
+		}
+	}
+	return err
+}
+
+// noteDiffering notes that a partner has less of a day than it had confirmed: the next run brings what it lacks.
+func (r *run) noteDiffering(ctx context.Context, c *comparedDay) error {
+	if c.differing == 0 || c.known.Count == 0 {
+		return nil
+	}
+	has, missing := c.totals, c.missing
+	has.Objects -= min(has.Objects, missing.Objects)
+	has.ObjectBytes -= min(has.ObjectBytes, missing.ObjectBytes)
+	has.Digest = has.Digest.Minus(missing.Digest)
+	has.Datagrams -= min(has.Datagrams, missing.Datagrams)
+	has.DatagramBytes -= min(has.DatagramBytes, missing.DatagramBytes)
+	if err := r.Book.SetMirrored(ctx, c.in.Instrument, c.day, has); err != nil {
+		return err
+	}
+	known := KnownDay{Place: r.place(c.in), Begun: true}
+	known.Objects = max(0, c.known.Objects-c.differing)
+	return r.Book.SetDay(ctx, c.in.Instrument, c.day, known)
+}

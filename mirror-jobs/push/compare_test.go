@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package push_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/substorm/substorm/feed-server/archive/archivetest"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/push"
+	"github.com/substorm/substorm/mirror-jobs/rsync"
+	"github.com/substorm/substorm/mirror-jobs/s3"
+)
+
+// tampered is a lab whose partner can be changed behind our back.
+type tampered struct {
+	*lab
+	// damage gives a copy other bytes of the same size and time; lose removes one.
+	damage, lose func(path string)
+}
+
+// tamper runs a test with a partner of each kind.
+func tamper(t *testing.T, test func(t *testing.T, l *tampered)) {
+	t.Helper()
+	t.Parallel()
+	t.Run("rsync", func(t *testing.T) {
+		t.Parallel()
+		l := &tampered{lab: newLab(t)}
+		address, dir := testenv.RsyncDaemon(t, "")
+		l.has = func() map[string]string { return l.read(dir) }
+		var err error
+		if l.mover, err = rsync.New(rsync.Config{MirrorRsync: wire.MirrorRsync{Daemon: &wire.MirrorRsyncDaemon{Address: address, Module: "data"}}, Scratch: t.TempDir()}); err != nil {
+			t.Fatal(err)
+		}
+		l.damage = func(path string) {
+			file := filepath.Join(dir, path)
+			info, err := os.Stat(file)
+			if err == nil {
+				err = os.WriteFile(file, bytes.Repeat([]byte("x"), int(info.Size())), 0o600)
+			}
+			if err == nil {
+				err = os.Chtimes(file, info.ModTime(), info.ModTime())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.lose = func(path string) {
+			if err := os.Remove(filepath.Join(dir, path)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		test(t, l)
+	})
+	t.Run("s3", func(t *testing.T) {
+		t.Parallel()
+		l := &tampered{lab: newLab(t)}
+		l.toBucket()
+		store := l.MinIO.Bucket(t, "partner")
+		l.damage = func(path string) {
+			key := "mirror/thule/" + path
+			info, err := store.Head(t.Context(), key)
+			if err == nil {
+				err = store.Put(t.Context(), key, bytes.NewReader(bytes.Repeat([]byte("x"), int(info.Size))), info.Size, objectstore.PutOptions{Metadata: info.Metadata})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.lose = func(path string) {
+			if err := store.Delete(t.Context(), "mirror/thule/"+path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		test(t, l)
+	})
+}
+
+// A run finds what became of copies since, though nothing is new here, and mends it.
+func TestOlderCopies(t *testing.T) {
+	tamper(t, func(t *testing.T, l *tampered) {
+		l.entry.VerifyPercent = 100
+		_, want := l.days(3)
+		l.push(6)
+		if n := l.last.Report().Compared; n != 0 {
+			t.Errorf("%d copies that the run moved are compared once more", n)
+		}
+		l.damage("allsky-1/00.jpg")
+		l.lose("allsky-1/04.jpg")
+		l.push(2)
+		if p := l.last.Report(); p.Compared != 4 || l.last.Differing() != 2 {
+			t.Errorf("%d differ, %+v", l.last.Differing(), p)
+		}
+		l.want("mended", want)
+		l.push(0)
+		if has := l.mirrored("2015-03-17"); has.Objects != 3 {
+			t.Errorf("ledger: %+v", has)
+		}
+	})
+}
+
+// Where sizes are compared other bytes pass, and a copy that is gone does not; and None compares nothing.
+func TestModes(t *testing.T) {
+	tamper(t, func(t *testing.T, l *tampered) {
+		l.entry.VerifyPercent, l.entry.Verify = 100, wire.MirrorVerifySize
+		l.days(2)
+		l.push(4)
+		l.damage("allsky-1/00.jpg")
+		l.lose("allsky-1/02.jpg")
+		l.push(1)
+		if has := l.has(); has["allsky-1/00.jpg"] != "xxxxxxxx" || has["allsky-1/02.jpg"] != "object 2" {
+			t.Errorf("the partner has %v", has)
+		}
+		l.entry.Verify = wire.MirrorVerifyNone
+		l.lose("allsky-1/02.jpg")
+		l.push(0)
+		if p := l.last.Report(); p.Compared != 0 || len(l.has()) != 3 {
+			t.Errorf("%+v", p)
+		}
+	})
+}
+
+// Each run compares a share of the copies, others each time; a run that follows notices compares none.
+func TestShares(t *testing.T) {
+	tamper(t, func(t *testing.T, l *tampered) {
+		l.entry.VerifyPercent = 25
+		_, want := l.days(20)
+		l.push(40) // the first of four runs compares none: it has moved all
+		for path := range want {
+			l.lose(path)
+		}
+		l.following = true
+		l.push(0)
+		l.following = false
+		for run := range 4 {
+			if err := l.run(); err != nil {
+				t.Fatal(err)
+			}
+			if n := l.last.Report().Objects; n == 0 || n > 25 {
+				t.Errorf("run %d mends %d of 40", run, n)
+			}
+		}
+		l.want("after four runs", want)
+	})
+}
+
+// A run that only verifies says in the ledger what is not there, and the next one brings it.
+func TestVerifyOnly(t *testing.T) {
+	tamper(t, func(t *testing.T, l *tampered) {
+		all, want := l.days(2)
+		l.push(4)
+		l.lose("allsky-1/00.jpg")
+		l.verifyOnly = true
+		if err := l.run(); !errors.Is(err, push.ErrOwed) || l.last.Differing() != 1 {
+			t.Errorf("%v, %d differ", err, l.last.Differing())
+		}
+		if has := l.mirrored("2015-03-17"); has.Objects != 1 || has.Digest != all[1].Digest {
+			t.Errorf("ledger: %+v", has)
+		}
+		if has := l.mirrored("2015-03-18"); has.Objects != 2 {
+			t.Errorf("ledger of another day: %+v", has)
+		}
+		l.verifyOnly = false
+		if err := l.run(); err != nil {
+			t.Fatal(err)
+		}
+		l.want("mended", want)
+		if has := l.mirrored("2015-03-17"); has.Objects != 2 || has.Digest != all[0].Digest.Plus(all[1].Digest) {
+			t.Errorf("ledger: %+v", has)
+		}
+	})
+}
+
+// A run of a part of a day leaves alone what the ledger says of the rest.
+func TestPart(t *testing.T) {
+	tamper(t, func(t *testing.T, l *tampered) {
+		all, want := l.days(3)
+		l.to = all[1].ReceivedAt
+		l.push(1)
+		if has := l.mirrored("2015-03-17"); has.Objects != 0 {
+			t.Errorf("of a day of which a part is there the ledger says %+v", has)
+		}
+		l.to = wire.Record{}.ReceivedAt
+		if err := l.run(); err != nil {
+			t.Fatal(err)
+		}
+		l.want("all", want)
+		l.to, l.force = all[1].ReceivedAt, true
+		l.push(1)
+		if has := l.mirrored("2015-03-17"); has.Objects != 3 {
+			t.Errorf("ledger: %+v", has)
+		}
+	})
+}
+
+// Another place at the partner gets everything, though the partner has confirmed it at the first one.
+func TestAnotherPlace(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.toDaemon("")
+	_, want := l.days(2)
+	l.push(4)
+	l.entry.Template = "{instrument}/{year}/{name}"
+	l.entry.Generation++
+	l.push(4)
+	if has := l.has(); len(has) != 8 || has["allsky-1/2015/00.jpg"] != want["allsky-1/00.jpg"] {
+		t.Errorf("the partner has %v", has)
+	}
+}
+
+// All bytes that go to a bucket, or are read back, count against the limits.
+func TestPaced(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	var moved counter
+	store := l.MinIO.Bucket(t, "partner")
+	l.mover = s3.New(s3.Config{Store: store, Connections: 2, Moved: moved.add})
+	large := string(bytes.Repeat([]byte("large 17 bytes..\n"), 2<<20))
+	l.Put(archivetest.Camera, "1.jpg", "one", at(storm))
+	l.Wait(l.Put(archivetest.Camera, "large.fits", large, at(storm)))
+	l.push(2)
+	if want := 2 * int64(len(large)+len("one")); moved.n.Load() != want {
+		t.Errorf("%d bytes count, want %d: sent, and read back", moved.n.Load(), want)
+	}
+}

@@ -60,8 +60,11 @@ func RegistryGuestKey(origin, instrument string) string {
 func ParseRegistryGuestKey(key string) (name string, is bool) {
 	rest, is := strings.CutPrefix(key, registryGuest)
 	origin, instrument, both := strings.Cut(rest, ".")
-	return GuestName(origin, instrument), is && both && origin != "" && instrument != ""
+	return GuestName(origin, instrument), is && both && instrumentLabel.MatchString(origin) && instrumentLabel.MatchString(instrument)
 }
+
+// MaxGuests is how many instruments of one other Site stand beside the Site's own: each gateway and feed server holds all of them.
+const MaxGuests = 10_000
 
 // GuestEntry is an instrument of another Site as that Site describes it. The rights, and who may read it, are those that
 // it has there.
@@ -82,13 +85,6 @@ type GuestEntry struct {
 
 // Name of the guest here.
 func (e *GuestEntry) Name() string { return GuestName(e.Origin, e.Instrument) }
-
-func (e *GuestEntry) check() error {
-	if e.Origin == "" || e.Instrument == "" || e.Partner == "" {
-		return fmt.Errorf("guest %q of origin %q, said by partner %q, lacks one of these: %w", e.Instrument, e.Origin, e.Partner, ErrMalformed)
-	}
-	return nil
-}
 
 // What a guest's instrument is here: nothing is due of it, since what its origin missed is told there, and a receipt comes
 // when an object is stored, since whoever pulls can do so again.

@@ -49,7 +49,7 @@ func TestGuestKeys(t *testing.T) {
 	if name, is := ParseRegistryGuestKey(RegistryGuestKey("arctic", "allsky-1")); !is || name != "arctic_allsky-1" {
 		t.Errorf("%q, %t", name, is)
 	}
-	for _, key := range []string{"guest.", "guest.arctic", "guest..allsky-1", "guest.arctic.", RegistryInstrumentKey("arctic_allsky-1"), RegistryMoverKey("arctic", MirrorManual)} {
+	for _, key := range []string{"guest.", "guest.arctic", "guest.arctic_cam.1", "guest.arctic.cam_1", "guest.arctic.a/../../b", "guest.arctic.CAM", "guest..allsky-1", "guest.arctic.", RegistryInstrumentKey("arctic_allsky-1"), RegistryMoverKey("arctic", MirrorManual)} {
 		if name, is := ParseRegistryGuestKey(key); is {
 			t.Errorf("%q is taken for guest %q", key, name)
 		}
@@ -113,6 +113,81 @@ func TestGuestAsInstrument(t *testing.T) {
 	}
 }
 
+// What is told of a guest is shown to all readers: it is what an Instrument could declare, and everything else is refused. A run that
+// is told something else leaves it out.
+func TestGuestsAreChecked(t *testing.T) {
+	t.Parallel()
+	deep := int32(-12000)
+	names := map[string]func(*GuestEntry){
+		"no origin":                 func(e *GuestEntry) { e.Origin = "" },
+		"no partner":                func(e *GuestEntry) { e.Partner = "" },
+		"an origin that is a guest": func(e *GuestEntry) { e.Origin, e.Instrument = "arctic_cam", "1" },
+		"a guest's guest":           func(e *GuestEntry) { e.Instrument = "cam_1" },
+		"a name upwards":            func(e *GuestEntry) { e.Instrument = "a/../b" },
+		"a long name":               func(e *GuestEntry) { e.Instrument = strings.Repeat("a", 64) },
+	}
+	texts := map[string]func(*GuestEntry){
+		"a licence that ends a header": func(e *GuestEntry) { e.Rights.License = "x.html>; rel=\"license\", <https://evil.example/x.css" },
+		"a long licence":               func(e *GuestEntry) { e.Rights.License = strings.Repeat("a", 65) },
+		"a DOI that is none":           func(e *GuestEntry) { e.Rights.DOI = "10.5281/a>b" },
+		"a long citation":              func(e *GuestEntry) { e.Rights.Citation = strings.Repeat("ä", 1001) },
+		"a long credit":                func(e *GuestEntry) { e.Rights.Credit = strings.Repeat("x", 301) },
+		"credit in two lines":          func(e *GuestEntry) { e.Rights.Credit = "a\r\nb" },
+		"a type with markup":           func(e *GuestEntry) { e.About.Type = "<b>" },
+		"a latitude beyond the pole":   func(e *GuestEntry) { e.About.Latitude = "91" },
+		"a longitude that is none":     func(e *GuestEntry) { e.About.Longitude = "east" },
+		"below all seas":               func(e *GuestEntry) { e.About.AltitudeMeters = &deep },
+		"a contact that rings":         func(e *GuestEntry) { e.About.Contact = "ring \x07 me" },
+		"a station with a space":       func(e *GuestEntry) { e.Station = "a b" },
+		"no media type":                func(e *GuestEntry) { e.MediaType = "text/html; charset=utf-8" },
+		"access for nobody knows whom": func(e *GuestEntry) { e.Access.Archive = "Members" },
+		"an embargo that ended before": func(e *GuestEntry) { e.Access.EmbargoMillis = -1 },
+	}
+	fresh := func() GuestEntry {
+		e := sampleGuest()
+		access, rights, about := *e.Access, *e.Rights, *e.About
+		e.Access, e.Rights, e.About = &access, &rights, &about
+		return e
+	}
+	refused := func(what string, e GuestEntry) {
+		t.Helper()
+		data, err := Encode(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Decode[GuestEntry](data); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for what, spoil := range names {
+		e := fresh()
+		spoil(&e)
+		refused(what, e)
+		if err := e.CheckName(); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%s: its name is said to be one: %v", what, err)
+		}
+	}
+	for what, spoil := range texts {
+		e := fresh()
+		spoil(&e)
+		refused(what, e)
+		said := e.generation()
+		plain, lacks := e.Plain()
+		if err := plain.check(); err != nil || e.generation() != said {
+			t.Errorf("%s: what is left of it: %v", what, err)
+		}
+		if inLines := what == "credit in two lines" || what == "a contact that rings"; inLines == (len(lacks) > 0) {
+			t.Errorf("%s: it lacks %v", what, lacks)
+		}
+	}
+	e := fresh()
+	e.Rights.Credit, e.Access.Archive = "Image:\n  Thule", "Members"
+	plain, lacks := e.Plain()
+	if plain.Rights.Credit != "Image: Thule" || plain.Access.Archive != AccessRestricted || plain.Access.Live != AccessRestricted || len(lacks) != 1 {
+		t.Errorf("%+v, %+v lacks %v", plain.Rights, plain.Access, lacks)
+	}
+}
+
 func TestMirroredPath(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"allsky-1", "arctic_allsky-1"} {
@@ -150,6 +225,11 @@ func TestMirroredObject(t *testing.T) {
 		"never received":            func(m *MirroredObject) { m.ReceivedAt = time.Time{} },
 		"observed by nobody's time": func(m *MirroredObject) { m.TimeSource = "" },
 		"no digest":                 func(m *MirroredObject) { m.Digest = Digest{} },
+		"received before 1970":      func(m *MirroredObject) { m.ReceivedAt = time.Unix(0, -1) },
+		"received in the year 1":    func(m *MirroredObject) { m.ReceivedAt = time.Time{}.Add(time.Second) },
+		"received after all keys":   func(m *MirroredObject) { m.ReceivedAt = time.UnixMilli(1e13) },
+		"a source that is none":     func(m *MirroredObject) { m.TimeSource = "<script>" },
+		"neither whole nor not":     func(m *MirroredObject) { m.Completeness = "perhaps" },
 	} {
 		m := sampleMirrored()
 		spoil(&m)

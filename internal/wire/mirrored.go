@@ -76,6 +76,12 @@ func (m *MirroredObject) check() error {
 		return bad("its size %d, or version %d, is negative", m.Size, m.Version)
 	case len(m.MediaType) > maxMediaTypeSaid || strings.ContainsFunc(m.MediaType, func(r rune) bool { return r < ' ' || r > '~' }):
 		return bad("%.200q is no media type of at most %d bytes", m.MediaType, maxMediaTypeSaid)
+	case m.TimeSource != "" && !m.TimeSource.known():
+		return bad("its timeSource is %.100q: Received, Name or Payload is known", m.TimeSource)
+	case m.Completeness != "" && m.Completeness != CompletenessVerified && m.Completeness != CompletenessUnverified:
+		return bad("its completeness is %.100q: Verified or Unverified is known", m.Completeness)
+	case !m.ReceivedAt.IsZero() && !keyTime(m.ReceivedAt):
+		return bad("it was received at %v: no key can say that", m.ReceivedAt)
 	case m.Origin == nil:
 		return nil
 	case m.Origin.Site == "":
@@ -86,6 +92,13 @@ func (m *MirroredObject) check() error {
 		return bad("one of these is missing, which its origin has: receivedAt, timeSource, sha256")
 	}
 	return nil
+}
+
+// keyTime says whether keys can tell a time: in 13 digits, from 1970 to 2286.
+func keyTime(t time.Time) bool {
+	const end = 10_000_000_000_000
+	ms := t.UnixMilli()
+	return !t.Before(time.Unix(0, 0)) && ms < end
 }
 
 // Header returns the value of HeaderRecord.

@@ -68,6 +68,7 @@ const (
 	MirrorReasonProtocol          = "ProtocolError"
 	MirrorReasonStore             = "StoreFailed"
 	MirrorReasonUnknownInstrument = "UnknownInstrument"
+	MirrorReasonTooMany           = "TooManyInstruments"
 )
 
 // MirrorStatus is what a run reports every MirrorReportInterval while it lasts, and once when it ends.

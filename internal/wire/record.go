@@ -111,6 +111,10 @@ const (
 	TimeSourcePayload  TimeSource = "Payload"
 )
 
+func (s TimeSource) known() bool {
+	return s == TimeSourceReceived || s == TimeSourceName || s == TimeSourcePayload
+}
+
 // DigestSource says who says that the digest is that of the bytes; empty: one of
 // us computed it from them.
 type DigestSource string

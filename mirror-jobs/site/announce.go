@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -15,6 +16,7 @@ import (
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/mirror-jobs/plan"
+	"github.com/substorm/substorm/mirror-jobs/push"
 )
 
 // announcer tells the Site what a run knows: what the other Site says of its instruments, and which objects it has
@@ -26,6 +28,9 @@ type announcer struct {
 	js       jetstream.JetStream
 	entries  jetstream.KeyValue
 	registry func() *registry.Snapshot
+	logger   *slog.Logger
+	// guests are the instruments of the other Site that stand here; nil until that is asked.
+	guests map[string]bool
 }
 
 func newAnnouncer(ctx context.Context, cfg *Config) (*announcer, error) {
@@ -34,17 +39,46 @@ func newAnnouncer(ctx context.Context, cfg *Config) (*announcer, error) {
 		return nil, fmt.Errorf("bucket %s: %w", wire.RegistryBucket(cfg.Site), err)
 	}
 	return &announcer{site: cfg.Site, origin: cfg.Entry.HTTPS.Origin, partner: cfg.Entry.Partner, run: rand.Text(),
-		js: cfg.JetStream, entries: kv, registry: cfg.Registry}, nil
+		js: cfg.JetStream, entries: kv, registry: cfg.Registry,
+		logger: cfg.Logger}, nil
 }
 
 // guest says what the other Site tells of an instrument, where that is new.
 func (a *announcer) guest(ctx context.Context, said mirrorindex.DaysLine, at time.Time) error {
 	e := wire.GuestEntry{Origin: a.origin, Instrument: said.Instrument, Partner: a.partner, SaidAt: at,
 		Access: said.Access, Rights: said.Rights, About: said.About, Station: said.Station, MediaType: said.MediaType}
+	if err := a.admit(e); err != nil {
+		return err
+	}
 	if e.Access == nil {
 		e.Access = restricted()
 	}
+	e, lacks := e.Plain()
+	if len(lacks) > 0 {
+		a.logger.Warn("the other side tells of an instrument what none could declare here: it stands without that", "instrument", said.Instrument, "fields", lacks)
+	}
 	return a.put(ctx, e)
+}
+
+// admit refuses what is no instrument, and more instruments than one Site may have here. Errors: push.Problem.
+func (a *announcer) admit(e wire.GuestEntry) error {
+	if err := e.CheckName(); err != nil {
+		return &push.Problem{Reason: wire.MirrorReasonProtocol, Err: err}
+	}
+	if a.guests == nil {
+		a.guests = map[string]bool{}
+		for name := range a.registry().Instruments {
+			if origin, instrument, is := wire.ParseGuestName(name); is && origin == a.origin {
+				a.guests[instrument] = true
+			}
+		}
+	}
+	if !a.guests[e.Instrument] && len(a.guests) >= wire.MaxGuests {
+		return &push.Problem{Reason: wire.MirrorReasonTooMany, Err: fmt.Errorf(
+			"instrument %s of Site %s would be one more than the %d that stand here of that Site: name those to pull in spec.selection", e.Instrument, a.origin, wire.MaxGuests)}
+	}
+	a.guests[e.Instrument] = true
+	return nil
 }
 
 // restricted is the access to what the other Site does not say that anybody may read.

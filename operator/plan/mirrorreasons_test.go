@@ -21,6 +21,7 @@ func TestMirrorReasons(t *testing.T) {
 		wire.MirrorReasonMaintenance: v1alpha1.ReasonMaintenance, wire.MirrorReasonBackOff: v1alpha1.ReasonBackOff,
 		wire.MirrorReasonNotConfirmed: v1alpha1.ReasonPurgeNotConfirmed, wire.MirrorReasonProtocol: v1alpha1.ReasonProtocolError,
 		wire.MirrorReasonStore: v1alpha1.ReasonStoreFailed, wire.MirrorReasonUnknownInstrument: v1alpha1.ReasonUnknownInstrument,
+		wire.MirrorReasonTooMany: v1alpha1.ReasonTooManyInstruments,
 	} {
 		if reported != reason {
 			t.Errorf("runs report %s, and the API has %s", reported, reason)

@@ -44,6 +44,8 @@ const (
 	ReasonStoreFailed = "StoreFailed"
 	// ReasonUnknownInstrument: a pull brings objects of an instrument that the Site does not know.
 	ReasonUnknownInstrument = "UnknownInstrument"
+	// ReasonTooManyInstruments: a pull brings more instruments of another Site than may stand beside the Site's own.
+	ReasonTooManyInstruments = "TooManyInstruments"
 )
 
 // Reasons of a MirrorPartner's conditions that the operator finds.

@@ -110,7 +110,8 @@ func (p *program) source(ctx context.Context, entry wire.MirrorEntry, at string)
 	if err != nil {
 		return nil, fmt.Errorf("spec.https.url: %w", err)
 	}
-	cfg := https.Config{URL: u, Connections: max(1, entry.Limits.Connections), Agent: web.Agent, Received: paced(ctx, entry.Limits)}
+	cfg := https.Config{URL: u, Connections: max(1, entry.Limits.Connections), Agent: web.Agent, Received: paced(ctx, entry.Limits),
+		BytesPerSecond: func() int64 { return plan.Rate(entry.Limits, time.Now()) }}
 	if h.Token {
 		text, err := os.ReadFile(filepath.Join(p.cfg.CredentialsDir, wire.MirrorFileToken))
 		if err != nil {

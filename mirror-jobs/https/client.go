@@ -53,6 +53,9 @@ type Config struct {
 	Connections int
 	// Agent is the User-Agent.
 	Agent string
+	// BytesPerSecond is the rate that is declared, 0 for none; fewer parts are asked for at the
+	// same time where that needs fewer. Received keeps it. Optional.
+	BytesPerSecond func() int64
 	// Received is told of all bytes that come, and may have what follows on that connection wait.
 	// Optional.
 	Received func(bytes int)
@@ -60,9 +63,10 @@ type Config struct {
 
 // Client asks one feed server. Its methods may be called from several goroutines.
 type Client struct {
-	cfg  Config
-	http *http.Client
-	path *path
+	cfg     Config
+	http    *http.Client
+	path    *path
+	streams *streams
 }
 
 // RefusedError is an answer that will not become another by asking again.
@@ -97,7 +101,7 @@ func New(cfg Config) *Client {
 		MaxConnsPerHost: cfg.Connections, MaxIdleConnsPerHost: cfg.Connections, IdleConnTimeout: 30 * time.Second,
 		ResponseHeaderTimeout: silence, DisableCompression: true, ReadBufferSize: 64 << 10, Protocols: protocols,
 	}
-	return &Client{cfg: cfg, path: way, http: &http.Client{Transport: transport, CheckRedirect: sameHost}}
+	return &Client{cfg: cfg, path: way, streams: newStreams(), http: &http.Client{Transport: transport, CheckRedirect: sameHost}}
 }
 
 // maxRedirects is how often a request is sent on.
@@ -132,6 +136,8 @@ type request struct {
 	method, path string
 	body         []byte
 	header       map[string]string
+	// part: it is one of many that are asked for at the same time.
+	part bool
 }
 
 // do asks until there is an answer that read takes, or none may be expected. Read may be
@@ -163,6 +169,14 @@ func (c *Client) once(ctx context.Context, r request, read func(*http.Response) 
 	if err != nil {
 		return never, err
 	}
+	if r.part {
+		end, err := c.streams.begin(ctx, c.planned())
+		if err != nil {
+			return never, err
+		}
+		defer end()
+	}
+	asked := time.Now()
 	answer, err := c.http.Do(q)
 	if err != nil {
 		if unverified(err) || errors.Is(err, errElsewhere) {
@@ -170,6 +184,7 @@ func (c *Client) once(ctx context.Context, r request, read func(*http.Response) 
 		}
 		return 0, err
 	}
+	c.path.answered(time.Since(asked))
 	answer.Body = newWatched(answer.Body, cancel, c.cfg.Received)
 	if answer.StatusCode >= 400 {
 		defer answer.Body.Close()

@@ -79,7 +79,7 @@ func (b broken) Read(p []byte) (int, error) {
 // which may be called again. The object must have the digest. Errors: RefusedError, ErrBroken,
 // of the network, of take.
 func (c *Client) Part(ctx context.Context, instrument, path string, digest wire.Digest, offset, length int64, take func(io.Reader) error) error {
-	r := request{method: http.MethodGet, path: "/archive/" + instrument + "/" + Escaped(path), header: map[string]string{
+	r := request{part: true, method: http.MethodGet, path: "/archive/" + instrument + "/" + Escaped(path), header: map[string]string{
 		"Range":    "bytes=" + strconv.FormatInt(offset, 10) + "-" + strconv.FormatInt(offset+length-1, 10),
 		"If-Match": `"` + digest.String() + `"`, "Accept-Encoding": "identity",
 	}}

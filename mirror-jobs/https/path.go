@@ -9,12 +9,39 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/plan"
 )
 
 // path is what a client's connections tell of the way to the other side.
 type path struct {
 	mu   sync.Mutex
 	open map[*measured]bool
+	// quickest is the least time from a request to its answer; 0: there was none.
+	quickest time.Duration
+	// fastest is the most that Path saw all connections together receive, in bytes a second.
+	fastest int64
+}
+
+// answered notes how long an answer took to begin.
+func (p *path) answered(took time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.quickest == 0 || took < p.quickest {
+		p.quickest = took
+	}
+}
+
+// way is what is known for plan.Streams.
+func (p *path) way() (w plan.Way) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w.Answer, w.BytesPerSecond, w.Window = p.quickest, p.fastest, window()
+	for m := range p.open {
+		if info, known := infoOf(m.TCPConn); known && (w.RoundTrip == 0 || info.roundTrip < w.RoundTrip) {
+			w.RoundTrip = info.roundTrip
+		}
+	}
+	return w
 }
 
 // measured is a connection of which it is known how much came when.
@@ -67,6 +94,7 @@ func (c *Client) Path() (seen wire.MirrorPathSeen, ok bool) {
 	c.path.mu.Lock()
 	defer c.path.mu.Unlock()
 	var segments, retransmits uint64
+	var rate int64
 	now := time.Now()
 	for m := range c.path.open {
 		info, known := infoOf(m.TCPConn)
@@ -78,11 +106,14 @@ func (c *Client) Path() (seen wire.MirrorPathSeen, ok bool) {
 			seen.RoundTripMicros = micros
 		}
 		if took := now.Sub(m.at).Seconds(); took > 0 && info.received > m.received {
-			seen.DeliveryBytesPerSecond = max(seen.DeliveryBytesPerSecond, int64(float64(info.received-m.received)/took))
+			of := int64(float64(info.received-m.received) / took)
+			seen.DeliveryBytesPerSecond = max(seen.DeliveryBytesPerSecond, of)
+			rate += of
 		}
 		m.received, m.at = info.received, now
 		segments, retransmits = segments+info.segments, retransmits+info.retransmits
 	}
+	c.path.fastest = max(c.path.fastest, rate)
 	seen.BufferBytes = seen.DeliveryBytesPerSecond * seen.RoundTripMicros / int64(time.Second/time.Microsecond)
 	if segments > 0 {
 		seen.RetransmitPermille = int64(1000 * retransmits / segments)

@@ -121,7 +121,7 @@ func TestLarge(t *testing.T) {
 	part := func(l *folder.Large, n int) {
 		t.Helper()
 		offset, length := l.Range(n)
-		if err := l.Write(n, bytes.NewReader(body[offset:offset+length])); err != nil {
+		if err := l.Write(n, 0, bytes.NewReader(body[offset:offset+length])); err != nil {
 			t.Fatal(err)
 		}
 	}

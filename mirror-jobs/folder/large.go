@@ -88,10 +88,10 @@ func (l *Large) Range(n int) (offset, length int64) {
 	return offset, min(PartSize, l.entry.Size-offset)
 }
 
-// Write writes a part, which must be whole.
-func (l *Large) Write(n int, from io.Reader) error {
+// Write writes a part, of which it had so many bytes already, and which must be whole then.
+func (l *Large) Write(n int, had int64, from io.Reader) error {
 	offset, length := l.Range(n)
-	if _, err := io.Copy(io.NewOffsetWriter(l.file, offset), io.LimitReader(from, length)); err != nil {
+	if _, err := io.Copy(io.NewOffsetWriter(l.file, offset+had), io.LimitReader(from, length-had)); err != nil {
 		return err
 	}
 	l.mu.Lock()

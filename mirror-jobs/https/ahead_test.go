@@ -77,9 +77,9 @@ func TestReadAhead(t *testing.T) {
 				}
 			}})
 			defer client.Close()
-			if err := client.Part(t.Context(), "mag-1", "object", digest, 0, int64(len(object)), func(body io.Reader) error {
+			if err := client.Part(t.Context(), "mag-1", "object", digest, 0, int64(len(object)), func(_ int64, body io.Reader) error {
 				<-full // though nobody has taken anything
-				return whole(t, counted{body, &asked}, object)
+				return whole(t, asking{body, &asked}, object)
 			}); err != nil || received.Load() != int64(len(object)) {
 				t.Errorf("%d bytes came: %v", received.Load(), err)
 			}
@@ -103,13 +103,13 @@ func TestHeldUp(t *testing.T) {
 	at, _ := serve(t, object, false)
 	client := https.New(https.Config{URL: at, Connections: 4})
 	defer client.Close()
-	part := func(take func(io.Reader) error) error {
+	part := func(take func(int64, io.Reader) error) error {
 		return client.Part(t.Context(), "mag-1", "object", sha256.Sum256(object), 0, int64(len(object)), take)
 	}
-	if err := part(func(body io.Reader) error {
+	if err := part(func(_ int64, body io.Reader) error {
 		var group errgroup.Group
 		for range 3 {
-			group.Go(func() error { return part(func(body io.Reader) error { return whole(t, body, object) }) })
+			group.Go(func() error { return part(func(_ int64, body io.Reader) error { return whole(t, body, object) }) })
 		}
 		if err := group.Wait(); err != nil {
 			return err
@@ -120,14 +120,14 @@ func TestHeldUp(t *testing.T) {
 	}
 }
 
-// counted counts what is asked for before it is there.
-type counted struct {
+// asking counts what is asked for before it is there.
+type asking struct {
 	io.Reader
 	asked *atomic.Int64
 }
 
 // Read implements io.Reader.
-func (c counted) Read(p []byte) (int, error) {
+func (c asking) Read(p []byte) (int, error) {
 	c.asked.Add(int64(len(p)))
 	return c.Reader.Read(p)
 }
@@ -139,18 +139,18 @@ func TestReadAheadGivesUp(t *testing.T) {
 	at, _ := serve(t, object, false)
 	client := https.New(https.Config{URL: at, Connections: 1})
 	defer client.Close()
-	part := func(take func(io.Reader) error) error {
+	part := func(take func(int64, io.Reader) error) error {
 		return client.Part(t.Context(), "mag-1", "object", sha256.Sum256(object), 0, int64(len(object)), take)
 	}
 	for range 3 {
-		if err := part(func(body io.Reader) error {
+		if err := part(func(_ int64, body io.Reader) error {
 			_, _ = io.ReadFull(body, make([]byte, 100_000))
 			return io.ErrShortWrite
 		}); err == nil {
 			t.Error("the taker's error is lost")
 		}
 	}
-	if err := part(func(body io.Reader) error {
+	if err := part(func(_ int64, body io.Reader) error {
 		n, err := io.Copy(io.Discard, body)
 		if n != int64(len(object)) {
 			t.Errorf("%d bytes came", n)

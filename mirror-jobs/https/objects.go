@@ -75,20 +75,42 @@ func (b broken) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Part fetches length bytes of a published object from an offset on, and gives them to take,
-// which may be called again. The object must have the digest. Errors: RefusedError, ErrBroken,
-// of the network, of take.
-func (c *Client) Part(ctx context.Context, instrument, path string, digest wire.Digest, offset, length int64, take func(io.Reader) error) error {
+// Part fetches length bytes of a published object from an offset on, and gives them to take. Where a link
+// breaks, what is left of them is asked for, and take is called again with how many it has had. The object must have
+// the digest. Errors: RefusedError, ErrBroken, of the network, of take.
+func (c *Client) Part(ctx context.Context, instrument, path string, digest wire.Digest, offset, length int64, take func(had int64, body io.Reader) error) error {
+	var had int64
 	r := request{part: true, method: http.MethodGet, path: "/archive/" + instrument + "/" + Escaped(path), header: map[string]string{
-		"Range":    "bytes=" + strconv.FormatInt(offset, 10) + "-" + strconv.FormatInt(offset+length-1, 10),
-		"If-Match": `"` + digest.String() + `"`, "Accept-Encoding": "identity",
+		"Range": rangeOf(offset, length), "If-Match": `"` + digest.String() + `"`, "Accept-Encoding": "identity",
 	}}
 	return c.do(ctx, r, func(answer *http.Response) error {
-		if answer.StatusCode != http.StatusPartialContent || answer.ContentLength != length {
-			return fmt.Errorf("%w: it has status %d and %d bytes, for a range of %d", ErrBroken, answer.StatusCode, answer.ContentLength, length)
+		if answer.StatusCode != http.StatusPartialContent || answer.ContentLength != length-had {
+			return fmt.Errorf("%w: it has status %d and %d bytes, for a range of %d", ErrBroken, answer.StatusCode, answer.ContentLength, length-had)
 		}
-		return take(broken{answer.Body})
+		err := take(had, counted{broken{answer.Body}, &had})
+		if had >= length {
+			had = 0
+		}
+		r.header["Range"] = rangeOf(offset+had, length-had)
+		return err
 	})
+}
+
+func rangeOf(offset, length int64) string {
+	return "bytes=" + strconv.FormatInt(offset, 10) + "-" + strconv.FormatInt(offset+length-1, 10)
+}
+
+// counted adds up what is read.
+type counted struct {
+	io.Reader
+	n *int64
+}
+
+// Read implements io.Reader.
+func (c counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	*c.n += int64(n)
+	return n, err
 }
 
 // Escaped is a path in a URL.

@@ -41,7 +41,7 @@ func (c *Client) planned() int {
 	return plan.Streams(w, max(1, c.cfg.Connections))
 }
 
-// shares is what streams have together: each takes as much as leaves room for as many as are planned when it begins.
+// shares are divided among as many streams as are planned when one begins.
 const shares = 1 << 20
 
 // streams bounds how many requests are under way by a number that may change.

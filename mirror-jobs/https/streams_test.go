@@ -62,7 +62,7 @@ func TestStreams(t *testing.T) {
 	var group errgroup.Group
 	for range 64 {
 		group.Go(func() error {
-			return client.Part(t.Context(), "mag-1", "object", sha256.Sum256([]byte{1}), 0, 1, func(body io.Reader) error {
+			return client.Part(t.Context(), "mag-1", "object", sha256.Sum256([]byte{1}), 0, 1, func(_ int64, body io.Reader) error {
 				_, err := io.Copy(io.Discard, body)
 				return err
 			})

@@ -153,7 +153,7 @@ func (p *run) parts(ctx context.Context, l *folder.Large, instrument, path strin
 	for _, n := range missing {
 		offset, length := l.Range(n)
 		group.Go(func() error {
-			err := p.Source.Part(ctx, instrument, path, digest, offset, length, func(body io.Reader) error { return l.Write(n, body) })
+			err := p.Source.Part(ctx, instrument, path, digest, offset, length, func(had int64, body io.Reader) error { return l.Write(n, had, body) })
 			if err == nil {
 				p.Progress.got(0, length)
 			}

@@ -206,7 +206,7 @@ func (f *fetching) parts(ctx context.Context, d *day, e *mirrorindex.Entry, l *f
 	for _, n := range l.Parts() {
 		offset, length := l.Range(n)
 		group.Go(func() error {
-			return f.Source.Part(ctx, d.in.name, e.Path, e.Digest, offset, length, func(body io.Reader) error { return l.Write(n, body) })
+			return f.Source.Part(ctx, d.in.name, e.Path, e.Digest, offset, length, func(had int64, body io.Reader) error { return l.Write(n, had, body) })
 		})
 	}
 	return group.Wait()
@@ -221,7 +221,7 @@ func (f *fetching) whole(ctx context.Context, d *day, e *mirrorindex.Entry, l *f
 			return nil
 		}
 		for n := range int((size + folder.PartSize - 1) / folder.PartSize) {
-			if err := l.Write(n, body); err != nil {
+			if err := l.Write(n, 0, body); err != nil {
 				return err
 			}
 		}

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command mirror-bulk measures copies of large objects over a link with a round trip of 110 ms, with 1 to 128 connections, beside iperf3 and rclone.
+// Command mirror-bulk measures copies of large objects over a link with a round trip of 110 ms, with 1 to 128 connections, beside iperf3 and rclone, and HTTP/2 beside HTTP/1.1.
 //
 // Copies are made by `substorm mirror pull` at the far end of a link that delays packets (internal/testenv.Link), from a Site in one process that has the objects by
 // `substorm import`. nginx serves the same files to rclone. With the link capped, copies go to a folder in memory (tmpfs) and are compared with what iperf3
 // carries over the same link with as many connections; without a cap they go to the disk, and are compared with the slowest of the link, SHA-256 on one core and the
-// disk with a sync. Each copy begins with an empty folder.
+// disk with a sync. Each copy begins with an empty folder. Why mirrors speak HTTP/1.1 over several connections, and not HTTP/2 over one, the standard library's client shows:
+// it fetches the same files in as many requests, over TLS, from a server of the standard library.
 package main
 
 import (
@@ -19,6 +20,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,6 +31,7 @@ import (
 	"github.com/substorm/substorm/bench/internal/lab"
 	"github.com/substorm/substorm/bench/internal/report"
 	"github.com/substorm/substorm/bench/internal/standalone"
+	"github.com/substorm/substorm/bench/internal/wan"
 	"github.com/substorm/substorm/bench/internal/web"
 	"github.com/substorm/substorm/internal/testenv"
 )
@@ -46,12 +49,15 @@ const (
 	ours   = "substorm mirror pull"
 	iperf  = "iperf3"
 	rclone = "rclone copy"
+	http1  = "net/http, HTTP/1.1"
+	http2  = "net/http, HTTP/2"
 	unit   = "MB/s"
 	// atLeast are the connections from which on one of them is not what bounds a copy.
 	atLeast = 8
 )
 
 func main() {
+	wan.Main()
 	if err := testenv.Isolate(); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
@@ -94,6 +100,9 @@ type site struct {
 	program, port, webPort string
 	memory, disk           string
 	bytes                  int64
+	// files are the objects, and secure serves them over TLS.
+	files  []wan.Object
+	secure *wan.Server
 }
 
 const manifests = `apiVersion: substorm.dev/v1alpha1
@@ -124,9 +133,11 @@ func start(l *lab.Lab) (*site, error) {
 		return nil, err
 	}
 	for i := range *objects {
-		if err := write(filepath.Join(from, fmt.Sprintf("%d.bin", i)), io.LimitReader(rand.Reader, *size)); err != nil {
+		name := fmt.Sprintf("%d.bin", i)
+		if err := write(filepath.Join(from, name), io.LimitReader(rand.Reader, *size)); err != nil {
 			return nil, err
 		}
+		s.files = append(s.files, wan.Object{Path: name, Size: *size})
 	}
 	if out, err := exec.Command("mount", "-t", "tmpfs", "substorm-bench", s.memory).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("mount a folder in memory: %w: %s", err, out)
@@ -139,6 +150,9 @@ func start(l *lab.Lab) (*site, error) {
 		return nil, err
 	}
 	var err error
+	if s.secure, err = wan.Serve(l, http.StripPrefix("/archive/"+wan.Instrument, http.FileServer(http.Dir(from))), true); err != nil {
+		return nil, err
+	}
 	s.webPort, err = web.ServeFolder(l, from)
 	return s, err
 }
@@ -182,9 +196,26 @@ func (s *site) measure(l *lab.Lab, r *report.Report, numbers []int, capped bool)
 				return err
 			}
 		}
+		if capped {
+			if err := s.protocols(r, link, name, n); err != nil {
+				return err
+			}
+		}
 	}
 	if !capped {
 		return s.bounds(r)
+	}
+	return nil
+}
+
+// protocols has the standard library fetch the files to memory by both, with so many requests at the same time.
+func (s *site) protocols(r *report.Report, link *testenv.Link, name string, n int) error {
+	for candidate, client := range map[string]wan.Client{http1: wan.HTTP1, http2: wan.HTTP2} {
+		rate, err := wan.Fetch(link, wan.Order{Client: client, URL: s.secure.URL(link.Near()), CA: s.secure.CA, Requests: n, Objects: s.files})
+		if err != nil {
+			return fmt.Errorf("%s: %w", candidate, err)
+		}
+		r.Add(name, candidate, unit, rate/1e6)
 	}
 	return nil
 }
@@ -254,6 +285,7 @@ func (s *site) conclude(r *report.Report, numbers []int) {
 		capped, uncapped := caseOf(n, true), caseOf(n, false)
 		r.Compare(fmt.Sprintf("bulk-capped-%d-of-iperf3", n), []report.Pair{{Case: capped, Candidate: ours, OfCase: capped, OfCandidate: iperf}}, ">=", 0.95)
 		r.Compare(fmt.Sprintf("bulk-capped-%d-of-rclone", n), []report.Pair{{Case: capped, Candidate: ours, OfCase: capped, OfCandidate: rclone}}, ">=", 1)
+		r.Compare(fmt.Sprintf("bulk-capped-%d-http2-of-http1", n), []report.Pair{{Case: capped, Candidate: http2, OfCase: capped, OfCandidate: http1}}, "", 0)
 		var shares []float64
 		mine, link, sum, disk := r.Values(uncapped, ours), r.Values(uncapped, iperf), r.Values("bounds", "SHA-256 on a core"), r.Values("bounds", "disk, synced")
 		for i := range mine {

@@ -120,6 +120,10 @@ func TestMirror(t *testing.T) {
 		return nil
 	})
 
+	retracted(t, filepath.Join(partner, "aurora", "camera"), func(verb, path string) {
+		run(substorm, "archive", verb, "camera", path, "--reason", "a lamp was on")
+	})
+
 	copied := filepath.Join(t.TempDir(), "copy")
 	run(substorm, "mirror", "pull", s.URL, copied, "-q")
 	if err := same(copied); err != nil {
@@ -128,4 +132,41 @@ func TestMirror(t *testing.T) {
 	if out := run(substorm, "mirror", "verify", copied); !strings.HasPrefix(out, fmt.Sprintf("%d objects", len(frames))) {
 		t.Errorf("verified: %s", out)
 	}
+}
+
+// retracted has the partner follow while an object is retracted, and restored.
+func retracted(t *testing.T, dir string, do func(verb, path string)) {
+	t.Helper()
+	var path string
+	err := fs.WalkDir(os.DirFS(dir), ".", func(p string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			path = p
+		}
+		return err
+	})
+	if err != nil || path == "" {
+		t.Fatal(path, err)
+	}
+	exists := func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err == nil
+	}
+	do("retract", path)
+	eventually(t, "a tombstone is in the place of the copy", func() error {
+		text, err := os.ReadFile(filepath.Join(dir, path+".retracted.json"))
+		if err == nil && !bytes.Contains(text, []byte(`"reason": "a lamp was on"`)) {
+			return fmt.Errorf("it says %s", text)
+		}
+		if err == nil && exists(path) {
+			return fmt.Errorf("%s is still there", path)
+		}
+		return err
+	})
+	do("restore", path)
+	eventually(t, "the copy is in the place of the tombstone", func() error {
+		if !exists(path) || exists(path+".retracted.json") {
+			return fmt.Errorf("copy %t, tombstone %t", exists(path), exists(path+".retracted.json"))
+		}
+		return nil
+	})
 }

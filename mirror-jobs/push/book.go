@@ -6,6 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -20,6 +23,8 @@ import (
 type Book interface {
 	// Month returns what is known of an instrument's days of a month (yyyy-mm).
 	Month(ctx context.Context, instrument, month string) (Month, error)
+	// Instruments are those of whose days anything is known.
+	Instruments(ctx context.Context) ([]string, error)
 	// SetDay notes what is known of a day.
 	SetDay(ctx context.Context, instrument string, day wire.Day, known KnownDay) error
 	// SetMirrored notes in the ledger what the partner has of a day.
@@ -104,6 +109,23 @@ func (b *KV) Month(ctx context.Context, instrument, month string) (Month, error)
 	}
 	b.months[key] = m
 	return m, nil
+}
+
+// Instruments implements Book.
+func (b *KV) Instruments(ctx context.Context) ([]string, error) {
+	begins := strings.TrimSuffix(wire.MirrorCursorKey(b.partner, "*"), "*")
+	keys, err := b.cursors.ListKeysFiltered(ctx, begins+"*")
+	if err != nil {
+		return nil, fmt.Errorf("keys %s* of bucket %s: %w", begins, b.cursors.Bucket(), err)
+	}
+	names := map[string]bool{}
+	for key := range keys.Keys() {
+		part := strings.TrimPrefix(key, begins)
+		if month, rest := part[:min(len(part), len("2006-01"))], part[min(len(part), len("2006-01")):]; mirrorindex.CheckMonth(month) == nil && len(rest) > 1 {
+			names[rest[1:]] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names)), ctx.Err()
 }
 
 // SetDay implements Book.

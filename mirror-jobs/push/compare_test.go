@@ -214,6 +214,37 @@ func TestAnotherPlace(t *testing.T) {
 	}
 }
 
+// The partner's folder is gone with all that was in it: the next run brings everything again, and what was retracted meanwhile is not
+// there anyway.
+func TestEmptied(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	address, dir := testenv.RsyncDaemon(t, "")
+	l.has = func() map[string]string { return l.read(dir) }
+	var err error
+	l.mover, err = rsync.New(rsync.Config{MirrorRsync: wire.MirrorRsync{Daemon: &wire.MirrorRsyncDaemon{Address: address, Module: "data", Path: "a/b"}}, Scratch: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.entry.VerifyPercent, l.entry.Retractions = 100, wire.MirrorTombstone
+	all, want := l.days(2)
+	l.push(4)
+	if err := os.RemoveAll(filepath.Join(dir, "a")); err != nil {
+		t.Fatal(err)
+	}
+	l.become(&all[0], wire.StateRetracted, "a lamp")
+	l.push(3)
+	if p := l.last.Report(); p.Removed != 0 {
+		t.Errorf("%+v", p)
+	}
+	delete(want, "allsky-1/00.jpg")
+	there := map[string]string{}
+	for path, text := range want {
+		there["a/b/"+path] = text
+	}
+	l.want("all that is current", there)
+}
+
 // All bytes that go to a bucket, or are read back, count against the limits.
 func TestPaced(t *testing.T) {
 	t.Parallel()

@@ -38,6 +38,8 @@ type pushed struct {
 	complete bool
 	// cut: something is to be done about the day that lies outside the bounds of this run.
 	cut bool
+	// removed copies.
+	removed int
 	// stays: copies are there that the run may not remove.
 	stays bool
 }
@@ -49,20 +51,12 @@ func (r *run) read(ctx context.Context, in wire.InstrumentEntry, day wire.Day, k
 		return nil, err
 	}
 	d := &pushed{in: in, day: day, known: known, objects: make([]plan.PushObject, len(held.Records))}
-	reader := access.Mirror(r.Entry.Partner, r.names(), r.Entry.Selection.Embargoed)
+	reader := access.Mirror(r.Entry.Partner, r.names, r.Entry.Selection.Embargoed)
 	for i, record := range held.Records {
 		d.objects[i] = plan.PushObject{Path: held.Path(i), Record: record, Selected: r.selects(in, reader, record)}
 	}
 	d.plan = r.policy.Day(d.objects, known.PushKnown, r.Force)
 	return d, nil
-}
-
-func (r *run) names() map[string]bool {
-	all := map[string]bool{}
-	for _, name := range r.Entry.Selection.Instruments {
-		all[name] = true
-	}
-	return all
 }
 
 // selects says whether the partner is to have an object.
@@ -73,7 +67,7 @@ func (r *run) selects(in wire.InstrumentEntry, reader access.Reader, record *wir
 	} else if record.ObservedFrom != nil {
 		observed = *record.ObservedFrom
 	}
-	return access.Decide(access.Archive, reader, in.Instrument, in.Access, observed, r.now) == access.Granted && r.within(record, time.Time{}, time.Time{})
+	return r.names[in.Instrument] && access.Decide(access.Archive, reader, in.Instrument, in.Access, observed, r.now) == access.Granted && r.within(record, time.Time{}, time.Time{})
 }
 
 // inside says whether an object is within the bounds of this run.

@@ -59,6 +59,10 @@ func Run(ctx context.Context, cfg Config) error {
 		AllVersions: cfg.Entry.Selection.Versions == wire.MirrorVersionsAll, Prune: plan.Prune(cfg.Entry.Prune),
 		Retractions: cfg.Entry.Retractions, SafetyStop: cfg.Entry.SafetyStopPercent,
 	}}
+	r.names = make(map[string]bool, len(cfg.Entry.Selection.Instruments))
+	for _, name := range cfg.Entry.Selection.Instruments {
+		r.names[name] = true
+	}
 	if cfg.Entry.Template != "" {
 		t, err := naming.Parse(cfg.Entry.Template)
 		if err != nil {
@@ -83,7 +87,9 @@ func Run(ctx context.Context, cfg Config) error {
 // run is one.
 type run struct {
 	Config
-	now      time.Time
+	now time.Time
+	// names are the instruments that are selected.
+	names    map[string]bool
 	policy   plan.PushPolicy
 	template *naming.Template
 	// files and bytes that the mover takes at once.
@@ -109,35 +115,68 @@ func (r *run) work(ctx context.Context) error {
 	if err := r.each(ctx, r.day); err != nil {
 		return err
 	}
+	if err := r.eachLeft(ctx, r.leftDay); err != nil {
+		return err
+	}
 	if err := r.flush(ctx); err != nil {
 		return err
 	}
 	return r.compareOlder(ctx)
 }
 
-// each calls do for the days of all instruments that may hold anything that is selected.
-func (r *run) each(ctx context.Context, do func(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known KnownDay) error) error {
-	snapshot := r.Registry()
+// each calls do for the days of all instruments that are selected.
+func (r *run) each(ctx context.Context, do dayFunc) error {
 	for _, name := range r.Entry.Selection.Instruments {
-		in, declared := snapshot.Instruments[name]
-		if !declared {
-			continue // it is not declared any more, or not yet
+		if in, declared := r.Registry().Instruments[name]; declared { // else it is not any more, or not yet
+			if err := r.eachDay(ctx, in, do); err != nil {
+				return err
+			}
 		}
-		days, err := r.Catalog.Days(ctx, name)
+	}
+	return nil
+}
+
+// eachLeft calls do for the days of the instruments of which the partner has copies, and which are not selected any more: what is
+// purged of them is asked of the partner, too.
+func (r *run) eachLeft(ctx context.Context, do dayFunc) error {
+	names, err := r.Book.Instruments(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if r.names[name] {
+			continue
+		}
+		in, declared := r.Registry().Instruments[name]
+		if !declared {
+			in = wire.InstrumentEntry{Instrument: name}
+		}
+		if err := r.eachDay(ctx, in, do); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dayFunc does something about a day of which something is known.
+type dayFunc func(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known KnownDay) error
+
+// eachDay calls do for the days of an instrument that may hold anything within the bounds of the run.
+func (r *run) eachDay(ctx context.Context, in wire.InstrumentEntry, do dayFunc) error {
+	days, err := r.Catalog.Days(ctx, in.Instrument)
+	if err != nil {
+		return err
+	}
+	for _, d := range days {
+		if !r.may(d) {
+			continue
+		}
+		month, err := r.Book.Month(ctx, in.Instrument, mirrorindex.MonthOf(d.Day))
 		if err != nil {
 			return err
 		}
-		for _, d := range days {
-			if !r.may(d) {
-				continue
-			}
-			month, err := r.Book.Month(ctx, name, mirrorindex.MonthOf(d.Day))
-			if err != nil {
-				return err
-			}
-			if err := do(ctx, in, d.Day, r.inPlace(in, month.Days[d.Day])); err != nil {
-				return err
-			}
+		if err := do(ctx, in, d.Day, r.inPlace(in, month.Days[d.Day])); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -190,6 +229,23 @@ func (r *run) day(ctx context.Context, in wire.InstrumentEntry, day wire.Day, kn
 		return r.note(ctx, d)
 	}
 	return nil
+}
+
+// leftDay removes what the partner should not have of a day of an instrument that is not selected any more. All other copies stay.
+func (r *run) leftDay(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known KnownDay) error {
+	tag, err := r.tag(ctx, in, day)
+	if err != nil || known == (KnownDay{}) || tag == known.Tag && !r.Force {
+		return err
+	}
+	d, err := r.read(ctx, in, day, known)
+	if err != nil || len(d.objects) == 0 {
+		return err
+	}
+	if err := r.remove(ctx, d); err != nil || d.stays || d.cut || d.failed > 0 {
+		return err
+	}
+	known.Tag, known.Changed, known.Policy, known.Objects = tag, d.plan.Known.Changed, d.plan.Known.Policy, max(0, known.Objects-d.removed)
+	return r.Book.SetDay(ctx, in.Instrument, day, known)
 }
 
 // tag is one of what the archive holds of a day, and of what else decides what is selected.

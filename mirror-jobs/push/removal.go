@@ -42,7 +42,7 @@ func (r *run) allow(ctx context.Context) error {
 		remove, ask = remove+len(there), ask[:0]
 		return err
 	}
-	err := r.each(ctx, func(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known KnownDay) error {
+	count := func(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known KnownDay) error {
 		held += known.Objects
 		if known == (KnownDay{}) {
 			return nil
@@ -66,7 +66,11 @@ func (r *run) allow(ctx context.Context) error {
 			}
 		}
 		return nil
-	})
+	}
+	err := r.each(ctx, count)
+	if err == nil {
+		err = r.eachLeft(ctx, count)
+	}
 	if err == nil {
 		err = has()
 	}
@@ -182,6 +186,7 @@ func (r *run) removeSome(ctx context.Context, d *pushed, some []gone) error {
 		return err
 	}
 	r.removable -= len(told)
+	d.removed += len(told)
 	r.Progress.Remove(len(told))
 	return nil
 }

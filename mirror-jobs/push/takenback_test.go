@@ -247,6 +247,40 @@ func TestIgnore(t *testing.T) {
 	})
 }
 
+// A purge is asked of a partner that an Instrument is not for any more; its other copies stay.
+func TestUnselected(t *testing.T) {
+	byEach(t, func(t *testing.T, l *lab) {
+		all, want := l.days(2)
+		l.push(4)
+		l.entry.Selection.Instruments = nil
+		l.entry.Generation++
+		cursors, err := l.JetStream.KeyValue(t.Context(), wire.CursorBucket(archivetest.Site))
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := wire.Removal{Instrument: archivetest.Camera, Day: "2015-03-17", ID: all[0].ID, Reason: "a face", By: "a person", At: time.Now()}
+		value, err := wire.Encode(asked)
+		if err == nil {
+			_, err = cursors.Put(t.Context(), asked.Key(), value)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.become(&all[0], wire.StatePurged, "a face")
+		if err := l.run(); err != nil || l.last.Report().Removed != 1 {
+			t.Errorf("%v, %+v", err, l.last.Report())
+		}
+		if _, err := cursors.Get(t.Context(), wire.MirrorConfirmedKey(partner, asked)); err != nil {
+			t.Errorf("the purge is not confirmed: %v", err)
+		}
+		delete(want, "allsky-1/00.jpg")
+		l.want("the others stay", want)
+		l.entry.Selection.Instruments = []string{archivetest.Camera}
+		l.entry.Generation++
+		l.push(0)
+	})
+}
+
 // Superseded versions are kept beside the current one, go when they are taken back, and what is current stays.
 func TestVersions(t *testing.T) {
 	byEach(t, func(t *testing.T, l *lab) {

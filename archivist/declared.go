@@ -4,10 +4,8 @@ package archivist
 
 import (
 	"maps"
-	"math"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/wire"
@@ -35,12 +33,19 @@ func (d *declared) all() ([]wire.InstrumentEntry, bool) {
 	return d.entries, s.Revision > 0
 }
 
-// partner returns how long what is due to expire waits for a partner of mirrors at most, and false for one that is not declared. What a
-// registry says that cannot be read, or is not complete, is not known: then the partner counts as long as an Instrument says.
-func partner(s *registry.Snapshot, name string) (hold time.Duration, declared bool) {
-	if s.Revision == 0 || s.Problems[wire.RegistryMirrorKey(name)] != "" {
-		return math.MaxInt64, true
+// partners returns the entries of the partners that are pushed to, nil for one whose entry cannot be read, and false before the first
+// complete registry.
+func partners(s *registry.Snapshot) (map[string]*wire.MirrorEntry, bool) {
+	all := map[string]*wire.MirrorEntry{}
+	for name, m := range s.Mirrors {
+		if m.Direction == wire.MirrorPush {
+			all[name] = &m
+		}
 	}
-	m, is := s.Mirrors[name]
-	return m.Hold(), is
+	for key := range s.Problems {
+		if name, is := wire.ParseRegistryMirrorKey(key); is {
+			all[name] = nil // what was known of it may be out of date
+		}
+	}
+	return all, s.Revision > 0
 }

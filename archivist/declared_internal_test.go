@@ -3,33 +3,28 @@
 package archivist
 
 import (
-	"math"
 	"testing"
-	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// TestPartner: one that is not declared holds nothing; one of which that is not known holds as long as an Instrument says.
-func TestPartner(t *testing.T) {
+// TestPartners: those count that are pushed to, and those of which that is not known.
+func TestPartners(t *testing.T) {
 	t.Parallel()
-	declares := map[string]wire.MirrorEntry{"uni": {Partner: "uni", HoldMillis: time.Hour.Milliseconds()}}
-	for _, c := range []struct {
-		what     string
-		s        *registry.Snapshot
-		name     string
-		hold     time.Duration
-		declared bool
-	}{
-		{"declared", &registry.Snapshot{Revision: 3, Mirrors: declares}, "uni", time.Hour, true},
-		{"not declared", &registry.Snapshot{Revision: 3, Mirrors: declares}, "nmdc", 0, false},
-		{"no registry yet", &registry.Snapshot{}, "uni", math.MaxInt64, true},
-		{"an entry that cannot be read", &registry.Snapshot{Revision: 3, Problems: map[string]string{wire.RegistryMirrorKey("nmdc"): "?"}}, "nmdc", math.MaxInt64, true},
-	} {
-		if hold, declared := partner(c.s, c.name); hold != c.hold || declared != c.declared {
-			t.Errorf("%s: %s, %t", c.what, hold, declared)
-		}
+	declares := map[string]wire.MirrorEntry{
+		"uni": {Partner: "uni", Direction: wire.MirrorPush, HoldMillis: 1}, "old": {Partner: "old", Direction: wire.MirrorPush}, "arctic": {Partner: "arctic", Direction: wire.MirrorPull},
+	}
+	problems := map[string]string{wire.RegistryMirrorKey("nmdc"): "?", wire.RegistryMirrorKey("old"): "?", wire.RegistryInstrumentKey("mag-1"): "?"}
+	all, known := partners(&registry.Snapshot{Revision: 3, Mirrors: declares, Problems: problems})
+	uni := declares["uni"]
+	if diff := cmp.Diff(map[string]*wire.MirrorEntry{"uni": &uni, "old": nil, "nmdc": nil}, all); diff != "" || !known {
+		t.Errorf("known %t (-want +got):\n%s", known, diff)
+	}
+	if _, known := partners(&registry.Snapshot{Mirrors: declares}); known {
+		t.Error("they are known before there is a registry")
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync/atomic"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -107,7 +106,7 @@ func (p *program) work(ctx context.Context) error {
 			return e, known
 		},
 		Declared:     (&declared{registry: p.registry}).all,
-		Partner:      func(name string) (time.Duration, bool) { return partner(p.registry.Snapshot(), name) },
+		Partners:     func() (map[string]*wire.MirrorEntry, bool) { return partners(p.registry.Snapshot()) },
 		Unread:       func(name string) bool { return p.registry.Snapshot().Unread(name) },
 		Live:         p.registry.Live,
 		PartInterval: cfg.PartInterval, CompactAfter: cfg.CompactAfter, CompactGrace: cfg.CompactGrace, ScrubRate: cfg.ScrubRate,

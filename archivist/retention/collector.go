@@ -59,9 +59,10 @@ type Config struct {
 	// later does not expire. Empty: that is not known yet.
 	ClosedTo func() wire.Day
 
-	// Partner returns how long what is due waits for a partner of the ledger at most, beside what its Instrument says, and false for
-	// one that is not declared any more, for which nothing waits. Optional: then every partner counts, as long as the Instrument says.
-	Partner func(name string) (hold time.Duration, declared bool)
+	// Partners returns the entries of the partners that are declared and pushed to, by name, nil for one whose entry cannot be read, and
+	// false while nobody knows them. What is due waits for those that lack some of it, and purges are asked of them. Optional: then
+	// every partner counts that has something of the day in the ledger, as long as the Instrument says.
+	Partners func() (map[string]*wire.MirrorEntry, bool)
 
 	// Expired is called once a day that expires is listed as purged. Optional.
 	Expired func(instrument string, day wire.Day)
@@ -95,6 +96,8 @@ type Collector struct {
 	stopped map[string]wire.StoppedExpiry
 	// searched is when the days were last looked for that can be made again.
 	searched time.Time
+	// owing has the days that wait for partners, by the keys of their removals.
+	owing map[string]*owing
 	// reported is what was last reported of clock and stopped.
 	reported []byte
 	// foreign are the keys that were told of: of changes that cannot be read, and of
@@ -118,7 +121,7 @@ func New(cfg Config) *Collector {
 	if cfg.Agree == nil {
 		cfg.Agree = stream.ServerAgrees(cfg.JetStream, wire.CursorBucket(cfg.Site))
 	}
-	return &Collector{cfg: cfg, vacated: map[string]time.Time{}, told: map[string]string{}, foreign: map[string]bool{}, stopped: map[string]wire.StoppedExpiry{}}
+	return &Collector{cfg: cfg, vacated: map[string]time.Time{}, told: map[string]string{}, foreign: map[string]bool{}, stopped: map[string]wire.StoppedExpiry{}, owing: map[string]*owing{}}
 }
 
 // Run removes what is to be removed, until ctx ends. What the store does not do waits,
@@ -131,6 +134,9 @@ func (r *Collector) Run(ctx context.Context) error {
 		return fmt.Errorf("bucket %s: %w", name, err)
 	}
 	r.kv = kv
+	if err := r.forgetLeft(ctx); err != nil {
+		return err
+	}
 	var expired time.Time
 	for {
 		if now := time.Now().UTC(); now.Sub(expired) >= r.cfg.ExpireInterval {
@@ -209,6 +215,7 @@ func (r *Collector) pass(ctx context.Context, now time.Time) error {
 	}
 	waiting := map[string]int{}
 	for _, b := range all {
+		keys := len(b.keys())
 		err := r.remove(ctx, b, now)
 		if err == nil {
 			continue
@@ -217,7 +224,7 @@ func (r *Collector) pass(ctx context.Context, now time.Time) error {
 		if w == nil {
 			return fmt.Errorf("remove from instrument %s, %s: %w", b.instrument, b.day, err)
 		}
-		waiting[w.reason] += len(b.keys())
+		waiting[w.reason] += keys
 		r.tell(b, w)
 	}
 	for _, reason := range waitReasons {
@@ -288,16 +295,17 @@ func (r *Collector) remove(ctx context.Context, b *batch, now time.Time) error {
 	if why := r.cfg.Deleter.Held(b.instrument); why != "" {
 		return &waits{waitHold, errors.New(why)}
 	}
+	var dayWaits error
 	if b.whole != nil {
 		stays, err := r.expire(ctx, b, now)
-		if err != nil {
+		if err != nil && (len(b.objects) == 0 || waitsFor(ctx, err) == nil) {
 			return err
 		}
-		if stays {
-			b.whole = nil
-			if len(b.objects) == 0 {
-				return nil
-			}
+		if dayWaits = err; stays || err != nil {
+			b.whole = nil // what somebody purged goes, whatever the rest of its day waits for
+		}
+		if b.whole == nil && len(b.objects) == 0 {
+			return nil
 		}
 	}
 	if _, err := r.cfg.Compactor.Tell(ctx, b.instrument, b.day); err != nil {
@@ -311,16 +319,27 @@ func (r *Collector) remove(ctx context.Context, b *batch, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if err := r.unconfirmed(ctx, b); err != nil {
+	if err := r.unconfirmed(ctx, b, now); err != nil {
 		return err
 	}
-	if err := r.forgetConfirmed(ctx, b); err != nil {
+	if err := r.finish(ctx, b, p); err != nil {
 		return err
 	}
+	return dayWaits
+}
+
+// finish deletes the entries of a batch of which nothing is left to do.
+func (r *Collector) finish(ctx context.Context, b *batch, p *plan) error {
+	done := map[string]bool{}
 	for _, key := range b.keys() {
-		if err := r.done(ctx, b, key); err != nil {
+		is, err := r.done(ctx, b, key)
+		if err != nil {
 			return err
 		}
+		done[key] = is
+	}
+	if err := r.forgetConfirmed(ctx, b, done); err != nil {
+		return err
 	}
 	delete(r.told, b.instrument+"."+string(b.day))
 	by := byPurge
@@ -336,20 +355,20 @@ func (r *Collector) remove(ctx context.Context, b *batch, now time.Time) error {
 	return nil
 }
 
-// done deletes an entry of a batch. One to which something was added since stays: there
+// done deletes an entry of a batch, and says whether it did. One to which something was added since stays: there
 // is more to do.
-func (r *Collector) done(ctx context.Context, b *batch, key string) error {
+func (r *Collector) done(ctx context.Context, b *batch, key string) (bool, error) {
 	if err := r.cfg.Lease.Check(); err != nil {
-		return err
+		return false, err
 	}
 	err := r.kv.Delete(ctx, key, jetstream.LastRevision(b.revisions[key]))
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return fmt.Errorf("delete %s of %s: %w", key, r.kv.Bucket(), err)
+		return false, fmt.Errorf("delete %s of %s: %w", key, r.kv.Bucket(), err)
 	}
-	return nil
+	return true, nil
 }
 
 // maxVacated packs wait for readers at once.

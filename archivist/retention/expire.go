@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -182,6 +181,11 @@ func (r *Collector) days(ctx context.Context, instrument string) ([]wire.RootDay
 // now, or that it was found expired: then its removal is dropped. What was begun is
 // carried through: it says in changes/ that objects were purged, which nothing undoes.
 func (r *Collector) expire(ctx context.Context, b *batch, now time.Time) (stays bool, err error) {
+	key := b.whole.Key()
+	if o := r.owing[key]; o != nil && now.Before(o.until) {
+		return false, o.err
+	}
+	delete(r.owing, key)
 	keep, err := r.retention(b.instrument)
 	if err != nil {
 		return false, err
@@ -204,12 +208,15 @@ func (r *Collector) expire(ctx context.Context, b *batch, now time.Time) (stays 
 		r.cfg.Expired(b.instrument, b.day)
 		return false, nil
 	}
-	owed, err := r.owed(ctx, b, time.Duration(keep.HoldMillis)*time.Millisecond, now)
-	if err != nil {
-		return false, err
-	}
-	if !begun && len(owed) > 0 {
-		return false, &waits{waitMirrors, fmt.Errorf("%s have not got it", strings.Join(owed, ", "))}
+	if !begun {
+		o, err := r.owed(ctx, b, time.Duration(keep.HoldMillis)*time.Millisecond, now)
+		if err != nil {
+			return false, err
+		}
+		if o != nil {
+			r.owing[key] = o
+			return false, o.err
+		}
 	}
 	mark := func(files manifest.Files) error { return r.markPurged(ctx, b, files) }
 	err = r.cfg.Compactor.Relist(ctx, b.instrument, b.day, mark, func(rec wire.Record) wire.Record {
@@ -240,29 +247,43 @@ func (r *Collector) spared(ctx context.Context, b *batch, left int, keep wire.Re
 	if _, err := r.cfg.Compactor.Tell(ctx, b.instrument, b.day); err != nil {
 		return false, err
 	}
-	return true, r.done(ctx, b, b.whole.Key())
+	_, err := r.done(ctx, b, b.whole.Key())
+	return true, err
 }
 
 // retention returns how long an instrument's data is kept now. Errors: waits.
 func (r *Collector) retention(instrument string) (wire.RetentionEntry, error) {
-	var entries []wire.InstrumentEntry
-	known := false
-	if r.cfg.Declared != nil {
-		entries, known = r.cfg.Declared()
+	if r.cfg.Declared == nil {
+		return wire.RetentionEntry{}, errUnknown
 	}
-	if !known {
-		return wire.RetentionEntry{}, &waits{waitHold, errors.New("nobody knows the Site's registry yet")}
+	if _, known := r.cfg.Declared(); !known {
+		return wire.RetentionEntry{}, errUnknown
 	}
+	e := r.entry(instrument)
+	switch {
+	case e == nil:
+		return wire.RetentionEntry{}, &waits{waitHold, fmt.Errorf("instrument %s is not declared: apply its Instrument", instrument)}
+	case e.Retention == nil:
+		return wire.RetentionEntry{}, nil
+	default:
+		return *e.Retention, nil
+	}
+}
+
+var errUnknown = &waits{waitHold, errors.New("nobody knows the Site's registry yet")}
+
+// entry is that of an instrument of the Site; nil where nobody declares one.
+func (r *Collector) entry(instrument string) *wire.InstrumentEntry {
+	if r.cfg.Declared == nil {
+		return nil
+	}
+	entries, _ := r.cfg.Declared()
 	for i := range entries {
-		if entries[i].Instrument != instrument {
-			continue
+		if entries[i].Instrument == instrument {
+			return &entries[i]
 		}
-		if entries[i].Retention == nil {
-			return wire.RetentionEntry{}, nil
-		}
-		return *entries[i].Retention, nil
 	}
-	return wire.RetentionEntry{}, &waits{waitHold, fmt.Errorf("instrument %s is not declared: apply its Instrument", instrument)}
+	return nil
 }
 
 // listed says whether the expiry of a day was begun, and how many objects are left

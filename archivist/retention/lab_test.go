@@ -48,8 +48,8 @@ type lab struct {
 	unread   bool
 	// agree compares the clocks: those of the lab agree.
 	agree func(context.Context, time.Time) error
-	// partners that are declared, and how long they hold; nil: all, as long as the Instrument says.
-	partners map[string]time.Duration
+	// partners that are declared; nil: nobody knows them.
+	partners map[string]*wire.MirrorEntry
 	metrics  *Metrics
 }
 
@@ -134,7 +134,7 @@ func (l *lab) collectorWith(k *index.Keeper) *Collector {
 		}, Agree: l.agree, ClosedTo: func() wire.Day { return l.closedTo }, Grace: time.Minute, Metrics: l.metrics,
 	})
 	if l.partners != nil {
-		r.cfg.Partner = func(name string) (time.Duration, bool) { hold, is := l.partners[name]; return hold, is }
+		r.cfg.Partners = func() (map[string]*wire.MirrorEntry, bool) { return l.partners, true }
 	}
 	r.kv = l.KV(wire.CursorBucket(site))
 	return r

@@ -14,17 +14,107 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/access"
+	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// mirrored returns what partners have of an instrument's day, by partner, as the ledger
-// says, and what there is to have. Where nothing is mirrored there are no partners.
-func (r *Collector) mirrored(ctx context.Context, b *batch) (has map[string]wire.Totals, all wire.Totals, err error) {
-	has = map[string]wire.Totals{}
-	var stored, duplicates wire.Totals
-	err = stream.EntriesOf(ctx, r.cfg.JetStream, wire.LedgerBucket(r.cfg.Site), wire.LedgerKey(b.instrument, b.day, "*", "*"), func(e jetstream.KeyValueEntry) error {
-		_, _, step, writer, err := wire.ParseLedgerKey(e.Key())
+// share is what a partner has of an instrument's day, and what it is to have.
+type share struct {
+	// hold is how long what is due waits for the partner at most.
+	hold time.Duration
+	// has is what the partner confirmed, as the ledger says.
+	has wire.Totals
+	// given is what it is to have. Kept are copies that it may have beside that: of what was retracted or expired here, where it
+	// keeps them.
+	given, kept wire.Totals
+	// asked are the objects of the batch, by ID, that were purged and of which it may have a copy.
+	asked map[string]bool
+
+	entry   *wire.MirrorEntry
+	selects func(*wire.Record) bool
+}
+
+// shares returns what is to be known of the partners that have, or are to have, something of an instrument's day. A run notes in the
+// ledger what its partner has once all of the day is there, so a partner without an entry counts as one that lacks everything, and
+// may have any of it.
+func (r *Collector) shares(ctx context.Context, b *batch, now time.Time) (map[string]*share, error) {
+	has, err := r.mirrored(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]*share{}
+	for partner, entry := range r.partners(has) {
+		s := &share{hold: math.MaxInt64, has: has[partner], asked: map[string]bool{}, entry: entry}
+		_, told := has[partner]
+		switch in := r.entry(b.instrument); {
+		case entry == nil:
+			s.selects = func(*wire.Record) bool { return true }
+		case in != nil:
+			s.hold, s.selects = entry.Hold(), access.Mirrored(entry, in, now)
+		}
+		if s.selects == nil {
+			s.selects = func(*wire.Record) bool { return false }
+			if !told {
+				continue
+			}
+		}
+		all[partner] = s
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	for rec, err := range manifest.Records(ctx, r.cfg.Store, r.cfg.Site, b.instrument, b.day) {
+		if err != nil {
+			return nil, err
+		}
+		for partner, s := range all {
+			s.count(partner, b, &rec)
+		}
+	}
+	return all, nil
+}
+
+// count looks at an object of the day.
+func (s *share) count(partner string, b *batch, rec *wire.Record) {
+	selected := s.selects(rec)
+	if o, is := b.objects[rec.ID]; is && rec.State == wire.StatePurged { // partners are given no duplicates
+		s.asked[rec.ID] = o.Asks(partner, s.has) || selected && o.Unconfirmed(partner)
+	}
+	switch {
+	case !selected:
+	case rec.State == wire.StateCurrent, rec.State == wire.StateSuperseded && s.entry != nil && s.entry.Selection.Versions == wire.MirrorVersionsAll:
+		add(&s.given, rec)
+	case s.entry == nil:
+	case rec.State == wire.StateRetracted && s.entry.Retractions == wire.MirrorIgnore,
+		rec.State == wire.StatePurged && rec.ChangedBy == wire.ByRetention && s.entry.Prune != wire.MirrorPruneWhenExpired:
+		add(&s.kept, rec)
+	}
+}
+
+// add counts an object as the ledger does.
+func add(t *wire.Totals, rec *wire.Record) {
+	if rec.Segment != nil {
+		t.Datagrams += rec.Segment.Datagrams
+		return
+	}
+	t.Objects++
+	t.Digest = t.Digest.Plus(rec.Digest)
+}
+
+// lacks says whether the partner may lack something that it is to have. As many objects are not the same objects: the sums of their
+// digests are compared.
+func (s *share) lacks() bool {
+	same := func(t wire.Totals) bool { return s.has.Objects == t.Objects && s.has.Digest == t.Digest }
+	return s.given.Objects+s.given.Datagrams > 0 && (s.has.Datagrams < s.given.Datagrams || !same(s.given) && !same(s.given.Plus(s.kept)))
+}
+
+// mirrored returns what partners have of an instrument's day, by partner, as the ledger says.
+func (r *Collector) mirrored(ctx context.Context, b *batch) (map[string]wire.Totals, error) {
+	has := map[string]wire.Totals{}
+	err := stream.EntriesOf(ctx, r.cfg.JetStream, wire.LedgerBucket(r.cfg.Site), wire.LedgerKey(b.instrument, b.day, wire.StepMirrored, "*"), func(e jetstream.KeyValueEntry) error {
+		_, _, _, partner, err := wire.ParseLedgerKey(e.Key())
 		if err != nil {
 			return err
 		}
@@ -32,102 +122,158 @@ func (r *Collector) mirrored(ctx context.Context, b *batch) (has map[string]wire
 		if err != nil {
 			return fmt.Errorf("ledger entry %s: %w", e.Key(), err)
 		}
-		switch step {
-		case wire.StepMirrored:
-			has[writer] = entry.Sum()
-		case wire.StepAnnounced, wire.StepStored: // objects, datagrams
-			stored = stored.Plus(entry.Sum())
-		case wire.StepDuplicates:
-			duplicates = duplicates.Plus(entry.Sum())
-		}
+		has[partner] = entry.Sum()
 		return nil
 	})
-	stored.Objects -= min(stored.Objects, duplicates.Objects)
-	stored.Digest = stored.Digest.Minus(duplicates.Digest)
-	return has, stored, err
+	return has, err
 }
 
-// partner returns how long what is due waits for a partner, and false where it is not declared any more.
-func (r *Collector) partner(name string) (hold time.Duration, declared bool) {
-	if r.cfg.Partner == nil {
-		return math.MaxInt64, true
+// partners returns those that are declared, see Config.Partners. While nobody knows, all count that have something of the day.
+func (r *Collector) partners(has map[string]wire.Totals) map[string]*wire.MirrorEntry {
+	if r.cfg.Partners != nil {
+		if declared, known := r.cfg.Partners(); known {
+			return declared
+		}
 	}
-	return r.cfg.Partner(name)
+	all := map[string]*wire.MirrorEntry{}
+	for partner := range has {
+		all[partner] = nil
+	}
+	return all
 }
 
-// owed names the partners that have not got all of a day yet and for which it still waits: hold is how long at most, as its Instrument
-// says, counted from when the day was found to be due; a partner may say less. As many objects are not the same objects: the sums of
-// their digests are compared.
-func (r *Collector) owed(ctx context.Context, b *batch, hold time.Duration, now time.Time) ([]string, error) {
-	has, all, err := r.mirrored(ctx, b)
+// owing is why a day that is due waits for partners, and until when that is not looked at again: thousands of days may wait for one
+// partner, and each look reads the manifest of the day.
+type owing struct {
+	err   error
+	until time.Time
+}
+
+// owedLooks is how often a day that waits for partners is looked at within Config.ExpireInterval.
+const owedLooks = 6
+
+// owed says for which partners a day waits that is due: those that may lack some of what they are to have. Hold is how long at most,
+// as its Instrument says, counted from when the day was found to be due; a partner may say less.
+func (r *Collector) owed(ctx context.Context, b *batch, hold time.Duration, now time.Time) (*owing, error) {
+	all, err := r.shares(ctx, b, now)
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(has)), func(partner string) bool {
-		is := has[partner]
-		if is.Objects >= all.Objects && is.Digest == all.Digest && is.Datagrams >= all.Datagrams {
-			return true
+	until := now.Add(r.cfg.ExpireInterval / owedLooks)
+	var lack []string
+	for _, partner := range slices.Sorted(maps.Keys(all)) {
+		end := b.whole.At.Add(min(hold, all[partner].hold))
+		if !all[partner].lacks() || !now.Before(end) {
+			continue
 		}
-		most, declared := r.partner(partner)
-		return !declared || now.Sub(b.whole.At) >= min(hold, most)
-	}), nil
+		lack = append(lack, partner)
+		if end.Before(until) {
+			until = end
+		}
+	}
+	if len(lack) == 0 {
+		return nil, nil
+	}
+	return &owing{&waits{waitMirrors, fmt.Errorf("%s have not got it", strings.Join(lack, ", "))}, until}, nil
 }
 
-// unconfirmed says for which partners the purges of a batch wait: those that are declared, have something of the day, and have not said
-// that they removed it too.
-func (r *Collector) unconfirmed(ctx context.Context, b *batch) error {
+// unconfirmed says for which partners the purges of a batch wait: those that are declared, may have a copy, and have not said that they
+// removed it too.
+func (r *Collector) unconfirmed(ctx context.Context, b *batch, now time.Time) error {
 	if len(b.objects) == 0 {
 		return nil // what expires here, partners keep as long as they like
 	}
-	has, _, err := r.mirrored(ctx, b)
+	all, err := r.shares(ctx, b, now)
 	if err != nil {
 		return err
 	}
-	waiting := map[string]bool{}
-	for partner, is := range has {
-		if _, declared := r.partner(partner); !declared {
-			continue
+	var waiting []string
+	for _, partner := range slices.Sorted(maps.Keys(all)) {
+		confirmed, err := r.confirmed(ctx, b, partner, all[partner].asked)
+		if err != nil {
+			return err
 		}
-		for _, o := range b.objects {
-			if waiting[partner] || !o.Asks(partner, is) {
-				continue
-			}
-			if _, err := r.kv.Get(ctx, wire.MirrorConfirmedKey(partner, o)); errors.Is(err, jetstream.ErrKeyNotFound) {
-				waiting[partner] = true
-			} else if err != nil {
-				return fmt.Errorf("what partner %s confirmed: %w", partner, err)
-			}
+		if !confirmed {
+			waiting = append(waiting, partner)
 		}
 	}
 	if len(waiting) == 0 {
 		return nil
 	}
-	return &waits{waitMirrors, errors.New(strings.Join(slices.Sorted(maps.Keys(waiting)), ", ") + " did not confirm the purge")}
+	return &waits{waitMirrors, errors.New(strings.Join(waiting, ", ") + " did not confirm the purge")}
 }
 
-// forgetConfirmed deletes what partners confirmed of a batch that is done.
-func (r *Collector) forgetConfirmed(ctx context.Context, b *batch) error {
+// confirmed says whether a partner confirmed all purges that are asked of it.
+func (r *Collector) confirmed(ctx context.Context, b *batch, partner string, asked map[string]bool) (bool, error) {
+	for id, is := range asked {
+		if !is {
+			continue
+		}
+		_, err := r.kv.Get(ctx, wire.MirrorConfirmedKey(partner, b.objects[id]))
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("what partner %s confirmed: %w", partner, err)
+		}
+	}
+	return true, nil
+}
+
+// forgetConfirmed deletes what partners confirmed of removals of a day that are done. That comes behind the removals: what is deleted
+// before one would be asked for without an end, if a kill came between.
+func (r *Collector) forgetConfirmed(ctx context.Context, b *batch, done map[string]bool) error {
 	if len(b.objects) == 0 {
 		return nil
 	}
-	has, _, err := r.mirrored(ctx, b)
+	of := wire.MirrorConfirmedKey("*", wire.Removal{Instrument: b.instrument, Day: b.day}) + ".*"
+	confirmed, err := r.allConfirmed(ctx, of)
 	if err != nil {
 		return err
 	}
-	for partner := range has {
-		for _, o := range b.objects {
-			key := wire.MirrorConfirmedKey(partner, o)
-			if _, err := r.kv.Get(ctx, key); errors.Is(err, jetstream.ErrKeyNotFound) {
-				continue
-			} else if err != nil {
-				return fmt.Errorf("what partner %s confirmed: %w", partner, err)
-			}
-			if err := r.cfg.Lease.Check(); err != nil {
-				return err
-			}
-			if err := r.kv.Delete(ctx, key); err != nil {
-				return fmt.Errorf("delete %s of %s: %w", key, r.kv.Bucket(), err)
-			}
+	return r.forget(ctx, confirmed, func(removal string) bool { return done[removal] })
+}
+
+// forgetLeft deletes what partners confirmed of removals that are not there any more: an archivist was killed that had done them.
+func (r *Collector) forgetLeft(ctx context.Context) error {
+	confirmed, err := r.allConfirmed(ctx, wire.MirrorConfirmedKeys("*"))
+	if err != nil || len(confirmed) == 0 {
+		return err
+	}
+	// Removals are read after what was confirmed of them: one that is not there then is done.
+	all, err := r.batches(ctx)
+	if err != nil {
+		return err
+	}
+	wait := map[string]bool{}
+	for _, b := range all {
+		for _, key := range b.keys() {
+			wait[key] = true
+		}
+	}
+	return r.forget(ctx, confirmed, func(removal string) bool { return !wait[removal] })
+}
+
+// allConfirmed returns the keys of what partners confirmed.
+func (r *Collector) allConfirmed(ctx context.Context, match string) (keys []string, err error) {
+	err = stream.EntriesSince(ctx, r.kv, match, 0, func(e jetstream.KeyValueEntry) error {
+		keys = append(keys, e.Key())
+		return nil
+	})
+	return keys, err
+}
+
+func (r *Collector) forget(ctx context.Context, confirmed []string, goes func(removal string) bool) error {
+	for _, key := range confirmed {
+		removal, is := wire.ParseMirrorConfirmedKey(key)
+		if !is || !goes(removal) {
+			continue
+		}
+		if err := r.cfg.Lease.Check(); err != nil {
+			return err
+		}
+		if err := r.kv.Delete(ctx, key); err != nil {
+			return fmt.Errorf("delete %s of %s: %w", key, r.kv.Bucket(), err)
 		}
 	}
 	return nil

@@ -3,33 +3,95 @@
 package retention
 
 import (
+	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// count writes what the ledger says of the camera's day: its first objects, so many.
-func (l *lab) count(step wire.Step, writer string, objects uint64) {
+// has writes into the ledger that a partner has the first current objects of the camera's day, so many.
+func (l *lab) has(partner string, objects int) {
 	l.Helper()
-	l.countOf(step, writer, objects, 1)
+	var totals wire.Totals
+	for rec, err := range manifest.Records(l.Context(), l.Store, site, camera, day) {
+		if err != nil {
+			l.Fatal(err)
+		}
+		if rec.State == wire.StateCurrent && totals.Objects < uint64(objects) {
+			totals.Objects++
+			totals.Digest = totals.Digest.Plus(rec.Digest)
+		}
+	}
+	l.hasTotals(partner, totals)
 }
 
-// countOf is count for objects with numbers from first on.
-func (l *lab) countOf(step wire.Step, writer string, objects, first uint64) {
+func (l *lab) hasTotals(partner string, totals wire.Totals) {
 	l.Helper()
-	totals := wire.Totals{Objects: objects}
-	for i := range objects {
-		totals.Digest = totals.Digest.Plus(wire.Digest{31: byte(first + i)})
-	}
 	value, err := wire.Encode(wire.LedgerEntry{Incarnations: map[string]wire.Totals{"one": totals}})
 	if err != nil {
 		l.Fatal(err)
 	}
-	if _, err := l.KV(wire.LedgerBucket(site)).Put(l.Context(), wire.LedgerKey(camera, day, step, writer), value); err != nil {
+	if _, err := l.KV(wire.LedgerBucket(site)).Put(l.Context(), wire.LedgerKey(camera, day, wire.StepMirrored, partner), value); err != nil {
 		l.Fatal(err)
 	}
+}
+
+// pushed is a partner that the camera's objects are pushed to.
+func pushed(hold time.Duration, change ...func(*wire.MirrorEntry)) *wire.MirrorEntry {
+	m := &wire.MirrorEntry{Partner: "of the lab", Direction: wire.MirrorPush, HoldMillis: hold.Milliseconds(), Prune: wire.MirrorPruneNever, Retractions: wire.MirrorDelete,
+		Selection: wire.MirrorSelection{Instruments: []string{camera}, Versions: wire.MirrorVersionsCurrent}}
+	for _, c := range change {
+		c(m)
+	}
+	return m
+}
+
+// replace lists objects of the camera's day anew.
+func (l *lab) replace(part int, change func(i int, r *wire.Record)) {
+	l.Helper()
+	var all []wire.Record
+	for rec, err := range manifest.Records(l.Context(), l.Store, site, camera, day) {
+		if err != nil {
+			l.Fatal(err)
+		}
+		change(len(all), &rec)
+		all = append(all, rec)
+	}
+	l.PutPart(camera, day, part, all...)
+	l.index()
+}
+
+// confirm writes that a partner confirmed the only removal.
+func (l *lab) confirm(r *Collector, partner string) {
+	l.Helper()
+	all, err := r.batches(l.Context())
+	if err != nil || len(all) != 1 {
+		l.Fatal(all, err)
+	}
+	value, err := wire.Encode(wire.MirrorConfirmed{At: now})
+	if err != nil {
+		l.Fatal(err)
+	}
+	for _, removal := range all[0].objects {
+		if _, err := r.kv.Put(l.Context(), wire.MirrorConfirmedKey(partner, removal), value); err != nil {
+			l.Fatal(err)
+		}
+	}
+}
+
+// confirmed returns what partners confirmed.
+func (l *lab) confirmed(r *Collector) []string {
+	l.Helper()
+	keys, err := r.allConfirmed(l.Context(), wire.MirrorConfirmedKeys("*"))
+	if err != nil {
+		l.Fatal(err)
+	}
+	return keys
 }
 
 // change writes the only removal anew, as others do.
@@ -65,12 +127,15 @@ func (l *lab) passes(r *Collector) {
 func TestExpireWaitsForPartners(t *testing.T) {
 	l := newLab(t)
 	l.fill()
+	l.keep.HoldMillis = (1000 * time.Hour).Milliseconds()
 	r := l.collector()
-	whole := map[wire.State]int{wire.StateCurrent: 7}
-	l.count(wire.StepStored, "gateway-0", 8)
-	l.countOf(wire.StepDuplicates, wire.ArchivistWriter, 1, 8)
-	l.count(wire.StepMirrored, "eiscat", 6)
-	l.count(wire.StepMirrored, "madrigal", 7)
+	extra := l.record(noon, "again")
+	extra.ID, extra.Key, extra.State = wire.NamedKey(site, camera, "again", 1), wire.NamedKey(site, camera, "again", 1), wire.StateDuplicate
+	l.PutPart(camera, day, 2, extra)
+	l.index()
+	whole := map[wire.State]int{wire.StateCurrent: 7, wire.StateDuplicate: 1}
+	l.has("eiscat", 6)
+	l.has("madrigal", 7)
 	l.pass(r, now)
 	l.want("owed", l.states(camera), whole)
 	for _, told := range r.told {
@@ -79,14 +144,111 @@ func TestExpireWaitsForPartners(t *testing.T) {
 		}
 	}
 	l.want("told", len(r.told), 1)
-	l.countOf(wire.StepMirrored, "eiscat", 7, 2) // as many, and not the same
-	l.pass(r, now.Add(30*time.Second))
+	l.hasTotals("eiscat", wire.Totals{Objects: 7, Digest: wire.Digest{1}}) // as many, and not the same
+	l.pass(r, now.Add(time.Hour))
 	l.want("others", l.states(camera), whole)
-	l.count(wire.StepMirrored, "eiscat", 7)
-	l.pass(r, now.Add(time.Minute))
+	l.has("eiscat", 7)
+	l.pass(r, now.Add(time.Hour+time.Second))
+	l.want("it was looked at just now", l.states(camera), whole)
+	l.pass(r, now.Add(2*time.Hour))
 	if is := l.states(camera); is[wire.StatePurged] != 6 {
 		t.Errorf("when all have got it: %v", is)
 	}
+}
+
+// A partner that has nothing of a day lacks all of it: it may be away since before the day began.
+func TestExpireWaitsForPartnerWithNothing(t *testing.T) {
+	old := noon.AddDate(0, 0, -30)
+	for name, c := range map[string]struct {
+		entry *wire.MirrorEntry
+		waits bool
+	}{
+		"it is away":                     {pushed(24 * time.Hour), true},
+		"its entry cannot be read":       {nil, true},
+		"it is given another instrument": {pushed(24*time.Hour, func(m *wire.MirrorEntry) { m.Selection.Instruments = []string{sonde} }), false},
+		"it is given older data":         {pushed(24*time.Hour, func(m *wire.MirrorEntry) { m.Selection.ObservedTo = old }), false},
+		"it is given newer data":         {pushed(24*time.Hour, func(m *wire.MirrorEntry) { m.Selection.ObservedWithinMillis = time.Hour.Milliseconds() }), false},
+		"it pulls":                       {pushed(24*time.Hour, func(m *wire.MirrorEntry) { m.Direction = wire.MirrorPull }), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t)
+			l.fill()
+			l.keep.HoldMillis = (48 * time.Hour).Milliseconds()
+			l.partners = map[string]*wire.MirrorEntry{"eiscat": c.entry}
+			r := l.collector()
+			l.pass(r, now)
+			l.pass(r, now.Add(23*time.Hour))
+			if is := l.states(camera); (is[wire.StatePurged] == 0) != c.waits {
+				t.Errorf("within its holdRetention: %v", is)
+			}
+			l.pass(r, now.Add(48*time.Hour))
+			l.want("after it", l.states(camera)[wire.StatePurged], 6)
+		})
+	}
+}
+
+// What a partner is not to have, it does not lack: a day does not wait for it.
+func TestExpireWaitsForNothingElse(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*wire.MirrorEntry)
+		// has are the objects, by number, that the partner has, of which 0 is retracted, 1 superseded and 2 expired.
+		has   []int
+		waits bool
+	}{
+		"all that is current":          {func(*wire.MirrorEntry) {}, []int{3, 4, 5, 6}, false},
+		"less":                         {func(*wire.MirrorEntry) {}, []int{3, 4, 5}, true},
+		"what expired is kept":         {func(*wire.MirrorEntry) {}, []int{2, 3, 4, 5, 6}, false},
+		"what is retracted is kept":    {func(m *wire.MirrorEntry) { m.Retractions, m.Prune = wire.MirrorIgnore, wire.MirrorPruneWhenExpired }, []int{0, 3, 4, 5, 6}, false},
+		"what is retracted is lacking": {func(m *wire.MirrorEntry) { m.Retractions = wire.MirrorIgnore }, []int{3, 4, 5, 6}, false},
+		"what is retracted, too":       {func(*wire.MirrorEntry) {}, []int{0, 3, 4, 5, 6}, true},
+		"all versions":                 {func(m *wire.MirrorEntry) { m.Selection.Versions = wire.MirrorVersionsAll }, []int{1, 3, 4, 5, 6}, false},
+		"not all versions":             {func(m *wire.MirrorEntry) { m.Selection.Versions = wire.MirrorVersionsAll }, []int{3, 4, 5, 6}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t)
+			l.fill()
+			l.partners = map[string]*wire.MirrorEntry{"eiscat": pushed(24*time.Hour, c.change)}
+			l.keep.HoldMillis = (24 * time.Hour).Milliseconds()
+			var has wire.Totals
+			l.replace(2, func(i int, r *wire.Record) {
+				if slices.Contains(c.has, i) {
+					has.Objects++
+					has.Digest = has.Digest.Plus(r.Digest)
+				}
+				switch i {
+				case 0:
+					r.State, r.RetractedAt = wire.StateRetracted, &noon
+				case 1:
+					r.State = wire.StateSuperseded
+				case 2:
+					r.State, r.PurgedAt, r.ChangedBy = wire.StatePurged, &noon, wire.ByRetention
+				}
+			})
+			l.hasTotals("eiscat", has)
+			r := l.collector()
+			l.pass(r, now)
+			if is := l.states(camera); (is[wire.StateCurrent] > 1) != c.waits {
+				t.Errorf("states: %v; told: %v", is, r.told)
+			}
+		})
+	}
+}
+
+// What somebody purged goes, also where the rest of its day is due to expire and waits for a partner.
+func TestPurgeOfDayThatWaits(t *testing.T) {
+	l := newLab(t)
+	l.fill()
+	l.keep.HoldMillis = (1000 * time.Hour).Milliseconds()
+	l.partners = map[string]*wire.MirrorEntry{"eiscat": pushed(1000 * time.Hour)}
+	r := l.collector()
+	l.has("eiscat", 3)
+	l.pass(r, now.Add(-time.Minute))
+	l.want("removals", l.waiting(r), 1)
+	key := l.purge(r).Key
+	l.passes(r)
+	l.want("the pack that it was in", len(l.Keys(key)), 0)
+	l.want("the rest", l.states(camera)[wire.StateCurrent], 6)
+	l.want("days", l.waiting(r), 1)
 }
 
 // A purge is asked of the partners that have something of the day, and stays to be seen
@@ -94,9 +256,12 @@ func TestExpireWaitsForPartners(t *testing.T) {
 func TestPurgeIsConfirmed(t *testing.T) {
 	l := newLab(t)
 	l.fill()
+	l.partners = map[string]*wire.MirrorEntry{
+		"eiscat": pushed(time.Hour), "madrigal": pushed(time.Hour, func(m *wire.MirrorEntry) { m.Selection.Instruments = nil }),
+	}
 	r := l.collector()
-	l.count(wire.StepMirrored, "eiscat", 7)
-	l.count(wire.StepMirrored, "madrigal", 0)
+	l.has("eiscat", 7)
+	l.has("madrigal", 0)
 	key := l.purge(r).Key
 	l.passes(r)
 	l.want("removals that wait for eiscat", l.waiting(r), 1)
@@ -111,17 +276,54 @@ func TestPurgeIsConfirmed(t *testing.T) {
 	l.want("removals after that", l.waiting(r), 0)
 }
 
+// A purge is asked of a partner that is to have the object, whatever the ledger says: a run that failed may have brought it.
+func TestPurgeIsAskedOfPartnerWithNothing(t *testing.T) {
+	l := newLab(t)
+	l.fill()
+	l.partners = map[string]*wire.MirrorEntry{
+		"eiscat": pushed(time.Hour), "madrigal": pushed(time.Hour, func(m *wire.MirrorEntry) { m.Selection.ObservedTo = noon }),
+	}
+	r := l.collector()
+	l.purge(r)
+	l.passes(r)
+	l.want("removals that wait for eiscat", l.waiting(r), 1)
+	for _, told := range r.told {
+		if told != "Mirrors: eiscat did not confirm the purge" {
+			t.Errorf("told: %s", told)
+		}
+	}
+	l.confirm(r, "eiscat")
+	l.passes(r)
+	l.want("removals after that", l.waiting(r), 0)
+}
+
+// A duplicate whose bytes somebody takes out of its pack is asked of nobody: partners are given the original.
+func TestPurgeOfDuplicateIsAskedOfNobody(t *testing.T) {
+	l := newLab(t)
+	l.fill()
+	l.partners = map[string]*wire.MirrorEntry{"eiscat": pushed(time.Hour)}
+	r := l.collector()
+	l.has("eiscat", 7)
+	purged := l.purge(r)
+	l.replace(3, func(_ int, rec *wire.Record) {
+		if rec.ID == purged.ID {
+			rec.State, rec.PurgedAt, rec.DuplicateOf = wire.StateDuplicate, nil, "the original"
+		}
+	})
+	l.passes(r)
+	l.want("removals", l.waiting(r), 0)
+}
+
 // A day waits for a partner no longer than the partner's own holdRetention, nor than its Instrument's; and not at all for one that is not
 // declared any more.
 func TestPartnersHoldNotForEver(t *testing.T) {
 	l := newLab(t)
 	l.fill()
-	l.partners = map[string]time.Duration{"eiscat": 30 * time.Minute, "madrigal": 1000 * time.Hour}
+	l.partners = map[string]*wire.MirrorEntry{"eiscat": pushed(30 * time.Minute)}
 	r := l.collector()
 	whole := map[wire.State]int{wire.StateCurrent: 7}
-	l.count(wire.StepStored, "gateway-0", 7)
-	l.count(wire.StepMirrored, "eiscat", 6)
-	l.count(wire.StepMirrored, "gone", 0)
+	l.has("eiscat", 6)
+	l.has("gone", 0)
 	l.pass(r, now)
 	l.want("owed to eiscat", l.states(camera), whole)
 	for _, told := range r.told {
@@ -129,10 +331,11 @@ func TestPartnersHoldNotForEver(t *testing.T) {
 			t.Errorf("told: %s", told)
 		}
 	}
-	l.count(wire.StepMirrored, "madrigal", 6)
+	l.has("madrigal", 6)
+	l.partners["madrigal"] = pushed(1000 * time.Hour)
 	l.pass(r, now.Add(31*time.Minute)) // eiscat's time is over, madrigal's that of the Instrument
 	l.want("owed to madrigal", l.states(camera), whole)
-	l.pass(r, now.Add(61*time.Minute))
+	l.pass(r, now.Add(60*time.Minute))
 	if is := l.states(camera); is[wire.StatePurged] != 6 {
 		t.Errorf("when nobody may hold it any longer: %v", is)
 	}
@@ -142,13 +345,13 @@ func TestPartnersHoldNotForEver(t *testing.T) {
 func TestPartnerIsNotDeclaredAnyMore(t *testing.T) {
 	l := newLab(t)
 	l.fill()
-	l.partners = map[string]time.Duration{"eiscat": time.Hour}
+	l.partners = map[string]*wire.MirrorEntry{"eiscat": pushed(time.Hour)}
 	r := l.collector()
-	l.count(wire.StepMirrored, "eiscat", 7)
+	l.has("eiscat", 7)
 	l.purge(r)
 	l.passes(r)
 	l.want("removals that wait for eiscat", l.waiting(r), 1)
-	l.partners = map[string]time.Duration{}
+	l.partners = map[string]*wire.MirrorEntry{}
 	l.passes(r)
 	l.want("removals that wait for nobody", l.waiting(r), 0)
 }
@@ -158,32 +361,64 @@ func TestPartnerConfirms(t *testing.T) {
 	l := newLab(t)
 	l.fill()
 	r := l.collector()
-	l.count(wire.StepMirrored, "eiscat", 7)
+	l.has("eiscat", 7)
 	l.purge(r)
 	l.passes(r)
 	l.want("removals that wait for eiscat", l.waiting(r), 1)
-	all, err := r.batches(l.Context())
+	l.confirm(r, "eiscat")
+	l.passes(r)
+	l.want("removals after that", l.waiting(r), 0)
+	l.want("what was confirmed", l.confirmed(r), []string{})
+}
+
+// What a partner confirmed is there as long as the removal, to which something may be added while a pass is under way; and what an
+// archivist left that was killed in between goes when the next one begins.
+func TestConfirmedStaysWithItsRemoval(t *testing.T) {
+	l := newLab(t)
+	l.fill()
+	r := l.collector()
+	l.has("eiscat", 7)
+	l.purge(r)
+	l.passes(r)
+	l.confirm(r, "eiscat")
+	first, second := wire.NamedKey(site, camera, "first", 1), wire.NamedKey(site, camera, "second", 1)
+	l.Put(first, []byte("packed 0"))
+	l.Put(second, []byte("packed 0"))
+	l.change(r, func(is *wire.Removal) { is.Found = first })
+	l.Store.Refuse = func(string, bool) error {
+		l.Store.Refuse = nil
+		l.change(r, func(is *wire.Removal) { is.Found = second })
+		return nil
+	}
+	if err := r.pass(t.Context(), now.Add(3*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	l.want("removals with something added", l.waiting(r), 1)
+	l.want("what was confirmed of it", len(l.confirmed(r)), 1)
+	if err := r.forgetLeft(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.want("what was confirmed of a removal that is there", len(l.confirmed(r)), 1)
+	all, err := r.batches(t.Context())
 	if err != nil || len(all) != 1 {
 		t.Fatal(all, err)
 	}
-	value, err := wire.Encode(wire.MirrorConfirmed{At: now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, removal := range all[0].objects {
-		if _, err := r.kv.Put(l.Context(), wire.MirrorConfirmedKey("eiscat", removal), value); err != nil {
+	for _, key := range all[0].keys() {
+		if _, err := r.done(t.Context(), all[0], key); err != nil { // and here it is killed
 			t.Fatal(err)
 		}
 	}
-	l.passes(r)
-	l.want("removals after that", l.waiting(r), 0)
-	keys, err := r.kv.ListKeysFiltered(l.Context(), wire.MirrorConfirmedKeys("eiscat"))
-	if err != nil {
-		t.Fatal(err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- l.collector().Run(ctx) }()
+	for end := time.Now().Add(testenv.Patience); len(l.confirmed(r)) > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Error("what was confirmed of a removal that is done stays")
+			break
+		}
 	}
-	for key := range keys.Keys() {
-		t.Errorf("%s stays", key)
-	}
+	cancel()
+	<-ended
 }
 
 // What is found again of an object goes while its purge waits for a partner, also where
@@ -192,7 +427,7 @@ func TestFoundAgainGoesWhileItWaits(t *testing.T) {
 	l := newLab(t)
 	l.fill()
 	r := l.collector()
-	l.count(wire.StepMirrored, "eiscat", 7)
+	l.has("eiscat", 7)
 	l.purge(r)
 	l.passes(r)
 	l.want("removals that wait for eiscat", l.waiting(r), 1)

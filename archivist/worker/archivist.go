@@ -76,9 +76,9 @@ type Config struct {
 	// description archived.
 	Declared func() ([]wire.InstrumentEntry, bool)
 
-	// Partner returns how long what is due to expire waits for a partner of mirrors at most, and false for one that is not declared.
+	// Partners returns the entries of the partners of mirrors that are declared and pushed to, as retention.Config says.
 	// Optional: then every partner in the ledger counts.
-	Partner func(name string) (hold time.Duration, declared bool)
+	Partners func() (map[string]*wire.MirrorEntry, bool)
 
 	// Live says whether both speak of the registry as it is now, and not only of that
 	// which this archivist saw last: before that nothing is retracted, nothing expires, and

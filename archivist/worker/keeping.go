@@ -4,8 +4,6 @@ package worker
 
 import (
 	"context"
-	"math"
-	"time"
 
 	"github.com/substorm/substorm/archivist/compact"
 	"github.com/substorm/substorm/archivist/dayclose"
@@ -19,7 +17,7 @@ import (
 
 func (a *archivist) keeping(lease *stream.Lease, deleter *deletion.Deleter, writer *manifest.Writer, compactor *compact.Compactor, closer *dayclose.Closer) *retention.Collector {
 	return retention.New(retention.Config{
-		Base: a.base(lease), Compactor: compactor, Deleter: deleter, Declared: a.declared(), Partner: a.partner(), ClosedTo: closer.ClosedTo, Expired: writer.Expired,
+		Base: a.base(lease), Compactor: compactor, Deleter: deleter, Declared: a.declared(), Partners: a.partners(), ClosedTo: closer.ClosedTo, Expired: writer.Expired,
 		Interval: a.cfg.RemoveInterval, ExpireInterval: a.cfg.ExpireInterval, Grace: a.cfg.RemoveGrace,
 		Budget: a.cfg.Budget, Metrics: a.metrics.keeping,
 	})
@@ -52,16 +50,16 @@ func (a *archivist) declared() func() ([]wire.InstrumentEntry, bool) {
 	}
 }
 
-// partner returns what is declared of the partners of mirrors: while the registry is not known as it is now, every one counts.
-func (a *archivist) partner() func(string) (time.Duration, bool) {
-	if a.cfg.Partner == nil {
+// partners returns what is declared of the partners of mirrors: the registry as it is now.
+func (a *archivist) partners() func() (map[string]*wire.MirrorEntry, bool) {
+	if a.cfg.Partners == nil {
 		return nil
 	}
-	return func(name string) (time.Duration, bool) {
+	return func() (map[string]*wire.MirrorEntry, bool) {
 		if !a.live() {
-			return math.MaxInt64, true
+			return nil, false
 		}
-		return a.cfg.Partner(name)
+		return a.cfg.Partners()
 	}
 }
 

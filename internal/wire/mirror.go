@@ -36,6 +36,13 @@ func MirrorConfirmedKey(partner string, r Removal) string {
 	return confirmedKeys + partner + "." + strings.TrimPrefix(r.Key(), removalKeys)
 }
 
+// ParseMirrorConfirmedKey returns the key of the Removal that a partner confirmed, and false for other keys.
+func ParseMirrorConfirmedKey(key string) (removal string, is bool) {
+	rest, is := strings.CutPrefix(key, confirmedKeys)
+	_, of, both := strings.Cut(rest, ".")
+	return removalKeys + of, is && both
+}
+
 // MirrorConfirmed says that a partner has removed what was purged here.
 type MirrorConfirmed struct {
 	At time.Time `json:"at"`
@@ -241,6 +248,17 @@ type MirrorSelection struct {
 	Versions string `json:"versions"`
 	// Embargoed: data under embargo is mirrored, too.
 	Embargoed bool `json:"embargoed,omitempty"`
+}
+
+// Observed are the bounds of the time of observation that is selected: [from, to). The zero time is no bound.
+func (s *MirrorSelection) Observed(now time.Time) (from, to time.Time) {
+	from, to = s.ObservedFrom, s.ObservedTo
+	if s.ObservedWithinMillis > 0 {
+		if within := now.Add(-time.Duration(s.ObservedWithinMillis) * time.Millisecond); within.After(from) {
+			from = within
+		}
+	}
+	return from, to
 }
 
 // MirrorPath gives paths of a pull to an Instrument.

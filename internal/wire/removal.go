@@ -42,16 +42,20 @@ type Removal struct {
 	// ForSpace: the day expires because the disk budget of the Site is nearly used up.
 	ForSpace bool `json:"forSpace,omitempty"`
 	// Confirmed says when partners that mirror the instrument removed the object too, by
-	// partner. The entry stays until all have that have something of the day.
+	// partner. The entry stays until all have that may have a copy of it.
 	Confirmed map[string]time.Time `json:"confirmed,omitempty"`
 }
 
-// Asks says whether a removal is asked of a partner that has so much of the day: somebody
-// purged the object, and the partner did not confirm that it removed it. What is found
-// again of it here is not asked of others.
-func (r Removal) Asks(partner string, has Totals) bool {
+// Unconfirmed says whether a partner that may have a copy of the object has not removed it: somebody purged the object, and the
+// partner did not confirm in the entry itself that it removed it. What is found again of it here is not asked of others.
+func (r Removal) Unconfirmed(partner string) bool {
 	_, confirmed := r.Confirmed[partner]
-	return r.ID != "" && r.By != ArchivistWriter && !confirmed && has.Objects+has.Datagrams > 0
+	return r.ID != "" && r.By != ArchivistWriter && !confirmed
+}
+
+// Asks says whether a removal is asked of a partner that has so much of the day.
+func (r Removal) Asks(partner string, has Totals) bool {
+	return r.Unconfirmed(partner) && has.Objects+has.Datagrams > 0
 }
 
 // Key is the removal's key in the bucket of cursors.

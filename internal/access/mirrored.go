@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package access
+
+import (
+	"slices"
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Mirrored returns what says of an object of an instrument whether a partner that is pushed to is to have it: the MirrorPartner
+// selects it, and may have it. What became of the object since it was received is not looked at. Nil: the partner is to have nothing
+// of the instrument.
+func Mirrored(m *wire.MirrorEntry, in *wire.InstrumentEntry, now time.Time) func(*wire.Record) bool {
+	if m.Direction != wire.MirrorPush || !slices.Contains(m.Selection.Instruments, in.Instrument) {
+		return nil
+	}
+	reader := Mirror(m.Partner, map[string]bool{in.Instrument: true}, m.Selection.Embargoed)
+	if Decide(Archive, reader, in.Instrument, in.Access, time.Time{}, now) != Granted {
+		return nil
+	}
+	from, to := m.Selection.Observed(now)
+	return func(r *wire.Record) bool {
+		observed := r.ReceivedAt
+		if r.ObservedTo != nil {
+			observed = *r.ObservedTo
+		} else if r.ObservedFrom != nil {
+			observed = *r.ObservedFrom
+		}
+		first, last := r.Observed()
+		return (to.IsZero() || first.Before(to)) && !last.Before(from) &&
+			Decide(Archive, reader, in.Instrument, in.Access, observed, now) == Granted
+	}
+}

@@ -7,7 +7,7 @@
 // clients are at the far end of a link that delays packets (internal/testenv.Link), so TCP sees it. Each copy begins with an empty folder; files
 // that were read before are in the page cache. Copies are made on a file system of their own,
 // and none is removed before the end (see lab.Disk). Substorm's copies are on the disk when a run ends, those of the others are not, and are
-// written before the next run begins.
+// written before the next run begins. "The files alone" are made from memory by one process: what no copy can do without.
 package main
 
 import (
@@ -42,6 +42,7 @@ const (
 	rsyncAZ  = "rsync -az"
 	wget     = "wget -r -N"
 	rclone   = "rclone copy"
+	alone    = "the files alone"
 	seconds  = "s"
 	megabyte = "MB"
 	changed  = 4
@@ -125,6 +126,14 @@ func measure(l *lab.Lab, r *report.Report, site *site, peers *peers, t *tree, ro
 	err := turn(func(c candidate) error { return c.time(r, "first, "+name, w, t, !*again) })
 	if err != nil {
 		return err
+	}
+	if roundTrip == 0 && !*again {
+		unix.Sync()
+		took, err := t.make(filepath.Join(copies, fmt.Sprintf("%d-%s", round, alone)))
+		if err != nil {
+			return err
+		}
+		r.Add("first, "+name, alone, seconds, took.Seconds())
 	}
 	if err := t.change(changed); err != nil {
 		return err

@@ -35,7 +35,7 @@ const (
 	// gatewayPatience is how long a run waits for a gateway that takes anything: gateways that are
 	// replaced, and a store that is away, come back.
 	gatewayPatience = 5 * time.Minute
-	// fresh is how old a gateway's report may be.
+	// fresh is how old a gateway's report may be, by the clock of the NATS server: those of the gateway and of this machine may differ.
 	fresh = 30 * time.Second
 	// firstPause between tries of an object, each time twice as long up to lastPause.
 	firstPause = 100 * time.Millisecond
@@ -67,6 +67,8 @@ type Client struct {
 	cfg             Config
 	status, entries jetstream.KeyValue
 	pair            *certificate.Ephemeral
+	// entry is the revision of the run's own.
+	entry uint64
 
 	mu     sync.Mutex
 	open   map[wire.MirrorListener]*http.Client
@@ -105,18 +107,25 @@ func Open(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("bucket %s: %w", wire.RegistryBucket(cfg.Site), err)
 	}
 	g := &Client{cfg: cfg, status: status, entries: entries, pair: pair, open: map[wire.MirrorListener]*http.Client{}}
-	return g, stream.Save(ctx, entries, g.key(), wire.MoverEntry{Partner: cfg.Partner, Kind: cfg.Kind, Certificate: pair.Digest()})
+	data, err := wire.Encode(wire.MoverEntry{Partner: cfg.Partner, Kind: cfg.Kind, Certificate: pair.Digest()})
+	if err == nil {
+		g.entry, err = entries.Put(ctx, g.key(), data)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s of bucket %s: %w", g.key(), entries.Bucket(), err)
+	}
+	return g, nil
 }
 
 // key of the run's entry.
 func (g *Client) key() string { return wire.RegistryMoverKey(g.cfg.Partner, g.cfg.Kind) }
 
 // Close has gateways forget the run. Where that fails the next run replaces its entry, and the key of this one is gone with the
-// process.
+// process. The entry of another run, which has taken the place of this one since, stays.
 func (g *Client) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	_ = g.entries.Delete(ctx, g.key())
+	_ = g.entries.Delete(ctx, g.key(), jetstream.LastRevision(g.entry))
 	for _, c := range g.open {
 		c.CloseIdleConnections()
 	}
@@ -253,6 +262,10 @@ func (g *Client) look(ctx context.Context) error {
 		return errNoGateway
 	}
 	g.looked = time.Now()
+	now, err := stream.ServerTime(ctx, g.cfg.JetStream, "KV_"+g.status.Bucket())
+	if err != nil {
+		return fmt.Errorf("which gateways there are: %w", err)
+	}
 	watcher, err := g.status.Watch(ctx, wire.GatewayStatusKey("*"))
 	if err != nil {
 		return fmt.Errorf("which gateways there are: %w", err)
@@ -268,7 +281,7 @@ func (g *Client) look(ctx context.Context) error {
 				return nil
 			}
 			s, err := wire.Decode[wire.GatewayStatus](e.Value())
-			if err == nil && e.Operation() == jetstream.KeyValuePut && s.Mirror != nil && !s.Draining && !s.Stopped && time.Since(s.ReportedAt) < fresh {
+			if err == nil && e.Operation() == jetstream.KeyValuePut && s.Mirror != nil && !s.Draining && !s.Stopped && now.Sub(e.Created()) < fresh {
 				g.order = append(g.order, *s.Mirror)
 			}
 		case <-ctx.Done():

@@ -3,15 +3,21 @@
 package gateway_test
 
 import (
+	"context"
 	"crypto/sha256"
+	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/mirror-jobs/gateway"
@@ -80,6 +86,77 @@ func TestPut(t *testing.T) {
 		body, _ := gateway.Bytes(object)()
 		return pausing{body, first}, nil
 	})
+}
+
+// A run that has lost its lease leaves the certificate of the run that took its place.
+func TestCloseAfterNext(t *testing.T) {
+	t.Parallel()
+	js := testenv.NATS(t, testenv.NATSOptions{Unsynced: true}).JetStream(t)
+	testenv.CreateSite(t, js, "hub")
+	open := func() *gateway.Client {
+		t.Helper()
+		c, err := gateway.Open(t.Context(), gateway.Config{Site: "hub", Partner: "north", Kind: wire.MirrorScheduled, JetStream: js, Connections: 1, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	kv, err := js.KeyValue(t.Context(), wire.RegistryBucket("hub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := open()
+	next := open()
+	first.Close()
+	if _, err := kv.Get(t.Context(), wire.RegistryMoverKey("north", wire.MirrorScheduled)); err != nil {
+		t.Errorf("gateways do not know the run that lasts: %v", err)
+	}
+	next.Close()
+	if _, err := kv.Get(t.Context(), wire.RegistryMoverKey("north", wire.MirrorScheduled)); !errors.Is(err, jetstream.ErrKeyNotFound) {
+		t.Errorf("gateways know a run that is over: %v", err)
+	}
+}
+
+// A gateway whose clock differs from that of this machine is asked: how old its report is, the NATS server says.
+func TestClockOfGateway(t *testing.T) {
+	t.Parallel()
+	js := testenv.NATS(t, testenv.NATSOptions{Unsynced: true}).JetStream(t)
+	testenv.CreateSite(t, js, "hub")
+	for _, off := range []time.Duration{-time.Hour, time.Hour} {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		kv, err := js.KeyValue(t.Context(), wire.StatusBucket("hub"))
+		if err == nil {
+			err = stream.Save(t.Context(), kv, wire.GatewayStatusKey("pool-0"), wire.GatewayStatus{Gateway: "pool-0", Incarnation: "one", ReportedAt: time.Now().Add(off).UTC(),
+				Mirror: &wire.MirrorListener{Address: listener.Addr().String()}})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := gateway.Open(t.Context(), gateway.Config{Site: "hub", Partner: "north", Kind: wire.MirrorScheduled, JetStream: js, Connections: 1, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		put := make(chan error, 1)
+		go func() {
+			put <- client.Put(ctx, gateway.Object{Instrument: "arctic_allsky-1", Open: gateway.Bytes(nil), Record: wire.MirroredObject{Path: "a", ReceivedAt: time.Now().UTC()}})
+		}()
+		time.AfterFunc(testenv.Patience, func() { _ = listener.Close() })
+		if c, err := listener.Accept(); err != nil {
+			t.Errorf("a gateway whose clock is off by %s is not asked", off)
+		} else {
+			_ = c.Close()
+		}
+		cancel()
+		if err := <-put; err == nil {
+			t.Error("there is no gateway, and it took an object")
+		}
+		client.Close()
+		_ = listener.Close()
+	}
 }
 
 // pausing stops the gateway before the first byte is read.

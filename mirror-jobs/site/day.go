@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/mirror-jobs/https"
 	"github.com/substorm/substorm/mirror-jobs/plan"
@@ -69,25 +70,34 @@ func (r *run) compare(ctx context.Context, in *instrument, names []wire.Day) (da
 		policy.Embargo = in.access.Embargo()
 	}
 	var questions []mirrorindex.ListQuestion
-	here := make([][]*wire.Record, len(names))
-	for i, name := range names {
+	var here [][]*wire.Record
+	for _, name := range names {
 		listed, err := r.Catalog.Day(ctx, in.guest, name)
+		if unreadable(err) {
+			r.unread++
+			r.Logger.Error("what is listed here of a day cannot be read, and nothing of it is pulled: substorm archive rebuild makes its manifests anew",
+				"instrument", in.guest, "day", name, "error", err)
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
-		here[i] = listed.Records
+		here = append(here, listed.Records)
 		q := mirrorindex.ListQuestion{Instrument: in.name, Day: name}
 		if have := plan.Have(listed.Records); have.Count > 0 && !r.anew {
 			q.Have = &have
 		}
 		questions = append(questions, q)
 	}
+	if len(questions) == 0 {
+		return nil, nil
+	}
 	answers, err := r.Source.Lists(ctx, questions)
 	if err != nil {
 		return nil, problemOf(err)
 	}
 	for i, a := range answers {
-		d := &day{in: in, day: names[i], tag: a.Head.Tag, lines: a.Entries, partial: a.Head.More}
+		d := &day{in: in, day: questions[i].Day, tag: a.Head.Tag, lines: a.Entries, partial: a.Head.More}
 		if a.Head.Gone { // since the days were told: another run will know more
 			r.withheld++
 			continue
@@ -98,6 +108,11 @@ func (r *run) compare(ctx context.Context, in *instrument, names []wire.Day) (da
 		days = append(days, d)
 	}
 	return days, nil
+}
+
+// unreadable says whether an error is about the manifests of one day alone: they are damaged, or lost.
+func unreadable(err error) bool {
+	return errors.Is(err, wire.ErrMalformed) || errors.Is(err, wire.ErrNewerFormat) || errors.Is(err, objectstore.ErrNotFound)
 }
 
 // follow asks the archivist for what the other Site has retracted. Objects are here by then.

@@ -107,10 +107,12 @@ type run struct {
 	// owed are objects that did not come, withheld those under embargo, and asked the changes that the archivist is asked for, or
 	// that wait for the end of a legal hold. Of all of them a later run looks again.
 	owed, withheld, asked int
+	// unread are days of which nobody knows what is here.
+	unread int
 }
 
 // left is how much of what was looked at so far a later run looks at again.
-func (r *run) left() int { return r.owed + r.withheld + r.asked }
+func (r *run) left() int { return r.owed + r.withheld + r.asked + r.unread }
 
 func (r *run) selection() plan.Selection {
 	s := r.Entry.Selection
@@ -165,6 +167,9 @@ func (r *run) do(ctx context.Context) error {
 	}
 	if err := r.keep(ctx, etag); err != nil {
 		return err
+	}
+	if r.unread > 0 {
+		return fmt.Errorf("%w: %d objects, and all of the days whose manifests here cannot be read (%d, which the log names)", push.ErrOwed, r.owed, r.unread)
 	}
 	if r.owed > 0 {
 		return fmt.Errorf("%w: %d objects", push.ErrOwed, r.owed)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -46,12 +47,22 @@ var (
 // here is what is listed at the hub.
 type here struct {
 	records []*wire.Record
-	err     error
+	// damaged is a day whose manifests cannot be read.
+	damaged wire.Day
 }
 
 // Day implements site.Catalog.
-func (h *here) Day(context.Context, string, wire.Day) (*catalog.Day, error) {
-	return &catalog.Day{Records: h.records}, h.err
+func (h *here) Day(_ context.Context, instrument string, day wire.Day) (*catalog.Day, error) {
+	if day == h.damaged {
+		return nil, fmt.Errorf("instrument %s, %s: %w", instrument, day, wire.ErrMalformed)
+	}
+	d := &catalog.Day{Instrument: instrument, Day: day}
+	for _, r := range h.records {
+		if wire.DayOf(r.ReceivedAt) == day {
+			d.Records = append(d.Records, r)
+		}
+	}
+	return d, nil
 }
 
 // hub is a Site that pulls from the archive of a Lab, and what is in its registry but guests.
@@ -77,9 +88,9 @@ func newHub(t *testing.T) *hub {
 }
 
 // has puts an object into the archive of the origin, and lists it at the hub.
-func (h *hub) has(path string) wire.Record {
+func (h *hub) has(path string, at time.Time) wire.Record {
 	h.Helper()
-	r := h.Put(archivetest.Camera, path, path, func(r *wire.Record) { r.ReceivedAt = storm })
+	r := h.Put(archivetest.Camera, path, path, func(r *wire.Record) { r.ReceivedAt = at })
 	h.Wait(r)
 	is, from := r, wire.Origin{Site: archivetest.Site, ID: r.ID}
 	is.ID, is.Origin = from.ObjectID(hubSite, guest, r.ReceivedAt), &from
@@ -93,7 +104,7 @@ func (h *hub) becomes(r wire.Record, state wire.State) {
 	r.State, r.Reason = state, "a lamp"
 	h.Announce(archivetest.Camera, r)
 	h.Until(r.ID+" is "+string(state), func() bool {
-		d, err := h.Catalog.Day(h.Context(), archivetest.Camera, wire.DayOf(storm))
+		d, err := h.Catalog.Day(h.Context(), archivetest.Camera, wire.DayOf(r.ReceivedAt))
 		if err != nil {
 			h.Fatal(err)
 		}
@@ -215,7 +226,7 @@ func (h *hub) longAgo() {
 func TestRefusedChange(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
-	r := h.has("a.jpg")
+	r := h.has("a.jpg", storm)
 	h.pulled()
 	if asked := h.pulled(); len(asked) != 1 {
 		t.Errorf("nothing changed: %q", asked)
@@ -245,7 +256,7 @@ func TestRefusedChange(t *testing.T) {
 func TestHeldChange(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
-	r := h.has("a.jpg")
+	r := h.has("a.jpg", storm)
 	h.registry[wire.RegistryCompleteKey] = wire.RegistryComplete{Revision: 1, LegalHold: true}
 	h.pulled()
 	h.becomes(r, wire.StateRetracted)
@@ -267,7 +278,7 @@ func TestHeldChange(t *testing.T) {
 func TestClosedBetween(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
-	h.has("a.jpg")
+	h.has("a.jpg", storm)
 	camera := h.Snapshot().Instruments[archivetest.Camera]
 	closed := camera
 	closed.Access = archivetest.Restricted
@@ -323,7 +334,7 @@ func countOf(asked []string, path string) (n int) {
 func TestLostRegistry(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
-	h.has("a.jpg")
+	h.has("a.jpg", storm)
 	h.pulled()
 	if err := h.kv.Purge(t.Context(), wire.RegistryGuestKey(archivetest.Site, archivetest.Camera)); err != nil {
 		t.Fatal(err)
@@ -337,4 +348,23 @@ func TestLostRegistry(t *testing.T) {
 	if asked := h.pulled(); len(asked) != 1 {
 		t.Errorf("nothing changed: %q", asked)
 	}
+}
+
+// A day whose manifests here are damaged holds up no other, and is owed until they are made anew.
+func TestDamagedDay(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	h.has("a.jpg", storm)
+	h.becomes(h.has("b.jpg", storm.AddDate(0, 0, 1)), wire.StateRetracted)
+	h.damaged = wire.DayOf(storm)
+	for n := range 2 {
+		if _, err := h.pull(h.URL); !errors.Is(err, push.ErrOwed) || !strings.Contains(err.Error(), "cannot be read (1,") || !strings.Contains(h.log.String(), "substorm archive rebuild") {
+			t.Errorf("%v; %s", err, h.log.String())
+		}
+		if got := h.requests(); len(got) != n+1 {
+			t.Errorf("the other day is not followed: %v", got)
+		}
+	}
+	h.damaged = ""
+	h.pulled()
 }

@@ -149,9 +149,16 @@ func Bytes(data []byte) func() (io.ReadCloser, error) {
 // other says why no gateway took it for some minutes.
 func (g *Client) Put(ctx context.Context, o Object) error {
 	pause, begun := firstPause, time.Now()
+	var failed time.Time // first: until then it may have waited for a connection
 	for {
 		wait, err := g.try(ctx, o)
-		if err == nil || ctx.Err() != nil || g.Final(err) || time.Since(begun) > gatewayPatience {
+		if err == nil || ctx.Err() != nil || g.Final(err) {
+			return err
+		}
+		if failed.IsZero() {
+			failed = time.Now()
+		}
+		if time.Since(failed) > gatewayPatience {
 			return err
 		}
 		if time.Since(begun) > tellAfter {

@@ -166,7 +166,7 @@ func (r *report) tell(ctx context.Context) {
 	s.ReportedAt, s.Progress = now, r.progress.Report()
 	r.rates = plan.Recent(append(r.rates, plan.Sample{At: now, Bytes: s.Progress.Bytes}))
 	s.Progress.BytesPerSecond = plan.BytesPerSecond(r.rates)
-	s.Owed = wire.MirrorOwed{Objects: s.Progress.TotalObjects - s.Progress.Objects, Bytes: s.Progress.TotalBytes - s.Progress.Bytes}
+	s.Owed = wire.MirrorOwed{Objects: s.Progress.TotalObjects - s.Progress.Objects, Bytes: s.Progress.TotalBytes - s.Progress.Bytes, Oldest: r.progress.Oldest()}
 	if rate := s.Progress.BytesPerSecond; rate > 0 && s.EndedAt.IsZero() {
 		s.Progress.Ends = now.Add(time.Duration(float64(s.Owed.Bytes) / float64(rate) * float64(time.Second))).Truncate(time.Second)
 	}

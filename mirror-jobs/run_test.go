@@ -148,7 +148,7 @@ func TestScheduled(t *testing.T) {
 	if err := mirrorjobs.Run(t.Context(), l.cfg); !errors.Is(err, push.ErrOwed) {
 		t.Errorf("%v", err)
 	}
-	if s := l.status(); s.Result != wire.MirrorFailed || s.Reason != wire.MirrorReasonDigestMismatch || !s.Part || !s.VerifyOnly || l.count() != 1 || s.Progress.Objects != 0 || s.Progress.Compared != 1 || s.Owed.Objects != 1 {
+	if s := l.status(); s.Result != wire.MirrorFailed || s.Reason != wire.MirrorReasonDigestMismatch || !s.Part || !s.VerifyOnly || l.count() != 1 || s.Progress.Objects != 0 || s.Progress.Compared != 1 || s.Owed.Objects != 1 || !s.Owed.Oldest.Equal(storm) {
 		t.Errorf("%d objects, %+v", l.count(), s)
 	}
 	l.cfg.VerifyOnly, l.cfg.Force = false, true

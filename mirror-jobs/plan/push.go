@@ -43,7 +43,7 @@ type PushKnown struct {
 	mirrorindex.Sum
 	// Changed sums up those that were superseded, retracted, restored or purged, with what has become of them.
 	Changed mirrorindex.Sum `json:"changed,omitzero"`
-	// Policy is what was to become then of copies whose originals were taken back.
+	// Policy is what was to become then of copies whose originals were retracted, purged or had expired.
 	Policy string `json:"policy,omitempty"`
 	// Objects are how many copies it has.
 	Objects int `json:"objects"`
@@ -92,7 +92,7 @@ func (p *PushPolicy) Day(objects []PushObject, known PushKnown, anew bool) (d Pu
 				d.Deliver = append(d.Deliver, i)
 			}
 			d.has(o.Record)
-		case !takenBack(o.Record):
+		case !isGone(o.Record):
 		case !p.keeps(o.Record):
 			if changed {
 				d.Remove = append(d.Remove, i)
@@ -146,7 +146,7 @@ func superseded(objects []PushObject) map[string]bool {
 	return all
 }
 
-func takenBack(r *wire.Record) bool {
+func isGone(r *wire.Record) bool {
 	return r.State == wire.StateRetracted || r.State == wire.StatePurged
 }
 
@@ -156,7 +156,7 @@ func Expired(r *wire.Record) bool {
 	return r.State == wire.StatePurged && r.ChangedBy == wire.ByRetention
 }
 
-// keeps says whether the copy of an object stays that was taken back here.
+// keeps says whether the copy of an object stays that was retracted or purged here, or expired.
 func (p *PushPolicy) keeps(r *wire.Record) bool {
 	retracted := r.RetractedAt != nil && r.RestoredAt == nil // before it expired, too
 	switch {
@@ -171,7 +171,7 @@ func (p *PushPolicy) keeps(r *wire.Record) bool {
 
 // Tombstone says whether a file takes the place of the copy of an object, and tells why it is gone.
 func (p *PushPolicy) Tombstone(r *wire.Record) bool {
-	return takenBack(r) && !Expired(r) && p.Retractions == wire.MirrorTombstone
+	return isGone(r) && !Expired(r) && p.Retractions == wire.MirrorTombstone
 }
 
 // Share is the part of the copies that a run verifies, in percent of the values that a hash has. The next run takes the part

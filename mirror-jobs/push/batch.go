@@ -75,6 +75,7 @@ func (r *run) flush(ctx context.Context) error {
 		if ended[i] != nil {
 			d.failed++
 			r.owed++
+			r.Progress.lack(b.files[i].Modified)
 			if !errors.Is(ended[i], errOpen) {
 				r.Logger.Error("an object is not at the partner", "instrument", d.in.Instrument, "path", b.files[i].Path, "error", ended[i])
 			}

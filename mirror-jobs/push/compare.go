@@ -148,6 +148,7 @@ func (r *run) compare(ctx context.Context) error {
 		default:
 			r.Logger.Error("an object is not at the partner", "instrument", d.in.Instrument, "path", c.files[i].Path, "error", ended[i])
 			r.owed++
+			r.Progress.lack(c.files[i].Modified)
 			d.differing++
 			plan.AddTotals(&d.missing, c.records[i])
 		}

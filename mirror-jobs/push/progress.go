@@ -4,6 +4,7 @@ package push
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -12,6 +13,8 @@ import (
 // from several goroutines.
 type Progress struct {
 	objects, bytes, owedObjects, owedBytes, compared, removed, failed, differing, quarantined atomic.Int64
+	// oldest is when the oldest object was received that the partner lacks.
+	oldest atomic.Pointer[time.Time]
 }
 
 // Report is what a report says of it.
@@ -39,6 +42,24 @@ func (p *Progress) End(bytes int64, moved bool) {
 	}
 	p.objects.Add(1)
 	p.bytes.Add(bytes)
+}
+
+// lack notes that the partner has not got an object that was received at a time.
+func (p *Progress) lack(received time.Time) {
+	for {
+		was := p.oldest.Load()
+		if was != nil && !received.Before(*was) || p.oldest.CompareAndSwap(was, &received) {
+			return
+		}
+	}
+}
+
+// Oldest is when the oldest object was received that could not be brought; zero where all could.
+func (p *Progress) Oldest() time.Time {
+	if at := p.oldest.Load(); at != nil {
+		return at.UTC()
+	}
+	return time.Time{}
 }
 
 // Compare counts objects that were found to be there.

@@ -104,7 +104,7 @@ func (r *run) has(ctx context.Context, paths []string) ([]string, error) {
 }
 
 // gone are the copies of a day that the partner may have and should not. The path of an object is that of its newest version,
-// also where that was taken back: only with it the copy goes.
+// also where that is gone: only with it the copy goes.
 func (r *run) gone(ctx context.Context, d *pushed) (all []gone, err error) {
 	if d.known == (KnownDay{}) && !r.Force {
 		return nil, nil // no run has brought anything
@@ -173,7 +173,7 @@ func (r *run) removeSome(ctx context.Context, d *pushed, some []gone) error {
 	}
 	if !r.Force && len(there) > r.removable {
 		d.stays = true
-		if r.stop == nil { // more was taken back meanwhile
+		if r.stop == nil { // more was retracted meanwhile
 			r.stopped(len(there), r.removable)
 		}
 		return nil

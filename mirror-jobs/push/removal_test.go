@@ -281,7 +281,7 @@ func TestUnselected(t *testing.T) {
 	})
 }
 
-// Superseded versions are kept beside the current one, go when they are taken back, and what is current stays.
+// Superseded versions are kept beside the current one, go when they are retracted, and what is current stays.
 func TestVersions(t *testing.T) {
 	byEach(t, func(t *testing.T, l *lab) {
 		l.entry.Selection.Versions, l.entry.Retractions = wire.MirrorVersionsAll, wire.MirrorTombstone

@@ -79,13 +79,6 @@ func trigger(of string) string {
 	return of
 }
 
-// unconfirmed says how many purges are asked of the partner that it did not confirm.
-func (r *report) unconfirmed(purges int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.status.Purges = purges
-}
-
 // waits says what the run waits for; empty: for nothing.
 func (r *report) waits(reason, message string) {
 	r.mu.Lock()
@@ -163,7 +156,7 @@ func (r *report) tell(ctx context.Context) {
 	defer r.mu.Unlock()
 	now := time.Now().UTC()
 	s := &r.status
-	s.ReportedAt, s.Progress = now, r.progress.Report()
+	s.ReportedAt, s.Progress, s.Purges = now, r.progress.Report(), r.progress.Unconfirmed()
 	r.rates = plan.Recent(append(r.rates, plan.Sample{At: now, Bytes: s.Progress.Bytes}))
 	s.Progress.BytesPerSecond = plan.BytesPerSecond(r.rates)
 	s.Owed = wire.MirrorOwed{Objects: s.Progress.TotalObjects - s.Progress.Objects, Bytes: s.Progress.TotalBytes - s.Progress.Bytes, Oldest: r.progress.Oldest()}

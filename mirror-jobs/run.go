@@ -211,17 +211,11 @@ func (p *program) move(ctx context.Context, entry wire.MirrorEntry, following bo
 	if err != nil {
 		return err
 	}
-	err = push.Run(ctx, push.Config{
+	return push.Run(ctx, push.Config{
 		Site: p.cfg.Site, Entry: entry, Registry: p.registry.Snapshot, Catalog: p.catalog, Store: p.store, Mover: mover, Book: book,
 		Pause: func(ctx context.Context) error { return p.pause(ctx, entry.Limits) },
 		From:  p.cfg.From, To: p.cfg.To, VerifyOnly: p.cfg.VerifyOnly, Force: p.cfg.Force, Following: following, Progress: progress, Logger: p.log,
 	})
-	unconfirmed, asking := book.Unconfirmed(ctx)
-	if asking != nil {
-		return errors.Join(err, asking)
-	}
-	p.report.unconfirmed(unconfirmed)
-	return err
 }
 
 // pause waits while a maintenance window lasts. Errors: ctx's.

@@ -31,8 +31,8 @@ type Book interface {
 	SetMirrored(ctx context.Context, instrument string, day wire.Day, has wire.Totals) error
 	// Confirm notes that the partner has removed an object, where that was asked of it.
 	Confirm(ctx context.Context, instrument string, day wire.Day, id string) error
-	// Unconfirmed counts the purges that are asked of the partner and not confirmed.
-	Unconfirmed(ctx context.Context) (int64, error)
+	// Asked calls f for the purges that the partner has not confirmed, those of a day in turn.
+	Asked(ctx context.Context, f func(Asked) error) error
 	// Share is the part of the copies that the next run verifies, and SetShare notes it.
 	Share(ctx context.Context) (plan.Share, error)
 	SetShare(ctx context.Context, next plan.Share) error
@@ -56,6 +56,12 @@ type KnownDay struct {
 	// were received after Before.
 	Moved  time.Time `json:"moved,omitzero"`
 	Before time.Time `json:"before,omitzero"`
+}
+
+// Asked is a purge. Has: the partner has something of the day.
+type Asked struct {
+	wire.Removal
+	Has bool
 }
 
 // KV is a Book in the buckets of a Site.
@@ -157,25 +163,42 @@ func (b *KV) Confirm(ctx context.Context, instrument string, day wire.Day, id st
 	return stream.Save(ctx, b.cursors, wire.MirrorConfirmedKey(b.partner, asked), wire.MirrorConfirmed{At: time.Now().UTC()})
 }
 
-// Unconfirmed implements Book.
-func (b *KV) Unconfirmed(ctx context.Context) (n int64, err error) {
-	err = stream.EntriesOf(ctx, b.js, wire.CursorBucket(b.site), wire.RemovalKeys, func(e jetstream.KeyValueEntry) error {
-		asked, err := wire.Decode[wire.Removal](e.Value())
+// Asked implements Book.
+func (b *KV) Asked(ctx context.Context, f func(Asked) error) error {
+	all := map[string]wire.Removal{}
+	err := stream.EntriesOf(ctx, b.js, wire.CursorBucket(b.site), wire.RemovalKeys, func(e jetstream.KeyValueEntry) error {
+		r, err := wire.Decode[wire.Removal](e.Value())
 		if err != nil {
 			return fmt.Errorf("removal %s: %w", e.Key(), err)
 		}
-		has, _, err := stream.Load[wire.LedgerEntry](ctx, b.ledger, wire.LedgerKey(asked.Instrument, asked.Day, wire.StepMirrored, b.partner))
-		if err != nil || !asked.Asks(b.partner, has.Sum()) {
+		if r.Unconfirmed(b.partner) && len(all) < mostAsked {
+			all[e.Key()] = r
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		r := all[key]
+		if _, confirmed, err := stream.Load[wire.MirrorConfirmed](ctx, b.cursors, wire.MirrorConfirmedKey(b.partner, r)); err != nil {
+			return err
+		} else if confirmed {
+			continue
+		}
+		has, _, err := stream.Load[wire.LedgerEntry](ctx, b.ledger, wire.LedgerKey(r.Instrument, r.Day, wire.StepMirrored, b.partner))
+		if err != nil {
 			return err
 		}
-		_, confirmed, err := stream.Load[wire.MirrorConfirmed](ctx, b.cursors, wire.MirrorConfirmedKey(b.partner, asked))
-		if !confirmed {
-			n++
+		if err := f(Asked{r, r.Asks(b.partner, has.Sum())}); err != nil {
+			return err
 		}
-		return err
-	})
-	return n, err
+	}
+	return nil
 }
+
+// mostAsked bounds the purges that a run looks at, which it has in memory: the next one looks at the rest.
+const mostAsked = 20_000
 
 // sharePart is the part of a partner's cursors that says which copies are verified next.
 const sharePart = "verify"

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/catalog"
 	"github.com/substorm/substorm/internal/naming"
 	"github.com/substorm/substorm/internal/objectpath"
@@ -51,32 +50,18 @@ func (r *run) read(ctx context.Context, in wire.InstrumentEntry, day wire.Day, k
 		return nil, err
 	}
 	d := &pushed{in: in, day: day, known: known, objects: make([]plan.PushObject, len(held.Records))}
-	reader := access.Mirror(r.Entry.Partner, r.names, r.Entry.Selection.Embargoed)
+	selects := r.selection(in)
 	for i, record := range held.Records {
-		d.objects[i] = plan.PushObject{Path: held.Path(i), Record: record, Selected: r.selects(in, reader, record)}
+		d.objects[i] = plan.PushObject{Path: held.Path(i), Record: record, Selected: selects(record)}
 	}
 	d.plan = r.policy.Day(d.objects, known.PushKnown, r.Force)
 	return d, nil
 }
 
-// selects says whether the partner is to have an object.
-func (r *run) selects(in wire.InstrumentEntry, reader access.Reader, record *wire.Record) bool {
-	observed := record.ReceivedAt
-	if record.ObservedTo != nil {
-		observed = *record.ObservedTo
-	} else if record.ObservedFrom != nil {
-		observed = *record.ObservedFrom
-	}
-	return r.names[in.Instrument] && access.Decide(access.Archive, reader, in.Instrument, in.Access, observed, r.now) == access.Granted && r.within(record, time.Time{}, time.Time{})
-}
-
 // inside says whether an object is within the bounds of this run.
-func (r *run) inside(record *wire.Record) bool { return r.within(record, r.From, r.To) }
-
-func (r *run) within(record *wire.Record, from, to time.Time) bool {
+func (r *run) inside(record *wire.Record) bool {
 	first, last := record.Observed()
-	from, to = plan.Bounds(r.Entry.Selection, from, to, r.now)
-	return (to.IsZero() || first.Before(to)) && !last.Before(from)
+	return (r.To.IsZero() || first.Before(r.To)) && !last.Before(r.From)
 }
 
 // versions begins the paths of superseded versions at a partner, as it does in the archive's keys.

@@ -12,7 +12,7 @@ import (
 // Progress is how far a run is. The zero value is one that begins; its methods may be called
 // from several goroutines.
 type Progress struct {
-	objects, bytes, owedObjects, owedBytes, compared, removed, failed, differing, quarantined atomic.Int64
+	objects, bytes, owedObjects, owedBytes, compared, removed, failed, differing, quarantined, unconfirmed atomic.Int64
 	// oldest is when the oldest object was received that the partner lacks.
 	oldest atomic.Pointer[time.Time]
 }
@@ -61,6 +61,12 @@ func (p *Progress) Oldest() time.Time {
 	}
 	return time.Time{}
 }
+
+// unconfirm counts purges that are asked of the partner and not confirmed.
+func (p *Progress) unconfirm(n int) { p.unconfirmed.Add(int64(n)) }
+
+// Unconfirmed are the purges that are asked of the partner and not confirmed.
+func (p *Progress) Unconfirmed() int64 { return p.unconfirmed.Load() }
 
 // Compare counts objects that were found to be there.
 func (p *Progress) Compare(n int) { p.compared.Add(int64(n)) }

@@ -107,7 +107,10 @@ type run struct {
 // work does what the run is to do.
 func (r *run) work(ctx context.Context) error {
 	if r.VerifyOnly {
-		return r.compareAll(ctx, plan.Share{Percent: 100})
+		if err := r.compareAll(ctx, plan.Share{Percent: 100}); err != nil {
+			return err
+		}
+		return r.purges(ctx)
 	}
 	if err := r.allow(ctx); err != nil {
 		return err
@@ -119,6 +122,9 @@ func (r *run) work(ctx context.Context) error {
 		return err
 	}
 	if err := r.flush(ctx); err != nil {
+		return err
+	}
+	if err := r.purges(ctx); err != nil {
 		return err
 	}
 	return r.compareOlder(ctx)

@@ -106,11 +106,12 @@ func (r *run) has(ctx context.Context, paths []string) ([]string, error) {
 // gone are the copies of a day that the partner may have and should not. The path of an object is that of its newest version,
 // also where that is gone: only with it the copy goes.
 func (r *run) gone(ctx context.Context, d *pushed) (all []gone, err error) {
-	if d.known == (KnownDay{}) && !r.Force {
-		return nil, nil // no run has brought anything
-	}
+	never := d.known == (KnownDay{}) && !r.Force // no run has brought anything
 	for _, i := range d.plan.Remove {
 		o := &d.objects[i]
+		if never && !isPurged(o.Record) {
+			continue
+		}
 		if !r.inside(o.Record) {
 			d.cut = true
 			continue
@@ -150,7 +151,7 @@ func (r *run) remove(ctx context.Context, d *pushed) error {
 		return nil
 	}
 	for _, i := range d.plan.Remove {
-		if o := d.objects[i].Record; o.State == wire.StatePurged && !plan.Expired(o) && r.inside(o) {
+		if o := d.objects[i].Record; isPurged(o) && r.inside(o) {
 			if err := r.Book.Confirm(ctx, d.in.Instrument, d.day, o.ID); err != nil {
 				return err
 			}
@@ -158,6 +159,9 @@ func (r *run) remove(ctx context.Context, d *pushed) error {
 	}
 	return nil
 }
+
+// isPurged says whether somebody purged an object, which is asked of partners also where the book does not know that they have it.
+func isPurged(r *wire.Record) bool { return r.State == wire.StatePurged && !plan.Expired(r) }
 
 func (r *run) removeSome(ctx context.Context, d *pushed, some []gone) error {
 	if err := r.Pause(ctx); err != nil {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/substorm/substorm/feed-server/archive/archivetest"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/mirror-jobs/push"
@@ -247,6 +249,70 @@ func TestIgnore(t *testing.T) {
 	})
 }
 
+// asks has the archivist ask partners for the purge of an object.
+func (l *lab) asks(r *wire.Record) wire.Removal {
+	l.Helper()
+	asked := wire.Removal{Instrument: archivetest.Camera, Day: wire.DayOf(r.ReceivedAt), ID: r.ID, Reason: "a face", By: "a person", At: time.Now()}
+	value, err := wire.Encode(asked)
+	if err == nil {
+		_, err = l.cursors().Put(l.Context(), asked.Key(), value)
+	}
+	if err != nil {
+		l.Fatal(err)
+	}
+	return asked
+}
+
+func (l *lab) cursors() jetstream.KeyValue {
+	l.Helper()
+	kv, err := l.JetStream.KeyValue(l.Context(), wire.CursorBucket(archivetest.Site))
+	if err != nil {
+		l.Fatal(err)
+	}
+	return kv
+}
+
+// confirmed says whether the partner confirmed a purge.
+func (l *lab) confirmed(asked wire.Removal) bool {
+	l.Helper()
+	_, err := l.cursors().Get(l.Context(), wire.MirrorConfirmedKey(partner, asked))
+	return err == nil
+}
+
+// A purge that is asked late, or of what the book does not know any more, is confirmed once the copy is gone; one that is not listed
+// waits.
+func TestPurgeAsked(t *testing.T) {
+	byEach(t, func(t *testing.T, l *lab) {
+		all, want := l.days(2)
+		l.push(4)
+		l.become(&all[0], wire.StatePurged, "a face")
+		if err := l.run(); err != nil {
+			t.Fatal(err)
+		}
+		late := l.asks(&all[0])
+		early := l.asks(&all[2])
+		if err := l.run(); err != nil || !l.confirmed(late) || l.confirmed(early) || l.last.Unconfirmed() != 1 {
+			t.Errorf("%v: late %t, early %t, %d unconfirmed", err, l.confirmed(late), l.confirmed(early), l.last.Unconfirmed())
+		}
+		keys, err := l.cursors().ListKeysFiltered(t.Context(), wire.MirrorCursorKey(partner, "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for key := range keys.Keys() {
+			if err := l.cursors().Delete(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.become(&all[2], wire.StatePurged, "a face")
+		if err := l.run(); err != nil || !l.confirmed(early) || l.last.Unconfirmed() != 0 {
+			t.Errorf("%v: %t, %d unconfirmed", err, l.confirmed(early), l.last.Unconfirmed())
+		}
+		delete(want, "allsky-1/00.jpg")
+		delete(want, "allsky-1/02.jpg")
+		l.want("what is purged is gone", want)
+	})
+}
+
 // A purge is asked of a partner that an Instrument is not for any more; its other copies stay.
 func TestUnselected(t *testing.T) {
 	byEach(t, func(t *testing.T, l *lab) {
@@ -254,24 +320,13 @@ func TestUnselected(t *testing.T) {
 		l.push(4)
 		l.entry.Selection.Instruments = nil
 		l.entry.Generation++
-		cursors, err := l.JetStream.KeyValue(t.Context(), wire.CursorBucket(archivetest.Site))
-		if err != nil {
-			t.Fatal(err)
-		}
-		asked := wire.Removal{Instrument: archivetest.Camera, Day: "2015-03-17", ID: all[0].ID, Reason: "a face", By: "a person", At: time.Now()}
-		value, err := wire.Encode(asked)
-		if err == nil {
-			_, err = cursors.Put(t.Context(), asked.Key(), value)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		asked := l.asks(&all[0])
 		l.become(&all[0], wire.StatePurged, "a face")
 		if err := l.run(); err != nil || l.last.Report().Removed != 1 {
 			t.Errorf("%v, %+v", err, l.last.Report())
 		}
-		if _, err := cursors.Get(t.Context(), wire.MirrorConfirmedKey(partner, asked)); err != nil {
-			t.Errorf("the purge is not confirmed: %v", err)
+		if !l.confirmed(asked) {
+			t.Error("the purge is not confirmed")
 		}
 		delete(want, "allsky-1/00.jpg")
 		l.want("the others stay", want)

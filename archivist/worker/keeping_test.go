@@ -393,6 +393,44 @@ func (l *lab) purgeAndDie(m *mortality, died <-chan struct{}) {
 	l.intact(members[1].ID, members[2].ID)
 }
 
+// A removal is asked of mirrors when it is written. The day is another one than before for whoever looked at it until then, whenever
+// an archivist died.
+func TestPurgedDayChangesAfterKill(t *testing.T) {
+	l := start(t).site(t, "hub")
+	n := l.send(camera, time.Now().UTC(), "one")
+	stop := l.run(l.config("first"))
+	l.await("all is listed", func() bool { return len(l.listed(camera)) == 1 })
+	stop()
+	l.ask(n, wire.StatePurged, "private")
+	died := make(chan struct{})
+	m := &mortality{step: regexp.MustCompile(`^write removal\.`), n: 1, freed: func() { close(died) }}
+	cfg := l.keeper("a")
+	cfg.JetStream, cfg.Store = mortalJetStream{l.js, m}, mortalStore{l.store, m}
+	stop = l.run(cfg)
+	select {
+	case <-died:
+	case <-time.After(3 * time.Minute):
+		t.Fatal("the archivist never wrote a removal")
+	}
+	parts := func() int {
+		files, err := manifest.List(t.Context(), l.store, l.site, camera, wire.DayOf(n.ReceivedAt))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(files.InEffect)
+	}
+	before := parts()
+	if !l.is(n.ID, wire.StatePurged) || len(l.removals()) > 0 {
+		t.Fatal("the archivist died elsewhere: the test shows nothing")
+	}
+	l.run(l.keeper("b"))
+	l.await("its bytes are gone", func() bool { return !l.there(n.Key) && len(l.removals()) == 0 })
+	if after := parts(); after <= before {
+		t.Errorf("the day has %d files, as many as before the removal was written", after)
+	}
+	stop()
+}
+
 // announcedPurges are the objects of which notices say that they are purged, each as often
 // as one does.
 func (l *lab) announcedPurges() []string {

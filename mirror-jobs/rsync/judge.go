@@ -22,7 +22,7 @@ var signs = []struct{ text, reason string }{
 	{"No space left on device", wire.MirrorReasonPartnerFull},
 	{"Disk quota exceeded", wire.MirrorReasonPartnerFull},
 	{"auth failed", wire.MirrorReasonAccessDenied},
-	{"Permission denied (", wire.MirrorReasonAccessDenied}, // ssh's, with the methods that were tried
+	{sshDenied, wire.MirrorReasonAccessDenied},
 	{"@ERROR: access denied", wire.MirrorReasonAccessDenied},
 	{"read only", wire.MirrorReasonAccessDenied},
 	{"@ERROR: Unknown module", wire.MirrorReasonProtocol},
@@ -37,6 +37,9 @@ var signs = []struct{ text, reason string }{
 	{"connection unexpectedly closed", wire.MirrorReasonUnreachable},
 }
 
+// sshDenied is what ssh says, with the methods that were tried. Of a single file rsync says the same, with the number of the error.
+const sshDenied = "Permission denied ("
+
 // codes are exit values of rsync(1) that say why where it said nothing else.
 var codes = map[int]string{
 	5: wire.MirrorReasonAccessDenied, 10: wire.MirrorReasonUnreachable, 12: wire.MirrorReasonUnreachable,
@@ -44,7 +47,12 @@ var codes = map[int]string{
 }
 
 // partial are exit values that are about some files.
-var partial = map[int]bool{23: true, 24: true}
+var partial = map[int]bool{23: true, vanished: true}
+
+// vanished is the exit value where all that failed are files that were not there any more.
+const vanished = 24
+
+var vanishedLine = regexp.MustCompile(`(?m)^.*file has vanished: .*$`)
 
 // judge says what an error of rsync means: some files failed, or the partner as a whole takes
 // none (push.Problem).
@@ -56,13 +64,13 @@ func judge(err error, said string) (failures, error) {
 	code := ended.ExitCode()
 	reason := codes[code]
 	for _, s := range signs {
-		if strings.Contains(said, s.text) {
+		if strings.Contains(said, s.text) && (s.text != sshDenied || !partial[code]) {
 			reason = s.reason
 			break
 		}
 	}
 	if partial[code] && (reason == "" || reason == wire.MirrorReasonUnreachable) {
-		return failures{some: true, said: said}, nil
+		return failures{some: true, vanished: code == vanished, said: said}, nil
 	}
 	if reason == "" {
 		reason = wire.MirrorReasonProtocol

@@ -168,13 +168,20 @@ func (m *Mover) Verify(ctx context.Context, files []push.File, digest bool, diff
 		arguments = append(arguments, "--checksum")
 	}
 	var said bytes.Buffer
-	if _, err := m.run(ctx, list.Bytes(), &said, append(arguments, m.stage()+"/", m.target())...); err != nil {
+	failed, err := m.run(ctx, list.Bytes(), &said, append(arguments, m.stage()+"/", m.target())...)
+	if err != nil {
 		return err
 	}
 	for line := range strings.Lines(said.String()) {
 		how, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		if i, is := at[unescaped(name)]; is && strings.HasPrefix(how, "<f") {
 			differs(i, "the partner has not this file: rsync says "+how)
+			delete(at, files[i].Path)
+		}
+	}
+	for p, i := range at {
+		if why, is := failed.of(p); is {
+			differs(i, why) // rsync could not compare it
 		}
 	}
 	return nil
@@ -209,7 +216,10 @@ func (m *Mover) Remove(ctx context.Context, paths []string) error {
 	if err := m.empty(); err != nil {
 		return err
 	}
-	_, err := m.run(ctx, []byte(strings.Join(paths, "\x00")+"\x00"), nil, "--delete-missing-args", "--files-from=-", "--from0", m.stage()+"/", m.target())
+	failed, err := m.run(ctx, []byte(strings.Join(paths, "\x00")+"\x00"), nil, "--delete-missing-args", "--files-from=-", "--from0", m.stage()+"/", m.target())
+	if err == nil && failed.some && !failed.vanished { // what is not staged, as a folder of a path, has vanished for rsync
+		return fmt.Errorf("the partner did not remove all: rsync says %s", firstLine(vanishedLine.ReplaceAllString(failed.said, "")))
+	}
 	return err
 }
 
@@ -229,7 +239,9 @@ func (m *Mover) target() string {
 // failures are the files that rsync named on standard error, and what it said of each.
 type failures struct {
 	some bool
-	said string
+	// vanished: none failed but those that were not there.
+	vanished bool
+	said     string
 }
 
 // of says whether a file failed. Where rsync named none of those that failed, all did.

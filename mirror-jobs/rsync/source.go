@@ -30,14 +30,21 @@ func (s Source) Walk(ctx context.Context, visit func(tree.Folder) error) error {
 		return err
 	}
 	defer func() { _ = errors.Join(list.Close(), os.Remove(list.Name())) }()
-	if failed, err := s.run(ctx, nil, list, "--list-only", "--no-human-readable", "--no-links", s.target()); err != nil {
+	failed, err := s.run(ctx, nil, list, "--list-only", "--no-human-readable", "--no-links", s.target())
+	if err != nil {
 		return err
-	} else if failed.some {
-		return fmt.Errorf("rsync could not list all: %s", firstLine(failed.said))
 	}
 	if _, err := list.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
+	if err := s.visit(list, visit); err != nil || !failed.some {
+		return err
+	}
+	return fmt.Errorf("%w: rsync says %s", tree.ErrUnlisted, firstLine(failed.said))
+}
+
+// visit passes what a list has on, folder by folder.
+func (s Source) visit(list io.Reader, visit func(tree.Folder) error) error {
 	var f tree.Folder
 	for lines := bufio.NewScanner(list); ; {
 		more := lines.Scan()

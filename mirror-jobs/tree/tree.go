@@ -23,12 +23,15 @@ import (
 
 // Source is another side's tree of files. Its errors are push.Problem where they are about all of it.
 type Source interface {
-	// Walk calls visit for each folder.
+	// Walk calls visit for each folder. Where some cannot be listed it goes on with the others, and ends with ErrUnlisted.
 	Walk(ctx context.Context, visit func(Folder) error) error
 	// Fetch calls take for each file that came, or is as it was seen, or cannot be had, from any number of goroutines. What take is
 	// given may be used until it returns; its errors end Fetch.
 	Fetch(ctx context.Context, files []Wanted, take func(i int, got Got) error) error
 }
+
+// ErrUnlisted: some of a tree could not be listed. All else was visited.
+var ErrUnlisted = errors.New("not all could be listed")
 
 // Folder is one of a tree, with the files in it.
 type Folder struct {
@@ -127,9 +130,10 @@ type run struct {
 func (r *run) all(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	folders := make(chan Folder, foldersAtOnce)
+	var unlisted error
 	group.Go(func() error {
 		defer close(folders)
-		return r.Source.Walk(ctx, func(f Folder) error {
+		err := r.Source.Walk(ctx, func(f Folder) error {
 			select {
 			case folders <- f:
 				return nil
@@ -137,6 +141,11 @@ func (r *run) all(ctx context.Context) error {
 				return ctx.Err()
 			}
 		})
+		if errors.Is(err, ErrUnlisted) {
+			unlisted = err
+			return nil // what is listed comes
+		}
+		return err
 	})
 	group.Go(func() error {
 		for f := range folders {
@@ -146,7 +155,12 @@ func (r *run) all(ctx context.Context) error {
 		}
 		return nil
 	})
-	return group.Wait()
+	if err := group.Wait(); err != nil || unlisted == nil {
+		return err
+	}
+	r.owed++ // at least
+	r.Logger.Error("some of the other side's files cannot be listed, and are not mirrored", "error", unlisted)
+	return nil
 }
 
 // folder brings what changed in one.

@@ -6,10 +6,12 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -42,6 +44,9 @@ const (
 	maxDelay = time.Minute
 	// inMemory is the size up to which a file is kept in memory on its way.
 	inMemory = 8 << 20
+	// mostFailed files and folders in a row are passed over because the server fails to give them: then it is away as a whole. Each was asked
+	// for several times.
+	mostFailed = 10
 	// settled is how old a change must be for a page that shows minutes to tell it from the next one.
 	settled = 2 * time.Minute
 )
@@ -68,6 +73,8 @@ type Source struct {
 	mu sync.Mutex
 	// next is when the server may be asked again, where it asks for a delay.
 	next time.Time
+	// failed are how many answers in a row were failures of the server.
+	failed int
 }
 
 // New returns a source. Its scratch folder is emptied.
@@ -83,6 +90,7 @@ func (s *Source) Walk(ctx context.Context, visit func(tree.Folder) error) error 
 	if err := s.obey(ctx); err != nil {
 		return wholeProblem(err)
 	}
+	var unlisted error
 	for todo := []string{""}; len(todo) > 0; { // the deepest first: so few are known at a time
 		at := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
@@ -91,13 +99,15 @@ func (s *Source) Walk(ctx context.Context, visit func(tree.Folder) error) error 
 			continue
 		}
 		found, err := s.page(ctx, at)
-		var refused *https.RefusedError
-		if at != "" && (errors.As(err, &refused) || errors.Is(err, errNoPage)) {
-			s.cfg.Logger.Warn("a folder cannot be read: it is passed over", "path", at, "error", err)
-			continue
+		if err != nil && (at == "" || s.ofAll(err)) {
+			return wholeProblem(err)
 		}
 		if err != nil {
-			return wholeProblem(err)
+			s.cfg.Logger.Warn("a folder cannot be read: it is passed over", "path", at, "error", err)
+			if failing(err) {
+				unlisted = cmp.Or(unlisted, fmt.Errorf("%w: %w", tree.ErrUnlisted, err))
+			}
+			continue
 		}
 		f := tree.Folder{Path: at}
 		for _, l := range found {
@@ -119,7 +129,36 @@ func (s *Source) Walk(ctx context.Context, visit func(tree.Folder) error) error 
 			return err
 		}
 	}
-	return nil
+	return unlisted
+}
+
+// errAnswer: an answer to a request for a file is none that has one.
+var errAnswer = errors.New("it answers")
+
+// failing says whether an error is a failure of the server, which may not fail the next time.
+func failing(err error) bool {
+	var refused *https.RefusedError
+	return errors.Is(err, https.ErrBroken) || errors.As(err, &refused) && refused.Status >= 500
+}
+
+// ofAll says whether an error of a file or a folder, nil for none, is about all of the server.
+func (s *Source) ofAll(err error) bool {
+	var refused *https.RefusedError
+	is := errors.As(err, &refused)
+	if err != nil && !is && !errors.Is(err, https.ErrBroken) && !errors.Is(err, errNoPage) && !errors.Is(err, errAnswer) {
+		return true // of the network, or ours
+	}
+	if is && (refused.Status == http.StatusUnauthorized || refused.Status == http.StatusTooManyRequests) {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !failing(err) {
+		s.failed = 0
+		return false
+	}
+	s.failed++
+	return s.failed >= mostFailed
 }
 
 // obey reads robots.txt. Where there is none, all is allowed; where the server fails, nothing is (RFC 9309, 2.3.1).
@@ -195,15 +234,23 @@ func (s *Source) Fetch(ctx context.Context, files []tree.Wanted, take func(int, 
 	group.SetLimit(max(1, s.cfg.Connections))
 	for i := range files {
 		group.Go(func() error {
-			err := s.file(ctx, &files[i], func(got tree.Got) error { return take(i, got) })
-			var refused *https.RefusedError
+			var taken error
+			err := s.file(ctx, &files[i], func(got tree.Got) error {
+				taken = take(i, got)
+				return taken
+			})
 			switch {
-			case !errors.As(err, &refused):
-				return err // of the network, or of take
-			case refused.Status == http.StatusUnauthorized || refused.Status == http.StatusTooManyRequests || refused.Status >= 500:
+			case taken != nil:
+				return taken
+			case s.ofAll(err):
+				if disk := (*fs.PathError)(nil); errors.As(err, &disk) {
+					return err
+				}
 				return wholeProblem(err)
-			default:
+			case err != nil:
 				return take(i, tree.Got{Err: err})
+			default:
+				return nil
 			}
 		})
 	}
@@ -231,10 +278,10 @@ func (s *Source) file(ctx context.Context, w *tree.Wanted, take func(tree.Got) e
 			return nil
 		}
 		if answer.StatusCode != http.StatusOK {
-			return fmt.Errorf("%s: it answers %s", w.Path, answer.Status)
+			return fmt.Errorf("%s: %w %s", w.Path, errAnswer, answer.Status)
 		}
 		got.MediaType = answer.Header.Get("Content-Type")
-		body, err = s.keep(answer.Body)
+		body, err = s.keep(received{answer.Body})
 		return err
 	})
 	defer func() { body.remove() }()
@@ -267,6 +314,18 @@ type kept struct {
 	data []byte
 	name string
 	size int64
+}
+
+// received is a body whose errors are those of the connection, and not of our disk.
+type received struct{ io.Reader }
+
+// Read implements io.Reader.
+func (r received) Read(b []byte) (int, error) {
+	n, err := r.Reader.Read(b)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = fmt.Errorf("%w: %w", https.ErrBroken, err)
+	}
+	return n, err
 }
 
 func (s *Source) keep(body io.Reader) (*kept, error) {

@@ -5,6 +5,7 @@ package web_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +24,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/mirror-jobs/https"
+	"github.com/substorm/substorm/mirror-jobs/plan"
 	"github.com/substorm/substorm/mirror-jobs/push"
 	"github.com/substorm/substorm/mirror-jobs/tree"
 	"github.com/substorm/substorm/mirror-jobs/web"
@@ -34,6 +37,8 @@ type archive struct {
 
 	mu    sync.Mutex
 	asked []string
+	// fails answers what the server fails to; false: it does not.
+	fails func(w http.ResponseWriter, r *http.Request) bool
 }
 
 func newArchive(t *testing.T, files map[string]string) *archive {
@@ -45,6 +50,12 @@ func newArchive(t *testing.T, files map[string]string) *archive {
 	served := http.FileServer(http.Dir(a.dir))
 	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		status := &status{ResponseWriter: w, code: http.StatusOK}
+		a.mu.Lock()
+		fails := a.fails
+		a.mu.Unlock()
+		if fails != nil && fails(w, r) {
+			return
+		}
 		if strings.HasPrefix(r.URL.Path, "/away/") {
 			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusFound)
 			return
@@ -77,6 +88,13 @@ func (a *archive) write(t *testing.T, name, text string) {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// failing has the server fail.
+func (a *archive) failing(fails func(w http.ResponseWriter, r *http.Request) bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.fails = fails
 }
 
 // takes forgets what was asked, and returns it.
@@ -214,6 +232,76 @@ func TestEndlessFolders(t *testing.T) {
 	}
 	if pages != files || pages < 10 || pages > 100 {
 		t.Errorf("%d pages were asked for, %d files found", pages, files)
+	}
+}
+
+// What the server fails to give, a file or a folder, is told and holds up nothing else; an answer that breaks off is asked for again.
+func TestFailures(t *testing.T) {
+	a := newArchive(t, map[string]string{"aurora/a.jpg": "first", "aurora/b.jpg": "always fails", "aurora/c.jpg": "breaks off", "aurora/d/e.jpg": "cannot be listed", "aurora/f/g.jpg": "last"})
+	var broke atomic.Bool
+	a.failing(func(w http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case r.URL.Path == "/aurora/b.jpg" || r.URL.Path == "/aurora/d/":
+			http.Error(w, "no", http.StatusNotImplemented)
+		case r.URL.Path == "/aurora/c.jpg" && broke.CompareAndSwap(false, true):
+			w.Header().Set("Content-Length", "10")
+			_, _ = io.WriteString(w, "breaks")
+		default:
+			return false
+		}
+		return true
+	})
+	s := source(t, a.URL, "/aurora")
+	var failed []string
+	came := map[string]int64{}
+	var mu sync.Mutex
+	err := s.Walk(t.Context(), func(f tree.Folder) error {
+		var wanted []tree.Wanted
+		for _, file := range f.Files {
+			wanted = append(wanted, tree.Wanted{File: file})
+		}
+		return s.Fetch(t.Context(), wanted, func(i int, got tree.Got) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if got.Err != nil {
+				failed = append(failed, wanted[i].Path)
+			} else {
+				came[wanted[i].Path] = got.Size
+			}
+			return nil
+		})
+	})
+	if !errors.Is(err, tree.ErrUnlisted) {
+		t.Errorf("a folder could not be listed: %v", err)
+	}
+	if diff := cmp.Diff(map[string]int64{"a.jpg": 5, "c.jpg": 10, "f/g.jpg": 4}, came); diff != "" || !slices.Equal(failed, []string{"b.jpg"}) {
+		t.Errorf("failed: %v (-want +came):\n%s", failed, diff)
+	}
+}
+
+// A server that gives nothing any more is left.
+func TestFailsAsAWhole(t *testing.T) {
+	files := map[string]string{}
+	for i := range 100 {
+		files[fmt.Sprintf("aurora/%d.jpg", i)] = "text"
+	}
+	a := newArchive(t, files)
+	var asked atomic.Int32
+	a.failing(func(w http.ResponseWriter, _ *http.Request) bool {
+		asked.Add(1)
+		http.Error(w, "no", http.StatusNotImplemented)
+		return true
+	})
+	s := source(t, a.URL, "/aurora")
+	var wanted []tree.Wanted
+	for i := range 100 {
+		wanted = append(wanted, tree.Wanted{File: plan.File{Path: fmt.Sprintf("%d.jpg", i)}})
+	}
+	var failed atomic.Int32
+	err := s.Fetch(t.Context(), wanted, func(int, tree.Got) error { failed.Add(1); return nil })
+	var problem *push.Problem
+	if !errors.As(err, &problem) || problem.Reason != wire.MirrorReasonUnreachable || failed.Load() == 0 || asked.Load() > 20 {
+		t.Errorf("after %d questions, %d files failed: %v", asked.Load(), failed.Load(), err)
 	}
 }
 

@@ -96,6 +96,30 @@ func (r *applier) applyObject(ctx context.Context, owner client.Object, o plan.O
 	return nil, nil
 }
 
+// amend has an object of an owner hold some fields, where there is one, and leaves its other fields as they are.
+func (r *applier) amend(ctx context.Context, owner client.Object, o plan.Object) error {
+	key := ownedObject{o.Kind, types.NamespacedName{Namespace: owner.GetNamespace(), Name: o.Name}}
+	want, err := json.Marshal(o.Apply)
+	if err != nil {
+		return fmt.Errorf("encode %s %s: %w", o.Kind, key.NamespacedName, err)
+	}
+	object, err := r.cached(ctx, o.Kind, key.NamespacedName)
+	if err != nil || object == nil || !metav1.IsControlledBy(object, owner) {
+		return err
+	}
+	if holds, err := holdsAll(object, want); holds || err != nil {
+		return err
+	}
+	err = r.client.Patch(ctx, object, client.RawPatch(types.MergePatchType, want), client.FieldOwner(plan.FieldOwner))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("change %s %s: %w", o.Kind, key.NamespacedName, err)
+	}
+	r.mu.Lock()
+	delete(r.applied, key) // it is no longer what was applied
+	r.mu.Unlock()
+	return nil
+}
+
 // remove removes objects where they are the owner's. Secrets with credentials go with the owner.
 func (r *applier) remove(ctx context.Context, owner client.Object, objects []plan.Object) error {
 	for _, o := range objects {

@@ -82,11 +82,13 @@ func (r *reports) takeMirror(key string, value []byte, seen time.Time) bool {
 		return false
 	}
 	status, err := wire.Decode[wire.MirrorStatus](value)
+	if status.Run = run; err == nil {
+		err = plan.MirrorReportProblem(status)
+	}
 	if err != nil {
 		r.log.Warn("the report of a mirror cannot be read", "key", key, "error", err)
 		return true
 	}
-	status.Run = run
 	r.mu.Lock()
 	if r.mirrors[partner] == nil {
 		r.mirrors[partner] = map[string]plan.MirrorReport{}

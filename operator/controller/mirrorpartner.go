@@ -45,6 +45,9 @@ func (r *mirrorReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, mirror, r.links.now(), user)
 	}
 	newest(r.statuses, name, mirror, &mirror.Status)
+	if err := r.halt(ctx, mirror); err != nil {
+		return ctrl.Result{}, err
+	}
 	view, judged, err := r.read(ctx, mirror)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -113,6 +116,16 @@ func (r *mirrorReconciler) bring(ctx context.Context, view *plan.MirrorView) err
 	var err error
 	view.Failed, err = r.applyProgram(ctx, r.secrets, program, view.Now)
 	return err
+}
+
+// halt stops what begins runs of a suspended MirrorPartner, before anything is judged.
+func (r *mirrorReconciler) halt(ctx context.Context, mirror *v1alpha1.MirrorPartner) error {
+	for _, o := range plan.MirrorHalts(mirror) {
+		if err := r.amend(ctx, mirror, o); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // found reads what became of the MirrorPartner's objects, and of the Jobs of its runs.

@@ -41,13 +41,15 @@ type mirrorsPlanned struct {
 	MirrorObjects map[string][]plan.Object `json:"mirrorObjects,omitempty"`
 	Leftovers     map[string][]string      `json:"leftovers,omitempty"`
 	Forgotten     map[string][]string      `json:"forgotten,omitempty"`
+	// Halts by partner: what its objects must hold whatever else is amiss.
+	Halts map[string][]plan.Object `json:"halts,omitempty"`
 	// ManualRuns are the Jobs of those that somebody asked for, or why there is none.
 	ManualRuns map[string]any `json:"manualRuns,omitempty"`
 }
 
 func newMirrorsPlanned() mirrorsPlanned {
 	return mirrorsPlanned{MirrorPartners: map[string]v1alpha1.MirrorPartnerStatus{}, MirrorObjects: map[string][]plan.Object{},
-		Leftovers: map[string][]string{}, Forgotten: map[string][]string{}, ManualRuns: map[string]any{}}
+		Leftovers: map[string][]string{}, Forgotten: map[string][]string{}, Halts: map[string][]plan.Object{}, ManualRuns: map[string]any{}}
 }
 
 // add says whether it knows the part.
@@ -57,6 +59,8 @@ func (p *mirrorsPlanned) add(part string, from mirrorsPlanned) bool {
 		p.MirrorPartners = from.MirrorPartners
 	case "forgotten":
 		p.Forgotten = from.Forgotten
+	case "halts":
+		p.Halts = from.Halts
 	case "mirrorObjects":
 		p.MirrorObjects, p.Leftovers = from.MirrorObjects, from.Leftovers
 	case "manualRuns":
@@ -101,6 +105,9 @@ func (w world) planMirrors(t *testing.T, out *planned, in *plan.RegistryInput, a
 		out.requeue("mirrorPartners", m.Name, wait)
 		if runs := plan.MirrorReportsToForget(view.Reports, view.Jobs, w.Now); len(runs) > 0 {
 			out.Forgotten[m.Name] = runs
+		}
+		if halts := plan.MirrorHalts(m); len(halts) > 0 {
+			out.Halts[m.Name] = halts
 		}
 		for _, o := range plan.MirrorLeftovers(in.Site, m) {
 			out.Leftovers[m.Name] = append(out.Leftovers[m.Name], o.Kind+" "+o.Name)

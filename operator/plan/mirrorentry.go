@@ -15,13 +15,17 @@ import (
 )
 
 // mirrorEntries are the MirrorPartners as movers know them. One that is not accepted as it is declared keeps the entry that it
-// has, so that the archive goes on waiting for the partner.
+// has, so that the archive goes on waiting for the partner. If it is suspended, the entry says so all the same: runs begin again
+// only once it is accepted.
 func (in RegistryInput) mirrorEntries(stands RegistryState, next int64) map[string]wire.MirrorEntry {
 	all := map[string]wire.MirrorEntry{}
 	for i := range in.Mirrors {
 		m := &in.Mirrors[i]
 		verdict := in.MirrorsAre[m.Name]
 		if was := stands.Mirrors[m.Name]; was.Partner != "" && (verdict.Absent || in.unreadable(m)) {
+			if m.Spec.State == v1alpha1.MirrorSuspended && !was.Suspended && !in.unreadable(m) {
+				was.Suspended, was.Revision = true, next
+			}
 			all[m.Name] = was
 		} else if verdict.OK() && !in.unreadable(m) {
 			all[m.Name] = mirrorEntry(m, verdict, next)

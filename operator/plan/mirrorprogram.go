@@ -9,6 +9,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	appsac "k8s.io/client-go/applyconfigurations/apps/v1"
 	batchac "k8s.io/client-go/applyconfigurations/batch/v1"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 
@@ -92,6 +93,19 @@ func (m Mirror) Objects() []Object {
 		return append(objects, Object{"Deployment", m.Name(), d})
 	}
 	return append(objects, Object{"CronJob", m.Name(), m.cronJob()})
+}
+
+// MirrorHalts is what whichever objects there are of a suspended MirrorPartner must hold, with nothing else in them: where it is not
+// accepted, or lacks a Secret, Objects has none of them. Empty of one that is active: what was halted goes on once Objects has it.
+func MirrorHalts(m *v1alpha1.MirrorPartner) []Object {
+	if m.Spec.State != v1alpha1.MirrorSuspended {
+		return nil
+	}
+	name := MirrorName(m.Name)
+	return []Object{
+		{"Deployment", name, appsac.Deployment(name, m.Namespace).WithSpec(appsac.DeploymentSpec().WithReplicas(0))},
+		{"CronJob", name, batchac.CronJob(name, m.Namespace).WithSpec(batchac.CronJobSpec().WithSuspend(true))},
+	}
 }
 
 func (m Mirror) cronJob() *batchac.CronJobApplyConfiguration {

@@ -4,12 +4,15 @@ package plan
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
@@ -31,6 +34,29 @@ func (r *MirrorReport) ended() bool { return r.Result != wire.MirrorRunning }
 // silent says whether a run that should report has not for too long.
 func (r *MirrorReport) silent(now time.Time) bool {
 	return !r.ended() && now.Sub(r.Seen) > wire.MirrorReportGrace
+}
+
+// farthestEnd is how far ahead an estimate of the end of a run is of use. Of a run that all but stands still it would be centuries.
+const farthestEnd = 365 * 24 * time.Hour
+
+// ends is when the run ends, by its own clock and at its present rate; zero where nobody knows.
+func (r *MirrorReport) ends() time.Time {
+	if ahead := r.Progress.Ends.Sub(r.ReportedAt); ahead < 0 || ahead > farthestEnd {
+		return time.Time{}
+	}
+	return r.Progress.Ends
+}
+
+// MirrorReportProblem says why a report cannot be one of a run; nil where it can.
+func MirrorReportProblem(s wire.MirrorStatus) error {
+	switch {
+	case len(s.Run) > validation.DNS1123LabelMaxLength:
+		return fmt.Errorf("its run has a name of %d characters, and a Job's name has at most %d", len(s.Run), validation.DNS1123LabelMaxLength)
+	case s.StartedAt.IsZero():
+		return errors.New("it does not say when the run began")
+	default:
+		return nil
+	}
 }
 
 // MirrorReportsToForget are the keys' runs of reports that no status needs any more: of runs that ended, or went silent without a Job,

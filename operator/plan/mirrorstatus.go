@@ -112,11 +112,8 @@ func mirrorMissedItsRun(v MirrorView) (Finding, bool) {
 	if err != nil { // Accepted says so
 		return Finding{}, false
 	}
-	last := v.CronJob.CreationTimestamp.Time
-	if at := v.CronJob.Status.LastScheduleTime; at != nil && at.After(last) {
-		last = at.Time
-	}
-	at, due, missed := s.Due(last, v.Now.Add(-runPatience), time.Duration(millis(v.Mirror.Spec.Schedule.StartingDeadline))*time.Millisecond)
+	last := later(later(&v.CronJob.CreationTimestamp, v.CronJob.Status.LastScheduleTime), v.scheduledFrom())
+	at, due, missed := s.Due(last.Time, v.Now.Add(-runPatience), time.Duration(millis(v.Mirror.Spec.Schedule.StartingDeadline))*time.Millisecond)
 	switch {
 	case missed:
 		return bad(v1alpha1.ReasonMissed, fmt.Sprintf(
@@ -127,6 +124,20 @@ func mirrorMissedItsRun(v MirrorView) (Finding, bool) {
 			at.Format(time.RFC3339), MirrorName(v.Mirror.Name))), true
 	default:
 		return Finding{}, false
+	}
+}
+
+// scheduledFrom is since when the schedule holds as it is declared now. Nobody has missed a run that would have begun before: while the
+// mirror was suspended, say.
+func (v MirrorView) scheduledFrom() *metav1.Time {
+	was := &v.Mirror.Status
+	switch {
+	case v.Mirror.Spec.Schedule == nil || v.suspended():
+		return nil
+	case was.ObservedGeneration == v.Mirror.Generation && was.ScheduledFromTime != nil:
+		return was.ScheduledFromTime
+	default:
+		return toSecond(v.Now)
 	}
 }
 
@@ -149,25 +160,31 @@ func (v MirrorView) reportOf(run string) *MirrorReport {
 
 func anyReport(*MirrorReport) bool { return true }
 
-// before is what a condition said before; otherwise where it said nothing.
+// before is what a condition said before of this generation; otherwise where it said nothing.
 func (v MirrorView) before(kind string, otherwise Finding) Finding {
-	if was := FindingOf(v.Mirror.Status.Conditions, kind); was != (Finding{}) && len(v.Mirror.Status.Runs) > 0 {
-		return was
+	was := condition(v.Mirror.Status.Conditions, kind)
+	if was == nil || was.ObservedGeneration < v.Mirror.Generation || len(v.Mirror.Status.Runs) == 0 {
+		return otherwise
 	}
-	return otherwise
+	return FindingOf(v.Mirror.Status.Conditions, kind)
 }
+
+// outdated says whether a run followed an earlier spec: what it found may not be so of this one, which may name another partner.
+func (v MirrorView) outdated(r *MirrorReport) bool { return r.Generation < v.Mirror.Generation }
 
 func (v MirrorView) reachable() Finding {
 	r := v.latest(anyReport)
 	switch {
 	case r == nil:
 		return v.before(v1alpha1.ConditionReachable, unknown(v1alpha1.ReasonNotRun, "no run has reported yet"))
+	case v.outdated(r):
+		return unknown(v1alpha1.ReasonNotRun, fmt.Sprintf("run %q began before the spec was changed last, and none has reported since", r.Run))
 	case r.silent(v.Now) && !v.suspended():
 		return unknown(v1alpha1.ReasonNotReporting, fmt.Sprintf("run %q has not reported since %s", r.Run, r.Seen.UTC().Format(time.RFC3339)))
 	case r.Unreached != nil:
 		return bad(cmp.Or(reasonOf(r.Unreached.Reason), v1alpha1.ReasonUnreachable), fmt.Sprintf("since %s: %s", r.Unreached.Since.UTC().Format(time.RFC3339),
 			cmp.Or(shortened(r.Unreached.Message, 1024), "the other side does not answer")))
-	case !r.Reached.IsZero():
+	case !r.Reached.Before(r.StartedAt): // else it answered the comparison before
 		return good(v1alpha1.ReasonReachable, "the other side answered run "+r.Run)
 	default:
 		return v.before(v1alpha1.ConditionReachable, unknown(v1alpha1.ReasonNotRun, fmt.Sprintf("run %q has not tried yet", r.Run)))
@@ -188,19 +205,27 @@ func reasonOf(text string) string {
 	return text
 }
 
-// synced goes by the last run that ended and was not told to move a part alone.
+// synced goes by the last run that ended and was not told to move a part alone. A manual run that failed without a word may have been
+// told so.
 func (v MirrorView) synced(runs []v1alpha1.MirrorRun) Finding {
 	r := v.latest(func(r *MirrorReport) bool {
 		return !r.Part && !r.EndedAt.IsZero() && (r.Result == wire.MirrorSucceeded || r.Result == wire.MirrorFailed)
 	})
 	for i := range runs { // one that failed without a word
-		if run := &runs[i]; run.Reason == v1alpha1.ReasonRunFailed && run.Result == v1alpha1.MirrorFailed && (r == nil || run.StartTime.After(r.StartedAt)) {
+		run := &runs[i]
+		if run.Reason != v1alpha1.ReasonRunFailed || run.Result != v1alpha1.MirrorFailed || r != nil && !run.StartTime.After(r.StartedAt) {
+			continue
+		}
+		if said := v.reportOf(run.Name); said != nil && !said.Part || said == nil && run.Trigger != v1alpha1.MirrorTriggerManual {
 			return bad(v1alpha1.ReasonRunFailed, fmt.Sprintf("run %q: %s", run.Name, run.Message))
 		}
 	}
 	switch {
 	case r == nil:
 		return v.before(v1alpha1.ConditionSynced, unknown(v1alpha1.ReasonNotRun, "no run has ended yet"))
+	case v.outdated(r):
+		return unknown(v1alpha1.ReasonNotRun, fmt.Sprintf("run %q began before the spec was changed last, and none has ended since: kubectl substorm mirror run %s begins one",
+			r.Run, v.Mirror.Name))
 	case r.Result == wire.MirrorFailed:
 		return bad(cmp.Or(reasonOf(r.Reason), v1alpha1.ReasonRunFailed),
 			fmt.Sprintf("run %q owes %s: %s", r.Run, objectCount(r.Owed.Objects), cmp.Or(shortened(r.Message, 2048), "it did not say why")))
@@ -240,13 +265,19 @@ func (v MirrorView) times(status *v1alpha1.MirrorPartnerStatus) {
 			status.LastSuccessTime = later(status.LastSuccessTime, run.EndTime)
 		}
 	}
-	if r := v.latest(func(r *MirrorReport) bool { return !r.VerifiedTo.IsZero() }); r != nil {
-		status.VerifiedToTime = toSecond(r.VerifiedTo)
-	}
+	v.verified(status)
+	status.ScheduledFromTime = v.scheduledFrom()
 	if s := v.Mirror.Spec.Schedule; s != nil && v.Verdict.OK() && !v.suspended() {
 		if times, err := schedule.Parse(s.Cron, string(s.TimeZone)); err == nil {
 			status.NextRunTime = toSecond(times.Next(v.Now))
 		}
+	}
+}
+
+// verified is the time up to which everything is known to be at the other side, which a run of a part cannot know.
+func (v MirrorView) verified(status *v1alpha1.MirrorPartnerStatus) {
+	if r := v.latest(func(r *MirrorReport) bool { return !r.Part && !r.VerifiedTo.IsZero() }); r != nil {
+		status.VerifiedToTime = toSecond(r.VerifiedTo)
 	}
 }
 
@@ -274,7 +305,7 @@ func (v MirrorView) figures(status *v1alpha1.MirrorPartnerStatus) {
 	}
 	p := &r.Progress
 	status.Progress = &v1alpha1.MirrorProgress{Run: r.Run, ObjectCount: p.Objects, TotalObjectCount: p.TotalObjects, Bytes: p.Bytes, TotalBytes: p.TotalBytes,
-		ComparedCount: p.Compared, BytesPerSecond: p.BytesPerSecond, EndTime: toSecond(p.Ends)}
+		ComparedCount: p.Compared, BytesPerSecond: p.BytesPerSecond, EndTime: toSecond(r.ends())}
 }
 
 // MirrorFigures brings the figures of a status up to date that was written before the reports.
@@ -283,9 +314,7 @@ func MirrorFigures(m *v1alpha1.MirrorPartner, reports []MirrorReport, now time.T
 	is := m.Status
 	is.Progress = nil
 	v.figures(&is)
-	if r := v.latest(func(r *MirrorReport) bool { return !r.VerifiedTo.IsZero() }); r != nil {
-		is.VerifiedToTime = toSecond(r.VerifiedTo)
-	}
+	v.verified(&is)
 	m.Status = is
 }
 

@@ -132,20 +132,23 @@ func ConsumerUrgency(was, is *v1alpha1.FeedConsumerStatus) Urgency {
 		was.SecretName != is.SecretName || was.URL != is.URL || reissued(was.Credentials, is.Credentials), rest)
 }
 
-// MirrorUrgency compares what stands with what is planned.
+// MirrorUrgency compares what stands with what is planned. A continuous mirror begins a run with each notice: that it does, and what it
+// owes meanwhile, are figures.
 func MirrorUrgency(was, is *v1alpha1.MirrorPartnerStatus) Urgency {
 	rest := UrgencyFigures
-	if (was.Progress == nil) != (is.Progress == nil) || owes(was) != owes(is) {
+	if ((was.Progress == nil) != (is.Progress == nil) || owes(was) != owes(is)) && !slices.ContainsFunc(is.Runs, continuous) {
 		rest = UrgencyDetail
 	}
 	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
 		!slices.EqualFunc(was.Runs, is.Runs, sameRun) || !was.NextRunTime.Equal(is.NextRunTime) || reissued(was.Credentials, is.Credentials), rest)
 }
 
-// sameRun: it is the same one, and ended as it did.
+// sameRun: it is the same one, and ended as it did. How a continuous one ended conditions say; while it goes on, they say what they did.
 func sameRun(was, is v1alpha1.MirrorRun) bool {
-	return was.Name == is.Name && was.Result == is.Result && was.Reason == is.Reason
+	return was.Name == is.Name && (continuous(is) || was.Result == is.Result && was.Reason == is.Reason)
 }
+
+func continuous(run v1alpha1.MirrorRun) bool { return run.Trigger == v1alpha1.MirrorTriggerContinuous }
 
 func owes(s *v1alpha1.MirrorPartnerStatus) bool { return s.Owed != nil && s.Owed.ObjectCount > 0 }
 

@@ -7,10 +7,11 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // Conditions of a MirrorPartner.
 const (
 	// ConditionReachable is True while the other side answers and lets us in, as the last run found; Unknown before the first
-	// run, and where a run that lasts does not report.
+	// run and before the first after a change of the spec, and where a run that lasts does not report.
 	ConditionReachable = "Reachable"
 	// ConditionSynced is True where the last run moved and verified all that was selected when it began; False where something is
-	// owed that it could not move; Unknown before the first run has ended.
+	// owed that it could not move; Unknown before the first run has ended, and before the first has that began after a change of
+	// the spec.
 	ConditionSynced = "Synced"
 )
 
@@ -52,7 +53,7 @@ const (
 const (
 	// ReasonComplete: all that was selected when the last run began is at the other side.
 	ReasonComplete = "Complete"
-	// ReasonNotRun: no run has reported yet.
+	// ReasonNotRun: no run has reported yet, or none since the spec was changed.
 	ReasonNotRun = "NotRun"
 	// ReasonNotReporting: a run that lasts has not reported for a while.
 	ReasonNotReporting = "NotReporting"
@@ -91,6 +92,13 @@ type MirrorPartnerStatus struct {
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	// +optional
 	NextRunTime *metav1.Time `json:"nextRunTime,omitempty"`
+
+	// ScheduledFromTime is since when spec.schedule holds as it is declared now: a run that would have begun before it was not
+	// missed. Absent while suspended, and where the mirror is continuous.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
+	// +optional
+	ScheduledFromTime *metav1.Time `json:"scheduledFromTime,omitempty"`
 
 	// LastRunTime is when the last run began.
 	// +kubebuilder:validation:Type=string

@@ -2255,6 +2255,10 @@ func (in *MirrorPartnerStatus) DeepCopyInto(out *MirrorPartnerStatus) {
 		in, out := &in.NextRunTime, &out.NextRunTime
 		*out = (*in).DeepCopy()
 	}
+	if in.ScheduledFromTime != nil {
+		in, out := &in.ScheduledFromTime, &out.ScheduledFromTime
+		*out = (*in).DeepCopy()
+	}
 	if in.LastRunTime != nil {
 		in, out := &in.LastRunTime, &out.LastRunTime
 		*out = (*in).DeepCopy()

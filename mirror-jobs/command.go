@@ -77,6 +77,7 @@ func addFlags(f *pflag.FlagSet, cfg *Config, from, to *string) {
 	f.BoolVar(&cfg.VerifyOnly, "verify-only", false, "compare all that is selected with what the other side has, and move nothing")
 	f.BoolVar(&cfg.Force, "force", false, "move and compare all that is selected, whatever was confirmed, and without a safety stop")
 	f.StringVar(&cfg.ScratchDir, "scratch-dir", "/var/lib/substorm", "folder for what is on its way; nothing in it is missed")
+	f.Int64Var(&cfg.ScratchSize, "scratch-size", 0, "what large objects that are pulled from another Substorm may take of the disk there, in bytes; 0: what is free")
 	f.StringVar(&cfg.CredentialsDir, "credentials-dir", "", "folder with the credentials of the MirrorPartner, where it needs any")
 	f.StringVar(&cfg.ListenHTTP, "listen-http", ":8080", "address of /healthz, /readyz and /metrics; empty: none")
 	flags.ObjectStore(f, &cfg.Objects, "URL of the object store", "bucket of the archive")

@@ -29,8 +29,10 @@ type Config struct {
 	// VerifyOnly compares and moves nothing; Force moves and compares all that is selected.
 	VerifyOnly, Force bool
 
-	// ScratchDir holds what is on its way. Nothing in it is missed.
-	ScratchDir string
+	// ScratchDir holds what is on its way. Nothing in it is missed. ScratchSize is what large objects that are pulled from another
+	// Substorm may take of the disk there, in bytes; 0: what is free.
+	ScratchDir  string
+	ScratchSize int64
 	// CredentialsDir has the files wire.MirrorFile….
 	CredentialsDir string
 	// ListenHTTP serves /healthz, /readyz and /metrics; empty: nobody does.
@@ -55,6 +57,9 @@ func (c *Config) check() error {
 	case wire.MirrorScheduled, wire.MirrorManual, wire.MirrorContinuously, wire.MirrorTimetable:
 	default:
 		errs = append(errs, fmt.Errorf("--trigger %q is neither %s, %s, %s nor %s", c.Trigger, wire.MirrorScheduled, wire.MirrorManual, wire.MirrorContinuously, wire.MirrorTimetable))
+	}
+	if c.ScratchSize < 0 {
+		errs = append(errs, fmt.Errorf("--scratch-size %d is negative", c.ScratchSize))
 	}
 	if c.VerifyOnly && c.Force {
 		errs = append(errs, errors.New("--verify-only moves nothing, and --force all: choose one"))

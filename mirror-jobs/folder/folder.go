@@ -60,6 +60,7 @@ type Folder struct {
 	mu    sync.Mutex
 	state State
 	made  map[string]bool // folders that are there
+	large map[string]bool // files of parts that were asked for
 }
 
 // Open takes a folder, which is made where there is none. Errors: ErrBusy, of the file system.
@@ -71,7 +72,7 @@ func Open(path string) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Folder{path: path, root: root, made: map[string]bool{}}
+	f := &Folder{path: path, root: root, made: map[string]bool{}, large: map[string]bool{}}
 	if err := f.open(); err != nil {
 		return nil, errors.Join(err, f.close())
 	}
@@ -117,6 +118,9 @@ func (f *Folder) close() error {
 	}
 	return errors.Join(err, f.root.Close())
 }
+
+// Path of the folder.
+func (f *Folder) Path() string { return f.path }
 
 // BelongsTo says of which site the folder is a mirror. Errors: that it is one of another site.
 func (f *Folder) BelongsTo(site string) error {

@@ -158,6 +158,62 @@ func TestLarge(t *testing.T) {
 	}
 }
 
+// Parts of large objects that no list has any more go after a run; those of others, and all objects, stay.
+func TestRemoveParts(t *testing.T) {
+	dir := t.TempDir()
+	body := bytes.Repeat([]byte("0123456789abcdef"), 2*folder.PartSize/16)
+	vanished, listed := entry("vanished.fits", string(body)), entry("listed.fits", string(body[1:]))
+	begin := func(f *folder.Folder, e *mirrorindex.Entry) {
+		t.Helper()
+		l, err := f.Large(camera, e)
+		if err == nil {
+			err = errors.Join(l.Write(0, 0, bytes.NewReader(body[:folder.PartSize])), l.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := open(t, dir)
+	if err := f.RemoveParts(); err != nil {
+		t.Errorf("there are none: %v", err)
+	}
+	begin(f, vanished)
+	begin(f, listed)
+	if n, err := f.PartBytes(camera, vanished); err != nil || n < folder.PartSize {
+		t.Errorf("its parts take %d bytes, %v", n, err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f = open(t, dir)
+	w := f.Writer()
+	defer w.Close()
+	if err := w.Put(camera, entry("a.jpg", "a"), []byte("a")); err != nil {
+		t.Fatal(err)
+	}
+	begin(f, listed)
+	if err := f.RemoveParts(); err != nil {
+		t.Fatal(err)
+	}
+	for e, stays := range map[*mirrorindex.Entry]bool{vanished: false, listed: true} {
+		if n, err := f.PartBytes(camera, e); err != nil || (n > 0) != stays {
+			t.Errorf("%s: its parts take %d bytes, %v", e.Path, n, err)
+		}
+	}
+	if left, err := os.ReadDir(filepath.Join(dir, ".substorm/parts")); err != nil || len(left) != 2 {
+		t.Errorf("there is left %v, %v", left, err)
+	}
+	if !f.Has(camera, entry("a.jpg", "a")) {
+		t.Error("an object is gone")
+	}
+	if err := f.RemoveObjects(); err != nil || f.Has(camera, entry("a.jpg", "a")) {
+		t.Errorf("an object stays: %v", err)
+	}
+	if n, err := f.PartBytes(camera, listed); err != nil || n == 0 {
+		t.Errorf("its parts are gone with the objects: %v", err)
+	}
+}
+
 func TestLists(t *testing.T) {
 	f := open(t, t.TempDir())
 	want := []plan.Line{{Entry: *entry("a", "a"), Held: true}, {Entry: *entry("b", "b"), Gone: true}}

@@ -16,9 +16,6 @@ import (
 	"github.com/substorm/substorm/internal/mirrorindex"
 )
 
-// partsName is the folder, in the mirror's own, of large objects that are not whole.
-const partsName = "parts"
-
 // Large is an object that comes in parts of PartSize, in any order. What came is kept where a
 // run is killed. Its methods may be called from several goroutines.
 type Large struct {
@@ -48,11 +45,14 @@ func (f *Folder) Large(instrument string, e *mirrorindex.Entry) (*Large, error) 
 	if err := CheckPath(instrument, e.Path); err != nil {
 		return nil, err
 	}
-	dir := filepath.Join(own, partsName)
-	if err := f.mkdir(dir); err != nil {
+	name := partsOf(instrument, e)
+	if err := f.mkdir(filepath.Dir(name)); err != nil {
 		return nil, err
 	}
-	l := &Large{of: f, instrument: instrument, entry: e, name: filepath.Join(dir, instrument+"-"+e.Digest.String()), digest: digesting{sum: sha256.New()}, done: map[int]bool{}}
+	f.mu.Lock()
+	f.large[name] = true
+	f.mu.Unlock()
+	l := &Large{of: f, instrument: instrument, entry: e, name: name, digest: digesting{sum: sha256.New()}, done: map[int]bool{}}
 	var err error
 	if l.file, err = f.root.OpenFile(l.name, os.O_CREATE|os.O_RDWR, 0o644); err != nil {
 		return nil, err

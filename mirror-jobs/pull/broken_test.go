@@ -25,6 +25,7 @@ import (
 	"github.com/substorm/substorm/feed-server/archive/archivetest"
 	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/folder"
 	"github.com/substorm/substorm/mirror-jobs/pull"
 )
 
@@ -287,6 +288,35 @@ func TestClosedBetween(t *testing.T) {
 	want["allsky-1/3.jpg"] = "three"
 	l.pull()
 	l.want("it may be read again", want)
+}
+
+// Parts of a large object that is retracted before all of them came are removed.
+func TestVanishedParts(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	large := l.Put(archivetest.Camera, "large.fits", strings.Repeat("0123456789abcdef", 40<<20/16), at(storm))
+	l.Wait(large)
+	var given atomic.Int64
+	address := lying(t, l.URL, func(path string, body []byte) []byte {
+		if len(body) == folder.PartSize && given.Add(1) > 2 {
+			return body[:100]
+		}
+		return body
+	})
+	parts := filepath.Join(l.dir, ".substorm/parts")
+	if err := l.from(t.Context(), address); err == nil {
+		t.Fatal("a large object of which parts are missing is mirrored")
+	}
+	if left, err := os.ReadDir(parts); err != nil || len(left) != 2 {
+		t.Fatalf("of the large object there is %v, %v", left, err)
+	}
+	large.State, large.Reason = wire.StateRetracted, "a lamp"
+	l.Announce(archivetest.Camera, large)
+	l.Until("it is retracted", func() bool { return strings.Contains(l.listOf("2015-03-17"), "Retracted") })
+	l.pull()
+	if left, err := os.ReadDir(parts); err != nil || len(left) != 0 {
+		t.Errorf("of an object that nobody can have any more there is %v, %v", left, err)
+	}
 }
 
 // Answers that are none: the error says what is wrong, and whom to ask.

@@ -103,7 +103,7 @@ func (p *run) do(ctx context.Context) error {
 	changed := p.Selection.Instruments(root, func(name string) string { return state.Instruments[name] })
 	done, err := p.all(ctx, changed)
 	if err == nil {
-		err = p.removeSurplus(ctx)
+		err = errors.Join(p.Folder.RemoveParts(), p.removeSurplus(ctx))
 	}
 	if err == nil && done.left > 0 {
 		err = fmt.Errorf("%w: %d, which the next run tries again", ErrLeft, done.left)

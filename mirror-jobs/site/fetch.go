@@ -71,11 +71,12 @@ func (f *fetching) ended(d *day, i int, err error) error {
 	e := &d.lines[i]
 	var gone *https.RefusedError
 	var differs *folder.DigestError
+	var full *scratchError
 	switch {
 	case err == nil:
 		f.Progress.End(e.Size, true)
 		return nil
-	case f.gateways.Final(err), errors.As(err, &differs), errors.Is(err, folder.ErrPath),
+	case f.gateways.Final(err), errors.As(err, &differs), errors.As(err, &full), errors.Is(err, folder.ErrPath),
 		errors.As(err, &gone) && gone.Status != http.StatusUnauthorized && gone.Status != http.StatusForbidden:
 		f.Logger.Error("an object is not mirrored", "instrument", d.in.name, "path", e.Path, "error", err)
 	default:
@@ -157,16 +158,37 @@ func (r *run) object(d *day, i int, open func() (io.ReadCloser, error)) gateway.
 	}}
 }
 
-// large puts a large object together in scratch, and sends it from there.
+// large brings a large object once there is space for it in the scratch.
 func (f *fetching) large(ctx context.Context, d *day, i int) error {
 	e := &d.lines[i]
 	place := scratchOf(d.in.guest, e)
-	l, err := f.Scratch.Large(place, e)
-	if errors.Is(err, folder.ErrPath) {
-		return f.ended(d, i, err)
-	}
+	held, err := f.Scratch.PartBytes(place, e)
 	if err != nil {
 		return fmt.Errorf("scratch for %s/%s: %w", d.in.name, e.Path, err)
+	}
+	needs := max(0, e.Size-held)
+	if err := f.disk.take(ctx, needs); err != nil {
+		return f.ended(d, i, err)
+	}
+	left, err := f.through(ctx, place, d, i)
+	if left {
+		f.disk.giveBack(needs, 0)
+	} else {
+		f.disk.giveBack(needs, needs+held)
+	}
+	return err
+}
+
+// through puts a large object together in scratch, and sends it from there. Parts of it are left there where the other side does
+// not give the rest.
+func (f *fetching) through(ctx context.Context, place string, d *day, i int) (left bool, err error) {
+	e := &d.lines[i]
+	l, err := f.Scratch.Large(place, e)
+	if errors.Is(err, folder.ErrPath) {
+		return false, f.ended(d, i, err)
+	}
+	if err != nil {
+		return true, fmt.Errorf("scratch for %s/%s: %w", d.in.name, e.Path, err)
 	}
 	if e.Is() == wire.StateSuperseded {
 		err = f.whole(ctx, d, e, l)
@@ -179,18 +201,18 @@ func (f *fetching) large(ctx context.Context, d *day, i int) error {
 		var disk *fs.PathError
 		switch {
 		case errors.As(err, &refused):
-			return f.ended(d, i, err)
+			return true, f.ended(d, i, err)
 		case errors.As(err, &disk):
-			return fmt.Errorf("scratch for %s/%s: %w", d.in.name, e.Path, err)
+			return true, fmt.Errorf("scratch for %s/%s: %w", d.in.name, e.Path, err)
 		default:
-			return problemOf(err)
+			return true, problemOf(err)
 		}
 	}
 	if err := l.Finish(); err != nil {
-		return f.ended(d, i, err)
+		return false, f.ended(d, i, err)
 	}
 	err = f.gateways.Put(ctx, f.object(d, i, func() (io.ReadCloser, error) { return f.Scratch.OpenObject(place, e) }))
-	return f.ended(d, i, errors.Join(err, f.Scratch.Remove(place, e)))
+	return false, f.ended(d, i, errors.Join(err, f.Scratch.Remove(place, e)))
 }
 
 // scratchOf is where an object is put together: versions of one path are there at a time.

@@ -56,8 +56,9 @@ type Config struct {
 	Catalog   Catalog
 	Registry  func() *registry.Snapshot
 	JetStream jetstream.JetStream
-	// Scratch is where large objects are put together.
-	Scratch *folder.Folder
+	// Scratch is where large objects are put together, and ScratchSize what they may take of the disk there; 0: what is free.
+	Scratch     *folder.Folder
+	ScratchSize int64
 	// Pause returns when objects may be moved. Errors: ctx's.
 	Pause func(ctx context.Context) error
 	// From and To bound the time of observation further; zero: no bound.
@@ -89,6 +90,9 @@ func Run(ctx context.Context, cfg Config) error {
 			return err
 		}
 		defer r.gateways.Close()
+		if r.disk, err = openScratch(ctx, &r.Config); err != nil {
+			return err
+		}
 	}
 	return r.do(ctx)
 }
@@ -102,6 +106,7 @@ type run struct {
 	state     *state
 	announcer *announcer
 	gateways  *gateway.Client
+	disk      *scratch
 	// anew: what earlier runs saw does not count, and part: what this one sees counts for none.
 	anew, part bool
 	// owed are objects that did not come, withheld those under embargo, and asked the changes that the archivist is asked for, or
@@ -160,6 +165,11 @@ func (r *run) do(ctx context.Context) error {
 	for chunk := range slices.Chunk(changed, instrumentsAtOnce) {
 		if err := r.instruments(ctx, chunk, root.Now); err != nil {
 			return errors.Join(err, r.keep(ctx, ""))
+		}
+	}
+	if !r.VerifyOnly {
+		if err := r.Scratch.RemoveParts(); err != nil {
+			return fmt.Errorf("scratch: %w", err)
 		}
 	}
 	if r.left() > 0 {

@@ -14,6 +14,8 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -367,4 +369,49 @@ func TestDamagedDay(t *testing.T) {
 	}
 	h.damaged = ""
 	h.pulled()
+}
+
+// A large object that does not fit into the scratch is owed, says what to do, and holds up no other; those that fit come one after
+// another where they do not fit together.
+func TestScratch(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	const bucket = "hub"
+	store := h.MinIO.Bucket(t, bucket)
+	h.NATS.Declare(t, hubSite, testenv.Registry{Revision: 1, Mirrors: []wire.MirrorEntry{{
+		Partner: "north", Direction: wire.MirrorPull, Continuous: &wire.MirrorContinuous{IntervalMillis: 60_000},
+		HTTPS: &wire.MirrorHTTPS{URL: "https://archive.example.org", Source: wire.MirrorSourceSubstorm, Origin: archivetest.Site},
+	}}})
+	testenv.StartGateway(t, testenv.GatewayOptions{Site: hubSite, NATS: h.NATS, MinIO: h.MinIO, Bucket: bucket, Flags: []string{"--mirror-listen", "127.0.0.1:0", "--pod-ip", "127.0.0.1"}})
+	all := map[string]int{"a.fits": 20 << 20, "b.fits": 60 << 20, "c.fits": 21 << 20, "d.fits": 22 << 20}
+	for path, size := range all {
+		h.Wait(h.Put(archivetest.Camera, path, strings.Repeat("0", size), func(r *wire.Record) { r.ReceivedAt = storm }))
+	}
+	scratch := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(scratch, "left-behind"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	in := func(size int64) func(*site.Config) {
+		return func(c *site.Config) {
+			f, err := folder.Open(scratch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = f.Close() })
+			c.Scratch, c.ScratchSize = f, size
+		}
+	}
+	if _, err := h.pull(h.URL, in(50<<20)); !errors.Is(err, push.ErrOwed) || !strings.Contains(err.Error(), "1 objects") || !strings.Contains(h.log.String(), "set spec.scratchSize") {
+		t.Errorf("%v; %s", err, h.log.String())
+	}
+	for path := range all {
+		from := wire.Origin{Site: archivetest.Site, ID: wire.NamedKey(archivetest.Site, archivetest.Camera, path, 1)}
+		if _, err := store.Head(t.Context(), from.ObjectID(hubSite, guest, storm)); (err == nil) != (path != "b.fits") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	left, err := os.ReadDir(scratch)
+	if err != nil || len(left) != 1 {
+		t.Errorf("in the scratch there is %v, %v", left, err)
+	}
 }

@@ -30,8 +30,8 @@ const (
 	LabelTrigger = "substorm.dev/trigger"
 )
 
-// mirrorScratch is how much of the node's disk a run may take: objects on their way, and what rsync is shown of them.
-var mirrorScratch = resource.MustParse("20Gi")
+// defaultMirrorScratch is how much of the node's disk a run may take: objects on their way, and what rsync is shown of them.
+var defaultMirrorScratch = resource.MustParse("20Gi")
 
 // Mirror is the SiteProgram of a MirrorPartner that has a Site.
 type Mirror struct {
@@ -140,7 +140,15 @@ func (m Mirror) job() *batchac.JobSpecApplyConfiguration {
 
 func (m Mirror) pod() *coreac.PodSpecApplyConfiguration {
 	return m.podSpec(mirrorStop, m.mounts(), m.container()).
-		WithVolumes(coreac.Volume().WithName("scratch").WithEmptyDir(coreac.EmptyDirVolumeSource().WithSizeLimit(mirrorScratch)))
+		WithVolumes(coreac.Volume().WithName("scratch").WithEmptyDir(coreac.EmptyDirVolumeSource().WithSizeLimit(m.scratch())))
+}
+
+// scratch is how much of the node's disk a run may take.
+func (m Mirror) scratch() resource.Quantity {
+	if asked := m.Partner.Spec.ScratchSize; asked != nil {
+		return *asked
+	}
+	return defaultMirrorScratch
 }
 
 func (m Mirror) container() *coreac.ContainerApplyConfiguration {
@@ -155,6 +163,7 @@ func (m Mirror) container() *coreac.ContainerApplyConfiguration {
 
 // arguments are the flags of the program: what a run does the registry says.
 func (m Mirror) arguments() []string {
+	scratch := m.scratch()
 	args := []string{
 		"--site=" + m.Site.Spec.Code,
 		"--partner=" + m.Partner.Name,
@@ -162,6 +171,7 @@ func (m Mirror) arguments() []string {
 		triggerFlag + m.trigger(),
 		"--pod=$(POD_NAME)",
 		"--scratch-dir=" + dataDir,
+		"--scratch-size=" + strconv.FormatInt(scratch.Value(), 10),
 		"--listen-http=:" + strconv.Itoa(metricsPort),
 	}
 	if len(m.partnerMounts()) > 0 {

@@ -2,7 +2,10 @@
 
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // MirrorPartnerSpec declares a mirror: who is given data of a Site, or whom the Site takes data from, how, when and how fast.
 // +kubebuilder:validation:XValidation:rule="has(self.schedule) != has(self.continuous)",message="a mirror has either a schedule or is continuous: set one of schedule and continuous",fieldPath=.schedule
@@ -121,6 +124,13 @@ type MirrorPartnerSpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('876000h')",message="holdRetention is 0s to 876000h"
 	// +optional
 	HoldRetention *metav1.Duration `json:"holdRetention,omitempty"`
+
+	// ScratchSize is how much of the node's disk a run may take for objects that are on their way. An object that is pulled from
+	// another Substorm and does not fit stays there, and counts as owed. Default: 20Gi.
+	// +kubebuilder:validation:XValidation:rule="string(self).matches('e|E') || (!quantity(string(self)).isLessThan(quantity('1Gi')) && !quantity(string(self)).isGreaterThan(quantity('1Pi')))",message="scratchSize is 1Gi to 1Pi"
+	// +kubebuilder:validation:XValidation:rule="!string(self).matches('e|E')",message="write digits and a unit, such as 64Mi, and no exponent"
+	// +optional
+	ScratchSize *resource.Quantity `json:"scratchSize,omitempty"`
 
 	// PodTemplate says how the movers run: where, with which resources and image.
 	// +optional

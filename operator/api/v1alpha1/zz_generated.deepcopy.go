@@ -2228,6 +2228,11 @@ func (in *MirrorPartnerSpec) DeepCopyInto(out *MirrorPartnerSpec) {
 		*out = new(v1.Duration)
 		**out = **in
 	}
+	if in.ScratchSize != nil {
+		in, out := &in.ScratchSize, &out.ScratchSize
+		x := (*in).DeepCopy()
+		*out = &x
+	}
 	in.PodTemplate.DeepCopyInto(&out.PodTemplate)
 }
 

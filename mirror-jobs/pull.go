@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -144,17 +145,23 @@ func (p *program) tls(is *wire.MirrorTLS) (*tls.Config, error) {
 	return cfg, nil
 }
 
-// paced has whoever reads wait as long as the limits say.
+// paced has whoever moves bytes wait as long as the limits say. It may be called from several goroutines.
 func paced(ctx context.Context, limits wire.MirrorLimits) func(bytes int) {
 	limiter := rate.NewLimiter(rate.Inf, pacedBurst)
+	var mu sync.Mutex
+	var looked time.Time // at the timetable
 	return func(bytes int) {
-		limit := rate.Inf
-		if most := plan.Rate(limits, time.Now()); most > 0 {
-			limit = rate.Limit(most)
+		mu.Lock()
+		if now := time.Now(); now.Sub(looked) >= time.Second {
+			limit := rate.Inf
+			if most := plan.Rate(limits, now); most > 0 {
+				limit = rate.Limit(most)
+			}
+			if looked = now; limiter.Limit() != limit {
+				limiter.SetLimit(limit)
+			}
 		}
-		if limiter.Limit() != limit {
-			limiter.SetLimit(limit)
-		}
+		mu.Unlock()
 		for ; bytes > 0; bytes -= pacedBurst {
 			_ = limiter.WaitN(ctx, min(bytes, pacedBurst)) // ctx ends the read, too
 		}

@@ -138,19 +138,26 @@ type stallConn struct {
 	stall time.Duration
 }
 
+// Write gives a Read more time that already waits for the answer: while a body is sent, however slowly, there is none.
 func (c stallConn) Write(p []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(c.stall)); err != nil {
+	if err := errors.Join(c.SetWriteDeadline(time.Now().Add(c.stall)), c.awaitRead()); err != nil {
 		return 0, err
 	}
-	return c.Conn.Write(p)
+	n, err := c.Conn.Write(p)
+	_ = c.awaitRead() // a connection that was closed meanwhile says so itself
+	return n, err
 }
 
 // Read waits somewhat longer than ResponseHeaderTimeout, which has the better words.
 func (c stallConn) Read(p []byte) (int, error) {
-	if err := c.SetReadDeadline(time.Now().Add(c.stall + c.stall/2)); err != nil {
+	if err := c.awaitRead(); err != nil {
 		return 0, err
 	}
 	return c.Conn.Read(p)
+}
+
+func (c stallConn) awaitRead() error {
+	return c.SetReadDeadline(time.Now().Add(c.stall + c.stall/2))
 }
 
 // credentialsDir reads the access key from files, which may change.

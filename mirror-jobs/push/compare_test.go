@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/substorm/substorm/feed-server/archive/archivetest"
 	"github.com/substorm/substorm/internal/objectstore"
@@ -259,4 +260,20 @@ func TestPaced(t *testing.T) {
 	if want := 2 * int64(len(large)+len("one")); moved.n.Load() != want {
 		t.Errorf("%d bytes count, want %d: sent, and read back", moved.n.Load(), want)
 	}
+}
+
+// A body that is sent slowly, since a limit says so, is no connection that stands still.
+func TestSlow(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.MinIO.Bucket(t, "partner")
+	cfg := l.MinIO.Config("partner")
+	cfg.StallTimeout = 500 * time.Millisecond
+	store, err := objectstore.Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.mover = s3.New(s3.Config{Store: store, Connections: 1, Moved: func(int) { time.Sleep(50 * time.Millisecond) }})
+	l.Wait(l.Put(archivetest.Camera, "1.jpg", string(bytes.Repeat([]byte("slow"), 32<<10)), at(storm)))
+	l.push(1)
 }

@@ -180,7 +180,7 @@ func (m *Mover) differs(ctx context.Context, f push.File, digest bool) (why stri
 	}
 	defer body.Close()
 	h := sha256.New()
-	if _, err := io.Copy(io.MultiWriter(h, moved(m.cfg.Moved)), body); err != nil {
+	if _, err := io.CopyBuffer(io.MultiWriter(h, moved(m.cfg.Moved)), body, make([]byte, pacedBytes)); err != nil {
 		return "", err
 	}
 	if is := wire.Digest(h.Sum(nil)); is != f.Digest {
@@ -267,8 +267,8 @@ func (p paced) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// pacedBytes are read at once of what is paced.
-const pacedBytes = 32 << 10
+// pacedBytes are moved at once of what is paced: few, so that no server takes a slow connection for one that stands still.
+const pacedBytes = 4 << 10
 
 // moved counts what is written to it.
 type moved func(bytes int)

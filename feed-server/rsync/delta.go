@@ -8,6 +8,7 @@ import (
 	"errors"
 	"hash"
 	"io"
+	"log/slog"
 
 	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/wire"
@@ -159,7 +160,7 @@ func (d *delta) end(a *answer, failure error) error {
 		d.damaged(a.origin.instrument, failure)
 		d.fail(failedGeneral, "%s/%s is damaged in the store, and is not kept", a.origin.instrument, a.path)
 	default:
-		d.cfg.Logger.Warn("a file is cut off: the archive cannot be read", "instrument", a.origin.instrument, "path", a.path, "error", failure)
+		d.tell(slog.LevelWarn, "a file is cut off: the archive cannot be read", "instrument", a.origin.instrument, "path", a.path, "error", failure)
 		d.fail(failedGeneral, "%s/%s could not be read to its end: ask again", a.origin.instrument, a.path)
 	}
 	return d.out.err

@@ -8,13 +8,14 @@ const (
 	// maxRules and maxRuleBytes bound the filter of one client.
 	maxRules     = 1024
 	maxRuleBytes = 256 << 10
-	// maxSteps bounds the work for one name, of all rules together: many stars take very long
-	// where they do not match.
-	maxSteps = 1 << 14
 )
 
 // filter is the list of rules that a client sends: the first that matches a name decides.
-type filter struct{ rules []rule }
+type filter struct {
+	rules []rule
+	// failed is why it cannot be said of some name whether it is excluded.
+	failed error
+}
 
 type rule struct {
 	include, negate bool
@@ -95,6 +96,9 @@ func (f *filter) append(r rule, pattern string) error {
 	if len(f.rules) == maxRules {
 		return refuse(exitSyntax, "there are more than %d filter rules", maxRules)
 	}
+	if len(pattern) > maxPath { // the client discards longer ones itself
+		return refuse(exitSyntax, "over-long filter: the pattern of a rule may have %d bytes", maxPath)
+	}
 	f.rules = append(f.rules, r.with(pattern))
 	return nil
 }
@@ -122,9 +126,15 @@ func (r rule) with(pattern string) rule {
 	return r
 }
 
-// excludes says whether a name is not to be sent.
+// excludes says whether a name is not to be sent. If the rules need too many steps for it, failed is set: a rule that
+// is left out could have files deleted at the client.
 func (f *filter) excludes(name string, dir bool) bool {
 	m := matcher{steps: maxSteps}
+	defer func() {
+		if m.spent() && f.failed == nil {
+			f.failed = refuse(exitSyntax, "the filter rules take too long for the name %q: give fewer of them, or with fewer wildcards", name)
+		}
+	}()
 	for i := range f.rules {
 		r := &f.rules[i]
 		if r.dirs && !dir {

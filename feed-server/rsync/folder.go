@@ -89,13 +89,22 @@ func (s *session) children(ctx context.Context, f *folder) (files []item, held i
 		}
 		held += all.held
 		for _, is := range all.files {
+			if err := s.tick(ctx); err != nil {
+				return nil, held, err
+			}
 			if !s.filter.excludes(join(f.name, is.name), false) {
 				files = append(files, item{file: is, place: p})
 			}
 		}
 		for name, day := range all.dirs {
+			if err := s.tick(ctx); err != nil {
+				return nil, held, err
+			}
 			s.addDir(f, dirs, name, day, p)
 		}
+	}
+	if s.filter.failed != nil {
+		return nil, held, s.filter.failed
 	}
 	if !single {
 		slices.SortStableFunc(files, func(a, b item) int { return strings.Compare(a.name, b.name) })
@@ -132,8 +141,12 @@ func (s *session) addDir(f *folder, dirs map[string]*folder, name string, day wi
 	}
 }
 
-// entries lists a place. What is not for everybody any more is told once, and empty.
+// entries lists a place. What is not for everybody any more is told once, and empty. Errors: those of the catalog and
+// of goesOn, errNoMemory.
 func (s *session) entries(ctx context.Context, p place) (entries, error) {
+	if err := s.goesOn(ctx); err != nil {
+		return entries{}, err
+	}
 	if p.instrument == "" {
 		all, err := s.view.instruments(ctx)
 		return entries{dirs: all}, err

@@ -23,8 +23,8 @@ var errExit = errors.New("the client gave up")
 // input reads what a client sends.
 type input struct {
 	r *bufio.Reader
-	// read are the bytes that came.
-	read atomic.Int64
+	// read are the bytes that came, and data those of them that are no heads of frames and no messages.
+	read, data atomic.Int64
 	// framed: bytes come in frames, the one under way having left bytes of data left.
 	framed bool
 	left   int
@@ -49,6 +49,7 @@ func (in *input) full(p []byte) error {
 		}
 		got, err := io.ReadFull(in.r, p[:n])
 		in.read.Add(int64(got))
+		in.data.Add(int64(got))
 		if err != nil {
 			return err
 		}

@@ -12,8 +12,20 @@ func match(pattern, text string) bool {
 	return m.match(pattern, text)
 }
 
-// matcher matches as long as it has steps left: what takes more does not match.
+const (
+	// maxSteps bounds the work for one name, of all patterns together: those with many stars
+	// take very long where they do not match. It is enough for maxRules patterns such as *.jpg.
+	maxSteps = 1 << 15
+	// longestClass is that of the names in brackets, with what ends it.
+	longestClass = len("xdigit:]")
+)
+
+// matcher matches as long as it has steps left, one for each byte of a pattern that it looks at. What takes more does
+// not match, and is told to the client: see spent.
 type matcher struct{ steps int }
+
+// spent says whether there were too few steps, so that it is not known what matches.
+func (m *matcher) spent() bool { return m.steps < 0 }
 
 func (m *matcher) match(p, t string) bool {
 	for len(p) > 0 {
@@ -33,6 +45,7 @@ func (m *matcher) match(p, t string) bool {
 				return false
 			}
 			in, rest, ok := class(p, t[0])
+			m.steps -= len(p) - len(rest)
 			if !ok || !in {
 				return false
 			}
@@ -52,12 +65,13 @@ func (m *matcher) match(p, t string) bool {
 
 // star matches a pattern that begins with one.
 func (m *matcher) star(p, t string) bool {
-	deep := strings.HasPrefix(p, "**")
+	deep, length := strings.HasPrefix(p, "**"), len(p)
 	p = strings.TrimLeft(p, "*")
+	m.steps -= length - len(p)
+	if p == "" {
+		return deep || !strings.Contains(t, "/")
+	}
 	for {
-		if p == "" && (deep || !strings.Contains(t, "/")) {
-			return true
-		}
 		if m.match(p, t) {
 			return true
 		}
@@ -77,9 +91,9 @@ func class(p string, b byte) (in bool, rest string, ok bool) {
 		p = p[1:]
 	}
 	for first := true; p != "" && (first || p[0] != ']'); first = false {
-		if name, after, is := strings.Cut(strings.TrimPrefix(p, "[:"), ":]"); is && strings.HasPrefix(p, "[:") {
+		if name, is := className(p); is {
 			in = in || inClass(name, b)
-			p = after
+			p = p[len("[:")+len(name)+len(":]"):]
 			continue
 		}
 		from := take(&p)
@@ -94,6 +108,18 @@ func class(p string, b byte) (in bool, rest string, ok bool) {
 		return false, "", false
 	}
 	return in != negate, p[1:], true
+}
+
+// className is the name of a class at the beginning of what is in brackets. It looks no further than a name may be
+// long: brackets may contain any number of beginnings of names.
+func className(p string) (name string, is bool) {
+	if !strings.HasPrefix(p, "[:") {
+		return "", false
+	}
+	p = p[len("[:"):]
+	name, _, closed := strings.Cut(p[:min(len(p), longestClass)], "]")
+	name, colon := strings.CutSuffix(name, ":")
+	return name, closed && colon
 }
 
 // take is the next byte that is meant by itself.

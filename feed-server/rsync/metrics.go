@@ -39,7 +39,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		refused: metric.Counters(reg, "substorm_rsync_refused_total",
 			"Clients that were told why they get nothing, or no more, by reason: Protocol, Request, NotReady, Limited, Full, Memory.", "reason"),
 		ended: metric.Counters(reg, "substorm_rsync_connections_total",
-			"Connections that ended, by how: Whole, Slow (the client took less than 64 KiB in 30 s), Gone, Malformed, Stopped, Failed.", "result"),
+			"Connections that ended, by how: Whole, Slow (the client was cut off because it took too long), Gone, Malformed, Stopped, Failed.", "result"),
 		transfers: metric.Counter(reg, "substorm_rsync_transfers_total", "Transfers that began."),
 		files:     metric.Counter(reg, "substorm_rsync_files_total", "Files that were sent, in part or all of them."),
 		bytes:     metric.Counter(reg, "substorm_rsync_bytes_total", "Bytes that were sent to clients, lists and what the protocol needs included."),

@@ -15,8 +15,8 @@ const outputBuffer = 64 << 10
 type output struct {
 	w   io.Writer
 	err error
-	// written are the bytes that were.
-	written int64
+	// written are the bytes that were, and data those of them that are no heads of frames and no messages.
+	written, data int64
 	// framed: bytes go in frames. The buffer begins with space for the head of one.
 	framed bool
 	buffer []byte
@@ -59,6 +59,7 @@ func (out *output) send() {
 	if len(p) == 0 {
 		return
 	}
+	out.data += int64(len(p))
 	if out.framed {
 		binary.LittleEndian.PutUint32(out.buffer, frameBase<<24|uint32(len(p)))
 		p = out.buffer

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// quick acknowledges what a client sends as soon as it is read.
+// quick asks the kernel about a client's connection, and acknowledges what a client sends as soon as it is read.
 //
 // rsync's client writes little at a time and leaves Nagle's algorithm on, so that its
 // kernel holds what it writes next until the last is acknowledged; and ours waits 40 ms
@@ -34,4 +34,17 @@ func (q quick) acknowledge() {
 	_ = q.raw.Control(func(fd uintptr) { // it fails where the client is gone
 		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_QUICKACK, 1)
 	})
+}
+
+// gone says whether the client has closed the connection, though what it sent before may not have been read yet.
+func (q quick) gone() (gone bool) {
+	if q.raw == nil {
+		return false
+	}
+	err := q.raw.Control(func(fd uintptr) {
+		is := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+		n, err := unix.Poll(is, 0)
+		gone = err == nil && n > 0
+	})
+	return gone || err != nil
 }

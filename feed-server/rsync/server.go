@@ -19,10 +19,12 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
 
 	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/catalog"
@@ -41,6 +43,8 @@ const (
 	DefaultMemory = 16 * transferCost
 	// acceptPause is between tries to accept a connection.
 	acceptPause = 50 * time.Millisecond
+	// linesPerSecond and linesAtOnce bound lines of the log about clients that are cut off.
+	linesPerSecond, linesAtOnce = 1, 20
 	// classOfAll is the class of all clients.
 	classOfAll = endpoint.Robot
 )
@@ -84,6 +88,10 @@ type Server struct {
 	cfg      Config
 	listener net.Listener
 	turns    *endpoint.Turns
+	bounds   bounds
+	// lines are those of the log that tell of clients that are cut off; untold are further ones.
+	lines  *rate.Limiter
+	untold atomic.Int64
 	// memory is for lists, of all transfers together.
 	memory  *semaphore.Weighted
 	metrics *metrics
@@ -112,7 +120,7 @@ func New(cfg Config) (*Server, error) {
 		transfers = min(transfers, cfg.MaxTransfers)
 	}
 	s := &Server{
-		cfg: cfg, listener: l, turns: endpoint.NewOpenTurns(transfers), metrics: newMetrics(cfg.Metrics),
+		cfg: cfg, listener: l, turns: endpoint.NewOpenTurns(transfers), bounds: defaultBounds, lines: rate.NewLimiter(linesPerSecond, linesAtOnce), metrics: newMetrics(cfg.Metrics),
 		memory: semaphore.NewWeighted(max(cfg.Memory/2, cfg.Memory-int64(transfers)*transferCost)),
 	}
 	s.metrics.limit.Set(float64(transfers))
@@ -170,10 +178,10 @@ func (s *Server) serve(conn net.Conn) {
 		s.metrics.ended.WithLabelValues(endedWhole).Inc()
 	case errors.Is(err, errSlow):
 		s.metrics.ended.WithLabelValues(endedSlow).Inc()
-		s.cfg.Logger.Info("a transfer of rsync is cut off", "remote", remote, "error", err)
-	case errors.Is(err, errMalformed):
+		s.tell(slog.LevelInfo, "a client of rsync is cut off", "remote", remote, "error", err)
+	case errors.Is(err, errMalformed): // anybody can send anything, any number of times
 		s.metrics.ended.WithLabelValues(endedMalformed).Inc()
-		s.cfg.Logger.Info("a transfer of rsync is cut off", "remote", remote, "error", err)
+		s.cfg.Logger.Debug("a client of rsync is cut off", "remote", remote, "error", err)
 	case s.alive.Err() != nil:
 		s.metrics.ended.WithLabelValues(endedStopped).Inc()
 	case isGone(err):
@@ -181,8 +189,17 @@ func (s *Server) serve(conn net.Conn) {
 		s.cfg.Logger.Debug("a client of rsync went away", "remote", remote, "error", err)
 	default:
 		s.metrics.ended.WithLabelValues(endedFailed).Inc()
-		s.cfg.Logger.Warn("a transfer of rsync is cut off: the archive cannot be read", "remote", remote, "error", err)
+		s.tell(slog.LevelWarn, "a transfer of rsync is cut off: the archive cannot be read", "remote", remote, "error", err)
 	}
+}
+
+// tell writes a line to the log that clients can cause as often as they like: some of them, with how many are left out.
+func (s *Server) tell(level slog.Level, text string, args ...any) {
+	if !s.lines.Allow() {
+		s.untold.Add(1)
+		return
+	}
+	s.cfg.Logger.Log(context.Background(), level, text, append(args, "notLogged", s.untold.Swap(0))...)
 }
 
 // isGone says whether an error is that of a connection.
@@ -211,6 +228,7 @@ func (s *session) admit(ctx context.Context) (leave func(), err error) {
 		return nil, s.cannot(refusedFull, "as many transfers are under way as this server has memory for, or too many of yours: ask again later")
 	}
 	a.Sockets.ConnState(s.conn, http.StateActive) // others are closed before it
+	s.begins()
 	s.out.text("@RSYNCD: OK\n")
 	if err := s.out.flush(); err != nil {
 		done()

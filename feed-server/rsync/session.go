@@ -8,26 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"time"
 )
 
 const (
-	// chunk is what a client has chunkTimeout for: 35 kbit/s, as over HTTP. BusyTimeout is
-	// that while others wait for their turn.
-	chunk        = 64 << 10
-	chunkTimeout = 30 * time.Second
-	busyTimeout  = 15 * time.Second
-	// startTimeout is how long a client has to say what it wants.
-	startTimeout = 30 * time.Second
-	// idleTimeout is how long a client may send nothing, while nothing is sent to it: it
-	// compares what it has. From protocol 31 on it is told so, and then it says in between
-	// that it is alive.
-	idleTimeout = 10 * time.Minute
 	// lingerTimeout is how long a client has to read why it gets nothing.
 	lingerTimeout = 5 * time.Second
 	// aliveEvery is how often a client is told that the connection is alive, where it does
@@ -38,9 +27,6 @@ const (
 	// maxLine is how long a line may be in which a client says what it wants.
 	maxLine = 1024
 )
-
-// errSlow: a client takes too little of what it is sent.
-var errSlow = errors.New("the client takes less than 64 KiB in 30 s (15 s while others wait for their turn)")
 
 // session is one client's connection.
 type session struct {
@@ -67,9 +53,16 @@ type session struct {
 	// client was told that they are not public any more.
 	shares map[string]int64
 	told   map[string]bool
-	// wrote is when something was sent last, and patience how long a read may take.
-	wrote    time.Time
-	patience time.Duration
+	// looked is how many names were looked at.
+	looked int
+	// wrote is when something was sent last.
+	wrote time.Time
+	// patience is how long a read may take. Began is when the client began to say what it wants, and said how many
+	// bytes it sent since.
+	patience patience
+	began    time.Time
+	said     int64
+	pace     pace
 	// interrupted: nothing is read any more.
 	reading     sync.Mutex
 	interrupted bool
@@ -78,76 +71,11 @@ type session struct {
 func (s *Server) newSession(conn net.Conn, request *http.Request) *session {
 	is := &session{
 		Server: s, conn: conn, quick: newQuick(conn), request: request, options: &options{}, shares: map[string]int64{}, told: map[string]bool{},
-		wrote: time.Now(), patience: startTimeout,
+		wrote: time.Now(), began: time.Now(), pace: pace{bounds: s.bounds},
 		view: &view{catalog: s.cfg.Catalog, registry: s.cfg.Registry, since: time.Now().Add(-s.cfg.Window), memory: s.memory, unnamed: s.metrics.unnamed},
 	}
 	is.in, is.out = newInput(patient{is}), newOutput(paced{is})
 	return is
-}
-
-// patient reads from a client, which has some time for it.
-type patient struct{ *session }
-
-func (p patient) Read(b []byte) (int, error) {
-	if err := p.readUntil(time.Now().Add(p.patience), false); err != nil {
-		return 0, ofClient(err)
-	}
-	n, err := p.conn.Read(b)
-	p.quick.acknowledge()
-	return n, ofClient(err)
-}
-
-// clientError is why nothing comes from a client, or goes to it.
-type clientError struct{ error }
-
-func (e *clientError) Unwrap() error { return e.error }
-
-func ofClient(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &clientError{err}
-}
-
-// interrupt ends a read, and lets no other begin.
-func (s *session) interrupt() { _ = s.readUntil(time.Now(), true) }
-
-func (s *session) readUntil(deadline time.Time, last bool) error {
-	s.reading.Lock()
-	defer s.reading.Unlock()
-	if s.interrupted {
-		return os.ErrDeadlineExceeded
-	}
-	s.interrupted = last
-	return s.conn.SetReadDeadline(deadline)
-}
-
-// paced writes to a client, which has some time for each part.
-type paced struct{ *session }
-
-func (p paced) Write(b []byte) (int, error) {
-	written := 0
-	for written < len(b) {
-		part, timeout := b[written:min(len(b), written+chunk)], chunkTimeout
-		if p.turns.Wanted() {
-			timeout = busyTimeout
-		}
-		if err := p.conn.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
-			return written, ofClient(err)
-		}
-		n, err := p.conn.Write(part)
-		written += n
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return written, errSlow
-		}
-		if err != nil {
-			return written, ofClient(err)
-		}
-	}
-	p.wrote = time.Now()
-	p.metrics.bytes.Add(float64(written))
-	p.cfg.Admission.Traffic.Add(written)
-	return written, nil
 }
 
 // aliveEvery is how often the client is to hear that the connection is alive.
@@ -156,6 +84,31 @@ func (s *session) aliveEvery() time.Duration {
 		return max(s.options.timeout/3, time.Second)
 	}
 	return aliveEvery
+}
+
+// tick is called for each name that is looked at: clients choose how long that takes, by filters and wildcards.
+// Errors: those of goesOn.
+func (s *session) tick(ctx context.Context) error {
+	if s.looked++; s.looked%askEvery != 0 {
+		return nil
+	}
+	return s.goesOn(ctx)
+}
+
+// goesOn is called now and then in what may take long while nothing is sent: it tells the client that the connection
+// is alive, and notices when there is nobody for whom to go on. Errors: ctx's, the connection's, the filter's refusal.
+func (s *session) goesOn(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.keepAlive()
+	switch {
+	case s.out.err != nil:
+		return s.out.err
+	case s.quick.gone():
+		return errGone
+	}
+	return s.filter.failed
 }
 
 // keepAlive tells a client that the connection is alive, if nothing was sent for a while.
@@ -188,7 +141,7 @@ func (s *session) over(instrument string) {
 	}
 	s.told[instrument] = true
 	s.metrics.over.Inc()
-	s.cfg.Logger.Info("the rest of an instrument is not sent: it is not public any more", "instrument", instrument, "remote", s.request.RemoteAddr)
+	s.tell(slog.LevelInfo, "the rest of an instrument is not sent: it is not public any more", "instrument", instrument, "remote", s.request.RemoteAddr)
 	s.fail(failedGeneral, "instrument %s: %v", instrument, errOver)
 }
 
@@ -325,13 +278,13 @@ func (s *session) run(ctx context.Context) error {
 	if refused = errors.Join(refused, disagreed); refused != nil {
 		return refused
 	}
-	s.patience = idleTimeout
 	if s.protocol >= 31 {
 		s.out.messageInt(frameIOTimeout, int32(idleTimeout/time.Second))
 	}
 	if s.filter, err = readFilter(s.in); err != nil {
 		return err
 	}
+	s.patience = naming
 	defer s.freeLists()
 	top, err := s.sources(ctx)
 	if err != nil {
@@ -343,6 +296,7 @@ func (s *session) run(ctx context.Context) error {
 	if s.lists.open[0].size() == 0 {
 		return s.linger()
 	}
+	s.patience = asking
 	return s.transfer(ctx)
 }
 

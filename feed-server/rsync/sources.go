@@ -4,7 +4,6 @@ package rsync
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	"github.com/substorm/substorm/internal/manifest"
@@ -12,11 +11,9 @@ import (
 )
 
 const (
-	// maxNamed and maxNamedBytes bound the names in --files-from, maxMatches what a path with
-	// wildcards means.
+	// maxNamed and maxNamedBytes bound the names in --files-from.
 	maxNamed      = 1 << 18
 	maxNamedBytes = 16 << 20
-	maxMatches    = 1 << 16
 	// namedCost is what something takes that is asked for by name.
 	namedCost = 512
 	// maxPath is how long a path may be at a client's.
@@ -35,13 +32,14 @@ type top struct {
 func (s *session) sources(ctx context.Context) (*top, error) {
 	t := &top{}
 	if !s.options.filesFrom {
+		x := &expansion{session: s, left: maxMatches}
 		for _, path := range s.options.paths {
-			all, err := s.expand(ctx, path)
+			all, err := x.expand(ctx, sourceOf(path, s.options.relative))
 			if err != nil {
 				return nil, err
 			}
-			for _, path := range all {
-				if err := s.add(ctx, t, sourceOf(path, s.options.relative)); err != nil {
+			for _, is := range all {
+				if err := s.add(ctx, t, is); err != nil {
 					return nil, err
 				}
 			}
@@ -94,6 +92,9 @@ func (s *session) hold(bytes int64) bool {
 
 // add adds one source to the list.
 func (s *session) add(ctx context.Context, t *top, is source) error {
+	if err := s.tick(ctx); err != nil {
+		return err
+	}
 	kind, file, day, err := s.view.look(ctx, is.path())
 	if err != nil {
 		return err
@@ -104,8 +105,8 @@ func (s *session) add(ctx context.Context, t *top, is source) error {
 		}
 		return nil
 	}
-	if is.name != "." && s.filter.excludes(is.name, kind == isFolder) {
-		return nil
+	if is.name != "." && s.filter.excludes(is.name, kind == isFolder) || s.filter.failed != nil {
+		return s.filter.failed
 	}
 	if kind == isFolder && !s.options.recurse && !s.options.dirs {
 		s.say(frameWarning, "skipping directory %s: ask for it with -r or -a", is.name)
@@ -152,61 +153,4 @@ func (s *session) addNamed(t *top, is source, kind kind, found file, day wire.Da
 			d.places = append(d.places, at)
 		}
 	}
-}
-
-// expand returns the paths that one with wildcards means; itself, where none matches.
-func (s *session) expand(ctx context.Context, path string) ([]string, error) {
-	if !strings.ContainsAny(path, `*?[\`) {
-		return []string{path}, nil
-	}
-	found := []string{""}
-	path = strings.TrimPrefix(path, "/")
-	for _, element := range strings.Split(path, "/") {
-		var next []string
-		for _, dir := range found {
-			all, err := s.matching(ctx, dir, element)
-			if err != nil {
-				return nil, err
-			}
-			next = append(next, all...)
-		}
-		if found = next; len(found) > maxMatches {
-			return nil, refuse(exitUnsupported, "%q matches more than %d names: ask for their directory with -r", path, maxMatches)
-		}
-	}
-	if len(found) == 0 {
-		return []string{strings.ReplaceAll(path, `\`, "")}, nil
-	}
-	return found, nil
-}
-
-// matching are the paths in a directory whose last element matches a pattern.
-func (s *session) matching(ctx context.Context, dir, pattern string) ([]string, error) {
-	in := func(name string) string {
-		if dir == "" {
-			return name
-		}
-		return dir + "/" + name
-	}
-	if !strings.ContainsAny(pattern, `*?[\`) { // an empty one keeps the slash at the end
-		return []string{in(pattern)}, nil
-	}
-	all, err := s.entries(ctx, placeOf(clean(dir)))
-	if err != nil {
-		return nil, err
-	}
-	defer s.view.done(all.held)
-	var found []string
-	for name := range all.dirs {
-		if match(pattern, name) {
-			found = append(found, in(name))
-		}
-	}
-	for _, f := range all.files {
-		if match(pattern, f.name) {
-			found = append(found, in(f.name))
-		}
-	}
-	slices.Sort(found)
-	return found, nil
 }

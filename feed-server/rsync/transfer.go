@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/substorm/substorm/internal/objectpath"
@@ -98,19 +99,21 @@ func (t *transfer) await(ctx context.Context) error {
 		return err
 	}
 	t.view.forget()
-	alive := time.NewTicker(t.aliveEvery())
-	defer alive.Stop()
-	for {
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for since := time.Now(); ; since = time.Now() {
 		select {
 		case is, open := <-t.requests.all:
 			if !open {
 				return t.requests.err
 			}
 			t.requests.unread = is
-			return nil
-		case <-alive.C:
-			t.keepAlive()
-			if t.out.err != nil {
+			return t.waits(since)
+		case <-look.C:
+			if err := t.waits(since); err != nil {
+				return err
+			}
+			if t.keepAlive(); t.out.err != nil {
 				return t.out.err
 			}
 		case <-ctx.Done():
@@ -306,7 +309,7 @@ func (t *transfer) unreadable(a *answer, err error) error {
 
 func (t *transfer) damaged(instrument string, err error) {
 	t.metrics.damaged.Inc()
-	t.cfg.Logger.Warn("a file is not sent: it is damaged in the store", "instrument", instrument, "error", err)
+	t.tell(slog.LevelWarn, "a file is not sent: it is damaged in the store", "instrument", instrument, "error", err)
 	var broken *objectpath.Broken
 	if t.cfg.Damaged != nil && errors.As(err, &broken) {
 		t.cfg.Damaged(instrument, broken.Record, errors.Is(err, objectstore.ErrNotFound))

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rsync
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+const (
+	// chunk is what a client has chunkTimeout for: 35 kbit/s, as over HTTP. BusyTimeout is
+	// that while others wait for their turn.
+	chunk        = 64 << 10
+	chunkTimeout = 30 * time.Second
+	busyTimeout  = 15 * time.Second
+	// startTimeout is how long a client has to say which module it wants, and again, once it has its turn, how: the
+	// options, the names of what it can do and the filter. For each chunk of these it has chunkTimeout besides.
+	startTimeout = 30 * time.Second
+	// idleTimeout is how long a client may send nothing, while nothing is sent to it: it
+	// compares what it has. From protocol 31 on it is told so, and then it says in between
+	// that it is alive.
+	idleTimeout = 10 * time.Minute
+	// stallTimeout is how long a client may ask for nothing, and take nothing, while others wait for their turn; also
+	// if it says that it is alive. AliveTimeout is that while nobody waits.
+	stallTimeout = 2 * time.Minute
+	aliveTimeout = time.Hour
+	// credit is how long a client may be waited for in all while others wait. It earns chunkTimeout for each chunk that
+	// it sends or takes, up to that.
+	credit = 10 * time.Minute
+	// lookEvery is how often it is asked whether others wait: much less than they wait (endpoint.TurnPatience).
+	lookEvery = time.Second
+)
+
+// Why a client is cut off that takes too long: all of them are errSlow.
+var (
+	errSlow   = errors.New("the client is too slow")
+	errTakes  = fmt.Errorf("%w: it takes less than 64 KiB in %s (%s while others wait for their turn)", errSlow, chunkTimeout, busyTimeout)
+	errStarts = fmt.Errorf("%w: it did not say in %s what it wants", errSlow, startTimeout)
+	errSilent = fmt.Errorf("%w: it sent nothing for %s", errSlow, idleTimeout)
+	errStalls = fmt.Errorf("%w: it neither asked for anything nor took anything for %s while others waited for their turn (%s while nobody did)", errSlow, stallTimeout, aliveTimeout)
+	errHolds  = fmt.Errorf("%w: it sent and took less than 64 KiB in %s on average, for more than %s, while others waited for their turn", errSlow, chunkTimeout, credit)
+)
+
+// bounds are those of a Server. Tests have shorter ones.
+type bounds struct{ stall, alive, credit time.Duration }
+
+var defaultBounds = bounds{stallTimeout, aliveTimeout, credit}
+
+// pace measures how a client uses its turn. What counts is how long the server waits for it, and what comes of that:
+// the bytes of lists, files, requests and names, but not those that only say that the connection is alive.
+type pace struct {
+	bounds
+	// still is how long it was waited for since anything came of it, and spent how much of its credit is used.
+	still, spent time.Duration
+	seen         int64
+}
+
+// waited says that a client was waited for, and how many bytes there were in all since the connection began. Errors:
+// errSlow, where it is to be cut off.
+func (p *pace) waited(long time.Duration, bytes int64, wanted bool) error {
+	p.still += long
+	p.spent = min(p.credit, p.spent+long)
+	if more := bytes - p.seen; more > 0 {
+		p.seen, p.still = bytes, 0
+		p.spent = max(0, p.spent-earned(more))
+	}
+	switch {
+	case p.still >= p.alive, wanted && p.still >= p.stall:
+		return errStalls
+	case wanted && p.spent >= p.credit:
+		return errHolds
+	}
+	return nil
+}
+
+// earned is how long a client may take for some bytes.
+func earned(bytes int64) time.Duration {
+	return time.Duration(float64(chunkTimeout) * float64(bytes) / chunk)
+}
+
+// waits says that the client was waited for since a time. Errors: errSlow.
+func (s *session) waits(since time.Time) error {
+	return s.pace.waited(time.Since(since), s.out.data+s.in.data.Load(), s.turns.Wanted())
+}
+
+// patience says how long a read may take.
+type patience int
+
+const (
+	// starting: all that the client says has startTimeout together.
+	starting patience = iota
+	// naming: it sends the names of --files-from, as its pace is.
+	naming
+	// asking: it may be silent for a while. Its pace is looked at where it is waited for.
+	asking
+)
+
+// patient reads from a client, which has some time for it.
+type patient struct{ *session }
+
+func (p patient) Read(b []byte) (n int, err error) {
+	switch p.patience {
+	case starting:
+		n, err = p.readWithin(b, time.Until(p.began.Add(startTimeout+earned(p.said))), errStarts)
+		p.said += int64(n)
+	case naming:
+		n, err = p.readNames(b)
+	default:
+		n, err = p.readWithin(b, idleTimeout, errSilent)
+	}
+	p.quick.acknowledge()
+	return n, err
+}
+
+// readWithin reads, and returns an error if nothing comes in some time.
+func (p patient) readWithin(b []byte, long time.Duration, late error) (int, error) {
+	if err := p.readUntil(time.Now().Add(long), false); err != nil {
+		return 0, ofClient(err)
+	}
+	n, err := p.conn.Read(b)
+	if n == 0 && errors.Is(err, os.ErrDeadlineExceeded) {
+		return 0, late
+	}
+	return n, ofClient(err)
+}
+
+// readNames reads as long as the client's pace allows it.
+func (p patient) readNames(b []byte) (int, error) {
+	for silent := time.Now(); time.Since(silent) < idleTimeout; {
+		began := time.Now()
+		n, err := p.readWithin(b, lookEvery, nil)
+		if err := p.waits(began); err != nil {
+			return 0, err
+		}
+		if n > 0 || err != nil {
+			return n, err
+		}
+	}
+	return 0, errSilent
+}
+
+// begins has the time begin in which a client says what it wants.
+func (s *session) begins() { s.patience, s.began, s.said = starting, time.Now(), 0 }
+
+// clientError is why nothing comes from a client, or goes to it.
+type clientError struct{ error }
+
+func (e *clientError) Unwrap() error { return e.error }
+
+// errGone: the client has closed its side of the connection, which no rsync does before it has all.
+var errGone = ofClient(io.ErrUnexpectedEOF)
+
+func ofClient(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &clientError{err}
+}
+
+// interrupt ends a read, and lets no other begin.
+func (s *session) interrupt() { _ = s.readUntil(time.Now(), true) }
+
+func (s *session) readUntil(deadline time.Time, last bool) error {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	if s.interrupted {
+		return os.ErrDeadlineExceeded
+	}
+	s.interrupted = last
+	return s.conn.SetReadDeadline(deadline)
+}
+
+// paced writes to a client, which has some time for each part.
+type paced struct{ *session }
+
+func (p paced) Write(b []byte) (int, error) {
+	written := 0
+	for written < len(b) {
+		part, timeout := b[written:min(len(b), written+chunk)], chunkTimeout
+		if p.turns.Wanted() {
+			timeout = busyTimeout
+		}
+		if err := p.conn.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
+			return written, ofClient(err)
+		}
+		n, err := p.conn.Write(part)
+		written += n
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return written, errTakes
+		}
+		if err != nil {
+			return written, ofClient(err)
+		}
+	}
+	p.wrote = time.Now()
+	p.metrics.bytes.Add(float64(written))
+	p.cfg.Admission.Traffic.Add(written)
+	return written, nil
+}

@@ -49,25 +49,32 @@ type bounds struct{ stall, alive, credit time.Duration }
 
 var defaultBounds = bounds{stallTimeout, aliveTimeout, credit}
 
-// pace measures how a client uses its turn. What counts is how long the server waits for it, and what comes of that:
-// the bytes of lists, files, requests and names, but not those that only say that the connection is alive.
+// pace measures how a client uses its turn. What counts is how long the server waits for it, and what comes of that.
 type pace struct {
 	bounds
-	// still is how long it was waited for since anything came of it, and spent how much of its credit is used.
-	still, spent time.Duration
-	seen         int64
+	// silent is how long it was waited for since any byte of it came, still the same since anything came of it, and
+	// spent how much of its credit is used.
+	silent, still, spent time.Duration
+	heard, moved         int64
 }
 
-// waited says that a client was waited for, and how many bytes there were in all since the connection began. Errors:
-// errSlow, where it is to be cut off.
-func (p *pace) waited(long time.Duration, bytes int64, wanted bool) error {
+// waited says that a client was waited for. Heard are all bytes that came from it since the connection began. Moved are
+// those of names and requests, and those of lists and files that it took: not those that only say that the connection
+// is alive. Errors: errSlow, where the client is to be cut off.
+func (p *pace) waited(long time.Duration, heard, moved int64, wanted bool) error {
+	p.silent += long
 	p.still += long
-	p.spent = min(p.credit, p.spent+long)
-	if more := bytes - p.seen; more > 0 {
-		p.seen, p.still = bytes, 0
+	if heard > p.heard {
+		p.heard, p.silent = heard, 0
+	}
+	if more := moved - p.moved; more > 0 {
+		p.moved, p.still, p.silent = moved, 0, 0
 		p.spent = max(0, p.spent-earned(more))
 	}
+	p.spent = min(p.credit, p.spent+long)
 	switch {
+	case p.silent >= idleTimeout:
+		return errSilent
 	case p.still >= p.alive, wanted && p.still >= p.stall:
 		return errStalls
 	case wanted && p.spent >= p.credit:
@@ -83,7 +90,8 @@ func earned(bytes int64) time.Duration {
 
 // waits says that the client was waited for since a time. Errors: errSlow.
 func (s *session) waits(since time.Time) error {
-	return s.pace.waited(time.Since(since), s.out.data+s.in.data.Load(), s.turns.Wanted())
+	taken := max(0, s.out.data-s.kernel.queued()) // what a slow link has not carried yet is not taken
+	return s.pace.waited(time.Since(since), s.in.read.Load(), taken+s.in.data.Load(), s.turns.Wanted())
 }
 
 // patience says how long a read may take.
@@ -94,7 +102,7 @@ const (
 	starting patience = iota
 	// naming: it sends the names of --files-from, as its pace is.
 	naming
-	// asking: it may be silent for a while. Its pace is looked at where it is waited for.
+	// asking: reads are beside the answers. The client's pace is looked at where it is waited for (transfer.await).
 	asking
 )
 
@@ -104,20 +112,20 @@ type patient struct{ *session }
 func (p patient) Read(b []byte) (n int, err error) {
 	switch p.patience {
 	case starting:
-		n, err = p.readWithin(b, time.Until(p.began.Add(startTimeout+earned(p.said))), errStarts)
+		n, err = p.readBy(b, p.began.Add(startTimeout+earned(p.said)), errStarts)
 		p.said += int64(n)
 	case naming:
 		n, err = p.readNames(b)
 	default:
-		n, err = p.readWithin(b, idleTimeout, errSilent)
+		n, err = p.readBy(b, time.Time{}, nil)
 	}
-	p.quick.acknowledge()
+	p.kernel.acknowledge()
 	return n, err
 }
 
-// readWithin reads, and returns an error if nothing comes in some time.
-func (p patient) readWithin(b []byte, long time.Duration, late error) (int, error) {
-	if err := p.readUntil(time.Now().Add(long), false); err != nil {
+// readBy reads, and returns an error if nothing comes by a time; the zero time is never.
+func (p patient) readBy(b []byte, deadline time.Time, late error) (int, error) {
+	if err := p.readUntil(deadline, false); err != nil {
 		return 0, ofClient(err)
 	}
 	n, err := p.conn.Read(b)
@@ -129,17 +137,16 @@ func (p patient) readWithin(b []byte, long time.Duration, late error) (int, erro
 
 // readNames reads as long as the client's pace allows it.
 func (p patient) readNames(b []byte) (int, error) {
-	for silent := time.Now(); time.Since(silent) < idleTimeout; {
-		began := time.Now()
-		n, err := p.readWithin(b, lookEvery, nil)
-		if err := p.waits(began); err != nil {
+	for {
+		since := time.Now()
+		n, err := p.readBy(b, since.Add(lookEvery), nil)
+		if err := p.waits(since); err != nil {
 			return 0, err
 		}
 		if n > 0 || err != nil {
 			return n, err
 		}
 	}
-	return 0, errSilent
 }
 
 // begins has the time begin in which a client says what it wants.

@@ -32,7 +32,7 @@ const (
 type session struct {
 	*Server
 	conn    net.Conn
-	quick   quick
+	kernel  kernel
 	request *http.Request
 	in      *input
 	out     *output
@@ -70,7 +70,7 @@ type session struct {
 
 func (s *Server) newSession(conn net.Conn, request *http.Request) *session {
 	is := &session{
-		Server: s, conn: conn, quick: newQuick(conn), request: request, options: &options{}, shares: map[string]int64{}, told: map[string]bool{},
+		Server: s, conn: conn, kernel: newKernel(conn), request: request, options: &options{}, shares: map[string]int64{}, told: map[string]bool{},
 		wrote: time.Now(), began: time.Now(), pace: pace{bounds: s.bounds},
 		view: &view{catalog: s.cfg.Catalog, registry: s.cfg.Registry, since: time.Now().Add(-s.cfg.Window), memory: s.memory, unnamed: s.metrics.unnamed},
 	}
@@ -105,7 +105,7 @@ func (s *session) goesOn(ctx context.Context) error {
 	switch {
 	case s.out.err != nil:
 		return s.out.err
-	case s.quick.gone():
+	case s.kernel.gone():
 		return errGone
 	}
 	return s.filter.failed

@@ -27,7 +27,8 @@ import (
 // The parts of Config.ArchiveSize. A request of HAPI's takes at most its part of theirs,
 // and as much are the samples that it holds for those who come next.
 const (
-	hotShare     = 3. / 10
+	hotShare     = 2.5 / 10
+	mirrorShare  = 0.5 / 10
 	catalogShare = 2. / 10
 	hapiShare    = 3. / 10
 	bundleShare  = 2. / 10
@@ -86,7 +87,7 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 	maps.Copy(endpoints, latest.New(latest.Config{Catalog: s.kept.catalog, AccessCheck: check, Archive: objects}).Endpoints())
 	maps.Copy(endpoints, bundle.New(bundle.Config{Site: cfg.Site, Catalog: s.kept.catalog, Store: s.kept.store, AccessCheck: check,
 		Memory: share(cfg.ArchiveSize, bundleShare), Logger: s.log}).Endpoints())
-	maps.Copy(endpoints, mirror.New(mirror.Config{Site: cfg.Site, Catalog: s.kept.catalog, AccessCheck: check}).Endpoints())
+	maps.Copy(endpoints, mirror.New(mirror.Config{Site: cfg.Site, Catalog: s.kept.catalog, AccessCheck: check, Memory: share(cfg.ArchiveSize, mirrorShare)}).Endpoints())
 	maps.Copy(endpoints, atom.New(atom.Config{Site: cfg.Site, Catalog: s.kept.catalog, AccessCheck: check}).Endpoints())
 	maps.Copy(endpoints, wis2.NewEvents(wis2.Config{Site: cfg.Site, Registry: s.registry.Snapshot, Hub: s.hubs.of, Slots: s.slots, AccessCheck: check, Logger: s.log}).Endpoints())
 	maps.Copy(endpoints, samples.Endpoints())

@@ -88,12 +88,17 @@ func firstDaily(now time.Time) string { return now.UTC().AddDate(0, 0, -daily).F
 // month tells of the days of one, each by itself or together.
 func (x *Index) month(v *endpoint.Request, out *lines, in wire.InstrumentEntry, month string, days []wire.RootDay, together bool) error {
 	all, tag := mirrorindex.DaysLine{Month: month}, sha256.New()
+	listed, withheld := 0, false
 	for _, d := range days {
+		line, some := lineOf(v, in, d)
+		if !some {
+			continue
+		}
 		of, err := x.cfg.Catalog.DayTag(v.Context(), in.Instrument, d.Day)
 		if err != nil {
 			return err
 		}
-		line := mirrorindex.DaysLine{Day: d.Day, Tag: tagOf(v, in, of), Entries: d.Entries, Bytes: d.Bytes, ObservedFrom: d.ObservedFrom, ObservedTo: d.ObservedTo}
+		line.Tag = tagOf(v, in, of)
 		if !together {
 			if err := out.write(line); err != nil {
 				return err
@@ -101,16 +106,40 @@ func (x *Index) month(v *endpoint.Request, out *lines, in wire.InstrumentEntry, 
 			continue
 		}
 		_, _ = tag.Write([]byte(string(d.Day) + line.Tag))
-		all.Entries += d.Entries
-		all.Bytes += d.Bytes
-		all.ObservedFrom = earlier(all.ObservedFrom, d.ObservedFrom)
-		all.ObservedTo = later(all.ObservedTo, d.ObservedTo)
+		withheld = withheld || line.Entries != d.Entries
+		all.Entries += line.Entries
+		all.Bytes += line.Bytes
+		all.ObservedFrom = earlier(all.ObservedFrom, line.ObservedFrom)
+		all.ObservedTo = later(all.ObservedTo, line.ObservedTo)
+		listed++
 	}
-	if !together {
+	if !together || listed == 0 {
 		return nil
+	}
+	if withheld { // the rest would tell what the whole does not
+		all.Entries, all.Bytes = 0, 0
 	}
 	all.Tag = hex.EncodeToString(tag.Sum(nil)[:12])
 	return out.write(all)
+}
+
+// lineOf is what is told of a day. Of one with data that is under embargo for who asks, the catalog's figures are not
+// told, because they are those of all its objects; its bounds are those of whatever may have been observed, so that a
+// mirror that selects by observed time asks for its list. Not ok: all of a day is under embargo, and it is not told of.
+func lineOf(v *endpoint.Request, in wire.InstrumentEntry, d wire.RootDay) (line mirrorindex.DaysLine, ok bool) {
+	line = mirrorindex.DaysLine{Day: d.Day, Entries: d.Entries, Bytes: d.Bytes, ObservedFrom: d.ObservedFrom, ObservedTo: d.ObservedTo}
+	if !v.Embargoed(in) {
+		return line, true
+	}
+	from, to, err := d.Observed()
+	switch {
+	case err == nil && v.Sees(in, to):
+		return line, true
+	case err == nil && !v.Sees(in, from):
+		return line, false
+	}
+	now := v.Now.UTC().Truncate(embargoStep)
+	return mirrorindex.DaysLine{Day: d.Day, ObservedFrom: &time.Time{}, ObservedTo: &now}, true
 }
 
 func earlier(a, b *time.Time) *time.Time {

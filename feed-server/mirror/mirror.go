@@ -16,6 +16,7 @@ import (
 	"slices"
 
 	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/catalog"
@@ -23,8 +24,14 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// writeBuffer is how much is written to a client at a time.
-const writeBuffer = 64 << 10
+const (
+	// writeBuffer is how much is written to a client at a time.
+	writeBuffer = 64 << 10
+	// compressorCost is what compresses one answer, as measured.
+	compressorCost = 4 << 20
+	// defaultMemory is Config.Memory where nothing is said.
+	defaultMemory = 4 * compressorCost
+)
 
 // Catalog knows what the archive holds. internal/catalog is one.
 type Catalog interface {
@@ -44,13 +51,23 @@ type Config struct {
 	Site        string
 	Catalog     Catalog
 	AccessCheck *endpoint.AccessCheck
+	// Memory bounds what compresses answers, in bytes: if there are more at a time, the others are not compressed.
+	Memory int64
 }
 
 // Index answers at its Endpoints.
-type Index struct{ cfg Config }
+type Index struct {
+	cfg         Config
+	compressors *semaphore.Weighted
+}
 
 // New returns an Index.
-func New(cfg Config) *Index { return &Index{cfg} }
+func New(cfg Config) *Index {
+	if cfg.Memory <= 0 {
+		cfg.Memory = defaultMemory
+	}
+	return &Index{cfg, semaphore.NewWeighted(cfg.Memory / compressorCost)}
+}
 
 // Endpoints are the patterns that are answered, as http.ServeMux reads them.
 func (x *Index) Endpoints() map[string]http.HandlerFunc {
@@ -73,8 +90,9 @@ func (x *Index) answer(v *endpoint.Request, write func(*lines) error) {
 	h.Set("Content-Type", mirrorindex.MediaLines)
 	h.Set("Cache-Control", "private, no-store")
 	h.Set("Vary", "Accept-Encoding, Authorization")
-	compressed := endpoint.AcceptsZstd(v.Request)
+	compressed := endpoint.AcceptsZstd(v.Request) && x.compressors.TryAcquire(1) // a client may ask often and read slowly
 	if compressed {
+		defer x.compressors.Release(1)
 		h.Set("Content-Encoding", "zstd")
 	}
 	v.W.WriteHeader(http.StatusOK)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -209,6 +210,98 @@ func TestEmbargo(t *testing.T) {
 	}
 	if !slices.Equal(told, []string{"old.csv"}) {
 		t.Errorf("told of %q", told)
+	}
+}
+
+// Of days with data under embargo no figures are told, which are those of all their objects; of those with nothing else,
+// nothing. What a mirror asks for by observed time it finds all the same.
+func TestFiguresUnderEmbargo(t *testing.T) {
+	t.Parallel()
+	const name, partly, none = "fresh-1", "fresh-2", "fresh-3"
+	now := time.Now().UTC()
+	under := func(name string, embargo time.Duration) wire.InstrumentEntry {
+		return wire.InstrumentEntry{Instrument: name, UID: name, Generation: 1, Access: &wire.AccessEntry{Archive: wire.AccessPublic, EmbargoMillis: embargo.Milliseconds(), Readers: []string{archivetest.Reader}}}
+	}
+	l := newLab(t, under(name, 1000*time.Hour), under(partly, 24*40*time.Hour), under(none, time.Hour))
+	observed := func(when time.Time) func(*wire.Record) {
+		return func(r *wire.Record) { r.ObservedFrom, r.ObservedTo = &when, &when }
+	}
+	recent := now.Add(-2 * time.Minute)
+	l.Put(name, "new.csv", "secret", at(now), observed(recent))
+	l.Put(partly, "old.csv", "old", at(now), observed(storm))
+	l.Put(partly, "new.csv", "secret", at(now), observed(recent))
+	l.Put(partly, "month/old.csv", "old", at(now.AddDate(0, 0, -70)), observed(storm))
+	l.Put(partly, "month/new.csv", "secret", at(now.AddDate(0, 0, -70)), observed(recent))
+	l.Wait(l.Put(none, "old.csv", "old", at(storm), observed(storm)))
+	l.List()
+	days := func(name, token string) (all []mirrorindex.DaysLine) {
+		t.Helper()
+		body := fmt.Sprintf(`{"instrument":%q}`, name)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, l.URL+mirrorindex.DaysPath, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if token != "" {
+			req.Header.Set("Authorization", "Bearer "+token)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		for d := json.NewDecoder(resp.Body); ; {
+			var line mirrorindex.DaysLine
+			if err := d.Decode(&line); err != nil {
+				t.Fatal(err)
+			}
+			if line.End {
+				return all
+			}
+			if line.Instrument == "" {
+				all = append(all, line)
+			}
+		}
+	}
+	if told := days(name, ""); len(told) > 0 {
+		t.Errorf("a day of which all is under embargo: %+v", told)
+	}
+	told := days(partly, "")
+	if len(told) != 2 || told[0].Month == "" || told[1].Day == "" {
+		t.Fatalf("days with something: %+v", told)
+	}
+	for _, line := range told {
+		if line.Entries != 0 || line.Bytes != 0 || !line.ObservedFrom.Before(storm) || line.ObservedTo.Sub(now) < -time.Minute || line.Tag == "" {
+			t.Errorf("%+v", line)
+		}
+	}
+	if told := days(none, ""); len(told) != 1 || told[0].Entries != 1 || told[0].Bytes != 3 || !told[0].ObservedTo.Equal(storm) {
+		t.Errorf("nothing of it is under embargo any more: %+v", told)
+	}
+	for _, line := range days(partly, archivetest.Token) {
+		if line.Entries != 2 || line.Bytes != 9 || !line.ObservedFrom.Equal(storm) || line.ObservedTo.After(now) {
+			t.Errorf("to a reader: %+v", line)
+		}
+	}
+}
+
+// If there is no memory left for what compresses, answers are not compressed.
+func TestCompressors(t *testing.T) {
+	t.Parallel()
+	l := archivetest.New(t)
+	of := func(memory int64) map[string]http.HandlerFunc {
+		return mirror.New(mirror.Config{Site: archivetest.Site, Catalog: l.Catalog, AccessCheck: l.AccessCheck, Memory: memory}).Endpoints()
+	}
+	for memory, want := range map[int64]string{1: "", 5 << 20: "zstd"} {
+		serve := of(memory)["POST "+mirrorindex.DaysPath]
+		for range 3 { // what one took is given back
+			w := httptest.NewRecorder()
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, mirrorindex.DaysPath, strings.NewReader(`{"instrument":"`+archivetest.Camera+`"}`))
+			r.Header.Set("Accept-Encoding", "zstd")
+			serve(w, r)
+			if got := w.Header().Get("Content-Encoding"); w.Code != http.StatusOK || got != want || w.Body.Len() == 0 {
+				t.Errorf("with %d bytes: %d, %q", memory, w.Code, got)
+			}
+		}
 	}
 }
 

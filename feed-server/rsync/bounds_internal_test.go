@@ -152,6 +152,33 @@ func TestNobodyListens(t *testing.T) {
 	t.Error("a long folder is listed to its end")
 }
 
+// What was written to a client is not yet taken.
+func TestQueued(t *testing.T) {
+	t.Parallel()
+	is, client := newTestSession(t, newServer(t, 1, nil))
+	written := make(chan error, 1)
+	go func() {
+		_, err := is.conn.Write(make([]byte, 16<<20))
+		written <- err
+	}()
+	for is.kernel.queued() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if _, err := io.CopyN(io.Discard, client, 16<<20); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-written; err != nil {
+		t.Fatal(err)
+	}
+	for is.kernel.queued() > 0 { // until all is acknowledged
+		time.Sleep(time.Millisecond)
+	}
+	is.out.data = 16 << 20
+	if err := is.waits(time.Now()); err != nil || is.pace.moved != 16<<20 {
+		t.Errorf("%d bytes are taken, %v", is.pace.moved, err)
+	}
+}
+
 // What a client may take its time for, while others wait for their turn and while nobody does.
 func TestPace(t *testing.T) {
 	t.Parallel()

@@ -24,8 +24,7 @@ import (
 	"github.com/substorm/substorm/internal/testenv"
 )
 
-// slowLink stands between a client and the server, and carries so many bytes a second. What is on the link is not much,
-// so that the rest waits in the server's kernel.
+// slowLink stands between a client and the server, and carries so many bytes a second. Little is on the link at a time.
 func (l *lab) slowLink(t *testing.T, bytesPerSecond int) (module string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -95,8 +94,7 @@ func (l *lab) others(t *testing.T) {
 	t.Cleanup(func() { stop(); waiting.Wait() })
 }
 
-// A client behind a slow link gets all, though others wait for its turn all the time: what counts is what it takes, and
-// not when the server wrote it.
+// A client behind a slow link gets all, though others wait for its turn all the time.
 func TestSlowLink(t *testing.T) {
 	t.Parallel()
 	for _, how := range [][]string{{"-a"}, {"-a", "--bwlimit=150"}, {"-ac"}} {

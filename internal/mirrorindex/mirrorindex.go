@@ -80,7 +80,8 @@ type DaysLine struct {
 	Month string   `json:"month,omitempty"`
 	Day   wire.Day `json:"day,omitempty"`
 	// Entries and Bytes as the manifests count them; ObservedFrom and ObservedTo bound the
-	// observation times, where any is known.
+	// observation times, where any is known. Of what has data under embargo for who asks
+	// there are no figures, and the bounds are those of all that may have been observed.
 	Entries      int        `json:"entries,omitempty"`
 	Bytes        int64      `json:"bytes,omitempty"`
 	ObservedFrom *time.Time `json:"observedFrom,omitempty"`

@@ -193,9 +193,14 @@ func (p paced) Write(b []byte) (int, error) {
 		if err := p.conn.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
 			return written, ofClient(err)
 		}
+		before := p.given - p.kernel.queued()
 		n, err := p.conn.Write(part)
 		written += n
+		p.given += int64(n)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
+			if p.given-p.kernel.queued()-before >= chunk { // the kernel asks for more only when half of what it holds is sent
+				continue
+			}
 			return written, errTakes
 		}
 		if err != nil {

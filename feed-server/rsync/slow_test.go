@@ -64,9 +64,11 @@ func (l *lab) slowLink(t *testing.T, bytesPerSecond int) (module string) {
 	return "rsync://" + listener.Addr().String() + "/" + archivetest.Site
 }
 
-// smallBuffer has the kernel of who dials hold little.
+// smallBuffer has the kernel of who dials hold little, and take segments as they are on an Ethernet.
 func smallBuffer(_ context.Context, _, _ string, c syscall.RawConn) (failed error) {
-	err := c.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 64<<10) })
+	err := c.Control(func(fd uintptr) {
+		failed = errors.Join(unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 64<<10), unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_MAXSEG, 1448))
+	})
 	return errors.Join(err, failed)
 }
 

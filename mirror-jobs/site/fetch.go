@@ -86,6 +86,9 @@ func (f *fetching) ended(d *day, i int, err error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	d.left++
+	if full != nil {
+		f.full = full
+	}
 	return nil
 }
 

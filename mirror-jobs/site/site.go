@@ -114,6 +114,8 @@ type run struct {
 	owed, withheld, asked int
 	// unread are days of which nobody knows what is here.
 	unread int
+	// full says of the last object that had no space in the scratch what to do; nil where all had some.
+	full error
 }
 
 // left is how much of what was looked at so far a later run looks at again.
@@ -178,13 +180,21 @@ func (r *run) do(ctx context.Context) error {
 	if err := r.keep(ctx, etag); err != nil {
 		return err
 	}
-	if r.unread > 0 {
+	return r.leaves()
+}
+
+// leaves is the error of a run that could not do everything; nil where it could.
+func (r *run) leaves() error {
+	switch {
+	case r.unread > 0:
 		return fmt.Errorf("%w: %d objects, and all of the days whose manifests here cannot be read (%d, which the log names)", push.ErrOwed, r.owed, r.unread)
-	}
-	if r.owed > 0 {
+	case r.full != nil:
+		return fmt.Errorf("%w: %d objects, some of them too large: %w", push.ErrOwed, r.owed, r.full)
+	case r.owed > 0:
 		return fmt.Errorf("%w: %d objects", push.ErrOwed, r.owed)
+	default:
+		return nil
 	}
-	return nil
 }
 
 // forgetUndeclared has the other side asked for the instruments that the registry here does not have, as after the loss of its

@@ -401,7 +401,7 @@ func TestScratch(t *testing.T) {
 			c.Scratch, c.ScratchSize = f, size
 		}
 	}
-	if _, err := h.pull(h.URL, in(50<<20)); !errors.Is(err, push.ErrOwed) || !strings.Contains(err.Error(), "1 objects") || !strings.Contains(h.log.String(), "set spec.scratchSize") {
+	if _, err := h.pull(h.URL, in(50<<20)); !errors.Is(err, push.ErrOwed) || !strings.Contains(err.Error(), "1 objects") || !strings.Contains(err.Error(), "set spec.scratchSize") {
 		t.Errorf("%v; %s", err, h.log.String())
 	}
 	for path := range all {

@@ -66,7 +66,7 @@ func request(namespace, name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
-// siteOf names the Site of a pool, a FeedServer, a Feed or a MirrorPartner.
+// siteOf names the Site of a pool, a FeedServer or a Feed.
 func siteOf(_ context.Context, o client.Object) []reconcile.Request {
 	switch o := o.(type) {
 	case *v1alpha1.IngestGateway:
@@ -75,11 +75,31 @@ func siteOf(_ context.Context, o client.Object) []reconcile.Request {
 		return []reconcile.Request{request(o.Namespace, o.Spec.SiteRef.Name)}
 	case *v1alpha1.Feed:
 		return []reconcile.Request{request(o.Namespace, o.Spec.SiteRef.Name)}
-	case *v1alpha1.MirrorPartner:
-		return []reconcile.Request{request(o.Namespace, o.Spec.SiteRef.Name)}
 	default:
 		return nil
 	}
+}
+
+// sitesOfMirror names the Site of a MirrorPartner and, of one that pushes, those whose MirrorPartners push, too: a place that one of them
+// takes or gives up is another's.
+func (s *setup) sitesOfMirror(ctx context.Context, o client.Object) []reconcile.Request {
+	mirror := o.(*v1alpha1.MirrorPartner)
+	sites := map[string]bool{mirror.Spec.SiteRef.Name: true}
+	if mirror.Spec.Direction == v1alpha1.MirrorPush {
+		var mirrors v1alpha1.MirrorPartnerList
+		if err := s.mgr.GetClient().List(ctx, &mirrors, client.InNamespace(mirror.Namespace), client.UnsafeDisableDeepCopy); err == nil {
+			for i := range mirrors.Items {
+				if mirrors.Items[i].Spec.Direction == v1alpha1.MirrorPush {
+					sites[mirrors.Items[i].Spec.SiteRef.Name] = true
+				}
+			}
+		}
+	}
+	var all []reconcile.Request
+	for _, name := range sortedKeys(sites) {
+		all = append(all, request(mirror.Namespace, name))
+	}
+	return all
 }
 
 // poolOf names the pool of a pod or Service.

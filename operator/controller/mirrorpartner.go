@@ -161,6 +161,19 @@ func mirrorsOfSite(ctx context.Context, c client.Client, site types.NamespacedNa
 	return all, err
 }
 
+// pushesOfOthers reads the MirrorPartners that push for other Sites of a Site's namespace, but for those that are being deleted. They must
+// not be changed: they are the cache's own.
+func pushesOfOthers(ctx context.Context, c client.Client, site types.NamespacedName) (all []v1alpha1.MirrorPartner, err error) {
+	var mirrors v1alpha1.MirrorPartnerList
+	err = c.List(ctx, &mirrors, client.InNamespace(site.Namespace), client.UnsafeDisableDeepCopy)
+	for i := range mirrors.Items {
+		if m := &mirrors.Items[i]; m.Spec.SiteRef.Name != site.Name && m.Spec.Direction == v1alpha1.MirrorPush && m.DeletionTimestamp == nil {
+			all = append(all, *m)
+		}
+	}
+	return all, err
+}
+
 func mirrorNames(mirrors []v1alpha1.MirrorPartner) (names []string) {
 	for i := range mirrors {
 		names = append(names, mirrors[i].Name)

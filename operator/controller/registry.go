@@ -178,7 +178,11 @@ func (r *registryReconciler) judgeAll(ctx context.Context, site types.Namespaced
 	may := plan.AccessOf(instruments, listed, stands)
 	in.ConsumersAre = plan.AcceptConsumers(view.Site, in.Feeds, in.FeedsAre, in.Consumers, servers, may, view.Now)
 
-	in.MirrorsAre = plan.AcceptMirrors(view.Site, accepted, in.Mirrors, instruments, listed)
+	others, err := pushesOfOthers(ctx, r.client, site)
+	if err != nil {
+		return change, err
+	}
+	in.MirrorsAre = plan.AcceptMirrors(view.Site, accepted, in.Mirrors, others, instruments, listed)
 
 	if view.Site != nil && accepted.OK() {
 		if bus.Up { // else it is not known who might read what has left the registry

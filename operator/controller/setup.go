@@ -260,7 +260,7 @@ func (s *setup) registries(r reconcile.Reconciler, t *touched) error {
 		Watches(&v1alpha1.FeedServer{}, all(siteOf), specChanges).
 		Watches(&v1alpha1.Feed{}, all(siteOf), specChanges).
 		Watches(&v1alpha1.FeedConsumer{}, all(s.siteOfConsumer), specChanges).
-		Watches(&v1alpha1.MirrorPartner{}, all(siteOf), specChanges).
+		Watches(&v1alpha1.MirrorPartner{}, all(s.sitesOfMirror), specChanges).
 		Watches(&v1alpha1.Site{}, all(s.sitesOfCode), specChanges).
 		WatchesRawSource(source.Func(s.wakers.registries.start)).
 		Complete(untilStopped(r))

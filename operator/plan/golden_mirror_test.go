@@ -73,8 +73,12 @@ func (p *mirrorsPlanned) add(part string, from mirrorsPlanned) bool {
 
 // planMirrors plans the MirrorPartners of a Site, which is nil where it does not exist.
 func (w world) planMirrors(t *testing.T, out *planned, in *plan.RegistryInput, accepted plan.Finding, registry plan.RegistryState) {
+	var others []v1alpha1.MirrorPartner
+	if in.Site != nil {
+		others = keep(load[v1alpha1.MirrorPartner](t, "mirrorpartners", w.MirrorPartners), func(m v1alpha1.MirrorPartner) bool { return m.Spec.SiteRef.Name != in.Site.Name })
+	}
 	listed := plan.Listed(in.Instruments, in.Verdicts, registry.Entries)
-	in.MirrorsAre = plan.AcceptMirrors(in.Site, accepted, in.Mirrors, in.Instruments, listed)
+	in.MirrorsAre = plan.AcceptMirrors(in.Site, accepted, in.Mirrors, others, in.Instruments, listed)
 	for i := range in.Mirrors {
 		m := &in.Mirrors[i]
 		view := plan.MirrorView{Now: w.Now, Mirror: m, Site: in.Site, Verdict: in.MirrorsAre[m.Name], Bus: w.Bus[m.Spec.SiteRef.Name], Secrets: in.Secrets,

@@ -61,14 +61,15 @@ var mirrorChecks = []check[mirrorApplication]{
 	mirrorsPlaceIsTaken,
 }
 
-// AcceptMirrors judges the MirrorPartners of one Site, by name.
-func AcceptMirrors(site *v1alpha1.Site, accepted Finding, mirrors []v1alpha1.MirrorPartner, instruments []v1alpha1.Instrument, listed map[string]bool) map[string]MirrorVerdict {
+// AcceptMirrors judges the MirrorPartners of one Site, by name. Others are those of other Sites in its namespace: two that push into one
+// place are in each other's way whichever Sites they are of.
+func AcceptMirrors(site *v1alpha1.Site, accepted Finding, mirrors, others []v1alpha1.MirrorPartner, instruments []v1alpha1.Instrument, listed map[string]bool) map[string]MirrorVerdict {
 	verdicts := make(map[string]MirrorVerdict, len(mirrors))
 	if len(mirrors) == 0 {
 		return verdicts
 	}
 	index := indexLabels(instruments, listed)
-	restricted, taken, pulled := restrictedArchives(instruments), placesTaken(mirrors), originsTaken(mirrors)
+	restricted, taken, pulled := restrictedArchives(instruments), placesTaken(slices.Concat(pointers(mirrors), pointers(others))), originsTaken(mirrors)
 	for i := range mirrors {
 		name := mirrors[i].Name
 		in := mirrorApplication{site: site, siteAccepted: accepted, mirror: &mirrors[i], listed: listed, taken: taken[name], pulled: pulled[name], selector: labels.Everything()}

@@ -5,7 +5,11 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
@@ -19,19 +23,19 @@ func mirrorPlace(spec *v1alpha1.MirrorPartnerSpec) string {
 	case spec.Direction != v1alpha1.MirrorPush:
 		return ""
 	case spec.S3 != nil:
-		server, folder = strings.TrimRight(spec.S3.Endpoint, "/"), []string{spec.S3.Bucket, string(spec.S3.Prefix)}
+		server, folder = s3Server(spec.S3.Endpoint), []string{spec.S3.Bucket, string(spec.S3.Prefix)}
 	case spec.Rsync != nil && spec.Rsync.Daemon != nil:
-		server, folder = "rsync://"+spec.Rsync.Daemon.Address, []string{spec.Rsync.Daemon.Module, string(spec.Rsync.Daemon.Path)}
+		server, folder = serverAt("rsync", spec.Rsync.Daemon.Address), []string{spec.Rsync.Daemon.Module, string(spec.Rsync.Daemon.Path)}
 	case spec.Rsync != nil && spec.Rsync.SSH != nil:
 		ssh := spec.Rsync.SSH
-		server, folder = fmt.Sprintf("ssh://%s:%d", ssh.Host, cmp.Or(ssh.Port, 22)), []string{ssh.Path}
+		server, folder = serverAt("ssh", net.JoinHostPort(ssh.Host, strconv.Itoa(int(cmp.Or(ssh.Port, 22))))), []string{ssh.Path}
 		if !strings.HasPrefix(ssh.Path, "/") {
 			folder = []string{"~" + ssh.User, ssh.Path}
 		}
 	default:
 		return ""
 	}
-	place := strings.ToLower(server)
+	place := server
 	for _, part := range strings.Split(strings.Join(folder, "/"), "/") {
 		if part != "" && part != "." {
 			place += "/" + part
@@ -40,23 +44,91 @@ func mirrorPlace(spec *v1alpha1.MirrorPartnerSpec) string {
 	return place
 }
 
+// s3Server is the server of an endpoint, with its port also where that is the scheme's own.
+func s3Server(endpoint string) string {
+	u, err := url.Parse(endpoint)
+	if err != nil { // the API server takes none such
+		return strings.ToLower(strings.TrimRight(endpoint, "/"))
+	}
+	return serverAt(u.Scheme, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])))
+}
+
+// serverAt writes a server, given as host:port, the same way however host and port are written.
+func serverAt(scheme, address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return strings.ToLower(scheme + "://" + address)
+	}
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	if ip, err := netip.ParseAddr(host); err == nil {
+		host = ip.String()
+	}
+	if n, err := strconv.Atoi(port); err == nil {
+		port = strconv.Itoa(n)
+	}
+	return scheme + "://" + net.JoinHostPort(host, port)
+}
+
+// mirrorPlaces are the places of MirrorPartners that have theirs.
+type mirrorPlaces struct {
+	mirrors []*v1alpha1.MirrorPartner
+	// at are the indexes in mirrors of those whose places these are, and within those of the oldest ones within these folders.
+	at, within map[string]int
+}
+
 // placesTaken are, by name, the older MirrorPartners at whose places younger ones would push: within a folder of another's copies no run
-// can tell whose a file is, and one removes what the other wrote.
-func placesTaken(mirrors []v1alpha1.MirrorPartner) map[string]*v1alpha1.MirrorPartner {
-	all, taken := byAge(mirrors), map[string]*v1alpha1.MirrorPartner{}
+// can tell whose a file is, and one removes what the other wrote. Names are unique, since all are of one namespace.
+func placesTaken(mirrors []*v1alpha1.MirrorPartner) map[string]*v1alpha1.MirrorPartner {
+	all := slices.SortedFunc(slices.Values(mirrors), func(a, b *v1alpha1.MirrorPartner) int { return olderFirst(a, b) })
+	places, taken := mirrorPlaces{mirrors: all, at: map[string]int{}, within: map[string]int{}}, map[string]*v1alpha1.MirrorPartner{}
 	for i, m := range all {
 		place := mirrorPlace(&m.Spec)
 		if place == "" {
 			continue
 		}
-		for _, older := range all[:i] {
-			if other := mirrorPlace(&older.Spec); other != "" && taken[older.Name] == nil && (strings.HasPrefix(place+"/", other+"/") || strings.HasPrefix(other+"/", place+"/")) {
-				taken[m.Name] = older
-				break
-			}
+		if older := places.overlapping(place); older != nil {
+			taken[m.Name] = older
+		} else {
+			places.add(place, i)
 		}
 	}
 	return taken
+}
+
+// overlapping is the oldest MirrorPartner whose place is this one, holds it or lies within it; nil for none.
+func (p *mirrorPlaces) overlapping(place string) *v1alpha1.MirrorPartner {
+	oldest := len(p.mirrors)
+	if i, is := p.within[place]; is {
+		oldest = i
+	}
+	for _, folder := range foldersOf(place) {
+		if i, is := p.at[folder]; is {
+			oldest = min(oldest, i)
+		}
+	}
+	if oldest == len(p.mirrors) {
+		return nil
+	}
+	return p.mirrors[oldest]
+}
+
+func (p *mirrorPlaces) add(place string, i int) {
+	p.at[place] = i
+	for _, folder := range foldersOf(place) {
+		if _, is := p.within[folder]; !is { // those that came before are older
+			p.within[folder] = i
+		}
+	}
+}
+
+// foldersOf are a place and all folders that hold it.
+func foldersOf(place string) (all []string) {
+	for i, r := range place {
+		if r == '/' {
+			all = append(all, place[:i])
+		}
+	}
+	return append(all, place)
 }
 
 // originsTaken are, by name, the older MirrorPartners that pull from the Sites that younger ones would pull from: an instrument there is
@@ -78,11 +150,16 @@ func originsTaken(mirrors []v1alpha1.MirrorPartner) map[string]*v1alpha1.MirrorP
 }
 
 func byAge(mirrors []v1alpha1.MirrorPartner) []*v1alpha1.MirrorPartner {
+	all := pointers(mirrors)
+	slices.SortFunc(all, func(a, b *v1alpha1.MirrorPartner) int { return olderFirst(a, b) })
+	return all
+}
+
+func pointers(mirrors []v1alpha1.MirrorPartner) []*v1alpha1.MirrorPartner {
 	all := make([]*v1alpha1.MirrorPartner, len(mirrors))
 	for i := range mirrors {
 		all[i] = &mirrors[i]
 	}
-	slices.SortFunc(all, func(a, b *v1alpha1.MirrorPartner) int { return olderFirst(a, b) })
 	return all
 }
 
@@ -99,8 +176,12 @@ func mirrorsPlaceIsTaken(in mirrorApplication) (Finding, bool) {
 	if in.taken == nil {
 		return Finding{}, false
 	}
-	return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
-		"its copies would lie at %q, and those of the older MirrorPartner %q at %q: give each a folder of its own", mirrorPlace(&in.mirror.Spec), in.taken.Name, mirrorPlace(&in.taken.Spec))), true
+	site := ""
+	if in.taken.Spec.SiteRef != in.mirror.Spec.SiteRef {
+		site = fmt.Sprintf(" of Site %q", in.taken.Spec.SiteRef.Name)
+	}
+	return bad(v1alpha1.ReasonConflict, fmt.Sprintf("its copies would lie at %q, and those of the older MirrorPartner %q%s at %q: give each a folder of its own",
+		mirrorPlace(&in.mirror.Spec), in.taken.Name, site, mirrorPlace(&in.taken.Spec))), true
 }
 
 // mirrorPullsOwn looks for a pull of the Site's own archive, whose objects nobody could tell from those that the Site received.

@@ -29,14 +29,16 @@ import (
 
 const rsyncWithPassword = `direction: Push, protocol: Rsync, rsync: {transport: Daemon, daemon: {address: "rsync.example.org:873", module: aurora, user: substorm, passwordSecretKeyRef: {name: uni, key: password}}}`
 
-func (w *world) applyMirror(name, spec string) {
+func (w *world) applyMirror(name, spec string) { w.t.Helper(); w.applyMirrorOf("hub", name, spec) }
+
+func (w *world) applyMirrorOf(site, name, spec string) {
 	w.t.Helper()
 	w.apply(fmt.Sprintf(`
 apiVersion: substorm.dev/v1alpha1
 kind: MirrorPartner
 metadata: {name: %s}
-spec: {siteRef: {name: hub}, %s}
-`, name, spec))
+spec: {siteRef: {name: %s}, %s}
+`, name, site, spec))
 }
 
 // mirrorRun speaks for a run of a MirrorPartner on the bus, with the credentials that the operator issued for it.

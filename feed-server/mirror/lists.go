@@ -34,6 +34,9 @@ func (x *Index) lists(v *endpoint.Request) *problem.Problem {
 
 // list answers one question.
 func (x *Index) list(v *endpoint.Request, out *lines, q mirrorindex.ListQuestion) error {
+	if err := v.Context().Err(); err != nil { // a day may be summed up without anything being written
+		return err
+	}
 	in, over := v.Offered(q.Instrument)
 	if _, err := q.Day.Start(); over != nil || err != nil {
 		return out.write(mirrorindex.ListLine{Instrument: q.Instrument, Day: q.Day, Gone: true})

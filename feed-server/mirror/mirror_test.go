@@ -5,6 +5,7 @@ package mirror_test
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"github.com/substorm/substorm/feed-server/archive/archivetest"
 	"github.com/substorm/substorm/feed-server/bundle"
 	"github.com/substorm/substorm/feed-server/mirror"
+	"github.com/substorm/substorm/internal/catalog"
 	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -282,6 +284,36 @@ func TestFiguresUnderEmbargo(t *testing.T) {
 			t.Errorf("to a reader: %+v", line)
 		}
 	}
+}
+
+// leaving is a catalog whose client goes away when it asks for the first day.
+type leaving struct {
+	mirror.Catalog
+	leave func()
+	days  int
+}
+
+func (c *leaving) Day(ctx context.Context, instrument string, day wire.Day) (*catalog.Day, error) {
+	c.days++
+	defer c.leave()
+	return c.Catalog.Day(ctx, instrument, day)
+}
+
+// Nothing is summed up for a client that is gone.
+func TestGone(t *testing.T) {
+	t.Parallel()
+	l := archivetest.New(t)
+	l.Wait(l.Put(archivetest.Camera, "1.jpg", "one", at(storm)))
+	ctx, cancel := context.WithCancel(t.Context())
+	c := &leaving{Catalog: l.Catalog, leave: cancel}
+	serve := mirror.New(mirror.Config{Site: archivetest.Site, Catalog: c, AccessCheck: l.AccessCheck}).Endpoints()["POST "+mirrorindex.ListsPath]
+	question := fmt.Sprintf(`{"instrument":%q,"day":%q,"have":{"count":1,"last":"2026-11-21T00:00:00Z"}}`, archivetest.Camera, old) + "\n"
+	defer func() {
+		if err, is := recover().(error); !is || !errors.Is(err, http.ErrAbortHandler) || c.days != 1 {
+			t.Errorf("%d days were read, %v", c.days, err)
+		}
+	}()
+	serve(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, mirrorindex.ListsPath, strings.NewReader(strings.Repeat(question, 50))))
 }
 
 // If there is no memory left for what compresses, answers are not compressed.

@@ -30,6 +30,8 @@ type report struct {
 	progress *push.Progress
 	// path measures the way to the other side; nil where nothing does.
 	path func() (wire.MirrorPathSeen, bool)
+	// verifies: the run compares what it moves with the other side.
+	verifies bool
 	// rates are what was moved when, for the rate of the last minute.
 	rates []plan.Sample
 }
@@ -56,12 +58,13 @@ func (r *report) begin(entry wire.MirrorEntry, progress *push.Progress) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	cfg := &r.p.cfg
-	reached := r.status.Reached
+	reached, unreached := r.status.Reached, r.status.Unreached
 	r.status = wire.MirrorStatus{
 		Run: r.name, Pod: cfg.Pod, Generation: entry.Generation, Trigger: trigger(cfg.Trigger), VerifyOnly: cfg.VerifyOnly,
-		Part: !cfg.From.IsZero() || !cfg.To.IsZero(), StartedAt: time.Now().UTC(), Result: wire.MirrorRunning, Reached: reached,
+		Part: !cfg.From.IsZero() || !cfg.To.IsZero(), StartedAt: time.Now().UTC(), Result: wire.MirrorRunning, Reached: reached, Unreached: unreached,
 	}
 	r.progress, r.rates, r.path = progress, nil, nil
+	r.verifies = entry.Direction == wire.MirrorPull || entry.Verify != wire.MirrorVerifyNone
 }
 
 // measures says what measures the way to the other side.
@@ -114,9 +117,14 @@ func (r *report) ended(ctx context.Context, err error) {
 	now := time.Now().UTC()
 	r.status.EndedAt, r.status.Result, r.status.Reason, r.status.Message = now, wire.MirrorSucceeded, "", ""
 	var problem *push.Problem
+	if err == nil || errors.Is(err, push.ErrOwed) {
+		r.progress.Listed()
+	}
 	switch {
 	case err == nil:
-		r.status.VerifiedTo = r.status.StartedAt
+		if !r.status.Part && r.verifies {
+			r.status.VerifiedTo = r.status.StartedAt
+		}
 	case ctx.Err() != nil:
 		r.status.Result, r.status.Message = wire.MirrorStopped, "it was told to stop: the next run goes on"
 	default:
@@ -130,10 +138,20 @@ func (r *report) ended(ctx context.Context, err error) {
 			}
 		}
 	}
-	if unreached(problem) {
-		r.status.Unreached = &wire.MirrorProblem{Reason: problem.Reason, Message: problem.Error(), Since: now}
-	} else if err == nil || problem == nil {
-		r.status.Reached = now
+	r.reached(problem, now)
+}
+
+// reached notes whether the other side answered; of a run that had nothing to ask nothing is said.
+func (r *report) reached(problem *push.Problem, now time.Time) {
+	switch {
+	case unreached(problem):
+		since := now
+		if was := r.status.Unreached; was != nil && was.Reason == problem.Reason {
+			since = was.Since
+		}
+		r.status.Unreached = &wire.MirrorProblem{Reason: problem.Reason, Message: problem.Error(), Since: since}
+	case r.progress.Answered():
+		r.status.Reached, r.status.Unreached = now, nil
 	}
 }
 
@@ -159,9 +177,9 @@ func (r *report) tell(ctx context.Context) {
 	s.ReportedAt, s.Progress, s.Purges = now, r.progress.Report(), r.progress.Unconfirmed()
 	r.rates = plan.Recent(append(r.rates, plan.Sample{At: now, Bytes: s.Progress.Bytes}))
 	s.Progress.BytesPerSecond = plan.BytesPerSecond(r.rates)
-	s.Owed = wire.MirrorOwed{Objects: s.Progress.TotalObjects - s.Progress.Objects, Bytes: s.Progress.TotalBytes - s.Progress.Bytes, Oldest: r.progress.Oldest()}
-	if rate := s.Progress.BytesPerSecond; rate > 0 && s.EndedAt.IsZero() {
-		s.Progress.Ends = now.Add(time.Duration(float64(s.Owed.Bytes) / float64(rate) * float64(time.Second))).Truncate(time.Second)
+	s.Owed = r.progress.Owed()
+	if s.EndedAt.IsZero() {
+		s.Progress.Ends = plan.Ends(now, s.Progress.TotalBytes-s.Progress.Bytes, s.Progress.BytesPerSecond)
 	}
 	if r.path != nil {
 		if seen, known := r.path(); known {

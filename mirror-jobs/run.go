@@ -145,7 +145,7 @@ func (p *program) work(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("bucket %s: %w", wire.LeaseBucket(p.cfg.Site), err)
 	}
-	lease, err := stream.AcquireLease(ctx, leases, wire.MirrorLease(p.cfg.Partner, p.kind()), wire.Lease{Holder: p.cfg.Run, Incarnation: p.report.incarnation}, p.log)
+	lease, err := p.acquire(ctx, leases, entry)
 	if err != nil {
 		return err
 	}
@@ -171,6 +171,35 @@ func (p *program) work(ctx context.Context) error {
 	default:
 		return p.once(ctx, entry, false)
 	}
+}
+
+// acquire waits for the partner's lease, and reports that it does where that takes a while.
+func (p *program) acquire(ctx context.Context, leases jetstream.KeyValue, entry wire.MirrorEntry) (*stream.Lease, error) {
+	key := wire.MirrorLease(p.cfg.Partner, p.kind())
+	waiting, stop := context.WithCancel(ctx)
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		if p.cfg.Trigger != wire.MirrorTimetable && retry.Sleep(waiting, lookEvery) {
+			p.report.begin(entry, &push.Progress{})
+			p.report.waits("", p.waitsFor(waiting, leases, key))
+			p.report.run(waiting)
+		}
+	}()
+	lease, err := stream.AcquireLease(ctx, leases, key, wire.Lease{Holder: p.cfg.Run, Incarnation: p.report.incarnation}, p.log)
+	stop()
+	<-told
+	return lease, err
+}
+
+// waitsFor says which run has the lease.
+func (p *program) waitsFor(ctx context.Context, leases jetstream.KeyValue, key string) string {
+	is, found, err := stream.Load[wire.Lease](ctx, leases, key)
+	if err != nil || !found {
+		p.log.Debug("who holds the lease is not known", "lease", key, "error", err)
+		return "it waits until the run before it has ended"
+	}
+	return fmt.Sprintf("it waits until run %q has ended", is.Holder)
 }
 
 // kind of the run: of one kind there is one at a time.
@@ -242,6 +271,12 @@ func (p *program) follow(ctx context.Context) error {
 		entry, err := p.entry(ctx)
 		if err != nil {
 			return err
+		}
+		if entry.Suspended {
+			if !retry.Sleep(ctx, lookEvery) {
+				return nil
+			}
+			continue
 		}
 		began := time.Now()
 		seen, err := p.announced(ctx)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -137,7 +138,7 @@ func TestScheduled(t *testing.T) {
 	if err := mirrorjobs.Run(t.Context(), l.cfg); err != nil {
 		t.Fatal(err)
 	}
-	if s := l.status(); s.Result != wire.MirrorSucceeded || s.Progress.Objects != 2 || s.Owed.Objects != 0 || s.Reached.IsZero() || s.VerifiedTo.IsZero() || s.Generation != 1 || l.count() != 2 {
+	if s := l.status(); s.Result != wire.MirrorSucceeded || s.Progress.Objects != 2 || owed(s) != 0 || s.Reached.IsZero() || s.VerifiedTo.IsZero() || s.Generation != 1 || l.count() != 2 {
 		t.Errorf("%d objects, %+v", l.count(), s)
 	}
 	// A manual run of a part, which only compares; and somebody removed an object.
@@ -148,12 +149,53 @@ func TestScheduled(t *testing.T) {
 	if err := mirrorjobs.Run(t.Context(), l.cfg); !errors.Is(err, push.ErrOwed) {
 		t.Errorf("%v", err)
 	}
-	if s := l.status(); s.Result != wire.MirrorFailed || s.Reason != wire.MirrorReasonDigestMismatch || !s.Part || !s.VerifyOnly || l.count() != 1 || s.Progress.Objects != 0 || s.Progress.Compared != 1 || s.Owed.Objects != 1 || !s.Owed.Oldest.Equal(storm) {
+	if s := l.status(); s.Result != wire.MirrorFailed || s.Reason != wire.MirrorReasonDigestMismatch || !s.Part || !s.VerifyOnly || l.count() != 1 || s.Progress.Objects != 0 || s.Progress.Compared != 1 || owed(s) != 1 || !s.Owed.Oldest.Equal(storm) {
 		t.Errorf("%d objects, %+v", l.count(), s)
 	}
 	l.cfg.VerifyOnly, l.cfg.Force = false, true
 	if err := mirrorjobs.Run(t.Context(), l.cfg); err != nil || l.count() != 2 {
 		t.Errorf("with force: %d objects, %v", l.count(), err)
+	}
+	if s := l.status(); s.Result != wire.MirrorSucceeded || !s.VerifiedTo.IsZero() || owed(s) != 0 {
+		t.Errorf("a run of a part proves nothing of the rest: %+v", s)
+	}
+}
+
+// owed is what a run says is owed; -1: it does not know.
+func owed(s wire.MirrorStatus) int64 {
+	if s.Owed == nil {
+		return -1
+	}
+	return s.Owed.Objects
+}
+
+// A run that waits for the one before says so, and says nothing of the other side that it did not ask.
+func TestWaits(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, func(e *wire.MirrorEntry) { e.Verify = wire.MirrorVerifyNone })
+	leases, err := l.JetStream.KeyValue(t.Context(), wire.LeaseBucket(archivetest.Site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, err := stream.AcquireLease(t.Context(), leases, wire.MirrorLease(partner, wire.MirrorManual), wire.Lease{Holder: "by-hand-1", Incarnation: "a"}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.cfg.Run, l.cfg.Trigger = "by-hand-2", wire.MirrorManual
+	ended := make(chan error, 1)
+	go func() { ended <- mirrorjobs.Run(t.Context(), l.cfg) }()
+	l.Until("it says what it waits for", func() bool { return l.status().Message == `it waits until run "by-hand-1" has ended` })
+	if s := l.status(); s.Result != wire.MirrorRunning || owed(s) != -1 {
+		t.Errorf("%+v", s)
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if s := l.status(); s.Result != wire.MirrorSucceeded || s.Message != "" || !s.Reached.IsZero() || !s.VerifiedTo.IsZero() || owed(s) != 0 {
+		t.Errorf("it had nothing to ask: %+v", s)
 	}
 }
 
@@ -326,7 +368,7 @@ func TestFailures(t *testing.T) {
 	if err := mirrorjobs.Run(t.Context(), l.cfg); err == nil {
 		t.Error("there is no such bucket")
 	}
-	if s := l.status(); s.Result != wire.MirrorFailed || s.Owed.Objects != 1 {
+	if s := l.status(); s.Result != wire.MirrorFailed || owed(s) != 1 || !s.Reached.IsZero() {
 		t.Errorf("%+v", s)
 	}
 	if err := os.WriteFile(filepath.Join(l.cfg.CredentialsDir, wire.MirrorFileSecretAccessKey), []byte("wrong"), 0o600); err != nil {

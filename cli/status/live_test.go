@@ -86,7 +86,7 @@ func TestLiveFigures(t *testing.T) {
 		wire.FeedServerStatusKey("internal-0"):      wire.FeedServerStatus{Pod: "internal-0", FeedServer: "internal", Incarnation: "one", Connections: 9},
 		wire.ConsumerStatusKey("model", "public-0"): wire.ConsumerStatus{Incarnation: "one", State: wire.StateFlowing, Connections: 3},
 		wire.MirrorStatusKey("young", wire.MirrorRunContinuous): wire.MirrorStatus{Run: wire.MirrorRunContinuous, Trigger: wire.MirrorContinuously, StartedAt: received, Result: wire.MirrorRunning,
-			Progress: wire.MirrorProgress{Objects: 4, TotalObjects: 9, BytesPerSecond: 100}, Owed: wire.MirrorOwed{Objects: 5, Bytes: 50}},
+			Progress: wire.MirrorProgress{Objects: 4, TotalObjects: 9, BytesPerSecond: 100}, Owed: &wire.MirrorOwed{Objects: 5, Bytes: 50}},
 		wire.ConsumerStatusKey("mirror", "public-0"): wire.ConsumerStatus{Incarnation: "one", State: wire.StateFlowing, Connections: 2},
 	} {
 		data, err := wire.Encode(report)

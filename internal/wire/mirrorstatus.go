@@ -52,23 +52,19 @@ const (
 
 // Reasons of a MirrorStatus, which become reasons of conditions.
 const (
-	MirrorReasonUnreachable       = "Unreachable"
-	MirrorReasonAccessDenied      = "AccessDenied"
-	MirrorReasonHostKeyMismatch   = "HostKeyMismatch"
-	MirrorReasonCertificate       = "CertificateRefused"
-	MirrorReasonPartnerFull       = "PartnerFull"
-	MirrorReasonDigestMismatch    = "DigestMismatch"
-	MirrorReasonSafetyStop        = "SafetyStop"
-	MirrorReasonClockSkew         = "ClockSkew"
-	MirrorReasonInvalidTemplate   = "InvalidTemplate"
-	MirrorReasonQuarantined       = "Quarantined"
-	MirrorReasonMaintenance       = "Maintenance"
-	MirrorReasonBackOff           = "BackOff"
-	MirrorReasonNotConfirmed      = "PurgeNotConfirmed"
-	MirrorReasonProtocol          = "ProtocolError"
-	MirrorReasonStore             = "StoreFailed"
-	MirrorReasonUnknownInstrument = "UnknownInstrument"
-	MirrorReasonTooMany           = "TooManyInstruments"
+	MirrorReasonUnreachable     = "Unreachable"
+	MirrorReasonAccessDenied    = "AccessDenied"
+	MirrorReasonHostKeyMismatch = "HostKeyMismatch"
+	MirrorReasonCertificate     = "CertificateRefused"
+	MirrorReasonPartnerFull     = "PartnerFull"
+	MirrorReasonDigestMismatch  = "DigestMismatch"
+	MirrorReasonSafetyStop      = "SafetyStop"
+	MirrorReasonInvalidTemplate = "InvalidTemplate"
+	MirrorReasonMaintenance     = "Maintenance"
+	MirrorReasonNotConfirmed    = "PurgeNotConfirmed"
+	MirrorReasonProtocol        = "ProtocolError"
+	MirrorReasonStore           = "StoreFailed"
+	MirrorReasonTooMany         = "TooManyInstruments"
 )
 
 // MirrorStatus is what a run reports every MirrorReportInterval while it lasts, and once when it ends.
@@ -88,19 +84,19 @@ type MirrorStatus struct {
 	EndedAt time.Time `json:"endedAt,omitzero"`
 
 	// Result is MirrorRunning, MirrorSucceeded, MirrorFailed or MirrorStopped, of a continuous mirror that of the last
-	// comparison. Reason and Message say why it failed, or what a run waits for that goes on (MirrorReasonMaintenance,
-	// MirrorReasonBackOff).
+	// comparison. Reason and Message say why it failed, or what a run waits for that goes on (MirrorReasonMaintenance).
 	Result  string `json:"result"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 
 	// Reached is when the other side answered last and let us in. Unreached says why it does not, by Reason and Message;
 	// nil while it does.
-	Reached   time.Time       `json:"reached,omitzero"`
-	Unreached *MirrorProblem  `json:"unreached,omitempty"`
-	Progress  MirrorProgress  `json:"progress"`
-	Owed      MirrorOwed      `json:"owed"`
-	Path      *MirrorPathSeen `json:"path,omitempty"`
+	Reached   time.Time      `json:"reached,omitzero"`
+	Unreached *MirrorProblem `json:"unreached,omitempty"`
+	Progress  MirrorProgress `json:"progress"`
+	// Owed is absent until the run has looked at everything that is selected.
+	Owed *MirrorOwed     `json:"owed,omitempty"`
+	Path *MirrorPathSeen `json:"path,omitempty"`
 	// VerifiedTo: all that is selected and was received before is known to be at the other side, as verify says.
 	VerifiedTo time.Time `json:"verifiedTo,omitzero"`
 	// Purges that are asked of the partner and not confirmed.
@@ -111,9 +107,8 @@ type MirrorStatus struct {
 type MirrorProblem struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
-	// Since when, and RetryAt is when it is tried next.
-	Since   time.Time `json:"since"`
-	RetryAt time.Time `json:"retryAt,omitzero"`
+	// Since when.
+	Since time.Time `json:"since"`
 }
 
 // MirrorProgress counts what a run did; that of a continuous mirror since it began.

@@ -65,7 +65,7 @@ func sampleMirrorStatus() MirrorStatus {
 		Reached: sampleTime.Add(-time.Second),
 		Progress: MirrorProgress{Objects: 37_000, Bytes: 52_000_000, TotalObjects: 37_655, TotalBytes: 53_000_000, Compared: 100, BytesPerSecond: 1_000_000,
 			Removed: 4, Failed: 1, Quarantined: 2, Ends: sampleTime.Add(time.Second)},
-		Owed:       MirrorOwed{Objects: 655, Bytes: 1_000_000, Oldest: sampleTime.Add(-24 * time.Hour)},
+		Owed:       &MirrorOwed{Objects: 655, Bytes: 1_000_000, Oldest: sampleTime.Add(-24 * time.Hour)},
 		Path:       &MirrorPathSeen{RoundTripMicros: 110_000, DeliveryBytesPerSecond: 5_000_000, BufferBytes: 550_000, Connections: 8, RetransmitPermille: 3},
 		VerifiedTo: sampleTime.Add(-48 * time.Hour), Purges: 1,
 	}
@@ -76,7 +76,7 @@ func sampleMirrorEnded() MirrorStatus {
 	return MirrorStatus{
 		Run: "uni-run-x7k2p", Generation: 3, Trigger: MirrorManual, VerifyOnly: true, Part: true, StartedAt: sampleTime.Add(-time.Minute), ReportedAt: sampleTime,
 		EndedAt: sampleTime, Result: MirrorFailed, Reason: MirrorReasonUnreachable, Message: "connection refused",
-		Unreached: &MirrorProblem{Reason: MirrorReasonUnreachable, Message: "connection refused", Since: sampleTime.Add(-time.Minute), RetryAt: sampleTime.Add(time.Minute)},
+		Unreached: &MirrorProblem{Reason: MirrorReasonUnreachable, Message: "connection refused", Since: sampleTime.Add(-time.Minute)},
 	}
 }
 

@@ -40,6 +40,17 @@ func BytesPerSecond(all []Sample) int64 {
 	return int64(float64(last.Bytes-first.Bytes) / took)
 }
 
+// lastEnd bounds when a run is said to end: nobody knows what lies behind it.
+const lastEnd = 366 * 24 * time.Hour
+
+// Ends is when some bytes are moved at a rate; zero where nobody knows, or in more than a year.
+func Ends(now time.Time, bytes, perSecond int64) time.Time {
+	if perSecond <= 0 || bytes/perSecond > int64(lastEnd/time.Second) {
+		return time.Time{}
+	}
+	return now.Add(time.Duration(bytes/perSecond) * time.Second).Truncate(time.Second)
+}
+
 // Rate is the limit in force at a time, in bytes a second: that of the first window that holds
 // it, or else the general one; 0: no limit.
 func Rate(l wire.MirrorLimits, now time.Time) int64 {

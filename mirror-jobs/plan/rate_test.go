@@ -69,3 +69,19 @@ func TestRates(t *testing.T) {
 		t.Errorf("%d B/s of one sample", got)
 	}
 }
+
+// Nobody knows the end of a run that moves next to nothing.
+func TestEnds(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		bytes, perSecond int64
+		want             time.Time
+	}{
+		{100, 10, now.Add(10 * time.Second)}, {0, 10, now}, {100, 0, time.Time{}}, {1 << 40, 17, time.Time{}},
+	} {
+		if got := plan.Ends(now, c.bytes, c.perSecond); !got.Equal(c.want) {
+			t.Errorf("%d bytes at %d: %v", c.bytes, c.perSecond, got)
+		}
+	}
+}

@@ -53,6 +53,36 @@ type Mover interface {
 	Remove(ctx context.Context, paths []string) error
 }
 
+// answering notes when a mover's partner answered.
+type answering struct {
+	Mover
+	progress *Progress
+}
+
+func (a answering) Deliver(ctx context.Context, files []File, anew bool, ended func(i int, err error)) error {
+	return a.note(a.Mover.Deliver(ctx, files, anew, ended))
+}
+
+func (a answering) Verify(ctx context.Context, files []File, digest bool, differs func(i int, why string)) error {
+	return a.note(a.Mover.Verify(ctx, files, digest, differs))
+}
+
+func (a answering) Has(ctx context.Context, paths []string) ([]string, error) {
+	there, err := a.Mover.Has(ctx, paths)
+	return there, a.note(err)
+}
+
+func (a answering) Remove(ctx context.Context, paths []string) error {
+	return a.note(a.Mover.Remove(ctx, paths))
+}
+
+func (a answering) note(err error) error {
+	if err == nil {
+		a.progress.Answer()
+	}
+	return err
+}
+
 // Problem is why a partner does not take anything, with a reason as wire.MirrorReason….
 type Problem struct {
 	Reason string

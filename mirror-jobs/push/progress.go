@@ -15,6 +15,8 @@ type Progress struct {
 	objects, bytes, owedObjects, owedBytes, compared, removed, failed, differing, quarantined, unconfirmed atomic.Int64
 	// oldest is when the oldest object was received that the partner lacks.
 	oldest atomic.Pointer[time.Time]
+
+	listed, answered atomic.Bool
 }
 
 // Report is what a report says of it.
@@ -24,6 +26,23 @@ func (p *Progress) Report() wire.MirrorProgress {
 		Compared: p.compared.Load(), Removed: p.removed.Load(), Failed: p.failed.Load(), Quarantined: p.quarantined.Load(),
 	}
 }
+
+// Owed is what is still to be moved; nil while the run has not looked at everything.
+func (p *Progress) Owed() *wire.MirrorOwed {
+	if !p.listed.Load() {
+		return nil
+	}
+	return &wire.MirrorOwed{Objects: p.owedObjects.Load() - p.objects.Load(), Bytes: p.owedBytes.Load() - p.bytes.Load(), Oldest: p.Oldest()}
+}
+
+// Listed says that the run has looked at everything that is selected.
+func (p *Progress) Listed() { p.listed.Store(true) }
+
+// Answer says that the other side answered, and let us in.
+func (p *Progress) Answer() { p.answered.Store(true) }
+
+// Answered says whether it did.
+func (p *Progress) Answered() bool { return p.answered.Load() }
 
 // Differing are the objects that verification found to be others at the partner.
 func (p *Progress) Differing() int64 { return p.differing.Load() }

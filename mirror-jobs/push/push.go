@@ -59,6 +59,7 @@ func Run(ctx context.Context, cfg Config) error {
 		AllVersions: cfg.Entry.Selection.Versions == wire.MirrorVersionsAll, Prune: plan.Prune(cfg.Entry.Prune),
 		Retractions: cfg.Entry.Retractions, SafetyStop: cfg.Entry.SafetyStopPercent,
 	}}
+	r.Mover = answering{cfg.Mover, cfg.Progress}
 	r.names = make(map[string]bool, len(cfg.Entry.Selection.Instruments))
 	for _, name := range cfg.Entry.Selection.Instruments {
 		r.names[name] = true
@@ -121,6 +122,7 @@ func (r *run) work(ctx context.Context) error {
 	if err := r.eachLeft(ctx, r.leftDay); err != nil {
 		return err
 	}
+	r.Progress.Listed()
 	if err := r.flush(ctx); err != nil {
 		return err
 	}

@@ -144,6 +144,9 @@ func (r *run) do(ctx context.Context) error {
 		etag = ""
 	}
 	root, etag, unchanged, err := r.Source.Root(ctx, etag)
+	if err == nil {
+		r.Progress.Answer()
+	}
 	if err != nil || unchanged {
 		return problemOf(err)
 	}

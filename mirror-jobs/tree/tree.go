@@ -134,6 +134,7 @@ func (r *run) all(ctx context.Context) error {
 	group.Go(func() error {
 		defer close(folders)
 		err := r.Source.Walk(ctx, func(f Folder) error {
+			r.Progress.Answer()
 			select {
 			case folders <- f:
 				return nil

@@ -172,7 +172,7 @@ func TestMirrorPartnerScheduled(t *testing.T) {
 	run := w.mirrorRun("uni")
 	started := time.Now().Add(-time.Minute)
 	run.says(wire.MirrorStatus{Run: "uni-mirror-1", Generation: 1, StartedAt: started, EndedAt: time.Now(), Result: wire.MirrorFailed, Reason: wire.MirrorReasonAccessDenied,
-		Message: "auth failed on module aurora", Unreached: &wire.MirrorProblem{Reason: wire.MirrorReasonAccessDenied, Message: "auth failed on module aurora", Since: started}, Owed: wire.MirrorOwed{Objects: 7, Bytes: 700, Oldest: started}})
+		Message: "auth failed on module aurora", Unreached: &wire.MirrorProblem{Reason: wire.MirrorReasonAccessDenied, Message: "auth failed on module aurora", Since: started}, Owed: &wire.MirrorOwed{Objects: 7, Bytes: 700}})
 	says(t, w.awaits("MirrorPartner", "uni", "Reachable", "False/AccessDenied"), "auth failed")
 	says(t, w.awaits("MirrorPartner", "uni", "Synced", "False/AccessDenied"), "7 objects")
 	run.says(wire.MirrorStatus{Run: "uni-mirror-2", Generation: 1, StartedAt: time.Now(), EndedAt: time.Now().Add(time.Second), Result: wire.MirrorSucceeded, Reached: time.Now(),

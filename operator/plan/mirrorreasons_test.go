@@ -16,11 +16,11 @@ func TestMirrorReasons(t *testing.T) {
 		wire.MirrorReasonUnreachable: v1alpha1.ReasonUnreachable, wire.MirrorReasonAccessDenied: v1alpha1.ReasonAccessDenied,
 		wire.MirrorReasonHostKeyMismatch: v1alpha1.ReasonHostKeyMismatch, wire.MirrorReasonCertificate: v1alpha1.ReasonCertificateRefused,
 		wire.MirrorReasonPartnerFull: v1alpha1.ReasonPartnerFull, wire.MirrorReasonDigestMismatch: v1alpha1.ReasonDigestMismatch,
-		wire.MirrorReasonSafetyStop: v1alpha1.ReasonSafetyStop, wire.MirrorReasonClockSkew: v1alpha1.ReasonClockSkew,
-		wire.MirrorReasonInvalidTemplate: v1alpha1.ReasonInvalidTemplate, wire.MirrorReasonQuarantined: v1alpha1.ReasonQuarantined,
-		wire.MirrorReasonMaintenance: v1alpha1.ReasonMaintenance, wire.MirrorReasonBackOff: v1alpha1.ReasonBackOff,
-		wire.MirrorReasonNotConfirmed: v1alpha1.ReasonPurgeNotConfirmed, wire.MirrorReasonProtocol: v1alpha1.ReasonProtocolError,
-		wire.MirrorReasonStore: v1alpha1.ReasonStoreFailed, wire.MirrorReasonUnknownInstrument: v1alpha1.ReasonUnknownInstrument,
+		wire.MirrorReasonSafetyStop:      v1alpha1.ReasonSafetyStop,
+		wire.MirrorReasonInvalidTemplate: v1alpha1.ReasonInvalidTemplate,
+		wire.MirrorReasonMaintenance:     v1alpha1.ReasonMaintenance,
+		wire.MirrorReasonNotConfirmed:    v1alpha1.ReasonPurgeNotConfirmed, wire.MirrorReasonProtocol: v1alpha1.ReasonProtocolError,
+		wire.MirrorReasonStore:   v1alpha1.ReasonStoreFailed,
 		wire.MirrorReasonTooMany: v1alpha1.ReasonTooManyInstruments,
 	} {
 		if reported != reason {

@@ -228,7 +228,7 @@ func (v MirrorView) synced(runs []v1alpha1.MirrorRun) Finding {
 			r.Run, v.Mirror.Name))
 	case r.Result == wire.MirrorFailed:
 		return bad(cmp.Or(reasonOf(r.Reason), v1alpha1.ReasonRunFailed),
-			fmt.Sprintf("run %q owes %s: %s", r.Run, objectCount(r.Owed.Objects), cmp.Or(shortened(r.Message, 2048), "it did not say why")))
+			fmt.Sprintf("run %q %s: %s", r.Run, owing(r.Owed), cmp.Or(shortened(r.Message, 2048), "it did not say why")))
 	case r.Purges > 0:
 		return bad(wire.MirrorReasonNotConfirmed, fmt.Sprintf("the partner has not confirmed %d purges: it may still have what was purged here", r.Purges))
 	default:
@@ -288,12 +288,22 @@ func later(a, b *metav1.Time) *metav1.Time {
 	return a
 }
 
+// owing is what a run that failed says of what it owes.
+func owing(owed *wire.MirrorOwed) string {
+	if owed == nil {
+		return "failed before it had looked at everything"
+	}
+	return "owes " + objectCount(owed.Objects)
+}
+
 // figures are those of the run that reported last.
 func (v MirrorView) figures(status *v1alpha1.MirrorPartnerStatus) {
 	was := &v.Mirror.Status
 	status.Owed, status.Path, status.UnconfirmedPurgeCount = was.Owed, was.Path, was.UnconfirmedPurgeCount
-	if r := v.latest(func(r *MirrorReport) bool { return !r.Part }); r != nil {
+	if r := v.latest(func(r *MirrorReport) bool { return !r.Part && r.Owed != nil }); r != nil {
 		status.Owed = &v1alpha1.MirrorOwed{ObjectCount: r.Owed.Objects, Bytes: r.Owed.Bytes, OldestTime: toSecond(r.Owed.Oldest)}
+	}
+	if r := v.latest(func(r *MirrorReport) bool { return !r.Part }); r != nil {
 		status.UnconfirmedPurgeCount = new(r.Purges)
 	}
 	if r := v.latest(func(r *MirrorReport) bool { return r.Path != nil }); r != nil {

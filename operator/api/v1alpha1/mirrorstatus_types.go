@@ -29,22 +29,14 @@ const (
 	ReasonDigestMismatch = "DigestMismatch"
 	// ReasonSafetyStop: the run would remove more copies than spec.safetyStopPercent allows, and removes none.
 	ReasonSafetyStop = "SafetyStop"
-	// ReasonClockSkew: the clock of the other side is far off, so that its times cannot be compared with ours.
-	ReasonClockSkew = "ClockSkew"
-	// ReasonQuarantined: files of a pull belong to no Instrument.
-	ReasonQuarantined = "Quarantined"
 	// ReasonMaintenance: the run waits for the end of a window of spec.limits.maintenance.
 	ReasonMaintenance = "Maintenance"
-	// ReasonBackOff: the other side did not answer, and is tried again after a while.
-	ReasonBackOff = "BackOff"
 	// ReasonPurgeNotConfirmed: the partner has not confirmed that it removed what was purged here.
 	ReasonPurgeNotConfirmed = "PurgeNotConfirmed"
 	// ReasonProtocolError: the other side answers something that the protocol does not have.
 	ReasonProtocolError = "ProtocolError"
 	// ReasonStoreFailed: the Site's own object store, or a gateway of it, does not do what the run needs.
 	ReasonStoreFailed = "StoreFailed"
-	// ReasonUnknownInstrument: a pull brings objects of an instrument that the Site does not know.
-	ReasonUnknownInstrument = "UnknownInstrument"
 	// ReasonTooManyInstruments: a pull brings more instruments of another Site than may stand beside the Site's own.
 	ReasonTooManyInstruments = "TooManyInstruments"
 )

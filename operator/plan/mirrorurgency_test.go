@@ -42,7 +42,7 @@ func TestContinuousMirrorsWriteWhatChanges(t *testing.T) {
 		report := wire.MirrorStatus{Run: wire.MirrorRunContinuous, Generation: 1, Trigger: wire.MirrorContinuously, StartedAt: view.Now, Result: step.result, Unreached: step.unreached,
 			Reached: view.Now.Add(-time.Second), Progress: wire.MirrorProgress{Objects: int64(i)}}
 		if step.result == wire.MirrorRunning {
-			report.Owed.Objects = 1
+			report.Owed = &wire.MirrorOwed{Objects: 1}
 		} else {
 			report.EndedAt = view.Now
 			report.Reason = map[bool]string{true: wire.MirrorReasonUnreachable}[step.unreached != nil]

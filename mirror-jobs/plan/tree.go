@@ -21,6 +21,14 @@ type File struct {
 	Mark string
 }
 
+// Fetched is a file when it was fetched.
+type Fetched struct {
+	// Mark as in File.
+	Mark string
+	// Instrument to which it was brought.
+	Instrument string
+}
+
 // TreeFolder is what is to be done about a folder.
 type TreeFolder struct {
 	// Fetch are the indexes of files that may have changed, and Instruments to which each of them belongs.
@@ -32,15 +40,16 @@ type TreeFolder struct {
 	Quarantined []int
 }
 
-// Tree compares the files of a folder with the marks that they had when they were fetched.
-func Tree(files []File, marks map[string]string, paths []wire.MirrorPath) (t TreeFolder) {
+// Tree compares the files of a folder with what they were when they were fetched. One that belongs to another Instrument since, as paths
+// say, is fetched for that.
+func Tree(files []File, before map[string]Fetched, paths []wire.MirrorPath) (t TreeFolder) {
 	for i, f := range files {
 		instrument, is := InstrumentOf(f.Path, paths)
 		if !is {
 			t.Quarantined = append(t.Quarantined, i)
 			continue
 		}
-		if mark, fetched := marks[f.Path]; fetched && mark != "" && mark == f.Mark {
+		if was, fetched := before[f.Path]; fetched && was.Mark != "" && was == (Fetched{f.Mark, instrument}) {
 			t.Same++
 			continue
 		}

@@ -25,10 +25,13 @@ func TestInstrumentOf(t *testing.T) {
 }
 
 func TestTree(t *testing.T) {
-	files := []plan.File{{Path: "kev/new.jpg", Mark: "1"}, {Path: "kev/same.jpg", Mark: "2"}, {Path: "kev/changed.jpg", Mark: "3"}, {Path: "kev/untold.jpg"}, {Path: "readme", Mark: "5"}}
-	marks := map[string]string{"kev/same.jpg": "2", "kev/changed.jpg": "other", "kev/untold.jpg": "", "kev/gone.jpg": "6", "readme": "5"}
-	got := plan.Tree(files, marks, []wire.MirrorPath{{Pattern: "kev/*", Instrument: "kev"}})
-	want := plan.TreeFolder{Fetch: []int{0, 2, 3}, Instruments: []string{"kev", "kev", "kev"}, Same: 1, Quarantined: []int{4}}
+	files := []plan.File{{Path: "kev/new.jpg", Mark: "1"}, {Path: "kev/same.jpg", Mark: "2"}, {Path: "kev/changed.jpg", Mark: "3"}, {Path: "kev/untold.jpg"}, {Path: "readme", Mark: "5"}, {Path: "kev/moved.jpg", Mark: "7"}}
+	fetched := map[string]plan.Fetched{"kev/moved.jpg": {Mark: "7", Instrument: "kevo"}}
+	for path, mark := range map[string]string{"kev/same.jpg": "2", "kev/changed.jpg": "other", "kev/untold.jpg": "", "kev/gone.jpg": "6", "readme": "5"} {
+		fetched[path] = plan.Fetched{Mark: mark, Instrument: "kev"}
+	}
+	got := plan.Tree(files, fetched, []wire.MirrorPath{{Pattern: "kev/*", Instrument: "kev"}})
+	want := plan.TreeFolder{Fetch: []int{0, 2, 3, 5}, Instruments: []string{"kev", "kev", "kev", "kev"}, Same: 1, Quarantined: []int{4}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +planned):\n%s", diff)
 	}

@@ -50,6 +50,8 @@ type Wanted struct {
 type Seen struct {
 	// Mark as in plan.File.
 	Mark string `json:"mark,omitempty"`
+	// Instrument to which it was brought.
+	Instrument string `json:"instrument,omitempty"`
 	// ETag and Modified are the validators of a web server (RFC 9110, 8.8).
 	ETag     string `json:"etag,omitempty"`
 	Modified string `json:"modified,omitempty"`
@@ -169,17 +171,17 @@ func (r *run) folder(ctx context.Context, f Folder) error {
 	if err := r.Pause(ctx); err != nil {
 		return err
 	}
-	seen, err := r.state.folder(ctx, f.Path)
+	known, err := r.state.folder(ctx, f.Path)
 	if err != nil {
 		return err
 	}
-	marks := map[string]string{}
+	before := map[string]plan.Fetched{}
 	if !r.Force {
-		for path, s := range seen {
-			marks[path] = s.Mark
+		for path, s := range known.seen {
+			before[path] = plan.Fetched{Mark: s.Mark, Instrument: s.Instrument}
 		}
 	}
-	todo := plan.Tree(f.Files, marks, r.Entry.Paths)
+	todo := plan.Tree(f.Files, before, r.Entry.Paths)
 	r.Progress.Compare(todo.Same)
 	r.quarantine(f, todo.Quarantined)
 	for _, i := range todo.Fetch {
@@ -191,8 +193,8 @@ func (r *run) folder(ctx context.Context, f Folder) error {
 	}
 	for begin := 0; begin < len(todo.Fetch); begin += filesAtOnce {
 		end := min(begin+filesAtOnce, len(todo.Fetch))
-		err := r.files(ctx, f, todo.Fetch[begin:end], todo.Instruments[begin:end], seen)
-		if err := errors.Join(err, r.state.set(context.WithoutCancel(ctx), f.Path, seen)); err != nil {
+		err := r.files(ctx, f, todo.Fetch[begin:end], todo.Instruments[begin:end], known)
+		if err := errors.Join(err, known.save(context.WithoutCancel(ctx))); err != nil {
 			return err
 		}
 	}
@@ -217,24 +219,25 @@ type ended struct {
 	err  error
 }
 
-// files fetches some, and notes those that are here in seen.
-func (r *run) files(ctx context.Context, f Folder, which []int, instruments []string, seen map[string]Seen) error {
+// files fetches some, and notes those that are here.
+func (r *run) files(ctx context.Context, f Folder, which []int, instruments []string, known *fetched) error {
 	wanted := make([]Wanted, len(which))
 	for n, i := range which {
 		wanted[n] = Wanted{File: f.Files[i]}
-		if !r.Force {
-			wanted[n].Seen = seen[f.Files[i].Path]
+		if was := known.seen[f.Files[i].Path]; !r.Force && was.Instrument == instruments[n] {
+			wanted[n].Seen = was
 		}
 	}
 	results := make(chan ended)
-	fetched := make(chan error, 1)
+	done := make(chan error, 1)
 	go func() {
 		defer close(results)
-		fetched <- r.Source.Fetch(ctx, wanted, func(n int, got Got) error {
+		done <- r.Source.Fetch(ctx, wanted, func(n int, got Got) error {
 			err := r.bring(ctx, instruments[n], wanted[n], got)
 			if err != nil && got.Err == nil && !r.gateways.Final(err) {
 				return err
 			}
+			got.Seen.Instrument = instruments[n]
 			results <- ended{wanted[n].Path, got.Size, got.Seen, err}
 			return nil
 		})
@@ -248,9 +251,9 @@ func (r *run) files(ctx context.Context, f Folder, which []int, instruments []st
 			r.Logger.Error("a file is not mirrored", "path", e.path, "error", e.err)
 			continue
 		}
-		seen[e.path] = e.seen
+		known.set(e.path, e.seen)
 	}
-	if err := <-fetched; err != nil {
+	if err := <-done; err != nil {
 		return err
 	}
 	r.owed += len(wanted) - came // the source did not say what became of them

@@ -181,8 +181,8 @@ type MirrorS3 struct {
 	// +optional
 	Region string `json:"region,omitempty"`
 
-	// CredentialsSecretRef names a Secret with accessKeyID and secretAccessKey of a user who may store and list objects
-	// there, and delete them unless prune is Never and retractions are ignored.
+	// CredentialsSecretRef names a Secret with accessKeyID and secretAccessKey of a user who may store, read, list and delete
+	// objects there: what is purged is removed, whatever prune and retractions say.
 	// +required
 	CredentialsSecretRef LocalReference `json:"credentialsSecretRef,omitzero"`
 

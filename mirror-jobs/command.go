@@ -80,7 +80,7 @@ func addFlags(f *pflag.FlagSet, cfg *Config, from, to *string) {
 	f.Int64Var(&cfg.ScratchSize, "scratch-size", 0, "what large objects that are pulled from another Substorm may take of the disk there, in bytes; 0: what is free")
 	f.StringVar(&cfg.CredentialsDir, "credentials-dir", "", "folder with the credentials of the MirrorPartner, where it needs any")
 	f.StringVar(&cfg.ListenHTTP, "listen-http", ":8080", "address of /healthz, /readyz and /metrics; empty: none")
-	flags.ObjectStore(f, &cfg.Objects, "URL of the object store", "bucket of the archive")
+	flags.ObjectStore(f, &cfg.Objects, "URL of the object store; a pull by rsync or from a web archive needs none", "bucket of the archive")
 	flags.NATS(f, &cfg.NATS)
 	f.StringVar(&cfg.LogLevel, "log-level", "info", "debug, info, warn or error")
 }

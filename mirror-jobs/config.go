@@ -38,6 +38,7 @@ type Config struct {
 	// ListenHTTP serves /healthz, /readyz and /metrics; empty: nobody does.
 	ListenHTTP string
 
+	// Objects has the archive; without an endpoint and a bucket the run cannot read it: a pull by rsync or from a web archive does not.
 	Objects objectstore.Config
 	NATS    stream.Config
 
@@ -52,7 +53,10 @@ func (c *Config) check() error {
 		c.Log = os.Stderr
 	}
 	errs := []error{flags.Required("--site", c.Site, "--partner", c.Partner, "--run", c.Run, "--scratch-dir", c.ScratchDir,
-		"--s3-endpoint", c.Objects.Endpoint, "--s3-bucket", c.Objects.Bucket, "--nats-servers", strings.Join(c.NATS.Servers, ","))}
+		"--nats-servers", strings.Join(c.NATS.Servers, ","))}
+	if c.readsArchive() {
+		errs = append(errs, flags.Required("--s3-endpoint", c.Objects.Endpoint, "--s3-bucket", c.Objects.Bucket))
+	}
 	switch c.Trigger {
 	case wire.MirrorScheduled, wire.MirrorManual, wire.MirrorContinuously, wire.MirrorTimetable:
 	default:
@@ -69,3 +73,6 @@ func (c *Config) check() error {
 	}
 	return errors.Join(errs...)
 }
+
+// readsArchive says whether the run is told where the archive is.
+func (c *Config) readsArchive() bool { return c.Objects.Endpoint != "" || c.Objects.Bucket != "" }

@@ -43,6 +43,9 @@ func (p *program) pull(ctx context.Context, entry wire.MirrorEntry, progress *pu
 
 // pullSite pulls from another Substorm.
 func (p *program) pullSite(ctx context.Context, entry wire.MirrorEntry, progress *push.Progress) error {
+	if p.catalog == nil {
+		return errNoStore
+	}
 	source, err := p.source(ctx, entry, entry.HTTPS.URL)
 	if err != nil {
 		return &push.Problem{Reason: wire.MirrorReasonAccessDenied, Err: err}

@@ -43,16 +43,20 @@ var errDone = errors.New("the run has ended")
 
 // program is one run, or one that follows.
 type program struct {
-	cfg      Config
-	log      *slog.Logger
-	metrics  *prometheus.Registry
-	nc       *nats.Conn
-	js       jetstream.JetStream
+	cfg     Config
+	log     *slog.Logger
+	metrics *prometheus.Registry
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	// store and catalog are nil where the run needs no archive.
 	store    objectstore.Store
 	registry *registry.Registry
 	catalog  *catalog.Catalog
 	report   *report
 }
+
+// errNoStore: it was begun for another mirror than the registry has now.
+var errNoStore = errors.New("this run was begun without --s3-endpoint and --s3-bucket, and the MirrorPartner needs the archive: the next one has them")
 
 // Run makes a run. Errors say why something is still owed, and are reported too.
 func Run(ctx context.Context, cfg Config) error {
@@ -65,8 +69,10 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	p := &program{cfg: cfg, metrics: telemetry.NewRegistry("mirror-jobs"), registry: registry.New()}
 	p.log = log.With("partner", cfg.Partner, "run", cfg.Run)
-	if p.store, err = objectstore.Open(cfg.Objects); err != nil {
-		return err
+	if cfg.readsArchive() {
+		if p.store, err = objectstore.Open(cfg.Objects); err != nil {
+			return err
+		}
 	}
 	cfg.NATS.Name, cfg.NATS.Logger = "mirror-jobs", p.log
 	if p.nc, err = stream.Connect(ctx, cfg.NATS); err != nil {
@@ -76,8 +82,10 @@ func Run(ctx context.Context, cfg Config) error {
 	if p.js, err = jetstream.New(p.nc); err != nil {
 		return fmt.Errorf("JetStream: %w", err)
 	}
-	p.catalog = catalog.New(catalog.Config{Site: cfg.Site, JetStream: p.js, Store: p.store, Log: p.log, Registerer: p.metrics,
-		Naming: func(instrument string) string { return p.registry.Snapshot().Instruments[instrument].Naming }})
+	if cfg.readsArchive() {
+		p.catalog = catalog.New(catalog.Config{Site: cfg.Site, JetStream: p.js, Store: p.store, Log: p.log, Registerer: p.metrics,
+			Naming: func(instrument string) string { return p.registry.Snapshot().Instruments[instrument].Naming }})
+	}
 	return p.beside(ctx)
 }
 
@@ -92,7 +100,9 @@ func (p *program) beside(ctx context.Context) error {
 		all.Go(func() error { return http.Serve(ctx) })
 	}
 	all.Go(func() error { p.registry.Follow(ctx, p.js, p.cfg.Site, p.log); return nil })
-	all.Go(func() error { _ = p.catalog.Run(ctx); return nil }) // its error is ctx's
+	if p.catalog != nil {
+		all.Go(func() error { _ = p.catalog.Run(ctx); return nil }) // its error is ctx's
+	}
 	var failed error
 	all.Go(func() error {
 		failed = p.work(ctx)
@@ -232,6 +242,9 @@ func (p *program) move(ctx context.Context, entry wire.MirrorEntry, following bo
 	if entry.Direction != wire.MirrorPush {
 		return p.pull(ctx, entry, progress)
 	}
+	if p.catalog == nil {
+		return errNoStore
+	}
 	mover, err := newMover(ctx, p.cfg, entry)
 	if err != nil {
 		return err
@@ -279,7 +292,10 @@ func (p *program) follow(ctx context.Context) error {
 			continue
 		}
 		began := time.Now()
-		seen, err := p.announced(ctx)
+		var seen uint64
+		if entry.Direction != wire.MirrorPull { // what is announced here is nothing that is there
+			seen, err = p.announced(ctx)
+		}
 		if err == nil {
 			err = p.once(ctx, entry, following)
 		}
@@ -307,7 +323,7 @@ func (p *program) follow(ctx context.Context) error {
 				return nil
 			}
 			if entry.Direction == wire.MirrorPull {
-				continue // what is announced here is nothing that is there
+				continue
 			}
 			if now, err := p.announced(ctx); err == nil && now != seen {
 				following = true

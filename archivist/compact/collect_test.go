@@ -350,7 +350,7 @@ func TestMovedIntoDamagedPack(t *testing.T) {
 		t.Errorf("%d of %d old places are left, and announced is %v", kept(), len(old), l.announced())
 	}
 	for _, id := range []string{own.ID, member.ID} {
-		if err := status.Purge(t.Context(), wire.DamageKey("sonde", id)); err != nil {
+		if err := status.Delete(t.Context(), wire.DamageKey("sonde", id)); err != nil {
 			t.Fatal(err)
 		}
 	}

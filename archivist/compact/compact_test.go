@@ -212,7 +212,7 @@ func TestCompactKilled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := kv.Purge(t.Context(), wire.CompactCursorKey); err != nil {
+		if err := kv.Delete(t.Context(), wire.CompactCursorKey); err != nil {
 			t.Fatal(err)
 		}
 		killed := 0

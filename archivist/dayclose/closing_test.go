@@ -215,7 +215,7 @@ func TestKilledBeforeItsCursor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cursors.Purge(t.Context(), wire.ClosingCursorKey(wire.KindLedger)); err != nil {
+	if err := cursors.Delete(t.Context(), wire.ClosingCursorKey(wire.KindLedger)); err != nil {
 		t.Fatal(err)
 	}
 	if status := l.pass(l.closer(), now.Add(3*time.Hour)); status.ClosedTo < day {

@@ -135,7 +135,7 @@ func (l *lab) write(key string, value []byte) {
 	l.Helper()
 	kv, err := l.JetStream.KeyValue(l.Context(), wire.IndexBucket(site))
 	if err == nil && value == nil {
-		err = kv.Purge(l.Context(), key)
+		err = kv.Delete(l.Context(), key)
 	} else if err == nil {
 		_, err = kv.Put(l.Context(), key, value)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/kvbucket"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -142,10 +143,7 @@ func (f *findings) remove(ctx context.Context, key string) error {
 	if _, err := f.status.Get(ctx, key); errors.Is(err, jetstream.ErrKeyNotFound) {
 		return nil
 	}
-	if err := f.status.Purge(ctx, key); err != nil {
-		return fmt.Errorf("remove %s: %w", key, err)
-	}
-	return nil
+	return kvbucket.Forget(ctx, f.cfg.JetStream, f.status.Bucket(), key)
 }
 
 func (f *findings) count(instrument string) int {

@@ -359,7 +359,7 @@ func TestScrubStatus(t *testing.T) {
 		t.Errorf("the pass: %+v", p)
 	}
 	stop()
-	if err := l.status.Purge(t.Context(), wire.ScrubStatusKey); err != nil {
+	if err := l.status.Delete(t.Context(), wire.ScrubStatusKey); err != nil {
 		t.Fatal(err)
 	}
 	stop = l.run(time.Hour)

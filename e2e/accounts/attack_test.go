@@ -22,6 +22,8 @@ type request struct {
 	name string
 	// subject and payload do it, published in the account SUBSTORM. With an empty payload any empty message there does.
 	subject, payload string
+	// messages do it, in place of subject and payload: no means is known to have a server send such ones.
+	messages func(a attackerConn) []*nats.Msg
 	// done says whether it happened.
 	done func(l *lab) bool
 }
@@ -36,10 +38,10 @@ const (
 
 // requests are tried in this order: those that leave the others' streams as they are come first.
 var requests = []request{
-	{"publish a notice", wire.NoticeSubject(code, camera), "{}", func(l *lab) bool {
+	{name: "publish a notice", subject: wire.NoticeSubject(code, camera), payload: "{}", done: func(l *lab) bool {
 		return l.stream(notices).State.LastSeq > stored
 	}},
-	{"put a key", "$KV." + wire.RegistryBucket(code) + "." + putKey, "{}", func(l *lab) bool {
+	{name: "put a key", subject: "$KV." + wire.RegistryBucket(code) + "." + putKey, payload: "{}", done: func(l *lab) bool {
 		kv, err := l.js.KeyValue(l.t.Context(), wire.RegistryBucket(code))
 		if err != nil {
 			l.t.Fatal(err)
@@ -50,16 +52,17 @@ var requests = []request{
 		}
 		return err == nil
 	}},
-	{"STREAM.MSG.DELETE", "$JS.API.STREAM.MSG.DELETE." + obs, `{"seq":2}`, func(l *lab) bool { return l.stream(obs).State.NumDeleted > 0 }},
-	{"CONSUMER.DELETE", "$JS.API.CONSUMER.DELETE." + obs + "." + durable(other), "", func(l *lab) bool {
+	{name: "STREAM.MSG.DELETE", subject: "$JS.API.STREAM.MSG.DELETE." + obs, payload: `{"seq":2}`, done: func(l *lab) bool { return l.stream(obs).State.NumDeleted > 0 }},
+	{name: "CONSUMER.DELETE", subject: "$JS.API.CONSUMER.DELETE." + obs + "." + durable(other), done: func(l *lab) bool {
 		_, err := l.js.Consumer(l.t.Context(), obs, durable(other))
 		if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 			l.t.Fatal(err)
 		}
 		return err != nil
 	}},
-	{"STREAM.PURGE", "$JS.API.STREAM.PURGE." + ledger, "", func(l *lab) bool { return l.stream(ledger).State.Msgs == 0 }},
-	{"STREAM.DELETE", "$JS.API.STREAM.DELETE." + ledger, "", func(l *lab) bool { return l.stream(ledger) == nil }},
+	{name: "Nats-Rollup", messages: rollups, done: func(l *lab) bool { return len(l.rolledUp()) > 0 }},
+	{name: "STREAM.PURGE", subject: "$JS.API.STREAM.PURGE." + ledger, done: func(l *lab) bool { return l.stream(ledger).State.Msgs == 0 }},
+	{name: "STREAM.DELETE", subject: "$JS.API.STREAM.DELETE." + ledger, done: func(l *lab) bool { return l.stream(ledger) == nil }},
 }
 
 // stored is how many notices and telemetry messages there are.
@@ -83,7 +86,7 @@ func (l *lab) fill() {
 	}
 	l.publish(wire.NoticeSubject(code, camera), "")
 	l.publish(wire.ObservationSubject(code, mag, "raw"), `{"seq":2}`)
-	for _, bucket := range []string{wire.LedgerBucket(code), wire.RegistryBucket(code), wire.StatusBucket(code), wire.GapsBucket(code), wire.CursorBucket(code)} {
+	for _, bucket := range lasting() {
 		l.publish("$KV."+bucket+".empty", "")
 		l.publish("$KV."+bucket+".delete", `{"seq":2}`)
 	}
@@ -179,6 +182,18 @@ func (l *lab) attack(a attackerConn, r request) string {
 		l.settle()
 		return r.done(l)
 	}
+	if r.messages != nil {
+		if try(func(func(subject, reply, payload string)) {
+			for _, m := range r.messages(a) {
+				if err := a.nc.PublishMsg(m); err != nil {
+					l.t.Fatal(err)
+				}
+			}
+		}) {
+			return directly
+		}
+		return ""
+	}
 	if try(func(publish func(subject, reply, payload string)) { publish(r.subject, "", r.payload) }) {
 		return directly
 	}
@@ -220,6 +235,8 @@ type attackerConn struct {
 	nc *nats.Conn
 	// api begins the subjects of JetStream's API, and consumer is the attacker's own in the streams.
 	api, consumer string
+	// publishes are the subjects that the credential may publish on.
+	publishes []string
 	// forgeries are a leaf's.
 	forgeries []forgery
 	// arrived waits until the server has what was sent.

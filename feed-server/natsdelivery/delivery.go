@@ -19,6 +19,7 @@ import (
 	"github.com/substorm/substorm/feed-server/hub"
 	"github.com/substorm/substorm/feed-server/session"
 	"github.com/substorm/substorm/feed-server/state"
+	"github.com/substorm/substorm/internal/kvbucket"
 	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/stream"
@@ -247,7 +248,7 @@ func (d *delivery) forgetOthers(ctx context.Context, lease string, s *registry.S
 		if _, known := s.Consumers[consumer]; !ok || known || wire.DeliveryLease(consumer) != lease {
 			return nil
 		}
-		done = cursors.Purge(ctx, e.Key()) == nil && done
+		done = kvbucket.Forget(ctx, d.cfg.JetStream, cursors.Bucket(), e.Key()) == nil && done
 		return nil
 	})
 	return done && err == nil

@@ -215,7 +215,7 @@ func (h *Handler) cancel(ctx context.Context, consumer, instrument, channel stri
 		}
 	}
 	if err == nil {
-		err = kv.Purge(ctx, key)
+		err = kv.Delete(ctx, key)
 	}
 	if errors.Is(err, jetstream.ErrInvalidKey) {
 		return unnamed

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/feed-server/hub"
+	"github.com/substorm/substorm/internal/kvbucket"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -49,7 +50,7 @@ func (c *Consumers) Deliver(entry wire.ConsumerEntry, by func(now time.Time) Del
 		if reported && c.kv != nil {
 			ctx, cancel := context.WithTimeout(context.Background(), reportTimeout)
 			defer cancel()
-			_ = c.kv.Purge(ctx, wire.ConsumerStatusKey(name, c.cfg.Pod)) // one that stays grows old
+			_ = kvbucket.Forget(ctx, c.cfg.JetStream, c.kv.Bucket(), wire.ConsumerStatusKey(name, c.cfg.Pod)) // one that stays grows old
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/kvbucket"
 	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -52,9 +53,9 @@ func CreateReplicatedSite(t testing.TB, js jetstream.JetStream, code string, rep
 		wire.LeaseBucket(code): wire.LeaseTTL, wire.RequestBucket(code): wire.RequestTTL,
 	} {
 		err := placed(ctx, func() error {
-			_, err := js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
-				Bucket: name, Storage: jetstream.FileStorage, History: 1, TTL: ttl, Replicas: replicas,
-			})
+			_, err := js.CreateOrUpdateStream(ctx, kvbucket.Bucket{
+				Name: name, TTL: ttl, Replicas: replicas, Forgets: name == wire.StatusBucket(code) || name == wire.CursorBucket(code),
+			}.Stream(jetstream.StreamConfig{}))
 			return err
 		})
 		if err != nil {

@@ -338,7 +338,7 @@ func TestLostRegistry(t *testing.T) {
 	h := newHub(t)
 	h.has("a.jpg", storm)
 	h.pulled()
-	if err := h.kv.Purge(t.Context(), wire.RegistryGuestKey(archivetest.Site, archivetest.Camera)); err != nil {
+	if err := h.kv.Delete(t.Context(), wire.RegistryGuestKey(archivetest.Site, archivetest.Camera)); err != nil {
 		t.Fatal(err)
 	}
 	if asked := h.pulled(); countOf(asked, mirrorindex.ListsPath) != 0 {

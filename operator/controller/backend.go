@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/kvbucket"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
@@ -129,7 +130,7 @@ func tryJetStream(ctx context.Context, js jetstream.JetStream, want wanted) (mad
 }
 
 // streamOf is the stream that a key-value bucket is.
-func streamOf(bucket string) string { return "KV_" + bucket }
+func streamOf(bucket string) string { return kvbucket.StreamName(bucket) }
 
 func ensureStream(ctx context.Context, js jetstream.JetStream, s plan.Stream, want wanted) (created bool, err error) {
 	existing, err := js.Stream(ctx, s.Name)
@@ -181,6 +182,7 @@ func streamConfig(cfg jetstream.StreamConfig, s plan.Stream, marker wire.SiteMar
 	cfg.Storage = jetstream.FileStorage
 	cfg.AllowDirect = true
 	cfg.AllowAtomicPublish = true
+	cfg.AllowRollup = false // a message to one subject could remove all others
 	cfg.Metadata = maps.Clone(cfg.Metadata)
 	if cfg.Metadata == nil {
 		cfg.Metadata = map[string]string{}
@@ -190,35 +192,25 @@ func streamConfig(cfg jetstream.StreamConfig, s plan.Stream, marker wire.SiteMar
 }
 
 func ensureBucket(ctx context.Context, js jetstream.JetStream, b plan.Bucket) (created bool, err error) {
-	cfg := jetstream.KeyValueConfig{Bucket: b.Name, Description: b.Description, History: 1, TTL: b.TTL,
-		Storage: jetstream.FileStorage, Replicas: b.Replicas}
 	existing, err := js.Stream(ctx, streamOf(b.Name))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		if _, err = js.CreateKeyValue(ctx, cfg); err != nil {
-			return false, err
-		}
-		created = true
-		existing, err = js.Stream(ctx, streamOf(b.Name))
+		_, err = js.CreateStream(ctx, bucketConfig(jetstream.StreamConfig{}, b))
+		return err == nil, err
 	}
 	if err != nil {
-		return created, err
+		return false, err
 	}
 	is := existing.CachedInfo().Config
-	if is.MaxAge != b.TTL || is.Replicas != b.Replicas || is.Description != b.Description {
-		if _, err = js.UpdateKeyValue(ctx, cfg); err != nil {
-			return created, err
-		}
-		if existing, err = js.Stream(ctx, streamOf(b.Name)); err != nil {
-			return created, err
-		}
-		is = existing.CachedInfo().Config
+	cfg := bucketConfig(is, b)
+	if reflect.DeepEqual(cfg, is) {
+		return false, nil
 	}
-	if is.AllowAtomicPublish {
-		return created, nil
-	}
-	is.AllowAtomicPublish = true // which jetstream.KeyValueConfig cannot say
-	_, err = js.UpdateStream(ctx, is)
-	return created, err
+	_, err = js.UpdateStream(ctx, cfg)
+	return false, err
+}
+
+func bucketConfig(is jetstream.StreamConfig, b plan.Bucket) jetstream.StreamConfig {
+	return kvbucket.Bucket{Name: b.Name, Description: b.Description, TTL: b.TTL, Replicas: b.Replicas, Forgets: b.Forgets}.Stream(is)
 }
 
 func jetStreamProblem(want wanted, err error) plan.Finding {

@@ -66,7 +66,7 @@ func TestDamage(t *testing.T) {
 
 	kv, err := g.js.KeyValue(t.Context(), wire.StatusBucket("hub"))
 	if err == nil {
-		err = kv.Purge(t.Context(), wire.DamageKey("camera", d.ID))
+		err = kv.Delete(t.Context(), wire.DamageKey("camera", d.ID))
 	}
 	if err != nil {
 		t.Fatal(err)

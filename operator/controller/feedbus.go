@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/kvbucket"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
@@ -171,13 +172,9 @@ func (l *link) forgetReports(ctx context.Context, js jetstream.JetStream, p plan
 	if len(keys) == 0 {
 		return nil
 	}
-	kv, err := js.KeyValue(ctx, wire.StatusBucket(l.want.marker.Code))
-	if err != nil {
-		return fmt.Errorf("reports of feed servers: %w", err)
-	}
 	for _, key := range keys {
-		if err := kv.Purge(ctx, key); err != nil {
-			return fmt.Errorf("report %s: %w", key, err)
+		if err := kvbucket.Forget(ctx, js, wire.StatusBucket(l.want.marker.Code), key); err != nil {
+			return err
 		}
 	}
 	return nil

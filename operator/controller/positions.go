@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/kvbucket"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/plan"
@@ -103,7 +104,7 @@ func (b *busKeeper) keepPositions(ctx context.Context, p plan.BusPlan) error {
 	}
 	for _, consumer := range change.Remove {
 		call, cancel := context.WithTimeout(ctx, objectTimeout)
-		err := is.bucket.Purge(call, wire.PositionCursorKey(consumer))
+		err := kvbucket.Forget(call, b.js, is.bucket.Bucket(), wire.PositionCursorKey(consumer))
 		cancel()
 		if err != nil {
 			errs = append(errs, fmt.Errorf("the place of FeedConsumer %s: %w", consumer, err))

@@ -44,7 +44,8 @@ func MirrorName(partner string) string { return partner + "-mirror" }
 
 // MirrorOf is the SiteProgram of a MirrorPartner. The Site is nil where it does not exist: then its name and labels alone are of use.
 func MirrorOf(site *v1alpha1.Site, m *v1alpha1.MirrorPartner) SiteProgram {
-	s := SiteProgram{Site: site, Program: MirrorProgram, Owner: Owner{"MirrorPartner", m.Name, m.UID}, name: MirrorName(m.Name), asked: &m.Spec.PodTemplate}
+	s := SiteProgram{Site: site, Program: MirrorProgram, Owner: Owner{"MirrorPartner", m.Name, m.UID}, name: MirrorName(m.Name), asked: &m.Spec.PodTemplate,
+		noStore: !mirrorReadsArchive(m)}
 	if site != nil {
 		s.inbox = mirrorInbox(site, m.Name)
 	}
@@ -194,7 +195,7 @@ func (m Mirror) trigger() string {
 	}
 }
 
-// mounts are the Secrets of the Site, with the credentials of a reader of the object store, and those of the partner.
+// mounts are the Secrets of the Site, with the credentials of a reader of the object store where it is read, and those of the partner.
 func (m Mirror) mounts() []secretMount {
 	return append(m.backendMounts(userOr(&m.Site.Spec.ObjectStore, m.Site.Spec.ObjectStore.ReadCredentialsSecretRef)), m.partnerMounts()...)
 }
@@ -269,7 +270,10 @@ func PartnerSecrets(m *v1alpha1.MirrorPartner) (needs []SecretNeed) {
 
 // MirrorSecrets are the Secrets that a MirrorPartner needs, its Site's among them.
 func MirrorSecrets(site *v1alpha1.Site, m *v1alpha1.MirrorPartner) []SecretNeed {
-	store := asUser(ObjectStoreSecrets(site), "readCredentialsSecretRef", site.Spec.ObjectStore.ReadCredentialsSecretRef)
+	var store []SecretNeed
+	if mirrorReadsArchive(m) {
+		store = asUser(ObjectStoreSecrets(site), "readCredentialsSecretRef", site.Spec.ObjectStore.ReadCredentialsSecretRef)
+	}
 	return slices.Concat(JetStreamSecrets(site), store, PartnerSecrets(m))
 }
 

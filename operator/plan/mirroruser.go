@@ -10,51 +10,68 @@ import (
 // MirrorUserName is the name in the tokens of a MirrorPartner's runs, and in nobody else's.
 func MirrorUserName(namespace, partner string) string { return "mirror " + namespace + "/" + partner }
 
-// MirrorUser is the user of the runs of a MirrorPartner: they read the registry, notices and the index of the archive, keep how far they
-// came, hold the leases of the partner, and report. They can neither write what the operator has in the registry nor publish notices:
-// what they bring in goes through the gateways, as that of any sender.
+// MirrorUser is the user of the runs of a MirrorPartner: they read the registry and, where they need the archive, notices and its index;
+// they keep how far they came, hold the leases of the partner, and report. Of the buckets of cursors and leases they read their own keys
+// alone. They can neither write what the operator has in the registry nor publish notices: what they bring in goes through the gateways,
+// as that of any sender.
 func MirrorUser(site *v1alpha1.Site, m *v1alpha1.MirrorPartner) JetStreamUser {
 	code, partner := site.Spec.Code, m.Name
 	inbox := mirrorInbox(site, partner)
+	cursors, leases := wire.CursorBucket(code), wire.LeaseBucket(code)
 	u := JetStreamUser{
 		Name:        MirrorUserName(site.Namespace, partner),
 		InboxPrefix: inbox,
 		Publish: append(harmless(),
 			"$KV."+wire.StatusBucket(code)+"."+wire.MirrorStatusKey(partner, "*"),
-			"$KV."+wire.CursorBucket(code)+"."+wire.MirrorCursorKey(partner, "*"),
-			"$KV."+wire.LeaseBucket(code)+"."+wire.MirrorLease(partner, "*"),
-			"$JS.API.CONSUMER.MSG.NEXT."+wire.NoticeStream(code)+".*"),
+			"$KV."+cursors+"."+wire.MirrorCursorKey(partner, "*"), readsKeys(cursors, wire.MirrorCursorKey(partner, "*")),
+			"$KV."+leases+"."+wire.MirrorLease(partner, "*"), readsKeys(leases, wire.MirrorLease(partner, "*"))),
 		Subscribe: []string{inbox + ".>"},
 	}
-	reads, follows := []string{wire.NoticeStream(code)}, []string{wire.NoticeStream(code)}
-	for _, bucket := range []string{wire.RegistryBucket(code), wire.IndexBucket(code)} {
-		reads, follows = append(reads, "KV_"+bucket), append(follows, "KV_"+bucket)
-	}
-	for _, bucket := range []string{wire.CursorBucket(code), wire.LeaseBucket(code)} {
-		reads = append(reads, "KV_"+bucket)
+	reads := []string{"KV_" + wire.RegistryBucket(code)}
+	if mirrorReadsArchive(m) {
+		notices := wire.NoticeStream(code)
+		reads = append(reads, notices, "KV_"+wire.IndexBucket(code))
+		u.Publish = append(u.Publish, "$JS.API.CONSUMER.MSG.NEXT."+notices+".*")
 	}
 	if m.Spec.Direction == v1alpha1.MirrorPull {
 		u.Publish = append(u.Publish, pullSubjects(code, m)...)
 	} else {
 		u.Publish = append(u.Publish, pushSubjects(code, partner)...)
-		reads, follows = append(reads, "KV_"+wire.LedgerBucket(code)), append(follows, "KV_"+wire.LedgerBucket(code), "KV_"+wire.CursorBucket(code))
+		reads = append(reads, "KV_"+wire.LedgerBucket(code))
 	}
 	for _, name := range reads {
 		u.Publish = append(u.Publish, "$JS.API.DIRECT.GET."+name+".>", "$JS.API.STREAM.MSG.GET."+name)
-	}
-	for _, name := range follows {
 		u.Publish = append(u.Publish, ownConsumers(name)...)
 	}
 	return u
 }
 
+// mirrorReadsArchive says whether the runs of a MirrorPartner need what the archive holds: those that push, and those that compare it
+// with another Substorm's. What is pulled by rsync or from a web archive is compared with what earlier runs noted.
+func mirrorReadsArchive(m *v1alpha1.MirrorPartner) bool {
+	return m.Spec.Direction != v1alpha1.MirrorPull || originOf(m.Spec.HTTPS) != ""
+}
+
+// readsKeys is the request for single keys of a bucket: it has the key in its subject.
+func readsKeys(bucket, keys string) string {
+	return "$JS.API.DIRECT.GET.KV_" + bucket + ".$KV." + bucket + "." + keys
+}
+
+// followsKeys are the requests that watching such keys of a bucket makes.
+func followsKeys(bucket, keys string) []string {
+	return []string{"$JS.API.CONSUMER.CREATE.KV_" + bucket + ".*.$KV." + bucket + "." + keys,
+		"$JS.API.CONSUMER.INFO.KV_" + bucket + ".*", "$JS.API.CONSUMER.DELETE.KV_" + bucket + ".*"}
+}
+
 // pushSubjects are what runs that push may send besides: they write what the partner confirmed, which is its column of the ledger and
-// what it removed, and nothing of other partners'.
+// what it removed, and nothing of other partners'. What partners are asked to remove is in the bucket of cursors; whether a replica of it
+// is behind, its leader says, whose answers no permission restricts to single keys.
 func pushSubjects(code, partner string) []string {
-	return []string{
-		"$KV." + wire.LedgerBucket(code) + "." + wire.LedgerKey("*", "*", wire.StepMirrored, partner),
-		"$KV." + wire.CursorBucket(code) + "." + wire.MirrorConfirmedKeys(partner),
-	}
+	cursors := wire.CursorBucket(code)
+	return append(followsKeys(cursors, wire.RemovalKeys),
+		"$KV."+wire.LedgerBucket(code)+"."+wire.LedgerKey("*", "*", wire.StepMirrored, partner),
+		"$KV."+cursors+"."+wire.MirrorConfirmedKeys(partner), readsKeys(cursors, wire.MirrorConfirmedKeys(partner)),
+		readsKeys(cursors, wire.RemovalKeys), "$JS.API.STREAM.MSG.GET.KV_"+cursors)
 }
 
 // pullSubjects are what runs that pull may send besides: they read the reports of gateways, which say where objects are sent to, and
@@ -62,12 +79,8 @@ func pushSubjects(code, partner string) []string {
 // changes of what came from it: of no other Site's, and of none that the Site received itself.
 func pullSubjects(code string, m *v1alpha1.MirrorPartner) []string {
 	status, registry := wire.StatusBucket(code), "$KV."+wire.RegistryBucket(code)+"."
-	reports := "$KV." + status + "." + wire.GatewayStatusKey(">")
-	subjects := []string{
-		"$JS.API.DIRECT.GET.KV_" + status + "." + reports, "$JS.API.CONSUMER.CREATE.KV_" + status + ".*." + reports,
-		"$JS.API.CONSUMER.INFO.KV_" + status + ".*", "$JS.API.CONSUMER.DELETE.KV_" + status + ".*",
-		registry + wire.RegistryMoverKey(m.Name, "*"),
-	}
+	reports := wire.GatewayStatusKey(">")
+	subjects := append(followsKeys(status, reports), readsKeys(status, reports), registry+wire.RegistryMoverKey(m.Name, "*"))
 	if origin := originOf(m.Spec.HTTPS); origin != "" {
 		subjects = append(subjects, registry+wire.RegistryGuestKey(origin, "*"), wire.RequestSubject(code, wire.GuestName(origin, "*")))
 	}

@@ -41,6 +41,8 @@ type SiteProgram struct {
 	Secrets Secrets
 
 	name, inbox string
+	// noStore: it does not use the object store.
+	noStore bool
 	// asked is what the owner asks of the pods.
 	asked *v1alpha1.PodTemplate
 }
@@ -180,13 +182,12 @@ func (s SiteProgram) backendArguments() []string {
 	args := []string{
 		"--nats-servers=" + strings.Join(js.Servers, ","),
 		"--nats-credentials=" + jetStreamDir + "/" + KeyUserCreds,
-		"--s3-endpoint=" + store.Endpoint,
-		"--s3-bucket=" + store.Bucket,
-		"--s3-region=" + store.Region,
-		"--s3-credentials-dir=" + objectStoreDir,
 	}
-	if store.TLS != nil {
-		args = append(args, "--s3-tls-dir="+objectStoreTLSDir)
+	if !s.noStore {
+		args = append(args, "--s3-endpoint="+store.Endpoint, "--s3-bucket="+store.Bucket, "--s3-region="+store.Region, "--s3-credentials-dir="+objectStoreDir)
+		if store.TLS != nil {
+			args = append(args, "--s3-tls-dir="+objectStoreTLSDir)
+		}
 	}
 	if js.TLS != nil {
 		args = append(args, "--nats-tls-dir="+jetStreamTLSDir)
@@ -205,8 +206,14 @@ func (s SiteProgram) backendMounts(store string) []secretMount {
 	if js.CredentialsSecretRef != nil {
 		credentials = js.CredentialsSecretRef.Name
 	}
-	all := []secretMount{allKeys("s3", store, objectStoreDir), allKeys("jetstream", credentials, jetStreamDir)}
-	all = append(all, clientTLS("s3-tls", s.Site.Spec.ObjectStore.TLS, objectStoreTLSDir)...)
+	var all []secretMount
+	if !s.noStore {
+		all = append(all, allKeys("s3", store, objectStoreDir))
+	}
+	all = append(all, allKeys("jetstream", credentials, jetStreamDir))
+	if !s.noStore {
+		all = append(all, clientTLS("s3-tls", s.Site.Spec.ObjectStore.TLS, objectStoreTLSDir)...)
+	}
 	return append(all, clientTLS("nats-tls", js.TLS, jetStreamTLSDir)...)
 }
 

@@ -31,6 +31,8 @@ type Bucket struct {
 	Description string        `json:"description"`
 	TTL         time.Duration `json:"ttl,omitempty"`
 	Replicas    int           `json:"replicas"`
+	// Forgets: some of its keys have names that never come again, as those of pods. Nothing stays of these once they are removed.
+	Forgets bool `json:"forgets,omitempty"`
 }
 
 // Streams are the two base streams of a Site, which hold what its leaves have in
@@ -66,8 +68,8 @@ func Buckets(site *v1alpha1.Site) []Bucket {
 		{Name: wire.RegistryBucket(code), Description: "Instruments as gateways of Site " + code + " know them", Replicas: replicas},
 		{Name: wire.LedgerBucket(code), Description: "Ledger of Site " + code, Replicas: replicas},
 		{Name: wire.LeaseBucket(code), Description: "Leases of Site " + code, TTL: wire.LeaseTTL, Replicas: replicas},
-		{Name: wire.StatusBucket(code), Description: "Reports of gateways of Site " + code, Replicas: replicas},
-		{Name: wire.CursorBucket(code), Description: "Cursors of Site " + code, Replicas: replicas},
+		{Name: wire.StatusBucket(code), Description: "Reports of gateways of Site " + code, Replicas: replicas, Forgets: true},
+		{Name: wire.CursorBucket(code), Description: "Cursors of Site " + code, Replicas: replicas, Forgets: true},
 		{Name: wire.RequestBucket(code), Description: "What consumers ask of instruments of Site " + code, TTL: wire.RequestTTL, Replicas: replicas},
 		{Name: wire.NamesBucket(code), Description: "Names of objects in Site " + code, Replicas: replicas},
 		{Name: wire.IndexBucket(code), Description: "Days of the archive of Site " + code, Replicas: replicas},

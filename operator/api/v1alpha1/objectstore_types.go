@@ -38,7 +38,8 @@ type ObjectStore struct {
 
 	// ReadCredentialsSecretRef names a Secret with accessKeyID and secretAccessKey of
 	// a user who may read the bucket and nothing else: what feed servers use, which
-	// serve the archive. Without it they use credentialsSecretRef.
+	// serve the archive, and the runs of mirrors that read it. Without it they use
+	// credentialsSecretRef, with which they could delete.
 	// +optional
 	ReadCredentialsSecretRef *LocalReference `json:"readCredentialsSecretRef,omitempty"`
 

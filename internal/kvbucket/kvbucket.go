@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package kvbucket says how the streams behind the key-value buckets of a Site are configured, and removes keys from them.
+//
+// jetstream.CreateKeyValue allows rollups: one message with the header Nats-Rollup to any key that somebody may write then removes all
+// other keys of the bucket, whoever else owns them. Rights are by key here, so buckets take no such message, and who removes a key calls
+// Delete or Forget, since Purge is a rollup.
+package kvbucket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// markerTTL is how long it is told that a key was removed: to who follows the bucket and was cut off from it for less.
+	markerTTL = 7 * 24 * time.Hour
+	// duplicates is how long NATS remembers the IDs of a bucket's messages.
+	duplicates = 2 * time.Minute
+)
+
+// Bucket is a key-value bucket: files, and a history of one.
+type Bucket struct {
+	Name, Description string
+	// TTL is how long a key stays; 0: until it is removed.
+	TTL      time.Duration
+	Replicas int
+	// Forgets: keys are removed by Forget.
+	Forgets bool
+}
+
+// StreamName of the stream that a bucket is.
+func StreamName(bucket string) string { return "KV_" + bucket }
+
+// Stream changes in a stream's configuration what is ours to say; of a new one that is all.
+func (b Bucket) Stream(cfg jetstream.StreamConfig) jetstream.StreamConfig {
+	cfg.Name, cfg.Description = StreamName(b.Name), b.Description
+	cfg.Subjects = []string{"$KV." + b.Name + ".>"}
+	cfg.Storage, cfg.Replicas, cfg.MaxAge = jetstream.FileStorage, b.Replicas, b.TTL
+	cfg.Retention, cfg.Discard = jetstream.LimitsPolicy, jetstream.DiscardNew
+	cfg.MaxMsgs, cfg.MaxBytes, cfg.MaxConsumers, cfg.MaxMsgSize = -1, -1, -1, -1
+	cfg.MaxMsgsPerSubject = 1
+	cfg.Duplicates = duplicates
+	if b.TTL > 0 {
+		cfg.Duplicates = min(b.TTL, duplicates)
+	}
+	cfg.AllowDirect, cfg.AllowAtomicPublish, cfg.DenyDelete = true, true, true
+	cfg.AllowRollup = false
+	cfg.AllowMsgTTL = cfg.AllowMsgTTL || b.Forgets // JetStream lets nobody take it back
+	return cfg
+}
+
+// Forget removes a key. The marker that says so goes after a week, so that nothing stays of names that never come again, as those of
+// pods.
+func Forget(ctx context.Context, js jetstream.JetStream, bucket, key string) error {
+	remove := func(opts ...jetstream.PublishOpt) error {
+		m := nats.NewMsg("$KV." + bucket + "." + key)
+		m.Header.Set("KV-Operation", "DEL")
+		_, err := js.PublishMsg(ctx, m, opts...)
+		return err
+	}
+	err := remove(jetstream.WithMsgTTL(markerTTL))
+	const ttlDisabled = 10166
+	var refused *jetstream.APIError
+	if errors.As(err, &refused) && refused.ErrorCode == ttlDisabled { // the operator has not come to the bucket yet
+		err = remove()
+	}
+	if err != nil {
+		return fmt.Errorf("remove %s from bucket %s: %w", key, bucket, err)
+	}
+	return nil
+}

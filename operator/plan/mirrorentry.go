@@ -47,7 +47,7 @@ func mirrorEntry(m *v1alpha1.MirrorPartner, v MirrorVerdict, revision int64) wir
 		Partner: m.Name, Direction: string(spec.Direction), Suspended: spec.State == v1alpha1.MirrorSuspended,
 		HTTPS: mirrorHTTPS(spec.HTTPS), Rsync: mirrorRsync(spec.Rsync), S3: mirrorS3(spec.S3),
 		Selection: mirrorSelection(&spec.Selection, v.Instruments), Limits: mirrorLimits(&spec.Limits),
-		Verify: string(cmp.Or(spec.Verify.Mode, v1alpha1.MirrorVerifyDigest)), VerifyPercent: int(cmp.Or(spec.Verify.Percent, 100)),
+		Verify: string(cmp.Or(spec.Verify.Mode, v1alpha1.MirrorVerifyDigest)), VerifyPercent: int(cmp.Or(spec.Verify.Percent, 5)),
 		Prune: string(cmp.Or(spec.Prune, v1alpha1.MirrorPruneNever)), Retractions: string(cmp.Or(spec.Retractions, v1alpha1.MirrorRetractionsTombstone)),
 		SafetyStopPercent: int(spec.SafetyStopPercent),
 	}

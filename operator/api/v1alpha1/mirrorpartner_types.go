@@ -179,7 +179,7 @@ type MirrorVerify struct {
 
 	// Percent of the copies confirmed before that each run verifies, others each time: all come within 100/percent runs. What
 	// differs is brought again. Copies that a run moved always are verified. A continuous mirror does so once in its interval.
-	// Default: 100.
+	// Default: 5.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	// +optional

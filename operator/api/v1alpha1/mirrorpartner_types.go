@@ -19,6 +19,10 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.layout) || self.direction == 'Push'",message="layout is of a push: what is pulled is published as its Instrument says",reason=FieldValueForbidden,fieldPath=.layout
 // +kubebuilder:validation:XValidation:rule="self.direction == 'Push' || !has(self.selection) || !has(self.selection.selector)",message="selection.selector selects Instruments of the Site, for a push: a pull has selection.instrumentNames or paths",reason=FieldValueForbidden,fieldPath=.selection.selector
 // +kubebuilder:validation:XValidation:rule="!has(self.selection) || !has(self.selection.instrumentNames) || has(self.https) && self.https.source == 'Substorm'",message="selection.instrumentNames are instruments of another Substorm: a push has selection.selector, other pulls have paths",reason=FieldValueForbidden,fieldPath=.selection.instrumentNames
+// +kubebuilder:validation:XValidation:rule="self.direction == 'Push' || !has(self.verify) || (!has(self.verify.mode) || self.verify.mode == 'Digest') && (!has(self.verify.percent) || self.verify.percent == 100)",message="verify is of a push: each object that is pulled is compared with the digest that the other side tells",reason=FieldValueForbidden,fieldPath=.verify
+// +kubebuilder:validation:XValidation:rule="self.direction == 'Push' || !has(self.prune) || self.prune == 'Never'",message="prune is of a push: what was pulled stays when it expires at the other side",reason=FieldValueForbidden,fieldPath=.prune
+// +kubebuilder:validation:XValidation:rule="self.direction == 'Push' || !has(self.safetyStopPercent) || self.safetyStopPercent == 10",message="safetyStopPercent is of a push: a pull removes nothing but what was retracted at the other side",reason=FieldValueForbidden,fieldPath=.safetyStopPercent
+// +kubebuilder:validation:XValidation:rule="self.direction == 'Push' || !has(self.holdRetention) || duration(self.holdRetention) == duration('720h')",message="holdRetention is of a push: nothing here waits for a partner that is pulled from",reason=FieldValueForbidden,fieldPath=.holdRetention
 type MirrorPartnerSpec struct {
 	// SiteRef names the Site whose archive is mirrored, or into which data is pulled.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="siteRef is immutable: make another MirrorPartner for another Site"
@@ -49,7 +53,8 @@ type MirrorPartnerSpec struct {
 	S3 *MirrorS3 `json:"s3,omitempty"`
 
 	// State: Active, or Suspended: no run begins but those that `kubectl substorm mirror run` asks for, and a continuous
-	// mirror stands still. A scheduled run that has begun goes on.
+	// mirror stands still. A scheduled run that has begun goes on. It is suspended at once, also where it is not accepted or lacks
+	// a Secret; runs begin again only once nothing else is amiss.
 	// +kubebuilder:default=Active
 	// +optional
 	State MirrorState `json:"state,omitempty"`
@@ -84,14 +89,14 @@ type MirrorPartnerSpec struct {
 	// +optional
 	Limits MirrorLimits `json:"limits,omitzero"`
 
-	// Verify says how it is made sure that the other side has what it was given. Of a pull, each object is compared with the
-	// digest that the other side tells of it when it comes.
+	// Verify says how it is made sure that the other side has what it was given. It is of a push: each object that is pulled is
+	// compared with the digest that the other side tells of it.
 	// +kubebuilder:default={}
 	// +optional
 	Verify MirrorVerify `json:"verify,omitzero"`
 
 	// Prune says what becomes of copies whose originals expired. Never: they stay. WhenExpired: the next run removes them; what
-	// expires between two runs counts for safetyStopPercent. It has no effect on a pull, whose copies stay.
+	// expires between two runs counts for safetyStopPercent. It is of a push.
 	// +kubebuilder:default=Never
 	// +optional
 	Prune MirrorPrune `json:"prune,omitempty"`
@@ -108,7 +113,7 @@ type MirrorPartnerSpec struct {
 	// SafetyStopPercent is how many of the copies that the partner is known to have one run may remove, in percent, whether
 	// their originals were retracted, purged or have expired; one copy may always go. A run that would remove more removes
 	// none, brings what is new, and fails with the reason SafetyStop: look in its log at what it would remove, then begin one
-	// with `kubectl substorm mirror run NAME --force`. It has no effect on a pull.
+	// with `kubectl substorm mirror run NAME --force`. It is of a push.
 	// +kubebuilder:default=10
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
@@ -116,7 +121,7 @@ type MirrorPartnerSpec struct {
 	SafetyStopPercent int32 `json:"safetyStopPercent,omitempty"`
 
 	// HoldRetention is how long days that are due to expire here wait for a partner that lacks some of them. After it
-	// they expire, whatever the partner has. At most 876000h. It has no effect on a pull.
+	// they expire, whatever the partner has. At most 876000h. It is of a push.
 	// +kubebuilder:default="720h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32

@@ -9,10 +9,11 @@ package v1alpha1
 // +kubebuilder:validation:XValidation:rule="!has(self.origin) || !has(oldSelf.origin) || self.origin == oldSelf.origin",message="origin is immutable: what was pulled has its name; make another MirrorPartner",reason=FieldValueForbidden,fieldPath=.origin
 type MirrorHTTPS struct {
 	// URL of the archive: of a Substorm that of its FeedServer, https://archive.example.org; of a web archive the folder from
-	// which on everything is pulled.
+	// which on everything is pulled. With http:// anybody on the way can read and change what is pulled: it is for tests, for
+	// networks of one's own, and for web archives that have nothing else.
 	// +kubebuilder:validation:MinLength=8
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:Pattern=`^https?://([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[^?#\x00-\x20\x7f]*)?$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\\\\[[0-9A-Fa-f:.]+\\\\])(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?(/[^?#\\\\x00-\\\\x20\\\\x7f]*)?$') && isURL(self) && (!self.matches('^https?://[[]') || isIP(self.substring(self.indexOf('[') + 1, self.indexOf(']'))))",message="a url is https:// or http://, a host, perhaps a port up to 65535 and a path, and no user, query or fragment: https://archive.example.org/data"
 	// +required
 	URL string `json:"url,omitempty"`
 
@@ -156,7 +157,7 @@ type MirrorRsyncSSH struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.tls) || self.endpoint.startsWith('https://')",message="tls needs an endpoint that begins with https://",reason=FieldValueForbidden,fieldPath=.tls
 type MirrorS3 struct {
 	// Endpoint is the server's URL: https://s3.example.org. A plain http:// endpoint sends objects unencrypted.
-	// +kubebuilder:validation:Pattern=`^https?://[^/?#\x00-\x20\x7f]+/?$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://([A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?|\\\\[[0-9A-Fa-f:.]+\\\\])(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?/?$') && isURL(self) && (!self.matches('^https?://[[]') || isIP(self.substring(self.indexOf('[') + 1, self.indexOf(']'))))",message="an endpoint is https:// or http://, a host and perhaps a port up to 65535: https://s3.example.org; credentials are in the Secret that credentialsSecretRef names"
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:MinLength=1
 	// +required

@@ -39,7 +39,7 @@ type PodTemplate struct {
 	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
 
 	// Resources of the container. Default: a request of 100m and 256Mi; a limit of 512Mi
-	// for a gateway, of 1Gi for an archivist and a feed server.
+	// for a gateway, of 1Gi for an archivist, a feed server and a mirror.
 	// +optional
 	Resources *Resources `json:"resources,omitempty"`
 

@@ -176,7 +176,7 @@ func TestMirrorPartnerScheduled(t *testing.T) {
 	says(t, w.awaits("MirrorPartner", "uni", "Reachable", "False/AccessDenied"), "auth failed")
 	says(t, w.awaits("MirrorPartner", "uni", "Synced", "False/AccessDenied"), "7 objects")
 	run.says(wire.MirrorStatus{Run: "uni-mirror-2", Generation: 1, StartedAt: time.Now(), EndedAt: time.Now().Add(time.Second), Result: wire.MirrorSucceeded, Reached: time.Now(),
-		Progress: wire.MirrorProgress{Objects: 7, Bytes: 700, TotalObjects: 7, TotalBytes: 700}, VerifiedTo: started})
+		Progress: wire.MirrorProgress{Objects: 7, Bytes: 700, TotalObjects: 7, TotalBytes: 700}, Owed: &wire.MirrorOwed{}, VerifiedTo: started})
 	w.awaits("MirrorPartner", "uni", "Reachable", "True/Reachable")
 	w.awaits("MirrorPartner", "uni", "Synced", "True/Complete")
 	status := w.mirrorStatus("uni")

@@ -296,14 +296,13 @@ func owing(owed *wire.MirrorOwed) string {
 	return "owes " + objectCount(owed.Objects)
 }
 
-// figures are those of the run that reported last.
+// figures are those of the run that reported last. What is owed, and which purges are not confirmed, is known only to one that has looked
+// at everything: until then it is what was known before.
 func (v MirrorView) figures(status *v1alpha1.MirrorPartnerStatus) {
 	was := &v.Mirror.Status
 	status.Owed, status.Path, status.UnconfirmedPurgeCount = was.Owed, was.Path, was.UnconfirmedPurgeCount
 	if r := v.latest(func(r *MirrorReport) bool { return !r.Part && r.Owed != nil }); r != nil {
 		status.Owed = &v1alpha1.MirrorOwed{ObjectCount: r.Owed.Objects, Bytes: r.Owed.Bytes, OldestTime: toSecond(r.Owed.Oldest)}
-	}
-	if r := v.latest(func(r *MirrorReport) bool { return !r.Part }); r != nil {
 		status.UnconfirmedPurgeCount = new(r.Purges)
 	}
 	if r := v.latest(func(r *MirrorReport) bool { return r.Path != nil }); r != nil {

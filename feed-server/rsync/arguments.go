@@ -36,6 +36,8 @@ type options struct {
 	seed                         int32
 	hasSeed                      bool
 	timeout                      time.Duration
+	// bytesPerSecond is what the client wants to be sent at most; 0: no limit.
+	bytesPerSecond int64
 	// can are the letters of what the client can do.
 	can string
 	// paths are what is asked for, below the module.
@@ -166,7 +168,7 @@ func (o *options) letters(all string) error {
 var receiving = []string{
 	"server", "from0", "no-r", "secluded-args", "protect-args", "list-only", "stats", "partial", "partial-dir", "inplace", "whole-file", "no-whole-file",
 	"delete", "delete-before", "delete-during", "delete-delay", "delete-after", "delete-excluded", "ignore-errors", "force", "max-delete",
-	"delete-missing-args", "safe-links", "copy-unsafe-links", "links", "no-links", "no-implied-dirs", "block-size", "bwlimit", "compress-level", "skip-compress",
+	"delete-missing-args", "safe-links", "copy-unsafe-links", "links", "no-links", "no-implied-dirs", "block-size", "compress-level", "skip-compress",
 	"log-format", "out-format", "info", "debug", "stderr", "msgs2stderr", "outbuf", "temp-dir", "backup", "backup-dir", "suffix", "size-only",
 	"existing", "ignore-existing", "ignore-non-existing", "modify-window", "max-size", "min-size", "max-alloc", "fuzzy", "compare-dest", "copy-dest", "link-dest",
 	"open-noatime", "one-file-system", "sparse", "preallocate", "delay-updates", "super", "no-super", "omit-dir-times", "usermap", "groupmap", "chown",
@@ -209,6 +211,8 @@ func (o *options) long(option string) error {
 		return o.number(name, value, func(n int) { o.seed, o.hasSeed = int32(n), n != 0 })
 	case "timeout":
 		return o.number(name, value, func(n int) { o.timeout = time.Duration(n) * time.Second })
+	case "bwlimit": // in KiB a second, whatever the user wrote
+		return o.number(name, value, func(n int) { o.bytesPerSecond = max(0, int64(n)<<10) })
 	case "files-from":
 		if o.filesFrom = true; value != "-" {
 			return refuse(exitUnsupported, "a list of files is read from the client alone: give --files-from a file of yours")

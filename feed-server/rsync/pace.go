@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 const (
@@ -27,6 +29,8 @@ const (
 	// if it says that it is alive. AliveTimeout is that while nobody waits.
 	stallTimeout = 2 * time.Minute
 	aliveTimeout = time.Hour
+	// leastRate is the lowest rate that --bwlimit has, in bytes a second: four times what counts as too slow while others wait.
+	leastRate = 16 << 10
 	// credit is how long a client may be waited for in all while others wait. It earns chunkTimeout for each chunk that
 	// it sends or takes, up to that.
 	credit = 10 * time.Minute
@@ -180,6 +184,14 @@ func (s *session) readUntil(deadline time.Time, last bool) error {
 	return s.conn.SetReadDeadline(deadline)
 }
 
+// limiter holds a client to the rate that it asks for; nil: it asks for none.
+func (o *options) limiter() *rate.Limiter {
+	if o.bytesPerSecond == 0 {
+		return nil
+	}
+	return rate.NewLimiter(rate.Limit(max(o.bytesPerSecond, leastRate)), chunk)
+}
+
 // paced writes to a client, which has some time for each part.
 type paced struct{ *session }
 
@@ -187,6 +199,11 @@ func (p paced) Write(b []byte) (int, error) {
 	written := 0
 	for written < len(b) {
 		part, timeout := b[written:min(len(b), written+chunk)], chunkTimeout
+		if p.limit != nil {
+			if err := p.limit.WaitN(p.alive, len(part)); err != nil {
+				return written, err
+			}
+		}
 		if p.turns.Wanted() {
 			timeout = busyTimeout
 		}

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 const (
@@ -64,6 +66,7 @@ type session struct {
 	began    time.Time
 	said     int64
 	pace     pace
+	limit    *rate.Limiter
 	// interrupted: nothing is read any more.
 	reading     sync.Mutex
 	interrupted bool
@@ -269,7 +272,7 @@ func (s *session) run(ctx context.Context) error {
 		return err
 	}
 	options, refused := parseArguments(s.cfg.Site, arguments)
-	s.options = options
+	s.options, s.limit = options, options.limiter()
 	agreed, disagreed, err := s.agree(options)
 	if err != nil {
 		return err

@@ -42,7 +42,7 @@ spec:
 `
 
 // TestPullFolders: what a web server and an rsync daemon have in folders becomes objects of an Instrument, each once; what no pattern
-// fits is counted and stays where it is.
+// fits is counted and stays where it is, and what another Instrument's pattern fits by now comes to that one.
 func TestPullFolders(t *testing.T) {
 	t.Parallel()
 	address, served := testenv.RsyncDaemon(t, "")
@@ -69,12 +69,13 @@ func TestPullFolders(t *testing.T) {
 	}
 	write(dir, "aurora/README.html", "<p>about")
 
-	m := &mirrored{t: t, code: "hub", port: testenv.FreePort(t), dir: t.TempDir()}
-	m.write("site.yaml", fmt.Sprintf(site, m.port))
+	m := &mirrored{t: t, code: "hub", port: testenv.FreePorts(t, 2), dir: t.TempDir()}
+	m.write("site.yaml", strings.Replace(fmt.Sprintf(site, m.port), fmt.Sprintf("last: %d}", m.port), fmt.Sprintf("last: %d}", m.port+1), 1))
 	m.write("camera.yaml", fmt.Sprintf(camera, m.port))
+	m.write("second.yaml", strings.Replace(fmt.Sprintf(camera, m.port+1), "name: camera}", "name: second}", 1))
 	m.write("partners.yaml", fmt.Sprintf(treePartners, web.URL, address))
 	m.Standalone = testenv.StartStandalone(t, m.dir)
-	m.ready("site/hub", "instrument/camera", "mirrorpartner/old-archive", "mirrorpartner/institute")
+	m.ready("site/hub", "instrument/camera", "instrument/second", "mirrorpartner/old-archive", "mirrorpartner/institute")
 	pull := func() {
 		t.Helper()
 		for _, partner := range []string{"old-archive", "institute"} {
@@ -104,6 +105,15 @@ func TestPullFolders(t *testing.T) {
 	sent["mag/2015-03-18.txt"] = "later"
 	eventually(t, "what came later is listed", func() error {
 		if n := len(m.records("camera")); n != len(sent) {
+			return fmt.Errorf("%d of %d are listed", n, len(sent))
+		}
+		return nil
+	})
+
+	m.write("partners.yaml", strings.ReplaceAll(fmt.Sprintf(treePartners, web.URL, address), "instrumentRef: {name: camera}", "instrumentRef: {name: second}"))
+	eventually(t, "what belongs to another Instrument by now is listed there", func() error {
+		pull()
+		if n := len(m.records("second")); n != len(sent) {
 			return fmt.Errorf("%d of %d are listed", n, len(sent))
 		}
 		return nil

@@ -79,16 +79,6 @@ func NextOf(ctx context.Context, js jetstream.JetStream, name, subjects string, 
 	return m.Sequence, nil
 }
 
-// Next returns the subject and the sequence of the first message from a sequence on, as the leader of the stream has it; 0 where there
-// is none.
-func Next(ctx context.Context, js jetstream.JetStream, name string, from uint64) (subject string, sequence uint64, err error) {
-	m, err := leader(ctx, js, name, leaderAsk{Sequence: max(1, from), NextFor: ">"})
-	if err != nil || m == nil {
-		return "", 0, err
-	}
-	return m.Subject, m.Sequence, nil
-}
-
 // FirstSince returns the sequence of the first message that a stream took at or
 // after an instant, or the one after its last.
 func FirstSince(ctx context.Context, js jetstream.JetStream, name string, at time.Time) (uint64, error) {

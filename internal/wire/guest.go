@@ -131,9 +131,13 @@ func ParseRegistryMoverKey(key string) (name string, is bool) {
 	return rest, is && both && partner != "" && kind != ""
 }
 
-// IsRegistryOfMirrors says whether the runs of mirrors write a key of the registry, and not the operator.
-func IsRegistryOfMirrors(key string) bool {
-	return strings.HasPrefix(key, registryGuest) || strings.HasPrefix(key, registryMover)
+// RegistryOfOperator are the keys of the registry that the operator writes, as subjects. The runs of mirrors write all others.
+func RegistryOfOperator() []string {
+	keys := []string{RegistryCompleteKey}
+	for _, kind := range []string{registryInstrument, registryFeed, registryConsumer, registryReader, registryClosed, registryMirror} {
+		keys = append(keys, kind+">")
+	}
+	return keys
 }
 
 // MoverEntry is a run of a partner as gateways know it. It stands while the run lasts.

@@ -7,10 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
+	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
@@ -226,20 +227,32 @@ func putBatch(ctx context.Context, js jetstream.JetStream, bucket string, last u
 	}
 }
 
-// pastMirrors returns the sequence of the newest message where runs of mirrors wrote all that came after last; else last.
+// pastMirrors returns the sequence of the newest message where runs of mirrors wrote all that came after last; else last. It asks as often
+// however many they wrote: a run that is told of another Site's instruments for the first time writes thousands.
 func pastMirrors(ctx context.Context, js jetstream.JetStream, bucket string, last uint64) (uint64, error) {
-	for now := last; ; {
-		subject, sequence, err := stream.Next(ctx, js, streamOf(bucket), now+1)
-		switch {
-		case err != nil:
-			return 0, err
-		case sequence == 0:
-			return now, nil
-		case !wire.IsRegistryOfMirrors(strings.TrimPrefix(subject, "$KV."+bucket+".")):
-			return last, nil
-		}
-		now = sequence
+	subject := "$KV." + bucket + "."
+	now, err := stream.LastOf(ctx, js, streamOf(bucket), subject+">")
+	if err != nil {
+		return 0, err
 	}
+	var theirs atomic.Bool
+	asks, ctx := errgroup.WithContext(ctx)
+	for _, keys := range wire.RegistryOfOperator() {
+		asks.Go(func() error {
+			sequence, err := stream.NextOf(ctx, js, streamOf(bucket), subject+keys, last+1)
+			if sequence > 0 {
+				theirs.Store(true)
+			}
+			return err
+		})
+	}
+	if err := asks.Wait(); err != nil {
+		return 0, err
+	}
+	if theirs.Load() {
+		return last, nil
+	}
+	return now, nil
 }
 
 // registryMessages are the messages that make a change in a bucket, in their order.

@@ -317,3 +317,22 @@ func TestRegistryHasOneWriterBesideMirrors(t *testing.T) {
 		t.Error("it writes on where another wrote between mirrors")
 	}
 }
+
+// TestRegistryPastManyGuests: however many guests runs of mirrors wrote since, and however far the server is, the operator writes.
+func TestRegistryPastManyGuests(t *testing.T) {
+	t.Parallel()
+	_, js, kv := farRegistry(t)
+	l := linkTo(js, kv)
+	if err := l.readRegistry(t.Context(), js, kv); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 4 * int(opTimeout/(5*time.Millisecond)) {
+		if _, err := js.PublishAsync("$KV."+kv.Bucket()+"."+wire.RegistryGuestKey("arctic", fmt.Sprint("mag-", i)), []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-js.PublishAsyncComplete()
+	if err := l.write(t.Context(), registryOf(2)); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -51,7 +51,7 @@ func (b Bucket) Stream(cfg jetstream.StreamConfig) jetstream.StreamConfig {
 	}
 	cfg.AllowDirect, cfg.AllowAtomicPublish, cfg.DenyDelete = true, true, true
 	cfg.AllowRollup = false
-	cfg.AllowMsgTTL = cfg.AllowMsgTTL || b.Forgets // JetStream lets nobody take it back
+	cfg.AllowMsgTTL = cfg.AllowMsgTTL || b.Forgets // JetStream lets nobody undo it
 	return cfg
 }
 

@@ -20,6 +20,17 @@ type GuestPolicy struct {
 	Retractions string
 	// By asks for changes here. What somebody else retracted here stays so.
 	By string
+	// SafetyStop is the greatest share, in percent, of what was pulled that one run may have retracted or purged; 0: any.
+	SafetyStop int
+}
+
+// Allow says whether a run may have so many objects retracted or purged, where so many were pulled from the other Site: one always.
+// It returns nil if it may.
+func (p *GuestPolicy) Allow(remove, pulled int) *SafetyStopError {
+	if remove <= mostOf(pulled, p.SafetyStop) {
+		return nil
+	}
+	return &SafetyStopError{Remove: remove, Held: pulled, Percent: p.SafetyStop}
 }
 
 // Change is one that the archivist is to be asked for.
@@ -33,8 +44,10 @@ type Change struct {
 // Guest is what is to be done so that the archive of a Site has a day as another Site lists it.
 type Guest struct {
 	// Fetch are indexes of what the other Site lists.
-	Fetch   []int
-	Changes []Change
+	Fetch []int
+	// Changes are those that leave the objects readable, and Remove the retractions and purges, for which GuestPolicy.Allow is asked
+	// with those of all days.
+	Changes, Remove []Change
 	// Supersede are the indexes, among Fetch, of those that are to be marked as superseded once they are here.
 	Supersede []int
 	// Same are how many objects are here already.
@@ -56,7 +69,11 @@ func (p *GuestPolicy) Day(theirs []mirrorindex.Entry, here []*wire.Record, now t
 		if r := held[e.ID]; r != nil {
 			g.Same++
 			c := p.change(e, r)
-			if c.Action != "" {
+			switch c.Action {
+			case "":
+			case wire.ActionRetract, wire.ActionPurge:
+				g.Remove = append(g.Remove, c)
+			default:
 				g.Changes = append(g.Changes, c)
 			}
 			if c.Action == wire.ActionRestore && e.Is() == wire.StateSuperseded { // the archivist restores it as what it was before

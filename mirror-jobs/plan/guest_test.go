@@ -40,13 +40,18 @@ type guestDay struct {
 	AllVersions bool     `json:"allVersions,omitempty"`
 	Embargo     string   `json:"embargo,omitempty"`
 	Retractions string   `json:"retractions,omitempty"`
-	From, To    time.Time
+	// Pulled are the objects that were pulled so far, and SafetyStop is the greatest share of them that may go.
+	Pulled     int `json:"pulled,omitempty"`
+	SafetyStop int `json:"safetyStop,omitempty"`
+	From, To   time.Time
 }
 
 // guestPlan is what a run must do.
 type guestPlan struct {
 	Fetch     []string `json:"fetch,omitempty"`
 	Changes   []string `json:"changes,omitempty"`
+	Remove    []string `json:"remove,omitempty"`
+	Stop      string   `json:"stop,omitempty"`
 	Supersede []string `json:"supersede,omitempty"`
 	Same      int      `json:"same"`
 	Withheld  int      `json:"withheld,omitempty"`
@@ -54,7 +59,8 @@ type guestPlan struct {
 
 func guestPlanOf(t *testing.T, g guestDay) guestPlan {
 	t.Helper()
-	p := plan.GuestPolicy{Selection: plan.Selection{ObservedFrom: g.From, ObservedTo: g.To}, AllVersions: g.AllVersions, Retractions: g.Retractions, By: by}
+	p := plan.GuestPolicy{Selection: plan.Selection{ObservedFrom: g.From, ObservedTo: g.To}, AllVersions: g.AllVersions, Retractions: g.Retractions, By: by,
+		SafetyStop: g.SafetyStop}
 	if g.Embargo != "" {
 		var err error
 		if p.Embargo, err = time.ParseDuration(g.Embargo); err != nil {
@@ -79,6 +85,12 @@ func guestPlanOf(t *testing.T, g guestDay) guestPlan {
 	}
 	for _, c := range is.Changes {
 		all.Changes = append(all.Changes, fmt.Sprint(c.Action, " ", c.Record.ID))
+	}
+	for _, c := range is.Remove {
+		all.Remove = append(all.Remove, fmt.Sprint(c.Action, " ", c.Record.ID))
+	}
+	if err := p.Allow(len(is.Remove), g.Pulled); err != nil {
+		all.Stop = err.Error()
 	}
 	return all
 }

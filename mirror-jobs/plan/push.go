@@ -3,8 +3,6 @@
 package plan
 
 import (
-	"math"
-
 	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -22,10 +20,7 @@ type PushPolicy struct {
 
 // Most is how many copies a run may remove at a partner that has so many: one always, however few there are.
 func (p *PushPolicy) Most(held int) int {
-	if p.SafetyStop <= 0 {
-		return math.MaxInt
-	}
-	return max(1, held*p.SafetyStop/100)
+	return mostOf(held, p.SafetyStop)
 }
 
 // PushObject is an object as the archive lists it.

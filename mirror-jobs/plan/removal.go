@@ -5,6 +5,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"math"
 
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -81,6 +82,14 @@ type SafetyStopError struct {
 func (e *SafetyStopError) Error() string {
 	return fmt.Sprintf("the run would remove %d of %d objects, which is more than %d percent: nothing is removed. "+
 		"If that is right, run once %s", e.Remove, e.Held, e.Percent, cmp.Or(e.Command, "with --force"))
+}
+
+// mostOf is how many of so many copies a run may remove that stops at a share of them, in percent: one always, however few there are.
+func mostOf(held, percent int) int {
+	if percent <= 0 {
+		return math.MaxInt
+	}
+	return max(1, held*percent/100)
 }
 
 // Allow says whether a mirror that holds so many objects may remove some. Errors:

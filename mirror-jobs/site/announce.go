@@ -107,13 +107,18 @@ func (a *announcer) put(ctx context.Context, e wire.GuestEntry) error {
 // By is who a run asks for changes as.
 func By(partner string) string { return "mirror " + partner }
 
+// sayable is a reason that another Site gives; empty where none could be given so here.
+func sayable(reason string) string {
+	if wire.CheckReason(reason) != nil {
+		return ""
+	}
+	return reason
+}
+
 // change asks the archivist for one. What it decides the manifests say.
 func (a *announcer) change(ctx context.Context, guest string, c plan.Change) error {
 	q := wire.ArchiveRequest{Site: a.site, Instrument: guest, Run: a.run, Action: c.Action, ID: c.Record.ID, ReceivedAt: c.Record.ReceivedAt,
-		Reason: c.Reason, By: By(a.partner)}
-	if wire.CheckReason(q.Reason) != nil { // it is another Site's
-		q.Reason = ""
-	}
+		Reason: sayable(c.Reason), By: By(a.partner)}
 	m, err := stream.RequestMessage(q, a.partner)
 	if err != nil {
 		return err

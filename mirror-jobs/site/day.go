@@ -24,9 +24,9 @@ type day struct {
 	// partial: lines are those alone that are new.
 	partial bool
 	plan.Guest
-	// left are the objects that did not come, asked the changes that the archivist is asked for, and held those that wait for the end of
-	// a legal hold.
-	left, asked, held int
+	// left are the objects that did not come, asked the changes that the archivist is asked for, held those that wait for the end of
+	// a legal hold, and waits those that wait for the end of the run.
+	left, asked, held, waits int
 }
 
 // some pulls some days of an instrument that changed.
@@ -45,7 +45,7 @@ func (r *run) some(ctx context.Context, in *instrument, names []wire.Day) error 
 		}
 		r.withheld += d.Withheld
 		if r.VerifyOnly {
-			d.left = len(d.Fetch) + len(d.Changes)
+			d.left = len(d.Fetch) + len(d.Changes) + len(d.Remove)
 			r.owed += d.left
 		}
 	}
@@ -117,23 +117,11 @@ func unreadable(err error) bool {
 
 // follow asks the archivist for what the other Site has retracted. Objects are here by then.
 func (r *run) follow(ctx context.Context, d *day) error {
-	hold := r.Registry().Instruments[d.in.guest].LegalHold
 	for _, c := range d.Changes {
-		hides := c.Action == wire.ActionRetract || c.Action == wire.ActionPurge
-		if hold && hides {
-			d.held++
-			continue
-		}
 		if err := r.ask(ctx, d, c); err != nil {
 			return err
 		}
-		r.Logger.Info("the archivist is asked for what the other Site decided", "instrument", d.in.guest, "object", c.Record.ID, "action", c.Action, "reason", c.Reason)
-		if hides {
-			r.Progress.Remove(1)
-		}
-	}
-	if d.held > 0 {
-		r.Logger.Warn("the Site is under legal hold: what the other Site has retracted or purged stays here until that ends", "instrument", d.in.guest, "day", d.day, "objects", d.held)
+		r.told(d.in, c)
 	}
 	for _, i := range d.Supersede {
 		e := &d.lines[i]
@@ -143,7 +131,33 @@ func (r *run) follow(ctx context.Context, d *day) error {
 			return err
 		}
 	}
+	return r.takeBack(ctx, d)
+}
+
+// takeBack has what the other Site has retracted or purged wait for the end of the run. A run that is told to force asks for it now.
+func (r *run) takeBack(ctx context.Context, d *day) error {
+	switch {
+	case len(d.Remove) == 0:
+	case r.Registry().Instruments[d.in.guest].LegalHold:
+		d.held = len(d.Remove)
+		r.Logger.Warn("the Site is under legal hold: what the other Site has retracted or purged stays here until that ends", "instrument", d.in.guest, "day", d.day, "objects", d.held)
+	case r.Force:
+		for _, c := range d.Remove {
+			d.asked++
+			if err := r.hide(ctx, d.in, c); err != nil {
+				return err
+			}
+		}
+	default:
+		d.waits = len(d.Remove)
+		r.removal.add(d)
+	}
 	return nil
+}
+
+// told logs a change that the archivist is asked for.
+func (r *run) told(in *instrument, c plan.Change) {
+	r.Logger.Info("the archivist is asked for what the other Site decided", "instrument", in.guest, "object", c.Record.ID, "action", c.Action, "reason", c.Reason)
 }
 
 // ask asks the archivist for one change. It may refuse: whether it is made, what is listed here tells the next run.
@@ -157,8 +171,8 @@ func (r *run) note(ctx context.Context, in *instrument, days []*day) error {
 	months := map[string]map[string]noted{}
 	for _, d := range days {
 		r.owed += d.left
-		r.asked += d.asked + d.held
-		if r.part {
+		r.asked += d.asked + d.held + d.waits
+		if r.part || d.waits > 0 { // what waits is noted once it is asked for
 			continue
 		}
 		is := noted{asked: d.asked}
@@ -170,6 +184,14 @@ func (r *run) note(ctx context.Context, in *instrument, days []*day) error {
 			months[month] = map[string]noted{}
 		}
 		months[month][string(d.day)] = is
+	}
+	return r.keepNoted(ctx, in, months)
+}
+
+// keepNoted writes what the run knows of days of an instrument, by month and day.
+func (r *run) keepNoted(ctx context.Context, in *instrument, months map[string]map[string]noted) error {
+	if r.part {
+		return nil
 	}
 	for month, all := range months {
 		overdue, err := r.state.note(ctx, in.name, month, all, r.now)

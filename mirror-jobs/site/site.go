@@ -6,7 +6,7 @@
 // Site has retracted, it asks the archivist.
 //
 //	root ─► days ─► lists ─► plan ─► bundles, large objects ─► gateways ─► tags
-//	                           └───► requests to the archivist
+//	                           └───► requests to the archivist; retractions and purges at the end, if they are not too many
 //
 // What comes is listed here under the origin's name, with its rights, and is never offered to mirrors.
 package site
@@ -44,6 +44,7 @@ const (
 // Catalog knows what the archive here holds. internal/catalog is one.
 type Catalog interface {
 	Day(ctx context.Context, instrument string, day wire.Day) (*catalog.Day, error)
+	Days(ctx context.Context, instrument string) ([]wire.RootDay, error)
 }
 
 // Config says what is pulled where.
@@ -63,7 +64,8 @@ type Config struct {
 	Pause func(ctx context.Context) error
 	// From and To bound the time of observation further; zero: no bound.
 	From, To time.Time
-	// VerifyOnly compares and moves nothing; Force asks for all that is selected, whatever earlier runs saw.
+	// VerifyOnly compares and moves nothing; Force asks for all that is selected, whatever earlier runs saw, and has all go that the
+	// other Site has retracted or purged.
 	VerifyOnly, Force bool
 	Progress          *push.Progress
 	Logger            *slog.Logger
@@ -75,7 +77,7 @@ func Run(ctx context.Context, cfg Config) error {
 	r.part = cfg.VerifyOnly || !cfg.From.IsZero() || !cfg.To.IsZero()
 	r.anew = r.part || cfg.Force
 	r.policy = plan.GuestPolicy{Selection: r.selection(), AllVersions: cfg.Entry.Selection.Versions == wire.MirrorVersionsAll,
-		Retractions: cfg.Entry.Retractions, By: By(cfg.Entry.Partner)}
+		Retractions: cfg.Entry.Retractions, By: By(cfg.Entry.Partner), SafetyStop: cfg.Entry.SafetyStopPercent}
 	var err error
 	if r.state, err = openState(ctx, cfg.JetStream, cfg.Site, cfg.Entry.Partner, r.selects()); err != nil {
 		return err
@@ -114,6 +116,9 @@ type run struct {
 	owed, withheld, asked int
 	// unread are days of which nobody knows what is here.
 	unread int
+	// removal waits for the end of the run, and stop says why nothing of it is asked for; nil where it is.
+	removal removal
+	stop    *plan.SafetyStopError
 	// full says of the last object that had no space in the scratch what to do; nil where all had some.
 	full error
 }
@@ -169,8 +174,14 @@ func (r *run) do(ctx context.Context) error {
 	}
 	for chunk := range slices.Chunk(changed, instrumentsAtOnce) {
 		if err := r.instruments(ctx, chunk, root.Now); err != nil {
+			if ctx.Err() == nil { // else a link that breaks in each run would keep what was retracted
+				err = errors.Join(err, r.remove(ctx))
+			}
 			return errors.Join(err, r.keep(ctx, ""))
 		}
+	}
+	if err := r.remove(ctx); err != nil {
+		return errors.Join(err, r.keep(ctx, ""))
 	}
 	if !r.VerifyOnly {
 		if err := r.Scratch.RemoveParts(); err != nil {
@@ -182,6 +193,9 @@ func (r *run) do(ctx context.Context) error {
 	}
 	if err := r.keep(ctx, etag); err != nil {
 		return err
+	}
+	if r.stop != nil {
+		return &push.Problem{Reason: wire.MirrorReasonSafetyStop, Err: errors.Join(r.stop, r.leaves())}
 	}
 	return r.leaves()
 }

@@ -67,6 +67,14 @@ func (h *here) Day(_ context.Context, instrument string, day wire.Day) (*catalog
 	return d, nil
 }
 
+// Days implements site.Catalog.
+func (h *here) Days(context.Context, string) (all []wire.RootDay, err error) {
+	for _, r := range h.records {
+		all = append(all, wire.RootDay{Day: wire.DayOf(r.ReceivedAt), Entries: 1, Bytes: r.Size})
+	}
+	return all, nil
+}
+
 // hub is a Site that pulls from the archive of a Lab, and what is in its registry but guests.
 type hub struct {
 	*archivetest.Lab

@@ -21,7 +21,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.selection) || !has(self.selection.instrumentNames) || has(self.https) && self.https.source == 'Substorm'",message="selection.instrumentNames are instruments of another Substorm: a push has selection.selector, other pulls have paths",reason=FieldValueForbidden,fieldPath=.selection.instrumentNames
 // +kubebuilder:validation:XValidation:rule="self.direction == 'Push' || !has(self.verify) || (!has(self.verify.mode) || self.verify.mode == 'Digest') && (!has(self.verify.percent) || self.verify.percent == 100)",message="verify is of a push: each object that is pulled is compared with the digest that the other side tells",reason=FieldValueForbidden,fieldPath=.verify
 // +kubebuilder:validation:XValidation:rule="self.direction == 'Push' || !has(self.prune) || self.prune == 'Never'",message="prune is of a push: what was pulled stays when it expires at the other side",reason=FieldValueForbidden,fieldPath=.prune
-// +kubebuilder:validation:XValidation:rule="self.direction == 'Push' || !has(self.safetyStopPercent) || self.safetyStopPercent == 10",message="safetyStopPercent is of a push: a pull removes nothing but what was retracted at the other side",reason=FieldValueForbidden,fieldPath=.safetyStopPercent
+// +kubebuilder:validation:XValidation:rule="self.direction == 'Push' || has(self.https) && self.https.source == 'Substorm' || !has(self.safetyStopPercent) || self.safetyStopPercent == 10",message="safetyStopPercent is of a push, and of a pull from a Substorm: other pulls remove nothing",reason=FieldValueForbidden,fieldPath=.safetyStopPercent
 // +kubebuilder:validation:XValidation:rule="self.direction == 'Push' || !has(self.holdRetention) || duration(self.holdRetention) == duration('720h')",message="holdRetention is of a push: nothing here waits for a partner that is pulled from",reason=FieldValueForbidden,fieldPath=.holdRetention
 type MirrorPartnerSpec struct {
 	// SiteRef names the Site whose archive is mirrored, or into which data is pulled.
@@ -113,7 +113,8 @@ type MirrorPartnerSpec struct {
 	// SafetyStopPercent is how many of the copies that the partner is known to have one run may remove, in percent, whether
 	// their originals were retracted, purged or have expired; one copy may always go. A run that would remove more removes
 	// none, brings what is new, and fails with the reason SafetyStop: look in its log at what it would remove, then begin one
-	// with `kubectl substorm mirror run NAME --force`. It is of a push.
+	// with `kubectl substorm mirror run NAME --force`. Of a pull from a Substorm it is how many of the objects that were pulled
+	// one run may have retracted or purged here. It is of no other pull, whose copies stay.
 	// +kubebuilder:default=10
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100

@@ -265,7 +265,7 @@ func TestMirrorUserMayDoOnlyItsWork(t *testing.T) {
 		"hold its lease":         m.putKV("LEASE_hub", wire.MirrorLease("uni", wire.MirrorScheduled)),
 		"follow the registry":    m.follows("REGISTRY_hub"),
 		"read the ledger":        m.follows("LEDGER_hub"),
-		"read what goes":         m.follows("CURSOR_hub"),
+		"read what goes":         m.followsKeys("CURSOR_hub", wire.RemovalKeys),
 		"follow notices":         m.consumes("NOTICE_hub"),
 		"read the last notice":   m.last("NOTICE_hub"),
 		"look at its own lease":  m.gets("LEASE_hub", wire.MirrorLease("uni", wire.MirrorScheduled)),
@@ -291,6 +291,7 @@ func TestMirrorUserMayDoOnlyItsWork(t *testing.T) {
 		"publish a notice":            func() error { return m.publishes("notice.hub.camera") },
 		"publish a decision":          func() error { return m.publishes("decision.hub.camera") },
 		"publish telemetry":           func() error { return m.publishes("obs.hub.camera.raw") },
+		"follow what others note":     func() error { return m.follows("CURSOR_hub") },
 		"follow telemetry":            func() error { return m.consumes("OBS_hub") },
 		"claim a name":                func() error { return m.putKV("NAMES_hub", "x") },
 		"delete the notices": func() error {
@@ -402,13 +403,15 @@ func (m *mirrorRun) denied(try func(context.Context) error) error {
 	return try(ctx)
 }
 
-func (m *mirrorRun) follows(bucket string) error {
+func (m *mirrorRun) follows(bucket string) error { return m.followsKeys(bucket, ">") }
+
+func (m *mirrorRun) followsKeys(bucket, keys string) error {
 	return m.denied(func(ctx context.Context) error {
 		kv, err := m.js.KeyValue(ctx, bucket)
 		if err != nil {
 			return err
 		}
-		watch, err := kv.WatchAll(ctx)
+		watch, err := kv.Watch(ctx, keys)
 		if err == nil {
 			err = watch.Stop()
 		}

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -128,7 +129,7 @@ func (r *report) ended(ctx context.Context, err error) {
 	case ctx.Err() != nil:
 		r.status.Result, r.status.Message = wire.MirrorStopped, "it was told to stop: the next run goes on"
 	default:
-		r.status.Result, r.status.Reason, r.status.Message = wire.MirrorFailed, wire.MirrorReasonStore, err.Error()
+		r.status.Result, r.status.Reason, r.status.Message = wire.MirrorFailed, wire.MirrorReasonStore, said(err)
 		if errors.As(err, &problem) {
 			r.status.Reason = problem.Reason
 		} else if errors.Is(err, push.ErrOwed) {
@@ -149,10 +150,15 @@ func (r *report) reached(problem *push.Problem, now time.Time) {
 		if was := r.status.Unreached; was != nil && was.Reason == problem.Reason {
 			since = was.Since
 		}
-		r.status.Unreached = &wire.MirrorProblem{Reason: problem.Reason, Message: problem.Error(), Since: since}
+		r.status.Unreached = &wire.MirrorProblem{Reason: problem.Reason, Message: said(problem), Since: since}
 	case r.progress.Answered():
 		r.status.Reached, r.status.Unreached = now, nil
 	}
+}
+
+// said is an error as a report says it, in one line: the other side may have said a part of it.
+func said(err error) string {
+	return wire.SaidText(strings.ReplaceAll(err.Error(), "\n", "; "))
 }
 
 // unreached says whether a problem means that the partner does not answer, or does not let us

@@ -241,9 +241,9 @@ func (g *Client) try(ctx context.Context, o Object) (wait time.Duration, err err
 func detail(answer *http.Response, text []byte) string {
 	var p problem.Problem
 	if strings.HasPrefix(answer.Header.Get("Content-Type"), problem.ContentType) && json.Unmarshal(text, &p) == nil && p.Detail != "" {
-		return p.Detail
+		return wire.SaidText(p.Detail)
 	}
-	return strings.TrimSpace(string(text))
+	return wire.SaidText(string(text))
 }
 
 // choose returns the next gateway.

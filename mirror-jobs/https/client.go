@@ -25,6 +25,7 @@ import (
 
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/retry"
+	"github.com/substorm/substorm/internal/wire"
 )
 
 const (
@@ -232,7 +233,7 @@ func refusal(from *url.URL, answer *http.Response) (wait time.Duration, err erro
 	e := &RefusedError{URL: from.Redacted(), Status: answer.StatusCode}
 	var p problem.Problem
 	if strings.HasPrefix(answer.Header.Get("Content-Type"), problem.ContentType) && json.Unmarshal(text, &p) == nil {
-		e.Detail = p.Detail
+		e.Detail = wire.SaidText(p.Detail)
 	}
 	switch answer.StatusCode {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusBadGateway, http.StatusGatewayTimeout, http.StatusInternalServerError, http.StatusRequestTimeout:

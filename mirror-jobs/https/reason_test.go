@@ -8,15 +8,18 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/mirror-jobs/https"
 )
@@ -88,5 +91,26 @@ func TestReasons(t *testing.T) {
 				t.Errorf("%v: the reason is %s, after %d requests", err, reason, requests.Load())
 			}
 		})
+	}
+}
+
+// What a server says of a refusal steers no terminal, and is as long as a status may be.
+func TestRefusalSaid(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", problem.ContentType)
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = w.Write([]byte(`{"detail": "\u001b[2Jgone\u202e\n` + strings.Repeat("x", 50_000) + `"}`))
+	}))
+	defer server.Close()
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := https.New(https.Config{URL: u, Connections: 1})
+	defer c.Close()
+	_, _, _, err = c.Root(t.Context(), "")
+	var refused *https.RefusedError
+	if !errors.As(err, &refused) || !strings.Contains(refused.Detail, "gone x") || strings.ContainsAny(err.Error(), "\x1b\u202e\n") || len(err.Error()) > 3<<10 {
+		t.Errorf("%.100q, of %d bytes", err, len(err.Error()))
 	}
 }

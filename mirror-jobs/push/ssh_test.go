@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"testing"
 
@@ -49,12 +50,12 @@ func (l *lab) sshd() (port int, credentials string) {
 		}
 	}
 	port = testenv.FreePort(l)
-	config := fmt.Sprintf("ListenAddress 127.0.0.1\nPort %d\nHostKey %s/host\nAuthorizedKeysFile %q\nStrictModes no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nUsePAM no\nPermitRootLogin prohibit-password\nPidFile none\n", port, dir, key+".pub")
+	config := fmt.Sprintf("ListenAddress 127.0.0.1\nListenAddress ::1\nPort %d\nHostKey %s/host\nAuthorizedKeysFile %q\nStrictModes no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nUsePAM no\nPermitRootLogin prohibit-password\nPidFile none\n", port, dir, key+".pub")
 	file := filepath.Join(dir, "sshd_config")
 	host, err := os.ReadFile(filepath.Join(dir, "host.pub"))
 	if err == nil {
 		err = errors.Join(os.WriteFile(file, []byte(config), 0o600),
-			os.WriteFile(filepath.Join(credentials, wire.MirrorFileKnownHosts), fmt.Appendf(nil, "[127.0.0.1]:%d %s", port, host), 0o600))
+			os.WriteFile(filepath.Join(credentials, wire.MirrorFileKnownHosts), fmt.Appendf(nil, "[127.0.0.1]:%d %s[::1]:%d %s", port, host, port, host), 0o600))
 	}
 	if err != nil {
 		l.Fatal(err)
@@ -132,4 +133,28 @@ func TestSSH(t *testing.T) {
 	if has := l.has(); len(has) != 2 {
 		t.Errorf("it has %v", has)
 	}
+}
+
+// A host is an address of IPv6, and a folder in the home of the user there begins with a colon.
+func TestSSHColons(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	port, credentials := l.sshd()
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := ":substorm-" + filepath.Base(t.TempDir()) + "-" + strconv.Itoa(port)
+	dir := filepath.Join(me.HomeDir, name)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	l.has = func() map[string]string { return l.read(dir) }
+	l.mover, err = rsync.New(rsync.Config{
+		MirrorRsync: wire.MirrorRsync{SSH: &wire.MirrorRsyncSSH{Host: "::1", Port: port, User: me.Username, Path: name}}, Credentials: credentials, Scratch: t.TempDir(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Wait(l.Put(archivetest.Camera, "1.jpg", "one", at(storm)))
+	l.push(1)
+	l.want("over ssh", map[string]string{"allsky-1/1.jpg": "one"})
 }

@@ -81,7 +81,7 @@ func judge(err error, said string) (failures, error) {
 // firstLine is what rsync said first that says something.
 func firstLine(said string) string {
 	for line := range strings.Lines(said) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "@@@") {
+		if line = wire.SaidText(line); line != "" && !strings.HasPrefix(line, "@@@") {
 			return line
 		}
 	}

@@ -223,7 +223,7 @@ func (m *Mover) Remove(ctx context.Context, paths []string) error {
 	return err
 }
 
-// target is where rsync writes.
+// target is where rsync writes. With colons in the host or after the one behind it, it would read another host, or a daemon.
 func (m *Mover) target() string {
 	if d := m.cfg.Daemon; d != nil {
 		user := ""
@@ -233,7 +233,14 @@ func (m *Mover) target() string {
 		return "rsync://" + user + d.Address + "/" + strings.TrimSuffix(d.Module+"/"+d.Path, "/") + "/"
 	}
 	s := m.cfg.SSH
-	return s.User + "@" + s.Host + ":" + strings.TrimSuffix(s.Path, "/") + "/"
+	host, path := s.Host, s.Path
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if strings.HasPrefix(path, ":") {
+		path = "./" + path
+	}
+	return s.User + "@" + host + ":" + strings.TrimSuffix(path, "/") + "/"
 }
 
 // failures are the files that rsync named on standard error, and what it said of each.
@@ -251,7 +258,7 @@ func (f failures) of(path string) (why string, is bool) {
 	}
 	for line := range strings.Lines(f.said) {
 		if strings.Contains(unescaped(line), `"`+path+`"`) || strings.Contains(unescaped(line), "/"+path+`"`) || strings.Contains(unescaped(line), path+`" `) {
-			return strings.TrimSpace(line), true
+			return wire.SaidText(line), true
 		}
 	}
 	return "rsync could not transfer some files: " + firstLine(f.said), true

@@ -68,6 +68,8 @@ type Client struct {
 	http    *http.Client
 	path    *path
 	streams *streams
+	// may says whether the server may send us on to a place of it; nil: to any.
+	may func(*url.URL) error
 }
 
 // RefusedError is an answer that will not become another by asking again.
@@ -102,7 +104,23 @@ func New(cfg Config) *Client {
 		MaxConnsPerHost: cfg.Connections, MaxIdleConnsPerHost: cfg.Connections, IdleConnTimeout: 30 * time.Second,
 		ResponseHeaderTimeout: silence, DisableCompression: true, ReadBufferSize: 64 << 10, Protocols: protocols,
 	}
-	return &Client{cfg: cfg, path: way, streams: newStreams(), http: &http.Client{Transport: transport, CheckRedirect: sameHost}}
+	c := &Client{cfg: cfg, path: way, streams: newStreams()}
+	c.http = &http.Client{Transport: transport, CheckRedirect: c.redirected}
+	return c
+}
+
+// Redirects has may asked whenever the server sends us on to another of its places; its error ends the request. It is called before
+// the first request.
+func (c *Client) Redirects(may func(to *url.URL) error) { c.may = may }
+
+func (c *Client) redirected(q *http.Request, via []*http.Request) error {
+	err := sameHost(q, via)
+	if err == nil && c.may != nil {
+		if err = c.may(q.URL); err != nil {
+			err = fmt.Errorf("%w: %w", errElsewhere, err)
+		}
+	}
+	return err
 }
 
 // maxRedirects is how often a request is sent on.

@@ -23,7 +23,8 @@ import (
 
 // Source is another side's tree of files. Its errors are push.Problem where they are about all of it.
 type Source interface {
-	// Walk calls visit for each folder. Where some cannot be listed it goes on with the others, and ends with ErrUnlisted.
+	// Walk calls visit for each folder. Where some cannot be listed it goes on with the others, and ends with ErrUnlisted; in a
+	// push.Problem where that has a reason of its own.
 	Walk(ctx context.Context, visit func(Folder) error) error
 	// Fetch calls take for each file that came, or is as it was seen, or cannot be had, from any number of goroutines. What take is
 	// given may be used until it returns; its errors end Fetch.
@@ -163,6 +164,9 @@ func (r *run) all(ctx context.Context) error {
 	}
 	r.owed++ // at least
 	r.Logger.Error("some of the other side's files cannot be listed, and are not mirrored", "error", unlisted)
+	if problem := (*push.Problem)(nil); errors.As(unlisted, &problem) {
+		return unlisted
+	}
 	return nil
 }
 

@@ -40,6 +40,11 @@ const (
 	maxRobots = 512 << 10
 	// maxDepth is how deep folders lie that are read: a server may invent them without end.
 	maxDepth = 32
+	// maxFolders are read in a run, for the same reason: those that are known and not read yet take up to 1 KiB of memory each.
+	maxFolders = 200_000
+	// maxValidator bounds what is kept of a file to tell whether it changed, in bytes: a server whose validators are longer gives it
+	// again each time.
+	maxValidator = 256
 	// maxDelay is the longest Crawl-delay that is kept.
 	maxDelay = time.Minute
 	// inMemory is the size up to which a file is kept in memory on its way.
@@ -62,6 +67,8 @@ type Config struct {
 	Connections int
 	// Scratch is a folder for large files on their way.
 	Scratch string
+	// Folders are read in a run at most; 0: 200,000.
+	Folders int
 	Logger  *slog.Logger
 }
 
@@ -82,7 +89,10 @@ func New(cfg Config) (*Source, error) {
 	if err := errors.Join(os.RemoveAll(cfg.Scratch), os.MkdirAll(cfg.Scratch, 0o700)); err != nil {
 		return nil, err
 	}
-	return &Source{cfg: cfg}, nil
+	cfg.Folders = cmp.Or(cfg.Folders, maxFolders)
+	s := &Source{cfg: cfg}
+	cfg.Client.Redirects(s.follow)
+	return s, nil
 }
 
 // Walk implements tree.Source.
@@ -91,6 +101,7 @@ func (s *Source) Walk(ctx context.Context, visit func(tree.Folder) error) error 
 		return wholeProblem(err)
 	}
 	var unlisted error
+	known := 1                                 // folders
 	for todo := []string{""}; len(todo) > 0; { // the deepest first: so few are known at a time
 		at := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
@@ -115,7 +126,12 @@ func (s *Source) Walk(ctx context.Context, visit func(tree.Folder) error) error 
 			switch {
 			case l.Folder && strings.Count(name, "/") >= maxDepth:
 				s.cfg.Logger.Warn("a folder is passed over: it lies too deep", "path", name, "most", maxDepth)
+			case l.Folder && wire.CheckSentName(name) != nil:
+				s.cfg.Logger.Warn("a folder is passed over: no object can have a name below it", "path", at)
+			case l.Folder && known >= s.cfg.Folders:
+				unlisted = s.tooMany()
 			case l.Folder:
+				known++
 				todo = append(todo, name)
 			case wire.CheckSentName(name) != nil:
 				s.cfg.Logger.Warn("a file is passed over, whose name no object can have", "path", name)
@@ -132,6 +148,13 @@ func (s *Source) Walk(ctx context.Context, visit func(tree.Folder) error) error 
 	return unlisted
 }
 
+// tooMany says that the server has more folders than are read.
+func (s *Source) tooMany() error {
+	return &push.Problem{Reason: wire.MirrorReasonProtocol, Err: fmt.Errorf(
+		"%w: the server shows more than %d folders below %s, and a run reads no more: make a MirrorPartner for each of the folders that are wanted",
+		tree.ErrUnlisted, s.cfg.Folders, s.cfg.URL.Redacted())}
+}
+
 // errAnswer: an answer to a request for a file is none that has one.
 var errAnswer = errors.New("it answers")
 
@@ -145,7 +168,7 @@ func failing(err error) bool {
 func (s *Source) ofAll(err error) bool {
 	var refused *https.RefusedError
 	is := errors.As(err, &refused)
-	if err != nil && !is && !errors.Is(err, https.ErrBroken) && !errors.Is(err, errNoPage) && !errors.Is(err, errAnswer) {
+	if err != nil && !is && !errors.Is(err, https.ErrBroken) && !errors.Is(err, errNoPage) && !errors.Is(err, errAnswer) && !errors.Is(err, errForbidden) {
 		return true // of the network, or ours
 	}
 	if is && (refused.Status == http.StatusUnauthorized || refused.Status == http.StatusTooManyRequests) {
@@ -192,6 +215,17 @@ func (s *Source) may(name string, folder bool) bool {
 		full += "/"
 	}
 	return s.robots.Test(full)
+}
+
+// errForbidden: robots.txt asks not to read a place.
+var errForbidden = errors.New("robots.txt asks not to read")
+
+// follow says whether robots.txt allows a place that the server sends us on to.
+func (s *Source) follow(to *url.URL) error {
+	if s.robots == nil || s.robots.Test(to.RequestURI()) {
+		return nil
+	}
+	return fmt.Errorf("%w %s", errForbidden, to.Redacted())
 }
 
 // polite waits as long as robots.txt asks for between two requests.
@@ -297,7 +331,7 @@ func (s *Source) file(ctx context.Context, w *tree.Wanted, take func(tree.Got) e
 // seen is what tells whether the file of an answer changes. What changed just now may change again within the minute that an
 // index page shows: then the server is asked.
 func seen(w *tree.Wanted, answer *http.Response) tree.Seen {
-	is := tree.Seen{Mark: w.Mark, ETag: answer.Header.Get("ETag"), Modified: answer.Header.Get("Last-Modified")}
+	is := tree.Seen{Mark: short(w.Mark), ETag: short(answer.Header.Get("ETag")), Modified: short(answer.Header.Get("Last-Modified"))}
 	if answer.StatusCode == http.StatusNotModified {
 		is.ETag, is.Modified = w.Seen.ETag, w.Seen.Modified
 	}
@@ -307,6 +341,14 @@ func seen(w *tree.Wanted, answer *http.Response) tree.Seen {
 		is.Mark = ""
 	}
 	return is
+}
+
+// short is a validator that is kept; empty where it is too long for that.
+func short(validator string) string {
+	if len(validator) > maxValidator {
+		return ""
+	}
+	return validator
 }
 
 // kept is a file on its way, in memory or in scratch.

@@ -107,7 +107,7 @@ func (a *archive) takes() []string {
 	return all
 }
 
-func source(t *testing.T, base, path string) *web.Source {
+func source(t *testing.T, base, path string, change ...func(*web.Config)) *web.Source {
 	t.Helper()
 	at, err := url.Parse(base + path)
 	if err != nil {
@@ -117,8 +117,12 @@ func source(t *testing.T, base, path string) *web.Source {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := web.New(web.Config{URL: at, Client: https.New(https.Config{URL: at, Connections: 2, Agent: web.Agent}), Root: https.New(https.Config{URL: root, Connections: 1, Agent: web.Agent}),
-		Connections: 2, Scratch: filepath.Join(t.TempDir(), "scratch"), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	cfg := web.Config{URL: at, Client: https.New(https.Config{URL: at, Connections: 2, Agent: web.Agent}), Root: https.New(https.Config{URL: root, Connections: 1, Agent: web.Agent}),
+		Connections: 2, Scratch: filepath.Join(t.TempDir(), "scratch"), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	for _, c := range change {
+		c(&cfg)
+	}
+	s, err := web.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,9 +58,12 @@ func readsKeys(bucket, keys string) string {
 }
 
 // followsKeys are the requests that watching such keys of a bucket makes.
-func followsKeys(bucket, keys string) []string {
-	return []string{"$JS.API.CONSUMER.CREATE.KV_" + bucket + ".*.$KV." + bucket + "." + keys,
-		"$JS.API.CONSUMER.INFO.KV_" + bucket + ".*", "$JS.API.CONSUMER.DELETE.KV_" + bucket + ".*"}
+func followsKeys(bucket string, keys ...string) []string {
+	all := []string{"$JS.API.CONSUMER.INFO.KV_" + bucket + ".*", "$JS.API.CONSUMER.DELETE.KV_" + bucket + ".*"}
+	for _, k := range keys {
+		all = append(all, "$JS.API.CONSUMER.CREATE.KV_"+bucket+".*.$KV."+bucket+"."+k)
+	}
+	return all
 }
 
 // pushSubjects are what runs that push may send besides: they write what the partner confirmed, which is its column of the ledger and
@@ -68,7 +71,7 @@ func followsKeys(bucket, keys string) []string {
 // is behind, its leader says, whose answers no permission restricts to single keys.
 func pushSubjects(code, partner string) []string {
 	cursors := wire.CursorBucket(code)
-	return append(followsKeys(cursors, wire.RemovalKeys),
+	return append(followsKeys(cursors, wire.RemovalKeys, wire.MirrorCursorKey(partner, "*")),
 		"$KV."+wire.LedgerBucket(code)+"."+wire.LedgerKey("*", "*", wire.StepMirrored, partner),
 		"$KV."+cursors+"."+wire.MirrorConfirmedKeys(partner), readsKeys(cursors, wire.MirrorConfirmedKeys(partner)),
 		readsKeys(cursors, wire.RemovalKeys), "$JS.API.STREAM.MSG.GET.KV_"+cursors)

@@ -3,6 +3,7 @@
 package mirrorjobs
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -100,10 +101,16 @@ func (p *program) pullRsync(ctx context.Context, entry wire.MirrorEntry, progres
 func (p *program) pullTree(ctx context.Context, entry wire.MirrorEntry, progress *push.Progress, from tree.Source) error {
 	return tree.Run(ctx, tree.Config{
 		Site: p.cfg.Site, Entry: entry, Kind: p.kind(), Source: from, JetStream: p.js,
+		MaxObjectSize: func(instrument string) int64 {
+			return cmp.Or(p.registry.Snapshot().Instruments[instrument].MaxObjectSize, undeclaredSize)
+		},
 		Pause:      func(ctx context.Context) error { return p.pause(ctx, entry.Limits) },
 		VerifyOnly: p.cfg.VerifyOnly, Force: p.cfg.Force, Progress: progress, Logger: p.log,
 	})
 }
+
+// undeclaredSize is how many bytes are fetched at most for an Instrument that is not declared: a gateway refuses what comes for it.
+const undeclaredSize = 1 << 20
 
 // scratch is where what is pulled is on its way.
 func (p *program) scratch() string { return filepath.Join(p.cfg.ScratchDir, "pull-"+p.kind()) }

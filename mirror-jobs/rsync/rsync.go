@@ -31,6 +31,8 @@ const (
 	// connectSeconds and silentSeconds are how long the other side may take to answer, and be
 	// silent.
 	connectSeconds, silentSeconds = 20, 120
+	// maxList bounds the list of a folder that is pulled, in bytes: some ten million files.
+	maxList = 1 << 30
 	// maxSaid bounds what is kept of what rsync says on standard error.
 	maxSaid = 16 << 10
 )
@@ -44,6 +46,8 @@ type Config struct {
 	Scratch string
 	// BytesPerSecond at most; 0: no limit.
 	BytesPerSecond func() int64
+	// List bounds the list of a folder that is pulled, in bytes; 0: 1 GiB.
+	List int64
 	// Program is rsync's; empty: the first one in PATH.
 	Program string
 }

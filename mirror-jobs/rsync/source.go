@@ -5,10 +5,12 @@ package rsync
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/mirror-jobs/plan"
+	"github.com/substorm/substorm/mirror-jobs/push"
 	"github.com/substorm/substorm/mirror-jobs/tree"
 )
 
@@ -30,17 +33,57 @@ func (s Source) Walk(ctx context.Context, visit func(tree.Folder) error) error {
 		return err
 	}
 	defer func() { _ = errors.Join(list.Close(), os.Remove(list.Name())) }()
-	failed, err := s.run(ctx, nil, list, "--list-only", "--no-human-readable", "--no-links", s.target())
-	if err != nil {
+	failed, err := s.list(ctx, list)
+	endless := errors.Is(err, errList)
+	if err != nil && !endless {
 		return err
 	}
 	if _, err := list.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	if err := s.visit(list, visit); err != nil || !failed.some {
+	if err := s.visit(list, visit); err != nil || !failed.some && !endless {
 		return err
 	}
+	if endless {
+		return &push.Problem{Reason: wire.MirrorReasonProtocol, Err: fmt.Errorf("%w: %w", tree.ErrUnlisted, err)}
+	}
 	return fmt.Errorf("%w: rsync says %s", tree.ErrUnlisted, firstLine(failed.said))
+}
+
+// errList: the other side's list has no end, or a late one.
+var errList = errors.New("the list of the other side's files is longer than a run reads: make a MirrorPartner for each of the folders that are wanted")
+
+// list has rsync write the list of all files; of one that is too long, the beginning.
+func (s Source) list(ctx context.Context, to io.Writer) (failures, error) {
+	listing, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	failed, err := s.run(listing, nil, &limited{to, cmp.Or(s.cfg.List, maxList), stop}, "--list-only", "--no-human-readable", "--no-links", s.target())
+	if cause := context.Cause(listing); errors.Is(cause, errList) {
+		return failures{}, cause
+	}
+	return failed, err
+}
+
+// limited passes on what is written, up to some bytes; then it stops who writes.
+type limited struct {
+	io.Writer
+	left int64
+	stop context.CancelCauseFunc
+}
+
+// Write implements io.Writer.
+func (l *limited) Write(p []byte) (int, error) {
+	if int64(len(p)) > l.left {
+		if end := bytes.LastIndexByte(p[:l.left], '\n'); end >= 0 {
+			_, _ = l.Writer.Write(p[:end+1]) // what it lacks is not listed
+		}
+		l.left = 0
+		l.stop(errList)
+		return 0, errList
+	}
+	n, err := l.Writer.Write(p)
+	l.left -= int64(n)
+	return n, err
 }
 
 // visit passes what a list has on, folder by folder.
@@ -98,15 +141,23 @@ func listed(line string) (plan.File, bool) {
 	return plan.File{Path: name, Size: size, Mark: fields[1] + " " + fields[2] + " " + fields[3]}, true
 }
 
-// Fetch implements tree.Source.
+// roomOf is how large a file may be by now that was listed with a size: one that grows comes all the same. What the list says of sizes
+// is the other side's word, and rsync is told not to fetch more.
+func roomOf(size int64) int64 { return 2*size + 512<<10 }
+
+// Fetch implements tree.Source. Files that are fetched at once take no more than twice mostBytes, whatever the other side sends, or are one.
 func (s Source) Fetch(ctx context.Context, files []tree.Wanted, take func(int, tree.Got) error) error {
 	for begin := 0; begin < len(files); {
-		end, sum := begin, int64(0)
-		for end < len(files) && (end == begin || sum+files[end].Size <= mostBytes && end-begin < mostFiles) {
-			sum += files[end].Size
+		end, largest := begin, int64(0)
+		for end < len(files) && end-begin < mostFiles {
+			size := min(max(largest, files[end].Size), math.MaxInt64/4)
+			if end > begin && roomOf(size) > 2*mostBytes/int64(end-begin+1) {
+				break
+			}
+			largest = size
 			end++
 		}
-		if err := s.fetch(ctx, files[begin:end], func(i int, got tree.Got) error { return take(begin+i, got) }); err != nil {
+		if err := s.fetch(ctx, files[begin:end], roomOf(largest), func(i int, got tree.Got) error { return take(begin+i, got) }); err != nil {
 			return err
 		}
 		begin = end
@@ -114,12 +165,12 @@ func (s Source) Fetch(ctx context.Context, files []tree.Wanted, take func(int, t
 	return s.empty()
 }
 
-// fetch fetches some at once.
-func (s Source) fetch(ctx context.Context, files []tree.Wanted, take func(int, tree.Got) error) error {
+// fetch fetches some at once, of at most so many bytes each.
+func (s Source) fetch(ctx context.Context, files []tree.Wanted, most int64, take func(int, tree.Got) error) error {
 	if err := s.empty(); err != nil {
 		return err
 	}
-	failed, err := s.into(ctx, files)
+	failed, err := s.into(ctx, files, most)
 	if err != nil {
 		return err
 	}
@@ -127,11 +178,15 @@ func (s Source) fetch(ctx context.Context, files []tree.Wanted, take func(int, t
 		name := s.staged(f)
 		got := tree.Got{Seen: tree.Seen{Mark: f.Mark}, Open: func() (io.ReadCloser, error) { return os.Open(name) }}
 		if info, err := os.Lstat(name); err == nil && info.Mode().IsRegular() {
-			got.Size = info.Size()
+			if got.Size = info.Size(); tooLarge(f, got.Size) {
+				got.Err = tree.ErrTooLarge
+			}
+		} else if tooLarge(f, f.Size) {
+			got.Err = tree.ErrTooLarge
 		} else if why, is := failed.of(f.Path); is {
 			got.Err = errors.New(why)
 		} else {
-			got.Err = errors.New("it is not there any more: the next run looks again")
+			got.Err = errors.New("it is not there any more, or has become much larger: the next run looks again")
 		}
 		if err := take(i, got); err != nil {
 			return err
@@ -142,7 +197,7 @@ func (s Source) fetch(ctx context.Context, files []tree.Wanted, take func(int, t
 
 // into has rsync fetch files into the staging folder. Of a daemon it asks for them from the module on: asked for a folder below
 // it, rsync 3.5.0 finds the files and then says that they vanished.
-func (s Source) into(ctx context.Context, files []tree.Wanted) (failures, error) {
+func (s Source) into(ctx context.Context, files []tree.Wanted, most int64) (failures, error) {
 	whole := *s.Mover
 	if d := s.cfg.Daemon; d != nil {
 		whole.cfg.Daemon = new(wire.MirrorRsyncDaemon)
@@ -150,11 +205,21 @@ func (s Source) into(ctx context.Context, files []tree.Wanted) (failures, error)
 		whole.cfg.Daemon.Path = ""
 	}
 	var list bytes.Buffer
+	largest := int64(0)
 	for _, f := range files {
-		list.WriteString(path.Join(s.prefix(), f.Path) + "\x00")
+		if !tooLarge(f, f.Size) {
+			list.WriteString(path.Join(s.prefix(), f.Path) + "\x00")
+			largest = max(largest, cmp.Or(f.Most, most))
+		}
 	}
-	return s.run(ctx, list.Bytes(), nil, "--no-links", "--files-from=-", "--from0", whole.target(), s.stage()+"/")
+	if list.Len() == 0 {
+		return failures{}, nil
+	}
+	return s.run(ctx, list.Bytes(), nil, "--no-links", "--max-size="+strconv.FormatInt(min(most, largest), 10)+"b", "--files-from=-", "--from0", whole.target(), s.stage()+"/")
 }
+
+// tooLarge says whether a file of a size is larger than an object may be.
+func tooLarge(f tree.Wanted, size int64) bool { return f.Most > 0 && size > f.Most }
 
 // prefix stands before a file's path in the staging folder.
 func (s Source) prefix() string {

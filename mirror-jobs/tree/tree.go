@@ -45,7 +45,12 @@ type Folder struct {
 type Wanted struct {
 	plan.File
 	Seen Seen
+	// Most is how many bytes it may have: of one with more not much more is fetched, and its error is ErrTooLarge. 0: any.
+	Most int64
 }
+
+// ErrTooLarge: a file has more bytes than an object of its Instrument may have.
+var ErrTooLarge = errors.New("it is larger than spec.limits.maxObjectSize of its Instrument")
 
 // Seen is what a file was when it was fetched.
 type Seen struct {
@@ -79,6 +84,8 @@ type Config struct {
 	Kind      string
 	Source    Source
 	JetStream jetstream.JetStream
+	// MaxObjectSize is how many bytes an object of an Instrument may have; nil, or 0: any.
+	MaxObjectSize func(instrument string) int64
 	// Pause returns when objects may be moved. Errors: ctx's.
 	Pause func(ctx context.Context) error
 	// VerifyOnly compares and moves nothing; Force fetches all, whatever was fetched before.
@@ -228,6 +235,9 @@ func (r *run) files(ctx context.Context, f Folder, which []int, instruments []st
 	wanted := make([]Wanted, len(which))
 	for n, i := range which {
 		wanted[n] = Wanted{File: f.Files[i]}
+		if r.MaxObjectSize != nil {
+			wanted[n].Most = r.MaxObjectSize(instruments[n])
+		}
 		if was := known.seen[f.Files[i].Path]; !r.Force && was.Instrument == instruments[n] {
 			wanted[n].Seen = was
 		}

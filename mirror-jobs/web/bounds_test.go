@@ -85,3 +85,28 @@ func TestForbiddenFile(t *testing.T) {
 		t.Errorf("%v; an ETag of %d bytes and a mark of %d are kept", got[1].Err, len(got[1].Seen.ETag), len(got[1].Seen.Mark))
 	}
 }
+
+// A body without end is read up to what an object may have.
+func TestEndlessBody(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/a/small" {
+			fmt.Fprint(w, "12345")
+			return
+		}
+		for some := make([]byte, 1<<20); r.Context().Err() == nil; {
+			if _, err := w.Write(some); err != nil {
+				return
+			}
+		}
+	}))
+	t.Cleanup(server.Close)
+	s := source(t, server.URL, "/a")
+	files := []tree.Wanted{{File: plan.File{Path: "memory", Size: -1}, Most: 5}, {File: plan.File{Path: "disk", Size: -1}, Most: 20 << 20}, {File: plan.File{Path: "small", Size: -1}, Most: 5}}
+	got := make([]tree.Got, len(files))
+	if err := s.Fetch(t.Context(), files, func(i int, g tree.Got) error { got[i] = g; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(got[0].Err, tree.ErrTooLarge) || !errors.Is(got[1].Err, tree.ErrTooLarge) || got[2].Err != nil || got[2].Size != 5 {
+		t.Errorf("%v, %v, %v", got[0].Err, got[1].Err, got[2].Err)
+	}
+}

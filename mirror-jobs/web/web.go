@@ -13,6 +13,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -168,7 +169,7 @@ func failing(err error) bool {
 func (s *Source) ofAll(err error) bool {
 	var refused *https.RefusedError
 	is := errors.As(err, &refused)
-	if err != nil && !is && !errors.Is(err, https.ErrBroken) && !errors.Is(err, errNoPage) && !errors.Is(err, errAnswer) && !errors.Is(err, errForbidden) {
+	if err != nil && !is && !errors.Is(err, https.ErrBroken) && !errors.Is(err, errNoPage) && !errors.Is(err, errAnswer) && !errors.Is(err, errForbidden) && !errors.Is(err, tree.ErrTooLarge) {
 		return true // of the network, or ours
 	}
 	if is && (refused.Status == http.StatusUnauthorized || refused.Status == http.StatusTooManyRequests) {
@@ -315,7 +316,7 @@ func (s *Source) file(ctx context.Context, w *tree.Wanted, take func(tree.Got) e
 			return fmt.Errorf("%s: %w %s", w.Path, errAnswer, answer.Status)
 		}
 		got.MediaType = answer.Header.Get("Content-Type")
-		body, err = s.keep(received{answer.Body})
+		body, err = s.keep(received{answer.Body}, cmp.Or(w.Most, math.MaxInt64-1))
 		return err
 	})
 	defer func() { body.remove() }()
@@ -370,8 +371,13 @@ func (r received) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func (s *Source) keep(body io.Reader) (*kept, error) {
+// keep reads a body of so many bytes at most.
+func (s *Source) keep(body io.Reader, most int64) (*kept, error) {
+	body = io.LimitReader(body, most+1)
 	data, err := io.ReadAll(io.LimitReader(body, inMemory+1))
+	if int64(len(data)) > most {
+		return nil, tree.ErrTooLarge
+	}
 	if err != nil || len(data) <= inMemory {
 		return &kept{data: data, size: int64(len(data))}, err
 	}
@@ -381,7 +387,10 @@ func (s *Source) keep(body io.Reader) (*kept, error) {
 	}
 	k := &kept{name: file.Name()}
 	k.size, err = io.Copy(file, io.MultiReader(bytes.NewReader(data), body))
-	if err = errors.Join(err, file.Close()); err != nil {
+	if err = errors.Join(err, file.Close()); err == nil && k.size > most {
+		err = tree.ErrTooLarge
+	}
+	if err != nil {
 		k.remove()
 		return nil, err
 	}

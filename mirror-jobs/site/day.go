@@ -131,11 +131,11 @@ func (r *run) follow(ctx context.Context, d *day) error {
 			return err
 		}
 	}
-	return r.takeBack(ctx, d)
+	return r.followRemovals(ctx, d)
 }
 
-// takeBack has what the other Site has retracted or purged wait for the end of the run. A run that is told to force asks for it now.
-func (r *run) takeBack(ctx context.Context, d *day) error {
+// followRemovals has what the other Site has retracted or purged wait for the end of the run. A run that is told to force asks for it now.
+func (r *run) followRemovals(ctx context.Context, d *day) error {
 	switch {
 	case len(d.Remove) == 0:
 	case r.Registry().Instruments[d.in.guest].LegalHold:

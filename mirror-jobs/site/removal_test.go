@@ -13,7 +13,7 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/site"
 )
 
-// Where the other Site takes back more than the declared share of what was pulled, the archivist is asked for none of it, whatever
+// Where the other Site retracts or purges more than the declared share of what was pulled, the archivist is asked for none of it, whatever
 // spec.retractions says, until somebody forces it.
 func TestSafetyStop(t *testing.T) {
 	t.Parallel()

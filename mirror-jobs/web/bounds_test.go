@@ -31,14 +31,14 @@ func endless(t *testing.T) (url string, secret *atomic.Bool) {
 			secret.Store(true)
 			w.Header().Set("Content-Type", "text/html")
 			fmt.Fprint(w, "<a href=f>f</a>")
-		case r.URL.Path == "/a/door/" || r.URL.Path == "/a/door.txt":
+		case r.URL.Path == "/a/away/" || r.URL.Path == "/a/away.txt":
 			http.Redirect(w, r, "/secret/", http.StatusFound)
 		case strings.HasSuffix(r.URL.Path, "/f"):
 			w.Header().Set("ETag", `"`+strings.Repeat("e", 900_000)+`"`)
 			fmt.Fprint(w, "x")
 		default:
 			w.Header().Set("Content-Type", "text/html")
-			fmt.Fprint(w, "<a href=door/>door</a><a href=f>f</a>")
+			fmt.Fprint(w, "<a href=away/>away</a><a href=f>f</a>")
 			for i := range 10 {
 				fmt.Fprintf(w, "<a href=%d/>x</a>", i)
 			}
@@ -58,7 +58,7 @@ func TestTooManyFolders(t *testing.T) {
 	if !errors.Is(err, tree.ErrUnlisted) || !errors.As(err, &p) || p.Reason != wire.MirrorReasonProtocol || !strings.Contains(err.Error(), "more than 50 folders") {
 		t.Errorf("folders without end: %v", err)
 	}
-	if folders < 48 || folders > 50 { // a door is passed over
+	if folders < 48 || folders > 50 { // that one is passed over
 		t.Errorf("%d folders were visited", folders)
 	}
 	if secret.Load() {
@@ -73,7 +73,7 @@ func TestForbiddenFile(t *testing.T) {
 	if err := s.Walk(t.Context(), func(tree.Folder) error { return nil }); !errors.Is(err, tree.ErrUnlisted) {
 		t.Fatal(err)
 	}
-	files := []tree.Wanted{{File: plan.File{Path: "door.txt", Size: -1}}, {File: plan.File{Path: "f", Size: -1, Mark: strings.Repeat("m", 900_000)}}}
+	files := []tree.Wanted{{File: plan.File{Path: "away.txt", Size: -1}}, {File: plan.File{Path: "f", Size: -1, Mark: strings.Repeat("m", 900_000)}}}
 	got := make([]tree.Got, len(files))
 	if err := s.Fetch(t.Context(), files, func(i int, g tree.Got) error { got[i] = g; return nil }); err != nil {
 		t.Fatal(err)

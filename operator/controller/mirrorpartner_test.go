@@ -264,7 +264,6 @@ func TestMirrorUserMayDoOnlyItsWork(t *testing.T) {
 		"confirm a purge":        m.putKV("CURSOR_hub", wire.MirrorConfirmedKey("uni", removal)),
 		"hold its lease":         m.putKV("LEASE_hub", wire.MirrorLease("uni", wire.MirrorScheduled)),
 		"follow the registry":    m.follows("REGISTRY_hub"),
-		"read the ledger":        m.follows("LEDGER_hub"),
 		"list its places":        m.followsKeys("CURSOR_hub", wire.MirrorCursorKey("uni", "*")),
 		"read what goes":         m.followsKeys("CURSOR_hub", wire.RemovalKeys),
 		"follow notices":         m.consumes("NOTICE_hub"),
@@ -294,6 +293,7 @@ func TestMirrorUserMayDoOnlyItsWork(t *testing.T) {
 		"publish telemetry":           func() error { return m.publishes("obs.hub.camera.raw") },
 		"list places of another":      func() error { return m.followsKeys("CURSOR_hub", wire.MirrorCursorKey("other", "*")) },
 		"follow what others note":     func() error { return m.follows("CURSOR_hub") },
+		"follow the ledger":           func() error { return m.follows("LEDGER_hub") },
 		"follow telemetry":            func() error { return m.consumes("OBS_hub") },
 		"claim a name":                func() error { return m.putKV("NAMES_hub", "x") },
 		"delete the notices": func() error {

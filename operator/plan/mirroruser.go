@@ -23,7 +23,7 @@ func MirrorUser(site *v1alpha1.Site, m *v1alpha1.MirrorPartner) JetStreamUser {
 		InboxPrefix: inbox,
 		Publish: append(harmless(),
 			"$KV."+wire.StatusBucket(code)+"."+wire.MirrorStatusKey(partner, "*"),
-			"$KV."+cursors+"."+wire.MirrorCursorKey(partner, "*"), readsKeys(cursors, wire.MirrorCursorKey(partner, "*")),
+			"$KV."+cursors+"."+wire.MirrorCursorKey(partner, "*"), readsKeys(cursors, "*."+partner+".>"), // and what it confirmed
 			"$KV."+leases+"."+wire.MirrorLease(partner, "*"), readsKeys(leases, wire.MirrorLease(partner, "*"))),
 		Subscribe: []string{inbox + ".>"},
 	}
@@ -37,7 +37,6 @@ func MirrorUser(site *v1alpha1.Site, m *v1alpha1.MirrorPartner) JetStreamUser {
 		u.Publish = append(u.Publish, pullSubjects(code, m)...)
 	} else {
 		u.Publish = append(u.Publish, pushSubjects(code, partner)...)
-		reads = append(reads, "KV_"+wire.LedgerBucket(code))
 	}
 	for _, name := range reads {
 		u.Publish = append(u.Publish, "$JS.API.DIRECT.GET."+name+".>", "$JS.API.STREAM.MSG.GET."+name)
@@ -52,16 +51,17 @@ func mirrorReadsArchive(m *v1alpha1.MirrorPartner) bool {
 	return m.Spec.Direction != v1alpha1.MirrorPull || originOf(m.Spec.HTTPS) != ""
 }
 
-// readsKeys is the request for single keys of a bucket: it has the key in its subject.
+// readsKeys is the request for single keys of a bucket: it has the key in its subject, behind $KV and the bucket, which the stream's
+// name says already. Permissions are short, as a token must fit into a line of the protocol.
 func readsKeys(bucket, keys string) string {
-	return "$JS.API.DIRECT.GET.KV_" + bucket + ".$KV." + bucket + "." + keys
+	return "$JS.API.DIRECT.GET.KV_" + bucket + ".*.*." + keys
 }
 
 // followsKeys are the requests that watching such keys of a bucket makes.
 func followsKeys(bucket string, keys ...string) []string {
 	all := []string{"$JS.API.CONSUMER.INFO.KV_" + bucket + ".*", "$JS.API.CONSUMER.DELETE.KV_" + bucket + ".*"}
 	for _, k := range keys {
-		all = append(all, "$JS.API.CONSUMER.CREATE.KV_"+bucket+".*.$KV."+bucket+"."+k)
+		all = append(all, "$JS.API.CONSUMER.CREATE.KV_"+bucket+".*.*.*."+k)
 	}
 	return all
 }
@@ -70,10 +70,10 @@ func followsKeys(bucket string, keys ...string) []string {
 // what it removed, and nothing of other partners'. What partners are asked to remove is in the bucket of cursors; whether a replica of it
 // is behind, its leader says, whose answers no permission restricts to single keys.
 func pushSubjects(code, partner string) []string {
-	cursors := wire.CursorBucket(code)
+	cursors, ledger := wire.CursorBucket(code), wire.LedgerBucket(code)
 	return append(followsKeys(cursors, wire.RemovalKeys, wire.MirrorCursorKey(partner, "*")),
-		"$KV."+wire.LedgerBucket(code)+"."+wire.LedgerKey("*", "*", wire.StepMirrored, partner),
-		"$KV."+cursors+"."+wire.MirrorConfirmedKeys(partner), readsKeys(cursors, wire.MirrorConfirmedKeys(partner)),
+		"$KV."+ledger+"."+wire.LedgerKey("*", "*", wire.StepMirrored, partner), readsKeys(ledger, ">"),
+		"$KV."+cursors+"."+wire.MirrorConfirmedKeys(partner),
 		readsKeys(cursors, wire.RemovalKeys), "$JS.API.STREAM.MSG.GET.KV_"+cursors)
 }
 

@@ -371,7 +371,7 @@ func TestGuests(t *testing.T) {
 	r := l.Put(guest.Instrument, "1.jpg", "one", at(storm), func(r *wire.Record) {
 		r.Origin, r.Key = &origin, origin.ObjectID(archivetest.Site, guest.Instrument, r.ReceivedAt)
 	})
-	l.Put(archivetest.Camera, "1.jpg", "own", at(storm))
+	l.Wait(l.Put(archivetest.Camera, "1.jpg", "own", at(storm)))
 	l.Wait(r)
 	if a := l.Get("/archive/svalbard_cam-1/1.jpg"); a.Status != http.StatusOK || a.Body != "one" {
 		t.Fatalf("it is not in the archive: %d %s", a.Status, a.Body)

@@ -12,8 +12,9 @@ func MirrorUserName(namespace, partner string) string { return "mirror " + names
 
 // MirrorUser is the user of the runs of a MirrorPartner: they read the registry and, where they need the archive, notices and its index;
 // they keep how far they came, hold the leases of the partner, and report. Of the buckets of cursors and leases they read their own keys
-// alone, and what is to be removed of an Instrument that has the partner's name: one pattern for all of its keys keeps the token short. They can neither write what the operator has in the registry nor publish notices: what they bring in goes through the gateways,
-// as that of any sender.
+// alone, and what is to be removed of an Instrument that has the partner's name: one pattern for all of its keys keeps the token short.
+// They can neither write what the operator has in the registry nor publish notices: what they bring in goes through the gateways, as that
+// of any sender.
 func MirrorUser(site *v1alpha1.Site, m *v1alpha1.MirrorPartner) JetStreamUser {
 	code, partner := site.Spec.Code, m.Name
 	inbox := mirrorInbox(site, partner)

@@ -85,9 +85,11 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 	}
 	endpoints := objects.Endpoints()
 	maps.Copy(endpoints, latest.New(latest.Config{Catalog: s.kept.catalog, AccessCheck: check, Archive: objects}).Endpoints())
-	maps.Copy(endpoints, bundle.New(bundle.Config{Site: cfg.Site, Catalog: s.kept.catalog, Store: s.kept.store, AccessCheck: check,
-		Memory: share(cfg.ArchiveSize, bundleShare), Logger: s.log}).Endpoints())
-	maps.Copy(endpoints, mirror.New(mirror.Config{Site: cfg.Site, Catalog: s.kept.catalog, AccessCheck: check, Memory: share(cfg.ArchiveSize, mirrorShare)}).Endpoints())
+	bundles := bundle.New(bundle.Config{Site: cfg.Site, Catalog: s.kept.catalog, Store: s.kept.store, AccessCheck: check,
+		Memory: share(cfg.ArchiveSize, bundleShare), Logger: s.log})
+	maps.Copy(endpoints, bundles.Endpoints())
+	maps.Copy(endpoints, mirror.New(mirror.Config{Site: cfg.Site, Catalog: s.kept.catalog, AccessCheck: check, Bundles: bundles.AtOnce,
+		Memory: share(cfg.ArchiveSize, mirrorShare)}).Endpoints())
 	maps.Copy(endpoints, atom.New(atom.Config{Site: cfg.Site, Catalog: s.kept.catalog, AccessCheck: check}).Endpoints())
 	maps.Copy(endpoints, wis2.NewEvents(wis2.Config{Site: cfg.Site, Registry: s.registry.Snapshot, Hub: s.hubs.of, Slots: s.slots, AccessCheck: check, Logger: s.log}).Endpoints())
 	maps.Copy(endpoints, samples.Endpoints())

@@ -15,11 +15,11 @@ import (
 
 const (
 	// aheadBytes of objects are read before they are sent, and aheadObjects at most.
-	aheadBytes   = 8 << 20
+	aheadBytes   = 6 << 20
 	aheadObjects = 64
 	// whole is the size in bytes up to which an object is read at once, and so are members
 	// of a pack that lie behind each other, no further apart than apart.
-	whole = aheadBytes / 2
+	whole = 4 << 20
 	apart = 8 << 10
 )
 

@@ -32,7 +32,7 @@ const (
 	mediaTar, mediaZstd = "application/x-tar", "application/zstd"
 	// cost is what a bundle takes in memory: what is read ahead, 100,000 chosen objects of
 	// a day, and what compresses it; the day that it is about is the catalog's.
-	cost = aheadBytes + 4<<20 + 4<<20
+	cost = aheadBytes + 3<<20 + endpoint.CompressorCost
 	// defaultMemory is Config.Memory where nothing is said.
 	defaultMemory = 8 * cost
 )
@@ -70,6 +70,9 @@ func New(cfg Config) *Bundles {
 	}
 	return &Bundles{cfg: cfg, turns: endpoint.NewTurns(max(2, int(cfg.Memory/cost)))}
 }
+
+// AtOnce is how many bundles a client is sent at the same time while no other is sent any.
+func (b *Bundles) AtOnce(v *endpoint.Request) int { return b.turns.MostOf(v) }
 
 // Endpoints are the patterns that are answered, as http.ServeMux reads them.
 func (b *Bundles) Endpoints() map[string]http.HandlerFunc {

@@ -105,7 +105,7 @@ func TestTurns(t *testing.T) {
 	t.Parallel()
 	l := archivetest.New(t)
 	const turns = 4
-	l.Open(bundle.New(bundle.Config{Site: archivetest.Site, Catalog: l.Catalog, Store: l.Store, AccessCheck: l.AccessCheck, Logger: l.Logger, Memory: turns * 16 << 20}).Endpoints())
+	l.Open(bundle.New(bundle.Config{Site: archivetest.Site, Catalog: l.Catalog, Store: l.Store, AccessCheck: l.AccessCheck, Logger: l.Logger, Memory: turns * 12 << 20}).Endpoints())
 	l.Wait(l.Put(archivetest.Camera, "a.jpg", strings.Repeat("a", large), at(storm)))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

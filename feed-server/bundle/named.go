@@ -70,7 +70,7 @@ func (s *sending) chosenBy(q mirrorindex.ObjectsQuestion, day *catalog.Day) []ch
 	for _, id := range q.IDs {
 		ids[id] = true
 	}
-	var all []chosen
+	all := make([]chosen, 0, cmp.Or(len(ids), len(day.Records)))
 	for i, r := range day.Records {
 		named := ids[r.ID] && (r.State == wire.StateCurrent || r.State == wire.StateSuperseded)
 		if len(ids) == 0 {

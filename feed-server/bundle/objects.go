@@ -27,7 +27,7 @@ type chosen struct {
 
 // choose returns what is asked for of a day.
 func (s *sending) choose(day *catalog.Day, d *due) []chosen {
-	var all []chosen
+	all := make([]chosen, 0, len(day.Records))
 	newer := s.newer(day, d)
 	for i, r := range day.Records {
 		if !s.gives(r) {

@@ -8,8 +8,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/klauspost/compress/zstd"
-
 	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/internal/wire"
@@ -69,10 +67,7 @@ func (s *sending) tarTo(out io.Writer, compressed bool, write func() error) erro
 		}
 		return buffer.Flush()
 	}
-	z, err := newEncoder(buffer)
-	if err != nil {
-		return err
-	}
+	z := endpoint.NewCompressor(buffer)
 	defer z.Close()
 	s.tar = tar.NewWriter(z)
 	if err := write(); err != nil {
@@ -82,11 +77,6 @@ func (s *sending) tarTo(out io.Writer, compressed bool, write func() error) erro
 		return err
 	}
 	return buffer.Flush()
-}
-
-// newEncoder compresses a little, and quickly: most of an archive is pictures.
-func newEncoder(out io.Writer) (*zstd.Encoder, error) {
-	return zstd.NewWriter(out, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20))
 }
 
 // permitted is the client, as long as it may read the instrument: an object may take hours.

@@ -3,10 +3,23 @@
 package endpoint
 
 import (
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/klauspost/compress/zstd"
 )
+
+// CompressorCost is what one of NewCompressor takes, in bytes, as measured.
+const CompressorCost = 3 << 20
+
+// NewCompressor compresses a long answer, whose parts are alike: lists, and the headers of a tar.
+func NewCompressor(out io.Writer) *zstd.Encoder {
+	z, _ := zstd.NewWriter(out, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(1),
+		zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true)) // these options are no errors
+	return z
+}
 
 // AcceptsGzip says whether a client takes the content coding gzip (RFC 9110,
 // section 12.5.3). One that says nothing takes what is plain.

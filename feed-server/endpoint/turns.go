@@ -23,6 +23,8 @@ const (
 // ones keep nobody out, as long as they are few; and many who show nothing keep no
 // reader out.
 type Turns struct {
+	all int
+
 	mu      sync.Mutex
 	free    int
 	has     map[client]int
@@ -42,7 +44,19 @@ type waiter struct {
 
 // NewTurns returns so many, at least one.
 func NewTurns(n int) *Turns {
-	return &Turns{free: max(1, n), kept: reserved(n), has: map[client]int{}, waits: map[client]int{}}
+	return &Turns{all: max(1, n), free: max(1, n), kept: reserved(n), has: map[client]int{}, waits: map[client]int{}}
+}
+
+// MostOf is how many turns a client has at the same time while no other has any.
+func (t *Turns) MostOf(v *Request) (has int) {
+	free := t.all
+	if v.Reader.String() == "" {
+		free -= t.kept
+	}
+	for ; has < free; free-- {
+		has++
+	}
+	return has
 }
 
 // Take waits for a turn; whoever gets one calls done behind the answer. It is false where

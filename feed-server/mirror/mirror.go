@@ -15,7 +15,6 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/substorm/substorm/feed-server/endpoint"
@@ -27,10 +26,8 @@ import (
 const (
 	// writeBuffer is how much is written to a client at a time.
 	writeBuffer = 64 << 10
-	// compressorCost is what compresses one answer, as measured.
-	compressorCost = 4 << 20
 	// defaultMemory is Config.Memory where nothing is said.
-	defaultMemory = 4 * compressorCost
+	defaultMemory = 4 * endpoint.CompressorCost
 )
 
 // Catalog knows what the archive holds. internal/catalog is one.
@@ -51,6 +48,8 @@ type Config struct {
 	Site        string
 	Catalog     Catalog
 	AccessCheck *endpoint.AccessCheck
+	// Bundles says how many bundles who asks is sent at the same time.
+	Bundles func(*endpoint.Request) int
 	// Memory bounds what compresses answers, in bytes: if there are more at a time, the others are not compressed.
 	Memory int64
 }
@@ -66,7 +65,7 @@ func New(cfg Config) *Index {
 	if cfg.Memory <= 0 {
 		cfg.Memory = defaultMemory
 	}
-	return &Index{cfg, semaphore.NewWeighted(cfg.Memory / compressorCost)}
+	return &Index{cfg, semaphore.NewWeighted(cfg.Memory / endpoint.CompressorCost)}
 }
 
 // Endpoints are the patterns that are answered, as http.ServeMux reads them.
@@ -107,10 +106,7 @@ func (x *Index) send(v *endpoint.Request, compressed bool, write func(*lines) er
 		}
 		return out.Flush()
 	}
-	z, err := zstd.NewWriter(out, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20))
-	if err != nil {
-		return err
-	}
+	z := endpoint.NewCompressor(out)
 	defer z.Close()
 	if err := write(newLines(z)); err != nil {
 		return err

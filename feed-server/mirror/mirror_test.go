@@ -35,8 +35,8 @@ const old = "2015-03-17"
 func newLab(t *testing.T, more ...wire.InstrumentEntry) *archivetest.Lab {
 	t.Helper()
 	l := archivetest.New(t, more...)
-	l.Open(mirror.New(mirror.Config{Site: archivetest.Site, Catalog: l.Catalog, AccessCheck: l.AccessCheck}).Endpoints(),
-		bundle.New(bundle.Config{Site: archivetest.Site, Catalog: l.Catalog, Store: l.Store, AccessCheck: l.AccessCheck, Logger: l.Logger}).Endpoints())
+	bundles := bundle.New(bundle.Config{Site: archivetest.Site, Catalog: l.Catalog, Store: l.Store, AccessCheck: l.AccessCheck, Logger: l.Logger})
+	l.Open(mirror.New(mirror.Config{Site: archivetest.Site, Catalog: l.Catalog, AccessCheck: l.AccessCheck, Bundles: bundles.AtOnce}).Endpoints(), bundles.Endpoints())
 	return l
 }
 

@@ -43,7 +43,10 @@ type Root struct {
 	Format int    `json:"format"`
 	Site   string `json:"site"`
 	// Now is the server's clock, so that one that is far off is noticed.
-	Now         time.Time  `json:"now"`
+	Now time.Time `json:"now"`
+	// Bundles is how many who asks is sent at the same time, while nobody else asks for any.
+	// More of them wait.
+	Bundles     int        `json:"bundles"`
 	Instruments []RootLine `json:"instruments"`
 }
 

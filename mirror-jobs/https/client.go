@@ -19,6 +19,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -64,10 +65,13 @@ type Config struct {
 
 // Client asks one feed server. Its methods may be called from several goroutines.
 type Client struct {
-	cfg     Config
-	http    *http.Client
-	path    *path
-	streams *streams
+	cfg  Config
+	http *http.Client
+	path *path
+	// streams bounds the parts that are asked for at the same time, and bundles the bundles, by
+	// what the other side says that it sends, which is sends.
+	streams, bundles *streams
+	sends            atomic.Int64
 	// may says whether the server may send us on to a place of it; nil: to any.
 	may func(*url.URL) error
 }
@@ -104,7 +108,7 @@ func New(cfg Config) *Client {
 		MaxConnsPerHost: cfg.Connections, MaxIdleConnsPerHost: cfg.Connections, IdleConnTimeout: 30 * time.Second,
 		ResponseHeaderTimeout: silence, DisableCompression: true, ReadBufferSize: 64 << 10, Protocols: protocols,
 	}
-	c := &Client{cfg: cfg, path: way, streams: newStreams()}
+	c := &Client{cfg: cfg, path: way, streams: newStreams(), bundles: newStreams()}
 	c.http = &http.Client{Transport: transport, CheckRedirect: c.redirected}
 	return c
 }
@@ -155,8 +159,8 @@ type request struct {
 	method, path string
 	body         []byte
 	header       map[string]string
-	// part: it is one of many that are asked for at the same time.
-	part bool
+	// turn waits until it may be asked; nil: at once.
+	turn func(context.Context) (end func(), err error)
 }
 
 // do asks until there is an answer that read takes, or none may be expected. Read may be
@@ -188,8 +192,8 @@ func (c *Client) once(ctx context.Context, r request, read func(*http.Response) 
 	if err != nil {
 		return never, err
 	}
-	if r.part {
-		end, err := c.streams.begin(ctx, c.planned())
+	if r.turn != nil {
+		end, err := r.turn(ctx)
 		if err != nil {
 			return never, err
 		}

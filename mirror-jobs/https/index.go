@@ -41,6 +41,7 @@ func (c *Client) Root(ctx context.Context, etag string) (root mirrorindex.Root, 
 		if err := root.Check(); err != nil {
 			return fmt.Errorf("%s%s: %w", c.cfg.URL.Redacted(), mirrorindex.RootPath, err)
 		}
+		c.sends.Store(int64(root.Bundles))
 		return nil
 	})
 	return root, now, unchanged, err

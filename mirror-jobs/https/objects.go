@@ -23,7 +23,7 @@ import (
 // skip says what is not needed any more, and objects that were taken may come again. Errors:
 // RefusedError, ErrBroken, of the network, of take.
 func (c *Client) Objects(ctx context.Context, site string, questions []mirrorindex.ObjectsQuestion, take func(instrument, path, id string, size int64, body io.Reader) error) error {
-	r := request{method: http.MethodPost, path: mirrorindex.ObjectsPath, body: body(questions), header: map[string]string{"Content-Type": mirrorindex.MediaLines}}
+	r := request{turn: c.bundleTurn, method: http.MethodPost, path: mirrorindex.ObjectsPath, body: body(questions), header: map[string]string{"Content-Type": mirrorindex.MediaLines}}
 	return c.do(ctx, r, func(answer *http.Response) error {
 		in := tar.NewReader(answer.Body)
 		for {
@@ -80,7 +80,7 @@ func (b broken) Read(p []byte) (int, error) {
 // the digest. Errors: RefusedError, ErrBroken, of the network, of take.
 func (c *Client) Part(ctx context.Context, instrument, path string, digest wire.Digest, offset, length int64, take func(had int64, body io.Reader) error) error {
 	var had int64
-	r := request{part: true, method: http.MethodGet, path: "/archive/" + instrument + "/" + Escaped(path), header: map[string]string{
+	r := request{turn: c.partTurn, method: http.MethodGet, path: "/archive/" + instrument + "/" + Escaped(path), header: map[string]string{
 		"Range": rangeOf(offset, length), "If-Match": `"` + digest.String() + `"`, "Accept-Encoding": "identity",
 	}}
 	return c.do(ctx, r, func(answer *http.Response) error {

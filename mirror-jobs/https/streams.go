@@ -32,6 +32,17 @@ var window = sync.OnceValue(func() int64 {
 	return most / 2
 })
 
+// partTurn waits until one more part may be asked for.
+func (c *Client) partTurn(ctx context.Context) (end func(), err error) {
+	return c.streams.begin(ctx, c.planned())
+}
+
+// bundleTurn waits until one more bundle may be asked for. To ask for more than the other side sends would only have more connections
+// begin slowly, one after the other.
+func (c *Client) bundleTurn(ctx context.Context) (end func(), err error) {
+	return c.bundles.begin(ctx, int(min(max(1, c.sends.Load()), int64(max(1, c.cfg.Connections)))))
+}
+
 // planned is how many parts are asked for at the same time.
 func (c *Client) planned() int {
 	w := c.path.way()

@@ -3,16 +3,20 @@
 package https_test
 
 import (
+	"archive/tar"
 	"crypto/sha256"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/mirror-jobs/https"
 )
 
@@ -70,5 +74,60 @@ func TestStreams(t *testing.T) {
 	}
 	if err := group.Wait(); err != nil || most != planned {
 		t.Errorf("%d parts were asked for at the same time, want %d: %v", most, planned, err)
+	}
+}
+
+// TestBundles: as many bundles are asked for at the same time as the other side says that it sends: three, of 16 connections.
+func TestBundles(t *testing.T) {
+	t.Parallel()
+	const sent = 3
+	var mu sync.Mutex
+	running, most := 0, 0
+	enough := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == mirrorindex.RootPath {
+			_ = json.NewEncoder(w).Encode(mirrorindex.Root{Format: mirrorindex.Format, Site: "hub", Now: time.Now(), Bundles: sent})
+			return
+		}
+		mu.Lock()
+		running++
+		if most = max(most, running); running == sent {
+			select {
+			case <-enough:
+			default:
+				close(enough)
+			}
+		}
+		mu.Unlock()
+		select {
+		case <-enough:
+		case <-r.Context().Done():
+		}
+		mu.Lock()
+		running-- // before the client may ask for another
+		mu.Unlock()
+		const end = `{"format":1}`
+		out := tar.NewWriter(w)
+		if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "hub/" + mirrorindex.EndName, Size: int64(len(end))}); err == nil {
+			_, _ = out.Write([]byte(end))
+		}
+		_ = out.Close()
+	}))
+	defer server.Close()
+	at, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := https.New(https.Config{URL: at, Connections: 16})
+	defer client.Close()
+	if _, _, _, err := client.Root(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	var group errgroup.Group
+	for range 12 {
+		group.Go(func() error { return client.Objects(t.Context(), "hub", nil, nil) })
+	}
+	if err := group.Wait(); err != nil || most != sent {
+		t.Errorf("%d bundles were asked for at the same time, want %d: %v", most, sent, err)
 	}
 }

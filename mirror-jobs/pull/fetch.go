@@ -24,21 +24,20 @@ type batch struct {
 	days []*day
 }
 
-// fetch fetches batches.
-func (p *run) fetch(ctx context.Context) error {
+func (p *run) fetchBundles(ctx context.Context) error {
 	w := p.Folder.Writer()
 	defer w.Close()
-	for b := range p.batches {
-		if err := ctx.Err(); err != nil {
+	for b := range p.bundles {
+		if err := p.bundle(ctx, w, b); err != nil {
 			return err
 		}
-		var err error
-		if len(b.Questions) > 0 {
-			err = p.bundle(ctx, w, b)
-		} else {
-			err = p.large(ctx, b)
-		}
-		if err != nil {
+	}
+	return nil
+}
+
+func (p *run) fetchLarge(ctx context.Context) error {
+	for b := range p.large {
+		if err := p.object(ctx, b); err != nil {
 			return err
 		}
 	}
@@ -113,8 +112,8 @@ func (p *run) unless(err error, instrument, path string) error {
 	return nil
 }
 
-// large fetches a large object, in parts at the same time.
-func (p *run) large(ctx context.Context, b batch) error {
+// object fetches a large object, in parts at the same time.
+func (p *run) object(ctx context.Context, b batch) error {
 	d, i := b.days[b.Parts[0].Of], b.Parts[0].Missing[0]
 	e := &d.lines[i].Entry
 	l, err := p.Folder.Large(d.in.Instrument, e)

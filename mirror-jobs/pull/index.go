@@ -4,6 +4,7 @@ package pull
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/substorm/substorm/internal/mirrorindex"
@@ -13,9 +14,11 @@ import (
 
 const (
 	// instrumentsAtOnce is how many instruments' days are asked for at once, and daysAtOnce how
-	// many days' lists: both questions fit into MaxQuestionBytes.
+	// many days' lists: both questions fit into MaxQuestionBytes. Days that may have more than
+	// entriesAtOnce new entries together are not asked for at once, so that bundles begin early.
 	instrumentsAtOnce = 100
 	daysAtOnce        = 40
+	entriesAtOnce     = 1000
 )
 
 // instrument is one of which something changed.
@@ -77,17 +80,17 @@ func (p *run) instrumentsOf(ctx context.Context, lines []mirrorindex.RootLine) e
 	if err != nil {
 		return err
 	}
-	months := monthsToAsk{p: p}
+	months, days := monthsToAsk{p: p}, daysToAsk{p: p}
 	for i, in := range all {
 		if answers[i][0].Gone {
 			p.gone(in)
 			continue
 		}
-		if err := p.days(ctx, in, answers[i][1:], "", &months); err != nil {
+		if err := p.days(ctx, in, answers[i][1:], "", &months, &days); err != nil {
 			return err
 		}
 	}
-	if err := months.ask(ctx); err != nil {
+	if err := errors.Join(months.ask(ctx, &days), days.ask(ctx)); err != nil {
 		return err
 	}
 	for _, in := range all {
@@ -110,38 +113,59 @@ func (p *run) gone(in *instrument) {
 }
 
 // days passes on those of an answer that changed, and what vanished; months are asked for.
-func (p *run) days(ctx context.Context, in *instrument, lines []mirrorindex.DaysLine, month string, months *monthsToAsk) error {
-	var todo []*day
+func (p *run) days(ctx context.Context, in *instrument, lines []mirrorindex.DaysLine, month string, months *monthsToAsk, days *daysToAsk) error {
 	for _, line := range p.Selection.Changed(lines, in.known) {
 		if line.Month != "" {
 			in.months[line.Month] = line.Tag
 			months.add(in, line.Month)
 			continue
 		}
-		todo = append(todo, &day{in: in, day: line.Day})
+		if err := days.add(ctx, &day{in: in, day: line.Day}, line.Entries-in.known.Days[line.Day].Objects); err != nil {
+			return err
+		}
 	}
 	if p.Prune == plan.PruneWhenExpired {
 		for _, d := range plan.Vanished(lines, in.known, month) {
-			todo = append(todo, &day{in: in, day: d, vanished: true})
+			if err := days.add(ctx, &day{in: in, day: d, vanished: true}, 0); err != nil {
+				return err
+			}
 		}
 	}
-	return p.pass(ctx, in, todo)
+	return nil
 }
 
-// pass hands days on, some at a time.
-func (p *run) pass(ctx context.Context, in *instrument, todo []*day) error {
-	in.mu.Lock()
-	in.open += len(todo)
-	in.mu.Unlock()
-	for len(todo) > 0 {
-		n := min(len(todo), daysAtOnce)
-		select {
-		case p.wanted <- todo[:n:n]:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		todo = todo[n:]
+// daysToAsk are days, of one instrument or several, that are to be looked at together.
+type daysToAsk struct {
+	p    *run
+	days []*day
+	// entries is how many new ones their lists may have.
+	entries int
+}
+
+// add adds a day with so many new entries.
+func (d *daysToAsk) add(ctx context.Context, one *day, entries int) error {
+	one.in.mu.Lock()
+	one.in.open++
+	one.in.mu.Unlock()
+	d.days = append(d.days, one)
+	d.entries += max(0, entries)
+	if len(d.days) < daysAtOnce && d.entries < entriesAtOnce {
+		return nil
 	}
+	return d.ask(ctx)
+}
+
+// ask passes them on.
+func (d *daysToAsk) ask(ctx context.Context) error {
+	if len(d.days) == 0 {
+		return nil
+	}
+	select {
+	case d.p.wanted <- d.days:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	d.days, d.entries = nil, 0
 	return nil
 }
 
@@ -157,7 +181,7 @@ func (m *monthsToAsk) add(in *instrument, month string) {
 	m.of = append(m.of, in)
 }
 
-func (m *monthsToAsk) ask(ctx context.Context) error {
+func (m *monthsToAsk) ask(ctx context.Context, days *daysToAsk) error {
 	for len(m.questions) > 0 {
 		n := min(len(m.questions), instrumentsAtOnce)
 		answers, err := m.p.Source.Days(ctx, m.questions[:n])
@@ -169,7 +193,7 @@ func (m *monthsToAsk) ask(ctx context.Context) error {
 				m.p.gone(m.of[i])
 				continue
 			}
-			if err := m.p.days(ctx, m.of[i], lines[1:], m.questions[i].Month, nil); err != nil {
+			if err := m.p.days(ctx, m.of[i], lines[1:], m.questions[i].Month, nil, days); err != nil {
 				return err
 			}
 		}

@@ -55,21 +55,21 @@ func (p *run) listsOf(ctx context.Context, days []*day) error {
 	}
 	bundles, large := plan.Batches(wanted)
 	for _, b := range bundles {
-		if err := p.send(ctx, batch{Batch: b, days: of}); err != nil {
+		if err := send(ctx, p.bundles, batch{Batch: b, days: of}); err != nil {
 			return err
 		}
 	}
 	for _, part := range large {
-		if err := p.send(ctx, batch{Batch: plan.Batch{Parts: []plan.Part{part}}, days: of}); err != nil {
+		if err := send(ctx, p.large, batch{Batch: plan.Batch{Parts: []plan.Part{part}}, days: of}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *run) send(ctx context.Context, b batch) error {
+func send(ctx context.Context, to chan<- batch, b batch) error {
 	select {
-	case p.batches <- b:
+	case to <- b:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

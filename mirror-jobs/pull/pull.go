@@ -28,9 +28,10 @@ import (
 const (
 	// DefaultConnections to the other side.
 	DefaultConnections = 16
-	// bundlesAtOnce, and large objects, are fetched at the same time. A feed server sends few
-	// bundles at a time and has some more wait, of one client eight.
+	// bundlesAtOnce are fetched at the same time, where the other side sends so many, and so are
+	// largeAtOnce large objects.
 	bundlesAtOnce = 6
+	largeAtOnce   = 6
 	// maxSkew is by how much the other side's clock may differ before that is told: times of
 	// receipt are taken as it says them.
 	maxSkew = time.Hour
@@ -62,7 +63,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if cfg.Force {
 		cfg.SafetyStop = 0
 	}
-	p := &run{Config: cfg, wanted: make(chan []*day), batches: make(chan batch, cfg.Connections), ready: make(chan *day, readyDays), open: map[*day]bool{}}
+	p := &run{Config: cfg, wanted: make(chan []*day), bundles: make(chan batch, cfg.Connections), large: make(chan batch, cfg.Connections), ready: make(chan *day, readyDays), open: map[*day]bool{}}
 	return p.do(ctx)
 }
 
@@ -70,12 +71,12 @@ func Run(ctx context.Context, cfg Config) error {
 type run struct {
 	Config
 	site string
-	// wanted are the days whose lists are to be asked for, some at a time; batches what is to
-	// be fetched; ready are days with which nothing is left to do but to note it.
-	wanted  chan []*day
-	batches chan batch
-	ready   chan *day
-	surplus surplus
+	// wanted are the days whose lists are to be asked for, some at a time; bundles and large
+	// objects are to be fetched; ready are days with which nothing is left to do but to note it.
+	wanted         chan []*day
+	bundles, large chan batch
+	ready          chan *day
+	surplus        surplus
 
 	mu sync.Mutex
 	// open are days whose lists came and that are not ready.
@@ -130,11 +131,15 @@ func (p *run) all(ctx context.Context, changed []mirrorindex.RootLine) (*committ
 		return p.index(ctx, changed)
 	})
 	group.Go(func() error {
-		defer close(p.batches)
+		defer close(p.bundles)
+		defer close(p.large)
 		return p.lists(ctx)
 	})
 	for range min(p.Connections, bundlesAtOnce) {
-		group.Go(func() error { return p.fetch(ctx) })
+		group.Go(func() error { return p.fetchBundles(ctx) })
+	}
+	for range min(p.Connections, largeAtOnce) {
+		group.Go(func() error { return p.fetchLarge(ctx) })
 	}
 	err := group.Wait()
 	for d := range p.open { // an error ended the run before them

@@ -43,8 +43,8 @@ type lab struct {
 func newLab(t *testing.T, more ...wire.InstrumentEntry) *lab {
 	t.Helper()
 	l := &lab{Lab: archivetest.New(t, more...), dir: t.TempDir(), Policy: plan.Policy{Prune: plan.PruneWhenExpired, Retractions: plan.RetractionsTombstone}}
-	l.Open(mirror.New(mirror.Config{Site: archivetest.Site, Catalog: l.Catalog, AccessCheck: l.AccessCheck}).Endpoints(),
-		bundle.New(bundle.Config{Site: archivetest.Site, Catalog: l.Catalog, Store: l.Store, AccessCheck: l.AccessCheck, Logger: l.Logger}).Endpoints())
+	bundles := bundle.New(bundle.Config{Site: archivetest.Site, Catalog: l.Catalog, Store: l.Store, AccessCheck: l.AccessCheck, Logger: l.Logger})
+	l.Open(mirror.New(mirror.Config{Site: archivetest.Site, Catalog: l.Catalog, AccessCheck: l.AccessCheck, Bundles: bundles.AtOnce}).Endpoints(), bundles.Endpoints())
 	return l
 }
 
@@ -110,7 +110,8 @@ func (l *lab) want(what string, want map[string]string) {
 
 func TestPull(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
+	const other = "allsky-2"
+	l := newLab(t, wire.InstrumentEntry{Instrument: other, UID: "other", Generation: 1, MediaType: "image/jpeg", Access: archivetest.Public})
 	today := time.Now().UTC().Truncate(24 * time.Hour)
 	large := strings.Repeat("0123456789abcdef", 20<<20/16)
 	l.Put(archivetest.Camera, "b/1.jpg", "one", at(storm))
@@ -128,11 +129,12 @@ func TestPull(t *testing.T) {
 	}
 
 	l.Wait(l.Put(archivetest.Camera, "now/2.jpg", "four", at(today.Add(2*time.Second))))
-	want["allsky-1/now/2.jpg"] = "four"
-	if asked := l.pull(); len(asked) != 4 || l.last.Objects != 1 {
-		t.Errorf("one more: %q, %+v", asked, l.last)
+	l.Wait(l.Put(other, "5.jpg", "five", at(today.Add(3*time.Second))))
+	want["allsky-1/now/2.jpg"], want["allsky-2/5.jpg"] = "four", "five"
+	if asked := l.pull(); len(asked) != 4 || l.last.Objects != 2 {
+		t.Errorf("one more of two instruments, for which root, days, lists and objects are asked once each: %q, %+v", asked, l.last)
 	}
-	l.want("one more", want)
+	l.want("one more of each", want)
 
 	two.State, two.Reason = wire.StateRetracted, "a lamp"
 	l.Announce(archivetest.Camera, two)

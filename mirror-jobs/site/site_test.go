@@ -87,8 +87,8 @@ type hub struct {
 func newHub(t *testing.T) *hub {
 	t.Helper()
 	h := &hub{Lab: archivetest.New(t), registry: map[string]any{wire.RegistryCompleteKey: wire.RegistryComplete{Revision: 1}}}
-	h.Open(mirror.New(mirror.Config{Site: archivetest.Site, Catalog: h.Catalog, AccessCheck: h.AccessCheck}).Endpoints(),
-		bundle.New(bundle.Config{Site: archivetest.Site, Catalog: h.Catalog, Store: h.Store, AccessCheck: h.AccessCheck, Logger: h.Logger}).Endpoints())
+	bundles := bundle.New(bundle.Config{Site: archivetest.Site, Catalog: h.Catalog, Store: h.Store, AccessCheck: h.AccessCheck, Logger: h.Logger})
+	h.Open(mirror.New(mirror.Config{Site: archivetest.Site, Catalog: h.Catalog, AccessCheck: h.AccessCheck, Bundles: bundles.AtOnce}).Endpoints(), bundles.Endpoints())
 	testenv.CreateSite(t, h.JetStream, hubSite)
 	var err error
 	if h.kv, err = h.JetStream.KeyValue(t.Context(), wire.RegistryBucket(hubSite)); err != nil {

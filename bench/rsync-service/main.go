@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/substorm/substorm/bench/internal/lab"
 	"github.com/substorm/substorm/bench/internal/process"
 	"github.com/substorm/substorm/bench/internal/report"
@@ -32,7 +34,7 @@ const (
 	// moreMemory that a window of ten times the files may take, by that of one.
 	moreMemory = 1.2
 	// enough for feed-server to hold all manifests, and little of one, in bytes.
-	enough = 1 << 30
+	enough = 4 << 30
 	little = 48 << 20
 	// repeats of the runs by which memory is measured.
 	repeats = 3
@@ -61,7 +63,7 @@ func run(l *lab.Lab) error {
 	flags := []string{"--rsync-address=" + address, "--archive-size=" + strconv.Itoa(enough)}
 	site := web.NewSite(l, web.Options{Instruments: []wire.InstrumentEntry{web.Camera(small, time.Minute), web.Camera(large, time.Minute)}, Flags: flags})
 	b := &bench{
-		lab: l, site: site, report: report.New("rsync-service", report.Rounds(5)), dir: l.TempDir(), files: count,
+		lab: l, site: site, report: report.New("rsync-service", report.Rounds(5)), dir: l.Disk(), files: count,
 		modules: map[string]string{ours: "rsync://" + address + "/" + web.SiteCode + "/", peer: rsyncd.module},
 		pids:    map[string]func() int{ours: func() int { return site.Server.PID() }, peer: func() int { return rsyncd.pid }},
 	}
@@ -88,6 +90,7 @@ type bench struct {
 	report  *report.Report
 	dir     string
 	files   int
+	round   int
 	modules map[string]string
 	pids    map[string]func() int
 }
@@ -101,10 +104,8 @@ func (b *bench) measure(ctx context.Context) error {
 	order := []string{ours, peer}
 	for round := range b.report.Each() {
 		order[0], order[1] = order[1], order[0]
+		b.round = round
 		for _, candidate := range order {
-			if err := os.RemoveAll(b.copyOf(candidate, small)); err != nil {
-				return err
-			}
 			if err := b.time(ctx, first, candidate, small, b.files); err != nil {
 				return fmt.Errorf("round %d: %w", round, err)
 			}
@@ -126,6 +127,7 @@ func (b *bench) time(ctx context.Context, name, candidate, tree string, transfer
 	if err != nil {
 		return err
 	}
+	unix.Sync() // what others left to be written is not this candidate's
 	took, err := b.copied(ctx, candidate, tree, transfers)
 	if err != nil {
 		return fmt.Errorf("%s, %s: %w", name, candidate, err)
@@ -141,7 +143,13 @@ func (b *bench) time(ctx context.Context, name, candidate, tree string, transfer
 	return nil
 }
 
-func (b *bench) copyOf(candidate, tree string) string { return filepath.Join(b.dir, candidate, tree) }
+// copyOf is the folder of a copy. Each round has another one of the small tree: none is removed (see lab.Disk).
+func (b *bench) copyOf(candidate, tree string) string {
+	if tree == small {
+		tree += strconv.Itoa(b.round)
+	}
+	return filepath.Join(b.dir, candidate, tree)
+}
 
 // copied runs rsync, and fails where it transfers another number of files.
 func (b *bench) copied(ctx context.Context, candidate, tree string, transfers int) (time.Duration, error) {
@@ -199,7 +207,7 @@ func (b *bench) memory(ctx context.Context, address string) (float64, error) {
 
 func (b *bench) tell(memory float64) {
 	r := b.report
-	r.Note("%d files, %d B in all, of %d days, in packs of 8 MiB; and %d files. rsync -a over loopback, its copy on the same disk.", b.files, b.files*(bytesOfAll/files), days, times*b.files)
+	r.Note("%d files, %d B in all, of %d days, in packs of 8 MiB; and %d files. rsync -a over loopback, its copies on a file system of their own.", b.files, b.files*(bytesOfAll/files), days, times*b.files)
 	r.Note("feed-server on one core, with all manifests in memory; its bytes come from the S3 server. rsyncd has them in the page cache.")
 	faster := func(name, of string, goal float64) {
 		r.Compare(name, []report.Pair{{Case: of, Candidate: peer, OfCase: of, OfCandidate: ours}}, ">=", goal)

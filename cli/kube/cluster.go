@@ -117,10 +117,14 @@ func (c *Cluster) Effective(ctx context.Context, site *v1alpha1.Site) error {
 	if err := unreadable(site); err != nil {
 		return err
 	}
-	if !meta.IsStatusConditionTrue(site.Status.Conditions, v1alpha1.ConditionNotApplied) {
+	said := meta.IsStatusConditionTrue(site.Status.Conditions, v1alpha1.ConditionNotApplied)
+	if !said && site.Status.ObservedGeneration > 0 {
 		return nil
 	}
 	secret, err := c.Secret(ctx, plan.StandaloneSecret)
+	if err != nil && !said { // nobody runs it yet, or a cluster does
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ type Mover interface {
 	// Has returns those of some paths under which the partner has a file. Errors: Problem.
 	Has(ctx context.Context, paths []string) ([]string, error)
 	// Remove removes files at the partner; those that it does not have count as removed.
-	// Errors: Problem.
+	// Errors: Problem, KeptError.
 	Remove(ctx context.Context, paths []string) error
 }
 
@@ -82,6 +82,15 @@ func (a answering) note(err error) error {
 	}
 	return err
 }
+
+// KeptError: the partner keeps some of the files that it was asked to remove. The rest of a run goes on.
+type KeptError struct{ Err error }
+
+// Error implements error.
+func (e *KeptError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what happened.
+func (e *KeptError) Unwrap() error { return e.Err }
 
 // Problem is why a partner does not take anything, with a reason as wire.MirrorReason….
 type Problem struct {

@@ -67,8 +67,8 @@ func newLab(t *testing.T, more ...wire.InstrumentEntry) *lab {
 	return l
 }
 
-// toDaemon has the partner be an rsync daemon.
-func (l *lab) toDaemon(settings string, change ...func(*rsync.Config)) {
+// toDaemon has the partner be an rsync daemon, whose folder it returns.
+func (l *lab) toDaemon(settings string, change ...func(*rsync.Config)) (dir string) {
 	l.Helper()
 	address, dir := testenv.RsyncDaemon(l, settings)
 	l.has = func() map[string]string { return l.read(dir) }
@@ -80,6 +80,7 @@ func (l *lab) toDaemon(settings string, change ...func(*rsync.Config)) {
 	if l.mover, err = rsync.New(cfg); err != nil {
 		l.Fatal(err)
 	}
+	return dir
 }
 
 func (l *lab) read(dir string) map[string]string {

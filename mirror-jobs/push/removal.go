@@ -186,7 +186,14 @@ func (r *run) removeSome(ctx context.Context, d *pushed, some []gone) error {
 	if err != nil || len(told) == 0 {
 		return err
 	}
-	if err := r.Mover.Remove(ctx, told); err != nil {
+	var kept *KeptError
+	if err := r.Mover.Remove(ctx, told); errors.As(err, &kept) {
+		d.failed++
+		r.owed++
+		r.Progress.End(0, false)
+		r.Logger.Error("the partner keeps copies that it is to remove: the next run asks again", "instrument", d.in.Instrument, "day", d.day, "error", err)
+		return nil
+	} else if err != nil {
 		return err
 	}
 	r.removable -= len(told)
@@ -284,5 +291,11 @@ func (r *run) clear(ctx context.Context, files []File, ended []error) error {
 	if len(paths) == 0 {
 		return nil
 	}
-	return r.Mover.Remove(ctx, paths)
+	var kept *KeptError
+	if err := r.Mover.Remove(ctx, paths); errors.As(err, &kept) {
+		r.Logger.Warn("the partner keeps files that say why copies are gone, beside copies that are there again", "error", err)
+	} else if err != nil {
+		return err
+	}
+	return nil
 }

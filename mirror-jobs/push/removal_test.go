@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -163,6 +164,41 @@ func TestPrune(t *testing.T) {
 			t.Errorf("ledger: %+v", has)
 		}
 	})
+}
+
+// A copy that the partner keeps is told, and keeps nothing else from coming.
+func TestKept(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("this needs the privilege to let a daemon run as another user")
+	}
+	const nobody = 65534
+	l := newLab(t)
+	l.entry.SafetyStopPercent = 100
+	dir := l.toDaemon("uid = nobody\ngid = nogroup\n")
+	if err := os.Chown(dir, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	kept := l.Put(archivetest.Camera, "kept/1.jpg", "one", at(storm))
+	l.Wait(kept)
+	l.push(1)
+	if err := os.Chown(filepath.Join(dir, "allsky-1/kept"), 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	l.become(&kept, wire.StateRetracted, "a lamp")
+	l.Wait(l.Put(archivetest.Camera, "2.jpg", "two", at(storm.AddDate(0, 0, 1))))
+	if err := l.run(); !errors.Is(err, push.ErrOwed) {
+		t.Errorf("the partner keeps a copy that it is to remove, and the run says %v", err)
+	}
+	l.want("the rest came", map[string]string{"allsky-1/kept/1.jpg": "one", "allsky-1/2.jpg": "two"})
+	if has := l.mirrored("2015-03-17"); has.Objects != 1 {
+		t.Errorf("the partner has %d objects of the day by the ledger, and keeps one", has.Objects)
+	}
+	if err := os.Chown(filepath.Join(dir, "allsky-1/kept"), nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	l.push(0)
+	l.want("it is removed later", map[string]string{"allsky-1/2.jpg": "two"})
 }
 
 // The archive's manifests cannot be read any more: a run fails, and removes nothing.

@@ -222,7 +222,7 @@ func (m *Mover) Remove(ctx context.Context, paths []string) error {
 	}
 	failed, err := m.run(ctx, []byte(strings.Join(paths, "\x00")+"\x00"), nil, "--delete-missing-args", "--files-from=-", "--from0", m.stage()+"/", m.target())
 	if err == nil && failed.some && !failed.vanished { // what is not staged, as a folder of a path, has vanished for rsync
-		return fmt.Errorf("the partner did not remove all: rsync says %s", firstLine(vanishedLine.ReplaceAllString(failed.said, "")))
+		return &push.KeptError{Err: fmt.Errorf("the partner did not remove all: rsync says %s", firstLine(vanishedLine.ReplaceAllString(failed.said, "")))}
 	}
 	return err
 }

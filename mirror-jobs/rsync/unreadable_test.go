@@ -95,8 +95,8 @@ func TestSourceUnreadable(t *testing.T) {
 func TestPartnerRefuses(t *testing.T) {
 	m, dir := asNobody(t)
 	writeAll(t, dir, "x/1.txt")
-	if err := m.Remove(t.Context(), []string{"x/1.txt"}); err == nil {
-		t.Error("a file that the daemon may not remove is taken for removed")
+	if err := m.Remove(t.Context(), []string{"x/1.txt"}); !errors.As(err, new(*push.KeptError)) {
+		t.Errorf("of a file that the daemon may not remove is said: %v", err)
 	}
 	f := push.File{Path: "x/1.txt", Size: 4, Modified: time.Now().Add(-time.Hour).Truncate(time.Second), Open: func(context.Context) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("text")), nil }}
 	for _, secret := range []string{"x/1.txt", "x"} {

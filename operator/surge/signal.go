@@ -68,11 +68,14 @@ func (s *Signal) Age(now time.Time) (time.Duration, bool) {
 func (s *Signal) Fresh(now time.Time) bool {
 	newest, is := s.Newest()
 	age, _ := s.Age(now)
-	return is && age <= s.StaleAfter && !newest.From.After(now.Add(clockSkew))
+	return is && age <= s.StaleAfter && !Ahead(newest.From, now)
 }
 
 // clockSkew is how far ahead a source's clock may be.
 const clockSkew = 5 * time.Minute
+
+// Ahead says whether a time is so far ahead of now that a clock is wrong.
+func Ahead(at, now time.Time) bool { return at.After(now.Add(clockSkew)) }
 
 // Signals are those of a Site, one at most of each quantity.
 type Signals []*Signal

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package spaceweather
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// maxValues bounds the values of a document, which take some 60 bytes of memory each once they are decoded: an answer of 8 MiB that is
+// all brackets would have millions. A day of the solar wind of three spacecraft has about 150,000.
+const maxValues = 500_000
+
+// bounded refuses a document with too many values, before it is decoded. What it counts in texts does no harm.
+func bounded(body []byte) error {
+	n := 0
+	for _, c := range []string{",", "[", "{"} {
+		n += bytes.Count(body, []byte(c))
+	}
+	if n > maxValues {
+		return fmt.Errorf("has more than %d values: declare the URL of a smaller product", maxValues)
+	}
+	return nil
+}
+
+// decode reads one value of JSON, numbers as they are written: one that no float64 can hold is refused alone, and not the answer.
+func decode(body []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	if err := d.Decode(into); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("there is something after the value")
+	}
+	return nil
+}
+
+// notRead says why a body could not be decoded.
+func notRead(err error) error {
+	var other *json.UnmarshalTypeError
+	if errors.As(err, &other) {
+		return errShape
+	}
+	return fmt.Errorf("is not JSON, or was cut off (%w): if that lasts, look at it in a browser", err)
+}

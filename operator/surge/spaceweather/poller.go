@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package spaceweather
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/substorm/substorm/internal/retry"
+	"github.com/substorm/substorm/operator/surge"
+)
+
+const (
+	// MinInterval is the least time between two questions. SWPC writes its fastest products once a minute.
+	MinInterval = time.Second
+	// longestPause bounds the pause after failures, unless the interval is longer. A storm's shock needs 15 minutes at least from L1 to
+	// the Earth: a source that answers again is heard before it arrives.
+	longestPause = 10 * time.Minute
+)
+
+// Config declares a poller.
+type Config struct {
+	// Name of the source, as the Site declares it.
+	Name   string
+	Source Source
+	// Interval from one question to the next, to which up to a tenth is added at random, so that programs that started together do
+	// not ask together.
+	Interval time.Duration
+	// StaleAfter is how old a newest sample may be; 0: four hours of Kp, 15 minutes of others.
+	StaleAfter time.Duration
+	// Now is the clock; nil: time.Now.
+	Now func() time.Time
+	Log *slog.Logger
+}
+
+// State is what is known of a source.
+type State struct {
+	Source string
+	// LastAsked and LastAnswered are zero before.
+	LastAsked, LastAnswered time.Time
+	// Error says why the last question had no answer that could be used, and what to do; empty: it had one.
+	Error string
+	// Refused is of the last answer that was read.
+	Refused Refused
+	// Spacecraft that measured the newest sample that names one.
+	Spacecraft string
+	// Newest sample of each quantity that has any.
+	Newest map[surge.Quantity]surge.Sample
+}
+
+// Results of questions.
+const (
+	resultAnswered  = "Answered"
+	resultUnchanged = "Unchanged"
+	resultPutOff    = "PutOff"
+	resultFailed    = "Failed"
+)
+
+// Poller asks one source and keeps what it told.
+type Poller struct {
+	cfg Config
+
+	mu       sync.Mutex
+	state    State
+	samples  map[surge.Quantity][]surge.Sample // each slice is replaced, never changed: signals share it
+	results  map[string]int
+	failures int
+}
+
+// NewPoller returns a poller, which asks while Run runs.
+func NewPoller(cfg Config) (*Poller, error) {
+	if cfg.Name == "" || cfg.Source == nil {
+		return nil, errors.New("a poller needs a source and its name")
+	}
+	if cfg.Interval < MinInterval {
+		return nil, fmt.Errorf("source %s: interval %v is shorter than %v", cfg.Name, cfg.Interval, MinInterval)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Poller{cfg: cfg, state: State{Source: cfg.Name}, samples: map[surge.Quantity][]surge.Sample{}, results: map[string]int{}}, nil
+}
+
+// Run asks until ctx ends, the first time at once.
+func (p *Poller) Run(ctx context.Context) {
+	for {
+		wait := p.ask(ctx)
+		if !retry.Sleep(ctx, wait) {
+			return
+		}
+	}
+}
+
+// ask asks once, and says how long to wait until the next time.
+func (p *Poller) ask(ctx context.Context) time.Duration {
+	now := p.cfg.Now()
+	p.mu.Lock()
+	p.state.LastAsked = now
+	p.mu.Unlock()
+	answer, err := p.cfg.Source.Ask(ctx, now)
+	if ctx.Err() != nil {
+		return 0
+	}
+	p.take(answer, err)
+	return p.pause(err)
+}
+
+// take keeps an answer.
+func (p *Poller) take(answer Answer, err error) {
+	now := p.cfg.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	was := p.state.Error
+	if err != nil {
+		p.failures++
+		p.state.Error = short(fmt.Sprintf("source %s: %v", p.cfg.Name, err))
+		if answer.Refused.Samples > 0 {
+			p.state.Refused = answer.Refused
+		}
+		p.results[failure(err)]++
+		if was != p.state.Error {
+			p.cfg.Log.Warn("space weather is not told", "source", p.cfg.Name, "error", err)
+		}
+		return
+	}
+	p.failures = 0
+	p.state.Error, p.state.LastAnswered = "", now
+	if was != "" {
+		p.cfg.Log.Info("space weather is told again", "source", p.cfg.Name)
+	}
+	if answer.Unchanged {
+		p.results[resultUnchanged]++
+		return
+	}
+	p.results[resultAnswered]++
+	p.state.Refused = answer.Refused
+	for q, samples := range answer.Samples {
+		p.samples[q] = recent(merged(p.samples[q], samples), now, kinds[q].kept)
+	}
+	p.describe()
+}
+
+// maxError bounds what a server can write into a status, by way of a header or of what is no HTTP.
+const maxError = 1000
+
+func short(text string) string {
+	if len(text) <= maxError {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxError], "") + "…"
+}
+
+// failure is the result that an error is counted as.
+func failure(err error) string {
+	if later := (*LaterError)(nil); errors.As(err, &later) {
+		return resultPutOff
+	}
+	return resultFailed
+}
+
+// describe renews what the state says of the samples.
+func (p *Poller) describe() {
+	p.state.Newest = map[surge.Quantity]surge.Sample{}
+	var of surge.Sample
+	for _, q := range p.cfg.Source.Quantities() {
+		samples := p.samples[q]
+		if len(samples) == 0 {
+			continue
+		}
+		newest := samples[len(samples)-1]
+		p.state.Newest[q] = newest
+		if newest.Spacecraft != "" && newest.From.After(of.From) {
+			of = newest
+		}
+	}
+	p.state.Spacecraft = of.Spacecraft
+}
+
+// pause is how long to wait: the interval, twice as long after each failure that follows another, and never less than the source said.
+func (p *Poller) pause(err error) time.Duration {
+	p.mu.Lock()
+	failures := p.failures
+	p.mu.Unlock()
+	wait, bound := p.cfg.Interval, max(p.cfg.Interval, longestPause)
+	for i := 1; i < failures && wait < bound; i++ {
+		wait = min(2*wait, bound)
+	}
+	if later := (*LaterError)(nil); errors.As(err, &later) {
+		wait = max(wait, later.After)
+	}
+	return wait + rand.N(wait/10+1)
+}
+
+// State returns what is known of the source.
+func (p *Poller) State() State {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	state := p.state
+	state.Newest = maps.Clone(state.Newest)
+	return state
+}
+
+// Signals are those of the source's quantities, in their order; one without samples knows nothing. The samples must not be changed.
+func (p *Poller) Signals() surge.Signals {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all surge.Signals
+	for _, q := range p.cfg.Source.Quantities() {
+		stale := p.cfg.StaleAfter
+		if stale == 0 {
+			stale = kinds[q].stale
+		}
+		all = append(all, &surge.Signal{Quantity: q, Source: p.cfg.Name, Samples: p.samples[q], StaleAfter: stale})
+	}
+	return all
+}

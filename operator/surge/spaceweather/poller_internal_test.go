@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package spaceweather
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/substorm/substorm/operator/surge"
+)
+
+// scripted is a source that answers as a test has it.
+type scripted struct {
+	quantities []surge.Quantity
+	answer     func(now time.Time) (Answer, error)
+	asked      []time.Time
+}
+
+func (s *scripted) Quantities() []surge.Quantity { return s.quantities }
+
+func (s *scripted) Ask(_ context.Context, now time.Time) (Answer, error) {
+	s.asked = append(s.asked, now)
+	return s.answer(now)
+}
+
+// asked are the pauses between the questions of a poller that runs for some time.
+func asked(t *testing.T, s *scripted, interval, run time.Duration) (pauses []time.Duration) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		p, err := NewPoller(Config{Name: "scripted", Source: s, Interval: interval})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), run)
+		defer cancel()
+		p.Run(ctx)
+	})
+	for i := range s.asked[1:] {
+		pauses = append(pauses, s.asked[i+1].Sub(s.asked[i]))
+	}
+	return pauses
+}
+
+// within says whether a pause is one of a length, and up to a tenth more.
+func within(pause, least time.Duration) bool { return pause >= least && pause <= least+least/10+1 }
+
+// A source is asked once in an interval, and at another moment of it each time.
+func TestInterval(t *testing.T) {
+	s := &scripted{answer: func(time.Time) (Answer, error) { return Answer{Unchanged: true}, nil }}
+	pauses := asked(t, s, time.Minute, time.Hour)
+	different := map[time.Duration]bool{}
+	for _, pause := range pauses {
+		if different[pause] = true; !within(pause, time.Minute) {
+			t.Errorf("a pause of %v", pause)
+		}
+	}
+	if len(pauses) < 50 || len(different) < 10 {
+		t.Errorf("%d pauses of %d lengths", len(pauses), len(different))
+	}
+}
+
+// A source that fails is asked less and less often, up to a bound, and as often as before once it answers.
+func TestPauseAfterFailures(t *testing.T) {
+	var n int
+	s := &scripted{answer: func(time.Time) (Answer, error) {
+		if n++; n <= 7 {
+			return Answer{}, errors.New("no answer")
+		}
+		return Answer{Unchanged: true}, nil
+	}}
+	pauses := asked(t, s, time.Minute, time.Hour)
+	for i, want := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, longestPause, longestPause, longestPause, time.Minute} {
+		if !within(pauses[i], want) {
+			t.Errorf("pause %d is %v, want %v", i, pauses[i], want)
+		}
+	}
+}
+
+// A source that says when it may be asked again is not asked before, not even if it is asked less often than that.
+func TestLater(t *testing.T) {
+	s := &scripted{answer: func(time.Time) (Answer, error) {
+		return Answer{}, &LaterError{After: 30 * time.Minute, Err: errors.New("too many")}
+	}}
+	for _, pause := range asked(t, s, time.Minute, 3*time.Hour) {
+		if !within(pause, 30*time.Minute) {
+			t.Errorf("a pause of %v", pause)
+		}
+	}
+}
+
+// A poller ends with its context, also while its source is silent.
+func TestRunEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &silent{}
+		p, err := NewPoller(Config{Name: "silent", Source: server, Interval: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { p.Run(ctx); close(ended) }()
+		synctest.Wait()
+		cancel()
+		<-ended
+		if state := p.State(); state.Error != "" {
+			t.Errorf("the end is taken for an error: %s", state.Error)
+		}
+	})
+}
+
+type silent struct{}
+
+func (*silent) Quantities() []surge.Quantity { return []surge.Quantity{surge.Kp} }
+func (*silent) Ask(ctx context.Context, _ time.Time) (Answer, error) {
+	<-ctx.Done()
+	return Answer{}, ctx.Err()
+}
+
+// minutes are samples of the solar wind, the first of which begins from minutes after a time.
+func minutes(after time.Time, from int, spacecraft string, values ...float64) (samples []surge.Sample) {
+	for i, v := range values {
+		at := after.Add(time.Duration(from+i) * time.Minute)
+		samples = append(samples, surge.Sample{From: at, To: at.Add(time.Minute), Value: v, Spacecraft: spacecraft})
+	}
+	return samples
+}
+
+func TestMerged(t *testing.T) {
+	at := storm
+	for _, c := range []struct {
+		name            string
+		known, answered []surge.Sample
+		want            string
+	}{
+		{name: "nothing"},
+		{name: "first", answered: minutes(at, 0, "", 1, 2), want: "22:30+1m0s=1, 22:31+1m0s=2"},
+		{name: "newer", known: minutes(at, 0, "", 1, 2), answered: minutes(at, 2, "", 3), want: "22:30+1m0s=1, 22:31+1m0s=2, 22:32+1m0s=3"},
+		{name: "corrected", known: minutes(at, 0, "", 1, 2, 3), answered: minutes(at, 1, "", 9, 4), want: "22:30+1m0s=1, 22:31+1m0s=9, 22:32+1m0s=4"},
+		{name: "older", known: minutes(at, 2, "", 3), answered: minutes(at, 0, "", 1), want: "22:30+1m0s=1, 22:32+1m0s=3"},
+		{name: "no order", answered: append(minutes(at, 2, "", 3), minutes(at, 0, "", 1, 2)...), want: "22:30+1m0s=1, 22:31+1m0s=2, 22:32+1m0s=3"},
+		{name: "another grid: what begins within is replaced, what is cut ends earlier", want: "22:30+30s=1, 22:30+1m0s=7, 22:32+1m0s=3",
+			known: minutes(at, 0, "", 1, 2, 3), answered: minutes(at.Add(30*time.Second), 0, "", 7)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			known := told(c.known)
+			got := merged(c.known, c.answered)
+			inOrder(t, got)
+			if told(got) != c.want {
+				t.Errorf("merged %s\nwant   %s", told(got), c.want)
+			}
+			if told(c.known) != known {
+				t.Errorf("the known ones were changed to %s", told(c.known))
+			}
+		})
+	}
+}
+
+// Samples are kept for some hours, and the newest for ever.
+func TestKept(t *testing.T) {
+	now := storm
+	s := &scripted{quantities: []surge.Quantity{surge.Bz}, answer: func(now time.Time) (Answer, error) {
+		return Answer{Samples: map[surge.Quantity][]surge.Sample{surge.Bz: minutes(now, -1, "ACE", -5)}}, nil
+	}}
+	p, err := NewPoller(Config{Name: "wind", Source: s, Interval: time.Minute, Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 600 {
+		p.ask(t.Context())
+		now = now.Add(time.Minute)
+	}
+	signal := p.Signals()[0]
+	inOrder(t, signal.Samples)
+	if n := len(signal.Samples); n < 120 || n > 181 {
+		t.Errorf("%d minutes are kept", n)
+	}
+	now = now.Add(24 * time.Hour)
+	s.answer = func(time.Time) (Answer, error) {
+		return Answer{Samples: map[surge.Quantity][]surge.Sample{surge.Bz: minutes(storm, 0, "ACE", -5)}}, nil
+	}
+	p.ask(t.Context())
+	signal = p.Signals()[0]
+	if age, is := signal.Age(now); len(signal.Samples) != 1 || !is || age < 24*time.Hour || signal.Fresh(now) {
+		t.Errorf("a day later it has %d samples, of age %v", len(signal.Samples), age)
+	}
+	if state := p.State(); state.Spacecraft != "ACE" || state.Newest[surge.Bz].Value != -5 {
+		t.Errorf("state %+v", state)
+	}
+	if got := recent(minutes(now, -9000, "", make([]float64, 9000)...), now, 1000*time.Hour); len(got) != maxKept || !got[maxKept-1].To.Equal(now) {
+		t.Errorf("%d samples are kept", len(got))
+	}
+}
+
+// set is one of two sources of Bz, of which the second one also tells the speed.
+func twoSources(t *testing.T, now *time.Time) (set *Set, first, second *scripted) {
+	t.Helper()
+	clock := func() time.Time { return *now }
+	first, second = &scripted{quantities: []surge.Quantity{surge.Bz}}, &scripted{quantities: []surge.Quantity{surge.Bz, surge.Speed}}
+	set, err := NewSet(Config{Name: "first", Source: first, Interval: time.Minute, Now: clock}, Config{Name: "second", Source: second, Interval: time.Minute, Now: clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set, first, second
+}
+
+// The first source that is fresh counts, and of stale ones the newest.
+func TestSet(t *testing.T) {
+	now := storm
+	set, first, second := twoSources(t, &now)
+	source := func() string { return set.Signals(now).Of(surge.Bz).Source }
+	if signals := set.Signals(now); len(signals) != 2 || source() != "first" || signals[1].Quantity != surge.Speed {
+		t.Errorf("before any answer: %+v", signals)
+	}
+	tell := func(s *scripted, ago int) {
+		s.answer = func(now time.Time) (Answer, error) {
+			return Answer{Samples: map[surge.Quantity][]surge.Sample{surge.Bz: minutes(now, -ago, "", -5)}}, nil
+		}
+	}
+	for _, c := range []struct {
+		first, second int
+		want          string
+	}{{60, 5, "second"}, {5, 1, "first"}} {
+		tell(first, c.first)
+		tell(second, c.second)
+		for _, p := range set.pollers {
+			p.ask(t.Context())
+		}
+		if got := source(); got != c.want {
+			t.Errorf("%d and %d minutes old: %s", c.first, c.second, got)
+		}
+	}
+	now = now.Add(time.Hour)
+	if got := source(); got != "second" {
+		t.Errorf("both are stale: %s", got)
+	}
+	if _, err := NewSet(Config{Name: "a", Source: first, Interval: time.Minute}, Config{Name: "a", Source: second, Interval: time.Minute}); err == nil {
+		t.Error("two sources have one name")
+	}
+	if _, err := NewSet(Config{Name: "a", Source: first, Interval: time.Millisecond}); err == nil {
+		t.Error("a source is asked each millisecond")
+	}
+}
+
+// All sources of a set are asked, and its goroutines end with it.
+func TestSetRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		set, first, second := twoSources(t, &now)
+		first.answer = func(time.Time) (Answer, error) { return Answer{Unchanged: true}, nil }
+		second.answer = func(time.Time) (Answer, error) { return Answer{}, errors.New("no answer") }
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		set.Run(ctx)
+		if len(first.asked) < 9 || len(second.asked) < 3 {
+			t.Errorf("asked %d and %d times", len(first.asked), len(second.asked))
+		}
+		states := set.States()
+		if states[0].Error != "" || states[1].Error != "source second: no answer" || states[1].LastAsked.IsZero() || !states[1].LastAnswered.IsZero() {
+			t.Errorf("states %+v", states)
+		}
+	})
+}

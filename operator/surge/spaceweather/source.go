@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package spaceweather reads space weather where it is published: by NOAA's Space Weather Prediction Center (SWPC), by any server that
+// answers JSON, from a recorded file, or from the manifest itself. A Poller asks one source and keeps what it answered as the signals
+// that package surge makes levels of.
+//
+//	SWPC, JSON ─ fetcher ─► body ─┐
+//	Recorded, Static ─────────────┴─► readings ─► Answer ─► Poller: history ─► surge.Signals
+//
+// What a source answers is judged before it is a sample: values that cannot be and times that have not begun are refused and counted.
+// A source that fails leaves the samples as they are. They get old, and package surge says when they are too old to mean anything.
+package spaceweather
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/substorm/substorm/operator/surge"
+)
+
+// Source is where space weather is read.
+type Source interface {
+	// Quantities are those that it tells, always the same.
+	Quantities() []surge.Quantity
+	// Ask returns what the source tells at now. It is called by one goroutine at a time and returns soon after ctx ends. The text of
+	// its error is for people who run a Site. If the source says when it may be asked again, the error wraps a LaterError.
+	Ask(ctx context.Context, now time.Time) (Answer, error)
+}
+
+// Answer is what a source tells.
+type Answer struct {
+	// Unchanged says that what was answered before still holds; Samples and Refused are empty then.
+	Unchanged bool
+	// Samples of each quantity, in any order. Of several of the same time the last one counts. What was answered before and is not
+	// contradicted remains.
+	Samples map[surge.Quantity][]surge.Sample
+	Refused Refused
+}
+
+// Refused are samples that were answered and not taken.
+type Refused struct {
+	Samples int
+	// First says what the first of them was, and why it was refused.
+	First string
+}
+
+// LaterError is of a source that says when it may be asked again.
+type LaterError struct {
+	After time.Duration
+	Err   error
+}
+
+// Error implements error.
+func (e *LaterError) Error() string { return fmt.Sprintf("%v (ask again in %v)", e.Err, e.After) }
+
+// Unwrap returns the error without the time.
+func (e *LaterError) Unwrap() error { return e.Err }

@@ -4,7 +4,6 @@ package spaceweather
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -69,14 +68,14 @@ func NewJSON(cfg JSONConfig) (Source, error) {
 	return &document{cfg: cfg, fetch: fetch}, nil
 }
 
-// validPath refuses what JSONPath does not read, and what could take long: ".." visits everything below, and two of them everything
-// below everything.
+// validPath refuses what JSONPath does not read, and paths that visit a value more than once: with ".." or lists of names, few characters can
+// lead to millions of results in a document made for it.
 func validPath(path string) error {
 	if len(path) > maxPath {
 		return fmt.Errorf("longer than %d characters", maxPath)
 	}
-	if strings.Count(path, "..") > 1 {
-		return errors.New("has more than one \"..\"; name the fields instead")
+	if strings.Contains(path, "..") || strings.Contains(path, ",") || strings.Count(path, "{") > 1 {
+		return fmt.Errorf("%q leads to more than one place: name one, without \"..\", commas, or a second pair of braces", path)
 	}
 	if !strings.HasPrefix(path, "{") || !strings.HasSuffix(path, "}") {
 		return fmt.Errorf("%q is not in braces, as {.data[*].kp} is", path)

@@ -39,6 +39,24 @@ func decode(body []byte, into any) error {
 	return nil
 }
 
+// scalar reads a value that was found to be JSON: null, a truth, text, or a number as it is written. An array or an object is its text.
+func scalar(raw json.RawMessage) any {
+	switch raw[0] {
+	case 'n':
+		return nil
+	case 't', 'f':
+		return raw[0] == 't'
+	case '"':
+		var text string
+		if json.Unmarshal(raw, &text) == nil {
+			return text
+		}
+	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+		return json.Number(raw)
+	}
+	return string(raw)
+}
+
 // notRead says why a body could not be decoded.
 func notRead(err error) error {
 	var other *json.UnmarshalTypeError

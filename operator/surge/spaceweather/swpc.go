@@ -147,11 +147,27 @@ func (r *readings) records(rows []json.RawMessage, fields func(json.RawMessage) 
 	return all, recognized
 }
 
-// objects reads a record that names its fields.
+// objects reads a record that names its fields. Of the 30 that some records have, only those that are needed are decoded.
 func objects(row json.RawMessage) map[string]any {
-	var values map[string]any
-	if decode(row, &values) != nil {
+	var o struct {
+		TimeTag     json.RawMessage `json:"time_tag"`
+		Source      json.RawMessage `json:"source"`
+		Active      json.RawMessage `json:"active"`
+		Kp          json.RawMessage `json:"Kp"` // and kp
+		BzGSM       json.RawMessage `json:"bz_gsm"`
+		ProtonSpeed json.RawMessage `json:"proton_speed"`
+		Speed       json.RawMessage `json:"speed"`
+	}
+	if json.Unmarshal(row, &o) != nil {
 		return nil
+	}
+	values := map[string]any{}
+	for name, raw := range map[string]json.RawMessage{
+		"time_tag": o.TimeTag, "source": o.Source, "active": o.Active, "Kp": o.Kp, "bz_gsm": o.BzGSM, "proton_speed": o.ProtonSpeed, "speed": o.Speed,
+	} {
+		if raw != nil { // null is no nil
+			values[name] = scalar(raw)
+		}
 	}
 	return values
 }
@@ -163,13 +179,13 @@ func table(header json.RawMessage) (func(json.RawMessage) map[string]any, error)
 		return nil, errors.New("has no names of columns in its first row: " + changed)
 	}
 	return func(row json.RawMessage) map[string]any {
-		var cells []any
-		if decode(row, &cells) != nil {
+		var cells []json.RawMessage
+		if json.Unmarshal(row, &cells) != nil {
 			return nil
 		}
 		values := map[string]any{}
 		for i, cell := range cells[:min(len(cells), len(names))] {
-			values[names[i]] = cell
+			values[names[i]] = scalar(cell)
 		}
 		return values
 	}, nil

@@ -237,7 +237,11 @@ func TestSet(t *testing.T) {
 		t.Errorf("both are stale: %s", got)
 	}
 	if _, err := NewSet(Config{Name: "a", Source: first, Interval: time.Minute}, Config{Name: "a", Source: second, Interval: time.Minute}); err == nil {
-		t.Error("two sources have one name")
+		t.Error("a source tells Bz twice")
+	}
+	wind := []Config{{Name: "wind", Source: first, Interval: time.Minute}, {Name: "wind", Source: &scripted{quantities: []surge.Quantity{surge.Speed}}, Interval: time.Minute}}
+	if _, err := NewSet(wind...); err != nil {
+		t.Errorf("a source of two documents: %v", err)
 	}
 	if _, err := NewSet(Config{Name: "a", Source: first, Interval: time.Millisecond}); err == nil {
 		t.Error("a source is asked each millisecond")

@@ -14,18 +14,25 @@ import (
 // Set are the pollers of a Site, in the order in which its sources are declared.
 type Set struct{ pollers []*Poller }
 
-// NewSet returns the pollers of sources, whose names differ.
+// NewSet returns the pollers of sources. What is declared as one source, such as the solar wind, may be read in several documents: then
+// several have its name, each with other quantities.
 func NewSet(sources ...Config) (*Set, error) {
-	set, names := &Set{}, map[string]bool{}
+	type told struct {
+		source   string
+		quantity surge.Quantity
+	}
+	set, all := &Set{}, map[told]bool{}
 	for _, cfg := range sources {
 		p, err := NewPoller(cfg)
 		if err != nil {
 			return nil, err
 		}
-		if names[cfg.Name] {
-			return nil, fmt.Errorf("source %s is declared twice: names of sources differ", cfg.Name)
+		for _, q := range cfg.Source.Quantities() {
+			if all[told{cfg.Name, q}] {
+				return nil, fmt.Errorf("source %s tells %s twice: give the second one another name", cfg.Name, q)
+			}
+			all[told{cfg.Name, q}] = true
 		}
-		names[cfg.Name] = true
 		set.pollers = append(set.pollers, p)
 	}
 	return set, nil
@@ -40,7 +47,7 @@ func (s *Set) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// States are those of the sources, in their order.
+// States are those of the pollers, in their order.
 func (s *Set) States() []State {
 	states := make([]State, 0, len(s.pollers))
 	for _, p := range s.pollers {

@@ -40,7 +40,7 @@ var flagValues = map[string]cobra.CompletionFunc{
 	"namespace": names(func() client.ObjectList { return &corev1.NamespaceList{} }), "context": contexts, "site": sites, "instrument": instruments,
 	"day": days, "since": days, "until": days,
 	"kubeconfig": files, "file": files, "checksums": files, "report": files, "token-file": files, "tls-ca": files, "tls-cert": files, "tls-key": files,
-	"nats-credentials": files, "queue": folders, "watch": folders,
+	"nats-credentials": files, "plot": files, "queue": folders, "watch": folders,
 }
 
 // arguments completes those of commands, by their paths.
@@ -50,6 +50,7 @@ var arguments = map[string][]cobra.CompletionFunc{
 	"mirror run":         {mirrors},
 	"spool abandon":      {names(func() client.ObjectList { return &corev1.PodList{} })},
 	"import":             {files},
+	"storm replay":       {files},
 }
 
 // complete adds completion to all commands.

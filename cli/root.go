@@ -15,6 +15,7 @@ import (
 	"github.com/substorm/substorm/cli/simulate"
 	"github.com/substorm/substorm/cli/spool"
 	"github.com/substorm/substorm/cli/status"
+	"github.com/substorm/substorm/cli/storm"
 	"github.com/substorm/substorm/internal/usage"
 	"github.com/substorm/substorm/sender"
 )
@@ -47,7 +48,7 @@ As kubectl-substorm in your PATH it is also ` + "`kubectl substorm`" + `.`,
 	send := sender.Command("send")
 	send.ValidArgsFunction = files
 	root.AddCommand(send, simulate.Command(), archive.Command(), importer.Command(), status.Command(), spool.Command(), adopt.Command(),
-		credentials.Command(), mirror.Command(), quickstart.Command(), versionCommand())
+		credentials.Command(), mirror.Command(), storm.Command(), quickstart.Command(), versionCommand())
 	root.AddCommand(resources.Commands()...)
 	root.AddCommand(platformCommands()...)
 	explainArguments(root)

@@ -4,20 +4,45 @@ package surge
 
 import "time"
 
-// Level is a state of space weather at which a Site has more pods.
+// Level is a state of space weather at which a Site has more pods. Levels are declared from the lowest to the highest.
 type Level struct {
 	Name string
 	// AnyOf are the rules, one of which is enough.
 	AnyOf []Rule
 	// Floors of pools while the level lasts.
 	Floors []Floor
-	// Hold is for how long the level lasts after its rules were last fulfilled.
+	// Hold is for how long the level lasts after its rules were last fulfilled, LeastHold at least.
 	Hold time.Duration
-	// ReleaseEvery is how long each pool then takes to lower its floor by one pod.
+	// ReleaseEvery is how long each pool then takes to lower its floor by one pod, LeastReleaseEvery at least.
 	ReleaseEvery time.Duration
 }
 
-// Rule is fulfilled while all of its thresholds are.
+// The least times of levels. With them, a signal that is above a threshold in one minute and below it in the next does not add
+// and remove pods each time: Kp is told every three hours, and the solar wind each minute.
+const (
+	LeastHold         = 10 * time.Minute
+	LeastReleaseEvery = time.Minute
+)
+
+func (l *Level) hold() time.Duration         { return max(l.Hold, LeastHold) }
+func (l *Level) releaseEvery() time.Duration { return max(l.ReleaseEvery, LeastReleaseEvery) }
+
+// floor returns that of a pool; 0: the level has none.
+func (l *Level) floor(of Pool) int32 {
+	var all int32
+	for _, f := range l.Floors {
+		switch {
+		case f.Kind != of.Kind:
+		case f.Name == of.Name:
+			return f.Replicas
+		case f.Name == "":
+			all = f.Replicas
+		}
+	}
+	return all
+}
+
+// Rule is fulfilled while all of its thresholds are; one without thresholds never is.
 type Rule []Threshold
 
 // Threshold bounds a quantity.
@@ -34,6 +59,12 @@ const (
 	KindIngestGateway = "IngestGateway"
 	KindFeedServer    = "FeedServer"
 )
+
+// Pool is one of a Site. As a key of floors, one without a name is each of the kind that no floor names.
+type Pool struct {
+	Kind string `json:"kind"`
+	Name string `json:"name,omitempty"`
+}
 
 // Floor is below how many pods pools are not scaled.
 type Floor struct {

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storm
+
+import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/substorm/substorm/operator/surge"
+	"github.com/substorm/substorm/operator/surge/simulate"
+)
+
+// The picture, in points: three panels under each other with one axis of time.
+const (
+	width, height        = 1000., 640.
+	left, right          = 64., 16.
+	top, panel, distance = 64., 150., 32.
+)
+
+// picture is of some days: Kp, load and pods, and what was refused.
+type picture struct {
+	title string
+	shown simulate.Span
+	kp    []surge.Sample
+	runs  []run
+}
+
+// run is that of a policy.
+type run struct {
+	name   string
+	points []simulate.Point
+}
+
+// colors of the runs; the load is gray. They differ in lightness too, for those who do not see the colors.
+var colors = []string{"#c2410c", "#0891b2", "#1e3a8a"}
+
+const loadColor = "#9ca3af"
+
+// axis is one of values, from 0 at the bottom of a panel.
+type axis struct{ top, most float64 }
+
+func (a axis) y(value float64) float64 { return a.top + panel*(1-min(value, a.most)/a.most) }
+
+func (p *picture) x(at time.Time) float64 {
+	return left + (width-left-right)*float64(at.Sub(p.shown.From))/float64(p.shown.To.Sub(p.shown.From))
+}
+
+// svg draws it.
+func (p *picture) svg() []byte {
+	var w bytes.Buffer
+	fmt.Fprintf(&w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="sans-serif" font-size="12" fill="#111827">`+"\n", width, height)
+	fmt.Fprintf(&w, `<title>%s</title><rect width="100%%" height="100%%" fill="#ffffff"/><text x="%g" y="24" font-size="16">%s</text>`+"\n", escape(p.title), left, escape(p.title))
+	p.legend(&w)
+	kp := axis{top, 9}
+	p.frame(&w, kp, "Kp", 3)
+	p.drawKp(&w, kp)
+	pods := axis{top + panel + distance, p.most(func(one simulate.Point) float64 { return max(one.Load, float64(one.Ready)) })}
+	p.frame(&w, pods, "pods that are ready, and load in pods", pods.most/4)
+	refused := axis{pods.top + panel + distance, p.most(func(one simulate.Point) float64 { return 100 * one.Refused })}
+	p.frame(&w, refused, "refused, % of the work", refused.most/4)
+	if len(p.runs) > 0 {
+		p.line(&w, pods, loadColor, p.runs[0].points, func(one simulate.Point) float64 { return one.Load })
+	}
+	for i, r := range p.runs {
+		p.line(&w, pods, colors[i%len(colors)], r.points, func(one simulate.Point) float64 { return float64(one.Ready) })
+		p.line(&w, refused, colors[i%len(colors)], r.points, func(one simulate.Point) float64 { return 100 * one.Refused })
+	}
+	p.times(&w, refused.top+panel)
+	w.WriteString("</svg>\n")
+	return w.Bytes()
+}
+
+// most of a figure in the shown time, rounded up to a multiple of 4.
+func (p *picture) most(of func(simulate.Point) float64) float64 {
+	most := 1.
+	for _, r := range p.runs {
+		for _, one := range r.points {
+			if p.has(one.At) {
+				most = max(most, of(one))
+			}
+		}
+	}
+	return 4 * math.Ceil(most/4)
+}
+
+func (p *picture) has(at time.Time) bool {
+	return !at.Before(p.shown.From) && at.Before(p.shown.To)
+}
+
+// legend names the colors, in a row under the title.
+func (p *picture) legend(w *bytes.Buffer) {
+	x := left
+	entry := func(color, name string) {
+		fmt.Fprintf(w, `<rect x="%g" y="34" width="18" height="4" fill="%s"/><text x="%g" y="41">%s</text>`+"\n", x, color, x+24, escape(name))
+		x += 48 + 7*float64(len(name))
+	}
+	for i, r := range p.runs {
+		entry(colors[i%len(colors)], r.name)
+	}
+	entry(loadColor, "load")
+}
+
+// frame draws a panel with lines of values.
+func (p *picture) frame(w *bytes.Buffer, a axis, title string, each float64) {
+	for value := 0.; value <= a.most; value += each {
+		fmt.Fprintf(w, `<line x1="%g" x2="%g" y1="%.1f" y2="%.1f" stroke="#e5e7eb"/><text x="%g" y="%.1f" text-anchor="end">%g</text>`+"\n", left, width-right, a.y(value), a.y(value), left-6, a.y(value)+4, value)
+	}
+	fmt.Fprintf(w, `<text x="%g" y="%g" font-weight="bold">%s</text>`+"\n", left, a.top-6, escape(title))
+}
+
+// drawKp draws a bar for each three hours, darker from 5 on.
+func (p *picture) drawKp(w *bytes.Buffer, a axis) {
+	for _, one := range p.kp {
+		if !p.has(one.From) {
+			continue
+		}
+		color := "#a7f3d0"
+		if one.Value >= 7 {
+			color = "#b91c1c"
+		} else if one.Value >= 5 {
+			color = "#f59e0b"
+		}
+		from, to := p.x(one.From), min(p.x(one.To), width-right)
+		fmt.Fprintf(w, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`+"\n", from+0.5, a.y(one.Value), max(0, to-from-1), a.top+panel-a.y(one.Value), color)
+	}
+}
+
+// line draws a figure as steps: a point is where it changes.
+func (p *picture) line(w *bytes.Buffer, a axis, color string, points []simulate.Point, of func(simulate.Point) float64) {
+	var path strings.Builder
+	last := math.NaN()
+	for _, one := range points {
+		if !p.has(one.At) {
+			continue
+		}
+		switch y := a.y(of(one)); {
+		case path.Len() == 0:
+			fmt.Fprintf(&path, "M%.1f %.1f", p.x(one.At), y)
+			last = y
+		case y != last:
+			fmt.Fprintf(&path, "H%.1fV%.1f", p.x(one.At), y)
+			last = y
+		}
+	}
+	if path.Len() > 0 {
+		fmt.Fprintf(w, `<path d="%sH%g" fill="none" stroke="%s" stroke-width="1.5"/>`+"\n", path.String(), width-right, color)
+	}
+}
+
+// times labels the axis of time every six hours, and days in full.
+func (p *picture) times(w *bytes.Buffer, bottom float64) {
+	for at := p.shown.From.Truncate(6 * time.Hour); !at.After(p.shown.To); at = at.Add(6 * time.Hour) {
+		if at.Before(p.shown.From) {
+			continue
+		}
+		label := at.Format("15:04")
+		if at.Hour() == 0 {
+			label = at.Format("2 Jan")
+		}
+		fmt.Fprintf(w, `<line x1="%.1f" x2="%.1f" y1="%g" y2="%g" stroke="#e5e7eb"/><text x="%.1f" y="%g" text-anchor="middle">%s</text>`+"\n", p.x(at), p.x(at), top, bottom, p.x(at), bottom+18, label)
+	}
+	fmt.Fprintf(w, `<text x="%g" y="%g" text-anchor="end">time, UTC</text>`+"\n", width-right, bottom+36)
+}
+
+func escape(text string) string {
+	var b strings.Builder
+	_ = xml.EscapeText(&b, []byte(text)) // to memory
+	return b.String()
+}

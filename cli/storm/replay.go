@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storm
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/substorm/substorm/cli/output"
+	"github.com/substorm/substorm/internal/progress"
+	"github.com/substorm/substorm/internal/usage"
+	"github.com/substorm/substorm/operator/surge"
+	"github.com/substorm/substorm/operator/surge/simulate"
+)
+
+// mostDraws bounds what a run keeps in memory, and how long it takes.
+const mostDraws = 10_000
+
+// replayOptions are the flags of `storm replay`.
+type replayOptions struct {
+	seed   uint64
+	draws  int
+	plot   string
+	output output.Format
+	quiet  bool
+}
+
+func replayCommand() *cobra.Command {
+	var o replayOptions
+	cmd := &cobra.Command{
+		Use:   "replay KP.csv",
+		Short: "Run a recorded Kp index through policies in virtual time: what they refuse, and how many pods they take",
+		Long: `Simulates a pool of feed servers in the time of a recorded Kp index, many times
+over. Each draw decides which storms bring a crowd, 0.5 to 12 hours after they
+begin, and how large: 2 to 8 times the load of a calm day. Some crowds come
+without a storm, and in some draws the signal is away for 6 to 48 hours. In
+each draw, each policy meets the same:
+
+  hpa               HorizontalPodAutoscaler on CPU, as it is by default
+  keda              KEDA, polling the load each 30 s
+  knative           Knative's autoscaler
+  ours, no signal   the operator's loop, without space weather
+  ours              the operator's loop, with floors by space weather
+  oracle            knows the load, and keeps pods as full as the others do
+  packed oracle     knows the load, and fills pods to the last
+
+The operator decides with the same code. A value of Kp is known 15 minutes
+after its three hours. The levels are: storm, Kp 5 and more, at least 6 pods;
+severe, Kp 7 and more, at least 12; each held for 12 hours, then released by
+one pod in 10 minutes. A calm day needs 3 pods on average.
+
+KP.csv has the header time,kp, and lines such as 2015-03-17T12:00:00Z,7.7, one
+for each three hours; lines that begin with # are comments.`,
+		Example: `  substorm storm replay kp.csv
+  substorm storm replay kp.csv --draws 20 --seed 7 --plot storm.svg`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.run(cmd.Context(), args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f := cmd.Flags()
+	f.Uint64Var(&o.seed, "seed", 1, "of the draws: the same seed draws the same")
+	f.IntVar(&o.draws, "draws", 200, "how many draws, 1 to 10000")
+	f.StringVar(&o.plot, "plot", "", "file for a picture (SVG) of the greatest storm in the first draw that has a crowd then")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "show no progress")
+	o.output.Add(cmd, "one document")
+	return cmd
+}
+
+// report is what -o json prints.
+type report struct {
+	File     string   `json:"file"`
+	Seed     uint64   `json:"seed"`
+	Draws    int      `json:"draws"`
+	Policies []policy `json:"policies"`
+}
+
+// policy is what one came to. Work is in hours of a full pod.
+type policy struct {
+	Policy       string                `json:"policy"`
+	RefusedWork  simulate.Distribution `json:"refusedWork"`
+	RefusedShare simulate.Distribution `json:"refusedShare"`
+	PodHours     simulate.Distribution `json:"podHours"`
+	// PodHoursToOracle is in each draw to those of the oracle that keeps pods as full as the others do.
+	PodHoursToOracle simulate.Distribution `json:"podHoursToOracle"`
+	ScaleUps         simulate.Distribution `json:"scaleUps"`
+	NeedlessScaleUps simulate.Distribution `json:"needlessScaleUps"`
+}
+
+func (o *replayOptions) run(ctx context.Context, file string, out, messages io.Writer) error {
+	if o.draws < 1 || o.draws > mostDraws {
+		return usage.Errorf("--draws %d: 1 to %d", o.draws, mostDraws)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	kp, err := simulate.ReadKp(file, f)
+	_ = f.Close() // it was only read
+	if err != nil {
+		return err
+	}
+	kinds := simulate.Kinds(simulate.DefaultLevels())
+	results, err := o.compare(ctx, kp, kinds, messages)
+	if err != nil {
+		return err
+	}
+	all := o.sum(file, kinds, results)
+	if err := output.One(out, o.output, all, all.table); err != nil || o.plot == "" {
+		return err
+	}
+	return o.draw(kp, kinds, messages)
+}
+
+func (o *replayOptions) compare(ctx context.Context, kp []surge.Sample, kinds []simulate.Kind, messages io.Writer) ([][]simulate.Result, error) {
+	var done atomic.Int64
+	shown := progress.Start(messages, o.quiet, func() progress.State {
+		n := done.Load()
+		return progress.State{Done: n, Total: int64(o.draws), Text: fmt.Sprintf("%d of %d draws", n, o.draws)}
+	})
+	defer shown.Stop()
+	return simulate.Compare(ctx, kinds, o.draws, func(n int) *simulate.Scenario { return simulate.Draw(kp, o.seed, n) }, func(n int) { done.Store(int64(n)) })
+}
+
+func (o *replayOptions) sum(file string, kinds []simulate.Kind, results [][]simulate.Result) *report {
+	all := &report{File: file, Seed: o.seed, Draws: o.draws}
+	var oracle []simulate.Result
+	for i, kind := range kinds {
+		if kind.Name == simulate.NameOracle {
+			oracle = results[i]
+		}
+	}
+	for i, kind := range kinds {
+		toOracle := make([]simulate.Result, o.draws)
+		for n := range toOracle {
+			toOracle[n].PodHours = results[i][n].PodHours / oracle[n].PodHours
+		}
+		hours := func(r *simulate.Result) float64 { return r.PodHours }
+		all.Policies = append(all.Policies, policy{
+			Policy:           kind.Name,
+			RefusedWork:      simulate.Of(results[i], func(r *simulate.Result) float64 { return r.Refused }),
+			RefusedShare:     simulate.Of(results[i], (*simulate.Result).RefusedShare),
+			PodHours:         simulate.Of(results[i], hours),
+			PodHoursToOracle: simulate.Of(toOracle, hours),
+			ScaleUps:         simulate.Of(results[i], func(r *simulate.Result) float64 { return float64(r.ScaleUps) }),
+			NeedlessScaleUps: simulate.Of(results[i], func(r *simulate.Result) float64 { return float64(r.Needless) }),
+		})
+	}
+	return all
+}
+
+func (r *report) table(w io.Writer) {
+	t := output.Columns(w, "POLICY\tREFUSED, MEDIAN\tP95\tMOST\tPOD-HOURS, MEDIAN\tTO THE ORACLE'S\tSCALE-UPS\tNEEDLESS")
+	for _, p := range r.Policies {
+		fmt.Fprintf(t, "%s\t%.4f%%\t%.4f%%\t%.4f%%\t%.0f\t%.2f\t%.0f\t%.0f\n", p.Policy, 100*p.RefusedShare.Median, 100*p.RefusedShare.P95, 100*p.RefusedShare.Most,
+			p.PodHours.Median, p.PodHoursToOracle.Median, p.ScaleUps.Median, p.NeedlessScaleUps.Median)
+	}
+	_ = t.Flush() // to a buffer
+	fmt.Fprintf(w, "\n%d draws, seed %d. Refused is a share of the work that was asked for. A scale-up is needless if the pods of before would have been enough for an hour.\n", r.Draws, r.Seed)
+}
+
+// draw writes the picture. It is of the days around the greatest storm.
+func (o *replayOptions) draw(kp []surge.Sample, kinds []simulate.Kind, messages io.Writer) error {
+	shown := window(kp)
+	number := 0
+	scenario := simulate.Draw(kp, o.seed, number)
+	for ; number < o.draws; number++ {
+		scenario = simulate.Draw(kp, o.seed, number)
+		if hasCrowd(scenario, shown) {
+			break
+		}
+	}
+	p := picture{shown: shown, kp: kp, title: fmt.Sprintf("Draw %d of seed %d: %s to %s", number, o.seed, shown.From.Format(time.DateOnly), shown.To.Format(time.DateOnly))}
+	for _, kind := range kinds {
+		if kind.Name == simulate.NameHPA || kind.Name == simulate.NameOurs || kind.Name == simulate.NameWithoutSignal {
+			p.runs = append(p.runs, run{kind.Name, simulate.Run(scenario, kind, true).Points})
+		}
+	}
+	if err := os.WriteFile(o.plot, p.svg(), 0o666); err != nil {
+		return fmt.Errorf("--plot: %w", err)
+	}
+	if !o.quiet {
+		fmt.Fprintf(messages, "the picture is in %s\n", o.plot)
+	}
+	return nil
+}
+
+// window is three days around the greatest value.
+func window(kp []surge.Sample) simulate.Span {
+	most := kp[0]
+	for _, one := range kp {
+		if one.Value > most.Value {
+			most = one
+		}
+	}
+	from := most.From.Truncate(24 * time.Hour)
+	s := simulate.Span{From: from, To: from.Add(72 * time.Hour)}
+	if first := kp[0].From; s.From.Before(first) {
+		s.From = first
+	}
+	if last := kp[len(kp)-1].To; s.To.After(last) {
+		s.To = last
+	}
+	return s
+}
+
+func hasCrowd(s *simulate.Scenario, in simulate.Span) bool {
+	for _, c := range s.Crowds {
+		if !c.Begins.Before(in.From) && c.Begins.Before(in.To) {
+			return true
+		}
+	}
+	return false
+}

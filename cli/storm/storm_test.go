@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storm_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/substorm/substorm/cli/storm"
+	"github.com/substorm/substorm/internal/usage"
+)
+
+const march = "../../operator/surge/simulate/testdata/kp-2015-03.csv"
+
+func replay(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := storm.Command()
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs(append([]string{"replay", "-q"}, args...))
+	cmd.SetOut(&out)
+	cmd.SetErr(io.Discard)
+	err := cmd.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+// TestReplay: the table, the document and the picture of the same draws.
+func TestReplay(t *testing.T) {
+	plot := filepath.Join(t.TempDir(), "storm.svg")
+	table, err := replay(t, march, "--draws", "2", "--plot", plot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"POLICY", "\nhpa ", "\nkeda ", "\nknative ", "\nours, no signal ", "\nours ", "\noracle ", "\npacked oracle ", "2 draws, seed 1."} {
+		if !strings.Contains(table, want) {
+			t.Errorf("%q is not in\n%s", want, table)
+		}
+	}
+	again, err := replay(t, march, "--draws", "2")
+	if err != nil || again != table {
+		t.Errorf("the same seed came to something else, %v:\n%s\n%s", err, table, again)
+	}
+	other, err := replay(t, march, "--draws", "2", "--seed", "7")
+	if err != nil || other == table {
+		t.Errorf("another seed came to the same, %v", err)
+	}
+	picture, err := os.ReadFile(plot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	elements := 0
+	for in := xml.NewDecoder(bytes.NewReader(picture)); ; elements++ {
+		if _, err := in.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if elements < 100 || !bytes.Contains(picture, []byte("ours, no signal")) || !bytes.Contains(picture, []byte("17 Mar")) || bytes.Contains(picture, []byte("NaN")) {
+		t.Errorf("%d elements:\n%.2000s", elements, picture)
+	}
+}
+
+func TestReplayAsJSON(t *testing.T) {
+	text, err := replay(t, march, "--draws", "1", "-o", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Draws    int
+		Policies []struct {
+			Policy           string
+			RefusedShare     struct{ P95 float64 }
+			PodHoursToOracle struct{ Median float64 }
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Draws != 1 || len(got.Policies) != 7 || got.Policies[5].Policy != "oracle" || got.Policies[5].PodHoursToOracle.Median != 1 || got.Policies[5].RefusedShare.P95 != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestShortFile: three hours are enough, and so is a file without a storm.
+func TestShortFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kp.csv")
+	if err := os.WriteFile(file, []byte("time,kp\n2015-03-17T12:00:00Z,2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	plot := filepath.Join(t.TempDir(), "storm.svg")
+	if _, err := replay(t, file, "--draws", "1", "--plot", plot); err != nil {
+		t.Error(err)
+	}
+	if picture, err := os.ReadFile(plot); err != nil || bytes.Contains(picture, []byte("NaN")) {
+		t.Errorf("%v: %s", err, picture)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	dir := t.TempDir()
+	bad := filepath.Join(dir, "bad.csv")
+	if err := os.WriteFile(bad, []byte("time,kp\n2015-03-17T12:00:00Z,99\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		args  []string
+		want  string
+		usage bool
+	}{
+		"no file":       {[]string{filepath.Join(dir, "none.csv")}, "no such file", false},
+		"a bad line":    {[]string{bad}, bad + ":2: \"99\" is no Kp", false},
+		"no draws":      {[]string{march, "--draws", "0"}, "--draws 0: 1 to 10000", true},
+		"many draws":    {[]string{march, "--draws", "20000"}, "--draws 20000: 1 to 10000", true},
+		"nowhere to go": {[]string{march, "--draws", "1", "--plot", filepath.Join(dir, "none", "x.svg")}, "--plot: open", false},
+		"no arguments":  {nil, "accepts 1 arg", false},
+	} {
+		_, err := replay(t, c.args...)
+		var wrong usage.Error
+		if err == nil || !strings.Contains(err.Error(), c.want) || errors.As(err, &wrong) != c.usage {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package autoscale
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// Budget is something that a pod has so much of, and no more.
+type Budget string
+
+// The budgets of gateways and feed servers.
+const (
+	ReceiveQueue Budget = "receive queue"
+	Spool        Budget = "spool"
+	Memory       Budget = "memory"
+	Backlog      Budget = "backlog"
+	Connections  Budget = "connections"
+	EventStreams Budget = "event streams"
+	// Throughput is bytes a second beside what a pod can carry.
+	Throughput Budget = "throughput"
+)
+
+// Report is what a pod says of the last second.
+type Report struct {
+	Pod string
+	At  time.Time
+	// Fill of each budget, 0 to 1.
+	Fill map[Budget]float64
+	// BytesPerSecond that passed, and what a pod can carry; 0: nobody knows.
+	BytesPerSecond, BytesPerSecondLimit float64
+	// Answered requests, and those that were refused for want of capacity. Refusals of a client that asks more often than it may
+	// are not among them: more pods would not change them.
+	Answered, Refused int64
+}
+
+// freshFor is how old a report may be. Pods report each second: one report may be lost, and another one on its way.
+const freshFor = 3 * time.Second
+
+// mostHidden bounds the demand that refusals stand for, in times of what was answered: a pod that answers hardly anything says
+// little of how much is asked.
+const mostHidden = 10
+
+// Load is that of all pods of a pool in one second, in pods: 3 is what three full ones carry.
+type Load struct {
+	At    time.Time
+	Total float64
+	// Missing is how many pods did not report. Total has the average of the others in their place.
+	Missing int
+	// Because is the budget of which the pods use most.
+	Because Budget
+}
+
+// Sum adds up the newest report of each of the pods that are ready. It returns false if none of them reported: then nothing is known.
+func Sum(ready []string, reports []Report, now time.Time) (Load, bool) {
+	load := Load{At: now}
+	reported, most := 0, map[Budget]float64{}
+	for _, pod := range ready {
+		r := newest(pod, reports)
+		if r == nil || now.Sub(r.At) > freshFor {
+			load.Missing++
+			continue
+		}
+		fill, of := r.load()
+		reported++
+		load.Total += fill
+		most[of] += fill
+	}
+	if reported == 0 {
+		return load, false
+	}
+	load.Total *= float64(len(ready)) / float64(reported)
+	for budget, fill := range most {
+		if fill > most[load.Because] || fill == most[load.Because] && (load.Because == "" || budget < load.Because) {
+			load.Because = budget
+		}
+	}
+	return load, true
+}
+
+func newest(pod string, reports []Report) (found *Report) {
+	for i := range reports {
+		if r := &reports[i]; r.Pod == pod && (found == nil || r.At.After(found.At)) {
+			found = r
+		}
+	}
+	return found
+}
+
+// load is how full the pod is: the fullest budget decides. What was refused counts as if it had been answered, so that a pod at its
+// limit says how far beyond it the demand is.
+func (r *Report) load() (float64, Budget) {
+	most, of := 0., Throughput
+	if r.BytesPerSecondLimit > 0 {
+		most = number(r.BytesPerSecond/r.BytesPerSecondLimit, 1)
+	}
+	for budget, fill := range r.Fill {
+		if fill = number(fill, 1); fill > most || fill == most && budget < of {
+			most, of = fill, budget
+		}
+	}
+	if r.Refused > 0 {
+		most = max(most, 1) * min(mostHidden, 1+float64(r.Refused)/float64(max(1, r.Answered)))
+	}
+	return most, of
+}
+
+// number keeps what a broken report says from being more than a full pod, or no number.
+func number(v, most float64) float64 {
+	if math.IsNaN(v) || v < 0 {
+		return 0
+	}
+	return min(v, most)
+}
+
+// missing tells of pods that did not report.
+func (l Load) missing() string {
+	if l.Missing == 1 {
+		return "1 pod does not report"
+	}
+	return fmt.Sprintf("%d pods do not report", l.Missing)
+}
+
+// window is the loads of the last so long, the oldest first.
+type window []Load
+
+func (w window) since(from time.Time) window {
+	i, _ := slices.BinarySearchFunc(w, from, func(l Load, at time.Time) int {
+		if l.At.After(at) {
+			return 1
+		}
+		return -1
+	})
+	return w[i:]
+}
+
+func (w window) mean() float64 {
+	if len(w) == 0 {
+		return 0
+	}
+	sum := 0.
+	for i := range w {
+		sum += w[i].Total
+	}
+	return sum / float64(len(w))
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package autoscale
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Config is how the loop behaves. The names are those of Knative's config-autoscaler.
+type Config struct {
+	// StableWindow and PanicWindow are over which times loads are averaged.
+	StableWindow, PanicWindow time.Duration
+	// PanicThreshold is how many times the pods that there are the panic window has to ask for.
+	PanicThreshold float64
+	// PanicUtilization is how full the pods that there are have to be in the panic window for the same; 0: that makes no panic. Knative
+	// has no such thing: there, pods at their target have space for twice the requests, and here one at 0.7 is full at 1.4 times.
+	PanicUtilization float64
+	// TargetUtilization is how full pods are to be.
+	TargetUtilization float64
+	// MaxScaleUpRate and MaxScaleDownRate bound one decision, in times of the pods that are ready: 1000 times as many, half as many.
+	MaxScaleUpRate, MaxScaleDownRate float64
+	// ScaleDownDelay is for how long less has to be asked for before pods are removed.
+	ScaleDownDelay time.Duration
+}
+
+// Defaults are Knative's, but for PanicUtilization, and for the delay, which is the one of HorizontalPodAutoscaler: a pod that is
+// needed again takes a while to start, and a gateway's has a spool to drain before it may go.
+var Defaults = Config{
+	StableWindow: time.Minute, PanicWindow: 6 * time.Second, PanicThreshold: 2, PanicUtilization: 0.9, TargetUtilization: 0.7,
+	MaxScaleUpRate: 1000, MaxScaleDownRate: 2, ScaleDownDelay: 5 * time.Minute,
+}
+
+// Loop asks for pods. It is of one pool, and of one goroutine.
+type Loop struct {
+	cfg   Config
+	loads window
+	// panicSince is when the panic window last asked for as much as makes panic; zero: it is over. panicMost is what was asked for
+	// since it began.
+	panicSince time.Time
+	panicMost  int32
+	// recent are decisions of the last ScaleDownDelay that none after them exceeds: the first one is the greatest.
+	recent []decision
+	asked  Asked
+}
+
+type decision struct {
+	at       time.Time
+	replicas int32
+}
+
+// Asked is for how many pods a loop asks.
+type Asked struct {
+	Replicas int32
+	// Panic says that the panic window decides.
+	Panic bool
+	// Load is the one of the window that decided, in pods.
+	Load float64
+	// Held says why more are asked for than the load needs; empty: they are not.
+	Held string
+	// because is the budget that decided, and missing what did not report.
+	because Budget
+	target  float64
+}
+
+// Why tells it in a sentence for people. It is made only when it is asked for: the simulation decides millions of times.
+func (a Asked) Why() string {
+	if a.because == "" {
+		return "no pod has reported yet"
+	}
+	window := "a minute"
+	if a.Panic {
+		window = "six seconds"
+	}
+	text := fmt.Sprintf("in %s the load was that of %.1f full pods (%s), at most %.0f%% of each", window, a.Load, a.because, 100*a.target)
+	if a.Held != "" {
+		text += "; " + a.Held
+	}
+	return text
+}
+
+// New begins with the pods that there are. It removes none of them before it knows a whole stable window and ScaleDownDelay: it
+// begins in panic.
+func New(cfg Config, replicas int32, now time.Time) *Loop {
+	return &Loop{cfg: cfg, panicSince: now, panicMost: replicas, recent: []decision{{now, replicas}}, asked: Asked{Replicas: replicas, Panic: true, target: cfg.TargetUtilization}}
+}
+
+// Add notes the load of a second. Times that do not go forward are left out.
+func (l *Loop) Add(load Load) {
+	if n := len(l.loads); n > 0 && !load.At.After(l.loads[n-1].At) {
+		return
+	}
+	if kept := l.loads.since(load.At.Add(-l.cfg.StableWindow)); len(kept) < len(l.loads) {
+		// Half of the array is garbage at most: append copies what is kept when it is full.
+		l.loads = kept
+	}
+	l.loads = append(l.loads, load)
+}
+
+// Decide says how many pods are asked for, of which so many are ready now. Without a load in the panic window it asks for what it
+// asked for before.
+func (l *Loop) Decide(now time.Time, ready int32) Asked {
+	stable := l.loads.since(now.Add(-l.cfg.StableWindow))
+	hasty := stable.since(now.Add(-l.cfg.PanicWindow))
+	if len(hasty) == 0 {
+		l.asked.Held = "no pod reports"
+		return l.asked
+	}
+	pods := float64(max(1, ready))
+	calm, panicky := stable.mean(), hasty.mean()
+	most, least := math.Ceil(l.cfg.MaxScaleUpRate*pods), math.Floor(pods/l.cfg.MaxScaleDownRate)
+	wanted := l.pods(calm, least, most)
+	asked := Asked{Replicas: wanted, Load: calm, because: hasty[len(hasty)-1].Because, target: l.cfg.TargetUtilization}
+
+	urgent := l.pods(panicky, least, most)
+	if asked.Panic = l.panics(now, panicky, pods); asked.Panic {
+		if urgent > wanted {
+			asked.Replicas, asked.Load = urgent, panicky
+		}
+		l.panicMost = max(l.panicMost, asked.Replicas)
+		if asked.Replicas < l.panicMost {
+			asked.Replicas, asked.Held = l.panicMost, "a minute ago it grew fast"
+		}
+	}
+	l.hold(&asked, stable, now)
+	l.asked = asked
+	return asked
+}
+
+// pods that a load needs.
+func (l *Loop) pods(load, least, most float64) int32 {
+	n := min(max(math.Ceil(load/l.cfg.TargetUtilization-1e-9), least), most)
+	return int32(min(max(1, n), math.MaxInt32))
+}
+
+// panics says whether the panic window decides: while its load asks for so many times the pods that there are, or fills them, and for
+// a stable window after.
+func (l *Loop) panics(now time.Time, load, pods float64) bool {
+	times, fill := math.Ceil(load/l.cfg.TargetUtilization)/pods, load/pods
+	switch {
+	case times >= l.cfg.PanicThreshold, l.cfg.PanicUtilization > 0 && fill >= l.cfg.PanicUtilization:
+		if l.panicSince.IsZero() {
+			l.panicMost = 0
+		}
+		l.panicSince = now
+	case !l.panicSince.IsZero() && now.Sub(l.panicSince) >= l.cfg.StableWindow:
+		l.panicSince = time.Time{}
+	}
+	return !l.panicSince.IsZero()
+}
+
+// hold keeps pods that would be removed, where the load is not known in full, or was higher a while ago.
+func (l *Loop) hold(asked *Asked, stable window, now time.Time) {
+	for i := len(stable) - 1; i >= 0 && asked.Replicas < l.asked.Replicas; i-- {
+		if stable[i].Missing > 0 {
+			asked.Replicas, asked.Held = l.asked.Replicas, stable[i].missing()+", and what is not known removes none"
+		}
+	}
+	for len(l.recent) > 0 && now.Sub(l.recent[0].at) >= l.cfg.ScaleDownDelay {
+		l.recent = l.recent[1:]
+	}
+	for len(l.recent) > 0 && l.recent[len(l.recent)-1].replicas <= asked.Replicas {
+		l.recent = l.recent[:len(l.recent)-1]
+	}
+	l.recent = append(l.recent, decision{now, asked.Replicas})
+	if first := l.recent[0]; first.replicas > asked.Replicas {
+		asked.Replicas, asked.Held = first.replicas, "less is needed, but not for long yet"
+	}
+}

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package surge
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Next decides which level holds, and the floors that follow.
+//
+// A level begins when one of its rules is fulfilled, and ends when all of them were known to be unfulfilled for its Hold. The level
+// that holds is the last one, in the order of declaration, that began and did not end. The floor of a pool is the highest one of all
+// levels that did. It rises at once, and falls by one pod each ReleaseEvery of the level that raised it.
+//
+// What is Unknown raises nothing and lowers nothing: the level and the floors stay, and what ran before they fall stands still.
+func Next(levels []Level, signals Signals, was State, now time.Time) (State, Decision) {
+	p := pass{levels: levels, was: was, now: now.UTC().Truncate(time.Second), verdicts: make([]verdict, len(levels)), holds: -1}
+	for i := range levels {
+		p.verdicts[i] = levels[i].judge(signals, p.now)
+	}
+	p.stepLevels()
+	p.stepFloors()
+	p.staleness(signals)
+	return p.next, p.decide()
+}
+
+// pass is one call of Next.
+type pass struct {
+	levels   []Level
+	verdicts []verdict // of each level
+	was      State
+	now      time.Time
+
+	next State
+	// holds is the number of the level that does; -1: none.
+	holds int
+	// again is when to look again; zero: never.
+	again time.Time
+}
+
+// lookIn notes that something will happen.
+func (p *pass) lookIn(d time.Duration) {
+	if at := p.now.Add(max(d, time.Second)); p.again.IsZero() || at.Before(p.again) {
+		p.again = at
+	}
+}
+
+// stepLevels begins, holds and ends levels.
+func (p *pass) stepLevels() {
+	for i := range p.levels {
+		if state, holds := p.stepLevel(&p.levels[i], p.verdicts[i]); holds {
+			p.next.Levels = append(p.next.Levels, state)
+			p.holds = i
+		}
+	}
+	p.next.Since = p.was.Since
+	if p.holds >= 0 {
+		p.next.Level = p.levels[p.holds].Name
+	}
+	if p.next.Level != p.was.Level {
+		p.next.Since = p.now
+	}
+}
+
+// stepLevel returns false for a level that does not hold.
+func (p *pass) stepLevel(l *Level, v verdict) (LevelState, bool) {
+	was, held := p.was.level(l.Name)
+	switch {
+	case v.is == True && held && was.Hold == nil:
+		return was, true
+	case v.is == True:
+		return LevelState{Name: l.Name, Because: v.why}, true
+	case !held:
+		return was, false
+	case v.is == Unknown && was.Hold == nil:
+		return was, true
+	}
+	var ran time.Duration
+	was.Hold, ran = was.Hold.next(v.is == Unknown, p.now)
+	if v.is == Unknown {
+		return was, true
+	}
+	if left := l.hold() - ran; left > 0 {
+		p.lookIn(left)
+		return was, true
+	}
+	return was, false
+}
+
+func (s *State) level(name string) (LevelState, bool) {
+	if i := slices.IndexFunc(s.Levels, func(l LevelState) bool { return l.Name == name }); i >= 0 {
+		return s.Levels[i], true
+	}
+	return LevelState{}, false
+}
+
+// stepFloors raises floors, and lowers them slowly.
+func (p *pass) stepFloors() {
+	for _, pool := range p.pools() {
+		if f := p.stepFloor(pool); f.Replicas > 0 {
+			p.next.Floors = append(p.next.Floors, f)
+		}
+	}
+}
+
+func (p *pass) stepFloor(pool Pool) FloorState {
+	is, was := p.asks(pool), p.was.floor(pool)
+	if is.Replicas >= was.Replicas {
+		return is
+	}
+	every := LeastReleaseEvery
+	if i := p.named(was.Level); i >= 0 {
+		every = p.levels[i].releaseEvery()
+	}
+	stop := p.unknownAbove(pool, is.Replicas)
+	var ran time.Duration
+	was.Release, ran = was.Release.next(stop, p.now)
+	if stop {
+		return was
+	}
+	if ran >= every {
+		// One pod, even if the operator was away for longer: what happened meanwhile is not known.
+		was.Replicas--
+		was.Release.From = was.Release.From.Add(every)
+		if ran >= 2*every {
+			was.Release.From = p.now
+		}
+		if was.Replicas == is.Replicas {
+			return is
+		}
+		ran = p.now.Sub(was.Release.From)
+	}
+	p.lookIn(every - ran)
+	return was
+}
+
+// asks returns the floor that the levels that hold ask for.
+func (p *pass) asks(pool Pool) FloorState {
+	f := FloorState{Pool: pool}
+	for _, state := range p.next.Levels {
+		if n := p.levels[p.named(state.Name)].floor(pool); n > f.Replicas {
+			f.Replicas, f.Level = n, state.Name
+		}
+	}
+	return f
+}
+
+// unknownAbove says whether a level of which nobody knows whether it is fulfilled has a floor that is higher.
+func (p *pass) unknownAbove(pool Pool, replicas int32) bool {
+	for i := range p.levels {
+		if p.verdicts[i].is == Unknown && p.levels[i].floor(pool) > replicas {
+			return true
+		}
+	}
+	return false
+}
+
+// floor returns that of a pool. One that has just been named in the levels had that of its kind until now.
+func (s *State) floor(of Pool) FloorState {
+	found := FloorState{Pool: of}
+	for _, f := range s.Floors {
+		if f.Pool == of {
+			return f
+		}
+		if f.Kind == of.Kind && f.Name == "" {
+			found.Replicas, found.Level, found.Release = f.Replicas, f.Level, f.Release
+		}
+	}
+	return found
+}
+
+// pools are all that have floors, or had.
+func (p *pass) pools() []Pool {
+	var all []Pool
+	for _, l := range p.levels {
+		for _, f := range l.Floors {
+			all = append(all, Pool{f.Kind, f.Name})
+		}
+	}
+	for _, f := range p.was.Floors {
+		all = append(all, f.Pool)
+	}
+	slices.SortFunc(all, func(a, b Pool) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+	return slices.Compact(all)
+}
+
+func (p *pass) named(level string) int {
+	return slices.IndexFunc(p.levels, func(l Level) bool { return l.Name == level })
+}
+
+// staleness notes when what is known now becomes unknown.
+func (p *pass) staleness(signals Signals) {
+	for _, s := range signals {
+		if newest, is := s.Newest(); is && s.Fresh(p.now) && p.uses(s.Quantity) {
+			p.lookIn(newest.To.Add(s.StaleAfter).Sub(p.now) + time.Second)
+		}
+	}
+}
+
+func (p *pass) uses(q Quantity) bool {
+	return slices.ContainsFunc(p.levels, func(l Level) bool {
+		return slices.ContainsFunc(l.AnyOf, func(r Rule) bool {
+			return slices.ContainsFunc(r, func(t Threshold) bool { return t.Quantity == q })
+		})
+	})
+}
+
+// decide puts the state into words.
+func (p *pass) decide() Decision {
+	d := Decision{Level: p.next.Level, Since: p.next.Since, Why: p.why()}
+	for i, v := range p.verdicts {
+		if v.is == Unknown {
+			d.Unknown = fmt.Sprintf("nobody knows whether %s is fulfilled: %s", p.levels[i].Name, v.why)
+			break
+		}
+	}
+	for _, f := range p.next.Floors {
+		d.Floors = append(d.Floors, PoolFloor{f.Pool, f.Replicas, p.whyFloor(f)})
+	}
+	if !p.again.IsZero() {
+		d.LookAgain = p.again.Sub(p.now)
+	}
+	return d
+}
+
+// why tells why the level is the one that it is.
+func (p *pass) why() string {
+	if p.holds < 0 {
+		return p.whyNone()
+	}
+	state, v := p.next.Levels[len(p.next.Levels)-1], p.verdicts[p.holds]
+	switch {
+	case v.is == True:
+		return v.why
+	case v.is == Unknown:
+		return fmt.Sprintf("%s stays, because it began with %s and %s", state.Name, state.Because, v.why)
+	}
+	until := state.Hold.From.Add(p.levels[p.holds].hold()).UTC()
+	return fmt.Sprintf("%s is held until %s: it began with %s, now %s", state.Name, until.Format(time.RFC3339), state.Because, v.why)
+}
+
+// whyNone tells what is known of the lowest level, which is the closest one.
+func (p *pass) whyNone() string {
+	if len(p.levels) == 0 {
+		return "no levels are declared"
+	}
+	return p.verdicts[0].why
+}
+
+func (p *pass) whyFloor(f FloorState) string {
+	if f.Release == nil {
+		return fmt.Sprintf("level %s", f.Level)
+	}
+	if f.Release.StoppedAt != nil {
+		return fmt.Sprintf("level %s is over, and nothing is released while a signal is unknown", f.Level)
+	}
+	every := LeastReleaseEvery
+	if i := p.named(f.Level); i >= 0 {
+		every = p.levels[i].releaseEvery()
+	}
+	return fmt.Sprintf("level %s is over: one pod less each %s", f.Level, told(every))
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulate
+
+import (
+	"slices"
+	"time"
+
+	"github.com/substorm/substorm/operator/surge"
+)
+
+// Source tells samples of a quantity, each one Late after its end.
+type Source struct {
+	Quantity   surge.Quantity
+	Name       string
+	StaleAfter time.Duration
+	Late       time.Duration
+	Samples    []surge.Sample
+	// Outages are when nothing new is told. After one, all that was missed is.
+	Outages []Span
+}
+
+// Span is a time, To being excluded.
+type Span struct{ From, To time.Time }
+
+func (s Span) has(at time.Time) bool { return !at.Before(s.From) && at.Before(s.To) }
+
+// KpSource tells Kp as NOAA does: 15 minutes after its three hours.
+func KpSource(samples []surge.Sample, outages ...Span) Source {
+	return Source{Quantity: surge.Kp, Name: "swpc-kp", StaleAfter: 4 * time.Hour, Late: 15 * time.Minute, Samples: samples, Outages: outages}
+}
+
+// told is how many samples are visible.
+func (s *Source) told(now time.Time) int {
+	for _, o := range s.Outages {
+		if o.has(now) {
+			now = o.From
+		}
+	}
+	n, _ := slices.BinarySearchFunc(s.Samples, now.Add(-s.Late), func(one surge.Sample, at time.Time) int {
+		if one.To.After(at) {
+			return 1
+		}
+		return -1
+	})
+	return n
+}
+
+// rememberedSamples is how many samples a signal has: a time of thresholds that is longer than these is Unknown.
+const rememberedSamples = 64
+
+func (s *Source) signal(told int) *surge.Signal {
+	return &surge.Signal{Quantity: s.Quantity, Source: s.Name, StaleAfter: s.StaleAfter, Samples: s.Samples[max(0, told-rememberedSamples):told]}
+}
+
+// DefaultLevels are those of the comparison. In a calm day the pool needs 3 pods on average: a storm is to find twice, and a severe
+// one four times as many, which is what the Aurora study's archive was asked for in March 2015. They are held for twelve hours: many
+// see that there was a storm when the next night comes.
+func DefaultLevels() []surge.Level {
+	level := func(name string, kp float64, floor int32) surge.Level {
+		return surge.Level{
+			Name: name, AnyOf: []surge.Rule{{{Quantity: surge.Kp, AtLeast: &kp}}}, Hold: 12 * time.Hour, ReleaseEvery: 10 * time.Minute,
+			Floors: []surge.Floor{{Kind: surge.KindFeedServer, Replicas: floor}},
+		}
+	}
+	return []surge.Level{level("storm", 5, 6), level("severe", 7, 12)}
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package surge
+
+import "time"
+
+// State is what is kept from one decision to the next, in the Site's status: an operator that starts anew goes on where the one
+// before it ended. It changes only when something happens, so keeping it costs no writes while nothing does. Times are whole
+// seconds, as Kubernetes keeps them.
+type State struct {
+	// Level that holds; empty: none does.
+	Level string `json:"level,omitempty"`
+	// Since when it holds, or none does; zero: from the beginning.
+	Since time.Time `json:"since,omitzero"`
+	// Levels that are fulfilled or held.
+	Levels []LevelState `json:"levels,omitempty"`
+	// Floors that are above 0.
+	Floors []FloorState `json:"floors,omitempty"`
+}
+
+// LevelState is that of a level that is fulfilled or held.
+type LevelState struct {
+	Name string `json:"name"`
+	// Because of what it was last fulfilled, as it was when it began.
+	Because string `json:"because"`
+	// Hold runs from when its rules were found to be fulfilled no more; nil: they are, or nobody knows.
+	Hold *Countdown `json:"hold,omitempty"`
+}
+
+// FloorState is that of a pool.
+type FloorState struct {
+	Pool     `json:",inline"`
+	Replicas int32 `json:"replicas"`
+	// Level that raised it.
+	Level string `json:"level"`
+	// Release runs from when the level was over, or the floor last went down; nil: it is not to go down.
+	Release *Countdown `json:"release,omitempty"`
+}
+
+// Countdown counts the time for which something is known, and stands still while it is unknown.
+type Countdown struct {
+	From time.Time `json:"from"`
+	// StoppedAt is when it became unknown.
+	StoppedAt *time.Time `json:"stoppedAt,omitempty"`
+}
+
+// next begins a countdown, goes on with it, or stops it. It returns how long it ran.
+func (c *Countdown) next(stop bool, now time.Time) (*Countdown, time.Duration) {
+	if c == nil {
+		c = &Countdown{From: now}
+	}
+	next := *c
+	switch {
+	case stop && c.StoppedAt == nil:
+		next.StoppedAt = &now
+	case !stop && c.StoppedAt != nil:
+		next.From, next.StoppedAt = c.From.Add(max(0, now.Sub(*c.StoppedAt))), nil
+	}
+	until := now
+	if next.StoppedAt != nil {
+		until = *next.StoppedAt
+	}
+	return &next, max(0, until.Sub(next.From))
+}
+
+// Decision is what follows.
+type Decision struct {
+	// Level that holds; empty: none does.
+	Level string `json:"level,omitempty"`
+	// Since when.
+	Since time.Time `json:"since,omitzero"`
+	// Why, in one sentence for people.
+	Why string `json:"why"`
+	// Unknown says what is not known of the levels, and why; empty: everything is.
+	Unknown string `json:"unknown,omitempty"`
+	// Floors that are above 0.
+	Floors []PoolFloor `json:"floors,omitempty"`
+	// LookAgain is after how long something changes even if the signals do not; 0: never.
+	LookAgain time.Duration `json:"-"`
+}
+
+// PoolFloor is below how many pods a pool is not scaled, and why.
+type PoolFloor struct {
+	Pool     `json:",inline"`
+	Replicas int32  `json:"replicas"`
+	Why      string `json:"why"`
+}
+
+// Floor returns that of a pool: its own, or that of each of its kind.
+func (d *Decision) Floor(of Pool) PoolFloor {
+	found := PoolFloor{Pool: of, Why: "no level asks for more"}
+	for _, f := range d.Floors {
+		if f.Pool == of {
+			return f
+		}
+		if f.Kind == of.Kind && f.Name == "" {
+			found.Replicas, found.Why = f.Replicas, f.Why
+		}
+	}
+	return found
+}

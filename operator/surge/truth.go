@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package surge
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+// Truth is what can be said of a rule. Unknown is neither of the others: nothing is raised for it, and nothing lowered.
+type Truth int
+
+// The truth values.
+const (
+	Unknown Truth = iota
+	False
+	True
+)
+
+// verdict is what was found of a threshold, a rule or a level, and why, in words.
+type verdict struct {
+	is  Truth
+	why string
+}
+
+// judge finds whether a level's rules are fulfilled: one is enough. Of several that are not, the first one is told.
+func (l *Level) judge(signals Signals, now time.Time) verdict {
+	all := verdict{False, "it has no rules"}
+	for i, rule := range l.AnyOf {
+		v := rule.judge(signals, now)
+		if v.is == True {
+			return v
+		}
+		if i == 0 || v.is == Unknown && all.is == False {
+			all = v
+		}
+	}
+	return all
+}
+
+// judge finds whether all thresholds are passed. One that is not decides, whatever is unknown of the others.
+func (r Rule) judge(signals Signals, now time.Time) verdict {
+	if len(r) == 0 {
+		return verdict{False, "a rule has no thresholds"}
+	}
+	unknown := ""
+	var passed []string
+	for _, t := range r {
+		switch v := t.judge(signals.Of(t.Quantity), now); v.is {
+		case False:
+			return v
+		case Unknown:
+			if unknown == "" {
+				unknown = v.why
+			}
+		case True:
+			passed = append(passed, v.why)
+		}
+	}
+	if unknown != "" {
+		return verdict{Unknown, unknown}
+	}
+	return verdict{True, strings.Join(passed, " and ")}
+}
+
+// judge finds whether the newest sample is beyond the threshold, or each one of the asked time.
+func (t *Threshold) judge(s *Signal, now time.Time) verdict {
+	newest, is := s.Newest()
+	switch {
+	case s == nil:
+		return verdict{Unknown, fmt.Sprintf("no source tells %s", t.Quantity)}
+	case !is:
+		return verdict{Unknown, fmt.Sprintf("%s told no %s yet", s.Source, t.Quantity)}
+	case newest.From.After(now.Add(clockSkew)):
+		return verdict{Unknown, fmt.Sprintf("the newest %s of %s is of %s, which is yet to come: a clock is wrong", t.Quantity, s.Source, newest.From.UTC().Format(time.RFC3339))}
+	case !s.Fresh(now):
+		age, _ := s.Age(now)
+		return verdict{Unknown, fmt.Sprintf("%s of %s is %s old, and says nothing after %s", t.Quantity, s.Source, told(age), told(s.StaleAfter))}
+	case math.IsNaN(newest.Value):
+		return verdict{Unknown, fmt.Sprintf("the newest %s of %s is no number", t.Quantity, s.Source)}
+	case t.For <= 0:
+		return verdict{t.passed(newest.Value), t.say(s, newest, now)}
+	}
+	return t.judgeTime(s, newest, now)
+}
+
+// judgeTime looks at the time before the end of the newest sample: sources are some minutes late, so before now there is never any.
+// One sample that is not beyond the threshold decides, whatever is missing beside it.
+func (t *Threshold) judgeTime(s *Signal, newest Sample, now time.Time) verdict {
+	end := newest.To
+	if end.After(now) {
+		end = now
+	}
+	start := end.Add(-t.For)
+	from, whole := end, true // the samples lie without a gap from here on
+	for i := len(s.Samples) - 1; i >= 0 && from.After(start); i-- {
+		one := s.Samples[i]
+		if !one.To.After(start) {
+			break
+		}
+		if one.To.Before(from) || math.IsNaN(one.Value) {
+			whole = false
+		} else if t.passed(one.Value) == False {
+			return verdict{False, t.say(s, one, now)}
+		}
+		from = one.From
+	}
+	if !whole || from.After(start) {
+		return verdict{Unknown, fmt.Sprintf("%s of %s has gaps in the last %s", t.Quantity, s.Source, told(t.For))}
+	}
+	return verdict{True, t.say(s, newest, now)}
+}
+
+func (t *Threshold) passed(value float64) Truth {
+	if t.AtLeast != nil && value >= *t.AtLeast || t.AtMost != nil && value <= *t.AtMost {
+		return True
+	}
+	return False
+}
+
+// say tells a sample beside the threshold: Kp 7.7 (swpc-kp, 15 min old) ≥ 5.
+func (t *Threshold) say(s *Signal, one Sample, now time.Time) string {
+	from := s.Source
+	if one.Spacecraft != "" {
+		from += ", " + one.Spacecraft
+	}
+	is := t.passed(one.Value) == True
+	var bound float64
+	sign := "≥"
+	switch {
+	case t.AtLeast != nil && is:
+		bound = *t.AtLeast
+	case t.AtLeast != nil:
+		bound, sign = *t.AtLeast, "<"
+	case t.AtMost != nil && is:
+		bound, sign = *t.AtMost, "≤"
+	case t.AtMost != nil:
+		bound, sign = *t.AtMost, ">"
+	default:
+		return fmt.Sprintf("%s has no threshold", t.Quantity)
+	}
+	text := fmt.Sprintf("%s %.1f%s (%s, %s old) %s %g", t.Quantity, one.Value, t.Quantity.unit(), from, told(max(0, now.Sub(one.To))), sign, bound)
+	if t.For > 0 && is {
+		text += " for " + told(t.For)
+	}
+	return text
+}
+
+func (q Quantity) unit() string {
+	switch q {
+	case Bz:
+		return " nT"
+	case Speed:
+		return " km/s"
+	default:
+		return ""
+	}
+}
+
+// told is a duration as people say it, in two units at most.
+func told(d time.Duration) string {
+	d = d.Truncate(time.Second)
+	switch {
+	case d >= 24*time.Hour:
+		return units(int(d/(24*time.Hour)), "d", int(d%(24*time.Hour)/time.Hour), "h")
+	case d >= time.Hour:
+		return units(int(d/time.Hour), "h", int(d%time.Hour/time.Minute), "min")
+	case d >= time.Minute:
+		return fmt.Sprintf("%d min", int(d/time.Minute))
+	default:
+		return fmt.Sprintf("%d s", int(d/time.Second))
+	}
+}
+
+func units(a int, of string, b int, below string) string {
+	if b == 0 {
+		return fmt.Sprintf("%d %s", a, of)
+	}
+	return fmt.Sprintf("%d %s %d %s", a, of, b, below)
+}

@@ -34,7 +34,7 @@ type phase struct {
 	For metav1.Duration `json:"for"`
 	// Load in pods. What exceeds the pods that are ready is refused.
 	Load float64 `json:"load"`
-	// Fill of other budgets of each pod.
+	// Fill of other budgets, in pods, too.
 	Fill map[autoscale.Budget]float64 `json:"fill"`
 	// Silent pods do not report, Late ones by so much.
 	Silent []string        `json:"silent"`
@@ -132,11 +132,15 @@ func podsReady(from []time.Time, now time.Time) (names []string) {
 
 func (p *phase) reports(pods []string, now time.Time) (all []autoscale.Report) {
 	each := p.Load / float64(len(pods))
+	fill := map[autoscale.Budget]float64{}
+	for budget, of := range p.Fill {
+		fill[budget] = of / float64(len(pods))
+	}
 	for _, name := range pods {
 		if slices.Contains(p.Silent, name) {
 			continue
 		}
-		r := autoscale.Report{Pod: name, At: now.Add(-p.Late.Duration), Fill: p.Fill, BytesPerSecond: 1e6 * min(each, 1), BytesPerSecondLimit: 1e6, Answered: int64(1000 * min(each, 1))}
+		r := autoscale.Report{Pod: name, At: now.Add(-p.Late.Duration), Fill: fill, BytesPerSecond: 1e6 * min(each, 1), BytesPerSecondLimit: 1e6, Answered: int64(1000 * min(each, 1))}
 		if each > 1 {
 			r.Refused = int64(1000 * (each - 1))
 		}

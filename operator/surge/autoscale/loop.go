@@ -19,16 +19,19 @@ type Config struct {
 	PanicUtilization float64
 	// TargetUtilization is how full pods are to be.
 	TargetUtilization float64
+	// Tolerance is by which share pods may be fuller than that before the stable window asks for more, so that noise does not. It is
+	// HorizontalPodAutoscaler's; Knative has none.
+	Tolerance float64
 	// MaxScaleUpRate and MaxScaleDownRate bound one decision, in times of the pods that are ready: 1000 times as many, half as many.
 	MaxScaleUpRate, MaxScaleDownRate float64
 	// ScaleDownDelay is for how long less has to be asked for before pods are removed.
 	ScaleDownDelay time.Duration
 }
 
-// Defaults are Knative's, but for PanicUtilization, and for the delay, which is the one of HorizontalPodAutoscaler: a pod that is
-// needed again takes a while to start, and a gateway's has a spool to drain before it may go.
+// Defaults are Knative's, but for PanicUtilization, and for the tolerance and the delay, which are those of HorizontalPodAutoscaler: a
+// pod that is needed again takes a while to start, and a gateway's has a spool to drain before it may go.
 var Defaults = Config{
-	StableWindow: time.Minute, PanicWindow: 6 * time.Second, PanicThreshold: 2, PanicUtilization: 0.9, TargetUtilization: 0.7,
+	StableWindow: time.Minute, PanicWindow: 6 * time.Second, PanicThreshold: 2, PanicUtilization: 0.9, TargetUtilization: 0.7, Tolerance: 0.1,
 	MaxScaleUpRate: 1000, MaxScaleDownRate: 2, ScaleDownDelay: 5 * time.Minute,
 }
 
@@ -111,6 +114,9 @@ func (l *Loop) Decide(now time.Time, ready int32) Asked {
 	calm, panicky := stable.mean(), hasty.mean()
 	most, least := math.Ceil(l.cfg.MaxScaleUpRate*pods), math.Floor(pods/l.cfg.MaxScaleDownRate)
 	wanted := l.pods(calm, least, most)
+	if ready > 0 && wanted > ready && calm <= pods*l.cfg.TargetUtilization*(1+l.cfg.Tolerance) {
+		wanted = ready
+	}
 	asked := Asked{Replicas: wanted, Load: calm, because: hasty[len(hasty)-1].Because, target: l.cfg.TargetUtilization}
 
 	urgent := l.pods(panicky, least, most)

@@ -15,7 +15,7 @@ const (
 	// hpaMostTimes and hpaMostPods bound a sync upwards; the greater one counts.
 	hpaMostTimes, hpaMostPods = 2, 4
 	metricsResolution         = 15 * time.Second
-	kubeletStats              = 20 * time.Second
+	kubeletStats              = 10 * time.Second
 )
 
 // mean averages a figure between two readings.

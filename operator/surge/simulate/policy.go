@@ -62,15 +62,9 @@ type oracle struct {
 	utilization float64
 }
 
-// Decide looks at the ends of the time that a pod needs to start, and of the step: between two minutes, the load has no peak
-// that is not at one of them, but where the growth of a crowd ends.
+// Decide looks ahead for as long as a pod needs to start, and the step.
 func (o *oracle) Decide(now time.Time, _ Seen) int32 {
-	until := now.Add(o.Start + o.step(now))
-	most := max(o.Load(now), o.Load(until))
-	for at := now.Truncate(time.Minute).Add(time.Minute); at.Before(until); at = at.Add(time.Minute) {
-		most = max(most, o.Load(at), o.Load(at.Add(-time.Nanosecond)))
-	}
-	return podsAt(most, o.utilization)
+	return podsAt(o.most(now, now.Add(o.Start+o.step(now))), o.utilization)
 }
 
 // timer is due each so often, beginning anywhere in the first interval.

@@ -101,12 +101,7 @@ func Run(s *Scenario, kind Kind, trace bool) Result {
 
 // enough says whether so many pods are for the next while.
 func (s *Scenario) enough(n int32, now time.Time) bool {
-	for at := now; at.Before(now.Add(needlessWindow)); at = at.Add(time.Minute) {
-		if pods(s.Load(at)) > n {
-			return false
-		}
-	}
-	return true
+	return pods(s.most(now, now.Add(needlessWindow))) <= n
 }
 
 // trace notes the worst of each minute.

@@ -34,9 +34,9 @@ type Crowd struct {
 	Factor             float64
 }
 
-// at is the factor at a time.
-func (c *Crowd) at(now time.Time) float64 {
-	switch t := now.Sub(c.Begins); {
+// at is the factor so long after it begins.
+func (c *Crowd) at(t time.Duration) float64 {
+	switch {
 	case t <= 0 || t >= c.Grows+c.Stays+c.Goes:
 		return 1
 	case t < c.Grows:
@@ -48,8 +48,9 @@ func (c *Crowd) at(now time.Time) float64 {
 	}
 }
 
-func (c *Crowd) growth() Span {
-	return Span{c.Begins.Add(-beforeGrowth), c.Begins.Add(c.Grows + afterGrowth)}
+// growing says whether time goes in fine steps.
+func (c *Crowd) growing(t time.Duration) bool {
+	return t >= -beforeGrowth && t < c.Grows+afterGrowth
 }
 
 // Scenario is what happens. It is the same for each policy.
@@ -62,13 +63,17 @@ type Scenario struct {
 	// Seed of what is different in each run: noise, and when in their intervals the policies look.
 	Seed uint64
 
-	calm []float32 // of each minute
+	calm   []float32       // of each minute
+	begins []time.Duration // of each crowd, after From
 }
 
 // prepare draws the noise.
 func (s *Scenario) prepare() {
 	if s.calm != nil {
 		return
+	}
+	for i := range s.Crowds {
+		s.begins = append(s.begins, s.Crowds[i].Begins.Sub(s.From))
 	}
 	r := s.random("noise")
 	s.calm = make([]float32, int(s.To.Sub(s.From)/time.Minute)+2)
@@ -90,18 +95,28 @@ func (s *Scenario) random(of string) *rand.Rand {
 
 // Load that is asked for at a time, in pods.
 func (s *Scenario) Load(now time.Time) float64 {
-	minute := min(max(0, int(now.Sub(s.From)/time.Minute)), len(s.calm)-1)
-	factor := 1.
-	for i := range s.Crowds {
-		factor = max(factor, s.Crowds[i].at(now))
+	t, factor := now.Sub(s.From), 1.
+	minute := min(max(0, int(t/time.Minute)), len(s.calm)-1)
+	for i, begins := range s.begins {
+		factor = max(factor, s.Crowds[i].at(t-begins))
 	}
 	return float64(s.calm[minute]) * factor
 }
 
+// most is the greatest load in a time. Within a minute it grows, stays or falls, so it is at the ends of one.
+func (s *Scenario) most(from, until time.Time) float64 {
+	most := max(s.Load(from), s.Load(until))
+	for at := from.Truncate(time.Minute).Add(time.Minute); !at.After(until); at = at.Add(time.Minute) {
+		most = max(most, s.Load(at), s.Load(at.Add(-time.Nanosecond)))
+	}
+	return most
+}
+
 // step is how far to go from a time.
 func (s *Scenario) step(now time.Time) time.Duration {
-	for i := range s.Crowds {
-		if s.Crowds[i].growth().has(now) {
+	t := now.Sub(s.From)
+	for i, begins := range s.begins {
+		if s.Crowds[i].growing(t - begins) {
 			return fine * time.Second
 		}
 	}

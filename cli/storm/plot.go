@@ -107,7 +107,8 @@ func (p *picture) legend(w *bytes.Buffer) {
 // frame draws a panel with lines of values.
 func (p *picture) frame(w *bytes.Buffer, a axis, title string, each float64) {
 	for value := 0.; value <= a.most; value += each {
-		fmt.Fprintf(w, `<line x1="%g" x2="%g" y1="%.1f" y2="%.1f" stroke="#e5e7eb"/><text x="%g" y="%.1f" text-anchor="end">%g</text>`+"\n", left, width-right, a.y(value), a.y(value), left-6, a.y(value)+4, value)
+		y := a.y(value)
+		fmt.Fprintf(w, `<path d="M%g %.1fH%g" stroke="#e5e7eb"/><text x="%g" y="%.1f" text-anchor="end">%g</text>`+"\n", left, y, width-right, left-6, y+4, value)
 	}
 	fmt.Fprintf(w, `<text x="%g" y="%g" font-weight="bold">%s</text>`+"\n", left, a.top-6, escape(title))
 }
@@ -161,7 +162,8 @@ func (p *picture) times(w *bytes.Buffer, bottom float64) {
 		if at.Hour() == 0 {
 			label = at.Format("2 Jan")
 		}
-		fmt.Fprintf(w, `<line x1="%.1f" x2="%.1f" y1="%g" y2="%g" stroke="#e5e7eb"/><text x="%.1f" y="%g" text-anchor="middle">%s</text>`+"\n", p.x(at), p.x(at), top, bottom, p.x(at), bottom+18, label)
+		x := p.x(at)
+		fmt.Fprintf(w, `<path d="M%.1f %gV%g" stroke="#e5e7eb"/><text x="%.1f" y="%g" text-anchor="middle">%s</text>`+"\n", x, top, bottom, x, bottom+18, label)
 	}
 	fmt.Fprintf(w, `<text x="%g" y="%g" text-anchor="end">time, UTC</text>`+"\n", width-right, bottom+36)
 }

@@ -156,13 +156,13 @@ func (o *replayOptions) sum(file string, kinds []simulate.Kind, results [][]simu
 }
 
 func (r *report) table(w io.Writer) {
-	t := output.Columns(w, "POLICY\tREFUSED, MEDIAN\tP95\tMOST\tPOD-HOURS, MEDIAN\tTO THE ORACLE'S\tSCALE-UPS\tNEEDLESS")
+	t := output.Columns(w, "POLICY\tREFUSED, MEDIAN\tP95\tMOST\tPOD-HOURS\tTO THE ORACLE'S\tSCALE-UPS\tNEEDLESS")
 	for _, p := range r.Policies {
-		fmt.Fprintf(t, "%s\t%.4f%%\t%.4f%%\t%.4f%%\t%.0f\t%.2f\t%.0f\t%.0f\n", p.Policy, 100*p.RefusedShare.Median, 100*p.RefusedShare.P95, 100*p.RefusedShare.Most,
+		fmt.Fprintf(t, "%s\t%.2f\t%.2f\t%.2f\t%.0f\t%.2f\t%.0f\t%.0f\n", p.Policy, 60*p.RefusedWork.Median, 60*p.RefusedWork.P95, 60*p.RefusedWork.Most,
 			p.PodHours.Median, p.PodHoursToOracle.Median, p.ScaleUps.Median, p.NeedlessScaleUps.Median)
 	}
 	_ = t.Flush() // to a buffer
-	fmt.Fprintf(w, "\n%d draws, seed %d. Refused is a share of the work that was asked for. A scale-up is needless if the pods of before would have been enough for an hour.\n", r.Draws, r.Seed)
+	fmt.Fprintf(w, "\n%d draws, seed %d; medians of pod-hours and scale-ups. Refused is work, in minutes of a full pod. A scale-up is needless if the pods of before would have been enough for an hour.\n", r.Draws, r.Seed)
 }
 
 // draw writes the picture. It is of the days around the greatest storm.

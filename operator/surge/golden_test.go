@@ -125,7 +125,7 @@ func (s *story) tell(t *testing.T) []look {
 	var told []look
 	var state surge.State
 	levels := convert(s.Levels)
-	next := s.From
+	var next time.Time
 	for now := s.From; !now.After(s.To); now = next {
 		next = now.Add(s.Every.Duration)
 		if s.Away != nil && now.After(s.Away.From) && now.Before(s.Away.To) {

@@ -114,3 +114,23 @@ func TestAHoleInTheReports(t *testing.T) {
 		t.Errorf("why: %s", got.Why())
 	}
 }
+
+// TestFloorsDoNotDelay: pods that are there because of a floor do not make the loop ask later or for less.
+func TestFloorsDoNotDelay(t *testing.T) {
+	for _, grows := range []int{1, 30, 120, 600} {
+		now := at
+		alone, beside := autoscale.New(autoscale.Defaults, 3, now), autoscale.New(autoscale.Defaults, 3, now)
+		ready := int32(3)
+		for second := range 2000 {
+			now = now.Add(time.Second)
+			load := autoscale.Load{At: now, Total: 2 + 14*min(1, max(0, float64(second-600)/float64(grows))), Because: autoscale.Throughput}
+			alone.Add(load)
+			beside.Add(load)
+			a, b := alone.Decide(now, ready), beside.Decide(now, max(ready, 8))
+			if b.Replicas < a.Replicas {
+				t.Fatalf("growth in %d s, after %d s: %d are asked for beside a floor, and %d without one", grows, second-600, b.Replicas, a.Replicas)
+			}
+			ready = a.Replicas // all start at once
+		}
+	}
+}

@@ -111,16 +111,18 @@ func (l *Loop) Decide(now time.Time, ready int32) Asked {
 		return l.asked
 	}
 	pods := float64(max(1, ready))
+	// Pods that a floor adds are not the loop's: it is to ask for more as soon as if they were not there.
+	own := max(1, min(ready, l.asked.Replicas))
 	calm, panicky := stable.mean(), hasty.mean()
-	most, least := math.Ceil(l.cfg.MaxScaleUpRate*pods), math.Floor(pods/l.cfg.MaxScaleDownRate)
+	most, least := math.Ceil(l.cfg.MaxScaleUpRate*pods), math.Floor(float64(own)/l.cfg.MaxScaleDownRate)
 	wanted := l.pods(calm, least, most)
-	if ready > 0 && wanted > ready && calm <= pods*l.cfg.TargetUtilization*(1+l.cfg.Tolerance) {
-		wanted = ready
+	if wanted > own && calm <= float64(own)*l.cfg.TargetUtilization*(1+l.cfg.Tolerance) {
+		wanted = own
 	}
 	asked := Asked{Replicas: wanted, Load: calm, because: hasty[len(hasty)-1].Because, target: l.cfg.TargetUtilization}
 
 	urgent := l.pods(panicky, least, most)
-	if asked.Panic = l.panics(now, panicky, pods); asked.Panic {
+	if asked.Panic = l.panics(now, panicky, float64(own)); asked.Panic {
 		if urgent > wanted {
 			asked.Replicas, asked.Load = urgent, panicky
 		}

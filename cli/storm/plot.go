@@ -17,7 +17,7 @@ import (
 // The picture, in points: three panels under each other with one axis of time.
 const (
 	width, height        = 1000., 640.
-	left, right          = 64., 16.
+	left, right          = 64., 32.
 	top, panel, distance = 64., 150., 32.
 )
 

@@ -73,7 +73,7 @@ func (t *Threshold) judge(s *Signal, now time.Time) verdict {
 		return verdict{Unknown, fmt.Sprintf("no source tells %s", t.Quantity)}
 	case !is:
 		return verdict{Unknown, fmt.Sprintf("%s told no %s yet", s.Source, t.Quantity)}
-	case newest.From.After(now.Add(clockSkew)):
+	case Ahead(newest.From, now):
 		return verdict{Unknown, fmt.Sprintf("the newest %s of %s is of %s, which is yet to come: a clock is wrong", t.Quantity, s.Source, newest.From.UTC().Format(time.RFC3339))}
 	case !s.Fresh(now):
 		age, _ := s.Age(now)

@@ -38,7 +38,7 @@ func TestReplay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"POLICY", "\nhpa ", "\nkeda ", "\nknative ", "\nours, no signal ", "\nours ", "\noracle ", "\npacked oracle ", "2 draws, seed 1."} {
+	for _, want := range []string{"POLICY", "\nhpa ", "\nkeda ", "\nknative ", "\nours, no signal ", "\nours ", "\noracle ", "\npacked oracle ", "2 draws, seed 1;"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("%q is not in\n%s", want, table)
 		}

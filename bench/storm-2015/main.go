@@ -23,7 +23,6 @@ const (
 // The figures.
 const (
 	refused  = "refused"
-	share    = "of the work"
 	podHours = "pod-hours"
 	scaleUps = "scale-ups"
 	needless = "needless"
@@ -69,17 +68,17 @@ func run(*lab.Lab) error {
 func add(r *report.Report, kind simulate.Kind, results []simulate.Result) {
 	for i := range results {
 		one := &results[i]
-		r.Add(kind.Name, refused, "pod-hours", one.Refused)
-		r.Add(kind.Name, share, "%", 100*one.RefusedShare())
+		r.Add(kind.Name, refused, "pod-minutes", work(one))
 		r.Add(kind.Name, podHours, "h", one.PodHours)
 		r.Add(kind.Name, scaleUps, "times", float64(one.ScaleUps))
 		r.Add(kind.Name, needless, "times", float64(one.Needless))
 	}
 	d := simulate.Of(results, work)
-	r.Note("%s (%s): refused pod-hours of work, mean %.4f, p95 %.4f, most %.4f.", kind.Name, kind.Short, d.Mean, d.P95, d.Most)
+	r.Note("%s (%s): refused pod-minutes of work, mean %.2f, p95 %.2f, most %.2f.", kind.Name, kind.Short, d.Mean, d.P95, d.Most)
 }
 
-func work(r *simulate.Result) float64 { return r.Refused }
+// work that was refused, in minutes of a full pod.
+func work(r *simulate.Result) float64 { return 60 * r.Refused }
 
 // tell compares the policies.
 func tell(r *report.Report, results map[string][]simulate.Result) {
@@ -87,7 +86,7 @@ func tell(r *report.Report, results map[string][]simulate.Result) {
 	p95 := func(name string) float64 { return simulate.Of(results[name], work).P95 }
 	worse, better, most := 0., 0, 0.
 	for i := range ours {
-		switch more := ours[i].Refused - without[i].Refused; {
+		switch more := work(&ours[i]) - work(&without[i]); {
 		case more > 0:
 			worse++
 			most = max(most, more)
@@ -95,7 +94,7 @@ func tell(r *report.Report, results map[string][]simulate.Result) {
 			better++
 		}
 	}
-	r.Note("Beside ours without the signal, ours refused less in %d of %d draws, and more in %.0f, by %.4f pod-hours at most.", better, len(ours), worse, most)
+	r.Note("Beside ours without the signal, ours refused less in %d of %d draws, and more in %.0f, by %.2f pod-minutes at most.", better, len(ours), worse, most)
 	r.Bound("refused work p95, ours to HPA's", []float64{p95(simulate.NameOurs) / p95(simulate.NameHPA)}, "<=", 0.2)
 	r.Bound("draws in which ours refuses more than without the signal", []float64{worse}, "<=", 0)
 	r.Compare("pod-hours, ours to the oracle's", against(simulate.NameOracle), "<=", 1.5)

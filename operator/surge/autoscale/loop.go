@@ -26,13 +26,16 @@ type Config struct {
 	MaxScaleUpRate, MaxScaleDownRate float64
 	// ScaleDownDelay is for how long less has to be asked for before pods are removed.
 	ScaleDownDelay time.Duration
+	// StartTime is for how long pods that were asked for do not count as there, even if they are ready because a floor had started them
+	// before: so the loop asks for more as soon as if there were no floor. 0: pods that are ready count, as for Knative.
+	StartTime time.Duration
 }
 
 // Defaults are Knative's, but for PanicUtilization, and for the tolerance and the delay, which are those of HorizontalPodAutoscaler: a
 // pod that is needed again takes a while to start, and a gateway's has a spool to drain before it may go.
 var Defaults = Config{
 	StableWindow: time.Minute, PanicWindow: 6 * time.Second, PanicThreshold: 2, PanicUtilization: 0.9, TargetUtilization: 0.7, Tolerance: 0.1,
-	MaxScaleUpRate: 1000, MaxScaleDownRate: 2, ScaleDownDelay: 5 * time.Minute,
+	MaxScaleUpRate: 1000, MaxScaleDownRate: 2, ScaleDownDelay: 5 * time.Minute, StartTime: 40 * time.Second,
 }
 
 // Loop asks for pods. It is of one pool, and of one goroutine.
@@ -43,14 +46,26 @@ type Loop struct {
 	// since it began.
 	panicSince time.Time
 	panicMost  int32
-	// recent are decisions of the last ScaleDownDelay that none after them exceeds: the first one is the greatest.
-	recent []decision
-	asked  Asked
+	// recent are decisions of the last ScaleDownDelay that none after them exceeds: the first one is the greatest. starting are those
+	// of the last StartTime that none after them falls below: the first one is the least.
+	recent, starting []decision
+	asked            Asked
 }
 
 type decision struct {
 	at       time.Time
 	replicas int32
+}
+
+// note adds a decision to those since a time, and drops what a later one makes irrelevant.
+func note(all []decision, one decision, since time.Time, irrelevant func(before int32) bool) []decision {
+	for len(all) > 0 && !all[0].at.After(since) {
+		all = all[1:]
+	}
+	for n := len(all); n > 0 && irrelevant(all[n-1].replicas); n-- {
+		all = all[:n-1]
+	}
+	return append(all, one)
 }
 
 // Asked is for how many pods a loop asks.
@@ -110,11 +125,13 @@ func (l *Loop) Decide(now time.Time, ready int32) Asked {
 		l.asked.Held = "no pod reports"
 		return l.asked
 	}
-	pods := float64(max(1, ready))
-	// Pods that a floor adds are not the loop's: it is to ask for more as soon as if they were not there.
-	own := max(1, min(ready, l.asked.Replicas))
+	own := max(1, ready) // pods that count as there
+	if l.cfg.StartTime > 0 {
+		l.starting = note(l.starting, decision{now, l.asked.Replicas}, now.Add(-l.cfg.StartTime), func(n int32) bool { return n >= l.asked.Replicas })
+		own = max(1, min(ready, l.starting[0].replicas))
+	}
 	calm, panicky := stable.mean(), hasty.mean()
-	most, least := math.Ceil(l.cfg.MaxScaleUpRate*pods), math.Floor(float64(own)/l.cfg.MaxScaleDownRate)
+	most, least := math.Ceil(l.cfg.MaxScaleUpRate*float64(own)), math.Floor(float64(own)/l.cfg.MaxScaleDownRate)
 	wanted := l.pods(calm, least, most)
 	if wanted > own && calm <= float64(own)*l.cfg.TargetUtilization*(1+l.cfg.Tolerance) {
 		wanted = own
@@ -165,13 +182,7 @@ func (l *Loop) hold(asked *Asked, stable window, now time.Time) {
 			asked.Replicas, asked.Held = l.asked.Replicas, stable[i].missing()+", and what is not known removes none"
 		}
 	}
-	for len(l.recent) > 0 && now.Sub(l.recent[0].at) >= l.cfg.ScaleDownDelay {
-		l.recent = l.recent[1:]
-	}
-	for len(l.recent) > 0 && l.recent[len(l.recent)-1].replicas <= asked.Replicas {
-		l.recent = l.recent[:len(l.recent)-1]
-	}
-	l.recent = append(l.recent, decision{now, asked.Replicas})
+	l.recent = note(l.recent, decision{now, asked.Replicas}, now.Add(-l.cfg.ScaleDownDelay), func(n int32) bool { return n <= asked.Replicas })
 	if first := l.recent[0]; first.replicas > asked.Replicas {
 		asked.Replicas, asked.Held = first.replicas, "less is needed, but not for long yet"
 	}

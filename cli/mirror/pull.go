@@ -132,22 +132,13 @@ func (o *pullOptions) choose(cfg *pull.Config) (err error) {
 				return usage.Errorf("--instrument %q is no pattern: %w", pattern, err)
 			}
 		}
-		cfg.Wants = o.wants
+		cfg.Instruments = o.instruments
 	}
 	if o.observed == "" {
 		return nil
 	}
 	cfg.ObservedFrom, cfg.ObservedTo, err = parseObserved(o.observed)
 	return err
-}
-
-func (o *pullOptions) wants(instrument string) bool {
-	for _, pattern := range o.instruments {
-		if is, _ := path.Match(pattern, instrument); is {
-			return true
-		}
-	}
-	return false
 }
 
 // parseObserved reads A..B.

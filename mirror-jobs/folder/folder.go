@@ -41,6 +41,9 @@ var (
 type State struct {
 	Format int    `json:"format"`
 	Site   string `json:"site"`
+	// Selects is the digest of the selection and policy of the last run. ETag and Instruments
+	// were noted under it.
+	Selects string `json:"selects,omitempty"`
 	// ETag of the root that was acted upon in full; empty: something was left to do.
 	ETag string `json:"etag,omitempty"`
 	// Instruments are the tags of those that were.
@@ -131,6 +134,16 @@ func (f *Folder) BelongsTo(site string) error {
 	}
 	f.state.Site = site
 	return nil
+}
+
+// Select says what a run selects and removes, as a digest. A day that is done under one selection may lack objects
+// under another, so tags that were noted under another are forgotten.
+func (f *Folder) Select(digest string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.state.Selects != digest {
+		f.state.Selects, f.state.ETag, f.state.Instruments = digest, "", map[string]string{}
+	}
 }
 
 // Interrupted says whether the run before was killed: then objects may be there of which it

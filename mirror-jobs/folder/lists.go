@@ -35,7 +35,7 @@ func listFile(instrument string, day wire.Day) string {
 	return filepath.Join(own, instrument, string(day)+".jsonl.zst")
 }
 
-// Known returns what is known of an instrument.
+// Known returns what is known of an instrument, without the tags that were noted under another selection.
 func (f *Folder) Known(instrument string) (plan.Known, error) {
 	var known plan.Known
 	err := f.read(filepath.Join(own, instrument, "days.json"), &known)
@@ -48,6 +48,10 @@ func (f *Folder) Known(instrument string) (plan.Known, error) {
 	}
 	if known.Days == nil {
 		known.Days = map[wire.Day]plan.KnownDay{}
+	}
+	if selects := f.State().Selects; known.Selects != selects {
+		known.Forget()
+		known.Selects = selects
 	}
 	return known, err
 }

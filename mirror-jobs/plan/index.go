@@ -21,6 +21,8 @@ type Selection struct {
 
 // Known is what a mirror has seen of one instrument and acted upon in full.
 type Known struct {
+	// Selects is the digest of the selection and policy under which the tags were noted.
+	Selects string `json:"selects,omitempty"`
 	// Months are their tags, by name (yyyy-mm).
 	Months map[string]string     `json:"months,omitempty"`
 	Days   map[wire.Day]KnownDay `json:"days,omitempty"`
@@ -32,6 +34,15 @@ type KnownDay struct {
 	// Objects that the mirror holds of the day, and their bytes.
 	Objects int   `json:"objects,omitempty"`
 	Bytes   int64 `json:"bytes,omitempty"`
+}
+
+// Forget forgets the tags, so that all days are looked at again.
+func (k Known) Forget() {
+	clear(k.Months)
+	for day, was := range k.Days {
+		was.Tag = ""
+		k.Days[day] = was
+	}
 }
 
 // Held adds up what a mirror holds.

@@ -148,7 +148,7 @@ func TestAllow(t *testing.T) {
 	for _, c := range []struct {
 		percent, remove, held int
 		stops                 bool
-	}{{10, 10, 100, false}, {10, 11, 100, true}, {0, 100, 100, false}, {10, 1, 0, true}, {100, 5, 5, false}} {
+	}{{10, 10, 100, false}, {10, 11, 100, true}, {0, 100, 100, false}, {10, 1, 3, false}, {10, 2, 3, true}, {10, 2, 19, true}, {100, 5, 5, false}} {
 		err := plan.Policy{SafetyStop: c.percent}.Allow(c.remove, c.held)
 		var stop *plan.SafetyStopError
 		if errors.As(err, &stop) != c.stops {

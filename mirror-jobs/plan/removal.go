@@ -92,10 +92,10 @@ func mostOf(held, percent int) int {
 	return max(1, held*percent/100)
 }
 
-// Allow says whether a mirror that holds so many objects may remove some. Errors:
+// Allow says whether a mirror that holds so many objects may remove some: one always. Errors:
 // SafetyStopError.
 func (p Policy) Allow(remove, held int) error {
-	if p.SafetyStop <= 0 || remove*100 <= held*p.SafetyStop {
+	if remove <= mostOf(held, p.SafetyStop) {
 		return nil
 	}
 	return &SafetyStopError{Remove: remove, Held: held, Percent: p.SafetyStop}

@@ -67,11 +67,7 @@ func (p *run) instrumentsOf(ctx context.Context, lines []mirrorindex.RootLine) e
 			return err
 		}
 		if p.Force {
-			for day, was := range known.Days {
-				was.Tag = ""
-				known.Days[day] = was
-			}
-			clear(known.Months)
+			known.Forget()
 		}
 		all = append(all, &instrument{RootLine: line, known: known, months: map[string]string{}, open: 1})
 		questions = append(questions, mirrorindex.DaysQuestion{Instrument: line.Instrument})

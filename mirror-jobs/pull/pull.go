@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,6 +42,9 @@ const (
 type Config struct {
 	Source *https.Client
 	Folder *folder.Folder
+	// Instruments are names, or patterns of names as path.Match has them; none: all.
+	Instruments []string
+	// Selection by observation time. Run sets Wants.
 	plan.Selection
 	plan.Policy
 	// Force: what the last run knew of the other side is not believed, and there is no safety
@@ -55,13 +59,21 @@ type Config struct {
 // ErrLeft: a run did what it could, and some objects are missing still.
 var ErrLeft = errors.New("some objects could not be mirrored")
 
-// Run makes one run. Errors: ErrLeft, plan.SafetyStopError, of the source, of the folder.
+// ErrNothingSelected: the other side lets this mirror read none of the instruments that are selected.
+var ErrNothingSelected = errors.New("the other side has none of the Instruments that are selected, or does not let you read them")
+
+// Run makes one run. Errors: ErrLeft, ErrNothingSelected, plan.SafetyStopError, of the source, of the folder.
 func Run(ctx context.Context, cfg Config) error {
 	if cfg.Connections <= 0 {
 		cfg.Connections = DefaultConnections
 	}
 	if cfg.Force {
 		cfg.SafetyStop = 0
+	}
+	if len(cfg.Instruments) > 0 {
+		cfg.Wants = func(name string) bool {
+			return slices.ContainsFunc(cfg.Instruments, func(pattern string) bool { return matches(pattern, name) })
+		}
 	}
 	p := &run{Config: cfg, wanted: make(chan []*day), bundles: make(chan batch, cfg.Connections), large: make(chan batch, cfg.Connections), ready: make(chan *day, readyDays), open: map[*day]bool{}}
 	return p.do(ctx)
@@ -86,6 +98,7 @@ type run struct {
 }
 
 func (p *run) do(ctx context.Context) error {
+	p.Folder.Select(p.selects())
 	state := p.Folder.State()
 	if p.Force {
 		state.ETag, state.Instruments = "", nil
@@ -101,6 +114,10 @@ func (p *run) do(ctx context.Context) error {
 	if skew := time.Until(root.Now).Round(time.Second); skew.Abs() > maxSkew {
 		p.Logger.Warn("the clock of the other side differs from this one: times of receipt are kept as the other side says them", "by", skew)
 	}
+	missing, err := p.checkNames(root)
+	if err != nil {
+		return err
+	}
 	changed := p.Selection.Instruments(root, func(name string) string { return state.Instruments[name] })
 	done, err := p.all(ctx, changed)
 	if err == nil {
@@ -109,8 +126,8 @@ func (p *run) do(ctx context.Context) error {
 	if err == nil && done.left > 0 {
 		err = fmt.Errorf("%w: %d, which the next run tries again", ErrLeft, done.left)
 	}
-	if done.instruments < len(changed) {
-		etag = "" // the next run must look at the rest
+	if done.instruments < len(changed) || missing {
+		etag = "" // the next run must look at the rest, or say again which names are missing
 	}
 	// It need not be on the disk: without it, the next run asks more than it must.
 	return errors.Join(err, p.Folder.SetETag(etag))

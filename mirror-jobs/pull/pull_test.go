@@ -3,6 +3,7 @@
 package pull_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -36,8 +37,10 @@ type lab struct {
 	dir string
 	plan.Policy
 	plan.Selection
-	force bool
-	last  pull.Figures
+	instruments []string
+	force       bool
+	last        pull.Figures
+	log         bytes.Buffer
 }
 
 func newLab(t *testing.T, more ...wire.InstrumentEntry) *lab {
@@ -67,7 +70,8 @@ func (l *lab) from(ctx context.Context, address string) error {
 	client := https.New(https.Config{URL: u, Connections: 4, Agent: "substorm-mirror", Received: progress.Receive})
 	defer client.Close()
 	err = pull.Run(ctx, pull.Config{
-		Source: client, Folder: f, Selection: l.Selection, Policy: l.Policy, Force: l.force, Connections: 4, Progress: progress, Logger: slog.New(slog.DiscardHandler),
+		Source: client, Folder: f, Instruments: l.instruments, Selection: l.Selection, Policy: l.Policy, Force: l.force, Connections: 4, Progress: progress,
+		Logger: slog.New(slog.NewTextHandler(&l.log, nil)),
 	})
 	l.last = progress.Figures()
 	return errors.Join(err, f.Close())

@@ -33,6 +33,7 @@ type announcer struct {
 // announce is called after a status was written.
 func (a *announcer) announce(p planned) {
 	a.recreated(p)
+	a.surged(p)
 	for _, c := range plan.Changed(p.wasConds, p.isConds) {
 		switch c.Type {
 		case v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled:
@@ -74,6 +75,19 @@ func (a *announcer) recreated(p planned) {
 	}
 }
 
+// surged tells of a level that followed another; that one began, or that none holds any more, is told by the condition.
+func (a *announcer) surged(p planned) {
+	is, ofSite := p.is.(*v1alpha1.SiteStatus)
+	if !ofSite {
+		return
+	}
+	before, now := p.was.(*v1alpha1.SiteStatus).Surge, is.Surge
+	if before != nil && now != nil && before.Level != "" && now.Level != "" && before.Level != now.Level {
+		a.recorder.Eventf(p.object, nil, corev1.EventTypeNormal, v1alpha1.ReasonLevelChanged, v1alpha1.ConditionSurging+"/"+now.Level,
+			"level %s follows level %s: %s", now.Level, before.Level, now.Message)
+	}
+}
+
 // event: that something is good from the beginning is no event.
 func (a *announcer) event(p planned, c metav1.Condition, was string) {
 	kind := corev1.EventTypeNormal
@@ -90,6 +104,9 @@ func worrying(c metav1.Condition) bool {
 	case v1alpha1.ReasonNotObserving, v1alpha1.ReasonReconciling, v1alpha1.ReasonProgressing, v1alpha1.ReasonNoInstruments,
 		v1alpha1.ReasonNotAccepted, v1alpha1.ReasonAwaitingData: // that it is not accepted is told by Accepted
 		return false
+	}
+	if c.Type == v1alpha1.ConditionSurging {
+		return c.Status == metav1.ConditionTrue
 	}
 	return c.Status == metav1.ConditionFalse || c.Type == v1alpha1.ConditionDeletionHeld && c.Status == metav1.ConditionTrue ||
 		c.Type == v1alpha1.ConditionDataFlowing && c.Status != metav1.ConditionTrue

@@ -148,12 +148,13 @@ func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 	wake.registries.noted = touched.everything
 	differences := prometheus.NewCounter(prometheus.CounterOpts{Name: "substorm_registry_audit_differences_total",
 		Help: "What an operator that judged all of a Site anew, without an event, found to be otherwise than it had written it: 0 unless there is a bug."})
+	weathers := newWeathers(wake, cfg.Log, time.Now)
 	s := &setup{mgr: mgr, wakers: wake, unchecked: cfg.Unchecked, workers: cmp.Or(cfg.Workers, defaultWorkers)}
 	err = errors.Join(
-		mgr.Add(all), mgr.Add(statuses), mgr.Add(poller), s.indexes(ctx),
+		mgr.Add(all), mgr.Add(weathers), mgr.Add(statuses), mgr.Add(poller), s.indexes(ctx),
 		s.registries(&registryReconciler{client: mgr.GetClient(), links: all, secrets: secrets, wakers: wake, log: cfg.Log,
 			touched: touched, auditEvery: cmp.Or(cfg.AuditEvery, defaultAuditEvery), differences: differences}, touched),
-		s.sites(&siteReconciler{apply, all, wake, secrets, statuses, finalizers, cfg.DeletionLimit, cluster, cfg.Images.Archivist, cfg.Pull, &upstream{link: cfg.Link}, cfg.Disk}),
+		s.sites(&siteReconciler{apply, all, wake, secrets, statuses, finalizers, cfg.DeletionLimit, cluster, cfg.Images.Archivist, cfg.Pull, &upstream{link: cfg.Link}, cfg.Disk, weathers}),
 		s.gateways(&gatewayReconciler{apply, all, secrets, statuses, cfg.Images.Gateway, cfg.Pull}),
 		s.servers(&serverReconciler{apply, all, secrets, statuses, cfg.Images.FeedServer, cfg.Pull}),
 		s.mirrors(&mirrorReconciler{apply, all, secrets, statuses, cfg.Images.Mirror, cfg.Pull}),
@@ -165,7 +166,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 		return fmt.Errorf("set up the controllers: %w", err)
 	}
 	if cfg.Metrics != nil {
-		return errors.Join(cfg.Metrics.Register(newMetrics(all, statuses)), cfg.Metrics.Register(tell.unpublished), cfg.Metrics.Register(differences))
+		return errors.Join(cfg.Metrics.Register(newMetrics(all, statuses)), cfg.Metrics.Register(tell.unpublished), cfg.Metrics.Register(differences), cfg.Metrics.Register(weathers))
 	}
 	return nil
 }
@@ -286,7 +287,7 @@ func (s *setup) gateways(r *gatewayReconciler) error {
 		Watches(&v1alpha1.IngestGateway{}, &handler.EnqueueRequestForObject{}).
 		Watches(&v1alpha1.IngestGateway{}, handler.EnqueueRequestsFromMapFunc(s.everyGateway), specChanges).
 		Watches(&v1alpha1.Site{}, handler.EnqueueRequestsFromMapFunc(s.gatewaysOfSite), builder.WithPredicates(
-			predicate.Or(predicate.GenerationChangedPredicate{}, acceptanceChanges))).
+			predicate.Or(predicate.GenerationChangedPredicate{}, acceptanceChanges, floorChanges))).
 		Watches(&v1alpha1.IngestGateway{}, waiting, standstillChanges).
 		Watches(&appsv1.StatefulSet{}, s.owner()).
 		Watches(&appsv1.StatefulSet{}, waiting, turnChanges).
@@ -304,7 +305,7 @@ func (s *setup) servers(r reconcile.Reconciler) error {
 		Watches(&v1alpha1.FeedServer{}, &handler.EnqueueRequestForObject{}).
 		Watches(&v1alpha1.FeedServer{}, handler.EnqueueRequestsFromMapFunc(s.everyServerOfSite), specChanges).
 		Watches(&v1alpha1.Site{}, handler.EnqueueRequestsFromMapFunc(s.everyServer), builder.WithPredicates(
-			predicate.Or(predicate.GenerationChangedPredicate{}, acceptanceChanges))).
+			predicate.Or(predicate.GenerationChangedPredicate{}, acceptanceChanges, floorChanges))).
 		Watches(&appsv1.Deployment{}, owner).
 		Watches(&corev1.Service{}, owner).
 		Watches(&corev1.ServiceAccount{}, owner).
@@ -354,6 +355,12 @@ var acceptanceChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bo
 	was, is := e.ObjectOld.(*v1alpha1.Site), e.ObjectNew.(*v1alpha1.Site)
 	changed := plan.Changed(was.Status.Conditions, is.Status.Conditions)
 	return slices.ContainsFunc(changed, func(c metav1.Condition) bool { return c.Type == v1alpha1.ConditionAccepted })
+}}
+
+// floorChanges: space weather asks for another number of pods.
+var floorChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	was, is := e.ObjectOld.(*v1alpha1.Site), e.ObjectNew.(*v1alpha1.Site)
+	return !equality.Semantic.DeepEqual(plan.SurgeFloors(was), plan.SurgeFloors(is))
 }}
 
 // readinessChanges: what a FeedServer's Ready says is another, or of another generation.

@@ -36,6 +36,8 @@ type siteReconciler struct {
 	upstream *upstream
 	// disk is Config.Disk.
 	disk func() plan.Disk
+	// weathers ask for space weather.
+	weathers *weathers
 }
 
 // Reconcile asks the Site's link for what the Site wants, and plans its status
@@ -53,6 +55,7 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		r.statuses.forget(name)
 		r.forget(req.NamespacedName)
 		r.upstream.keep(req.NamespacedName, nil)
+		r.weathers.keep(req.NamespacedName, nil)
 		return ctrl.Result{}, nil
 	}
 	if view.Deletion, err = r.deletion(ctx, &view); err != nil {
@@ -76,12 +79,14 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	view.Flowing, view.Counted = r.links.facts(req.NamespacedName).flowing()
 	r.link(&view)
 	view.Link = r.upstream.keep(req.NamespacedName, plan.UpstreamLink(view))
+	view.Weather = r.weathers.keep(req.NamespacedName, view.Site.Spec.SpaceWeather)
 	if r.disk != nil {
 		view.Disk = new(r.disk())
 	}
 	failed := errors.Join(r.applyArchivist(ctx, &view), r.applyLeafUsers(ctx, &view))
 
 	status, wait := plan.SiteStatus(view)
+	r.weathers.planned(req.NamespacedName, status.Surge)
 	r.statuses.submit(planned{
 		resource: name, object: view.Site, site: req.NamespacedName, code: view.Site.Spec.Code,
 		was: &view.Site.Status, is: &status, wasConds: view.Site.Status.Conditions, isConds: status.Conditions,

@@ -71,8 +71,13 @@ func feedServerPodSecrets(site *v1alpha1.Site, server *v1alpha1.FeedServer) []Se
 	return slices.DeleteFunc(FeedServerSecrets(site, server), func(n SecretNeed) bool { return slices.Contains(n.Keys, KeyAccountSeed) })
 }
 
-// FeedServerReplicas is how many pods a FeedServer asks for.
-func FeedServerReplicas(server *v1alpha1.FeedServer) int32 {
+// FeedServerReplicas is how many pods a FeedServer is to have: those that it asks for, and not fewer than its floor.
+func FeedServerReplicas(site *v1alpha1.Site, server *v1alpha1.FeedServer) int32 {
+	floor, _ := SurgeFloor(site, v1alpha1.SurgePoolFeedServer, server)
+	return max(feedServersAsked(server), floor)
+}
+
+func feedServersAsked(server *v1alpha1.FeedServer) int32 {
 	if server.Spec.Replicas == nil {
 		return v1alpha1.DefaultFeedServerReplicas
 	}
@@ -92,7 +97,7 @@ func (s FeedServer) Objects() []Object {
 	if _, missing := s.Secrets.Missing(feedServerPodSecrets(s.Site, s.Server)); missing {
 		return objects
 	}
-	return append(objects, Object{"Deployment", name, s.deployment(FeedServerReplicas(s.Server), s.podSpec(feedDrain, s.mounts(), s.container()))})
+	return append(objects, Object{"Deployment", name, s.deployment(FeedServerReplicas(s.Site, s.Server), s.podSpec(feedDrain, s.mounts(), s.container()))})
 }
 
 // FeedServerObjects are the kinds and the name of what Objects returns: what goes when the

@@ -50,7 +50,7 @@ func serversSiteIsNotAccepted(v FeedServerView) (Finding, bool) {
 
 // FeedServerStatus returns the status, and after how long to look again.
 func FeedServerStatus(v FeedServerView) (v1alpha1.FeedServerStatus, time.Duration) {
-	accepted, asked := FeedServerAccepted(v), FeedServerReplicas(v.Server)
+	accepted, asked := FeedServerAccepted(v), FeedServerReplicas(v.Site, v.Server)
 	c := conditions{now: v.Now, generation: v.Server.Generation, was: v.Server.Status.Conditions}
 	c.set(v1alpha1.ConditionAccepted, accepted)
 	if f, found := notApplied(v.Server); found {
@@ -63,7 +63,7 @@ func FeedServerStatus(v FeedServerView) (v1alpha1.FeedServerStatus, time.Duratio
 		func(v FeedServerView) (Finding, bool) {
 			return programIsNotRolledOut("feed servers", v.SiteProgramView, asked)
 		},
-	}, good(v1alpha1.ReasonReady, count(asked, asked)+" feed servers are ready")))
+	}, good(v1alpha1.ReasonReady, count(asked, asked)+" feed servers are ready"+becauseOf(v.Site, v1alpha1.SurgePoolFeedServer, v.Server, feedServersAsked(v.Server)))))
 
 	status := v1alpha1.FeedServerStatus{
 		ObservedGeneration: v.Server.Generation, Conditions: c.is,

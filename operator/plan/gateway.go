@@ -112,7 +112,8 @@ func GatewayStatus(v GatewayView) (v1alpha1.IngestGatewayStatus, time.Duration) 
 		itIsNotItsTurn,
 		func(GatewayView) (Finding, bool) { return programmed, programmed.Status == "False" },
 		podsAreKept,
-	}, good(v1alpha1.ReasonReady, count(v.asked(), v.asked())+" pods receive")))
+	}, good(v1alpha1.ReasonReady, count(v.asked(), v.asked())+" pods receive"+
+		becauseOf(v.Site, v1alpha1.SurgePoolIngestGateway, v.Gateway, *replicasOf(v.Gateway.Spec.Replicas)))))
 
 	status := v1alpha1.IngestGatewayStatus{
 		ObservedGeneration: v.Gateway.Generation,
@@ -128,7 +129,11 @@ func GatewayStatus(v GatewayView) (v1alpha1.IngestGatewayStatus, time.Duration) 
 	return status, soonest(patienceEnds, v.strandsIn(), v.Credentials.RenewsIn(v.Now), figuresEvery)
 }
 
-func (v GatewayView) asked() int32 { return *replicasOf(v.Gateway.Spec.Replicas) }
+// asked is how many pods spec.replicas and the floor ask for.
+func (v GatewayView) asked() int32 {
+	floor, _ := SurgeFloor(v.Site, v1alpha1.SurgePoolIngestGateway, v.Gateway)
+	return max(*replicasOf(v.Gateway.Spec.Replicas), floor)
+}
 
 // poolLacksASecret: pods cannot start without the Secrets that Site and pool name.
 func poolLacksASecret(v GatewayView) (Finding, bool) {

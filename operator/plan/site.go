@@ -54,6 +54,8 @@ type SiteView struct {
 	Registry RegistryState
 	// Archivist is what was found of the Site's archivist.
 	Archivist SiteProgramView
+	// Weather is what the sources of space weather told; nil where none is declared.
+	Weather *Weather
 	// FeedServers are those that name the Site.
 	FeedServers []v1alpha1.FeedServer
 	// Unreadable are the Site's objects that cannot be decoded.
@@ -165,6 +167,7 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 	if f, found := v.readersHaveNoAuthority(); found {
 		findings = append(findings, f)
 	}
+	surge, changes := v.surge(&c)
 	ready := good(v1alpha1.ReasonReady, "object store and JetStream are reachable, and the streams stand")
 	for _, f := range findings {
 		if !f.OK() {
@@ -185,7 +188,8 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 		Ledger:             v.ledger(),
 		Archive:            v.archive(),
 		Disk:               v.disk(),
-	}, soonest(patienceEnds, v.Deletion.Wait, v.Archivist.Credentials.RenewsIn(v.Now), v.looksAgain())
+		Surge:              surge,
+	}, soonest(patienceEnds, changes, v.Deletion.Wait, v.Archivist.Credentials.RenewsIn(v.Now), v.looksAgain())
 }
 
 // looksAgain is after how long the Site is looked at without an event.

@@ -68,6 +68,9 @@ func (s *Standalone) site(site *v1alpha1.Site) {
 	if !equality.Semantic.DeepEqual(spec.Archivist.PodTemplate, v1alpha1.PodTemplate{}) {
 		fields = append(fields, "spec.archivist.podTemplate")
 	}
+	if spec.Surge != nil {
+		fields = append(fields, "spec.surge (floors: each pool is one)")
+	}
 	streams := spec.JetStream
 	spec.ObjectStore, spec.JetStream = s.ObjectStore, s.JetStream
 	spec.JetStream.Observations, spec.JetStream.Notices = streams.Observations, streams.Notices

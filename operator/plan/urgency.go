@@ -33,7 +33,26 @@ func SiteUrgency(was, is *v1alpha1.SiteStatus) Urgency {
 	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
 		recounted(was, is) || reclosed(was.Ledger, is.Ledger) || reread(was.Archive, is.Archive) ||
 			!equality.Semantic.DeepEqual(was.RecreatedStreams, is.RecreatedStreams) || !equality.Semantic.DeepEqual(was.JetStream, is.JetStream) ||
-			reissued(ofArchivist(was), ofArchivist(is)), UrgencyDetail)
+			reissued(ofArchivist(was), ofArchivist(is)) || surged(was.Surge, is.Surge), siteRest(was, is))
+}
+
+// surged: levels or floors changed. What the sources tell changes all the time, and is a figure.
+func surged(was, is *v1alpha1.SurgeStatus) bool {
+	if was == nil || is == nil {
+		return was != is
+	}
+	return was.Level != is.Level || !equality.Semantic.DeepEqual(was.LevelTime, is.LevelTime) ||
+		!equality.Semantic.DeepEqual(was.Levels, is.Levels) || !equality.Semantic.DeepEqual(was.Floors, is.Floors)
+}
+
+// siteRest is the urgency of what is none of the above: that of figures, where it is what sources of space weather tell.
+func siteRest(was, is *v1alpha1.SiteStatus) Urgency {
+	other := *was
+	other.Surge = is.Surge
+	if was.Surge != nil && equality.Semantic.DeepEqual(&other, is) {
+		return UrgencyFigures
+	}
+	return UrgencyDetail
 }
 
 // reclosed: other days of the ledger are closed, as happens once a day.

@@ -56,6 +56,7 @@ const (
 )
 
 // SiteSpec declares the hub that receives: where it keeps objects and messages.
+// +kubebuilder:validation:XValidation:rule="!has(self.surge) || has(self.spaceWeather)",message="surge needs spaceWeather: name a source there",reason=FieldValueRequired,fieldPath=.spaceWeather
 // +kubebuilder:validation:XValidation:rule="!has(self.leaves) || self.leaves.all(l, l.code != self.code)",message="a Site is no leaf of its own: leaves name the codes of other Sites",fieldPath=.leaves
 type SiteSpec struct {
 	// Code is the Site's short name in keys, subjects and streams. It must be
@@ -119,6 +120,15 @@ type SiteSpec struct {
 	// +optional
 	Upstream Upstream `json:"upstream,omitzero"`
 
+	// SpaceWeather says where the Site learns of space weather.
+	// +optional
+	SpaceWeather *SpaceWeather `json:"spaceWeather,omitempty"`
+
+	// Surge says how the Site's pools grow with space weather. Levels raise pools, and lower none: what is asked for besides, such
+	// as spec.replicas of a pool, holds where it is more.
+	// +optional
+	Surge *Surge `json:"surge,omitempty"`
+
 	// LegalHold says what is under legal hold: data of which nothing is retracted, purged or
 	// expires, whoever asks. None: what Instruments say of themselves. All: the data of all the
 	// Site's Instruments, whatever they say themselves.
@@ -152,7 +162,7 @@ type SiteStatus struct {
 	// Conditions: Ready, Accepted, Reconciling, Stalled, ObjectStoreReachable,
 	// JetStreamReachable, Durable, DataFlowing, ArchivistAvailable, FeedServerAvailable,
 	// LeavesReachable, UpstreamReachable, StreamsIntact, ObjectsUnreadable, ExpiryRunning,
-	// DeletionHeld while its deletion waits, and NotApplied and SpaceLeft where substorm up runs it.
+	// DeletionHeld while its deletion waits, SpaceWeatherKnown and Surging where it declares levels, and NotApplied and SpaceLeft where substorm up runs it.
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=type
@@ -202,6 +212,10 @@ type SiteStatus struct {
 	// last looked; absent until it has reported.
 	// +optional
 	Archive *ArchiveState `json:"archive,omitempty"`
+
+	// Surge is what space weather asks of the Site; absent where spec.surge is.
+	// +optional
+	Surge *SurgeStatus `json:"surge,omitempty"`
 
 	// Disk is what the Site takes of its computer's disk, where substorm up runs it.
 	// +optional
@@ -341,6 +355,8 @@ type InstrumentSummary struct {
 // +kubebuilder:printcolumn:name="Damaged",type=integer,priority=1,JSONPath=`.status.archive.damagedCount`,description="Stored objects that are known to be damaged"
 // +kubebuilder:printcolumn:name="Ledger",type=string,priority=1,JSONPath=`.status.ledger.closedTo`,description="Last day of the ledger that is closed with all days before it"
 // +kubebuilder:printcolumn:name="Space",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="SpaceLeft")].status`,description="False where the disk budget of a Site that substorm up runs is nearly used up"
+// +kubebuilder:printcolumn:name="Level",type=string,JSONPath=`.status.surge.level`,description="Level of space weather that holds"
+// +kubebuilder:printcolumn:name="Why",type=string,priority=1,JSONPath=`.status.surge.message`,description="Why that level holds, or none does"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why Ready has its value"
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What Ready says, and what to do"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"

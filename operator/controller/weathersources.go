@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/surge"
+	"github.com/substorm/substorm/operator/surge/spaceweather"
+)
+
+// How often sources are asked that do not say it, those of the solar wind first.
+const windInterval, weatherInterval = time.Minute, 5 * time.Minute
+
+// weatherSources are the sources that a Site declares. Its error says which one cannot be, and why.
+func weatherSources(declared *v1alpha1.SpaceWeather, now func() time.Time, log *slog.Logger) (all []spaceweather.Config, err error) {
+	for i := range declared.Sources {
+		s := &declared.Sources[i]
+		sources, err := askedOf(s)
+		if err != nil {
+			return nil, fmt.Errorf("spec.spaceWeather.sources, %s: %w", s.Name, err)
+		}
+		for _, one := range sources {
+			one.Now, one.Log = now, log
+			one.Interval, one.StaleAfter = durationOr(s.PollInterval, one.Interval), durationOr(s.StaleAfter, 0)
+			all = append(all, one)
+		}
+	}
+	return all, nil
+}
+
+func durationOr(d *metav1.Duration, otherwise time.Duration) time.Duration {
+	if d == nil {
+		return otherwise
+	}
+	return d.Duration
+}
+
+// askedOf are one or, where quantities are told by documents of their own, several.
+func askedOf(s *v1alpha1.SpaceWeatherSource) ([]spaceweather.Config, error) {
+	one := spaceweather.Config{Name: s.Name, Interval: weatherInterval}
+	var err error
+	switch s.Type {
+	case v1alpha1.SpaceWeatherPlanetaryKIndex:
+		url := ""
+		if s.PlanetaryKIndex != nil {
+			url = s.PlanetaryKIndex.URL
+		}
+		one.Source, err = spaceweather.NewSWPC(surge.Kp, url)
+	case v1alpha1.SpaceWeatherSolarWind:
+		return solarWind(s)
+	case v1alpha1.SpaceWeatherHTTP:
+		cfg := spaceweather.JSONConfig{URL: s.HTTP.URL, Time: s.HTTP.TimePath, Values: map[surge.Quantity]string{}}
+		for _, v := range s.HTTP.Values {
+			cfg.Values[surge.Quantity(v.Quantity)] = v.Path
+		}
+		one.Source, err = spaceweather.NewJSON(cfg)
+	case v1alpha1.SpaceWeatherStatic:
+		values := map[surge.Quantity]float64{}
+		for _, v := range s.Static.Values {
+			value, err := strconv.ParseFloat(v.Value, 64)
+			if err != nil {
+				return nil, fmt.Errorf("static.values: %w", err)
+			}
+			values[surge.Quantity(v.Quantity)] = value
+		}
+		one.Source, err = spaceweather.NewStatic(values)
+	case v1alpha1.SpaceWeatherRecorded:
+		one.Interval = spaceweather.MinInterval
+		one.Source, err = spaceweather.NewRecorded(strings.NewReader(s.Recorded.Data),
+			spaceweather.RecordedConfig{Start: s.Recorded.StartTime.Time, SpeedUp: float64(s.Recorded.SpeedUp)})
+	default:
+		err = fmt.Errorf("type %q is not known to this version", s.Type)
+	}
+	return []spaceweather.Config{one}, err
+}
+
+// solarWind has a document for each quantity.
+func solarWind(s *v1alpha1.SpaceWeatherSource) (all []spaceweather.Config, err error) {
+	var urls v1alpha1.SpaceWeatherSolarWindSource
+	if s.SolarWind != nil {
+		urls = *s.SolarWind
+	}
+	for _, d := range []struct {
+		quantity surge.Quantity
+		url      string
+	}{{surge.Bz, urls.MagneticFieldURL}, {surge.Speed, urls.PlasmaURL}} {
+		source, err := spaceweather.NewSWPC(d.quantity, d.url)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, spaceweather.Config{Name: s.Name, Source: source, Interval: windInterval})
+	}
+	return all, nil
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/surge"
+)
+
+// Weather is what the sources of a Site's space weather told.
+type Weather struct {
+	Signals surge.Signals
+	// Errors of sources that do not answer, one each.
+	Errors []string
+	// Problem is why no source can be asked; empty: they can.
+	Problem string
+}
+
+// surge plans what space weather asks of the Site, with its conditions, and after how long that changes by itself.
+func (v SiteView) surge(c *conditions) (*v1alpha1.SurgeStatus, time.Duration) {
+	if v.Site.Spec.Surge == nil {
+		return nil, 0
+	}
+	weather := v.Weather
+	if weather == nil {
+		weather = &Weather{}
+	}
+	levels := SurgeLevels(v.Site)
+	state, decision := surge.Next(levels, weather.Signals, surgeState(v.Site.Status.Surge), v.Now)
+	status := surgeStatus(&state)
+	status.Message = bounded(decision.Why, maxSurgeMessage)
+	status.Values = weatherValues(weather.Signals)
+	c.set(v1alpha1.ConditionSpaceWeatherKnown, weather.known(levels, v.Now))
+	c.set(v1alpha1.ConditionSurging, surging(&state))
+	return status, decision.LookAgain
+}
+
+// maxSurgeMessage is how long a message may be, in bytes.
+const maxSurgeMessage = 1024
+
+func bounded(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
+}
+
+// surging says whether a level holds, in words that stay as they are while it does.
+func surging(s *surge.State) Finding {
+	if s.Level == "" {
+		return Finding{metav1.ConditionFalse, v1alpha1.ReasonNoLevel, "space weather asks for no more pods"}
+	}
+	i := slices.IndexFunc(s.Levels, func(l surge.LevelState) bool { return l.Name == s.Level })
+	reason := v1alpha1.ReasonLevelFulfilled
+	if s.Levels[i].Hold != nil {
+		reason = v1alpha1.ReasonLevelHeld
+	}
+	return Finding{metav1.ConditionTrue, reason, fmt.Sprintf("level %s: %s", s.Level, s.Levels[i].Because)}
+}
+
+// known says whether all quantities that levels ask for are, in words that stay as they are.
+func (w *Weather) known(levels []surge.Level, now time.Time) Finding {
+	if w.Problem != "" {
+		return bad(v1alpha1.ReasonSourceInvalid, w.Problem)
+	}
+	because := ""
+	if len(w.Errors) > 0 {
+		because = ": " + strings.Join(w.Errors, "; ")
+	}
+	for _, q := range asked(levels) {
+		s := w.Signals.Of(q)
+		newest, is := s.Newest()
+		switch {
+		case s == nil:
+			return bad(v1alpha1.ReasonNeverTold, fmt.Sprintf("levels ask for %s, and no source of spec.spaceWeather tells it: declare one", q))
+		case !is:
+			return unknown(v1alpha1.ReasonNeverTold, fmt.Sprintf("%s was never told by %s%s", q, s.Source, because))
+		case !s.Fresh(now):
+			return unknown(v1alpha1.ReasonStale, fmt.Sprintf("%s is known until %s only, by %s: levels and floors stay as they are%s", q, stamp(newest.To), s.Source, because))
+		}
+	}
+	return good(v1alpha1.ReasonFresh, "all that levels ask for is known")
+}
+
+// asked are the quantities that levels ask for.
+func asked(levels []surge.Level) (all []surge.Quantity) {
+	for _, q := range surge.Quantities {
+		if slices.ContainsFunc(levels, func(l surge.Level) bool {
+			return slices.ContainsFunc(l.AnyOf, func(r surge.Rule) bool {
+				return slices.ContainsFunc(r, func(t surge.Threshold) bool { return t.Quantity == q })
+			})
+		}) {
+			all = append(all, q)
+		}
+	}
+	return all
+}
+
+func weatherValues(signals surge.Signals) (all []v1alpha1.SpaceWeatherValue) {
+	for _, s := range signals {
+		if newest, is := s.Newest(); is {
+			all = append(all, v1alpha1.SpaceWeatherValue{
+				Quantity: v1alpha1.SpaceWeatherQuantity(s.Quantity), Value: strconv.FormatFloat(newest.Value, 'f', -1, 64), Source: s.Source,
+				Spacecraft: bounded(newest.Spacecraft, 32), ValidTime: metav1.NewTime(newest.To.UTC().Truncate(time.Second)),
+			})
+		}
+	}
+	return all
+}
+
+// surgeState is the state that a status keeps.
+func surgeState(s *v1alpha1.SurgeStatus) (state surge.State) {
+	if s == nil {
+		return state
+	}
+	state.Level = s.Level
+	if s.LevelTime != nil {
+		state.Since = s.LevelTime.UTC()
+	}
+	for _, l := range s.Levels {
+		state.Levels = append(state.Levels, surge.LevelState{Name: l.Name, Because: l.Message, Hold: countdown(l.Hold)})
+	}
+	for _, f := range s.Floors {
+		state.Floors = append(state.Floors, surge.FloorState{Pool: surge.Pool{Kind: string(f.Kind), Name: f.Name}, Replicas: f.Replicas, Level: f.Level, Release: countdown(f.Release)})
+	}
+	return state
+}
+
+// surgeStatus keeps a state.
+func surgeStatus(s *surge.State) *v1alpha1.SurgeStatus {
+	status := &v1alpha1.SurgeStatus{Level: s.Level}
+	if !s.Since.IsZero() {
+		status.LevelTime = new(metav1.NewTime(s.Since))
+	}
+	for _, l := range s.Levels {
+		status.Levels = append(status.Levels, v1alpha1.SurgeLevelStatus{Name: l.Name, Message: bounded(l.Because, maxSurgeMessage), Hold: countdownStatus(l.Hold)})
+	}
+	for _, f := range s.Floors {
+		status.Floors = append(status.Floors, v1alpha1.SurgeFloorStatus{Kind: v1alpha1.SurgePoolKind(f.Kind), Name: f.Name, Replicas: f.Replicas, Level: f.Level, Release: countdownStatus(f.Release)})
+	}
+	return status
+}
+
+func countdown(c *v1alpha1.SurgeCountdown) *surge.Countdown {
+	if c == nil {
+		return nil
+	}
+	is := &surge.Countdown{From: c.StartTime.UTC()}
+	if c.StopTime != nil {
+		is.StoppedAt = new(c.StopTime.UTC())
+	}
+	return is
+}
+
+func countdownStatus(c *surge.Countdown) *v1alpha1.SurgeCountdown {
+	if c == nil {
+		return nil
+	}
+	is := &v1alpha1.SurgeCountdown{StartTime: metav1.NewTime(c.From)}
+	if c.StoppedAt != nil {
+		is.StopTime = new(metav1.NewTime(*c.StoppedAt))
+	}
+	return is
+}

@@ -124,14 +124,10 @@ func (p *pass) stepFloor(pool Pool) FloorState {
 	if ran >= every {
 		// One pod, even if the operator was away for longer: what happened meanwhile is not known.
 		was.Replicas--
-		was.Release.From = was.Release.From.Add(every)
-		if ran >= 2*every {
-			was.Release.From = p.now
-		}
+		was.Release, ran = &Countdown{From: p.now}, 0
 		if was.Replicas == is.Replicas {
 			return is
 		}
-		ran = p.now.Sub(was.Release.From)
 	}
 	p.lookIn(every - ran)
 	return was

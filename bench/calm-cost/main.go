@@ -33,14 +33,14 @@ func run(*lab.Lab) error {
 		return err
 	}
 	defer f.Close()
-	kp, err := simulate.ReadKp(file, f)
+	recorded, err := simulate.Read(file, f)
 	if err != nil {
 		return err
 	}
 	months := report.Rounds(20)
 	scenarios := make([]*simulate.Scenario, months)
 	for n := range scenarios {
-		if scenarios[n], err = simulate.Quiet(kp, seed, n); err != nil {
+		if scenarios[n], err = simulate.Quiet(recorded, seed, n); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
 	}

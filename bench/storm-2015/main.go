@@ -40,14 +40,14 @@ func run(*lab.Lab) error {
 		return err
 	}
 	defer f.Close()
-	kp, err := simulate.ReadKp(file, f)
+	recorded, err := simulate.Read(file, f)
 	if err != nil {
 		return err
 	}
 	draws := report.Rounds(200)
 	r := report.New("storm-2015", draws)
 	kinds := simulate.Kinds(simulate.DefaultLevels())
-	all, err := simulate.Compare(context.Background(), kinds, draws, func(n int) *simulate.Scenario { return simulate.Draw(kp, seed, n) }, func(done int) {
+	all, err := simulate.Compare(context.Background(), kinds, draws, func(n int) *simulate.Scenario { return simulate.Draw(recorded, seed, n) }, func(done int) {
 		if done%20 == 0 {
 			fmt.Fprintf(os.Stderr, "%d of %d draws are done\n", done, draws)
 		}

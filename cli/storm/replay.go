@@ -56,7 +56,9 @@ severe, Kp 7 and more, at least 12; each held for 12 hours, then released by
 one pod in 10 minutes. A calm day needs 3 pods on average.
 
 KP.csv has the header time,kp, and lines such as 2015-03-17T12:00:00Z,7.7, one
-for each three hours; lines that begin with # are comments.`,
+for each three hours; lines that begin with # are comments. It may also have
+columns bz and speed, in nT and km/s: then Bz of -10 and less for 10 minutes at
+a speed of 500 and more makes a storm, too.`,
 		Example: `  substorm storm replay kp.csv
   substorm storm replay kp.csv --draws 20 --seed 7 --plot storm.svg`,
 		Args: cobra.ExactArgs(1),
@@ -101,13 +103,13 @@ func (o *replayOptions) run(ctx context.Context, file string, out, messages io.W
 	if err != nil {
 		return err
 	}
-	kp, err := simulate.ReadKp(file, f)
+	recorded, err := simulate.Read(file, f)
 	_ = f.Close() // it was only read
 	if err != nil {
 		return err
 	}
-	kinds := simulate.Kinds(simulate.DefaultLevels())
-	results, err := o.compare(ctx, kp, kinds, messages)
+	kinds := simulate.Kinds(recorded.Levels())
+	results, err := o.compare(ctx, recorded, kinds, messages)
 	if err != nil {
 		return err
 	}
@@ -115,17 +117,17 @@ func (o *replayOptions) run(ctx context.Context, file string, out, messages io.W
 	if err := output.One(out, o.output, all, all.table); err != nil || o.plot == "" {
 		return err
 	}
-	return o.draw(kp, kinds, messages)
+	return o.draw(recorded, kinds, messages)
 }
 
-func (o *replayOptions) compare(ctx context.Context, kp []surge.Sample, kinds []simulate.Kind, messages io.Writer) ([][]simulate.Result, error) {
+func (o *replayOptions) compare(ctx context.Context, recorded simulate.Recording, kinds []simulate.Kind, messages io.Writer) ([][]simulate.Result, error) {
 	var done atomic.Int64
 	shown := progress.Start(messages, o.quiet, func() progress.State {
 		n := done.Load()
 		return progress.State{Done: n, Total: int64(o.draws), Text: fmt.Sprintf("%d of %d draws", n, o.draws)}
 	})
 	defer shown.Stop()
-	return simulate.Compare(ctx, kinds, o.draws, func(n int) *simulate.Scenario { return simulate.Draw(kp, o.seed, n) }, func(n int) { done.Store(int64(n)) })
+	return simulate.Compare(ctx, kinds, o.draws, func(n int) *simulate.Scenario { return simulate.Draw(recorded, o.seed, n) }, func(n int) { done.Store(int64(n)) })
 }
 
 func (o *replayOptions) sum(file string, kinds []simulate.Kind, results [][]simulate.Result) *report {
@@ -162,16 +164,18 @@ func (r *report) table(w io.Writer) {
 			p.PodHours.Median, p.PodHoursToOracle.Median, p.ScaleUps.Median, p.NeedlessScaleUps.Median)
 	}
 	_ = t.Flush() // to a buffer
-	fmt.Fprintf(w, "\n%d draws, seed %d; medians of pod-hours and scale-ups. Refused is work, in minutes of a full pod. A scale-up is needless if the pods of before would have been enough for an hour.\n", r.Draws, r.Seed)
+	fmt.Fprintf(w, "\n%d draws, seed %d; medians of pod-hours and scale-ups. Refused is work, in minutes of a full pod.\n", r.Draws, r.Seed)
+	fmt.Fprintln(w, "A scale-up is needless if the pods of before would have been enough for an hour.")
 }
 
 // draw writes the picture. It is of the days around the greatest storm.
-func (o *replayOptions) draw(kp []surge.Sample, kinds []simulate.Kind, messages io.Writer) error {
+func (o *replayOptions) draw(recorded simulate.Recording, kinds []simulate.Kind, messages io.Writer) error {
+	kp := recorded[surge.Kp]
 	shown := window(kp)
 	number := 0
-	scenario := simulate.Draw(kp, o.seed, number)
+	scenario := simulate.Draw(recorded, o.seed, number)
 	for ; number < o.draws; number++ {
-		scenario = simulate.Draw(kp, o.seed, number)
+		scenario = simulate.Draw(recorded, o.seed, number)
 		if hasCrowd(scenario, shown) {
 			break
 		}

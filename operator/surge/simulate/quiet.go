@@ -23,18 +23,10 @@ const (
 	windGaps, windSpikes = 0.02, 0.002
 )
 
-// WindLevels are the default ones, with a rule of the solar wind beside Kp for the lower one.
-func WindLevels() []surge.Level {
-	levels, south, fast := DefaultLevels(), -10., 500.
-	levels[0].AnyOf = append(levels[0].AnyOf, surge.Rule{
-		{Quantity: surge.Bz, AtMost: &south, For: 10 * time.Minute}, {Quantity: surge.Speed, AtLeast: &fast},
-	})
-	return levels
-}
-
 // Quiet makes a scenario of a month without storms and crowds: its days are drawn from the quiet ones of recorded Kp, each value has
 // noise, and the solar wind, which is made up, has a quiet field with wrong values and gaps.
-func Quiet(kp []surge.Sample, seed uint64, number int) (*Scenario, error) {
+func Quiet(recorded Recording, seed uint64, number int) (*Scenario, error) {
+	kp := recorded[surge.Kp]
 	days := quietOf(kp)
 	if len(days) == 0 {
 		return nil, fmt.Errorf("there is no day all of whose Kp are below %g", quietKp)
@@ -76,9 +68,7 @@ func quietOf(kp []surge.Sample) (days [][]float64) {
 
 // wind makes up Bz, which wanders around 0 by some nT, and a speed, which does around 400 km/s, and at times passes 500.
 func wind(r *rand.Rand, span Span) []Source {
-	bz := Source{Quantity: surge.Bz, Name: "rtsw", StaleAfter: 15 * time.Minute, Late: 2 * time.Minute}
-	speed := bz
-	speed.Quantity = surge.Speed
+	var bz, speed []surge.Sample
 	b, v := 0., 400.
 	for at := span.From; at.Before(span.To); at = at.Add(time.Minute) {
 		b = 0.98*b + 0.5*r.NormFloat64() // a deviation of 2.5 nT, over an hour
@@ -90,9 +80,9 @@ func wind(r *rand.Rand, span Span) []Source {
 		if r.Float64() < windSpikes {
 			one.Value = -99
 		}
-		bz.Samples = append(bz.Samples, one)
+		bz = append(bz, one)
 		one.Value = v
-		speed.Samples = append(speed.Samples, one)
+		speed = append(speed, one)
 	}
-	return []Source{bz, speed}
+	return []Source{windSource(surge.Bz, bz), windSource(surge.Speed, speed)}
 }

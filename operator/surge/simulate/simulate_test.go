@@ -4,6 +4,7 @@ package simulate_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -15,18 +16,18 @@ import (
 	"github.com/substorm/substorm/operator/surge/simulate"
 )
 
-func march(t *testing.T) []surge.Sample {
+func march(t *testing.T) simulate.Recording {
 	t.Helper()
 	f, err := os.Open("testdata/kp-2015-03.csv")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	kp, err := simulate.ReadKp("kp-2015-03.csv", f)
+	recorded, err := simulate.Read("kp-2015-03.csv", f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return kp
+	return recorded
 }
 
 func at(text string) time.Time {
@@ -46,46 +47,59 @@ func kind(name string, levels []surge.Level) simulate.Kind {
 	panic(name)
 }
 
-func TestReadKp(t *testing.T) {
-	kp := march(t)
+func TestRead(t *testing.T) {
+	kp := march(t)[surge.Kp]
 	if len(kp) != 31*8 || kp[0].From != at("2015-03-01T00:00") || kp[0].Value != 5 || kp[247].To != at("2015-04-01T00:00") {
 		t.Errorf("%d values, from %v to %v", len(kp), kp[0], kp[len(kp)-1])
 	}
 	for name, c := range map[string]struct{ text, want string }{
-		"empty":          {"# nothing\n", "kp.csv has no values"},
-		"no header":      {"# x\n2015-03-17T12:00:00Z,7.7\n", "kp.csv:2: \"2015-03-17T12:00:00Z,7.7\" is no header"},
-		"no pair":        {"time,kp\n2015-03-17T12:00:00Z\n", "kp.csv:2: \"2015-03-17T12:00:00Z\" is no time,kp"},
-		"no time":        {"time,kp\nyesterday,3\n", "kp.csv:2: \"yesterday\" is no time"},
-		"no number":      {"time,kp\n2015-03-17T12:00:00Z,7+\n", "kp.csv:2: \"7+\" is no Kp: 0 to 9"},
-		"more than nine": {"time,kp\n2015-03-17T12:00:00Z,99\n", "kp.csv:2: \"99\" is no Kp: 0 to 9"},
-		"NaN":            {"time,kp\n2015-03-17T12:00:00Z,NaN\n", "kp.csv:2: \"NaN\" is no Kp: 0 to 9"},
-		"not in order":   {"time,kp\n2015-03-17T12:00:00Z,3\n2015-03-17T14:00:00Z,3\n", "kp.csv:3: 2015-03-17T14:00:00Z begins before the three hours"},
-		"a line too far": {"time,kp\n" + strings.Repeat("7", 1<<20), "kp.csv:2: bufio.Scanner: token too long"},
+		"empty":          {"# nothing\n", "kp.csv: the file has no row of names"},
+		"no header":      {"# x\n2015-03-17T12:00:00Z,7.7\n", "kp.csv: column \"2015-03-17t12:00:00z\""},
+		"no values":      {"time,kp\n", "kp.csv: the file has no value"},
+		"no time":        {"time,kp\nyesterday,3\n", "kp.csv: line 2: "},
+		"no number":      {"time,kp\n2015-03-17T12:00:00Z,7+\n", "kp.csv: line 2: "},
+		"more than nine": {"time,kp\n2015-03-17T12:00:00Z,12\n", "kp.csv: line 2: "},
+		"thirty years":   {"time,kp\n1995-03-17T12:00:00Z,3\n2025-03-17T12:00:00Z,3\n", "kp.csv has Kp from 1995-03-17 to 2025-03-17: cut it to two years at most"},
+		"no Kp":          {"time,bz\n2015-03-17T12:00:00Z,-3\n", "kp.csv has no Kp: "},
 	} {
-		if _, err := simulate.ReadKp("kp.csv", strings.NewReader(c.text)); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+		if _, err := simulate.Read("kp.csv", strings.NewReader(c.text)); err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	kp, err := simulate.ReadKp("kp.csv", strings.NewReader("time, kp\r\n2015-03-17T14:00:00+02:00, 3\r\n\n2015-03-18T12:00:00Z,4"))
-	if err != nil || len(kp) != 2 || kp[0].From != at("2015-03-17T12:00") {
-		t.Errorf("%v, %v", kp, err)
-	}
 }
 
-func FuzzReadKp(f *testing.F) {
-	f.Add("time,kp\n2015-03-17T12:00:00Z,7.7\n")
-	f.Add("# x\n\ntime,kp\n,")
-	f.Fuzz(func(t *testing.T, text string) {
-		kp, err := simulate.ReadKp("kp.csv", strings.NewReader(text))
-		if err == nil && len(kp) == 0 {
-			t.Error("neither values nor an error")
+// TestReadWind: a file with the solar wind makes the level begin before Kp is known.
+func TestReadWind(t *testing.T) {
+	var file strings.Builder
+	file.WriteString("time,kp,bz,speed\n")
+	for i := range 12 * 60 {
+		now := at("2015-03-17T00:00").Add(time.Duration(i) * time.Minute)
+		kp, bz := "", 3
+		if i%180 == 0 {
+			kp = "2"
 		}
-		for i, one := range kp {
-			if !(one.Value >= 0 && one.Value <= 9) || i > 0 && one.From.Before(kp[i-1].To) {
-				t.Errorf("%d: %v", i, one)
+		if i >= 180 {
+			bz = -15
+		}
+		fmt.Fprintf(&file, "%s,%s,%d,600\n", now.Format(time.RFC3339), kp, bz)
+	}
+	recorded, err := simulate.Read("wind.csv", strings.NewReader(file.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := simulate.Draw(recorded, 1, 0)
+	r := simulate.Run(s, kind(simulate.NameOurs, recorded.Levels()), true)
+	if len(s.Sources) != 3 || r.Raised != 1 {
+		t.Errorf("%d sources, %d levels began", len(s.Sources), r.Raised)
+	}
+	for _, p := range r.Points {
+		if p.Level != "" {
+			if want := at("2015-03-17T03:12"); p.At != want {
+				t.Errorf("the level begins at %s, not %s", p.At, want)
 			}
+			break
 		}
-	})
+	}
 }
 
 func TestStorms(t *testing.T) {
@@ -94,7 +108,7 @@ func TestStorms(t *testing.T) {
 		{From: at("2015-03-17T06:00"), To: at("2015-03-19T12:00")},
 		{From: at("2015-03-22T06:00"), To: at("2015-03-22T09:00")},
 	}
-	if diff := cmp.Diff(want, simulate.Storms(march(t))); diff != "" {
+	if diff := cmp.Diff(want, simulate.Storms(march(t)[surge.Kp])); diff != "" {
 		t.Errorf("storms of March 2015 (-want +got):\n%s", diff)
 	}
 }
@@ -222,7 +236,7 @@ func TestOutage(t *testing.T) {
 		"one":  {[]simulate.Span{{From: at("2015-03-17T08:00"), To: at("2015-03-17T13:00")}}, at("2015-03-17T13:00")},
 	} {
 		s := *quiet
-		s.Sources = []simulate.Source{simulate.KpSource(kp, c.outages...)}
+		s.Sources = []simulate.Source{simulate.KpSource(kp[surge.Kp], c.outages...)}
 		r := simulate.Run(&s, kind(simulate.NameOurs, simulate.DefaultLevels()), true)
 		for _, p := range r.Points {
 			if p.Level != "" {
@@ -250,7 +264,7 @@ func TestQuiet(t *testing.T) {
 	}
 	t.Logf("levels began %d times; %d scale-ups, %d of them needless", r.Raised, r.ScaleUps, r.Needless)
 	storms := []surge.Sample{{From: at("2015-03-17T12:00"), To: at("2015-03-17T15:00"), Value: 7}}
-	if _, err := simulate.Quiet(storms, 1, 0); err == nil {
+	if _, err := simulate.Quiet(simulate.Recording{surge.Kp: storms}, 1, 0); err == nil {
 		t.Error("a month of storms is quiet")
 	}
 }

@@ -30,6 +30,11 @@ func KpSource(samples []surge.Sample, outages ...Span) Source {
 	return Source{Quantity: surge.Kp, Name: "swpc-kp", StaleAfter: 4 * time.Hour, Late: 15 * time.Minute, Samples: samples, Outages: outages}
 }
 
+// windSource tells the solar wind as NOAA does: two minutes after each one.
+func windSource(q surge.Quantity, samples []surge.Sample, outages ...Span) Source {
+	return Source{Quantity: q, Name: "rtsw", StaleAfter: 15 * time.Minute, Late: 2 * time.Minute, Samples: samples, Outages: outages}
+}
+
 // told is how many samples are visible.
 func (s *Source) told(now time.Time) int {
 	for _, o := range s.Outages {
@@ -64,4 +69,13 @@ func DefaultLevels() []surge.Level {
 		}
 	}
 	return []surge.Level{level("storm", 5, 6), level("severe", 7, 12)}
+}
+
+// WindLevels are the default ones, with a rule of the solar wind beside Kp for the lower one.
+func WindLevels() []surge.Level {
+	levels, south, fast := DefaultLevels(), -10., 500.
+	levels[0].AnyOf = append(levels[0].AnyOf, surge.Rule{
+		{Quantity: surge.Bz, AtMost: &south, For: 10 * time.Minute}, {Quantity: surge.Speed, AtLeast: &fast},
+	})
+	return levels
 }

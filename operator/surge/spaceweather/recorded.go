@@ -162,6 +162,9 @@ func (r *Recorded) finish(q surge.Quantity) {
 // Quantities implements Source.
 func (r *Recorded) Quantities() []surge.Quantity { return declared(r.samples) }
 
+// Samples of a quantity, all that the file has, in its own times.
+func (r *Recorded) Samples(q surge.Quantity) []surge.Sample { return r.samples[q] }
+
 // Span is the time from the beginning of the first sample to the time when the last one is known, as it is played.
 func (r *Recorded) Span() (from, to time.Time) {
 	for samples := range maps.Values(r.samples) {

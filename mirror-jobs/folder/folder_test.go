@@ -158,6 +158,53 @@ func TestLarge(t *testing.T) {
 	}
 }
 
+// A kill, after which nobody closes the object, loses few of the parts that came.
+func TestLargeKilled(t *testing.T) {
+	dir := t.TempDir()
+	f := open(t, dir)
+	body := bytes.Repeat([]byte("0123456789abcdef"), 6*folder.PartSize/16)
+	e := entry("large.fits", string(body))
+	write := func(l *folder.Large, n int) {
+		t.Helper()
+		offset, length := l.Range(n)
+		if err := l.Write(n, 0, bytes.NewReader(body[offset:offset+length])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := f.Large(camera, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 4 {
+		write(l, n)
+	}
+	note := filepath.Join(dir, ".substorm/parts", camera+"-"+e.Digest.String()+".json")
+	for {
+		if _, err := os.Stat(note); err == nil {
+			break
+		} else if !errors.Is(err, os.ErrNotExist) || t.Context().Err() != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	write(l, 4) // and is not noted yet
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f = open(t, dir)
+	if l, err = f.Large(camera, e); err != nil || !cmp.Equal(l.Parts(), []int{4, 5}) {
+		t.Fatalf("missing are %v, %v", l.Parts(), err)
+	}
+	write(l, 5)
+	write(l, 4)
+	if err := l.Finish(); err != nil || !f.Has(camera, e) {
+		t.Errorf("%v", err)
+	}
+	if left, err := os.ReadDir(filepath.Dir(note)); err != nil || len(left) > 0 {
+		t.Errorf("there is left %v %v", left, err)
+	}
+}
+
 // Parts of large objects that no list has any more go after a run; those of others, and all objects, stay.
 func TestRemoveParts(t *testing.T) {
 	dir := t.TempDir()

@@ -9,15 +9,17 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/substorm/substorm/internal/mirrorindex"
 )
 
 // Large is an object that comes in parts of PartSize, in any order. What came is kept where a
-// run is killed. Its methods may be called from several goroutines.
+// run is killed, but for the last noteEvery parts and those that are on their way. Its methods may be called from several goroutines.
 type Large struct {
 	of         *Folder
 	instrument string
@@ -25,13 +27,24 @@ type Large struct {
 	name       string
 	file       *os.File
 	digest     digesting
+	notes      sync.WaitGroup
 
 	mu   sync.Mutex
 	done map[int]bool
+	// noted parts are in the note or in one that is under way, which noting says; noteErr ended that.
+	noted   int
+	noting  bool
+	noteErr error
 }
 
-// PartSize is the size of a part, in bytes; the last one is shorter.
-const PartSize = 8 << 20
+const (
+	// PartSize is the size of a part, in bytes; the last one is shorter.
+	PartSize = 8 << 20
+	// noteEvery is after how many more parts it is noted which ones came: 32 MiB. So much of an object is received again at most after
+	// a kill, which a link of 20 Mb/s has in 13 s. A note costs a sync of data that the kernel would soon write anyway, and nobody
+	// waits for it.
+	noteEvery = 4
+)
 
 // progress is what is noted of a large object beside its bytes.
 type progress struct {
@@ -66,6 +79,7 @@ func (f *Folder) Large(instrument string, e *mirrorindex.Entry) (*Large, error) 
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.Join(err, l.file.Close())
 	}
+	l.noted = len(l.done)
 	l.digestParts()
 	return l, nil
 }
@@ -98,21 +112,49 @@ func (l *Large) Write(n int, had int64, from io.Reader) error {
 	l.done[n] = true
 	l.mu.Unlock()
 	l.digestParts()
+	return l.noteParts()
+}
+
+// noteParts begins a note, where enough came since the last one and none is under way. Errors: what ended the last one.
+func (l *Large) noteParts() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.noteErr != nil || l.noting || len(l.done)-l.noted < noteEvery {
+		return l.noteErr
+	}
+	was := l.progress()
+	l.noting, l.noted = true, len(was.Done)
+	l.notes.Go(func() {
+		err := l.note(was)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.noting, l.noteErr = false, err
+	})
 	return nil
+}
+
+// progress is what came so far. The mutex is held.
+func (l *Large) progress() progress {
+	return progress{Format: format, Done: slices.Sorted(maps.Keys(l.done))}
+}
+
+// note writes which parts came, once their bytes are on the disk.
+func (l *Large) note(was progress) error {
+	if err := syncData(l.file); err != nil {
+		return err
+	}
+	return l.of.write(l.name+".json", was)
 }
 
 // Close keeps what came for the next run.
 func (l *Large) Close() error {
 	l.endDigest()
+	l.notes.Wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	was := progress{Format: format}
-	for n := range l.done {
-		was.Done = append(was.Done, n)
-	}
-	err := l.file.Sync() // what is noted as done must be there
+	err := l.noteErr // a second sync may succeed although bytes were lost
 	if err == nil {
-		err = l.of.write(l.name+".json", was)
+		err = l.note(l.progress())
 	}
 	return errors.Join(err, l.file.Close())
 }
@@ -121,7 +163,8 @@ func (l *Large) Close() error {
 // differ all of them are given up. Errors: DigestError, of the file system.
 func (l *Large) Finish() error {
 	digest, size, err := l.digested()
-	if err != nil {
+	l.notes.Wait()
+	if err = errors.Join(err, l.noteErr); err != nil {
 		return errors.Join(err, l.file.Close())
 	}
 	if digest != l.entry.Digest || size != l.entry.Size {

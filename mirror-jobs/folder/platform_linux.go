@@ -57,3 +57,12 @@ func writeAll(fd int, data []byte) error {
 func (f *Folder) Sync() error {
 	return os.NewSyscallError("syncfs", unix.Syncfs(int(f.lock.Fd())))
 }
+
+// syncData brings the bytes of a file onto the disk.
+func syncData(file *os.File) error {
+	for {
+		if err := unix.Fdatasync(int(file.Fd())); !errors.Is(err, unix.EINTR) {
+			return os.NewSyscallError("fdatasync", err)
+		}
+	}
+}

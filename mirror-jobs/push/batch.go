@@ -65,6 +65,7 @@ func (r *run) flush(ctx context.Context) error {
 	ended := make([]error, len(b.files))
 	for i := range ended {
 		ended[i] = errOpen
+		b.files[i].Moving = r.Progress.Begin(b.files[i].Size)
 	}
 	err := r.Pause(ctx)
 	if err == nil {
@@ -80,7 +81,7 @@ func (r *run) flush(ctx context.Context) error {
 				r.Logger.Error("an object is not at the partner", "instrument", d.in.Instrument, "path", b.files[i].Path, "error", ended[i])
 			}
 		}
-		r.Progress.End(b.files[i].Size, ended[i] == nil)
+		b.files[i].Moving.End(ended[i] == nil)
 	}
 	seen := map[*pushed]bool{}
 	for _, d := range b.of {

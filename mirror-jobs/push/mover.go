@@ -25,6 +25,8 @@ type File struct {
 	// Open opens the bytes. The last read returns an error in place of io.EOF where they are
 	// not those of Digest: such a file must not get its name at the partner.
 	Open func(ctx context.Context) (io.ReadCloser, error)
+	// Moving is told of bytes as they go to the partner, by a mover that sees them go; may be nil.
+	Moving *Moving
 
 	// clears: what was at the path before may have been retracted, and its tombstone goes.
 	clears bool

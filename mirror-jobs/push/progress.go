@@ -3,6 +3,7 @@
 package push
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -54,13 +55,63 @@ func (p *Progress) Owe(bytes int64) {
 }
 
 // End counts an object that was moved, or could not be.
-func (p *Progress) End(bytes int64, moved bool) {
-	if !moved {
-		p.failed.Add(1)
+func (p *Progress) End(bytes int64, moved bool) { p.Begin(bytes).End(moved) }
+
+// Had says that bytes of what is owed came in an earlier run.
+func (p *Progress) Had(bytes int64) { p.owedBytes.Add(-bytes) }
+
+// Begin counts the bytes of an object that is owed while it is moved.
+func (p *Progress) Begin(size int64) *Moving { return &Moving{p: p, size: size} }
+
+// Moving is an object on its way. Its methods may be called from several goroutines. A nil one counts nothing.
+type Moving struct {
+	p *Progress
+
+	mu          sync.Mutex
+	size, moved int64
+}
+
+// Move counts bytes of it. What comes once more, since a link broke or the object is sent again, is not counted twice: no object counts
+// for more than its size.
+func (m *Moving) Move(bytes int64) {
+	if m == nil {
 		return
 	}
-	p.objects.Add(1)
-	p.bytes.Add(bytes)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	bytes = min(bytes, m.size-m.moved)
+	m.moved += bytes
+	m.p.bytes.Add(bytes)
+}
+
+// Resize says how many bytes it has, where another number, or none, was known when it came to be owed.
+func (m *Moving) Resize(size int64) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.p.owedBytes.Add(size - m.size)
+	m.size = size
+	if more := m.moved - size; more > 0 {
+		m.moved = size
+		m.p.bytes.Add(-more)
+	}
+}
+
+// End says that it was moved, or could not be: then its bytes do not count.
+func (m *Moving) End(moved bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if moved {
+		m.p.objects.Add(1)
+		m.p.bytes.Add(m.size - m.moved)
+		m.moved = m.size
+		return
+	}
+	m.p.failed.Add(1)
+	m.p.bytes.Add(-m.moved)
+	m.moved = 0
 }
 
 // lack notes that the partner has not got an object that was received at a time.

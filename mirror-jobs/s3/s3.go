@@ -124,7 +124,7 @@ func (m *Mover) deliver(ctx context.Context, f push.File, anew bool) error {
 		return &hereError{err}
 	}
 	opts.Digest = f.Digest
-	return m.cfg.Store.Put(ctx, m.key(f.Path), paced{bytes.NewReader(data), m.cfg.Moved}, int64(len(data)), opts)
+	return m.cfg.Store.Put(ctx, m.key(f.Path), m.paced(f, data), int64(len(data)), opts)
 }
 
 // upload sends a large object in parts.
@@ -141,7 +141,7 @@ func (m *Mover) upload(ctx context.Context, f push.File, body io.Reader, opts ob
 			return &hereError{errors.Join(err, u.Abort(context.WithoutCancel(ctx)))}
 		}
 		if n > 0 {
-			if err := u.Part(ctx, number, paced{bytes.NewReader(part[:n]), m.cfg.Moved}, int64(n), sha256.Sum256(part[:n])); err != nil {
+			if err := u.Part(ctx, number, m.paced(f, part[:n]), int64(n), sha256.Sum256(part[:n])); err != nil {
 				return errors.Join(err, u.Abort(context.WithoutCancel(ctx)))
 			}
 		}
@@ -258,12 +258,16 @@ func problem(err error) error {
 type paced struct {
 	io.ReadSeeker
 	moved func(bytes int)
+	file  *push.Moving
 }
+
+func (m *Mover) paced(f push.File, data []byte) paced { return paced{bytes.NewReader(data), m.cfg.Moved, f.Moving} }
 
 // Read implements io.Reader.
 func (p paced) Read(b []byte) (int, error) {
 	n, err := p.ReadSeeker.Read(b[:min(len(b), pacedBytes)])
 	p.moved(n)
+	p.file.Move(int64(n))
 	return n, err
 }
 

@@ -47,6 +47,8 @@ type Wanted struct {
 	Seen Seen
 	// Most is how many bytes it may have: of one with more not much more is fetched, and its error is ErrTooLarge. 0: any.
 	Most int64
+	// Moving is told of bytes as they come, by a source that sees them come.
+	Moving *push.Moving
 }
 
 // ErrTooLarge: a file has more bytes than an object of its Instrument may have.
@@ -224,17 +226,17 @@ func (r *run) quarantine(f Folder, files []int) {
 
 // ended is how a file ended.
 type ended struct {
-	path string
-	size int64
-	seen Seen
-	err  error
+	path   string
+	moving *push.Moving
+	seen   Seen
+	err    error
 }
 
 // files fetches some, and notes those that are here.
 func (r *run) files(ctx context.Context, f Folder, which []int, instruments []string, known *fetched) error {
 	wanted := make([]Wanted, len(which))
 	for n, i := range which {
-		wanted[n] = Wanted{File: f.Files[i]}
+		wanted[n] = Wanted{File: f.Files[i], Moving: r.Progress.Begin(max(0, f.Files[i].Size))}
 		if r.MaxObjectSize != nil {
 			wanted[n].Most = r.MaxObjectSize(instruments[n])
 		}
@@ -252,14 +254,17 @@ func (r *run) files(ctx context.Context, f Folder, which []int, instruments []st
 				return err
 			}
 			got.Seen.Instrument = instruments[n]
-			results <- ended{wanted[n].Path, got.Size, got.Seen, err}
+			if got.Err == nil {
+				wanted[n].Moving.Resize(got.Size)
+			}
+			results <- ended{wanted[n].Path, wanted[n].Moving, got.Seen, err}
 			return nil
 		})
 	}()
 	came := 0
 	for e := range results {
 		came++
-		r.Progress.End(e.size, e.err == nil)
+		e.moving.End(e.err == nil)
 		if e.err != nil {
 			r.owed++
 			r.Logger.Error("a file is not mirrored", "path", e.path, "error", e.err)

@@ -316,7 +316,10 @@ func (s *Source) file(ctx context.Context, w *tree.Wanted, take func(tree.Got) e
 			return fmt.Errorf("%s: %w %s", w.Path, errAnswer, answer.Status)
 		}
 		got.MediaType = answer.Header.Get("Content-Type")
-		body, err = s.keep(received{answer.Body}, cmp.Or(w.Most, math.MaxInt64-1))
+		if answer.ContentLength > 0 { // index pages do not tell sizes
+			w.Moving.Resize(answer.ContentLength)
+		}
+		body, err = s.keep(received{answer.Body, w.Moving}, cmp.Or(w.Most, math.MaxInt64-1))
 		return err
 	})
 	defer func() { body.remove() }()
@@ -360,11 +363,15 @@ type kept struct {
 }
 
 // received is a body whose errors are those of the connection, and not of our disk.
-type received struct{ io.Reader }
+type received struct {
+	io.Reader
+	file *push.Moving
+}
 
 // Read implements io.Reader.
 func (r received) Read(b []byte) (int, error) {
 	n, err := r.Reader.Read(b)
+	r.file.Move(int64(n))
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = fmt.Errorf("%w: %w", https.ErrBroken, err)
 	}

@@ -128,8 +128,8 @@ func TestHostileAnswers(t *testing.T) {
 			if got := told(p.Signals()[0].Samples); got != threeKp {
 				t.Errorf("samples %s", got)
 			}
-			if p.results[resultFailed] != 1 || wait < time.Minute {
-				t.Errorf("results %v, next in %v", p.results, wait)
+			if p.state.Requests[resultFailed] != 1 || wait < time.Minute {
+				t.Errorf("results %v, next in %v", p.state.Requests, wait)
 			}
 			fetch.patience = patience
 			server.says(kpObjects)
@@ -193,8 +193,8 @@ func TestNotModified(t *testing.T) {
 		t.Errorf("the first question has %q, %q", none, since)
 	}
 	p.ask(t.Context())
-	if none != `"a"` || since != "Sun, 30 Aug 2026 22:00:00 GMT" || p.results[resultUnchanged] != 1 {
-		t.Errorf("the second question has %q, %q; results %v", none, since, p.results)
+	if none != `"a"` || since != "Sun, 30 Aug 2026 22:00:00 GMT" || p.state.Requests[resultUnchanged] != 1 {
+		t.Errorf("the second question has %q, %q; results %v", none, since, p.state.Requests)
 	}
 	if got := told(p.Signals()[0].Samples); got != threeKp || p.State().Error != "" {
 		t.Errorf("samples %s, error %q", got, p.State().Error)

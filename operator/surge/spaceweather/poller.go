@@ -47,6 +47,8 @@ type State struct {
 	LastAsked, LastAnswered time.Time
 	// Error says why the last question had no answer that could be used, and what to do; empty: it had one.
 	Error string
+	// Requests are how often it was asked, by result.
+	Requests map[string]int
 	// Refused is of the last answer that was read.
 	Refused Refused
 	// Spacecraft that measured the newest sample that names one.
@@ -55,7 +57,8 @@ type State struct {
 	Newest map[surge.Quantity]surge.Sample
 }
 
-// Results of questions.
+// Results of questions: those that were answered; those whose answer is that nothing changed; those to which the source said when to ask
+// again; others without an answer that could be used.
 const (
 	resultAnswered  = "Answered"
 	resultUnchanged = "Unchanged"
@@ -70,7 +73,6 @@ type Poller struct {
 	mu       sync.Mutex
 	state    State
 	samples  map[surge.Quantity][]surge.Sample // each slice is replaced, never changed: signals share it
-	results  map[string]int
 	failures int
 }
 
@@ -88,7 +90,8 @@ func NewPoller(cfg Config) (*Poller, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Poller{cfg: cfg, state: State{Source: cfg.Name}, samples: map[surge.Quantity][]surge.Sample{}, results: map[string]int{}}, nil
+	state := State{Source: cfg.Name, Requests: map[string]int{resultAnswered: 0, resultUnchanged: 0, resultPutOff: 0, resultFailed: 0}}
+	return &Poller{cfg: cfg, state: state, samples: map[surge.Quantity][]surge.Sample{}}, nil
 }
 
 // Run asks until ctx ends, the first time at once.
@@ -127,7 +130,7 @@ func (p *Poller) take(answer Answer, err error) {
 		if answer.Refused.Samples > 0 {
 			p.state.Refused = answer.Refused
 		}
-		p.results[failure(err)]++
+		p.state.Requests[failure(err)]++
 		if was != p.state.Error {
 			p.cfg.Log.Warn("space weather is not told", "source", p.cfg.Name, "error", err)
 		}
@@ -139,10 +142,10 @@ func (p *Poller) take(answer Answer, err error) {
 		p.cfg.Log.Info("space weather is told again", "source", p.cfg.Name)
 	}
 	if answer.Unchanged {
-		p.results[resultUnchanged]++
+		p.state.Requests[resultUnchanged]++
 		return
 	}
-	p.results[resultAnswered]++
+	p.state.Requests[resultAnswered]++
 	p.state.Refused = answer.Refused
 	for q, samples := range answer.Samples {
 		p.samples[q] = recent(merged(p.samples[q], samples), now, kinds[q].kept)
@@ -206,7 +209,7 @@ func (p *Poller) State() State {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	state := p.state
-	state.Newest = maps.Clone(state.Newest)
+	state.Newest, state.Requests = maps.Clone(state.Newest), maps.Clone(state.Requests)
 	return state
 }
 

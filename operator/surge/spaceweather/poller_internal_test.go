@@ -262,6 +262,9 @@ func TestSetRuns(t *testing.T) {
 			t.Errorf("asked %d and %d times", len(first.asked), len(second.asked))
 		}
 		states := set.States()
+		if n := states[1].Requests[resultFailed]; n != len(second.asked) || states[0].Requests[resultUnchanged] != len(first.asked) {
+			t.Errorf("requests %v and %v", states[0].Requests, states[1].Requests)
+		}
 		if states[0].Error != "" || states[1].Error != "source second: no answer" || states[1].LastAsked.IsZero() || !states[1].LastAnswered.IsZero() {
 			t.Errorf("states %+v", states)
 		}

@@ -53,8 +53,8 @@ func TestRecorded(t *testing.T) {
 			t.Errorf("after %v: %v, want %s", c.after, got, c.want)
 		}
 	}
-	if p.results[resultAnswered] != 3 || p.results[resultUnchanged] != 3 {
-		t.Errorf("results %v", p.results)
+	if p.state.Requests[resultAnswered] != 3 || p.state.Requests[resultUnchanged] != 3 {
+		t.Errorf("results %v", p.state.Requests)
 	}
 }
 

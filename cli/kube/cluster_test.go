@@ -3,13 +3,18 @@
 package kube_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/substorm/substorm/cli/kube"
 	"github.com/substorm/substorm/cli/kube/kubetest"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
 )
 
 // TestUnreadableSite: who asks for a Site that Go cannot decode is told why not, and gets the others; lists have all.
@@ -43,6 +48,19 @@ spec:
   code: hub`+spec)
 	if site, err := cluster.Site(t.Context(), "hub"); err != nil || site.Spec.Code != "hub" {
 		t.Errorf("%+v, %v", site, err)
+	}
+	// Nobody has written its status yet, and the process that runs it has told of its servers.
+	own := plan.Standalone{ObjectStore: v1alpha1.ObjectStore{Endpoint: "file:///objects", Bucket: "own"}}
+	data, err := json.Marshal(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: plan.StandaloneSecret, Namespace: "default"}, Data: map[string][]byte{plan.KeyStandalone: data}}
+	if err := cluster.Client.Create(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	if site, err := cluster.Site(t.Context(), "hub"); err != nil || site.Spec.ObjectStore.Bucket != "own" {
+		t.Errorf("a Site that was just started: %+v, %v", site.Spec.ObjectStore, err)
 	}
 	var all v1alpha1.SiteList
 	if err := cluster.List(t.Context(), &all); err != nil || len(all.Items) != 2 {

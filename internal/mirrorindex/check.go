@@ -5,6 +5,7 @@ package mirrorindex
 import (
 	"fmt"
 	"regexp"
+	"time"
 
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -30,6 +31,20 @@ func (r *Root) Check() error {
 		if !label.MatchString(r.Instruments[i].Instrument) {
 			return fmt.Errorf("instrument %.80q is no DNS label", r.Instruments[i].Instrument)
 		}
+	}
+	return nil
+}
+
+// Check says what a mirror cannot take from a line about a month or a day.
+func (l *DaysLine) Check() error {
+	if l.Month != "" {
+		if _, err := time.Parse("2006-01", l.Month); err != nil || l.Day != "" {
+			return fmt.Errorf("month %.20q is none", l.Month)
+		}
+		return nil
+	}
+	if _, err := l.Day.Start(); err != nil {
+		return fmt.Errorf("day %.20q is none", l.Day)
 	}
 	return nil
 }

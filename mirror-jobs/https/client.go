@@ -209,6 +209,10 @@ func (c *Client) once(ctx context.Context, r request, read func(*http.Response) 
 	}
 	c.path.answered(time.Since(asked))
 	answer.Body = newWatched(answer.Body, cancel, c.cfg.Received)
+	if answer.StatusCode == http.StatusNotModified && q.Header.Get("If-None-Match") == "" && q.Header.Get("If-Modified-Since") == "" {
+		answer.Body.Close()
+		return never, fmt.Errorf("%s answers 304 Not Modified, and was not asked whether anything was", q.URL.Redacted())
+	}
 	if answer.StatusCode >= 400 {
 		defer answer.Body.Close()
 		return refusal(q.URL, answer)
@@ -260,7 +264,7 @@ func refusal(from *url.URL, answer *http.Response) (wait time.Duration, err erro
 	switch answer.StatusCode {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusBadGateway, http.StatusGatewayTimeout, http.StatusInternalServerError, http.StatusRequestTimeout:
 		seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
-		return time.Duration(max(0, seconds)) * time.Second, e
+		return time.Duration(min(max(0, seconds), int(longestPause/time.Second))) * time.Second, e
 	case http.StatusUnauthorized, http.StatusForbidden:
 		if e.Detail == "" {
 			e.Detail = "show a reader's token or certificate that may read there"
@@ -275,13 +279,50 @@ func decoded(answer *http.Response) error {
 	case "", "identity":
 		return nil
 	case "zstd":
-		z, err := zstd.NewReader(answer.Body, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20))
+		came := &counting{Reader: answer.Body}
+		z, err := zstd.NewReader(came, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20))
 		if err != nil {
 			return err
 		}
-		answer.Body = z.IOReadCloser()
+		answer.Body = &inflated{ReadCloser: z.IOReadCloser(), came: &came.n}
 		return nil
 	default:
 		return fmt.Errorf("%w: it has content coding %.40q", ErrBroken, coding)
 	}
+}
+
+// counting counts what is read.
+type counting struct {
+	io.Reader
+	n atomic.Int64
+}
+
+// Read implements io.Reader.
+func (c *counting) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n.Add(int64(n))
+	return n, err
+}
+
+const (
+	// inflatedFree and inflatedTimes bound what an answer is decompressed to: so many bytes, and so many times what came. Lists are
+	// compressed five times, and a bundle has fewer bytes than inflatedFree.
+	inflatedFree  = 64 << 20
+	inflatedTimes = 64
+)
+
+// inflated is what an answer is decompressed to.
+type inflated struct {
+	io.ReadCloser
+	came *atomic.Int64
+	n    int64
+}
+
+// Read implements io.Reader.
+func (i *inflated) Read(p []byte) (int, error) {
+	n, err := i.ReadCloser.Read(p)
+	if i.n += int64(n); i.n > inflatedFree+inflatedTimes*i.came.Load() {
+		return 0, fmt.Errorf("the answer is decompressed to more than %d times what came, which no honest one is", inflatedTimes)
+	}
+	return n, err
 }

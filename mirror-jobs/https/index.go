@@ -16,6 +16,10 @@ import (
 )
 
 const (
+	// maxDaysLines is how many months and days an instrument may have: those of three centuries, and a year of days for themselves.
+	// maxEntries is how many objects a day may have.
+	maxDaysLines = 4000
+	maxEntries   = 1 << 20
 	// maxRoot, maxLine and maxAnswer bound what is read of the index at once, in bytes. A list of a million objects has about 300 MB.
 	maxRoot   = 64 << 20
 	maxLine   = 1 << 20
@@ -62,6 +66,12 @@ func (c *Client) Days(ctx context.Context, questions []mirrorindex.DaysQuestion)
 			all = append(all, nil)
 		case len(all) == 0:
 			return false, fmt.Errorf("%w: it does not begin with an instrument", ErrBroken)
+		case len(all[len(all)-1]) > maxDaysLines:
+			return false, fmt.Errorf("%s%s tells of more than %d months and days of an instrument", c.cfg.URL.Redacted(), mirrorindex.DaysPath, maxDaysLines)
+		default:
+			if err := line.Check(); err != nil {
+				return false, fmt.Errorf("%s%s: %w", c.cfg.URL.Redacted(), mirrorindex.DaysPath, err)
+			}
 		}
 		all[len(all)-1] = append(all[len(all)-1], line)
 		return false, nil
@@ -97,6 +107,9 @@ func (c *Client) Lists(ctx context.Context, questions []mirrorindex.ListQuestion
 				return false, fmt.Errorf("%s%s: %w", c.cfg.URL.Redacted(), mirrorindex.ListsPath, err)
 			}
 			last := &all[len(all)-1]
+			if len(last.Entries) == maxEntries {
+				return false, fmt.Errorf("%s%s tells of more than %d objects of a day", c.cfg.URL.Redacted(), mirrorindex.ListsPath, maxEntries)
+			}
 			last.Entries = append(last.Entries, *line.Entry)
 		}
 		return false, nil

@@ -18,35 +18,50 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
+// bundleFree are the bytes that a bundle may have beside twice those that are expected: headers, and what came into a day since its
+// list was told.
+const bundleFree = 64 << 20
+
 // Objects fetches a bundle, and gives each object to take: by its instrument, its path below
 // it, and the ID of one that is superseded. It is asked for again where a link breaks: then
 // skip says what is not needed any more, and objects that were taken may come again. Errors:
-// RefusedError, ErrBroken, of the network, of take.
-func (c *Client) Objects(ctx context.Context, site string, questions []mirrorindex.ObjectsQuestion, take func(instrument, path, id string, size int64, body io.Reader) error) error {
+// RefusedError, ErrBroken, of the network, of take. Expected are the bytes of all that is asked for: far more than that is no
+// answer to it, and an error.
+func (c *Client) Objects(ctx context.Context, site string, questions []mirrorindex.ObjectsQuestion, expected int64, take func(instrument, path, id string, size int64, body io.Reader) error) error {
 	r := request{turn: c.bundleTurn, method: http.MethodPost, path: mirrorindex.ObjectsPath, body: body(questions), header: map[string]string{"Content-Type": mirrorindex.MediaLines}}
 	return c.do(ctx, r, func(answer *http.Response) error {
-		in := tar.NewReader(answer.Body)
-		for {
-			h, err := in.Next()
-			if err != nil {
-				if errors.Is(err, io.EOF) {
-					err = io.ErrUnexpectedEOF
-				}
-				return fmt.Errorf("%w: %w", ErrBroken, err)
-			}
-			name, ours := strings.CutPrefix(h.Name, site+"/")
-			if !ours || h.Typeflag != tar.TypeReg {
-				return fmt.Errorf("%w: it has %.100q, which is not below %s/", ErrBroken, h.Name, site)
-			}
-			if name == mirrorindex.EndName {
-				return ends(in)
-			}
-			instrument, path, _ := strings.Cut(name, "/")
-			if err := take(instrument, path, h.PAXRecords[mirrorindex.PAXID], h.Size, broken{in}); err != nil {
-				return err
-			}
+		bounded := &io.LimitedReader{R: answer.Body, N: 2*expected + bundleFree}
+		err := unpack(bounded, site, take)
+		if err != nil && bounded.N <= 0 {
+			return fmt.Errorf("%s%s sends more than %d MiB, and was asked for objects of %d bytes", c.cfg.URL.Redacted(), mirrorindex.ObjectsPath, (2*expected+bundleFree)>>20, expected)
 		}
+		return err
 	})
+}
+
+// unpack gives the objects of a bundle to take.
+func unpack(from io.Reader, site string, take func(instrument, path, id string, size int64, body io.Reader) error) error {
+	in := tar.NewReader(from)
+	for {
+		h, err := in.Next()
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return fmt.Errorf("%w: %w", ErrBroken, err)
+		}
+		name, ours := strings.CutPrefix(h.Name, site+"/")
+		if !ours || h.Typeflag != tar.TypeReg {
+			return fmt.Errorf("%w: it has %.100q, which is not below %s/", ErrBroken, h.Name, site)
+		}
+		if name == mirrorindex.EndName {
+			return ends(in)
+		}
+		instrument, path, _ := strings.Cut(name, "/")
+		if err := take(instrument, path, h.PAXRecords[mirrorindex.PAXID], h.Size, broken{in}); err != nil {
+			return err
+		}
+	}
 }
 
 // ends reads the last file of a bundle.

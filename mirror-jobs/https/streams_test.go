@@ -125,7 +125,7 @@ func TestBundles(t *testing.T) {
 	}
 	var group errgroup.Group
 	for range 12 {
-		group.Go(func() error { return client.Objects(t.Context(), "hub", nil, nil) })
+		group.Go(func() error { return client.Objects(t.Context(), "hub", nil, 0, nil) })
 	}
 	if err := group.Wait(); err != nil || most != sent {
 		t.Errorf("%d bundles were asked for at the same time, want %d: %v", most, sent, err)

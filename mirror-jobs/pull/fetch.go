@@ -60,7 +60,7 @@ func (p *run) bundle(ctx context.Context, w *folder.Writer, b batch) error {
 	}
 	held := make([][]int, len(b.Parts))
 	var buffer []byte // of the largest object so far, LargeFrom at most
-	err := p.Source.Objects(ctx, p.site, b.Questions, func(instrument, path, id string, size int64, body io.Reader) error {
+	err := p.Source.Objects(ctx, p.site, b.Questions, b.Bytes, func(instrument, path, id string, size int64, body io.Reader) error {
 		at, is := open[instrument+"/"+path]
 		if !is || id != "" {
 			return nil // it came before the link broke; or nobody asked for it

@@ -109,7 +109,7 @@ func (f *fetching) bundle(ctx context.Context, b plan.Batch) error {
 	}
 	sending, sendCtx := errgroup.WithContext(ctx)
 	sending.SetLimit(objectsAtOnce)
-	err := f.Source.Objects(ctx, f.origin, b.Questions, func(name, path, id string, size int64, body io.Reader) error {
+	err := f.Source.Objects(ctx, f.origin, b.Questions, b.Bytes, func(name, path, id string, size int64, body io.Reader) error {
 		key := name + "/" + path + "\x00" + id
 		at, is := open[key]
 		if !is || size != at.day.lines[at.line].Size {
@@ -241,7 +241,7 @@ func (f *fetching) parts(ctx context.Context, d *day, e *mirrorindex.Entry, l *f
 func (f *fetching) whole(ctx context.Context, d *day, e *mirrorindex.Entry, l *folder.Large) error {
 	came := false
 	question := mirrorindex.ObjectsQuestion{Instrument: d.in.name, Day: d.day, IDs: []string{e.ID}}
-	err := f.Source.Objects(ctx, f.origin, []mirrorindex.ObjectsQuestion{question}, func(_, _, id string, size int64, body io.Reader) error {
+	err := f.Source.Objects(ctx, f.origin, []mirrorindex.ObjectsQuestion{question}, e.Size, func(_, _, id string, size int64, body io.Reader) error {
 		if id != e.ID || size != e.Size {
 			return nil
 		}

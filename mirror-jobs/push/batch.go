@@ -17,8 +17,8 @@ type batch struct {
 	files []File
 	of    []*pushed
 	bytes int64
-	// paths of the files: of two objects with one path the later is delivered behind the other.
-	paths map[string]bool
+	// paths of the files: of two versions with one path the later is delivered behind the other.
+	paths owners
 }
 
 // add puts an object of a day into the batch, which is delivered before where it would be too
@@ -29,9 +29,15 @@ func (r *run) add(ctx context.Context, d *pushed, i int) error {
 		d.cut = true
 		return nil
 	}
-	f, ok := r.file(d.in, o)
+	f, ok := r.file(d, o)
 	if !ok {
 		d.failed++
+		return nil
+	}
+	if err := r.batch.paths.clash(f); err != nil {
+		r.Logger.Error("an object is not at the partner", "instrument", d.in.Instrument, "path", f.Path, "error", err)
+		d.failed++
+		r.owed++
 		return nil
 	}
 	if f.outdated != nil && d.known.Count > 0 && !d.plan.Confirmed {
@@ -40,7 +46,7 @@ func (r *run) add(ctx context.Context, d *pushed, i int) error {
 		}
 	}
 	r.Progress.Owe(f.Size)
-	if n := len(r.batch.files); n > 0 && (n >= r.files || r.batch.bytes+f.Size > r.bytes || r.batch.paths[f.Path]) {
+	if n := len(r.batch.files); n > 0 && (n >= r.files || r.batch.bytes+f.Size > r.bytes || r.batch.paths.have(f)) {
 		if err := r.flush(ctx); err != nil {
 			return err
 		}
@@ -48,10 +54,27 @@ func (r *run) add(ctx context.Context, d *pushed, i int) error {
 	d.open++
 	r.batch.files, r.batch.of = append(r.batch.files, f), append(r.batch.of, d)
 	r.batch.bytes += f.Size
-	if r.batch.paths == nil {
-		r.batch.paths = map[string]bool{}
+	r.batch.paths.add(f)
+	return nil
+}
+
+// owners are the objects that paths belong to.
+type owners map[string]string
+
+func (o *owners) add(f File) {
+	if *o == nil {
+		*o = owners{}
 	}
-	r.batch.paths[f.Path] = true
+	(*o)[f.Path] = f.owner
+}
+
+func (o owners) have(f File) bool { return o[f.Path] != "" }
+
+// clash says that a path belongs to another object: then neither overwrites the other.
+func (o owners) clash(f File) error {
+	if owner := o[f.Path]; owner != "" && owner != f.owner {
+		return fmt.Errorf("%q at the partner is the path of two objects, %s and %s: change spec.layout.template of the MirrorPartner so that each has its own", f.Path, owner, f.owner)
+	}
 	return nil
 }
 
@@ -136,9 +159,8 @@ func (r *run) verify(ctx context.Context, files []File, ended []error) error {
 	})
 }
 
-// mend brings again what differs at the partner, though it has its size and time, and
-// compares it once more.
-func (r *run) mend(ctx context.Context, files []File, ended []error) error {
+// forgive drops what verification said of files whose paths are those of newer versions by now.
+func (r *run) forgive(ctx context.Context, files []File, ended []error) error {
 	var differs *differsError
 	for i, err := range ended {
 		if f := files[i]; errors.As(err, &differs) && f.outdated != nil {
@@ -151,6 +173,16 @@ func (r *run) mend(ctx context.Context, files []File, ended []error) error {
 			}
 		}
 	}
+	return nil
+}
+
+// mend brings again what differs at the partner, though it has its size and time, and
+// compares it once more.
+func (r *run) mend(ctx context.Context, files []File, ended []error) error {
+	if err := r.forgive(ctx, files, ended); err != nil {
+		return err
+	}
+	var differs *differsError
 	wrong, of := chosen(files, ended, func(err error) bool { return errors.As(err, &differs) })
 	if len(wrong) == 0 {
 		return nil

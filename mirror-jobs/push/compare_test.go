@@ -205,12 +205,12 @@ func TestAnotherPlace(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	l.toDaemon("")
-	_, want := l.days(2)
+	all, want := l.days(2)
 	l.push(4)
 	l.entry.Template = "{instrument}/{year}/{name}"
 	l.entry.Generation++
 	l.push(4)
-	if has := l.has(); len(has) != 8 || has["allsky-1/2015/00.jpg"] != want["allsky-1/00.jpg"] {
+	if has := l.has(); len(has) != 8 || has["allsky-1/2015/"+wire.ShortID(all[0].ReceivedAt, all[0].Digest)+".jpg"] != want["allsky-1/00.jpg"] {
 		t.Errorf("the partner has %v", has)
 	}
 }

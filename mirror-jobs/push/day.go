@@ -3,6 +3,7 @@
 package push
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,6 +11,7 @@ import (
 	"io"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,6 +32,8 @@ type pushed struct {
 
 	objects []plan.PushObject
 	plan    plan.Push
+	// numbers, by ID, are those of objects that have the same path by the template as an earlier one.
+	numbers map[string]int
 
 	// open are files whose end is not known; failed are those that the partner did not get.
 	open, failed int
@@ -55,7 +59,46 @@ func (r *run) read(ctx context.Context, in wire.InstrumentEntry, day wire.Day, k
 		d.objects[i] = plan.PushObject{Path: held.Path(i), Record: record, Selected: selects(record)}
 	}
 	d.plan = r.policy.Day(d.objects, known.PushKnown, r.Force)
+	d.numbers = r.numbers(d)
 	return d, nil
+}
+
+// numbers tells objects of a day apart that have the same path by the template, in the order of receipt and whatever became of
+// them, so that a path is that of one object forever. Only a digest alone leaves any: {id} and {name} differ, and the day is one
+// of receipt, in the template too (at).
+func (r *run) numbers(d *pushed) map[string]int {
+	if r.template == nil || r.own() {
+		return nil
+	}
+	records := make([]*wire.Record, len(d.objects))
+	for i := range d.objects {
+		records[i] = d.objects[i].Record
+	}
+	slices.SortFunc(records, wire.ByReceipt)
+	numbers, seen := map[string]int{}, make(map[string]int, len(records))
+	for _, record := range records {
+		text, err := r.write(d.in, record, "")
+		if err != nil {
+			continue
+		}
+		if seen[text]++; seen[text] > 1 {
+			numbers[record.ID] = seen[text]
+		}
+	}
+	return numbers
+}
+
+// own says whether the template gives each object of an instrument a path of its own.
+func (r *run) own() bool { return r.template.Has("id") || r.template.Has("name") }
+
+// write returns the path of an object by the template. One without a name that the template asks for is named by its ID: what it is
+// published under may end as the path of another day does.
+func (r *run) write(in wire.InstrumentEntry, record *wire.Record, published string) (string, error) {
+	id := wire.ShortID(record.ReceivedAt, record.Digest)
+	return r.template.Write(naming.Values{
+		Time: r.at(record), Station: in.Station, Instrument: in.Instrument, Name: cmp.Or(record.Name, id+path.Ext(published)),
+		ID: id, Digest: record.Digest.String(),
+	})
 }
 
 // inside says whether an object is within the bounds of this run.
@@ -70,28 +113,22 @@ const versions = "v/"
 // ofVersion is a path that is kept for superseded versions.
 var ofVersion = regexp.MustCompile(`^v/[0-9]+/`)
 
-// pathOf is where a copy of an object lies at the partner, as its current version or as an
-// older one; false where it has no path.
-func (r *run) pathOf(in wire.InstrumentEntry, o *plan.PushObject, older bool) (string, bool) {
+// pathOf is where a copy of an object of a day lies at the partner, as its current version or as
+// an older one; false where it has no path.
+func (r *run) pathOf(d *pushed, o *plan.PushObject, older bool) (string, bool) {
 	version := ""
 	if older {
 		version = versions + strconv.Itoa(max(1, o.Record.Version)) + "/"
 	}
 	own := o.Path
-	p := in.Instrument + "/" + version + own
+	p := d.in.Instrument + "/" + version + own
 	if r.template != nil {
-		name := o.Record.Name
-		if name == "" {
-			name = path.Base(o.Path)
-		}
-		text, err := r.template.Write(naming.Values{
-			Time: at(o.Record), Station: in.Station, Instrument: in.Instrument, Name: name,
-			ID: wire.ShortID(o.Record.ReceivedAt, o.Record.Digest), Digest: o.Record.Digest.String(),
-		})
+		text, err := r.write(d.in, o.Record, o.Path)
 		if err != nil {
 			return "", false
 		}
-		own, p = text, version+text
+		own = objectpath.Told(text, d.numbers[o.Record.ID])
+		p = version + own
 	}
 	if r.policy.AllVersions && ofVersion.MatchString(own) {
 		return "", false
@@ -104,18 +141,19 @@ func (r *run) pathOf(in wire.InstrumentEntry, o *plan.PushObject, older bool) (s
 	return p, true
 }
 
-// at is the time that a path tells.
-func at(r *wire.Record) time.Time {
-	if r.ObservedFrom != nil {
-		return *r.ObservedFrom
+// at is the time that a path tells. Where paths are told apart among those that were received on one day, the observation counts
+// only if it was that day.
+func (r *run) at(record *wire.Record) time.Time {
+	if at := record.ObservedFrom; at != nil && (r.own() || wire.DayOf(*at) == wire.DayOf(record.ReceivedAt)) {
+		return *at
 	}
-	return r.ReceivedAt
+	return record.ReceivedAt
 }
 
 // file is an object on its way; false, and a line in the log, where it has no path.
-func (r *run) file(in wire.InstrumentEntry, o *plan.PushObject) (File, bool) {
-	record := o.Record
-	p, ok := r.pathOf(in, o, record.State == wire.StateSuperseded)
+func (r *run) file(d *pushed, o *plan.PushObject) (File, bool) {
+	record, in := o.Record, d.in
+	p, ok := r.pathOf(d, o, record.State == wire.StateSuperseded)
 	if !ok {
 		r.Logger.Error("an object has no path at the partner", "instrument", in.Instrument, "object", record.ID, "template", r.Entry.Template)
 		return File{}, false
@@ -123,6 +161,7 @@ func (r *run) file(in wire.InstrumentEntry, o *plan.PushObject) (File, bool) {
 	f := File{
 		Path: p, Size: record.Size, Modified: record.ReceivedAt, Digest: record.Digest, MediaType: record.MediaType,
 		Open:   func(ctx context.Context) (io.ReadCloser, error) { return objectpath.Open(ctx, r.Store, *record) },
+		owner:  in.Instrument + " " + cmp.Or(record.Name, o.Path),
 		clears: r.Entry.Retractions != wire.MirrorIgnore && (record.RestoredAt != nil || record.Version > 1 || record.Supersedes != ""),
 	}
 	if record.State == wire.StateCurrent {

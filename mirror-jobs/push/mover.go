@@ -28,6 +28,8 @@ type File struct {
 	// Moving is told of bytes as they go to the partner, by a mover that sees them go; may be nil.
 	Moving *Moving
 
+	// owner is the object that the path belongs to, whichever of its versions this is.
+	owner string
 	// clears: what was at the path before may have been retracted, and its tombstone goes.
 	clears bool
 	// outdated says whether the path is that of a newer object by now, which the lists of days

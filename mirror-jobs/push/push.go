@@ -65,7 +65,7 @@ func Run(ctx context.Context, cfg Config) error {
 		r.names[name] = true
 	}
 	if cfg.Entry.Template != "" {
-		t, err := naming.Parse(cfg.Entry.Template)
+		t, err := naming.ParseLayout(cfg.Entry.Template)
 		if err != nil {
 			return &Problem{wire.MirrorReasonInvalidTemplate, err}
 		}

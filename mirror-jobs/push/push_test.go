@@ -36,6 +36,10 @@ func at(received time.Time) func(*wire.Record) {
 	return func(r *wire.Record) { r.ReceivedAt = received.UTC() }
 }
 
+func named(name string) func(*wire.Record) {
+	return func(r *wire.Record) { r.Name = name }
+}
+
 // counter counts bytes.
 type counter struct{ n atomic.Int64 }
 
@@ -301,8 +305,8 @@ func TestSelection(t *testing.T) {
 	l := newLab(t, fresh, hidden)
 	l.toDaemon("")
 	l.entry.Template = "{station}/{year}/{instrument}_{name}"
-	l.Put("fresh", "old.csv", "1", at(storm))
-	l.Put("fresh", "new.csv", "2", at(time.Now()))
+	l.Put("fresh", "old.csv", "1", named("old.csv"), at(storm))
+	l.Put("fresh", "new.csv", "2", named("new.csv"), at(time.Now()))
 	l.Wait(l.Put("hidden", "secret.csv", "3", at(storm)))
 	l.push(1)
 	l.want("what may go", map[string]string{"rank/2015/fresh_old.csv": "1"})

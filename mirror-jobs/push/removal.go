@@ -120,13 +120,13 @@ func (r *run) gone(ctx context.Context, d *pushed) (all []gone, err error) {
 		if err != nil && !errors.Is(err, catalog.ErrNotFound) {
 			return nil, err
 		}
-		if p, ok := r.pathOf(d.in, o, false); ok && (err != nil || is.ID == o.Record.ID) {
+		if p, ok := r.pathOf(d, o, false); ok && (err != nil || is.ID == o.Record.ID) {
 			all = append(all, gone{path: p, record: o.Record})
 		}
-		if p, ok := r.pathOf(d.in, o, true); ok && r.policy.AllVersions {
+		if p, ok := r.pathOf(d, o, true); ok && r.policy.AllVersions {
 			g := gone{path: p, record: o.Record}
 			if err == nil && is.State == wire.StateCurrent {
-				g.by, _ = r.pathOf(d.in, &plan.PushObject{Path: o.Path, Record: &is}, false)
+				g.by, _ = r.pathOf(d, &plan.PushObject{Path: o.Path, Record: &is}, false)
 			}
 			all = append(all, g)
 		}

@@ -11,11 +11,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/substorm/substorm/internal/objectpath"
@@ -85,32 +88,30 @@ func (m *Mover) Deliver(ctx context.Context, files []push.File, anew bool, ended
 	if err := m.empty(); err != nil {
 		return err
 	}
-	var staged []int
-	var list bytes.Buffer
+	at := make(map[string]int, len(files))
 	for i, f := range files {
-		switch err := m.put(ctx, f); {
+		switch err := m.put(ctx, f, at); {
 		case err == nil:
-			staged = append(staged, i)
-			list.WriteString(f.Path + "\x00")
+			at[f.Path] = i
 		case errors.Is(err, objectpath.ErrDamaged), errors.Is(err, objectstore.ErrNotFound), errors.Is(err, errPlace):
 			ended(i, err)
 		default:
 			return err
 		}
 	}
-	if len(staged) == 0 {
+	if len(at) == 0 {
 		return nil
 	}
 	arguments := []string{"--partial-dir=.rsync-partial", "--files-from=-", "--from0"}
 	if anew {
 		arguments = append(arguments, "--ignore-times")
 	}
-	failed, err := m.run(ctx, list.Bytes(), nil, append(arguments, m.stage()+"/", m.target())...)
+	failed, err := m.run(ctx, list(slices.Sorted(maps.Keys(at))), nil, append(arguments, m.stage()+"/", m.target())...)
 	if err != nil {
 		return err
 	}
-	for _, i := range staged {
-		if why, is := failed.of(files[i].Path); is {
+	for p, i := range at {
+		if why, is := failed.of(p); is {
 			ended(i, errors.New(why))
 		} else {
 			ended(i, nil)
@@ -119,18 +120,30 @@ func (m *Mover) Deliver(ctx context.Context, files []push.File, anew bool, ended
 	return nil
 }
 
-// errPlace: a file cannot be staged beside another: one's path is a folder of the other's.
-var errPlace = errors.New("its path is a folder of another object's path")
+// list is what rsync reads with --files-from: without the ./ it takes a name that begins with # or ; for a comment.
+func list(paths []string) []byte {
+	var b bytes.Buffer
+	for _, p := range paths {
+		b.WriteString("./" + p + "\x00")
+	}
+	return b.Bytes()
+}
+
+// errPlace: a file cannot be staged beside another.
+var errPlace = errors.New("its place at the partner is not free")
 
 // put stages a file, if it is not staged yet: Verify mostly compares what was delivered just
-// now. One whose bytes are not those of its digest is not staged.
-func (m *Mover) put(ctx context.Context, f push.File) error {
+// now. One whose bytes are not those of its digest is not staged, nor one that has the path of another of those staged now.
+func (m *Mover) put(ctx context.Context, f push.File, with map[string]int) error {
+	if _, taken := with[f.Path]; taken {
+		return fmt.Errorf("%w: another object has the path %q", errPlace, f.Path)
+	}
 	name := filepath.Join(m.stage(), filepath.FromSlash(f.Path))
 	if info, err := os.Lstat(name); err == nil && info.Mode().IsRegular() && info.Size() == f.Size && info.ModTime().Equal(f.Modified) {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		return fmt.Errorf("%w: %w", errPlace, err)
+		return placeError(f.Path, err)
 	}
 	body, err := f.Open(ctx)
 	if err != nil {
@@ -139,7 +152,7 @@ func (m *Mover) put(ctx context.Context, f push.File) error {
 	defer body.Close()
 	out, err := os.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errPlace, err)
+		return placeError(f.Path, err)
 	}
 	_, err = io.Copy(out, body)
 	if err = errors.Join(err, out.Close()); err == nil {
@@ -151,13 +164,23 @@ func (m *Mover) put(ctx context.Context, f push.File) error {
 	return nil
 }
 
+// placeError is about a file for which there is no place beside the others.
+func placeError(path string, err error) error {
+	switch {
+	case errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR):
+		return fmt.Errorf("%w: of %q and another object's path one is a folder of the other: change spec.layout.template of the MirrorPartner", errPlace, path)
+	case errors.Is(err, syscall.ENAMETOOLONG):
+		return fmt.Errorf("%w: %w", errPlace, err)
+	}
+	return err
+}
+
 // Verify implements push.Mover: rsync says what it would send.
 func (m *Mover) Verify(ctx context.Context, files []push.File, digest bool, differs func(int, string)) error {
 	defer func() { _ = m.empty() }()
 	at := make(map[string]int, len(files))
-	var list bytes.Buffer
 	for i, f := range files {
-		if err := m.put(ctx, f); err != nil {
+		if err := m.put(ctx, f, at); err != nil {
 			if errors.Is(err, objectpath.ErrDamaged) || errors.Is(err, objectstore.ErrNotFound) || errors.Is(err, errPlace) {
 				differs(i, err.Error())
 				continue
@@ -165,14 +188,13 @@ func (m *Mover) Verify(ctx context.Context, files []push.File, digest bool, diff
 			return err
 		}
 		at[f.Path] = i
-		list.WriteString(f.Path + "\x00")
 	}
 	arguments := []string{"--dry-run", "--out-format=%i %n", "--files-from=-", "--from0"}
 	if digest {
 		arguments = append(arguments, "--checksum")
 	}
 	var said bytes.Buffer
-	failed, err := m.run(ctx, list.Bytes(), &said, append(arguments, m.stage()+"/", m.target())...)
+	failed, err := m.run(ctx, list(slices.Sorted(maps.Keys(at))), &said, append(arguments, m.stage()+"/", m.target())...)
 	if err != nil {
 		return err
 	}
@@ -201,7 +223,7 @@ func (m *Mover) Has(ctx context.Context, paths []string) ([]string, error) {
 		asked[p] = true
 	}
 	var said bytes.Buffer
-	_, err := m.run(ctx, []byte(strings.Join(paths, "\x00")+"\x00"), &said, "--dry-run", "--out-format=%i %n", "--delete-missing-args", "--files-from=-", "--from0", m.stage()+"/", m.target())
+	_, err := m.run(ctx, list(paths), &said, "--dry-run", "--out-format=%i %n", "--delete-missing-args", "--files-from=-", "--from0", m.stage()+"/", m.target())
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +242,7 @@ func (m *Mover) Remove(ctx context.Context, paths []string) error {
 	if err := m.empty(); err != nil {
 		return err
 	}
-	failed, err := m.run(ctx, []byte(strings.Join(paths, "\x00")+"\x00"), nil, "--delete-missing-args", "--files-from=-", "--from0", m.stage()+"/", m.target())
+	failed, err := m.run(ctx, list(paths), nil, "--delete-missing-args", "--files-from=-", "--from0", m.stage()+"/", m.target())
 	if err == nil && failed.some && !failed.vanished { // what is not staged, as a folder of a path, has vanished for rsync
 		return &push.KeptError{Err: fmt.Errorf("the partner did not remove all: rsync says %s", firstLine(vanishedLine.ReplaceAllString(failed.said, "")))}
 	}

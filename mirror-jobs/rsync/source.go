@@ -204,18 +204,18 @@ func (s Source) into(ctx context.Context, files []tree.Wanted, most int64) (fail
 		*whole.cfg.Daemon = *d
 		whole.cfg.Daemon.Path = ""
 	}
-	var list bytes.Buffer
+	var paths []string
 	largest := int64(0)
 	for _, f := range files {
 		if !tooLarge(f, f.Size) {
-			list.WriteString(path.Join(s.prefix(), f.Path) + "\x00")
+			paths = append(paths, path.Join(s.prefix(), f.Path))
 			largest = max(largest, cmp.Or(f.Most, most))
 		}
 	}
-	if list.Len() == 0 {
+	if len(paths) == 0 {
 		return failures{}, nil
 	}
-	return s.run(ctx, list.Bytes(), nil, "--no-links", "--max-size="+strconv.FormatInt(min(most, largest), 10)+"b", "--files-from=-", "--from0", whole.target(), s.stage()+"/")
+	return s.run(ctx, list(paths), nil, "--no-links", "--max-size="+strconv.FormatInt(min(most, largest), 10)+"b", "--files-from=-", "--from0", whole.target(), s.stage()+"/")
 }
 
 // tooLarge says whether a file of a size is larger than an object may be.

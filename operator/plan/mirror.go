@@ -234,8 +234,8 @@ func mirrorsTemplateIsInvalid(in mirrorApplication) (Finding, bool) {
 	if layout == nil {
 		return Finding{}, false
 	}
-	_, err := naming.Parse(string(layout.Template))
-	return bad(v1alpha1.ReasonInvalidTemplate, fmt.Sprintf("spec.layout.template cannot be read: %v", err)), err != nil
+	_, err := naming.ParseLayout(string(layout.Template))
+	return bad(v1alpha1.ReasonInvalidTemplate, fmt.Sprintf("spec.layout.template cannot be used: %v", err)), err != nil
 }
 
 func mirrorsInstrumentIsMissing(in mirrorApplication) (Finding, bool) {

@@ -82,7 +82,7 @@ type MirrorPartnerSpec struct {
 
 	// Layout says under which paths a push stores objects. Default: those under which the Site publishes them.
 	// +optional
-	Layout *Naming `json:"layout,omitempty"`
+	Layout *MirrorLayout `json:"layout,omitempty"`
 
 	// Limits say how fast a run may be, and when.
 	// +kubebuilder:default={}

@@ -100,3 +100,17 @@ type MirrorPath struct {
 	// +required
 	InstrumentRef LocalReference `json:"instrumentRef,omitzero"`
 }
+
+// MirrorLayout says under which paths a push stores objects.
+type MirrorLayout struct {
+	// Template of the paths. It must hold {id}, {digest} or {name}, and {instrument} as a folder or as {instrument}_ at the
+	// beginning of one, so that no object of any Instrument takes the place of another. {name} without a name is the ID with
+	// the extension of the published path. Of objects that a digest does not tell apart the later one gets ~2 before its
+	// extension, and so on; with neither {id} nor {name}, a path tells the day of observation only if the object was received
+	// that day, and else that of receipt.
+	// +kubebuilder:validation:XValidation:rule="self.contains('{id}') || self.contains('{digest') || self.contains('{name}') || self.contains('{sequence}')",message="a layout's template holds {id}, {digest} or {name}: objects need paths of their own"
+	// +kubebuilder:validation:XValidation:rule="!self.contains('{sequence}')",message="objects have no sequence at a partner: use {id} in place of {sequence}"
+	// +kubebuilder:validation:XValidation:rule="self.split('/').exists(p, p.contains('{instrument}') && (p.startsWith('{instrument}_') || !p.contains('{station}') && !p.contains('{name}')))",message="a layout's template holds {instrument}, as a folder or as {instrument}_ at the beginning of one: objects of two Instruments need paths of their own"
+	// +required
+	Template PathTemplate `json:"template,omitempty"`
+}

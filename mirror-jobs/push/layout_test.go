@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package push_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/substorm/substorm/feed-server/archive/archivetest"
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/push"
+)
+
+// Objects that the template does not tell apart have paths of their own all the same, and each goes alone.
+func TestLayoutSamePath(t *testing.T) {
+	byEach(t, func(t *testing.T, l *lab) {
+		l.entry.Template = "{instrument}/{year}/{month}/{day}/{digest:16}.tar.gz"
+		yesterday := func(r *wire.Record) { from := storm; r.ObservedFrom = &from }
+		one := l.Put(archivetest.Camera, "z.jpg", "the same", at(storm))
+		l.Put(archivetest.Camera, "b.jpg", "the same", at(storm.Add(time.Second)))
+		l.Put(archivetest.Camera, "c.jpg", "the same", yesterday, at(storm.AddDate(0, 0, 1)))
+		l.Wait(l.Put(archivetest.Camera, "a.jpg", "the same", at(storm.Add(time.Minute))))
+		l.push(4)
+		first, name := "allsky-1/2015/03/17/", one.Digest.String()[:16]
+		want := map[string]string{
+			first + name + ".tar.gz": "the same", first + name + "~2.tar.gz": "the same", first + name + "~3.tar.gz": "the same",
+			"allsky-1/2015/03/18/" + name + ".tar.gz": "the same",
+		}
+		l.want("paths", want)
+		if has := l.mirrored("2015-03-17"); has.Objects != 3 {
+			t.Errorf("the ledger says that the partner has %+v", has)
+		}
+		l.become(&one, wire.StateRetracted, "a lamp")
+		l.push(0)
+		delete(want, first+name+".tar.gz")
+		l.want("without the one that was retracted", want)
+		l.Wait(l.Put(archivetest.Camera, "d.jpg", "the same", at(storm.Add(time.Hour))))
+		want[first+name+"~4.tar.gz"] = "the same"
+		l.push(1)
+		l.want("a path is that of one object forever", want)
+		l.verifyOnly = true
+		if err := l.run(); err != nil {
+			t.Errorf("verified: %v", err)
+		}
+	})
+}
+
+// What two instruments send under one name has two paths, and goes alone.
+func TestLayoutTwoInstruments(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, wire.InstrumentEntry{Instrument: "other", UID: "other", Generation: 1, Station: "rank", Access: &wire.AccessEntry{Archive: wire.AccessPublic}})
+	l.toDaemon("")
+	l.entry.Template, l.entry.SafetyStopPercent = "{year}/{instrument}_{name}", 100
+	one := l.Put(archivetest.Camera, "night.fits", "one", named("night.fits"), at(storm))
+	l.Wait(l.Put("other", "night.fits", "other", named("night.fits"), at(storm)))
+	l.push(2)
+	want := map[string]string{"2015/allsky-1_night.fits": "one", "2015/other_night.fits": "other"}
+	l.want("both", want)
+	l.become(&one, wire.StateRetracted, "a lamp")
+	l.push(0)
+	delete(want, "2015/allsky-1_night.fits")
+	l.want("the other one stays", want)
+}
+
+// A template by which objects would overwrite each other is refused, also where it was declared before the API refused it.
+func TestLayoutRefused(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.toDaemon("")
+	l.Wait(l.Put(archivetest.Camera, "1.jpg", "one", at(storm)))
+	for _, template := range []string{"{instrument}/{year}/{month}/{day}/{sequence}.txt", "{station}/{name}", "{instrument}/{year}/{month}/{day}/a"} {
+		l.entry.Template = template
+		var p *push.Problem
+		if err := l.run(); !errors.As(err, &p) || p.Reason != wire.MirrorReasonInvalidTemplate {
+			t.Errorf("%s: %v", template, err)
+		}
+	}
+	l.want("nothing", map[string]string{})
+}

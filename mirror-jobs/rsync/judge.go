@@ -22,7 +22,7 @@ var signs = []struct{ text, reason string }{
 	{"No space left on device", wire.MirrorReasonPartnerFull},
 	{"Disk quota exceeded", wire.MirrorReasonPartnerFull},
 	{"auth failed", wire.MirrorReasonAccessDenied},
-	{sshDenied, wire.MirrorReasonAccessDenied},
+	{"Permission denied (", wire.MirrorReasonAccessDenied},
 	{"@ERROR: access denied", wire.MirrorReasonAccessDenied},
 	{"read only", wire.MirrorReasonAccessDenied},
 	{"@ERROR: Unknown module", wire.MirrorReasonProtocol},
@@ -36,9 +36,6 @@ var signs = []struct{ text, reason string }{
 	{"Broken pipe", wire.MirrorReasonUnreachable},
 	{"connection unexpectedly closed", wire.MirrorReasonUnreachable},
 }
-
-// sshDenied is what ssh says, with the methods that were tried. Of a single file rsync says the same, with the number of the error.
-const sshDenied = "Permission denied ("
 
 // codes are exit values of rsync(1) that say why where it said nothing else.
 var codes = map[int]string{
@@ -54,6 +51,34 @@ const vanished = 24
 
 var vanishedLine = regexp.MustCompile(`(?m)^.*file has vanished: .*$`)
 
+// about is what rsync and ssh say without the names of files, which may hold any sign.
+func about(said string) string {
+	for _, line := range []*regexp.Regexp{vanishedLine, absentLine} {
+		said = line.ReplaceAllString(said, "")
+	}
+	return quotedNames.ReplaceAllString(said, `""`)
+}
+
+// absentLine ends with a name that has no quotation marks.
+var absentLine = regexp.MustCompile(`(?m)^WARNING: parent dir is absent in the file list: .*$`)
+
+// quotedNames goes to the last quotation mark of a line: a name may hold some.
+var quotedNames = regexp.MustCompile(`".*"`)
+
+// full is how rsync ends what it says of a file that the partner has no space for: of the other files it is true, too.
+var full = regexp.MustCompile(`^rsync: .*: (No space left on device|Disk quota exceeded) \([0-9]+\)$`)
+
+// whole are the lines that are about the partner as a whole where some files failed: a daemon's, and those that tell of its disk.
+func whole(said string) string {
+	var b strings.Builder
+	for line := range strings.Lines(said) {
+		if strings.HasPrefix(line, "@ERROR") || full.MatchString(strings.TrimRight(line, "\r\n")) {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
 // judge says what an error of rsync means: some files failed, or the partner as a whole takes
 // none (push.Problem).
 func judge(err error, said string) (failures, error) {
@@ -62,9 +87,12 @@ func judge(err error, said string) (failures, error) {
 		return failures{}, fmt.Errorf("rsync: %w", err)
 	}
 	code := ended.ExitCode()
-	reason := codes[code]
+	reason, text := codes[code], about(said)
+	if partial[code] {
+		text = whole(text)
+	}
 	for _, s := range signs {
-		if strings.Contains(said, s.text) && (s.text != sshDenied || !partial[code]) {
+		if strings.Contains(text, s.text) {
 			reason = s.reason
 			break
 		}

@@ -72,7 +72,7 @@ func TestHostileList(t *testing.T) {
 	t.Parallel()
 	client := hostile(t, func(w io.Writer) {
 		_, err := io.WriteString(w, `{"instrument":"camera","day":"2026-01-01"}`+"\n")
-		for text := strings.Repeat(fmt.Sprintf(`{"path":"a","size":1,"sha256":"%064d","id":"a","receivedAt":"2026-01-01T00:00:00Z"}`+"\n", 1), 1000); err == nil; {
+		for text := strings.Repeat(fmt.Sprintf(`{"path":"`+strings.Repeat("a", 900)+`","size":1,"sha256":"%064d","id":"a","receivedAt":"2026-01-01T00:00:00Z"}`+"\n", 1), 1000); err == nil; {
 			_, err = io.WriteString(w, text)
 		}
 	})

@@ -27,6 +27,8 @@ type Book interface {
 	Instruments(ctx context.Context) ([]string, error)
 	// SetDay notes what is known of a day.
 	SetDay(ctx context.Context, instrument string, day wire.Day, known KnownDay) error
+	// Mirrored is what the ledger says that the partner has of a day.
+	Mirrored(ctx context.Context, instrument string, day wire.Day) (wire.Totals, error)
 	// SetMirrored notes in the ledger what the partner has of a day.
 	SetMirrored(ctx context.Context, instrument string, day wire.Day, has wire.Totals) error
 	// Confirm notes that the partner has removed an object, where that was asked of it.
@@ -145,6 +147,12 @@ func (b *KV) SetDay(ctx context.Context, instrument string, day wire.Day, known 
 	return stream.Save(ctx, b.cursors, b.key(instrument, month), m)
 }
 
+// Mirrored implements Book.
+func (b *KV) Mirrored(ctx context.Context, instrument string, day wire.Day) (wire.Totals, error) {
+	entry, _, err := stream.Load[wire.LedgerEntry](ctx, b.ledger, wire.LedgerKey(instrument, day, wire.StepMirrored, b.partner))
+	return entry.Sum(), err
+}
+
 // SetMirrored implements Book.
 func (b *KV) SetMirrored(ctx context.Context, instrument string, day wire.Day, has wire.Totals) error {
 	return stream.Save(ctx, b.ledger, wire.LedgerKey(instrument, day, wire.StepMirrored, b.partner),
@@ -186,11 +194,11 @@ func (b *KV) Asked(ctx context.Context, f func(Asked) error) error {
 		} else if confirmed {
 			continue
 		}
-		has, _, err := stream.Load[wire.LedgerEntry](ctx, b.ledger, wire.LedgerKey(r.Instrument, r.Day, wire.StepMirrored, b.partner))
+		has, err := b.Mirrored(ctx, r.Instrument, r.Day)
 		if err != nil {
 			return err
 		}
-		if err := f(Asked{r, r.Asks(b.partner, has.Sum())}); err != nil {
+		if err := f(Asked{r, r.Asks(b.partner, has)}); err != nil {
 			return err
 		}
 	}

@@ -107,6 +107,13 @@ func (r *run) has(ctx context.Context, paths []string) ([]string, error) {
 // also where that is gone: only with it the copy goes.
 func (r *run) gone(ctx context.Context, d *pushed) (all []gone, err error) {
 	never := d.known == (KnownDay{}) && !r.Force // no run has brought anything
+	if never && len(d.plan.Remove) > 0 {         // unless what was known of it is lost
+		has, err := r.Book.Mirrored(ctx, d.in.Instrument, d.day)
+		if err != nil {
+			return nil, err
+		}
+		never = has.Objects+has.Datagrams == 0
+	}
 	for _, i := range d.plan.Remove {
 		o := &d.objects[i]
 		if never && !isPurged(o.Record) {

@@ -166,6 +166,37 @@ func TestPrune(t *testing.T) {
 	})
 }
 
+// What is known of a day is lost, and the ledger still has that the partner has something of it: what was retracted since goes.
+func TestBookLost(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.toDaemon("")
+	l.entry.SafetyStopPercent = 100
+	all, want := l.days(2)
+	l.push(4)
+	kv := l.cursors()
+	keys, err := kv.ListKeysFiltered(t.Context(), "mirror."+partner+".>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := 0
+	for key := range keys.Keys() {
+		if err := kv.Delete(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		lost++
+	}
+	if lost == 0 {
+		t.Fatal("nothing was known")
+	}
+	l.become(&all[0], wire.StateRetracted, "a lamp")
+	delete(want, "allsky-1/00.jpg")
+	if err := l.run(); err != nil {
+		t.Error(err)
+	}
+	l.want("what was retracted goes", want)
+}
+
 // A copy that the partner keeps is told, and keeps nothing else from coming.
 func TestKept(t *testing.T) {
 	t.Parallel()

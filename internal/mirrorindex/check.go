@@ -13,6 +13,9 @@ import (
 // MaxSize is the greatest size of an object in bytes, S3's own.
 const MaxSize = 5 << 40
 
+// maxYear is the last one that a time of receipt may have: files and programs keep times as nanoseconds in 64 bits, which end in 2262.
+const maxYear = 2261
+
 // maxID is the greatest length of an ID in bytes: a key in S3, of at most 1024, and a number.
 const maxID = 1100
 
@@ -60,6 +63,8 @@ func (e *Entry) Check() error {
 		return fmt.Errorf("object %.80q has no SHA-256", e.Path)
 	case e.ReceivedAt.Unix() < 0:
 		return fmt.Errorf("object %.80q was received at %v, before 1970", e.Path, e.ReceivedAt)
+	case e.ReceivedAt.UTC().Year() > maxYear:
+		return fmt.Errorf("object %.80q was received at %v, after %d", e.Path, e.ReceivedAt, maxYear)
 	}
 	return nil
 }

@@ -98,17 +98,37 @@ func TestRemove(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := f.Remove(camera, old); err != nil || !f.Has(camera, now) {
-		t.Errorf("another object's file: %v", err)
+	if removed, err := f.Remove(camera, old, nil); removed || err != nil || !f.Has(camera, now) {
+		t.Errorf("another object's file: %v, %v", removed, err)
 	}
-	if err := errors.Join(f.Remove(camera, now), f.Remove(camera, now)); err != nil {
-		t.Error(err)
+	for _, want := range []bool{true, false} {
+		if removed, err := f.Remove(camera, now, nil); removed != want || err != nil {
+			t.Errorf("removed %v, want %v: %v", removed, want, err)
+		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, camera)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("empty folders stay: %v", err)
 	}
 	if err := w.Put(camera, now, []byte("newer")); err != nil {
 		t.Errorf("the folder is made again: %v", err)
+	}
+	// Its time was lost, as by cp -r.
+	name := filepath.Join(dir, camera, now.Path)
+	other := entry(now.Path, "older")
+	if err := os.Chtimes(name, time.Time{}, storm.AddDate(1, 0, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if removed, err := f.Remove(camera, other, nil); removed || err != nil {
+		t.Errorf("other bytes of the same size: %v, %v", removed, err)
+	}
+	for _, another := range []bool{true, false} {
+		removed, err := f.Remove(camera, now, func() (bool, error) { return another, nil })
+		if removed == another || err != nil {
+			t.Errorf("another object with the same bytes: %v, removed %v: %v", another, removed, err)
+		}
+	}
+	if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it is there: %v", err)
 	}
 }
 

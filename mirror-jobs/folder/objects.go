@@ -168,25 +168,52 @@ func (f *Folder) OpenObject(instrument string, e *mirrorindex.Entry) (io.ReadClo
 	return f.root.Open(filepath.Join(instrument, e.Path))
 }
 
-// Remove removes the file of an object, if it is that of this object and of no other that has
-// its path by now, and the folders that are empty then.
-func (f *Folder) Remove(instrument string, e *mirrorindex.Entry) error {
+// HasBytes says whether the file of an object is there, whatever its time: it has its size and digest.
+func (f *Folder) HasBytes(instrument string, e *mirrorindex.Entry) bool {
+	return CheckPath(instrument, e.Path) == nil && f.Verify(instrument, e, true) == nil
+}
+
+// Remove removes the file of an object, and the folders that are empty then, and says whether it did. A file under the path of the object is
+// that of another one by now where it has another size, or both another time and another digest: it stays. Where only the time
+// differs, the times of the folder were lost, or the other object has the same bytes: stays says whether there is such a one. It is
+// asked only then; nil: there is none.
+func (f *Folder) Remove(instrument string, e *mirrorindex.Entry, stays func() (bool, error)) (removed bool, err error) {
 	if err := CheckPath(instrument, e.Path); err != nil {
-		return err
+		return false, err
 	}
 	name := filepath.Join(instrument, e.Path)
 	info, err := f.root.Lstat(name)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !looksLike(info, e) {
-		return nil
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
+	}
+	if !looksLike(info, e) {
+		if is, err := f.isOf(instrument, e, stays); err != nil || !is {
+			return false, err
+		}
 	}
 	if err := f.root.Remove(name); err != nil {
-		return err
+		return false, err
 	}
 	for dir := filepath.Dir(name); dir != "." && f.root.Remove(dir) == nil; dir = filepath.Dir(dir) {
 		f.forget(dir)
 	}
-	return nil
+	return true, nil
+}
+
+// isOf says whether a file with another time is that of an object all the same.
+func (f *Folder) isOf(instrument string, e *mirrorindex.Entry, stays func() (bool, error)) (bool, error) {
+	var differs *DigestError
+	switch err := f.Verify(instrument, e, true); {
+	case errors.As(err, &differs):
+		return false, nil
+	case err != nil:
+		return false, err
+	case stays == nil:
+		return true, nil
+	}
+	other, err := stays()
+	return !other, err
 }

@@ -41,14 +41,15 @@ type Policy struct {
 // Surplus returns the indexes of the lines whose bytes the mirror is to remove.
 func (p Policy) Surplus(lines []Line) (all []int) {
 	for i := range lines {
-		if lines[i].Held && p.removes(&lines[i]) {
+		if lines[i].Held && p.Removes(&lines[i]) {
 			all = append(all, i)
 		}
 	}
 	return all
 }
 
-func (p Policy) removes(l *Line) bool {
+// Removes says whether the mirror is to remove the bytes of a line, if it has them.
+func (p Policy) Removes(l *Line) bool {
 	if l.Gone {
 		return p.Prune == PruneWhenExpired
 	}
@@ -60,7 +61,7 @@ func (p Policy) removes(l *Line) bool {
 func (p Policy) Removed(lines []Line) []Line {
 	kept := lines[:0]
 	for _, l := range lines {
-		if l.Held && p.removes(&l) {
+		if l.Held && p.Removes(&l) {
 			l.Held = false
 		}
 		if l.Gone && !l.Held {

@@ -243,6 +243,7 @@ func TestImpossibleEntries(t *testing.T) {
 		{`"size":5`, `"size":1125899906842624`, "has 1125899906842624 bytes"},
 		{`"size":5`, `"size":-5`, "has -5 bytes"},
 		{`"receivedAt":"2`, `"receivedAt":"1`, "before 1970"},
+		{`"receivedAt":"2015`, `"receivedAt":"2300`, "after 2261"},
 		{`"id":"`, `"id":"","was":"`, "has no ID"},
 	} {
 		asked := 0

@@ -3,13 +3,10 @@
 package pull
 
 import (
-	"context"
 	"errors"
 	"maps"
-	"sync"
 	"time"
 
-	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/mirror-jobs/plan"
 )
 
@@ -136,93 +133,4 @@ func (c *committer) instrument(in *instrument) error {
 	c.p.Folder.SetInstrument(in.Instrument, in.Tag)
 	maps.Copy(in.known.Months, in.months)
 	return c.p.Folder.SetKnown(in.Instrument, in.known)
-}
-
-// surplus are the days that have objects which the policy removes.
-type surplus struct {
-	mu      sync.Mutex
-	days    map[string][]wire.Day // by instrument
-	objects int
-}
-
-func (s *surplus) add(instrument string, day wire.Day, objects int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.days == nil {
-		s.days = map[string][]wire.Day{}
-	}
-	s.days[instrument] = append(s.days[instrument], day)
-	s.objects += objects
-}
-
-// removeSurplus removes what the policy says, once all is fetched. Errors:
-// plan.SafetyStopError, of the folder.
-func (p *run) removeSurplus(ctx context.Context) error {
-	if p.surplus.objects == 0 {
-		return nil
-	}
-	held, err := p.held()
-	if err != nil {
-		return err
-	}
-	if err := p.Policy.Allow(p.surplus.objects, held); err != nil {
-		return err
-	}
-	for name, days := range p.surplus.days {
-		known, err := p.Folder.Known(name)
-		if err != nil {
-			return err
-		}
-		for _, day := range days {
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			lines, err := p.removeFrom(name, day)
-			if err != nil {
-				return err
-			}
-			was := known.Days[day]
-			was.Objects, was.Bytes = plan.Held(lines)
-			known.Days[day] = was
-		}
-		if err := p.Folder.SetKnown(name, known); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// removeFrom removes the surplus of a day, and returns what is known of it then.
-func (p *run) removeFrom(instrument string, day wire.Day) ([]plan.Line, error) {
-	lines, err := p.Folder.Lines(instrument, day)
-	if err != nil {
-		return nil, err
-	}
-	for _, i := range p.Policy.Surplus(lines) {
-		l := &lines[i]
-		if err := p.Folder.Remove(instrument, &l.Entry); err != nil {
-			return nil, err
-		}
-		p.Progress.removed(1)
-		p.Logger.Info("an object is removed", "instrument", instrument, "path", l.Path, "state", string(l.Is()), "reason", l.Reason)
-	}
-	lines = p.Policy.Removed(lines)
-	return lines, p.Folder.SetLines(instrument, day, lines)
-}
-
-// held counts the objects that the mirror holds.
-func (p *run) held() (objects int, err error) {
-	names, err := p.Folder.Instruments()
-	if err != nil {
-		return 0, err
-	}
-	for _, name := range names {
-		known, err := p.Folder.Known(name)
-		if err != nil {
-			return 0, err
-		}
-		n, _ := known.Held()
-		objects += n
-	}
-	return objects, nil
 }

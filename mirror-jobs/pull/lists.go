@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/mirror-jobs/folder"
 	"github.com/substorm/substorm/mirror-jobs/plan"
 )
@@ -123,7 +124,7 @@ func (p *run) ask(ctx context.Context, days []*day) error {
 func (p *run) missing(d *day) []int {
 	if p.Force { // files are compared, and not what was noted
 		for i := range d.lines {
-			d.lines[i].Held = d.lines[i].Held && p.Folder.Has(d.in.Instrument, &d.lines[i].Entry)
+			d.lines[i].Held = p.isHere(d.in.Instrument, &d.lines[i])
 		}
 	}
 	missing := p.Selection.Missing(d.lines)
@@ -137,4 +138,13 @@ func (p *run) missing(d *day) []int {
 		}
 	}
 	return still
+}
+
+// isHere says whether the mirror has the bytes of a line. Of what the other side does not give any more, the bytes alone count: it
+// cannot be fetched again for its time, and a file that should be gone is to be found.
+func (p *run) isHere(instrument string, l *plan.Line) bool {
+	if l.Gone || l.State == wire.StateRetracted || l.State == wire.StatePurged {
+		return p.Folder.HasBytes(instrument, &l.Entry)
+	}
+	return l.Held && p.Folder.Has(instrument, &l.Entry)
 }

@@ -215,7 +215,8 @@ func (f *fetching) through(ctx context.Context, place string, d *day, i int) (le
 		return false, f.ended(d, i, err)
 	}
 	err = f.gateways.Put(ctx, f.object(d, i, func() (io.ReadCloser, error) { return f.Scratch.OpenObject(place, e) }))
-	return false, f.ended(d, i, errors.Join(err, f.Scratch.Remove(place, e)))
+	_, notRemoved := f.Scratch.Remove(place, e, nil)
+	return false, f.ended(d, i, errors.Join(err, notRemoved))
 }
 
 // scratchOf is where an object is put together: versions of one path are there at a time.

@@ -37,7 +37,7 @@ func (r *run) add(ctx context.Context, d *pushed, i int) error {
 	if err := r.batch.paths.clash(f); err != nil {
 		r.Logger.Error("an object is not at the partner", "instrument", d.in.Instrument, "path", f.Path, "error", err)
 		d.failed++
-		r.owed++
+		r.owe(f.Path, err)
 		return nil
 	}
 	if f.outdated != nil && d.known.Count > 0 && !d.plan.Confirmed {
@@ -98,7 +98,7 @@ func (r *run) flush(ctx context.Context) error {
 		d.open--
 		if ended[i] != nil {
 			d.failed++
-			r.owed++
+			r.owe(b.files[i].Path, ended[i])
 			r.Progress.lack(b.files[i].Modified)
 			if !errors.Is(ended[i], errOpen) {
 				r.Logger.Error("an object is not at the partner", "instrument", d.in.Instrument, "path", b.files[i].Path, "error", ended[i])

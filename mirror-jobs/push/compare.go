@@ -81,12 +81,12 @@ func (r *run) compareDay(ctx context.Context, in wire.InstrumentEntry, day wire.
 		}
 		f, ok := r.file(d, o)
 		if !ok {
-			r.owed++
+			r.owe(in.Instrument+"/"+o.Path, errNoPath)
 			continue
 		}
 		if err := r.compared.paths.clash(f); err != nil {
 			r.Logger.Error("an object is not at the partner", "instrument", in.Instrument, "path", f.Path, "error", err)
-			r.owed++
+			r.owe(f.Path, err)
 			continue
 		}
 		if n := len(r.compared.files); n > 0 && (n >= r.files || r.compared.bytes+f.Size > r.bytes || r.compared.paths.have(f)) {
@@ -158,7 +158,7 @@ func (r *run) compare(ctx context.Context) error {
 			r.Logger.Warn("the partner lacked a copy, or had another one, and has it again", "instrument", d.in.Instrument, "path", c.files[i].Path)
 		default:
 			r.Logger.Error("an object is not at the partner", "instrument", d.in.Instrument, "path", c.files[i].Path, "error", ended[i])
-			r.owed++
+			r.owe(c.files[i].Path, ended[i])
 			r.Progress.lack(c.files[i].Modified)
 			d.differing++
 			plan.AddTotals(&d.missing, c.records[i])

@@ -150,6 +150,9 @@ func (r *run) at(record *wire.Record) time.Time {
 	return record.ReceivedAt
 }
 
+// errNoPath: an object cannot have a path at the partner.
+var errNoPath = errors.New("the object has no path at the partner, or one that is kept for earlier versions: change spec.layout.template of the MirrorPartner")
+
 // file is an object on its way; false, and a line in the log, where it has no path.
 func (r *run) file(d *pushed, o *plan.PushObject) (File, bool) {
 	record, in := o.Record, d.in

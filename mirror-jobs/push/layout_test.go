@@ -4,12 +4,15 @@ package push_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/substorm/substorm/feed-server/archive/archivetest"
+	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/mirror-jobs/push"
+	"github.com/substorm/substorm/mirror-jobs/s3"
 )
 
 // Objects that the template does not tell apart have paths of their own all the same, and each goes alone.
@@ -77,4 +80,35 @@ func TestLayoutRefused(t *testing.T) {
 		}
 	}
 	l.want("nothing", map[string]string{})
+}
+
+// What is owed because of its path is named, with what to do; and the rest comes.
+func TestLayoutFolderOfAnother(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.toDaemon("")
+	l.Put(archivetest.Camera, "a", "file", at(storm))
+	l.Put(archivetest.Camera, "a/b", "in a folder", at(storm))
+	l.Wait(l.Put(archivetest.Camera, "c", "the rest", at(storm)))
+	err := l.run()
+	if !errors.Is(err, push.ErrOwed) || !strings.Contains(err.Error(), `"allsky-1/a/b"`) || !strings.Contains(err.Error(), "spec.layout.template") {
+		t.Errorf("%v", err)
+	}
+	l.want("the rest", map[string]string{"allsky-1/a": "file", "allsky-1/c": "the rest"})
+}
+
+// A bucket that does not exist is named.
+func TestNoBucket(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	store, err := objectstore.Open(l.MinIO.Config("nowhere"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.mover = s3.New(s3.Config{Store: store, Bucket: "nowhere"})
+	l.Wait(l.Put(archivetest.Camera, "1.jpg", "one", at(storm)))
+	var p *push.Problem
+	if err := l.run(); !errors.As(err, &p) || p.Reason != wire.MirrorReasonProtocol || !strings.Contains(err.Error(), `"nowhere"`) {
+		t.Errorf("%v", err)
+	}
 }

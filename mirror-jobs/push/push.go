@@ -77,7 +77,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	var owed error
 	if r.owed > 0 {
-		owed = fmt.Errorf("%w: %d objects", ErrOwed, r.owed)
+		owed = fmt.Errorf("%w: %d objects%s", ErrOwed, r.owed, r.firstOwed)
 	}
 	if r.stop != nil {
 		return &Problem{wire.MirrorReasonSafetyStop, errors.Join(r.stop, owed)}
@@ -100,9 +100,18 @@ type run struct {
 	batch    batch
 	compared comparison
 	owed     int
+	// firstOwed names the first object that is owed, and says why.
+	firstOwed string
 	// removable copies are left that the run may remove. Stop says why it removes none.
 	removable int
 	stop      error
+}
+
+// owe counts an object, or what else lies under a path at the partner, that the partner does not have as it should.
+func (r *run) owe(path string, err error) {
+	if r.owed++; r.firstOwed == "" && err != nil && !errors.Is(err, errOpen) {
+		r.firstOwed = fmt.Sprintf(", as %q: %v", path, err)
+	}
 }
 
 // work does what the run is to do.

@@ -274,12 +274,12 @@ func TestProblems(t *testing.T) {
 	for _, c := range []struct {
 		name, settings string
 		change         func(*rsync.Config)
-		reason         string
+		reason, says   string
 	}{
-		{"a wrong password", auth, func(c *rsync.Config) { c.Credentials, c.Daemon.User = credentials, "user" }, wire.MirrorReasonAccessDenied},
-		{"no module", "", func(c *rsync.Config) { c.Daemon.Module = "other" }, wire.MirrorReasonProtocol},
-		{"nobody", "", func(c *rsync.Config) { c.Daemon.Address = testenv.Loopback(1) }, wire.MirrorReasonUnreachable},
-		{"read only", "read only = yes\n", func(*rsync.Config) {}, wire.MirrorReasonAccessDenied},
+		{"a wrong password", auth, func(c *rsync.Config) { c.Credentials, c.Daemon.User = credentials, "user" }, wire.MirrorReasonAccessDenied, "passwordSecretKeyRef"},
+		{"no module", "", func(c *rsync.Config) { c.Daemon.Module = "other" }, wire.MirrorReasonProtocol, "Unknown module"},
+		{"nobody", "", func(c *rsync.Config) { c.Daemon.Address = testenv.Loopback(1) }, wire.MirrorReasonUnreachable, testenv.Loopback(1)},
+		{"read only", "read only = yes\n", func(*rsync.Config) {}, wire.MirrorReasonAccessDenied, "module is read only"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -287,7 +287,7 @@ func TestProblems(t *testing.T) {
 			l.toDaemon(c.settings, c.change)
 			l.Wait(l.Put(archivetest.Camera, "1.jpg", "one", at(storm)))
 			var p *push.Problem
-			if err := l.run(); !errors.As(err, &p) || p.Reason != c.reason {
+			if err := l.run(); !errors.As(err, &p) || p.Reason != c.reason || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v", err)
 			}
 			if has := l.mirrored("2015-03-17"); has.Objects != 0 {

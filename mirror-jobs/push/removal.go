@@ -196,7 +196,7 @@ func (r *run) removeSome(ctx context.Context, d *pushed, some []gone) error {
 	var kept *KeptError
 	if err := r.Mover.Remove(ctx, told); errors.As(err, &kept) {
 		d.failed++
-		r.owed++
+		r.owe(told[0], err)
 		r.Progress.End(0, false)
 		r.Logger.Error("the partner keeps copies that it is to remove: the next run asks again", "instrument", d.in.Instrument, "day", d.day, "error", err)
 		return nil
@@ -261,7 +261,7 @@ func (r *run) tell(ctx context.Context, d *pushed, there []string, of map[string
 			return
 		}
 		d.failed++
-		r.owed++
+		r.owe(files[i].Path, err)
 		r.Logger.Error("the partner does not take a file that says why a copy is gone: the copy stays", "path", files[i].Path, "error", err)
 	})
 	return may, err

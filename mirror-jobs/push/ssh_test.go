@@ -11,6 +11,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -116,7 +117,7 @@ func TestSSH(t *testing.T) {
 			t.Fatal(err)
 		}
 		var p *push.Problem
-		if err := l.run(); !errors.As(err, &p) || p.Reason != reason {
+		if err := l.run(); !errors.As(err, &p) || p.Reason != reason || !strings.Contains(err.Error(), "@127.0.0.1:") || !strings.Contains(err.Error(), "knownHostsSecretKeyRef") {
 			t.Errorf("known_hosts %.20q: %v", text, err)
 		}
 	}

@@ -21,7 +21,7 @@ var signs = []struct{ text, reason string }{
 	{"REMOTE HOST IDENTIFICATION HAS CHANGED", wire.MirrorReasonHostKeyMismatch},
 	{"No space left on device", wire.MirrorReasonPartnerFull},
 	{"Disk quota exceeded", wire.MirrorReasonPartnerFull},
-	{"auth failed", wire.MirrorReasonAccessDenied},
+	{authFailed, wire.MirrorReasonAccessDenied},
 	{"Permission denied (", wire.MirrorReasonAccessDenied},
 	{"@ERROR: access denied", wire.MirrorReasonAccessDenied},
 	{"read only", wire.MirrorReasonAccessDenied},
@@ -36,6 +36,9 @@ var signs = []struct{ text, reason string }{
 	{"Broken pipe", wire.MirrorReasonUnreachable},
 	{"connection unexpectedly closed", wire.MirrorReasonUnreachable},
 }
+
+// authFailed is what a daemon says of a user or a password.
+const authFailed = "auth failed"
 
 // codes are exit values of rsync(1) that say why where it said nothing else.
 var codes = map[int]string{
@@ -87,13 +90,14 @@ func judge(err error, said string) (failures, error) {
 		return failures{}, fmt.Errorf("rsync: %w", err)
 	}
 	code := ended.ExitCode()
-	reason, text := codes[code], about(said)
+	reason, text, line := codes[code], about(said), firstLine(said)
 	if partial[code] {
 		text = whole(text)
 	}
 	for _, s := range signs {
-		if strings.Contains(text, s.text) {
-			reason = s.reason
+		if before, after, is := strings.Cut(text, s.text); is {
+			rest, _, _ := strings.Cut(after, "\n")
+			reason, line = s.reason, wire.SaidText(before[strings.LastIndexByte(before, '\n')+1:]+s.text+rest)
 			break
 		}
 	}
@@ -103,7 +107,7 @@ func judge(err error, said string) (failures, error) {
 	if reason == "" {
 		reason = wire.MirrorReasonProtocol
 	}
-	return failures{}, &push.Problem{Reason: reason, Err: fmt.Errorf("rsync ended with %d: %s", code, firstLine(said))}
+	return failures{}, &push.Problem{Reason: reason, Err: fmt.Errorf("rsync ended with %d: %s", code, line)}
 }
 
 // firstLine is what rsync said first that says something.

@@ -323,7 +323,26 @@ func (m *Mover) run(ctx context.Context, input []byte, out io.Writer, arguments 
 	if ctx.Err() != nil {
 		return failures{}, ctx.Err()
 	}
-	return judge(err, said.String())
+	failed, err := judge(err, said.String())
+	return failed, m.explain(err)
+}
+
+// explain adds to what rsync says of the partner as a whole where that is, and what to do.
+func (m *Mover) explain(err error) error {
+	var p *push.Problem
+	if !errors.As(err, &p) {
+		return err
+	}
+	step := ""
+	switch d := m.cfg.Daemon; {
+	case p.Reason == wire.MirrorReasonHostKeyMismatch:
+		step = ": ask the partner for its host key, and put it into the Secret of spec.rsync.ssh.knownHostsSecretKeyRef if it is another one"
+	case p.Reason == wire.MirrorReasonAccessDenied && d == nil:
+		step = ": the partner is to let in the public key that belongs to the Secret of spec.rsync.ssh.privateKeySecretKeyRef"
+	case p.Reason == wire.MirrorReasonAccessDenied && d.User != "" && strings.Contains(err.Error(), authFailed):
+		step = ": correct spec.rsync.daemon.user, or the password in the Secret of spec.rsync.daemon.passwordSecretKeyRef"
+	}
+	return &push.Problem{Reason: p.Reason, Err: fmt.Errorf("%s: %w%s", strings.TrimSuffix(m.target(), "/"), p.Err, step)}
 }
 
 // configure writes the configuration of ssh, which asks nothing and trusts only known_hosts.

@@ -34,6 +34,8 @@ const (
 // Config says where to.
 type Config struct {
 	Store objectstore.Store
+	// Bucket is its name, for errors.
+	Bucket string
 	// Prefix of the keys, without a slash at its end; empty: none.
 	Prefix string
 	// Connections are how many objects are sent at a time.
@@ -89,7 +91,7 @@ func (m *Mover) Deliver(ctx context.Context, files []push.File, anew bool, ended
 		case errors.As(err, &here):
 			return here.error
 		case err != nil:
-			return problem(err)
+			return m.problem(err)
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -157,7 +159,7 @@ func (m *Mover) Verify(ctx context.Context, files []push.File, digest bool, diff
 	return m.each(ctx, len(files), func(ctx context.Context, i int) error {
 		why, err := m.differs(ctx, files[i], digest)
 		if err != nil {
-			return problem(err)
+			return m.problem(err)
 		}
 		if why != "" {
 			mu.Lock()
@@ -214,7 +216,7 @@ func (m *Mover) Has(ctx context.Context, paths []string) ([]string, error) {
 			return nil
 		}
 		if err != nil {
-			return problem(err)
+			return m.problem(err)
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -228,14 +230,14 @@ func (m *Mover) Has(ctx context.Context, paths []string) ([]string, error) {
 func (m *Mover) Remove(ctx context.Context, paths []string) error {
 	return m.each(ctx, len(paths), func(ctx context.Context, i int) error {
 		if err := m.cfg.Store.Delete(ctx, m.key(paths[i])); err != nil {
-			return problem(err)
+			return m.problem(err)
 		}
 		return nil
 	})
 }
 
 // problem says why a bucket takes nothing.
-func problem(err error) error {
+func (m *Mover) problem(err error) error {
 	var reason string
 	switch {
 	case errors.Is(err, objectstore.ErrFull):
@@ -244,6 +246,7 @@ func problem(err error) error {
 		reason = wire.MirrorReasonAccessDenied
 	case errors.Is(err, objectstore.ErrNoBucket):
 		reason = wire.MirrorReasonProtocol
+		err = fmt.Errorf("bucket %q: %w: create it, or correct spec.s3.bucket", m.cfg.Bucket, err)
 	case errors.Is(err, objectstore.ErrDigest):
 		reason = wire.MirrorReasonDigestMismatch
 	case errors.Is(err, objectstore.ErrUnavailable):
@@ -261,7 +264,9 @@ type paced struct {
 	file  *push.Moving
 }
 
-func (m *Mover) paced(f push.File, data []byte) paced { return paced{bytes.NewReader(data), m.cfg.Moved, f.Moving} }
+func (m *Mover) paced(f push.File, data []byte) paced {
+	return paced{bytes.NewReader(data), m.cfg.Moved, f.Moving}
+}
 
 // Read implements io.Reader.
 func (p paced) Read(b []byte) (int, error) {

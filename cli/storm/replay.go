@@ -24,11 +24,12 @@ const mostDraws = 10_000
 
 // replayOptions are the flags of `storm replay`.
 type replayOptions struct {
-	seed   uint64
-	draws  int
-	plot   string
-	output output.Format
-	quiet  bool
+	manifests []string
+	seed      uint64
+	draws     int
+	plot      string
+	output    output.Format
+	quiet     bool
 }
 
 func replayCommand() *cobra.Command {
@@ -51,15 +52,18 @@ each draw, each policy meets the same:
   packed oracle     knows the load, and fills pods to the last
 
 The operator decides with the same code. A value of Kp is known 15 minutes
-after its three hours. The levels are: storm, Kp 5 and more, at least 6 pods;
-severe, Kp 7 and more, at least 12; each held for 12 hours, then released by
-one pod in 10 minutes. A calm day needs 3 pods on average.
+after its three hours. The levels are those of the Site in --manifests, of
+which floors of all FeedServers count. Without it they are: storm, Kp 5 and
+more, at least 6 pods; severe, Kp 7 and more, at least 12; each held for 12
+hours, then released by one pod in 10 minutes. A calm day needs 3 pods on
+average.
 
 KP.csv has the header time,kp, and lines such as 2015-03-17T12:00:00Z,7.7, one
 for each three hours; lines that begin with # are comments. It may also have
 columns bz and speed, in nT and km/s: then Bz of -10 and less for 10 minutes at
 a speed of 500 and more makes a storm, too.`,
 		Example: `  substorm storm replay kp.csv
+  substorm storm replay kp.csv --manifests site.yaml
   substorm storm replay kp.csv --draws 20 --seed 7 --plot storm.svg`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -67,6 +71,7 @@ a speed of 500 and more makes a storm, too.`,
 		},
 	}
 	f := cmd.Flags()
+	f.StringSliceVar(&o.manifests, "manifests", nil, "files or folders with the Site whose levels are played; it may be given several times")
 	f.Uint64Var(&o.seed, "seed", 1, "of the draws: the same seed draws the same")
 	f.IntVar(&o.draws, "draws", 200, "how many draws, 1 to 10000")
 	f.StringVar(&o.plot, "plot", "", "file for a picture (SVG) of the greatest storm in the first draw that has a crowd then")
@@ -108,7 +113,13 @@ func (o *replayOptions) run(ctx context.Context, file string, out, messages io.W
 	if err != nil {
 		return err
 	}
-	kinds := simulate.Kinds(recorded.Levels())
+	levels := recorded.Levels()
+	if len(o.manifests) > 0 {
+		if levels, err = levelsOf(o.manifests); err != nil {
+			return err
+		}
+	}
+	kinds := simulate.Kinds(levels)
 	results, err := o.compare(ctx, recorded, kinds, messages)
 	if err != nil {
 		return err

@@ -129,3 +129,46 @@ func TestErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestManifests: the levels of a Site in a file are played, and not the default ones.
+func TestManifests(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	const site = "apiVersion: substorm.dev/v1alpha1\nkind: Site\nmetadata: {name: hub}\nspec:\n  code: hub\n"
+	const surge = `  surge: {levels: [{name: storm, anyOf: [{allOf: [{quantity: Kp, atLeast: "1"}]}], floors: [{kind: FeedServer, replicas: 30}]}]}` + "\n"
+	hours := func(args ...string) float64 {
+		text, err := replay(t, append([]string{march, "--draws", "1", "-o", "json"}, args...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got struct {
+			Policies []struct {
+				Policy   string
+				PodHours struct{ Median float64 }
+			}
+		}
+		if err := json.Unmarshal([]byte(text), &got); err != nil {
+			t.Fatal(err)
+		}
+		return got.Policies[4].PodHours.Median
+	}
+	usual, declared := hours(), hours("--manifests", file("surge.yaml", site+surge))
+	if declared < 2*usual {
+		t.Errorf("a floor of 30 pods in nearly all of the month takes %.0f hours, the default levels %.0f", declared, usual)
+	}
+	for name, c := range map[string]struct{ file, want string }{
+		"no Site":   {file("feed.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"), "--manifests"},
+		"no levels": {file("site.yaml", site), "declares no levels"},
+		"no file":   {filepath.Join(dir, "none.yaml"), "none.yaml"},
+	} {
+		if _, err := replay(t, march, "--draws", "1", "--manifests", c.file); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

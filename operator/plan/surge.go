@@ -20,11 +20,11 @@ func SurgeLevels(site *v1alpha1.Site) (levels []surge.Level) {
 		return nil
 	}
 	for _, l := range spec.Levels {
-		level := surge.Level{Name: l.Name, Hold: durationOf(spec.Hold), ReleaseEvery: durationOf(spec.ReleaseInterval)}
+		level := surge.Level{Name: l.Name, Hold: durationOf(spec.Hold, v1alpha1.DefaultSurgeHold), ReleaseEvery: durationOf(spec.ReleaseInterval, v1alpha1.DefaultSurgeReleaseInterval)}
 		for _, rule := range l.AnyOf {
 			var all surge.Rule
 			for _, t := range rule.AllOf {
-				all = append(all, surge.Threshold{Quantity: surge.Quantity(t.Quantity), AtLeast: decimal(t.AtLeast), AtMost: decimal(t.AtMost), For: durationOf(t.For)})
+				all = append(all, surge.Threshold{Quantity: surge.Quantity(t.Quantity), AtLeast: decimal(t.AtLeast), AtMost: decimal(t.AtMost), For: durationOf(t.For, 0)})
 			}
 			level.AnyOf = append(level.AnyOf, all)
 		}
@@ -45,9 +45,9 @@ func decimal(text string) *float64 {
 	return &v
 }
 
-func durationOf(d *metav1.Duration) time.Duration {
+func durationOf(d *metav1.Duration, otherwise time.Duration) time.Duration {
 	if d == nil {
-		return 0
+		return otherwise
 	}
 	return d.Duration
 }

@@ -2,7 +2,11 @@
 
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // ConditionSpaceWeatherKnown of a Site says whether all quantities that spec.surge.levels ask for are known and not too old.
 // Present where the Site declares levels. While it is not True, levels and floors stand as they were.
@@ -222,6 +226,12 @@ type SpaceWeatherRecordedSource struct {
 	// +optional
 	SpeedUp int32 `json:"speedUp,omitempty"`
 }
+
+// What spec.surge has where it does not say it.
+const (
+	DefaultSurgeHold            = 6 * time.Hour
+	DefaultSurgeReleaseInterval = 10 * time.Minute
+)
 
 // Surge says how a Site grows with space weather.
 // +kubebuilder:validation:XValidation:rule="(size(self.levels) < 2 || self.levels[0].floors.all(f, self.levels[1].floors.all(g, f.kind != g.kind || !(has(f.name) == has(g.name) && (!has(f.name) || f.name == g.name)) || f.replicas <= g.replicas))) && (size(self.levels) < 3 || self.levels[1].floors.all(f, self.levels[2].floors.all(g, f.kind != g.kind || !(has(f.name) == has(g.name) && (!has(f.name) || f.name == g.name)) || f.replicas <= g.replicas))) && (size(self.levels) < 4 || self.levels[2].floors.all(f, self.levels[3].floors.all(g, f.kind != g.kind || !(has(f.name) == has(g.name) && (!has(f.name) || f.name == g.name)) || f.replicas <= g.replicas)))",message="levels ascend: a later level has no lower floor of a pool than the one before it",fieldPath=.levels

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storm
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/substorm/substorm/cli/up/manifests"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/surge"
+)
+
+// levelsOf are the levels that the Site in some files declares.
+func levelsOf(files []string) ([]surge.Level, error) {
+	objects, err := manifests.Load(files, "default")
+	if err != nil {
+		return nil, fmt.Errorf("--manifests: %w", err)
+	}
+	for _, o := range objects {
+		if o.GetKind() != "Site" {
+			continue
+		}
+		site := &v1alpha1.Site{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, site); err != nil {
+			return nil, fmt.Errorf("--manifests: %s: %w", o, err)
+		}
+		levels := plan.SurgeLevels(site)
+		if len(levels) == 0 {
+			return nil, fmt.Errorf("--manifests: %s declares no levels: set spec.surge.levels (docs/how-to/storms.md)", o)
+		}
+		return levels, nil
+	}
+	return nil, errors.New("--manifests: no Site is declared in " + strings.Join(files, ", "))
+}

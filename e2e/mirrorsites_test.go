@@ -6,7 +6,9 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -184,9 +186,28 @@ func (s *mirroredSite) has(t testing.TB, other *mirroredSite, sent int) {
 	})
 	eventually(t, time.Minute, func() error {
 		out := s.run(t, s.substorm, "archive", "ledger", "--instrument", guest, "-o", "json")
-		if !strings.Contains(out, `"agree":true`) && !strings.Contains(out, `"agree": true`) {
-			return fmt.Errorf("the ledger's columns do not agree: %s", out)
-		}
-		return nil
+		return allAgree(out)
 	})
+}
+
+// allAgree says which days of a ledger, a line of JSON each, have columns that do not agree.
+func allAgree(ledger string) error {
+	lines := json.NewDecoder(strings.NewReader(ledger))
+	for days := 0; ; days++ {
+		var day struct {
+			Day         string   `json:"day"`
+			Agree       bool     `json:"agree"`
+			Differences []string `json:"differences"`
+		}
+		switch err := lines.Decode(&day); {
+		case errors.Is(err, io.EOF) && days == 0:
+			return errors.New("the ledger has no day")
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("the ledger is no JSON: %w: %s", err, ledger)
+		case !day.Agree:
+			return fmt.Errorf("the ledger's columns of %s do not agree: %q", day.Day, day.Differences)
+		}
+	}
 }

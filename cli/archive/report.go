@@ -342,13 +342,21 @@ func (r *Report) readPurges(ctx context.Context, js jetstream.JetStream, mirrors
 		return nil
 	}
 	r.Partners = slices.Sorted(maps.Keys(partners))
+	confirmed := map[string]bool{} // the archivist takes them over into the removals later
+	err := backend.Entries(ctx, js, wire.CursorBucket(r.Site), wire.MirrorConfirmedKeys("*"), func(e backend.Entry) error {
+		confirmed[e.Key] = true
+		return nil
+	})
+	if err != nil {
+		return err
+	}
 	return backend.Entries(ctx, js, wire.CursorBucket(r.Site), wire.RemovalKeys, func(e backend.Entry) error {
 		removal, err := wire.Decode[wire.Removal](e.Data)
 		if err != nil {
 			return fmt.Errorf("%s: %w", e.Key, err)
 		}
 		for partner, has := range mirrors[instrumentDay{removal.Instrument, removal.Day}] {
-			if !removal.Asks(partner, has) {
+			if !removal.Asks(partner, has) || confirmed[wire.MirrorConfirmedKey(partner, removal)] {
 				continue
 			}
 			in := of(removal.Instrument)

@@ -182,6 +182,11 @@ func TestReportMirrors(t *testing.T) {
 	if err != nil || !slices.Equal(r.Partners, []string{"eiscat", "madrigal"}) || r.Instruments[0].Mirrored["eiscat"] != 2 || r.Instruments[0].Unconfirmed["eiscat"] != 1 {
 		t.Errorf("as JSON: %v\n%s", err, out)
 	}
+
+	putValue(t, js, wire.CursorBucket(site), wire.MirrorConfirmedKey("eiscat", removal), wire.MirrorConfirmed{At: f.late.ReceivedAt})
+	if out, err = call(t, Command(), append([]string{"report"}, flags...)...); err != nil || strings.Contains(out, "not confirmed by partners") {
+		t.Errorf("eiscat has confirmed, which the archivist has not seen yet: %v\n%s", err, out)
+	}
 }
 
 // TestListedWithoutALedger: what nobody counted is no agreement either.

@@ -60,6 +60,9 @@ func TestPut(t *testing.T) {
 			t.Errorf("%.20q: %v", path, err)
 		}
 	}
+	if err := f.Verify(camera, entry("a.jpg", "longer than that"), true); err == nil || !strings.Contains(err.Error(), "it has 5 bytes, and the list says 16") {
+		t.Errorf("another size: %v", err)
+	}
 	if err := w.Put(camera, entry("a.jpg/b.jpg", "x"), []byte("x")); !errors.Is(err, syscall.EEXIST) {
 		t.Errorf("below a file: %v", err)
 	}

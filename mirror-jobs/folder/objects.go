@@ -26,6 +26,9 @@ type DigestError struct {
 
 // Error implements error.
 func (e *DigestError) Error() string {
+	if e.Is == (wire.Digest{}) { // nobody has computed it
+		return fmt.Sprintf("%s: it has %d bytes, and the list says %d", e.Path, e.Size, e.Want)
+	}
 	return fmt.Sprintf("%s: %d bytes came with SHA-256 %s, and the list says %d bytes with %s", e.Path, e.Size, e.Is, e.Want, e.Digest)
 }
 

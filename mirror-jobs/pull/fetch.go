@@ -143,20 +143,35 @@ func (p *run) object(ctx context.Context, b batch) error {
 	return nil
 }
 
+// counted counts bytes of a large object while they come.
+type counted struct {
+	io.Reader
+	progress *Progress
+}
+
+// Read implements io.Reader.
+func (c *counted) Read(b []byte) (int, error) {
+	n, err := c.Reader.Read(b)
+	c.progress.got(0, int64(n))
+	return n, err
+}
+
 func (p *run) parts(ctx context.Context, l *folder.Large, instrument, path string, digest wire.Digest) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(p.Connections)
 	missing := l.Parts()
-	_, first := l.Range(0)
-	p.Progress.had(l.Size() - int64(len(missing))*first)
+	had := l.Size()
+	for _, n := range missing {
+		_, length := l.Range(n)
+		had -= length
+	}
+	p.Progress.had(had)
 	for _, n := range missing {
 		offset, length := l.Range(n)
 		group.Go(func() error {
-			err := p.Source.Part(ctx, instrument, path, digest, offset, length, func(had int64, body io.Reader) error { return l.Write(n, had, body) })
-			if err == nil {
-				p.Progress.got(0, length)
-			}
-			return err
+			return p.Source.Part(ctx, instrument, path, digest, offset, length, func(had int64, body io.Reader) error {
+				return l.Write(n, had, &counted{body, p.Progress})
+			})
 		})
 	}
 	if err := group.Wait(); err != nil {

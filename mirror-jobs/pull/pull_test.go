@@ -41,6 +41,8 @@ type lab struct {
 	force       bool
 	last        pull.Figures
 	log         bytes.Buffer
+	// seen is told how far a run is when bytes come; nil: nobody looks.
+	seen func(pull.Figures)
 }
 
 func newLab(t *testing.T, more ...wire.InstrumentEntry) *lab {
@@ -67,7 +69,12 @@ func (l *lab) from(ctx context.Context, address string) error {
 		return err
 	}
 	progress := &pull.Progress{}
-	client := https.New(https.Config{URL: u, Connections: 4, Agent: "substorm-mirror", Received: progress.Receive})
+	client := https.New(https.Config{URL: u, Connections: 4, Agent: "substorm-mirror", Received: func(bytes int) {
+		progress.Receive(bytes)
+		if l.seen != nil {
+			l.seen(progress.Figures())
+		}
+	}})
 	defer client.Close()
 	err = pull.Run(ctx, pull.Config{
 		Source: client, Folder: f, Instruments: l.instruments, Selection: l.Selection, Policy: l.Policy, Force: l.force, Connections: 4, Progress: progress,

@@ -3,6 +3,7 @@
 package push
 
 import (
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,9 +58,6 @@ func (p *Progress) Owe(bytes int64) {
 // End counts an object that was moved, or could not be.
 func (p *Progress) End(bytes int64, moved bool) { p.Begin(bytes).End(moved) }
 
-// Had says that bytes of what is owed came in an earlier run.
-func (p *Progress) Had(bytes int64) { p.owedBytes.Add(-bytes) }
-
 // Begin counts the bytes of an object that is owed while it is moved.
 func (p *Progress) Begin(size int64) *Moving { return &Moving{p: p, size: size} }
 
@@ -84,7 +82,22 @@ func (m *Moving) Move(bytes int64) {
 	m.p.bytes.Add(bytes)
 }
 
-// Resize says how many bytes it has, where another number, or none, was known when it came to be owed.
+// Reader counts what is read of the object.
+func (m *Moving) Reader(from io.Reader) io.Reader { return movingReader{from, m} }
+
+type movingReader struct {
+	io.Reader
+	m *Moving
+}
+
+// Read implements io.Reader.
+func (r movingReader) Read(b []byte) (int, error) {
+	n, err := r.Reader.Read(b)
+	r.m.Move(int64(n))
+	return n, err
+}
+
+// Resize says how many bytes are to be moved, where another number, or none, was known when it came to be owed.
 func (m *Moving) Resize(size int64) {
 	if m == nil {
 		return

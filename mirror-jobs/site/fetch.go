@@ -22,6 +22,7 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/gateway"
 	"github.com/substorm/substorm/mirror-jobs/https"
 	"github.com/substorm/substorm/mirror-jobs/plan"
+	"github.com/substorm/substorm/mirror-jobs/push"
 )
 
 const (
@@ -67,14 +68,14 @@ type fetching struct {
 }
 
 // ended counts an object that is here, or is not. The error is one that ends the run.
-func (f *fetching) ended(d *day, i int, err error) error {
+func (f *fetching) ended(d *day, i int, moving *push.Moving, err error) error {
 	e := &d.lines[i]
 	var gone *https.RefusedError
 	var differs *folder.DigestError
 	var full *scratchError
 	switch {
 	case err == nil:
-		f.Progress.End(e.Size, true)
+		moving.End(true)
 		return nil
 	case f.gateways.Final(err), errors.As(err, &differs), errors.As(err, &full), errors.Is(err, folder.ErrPath),
 		errors.As(err, &gone) && gone.Status != http.StatusUnauthorized && gone.Status != http.StatusForbidden:
@@ -82,7 +83,7 @@ func (f *fetching) ended(d *day, i int, err error) error {
 	default:
 		return err
 	}
-	f.Progress.End(e.Size, false)
+	moving.End(false)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	d.left++
@@ -123,10 +124,12 @@ func (f *fetching) bundle(ctx context.Context, b plan.Batch) error {
 			f.memory.Release(size)
 			return err
 		}
+		moving := f.Progress.Begin(size)
+		moving.Move(size)
 		delete(open, key)
 		sending.Go(func() error {
 			defer f.memory.Release(size)
-			return f.ended(at.day, at.line, f.gateways.Put(sendCtx, f.object(at.day, at.line, gateway.Bytes(data))))
+			return f.ended(at.day, at.line, moving, f.gateways.Put(sendCtx, f.object(at.day, at.line, gateway.Bytes(data))))
 		})
 		return nil
 	})
@@ -137,7 +140,7 @@ func (f *fetching) bundle(ctx context.Context, b plan.Batch) error {
 		return problemOf(err)
 	}
 	for _, at := range open { // the other side cannot give them now
-		if err := f.ended(at.day, at.line, &https.RefusedError{URL: at.day.lines[at.line].Path, Status: http.StatusNotFound}); err != nil {
+		if err := f.ended(at.day, at.line, f.Progress.Begin(0), &https.RefusedError{URL: at.day.lines[at.line].Path, Status: http.StatusNotFound}); err != nil {
 			return err
 		}
 	}
@@ -170,10 +173,11 @@ func (f *fetching) large(ctx context.Context, d *day, i int) error {
 		return fmt.Errorf("scratch for %s/%s: %w", d.in.name, e.Path, err)
 	}
 	needs := max(0, e.Size-held)
+	moving := f.Progress.Begin(e.Size)
 	if err := f.disk.take(ctx, needs); err != nil {
-		return f.ended(d, i, err)
+		return f.ended(d, i, moving, err)
 	}
-	left, err := f.through(ctx, place, d, i)
+	left, err := f.through(ctx, place, d, i, moving)
 	if left {
 		f.disk.giveBack(needs, 0)
 	} else {
@@ -184,19 +188,19 @@ func (f *fetching) large(ctx context.Context, d *day, i int) error {
 
 // through puts a large object together in scratch, and sends it from there. Parts of it are left there where the other side does
 // not give the rest.
-func (f *fetching) through(ctx context.Context, place string, d *day, i int) (left bool, err error) {
+func (f *fetching) through(ctx context.Context, place string, d *day, i int, moving *push.Moving) (left bool, err error) {
 	e := &d.lines[i]
 	l, err := f.Scratch.Large(place, e)
 	if errors.Is(err, folder.ErrPath) {
-		return false, f.ended(d, i, err)
+		return false, f.ended(d, i, moving, err)
 	}
 	if err != nil {
 		return true, fmt.Errorf("scratch for %s/%s: %w", d.in.name, e.Path, err)
 	}
 	if e.Is() == wire.StateSuperseded {
-		err = f.whole(ctx, d, e, l)
+		err = f.whole(ctx, d, e, l, moving)
 	} else {
-		err = f.parts(ctx, d, e, l)
+		err = f.parts(ctx, d, e, l, moving)
 	}
 	if err != nil {
 		err = errors.Join(err, l.Close())
@@ -204,7 +208,7 @@ func (f *fetching) through(ctx context.Context, place string, d *day, i int) (le
 		var disk *fs.PathError
 		switch {
 		case errors.As(err, &refused):
-			return true, f.ended(d, i, err)
+			return true, f.ended(d, i, moving, err)
 		case errors.As(err, &disk):
 			return true, fmt.Errorf("scratch for %s/%s: %w", d.in.name, e.Path, err)
 		default:
@@ -212,11 +216,11 @@ func (f *fetching) through(ctx context.Context, place string, d *day, i int) (le
 		}
 	}
 	if err := l.Finish(); err != nil {
-		return false, f.ended(d, i, err)
+		return false, f.ended(d, i, moving, err)
 	}
 	err = f.gateways.Put(ctx, f.object(d, i, func() (io.ReadCloser, error) { return f.Scratch.OpenObject(place, e) }))
 	_, notRemoved := f.Scratch.Remove(place, e, nil)
-	return false, f.ended(d, i, errors.Join(err, notRemoved))
+	return false, f.ended(d, i, moving, errors.Join(err, notRemoved))
 }
 
 // scratchOf is where an object is put together: versions of one path are there at a time.
@@ -226,20 +230,27 @@ func scratchOf(guest string, e *mirrorindex.Entry) string {
 }
 
 // parts fetches an object in parts that come at the same time.
-func (f *fetching) parts(ctx context.Context, d *day, e *mirrorindex.Entry, l *folder.Large) error {
+func (f *fetching) parts(ctx context.Context, d *day, e *mirrorindex.Entry, l *folder.Large, moving *push.Moving) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(max(1, f.Entry.Limits.Connections))
-	for _, n := range l.Parts() {
+	missing := l.Parts()
+	var left int64
+	for _, n := range missing {
+		_, length := l.Range(n)
+		left += length
+	}
+	moving.Resize(left) // the rest came in an earlier run
+	for _, n := range missing {
 		offset, length := l.Range(n)
 		group.Go(func() error {
-			return f.Source.Part(ctx, d.in.name, e.Path, e.Digest, offset, length, func(had int64, body io.Reader) error { return l.Write(n, had, body) })
+			return f.Source.Part(ctx, d.in.name, e.Path, e.Digest, offset, length, func(had int64, body io.Reader) error { return l.Write(n, had, moving.Reader(body)) })
 		})
 	}
 	return group.Wait()
 }
 
 // whole fetches a superseded object, which has no path to be asked for by, in one piece.
-func (f *fetching) whole(ctx context.Context, d *day, e *mirrorindex.Entry, l *folder.Large) error {
+func (f *fetching) whole(ctx context.Context, d *day, e *mirrorindex.Entry, l *folder.Large, moving *push.Moving) error {
 	came := false
 	question := mirrorindex.ObjectsQuestion{Instrument: d.in.name, Day: d.day, IDs: []string{e.ID}}
 	err := f.Source.Objects(ctx, f.origin, []mirrorindex.ObjectsQuestion{question}, e.Size, func(_, _, id string, size int64, body io.Reader) error {
@@ -247,7 +258,7 @@ func (f *fetching) whole(ctx context.Context, d *day, e *mirrorindex.Entry, l *f
 			return nil
 		}
 		for n := range int((size + folder.PartSize - 1) / folder.PartSize) {
-			if err := l.Write(n, 0, body); err != nil {
+			if err := l.Write(n, 0, moving.Reader(body)); err != nil {
 				return err
 			}
 		}

@@ -39,3 +39,30 @@ func TestUnlistedIsOwed(t *testing.T) {
 		t.Errorf("two files and what cannot be listed are owed: %v", err)
 	}
 }
+
+// unsized tells other sizes, or none, in its listing than when it is asked for files, one of which it does not give.
+type unsized struct{ tree.Source }
+
+func (unsized) Walk(_ context.Context, visit func(tree.Folder) error) error {
+	return visit(tree.Folder{Path: "a", Files: []plan.File{{Path: "a/1.txt", Size: -1}, {Path: "a/2.txt", Size: 100}, {Path: "a/3.txt", Size: 30}}})
+}
+
+func (unsized) Fetch(_ context.Context, _ []tree.Wanted, take func(int, tree.Got) error) error {
+	return errors.Join(take(0, tree.Got{Unchanged: true, Size: 70}), take(1, tree.Got{Unchanged: true}), take(2, tree.Got{Err: errors.New("permission denied")}))
+}
+
+// What is owed is what files have once that is known, and never less than nothing.
+func TestOwedBytes(t *testing.T) {
+	t.Parallel()
+	progress := &push.Progress{}
+	err := tree.Run(t.Context(), tree.Config{
+		Site: archivetest.Site, Source: unsized{}, Kind: wire.MirrorScheduled, JetStream: archivetest.New(t).JetStream,
+		Entry:    wire.MirrorEntry{Partner: "uni", Paths: []wire.MirrorPath{{Pattern: "**", Instrument: archivetest.Camera}}},
+		Pause:    func(context.Context) error { return nil },
+		Progress: progress, Logger: slog.New(slog.DiscardHandler),
+	})
+	progress.Listed()
+	if owed := progress.Owed(); !errors.Is(err, push.ErrOwed) || owed.Objects != 1 || owed.Bytes != 30 {
+		t.Errorf("%v; %+v, %+v", err, owed, progress.Report())
+	}
+}

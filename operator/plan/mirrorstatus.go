@@ -163,7 +163,7 @@ func anyReport(*MirrorReport) bool { return true }
 // before is what a condition said before of this generation; otherwise where it said nothing.
 func (v MirrorView) before(kind string, otherwise Finding) Finding {
 	was := condition(v.Mirror.Status.Conditions, kind)
-	if was == nil || was.ObservedGeneration < v.Mirror.Generation || len(v.Mirror.Status.Runs) == 0 {
+	if was == nil || was.ObservedGeneration < v.Mirror.Generation || len(v.Mirror.Status.Runs) == 0 || was.Reason == v1alpha1.ReasonNotRun {
 		return otherwise
 	}
 	return FindingOf(v.Mirror.Status.Conditions, kind)
@@ -186,6 +186,9 @@ func (v MirrorView) reachable() Finding {
 			cmp.Or(shortened(r.Unreached.Message, 1024), "the other side does not answer")))
 	case !r.Reached.Before(r.StartedAt): // else it answered the comparison before
 		return good(v1alpha1.ReasonReachable, "the other side answered run "+r.Run)
+	case r.Result == wire.MirrorFailed:
+		return v.before(v1alpha1.ConditionReachable, unknown(v1alpha1.ReasonNotRun, fmt.Sprintf("run %q failed before it knew whether the other side answers: %s", r.Run,
+			cmp.Or(shortened(r.Message, 1024), "it did not say why"))))
 	default:
 		return v.before(v1alpha1.ConditionReachable, unknown(v1alpha1.ReasonNotRun, fmt.Sprintf("run %q has not tried yet", r.Run)))
 	}

@@ -45,7 +45,7 @@ const (
 const (
 	// ReasonComplete: all that was selected when the last run began is at the other side.
 	ReasonComplete = "Complete"
-	// ReasonNotRun: no run has reported yet, or none since the spec was changed.
+	// ReasonNotRun: no run has reported yet, or none since the spec was changed; of Reachable also: the run failed before it knew whether the other side answers.
 	ReasonNotRun = "NotRun"
 	// ReasonNotReporting: a run that lasts has not reported for a while.
 	ReasonNotReporting = "NotReporting"

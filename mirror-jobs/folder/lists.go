@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -35,10 +36,12 @@ func listFile(instrument string, day wire.Day) string {
 	return filepath.Join(own, instrument, string(day)+".jsonl.zst")
 }
 
+func daysFile(instrument string) string { return filepath.Join(own, instrument, "days.json") }
+
 // Known returns what is known of an instrument, without the tags that were noted under another selection.
 func (f *Folder) Known(instrument string) (plan.Known, error) {
 	var known plan.Known
-	err := f.read(filepath.Join(own, instrument, "days.json"), &known)
+	err := f.read(daysFile(instrument), &known)
 	var damaged *json.SyntaxError
 	if errors.Is(err, fs.ErrNotExist) || errors.As(err, &damaged) {
 		err, known = nil, plan.Known{} // all is compared anew
@@ -56,12 +59,49 @@ func (f *Folder) Known(instrument string) (plan.Known, error) {
 	return known, err
 }
 
+// Lost returns the days of an instrument of which objects are known to be here and that have no list, ascending: somebody removed it.
+// It reads the names in one folder.
+func (f *Folder) Lost(instrument string, known plan.Known) (days []wire.Day, err error) {
+	there, err := f.Days(instrument)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	lists := make(map[wire.Day]bool, len(there))
+	for _, day := range there {
+		lists[day] = true
+	}
+	for day, was := range known.Days {
+		if was.Objects > 0 && !lists[day] {
+			days = append(days, day)
+		}
+	}
+	slices.Sort(days)
+	return days, nil
+}
+
+// Forgotten returns the instruments that were acted upon in full and of which the tags are lost, sorted: of their days nothing is known.
+func (f *Folder) Forgotten() (names []string, err error) {
+	for name, tag := range f.State().Instruments {
+		if tag == "" {
+			continue
+		}
+		switch _, err := f.root.Stat(daysFile(name)); {
+		case errors.Is(err, fs.ErrNotExist):
+			names = append(names, name)
+		case err != nil:
+			return nil, err
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
 // SetKnown writes what is known of an instrument.
 func (f *Folder) SetKnown(instrument string, known plan.Known) error {
 	if err := f.mkdir(filepath.Join(own, instrument)); err != nil {
 		return err
 	}
-	return f.write(filepath.Join(own, instrument, "days.json"), known)
+	return f.write(daysFile(instrument), known)
 }
 
 // Lines returns what is known of a day; none where nothing is. Errors: ErrUnreadable, of the

@@ -45,6 +45,14 @@ func (k Known) Forget() {
 	}
 }
 
+// ForgetDay forgets the tags of one day, so that it is looked at again.
+func (k Known) ForgetDay(day wire.Day) {
+	delete(k.Months, mirrorindex.MonthOf(day))
+	was := k.Days[day]
+	was.Tag = ""
+	k.Days[day] = was
+}
+
 // Held adds up what a mirror holds.
 func (k Known) Held() (objects int, bytes int64) {
 	for _, d := range k.Days {

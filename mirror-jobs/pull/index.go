@@ -62,12 +62,9 @@ func (p *run) instrumentsOf(ctx context.Context, lines []mirrorindex.RootLine) e
 	var all []*instrument
 	var questions []mirrorindex.DaysQuestion
 	for _, line := range lines {
-		known, err := p.Folder.Known(line.Instrument)
+		known, err := p.known(line.Instrument)
 		if err != nil {
 			return err
-		}
-		if p.Force {
-			known.Forget()
 		}
 		all = append(all, &instrument{RootLine: line, known: known, months: map[string]string{}, open: 1})
 		questions = append(questions, mirrorindex.DaysQuestion{Instrument: line.Instrument})
@@ -97,6 +94,26 @@ func (p *run) instrumentsOf(ctx context.Context, lines []mirrorindex.RootLine) e
 	return nil
 }
 
+// known returns what is known of an instrument, without the tags of days whose lists are lost: these are compared anew.
+func (p *run) known(instrument string) (plan.Known, error) {
+	known, err := p.Folder.Known(instrument)
+	if err != nil {
+		return known, err
+	}
+	if p.Force {
+		known.Forget()
+	}
+	lost, err := p.Folder.Lost(instrument, known)
+	if err != nil {
+		return known, err
+	}
+	for _, day := range lost {
+		known.ForgetDay(day)
+		p.Logger.Warn("the list of a day is lost: the day is compared anew", "instrument", instrument, "day", day)
+	}
+	return known, nil
+}
+
 // gone notes that the other side does not let this mirror read an instrument any more. No tag of it is noted: once it lets this
 // mirror read it again, the tag may be the same.
 func (p *run) gone(in *instrument) {
@@ -110,21 +127,30 @@ func (p *run) gone(in *instrument) {
 
 // days passes on those of an answer that changed, and what vanished; months are asked for.
 func (p *run) days(ctx context.Context, in *instrument, lines []mirrorindex.DaysLine, month string, months *monthsToAsk, days *daysToAsk) error {
-	for _, line := range p.Selection.Changed(lines, in.known) {
+	in.mu.Lock() // days that were passed on before may be noted meanwhile
+	changed := p.Selection.Changed(lines, in.known)
+	had := make([]int, len(changed))
+	for i, line := range changed {
+		had[i] = in.known.Days[line.Day].Objects
+	}
+	var vanished []wire.Day
+	if p.Prune == plan.PruneWhenExpired {
+		vanished = plan.Vanished(lines, in.known, month)
+	}
+	in.mu.Unlock()
+	for i, line := range changed {
 		if line.Month != "" {
 			in.months[line.Month] = line.Tag
 			months.add(in, line.Month)
 			continue
 		}
-		if err := days.add(ctx, &day{in: in, day: line.Day}, line.Entries-in.known.Days[line.Day].Objects); err != nil {
+		if err := days.add(ctx, &day{in: in, day: line.Day, had: had[i]}, line.Entries-had[i]); err != nil {
 			return err
 		}
 	}
-	if p.Prune == plan.PruneWhenExpired {
-		for _, d := range plan.Vanished(lines, in.known, month) {
-			if err := days.add(ctx, &day{in: in, day: d, vanished: true}, 0); err != nil {
-				return err
-			}
+	for _, d := range vanished {
+		if err := days.add(ctx, &day{in: in, day: d, vanished: true}, 0); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -202,8 +228,12 @@ func (m *monthsToAsk) ask(ctx context.Context, days *daysToAsk) error {
 type day struct {
 	in  *instrument
 	day wire.Day
+	// had is how many of its objects were known to be here.
+	had int
 	// vanished: the other side has nothing of it any more.
 	vanished bool
+	// anew: its list was lost, so that its files may be here.
+	anew bool
 
 	tag   string
 	lines []plan.Line

@@ -86,10 +86,12 @@ func (p *run) ask(ctx context.Context, days []*day) error {
 		if errors.Is(err, folder.ErrUnreadable) {
 			p.Logger.Warn("the list of a day is damaged: it is compared anew", "instrument", d.in.Instrument, "day", d.day, "error", err)
 			lines, err = nil, nil
+			d.anew = true
 		}
 		if err != nil {
 			return err
 		}
+		d.anew = d.anew || len(lines) == 0 && d.had > 0
 		if d.vanished {
 			d.lines = plan.Merge(lines, nil, false)
 			continue
@@ -120,7 +122,7 @@ func (p *run) ask(ctx context.Context, days []*day) error {
 }
 
 // missing returns the lines of a day that are to be fetched. What a killed run had not noted
-// yet is there already.
+// yet is there already, and so are files whose list was lost.
 func (p *run) missing(d *day) []int {
 	if p.Force { // files are compared, and not what was noted
 		for i := range d.lines {
@@ -128,7 +130,7 @@ func (p *run) missing(d *day) []int {
 		}
 	}
 	missing := p.Selection.Missing(d.lines)
-	if !p.Folder.Interrupted() && !p.Force {
+	if !p.Folder.Interrupted() && !p.Force && !d.anew {
 		return missing
 	}
 	still := missing[:0]

@@ -79,7 +79,7 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	view.Flowing, view.Counted = r.links.facts(req.NamespacedName).flowing()
 	r.link(&view)
 	view.Link = r.upstream.keep(req.NamespacedName, plan.UpstreamLink(view))
-	view.Weather = r.weathers.keep(req.NamespacedName, view.Site.Spec.SpaceWeather)
+	view.Weather = r.weathers.keep(req.NamespacedName, &view.Site.Spec.SpaceWeather)
 	if r.disk != nil {
 		view.Disk = new(r.disk())
 	}

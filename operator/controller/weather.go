@@ -67,7 +67,7 @@ func (w *weathers) keep(site types.NamespacedName, declared *v1alpha1.SpaceWeath
 		delete(w.sites, site)
 		of = nil
 	}
-	if declared == nil {
+	if declared == nil || len(declared.Sources) == 0 {
 		return nil
 	}
 	if of == nil {

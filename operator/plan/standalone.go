@@ -68,7 +68,7 @@ func (s *Standalone) site(site *v1alpha1.Site) {
 	if !equality.Semantic.DeepEqual(spec.Archivist.PodTemplate, v1alpha1.PodTemplate{}) {
 		fields = append(fields, "spec.archivist.podTemplate")
 	}
-	if spec.Surge != nil {
+	if len(spec.Surge.Levels) > 0 {
 		fields = append(fields, "spec.surge (floors: each pool is one)")
 	}
 	streams := spec.JetStream

@@ -15,10 +15,7 @@ import (
 
 // SurgeLevels are the levels that a Site declares; none where it declares none.
 func SurgeLevels(site *v1alpha1.Site) (levels []surge.Level) {
-	spec := site.Spec.Surge
-	if spec == nil {
-		return nil
-	}
+	spec := &site.Spec.Surge
 	for _, l := range spec.Levels {
 		level := surge.Level{Name: l.Name, Hold: durationOf(spec.Hold, v1alpha1.DefaultSurgeHold), ReleaseEvery: durationOf(spec.ReleaseInterval, v1alpha1.DefaultSurgeReleaseInterval)}
 		for _, rule := range l.AnyOf {

@@ -26,7 +26,7 @@ type Weather struct {
 
 // surge plans what space weather asks of the Site, with its conditions, and after how long that changes by itself.
 func (v SiteView) surge(c *conditions) (*v1alpha1.SurgeStatus, time.Duration) {
-	if v.Site.Spec.Surge == nil {
+	if len(v.Site.Spec.Surge.Levels) == 0 {
 		return nil, 0
 	}
 	weather := v.Weather

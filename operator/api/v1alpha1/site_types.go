@@ -122,12 +122,12 @@ type SiteSpec struct {
 
 	// SpaceWeather says where the Site learns of space weather.
 	// +optional
-	SpaceWeather *SpaceWeather `json:"spaceWeather,omitempty"`
+	SpaceWeather SpaceWeather `json:"spaceWeather,omitzero"`
 
 	// Surge says how the Site's pools grow with space weather. Levels raise pools, and lower none: what is asked for besides, such
 	// as spec.replicas of a pool, holds where it is more.
 	// +optional
-	Surge *Surge `json:"surge,omitempty"`
+	Surge Surge `json:"surge,omitzero"`
 
 	// LegalHold says what is under legal hold: data of which nothing is retracted, purged or
 	// expires, whoever asks. None: what Instruments say of themselves. All: the data of all the

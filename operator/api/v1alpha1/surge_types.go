@@ -89,15 +89,15 @@ type SpaceWeatherSource struct {
 
 	// HTTP is a document with JSON.
 	// +optional
-	HTTP *SpaceWeatherHTTPSource `json:"http,omitempty"`
+	HTTP SpaceWeatherHTTPSource `json:"http,omitzero"`
 
 	// Static are values that never change, as to try levels.
 	// +optional
-	Static *SpaceWeatherStaticSource `json:"static,omitempty"`
+	Static SpaceWeatherStaticSource `json:"static,omitzero"`
 
 	// Recorded is a file that is played, as for an exercise.
 	// +optional
-	Recorded *SpaceWeatherRecordedSource `json:"recorded,omitempty"`
+	Recorded SpaceWeatherRecordedSource `json:"recorded,omitzero"`
 
 	// PollInterval is how often the source is asked, 10s to 24h. Default: 1m for SolarWind, else 5m.
 	// +kubebuilder:validation:Type=string
@@ -121,6 +121,7 @@ type SpaceWeatherSource struct {
 type SpaceWeatherPlanetaryKIndexSource struct {
 	// URL of the document.
 	// +kubebuilder:default="https://services.swpc.noaa.gov/products/noaa-planetary-k-index.json"
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^https?://[^/?#@]+(/[^#]*)?$`
 	// +optional
@@ -131,12 +132,14 @@ type SpaceWeatherPlanetaryKIndexSource struct {
 type SpaceWeatherSolarWindSource struct {
 	// MagneticFieldURL is that of the document with Bz.
 	// +kubebuilder:default="https://services.swpc.noaa.gov/json/rtsw/rtsw_mag_1m.json"
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^https?://[^/?#@]+(/[^#]*)?$`
 	// +optional
 	MagneticFieldURL string `json:"magneticFieldURL,omitempty"`
 	// PlasmaURL is that of the document with the speed.
 	// +kubebuilder:default="https://services.swpc.noaa.gov/json/rtsw/rtsw_wind_1m.json"
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:Pattern=`^https?://[^/?#@]+(/[^#]*)?$`
 	// +optional
@@ -158,6 +161,7 @@ type SpaceWeatherHTTPSource struct {
 	URL string `json:"url,omitempty"`
 	// TimePath is where the document says from when on its values hold, as RFC 3339 has it: a JSONPath as of kubectl, {.time}.
 	// Default: values are of when the document was fetched.
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	TimePath string `json:"timePath,omitempty"`
@@ -359,6 +363,7 @@ type SurgeFloor struct {
 // SurgeStatus is what space weather asks of a Site. An operator that begins anew goes on from here.
 type SurgeStatus struct {
 	// Level that holds; absent while none does.
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=32
 	// +optional
 	Level string `json:"level,omitempty"`
@@ -368,6 +373,7 @@ type SurgeStatus struct {
 	// +optional
 	LevelTime *metav1.Time `json:"levelTime,omitempty"`
 	// Message says why, in a sentence: value, source, spacecraft and age. It is brought up to date every ten minutes.
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Message string `json:"message,omitempty"`
@@ -412,6 +418,7 @@ type SurgeLevelStatus struct {
 	// +required
 	Name string `json:"name,omitempty"`
 	// Message says by what it was last fulfilled.
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Message string `json:"message,omitempty"`
@@ -431,9 +438,11 @@ type SurgeFloorStatus struct {
 	// +optional
 	Name string `json:"name,omitempty"`
 	// Replicas is how many pods each has at least.
+	// +kubebuilder:validation:Minimum=1
 	// +required
 	Replicas int32 `json:"replicas,omitempty"`
 	// Level that raised the floor.
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=32
 	// +optional
 	Level string `json:"level,omitempty"`
@@ -448,14 +457,17 @@ type SpaceWeatherValue struct {
 	// +required
 	Quantity SpaceWeatherQuantity `json:"quantity,omitempty"`
 	// Value as a decimal string.
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16
 	// +required
 	Value string `json:"value,omitempty"`
 	// Source that told it.
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +required
 	Source string `json:"source,omitempty"`
 	// Spacecraft that measured it.
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=32
 	// +optional
 	Spacecraft string `json:"spacecraft,omitempty"`

@@ -207,7 +207,8 @@ func (b *bench) memory(ctx context.Context, address string) (float64, error) {
 
 func (b *bench) tell(memory float64) {
 	r := b.report
-	r.Note("%d files, %d B in all, of %d days, in packs of 8 MiB; and %d files. rsync -a over loopback, its copies on a file system of their own.", b.files, b.files*(bytesOfAll/files), days, times*b.files)
+	r.Note("%d files, %d B in all, of %d days, in packs of 8 MiB; and %d files. rsync -a over loopback, its copies on a file system of their own.",
+		b.files, b.files*(bytesOfAll/files), days, times*b.files)
 	r.Note("feed-server on one core, with all manifests in memory; its bytes come from the S3 server. rsyncd has them in the page cache.")
 	faster := func(name, of string, goal float64) {
 		r.Compare(name, []report.Pair{{Case: of, Candidate: peer, OfCase: of, OfCandidate: ours}}, ">=", goal)

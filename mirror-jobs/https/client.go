@@ -279,29 +279,16 @@ func decoded(answer *http.Response) error {
 	case "", "identity":
 		return nil
 	case "zstd":
-		came := &counting{Reader: answer.Body}
-		z, err := zstd.NewReader(came, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20))
+		var came int64
+		z, err := zstd.NewReader(counted{answer.Body, &came}, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20))
 		if err != nil {
 			return err
 		}
-		answer.Body = &inflated{ReadCloser: z.IOReadCloser(), came: &came.n}
+		answer.Body = &inflated{ReadCloser: z.IOReadCloser(), came: &came}
 		return nil
 	default:
 		return fmt.Errorf("%w: it has content coding %.40q", ErrBroken, coding)
 	}
-}
-
-// counting counts what is read.
-type counting struct {
-	io.Reader
-	n atomic.Int64
-}
-
-// Read implements io.Reader.
-func (c *counting) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	c.n.Add(int64(n))
-	return n, err
 }
 
 const (
@@ -314,14 +301,15 @@ const (
 // inflated is what an answer is decompressed to.
 type inflated struct {
 	io.ReadCloser
-	came *atomic.Int64
+	// came counts what was read to decompress it, n what that came to.
+	came *int64
 	n    int64
 }
 
 // Read implements io.Reader.
 func (i *inflated) Read(p []byte) (int, error) {
 	n, err := i.ReadCloser.Read(p)
-	if i.n += int64(n); i.n > inflatedFree+inflatedTimes*i.came.Load() {
+	if i.n += int64(n); i.n > inflatedFree+inflatedTimes**i.came {
 		return 0, fmt.Errorf("the answer is decompressed to more than %d times what came, which no honest one is", inflatedTimes)
 	}
 	return n, err

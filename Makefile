@@ -41,8 +41,9 @@ test: ## Vet, unit and integration tests against the real NATS, S3, etcd and API
 	go vet -tags e2e work
 	@./hack/test.sh
 
-e2e: ## Tests on real clusters of up to three nodes, about eleven minutes; needs root where there is no Docker
-	go test -tags e2e -p 1 -count 1 -timeout 30m -v ./hack/cluster ./e2e
+e2e: ## Tests on real clusters of up to three nodes, about twenty minutes; needs root where there is no Docker
+	@go run ./hack/parts gotestsum >/dev/null
+	@./hack/test.sh e2e
 
 e2e-all: e2e ## e2e, and the long ones: the memory budget with an object of 2 GiB, outages of three, five and ten minutes, 200 faults under load, UARC's four set-ups
 	SUBSTORM_TEST_LARGE_OBJECT=2147483648 go test -count 1 -timeout 30m -v -run TestBudget ./ingest-gateway

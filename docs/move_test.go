@@ -98,7 +98,7 @@ spec:
   - name: seconds
     source: {type: Datagrams}
     payload: {type: CSV}
-    time: {source: Received, precision: Milliseconds}
+    time: {source: Received}
     cadence: 1s
     parameters: [{name: H, type: Double, units: nT, csv: {column: 1}}]
   archive: {segment: {maxAge: 1m}}

@@ -86,7 +86,11 @@ served() { answers 200 -L "$1" && cmp got "$2"; }
 has() { answers 200 -L "$1" && grep -q "$2" got; }
 sampled() { # N: HAPI has N samples
   day=$(date -u +%Y-%m-%dT00:00Z) next=$(date -u -d '+1 day' +%Y-%m-%dT00:00Z)
-  answers 200 "$URL/hapi/data?dataset=scenario-magnetometer/seconds&start=$day&stop=$next" && [ "$(wc -l <got)" -ge "$1" ]
+  answers 200 "$URL/hapi/data?dataset=scenario-magnetometer/seconds&start=$day&stop=$next" && [ "$(wc -l <got)" -ge "$1" ] || {
+    echo "HAPI answers:"
+    cat got
+    return 1
+  }
 }
 
 read_all() {

@@ -58,7 +58,7 @@ func (p *program) pullSite(ctx context.Context, entry wire.MirrorEntry, progress
 	}
 	defer scratch.Close()
 	return site.Run(ctx, site.Config{
-		Site: p.cfg.Site, Entry: entry, Kind: p.kind(), Source: source, Catalog: p.catalog, Registry: p.registry.Snapshot, JetStream: p.js,
+		Site: p.cfg.Site, Entry: entry, Kind: p.kind(), Source: source, Catalog: p.catalog, Store: p.store, Registry: p.registry.Snapshot, JetStream: p.js,
 		Scratch: scratch, ScratchSize: p.cfg.ScratchSize,
 		Pause: func(ctx context.Context) error { return p.pause(ctx, entry.Limits) },
 		From:  p.cfg.From, To: p.cfg.To, VerifyOnly: p.cfg.VerifyOnly, Force: p.cfg.Force, Progress: progress, Logger: p.log,

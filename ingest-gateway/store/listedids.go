@@ -43,12 +43,15 @@ type knownDay struct {
 	ids []manifest.IDHash
 }
 
-// find returns what the manifests say of an object that does not lie under its own key. Errors: of the store.
-func (l *listedIDs) find(ctx context.Context, n wire.Notice) (r wire.Record, found bool, err error) {
+// find returns what the manifests say of an object that does not lie under its own key. Anew: they are asked whatever is remembered, as
+// what came since may be lost by now. Errors: of the store.
+func (l *listedIDs) find(ctx context.Context, n wire.Notice, anew bool) (r wire.Record, found bool, err error) {
 	k := listedDay{n.Instrument, wire.DayOf(n.ReceivedAt)}
-	day, err := l.day(ctx, k)
-	if err != nil || !day.lists(n.ID) {
-		return r, false, err
+	if !anew {
+		day, err := l.day(ctx, k)
+		if err != nil || !day.lists(n.ID) {
+			return r, false, err
+		}
 	}
 	return l.archive.listing(ctx, k.instrument, k.day, n.ID)
 }

@@ -75,7 +75,7 @@ func (o *Object) keepMirrored(ctx context.Context, n wire.Notice) (_ wire.Notice
 	case !errors.Is(why, objectstore.ErrNotFound) && !errors.Is(why, errReplaced):
 		return n, stored, why
 	}
-	listed, found, err := a.listedIDs.find(ctx, n)
+	listed, found, err := a.listedIDs.find(ctx, n, o.mirrored.Listed)
 	if err != nil {
 		return n, stored, err
 	}

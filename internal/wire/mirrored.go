@@ -52,6 +52,8 @@ type MirroredObject struct {
 	Size      int64  `json:"size,omitempty"`
 	Digest    Digest `json:"sha256,omitzero"`
 	MediaType string `json:"mediaType,omitempty"`
+	// Listed: the run saw it listed at the Site that pulls, whose store has lost it.
+	Listed bool `json:"listed,omitempty"`
 	// Version of its name there, from 2 on.
 	Version      int          `json:"version,omitempty"`
 	ObservedFrom *time.Time   `json:"observedFrom,omitempty"`

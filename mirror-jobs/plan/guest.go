@@ -20,6 +20,8 @@ type GuestPolicy struct {
 	Retractions string
 	// By asks for changes here. What somebody else retracted here stays so.
 	By string
+	// Lost are the IDs of records that are listed here, and whose objects the store lost: they are fetched again.
+	Lost map[string]bool
 	// SafetyStop is the greatest share, in percent, of what was pulled that one run may have retracted or purged; 0: any.
 	SafetyStop int
 }
@@ -45,6 +47,8 @@ type Change struct {
 type Guest struct {
 	// Fetch are indexes of what the other Site lists.
 	Fetch []int
+	// Again are those of them that are listed here, and lost.
+	Again map[int]bool
 	// Changes are those that leave the objects readable, and Remove the retractions and purges, for which GuestPolicy.Allow is asked
 	// with those of all days.
 	Changes, Remove []Change
@@ -56,7 +60,8 @@ type Guest struct {
 	Withheld int
 }
 
-// Day compares what another Site lists of a day with what is listed here. An object is one by its ID there.
+// Day compares what another Site lists of a day with what is listed here. An object is one by its ID there. One that was here, and is
+// lost, is fetched whatever embargo the other Site has declared since.
 func (p *GuestPolicy) Day(theirs []mirrorindex.Entry, here []*wire.Record, now time.Time) (g Guest) {
 	held := make(map[string]*wire.Record, len(here))
 	for _, r := range here {
@@ -67,8 +72,16 @@ func (p *GuestPolicy) Day(theirs []mirrorindex.Entry, here []*wire.Record, now t
 	for i := range theirs {
 		e := &theirs[i]
 		if r := held[e.ID]; r != nil {
-			g.Same++
 			c := p.change(e, r)
+			if p.Lost[r.ID] && p.gives(e) {
+				g.Fetch = append(g.Fetch, i)
+				if g.Again == nil {
+					g.Again = map[int]bool{}
+				}
+				g.Again[i] = true
+			} else {
+				g.Same++
+			}
 			switch c.Action {
 			case "":
 			case wire.ActionRetract, wire.ActionPurge:
@@ -93,6 +106,12 @@ func (p *GuestPolicy) Day(theirs []mirrorindex.Entry, here []*wire.Record, now t
 		}
 	}
 	return g
+}
+
+// gives says whether the other Site gives the bytes of an object that was here before: then of a superseded version, too.
+func (p *GuestPolicy) gives(e *mirrorindex.Entry) bool {
+	is := e.Is()
+	return (is == wire.StateCurrent || is == wire.StateSuperseded) && p.selects(e)
 }
 
 func (p *GuestPolicy) wanted(e *mirrorindex.Entry) bool {

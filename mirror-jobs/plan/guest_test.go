@@ -19,8 +19,9 @@ const origin, by = "kiruna", "mirror from-kiruna"
 type here struct {
 	object
 	ChangedBy string `json:"changedBy,omitempty"`
-	// Own: it was received here, and comes from nowhere else.
-	Own bool `json:"own,omitempty"`
+	// Own: it was received here, and comes from nowhere else. Lost: the store does not have its bytes any more.
+	Own  bool `json:"own,omitempty"`
+	Lost bool `json:"lost,omitempty"`
 }
 
 func (h here) record() *wire.Record {
@@ -49,6 +50,7 @@ type guestDay struct {
 // guestPlan is what a run must do.
 type guestPlan struct {
 	Fetch     []string `json:"fetch,omitempty"`
+	Again     []string `json:"again,omitempty"`
 	Changes   []string `json:"changes,omitempty"`
 	Remove    []string `json:"remove,omitempty"`
 	Stop      string   `json:"stop,omitempty"`
@@ -60,7 +62,7 @@ type guestPlan struct {
 func guestPlanOf(t *testing.T, g guestDay) guestPlan {
 	t.Helper()
 	p := plan.GuestPolicy{Selection: plan.Selection{ObservedFrom: g.From, ObservedTo: g.To}, AllVersions: g.AllVersions, Retractions: g.Retractions, By: by,
-		SafetyStop: g.SafetyStop}
+		SafetyStop: g.SafetyStop, Lost: map[string]bool{}}
 	if g.Embargo != "" {
 		var err error
 		if p.Embargo, err = time.ParseDuration(g.Embargo); err != nil {
@@ -73,12 +75,16 @@ func guestPlanOf(t *testing.T, g guestDay) guestPlan {
 	}
 	var records []*wire.Record
 	for _, h := range g.Here {
-		records = append(records, h.record())
+		r := h.record()
+		records, p.Lost[r.ID] = append(records, r), h.Lost
 	}
 	is := p.Day(theirs, records, time.Date(2015, 3, 18, 0, 0, 0, 0, time.UTC))
 	all := guestPlan{Same: is.Same, Withheld: is.Withheld}
 	for _, i := range is.Fetch {
 		all.Fetch = append(all.Fetch, theirs[i].ID)
+		if is.Again[i] {
+			all.Again = append(all.Again, theirs[i].ID)
+		}
 	}
 	for _, i := range is.Supersede {
 		all.Supersede = append(all.Supersede, theirs[i].ID)

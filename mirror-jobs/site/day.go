@@ -71,6 +71,7 @@ func (r *run) compare(ctx context.Context, in *instrument, names []wire.Day) (da
 	}
 	var questions []mirrorindex.ListQuestion
 	var here [][]*wire.Record
+	var lost []map[string]bool
 	for _, name := range names {
 		listed, err := r.Catalog.Day(ctx, in.guest, name)
 		if unreadable(err) {
@@ -82,7 +83,13 @@ func (r *run) compare(ctx context.Context, in *instrument, names []wire.Day) (da
 		if err != nil {
 			return nil, err
 		}
-		here = append(here, listed.Records)
+		var missed map[string]bool
+		if r.VerifyOnly || r.Force {
+			if missed, err = r.missed(ctx, in, name, listed.Records); err != nil {
+				return nil, err
+			}
+		}
+		here, lost = append(here, listed.Records), append(lost, missed)
 		q := mirrorindex.ListQuestion{Instrument: in.name, Day: name}
 		if have := plan.Have(listed.Records); have.Count > 0 && !r.anew {
 			q.Have = &have
@@ -102,6 +109,7 @@ func (r *run) compare(ctx context.Context, in *instrument, names []wire.Day) (da
 			r.withheld++
 			continue
 		}
+		policy.Lost = lost[i]
 		if d.Guest = policy.Day(a.Entries, here[i], r.now); a.Head.More {
 			d.Same += len(here[i])
 		}

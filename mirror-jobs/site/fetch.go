@@ -159,7 +159,7 @@ func keyOf(instrument string, e *mirrorindex.Entry) string {
 func (r *run) object(d *day, i int, open func() (io.ReadCloser, error)) gateway.Object {
 	e := &d.lines[i]
 	return gateway.Object{Instrument: d.in.guest, Open: open, Record: wire.MirroredObject{
-		Origin: &wire.Origin{Site: r.origin, ID: e.ID}, Path: e.Path, Size: e.Size, Digest: e.Digest, MediaType: e.MediaType, Version: e.Version,
+		Origin: &wire.Origin{Site: r.origin, ID: e.ID}, Path: e.Path, Size: e.Size, Digest: e.Digest, MediaType: e.MediaType, Listed: d.Again[i], Version: e.Version,
 		ObservedFrom: e.ObservedFrom, ObservedTo: e.ObservedTo, ReceivedAt: e.ReceivedAt, TimeSource: e.TimeSource, Completeness: e.Completeness,
 	}}
 }

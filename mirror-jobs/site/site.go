@@ -23,6 +23,7 @@ import (
 
 	"github.com/substorm/substorm/internal/catalog"
 	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/mirror-jobs/folder"
@@ -52,9 +53,11 @@ type Config struct {
 	Site  string
 	Entry wire.MirrorEntry
 	// Kind of run: wire.MirrorScheduled or wire.MirrorManual, as its lease.
-	Kind      string
-	Source    *https.Client
-	Catalog   Catalog
+	Kind    string
+	Source  *https.Client
+	Catalog Catalog
+	// Store is that of the archive here; it is only read.
+	Store     objectstore.Store
 	Registry  func() *registry.Snapshot
 	JetStream jetstream.JetStream
 	// Scratch is where large objects are put together, and ScratchSize what they may take of the disk there; 0: what is free.
@@ -65,7 +68,7 @@ type Config struct {
 	// From and To bound the time of observation further; zero: no bound.
 	From, To time.Time
 	// VerifyOnly compares and moves nothing; Force asks for all that is selected, whatever earlier runs saw, and has all go that the
-	// other Site has retracted or purged.
+	// other Site has retracted or purged. Both look at the store, too: what is listed here and was lost there is owed.
 	VerifyOnly, Force bool
 	Progress          *push.Progress
 	Logger            *slog.Logger
@@ -114,6 +117,8 @@ type run struct {
 	// owed are objects that did not come, withheld those under embargo, and asked the changes that the archivist is asked for, or
 	// that wait for the end of a legal hold. Of all of them a later run looks again.
 	owed, withheld, asked int
+	// unrepairable are objects here that were lost with their packs.
+	unrepairable int
 	// unread are days of which nobody knows what is here.
 	unread int
 	// removal waits for the end of the run, and stop says why nothing of it is asked for; nil where it is.
@@ -207,6 +212,8 @@ func (r *run) leaves() error {
 		return fmt.Errorf("%w: %d objects, and all of the days whose manifests here cannot be read (%d, which the log names)", push.ErrOwed, r.owed, r.unread)
 	case r.full != nil:
 		return fmt.Errorf("%w: %d objects, some of them too large: %w", push.ErrOwed, r.owed, r.full)
+	case r.unrepairable > 0:
+		return fmt.Errorf("%w: %d objects, and %d were lost here with their packs, whose days the log names", push.ErrOwed, r.owed, r.unrepairable)
 	case r.owed > 0:
 		return fmt.Errorf("%w: %d objects", push.ErrOwed, r.owed)
 	default:

@@ -29,6 +29,7 @@ import (
 	"github.com/substorm/substorm/feed-server/mirror"
 	"github.com/substorm/substorm/internal/catalog"
 	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
@@ -104,6 +105,10 @@ func (h *hub) has(path string, at time.Time) wire.Record {
 	h.Wait(r)
 	is, from := r, wire.Origin{Site: archivetest.Site, ID: r.ID}
 	is.ID, is.Origin = from.ObjectID(hubSite, guest, r.ReceivedAt), &from
+	is.Key = is.ID
+	if err := h.Store.Put(h.Context(), is.Key, strings.NewReader(path), r.Size, objectstore.PutOptions{}); err != nil {
+		h.Fatal(err)
+	}
 	h.records = append(h.records, &is)
 	return r
 }
@@ -157,7 +162,7 @@ func (h *hub) pull(address string, change ...func(*site.Config)) (asked []string
 	defer source.Close()
 	h.log.Reset()
 	cfg := site.Config{
-		Site: hubSite, Kind: wire.MirrorScheduled, Source: source, Catalog: &h.here, Registry: h.snapshot, JetStream: h.JetStream, Scratch: scratch,
+		Site: hubSite, Kind: wire.MirrorScheduled, Source: source, Catalog: &h.here, Store: h.Store, Registry: h.snapshot, JetStream: h.JetStream, Scratch: scratch,
 		Entry: wire.MirrorEntry{Partner: "north", Direction: wire.MirrorPull, Retractions: wire.MirrorTombstone, Limits: wire.MirrorLimits{Connections: 2},
 			HTTPS: &wire.MirrorHTTPS{URL: "https://archive.example.org", Origin: archivetest.Site, Source: wire.MirrorSourceSubstorm}},
 		Pause: func(context.Context) error { return nil }, Progress: &push.Progress{}, Logger: slog.New(slog.NewTextHandler(&h.log, nil)),
@@ -379,18 +384,25 @@ func TestDamagedDay(t *testing.T) {
 	h.pulled()
 }
 
+// startGateway starts one of the hub, and returns the store that it has.
+func (h *hub) startGateway() objectstore.Store {
+	h.Helper()
+	const bucket = "hub"
+	store := h.MinIO.Bucket(h, bucket)
+	h.NATS.Declare(h, hubSite, testenv.Registry{Revision: 1, Mirrors: []wire.MirrorEntry{{
+		Partner: "north", Direction: wire.MirrorPull, Continuous: &wire.MirrorContinuous{IntervalMillis: 60_000},
+		HTTPS: &wire.MirrorHTTPS{URL: "https://archive.example.org", Source: wire.MirrorSourceSubstorm, Origin: archivetest.Site},
+	}}})
+	testenv.StartGateway(h, testenv.GatewayOptions{Site: hubSite, NATS: h.NATS, MinIO: h.MinIO, Bucket: bucket, Flags: []string{"--mirror-listen", "127.0.0.1:0", "--pod-ip", "127.0.0.1"}})
+	return store
+}
+
 // A large object that does not fit into the scratch is owed, says what to do, and holds up no other; those that fit come one after
 // another where they do not fit together.
 func TestScratch(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
-	const bucket = "hub"
-	store := h.MinIO.Bucket(t, bucket)
-	h.NATS.Declare(t, hubSite, testenv.Registry{Revision: 1, Mirrors: []wire.MirrorEntry{{
-		Partner: "north", Direction: wire.MirrorPull, Continuous: &wire.MirrorContinuous{IntervalMillis: 60_000},
-		HTTPS: &wire.MirrorHTTPS{URL: "https://archive.example.org", Source: wire.MirrorSourceSubstorm, Origin: archivetest.Site},
-	}}})
-	testenv.StartGateway(t, testenv.GatewayOptions{Site: hubSite, NATS: h.NATS, MinIO: h.MinIO, Bucket: bucket, Flags: []string{"--mirror-listen", "127.0.0.1:0", "--pod-ip", "127.0.0.1"}})
+	store := h.startGateway()
 	all := map[string]int{"a.fits": 20 << 20, "b.fits": 60 << 20, "c.fits": 21 << 20, "d.fits": 22 << 20}
 	for path, size := range all {
 		h.Wait(h.Put(archivetest.Camera, path, strings.Repeat("0", size), func(r *wire.Record) { r.ReceivedAt = storm }))

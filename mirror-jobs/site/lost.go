@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package site
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+
+	"github.com/substorm/substorm/internal/bucket"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Runs compare lists: what the manifests here list counts as here. A run that forces, or verifies, asks the store, too, which may have
+// lost objects since. They are fetched again, and a gateway stores them as they are listed.
+
+// lostOf returns the IDs of the records of a day whose bytes the store does not have, or has in another size. An object that lies in a
+// pack is not fetched, because only the archivist writes packs: those that are lost with theirs are counted in packed. Errors: of the
+// store.
+func (r *run) lostOf(ctx context.Context, records []*wire.Record) (lost map[string]bool, packed int, err error) {
+	lost = map[string]bool{}
+	sizes := map[string]map[string]int64{} // of the objects in a folder of the bucket: those of a day are in one
+	packs := map[string]int64{}
+	for _, record := range records {
+		if !bucket.Holds(*record) {
+			continue
+		}
+		if record.Key != record.ID {
+			size, known := packs[record.Key]
+			if !known {
+				if size, err = r.sizeOf(ctx, record.Key); err != nil {
+					return nil, 0, err
+				}
+				packs[record.Key] = size
+			}
+			if size < record.Offset+record.Length {
+				packed++
+			}
+			continue
+		}
+		folder := path.Dir(record.Key) + "/"
+		if sizes[folder] == nil {
+			if sizes[folder], err = r.sizesIn(ctx, folder); err != nil {
+				return nil, 0, err
+			}
+		}
+		if size, is := sizes[folder][record.Key]; !is || size != record.Size {
+			lost[record.ID] = true
+		}
+	}
+	return lost, packed, nil
+}
+
+// sizeOf an object in the store; -1 where it is not there.
+func (r *run) sizeOf(ctx context.Context, key string) (int64, error) {
+	info, err := r.Store.Head(ctx, key)
+	if errors.Is(err, objectstore.ErrNotFound) {
+		return -1, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("whether %s is in the object store: %w", key, err)
+	}
+	return info.Size, nil
+}
+
+func (r *run) sizesIn(ctx context.Context, folder string) (map[string]int64, error) {
+	sizes := map[string]int64{}
+	for info, err := range r.Store.List(ctx, folder, "") {
+		if err != nil {
+			return nil, fmt.Errorf("list %s in the object store: %w", folder, err)
+		}
+		sizes[info.Key] = info.Size
+	}
+	return sizes, nil
+}
+
+// missed finds what the store lost of a day that is listed here, and logs it.
+func (r *run) missed(ctx context.Context, in *instrument, day wire.Day, records []*wire.Record) (map[string]bool, error) {
+	lost, packed, err := r.lostOf(ctx, records)
+	if err != nil {
+		return nil, err
+	}
+	if len(lost) > 0 {
+		r.Logger.Warn("the object store does not have objects that are listed here: they are owed again", "instrument", in.guest, "day", day, "objects", len(lost))
+	}
+	if packed > 0 {
+		r.unrepairable += packed
+		r.Logger.Error("the object store lost a pack with objects that are listed here, which no pull brings back: restore the bucket from a copy (substorm archive verify names them)",
+			"instrument", in.guest, "day", day, "objects", packed)
+	}
+	return lost, nil
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package site_test
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/substorm/substorm/feed-server/archive/archivetest"
+	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/push"
+	"github.com/substorm/substorm/mirror-jobs/site"
+)
+
+// What the store here lost, small and large, counts as here for a run by the schedule. One that verifies tells of it, and one that is
+// forced brings it back: with the digest that it had, and counted once in the ledger.
+func TestLostObject(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	store := h.startGateway()
+	with := func(change ...func(*site.Config)) error {
+		t.Helper()
+		_, err := h.pull(h.URL, append(change, func(c *site.Config) { c.Store = store })...)
+		return err
+	}
+	objects := map[string]string{"kept.jpg": "kept", "small.jpg": "small", "large.fits": strings.Repeat("l", 9<<20), "pack.jpg": "pack"}
+	for path, body := range objects {
+		h.Wait(h.Put(archivetest.Camera, path, body, func(r *wire.Record) { r.ReceivedAt = storm }))
+	}
+	if err := with(); err != nil {
+		t.Fatal(err)
+	}
+	h.records = h.announced()
+	h.list(store)
+	if err := with(); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range h.records {
+		if r.Path == "small.jpg" || r.Path == "large.fits" {
+			if err := store.Delete(t.Context(), r.Key); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := with(); err != nil {
+		t.Errorf("a run that looks at lists alone: %v", err)
+	}
+	if err := with(func(c *site.Config) { c.VerifyOnly = true }); !errors.Is(err, push.ErrOwed) || !strings.Contains(err.Error(), "2 objects") {
+		t.Errorf("a run that verifies: %v", err)
+	}
+	forced := func(c *site.Config) { c.Force = true }
+	if err := with(forced); err != nil {
+		t.Error(err)
+	}
+	for _, r := range h.records {
+		n, err := store.Head(t.Context(), r.Key)
+		if err != nil {
+			t.Errorf("%s after a forced run: %v", r.Path, err)
+			continue
+		}
+		if is, err := wire.NoticeFromMetadata(r.Key, n.Metadata); err != nil || is.Digest != r.Digest || n.Size != int64(len(objects[r.Path])) {
+			t.Errorf("%s after a forced run is %+v, %v", r.Path, is, err)
+		}
+	}
+	if err := with(func(c *site.Config) { c.VerifyOnly = true }); err != nil {
+		t.Errorf("a run that verifies after a forced one: %v", err)
+	}
+	if n := len(h.announced()); n != len(objects) {
+		t.Errorf("%d objects are announced %d times", len(objects), n)
+	}
+	h.Until("the ledger counts what came again as duplicates", func() bool {
+		is := h.received()
+		if is.Objects > uint64(len(objects)) {
+			t.Fatalf("the ledger counts %d of %d objects", is.Objects, len(objects))
+		}
+		return is.Objects == uint64(len(objects)) && is.Unfinished[wire.CauseDuplicate] == 2
+	})
+
+	for i, r := range h.records {
+		if r.Path == "pack.jpg" { // its pack is lost
+			packed := *r
+			packed.Key, packed.Offset, packed.Length = wire.PackKey(hubSite, storm, wire.ArchivistWriter, "0123456789abcdef", 1), 512, packed.Size
+			h.records[i] = &packed
+		}
+	}
+	if err := with(forced); !errors.Is(err, push.ErrOwed) || !strings.Contains(err.Error(), "1 were lost here with their packs") {
+		t.Errorf("a pack is lost: %v", err)
+	}
+}
+
+// announced are the records that gateways of the hub announced.
+func (h *hub) announced() (all []*wire.Record) {
+	h.Helper()
+	s, err := h.JetStream.Stream(h.Context(), wire.NoticeStream(hubSite))
+	if err != nil {
+		h.Fatal(err)
+	}
+	for next := uint64(1); ; {
+		m, err := s.GetMsg(h.Context(), next, jetstream.WithGetMsgSubject(wire.MirroredSubject(hubSite, guest)))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return all
+		}
+		if err != nil {
+			h.Fatal(err)
+		}
+		n, err := wire.Decode[wire.Notice](m.Data)
+		if err != nil {
+			h.Fatal(err)
+		}
+		all, next = append(all, &n.Record), m.Sequence+1
+	}
+}
+
+// list writes the manifest of what is here into the hub's bucket, as its archivist does.
+func (h *hub) list(store objectstore.Store) {
+	h.Helper()
+	m := wire.Manifest{Header: wire.ManifestHeader{Site: hubSite, Instrument: guest, Day: wire.DayOf(storm), Writer: "archivist-0", Incarnation: "one"}}
+	for _, r := range h.records {
+		m.Records = append(m.Records, *r)
+	}
+	data, err := m.Encode()
+	if err == nil {
+		err = store.Put(h.Context(), wire.ManifestPartKey(hubSite, guest, wire.DayOf(storm), 1), bytes.NewReader(data), int64(len(data)), objectstore.PutOptions{})
+	}
+	if err != nil {
+		h.Fatal(err)
+	}
+}
+
+// received is what the hub's ledger counts of the day.
+func (h *hub) received() (sum wire.Totals) {
+	h.Helper()
+	kv, err := h.JetStream.KeyValue(h.Context(), wire.LedgerBucket(hubSite))
+	if err != nil {
+		h.Fatal(err)
+	}
+	e, err := kv.Get(h.Context(), wire.LedgerKey(guest, wire.DayOf(storm), wire.StepReceived, "north-0"))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return sum
+	}
+	if err != nil {
+		h.Fatal(err)
+	}
+	entry, err := wire.Decode[wire.LedgerEntry](e.Value())
+	if err != nil {
+		h.Fatal(err)
+	}
+	return entry.Sum()
+}

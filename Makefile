@@ -84,7 +84,7 @@ generate: ## Write deepcopy functions and CRDs anew from operator/api, and docs/
 	go test $(REFERENCE) -run TestReference -update
 
 golden: ## Write golden files anew; then look at the diff: it is what the change does to the world
-	go test ./operator/plan ./operator/surge ./operator/surge/autoscale ./mirror-jobs/plan ./charts ./cli/archive ./cli/status -update
+	go test ./operator/plan ./operator/surge ./operator/surge/autoscale ./operator/surge/ceiling ./mirror-jobs/plan ./charts ./cli/archive ./cli/status -update
 	go test ./ingest-gateway/store -run TestDecide -update
 	go test ./internal/wire -golden
 

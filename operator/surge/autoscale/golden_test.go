@@ -3,23 +3,16 @@
 package autoscale_test
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/substorm/substorm/operator/surge/autoscale"
+	"github.com/substorm/substorm/operator/surge/surgetest"
 )
-
-var update = flag.Bool("update", false, "write the .out.yaml files anew")
 
 // story is what a test's .in.yaml holds: a pool, whose pods report each second what they get.
 type story struct {
@@ -53,41 +46,7 @@ type change struct {
 }
 
 func TestGolden(t *testing.T) {
-	inputs, err := filepath.Glob("testdata/*.in.yaml")
-	if err != nil || len(inputs) == 0 {
-		t.Fatalf("no inputs: %v", err)
-	}
-	for _, input := range inputs {
-		name := strings.TrimSuffix(filepath.Base(input), ".in.yaml")
-		t.Run(name, func(t *testing.T) {
-			data, err := os.ReadFile(input)
-			var s story
-			if err == nil {
-				err = yaml.UnmarshalStrict(data, &s)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := yaml.Marshal(s.tell())
-			if err != nil {
-				t.Fatal(err)
-			}
-			output := filepath.Join("testdata", name+".out.yaml")
-			if *update {
-				if err := os.WriteFile(output, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			want, err := os.ReadFile(output)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("%s differs (-want +got); `make golden` writes it anew:\n%s", output, diff)
-			}
-		})
-	}
+	surgetest.Golden(t, func(_ *testing.T, s *story) any { return s.tell() })
 }
 
 // tell runs the loop each second. Pods that it asks for are ready after Start, those that it asks for no more are gone at once.

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ceiling
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+)
+
+// amounts are those of resources: of CPU in thousandths, of all others in whole ones.
+type amounts map[corev1.ResourceName]int64
+
+func amountsOf(list corev1.ResourceList) amounts {
+	all := make(amounts, len(list)+1)
+	for name, q := range list {
+		if name == corev1.ResourceCPU {
+			all[name] = q.MilliValue()
+		} else {
+			all[name] = q.Value()
+		}
+	}
+	return all
+}
+
+// needs is what a pod takes of a node: what it requests, and one of its places for pods.
+func needs(pod *corev1.Pod) amounts {
+	all := amountsOf(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{UseStatusResources: true}))
+	all[corev1.ResourcePods] = 1
+	return all
+}
+
+// short returns what is too little for a need, or "".
+func (free amounts) short(need amounts) corev1.ResourceName {
+	for _, name := range slices.Sorted(maps.Keys(need)) {
+		if need[name] > free[name] {
+			return name
+		}
+	}
+	return ""
+}
+
+func (free amounts) sub(need amounts) {
+	for name, n := range need {
+		free[name] -= n
+	}
+}
+
+func (free amounts) add(need amounts) {
+	for name, n := range need {
+		free[name] += n
+	}
+}
+
+// spelled is a resource as people call it.
+func spelled(name corev1.ResourceName) string {
+	switch name {
+	case corev1.ResourceCPU:
+		return "CPU"
+	case corev1.ResourcePods:
+		return "the number of pods"
+	case corev1.ResourceEphemeralStorage:
+		return "ephemeral storage"
+	default:
+		return string(name)
+	}
+}
+
+// asks says what each pod requests, as its manifest does.
+func asks(need amounts) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(need)) {
+		if name == corev1.ResourcePods || need[name] == 0 {
+			continue
+		}
+		parts = append(parts, fmt.Sprintf("%s %s", name, quantity(name, need[name])))
+	}
+	if len(parts) == 0 {
+		return "nothing"
+	}
+	return strings.Join(parts, ", ")
+}
+
+func quantity(name corev1.ResourceName, n int64) string {
+	switch {
+	case name == corev1.ResourceCPU:
+		return resource.NewMilliQuantity(n, resource.DecimalSI).String()
+	case name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix):
+		return resource.NewQuantity(n, resource.BinarySI).String()
+	default:
+		return resource.NewQuantity(n, resource.DecimalSI).String()
+	}
+}
+
+// some lists names, of many the first ones.
+func some(names []string) string {
+	const most = 3
+	if len(names) > most+1 {
+		return fmt.Sprintf("%s and %d others", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}
+
+func clamp(n int64) int32 { return int32(min(max(n, 0), math.MaxInt32)) }

@@ -30,15 +30,12 @@ import (
 )
 
 const (
-	// tries of a request that fails in a way that may pass, firstPause apart and each time
+	// Tries of a request that fails in a way that may pass are firstPause apart and each time
 	// twice as long, up to lastPause or as long as the other side asks for, up to
 	// longestPause.
-	tries        = 6
 	firstPause   = 500 * time.Millisecond
 	lastPause    = 15 * time.Second
 	longestPause = time.Minute
-	// silence is how long the other side may send nothing.
-	silence = time.Minute
 	// maxProblem bounds what is read of an answer that is a refusal.
 	maxProblem = 64 << 10
 )
@@ -61,6 +58,8 @@ type Config struct {
 	// Received is told of all bytes that come, and may have what follows on that connection wait.
 	// Optional.
 	Received func(bytes int)
+	// Patience is how slow the other side may be.
+	Patience Patience
 }
 
 // Client asks one feed server. Its methods may be called from several goroutines.
@@ -97,6 +96,7 @@ var ErrBroken = errors.New("the answer is not whole")
 
 // New returns a client.
 func New(cfg Config) *Client {
+	cfg.Patience = cfg.Patience.orDefault()
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
 	// A protocol is named so that HTTP/2 is not: many connections of HTTP/1.1 carry more over
 	// a long way than one (the OASIS study, section 5).
@@ -106,7 +106,7 @@ func New(cfg Config) *Client {
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: way.dial(dialer), TLSClientConfig: cfg.TLS, TLSHandshakeTimeout: 15 * time.Second,
 		MaxConnsPerHost: cfg.Connections, MaxIdleConnsPerHost: cfg.Connections, IdleConnTimeout: 30 * time.Second,
-		ResponseHeaderTimeout: silence, DisableCompression: true, ReadBufferSize: 64 << 10, Protocols: protocols,
+		ResponseHeaderTimeout: cfg.Patience.Silence, DisableCompression: true, ReadBufferSize: 64 << 10, Protocols: protocols,
 	}
 	c := &Client{cfg: cfg, path: way, streams: newStreams(), bundles: newStreams()}
 	c.http = &http.Client{Transport: transport, CheckRedirect: c.redirected}
@@ -170,7 +170,7 @@ func (c *Client) do(ctx context.Context, r request, read func(*http.Response) er
 	pause := firstPause
 	for try := 1; ; try++ {
 		wait, err := c.once(ctx, r, read)
-		if err == nil || ctx.Err() != nil || wait < 0 || try == tries {
+		if err == nil || ctx.Err() != nil || wait < 0 || try == c.cfg.Patience.Tries {
 			return err
 		}
 		wait = min(max(wait, pause/2+rand.N(pause)), longestPause)
@@ -200,7 +200,12 @@ func (c *Client) once(ctx context.Context, r request, read func(*http.Response) 
 		defer end()
 	}
 	asked := time.Now()
-	answer, err := c.http.Do(q)
+	traced, begins := c.cfg.Patience.answers(ctx, cancel)
+	answer, err := c.http.Do(q.WithContext(traced))
+	begins()
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, ErrBroken) {
+		return 0, fmt.Errorf("%s: %w", q.URL.Redacted(), cause)
+	}
 	if err != nil {
 		if unverified(err) || errors.Is(err, errElsewhere) {
 			return never, err
@@ -208,7 +213,7 @@ func (c *Client) once(ctx context.Context, r request, read func(*http.Response) 
 		return 0, err
 	}
 	c.path.answered(time.Since(asked))
-	answer.Body = newWatched(answer.Body, cancel, c.cfg.Received)
+	answer.Body = newWatched(answer.Body, c.cfg.Patience, cancel, c.cfg.Received)
 	if answer.StatusCode == http.StatusNotModified && q.Header.Get("If-None-Match") == "" && q.Header.Get("If-Modified-Since") == "" {
 		answer.Body.Close()
 		return never, fmt.Errorf("%s answers 304 Not Modified, and was not asked whether anything was", q.URL.Redacted())
@@ -225,7 +230,7 @@ func (c *Client) once(ctx context.Context, r request, read func(*http.Response) 
 	}
 	defer answer.Body.Close()
 	if err := read(answer); err != nil {
-		if cause := context.Cause(ctx); errors.Is(cause, ErrBroken) { // nothing came for too long
+		if cause := context.Cause(ctx); errors.Is(cause, ErrBroken) { // nothing came for too long, or too little
 			err = cause
 		}
 		if errors.Is(err, ErrBroken) {

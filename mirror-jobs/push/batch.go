@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
@@ -224,8 +225,19 @@ func (r *run) note(ctx context.Context, d *pushed) error {
 	if d.stays { // the next run looks again
 		known.Tag, known.Changed, known.Objects = "", d.known.Changed, max(known.Objects, d.known.Objects)
 	}
-	if err := r.Book.SetMirrored(ctx, d.in.Instrument, d.day, d.plan.Totals); err != nil {
+	set, err := r.Book.SetConfirmed(ctx, d.in.Instrument, d.day, d.known.was, known, d.plan.Totals)
+	if err != nil || set {
 		return err
 	}
-	return r.Book.SetDay(ctx, d.in.Instrument, d.day, known)
+	month, err := r.Book.Month(ctx, d.in.Instrument, mirrorindex.MonthOf(d.day))
+	if err != nil {
+		return err
+	}
+	if is := month.Days[d.day]; is.Tag != known.Tag || is.Place != known.Place || is.PushKnown != known.PushKnown {
+		r.owe(d.in.Instrument+" "+string(d.day), errOther)
+	}
+	return nil
 }
+
+// errOther: another run of the partner noted something else of a day.
+var errOther = errors.New("another run noted meanwhile that the partner has less, or other objects: the next run looks again")

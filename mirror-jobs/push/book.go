@@ -3,7 +3,9 @@
 package push
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -25,12 +27,15 @@ type Book interface {
 	Month(ctx context.Context, instrument, month string) (Month, error)
 	// Instruments are those of whose days anything is known.
 	Instruments(ctx context.Context) ([]string, error)
-	// SetDay notes what is known of a day.
-	SetDay(ctx context.Context, instrument string, day wire.Day, known KnownDay) error
+	// SetDay notes what is known of a day in place of what the run had read of it; false: another run noted something since, and that
+	// stays.
+	SetDay(ctx context.Context, instrument string, day wire.Day, was, known KnownDay) (bool, error)
+	// SetConfirmed is SetDay, and notes in the ledger what the partner has of the day.
+	SetConfirmed(ctx context.Context, instrument string, day wire.Day, was, known KnownDay, has wire.Totals) (bool, error)
+	// SetMissing notes that the partner has less of a day than it had confirmed, whatever another run noted since.
+	SetMissing(ctx context.Context, instrument string, day wire.Day, known KnownDay, has wire.Totals) error
 	// Mirrored is what the ledger says that the partner has of a day.
 	Mirrored(ctx context.Context, instrument string, day wire.Day) (wire.Totals, error)
-	// SetMirrored notes in the ledger what the partner has of a day.
-	SetMirrored(ctx context.Context, instrument string, day wire.Day, has wire.Totals) error
 	// Confirm notes that the partner has removed an object, where that was asked of it.
 	Confirm(ctx context.Context, instrument string, day wire.Day, id string) error
 	// Asked calls f for the purges that the partner has not confirmed, those of a day in turn.
@@ -60,6 +65,13 @@ type KnownDay struct {
 	Before time.Time `json:"before,omitzero"`
 }
 
+// same says whether two notes about a day say the same. A time that was read again may differ in how it is held.
+func (k KnownDay) same(other KnownDay) bool {
+	a, err := json.Marshal(k)
+	b, err2 := json.Marshal(other)
+	return err == nil && err2 == nil && bytes.Equal(a, b)
+}
+
 // Asked is a purge. Has: the partner has something of the day.
 type Asked struct {
 	wire.Removal
@@ -71,7 +83,13 @@ type KV struct {
 	site, partner   string
 	js              jetstream.JetStream
 	cursors, ledger jetstream.KeyValue
-	months          map[string]Month
+	months          map[string]*page
+}
+
+// page is a month as it was read or written last.
+type page struct {
+	Month
+	cell *stream.Cell
 }
 
 // maxMonths are kept in memory: with 31 days each, of 400 bytes, that are 6 MB.
@@ -83,7 +101,7 @@ const incarnation = "mirror"
 
 // OpenKV opens the book of a partner. Errors: of NATS.
 func OpenKV(ctx context.Context, js jetstream.JetStream, site, partner string) (*KV, error) {
-	b := &KV{site: site, partner: partner, js: js, months: map[string]Month{}}
+	b := &KV{site: site, partner: partner, js: js, months: map[string]*page{}}
 	var err error
 	if b.cursors, err = js.KeyValue(ctx, wire.CursorBucket(site)); err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", wire.CursorBucket(site), err)
@@ -101,22 +119,70 @@ func (b *KV) key(instrument, month string) string {
 
 // Month implements Book.
 func (b *KV) Month(ctx context.Context, instrument, month string) (Month, error) {
-	key := b.key(instrument, month)
-	if m, known := b.months[key]; known {
-		return m, nil
+	p, err := b.page(ctx, b.key(instrument, month))
+	if err != nil {
+		return Month{}, err
+	}
+	return p.Month, nil
+}
+
+// page returns a month, as it was read or written last.
+func (b *KV) page(ctx context.Context, key string) (*page, error) {
+	if p, known := b.months[key]; known {
+		return p, nil
+	}
+	return b.read(ctx, key)
+}
+
+// read reads a month as it is now.
+func (b *KV) read(ctx context.Context, key string) (*page, error) {
+	p := &page{cell: stream.NewCell(b.js, b.cursors, key)}
+	value, err := p.cell.Load(ctx)
+	if err == nil && value != nil {
+		p.Month, err = wire.Decode[Month](value)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s of bucket %s: %w", key, b.cursors.Bucket(), err)
+	}
+	if p.Days == nil {
+		p.Days = map[wire.Day]KnownDay{}
 	}
 	if len(b.months) >= maxMonths {
 		clear(b.months)
 	}
-	m, found, err := stream.Load[Month](ctx, b.cursors, key)
-	if err != nil {
-		return m, err
+	b.months[key] = p
+	return p, nil
+}
+
+// change changes what is known of a day from what it is to what it becomes, unless that is refused. Two runs of a partner may be at
+// it: what either notes of other days stays.
+func (b *KV) change(ctx context.Context, instrument string, day wire.Day, becomes func(is KnownDay) (KnownDay, bool)) (bool, error) {
+	key := b.key(instrument, mirrorindex.MonthOf(day))
+	p, err := b.page(ctx, key)
+	for err == nil {
+		next, may := becomes(p.Days[day])
+		if !may {
+			return false, nil
+		}
+		m := Month{Days: maps.Clone(p.Days)}
+		m.Days[day] = next
+		value, err := wire.Encode(m)
+		if err == nil {
+			err = p.cell.Store(ctx, value)
+		}
+		if err == nil {
+			p.Month = m
+			return true, nil
+		}
+		if !errors.Is(err, stream.ErrConflict) {
+			delete(b.months, key)
+			return false, err
+		}
+		if p, err = b.read(ctx, key); err != nil {
+			return false, err
+		}
 	}
-	if !found {
-		m.Days = map[wire.Day]KnownDay{}
-	}
-	b.months[key] = m
-	return m, nil
+	return false, err
 }
 
 // Instruments implements Book.
@@ -137,26 +203,51 @@ func (b *KV) Instruments(ctx context.Context) ([]string, error) {
 }
 
 // SetDay implements Book.
-func (b *KV) SetDay(ctx context.Context, instrument string, day wire.Day, known KnownDay) error {
-	month := mirrorindex.MonthOf(day)
-	m, err := b.Month(ctx, instrument, month)
+func (b *KV) SetDay(ctx context.Context, instrument string, day wire.Day, was, known KnownDay) (bool, error) {
+	return b.change(ctx, instrument, day, func(is KnownDay) (KnownDay, bool) { return known, is.same(was) })
+}
+
+// SetConfirmed implements Book. Another run may find at the same time that the partner lacks something: it writes the day first and
+// then the ledger, and this one the other way around, each in place of what it saw. So the last word in both is the other run's.
+func (b *KV) SetConfirmed(ctx context.Context, instrument string, day wire.Day, was, known KnownDay, has wire.Totals) (bool, error) {
+	column := stream.NewCell(b.js, b.ledger, wire.LedgerKey(instrument, day, wire.StepMirrored, b.partner))
+	if _, err := column.Load(ctx); err != nil {
+		return false, err
+	}
+	p, err := b.read(ctx, b.key(instrument, mirrorindex.MonthOf(day)))
+	if err != nil || !p.Days[day].same(was) {
+		return false, err
+	}
+	value, err := wire.Encode(mirrored(has))
+	if err == nil {
+		err = column.Store(ctx, value)
+	}
+	if errors.Is(err, stream.ErrConflict) {
+		return false, nil
+	}
 	if err != nil {
+		return false, err
+	}
+	return b.SetDay(ctx, instrument, day, was, known)
+}
+
+// SetMissing implements Book.
+func (b *KV) SetMissing(ctx context.Context, instrument string, day wire.Day, known KnownDay, has wire.Totals) error {
+	if _, err := b.change(ctx, instrument, day, func(KnownDay) (KnownDay, bool) { return known, true }); err != nil {
 		return err
 	}
-	m.Days[day] = known
-	return stream.Save(ctx, b.cursors, b.key(instrument, month), m)
+	return stream.Save(ctx, b.ledger, wire.LedgerKey(instrument, day, wire.StepMirrored, b.partner), mirrored(has))
+}
+
+// mirrored is the partner's column of the ledger.
+func mirrored(has wire.Totals) wire.LedgerEntry {
+	return wire.LedgerEntry{Incarnations: map[string]wire.Totals{incarnation: has}}
 }
 
 // Mirrored implements Book.
 func (b *KV) Mirrored(ctx context.Context, instrument string, day wire.Day) (wire.Totals, error) {
 	entry, _, err := stream.Load[wire.LedgerEntry](ctx, b.ledger, wire.LedgerKey(instrument, day, wire.StepMirrored, b.partner))
 	return entry.Sum(), err
-}
-
-// SetMirrored implements Book.
-func (b *KV) SetMirrored(ctx context.Context, instrument string, day wire.Day, has wire.Totals) error {
-	return stream.Save(ctx, b.ledger, wire.LedgerKey(instrument, day, wire.StepMirrored, b.partner),
-		wire.LedgerEntry{Incarnations: map[string]wire.Totals{incarnation: has}})
 }
 
 // Confirm implements Book.

@@ -24,7 +24,7 @@ type comparison struct {
 type comparedDay struct {
 	in    wire.InstrumentEntry
 	day   wire.Day
-	known KnownDay
+	known seen
 	// totals are what the partner has as far as is known, and missing of that what it turned out not to have.
 	totals, missing wire.Totals
 	differing       int
@@ -55,7 +55,7 @@ func (r *run) compareOlder(ctx context.Context) error {
 // compareAll compares a share of the copies: those that were confirmed before this run, or with VerifyOnly all that the partner
 // should have.
 func (r *run) compareAll(ctx context.Context, share plan.Share) error {
-	err := r.each(ctx, func(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known KnownDay) error {
+	err := r.each(ctx, func(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known seen) error {
 		if known.Count == 0 && !r.VerifyOnly {
 			return nil
 		}
@@ -67,7 +67,7 @@ func (r *run) compareAll(ctx context.Context, share plan.Share) error {
 	return r.compare(ctx)
 }
 
-func (r *run) compareDay(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known KnownDay, share plan.Share) error {
+func (r *run) compareDay(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known seen, share plan.Share) error {
 	d, err := r.read(ctx, in, day, known)
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func (r *run) compareDay(ctx context.Context, in wire.InstrumentEntry, day wire.
 }
 
 // confirmedBefore says whether the partner confirmed an object before this run, which has verified what it moved.
-func (r *run) confirmedBefore(record *wire.Record, known KnownDay) bool {
+func (r *run) confirmedBefore(record *wire.Record, known seen) bool {
 	last := known.Last
 	if known.Moved.Equal(r.now) {
 		last = known.Before
@@ -186,10 +186,7 @@ func (r *run) noteDiffering(ctx context.Context, c *comparedDay) error {
 	has.Digest = has.Digest.Minus(missing.Digest)
 	has.Datagrams -= min(has.Datagrams, missing.Datagrams)
 	has.DatagramBytes -= min(has.DatagramBytes, missing.DatagramBytes)
-	if err := r.Book.SetMirrored(ctx, c.in.Instrument, c.day, has); err != nil {
-		return err
-	}
 	known := KnownDay{Place: r.place(c.in), Begun: true}
 	known.Objects = max(0, c.known.Objects-c.differing)
-	return r.Book.SetDay(ctx, c.in.Instrument, c.day, known)
+	return r.Book.SetMissing(ctx, c.in.Instrument, c.day, known, has)
 }

@@ -28,7 +28,7 @@ type pushed struct {
 	in    wire.InstrumentEntry
 	day   wire.Day
 	tag   string
-	known KnownDay
+	known seen
 
 	objects []plan.PushObject
 	plan    plan.Push
@@ -48,7 +48,7 @@ type pushed struct {
 }
 
 // read finds out what is to be done about a day.
-func (r *run) read(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known KnownDay) (*pushed, error) {
+func (r *run) read(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known seen) (*pushed, error) {
 	held, err := r.Catalog.Day(ctx, in.Instrument, day)
 	if err != nil {
 		return nil, err

@@ -42,7 +42,7 @@ func (r *run) purgeDay(ctx context.Context, asked []Asked) error {
 	if err != nil {
 		return err
 	}
-	d, err := r.read(ctx, in, day, r.inPlace(in, month.Days[day]))
+	d, err := r.read(ctx, in, day, r.seen(in, month.Days[day]))
 	if err != nil {
 		return err
 	}

@@ -175,8 +175,14 @@ func (r *run) eachLeft(ctx context.Context, do dayFunc) error {
 	return nil
 }
 
+// seen is what is known of a day about the place where copies lie now. Was is what the book said.
+type seen struct {
+	KnownDay
+	was KnownDay
+}
+
 // dayFunc does something about a day of which something is known.
-type dayFunc func(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known KnownDay) error
+type dayFunc func(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known seen) error
 
 // eachDay calls do for the days of an instrument that may hold anything within the bounds of the run.
 func (r *run) eachDay(ctx context.Context, in wire.InstrumentEntry, do dayFunc) error {
@@ -192,7 +198,7 @@ func (r *run) eachDay(ctx context.Context, in wire.InstrumentEntry, do dayFunc) 
 		if err != nil {
 			return err
 		}
-		if err := do(ctx, in, d.Day, r.inPlace(in, month.Days[d.Day])); err != nil {
+		if err := do(ctx, in, d.Day, r.seen(in, month.Days[d.Day])); err != nil {
 			return err
 		}
 	}
@@ -211,7 +217,7 @@ func (r *run) may(d wire.RootDay) bool {
 
 // day puts into the batch what the partner lacks of a day, and removes what it should not
 // have.
-func (r *run) day(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known KnownDay) error {
+func (r *run) day(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known seen) error {
 	tag, err := r.tag(ctx, in, day)
 	if err != nil {
 		return err
@@ -227,10 +233,13 @@ func (r *run) day(ctx context.Context, in wire.InstrumentEntry, day wire.Day, kn
 		return nil // what was listed once is listed for ever: nothing is known now
 	}
 	d.tag = tag
-	if known == (KnownDay{}) && len(d.plan.Deliver) > 0 {
+	if known.KnownDay == (KnownDay{}) && len(d.plan.Deliver) > 0 {
 		// A run that is killed leaves copies that the next one must know of.
-		if err := r.Book.SetDay(ctx, in.Instrument, day, KnownDay{Place: r.place(in), Begun: true}); err != nil {
+		begun := KnownDay{Place: r.place(in), Begun: true}
+		if set, err := r.Book.SetDay(ctx, in.Instrument, day, known.was, begun); err != nil {
 			return err
+		} else if set {
+			d.known.was = begun
 		}
 	}
 	if err := r.remove(ctx, d); err != nil {
@@ -249,9 +258,9 @@ func (r *run) day(ctx context.Context, in wire.InstrumentEntry, day wire.Day, kn
 }
 
 // leftDay removes what the partner should not have of a day of an instrument that is not selected any more. All other copies stay.
-func (r *run) leftDay(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known KnownDay) error {
+func (r *run) leftDay(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known seen) error {
 	tag, err := r.tag(ctx, in, day)
-	if err != nil || known == (KnownDay{}) || tag == known.Tag && !r.Force {
+	if err != nil || known.KnownDay == (KnownDay{}) || tag == known.Tag && !r.Force {
 		return err
 	}
 	d, err := r.read(ctx, in, day, known)
@@ -262,7 +271,8 @@ func (r *run) leftDay(ctx context.Context, in wire.InstrumentEntry, day wire.Day
 		return err
 	}
 	known.Tag, known.Changed, known.Policy, known.Objects = tag, d.plan.Known.Changed, d.plan.Known.Policy, max(0, known.Objects-d.removed)
-	return r.Book.SetDay(ctx, in.Instrument, day, known)
+	_, err = r.Book.SetDay(ctx, in.Instrument, day, known.was, known.KnownDay) // else the next run looks again
+	return err
 }
 
 // tag is one of what the archive holds of a day, and of what else decides what is selected.
@@ -297,11 +307,11 @@ func (r *run) place(in wire.InstrumentEntry) string {
 	return short(text)
 }
 
-// inPlace is what is known of a day, where that is about the place where copies lie now. Books
+// seen is what is known of a day, where that is about the place where copies lie now. Books
 // of the version before did not tell where that is.
-func (r *run) inPlace(in wire.InstrumentEntry, known KnownDay) KnownDay {
+func (r *run) seen(in wire.InstrumentEntry, known KnownDay) seen {
 	if known.Place == r.place(in) || known.Place == "" && !r.policy.AllVersions {
-		return known
+		return seen{known, known}
 	}
-	return KnownDay{}
+	return seen{was: known}
 }

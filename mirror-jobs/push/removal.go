@@ -42,9 +42,9 @@ func (r *run) allow(ctx context.Context) error {
 		remove, ask = remove+len(there), ask[:0]
 		return err
 	}
-	count := func(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known KnownDay) error {
+	count := func(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known seen) error {
 		held += known.Objects
-		if known == (KnownDay{}) {
+		if known.KnownDay == (KnownDay{}) {
 			return nil
 		}
 		if tag, err := r.tag(ctx, in, day); err != nil || tag == known.Tag {
@@ -106,7 +106,7 @@ func (r *run) has(ctx context.Context, paths []string) ([]string, error) {
 // gone are the copies of a day that the partner may have and should not. The path of an object is that of its newest version,
 // also where that is gone: only with it the copy goes.
 func (r *run) gone(ctx context.Context, d *pushed) (all []gone, err error) {
-	never := d.known == (KnownDay{}) && !r.Force // no run has brought anything
+	never := d.known.KnownDay == (KnownDay{}) && !r.Force // no run has brought anything
 	if never && len(d.plan.Remove) > 0 {         // unless what was known of it is lost
 		has, err := r.Book.Mirrored(ctx, d.in.Instrument, d.day)
 		if err != nil {

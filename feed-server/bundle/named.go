@@ -21,6 +21,10 @@ func (b *Bundles) serveNamed(v *endpoint.Request) *problem.Problem {
 		return p
 	}
 	questions, p := endpoint.Questions[mirrorindex.ObjectsQuestion](v)
+	if p == nil {
+		questions = byDay(questions)
+		p = endpoint.Distinct(questions, func(q mirrorindex.ObjectsQuestion) string { return q.Instrument + ", " + string(q.Day) })
+	}
 	if p != nil {
 		return p
 	}
@@ -41,6 +45,29 @@ func (b *Bundles) serveNamed(v *endpoint.Request) *problem.Problem {
 	s := &sending{Bundles: b, v: v, end: End{Format: format}}
 	v.Finish("bundle", s.tarTo(permitted{s}, compressed, func() error { return s.named(questions) }))
 	return nil
+}
+
+// byDay makes one question of those that name objects of the same day, so that the day is read once, and each object sent once.
+func byDay(questions []mirrorindex.ObjectsQuestion) (all []mirrorindex.ObjectsQuestion) {
+	type day struct {
+		instrument string
+		day        wire.Day
+	}
+	named := map[day]int{}
+	for _, q := range questions {
+		if len(q.IDs) == 0 {
+			all = append(all, q)
+			continue
+		}
+		k := day{q.Instrument, q.Day}
+		i, is := named[k]
+		if !is {
+			i, all = len(all), append(all, mirrorindex.ObjectsQuestion{Instrument: q.Instrument, Day: q.Day})
+			named[k] = i
+		}
+		all[i].IDs = append(all[i].IDs, q.IDs...)
+	}
+	return all
 }
 
 // named sends the objects of each question. Where who asks may not read an instrument, or

@@ -28,3 +28,17 @@ func Questions[Q any](v *Request) ([]Q, *problem.Problem) {
 		all = append(all, q)
 	}
 }
+
+// Distinct refuses questions of which two are about the same, as of says: a short body would have the server do the same work hundreds of
+// times.
+func Distinct[Q any](questions []Q, of func(Q) string) *problem.Problem {
+	asked := make(map[string]bool, len(questions))
+	for i, q := range questions {
+		about := of(q)
+		if asked[about] {
+			return problem.New(http.StatusBadRequest, "line %d of the body asks for %.200s, as a line before it does: ask for each once", i+1, about)
+		}
+		asked[about] = true
+	}
+	return nil
+}

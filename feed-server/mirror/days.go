@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/substorm/substorm/feed-server/endpoint"
@@ -24,6 +25,9 @@ func (x *Index) days(v *endpoint.Request) *problem.Problem {
 		return p
 	}
 	questions, p := endpoint.Questions[mirrorindex.DaysQuestion](v)
+	if p == nil {
+		p = endpoint.Distinct(questions, func(q mirrorindex.DaysQuestion) string { return strings.TrimSuffix(q.Instrument+", "+q.Month, ", ") })
+	}
 	if p != nil {
 		return p
 	}

@@ -18,6 +18,9 @@ func (x *Index) lists(v *endpoint.Request) *problem.Problem {
 		return p
 	}
 	questions, p := endpoint.Questions[mirrorindex.ListQuestion](v)
+	if p == nil {
+		p = endpoint.Distinct(questions, func(q mirrorindex.ListQuestion) string { return q.Instrument + ", " + string(q.Day) })
+	}
 	if p != nil {
 		return p
 	}

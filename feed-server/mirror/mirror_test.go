@@ -307,13 +307,16 @@ func TestGone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	c := &leaving{Catalog: l.Catalog, leave: cancel}
 	serve := mirror.New(mirror.Config{Site: archivetest.Site, Catalog: c, AccessCheck: l.AccessCheck}).Endpoints()["POST "+mirrorindex.ListsPath]
-	question := fmt.Sprintf(`{"instrument":%q,"day":%q,"have":{"count":1,"last":"2026-11-21T00:00:00Z"}}`, archivetest.Camera, old) + "\n"
+	var questions strings.Builder
+	for n := range 50 {
+		fmt.Fprintf(&questions, `{"instrument":%q,"day":%q,"have":{"count":1,"last":"2026-11-21T00:00:00Z"}}`+"\n", archivetest.Camera, wire.DayOf(storm.AddDate(0, 0, n)))
+	}
 	defer func() {
 		if err, is := recover().(error); !is || !errors.Is(err, http.ErrAbortHandler) || c.days != 1 {
 			t.Errorf("%d days were read, %v", c.days, err)
 		}
 	}()
-	serve(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, mirrorindex.ListsPath, strings.NewReader(strings.Repeat(question, 50))))
+	serve(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodPost, mirrorindex.ListsPath, strings.NewReader(questions.String())))
 }
 
 // If there is no memory left for what compresses, answers are not compressed.
@@ -401,6 +404,41 @@ func TestGuests(t *testing.T) {
 	}
 }
 
+// Objects of a day that several lines name come once each, however often they are named.
+func TestObjectsNamedAgain(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	var ids []string
+	for _, path := range []string{"a.jpg", "b.jpg", "c.jpg"} {
+		r := l.Put(archivetest.Camera, path, path, at(storm))
+		l.Wait(r)
+		ids = append(ids, r.ID)
+	}
+	var questions []any
+	for i := range 60 {
+		questions = append(questions, mirrorindex.ObjectsQuestion{Instrument: archivetest.Camera, Day: old, IDs: []string{ids[i%2], ids[0]}})
+	}
+	status, body := post(l, mirrorindex.ObjectsPath, questions...)
+	if status != http.StatusOK {
+		t.Fatalf("%d %s", status, body)
+	}
+	var names []string
+	for in := tar.NewReader(bytes.NewReader(body)); ; {
+		h, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, h.Name)
+	}
+	slices.Sort(names)
+	if want := []string{"thule/allsky-1/a.jpg", "thule/allsky-1/b.jpg", "thule/bundle.d/end.json"}; !slices.Equal(names, want) {
+		t.Errorf("the bundle has %q, want %q", names, want)
+	}
+}
+
 func TestBadQuestions(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -417,6 +455,12 @@ func TestBadQuestions(t *testing.T) {
 		{mirrorindex.DaysPath, `{"instrument":"../a"}`, 200, `"gone":true`},
 		{mirrorindex.ListsPath, fmt.Sprintf(`{"instrument":%q,"day":"../../x"}`, archivetest.Camera), 200, `"gone":true`},
 		{mirrorindex.ObjectsPath, `{"instrument":"a","day":"x"}`, 200, `"objects":0`},
+		{mirrorindex.DaysPath, `{"instrument":"a"}{"instrument":"a","month":"2026-01"}{"instrument":"a"}`, 400, "line 3 of the body asks for a, as a line before it does"},
+		{mirrorindex.DaysPath, strings.Repeat(`{"instrument":"a","month":"2026-01"}`, 400), 400, "line 2 of the body asks for a, 2026-01,"},
+		{mirrorindex.ListsPath, strings.Repeat(`{"instrument":"a","day":"2026-01-01"}`, 330), 400, "ask for each once"},
+		{mirrorindex.ListsPath, `{"instrument":"a","day":"2026-01-01","have":{"count":1}}{"instrument":"a","day":"2026-01-01"}`, 400, "ask for each once"},
+		{mirrorindex.ObjectsPath, strings.Repeat(`{"instrument":"a","day":"2026-01-01"}`, 330), 400, "ask for each once"},
+		{mirrorindex.ObjectsPath, `{"instrument":"a","day":"2026-01-01","ids":["x"]}{"instrument":"a","day":"2026-01-01","below":7}`, 400, "ask for each once"},
 	} {
 		resp, err := http.Post(l.URL+c.path, mirrorindex.MediaLines, strings.NewReader(c.body))
 		if err != nil {

@@ -36,10 +36,15 @@ func (r *Report) addFeedServer(s *v1alpha1.FeedServer) {
 	r.FeedServers = append(r.FeedServers, FeedServer{
 		Namespace: s.Namespace, Name: s.Name, Site: s.Spec.SiteRef.Name, URL: s.Status.URL,
 		Ready:     condition(s.Status.Conditions, v1alpha1.ConditionReady).Status,
-		PodsReady: ptr.Deref(s.Status.ReadyReplicas, 0), PodsAsked: ptr.Deref(s.Spec.Replicas, v1alpha1.DefaultFeedServerReplicas),
+		PodsReady: ptr.Deref(s.Status.ReadyReplicas, 0), PodsAsked: podsWanted(&s.Status.Autoscaling, ptr.Deref(s.Spec.Replicas, v1alpha1.DefaultFeedServerReplicas)),
 		Connections: s.Status.ConnectionCount, Consumers: s.Status.ConsumerCount,
 	})
 	r.problems("feedserver", s, s.Status.ObservedGeneration, s.Status.Conditions, gatewayConditions)
+}
+
+// podsWanted is how many pods a pool is to have, by its status: as many as its spec says, but for floors, ceilings and spools.
+func podsWanted(status *v1alpha1.AutoscalingStatus, spec int32) int32 {
+	return ptr.Deref(status.Replicas, spec)
 }
 
 func (r Report) printFeedServers(w io.Writer) {

@@ -160,7 +160,7 @@ func (r *Report) addGateway(g *v1alpha1.IngestGateway, newest int64) {
 	line := Gateway{
 		Namespace: g.Namespace, Name: g.Name, Site: g.Spec.SiteRef.Name, Datapath: g.Status.Datapath,
 		Ready:     condition(g.Status.Conditions, v1alpha1.ConditionReady).Status,
-		PodsReady: ptr.Deref(g.Status.ReadyReplicas, 0), PodsAsked: ptr.Deref(g.Spec.Replicas, 1), Revision: g.Status.RegistryRevision,
+		PodsReady: ptr.Deref(g.Status.ReadyReplicas, 0), PodsAsked: podsWanted(&g.Status.Autoscaling, ptr.Deref(g.Spec.Replicas, 1)), Revision: g.Status.RegistryRevision,
 	}
 	if line.PodsReady > 0 {
 		line.Behind = max(0, newest-line.Revision)
@@ -212,7 +212,7 @@ var adverse = map[string]bool{v1alpha1.ConditionSpoolStranded: true, v1alpha1.Co
 var (
 	noted = map[string]metav1.ConditionStatus{v1alpha1.ConditionAcknowledgeLimited: metav1.ConditionTrue,
 		v1alpha1.ConditionScaleDownHeld: metav1.ConditionTrue, v1alpha1.ConditionDurable: metav1.ConditionFalse,
-		v1alpha1.ConditionInstrumentsSelected: metav1.ConditionFalse}
+		v1alpha1.ConditionInstrumentsSelected: metav1.ConditionFalse, v1alpha1.ConditionScalingLimited: metav1.ConditionTrue}
 	implied = map[string]bool{v1alpha1.ConditionReconciling: true, v1alpha1.ConditionStalled: true, v1alpha1.ConditionFeedServerAvailable: true}
 )
 

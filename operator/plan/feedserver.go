@@ -40,6 +40,8 @@ const (
 type FeedServer struct {
 	SiteProgram
 	Server *v1alpha1.FeedServer
+	// Replicas is how many pods there should be, see FeedServerView.Replicas.
+	Replicas int32
 	// Addressed is the FeedServer at whose URL the Site's notifications name objects; nil
 	// where none has a URL.
 	Addressed *v1alpha1.FeedServer
@@ -71,19 +73,6 @@ func feedServerPodSecrets(site *v1alpha1.Site, server *v1alpha1.FeedServer) []Se
 	return slices.DeleteFunc(FeedServerSecrets(site, server), func(n SecretNeed) bool { return slices.Contains(n.Keys, KeyAccountSeed) })
 }
 
-// FeedServerReplicas is how many pods a FeedServer is to have: those that it asks for, and not fewer than its floor.
-func FeedServerReplicas(site *v1alpha1.Site, server *v1alpha1.FeedServer) int32 {
-	floor, _ := SurgeFloor(site, v1alpha1.SurgePoolFeedServer, server)
-	return max(feedServersAsked(server), floor)
-}
-
-func feedServersAsked(server *v1alpha1.FeedServer) int32 {
-	if server.Spec.Replicas == nil {
-		return v1alpha1.DefaultFeedServerReplicas
-	}
-	return *server.Spec.Replicas
-}
-
 // Objects are the Kubernetes objects but the Secret with credentials, in the order
 // in which to apply them. The Deployment is not among them while a Secret that its
 // pods mount is missing.
@@ -97,7 +86,7 @@ func (s FeedServer) Objects() []Object {
 	if _, missing := s.Secrets.Missing(feedServerPodSecrets(s.Site, s.Server)); missing {
 		return objects
 	}
-	return append(objects, Object{"Deployment", name, s.deployment(FeedServerReplicas(s.Site, s.Server), s.podSpec(feedDrain, s.mounts(), s.container()))})
+	return append(objects, Object{"Deployment", name, s.deployment(s.Replicas, s.podSpec(feedDrain, s.mounts(), s.container()))})
 }
 
 // FeedServerObjects are the kinds and the name of what Objects returns: what goes when the

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/surge/autoscale"
 )
 
 // FeedServerView is everything that a FeedServer's status is made from.
@@ -24,7 +25,9 @@ type FeedServerView struct {
 	// SiteProgramView is what was found of its pods.
 	SiteProgramView
 	Services []corev1.Service
-	Bus      Bus
+	// Scaling is what else decides how many pods there are.
+	Scaling Scaling
+	Bus     Bus
 	// Reports are those of all feed servers of the Site, Consumers what they said of
 	// FeedConsumers, by name.
 	Reports   []FeedServerReport
@@ -48,14 +51,33 @@ func serversSiteIsNotAccepted(v FeedServerView) (Finding, bool) {
 	return siteIsNotAccepted(application{site: v.Site, siteAccepted: v.SiteAccepted})
 }
 
+// Replicas is how many pods there should be.
+func (v FeedServerView) Replicas() int32 { return v.Scale().Replicas().Replicas }
+
+// Scale is what the number of pods follows from. Pods that go tell their clients to move: the Deployment need not hold them.
+func (v FeedServerView) Scale() autoscale.Scale {
+	scale := v.pool().scale()
+	scale.Held.Why = "pods that go tell their clients to move before they end"
+	return scale
+}
+
+func (v FeedServerView) pool() poolScale {
+	replicas := int32(v1alpha1.DefaultFeedServerReplicas)
+	if v.Server.Spec.Replicas != nil {
+		replicas = *v.Server.Spec.Replicas
+	}
+	return poolScale{v1alpha1.SurgePoolFeedServer, v.Server, v.Site, replicas, maxServers, &v.Server.Spec.Autoscaling, v.Scaling}
+}
+
 // FeedServerStatus returns the status, and after how long to look again.
 func FeedServerStatus(v FeedServerView) (v1alpha1.FeedServerStatus, time.Duration) {
-	accepted, asked := FeedServerAccepted(v), FeedServerReplicas(v.Site, v.Server)
+	accepted, asked := FeedServerAccepted(v), v.Replicas()
 	c := conditions{now: v.Now, generation: v.Server.Generation, was: v.Server.Status.Conditions}
 	c.set(v1alpha1.ConditionAccepted, accepted)
 	if f, found := notApplied(v.Server); found {
 		c.set(v1alpha1.ConditionNotApplied, f)
 	}
+	v.pool().setConditions(&c)
 	patienceEnds := c.finish(first(v, []check[FeedServerView]{
 		func(FeedServerView) (Finding, bool) { return accepted, !accepted.OK() },
 		func(v FeedServerView) (Finding, bool) { return v.Secrets.Missing(FeedServerSecrets(v.Site, v.Server)) },
@@ -63,13 +85,13 @@ func FeedServerStatus(v FeedServerView) (v1alpha1.FeedServerStatus, time.Duratio
 		func(v FeedServerView) (Finding, bool) {
 			return programIsNotRolledOut("feed servers", v.SiteProgramView, asked)
 		},
-	}, good(v1alpha1.ReasonReady, count(asked, asked)+" feed servers are ready"+becauseOf(v.Site, v1alpha1.SurgePoolFeedServer, v.Server, feedServersAsked(v.Server)))))
+	}, good(v1alpha1.ReasonReady, count(asked, asked)+" feed servers are ready"+because(v.Scale()))))
 
 	status := v1alpha1.FeedServerStatus{
 		ObservedGeneration: v.Server.Generation, Conditions: c.is,
 		Selector: labels.Set(FeedServerOf(v.Site, v.Server).Selector()).String(),
 		Replicas: new(v.replicas()), ReadyReplicas: new(v.readyReplicas()),
-		Credentials: v.Credentials.status(),
+		Credentials: v.Credentials.status(), Autoscaling: scalingStatus(v.Server, v.Scale()),
 	}
 	if v.Site != nil {
 		status.URL = FeedServerURL(v.Server, v.Services)

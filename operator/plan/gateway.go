@@ -39,6 +39,9 @@ type GatewayView struct {
 	Replicated []string
 	Judged     bool
 
+	// Scaling is what else decides how many pods there are.
+	Scaling Scaling
+
 	// Failed is what the API server refused, see ApplyFailed.
 	Failed      *Finding
 	StatefulSet *appsv1.StatefulSet
@@ -104,6 +107,7 @@ func GatewayStatus(v GatewayView) (v1alpha1.IngestGatewayStatus, time.Duration) 
 			c.set(kind, f)
 		}
 	}
+	v.pool().setConditions(&c)
 	patienceEnds := c.finish(first(v, []check[GatewayView]{
 		func(GatewayView) (Finding, bool) { return accepted, !accepted.OK() },
 		poolLacksASecret,
@@ -112,8 +116,7 @@ func GatewayStatus(v GatewayView) (v1alpha1.IngestGatewayStatus, time.Duration) 
 		itIsNotItsTurn,
 		func(GatewayView) (Finding, bool) { return programmed, programmed.Status == "False" },
 		podsAreKept,
-	}, good(v1alpha1.ReasonReady, count(v.asked(), v.asked())+" pods receive"+
-		becauseOf(v.Site, v1alpha1.SurgePoolIngestGateway, v.Gateway, *replicasOf(v.Gateway.Spec.Replicas)))))
+	}, good(v1alpha1.ReasonReady, count(v.wanted(), v.wanted())+" pods receive"+because(v.Scale()))))
 
 	status := v1alpha1.IngestGatewayStatus{
 		ObservedGeneration: v.Gateway.Generation,
@@ -123,16 +126,11 @@ func GatewayStatus(v GatewayView) (v1alpha1.IngestGatewayStatus, time.Duration) 
 	if v.StatefulSet != nil {
 		status.Replicas, status.ReadyReplicas = new(v.StatefulSet.Status.Replicas), new(v.StatefulSet.Status.ReadyReplicas)
 	}
+	status.Autoscaling = scalingStatus(v.Gateway, v.Scale())
 	status.Datapath, status.RegistryRevision = v.inUse()
 	status.Spool = v.spool()
 	status.Credentials = v.Credentials.status()
 	return status, soonest(patienceEnds, v.strandsIn(), v.Credentials.RenewsIn(v.Now), figuresEvery)
-}
-
-// asked is how many pods spec.replicas and the floor ask for.
-func (v GatewayView) asked() int32 {
-	floor, _ := SurgeFloor(v.Site, v1alpha1.SurgePoolIngestGateway, v.Gateway)
-	return max(*replicasOf(v.Gateway.Spec.Replicas), floor)
 }
 
 // poolLacksASecret: pods cannot start without the Secrets that Site and pool name.

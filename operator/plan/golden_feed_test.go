@@ -92,7 +92,7 @@ func (w world) planServers(out *planned, site *v1alpha1.Site, servers []v1alpha1
 	for i := range servers {
 		server := &servers[i]
 		view := plan.FeedServerView{Now: w.Now, Server: server, Site: site, SiteAccepted: accepted, Secrets: secrets, Services: w.Services,
-			Bus: w.Bus[server.Spec.SiteRef.Name], Reports: w.FeedServerReports, Consumers: w.ConsumerReports}
+			Bus: w.Bus[server.Spec.SiteRef.Name], Reports: w.FeedServerReports, Consumers: w.ConsumerReports, Scaling: w.Scaling["feed-server/"+server.Name]}
 		view.Deployment = w.deployment(plan.FeedServerName(server.Name))
 		view.Pods = keep(w.Pods, func(p corev1.Pod) bool {
 			return p.Labels[plan.LabelName] == plan.FeedServerProgram && p.Labels[plan.LabelInstance] == server.Name
@@ -109,7 +109,7 @@ func (w world) planServers(out *planned, site *v1alpha1.Site, servers []v1alpha1
 		out.FeedServers[server.Name] = status
 		out.requeue("feedServers", server.Name, wait)
 		if plan.FeedServerAccepted(view).OK() {
-			out.FeedServerObjects[server.Name] = plan.FeedServer{SiteProgram: program, Server: server, Addressed: plan.AddressedServer(servers)}.Objects()
+			out.FeedServerObjects[server.Name] = plan.FeedServer{SiteProgram: program, Server: server, Replicas: view.Replicas(), Addressed: plan.AddressedServer(servers)}.Objects()
 		}
 	}
 }

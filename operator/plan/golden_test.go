@@ -52,6 +52,9 @@ type world struct {
 	Pods         []corev1.Pod         `json:"pods"`
 	Services     []corev1.Service     `json:"services"`
 
+	// Scaling is what decides how many pods there are, by pool: pool/north, feed-server/public.
+	Scaling map[string]plan.Scaling `json:"scaling"`
+
 	// Refused is what the API server said of the StatefulSet of a pool that it refused.
 	Refused map[string]string `json:"refused"`
 
@@ -290,7 +293,7 @@ func (w world) planPool(t *testing.T, out *planned, pool *v1alpha1.IngestGateway
 	instruments, verdicts, registry := in.Instruments, in.Verdicts, w.Registry[pool.Spec.SiteRef.Name]
 	view := plan.GatewayView{Now: w.Now, Gateway: pool, Site: site, SiteAccepted: accepted, Others: all, Secrets: secrets,
 		Bus: w.Bus[pool.Spec.SiteRef.Name], Reports: w.GatewayReports, Registry: registry,
-		Image: "substorm/ingest-gateway:dev", OtherSets: map[string]*appsv1.StatefulSet{}}
+		Image: "substorm/ingest-gateway:dev", OtherSets: map[string]*appsv1.StatefulSet{}, Scaling: w.Scaling["pool/"+pool.Name]}
 	for i := range w.StatefulSets {
 		if w.StatefulSets[i].Name == pool.Name {
 			view.StatefulSet = &w.StatefulSets[i]

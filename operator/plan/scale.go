@@ -14,34 +14,46 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/surge/autoscale"
 )
 
 // maxReplicas is the greatest spec.replicas: no report, whatever it says, makes
 // a pool larger.
 const maxReplicas = 100
 
-// Replicas is how many pods there should be: those that are asked for, and up to
-// the highest one whose volume holds what is receipted and not archived. Removed
-// pods come back for that: their volumes stay.
-func (v GatewayView) Replicas() int32 {
-	n, _ := v.hold()
-	return n
+// Replicas is how many pods there should be: those that are asked for, within floor
+// and ceiling, and up to the highest one whose volume holds what is receipted and not
+// archived. Removed pods come back for that: their volumes stay.
+func (v GatewayView) Replicas() int32 { return v.Scale().Replicas().Replicas }
+
+// Scale is what the number of pods follows from.
+func (v GatewayView) Scale() autoscale.Scale {
+	scale := v.pool().scale()
+	if held, reason := v.hold(); reason != "" {
+		scale.Held = held
+	}
+	return scale
 }
 
-// hold returns how many pods there should be, and what keeps those that are not
-// asked for.
-func (v GatewayView) hold() (replicas int32, why *Finding) {
-	asked, current := v.asked(), v.asked()
-	if v.StatefulSet != nil {
-		current = *replicasOf(v.StatefulSet.Spec.Replicas)
+func (v GatewayView) pool() poolScale {
+	return poolScale{v1alpha1.SurgePoolIngestGateway, v.Gateway, v.Site, *replicasOf(v.Gateway.Spec.Replicas), maxReplicas, &v.Gateway.Spec.Autoscaling, v.Scaling}
+}
+
+// wanted is how many pods there are to be once none is held.
+func (v GatewayView) wanted() int32 { return v.pool().scale().Replicas().Replicas }
+
+// hold returns how many pods have to stay that there are not to be, and the reason of
+// that; empty: none has to.
+func (v GatewayView) hold() (held autoscale.Count, reason string) {
+	asked := v.wanted()
+	if v.StatefulSet != nil && !v.Bus.Up {
+		if current := *replicasOf(v.StatefulSet.Spec.Replicas); current > asked {
+			return autoscale.Count{Replicas: current, Why: fmt.Sprintf("the operator does not reach JetStream, "+
+				"so it does not know what their spools hold; see the conditions of Site %q", v.Gateway.Spec.SiteRef.Name)}, v1alpha1.ReasonSpoolUnknown
+		}
 	}
-	if current > asked && !v.Bus.Up {
-		f := good(v1alpha1.ReasonSpoolUnknown, fmt.Sprintf("%d pods stay, and %d are asked for: the operator does not reach JetStream, "+
-			"so it does not know what their spools hold; see the conditions of Site %q", current, asked, v.Gateway.Spec.SiteRef.Name))
-		return current, &f
-	}
-	reason, notes := v1alpha1.ReasonSpoolUnknown, []string(nil)
-	replicas = asked
+	var notes []string
+	found := v1alpha1.ReasonSpoolUnknown
 	for _, r := range v.reports() {
 		n, ok := ordinal(v.Gateway.Name, r.Gateway)
 		if !ok || n < asked || n >= maxReplicas {
@@ -52,16 +64,16 @@ func (v GatewayView) hold() (replicas int32, why *Finding) {
 			continue
 		}
 		if holds {
-			reason = v1alpha1.ReasonSpoolNotEmpty
+			found = v1alpha1.ReasonSpoolNotEmpty
 		}
-		replicas = max(replicas, n+1)
+		held.Replicas = max(held.Replicas, n+1)
 		notes = append(notes, note)
 	}
-	if replicas == asked {
-		return asked, nil
+	if held.Replicas == 0 {
+		return held, ""
 	}
-	f := good(reason, fmt.Sprintf("%d pods stay, and %d are asked for: %s", replicas, asked, strings.Join(notes, "; ")))
-	return replicas, &f
+	held.Why = strings.Join(notes, "; ")
+	return held, found
 }
 
 // keeps says what keeps a pod that is not asked for, or "", and whether it is
@@ -118,19 +130,17 @@ func ordinal(pool, pod string) (int32, bool) {
 }
 
 func scaleDownIsHeld(v GatewayView) (Finding, bool) {
-	if _, why := v.hold(); why != nil {
-		return *why, true
+	held, reason := v.hold()
+	if reason == "" {
+		return Finding{}, false
 	}
-	return Finding{}, false
+	return good(reason, fmt.Sprintf("%d pods stay, and %d are asked for: %s", held.Replicas, v.wanted(), held.Why)), true
 }
 
 // podsAreKept: what is asked for is not so yet.
 func podsAreKept(v GatewayView) (Finding, bool) {
-	_, why := v.hold()
-	if why == nil {
-		return Finding{}, false
-	}
-	return bad(v1alpha1.ConditionScaleDownHeld, why.Message), true
+	why, held := scaleDownIsHeld(v)
+	return bad(v1alpha1.ConditionScaleDownHeld, why.Message), held
 }
 
 // spoolIsStranded: a pod that held objects has been silent for longer than a

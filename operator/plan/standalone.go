@@ -39,7 +39,7 @@ func (s *Standalone) Apply(o metav1.Object) {
 	case *v1alpha1.Site:
 		s.site(o)
 	case *v1alpha1.IngestGateway:
-		fields := single(&o.Spec.Replicas, &o.Spec.PodTemplate)
+		fields := single(&o.Spec.Replicas, &o.Spec.Autoscaling, &o.Spec.PodTemplate)
 		if o.Spec.Service.Type != "" && o.Spec.Service.Type != corev1.ServiceTypeNodePort {
 			fields = append(fields, "spec.service.type")
 		}
@@ -50,7 +50,7 @@ func (s *Standalone) Apply(o metav1.Object) {
 		o.Spec.Storage.StorageClassName = nil
 		noteNotApplied(o, fields)
 	case *v1alpha1.FeedServer:
-		fields := single(&o.Spec.Replicas, &o.Spec.PodTemplate)
+		fields := single(&o.Spec.Replicas, &o.Spec.Autoscaling, &o.Spec.PodTemplate)
 		if o.Spec.Service.Type != "" && o.Spec.Service.Type != corev1.ServiceTypeClusterIP {
 			fields = append(fields, "spec.service.type")
 		}
@@ -79,10 +79,14 @@ func (s *Standalone) site(site *v1alpha1.Site) {
 }
 
 // single has a workload be one pod as this process runs it, and returns which fields said otherwise.
-func single(replicas **int32, template *v1alpha1.PodTemplate) (fields []string) {
+func single(replicas **int32, autoscaling *v1alpha1.Autoscaling, template *v1alpha1.PodTemplate) (fields []string) {
 	if *replicas != nil && **replicas > 1 {
 		fields = append(fields, "spec.replicas")
 		*replicas = new(int32(1))
+	}
+	if autoscaling.Driver != "" {
+		fields = append(fields, "spec.autoscaling")
+		*autoscaling = v1alpha1.Autoscaling{}
 	}
 	if !equality.Semantic.DeepEqual(*template, v1alpha1.PodTemplate{}) {
 		fields = append(fields, "spec.podTemplate")

@@ -3,7 +3,6 @@
 package plan
 
 import (
-	"fmt"
 	"strconv"
 	"time"
 
@@ -55,14 +54,6 @@ func SurgeFloors(site *v1alpha1.Site) []v1alpha1.SurgeFloorStatus {
 		return nil
 	}
 	return site.Status.Surge.Floors
-}
-
-// becauseOf says which level has a pool have more pods than it asks for itself; empty: none.
-func becauseOf(site *v1alpha1.Site, kind v1alpha1.SurgePoolKind, pool metav1.Object, asked int32) string {
-	if floor, level := SurgeFloor(site, kind, pool); floor > asked {
-		return fmt.Sprintf("; spec.replicas is %d, and level %s of the Site's surge has a floor of %d", asked, level, floor)
-	}
-	return ""
 }
 
 // SurgeFloor is how many pods a pool of a Site has at least, as the Site's status says, and which level raised that; 0: there is no

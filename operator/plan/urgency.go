@@ -84,7 +84,17 @@ func recounted(was, is *v1alpha1.SiteStatus) bool {
 func GatewayUrgency(was, is *v1alpha1.IngestGatewayStatus) Urgency {
 	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
 		!ptr.Equal(was.Replicas, is.Replicas) || !ptr.Equal(was.ReadyReplicas, is.ReadyReplicas) || was.Selector != is.Selector || was.Datapath != is.Datapath ||
-			(was.Spool == nil) != (is.Spool == nil) || reissued(was.Credentials, is.Credentials), UrgencyDetail)
+			(was.Spool == nil) != (is.Spool == nil) || rescaled(was.Autoscaling, is.Autoscaling) || reissued(was.Credentials, is.Credentials), gatewayRest(was, is))
+}
+
+// gatewayRest is the urgency of what is none of the above: that of figures, where it is of which load the loop speaks.
+func gatewayRest(was, is *v1alpha1.IngestGatewayStatus) Urgency {
+	other := *was
+	other.Autoscaling = is.Autoscaling
+	if equality.Semantic.DeepEqual(&other, is) {
+		return UrgencyFigures
+	}
+	return UrgencyDetail
 }
 
 // FeedServerUrgency compares what stands with what is planned.
@@ -95,7 +105,8 @@ func FeedServerUrgency(was, is *v1alpha1.FeedServerStatus) Urgency {
 	}
 	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
 		!equality.Semantic.DeepEqual(was.Replicas, is.Replicas) || !equality.Semantic.DeepEqual(was.ReadyReplicas, is.ReadyReplicas) ||
-			was.Selector != is.Selector || was.URL != is.URL || (was.ConnectionCount == nil) != (is.ConnectionCount == nil) || reissued(was.Credentials, is.Credentials), rest)
+			was.Selector != is.Selector || was.URL != is.URL || (was.ConnectionCount == nil) != (is.ConnectionCount == nil) ||
+			rescaled(was.Autoscaling, is.Autoscaling) || reissued(was.Credentials, is.Credentials), rest)
 }
 
 // some: there is at least one.

@@ -20,13 +20,19 @@ type FeedServerSpec struct {
 	SiteRef LocalReference `json:"siteRef,omitzero"`
 
 	// Replicas is how many pods are asked for. They are interchangeable: with two, the
-	// clients of one that is gone go on at the other. Leave it out where something else
-	// scales, such as `kubectl scale` or a HorizontalPodAutoscaler.
+	// clients of one that is gone go on at the other. Leave it out where autoscaling is set, or something else
+	// scales, such as `kubectl scale`.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=64
 	// +kubebuilder:default=2
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
+
+	// Autoscaling says who asks for pods, and how many there may be. Default: as many as replicas says, or the floor of a level
+	// of space weather, whichever is more.
+	// +kubebuilder:validation:XValidation:rule="self.maxReplicas <= 64",message="a FeedServer has 64 pods at most: lower maxReplicas",fieldPath=.maxReplicas
+	// +optional
+	Autoscaling Autoscaling `json:"autoscaling,omitzero"`
 
 	// URL at which others reach the feed servers, https://archive.example.org: what
 	// sitemaps, notifications and the Secrets of FeedConsumers name. Without it links name
@@ -163,8 +169,8 @@ type FeedServerStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Ready, Accepted, Reconciling, Stalled, and NotApplied where substorm up runs
-	// the Site.
+	// Conditions: Ready, Accepted, Reconciling, Stalled, ScalingActive, ScalingLimited, and NotApplied where
+	// substorm up runs the Site.
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=type
@@ -183,6 +189,10 @@ type FeedServerStatus struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Selector string `json:"selector,omitempty"`
+
+	// Autoscaling is how many pods there are to be, and why; absent where substorm up runs the Site.
+	// +optional
+	Autoscaling AutoscalingStatus `json:"autoscaling,omitzero"`
 
 	// URL at which clients reach the feed servers: spec.url, else the address of the load
 	// balancer, else that of the Service inside the cluster.
@@ -229,10 +239,13 @@ type FeedServerStatus struct {
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True once all pods serve"
 // +kubebuilder:printcolumn:name="Pods",type=integer,JSONPath=`.status.readyReplicas`,description="Pods that serve"
 // +kubebuilder:printcolumn:name="Asked",type=integer,JSONPath=`.spec.replicas`,description="Pods asked for"
+// +kubebuilder:printcolumn:name="Floor",type=integer,JSONPath=`.status.autoscaling.floor.replicas`,description="Pods that there are at least"
+// +kubebuilder:printcolumn:name="Ceiling",type=integer,JSONPath=`.status.autoscaling.ceiling.replicas`,description="Pods that there may be"
 // +kubebuilder:printcolumn:name="Connections",type=integer,JSONPath=`.status.connectionCount`,description="Live connections of consumers that are open"
 // +kubebuilder:printcolumn:name="Consumers",type=integer,JSONPath=`.status.consumerCount`,description="FeedConsumers that are connected, or served over NATS"
 // +kubebuilder:printcolumn:name="URL",type=string,priority=1,JSONPath=`.status.url`,description="Where clients reach it"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why Ready has its value"
+// +kubebuilder:printcolumn:name="Scale",type=string,priority=1,JSONPath=`.status.autoscaling.message`,description="Why there are to be as many pods"
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What Ready says, and what to do"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"
 type FeedServer struct {

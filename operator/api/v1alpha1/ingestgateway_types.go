@@ -49,12 +49,18 @@ type IngestGatewaySpec struct {
 	SiteRef LocalReference `json:"siteRef,omitzero"`
 
 	// Replicas is how many pods are asked for. A pod stays until its spool is
-	// empty; the condition ScaleDownHeld says which and why.
+	// empty; the condition ScaleDownHeld says which and why. Leave it out where autoscaling is set: its driver
+	// writes it.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	// +kubebuilder:default=1
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
+
+	// Autoscaling says who asks for pods, and how many there may be. Default: as many as replicas says, or the floor of a level
+	// of space weather, whichever is more.
+	// +optional
+	Autoscaling Autoscaling `json:"autoscaling,omitzero"`
 
 	// Datapath for datagrams. Auto takes the best that the nodes offer; so far
 	// that is the kernel's sockets.
@@ -226,7 +232,7 @@ type IngestGatewayStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Ready, Accepted, Programmed, Reconciling, Stalled, ScaleDownHeld,
+	// Conditions: Ready, Accepted, Programmed, Reconciling, Stalled, ScalingActive, ScalingLimited, ScaleDownHeld,
 	// SpoolStranded, SpoolQuarantined, and NotApplied where substorm up runs the Site.
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
@@ -246,6 +252,10 @@ type IngestGatewayStatus struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Selector string `json:"selector,omitempty"`
+
+	// Autoscaling is how many pods there are to be, and why; absent where substorm up runs the Site.
+	// +optional
+	Autoscaling AutoscalingStatus `json:"autoscaling,omitzero"`
 
 	// Datapath is how datagrams are really read.
 	// +optional
@@ -296,9 +306,12 @@ type IngestGatewaySpool struct {
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True once all pods receive"
 // +kubebuilder:printcolumn:name="Pods",type=integer,JSONPath=`.status.readyReplicas`,description="Pods that receive"
 // +kubebuilder:printcolumn:name="Asked",type=integer,JSONPath=`.spec.replicas`,description="Pods asked for"
+// +kubebuilder:printcolumn:name="Floor",type=integer,JSONPath=`.status.autoscaling.floor.replicas`,description="Pods that there are at least"
+// +kubebuilder:printcolumn:name="Ceiling",type=integer,JSONPath=`.status.autoscaling.ceiling.replicas`,description="Pods that there may be"
 // +kubebuilder:printcolumn:name="Datapath",type=string,priority=1,JSONPath=`.status.datapath`,description="How datagrams are really read"
 // +kubebuilder:printcolumn:name="Spooled",type=integer,JSONPath=`.status.spool.objectCount`,description="Objects that are receipted and wait for the object store or JetStream"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why Ready has its value"
+// +kubebuilder:printcolumn:name="Scale",type=string,priority=1,JSONPath=`.status.autoscaling.message`,description="Why there are to be as many pods"
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What Ready says, and what to do"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"
 type IngestGateway struct {

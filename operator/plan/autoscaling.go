@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/surge/autoscale"
+)
+
+// maxServers is the greatest spec.replicas of a FeedServer.
+const maxServers = 64
+
+// Scaling is what the number of a pool's pods follows from, beside its spec, its Site and what its pods report.
+type Scaling struct {
+	// Loop is what the operator's own loop asks for; nil where it does not run, or has not begun.
+	Loop *Loop `json:"loop,omitempty"`
+	// Ceiling is what the cluster can give; nil: it is not known to give less than the spec allows.
+	Ceiling *autoscale.Count `json:"ceiling,omitempty"`
+}
+
+// Loop is what the operator's own loop asks for.
+type Loop struct {
+	Asked autoscale.Count `json:"asked"`
+	// Unknown says why the load is not known; empty: it is.
+	Unknown string `json:"unknown,omitempty"`
+}
+
+// poolScale is a pool of either kind, as far as the number of its pods goes.
+type poolScale struct {
+	kind v1alpha1.SurgePoolKind
+	pool metav1.Object
+	site *v1alpha1.Site
+	// replicas is spec.replicas, and most the greatest that it may be.
+	replicas, most int32
+	// spec has no driver where the number of pods is fixed.
+	spec *v1alpha1.Autoscaling
+	Scaling
+}
+
+// scale is what the number of pods follows from, where none is held.
+func (p poolScale) scale() autoscale.Scale {
+	return autoscale.Scale{Asked: p.asked(), Floor: p.floor(), Ceiling: p.ceiling(), Held: autoscale.Count{Why: "no pod has to stay"}}
+}
+
+func (p poolScale) asked() autoscale.Count {
+	n := autoscale.Count{Replicas: p.replicas, Why: "spec.replicas"}
+	switch {
+	case p.spec.Driver == "":
+	case p.spec.Driver != v1alpha1.DriverOperator:
+		n.Why = fmt.Sprintf("spec.replicas, which driver %s writes", p.spec.Driver)
+	case p.Loop == nil:
+		n.Why = "spec.replicas, until pods have reported their load"
+	case p.Loop.Asked.Replicas == p.replicas:
+		n.Why = p.Loop.Asked.Why
+	}
+	return n
+}
+
+func (p poolScale) floor() autoscale.Count {
+	n := autoscale.Count{Why: "no level of space weather has a floor for it"}
+	if p.spec.Driver != "" {
+		n = autoscale.Count{Replicas: p.spec.MinReplicas, Why: "spec.autoscaling.minReplicas"}
+	}
+	if floor, level := SurgeFloor(p.site, p.kind, p.pool); floor > n.Replicas {
+		n = autoscale.Count{Replicas: floor, Why: fmt.Sprintf("level %s of the Site's surge", level)}
+	}
+	return n
+}
+
+func (p poolScale) ceiling() autoscale.Count {
+	n := autoscale.Count{Replicas: p.most, Why: "no " + string(p.kind) + " has more"}
+	if p.spec.Driver != "" {
+		n = autoscale.Count{Replicas: p.spec.MaxReplicas, Why: "spec.autoscaling.maxReplicas"}
+	}
+	if p.Ceiling != nil && p.Ceiling.Replicas < n.Replicas {
+		n = *p.Ceiling
+	}
+	return n
+}
+
+// setConditions says whether the loop knows the load, and whether the ceiling is in the way of somebody.
+func (p poolScale) setConditions(c *conditions) {
+	if f, found := p.active(); found {
+		c.set(v1alpha1.ConditionScalingActive, f)
+	}
+	if f, found := p.limited(); found {
+		c.set(v1alpha1.ConditionScalingLimited, f)
+	}
+}
+
+func (p poolScale) active() (Finding, bool) {
+	switch {
+	case p.spec.Driver != v1alpha1.DriverOperator:
+		return Finding{}, false
+	case p.Loop == nil:
+		return unknown(v1alpha1.ReasonNotReported, "the operator has not heard of the load yet: as many pods are asked for as before"), true
+	case p.Loop.Unknown != "":
+		return unknown(v1alpha1.ReasonNotReported, p.Loop.Unknown+": as many pods are asked for as before"), true
+	default:
+		return good(v1alpha1.ReasonLoadKnown, "the pods report their load"), true
+	}
+}
+
+// limited tells of a floor above the ceiling also before a storm, as long as something can be done about it.
+func (p poolScale) limited() (Finding, bool) {
+	scale := p.scale()
+	floor, level := p.highestFloor()
+	if scale.Floor.Replicas > floor { // of a level that was declared before
+		floor, level = scale.Floor.Replicas, ""
+	}
+	switch ceiling := scale.Ceiling; {
+	case floor > ceiling.Replicas && level != "":
+		return good(v1alpha1.ReasonFloorAboveCeiling, fmt.Sprintf("level %s of the Site's surge has a floor of %d, and there may be %d pods: %s; raise that, or lower the floor in the Site",
+			level, floor, ceiling.Replicas, ceiling.Why)), true
+	case floor > ceiling.Replicas:
+		return good(v1alpha1.ReasonFloorAboveCeiling, fmt.Sprintf("the floor is %d, and there may be %d pods: %s", floor, ceiling.Replicas, ceiling.Why)), true
+	case scale.Asked.Replicas > ceiling.Replicas:
+		return good(v1alpha1.ReasonAskedAboveCeiling, fmt.Sprintf("%d pods are asked for, and there may be %d: %s", scale.Asked.Replicas, ceiling.Replicas, ceiling.Why)), true
+	}
+	return Finding{}, false
+}
+
+// highestFloor is that which the Site's levels declare for the pool, whether they hold or not.
+func (p poolScale) highestFloor() (replicas int32, level string) {
+	if p.site == nil || standalone(p.pool) {
+		return 0, ""
+	}
+	for _, l := range p.site.Spec.Surge.Levels {
+		floor := int32(0)
+		for _, f := range l.Floors {
+			if f.Kind == p.kind && f.Name == p.pool.GetName() {
+				floor = f.Replicas
+				break
+			}
+			if f.Kind == p.kind && f.Name == "" {
+				floor = f.Replicas
+			}
+		}
+		if floor > replicas {
+			replicas, level = floor, l.Name
+		}
+	}
+	return replicas, level
+}
+
+// because says what else than spec.replicas decides how many pods there are; empty: nothing does.
+func because(scale autoscale.Scale) string {
+	if is := scale.Replicas(); is.Replicas != scale.Asked.Replicas {
+		return "; " + is.Why
+	}
+	return ""
+}
+
+// scalingStatus shows what the number of pods follows from; nothing where one process runs the Site.
+func scalingStatus(pool metav1.Object, scale autoscale.Scale) v1alpha1.AutoscalingStatus {
+	if standalone(pool) {
+		return v1alpha1.AutoscalingStatus{}
+	}
+	is := scale.Replicas()
+	return v1alpha1.AutoscalingStatus{Replicas: new(is.Replicas), Message: bounded(is.Why, maxSurgeMessage),
+		Asked: replicaCount(scale.Asked), Floor: replicaCount(scale.Floor), Ceiling: replicaCount(scale.Ceiling), Held: replicaCount(scale.Held)}
+}
+
+func replicaCount(n autoscale.Count) v1alpha1.ReplicaCount {
+	return v1alpha1.ReplicaCount{Replicas: new(n.Replicas), Message: bounded(n.Why, maxSurgeMessage)}
+}
+
+// rescaled: another number of pods is to be, or follows from other numbers. Of which load they speak is a figure.
+func rescaled(was, is v1alpha1.AutoscalingStatus) bool {
+	was.Message, was.Asked.Message, is.Message, is.Asked.Message = "", "", "", ""
+	return !equality.Semantic.DeepEqual(was, is)
+}

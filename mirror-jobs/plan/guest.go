@@ -22,17 +22,17 @@ type GuestPolicy struct {
 	By string
 	// Lost are the IDs of records that are listed here, and whose objects the store lost: they are fetched again.
 	Lost map[string]bool
-	// SafetyStop is the greatest share, in percent, of what was pulled that one run may have retracted or purged; 0: any.
+	// SafetyStop is the greatest share, in percent, of what was pulled that runs may have retracted or purged on RemovalDays days; 0: any.
 	SafetyStop int
 }
 
-// Allow says whether a run may have so many objects retracted or purged, where so many were pulled from the other Site: one always.
-// It returns nil if it may.
-func (p *GuestPolicy) Allow(remove, pulled int) *SafetyStopError {
-	if remove <= mostOf(pulled, p.SafetyStop) {
+// Allow says whether a run may have so many more objects retracted or purged, after those that runs had before on the days that count, and
+// where so many were pulled from the other Site: one always. It returns nil if it may.
+func (p *GuestPolicy) Allow(remove, before, pulled int) *SafetyStopError {
+	if remove == 0 || before+remove <= mostOf(pulled, p.SafetyStop) {
 		return nil
 	}
-	return &SafetyStopError{Remove: remove, Held: pulled, Percent: p.SafetyStop}
+	return &SafetyStopError{Remove: remove, Before: before, Held: pulled, Percent: p.SafetyStop}
 }
 
 // Change is one that the archivist is to be asked for.
@@ -54,6 +54,8 @@ type Guest struct {
 	Changes, Remove []Change
 	// Supersede are the indexes, among Fetch, of those that are to be marked as superseded once they are here.
 	Supersede []int
+	// Gone are how many objects By has had retracted or purged here so far.
+	Gone int
 	// Same are how many objects are here already.
 	Same int
 	// Withheld are under embargo: a later run asks again.
@@ -65,8 +67,12 @@ type Guest struct {
 func (p *GuestPolicy) Day(theirs []mirrorindex.Entry, here []*wire.Record, now time.Time) (g Guest) {
 	held := make(map[string]*wire.Record, len(here))
 	for _, r := range here {
-		if r.Origin != nil {
-			held[r.Origin.ID] = r
+		if r.Origin == nil {
+			continue
+		}
+		held[r.Origin.ID] = r
+		if takenBack(r) && r.ChangedBy == p.By {
+			g.Gone++
 		}
 	}
 	for i := range theirs {
@@ -131,16 +137,19 @@ func (p *GuestPolicy) withheld(e *mirrorindex.Entry, now time.Time) bool {
 	return p.Embargo > 0 && now.Before(observed.Add(p.Embargo))
 }
 
+func takenBack(r *wire.Record) bool {
+	return r.State == wire.StateRetracted || r.State == wire.StatePurged
+}
+
 // change is what brings an object here into the state that it has there; none where it is in it, or cannot come into it.
 func (p *GuestPolicy) change(e *mirrorindex.Entry, r *wire.Record) Change {
 	is, was := e.Is(), r.State
-	takenBack := was == wire.StateRetracted || was == wire.StatePurged
 	switch {
 	case was == is || was == wire.StatePurged:
 		return Change{}
 	case is == wire.StateSuperseded && was == wire.StateCurrent:
 		return Change{Action: wire.ActionSupersede, Record: r}
-	case (is == wire.StateCurrent || is == wire.StateSuperseded) && takenBack && r.ChangedBy == p.By:
+	case (is == wire.StateCurrent || is == wire.StateSuperseded) && takenBack(r) && r.ChangedBy == p.By:
 		return Change{wire.ActionRestore, r, e.Reason}
 	case is == wire.StatePurged || is == wire.StateRetracted && p.Retractions == wire.MirrorDelete:
 		return Change{wire.ActionPurge, r, e.Reason}

@@ -41,8 +41,9 @@ type guestDay struct {
 	AllVersions bool     `json:"allVersions,omitempty"`
 	Embargo     string   `json:"embargo,omitempty"`
 	Retractions string   `json:"retractions,omitempty"`
-	// Pulled are the objects that were pulled so far, and SafetyStop is the greatest share of them that may go.
+	// Pulled are the objects that were pulled so far, and SafetyStop is the greatest share of them that may go, with those that went Before.
 	Pulled     int `json:"pulled,omitempty"`
+	Before     int `json:"before,omitempty"`
 	SafetyStop int `json:"safetyStop,omitempty"`
 	From, To   time.Time
 }
@@ -95,7 +96,7 @@ func guestPlanOf(t *testing.T, g guestDay) guestPlan {
 	for _, c := range is.Remove {
 		all.Remove = append(all.Remove, fmt.Sprint(c.Action, " ", c.Record.ID))
 	}
-	if err := p.Allow(len(is.Remove), g.Pulled); err != nil {
+	if err := p.Allow(len(is.Remove), g.Before, g.Pulled); err != nil {
 		all.Stop = err.Error()
 	}
 	return all

@@ -75,14 +75,20 @@ func (p Policy) Removed(lines []Line) []Line {
 // SafetyStopError says that a run would remove too much.
 type SafetyStopError struct {
 	Remove, Held, Percent int
+	// Before are how many earlier runs removed on the days that count.
+	Before int
 	// Command removes it all the same; empty: the same one with --force.
 	Command string
 }
 
 // Error implements error.
 func (e *SafetyStopError) Error() string {
-	return fmt.Sprintf("the run would remove %d of %d objects, which is more than %d percent: nothing is removed. "+
-		"If that is right, run once %s", e.Remove, e.Held, e.Percent, cmp.Or(e.Command, "with --force"))
+	which := "which is"
+	if e.Before > 0 {
+		which = fmt.Sprintf("and %d were removed within %d days, which together is", e.Before, RemovalDays)
+	}
+	return fmt.Sprintf("the run would remove %d of %d objects, %s more than %d percent: nothing is removed. "+
+		"If that is right, run once %s", e.Remove, e.Held, which, e.Percent, cmp.Or(e.Command, "with --force"))
 }
 
 // mostOf is how many of so many copies a run may remove that stops at a share of them, in percent: one always, however few there are.

@@ -27,6 +27,8 @@ type day struct {
 	// left are the objects that did not come, asked the changes that the archivist is asked for, held those that wait for the end of
 	// a legal hold, and waits those that wait for the end of the run.
 	left, asked, held, waits int
+	// counted are the retractions and purges of it so far, with those that a forced run asks for; 0 where none is asked for.
+	counted int
 }
 
 // some pulls some days of an instrument that changed.
@@ -150,6 +152,7 @@ func (r *run) followRemovals(ctx context.Context, d *day) error {
 		d.held = len(d.Remove)
 		r.Logger.Warn("the Site is under legal hold: what the other Site has retracted or purged stays here until that ends", "instrument", d.in.guest, "day", d.day, "objects", d.held)
 	case r.Force:
+		d.counted = d.Gone + len(d.Remove)
 		for _, c := range d.Remove {
 			d.asked++
 			if err := r.hide(ctx, d.in, c); err != nil {
@@ -180,10 +183,10 @@ func (r *run) note(ctx context.Context, in *instrument, days []*day) error {
 	for _, d := range days {
 		r.owed += d.left
 		r.asked += d.asked + d.held + d.waits
-		if r.part || d.waits > 0 { // what waits is noted once it is asked for
+		if r.part && d.counted == 0 || d.waits > 0 { // what waits is noted once it is asked for
 			continue
 		}
-		is := noted{asked: d.asked}
+		is := noted{asked: d.asked, counted: d.counted}
 		if d.left+d.Withheld+d.asked+d.held == 0 {
 			is.tag = d.tag
 		}
@@ -198,11 +201,8 @@ func (r *run) note(ctx context.Context, in *instrument, days []*day) error {
 
 // keepNoted writes what the run knows of days of an instrument, by month and day.
 func (r *run) keepNoted(ctx context.Context, in *instrument, months map[string]map[string]noted) error {
-	if r.part {
-		return nil
-	}
 	for month, all := range months {
-		overdue, err := r.state.note(ctx, in.name, month, all, r.now)
+		overdue, err := r.state.note(ctx, in.name, month, all, r.now, r.part)
 		if err != nil {
 			return err
 		}

@@ -12,7 +12,9 @@ import (
 )
 
 // What the other Site has retracted or purged is counted on all days before the archivist is asked for the first of it: where that
-// is too much, nothing goes.
+// is too much, together with what runs asked for on the days before (plan.RemovalDays), nothing goes. What is asked for again, since the
+// archivist has not done it yet, is counted once: of each day the state has how many are. A run that is forced ends the count: somebody has
+// looked at what went.
 
 // maxWaiting bounds the retractions and purges that wait in memory for the end of the run: some 300 bytes each. Those beyond it are
 // counted, and a later run asks for them.
@@ -24,17 +26,18 @@ type removal struct {
 	found, waiting int
 }
 
-// removalDay has those of a day. Asked are the other changes of it that the archivist is asked for.
+// removalDay has those of a day. Asked are the other changes of it that the archivist is asked for, gone the objects that were retracted
+// or purged before, and found those that are to be.
 type removalDay struct {
-	in      *instrument
-	day     wire.Day
-	asked   int
-	changes []plan.Change
+	in                 *instrument
+	day                wire.Day
+	asked, gone, found int
+	changes            []plan.Change
 }
 
 // add has the retractions and purges of a day wait.
 func (m *removal) add(d *day) {
-	is := removalDay{in: d.in, day: d.day, asked: d.asked}
+	is := removalDay{in: d.in, day: d.day, asked: d.asked, gone: d.Gone, found: len(d.Remove)}
 	for _, c := range d.Remove[:min(len(d.Remove), maxWaiting-m.waiting)] {
 		record := &wire.Record{ID: c.Record.ID, ReceivedAt: c.Record.ReceivedAt}
 		is.changes = append(is.changes, plan.Change{Action: c.Action, Record: record, Reason: sayable(c.Reason)})
@@ -46,17 +49,14 @@ func (m *removal) add(d *day) {
 
 // remove asks the archivist for what waits, if it is not too much.
 func (r *run) remove(ctx context.Context) error {
+	if r.Force && !r.VerifyOnly {
+		return r.state.countRemoved(ctx, func(plan.Removed) plan.Removed { return nil })
+	}
 	if r.removal.found == 0 {
 		return nil
 	}
-	pulled, err := r.pulled(ctx)
-	if err != nil {
+	if err := r.allow(ctx); err != nil {
 		return err
-	}
-	r.stop = r.policy.Allow(r.removal.found, pulled)
-	if r.stop != nil {
-		r.stop.Command = fmt.Sprintf("`kubectl substorm mirror run %s --force`", r.Entry.Partner)
-		r.Logger.Error("the other Site has retracted or purged objects, and the archivist is asked for none of them", "error", r.stop)
 	}
 	seen := map[*instrument]map[string]map[string]noted{}
 	for _, d := range r.removal.days {
@@ -79,7 +79,11 @@ func (r *run) remove(ctx context.Context) error {
 		if seen[d.in][month] == nil {
 			seen[d.in][month] = map[string]noted{}
 		}
-		seen[d.in][month][string(d.day)] = noted{asked: d.asked}
+		is := noted{asked: d.asked}
+		if r.stop == nil {
+			is.counted = d.gone + len(d.changes)
+		}
+		seen[d.in][month][string(d.day)] = is
 	}
 	for in, months := range seen {
 		if err := r.keepNoted(ctx, in, months); err != nil {
@@ -87,6 +91,50 @@ func (r *run) remove(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// allow sets stop where too much would go, and else counts what goes.
+func (r *run) allow(ctx context.Context) error {
+	more, err := r.uncounted(ctx)
+	if err != nil {
+		return err
+	}
+	removed, err := r.state.removed(ctx)
+	if err != nil {
+		return err
+	}
+	pulled, err := r.pulled(ctx)
+	if err != nil {
+		return err
+	}
+	if r.stop = r.policy.Allow(more, removed.Since(r.now), pulled); r.stop != nil {
+		r.stop.Command = fmt.Sprintf("`kubectl substorm mirror run %s --force`", r.Entry.Partner)
+		r.Logger.Error("the other Site has retracted or purged objects, and the archivist is asked for none of them", "error", r.stop)
+		return nil
+	}
+	if more == 0 {
+		return nil
+	}
+	return r.state.countRemoved(ctx, func(removed plan.Removed) plan.Removed { return removed.Plus(r.now, more) })
+}
+
+// uncounted is how many of the retractions and purges that wait were not asked for before.
+func (r *run) uncounted(ctx context.Context) (n int, err error) {
+	known := map[string]tags{}
+	for _, d := range r.removal.days {
+		part := daysPart(d.in.name, mirrorindex.MonthOf(d.day))
+		if _, read := known[part]; !read {
+			if known[part], err = r.state.tagsOf(ctx, part); err != nil {
+				return 0, err
+			}
+		}
+		before, is := known[part].Counted[string(d.day)]
+		if !is {
+			before = d.gone
+		}
+		n += max(0, d.gone+d.found-before)
+	}
+	return n, nil
 }
 
 // hide asks the archivist for a retraction or a purge.

@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/plan"
 	"github.com/substorm/substorm/mirror-jobs/push"
 	"github.com/substorm/substorm/mirror-jobs/site"
 )
@@ -66,18 +69,85 @@ func TestBelowSafetyStop(t *testing.T) {
 	if got := countActions(h.requests(), wire.ActionPurge); got != 2 {
 		t.Errorf("the archivist is asked to purge %d of 20", got)
 	}
+	if _, err := h.pull(h.URL, stops); err != nil {
+		t.Errorf("two that are not purged yet are counted again: %v", err)
+	}
 	h.becomes(all[2], wire.StateRetracted)
 	if _, err := h.pull(h.URL, stops); err == nil {
 		t.Error("two that are not purged yet and one more go")
 	}
-	for _, r := range h.records[:2] {
-		r.State = wire.StatePurged
-	}
-	if _, err := h.pull(h.URL, stops); err != nil {
-		t.Error(err)
-	}
-	if got := countActions(h.requests(), wire.ActionRetract); got != 1 {
+	if got := countActions(h.requests(), wire.ActionRetract); got != 0 {
 		t.Errorf("the archivist is asked to retract %d", got)
+	}
+}
+
+// What earlier runs had retracted or purged counts for a week, also where the archivist has done it, and where a run looked at some days
+// alone: else the other Site could have a share removed by each run.
+func TestSafetyStopOverRuns(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	var all []wire.Record
+	for i := range 20 {
+		all = append(all, h.has(fmt.Sprintf("%02d.jpg", i), storm.AddDate(0, 0, i%2)))
+	}
+	stops := func(c *site.Config) { c.Entry.SafetyStopPercent = 10 }
+	some := func(c *site.Config) { c.From = storm.AddDate(-1, 0, 0) }
+	done := func(i int) {
+		h.records[i].State, h.records[i].ChangedBy = wire.StateRetracted, site.By("north")
+	}
+	stopped := func(what string) {
+		t.Helper()
+		before := len(h.requests())
+		_, err := h.pull(h.URL, stops)
+		var problem *push.Problem
+		if !errors.As(err, &problem) || problem.Reason != wire.MirrorReasonSafetyStop || !strings.Contains(err.Error(), "1 of 20 objects, and 2 were removed within 7 days") {
+			t.Errorf("%s: %v", what, err)
+		}
+		if after := len(h.requests()); after != before {
+			t.Errorf("%s: the archivist is asked for %d", what, after-before)
+		}
+	}
+	for i, run := range [][]func(*site.Config){{stops}, {stops, some}} {
+		h.becomes(all[i], wire.StateRetracted)
+		if _, err := h.pull(h.URL, run...); err != nil {
+			t.Fatal(err)
+		}
+		done(i)
+	}
+	h.becomes(all[2], wire.StateRetracted)
+	stopped("a third one")
+	stopped("a third one, again")
+	if _, err := h.pull(h.URL, stops, func(c *site.Config) { c.Force = true }); err != nil {
+		t.Fatal(err)
+	}
+	done(2)
+	for i := 3; i < 5; i++ {
+		h.becomes(all[i], wire.StateRetracted)
+		if _, err := h.pull(h.URL, stops); err != nil {
+			t.Errorf("after a forced run: %v", err)
+		}
+		done(i)
+	}
+	h.becomes(all[5], wire.StateRetracted)
+	stopped("after two more")
+	h.removed(plan.Removed{wire.DayOf(time.Now().AddDate(0, 0, -plan.RemovalDays)): 2})
+	if _, err := h.pull(h.URL, stops); err != nil {
+		t.Errorf("a week later: %v", err)
+	}
+	if got := countActions(h.requests(), wire.ActionRetract); got != 6 {
+		t.Errorf("the archivist is asked to retract %d", got)
+	}
+}
+
+// removed has the mirror remember what was removed.
+func (h *hub) removed(days plan.Removed) {
+	h.Helper()
+	kv, err := h.JetStream.KeyValue(h.Context(), wire.CursorBucket(hubSite))
+	if err != nil {
+		h.Fatal(err)
+	}
+	if err := stream.Save(h.Context(), kv, wire.MirrorCursorKey("north", "pull-removed"), map[string]any{"days": days}); err != nil {
+		h.Fatal(err)
 	}
 }
 

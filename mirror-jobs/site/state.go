@@ -4,6 +4,7 @@ package site
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -38,13 +39,23 @@ type tags struct {
 	// Asked are days of which the archivist is asked for changes, and since when. They have no new tag until it has made them:
 	// it may refuse.
 	Asked map[string]time.Time `json:"asked,omitempty"`
+	// Counted are how many objects of a day were retracted or purged for this mirror, or asked for: the safety stop has counted them.
+	Counted map[string]int `json:"counted,omitempty"`
+}
+
+// removedState are the retractions and purges that the safety stop has counted.
+type removedState struct {
+	Days plan.Removed `json:"days,omitempty"`
 }
 
 // archivistPatience is how long the archivist may take for what it is asked for: that it lists within two minutes, also what a gateway
 // had spooled, and longer only while it is replaced.
 const archivistPatience = 15 * time.Minute
 
-const rootPart = "pull-root"
+const (
+	rootPart    = "pull-root"
+	removedPart = "pull-removed"
+)
 
 func monthsPart(instrument string) string      { return "pull-months-" + instrument }
 func daysPart(instrument, month string) string { return "pull-" + month + "-" + instrument }
@@ -89,6 +100,9 @@ func (s *state) tagsOf(ctx context.Context, part string) (tags, error) {
 	if t.Asked == nil {
 		t.Asked = map[string]time.Time{}
 	}
+	if t.Counted == nil {
+		t.Counted = map[string]int{}
+	}
 	return t, nil
 }
 
@@ -121,22 +135,67 @@ func (s *state) known(ctx context.Context, instrument string, lines []mirrorinde
 	return known, nil
 }
 
-// noted is what a run knows of a day once it has looked at it: its tag where it acted upon all of it, and how many changes the
-// archivist is asked for.
-type noted struct {
-	tag   string
-	asked int
+// removed returns what the safety stop has counted.
+func (s *state) removed(ctx context.Context) (plan.Removed, error) {
+	is, _, err := stream.Load[removedState](ctx, s.cursors, s.key(removedPart))
+	return is.Days, err
 }
 
-// note adds what a run knows of an instrument's days of one month. Overdue are the changes for which runs have asked for longer than
-// archivistPatience.
-func (s *state) note(ctx context.Context, instrument, month string, days map[string]noted, now time.Time) (overdue int, err error) {
+// countRemoved counts some more, or forgets all that was counted. Another run may count at the same time.
+func (s *state) countRemoved(ctx context.Context, count func(plan.Removed) plan.Removed) error {
+	for {
+		var is removedState
+		e, err := s.cursors.Get(ctx, s.key(removedPart))
+		switch {
+		case err == nil:
+			is, err = wire.Decode[removedState](e.Value())
+		case errors.Is(err, jetstream.ErrKeyNotFound):
+			err = nil
+		}
+		var data []byte
+		if err == nil {
+			is.Days = count(is.Days)
+			data, err = wire.Encode(is)
+		}
+		switch {
+		case err != nil:
+		case e == nil:
+			_, err = s.cursors.Create(ctx, s.key(removedPart), data)
+		default:
+			_, err = s.cursors.Update(ctx, s.key(removedPart), data, e.Revision())
+		}
+		if errors.Is(err, jetstream.ErrKeyExists) && ctx.Err() == nil { // another run was faster
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("%s of bucket %s: %w", s.key(removedPart), s.cursors.Bucket(), err)
+		}
+		return nil
+	}
+}
+
+// noted is what a run knows of a day once it has looked at it: its tag where it acted upon all of it, how many changes the
+// archivist is asked for, and how many retractions and purges of it are counted by now; 0: as many as before.
+type noted struct {
+	tag            string
+	asked, counted int
+}
+
+// note adds what a run knows of an instrument's days of one month; of a run that looks at a part of them, only what is counted. Overdue
+// are the changes for which runs have asked for longer than archivistPatience.
+func (s *state) note(ctx context.Context, instrument, month string, days map[string]noted, now time.Time, countOnly bool) (overdue int, err error) {
 	part := daysPart(instrument, month)
 	all, err := s.tagsOf(ctx, part)
 	if err != nil {
 		return 0, err
 	}
 	for day, is := range days {
+		if is.counted > 0 {
+			all.Counted[day] = is.counted
+		}
+		if countOnly {
+			continue
+		}
 		if is.tag != "" {
 			all.Tags[day] = is.tag
 		}

@@ -93,7 +93,7 @@ func (r *run) flush(ctx context.Context) error {
 	}
 	err := r.Pause(ctx)
 	if err == nil {
-		err = errors.Join(r.deliver(ctx, b.files, ended), r.clear(ctx, b.files, ended))
+		err = errors.Join(r.deliver(ctx, b.files, ended), r.clear(ctx, b, ended))
 	}
 	for i, d := range b.of {
 		d.open--
@@ -111,10 +111,23 @@ func (r *run) flush(ctx context.Context) error {
 	for _, d := range b.of {
 		if d.open == 0 && d.complete && !seen[d] {
 			seen[d] = true
-			err = errors.Join(err, r.note(ctx, d))
+			err = errors.Join(err, r.finish(ctx, d, err))
 		}
 	}
 	return err
+}
+
+// finish removes what must go of a day of which all was delivered, and notes it. After an error what must go stays.
+func (r *run) finish(ctx context.Context, d *pushed, err error) error {
+	if len(d.plan.Remove) > 0 {
+		if err != nil {
+			return nil
+		}
+		if err := r.remove(ctx, d); err != nil {
+			return err
+		}
+	}
+	return r.note(ctx, d)
 }
 
 // errOpen: the run ended before it was known how a file ended.
@@ -224,6 +237,10 @@ func (r *run) note(ctx context.Context, d *pushed) error {
 	}
 	if d.stays { // the next run looks again
 		known.Tag, known.Changed, known.Objects = "", d.known.Changed, max(known.Objects, d.known.Objects)
+	}
+	if d.stays && len(d.plan.Deliver) == 0 {
+		_, err := r.Book.SetDay(ctx, d.in.Instrument, d.day, d.known.was, known) // the ledger has the copies that stay
+		return err
 	}
 	set, err := r.Book.SetConfirmed(ctx, d.in.Instrument, d.day, d.known.was, known, d.plan.Totals)
 	if err != nil || set {

@@ -43,8 +43,10 @@ type pushed struct {
 	cut bool
 	// removed copies.
 	removed int
-	// stays: copies are there that the run may not remove.
+	// stays: copies are there that the run may not remove, or cannot.
 	stays bool
+	// asked: the day is looked at once more for what is asked of the partner.
+	asked bool
 }
 
 // read finds out what is to be done about a day.

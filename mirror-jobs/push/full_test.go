@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/substorm/substorm/feed-server/archive/archivetest"
 	"github.com/substorm/substorm/internal/testenv"
@@ -56,4 +57,26 @@ func TestFull(t *testing.T) {
 	if has := l.mirrored("2015-03-17"); has.Objects != 2 {
 		t.Errorf("the ledger says that the partner has %+v", has)
 	}
+}
+
+// TestFullMakesSpace: the partner's disk is full of what must go. The run that finds it full removes that, and the next one brings the rest.
+func TestFullMakesSpace(t *testing.T) {
+	l := newLab(t)
+	dir := l.toDaemon("")
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=1m", "substorm-partner-test", dir).CombinedOutput(); err != nil {
+		t.Skipf("mount a small disk: %v: %s: it needs CAP_SYS_ADMIN", err, out)
+	}
+	t.Cleanup(func() { _ = exec.Command("umount", "-l", dir).Run() })
+	old := l.Put(archivetest.Camera, "1.jpg", strings.Repeat("1", 800_000), at(storm))
+	l.Wait(old)
+	l.push(1)
+	l.become(&old, wire.StateRetracted, "a lamp")
+	text := strings.Repeat("2", 800_000)
+	l.Wait(l.Put(archivetest.Camera, "2.jpg", text, at(storm.Add(time.Hour))))
+	var p *push.Problem
+	if err := l.run(); !errors.As(err, &p) || p.Reason != wire.MirrorReasonPartnerFull || l.last.Report().Removed != 1 {
+		t.Fatalf("the disk is full, and the run says %v: %+v", err, l.last.Report())
+	}
+	l.push(1)
+	l.want("there is space", map[string]string{"allsky-1/2.jpg": text})
 }

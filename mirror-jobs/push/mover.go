@@ -7,6 +7,7 @@ package push
 
 import (
 	"context"
+	"errors"
 	"io"
 	"time"
 
@@ -22,7 +23,7 @@ type File struct {
 	Digest   wire.Digest
 	// MediaType may be empty.
 	MediaType string
-	// Open opens the bytes. The last read returns an error in place of io.EOF where they are
+	// Open opens the bytes; nil where nobody needs them: of a file that is to be verified by size and time. The last read returns an error in place of io.EOF where they are
 	// not those of Digest: such a file must not get its name at the partner.
 	Open func(ctx context.Context) (io.ReadCloser, error)
 	// Moving is told of bytes as they go to the partner, by a mover that sees them go; may be nil.
@@ -48,7 +49,8 @@ type Mover interface {
 	// whole (Problem): then no more is tried.
 	Deliver(ctx context.Context, files []File, anew bool, ended func(i int, err error)) error
 	// Verify calls differs for each file that the partner lacks, or has with another size or,
-	// with digest, with other bytes. Errors: Problem.
+	// with digest, with other bytes. Without digest the time counts, too, where the partner keeps it, or what it noted of the
+	// bytes. Errors: Problem.
 	Verify(ctx context.Context, files []File, digest bool, differs func(i int, why string)) error
 	// Has returns those of some paths under which the partner has a file. Errors: Problem.
 	Has(ctx context.Context, paths []string) ([]string, error)
@@ -81,7 +83,8 @@ func (a answering) Remove(ctx context.Context, paths []string) error {
 }
 
 func (a answering) note(err error) error {
-	if err == nil {
+	var p *Problem
+	if err == nil || errors.As(err, &p) && p.Answered {
 		a.progress.Answer()
 	}
 	return err
@@ -99,7 +102,9 @@ func (e *KeptError) Unwrap() error { return e.Err }
 // Problem is why a partner does not take anything, with a reason as wire.MirrorReason….
 type Problem struct {
 	Reason string
-	Err    error
+	// Answered: it answered and let us in, and does not take this.
+	Answered bool
+	Err      error
 }
 
 // Error implements error.

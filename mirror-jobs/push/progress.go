@@ -157,6 +157,9 @@ func (p *Progress) Compare(n int) { p.compared.Add(int64(n)) }
 // Remove counts objects that were removed.
 func (p *Progress) Remove(n int) { p.removed.Add(int64(n)) }
 
+// Keep counts objects that could not be removed.
+func (p *Progress) Keep(n int) { p.failed.Add(int64(n)) }
+
 // Quarantine counts files that belong to no Instrument.
 func (p *Progress) Quarantine(n int) { p.quarantined.Add(int64(n)) }
 

@@ -50,7 +50,7 @@ func (r *run) purgeDay(ctx context.Context, asked []Asked) error {
 	for i := range d.objects {
 		of[d.objects[i].Record.ID] = i
 	}
-	d.plan = plan.Push{}
+	d.plan, d.asked = plan.Push{}, true
 	waits := 0
 	for _, a := range asked {
 		i, listed := of[a.ID]
@@ -66,7 +66,7 @@ func (r *run) purgeDay(ctx context.Context, asked []Asked) error {
 		if err := r.remove(ctx, d); err != nil {
 			return err
 		}
-		if d.stays || d.failed > 0 {
+		if d.stays {
 			waits += len(d.plan.Remove)
 		}
 	}

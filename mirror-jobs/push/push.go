@@ -53,7 +53,10 @@ type Config struct {
 // ErrOwed: the partner does not have all that is selected.
 var ErrOwed = errors.New("something is still owed to the partner")
 
-// Run makes one run. Errors: ErrOwed, Problem, of the archive.
+// ErrKept: the partner keeps copies that it is to remove.
+var ErrKept = errors.New("copies that must go are still at the partner")
+
+// Run makes one run. Errors: ErrOwed, ErrKept, Problem, of the archive.
 func Run(ctx context.Context, cfg Config) error {
 	r := &run{Config: cfg, now: time.Now().UTC(), policy: plan.PushPolicy{
 		AllVersions: cfg.Entry.Selection.Versions == wire.MirrorVersionsAll, Prune: plan.Prune(cfg.Entry.Prune),
@@ -67,7 +70,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if cfg.Entry.Template != "" {
 		t, err := naming.ParseLayout(cfg.Entry.Template)
 		if err != nil {
-			return &Problem{wire.MirrorReasonInvalidTemplate, err}
+			return &Problem{Reason: wire.MirrorReasonInvalidTemplate, Err: err}
 		}
 		r.template = t
 	}
@@ -75,14 +78,29 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := r.work(ctx); err != nil {
 		return err
 	}
-	var owed error
+	return r.outcome()
+}
+
+// outcome says what is not as it should be once the run has ended.
+func (r *run) outcome() error {
+	var owed, kept error
 	if r.owed > 0 {
 		owed = fmt.Errorf("%w: %d objects%s", ErrOwed, r.owed, r.firstOwed)
 	}
-	if r.stop != nil {
-		return &Problem{wire.MirrorReasonSafetyStop, errors.Join(r.stop, owed)}
+	if r.kept > 0 {
+		kept = fmt.Errorf("%w: %d, %w", ErrKept, r.kept, r.firstKept)
 	}
-	return owed
+	var p *Problem
+	switch {
+	case r.stop != nil:
+		return &Problem{Reason: wire.MirrorReasonSafetyStop, Err: errors.Join(r.stop, kept, owed)}
+	case errors.As(kept, &p):
+		return &Problem{Reason: p.Reason, Answered: p.Answered || r.Progress.Answered(), Err: errors.Join(kept, owed)}
+	case kept != nil: // it says of single files that it does not remove them
+		return &Problem{Reason: wire.MirrorReasonAccessDenied, Answered: true, Err: errors.Join(kept, owed)}
+	default:
+		return owed
+	}
 }
 
 // run is one.
@@ -105,6 +123,11 @@ type run struct {
 	// removable copies are left that the run may remove. Stop says why it removes none.
 	removable int
 	stop      error
+	// kept are the copies that must go and that the partner keeps, and firstKept says why of the first. Refused is why it lets nothing
+	// be removed.
+	kept      int
+	firstKept error
+	refused   error
 }
 
 // owe counts an object, or what else lies under a path at the partner, that the partner does not have as it should.
@@ -122,6 +145,21 @@ func (r *run) work(ctx context.Context) error {
 		}
 		return r.purges(ctx)
 	}
+	if err := r.moveAll(ctx); err != nil {
+		var p *Problem
+		if errors.As(err, &p) && p.Reason == wire.MirrorReasonPartnerFull { // what goes makes space for the next run
+			err = errors.Join(err, r.each(ctx, r.removeDay))
+		}
+		return err
+	}
+	if err := r.purges(ctx); err != nil {
+		return err
+	}
+	return r.compareOlder(ctx)
+}
+
+// moveAll brings what the partner lacks of all days, and removes what it should not have.
+func (r *run) moveAll(ctx context.Context) error {
 	if err := r.allow(ctx); err != nil {
 		return err
 	}
@@ -132,13 +170,7 @@ func (r *run) work(ctx context.Context) error {
 		return err
 	}
 	r.Progress.Listed()
-	if err := r.flush(ctx); err != nil {
-		return err
-	}
-	if err := r.purges(ctx); err != nil {
-		return err
-	}
-	return r.compareOlder(ctx)
+	return r.flush(ctx)
 }
 
 // each calls do for the days of all instruments that are selected.
@@ -215,8 +247,7 @@ func (r *run) may(d wire.RootDay) bool {
 	return (greatest.IsZero() || from.Before(greatest)) && !to.Before(least)
 }
 
-// day puts into the batch what the partner lacks of a day, and removes what it should not
-// have.
+// day puts into the batch what the partner lacks of a day. What it should not have goes once that is delivered.
 func (r *run) day(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known seen) error {
 	tag, err := r.tag(ctx, in, day)
 	if err != nil {
@@ -242,9 +273,6 @@ func (r *run) day(ctx context.Context, in wire.InstrumentEntry, day wire.Day, kn
 			d.known.was = begun
 		}
 	}
-	if err := r.remove(ctx, d); err != nil {
-		return err
-	}
 	for _, i := range d.plan.Deliver {
 		if err := r.add(ctx, d, i); err != nil {
 			return err
@@ -252,9 +280,22 @@ func (r *run) day(ctx context.Context, in wire.InstrumentEntry, day wire.Day, kn
 	}
 	d.complete = true
 	if d.open == 0 {
-		return r.note(ctx, d)
+		return r.finish(ctx, d, nil)
 	}
 	return nil
+}
+
+// removeDay removes what the partner should not have of a day, and notes nothing: the next run delivers.
+func (r *run) removeDay(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known seen) error {
+	tag, err := r.tag(ctx, in, day)
+	if err != nil || known.KnownDay == (KnownDay{}) || tag == known.Tag {
+		return err
+	}
+	d, err := r.read(ctx, in, day, known)
+	if err != nil {
+		return err
+	}
+	return r.remove(ctx, d)
 }
 
 // leftDay removes what the partner should not have of a day of an instrument that is not selected any more. All other copies stay.
@@ -267,7 +308,7 @@ func (r *run) leftDay(ctx context.Context, in wire.InstrumentEntry, day wire.Day
 	if err != nil || len(d.objects) == 0 {
 		return err
 	}
-	if err := r.remove(ctx, d); err != nil || d.stays || d.cut || d.failed > 0 {
+	if err := r.remove(ctx, d); err != nil || d.stays || d.cut {
 		return err
 	}
 	known.Tag, known.Changed, known.Policy, known.Objects = tag, d.plan.Known.Changed, d.plan.Known.Policy, max(0, known.Objects-d.removed)

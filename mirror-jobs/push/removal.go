@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"path"
 	"time"
 
@@ -27,6 +28,8 @@ type gone struct {
 	record *wire.Record
 	// by is the path of the version that replaces it; empty where there is none.
 	by string
+	// shared: what lies under the path may be the copy of another version by now. It goes only with the size and time of this one.
+	shared bool
 }
 
 // allow counts the copies that must go before any is removed.
@@ -34,14 +37,7 @@ func (r *run) allow(ctx context.Context) error {
 	if r.Force {
 		return nil
 	}
-	var held, remove int
-	var ask, some []string
-	has := func() error {
-		there, err := r.has(ctx, ask)
-		some = append(some, there[:min(len(there), max(0, maxNamed-len(some)))]...)
-		remove, ask = remove+len(there), ask[:0]
-		return err
-	}
+	held, q := 0, question{run: r}
 	count := func(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known seen) error {
 		held += known.Objects
 		if known.KnownDay == (KnownDay{}) {
@@ -58,30 +54,73 @@ func (r *run) allow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for _, g := range all {
-			if ask = append(ask, g.path); len(ask) >= r.files {
-				if err := has(); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
+		return q.ask(ctx, all)
 	}
 	err := r.each(ctx, count)
 	if err == nil {
 		err = r.eachLeft(ctx, count)
 	}
 	if err == nil {
-		err = has()
+		err = q.end(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	if r.removable = r.policy.Most(held); remove > r.removable {
-		r.stopped(remove, held)
-		r.Logger.Warn("these copies must go, or are some of those", "paths", some)
+	if r.removable = r.policy.Most(held); q.there > r.removable {
+		r.stopped(q.there, held)
+		r.Logger.Warn("these copies must go, or are some of those", "paths", q.some)
 	}
 	return nil
+}
+
+// question collects copies that must go until the partner is asked which of them it has.
+type question struct {
+	run  *run
+	open []gone
+	// there is how many it has, and some names some.
+	there int
+	some  []string
+}
+
+func (q *question) ask(ctx context.Context, all []gone) error {
+	q.open = append(q.open, all...)
+	if len(q.open) < q.run.files {
+		return nil
+	}
+	return q.end(ctx)
+}
+
+func (q *question) end(ctx context.Context) error {
+	all := q.open
+	q.open = nil
+	for some := range groups(all, q.run.files) {
+		there, err := q.run.there(ctx, some)
+		if err != nil && !q.run.refuses(err) {
+			return err
+		}
+		q.there += len(there)
+		for _, g := range there[:min(len(there), max(0, maxNamed-len(q.some)))] {
+			q.some = append(q.some, g.path)
+		}
+	}
+	return nil
+}
+
+// groups are copies by so many, of which no two have the same path.
+func groups(all []gone, most int) iter.Seq[[]gone] {
+	return func(yield func([]gone) bool) {
+		for len(all) > 0 {
+			paths, n := map[string]bool{}, 0
+			for n < min(len(all), most) && !paths[all[n].path] {
+				paths[all[n].path] = true
+				n++
+			}
+			if !yield(all[:n]) {
+				return
+			}
+			all = all[n:]
+		}
+	}
 }
 
 // maxNamed are the copies that the log names where too many must go.
@@ -95,19 +134,76 @@ func (r *run) stopped(remove, held int) {
 	r.Logger.Error("copies must go, and none is removed", "error", r.stop)
 }
 
-// has returns those of some paths that the partner has.
-func (r *run) has(ctx context.Context, paths []string) ([]string, error) {
-	if len(paths) == 0 {
-		return nil, nil
+// there returns those of some copies that the partner has. Errors: Problem.
+func (r *run) there(ctx context.Context, some []gone) (there []gone, err error) {
+	if r.refused != nil {
+		return nil, r.refused
 	}
-	return r.Mover.Has(ctx, paths)
+	var paths []string
+	var files []File
+	for _, g := range some {
+		if g.shared {
+			files = append(files, File{Path: g.path, Size: g.record.Size, Modified: g.record.ReceivedAt, Digest: g.record.Digest})
+		} else {
+			paths = append(paths, g.path)
+		}
+	}
+	has := make(map[string]bool, len(some))
+	if len(paths) > 0 {
+		found, err := r.Mover.Has(ctx, paths)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range found {
+			has[p] = true
+		}
+	}
+	if len(files) > 0 {
+		for _, f := range files {
+			has[f.Path] = true
+		}
+		if err := r.Mover.Verify(ctx, files, false, func(i int, _ string) { has[files[i].Path] = false }); err != nil {
+			return nil, err
+		}
+	}
+	for _, g := range some {
+		if has[g.path] {
+			there = append(there, g)
+		}
+	}
+	return there, nil
 }
 
-// gone are the copies of a day that the partner may have and should not. The path of an object is that of its newest version,
-// also where that is gone: only with it the copy goes.
+// refuses says whether an error means that the partner lets nothing be removed, and takes files all the same as far as is known: from
+// then on it is not asked again in this run.
+func (r *run) refuses(err error) bool {
+	var p *Problem
+	if !errors.As(err, &p) || p.Reason != wire.MirrorReasonAccessDenied && p.Reason != wire.MirrorReasonProtocol {
+		return false
+	}
+	if r.refused == nil {
+		r.refused = err
+	}
+	return true
+}
+
+// keep counts copies that must go and that the partner keeps.
+func (r *run) keep(d *pushed, some []gone, err error) {
+	d.stays = true
+	if !d.asked || r.firstKept == nil { // else they count already
+		r.Progress.Keep(len(some))
+		r.kept += len(some)
+	}
+	if r.firstKept == nil {
+		r.firstKept = fmt.Errorf("as %q: %w", some[0].path, err)
+	}
+	r.Logger.Error("the partner keeps copies that it is to remove: the next run asks again", "instrument", d.in.Instrument, "day", d.day, "copies", len(some), "error", err)
+}
+
+// gone are the copies of a day that the partner may have and should not.
 func (r *run) gone(ctx context.Context, d *pushed) (all []gone, err error) {
 	never := d.known.KnownDay == (KnownDay{}) && !r.Force // no run has brought anything
-	if never && len(d.plan.Remove) > 0 {         // unless what was known of it is lost
+	if never && len(d.plan.Remove) > 0 {                  // unless what was known of it is lost
 		has, err := r.Book.Mirrored(ctx, d.in.Instrument, d.day)
 		if err != nil {
 			return nil, err
@@ -127,34 +223,42 @@ func (r *run) gone(ctx context.Context, d *pushed) (all []gone, err error) {
 		if err != nil && !errors.Is(err, catalog.ErrNotFound) {
 			return nil, err
 		}
-		if p, ok := r.pathOf(d, o, false); ok && (err != nil || is.ID == o.Record.ID) {
-			all = append(all, gone{path: p, record: o.Record})
+		by := ""
+		if err == nil && is.State == wire.StateCurrent {
+			by, _ = r.pathOf(d, &plan.PushObject{Path: o.Path, Record: &is}, false)
+		}
+		if p, ok := r.pathOf(d, o, false); ok {
+			all = append(all, gone{path: p, record: o.Record, by: by, shared: r.shared(o.Record, err == nil && is.ID != o.Record.ID)})
 		}
 		if p, ok := r.pathOf(d, o, true); ok && r.policy.AllVersions {
-			g := gone{path: p, record: o.Record}
-			if err == nil && is.State == wire.StateCurrent {
-				g.by, _ = r.pathOf(d, &plan.PushObject{Path: o.Path, Record: &is}, false)
-			}
-			all = append(all, g)
+			all = append(all, gone{path: p, record: o.Record, by: by})
 		}
 	}
 	return all, nil
 }
 
-// remove removes the copies of a day that must go, and confirms what was purged.
+// shared says whether the path of an object may be that of another version, too. Newer: another object is published under its path. By
+// a template versions may have one path that are published under several.
+func (r *run) shared(record *wire.Record, newer bool) bool {
+	if r.template == nil {
+		return newer
+	}
+	return record.Name != "" && r.template.Has("name") && !r.template.Has("id")
+}
+
+// remove removes the copies of a day that must go, and confirms what was purged. It comes when all that the day has was delivered: a
+// partner that refuses to remove gets it all the same.
 func (r *run) remove(ctx context.Context, d *pushed) error {
 	all, err := r.gone(ctx, d)
 	if err != nil {
 		return err
 	}
-	for len(all) > 0 {
-		some := all[:min(len(all), r.files)]
-		all = all[len(some):]
+	for some := range groups(all, r.files) {
 		if err := r.removeSome(ctx, d, some); err != nil {
 			return err
 		}
 	}
-	if d.stays || d.failed > 0 {
+	if d.stays {
 		return nil
 	}
 	for _, i := range d.plan.Remove {
@@ -174,38 +278,51 @@ func (r *run) removeSome(ctx context.Context, d *pushed, some []gone) error {
 	if err := r.Pause(ctx); err != nil {
 		return err
 	}
-	paths, of := make([]string, len(some)), make(map[string]gone, len(some))
-	for i, g := range some {
-		paths[i], of[g.path] = g.path, g
-	}
-	there, err := r.has(ctx, paths)
-	if err != nil || len(there) == 0 {
-		return err
-	}
-	if !r.Force && len(there) > r.removable {
-		d.stays = true
-		if r.stop == nil { // more was retracted meanwhile
-			r.stopped(len(there), r.removable)
+	there, err := r.there(ctx, some)
+	if err == nil && len(there) > 0 {
+		if !r.Force && len(there) > r.removable {
+			d.stays = true
+			if r.stop == nil { // more was retracted meanwhile
+				r.stopped(len(there), r.removable)
+			}
+			return nil
 		}
+		some = there
+		err = r.removeThere(ctx, d, there)
+	}
+	if err != nil && r.refuses(err) {
+		r.keep(d, some, r.refused)
 		return nil
 	}
-	told, err := r.tell(ctx, d, there, of)
+	return err
+}
+
+// removeThere removes copies that the partner has.
+func (r *run) removeThere(ctx context.Context, d *pushed, there []gone) error {
+	told, err := r.tell(ctx, d, there)
 	if err != nil || len(told) == 0 {
 		return err
 	}
+	paths := make([]string, len(told))
+	for i, g := range told {
+		paths[i] = g.path
+	}
+	left := 0
 	var kept *KeptError
-	if err := r.Mover.Remove(ctx, told); errors.As(err, &kept) {
-		d.failed++
-		r.owe(told[0], err)
-		r.Progress.End(0, false)
-		r.Logger.Error("the partner keeps copies that it is to remove: the next run asks again", "instrument", d.in.Instrument, "day", d.day, "error", err)
-		return nil
+	if err := r.Mover.Remove(ctx, paths); errors.As(err, &kept) {
+		still, err := r.there(ctx, told)
+		if err != nil {
+			return err
+		}
+		if left = len(still); left > 0 {
+			r.keep(d, still, kept)
+		}
 	} else if err != nil {
 		return err
 	}
-	r.removable -= len(told)
-	d.removed += len(told)
-	r.Progress.Remove(len(told))
+	r.removable -= len(told) - left
+	d.removed += len(told) - left
+	r.Progress.Remove(len(told) - left)
 	return nil
 }
 
@@ -231,14 +348,13 @@ type Tombstone struct {
 }
 
 // tell leaves a tombstone beside each copy that has one, before it goes: a run that is killed in between finds the copy again.
-// It returns the paths of the copies that may go.
-func (r *run) tell(ctx context.Context, d *pushed, there []string, of map[string]gone) (may []string, err error) {
+// It returns the copies that may go.
+func (r *run) tell(ctx context.Context, d *pushed, there []gone) (may []gone, err error) {
 	var files []File
-	var at []string
-	for _, p := range there {
-		g := of[p]
+	var of []gone
+	for _, g := range there {
 		if !r.policy.Tombstone(g.record) {
-			may = append(may, p)
+			may = append(may, g)
 			continue
 		}
 		f, err := tombstone(g)
@@ -246,23 +362,21 @@ func (r *run) tell(ctx context.Context, d *pushed, there []string, of map[string
 			return nil, err
 		}
 		if len(path.Base(f.Path)) > 255 {
-			r.Logger.Warn("the name of a copy is too long for a file beside it that says why it is gone", "path", p, "reason", g.record.Reason)
-			may = append(may, p)
+			r.Logger.Warn("the name of a copy is too long for a file beside it that says why it is gone", "path", g.path, "reason", g.record.Reason)
+			may = append(may, g)
 			continue
 		}
-		files, at = append(files, f), append(at, p)
+		files, of = append(files, f), append(of, g)
 	}
 	if len(files) == 0 {
 		return may, nil
 	}
 	err = r.Mover.Deliver(ctx, files, true, func(i int, err error) {
 		if err == nil {
-			may = append(may, at[i])
+			may = append(may, of[i])
 			return
 		}
-		d.failed++
-		r.owe(files[i].Path, err)
-		r.Logger.Error("the partner does not take a file that says why a copy is gone: the copy stays", "path", files[i].Path, "error", err)
+		r.keep(d, of[i:i+1], fmt.Errorf("it does not take the file that says why the copy is gone: %w", err))
 	})
 	return may, err
 }
@@ -288,21 +402,29 @@ func tombstone(g gone) (File, error) {
 }
 
 // clear removes the tombstones of paths that have an object again.
-func (r *run) clear(ctx context.Context, files []File, ended []error) error {
+func (r *run) clear(ctx context.Context, b batch, ended []error) error {
 	var paths []string
-	for i, f := range files {
+	of := map[*pushed]bool{}
+	for i, f := range b.files {
 		if f.clears && ended[i] == nil {
 			paths = append(paths, f.Path+TombstoneSuffix)
+			of[b.of[i]] = true
 		}
 	}
 	if len(paths) == 0 {
 		return nil
 	}
+	err := r.refused
+	if err == nil {
+		err = r.Mover.Remove(ctx, paths)
+	}
 	var kept *KeptError
-	if err := r.Mover.Remove(ctx, paths); errors.As(err, &kept) {
-		r.Logger.Warn("the partner keeps files that say why copies are gone, beside copies that are there again", "error", err)
-	} else if err != nil {
+	if err == nil || !errors.As(err, &kept) && !r.refuses(err) {
 		return err
+	}
+	r.Logger.Warn("the partner keeps files that say why copies are gone, beside copies that are there again", "error", err)
+	for d := range of {
+		d.stays = d.stays || kept == nil // the next run removes them
 	}
 	return nil
 }

@@ -218,7 +218,7 @@ func TestKept(t *testing.T) {
 	}
 	l.become(&kept, wire.StateRetracted, "a lamp")
 	l.Wait(l.Put(archivetest.Camera, "2.jpg", "two", at(storm.AddDate(0, 0, 1))))
-	if err := l.run(); !errors.Is(err, push.ErrOwed) {
+	if err := l.run(); !errors.Is(err, push.ErrKept) || errors.Is(err, push.ErrOwed) {
 		t.Errorf("the partner keeps a copy that it is to remove, and the run says %v", err)
 	}
 	l.want("the rest came", map[string]string{"allsky-1/kept/1.jpg": "one", "allsky-1/2.jpg": "two"})

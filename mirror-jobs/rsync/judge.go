@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,6 +26,9 @@ var signs = []struct{ text, reason string }{
 	{"Permission denied (", wire.MirrorReasonAccessDenied},
 	{"@ERROR: access denied", wire.MirrorReasonAccessDenied},
 	{"read only", wire.MirrorReasonAccessDenied},
+	{"configured to refuse", wire.MirrorReasonAccessDenied},
+	{"has been disabled on this server", wire.MirrorReasonAccessDenied},
+	{"invalid file mode 00 for ", wire.MirrorReasonAccessDenied},
 	{"@ERROR: Unknown module", wire.MirrorReasonProtocol},
 	{"Connection refused", wire.MirrorReasonUnreachable},
 	{"Could not resolve hostname", wire.MirrorReasonUnreachable},
@@ -36,6 +40,10 @@ var signs = []struct{ text, reason string }{
 	{"Broken pipe", wire.MirrorReasonUnreachable},
 	{"connection unexpectedly closed", wire.MirrorReasonUnreachable},
 }
+
+// refused are the signs of a side that answers and lets us in, and refuses what it was asked for: options by "refuse options" of a
+// daemon, whose receiver does not know the files to delete where it refuses delete-missing-args, or by rrsync; or all, since it is full.
+var refused = []string{"configured to refuse", "has been disabled on this server", "invalid file mode 00 for ", "No space left on device", "Disk quota exceeded"}
 
 // authFailed is what a daemon says of a user or a password.
 const authFailed = "auth failed"
@@ -90,13 +98,14 @@ func judge(err error, said string) (failures, error) {
 		return failures{}, fmt.Errorf("rsync: %w", err)
 	}
 	code := ended.ExitCode()
-	reason, text, line := codes[code], about(said), firstLine(said)
+	reason, text, line, answered := codes[code], about(said), firstLine(said), false
 	if partial[code] {
 		text = whole(text)
 	}
 	for _, s := range signs {
 		if before, after, is := strings.Cut(text, s.text); is {
 			rest, _, _ := strings.Cut(after, "\n")
+			answered = slices.Contains(refused, s.text)
 			reason, line = s.reason, wire.SaidText(before[strings.LastIndexByte(before, '\n')+1:]+s.text+rest)
 			break
 		}
@@ -107,12 +116,12 @@ func judge(err error, said string) (failures, error) {
 	if reason == "" {
 		reason = wire.MirrorReasonProtocol
 	}
-	return failures{}, &push.Problem{Reason: reason, Err: fmt.Errorf("rsync ended with %d: %s", code, line)}
+	return failures{}, &push.Problem{Reason: reason, Answered: answered, Err: fmt.Errorf("rsync ended with %d: %s", code, line)}
 }
 
-// firstLine is what rsync said first that says something.
+// firstLine is what rsync said first that says something: of files that have vanished, as those that are to be removed, it always does.
 func firstLine(said string) string {
-	for line := range strings.Lines(said) {
+	for line := range strings.Lines(vanishedLine.ReplaceAllString(said, "")) {
 		if line = wire.SaidText(line); line != "" && !strings.HasPrefix(line, "@@@") {
 			return line
 		}

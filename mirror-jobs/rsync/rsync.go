@@ -145,6 +145,9 @@ func (m *Mover) put(ctx context.Context, f push.File, with map[string]int) error
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return placeError(f.Path, err)
 	}
+	if f.Open == nil {
+		return shape(name, f)
+	}
 	body, err := f.Open(ctx)
 	if err != nil {
 		return err
@@ -162,6 +165,18 @@ func (m *Mover) put(ctx context.Context, f push.File, with map[string]int) error
 		return errors.Join(err, os.Remove(name))
 	}
 	return nil
+}
+
+// shape stages a file that has the size and time of another, and takes no space.
+func shape(name string, f push.File) error {
+	out, err := os.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+	if err != nil {
+		return placeError(f.Path, err)
+	}
+	if err := errors.Join(out.Truncate(f.Size), out.Close()); err != nil {
+		return err
+	}
+	return os.Chtimes(name, f.Modified, f.Modified)
 }
 
 // placeError is about a file for which there is no place beside the others.
@@ -244,7 +259,7 @@ func (m *Mover) Remove(ctx context.Context, paths []string) error {
 	}
 	failed, err := m.run(ctx, list(paths), nil, "--delete-missing-args", "--files-from=-", "--from0", m.stage()+"/", m.target())
 	if err == nil && failed.some && !failed.vanished { // what is not staged, as a folder of a path, has vanished for rsync
-		return &push.KeptError{Err: fmt.Errorf("the partner did not remove all: rsync says %s", firstLine(vanishedLine.ReplaceAllString(failed.said, "")))}
+		return &push.KeptError{Err: fmt.Errorf("the partner did not remove all: rsync says %s", firstLine(failed.said))}
 	}
 	return err
 }
@@ -335,6 +350,8 @@ func (m *Mover) explain(err error) error {
 	}
 	step := ""
 	switch d := m.cfg.Daemon; {
+	case p.Reason == wire.MirrorReasonAccessDenied && p.Answered:
+		step = ": the partner is to allow this option (refuse options in its rsyncd.conf, or -no-del of rrsync); to remove copies rsync needs --delete and --delete-missing-args"
 	case p.Reason == wire.MirrorReasonHostKeyMismatch:
 		step = ": ask the partner for its host key, and put it into the Secret of spec.rsync.ssh.knownHostsSecretKeyRef if it is another one"
 	case p.Reason == wire.MirrorReasonAccessDenied && d == nil:
@@ -342,7 +359,7 @@ func (m *Mover) explain(err error) error {
 	case p.Reason == wire.MirrorReasonAccessDenied && d.User != "" && strings.Contains(err.Error(), authFailed):
 		step = ": correct spec.rsync.daemon.user, or the password in the Secret of spec.rsync.daemon.passwordSecretKeyRef"
 	}
-	return &push.Problem{Reason: p.Reason, Err: fmt.Errorf("%s: %w%s", strings.TrimSuffix(m.target(), "/"), p.Err, step)}
+	return &push.Problem{Reason: p.Reason, Answered: p.Answered, Err: fmt.Errorf("%s: %w%s", strings.TrimSuffix(m.target(), "/"), p.Err, step)}
 }
 
 // configure writes the configuration of ssh, which asks nothing and trusts only known_hosts.

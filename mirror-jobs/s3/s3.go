@@ -238,23 +238,23 @@ func (m *Mover) Remove(ctx context.Context, paths []string) error {
 
 // problem says why a bucket takes nothing.
 func (m *Mover) problem(err error) error {
-	var reason string
+	reason, answered := "", false
 	switch {
 	case errors.Is(err, objectstore.ErrFull):
-		reason = wire.MirrorReasonPartnerFull
+		reason, answered = wire.MirrorReasonPartnerFull, true
 	case errors.Is(err, objectstore.ErrAccessDenied):
 		reason = wire.MirrorReasonAccessDenied
 	case errors.Is(err, objectstore.ErrNoBucket):
-		reason = wire.MirrorReasonProtocol
+		reason, answered = wire.MirrorReasonProtocol, true
 		err = fmt.Errorf("bucket %q: %w: create it, or correct spec.s3.bucket", m.cfg.Bucket, err)
 	case errors.Is(err, objectstore.ErrDigest):
-		reason = wire.MirrorReasonDigestMismatch
+		reason, answered = wire.MirrorReasonDigestMismatch, true
 	case errors.Is(err, objectstore.ErrUnavailable):
 		reason = wire.MirrorReasonUnreachable
 	default:
 		return err
 	}
-	return &push.Problem{Reason: reason, Err: err}
+	return &push.Problem{Reason: reason, Answered: answered, Err: err}
 }
 
 // paced is a body of which no more is read than may be moved.

@@ -22,6 +22,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/substorm/substorm/feed-server/archive/archivetest"
 	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/internal/wire"
@@ -29,7 +31,8 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/pull"
 )
 
-// cutting passes TCP on to a server, and cuts each connection once some bytes came back.
+// cutting passes TCP on to a server, and cuts each connection once some bytes came back, of which all arrive: a reset drops what still
+// waits to be sent, which may be all of it where the client reads slowly, and then no try would come any further.
 func cutting(t *testing.T, target string, after func() int64) (url string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -51,12 +54,28 @@ func cutting(t *testing.T, target string, after func() int64) (url string) {
 			go func() { _, _ = io.Copy(out, in) }()
 			go func() {
 				_, _ = io.CopyN(in, out, after())
+				for waiting(in.(*net.TCPConn)) > 0 {
+					time.Sleep(time.Millisecond)
+				}
 				_ = in.(*net.TCPConn).SetLinger(0)
 				_, _ = in.Close(), out.Close()
 			}()
 		}
 	}()
 	return "http://" + listener.Addr().String()
+}
+
+// waiting is how many bytes the other side has not taken yet; 0 of a connection that is closed.
+func waiting(c *net.TCPConn) (bytes int) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	asked := raw.Control(func(fd uintptr) { bytes, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
+	if asked != nil || err != nil {
+		return 0
+	}
+	return bytes
 }
 
 // fill puts many small objects and a large one.

@@ -180,7 +180,17 @@ func (f *folder) open(ctx context.Context, key string) (*os.File, *opened, error
 // errReplaced: what was said of an object went with it. Another object has the name, or none.
 var errReplaced = errors.New("the object was replaced")
 
+// describe adds what is known of an object beside its bytes. Where that is with the file, as on most file systems, the bucket's folder is
+// not opened once more.
 func (f *folder) describe(file *os.File, o *opened) error {
+	if !f.tree.asides.Load() {
+		a, err := attributesAt(file)
+		if err != nil {
+			return err
+		}
+		a.tell(&o.info)
+		return nil
+	}
 	root, err := f.tree.open()
 	if err != nil {
 		return err

@@ -120,18 +120,16 @@ func attributeBytes(read func([]byte) (int, error)) ([]byte, error) {
 // maxAttribute is the most that Linux has in an attribute, in bytes (XATTR_SIZE_MAX).
 const maxAttribute = 64 << 10
 
-// describe tells what is known of an object beside its bytes.
+// describe tells what is known of an object beside its bytes, where that may lie in a file of its own.
 func (t *tree) describe(root *os.Root, file *os.File, path string, stat fs.FileInfo, info *Info) error {
 	a := attributes(nil)
-	if t.asides.Load() {
-		data, err := root.ReadFile(asidePath(path, stat))
-		if err == nil {
-			if err := json.Unmarshal(data, &a); err != nil {
-				return fmt.Errorf("content type and metadata in %s: %w", asidePath(path, stat), err)
-			}
-		} else if !isMissing(err) {
-			return err
+	data, err := root.ReadFile(asidePath(path, stat))
+	if err == nil {
+		if err := json.Unmarshal(data, &a); err != nil {
+			return fmt.Errorf("content type and metadata in %s: %w", asidePath(path, stat), err)
 		}
+	} else if !isMissing(err) {
+		return err
 	}
 	if a == nil {
 		var err error
@@ -140,7 +138,7 @@ func (t *tree) describe(root *os.Root, file *os.File, path string, stat fs.FileI
 		}
 	}
 	a.tell(info)
-	if len(a) == 0 && t.asides.Load() {
+	if len(a) == 0 {
 		return errNoAside
 	}
 	return nil

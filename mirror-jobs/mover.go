@@ -15,8 +15,14 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/s3"
 )
 
-// newMover returns the one that an entry asks for.
-func newMover(ctx context.Context, cfg Config, entry wire.MirrorEntry) (push.Mover, error) {
+// formerMover returns one to a place that copies were brought to before the MirrorPartner was changed, with the credentials of now.
+func formerMover(ctx context.Context, cfg Config, entry wire.MirrorEntry, place push.Place) (push.Mover, error) {
+	entry.S3, entry.Rsync = place.S3, place.Rsync
+	return newMover(ctx, cfg, entry, "rsync-"+place.Name())
+}
+
+// newMover returns the one that an entry asks for, with a scratch folder of its own.
+func newMover(ctx context.Context, cfg Config, entry wire.MirrorEntry, scratch string) (push.Mover, error) {
 	if s := entry.S3; s != nil {
 		config := objectstore.Config{Endpoint: s.Endpoint, Bucket: s.Bucket, Region: s.Region, CredentialsDir: cfg.CredentialsDir}
 		if s.TLS != nil {
@@ -29,7 +35,7 @@ func newMover(ctx context.Context, cfg Config, entry wire.MirrorEntry) (push.Mov
 		return s3.New(s3.Config{Store: store, Bucket: s.Bucket, Prefix: s.Prefix, Connections: entry.Limits.Connections, Moved: paced(ctx, entry.Limits)}), nil
 	}
 	return rsync.New(rsync.Config{
-		MirrorRsync: *entry.Rsync, Credentials: cfg.CredentialsDir, Scratch: filepath.Join(cfg.ScratchDir, "rsync"),
+		MirrorRsync: *entry.Rsync, Credentials: cfg.CredentialsDir, Scratch: filepath.Join(cfg.ScratchDir, scratch),
 		BytesPerSecond: func() int64 { return plan.Rate(entry.Limits, time.Now()) },
 	})
 }

@@ -231,7 +231,7 @@ func (r *run) note(ctx context.Context, d *pushed) error {
 	if d.failed > 0 || d.cut {
 		return nil
 	}
-	known := KnownDay{Tag: d.tag, Place: r.place(d.in), PushKnown: d.plan.Known, Moved: r.now}
+	known := KnownDay{Tag: d.tag, Place: d.here.Name(), PushKnown: d.plan.Known, Moved: r.now, Left: d.left}
 	if d.plan.Confirmed {
 		known.Before = d.known.Last
 	}

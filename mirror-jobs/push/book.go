@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -36,6 +37,9 @@ type Book interface {
 	SetMissing(ctx context.Context, instrument string, day wire.Day, known KnownDay, has wire.Totals) error
 	// Mirrored is what the ledger says that the partner has of a day.
 	Mirrored(ctx context.Context, instrument string, day wire.Day) (wire.Totals, error)
+	// Place returns a place by its name, and KeepPlace notes one.
+	Place(ctx context.Context, name string) (Place, bool, error)
+	KeepPlace(ctx context.Context, name string, p Place) error
 	// Confirm notes that the partner has removed an object, where that was asked of it.
 	Confirm(ctx context.Context, instrument string, day wire.Day, id string) error
 	// Asked calls f for the purges that the partner has not confirmed, those of a day in turn.
@@ -54,8 +58,9 @@ type Month struct {
 type KnownDay struct {
 	// Tag of the day when all of it was confirmed; empty: the next run looks at it again.
 	Tag string `json:"tag"`
-	// Place where the copies lie, by a hash.
+	// Place where the copies lie, by a hash, and Left are those that lie elsewhere.
 	Place string `json:"place,omitempty"`
+	Left  []Left `json:"left,omitempty"`
 	// Begun: a run began to bring objects, and none noted what it brought.
 	Begun bool `json:"begun,omitempty"`
 	plan.PushKnown
@@ -248,6 +253,22 @@ func mirrored(has wire.Totals) wire.LedgerEntry {
 func (b *KV) Mirrored(ctx context.Context, instrument string, day wire.Day) (wire.Totals, error) {
 	entry, _, err := stream.Load[wire.LedgerEntry](ctx, b.ledger, wire.LedgerKey(instrument, day, wire.StepMirrored, b.partner))
 	return entry.Sum(), err
+}
+
+// placePart begins the parts of a partner's cursors that say where copies lie.
+const placePart = "place-"
+
+// Place implements Book.
+func (b *KV) Place(ctx context.Context, name string) (Place, bool, error) {
+	return stream.Load[Place](ctx, b.cursors, wire.MirrorCursorKey(b.partner, placePart+name))
+}
+
+// KeepPlace implements Book.
+func (b *KV) KeepPlace(ctx context.Context, name string, p Place) error {
+	if is, found, err := b.Place(ctx, name); err != nil || found && reflect.DeepEqual(is, p) {
+		return err
+	}
+	return stream.Save(ctx, b.cursors, wire.MirrorCursorKey(b.partner, placePart+name), p)
 }
 
 // Confirm implements Book.

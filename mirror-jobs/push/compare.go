@@ -186,7 +186,7 @@ func (r *run) noteDiffering(ctx context.Context, c *comparedDay) error {
 	has.Digest = has.Digest.Minus(missing.Digest)
 	has.Datagrams -= min(has.Datagrams, missing.Datagrams)
 	has.DatagramBytes -= min(has.DatagramBytes, missing.DatagramBytes)
-	known := KnownDay{Place: r.place(c.in), Begun: true}
+	known := KnownDay{Place: placeOf(&r.Entry, c.in).Name(), Begun: true, Left: c.known.Left}
 	known.Objects = max(0, c.known.Objects-c.differing)
 	return r.Book.SetMissing(ctx, c.in.Instrument, c.day, known, has)
 }

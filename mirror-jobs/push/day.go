@@ -9,15 +9,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
-	"path"
-	"regexp"
 	"slices"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/substorm/substorm/internal/catalog"
-	"github.com/substorm/substorm/internal/naming"
 	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/mirror-jobs/plan"
@@ -32,8 +26,10 @@ type pushed struct {
 
 	objects []plan.PushObject
 	plan    plan.Push
-	// numbers, by ID, are those of objects that have the same path by the template as an earlier one.
-	numbers map[string]int
+	// here is how its copies are named where they lie now.
+	here layout
+	// left are copies of it that lie elsewhere.
+	left []Left
 
 	// open are files whose end is not known; failed are those that the partner did not get.
 	open, failed int
@@ -55,52 +51,14 @@ func (r *run) read(ctx context.Context, in wire.InstrumentEntry, day wire.Day, k
 	if err != nil {
 		return nil, err
 	}
-	d := &pushed{in: in, day: day, known: known, objects: make([]plan.PushObject, len(held.Records))}
+	d := &pushed{in: in, day: day, known: known, objects: make([]plan.PushObject, len(held.Records)), left: slices.Clone(known.Left)}
 	selects := r.selection(in)
 	for i, record := range held.Records {
 		d.objects[i] = plan.PushObject{Path: held.Path(i), Record: record, Selected: selects(record)}
 	}
 	d.plan = r.policy.Day(d.objects, known.PushKnown, r.Force)
-	d.numbers = r.numbers(d)
+	d.here = d.layout(r.here(in))
 	return d, nil
-}
-
-// numbers tells objects of a day apart that have the same path by the template, in the order of receipt and whatever became of
-// them, so that a path is that of one object forever. Only a digest alone leaves any: {id} and {name} differ, and the day is one
-// of receipt, in the template too (at).
-func (r *run) numbers(d *pushed) map[string]int {
-	if r.template == nil || r.own() {
-		return nil
-	}
-	records := make([]*wire.Record, len(d.objects))
-	for i := range d.objects {
-		records[i] = d.objects[i].Record
-	}
-	slices.SortFunc(records, wire.ByReceipt)
-	numbers, seen := map[string]int{}, make(map[string]int, len(records))
-	for _, record := range records {
-		text, err := r.write(d.in, record, "")
-		if err != nil {
-			continue
-		}
-		if seen[text]++; seen[text] > 1 {
-			numbers[record.ID] = seen[text]
-		}
-	}
-	return numbers
-}
-
-// own says whether the template gives each object of an instrument a path of its own.
-func (r *run) own() bool { return r.template.Has("id") || r.template.Has("name") }
-
-// write returns the path of an object by the template. One without a name that the template asks for is named by its ID: what it is
-// published under may end as the path of another day does.
-func (r *run) write(in wire.InstrumentEntry, record *wire.Record, published string) (string, error) {
-	id := wire.ShortID(record.ReceivedAt, record.Digest)
-	return r.template.Write(naming.Values{
-		Time: r.at(record), Station: in.Station, Instrument: in.Instrument, Name: cmp.Or(record.Name, id+path.Ext(published)),
-		ID: id, Digest: record.Digest.String(),
-	})
 }
 
 // inside says whether an object is within the bounds of this run.
@@ -109,56 +67,13 @@ func (r *run) inside(record *wire.Record) bool {
 	return (r.To.IsZero() || first.Before(r.To)) && !last.Before(r.From)
 }
 
-// versions begins the paths of superseded versions at a partner, as it does in the archive's keys.
-const versions = "v/"
-
-// ofVersion is a path that is kept for superseded versions.
-var ofVersion = regexp.MustCompile(`^v/[0-9]+/`)
-
-// pathOf is where a copy of an object of a day lies at the partner, as its current version or as
-// an older one; false where it has no path.
-func (r *run) pathOf(d *pushed, o *plan.PushObject, older bool) (string, bool) {
-	version := ""
-	if older {
-		version = versions + strconv.Itoa(max(1, o.Record.Version)) + "/"
-	}
-	own := o.Path
-	p := d.in.Instrument + "/" + version + own
-	if r.template != nil {
-		text, err := r.write(d.in, o.Record, o.Path)
-		if err != nil {
-			return "", false
-		}
-		own = objectpath.Told(text, d.numbers[o.Record.ID])
-		p = version + own
-	}
-	if r.policy.AllVersions && ofVersion.MatchString(own) {
-		return "", false
-	}
-	for part := range strings.SplitSeq(p, "/") {
-		if part == "" || part == "." || part == ".." || strings.ContainsAny(part, "\x00\n\r") || len(part) > 255 {
-			return "", false
-		}
-	}
-	return p, true
-}
-
-// at is the time that a path tells. Where paths are told apart among those that were received on one day, the observation counts
-// only if it was that day.
-func (r *run) at(record *wire.Record) time.Time {
-	if at := record.ObservedFrom; at != nil && (r.own() || wire.DayOf(*at) == wire.DayOf(record.ReceivedAt)) {
-		return *at
-	}
-	return record.ReceivedAt
-}
-
 // errNoPath: an object cannot have a path at the partner.
 var errNoPath = errors.New("the object has no path at the partner, or one that is kept for earlier versions: change spec.layout.template of the MirrorPartner")
 
 // file is an object on its way; false, and a line in the log, where it has no path.
 func (r *run) file(d *pushed, o *plan.PushObject) (File, bool) {
 	record, in := o.Record, d.in
-	p, ok := r.pathOf(d, o, record.State == wire.StateSuperseded)
+	p, ok := d.here.pathOf(o, record.State == wire.StateSuperseded)
 	if !ok {
 		r.Logger.Error("an object has no path at the partner", "instrument", in.Instrument, "object", record.ID, "template", r.Entry.Template)
 		return File{}, false

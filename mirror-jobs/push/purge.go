@@ -55,7 +55,7 @@ func (r *run) purgeDay(ctx context.Context, asked []Asked) error {
 	for _, a := range asked {
 		i, listed := of[a.ID]
 		switch {
-		case !a.Has && (!listed || !d.objects[i].Selected): // the partner cannot have it
+		case !a.Has && len(d.left) == 0 && (!listed || !d.objects[i].Selected): // the partner cannot have it
 		case !listed || d.objects[i].Record.State != wire.StatePurged || !r.inside(d.objects[i].Record) || r.VerifyOnly:
 			waits++
 		default:

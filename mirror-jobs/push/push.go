@@ -36,6 +36,8 @@ type Config struct {
 	Store    objectstore.Store
 	Mover    Mover
 	Book     Book
+	// At returns a mover to a place that copies were brought to before spec was changed, at another server, or in another folder.
+	At func(ctx context.Context, p Place) (Mover, error)
 	// Pause returns when objects may be moved. Errors: ctx's.
 	Pause func(ctx context.Context) error
 	// From and To bound the time of observation further; zero: no bound.
@@ -63,6 +65,7 @@ func Run(ctx context.Context, cfg Config) error {
 		Retractions: cfg.Entry.Retractions, SafetyStop: cfg.Entry.SafetyStopPercent,
 	}}
 	r.Mover = answering{cfg.Mover, cfg.Progress}
+	r.server, r.former = &server{mover: r.Mover}, map[string]*place{}
 	r.names = make(map[string]bool, len(cfg.Entry.Selection.Instruments))
 	for _, name := range cfg.Entry.Selection.Instruments {
 		r.names[name] = true
@@ -111,6 +114,9 @@ type run struct {
 	names    map[string]bool
 	policy   plan.PushPolicy
 	template *naming.Template
+	// server is where copies are brought to, and former, by name, are places where copies were brought to before.
+	server *server
+	former map[string]*place
 	// files and bytes that the mover takes at once.
 	files int
 	bytes int64
@@ -123,11 +129,9 @@ type run struct {
 	// removable copies are left that the run may remove. Stop says why it removes none.
 	removable int
 	stop      error
-	// kept are the copies that must go and that the partner keeps, and firstKept says why of the first. Refused is why it lets nothing
-	// be removed.
+	// kept are the copies that must go and that the partner keeps, and firstKept says why of the first.
 	kept      int
 	firstKept error
-	refused   error
 }
 
 // owe counts an object, or what else lies under a path at the partner, that the partner does not have as it should.
@@ -139,6 +143,9 @@ func (r *run) owe(path string, err error) {
 
 // work does what the run is to do.
 func (r *run) work(ctx context.Context) error {
+	if err := r.keepPlaces(ctx); err != nil {
+		return err
+	}
 	if r.VerifyOnly {
 		if err := r.compareAll(ctx, plan.Share{Percent: 100}); err != nil {
 			return err
@@ -207,12 +214,6 @@ func (r *run) eachLeft(ctx context.Context, do dayFunc) error {
 	return nil
 }
 
-// seen is what is known of a day about the place where copies lie now. Was is what the book said.
-type seen struct {
-	KnownDay
-	was KnownDay
-}
-
 // dayFunc does something about a day of which something is known.
 type dayFunc func(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known seen) error
 
@@ -264,9 +265,9 @@ func (r *run) day(ctx context.Context, in wire.InstrumentEntry, day wire.Day, kn
 		return nil // what was listed once is listed for ever: nothing is known now
 	}
 	d.tag = tag
-	if known.KnownDay == (KnownDay{}) && len(d.plan.Deliver) > 0 {
+	if known.nothing() && len(d.plan.Deliver) > 0 {
 		// A run that is killed leaves copies that the next one must know of.
-		begun := KnownDay{Place: r.place(in), Begun: true}
+		begun := KnownDay{Place: d.here.Name(), Begun: true, Left: known.Left}
 		if set, err := r.Book.SetDay(ctx, in.Instrument, day, known.was, begun); err != nil {
 			return err
 		} else if set {
@@ -288,7 +289,7 @@ func (r *run) day(ctx context.Context, in wire.InstrumentEntry, day wire.Day, kn
 // removeDay removes what the partner should not have of a day, and notes nothing: the next run delivers.
 func (r *run) removeDay(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known seen) error {
 	tag, err := r.tag(ctx, in, day)
-	if err != nil || known.KnownDay == (KnownDay{}) || tag == known.Tag {
+	if err != nil || known.nothing() && len(known.Left) == 0 || tag == known.Tag {
 		return err
 	}
 	d, err := r.read(ctx, in, day, known)
@@ -301,7 +302,7 @@ func (r *run) removeDay(ctx context.Context, in wire.InstrumentEntry, day wire.D
 // leftDay removes what the partner should not have of a day of an instrument that is not selected any more. All other copies stay.
 func (r *run) leftDay(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known seen) error {
 	tag, err := r.tag(ctx, in, day)
-	if err != nil || known.KnownDay == (KnownDay{}) || tag == known.Tag && !r.Force {
+	if err != nil || known.nothing() && len(known.Left) == 0 || tag == known.Tag && !r.Force {
 		return err
 	}
 	d, err := r.read(ctx, in, day, known)
@@ -311,6 +312,7 @@ func (r *run) leftDay(ctx context.Context, in wire.InstrumentEntry, day wire.Day
 	if err := r.remove(ctx, d); err != nil || d.stays || d.cut {
 		return err
 	}
+	known.Place, known.Left = d.here.Name(), d.left
 	known.Tag, known.Changed, known.Policy, known.Objects = tag, d.plan.Known.Changed, d.plan.Known.Policy, max(0, known.Objects-d.removed)
 	_, err = r.Book.SetDay(ctx, in.Instrument, day, known.was, known.KnownDay) // else the next run looks again
 	return err
@@ -328,31 +330,4 @@ func (r *run) tag(ctx context.Context, in wire.InstrumentEntry, day wire.Day) (s
 		text += r.now.Truncate(time.Minute).String() // it changes without a change of the archive
 	}
 	return short(text), nil
-}
-
-// place names where the copies of an instrument lie at the partner, and how they are named.
-func (r *run) place(in wire.InstrumentEntry) string {
-	e := r.Entry
-	text := fmt.Sprintf("%s %s", e.Selection.Versions, e.Template)
-	if e.Template != "" {
-		text += " " + in.Station
-	}
-	switch {
-	case e.S3 != nil:
-		text += fmt.Sprintf(" %s %s %s", e.S3.Endpoint, e.S3.Bucket, e.S3.Prefix)
-	case e.Rsync != nil && e.Rsync.Daemon != nil:
-		text += fmt.Sprintf(" %s %s %s", e.Rsync.Daemon.Address, e.Rsync.Daemon.Module, e.Rsync.Daemon.Path)
-	case e.Rsync != nil && e.Rsync.SSH != nil:
-		text += fmt.Sprintf(" %s %d %s %s", e.Rsync.SSH.Host, e.Rsync.SSH.Port, e.Rsync.SSH.User, e.Rsync.SSH.Path)
-	}
-	return short(text)
-}
-
-// seen is what is known of a day, where that is about the place where copies lie now. Books
-// of the version before did not tell where that is.
-func (r *run) seen(in wire.InstrumentEntry, known KnownDay) seen {
-	if known.Place == r.place(in) || known.Place == "" && !r.policy.AllVersions {
-		return seen{known, known}
-	}
-	return seen{was: known}
 }

@@ -55,7 +55,9 @@ type lab struct {
 	force, verifyOnly bool
 	following         bool
 	to                time.Time
-	last              *push.Progress
+	// former are movers to places where copies were brought to before, by their rsync path or S3 prefix.
+	former map[string]push.Mover
+	last   *push.Progress
 }
 
 func newLab(t *testing.T, more ...wire.InstrumentEntry) *lab {
@@ -139,6 +141,18 @@ func (l *lab) run() error {
 	l.last = &push.Progress{}
 	return push.Run(l.Context(), push.Config{
 		Site: archivetest.Site, Entry: l.entry, Registry: l.Snapshot, Catalog: l.Catalog, Store: l.Store, Mover: l.mover, Book: book,
+		At: func(_ context.Context, p push.Place) (push.Mover, error) {
+			name := ""
+			if p.S3 != nil {
+				name = p.S3.Prefix
+			} else if p.Rsync != nil {
+				name = p.Rsync.Daemon.Path
+			}
+			if m, is := l.former[name]; is {
+				return m, nil
+			}
+			return nil, fmt.Errorf("nothing is at %q", name)
+		},
 		Pause: func(context.Context) error { return nil }, Force: l.force, VerifyOnly: l.verifyOnly, Following: l.following, To: l.to, Progress: l.last, Logger: slog.New(slog.DiscardHandler),
 	})
 }

@@ -12,6 +12,8 @@ import (
 	"io"
 	"iter"
 	"path"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/substorm/substorm/internal/catalog"
@@ -37,10 +39,10 @@ func (r *run) allow(ctx context.Context) error {
 	if r.Force {
 		return nil
 	}
-	held, q := 0, question{run: r}
+	held, all := 0, questions{run: r, of: map[*server][]gone{}}
 	count := func(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known seen) error {
-		held += known.Objects
-		if known.KnownDay == (KnownDay{}) {
+		held += known.copies()
+		if known.nothing() && len(known.Left) == 0 {
 			return nil
 		}
 		if tag, err := r.tag(ctx, in, day); err != nil || tag == known.Tag {
@@ -50,52 +52,57 @@ func (r *run) allow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		all, err := r.gone(ctx, d)
-		if err != nil {
-			return err
-		}
-		return q.ask(ctx, all)
+		return r.eachGone(ctx, d, func(p *place, gone []gone) error { return all.ask(ctx, p.server, gone) })
 	}
 	err := r.each(ctx, count)
 	if err == nil {
 		err = r.eachLeft(ctx, count)
 	}
 	if err == nil {
-		err = q.end(ctx)
+		err = all.end(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	if r.removable = r.policy.Most(held); q.there > r.removable {
-		r.stopped(q.there, held)
-		r.Logger.Warn("these copies must go, or are some of those", "paths", q.some)
+	if r.removable = r.policy.Most(held); all.there > r.removable {
+		r.stopped(all.there, held)
+		r.Logger.Warn("these copies must go, or are some of those", "paths", all.some)
 	}
 	return nil
 }
 
-// question collects copies that must go until the partner is asked which of them it has.
-type question struct {
-	run  *run
-	open []gone
-	// there is how many it has, and some names some.
+// questions collect copies that must go until it is asked which of them are there.
+type questions struct {
+	run *run
+	of  map[*server][]gone
+	// there is how many are, and some names some.
 	there int
 	some  []string
 }
 
-func (q *question) ask(ctx context.Context, all []gone) error {
-	q.open = append(q.open, all...)
-	if len(q.open) < q.run.files {
+func (q *questions) ask(ctx context.Context, s *server, all []gone) error {
+	q.of[s] = append(q.of[s], all...)
+	if len(q.of[s]) < q.run.files {
 		return nil
 	}
-	return q.end(ctx)
+	return q.askNow(ctx, s)
 }
 
-func (q *question) end(ctx context.Context) error {
-	all := q.open
-	q.open = nil
+func (q *questions) end(ctx context.Context) error {
+	for s := range q.of {
+		if err := q.askNow(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (q *questions) askNow(ctx context.Context, s *server) error {
+	all := q.of[s]
+	q.of[s] = nil
 	for some := range groups(all, q.run.files) {
-		there, err := q.run.there(ctx, some)
-		if err != nil && !q.run.refuses(err) {
+		there, err := q.run.there(ctx, s, some)
+		if err != nil && !q.run.refuses(ctx, s, err) {
 			return err
 		}
 		q.there += len(there)
@@ -135,9 +142,9 @@ func (r *run) stopped(remove, held int) {
 }
 
 // there returns those of some copies that the partner has. Errors: Problem.
-func (r *run) there(ctx context.Context, some []gone) (there []gone, err error) {
-	if r.refused != nil {
-		return nil, r.refused
+func (r *run) there(ctx context.Context, s *server, some []gone) (there []gone, err error) {
+	if s.refused != nil {
+		return nil, s.refused
 	}
 	var paths []string
 	var files []File
@@ -150,7 +157,7 @@ func (r *run) there(ctx context.Context, some []gone) (there []gone, err error) 
 	}
 	has := make(map[string]bool, len(some))
 	if len(paths) > 0 {
-		found, err := r.Mover.Has(ctx, paths)
+		found, err := s.mover.Has(ctx, paths)
 		if err != nil {
 			return nil, err
 		}
@@ -162,7 +169,7 @@ func (r *run) there(ctx context.Context, some []gone) (there []gone, err error) 
 		for _, f := range files {
 			has[f.Path] = true
 		}
-		if err := r.Mover.Verify(ctx, files, false, func(i int, _ string) { has[files[i].Path] = false }); err != nil {
+		if err := s.mover.Verify(ctx, files, false, func(i int, _ string) { has[files[i].Path] = false }); err != nil {
 			return nil, err
 		}
 	}
@@ -174,15 +181,15 @@ func (r *run) there(ctx context.Context, some []gone) (there []gone, err error) 
 	return there, nil
 }
 
-// refuses says whether an error means that the partner lets nothing be removed, and takes files all the same as far as is known: from
-// then on it is not asked again in this run.
-func (r *run) refuses(err error) bool {
+// refuses says whether an error means that nothing can be removed from a server, and that files are taken all the same as far as is
+// known: from then on it is not asked again in this run. Of a place that copies were brought to before, each error means that.
+func (r *run) refuses(ctx context.Context, s *server, err error) bool {
 	var p *Problem
-	if !errors.As(err, &p) || p.Reason != wire.MirrorReasonAccessDenied && p.Reason != wire.MirrorReasonProtocol {
+	if ctx.Err() != nil || s == r.server && (!errors.As(err, &p) || p.Reason != wire.MirrorReasonAccessDenied && p.Reason != wire.MirrorReasonProtocol) {
 		return false
 	}
-	if r.refused == nil {
-		r.refused = err
+	if s.refused == nil {
+		s.refused = err
 	}
 	return true
 }
@@ -200,16 +207,48 @@ func (r *run) keep(d *pushed, some []gone, err error) {
 	r.Logger.Error("the partner keeps copies that it is to remove: the next run asks again", "instrument", d.in.Instrument, "day", d.day, "copies", len(some), "error", err)
 }
 
-// gone are the copies of a day that the partner may have and should not.
-func (r *run) gone(ctx context.Context, d *pushed) (all []gone, err error) {
-	never := d.known.KnownDay == (KnownDay{}) && !r.Force // no run has brought anything
-	if never && len(d.plan.Remove) > 0 {                  // unless what was known of it is lost
+// eachGone calls do for the copies of a day that must go, place by place: where they lie now, and where they were brought to before.
+func (r *run) eachGone(ctx context.Context, d *pushed, do func(*place, []gone) error) error {
+	never := d.known.nothing() && !r.Force // no run has brought anything
+	if never && len(d.plan.Remove) > 0 {   // unless what was known of it is lost
 		has, err := r.Book.Mirrored(ctx, d.in.Instrument, d.day)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		never = has.Objects+has.Datagrams == 0
 	}
+	here, err := r.gone(ctx, d, d.here, never)
+	if err != nil {
+		return err
+	}
+	asked := make(map[string]bool, len(here))
+	for _, g := range here {
+		asked[g.path] = true
+	}
+	if err := do(d.here.place, here); err != nil || len(d.plan.Remove) == 0 {
+		return err
+	}
+	for _, l := range d.left {
+		p, err := r.formerly(ctx, l.Place)
+		if err != nil {
+			return err
+		}
+		all, err := r.gone(ctx, d, d.layout(p), false)
+		if err != nil {
+			return err
+		}
+		if p.server == r.server { // with other paths, and some may be the same
+			all = slices.DeleteFunc(all, func(g gone) bool { return asked[g.path] })
+		}
+		if err := do(p, all); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gone are the copies of a day at a place that may be there and should not. Never: no run has brought any.
+func (r *run) gone(ctx context.Context, d *pushed, at layout, never bool) (all []gone, err error) {
 	for _, i := range d.plan.Remove {
 		o := &d.objects[i]
 		if never && !isPurged(o.Record) {
@@ -225,41 +264,31 @@ func (r *run) gone(ctx context.Context, d *pushed) (all []gone, err error) {
 		}
 		by := ""
 		if err == nil && is.State == wire.StateCurrent {
-			by, _ = r.pathOf(d, &plan.PushObject{Path: o.Path, Record: &is}, false)
+			by, _ = at.pathOf(&plan.PushObject{Path: o.Path, Record: &is}, false)
 		}
-		if p, ok := r.pathOf(d, o, false); ok {
-			all = append(all, gone{path: p, record: o.Record, by: by, shared: r.shared(o.Record, err == nil && is.ID != o.Record.ID)})
+		if p, ok := at.pathOf(o, false); ok {
+			all = append(all, gone{path: p, record: o.Record, by: by, shared: at.shared(o.Record, err == nil && is.ID != o.Record.ID)})
 		}
-		if p, ok := r.pathOf(d, o, true); ok && r.policy.AllVersions {
+		if p, ok := at.pathOf(o, true); ok && at.all() {
 			all = append(all, gone{path: p, record: o.Record, by: by})
 		}
 	}
 	return all, nil
 }
 
-// shared says whether the path of an object may be that of another version, too. Newer: another object is published under its path. By
-// a template versions may have one path that are published under several.
-func (r *run) shared(record *wire.Record, newer bool) bool {
-	if r.template == nil {
-		return newer
-	}
-	return record.Name != "" && r.template.Has("name") && !r.template.Has("id")
-}
-
-// remove removes the copies of a day that must go, and confirms what was purged. It comes when all that the day has was delivered: a
-// partner that refuses to remove gets it all the same.
+// remove removes the copies of a day that must go, and confirms what was purged once it lies at no place. It comes when all that the
+// day has was delivered: a partner that refuses to remove gets it all the same.
 func (r *run) remove(ctx context.Context, d *pushed) error {
-	all, err := r.gone(ctx, d)
-	if err != nil {
-		return err
-	}
-	for some := range groups(all, r.files) {
-		if err := r.removeSome(ctx, d, some); err != nil {
-			return err
+	err := r.eachGone(ctx, d, func(p *place, all []gone) error {
+		for some := range groups(all, r.files) {
+			if err := r.removeSome(ctx, d, p, some); err != nil {
+				return err
+			}
 		}
-	}
-	if d.stays {
 		return nil
+	})
+	if err != nil || d.stays {
+		return err
 	}
 	for _, i := range d.plan.Remove {
 		if o := d.objects[i].Record; isPurged(o) && r.inside(o) {
@@ -274,11 +303,11 @@ func (r *run) remove(ctx context.Context, d *pushed) error {
 // isPurged says whether somebody purged an object, which is asked of partners also where the book does not know that they have it.
 func isPurged(r *wire.Record) bool { return r.State == wire.StatePurged && !plan.Expired(r) }
 
-func (r *run) removeSome(ctx context.Context, d *pushed, some []gone) error {
+func (r *run) removeSome(ctx context.Context, d *pushed, p *place, some []gone) error {
 	if err := r.Pause(ctx); err != nil {
 		return err
 	}
-	there, err := r.there(ctx, some)
+	there, err := r.there(ctx, p.server, some)
 	if err == nil && len(there) > 0 {
 		if !r.Force && len(there) > r.removable {
 			d.stays = true
@@ -288,18 +317,21 @@ func (r *run) removeSome(ctx context.Context, d *pushed, some []gone) error {
 			return nil
 		}
 		some = there
-		err = r.removeThere(ctx, d, there)
+		err = r.removeThere(ctx, d, p, there)
 	}
-	if err != nil && r.refuses(err) {
-		r.keep(d, some, r.refused)
-		return nil
+	if err == nil || !r.refuses(ctx, p.server, err) {
+		return err
 	}
-	return err
+	if p.former {
+		err = fmt.Errorf("at the place that copies were brought to before (%s): %w", strings.TrimSpace(p.Place.server()), err)
+	}
+	r.keep(d, some, err)
+	return nil
 }
 
 // removeThere removes copies that the partner has.
-func (r *run) removeThere(ctx context.Context, d *pushed, there []gone) error {
-	told, err := r.tell(ctx, d, there)
+func (r *run) removeThere(ctx context.Context, d *pushed, p *place, there []gone) error {
+	told, err := r.tell(ctx, d, p, there)
 	if err != nil || len(told) == 0 {
 		return err
 	}
@@ -309,8 +341,8 @@ func (r *run) removeThere(ctx context.Context, d *pushed, there []gone) error {
 	}
 	left := 0
 	var kept *KeptError
-	if err := r.Mover.Remove(ctx, paths); errors.As(err, &kept) {
-		still, err := r.there(ctx, told)
+	if err := p.mover.Remove(ctx, paths); errors.As(err, &kept) {
+		still, err := r.there(ctx, p.server, told)
 		if err != nil {
 			return err
 		}
@@ -320,10 +352,24 @@ func (r *run) removeThere(ctx context.Context, d *pushed, there []gone) error {
 	} else if err != nil {
 		return err
 	}
-	r.removable -= len(told) - left
-	d.removed += len(told) - left
-	r.Progress.Remove(len(told) - left)
+	n := len(told) - left
+	r.removable -= n
+	r.Progress.Remove(n)
+	d.less(p, n)
 	return nil
+}
+
+// less notes that so many copies of the day are gone from a place.
+func (d *pushed) less(p *place, n int) {
+	if !p.former {
+		d.removed += n
+		return
+	}
+	for i := range d.left {
+		if l := &d.left[i]; l.Place == p.Name() {
+			l.Objects = max(0, l.Objects-n)
+		}
+	}
 }
 
 // TombstoneSuffix ends the name of a file that tells why there is no copy any more.
@@ -349,7 +395,7 @@ type Tombstone struct {
 
 // tell leaves a tombstone beside each copy that has one, before it goes: a run that is killed in between finds the copy again.
 // It returns the copies that may go.
-func (r *run) tell(ctx context.Context, d *pushed, there []gone) (may []gone, err error) {
+func (r *run) tell(ctx context.Context, d *pushed, p *place, there []gone) (may []gone, err error) {
 	var files []File
 	var of []gone
 	for _, g := range there {
@@ -371,7 +417,7 @@ func (r *run) tell(ctx context.Context, d *pushed, there []gone) (may []gone, er
 	if len(files) == 0 {
 		return may, nil
 	}
-	err = r.Mover.Deliver(ctx, files, true, func(i int, err error) {
+	err = p.mover.Deliver(ctx, files, true, func(i int, err error) {
 		if err == nil {
 			may = append(may, of[i])
 			return
@@ -414,12 +460,12 @@ func (r *run) clear(ctx context.Context, b batch, ended []error) error {
 	if len(paths) == 0 {
 		return nil
 	}
-	err := r.refused
+	err := r.server.refused
 	if err == nil {
 		err = r.Mover.Remove(ctx, paths)
 	}
 	var kept *KeptError
-	if err == nil || !errors.As(err, &kept) && !r.refuses(err) {
+	if err == nil || !errors.As(err, &kept) && !r.refuses(ctx, r.server, err) {
 		return err
 	}
 	r.Logger.Warn("the partner keeps files that say why copies are gone, beside copies that are there again", "error", err)

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package push
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/substorm/substorm/internal/naming"
+	"github.com/substorm/substorm/internal/objectpath"
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/plan"
+)
+
+// Place is where copies lie, and how they are named there. The book keeps those that copies were ever brought to: what is retracted or
+// purged later is asked of each of them.
+type Place struct {
+	Versions string `json:"versions"`
+	Template string `json:"template,omitempty"`
+	// Station of the Instrument, which a template may hold.
+	Station string            `json:"station,omitempty"`
+	S3      *wire.MirrorS3    `json:"s3,omitempty"`
+	Rsync   *wire.MirrorRsync `json:"rsync,omitempty"`
+}
+
+func placeOf(e *wire.MirrorEntry, in wire.InstrumentEntry) Place {
+	p := Place{Versions: e.Selection.Versions, Template: e.Template, S3: e.S3, Rsync: e.Rsync}
+	if e.Template != "" {
+		p.Station = in.Station
+	}
+	return p
+}
+
+// Name tells places apart.
+func (p Place) Name() string {
+	text := fmt.Sprintf("%s %s", p.Versions, p.Template)
+	if p.Template != "" {
+		text += " " + p.Station
+	}
+	return short(text + p.server())
+}
+
+// server is which folder of which server it is, or which part of which bucket.
+func (p Place) server() string {
+	switch {
+	case p.S3 != nil:
+		return fmt.Sprintf(" %s %s %s", p.S3.Endpoint, p.S3.Bucket, p.S3.Prefix)
+	case p.Rsync != nil && p.Rsync.Daemon != nil:
+		return fmt.Sprintf(" %s %s %s", p.Rsync.Daemon.Address, p.Rsync.Daemon.Module, p.Rsync.Daemon.Path)
+	case p.Rsync != nil && p.Rsync.SSH != nil:
+		return fmt.Sprintf(" %s %d %s %s", p.Rsync.SSH.Host, p.Rsync.SSH.Port, p.Rsync.SSH.User, p.Rsync.SSH.Path)
+	}
+	return ""
+}
+
+// server is what copies are removed from.
+type server struct {
+	mover Mover
+	// refused is why it lets nothing be removed.
+	refused error
+}
+
+// place is a Place as a run knows it.
+type place struct {
+	Place
+	*server
+	template *naming.Template
+	// former: copies were brought there before spec was changed.
+	former bool
+}
+
+// here is where the copies of an instrument lie now.
+func (r *run) here(in wire.InstrumentEntry) *place {
+	return &place{Place: placeOf(&r.Entry, in), server: r.server, template: r.template}
+}
+
+// keepPlaces notes where the run brings copies.
+func (r *run) keepPlaces(ctx context.Context) error {
+	kept := map[string]bool{}
+	for _, name := range r.Entry.Selection.Instruments {
+		in, declared := r.Registry().Instruments[name]
+		if p := placeOf(&r.Entry, in); declared && !kept[p.Name()] {
+			kept[p.Name()] = true
+			if err := r.Book.KeepPlace(ctx, p.Name(), p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// formerly is a place that copies were brought to before. One that cannot be asked refuses all.
+func (r *run) formerly(ctx context.Context, name string) (*place, error) {
+	if p, known := r.former[name]; known {
+		return p, nil
+	}
+	is, found, err := r.Book.Place(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	p := &place{Place: is, server: &server{}, former: true}
+	switch {
+	case !found:
+		p.refused = errors.New("copies were brought to another place, and it is not known any more which that was")
+	case r.At == nil:
+		p.refused = errors.New("nothing reaches another place than that of now")
+	case is.server() == placeOf(&r.Entry, wire.InstrumentEntry{}).server():
+		p.server = r.server
+	default:
+		if p.mover, err = r.At(ctx, is); err != nil {
+			p.refused = fmt.Errorf("at the place before%s: %w", is.server(), err)
+		}
+	}
+	if is.Template != "" {
+		if p.template, err = naming.Parse(is.Template); err != nil {
+			p.refused = err
+		}
+	}
+	r.former[name] = p
+	return p, nil
+}
+
+// Left are copies at a place that none are brought to any more.
+type Left struct {
+	Place   string `json:"place"`
+	Objects int    `json:"objects,omitempty"`
+}
+
+// seen is what is known of a day about the place where copies lie now. Was is what the book said.
+type seen struct {
+	KnownDay
+	was KnownDay
+}
+
+// seen is what is known of a day, where that is about the place where copies lie now; else what is left elsewhere.
+func (r *run) seen(in wire.InstrumentEntry, known KnownDay) seen {
+	here := placeOf(&r.Entry, in).Name()
+	if known.Place == here || known.Place == "" && !r.policy.AllVersions { // books of the version before did not tell where
+		return seen{known, known}
+	}
+	is := KnownDay{Left: slices.Clone(known.Left)}
+	if known.Place != "" {
+		is.Left = append(is.Left, Left{known.Place, known.Objects})
+	}
+	if i := slices.IndexFunc(is.Left, func(l Left) bool { return l.Place == here }); i >= 0 { // copies lie here from an earlier time
+		is.Place, is.Begun, is.Objects = here, true, is.Left[i].Objects
+		is.Left = slices.Delete(is.Left, i, i+1)
+	}
+	return seen{is, known}
+}
+
+// nothing says that nothing is known of the place where copies lie now.
+func (k KnownDay) nothing() bool {
+	return k.Place == "" && k.Tag == "" && !k.Begun && k.Count == 0
+}
+
+// copies are those that the partner has, at whatever place.
+func (k KnownDay) copies() int {
+	n := k.Objects
+	for _, l := range k.Left {
+		n += l.Objects
+	}
+	return n
+}
+
+// layout is how the copies of a day are named at a place.
+type layout struct {
+	*place
+	in wire.InstrumentEntry
+	// numbers, by ID, are those of objects that have the same path by the template as an earlier one.
+	numbers map[string]int
+}
+
+// layout names the copies of a day at a place.
+func (d *pushed) layout(p *place) layout {
+	l := layout{place: p, in: d.in}
+	l.numbers = l.numbersOf(d.objects)
+	return l
+}
+
+// numbersOf tells objects of a day apart that have the same path by the template, in the order of receipt and whatever became of
+// them, so that a path is that of one object forever. Only a digest alone leaves any: {id} and {name} differ, and the day is one
+// of receipt, in the template too (at).
+func (l layout) numbersOf(objects []plan.PushObject) map[string]int {
+	if l.template == nil || l.own() {
+		return nil
+	}
+	records := make([]*wire.Record, len(objects))
+	for i := range objects {
+		records[i] = objects[i].Record
+	}
+	slices.SortFunc(records, wire.ByReceipt)
+	numbers, seen := map[string]int{}, make(map[string]int, len(records))
+	for _, record := range records {
+		text, err := l.write(record, "")
+		if err != nil {
+			continue
+		}
+		if seen[text]++; seen[text] > 1 {
+			numbers[record.ID] = seen[text]
+		}
+	}
+	return numbers
+}
+
+// own says whether the template gives each object of an instrument a path of its own.
+func (l layout) own() bool { return l.template.Has("id") || l.template.Has("name") }
+
+// shared says whether the path of an object may be that of another version, too. Newer: another object is published under its path. By
+// a template versions may have one path that are published under several.
+func (l layout) shared(record *wire.Record, newer bool) bool {
+	if l.template == nil {
+		return newer
+	}
+	return record.Name != "" && l.template.Has("name") && !l.template.Has("id")
+}
+
+// write returns the path of an object by the template. One without a name that the template asks for is named by its ID: what it is
+// published under may end as the path of another day does.
+func (l layout) write(record *wire.Record, published string) (string, error) {
+	id := wire.ShortID(record.ReceivedAt, record.Digest)
+	return l.template.Write(naming.Values{
+		Time: l.at(record), Station: l.Station, Instrument: l.in.Instrument, Name: cmp.Or(record.Name, id+path.Ext(published)),
+		ID: id, Digest: record.Digest.String(),
+	})
+}
+
+// versions begins the paths of superseded versions at a partner, as it does in the archive's keys.
+const versions = "v/"
+
+// ofVersion is a path that is kept for superseded versions.
+var ofVersion = regexp.MustCompile(`^v/[0-9]+/`)
+
+// all says whether superseded versions lie there, too.
+func (p *place) all() bool { return p.Versions == wire.MirrorVersionsAll }
+
+// pathOf is where a copy of an object of the day lies, as its current version or as an older one; false where it has no path.
+func (l layout) pathOf(o *plan.PushObject, older bool) (string, bool) {
+	version := ""
+	if older {
+		version = versions + strconv.Itoa(max(1, o.Record.Version)) + "/"
+	}
+	own := o.Path
+	p := l.in.Instrument + "/" + version + own
+	if l.template != nil {
+		text, err := l.write(o.Record, o.Path)
+		if err != nil {
+			return "", false
+		}
+		own = objectpath.Told(text, l.numbers[o.Record.ID])
+		p = version + own
+	}
+	if l.all() && ofVersion.MatchString(own) {
+		return "", false
+	}
+	for part := range strings.SplitSeq(p, "/") {
+		if part == "" || part == "." || part == ".." || strings.ContainsAny(part, "\x00\n\r") || len(part) > 255 {
+			return "", false
+		}
+	}
+	return p, true
+}
+
+// at is the time that a path tells. Where paths are told apart among those that were received on one day, the observation counts
+// only if it was that day.
+func (l layout) at(record *wire.Record) time.Time {
+	if at := record.ObservedFrom; at != nil && (l.own() || wire.DayOf(*at) == wire.DayOf(record.ReceivedAt)) {
+		return *at
+	}
+	return record.ReceivedAt
+}

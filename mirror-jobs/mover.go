@@ -32,7 +32,7 @@ func newMover(ctx context.Context, cfg Config, entry wire.MirrorEntry, scratch s
 		if err != nil {
 			return nil, err
 		}
-		return s3.New(s3.Config{Store: store, Bucket: s.Bucket, Prefix: s.Prefix, Connections: entry.Limits.Connections, Moved: paced(ctx, entry.Limits)}), nil
+		return s3.New(s3.Config{Store: store, Endpoint: s.Endpoint, Bucket: s.Bucket, Prefix: s.Prefix, Connections: entry.Limits.Connections, Moved: paced(ctx, entry.Limits)}), nil
 	}
 	return rsync.New(rsync.Config{
 		MirrorRsync: *entry.Rsync, Credentials: cfg.CredentialsDir, Scratch: filepath.Join(cfg.ScratchDir, scratch),

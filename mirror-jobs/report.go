@@ -145,13 +145,13 @@ func (r *report) ended(ctx context.Context, err error) {
 // reached notes whether the other side answered; of a run that had nothing to ask nothing is said.
 func (r *report) reached(problem *push.Problem, now time.Time) {
 	switch {
-	case unreached(problem):
+	case unreached(problem) && !problem.Answered:
 		since := now
 		if was := r.status.Unreached; was != nil && was.Reason == problem.Reason {
 			since = was.Since
 		}
 		r.status.Unreached = &wire.MirrorProblem{Reason: problem.Reason, Message: said(problem), Since: since}
-	case r.progress.Answered():
+	case r.progress.Answered() || problem != nil && problem.Answered:
 		r.status.Reached, r.status.Unreached = now, nil
 	}
 }

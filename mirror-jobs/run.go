@@ -255,7 +255,9 @@ func (p *program) move(ctx context.Context, entry wire.MirrorEntry, following bo
 	}
 	return push.Run(ctx, push.Config{
 		Site: p.cfg.Site, Entry: entry, Registry: p.registry.Snapshot, Catalog: p.catalog, Store: p.store, Mover: mover, Book: book,
-		At:    func(ctx context.Context, place push.Place) (push.Mover, error) { return formerMover(ctx, p.cfg, entry, place) },
+		At: func(ctx context.Context, place push.Place) (push.Mover, error) {
+			return formerMover(ctx, p.cfg, entry, place)
+		},
 		Pause: func(ctx context.Context) error { return p.pause(ctx, entry.Limits) },
 		From:  p.cfg.From, To: p.cfg.To, VerifyOnly: p.cfg.VerifyOnly, Force: p.cfg.Force, Following: following, Progress: progress, Logger: p.log,
 	})

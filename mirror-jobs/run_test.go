@@ -368,8 +368,8 @@ func TestFailures(t *testing.T) {
 	if err := mirrorjobs.Run(t.Context(), l.cfg); err == nil {
 		t.Error("there is no such bucket")
 	}
-	if s := l.status(); s.Result != wire.MirrorFailed || owed(s) != 1 || !s.Reached.IsZero() {
-		t.Errorf("%+v", s)
+	if s := l.status(); s.Result != wire.MirrorFailed || owed(s) != 1 || s.Reason != wire.MirrorReasonProtocol || s.Reached.IsZero() || s.Unreached != nil {
+		t.Errorf("it answers that there is no such bucket: %+v", s)
 	}
 	if err := os.WriteFile(filepath.Join(l.cfg.CredentialsDir, wire.MirrorFileSecretAccessKey), []byte("wrong"), 0o600); err != nil {
 		t.Fatal(err)
@@ -378,8 +378,14 @@ func TestFailures(t *testing.T) {
 	if err := mirrorjobs.Run(t.Context(), l.cfg); err == nil {
 		t.Error("the key is wrong")
 	}
-	if s := l.status(); s.Reason != wire.MirrorReasonAccessDenied || s.Unreached == nil {
+	s := l.status()
+	if s.Reason != wire.MirrorReasonAccessDenied || s.Unreached == nil {
 		t.Errorf("%+v", s)
+	}
+	for _, part := range []string{l.MinIO.URL(), `"none"`, "Secret of spec.s3.credentialsSecretRef", "correct the key"} {
+		if !strings.Contains(s.Message, part) {
+			t.Errorf("%q does not say %q", s.Message, part)
+		}
 	}
 	l.cfg.Partner = "nobody"
 	if err := mirrorjobs.Run(t.Context(), l.cfg); err == nil || !strings.Contains(err.Error(), "has no MirrorPartner nobody") {

@@ -30,15 +30,13 @@ func (r *run) add(ctx context.Context, d *pushed, i int) error {
 		d.cut = true
 		return nil
 	}
-	f, ok := r.file(d, o)
-	if !ok {
-		d.failed++
-		return nil
+	f, err := r.file(d, o)
+	if err == nil {
+		err = r.batch.paths.clash(f)
 	}
-	if err := r.batch.paths.clash(f); err != nil {
-		r.Logger.Error("an object is not at the partner", "instrument", d.in.Instrument, "path", f.Path, "error", err)
+	if err != nil {
 		d.failed++
-		r.owe(f.Path, err)
+		r.lack(d.in, f, err)
 		return nil
 	}
 	if f.outdated != nil && d.known.Count > 0 && !d.plan.Confirmed {
@@ -59,6 +57,15 @@ func (r *run) add(ctx context.Context, d *pushed, i int) error {
 	return nil
 }
 
+// lack counts an object as owed that cannot be brought, and is not tried.
+func (r *run) lack(in wire.InstrumentEntry, f File, err error) {
+	r.Logger.Error("an object is not at the partner", "instrument", in.Instrument, "path", f.Path, "error", err)
+	r.Progress.Owe(f.Size)
+	r.Progress.End(f.Size, false)
+	r.Progress.lack(f.Modified)
+	r.owe(f.Path, err)
+}
+
 // owners are the objects that paths belong to.
 type owners map[string]string
 
@@ -74,7 +81,8 @@ func (o owners) have(f File) bool { return o[f.Path] != "" }
 // clash says that a path belongs to another object: then neither overwrites the other.
 func (o owners) clash(f File) error {
 	if owner := o[f.Path]; owner != "" && owner != f.owner {
-		return fmt.Errorf("%q at the partner is the path of two objects, %s and %s: change spec.layout.template of the MirrorPartner so that each has its own", f.Path, owner, f.owner)
+		return &Problem{Reason: wire.MirrorReasonInvalidTemplate, Err: fmt.Errorf(
+			"%q at the partner is the path of two objects, %s and %s: change spec.layout.template of the MirrorPartner so that each has its own", f.Path, owner, f.owner)}
 	}
 	return nil
 }
@@ -150,7 +158,11 @@ func (r *run) bring(ctx context.Context, files []File, anew bool, ended []error)
 	return r.Mover.Deliver(ctx, files, anew, func(i int, err error) {
 		ended[i] = err
 		if err != nil && (errors.Is(err, objectpath.ErrDamaged) || errors.Is(err, objectstore.ErrNotFound)) {
-			ended[i] = fmt.Errorf("its bytes here are not those that were received: %w", err)
+			ended[i] = &Problem{Reason: wire.MirrorReasonStore, Err: fmt.Errorf("its bytes here are not those that were received: %w", err)}
+		}
+		if errors.Is(err, ErrThere) {
+			ended[i] = nil
+			files[i].Moving.There()
 		}
 	})
 }
@@ -200,6 +212,9 @@ func (r *run) mend(ctx context.Context, files []File, ended []error) error {
 	wrong, of := chosen(files, ended, func(err error) bool { return errors.As(err, &differs) })
 	if len(wrong) == 0 {
 		return nil
+	}
+	for i := range wrong {
+		wrong[i].Moving.Anew()
 	}
 	again := make([]error, len(wrong))
 	err := r.bring(ctx, wrong, true, again)
@@ -257,4 +272,4 @@ func (r *run) note(ctx context.Context, d *pushed) error {
 }
 
 // errOther: another run of the partner noted something else of a day.
-var errOther = errors.New("another run noted meanwhile that the partner has less, or other objects: the next run looks again")
+var errOther = &Problem{Reason: wire.MirrorReasonDigestMismatch, Err: errors.New("another run noted meanwhile that the partner has less, or other objects: the next run looks again")}

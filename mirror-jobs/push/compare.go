@@ -79,14 +79,12 @@ func (r *run) compareDay(ctx context.Context, in wire.InstrumentEntry, day wire.
 		if !r.policy.Gives(o) || !r.inside(o.Record) || !r.VerifyOnly && (!share.Holds(o.Record.Digest) || !r.confirmedBefore(o.Record, known)) {
 			continue
 		}
-		f, ok := r.file(d, o)
-		if !ok {
-			r.owe(in.Instrument+"/"+o.Path, errNoPath)
-			continue
+		f, err := r.file(d, o)
+		if err == nil {
+			err = r.compared.paths.clash(f)
 		}
-		if err := r.compared.paths.clash(f); err != nil {
-			r.Logger.Error("an object is not at the partner", "instrument", in.Instrument, "path", f.Path, "error", err)
-			r.owe(f.Path, err)
+		if err != nil {
+			r.lack(in, f, err)
 			continue
 		}
 		if n := len(r.compared.files); n > 0 && (n >= r.files || r.compared.bytes+f.Size > r.bytes || r.compared.paths.have(f)) {

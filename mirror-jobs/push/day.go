@@ -68,15 +68,15 @@ func (r *run) inside(record *wire.Record) bool {
 }
 
 // errNoPath: an object cannot have a path at the partner.
-var errNoPath = errors.New("the object has no path at the partner, or one that is kept for earlier versions: change spec.layout.template of the MirrorPartner")
+var errNoPath = &Problem{Reason: wire.MirrorReasonInvalidTemplate, Err: errors.New(
+	"the object has no path at the partner, or one that is kept for earlier versions: change spec.layout.template of the MirrorPartner")}
 
-// file is an object on its way; false, and a line in the log, where it has no path.
-func (r *run) file(d *pushed, o *plan.PushObject) (File, bool) {
+// file is an object on its way. Errors: errNoPath, with the path that the object has here.
+func (r *run) file(d *pushed, o *plan.PushObject) (File, error) {
 	record, in := o.Record, d.in
 	p, ok := d.here.pathOf(o, record.State == wire.StateSuperseded)
 	if !ok {
-		r.Logger.Error("an object has no path at the partner", "instrument", in.Instrument, "object", record.ID, "template", r.Entry.Template)
-		return File{}, false
+		return File{Path: in.Instrument + "/" + o.Path, Size: record.Size, Modified: record.ReceivedAt}, errNoPath
 	}
 	f := File{
 		Path: p, Size: record.Size, Modified: record.ReceivedAt, Digest: record.Digest, MediaType: record.MediaType,
@@ -93,7 +93,7 @@ func (r *run) file(d *pushed, o *plan.PushObject) (File, bool) {
 			return err == nil && is.State == wire.StateCurrent && is.ID != record.ID, err
 		}
 	}
-	return f, true
+	return f, nil
 }
 
 func short(text string) string {

@@ -4,6 +4,8 @@ package push_test
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -91,10 +93,76 @@ func TestLayoutFolderOfAnother(t *testing.T) {
 	l.Put(archivetest.Camera, "a/b", "in a folder", at(storm))
 	l.Wait(l.Put(archivetest.Camera, "c", "the rest", at(storm)))
 	err := l.run()
-	if !errors.Is(err, push.ErrOwed) || !strings.Contains(err.Error(), `"allsky-1/a/b"`) || !strings.Contains(err.Error(), "spec.layout.template") {
+	var p *push.Problem
+	if !errors.Is(err, push.ErrOwed) || !strings.Contains(err.Error(), `"allsky-1/a/b"`) || !strings.Contains(err.Error(), "spec.layout.template") ||
+		!errors.As(err, &p) || p.Reason != wire.MirrorReasonInvalidTemplate {
 		t.Errorf("%v", err)
 	}
 	l.want("the rest", map[string]string{"allsky-1/a": "file", "allsky-1/c": "the rest"})
+}
+
+// An object that can have no path is owed, and the rest comes.
+func TestNoPath(t *testing.T) {
+	byEach(t, func(t *testing.T, l *lab) {
+		l.entry.Selection.Versions = wire.MirrorVersionsAll
+		l.Put(archivetest.Camera, "c", "the rest", at(storm))
+		l.Wait(l.Put(archivetest.Camera, "v/2/x", "of an earlier version", at(storm)))
+		var p *push.Problem
+		err := l.run()
+		if !errors.Is(err, push.ErrOwed) || !strings.Contains(err.Error(), `"allsky-1/v/2/x"`) || !errors.As(err, &p) || p.Reason != wire.MirrorReasonInvalidTemplate {
+			t.Errorf("%v", err)
+		}
+		if owed := l.last.Owed(); owed.Objects != 1 || owed.Bytes != 21 || !owed.Oldest.Equal(storm) || l.last.Report().Failed != 1 {
+			t.Errorf("%+v, %+v", owed, l.last.Report())
+		}
+		l.want("the rest", map[string]string{"allsky-1/c": "the rest"})
+	})
+}
+
+// What the partner does not take, and what the archive has lost, is owed for that reason.
+func TestOwedReasons(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	dir := l.toDaemon("")
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "allsky-1/1.jpg/not empty"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	l.Wait(l.Put(archivetest.Camera, "1.jpg", "one", at(storm)))
+	var p *push.Problem
+	if err := l.run(); !errors.As(err, &p) || p.Reason != wire.MirrorReasonProtocol || !p.Answered || !errors.Is(err, push.ErrOwed) {
+		t.Errorf("a folder is in its place: %v", err)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "allsky-1")); err != nil {
+		t.Fatal(err)
+	}
+	lost := l.Put(archivetest.Camera, "2.jpg", "two", at(storm))
+	l.Wait(lost)
+	if err := l.Store.Delete(t.Context(), lost.Key); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.run(); !errors.As(err, &p) || p.Reason != wire.MirrorReasonStore || !p.Answered || !errors.Is(err, push.ErrOwed) {
+		t.Errorf("the archive has lost it: %v", err)
+	}
+}
+
+// What the partner has already is compared, and not moved.
+func TestThereAlready(t *testing.T) {
+	tamper(t, func(t *testing.T, l *tampered) {
+		large := strings.Repeat("large 17 bytes..\n", 1<<20)
+		l.Put(archivetest.Camera, "1.fits", large, at(storm))
+		l.Wait(l.Put(archivetest.Camera, "2.fits", large, at(storm)))
+		l.push(2)
+		l.force = true
+		l.push(0)
+		if r := l.last.Report(); r.Bytes != 0 || r.TotalObjects != 0 || r.TotalBytes != 0 || r.Compared != 2 {
+			t.Errorf("nothing is owed: %+v", r)
+		}
+		l.damage("allsky-1/1.fits")
+		l.push(1)
+		if r := l.last.Report(); r.Bytes != int64(len(large)) || r.TotalObjects != 1 || r.Compared != 1 {
+			t.Errorf("one is damaged: %+v", r)
+		}
+	})
 }
 
 // A bucket that does not exist is named.

@@ -44,8 +44,8 @@ type Mover interface {
 	// comes alone.
 	Most() (files int, bytes int64)
 	// Deliver brings files to the partner, each whole or not at all, and reports how each ended:
-	// nil means that the partner has acknowledged it. A file that is there already, with its
-	// size and time, counts as delivered, but with anew. The error is one of the partner as a
+	// nil means that the partner has acknowledged it, ErrThere that it had it already, with its size
+	// and time; with anew none does. Other errors may be a Problem, of the file alone. The error is one of the partner as a
 	// whole (Problem): then no more is tried.
 	Deliver(ctx context.Context, files []File, anew bool, ended func(i int, err error)) error
 	// Verify calls differs for each file that the partner lacks, or has with another size or,
@@ -58,6 +58,9 @@ type Mover interface {
 	// Errors: Problem, KeptError.
 	Remove(ctx context.Context, paths []string) error
 }
+
+// ErrThere: the partner has a file already.
+var ErrThere = errors.New("it is there already")
 
 // answering notes when a mover's partner answered.
 type answering struct {

@@ -67,6 +67,7 @@ type Moving struct {
 
 	mu          sync.Mutex
 	size, moved int64
+	there       bool
 }
 
 // Move counts bytes of it. What comes once more, since a link broke or the object is sent again, is not counted twice: no object counts
@@ -116,6 +117,10 @@ func (m *Moving) Resize(size int64) {
 func (m *Moving) End(moved bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.there && moved {
+		return
+	}
+	m.anew()
 	if moved {
 		m.p.objects.Add(1)
 		m.p.bytes.Add(m.size - m.moved)
@@ -125,6 +130,39 @@ func (m *Moving) End(moved bool) {
 	m.p.failed.Add(1)
 	m.p.bytes.Add(-m.moved)
 	m.moved = 0
+}
+
+// There says that the other side has it already: it is not moved, and was compared.
+func (m *Moving) There() {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.p.bytes.Add(-m.moved)
+	m.p.owedBytes.Add(-m.size)
+	m.p.owedObjects.Add(-1)
+	m.p.compared.Add(1)
+	m.moved, m.there = 0, true
+}
+
+// Anew says that it is moved all the same: verification says that the other side has another one.
+func (m *Moving) Anew() {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.anew()
+}
+
+func (m *Moving) anew() {
+	if m.there {
+		m.p.owedBytes.Add(m.size)
+		m.p.owedObjects.Add(1)
+		m.p.compared.Add(-1)
+		m.there = false
+	}
 }
 
 // lack notes that the partner has not got an object that was received at a time.

@@ -3,6 +3,7 @@
 package push
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,8 +102,24 @@ func (r *run) outcome() error {
 		return &Problem{Reason: p.Reason, Answered: p.Answered || r.Progress.Answered(), Err: errors.Join(kept, owed)}
 	case kept != nil: // it says of single files that it does not remove them
 		return &Problem{Reason: wire.MirrorReasonAccessDenied, Answered: true, Err: errors.Join(kept, owed)}
+	case owed != nil:
+		return &Problem{Reason: cmp.Or(r.owedFor, wire.MirrorReasonProtocol), Answered: r.Progress.Answered(), Err: owed}
 	default:
-		return owed
+		return nil
+	}
+}
+
+// reasonOf says as a reason why one object is owed: verification found another one, or the partner does not take it.
+func reasonOf(err error) string {
+	var p *Problem
+	var differs *differsError
+	switch {
+	case errors.As(err, &p):
+		return p.Reason
+	case errors.As(err, &differs):
+		return wire.MirrorReasonDigestMismatch
+	default:
+		return wire.MirrorReasonProtocol
 	}
 }
 
@@ -124,8 +141,8 @@ type run struct {
 	batch    batch
 	compared comparison
 	owed     int
-	// firstOwed names the first object that is owed, and says why.
-	firstOwed string
+	// firstOwed names the first object that is owed, and says why, and owedFor is the reason.
+	firstOwed, owedFor string
 	// removable copies are left that the run may remove. Stop says why it removes none.
 	removable int
 	stop      error
@@ -137,7 +154,7 @@ type run struct {
 // owe counts an object, or what else lies under a path at the partner, that the partner does not have as it should.
 func (r *run) owe(path string, err error) {
 	if r.owed++; r.firstOwed == "" && err != nil && !errors.Is(err, errOpen) {
-		r.firstOwed = fmt.Sprintf(", as %q: %v", path, err)
+		r.firstOwed, r.owedFor = fmt.Sprintf(", as %q: %v", path, err), reasonOf(err)
 	}
 }
 

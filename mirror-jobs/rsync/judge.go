@@ -48,6 +48,14 @@ var refused = []string{"configured to refuse", "has been disabled on this server
 // authFailed is what a daemon says of a user or a password.
 const authFailed = "auth failed"
 
+// reasonOf says as a reason why the other side does not take a file.
+func reasonOf(why string) string {
+	if strings.Contains(quotedNames.ReplaceAllString(why, ""), "Permission denied") {
+		return wire.MirrorReasonAccessDenied
+	}
+	return wire.MirrorReasonProtocol
+}
+
 // codes are exit values of rsync(1) that say why where it said nothing else.
 var codes = map[int]string{
 	5: wire.MirrorReasonAccessDenied, 10: wire.MirrorReasonUnreachable, 12: wire.MirrorReasonUnreachable,

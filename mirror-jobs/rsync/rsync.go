@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"os"
 	"os/exec"
@@ -93,7 +94,9 @@ func (m *Mover) Deliver(ctx context.Context, files []push.File, anew bool, ended
 		switch err := m.put(ctx, f, at); {
 		case err == nil:
 			at[f.Path] = i
-		case errors.Is(err, objectpath.ErrDamaged), errors.Is(err, objectstore.ErrNotFound), errors.Is(err, errPlace):
+		case errors.Is(err, errPlace):
+			ended(i, &push.Problem{Reason: wire.MirrorReasonInvalidTemplate, Err: err})
+		case errors.Is(err, objectpath.ErrDamaged), errors.Is(err, objectstore.ErrNotFound):
 			ended(i, err)
 		default:
 			return err
@@ -102,22 +105,42 @@ func (m *Mover) Deliver(ctx context.Context, files []push.File, anew bool, ended
 	if len(at) == 0 {
 		return nil
 	}
-	arguments := []string{"--partial-dir=.rsync-partial", "--files-from=-", "--from0"}
+	arguments := []string{"--partial-dir=.rsync-partial", "--out-format=%i %n", "--files-from=-", "--from0"}
 	if anew {
 		arguments = append(arguments, "--ignore-times")
 	}
-	failed, err := m.run(ctx, list(slices.Sorted(maps.Keys(at))), nil, append(arguments, m.stage()+"/", m.target())...)
+	var said bytes.Buffer
+	failed, err := m.run(ctx, list(slices.Sorted(maps.Keys(at))), &said, append(arguments, m.stage()+"/", m.target())...)
 	if err != nil {
 		return err
 	}
+	moved := make(map[string]bool, len(at))
+	for name := range sent(said.String()) {
+		moved[name] = true
+	}
 	for p, i := range at {
-		if why, is := failed.of(p); is {
-			ended(i, errors.New(why))
-		} else {
+		switch why, is := failed.of(p); {
+		case is:
+			ended(i, &push.Problem{Reason: reasonOf(why), Answered: true, Err: errors.New(why)})
+		case !moved[p]:
+			ended(i, push.ErrThere)
+		default:
 			ended(i, nil)
 		}
 	}
 	return nil
+}
+
+// sent are the names of the files that rsync sends, and how it says so, of what it writes with --out-format="%i %n".
+func sent(said string) iter.Seq2[string, string] {
+	return func(yield func(name, how string) bool) {
+		for line := range strings.Lines(said) {
+			how, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+			if strings.HasPrefix(how, "<f") && !yield(unescaped(name), how) {
+				return
+			}
+		}
+	}
 }
 
 // list is what rsync reads with --files-from: without the ./ it takes a name that begins with # or ; for a comment.
@@ -213,9 +236,8 @@ func (m *Mover) Verify(ctx context.Context, files []push.File, digest bool, diff
 	if err != nil {
 		return err
 	}
-	for line := range strings.Lines(said.String()) {
-		how, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		if i, is := at[unescaped(name)]; is && strings.HasPrefix(how, "<f") {
+	for name, how := range sent(said.String()) {
+		if i, is := at[name]; is {
 			differs(i, "the partner has not this file: rsync says "+how)
 			delete(at, files[i].Path)
 		}

@@ -34,8 +34,8 @@ const (
 // Config says where to.
 type Config struct {
 	Store objectstore.Store
-	// Bucket is its name, for errors.
-	Bucket string
+	// Endpoint and Bucket are for errors.
+	Endpoint, Bucket string
 	// Prefix of the keys, without a slash at its end; empty: none.
 	Prefix string
 	// Connections are how many objects are sent at a time.
@@ -87,6 +87,7 @@ func (m *Mover) Deliver(ctx context.Context, files []push.File, anew bool, ended
 		err := m.deliver(ctx, files[i], anew)
 		var here *hereError
 		switch {
+		case errors.Is(err, push.ErrThere):
 		case errors.As(err, &here) && (errors.Is(err, objectpath.ErrDamaged) || errors.Is(err, objectstore.ErrNotFound)):
 		case errors.As(err, &here):
 			return here.error
@@ -108,8 +109,11 @@ func (e *hereError) Unwrap() error { return e.error }
 
 func (m *Mover) deliver(ctx context.Context, f push.File, anew bool) error {
 	if f.Size > partSize && !anew { // it is worth the question
-		if why, err := m.differs(ctx, f, false); err != nil || why == "" {
+		switch why, err := m.differs(ctx, f, false); {
+		case err != nil:
 			return err
+		case why == "":
+			return push.ErrThere
 		}
 	}
 	body, err := f.Open(ctx)
@@ -244,9 +248,10 @@ func (m *Mover) problem(err error) error {
 		reason, answered = wire.MirrorReasonPartnerFull, true
 	case errors.Is(err, objectstore.ErrAccessDenied):
 		reason = wire.MirrorReasonAccessDenied
+		err = fmt.Errorf("bucket %q of %s: %w: correct the key in the Secret of spec.s3.credentialsSecretRef, or let it list, read, write and delete below spec.s3.prefix", m.cfg.Bucket, m.cfg.Endpoint, err)
 	case errors.Is(err, objectstore.ErrNoBucket):
 		reason, answered = wire.MirrorReasonProtocol, true
-		err = fmt.Errorf("bucket %q: %w: create it, or correct spec.s3.bucket", m.cfg.Bucket, err)
+		err = fmt.Errorf("bucket %q of %s: %w: create it, or correct spec.s3.bucket", m.cfg.Bucket, m.cfg.Endpoint, err)
 	case errors.Is(err, objectstore.ErrDigest):
 		reason, answered = wire.MirrorReasonDigestMismatch, true
 	case errors.Is(err, objectstore.ErrUnavailable):

@@ -155,7 +155,7 @@ func DecisionSubject(site, instrument, run string) string {
 func DecisionSubjects(site string) string { return "decision." + site + ".>" }
 
 // NoticeStreamSubjects are all that the stream of notices of a Site takes: notices, gap
-// records of consumers, and requests of the archivist with their decisions.
+// records of consumers, requests of the archivist with their decisions, and changes of the level of space weather.
 func NoticeStreamSubjects(site string) []string {
-	return []string{NoticeSubjects(site), GapSubjects(site), RequestSubjects(site), DecisionSubjects(site)}
+	return []string{NoticeSubjects(site), GapSubjects(site), RequestSubjects(site), DecisionSubjects(site), SurgeSubject(site)}
 }

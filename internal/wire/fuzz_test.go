@@ -229,6 +229,10 @@ func FuzzDecodeSenderStatus(f *testing.F) { fuzzRecord[SenderStatus](f, "status-
 func FuzzDecodeForwardStatus(f *testing.F) {
 	fuzzRecord[ForwardStatus](f, "status-forward.json")
 }
+func FuzzDecodeSurgeLevel(f *testing.F) {
+	fuzzRecord[SurgeLevel](f, "surge-level.json")
+}
+
 func FuzzDecodeConditionChange(f *testing.F) {
 	fuzzRecord[ConditionChange](f, "condition-change.json")
 }

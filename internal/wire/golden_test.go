@@ -114,6 +114,7 @@ func goldenRecords() []goldenRecord {
 		{"cursor-compact.json", encoded(CompactCursor{Through: "2026-11-19"}), decoded(Decode[CompactCursor]), CompactCursor{Through: "2026-11-19"}},
 		{"site-marker.json", encoded(sampleMarker()), decoded(Decode[SiteMarker]), sampleMarker()},
 		{"condition-change.json", encoded(sampleConditionChange()), decoded(Decode[ConditionChange]), sampleConditionChange()},
+		{"surge-level.json", encoded(sampleSurgeLevel()), decoded(Decode[SurgeLevel]), sampleSurgeLevel()},
 		{"status-refusal.json", encoded(sampleRefusal()), decoded(Decode[RefusalStatus]), sampleRefusal()},
 		{"status-refusal-changes.json", encoded(sampleRefusedChange()), decoded(Decode[RefusalStatus]), sampleRefusedChange()},
 		{"adoption.json", encoded(sampleAdoption()), decoded(Decode[Adoption]), sampleAdoption()},

@@ -64,6 +64,7 @@ const (
 	TypeNotice    = "dev.substorm.notice.v1"
 	TypeTelemetry = "dev.substorm.telemetry.v1"
 	TypeCondition = "dev.substorm.condition.v1"
+	TypeSurge     = "dev.substorm.surge.v1"
 	TypeWIS2      = "int.wmo.wis.wnm.v1"
 	// TypeRequest and TypeDecision are those of ArchiveRequest and ArchiveDecision.
 	TypeRequest  = "dev.substorm.request.v1"

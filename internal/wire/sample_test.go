@@ -345,6 +345,15 @@ func sampleMarker() SiteMarker {
 		Cluster: "6c4f2c6e-98cb-4bd5-a9f3-4f0d5c7ad002"}
 }
 
+func sampleSurgeLevel() SurgeLevel {
+	return SurgeLevel{Site: "thule", Level: "storm", Was: "active", Since: ptr(sampleTime.Truncate(time.Second)), Why: "Kp 7.3 (kp, 12 min old) ≥ 5",
+		Values: []SpaceWeatherValue{
+			{Quantity: "Kp", Value: 7.33, Source: "kp", ValidTo: time.Date(2026, 11, 21, 21, 0, 0, 0, time.UTC), StaleAfterMillis: 14_400_000},
+			{Quantity: "Bz", Value: -14.2, Source: "wind", Spacecraft: "SOLAR1", ValidTo: time.Date(2026, 11, 21, 23, 58, 0, 0, time.UTC), StaleAfterMillis: 900_000},
+		},
+		Floors: []SurgeFloor{{Kind: "FeedServer", Replicas: 4, Level: "storm"}, {Kind: "IngestGateway", Name: "north", Replicas: 2, Level: "storm"}}}
+}
+
 func sampleConditionChange() ConditionChange {
 	return ConditionChange{Kind: "Instrument", Namespace: "substorm", Name: "allsky-1",
 		UID: "0b7e4a5c-0d0e-4a63-9c1e-6a3f3c4f5a10", Generation: 3, Condition: "DataFlowing", Status: "False", Was: "True",

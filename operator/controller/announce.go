@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,6 +35,7 @@ type announcer struct {
 func (a *announcer) announce(p planned) {
 	a.recreated(p)
 	a.surged(p)
+	a.levelChanged(p)
 	for _, c := range plan.Changed(p.wasConds, p.isConds) {
 		switch c.Type {
 		case v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled:
@@ -49,11 +51,16 @@ func (a *announcer) announce(p planned) {
 			a.event(p, c, was)
 		}
 		if err := a.publish(p, c, was); err != nil {
-			a.unpublished.Inc()
-			if !errors.Is(err, errNotConnected) {
-				a.log.Warn("the change of a condition could not be published", "kind", p.kind, "name", p.NamespacedName.String(), "error", err)
-			}
+			a.notPublished("the change of a condition", p, err)
 		}
+	}
+}
+
+// notPublished counts what no bus took.
+func (a *announcer) notPublished(what string, p planned, err error) {
+	a.unpublished.Inc()
+	if !errors.Is(err, errNotConnected) {
+		a.log.Warn(what+" could not be published", "kind", p.kind, "name", p.NamespacedName.String(), "error", err)
 	}
 }
 
@@ -75,13 +82,18 @@ func (a *announcer) recreated(p planned) {
 	}
 }
 
+// surgeStatuses are those of a Site; nil of another resource.
+func surgeStatuses(p planned) (was, is *v1alpha1.SurgeStatus) {
+	status, ofSite := p.is.(*v1alpha1.SiteStatus)
+	if !ofSite {
+		return nil, nil
+	}
+	return p.was.(*v1alpha1.SiteStatus).Surge, status.Surge
+}
+
 // surged tells of a level that followed another; that one began, or that none holds any more, is told by the condition.
 func (a *announcer) surged(p planned) {
-	is, ofSite := p.is.(*v1alpha1.SiteStatus)
-	if !ofSite {
-		return
-	}
-	before, now := p.was.(*v1alpha1.SiteStatus).Surge, is.Surge
+	before, now := surgeStatuses(p)
 	if before != nil && now != nil && before.Level != "" && now.Level != "" && before.Level != now.Level {
 		a.recorder.Eventf(p.object, nil, corev1.EventTypeNormal, v1alpha1.ReasonLevelChanged, v1alpha1.ConditionSurging+"/"+now.Level,
 			"level %s follows level %s: %s", now.Level, before.Level, now.Message)
@@ -129,18 +141,23 @@ func (a *announcer) publish(p planned, c metav1.Condition, was string) error {
 	m := nats.NewMsg(wire.HealthSubject(p.code, strings.ToLower(p.kind), p.Name))
 	m.Data = data
 	id := fmt.Sprintf("%s/%s/%d/%s/%s", p.object.GetUID(), c.Type, change.At.Unix(), c.Status, c.Reason)
+	describe(m, id, wire.TypeCondition, p.code, p.Name, change.At)
+	return a.links.publish(p.site, m)
+}
+
+// describe sets the headers of an event that the operator of a Site publishes.
+func describe(m *nats.Msg, id, kind, code, subject string, at time.Time) {
 	for header, value := range map[string]string{
 		wire.HeaderID:          id,
 		wire.HeaderMessageID:   id,
 		wire.HeaderSpecVersion: wire.SpecVersion,
-		wire.HeaderType:        wire.TypeCondition,
-		wire.HeaderSource:      wire.EventSource(p.code, "operator"),
-		wire.HeaderSubject:     p.Name,
-		wire.HeaderTime:        wire.FormatTime(change.At),
+		wire.HeaderType:        kind,
+		wire.HeaderSource:      wire.EventSource(code, "operator"),
+		wire.HeaderSubject:     subject,
+		wire.HeaderTime:        wire.FormatTime(at),
 		wire.HeaderContentType: wire.ContentTypeJSON,
 		wire.HeaderFormat:      fmt.Sprint(wire.Format),
 	} {
 		m.Header.Set(header, value)
 	}
-	return a.links.publish(p.site, m)
 }

@@ -132,7 +132,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 	all := newLinks(wake, cfg.Log, time.Now)
 	tell := &announcer{recorder: mgr.GetEventRecorder(plan.FieldOwner), links: all, log: cfg.Log,
 		unpublished: prometheus.NewCounter(prometheus.CounterOpts{Name: "substorm_operator_condition_changes_unpublished_total",
-			Help: "Changes of conditions that no health subject took, since JetStream was away."})}
+			Help: "Changes of conditions and levels that no subject took, since JetStream was away."})}
 	statuses := newStatusWriter(mgr.GetClient(), cmp.Or(cfg.StatusRate, defaultStatusRate), cmp.Or(cfg.FiguresRate, defaultFiguresRate), cfg.Log, time.Now, tell.announce)
 	secrets := newSecretReader(mgr.GetAPIReader())
 	touched := &touched{}

@@ -56,6 +56,7 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 		r.forget(req.NamespacedName)
 		r.upstream.keep(req.NamespacedName, nil)
 		r.weathers.keep(req.NamespacedName, nil)
+		r.weathers.tell(req.NamespacedName, nil)
 		return ctrl.Result{}, nil
 	}
 	if view.Deletion, err = r.deletion(ctx, &view); err != nil {
@@ -87,13 +88,18 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 
 	status, wait := plan.SiteStatus(view)
 	r.weathers.planned(req.NamespacedName, status.Surge)
+	level := plan.SurgeLevel(view.Site, view.Weather, status.Surge)
+	again := r.tellLevel(ctx, req.NamespacedName, view.Site.Spec.Code, level, view.Site.Status.Surge != nil)
 	r.statuses.submit(planned{
 		resource: name, object: view.Site, site: req.NamespacedName, code: view.Site.Spec.Code,
-		was: &view.Site.Status, is: &status, wasConds: view.Site.Status.Conditions, isConds: status.Conditions,
+		was: &view.Site.Status, is: &status, wasConds: view.Site.Status.Conditions, isConds: status.Conditions, level: level,
 		urgency: plan.SiteUrgency(&view.Site.Status, &status), expiresAt: expiry(view.Archivist.Credentials),
 	})
 	if failed != nil {
 		return ctrl.Result{}, failed
+	}
+	if again > 0 && (wait == 0 || again < wait) {
+		wait = again
 	}
 	return ctrl.Result{RequeueAfter: wait}, nil
 }

@@ -63,7 +63,9 @@ type planned struct {
 
 	was, is           any
 	wasConds, isConds []metav1.Condition
-	urgency           plan.Urgency
+	// level of a Site that goes with is; nil: it declares none.
+	level   *wire.SurgeLevel
+	urgency plan.Urgency
 	// passing: it speaks of a state that should end by itself within moments.
 	passing bool
 	// expiresAt is when the credentials expire that were issued for the resource; zero

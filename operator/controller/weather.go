@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/surge/spaceweather"
@@ -28,7 +29,9 @@ type weathers struct {
 
 	mu    sync.Mutex
 	sites map[types.NamespacedName]*weather
-	ctx   context.Context // nil until Start
+	// told are the levels that feed servers were told of.
+	told map[types.NamespacedName]*wire.SurgeLevel
+	ctx  context.Context // nil until Start
 }
 
 // weather is what a Site declares, and who asks for it.
@@ -42,7 +45,7 @@ type weather struct {
 }
 
 func newWeathers(wakers *wakers, log *slog.Logger, now func() time.Time) *weathers {
-	return &weathers{wakers: wakers, log: log, now: now, sites: map[types.NamespacedName]*weather{}}
+	return &weathers{wakers: wakers, log: log, now: now, sites: map[types.NamespacedName]*weather{}, told: map[types.NamespacedName]*wire.SurgeLevel{}}
 }
 
 // Start implements manager.Runnable: only the leader asks.

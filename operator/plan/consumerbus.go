@@ -332,8 +332,8 @@ func consumerStream(site *v1alpha1.Site, c *v1alpha1.FeedConsumer) *OwnStream {
 
 // Durables are those of one FeedConsumer that is accepted; none for deliveries other
 // than NATS. In mode All they are on the streams that its messages lie in, and one
-// is on the notices' stream for its gap records; otherwise on the stream that is
-// filled for it. All have one name.
+// is on the notices' stream for its gap records and the Site's level of space weather;
+// otherwise on the stream that is filled for it. All have one name.
 func Durables(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedConsumer, v ConsumerVerdict, name string) []Durable {
 	if c.Spec.Delivery.Type != v1alpha1.DeliveryNATS {
 		return nil
@@ -342,7 +342,7 @@ func Durables(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedConsumer
 	if fills(c) {
 		return []Durable{durableOf(c, name, wire.ConsumerStream(code, c.Name), []string{wire.LiveSubjects(code, c.Name)})}
 	}
-	subjects := map[string][]string{wire.NoticeStream(code): {wire.GapSubject(code, c.Name)}}
+	subjects := map[string][]string{wire.NoticeStream(code): {wire.GapSubject(code, c.Name), wire.SurgeSubject(code)}}
 	notices, telemetry := feedStreams(site, feed)
 	if v.Notices {
 		subjects[notices] = append(subjects[notices], noticeSubjects(code, v.reads(), backfills(feed))...)

@@ -51,7 +51,7 @@ func ConsumerUserName(c *v1alpha1.FeedConsumer) string {
 // GatewayUser is the user of a pool: it publishes data, reads the registry and what
 // consumers ask of instruments, counts in the ledger, claims names, and reports. It can
 // neither read nor trim the streams that it fills, and not write the registry, what consumers
-// ask, or what the archivist keeps.
+// ask, what the archivist keeps, or the level of space weather.
 //
 // A token travels in one CONNECT line, of which servers take 4 KiB
 // (max_control_line): what harms nobody is allowed for all streams at once.
@@ -81,6 +81,7 @@ func GatewayUser(site *v1alpha1.Site, pool string) JetStreamUser {
 			u.Publish = append(u.Publish, "$KV."+b.name+".>")
 		}
 	}
+	u.DenyPublish = []string{surgeLevelKey(code)}
 	return u
 }
 
@@ -93,7 +94,7 @@ func ArchivistUserName(site *v1alpha1.Site) string {
 // streams, publishes segments, decisions and what it announces anew, reads the registry, and
 // keeps lease, cursors, indexes, gaps, names, descriptions, its columns of the ledger and its
 // report. It can neither make nor change nor delete a stream, and write neither
-// the registry nor what consumers ask.
+// the registry, nor what consumers ask, nor the level of space weather.
 func ArchivistUser(site *v1alpha1.Site) JetStreamUser {
 	code := site.Spec.Code
 	inbox := InboxPrefix(ArchivistName(site))
@@ -115,13 +116,14 @@ func ArchivistUser(site *v1alpha1.Site) JetStreamUser {
 	} {
 		u.Publish = append(u.Publish, "$KV."+bucket+".>")
 	}
+	u.DenyPublish = []string{surgeLevelKey(code)}
 	return u
 }
 
 // OperatorUser is the user of the operator itself for one Site: it makes the
 // Site's streams and buckets, those of Feeds and FeedConsumers, and their durables;
 // it writes the registry, keeps how far consumers have come, reads reports, looks at the first and the last message of
-// a Feed, and says what became of conditions. It can delete and purge none of the
+// a Feed, and says what became of conditions and levels. It can delete and purge none of the
 // Site's own streams. Permissions know no prefixes of names, so that streams of Feeds, which
 // come and go, cannot be named.
 func OperatorUser(site *v1alpha1.Site) JetStreamUser {
@@ -131,8 +133,8 @@ func OperatorUser(site *v1alpha1.Site) JetStreamUser {
 	u := JetStreamUser{
 		Name:        "operator " + site.Namespace + "/" + site.Name,
 		InboxPrefix: inbox,
-		Publish: append(harmless(), wire.HealthSubjects(code), "$KV."+wire.RegistryBucket(code)+".>", "$KV."+wire.CursorBucket(code)+"."+wire.PositionCursorKeys,
-			"$KV."+status+"."+wire.ConsumerStatusKey("*", "*"), "$KV."+status+"."+wire.FeedServerStatusKey("*"), "$KV."+status+"."+wire.MirrorStatusKey("*", "*"),
+		Publish: append(harmless(), wire.HealthSubjects(code), wire.SurgeSubject(code), "$KV."+wire.RegistryBucket(code)+".>", "$KV."+wire.CursorBucket(code)+"."+wire.PositionCursorKeys,
+			"$KV."+status+"."+wire.ConsumerStatusKey("*", "*"), "$KV."+status+"."+wire.FeedServerStatusKey("*"), "$KV."+status+"."+wire.MirrorStatusKey("*", "*"), surgeLevelKey(code),
 			"$JS.API.STREAM.NAMES", "$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*", "$JS.API.STREAM.DELETE.*", "$JS.API.STREAM.PURGE.*",
 			// INFO, DELETE, PAUSE, and UNPIN: one subject, since credentials must fit a CONNECT line.
 			"$JS.API.CONSUMER.NAMES.*", "$JS.API.CONSUMER.CREATE.*.>", "$JS.API.CONSUMER.*.*.*", "$JS.API.CONSUMER.MSG.NEXT.*.*"),
@@ -220,6 +222,11 @@ func InboxPrefix(pool string) string { return "_INBOX_" + pool }
 // share an account, and FeedServers there a name: their Sites' codes differ.
 func feedServerInbox(site *v1alpha1.Site, server string) string {
 	return InboxPrefix(FeedServerName(server)) + "_" + site.Spec.Code
+}
+
+// surgeLevelKey is where the level of space weather is kept, which the operator alone says.
+func surgeLevelKey(code string) string {
+	return "$KV." + wire.StatusBucket(code) + "." + wire.SurgeStatusKey
 }
 
 // harmless are requests about the account and the configuration of streams,

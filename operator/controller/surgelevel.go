@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/substorm/substorm/internal/kvbucket"
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+const (
+	// tellLevelIn bounds the wait for JetStream to take a level.
+	tellLevelIn = 5 * time.Second
+	// tellLevelAgain is after how long one that JetStream did not take is told again.
+	tellLevelAgain = 10 * time.Second
+)
+
+// tellLevel keeps what feed servers show of a Site's level equal to what was planned: the status that commands show is brought up to date
+// every ten minutes only. Where levels are declared no more (was), what is kept is removed. It returns after how long to try again, 0
+// for never; once JetStream is connected, the Site is looked at anew.
+func (r *siteReconciler) tellLevel(ctx context.Context, site types.NamespacedName, code string, is *wire.SurgeLevel, was bool) time.Duration {
+	if !r.weathers.untold(site, is, was) {
+		return 0
+	}
+	ctx, cancel := context.WithTimeout(ctx, tellLevelIn)
+	defer cancel()
+	switch err := r.links.putLevel(ctx, site, code, is); {
+	case err == nil:
+		r.weathers.tell(site, is)
+		return 0
+	case errors.Is(err, errNotConnected):
+		return 0
+	default:
+		r.weathers.log.Warn("what feed servers show of space weather is not brought up to date", "site", site.String(), "error", err)
+		return tellLevelAgain
+	}
+}
+
+// untold says whether a level is another than what was last told. Nil is told where the Site declared levels before.
+func (w *weathers) untold(site types.NamespacedName, is *wire.SurgeLevel, was bool) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	told := w.told[site]
+	if is == nil {
+		return told != nil || was
+	}
+	return !equality.Semantic.DeepEqual(told, is)
+}
+
+// tell notes what was told.
+func (w *weathers) tell(site types.NamespacedName, is *wire.SurgeLevel) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if is == nil {
+		delete(w.told, site)
+	} else {
+		w.told[site] = is
+	}
+}
+
+// putLevel writes what feed servers show; nil removes it.
+func (l *links) putLevel(ctx context.Context, site types.NamespacedName, code string, is *wire.SurgeLevel) error {
+	js := l.jetStream(site)
+	if js == nil {
+		return errNotConnected
+	}
+	if is == nil {
+		return kvbucket.Forget(ctx, js, wire.StatusBucket(code), wire.SurgeStatusKey)
+	}
+	data, err := wire.Encode(is)
+	if err != nil {
+		return err
+	}
+	_, err = js.Publish(ctx, "$KV."+wire.StatusBucket(code)+"."+wire.SurgeStatusKey, data)
+	return err
+}
+
+// jetStream of a Site; nil while it is not connected.
+func (l *links) jetStream(site types.NamespacedName) jetstream.JetStream {
+	link := l.linked(site)
+	if link == nil {
+		return nil
+	}
+	link.mu.Lock()
+	defer link.mu.Unlock()
+	return link.js
+}
+
+// levelChanged publishes that the level of a Site is another than before.
+func (a *announcer) levelChanged(p planned) {
+	was, is := surgeStatuses(p)
+	change := plan.SurgeChange(p.code, was, is, p.level, time.Now())
+	if change == nil {
+		return
+	}
+	m, err := levelMessage(string(p.object.GetUID()), change)
+	if err == nil {
+		err = a.publishStored(p.site, m)
+	}
+	if err != nil {
+		a.notPublished("the change of a level", p, err)
+	}
+}
+
+// levelMessage is what is published. Its id is that of the change, however often it is published.
+func levelMessage(uid string, change *wire.SurgeLevel) (*nats.Msg, error) {
+	data, err := wire.Encode(change)
+	if err != nil {
+		return nil, err
+	}
+	m := nats.NewMsg(wire.SurgeSubject(change.Site))
+	m.Data = data
+	id := fmt.Sprintf("%s/surge/%d/%s", uid, change.Since.Unix(), change.Level)
+	describe(m, id, wire.TypeSurge, change.Site, change.Level, *change.Since)
+	return m, nil
+}
+
+// publishStored publishes into a stream. That the stream did not take it is counted when it is known: who announces does not wait.
+func (a *announcer) publishStored(site types.NamespacedName, m *nats.Msg) error {
+	js := a.links.jetStream(site)
+	if js == nil {
+		return errNotConnected
+	}
+	ack, err := js.PublishMsgAsync(m)
+	if err != nil {
+		return err
+	}
+	go func() {
+		timer := time.NewTimer(tellLevelIn)
+		defer timer.Stop()
+		err := errors.New("the stream did not answer")
+		select {
+		case <-ack.Ok():
+			return
+		case err = <-ack.Err():
+		case <-timer.C:
+		}
+		a.unpublished.Inc()
+		a.log.Warn("the change of a level could not be published", "site", site.String(), "error", err)
+	}()
+	return nil
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// SurgeLevel is what programs and consumers are told of a Site's level; nil where the Site declares no levels.
+func SurgeLevel(site *v1alpha1.Site, weather *Weather, status *v1alpha1.SurgeStatus) *wire.SurgeLevel {
+	if status == nil {
+		return nil
+	}
+	is := &wire.SurgeLevel{Site: site.Spec.Code, Level: status.Level, Why: status.Message}
+	if status.LevelTime != nil {
+		is.Since = new(status.LevelTime.UTC())
+	}
+	if weather != nil {
+		for _, s := range weather.Signals {
+			if newest, known := s.Newest(); known {
+				is.Values = append(is.Values, wire.SpaceWeatherValue{
+					Quantity: string(s.Quantity), Value: newest.Value, Source: s.Source, Spacecraft: newest.Spacecraft,
+					ValidTo: newest.To.UTC().Truncate(time.Second), StaleAfterMillis: s.StaleAfter.Milliseconds(),
+				})
+			}
+		}
+	}
+	// Where one process runs the whole Site, each pool is one.
+	if !standalone(site) {
+		for _, f := range status.Floors {
+			is.Floors = append(is.Floors, wire.SurgeFloor{Kind: string(f.Kind), Name: f.Name, Replicas: f.Replicas, Level: f.Level})
+		}
+	}
+	return is
+}
+
+// SurgeChange is what is published when the level of the Site of a code is another than it was; nil: it is not. Level goes with the status
+// of now; both are nil where the Site declares no levels any more.
+func SurgeChange(code string, was, is *v1alpha1.SurgeStatus, level *wire.SurgeLevel, now time.Time) *wire.SurgeLevel {
+	before, after := levelOf(was), levelOf(is)
+	if before == after || code == "" {
+		return nil
+	}
+	change := wire.SurgeLevel{Site: code, Why: "the Site declares no levels"}
+	if level != nil {
+		change = *level
+	}
+	if change.Since == nil {
+		change.Since = new(now.UTC().Truncate(time.Second))
+	}
+	change.Was = before
+	return &change
+}
+
+func levelOf(s *v1alpha1.SurgeStatus) string {
+	if s == nil {
+		return ""
+	}
+	return s.Level
+}

@@ -85,7 +85,7 @@ func NoticeSubjects(site string) string { return "notice." + site + ".>" }
 // HealthSubject is where changes of conditions are published.
 func HealthSubject(site, kind, name string) string { return "health." + site + "." + kind + "." + name }
 
-// HealthSubjects matches every change of a condition in a Site.
+// HealthSubjects matches every change of a condition in a Site, and of its level of space weather.
 func HealthSubjects(site string) string { return "health." + site + ".>" }
 
 // The key-value buckets of a Site.

@@ -4,8 +4,9 @@ package wire
 
 import "time"
 
-// SurgeSubject is where a change of the Site's level of space weather is published, into the stream of notices.
-func SurgeSubject(site string) string { return "surge." + site }
+// SurgeSubject is where a change of the Site's level of space weather is published: one of HealthSubjects, which the operator alone
+// publishes on, and the only one of them that the stream of notices takes.
+func SurgeSubject(site string) string { return "health." + site + ".surge" }
 
 // SurgeStatusKey is where the operator keeps the SurgeLevel of now, in StatusBucket. Nobody else writes it.
 const SurgeStatusKey = "surge"

@@ -88,7 +88,7 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 
 	status, wait := plan.SiteStatus(view)
 	r.weathers.planned(req.NamespacedName, status.Surge)
-	level := plan.SurgeLevel(view.Site, view.Weather, status.Surge)
+	level := plan.SurgeLevel(view)
 	again := r.tellLevel(ctx, req.NamespacedName, view.Site.Spec.Code, level, view.Site.Status.Surge != nil)
 	r.statuses.submit(planned{
 		resource: name, object: view.Site, site: req.NamespacedName, code: view.Site.Spec.Code,

@@ -133,7 +133,7 @@ func OperatorUser(site *v1alpha1.Site) JetStreamUser {
 	u := JetStreamUser{
 		Name:        "operator " + site.Namespace + "/" + site.Name,
 		InboxPrefix: inbox,
-		Publish: append(harmless(), wire.HealthSubjects(code), wire.SurgeSubject(code), "$KV."+wire.RegistryBucket(code)+".>", "$KV."+wire.CursorBucket(code)+"."+wire.PositionCursorKeys,
+		Publish: append(harmless(), wire.HealthSubjects(code), "$KV."+wire.RegistryBucket(code)+".>", "$KV."+wire.CursorBucket(code)+"."+wire.PositionCursorKeys,
 			"$KV."+status+"."+wire.ConsumerStatusKey("*", "*"), "$KV."+status+"."+wire.FeedServerStatusKey("*"), "$KV."+status+"."+wire.MirrorStatusKey("*", "*"), surgeLevelKey(code),
 			"$JS.API.STREAM.NAMES", "$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*", "$JS.API.STREAM.DELETE.*", "$JS.API.STREAM.PURGE.*",
 			// INFO, DELETE, PAUSE, and UNPIN: one subject, since credentials must fit a CONNECT line.

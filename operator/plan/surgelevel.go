@@ -9,30 +9,31 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
-// SurgeLevel is what programs and consumers are told of a Site's level; nil where the Site declares no levels.
-func SurgeLevel(site *v1alpha1.Site, weather *Weather, status *v1alpha1.SurgeStatus) *wire.SurgeLevel {
-	if status == nil {
+// SurgeLevel is what programs and consumers are told of a Site's level: what SiteStatus plans of it, with words that hold while nothing is
+// told; nil where the Site declares no levels.
+func SurgeLevel(v SiteView) *wire.SurgeLevel {
+	levels := SurgeLevels(v.Site)
+	if len(levels) == 0 {
 		return nil
 	}
-	is := &wire.SurgeLevel{Site: site.Spec.Code, Level: status.Level, Why: status.Message}
-	if status.LevelTime != nil {
-		is.Since = new(status.LevelTime.UTC())
+	state, decision := v.nextSurge(levels)
+	is := &wire.SurgeLevel{Site: v.Site.Spec.Code, Level: state.Level, Why: bounded(decision.Lasting, maxSurgeMessage)}
+	if !state.Since.IsZero() {
+		is.Since = new(state.Since.UTC())
 	}
-	if weather != nil {
-		for _, s := range weather.Signals {
-			if newest, known := s.Newest(); known {
-				is.Values = append(is.Values, wire.SpaceWeatherValue{
-					Quantity: string(s.Quantity), Value: newest.Value, Source: s.Source, Spacecraft: newest.Spacecraft,
-					ValidTo: newest.To.UTC().Truncate(time.Second), StaleAfterMillis: s.StaleAfter.Milliseconds(),
-				})
-			}
+	for _, s := range v.weather().Signals {
+		if newest, known := s.Newest(); known {
+			is.Values = append(is.Values, wire.SpaceWeatherValue{
+				Quantity: string(s.Quantity), Value: newest.Value, Source: s.Source, Spacecraft: newest.Spacecraft,
+				ValidTo: newest.To.UTC().Truncate(time.Second), StaleAfterMillis: s.StaleAfter.Milliseconds(),
+			})
 		}
 	}
-	// Where one process runs the whole Site, each pool is one.
-	if !standalone(site) {
-		for _, f := range status.Floors {
-			is.Floors = append(is.Floors, wire.SurgeFloor{Kind: string(f.Kind), Name: f.Name, Replicas: f.Replicas, Level: f.Level})
-		}
+	if standalone(v.Site) { // each pool is one
+		return is
+	}
+	for _, f := range state.Floors {
+		is.Floors = append(is.Floors, wire.SurgeFloor{Kind: f.Kind, Name: f.Name, Replicas: f.Replicas, Level: f.Level})
 	}
 	return is
 }

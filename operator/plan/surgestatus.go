@@ -26,21 +26,30 @@ type Weather struct {
 
 // surge plans what space weather asks of the Site, with its conditions, and after how long that changes by itself.
 func (v SiteView) surge(c *conditions) (*v1alpha1.SurgeStatus, time.Duration) {
-	if len(v.Site.Spec.Surge.Levels) == 0 {
+	levels := SurgeLevels(v.Site)
+	if len(levels) == 0 {
 		return nil, 0
 	}
-	weather := v.Weather
-	if weather == nil {
-		weather = &Weather{}
-	}
-	levels := SurgeLevels(v.Site)
-	state, decision := surge.Next(levels, weather.Signals, surgeState(v.Site.Status.Surge), v.Now)
+	weather := v.weather()
+	state, decision := v.nextSurge(levels)
 	status := surgeStatus(&state)
 	status.Message = bounded(decision.Why, maxSurgeMessage)
 	status.Values = weatherValues(weather.Signals)
 	c.set(v1alpha1.ConditionSpaceWeatherKnown, weather.known(levels, v.Now))
 	c.set(v1alpha1.ConditionSurging, surging(&state))
 	return status, decision.LookAgain
+}
+
+// nextSurge is what follows from what is known now.
+func (v SiteView) nextSurge(levels []surge.Level) (surge.State, surge.Decision) {
+	return surge.Next(levels, v.weather().Signals, surgeState(v.Site.Status.Surge), v.Now)
+}
+
+func (v SiteView) weather() *Weather {
+	if v.Weather == nil {
+		return &Weather{}
+	}
+	return v.Weather
 }
 
 // maxSurgeMessage is how long a message may be, in bytes.

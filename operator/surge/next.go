@@ -208,7 +208,7 @@ func (p *pass) uses(q Quantity) bool {
 
 // decide puts the state into words.
 func (p *pass) decide() Decision {
-	d := Decision{Level: p.next.Level, Since: p.next.Since, Why: p.why()}
+	d := Decision{Level: p.next.Level, Since: p.next.Since, Why: p.why(verdict.aging), Lasting: p.why(verdict.holding)}
 	for i, v := range p.verdicts {
 		if v.is == Unknown {
 			d.Unknown = fmt.Sprintf("nobody knows whether %s is fulfilled: %s", p.levels[i].Name, v.why)
@@ -224,28 +224,28 @@ func (p *pass) decide() Decision {
 	return d
 }
 
-// why tells why the level is the one that it is.
-func (p *pass) why() string {
+// why tells why the level is the one that it is, in words of verdicts.
+func (p *pass) why(words func(verdict) string) string {
 	if p.holds < 0 {
-		return p.whyNone()
+		return p.whyNone(words)
 	}
 	state, v := p.next.Levels[len(p.next.Levels)-1], p.verdicts[p.holds]
 	switch {
 	case v.is == True:
-		return v.why
+		return words(v)
 	case v.is == Unknown:
-		return fmt.Sprintf("%s stays, because it began with %s and %s", state.Name, state.Because, v.why)
+		return fmt.Sprintf("%s stays, because it began with %s and %s", state.Name, state.Because, words(v))
 	}
 	until := state.Hold.From.Add(p.levels[p.holds].hold()).UTC()
-	return fmt.Sprintf("%s is held until %s: it began with %s, now %s", state.Name, until.Format(time.RFC3339), state.Because, v.why)
+	return fmt.Sprintf("%s is held until %s: it began with %s, now %s", state.Name, until.Format(time.RFC3339), state.Because, words(v))
 }
 
 // whyNone tells what is known of the lowest level, which is the closest one.
-func (p *pass) whyNone() string {
+func (p *pass) whyNone(words func(verdict) string) string {
 	if len(p.levels) == 0 {
 		return "no levels are declared"
 	}
-	return p.verdicts[0].why
+	return words(p.verdicts[0])
 }
 
 func (p *pass) whyFloor(f FloorState) string {

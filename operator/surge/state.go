@@ -71,6 +71,8 @@ type Decision struct {
 	Since time.Time `json:"since,omitzero"`
 	// Why, in one sentence for people.
 	Why string `json:"why"`
+	// Lasting is Why without the ages of what is known: it stays as it is while nothing is told.
+	Lasting string `json:"-"`
 	// Unknown says what is not known of the levels, and why; empty: everything is.
 	Unknown string `json:"unknown,omitempty"`
 	// Floors that are above 0.

@@ -19,15 +19,26 @@ const (
 	True
 )
 
-// verdict is what was found of a threshold, a rule or a level, and why, in words.
+// verdict is what was found of a threshold, a rule or a level, and why, in words. Lasting are words that hold for as long as the samples
+// do: without an age.
 type verdict struct {
-	is  Truth
-	why string
+	is           Truth
+	why, lasting string
+}
+
+// aging and holding are the words of a verdict with ages and without.
+func (v verdict) aging() string   { return v.why }
+func (v verdict) holding() string { return v.lasting }
+
+// found is a verdict whose words hold.
+func found(is Truth, format string, args ...any) verdict {
+	why := fmt.Sprintf(format, args...)
+	return verdict{is, why, why}
 }
 
 // judge finds whether a level's rules are fulfilled: one is enough. Of several that are not, the first one is told.
 func (l *Level) judge(signals Signals, now time.Time) verdict {
-	all := verdict{False, "it has no rules"}
+	all := found(False, "it has no rules")
 	for i, rule := range l.AnyOf {
 		v := rule.judge(signals, now)
 		if v.is == True {
@@ -43,26 +54,26 @@ func (l *Level) judge(signals Signals, now time.Time) verdict {
 // judge finds whether all thresholds are passed. One that is not decides, whatever is unknown of the others.
 func (r Rule) judge(signals Signals, now time.Time) verdict {
 	if len(r) == 0 {
-		return verdict{False, "a rule has no thresholds"}
+		return found(False, "a rule has no thresholds")
 	}
-	unknown := ""
-	var passed []string
+	var unknown *verdict
+	var passed, lasting []string
 	for _, t := range r {
 		switch v := t.judge(signals.Of(t.Quantity), now); v.is {
 		case False:
 			return v
 		case Unknown:
-			if unknown == "" {
-				unknown = v.why
+			if unknown == nil {
+				unknown = &v
 			}
 		case True:
-			passed = append(passed, v.why)
+			passed, lasting = append(passed, v.why), append(lasting, v.lasting)
 		}
 	}
-	if unknown != "" {
-		return verdict{Unknown, unknown}
+	if unknown != nil {
+		return *unknown
 	}
-	return verdict{True, strings.Join(passed, " and ")}
+	return verdict{True, strings.Join(passed, " and "), strings.Join(lasting, " and ")}
 }
 
 // judge finds whether the newest sample is beyond the threshold, or each one of the asked time.
@@ -70,18 +81,21 @@ func (t *Threshold) judge(s *Signal, now time.Time) verdict {
 	newest, is := s.Newest()
 	switch {
 	case s == nil:
-		return verdict{Unknown, fmt.Sprintf("no source tells %s", t.Quantity)}
+		return found(Unknown, "no source tells %s", t.Quantity)
 	case !is:
-		return verdict{Unknown, fmt.Sprintf("%s told no %s yet", s.Source, t.Quantity)}
+		return found(Unknown, "%s told no %s yet", s.Source, t.Quantity)
 	case Ahead(newest.From, now):
-		return verdict{Unknown, fmt.Sprintf("the newest %s of %s is of %s, which is yet to come: a clock is wrong", t.Quantity, s.Source, newest.From.UTC().Format(time.RFC3339))}
+		return found(Unknown, "the newest %s of %s is of %s, which is yet to come: a clock is wrong", t.Quantity, s.Source, newest.From.UTC().Format(time.RFC3339))
 	case !s.Fresh(now):
 		age, _ := s.Age(now)
-		return verdict{Unknown, fmt.Sprintf("%s of %s is %s old, and says nothing after %s", t.Quantity, s.Source, told(age), told(s.StaleAfter))}
+		return verdict{
+			Unknown, fmt.Sprintf("%s of %s is %s old, and says nothing after %s", t.Quantity, s.Source, told(age), told(s.StaleAfter)),
+			fmt.Sprintf("%s of %s says nothing of now: it is older than %s", t.Quantity, s.Source, told(s.StaleAfter)),
+		}
 	case math.IsNaN(newest.Value):
-		return verdict{Unknown, fmt.Sprintf("the newest %s of %s is no number", t.Quantity, s.Source)}
+		return found(Unknown, "the newest %s of %s is no number", t.Quantity, s.Source)
 	case t.For <= 0:
-		return verdict{t.passed(newest.Value), t.say(s, newest, now)}
+		return t.verdict(t.passed(newest.Value), s, newest, now)
 	}
 	return t.judgeTime(s, newest, now)
 }
@@ -103,14 +117,14 @@ func (t *Threshold) judgeTime(s *Signal, newest Sample, now time.Time) verdict {
 		if one.To.Before(from) || math.IsNaN(one.Value) {
 			whole = false
 		} else if t.passed(one.Value) == False {
-			return verdict{False, t.say(s, one, now)}
+			return t.verdict(False, s, one, now)
 		}
 		from = one.From
 	}
 	if !whole || from.After(start) {
-		return verdict{Unknown, fmt.Sprintf("%s of %s has gaps in the last %s", t.Quantity, s.Source, told(t.For))}
+		return found(Unknown, "%s of %s has gaps in the last %s", t.Quantity, s.Source, told(t.For))
 	}
-	return verdict{True, t.say(s, newest, now)}
+	return t.verdict(True, s, newest, now)
 }
 
 func (t *Threshold) passed(value float64) Truth {
@@ -120,12 +134,16 @@ func (t *Threshold) passed(value float64) Truth {
 	return False
 }
 
-// say tells a sample beside the threshold: Kp 7.7 (swpc-kp, 15 min old) ≥ 5.
-func (t *Threshold) say(s *Signal, one Sample, now time.Time) string {
+// verdict tells a sample beside the threshold: Kp 7.7 (swpc-kp, 15 min old) ≥ 5.
+func (t *Threshold) verdict(is Truth, s *Signal, one Sample, now time.Time) verdict {
 	from := s.Source
 	if one.Spacecraft != "" {
 		from += ", " + one.Spacecraft
 	}
+	return verdict{is, t.say(from+", "+told(max(0, now.Sub(one.To)))+" old", one), t.say(from, one)}
+}
+
+func (t *Threshold) say(from string, one Sample) string {
 	is := t.passed(one.Value) == True
 	var bound float64
 	sign := "≥"
@@ -141,7 +159,7 @@ func (t *Threshold) say(s *Signal, one Sample, now time.Time) string {
 	default:
 		return fmt.Sprintf("%s has no threshold", t.Quantity)
 	}
-	text := fmt.Sprintf("%s %.1f%s (%s, %s old) %s %g", t.Quantity, one.Value, t.Quantity.unit(), from, told(max(0, now.Sub(one.To))), sign, bound)
+	text := fmt.Sprintf("%s %.1f%s (%s) %s %g", t.Quantity, one.Value, t.Quantity.unit(), from, sign, bound)
 	if t.For > 0 && is {
 		text += " for " + told(t.For)
 	}

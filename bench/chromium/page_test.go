@@ -131,7 +131,23 @@ func TestPage(t *testing.T) {
 	if err := tab.Do(`const g = document.getElementById("find"); g.value = ""; g.dispatchEvent(new Event("input"))`); err != nil {
 		t.Fatal(err)
 	}
+	until("a Site without levels shows no space weather", `document.getElementById("weather").hidden`)
+	ended := time.Now().Add(-20 * time.Minute).UTC()
+	level := &wire.SurgeLevel{Site: archivetest.Site, Level: "storm", Since: &ended, Why: "Kp 7.3 (kp) ≥ 5", Values: []wire.SpaceWeatherValue{
+		{Quantity: "Kp", Value: 7.33, Source: "kp", ValidTo: ended, StaleAfterMillis: (4 * time.Hour).Milliseconds()},
+		{Quantity: "Bz", Value: -14.2, Source: "wind", Spacecraft: "SOLAR1", ValidTo: ended, StaleAfterMillis: (15 * time.Minute).Milliseconds()},
+	}}
+	l.Level(level)
+	until("the level shows", `(w => !w.hidden && w.innerText.includes("level storm") && w.innerText.includes("Kp 7.3 (kp) ≥ 5"))(document.getElementById("weather"))`)
+	until("a value shows with its age", `document.querySelector("#values li").innerText.includes("Kp 7.3") && document.querySelector("#values li .ago").textContent === "20 min ago"`)
+	until("one that is stale says so, and no other does", `[...document.querySelectorAll("#values li")].map(li => li.innerText.includes("stale")).join() === "false,true"`)
 	shoot(t, tab.Tab)
+	// What gets stale while the page is open says so by itself.
+	level.Values[0].StaleAfterMillis = time.Since(ended).Milliseconds() + 2000
+	l.Level(level)
+	until("both are stale", `document.querySelectorAll("#values .stale").length === 2`)
+	l.Level(nil)
+	until("the levels are gone", `document.getElementById("weather").hidden`)
 
 	for _, width := range []int64{1280, 360} {
 		if err := tab.Resize(width, 900, false); err != nil {

@@ -41,6 +41,17 @@ var requests = []request{
 	{name: "publish a notice", subject: wire.NoticeSubject(code, camera), payload: "{}", done: func(l *lab) bool {
 		return l.stream(notices).State.LastSeq > stored
 	}},
+	{name: "publish a level", subject: wire.SurgeSubject(code), payload: "{}", done: func(l *lab) bool {
+		s, err := l.js.Stream(l.t.Context(), notices)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		_, err = s.GetLastMsgForSubject(l.t.Context(), wire.SurgeSubject(code))
+		if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+			l.t.Fatal(err)
+		}
+		return err == nil
+	}},
 	{name: "put a key", subject: "$KV." + wire.RegistryBucket(code) + "." + putKey, payload: "{}", done: func(l *lab) bool {
 		kv, err := l.js.KeyValue(l.t.Context(), wire.RegistryBucket(code))
 		if err != nil {

@@ -53,6 +53,8 @@ type board struct {
 	received map[string]map[string]time.Time
 	// spoke is when a gateway of a pool last said anything.
 	spoke map[string]time.Time
+	// level of space weather, as the operator last told of it; nil: the Site has none.
+	level *wire.SurgeLevel
 	// pictures are given away, and not changed any more.
 	pictures map[string]wire.Record
 	// candidates are the instruments of a registry that may send pictures.
@@ -143,6 +145,8 @@ func (b *board) take(e jetstream.KeyValueEntry) {
 	defer b.mu.Unlock()
 	instrument, gateway, ok := wire.ParseStatusKey(e.Key())
 	switch {
+	case e.Key() == wire.SurgeStatusKey:
+		b.takeLevel(e)
 	case !ok:
 	case e.Operation() != jetstream.KeyValuePut:
 		delete(b.received[instrument], gateway)
@@ -159,6 +163,19 @@ func (b *board) take(e jetstream.KeyValueEntry) {
 			b.received[instrument] = map[string]time.Time{}
 		}
 		b.received[instrument][gateway] = s.LastReceived
+	}
+}
+
+// takeLevel notes the level of space weather. One that cannot be read is none; the lock is held.
+func (b *board) takeLevel(e jetstream.KeyValueEntry) {
+	b.level = nil
+	if e.Operation() != jetstream.KeyValuePut {
+		return
+	}
+	if is, err := wire.Decode[wire.SurgeLevel](e.Value()); err == nil {
+		b.level = &is
+	} else {
+		b.cfg.Logger.Warn("the level of space weather cannot be read, and is not shown", "error", err)
 	}
 }
 
@@ -191,13 +208,15 @@ type seen struct {
 	last, reported map[string]time.Time
 	// pictures are the instruments' newest objects where these are pictures.
 	pictures map[string]wire.Record
+	// level of space weather; nil: the Site has none.
+	level *wire.SurgeLevel
 }
 
 // now returns what is known.
 func (b *board) now() seen {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	is := seen{last: make(map[string]time.Time, len(b.received)), reported: maps.Clone(b.spoke), pictures: b.pictures}
+	is := seen{last: make(map[string]time.Time, len(b.received)), reported: maps.Clone(b.spoke), pictures: b.pictures, level: b.level}
 	for instrument, by := range b.received {
 		for _, at := range by {
 			if at.After(is.last[instrument]) {

@@ -31,6 +31,8 @@ type update struct {
 	// Layout is another where there are other instruments.
 	Layout string    `json:"layout"`
 	Rows   []updated `json:"rows,omitempty"`
+	// SpaceWeather is there where it is another.
+	SpaceWeather *weather `json:"spaceWeather,omitempty"`
 	// Line is what came of the dataset that was asked for.
 	Line json.RawMessage `json:"line,omitempty"`
 }
@@ -115,11 +117,14 @@ func (e *events) event(time.Time) (*endpoint.Event, error) {
 		}
 		u.Rows = append(u.Rows, row)
 	}
+	if view.weatherAt.After(e.told) {
+		u.SpaceWeather = &view.weather
+	}
 	var err error
 	if u.Line, err = e.drawn(); err != nil {
 		return nil, err
 	}
-	if len(u.Rows) == 0 && u.Line == nil && e.layout == view.layout {
+	if len(u.Rows) == 0 && u.SpaceWeather == nil && u.Line == nil && e.layout == view.layout {
 		return nil, nil
 	}
 	e.told, e.layout = view.at, view.layout

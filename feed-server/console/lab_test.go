@@ -69,7 +69,19 @@ type update struct {
 		Received    int64
 		Picture     *struct{ URL string }
 	}
-	Line [][]*float64
+	SpaceWeather *spaceWeather
+	Line         [][]*float64
+}
+
+type spaceWeather struct {
+	Declared   bool
+	Level, Why string
+	Since      time.Time
+	Values     []struct {
+		Quantity string
+		Value    float64
+		Stale    bool
+	}
 }
 
 // events reads updates.

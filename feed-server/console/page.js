@@ -24,6 +24,7 @@
     if (document.hidden) return;
     text($("clock"), utc(Date.now()).slice(11) + " UTC");
     for (const node of document.querySelectorAll("main time[datetime]")) setTime(node, Date.parse(node.dateTime));
+    for (const li of document.querySelectorAll("#values li")) li.classList.toggle("stale", Date.now() > +li.dataset.until);
   }
 
   // Rows and their counts.
@@ -44,6 +45,34 @@
     if (r.received) setTime(tr.querySelector("time"), r.received);
     if (r.picture) showPicture(r, tr);
     if (set && !set.live && set.id.split("/")[0] === r.name && Date.now() - asked > 10e3) history(Date.now()); // it comes by objects
+  }
+  // The level of space weather, and the values that are known.
+  const reading = v => v.quantity === "Bz" ? "Bz " + v.value.toFixed(1) + " nT" : v.quantity === "Speed" ? v.value.toFixed(0) + " km/s" : v.quantity + " " + v.value.toFixed(1);
+  function showWeather(w) {
+    const section = $("weather");
+    section.hidden = !w.declared;
+    section.dataset.level = w.level || "";
+    text($("level"), w.level ? "level " + w.level : "no level");
+    $("since").hidden = !w.since;
+    if (w.since) setTime($("since").querySelector("time"), Date.parse(w.since));
+    text($("why"), w.why || "");
+    $("values").replaceChildren(...(w.values || []).map(v => {
+      const li = document.createElement("li"), add = (tag, words, name) => {
+        const e = document.createElement(tag);
+        e.textContent = words;
+        if (name) e.className = name;
+        li.append(e, " ");
+      };
+      add("b", reading(v));
+      add("small", v.spacecraft ? v.source + ", " + v.spacecraft : v.source);
+      add("time", "");
+      add("span", "", "ago");
+      add("span", "stale: says nothing of now", "old");
+      li.dataset.until = Date.parse(v.validTo) + v.staleAfterMillis;
+      li.classList.toggle("stale", Date.now() > +li.dataset.until);
+      setTime(li.querySelector("time"), Date.parse(v.validTo));
+      return li;
+    }));
   }
   function showPicture(r, tr) {
     const all = document.querySelector(".pictures");
@@ -191,6 +220,7 @@
       if (u.layout !== body.dataset.layout) $("changed").hidden = false;
       (u.rows || []).forEach(showRow);
       if (u.rows) { count(); filter(); }
+      if (u.spaceWeather) showWeather(u.spaceWeather);
       if (u.line) addLine(u.line);
     });
     source.onerror = () => {

@@ -17,6 +17,7 @@ type pageData struct {
 	At int64
 	assetFiles
 	Anonymous, More bool
+	Weather         weather
 	States          []counted
 	Stations        []station
 	Instruments     int
@@ -46,7 +47,7 @@ type shownRow struct {
 }
 
 func newPageData(v *view) pageData {
-	d := pageData{Site: v.site, Reader: v.reader, Layout: v.layout, At: v.at.UnixMilli(), assetFiles: assets, Anonymous: v.reader == "", More: v.more,
+	d := pageData{Site: v.site, Reader: v.reader, Layout: v.layout, At: v.at.UnixMilli(), assetFiles: assets, Anonymous: v.reader == "", More: v.more, Weather: v.weather,
 		Instruments: len(v.rows), Feeds: v.feeds}
 	at := map[string]int{}
 	for i, s := range states {

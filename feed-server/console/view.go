@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"maps"
 	"net/url"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -75,6 +76,9 @@ type view struct {
 	made, at time.Time
 	rows     []row
 	feeds    []string
+	// weather is the level of space weather, which was another until weatherAt.
+	weather   weather
+	weatherAt time.Time
 	// more: there are instruments that who asks may not see.
 	more bool
 	// layout changes with which instruments there are, and tag with all that is shown.
@@ -115,6 +119,10 @@ func newView(site string, v *endpoint.Request, now seen, was *view) *view {
 	}
 	slices.SortStableFunc(is.rows, func(a, b row) int { return cmp.Compare(a.Station, b.Station) })
 	is.feeds = feedsOf(v)
+	is.weather, is.weatherAt = newWeather(now.level, made), made
+	if was != nil && reflect.DeepEqual(was.weather, is.weather) {
+		is.weatherAt = was.weatherAt
+	}
 	is.sum()
 	if was != nil && was.tag == is.tag {
 		is.at, is.rendered = was.at, was.rendered
@@ -184,7 +192,7 @@ func feedsOf(v *endpoint.Request) []string {
 // sum says what the view is told from others by.
 func (v *view) sum() {
 	layout, all := sha256.New(), sha256.New()
-	_ = json.NewEncoder(all).Encode([]any{v.site, v.reader, v.more, v.feeds, v.rows})
+	_ = json.NewEncoder(all).Encode([]any{v.site, v.reader, v.more, v.feeds, v.rows, v.weather})
 	for _, r := range v.rows {
 		r.State, r.Received, r.Picture = "", nil, nil
 		_ = json.NewEncoder(layout).Encode(r)
@@ -203,6 +211,14 @@ func (v *view) since(at time.Time) []row {
 	return changed
 }
 
+// declared is the weather where the Site has levels.
+func (v *view) declared() *weather {
+	if !v.weather.Declared {
+		return nil
+	}
+	return &v.weather
+}
+
 // json is the view for programs.
 func (v *view) json() []byte {
 	rows := v.rows
@@ -210,11 +226,12 @@ func (v *view) json() []byte {
 		rows = []row{}
 	}
 	text, _ := json.Marshal(struct {
-		Format      int       `json:"format"`
-		Site        string    `json:"site"`
-		At          time.Time `json:"at"`
-		Instruments []row     `json:"instruments"`
-	}{pageFormat, v.site, v.at.UTC().Truncate(time.Second), rows})
+		Format       int       `json:"format"`
+		Site         string    `json:"site"`
+		At           time.Time `json:"at"`
+		SpaceWeather *weather  `json:"spaceWeather,omitempty"`
+		Instruments  []row     `json:"instruments"`
+	}{pageFormat, v.site, v.at.UTC().Truncate(time.Second), v.declared(), rows})
 	return append(text, '\n')
 }
 

@@ -12,9 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 )
@@ -57,6 +59,14 @@ func TestSurge(t *testing.T) {
 	pods(4)
 	says(t, w.awaits("Site", "hub", "Surging", "True/"+v1alpha1.ReasonLevelFulfilled), "storm", "Kp 7.3")
 	w.awaits("Site", "hub", v1alpha1.ConditionSpaceWeatherKnown, "True/"+v1alpha1.ReasonFresh)
+	w.published(wire.SurgeLevel{Level: "storm"})
+	eventually(t, "the level for pages", func() error {
+		is, err := w.kept()
+		if err == nil && (is.Level != "storm" || is.Since == nil || len(is.Values) != 1 || is.Values[0].Value != 7.33 || len(is.Floors) != 1 || is.Floors[0].Replicas != 4) {
+			err = fmt.Errorf("it is %+v", is)
+		}
+		return err
+	})
 
 	failing.Store(true)
 	w.patchSite(`{"spec":{"spaceWeather":{"sources":[{"name":"kp","type":"PlanetaryKIndex","pollInterval":"11s","planetaryKIndex":{"url":"` + noaa.URL + `"}}]}}}`)
@@ -71,4 +81,46 @@ func TestSurge(t *testing.T) {
 
 	w.patchSite(`{"spec":{"surge":null}}`)
 	pods(1)
+	w.published(wire.SurgeLevel{Was: "storm"})
+	eventually(t, "no level for pages", func() error {
+		if is, err := w.kept(); !errors.Is(err, jetstream.ErrKeyNotFound) {
+			return fmt.Errorf("%+v, %v", is, err)
+		}
+		return nil
+	})
+}
+
+// kept is what pages show of the Site's level.
+func (w *world) kept() (wire.SurgeLevel, error) {
+	w.t.Helper()
+	kv, err := w.nats.JetStream(w.t).KeyValue(w.t.Context(), wire.StatusBucket("hub"))
+	if err != nil {
+		return wire.SurgeLevel{}, err
+	}
+	entry, err := kv.Get(w.t.Context(), wire.SurgeStatusKey)
+	if err != nil {
+		return wire.SurgeLevel{}, err
+	}
+	return wire.Decode[wire.SurgeLevel](entry.Value())
+}
+
+// published waits until the last change of level in the stream is one.
+func (w *world) published(want wire.SurgeLevel) {
+	w.t.Helper()
+	eventually(w.t, "the published change of level", func() error {
+		s, err := w.nats.JetStream(w.t).Stream(w.t.Context(), wire.NoticeStream("hub"))
+		if err != nil {
+			return err
+		}
+		m, err := s.GetLastMsgForSubject(w.t.Context(), wire.SurgeSubject("hub"))
+		if err != nil {
+			return err
+		}
+		is, err := wire.Decode[wire.SurgeLevel](m.Data)
+		if err == nil && (is.Site != "hub" || is.Level != want.Level || is.Was != want.Was || is.Since == nil || is.Why == "" ||
+			m.Header.Get(wire.HeaderType) != wire.TypeSurge || m.Header.Get(wire.HeaderID) == "" || m.Header.Get(wire.HeaderMessageID) != m.Header.Get(wire.HeaderID)) {
+			err = fmt.Errorf("%+v %v", is, m.Header)
+		}
+		return err
+	})
 }

@@ -6,11 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/substorm/substorm/internal/kvbucket"
@@ -54,7 +54,7 @@ func (w *weathers) untold(site types.NamespacedName, is *wire.SurgeLevel, was bo
 	if is == nil {
 		return told != nil || was
 	}
-	return !equality.Semantic.DeepEqual(told, is)
+	return !reflect.DeepEqual(told, is)
 }
 
 // tell notes what was told.

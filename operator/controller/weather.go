@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,11 +38,22 @@ type weathers struct {
 // weather is what a Site declares, and who asks for it.
 type weather struct {
 	declared *v1alpha1.SpaceWeather
-	set      *spaceweather.Set
-	problem  string
-	cancel   context.CancelFunc
+	sources  []*weatherSource
+	// set are the pollers of the sources that can be asked, and problem says of another why it cannot.
+	set     *spaceweather.Set
+	problem string
+	// stop ends what wakes the Site; nil while nothing does.
+	stop context.CancelFunc
 	// surge is what was last planned.
 	surge *v1alpha1.SurgeStatus
+}
+
+// weatherSource is one that a Site declares: one poller or, where quantities are told by documents of their own, several.
+type weatherSource struct {
+	declared v1alpha1.SpaceWeatherSource
+	pollers  []*spaceweather.Poller
+	// stop ends them; nil while they do not run.
+	stop context.CancelFunc
 }
 
 func newWeathers(wakers *wakers, log *slog.Logger, now func() time.Time) *weathers {
@@ -60,41 +72,65 @@ func (w *weathers) Start(ctx context.Context) error {
 	return nil
 }
 
-// keep asks from now on what a Site declares, nil for nothing, and returns what is known.
+// keep asks from now on what a Site declares, nil for nothing, and returns what is known. A source whose declaration is as it was goes
+// on, with what it told: only those that are another begin anew.
 func (w *weathers) keep(site types.NamespacedName, declared *v1alpha1.SpaceWeather) *plan.Weather {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	of := w.sites[site]
-	if of != nil && !equality.Semantic.DeepEqual(of.declared, declared) {
-		of.cancel()
-		delete(w.sites, site)
-		of = nil
+	if declared == nil {
+		declared = &v1alpha1.SpaceWeather{}
 	}
-	if declared == nil || len(declared.Sources) == 0 {
+	of := w.sites[site]
+	if of == nil {
+		of = &weather{}
+	}
+	if !equality.Semantic.DeepEqual(of.declared, declared) {
+		w.change(site, of, declared)
+	}
+	if len(declared.Sources) == 0 {
+		delete(w.sites, site)
 		return nil
 	}
-	if of == nil {
-		of = &weather{declared: declared.DeepCopy(), cancel: func() {}}
-		sources, err := weatherSources(declared, w.now, w.log.With("site", site.String()))
-		if err == nil {
-			of.set, err = spaceweather.NewSet(sources...)
-		}
-		if err != nil {
-			of.problem = err.Error()
-		}
-		w.sites[site] = of
-		w.run(site, of)
-	}
-	if of.set == nil {
-		return &plan.Weather{Problem: of.problem}
-	}
-	known := &plan.Weather{Signals: of.set.Signals(w.now())}
+	w.sites[site] = of
+	w.run(site, of)
+	known := &plan.Weather{Signals: of.set.Signals(w.now()), Problem: of.problem}
 	for _, state := range of.set.States() {
 		if state.Error != "" {
 			known.Errors = append(known.Errors, state.Error)
 		}
 	}
 	return known
+}
+
+// change has a Site's sources be those that it declares; the lock is held. One that cannot be asked keeps no other from it.
+func (w *weathers) change(site types.NamespacedName, of *weather, declared *v1alpha1.SpaceWeather) {
+	were := of.sources
+	of.declared, of.sources, of.problem = declared.DeepCopy(), nil, ""
+	if of.stop != nil {
+		of.stop()
+		of.stop = nil
+	}
+	var pollers []*spaceweather.Poller
+	for i := range of.declared.Sources {
+		is := of.declared.Sources[i]
+		at := slices.IndexFunc(were, func(was *weatherSource) bool { return equality.Semantic.DeepEqual(was.declared, is) })
+		if at >= 0 {
+			of.sources = append(of.sources, were[at])
+			were = slices.Delete(slices.Clone(were), at, at+1)
+		} else if source, err := newWeatherSource(is, w.now, w.log.With("site", site.String())); err == nil {
+			of.sources = append(of.sources, source)
+		} else {
+			of.problem = err.Error()
+			continue
+		}
+		pollers = append(pollers, of.sources[len(of.sources)-1].pollers...)
+	}
+	for _, gone := range were {
+		if gone.stop != nil {
+			gone.stop()
+		}
+	}
+	of.set = spaceweather.NewSet(pollers...)
 }
 
 // planned keeps what was planned for a Site, for metrics.
@@ -106,30 +142,45 @@ func (w *weathers) planned(site types.NamespacedName, surge *v1alpha1.SurgeStatu
 	}
 }
 
-// run begins to ask, once the manager has started; the lock is held.
+// run begins to ask whom nobody asks yet, once the manager has started; the lock is held.
 func (w *weathers) run(site types.NamespacedName, of *weather) {
-	if w.ctx == nil || of.set == nil {
+	if w.ctx == nil {
 		return
 	}
-	ctx, cancel := context.WithCancel(w.ctx)
-	of.cancel = cancel
-	go of.set.Run(ctx)
-	go func() {
-		var told []spaceweather.State
-		for ticker := time.NewTicker(lookAtWeather); ; {
-			select {
-			case <-ctx.Done():
-				ticker.Stop()
-				return
-			case <-ticker.C:
-			}
-			states := of.set.States()
-			if toldMore(told, states) {
-				w.wakers.sites.wake(site)
-			}
-			told = states
+	for _, source := range of.sources {
+		if source.stop != nil {
+			continue
 		}
-	}()
+		var ctx context.Context
+		ctx, source.stop = context.WithCancel(w.ctx)
+		for _, p := range source.pollers {
+			go p.Run(ctx)
+		}
+	}
+	if of.stop == nil {
+		var ctx context.Context
+		ctx, of.stop = context.WithCancel(w.ctx)
+		go w.watch(ctx, site, of.set)
+	}
+}
+
+// watch wakes a Site when one of its sources tells something, or fails otherwise, until ctx ends.
+func (w *weathers) watch(ctx context.Context, site types.NamespacedName, set *spaceweather.Set) {
+	ticker := time.NewTicker(lookAtWeather)
+	defer ticker.Stop()
+	var told []spaceweather.State
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		states := set.States()
+		if toldMore(told, states) {
+			w.wakers.sites.wake(site)
+		}
+		told = states
+	}
 }
 
 // toldMore says whether sources have told, or failed, otherwise than before.

@@ -13,7 +13,7 @@ import (
 var (
 	weatherLabels = []string{"namespace", "site", "quantity", "source"}
 	weatherValue  = prometheus.NewDesc("substorm_space_weather_value",
-		"Newest value of a quantity of space weather: Kp without a unit, Bz in nT, Speed in km/s.", weatherLabels, nil)
+		"Newest value of a quantity of space weather: Kp without a unit, Bz in nT, Speed in km/s. Absent while it is stale.", weatherLabels, nil)
 	weatherAge = prometheus.NewDesc("substorm_space_weather_age_seconds",
 		"How long ago the time ended of which the newest value tells.", weatherLabels, nil)
 	weatherRequests = prometheus.NewDesc("substorm_space_weather_requests_total",
@@ -50,7 +50,9 @@ func (w *weathers) Collect(ch chan<- prometheus.Metric) {
 		for _, s := range signals {
 			if newest, is := s.Newest(); is {
 				age, _ := s.Age(now)
-				gauge(ch, weatherValue, newest.Value, key.Namespace, key.Name, string(s.Quantity), s.Source)
+				if s.Fresh(now) {
+					gauge(ch, weatherValue, newest.Value, key.Namespace, key.Name, string(s.Quantity), s.Source)
+				}
 				gauge(ch, weatherAge, age.Seconds(), key.Namespace, key.Name, string(s.Quantity), s.Source)
 			}
 		}

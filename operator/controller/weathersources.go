@@ -19,21 +19,23 @@ import (
 // How often sources are asked that do not say it, those of the solar wind first.
 const windInterval, weatherInterval = time.Minute, 5 * time.Minute
 
-// weatherSources are the sources that a Site declares. Its error says which one cannot be, and why.
-func weatherSources(declared *v1alpha1.SpaceWeather, now func() time.Time, log *slog.Logger) (all []spaceweather.Config, err error) {
-	for i := range declared.Sources {
-		s := &declared.Sources[i]
-		sources, err := askedOf(s)
-		if err != nil {
-			return nil, fmt.Errorf("spec.spaceWeather.sources, %s: %w", s.Name, err)
-		}
-		for _, one := range sources {
-			one.Now, one.Log = now, log
-			one.Interval, one.StaleAfter = durationOr(s.PollInterval, one.Interval), durationOr(s.StaleAfter, 0)
-			all = append(all, one)
-		}
+// newWeatherSource returns the pollers of a source. Its error says why it cannot be asked.
+func newWeatherSource(declared v1alpha1.SpaceWeatherSource, now func() time.Time, log *slog.Logger) (*weatherSource, error) {
+	configs, err := askedOf(&declared)
+	if err != nil {
+		return nil, fmt.Errorf("spec.spaceWeather.sources, %s: %w", declared.Name, err)
 	}
-	return all, nil
+	source := &weatherSource{declared: declared}
+	for _, one := range configs {
+		one.Now, one.Log = now, log
+		one.Interval, one.StaleAfter = durationOr(declared.PollInterval, one.Interval), durationOr(declared.StaleAfter, 0)
+		p, err := spaceweather.NewPoller(one)
+		if err != nil {
+			return nil, fmt.Errorf("spec.spaceWeather.sources, %s: %w", declared.Name, err)
+		}
+		source.pollers = append(source.pollers, p)
+	}
+	return source, nil
 }
 
 func durationOr(d *metav1.Duration, otherwise time.Duration) time.Duration {
@@ -57,7 +59,7 @@ func askedOf(s *v1alpha1.SpaceWeatherSource) ([]spaceweather.Config, error) {
 	case v1alpha1.SpaceWeatherSolarWind:
 		return solarWind(s)
 	case v1alpha1.SpaceWeatherHTTP:
-		cfg := spaceweather.JSONConfig{URL: s.HTTP.URL, Time: s.HTTP.TimePath, Values: map[surge.Quantity]string{}}
+		cfg := spaceweather.JSONConfig{URL: s.HTTP.URL, Time: s.HTTP.TimePath, Lasts: durationOr(s.HTTP.ValidFor, 0), Values: map[surge.Quantity]string{}}
 		for _, v := range s.HTTP.Values {
 			cfg.Values[surge.Quantity(v.Quantity)] = v.Path
 		}
@@ -75,7 +77,7 @@ func askedOf(s *v1alpha1.SpaceWeatherSource) ([]spaceweather.Config, error) {
 	case v1alpha1.SpaceWeatherRecorded:
 		one.Interval = spaceweather.MinInterval
 		one.Source, err = spaceweather.NewRecorded(strings.NewReader(s.Recorded.Data),
-			spaceweather.RecordedConfig{Start: s.Recorded.StartTime.Time, SpeedUp: float64(s.Recorded.SpeedUp)})
+			spaceweather.RecordedConfig{Start: s.Recorded.StartTime.Time, SpeedUp: float64(s.Recorded.SpeedUp), Delay: durationOr(s.Recorded.Delay, 0)})
 	default:
 		err = fmt.Errorf("type %q is not known to this version", s.Type)
 	}

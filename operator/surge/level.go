@@ -17,12 +17,15 @@ type Level struct {
 	ReleaseEvery time.Duration
 }
 
-// The least times of levels. With them, a signal that is above a threshold in one minute and below it in the next does not add
-// and remove pods each time: Kp is told every three hours, and the solar wind each minute.
+// The least times of levels, as exercises have them. The solar wind is told each minute: with a Hold of less than some minutes, a signal that
+// is above a threshold in one minute and below it in the next adds and removes pods each time.
 const (
-	LeastHold         = 10 * time.Minute
-	LeastReleaseEvery = time.Minute
+	LeastHold         = 10 * time.Second
+	LeastReleaseEvery = 5 * time.Second
 )
+
+// releaseUndeclared is that of a level that is not declared any more.
+const releaseUndeclared = time.Minute
 
 func (l *Level) hold() time.Duration         { return max(l.Hold, LeastHold) }
 func (l *Level) releaseEvery() time.Duration { return max(l.ReleaseEvery, LeastReleaseEvery) }

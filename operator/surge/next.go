@@ -111,7 +111,7 @@ func (p *pass) stepFloor(pool Pool) FloorState {
 	if is.Replicas >= was.Replicas {
 		return is
 	}
-	every := LeastReleaseEvery
+	every := releaseUndeclared
 	if i := p.named(was.Level); i >= 0 {
 		every = p.levels[i].releaseEvery()
 	}
@@ -255,7 +255,7 @@ func (p *pass) whyFloor(f FloorState) string {
 	if f.Release.StoppedAt != nil {
 		return fmt.Sprintf("level %s is over, and nothing is released while a signal is unknown", f.Level)
 	}
-	every := LeastReleaseEvery
+	every := releaseUndeclared
 	if i := p.named(f.Level); i >= 0 {
 		every = p.levels[i].releaseEvery()
 	}

@@ -23,6 +23,18 @@ func (l *Lab) Report(instrument string, last time.Time) {
 	l.report(status, wire.InstrumentStatusKey(instrument, "gateway-0"), wire.InstrumentStatus{ReportedAt: time.Now().UTC(), LastReceived: last.UTC()})
 }
 
+// Level says, as the operator does, at which level of space weather the Site is; nil: it declares none any more.
+func (l *Lab) Level(is *wire.SurgeLevel) {
+	l.Helper()
+	status, err := l.JetStream.KeyValue(l.Context(), wire.StatusBucket(Site))
+	l.ok(err)
+	if is == nil {
+		l.ok(status.Delete(l.Context(), wire.SurgeStatusKey))
+		return
+	}
+	l.report(status, wire.SurgeStatusKey, is)
+}
+
 func (l *Lab) report(status jetstream.KeyValue, key string, is any) {
 	l.Helper()
 	value, err := wire.Encode(is)

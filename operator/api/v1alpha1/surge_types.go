@@ -119,7 +119,8 @@ type SpaceWeatherSource struct {
 
 // SpaceWeatherPlanetaryKIndexSource is the planetary K index of NOAA's Space Weather Prediction Center.
 type SpaceWeatherPlanetaryKIndexSource struct {
-	// URL of the document.
+	// URL of the document, or of https://services.swpc.noaa.gov/json/planetary_k_index_1m.json, which has an estimate each
+	// minute: a staleAfter of some minutes goes with it.
 	// +kubebuilder:default="https://services.swpc.noaa.gov/products/noaa-planetary-k-index.json"
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
@@ -165,6 +166,13 @@ type SpaceWeatherHTTPSource struct {
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	TimePath string `json:"timePath,omitempty"`
+	// ValidFor is how long a value holds from its time on, 1s to 24h. Default: three hours for Kp, a minute for others.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="validFor is 1s to 24h"
+	// +optional
+	ValidFor *metav1.Duration `json:"validFor,omitempty"`
 	// Values that the document has.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=3
@@ -229,6 +237,14 @@ type SpaceWeatherRecordedSource struct {
 	// +kubebuilder:validation:Maximum=100000
 	// +optional
 	SpeedUp int32 `json:"speedUp,omitempty"`
+	// Delay is for how long after its end nobody knew a value, up to 24h of the time in which the file was recorded. Kp is published
+	// some minutes after its three hours. Default: it is known at once.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="delay is at most 24h"
+	// +optional
+	Delay *metav1.Duration `json:"delay,omitempty"`
 }
 
 // What spec.surge has where it does not say it.
@@ -249,21 +265,22 @@ type Surge struct {
 	// +required
 	Levels []SurgeLevel `json:"levels,omitempty"`
 
-	// Hold is how long a level lasts after its rules were last fulfilled, up to 168h.
+	// Hold is how long a level lasts after its rules were last fulfilled, 10s to 168h. One that is shorter than some minutes has
+	// pods come and go with a signal that flaps: it is for exercises.
 	// +kubebuilder:default="6h"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('168h')",message="hold is at most 168h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('168h')",message="hold is 10s to 168h"
 	// +optional
 	Hold *metav1.Duration `json:"hold,omitempty"`
 
-	// ReleaseInterval is how long each pool takes to lower its floor by one pod once no level holds it, up to 24h.
+	// ReleaseInterval is how long each pool takes to lower its floor by one pod once no level holds it, 5s to 24h.
 	// +kubebuilder:default="10m"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="releaseInterval is at most 24h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('24h')",message="releaseInterval is 5s to 24h"
 	// +optional
 	ReleaseInterval *metav1.Duration `json:"releaseInterval,omitempty"`
 }

@@ -5,6 +5,9 @@ package spaceweather
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -199,11 +202,16 @@ func twoSources(t *testing.T, now *time.Time) (set *Set, first, second *scripted
 	t.Helper()
 	clock := func() time.Time { return *now }
 	first, second = &scripted{quantities: []surge.Quantity{surge.Bz}}, &scripted{quantities: []surge.Quantity{surge.Bz, surge.Speed}}
-	set, err := NewSet(Config{Name: "first", Source: first, Interval: time.Minute, Now: clock}, Config{Name: "second", Source: second, Interval: time.Minute, Now: clock})
-	if err != nil {
-		t.Fatal(err)
+	var pollers []*Poller
+	for name, source := range map[string]Source{"first": first, "second": second} {
+		p, err := NewPoller(Config{Name: name, Source: source, Interval: time.Minute, Now: clock})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pollers = append(pollers, p)
 	}
-	return set, first, second
+	slices.SortFunc(pollers, func(a, b *Poller) int { return strings.Compare(a.cfg.Name, b.cfg.Name) })
+	return NewSet(pollers...), first, second
 }
 
 // The first source that is fresh counts, and of stale ones the newest.
@@ -236,14 +244,7 @@ func TestSet(t *testing.T) {
 	if got := source(); got != "second" {
 		t.Errorf("both are stale: %s", got)
 	}
-	if _, err := NewSet(Config{Name: "a", Source: first, Interval: time.Minute}, Config{Name: "a", Source: second, Interval: time.Minute}); err == nil {
-		t.Error("a source tells Bz twice")
-	}
-	wind := []Config{{Name: "wind", Source: first, Interval: time.Minute}, {Name: "wind", Source: &scripted{quantities: []surge.Quantity{surge.Speed}}, Interval: time.Minute}}
-	if _, err := NewSet(wind...); err != nil {
-		t.Errorf("a source of two documents: %v", err)
-	}
-	if _, err := NewSet(Config{Name: "a", Source: first, Interval: time.Millisecond}); err == nil {
+	if _, err := NewPoller(Config{Name: "a", Source: first, Interval: time.Millisecond}); err == nil {
 		t.Error("a source is asked each millisecond")
 	}
 }
@@ -257,7 +258,11 @@ func TestSetRuns(t *testing.T) {
 		second.answer = func(time.Time) (Answer, error) { return Answer{}, errors.New("no answer") }
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
-		set.Run(ctx)
+		var all sync.WaitGroup
+		for _, p := range set.pollers {
+			all.Go(func() { p.Run(ctx) })
+		}
+		all.Wait()
 		if len(first.asked) < 9 || len(second.asked) < 3 {
 			t.Errorf("asked %d and %d times", len(first.asked), len(second.asked))
 		}

@@ -3,9 +3,6 @@
 package spaceweather
 
 import (
-	"context"
-	"fmt"
-	"sync"
 	"time"
 
 	"github.com/substorm/substorm/operator/surge"
@@ -14,38 +11,9 @@ import (
 // Set are the pollers of a Site, in the order in which its sources are declared.
 type Set struct{ pollers []*Poller }
 
-// NewSet returns the pollers of sources. What is declared as one source, such as the solar wind, may be read in several documents: then
-// several have its name, each with other quantities.
-func NewSet(sources ...Config) (*Set, error) {
-	type told struct {
-		source   string
-		quantity surge.Quantity
-	}
-	set, all := &Set{}, map[told]bool{}
-	for _, cfg := range sources {
-		p, err := NewPoller(cfg)
-		if err != nil {
-			return nil, err
-		}
-		for _, q := range cfg.Source.Quantities() {
-			if all[told{cfg.Name, q}] {
-				return nil, fmt.Errorf("source %s tells %s twice: give the second one another name", cfg.Name, q)
-			}
-			all[told{cfg.Name, q}] = true
-		}
-		set.pollers = append(set.pollers, p)
-	}
-	return set, nil
-}
-
-// Run asks all sources until ctx ends, each in a goroutine of its own: none waits for another.
-func (s *Set) Run(ctx context.Context) {
-	var all sync.WaitGroup
-	for _, p := range s.pollers {
-		all.Go(func() { p.Run(ctx) })
-	}
-	all.Wait()
-}
+// NewSet returns a set of pollers, which somebody else runs. What is declared as one source, such as the solar wind, may be read in several
+// documents: then several have its name, each with other quantities.
+func NewSet(pollers ...*Poller) *Set { return &Set{pollers: pollers} }
 
 // States are those of the pollers, in their order.
 func (s *Set) States() []State {

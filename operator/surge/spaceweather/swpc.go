@@ -34,10 +34,14 @@ type swpcKind struct {
 }
 
 var swpcKinds = map[surge.Quantity]swpcKind{
-	surge.Kp:    {url: KpURL, columns: []string{"Kp", "kp"}},
+	surge.Kp:    {url: KpURL, columns: []string{estimatedKp, "Kp", "kp"}},
 	surge.Bz:    {url: BzURL, columns: []string{"bz_gsm"}},
 	surge.Speed: {url: SpeedURL, columns: []string{"proton_speed", "speed"}},
 }
+
+// estimatedKp is the column of json/planetary_k_index_1m.json: what Kp would be if its three hours ended now, each minute. Beside it "kp" is
+// text such as 6P.
+const estimatedKp = "estimated_kp"
 
 // swpc reads one quantity of a product of SWPC.
 type swpc struct {
@@ -77,6 +81,7 @@ var errShape = errors.New("is not an array of records as SWPC publishes them: " 
 // record is one of SWPC's.
 type record struct {
 	at         time.Time
+	lasts      time.Duration
 	value      float64
 	spacecraft string
 	active     bool
@@ -89,6 +94,9 @@ type record struct {
 //   - Since then it is an array of objects with numbers: [{"time_tag":"2026-08-30T18:00:00","Kp":2.33,"a_running":9,"station_count":8}].
 //     Those of the real-time solar wind begin with the newest record, and have "active" and "source": the spacecraft (SOLAR1, ACE, IMAP,
 //     DSCOVR), of which SWPC declares one to be in operation. Their times may lie within a minute ("2026-08-07T01:24:02").
+//
+// The planetary K index each minute is of the latter shape:
+// [{"time_tag":"2026-08-30T18:04:00","kp_index":2,"estimated_kp":2.33,"kp":"2P"}].
 //
 // A time without a zone is UTC. That of Kp is the beginning of its three hours.
 func parseSWPC(body []byte, quantity surge.Quantity, now time.Time) (Answer, error) {
@@ -111,18 +119,19 @@ func parseSWPC(body []byte, quantity surge.Quantity, now time.Time) (Answer, err
 		rows = rows[1:]
 	}
 	r := newReadings(now)
-	records, recognized := r.records(rows, fields, swpcKinds[quantity].columns)
+	records, recognized := r.records(rows, fields, quantity)
 	if !recognized {
 		return Answer{}, fmt.Errorf("has no record with time_tag and %s: %s", strings.Join(swpcKinds[quantity].columns, " or "), changed)
 	}
 	for _, one := range inOperation(records) {
-		r.add(quantity, one.at, kinds[quantity].lasts, one.value, one.spacecraft)
+		r.add(quantity, one.at, one.lasts, one.value, one.spacecraft)
 	}
 	return r.done()
 }
 
 // records reads rows. Recognized says whether any has a time and a column of the quantity, be it without a value.
-func (r *readings) records(rows []json.RawMessage, fields func(json.RawMessage) map[string]any, columns []string) (all []record, recognized bool) {
+func (r *readings) records(rows []json.RawMessage, fields func(json.RawMessage) map[string]any, quantity surge.Quantity) (all []record, recognized bool) {
+	columns := swpcKinds[quantity].columns
 	for _, row := range rows {
 		values := fields(row)
 		column := slices.IndexFunc(columns, func(name string) bool { _, is := values[name]; return is })
@@ -141,7 +150,11 @@ func (r *readings) records(rows []json.RawMessage, fields func(json.RawMessage) 
 		if !is {
 			continue
 		}
-		all = append(all, record{at: at, value: value, spacecraft: named(values["source"]), active: truth(values["active"])})
+		lasts := kinds[quantity].lasts
+		if columns[column] == estimatedKp {
+			lasts = time.Minute
+		}
+		all = append(all, record{at: at, lasts: lasts, value: value, spacecraft: named(values["source"]), active: truth(values["active"])})
 	}
 	slices.SortStableFunc(all, func(a, b record) int { return a.at.Compare(b.at) })
 	return all, recognized
@@ -153,6 +166,7 @@ func objects(row json.RawMessage) map[string]any {
 		TimeTag     json.RawMessage `json:"time_tag"`
 		Source      json.RawMessage `json:"source"`
 		Active      json.RawMessage `json:"active"`
+		EstimatedKp json.RawMessage `json:"estimated_kp"`
 		Kp          json.RawMessage `json:"Kp"` // and kp
 		BzGSM       json.RawMessage `json:"bz_gsm"`
 		ProtonSpeed json.RawMessage `json:"proton_speed"`
@@ -163,7 +177,7 @@ func objects(row json.RawMessage) map[string]any {
 	}
 	values := map[string]any{}
 	for name, raw := range map[string]json.RawMessage{
-		"time_tag": o.TimeTag, "source": o.Source, "active": o.Active, "Kp": o.Kp, "bz_gsm": o.BzGSM, "proton_speed": o.ProtonSpeed, "speed": o.Speed,
+		"time_tag": o.TimeTag, "source": o.Source, "active": o.Active, estimatedKp: o.EstimatedKp, "Kp": o.Kp, "bz_gsm": o.BzGSM, "proton_speed": o.ProtonSpeed, "speed": o.Speed,
 	} {
 		if raw != nil { // null is no nil
 			values[name] = scalar(raw)

@@ -314,6 +314,60 @@ func TestLeafOfACluster(t *testing.T) {
 	}
 }
 
+// TestLeafRollsUp: the leaf's owner has its stream take rollups, and stores messages with that header. What the hub sources of them is
+// stored as it is, and removes nothing, neither in the account of leaves nor in that of the streams.
+func TestLeafRollsUp(t *testing.T) {
+	l := startLeafLab(t, newHub(t), 1)
+	copied, err := l.leaves.Stream(t.Context(), wire.CopiedObservationStream(code, leaf))
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := l.theirs.Stream(t.Context(), wire.ObservationStream(leaf))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := theirs.CachedInfo().Config
+	cfg.AllowRollup = true
+	if _, err := l.theirs.UpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	// rolls sends one of each kind, and returns how many messages the hub's streams have then.
+	rolls := func() (inCopy, inHub uint64) {
+		t.Helper()
+		before := l.stream(obs).State.LastSeq
+		for _, mode := range []string{jetstream.MsgRollupSubject, jetstream.MsgRollupAll} {
+			m := nats.NewMsg(wire.ObservationSubject(leaf, mag, "raw"))
+			m.Header.Set(jetstream.MsgRollup, mode)
+			m.Data = []byte(mode)
+			if _, err := l.theirs.PublishMsg(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.await("the hub has what the leaf sent", func() bool { return l.stream(obs).State.LastSeq == before+2 })
+		info, err := copied.Info(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.State.Msgs, l.stream(obs).State.Msgs
+	}
+	if inCopy, inHub := rolls(); inCopy != 1+2 || inHub != stored+1+2 {
+		t.Errorf("after rollups %d messages are in the account of leaves, and %d in that of the streams", inCopy, inHub)
+	}
+	lines := l.headers(l.js.Conn(), obs, wire.ObservationSubject(leaf, mag, "raw"))
+	if len(lines) != 1+2 || !strings.Contains(lines[2], jetstream.MsgRollup+": "+jetstream.MsgRollupAll) {
+		t.Errorf("the hub stores %q: the header did not come, so the test shows nothing", lines)
+	}
+
+	hub := l.stream(obs).Config
+	hub.AllowRollup = true
+	if _, err := l.js.UpdateStream(t.Context(), hub); err != nil {
+		t.Fatal(err)
+	}
+	if _, inHub := rolls(); inHub != 1 {
+		t.Errorf("%d messages are left where the hub takes rollups: the test shows nothing", inHub)
+	}
+}
+
 // TestLeafStoresFlowControl: the streams in the account of leaves hold messages with the status line of flow control.
 // What the hub copies of them is none: a message with that line and no payload is not stored.
 func TestLeafStoresFlowControl(t *testing.T) {

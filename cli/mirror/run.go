@@ -120,13 +120,23 @@ func (r *run) begin(ctx context.Context, cluster *kube.Cluster, out io.Writer) e
 	if err := cluster.Client.Create(ctx, job); err != nil {
 		return fmt.Errorf("begin a run of MirrorPartner %q: %w", r.partner, err)
 	}
-	fmt.Fprintf(out, "run %s has begun: kubectl logs -f job/%s shows its log, kubectl delete job %s ends it\n", job.Name, job.Name, job.Name)
+	fmt.Fprintf(out, "run %s has begun: %s, kubectl delete job %s ends it\n", job.Name, logOf(ctx, cluster, job.Name), job.Name)
 	if r.patience <= 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
 	return r.await(ctx, cluster, job.Name, out)
+}
+
+// logOf says where the log of a run is. `substorm up` has no log of a Job: the run is part of its own. Who may not read whether it is one
+// asks a cluster.
+func logOf(ctx context.Context, cluster *kube.Cluster, job string) string {
+	err := cluster.Client.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: plan.StandaloneSecret}, &corev1.Secret{})
+	if err != nil {
+		return fmt.Sprintf("kubectl logs -f job/%s shows its log", job)
+	}
+	return fmt.Sprintf("its log is in that of substorm up, in the lines with run=%s", job)
 }
 
 // templateOf is that of the pods which the operator has runs in.

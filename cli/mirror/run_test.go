@@ -83,6 +83,17 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestRunStandalone: under substorm up there is no log of a Job to follow.
+func TestRunStandalone(t *testing.T) {
+	cluster := kubetest.Start(t)
+	cluster.Create(t, partner("university"), cronJob("university"),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "field", Name: plan.StandaloneSecret}})
+	out, err := command(t, cluster, "university")
+	if err != nil || strings.Contains(out, "kubectl logs") || !strings.Contains(out, "that of substorm up, in the lines with run=university-run-") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // TestRunEnds: the command ends as the run does.
 func TestRunEnds(t *testing.T) {
 	for result, says := range map[v1alpha1.MirrorResult]string{v1alpha1.MirrorSucceeded: "4 objects of 400 bytes moved", v1alpha1.MirrorFailed: "failed: PartnerFull no space"} {

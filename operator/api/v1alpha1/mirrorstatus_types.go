@@ -123,7 +123,8 @@ type MirrorPartnerStatus struct {
 	// +optional
 	Path *MirrorPathStatus `json:"path,omitempty"`
 
-	// UnconfirmedPurgeCount is how many purges are asked of the partner and not confirmed by it.
+	// UnconfirmedPurgeCount is how many purges the partner had not confirmed at the end of the last run that looked at everything.
+	// Those that came since are in `substorm archive report`.
 	// +optional
 	UnconfirmedPurgeCount *int64 `json:"unconfirmedPurgeCount,omitempty"`
 

@@ -30,6 +30,8 @@ type comparedDay struct {
 	differing       int
 	open            int
 	complete        bool
+	// lost: the ledger does not say what the partner has confirmed.
+	lost bool
 }
 
 // compareOlder compares a share of what the partner had confirmed before this run: each run another one. What differs is brought
@@ -73,6 +75,13 @@ func (r *run) compareDay(ctx context.Context, in wire.InstrumentEntry, day wire.
 		return err
 	}
 	c := &comparedDay{in: in, day: day, known: known, totals: d.plan.Totals}
+	if !r.VerifyOnly && known.Tag != "" && d.plan.Confirmed && len(d.plan.Deliver) == 0 {
+		has, err := r.Book.Mirrored(ctx, in.Instrument, day)
+		if err != nil {
+			return err
+		}
+		c.lost = has.Objects != c.totals.Objects || has.Datagrams != c.totals.Datagrams || has.Digest != c.totals.Digest
+	}
 	compared := map[int]bool{}
 	for i := range d.objects {
 		o := &d.objects[i]
@@ -173,8 +182,13 @@ func (r *run) compare(ctx context.Context) error {
 	return err
 }
 
-// noteDiffering notes that a partner has less of a day than it had confirmed: the next run brings what it lacks.
+// noteDiffering notes that a partner has less of a day than it had confirmed: the next run brings what it lacks. Where it has all of
+// it, and the ledger has lost that, it is noted there again.
 func (r *run) noteDiffering(ctx context.Context, c *comparedDay) error {
+	if c.differing == 0 && c.lost {
+		_, err := r.Book.SetConfirmed(ctx, c.in.Instrument, c.day, c.known.was, c.known.KnownDay, c.totals)
+		return err
+	}
 	if c.differing == 0 || c.known.Count == 0 {
 		return nil
 	}

@@ -178,6 +178,26 @@ func TestVerifyOnly(t *testing.T) {
 	})
 }
 
+// What the ledger has lost of what the partner confirmed, the next run writes again.
+func TestLedgerLost(t *testing.T) {
+	tamper(t, func(t *testing.T, l *tampered) {
+		l.entry.VerifyPercent = 5
+		all, _ := l.days(2)
+		l.push(4)
+		kv, err := l.JetStream.KeyValue(t.Context(), wire.LedgerBucket(archivetest.Site))
+		if err == nil {
+			err = kv.Delete(t.Context(), wire.LedgerKey(archivetest.Camera, "2015-03-17", wire.StepMirrored, partner))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.push(0)
+		if has := l.mirrored("2015-03-17"); has.Objects != 2 || has.Digest != all[0].Digest.Plus(all[1].Digest) {
+			t.Errorf("ledger: %+v", has)
+		}
+	})
+}
+
 // A run of a part of a day leaves alone what the ledger says of the rest.
 func TestPart(t *testing.T) {
 	tamper(t, func(t *testing.T, l *tampered) {
@@ -193,7 +213,9 @@ func TestPart(t *testing.T) {
 		}
 		l.want("all", want)
 		l.to, l.force = all[1].ReceivedAt, true
-		l.push(1)
+		if err := l.run(); err != nil {
+			t.Fatal(err)
+		}
 		if has := l.mirrored("2015-03-17"); has.Objects != 3 {
 			t.Errorf("ledger: %+v", has)
 		}

@@ -125,7 +125,9 @@ func TestPlaceAgain(t *testing.T) {
 		l.push(2)
 		l.become(&all[0], wire.StateRetracted, "a lamp")
 		move("a")
-		l.push(1)
+		if err := l.run(); err != nil {
+			t.Fatal(err)
+		}
 		l.want("gone at both", map[string]string{"a/allsky-1/01.jpg": "object 1", "b/allsky-1/01.jpg": "object 1"})
 	})
 }

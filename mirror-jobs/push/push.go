@@ -329,7 +329,7 @@ func (r *run) leftDay(ctx context.Context, in wire.InstrumentEntry, day wire.Day
 	if err := r.remove(ctx, d); err != nil || d.stays || d.cut {
 		return err
 	}
-	known.Place, known.Left = d.here.Name(), d.left
+	known.Left = d.left
 	known.Tag, known.Changed, known.Policy, known.Objects = tag, d.plan.Known.Changed, d.plan.Known.Policy, max(0, known.Objects-d.removed)
 	_, err = r.Book.SetDay(ctx, in.Instrument, day, known.was, known.KnownDay) // else the next run looks again
 	return err

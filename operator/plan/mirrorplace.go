@@ -28,10 +28,7 @@ func mirrorPlace(spec *v1alpha1.MirrorPartnerSpec) string {
 		server, folder = serverAt("rsync", spec.Rsync.Daemon.Address), []string{spec.Rsync.Daemon.Module, string(spec.Rsync.Daemon.Path)}
 	case spec.Rsync != nil && spec.Rsync.SSH != nil:
 		ssh := spec.Rsync.SSH
-		server, folder = serverAt("ssh", net.JoinHostPort(ssh.Host, strconv.Itoa(int(cmp.Or(ssh.Port, 22))))), []string{ssh.Path}
-		if !strings.HasPrefix(ssh.Path, "/") {
-			folder = []string{"~" + ssh.User, ssh.Path}
-		}
+		server, folder = serverAt("ssh", net.JoinHostPort(ssh.Host, strconv.Itoa(int(cmp.Or(ssh.Port, 22))))), sshFolder(ssh)
 	default:
 		return ""
 	}
@@ -42,6 +39,19 @@ func mirrorPlace(spec *v1alpha1.MirrorPartnerSpec) string {
 		}
 	}
 	return place
+}
+
+// sshFolder is the folder of a host, however it is written: what is not absolute lies in the home of a user there.
+func sshFolder(ssh *v1alpha1.MirrorRsyncSSH) []string {
+	home, below, _ := strings.Cut(ssh.Path, "/")
+	switch {
+	case home == "":
+		return []string{ssh.Path}
+	case !strings.HasPrefix(home, "~"):
+		return []string{"~" + ssh.User, ssh.Path}
+	default:
+		return []string{"~" + cmp.Or(home[1:], ssh.User), below}
+	}
 }
 
 // s3Server is the server of an endpoint, with its port also where that is the scheme's own.

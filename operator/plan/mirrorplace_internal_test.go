@@ -40,6 +40,36 @@ func TestPlacesTaken(t *testing.T) {
 	}
 }
 
+// TestSpellings: a place is one however host, port and folder are written.
+func TestSpellings(t *testing.T) {
+	t.Parallel()
+	s3 := func(endpoint, prefix string) v1alpha1.MirrorPartnerSpec {
+		return v1alpha1.MirrorPartnerSpec{S3: &v1alpha1.MirrorS3{Endpoint: endpoint, Bucket: "aurora", Prefix: v1alpha1.MirrorFolder(prefix)}}
+	}
+	daemon := func(address, path string) v1alpha1.MirrorPartnerSpec {
+		return v1alpha1.MirrorPartnerSpec{Rsync: &v1alpha1.MirrorRsync{Daemon: &v1alpha1.MirrorRsyncDaemon{Address: address, Module: "m", Path: v1alpha1.MirrorFolder(path)}}}
+	}
+	ssh := func(host string, port int32, path string) v1alpha1.MirrorPartnerSpec {
+		return v1alpha1.MirrorPartnerSpec{Rsync: &v1alpha1.MirrorRsync{SSH: &v1alpha1.MirrorRsyncSSH{Host: host, Port: port, User: "me", Path: path}}}
+	}
+	for place, all := range map[string][]v1alpha1.MirrorPartnerSpec{
+		"https://s3.example.org:443/aurora/a": {s3("https://s3.example.org", "a"), s3("https://S3.Example.org/", "a"), s3("https://s3.example.org.:443/", "a")},
+		"http://[2001:db8::7]:80/aurora":      {s3("http://[2001:DB8::7]", ""), s3("http://[2001:db8:0:0:0:0:0:7]:80", "")},
+		"rsync://r.example.org:873/m/a/b":     {daemon("r.example.org:873", "a/b"), daemon("R.example.ORG.:0873", "a//b"), daemon("r.example.org:873", "a/./b/")},
+		"ssh://h.example.org:22/data/x":       {ssh("h.example.org", 22, "/data/x"), ssh("H.example.org", 0, "/data//x/"), ssh("h.example.org", 22, "/./data/x")},
+		"ssh://h.example.org:22/~me/x":        {ssh("h.example.org", 22, "x"), ssh("h.example.org", 22, "./x/"), ssh("h.example.org", 22, "~/x"), ssh("h.example.org", 22, "~me//x")},
+		"ssh://h.example.org:22/~other/x":     {ssh("h.example.org", 22, "~other/x")},
+		"ssh://h.example.org:22/~me":          {ssh("h.example.org", 22, "."), ssh("h.example.org", 22, "~")},
+	} {
+		for _, spec := range all {
+			spec.Direction = v1alpha1.MirrorPush
+			if got := mirrorPlace(&spec); got != place {
+				t.Errorf("%+v %+v is %s, want %s", spec.S3, spec.Rsync, got, place)
+			}
+		}
+	}
+}
+
 func oldestOverlapping(m *v1alpha1.MirrorPartner, all []*v1alpha1.MirrorPartner, taken map[string]*v1alpha1.MirrorPartner) (found *v1alpha1.MirrorPartner) {
 	for _, other := range all {
 		place, there := mirrorPlace(&m.Spec)+"/", mirrorPlace(&other.Spec)+"/"

@@ -33,7 +33,7 @@ const (
 	ReasonMaintenance = "Maintenance"
 	// ReasonPurgeNotConfirmed: the partner has not confirmed that it removed what was purged here.
 	ReasonPurgeNotConfirmed = "PurgeNotConfirmed"
-	// ReasonProtocolError: the other side answers something that the protocol does not have.
+	// ReasonProtocolError: the other side answers something that the protocol does not have, or does not take a file.
 	ReasonProtocolError = "ProtocolError"
 	// ReasonStoreFailed: the Site's own object store, or a gateway of it, does not do what the run needs.
 	ReasonStoreFailed = "StoreFailed"
@@ -57,7 +57,7 @@ const (
 	ReasonInvalidSchedule = "InvalidSchedule"
 	// ReasonUnknownTimeZone: the tz database has no time zone of that name.
 	ReasonUnknownTimeZone = "UnknownTimeZone"
-	// ReasonInvalidTemplate: spec.layout.template cannot be read.
+	// ReasonInvalidTemplate: spec.layout.template cannot be read, or gives an object no path, or that of another object or folder.
 	ReasonInvalidTemplate = "InvalidTemplate"
 	// ReasonInstrumentNotFound: spec.paths names an Instrument that the Site does not have.
 	ReasonInstrumentNotFound = "InstrumentNotFound"

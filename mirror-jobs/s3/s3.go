@@ -242,13 +242,15 @@ func (m *Mover) Remove(ctx context.Context, paths []string) error {
 
 // problem says why a bucket takes nothing.
 func (m *Mover) problem(err error) error {
-	reason, answered := "", false
+	var reason string
+	answered := false
 	switch {
 	case errors.Is(err, objectstore.ErrFull):
 		reason, answered = wire.MirrorReasonPartnerFull, true
 	case errors.Is(err, objectstore.ErrAccessDenied):
 		reason = wire.MirrorReasonAccessDenied
-		err = fmt.Errorf("bucket %q of %s: %w: correct the key in the Secret of spec.s3.credentialsSecretRef, or let it list, read, write and delete below spec.s3.prefix", m.cfg.Bucket, m.cfg.Endpoint, err)
+		err = fmt.Errorf("bucket %q of %s: %w: correct the key in the Secret of spec.s3.credentialsSecretRef, or let its user list, read, write and delete there",
+			m.cfg.Bucket, m.cfg.Endpoint, err)
 	case errors.Is(err, objectstore.ErrNoBucket):
 		reason, answered = wire.MirrorReasonProtocol, true
 		err = fmt.Errorf("bucket %q of %s: %w: create it, or correct spec.s3.bucket", m.cfg.Bucket, m.cfg.Endpoint, err)

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/substorm/substorm/mirror-jobs/plan"
 )
 
 const (
@@ -48,6 +50,8 @@ type State struct {
 	ETag string `json:"etag,omitempty"`
 	// Instruments are the tags of those that were.
 	Instruments map[string]string `json:"instruments,omitempty"`
+	// Removed is what runs removed that was retracted or purged at the other side.
+	Removed plan.Removed `json:"removed,omitempty"`
 }
 
 // Folder is one that a run has to itself. Its methods may be called from several goroutines,
@@ -162,6 +166,13 @@ func (f *Folder) SetInstrument(instrument, tag string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.state.Instruments[instrument] = tag
+}
+
+// SetRemoved notes what runs removed. It is written with SetETag.
+func (f *Folder) SetRemoved(days plan.Removed) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.state.Removed = days
 }
 
 // SetETag writes the state, with the ETag of the root.

@@ -34,7 +34,7 @@ type Policy struct {
 	Prune       Prune
 	Retractions Retractions
 	// SafetyStop is the greatest share, in percent, of what a mirror holds that one run may
-	// remove; 0: any.
+	// remove, and that runs may remove on RemovalDays days of what was retracted or purged; 0: any.
 	SafetyStop int
 }
 
@@ -99,11 +99,16 @@ func mostOf(held, percent int) int {
 	return max(1, held*percent/100)
 }
 
-// Allow says whether a mirror that holds so many objects may remove some: one always. Errors:
-// SafetyStopError.
-func (p Policy) Allow(remove, held int) error {
-	if remove <= mostOf(held, p.SafetyStop) {
+// Allow says whether a mirror that holds so many objects may remove some: one always. Withdrawn are those of them that were retracted or
+// purged, and before such as earlier runs removed on the days that count. What expires goes by the clock, and counts by itself in each run.
+// Errors: SafetyStopError.
+func (p Policy) Allow(remove, withdrawn, before, held int) error {
+	most := mostOf(held, p.SafetyStop)
+	switch {
+	case remove > most:
+		before = 0
+	case withdrawn == 0 || before <= most-withdrawn:
 		return nil
 	}
-	return &SafetyStopError{Remove: remove, Held: held, Percent: p.SafetyStop}
+	return &SafetyStopError{Remove: remove, Before: before, Held: held, Percent: p.SafetyStop}
 }

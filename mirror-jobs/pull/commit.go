@@ -90,8 +90,8 @@ func (c *committer) commit(days []*day) error {
 func (c *committer) day(d *day) error {
 	c.left += int64(d.failed)
 	ok := d.failed == 0 && (d.tag != "" || d.vanished)
-	if n := len(c.p.Policy.Surplus(d.lines)); n > 0 {
-		c.p.surplus.add(d.in.Instrument, d.day, n)
+	if surplus := c.p.Policy.Surplus(d.lines); len(surplus) > 0 {
+		c.p.surplus.add(d.in.Instrument, d.day, len(surplus), withdrawn(d.lines, surplus))
 		ok = false // until they are removed
 	}
 	var err error

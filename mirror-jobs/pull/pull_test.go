@@ -202,6 +202,23 @@ func TestSafetyStop(t *testing.T) {
 	delete(want, "allsky-1/0.jpg")
 	delete(want, "allsky-1/1.jpg")
 	l.want("with force", want)
+	l.force, l.SafetyStop = false, 20 // one of eight
+	for i := 2; i < 4; i++ {
+		all[i].State = wire.StateRetracted
+		l.Announce(archivetest.Camera, all[i])
+		l.Until("one more is gone", func() bool { return strings.Count(l.listOf("2015-03-17"), "Retracted") == i+1 })
+		if i == 2 {
+			l.pull()
+			delete(want, "allsky-1/2.jpg")
+			l.want("one after a forced run", want)
+		}
+	}
+	for range 2 {
+		if err := l.from(t.Context(), l.URL); !errors.As(err, &stop) || stop.Remove != 1 || stop.Before != 1 || stop.Held != 7 {
+			t.Fatalf("another one by the next run: %v", err)
+		}
+		l.want("nothing more is removed", want)
+	}
 }
 
 // Two runs at once: the second one says so.

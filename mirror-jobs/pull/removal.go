@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/mirror-jobs/folder"
@@ -15,12 +16,23 @@ import (
 
 // surplus are the days that have objects which the policy removes.
 type surplus struct {
-	mu      sync.Mutex
-	days    map[string][]wire.Day // by instrument
-	objects int
+	mu   sync.Mutex
+	days map[string][]wire.Day // by instrument
+	// withdrawn are those of the objects that were retracted or purged, and did not expire.
+	objects, withdrawn int
 }
 
-func (s *surplus) add(instrument string, day wire.Day, objects int) {
+// withdrawn is how many of some lines were retracted or purged.
+func withdrawn(lines []plan.Line, of []int) (n int) {
+	for _, i := range of {
+		if !lines[i].Gone {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *surplus) add(instrument string, day wire.Day, objects, withdrawn int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.days == nil {
@@ -28,11 +40,17 @@ func (s *surplus) add(instrument string, day wire.Day, objects int) {
 	}
 	s.days[instrument] = append(s.days[instrument], day)
 	s.objects += objects
+	s.withdrawn += withdrawn
 }
 
 // removeSurplus removes what the policy says, once all is fetched. Errors:
 // plan.SafetyStopError, of the folder.
 func (p *run) removeSurplus(ctx context.Context) error {
+	before, now := p.Folder.State().Removed, time.Now()
+	if p.Force { // somebody has looked at what goes
+		before = nil
+		p.Folder.SetRemoved(nil)
+	}
 	if p.surplus.objects == 0 {
 		return nil
 	}
@@ -40,8 +58,11 @@ func (p *run) removeSurplus(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.Policy.Allow(p.surplus.objects, held); err != nil {
+	if err := p.Policy.Allow(p.surplus.objects, p.surplus.withdrawn, before.Since(now), held); err != nil {
 		return err
+	}
+	if !p.Force { // before they go: an error that ends this must not have them count for nothing
+		p.Folder.SetRemoved(before.Plus(now, p.surplus.withdrawn))
 	}
 	for name, days := range p.surplus.days {
 		known, err := p.Folder.Known(name)

@@ -146,13 +146,13 @@ func show(lines []plan.Line) (all []string) {
 func TestAllow(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		percent, remove, withdrawn, before, held int
+		percent, remove, takenBack, before, held int
 		stops                                    bool
 	}{
 		{10, 10, 10, 0, 100, false}, {10, 11, 0, 0, 100, true}, {0, 100, 100, 0, 100, false}, {10, 1, 1, 0, 3, false}, {10, 2, 2, 0, 3, true}, {10, 2, 2, 0, 19, true},
 		{100, 5, 5, 0, 5, false}, {10, 10, 5, 5, 100, false}, {10, 10, 5, 6, 100, true}, {10, 10, 0, 10, 100, false}, {10, 1, 1, 1, 3, true}, {0, 1, 1, 100, 3, false},
 	} {
-		err := plan.Policy{SafetyStop: c.percent}.Allow(c.remove, c.withdrawn, c.before, c.held)
+		err := plan.Policy{SafetyStop: c.percent}.Allow(c.remove, c.takenBack, c.before, c.held)
 		var stop *plan.SafetyStopError
 		if errors.As(err, &stop) != c.stops {
 			t.Errorf("%+v: %v", c, err)

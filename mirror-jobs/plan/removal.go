@@ -99,15 +99,15 @@ func mostOf(held, percent int) int {
 	return max(1, held*percent/100)
 }
 
-// Allow says whether a mirror that holds so many objects may remove some: one always. Withdrawn are those of them that were retracted or
+// Allow says whether a mirror that holds so many objects may remove some: one always. TakenBack are those of them that were retracted or
 // purged, and before such as earlier runs removed on the days that count. What expires goes by the clock, and counts by itself in each run.
 // Errors: SafetyStopError.
-func (p Policy) Allow(remove, withdrawn, before, held int) error {
+func (p Policy) Allow(remove, takenBack, before, held int) error {
 	most := mostOf(held, p.SafetyStop)
 	switch {
 	case remove > most:
 		before = 0
-	case withdrawn == 0 || before <= most-withdrawn:
+	case takenBack == 0 || before <= most-takenBack:
 		return nil
 	}
 	return &SafetyStopError{Remove: remove, Before: before, Held: held, Percent: p.SafetyStop}

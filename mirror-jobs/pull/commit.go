@@ -91,7 +91,7 @@ func (c *committer) day(d *day) error {
 	c.left += int64(d.failed)
 	ok := d.failed == 0 && (d.tag != "" || d.vanished)
 	if surplus := c.p.Policy.Surplus(d.lines); len(surplus) > 0 {
-		c.p.surplus.add(d.in.Instrument, d.day, len(surplus), withdrawn(d.lines, surplus))
+		c.p.surplus.add(d.in.Instrument, d.day, len(surplus), countTakenBack(d.lines, surplus))
 		ok = false // until they are removed
 	}
 	var err error

@@ -18,12 +18,12 @@ import (
 type surplus struct {
 	mu   sync.Mutex
 	days map[string][]wire.Day // by instrument
-	// withdrawn are those of the objects that were retracted or purged, and did not expire.
-	objects, withdrawn int
+	// takenBack are those of the objects that were retracted or purged, and did not expire.
+	objects, takenBack int
 }
 
-// withdrawn is how many of some lines were retracted or purged.
-func withdrawn(lines []plan.Line, of []int) (n int) {
+// countTakenBack is how many of some lines were retracted or purged.
+func countTakenBack(lines []plan.Line, of []int) (n int) {
 	for _, i := range of {
 		if !lines[i].Gone {
 			n++
@@ -32,7 +32,7 @@ func withdrawn(lines []plan.Line, of []int) (n int) {
 	return n
 }
 
-func (s *surplus) add(instrument string, day wire.Day, objects, withdrawn int) {
+func (s *surplus) add(instrument string, day wire.Day, objects, takenBack int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.days == nil {
@@ -40,7 +40,7 @@ func (s *surplus) add(instrument string, day wire.Day, objects, withdrawn int) {
 	}
 	s.days[instrument] = append(s.days[instrument], day)
 	s.objects += objects
-	s.withdrawn += withdrawn
+	s.takenBack += takenBack
 }
 
 // removeSurplus removes what the policy says, once all is fetched. Errors:
@@ -58,11 +58,11 @@ func (p *run) removeSurplus(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.Policy.Allow(p.surplus.objects, p.surplus.withdrawn, before.Since(now), held); err != nil {
+	if err := p.Policy.Allow(p.surplus.objects, p.surplus.takenBack, before.Since(now), held); err != nil {
 		return err
 	}
 	if !p.Force { // before they go: an error that ends this must not have them count for nothing
-		p.Folder.SetRemoved(before.Plus(now, p.surplus.withdrawn))
+		p.Folder.SetRemoved(before.Plus(now, p.surplus.takenBack))
 	}
 	for name, days := range p.surplus.days {
 		known, err := p.Folder.Known(name)

@@ -362,8 +362,13 @@ func eventually(t *testing.T, what string, try func() error) {
 // readyPod makes a pod of a pool and says that it is ready, as a node would.
 func (w *world) readyPod(pool, name, host string) {
 	w.t.Helper()
+	w.readyPodOf(plan.PodLabels(pool), name, host)
+}
+
+// readyPodOf makes a pod with labels, as readyPod does.
+func (w *world) readyPodOf(labels map[string]string, name, host string) {
+	w.t.Helper()
 	no, yes, user := false, true, int64(65532)
-	labels := plan.PodLabels(pool)
 	labels[plan.LabelManagedBy] = plan.FieldOwner
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: w.namespace, Labels: labels},

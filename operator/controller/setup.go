@@ -166,7 +166,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 		return fmt.Errorf("set up the controllers: %w", err)
 	}
 	if cfg.Metrics != nil {
-		return errors.Join(cfg.Metrics.Register(newMetrics(all, statuses)), cfg.Metrics.Register(tell.unpublished), cfg.Metrics.Register(differences), cfg.Metrics.Register(weathers))
+		return errors.Join(cfg.Metrics.Register(newMetrics(all, statuses)), cfg.Metrics.Register(&poolMetrics{mgr.GetClient(), all}), cfg.Metrics.Register(tell.unpublished), cfg.Metrics.Register(differences), cfg.Metrics.Register(weathers))
 	}
 	return nil
 }

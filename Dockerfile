@@ -61,6 +61,12 @@ RUN apt-get update && apt-get install -y --no-install-recommends rsync openssh-c
       cp --parents -L $program $(ldd $program | grep -o '/[^ ]*') /usr/share/doc/rsync/copyright /usr/share/doc/openssh-client/copyright /out; \
     done
 
+# A module of its own.
+FROM source AS build-metrics-bridge
+ARG TARGETOS TARGETARCH VERSION=dev
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    GOOS=$TARGETOS GOARCH=$TARGETARCH go build -C ./metrics-bridge/cmd -trimpath -ldflags="-s -w -X github.com/substorm/substorm/internal/build.release=$VERSION" -o /out/metrics-bridge .
+
 FROM source AS build-cli
 ARG TARGETOS TARGETARCH VERSION=dev
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
@@ -130,6 +136,15 @@ COPY --from=programs-mirror-jobs /out/ /
 ENV PATH=/:/usr/bin
 COPY --from=build-mirror-jobs /out/mirror-jobs /mirror-jobs
 ENTRYPOINT ["/mirror-jobs"]
+
+FROM base AS metrics-bridge
+ARG VERSION=dev
+LABEL org.opencontainers.image.title="Substorm metrics bridge" \
+      org.opencontainers.image.source="https://github.com/substorm/substorm" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="$VERSION"
+COPY --from=build-metrics-bridge /out/metrics-bridge /metrics-bridge
+ENTRYPOINT ["/metrics-bridge"]
 
 FROM base AS cli
 ARG VERSION=dev

@@ -11,7 +11,7 @@ NODES ?= 1
 PART = go run ./hack/parts path
 
 # The packages whose tests write docs/reference, and fail where it is stale.
-REFERENCE = ./internal/reference ./operator/cmd ./ingest-gateway/cmd ./archivist/cmd ./feed-server/cmd ./mirror-jobs/cmd ./sender/cmd ./cli
+REFERENCE = ./internal/reference ./operator/cmd ./ingest-gateway/cmd ./archivist/cmd ./feed-server/cmd ./mirror-jobs/cmd ./metrics-bridge/cmd ./sender/cmd ./cli
 
 # All modules are in go.work. Go's commands take `work` for all packages of them, golangci-lint takes their folders.
 PACKAGES = $$(go list -m -f '{{.Dir}}/...')
@@ -64,6 +64,7 @@ build: ## Build the programs into bin/
 	CGO_ENABLED=0 go build $(COMPILE) -ldflags="-s -w" -o bin/archivist ./archivist/cmd
 	CGO_ENABLED=0 go build $(COMPILE) -ldflags="-s -w" -o bin/feed-server ./feed-server/cmd
 	CGO_ENABLED=0 go build $(COMPILE) -ldflags="-s -w" -o bin/mirror-jobs ./mirror-jobs/cmd
+	CGO_ENABLED=0 go build -C metrics-bridge $(COMPILE) -ldflags="-s -w" -o ../bin/metrics-bridge ./cmd
 	CGO_ENABLED=0 go build $(COMPILE) -ldflags="-s -w" -o bin/substorm ./cli/cmd
 
 send-binaries: ## Build substorm-send for computers in the field (Linux, Windows; static) into bin/send/

@@ -65,6 +65,13 @@ var renderings = []rendering{
 		"--set=operator.topologySpreadConstraints[0].labelSelector.matchLabels.app=operator",
 	}},
 	{"substorm-without-cluster-rights", "substorm", []string{"--is-upgrade", "--set=operator.clusterID=polar,roles.create=false,crds.upgrade=false"}},
+	{"substorm-metrics-bridge", "substorm", []string{"--set=metricsBridge.enabled=true,operator.networkPolicy.enabled=true"}},
+	{"substorm-metrics-bridge-certificate", "substorm", []string{
+		"--set=metricsBridge.enabled=true,metricsBridge.certificate.secretName=bridge-tls,metricsBridge.certificate.caBundle=QUJD",
+		"--set=metricsBridge.apiServiceAnnotations.cert-manager\\.io/inject-ca-from=aurora/bridge-tls",
+		"--set=metricsBridge.operatorMetrics={http://north-operator-metrics.north.svc:8080/metrics,http://south-operator-metrics.south.svc:8080/metrics}",
+		"--set=metricsBridge.image.digest=sha256:" + strings.Repeat("e", 64),
+	}},
 	{"substorm-upgrade", "substorm", []string{"--is-upgrade"}},
 	{"site", "substorm-site", nil},
 	{"site-field", "substorm-site", []string{

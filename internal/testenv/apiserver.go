@@ -50,8 +50,25 @@ func (k *KubernetesAPI) until(t testing.TB, err error) *KubernetesAPI {
 // KubernetesWith starts an API server that ends with the test and knows these kinds alone.
 func KubernetesWith(t testing.TB, definitions []*apiextensionsv1.CustomResourceDefinition) *KubernetesAPI {
 	t.Helper()
-	k, err := startKubernetes(envtest.CRDInstallOptions{CRDs: definitions})
+	k, err := startKubernetes(envtest.CRDInstallOptions{CRDs: definitions}, nil)
 	return k.until(t, err)
+}
+
+// KubernetesWithFlags starts an API server with further flags, by name without dashes, that ends with the test.
+func KubernetesWithFlags(t testing.TB, flags map[string]string) *KubernetesAPI {
+	t.Helper()
+	kinds, err := ourKinds()
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := startKubernetes(kinds, flags)
+	return k.until(t, err)
+}
+
+// ourKinds are the CRDs of the checkout.
+func ourKinds() (envtest.CRDInstallOptions, error) {
+	folder, err := Checkout()
+	return envtest.CRDInstallOptions{Paths: []string{filepath.Join(folder, "crds")}, ErrorIfPathMissing: true}, err
 }
 
 // otherKubernetes names a kubeconfig of an API server that already runs and knows
@@ -69,14 +86,14 @@ func StartKubernetes() (*KubernetesAPI, error) {
 		config.QPS, config.Burst = -1, 0
 		return &KubernetesAPI{Config: config}, nil
 	}
-	folder, err := Checkout()
+	kinds, err := ourKinds()
 	if err != nil {
 		return nil, err
 	}
-	return startKubernetes(envtest.CRDInstallOptions{Paths: []string{filepath.Join(folder, "crds")}, ErrorIfPathMissing: true})
+	return startKubernetes(kinds, nil)
 }
 
-func startKubernetes(kinds envtest.CRDInstallOptions) (*KubernetesAPI, error) {
+func startKubernetes(kinds envtest.CRDInstallOptions, flags map[string]string) (*KubernetesAPI, error) {
 	program, err := path("kube-apiserver")
 	if err != nil {
 		return nil, err
@@ -93,6 +110,9 @@ func startKubernetes(kinds envtest.CRDInstallOptions) (*KubernetesAPI, error) {
 	// What is in it ends with the tests, so nothing waits for the disk that the tests' own servers keep busy.
 	k.env.ControlPlane.Etcd = &envtest.Etcd{}
 	k.env.ControlPlane.Etcd.Configure().Append("unsafe-no-fsync")
+	for name, value := range flags {
+		k.env.ControlPlane.GetAPIServer().Configure().Append(name, value)
+	}
 	if k.Config, err = k.env.Start(); err != nil {
 		return nil, fmt.Errorf("start the API server: %w", err)
 	}

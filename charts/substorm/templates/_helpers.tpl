@@ -23,6 +23,16 @@ app.kubernetes.io/part-of: substorm
 {{ .Release.Name | trunc 40 | trimSuffix "-" }}-operator
 {{- end }}
 
+{{- define "substorm.bridgeName" -}}
+{{ .Release.Name | trunc 40 | trimSuffix "-" }}-metrics-bridge
+{{- end }}
+
+{{- define "substorm.bridgeSelector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: metrics-bridge
+{{- end }}
+
 {{- define "substorm.clusterName" -}}
 {{ .Release.Namespace }}:{{ include "substorm.name" . }}
 {{- end }}
@@ -45,7 +55,7 @@ app.kubernetes.io/part-of: substorm
 {{- with .image.digest }}@{{ . }}{{ end }}
 {{- end }}
 
-{{/* What the operator's pods and the Job for the CRDs have in common. */}}
+{{/* What the operator's pods, the Job for the CRDs and the bridge's pod have in common. */}}
 {{- define "substorm.pod" -}}
 automountServiceAccountToken: true
 enableServiceLinks: false

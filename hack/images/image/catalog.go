@@ -48,6 +48,7 @@ func All() []Image {
 		program("archivist", "archivist/cmd", "archivist", "Substorm archivist"),
 		program("feed-server", "feed-server/cmd", "feed-server", "Substorm feed server"),
 		mirrors,
+		program("metrics-bridge", "metrics-bridge/cmd", "metrics-bridge", "Substorm metrics bridge"),
 		program("cli", "cli/cmd", "substorm", "Substorm command line"),
 		{Name: "substorm/nats-server", Binary: "nats-server", Tool: "nats-server", Title: "NATS server",
 			Source: "https://github.com/nats-io/nats-server", Licenses: "Apache-2.0"},

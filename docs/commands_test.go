@@ -307,7 +307,7 @@ var jsonPath = regexp.MustCompile(`\{\.((?:status|spec)\.[^}]*)\}`)
 
 func kinds(named string, words []string) error {
 	ours := []string{"site", "ingestgateway", "feedserver", "instrument", "feed", "feedconsumer", "mirrorpartner"}
-	theirs := []string{"clusterrole", "deployment", "event", "namespace", "node", "persistentvolumeclaim", "pod", "pvc", "role", "rolebinding", "secret", "service", "statefulset"}
+	theirs := []string{"apiservice", "clusterrole", "deployment", "event", "hpa", "namespace", "node", "persistentvolumeclaim", "pod", "pvc", "role", "rolebinding", "secret", "service", "statefulset"}
 	for _, name := range strings.Split(named, ",") {
 		name, _, _ = strings.Cut(name, "/")
 		name, _, _ = strings.Cut(name, ".")

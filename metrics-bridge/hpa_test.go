@@ -27,10 +27,10 @@ func TestHPA(t *testing.T) {
 	stop := l.startBridge(account)
 	l.awaitReplicas(1)
 	eventually(t, "a metric of the feed servers", func() error {
-		_, err := l.read("substorm_pool_connections", "kind=FeedServer,name=demo")
+		_, err := l.read("substorm_pool_connections", "kind=FeedServer,pool=demo")
 		return err
 	})
-	if _, err := l.read("substorm_pool_connections", "kind=FeedServer,name=other"); err == nil || !strings.Contains(err.Error(), "404") {
+	if _, err := l.read("substorm_pool_connections", "kind=FeedServer,pool=other"); err == nil || !strings.Contains(err.Error(), "404") {
 		t.Errorf("a FeedServer that does not exist: %v", err)
 	}
 
@@ -80,7 +80,7 @@ func (l *lab) awaitConnections(want string) {
 		if err != nil {
 			return err
 		}
-		line := `substorm_pool_connections{kind="FeedServer",name="demo",namespace="` + namespace + `",site="demo"} `
+		line := `substorm_pool_connections{kind="FeedServer",namespace="` + namespace + `",pool="demo",site="demo"} `
 		_, is, _ := strings.Cut(string(body), line)
 		if is, _, _ = strings.Cut(is, "\n"); is != want {
 			return fmt.Errorf("there are %q", is)

@@ -17,12 +17,12 @@ import (
 )
 
 const exported = `# TYPE substorm_pool_connections gauge
-substorm_pool_connections{kind="FeedServer",name="demo",namespace="substorm",site="demo"} 7
-substorm_pool_connections{kind="FeedServer",name="public",namespace="substorm",site="demo"} 2.5
-substorm_pool_connections{kind="FeedServer",name="demo",namespace="north",site="north"} 100
+substorm_pool_connections{kind="FeedServer",pool="demo",namespace="substorm",site="demo"} 7
+substorm_pool_connections{kind="FeedServer",pool="public",namespace="substorm",site="demo"} 2.5
+substorm_pool_connections{kind="FeedServer",pool="demo",namespace="north",site="north"} 100
 # TYPE substorm_pool_bytes_per_second gauge
-substorm_pool_bytes_per_second{kind="FeedServer",name="demo",namespace="substorm",site="demo"} NaN
-substorm_pool_bytes_per_second{kind="FeedServer",name="public",namespace="substorm",site="demo"} 1e300
+substorm_pool_bytes_per_second{kind="FeedServer",pool="demo",namespace="substorm",site="demo"} NaN
+substorm_pool_bytes_per_second{kind="FeedServer",pool="public",namespace="substorm",site="demo"} 1e300
 # TYPE substorm_space_weather_value gauge
 substorm_space_weather_value{namespace="substorm",quantity="Bz",site="demo",source="wind"} -11.25
 # TYPE substorm_operator_known_sites gauge
@@ -41,20 +41,20 @@ func TestProvider(t *testing.T) {
 		want             map[string]string // by the name of the pool or the quantity
 		err              string
 	}{
-		"one pool":                   {metric: "substorm_pool_connections", selector: "kind=FeedServer,name=demo", want: map[string]string{"demo": "7"}},
+		"one pool":                   {metric: "substorm_pool_connections", selector: "kind=FeedServer,pool=demo", want: map[string]string{"demo": "7"}},
 		"all pools of the namespace": {metric: "substorm_pool_connections", selector: "kind=FeedServer", want: map[string]string{"demo": "7", "public": "2500m"}},
 		"below 0":                    {metric: "substorm_space_weather_value", selector: "quantity=Bz", want: map[string]string{"Bz": "-11250m"}},
-		"another pool":               {metric: "substorm_pool_connections", selector: "name=other", err: "whether all ready pods report"},
+		"another pool":               {metric: "substorm_pool_connections", selector: "pool=other", err: "whether all ready pods report"},
 		"no such metric":             {metric: "substorm_pool_widgets", err: "docs/reference/metrics.md has the names"},
 		"a counter":                  {metric: "substorm_space_weather_requests_total", err: "no operator exports"},
 		"without a namespace":        {metric: "substorm_operator_known_sites", err: "no operator exports"},
 		"of somebody else":           {metric: "go_goroutines", err: "no operator exports"},
-		"no number":                  {metric: "substorm_pool_bytes_per_second", selector: "name=demo", err: "NaN, which is no number"},
-		"beyond all numbers":         {metric: "substorm_pool_bytes_per_second", selector: "name=public", err: "1e+300, which is no number"},
-		"an operator that answers nonsense": {says: "substorm_pool_connections{kind=", metric: "substorm_pool_connections", selector: "name=demo",
+		"no number":                  {metric: "substorm_pool_bytes_per_second", selector: "pool=demo", err: "NaN, which is no number"},
+		"beyond all numbers":         {metric: "substorm_pool_bytes_per_second", selector: "pool=public", err: "1e+300, which is no number"},
+		"an operator that answers nonsense": {says: "substorm_pool_connections{kind=", metric: "substorm_pool_connections", selector: "pool=demo",
 			err: "no operator answers"},
-		"an operator that says something twice": {says: exported + `substorm_pool_connections{kind="FeedServer",name="demo",namespace="substorm",site="demo"} 9` + "\n",
-			metric: "substorm_pool_connections", selector: "name=demo", err: "two operators export"},
+		"an operator that says something twice": {says: exported + `substorm_pool_connections{kind="FeedServer",pool="demo",namespace="substorm",site="demo"} 9` + "\n",
+			metric: "substorm_pool_connections", selector: "pool=demo", err: "two operators export"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.says == "" {
@@ -77,8 +77,8 @@ func TestOperators(t *testing.T) {
 	only := func(line string) http.Handler {
 		return answering("# TYPE substorm_pool_connections gauge\n" + line + "\n")
 	}
-	north := only(`substorm_pool_connections{name="demo",namespace="north"} 1`)
-	south := only(`substorm_pool_connections{name="demo",namespace="substorm"} 2`)
+	north := only(`substorm_pool_connections{pool="demo",namespace="north"} 1`)
+	south := only(`substorm_pool_connections{pool="demo",namespace="substorm"} 2`)
 	failing := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusInternalServerError) })
 	endless := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for r.Context().Err() == nil {
@@ -102,7 +102,7 @@ func TestOperators(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, registry := bridgeOf(t, c.operators...)
-			got, err := ask(t, p, "substorm_pool_connections", "name=demo")
+			got, err := ask(t, p, "substorm_pool_connections", "pool=demo")
 			if c.err == "" && err != nil || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
 				t.Fatalf("got %v, %v", got, err)
 			}
@@ -124,12 +124,12 @@ func TestOperatorGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := newProvider(from, nil)
-	if _, err := ask(t, p, "substorm_pool_connections", "name=demo"); err != nil {
+	if _, err := ask(t, p, "substorm_pool_connections", "pool=demo"); err != nil {
 		t.Fatal(err)
 	}
 	operator.Close()
 	time.Sleep(freshFor) // for as long the last answer counts
-	if got, err := ask(t, p, "substorm_pool_connections", "name=demo"); err == nil {
+	if got, err := ask(t, p, "substorm_pool_connections", "pool=demo"); err == nil {
 		t.Errorf("got %v of an operator that is gone", got)
 	}
 }
@@ -179,7 +179,7 @@ func ask(t *testing.T, p *provider, metric, selector string) (map[string]string,
 		if item.MetricName != metric || time.Since(item.Timestamp.Time) > time.Minute {
 			t.Errorf("%+v", item)
 		}
-		values[item.MetricLabels["name"]+item.MetricLabels["quantity"]] = item.Value.String()
+		values[item.MetricLabels["pool"]+item.MetricLabels["quantity"]] = item.Value.String()
 	}
 	return values, nil
 }

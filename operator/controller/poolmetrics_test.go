@@ -69,7 +69,7 @@ func (w *world) poolMetrics(pool string) map[string]float64 {
 			for _, pair := range m.GetLabel() {
 				labels[pair.GetName()] = pair.GetValue()
 			}
-			if strings.HasPrefix(family.GetName(), "substorm_pool_") && labels["name"] == pool && labels["namespace"] == w.namespace {
+			if strings.HasPrefix(family.GetName(), "substorm_pool_") && labels["pool"] == pool && labels["namespace"] == w.namespace {
 				is[family.GetName()] = m.GetGauge().GetValue()
 			}
 		}

@@ -159,3 +159,48 @@ func TestSSHColons(t *testing.T) {
 	l.push(1)
 	l.want("over ssh", map[string]string{"allsky-1/1.jpg": "one"})
 }
+
+// A host that lets us write through rrsync, and not delete, gets everything, and what it keeps is told.
+func TestSSHWithoutDelete(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	port, credentials := l.sshd()
+	rrsync, err := exec.LookPath("rrsync")
+	if err != nil {
+		t.Skip("rrsync comes with rsync, and is not installed")
+	}
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	l.has = func() map[string]string { return l.read(dir) }
+	file := filepath.Join(credentials, wire.MirrorFileSSHKey+".pub")
+	key, err := os.ReadFile(file)
+	if err == nil {
+		err = os.WriteFile(file, fmt.Appendf(nil, "command=\"%s -no-del %s\" %s", rrsync, dir, key), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.mover, err = rsync.New(rsync.Config{
+		MirrorRsync: wire.MirrorRsync{SSH: &wire.MirrorRsyncSSH{Host: "127.0.0.1", Port: port, User: me.Username, Path: "a"}}, Credentials: credentials, Scratch: t.TempDir(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, want := l.days(1)
+	l.push(2)
+	l.become(&all[0], wire.StateRetracted, "a lamp")
+	l.Wait(l.Put(archivetest.Camera, "later.jpg", "later", at(storm.AddDate(0, 0, 2))))
+	want["allsky-1/later.jpg"] = "later"
+	var p *push.Problem
+	if err := l.run(); !errors.As(err, &p) || p.Reason != wire.MirrorReasonAccessDenied || !p.Answered || !errors.Is(err, push.ErrKept) || !strings.Contains(err.Error(), "has been disabled on this server") {
+		t.Errorf("%v", err)
+	}
+	there := map[string]string{}
+	for path, text := range want {
+		there["a/"+path] = text
+	}
+	l.want("all", there)
+}

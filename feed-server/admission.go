@@ -3,11 +3,15 @@
 package feedserver
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/substorm/substorm/feed-server/endpoint"
+	"github.com/substorm/substorm/internal/cgroup"
+	"github.com/substorm/substorm/internal/wire"
 )
 
 // The values of Config.AccessLog that are no file.
@@ -35,6 +39,29 @@ func (s *server) openAdmission() error {
 		AccessLog: s.accessLog, Logger: s.log, Metrics: s.metrics,
 	})
 	return nil
+}
+
+// lookAtBudgets looks each second whether some clients have to give way to others.
+func (s *server) lookAtBudgets(ctx context.Context) error {
+	cpu := cgroup.NewCPU(time.Now())
+	for tick := time.NewTicker(time.Second); ; {
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return nil
+		case now := <-tick.C:
+			s.admission.Precedence.Look(map[string]float64{endpoint.CauseCPU: cpu.Use(now), endpoint.CauseRequests: s.admission.RequestsFill()})
+		}
+	}
+}
+
+// givingWay is what reports say of it.
+func (s *server) givingWay() *wire.GivingWay {
+	cause, robots, bulk := s.admission.Precedence.GivingWay()
+	if cause == "" {
+		return nil
+	}
+	return &wire.GivingWay{Cause: cause, Robots: robots, Bulk: bulk}
 }
 
 // openAccessLog returns where the access log goes; nil: nowhere.

@@ -117,7 +117,7 @@ func (s *server) open(ctx, alive context.Context) (err error) {
 	}
 	s.consumers = state.New(state.Config{
 		Site: cfg.Site, Pod: cfg.Pod, FeedServer: cfg.FeedServer, Incarnation: s.incarnation, StartedAt: time.Now().UTC(),
-		JetStream: s.js, Registry: s.registry, Draining: s.draining.Load, Archive: &s.admission.Traffic, Logger: s.log, Metrics: s.metrics,
+		JetStream: s.js, Registry: s.registry, Draining: s.draining.Load, Archive: &s.admission.Traffic, GivingWay: s.givingWay, Logger: s.log, Metrics: s.metrics,
 	})
 	archive, err := s.openArchive()
 	if err != nil {
@@ -174,6 +174,7 @@ func (s *server) run(ctx, alive context.Context, end func()) error {
 	run("certificates", s.certificates.Run)
 	run("reports", s.consumers.Run)
 	run("access log", s.accessLog.Run)
+	run("precedence", s.lookAtBudgets)
 	if s.kept.catalog != nil {
 		run("catalog", s.kept.catalog.Run)
 		run("descriptions", s.kept.descriptions.Run)

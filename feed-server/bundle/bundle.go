@@ -77,7 +77,7 @@ func (b *Bundles) AtOnce(v *endpoint.Request) int { return b.turns.MostOf(v) }
 // Endpoints are the patterns that are answered, as http.ServeMux reads them.
 func (b *Bundles) Endpoints() map[string]http.HandlerFunc {
 	of := func(name func(*endpoint.Request) string) http.HandlerFunc {
-		return b.cfg.AccessCheck.Answer(func(v *endpoint.Request) *problem.Problem { return b.serve(v, name(v)) })
+		return b.cfg.AccessCheck.AnswerBulk(func(v *endpoint.Request) *problem.Problem { return b.serve(v, name(v)) })
 	}
 	return map[string]http.HandlerFunc{
 		Root + "{file}":                   of(func(v *endpoint.Request) string { return v.PathValue("file") }),

@@ -62,18 +62,23 @@ func NewAccessCheck(cfg AccessCheckConfig) *AccessCheck {
 
 // Answer is what all endpoints do first and last.
 func (g *AccessCheck) Answer(serve func(*Request) *problem.Problem) http.HandlerFunc {
-	return g.answer(serve, http.MethodGet, http.MethodHead, http.MethodOptions)
+	return g.answer(serve, false, http.MethodGet, http.MethodHead, http.MethodOptions)
 }
 
-// AnswerQuestion is Answer for endpoints whose questions are too long for a URL: they come
+// AnswerBulk is Answer for what is read in bulk, see Precedence.
+func (g *AccessCheck) AnswerBulk(serve func(*Request) *problem.Problem) http.HandlerFunc {
+	return g.answer(serve, true, http.MethodGet, http.MethodHead, http.MethodOptions)
+}
+
+// AnswerQuestion is AnswerBulk for endpoints whose questions are too long for a URL: they come
 // as the body of a POST, which changes nothing here either.
 func (g *AccessCheck) AnswerQuestion(serve func(*Request) *problem.Problem) http.HandlerFunc {
-	return g.answer(serve, http.MethodPost)
+	return g.answer(serve, true, http.MethodPost)
 }
 
-func (g *AccessCheck) answer(serve func(*Request) *problem.Problem, methods ...string) http.HandlerFunc {
+func (g *AccessCheck) answer(serve func(*Request) *problem.Problem, bulk bool, methods ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		v := &Request{Request: r, Snapshot: g.cfg.Registry(), Now: time.Now(), check: g, class: ClassOf(r)}
+		v := &Request{Request: r, Snapshot: g.cfg.Registry(), Now: time.Now(), check: g, class: ClassOf(r), bulk: bulk}
 		v.sent.ResponseWriter, v.sent.traffic = w, &g.cfg.Admission.Traffic
 		v.W = &v.sent
 		defer v.count() // also where serve aborts
@@ -134,6 +139,9 @@ func (a *Admission) admit(v *Request) (leave func(), refused *problem.Problem) {
 	leave = func() {}
 	who, refused := a.Identify(v.Snapshot, v.Request)
 	v.Identity = who
+	if p := a.Precedence.Admit(rankOf(v.class, who, v.bulk)); p != nil {
+		return leave, p
+	}
 	// Who guesses at tokens is slowed down as well.
 	if p := a.Wait(v.Request, who); p != nil {
 		return leave, p

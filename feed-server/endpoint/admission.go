@@ -49,6 +49,8 @@ type Admission struct {
 	doubted  *semaphore.Weighted
 	edge     *edge
 	requests *Places
+	// Precedence says who gives way to whom.
+	Precedence *Precedence
 	// Sockets are the server's; Connections are the places of answers that go on.
 	Sockets     *Sockets
 	Connections *Places
@@ -61,7 +63,7 @@ func NewAdmission(cfg AdmissionConfig) *Admission {
 	limits := cfg.Limits.withDefaults()
 	return &Admission{
 		cfg: cfg, readers: Readers{Certificates: cfg.Certificates}, limiter: NewLimiter(cfg.Limits, cfg.Metrics),
-		failures: newFailures(limits, cfg), doubted: semaphore.NewWeighted(doubtedLookups), edge: newEdge(cfg.Proxies, cfg.Logger, cfg.Metrics),
+		failures: newFailures(limits, cfg), doubted: semaphore.NewWeighted(doubtedLookups), Precedence: NewPrecedence(cfg.Metrics), edge: newEdge(cfg.Proxies, cfg.Logger, cfg.Metrics),
 		Sockets: NewSockets(cfg.MaxSockets, cfg.Proxies, cfg.Metrics), requests: NewPlaces(cfg.MaxSockets, podFull), Connections: NewPlaces(cfg.MaxConnections, podFull),
 	}
 }
@@ -114,6 +116,9 @@ func (a *Admission) lookUp(r *http.Request, address netip.Addr, take func() (Ide
 func (a *Admission) Wait(r *http.Request, who Identity) *problem.Problem {
 	return a.limiter.Admit(r.Context(), ClassOf(r), a.AddressOf(r), who)
 }
+
+// RequestsFill is which part of the requests is under way that may be at a time.
+func (a *Admission) RequestsFill() float64 { return a.requests.Fill() }
 
 // Enter takes a place for a request, which leave gives back when it is answered.
 func (a *Admission) Enter(r *http.Request, who Identity) (leave func(), refused *problem.Problem) {

@@ -68,6 +68,16 @@ func reserved(most int) int {
 	return max(1, most/readersShare)
 }
 
+// Fill is which part of the places is taken that whoever shows nothing may have, or of all, whichever is more; 0 where any number may be.
+func (p *Places) Fill() float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.most <= 0 {
+		return 0
+	}
+	return max(float64(p.held)/float64(p.most), float64(p.anonymously)/float64(max(1, p.anonymous)))
+}
+
 // Enter takes a place for who asks from an address, which leave gives back. The problem
 // says why there is none.
 func (p *Places) Enter(address netip.Addr, who Identity) (leave func(), refused *problem.Problem) {

@@ -38,7 +38,9 @@ type Request struct {
 
 	check *AccessCheck
 	class Class
-	sent  counter
+	// bulk: it is for what is read in bulk.
+	bulk bool
+	sent counter
 	// slow: the client did not take what it was sent in time.
 	slow bool
 	// turns that the answer has one of; nil: it needs none.

@@ -71,7 +71,7 @@ func New(cfg Config) *Index {
 // Endpoints are the patterns that are answered, as http.ServeMux reads them.
 func (x *Index) Endpoints() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
-		mirrorindex.RootPath + "{$}":    x.cfg.AccessCheck.Answer(x.root),
+		mirrorindex.RootPath + "{$}":    x.cfg.AccessCheck.AnswerBulk(x.root),
 		"POST " + mirrorindex.DaysPath:  x.cfg.AccessCheck.AnswerQuestion(x.days),
 		"POST " + mirrorindex.ListsPath: x.cfg.AccessCheck.AnswerQuestion(x.lists),
 	}

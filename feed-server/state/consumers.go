@@ -62,8 +62,10 @@ type Config struct {
 	Draining   func() bool
 	// Archive says what is sent to others than consumers; nil: nothing is.
 	Archive Archive
-	Logger  *slog.Logger
-	Metrics prometheus.Registerer
+	// GivingWay says who gives way to others; nil: nobody does.
+	GivingWay func() *wire.GivingWay
+	Logger    *slog.Logger
+	Metrics   prometheus.Registerer
 }
 
 // Archive is what a feed server sends to others than consumers: how many bytes, and over how
@@ -162,6 +164,9 @@ func (c *Consumers) report(ctx context.Context, now time.Time) error {
 	if c.cfg.Archive != nil {
 		sent += c.cfg.Archive.Sent()
 		own.EventStreams = c.cfg.Archive.EventStreams()
+	}
+	if c.cfg.GivingWay != nil {
+		own.GivingWay = c.cfg.GivingWay()
 	}
 	own.BytesPerSecond = c.throughput.at(now, sent)
 	err := c.put(ctx, wire.FeedServerStatusKey(c.cfg.Pod), own)

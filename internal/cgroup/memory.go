@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cgroup tells a program how much memory it may take.
+// Package cgroup tells a program how much memory and CPU it may take.
 package cgroup
 
 import (
@@ -30,26 +30,41 @@ func Memory() int64 {
 	return limit
 }
 
-// memoryLimit returns the least memory limit of the process's control groups,
-// of either version, and those above them, in bytes; 0 where there is none.
-// Groups is /proc/self/cgroup, root where the hierarchies are mounted.
-// See cgroups(7) and the kernel's admin-guide/cgroup-v1/memory.rst.
+// memoryLimit returns the least memory limit of the process's control groups, in bytes; 0 where there is none. See leastLimit.
 func memoryLimit(groups, root string) int64 {
+	return leastLimit(groups, root, "memory", "memory.max", "memory.limit_in_bytes", func(_, text string, _ func(string) string) int64 {
+		return parseLimit(text)
+	})
+}
+
+// leastLimit returns the least limit of a controller in the process's control groups,
+// of either version, and those above them; 0 where there is none. File2 and file1 are those of
+// version 2 and 1 that hold it; parse reads one, and other files beside it, and returns 0 for no limit.
+// Groups is /proc/self/cgroup, root where the hierarchies are mounted.
+// See cgroups(7) and the kernel's admin-guide/cgroup-v1/.
+func leastLimit[N int64 | float64](groups, root, controller, file2, file1 string, parse func(file, text string, read func(string) string) N) N {
 	b, err := os.ReadFile(groups)
 	if err != nil {
 		return 0
 	}
-	least := int64(0)
+	least := N(0)
 	for line := range strings.Lines(string(b)) {
-		hierarchy, file, path := memoryGroup(strings.TrimSpace(line))
-		if file == "" {
+		hierarchy, path, ok := groupOf(strings.TrimSpace(line), controller)
+		if !ok {
 			continue
+		}
+		file := file1
+		if hierarchy == "" {
+			file = file2
 		}
 		// In a container the path may be the host's, of which only the top is
 		// mounted: the container's own group. So what is missing is passed over.
 		for dir := filepath.Clean("/" + path); ; dir = filepath.Dir(dir) {
-			b, err := os.ReadFile(filepath.Join(root, hierarchy, dir, file))
-			if n := parseLimit(string(b)); err == nil && n > 0 && (least == 0 || n < least) {
+			read := func(name string) string {
+				b, _ := os.ReadFile(filepath.Join(root, hierarchy, dir, name))
+				return string(b)
+			}
+			if n := parse(file, read(file), read); n > 0 && (least == 0 || n < least) {
 				least = n
 			}
 			if dir == "/" {
@@ -60,21 +75,21 @@ func memoryLimit(groups, root string) int64 {
 	return least
 }
 
-// memoryGroup returns where a line of /proc/self/cgroup says that memory is
-// limited: the hierarchy's folder, the file with the limit and the group's path.
-// File is empty where the line is not about memory.
-func memoryGroup(line string) (hierarchy, file, path string) {
+// groupOf returns where a line of /proc/self/cgroup says that a controller's limits
+// are: the hierarchy's folder, empty for version 2, and the group's path. Not ok: the line is not
+// about it.
+func groupOf(line, controller string) (hierarchy, path string, ok bool) {
 	id, rest, _ := strings.Cut(line, ":")
 	controllers, path, ok := strings.Cut(rest, ":")
 	switch {
 	case !ok:
-		return "", "", ""
+		return "", "", false
 	case id == "0" && controllers == "":
-		return "", "memory.max", path
-	case slices.Contains(strings.Split(controllers, ","), "memory"):
-		return "memory", "memory.limit_in_bytes", path
+		return "", path, true
+	case slices.Contains(strings.Split(controllers, ","), controller):
+		return controller, path, true
 	}
-	return "", "", ""
+	return "", "", false
 }
 
 // parseLimit returns the limit in bytes that a file holds; 0 means none.

@@ -245,8 +245,19 @@ type FeedServerStatus struct {
 	// last minute.
 	BytesPerSecond int64 `json:"bytesPerSecond,omitempty"`
 	Draining       bool  `json:"draining,omitempty"`
+	// GivingWay is set while the pod answers some of its clients 503, because others go first.
+	GivingWay *GivingWay `json:"givingWay,omitempty"`
 	// Problems are what keeps a consumer from being served, by consumer.
 	Problems map[string]string `json:"problems,omitempty"`
+}
+
+// GivingWay says who gives way to others at a feed server one of whose budgets is full: robots to bulk readers, and these to people.
+type GivingWay struct {
+	// Cause is the budget: CPU or Requests.
+	Cause string `json:"cause"`
+	// Robots and Bulk are how many percent of the requests of each are let in.
+	Robots int `json:"robots"`
+	Bulk   int `json:"bulk"`
 }
 
 // The states of a consumer. FeedConsumer's documentation has the thresholds.

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package endpoint
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/substorm/substorm/internal/problem"
+	"github.com/substorm/substorm/internal/registry"
+)
+
+// TestOrder: while a budget is full robots give way first and then bulk readers, and they come back in the other order.
+func TestOrder(t *testing.T) {
+	p := NewPrecedence(prometheus.NewRegistry())
+	for i, step := range []struct {
+		cpu, requests float64
+		want          string
+	}{
+		{0.9, 0.1, " 100 100"}, // nearly
+		{1, 0.1, "CPU 75 100"}, {1.2, 0, "CPU 50 100"}, {0.96, 0, "CPU 25 100"}, {0.95, 0, "CPU 0 100"},
+		{0.1, 0.99, "Requests 0 75"}, {0, 1, "Requests 0 50"},
+		{0.9, 0, "Requests 0 50"}, // neither full nor calm
+		{0.7, 0, "Requests 0 60"}, {0, 0, "Requests 0 70"}, {0, 0, "Requests 0 80"}, {0, 0, "Requests 0 90"}, {0, 0, "Requests 0 100"}, {0, 0, "Requests 10 100"},
+		{1, 0, "CPU 0 100"}, {1, 0, "CPU 0 75"}, {1, 0, "CPU 0 50"}, {1, 0, "CPU 0 25"}, {1, 0, "CPU 0 0"}, {1, 0, "CPU 0 0"},
+	} {
+		p.Look(map[string]float64{CauseCPU: step.cpu, CauseRequests: step.requests})
+		cause, robots, bulk := p.GivingWay()
+		if got := fmt.Sprintf("%s %d %d", cause, robots, bulk); got != step.want {
+			t.Errorf("step %d: %q, want %q", i, got, step.want)
+		}
+	}
+	for range 25 {
+		p.Look(nil)
+	}
+	if cause, robots, bulk := p.GivingWay(); cause != "" || robots != 100 || bulk != 100 {
+		t.Errorf("long after: %q %d %d", cause, robots, bulk)
+	}
+}
+
+// TestPart: of a rank that gives way in part, that part is let in, and those of higher ranks all are.
+func TestPart(t *testing.T) {
+	p := NewPrecedence(prometheus.NewRegistry())
+	p.Look(map[string]float64{CauseCPU: 1})
+	in := map[Rank]int{}
+	for range 1000 {
+		for _, rank := range []Rank{Robots, Bulk, People} {
+			if p.Admit(rank) == nil {
+				in[rank]++
+			}
+		}
+	}
+	if in[Robots] != 750 || in[Bulk] != 1000 || in[People] != 1000 {
+		t.Errorf("let in: %v", in)
+	}
+}
+
+// TestGivingWay: over HTTP, who gives way is answered 503 with Retry-After and counted, and people are not.
+func TestGivingWay(t *testing.T) {
+	g := NewAccessCheck(AccessCheckConfig{Registry: func() *registry.Snapshot { return &registry.Snapshot{Revision: 1} }, Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})
+	ok := func(v *Request) *problem.Problem { v.W.WriteHeader(http.StatusOK); return nil }
+	mux := http.NewServeMux()
+	mux.Handle("/page", g.Answer(ok))
+	mux.Handle("/bundle", g.AnswerBulk(ok))
+	mux.Handle("POST /mirror", g.AnswerQuestion(ok))
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	ask := func(method, path, agent string) int {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("User-Agent", agent)
+		answer, err := server.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		after, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
+		if again := answer.StatusCode == http.StatusServiceUnavailable; again != (after >= giveWayAfter) {
+			t.Errorf("%s %s by %s: %d with Retry-After %d", method, path, agent, answer.StatusCode, after)
+		}
+		return answer.StatusCode
+	}
+	look := func(times int) {
+		for range times {
+			g.cfg.Admission.Precedence.Look(map[string]float64{CauseCPU: 1})
+		}
+	}
+	all := func() string {
+		return fmt.Sprint(ask("GET", "/page", "Mozilla/5.0"), ask("GET", "/page", "curl/8"), ask("GET", "/page", "Mozilla/5.0 (compatible; examplebot)"),
+			ask("GET", "/bundle", "Mozilla/5.0"), ask("GET", "/bundle", "curl/8"), ask("POST", "/mirror", "curl/8"))
+	}
+	for _, step := range []struct {
+		looks int
+		want  string
+	}{{0, "200 200 200 200 200 200"}, {4, "200 503 503 200 200 200"}, {4, "200 503 503 503 503 503"}} {
+		look(step.looks)
+		if got := all(); got != step.want {
+			t.Errorf("after %d looks more: %s, want %s", step.looks, got, step.want)
+		}
+	}
+	refused := g.cfg.Admission.Precedence.refused
+	if robots, bulk := testutil.ToFloat64(refused.WithLabelValues("Robots", "CPU")), testutil.ToFloat64(refused.WithLabelValues("Bulk", "CPU")); robots != 4 || bulk != 3 {
+		t.Errorf("%g robots and %g bulk readers were counted", robots, bulk)
+	}
+}
+
+// TestFill: the part of the places that is taken is known, and there is none of any number.
+func TestFill(t *testing.T) {
+	p := NewPlaces(40, podFull)
+	for range 15 {
+		if _, full := p.Enter(address(1), Identity{}); full != nil {
+			t.Fatal(full)
+		}
+	}
+	if got := p.Fill(); math.Abs(got-0.5) > 1e-9 { // a quarter of 40 is for readers
+		t.Errorf("%g", got)
+	}
+	if got := NewPlaces(0, podFull).Fill(); got != 0 {
+		t.Errorf("of any number: %g", got)
+	}
+}

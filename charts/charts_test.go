@@ -59,7 +59,7 @@ var renderings = []rendering{
 		"--set=operator.networkPolicy.enabled=true,operator.networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.name=monitoring",
 		"--set=operator.networkPolicy.egress[0].to[0].ipBlock.cidr=192.0.2.0/24",
 		"--set=operator.metrics.podMonitor.enabled=true,operator.metrics.podMonitor.interval=30s,operator.metrics.podMonitor.labels.release=prometheus",
-		"--set=operator.watchAllNamespaces=true,operator.watchSecrets=true,operator.replicas=2,operator.priorityClassName=system-cluster-critical",
+		"--set=operator.watchAllNamespaces=true,operator.watchSecrets=true,operator.readNodes=true,operator.replicas=2,operator.priorityClassName=system-cluster-critical",
 		"--set=operator.workers=16,operator.statusRate=250,operator.figuresRate=0.5,operator.secretRate=2000",
 		"--set=operator.topologySpreadConstraints[0].maxSkew=1,operator.topologySpreadConstraints[0].topologyKey=rack,operator.topologySpreadConstraints[0].whenUnsatisfiable=DoNotSchedule",
 		"--set=operator.topologySpreadConstraints[0].labelSelector.matchLabels.app=operator",

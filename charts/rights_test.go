@@ -38,11 +38,13 @@ func TestOperatorRights(t *testing.T) {
 		elsewhere  bool     // whether it may work in the others
 		kubeSystem bool     // whether it may get that namespace
 		secrets    bool     // whether it may list and watch Secrets
+		nodes      bool     // whether it may list nodes and what runs on them
 	}{
 		{name: "in its own namespace", namespaces: []string{"aurora"}, kubeSystem: true},
 		{name: "without cluster rights", args: []string{"--set=operator.clusterID=polar", "--set=operator.watchNamespaces={aurora,thule}", "--set=roles.create=false,crds.upgrade=false"},
 			namespaces: []string{"aurora", "thule"}},
 		{name: "watching Secrets", args: []string{"--set=operator.watchSecrets=true"}, namespaces: []string{"aurora"}, kubeSystem: true, secrets: true},
+		{name: "reading nodes", args: []string{"--set=operator.readNodes=true,operator.clusterID=polar"}, namespaces: []string{"aurora"}, kubeSystem: false, nodes: true},
 		{name: "in all namespaces", args: []string{"--set=operator.watchAllNamespaces=true"}, namespaces: []string{"aurora", "thule"}, elsewhere: true, kubeSystem: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -67,6 +69,9 @@ func TestOperatorRights(t *testing.T) {
 				"the list of Secrets":                        {right{"secrets", "list"}, test.namespaces[0], test.secrets},
 				"a watch of Secrets":                         {right{"secrets", "watch"}, test.namespaces[0], test.secrets},
 				"the list of others' Secrets":                {right{"secrets", "list"}, "kube-public", false},
+				"the list of nodes":                          {right{"nodes", "list"}, "", test.nodes},
+				"a watch of others' pods":                    {right{"pods", "watch"}, "kube-public", test.nodes || test.elsewhere},
+				"the change of nodes":                        {right{"nodes", "patch"}, "", false},
 				"the list of namespaces":                     {right{"namespaces", "list"}, "", false},
 				"an Instrument's spec":                       {right{"instruments", "patch"}, test.namespaces[0], false},
 				"the deletion of Sites":                      {right{"sites", "delete"}, test.namespaces[0], false},
@@ -81,7 +86,7 @@ func TestOperatorRights(t *testing.T) {
 			if got := allowed(t, c, account, system); got != test.kubeSystem {
 				t.Errorf("get the namespace kube-system: allowed %v", got)
 			}
-			if !test.kubeSystem {
+			if !test.kubeSystem && !test.nodes {
 				namespaced(t, c, chart, test.namespaces)
 			}
 			check(t, kubeconfig, test.args, test.elsewhere)

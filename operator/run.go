@@ -52,6 +52,8 @@ type Config struct {
 	// SecretRate and WatchSecrets are as in controller.Config.
 	SecretRate   float64
 	WatchSecrets bool
+	// ReadNodes is as in controller.Config.
+	ReadNodes bool
 	// MetricsAddress, ProbeAddress and PprofAddress are listened on; "0" for not at all.
 	MetricsAddress, ProbeAddress, PprofAddress string
 	// LeaderElection lets one of several operators work; its Lease lies in
@@ -92,7 +94,8 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	err = controller.Setup(ctx, mgr, controller.Config{
 		Images: cfg.Images, Pull: cfg.Pull, StatusRate: cfg.StatusRate, FiguresRate: cfg.FiguresRate, Workers: cfg.Workers,
-		ClusterID: cfg.ClusterID, SecretRate: cfg.SecretRate, WatchSecrets: cfg.WatchSecrets, Namespaces: cfg.Namespaces, Link: cfg.Link, Disk: cfg.Disk, Log: cfg.Log, Metrics: metrics.Registry,
+		ClusterID: cfg.ClusterID, SecretRate: cfg.SecretRate, WatchSecrets: cfg.WatchSecrets, Namespaces: cfg.Namespaces,
+		ReadNodes: cfg.ReadNodes, Link: cfg.Link, Disk: cfg.Disk, Log: cfg.Log, Metrics: metrics.Registry,
 	})
 	if err != nil {
 		return err

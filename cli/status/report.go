@@ -201,11 +201,12 @@ var (
 
 // calm are reasons for which a condition that is not True is as it should be.
 var calm = map[string]bool{v1alpha1.ReasonNotObserving: true, v1alpha1.ReasonRetired: true,
-	v1alpha1.ReasonAwaitingData: true, v1alpha1.ReasonNoListeners: true, v1alpha1.ReasonNotAccepted: true, v1alpha1.ReasonIdle: true}
+	v1alpha1.ReasonAwaitingData: true, v1alpha1.ReasonNoListeners: true, v1alpha1.ReasonNotAccepted: true, v1alpha1.ReasonIdle: true, v1alpha1.ReasonFloorDoesNotFit: true}
 
 // adverse are conditions that are True where something is wrong; all others are True
 // where all is well.
-var adverse = map[string]bool{v1alpha1.ConditionSpoolStranded: true, v1alpha1.ConditionSpoolQuarantined: true, v1alpha1.ConditionObjectsUnreadable: true, v1alpha1.ConditionDeletionHeld: true}
+var adverse = map[string]bool{v1alpha1.ConditionSpoolStranded: true, v1alpha1.ConditionSpoolQuarantined: true, v1alpha1.ConditionObjectsUnreadable: true,
+	v1alpha1.ConditionHardwareLimited: true, v1alpha1.ConditionGivingWay: true, v1alpha1.ConditionDeletionHeld: true}
 
 // noted are conditions that are as someone chose them. Reconciling and Stalled say what
 // Ready says, and FeedServerAvailable what FeedServers say.

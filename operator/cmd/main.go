@@ -81,6 +81,8 @@ func command() *cobra.Command {
 	f.IntVar(&cfg.Workers, "workers", 0, "how many resources of a kind are looked at at once (default 4)")
 	f.Float64Var(&cfg.SecretRate, "secret-rate", 0, "how many Secrets with tokens, and of FeedConsumers, a second are asked for at most whether they have changed (default 500)")
 	f.BoolVar(&cfg.WatchSecrets, "watch-secrets", false, "watch the metadata of Secrets rather than ask for each; needs the rights to list and watch all Secrets of the namespaces")
+	f.BoolVar(&cfg.ReadNodes, "read-nodes", false, "read the cluster's nodes and volumes, and what runs there, so as to make no pods that find no node; "+
+		"needs the rights to list and watch nodes, pods, persistentvolumes and storageclasses of the whole cluster")
 	f.BoolVar(&cfg.LeaderElection, "leader-election", true, "let one of several operators work")
 	f.StringVar(&cfg.Namespace, "namespace", "", "namespace of the leader's Lease (default: the pod's own)")
 	root.AddCommand(crdsCommand(&cfg), checkCommand(&cfg))

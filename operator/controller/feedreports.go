@@ -62,12 +62,24 @@ func (r *reports) takeFeedServer(pod string, value []byte, seen, now time.Time) 
 	r.mu.Unlock()
 	switch {
 	case was == nil || was.alive != next.alive || was.Incarnation != next.Incarnation ||
-		was.Draining != next.Draining || !maps.Equal(was.Problems, next.Problems):
+		was.Draining != next.Draining || !maps.Equal(was.Problems, next.Problems) || givesWay(was.GivingWay) != givesWay(next.GivingWay):
 		r.feedServerChanged(next.FeedServer, false)
 	case was.Revision != next.Revision:
 		r.feedServerChanged(next.FeedServer, true)
 	}
 	return nil
+}
+
+// givesWay says who gives way at a pod, and why, without how many: that changes each second.
+func givesWay(g *wire.GivingWay) string {
+	switch {
+	case g == nil:
+		return ""
+	case g.Bulk < 100:
+		return g.Cause + "/Bulk"
+	default:
+		return g.Cause
+	}
 }
 
 // silentFeedServers notices pods that ceased to report, and returns the FeedServers that they

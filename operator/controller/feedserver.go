@@ -24,6 +24,7 @@ type serverReconciler struct {
 	links    *links
 	secrets  *secretReader
 	statuses *statusWriter
+	spaces   *spaces
 	image    string
 	pull     plan.Pulling
 }
@@ -50,6 +51,13 @@ func (r *serverReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	}
 	if view.Site != nil && plan.Unreadable(view.Site) != "" {
 		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, server, view.Now, user)
+	}
+	// How many pods there are decides how few there may be.
+	if err := r.found(ctx, &view); err != nil {
+		return ctrl.Result{}, err
+	}
+	if view.Scaling.Ceiling, err = r.spaces.ceiling(ctx, view.SpacePool()); err != nil {
+		return ctrl.Result{}, err
 	}
 	failed := r.bring(ctx, &view)
 	if err := r.found(ctx, &view); err != nil {

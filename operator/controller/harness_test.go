@@ -88,6 +88,8 @@ type world struct {
 	between func(http.RoundTripper) http.RoundTripper
 	// watchSecrets has the operator watch Secrets, where it may.
 	watchSecrets bool
+	// readNodes has the operator read nodes, which it then may.
+	readNodes bool
 	// deletionLimit, where set, is how long deletions wait.
 	deletionLimit time.Duration
 	// toStore and toNATS, where set, are the Site's ways to its backends.
@@ -167,7 +169,7 @@ func (w *world) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.metrics = prometheus.NewRegistry()
 	err = controller.Setup(ctx, mgr, controller.Config{Images: controller.Images{Gateway: "substorm/ingest-gateway:" + w.build, FeedServer: "substorm/feed-server:dev", Archivist: "substorm/archivist:dev", Mirror: "substorm/mirror-jobs:dev"}, Log: log, Metrics: w.metrics, Unchecked: true, AuditEvery: 2 * time.Second,
-		WatchSecrets: w.watchSecrets, DeletionLimit: w.deletionLimit, Namespaces: namespaces})
+		WatchSecrets: w.watchSecrets, ReadNodes: w.readNodes, DeletionLimit: w.deletionLimit, Namespaces: namespaces})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -26,6 +26,7 @@ type gatewayReconciler struct {
 	links    *links
 	secrets  *secretReader
 	statuses *statusWriter
+	spaces   *spaces
 	image    string
 	pull     plan.Pulling
 }
@@ -54,6 +55,9 @@ func (r *gatewayReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	}
 	// How many pods there are decides, with their spools, how few there may be.
 	if err := r.readPods(ctx, &view); err != nil {
+		return ctrl.Result{}, err
+	}
+	if view.Scaling.Ceiling, err = r.spaces.ceiling(ctx, view.SpacePool()); err != nil {
 		return ctrl.Result{}, err
 	}
 	var failed error

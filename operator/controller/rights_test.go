@@ -39,8 +39,12 @@ func (w *world) grant(user string) {
 	w.ensure(&rbacv1.Role{ObjectMeta: meta, Rules: rules})
 	w.ensure(&rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects})
 	ref.Kind, meta.Namespace = "ClusterRole", ""
-	w.ensure(&rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"}, Verbs: []string{"get"}}}})
+	rules = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"}, Verbs: []string{"get"}}}
+	if w.readNodes {
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes", "pods", "persistentvolumes"}, Verbs: []string{"list", "watch"}},
+			rbacv1.PolicyRule{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"storageclasses"}, Verbs: []string{"list", "watch"}})
+	}
+	w.ensure(&rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules})
 	w.ensure(&rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects})
 }
 

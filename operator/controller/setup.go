@@ -69,6 +69,9 @@ type Config struct {
 	SecretRate   float64
 	WatchSecrets bool
 	Namespaces   []string
+	// ReadNodes has the operator read the cluster's nodes, pods, PersistentVolumes and StorageClasses, where it may, so that it makes no pods
+	// that find no node.
+	ReadNodes bool
 	// DeletionLimit is how long a Feed with deletionPolicy Delete, or its Site, waits for
 	// streams to go when it is deleted; 0: plan.DeletionLimit.
 	DeletionLimit time.Duration
@@ -102,6 +105,8 @@ func CacheObjects(standalone *plan.Standalone) map[client.Object]cache.ByObject 
 		&policyv1.PodDisruptionBudget{}: ours,
 		&batchv1.CronJob{}:              ours,
 		&batchv1.Job{}:                  ours,
+		// A StatefulSet gives its claims the labels of its selector.
+		&corev1.PersistentVolumeClaim{}: {Label: labels.SelectorFromSet(labels.Set{plan.LabelName: plan.GatewayProgram})},
 	}
 	if standalone == nil {
 		return objects
@@ -148,15 +153,19 @@ func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 	wake.registries.noted = touched.everything
 	differences := prometheus.NewCounter(prometheus.CounterOpts{Name: "substorm_registry_audit_differences_total",
 		Help: "What an operator that judged all of a Site anew, without an event, found to be otherwise than it had written it: 0 unless there is a bug."})
+	spaces, err := newSpaces(mgr, wake, cfg.ReadNodes, cfg.Log)
+	if err != nil {
+		return err
+	}
 	weathers := newWeathers(wake, cfg.Log, time.Now)
 	s := &setup{mgr: mgr, wakers: wake, unchecked: cfg.Unchecked, workers: cmp.Or(cfg.Workers, defaultWorkers)}
 	err = errors.Join(
-		mgr.Add(all), mgr.Add(weathers), mgr.Add(statuses), mgr.Add(poller), s.indexes(ctx),
+		mgr.Add(all), mgr.Add(weathers), mgr.Add(spaces), mgr.Add(statuses), mgr.Add(poller), s.indexes(ctx),
 		s.registries(&registryReconciler{client: mgr.GetClient(), links: all, secrets: secrets, wakers: wake, log: cfg.Log,
 			touched: touched, auditEvery: cmp.Or(cfg.AuditEvery, defaultAuditEvery), differences: differences}, touched),
 		s.sites(&siteReconciler{apply, all, wake, secrets, statuses, finalizers, cfg.DeletionLimit, cluster, cfg.Images.Archivist, cfg.Pull, &upstream{link: cfg.Link}, cfg.Disk, weathers}),
-		s.gateways(&gatewayReconciler{apply, all, secrets, statuses, cfg.Images.Gateway, cfg.Pull}),
-		s.servers(&serverReconciler{apply, all, secrets, statuses, cfg.Images.FeedServer, cfg.Pull}),
+		s.gateways(&gatewayReconciler{apply, all, secrets, statuses, spaces, cfg.Images.Gateway, cfg.Pull}),
+		s.servers(&serverReconciler{apply, all, secrets, statuses, spaces, cfg.Images.FeedServer, cfg.Pull}),
 		s.mirrors(&mirrorReconciler{apply, all, secrets, statuses, cfg.Images.Mirror, cfg.Pull}),
 		s.feeds(&feedReconciler{mgr.GetClient(), all, statuses, finalizers, cfg.DeletionLimit}),
 		s.consumers(&consumerReconciler{apply, all, wake, secrets, statuses}),

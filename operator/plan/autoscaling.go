@@ -19,7 +19,7 @@ const maxServers = 64
 type Scaling struct {
 	// Loop is what the operator's own loop asks for; nil where it does not run, or has not begun.
 	Loop *Loop `json:"loop,omitempty"`
-	// Ceiling is what the cluster can give; nil: it is not known to give less than the spec allows.
+	// Ceiling is what the cluster can give (surge/ceiling); nil: nobody has asked.
 	Ceiling *autoscale.Count `json:"ceiling,omitempty"`
 }
 
@@ -39,6 +39,8 @@ type poolScale struct {
 	replicas, most int32
 	// spec has no driver where the number of pods is fixed.
 	spec *v1alpha1.Autoscaling
+	// has is how many pods the workload is to have as of now.
+	has int32
 	Scaling
 }
 
@@ -77,10 +79,14 @@ func (p poolScale) ceiling() autoscale.Count {
 	if p.spec.Driver != "" {
 		n = autoscale.Count{Replicas: p.spec.MaxReplicas, Why: "spec.autoscaling.maxReplicas"}
 	}
-	if p.Ceiling != nil && p.Ceiling.Replicas < n.Replicas {
-		n = *p.Ceiling
+	if p.Ceiling == nil || p.Ceiling.Replicas >= n.Replicas {
+		return n
 	}
-	return n
+	// A cluster that has less than before, as a node went, takes no pod away: those that wait for a node get the next one that comes.
+	if p.has > p.Ceiling.Replicas {
+		return autoscale.Count{Replicas: min(p.has, n.Replicas), Why: fmt.Sprintf("there are to be %d already, and no more: %s", p.has, p.Ceiling.Why)}
+	}
+	return *p.Ceiling
 }
 
 // setConditions says whether the loop knows the load, and whether the ceiling is in the way of somebody.
@@ -90,6 +96,9 @@ func (p poolScale) setConditions(c *conditions) {
 	}
 	if f, found := p.limited(); found {
 		c.set(v1alpha1.ConditionScalingLimited, f)
+	}
+	if f, found := p.hardwareLimited(); found {
+		c.set(v1alpha1.ConditionHardwareLimited, f)
 	}
 }
 
@@ -123,6 +132,31 @@ func (p poolScale) limited() (Finding, bool) {
 		return good(v1alpha1.ReasonAskedAboveCeiling, fmt.Sprintf("%d pods are asked for, and there may be %d: %s", scale.Asked.Replicas, ceiling.Replicas, ceiling.Why)), true
 	}
 	return Finding{}, false
+}
+
+// hardwareLimited: the cluster is what is in the way, or would be at a level that does not hold yet.
+func (p poolScale) hardwareLimited() (Finding, bool) {
+	if p.Ceiling == nil {
+		return Finding{}, false
+	}
+	most := p.most
+	if p.spec.Driver != "" {
+		most = min(most, p.spec.MaxReplicas)
+	}
+	has := p.Ceiling.Replicas
+	if wanted := min(most, max(p.asked().Replicas, p.floor().Replicas)); wanted > has {
+		return good(v1alpha1.ReasonPodsDoNotFit, fmt.Sprintf("there are to be %d pods, and the cluster has space for %d: %s", wanted, has, p.Ceiling.Why)), true
+	}
+	if floor, level := p.highestFloor(); min(most, floor) > has {
+		return good(v1alpha1.ReasonFloorDoesNotFit, fmt.Sprintf("level %s of the Site's surge has a floor of %d, and the cluster has space for %d: %s", level, floor, has, p.Ceiling.Why)), true
+	}
+	return Finding{}, false
+}
+
+// noneFits: a pool that has no pod at all is not ready. One that has fewer than it should says so in HardwareLimited.
+func (p poolScale) noneFits() (Finding, bool) {
+	f, limited := p.hardwareLimited()
+	return bad(f.Reason, f.Message), limited && f.Reason == v1alpha1.ReasonPodsDoNotFit && p.ceiling().Replicas == 0
 }
 
 // highestFloor is that which the Site's levels declare for the pool, whether they hold or not.
@@ -170,8 +204,9 @@ func replicaCount(n autoscale.Count) v1alpha1.ReplicaCount {
 	return v1alpha1.ReplicaCount{Replicas: new(n.Replicas), Message: bounded(n.Why, maxSurgeMessage)}
 }
 
-// rescaled: another number of pods is to be, or follows from other numbers. Of which load they speak is a figure.
+// rescaled: another number of pods is to be, or follows from other numbers. Of which load they speak is a figure, and so is how far the ceiling is.
 func rescaled(was, is v1alpha1.AutoscalingStatus) bool {
 	was.Message, was.Asked.Message, is.Message, is.Asked.Message = "", "", "", ""
+	was.Ceiling, is.Ceiling = v1alpha1.ReplicaCount{}, v1alpha1.ReplicaCount{} // conditions tell where it matters
 	return !equality.Semantic.DeepEqual(was, is)
 }

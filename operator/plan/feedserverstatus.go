@@ -66,7 +66,11 @@ func (v FeedServerView) pool() poolScale {
 	if v.Server.Spec.Replicas != nil {
 		replicas = *v.Server.Spec.Replicas
 	}
-	return poolScale{v1alpha1.SurgePoolFeedServer, v.Server, v.Site, replicas, maxServers, &v.Server.Spec.Autoscaling, v.Scaling}
+	has := int32(0)
+	if v.Deployment != nil {
+		has = *replicasOf(v.Deployment.Spec.Replicas)
+	}
+	return poolScale{v1alpha1.SurgePoolFeedServer, v.Server, v.Site, replicas, maxServers, &v.Server.Spec.Autoscaling, has, v.Scaling}
 }
 
 // FeedServerStatus returns the status, and after how long to look again.
@@ -78,10 +82,14 @@ func FeedServerStatus(v FeedServerView) (v1alpha1.FeedServerStatus, time.Duratio
 		c.set(v1alpha1.ConditionNotApplied, f)
 	}
 	v.pool().setConditions(&c)
+	if f, found := v.givesWay(); found {
+		c.set(v1alpha1.ConditionGivingWay, f)
+	}
 	patienceEnds := c.finish(first(v, []check[FeedServerView]{
 		func(FeedServerView) (Finding, bool) { return accepted, !accepted.OK() },
 		func(v FeedServerView) (Finding, bool) { return v.Secrets.Missing(FeedServerSecrets(v.Site, v.Server)) },
 		func(v FeedServerView) (Finding, bool) { return v.refused() },
+		func(v FeedServerView) (Finding, bool) { return v.pool().noneFits() },
 		func(v FeedServerView) (Finding, bool) {
 			return programIsNotRolledOut("feed servers", v.SiteProgramView, asked)
 		},

@@ -112,6 +112,7 @@ func GatewayStatus(v GatewayView) (v1alpha1.IngestGatewayStatus, time.Duration) 
 		func(GatewayView) (Finding, bool) { return accepted, !accepted.OK() },
 		poolLacksASecret,
 		applyFailed,
+		func(v GatewayView) (Finding, bool) { return v.pool().noneFits() },
 		podsAreNotReady,
 		itIsNotItsTurn,
 		func(GatewayView) (Finding, bool) { return programmed, programmed.Status == "False" },

@@ -36,7 +36,8 @@ const (
 // its Secret and on the pods that use it.
 const AnnotationPermissions = "substorm.dev/jetstream-permissions"
 
-const gatewayName = "ingest-gateway"
+// GatewayProgram is the name of the program.
+const GatewayProgram = "ingest-gateway"
 
 // Pool is an IngestGateway that has a Site, and what its pods run.
 type Pool struct {
@@ -88,7 +89,7 @@ func (p Pool) Objects() []Object {
 
 // PodLabels are the labels of the pool's pods, and its selector.
 func PodLabels(pool string) map[string]string {
-	return map[string]string{LabelName: gatewayName, LabelInstance: pool}
+	return map[string]string{LabelName: GatewayProgram, LabelInstance: pool}
 }
 
 func (p Pool) labels() map[string]string {

@@ -36,7 +36,11 @@ func (v GatewayView) Scale() autoscale.Scale {
 }
 
 func (v GatewayView) pool() poolScale {
-	return poolScale{v1alpha1.SurgePoolIngestGateway, v.Gateway, v.Site, *replicasOf(v.Gateway.Spec.Replicas), maxReplicas, &v.Gateway.Spec.Autoscaling, v.Scaling}
+	has := int32(0)
+	if v.StatefulSet != nil {
+		has = *replicasOf(v.StatefulSet.Spec.Replicas)
+	}
+	return poolScale{v1alpha1.SurgePoolIngestGateway, v.Gateway, v.Site, *replicasOf(v.Gateway.Spec.Replicas), maxReplicas, &v.Gateway.Spec.Autoscaling, has, v.Scaling}
 }
 
 // wanted is how many pods there are to be once none is held.

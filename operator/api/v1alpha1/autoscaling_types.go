@@ -11,6 +11,13 @@ const (
 	// ConditionScalingLimited of an IngestGateway or a FeedServer is present and True while the ceiling leaves it fewer pods than are
 	// asked for, or would leave it fewer than a level of space weather has as its floor.
 	ConditionScalingLimited = "ScalingLimited"
+	// ConditionHardwareLimited of an IngestGateway or a FeedServer is present and True while the cluster cannot give the pods that there
+	// are to be, or could not give those that a level of space weather has as its floor. It is True before pods are Pending if the operator
+	// may read nodes, and otherwise once a ResourceQuota is used up or a pod finds no node.
+	ConditionHardwareLimited = "HardwareLimited"
+	// ConditionGivingWay of a FeedServer is present and True while pods answer some of their clients 503, because a budget of the pod
+	// is full and others go first: robots give way to bulk readers, and these to people. What instruments send, and FeedConsumers, never give way.
+	ConditionGivingWay = "GivingWay"
 
 	// ReasonLoadKnown: pods report their load.
 	ReasonLoadKnown = "LoadKnown"
@@ -18,6 +25,12 @@ const (
 	ReasonAskedAboveCeiling = "AskedAboveCeiling"
 	// ReasonFloorAboveCeiling: a level of space weather has a floor above what there may be.
 	ReasonFloorAboveCeiling = "FloorAboveCeiling"
+	// ReasonPodsDoNotFit: the cluster has no space for pods that there are to be.
+	ReasonPodsDoNotFit = "PodsDoNotFit"
+	// ReasonFloorDoesNotFit: the cluster has no space for the floor of a level of space weather that does not hold now.
+	ReasonFloorDoesNotFit = "FloorDoesNotFit"
+	// ReasonBudgetFull: a budget of pods is full.
+	ReasonBudgetFull = "BudgetFull"
 )
 
 // AutoscalingDriver is who asks for pods.

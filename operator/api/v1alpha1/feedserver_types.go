@@ -169,8 +169,8 @@ type FeedServerStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Ready, Accepted, Reconciling, Stalled, ScalingActive, ScalingLimited, and NotApplied where
-	// substorm up runs the Site.
+	// Conditions: Ready, Accepted, Reconciling, Stalled, ScalingActive, ScalingLimited, HardwareLimited, GivingWay, and
+	// NotApplied where substorm up runs the Site.
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=type

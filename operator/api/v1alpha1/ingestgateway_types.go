@@ -233,7 +233,7 @@ type IngestGatewayStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// Conditions: Ready, Accepted, Programmed, Reconciling, Stalled, ScalingActive, ScalingLimited, ScaleDownHeld,
-	// SpoolStranded, SpoolQuarantined, and NotApplied where substorm up runs the Site.
+	// SpoolStranded, SpoolQuarantined, HardwareLimited, and NotApplied where substorm up runs the Site.
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=type

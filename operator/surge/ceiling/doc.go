@@ -36,6 +36,6 @@ type Space struct {
 	// Nodes is nil where they may not be read; Unread then says who may not, and what to do.
 	Nodes  *Nodes
 	Unread string
-	// Pods are those of the namespace that are known where nodes are not.
+	// Pods are those of the pools.
 	Pods []corev1.Pod
 }

@@ -139,7 +139,7 @@ func (p *placement) next(s *Space, pool *Pool) bool {
 	for i := range p.nodes {
 		n := &p.nodes[i]
 		var found *corev1.PersistentVolume
-		if found, p.refusals[i] = p.takes(i, claim); p.refusals[i].rank == takes && (best < 0 || p.room(n) > p.room(&p.nodes[best])) {
+		if found, p.refusals[i] = p.takes(i, claim); p.refusals[i].rank == takes && (best < 0 || p.fitting(n) > p.fitting(&p.nodes[best])) {
 			best, volume = i, found
 		}
 	}
@@ -175,16 +175,16 @@ func (p *placement) takes(i int, claim *corev1.PersistentVolumeClaim) (*corev1.P
 	return p.supply.reaches(n, claim)
 }
 
-// room is how many more pods would fit on a node. Pods go where there is most, as kube-scheduler's do: pods that are bound to a node by
+// fitting is how many more pods would fit on a node. Pods go where there is most, as kube-scheduler's do: pods that are bound to a node by
 // their volume then find more space there.
-func (p *placement) room(n *node) int64 {
-	room := int64(1 << 32)
+func (p *placement) fitting(n *node) int64 {
+	count := int64(1 << 32)
 	for name, need := range p.need {
 		if need > 0 {
-			room = min(room, n.free[name]/need)
+			count = min(count, n.free[name]/need)
 		}
 	}
-	return room
+	return count
 }
 
 // asAdmitted is a pod of the template. What the template does not say of resources a LimitRange may have filled in: a pod that runs tells.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -101,6 +102,9 @@ func (n *node) allows(spec *corev1.PodSpec) refusal {
 		return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
 	}
 	if taint, is := scheduling.FindMatchingUntoleratedTaint(klog.Background(), n.Spec.Taints, spec.Tolerations, repels, true); is {
+		if strings.HasPrefix(taint.Key, ofKubernetes) {
+			return refusal{closed, fmt.Sprintf("%s: %%s", strings.TrimPrefix(taint.Key, ofKubernetes))}
+		}
 		return refusal{tainted, fmt.Sprintf("the taint %s is not tolerated on %%s", taint.ToString())}
 	}
 	if ok, err := nodeaffinity.NewRequiredNodeAffinity(spec.NodeSelector, spec.Affinity).Match(n.Node); !ok || err != nil {
@@ -108,6 +112,9 @@ func (n *node) allows(spec *corev1.PodSpec) refusal {
 	}
 	return refusal{}
 }
+
+// ofKubernetes begins the taints of nodes that cannot be used now: node.kubernetes.io/disk-pressure, say.
+const ofKubernetes = "node.kubernetes.io/"
 
 func toleratesCordon(spec *corev1.PodSpec) bool {
 	taint := &corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}

@@ -39,24 +39,9 @@ func (s *Space) byQuota(pool *Pool, most int32) autoscale.Count {
 
 // own are the pool's pods that a quota counts.
 func (s *Space) own(pool *Pool) (own []*corev1.Pod) {
-	if s.Nodes == nil {
-		for i := range s.Pods {
-			if pool.owns(&s.Pods[i]) && !ended(&s.Pods[i]) {
-				own = append(own, &s.Pods[i])
-			}
-		}
-		return own
-	}
-	for _, n := range s.Nodes.nodes {
-		for _, pod := range n.pods {
-			if pool.owns(pod) {
-				own = append(own, pod)
-			}
-		}
-	}
-	for _, pod := range s.Nodes.waiting {
-		if pool.owns(pod) {
-			own = append(own, pod)
+	for i := range s.Pods {
+		if pool.owns(&s.Pods[i]) && !ended(&s.Pods[i]) {
+			own = append(own, &s.Pods[i])
 		}
 	}
 	return own

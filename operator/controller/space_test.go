@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
+)
+
+// TestHardwareLimited: a FeedServer has as many pods as its nodes have space for, and says why there are not more; with a larger node it has all, but
+// for those that a ResourceQuota does not allow. What runs stays when the node shrinks.
+func TestHardwareLimited(t *testing.T) {
+	w := newWorld(t)
+	w.readNodes = true
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.namespace, Labels: map[string]string{"world": w.namespace}}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: w.namespace, Effect: corev1.TaintEffectNoSchedule}}}}
+	w.create(node)
+	t.Cleanup(func() { _ = w.Delete(context.Background(), node) })
+	memory := func(size string) {
+		t.Helper()
+		node.Status.Allocatable = corev1.ResourceList{"cpu": resource.MustParse("8"), "memory": resource.MustParse(size), "pods": resource.MustParse("110")}
+		node.Status.Capacity = node.Status.Allocatable
+		if err := w.Status().Update(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	memory("700Mi") // a feed server requests 256Mi
+	w.startFeedWorld()
+	server := w.object("FeedServer", "hub")
+	patch := fmt.Sprintf(`{"spec":{"replicas":5,"podTemplate":{"tolerations":[{"operator":"Exists"}],"nodeSelector":{"world":%q}}}}`, w.namespace)
+	if err := w.Patch(t.Context(), server, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+		t.Fatal(err)
+	}
+	pods := func(want int32) {
+		t.Helper()
+		eventually(t, fmt.Sprintf("%d feed servers", want), func() error {
+			var d appsv1.Deployment
+			if err := w.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: plan.FeedServerName("hub")}, &d); err != nil {
+				return err
+			}
+			if *d.Spec.Replicas != want {
+				return fmt.Errorf("%d pods are asked for", *d.Spec.Replicas)
+			}
+			return nil
+		})
+	}
+	pods(2)
+	says(t, w.awaits("FeedServer", "hub", v1alpha1.ConditionHardwareLimited, "True/"+v1alpha1.ReasonPodsDoNotFit), "5 pods", "space for 2", "memory is short on "+w.namespace, "256Mi")
+
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "team", Namespace: w.namespace}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"requests.memory": resource.MustParse("1Gi")}}}
+	w.create(quota)
+	memory("8Gi")
+	pods(4)
+	says(t, w.awaits("FeedServer", "hub", v1alpha1.ConditionHardwareLimited, "True/"+v1alpha1.ReasonPodsDoNotFit), "ResourceQuota team")
+	w.remove(quota)
+	pods(5)
+	eventually(t, "nothing limits it", func() error {
+		server := &v1alpha1.FeedServer{}
+		if err := w.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "hub"}, server); err != nil {
+			return err
+		}
+		if c := meta.FindStatusCondition(server.Status.Conditions, v1alpha1.ConditionHardwareLimited); c != nil {
+			return fmt.Errorf("%s", c.Message)
+		}
+		return nil
+	})
+	memory("300Mi")
+	says(t, w.awaits("FeedServer", "hub", v1alpha1.ConditionHardwareLimited, "True/"+v1alpha1.ReasonPodsDoNotFit), "space for 1")
+	pods(5)
+}

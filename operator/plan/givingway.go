@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// givesWay: pods answer some of their clients 503, because others go first. While nobody reads reports, what was found stands.
+func (v FeedServerView) givesWay() (Finding, bool) {
+	if !v.Bus.Up {
+		was := condition(v.Server.Status.Conditions, v1alpha1.ConditionGivingWay)
+		if was == nil {
+			return Finding{}, false
+		}
+		return Finding{was.Status, was.Reason, was.Message}, true
+	}
+	own := slices.DeleteFunc(freshServers(v.Reports, v.Now), func(r FeedServerReport) bool { return r.FeedServer != v.Server.Name })
+	var robots, bulk int
+	var causes []string
+	for _, r := range own {
+		switch g := r.GivingWay; {
+		case g == nil:
+			continue
+		case g.Bulk < 100:
+			bulk++
+		}
+		robots++
+		causes = append(causes, r.GivingWay.Cause)
+	}
+	if robots == 0 {
+		return Finding{}, false
+	}
+	slices.Sort(causes)
+	also := ""
+	if bulk > 0 {
+		also = fmt.Sprintf(", and bundles, mirrors and rsync at %d", bulk)
+	}
+	next := "more pods, or a larger CPU and memory limit in spec.podTemplate.resources, would serve all"
+	if f, limited := v.pool().hardwareLimited(); limited && f.Reason == v1alpha1.ReasonPodsDoNotFit {
+		next = "it may not have more pods, see HardwareLimited"
+	}
+	return good(v1alpha1.ReasonBudgetFull, fmt.Sprintf("programs that show no token are answered 503 at %s pods%s: %s are full, and people go first; %s",
+		count(int32(robots), int32(len(own))), also, list(slices.Compact(causes)), next)), true
+}

@@ -170,7 +170,9 @@ func (s Source) fetch(ctx context.Context, files []tree.Wanted, most int64, take
 	if err := s.empty(); err != nil {
 		return err
 	}
+	stop := s.coming(files)
 	failed, err := s.into(ctx, files, most)
+	stop()
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/substorm/substorm/cli/adopt"
 	"github.com/substorm/substorm/cli/archive"
 	"github.com/substorm/substorm/cli/credentials"
+	"github.com/substorm/substorm/cli/forecast"
 	"github.com/substorm/substorm/cli/importer"
 	"github.com/substorm/substorm/cli/mirror"
 	"github.com/substorm/substorm/cli/quickstart"
@@ -48,7 +49,7 @@ As kubectl-substorm in your PATH it is also ` + "`kubectl substorm`" + `.`,
 	send := sender.Command("send")
 	send.ValidArgsFunction = files
 	root.AddCommand(send, simulate.Command(), archive.Command(), importer.Command(), status.Command(), spool.Command(), adopt.Command(),
-		credentials.Command(), mirror.Command(), storm.Command(), quickstart.Command(), versionCommand())
+		credentials.Command(), mirror.Command(), storm.Command(), forecast.Command(), quickstart.Command(), versionCommand())
 	root.AddCommand(resources.Commands()...)
 	root.AddCommand(platformCommands()...)
 	explainArguments(root)

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package forecast
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/substorm/substorm/internal/testenv"
+	"github.com/substorm/substorm/internal/usage"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+const manifests = `
+apiVersion: substorm.dev/v1alpha1
+kind: Site
+metadata: {name: hub, namespace: aurora}
+spec:
+  code: hub
+  objectStore: {endpoint: "https://s3.example:9000", bucket: substorm, credentialsSecretRef: {name: s3}}
+  jetStream: {servers: ["tls://nats.example:4222"], accountKeySecretRef: {name: account}}
+  spaceWeather: {sources: [{name: kp, type: PlanetaryKIndex}, {name: wind, type: SolarWind}]}
+  surge:
+    levels:
+    - {name: storm, anyOf: [{allOf: [{quantity: Kp, atLeast: "5"}]}, {allOf: [{quantity: Bz, atMost: "-10", for: 10m}, {quantity: Speed, atLeast: "500"}]}], floors: [{kind: FeedServer, replicas: 3}, {kind: IngestGateway, replicas: 2}]}
+    - {name: severe, anyOf: [{allOf: [{quantity: Kp, atLeast: "7"}]}], floors: [{kind: FeedServer, replicas: 8}]}
+---
+apiVersion: substorm.dev/v1alpha1
+kind: IngestGateway
+metadata: {name: pool, namespace: aurora}
+spec: {siteRef: {name: hub}, storage: {storageClassName: disks}}
+---
+apiVersion: substorm.dev/v1alpha1
+kind: FeedServer
+metadata: {name: public, namespace: aurora}
+spec: {siteRef: {name: hub}, replicas: 1}
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: disks}
+provisioner: example.org/disk
+---
+apiVersion: v1
+kind: Node
+metadata: {name: node-a}
+status: {allocatable: {cpu: "8", memory: 1800Mi, pods: "20"}, capacity: {cpu: "8", memory: 1800Mi, pods: "20"}, conditions: [{type: Ready, status: "True"}]}
+`
+
+// cluster is an API server with one Site, two pools and a node with space for seven of their pods.
+func cluster(t *testing.T) (c client.Client, kubeconfig func(user string, groups ...string) string) {
+	t.Helper()
+	server := testenv.Kubernetes(t)
+	if err := v1alpha1.AddToScheme(scheme.Scheme); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(server.Config, client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "aurora"}}); err != nil {
+		t.Fatal(err)
+	}
+	for text := range strings.SplitSeq(manifests, "---\n") {
+		create(t, c, text)
+	}
+	return c, func(user string, groups ...string) string { return server.Kubeconfig(t, user, groups...) }
+}
+
+func create(t *testing.T, c client.Client, text string) {
+	t.Helper()
+	var kind metav1.TypeMeta
+	if err := yaml.Unmarshal([]byte(text), &kind); err != nil {
+		t.Fatal(err)
+	}
+	o, err := scheme.Scheme.New(kind.GroupVersionKind())
+	if err == nil {
+		err = yaml.UnmarshalStrict([]byte(text), o)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := o.(client.Object)
+	is := object.DeepCopyObject()
+	if err := c.Create(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	if node, isNode := object.(*corev1.Node); isNode { // the API server gives it the taint not-ready
+		node.Spec.Taints = nil
+		if err := c.Update(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+		node.Status = is.(*corev1.Node).Status
+		if err := c.Status().Update(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func run(kubeconfig string, args ...string) (string, error) {
+	cmd := Command()
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetErr(&out)
+	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	cmd.SetArgs(append(args, "--kubeconfig", kubeconfig, "--namespace", "aurora"))
+	err := cmd.Execute()
+	return out.String(), err
+}
+
+func TestPlan(t *testing.T) {
+	c, kubeconfig := cluster(t)
+	admin := kubeconfig("administrator", "system:masters")
+	for name, test := range map[string]struct {
+		args  []string
+		level string
+		// needs and missing of the gateway and of the feed server.
+		needs, missing [2]int32
+	}{
+		"calm":                    {[]string{"--kp", "2"}, "", [2]int32{1, 1}, [2]int32{}},
+		"what is not told":        {[]string{"--bz", "-20"}, "", [2]int32{1, 1}, [2]int32{}},
+		"the wind":                {[]string{"--bz", "-20", "--speed", "700"}, "storm", [2]int32{2, 3}, [2]int32{}},
+		"Kp 5":                    {[]string{"--kp", "5"}, "storm", [2]int32{2, 3}, [2]int32{}},
+		"Kp 8, beside the pool's": {[]string{"--kp", "8"}, "severe", [2]int32{2, 8}, [2]int32{0, 3}}, // 7 pods in all
+		"a level":                 {[]string{"--level", "severe"}, "severe", [2]int32{2, 8}, [2]int32{0, 3}},
+		"a lower level":           {[]string{"--level", "storm"}, "storm", [2]int32{2, 3}, [2]int32{}},
+	} {
+		out, err := run(admin, append(test.args, "-o", "json")...)
+		fits := test.missing == [2]int32{}
+		if fits != (err == nil) || err != nil && (!errors.Is(err, ErrDoesNotFit) || usage.ExitCode(err) != 1) {
+			t.Errorf("%s: %v", name, err)
+		}
+		var r Report
+		if err := json.Unmarshal([]byte(out), &r); err != nil || len(r.Pools) != 2 {
+			t.Fatalf("%s: %v: %s", name, err, out)
+		}
+		if needs := [2]int32{r.Pools[0].Needs, r.Pools[1].Needs}; r.Level != test.level || r.Fits != fits || needs != test.needs ||
+			r.Pools[0].Missing != test.missing[0] || r.Pools[1].Missing != test.missing[1] || r.Unread != "" {
+			t.Errorf("%s: %s", name, out)
+		}
+	}
+
+	out, err := run(admin, "--kp", "8")
+	if err == nil || !strings.Contains(err.Error(), "FeedServer public lacks 3 pods") {
+		t.Errorf("the verdict: %v", err)
+	}
+	for _, part := range []string{"level severe", "FeedServer/public   1      8      8      5        False  3", "IngestGateway/pool  1      2      2      7        True   0",
+		"memory is short on node-a", "Add a node"} {
+		if !strings.Contains(out, part) {
+			t.Errorf("%q is not in\n%s", part, out)
+		}
+	}
+	t.Log("\n" + out)
+
+	for _, wrong := range [][]string{nil, {"--kp", "12"}, {"--kp", "NaN"}, {"--speed", "-1"}, {"--bz", "1e9"}, {"--kp", "5", "--level", "storm"}} {
+		if _, err := run(admin, wrong...); usage.ExitCode(err) != 2 {
+			t.Errorf("%v: %v", wrong, err)
+		}
+	}
+	if _, err := run(admin, "--level", "huge"); err == nil || !strings.Contains(err.Error(), "it has storm, severe") {
+		t.Errorf("a level that is none: %v", err)
+	}
+	if _, err := run(admin, "--kp", "5", "--site", "elsewhere"); err == nil || !strings.Contains(err.Error(), "elsewhere") {
+		t.Errorf("a Site that is none: %v", err)
+	}
+	t.Run("without the right to read nodes", func(t *testing.T) { withoutNodes(t, c, kubeconfig("reader")) })
+}
+
+// withoutNodes: who may read the namespace only is told of its quotas, and that nodes were not looked at.
+func withoutNodes(t *testing.T, c client.Client, kubeconfig string) {
+	meta := metav1.ObjectMeta{Name: "reader", Namespace: "aurora"}
+	rules := []rbacv1.PolicyRule{{APIGroups: []string{"", "apps", "substorm.dev"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}}}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "team", Namespace: "aurora"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("9")}}}
+	for _, o := range []client.Object{quota, &rbacv1.Role{ObjectMeta: meta, Rules: rules},
+		&rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "reader"}}}} {
+		if err := c.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out string
+	var err error
+	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) { // until the API server knows of the rights
+		if out, err = run(kubeconfig, "--kp", "8"); errors.Is(err, ErrDoesNotFit) {
+			break
+		}
+		if time.Since(began) > testenv.Patience {
+			t.Fatal(err)
+		}
+	}
+	for _, part := range []string{"you may not list nodes", "ResourceQuota team allows 7", "False  1"} {
+		if !strings.Contains(out, part) {
+			t.Errorf("%q is not in\n%s", part, out)
+		}
+	}
+}

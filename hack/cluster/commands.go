@@ -108,7 +108,7 @@ func loadCommand(o *options) *cobra.Command {
 	}
 }
 
-// imageTars turns names of images into the tars of their current builds; all stands for those that the charts use.
+// imageTars turns names of images into the tars of their current builds; all stands for those that the charts use by default.
 func imageTars(ctx context.Context, p *progress.Printer, args []string) ([]string, error) {
 	if slices.Equal(args, []string{"all"}) {
 		args = image.Names()

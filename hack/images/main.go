@@ -2,7 +2,7 @@
 
 // Command images assembles the container images of this checkout, without an engine.
 //
-//	go run ./hack/images [NAME...]    make these (default: all that the charts use) and print name, ID and tar
+//	go run ./hack/images [NAME...]    make these (default: all that the charts use by default) and print name, ID and tar
 //
 // VERSION is the tag and what the programs answer to --version; dev by default.
 package main

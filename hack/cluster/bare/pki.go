@@ -51,6 +51,10 @@ func (c *Cluster) makePKI() error {
 	if err != nil {
 		return err
 	}
+	front, err := c.makeAuthority("front-proxy-ca")
+	if err != nil {
+		return err
+	}
 	own := []string{"localhost", "127.0.0.1", a.api()}
 	certificates := []struct {
 		by   *authority
@@ -62,6 +66,7 @@ func (c *Cluster) makePKI() error {
 		{cluster, "apiserver", subject{"kube-apiserver", nil, append(own, a.firstService(), "kubernetes",
 			"kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")}},
 		{cluster, "apiserver-kubelet", subject{"kube-apiserver-kubelet-client", []string{"system:masters"}, nil}},
+		{front, "front-proxy-client", subject{"front-proxy-client", nil, nil}},
 		{cluster, "controller-manager-serving", subject{"kube-controller-manager", nil, own}},
 		{cluster, "scheduler-serving", subject{"kube-scheduler", nil, own}},
 	}

@@ -26,6 +26,9 @@ type Image struct {
 	Licenses string
 	// ClusterOnly marks what only hack/cluster and its test need: it is in no Dockerfile and not made by default.
 	ClusterOnly bool
+	// OffByDefault marks what the charts use only if their values say so. It is made only where it is named: the bridge takes several
+	// minutes to compile, as it has Kubernetes' API server in it.
+	OffByDefault bool
 }
 
 const ourSource, ourLicense = "https://github.com/substorm/substorm", "Apache-2.0"
@@ -42,13 +45,15 @@ func All() []Image {
 	pause.ClusterOnly, probe.ClusterOnly = true, true
 	mirrors := program("mirror-jobs", "mirror-jobs/cmd", "mirror-jobs", "Substorm mirror jobs, with rsync and ssh")
 	mirrors.Programs, mirrors.Licenses = []string{"rsync", "ssh"}, "Apache-2.0 AND GPL-3.0-or-later AND BSD-2-Clause"
+	bridge := program("metrics-bridge", "metrics-bridge/cmd", "metrics-bridge", "Substorm metrics bridge")
+	bridge.OffByDefault = true
 	return []Image{
 		program("operator", "operator/cmd", "operator", "Substorm operator"),
 		program("ingest-gateway", "ingest-gateway/cmd", "ingest-gateway", "Substorm ingest gateway"),
 		program("archivist", "archivist/cmd", "archivist", "Substorm archivist"),
 		program("feed-server", "feed-server/cmd", "feed-server", "Substorm feed server"),
 		mirrors,
-		program("metrics-bridge", "metrics-bridge/cmd", "metrics-bridge", "Substorm metrics bridge"),
+		bridge,
 		program("cli", "cli/cmd", "substorm", "Substorm command line"),
 		{Name: "substorm/nats-server", Binary: "nats-server", Tool: "nats-server", Title: "NATS server",
 			Source: "https://github.com/nats-io/nats-server", Licenses: "Apache-2.0"},
@@ -61,11 +66,11 @@ func All() []Image {
 	}
 }
 
-// Names lists the images that the charts use.
+// Names lists the images that the charts use by default.
 func Names() []string {
 	var names []string
 	for _, i := range All() {
-		if !i.ClusterOnly {
+		if !i.ClusterOnly && !i.OffByDefault {
 			names = append(names, i.Name)
 		}
 	}

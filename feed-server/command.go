@@ -78,6 +78,7 @@ func addFlags(f *pflag.FlagSet, cfg *Config) {
 	f.Int64Var(&cfg.RingSize, "ring-size", 0, "bytes of the streams' newest messages that are held in memory, of all together (0: an eighth of the memory limit, or 64 MiB)")
 	f.IntVar(&cfg.MaxConnections, "max-connections", 0, "live connections and event streams of all clients together (0: as many as fit in the memory limit at 512 KiB each)")
 	f.IntVar(&cfg.MaxSockets, "max-sockets", 0, "connections of TCP, and requests that are answered at a time (0: as many as fit in the memory limit, at least twice --max-connections)")
+	f.BoolVar(&cfg.GiveWay, "give-way", false, "while CPU or memory for requests is used up, answer programs without a token 503, then bundles, mirrors and rsync too, so that people are answered")
 	f.StringVar(&cfg.AccessLog, "access-log", "stdout", "where to log, as lines of JSON, who read what is Restricted or under embargo: off, stdout, or a file to which lines are added")
 	f.IntVar(&cfg.Readers, "readers", 4, "how many consumers that are behind that read a stream at a time")
 	f.DurationVar(&cfg.DrainTimeout, "drain-timeout", 30*time.Second, "how long clients may take to go when the program stops")

@@ -66,6 +66,8 @@ type Config struct {
 	// MaxConnections bounds live connections and event streams together, and MaxSockets
 	// connections of TCP; 0: by the memory limit.
 	MaxConnections, MaxSockets int
+	// GiveWay has robots give way to bulk readers, and these to people, while the CPU limit or the memory for requests is used up.
+	GiveWay bool
 	// AccessLog is where who read what is Restricted or under embargo is logged: off (or
 	// empty), stdout, or a file to which lines are added.
 	AccessLog string

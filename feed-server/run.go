@@ -174,7 +174,9 @@ func (s *server) run(ctx, alive context.Context, end func()) error {
 	run("certificates", s.certificates.Run)
 	run("reports", s.consumers.Run)
 	run("access log", s.accessLog.Run)
-	run("precedence", s.lookAtBudgets)
+	if s.cfg.GiveWay {
+		run("precedence", s.lookAtBudgets)
+	}
 	if s.kept.catalog != nil {
 		run("catalog", s.kept.catalog.Run)
 		run("descriptions", s.kept.descriptions.Run)

@@ -155,6 +155,7 @@ func (s FeedServer) arguments() []string {
 		"--listen=:" + strconv.Itoa(int(port)),
 		"--listen-http=:" + strconv.Itoa(metricsPort),
 		"--drain-timeout=" + strconv.Itoa(feedDrain) + "s",
+		"--give-way",
 	}, s.backendArguments()...)
 	if spec.URL != "" {
 		args = append(args, "--base-url="+spec.URL)

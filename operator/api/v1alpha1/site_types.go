@@ -357,6 +357,8 @@ type InstrumentSummary struct {
 // +kubebuilder:printcolumn:name="Space",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="SpaceLeft")].status`,description="False where the disk budget of a Site that substorm up runs is nearly used up"
 // +kubebuilder:printcolumn:name="Level",type=string,JSONPath=`.status.surge.level`,description="Level of space weather that holds"
 // +kubebuilder:printcolumn:name="Why",type=string,priority=1,JSONPath=`.status.surge.message`,description="Why that level holds, or none does"
+// +kubebuilder:printcolumn:name="ServerFloor",type=string,priority=1,JSONPath=`.status.surge.floors[?(@.kind=="FeedServer")].replicas`,description="How many pods FeedServers have at least, by space weather"
+// +kubebuilder:printcolumn:name="GatewayFloor",type=string,priority=1,JSONPath=`.status.surge.floors[?(@.kind=="IngestGateway")].replicas`,description="How many pods IngestGateways have at least, by space weather"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why Ready has its value"
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What Ready says, and what to do"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since creation"

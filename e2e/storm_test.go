@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	stormCamera = "storm-camera"
+	stormPort   = 30135
+	// stormPace plays three hours of the recorded feed in this time.
+	stormPace = 15 * time.Second
+	// stormFloor is how many pods both pools have at least while the level holds: one gateway and two feed servers more than without.
+	stormFloor = 4
+)
+
+// recordedKp is a source that has played a Kp of each three hours since a time.
+func recordedKp(since time.Time, values []string) string {
+	data, at := "time,kp\\n", time.Date(2015, 3, 17, 0, 0, 0, 0, time.UTC)
+	for _, kp := range values {
+		data += at.Format(time.RFC3339) + "," + kp + "\\n"
+		at = at.Add(3 * time.Hour)
+	}
+	return fmt.Sprintf(`{"sources":[{"name":"recorded","type":"Recorded","recorded":{"data":"%s","startTime":%q,"speedUp":%d}}]}`,
+		data, since.UTC().Format(time.RFC3339), 3*time.Hour/stormPace)
+}
+
+// TestStorm plays a recorded storm: the level rises, then floors, then the pods of both pools are ready, and only then the crowd comes. Nothing
+// that is sent is lost, and nobody is told anything but what was asked for or 429. Once the storm is over the floors fall by one at a time,
+// while readers still ask.
+func TestStorm(t *testing.T) {
+	l := theLab
+	l.apply(t, instrumentTCP(stormCamera, stormPort)+"  access: {live: Public, archive: Public}\n")
+	l.kubectl(t, "patch", "feedserver", "demo", "--type=merge", "-p", `{"spec":{"service":{"type":"NodePort"}}}`)
+	t.Cleanup(func() {
+		l.kubectl(t, "patch", "site", "demo", "--type=merge", "-p", `{"spec":{"spaceWeather":null,"surge":null}}`)
+		l.kubectl(t, "patch", "feedserver", "demo", "--type=merge", "-p", `{"spec":{"service":{"type":"ClusterIP"}}}`)
+		eventually(t, 2*time.Minute, l.twoFeedServers)
+	})
+	l.waitReady(t, "instrument/"+stormCamera, "site/demo", "feedserver/demo", "ingestgateway/demo")
+	eventually(t, 2*time.Minute, func() error { return l.podsReady(2, 3) })
+	story := l.start(t, l.kubectlBin, "-n", namespace, "get", "site", "demo", "--watch", "-o",
+		`jsonpath={.status.surge.level}|{.status.surge.floors[?(@.kind=="FeedServer")].replicas}|{.status.surge.floors[?(@.kind=="IngestGateway")].replicas}{"\n"}`)
+
+	// Calm first, and then the storm, which goes on until the crowd has been served.
+	began := time.Now().Truncate(time.Second)
+	calm, high := []string{"2.00", "2.33"}, slices.Repeat([]string{"7.33"}, 200)
+	l.kubectl(t, "patch", "site", "demo", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"spaceWeather":%s,"surge":{"hold":"10s","releaseInterval":"10s","levels":[
+		{"name":"storm","anyOf":[{"allOf":[{"quantity":"Kp","atLeast":"5"}]}],
+		 "floors":[{"kind":"FeedServer","replicas":%d},{"kind":"IngestGateway","replicas":%d}]}]}}}`, recordedKp(began, append(calm, high...)), stormFloor, stormFloor))
+	eventually(t, 2*time.Minute, func() error { return l.siteTells("", "Kp 2.", "", "") })
+	if err := l.podsReady(2, 3); err != nil {
+		t.Errorf("before the storm: %v", err)
+	}
+	eventually(t, 2*time.Minute, func() error { return l.siteTells("storm", "Kp 7.3 (recorded", "4", "4") })
+	eventually(t, 3*time.Minute, func() error { return l.podsReady(stormFloor, stormFloor) })
+
+	// The crowd.
+	readers := l.crowd(t, 6)
+	report := filepath.Join(t.TempDir(), "receipts.jsonl")
+	const objects = 400
+	l.start(t, l.substorm, "send", "--quiet", "--to", join(l.nodeAddresses(t), stormPort), "--parallel", "4", "--rate", "20",
+		"--report", report, writeObjects(t, objects, 16<<10)).succeeds(t)
+	eventually(t, time.Minute, func() error { return readers.answered(1000) })
+	if err := l.siteTells("storm", "Kp 7.3 (recorded", "4", "4"); err != nil {
+		t.Errorf("behind the crowd: %v", err)
+	}
+
+	// It is over: what was recorded goes on with a calm that has just begun.
+	played := int(time.Since(began)/stormPace) + 1
+	over := slices.Concat(calm, slices.Repeat([]string{"7.33"}, max(1, played-len(calm))), slices.Repeat([]string{"1.67"}, 100))
+	l.kubectl(t, "patch", "site", "demo", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"spaceWeather":%s}}`, recordedKp(began, over)))
+	eventually(t, 2*time.Minute, func() error { return l.siteTells("", "Kp 1.7 (recorded", "", "") })
+	eventually(t, 2*time.Minute, func() error { return l.podsReady(2, 3) })
+	readers.end(t)
+	tellsStorm(t, story.out.String())
+
+	receipts := readReport(t, report)
+	if len(receipts) != objects {
+		t.Errorf("the sender holds %d receipts, want %d", len(receipts), objects)
+	}
+	eventually(t, 2*time.Minute, func() error { return l.compareObjects(t, stormCamera, receipts) })
+}
+
+// podsReady is nil once so many feed servers and gateways of the Site are ready, and no more.
+func (l *lab) podsReady(servers, gateways int) error {
+	out, err := l.tryKubectl("get", "pods", "-l", "app.kubernetes.io/instance=demo,app.kubernetes.io/name in (feed-server,ingest-gateway)", "-o",
+		`jsonpath={range .items[*]}{.metadata.labels.app\.kubernetes\.io/name} {.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}`)
+	if err != nil {
+		return err
+	}
+	if is := []int{strings.Count(out, "feed-server True"), strings.Count(out, "ingest-gateway True")}; is[0] != servers || is[1] != gateways || strings.Contains(out, "False") {
+		return fmt.Errorf("%d feed servers and %d gateways are ready, want %d and %d:\n%s", is[0], is[1], servers, gateways, out)
+	}
+	return nil
+}
+
+// siteTells is nil once the line of `kubectl get site` says so.
+func (l *lab) siteTells(level, why, serverFloor, gatewayFloor string) error {
+	out, err := l.tryKubectl("get", "site", "demo", "-o", "wide")
+	if err != nil {
+		return err
+	}
+	lines := strings.Split(out, "\n")
+	if len(lines) != 2 {
+		return fmt.Errorf("kubectl get site has %d lines:\n%s", len(lines), out)
+	}
+	is := func(column string) string { return cell(lines[0], lines[1], column) }
+	if is("LEVEL") != level || !strings.HasPrefix(is("WHY"), why) || is("SERVERFLOOR") != serverFloor || is("GATEWAYFLOOR") != gatewayFloor {
+		return fmt.Errorf("kubectl get site does not say level %q, %q, floors %q and %q:\n%s", level, why, serverFloor, gatewayFloor, out)
+	}
+	return nil
+}
+
+// cell is what a line of a table of kubectl has in a column. Characters are counted, as kubectl does.
+func cell(header, line, column string) string {
+	at := regexp.MustCompile(`(^|\s)` + column + `(\s+|$)`).FindStringIndex(header)
+	if at == nil {
+		return "no column " + column
+	}
+	if at[0] > 0 {
+		at[0]++
+	}
+	text := []rune(line)
+	return strings.TrimSpace(string(text[min(at[0], len(text)):min(max(at[1], at[0]), len(text))]))
+}
+
+// tellsStorm holds what the Site told in turn to the order of a storm: the level before floors or with them, both floors at once to their
+// height, and down by one at a time once no level holds.
+func tellsStorm(t *testing.T, told string) {
+	t.Helper()
+	var was [2]int
+	highest, levels := [2]int{}, []string{""}
+	for line := range strings.Lines(told) {
+		p := strings.Split(strings.TrimSpace(line), "|")
+		if len(p) != 3 {
+			t.Fatalf("the Site tells %q", line)
+		}
+		if p[0] != levels[len(levels)-1] {
+			levels = append(levels, p[0])
+		}
+		for i := range was {
+			is, _ := strconv.Atoi(p[i+1])
+			switch {
+			case is > was[i] && (p[0] != "storm" || is != stormFloor):
+				t.Errorf("a floor of %d at level %q", is, p[0])
+			case is < was[i] && (p[0] != "" || is != was[i]-1):
+				t.Errorf("a floor falls from %d to %d at level %q", was[i], is, p[0])
+			}
+			was[i], highest[i] = is, max(highest[i], is)
+		}
+	}
+	if !slices.Equal(levels, []string{"", "storm", ""}) || highest != [2]int{stormFloor, stormFloor} || was != [2]int{} {
+		t.Errorf("levels %q, floors up to %v and at the end %v; all that was told:\n%s", levels, highest, was, told)
+	}
+}
+
+// crowd are people who read over new connections, at any node.
+type crowd struct {
+	stop func()
+
+	mu       sync.Mutex
+	answers  map[int]int
+	problems []string
+}
+
+func (l *lab) crowd(t *testing.T, people int) *crowd {
+	t.Helper()
+	var service corev1.Service
+	l.getJSON(t, &service, "service", "demo-feed-server")
+	i := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort > 0 })
+	if i < 0 {
+		t.Fatalf("the Service of the feed servers has no port on nodes: %+v", service.Spec.Ports)
+	}
+	var bases []string
+	for _, node := range l.nodeAddresses(t) {
+		bases = append(bases, "http://"+net.JoinHostPort(node, fmt.Sprint(service.Spec.Ports[i].NodePort)))
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	c := &crowd{answers: map[int]int{}, stop: func() { cancel(); all.Wait() }}
+	t.Cleanup(c.stop)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 30 * time.Second}
+	for range people {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				c.ask(ctx, client, bases[rand.N(len(bases))])
+				time.Sleep(50 * time.Millisecond)
+			}
+		})
+	}
+	return c
+}
+
+// ask reads one of what people look at.
+func (c *crowd) ask(ctx context.Context, client *http.Client, base string) {
+	paths := []string{"/", "/?format=json", "/archive/" + stormCamera + "/", "/atom/" + stormCamera + ".xml"}
+	url := base + paths[rand.N(len(paths))]
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		c.note(0, err.Error())
+		return
+	}
+	resp, err := client.Do(request)
+	if err == nil {
+		_, err = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+	}
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		c.note(0, err.Error())
+	case resp.StatusCode == http.StatusTooManyRequests && resp.Header.Get("Retry-After") != "", resp.StatusCode == http.StatusOK:
+		c.note(resp.StatusCode, "")
+	default:
+		c.note(resp.StatusCode, url+": "+resp.Status)
+	}
+}
+
+func (c *crowd) note(status int, problem string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answers[status]++
+	if problem != "" {
+		c.problems = append(c.problems, problem)
+	}
+}
+
+// answered is nil once so many were given what they asked for.
+func (c *crowd) answered(n int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.answers[http.StatusOK] < n {
+		return fmt.Errorf("%v of %d requests are answered: %v", c.answers, n, c.problems)
+	}
+	return nil
+}
+
+// end has them go, and fails the test if one was told what nobody should be.
+func (c *crowd) end(t *testing.T) {
+	t.Helper()
+	c.stop()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t.Logf("answers by status: %v", c.answers)
+	if len(c.problems) > 0 {
+		t.Errorf("%d of %v were no answers; the first: %s", len(c.problems), c.answers, c.problems[0])
+	}
+}

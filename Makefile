@@ -1,7 +1,7 @@
 # `make help` explains every target. Everything costly is built once, into a cache outside the checkout
 # (go run ./hack/parts, SUBSTORM_CACHE), and shows its progress.
 .DEFAULT_GOAL := help
-.PHONY: help try pictures demo demo-down test e2e e2e-all bench build send-binaries images cluster-up cluster-down generate golden tidy fmt lint lint-api check-generated
+.PHONY: help try pictures demo demo-storm demo-down test e2e e2e-all bench build send-binaries images cluster-up cluster-down generate golden tidy fmt lint lint-api check-generated
 
 # Name of the benchmark in bench/ for `make bench` and its flags, nodes of the cluster for `make cluster-up`.
 NAME ?=
@@ -30,6 +30,9 @@ pictures: ## Make the documentation's pictures anew, with Chromium
 
 demo: ## A cluster, NATS, S3, Substorm and two instruments, with a real frame from camera to archive
 	@go run ./hack/demo up
+
+demo-storm: ## The same cluster through a recorded storm of four minutes: level, floor, pods and crowd, with a picture of them at the end
+	@go run ./hack/demo storm
 
 demo-down: ## Remove everything that demo made (the cache of built parts stays)
 	@go run ./hack/demo down

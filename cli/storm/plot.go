@@ -21,18 +21,18 @@ const (
 	top, panel, distance = 64., 150., 32.
 )
 
-// picture is of some days: Kp, load and pods, and what was refused.
-type picture struct {
-	title string
-	shown simulate.Span
-	kp    []surge.Sample
-	runs  []run
+// Picture is of some days: Kp, load and pods, and what was refused.
+type Picture struct {
+	Title string
+	Shown simulate.Span
+	Kp    []surge.Sample
+	Runs  []Run
 }
 
-// run is that of a policy.
-type run struct {
-	name   string
-	points []simulate.Point
+// Run is that of a policy, or of real pods.
+type Run struct {
+	Name   string
+	Points []simulate.Point
 }
 
 // colors of the runs; the load is gray. They differ in lightness too, for those who do not see the colors.
@@ -45,15 +45,15 @@ type axis struct{ top, most float64 }
 
 func (a axis) y(value float64) float64 { return a.top + panel*(1-min(value, a.most)/a.most) }
 
-func (p *picture) x(at time.Time) float64 {
-	return left + (width-left-right)*float64(at.Sub(p.shown.From))/float64(p.shown.To.Sub(p.shown.From))
+func (p *Picture) x(at time.Time) float64 {
+	return left + (width-left-right)*float64(at.Sub(p.Shown.From))/float64(p.Shown.To.Sub(p.Shown.From))
 }
 
-// svg draws it.
-func (p *picture) svg() []byte {
+// SVG draws it.
+func (p *Picture) SVG() []byte {
 	var w bytes.Buffer
 	fmt.Fprintf(&w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %g %g" font-family="sans-serif" font-size="12" fill="#111827">`+"\n", width, height)
-	fmt.Fprintf(&w, `<title>%s</title><rect width="100%%" height="100%%" fill="#ffffff"/><text x="%g" y="24" font-size="16">%s</text>`+"\n", escape(p.title), left, escape(p.title))
+	fmt.Fprintf(&w, `<title>%s</title><rect width="100%%" height="100%%" fill="#ffffff"/><text x="%g" y="24" font-size="16">%s</text>`+"\n", escape(p.Title), left, escape(p.Title))
 	p.legend(&w)
 	kp := axis{top, 9}
 	p.frame(&w, kp, "Kp", 3)
@@ -62,12 +62,12 @@ func (p *picture) svg() []byte {
 	p.frame(&w, pods, "pods that are ready, and load in pods", pods.most/4)
 	refused := axis{pods.top + panel + distance, p.most(func(one simulate.Point) float64 { return 100 * one.Refused })}
 	p.frame(&w, refused, "refused, % of the work", refused.most/4)
-	if len(p.runs) > 0 {
-		p.line(&w, pods, loadColor, p.runs[0].points, func(one simulate.Point) float64 { return one.Load })
+	if len(p.Runs) > 0 {
+		p.line(&w, pods, loadColor, p.Runs[0].Points, func(one simulate.Point) float64 { return one.Load })
 	}
-	for i, r := range p.runs {
-		p.line(&w, pods, colors[i%len(colors)], r.points, func(one simulate.Point) float64 { return float64(one.Ready) })
-		p.line(&w, refused, colors[i%len(colors)], r.points, func(one simulate.Point) float64 { return 100 * one.Refused })
+	for i, r := range p.Runs {
+		p.line(&w, pods, colors[i%len(colors)], r.Points, func(one simulate.Point) float64 { return float64(one.Ready) })
+		p.line(&w, refused, colors[i%len(colors)], r.Points, func(one simulate.Point) float64 { return 100 * one.Refused })
 	}
 	p.times(&w, refused.top+panel)
 	w.WriteString("</svg>\n")
@@ -75,10 +75,10 @@ func (p *picture) svg() []byte {
 }
 
 // most of a figure in the shown time, rounded up to a multiple of 4.
-func (p *picture) most(of func(simulate.Point) float64) float64 {
+func (p *Picture) most(of func(simulate.Point) float64) float64 {
 	most := 1.
-	for _, r := range p.runs {
-		for _, one := range r.points {
+	for _, r := range p.Runs {
+		for _, one := range r.Points {
 			if p.has(one.At) {
 				most = max(most, of(one))
 			}
@@ -87,25 +87,25 @@ func (p *picture) most(of func(simulate.Point) float64) float64 {
 	return 4 * math.Ceil(most/4)
 }
 
-func (p *picture) has(at time.Time) bool {
-	return !at.Before(p.shown.From) && at.Before(p.shown.To)
+func (p *Picture) has(at time.Time) bool {
+	return !at.Before(p.Shown.From) && at.Before(p.Shown.To)
 }
 
 // legend names the colors, in a row under the title.
-func (p *picture) legend(w *bytes.Buffer) {
+func (p *Picture) legend(w *bytes.Buffer) {
 	x := left
 	entry := func(color, name string) {
 		fmt.Fprintf(w, `<rect x="%g" y="34" width="18" height="4" fill="%s"/><text x="%g" y="41">%s</text>`+"\n", x, color, x+24, escape(name))
 		x += 48 + 7*float64(len(name))
 	}
-	for i, r := range p.runs {
-		entry(colors[i%len(colors)], r.name)
+	for i, r := range p.Runs {
+		entry(colors[i%len(colors)], r.Name)
 	}
 	entry(loadColor, "load")
 }
 
 // frame draws a panel with lines of values.
-func (p *picture) frame(w *bytes.Buffer, a axis, title string, each float64) {
+func (p *Picture) frame(w *bytes.Buffer, a axis, title string, each float64) {
 	for value := 0.; value <= a.most; value += each {
 		y := a.y(value)
 		fmt.Fprintf(w, `<path d="M%g %.1fH%g" stroke="#e5e7eb"/><text x="%g" y="%.1f" text-anchor="end">%g</text>`+"\n", left, y, width-right, left-6, y+4, value)
@@ -114,8 +114,8 @@ func (p *picture) frame(w *bytes.Buffer, a axis, title string, each float64) {
 }
 
 // drawKp draws a bar for each three hours, darker from 5 on.
-func (p *picture) drawKp(w *bytes.Buffer, a axis) {
-	for _, one := range p.kp {
+func (p *Picture) drawKp(w *bytes.Buffer, a axis) {
+	for _, one := range p.Kp {
 		if !p.has(one.From) {
 			continue
 		}
@@ -131,7 +131,7 @@ func (p *picture) drawKp(w *bytes.Buffer, a axis) {
 }
 
 // line draws a figure as steps: a point is where it changes.
-func (p *picture) line(w *bytes.Buffer, a axis, color string, points []simulate.Point, of func(simulate.Point) float64) {
+func (p *Picture) line(w *bytes.Buffer, a axis, color string, points []simulate.Point, of func(simulate.Point) float64) {
 	var path strings.Builder
 	last := math.NaN()
 	for _, one := range points {
@@ -153,9 +153,9 @@ func (p *picture) line(w *bytes.Buffer, a axis, color string, points []simulate.
 }
 
 // times labels the axis of time every six hours, and days in full.
-func (p *picture) times(w *bytes.Buffer, bottom float64) {
-	for at := p.shown.From.Truncate(6 * time.Hour); !at.After(p.shown.To); at = at.Add(6 * time.Hour) {
-		if at.Before(p.shown.From) {
+func (p *Picture) times(w *bytes.Buffer, bottom float64) {
+	for at := p.Shown.From.Truncate(6 * time.Hour); !at.After(p.Shown.To); at = at.Add(6 * time.Hour) {
+		if at.Before(p.Shown.From) {
 			continue
 		}
 		label := at.Format("15:04")

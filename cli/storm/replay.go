@@ -191,13 +191,13 @@ func (o *replayOptions) draw(recorded simulate.Recording, kinds []simulate.Kind,
 			break
 		}
 	}
-	p := picture{shown: shown, kp: kp, title: fmt.Sprintf("Draw %d of seed %d: %s to %s", number, o.seed, shown.From.Format(time.DateOnly), shown.To.Format(time.DateOnly))}
+	p := Picture{Shown: shown, Kp: kp, Title: fmt.Sprintf("Draw %d of seed %d: %s to %s", number, o.seed, shown.From.Format(time.DateOnly), shown.To.Format(time.DateOnly))}
 	for _, kind := range kinds {
 		if kind.Name == simulate.NameHPA || kind.Name == simulate.NameOurs || kind.Name == simulate.NameWithoutSignal {
-			p.runs = append(p.runs, run{kind.Name, simulate.Run(scenario, kind, true).Points})
+			p.Runs = append(p.Runs, Run{kind.Name, simulate.Run(scenario, kind, true).Points})
 		}
 	}
-	if err := os.WriteFile(o.plot, p.svg(), 0o666); err != nil {
+	if err := os.WriteFile(o.plot, p.SVG(), 0o666); err != nil {
 		return fmt.Errorf("--plot: %w", err)
 	}
 	if !o.quiet {

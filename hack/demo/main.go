@@ -3,6 +3,7 @@
 // Command demo shows Substorm on a real cluster, from nothing: `make demo`, `make demo-down`.
 //
 //	go run ./hack/demo up     cluster, NATS, S3, Substorm, two instruments, real data, and proof that it arrived
+//	go run ./hack/demo storm  on the same cluster, a storm of four minutes: its level, floors, pods and crowd, and a picture of them
 //	go run ./hack/demo down   removes the cluster and the folder .demo; the cache of built parts stays
 package main
 
@@ -34,9 +35,10 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	d := &demo{p: progress.New(os.Stderr), root: root, dir: filepath.Join(root, ".demo")}
+	show := map[string]func(context.Context) error{"up": d.up, "storm": d.storm}
 	switch {
-	case len(args) == 1 && args[0] == "up":
-		err = d.up(ctx)
+	case len(args) == 1 && show[args[0]] != nil:
+		err = show[args[0]](ctx)
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return errors.New("interrupted: `make demo` goes on from here, `make demo-down` removes what there is")
 		}
@@ -47,7 +49,7 @@ func run(ctx context.Context, args []string) error {
 	case len(args) == 1 && args[0] == "down":
 		return d.down(ctx)
 	default:
-		return errors.New("say up or down")
+		return errors.New("say up, storm or down")
 	}
 }
 

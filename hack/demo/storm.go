@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/substorm/substorm/cli/storm"
+	"github.com/substorm/substorm/internal/retry"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/surge"
+	"github.com/substorm/substorm/operator/surge/simulate"
+)
+
+// The storm of 17 March 2015, by Kp of each three hours, with its beginning cut short and the calm of another day behind it. Source: GFZ Potsdam
+// (CC BY 4.0).
+var stormKp = []float64{0.3, 2, 4.7, 7.7, 7.7, 7.3, 7.7, 6, 2.3, 1.7, 1.3, 1, 1, 1}
+
+const (
+	// stormPace plays three hours in this time, so that all takes some four minutes.
+	stormPace = 18 * time.Second
+	// stormFloor is how many feed servers there are at least while the level holds.
+	stormFloor = 3
+	// Requests in a second: of a calm day, and of the crowd, which comes in the fifth interval.
+	calmRate, crowdRate      = 8, 32
+	crowdFrom, crowdTo       = 5, 9
+	stormPicture, stormLevel = "storm.svg", "storm"
+	// stormLook is how often a line is printed.
+	stormLook = 3 * time.Second
+)
+
+var stormBegan = time.Date(2015, 3, 17, 3, 0, 0, 0, time.UTC)
+
+// storm shows how the feed servers are more before the crowd comes.
+func (d *demo) storm(ctx context.Context) (err error) {
+	for _, step := range []func(context.Context) error{d.tools, d.cluster, d.program, d.install, d.declare} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	addresses, err := d.onNodes(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if calm := d.calm(context.WithoutCancel(ctx)); err == nil {
+			err = calm
+		}
+	}()
+	began := time.Now().Truncate(time.Second)
+	if err := d.declareStorm(ctx, began); err != nil {
+		return err
+	}
+	fmt.Printf("\nThree hours of 17 March 2015 pass in %v. Kp is known once its three hours are over; the crowd comes at %s.\n\n%-6s %5s %-7s %-6s %-6s %9s %8s %7s\n",
+		stormPace, clock(crowdFrom*3*time.Hour), "time", "Kp", "level", "floor", "ready", "asked/s", "refused", "failed")
+	seen, err := d.watchStorm(ctx, began, addresses)
+	if err != nil {
+		return err
+	}
+	if err := d.show(ctx, d.kubectl, "get", "events", "--field-selector", "involvedObject.kind=Site", "--sort-by=.lastTimestamp"); err != nil {
+		return err
+	}
+	picture := filepath.Join(d.dir, stormPicture)
+	if err := os.WriteFile(picture, drawStorm(seen), 0o644); err != nil {
+		return err
+	}
+	d.p.Line("the picture of it is in %s; the cluster stays up, `make demo-down` removes it", picture)
+	return verdict(seen)
+}
+
+func clock(since time.Duration) string { return stormBegan.Add(since).Format("15:04") }
+
+// declareStorm has the Site play what was recorded, from now on.
+func (d *demo) declareStorm(ctx context.Context, began time.Time) error {
+	var data strings.Builder
+	data.WriteString("time,kp\n")
+	for i, kp := range stormKp {
+		fmt.Fprintf(&data, "%s,%g\n", stormBegan.Add(time.Duration(i)*3*time.Hour).Format(time.RFC3339), kp)
+	}
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{
+		"spaceWeather": map[string]any{"sources": []any{map[string]any{"name": "recorded", "type": "Recorded", "recorded": map[string]any{
+			"data": data.String(), "startTime": began.UTC().Format(time.RFC3339), "speedUp": int(3 * time.Hour / stormPace)}}}},
+		"surge": map[string]any{"hold": "10s", "releaseInterval": "10s", "levels": []any{map[string]any{
+			"name": stormLevel, "anyOf": []any{map[string]any{"allOf": []any{map[string]any{"quantity": "Kp", "atLeast": "5"}}}},
+			"floors": []any{map[string]any{"kind": "FeedServer", "replicas": stormFloor}}}}},
+	}})
+	if err != nil {
+		return err
+	}
+	return d.show(ctx, d.kubectl, "patch", "site", "demo", "--type=merge", "-p", string(patch))
+}
+
+// calm takes back what was declared.
+func (d *demo) calm(ctx context.Context) error {
+	for resource, patch := range map[string]string{
+		"site": `{"spec":{"spaceWeather":null,"surge":null}}`, "feedserver": `{"spec":{"service":{"type":"ClusterIP"}}}`,
+	} {
+		if _, err := d.output(ctx, d.kubectl, "patch", resource, "demo", "--type=merge", "-p", patch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onNodes has the feed servers listen on a port of each node, and returns where.
+func (d *demo) onNodes(ctx context.Context) (addresses []string, err error) {
+	if _, err := d.output(ctx, d.kubectl, "patch", "feedserver", "demo", "--type=merge", "-p", `{"spec":{"service":{"type":"NodePort"}}}`); err != nil {
+		return nil, err
+	}
+	var service corev1.Service
+	for deadline := time.Now().Add(patience); ; {
+		if err := d.read(ctx, &service, "service", feedServers); err != nil {
+			return nil, err
+		}
+		if service.Spec.Type == corev1.ServiceTypeNodePort {
+			break
+		}
+		if time.Now().After(deadline) {
+			return nil, fmt.Errorf("Service %s has no port on nodes: look at `kubectl describe feedserver demo`", feedServers)
+		}
+		if !retry.Sleep(ctx, time.Second) {
+			return nil, ctx.Err()
+		}
+	}
+	i := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort > 0 })
+	var nodes corev1.NodeList
+	if err := d.read(ctx, &nodes, "nodes"); err != nil {
+		return nil, err
+	}
+	for _, node := range nodes.Items {
+		for _, a := range node.Status.Addresses {
+			if a.Type == corev1.NodeInternalIP && i >= 0 {
+				addresses = append(addresses, fmt.Sprintf("http://%s:%d", a.Address, service.Spec.Ports[i].NodePort))
+			}
+		}
+	}
+	if len(addresses) == 0 {
+		return nil, fmt.Errorf("nobody can ask the feed servers from here: Service %s has the ports %v", feedServers, service.Spec.Ports)
+	}
+	return addresses, nil
+}
+
+// read decodes what kubectl has of a resource.
+func (d *demo) read(ctx context.Context, into any, args ...string) error {
+	out, err := d.output(ctx, append([]string{d.kubectl, "get", "-o", "json"}, args...)...)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal([]byte(out), into)
+}
+
+// moment is what was seen at one.
+type moment struct {
+	since time.Duration // in times of the record
+	kp    string
+	level string
+	floor int32
+	ready int32
+	asked counts
+}
+
+// watchStorm plays the storm with its readers, and prints a line of each moment.
+func (d *demo) watchStorm(ctx context.Context, began time.Time, addresses []string) (seen []moment, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	readers := newReaders(addresses)
+	go readers.run(ctx)
+	for tick := time.NewTicker(stormLook); ; {
+		interval := int(time.Since(began) / stormPace)
+		readers.rate.Store(calmRate)
+		if interval >= crowdFrom && interval < crowdTo {
+			readers.rate.Store(crowdRate)
+		}
+		is, err := d.moment(ctx, began, readers)
+		if err != nil {
+			return nil, err
+		}
+		seen = append(seen, is)
+		fmt.Printf("%-6s %5s %-7s %6d %6d %9.0f %8d %7d\n", clock(is.since), is.kp, is.level, is.floor, is.ready, is.asked.perSecond(), is.asked.refused, is.asked.failed)
+		if interval >= len(stormKp) || interval > crowdTo && is.floor == 0 {
+			return seen, nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (d *demo) moment(ctx context.Context, began time.Time, readers *readers) (moment, error) {
+	var site v1alpha1.Site
+	var servers appsv1.Deployment
+	if err := d.read(ctx, &site, "site", "demo"); err != nil {
+		return moment{}, err
+	}
+	if err := d.read(ctx, &servers, "deployment", feedServers); err != nil {
+		return moment{}, err
+	}
+	is := moment{since: time.Duration(float64(time.Since(began)) / float64(stormPace) * float64(3*time.Hour)), kp: "?", ready: servers.Status.ReadyReplicas, asked: readers.take()}
+	if known := int(is.since/(3*time.Hour)) - 1; known >= 0 {
+		is.kp = fmt.Sprintf("%.1f", stormKp[min(known, len(stormKp)-1)])
+	}
+	if s := site.Status.Surge; s != nil {
+		is.level = s.Level
+		for _, f := range s.Floors {
+			is.floor = max(is.floor, f.Replicas)
+		}
+	}
+	return is, nil
+}
+
+// drawStorm is the picture. A pod is full at twice what one has on a calm day.
+func drawStorm(seen []moment) []byte {
+	p := storm.Picture{Title: "A storm on real pods", Shown: simulate.Span{From: stormBegan, To: stormBegan.Add(seen[len(seen)-1].since)}}
+	run := storm.Run{Name: "feed servers"}
+	for i, kp := range stormKp {
+		from := stormBegan.Add(time.Duration(i) * 3 * time.Hour)
+		p.Kp = append(p.Kp, surge.Sample{From: from, To: from.Add(3 * time.Hour), Value: kp})
+	}
+	for _, is := range seen {
+		point := simulate.Point{At: stormBegan.Add(is.since), Ready: is.ready, Level: is.level, Load: is.asked.perSecond() / (2 * calmRate)}
+		if all := is.asked.all(); all > 0 {
+			point.Refused = float64(is.asked.refused+is.asked.failed) / float64(all)
+		}
+		run.Points = append(run.Points, point)
+	}
+	p.Runs = []storm.Run{run}
+	return p.SVG()
+}
+
+// verdict is an error if it was not as it should be.
+func verdict(seen []moment) error {
+	level := slices.IndexFunc(seen, func(is moment) bool { return is.level == stormLevel })
+	ready := slices.IndexFunc(seen, func(is moment) bool { return is.ready >= stormFloor })
+	crowd := slices.IndexFunc(seen, func(is moment) bool { return is.since >= crowdFrom*3*time.Hour })
+	failed := 0
+	for _, is := range seen {
+		failed += is.asked.failed
+	}
+	switch last := seen[len(seen)-1]; {
+	case level < 0 || ready < level:
+		return fmt.Errorf("%d feed servers were not ready after the level had begun", stormFloor)
+	case crowd < ready:
+		return fmt.Errorf("the crowd came before %d feed servers were ready: this machine is too busy, try it again", stormFloor)
+	case failed > 0:
+		return fmt.Errorf("%d requests were answered with neither 200 nor 429", failed)
+	case last.floor != 0:
+		return fmt.Errorf("the floor is still %d after the storm", last.floor)
+	}
+	fmt.Printf("\nThe level began at %s, %d feed servers were ready at %s, and the crowd came at %s.\n", clock(seen[level].since), stormFloor, clock(seen[ready].since), clock(seen[crowd].since))
+	return nil
+}

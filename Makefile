@@ -27,6 +27,7 @@ try: ## A whole Site in one process on this computer, with a camera and a magnet
 
 pictures: ## Make the documentation's pictures anew, with Chromium
 	@go run ./bench/chromium/pictures
+	@go run $(COMPILE) ./cli/cmd storm replay docs/samples/storm/kp.csv --manifests docs/samples/storm/site.yaml --draws 20 --plot docs/pictures/storm.svg
 
 demo: ## A cluster, NATS, S3, Substorm and two instruments, with a real frame from camera to archive
 	@go run ./hack/demo up

@@ -100,7 +100,7 @@ func (d *demo) declareStorm(ctx context.Context, began time.Time) error {
 	return d.show(ctx, d.kubectl, "patch", "site", "demo", "--type=merge", "-p", string(patch))
 }
 
-// calm takes back what was declared.
+// calm removes what declareStorm declared.
 func (d *demo) calm(ctx context.Context) error {
 	for resource, patch := range map[string]string{
 		"site": `{"spec":{"spaceWeather":null,"surge":null}}`, "feedserver": `{"spec":{"service":{"type":"ClusterIP"}}}`,

@@ -105,10 +105,10 @@ func CacheObjects(standalone *plan.Standalone) map[client.Object]cache.ByObject 
 		&policyv1.PodDisruptionBudget{}: ours,
 		&batchv1.CronJob{}:              ours,
 		&batchv1.Job{}:                  ours,
-		// A StatefulSet gives its claims the labels of its selector.
-		&corev1.PersistentVolumeClaim{}: {Label: labels.SelectorFromSet(labels.Set{plan.LabelName: plan.GatewayProgram})},
 	}
 	if standalone == nil {
+		// A StatefulSet gives its claims the labels of its selector. Without a cluster there are no claims.
+		objects[&corev1.PersistentVolumeClaim{}] = cache.ByObject{Label: labels.SelectorFromSet(labels.Set{plan.LabelName: plan.GatewayProgram})}
 		return objects
 	}
 	apply := cache.ByObject{Transform: func(o any) (any, error) {

@@ -103,7 +103,7 @@ func (s *spaces) Start(ctx context.Context) error {
 		}
 	}
 	for _, kind := range []client.Object{&corev1.ResourceQuota{}, &corev1.PersistentVolumeClaim{}} {
-		if informer, err := s.shared.GetInformer(ctx, kind); err == nil { // else ctx has ended
+		if informer, err := s.shared.GetInformer(ctx, kind); err == nil { // else ctx has ended, or one process runs the Site and there are none
 			_, _ = informer.AddEventHandler(s.noted())
 		}
 	}

@@ -115,9 +115,10 @@ func (s *server) open(ctx, alive context.Context) (err error) {
 	if err := s.openAdmission(); err != nil {
 		return err
 	}
+	meter := s.admission.Meter(func() uint64 { return s.consumers.Sent() }, s.metrics)
 	s.consumers = state.New(state.Config{
 		Site: cfg.Site, Pod: cfg.Pod, FeedServer: cfg.FeedServer, Incarnation: s.incarnation, StartedAt: time.Now().UTC(),
-		JetStream: s.js, Registry: s.registry, Draining: s.draining.Load, Archive: &s.admission.Traffic, GivingWay: s.givingWay, Logger: s.log, Metrics: s.metrics,
+		JetStream: s.js, Registry: s.registry, Draining: s.draining.Load, Archive: &s.admission.Traffic, Load: meter.Measure, GivingWay: s.givingWay, Logger: s.log, Metrics: s.metrics,
 	})
 	archive, err := s.openArchive()
 	if err != nil {

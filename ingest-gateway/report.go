@@ -3,6 +3,7 @@
 package ingestgateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -42,6 +43,8 @@ type reporter struct {
 	others map[string]others
 	// heard heartbeats are reported, so many of them.
 	heard uint64
+	// load of the last second.
+	load *wire.Load
 	// rates at which datagrams come.
 	rates map[udp.Flow]*datagramRate
 }
@@ -66,11 +69,14 @@ func (r *reporter) soon() {
 	}
 }
 
-// run reports every GatewayReportInterval, and at once where something changed.
+// restEvery is after how many reports of the pod itself the rest is reported.
+const restEvery = int(wire.GatewayReportInterval / wire.LoadReportInterval)
+
+// run reports the pod every LoadReportInterval, and at once where something changed; the rest every GatewayReportInterval.
 func (r *reporter) run(ctx context.Context) error {
-	tick := time.NewTicker(wire.GatewayReportInterval)
+	tick := time.NewTicker(wire.LoadReportInterval)
 	defer tick.Stop()
-	for said := false; ; {
+	for said, ticks := false, 0; ; {
 		err := r.reportGateway(ctx)
 		if err != nil && !said && ctx.Err() == nil {
 			r.g.log.Warn("reports do not reach the Site", "error", err)
@@ -81,7 +87,8 @@ func (r *reporter) run(ctx context.Context) error {
 			return nil
 		case <-r.wake:
 		case <-tick.C:
-			if !said {
+			r.load = cmp.Or(r.g.meter.Measure(time.Now()), r.load)
+			if ticks++; !said && ticks%restEvery == 0 {
 				r.reportInstruments(ctx)
 				r.reportRefusals(ctx)
 				r.reportSenders(ctx)
@@ -121,7 +128,7 @@ func (r *reporter) reportGateway(ctx context.Context) error {
 		StartedAt: g.startedAt, ReportedAt: time.Now().UTC(),
 		Revision: s.Revision, Datapath: datapath, Problems: s.Problems,
 		Draining: g.health.draining.Load(),
-		Spool:    g.spoolStatus(), Stopped: r.stopped, Unwritten: r.unwritten,
+		Load:     r.load, Spool: g.spoolStatus(), Stopped: r.stopped, Unwritten: r.unwritten,
 	}
 	g.addCopies(&status)
 	g.addMirror(&status)

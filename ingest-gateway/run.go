@@ -36,6 +36,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/store"
 	"github.com/substorm/substorm/internal/certificate"
 	"github.com/substorm/substorm/internal/diskbudget"
+	"github.com/substorm/substorm/internal/load"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stamp"
 	"github.com/substorm/substorm/internal/stream"
@@ -77,6 +78,7 @@ type gateway struct {
 	http       *telemetry.Server
 	health     health
 	reporter   *reporter
+	meter      *load.Meter
 	senders    *senders
 	commands   *command.Hub
 	// linkProbe is nil where the link to the pool is not measured.
@@ -241,6 +243,7 @@ func (g *gateway) openReceivers(limits limits) (err error) {
 		return err
 	}
 	g.udp = udp.NewReceiver(udpConfig)
+	g.meter = g.newMeter(slots)
 	return nil
 }
 

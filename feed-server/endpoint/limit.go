@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -66,6 +67,7 @@ func (l Limits) withDefaults() Limits {
 // Limiter holds clients to their limits.
 type Limiter struct {
 	limits  Limits
+	limited atomic.Uint64
 	refused *prometheus.CounterVec
 	waiting *Places
 	rates
@@ -130,6 +132,7 @@ func (l *Limiter) Admit(ctx context.Context, class Class, address netip.Addr, wh
 
 func (l *Limiter) refuse(reservation *rate.Reservation, class Class, delay time.Duration) *problem.Problem {
 	reservation.Cancel()
+	l.limited.Add(1)
 	l.refused.WithLabelValues(class.String()).Inc()
 	allowed := l.limits.rate(class)
 	return problem.New(http.StatusTooManyRequests,

@@ -33,7 +33,9 @@ type Places struct {
 
 	held        int
 	anonymously int
-	of          map[netip.Addr]int
+	// entered and lacked are how many found a place since the start, and how many did not for want of one.
+	entered, lacked uint64
+	of              map[netip.Addr]int
 }
 
 // NewPlaces returns so many; 0: any number. Full says why there are no more.
@@ -47,6 +49,13 @@ func NewPlaces(most int, full func(held int) *problem.Problem) *Places {
 func podFull(held int) *problem.Problem {
 	return problem.New(http.StatusServiceUnavailable, "%d connections are open here, as many as this replica has memory for: "+
 		"another may have space, see spec.podTemplate.resources of the FeedServer", held).After(RetryAway)
+}
+
+// counts are entered and lacked.
+func (p *Places) counts() (entered, lacked uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.entered, p.lacked
 }
 
 // Bound changes how many there are. Who holds one keeps it.
@@ -86,10 +95,14 @@ func (p *Places) Enter(address netip.Addr, who Identity) (leave func(), refused 
 	anonymous := who.Reader.Anonymous()
 	if p.most > 0 {
 		if refused := p.refuse(address, anonymous); refused != nil {
+			if refused.Status == http.StatusServiceUnavailable { // else the address has as many as one may have
+				p.lacked++
+			}
 			return nil, refused
 		}
 	}
 	p.held++
+	p.entered++
 	if !anonymous {
 		return sync.OnceFunc(func() { p.leave() }), nil
 	}

@@ -61,6 +61,8 @@ type Precedence struct {
 	cause string
 	// parts are how many percent of each rank below People are let in, and owed what the last requests left over of one.
 	parts, owed [People]int
+	// turnedAway is how many were not let in since the start.
+	turnedAway uint64
 }
 
 // NewPrecedence lets all in, and counts in metrics who is not.
@@ -120,9 +122,17 @@ func (p *Precedence) Admit(rank Rank) *problem.Problem {
 		p.owed[rank] -= all
 		return nil
 	}
+	p.turnedAway++
 	p.refused.WithLabelValues(rank.String(), p.cause).Inc()
 	return problem.New(http.StatusServiceUnavailable, "this replica has too little %s for all now, and %s: ask again later", spelledCause(p.cause), whoGoesFirst(rank)).
 		After(giveWayAfter + rand.IntN(giveWaySpread))
+}
+
+// TurnedAway is how many were not let in since the start.
+func (p *Precedence) TurnedAway() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.turnedAway
 }
 
 func spelledCause(cause string) string {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/substorm/substorm/internal/load"
 	"github.com/substorm/substorm/internal/metric"
 )
 
@@ -95,6 +96,13 @@ func (s *Sockets) open(c net.Conn) {
 		s.closed.Inc()
 		abort(victim.conn)
 	}
+}
+
+// Fill is which part of the connections that there may be is open, 0 to 1.
+func (s *Sockets) Fill() float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return load.Fill(len(s.all), s.most)
 }
 
 // victim is the connection to be closed, nil: none may be. An address that has more

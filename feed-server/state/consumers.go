@@ -60,6 +60,8 @@ type Config struct {
 	JetStream  jetstream.JetStream
 	Registry   *registry.Registry
 	Draining   func() bool
+	// Load measures what the pod has to do; nil: nobody does.
+	Load func(now time.Time) *wire.Load
 	// Archive says what is sent to others than consumers; nil: nothing is.
 	Archive Archive
 	// GivingWay says who gives way to others; nil: nobody does.
@@ -131,12 +133,16 @@ func (c *Consumers) connections() int {
 
 // Run reports until ctx ends, and once more then. It returns nil.
 func (c *Consumers) Run(ctx context.Context) error {
-	tick := time.NewTicker(wire.GatewayReportInterval)
+	tick := time.NewTicker(wire.LoadReportInterval)
 	defer tick.Stop()
-	for failures := 0; ; {
-		if err := c.report(ctx, time.Now()); err == nil {
+	for failures, ticks := 0, 0; ; ticks++ {
+		report := c.reportOwn
+		if ticks%consumersEvery == 0 {
+			report = c.report
+		}
+		if err := report(ctx, time.Now()); err == nil {
 			failures = 0
-		} else if failures++; failures == 2 && ctx.Err() == nil { // a first one may precede the bucket that it goes to
+		} else if failures++; failures == 3 && ctx.Err() == nil { // the first ones may precede the bucket that they go to
 			c.cfg.Logger.Warn("reports do not reach the Site", "error", err)
 		}
 		select {
@@ -150,26 +156,50 @@ func (c *Consumers) Run(ctx context.Context) error {
 	}
 }
 
-// report writes what changed. Error: JetStream's, of the first write that failed.
-func (c *Consumers) report(ctx context.Context, now time.Time) error {
+// consumersEvery is after how many reports of the pod itself consumers are reported.
+const consumersEvery = int(wire.GatewayReportInterval / wire.LoadReportInterval)
+
+// reportOwn writes what the pod does. Error: JetStream's.
+func (c *Consumers) reportOwn(ctx context.Context, now time.Time) error {
 	c.reporting.Lock()
 	defer c.reporting.Unlock()
-	all := c.snapshot()
+	return c.sayOwn(ctx, now)
+}
+
+func (c *Consumers) sayOwn(ctx context.Context, now time.Time) error {
 	snapshot := c.cfg.Registry.Snapshot()
 	own := wire.FeedServerStatus{
 		Pod: c.cfg.Pod, FeedServer: c.cfg.FeedServer, Incarnation: c.cfg.Incarnation, StartedAt: c.cfg.StartedAt, ReportedAt: now.UTC(),
 		Revision: snapshot.Revision, Connections: c.connections(), Draining: c.cfg.Draining(), Problems: problems(snapshot),
 	}
-	sent := c.sent.Load()
 	if c.cfg.Archive != nil {
-		sent += c.cfg.Archive.Sent()
 		own.EventStreams = c.cfg.Archive.EventStreams()
+	}
+	own.BytesPerSecond = c.throughput.at(now, c.Sent())
+	if c.cfg.Load != nil {
+		own.Load = c.cfg.Load(now)
 	}
 	if c.cfg.GivingWay != nil {
 		own.GivingWay = c.cfg.GivingWay()
 	}
-	own.BytesPerSecond = c.throughput.at(now, sent)
-	err := c.put(ctx, wire.FeedServerStatusKey(c.cfg.Pod), own)
+	return c.put(ctx, wire.FeedServerStatusKey(c.cfg.Pod), own)
+}
+
+// Sent is how many bytes the pod sent to consumers and others, since the start.
+func (c *Consumers) Sent() uint64 {
+	sent := c.sent.Load()
+	if c.cfg.Archive != nil {
+		sent += c.cfg.Archive.Sent()
+	}
+	return sent
+}
+
+// report writes what changed. Error: JetStream's, of the first write that failed.
+func (c *Consumers) report(ctx context.Context, now time.Time) error {
+	c.reporting.Lock()
+	defer c.reporting.Unlock()
+	all := c.snapshot()
+	err := c.sayOwn(ctx, now)
 	if err != nil {
 		// What is measured goes on, so that states are right when JetStream is back.
 		for _, m := range all {

@@ -228,7 +228,7 @@ func ParseConsumerStatusKey(key string) (consumer, pod string, ok bool) {
 }
 
 // FeedServerStatus is what a pod of feed-server reports every
-// GatewayReportInterval.
+// LoadReportInterval.
 type FeedServerStatus struct {
 	Pod string `json:"pod"`
 	// FeedServer that the pod belongs to; empty outside Kubernetes.
@@ -247,6 +247,8 @@ type FeedServerStatus struct {
 	Draining       bool  `json:"draining,omitempty"`
 	// GivingWay is set while the pod answers some of its clients 503, because others go first.
 	GivingWay *GivingWay `json:"givingWay,omitempty"`
+	// Load of the pod; nil in its first report, and in those of before pods reported it.
+	Load *Load `json:"load,omitempty"`
 	// Problems are what keeps a consumer from being served, by consumer.
 	Problems map[string]string `json:"problems,omitempty"`
 }

@@ -84,6 +84,7 @@ func goldenRecords() []goldenRecord {
 		{"registry-complete.json", encoded(RegistryComplete{Revision: 12, Count: 2}), decoded(Decode[RegistryComplete]), RegistryComplete{Revision: 12, Count: 2}},
 		{"notice-brought.json", encoded(sampleNotice(sampleBrought(), "allsky-1")), decoded(Decode[Notice]), sampleNotice(sampleBrought(), "allsky-1")},
 		{"status-gateway-copies.json", encoded(sampleGatewayWithCopies()), decoded(Decode[GatewayStatus]), sampleGatewayWithCopies()},
+		{"status-gateway-load.json", encoded(sampleLoadedGateway()), decoded(Decode[GatewayStatus]), sampleLoadedGateway()},
 		{"status-gateway-unwritten.json", encoded(sampleUnwrittenGateway()), decoded(Decode[GatewayStatus]), sampleUnwrittenGateway()},
 		{"status-gateway.json", encoded(sampleGatewayStatus()), decoded(Decode[GatewayStatus]), sampleGatewayStatus()},
 		{"status-instrument.json", encoded(sampleInstrumentStatus()), decoded(Decode[InstrumentStatus]), sampleInstrumentStatus()},

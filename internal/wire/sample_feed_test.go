@@ -95,6 +95,14 @@ func sampleNamedFeedServer() FeedServerStatus {
 	return s
 }
 
+// sampleLoadedFeedServer tells of its load.
+func sampleLoadedFeedServer() FeedServerStatus {
+	s := sampleNamedFeedServer()
+	s.Load = &Load{Fill: map[string]float64{BudgetCPU: 1, BudgetConnections: 0.75, BudgetEventStreams: 0.4, BudgetBacklog: 0.6},
+		BytesPerSecond: 1_300_000, Answered: 420, Refused: 7, Limited: 31}
+	return s
+}
+
 func sampleTicket() Ticket {
 	return Ticket{Feed: "aurora", Consumer: "model", Reader: "university", ExpiresAt: sampleTime.Add(LeaseTTL)}
 }
@@ -157,6 +165,7 @@ func goldenFeedRecords() []goldenRecord {
 		{"registry-reader.json", encoded(sampleReader()), decoded(Decode[ReaderEntry]), sampleReader()},
 		{"status-consumer-unsized.json", encoded(sampleUnsized()), decoded(Decode[ConsumerStatus]), sampleUnsized()},
 		{"status-consumer.json", encoded(sampleConsumerStatus()), decoded(Decode[ConsumerStatus]), sampleConsumerStatus()},
+		{"status-feedserver-load.json", encoded(sampleLoadedFeedServer()), decoded(Decode[FeedServerStatus]), sampleLoadedFeedServer()},
 		{"status-feedserver-named.json", encoded(sampleNamedFeedServer()), decoded(Decode[FeedServerStatus]), sampleNamedFeedServer()},
 		{"status-feedserver.json", encoded(sampleFeedServerStatus()), decoded(Decode[FeedServerStatus]), sampleFeedServerStatus()},
 		{"ticket.json", encoded(sampleTicket()), decoded(Decode[Ticket]), sampleTicket()},

@@ -285,6 +285,14 @@ func sampleGatewayStatus() GatewayStatus {
 	}
 }
 
+// sampleLoadedGateway tells of its load.
+func sampleLoadedGateway() GatewayStatus {
+	s := sampleGatewayStatus()
+	s.Load = &Load{Fill: map[string]float64{BudgetCPU: 0.5, BudgetMemory: 0.125, BudgetReceiveQueue: 0, BudgetSpool: 0.031, BudgetConnections: 0.2},
+		BytesPerSecond: 12_000_000, PacketsPerSecond: 9000}
+	return s
+}
+
 func sampleGatewayWithCopies() GatewayStatus {
 	return GatewayStatus{
 		Gateway: "gateway-1", Pool: "gateway", Incarnation: "01k9zqv7r4", Node: "node-2", Address: "10.1.2.4",

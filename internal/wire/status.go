@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// GatewayReportInterval is how often a gateway reports; three missed reports
-// are an absence.
+// GatewayReportInterval is how often a gateway reports of instruments; a pod of which nothing
+// came for three times that is absent.
 const GatewayReportInterval = 2 * time.Second
 
 // GatewayName is the DNS name in the certificate that a pool's gateways show each
@@ -66,7 +66,7 @@ func ParseStatusKey(key string) (instrument, gateway string, ok bool) {
 	}
 }
 
-// GatewayStatus is what a gateway pod reports every GatewayReportInterval.
+// GatewayStatus is what a gateway pod reports every LoadReportInterval.
 type GatewayStatus struct {
 	// Gateway is the pod, Pool its IngestGateway.
 	Gateway     string    `json:"gateway"`
@@ -85,6 +85,8 @@ type GatewayStatus struct {
 	// Problems are what keeps an instrument from being received, by instrument.
 	Problems map[string]string `json:"problems,omitempty"`
 	Draining bool              `json:"draining,omitempty"`
+	// Load of the pod; nil in its first report, and in those of before pods reported it.
+	Load *Load `json:"load,omitempty"`
 	// Spool is what is receipted and waits on the pod's volume.
 	Spool *SpoolStatus `json:"spool,omitempty"`
 	// Stopped: this is the pod's final report. A pod that ends without one may have

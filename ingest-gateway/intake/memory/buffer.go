@@ -117,7 +117,10 @@ func (b *Buffer) FreeSpace() []byte {
 func (b *Buffer) last() []byte { return b.slabs[len(b.slabs)-1] }
 
 // Advance says that n bytes were written to what Space returned.
-func (b *Buffer) Advance(n int) { b.fill += n }
+func (b *Buffer) Advance(n int) {
+	b.fill += n
+	b.pool.received.Add(uint64(n))
+}
 
 // grow adds an empty slab.
 func (b *Buffer) grow(s []byte) {

@@ -55,6 +55,7 @@ type Pool struct {
 	// hungry buffers wait for their first slab, crowded ones for scratch.
 	hungry, crowded atomic.Int64
 	spills          atomic.Int64
+	received        atomic.Uint64
 
 	mu sync.Mutex
 	// idle holds the buffers that may be asked to yield, the one that has gone
@@ -90,6 +91,9 @@ func emptyScratch(dir string) error {
 	}
 	return nil
 }
+
+// Received is how many bytes have come into buffers since the start.
+func (p *Pool) Received() uint64 { return p.received.Load() }
 
 // Stats is a pool's state; all but Waiting and Spills in bytes.
 type Stats struct {

@@ -7,8 +7,11 @@ import (
 	"context"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/substorm/substorm/internal/load"
 )
 
 const (
@@ -28,6 +31,8 @@ const (
 // An address is one of IPv4, or a network of 64 bits of IPv6.
 type Slots struct {
 	free *semaphore.Weighted
+	size int64
+	held atomic.Int64
 	// most unidentified connections, of all addresses and of one.
 	most, mostOfOne int
 	displaced       func(netip.AddrPort)
@@ -66,7 +71,7 @@ func NewSlots(n int64, displaced func(source netip.AddrPort)) *Slots {
 		displaced = func(netip.AddrPort) {}
 	}
 	return &Slots{
-		free: semaphore.NewWeighted(n), most: most, mostOfOne: max(most/addressShare, 1), displaced: displaced,
+		free: semaphore.NewWeighted(n), size: n, most: most, mostOfOne: max(most/addressShare, 1), displaced: displaced,
 		unidentified: crowd{byAddress: map[netip.Prefix]*list.List{}}, idle: crowd{byAddress: map[netip.Prefix]*list.List{}},
 	}
 }
@@ -88,6 +93,7 @@ func (s *Slots) Acquire(ctx context.Context, source netip.AddrPort, evict func()
 		}
 		break
 	}
+	s.held.Add(1)
 	slot := &Slot{slots: s, source: source, address: networkOf(source.Addr()), evict: evict}
 	s.mu.Lock()
 	gone := s.tooMany(slot.address)
@@ -100,6 +106,14 @@ func (s *Slots) Acquire(ctx context.Context, source netip.AddrPort, evict func()
 	}
 	return slot, nil
 }
+
+func (s *Slots) release() {
+	s.held.Add(-1)
+	s.free.Release(1)
+}
+
+// Fill is which part of the slots is held, 0 to 1.
+func (s *Slots) Fill() float64 { return load.Fill(s.held.Load(), s.size) }
 
 // networkOf is what is counted as one address.
 func networkOf(a netip.Addr) netip.Prefix {
@@ -166,7 +180,7 @@ func (s *Slots) displace(slot *Slot) {
 	slot.forget()
 	slot.released = true
 	s.mu.Unlock()
-	s.free.Release(1)
+	s.release()
 	slot.evict()
 	if unidentified {
 		s.displaced(slot.source)
@@ -231,6 +245,6 @@ func (c *Slot) Release() {
 	c.released = true
 	c.slots.mu.Unlock()
 	if !over {
-		c.slots.free.Release(1)
+		c.slots.release()
 	}
 }

@@ -102,6 +102,8 @@ func (p *port) take(batch []Packet, now time.Time) {
 	for len(batch) > 0 {
 		f, n, size := p.run(batch)
 		f.read(n, size, now)
+		p.r.packets.Add(uint64(n))
+		p.r.bytes.Add(uint64(size))
 		for i := range n {
 			p.put(f, &batch[i], now)
 		}

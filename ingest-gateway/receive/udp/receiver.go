@@ -20,6 +20,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/announce"
 	"github.com/substorm/substorm/ingest-gateway/intake"
 	"github.com/substorm/substorm/ingest-gateway/ledger"
+	"github.com/substorm/substorm/internal/load"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -66,6 +67,9 @@ type Receiver struct {
 	open    atomic.Int64
 	strange *rate.Limiter // logs of datagrams that nobody claims
 	hushed  atomic.Int64  // those not logged
+
+	// packets and bytes that were read since the start.
+	packets, bytes atomic.Uint64
 
 	stopSource context.CancelFunc
 	stopped    chan error // what the source's Run returned
@@ -121,6 +125,17 @@ func (r *Receiver) Received() map[Flow]uint64 {
 		p.mu.Unlock()
 	}
 	return all
+}
+
+// Traffic is how many datagrams, and bytes of their payloads, were read since the start.
+func (r *Receiver) Traffic() (packets, bytes uint64) { return r.packets.Load(), r.bytes.Load() }
+
+// Fill is how full the memory for telemetry messages is, 0 to 1, and how full the kernel's fullest buffer.
+func (r *Receiver) Fill() (memory, queue float64) {
+	if source, tells := r.cfg.Source.(interface{ Fill() float64 }); tells {
+		queue = source.Fill()
+	}
+	return load.Fill(r.memory.used.Load(), r.memory.size), queue
 }
 
 // Drain takes no more, and publishes what was received. It returns an error where ctx ended before JetStream had all of

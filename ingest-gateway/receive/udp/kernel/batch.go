@@ -120,10 +120,25 @@ func source(name *unix.RawSockaddrInet6) netip.AddrPort {
 
 // droppedBy asks how many datagrams the kernel has dropped on a socket.
 func droppedBy(fd int) (uint32, bool) {
-	const dropsIndex = 8 // SK_MEMINFO_DROPS of linux/sock_diag.h
-	var info [dropsIndex + 1]uint32
+	info, ok := meminfo(fd)
+	return info[dropsIndex], ok
+}
+
+// fillOf asks how full the buffer of a socket is, 0 to 1.
+func fillOf(fd int) float64 {
+	info, ok := meminfo(fd)
+	if !ok || info[bufferIndex] == 0 {
+		return 0
+	}
+	return float64(info[usedIndex]) / float64(info[bufferIndex])
+}
+
+// SK_MEMINFO_RMEM_ALLOC, SK_MEMINFO_RCVBUF and SK_MEMINFO_DROPS of linux/sock_diag.h.
+const usedIndex, bufferIndex, dropsIndex = 0, 1, 8
+
+func meminfo(fd int) (info [dropsIndex + 1]uint32, ok bool) {
 	size := uint32(unsafe.Sizeof(info))
 	_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_MEMINFO,
 		uintptr(unsafe.Pointer(&info[0])), uintptr(unsafe.Pointer(&size)), 0)
-	return info[dropsIndex], errno == 0 && size == uint32(unsafe.Sizeof(info))
+	return info, errno == 0 && size == uint32(unsafe.Sizeof(info))
 }

@@ -92,6 +92,16 @@ func (s *Source) open(port uint16) error {
 	return nil
 }
 
+// Fill is how full the kernel's buffer of the fullest port is, 0 to 1.
+func (s *Source) Fill() (most float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sock := range s.sockets {
+		most = max(most, fillOf(sock.fd))
+	}
+	return most
+}
+
 // Run implements udp.PacketSource.
 func (s *Source) Run(ctx context.Context, sink udp.Sink) error {
 	s.mu.Lock()

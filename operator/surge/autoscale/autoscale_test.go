@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/surge/autoscale"
 )
 
@@ -38,7 +39,7 @@ func TestReplicas(t *testing.T) {
 // TestSum: a pod that does not report counts as the average of those that do.
 func TestSum(t *testing.T) {
 	fill := func(v float64) map[autoscale.Budget]float64 {
-		return map[autoscale.Budget]float64{autoscale.Connections: v}
+		return map[autoscale.Budget]float64{autoscale.Budget(wire.BudgetConnections): v}
 	}
 	for name, c := range map[string]struct {
 		ready   []string
@@ -47,16 +48,16 @@ func TestSum(t *testing.T) {
 		missing int
 		because autoscale.Budget
 	}{
-		"all":               {[]string{"a", "b"}, []autoscale.Report{{Pod: "a", At: at, Fill: fill(0.2)}, {Pod: "b", At: at, Fill: fill(0.4)}}, 0.6, 0, autoscale.Connections},
-		"one is missing":    {[]string{"a", "b", "c"}, []autoscale.Report{{Pod: "a", At: at, Fill: fill(0.2)}, {Pod: "b", At: at, Fill: fill(0.4)}}, 0.9, 1, autoscale.Connections},
-		"one is old":        {[]string{"a", "b"}, []autoscale.Report{{Pod: "a", At: at.Add(-4 * time.Second), Fill: fill(1)}, {Pod: "b", At: at, Fill: fill(0.4)}}, 0.8, 1, autoscale.Connections},
-		"the newest counts": {[]string{"a"}, []autoscale.Report{{Pod: "a", At: at, Fill: fill(0.2)}, {Pod: "a", At: at.Add(-time.Second), Fill: fill(1)}}, 0.2, 0, autoscale.Connections},
-		"one is going":      {[]string{"a"}, []autoscale.Report{{Pod: "a", At: at, Fill: fill(0.2)}, {Pod: "b", At: at, Fill: fill(1)}}, 0.2, 0, autoscale.Connections},
+		"all":               {[]string{"a", "b"}, []autoscale.Report{{Pod: "a", At: at, Fill: fill(0.2)}, {Pod: "b", At: at, Fill: fill(0.4)}}, 0.6, 0, autoscale.Budget(wire.BudgetConnections)},
+		"one is missing":    {[]string{"a", "b", "c"}, []autoscale.Report{{Pod: "a", At: at, Fill: fill(0.2)}, {Pod: "b", At: at, Fill: fill(0.4)}}, 0.9, 1, autoscale.Budget(wire.BudgetConnections)},
+		"one is old":        {[]string{"a", "b"}, []autoscale.Report{{Pod: "a", At: at.Add(-4 * time.Second), Fill: fill(1)}, {Pod: "b", At: at, Fill: fill(0.4)}}, 0.8, 1, autoscale.Budget(wire.BudgetConnections)},
+		"the newest counts": {[]string{"a"}, []autoscale.Report{{Pod: "a", At: at, Fill: fill(0.2)}, {Pod: "a", At: at.Add(-time.Second), Fill: fill(1)}}, 0.2, 0, autoscale.Budget(wire.BudgetConnections)},
+		"one is going":      {[]string{"a"}, []autoscale.Report{{Pod: "a", At: at, Fill: fill(0.2)}, {Pod: "b", At: at, Fill: fill(1)}}, 0.2, 0, autoscale.Budget(wire.BudgetConnections)},
 		"bytes":             {[]string{"a"}, []autoscale.Report{{Pod: "a", At: at, Fill: fill(0.2), BytesPerSecond: 50, BytesPerSecondLimit: 100}}, 0.5, 0, autoscale.Throughput},
-		"refusals":          {[]string{"a"}, []autoscale.Report{{Pod: "a", At: at, Fill: fill(0.9), Answered: 100, Refused: 300}}, 4, 0, autoscale.Connections},
+		"refusals":          {[]string{"a"}, []autoscale.Report{{Pod: "a", At: at, Fill: fill(0.9), Answered: 100, Refused: 300}}, 4, 0, autoscale.Budget(wire.BudgetConnections)},
 		"only refusals":     {[]string{"a"}, []autoscale.Report{{Pod: "a", At: at, Refused: 30000}}, 10, 0, autoscale.Throughput},
 		"no numbers":        {[]string{"a"}, []autoscale.Report{{Pod: "a", At: at, Fill: fill(math.NaN()), BytesPerSecond: math.Inf(1), BytesPerSecondLimit: 5}}, 1, 0, autoscale.Throughput},
-		"more than full":    {[]string{"a"}, []autoscale.Report{{Pod: "a", At: at, Fill: fill(1e9)}}, 1, 0, autoscale.Connections},
+		"more than full":    {[]string{"a"}, []autoscale.Report{{Pod: "a", At: at, Fill: fill(1e9)}}, 1, 0, autoscale.Budget(wire.BudgetConnections)},
 	} {
 		got, known := autoscale.Sum(c.ready, c.reports, at)
 		if !known || math.Abs(got.Total-c.want) > 1e-9 || got.Missing != c.missing || got.Because != c.because {
@@ -75,14 +76,14 @@ func TestDecidesWithinFiveSeconds(t *testing.T) {
 		loop := autoscale.New(autoscale.Defaults, 4, now)
 		for range 600 {
 			now = now.Add(time.Second)
-			loop.Add(autoscale.Load{At: now, Total: 2, Because: autoscale.Connections})
+			loop.Add(autoscale.Load{At: now, Total: 2, Because: autoscale.Budget(wire.BudgetConnections)})
 			loop.Decide(now, 4)
 		}
 		took := 0
 		for before := int32(4); before <= 4; {
 			took++
 			now = now.Add(time.Second)
-			loop.Add(autoscale.Load{At: now, Total: 2 * times, Because: autoscale.Connections})
+			loop.Add(autoscale.Load{At: now, Total: 2 * times, Because: autoscale.Budget(wire.BudgetConnections)})
 			before = loop.Decide(now, 4).Replicas
 			if took > 60 {
 				break
@@ -101,7 +102,7 @@ func TestAHoleInTheReports(t *testing.T) {
 	loop := autoscale.New(autoscale.Defaults, 2, now)
 	for range 400 {
 		now = now.Add(time.Second)
-		loop.Add(autoscale.Load{At: now, Total: 5, Because: autoscale.Memory})
+		loop.Add(autoscale.Load{At: now, Total: 5, Because: autoscale.Budget(wire.BudgetMemory)})
 		loop.Decide(now, 8)
 	}
 	for range 3600 {
@@ -112,6 +113,31 @@ func TestAHoleInTheReports(t *testing.T) {
 	}
 	if got := loop.Decide(now, 8); !strings.Contains(got.Why(), "no pod reports") {
 		t.Errorf("why: %s", got.Why())
+	}
+}
+
+// TestReportsComeBack: a load that is known again, and lower than before, removes no pod until ScaleDownDelay after that.
+func TestReportsComeBack(t *testing.T) {
+	now := at
+	loop := autoscale.New(autoscale.Defaults, 2, now)
+	pass := func(seconds int, load float64) (asked autoscale.Asked) {
+		for range seconds {
+			now = now.Add(time.Second)
+			if load >= 0 {
+				loop.Add(autoscale.Load{At: now, Total: load, Because: autoscale.Throughput})
+			}
+			asked = loop.Decide(now, 8)
+		}
+		return asked
+	}
+	pass(400, 5)
+	pass(3600, -1)
+	delay := int(autoscale.Defaults.ScaleDownDelay / time.Second)
+	if got := pass(delay-1, 1); got.Replicas != 8 {
+		t.Errorf("before the delay was over, %d were asked for: %s", got.Replicas, got.Why())
+	}
+	if got := pass(10, 1); got.Replicas >= 8 {
+		t.Errorf("after the delay, %d are asked for: %s", got.Replicas, got.Why())
 	}
 }
 

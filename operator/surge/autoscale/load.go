@@ -12,17 +12,8 @@ import (
 // Budget is something that a pod has so much of, and no more.
 type Budget string
 
-// The budgets of gateways and feed servers.
-const (
-	ReceiveQueue Budget = "receive queue"
-	Spool        Budget = "spool"
-	Memory       Budget = "memory"
-	Backlog      Budget = "backlog"
-	Connections  Budget = "connections"
-	EventStreams Budget = "event streams"
-	// Throughput is bytes a second beside what a pod can carry.
-	Throughput Budget = "throughput"
-)
+// Throughput is bytes a second beside what a pod can carry. The other budgets are those of wire.Load.
+const Throughput Budget = "throughput"
 
 // Report is what a pod says of the last second.
 type Report struct {

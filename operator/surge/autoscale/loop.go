@@ -123,6 +123,7 @@ func (l *Loop) Decide(now time.Time, ready int32) Asked {
 	hasty := stable.since(now.Add(-l.cfg.PanicWindow))
 	if len(hasty) == 0 {
 		l.asked.Held = "no pod reports"
+		l.remember(now, l.asked.Replicas) // the delay begins once something is known again
 		return l.asked
 	}
 	own := max(1, ready) // pods that count as there
@@ -175,6 +176,11 @@ func (l *Loop) panics(now time.Time, load, pods float64) bool {
 	return !l.panicSince.IsZero()
 }
 
+// remember notes a decision for as long as it holds pods.
+func (l *Loop) remember(now time.Time, replicas int32) {
+	l.recent = note(l.recent, decision{now, replicas}, now.Add(-l.cfg.ScaleDownDelay), func(n int32) bool { return n <= replicas })
+}
+
 // hold keeps pods that would be removed, where the load is not known in full, or was higher a while ago.
 func (l *Loop) hold(asked *Asked, stable window, now time.Time) {
 	for i := len(stable) - 1; i >= 0 && asked.Replicas < l.asked.Replicas; i-- {
@@ -182,7 +188,7 @@ func (l *Loop) hold(asked *Asked, stable window, now time.Time) {
 			asked.Replicas, asked.Held = l.asked.Replicas, stable[i].missing()+", and what is not known removes none"
 		}
 	}
-	l.recent = note(l.recent, decision{now, asked.Replicas}, now.Add(-l.cfg.ScaleDownDelay), func(n int32) bool { return n <= asked.Replicas })
+	l.remember(now, asked.Replicas)
 	if first := l.recent[0]; first.replicas > asked.Replicas {
 		asked.Replicas, asked.Held = first.replicas, "less is needed, but not for long yet"
 	}

@@ -27,6 +27,7 @@ type serverReconciler struct {
 	spaces   *spaces
 	image    string
 	pull     plan.Pulling
+	scalers  *scalers
 }
 
 // Reconcile applies a FeedServer's objects and plans its status.
@@ -63,6 +64,7 @@ func (r *serverReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if err := r.found(ctx, &view); err != nil {
 		return ctrl.Result{}, errors.Join(failed, err)
 	}
+	r.scalers.note(kindFeedServer, req.NamespacedName, view.Scale())
 	status, wait := plan.FeedServerStatus(view)
 	p := planned{
 		resource: name, object: server, site: types.NamespacedName{Namespace: server.Namespace, Name: server.Spec.SiteRef.Name},
@@ -89,6 +91,7 @@ func (r *serverReconciler) read(ctx context.Context, server *v1alpha1.FeedServer
 	f := r.links.facts(key)
 	view := plan.FeedServerView{Now: r.links.now(), Server: server, Site: site.Site}
 	_, view.Bus, _, _ = f.snapshot()
+	view.Scaling.Loop = r.scalers.loopOf(kindFeedServer, client.ObjectKeyFromObject(server))
 	view.Reports, view.Consumers = f.reports.ofFeedServers(), f.reports.ofConsumers()
 	if site.Site == nil {
 		return view, nil

@@ -36,6 +36,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/controller"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/surge/autoscale"
 )
 
 var (
@@ -96,6 +97,8 @@ type world struct {
 	toStore, toNATS *testenv.Relay
 	// toAPI, where set, is the operator's way to the API server.
 	toAPI *testenv.Relay
+	// autoscale, where set, is how the operator's own loop behaves.
+	autoscale autoscale.Config
 	// build is the tag of the images that the operator has pods run.
 	build string
 	// neighbours are worlds of which the same operator takes care.
@@ -169,7 +172,7 @@ func (w *world) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.metrics = prometheus.NewRegistry()
 	err = controller.Setup(ctx, mgr, controller.Config{Images: controller.Images{Gateway: "substorm/ingest-gateway:" + w.build, FeedServer: "substorm/feed-server:dev", Archivist: "substorm/archivist:dev", Mirror: "substorm/mirror-jobs:dev"}, Log: log, Metrics: w.metrics, Unchecked: true, AuditEvery: 2 * time.Second,
-		WatchSecrets: w.watchSecrets, ReadNodes: w.readNodes, DeletionLimit: w.deletionLimit, Namespaces: namespaces})
+		WatchSecrets: w.watchSecrets, ReadNodes: w.readNodes, DeletionLimit: w.deletionLimit, Namespaces: namespaces, Autoscale: w.autoscale})
 	if err != nil {
 		w.t.Fatal(err)
 	}

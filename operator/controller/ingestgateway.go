@@ -29,6 +29,7 @@ type gatewayReconciler struct {
 	spaces   *spaces
 	image    string
 	pull     plan.Pulling
+	scalers  *scalers
 }
 
 // Reconcile applies a pool's objects and plans its status.
@@ -69,6 +70,7 @@ func (r *gatewayReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	if err := r.readPods(ctx, &view); err != nil {
 		return ctrl.Result{}, err
 	}
+	r.scalers.note(kindIngestGateway, req.NamespacedName, view.Scale())
 	status, wait := plan.GatewayStatus(view)
 	site := types.NamespacedName{Namespace: gateway.Namespace, Name: gateway.Spec.SiteRef.Name}
 	r.links.facts(site).settle(kindIngestGateway, gateway.Name, plan.FindingOf(status.Conditions, v1alpha1.ConditionProgrammed).OK())
@@ -128,6 +130,7 @@ func (r *gatewayReconciler) read(ctx context.Context, gateway *v1alpha1.IngestGa
 		Registry: site.Registry, Reports: f.reports.ofGateways(), Image: r.image}
 	_, view.Bus, _, _ = f.snapshot()
 	view.Replicated, view.Judged = f.replicatedOn(gateway.Name)
+	view.Scaling.Loop = r.scalers.loopOf(kindIngestGateway, client.ObjectKeyFromObject(gateway))
 	if site.Site == nil {
 		return view, nil
 	}

@@ -16,15 +16,14 @@ import (
 )
 
 var (
-	figureLabels    = []string{"namespace", "site", "kind", "pool"}
 	poolConnections = prometheus.NewDesc("substorm_pool_connections",
-		"Live connections of consumers that are open at the pods of a FeedServer; absent while a ready pod does not report.", figureLabels, nil)
+		"Live connections of consumers that are open at the pods of a FeedServer; absent while a ready pod does not report.", poolLabels, nil)
 	poolEventStreams = prometheus.NewDesc("substorm_pool_event_streams",
-		"Event streams of the archive that are open at the pods of a FeedServer; absent while a ready pod does not report.", figureLabels, nil)
+		"Event streams of the archive that are open at the pods of a FeedServer; absent while a ready pod does not report.", poolLabels, nil)
 	poolBytes = prometheus.NewDesc("substorm_pool_bytes_per_second",
-		"Bytes a second that the pods of a FeedServer sent to consumers and readers, on the average of the last minute; absent while a ready pod does not report.", figureLabels, nil)
+		"Bytes a second that the pods of a FeedServer sent to consumers and readers, on the average of the last minute; absent while a ready pod does not report.", poolLabels, nil)
 	poolSpoolBytes = prometheus.NewDesc("substorm_pool_spool_bytes",
-		"Bytes of objects that wait in the spools of the pods of an IngestGateway; absent while a ready pod does not report.", figureLabels, nil)
+		"Bytes of objects that wait in the spools of the pods of an IngestGateway; absent while a ready pod does not report.", poolLabels, nil)
 )
 
 // poolMetrics sum up what the pods of a pool report. Something may scale on them (docs/how-to/hpa.md): a sum that lacks a pod would

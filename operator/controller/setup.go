@@ -35,6 +35,7 @@ import (
 	"github.com/substorm/substorm/internal/natsaccounts"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/surge/autoscale"
 )
 
 // siteField is the index of pools, FeedServers, Instruments and Feeds by the Site that they name,
@@ -75,6 +76,8 @@ type Config struct {
 	// DeletionLimit is how long a Feed with deletionPolicy Delete, or its Site, waits for
 	// streams to go when it is deleted; 0: plan.DeletionLimit.
 	DeletionLimit time.Duration
+	// Autoscale is how the operator's own loop behaves where a pool does not say; zero: autoscale.Defaults.
+	Autoscale autoscale.Config
 	// Metrics gets the operator's own; nil for none.
 	Metrics prometheus.Registerer
 	// ClusterID tells clusters apart that share a bucket or a NATS account. Empty: the uid of
@@ -158,14 +161,15 @@ func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 		return err
 	}
 	weathers := newWeathers(wake, cfg.Log, time.Now)
+	scalers := newScalers(mgr.GetClient(), all, wake, mgr.GetEventRecorder(plan.FieldOwner), cmp.Or(cfg.Autoscale, autoscale.Defaults), cfg.Log, time.Now)
 	s := &setup{mgr: mgr, wakers: wake, unchecked: cfg.Unchecked, workers: cmp.Or(cfg.Workers, defaultWorkers)}
 	err = errors.Join(
-		mgr.Add(all), mgr.Add(weathers), mgr.Add(spaces), mgr.Add(statuses), mgr.Add(poller), s.indexes(ctx),
+		mgr.Add(all), mgr.Add(weathers), mgr.Add(spaces), mgr.Add(scalers), mgr.Add(statuses), mgr.Add(poller), s.indexes(ctx),
 		s.registries(&registryReconciler{client: mgr.GetClient(), links: all, secrets: secrets, wakers: wake, log: cfg.Log,
 			touched: touched, auditEvery: cmp.Or(cfg.AuditEvery, defaultAuditEvery), differences: differences}, touched),
 		s.sites(&siteReconciler{apply, all, wake, secrets, statuses, finalizers, cfg.DeletionLimit, cluster, cfg.Images.Archivist, cfg.Pull, &upstream{link: cfg.Link}, cfg.Disk, weathers}),
-		s.gateways(&gatewayReconciler{apply, all, secrets, statuses, spaces, cfg.Images.Gateway, cfg.Pull}),
-		s.servers(&serverReconciler{apply, all, secrets, statuses, spaces, cfg.Images.FeedServer, cfg.Pull}),
+		s.gateways(&gatewayReconciler{apply, all, secrets, statuses, spaces, cfg.Images.Gateway, cfg.Pull, scalers}),
+		s.servers(&serverReconciler{apply, all, secrets, statuses, spaces, cfg.Images.FeedServer, cfg.Pull, scalers}),
 		s.mirrors(&mirrorReconciler{apply, all, secrets, statuses, cfg.Images.Mirror, cfg.Pull}),
 		s.feeds(&feedReconciler{mgr.GetClient(), all, statuses, finalizers, cfg.DeletionLimit}),
 		s.consumers(&consumerReconciler{apply, all, wake, secrets, statuses}),
@@ -175,7 +179,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 		return fmt.Errorf("set up the controllers: %w", err)
 	}
 	if cfg.Metrics != nil {
-		return errors.Join(cfg.Metrics.Register(newMetrics(all, statuses)), cfg.Metrics.Register(&poolMetrics{mgr.GetClient(), all}), cfg.Metrics.Register(tell.unpublished), cfg.Metrics.Register(differences), cfg.Metrics.Register(weathers))
+		return errors.Join(cfg.Metrics.Register(newMetrics(all, statuses)), cfg.Metrics.Register(&poolMetrics{mgr.GetClient(), all}), cfg.Metrics.Register(tell.unpublished), cfg.Metrics.Register(differences), cfg.Metrics.Register(weathers),
+			cfg.Metrics.Register(scalers))
 	}
 	return nil
 }

@@ -12,8 +12,24 @@ import (
 	"github.com/substorm/substorm/operator/surge/autoscale"
 )
 
-// maxServers is the greatest spec.replicas of a FeedServer.
-const maxServers = 64
+// The greatest spec.replicas: no report, whatever it says, makes a pool larger.
+const (
+	MaxGateways    = 100
+	MaxFeedServers = 64
+)
+
+// GatewayReplicas is how many pods are asked for.
+func GatewayReplicas(gateway *v1alpha1.IngestGateway) int32 {
+	return *replicasOf(gateway.Spec.Replicas)
+}
+
+// FeedServerReplicas is how many pods are asked for.
+func FeedServerReplicas(server *v1alpha1.FeedServer) int32 {
+	if server.Spec.Replicas == nil {
+		return v1alpha1.DefaultFeedServerReplicas
+	}
+	return *server.Spec.Replicas
+}
 
 // Scaling is what the number of a pool's pods follows from, beside its spec, its Site and what its pods report.
 type Scaling struct {

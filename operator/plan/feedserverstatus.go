@@ -62,15 +62,11 @@ func (v FeedServerView) Scale() autoscale.Scale {
 }
 
 func (v FeedServerView) pool() poolScale {
-	replicas := int32(v1alpha1.DefaultFeedServerReplicas)
-	if v.Server.Spec.Replicas != nil {
-		replicas = *v.Server.Spec.Replicas
-	}
 	has := int32(0)
 	if v.Deployment != nil {
 		has = *replicasOf(v.Deployment.Spec.Replicas)
 	}
-	return poolScale{v1alpha1.SurgePoolFeedServer, v.Server, v.Site, replicas, maxServers, &v.Server.Spec.Autoscaling, has, v.Scaling}
+	return poolScale{v1alpha1.SurgePoolFeedServer, v.Server, v.Site, FeedServerReplicas(v.Server), MaxFeedServers, &v.Server.Spec.Autoscaling, has, v.Scaling}
 }
 
 // FeedServerStatus returns the status, and after how long to look again.

@@ -17,10 +17,6 @@ import (
 	"github.com/substorm/substorm/operator/surge/autoscale"
 )
 
-// maxReplicas is the greatest spec.replicas: no report, whatever it says, makes
-// a pool larger.
-const maxReplicas = 100
-
 // Replicas is how many pods there should be: those that are asked for, within floor
 // and ceiling, and up to the highest one whose volume holds what is receipted and not
 // archived. Removed pods come back for that: their volumes stay.
@@ -40,7 +36,7 @@ func (v GatewayView) pool() poolScale {
 	if v.StatefulSet != nil {
 		has = *replicasOf(v.StatefulSet.Spec.Replicas)
 	}
-	return poolScale{v1alpha1.SurgePoolIngestGateway, v.Gateway, v.Site, *replicasOf(v.Gateway.Spec.Replicas), maxReplicas, &v.Gateway.Spec.Autoscaling, has, v.Scaling}
+	return poolScale{v1alpha1.SurgePoolIngestGateway, v.Gateway, v.Site, GatewayReplicas(v.Gateway), MaxGateways, &v.Gateway.Spec.Autoscaling, has, v.Scaling}
 }
 
 // wanted is how many pods there are to be once none is held.
@@ -60,7 +56,7 @@ func (v GatewayView) hold() (held autoscale.Count, reason string) {
 	found := v1alpha1.ReasonSpoolUnknown
 	for _, r := range v.reports() {
 		n, ok := ordinal(v.Gateway.Name, r.Gateway)
-		if !ok || n < asked || n >= maxReplicas {
+		if !ok || n < asked || n >= MaxGateways {
 			continue
 		}
 		note, holds := v.keeps(r)

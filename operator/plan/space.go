@@ -9,7 +9,7 @@ import (
 )
 
 // MaxPods is how many pods of one pool are counted at most.
-const MaxPods = maxReplicas
+const MaxPods = MaxGateways
 
 // SpacePool is the pool as its pods are counted in a cluster; nil: there are none to be counted, as it has no Site, or one process runs the Site.
 func (v GatewayView) SpacePool() *ceiling.Pool {

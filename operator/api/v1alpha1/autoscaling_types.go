@@ -23,6 +23,8 @@ const (
 	ReasonLoadKnown = "LoadKnown"
 	// ReasonAskedAboveCeiling: more pods are asked for than there may be.
 	ReasonAskedAboveCeiling = "AskedAboveCeiling"
+	// ReasonRescaled is of an event: the operator asks for another number of pods.
+	ReasonRescaled = "Rescaled"
 	// ReasonFloorAboveCeiling: a level of space weather has a floor above what there may be.
 	ReasonFloorAboveCeiling = "FloorAboveCeiling"
 	// ReasonPodsDoNotFit: the cluster has no space for pods that there are to be.

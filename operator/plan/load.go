@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/substorm/substorm/internal/observing"
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/surge/autoscale"
+)
+
+// GatewayLoads are what the pods of an IngestGateway say of their load.
+func GatewayLoads(reports []GatewayReport) (all []autoscale.Report) {
+	for i := range reports {
+		if r := &reports[i]; r.Load != nil {
+			all = append(all, loadReport(r.Gateway, r.Seen, r.Load))
+		}
+	}
+	return all
+}
+
+// FeedServerLoads are what the pods of a FeedServer say of their load.
+func FeedServerLoads(server string, reports []FeedServerReport) (all []autoscale.Report) {
+	for i := range reports {
+		if r := &reports[i]; r.Load != nil && r.FeedServer == server {
+			all = append(all, loadReport(r.Pod, r.Seen, r.Load))
+		}
+	}
+	return all
+}
+
+// loadReport has the time of the operator's own clock: a pod's clock may be wrong.
+func loadReport(pod string, seen time.Time, load *wire.Load) autoscale.Report {
+	fill := make(map[autoscale.Budget]float64, len(load.Fill))
+	for budget, v := range load.Fill {
+		fill[autoscale.Budget(budget)] = v
+	}
+	return autoscale.Report{Pod: pod, At: seen, Fill: fill, BytesPerSecond: float64(load.BytesPerSecond), Answered: load.Answered, Refused: load.Refused}
+}
+
+// LoopConfig is how the operator's own loop behaves for a pool.
+func LoopConfig(defaults autoscale.Config, spec *v1alpha1.Autoscaling) autoscale.Config {
+	cfg := defaults
+	if percent := spec.Operator.TargetUtilizationPercentage; percent > 0 {
+		cfg.TargetUtilization = float64(percent) / 100
+		// Pods that are as full as they are to be make no panic.
+		cfg.PanicUtilization = max(cfg.PanicUtilization, (1+cfg.TargetUtilization)/2)
+	}
+	cfg.ScaleDownDelay = durationOf(spec.Operator.ScaleDownDelay, cfg.ScaleDownDelay)
+	return cfg
+}
+
+// LoadUnknown says why the load of a pool is not known that was last heard of then; empty: it is. A restart of pods takes a while.
+func LoadUnknown(heard, now time.Time) string {
+	if now.Sub(heard) <= observing.Silence {
+		return ""
+	}
+	return fmt.Sprintf("no pod has reported its load since %s", stamp(heard))
+}

@@ -19,7 +19,7 @@ func TestMeasure(t *testing.T) {
 	cpu, spool := 0.3, 0.25
 	reg := prometheus.NewPedanticRegistry()
 	m := New(Config{Desc: prometheus.NewDesc("substorm_test_load", "What it says.", []string{"budget"}, nil), Metrics: reg, Bytes: func() uint64 { return bytes }, Refused: func() uint64 { return refused },
-		Budgets: map[string]func() float64{wire.BudgetSpool: func() float64 { return spool }, wire.BudgetMemory: func() float64 { return math.NaN() }}})
+		Budgets: map[string]func() float64{wire.BudgetSpool: func() float64 { return spool }, wire.BudgetMemory: math.NaN}})
 	m.cpu = func(time.Time) float64 { return cpu }
 	at := time.Date(2026, 11, 21, 18, 0, 0, 0, time.UTC)
 	if first := m.Measure(at); first != nil {

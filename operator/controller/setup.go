@@ -179,10 +179,11 @@ func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 		return fmt.Errorf("set up the controllers: %w", err)
 	}
 	if cfg.Metrics != nil {
-		return errors.Join(cfg.Metrics.Register(newMetrics(all, statuses)), cfg.Metrics.Register(&poolMetrics{mgr.GetClient(), all}), cfg.Metrics.Register(tell.unpublished), cfg.Metrics.Register(differences), cfg.Metrics.Register(weathers),
-			cfg.Metrics.Register(scalers))
+		for _, metrics := range []prometheus.Collector{newMetrics(all, statuses), &poolMetrics{mgr.GetClient(), all}, tell.unpublished, differences, weathers, scalers} {
+			err = errors.Join(err, cfg.Metrics.Register(metrics))
+		}
 	}
-	return nil
+	return err
 }
 
 // clusterID tells clusters apart that share a bucket or an account.

@@ -103,6 +103,13 @@ func sampleLoadedFeedServer() FeedServerStatus {
 	return s
 }
 
+// sampleFeedServerThatGivesWay has too little for all.
+func sampleFeedServerThatGivesWay() FeedServerStatus {
+	s := sampleNamedFeedServer()
+	s.GivingWay = &GivingWay{Cause: "CPU", Robots: 0, Bulk: 75}
+	return s
+}
+
 func sampleTicket() Ticket {
 	return Ticket{Feed: "aurora", Consumer: "model", Reader: "university", ExpiresAt: sampleTime.Add(LeaseTTL)}
 }
@@ -168,6 +175,7 @@ func goldenFeedRecords() []goldenRecord {
 		{"status-feedserver-load.json", encoded(sampleLoadedFeedServer()), decoded(Decode[FeedServerStatus]), sampleLoadedFeedServer()},
 		{"status-feedserver-named.json", encoded(sampleNamedFeedServer()), decoded(Decode[FeedServerStatus]), sampleNamedFeedServer()},
 		{"status-feedserver.json", encoded(sampleFeedServerStatus()), decoded(Decode[FeedServerStatus]), sampleFeedServerStatus()},
+		{"status-feedserver-gives-way.json", encoded(sampleFeedServerThatGivesWay()), decoded(Decode[FeedServerStatus]), sampleFeedServerThatGivesWay()},
 		{"ticket.json", encoded(sampleTicket()), decoded(Decode[Ticket]), sampleTicket()},
 		{"telemetry-frame.binpb", encodeFrame(frame), decoded(DecodeFrame), frame},
 		{"feed-notice.json", encodeFeedMessage(frame.Records[0]), decoded(Decode[FeedMessage]), messages[0]},

@@ -41,7 +41,7 @@ demo-down: ## Remove everything that demo made (the cache of built parts stays)
 # Servers and compilers collect garbage less often, as memory is there. `go vet` has already found what `go test` would let it look for.
 test: export GOGC = 400
 test: ## Vet, unit and integration tests against the real NATS, S3, etcd and API servers
-	@go run ./hack/parts nats-server minio etcd kube-apiserver helm gotestsum >/dev/null
+	@go run ./hack/parts nats-server minio etcd kube-apiserver kube-controller-manager helm gotestsum >/dev/null
 	go vet -tags e2e work
 	@./hack/test.sh
 

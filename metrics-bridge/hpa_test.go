@@ -38,8 +38,10 @@ func TestHPA(t *testing.T) {
 	sample(t, "hpa-feed-server.yaml", hpa)
 	hpa.Spec.MinReplicas = new(int32(1))
 	two, now := resource.MustParse("2"), int32(0)
-	for i := range hpa.Spec.Metrics[:2] {
-		hpa.Spec.Metrics[i].External.Target.AverageValue = &two
+	for i := range hpa.Spec.Metrics {
+		if m := hpa.Spec.Metrics[i].External; m.Metric.Name == "substorm_pool_connections" {
+			m.Target.AverageValue = &two
+		}
 	}
 	// The test waits for no window.
 	hpa.Spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleDown: &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: &now}}

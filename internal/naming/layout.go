@@ -22,6 +22,9 @@ func ParseLayout(text string) (*Template, error) {
 	if !t.Has("id") && !t.Has(fieldDigest) && !t.Has("name") {
 		return nil, fmt.Errorf("%w %q: add {id}, {digest} or {name}, so that objects have paths of their own", ErrTemplate, text)
 	}
+	if !t.Has("id") && !t.Has("name") && !t.HasTime() {
+		return nil, fmt.Errorf("%w %q: add the day ({year}, {month} and {day}, or {year} and {doy}), {id} or {name}: a digest alone does not tell apart objects with the same bytes", ErrTemplate, text)
+	}
 	if !slices.ContainsFunc(strings.Split(text, "/"), tellsInstrument) {
 		return nil, fmt.Errorf("%w %q: add {instrument}, as a folder or as {instrument}_ at the beginning of one, so that objects of two Instruments have paths of their own", ErrTemplate, text)
 	}

@@ -5,7 +5,7 @@ package controller_test
 import (
 	"fmt"
 	"maps"
-	"strings"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -55,7 +55,10 @@ func TestPoolMetrics(t *testing.T) {
 	})
 }
 
-// poolMetrics are what the operator exports of a pool now.
+// summed are the metrics of pools that sum up what pods report of themselves; others tell how a pool is scaled.
+var summed = []string{"substorm_pool_connections", "substorm_pool_event_streams", "substorm_pool_bytes_per_second", "substorm_pool_spool_bytes"}
+
+// poolMetrics are those of them that the operator exports of a pool now.
 func (w *world) poolMetrics(pool string) map[string]float64 {
 	w.t.Helper()
 	families, err := w.metrics.Gather()
@@ -69,7 +72,7 @@ func (w *world) poolMetrics(pool string) map[string]float64 {
 			for _, pair := range m.GetLabel() {
 				labels[pair.GetName()] = pair.GetValue()
 			}
-			if strings.HasPrefix(family.GetName(), "substorm_pool_") && labels["pool"] == pool && labels["namespace"] == w.namespace {
+			if slices.Contains(summed, family.GetName()) && labels["pool"] == pool && labels["namespace"] == w.namespace {
 				is[family.GetName()] = m.GetGauge().GetValue()
 			}
 		}

@@ -58,7 +58,8 @@ type Config struct {
 	TLS    *tls.Config
 
 	// StallTimeout is how long the server may neither take bytes nor answer;
-	// default 30 seconds.
+	// default 30 seconds. An answer that comes slower than 256 bytes a second
+	// may be waited for ten times as long.
 	StallTimeout time.Duration
 }
 
@@ -127,37 +128,8 @@ func limitTransport(t *http.Transport, cfg Config) {
 		if err != nil {
 			return nil, err
 		}
-		return stallConn{conn, stall}, nil
+		return newStallConn(conn, stall), nil
 	}
-}
-
-// stallConn gives up on a peer that takes or sends nothing. An idle connection
-// of the pool ends so too, somewhat later than the pool lets it live anyway.
-type stallConn struct {
-	net.Conn
-	stall time.Duration
-}
-
-// Write gives a Read more time that already waits for the answer: while a body is sent, however slowly, there is none.
-func (c stallConn) Write(p []byte) (int, error) {
-	if err := errors.Join(c.SetWriteDeadline(time.Now().Add(c.stall)), c.awaitRead()); err != nil {
-		return 0, err
-	}
-	n, err := c.Conn.Write(p)
-	_ = c.awaitRead() // a connection that was closed meanwhile says so itself
-	return n, err
-}
-
-// Read waits somewhat longer than ResponseHeaderTimeout, which has the better words.
-func (c stallConn) Read(p []byte) (int, error) {
-	if err := c.awaitRead(); err != nil {
-		return 0, err
-	}
-	return c.Conn.Read(p)
-}
-
-func (c stallConn) awaitRead() error {
-	return c.SetReadDeadline(time.Now().Add(c.stall + c.stall/2))
 }
 
 // credentialsDir reads the access key from files, which may change.

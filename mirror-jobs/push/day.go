@@ -80,10 +80,11 @@ func (r *run) file(d *pushed, o *plan.PushObject) (File, error) {
 	}
 	f := File{
 		Path: p, Size: record.Size, Modified: record.ReceivedAt, Digest: record.Digest, MediaType: record.MediaType,
-		Open:   func(ctx context.Context) (io.ReadCloser, error) { return objectpath.Open(ctx, r.Store, *record) },
-		owner:  in.Instrument + " " + cmp.Or(record.Name, o.Path),
-		clears: r.Entry.Retractions != wire.MirrorIgnore && (record.RestoredAt != nil || record.Version > 1 || record.Supersedes != ""),
+		Open:  func(ctx context.Context) (io.ReadCloser, error) { return objectpath.Open(ctx, r.Store, *record) },
+		owner: in.Instrument + " " + cmp.Or(record.Name, o.Path),
 	}
+	again := record.RestoredAt != nil || record.Version > 1 || record.Supersedes != ""
+	f.clears, f.Replaces = again && r.Entry.Retractions != wire.MirrorIgnore, again || len(d.left) > 0 // a template of before may have named another object so
 	if record.State == wire.StateCurrent {
 		f.outdated = func(ctx context.Context) (bool, error) {
 			is, err := r.Catalog.Find(ctx, in.Instrument, o.Path)

@@ -29,6 +29,9 @@ type File struct {
 	// Moving is told of bytes as they go to the partner, by a mover that sees them go; may be nil.
 	Moving *Moving
 
+	// Replaces: another file may lie at Path, also one with the same size and time.
+	Replaces bool
+
 	// owner is the object that the path belongs to, whichever of its versions this is.
 	owner string
 	// clears: what was at the path before may have been retracted, and its tombstone goes.
@@ -45,7 +48,7 @@ type Mover interface {
 	Most() (files int, bytes int64)
 	// Deliver brings files to the partner, each whole or not at all, and reports how each ended:
 	// nil means that the partner has acknowledged it, ErrThere that it had it already, with its size
-	// and time; with anew none does. Other errors may be a Problem, of the file alone. The error is one of the partner as a
+	// and time, and of one that Replaces another with its bytes; with anew none does. Other errors may be a Problem, of the file alone. The error is one of the partner as a
 	// whole (Problem): then no more is tried.
 	Deliver(ctx context.Context, files []File, anew bool, ended func(i int, err error)) error
 	// Verify calls differs for each file that the partner lacks, or has with another size or,

@@ -106,8 +106,11 @@ func (m *Mover) Deliver(ctx context.Context, files []push.File, anew bool, ended
 		return nil
 	}
 	arguments := []string{"--partial-dir=.rsync-partial", "--out-format=%i %n", "--files-from=-", "--from0"}
-	if anew {
+	switch {
+	case anew:
 		arguments = append(arguments, "--ignore-times")
+	case slices.ContainsFunc(files, func(f push.File) bool { return f.Replaces }):
+		arguments = append(arguments, "--checksum")
 	}
 	var said bytes.Buffer
 	failed, err := m.run(ctx, list(slices.Sorted(maps.Keys(at))), &said, append(arguments, m.stage()+"/", m.target())...)

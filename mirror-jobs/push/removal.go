@@ -30,8 +30,16 @@ type gone struct {
 	record *wire.Record
 	// by is the path of the version that replaces it; empty where there is none.
 	by string
-	// shared: what lies under the path may be the copy of another version by now. It goes only with the size and time of this one.
+	// shared: what lies under the path may be the copy of another version by now, or of another object. It goes only with the size and time of
+	// this one, and where those of the other are the same with other bytes than its.
 	shared bool
+	// former: it was brought to a place that copies are not brought to any more.
+	former bool
+}
+
+// file is what is asked for by size and time.
+func (g gone) file() File {
+	return File{Path: g.path, Size: g.record.Size, Modified: g.record.ReceivedAt, Digest: g.record.Digest}
 }
 
 // allow counts the copies that must go before any is removed.
@@ -150,7 +158,7 @@ func (r *run) there(ctx context.Context, s *server, some []gone) (there []gone, 
 	var files []File
 	for _, g := range some {
 		if g.shared {
-			files = append(files, File{Path: g.path, Size: g.record.Size, Modified: g.record.ReceivedAt, Digest: g.record.Digest})
+			files = append(files, g.file())
 		} else {
 			paths = append(paths, g.path)
 		}
@@ -173,12 +181,21 @@ func (r *run) there(ctx context.Context, s *server, some []gone) (there []gone, 
 			return nil, err
 		}
 	}
+	var shared []gone
 	for _, g := range some {
-		if has[g.path] {
+		switch {
+		case !has[g.path]:
+		case g.shared && s == r.server || g.former:
+			shared = append(shared, g)
+		default:
 			there = append(there, g)
 		}
 	}
-	return there, nil
+	if len(shared) == 0 {
+		return there, nil
+	}
+	shared, err = r.unclaimed(ctx, s, shared)
+	return append(there, shared...), err
 }
 
 // refuses says whether an error means that nothing can be removed from a server, and that files are taken all the same as far as is
@@ -266,11 +283,12 @@ func (r *run) gone(ctx context.Context, d *pushed, at layout, never bool) (all [
 		if err == nil && is.State == wire.StateCurrent {
 			by, _ = at.pathOf(&plan.PushObject{Path: o.Path, Record: &is}, false)
 		}
+		former := at.former && at.server == r.server // by another template, or with other versions
 		if p, ok := at.pathOf(o, false); ok {
-			all = append(all, gone{path: p, record: o.Record, by: by, shared: at.shared(o.Record, err == nil && is.ID != o.Record.ID)})
+			all = append(all, gone{path: p, record: o.Record, by: by, former: at.former, shared: former || at.shared(o.Record, err == nil && is.ID != o.Record.ID)})
 		}
 		if p, ok := at.pathOf(o, true); ok && at.all() {
-			all = append(all, gone{path: p, record: o.Record, by: by})
+			all = append(all, gone{path: p, record: o.Record, by: by, former: at.former, shared: former})
 		}
 	}
 	return all, nil

@@ -7,6 +7,7 @@ package rsync
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,6 +53,8 @@ type Config struct {
 	BytesPerSecond func() int64
 	// List bounds the list of a folder that is pulled, in bytes; 0: 1 GiB.
 	List int64
+	// Greeting is how long the other side may take until it has agreed on a protocol; 0: 5 minutes.
+	Greeting time.Duration
 	// Program is rsync's; empty: the first one in PATH.
 	Program string
 }
@@ -343,11 +346,14 @@ func (m *Mover) run(ctx context.Context, input []byte, out io.Writer, arguments 
 			common = append(common, "--bwlimit="+strconv.FormatInt(max(1, rate/1024), 10))
 		}
 	}
-	cmd := exec.CommandContext(ctx, m.cfg.Program, append(common, arguments...)...)
+	common = append(common, greetingArguments...)
+	greeted, stdout, stop := greet(ctx, cmp.Or(m.cfg.Greeting, greetingTime), out)
+	defer stop()
+	cmd := exec.CommandContext(greeted, m.cfg.Program, append(common, arguments...)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it tidies up at the other side
 	cmd.WaitDelay = 10 * time.Second
 	said := &bounded{most: maxSaid}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), out, said
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), stdout, said
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	if m.cfg.Daemon != nil && m.cfg.Daemon.User != "" {
 		password, err := os.ReadFile(filepath.Join(m.cfg.Credentials, wire.MirrorFilePassword))
@@ -362,6 +368,9 @@ func (m *Mover) run(ctx context.Context, input []byte, out io.Writer, arguments 
 	}
 	if ctx.Err() != nil {
 		return failures{}, ctx.Err()
+	}
+	if cause := context.Cause(greeted); errors.Is(cause, errGreeting) {
+		return failures{}, m.explain(&push.Problem{Reason: wire.MirrorReasonUnreachable, Err: cause})
 	}
 	failed, err := judge(err, said.String())
 	return failed, m.explain(err)

@@ -168,11 +168,12 @@ func (f *Folder) SetInstrument(instrument, tag string) {
 	f.state.Instruments[instrument] = tag
 }
 
-// SetRemoved notes what runs removed. It is written with SetETag.
-func (f *Folder) SetRemoved(days plan.Removed) {
+// SetRemoved writes the state with what runs removed. It is on the disk after Sync.
+func (f *Folder) SetRemoved(days plan.Removed) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.state.Removed = days
+	return f.write(stateFile, f.state)
 }
 
 // SetETag writes the state, with the ETag of the root.

@@ -43,6 +43,16 @@ type lab struct {
 	log         bytes.Buffer
 	// seen is told how far a run is when bytes come; nil: nobody looks.
 	seen func(pull.Figures)
+	// said is told of each line of the log; nil: nobody looks.
+	said func(line string)
+}
+
+// Write implements io.Writer, for the log.
+func (l *lab) Write(line []byte) (int, error) {
+	if l.said != nil {
+		l.said(string(line))
+	}
+	return l.log.Write(line)
 }
 
 func newLab(t *testing.T, more ...wire.InstrumentEntry) *lab {
@@ -78,7 +88,7 @@ func (l *lab) from(ctx context.Context, address string) error {
 	defer client.Close()
 	err = pull.Run(ctx, pull.Config{
 		Source: client, Folder: f, Instruments: l.instruments, Selection: l.Selection, Policy: l.Policy, Force: l.force, Connections: 4, Progress: progress,
-		Logger: slog.New(slog.NewTextHandler(&l.log, nil)),
+		Logger: slog.New(slog.NewTextHandler(l, nil)),
 	})
 	l.last = progress.Figures()
 	return errors.Join(err, f.Close())

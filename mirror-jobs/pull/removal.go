@@ -49,7 +49,9 @@ func (p *run) removeSurplus(ctx context.Context) error {
 	before, now := p.Folder.State().Removed, time.Now()
 	if p.Force { // somebody has looked at what goes
 		before = nil
-		p.Folder.SetRemoved(nil)
+		if err := p.Folder.SetRemoved(nil); err != nil {
+			return err
+		}
 	}
 	if p.surplus.objects == 0 {
 		return nil
@@ -61,8 +63,10 @@ func (p *run) removeSurplus(ctx context.Context) error {
 	if err := p.Policy.Allow(p.surplus.objects, p.surplus.takenBack, before.Since(now), held); err != nil {
 		return err
 	}
-	if !p.Force { // before they go: an error that ends this must not have them count for nothing
-		p.Folder.SetRemoved(before.Plus(now, p.surplus.takenBack))
+	if !p.Force { // before they go: an error or a kill that ends this must not have them count for nothing
+		if err := errors.Join(p.Folder.SetRemoved(before.Plus(now, p.surplus.takenBack)), p.Folder.Sync()); err != nil {
+			return err
+		}
 	}
 	for name, days := range p.surplus.days {
 		known, err := p.Folder.Known(name)

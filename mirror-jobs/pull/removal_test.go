@@ -88,3 +88,29 @@ func TestSentAnew(t *testing.T) {
 		l.want("with force", want)
 	}
 }
+
+// What is removed counts for the safety stop before it goes: a run that is killed meanwhile has not removed it for nothing.
+func TestRemovedCountsFirst(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	one := l.Put(archivetest.Camera, "1.jpg", "one", at(storm))
+	l.Wait(l.Put(archivetest.Camera, "2.jpg", "two", at(storm)))
+	l.pull()
+	l.retract(one)
+	removed := false
+	l.said = func(line string) {
+		if !strings.Contains(line, "an object is removed") {
+			return
+		}
+		removed = true
+		if state, err := os.ReadFile(filepath.Join(l.dir, ".substorm", "state.json")); err != nil || !strings.Contains(string(state), `"removed":`) {
+			t.Errorf("the state is %s, %v, while objects are removed", state, err)
+		}
+	}
+	l.SafetyStop = 50
+	l.pull()
+	l.want("one is retracted", map[string]string{"allsky-1/2.jpg": "two"})
+	if !removed {
+		t.Error("the log does not say what is removed")
+	}
+}

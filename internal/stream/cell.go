@@ -31,14 +31,10 @@ func NewCell(js jetstream.JetStream, kv jetstream.KeyValue, key string) *Cell {
 // Load reads the entry; nil where there is none.
 func (c *Cell) Load(ctx context.Context) ([]byte, error) {
 	value, revision, err := Newest(ctx, c.js, c.kv.Bucket(), c.key)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		c.revision = 0
-		return nil, nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
 		return nil, fmt.Errorf("read %s of %s: %w", c.key, c.kv.Bucket(), err)
 	}
-	c.revision = revision
+	c.revision = revision // of what was deleted, that of the deletion; 0 where there never was anything
 	return value, nil
 }
 
@@ -46,14 +42,8 @@ func (c *Cell) Load(ctx context.Context) ([]byte, error) {
 // what the entry holds. Errors: ErrConflict, and what keeps JetStream from
 // answering.
 func (c *Cell) Store(ctx context.Context, value []byte) error {
-	var err error
-	var revision uint64
-	if c.revision == 0 {
-		revision, err = c.kv.Create(ctx, c.key, value)
-	} else {
-		revision, err = c.kv.Update(ctx, c.key, value, c.revision)
-	}
-	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) || errors.Is(err, jetstream.ErrKeyExists) {
+	revision, err := c.kv.Update(ctx, c.key, value, c.revision)
+	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
 		return fmt.Errorf("write %s of %s: %w: %w", c.key, c.kv.Bucket(), ErrConflict, err)
 	}
 	if err != nil {

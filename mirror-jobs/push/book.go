@@ -215,7 +215,7 @@ func (b *KV) SetDay(ctx context.Context, instrument string, day wire.Day, was, k
 // SetConfirmed implements Book. Another run may find at the same time that the partner lacks something: it writes the day first and
 // then the ledger, and this one the other way around, each in place of what it saw. So the last word in both is the other run's.
 func (b *KV) SetConfirmed(ctx context.Context, instrument string, day wire.Day, was, known KnownDay, has wire.Totals) (bool, error) {
-	column := stream.NewCell(b.js, b.ledger, wire.LedgerKey(instrument, day, wire.StepMirrored, b.partner))
+	column := b.column(instrument, day)
 	if _, err := column.Load(ctx); err != nil {
 		return false, err
 	}
@@ -244,14 +244,23 @@ func (b *KV) SetMissing(ctx context.Context, instrument string, day wire.Day, kn
 	return stream.Save(ctx, b.ledger, wire.LedgerKey(instrument, day, wire.StepMirrored, b.partner), mirrored(has))
 }
 
-// mirrored is the partner's column of the ledger.
+// column is the partner's entry of the ledger for a day. Runs read the ledger as its leader has it, and have no right to ask a replica.
+func (b *KV) column(instrument string, day wire.Day) *stream.Cell {
+	return stream.NewCell(b.js, b.ledger, wire.LedgerKey(instrument, day, wire.StepMirrored, b.partner))
+}
+
+// mirrored is what the partner's column says.
 func mirrored(has wire.Totals) wire.LedgerEntry {
 	return wire.LedgerEntry{Incarnations: map[string]wire.Totals{incarnation: has}}
 }
 
 // Mirrored implements Book.
 func (b *KV) Mirrored(ctx context.Context, instrument string, day wire.Day) (wire.Totals, error) {
-	entry, _, err := stream.Load[wire.LedgerEntry](ctx, b.ledger, wire.LedgerKey(instrument, day, wire.StepMirrored, b.partner))
+	value, err := b.column(instrument, day).Load(ctx)
+	if err != nil || value == nil {
+		return wire.Totals{}, err
+	}
+	entry, err := wire.Decode[wire.LedgerEntry](value)
 	return entry.Sum(), err
 }
 

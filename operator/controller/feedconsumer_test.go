@@ -290,7 +290,7 @@ func TestConsumerMayNoLongerRead(t *testing.T) {
 	restrict("camera", `{"live":"Restricted"}`)
 	for _, consumer := range []string{"client", "orphan"} {
 		filters(consumer, "OBS_hub", "obs.hub.mag-1.>", "obs.hub.mag-2.>")
-		filters(consumer, "NOTICE_hub", "gap.hub."+consumer, "notice.hub.mag-1", "notice.hub.mag-2")
+		filters(consumer, "NOTICE_hub", "gap.hub."+consumer, "health.hub.surge", "notice.hub.mag-1", "notice.hub.mag-2")
 	}
 	restrict("camera", `{"live":"Restricted","readers":["consumer:client"]}`)
 	filters("client", "OBS_hub", "obs.hub.*.>")
@@ -303,7 +303,7 @@ func TestConsumerMayNoLongerRead(t *testing.T) {
 	filters("orphan", "OBS_hub", "obs.hub.mag-2.>")
 	restrict("mag-2", `{"live":"Restricted"}`)
 	filters("orphan", "OBS_hub", "obs.hub._._")
-	filters("orphan", "NOTICE_hub", "gap.hub.orphan")
+	filters("orphan", "NOTICE_hub", "gap.hub.orphan", "health.hub.surge")
 	w.applyFeed("all", "")
 	c := w.awaits("FeedConsumer", "orphan", "Accepted", "False/Forbidden")
 	says(t, c, `"consumer:orphan"`, "spec.access.readers")

@@ -3,6 +3,8 @@
 package controller
 
 import (
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -33,12 +35,16 @@ func (s *scalers) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector.
+// Collect implements prometheus.Collector. A pool whose Site is gone has no figures.
 func (s *scalers) Collect(ch chan<- prometheus.Metric) {
+	sites := s.links.keys()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
 	for r, of := range s.pools {
+		if !slices.Contains(sites, of.site) {
+			continue
+		}
 		labels := []string{r.Namespace, of.site.Name, r.kind, r.Name}
 		if now.Sub(of.heard) <= aliveFor {
 			gauge(ch, poolLoad, of.load.Total, labels...)

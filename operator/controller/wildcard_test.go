@@ -204,7 +204,7 @@ func TestWildcards(t *testing.T) {
 	w.applyFeed("all", "")
 	w.applyConsumer("client", "all", "NATS", "")
 	w.hasFilters("client", "OBS_hub", wild)
-	w.hasFilters("client", "NOTICE_hub", "gap.hub.client", "notice.hub.*")
+	w.hasFilters("client", "NOTICE_hub", "gap.hub.client", "health.hub.surge", "notice.hub.*")
 	c := w.takesAll("client", "OBS_hub", "NOTICE_hub")
 	w.publish(js, "obs.hub.mag-1.raw", "open")
 	c.has("open")

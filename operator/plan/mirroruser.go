@@ -69,11 +69,11 @@ func followsKeys(bucket string, keys ...string) []string {
 
 // pushSubjects are what runs that push may send besides: they write what the partner confirmed, which is its column of the ledger and
 // what it removed, and nothing of other partners'. What partners are asked to remove is in the bucket of cursors; whether a replica of it
-// or of the ledger is behind, the leader says, whose answers no permission restricts to single keys.
+// is behind, its leader says, whose answers no permission restricts to single keys. The ledger is read from its leader alone.
 func pushSubjects(code, partner string) []string {
 	cursors, ledger := wire.CursorBucket(code), wire.LedgerBucket(code)
 	return append(followsKeys(cursors, wire.RemovalKeys, wire.MirrorCursorKey(partner, "*")),
-		"$KV."+ledger+"."+wire.LedgerKey("*", "*", wire.StepMirrored, partner), readsKeys(ledger, ">"), "$JS.API.STREAM.MSG.GET.KV_"+ledger,
+		"$KV."+ledger+"."+wire.LedgerKey("*", "*", wire.StepMirrored, partner), "$JS.API.STREAM.MSG.GET.KV_"+ledger,
 		"$KV."+cursors+"."+wire.MirrorConfirmedKeys(partner),
 		readsKeys(cursors, wire.RemovalKeys), "$JS.API.STREAM.MSG.GET.KV_"+cursors)
 }

@@ -57,6 +57,8 @@ type Mover interface {
 	Verify(ctx context.Context, files []File, digest bool, differs func(i int, why string)) error
 	// Has returns those of some paths under which the partner has a file. Errors: Problem.
 	Has(ctx context.Context, paths []string) ([]string, error)
+	// MayRemove returns why the partner lets none of some files be removed that it has; nil where it does not say that before it is asked to.
+	MayRemove(ctx context.Context, paths []string) error
 	// Remove removes files at the partner; those that it does not have count as removed.
 	// Errors: Problem, KeptError.
 	Remove(ctx context.Context, paths []string) error
@@ -82,6 +84,10 @@ func (a answering) Verify(ctx context.Context, files []File, digest bool, differ
 func (a answering) Has(ctx context.Context, paths []string) ([]string, error) {
 	there, err := a.Mover.Has(ctx, paths)
 	return there, a.note(err)
+}
+
+func (a answering) MayRemove(ctx context.Context, paths []string) error {
+	return a.note(a.Mover.MayRemove(ctx, paths))
 }
 
 func (a answering) Remove(ctx context.Context, paths []string) error {

@@ -64,8 +64,10 @@ func (p Place) server() string {
 // server is what copies are removed from.
 type server struct {
 	mover Mover
-	// refused is why it lets nothing be removed.
-	refused error
+	// silent is why it cannot be asked what it has, and refused why it lets nothing be removed.
+	silent, refused error
+	// removes: it was asked whether it lets files be removed, and did not say no.
+	removes bool
 }
 
 // place is a Place as a run knows it.
@@ -109,19 +111,19 @@ func (r *run) formerly(ctx context.Context, name string) (*place, error) {
 	p := &place{Place: is, server: &server{}, former: true}
 	switch {
 	case !found:
-		p.refused = errors.New("copies were brought to another place, and it is not known any more which that was")
+		p.silent = errors.New("copies were brought to another place, and it is not known any more which that was")
 	case r.At == nil:
-		p.refused = errors.New("nothing reaches another place than that of now")
+		p.silent = errors.New("nothing reaches another place than that of now")
 	case is.server() == placeOf(&r.Entry, wire.InstrumentEntry{}).server():
 		p.server = r.server
 	default:
 		if p.mover, err = r.At(ctx, is); err != nil {
-			p.refused = fmt.Errorf("at the place before%s: %w", is.server(), err)
+			p.silent = fmt.Errorf("at the place before%s: %w", is.server(), err)
 		}
 	}
 	if is.Template != "" {
 		if p.template, err = naming.Parse(is.Template); err != nil {
-			p.refused = err
+			p.silent = err
 		}
 	}
 	r.former[name] = p

@@ -146,6 +146,8 @@ type run struct {
 	// removable copies are left that the run may remove. Stop says why it removes none.
 	removable int
 	stop      error
+	// held are the copies that the partner had when the run began, and removed those that it has removed.
+	held, removed int
 	// kept are the copies that must go and that the partner keeps, and firstKept says why of the first.
 	kept      int
 	firstKept error

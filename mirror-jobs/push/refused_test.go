@@ -91,3 +91,23 @@ func TestDeleteDenied(t *testing.T) {
 		}
 	}
 }
+
+// A partner that refuses to remove has never had what must go: nothing is counted, and the run ends well.
+func TestRefusedAndNeverThere(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.toDaemon("refuse options = delete\n")
+	l.entry.Retractions = wire.MirrorTombstone
+	all, want := l.days(2)
+	for i := range 3 {
+		l.become(&all[i], wire.StatePurged, "a face")
+		l.asks(&all[i])
+		delete(want, "allsky-1/"+all[i].Path)
+	}
+	for range 2 {
+		if err := l.run(); err != nil || l.last.Report().Failed != 0 || l.last.Unconfirmed() != 0 {
+			t.Errorf("%v, %+v, %d unconfirmed", err, l.last.Report(), l.last.Unconfirmed())
+		}
+	}
+	l.want("all that is current", want)
+}

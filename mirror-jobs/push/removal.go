@@ -72,6 +72,7 @@ func (r *run) allow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.held = held
 	if r.removable = r.policy.Most(held); all.there > r.removable {
 		r.stopped(all.there, held)
 		r.Logger.Warn("these copies must go, or are some of those", "paths", all.some)
@@ -110,7 +111,7 @@ func (q *questions) askNow(ctx context.Context, s *server) error {
 	q.of[s] = nil
 	for some := range groups(all, q.run.files) {
 		there, err := q.run.there(ctx, s, some)
-		if err != nil && !q.run.refuses(ctx, s, err) {
+		if err != nil && !q.run.refuses(ctx, s, err, &s.silent) {
 			return err
 		}
 		q.there += len(there)
@@ -151,8 +152,8 @@ func (r *run) stopped(remove, held int) {
 
 // there returns those of some copies that the partner has. Errors: Problem.
 func (r *run) there(ctx context.Context, s *server, some []gone) (there []gone, err error) {
-	if s.refused != nil {
-		return nil, s.refused
+	if s.silent != nil {
+		return nil, s.silent
 	}
 	var paths []string
 	var files []File
@@ -198,15 +199,15 @@ func (r *run) there(ctx context.Context, s *server, some []gone) (there []gone, 
 	return append(there, shared...), err
 }
 
-// refuses says whether an error means that nothing can be removed from a server, and that files are taken all the same as far as is
-// known: from then on it is not asked again in this run. Of a place that copies were brought to before, each error means that.
-func (r *run) refuses(ctx context.Context, s *server, err error) bool {
+// refuses says whether an error means that a server cannot be asked what it has, or lets nothing be removed, and that files are taken all
+// the same as far as is known: from then on it is not asked that again in this run. Of a place that copies were brought to before, each error means that.
+func (r *run) refuses(ctx context.Context, s *server, err error, why *error) bool {
 	var p *Problem
 	if ctx.Err() != nil || s == r.server && (!errors.As(err, &p) || p.Reason != wire.MirrorReasonAccessDenied && p.Reason != wire.MirrorReasonProtocol) {
 		return false
 	}
-	if s.refused == nil {
-		s.refused = err
+	if *why == nil {
+		*why = err
 	}
 	return true
 }
@@ -326,18 +327,25 @@ func (r *run) removeSome(ctx context.Context, d *pushed, p *place, some []gone) 
 		return err
 	}
 	there, err := r.there(ctx, p.server, some)
-	if err == nil && len(there) > 0 {
-		if !r.Force && len(there) > r.removable {
-			d.stays = true
-			if r.stop == nil { // more was retracted meanwhile
-				r.stopped(len(there), r.removable)
-			}
-			return nil
+	why := &p.silent
+	switch {
+	case err != nil:
+		some = some[:d.most(p, len(some))]
+	case len(there) == 0:
+		return nil
+	case p.refused == nil && !r.Force && len(there) > r.removable:
+		d.stays = true
+		if r.stop == nil { // more was retracted meanwhile
+			r.stopped(r.removed+len(there), r.held)
 		}
-		some = there
-		err = r.removeThere(ctx, d, p, there)
+		return nil
+	default:
+		some, why = there, &p.refused
+		if err = p.refused; err == nil {
+			err = r.removeThere(ctx, d, p, there)
+		}
 	}
-	if err == nil || !r.refuses(ctx, p.server, err) {
+	if err == nil || !r.refuses(ctx, p.server, err, why) {
 		return err
 	}
 	if p.former {
@@ -349,6 +357,12 @@ func (r *run) removeSome(ctx context.Context, d *pushed, p *place, some []gone) 
 
 // removeThere removes copies that the partner has.
 func (r *run) removeThere(ctx context.Context, d *pushed, p *place, there []gone) error {
+	if !p.removes && slices.ContainsFunc(there, func(g gone) bool { return r.policy.Tombstone(g.record) }) { // else there is a file that says that it is gone
+		if err := p.mover.MayRemove(ctx, []string{there[0].path}); err != nil {
+			return err
+		}
+		p.removes = true
+	}
 	told, err := r.tell(ctx, d, p, there)
 	if err != nil || len(told) == 0 {
 		return err
@@ -372,9 +386,20 @@ func (r *run) removeThere(ctx context.Context, d *pushed, p *place, there []gone
 	}
 	n := len(told) - left
 	r.removable -= n
+	r.removed += n
 	r.Progress.Remove(n)
 	d.less(p, n)
 	return nil
+}
+
+// most is how many of so many copies may lie at a place that cannot be asked.
+func (d *pushed) most(p *place, n int) int {
+	for _, l := range d.left {
+		if p.former && l.Place == p.Name() {
+			return min(n, max(1, l.Objects))
+		}
+	}
+	return n
 }
 
 // less notes that so many copies of the day are gone from a place.
@@ -483,7 +508,7 @@ func (r *run) clear(ctx context.Context, b batch, ended []error) error {
 		err = r.Mover.Remove(ctx, paths)
 	}
 	var kept *KeptError
-	if err == nil || !errors.As(err, &kept) && !r.refuses(ctx, r.server, err) {
+	if err == nil || !errors.As(err, &kept) && !r.refuses(ctx, r.server, err, &r.server.refused) {
 		return err
 	}
 	r.Logger.Warn("the partner keeps files that say why copies are gone, beside copies that are there again", "error", err)

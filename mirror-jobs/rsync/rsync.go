@@ -256,28 +256,51 @@ func (m *Mover) Verify(ctx context.Context, files []push.File, digest bool, diff
 	return nil
 }
 
-// Has implements push.Mover: rsync says what it would remove.
-func (m *Mover) Has(ctx context.Context, paths []string) ([]string, error) {
-	if err := m.empty(); err != nil {
-		return nil, err
-	}
-	asked := make(map[string]bool, len(paths))
-	for _, p := range paths {
-		asked[p] = true
-	}
-	var said bytes.Buffer
-	_, err := m.run(ctx, list(paths), &said, "--dry-run", "--out-format=%i %n", "--delete-missing-args", "--files-from=-", "--from0", m.stage()+"/", m.target())
-	if err != nil {
-		return nil, err
-	}
-	var there []string
-	for line := range strings.Lines(said.String()) {
-		name, is := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "*deleting ")
-		if name = unescaped(strings.TrimLeft(name, " ")); is && asked[name] {
-			there = append(there, name)
+// Has implements push.Mover: rsync says what it would overwrite. Nothing is asked for that a daemon may refuse to whom it lets write alone,
+// as to remove or to read.
+func (m *Mover) Has(ctx context.Context, paths []string) (there []string, err error) {
+	defer func() { _ = m.empty() }()
+	for len(paths) > 0 {
+		if err := m.empty(); err != nil {
+			return nil, err
 		}
+		at, later := make(map[string]int, len(paths)), []string(nil)
+		for i, p := range paths {
+			switch err := m.put(ctx, push.File{Path: p}, at); {
+			case err == nil:
+				at[p] = i
+			case errors.Is(err, errPlace) && !errors.Is(err, syscall.ENAMETOOLONG): // another one of these lies in a folder of this name
+				later = append(later, p)
+			case !errors.Is(err, errPlace):
+				return nil, err
+			}
+		}
+		var said bytes.Buffer
+		if len(at) > 0 {
+			if _, err := m.run(ctx, list(slices.Sorted(maps.Keys(at))), &said, "--dry-run", "--out-format=%i %n", "--existing", "--ignore-times", "--files-from=-", "--from0", m.stage()+"/", m.target()); err != nil {
+				return nil, err
+			}
+		}
+		for name := range sent(said.String()) {
+			if _, asked := at[name]; asked {
+				there = append(there, name)
+			}
+		}
+		if len(later) == len(paths) {
+			break
+		}
+		paths = later
 	}
 	return there, nil
+}
+
+// MayRemove implements push.Mover: rsync says what it would remove.
+func (m *Mover) MayRemove(ctx context.Context, paths []string) error {
+	if err := m.empty(); err != nil {
+		return err
+	}
+	_, err := m.run(ctx, list(paths), nil, "--dry-run", "--delete-missing-args", "--files-from=-", "--from0", m.stage()+"/", m.target())
+	return err
 }
 
 // Remove implements push.Mover.

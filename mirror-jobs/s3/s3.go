@@ -230,6 +230,9 @@ func (m *Mover) Has(ctx context.Context, paths []string) ([]string, error) {
 	return there, err
 }
 
+// MayRemove implements push.Mover: a server says that once it is asked to.
+func (m *Mover) MayRemove(context.Context, []string) error { return nil }
+
 // Remove implements push.Mover.
 func (m *Mover) Remove(ctx context.Context, paths []string) error {
 	return m.each(ctx, len(paths), func(ctx context.Context, i int) error {

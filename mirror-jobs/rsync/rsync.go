@@ -244,7 +244,7 @@ func (m *Mover) Verify(ctx context.Context, files []push.File, digest bool, diff
 	}
 	for name, how := range sent(said.String()) {
 		if i, is := at[name]; is {
-			differs(i, "the partner has not this file: rsync says "+how)
+			differs(i, whyOf(how))
 			delete(at, files[i].Path)
 		}
 	}
@@ -254,6 +254,20 @@ func (m *Mover) Verify(ctx context.Context, files []push.File, digest bool, diff
 		}
 	}
 	return nil
+}
+
+// whyOf says why rsync would send a file, by what it says with --out-format=%i: what of checksum, size and time differs, at fixed places.
+func whyOf(how string) string {
+	switch {
+	case len(how) < 5 || how[2] == '+':
+		return "the partner does not have this file"
+	case how[3] == 's':
+		return "the partner has a file of another size in its place"
+	case how[2] == 'c':
+		return "the partner has other bytes in its place"
+	default:
+		return "the partner has a file with another time in its place"
+	}
 }
 
 // Has implements push.Mover: rsync says what it would overwrite. Nothing is asked for that a daemon may refuse to whom it lets write alone,
@@ -411,6 +425,10 @@ func (m *Mover) explain(err error) error {
 		step = ": the partner is to allow this option (refuse options in its rsyncd.conf, or -no-del of rrsync); to remove copies rsync needs --delete and --delete-missing-args"
 	case p.Reason == wire.MirrorReasonHostKeyMismatch:
 		step = ": ask the partner for its host key, and put it into the Secret of spec.rsync.ssh.knownHostsSecretKeyRef if it is another one"
+	case p.Reason == wire.MirrorReasonAccessDenied && strings.Contains(err.Error(), "read only"):
+		step = ": the partner is to let this module be written to (read only = no in its rsyncd.conf), or spec.rsync.daemon.module names another one"
+	case p.Reason == wire.MirrorReasonPartnerFull:
+		step = ": the partner's disk is full, or its quota used up: it is to make space, or select less of the Site in spec.selection"
 	case p.Reason == wire.MirrorReasonAccessDenied && d == nil:
 		step = ": the partner is to let in the public key that belongs to the Secret of spec.rsync.ssh.privateKeySecretKeyRef"
 	case p.Reason == wire.MirrorReasonAccessDenied && d.User != "" && strings.Contains(err.Error(), authFailed):

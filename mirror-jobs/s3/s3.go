@@ -256,7 +256,7 @@ func (m *Mover) problem(err error) error {
 			m.cfg.Bucket, m.cfg.Endpoint, err)
 	case errors.Is(err, objectstore.ErrNoBucket):
 		reason, answered = wire.MirrorReasonProtocol, true
-		err = fmt.Errorf("bucket %q of %s: %w: create it, or correct spec.s3.bucket", m.cfg.Bucket, m.cfg.Endpoint, err)
+		err = fmt.Errorf("bucket %q of %s: %w: create it; or, where it is the one of spec.s3, correct spec.s3.bucket", m.cfg.Bucket, m.cfg.Endpoint, err)
 	case errors.Is(err, objectstore.ErrDigest):
 		reason, answered = wire.MirrorReasonDigestMismatch, true
 	case errors.Is(err, objectstore.ErrUnavailable):

@@ -61,6 +61,37 @@ func (p Place) server() string {
 	return ""
 }
 
+// folder is the server of a place, and the folder or prefix there, as a path.
+func (p Place) folder() string {
+	server, folder := "", ""
+	switch {
+	case p.S3 != nil:
+		server, folder = strings.TrimRight(p.S3.Endpoint, "/"), p.S3.Bucket+"/"+p.S3.Prefix
+	case p.Rsync != nil && p.Rsync.Daemon != nil:
+		server, folder = p.Rsync.Daemon.Address, p.Rsync.Daemon.Module+"/"+p.Rsync.Daemon.Path
+	case p.Rsync != nil && p.Rsync.SSH != nil:
+		server, folder = fmt.Sprintf("%s:%d", p.Rsync.SSH.Host, p.Rsync.SSH.Port), p.Rsync.SSH.Path
+		if !strings.HasPrefix(folder, "/") { // it lies in the home of the user there
+			folder = "~" + p.Rsync.SSH.User + "/" + folder
+		}
+	}
+	return strings.ToLower(server) + path.Join("/", folder) + "/"
+}
+
+// takenBy is the other MirrorPartner of the Site whose copies are brought to a place now, or into a folder of it or above it; empty: none.
+func (r *run) takenBy(p Place) string {
+	here := p.folder()
+	for name, other := range r.Registry().Mirrors {
+		if name == r.Entry.Partner || other.Direction != wire.MirrorPush {
+			continue
+		}
+		if there := placeOf(&other, wire.InstrumentEntry{}).folder(); strings.HasPrefix(here, there) || strings.HasPrefix(there, here) {
+			return name
+		}
+	}
+	return ""
+}
+
 // server is what copies are removed from.
 type server struct {
 	mover Mover
@@ -77,6 +108,8 @@ type place struct {
 	template *naming.Template
 	// former: copies were brought there before spec was changed.
 	former bool
+	// taken: another MirrorPartner has it now.
+	taken bool
 }
 
 // here is where the copies of an instrument lie now.
@@ -120,6 +153,10 @@ func (r *run) formerly(ctx context.Context, name string) (*place, error) {
 		if p.mover, err = r.At(ctx, is); err != nil {
 			p.silent = fmt.Errorf("at the place before%s: %w", is.server(), err)
 		}
+	}
+	if other := r.takenBy(is); found && p.server != r.server && other != "" {
+		p.taken, p.refused = true, fmt.Errorf("its folder is that of the MirrorPartner %q now, which may have brought this copy: remove it there by hand, if that one is not to have it", other)
+		r.Logger.Warn("a place that copies were brought to before is that of another MirrorPartner now: nothing is removed there", "place", strings.TrimSpace(is.server()), "partner", other)
 	}
 	if is.Template != "" {
 		if p.template, err = naming.Parse(is.Template); err != nil {

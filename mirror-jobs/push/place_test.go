@@ -174,3 +174,31 @@ func TestFormerPlaceSafetyStop(t *testing.T) {
 		}
 	})
 }
+
+// The place that copies were brought to before is another partner's now: what it has by its own spec stays, and what is purged of it is not
+// confirmed while the copy is there.
+func TestFormerPlaceOfAnother(t *testing.T) {
+	byFolders(t, func(t *testing.T, l *lab, move func(string)) {
+		move("a")
+		all, _ := l.days(1)
+		l.push(2)
+		other := l.entry
+		other.Partner = "other"
+		move("b")
+		l.push(2)
+		snapshot := *l.Snapshot()
+		snapshot.Mirrors = map[string]wire.MirrorEntry{partner: l.entry, "other": other}
+		l.Set(&snapshot)
+		asked := l.asks(&all[1])
+		l.become(&all[0], wire.StateRetracted, "a lamp")
+		if err := l.run(); err != nil {
+			t.Fatal(err)
+		}
+		l.want("the other one's stays", map[string]string{"a/allsky-1/00.jpg": "object 0", "a/allsky-1/01.jpg": "object 1", "b/allsky-1/01.jpg": "object 1"})
+		l.become(&all[1], wire.StatePurged, "a face")
+		if err := l.run(); !errors.Is(err, push.ErrKept) || !strings.Contains(err.Error(), `MirrorPartner "other"`) || l.confirmed(asked) {
+			t.Errorf("%v, confirmed %t", err, l.confirmed(asked))
+		}
+		l.want("the other one's stays", map[string]string{"a/allsky-1/00.jpg": "object 0", "a/allsky-1/01.jpg": "object 1"})
+	})
+}

@@ -291,7 +291,9 @@ func (m *Mover) Has(ctx context.Context, paths []string) (there []string, err er
 		}
 		var said bytes.Buffer
 		if len(at) > 0 {
-			if _, err := m.run(ctx, list(slices.Sorted(maps.Keys(at))), &said, "--dry-run", "--out-format=%i %n", "--existing", "--ignore-times", "--files-from=-", "--from0", m.stage()+"/", m.target()); err != nil {
+			_, err := m.run(ctx, list(slices.Sorted(maps.Keys(at))), &said,
+				"--dry-run", "--out-format=%i %n", "--existing", "--ignore-times", "--files-from=-", "--from0", m.stage()+"/", m.target())
+			if err != nil {
 				return nil, err
 			}
 		}

@@ -65,6 +65,7 @@ const (
 	MirrorReasonProtocol        = "ProtocolError"
 	MirrorReasonStore           = "StoreFailed"
 	MirrorReasonTooMany         = "TooManyInstruments"
+	MirrorReasonNameConflict    = "NameConflict"
 )
 
 // MirrorStatus is what a run reports every MirrorReportInterval while it lasts, and once when it ends.

@@ -53,6 +53,8 @@ const (
 type RefusedError struct {
 	Status int
 	Detail string
+	// Cause is why the gateway counts the object as refused; empty: the answer does not say.
+	Cause wire.Cause
 
 	mayPass bool
 }
@@ -235,15 +237,20 @@ func (g *Client) try(ctx context.Context, o Object) (wait time.Duration, err err
 		return 0, nil
 	}
 	seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
-	return time.Duration(max(0, seconds)) * time.Second, &RefusedError{answer.StatusCode, detail(answer, text), mayPass(answer)}
+	return time.Duration(max(0, seconds)) * time.Second, refusal(answer, text)
 }
 
-func detail(answer *http.Response, text []byte) string {
-	var p problem.Problem
-	if strings.HasPrefix(answer.Header.Get("Content-Type"), problem.ContentType) && json.Unmarshal(text, &p) == nil && p.Detail != "" {
-		return wire.SaidText(p.Detail)
+// refusal is what an answer says that is no receipt.
+func refusal(answer *http.Response, text []byte) *RefusedError {
+	e := &RefusedError{Status: answer.StatusCode, Detail: wire.SaidText(string(text)), mayPass: mayPass(answer)}
+	var p struct {
+		problem.Problem
+		Cause wire.Cause `json:"cause"`
 	}
-	return wire.SaidText(string(text))
+	if strings.HasPrefix(answer.Header.Get("Content-Type"), problem.ContentType) && json.Unmarshal(text, &p) == nil && p.Detail != "" {
+		e.Detail, e.Cause = wire.SaidText(p.Detail), p.Cause
+	}
+	return e
 }
 
 // choose returns the next gateway.

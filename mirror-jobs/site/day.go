@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/internal/objectstore"
@@ -49,6 +50,7 @@ func (r *run) some(ctx context.Context, in *instrument, names []wire.Day) error 
 		if r.VerifyOnly {
 			d.left = len(d.Fetch) + len(d.Changes) + len(d.Remove)
 			r.owed += d.left
+			r.verified(d)
 		}
 	}
 	if r.VerifyOnly {
@@ -64,6 +66,24 @@ func (r *run) some(ctx context.Context, in *instrument, names []wire.Day) error 
 	}
 	return r.note(ctx, in, days)
 }
+
+// verified names what a run that only verifies finds owed.
+func (r *run) verified(d *day) {
+	if d.left == 0 {
+		return
+	}
+	first, why := "", error(nil)
+	if len(d.Fetch) > 0 {
+		first = d.lines[d.Fetch[0]].Path
+	} else {
+		first, why = slices.Concat(d.Changes, d.Remove)[0].Record.ID, errDecided
+	}
+	r.owes(d.in.name, first, why)
+	r.Logger.Warn("this object is owed, or is one of those of its day", "instrument", d.in.name, "day", d.day, "object", first, "objects", d.left)
+}
+
+// errDecided: what the other Site decided of an object is not done here.
+var errDecided = errors.New("the other Site retracted it, purged it or replaced it")
 
 // compare finds out what is to be done about some days.
 func (r *run) compare(ctx context.Context, in *instrument, names []wire.Day) (days []*day, err error) {
@@ -199,6 +219,9 @@ func (r *run) note(ctx context.Context, in *instrument, days []*day) error {
 	return r.keepNoted(ctx, in, months)
 }
 
+// errOverdue: the archivist was asked for changes, and does not make them.
+var errOverdue = errors.New("the archivist does not do what the other Site decided, and its log says why")
+
 // keepNoted writes what the run knows of days of an instrument, by month and day.
 func (r *run) keepNoted(ctx context.Context, in *instrument, months map[string]map[string]noted) error {
 	for month, all := range months {
@@ -209,7 +232,9 @@ func (r *run) keepNoted(ctx context.Context, in *instrument, months map[string]m
 		if overdue > 0 {
 			r.Logger.Error("the archivist does not do what the other Site decided: its log says why (an object is not retracted)", "instrument", in.guest, "month", month, "objects", overdue)
 		}
-		r.owed += overdue
+		if r.owed += overdue; overdue > 0 {
+			r.owes(in.guest, month, errOverdue)
+		}
 	}
 	return nil
 }

@@ -87,6 +87,7 @@ func (f *fetching) ended(d *day, i int, moving *push.Moving, err error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	d.left++
+	f.owes(d.in.name, e.Path, err)
 	if full != nil {
 		f.full = full
 	}

@@ -83,6 +83,7 @@ func (r *run) missed(ctx context.Context, in *instrument, day wire.Day, records 
 		return nil, err
 	}
 	if len(lost) > 0 {
+		r.lost = true
 		r.Logger.Warn("the object store does not have objects that are listed here: they are owed again", "instrument", in.guest, "day", day, "objects", len(lost))
 	}
 	if packed > 0 {

@@ -117,6 +117,9 @@ type run struct {
 	// owed are objects that did not come, withheld those under embargo, and asked the changes that the archivist is asked for, or
 	// that wait for the end of a legal hold. Of all of them a later run looks again.
 	owed, withheld, asked int
+	// firstOwed names the first object that is owed, and says why. Lost: the object store here does not have some that are listed.
+	firstOwed string
+	lost      bool
 	// unrepairable are objects here that were lost with their packs.
 	unrepairable int
 	// unread are days of which nobody knows what is here.
@@ -209,15 +212,38 @@ func (r *run) do(ctx context.Context) error {
 func (r *run) leaves() error {
 	switch {
 	case r.unread > 0:
-		return fmt.Errorf("%w: %d objects, and all of the days whose manifests here cannot be read (%d, which the log names)", push.ErrOwed, r.owed, r.unread)
+		return fmt.Errorf("%w: %d objects%s, and all of the days whose manifests here cannot be read (%d, which the log names)", push.ErrNotPulled, r.owed, r.firstOwed, r.unread)
 	case r.full != nil:
-		return fmt.Errorf("%w: %d objects, some of them too large: %w", push.ErrOwed, r.owed, r.full)
+		return fmt.Errorf("%w: %d objects, some of them too large: %w", push.ErrNotPulled, r.owed, r.full)
 	case r.unrepairable > 0:
-		return fmt.Errorf("%w: %d objects, and %d were lost here with their packs, whose days the log names", push.ErrOwed, r.owed, r.unrepairable)
+		return fmt.Errorf("%w: %d objects%s, and %d were lost here with their packs, whose days the log names", push.ErrNotPulled, r.owed, r.firstOwed, r.unrepairable)
 	case r.owed > 0:
-		return fmt.Errorf("%w: %d objects", push.ErrOwed, r.owed)
+		return fmt.Errorf("%w: %d objects%s: %s", push.ErrNotPulled, r.owed, r.firstOwed, r.step())
 	default:
 		return nil
+	}
+}
+
+// step says what brings what is owed.
+func (r *run) step() string {
+	switch {
+	case r.VerifyOnly && r.lost:
+		return fmt.Sprintf("the object store here lost some that are listed, which `kubectl substorm mirror run %s --force` brings back", r.Entry.Partner)
+	case r.VerifyOnly:
+		return "a run that does not only verify brings them"
+	default:
+		return "the next run tries again, and the log names all of them"
+	}
+}
+
+// owes names the first object that is owed, and says why.
+func (r *run) owes(instrument, object string, why error) {
+	if r.firstOwed != "" {
+		return
+	}
+	r.firstOwed = fmt.Sprintf(", as %q of %s", object, instrument)
+	if why != nil {
+		r.firstOwed += fmt.Sprintf(" (%v)", why)
 	}
 }
 

@@ -8,7 +8,6 @@ package tree
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 
@@ -123,10 +122,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := r.all(ctx); err != nil {
 		return err
 	}
-	if r.owed > 0 {
-		return fmt.Errorf("%w: %d files", push.ErrOwed, r.owed)
-	}
-	return nil
+	return r.leaves()
 }
 
 // run is one.
@@ -136,6 +132,9 @@ type run struct {
 	gateways *gateway.Client
 	// owed are files that did not come, and told those without an Instrument that were logged. One goroutine counts.
 	owed, told int
+	// firstOwed names the first file that is owed, and firstErr says why it did not come; nil: nobody tried.
+	firstOwed string
+	firstErr  error
 }
 
 // all walks the tree, and works on folders meanwhile.
@@ -201,7 +200,9 @@ func (r *run) folder(ctx context.Context, f Folder) error {
 		r.Progress.Owe(max(0, f.Files[i].Size))
 	}
 	if r.VerifyOnly {
-		r.owed += len(todo.Fetch)
+		for _, i := range todo.Fetch {
+			r.owe(f.Files[i].Path, nil)
+		}
 		return nil
 	}
 	for begin := 0; begin < len(todo.Fetch); begin += filesAtOnce {
@@ -266,7 +267,7 @@ func (r *run) files(ctx context.Context, f Folder, which []int, instruments []st
 		came++
 		e.moving.End(e.err == nil)
 		if e.err != nil {
-			r.owed++
+			r.owe(e.path, e.err)
 			r.Logger.Error("a file is not mirrored", "path", e.path, "error", e.err)
 			continue
 		}

@@ -35,7 +35,7 @@ func TestUnlistedIsOwed(t *testing.T) {
 		Pause:    func(context.Context) error { return nil },
 		Progress: progress, Logger: slog.New(slog.DiscardHandler),
 	})
-	if !errors.Is(err, push.ErrOwed) || !strings.Contains(err.Error(), "3 files") {
+	if !errors.Is(err, push.ErrOwed) || !strings.Contains(err.Error(), `3 files, as "a/1.txt"`) {
 		t.Errorf("two files and what cannot be listed are owed: %v", err)
 	}
 }

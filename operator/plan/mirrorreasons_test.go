@@ -21,7 +21,7 @@ func TestMirrorReasons(t *testing.T) {
 		wire.MirrorReasonMaintenance:     v1alpha1.ReasonMaintenance,
 		wire.MirrorReasonNotConfirmed:    v1alpha1.ReasonPurgeNotConfirmed, wire.MirrorReasonProtocol: v1alpha1.ReasonProtocolError,
 		wire.MirrorReasonStore:   v1alpha1.ReasonStoreFailed,
-		wire.MirrorReasonTooMany: v1alpha1.ReasonTooManyInstruments,
+		wire.MirrorReasonTooMany: v1alpha1.ReasonTooManyInstruments, wire.MirrorReasonNameConflict: v1alpha1.ReasonNameConflict,
 	} {
 		if reported != reason {
 			t.Errorf("runs report %s, and the API has %s", reported, reason)

@@ -39,6 +39,8 @@ const (
 	ReasonStoreFailed = "StoreFailed"
 	// ReasonTooManyInstruments: a pull brings more instruments of another Site than may stand beside the Site's own.
 	ReasonTooManyInstruments = "TooManyInstruments"
+	// ReasonNameConflict: a file of the other side changed, and its Instrument keeps no versions.
+	ReasonNameConflict = "NameConflict"
 )
 
 // Reasons of a MirrorPartner's conditions that the operator finds.

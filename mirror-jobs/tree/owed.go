@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tree
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/gateway"
+	"github.com/substorm/substorm/mirror-jobs/push"
+)
+
+// owe counts a file that did not come; err is nil where nobody tried.
+func (r *run) owe(path string, err error) {
+	r.owed++
+	if r.firstOwed == "" {
+		r.firstOwed, r.firstErr = path, err
+	}
+	if conflicts(err) && !conflicts(r.firstErr) { // what no later run changes is told first
+		r.firstOwed, r.firstErr = path, err
+	}
+}
+
+// leaves is the error of a run that could not bring all; nil where it could.
+func (r *run) leaves() error {
+	switch {
+	case r.owed == 0:
+		return nil
+	case r.firstOwed == "":
+		return fmt.Errorf("%w: %d files, which the log names", push.ErrNotPulled, r.owed)
+	case r.firstErr == nil:
+		return fmt.Errorf("%w: %d files, as %q: a run that does not only verify brings them", push.ErrNotPulled, r.owed, r.firstOwed)
+	}
+	err := fmt.Errorf("%w: %d files, as %q: %w", push.ErrNotPulled, r.owed, r.firstOwed, r.firstErr)
+	if conflicts(r.firstErr) {
+		return &push.Problem{Reason: wire.MirrorReasonNameConflict, Answered: true, Err: err}
+	}
+	return fmt.Errorf("%w; the next run tries again, and the log names all of them", err)
+}
+
+// conflicts says whether a gateway refused a file since its name has other bytes here, and the Instrument keeps no versions.
+func conflicts(err error) bool {
+	var refused *gateway.RefusedError
+	return errors.As(err, &refused) && refused.Cause == wire.CauseNameConflict
+}

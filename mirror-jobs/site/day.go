@@ -72,7 +72,8 @@ func (r *run) verified(d *day) {
 	if d.left == 0 {
 		return
 	}
-	first, why := "", error(nil)
+	var first string
+	var why error
 	if len(d.Fetch) > 0 {
 		first = d.lines[d.Fetch[0]].Path
 	} else {

@@ -301,11 +301,14 @@ func TestPowerCut(t *testing.T) {
 			t.Errorf("of %d acknowledged objects %d are lost in a power cut", all, missing)
 		}
 	}
-	all, missing := lost(true, 300*time.Millisecond)
-	t.Logf("without syncs: %d acknowledged, %d lost", all, missing)
-	if missing == 0 {
-		t.Error("without a sync nothing was lost: the test tests nothing")
+	for range 3 { // the kernel may just have written everything by itself
+		all, missing := lost(true, 300*time.Millisecond)
+		t.Logf("without syncs: %d acknowledged, %d lost", all, missing)
+		if missing > 0 {
+			return
+		}
 	}
+	t.Error("without a sync nothing was lost: the test tests nothing")
 }
 
 // TestKill: killed again and again, and then without power: all that was acknowledged is there, also what one process found that

@@ -211,9 +211,12 @@ func reasonOf(text string) string {
 // synced goes by the last run that ended and was not told to move a part alone. A manual run that failed without a word may have been
 // told so.
 func (v MirrorView) synced(runs []v1alpha1.MirrorRun) Finding {
-	r := v.latest(func(r *MirrorReport) bool {
-		return !r.Part && !r.EndedAt.IsZero() && (r.Result == wire.MirrorSucceeded || r.Result == wire.MirrorFailed)
-	})
+	r := v.latest((*MirrorReport).tellsAll)
+	if r != nil && r.VerifyOnly && r.Result == wire.MirrorSucceeded { // it does not ask whether something has to go
+		if moved := v.latest(func(r *MirrorReport) bool { return r.tellsAll() && !r.VerifyOnly }); moved != nil && moved.Reason == wire.MirrorReasonSafetyStop {
+			r = moved
+		}
+	}
 	for i := range runs { // one that failed without a word
 		run := &runs[i]
 		if run.Reason != v1alpha1.ReasonRunFailed || run.Result != v1alpha1.MirrorFailed || r != nil && !run.StartTime.After(r.StartedAt) {
@@ -237,6 +240,11 @@ func (v MirrorView) synced(runs []v1alpha1.MirrorRun) Finding {
 	default:
 		return good(v1alpha1.ReasonComplete, v.complete(r))
 	}
+}
+
+// tellsAll says whether a run ended and looked at all that is selected.
+func (r *MirrorReport) tellsAll() bool {
+	return !r.Part && !r.EndedAt.IsZero() && (r.Result == wire.MirrorSucceeded || r.Result == wire.MirrorFailed)
 }
 
 func (v MirrorView) complete(r *MirrorReport) string {

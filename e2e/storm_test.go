@@ -48,7 +48,7 @@ func recordedKp(since time.Time, values []string) string {
 // while readers still ask.
 func TestStorm(t *testing.T) {
 	l := theLab
-	l.apply(t, instrumentTCP(stormCamera, stormPort)+"  access: {live: Public, archive: Public}\n")
+	l.apply(t, instrumentTCP(stormCamera, stormPort)+"  gatewayRef: {name: demo}\n  access: {live: Public, archive: Public}\n") // another test leaves a second pool
 	l.kubectl(t, "patch", "feedserver", "demo", "--type=merge", "-p", `{"spec":{"service":{"type":"NodePort"}}}`)
 	t.Cleanup(func() {
 		l.kubectl(t, "patch", "site", "demo", "--type=merge", "-p", `{"spec":{"spaceWeather":null,"surge":null}}`)
@@ -65,7 +65,7 @@ func TestStorm(t *testing.T) {
 	calm, high := []string{"2.00", "2.33"}, slices.Repeat([]string{"7.33"}, 200)
 	l.kubectl(t, "patch", "site", "demo", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"spaceWeather":%s,"surge":{"hold":"10s","releaseInterval":"10s","levels":[
 		{"name":"storm","anyOf":[{"allOf":[{"quantity":"Kp","atLeast":"5"}]}],
-		 "floors":[{"kind":"FeedServer","replicas":%d},{"kind":"IngestGateway","replicas":%d}]}]}}}`, recordedKp(began, append(calm, high...)), stormFloor, stormFloor))
+		 "floors":[{"kind":"FeedServer","replicas":%d},{"kind":"IngestGateway","name":"demo","replicas":%d}]}]}}}`, recordedKp(began, append(calm, high...)), stormFloor, stormFloor))
 	eventually(t, 2*time.Minute, func() error { return l.siteTells("", "Kp 2.", "", "") })
 	if err := l.podsReady(2, 3); err != nil {
 		t.Errorf("before the storm: %v", err)

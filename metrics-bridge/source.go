@@ -106,7 +106,9 @@ func (s *source) readAll(ctx context.Context) (samples, error) {
 		addresses, err := net.DefaultResolver.LookupHost(ctx, operator.Hostname())
 		if err != nil {
 			s.reads.WithLabelValues("Failed").Inc()
+			mu.Lock() // those of another operator may be asked meanwhile
 			failed = append(failed, err)
+			mu.Unlock()
 		}
 		for _, address := range addresses {
 			all.Go(func() {

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/surge"
 	"github.com/substorm/substorm/operator/surge/autoscale"
 )
 
@@ -180,18 +181,8 @@ func (p poolScale) highestFloor() (replicas int32, level string) {
 	if p.site == nil || standalone(p.pool) {
 		return 0, ""
 	}
-	for _, l := range p.site.Spec.Surge.Levels {
-		floor := int32(0)
-		for _, f := range l.Floors {
-			if f.Kind == p.kind && f.Name == p.pool.GetName() {
-				floor = f.Replicas
-				break
-			}
-			if f.Kind == p.kind && f.Name == "" {
-				floor = f.Replicas
-			}
-		}
-		if floor > replicas {
+	for _, l := range SurgeLevels(p.site) {
+		if floor := l.Floor(surge.Pool{Kind: string(p.kind), Name: p.pool.GetName()}); floor > replicas {
 			replicas, level = floor, l.Name
 		}
 	}

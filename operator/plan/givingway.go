@@ -22,13 +22,13 @@ func (v FeedServerView) givesWay() (Finding, bool) {
 	var robots, bulk int
 	var causes []string
 	for _, r := range own {
-		switch g := r.GivingWay; {
-		case g == nil:
+		if r.GivingWay == nil {
 			continue
-		case g.Bulk < 100:
-			bulk++
 		}
 		robots++
+		if r.GivingWay.Bulk < 100 {
+			bulk++
+		}
 		causes = append(causes, r.GivingWay.Cause)
 	}
 	if robots == 0 {

@@ -30,8 +30,8 @@ const releaseUndeclared = time.Minute
 func (l *Level) hold() time.Duration         { return max(l.Hold, LeastHold) }
 func (l *Level) releaseEvery() time.Duration { return max(l.ReleaseEvery, LeastReleaseEvery) }
 
-// floor returns that of a pool; 0: the level has none.
-func (l *Level) floor(of Pool) int32 {
+// Floor returns that of a pool; 0: the level has none.
+func (l *Level) Floor(of Pool) int32 {
 	var all int32
 	for _, f := range l.Floors {
 		switch {

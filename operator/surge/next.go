@@ -137,7 +137,7 @@ func (p *pass) stepFloor(pool Pool) FloorState {
 func (p *pass) asks(pool Pool) FloorState {
 	f := FloorState{Pool: pool}
 	for _, state := range p.next.Levels {
-		if n := p.levels[p.named(state.Name)].floor(pool); n > f.Replicas {
+		if n := p.levels[p.named(state.Name)].Floor(pool); n > f.Replicas {
 			f.Replicas, f.Level = n, state.Name
 		}
 	}
@@ -147,7 +147,7 @@ func (p *pass) asks(pool Pool) FloorState {
 // unknownAbove says whether a level of which nobody knows whether it is fulfilled has a floor that is higher.
 func (p *pass) unknownAbove(pool Pool, replicas int32) bool {
 	for i := range p.levels {
-		if p.verdicts[i].is == Unknown && p.levels[i].floor(pool) > replicas {
+		if p.verdicts[i].is == Unknown && p.levels[i].Floor(pool) > replicas {
 			return true
 		}
 	}

@@ -145,7 +145,7 @@ func surgeState(s *v1alpha1.SurgeStatus) (state surge.State) {
 
 // surgeStatus keeps a state.
 func surgeStatus(s *surge.State) *v1alpha1.SurgeStatus {
-	status := &v1alpha1.SurgeStatus{Level: s.Level}
+	status := &v1alpha1.SurgeStatus{Level: s.Level, FloorSummary: floorSummary(s.Floors)}
 	if !s.Since.IsZero() {
 		status.LevelTime = new(metav1.NewTime(s.Since))
 	}
@@ -156,6 +156,19 @@ func surgeStatus(s *surge.State) *v1alpha1.SurgeStatus {
 		status.Floors = append(status.Floors, v1alpha1.SurgeFloorStatus{Kind: v1alpha1.SurgePoolKind(f.Kind), Name: f.Name, Replicas: f.Replicas, Level: f.Level, Release: countdownStatus(f.Release)})
 	}
 	return status
+}
+
+// floorSummary is a line of a table: a column of one shows no list.
+func floorSummary(floors []surge.FloorState) string {
+	var all []string
+	for _, f := range floors {
+		pools := f.Kind
+		if f.Name != "" {
+			pools += "/" + f.Name
+		}
+		all = append(all, fmt.Sprintf("%s %d", pools, f.Replicas))
+	}
+	return bounded(strings.Join(all, ", "), maxSurgeMessage)
 }
 
 func countdown(c *v1alpha1.SurgeCountdown) *surge.Countdown {

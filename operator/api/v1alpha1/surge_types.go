@@ -254,8 +254,8 @@ const (
 )
 
 // Surge says how a Site grows with space weather.
-// +kubebuilder:validation:XValidation:rule="(size(self.levels) < 2 || self.levels[0].floors.all(f, self.levels[1].floors.all(g, f.kind != g.kind || !(has(f.name) == has(g.name) && (!has(f.name) || f.name == g.name)) || f.replicas <= g.replicas))) && (size(self.levels) < 3 || self.levels[1].floors.all(f, self.levels[2].floors.all(g, f.kind != g.kind || !(has(f.name) == has(g.name) && (!has(f.name) || f.name == g.name)) || f.replicas <= g.replicas))) && (size(self.levels) < 4 || self.levels[2].floors.all(f, self.levels[3].floors.all(g, f.kind != g.kind || !(has(f.name) == has(g.name) && (!has(f.name) || f.name == g.name)) || f.replicas <= g.replicas)))",message="levels ascend: a later level has no lower floor of a pool than the one before it",fieldPath=.levels
-// +kubebuilder:validation:XValidation:rule="(size(self.levels) < 2 || self.levels[0].anyOf[0].allOf[0].quantity != 'Kp' || self.levels[1].anyOf[0].allOf[0].quantity != 'Kp' || size(self.levels[0].anyOf[0].allOf) > 1 || !has(self.levels[0].anyOf[0].allOf[0].atLeast) || !has(self.levels[1].anyOf[0].allOf[0].atLeast) || double(self.levels[0].anyOf[0].allOf[0].atLeast) < double(self.levels[1].anyOf[0].allOf[0].atLeast)) && (size(self.levels) < 3 || self.levels[1].anyOf[0].allOf[0].quantity != 'Kp' || self.levels[2].anyOf[0].allOf[0].quantity != 'Kp' || size(self.levels[1].anyOf[0].allOf) > 1 || !has(self.levels[1].anyOf[0].allOf[0].atLeast) || !has(self.levels[2].anyOf[0].allOf[0].atLeast) || double(self.levels[1].anyOf[0].allOf[0].atLeast) < double(self.levels[2].anyOf[0].allOf[0].atLeast)) && (size(self.levels) < 4 || self.levels[2].anyOf[0].allOf[0].quantity != 'Kp' || self.levels[3].anyOf[0].allOf[0].quantity != 'Kp' || size(self.levels[2].anyOf[0].allOf) > 1 || !has(self.levels[2].anyOf[0].allOf[0].atLeast) || !has(self.levels[3].anyOf[0].allOf[0].atLeast) || double(self.levels[2].anyOf[0].allOf[0].atLeast) < double(self.levels[3].anyOf[0].allOf[0].atLeast))",message="levels ascend: the Kp of a later level is above that of the one before it",fieldPath=.levels
+// +kubebuilder:validation:XValidation:rule="[0, 1, 2].all(i, [1, 2, 3].all(j, i >= j || size(self.levels) <= j || self.levels[i].floors.all(f, self.levels[j].floors.all(g, f.kind != g.kind || f.replicas <= g.replicas || !(has(f.name) && has(g.name) ? f.name == g.name : (has(f.name) == has(g.name) || (has(f.name) ? !self.levels[j].floors.exists(h, h.kind == f.kind && has(h.name) && h.name == f.name) : !self.levels[i].floors.exists(h, h.kind == g.kind && has(h.name) && h.name == g.name))))))))",message="levels ascend: a later level has no lower floor of a pool than one before it",fieldPath=.levels
+// +kubebuilder:validation:XValidation:rule="[0, 1, 2].all(i, [1, 2, 3].all(j, i >= j || size(self.levels) <= j || self.levels[i].anyOf.all(r, !self.levels[j].anyOf.exists(s, s.allOf.all(t, r.allOf.exists(u, u.quantity == t.quantity && (has(u.atLeast) && has(t.atLeast) && double(u.atLeast) >= double(t.atLeast) || has(u.atMost) && has(t.atMost) && double(u.atMost) <= double(t.atMost)) && duration(has(u.__for__) ? u.__for__ : '0s') >= duration(has(t.__for__) ? t.__for__ : '0s')))))))",message="levels ascend: what fulfills a rule of a level must not always fulfill a later level, which would take its place; declare the highest level last, with thresholds that are harder to reach",fieldPath=.levels
 type Surge struct {
 	// Levels in ascending order: where several hold, the last of them does.
 	// +kubebuilder:validation:MinItems=1
@@ -311,6 +311,7 @@ type SurgeLevel struct {
 }
 
 // SurgeRule is fulfilled while all its thresholds are.
+// +kubebuilder:validation:XValidation:rule="self.allOf.all(t, !has(t.atLeast) || self.allOf.all(u, u.quantity != t.quantity || !has(u.atMost) || double(t.atLeast) <= double(u.atMost)))",message="no value is above atLeast and below atMost of these thresholds: the rule would never be fulfilled",fieldPath=.allOf
 type SurgeRule struct {
 	// AllOf are thresholds, all of which are to be reached.
 	// +kubebuilder:validation:MinItems=1
@@ -322,7 +323,9 @@ type SurgeRule struct {
 
 // SurgeThreshold bounds a quantity.
 // +kubebuilder:validation:XValidation:rule="has(self.atLeast) != has(self.atMost)",message="set atLeast or atMost, and not both",fieldPath=.atLeast
-// +kubebuilder:validation:XValidation:rule="!has(self.atLeast) || self.quantity != 'Kp' || (double(self.atLeast) > 0.0 && double(self.atLeast) <= 9.0)",message="Kp is above 0 and at most 9",fieldPath=.atLeast
+// +kubebuilder:validation:XValidation:rule="!has(self.atLeast) || (self.quantity == 'Kp' ? double(self.atLeast) > 0.0 && double(self.atLeast) <= 9.0 : self.quantity == 'Speed' ? double(self.atLeast) > 100.0 && double(self.atLeast) <= 4000.0 : double(self.atLeast) > -200.0 && double(self.atLeast) <= 200.0)",message="choose a value that the quantity can have: Kp is above 0 and at most 9, Speed above 100 and at most 4000 km/s, Bz above -200 and at most 200 nT",fieldPath=.atLeast
+// +kubebuilder:validation:XValidation:rule="!has(self.atMost) || double(self.atMost) >= -200.0 && double(self.atMost) < 200.0",message="choose a value that the quantity can have: Bz is at least -200 and below 200 nT",fieldPath=.atMost
+// +kubebuilder:validation:XValidation:rule="!has(self.__for__) || self.quantity == 'Kp' || duration(self.__for__) <= duration('2h')",message="for of Bz and Speed is at most 2h: what is older is not kept",fieldPath=.for
 // +kubebuilder:validation:XValidation:rule="!has(self.atMost) || self.quantity == 'Bz'",message="atMost is of Bz, whose storms are below 0: Kp and Speed have atLeast",reason=FieldValueForbidden,fieldPath=.atMost
 type SurgeThreshold struct {
 	// Quantity that is bounded.
@@ -340,7 +343,8 @@ type SurgeThreshold struct {
 	// +kubebuilder:validation:Pattern=`^-?[0-9]{1,4}(\.[0-9]{1,4})?$`
 	// +optional
 	AtMost string `json:"atMost,omitempty"`
-	// For is for how long all values are to be beyond the threshold, up to 24h. Default: the newest one is.
+	// For is for how long all values are to be beyond the threshold: of Kp up to 24h, of Bz and Speed up to 2h. Default: only the
+	// newest value counts.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
@@ -367,7 +371,8 @@ type SurgeFloor struct {
 	Kind SurgePoolKind `json:"kind,omitempty"`
 	// Name of one. Default: each of the Site's pools of the kind that no other floor of the level names.
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:MaxLength=40
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +optional
 	Name string `json:"name,omitempty"`
 	// Replicas is how many pods each has at least.
@@ -405,6 +410,11 @@ type SurgeStatus struct {
 	// +listType=atomic
 	// +optional
 	Floors []SurgeFloorStatus `json:"floors,omitempty"`
+	// FloorSummary has the floors in one line: "FeedServer 6, IngestGateway 2".
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	FloorSummary string `json:"floorSummary,omitempty"`
 	// Values that are known, brought up to date every ten minutes.
 	// +kubebuilder:validation:MaxItems=3
 	// +listType=map

@@ -4,6 +4,7 @@ package plan
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -117,12 +118,19 @@ func weatherValues(signals surge.Signals) (all []v1alpha1.SpaceWeatherValue) {
 	for _, s := range signals {
 		if newest, is := s.Newest(); is {
 			all = append(all, v1alpha1.SpaceWeatherValue{
-				Quantity: v1alpha1.SpaceWeatherQuantity(s.Quantity), Value: strconv.FormatFloat(newest.Value, 'f', -1, 64), Source: s.Source,
+				Quantity: v1alpha1.SpaceWeatherQuantity(s.Quantity), Value: decimalText(newest.Value), Source: s.Source,
 				Spacecraft: bounded(newest.Spacecraft, 32), ValidTime: metav1.NewTime(newest.To.UTC().Truncate(time.Second)),
 			})
 		}
 	}
 	return all
+}
+
+// decimalText has as many decimals as thresholds have. A third of Kp may be told as 2.3333333333333335, which the API server takes for too long,
+// and then it refuses the whole status.
+func decimalText(value float64) string {
+	const decimals = 1e4
+	return strconv.FormatFloat(math.Round(value*decimals)/decimals+0, 'f', -1, 64) // + 0: of -0, too
 }
 
 // surgeState is the state that a status keeps.

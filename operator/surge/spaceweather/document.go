@@ -8,16 +8,23 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 )
 
-// maxValues bounds the values of a document, which take some 60 bytes of memory each once they are decoded: an answer of 8 MiB that is
+// maxValues bounds the values of a document, which take up to 100 bytes of memory each once they are decoded: an answer of 8 MiB that is
 // all brackets would have millions. A day of the solar wind of three spacecraft has about 150,000.
 const maxValues = 500_000
 
+// ofObject is how many values an object counts as beside those that it has: one of a single field takes 400 bytes.
+const ofObject = 4
+
+// decoding is held while a document is decoded, so that many sources which answer at the same time take the memory of one.
+var decoding sync.Mutex
+
 // bounded refuses a document with too many values, before it is decoded. What it counts in texts does no harm.
 func bounded(body []byte) error {
-	n := 0
-	for _, c := range []string{",", "[", "{"} {
+	n := ofObject * bytes.Count(body, []byte("{"))
+	for _, c := range []string{",", "["} {
 		n += bytes.Count(body, []byte(c))
 	}
 	if n > maxValues {

@@ -45,7 +45,7 @@ func newFetcher(text string) (*fetcher, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("url is not one: %w", err)
+		return nil, fmt.Errorf("url is not one: %w", errors.Unwrap(err)) // its own text has the query, in which a key may stand
 	case u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "":
 		return nil, fmt.Errorf("url %q does not begin with https:// and a host, or http:// and a host", u.Redacted())
 	case u.User != nil:
@@ -79,18 +79,37 @@ func (f *fetcher) ask(ctx context.Context, now time.Time, read func([]byte) (Ans
 	case answer.StatusCode == http.StatusNotModified && f.known != validators{}:
 		return Answer{Unchanged: true}, nil
 	case answer.StatusCode != http.StatusOK:
+		f.known = validators{} // it may be what is not liked
 		return Answer{}, f.refused(answer, now)
 	}
 	body, err := f.body(answer)
 	if err != nil {
 		return Answer{}, err
 	}
+	decoding.Lock()
 	got, err := read(body)
+	decoding.Unlock()
 	if err != nil {
 		return got, fmt.Errorf("what %s answers %w", f.where, err)
 	}
-	f.known = validators{tag: answer.Header.Get("ETag"), modified: answer.Header.Get("Last-Modified")}
+	f.known = validators{}
+	if !got.Early {
+		f.known = validatorsOf(answer.Header)
+	}
 	return got, nil
+}
+
+// maxValidator bounds a validator, which is sent back with each request.
+const maxValidator = 256
+
+func validatorsOf(h http.Header) (v validators) {
+	if tag := h.Get("ETag"); len(tag) <= maxValidator {
+		v.tag = tag
+	}
+	if modified := h.Get("Last-Modified"); len(modified) <= maxValidator {
+		v.modified = modified
+	}
+	return v
 }
 
 func (f *fetcher) get(ctx context.Context) (*http.Response, error) {
@@ -132,7 +151,7 @@ func (f *fetcher) unreached(err error) error {
 		err = asked.Err
 	}
 	switch {
-	case errors.Is(err, errRedirected), errors.Is(err, errAddress):
+	case errors.Is(err, errRedirected), errors.Is(err, errAddress), errors.Is(err, errMetadata):
 		return fmt.Errorf("%s: %w", f.where, err)
 	case errors.As(err, &untrusted):
 		return fmt.Errorf("%s shows a certificate that no known authority signed (%w): declare another source", f.where, err)

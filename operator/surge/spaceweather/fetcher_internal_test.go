@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode"
 
 	"golang.org/x/net/dns/dnsmessage"
 
@@ -87,13 +88,20 @@ func hostile(other string) map[string]struct {
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
 		}, "did not answer to the end within"},
-		"another host":      {to(other), "redirects to " + other},
-		"loopback by name":  {to(strings.Replace(other, "127.0.0.1", "localhost", 1)), "redirects to http://localhost"},
-		"metadata":          {to("http://169.254.169.254/latest/meta-data"), "redirects to http://169.254.169.254"},
-		"a very long host":  {to("http://" + strings.Repeat("x.", 5000) + "org"), "redirects to http://x.x."},
-		"another protocol":  {to("file:///etc/passwd"), "redirects to file://"},
-		"round and round":   {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path+"x", http.StatusFound) }, "redirects more than 5 times"},
-		"too many brackets": {text("[" + strings.Repeat("[],", maxValues) + "[]]"), "has more than 500000 values"},
+		"another host":     {to(other), "redirects to " + other},
+		"loopback by name": {to(strings.Replace(other, "127.0.0.1", "localhost", 1)), "redirects to http://localhost"},
+		"metadata":         {to("http://169.254.169.254/latest/meta-data"), "redirects to http://169.254.169.254"},
+		"a very long host": {to("http://" + strings.Repeat("x.", 5000) + "org"), "redirects to http://x.x."},
+		"another protocol": {to("file:///etc/passwd"), "redirects to file://"},
+		"round and round":  {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path+"x", http.StatusFound) }, "redirects more than 5 times"},
+		"control characters": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", "http://a%C2%9B31m%E2%80%AE.example.org/")
+			w.WriteHeader(http.StatusFound)
+		}, "redirects to http://a 31m .example.org"},
+		"a time before the year 0": {text(`[{"time_tag":-90000000000,"Kp":3}]`), "nothing was published before 1900"},
+		"a time without a year":    {text(`[{"time_tag":"0000-12-31T21:00:00","Kp":3}]`), "nothing was published before 1900"},
+		"objects in objects":       {text(strings.Repeat(`{"a":`, maxValues/ofObject+1)), "has more than 500000 values"},
+		"too many brackets":        {text("[" + strings.Repeat("[],", maxValues) + "[]]"), "has more than 500000 values"},
 	}
 }
 
@@ -121,6 +129,9 @@ func TestHostileAnswers(t *testing.T) {
 			}
 			if len(state.Error) > maxError+3 {
 				t.Errorf("the error has %d bytes", len(state.Error))
+			}
+			if strings.ContainsFunc(state.Error, func(c rune) bool { return !unicode.IsPrint(c) }) {
+				t.Errorf("the error steers a terminal: %q", state.Error)
 			}
 			if strings.Contains(state.Error, "secret") {
 				t.Errorf("the error tells the query: %s", state.Error)
@@ -212,6 +223,40 @@ func TestNotModified(t *testing.T) {
 	}
 }
 
+// What a server does not bear in a question is not sent to it again, and a document with samples of a time to come is read again when it has
+// come, though it did not change.
+func TestValidatorsAreForgotten(t *testing.T) {
+	for name, c := range map[string]struct {
+		tag, body string
+		then      int // status of the second answer
+	}{
+		"too long":         {tag: `"` + strings.Repeat("a", maxValidator) + `"`, body: kpObjects, then: http.StatusOK},
+		"not liked":        {tag: `"a"`, body: kpObjects, then: http.StatusRequestHeaderFieldsTooLarge},
+		"some come sooner": {tag: `"a"`, body: `[{"time_tag":"2026-08-30T18:00:00","Kp":4.67},{"time_tag":"2026-08-31T00:00:00","Kp":5}]`, then: http.StatusOK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := newNOAA(t)
+			p, _ := kpPoller(t, server.URL)
+			n, last := 0, ""
+			server.answers(func(w http.ResponseWriter, r *http.Request) {
+				last = r.Header.Get("If-None-Match")
+				if n++; n == 2 && c.then != http.StatusOK {
+					w.WriteHeader(c.then)
+					return
+				}
+				w.Header().Set("ETag", c.tag)
+				fmt.Fprint(w, c.body)
+			})
+			for range 3 {
+				p.ask(t.Context())
+			}
+			if last != "" || p.State().Error != "" {
+				t.Errorf("the last question has If-None-Match %.20q; error %q", last, p.State().Error)
+			}
+		})
+	}
+}
+
 // A source that says when it may be asked again is not asked before.
 func TestRetryAfter(t *testing.T) {
 	server := newNOAA(t)
@@ -277,6 +322,26 @@ func TestReach(t *testing.T) {
 		{"services.swpc.noaa.gov", "224.0.0.1", false},
 		{"services.swpc.noaa.gov", "64:ff9b::a00:1", false},
 		{"services.swpc.noaa.gov", "64:ff9b::8c5a:c80b", true},
+		{"services.swpc.noaa.gov", "64:ff9b::a9fe:a9fe", false},
+		{"services.swpc.noaa.gov", "64:ff9b::a83f:8110", false}, // Azure's
+		{"services.swpc.noaa.gov", "168.63.129.16", false},
+		{"services.swpc.noaa.gov", "64:ff9b:1::a00:1", false},
+		{"services.swpc.noaa.gov", "::7f00:1", false},
+		{"services.swpc.noaa.gov", "::ffff:0:7f00:1", false},
+		{"services.swpc.noaa.gov", "2002:7f00:1::", false},
+		{"services.swpc.noaa.gov", "2001:0:a00:1::", false},
+		{"services.swpc.noaa.gov", "fec0::1", false},
+		{"services.swpc.noaa.gov", "0.1.2.3", false},
+		{"services.swpc.noaa.gov", "192.0.0.192", false},
+		{"services.swpc.noaa.gov", "198.18.0.1", false},
+		{"services.swpc.noaa.gov", "240.0.0.1", false},
+		{"services.swpc.noaa.gov", "255.255.255.255", false},
+		{"169.254.169.254", "169.254.169.254", false},
+		{"::ffff:169.254.169.254", "169.254.169.254", false},
+		{"fe80::1", "fe80::1", false},
+		{"fd00:ec2::254", "fd00:ec2::254", false},
+		{"metadata.svc", "fd00:ec2::254", false},
+		{"metadata.svc", "100.100.100.200", false},
 		{"127.0.0.1", "127.0.0.1", true},
 		{"127.0.0.1", "127.0.0.2", false},
 		{"::1", "::1", true},
@@ -348,7 +413,7 @@ func loopbackResolver(t *testing.T) *net.Resolver {
 }
 
 func TestURLs(t *testing.T) {
-	for _, url := range []string{"ftp://example.org/kp.json", "kp.json", "https:///kp.json", "https://user:secret@example.org/kp.json", "://", "file:///etc/passwd"} {
+	for _, url := range []string{"ftp://example.org/kp.json", "kp.json", "https:///kp.json", "https://user:secret@example.org/kp.json", "https://example.org/%zz?key=secret", "://", "file:///etc/passwd"} {
 		_, err := NewSWPC(surge.Kp, url)
 		if err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: error %v", url, err)

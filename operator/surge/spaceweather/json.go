@@ -4,6 +4,7 @@ package spaceweather
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -181,7 +182,7 @@ func values(path string, whole any) (found []any, err error) {
 	}
 	results, err := j.FindResults(whole)
 	if err != nil {
-		return nil, err
+		return nil, withoutValue(err)
 	}
 	for _, result := range results {
 		for _, one := range result {
@@ -189,6 +190,14 @@ func values(path string, whole any) (found []any, err error) {
 		}
 	}
 	return found, nil
+}
+
+// withoutValue is an error of a path without the value that the library writes into one of them: the whole document, maybe.
+func withoutValue(err error) error {
+	if strings.HasSuffix(err.Error(), "cannot be filtered") {
+		return errors.New("what is to be filtered is no array")
+	}
+	return err
 }
 
 // plain is what a result of a path holds.

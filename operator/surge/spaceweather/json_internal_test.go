@@ -50,6 +50,8 @@ func TestJSON(t *testing.T) {
 		{name: "values that cannot be", cfg: JSONConfig{Values: kp, Time: "{.data[*].at}"}, refused: 3, want: "21:00+3h0m0s=5",
 			body: `{"data":[{"at":"2026-08-30T21:00:00Z","kp":5},{"at":"2026-08-30T18:00:00Z","kp":99},{"at":"soon","kp":4},{"at":"2026-08-30T18:00:00Z","kp":{}}]}`},
 		{name: "no such path", cfg: JSONConfig{Values: kp}, body: `{"rows":[]}`, err: "has no Kp at {.data[*].kp}: data is not found"},
+		{name: "what is to be filtered is no array", cfg: JSONConfig{Values: map[surge.Quantity]string{surge.Kp: `{[?(@.a=="b")].kp}`}}, body: `{"a":"` + strings.Repeat("x", 5000) + `"}`,
+			err: "has no Kp at {[?(@.a==\"b\")].kp}: what is to be filtered is no array"},
 		{name: "no times", cfg: JSONConfig{Values: kp, Time: "{.at}"}, body: `{"data":[{"kp":5}]}`, err: "has no times at {.at}: at is not found"},
 		{name: "not as many times", cfg: JSONConfig{Values: kp, Time: "{.data[*].at}"}, body: `{"data":[{"kp":5,"at":"2026-08-30T21:00:00Z"},{"kp":5}]}`,
 			err: "has 2 values of Kp at {.data[*].kp} and 1 times at {.data[*].at}"},

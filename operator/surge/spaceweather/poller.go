@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/internal/retry"
+	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/surge"
 )
 
@@ -126,13 +127,13 @@ func (p *Poller) take(answer Answer, err error) {
 	was := p.state.Error
 	if err != nil {
 		p.failures++
-		p.state.Error = short(fmt.Sprintf("source %s: %v", p.cfg.Name, err))
+		p.state.Error = said(p.cfg.Name, err)
 		if answer.Refused.Samples > 0 {
 			p.state.Refused = answer.Refused
 		}
 		p.state.Requests[failure(err)]++
 		if was != p.state.Error {
-			p.cfg.Log.Warn("space weather is not told", "source", p.cfg.Name, "error", err)
+			p.cfg.Log.Warn("space weather is not told", "source", p.cfg.Name, "error", p.state.Error)
 		}
 		return
 	}
@@ -143,12 +144,12 @@ func (p *Poller) take(answer Answer, err error) {
 	}
 	if answer.Unchanged {
 		p.state.Requests[resultUnchanged]++
-		return
+	} else {
+		p.state.Requests[resultAnswered]++
+		p.state.Refused = answer.Refused
 	}
-	p.state.Requests[resultAnswered]++
-	p.state.Refused = answer.Refused
-	for q, samples := range answer.Samples {
-		p.samples[q] = recent(merged(p.samples[q], samples), now, kinds[q].kept)
+	for _, q := range p.cfg.Source.Quantities() {
+		p.samples[q] = recent(merged(p.samples[q], answer.Samples[q]), now, kinds[q].kept)
 	}
 	p.describe()
 }
@@ -156,7 +157,9 @@ func (p *Poller) take(answer Answer, err error) {
 // maxError bounds what a server can write into a status, by way of a header or of what is no HTTP.
 const maxError = 1000
 
-func short(text string) string {
+// said is an error of a source as statuses and logs have it.
+func said(source string, err error) string {
+	text := wire.SaidText(fmt.Sprintf("source %s: %v", source, err))
 	if len(text) <= maxError {
 		return text
 	}

@@ -53,6 +53,10 @@ func possible(q surge.Quantity, value float64) error {
 // fills stand for "no value" in products of SWPC and of those who pass them on: none of them is a value of any quantity.
 var fills = []float64{-999, -999.9, -9999, -9999.9, -99999, -99999.9, -1e31}
 
+// earliest is before all times that any source tells of. One before the year 0, which seconds since 1970 can be, cannot be written into a
+// status: the API server would refuse all of it.
+var earliest = time.Date(1900, time.January, 1, 0, 0, 0, 0, time.UTC)
+
 // readings collects the samples of an answer.
 type readings struct {
 	now    time.Time
@@ -73,7 +77,12 @@ func (r *readings) add(q surge.Quantity, at time.Time, lasts time.Duration, valu
 		r.refuse("of %s: %v", at.Format(time.RFC3339), err)
 		return
 	}
+	if at.Before(earliest) {
+		r.refuse("%s %v%s of %s: nothing was published before %s", q, value, kinds[q].unit, at.Format(time.RFC3339), earliest.Format(time.RFC3339))
+		return
+	}
 	if surge.Ahead(at, r.now) {
+		r.answer.Early = true
 		r.refuse("%s %v%s of %s, a time to come: this clock says %s", q, value, kinds[q].unit, at.Format(time.RFC3339), r.now.UTC().Format(time.RFC3339))
 		return
 	}

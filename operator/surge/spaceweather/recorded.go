@@ -179,9 +179,13 @@ func (r *Recorded) Span() (from, to time.Time) {
 func (r *Recorded) Ask(_ context.Context, now time.Time) (Answer, error) {
 	answer := Answer{Unchanged: true}
 	for q, samples := range r.samples {
+		later := func(s surge.Sample) bool { return r.played(s.To.Add(r.cfg.Delay)).After(now) }
+		for r.told[q] > 0 && later(samples[r.told[q]-1]) { // the clock was ahead
+			r.told[q]--
+		}
 		var known []surge.Sample
 		for _, s := range samples[r.told[q]:] {
-			if r.played(s.To.Add(r.cfg.Delay)).After(now) {
+			if later(s) {
 				break
 			}
 			known = append(known, surge.Sample{From: r.played(s.From), To: r.played(s.To), Value: s.Value})

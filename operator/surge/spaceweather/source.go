@@ -36,6 +36,9 @@ type Answer struct {
 	// contradicted remains.
 	Samples map[surge.Quantity][]surge.Sample
 	Refused Refused
+	// Early says that samples were refused because their time has not come. They may be taken when it has, so the whole document is asked for
+	// again, even if it is the same then.
+	Early bool
 }
 
 // Refused are samples that were answered and not taken.

@@ -35,8 +35,8 @@ func (s *static) Quantities() []surge.Quantity { return declared(s.values) }
 // Ask implements Source: one sample, from before all history that is kept to beyond the next question. A rule that wants a value for
 // some time is fulfilled at once.
 func (s *static) Ask(_ context.Context, now time.Time) (Answer, error) {
-	if s.since.IsZero() {
-		s.since = now.Add(-kinds[surge.Kp].kept).UTC()
+	if since := now.Add(-kinds[surge.Kp].kept).UTC(); s.since.IsZero() || since.Before(s.since) { // the clock was ahead
+		s.since = since
 	}
 	r := newReadings(now)
 	for q, value := range s.values {

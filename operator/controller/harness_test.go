@@ -279,14 +279,19 @@ func (w *world) secret(name string, data map[string]string) *corev1.Secret {
 // apply applies a manifest as kubectl does.
 func (w *world) apply(manifest string) {
 	w.t.Helper()
+	if err := w.tryApply(manifest); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) tryApply(manifest string) error {
+	w.t.Helper()
 	u := &unstructured.Unstructured{}
 	if err := yaml.UnmarshalStrict([]byte(manifest), &u.Object); err != nil {
 		w.t.Fatalf("%v in\n%s", err, manifest)
 	}
 	u.SetNamespace(w.namespace)
-	if err := w.Client.Apply(w.t.Context(), client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("kubectl")); err != nil {
-		w.t.Fatal(err)
-	}
+	return w.Client.Apply(w.t.Context(), client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("kubectl"))
 }
 
 func (w *world) applySite(name, code string) {

@@ -208,7 +208,11 @@ func (s *scalers) decide(p *scaled, load autoscale.Load, known bool, ready int32
 		return nil, false
 	}
 	if cfg := plan.LoopConfig(s.cfg, p.spec); of.loop == nil || cfg != of.cfg {
-		of.loop, of.cfg = autoscale.New(cfg, max(1, p.replicas), now), cfg
+		begin := p.replicas
+		if of.loop != nil && of.unknown == "" { // the manifest that changed the loop may have set spec.replicas, too
+			begin = of.asked.Replicas
+		}
+		of.loop, of.cfg = autoscale.New(cfg, max(1, begin), now), cfg
 	}
 	if known {
 		of.loop.Add(load)

@@ -5,6 +5,7 @@ package controller_test
 import (
 	"fmt"
 	"math"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,7 +13,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/internal/wire"
@@ -143,6 +146,9 @@ func TestOperatorScalesGateways(t *testing.T) {
 	w.awaits("IngestGateway", "pool", v1alpha1.ConditionScalingLimited, "True/"+v1alpha1.ReasonAskedAboveCeiling)
 	w.scales("IngestGateway", "pool", 4, 6, 1, 4, 0)
 
+	w.applyReplicas(ports, 6)
+	w.scales("IngestGateway", "pool", 4, 6, 1, 4, 0)
+
 	for i := range fills { // silence
 		fills[i].set(-1)
 	}
@@ -162,6 +168,35 @@ func TestOperatorScalesGateways(t *testing.T) {
 	w.patchSite(`{"spec":{"surge":null}}`)
 	w.asksFor("pool", 1)
 	w.lacks("pool", v1alpha1.ConditionScalingLimited)
+}
+
+// applyReplicas applies a manifest with spec.replicas, as one that is scaled should not have it: the loop writes its number again, and no pod
+// goes meanwhile. The next server-side apply of that number is told who owns the field; one without it leaves the field to the operator.
+func (w *world) applyReplicas(ports string, loop int32) {
+	w.t.Helper()
+	manifest := func(replicas string) string {
+		return fmt.Sprintf(`
+apiVersion: substorm.dev/v1alpha1
+kind: IngestGateway
+metadata: {name: pool}
+spec: {siteRef: {name: hub}%s%s, autoscaling: {driver: Operator, maxReplicas: 4, operator: {scaleDownDelay: 5s}}}
+`, ports, replicas)
+	}
+	was := made(w, "pool", "pool", &appsv1.StatefulSet{}).Generation
+	w.apply(manifest(", replicas: 1"))
+	eventually(w.t, "the loop's number is written again", func() error {
+		if is, _, _ := unstructured.NestedInt64(w.object("IngestGateway", "pool").Object, "spec", "replicas"); is != int64(loop) {
+			return fmt.Errorf("spec.replicas is %d", is)
+		}
+		return nil
+	})
+	if is := made(w, "pool", "pool", &appsv1.StatefulSet{}).Generation; is != was {
+		w.t.Errorf("the StatefulSet was changed meanwhile: generation %d after %d", is, was)
+	}
+	if err := w.tryApply(manifest(", replicas: 1")); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "substorm-operator-autoscaler") {
+		w.t.Errorf("another apply of spec.replicas: %v", err)
+	}
+	w.apply(manifest(""))
 }
 
 // TestOperatorScalesFeedServers: the same for a Deployment, where requests are refused for want of space; a new operator goes on where

@@ -66,6 +66,8 @@ func (p poolScale) scale() autoscale.Scale {
 	return autoscale.Scale{Asked: p.asked(), Floor: p.floor(), Ceiling: p.ceiling(), Held: autoscale.Count{Why: "no pod has to stay"}}
 }
 
+// asked is spec.replicas. While the loop knows the load, it is what the loop asks for: a manifest that has just set spec.replicas again must
+// not remove pods until the loop writes its number, a second later.
 func (p poolScale) asked() autoscale.Count {
 	n := autoscale.Count{Replicas: p.replicas, Why: "spec.replicas"}
 	switch {
@@ -74,8 +76,8 @@ func (p poolScale) asked() autoscale.Count {
 		n.Why = fmt.Sprintf("spec.replicas, which driver %s writes", p.spec.Driver)
 	case p.Loop == nil:
 		n.Why = "spec.replicas, until pods have reported their load"
-	case p.Loop.Asked.Replicas == p.replicas:
-		n.Why = p.Loop.Asked.Why
+	case p.Loop.Unknown == "", p.Loop.Asked.Replicas == p.replicas:
+		return p.Loop.Asked
 	}
 	return n
 }
@@ -211,9 +213,12 @@ func replicaCount(n autoscale.Count) v1alpha1.ReplicaCount {
 	return v1alpha1.ReplicaCount{Replicas: new(n.Replicas), Message: bounded(n.Why, maxSurgeMessage)}
 }
 
-// rescaled: another number of pods is to be, or follows from other numbers. Of which load they speak is a figure, and so is how far the ceiling is.
+// rescaled: another number of pods is to be, or follows from other numbers. Of which load they speak is a figure, and so is how far the ceiling
+// is, and what is left in the spools of pods that are held.
 func rescaled(was, is v1alpha1.AutoscalingStatus) bool {
-	was.Message, was.Asked.Message, is.Message, is.Asked.Message = "", "", "", ""
+	for _, s := range []*v1alpha1.AutoscalingStatus{&was, &is} {
+		s.Message, s.Asked.Message, s.Held.Message = "", "", ""
+	}
 	was.Ceiling, is.Ceiling = v1alpha1.ReplicaCount{}, v1alpha1.ReplicaCount{} // conditions tell where it matters
 	return !equality.Semantic.DeepEqual(was, is)
 }

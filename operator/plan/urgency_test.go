@@ -11,6 +11,21 @@ import (
 	"github.com/substorm/substorm/operator/plan"
 )
 
+// TestWhatIsHeldIsNoRescaling: what is left in the spools of pods that stay changes with each report.
+func TestWhatIsHeldIsNoRescaling(t *testing.T) {
+	held := func(replicas int32, message string) *v1alpha1.IngestGatewayStatus {
+		return &v1alpha1.IngestGatewayStatus{Autoscaling: v1alpha1.AutoscalingStatus{Replicas: new(replicas), Message: "held: " + message,
+			Held: v1alpha1.ReplicaCount{Replicas: new(replicas), Message: message}}}
+	}
+	was := held(3, "pool-2 has 7 objects")
+	if got := plan.GatewayUrgency(was, held(3, "pool-2 has 6 objects")); got != plan.UrgencyFigures {
+		t.Errorf("fewer objects: urgency %d", got)
+	}
+	if got := plan.GatewayUrgency(was, held(2, "pool-1 has 6 objects")); got != plan.UrgencyCondition {
+		t.Errorf("fewer pods: urgency %d", got)
+	}
+}
+
 func TestASitesCountsAreNoMereFigures(t *testing.T) {
 	site := func(counts v1alpha1.InstrumentSummary, silent string, revision int64) *v1alpha1.SiteStatus {
 		return &v1alpha1.SiteStatus{InstrumentSummary: &counts, RegistryRevision: revision, Conditions: []metav1.Condition{{

@@ -4,6 +4,7 @@ package controller
 
 import (
 	"cmp"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -137,7 +138,7 @@ func (r *reports) take(entry jetstream.KeyValueEntry, replayed bool, now time.Ti
 	}
 	var err error
 	if instrument == "" {
-		err = r.takeGateway(entry.Value(), seen, now)
+		err = r.takeGateway(pod, entry.Value(), seen, now)
 	} else {
 		err = r.takeInstrument(instrument, pod, entry.Value(), seen)
 	}
@@ -146,10 +147,15 @@ func (r *reports) take(entry jetstream.KeyValueEntry, replayed bool, now time.Ti
 	}
 }
 
-func (r *reports) takeGateway(value []byte, seen, now time.Time) error {
+// takeGateway stores a pod's report. One that is of another than its key says is none: under one key somebody could tell of any number of pods,
+// which nobody would ever forget.
+func (r *reports) takeGateway(pod string, value []byte, seen, now time.Time) error {
 	status, err := wire.Decode[wire.GatewayStatus](value)
 	if err != nil {
 		return err
+	}
+	if status.Gateway != pod {
+		return fmt.Errorf("it is of %.80q, and its key is another pod's", status.Gateway)
 	}
 	next := &gatewayReport{GatewayReport: plan.GatewayReport{GatewayStatus: status, Seen: seen}, alive: now.Sub(seen) <= aliveFor}
 	r.mu.Lock()

@@ -63,7 +63,7 @@ func TestRevisionWakesWhoWaits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := f.reports.takeGateway(value, now, now); err != nil {
+		if err := f.reports.takeGateway(gateway.Gateway, value, now, now); err != nil {
 			t.Fatal(err)
 		}
 		if value, err = wire.Encode(server); err != nil {

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// Under the key of one pod nobody can tell of others: they would be kept, each of them, for as long as the operator runs.
+func TestReportsOfOtherPods(t *testing.T) {
+	t.Parallel()
+	r, now := newReports(slog.New(slog.DiscardHandler)), time.Now()
+	woken := 0
+	r.gatewayChanged = func(string, bool) { woken++ }
+	for _, name := range []string{"pool-0", "pool-1", "other-0", ""} {
+		value, err := wire.Encode(wire.GatewayStatus{Gateway: name, Pool: "pool"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.takeGateway("pool-0", value, now, now); (err == nil) != (name == "pool-0") {
+			t.Errorf("a report of %q under the key of pool-0: %v", name, err)
+		}
+	}
+	if all := r.ofPool("pool"); len(all) != 1 || all[0].Gateway != "pool-0" || woken != 1 {
+		t.Errorf("%d are woken for %+v", woken, all)
+	}
+}

@@ -139,11 +139,12 @@ func (a *Admission) admit(v *Request) (leave func(), refused *problem.Problem) {
 	leave = func() {}
 	who, refused := a.Identify(v.Snapshot, v.Request)
 	v.Identity = who
-	if p := a.Precedence.Admit(rankOf(v.class, who, v.bulk)); p != nil {
-		return leave, p
-	}
 	// Who guesses at tokens is slowed down as well.
 	if p := a.Wait(v.Request, who); p != nil {
+		return leave, p
+	}
+	// Behind the limits of clients: those who give way count as load that pods are asked for, and one client could ask for all there may be.
+	if p := a.Precedence.Admit(rankOf(v.class, who, v.bulk)); p != nil {
 		return leave, p
 	}
 	if refused != nil {

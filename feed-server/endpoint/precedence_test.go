@@ -115,6 +115,29 @@ func TestGivingWay(t *testing.T) {
 	}
 }
 
+// TestGivingWayIsLimited: one client cannot make as many refusals as it likes, of which the operator would make pods. Beyond what one client may ask it is
+// answered 429, which is no load.
+func TestGivingWayIsLimited(t *testing.T) {
+	limits := Limits{Robot: Rate{PerSecond: 0.001, Burst: 5}}
+	g := NewAccessCheck(AccessCheckConfig{Registry: func() *registry.Snapshot { return &registry.Snapshot{Revision: 1} }, Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
+		Admission: NewAdmission(AdmissionConfig{Limits: limits, Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})})
+	for range 4 {
+		g.cfg.Admission.Precedence.Look(map[string]float64{CauseCPU: 1})
+	}
+	serve := g.Answer(func(v *Request) *problem.Problem { v.W.WriteHeader(http.StatusOK); return nil })
+	statuses := map[int]int{}
+	for range 100 {
+		r := httptest.NewRequest(http.MethodGet, "/page", nil)
+		r.Header.Set("User-Agent", "curl/8")
+		answer := httptest.NewRecorder()
+		serve(answer, r)
+		statuses[answer.Code]++
+	}
+	if lacked := g.cfg.Admission.lacked(); lacked != 5 || statuses[http.StatusServiceUnavailable] != 5 || statuses[http.StatusTooManyRequests] != 95 {
+		t.Errorf("%d count as load; answers %v", lacked, statuses)
+	}
+}
+
 // TestFill: the part of the places that is taken is known, and there is none of any number.
 func TestFill(t *testing.T) {
 	p := NewPlaces(40, podFull)

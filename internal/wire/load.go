@@ -2,7 +2,10 @@
 
 package wire
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // LoadReportInterval is how often a pod reports itself, with its load. What it says of instruments and consumers comes less often.
 const LoadReportInterval = time.Second
@@ -36,4 +39,13 @@ type Load struct {
 	Answered int64 `json:"answered,omitempty"`
 	Refused  int64 `json:"refused,omitempty"`
 	Limited  int64 `json:"limited,omitempty"`
+}
+
+// maxBudget bounds the name of a budget.
+const maxBudget = 32
+
+// IsBudget says whether a name can be a budget's. Those of newer versions are not known here; all are of letters, so that they can stand in a
+// status, a log and a metric.
+func IsBudget(name string) bool {
+	return name != "" && len(name) <= maxBudget && !strings.ContainsFunc(name, func(c rune) bool { return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') })
 }

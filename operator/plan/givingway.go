@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
@@ -29,10 +30,15 @@ func (v FeedServerView) givesWay() (Finding, bool) {
 		if r.GivingWay.Bulk < 100 {
 			bulk++
 		}
-		causes = append(causes, r.GivingWay.Cause)
+		if wire.IsBudget(r.GivingWay.Cause) {
+			causes = append(causes, r.GivingWay.Cause)
+		}
 	}
 	if robots == 0 {
 		return Finding{}, false
+	}
+	if len(causes) == 0 {
+		causes = []string{"budgets"}
 	}
 	slices.Sort(causes)
 	also := ""

@@ -32,11 +32,13 @@ func FeedServerLoads(server string, reports []FeedServerReport) (all []autoscale
 	return all
 }
 
-// loadReport has the time of the operator's own clock: a pod's clock may be wrong.
+// loadReport has the time of the operator's own clock: a pod's clock may be wrong. Of what it calls its budgets only names are taken.
 func loadReport(pod string, seen time.Time, load *wire.Load) autoscale.Report {
-	fill := make(map[autoscale.Budget]float64, len(load.Fill))
+	fill := map[autoscale.Budget]float64{}
 	for budget, v := range load.Fill {
-		fill[autoscale.Budget(budget)] = v
+		if wire.IsBudget(budget) {
+			fill[autoscale.Budget(budget)] = v
+		}
 	}
 	return autoscale.Report{Pod: pod, At: seen, Fill: fill, BytesPerSecond: float64(load.BytesPerSecond), Answered: load.Answered, Refused: load.Refused}
 }

@@ -19,6 +19,9 @@ import (
 // maxRows bounds a recorded file: a year has 527,040 minutes at most.
 const maxRows = 600_000
 
+// maxFile bounds it in bytes, because a row may have any length.
+const maxFile = 64 << 20
+
 // columns of a recorded file beside its time.
 var columns = map[string]surge.Quantity{"kp": surge.Kp, "bz": surge.Bz, "speed": surge.Speed}
 
@@ -50,6 +53,15 @@ func NewRecorded(file io.Reader, cfg RecordedConfig) (*Recorded, error) {
 	if !(cfg.SpeedUp > 0 && cfg.SpeedUp <= 1e6) || cfg.Delay < 0 {
 		return nil, fmt.Errorf("a speed-up of %v and a delay of %v cannot be: speed-ups are above 0 and at most 1000000, delays not below 0", cfg.SpeedUp, cfg.Delay)
 	}
+	bounded := &io.LimitedReader{R: file, N: maxFile}
+	r, err := newRecorded(bounded, cfg)
+	if bounded.N == 0 {
+		return nil, fmt.Errorf("more than %d MiB: cut the file", maxFile>>20)
+	}
+	return r, err
+}
+
+func newRecorded(file io.Reader, cfg RecordedConfig) (*Recorded, error) {
 	rows := csv.NewReader(file)
 	rows.Comment, rows.TrimLeadingSpace, rows.ReuseRecord = '#', true, true
 	header, err := rows.Read()

@@ -96,11 +96,22 @@ func TestRecordedErrors(t *testing.T) {
 			t.Errorf("%q: error %v, want %q", file, err, want)
 		}
 	}
+	if _, err := NewRecorded(zeros{}, RecordedConfig{}); err == nil || err.Error() != "more than 64 MiB: cut the file" {
+		t.Errorf("of a file without end: %.100v", err)
+	}
 	for _, cfg := range []RecordedConfig{{SpeedUp: -1}, {SpeedUp: 1e9}, {Delay: -time.Second}} {
 		if _, err := NewRecorded(strings.NewReader(stPatrick), cfg); err == nil {
 			t.Errorf("%+v is played", cfg)
 		}
 	}
+}
+
+// zeros is a file without end and without rows, as /dev/zero is.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
 }
 
 // FuzzRecorded: what is played can be, and is in order.

@@ -104,7 +104,16 @@ func (p *pass) stepFloors() {
 			p.next.Floors = append(p.next.Floors, f)
 		}
 	}
+	// A status takes no more. Levels name 32 pools at most, so those that are let go were named by levels that are declared no more.
+	for i := len(p.next.Floors) - 1; i >= 0 && len(p.next.Floors) > mostFloors; i-- {
+		if p.asks(p.next.Floors[i].Pool).Replicas == 0 {
+			p.next.Floors = slices.Delete(p.next.Floors, i, i+1)
+		}
+	}
 }
+
+// mostFloors is how many floors a Site's status has at most.
+const mostFloors = 64
 
 func (p *pass) stepFloor(pool Pool) FloorState {
 	is, was := p.asks(pool), p.was.floor(pool)

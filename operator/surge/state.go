@@ -56,6 +56,9 @@ func (c *Countdown) next(stop bool, now time.Time) (*Countdown, time.Duration) {
 	case !stop && c.StoppedAt != nil:
 		next.From, next.StoppedAt = c.From.Add(max(0, now.Sub(*c.StoppedAt))), nil
 	}
+	if next.From.After(now) { // the clock was ahead, and this would take until it is there again
+		next.From = now
+	}
 	until := now
 	if next.StoppedAt != nil {
 		until = *next.StoppedAt

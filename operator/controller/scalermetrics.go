@@ -13,7 +13,7 @@ var (
 	poolLoad   = prometheus.NewDesc("substorm_pool_load_pods",
 		"Load of the pods of an IngestGateway or a FeedServer, in full pods: 3 is what three of them carry; absent while no pod reports.", poolLabels, nil)
 	poolUnreported = prometheus.NewDesc("substorm_pool_unreported_pods",
-		"Ready pods that do not report their load: they count as the average of the others.", poolLabels, nil)
+		"Ready pods that do not report their load: those that had reported count as the average of the others.", poolLabels, nil)
 	poolPanic = prometheus.NewDesc("substorm_pool_panic",
 		"1 while the load of the last seconds decides how many pods are asked for, else 0; of pools with driver Operator.", poolLabels, nil)
 	poolReplicas = prometheus.NewDesc("substorm_pool_replicas",

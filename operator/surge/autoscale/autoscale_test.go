@@ -49,7 +49,7 @@ func TestSum(t *testing.T) {
 		because autoscale.Budget
 	}{
 		"all":               {[]string{"a", "b"}, []autoscale.Report{{Pod: "a", At: at, Fill: fill(0.2)}, {Pod: "b", At: at, Fill: fill(0.4)}}, 0.6, 0, autoscale.Budget(wire.BudgetConnections)},
-		"one is missing":    {[]string{"a", "b", "c"}, []autoscale.Report{{Pod: "a", At: at, Fill: fill(0.2)}, {Pod: "b", At: at, Fill: fill(0.4)}}, 0.9, 1, autoscale.Budget(wire.BudgetConnections)},
+		"one is new":        {[]string{"a", "b", "c"}, []autoscale.Report{{Pod: "a", At: at, Fill: fill(0.2)}, {Pod: "b", At: at, Fill: fill(0.4)}}, 0.6, 1, autoscale.Budget(wire.BudgetConnections)},
 		"one is old":        {[]string{"a", "b"}, []autoscale.Report{{Pod: "a", At: at.Add(-4 * time.Second), Fill: fill(1)}, {Pod: "b", At: at, Fill: fill(0.4)}}, 0.8, 1, autoscale.Budget(wire.BudgetConnections)},
 		"the newest counts": {[]string{"a"}, []autoscale.Report{{Pod: "a", At: at, Fill: fill(0.2)}, {Pod: "a", At: at.Add(-time.Second), Fill: fill(1)}}, 0.2, 0, autoscale.Budget(wire.BudgetConnections)},
 		"one is going":      {[]string{"a"}, []autoscale.Report{{Pod: "a", At: at, Fill: fill(0.2)}, {Pod: "b", At: at, Fill: fill(1)}}, 0.2, 0, autoscale.Budget(wire.BudgetConnections)},

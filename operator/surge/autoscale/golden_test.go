@@ -96,10 +96,11 @@ func (p *phase) reports(pods []string, now time.Time) (all []autoscale.Report) {
 		fill[budget] = of / float64(len(pods))
 	}
 	for _, name := range pods {
+		late := p.Late.Duration
 		if slices.Contains(p.Silent, name) {
-			continue
+			late = time.Hour // its last report is old
 		}
-		r := autoscale.Report{Pod: name, At: now.Add(-p.Late.Duration), Fill: fill, BytesPerSecond: 1e6 * min(each, 1), BytesPerSecondLimit: 1e6, Answered: int64(1000 * min(each, 1))}
+		r := autoscale.Report{Pod: name, At: now.Add(-late), Fill: fill, BytesPerSecond: 1e6 * min(each, 1), BytesPerSecondLimit: 1e6, Answered: int64(1000 * min(each, 1))}
 		if each > 1 {
 			r.Refused = int64(1000 * (each - 1))
 		}

@@ -39,7 +39,9 @@ const mostHidden = 10
 type Load struct {
 	At    time.Time
 	Total float64
-	// Missing is how many pods did not report. Total has the average of the others in their place.
+	// Missing is how many pods did not report. In place of those that had reported before, Total has the average of the others. A pod
+	// that never reported has just started, and carries hardly anything: with an average in its place each pod that a floor starts
+	// would look like growth.
 	Missing int
 	// Because is the budget of which the pods use most.
 	Because Budget
@@ -48,11 +50,14 @@ type Load struct {
 // Sum adds up the newest report of each of the pods that are ready. It returns false if none of them reported: then nothing is known.
 func Sum(ready []string, reports []Report, now time.Time) (Load, bool) {
 	load := Load{At: now}
-	reported, most := 0, map[Budget]float64{}
+	reported, silent, most := 0, 0, map[Budget]float64{}
 	for _, pod := range ready {
 		r := newest(pod, reports)
 		if r == nil || now.Sub(r.At) > freshFor {
 			load.Missing++
+			if r != nil {
+				silent++
+			}
 			continue
 		}
 		fill, of := r.load()
@@ -63,7 +68,7 @@ func Sum(ready []string, reports []Report, now time.Time) (Load, bool) {
 	if reported == 0 {
 		return load, false
 	}
-	load.Total *= float64(len(ready)) / float64(reported)
+	load.Total *= float64(reported+silent) / float64(reported)
 	for budget, fill := range most {
 		if fill > most[load.Because] || fill == most[load.Because] && (load.Because == "" || budget < load.Because) {
 			load.Because = budget

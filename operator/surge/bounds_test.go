@@ -27,16 +27,16 @@ func TestClockWasAhead(t *testing.T) {
 	state := surge.State{Level: "storm", Levels: []surge.LevelState{{Name: "storm", Because: "Kp 6", Hold: ahead}},
 		Floors: []surge.FloorState{{Pool: surge.Pool{Kind: surge.KindFeedServer}, Replicas: 6, Level: "storm", Release: ahead}}}
 	state, is := surge.Next(levels, signals(now), state, now)
-	if is.Level != "storm" || is.LookAgain > time.Hour {
-		t.Fatalf("at first level %q, look again in %s", is.Level, is.LookAgain)
+	if state.Level != "storm" || is.LookAgain > time.Hour {
+		t.Fatalf("at first level %q, look again in %s", state.Level, is.LookAgain)
 	}
 	now = now.Add(10 * time.Minute)
-	if state, is = surge.Next(levels, signals(now), state, now); is.Floors[0].Replicas != 5 {
-		t.Errorf("the floor is %+v", is.Floors)
+	if state, _ = surge.Next(levels, signals(now), state, now); state.Floors[0].Replicas != 5 {
+		t.Errorf("the floor is %+v", state.Floors)
 	}
 	now = now.Add(50 * time.Minute)
-	if _, is = surge.Next(levels, signals(now), state, now); is.Level != "" {
-		t.Errorf("level %s holds: %s", is.Level, is.Why)
+	if state, is = surge.Next(levels, signals(now), state, now); state.Level != "" {
+		t.Errorf("level %s holds: %s", state.Level, is.Why)
 	}
 }
 
@@ -48,8 +48,8 @@ func TestMostFloors(t *testing.T) {
 	for i := range 64 {
 		state.Floors = append(state.Floors, surge.FloorState{Pool: surge.Pool{Kind: surge.KindFeedServer, Name: fmt.Sprintf("before-%d", i)}, Replicas: 9, Level: "gone"})
 	}
-	state, is := surge.Next(levels, signals(now), state, now)
-	if len(state.Floors) != 64 || is.Floor(surge.Pool{Kind: surge.KindFeedServer, Name: "public"}).Replicas != 4 {
-		t.Errorf("%d floors, of which %+v", len(state.Floors), is.Floor(surge.Pool{Kind: surge.KindFeedServer, Name: "public"}))
+	state, _ = surge.Next(levels, signals(now), state, now)
+	if len(state.Floors) != 64 || state.Floor(surge.Pool{Kind: surge.KindFeedServer, Name: "public"}).Replicas != 4 {
+		t.Errorf("%d floors, of which %+v", len(state.Floors), state.Floor(surge.Pool{Kind: surge.KindFeedServer, Name: "public"}))
 	}
 }

@@ -116,7 +116,7 @@ func (p *pass) stepFloors() {
 const mostFloors = 64
 
 func (p *pass) stepFloor(pool Pool) FloorState {
-	is, was := p.asks(pool), p.was.floor(pool)
+	is, was := p.asks(pool), p.was.Floor(pool)
 	if is.Replicas >= was.Replicas {
 		return is
 	}
@@ -163,8 +163,8 @@ func (p *pass) unknownAbove(pool Pool, replicas int32) bool {
 	return false
 }
 
-// floor returns that of a pool. One that has just been named in the levels had that of its kind until now.
-func (s *State) floor(of Pool) FloorState {
+// Floor returns that of a pool: its own, or that of each of its kind, as of one that has just been named in the levels.
+func (s *State) Floor(of Pool) FloorState {
 	found := FloorState{Pool: of}
 	for _, f := range s.Floors {
 		if f.Pool == of {
@@ -217,15 +217,12 @@ func (p *pass) uses(q Quantity) bool {
 
 // decide puts the state into words.
 func (p *pass) decide() Decision {
-	d := Decision{Level: p.next.Level, Since: p.next.Since, Why: p.why(verdict.aging), Lasting: p.why(verdict.holding)}
+	d := Decision{Why: p.why(verdict.aging), Lasting: p.why(verdict.holding)}
 	for i, v := range p.verdicts {
 		if v.is == Unknown {
 			d.Unknown = fmt.Sprintf("nobody knows whether %s is fulfilled: %s", p.levels[i].Name, v.why)
 			break
 		}
-	}
-	for _, f := range p.next.Floors {
-		d.Floors = append(d.Floors, PoolFloor{f.Pool, f.Replicas, p.whyFloor(f)})
 	}
 	if !p.again.IsZero() {
 		d.LookAgain = p.again.Sub(p.now)
@@ -255,18 +252,4 @@ func (p *pass) whyNone(words func(verdict) string) string {
 		return "no levels are declared"
 	}
 	return words(p.verdicts[0])
-}
-
-func (p *pass) whyFloor(f FloorState) string {
-	if f.Release == nil {
-		return fmt.Sprintf("level %s", f.Level)
-	}
-	if f.Release.StoppedAt != nil {
-		return fmt.Sprintf("level %s is over, and nothing is released while a signal is unknown", f.Level)
-	}
-	every := releaseUndeclared
-	if i := p.named(f.Level); i >= 0 {
-		every = p.levels[i].releaseEvery()
-	}
-	return fmt.Sprintf("level %s is over: one pod less each %s", f.Level, told(every))
 }

@@ -31,17 +31,16 @@ func TestNextHolds(t *testing.T) {
 
 		now := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 		signal := &surge.Signal{Quantity: surge.Kp, Source: "test", StaleAfter: 90 * time.Minute}
-		var state surge.State
-		var was surge.Decision
+		var was surge.State
 		var fell time.Time
 		for range rapid.IntRange(1, 60).Draw(t, "looks") {
 			now = now.Add(time.Duration(rapid.IntRange(1, 7200).Draw(t, "seconds")) * time.Second)
 			if rapid.Bool().Draw(t, "tells") {
 				signal.Samples = []surge.Sample{{From: now.Add(-time.Minute), To: now, Value: rapid.Float64Range(0, 9).Draw(t, "kp")}}
 			}
-			next, is := surge.Next(levels, surge.Signals{signal}, state, now)
-			if again, _ := surge.Next(levels, surge.Signals{signal}, next, now); !cmp.Equal(next, again) {
-				t.Fatalf("another look changes the state:\n%s", cmp.Diff(next, again))
+			is, decision := surge.Next(levels, surge.Signals{signal}, was, now)
+			if again, _ := surge.Next(levels, surge.Signals{signal}, is, now); !cmp.Equal(is, again) {
+				t.Fatalf("another look changes the state:\n%s", cmp.Diff(is, again))
 			}
 			before, after := was.Floor(public).Replicas, is.Floor(public).Replicas
 			switch lower := after < before; {
@@ -63,10 +62,10 @@ func TestNextHolds(t *testing.T) {
 					}
 				}
 			}
-			if is.LookAgain < 0 {
-				t.Fatalf("to look again in %s", is.LookAgain)
+			if decision.LookAgain < 0 {
+				t.Fatalf("to look again in %s", decision.LookAgain)
 			}
-			state, was = next, is
+			was = is
 		}
 	})
 }

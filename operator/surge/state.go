@@ -66,41 +66,14 @@ func (c *Countdown) next(stop bool, now time.Time) (*Countdown, time.Duration) {
 	return &next, max(0, until.Sub(next.From))
 }
 
-// Decision is what follows.
+// Decision says in words why the state is what it is, and when to decide again.
 type Decision struct {
-	// Level that holds; empty: none does.
-	Level string `json:"level,omitempty"`
-	// Since when.
-	Since time.Time `json:"since,omitzero"`
 	// Why, in one sentence for people.
 	Why string `json:"why"`
 	// Lasting is Why without the ages of what is known: it stays as it is while nothing is told.
 	Lasting string `json:"-"`
 	// Unknown says what is not known of the levels, and why; empty: everything is.
 	Unknown string `json:"unknown,omitempty"`
-	// Floors that are above 0.
-	Floors []PoolFloor `json:"floors,omitempty"`
 	// LookAgain is after how long something changes even if the signals do not; 0: never.
 	LookAgain time.Duration `json:"-"`
-}
-
-// PoolFloor is below how many pods a pool is not scaled, and why.
-type PoolFloor struct {
-	Pool     `json:",inline"`
-	Replicas int32  `json:"replicas"`
-	Why      string `json:"why"`
-}
-
-// Floor returns that of a pool: its own, or that of each of its kind.
-func (d *Decision) Floor(of Pool) PoolFloor {
-	found := PoolFloor{Pool: of, Why: "no level asks for more"}
-	for _, f := range d.Floors {
-		if f.Pool == of {
-			return f
-		}
-		if f.Kind == of.Kind && f.Name == "" {
-			found.Replicas, found.Why = f.Replicas, f.Why
-		}
-	}
-	return found
 }

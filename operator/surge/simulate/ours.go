@@ -43,10 +43,9 @@ type ours struct {
 	levels  []surge.Level
 	sources []Source
 
-	told     []int // samples of each source
-	again    time.Time
-	state    surge.State
-	decision surge.Decision
+	told  []int // samples of each source
+	again time.Time
+	state surge.State
 	// scaled is what replicas last followed from, and replicas what did.
 	scaled   [2]int32
 	replicas int32
@@ -66,10 +65,7 @@ func (o *ours) Decide(now time.Time, seen Seen) int32 {
 	o.loop.Add(autoscale.Load{At: now, Total: seen.Load, Because: autoscale.Throughput})
 	asked := o.loop.Decide(now, seen.Ready)
 	o.look(now)
-	least := int32(leastPods)
-	if len(o.decision.Floors) > 0 {
-		least = max(least, o.decision.Floor(pool).Replicas)
-	}
+	least := max(leastPods, o.state.Floor(pool).Replicas)
 	if from := [2]int32{asked.Replicas, least}; from != o.scaled {
 		scale := autoscale.Scale{Asked: autoscale.Count{Replicas: from[0]}, Floor: autoscale.Count{Replicas: from[1]}, Ceiling: autoscale.Count{Replicas: ceiling}}
 		o.scaled, o.replicas = from, scale.Replicas().Replicas
@@ -96,13 +92,14 @@ func (o *ours) look(now time.Time) {
 		signals[i] = o.sources[i].signal(o.told[i])
 	}
 	before := o.rank(o.state.Level)
-	o.state, o.decision = surge.Next(o.levels, signals, o.state, now)
+	var decision surge.Decision
+	o.state, decision = surge.Next(o.levels, signals, o.state, now)
 	if o.rank(o.state.Level) > before {
 		o.raised++
 	}
 	o.again = time.Time{}
-	if o.decision.LookAgain > 0 {
-		o.again = now.Add(o.decision.LookAgain)
+	if decision.LookAgain > 0 {
+		o.again = now.Add(decision.LookAgain)
 	}
 }
 

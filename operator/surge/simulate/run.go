@@ -113,6 +113,6 @@ func (r *Result) trace(now time.Time, load float64, ready int32, refused float64
 	one := &r.Points[len(r.Points)-1]
 	one.Load, one.Ready, one.Refused = max(one.Load, load), min(one.Ready, ready), max(one.Refused, refused)
 	if o, is := p.(*ours); is {
-		one.Level = o.decision.Level
+		one.Level = o.state.Level
 	}
 }

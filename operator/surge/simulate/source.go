@@ -51,8 +51,9 @@ func (s *Source) told(now time.Time) int {
 	return n
 }
 
-// rememberedSamples is how many samples a signal has: a time of thresholds that is longer than these is Unknown.
-const rememberedSamples = 64
+// rememberedSamples is how many samples a signal has: of the solar wind those of three hours, as the operator keeps them. Thresholds ask for
+// two hours at most.
+const rememberedSamples = 180
 
 func (s *Source) signal(told int) *surge.Signal {
 	return &surge.Signal{Quantity: s.Quantity, Source: s.Name, StaleAfter: s.StaleAfter, Samples: s.Samples[max(0, told-rememberedSamples):told]}

@@ -15,15 +15,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/substorm/substorm/cli/up/kubeapi"
 	"github.com/substorm/substorm/cli/up/manifests"
-	"github.com/substorm/substorm/crds"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator"
 )
 
-// hub is a Site with NATS servers of its own and an operator, as on a cluster. Nobody receives or archives there: its object store is
+// hub is a Site with NATS servers of its own, an API server and an operator, as on a cluster. Nobody receives or archives there: its object store is
 // away, which its streams do not need.
 type hub struct {
 	nats   *testenv.NATSServer
@@ -50,25 +48,12 @@ spec:
 func startHub(t *testing.T) *hub {
 	t.Helper()
 	h := &hub{nats: testenv.NATS(t, testenv.NATSOptions{Operator: true, TLS: true, AnyClient: true, Domain: "hub", TakesLeaves: true})}
-	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	api, err := kubeapi.Open(kubeapi.Config{Dir: t.TempDir(), CRDs: crds.Files, Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- api.Serve(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-served; err != nil {
-			t.Errorf("the hub's API: %v", err)
-		}
-	})
+	api := testenv.Kubernetes(t)
 	scheme, err := operator.NewScheme()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.client, err = client.New(api.RESTConfig(), client.Options{Scheme: scheme}); err != nil {
+	if h.client, err = client.New(api.Config, client.Options{Scheme: scheme}); err != nil {
 		t.Fatal(err)
 	}
 	text := fmt.Sprintf(hubSite, h.nats.URL()) + secretYAML("s3", "accessKeyID", "id", "secretAccessKey", "secret") +
@@ -79,10 +64,10 @@ func startHub(t *testing.T) *hub {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := manifests.Apply(t.Context(), h.client, objects, log); err != nil {
+	if err := manifests.Apply(t.Context(), h.client, objects, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
-	testenv.StartOperator(t, api.Kubeconfig(), "--leader-election=false", "--gateway-image=none", "--feed-server-image=none", "--archivist-image=none", "--mirror-image=none")
+	testenv.StartOperator(t, api.Kubeconfig(t, "operator", "system:masters"), "--leader-election=false", "--gateway-image=none", "--feed-server-image=none", "--archivist-image=none", "--mirror-image=none")
 	return h
 }
 

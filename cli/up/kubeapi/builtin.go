@@ -59,9 +59,6 @@ var builtins = []builtin{
 	{object: &corev1.Pod{}, list: &corev1.PodList{}, group: corev1.SchemeGroupVersion, plural: "pods",
 		short: []string{"po"}, categories: []string{"all"}, status: true, generation: true,
 		columns: "Status=.status.phase Node=.spec.nodeName", fields: podFields},
-	// Of no use here; the operator of a Site on a cluster does not start where it is unknown, and a hub's runs against this API in tests.
-	{object: &corev1.PersistentVolumeClaim{}, list: &corev1.PersistentVolumeClaimList{}, group: corev1.SchemeGroupVersion, plural: "persistentvolumeclaims",
-		short: []string{"pvc"}, status: true, columns: "Status=.status.phase Volume=.spec.volumeName"},
 	{object: &corev1.Event{}, list: &corev1.EventList{}, group: corev1.SchemeGroupVersion, plural: "events",
 		short: []string{"ev"}, passing: true, fields: eventFields,
 		columns: "Type=.type Reason=.reason Object=.involvedObject.name Message=.message"},

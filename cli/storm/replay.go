@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -43,14 +44,7 @@ begin, and how large: 2 to 8 times the load of a calm day. Some crowds come
 without a storm, and in some draws the signal is away for 6 to 48 hours. In
 each draw, each policy meets the same:
 
-  hpa               HorizontalPodAutoscaler on CPU, as it is by default
-  keda              KEDA, polling the load each 30 s
-  knative           Knative's autoscaler
-  ours, no signal   the operator's loop, without space weather
-  ours              the operator's loop, with floors by space weather
-  oracle            knows the load, and keeps pods as full as the others do
-  packed oracle     knows the load, and fills pods to the last
-
+` + policies() + `
 The operator decides with the same code. A value of Kp is known 15 minutes
 after its three hours. The levels are those of the Site in --manifests, of
 which floors of all FeedServers count. Without it they are: storm, Kp 5 and
@@ -78,6 +72,15 @@ a speed of 500 and more makes a storm, too.`,
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "show no progress")
 	o.output.Add(cmd, "one document")
 	return cmd
+}
+
+// policies lists those that are compared, a line each.
+func policies() string {
+	var all strings.Builder
+	for _, kind := range simulate.Kinds(nil) {
+		fmt.Fprintf(&all, "  %-17s %s\n", kind.Name, kind.Short)
+	}
+	return all.String()
 }
 
 // report is what -o json prints.

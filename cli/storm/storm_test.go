@@ -163,9 +163,10 @@ func TestManifests(t *testing.T) {
 		t.Errorf("a floor of 30 pods in nearly all of the month takes %.0f hours, the default levels %.0f", declared, usual)
 	}
 	for name, c := range map[string]struct{ file, want string }{
-		"no Site":   {file("feed.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"), "--manifests"},
-		"no levels": {file("site.yaml", site), "declares no levels"},
-		"no file":   {filepath.Join(dir, "none.yaml"), "none.yaml"},
+		"no Site":          {file("feed.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"), "--manifests"},
+		"no levels":        {file("site.yaml", site), "declares no levels"},
+		"floors of others": {file("one.yaml", site+strings.Replace(surge, "kind: FeedServer", "kind: FeedServer, name: inner", 1)), "has a floor of all FeedServers"},
+		"no file":          {filepath.Join(dir, "none.yaml"), "none.yaml"},
 	} {
 		if _, err := replay(t, march, "--draws", "1", "--manifests", c.file); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)

@@ -35,7 +35,7 @@ spec:
   surge:
     levels:
     - {name: storm, anyOf: [{allOf: [{quantity: Kp, atLeast: "5"}]}, {allOf: [{quantity: Bz, atMost: "-10", for: 10m}, {quantity: Speed, atLeast: "500"}]}], floors: [{kind: FeedServer, replicas: 3}, {kind: IngestGateway, replicas: 2}]}
-    - {name: severe, anyOf: [{allOf: [{quantity: Kp, atLeast: "7"}]}], floors: [{kind: FeedServer, replicas: 8}]}
+    - {name: severe, anyOf: [{allOf: [{quantity: Kp, atLeast: "7"}]}], floors: [{kind: FeedServer, replicas: 8}, {kind: FeedServer, name: publik, replicas: 9}, {kind: IngestGateway, name: pool, replicas: 2}]}
 ---
 apiVersion: substorm.dev/v1alpha1
 kind: IngestGateway
@@ -156,7 +156,7 @@ func TestPlan(t *testing.T) {
 		t.Errorf("the verdict: %v", err)
 	}
 	for _, part := range []string{"level severe", "FeedServer/public   1      8      8      5        False  3", "IngestGateway/pool  1      2      2      7        True   0",
-		"memory is short on node-a", "Add a node"} {
+		"memory is short on node-a", "Add a node", `floors of FeedServer/publik, and Site "hub" has no such pool`} {
 		if !strings.Contains(out, part) {
 			t.Errorf("%q is not in\n%s", part, out)
 		}

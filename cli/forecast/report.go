@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/substorm/substorm/cli/output"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/surge"
 	"github.com/substorm/substorm/operator/surge/autoscale"
@@ -28,6 +29,8 @@ type Report struct {
 	Why   string `json:"why"`
 	// Pools in the order in which they were counted.
 	Pools []Pool `json:"pools"`
+	// UnknownPools have a floor in a level, and the Site does not have them: FeedServer/name.
+	UnknownPools []string `json:"unknownPools,omitempty"`
 	// Unread says who may not read nodes; empty: they were read.
 	Unread string `json:"unread,omitempty"`
 	Fits   bool   `json:"fits"`
@@ -83,7 +86,21 @@ func (s *seen) report(asked storm, now time.Time) (*Report, error) {
 		view.Scaling.Ceiling = new(space.Fit(pool, plan.MaxPods))
 		space = r.add("FeedServer", s.servers[i].Name, view.Scale(), space, pool)
 	}
+	r.UnknownPools = r.unknown(levels)
 	return r, nil
+}
+
+// unknown are the pools that levels name and the Site does not have, each once.
+func (r *Report) unknown(levels []v1alpha1.SurgeLevel) (all []string) {
+	for _, l := range levels {
+		for _, f := range l.Floors {
+			is := func(p Pool) bool { return p.Kind == string(f.Kind) && p.Name == f.Name }
+			if name := string(f.Kind) + "/" + f.Name; f.Name != "" && !slices.ContainsFunc(r.Pools, is) && !slices.Contains(all, name) {
+				all = append(all, name)
+			}
+		}
+	}
+	return all
 }
 
 // signals of what would be measured: all day long, so that levels hold that ask for it to last.
@@ -124,6 +141,9 @@ func (r *Report) print(w io.Writer) {
 		if !p.Fits {
 			fmt.Fprintf(w, "\n%s/%s can have %d of %d pods: %s\n", p.Kind, p.Name, p.Ceiling.Replicas, p.Needs, p.Ceiling.Why)
 		}
+	}
+	if len(r.UnknownPools) > 0 {
+		fmt.Fprintf(w, "\nspec.surge.levels has floors of %s, and Site %q has no such pool: correct the name, or declare the pool\n", strings.Join(r.UnknownPools, ", "), r.Site)
 	}
 	if r.Unread != "" {
 		fmt.Fprintf(w, "\nNodes and volumes were not looked at: %s\n", r.Unread)

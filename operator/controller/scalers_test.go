@@ -116,7 +116,7 @@ func TestOperatorScalesGateways(t *testing.T) {
 	}
 	declare()
 	w.asksFor("pool", 1)
-	w.awaits("IngestGateway", "pool", v1alpha1.ConditionScalingActive, "Unknown/"+v1alpha1.ReasonNotReported)
+	w.awaits("IngestGateway", "pool", v1alpha1.ConditionScalingActive, "Unknown/"+v1alpha1.ReasonLoadUnknown)
 	var fills [4]share
 	var spools [4]atomic.Int64
 	begin := func(i int, fill float64) {
@@ -152,7 +152,7 @@ func TestOperatorScalesGateways(t *testing.T) {
 	for i := range fills { // silence
 		fills[i].set(-1)
 	}
-	says(t, w.awaits("IngestGateway", "pool", v1alpha1.ConditionScalingActive, "Unknown/"+v1alpha1.ReasonNotReported), "as many pods are asked for as before")
+	says(t, w.awaits("IngestGateway", "pool", v1alpha1.ConditionScalingActive, "Unknown/"+v1alpha1.ReasonLoadUnknown), "as many pods are asked for as before")
 	w.scales("IngestGateway", "pool", 4, 6, 1, 4, 0)
 
 	spools[2].Store(7)

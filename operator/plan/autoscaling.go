@@ -126,9 +126,9 @@ func (p poolScale) active() (Finding, bool) {
 	case p.spec.Driver != v1alpha1.DriverOperator:
 		return Finding{}, false
 	case p.Loop == nil:
-		return unknown(v1alpha1.ReasonNotReported, "the operator has not heard of the load yet: as many pods are asked for as before"), true
+		return unknown(v1alpha1.ReasonLoadUnknown, "no pod has reported its load yet: as many pods are asked for as before; if it stays so, see whether pods are ready, and their logs"), true
 	case p.Loop.Unknown != "":
-		return unknown(v1alpha1.ReasonNotReported, p.Loop.Unknown+": as many pods are asked for as before"), true
+		return unknown(v1alpha1.ReasonLoadUnknown, p.Loop.Unknown+": as many pods are asked for as before; see whether pods are ready, and their logs"), true
 	default:
 		return good(v1alpha1.ReasonLoadKnown, "the pods report their load"), true
 	}

@@ -21,6 +21,8 @@ const (
 
 	// ReasonLoadKnown: pods report their load.
 	ReasonLoadKnown = "LoadKnown"
+	// ReasonLoadUnknown: no pod has reported its load yet, or none does any more.
+	ReasonLoadUnknown = "LoadUnknown"
 	// ReasonAskedAboveCeiling: more pods are asked for than there may be.
 	ReasonAskedAboveCeiling = "AskedAboveCeiling"
 	// ReasonRescaled is of an event: the operator asks for another number of pods.

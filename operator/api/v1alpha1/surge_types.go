@@ -25,9 +25,9 @@ const (
 	ReasonNeverTold = "NeverTold"
 	// ReasonSourceInvalid: a source of spec.spaceWeather cannot be asked as it is declared.
 	ReasonSourceInvalid = "SourceInvalid"
-	// ReasonLevelFulfilled: space weather fulfils a rule of the level.
+	// ReasonLevelFulfilled: space weather fulfills a rule of the level.
 	ReasonLevelFulfilled = "LevelFulfilled"
-	// ReasonLevelHeld: it did, and the level is held.
+	// ReasonLevelHeld: space weather fulfills no rule of the level any more, or nobody knows, and spec.surge.hold has not passed since.
 	ReasonLevelHeld = "LevelHeld"
 	// ReasonLevelChanged is of an event: a level followed another.
 	ReasonLevelChanged = "LevelChanged"

@@ -17,12 +17,18 @@ import (
 // amounts are those of resources: of CPU in thousandths, of all others in whole ones.
 type amounts map[corev1.ResourceName]int64
 
+// mostAmount bounds an amount: thousandths and sums of what somebody writes into a manifest may exceed an int64, and then be anything.
+const mostAmount = 1 << 60
+
 func amountsOf(list corev1.ResourceList) amounts {
 	all := make(amounts, len(list)+1)
 	for name, q := range list {
-		if name == corev1.ResourceCPU {
+		switch cpu := name == corev1.ResourceCPU; {
+		case q.CmpInt64(mostAmount) > 0, cpu && q.CmpInt64(mostAmount/1000) > 0:
+			all[name] = mostAmount
+		case cpu:
 			all[name] = q.MilliValue()
-		} else {
+		default:
 			all[name] = q.Value()
 		}
 	}
@@ -48,13 +54,13 @@ func (free amounts) short(need amounts) corev1.ResourceName {
 
 func (free amounts) sub(need amounts) {
 	for name, n := range need {
-		free[name] -= n
+		free[name] = max(free[name]-n, -mostAmount)
 	}
 }
 
 func (free amounts) add(need amounts) {
 	for name, n := range need {
-		free[name] += n
+		free[name] = min(free[name]+n, mostAmount)
 	}
 }
 

@@ -22,6 +22,8 @@ type domains struct {
 	skew int
 	// held counts the pods in each domain.
 	held map[string]int
+	// fewest is the least of these; -1: it is to be counted.
+	fewest int
 }
 
 type ruleKind int
@@ -72,7 +74,7 @@ func termOf(kind ruleKind, term *corev1.PodAffinityTerm, pool *Pool, nodes []nod
 
 // domainsOf counts pods; those of all namespaces where no names are given, as the labels of namespaces are not known here.
 func domainsOf(kind ruleKind, topology string, selector *metav1.LabelSelector, names []string, pool *Pool, nodes []node) domains {
-	d := domains{kind: kind, topology: topology, held: map[string]int{}}
+	d := domains{kind: kind, topology: topology, held: map[string]int{}, fewest: -1}
 	which, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil { // the API server takes none of these
 		which = labels.Nothing()
@@ -122,17 +124,23 @@ func (d *domains) none() bool {
 	return true
 }
 
+// least is how many pods the domain has that has fewest. It is counted once for each pod that is placed: there may be as many domains as nodes, each of
+// which asks.
 func (d *domains) least() int {
-	least := math.MaxInt
-	for _, n := range d.held {
-		least = min(least, n)
+	if d.fewest >= 0 {
+		return d.fewest
 	}
-	return least
+	d.fewest = math.MaxInt
+	for _, n := range d.held {
+		d.fewest = min(d.fewest, n)
+	}
+	return d.fewest
 }
 
 // placed notes that one of the pool's pods went to a node.
 func (d *domains) placed(n *node) {
 	if in, has := n.Labels[d.topology]; has && d.self {
 		d.held[in]++
+		d.fewest = -1
 	}
 }

@@ -105,6 +105,9 @@ type limit struct {
 func (l *limit) fits() int64 {
 	free := l.hard.DeepCopy()
 	free.Sub(l.used)
+	if free.Sign() <= 0 {
+		return 0
+	}
 	if scale := int64(1000); free.Value() < math.MaxInt64/scale && l.each.Value() < math.MaxInt64/scale { // thousandths are for CPU
 		return max(0, free.MilliValue()/l.each.MilliValue())
 	}

@@ -30,7 +30,7 @@ const (
 // fetcher asks one URL. It is used by one goroutine.
 type fetcher struct {
 	url *url.URL
-	// where is the URL as people are told it: without a query, which may have a key.
+	// where is the URL as people are told it.
 	where    string
 	client   *http.Client
 	patience time.Duration
@@ -47,13 +47,20 @@ func newFetcher(text string) (*fetcher, error) {
 	case err != nil:
 		return nil, fmt.Errorf("url is not one: %w", errors.Unwrap(err)) // its own text has the query, in which a key may stand
 	case u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "":
-		return nil, fmt.Errorf("url %q does not begin with https:// and a host, or http:// and a host", u.Redacted())
+		return nil, fmt.Errorf("url %q does not begin with https:// and a host, or http:// and a host", shown(u))
 	case u.User != nil:
-		return nil, fmt.Errorf("url %q has a user: a manifest is no place for a password, and no source with one is read", u.Redacted())
+		return nil, fmt.Errorf("url %q has a user: a manifest is no place for a password, and no source with one is read", shown(u))
 	}
-	f := &fetcher{url: u, where: u.Scheme + "://" + u.Host + u.EscapedPath(), patience: patience}
+	f := &fetcher{url: u, where: shown(u), patience: patience}
 	f.client = &http.Client{Transport: transport(u.Hostname(), net.DefaultResolver), CheckRedirect: f.redirected}
 	return f, nil
+}
+
+// shown is a URL as people are told it: without a query, which may have a key, and without a password.
+func shown(u *url.URL) string {
+	is := *u
+	is.User, is.RawQuery, is.ForceQuery, is.Fragment = nil, "", false, ""
+	return is.String()
 }
 
 // transport connects to addresses to which a declared host may lead. Requests are minutes apart, so each has a connection of its own;

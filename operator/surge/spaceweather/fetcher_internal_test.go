@@ -413,7 +413,8 @@ func loopbackResolver(t *testing.T) *net.Resolver {
 }
 
 func TestURLs(t *testing.T) {
-	for _, url := range []string{"ftp://example.org/kp.json", "kp.json", "https:///kp.json", "https://user:secret@example.org/kp.json", "https://example.org/%zz?key=secret", "://", "file:///etc/passwd"} {
+	for _, url := range []string{"ftp://example.org/kp.json", "kp.json", "https:///kp.json",
+		"https://user:secret@example.org/kp.json", "https://example.org/%zz?key=secret", "http://:80/kp.json?key=secret", "://", "file:///etc/passwd"} {
 		_, err := NewSWPC(surge.Kp, url)
 		if err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: error %v", url, err)

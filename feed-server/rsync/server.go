@@ -215,11 +215,11 @@ func (s *session) admit(ctx context.Context) (leave func(), err error) {
 		return nil, s.cannot(refusedStart, "this replica does not know the Site's Instruments yet: ask again in some seconds")
 	}
 	a := s.cfg.Admission
-	if p := a.Precedence.Admit(endpoint.Bulk); p != nil {
-		return nil, s.cannot(refusedFull, p.Detail)
-	}
 	if p := a.Wait(s.request, endpoint.Identity{}); p != nil {
 		return nil, s.cannot(refusedLimited, p.Detail)
+	}
+	if p := a.Precedence.Admit(endpoint.Bulk); p != nil { // behind the limits of clients, as over HTTP
+		return nil, s.cannot(refusedFull, p.Detail)
 	}
 	entered, full := a.Enter(s.request, endpoint.Identity{})
 	if full != nil {

@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +46,25 @@ func TestCredentialsFitAConnectLine(t *testing.T) {
 		t.Logf("%.20s…: a token of %d bytes", user.Name, len(token))
 		if len(token)+beside > limit {
 			t.Errorf("the token of %s has %d bytes", user.Name, len(token))
+		}
+	}
+}
+
+// TestGatewaysReportOfGateways: who has the credentials of a gateway, whose pods anybody may send to, cannot say what feed servers, runs of mirrors and
+// archivists report: the operator makes pods and conditions of that.
+func TestGatewaysReportOfGateways(t *testing.T) {
+	site := &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Namespace: "field", Name: "hub"}}
+	site.Spec.Code = "hub"
+	allowed := plan.GatewayUser(site, "north").Publish
+	for key, may := range map[string]bool{
+		wire.GatewayStatusKey("north-0"): true, wire.GatewayStatusKey(wire.VolumeReporter("north-0", "1a2b")): true, wire.InstrumentStatusKey("cam", "north-0"): true,
+		wire.RefusalStatusKey("cam", "north-0"): true, wire.SenderStatusKey("cam", "north-0"): true, wire.FailedPacksKey("north-0"): true, wire.DamageKey("cam", "id"): true,
+		wire.FeedServerStatusKey("public-1"): false, wire.ConsumerStatusKey("display", "public-1"): false, wire.MirrorStatusKey("uni", "run"): false,
+		wire.ForwardStatusKey("cam"): false, wire.LedgerStatusKey: false, wire.ExpiryStatusKey: false, wire.ScrubStatusKey: false, wire.SurgeStatusKey: false,
+	} {
+		subject := jwt.Subject("$KV." + wire.StatusBucket("hub") + "." + key)
+		if is := slices.ContainsFunc(allowed, func(s string) bool { return subject.IsContainedIn(jwt.Subject(s)) }); is != may {
+			t.Errorf("a gateway may write %s: %v", subject, is)
 		}
 	}
 }

@@ -49,9 +49,9 @@ func ConsumerUserName(c *v1alpha1.FeedConsumer) string {
 }
 
 // GatewayUser is the user of a pool: it publishes data, reads the registry and what
-// consumers ask of instruments, counts in the ledger, claims names, and reports. It can
-// neither read nor trim the streams that it fills, and not write the registry, what consumers
-// ask, what the archivist keeps, or the level of space weather.
+// consumers ask of instruments, counts in the ledger, claims names, and reports about gateways.
+// It can neither read nor trim the streams that it fills, and not write the registry, what consumers
+// ask, what the archivist keeps, what others report, or the level of space weather.
 //
 // A token travels in one CONNECT line, of which servers take 4 KiB
 // (max_control_line): what harms nobody is allowed for all streams at once.
@@ -69,7 +69,7 @@ func GatewayUser(site *v1alpha1.Site, pool string) JetStreamUser {
 		get, follow, write bool
 	}{
 		{wire.RegistryBucket(code), true, true, false}, {wire.RequestBucket(code), false, true, false}, {wire.CursorBucket(code), true, false, false},
-		{wire.LedgerBucket(code), true, false, true}, {wire.StatusBucket(code), true, true, true}, {wire.NamesBucket(code), true, false, true},
+		{wire.LedgerBucket(code), true, false, true}, {wire.StatusBucket(code), true, true, false}, {wire.NamesBucket(code), true, false, true},
 	} {
 		if b.get { // the leader is asked where a replica may be behind
 			u.Publish = append(u.Publish, "$JS.API.DIRECT.GET.KV_"+b.name+".>", "$JS.API.STREAM.MSG.GET.KV_"+b.name)
@@ -81,7 +81,10 @@ func GatewayUser(site *v1alpha1.Site, pool string) JetStreamUser {
 			u.Publish = append(u.Publish, "$KV."+b.name+".>")
 		}
 	}
-	u.DenyPublish = []string{surgeLevelKey(code)}
+	for _, keys := range []string{wire.GatewayStatusKey("*"), wire.InstrumentStatusKey("*", "*"), wire.RefusalStatusKey("*", "*"), wire.SenderStatusKey("*", "*"),
+		wire.FailedPacksKeys, wire.DamageKeys} {
+		u.Publish = append(u.Publish, "$KV."+wire.StatusBucket(code)+"."+keys)
+	}
 	return u
 }
 

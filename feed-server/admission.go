@@ -35,14 +35,14 @@ func (s *server) openAdmission() error {
 		s.accessLog = endpoint.NewAccessLog(out, s.metrics)
 	}
 	s.admission = endpoint.NewAdmission(endpoint.AdmissionConfig{
-		Limits: cfg.Limits, Certificates: s.certificates, Proxies: proxies, MaxSockets: cfg.MaxSockets, MaxConnections: cfg.MaxConnections,
+		Limits: cfg.Limits, Certificates: s.certificates, Proxies: proxies, MaxSockets: cfg.MaxSockets, MaxConnections: cfg.MaxConnections, GiveWay: cfg.GiveWay,
 		AccessLog: s.accessLog, Logger: s.log, Metrics: s.metrics,
 	})
 	return nil
 }
 
-// lookAtBudgets looks each second whether some clients have to give way to others.
-func (s *server) lookAtBudgets(ctx context.Context) error {
+// lookAtCPU looks each second whether some clients have to give way to others.
+func (s *server) lookAtCPU(ctx context.Context) error {
 	cpu := cgroup.NewCPU(time.Now())
 	for tick := time.NewTicker(time.Second); ; {
 		select {
@@ -50,7 +50,7 @@ func (s *server) lookAtBudgets(ctx context.Context) error {
 			tick.Stop()
 			return nil
 		case now := <-tick.C:
-			s.admission.Precedence.Look(map[string]float64{endpoint.CauseCPU: cpu.Use(now), endpoint.CauseRequests: s.admission.RequestsFill()})
+			s.admission.Precedence.Look(cpu.Use(now))
 		}
 	}
 }

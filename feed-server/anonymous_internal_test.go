@@ -52,12 +52,7 @@ func TestAnonymousClientsKeepNoReaderOut(t *testing.T) {
 	l := newEndpointsLab(t, func(c *Config) {
 		c.MaxSockets, c.MaxConnections, c.ArchiveSize = 600, 24, minArchive
 	})
-	var rows strings.Builder
-	for i := range largeRows {
-		fmt.Fprintf(&rows, "%s,%d\n", l.sent.Add(time.Duration(i-largeRows)*time.Second).Format(time.RFC3339), i)
-	}
-	l.send(open, large, rows.String())
-	l.until("/archive/open/n/"+large, http.StatusOK)
+	l.sendLarge()
 	l.until(pathOf(hidden), http.StatusOK)
 	l.until(pathOf(fresh), http.StatusOK)
 	for _, pattern := range []string{"/archive/", "/bundle.tar", "/hapi/"} {
@@ -85,6 +80,17 @@ func TestAnonymousClientsKeepNoReaderOut(t *testing.T) {
 			l.answers(t, http.MethodGet, "/feeds/all/events?consumer=events", http.StatusOK)
 		})
 	}
+}
+
+// sendLarge sends the object large of the instrument open.
+func (l *endpointsLab) sendLarge() {
+	l.t.Helper()
+	var rows strings.Builder
+	for i := range largeRows {
+		fmt.Fprintf(&rows, "%s,%d\n", l.sent.Add(time.Duration(i-largeRows)*time.Second).Format(time.RFC3339), i)
+	}
+	l.send(open, large, rows.String())
+	l.until("/archive/open/n/"+large, http.StatusOK)
 }
 
 // takesLong fails unless an anonymous client is answered with more than the kernel takes at

@@ -176,7 +176,7 @@ func (s *server) run(ctx, alive context.Context, end func()) error {
 	run("reports", s.consumers.Run)
 	run("access log", s.accessLog.Run)
 	if s.cfg.GiveWay {
-		run("precedence", s.lookAtBudgets)
+		run("precedence", s.lookAtCPU)
 	}
 	if s.kept.catalog != nil {
 		run("catalog", s.kept.catalog.Run)

@@ -143,14 +143,11 @@ func (a *Admission) admit(v *Request) (leave func(), refused *problem.Problem) {
 	if p := a.Wait(v.Request, who); p != nil {
 		return leave, p
 	}
-	// Behind the limits of clients: those who give way count as load that pods are asked for, and one client could ask for all there may be.
-	if p := a.Precedence.Admit(rankOf(v.class, who, v.bulk)); p != nil {
-		return leave, p
-	}
 	if refused != nil {
 		return leave, refused
 	}
-	entered, full := a.Enter(v.Request, who)
+	// Behind the limits of clients: those who give way count as load that pods are asked for, and one client could ask for all there may be.
+	entered, full := a.Enter(v.Request, who, rankOf(v.class, who, v.bulk))
 	if full != nil {
 		return leave, full
 	}

@@ -30,6 +30,8 @@ type AdmissionConfig struct {
 	// time; MaxConnections bounds answers that do not end by themselves: live connections
 	// and event streams. 0: nothing does.
 	MaxSockets, MaxConnections int
+	// GiveWay has some clients give way to others, see Precedence.
+	GiveWay bool
 	// AccessLog is told who read what is not for everybody; nil: nobody is.
 	AccessLog *AccessLog
 	Logger    *slog.Logger
@@ -63,7 +65,7 @@ func NewAdmission(cfg AdmissionConfig) *Admission {
 	limits := cfg.Limits.withDefaults()
 	return &Admission{
 		cfg: cfg, readers: Readers{Certificates: cfg.Certificates}, limiter: NewLimiter(cfg.Limits, cfg.Metrics),
-		failures: newFailures(limits, cfg), doubted: semaphore.NewWeighted(doubtedLookups), Precedence: NewPrecedence(cfg.Metrics), edge: newEdge(cfg.Proxies, cfg.Logger, cfg.Metrics),
+		failures: newFailures(limits, cfg), doubted: semaphore.NewWeighted(doubtedLookups), Precedence: NewPrecedence(cfg.GiveWay, cfg.Metrics), edge: newEdge(cfg.Proxies, cfg.Logger, cfg.Metrics),
 		Sockets: NewSockets(cfg.MaxSockets, cfg.Proxies, cfg.Metrics), requests: NewPlaces(cfg.MaxSockets, podFull), Connections: NewPlaces(cfg.MaxConnections, podFull),
 	}
 }
@@ -117,13 +119,17 @@ func (a *Admission) Wait(r *http.Request, who Identity) *problem.Problem {
 	return a.limiter.Admit(r.Context(), ClassOf(r), a.AddressOf(r), who)
 }
 
-// RequestsFill is which part of the requests is under way that may be at a time.
-func (a *Admission) RequestsFill() float64 { return a.requests.Fill() }
-
-// Enter takes a place for a request, which leave gives back when it is answered.
-func (a *Admission) Enter(r *http.Request, who Identity) (leave func(), refused *problem.Problem) {
+// Enter takes a place for a request of a rank, which leave gives back when it is answered.
+func (a *Admission) Enter(r *http.Request, who Identity, rank Rank) (leave func(), refused *problem.Problem) {
 	if !who.Reader.Anonymous() {
 		a.Sockets.Identified(r)
 	}
-	return a.requests.Enter(a.AddressOf(r), who)
+	if p := a.Precedence.admit(rank); p != nil {
+		return nil, p
+	}
+	leave, refused, givesWay := a.requests.EnterBelow(a.Precedence.most(rank), a.AddressOf(r), who)
+	if p := a.Precedence.placed(rank, !givesWay); p != nil {
+		return nil, p
+	}
+	return leave, refused
 }

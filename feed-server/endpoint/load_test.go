@@ -26,7 +26,7 @@ func TestMeter(t *testing.T) {
 	meter.Measure(now)
 	request := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
 	for range 10 { // of eight places two are kept for readers: the other six are taken
-		_, _ = a.Enter(request, Identity{})
+		_, _ = a.Enter(request, Identity{}, People)
 	}
 	for range 3 {
 		_ = a.Wait(request, uni)
@@ -45,7 +45,7 @@ func TestMeter(t *testing.T) {
 		t.Errorf("%d were refused for want of a place", load.Refused)
 	}
 	request.RemoteAddr = "198.51.100.7:1"
-	if _, refused := a.Enter(request, Identity{}); refused == nil || refused.Status != http.StatusServiceUnavailable {
+	if _, refused := a.Enter(request, Identity{}, People); refused == nil || refused.Status != http.StatusServiceUnavailable {
 		t.Fatalf("%+v", refused)
 	}
 	if load = meter.Measure(now.Add(2 * time.Second)); load.Refused != 1 || load.Answered != 0 {

@@ -84,31 +84,50 @@ func (p *Places) Fill() float64 {
 	if p.most <= 0 {
 		return 0
 	}
-	return max(float64(p.held)/float64(p.most), float64(p.anonymously)/float64(max(1, p.anonymous)))
+	return p.fill(true)
+}
+
+// fill is which part is taken of the places that somebody may have; the lock is held, and there is a bound.
+func (p *Places) fill(anonymous bool) float64 {
+	taken := float64(p.held) / float64(p.most)
+	if !anonymous {
+		return taken
+	}
+	return max(taken, float64(p.anonymously)/float64(p.anonymous))
 }
 
 // Enter takes a place for who asks from an address, which leave gives back. The problem
 // says why there is none.
 func (p *Places) Enter(address netip.Addr, who Identity) (leave func(), refused *problem.Problem) {
+	leave, refused, _ = p.EnterBelow(1, address, who)
+	return leave, refused
+}
+
+// EnterBelow is Enter while less than a part is taken of the places that who asks may have. Otherwise it gives way: there is neither a place
+// nor a problem.
+func (p *Places) EnterBelow(part float64, address netip.Addr, who Identity) (leave func(), refused *problem.Problem, givesWay bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	anonymous := who.Reader.Anonymous()
+	if p.most > 0 && part < 1 && p.fill(anonymous) >= part {
+		return nil, nil, true
+	}
 	if p.most > 0 {
 		if refused := p.refuse(address, anonymous); refused != nil {
 			if refused.Status == http.StatusServiceUnavailable { // else the address has as many as one may have
 				p.lacked++
 			}
-			return nil, refused
+			return nil, refused, false
 		}
 	}
 	p.held++
 	p.entered++
 	if !anonymous {
-		return sync.OnceFunc(func() { p.leave() }), nil
+		return sync.OnceFunc(func() { p.leave() }), nil, false
 	}
 	p.anonymously++
 	p.of[address]++
-	return sync.OnceFunc(func() { p.leaveAnonymously(address) }), nil
+	return sync.OnceFunc(func() { p.leaveAnonymously(address) }), nil, false
 }
 
 func (p *Places) refuse(address netip.Addr, anonymous bool) *problem.Problem {

@@ -18,42 +18,45 @@ import (
 	"github.com/substorm/substorm/internal/registry"
 )
 
-// TestOrder: while a budget is full robots give way first and then bulk readers, and they come back in the other order.
+// TestOrder: while the CPU limit is used up robots give way first and then bulk readers, and they come back in the other order.
 func TestOrder(t *testing.T) {
-	p := NewPrecedence(prometheus.NewRegistry())
+	p := NewPrecedence(true, prometheus.NewRegistry())
 	for i, step := range []struct {
-		cpu, requests float64
-		want          string
+		cpu  float64
+		want string
 	}{
-		{0.9, 0.1, " 100 100"}, // nearly
-		{1, 0.1, "CPU 75 100"}, {1.2, 0, "CPU 50 100"}, {0.96, 0, "CPU 25 100"}, {0.95, 0, "CPU 0 100"},
-		{0.1, 0.99, "Requests 0 75"}, {0, 1, "Requests 0 50"},
-		{0.9, 0, "Requests 0 50"}, // neither full nor calm
-		{0.7, 0, "Requests 0 60"}, {0, 0, "Requests 0 70"}, {0, 0, "Requests 0 80"}, {0, 0, "Requests 0 90"}, {0, 0, "Requests 0 100"}, {0, 0, "Requests 10 100"},
-		{1, 0, "CPU 0 100"}, {1, 0, "CPU 0 75"}, {1, 0, "CPU 0 50"}, {1, 0, "CPU 0 25"}, {1, 0, "CPU 0 0"}, {1, 0, "CPU 0 0"},
+		{0.9, " 100 100"}, // nearly
+		{1, "CPU 75 100"}, {1.2, "CPU 50 100"}, {0.96, "CPU 25 100"}, {0.95, "CPU 0 100"}, {0.99, "CPU 0 75"}, {1, "CPU 0 50"},
+		{0.9, "CPU 0 50"}, // neither full nor calm
+		{0.7, "CPU 0 60"}, {0, "CPU 0 70"}, {0, "CPU 0 80"}, {0, "CPU 0 90"}, {0, "CPU 0 100"}, {0, "CPU 10 100"},
+		{1, "CPU 0 100"}, {1, "CPU 0 75"}, {1, "CPU 0 50"}, {1, "CPU 0 25"}, {1, "CPU 0 0"}, {1, "CPU 0 0"},
 	} {
-		p.Look(map[string]float64{CauseCPU: step.cpu, CauseRequests: step.requests})
-		cause, robots, bulk := p.GivingWay()
-		if got := fmt.Sprintf("%s %d %d", cause, robots, bulk); got != step.want {
+		p.Look(step.cpu)
+		if got := tells(p); got != step.want {
 			t.Errorf("step %d: %q, want %q", i, got, step.want)
 		}
 	}
 	for range 25 {
-		p.Look(nil)
+		p.Look(0)
 	}
-	if cause, robots, bulk := p.GivingWay(); cause != "" || robots != 100 || bulk != 100 {
-		t.Errorf("long after: %q %d %d", cause, robots, bulk)
+	if got := tells(p); got != " 100 100" {
+		t.Errorf("long after: %q", got)
 	}
+}
+
+func tells(p *Precedence) string {
+	cause, robots, bulk := p.GivingWay()
+	return fmt.Sprintf("%s %d %d", cause, robots, bulk)
 }
 
 // TestPart: of a rank that gives way in part, that part is let in, and those of higher ranks all are.
 func TestPart(t *testing.T) {
-	p := NewPrecedence(prometheus.NewRegistry())
-	p.Look(map[string]float64{CauseCPU: 1})
+	p := NewPrecedence(true, prometheus.NewRegistry())
+	p.Look(1)
 	in := map[Rank]int{}
 	for range 1000 {
 		for _, rank := range []Rank{Robots, Bulk, People} {
-			if p.Admit(rank) == nil {
+			if p.admit(rank) == nil {
 				in[rank]++
 			}
 		}
@@ -63,9 +66,80 @@ func TestPart(t *testing.T) {
 	}
 }
 
+// TestPlacesOfRanks: robots leave places to bulk readers, and these to people, however many ask at once; whoever shows a token is measured
+// by the places that are kept for such, too. It is told until all have found a place for a while.
+func TestPlacesOfRanks(t *testing.T) {
+	a := NewAdmission(AdmissionConfig{MaxSockets: 200, GiveWay: true, Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})
+	var leaving []func()
+	enter := func(times int, who Identity, rank Rank) (in int) {
+		for n := range times {
+			r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+			r.RemoteAddr = fmt.Sprintf("192.0.2.%d:1", n%100)
+			leave, refused := a.Enter(r, who, rank)
+			switch {
+			case refused == nil:
+				leaving = append(leaving, leave)
+				in++
+			case refused.Status != http.StatusServiceUnavailable:
+				t.Fatalf("%+v", refused)
+			}
+		}
+		return in
+	}
+	// Of 200 places 50 are for whoever shows a token.
+	robots, bulk := enter(400, Identity{}, Robots), enter(30, Identity{}, Bulk)
+	if robots != 120 || bulk != 15 {
+		t.Errorf("%d robots and %d bulk readers have places, want 120 and 15 of 150", robots, bulk)
+	}
+	a.Precedence.Look(0)
+	if got := tells(a.Precedence); got != "Requests 30 50" {
+		t.Errorf("%q is told", got)
+	}
+	if got := enter(100, uni, Bulk); got != 45 {
+		t.Errorf("%d readers with a token have places, want 45: nine tenths of all are taken then", got)
+	}
+	if got := enter(20, Identity{}, People); got != 15 {
+		t.Errorf("%d people have places, want the last 15", got)
+	}
+	if told := a.Precedence.TurnedAway(); told != 280+15+55 {
+		t.Errorf("%d were turned away", told)
+	}
+	if lacked := a.lacked(); lacked != 280+15+55+5 {
+		t.Errorf("%d lacked a place", lacked)
+	}
+	leaveAll := func() {
+		for _, leave := range leaving {
+			leave()
+		}
+	}
+	leaveAll()
+	for i := range calmFor + 1 { // the first look sees who lacked a place since the one before
+		a.Precedence.Look(0)
+		if got := tells(a.Precedence); (got == " 100 100") != (i == calmFor) {
+			t.Errorf("after %d looks %q is told", i+1, got)
+		}
+		if enter(1, Identity{}, Robots)+enter(1, Identity{}, Bulk) != 2 {
+			t.Error("there is space, and somebody has to give way")
+		}
+		leaveAll()
+	}
+}
+
+// TestNobodyGivesWay: without --give-way ranks are the same.
+func TestNobodyGivesWay(t *testing.T) {
+	a := NewAdmission(AdmissionConfig{MaxSockets: 16, Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})
+	for n := range 12 {
+		if _, refused := a.Enter(httptest.NewRequest(http.MethodGet, "/", http.NoBody), Identity{}, Robots); refused != nil {
+			t.Fatalf("%d: %+v", n, refused)
+		}
+	}
+}
+
 // TestGivingWay: over HTTP, who gives way is answered 503 with Retry-After and counted, and people are not.
 func TestGivingWay(t *testing.T) {
-	g := NewAccessCheck(AccessCheckConfig{Registry: func() *registry.Snapshot { return &registry.Snapshot{Revision: 1} }, Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})
+	admission := NewAdmission(AdmissionConfig{GiveWay: true, Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})
+	g := NewAccessCheck(AccessCheckConfig{Registry: func() *registry.Snapshot { return &registry.Snapshot{Revision: 1} }, Admission: admission,
+		Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})
 	ok := func(v *Request) *problem.Problem { v.W.WriteHeader(http.StatusOK); return nil }
 	mux := http.NewServeMux()
 	mux.Handle("/page", g.Answer(ok))
@@ -93,7 +167,7 @@ func TestGivingWay(t *testing.T) {
 	}
 	look := func(times int) {
 		for range times {
-			g.cfg.Admission.Precedence.Look(map[string]float64{CauseCPU: 1})
+			g.cfg.Admission.Precedence.Look(1)
 		}
 	}
 	all := func() string {
@@ -122,7 +196,7 @@ func TestGivingWayIsLimited(t *testing.T) {
 	g := NewAccessCheck(AccessCheckConfig{Registry: func() *registry.Snapshot { return &registry.Snapshot{Revision: 1} }, Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),
 		Admission: NewAdmission(AdmissionConfig{Limits: limits, Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})})
 	for range 4 {
-		g.cfg.Admission.Precedence.Look(map[string]float64{CauseCPU: 1})
+		g.cfg.Admission.Precedence.Look(1)
 	}
 	serve := g.Answer(func(v *Request) *problem.Problem { v.W.WriteHeader(http.StatusOK); return nil })
 	statuses := map[int]int{}

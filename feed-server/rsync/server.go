@@ -218,10 +218,7 @@ func (s *session) admit(ctx context.Context) (leave func(), err error) {
 	if p := a.Wait(s.request, endpoint.Identity{}); p != nil {
 		return nil, s.cannot(refusedLimited, p.Detail)
 	}
-	if p := a.Precedence.Admit(endpoint.Bulk); p != nil { // behind the limits of clients, as over HTTP
-		return nil, s.cannot(refusedFull, p.Detail)
-	}
-	entered, full := a.Enter(s.request, endpoint.Identity{})
+	entered, full := a.Enter(s.request, endpoint.Identity{}, endpoint.Bulk) // behind the limits of clients, as over HTTP
 	if full != nil {
 		return nil, s.cannot(refusedFull, full.Detail)
 	}

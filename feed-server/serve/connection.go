@@ -86,7 +86,7 @@ func (s *Server) ask(r *http.Request, delivery string) (asked, *problem.Problem)
 	if p != nil {
 		return asked{}, p
 	}
-	leave, p := s.cfg.Admission.Enter(r, a.who)
+	leave, p := s.cfg.Admission.Enter(r, a.who, endpoint.People) // FeedConsumers do not give way
 	if p != nil {
 		return asked{}, p
 	}

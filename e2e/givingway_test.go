@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+const (
+	// narrow is a FeedServer whose only pod has little CPU. It believes the test which addresses clients have.
+	narrow         = "narrow"
+	narrowCamera   = "narrow-camera"
+	narrowPort     = 30136
+	narrowManifest = `apiVersion: substorm.dev/v1alpha1
+kind: FeedServer
+metadata: {name: narrow}
+spec:
+  siteRef: {name: demo}
+  replicas: 1
+  proxies: [10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16]
+  podTemplate:
+    resources:
+      requests: {cpu: 10m, memory: 64Mi}
+      limits: {cpu: 100m, memory: 256Mi}
+`
+)
+
+// TestGivingWay: robots ask a pod for more than it has CPU for. They are told to come later, people are served all the time, and GivingWay of the
+// FeedServer says so. The pod is killed meanwhile, while no operator runs: the next one lets robots in at once, although nobody has read
+// that, and an operator that starts does not take what the killed pod said for what is.
+func TestGivingWay(t *testing.T) {
+	l := theLab
+	t.Cleanup(func() {
+		l.kubectl(t, "scale", "deployment/substorm-operator", "--replicas=1")
+		l.kubectl(t, "delete", "feedserver/"+narrow, "instrument/"+narrowCamera, "--ignore-not-found", "--timeout=1m")
+		l.kubectl(t, "wait", "pod", "-l", narrowLabels, "--for=delete", "--timeout=1m")
+	})
+	l.apply(t, instrumentTCP(narrowCamera, narrowPort)+"  gatewayRef: {name: demo}\n  access: {live: Public, archive: Public}\n")
+	l.apply(t, narrowManifest)
+	l.waitReady(t, "instrument/"+narrowCamera, "feedserver/"+narrow)
+	l.start(t, l.substorm, "send", "--quiet", "--to", join(l.nodeAddresses(t), narrowPort), writeObjects(t, 5, 16<<10)).succeeds(t)
+
+	list := "/archive/" + narrowCamera + "/"
+	pod, base := l.narrowPod(t)
+	people := askAll(t, base, 3, "Mozilla/5.0 (X11; Linux x86_64)", "/", list, "/atom/"+narrowCamera+".xml")
+	eventually(t, time.Minute, func() error { return people.answered(20) })
+	robots, bulk := askAll(t, base, 40, "crawler/1.0", list+"?format=json", "/sitemap.xml"), askAll(t, base, 1, "copy/1.0", "/bundle/"+narrowCamera+".tar")
+	eventually(t, time.Minute, func() error {
+		return l.givesWay(t, "programs that show no token are answered 503 at 1 of 1 pods", "CPU")
+	})
+	eventually(t, time.Minute, func() error { return robots.refused(100) })
+	eventually(t, time.Minute, func() error { return errors.Join(people.answered(100), bulk.answered(10)) })
+	people.end(t)
+	if n := people.answers[http.StatusServiceUnavailable]; n > 0 {
+		t.Errorf("%d people were to come later", n)
+	}
+	if err := l.givesWay(t); err != nil {
+		t.Error(err)
+	}
+
+	l.kubectl(t, "scale", "deployment/substorm-operator", "--replicas=0")
+	l.kubectl(t, "wait", "pod", "-l", "app.kubernetes.io/name=substorm", "--for=delete", "--timeout=1m")
+	bulk.end(t)
+	robots.end(t)
+	l.kubectl(t, "delete", "pod", pod, "--grace-period=0", "--force")
+	eventually(t, time.Minute, func() error { _, _, err := l.findNarrowPod(pod); return err })
+	_, base = l.narrowPod(t)
+	again := askAll(t, base, 1, "crawler/1.0", list+"?format=json")
+	eventually(t, time.Minute, func() error { return again.answered(5) })
+	again.end(t)
+	if n := again.answers[http.StatusServiceUnavailable]; n > 0 {
+		t.Errorf("%d robots were to come later: the pod has just been started", n)
+	}
+	if err := l.givesWay(t); err != nil { // nobody has looked
+		t.Error(err)
+	}
+	l.kubectl(t, "scale", "deployment/substorm-operator", "--replicas=1")
+	eventually(t, 2*time.Minute, func() error {
+		if err := l.givesWay(t); err == nil {
+			return errors.New("GivingWay is still there")
+		}
+		return nil
+	})
+}
+
+const narrowLabels = "app.kubernetes.io/name=feed-server,app.kubernetes.io/instance=" + narrow
+
+// givesWay is nil once GivingWay of the FeedServer is True, and says all of this.
+func (l *lab) givesWay(t testing.TB, all ...string) error {
+	var server v1alpha1.FeedServer
+	l.getJSON(t, &server, "feedserver", narrow)
+	c := meta.FindStatusCondition(server.Status.Conditions, v1alpha1.ConditionGivingWay)
+	if c == nil || c.Reason != v1alpha1.ReasonBudgetFull {
+		return fmt.Errorf("GivingWay is %+v", c)
+	}
+	for _, text := range all {
+		if !strings.Contains(c.Message, text) {
+			return fmt.Errorf("GivingWay says %q, which does not have %q", c.Message, text)
+		}
+	}
+	return nil
+}
+
+// narrowPod waits for the pod, and returns where it is asked.
+func (l *lab) narrowPod(t testing.TB) (name, base string) {
+	t.Helper()
+	eventually(t, time.Minute, func() (err error) { name, base, err = l.findNarrowPod(""); return err })
+	return name, base
+}
+
+// findNarrowPod returns the pod that is ready and is not the one that is gone.
+func (l *lab) findNarrowPod(gone string) (name, base string, err error) {
+	ready, err := l.feedServers()
+	for pod, address := range ready {
+		if strings.HasPrefix(pod, narrow+"-") && pod != gone {
+			return pod, "http://" + net.JoinHostPort(address, "8080"), err
+		}
+	}
+	return "", "", errors.Join(err, errors.New("no pod of FeedServer narrow is ready"))
+}
+
+// askAll has clients ask one pod, each from an address of its own, for some things in turn.
+func askAll(t *testing.T, base string, clients int, agent string, paths ...string) *crowd {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	c := &crowd{answers: map[int]int{}, stop: func() { cancel(); all.Wait() }}
+	t.Cleanup(c.stop)
+	for n := range clients {
+		client := &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second}
+		all.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				c.askAs(ctx, client, base+paths[i%len(paths)], agent, fmt.Sprintf("198.51.100.%d", n+1))
+			}
+		})
+	}
+	return c
+}
+
+// askAs asks once. Who gives way asks again much earlier than it is told to.
+func (c *crowd) askAs(ctx context.Context, client *http.Client, url, agent, address string) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		c.note(0, err.Error())
+		return
+	}
+	request.Header.Set("User-Agent", agent)
+	request.Header.Set("X-Forwarded-For", address)
+	resp, err := client.Do(request)
+	if err == nil {
+		_, err = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+	}
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		c.note(0, err.Error())
+	case resp.StatusCode == http.StatusServiceUnavailable && atLeast(resp.Header.Get("Retry-After"), 30):
+		c.note(resp.StatusCode, "")
+		time.Sleep(time.Second)
+	case resp.StatusCode != http.StatusOK:
+		c.note(resp.StatusCode, url+": "+resp.Status)
+	default:
+		c.note(resp.StatusCode, "")
+	}
+}
+
+func atLeast(seconds string, least int) bool {
+	n, err := strconv.Atoi(seconds)
+	return err == nil && n >= least
+}
+
+// refused is nil once so many were told to come later.
+func (c *crowd) refused(n int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.answers[http.StatusServiceUnavailable] < n {
+		return fmt.Errorf("answers are %v, and %d were to come later: %v", c.answers, n, c.problems)
+	}
+	return nil
+}

@@ -89,6 +89,16 @@ func TestCeiling(t *testing.T) {
 	if told := placed.out.String(); strings.Contains(told, corev1.PodReasonUnschedulable) || strings.Count(told, "\n") < 2 {
 		t.Errorf("a pod found no node for a while, or none was seen:\n%s", told)
 	}
+
+	// There is no space for a third pod, so one goes before the next one comes.
+	l.kubectl(t, "patch", "feedserver", ample, "--type=merge", "-p", `{"spec":{"podTemplate":{"annotations":{"example.org/build":"next"}}}}`)
+	eventually(t, 2*time.Minute, func() error {
+		out, err := l.tryKubectl("get", "pods", "-l", ampleLabels, "-o", `jsonpath={.items[*].metadata.annotations.example\.org/build}`)
+		if err != nil || out != "next next" {
+			return fmt.Errorf("the pods have the builds %q, error %v", out, err)
+		}
+		return l.amplePods(t, 2, 0, two...)
+	})
 }
 
 // mostOf is three fifths of the memory of the smallest node: two such pods do not fit, whatever else runs there.

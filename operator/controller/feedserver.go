@@ -121,7 +121,7 @@ func (r *serverReconciler) bring(ctx context.Context, view *plan.FeedServerView)
 		return err
 	}
 	program.objects = func(s plan.SiteProgram) []plan.Object {
-		return plan.FeedServer{SiteProgram: s, Server: server, Replicas: view.Replicas(), Addressed: plan.AddressedServer(all)}.Objects()
+		return plan.FeedServer{SiteProgram: s, Server: server, Replicas: view.Replicas(), Tight: view.Tight(), Addressed: plan.AddressedServer(all)}.Objects()
 	}
 	view.Failed, err = r.applyProgram(ctx, r.secrets, program, view.Now)
 	return err

@@ -42,6 +42,8 @@ type FeedServer struct {
 	Server *v1alpha1.FeedServer
 	// Replicas is how many pods there should be, see FeedServerView.Replicas.
 	Replicas int32
+	// Tight is FeedServerView.Tight.
+	Tight bool
 	// Addressed is the FeedServer at whose URL the Site's notifications name objects; nil
 	// where none has a URL.
 	Addressed *v1alpha1.FeedServer
@@ -86,7 +88,11 @@ func (s FeedServer) Objects() []Object {
 	if _, missing := s.Secrets.Missing(feedServerPodSecrets(s.Site, s.Server)); missing {
 		return objects
 	}
-	return append(objects, Object{"Deployment", name, s.deployment(s.Replicas, s.podSpec(feedDrain, s.mounts(), s.container()))})
+	d := s.deployment(s.Replicas, s.podSpec(feedDrain, s.mounts(), s.container()))
+	if s.Tight {
+		d.Spec.WithStrategy(rolling(1, 0))
+	}
+	return append(objects, Object{"Deployment", name, d})
 }
 
 // FeedServerObjects are the kinds and the name of what Objects returns: what goes when the

@@ -109,7 +109,7 @@ func (w world) planServers(out *planned, site *v1alpha1.Site, servers []v1alpha1
 		out.FeedServers[server.Name] = status
 		out.requeue("feedServers", server.Name, wait)
 		if plan.FeedServerAccepted(view).OK() {
-			out.FeedServerObjects[server.Name] = plan.FeedServer{SiteProgram: program, Server: server, Replicas: view.Replicas(), Addressed: plan.AddressedServer(servers)}.Objects()
+			out.FeedServerObjects[server.Name] = plan.FeedServer{SiteProgram: program, Server: server, Replicas: view.Replicas(), Tight: view.Tight(), Addressed: plan.AddressedServer(servers)}.Objects()
 		}
 	}
 }

@@ -119,9 +119,14 @@ func (s SiteProgram) deployment(replicas int32, pod *coreac.PodSpecApplyConfigur
 		WithSpec(appsac.DeploymentSpec().
 			WithReplicas(replicas).
 			WithSelector(s.selector()).
-			WithStrategy(appsac.DeploymentStrategy().WithRollingUpdate(appsac.RollingUpdateDeployment().
-				WithMaxUnavailable(intstr.FromInt32(0)).WithMaxSurge(intstr.FromInt32(1)))).
+			WithStrategy(rolling(0, 1)).
 			WithTemplate(podRules{asked: s.asked, pull: s.Pull, selector: s.Selector()}.apply(template)))
+}
+
+// rolling replaces pods while so many less than there should be are available, and so many more there are.
+func rolling(less, more int32) *appsac.DeploymentStrategyApplyConfiguration {
+	return appsac.DeploymentStrategy().WithRollingUpdate(appsac.RollingUpdateDeployment().
+		WithMaxUnavailable(intstr.FromInt32(less)).WithMaxSurge(intstr.FromInt32(more)))
 }
 
 // podSpec of pods that run one container and mount Secrets, and stop within some seconds.

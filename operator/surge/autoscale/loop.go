@@ -22,6 +22,9 @@ type Config struct {
 	// Tolerance is by which share pods may be fuller than that before the stable window asks for more, so that noise does not. It is
 	// HorizontalPodAutoscaler's; Knative has none.
 	Tolerance float64
+	// ScaleUpDelay is for how long the stable window has to ask for more before pods are added, so that one minute that is fuller by
+	// chance adds none. The panic window does not wait.
+	ScaleUpDelay time.Duration
 	// MaxScaleUpRate and MaxScaleDownRate bound one decision, in times of the pods that are ready: 1000 times as many, half as many.
 	MaxScaleUpRate, MaxScaleDownRate float64
 	// ScaleDownDelay is for how long less has to be asked for before pods are removed.
@@ -31,11 +34,12 @@ type Config struct {
 	StartTime time.Duration
 }
 
-// Defaults are Knative's, but for PanicUtilization, and for the tolerance and the delay, which are those of HorizontalPodAutoscaler: a
-// pod that is needed again takes a while to start, and a gateway's has a spool to drain before it may go.
+// Defaults are Knative's, but for PanicUtilization, ScaleUpDelay, StartTime, and for the tolerance and ScaleDownDelay, which are those of
+// HorizontalPodAutoscaler: a pod that is needed again takes a while to start, and a gateway's has a spool to drain before it may go.
+// ScaleUpDelay is as long as the stable window, so that two averages that hardly overlap agree.
 var Defaults = Config{
 	StableWindow: time.Minute, PanicWindow: 6 * time.Second, PanicThreshold: 2, PanicUtilization: 0.9, TargetUtilization: 0.7, Tolerance: 0.1,
-	MaxScaleUpRate: 1000, MaxScaleDownRate: 2, ScaleDownDelay: 5 * time.Minute, StartTime: 40 * time.Second,
+	ScaleUpDelay: time.Minute, MaxScaleUpRate: 1000, MaxScaleDownRate: 2, ScaleDownDelay: 5 * time.Minute, StartTime: 40 * time.Second,
 }
 
 // Loop asks for pods. It is of one pool, and of one goroutine.
@@ -47,9 +51,10 @@ type Loop struct {
 	panicSince time.Time
 	panicMost  int32
 	// recent are decisions of the last ScaleDownDelay that none after them exceeds: the first one is the greatest. starting are those
-	// of the last StartTime that none after them falls below: the first one is the least.
-	recent, starting []decision
-	asked            Asked
+	// of the last StartTime that none after them falls below: the first one is the least. So are rising, of what the stable window
+	// asked for in the last ScaleUpDelay.
+	recent, starting, rising []decision
+	asked                    Asked
 }
 
 type decision struct {
@@ -101,7 +106,15 @@ func (a Asked) Why() string {
 // New begins with the pods that there are. It removes none of them before it knows a whole stable window and ScaleDownDelay: it
 // begins in panic.
 func New(cfg Config, replicas int32, now time.Time) *Loop {
-	return &Loop{cfg: cfg, panicSince: now, panicMost: replicas, recent: []decision{{now, replicas}}, asked: Asked{Replicas: replicas, Panic: true, target: cfg.TargetUtilization}}
+	l := &Loop{cfg: cfg, panicSince: now, panicMost: replicas, asked: Asked{Replicas: replicas, Panic: true, target: cfg.TargetUtilization}}
+	l.wait(now)
+	return l
+}
+
+// wait begins both delays anew, with what was asked for last.
+func (l *Loop) wait(now time.Time) {
+	last := decision{now, l.asked.Replicas}
+	l.recent, l.rising = []decision{last}, []decision{last}
 }
 
 // Add notes the load of a second. Times that do not go forward are left out.
@@ -123,7 +136,7 @@ func (l *Loop) Decide(now time.Time, ready int32) Asked {
 	hasty := stable.since(now.Add(-l.cfg.PanicWindow))
 	if len(hasty) == 0 {
 		l.asked.Held = "no pod reports"
-		l.remember(now, l.asked.Replicas) // the delay begins once something is known again
+		l.wait(now) // until something is known again
 		return l.asked
 	}
 	own := max(1, ready) // pods that count as there
@@ -133,10 +146,7 @@ func (l *Loop) Decide(now time.Time, ready int32) Asked {
 	}
 	calm, panicky := stable.mean(), hasty.mean()
 	most, least := math.Ceil(l.cfg.MaxScaleUpRate*float64(own)), math.Floor(float64(own)/l.cfg.MaxScaleDownRate)
-	wanted := l.pods(calm, least, most)
-	if wanted > own && calm <= float64(own)*l.cfg.TargetUtilization*(1+l.cfg.Tolerance) {
-		wanted = own
-	}
+	wanted := l.steady(now, calm, least, most)
 	asked := Asked{Replicas: wanted, Load: calm, because: hasty[len(hasty)-1].Because, target: l.cfg.TargetUtilization}
 
 	urgent := l.pods(panicky, least, most)
@@ -160,6 +170,18 @@ func (l *Loop) pods(load, least, most float64) int32 {
 	return int32(min(max(1, n), math.MaxInt32))
 }
 
+// steady is how many pods the stable window asks for. More than before are the least of what its load needed in the last ScaleUpDelay.
+// Pods that were asked for and are not ready yet count: their part of the load is still on the others.
+func (l *Loop) steady(now time.Time, load, least, most float64) int32 {
+	before := l.asked.Replicas
+	wanted := l.pods(load, least, most)
+	if wanted > before && load <= float64(before)*l.cfg.TargetUtilization*(1+l.cfg.Tolerance) {
+		wanted = before
+	}
+	l.rising = note(l.rising, decision{now, wanted}, now.Add(-l.cfg.ScaleUpDelay), func(n int32) bool { return n >= wanted })
+	return min(wanted, max(before, l.rising[0].replicas))
+}
+
 // panics says whether the panic window decides: while its load asks for so many times the pods that there are, or fills them, and for
 // a stable window after.
 func (l *Loop) panics(now time.Time, load, pods float64) bool {
@@ -176,11 +198,6 @@ func (l *Loop) panics(now time.Time, load, pods float64) bool {
 	return !l.panicSince.IsZero()
 }
 
-// remember notes a decision for as long as it holds pods.
-func (l *Loop) remember(now time.Time, replicas int32) {
-	l.recent = note(l.recent, decision{now, replicas}, now.Add(-l.cfg.ScaleDownDelay), func(n int32) bool { return n <= replicas })
-}
-
 // hold keeps pods that would be removed, where the load is not known in full, or was higher a while ago.
 func (l *Loop) hold(asked *Asked, stable window, now time.Time) {
 	for i := len(stable) - 1; i >= 0 && asked.Replicas < l.asked.Replicas; i-- {
@@ -188,7 +205,7 @@ func (l *Loop) hold(asked *Asked, stable window, now time.Time) {
 			asked.Replicas, asked.Held = l.asked.Replicas, stable[i].missing()+", and what is not known removes none"
 		}
 	}
-	l.remember(now, asked.Replicas)
+	l.recent = note(l.recent, decision{now, asked.Replicas}, now.Add(-l.cfg.ScaleDownDelay), func(n int32) bool { return n <= asked.Replicas })
 	if first := l.recent[0]; first.replicas > asked.Replicas {
 		asked.Replicas, asked.Held = first.replicas, "less is needed, but not for long yet"
 	}

@@ -4,11 +4,15 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/substorm/substorm/internal/retry"
 )
 
 // readers ask feed servers over new connections, at a rate that may change.
@@ -44,7 +48,52 @@ func newReaders(addresses []string) *readers {
 }
 
 // readPaths are what people look at.
-var readPaths = []string{"/", "/archive/" + camera + "/", "/latest/" + camera, "/atom/" + camera + ".xml"}
+var readPaths = []string{"/", "/archive/" + stormCamera + "/", "/latest/" + stormCamera, "/atom/" + stormCamera + ".xml"}
+
+// wait waits until there is something to read: a 404 is a failure from then on.
+func (r *readers) wait(ctx context.Context) error {
+	deadline := time.Now().Add(patience)
+	for _, path := range readPaths {
+		for {
+			err := r.get(ctx, r.addresses[0]+path)
+			if err == nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				return fmt.Errorf("after %s nobody can read %s: %w", patience, path, err)
+			}
+			if !retry.Sleep(ctx, time.Second) {
+				return ctx.Err()
+			}
+		}
+	}
+	return nil
+}
+
+// statusError is an answer other than 200.
+type statusError int
+
+func (e statusError) Error() string { return fmt.Sprintf("it is answered %d", int(e)) }
+
+// get reads an answer to its end.
+func (r *readers) get(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := r.client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return statusError(resp.StatusCode)
+	}
+	return nil
+}
 
 // run asks until ctx ends. At most 64 requests wait for their answers at once.
 func (r *readers) run(ctx context.Context) {
@@ -60,25 +109,18 @@ func (r *readers) run(ctx context.Context) {
 }
 
 func (r *readers) ask(ctx context.Context, url string) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return // a name of ours
-	}
-	resp, err := r.client.Do(request)
-	if err == nil {
-		_, err = io.Copy(io.Discard, resp.Body)
-		_ = resp.Body.Close()
-	}
+	err := r.get(ctx, url)
+	var status statusError
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case ctx.Err() != nil:
-	case err == nil && resp.StatusCode == http.StatusTooManyRequests:
-		r.counts.refused++
-	case err != nil || resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusNotFound: // nothing was sent yet
-		r.counts.failed++
-	default:
+	case err == nil:
 		r.counts.answered++
+	case errors.As(err, &status) && status == http.StatusTooManyRequests:
+		r.counts.refused++
+	default:
+		r.counts.failed++
 	}
 }
 

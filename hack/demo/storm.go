@@ -29,8 +29,8 @@ var stormKp = []float64{0.3, 2, 4.7, 7.7, 7.7, 7.3, 7.7, 6, 2.3, 1.7, 1.3, 1, 1,
 const (
 	// stormPace plays three hours in this time, so that all takes some four minutes.
 	stormPace = 18 * time.Second
-	// stormFloor is how many feed servers there are at least while the level holds.
-	stormFloor = 3
+	// How many feed servers and gateways there are at least while the level holds.
+	stormServers, stormGateways = 3, 2
 	// Requests in a second: of a calm day, and of the crowd, which comes in the fifth interval.
 	calmRate, crowdRate      = 8, 32
 	crowdFrom, crowdTo       = 5, 9
@@ -41,7 +41,7 @@ const (
 
 var stormBegan = time.Date(2015, 3, 17, 3, 0, 0, 0, time.UTC)
 
-// storm shows how the feed servers are more before the crowd comes.
+// storm shows how feed servers and gateways are more before the crowd comes.
 func (d *demo) storm(ctx context.Context) (err error) {
 	for _, step := range []func(context.Context) error{d.tools, d.cluster, d.program, d.install, d.declare} {
 		if err := step(ctx); err != nil {
@@ -57,14 +57,26 @@ func (d *demo) storm(ctx context.Context) (err error) {
 			err = calm
 		}
 	}()
+	camera, err := d.film(ctx)
+	if err != nil {
+		return err
+	}
+	readers := newReaders(addresses)
+	if err := readers.wait(ctx); err != nil {
+		return err
+	}
 	began := time.Now().Truncate(time.Second)
 	if err := d.declareStorm(ctx, began); err != nil {
 		return err
 	}
-	fmt.Printf("\nThree hours of 17 March 2015 pass in %v. Kp is known once its three hours are over; the crowd comes at %s.\n\n%-6s %5s %-7s %-6s %-6s %9s %8s %7s\n",
-		stormPace, clock(crowdFrom*3*time.Hour), "time", "Kp", "level", "floor", "ready", "asked/s", "refused", "failed")
-	seen, err := d.watchStorm(ctx, began, addresses)
+	fmt.Printf("\nThree hours of 17 March 2015 pass in %v. Kp is known once its three hours are over; the crowd comes at %s.\n"+
+		"Floors, and pods that are ready, are those of feed servers and of gateways.\n\n%-6s %5s %-7s %-7s %-7s %7s %8s %7s %9s\n",
+		stormPace, clock(crowdFrom*3*time.Hour), "time", "Kp", "level", "floors", "ready", "asked/s", "refused", "failed", "receipts")
+	seen, err := d.watchStorm(ctx, began, readers, camera)
 	if err != nil {
+		return err
+	}
+	if err := d.nothingLost(ctx, camera); err != nil {
 		return err
 	}
 	if err := d.show(ctx, d.kubectl, "get", "events", "--field-selector", "involvedObject.kind=Site", "--sort-by=.lastTimestamp"); err != nil {
@@ -92,7 +104,7 @@ func (d *demo) declareStorm(ctx context.Context, began time.Time) error {
 			"data": data.String(), "startTime": began.UTC().Format(time.RFC3339), "speedUp": int(3 * time.Hour / stormPace)}}}},
 		"surge": map[string]any{"hold": "10s", "releaseInterval": "10s", "levels": []any{map[string]any{
 			"name": stormLevel, "anyOf": []any{map[string]any{"allOf": []any{map[string]any{"quantity": "Kp", "atLeast": "5"}}}},
-			"floors": []any{map[string]any{"kind": "FeedServer", "replicas": stormFloor}}}}},
+			"floors": []any{map[string]any{"kind": "FeedServer", "replicas": stormServers}, map[string]any{"kind": "IngestGateway", "replicas": stormGateways}}}}},
 	}})
 	if err != nil {
 		return err
@@ -109,7 +121,8 @@ func (d *demo) calm(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	_, err := d.output(ctx, d.kubectl, "-n", namespace, "delete", "instrument", stormCamera, "--ignore-not-found") // what it sent stays
+	return err
 }
 
 // onNodes has the feed servers listen on a port of each node, and returns where.
@@ -159,35 +172,55 @@ func (d *demo) read(ctx context.Context, into any, args ...string) error {
 	return json.Unmarshal([]byte(out), into)
 }
 
+// pools are figures of the feed servers and of the gateways.
+type pools struct{ servers, gateways int32 }
+
+func (p pools) String() string { return fmt.Sprintf("%d, %d", p.servers, p.gateways) }
+
 // moment is what was seen at one.
 type moment struct {
-	since time.Duration // in times of the record
-	kp    string
-	level string
-	floor int32
-	ready int32
-	asked counts
+	since    time.Duration // in times of the record
+	kp       string
+	level    string
+	floor    pools
+	ready    pools
+	asked    counts
+	receipts int
+}
+
+// grown says whether as many pods are ready as the level asks for.
+func (m *moment) grown() bool {
+	return m.ready.servers >= stormServers && m.ready.gateways >= stormGateways
 }
 
 // watchStorm plays the storm with its readers, and prints a line of each moment.
-func (d *demo) watchStorm(ctx context.Context, began time.Time, addresses []string) (seen []moment, err error) {
+func (d *demo) watchStorm(ctx context.Context, began time.Time, readers *readers, camera *filming) (seen []moment, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	readers := newReaders(addresses)
+	readers.take() // from now on
 	go readers.run(ctx)
-	for tick := time.NewTicker(stormLook); ; {
+	tick := time.NewTicker(stormLook)
+	defer tick.Stop()
+	for told := false; ; {
 		interval := int(time.Since(began) / stormPace)
 		readers.rate.Store(calmRate)
 		if interval >= crowdFrom && interval < crowdTo {
 			readers.rate.Store(crowdRate)
 		}
-		is, err := d.moment(ctx, began, readers)
+		is, err := d.moment(ctx, began, readers, camera)
 		if err != nil {
 			return nil, err
 		}
 		seen = append(seen, is)
-		fmt.Printf("%-6s %5s %-7s %6d %6d %9.0f %8d %7d\n", clock(is.since), is.kp, is.level, is.floor, is.ready, is.asked.perSecond(), is.asked.refused, is.asked.failed)
-		if interval >= len(stormKp) || interval > crowdTo && is.floor == 0 {
+		fmt.Printf("%-6s %5s %-7s %-7s %-7s %7.0f %8d %7d %9d\n", clock(is.since), is.kp, is.level, is.floor, is.ready, is.asked.perSecond(), is.asked.refused, is.asked.failed, is.receipts)
+		if !told && is.level == stormLevel && is.grown() {
+			told = true
+			if err := d.show(ctx, d.kubectl, "get", "site", "demo"); err != nil {
+				return nil, err
+			}
+			fmt.Println()
+		}
+		if interval >= len(stormKp) || interval > crowdTo && is.floor == (pools{}) {
 			return seen, nil
 		}
 		select {
@@ -198,66 +231,84 @@ func (d *demo) watchStorm(ctx context.Context, began time.Time, addresses []stri
 	}
 }
 
-func (d *demo) moment(ctx context.Context, began time.Time, readers *readers) (moment, error) {
+func (d *demo) moment(ctx context.Context, began time.Time, readers *readers, camera *filming) (is moment, err error) {
 	var site v1alpha1.Site
 	var servers appsv1.Deployment
+	var gateways appsv1.StatefulSet
 	if err := d.read(ctx, &site, "site", "demo"); err != nil {
-		return moment{}, err
+		return is, err
 	}
 	if err := d.read(ctx, &servers, "deployment", feedServers); err != nil {
-		return moment{}, err
+		return is, err
 	}
-	is := moment{since: time.Duration(float64(time.Since(began)) / float64(stormPace) * float64(3*time.Hour)), kp: "?", ready: servers.Status.ReadyReplicas, asked: readers.take()}
+	if err := d.read(ctx, &gateways, "statefulset", "demo"); err != nil {
+		return is, err
+	}
+	is.since = time.Duration(float64(time.Since(began)) / float64(stormPace) * float64(3*time.Hour))
+	is.kp, is.asked = "?", readers.take()
+	is.ready = pools{servers.Status.ReadyReplicas, gateways.Status.ReadyReplicas}
 	if known := int(is.since/(3*time.Hour)) - 1; known >= 0 {
 		is.kp = fmt.Sprintf("%.1f", stormKp[min(known, len(stormKp)-1)])
 	}
 	if s := site.Status.Surge; s != nil {
 		is.level = s.Level
 		for _, f := range s.Floors {
-			is.floor = max(is.floor, f.Replicas)
+			if f.Kind == v1alpha1.SurgePoolFeedServer {
+				is.floor.servers = f.Replicas
+			} else {
+				is.floor.gateways = f.Replicas
+			}
 		}
 	}
-	return is, nil
+	is.receipts, err = camera.receipts()
+	return is, err
 }
 
 // drawStorm is the picture. A pod is full at twice what one has on a calm day.
 func drawStorm(seen []moment) []byte {
 	p := storm.Picture{Title: "A storm on real pods", Shown: simulate.Span{From: stormBegan, To: stormBegan.Add(seen[len(seen)-1].since)}}
-	run := storm.Run{Name: "feed servers"}
+	servers, gateways := storm.Run{Name: "feed servers"}, storm.Run{Name: "gateways"}
 	for i, kp := range stormKp {
 		from := stormBegan.Add(time.Duration(i) * 3 * time.Hour)
 		p.Kp = append(p.Kp, surge.Sample{From: from, To: from.Add(3 * time.Hour), Value: kp})
 	}
 	for _, is := range seen {
-		point := simulate.Point{At: stormBegan.Add(is.since), Ready: is.ready, Level: is.level, Load: is.asked.perSecond() / (2 * calmRate)}
+		point := simulate.Point{At: stormBegan.Add(is.since), Ready: is.ready.servers, Level: is.level, Load: is.asked.perSecond() / (2 * calmRate)}
 		if all := is.asked.all(); all > 0 {
 			point.Refused = float64(is.asked.refused+is.asked.failed) / float64(all)
 		}
-		run.Points = append(run.Points, point)
+		servers.Points = append(servers.Points, point)
+		gateways.Points = append(gateways.Points, simulate.Point{At: point.At, Ready: is.ready.gateways})
 	}
-	p.Runs = []storm.Run{run}
+	p.Runs = []storm.Run{servers, gateways}
 	return p.SVG()
 }
 
 // verdict is an error if it was not as it should be.
 func verdict(seen []moment) error {
 	level := slices.IndexFunc(seen, func(is moment) bool { return is.level == stormLevel })
-	ready := slices.IndexFunc(seen, func(is moment) bool { return is.ready >= stormFloor })
+	grown := slices.IndexFunc(seen, func(is moment) bool { return is.level == stormLevel && is.grown() })
 	crowd := slices.IndexFunc(seen, func(is moment) bool { return is.since >= crowdFrom*3*time.Hour })
 	failed := 0
 	for _, is := range seen {
 		failed += is.asked.failed
 	}
 	switch last := seen[len(seen)-1]; {
-	case level < 0 || ready < level:
-		return fmt.Errorf("%d feed servers were not ready after the level had begun", stormFloor)
-	case crowd < ready:
-		return fmt.Errorf("the crowd came before %d feed servers were ready: this machine is too busy, try it again", stormFloor)
+	case level < 0:
+		return fmt.Errorf("level %s never began: look at `kubectl describe site demo`", stormLevel)
+	case seen[0].grown():
+		return fmt.Errorf("%d feed servers and %d gateways were ready before the level began, so nothing is to be seen: take spec.replicas back", stormServers, stormGateways)
+	case grown < 0:
+		return fmt.Errorf("%d feed servers and %d gateways were never ready while the level held", stormServers, stormGateways)
+	case crowd < grown:
+		return fmt.Errorf("the crowd came before %d feed servers and %d gateways were ready: this machine is too busy, try it again", stormServers, stormGateways)
 	case failed > 0:
 		return fmt.Errorf("%d requests were answered with neither 200 nor 429", failed)
-	case last.floor != 0:
-		return fmt.Errorf("the floor is still %d after the storm", last.floor)
+	case last.floor != pools{}:
+		return fmt.Errorf("the floors are still %v after the storm", last.floor)
+	default:
+		fmt.Printf("\nThe level began at %s, %d feed servers and %d gateways were ready at %s, and the crowd came at %s.\n",
+			clock(seen[level].since), stormServers, stormGateways, clock(seen[grown].since), clock(seen[crowd].since))
+		return nil
 	}
-	fmt.Printf("\nThe level began at %s, %d feed servers were ready at %s, and the crowd came at %s.\n", clock(seen[level].since), stormFloor, clock(seen[ready].since), clock(seen[crowd].since))
-	return nil
 }

@@ -3,6 +3,7 @@
 package storm
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,7 +18,7 @@ import (
 )
 
 // levelsOf are the levels that the Site in some files declares.
-func levelsOf(files []string) ([]surge.Level, error) {
+func levelsOf(ctx context.Context, files []string) ([]surge.Level, error) {
 	objects, err := manifests.Load(files, "default")
 	if err != nil {
 		return nil, fmt.Errorf("--manifests: %w", err)
@@ -25,6 +26,9 @@ func levelsOf(files []string) ([]surge.Level, error) {
 	for _, o := range objects {
 		if o.GetKind() != "Site" {
 			continue
+		}
+		if err := validSurge(ctx, o.Object); err != nil {
+			return nil, fmt.Errorf("--manifests: an API server would refuse %s: %w", o, err)
 		}
 		site := &v1alpha1.Site{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, site); err != nil {

@@ -118,7 +118,7 @@ func (o *replayOptions) run(ctx context.Context, file string, out, messages io.W
 	}
 	levels := recorded.Levels()
 	if len(o.manifests) > 0 {
-		if levels, err = levelsOf(o.manifests); err != nil {
+		if levels, err = levelsOf(ctx, o.manifests); err != nil {
 			return err
 		}
 	}

@@ -167,6 +167,9 @@ func TestManifests(t *testing.T) {
 		"no levels":        {file("site.yaml", site), "declares no levels"},
 		"floors of others": {file("one.yaml", site+strings.Replace(surge, "kind: FeedServer", "kind: FeedServer, name: inner", 1)), "has a floor of all FeedServers"},
 		"no file":          {filepath.Join(dir, "none.yaml"), "none.yaml"},
+		"misspelled":       {file("misspelled.yaml", site+strings.Replace(surge, "anyOf", "anyof", 1)), "unknown fields: spec.surge.levels[0].anyof"},
+		"no number":        {file("nan.yaml", site+strings.Replace(surge, `"1"`, `"one"`, 1)), "spec.surge.levels[0].anyOf[0].allOf[0].atLeast"},
+		"against rules":    {file("rules.yaml", site+strings.Replace(surge, `"1"`, `"99"`, 1)), "Kp is above 0 and at most 9"},
 	} {
 		if _, err := replay(t, march, "--draws", "1", "--manifests", c.file); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)

@@ -146,6 +146,9 @@ func (p *Poller) take(answer Answer, err error) {
 		p.state.Requests[resultUnchanged]++
 	} else {
 		p.state.Requests[resultAnswered]++
+		if is := answer.Refused; is.Samples > 0 && p.state.Refused.Samples == 0 { // once, and not with each answer
+			p.cfg.Log.Warn("samples of space weather were not taken", "source", p.cfg.Name, "samples", is.Samples, "first", wire.SaidText(is.First))
+		}
 		p.state.Refused = answer.Refused
 	}
 	for _, q := range p.cfg.Source.Quantities() {

@@ -5,6 +5,7 @@ package spaceweather
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -92,6 +93,34 @@ func TestLater(t *testing.T) {
 			t.Errorf("a pause of %v", pause)
 		}
 	}
+}
+
+// Samples that are refused beside good ones are no error of the source: the log says what the first of them was, once.
+func TestRefusedIsLogged(t *testing.T) {
+	refused := []int{0, 2, 3, 0, 1}
+	n := -1
+	s := &scripted{answer: func(now time.Time) (Answer, error) {
+		r := newReadings(now)
+		r.add(surge.Kp, now.Add(-3*time.Hour), 3*time.Hour, 5, "")
+		n = min(n+1, len(refused)-1)
+		for range refused[n] {
+			r.add(surge.Kp, now, 3*time.Hour, 99, "")
+		}
+		return r.done()
+	}}
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		p, err := NewPoller(Config{Name: "kp", Source: s, Interval: time.Minute, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range refused {
+			p.ask(t.Context())
+		}
+		if said := log.String(); strings.Count(said, "\n") != 2 || !strings.Contains(said, "samples=2") || !strings.Contains(said, "samples=1") || !strings.Contains(said, "Kp 99 cannot be") {
+			t.Errorf("the log says:\n%s", said)
+		}
+	})
 }
 
 // A poller ends with its context, also while its source is silent.

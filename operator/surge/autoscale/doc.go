@@ -9,7 +9,8 @@
 // a panic window of six seconds, which takes over while it asks for twice the pods that there are; while it does, no pod is removed.
 // It differs in these things:
 //
-//   - The panic window also takes over once pods are nearly full.
+//   - The panic window also takes over once pods are nearly full, and takes what three seconds in a row have in common where that is
+//     more than its average.
 //   - The stable window asks for more pods only if those that it asked for are a tenth fuller than they should be, and have been for a
 //     minute. A minute that is fuller by chance is over before a pod that it asked for would be ready. Growth that cannot wait for so
 //     long fills the pods, and is the panic window's.

@@ -133,6 +133,18 @@ func (w window) since(from time.Time) window {
 	return w[i:]
 }
 
+// lasting is the least load of the last seconds, so many of them; 0 where fewer are known. One second that is fuller by chance is none.
+func (w window) lasting(seconds int) float64 {
+	if seconds <= 0 || len(w) < seconds {
+		return 0
+	}
+	least := math.Inf(1)
+	for _, load := range w[len(w)-seconds:] {
+		least = min(least, load.Total)
+	}
+	return least
+}
+
 func (w window) mean() float64 {
 	if len(w) == 0 {
 		return 0

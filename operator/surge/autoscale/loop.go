@@ -12,6 +12,9 @@ import (
 type Config struct {
 	// StableWindow and PanicWindow are over which times loads are averaged.
 	StableWindow, PanicWindow time.Duration
+	// GrowthLasts is for how many seconds in a row a load has to be there until the panic window takes all of it: its average has the
+	// whole of a growth only after PanicWindow. 0: the average alone counts, as for Knative.
+	GrowthLasts int
 	// PanicThreshold is how many times the pods that there are the panic window has to ask for.
 	PanicThreshold float64
 	// PanicUtilization is how full the pods that there are have to be in the panic window for the same; 0: that makes no panic. Knative
@@ -34,11 +37,11 @@ type Config struct {
 	StartTime time.Duration
 }
 
-// Defaults are Knative's, but for PanicUtilization, ScaleUpDelay, StartTime, and for the tolerance and ScaleDownDelay, which are those of
+// Defaults are Knative's, but for GrowthLasts, PanicUtilization, ScaleUpDelay, StartTime, and for the tolerance and ScaleDownDelay, which are those of
 // HorizontalPodAutoscaler: a pod that is needed again takes a while to start, and a gateway's has a spool to drain before it may go.
 // ScaleUpDelay is as long as the stable window, so that two averages that hardly overlap agree.
 var Defaults = Config{
-	StableWindow: time.Minute, PanicWindow: 6 * time.Second, PanicThreshold: 2, PanicUtilization: 0.9, TargetUtilization: 0.7, Tolerance: 0.1,
+	StableWindow: time.Minute, PanicWindow: 6 * time.Second, GrowthLasts: 3, PanicThreshold: 2, PanicUtilization: 0.9, TargetUtilization: 0.7, Tolerance: 0.1,
 	ScaleUpDelay: time.Minute, MaxScaleUpRate: 1000, MaxScaleDownRate: 2, ScaleDownDelay: 5 * time.Minute, StartTime: 40 * time.Second,
 }
 
@@ -82,8 +85,9 @@ type Asked struct {
 	Load float64
 	// Held says why more are asked for than the load needs; empty: they are not.
 	Held string
-	// because is the budget that decided, and missing what did not report.
+	// because is the budget that decided, and window the time that did.
 	because Budget
+	window  time.Duration
 	target  float64
 }
 
@@ -92,11 +96,7 @@ func (a Asked) Why() string {
 	if a.because == "" {
 		return "no pod has reported yet"
 	}
-	window := "a minute"
-	if a.Panic {
-		window = "six seconds"
-	}
-	text := fmt.Sprintf("in %s the load was that of %.1f full pods (%s), at most %.0f%% of each", window, a.Load, a.because, 100*a.target)
+	text := fmt.Sprintf("in %.0f s the load was that of %.1f full pods (%s), at most %.0f%% of each", a.window.Seconds(), a.Load, a.because, 100*a.target)
 	if a.Held != "" {
 		text += "; " + a.Held
 	}
@@ -144,15 +144,18 @@ func (l *Loop) Decide(now time.Time, ready int32) Asked {
 		l.starting = note(l.starting, decision{now, l.asked.Replicas}, now.Add(-l.cfg.StartTime), func(n int32) bool { return n >= l.asked.Replicas })
 		own = max(1, min(ready, l.starting[0].replicas))
 	}
-	calm, panicky := stable.mean(), hasty.mean()
+	calm, panicky, window := stable.mean(), hasty.mean(), l.cfg.PanicWindow
+	if lasting := hasty.lasting(l.cfg.GrowthLasts); lasting > panicky {
+		panicky, window = lasting, time.Duration(l.cfg.GrowthLasts)*time.Second
+	}
 	most, least := math.Ceil(l.cfg.MaxScaleUpRate*float64(own)), math.Floor(float64(own)/l.cfg.MaxScaleDownRate)
 	wanted := l.steady(now, calm, least, most)
-	asked := Asked{Replicas: wanted, Load: calm, because: hasty[len(hasty)-1].Because, target: l.cfg.TargetUtilization}
+	asked := Asked{Replicas: wanted, Load: calm, window: l.cfg.StableWindow, because: hasty[len(hasty)-1].Because, target: l.cfg.TargetUtilization}
 
 	urgent := l.pods(panicky, least, most)
 	if asked.Panic = l.panics(now, panicky, float64(own)); asked.Panic {
 		if urgent > wanted {
-			asked.Replicas, asked.Load = urgent, panicky
+			asked.Replicas, asked.Load, asked.window = urgent, panicky, window
 		}
 		l.panicMost = max(l.panicMost, asked.Replicas)
 		if asked.Replicas < l.panicMost {

@@ -21,7 +21,7 @@ const knativeTick = 2 * time.Second
 
 func newKnative(s *Scenario) Policy {
 	cfg := autoscale.Defaults
-	cfg.PanicUtilization, cfg.Tolerance, cfg.ScaleUpDelay, cfg.ScaleDownDelay, cfg.StartTime = 0, 0, 0, 0, 0
+	cfg.GrowthLasts, cfg.PanicUtilization, cfg.Tolerance, cfg.ScaleUpDelay, cfg.ScaleDownDelay, cfg.StartTime = 0, 0, 0, 0, 0, 0
 	return &knative{autoscale.New(cfg, pods(s.Load(s.From)), s.From), s.timer("tick", knativeTick)}
 }
 

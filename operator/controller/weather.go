@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,7 +40,7 @@ type weathers struct {
 type weather struct {
 	declared *v1alpha1.SpaceWeather
 	sources  []*weatherSource
-	// set are the pollers of the sources that can be asked, and problem says of another why it cannot.
+	// set are the pollers of the sources that can be asked, and problem says of others why they cannot.
 	set     *spaceweather.Set
 	problem string
 	// stop ends what wakes the Site; nil while nothing does.
@@ -105,12 +106,13 @@ func (w *weathers) keep(site types.NamespacedName, declared *v1alpha1.SpaceWeath
 // change has a Site's sources be those that it declares; the lock is held. One that cannot be asked keeps no other from it.
 func (w *weathers) change(site types.NamespacedName, of *weather, declared *v1alpha1.SpaceWeather) {
 	were := of.sources
-	of.declared, of.sources, of.problem = declared.DeepCopy(), nil, ""
+	of.declared, of.sources = declared.DeepCopy(), nil
 	if of.stop != nil {
 		of.stop()
 		of.stop = nil
 	}
 	var pollers []*spaceweather.Poller
+	var problems []string
 	for i := range of.declared.Sources {
 		is := of.declared.Sources[i]
 		at := slices.IndexFunc(were, func(was *weatherSource) bool { return equality.Semantic.DeepEqual(was.declared, is) })
@@ -120,7 +122,7 @@ func (w *weathers) change(site types.NamespacedName, of *weather, declared *v1al
 		} else if source, err := newWeatherSource(is, w.now, w.log.With("site", site.String())); err == nil {
 			of.sources = append(of.sources, source)
 		} else {
-			of.problem = err.Error()
+			problems = append(problems, err.Error())
 			continue
 		}
 		pollers = append(pollers, of.sources[len(of.sources)-1].pollers...)
@@ -130,7 +132,7 @@ func (w *weathers) change(site types.NamespacedName, of *weather, declared *v1al
 			gone.stop()
 		}
 	}
-	of.set = spaceweather.NewSet(pollers...)
+	of.set, of.problem = spaceweather.NewSet(pollers...), strings.Join(problems, "; ")
 }
 
 // planned keeps what was planned for a Site, for metrics.

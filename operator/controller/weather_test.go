@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -92,9 +93,9 @@ func TestWeatherSources(t *testing.T) {
 		t.Errorf("a source that did not change was asked %d times", n)
 	}
 
-	broken := kpSource("other", "ftp://example.org/")
-	if known := w.keep(north, of(kpSource("kp", calm.URL), broken)); known.Problem == "" {
-		t.Error("nothing is said of a source that cannot be asked")
+	broken, another := kpSource("other", "ftp://example.org/"), kpSource("another", "gopher://example.org/")
+	if known := w.keep(north, of(kpSource("kp", calm.URL), broken, another)); !strings.Contains(known.Problem, "ftp:") || !strings.Contains(known.Problem, "gopher:") {
+		t.Errorf("of two sources that cannot be asked this is said: %q", known.Problem)
 	} else if kp, is := newestOf(known, surge.Kp); !is || kp != 2 {
 		t.Errorf("a source that cannot be asked silences another: %v, %v", kp, is)
 	}

@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ConditionSpaceWeatherKnown of a Site says whether all quantities that spec.surge.levels ask for are known and not too old.
-// Present where the Site declares levels. While it is not True, levels and floors stand as they were.
+// ConditionSpaceWeatherKnown of a Site says whether all quantities that spec.surge.levels ask for are known and not too old,
+// and all sources can be asked as they are declared. Present where the Site declares levels. What is not known neither begins a level nor ends one.
 const ConditionSpaceWeatherKnown = "SpaceWeatherKnown"
 
 // ConditionSurging of a Site says whether a level of spec.surge holds. Present where the Site declares levels.

@@ -49,6 +49,8 @@ var Defaults = Config{
 type Loop struct {
 	cfg   Config
 	loads window
+	// began is when it did.
+	began time.Time
 	// panicSince is when the panic window last asked for as much as makes panic; zero: it is over. panicMost is what was asked for
 	// since it began.
 	panicSince time.Time
@@ -106,7 +108,7 @@ func (a Asked) Why() string {
 // New begins with the pods that there are. It removes none of them before it knows a whole stable window and ScaleDownDelay: it
 // begins in panic.
 func New(cfg Config, replicas int32, now time.Time) *Loop {
-	l := &Loop{cfg: cfg, panicSince: now, panicMost: replicas, asked: Asked{Replicas: replicas, Panic: true, target: cfg.TargetUtilization}}
+	l := &Loop{cfg: cfg, began: now, panicSince: now, panicMost: replicas, asked: Asked{Replicas: replicas, Panic: true, target: cfg.TargetUtilization}}
 	l.wait(now)
 	return l
 }
@@ -159,7 +161,10 @@ func (l *Loop) Decide(now time.Time, ready int32) Asked {
 		}
 		l.panicMost = max(l.panicMost, asked.Replicas)
 		if asked.Replicas < l.panicMost {
-			asked.Replicas, asked.Held = l.panicMost, "a minute ago it grew fast"
+			asked.Replicas, asked.Held = l.panicMost, "less than a minute ago it grew fast"
+			if l.panicSince.Equal(l.began) {
+				asked.Held = "the load of the last minute is not known yet"
+			}
 		}
 	}
 	l.hold(&asked, stable, now)

@@ -32,7 +32,7 @@ func root() *cobra.Command {
 	cmd.PersistentFlags().StringVar(&o.name, "name", "substorm", "name of the cluster, and prefix of all that it makes")
 	cmd.PersistentFlags().StringVar(&o.on, "on", "auto", "what a new cluster runs on: auto, kind or bare")
 	cmd.AddCommand(upCommand(&o), downCommand(&o), loadCommand(&o), nodesCommand(&o), volumesCommand(&o),
-		statusCommand(&o), execCommand(&o), kubeconfigCommand(&o), envCommand(&o),
+		statusCommand(&o), execCommand(&o), kubeconfigCommand(&o), envCommand(&o), metricsServerCommand(&o),
 		nodeCommand(&o, "kill", "Power a node off, without warning", driver.Kill),
 		nodeCommand(&o, "start", "Power a node on again", driver.Start),
 		nodeCommand(&o, "cut", "Cut a node off from all others and the API server; its processes go on", driver.Cut),

@@ -63,6 +63,8 @@ func All() []Image {
 		probe,
 		{Name: "substorm/coredns", Binary: "coredns", Tool: "coredns", Title: "CoreDNS",
 			Source: "https://github.com/coredns/coredns", Licenses: "Apache-2.0", ClusterOnly: true},
+		{Name: "substorm/metrics-server", Binary: "metrics-server", Tool: "metrics-server", Title: "Kubernetes metrics server",
+			Source: "https://github.com/kubernetes-sigs/metrics-server", Licenses: "Apache-2.0", ClusterOnly: true},
 	}
 }
 

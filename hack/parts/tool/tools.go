@@ -65,6 +65,8 @@ func All() []Tool {
 		{Name: "gotestsum", Module: "gotestsum", Package: "gotest.tools/gotestsum"},
 		{Name: "kind", Module: "kind", Package: "sigs.k8s.io/kind", OnDemand: true},
 		{Name: "telegraf", Module: "telegraf", Package: "./telegraf", OnDemand: true},
+		// It keeps its paths to share the packages that Kubernetes' own programs have compiled already.
+		{Name: "metrics-server", Module: "metrics-server", Package: "sigs.k8s.io/metrics-server/cmd/metrics-server", KeepPaths: true, OnDemand: true},
 	}
 }
 

@@ -36,7 +36,7 @@ const (
 const (
 	days    = 20
 	perHour = 5
-	bulk    = 40
+	bulks   = 40
 	films1  = 10
 	// liveEvery is how soon another live image comes.
 	liveEvery = 5 * time.Second
@@ -45,8 +45,8 @@ const (
 // archive is what is asked for.
 type archive struct {
 	site *web.Site
-	// files and films are paths of URLs, and pages those of folders.
-	files, films, pages []string
+	// files, films and bulk are paths of URLs, and pages those of folders.
+	files, films, bulk, pages []string
 }
 
 // fill stores what is old.
@@ -55,7 +55,7 @@ func (a *archive) fill(ctx context.Context) error {
 	group.SetLimit(4)
 	put := func(instrument, name, mediaType string, size int, at time.Time) string {
 		o := web.Object{Instrument: instrument, Name: name, MediaType: mediaType, At: at}
-		seed := len(a.files) + 10_000*len(a.films)
+		seed := len(a.files) + 10_000*(len(a.films)+len(a.bulk))
 		group.Go(func() error {
 			o.Body = web.Noise(size, seed)
 			_, err := a.site.Put(inGroup, o)
@@ -76,13 +76,13 @@ func (a *archive) fill(ctx context.Context) error {
 	for n := range films1 {
 		a.films = append(a.films, put(films, fmt.Sprintf("night-%02d.mp4", n), "video/mp4", filmSize, begin.AddDate(0, 0, n)))
 	}
-	for n := range bulk {
-		a.films = append(a.films, put(films, fmt.Sprintf("bulk-%02d.jpg", n), "image/jpeg", bulkSize, begin.Add(time.Duration(n)*time.Minute)))
+	for n := range bulks {
+		a.bulk = append(a.bulk, put(films, fmt.Sprintf("bulk-%02d.jpg", n), "image/jpeg", bulkSize, begin.Add(time.Duration(n)*time.Minute)))
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	for _, path := range append([]string{a.files[len(a.files)-1], a.films[len(a.films)-1]}, a.pages...) {
+	for _, path := range append([]string{a.files[len(a.files)-1], a.bulk[len(a.bulk)-1]}, a.pages...) {
 		if err := a.site.Await(ctx, path); err != nil {
 			return err
 		}

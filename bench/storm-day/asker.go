@@ -11,6 +11,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/substorm/substorm/bench/internal/aurora"
 )
 
 // environment tells a process that it is the one that asks.
@@ -27,11 +29,7 @@ const (
 type order struct {
 	Base   string
 	During time.Duration
-	// Speed is how many times as fast as in the study it goes, Gets and Addresses how
-	// many times as many people ask.
-	Speed, Gets, Addresses int
-	Files, Pages, Films    []string
-	Seed                   uint64
+	Day    aurora.Day
 }
 
 // answer is what was seen.
@@ -83,15 +81,15 @@ func replay(o order) answer {
 	defer transport.CloseIdleConnections()
 	a := &asker{client: &http.Client{Transport: transport, Timeout: patience}, base: o.Base}
 	begin := time.Now()
-	t := newTraffic(o, begin.UTC().Format(http.TimeFormat))
+	t := aurora.New(o.Day, begin.UTC().Format(http.TimeFormat))
 	var all sync.WaitGroup
 	space := make(chan struct{}, atOnce)
 	for due := begin; ; {
-		due = due.Add(time.Duration(t.random.ExpFloat64() / t.rate() * float64(time.Second)))
+		due = due.Add(time.Duration(t.Pause() * float64(time.Second)))
 		if due.Sub(begin) > o.During {
 			break
 		}
-		r, k, address := t.next()
+		r, k, address := t.Next()
 		time.Sleep(time.Until(due))
 		space <- struct{}{}
 		all.Go(func() {
@@ -103,7 +101,7 @@ func replay(o order) answer {
 	return answer{People: a.people.sum(), Robots: a.robots.sum(), LateP99: percentile(a.late, 0.99)}
 }
 
-func (a *asker) ask(r request, k *kind, address string, due time.Time) {
+func (a *asker) ask(r aurora.Request, k *aurora.Kind, address string, due time.Time) {
 	late := time.Since(due)
 	status, n, err := a.do(r, address)
 	took := time.Since(due)
@@ -111,7 +109,7 @@ func (a *asker) ask(r request, k *kind, address string, due time.Time) {
 	defer a.mu.Unlock()
 	a.late = append(a.late, late)
 	t := &a.robots
-	if k.people {
+	if k.People {
 		t = &a.people
 	}
 	t.Requests++
@@ -122,11 +120,11 @@ func (a *asker) ask(r request, k *kind, address string, due time.Time) {
 	}
 	switch {
 	case err != nil:
-		t.Failed[fmt.Sprintf("%s: %v", k.name, cause(err))]++
+		t.Failed[fmt.Sprintf("%s: %v", k.Name, cause(err))]++
 	case status == http.StatusTooManyRequests:
 		t.Limited++
-	case !slices.Contains(r.want, status):
-		t.Failed[fmt.Sprintf("%s: status %d", k.name, status)]++
+	case !slices.Contains(r.Want, status):
+		t.Failed[fmt.Sprintf("%s: status %d", k.Name, status)]++
 	}
 }
 
@@ -141,15 +139,15 @@ func cause(err error) error {
 	}
 }
 
-func (a *asker) do(r request, address string) (status int, bytes int64, err error) {
-	asked, err := http.NewRequestWithContext(context.Background(), r.method, a.base+r.path, nil)
+func (a *asker) do(r aurora.Request, address string) (status int, bytes int64, err error) {
+	asked, err := http.NewRequestWithContext(context.Background(), r.Method, a.base+r.Path, nil)
 	if err != nil {
 		return 0, 0, err
 	}
-	asked.Header.Set("User-Agent", r.agent)
+	asked.Header.Set("User-Agent", r.Agent)
 	asked.Header.Set("X-Forwarded-For", address)
-	if r.header != "" {
-		asked.Header.Set(r.header, r.value)
+	if r.Header != "" {
+		asked.Header.Set(r.Header, r.Value)
 	}
 	resp, err := a.client.Do(asked)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/substorm/substorm/bench/internal/aurora"
 	"github.com/substorm/substorm/bench/internal/lab"
 	"github.com/substorm/substorm/bench/internal/process"
 	"github.com/substorm/substorm/bench/internal/report"
@@ -21,8 +22,6 @@ const (
 	// how many times as fast as the study's day it goes.
 	timeVariable  = "SUBSTORM_BENCH_STORM_TIME"
 	speedVariable = "SUBSTORM_BENCH_STORM_SPEED"
-	// The storm (section "Storm" of the study).
-	stormGets, stormAddresses = 4, 8
 	// What people may wait: 1.5 times as long, and these.
 	slower, slack = 1.5, 5.
 )
@@ -61,7 +60,9 @@ func run(l *lab.Lab) error {
 	defer stop()
 	b := &bench{
 		report: report.New("storm-day", rounds), asker: process.StartWorker[order, answer](l, environment, web.ClientCores), server: site.Server.PID(),
-		order: order{Base: "http://" + site.Server.Address(), During: during, Speed: speed, Gets: 1, Addresses: 1, Files: a.files, Pages: a.pages, Films: a.films},
+		order: order{Base: "http://" + site.Server.Address(), During: during, Day: aurora.Day{
+			Speed: speed, People: 1, Addresses: 1, Live: live, Old: old, Files: a.files, Pages: a.pages, Films: a.films, Bulk: a.bulk,
+		}},
 	}
 	if err := b.measure(); err != nil {
 		return err
@@ -87,7 +88,7 @@ func (b *bench) measure() error {
 		var people [2]float64
 		for i, o := range []order{b.order, b.stormy()} {
 			name := []string{calm, storm}[i]
-			o.Seed = uint64(round*2 + i)
+			o.Day.Seed = uint64(round*2 + i)
 			a, err := b.replay(name, o)
 			if err != nil {
 				return err
@@ -103,7 +104,7 @@ func (b *bench) measure() error {
 
 func (b *bench) stormy() order {
 	o := b.order
-	o.Gets, o.Addresses = stormGets, stormAddresses
+	o.Day.People, o.Day.Addresses = aurora.StormGets, aurora.StormAddresses
 	return o
 }
 
@@ -144,7 +145,7 @@ func (b *bench) replay(name string, o order) (answer, error) {
 
 func (b *bench) tell(times, failures []float64) {
 	r := b.report
-	r.Note("%d times as fast as the study's day, each client as often as then and %d of each, %v of calm and of storm.", b.order.Speed, b.order.Speed, b.order.During)
+	r.Note("%d times as fast as the study's day, each client as often as then and %d of each, %v of calm and of storm.", b.order.Day.Speed, b.order.Day.Speed, b.order.During)
 	r.Note("feed-server has one core, who asks the other.")
 	r.Note("A time is from when a request was due until its last byte. Who asks is late where its own processor is too slow.")
 	r.Bound("errors", []float64{slices.Max(failures)}, "<=", 0)

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+const (
+	// podLimit is the processor time that a pod has, in thousandths of a core.
+	podLimit = 150
+	// mostPods both policies may have in a pool, and floor is how many ours has while the level holds: by its own target (70%) the storm
+	// needs three that are full to 67%, and one is to spare.
+	mostPods, floor = 5, 4
+	// hpaTarget is what HorizontalPodAutoscaler takes where nobody says a target.
+	hpaTarget   = 80
+	level       = "storm"
+	feedPort    = 8080
+	feedMetrics = 9090
+	gateMetrics = 8080
+	imagesPort  = 30103
+)
+
+// policy is who asks for pods. It has a FeedServer and an IngestGateway of its name.
+type policy struct {
+	name   string
+	driver v1alpha1.AutoscalingDriver
+	// port of its gateways, to which the Instrument camera sends.
+	port   int
+	camera string
+}
+
+var policies = []policy{
+	{"ours", v1alpha1.DriverOperator, 4101, "camera-ours"},
+	{"hpa", v1alpha1.DriverHorizontalPodAutoscaler, 4201, "camera-hpa"},
+}
+
+func (p policy) feedServers(c *cluster) pods {
+	return pods{Kubeconfig: c.kubeconfig, Service: p.name + "-feed-server", Port: feedPort}
+}
+
+func (p policy) gateways(c *cluster) pods {
+	return pods{Kubeconfig: c.kubeconfig, Service: p.name, Port: p.port}
+}
+
+// pools are the policy's two, as objects.
+func (p policy) pools() []client.Object {
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: p.name}
+	return []client.Object{&v1alpha1.FeedServer{ObjectMeta: meta}, &v1alpha1.IngestGateway{ObjectMeta: meta}}
+}
+
+// declare applies what both policies have, and the Instruments of the archive.
+func (b *bench) declare(ctx context.Context) error {
+	proxy, err := b.own(ctx)
+	if err != nil {
+		return err
+	}
+	var all strings.Builder
+	fmt.Fprintf(&all, "apiVersion: v1\nkind: Secret\nmetadata: {name: gateway-tls}\ntype: kubernetes.io/tls\ndata: {tls.crt: %s, tls.key: %s}\n",
+		base64.StdEncoding.EncodeToString(b.certificate), base64.StdEncoding.EncodeToString(b.key))
+	for _, p := range policies {
+		fmt.Fprintf(&all, `---
+apiVersion: substorm.dev/v1alpha1
+kind: FeedServer
+metadata: {name: %[1]s}
+spec:
+  siteRef: {name: %[2]s}
+  proxies: [%[3]s/32]
+  podTemplate: {resources: {requests: {cpu: %[4]dm, memory: 256Mi}, limits: {cpu: %[4]dm, memory: 1Gi}}}
+---
+apiVersion: substorm.dev/v1alpha1
+kind: IngestGateway
+metadata: {name: %[1]s}
+spec:
+  siteRef: {name: %[2]s}
+  ports: {first: %[5]d, last: %[5]d}
+  service: {type: ClusterIP}
+  tls: {certificateSecretRef: {name: gateway-tls}}
+  podTemplate: {resources: {requests: {cpu: %[4]dm, memory: 256Mi}, limits: {cpu: %[4]dm, memory: 512Mi}}}
+---
+apiVersion: substorm.dev/v1alpha1
+kind: Instrument
+metadata: {name: %[6]s}
+spec:
+  siteRef: {name: %[2]s}
+  type: AllSkyCamera
+  listeners: [{name: frames, protocol: TCP, port: %[5]d, tcp: {tlsMode: Server}}]
+`, p.name, site, proxy, podLimit, p.port, p.camera)
+	}
+	for _, name := range []string{live, old, films} {
+		fmt.Fprintf(&all, `---
+apiVersion: substorm.dev/v1alpha1
+kind: Instrument
+metadata: {name: %s}
+spec:
+  siteRef: {name: %s}
+  type: AllSkyCamera
+  listeners: [{name: files, protocol: HTTP, port: %d}]
+  access: {live: Public, archive: Public}
+`, name, site, imagesPort)
+	}
+	if err := b.apply(ctx, all.String()); err != nil {
+		return err
+	}
+	for _, p := range policies {
+		if err := b.reset(ctx, p); err != nil {
+			return err
+		}
+	}
+	b.line("the pools and Instruments are declared")
+	return b.ready(ctx, "instrument/"+live, "instrument/"+old, "instrument/"+films, "instrument/"+policies[0].camera, "instrument/"+policies[1].camera)
+}
+
+func (b *bench) ready(ctx context.Context, resources ...string) error {
+	argv := append([]string{b.kubectl, "-n", namespace, "wait", "--for=condition=Ready", "--timeout", patience.String()}, resources...)
+	return b.show(ctx, argv...)
+}
+
+// own is the address by which pods see this machine.
+func (b *bench) own(ctx context.Context) (string, error) {
+	var list corev1.NodeList
+	if err := b.List(ctx, &list); err != nil {
+		return "", err
+	}
+	for _, a := range list.Items[0].Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			conn, err := net.Dial("udp", net.JoinHostPort(a.Address, "9"))
+			if err != nil {
+				return "", err
+			}
+			defer conn.Close()
+			host, _, err := net.SplitHostPort(conn.LocalAddr().String())
+			return host, err
+		}
+	}
+	return "", fmt.Errorf("node %s has no address", list.Items[0].Name)
+}
+
+// patch merges a change into an object.
+func (b *bench) patch(ctx context.Context, o client.Object, change any) error {
+	text, err := json.Marshal(change)
+	if err != nil {
+		return err
+	}
+	return b.Patch(ctx, o, client.RawPatch(types.MergePatchType, text))
+}
+
+type fields map[string]any
+
+// reset has a policy ask for nothing, and gives each of its pools one pod.
+func (b *bench) reset(ctx context.Context, p policy) error {
+	if err := client.IgnoreNotFound(b.DeleteAllOf(ctx, &autoscalingv2.HorizontalPodAutoscaler{}, client.InNamespace(namespace))); err != nil {
+		return err
+	}
+	if err := b.patch(ctx, &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: site}}, fields{"spec": fields{"spaceWeather": nil, "surge": nil}}); err != nil {
+		return err
+	}
+	for _, pool := range p.pools() {
+		if err := b.patch(ctx, pool, fields{"spec": fields{"autoscaling": nil, "replicas": 1}}); err != nil {
+			return err
+		}
+		if err := await(ctx, func() error {
+			if err := b.Get(ctx, client.ObjectKeyFromObject(pool), pool); err != nil {
+				return err
+			}
+			is := stateOf(pool)
+			if is.Pods != 1 || is.Ready != 1 {
+				return fmt.Errorf("%T %s has %d pods, %d of them ready", pool, p.name, is.Pods, is.Ready)
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enable lets a policy ask for pods. Ours is told of a storm that begins at a time.
+func (b *bench) enable(ctx context.Context, p policy) error {
+	for _, pool := range p.pools() {
+		if err := b.patch(ctx, pool, fields{"spec": fields{"autoscaling": fields{"driver": p.driver, "minReplicas": 1, "maxReplicas": mostPods}}}); err != nil {
+			return err
+		}
+		if p.driver != v1alpha1.DriverHorizontalPodAutoscaler {
+			continue
+		}
+		if err := b.autoscale(ctx, pool); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// autoscale makes a HorizontalPodAutoscaler with its defaults, and waits until it knows what pods use.
+func (b *bench) autoscale(ctx context.Context, pool client.Object) error {
+	kind := "FeedServer"
+	if _, ok := pool.(*v1alpha1.IngestGateway); ok {
+		kind = "IngestGateway"
+	}
+	hpa := &autoscalingv2.HorizontalPodAutoscaler{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: strings.ToLower(kind)},
+		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Name: pool.GetName()},
+			MinReplicas:    new(int32(1)), MaxReplicas: mostPods,
+			Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
+				Name:   corev1.ResourceCPU,
+				Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: new(int32(hpaTarget))},
+			}}},
+		},
+	}
+	if err := b.Create(ctx, hpa); err != nil {
+		return err
+	}
+	return await(ctx, func() error {
+		if err := b.Get(ctx, client.ObjectKeyFromObject(hpa), hpa); err != nil {
+			return err
+		}
+		for _, c := range hpa.Status.Conditions {
+			if c.Type == autoscalingv2.ScalingActive && c.Status == corev1.ConditionTrue {
+				return nil
+			}
+		}
+		return fmt.Errorf("HorizontalPodAutoscaler %s is not active: %+v", hpa.Name, hpa.Status.Conditions)
+	})
+}
+
+// kp is what GFZ Potsdam found from 16 March 2015, 21:00, on (CC BY 4.0).
+var kp = []float64{0.3, 2, 4.7, 5.7, 5.3, 7.7, 7.7, 7.3, 7.7, 6, 4.7, 4.3, 4.3, 5.3, 5.3, 4.7, 4.7, 4.3, 4, 3.7}
+
+// foretell has the Site play the storm from a time on.
+func (b *bench) foretell(ctx context.Context, begin time.Time) error {
+	interval := b.storm / intervals
+	data, at := "time,kp\n", time.Date(2015, 3, 16, 21, 0, 0, 0, time.UTC)
+	for _, value := range kp {
+		data += fmt.Sprintf("%s,%g\n", at.Format(time.RFC3339), value)
+		at = at.Add(3 * time.Hour)
+	}
+	var floors []fields
+	for _, kind := range []string{"FeedServer", "IngestGateway"} {
+		floors = append(floors, fields{"kind": kind, "name": policies[0].name, "replicas": floor})
+	}
+	return b.patch(ctx, &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: site}}, fields{"spec": fields{
+		"spaceWeather": fields{"sources": []fields{{"name": "recorded", "type": "Recorded", "recorded": fields{
+			"data": data, "startTime": begin.UTC().Format(time.RFC3339), "speedUp": int(3 * time.Hour / interval)}}}},
+		"surge": fields{"hold": max(10*time.Second, 4*interval).String(), "releaseInterval": max(5*time.Second, interval).String(), "levels": []fields{{
+			"name": level, "anyOf": []fields{{"allOf": []fields{{"quantity": "Kp", "atLeast": "5"}}}}, "floors": floors}}},
+	}})
+}

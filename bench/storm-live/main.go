@@ -40,7 +40,7 @@ const (
 )
 
 func main() {
-	lab.Run(run, func() { process.Work(visitorsEnvironment, visit) }, func() { process.Work(sendersEnvironment, send) })
+	lab.Run(run, func() { process.Work(readersEnvironment, ask) }, func() { process.Work(sendersEnvironment, send) })
 }
 
 // part is one of a storm.
@@ -65,10 +65,10 @@ func parts(storm time.Duration) []part {
 // bench is the run.
 type bench struct {
 	*cluster
-	report   *report.Report
-	images   *images
-	visitors *process.Worker[visits, visited]
-	senders  *process.Worker[sending, sent]
+	report  *report.Report
+	images  *images
+	readers *process.Worker[asking, answered]
+	senders *process.Worker[sending, sent]
 	authority
 	storm time.Duration
 	began time.Time
@@ -104,7 +104,7 @@ func run(l *lab.Lab) error {
 	if b.images, err = b.fill(ctx); err != nil {
 		return err
 	}
-	b.visitors = process.StartWorker[visits, visited](l, visitorsEnvironment, nil)
+	b.readers = process.StartWorker[asking, answered](l, readersEnvironment, nil)
 	b.senders = process.StartWorker[sending, sent](l, sendersEnvironment, nil)
 	if err := b.calibrate(ctx); err != nil {
 		return err

@@ -27,21 +27,21 @@ type result struct {
 	// crowd is when it comes, and began when the storm did.
 	began, crowd time.Time
 	history      *history
-	visited      visited
+	answered     answered
 	sent         sent
 	// busy cores of the machine while the crowd is there, of everything that runs on it.
 	busy float64
 }
 
 // load has both workers carry out the same parts from a time on.
-func (b *bench) load(p policy, begin time.Time, all []part, seed uint64) (visited, sent, error) {
-	var out visited
+func (b *bench) load(p policy, begin time.Time, all []part, seed uint64) (answered, sent, error) {
+	var out answered
 	var back sent
 	var failures [2]error
 	var both sync.WaitGroup
 	both.Go(func() {
 		day := aurora.Day{Speed: b.speed, Live: live, Old: old, Files: b.images.files, Pages: b.images.pages, Films: b.images.films, Bulk: b.images.bulk, Seed: seed}
-		out, failures[0] = b.visitors.Do(visits{Pods: p.feedServers(b.cluster), Begin: begin, Day: day, Parts: all})
+		out, failures[0] = b.readers.Do(asking{Pods: p.feedServers(b.cluster), Begin: begin, Day: day, Parts: all})
 		failures[0] = errors.Join(failures[0], told(out.Error))
 	})
 	both.Go(func() {
@@ -92,7 +92,7 @@ func (b *bench) play(ctx context.Context, p policy, seed uint64) (result, error)
 	busy := make(chan float64, 1)
 	go func() { busy <- busyCores(r.crowd, all[1].For) }()
 	var err error
-	if r.visited, r.sent, err = b.load(p, r.began, all, seed); err != nil {
+	if r.answered, r.sent, err = b.load(p, r.began, all, seed); err != nil {
 		return r, err
 	}
 	r.busy = <-busy

@@ -39,11 +39,11 @@ func (r *result) lead(kind string) float64 {
 }
 
 // generator is what asking and sending took while the crowd was there.
-func (r *result) generator() float64 { return r.visited.Parts[1].Cores + r.sent.Parts[1].Cores }
+func (r *result) generator() float64 { return r.answered.Parts[1].Cores + r.sent.Parts[1].Cores }
 
 // refused is the part of all requests, and of all objects, that was not served while the crowd was there.
 func (r *result) refused() (requests, objects float64) {
-	v, s := &r.visited.Parts[1], &r.sent.Parts[1].answers
+	v, s := &r.answered.Parts[1], &r.sent.Parts[1].answers
 	return float64(v.People.refused()+v.Robots.refused()) / float64(max(1, v.People.All+v.Robots.All)), float64(s.refused()) / float64(max(1, s.All))
 }
 
@@ -54,7 +54,7 @@ func (b *bench) add(r result) {
 		for _, class := range []struct {
 			name string
 			seen *answers
-		}{{"people", &r.visited.Parts[i].People}, {"robots", &r.visited.Parts[i].Robots}, {"objects", &r.sent.Parts[i].answers}} {
+		}{{"people", &r.answered.Parts[i].People}, {"robots", &r.answered.Parts[i].Robots}, {"objects", &r.sent.Parts[i].answers}} {
 			b.addAnswers(name+", "+p.Name+", "+class.name, p.For, class.seen)
 		}
 	}
@@ -67,7 +67,7 @@ func (b *bench) add(r result) {
 		b.report.Add(row, "most pods", "ready", float64(r.history.most(kind)))
 	}
 	b.report.Add(name+", crowd, generator", "used", "cores", r.generator())
-	b.report.Add(name+", crowd, visitors", "late p99", "ms", r.visited.Parts[1].LateP99)
+	b.report.Add(name+", crowd, readers", "late p99", "ms", r.answered.Parts[1].LateP99)
 	b.report.Add(name+", crowd, machine", "used", "cores", r.busy)
 }
 
@@ -104,8 +104,8 @@ func (b *bench) tell(all []result) {
 		for _, kind := range poolKinds {
 			decided, lead = max(decided, one.decision(kind)), min(lead, one.lead(kind))
 		}
-		for j := range one.visited.Parts {
-			mistakes += one.visited.Parts[j].People.errors()
+		for j := range one.answered.Parts {
+			mistakes += one.answered.Parts[j].People.errors()
 		}
 		requests, objects := one.refused()
 		name := one.policy.name
@@ -121,7 +121,7 @@ func (b *bench) tell(all []result) {
 		"from %d times as many addresses, comes after %v and goes after %v.", podLimit, float64(b.speed)*aurora.PerSecond, b.objects, objectSize>>10, b.storm, crowdTimes, aurora.StormAddresses,
 		b.storm*crowdFrom/intervals, b.storm*crowdTo/intervals)
 	r.Note("Failed are errors, wrong answers, and answers after %v. An object counts as failed if its first try brought no receipt. Decided: more pods are asked for than when the crowd came. "+
-		"Between 1 and %d pods; the floor of ours is %d.", visitorPatience, mostPods, floor)
+		"Between 1 and %d pods; the floor of ours is %d.", readerPatience, mostPods, floor)
 	r.Bound("seconds-from-growth-to-decision,-the-slower-pool", []float64{slices.Max(decisions)}, "<=", 5)
 	r.Bound("seconds-from-growth-to-decision-of-HPA", []float64{slices.Max(hpaDecisions)}, "", 0)
 	r.Bound("seconds-by-which-the-floor-is-ready-before-the-crowd", []float64{slices.Min(leads)}, ">=", 0)

@@ -66,7 +66,8 @@ func All() []Tool {
 		{Name: "kind", Module: "kind", Package: "sigs.k8s.io/kind", OnDemand: true},
 		{Name: "telegraf", Module: "telegraf", Package: "./telegraf", OnDemand: true},
 		// It keeps its paths to share the packages that Kubernetes' own programs have compiled already.
-		{Name: "metrics-server", Module: "metrics-server", Package: "sigs.k8s.io/metrics-server/cmd/metrics-server", KeepPaths: true, OnDemand: true},
+		{Name: "metrics-server", Module: "metrics-server", Package: "sigs.k8s.io/metrics-server/cmd/metrics-server", Source: "sigs.k8s.io/metrics-server",
+			Set: []string{"k8s.io/client-go/pkg/version.gitVersion={version}"}, KeepPaths: true, OnDemand: true},
 	}
 }
 

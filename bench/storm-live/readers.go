@@ -17,62 +17,62 @@ import (
 	"github.com/substorm/substorm/bench/internal/aurora"
 )
 
-// visitorsEnvironment tells a process that it is the one that asks feed servers.
-const visitorsEnvironment = "SUBSTORM_BENCH_STORM_LIVE_VISITORS"
+// readersEnvironment tells a process that it is the one that asks feed servers.
+const readersEnvironment = "SUBSTORM_BENCH_STORM_LIVE_READERS"
 
 const (
-	// visitorPatience is how long an answer may take. Who waits longer has gone.
-	visitorPatience = 10 * time.Second
-	// visitorsAtOnce bounds requests that are under way. A crowd does not wait for others to be served: what would be more is not sent.
-	visitorsAtOnce = 4096
+	// readerPatience is how long an answer may take. Who waits longer has gone.
+	readerPatience = 10 * time.Second
+	// readersAtOnce bounds requests that are under way. A crowd does not wait for others to be served: what would be more is not sent.
+	readersAtOnce = 4096
 )
 
-// visits are what feed servers are asked for, from a time on.
-type visits struct {
+// asking are what feed servers are asked for, from a time on.
+type asking struct {
 	Pods  pods
 	Begin time.Time
 	Day   aurora.Day
 	Parts []part
 }
 
-// visited is what came of it.
-type visited struct {
-	Parts []visitedPart
+// answered is what came of it.
+type answered struct {
+	Parts []answeredPart
 	Error string
 }
 
-// visitedPart is that of a part. Cores of a processor are what asking took.
-type visitedPart struct {
+// answeredPart is that of a part. Cores of a processor are what asking took.
+type answeredPart struct {
 	People, Robots answers
 	Cores, LateP99 float64
 }
 
-// visitors ask when requests are due, whatever became of those before.
-type visitors struct {
+// readers ask when requests are due, whatever became of those before.
+type readers struct {
 	pods   *targets
 	client *http.Client
 	space  chan struct{}
 	all    sync.WaitGroup
 }
 
-// visit carries out what a worker is told.
-func visit(o visits) visited {
+// ask carries out what a worker is told.
+func ask(o asking) answered {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	found, err := o.Pods.follow(ctx)
 	if err != nil {
-		return visited{Error: err.Error()}
+		return answered{Error: err.Error()}
 	}
-	transport := &http.Transport{MaxIdleConnsPerHost: visitorsAtOnce, DisableCompression: true}
+	transport := &http.Transport{MaxIdleConnsPerHost: readersAtOnce, DisableCompression: true}
 	defer transport.CloseIdleConnections()
-	v := &visitors{pods: found, client: &http.Client{Transport: transport, Timeout: visitorPatience}, space: make(chan struct{}, visitorsAtOnce)}
-	tallies := make([]*visitedTally, len(o.Parts))
+	v := &readers{pods: found, client: &http.Client{Transport: transport, Timeout: readerPatience}, space: make(chan struct{}, readersAtOnce)}
+	tallies := make([]*tally, len(o.Parts))
 	cores := make([]float64, len(o.Parts))
 	due := o.Begin
 	for i, p := range o.Parts {
 		day := o.Day
 		day.People, day.Addresses, day.Seed = aurora.PeopleFor(p.Times), p.Addresses, o.Day.Seed*uint64(len(o.Parts))+uint64(i)
-		tallies[i] = &visitedTally{}
+		tallies[i] = &tally{}
 		time.Sleep(time.Until(due))
 		before := processorTime()
 		v.during(due, p.For, day, tallies[i])
@@ -81,15 +81,15 @@ func visit(o visits) visited {
 		cores[i] = (processorTime() - before).Seconds() / p.For.Seconds()
 	}
 	v.all.Wait()
-	var out visited
+	var out answered
 	for i, t := range tallies {
-		out.Parts = append(out.Parts, visitedPart{t.people.sum(), t.robots.sum(), cores[i], percentile(t.late, 0.99)})
+		out.Parts = append(out.Parts, answeredPart{t.people.sum(), t.robots.sum(), cores[i], percentile(t.late, 0.99)})
 	}
 	return out
 }
 
 // during asks for what a part has.
-func (v *visitors) during(begin time.Time, part time.Duration, day aurora.Day, t *visitedTally) {
+func (v *readers) during(begin time.Time, part time.Duration, day aurora.Day, t *tally) {
 	traffic := aurora.New(day, begin.UTC().Format(http.TimeFormat))
 	for due := begin; ; {
 		due = due.Add(time.Duration(traffic.Pause() * float64(time.Second)))
@@ -121,7 +121,7 @@ type got struct {
 	bytes int64
 }
 
-func (v *visitors) ask(r aurora.Request, address string) (got, error) {
+func (v *readers) ask(r aurora.Request, address string) (got, error) {
 	host, err := v.pods.pick()
 	if err != nil {
 		return got{}, err
@@ -150,11 +150,11 @@ func (v *visitors) ask(r aurora.Request, address string) (got, error) {
 
 // byOldHTTP asks as HTTP/1.0 does, of which the standard library's client has nothing.
 func byOldHTTP(asked *http.Request) (*http.Response, error) {
-	conn, err := net.DialTimeout("tcp", asked.URL.Host, visitorPatience)
+	conn, err := net.DialTimeout("tcp", asked.URL.Host, readerPatience)
 	if err != nil {
 		return nil, err
 	}
-	if err := conn.SetDeadline(time.Now().Add(visitorPatience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(readerPatience)); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	head := fmt.Sprintf("%s %s HTTP/1.0\r\nHost: %s\r\n", asked.Method, asked.URL.RequestURI(), asked.URL.Host)
@@ -180,21 +180,21 @@ type closing struct {
 
 func (c closing) Close() error { return errors.Join(c.ReadCloser.Close(), c.conn.Close()) }
 
-// visitedTally gathers what came of a part.
-type visitedTally struct {
+// tally gathers what came of a part.
+type tally struct {
 	mu             sync.Mutex
 	people, robots answers
 	late           []time.Duration
 }
 
-func (t *visitedTally) of(k *aurora.Kind) *answers {
+func (t *tally) of(k *aurora.Kind) *answers {
 	if k.People {
 		return &t.people
 	}
 	return &t.robots
 }
 
-func (t *visitedTally) unsent(k *aurora.Kind) {
+func (t *tally) unsent(k *aurora.Kind) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	a := t.of(k)
@@ -202,7 +202,7 @@ func (t *visitedTally) unsent(k *aurora.Kind) {
 	a.Unsent++
 }
 
-func (t *visitedTally) add(r aurora.Request, k *aurora.Kind, is got, err error, late, took time.Duration) {
+func (t *tally) add(r aurora.Request, k *aurora.Kind, is got, err error, late, took time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.late = append(t.late, late)

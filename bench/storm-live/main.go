@@ -19,7 +19,7 @@ import (
 
 const (
 	// shortest is how short a storm may be: pods start as slowly as always.
-	shortest = 2 * time.Minute
+	shortest = time.Minute
 	// intervals of three hours that a storm has. Kp is known at the end of each.
 	intervals = 20
 	// The crowd comes after so many intervals, and is gone after so many.

@@ -69,9 +69,23 @@ func (b *bench) declare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := b.apply(ctx, b.manifests(proxy)); err != nil {
+		return err
+	}
+	for _, p := range policies {
+		if err := b.reset(ctx, p); err != nil {
+			return err
+		}
+	}
+	b.line("the pools and Instruments are declared")
+	return b.ready(ctx, "instrument/"+live, "instrument/"+old, "instrument/"+films, "instrument/"+policies[0].camera, "instrument/"+policies[1].camera)
+}
+
+// manifests are what both policies have, behind a proxy at an address, and the Instruments of the archive.
+func (a authority) manifests(proxy string) string {
 	var all strings.Builder
 	fmt.Fprintf(&all, "apiVersion: v1\nkind: Secret\nmetadata: {name: gateway-tls}\ntype: kubernetes.io/tls\ndata: {tls.crt: %s, tls.key: %s}\n",
-		base64.StdEncoding.EncodeToString(b.certificate), base64.StdEncoding.EncodeToString(b.key))
+		base64.StdEncoding.EncodeToString(a.certificate), base64.StdEncoding.EncodeToString(a.key))
 	for _, p := range policies {
 		fmt.Fprintf(&all, `---
 apiVersion: substorm.dev/v1alpha1
@@ -113,16 +127,7 @@ spec:
   access: {live: Public, archive: Public}
 `, name, site, imagesPort)
 	}
-	if err := b.apply(ctx, all.String()); err != nil {
-		return err
-	}
-	for _, p := range policies {
-		if err := b.reset(ctx, p); err != nil {
-			return err
-		}
-	}
-	b.line("the pools and Instruments are declared")
-	return b.ready(ctx, "instrument/"+live, "instrument/"+old, "instrument/"+films, "instrument/"+policies[0].camera, "instrument/"+policies[1].camera)
+	return all.String()
 }
 
 func (b *bench) ready(ctx context.Context, resources ...string) error {
@@ -189,10 +194,15 @@ func (b *bench) reset(ctx context.Context, p policy) error {
 	return nil
 }
 
-// enable lets a policy ask for pods. Ours is told of a storm that begins at a time.
+// autoscaling has a policy's driver ask for the pods of a pool.
+func autoscaling(p policy) fields {
+	return fields{"spec": fields{"autoscaling": fields{"driver": p.driver, "minReplicas": 1, "maxReplicas": mostPods}}}
+}
+
+// enable lets a policy ask for pods.
 func (b *bench) enable(ctx context.Context, p policy) error {
 	for _, pool := range p.pools() {
-		if err := b.patch(ctx, pool, fields{"spec": fields{"autoscaling": fields{"driver": p.driver, "minReplicas": 1, "maxReplicas": mostPods}}}); err != nil {
+		if err := b.patch(ctx, pool, autoscaling(p)); err != nil {
 			return err
 		}
 		if p.driver != v1alpha1.DriverHorizontalPodAutoscaler {
@@ -205,13 +215,13 @@ func (b *bench) enable(ctx context.Context, p policy) error {
 	return nil
 }
 
-// autoscale makes a HorizontalPodAutoscaler with its defaults, and waits until it knows what pods use.
-func (b *bench) autoscale(ctx context.Context, pool client.Object) error {
+// hpaOf is a HorizontalPodAutoscaler of a pool, with its defaults.
+func hpaOf(pool client.Object) *autoscalingv2.HorizontalPodAutoscaler {
 	kind := "FeedServer"
 	if _, ok := pool.(*v1alpha1.IngestGateway); ok {
 		kind = "IngestGateway"
 	}
-	hpa := &autoscalingv2.HorizontalPodAutoscaler{
+	return &autoscalingv2.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: strings.ToLower(kind)},
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
 			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Name: pool.GetName()},
@@ -222,6 +232,11 @@ func (b *bench) autoscale(ctx context.Context, pool client.Object) error {
 			}}},
 		},
 	}
+}
+
+// autoscale makes a HorizontalPodAutoscaler, and waits until it knows what pods use.
+func (b *bench) autoscale(ctx context.Context, pool client.Object) error {
+	hpa := hpaOf(pool)
 	if err := b.Create(ctx, hpa); err != nil {
 		return err
 	}

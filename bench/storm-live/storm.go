@@ -122,7 +122,7 @@ func (b *bench) describe(ctx context.Context, r result, all []part) {
 }
 
 const (
-	warming, measuring = 8 * time.Second, 20 * time.Second
+	warming, longestMeasuring = 8 * time.Second, 20 * time.Second
 	// Where the search for half of a pod's load begins, and how often it is looked for.
 	firstSpeed, firstObjects = 5, 20
 	searches                 = 3
@@ -130,7 +130,7 @@ const (
 
 // calibrate finds the load that takes half of a pod's limit. A pod's use grows in proportion to the load, beyond what it uses without any.
 func (b *bench) calibrate(ctx context.Context) error {
-	p := policies[0]
+	p, measuring := policies[0], min(longestMeasuring, b.storm/6)
 	idle, err := b.using(ctx, p, func() error { time.Sleep(measuring); return nil })
 	if err != nil {
 		return err

@@ -42,6 +42,10 @@ func (p pods) follow(ctx context.Context) (*targets, error) {
 	if err != nil {
 		return nil, err
 	}
+	return p.followBy(ctx, c)
+}
+
+func (p pods) followBy(ctx context.Context, c client.Client) (*targets, error) {
 	t := &targets{pods: p, client: c}
 	if err := t.look(ctx); err != nil {
 		return nil, err

@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	clusterName = "storm-live"
+	clusterName = "storm"
 	// nodes each report the processors of the whole machine: with three of them the pods of both policies find a place.
 	nodes     = "3"
 	namespace = "substorm"

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -60,13 +61,13 @@ func (b *bench) fill(ctx context.Context) (*images, error) {
 		seed++
 		body := web.Noise(size, seed)
 		group.Go(func() error { return a.put(inGroup, instrument, name, body) })
-		return "/archive/" + instrument + "/" + name
+		return "/archive/" + instrument + "/n/" + name
 	}
 	begin := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -days)
 	for hour := range 24 * days {
 		at := begin.Add(time.Duration(hour) * time.Hour)
 		folder := at.Format("2006/01/02/ut15")
-		a.pages = append(a.pages, "/archive/"+old+"/"+folder+"/")
+		a.pages = append(a.pages, "/archive/"+old+"/n/"+folder+"/")
 		for n := range perHour {
 			a.files = append(a.files, put(old, folder+at.Add(time.Duration(n)*time.Hour/perHour).Format("/20060102_150405.jpg"), fileSize))
 		}
@@ -129,10 +130,10 @@ func (b *bench) served(ctx context.Context, p policy, paths []string) error {
 			if err != nil {
 				return err
 			}
-			if err := resp.Body.Close(); err != nil || resp.StatusCode != http.StatusOK {
-				return fmt.Errorf("%s: %s (%w)", path, resp.Status, err)
+			if resp.StatusCode != http.StatusOK {
+				err = fmt.Errorf("%s: %s", path, resp.Status)
 			}
-			return nil
+			return errors.Join(err, resp.Body.Close())
 		}); err != nil {
 			return err
 		}

@@ -111,6 +111,7 @@ kind: Instrument
 metadata: {name: %[6]s}
 spec:
   siteRef: {name: %[2]s}
+  gatewayRef: {name: %[1]s}
   type: AllSkyCamera
   listeners: [{name: frames, protocol: TCP, port: %[5]d, tcp: {tlsMode: Server}}]
 `, p.name, site, proxy, podLimit, p.port, p.camera)
@@ -119,11 +120,12 @@ spec:
 		fmt.Fprintf(&all, `---
 apiVersion: substorm.dev/v1alpha1
 kind: Instrument
-metadata: {name: %s}
+metadata: {name: %[1]s}
 spec:
-  siteRef: {name: %s}
+  siteRef: {name: %[2]s}
+  gatewayRef: {name: %[2]s}
   type: AllSkyCamera
-  listeners: [{name: files, protocol: HTTP, port: %d}]
+  listeners: [{name: files, protocol: HTTP, port: %[3]d}]
   access: {live: Public, archive: Public}
 `, name, site, imagesPort)
 	}

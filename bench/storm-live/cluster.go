@@ -46,7 +46,6 @@ type cluster struct {
 }
 
 func newCluster(ctx context.Context, l *lab.Lab, keep bool) (*cluster, error) {
-	ctrl.SetLogger(logr.Discard())
 	root, err := testenv.Checkout()
 	if err != nil {
 		return nil, err
@@ -90,7 +89,8 @@ func connect(kubeconfig string) (client.WithWatch, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.QPS = -1 // no limit of our own
+	config.QPS = -1                // no limit of our own
+	ctrl.SetLogger(logr.Discard()) // the client would say at length that it has none
 	return connectTo(config)
 }
 

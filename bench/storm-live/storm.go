@@ -21,6 +21,9 @@ import (
 	"github.com/substorm/substorm/operator/plan"
 )
 
+// forget is how long nothing is asked for before a policy begins: metrics-server says what was used up to 30 s before.
+const forget = 40 * time.Second
+
 // result is what came of a policy's storm.
 type result struct {
 	policy policy
@@ -76,6 +79,7 @@ func (b *bench) play(ctx context.Context, p policy, seed uint64) (result, error)
 			return result{}, err
 		}
 	}
+	time.Sleep(forget)
 	if err := b.enable(ctx, p); err != nil {
 		return result{}, err
 	}

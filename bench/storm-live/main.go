@@ -89,7 +89,8 @@ func run(l *lab.Lab) error {
 	if *storm < shortest || *rounds < 1 {
 		return fmt.Errorf("-storm is at least %v, and -rounds at least 1", shortest)
 	}
-	ctx := context.Background()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel() // before the cluster is removed: nobody asks it for its pods any more
 	b := &bench{began: time.Now(), storm: storm.Truncate(intervals * time.Second), receipts: map[string]map[wire.Digest]bool{}}
 	var err error
 	if b.authority, err = newAuthority(); err != nil {

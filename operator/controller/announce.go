@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -91,13 +92,23 @@ func surgeStatuses(p planned) (was, is *v1alpha1.SurgeStatus) {
 	return p.was.(*v1alpha1.SiteStatus).Surge, status.Surge
 }
 
-// surged tells of a level that followed another; that one began, or that none holds any more, is told by the condition.
+// surged tells of floors that changed, and of a level that followed another; that one began, or that none holds any more, is told by the condition.
 func (a *announcer) surged(p planned) {
 	before, now := surgeStatuses(p)
+	if was, is := floorsOf(before), floorsOf(now); was != is {
+		a.recorder.Eventf(p.object, nil, corev1.EventTypeNormal, v1alpha1.ReasonFloorsChanged, v1alpha1.ConditionSurging+"/Floors", "floors are %s, and were %s", is, was)
+	}
 	if before != nil && now != nil && before.Level != "" && now.Level != "" && before.Level != now.Level {
 		a.recorder.Eventf(p.object, nil, corev1.EventTypeNormal, v1alpha1.ReasonLevelChanged, v1alpha1.ConditionSurging+"/"+now.Level,
 			"level %s follows level %s: %s", now.Level, before.Level, now.Message)
 	}
+}
+
+func floorsOf(s *v1alpha1.SurgeStatus) string {
+	if s == nil {
+		return "none"
+	}
+	return cmp.Or(s.FloorSummary, "none")
 }
 
 // event: that something is good from the beginning is no event.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	appsv1 "k8s.io/api/apps/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/internal/wire"
@@ -28,13 +29,15 @@ func TestSurge(t *testing.T) {
 	w.rollOut()
 	w.awaits("Site", "hub", "Ready", "True/Ready")
 	var failing atomic.Bool
+	var kp atomic.Value
+	kp.Store("7.33")
 	noaa := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) {
 		if failing.Load() {
 			http.Error(out, "no", http.StatusInternalServerError)
 			return
 		}
 		began := time.Now().UTC().Truncate(3 * time.Hour)
-		_, _ = fmt.Fprintf(out, `[{"time_tag":%q,"Kp":7.33,"a_running":80,"station_count":8}]`, began.Format("2006-01-02T15:04:05"))
+		_, _ = fmt.Fprintf(out, `[{"time_tag":%q,"Kp":%s,"a_running":80,"station_count":8}]`, began.Format("2006-01-02T15:04:05"), kp.Load())
 	}))
 	t.Cleanup(noaa.Close)
 	pods := func(want int32) {
@@ -68,6 +71,13 @@ func TestSurge(t *testing.T) {
 		return err
 	})
 
+	kp.Store("9.0")
+	w.patchSite(`{"spec":{"spaceWeather":{"sources":[{"name":"kp","type":"PlanetaryKIndex","pollInterval":"12s","planetaryKIndex":{"url":"` + noaa.URL + `"}}]}}}`)
+	pods(8)
+	w.told(v1alpha1.ReasonLevelChanged, "level severe follows level storm")
+	w.told(v1alpha1.ReasonFloorsChanged, "floors are FeedServer 4, and were none")
+	w.told(v1alpha1.ReasonFloorsChanged, "floors are FeedServer 8, and were FeedServer 4")
+
 	failing.Store(true)
 	w.patchSite(`{"spec":{"spaceWeather":{"sources":[{"name":"kp","type":"PlanetaryKIndex","pollInterval":"11s","planetaryKIndex":{"url":"` + noaa.URL + `"}}]}}}`)
 	eventually(t, "the error of the source", func() error {
@@ -77,16 +87,37 @@ func TestSurge(t *testing.T) {
 		}
 		return nil
 	})
-	pods(4)
+	pods(8)
 
 	w.patchSite(`{"spec":{"surge":null}}`)
 	pods(1)
-	w.published(wire.SurgeLevel{Was: "storm"})
+	w.published(wire.SurgeLevel{Was: "severe"})
 	eventually(t, "no level for pages", func() error {
 		if is, err := w.kept(); !errors.Is(err, jetstream.ErrKeyNotFound) {
 			return fmt.Errorf("%+v, %v", is, err)
 		}
 		return nil
+	})
+}
+
+// told waits for an event of the Site.
+func (w *world) told(reason, text string) {
+	w.t.Helper()
+	eventually(w.t, "event "+reason, func() error {
+		var events eventsv1.EventList
+		if err := w.List(w.t.Context(), &events, client.InNamespace(w.namespace)); err != nil {
+			return err
+		}
+		var all []string
+		for _, e := range events.Items {
+			if e.Regarding.Kind == "Site" && e.Reason == reason {
+				if strings.Contains(e.Note, text) {
+					return nil
+				}
+				all = append(all, e.Note)
+			}
+		}
+		return fmt.Errorf("none says %q: %q", text, all)
 	})
 }
 

@@ -31,6 +31,8 @@ const (
 	ReasonLevelHeld = "LevelHeld"
 	// ReasonLevelChanged is of an event: a level followed another.
 	ReasonLevelChanged = "LevelChanged"
+	// ReasonFloorsChanged is of an event: floors of space weather rose with a level, or fell a while after it.
+	ReasonFloorsChanged = "FloorsChanged"
 	// ReasonNoLevel: no level holds.
 	ReasonNoLevel = "NoLevel"
 )

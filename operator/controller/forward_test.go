@@ -32,7 +32,7 @@ func TestCopyOfAnInstrument(t *testing.T) {
 		Sent: wire.ForwardTotals{Items: 40}, Backlog: wire.ForwardTotals{Items: 12, Bytes: 12000}, LastError: "connection refused"}
 	data, err := wire.Encode(said)
 	if err == nil {
-		err = g.put(wire.StatusBucket("hub"), wire.ForwardStatusKey("camera"), data)
+		err = w.archivistReports(wire.ForwardStatusKey("camera"), data)
 	}
 	if err != nil {
 		t.Fatal(err)

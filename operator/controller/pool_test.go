@@ -268,15 +268,15 @@ func TestWhatAPoolMayDo(t *testing.T) {
 			t.Error("publish telemetry in batches:", err)
 		}
 	}
-	for _, bucket := range []string{wire.LedgerBucket("hub"), wire.StatusBucket("hub"), wire.NamesBucket("hub")} {
+	for bucket, key := range map[string]string{wire.LedgerBucket("hub"): "some.key", wire.StatusBucket("hub"): wire.GatewayStatusKey("pool-1"), wire.NamesBucket("hub"): "some.key"} {
 		kv := g.bucket(ctx, bucket)
-		if _, err := kv.Put(ctx, "some.key", nil); err != nil {
+		if _, err := kv.Put(ctx, key, nil); err != nil {
 			t.Errorf("write to %s: %v", bucket, err)
 		}
-		if _, err := kv.Get(ctx, "some.key"); err != nil {
+		if _, err := kv.Get(ctx, key); err != nil {
 			t.Errorf("key of %s: %v", bucket, err)
 		}
-		if _, _, err := stream.Newest(ctx, g.js, bucket, "some.key"); err != nil {
+		if _, _, err := stream.Newest(ctx, g.js, bucket, key); err != nil {
 			t.Errorf("key of %s, asked of the leader: %v", bucket, err)
 		}
 	}

@@ -30,6 +30,8 @@ const (
 	stormPace = 15 * time.Second
 	// stormFloor is how many pods both pools have at least while the level holds: one gateway and two feed servers more than without.
 	stormFloor = 4
+	// stormFloors is how kubectl get site tells it.
+	stormFloors = "FeedServer 4, IngestGateway/demo 4"
 )
 
 // recordedKp is a source that has played a Kp of each three hours since a time.
@@ -70,7 +72,7 @@ func TestStorm(t *testing.T) {
 	if err := l.podsReady(2, 3); err != nil {
 		t.Errorf("before the storm: %v", err)
 	}
-	eventually(t, 2*time.Minute, func() error { return l.siteTells("storm", "Kp 7.3 (recorded", "FeedServer 4, IngestGateway 4") })
+	eventually(t, 2*time.Minute, func() error { return l.siteTells("storm", "Kp 7.3 (recorded", stormFloors) })
 	eventually(t, 3*time.Minute, func() error { return l.podsReady(stormFloor, stormFloor) })
 
 	// The crowd.
@@ -80,7 +82,7 @@ func TestStorm(t *testing.T) {
 	l.start(t, l.substorm, "send", "--quiet", "--to", join(l.nodeAddresses(t), stormPort), "--parallel", "4", "--rate", "20",
 		"--report", report, writeObjects(t, objects, 16<<10)).succeeds(t)
 	eventually(t, time.Minute, func() error { return readers.answered(1000) })
-	if err := l.siteTells("storm", "Kp 7.3 (recorded", "FeedServer 4, IngestGateway 4"); err != nil {
+	if err := l.siteTells("storm", "Kp 7.3 (recorded", stormFloors); err != nil {
 		t.Errorf("behind the crowd: %v", err)
 	}
 

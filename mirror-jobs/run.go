@@ -38,6 +38,10 @@ const (
 	lastBackOff  = 10 * time.Minute
 )
 
+// askAgain are the pauses after which a run that does not follow asks a partner again that did not answer: for a moment after its pods
+// have become ready, a Service still refuses connections.
+var askAgain = []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}
+
 // errDone ends what runs beside a run.
 var errDone = errors.New("the run has ended")
 
@@ -231,9 +235,31 @@ func (p *program) once(ctx context.Context, entry wire.MirrorEntry, following bo
 		p.report.run(reporting)
 	}()
 	err := p.move(ctx, entry, following, progress)
+	if p.cfg.Trigger != wire.MirrorContinuously {
+		err = p.again(ctx, entry, progress, err)
+	}
 	stop()
 	<-reported
 	p.report.end(ctx, err)
+	return err
+}
+
+// again moves what is owed, from the beginning, to a partner that did not answer before. It returns how the last attempt ended.
+func (p *program) again(ctx context.Context, entry wire.MirrorEntry, progress *push.Progress, err error) error {
+	for _, pause := range askAgain {
+		var problem *push.Problem
+		if !errors.As(err, &problem) || problem.Reason != wire.MirrorReasonUnreachable || problem.Answered || progress.Answered() {
+			return err
+		}
+		p.report.waits(problem.Reason, fmt.Sprintf("it asks again after %v: %s", pause, said(problem)))
+		p.log.Info("the partner does not answer", "error", err, "again", pause)
+		if !retry.Sleep(ctx, pause) {
+			return err
+		}
+		progress = &push.Progress{}
+		p.report.begin(entry, progress)
+		err = p.move(ctx, entry, false, progress)
+	}
 	return err
 }
 

@@ -199,6 +199,41 @@ func TestWaits(t *testing.T) {
 	}
 }
 
+// A partner that answers a moment later gets everything by the same run.
+func TestAsksAgain(t *testing.T) {
+	t.Parallel()
+	var way *testenv.Relay
+	l := newLab(t, func(e *wire.MirrorEntry) {
+		way = testenv.StartRelay(t, strings.TrimPrefix(e.S3.Endpoint, "http://"))
+		way.Cut()
+		e.S3.Endpoint = "http://" + way.Address()
+	})
+	l.Wait(l.Put(archivetest.Camera, "1.jpg", "one", at(storm)))
+	ended := make(chan error, 1)
+	go func() { ended <- mirrorjobs.Run(t.Context(), l.cfg) }()
+	l.Until("it says that it asks again", func() bool {
+		s := l.status()
+		return s.Result == wire.MirrorRunning && s.Reason == wire.MirrorReasonUnreachable && strings.HasPrefix(s.Message, "it asks again after ")
+	})
+	way.Mend()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if s := l.status(); s.Result != wire.MirrorSucceeded || s.Message != "" || s.Progress.Objects != 1 || s.Reached.IsZero() || s.Unreached != nil || owed(s) != 0 || l.count() != 1 {
+		t.Errorf("%d objects, %+v", l.count(), s)
+	}
+	// One that does not come is given up.
+	way.Cut()
+	l.cfg.Run = "uni-2"
+	l.Wait(l.Put(archivetest.Camera, "2.jpg", "two", at(storm)))
+	if err := mirrorjobs.Run(t.Context(), l.cfg); err == nil {
+		t.Error("the run succeeded without a partner")
+	}
+	if s := l.status(); s.Result != wire.MirrorFailed || s.Reason != wire.MirrorReasonUnreachable || s.Unreached == nil || s.Progress.Objects != 0 || l.count() != 1 {
+		t.Errorf("%d objects, %+v", l.count(), s)
+	}
+}
+
 // A continuous run brings what is announced, and ends when it is told to.
 func TestContinuous(t *testing.T) {
 	t.Parallel()

@@ -3,8 +3,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +11,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/bench/internal/aurora"
+	"github.com/substorm/substorm/bench/internal/report"
 )
 
 // environment tells a process that it is the one that asks.
@@ -98,7 +97,7 @@ func replay(o order) answer {
 		})
 	}
 	all.Wait()
-	return answer{People: a.people.sum(), Robots: a.robots.sum(), LateP99: percentile(a.late, 0.99)}
+	return answer{People: a.people.sum(), Robots: a.robots.sum(), LateP99: report.Percentile(a.late, 0.99)}
 }
 
 func (a *asker) ask(r aurora.Request, k *aurora.Kind, address string, due time.Time) {
@@ -120,7 +119,7 @@ func (a *asker) ask(r aurora.Request, k *aurora.Kind, address string, due time.T
 	}
 	switch {
 	case err != nil:
-		t.Failed[fmt.Sprintf("%s: %v", k.Name, cause(err))]++
+		t.Failed[fmt.Sprintf("%s: %v", k.Name, report.Cause(err))]++
 	case status == http.StatusTooManyRequests:
 		t.Limited++
 	case !slices.Contains(r.Want, status):
@@ -128,26 +127,10 @@ func (a *asker) ask(r aurora.Request, k *aurora.Kind, address string, due time.T
 	}
 }
 
-// cause leaves out what is another one in each error.
-func cause(err error) error {
-	for {
-		inner := errors.Unwrap(err)
-		if inner == nil {
-			return err
-		}
-		err = inner
-	}
-}
-
 func (a *asker) do(r aurora.Request, address string) (status int, bytes int64, err error) {
-	asked, err := http.NewRequestWithContext(context.Background(), r.Method, a.base+r.Path, nil)
+	asked, err := r.To(a.base, address)
 	if err != nil {
 		return 0, 0, err
-	}
-	asked.Header.Set("User-Agent", r.Agent)
-	asked.Header.Set("X-Forwarded-For", address)
-	if r.Header != "" {
-		asked.Header.Set(r.Header, r.Value)
 	}
 	resp, err := a.client.Do(asked)
 	if err != nil {
@@ -159,15 +142,6 @@ func (a *asker) do(r aurora.Request, address string) (status int, bytes int64, e
 }
 
 func (t *tally) sum() outcome {
-	t.P50, t.P99 = percentile(t.times, 0.5), percentile(t.times, 0.99)
+	t.P50, t.P99 = report.Percentile(t.times, 0.5), report.Percentile(t.times, 0.99)
 	return t.outcome
-}
-
-// percentile of times, in milliseconds.
-func percentile(times []time.Duration, part float64) float64 {
-	if len(times) == 0 {
-		return 0
-	}
-	slices.Sort(times)
-	return float64(times[min(len(times)-1, int(part*float64(len(times))))]) / float64(time.Millisecond)
 }

@@ -22,6 +22,8 @@ const (
 	// how many times as fast as the study's day it goes.
 	timeVariable  = "SUBSTORM_BENCH_STORM_TIME"
 	speedVariable = "SUBSTORM_BENCH_STORM_SPEED"
+	// Days of images, and files for the second robot.
+	days, bulk = 20, 40
 	// What people may wait: 1.5 times as long, and these.
 	slower, slack = 1.5, 5.
 )
@@ -40,7 +42,8 @@ func main() {
 }
 
 func run(l *lab.Lab) error {
-	ctx := context.Background()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 	during, err := lab.Duration(timeVariable, 2*time.Minute)
 	if err != nil {
 		return err
@@ -50,19 +53,25 @@ func run(l *lab.Lab) error {
 		return err
 	}
 	site := web.NewSite(l, web.Options{Instruments: []wire.InstrumentEntry{
-		web.Camera(live, 30*time.Second), web.Camera(old, 30*time.Second), web.Camera(films, time.Hour),
+		web.Camera(aurora.Live, 30*time.Second), web.Camera(aurora.Old, 30*time.Second), web.Camera(aurora.Films, time.Hour),
 	}})
-	a := &archive{site: site}
-	if err := a.fill(ctx); err != nil {
+	archive := aurora.Archive{Days: days, Bulk: bulk, Put: func(ctx context.Context, o web.Object) error {
+		_, err := site.Put(ctx, o)
+		return err
+	}}
+	day := aurora.Day{Speed: speed, People: 1, Addresses: 1}
+	if err := archive.Fill(ctx, &day); err != nil {
 		return err
 	}
-	stop := a.keepLive(ctx)
-	defer stop()
+	for _, path := range day.Last() {
+		if err := site.Await(ctx, path); err != nil {
+			return err
+		}
+	}
+	go archive.KeepLive(ctx)
 	b := &bench{
 		report: report.New("storm-day", rounds), asker: process.StartWorker[order, answer](l, environment, web.ClientCores), server: site.Server.PID(),
-		order: order{Base: "http://" + site.Server.Address(), During: during, Day: aurora.Day{
-			Speed: speed, People: 1, Addresses: 1, Live: live, Old: old, Files: a.files, Pages: a.pages, Films: a.films, Bulk: a.bulk,
-		}},
+		order: order{Base: "http://" + site.Server.Address(), During: during, Day: day},
 	}
 	if err := b.measure(); err != nil {
 		return err

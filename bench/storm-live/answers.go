@@ -3,13 +3,12 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"net"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/substorm/substorm/bench/internal/report"
 )
 
 // answers are what clients, or senders, saw.
@@ -38,7 +37,7 @@ func (a *answers) fail(format string, args ...any) {
 
 // sum is what a worker tells.
 func (a *answers) sum() answers {
-	a.P50, a.P99 = percentile(a.times, 0.5), percentile(a.times, 0.99)
+	a.P50, a.P99 = report.Percentile(a.times, 0.5), report.Percentile(a.times, 0.99)
 	return *a
 }
 
@@ -54,28 +53,17 @@ func (a *answers) errors() int {
 // refused is all that was not served.
 func (a *answers) refused() int { return a.errors() + a.Limited }
 
-// cause leaves out what is another one in each error.
-func cause(err error) error {
-	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() {
-		return errors.New("timeout")
+// inTurn does what each part has when it begins, and returns how many cores this process used in each.
+func inTurn(begin time.Time, parts []part, do func(i int, p part, begin time.Time)) (cores []float64) {
+	for i, p := range parts {
+		time.Sleep(time.Until(begin))
+		before := processorTime()
+		do(i, p, begin)
+		begin = begin.Add(p.For)
+		time.Sleep(time.Until(begin))
+		cores = append(cores, (processorTime()-before).Seconds()/p.For.Seconds())
 	}
-	for {
-		inner := errors.Unwrap(err)
-		if inner == nil {
-			return err
-		}
-		err = inner
-	}
-}
-
-// percentile of times, in milliseconds.
-func percentile(times []time.Duration, part float64) float64 {
-	if len(times) == 0 {
-		return 0
-	}
-	slices.Sort(times)
-	return float64(times[min(len(times)-1, int(part*float64(len(times))))]) / float64(time.Millisecond)
+	return cores
 }
 
 // processorTime is what this process has used.

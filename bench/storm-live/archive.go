@@ -10,98 +10,47 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"time"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/substorm/substorm/bench/internal/aurora"
 	"github.com/substorm/substorm/bench/internal/web"
 	"github.com/substorm/substorm/cli/archive"
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// The instruments whose objects are asked for: the image that live pages show, those of days in folders of hours, and what is large.
-const (
-	live  = "allsky-live"
-	old   = "allsky-old"
-	films = "films"
-)
-
-// Sizes in bytes are those of storm-day, which follow from the study.
-const (
-	liveSize = 126_000
-	fileSize = 54_000
-	bulkSize = 394_000
-	filmSize = 1_000_000
-)
-
-const (
-	days, perHour      = 4, 5
-	manyFilms, manyBig = 10, 20
-	// liveEvery is how soon another live image comes.
-	liveEvery = 5 * time.Second
-)
-
-// images are what feed servers are asked for, and how it comes there.
-type images struct {
-	gateways                  *targets
-	files, pages, films, bulk []string
-}
+// Days of images, and files for the second robot.
+const days, bulk = 4, 20
 
 // fill sends what is old, by the Site's own gateway, and waits until feed servers serve it.
-func (b *bench) fill(ctx context.Context) (*images, error) {
-	found, err := pods{b.kubeconfig, site, imagesPort}.follow(ctx)
+func (b *bench) fill(ctx context.Context) error {
+	gateways, err := pods{b.kubeconfig, site, imagesPort}.follow(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	a := &images{gateways: found}
-	group, inGroup := errgroup.WithContext(ctx)
-	group.SetLimit(4)
-	seed := 0
-	put := func(instrument, name string, size int) string {
-		seed++
-		body := web.Noise(size, seed)
-		group.Go(func() error { return a.put(inGroup, instrument, name, body) })
-		return "/archive/" + instrument + "/n/" + name
-	}
-	begin := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -days)
-	for hour := range 24 * days {
-		at := begin.Add(time.Duration(hour) * time.Hour)
-		folder := at.Format("2006/01/02/ut15")
-		a.pages = append(a.pages, "/archive/"+old+"/n/"+folder+"/")
-		for n := range perHour {
-			a.files = append(a.files, put(old, folder+at.Add(time.Duration(n)*time.Hour/perHour).Format("/20060102_150405.jpg"), fileSize))
-		}
-	}
-	for n := range manyFilms {
-		a.films = append(a.films, put(films, fmt.Sprintf("night-%02d.mp4", n), filmSize))
-	}
-	for n := range manyBig {
-		a.bulk = append(a.bulk, put(films, fmt.Sprintf("bulk-%02d.jpg", n), bulkSize))
-	}
-	group.Go(func() error { return a.put(inGroup, live, "000000.jpg", web.Noise(liveSize, 0)) })
-	if err := group.Wait(); err != nil {
-		return nil, err
+	b.archive = aurora.Archive{Days: days, Bulk: bulk, Prefix: "n/", Put: func(ctx context.Context, o web.Object) error { return put(ctx, gateways, o) }}
+	if err := b.archive.Fill(ctx, &b.day); err != nil {
+		return err
 	}
 	for _, p := range policies {
-		if err := b.served(ctx, p, append([]string{"/latest/" + live, a.files[len(a.files)-1], a.films[0], a.bulk[len(a.bulk)-1]}, a.pages...)); err != nil {
-			return nil, err
+		if err := b.served(ctx, p, b.day.Last()); err != nil {
+			return err
 		}
 	}
-	b.line("the archive has %d files in %d folders, %d films and %d large files", len(a.files), len(a.pages), len(a.films), len(a.bulk))
-	return a, nil
+	b.line("the archive has %d files in %d folders, %d films and %d large files", len(b.day.Files), len(b.day.Pages), len(b.day.Films), len(b.day.Bulk))
+	return nil
 }
 
-func (a *images) put(ctx context.Context, instrument, name string, body []byte) error {
-	address, err := a.gateways.pick()
+// put sends an object to one of the gateways.
+func put(ctx context.Context, gateways *targets, o web.Object) error {
+	address, err := gateways.pick()
 	if err != nil {
 		return err
 	}
-	url := "http://" + address + "/in/" + instrument + "/" + name
-	r, err := http.NewRequestWithContext(ctx, http.MethodPut, url, bytes.NewReader(body))
+	url := "http://" + address + "/in/" + o.Instrument + "/" + o.Name
+	r, err := http.NewRequestWithContext(ctx, http.MethodPut, url, bytes.NewReader(o.Body))
 	if err != nil {
 		return err
 	}
-	r.Header.Set("Content-Type", "image/jpeg")
+	r.Header.Set("Content-Type", o.MediaType)
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
 		return err
@@ -139,21 +88,6 @@ func (b *bench) served(ctx context.Context, p policy, paths []string) error {
 		}
 	}
 	return nil
-}
-
-// keepLive makes another image the newest again and again, until ctx ends.
-func (b *bench) keepLive(ctx context.Context) {
-	for tick := time.NewTicker(liveEvery); ; {
-		select {
-		case now := <-tick.C:
-			if err := b.images.put(ctx, live, now.UTC().Format("20060102T150405.jpg"), web.Noise(liveSize, int(now.Unix()))); err != nil && ctx.Err() == nil {
-				b.line("the live image: %v", err)
-			}
-		case <-ctx.Done():
-			tick.Stop()
-			return
-		}
-	}
 }
 
 // compare holds the archive and its ledger to what senders hold receipts for, and reports what is lost.

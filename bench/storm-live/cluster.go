@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -163,7 +162,7 @@ func (c *cluster) read(ctx context.Context, reader func(io.Reader) error, argv .
 
 func (c *cluster) apply(ctx context.Context, manifest string) error {
 	cmd := c.command(ctx, c.kubectl, "-n", namespace, "apply", "--server-side", "--force-conflicts", "-f", "-")
-	cmd.Stdin, cmd.Stdout = strings.NewReader(manifest), &bytes.Buffer{}
+	cmd.Stdin = strings.NewReader(manifest)
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("kubectl apply: %w", err)
 	}

@@ -66,7 +66,8 @@ func parts(storm time.Duration) []part {
 type bench struct {
 	*cluster
 	report  *report.Report
-	images  *images
+	archive aurora.Archive
+	day     aurora.Day
 	readers *process.Worker[asking, answered]
 	senders *process.Worker[sending, sent]
 	authority
@@ -102,7 +103,7 @@ func run(l *lab.Lab) error {
 	if err := b.declare(ctx); err != nil {
 		return err
 	}
-	if b.images, err = b.fill(ctx); err != nil {
+	if err := b.fill(ctx); err != nil {
 		return err
 	}
 	b.readers = process.StartWorker[asking, answered](l, readersEnvironment, nil)

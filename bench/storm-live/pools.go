@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/substorm/substorm/bench/internal/aurora"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
@@ -78,58 +79,38 @@ func (b *bench) declare(ctx context.Context) error {
 		}
 	}
 	b.line("the pools and Instruments are declared")
-	return b.ready(ctx, "instrument/"+live, "instrument/"+old, "instrument/"+films, "instrument/"+policies[0].camera, "instrument/"+policies[1].camera)
+	return b.ready(ctx, "instrument/"+aurora.Live, "instrument/"+aurora.Old, "instrument/"+aurora.Films, "instrument/"+policies[0].camera, "instrument/"+policies[1].camera)
 }
 
 // manifests are what both policies have, behind a proxy at an address, and the Instruments of the archive.
 func (a authority) manifests(proxy string) string {
-	var all strings.Builder
-	fmt.Fprintf(&all, "apiVersion: v1\nkind: Secret\nmetadata: {name: gateway-tls}\ntype: kubernetes.io/tls\ndata: {tls.crt: %s, tls.key: %s}\n",
+	all := fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: gateway-tls}\ntype: kubernetes.io/tls\ndata: {tls.crt: %s, tls.key: %s}\n",
 		base64.StdEncoding.EncodeToString(a.certificate), base64.StdEncoding.EncodeToString(a.key))
 	for _, p := range policies {
-		fmt.Fprintf(&all, `---
-apiVersion: substorm.dev/v1alpha1
-kind: FeedServer
-metadata: {name: %[1]s}
-spec:
-  siteRef: {name: %[2]s}
-  proxies: [%[3]s/32]
-  podTemplate: {resources: {requests: {cpu: %[4]dm, memory: 256Mi}, limits: {cpu: %[4]dm, memory: 1Gi}}}
----
-apiVersion: substorm.dev/v1alpha1
-kind: IngestGateway
-metadata: {name: %[1]s}
-spec:
-  siteRef: {name: %[2]s}
-  ports: {first: %[5]d, last: %[5]d}
-  service: {type: ClusterIP}
-  tls: {certificateSecretRef: {name: gateway-tls}}
-  podTemplate: {resources: {requests: {cpu: %[4]dm, memory: 256Mi}, limits: {cpu: %[4]dm, memory: 512Mi}}}
----
-apiVersion: substorm.dev/v1alpha1
-kind: Instrument
-metadata: {name: %[6]s}
-spec:
-  siteRef: {name: %[2]s}
-  gatewayRef: {name: %[1]s}
-  type: AllSkyCamera
-  listeners: [{name: frames, protocol: TCP, port: %[5]d, tcp: {tlsMode: Server}}]
-`, p.name, site, proxy, podLimit, p.port, p.camera)
+		all += manifest("FeedServer", p.name, "proxies: ["+proxy+"/32]", podTemplate("1Gi"))
+		all += manifest("IngestGateway", p.name, fmt.Sprintf("ports: {first: %[1]d, last: %[1]d}", p.port), "service: {type: ClusterIP}",
+			"tls: {certificateSecretRef: {name: gateway-tls}}", podTemplate("512Mi"))
+		all += camera(p.camera, p.name, fmt.Sprintf("listeners: [{name: frames, protocol: TCP, port: %d, tcp: {tlsMode: Server}}]", p.port))
 	}
-	for _, name := range []string{live, old, films} {
-		fmt.Fprintf(&all, `---
-apiVersion: substorm.dev/v1alpha1
-kind: Instrument
-metadata: {name: %[1]s}
-spec:
-  siteRef: {name: %[2]s}
-  gatewayRef: {name: %[2]s}
-  type: AllSkyCamera
-  listeners: [{name: files, protocol: HTTP, port: %[3]d}]
-  access: {live: Public, archive: Public}
-`, name, site, imagesPort)
+	for _, name := range []string{aurora.Live, aurora.Old, aurora.Films} {
+		all += camera(name, site, fmt.Sprintf("listeners: [{name: files, protocol: HTTP, port: %d}]", imagesPort), "access: {live: Public, archive: Public}")
 	}
-	return all.String()
+	return all
+}
+
+// manifest is that of an object of the Site, with these lines in its spec.
+func manifest(kind, name string, spec ...string) string {
+	return fmt.Sprintf("---\napiVersion: substorm.dev/v1alpha1\nkind: %s\nmetadata: {name: %s}\nspec:\n  siteRef: {name: %s}\n  %s\n", kind, name, site, strings.Join(spec, "\n  "))
+}
+
+// podTemplate gives pods podLimit, and memory up to a limit.
+func podTemplate(memory string) string {
+	return fmt.Sprintf("podTemplate: {resources: {requests: {cpu: %[1]dm, memory: 256Mi}, limits: {cpu: %[1]dm, memory: %[2]s}}}", podLimit, memory)
+}
+
+// camera is the manifest of an Instrument that sends to a pool of gateways.
+func camera(name, gateway string, spec ...string) string {
+	return manifest("Instrument", name, append([]string{"gatewayRef: {name: " + gateway + "}", "type: AllSkyCamera"}, spec...)...)
 }
 
 func (b *bench) ready(ctx context.Context, resources ...string) error {
@@ -168,12 +149,17 @@ func (b *bench) patch(ctx context.Context, o client.Object, change any) error {
 
 type fields map[string]any
 
+// theSite is the Site, as an object to patch.
+func theSite() client.Object {
+	return &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: site}}
+}
+
 // reset has a policy ask for nothing, and gives each of its pools one pod.
 func (b *bench) reset(ctx context.Context, p policy) error {
 	if err := client.IgnoreNotFound(b.DeleteAllOf(ctx, &autoscalingv2.HorizontalPodAutoscaler{}, client.InNamespace(namespace))); err != nil {
 		return err
 	}
-	if err := b.patch(ctx, &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: site}}, fields{"spec": fields{"spaceWeather": nil, "surge": nil}}); err != nil {
+	if err := b.patch(ctx, theSite(), fields{"spec": fields{"spaceWeather": nil, "surge": nil}}); err != nil {
 		return err
 	}
 	for _, pool := range p.pools() {
@@ -270,7 +256,7 @@ func (b *bench) foretell(ctx context.Context, begin time.Time) error {
 	for _, kind := range []string{"FeedServer", "IngestGateway"} {
 		floors = append(floors, fields{"kind": kind, "name": policies[0].name, "replicas": floor})
 	}
-	return b.patch(ctx, &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: site}}, fields{"spec": fields{
+	return b.patch(ctx, theSite(), fields{"spec": fields{
 		"spaceWeather": fields{"sources": []fields{{"name": "recorded", "type": "Recorded", "recorded": fields{
 			"data": data, "startTime": begin.UTC().Format(time.RFC3339), "speedUp": int(3 * time.Hour / interval)}}}},
 		"surge": fields{"hold": max(10*time.Second, 4*interval).String(), "releaseInterval": max(5*time.Second, interval).String(), "levels": []fields{{

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/bench/internal/aurora"
+	"github.com/substorm/substorm/bench/internal/report"
 )
 
 // readersEnvironment tells a process that it is the one that asks feed servers.
@@ -67,23 +68,16 @@ func ask(o asking) answered {
 	defer transport.CloseIdleConnections()
 	v := &readers{pods: found, client: &http.Client{Transport: transport, Timeout: readerPatience}, space: make(chan struct{}, readersAtOnce)}
 	tallies := make([]*tally, len(o.Parts))
-	cores := make([]float64, len(o.Parts))
-	due := o.Begin
-	for i, p := range o.Parts {
+	cores := inTurn(o.Begin, o.Parts, func(i int, p part, begin time.Time) {
 		day := o.Day
 		day.People, day.Addresses, day.Seed = aurora.PeopleFor(p.Times), p.Addresses, o.Day.Seed*uint64(len(o.Parts))+uint64(i)
 		tallies[i] = &tally{}
-		time.Sleep(time.Until(due))
-		before := processorTime()
-		v.during(due, p.For, day, tallies[i])
-		due = due.Add(p.For)
-		time.Sleep(time.Until(due))
-		cores[i] = (processorTime() - before).Seconds() / p.For.Seconds()
-	}
+		v.during(begin, p.For, day, tallies[i])
+	})
 	v.all.Wait()
 	var out answered
 	for i, t := range tallies {
-		out.Parts = append(out.Parts, answeredPart{t.people.sum(), t.robots.sum(), cores[i], percentile(t.late, 0.99)})
+		out.Parts = append(out.Parts, answeredPart{t.people.sum(), t.robots.sum(), cores[i], report.Percentile(t.late, 0.99)})
 	}
 	return out
 }
@@ -126,14 +120,9 @@ func (v *readers) ask(r aurora.Request, address string) (got, error) {
 	if err != nil {
 		return got{}, err
 	}
-	asked, err := http.NewRequest(r.Method, "http://"+host+r.Path, nil)
+	asked, err := r.To("http://"+host, address)
 	if err != nil {
 		return got{}, err
-	}
-	asked.Header.Set("User-Agent", r.Agent)
-	asked.Header.Set("X-Forwarded-For", address)
-	if r.Header != "" {
-		asked.Header.Set(r.Header, r.Value)
 	}
 	do := v.client.Do
 	if r.OldHTTP {
@@ -211,7 +200,7 @@ func (t *tally) add(r aurora.Request, k *aurora.Kind, is got, err error, late, t
 	a.Bytes += is.bytes
 	switch {
 	case err != nil:
-		a.fail("%s: %v", k.Name, cause(err))
+		a.fail("%s: %v", k.Name, report.Cause(err))
 	case is.status == http.StatusTooManyRequests && is.later:
 		a.Limited++
 	case is.status == http.StatusServiceUnavailable && is.later:

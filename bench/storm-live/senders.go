@@ -23,6 +23,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/substorm/substorm/bench/internal/report"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -86,18 +87,12 @@ func send(o sending) sent {
 	roots.AppendCertsFromPEM(o.Authority)
 	s := &sender{pods: found, tls: &tls.Config{RootCAs: roots, ServerName: gatewayName}, space: make(chan struct{}, sendersAtOnce)}
 	out := sent{Parts: make([]sentPart, len(o.Parts))}
-	due := o.Begin
-	for i, p := range o.Parts {
-		time.Sleep(time.Until(due))
-		before := processorTime()
-		s.during(due, p.For, o.Rate*p.Times, o.Seed*uint64(len(o.Parts))+uint64(i), &out.Parts[i].answers)
-		due = due.Add(p.For)
-		time.Sleep(time.Until(due))
-		out.Parts[i].Cores = (processorTime() - before).Seconds() / p.For.Seconds()
-	}
+	cores := inTurn(o.Begin, o.Parts, func(i int, p part, begin time.Time) {
+		s.during(begin, p.For, o.Rate*p.Times, o.Seed*uint64(len(o.Parts))+uint64(i), &out.Parts[i].answers)
+	})
 	s.all.Wait()
 	for i := range out.Parts {
-		out.Parts[i].answers = out.Parts[i].sum()
+		out.Parts[i].Cores, out.Parts[i].answers = cores[i], out.Parts[i].sum()
 	}
 	out.Receipts = s.receipts
 	return out
@@ -134,7 +129,7 @@ func (s *sender) add(a *answers, digest wire.Digest, err error, took time.Durati
 	defer s.mu.Unlock()
 	a.All++
 	if err != nil {
-		a.fail("an object: %v", cause(err))
+		a.fail("an object: %v", report.Cause(err))
 		return
 	}
 	a.Bytes += objectSize

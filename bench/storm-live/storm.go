@@ -43,7 +43,8 @@ func (b *bench) load(p policy, begin time.Time, all []part, seed uint64) (answer
 	var failures [2]error
 	var both sync.WaitGroup
 	both.Go(func() {
-		day := aurora.Day{Speed: b.speed, Live: live, Old: old, Files: b.images.files, Pages: b.images.pages, Films: b.images.films, Bulk: b.images.bulk, Seed: seed}
+		day := b.day
+		day.Speed, day.Seed = b.speed, seed
 		out, failures[0] = b.readers.Do(asking{Pods: p.feedServers(b.cluster), Begin: begin, Day: day, Parts: all})
 		failures[0] = errors.Join(failures[0], told(out.Error))
 	})
@@ -89,7 +90,7 @@ func (b *bench) play(ctx context.Context, p policy, seed uint64) (result, error)
 			return r, err
 		}
 	}
-	go b.keepLive(ctx)
+	go b.archive.KeepLive(ctx)
 	all := parts(b.storm)
 	r.crowd = r.began.Add(all[0].For)
 	go b.describe(ctx, r, all)

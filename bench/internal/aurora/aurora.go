@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package aurora makes the requests of the Aurora study's day, its robots among them, and of its storm.
+// Package aurora makes the requests of the Aurora study's day, its robots among them, and of its storm, and fills the archive that they ask for.
 package aurora
 
 import (
@@ -36,8 +36,6 @@ type Day struct {
 	// People ask so many times as often as on a calm day, from so many times as many Addresses.
 	People    float64
 	Addresses int
-	// Live is the instrument whose latest image live pages show, Old that of the files.
-	Live, Old string
 	// Paths of URLs: files, pages of folders, films, and what the second robot fetches.
 	Files, Pages, Films, Bulk []string
 	Seed                      uint64
@@ -63,6 +61,20 @@ type Request struct {
 	Want []int
 }
 
+// To makes the request of a client at an address, as a proxy passes it on to a server: base is http://host:port.
+func (r Request) To(base, address string) (*http.Request, error) {
+	asked, err := http.NewRequest(r.Method, base+r.Path, nil)
+	if err != nil {
+		return nil, err
+	}
+	asked.Header.Set("User-Agent", r.Agent)
+	asked.Header.Set("X-Forwarded-For", address)
+	if r.Header != "" {
+		asked.Header.Set(r.Header, r.Value)
+	}
+	return asked, nil
+}
+
 // kinds are the day. Robot A makes nearly all HEADs and asks for most pages; live pages 1
 // and 2 and a quarter of other clients ask for the hottest URL.
 var kinds = []Kind{
@@ -79,7 +91,7 @@ var kinds = []Kind{
 		return Request{Method: http.MethodGet, Path: t.any(t.day.Bulk), Agent: otherWget, Want: ok}
 	}},
 	{"live image, busted", true, 18.0, func(t *Traffic) Request {
-		return Request{Method: http.MethodGet, Path: fmt.Sprintf("/latest/%s?t=%d", t.day.Live, t.random.Uint64()), Agent: web.Agent, Want: ok}
+		return Request{Method: http.MethodGet, Path: fmt.Sprintf("/latest/%s?t=%d", Live, t.random.Uint64()), Agent: web.Agent, Want: ok}
 	}},
 	{"image again", true, 1.99, func(t *Traffic) Request {
 		return Request{Method: http.MethodGet, Path: t.hot(), Agent: web.Agent, Header: "If-Modified-Since", Value: t.now, Want: []int{http.StatusNotModified}}
@@ -88,7 +100,7 @@ var kinds = []Kind{
 		return Request{Method: http.MethodGet, Path: t.hot(), Agent: web.Agent, Header: "Range", Value: "bytes=1000-20999", Want: []int{http.StatusPartialContent}}
 	}},
 	{"nothing", true, 0.44, func(t *Traffic) Request {
-		return Request{Method: http.MethodGet, Path: "/archive/" + t.day.Old + "/nothing.jpg", Agent: web.Agent, Want: []int{http.StatusNotFound}}
+		return Request{Method: http.MethodGet, Path: "/archive/" + Old + "/nothing.jpg", Agent: web.Agent, Want: []int{http.StatusNotFound}}
 	}},
 	{"film", true, 1.0, func(t *Traffic) Request {
 		return Request{Method: http.MethodGet, Path: t.any(t.day.Films), Agent: web.Agent, Want: ok}

@@ -57,12 +57,7 @@ const (
 )
 
 func main() {
-	wan.Main()
-	if err := testenv.Isolate(); err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
-	lab.Run(run)
+	lab.RunIsolated(run, wan.Main)
 }
 
 func run(l *lab.Lab) error {
@@ -229,13 +224,11 @@ func caseOf(n int, capped bool) string {
 
 // iperfed is what iperf3 carries from the near end to the far one.
 func iperfed(l *lab.Lab, link *testenv.Link, n int) (float64, error) {
-	port := strconv.Itoa(testenv.FreePort(l))
-	server := exec.Command("iperf3", "-s", "-1", "-p", port)
-	if err := server.Start(); err != nil {
-		return 0, fmt.Errorf("install iperf3: %w", err)
+	port, stop, err := wan.Iperf3(l)
+	if err != nil {
+		return 0, err
 	}
-	defer func() { _ = server.Process.Kill(); _ = server.Wait() }()
-	var err error
+	defer stop()
 	for range testenv.Attempts() { // until it listens
 		var out []byte
 		if out, err = link.Far(context.Background(), "iperf3", "-c", link.Near(), "-p", port, "-R", "-P", strconv.Itoa(n), "-t", "5", "-J").Output(); err == nil {

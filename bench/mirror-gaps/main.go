@@ -14,7 +14,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -48,12 +47,7 @@ const (
 )
 
 func main() {
-	wan.Main()
-	if err := testenv.Isolate(); err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
-	lab.Run(run)
+	lab.RunIsolated(run, wan.Main)
 }
 
 func run(l *lab.Lab) error {
@@ -162,12 +156,11 @@ func (b *bench) fetch(link *testenv.Link, name, candidate string, o wan.Order) e
 
 // beside copies while iperf3 fills the link with as many flows as ours has.
 func (b *bench) beside(l *lab.Lab, link *testenv.Link, name string, o wan.Order) error {
-	port := strconv.Itoa(testenv.FreePort(l))
-	server := exec.Command("iperf3", "-s", "-1", "-p", port)
-	if err := server.Start(); err != nil {
-		return fmt.Errorf("install iperf3: %w", err)
+	port, stop, err := wan.Iperf3(l)
+	if err != nil {
+		return err
 	}
-	defer func() { _ = server.Process.Kill(); _ = server.Wait() }()
+	defer stop()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ended := make(chan struct{})

@@ -15,7 +15,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -49,11 +48,7 @@ const (
 )
 
 func main() {
-	if err := testenv.Isolate(); err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
-	lab.Run(run)
+	lab.RunIsolated(run)
 }
 
 func run(l *lab.Lab) error {

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 // Lab stands where parts expect a test. What the embedded interface has beyond
@@ -44,6 +46,18 @@ func Run(benchmark func(*Lab) error, workers ...func()) {
 		l.Fatal(err)
 	}
 	l.end(0)
+}
+
+// RunIsolated is Run in a network namespace of its own, which a testenv.Link needs.
+func RunIsolated(benchmark func(*Lab) error, workers ...func()) {
+	for _, worker := range workers {
+		worker()
+	}
+	if err := testenv.Isolate(); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+	Run(benchmark)
 }
 
 // end ends what was started, the latest first, and then the process. Whoever

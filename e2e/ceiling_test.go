@@ -154,18 +154,22 @@ func unschedulable(p *corev1.Pod) bool {
 
 // limited is nil once the FeedServer says all of this in HardwareLimited.
 func (l *lab) limited(t testing.TB, all ...string) error {
+	return l.serverTells(t, ample, v1alpha1.ConditionHardwareLimited, v1alpha1.ReasonPodsDoNotFit, all...)
+}
+
+// serverTells is nil once a condition of a FeedServer has a reason, and its message all of this.
+func (l *lab) serverTells(t testing.TB, name, condition, reason string, all ...string) error {
 	var server v1alpha1.FeedServer
-	l.getJSON(t, &server, "feedserver", ample)
-	c := meta.FindStatusCondition(server.Status.Conditions, v1alpha1.ConditionHardwareLimited)
-	if c == nil || c.Reason != v1alpha1.ReasonPodsDoNotFit {
-		return fmt.Errorf("HardwareLimited of %s is %+v", ample, c)
+	l.getJSON(t, &server, "feedserver", name)
+	c := meta.FindStatusCondition(server.Status.Conditions, condition)
+	if c == nil || c.Reason != reason {
+		return fmt.Errorf("%s of %s is %+v", condition, name, c)
 	}
 	for _, text := range all {
 		if !strings.Contains(c.Message, text) {
-			return fmt.Errorf("HardwareLimited says %q, which does not have %q", c.Message, text)
+			return fmt.Errorf("%s of %s says %q, which does not have %q", condition, name, c.Message, text)
 		}
 	}
-	t.Log(c.Message)
 	return nil
 }
 

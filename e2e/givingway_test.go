@@ -5,19 +5,12 @@
 package e2e
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"io"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
@@ -59,13 +52,15 @@ func TestGivingWay(t *testing.T) {
 	list := "/archive/" + narrowCamera + "/"
 	pod, base := l.narrowPod(t)
 	people := askAll(t, base, 3, "Mozilla/5.0 (X11; Linux x86_64)", "/", list, "/atom/"+narrowCamera+".xml")
-	eventually(t, time.Minute, func() error { return people.answered(20) })
+	eventually(t, time.Minute, func() error { return people.answered(http.StatusOK, 20) })
 	robots, bulk := askAll(t, base, 40, "crawler/1.0", list+"?format=json", "/sitemap.xml"), askAll(t, base, 1, "copy/1.0", "/bundle/"+narrowCamera+".tar")
 	eventually(t, time.Minute, func() error {
 		return l.givesWay(t, "programs that show no token are answered 503 at 1 of 1 pods", "CPU")
 	})
-	eventually(t, time.Minute, func() error { return robots.refused(100) })
-	eventually(t, time.Minute, func() error { return errors.Join(people.answered(100), bulk.answered(10)) })
+	eventually(t, time.Minute, func() error { return robots.answered(http.StatusServiceUnavailable, 100) })
+	eventually(t, time.Minute, func() error {
+		return errors.Join(people.answered(http.StatusOK, 100), bulk.answered(http.StatusOK, 10))
+	})
 	people.end(t)
 	if n := people.answers[http.StatusServiceUnavailable]; n > 0 {
 		t.Errorf("%d people were to come later", n)
@@ -82,7 +77,7 @@ func TestGivingWay(t *testing.T) {
 	eventually(t, time.Minute, func() error { _, _, err := l.findNarrowPod(pod); return err })
 	_, base = l.narrowPod(t)
 	again := askAll(t, base, 1, "crawler/1.0", list+"?format=json")
-	eventually(t, time.Minute, func() error { return again.answered(5) })
+	eventually(t, time.Minute, func() error { return again.answered(http.StatusOK, 5) })
 	again.end(t)
 	if n := again.answers[http.StatusServiceUnavailable]; n > 0 {
 		t.Errorf("%d robots were to come later: the pod has just been started", n)
@@ -103,18 +98,7 @@ const narrowLabels = "app.kubernetes.io/name=feed-server,app.kubernetes.io/insta
 
 // givesWay is nil once GivingWay of the FeedServer is True, and says all of this.
 func (l *lab) givesWay(t testing.TB, all ...string) error {
-	var server v1alpha1.FeedServer
-	l.getJSON(t, &server, "feedserver", narrow)
-	c := meta.FindStatusCondition(server.Status.Conditions, v1alpha1.ConditionGivingWay)
-	if c == nil || c.Reason != v1alpha1.ReasonBudgetFull {
-		return fmt.Errorf("GivingWay is %+v", c)
-	}
-	for _, text := range all {
-		if !strings.Contains(c.Message, text) {
-			return fmt.Errorf("GivingWay says %q, which does not have %q", c.Message, text)
-		}
-	}
-	return nil
+	return l.serverTells(t, narrow, v1alpha1.ConditionGivingWay, v1alpha1.ReasonBudgetFull, all...)
 }
 
 // narrowPod waits for the pod, and returns where it is asked.
@@ -135,63 +119,9 @@ func (l *lab) findNarrowPod(gone string) (name, base string, err error) {
 	return "", "", errors.Join(err, errors.New("no pod of FeedServer narrow is ready"))
 }
 
-// askAll has clients ask one pod, each from an address of its own, for some things in turn.
+// askAll has clients ask one pod, each from an address of its own. Who gives way asks again much earlier than it is told to.
 func askAll(t *testing.T, base string, clients int, agent string, paths ...string) *crowd {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	var all sync.WaitGroup
-	c := &crowd{answers: map[int]int{}, stop: func() { cancel(); all.Wait() }}
-	t.Cleanup(c.stop)
-	for n := range clients {
-		client := &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second}
-		all.Go(func() {
-			for i := 0; ctx.Err() == nil; i++ {
-				c.askAs(ctx, client, base+paths[i%len(paths)], agent, fmt.Sprintf("198.51.100.%d", n+1))
-			}
-		})
-	}
-	return c
-}
-
-// askAs asks once. Who gives way asks again much earlier than it is told to.
-func (c *crowd) askAs(ctx context.Context, client *http.Client, url, agent, address string) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		c.note(0, err.Error())
-		return
-	}
-	request.Header.Set("User-Agent", agent)
-	request.Header.Set("X-Forwarded-For", address)
-	resp, err := client.Do(request)
-	if err == nil {
-		_, err = io.Copy(io.Discard, resp.Body)
-		_ = resp.Body.Close()
-	}
-	switch {
-	case ctx.Err() != nil:
-	case err != nil:
-		c.note(0, err.Error())
-	case resp.StatusCode == http.StatusServiceUnavailable && atLeast(resp.Header.Get("Retry-After"), 30):
-		c.note(resp.StatusCode, "")
-		time.Sleep(time.Second)
-	case resp.StatusCode != http.StatusOK:
-		c.note(resp.StatusCode, url+": "+resp.Status)
-	default:
-		c.note(resp.StatusCode, "")
-	}
-}
-
-func atLeast(seconds string, least int) bool {
-	n, err := strconv.Atoi(seconds)
-	return err == nil && n >= least
-}
-
-// refused is nil once so many were told to come later.
-func (c *crowd) refused(n int) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.answers[http.StatusServiceUnavailable] < n {
-		return fmt.Errorf("answers are %v, and %d were to come later: %v", c.answers, n, c.problems)
-	}
-	return nil
+	return startCrowd(t, manner{clients: clients, bases: []string{base}, paths: paths, agent: agent, forwarded: true,
+		later: http.StatusServiceUnavailable, seconds: 30, patience: time.Second})
 }

@@ -5,10 +5,7 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
-	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -16,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -76,12 +72,15 @@ func TestStorm(t *testing.T) {
 	eventually(t, 3*time.Minute, func() error { return l.podsReady(stormFloor, stormFloor) })
 
 	// The crowd.
-	readers := l.crowd(t, 6)
+	readers := startCrowd(t, manner{
+		clients: 6, bases: l.feedServersAtNodes(t), paths: []string{"/", "/?format=json", "/archive/" + stormCamera + "/", "/atom/" + stormCamera + ".xml"},
+		pause: 50 * time.Millisecond, later: http.StatusTooManyRequests, seconds: 1,
+	})
 	report := filepath.Join(t.TempDir(), "receipts.jsonl")
 	const objects = 400
 	l.start(t, l.substorm, "send", "--quiet", "--to", join(l.nodeAddresses(t), stormPort), "--parallel", "4", "--rate", "20",
 		"--report", report, writeObjects(t, objects, 16<<10)).succeeds(t)
-	eventually(t, time.Minute, func() error { return readers.answered(1000) })
+	eventually(t, time.Minute, func() error { return readers.answered(http.StatusOK, 1000) })
 	if err := l.siteTells("storm", "Kp 7.3 (recorded", stormFloors); err != nil {
 		t.Errorf("behind the crowd: %v", err)
 	}
@@ -175,16 +174,8 @@ func tellsStorm(t *testing.T, told string) {
 	}
 }
 
-// crowd are people who read over new connections, at any node.
-type crowd struct {
-	stop func()
-
-	mu       sync.Mutex
-	answers  map[int]int
-	problems []string
-}
-
-func (l *lab) crowd(t *testing.T, people int) *crowd {
+// feedServersAtNodes returns where nodes pass requests on to the feed servers.
+func (l *lab) feedServersAtNodes(t *testing.T) (bases []string) {
 	t.Helper()
 	var service corev1.Service
 	l.getJSON(t, &service, "service", "demo-feed-server")
@@ -192,78 +183,8 @@ func (l *lab) crowd(t *testing.T, people int) *crowd {
 	if i < 0 {
 		t.Fatalf("the Service of the feed servers has no port on nodes: %+v", service.Spec.Ports)
 	}
-	var bases []string
 	for _, node := range l.nodeAddresses(t) {
 		bases = append(bases, "http://"+net.JoinHostPort(node, fmt.Sprint(service.Spec.Ports[i].NodePort)))
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var all sync.WaitGroup
-	c := &crowd{answers: map[int]int{}, stop: func() { cancel(); all.Wait() }}
-	t.Cleanup(c.stop)
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 30 * time.Second}
-	for range people {
-		all.Go(func() {
-			for ctx.Err() == nil {
-				c.ask(ctx, client, bases[rand.N(len(bases))])
-				time.Sleep(50 * time.Millisecond)
-			}
-		})
-	}
-	return c
-}
-
-// ask reads one of what people look at.
-func (c *crowd) ask(ctx context.Context, client *http.Client, base string) {
-	paths := []string{"/", "/?format=json", "/archive/" + stormCamera + "/", "/atom/" + stormCamera + ".xml"}
-	url := base + paths[rand.N(len(paths))]
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		c.note(0, err.Error())
-		return
-	}
-	resp, err := client.Do(request)
-	if err == nil {
-		_, err = io.Copy(io.Discard, resp.Body)
-		_ = resp.Body.Close()
-	}
-	switch {
-	case ctx.Err() != nil:
-	case err != nil:
-		c.note(0, err.Error())
-	case resp.StatusCode == http.StatusTooManyRequests && resp.Header.Get("Retry-After") != "", resp.StatusCode == http.StatusOK:
-		c.note(resp.StatusCode, "")
-	default:
-		c.note(resp.StatusCode, url+": "+resp.Status)
-	}
-}
-
-func (c *crowd) note(status int, problem string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.answers[status]++
-	if problem != "" {
-		c.problems = append(c.problems, problem)
-	}
-}
-
-// answered is nil once so many were given what they asked for.
-func (c *crowd) answered(n int) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.answers[http.StatusOK] < n {
-		return fmt.Errorf("%v of %d requests are answered: %v", c.answers, n, c.problems)
-	}
-	return nil
-}
-
-// end has them go, and fails the test if one was told what nobody should be.
-func (c *crowd) end(t *testing.T) {
-	t.Helper()
-	c.stop()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	t.Logf("answers by status: %v", c.answers)
-	if len(c.problems) > 0 {
-		t.Errorf("%d of %v were no answers; the first: %s", len(c.problems), c.answers, c.problems[0])
-	}
+	return bases
 }

@@ -403,8 +403,7 @@ func (m *move) startCluster() {
 			m.t.Fatal(err)
 		}
 	}
-	testenv.StartOperator(m.t, admin, "--gateway-image=gateway", "--feed-server-image=feed-server", "--archivist-image=archivist", "--mirror-image=mirror",
-		"--leader-election=false", "--watch-namespaces=default")
+	testenv.StartOperator(m.t, admin, "--leader-election=false", "--watch-namespaces=default")
 	m.startPods(c)
 }
 

@@ -14,8 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/scheme"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/internal/testenv"
 )
@@ -23,11 +21,7 @@ import (
 // TestWhoMayAsk: the bridge believes the API server alone about who asks, and asks it whether they may. Whoever reaches its port gets no figures
 // without a right, whatever headers and certificates they show.
 func TestWhoMayAsk(t *testing.T) {
-	l := &lab{t: t, api: testenv.KubernetesAggregating(t)}
-	var err error
-	if l.Client, err = client.New(l.api.Config, client.Options{Scheme: scheme.Scheme}); err != nil {
-		t.Fatal(err)
-	}
+	l := startAPI(t)
 	operator := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, "# TYPE substorm_pool_connections gauge\n")
 		for _, in := range []string{namespace, "north"} {
@@ -85,7 +79,7 @@ func (l *lab) token(name string) string {
 	return request.Status.Token
 }
 
-// asks asks the bridge itself, not by way of the API server, and says to be an administrator as the API server would say it.
+// asks asks the bridge itself, not by way of the API server, and claims to be an administrator in the headers that the API server would set.
 func (l *lab) asks(in, authorization string, certificate *tls.Certificate) (status int) {
 	l.t.Helper()
 	config := &tls.Config{InsecureSkipVerify: true}

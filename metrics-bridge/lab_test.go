@@ -47,20 +47,26 @@ type lab struct {
 	bridge   string // address of the bridge
 }
 
-func newLab(t *testing.T) *lab {
+// startAPI starts the API server alone.
+func startAPI(t *testing.T) *lab {
 	t.Helper()
 	l := &lab{t: t, api: testenv.KubernetesAggregating(t), servers: map[string]*testenv.FeedServer{}}
 	var err error
 	if l.Client, err = client.New(l.api.Config, client.Options{Scheme: scheme.Scheme}); err != nil {
 		t.Fatal(err)
 	}
+	return l
+}
+
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	l := startAPI(t)
 	l.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}})
 	l.declareSite()
 	l.api.Controllers(t, "horizontal-pod-autoscaler-controller,deployment-controller,replicaset-controller", "--horizontal-pod-autoscaler-sync-period=1s")
 	metrics := fmt.Sprintf("127.0.0.1:%d", testenv.FreePort(t))
 	l.operator = "http://" + metrics + "/metrics"
-	testenv.StartOperator(t, l.api.Kubeconfig(t, "operator", "system:masters"), "--metrics-address="+metrics, "--leader-election=false", "--gateway-image=gateway",
-		"--feed-server-image=feed-server", "--archivist-image=archivist", "--mirror-image=mirror")
+	testenv.StartOperator(t, l.api.Kubeconfig(t, "operator", "system:masters"), "--metrics-address="+metrics, "--leader-election=false")
 	return l
 }
 

@@ -67,7 +67,7 @@ func startHub(t *testing.T) *hub {
 	if err := manifests.Apply(t.Context(), h.client, objects, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
-	testenv.StartOperator(t, api.Kubeconfig(t, "operator", "system:masters"), "--leader-election=false", "--gateway-image=none", "--feed-server-image=none", "--archivist-image=none", "--mirror-image=none")
+	testenv.StartOperator(t, api.Kubeconfig(t, "operator", "system:masters"), "--leader-election=false")
 	return h
 }
 

@@ -41,29 +41,16 @@ func TestHardwareLimited(t *testing.T) {
 	if err := w.Patch(t.Context(), server, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
 		t.Fatal(err)
 	}
-	pods := func(want int32) {
-		t.Helper()
-		eventually(t, fmt.Sprintf("%d feed servers", want), func() error {
-			var d appsv1.Deployment
-			if err := w.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: plan.FeedServerName("hub")}, &d); err != nil {
-				return err
-			}
-			if *d.Spec.Replicas != want {
-				return fmt.Errorf("%d pods are asked for", *d.Spec.Replicas)
-			}
-			return nil
-		})
-	}
-	pods(2)
+	w.awaitServers(2)
 	says(t, w.awaits("FeedServer", "hub", v1alpha1.ConditionHardwareLimited, "True/"+v1alpha1.ReasonPodsDoNotFit), "5 pods", "space for 2", "memory is short on "+w.namespace, "256Mi")
 
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "team", Namespace: w.namespace}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"requests.memory": resource.MustParse("1Gi")}}}
 	w.create(quota)
 	memory("8Gi")
-	pods(4)
+	w.awaitServers(4)
 	says(t, w.awaits("FeedServer", "hub", v1alpha1.ConditionHardwareLimited, "True/"+v1alpha1.ReasonPodsDoNotFit), "ResourceQuota team")
 	w.remove(quota)
-	pods(5)
+	w.awaitServers(5)
 	eventually(t, "nothing limits it", func() error {
 		server := &v1alpha1.FeedServer{}
 		if err := w.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "hub"}, server); err != nil {
@@ -76,5 +63,20 @@ func TestHardwareLimited(t *testing.T) {
 	})
 	memory("300Mi")
 	says(t, w.awaits("FeedServer", "hub", v1alpha1.ConditionHardwareLimited, "True/"+v1alpha1.ReasonPodsDoNotFit), "space for 1")
-	pods(5)
+	w.awaitServers(5)
+}
+
+// awaitServers waits until the Deployment of the FeedServer hub has so many pods.
+func (w *world) awaitServers(want int32) {
+	w.t.Helper()
+	eventually(w.t, fmt.Sprintf("%d feed servers", want), func() error {
+		var d appsv1.Deployment
+		if err := w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: plan.FeedServerName("hub")}, &d); err != nil {
+			return err
+		}
+		if *d.Spec.Replicas != want {
+			return fmt.Errorf("%d pods are asked for", *d.Spec.Replicas)
+		}
+		return nil
+	})
 }

@@ -13,13 +13,11 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	appsv1 "k8s.io/api/apps/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
 )
 
 // TestSurge: a source tells of a storm, and pools have as many pods as its level asks for, until nobody asks any more. What a FeedServer asks
@@ -40,26 +38,13 @@ func TestSurge(t *testing.T) {
 		_, _ = fmt.Fprintf(out, `[{"time_tag":%q,"Kp":%s,"a_running":80,"station_count":8}]`, began.Format("2006-01-02T15:04:05"), kp.Load())
 	}))
 	t.Cleanup(noaa.Close)
-	pods := func(want int32) {
-		t.Helper()
-		eventually(t, fmt.Sprintf("%d feed servers", want), func() error {
-			var d appsv1.Deployment
-			if err := w.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: plan.FeedServerName("hub")}, &d); err != nil {
-				return err
-			}
-			if *d.Spec.Replicas != want {
-				return fmt.Errorf("%d pods are asked for", *d.Spec.Replicas)
-			}
-			return nil
-		})
-	}
-	pods(1)
+	w.awaitServers(1)
 	w.patchSite(fmt.Sprintf(`{"spec":{
 		"spaceWeather":{"sources":[{"name":"kp","type":"PlanetaryKIndex","pollInterval":"10s","planetaryKIndex":{"url":%q}}]},
 		"surge":{"levels":[
 			{"name":"storm","anyOf":[{"allOf":[{"quantity":"Kp","atLeast":"5"}]}],"floors":[{"kind":"FeedServer","replicas":4}]},
 			{"name":"severe","anyOf":[{"allOf":[{"quantity":"Kp","atLeast":"9"}]}],"floors":[{"kind":"FeedServer","replicas":8}]}]}}}`, noaa.URL))
-	pods(4)
+	w.awaitServers(4)
 	says(t, w.awaits("Site", "hub", "Surging", "True/"+v1alpha1.ReasonLevelFulfilled), "storm", "Kp 7.3")
 	w.awaits("Site", "hub", v1alpha1.ConditionSpaceWeatherKnown, "True/"+v1alpha1.ReasonFresh)
 	w.published(wire.SurgeLevel{Level: "storm"})
@@ -73,7 +58,7 @@ func TestSurge(t *testing.T) {
 
 	kp.Store("9.0")
 	w.patchSite(`{"spec":{"spaceWeather":{"sources":[{"name":"kp","type":"PlanetaryKIndex","pollInterval":"12s","planetaryKIndex":{"url":"` + noaa.URL + `"}}]}}}`)
-	pods(8)
+	w.awaitServers(8)
 	w.told(v1alpha1.ReasonLevelChanged, "level severe follows level storm")
 	w.told(v1alpha1.ReasonFloorsChanged, "floors are FeedServer 4, and were none")
 	w.told(v1alpha1.ReasonFloorsChanged, "floors are FeedServer 8, and were FeedServer 4")
@@ -87,10 +72,10 @@ func TestSurge(t *testing.T) {
 		}
 		return nil
 	})
-	pods(8)
+	w.awaitServers(8)
 
 	w.patchSite(`{"spec":{"surge":null}}`)
-	pods(1)
+	w.awaitServers(1)
 	w.published(wire.SurgeLevel{Was: "severe"})
 	eventually(t, "no level for pages", func() error {
 		if is, err := w.kept(); !errors.Is(err, jetstream.ErrKeyNotFound) {

@@ -146,7 +146,8 @@ func (a *Admission) admit(v *Request) (leave func(), refused *problem.Problem) {
 	if refused != nil {
 		return leave, refused
 	}
-	// Behind the limits of clients: those who give way count as load that pods are asked for, and one client could ask for all there may be.
+	// After the limits of clients: requests that give way count as load, and without a limit one client could have the operator ask for all pods
+	// that there may be.
 	entered, full := a.Enter(v.Request, who, rankOf(v.class, who, v.bulk))
 	if full != nil {
 		return leave, full

@@ -166,14 +166,14 @@ func (p *Precedence) most(rank Rank) float64 {
 }
 
 // placed notes whether one of a rank found a place, and says why not.
-func (p *Precedence) placed(rank Rank, found bool) *problem.Problem {
+func (p *Precedence) placed(rank Rank, got bool) *problem.Problem {
 	if rank >= People {
 		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.places[rank].asked++
-	if found {
+	if got {
 		return nil
 	}
 	p.places[rank].lacked++

@@ -218,7 +218,7 @@ func (s *session) admit(ctx context.Context) (leave func(), err error) {
 	if p := a.Wait(s.request, endpoint.Identity{}); p != nil {
 		return nil, s.cannot(refusedLimited, p.Detail)
 	}
-	entered, full := a.Enter(s.request, endpoint.Identity{}, endpoint.Bulk) // behind the limits of clients, as over HTTP
+	entered, full := a.Enter(s.request, endpoint.Identity{}, endpoint.Bulk) // after the limits of clients, as over HTTP
 	if full != nil {
 		return nil, s.cannot(refusedFull, full.Detail)
 	}

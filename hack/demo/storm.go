@@ -31,7 +31,7 @@ const (
 	stormPace = 18 * time.Second
 	// How many feed servers and gateways there are at least while the level holds.
 	stormServers, stormGateways = 3, 2
-	// Requests in a second: of a calm day, and of the crowd, which comes in the fifth interval.
+	// Requests in a second: of a calm day, and of the crowd, which comes after five intervals.
 	calmRate, crowdRate      = 8, 32
 	crowdFrom, crowdTo       = 5, 9
 	stormPicture, stormLevel = "storm.svg", "storm"
@@ -41,7 +41,7 @@ const (
 
 var stormBegan = time.Date(2015, 3, 17, 3, 0, 0, 0, time.UTC)
 
-// storm shows how feed servers and gateways are more before the crowd comes.
+// storm shows that there are more feed servers and gateways before the crowd comes.
 func (d *demo) storm(ctx context.Context) (err error) {
 	for _, step := range []func(context.Context) error{d.tools, d.cluster, d.program, d.install, d.declare} {
 		if err := step(ctx); err != nil {

@@ -147,8 +147,8 @@ func (r *reports) take(entry jetstream.KeyValueEntry, replayed bool, now time.Ti
 	}
 }
 
-// takeGateway stores a pod's report. One that is of another than its key says is none: under one key somebody could tell of any number of pods,
-// which nobody would ever forget.
+// takeGateway stores a pod's report. A report of another pod than its key names is refused: under one key somebody could report any number of
+// pods, and all of them would be kept for as long as the operator runs.
 func (r *reports) takeGateway(pod string, value []byte, seen, now time.Time) error {
 	status, err := wire.Decode[wire.GatewayStatus](value)
 	if err != nil {

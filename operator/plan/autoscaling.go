@@ -213,8 +213,8 @@ func replicaCount(n autoscale.Count) v1alpha1.ReplicaCount {
 	return v1alpha1.ReplicaCount{Replicas: new(n.Replicas), Message: bounded(n.Why, maxSurgeMessage)}
 }
 
-// rescaled: another number of pods is to be, or follows from other numbers. Of which load they speak is a figure, and so is how far the ceiling
-// is, and what is left in the spools of pods that are held.
+// rescaled: another number of pods is to be, or follows from other numbers. The load in messages is a figure, and so are the ceiling, and what
+// is left in the spools of pods that are held.
 func rescaled(was, is v1alpha1.AutoscalingStatus) bool {
 	for _, s := range []*v1alpha1.AutoscalingStatus{&was, &is} {
 		s.Message, s.Asked.Message, s.Held.Message = "", "", ""

@@ -123,10 +123,10 @@ func (s SiteProgram) deployment(replicas int32, pod *coreac.PodSpecApplyConfigur
 			WithTemplate(podRules{asked: s.asked, pull: s.Pull, selector: s.Selector()}.apply(template)))
 }
 
-// rolling replaces pods while so many less than there should be are available, and so many more there are.
-func rolling(less, more int32) *appsac.DeploymentStrategyApplyConfiguration {
+// rolling is a rollout with at most so many pods less than there should be that are available, and so many pods more.
+func rolling(missing, extra int32) *appsac.DeploymentStrategyApplyConfiguration {
 	return appsac.DeploymentStrategy().WithRollingUpdate(appsac.RollingUpdateDeployment().
-		WithMaxUnavailable(intstr.FromInt32(less)).WithMaxSurge(intstr.FromInt32(more)))
+		WithMaxUnavailable(intstr.FromInt32(missing)).WithMaxSurge(intstr.FromInt32(extra)))
 }
 
 // podSpec of pods that run one container and mount Secrets, and stop within some seconds.

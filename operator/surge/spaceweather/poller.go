@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -46,8 +47,11 @@ type State struct {
 	Source string
 	// LastAsked and LastAnswered are zero before.
 	LastAsked, LastAnswered time.Time
-	// Error says why the last question had no answer that could be used, and what to do; empty: it had one.
+	// Error says why the last question had no answer that could be used, and what to do; empty: it had one. While questions fail for the
+	// same reason, it stays as it was the first time, with the times of then.
 	Error string
+	// FailingSince is when the first of the last questions that had no such answer failed; zero: the last one had one.
+	FailingSince time.Time
 	// Requests are how often it was asked, by result.
 	Requests map[string]int
 	// Refused is of the last answer that was read.
@@ -127,18 +131,21 @@ func (p *Poller) take(answer Answer, err error) {
 	was := p.state.Error
 	if err != nil {
 		p.failures++
-		p.state.Error = said(p.cfg.Name, err)
+		if p.failures == 1 {
+			p.state.FailingSince = now
+		}
+		if is := said(p.cfg.Name, err); !sameError(was, is) {
+			p.state.Error = is
+			p.cfg.Log.Warn("space weather is not told", "source", p.cfg.Name, "error", is)
+		}
 		if answer.Refused.Samples > 0 {
 			p.state.Refused = answer.Refused
 		}
 		p.state.Requests[failure(err)]++
-		if was != p.state.Error {
-			p.cfg.Log.Warn("space weather is not told", "source", p.cfg.Name, "error", p.state.Error)
-		}
 		return
 	}
 	p.failures = 0
-	p.state.Error, p.state.LastAnswered = "", now
+	p.state.Error, p.state.FailingSince, p.state.LastAnswered = "", time.Time{}, now
 	if was != "" {
 		p.cfg.Log.Info("space weather is told again", "source", p.cfg.Name)
 	}
@@ -167,6 +174,16 @@ func said(source string, err error) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:maxError], "") + "…"
+}
+
+// varying are the parts of an error that differ each time that the same thing happens: times, for how long to wait, addresses of a name that
+// has several, the port that a connection was made from, counts.
+var varying = regexp.MustCompile(`([0-9]+(\.[0-9]+)?(ms|µs|ns|h|m|s))+|[0-9a-fA-F:.]*[0-9][0-9a-fA-F:.]*`)
+
+// sameError says whether two errors of a source tell of the same thing. A text that differs with each question would be a write of the Site's
+// status and a line of the log each time. Answers of different HTTP statuses differ in their names.
+func sameError(a, b string) bool {
+	return varying.ReplaceAllString(a, "") == varying.ReplaceAllString(b, "")
 }
 
 // failure is the result that an error is counted as.

@@ -5,6 +5,7 @@ package spaceweather
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -121,6 +122,65 @@ func TestRefusedIsLogged(t *testing.T) {
 			t.Errorf("the log says:\n%s", said)
 		}
 	})
+}
+
+// An error that lasts is told once, with the time since when, though times, ports and counts in its text differ with each question.
+func TestErrorThatLasts(t *testing.T) {
+	for name, c := range map[string]struct{ same, other error }{
+		"a connection is reset": {errors.New("read tcp 10.0.0.7:N->192.0.2.1:443: read: connection reset by peer"), errors.New("dial tcp 192.0.2.1:443: connect: connection refused")},
+		"several addresses":     {errors.New("dial tcp [2001:db8::aN]:443: connect: no route to host"), errors.New("lookup example.org on 10.0.0.10:53: no such host")},
+		"a clock is wrong":      {errors.New("has no usable sample; the first of N that were refused: a time to come: this clock says 2026-11-27T13:4N:00Z"), errors.New("is an array without records")},
+		"a certificate":         {errors.New("certificate has expired or is not yet valid: current time 2026-11-27T13:46:0N+01:00 is after 2026-11-01T00:00:00Z"), errors.New("certificate signed by unknown authority")},
+		"another status":        {errors.New("answers 500 Internal Server Error"), errors.New("answers 503 Service Unavailable")},
+		"later":                 {&LaterError{time.Minute, errors.New("answers 429 Too Many Requests after 1mNs")}, errors.New("answers 429 Too Many Requests")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var n int
+			fails := c.same
+			s := &scripted{answer: func(time.Time) (Answer, error) {
+				n++
+				if later := (*LaterError)(nil); errors.As(fails, &later) {
+					return Answer{}, &LaterError{time.Duration(n) * time.Second, errors.New(strings.ReplaceAll(later.Err.Error(), "N", fmt.Sprint(n)))}
+				}
+				if fails != nil {
+					return Answer{}, errors.New(strings.ReplaceAll(fails.Error(), "N", fmt.Sprint(n)))
+				}
+				return Answer{Unchanged: true}, nil
+			}}
+			var log strings.Builder
+			now := storm
+			p, err := NewPoller(Config{Name: "kp", Source: s, Interval: time.Minute, Now: func() time.Time { return now }, Log: slog.New(slog.NewTextHandler(&log, nil))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ask := func() State {
+				now = now.Add(time.Minute)
+				p.ask(t.Context())
+				return p.State()
+			}
+			first, since := ask(), now
+			for range 3 {
+				if is := ask(); is.Error != first.Error || !is.FailingSince.Equal(since) {
+					t.Errorf("%q since %v is told as %q since %v", first.Error, since, is.Error, is.FailingSince)
+				}
+			}
+			if lines := strings.Count(log.String(), "\n"); lines != 1 || first.Error == "" {
+				t.Errorf("%d lines:\n%s", lines, log.String())
+			}
+			fails = c.other
+			if is := ask(); is.Error == first.Error || !is.FailingSince.Equal(since) || strings.Count(log.String(), "\n") != 2 {
+				t.Errorf("after another error: %q since %v:\n%s", is.Error, is.FailingSince, log.String())
+			}
+			fails = nil
+			if is := ask(); is.Error != "" || !is.FailingSince.IsZero() {
+				t.Errorf("once it answers: %q since %v", is.Error, is.FailingSince)
+			}
+			fails = c.same
+			if is := ask(); is.Error == "" || !is.FailingSince.Equal(now) {
+				t.Errorf("once it fails again: %q since %v, and it is %v", is.Error, is.FailingSince, now)
+			}
+		})
+	}
 }
 
 // A poller ends with its context, also while its source is silent.

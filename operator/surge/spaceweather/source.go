@@ -54,8 +54,8 @@ type LaterError struct {
 	Err   error
 }
 
-// Error implements error.
-func (e *LaterError) Error() string { return fmt.Sprintf("%v (ask again in %v)", e.Err, e.After) }
+// Error implements error. For how long differs with each question, and is not told: see sameError.
+func (e *LaterError) Error() string { return fmt.Sprintf("%v (it says when to ask again)", e.Err) }
 
 // Unwrap returns the error without the time.
 func (e *LaterError) Unwrap() error { return e.Err }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -40,9 +39,9 @@ type weathers struct {
 type weather struct {
 	declared *v1alpha1.SpaceWeather
 	sources  []*weatherSource
-	// set are the pollers of the sources that can be asked, and problem says of others why they cannot.
+	// set are the pollers of the sources that can be asked, and invalid says of each other why it cannot.
 	set     *spaceweather.Set
-	problem string
+	invalid []string
 	// stop ends what wakes the Site; nil while nothing does.
 	stop context.CancelFunc
 	// surge is what was last planned.
@@ -94,10 +93,10 @@ func (w *weathers) keep(site types.NamespacedName, declared *v1alpha1.SpaceWeath
 	}
 	w.sites[site] = of
 	w.run(site, of)
-	known := &plan.Weather{Signals: of.set.Signals(w.now()), Problem: of.problem}
+	known := &plan.Weather{Signals: of.set.Signals(w.now()), Invalid: of.invalid}
 	for _, state := range of.set.States() {
 		if state.Error != "" {
-			known.Errors = append(known.Errors, state.Error)
+			known.Failures = append(known.Failures, plan.SourceFailure{Error: state.Error, Since: state.FailingSince})
 		}
 	}
 	return known
@@ -111,8 +110,8 @@ func (w *weathers) change(site types.NamespacedName, of *weather, declared *v1al
 		of.stop()
 		of.stop = nil
 	}
+	of.invalid = nil
 	var pollers []*spaceweather.Poller
-	var problems []string
 	for i := range of.declared.Sources {
 		is := of.declared.Sources[i]
 		at := slices.IndexFunc(were, func(was *weatherSource) bool { return equality.Semantic.DeepEqual(was.declared, is) })
@@ -122,7 +121,7 @@ func (w *weathers) change(site types.NamespacedName, of *weather, declared *v1al
 		} else if source, err := newWeatherSource(is, w.now, w.log.With("site", site.String())); err == nil {
 			of.sources = append(of.sources, source)
 		} else {
-			problems = append(problems, err.Error())
+			of.invalid = append(of.invalid, err.Error())
 			continue
 		}
 		pollers = append(pollers, of.sources[len(of.sources)-1].pollers...)
@@ -132,7 +131,7 @@ func (w *weathers) change(site types.NamespacedName, of *weather, declared *v1al
 			gone.stop()
 		}
 	}
-	of.set, of.problem = spaceweather.NewSet(pollers...), strings.Join(problems, "; ")
+	of.set = spaceweather.NewSet(pollers...)
 }
 
 // planned keeps what was planned for a Site, for metrics.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/substorm/substorm/internal/testenv"
@@ -24,13 +25,17 @@ import (
 // publisher answers with a Kp of the three hours before now, and counts how often it was asked.
 type publisher struct {
 	*httptest.Server
-	asked atomic.Int32
+	asked   atomic.Int32
+	failing atomic.Bool
 }
 
 func newPublisher(t *testing.T, kp string, now time.Time) *publisher {
 	p := &publisher{}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) {
-		p.asked.Add(1)
+		if p.asked.Add(1); p.failing.Load() {
+			http.Error(out, "no", http.StatusInternalServerError)
+			return
+		}
 		began := now.UTC().Truncate(3 * time.Hour).Add(-3 * time.Hour)
 		_, _ = fmt.Fprintf(out, `[{"time_tag":%q,"Kp":%s}]`, began.Format("2006-01-02T15:04:05"), kp)
 	}))
@@ -94,8 +99,8 @@ func TestWeatherSources(t *testing.T) {
 	}
 
 	broken, another := kpSource("other", "ftp://example.org/"), kpSource("another", "gopher://example.org/")
-	if known := w.keep(north, of(kpSource("kp", calm.URL), broken, another)); !strings.Contains(known.Problem, "ftp:") || !strings.Contains(known.Problem, "gopher:") {
-		t.Errorf("of two sources that cannot be asked this is said: %q", known.Problem)
+	if known := w.keep(north, of(kpSource("kp", calm.URL), broken, another)); len(known.Invalid) != 2 || !strings.Contains(known.Invalid[0], "ftp:") || !strings.Contains(known.Invalid[1], "gopher:") {
+		t.Errorf("of two sources that cannot be asked this is said: %q", known.Invalid)
 	} else if kp, is := newestOf(known, surge.Kp); !is || kp != 2 {
 		t.Errorf("a source that cannot be asked silences another: %v, %v", kp, is)
 	}
@@ -116,4 +121,45 @@ func TestWeatherSources(t *testing.T) {
 	if len(w.sites) != 0 {
 		t.Errorf("of Sites that are gone %v is kept", w.sites)
 	}
+}
+
+// A source that fails is told of while its newest value is not too old yet, and a source that cannot be asked says what is wrong with it.
+func TestWeatherFailures(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 27, 4, 0, 0, 0, time.UTC)
+	w := newWeathers(&wakers{}, slog.New(slog.DiscardHandler), func() time.Time { return now })
+	w.ctx = t.Context()
+	site := types.NamespacedName{Namespace: "field", Name: "north"}
+	calm := newPublisher(t, "2", now)
+	kp := kpSource("kp", calm.URL)
+	kp.PollInterval = &metav1.Duration{Duration: time.Second}
+	recorded := v1alpha1.SpaceWeatherSource{Name: "exercise", Type: v1alpha1.SpaceWeatherRecorded,
+		Recorded: v1alpha1.SpaceWeatherRecordedSource{Data: "time,kp\n2015-03-17T12:00:00Z,12\n", StartTime: metav1.NewTime(now)}}
+	declared := &v1alpha1.SpaceWeather{Sources: []v1alpha1.SpaceWeatherSource{kp, recorded}}
+	await := func(what string, is func(*plan.Weather) bool) *plan.Weather {
+		t.Helper()
+		for end := time.Now().Add(testenv.Patience); ; time.Sleep(10 * time.Millisecond) {
+			known := w.keep(site, declared)
+			if is(known) {
+				return known
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%s: %+v", what, known)
+			}
+		}
+	}
+	known := await("a value", func(known *plan.Weather) bool { _, is := newestOf(known, surge.Kp); return is })
+	if len(known.Failures) != 0 || len(known.Invalid) != 1 || known.Invalid[0] != "spec.spaceWeather.sources, exercise: recorded.data: line 2: Kp 12 cannot be: it has 0 to 9" {
+		t.Errorf("while it answers: %+v", known)
+	}
+	calm.failing.Store(true)
+	known = await("a failure", func(known *plan.Weather) bool { return len(known.Failures) == 1 })
+	if f := known.Failures[0]; !strings.Contains(f.Error, "source kp: ") || !strings.Contains(f.Error, "answers 500") || !f.Since.Equal(now) {
+		t.Errorf("the failure is %+v", f)
+	}
+	if value, is := newestOf(known, surge.Kp); !is || value != 2 || !known.Signals.Of(surge.Kp).Fresh(now) {
+		t.Errorf("what it told before is %v, known %v", value, is)
+	}
+	calm.failing.Store(false)
+	await("no failure", func(known *plan.Weather) bool { return len(known.Failures) == 0 })
 }

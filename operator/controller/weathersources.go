@@ -78,6 +78,9 @@ func askedOf(s *v1alpha1.SpaceWeatherSource) ([]spaceweather.Config, error) {
 		one.Interval = spaceweather.MinInterval
 		one.Source, err = spaceweather.NewRecorded(strings.NewReader(s.Recorded.Data),
 			spaceweather.RecordedConfig{Start: s.Recorded.StartTime.Time, SpeedUp: float64(s.Recorded.SpeedUp), Delay: durationOr(s.Recorded.Delay, 0)})
+		if err != nil {
+			err = fmt.Errorf("recorded.data: %w", err)
+		}
 	default:
 		err = fmt.Errorf("type %q is not known to this version", s.Type)
 	}

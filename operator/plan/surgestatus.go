@@ -19,10 +19,18 @@ import (
 // Weather is what the sources of a Site's space weather told.
 type Weather struct {
 	Signals surge.Signals
-	// Errors of sources that do not answer, one each.
-	Errors []string
-	// Problem is why no source can be asked; empty: they can.
-	Problem string
+	// Failures of sources whose last question had no answer that could be used, one of each document.
+	Failures []SourceFailure
+	// Invalid says of each source that cannot be asked as it is declared why.
+	Invalid []string
+}
+
+// SourceFailure is that of a source.
+type SourceFailure struct {
+	// Error names the source, and stays as it is while it fails for the same reason.
+	Error string
+	// Since is when it began to fail.
+	Since time.Time
 }
 
 // surge plans what space weather asks of the Site, with its conditions, and after how long that changes by itself.
@@ -76,42 +84,50 @@ func surging(s *surge.State) Finding {
 	return Finding{metav1.ConditionTrue, reason, fmt.Sprintf("level %s: %s", s.Level, s.Levels[i].Because)}
 }
 
-// known says whether all quantities that levels ask for are, in words that stay as they are.
+// known says whether all quantities that levels ask for are, in words that stay as they are. What is not known gives the reason: a source that
+// cannot be asked changes no level while others tell all that levels ask for. It makes the condition False, though: somebody has to correct it.
 func (w *Weather) known(levels []surge.Level, now time.Time) Finding {
-	if w.Problem != "" {
-		return bad(v1alpha1.ReasonSourceInvalid, w.Problem)
-	}
-	because := ""
-	if len(w.Errors) > 0 {
-		because = ": " + strings.Join(w.Errors, "; ")
-	}
-	for _, q := range asked(levels) {
-		s := w.Signals.Of(q)
-		newest, is := s.Newest()
-		switch {
-		case s == nil:
-			return bad(v1alpha1.ReasonNeverTold, fmt.Sprintf("levels ask for %s, and no source of spec.spaceWeather tells it: declare one", q))
-		case !is:
-			return unknown(v1alpha1.ReasonNeverTold, fmt.Sprintf("%s was never told by %s%s", q, s.Source, because))
-		case !s.Fresh(now):
-			return unknown(v1alpha1.ReasonStale, fmt.Sprintf("%s is known until %s only, by %s: levels and floors stay as they are%s", q, stamp(newest.To), s.Source, because))
+	is := good(v1alpha1.ReasonFresh, "all that levels ask for is known")
+	var each []string
+	for _, q := range surge.Asked(levels) {
+		f := w.quantity(q, now)
+		if each = append(each, f.Message); is.OK() && !f.OK() || is.Status == metav1.ConditionUnknown && f.Status == metav1.ConditionFalse {
+			is = f // what does not end by itself comes first
 		}
 	}
-	return good(v1alpha1.ReasonFresh, "all that levels ask for is known")
+	switch {
+	case !is.OK():
+		if len(w.Invalid) > 0 {
+			is.Status = metav1.ConditionFalse
+		}
+		is.Message = strings.Join(each, "; ") + ": what is not known raises no level and no floor, and lowers none"
+	case len(w.Invalid) > 0:
+		is = bad(v1alpha1.ReasonSourceInvalid, "all that levels ask for is known, and they go on: "+strings.Join(each, "; "))
+	}
+	for _, problem := range w.Invalid {
+		is.Message += ". A source cannot be asked, correct or remove it: " + problem
+	}
+	for _, f := range w.Failures {
+		is.Message += fmt.Sprintf(". Since %s, %s", stamp(f.Since), f.Error)
+	}
+	return is
 }
 
-// asked are the quantities that levels ask for.
-func asked(levels []surge.Level) (all []surge.Quantity) {
-	for _, q := range surge.Quantities {
-		if slices.ContainsFunc(levels, func(l surge.Level) bool {
-			return slices.ContainsFunc(l.AnyOf, func(r surge.Rule) bool {
-				return slices.ContainsFunc(r, func(t surge.Threshold) bool { return t.Quantity == q })
-			})
-		}) {
-			all = append(all, q)
-		}
+// quantity says whether one is known.
+func (w *Weather) quantity(q surge.Quantity, now time.Time) Finding {
+	s := w.Signals.Of(q)
+	newest, is := s.Newest()
+	switch {
+	case s == nil && len(w.Invalid) > 0:
+		return bad(v1alpha1.ReasonSourceInvalid, fmt.Sprintf("no source that can be asked tells %s", q))
+	case s == nil:
+		return bad(v1alpha1.ReasonNeverTold, fmt.Sprintf("no source of spec.spaceWeather tells %s, declare one", q))
+	case !is:
+		return unknown(v1alpha1.ReasonNeverTold, fmt.Sprintf("%s was never told by %s", q, s.Source))
+	case !s.Fresh(now):
+		return unknown(v1alpha1.ReasonStale, fmt.Sprintf("%s is known until %s only, by %s", q, stamp(newest.To), s.Source))
 	}
-	return all
+	return good(v1alpha1.ReasonFresh, fmt.Sprintf("%s is told by %s", q, s.Source))
 }
 
 func weatherValues(signals surge.Signals) (all []v1alpha1.SpaceWeatherValue) {

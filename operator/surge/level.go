@@ -2,7 +2,10 @@
 
 package surge
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Level is a state of space weather at which a Site has more pods. Levels are declared from the lowest to the highest.
 type Level struct {
@@ -43,6 +46,22 @@ func (l *Level) Floor(of Pool) int32 {
 		}
 	}
 	return all
+}
+
+// Asked are the quantities that levels ask for, in the order in which they are told.
+func Asked(levels []Level) (all []Quantity) {
+	for _, q := range Quantities {
+		if slices.ContainsFunc(levels, func(l Level) bool { return l.asks(q) }) {
+			all = append(all, q)
+		}
+	}
+	return all
+}
+
+func (l *Level) asks(q Quantity) bool {
+	return slices.ContainsFunc(l.AnyOf, func(r Rule) bool {
+		return slices.ContainsFunc(r, func(t Threshold) bool { return t.Quantity == q })
+	})
 }
 
 // Rule is fulfilled while all of its thresholds are; one without thresholds never is.

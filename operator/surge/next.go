@@ -200,19 +200,12 @@ func (p *pass) named(level string) int {
 
 // staleness notes when what is known now becomes unknown.
 func (p *pass) staleness(signals Signals) {
+	asked := Asked(p.levels)
 	for _, s := range signals {
-		if newest, is := s.Newest(); is && s.Fresh(p.now) && p.uses(s.Quantity) {
+		if newest, is := s.Newest(); is && s.Fresh(p.now) && slices.Contains(asked, s.Quantity) {
 			p.lookIn(newest.To.Add(s.StaleAfter).Sub(p.now) + time.Second)
 		}
 	}
-}
-
-func (p *pass) uses(q Quantity) bool {
-	return slices.ContainsFunc(p.levels, func(l Level) bool {
-		return slices.ContainsFunc(l.AnyOf, func(r Rule) bool {
-			return slices.ContainsFunc(r, func(t Threshold) bool { return t.Quantity == q })
-		})
-	})
 }
 
 // decide puts the state into words.

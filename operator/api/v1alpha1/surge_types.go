@@ -23,7 +23,8 @@ const (
 	ReasonStale = "Stale"
 	// ReasonNeverTold: no source has told a quantity yet.
 	ReasonNeverTold = "NeverTold"
-	// ReasonSourceInvalid: a source of spec.spaceWeather cannot be asked as it is declared.
+	// ReasonSourceInvalid: a source of spec.spaceWeather cannot be asked as it is declared, and either no other tells what it may have told,
+	// or levels go on with the others. Where these are silent the reason is Stale or NeverTold, and the message tells both.
 	ReasonSourceInvalid = "SourceInvalid"
 	// ReasonLevelFulfilled: space weather fulfills a rule of the level.
 	ReasonLevelFulfilled = "LevelFulfilled"

@@ -133,6 +133,7 @@ type SpaceWeatherHTTPSource struct {
 	// Default: values are of when the document was fetched.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="self.lastIndexOf('{') == 0 && self.endsWith('}') && !self.contains('..') && !self.contains(',')",message="a path leads to one place, in one pair of braces, as {.data[*].kp} does: no .. and no commas"
 	// +optional
 	TimePath string `json:"timePath,omitempty"`
 	// ValidFor is how long a value holds from its time on, 1s to 24h. Default: three hours for Kp, a minute for others.
@@ -159,6 +160,7 @@ type SpaceWeatherHTTPValue struct {
 	// Path is where it is: a JSONPath as of kubectl, {.kp}.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="self.lastIndexOf('{') == 0 && self.endsWith('}') && !self.contains('..') && !self.contains(',')",message="a path leads to one place, in one pair of braces, as {.data[*].kp} does: no .. and no commas"
 	// +required
 	Path string `json:"path,omitempty"`
 }
@@ -175,6 +177,7 @@ type SpaceWeatherStaticSource struct {
 }
 
 // SpaceWeatherStaticValue is a value of a quantity.
+// +kubebuilder:validation:XValidation:rule="self.quantity == 'Kp' ? double(self.value) >= 0.0 && double(self.value) <= 9.0 : self.quantity == 'Speed' ? double(self.value) >= 100.0 && double(self.value) <= 4000.0 : double(self.value) >= -200.0 && double(self.value) <= 200.0",message="choose a value that the quantity can have: Kp is 0 to 9, Speed 100 to 4000 km/s, Bz -200 to 200 nT",fieldPath=.value
 type SpaceWeatherStaticValue struct {
 	// Quantity that it is of.
 	// +required

@@ -13,7 +13,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/substorm/substorm/cli/output"
-	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/surge"
 	"github.com/substorm/substorm/operator/surge/autoscale"
@@ -86,21 +85,8 @@ func (s *seen) report(asked storm, now time.Time) (*Report, error) {
 		view.Scaling.Ceiling = new(space.Fit(pool, plan.MaxPods))
 		space = r.add("FeedServer", s.servers[i].Name, view.Scale(), space, pool)
 	}
-	r.UnknownPools = r.unknown(levels)
+	r.UnknownPools = plan.FloorsWithoutPool(site, s.gateways, s.servers)
 	return r, nil
-}
-
-// unknown are the pools that levels name and the Site does not have, each once.
-func (r *Report) unknown(levels []v1alpha1.SurgeLevel) (all []string) {
-	for _, l := range levels {
-		for _, f := range l.Floors {
-			is := func(p Pool) bool { return p.Kind == string(f.Kind) && p.Name == f.Name }
-			if name := string(f.Kind) + "/" + f.Name; f.Name != "" && !slices.ContainsFunc(r.Pools, is) && !slices.Contains(all, name) {
-				all = append(all, name)
-			}
-		}
-	}
-	return all
 }
 
 // signals of what would be measured: all day long, so that levels hold that ask for it to last.

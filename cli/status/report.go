@@ -206,7 +206,8 @@ var calm = map[string]bool{v1alpha1.ReasonNotObserving: true, v1alpha1.ReasonRet
 // adverse are conditions that are True where something is wrong; all others are True
 // where all is well.
 var adverse = map[string]bool{v1alpha1.ConditionSpoolStranded: true, v1alpha1.ConditionSpoolQuarantined: true, v1alpha1.ConditionObjectsUnreadable: true,
-	v1alpha1.ConditionHardwareLimited: true, v1alpha1.ConditionGivingWay: true, v1alpha1.ConditionDeletionHeld: true}
+	v1alpha1.ConditionHardwareLimited: true, v1alpha1.ConditionGivingWay: true, v1alpha1.ConditionDeletionHeld: true,
+	v1alpha1.ConditionFloorWithoutPool: true}
 
 // noted are conditions that are as someone chose them. Reconciling and Stalled say what
 // Ready says, and FeedServerAvailable what FeedServers say.

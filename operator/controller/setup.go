@@ -286,7 +286,8 @@ func (s *setup) sites(r reconcile.Reconciler) error {
 	return ctrl.NewControllerManagedBy(s.mgr).Named("site").WithOptions(s.options()).
 		Watches(&v1alpha1.Site{}, &handler.EnqueueRequestForObject{}).
 		Watches(&v1alpha1.Site{}, handler.EnqueueRequestsFromMapFunc(s.sitesOfCode), specChanges).
-		Watches(&v1alpha1.Feed{}, handler.EnqueueRequestsFromMapFunc(siteOf), specChanges). // its finalizer follows theirs
+		Watches(&v1alpha1.Feed{}, handler.EnqueueRequestsFromMapFunc(siteOf), specChanges).          // its finalizer follows theirs
+		Watches(&v1alpha1.IngestGateway{}, handler.EnqueueRequestsFromMapFunc(siteOf), specChanges). // floors may name it
 		Watches(&v1alpha1.FeedServer{}, handler.EnqueueRequestsFromMapFunc(siteOf), builder.WithPredicates(
 			predicate.Or(predicate.GenerationChangedPredicate{}, readinessChanges))).
 		Watches(&appsv1.Deployment{}, s.ownerOf(&v1alpha1.Site{})).

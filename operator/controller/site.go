@@ -74,6 +74,9 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	if view.Secrets, err = r.secrets.read(ctx, view.Site.Namespace, siteSecrets(view.Site)); err != nil {
 		return ctrl.Result{}, err
 	}
+	if view.Gateways, err = gatewaysOf(ctx, r.client, req.NamespacedName); err != nil {
+		return ctrl.Result{}, err
+	}
 	if view.FeedServers, err = serversOf(ctx, r.client, req.NamespacedName); err != nil {
 		return ctrl.Result{}, err
 	}

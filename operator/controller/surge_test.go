@@ -85,6 +85,33 @@ func TestSurge(t *testing.T) {
 	})
 }
 
+// TestFloorWithoutPool: a Site says which pool a floor names that is not there, until it is.
+func TestFloorWithoutPool(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	w.applySite("hub", "hub")
+	_, _, ports := w.ports()
+	for _, c := range []struct {
+		pool    string
+		declare func()
+	}{
+		{"FeedServer", func() { w.applyServer("publik", ", replicas: 1") }},
+		{"IngestGateway", func() { w.applyPool("publik", ports) }},
+	} {
+		w.patchSite(fmt.Sprintf(`{"spec":{
+			"spaceWeather":{"sources":[{"name":"fixed","type":"Static","static":{"values":[{"quantity":"Kp","value":"2"}]}}]},
+			"surge":{"levels":[{"name":"storm","anyOf":[{"allOf":[{"quantity":"Kp","atLeast":"5"}]}],"floors":[{"kind":%q,"name":"publik","replicas":2}]}]}}}`, c.pool))
+		says(t, w.awaits("Site", "hub", v1alpha1.ConditionFloorWithoutPool, "True/"+v1alpha1.ReasonPoolNotFound), c.pool+"/publik", "correct the name, or declare the pool")
+		c.declare()
+		eventually(t, "no floor without a pool", func() error {
+			if c := find(conditionsOf(w.object("Site", "hub")), v1alpha1.ConditionFloorWithoutPool); c != nil {
+				return errors.New(c.Message)
+			}
+			return nil
+		})
+	}
+}
+
 // told waits for an event of the Site.
 func (w *world) told(reason, text string) {
 	w.t.Helper()

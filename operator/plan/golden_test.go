@@ -208,7 +208,7 @@ func (w world) planSite(t *testing.T, out *planned, name string, site *v1alpha1.
 	mine := keep(instruments, func(i v1alpha1.Instrument) bool { return ofSite(i.Spec.SiteRef) })
 	view := plan.SiteView{Now: w.Now, Site: site, Sites: sites, Secrets: secrets,
 		Backends: w.Backends[name], Registry: w.Registry[name], Flowing: map[string]plan.Finding{}, Counted: true,
-		FeedServers: servers, Archivist: w.archivist(site), Ledger: w.Ledgers[name], Expiry: w.Expiries[name], Scrub: w.Scrubs[name], Weather: w.Weather[name], Link: w.Links[name], Disk: w.Disks[name]}
+		Gateways: pools, FeedServers: servers, Archivist: w.archivist(site), Ledger: w.Ledgers[name], Expiry: w.Expiries[name], Scrub: w.Scrubs[name], Weather: w.Weather[name], Link: w.Links[name], Disk: w.Disks[name]}
 	for _, damaged := range w.Damage {
 		for _, d := range damaged {
 			view.Damage.Add(d)

@@ -56,7 +56,8 @@ type SiteView struct {
 	Archivist SiteProgramView
 	// Weather is what the sources of space weather told; nil where none is declared.
 	Weather *Weather
-	// FeedServers are those that name the Site.
+	// Gateways and FeedServers are those that name the Site.
+	Gateways    []v1alpha1.IngestGateway
 	FeedServers []v1alpha1.FeedServer
 	// Unreadable are the Site's objects that cannot be decoded.
 	Unreadable []UnreadableObject

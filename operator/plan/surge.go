@@ -3,7 +3,10 @@
 package plan
 
 import (
+	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -71,4 +74,34 @@ func SurgeFloor(site *v1alpha1.Site, kind v1alpha1.SurgePoolKind, pool metav1.Ob
 		}
 	}
 	return replicas, level
+}
+
+// FloorsWithoutPool are the pools that floors of a Site's levels name and that are none of its own, each once: FeedServer/name.
+func FloorsWithoutPool(site *v1alpha1.Site, gateways []v1alpha1.IngestGateway, servers []v1alpha1.FeedServer) (all []string) {
+	pools := map[string]bool{}
+	for i := range gateways {
+		pools[string(v1alpha1.SurgePoolIngestGateway)+"/"+gateways[i].Name] = true
+	}
+	for i := range servers {
+		pools[string(v1alpha1.SurgePoolFeedServer)+"/"+servers[i].Name] = true
+	}
+	for _, l := range site.Spec.Surge.Levels {
+		for _, f := range l.Floors {
+			if pool := string(f.Kind) + "/" + f.Name; f.Name != "" && !pools[pool] && !slices.Contains(all, pool) {
+				all = append(all, pool)
+			}
+		}
+	}
+	return all
+}
+
+// floorWithoutPool: a floor names a pool that is not there. Where one process runs the whole Site, floors raise nothing anyway.
+func (v SiteView) floorWithoutPool() (Finding, bool) {
+	pools := FloorsWithoutPool(v.Site, v.Gateways, v.FeedServers)
+	if len(pools) == 0 || standalone(v.Site) {
+		return Finding{}, false
+	}
+	return good(v1alpha1.ReasonPoolNotFound, fmt.Sprintf("floors of spec.surge.levels name %s, and the Site has no such pool: correct the name, or declare the pool; "+
+		"until then such a floor raises nothing",
+		strings.Join(pools, ", "))), true
 }

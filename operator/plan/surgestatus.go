@@ -46,6 +46,9 @@ func (v SiteView) surge(c *conditions) (*v1alpha1.SurgeStatus, time.Duration) {
 	status.Values = weatherValues(weather.Signals)
 	c.set(v1alpha1.ConditionSpaceWeatherKnown, weather.known(levels, v.Now))
 	c.set(v1alpha1.ConditionSurging, surging(&state))
+	if f, found := v.floorWithoutPool(); found {
+		c.set(v1alpha1.ConditionFloorWithoutPool, f)
+	}
 	return status, decision.LookAgain
 }
 

@@ -162,7 +162,7 @@ type SiteStatus struct {
 	// Conditions: Ready, Accepted, Reconciling, Stalled, ObjectStoreReachable,
 	// JetStreamReachable, Durable, DataFlowing, ArchivistAvailable, FeedServerAvailable,
 	// LeavesReachable, UpstreamReachable, StreamsIntact, ObjectsUnreadable, ExpiryRunning,
-	// DeletionHeld while its deletion waits, SpaceWeatherKnown and Surging where it declares levels, and NotApplied and SpaceLeft where substorm up runs it.
+	// DeletionHeld while its deletion waits, SpaceWeatherKnown, Surging and FloorWithoutPool where it declares levels, and NotApplied and SpaceLeft where substorm up runs it.
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=type

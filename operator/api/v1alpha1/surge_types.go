@@ -15,7 +15,10 @@ const ConditionSpaceWeatherKnown = "SpaceWeatherKnown"
 // ConditionSurging of a Site says whether a level of spec.surge holds. Present where the Site declares levels.
 const ConditionSurging = "Surging"
 
-// Reasons of SpaceWeatherKnown and Surging.
+// ConditionFloorWithoutPool of a Site is present and True while floors of spec.surge.levels name pools that the Site does not have.
+const ConditionFloorWithoutPool = "FloorWithoutPool"
+
+// Reasons of SpaceWeatherKnown, Surging and FloorWithoutPool.
 const (
 	// ReasonFresh: all that levels ask for is known.
 	ReasonFresh = "Fresh"
@@ -36,6 +39,8 @@ const (
 	ReasonFloorsChanged = "FloorsChanged"
 	// ReasonNoLevel: no level holds.
 	ReasonNoLevel = "NoLevel"
+	// ReasonPoolNotFound: a floor names an IngestGateway or a FeedServer that the Site does not have.
+	ReasonPoolNotFound = "PoolNotFound"
 )
 
 // What spec.surge has where it does not say it.

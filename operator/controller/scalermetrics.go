@@ -25,7 +25,7 @@ var (
 	poolCeiling = prometheus.NewDesc("substorm_pool_ceiling_replicas",
 		"How many pods there may be: maxReplicas, or what the cluster can give.", poolLabels, nil)
 	poolHeld = prometheus.NewDesc("substorm_pool_held_replicas",
-		"How many pods have to stay because of what is in their spools; 0: none has to.", poolLabels, nil)
+		"How many pods have to stay because of what is in their spools, or because the cluster has space for fewer and takes none away; 0: none has to.", poolLabels, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -61,9 +61,14 @@ type poolScale struct {
 	Scaling
 }
 
-// scale is what the number of pods follows from, where none is held.
+// scale is what the number of pods follows from, where no spool holds any.
 func (p poolScale) scale() autoscale.Scale {
-	return autoscale.Scale{Asked: p.asked(), Floor: p.floor(), Ceiling: p.ceiling(), Held: autoscale.Count{Why: "no pod has to stay"}}
+	scale := autoscale.Scale{Asked: p.asked(), Floor: p.floor(), Ceiling: p.ceiling(), Held: autoscale.Count{Why: "no pod has to stay"}}
+	// A cluster that has less than before, as a node went, takes no pod away: those that wait for a node get the next one that comes.
+	if stay := min(p.has, p.mostBySpec().Replicas, max(scale.Asked.Replicas, scale.Floor.Replicas)); stay > scale.Ceiling.Replicas {
+		scale.Held = autoscale.Count{Replicas: stay, Why: fmt.Sprintf("there are to be %d already, and none is taken away because the cluster has space for fewer", stay)}
+	}
+	return scale
 }
 
 // asked is spec.replicas. While the loop knows the load, it is what the loop asks for: a manifest that has just set spec.replicas again must
@@ -93,17 +98,17 @@ func (p poolScale) floor() autoscale.Count {
 	return n
 }
 
-func (p poolScale) ceiling() autoscale.Count {
-	n := autoscale.Count{Replicas: p.most, Why: "no " + string(p.kind) + " has more"}
+// mostBySpec is the ceiling where the cluster has space for any number.
+func (p poolScale) mostBySpec() autoscale.Count {
 	if p.spec.Driver != "" {
-		n = autoscale.Count{Replicas: p.spec.MaxReplicas, Why: "spec.autoscaling.maxReplicas"}
+		return autoscale.Count{Replicas: p.spec.MaxReplicas, Why: "spec.autoscaling.maxReplicas"}
 	}
-	if p.Ceiling == nil || p.Ceiling.Replicas >= n.Replicas {
-		return n
-	}
-	// A cluster that has less than before, as a node went, takes no pod away: those that wait for a node get the next one that comes.
-	if p.has > p.Ceiling.Replicas {
-		return autoscale.Count{Replicas: min(p.has, n.Replicas), Why: fmt.Sprintf("there are to be %d already, and no more: %s", p.has, p.Ceiling.Why)}
+	return autoscale.Count{Replicas: p.most, Why: "no " + string(p.kind) + " has more"}
+}
+
+func (p poolScale) ceiling() autoscale.Count {
+	if most := p.mostBySpec(); p.Ceiling == nil || p.Ceiling.Replicas >= most.Replicas {
+		return most
 	}
 	return *p.Ceiling
 }
@@ -175,7 +180,7 @@ func (p poolScale) hardwareLimited() (Finding, bool) {
 // noneFits: a pool that has no pod at all is not ready. One that has fewer than it should says so in HardwareLimited.
 func (p poolScale) noneFits() (Finding, bool) {
 	f, limited := p.hardwareLimited()
-	return bad(f.Reason, f.Message), limited && f.Reason == v1alpha1.ReasonPodsDoNotFit && p.ceiling().Replicas == 0
+	return bad(f.Reason, f.Message), limited && f.Reason == v1alpha1.ReasonPodsDoNotFit && p.scale().Replicas().Replicas == 0
 }
 
 // highestFloor is that which the Site's levels declare for the pool, whether they hold or not.

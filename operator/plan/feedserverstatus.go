@@ -64,7 +64,9 @@ func (v FeedServerView) Tight() bool {
 // Scale is what the number of pods follows from. Pods that go tell their clients to move: the Deployment need not hold them.
 func (v FeedServerView) Scale() autoscale.Scale {
 	scale := v.pool().scale()
-	scale.Held.Why = "pods that go tell their clients to move before they end"
+	if scale.Held.Replicas == 0 {
+		scale.Held.Why = "pods that go tell their clients to move before they end"
+	}
 	return scale
 }
 

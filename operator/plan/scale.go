@@ -25,7 +25,7 @@ func (v GatewayView) Replicas() int32 { return v.Scale().Replicas().Replicas }
 // Scale is what the number of pods follows from.
 func (v GatewayView) Scale() autoscale.Scale {
 	scale := v.pool().scale()
-	if held, reason := v.hold(); reason != "" {
+	if held, reason := v.hold(); reason != "" { // more than there are to be otherwise
 		scale.Held = held
 	}
 	return scale
@@ -39,7 +39,7 @@ func (v GatewayView) pool() poolScale {
 	return poolScale{v1alpha1.SurgePoolIngestGateway, v.Gateway, v.Site, GatewayReplicas(v.Gateway), MaxGateways, &v.Gateway.Spec.Autoscaling, has, v.Scaling}
 }
 
-// wanted is how many pods there are to be once none is held.
+// wanted is how many pods there are to be once no spool holds any.
 func (v GatewayView) wanted() int32 { return v.pool().scale().Replicas().Replicas }
 
 // hold returns how many pods have to stay that there are not to be, and the reason of

@@ -118,8 +118,9 @@ type AutoscalingStatus struct {
 	// Ceiling is how many pods there may be: maxReplicas, or what the cluster can give, whichever is less.
 	// +required
 	Ceiling ReplicaCount `json:"ceiling,omitzero"`
-	// Held is how many pods have to stay because of what they hold, whatever is asked for: those with something in
-	// their spools. Pods of feed servers tell their clients to move to another one before they go, and hold nothing.
+	// Held is how many pods have to stay, whatever is asked for: those with something in their spools; and those that there are already,
+	// where the cluster has space for fewer: a ceiling adds no pod, and takes none away. Pods of feed servers tell their clients to
+	// move to another one before they go, and hold nothing.
 	// +required
 	Held ReplicaCount `json:"held,omitzero"`
 }

@@ -24,7 +24,7 @@ func TestReplicas(t *testing.T) {
 		{3, 5, 4, 0, 4, "the ceiling, of 5 that there should be: quota"},
 		{12, 5, 10, 0, 10, "the ceiling, of 12 that there should be: quota"},
 		{2, 2, 10, 4, 4, "held, though 2 are enough: spools"},
-		{2, 2, 1, 4, 4, "held, though 1 are enough: spools"},
+		{2, 2, 1, 4, 4, "held, though there may be 1: spools"},
 		{-3, 0, 10, 0, 0, "asked for: load"},
 		{3, 0, -1, 0, 0, "the ceiling, of 3 that there should be: quota"},
 	} {

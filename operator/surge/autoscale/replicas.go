@@ -18,7 +18,8 @@ type Scale struct {
 	Floor Count `json:"floor"`
 	// Ceiling is what the cluster can give, or the spec's greatest number, whichever is lower.
 	Ceiling Count `json:"ceiling"`
-	// Held is how many of the pods that there are have to stay, because of what they hold: spools that are being drained.
+	// Held is how many of the pods that there are have to stay: because of what they hold, spools that are being drained, or because the
+	// cluster has space for fewer than before.
 	Held Count `json:"held"`
 }
 
@@ -29,11 +30,13 @@ func (s Scale) Replicas() Count {
 	if s.Floor.Replicas > n.Replicas {
 		n = Count{s.Floor.Replicas, fmt.Sprintf("the floor: %s (%d are asked for)", s.Floor.Why, s.Asked.Replicas)}
 	}
+	though := "%d are enough"
 	if ceiling := max(s.Ceiling.Replicas, 0); ceiling < n.Replicas {
+		though = "there may be %d"
 		n = Count{ceiling, fmt.Sprintf("the ceiling, of %d that there should be: %s", n.Replicas, s.Ceiling.Why)}
 	}
 	if s.Held.Replicas > n.Replicas {
-		n = Count{s.Held.Replicas, fmt.Sprintf("held, though %d are enough: %s", n.Replicas, s.Held.Why)}
+		n = Count{s.Held.Replicas, fmt.Sprintf("held, though "+though+": %s", n.Replicas, s.Held.Why)}
 	}
 	return n
 }

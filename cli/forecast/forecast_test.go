@@ -155,13 +155,25 @@ func TestPlan(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "FeedServer public lacks 3 pods") {
 		t.Errorf("the verdict: %v", err)
 	}
-	for _, part := range []string{"level severe", "FeedServer/public   1      8      8      5        False  3", "IngestGateway/pool  1      2      2      7        True   0",
+	for _, part := range []string{"level severe: Kp 8.0 (asked, 0 s old) ≥ 7\n",
+		"FeedServer/public   1      8      8      5        False  3", "IngestGateway/pool  1      2      2      7        True   0",
 		"memory is short on node-a", "Add a node", `floors of FeedServer/publik, and Site "hub" has no such pool`} {
 		if !strings.Contains(out, part) {
 			t.Errorf("%q is not in\n%s", part, out)
 		}
 	}
 	t.Log("\n" + out)
+
+	for args, want := range map[string]string{
+		"--bz -20":             "level none: no level is fulfilled by Bz -20 nT; levels also ask for Kp and Speed, which you did not give: add --kp and --speed\n",
+		"--kp 2 --speed 700":   "level none: no level is fulfilled by Kp 2 and Speed 700 km/s; levels also ask for Bz, which you did not give: add --bz\n",
+		"--bz -20 --speed 700": " ≥ 500; levels also ask for Kp, which you did not give: add --kp\n",
+		"--level storm":        "level storm: asked for with --level\n",
+	} {
+		if out, err := run(admin, strings.Fields(args)...); err != nil || !strings.Contains(out, want) || strings.Contains(out, "no source") {
+			t.Errorf("%s: %v, %q is not in\n%s", args, err, want, out)
+		}
+	}
 
 	for _, wrong := range [][]string{nil, {"--kp", "12"}, {"--kp", "NaN"}, {"--speed", "-1"}, {"--bz", "1e9"}, {"--kp", "5", "--level", "storm"}} {
 		if _, err := run(admin, wrong...); usage.ExitCode(err) != 2 {

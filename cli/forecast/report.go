@@ -71,6 +71,8 @@ func (s *seen) report(asked storm, now time.Time) (*Report, error) {
 	r := &Report{Site: site.Name, Namespace: site.Namespace, Level: site.Status.Surge.Level, Why: site.Status.Surge.Message, Unread: s.space.Unread, Fits: true, Pools: []Pool{}}
 	if asked.level != "" {
 		r.Why = "asked for with --level"
+	} else {
+		r.Why = asked.why(r.Level, r.Why, plan.SurgeLevels(site))
 	}
 	space := s.space
 	for i := range s.gateways {
@@ -97,6 +99,35 @@ func (s storm) signals(now time.Time) (all surge.Signals) {
 		}
 	}
 	return all
+}
+
+// measure is a quantity as people tell it.
+type measure struct {
+	quantity   surge.Quantity
+	flag, unit string
+}
+
+var measures = []measure{{surge.Kp, "--kp", ""}, {surge.Bz, "--bz", " nT"}, {surge.Speed, "--speed", " km/s"}}
+
+// why is why the level is the one that it is, and which other quantities levels ask for: one that was not given has no source that could be
+// silent. At the highest level the others change nothing.
+func (s storm) why(level, why string, levels []surge.Level) string {
+	var given, missing, flags []string
+	asked := surge.Asked(levels)
+	for _, m := range measures {
+		if value, is := s.told[m.quantity]; is {
+			given = append(given, fmt.Sprintf("%s %g%s", m.quantity, value, m.unit))
+		} else if slices.Contains(asked, m.quantity) {
+			missing, flags = append(missing, string(m.quantity)), append(flags, m.flag)
+		}
+	}
+	switch {
+	case len(missing) == 0 || level == levels[len(levels)-1].Name:
+		return why
+	case level == "":
+		why = "no level is fulfilled by " + strings.Join(given, " and ")
+	}
+	return fmt.Sprintf("%s; levels also ask for %s, which you did not give: add %s", why, strings.Join(missing, " and "), strings.Join(flags, " and "))
 }
 
 func (s *seen) set(name string) *appsv1.StatefulSet {

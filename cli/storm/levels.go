@@ -17,9 +17,16 @@ import (
 	"github.com/substorm/substorm/operator/surge"
 )
 
+// command reads manifests for the one Site whose levels are played.
+var command = &manifests.Command{
+	Name: "substorm storm replay", Flag: "--manifests", Verb: "read",
+	Takes: fmt.Sprintf("it reads the Site, and passes over other kinds of %s, Secrets and Namespaces", v1alpha1.GroupVersion),
+	One:   "plays the levels of one Site", Second: "leave one of them in what --manifests names",
+}
+
 // levelsOf are the levels that the Site in some files declares.
 func levelsOf(ctx context.Context, files []string) ([]surge.Level, error) {
-	objects, err := manifests.Load(files, "default")
+	objects, err := command.Load(files, "default")
 	if err != nil {
 		return nil, fmt.Errorf("--manifests: %w", err)
 	}

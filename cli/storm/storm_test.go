@@ -163,7 +163,10 @@ func TestManifests(t *testing.T) {
 		t.Errorf("a floor of 30 pods in nearly all of the month takes %.0f hours, the default levels %.0f", declared, usual)
 	}
 	for name, c := range map[string]struct{ file, want string }{
-		"no Site":          {file("feed.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"), "--manifests"},
+		"another kind": {file("feed.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"),
+			"substorm storm replay does not read kind ConfigMap of v1: it reads the Site, and passes over other kinds of substorm.dev/v1alpha1, Secrets and Namespaces; take it out of what --manifests names"},
+		"two Sites":        {file("two.yaml", site+surge+"---\n"+strings.Replace(site, "name: hub", "name: other", 1)+surge), `substorm storm replay plays the levels of one Site, and`},
+		"no Site":          {file("secret.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: x}\n"), "--manifests: no Site is declared in"},
 		"no levels":        {file("site.yaml", site), "declares no levels"},
 		"floors of others": {file("one.yaml", site+strings.Replace(surge, "kind: FeedServer", "kind: FeedServer, name: inner", 1)), "has a floor of all FeedServers"},
 		"no file":          {filepath.Join(dir, "none.yaml"), "none.yaml"},

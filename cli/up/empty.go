@@ -18,7 +18,7 @@ var emptyManifests []byte
 
 // emptySite is what runs where no manifests are named.
 func emptySite(namespace string) ([]*manifests.Object, error) {
-	all, err := manifests.Parse("(built in)", emptyManifests, namespace)
+	all, err := manifests.Up.Parse("(built in)", emptyManifests, namespace)
 	if err != nil {
 		return nil, fmt.Errorf("the Site that substorm up has built in: %w", err)
 	}

@@ -60,7 +60,7 @@ func startHub(t *testing.T) *hub {
 		secretYAML("account", "account.seed", h.nats.AccountSeed, "account.id", h.nats.AccountID) +
 		secretYAML("leaves", "account.seed", h.nats.LeavesSeed, "account.id", h.nats.LeavesID) +
 		secretYAML("nats-ca", "ca.crt", string(h.nats.CA.PEM))
-	objects, err := manifests.Parse("hub.yaml", []byte(text), "default")
+	objects, err := manifests.Up.Parse("hub.yaml", []byte(text), "default")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func Declared(paths []string, namespace string) ([]*manifests.Object, error) {
 	if len(paths) == 0 {
 		return emptySite(namespace)
 	}
-	all, err := manifests.Load(paths, namespace)
+	all, err := manifests.Up.Load(paths, namespace)
 	if err == nil && siteOf(all) == nil {
 		err = fmt.Errorf("no Site is declared in %s: add one", strings.Join(paths, ", "))
 	}

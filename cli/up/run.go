@@ -317,7 +317,7 @@ func (s *site) follow(ctx context.Context) error {
 		return nil
 	}
 	return manifests.Watch(ctx, s.cfg.Manifests, s.seen, func() {
-		declared, err := manifests.Load(s.cfg.Manifests, s.cfg.Namespace)
+		declared, err := manifests.Up.Load(s.cfg.Manifests, s.cfg.Namespace)
 		if is := siteOf(declared); err == nil && is == nil {
 			err = errors.New("the files declare no Site any more: what runs here needs one")
 		} else if err == nil && codeOf(declared) != s.code {

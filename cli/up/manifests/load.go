@@ -41,9 +41,25 @@ func (o *Object) String() string {
 // extensions of files that are read in a folder, as kubectl apply -f reads them.
 var extensions = []string{".yaml", ".yml", ".json"}
 
+// Command is one that reads manifests, in the words of its errors.
+type Command struct {
+	// Name of the command, and Flag by which it is told what to read.
+	Name, Flag string
+	// Verb is what it does with the kinds that it takes, and Takes says which these are.
+	Verb, Takes string
+	// One says of how many Sites it is, and Second what to do about a second one.
+	One, Second string
+}
+
+// Up is `substorm up`.
+var Up = &Command{
+	Name: "substorm up", Flag: "-f", Verb: "run", Takes: fmt.Sprintf("it runs the kinds of %s and reads Secrets and Namespaces", v1alpha1.GroupVersion),
+	One: "runs one Site", Second: "start another substorm up with a data folder of its own for the second",
+}
+
 // Load reads files, and the files of folders (not of folders in them), in the order of their names. Objects without a namespace are of
 // namespace. The error has a line for each thing that is wrong, with file, line and column.
-func Load(paths []string, namespace string) ([]*Object, error) {
+func (c *Command) Load(paths []string, namespace string) ([]*Object, error) {
 	files, err := Files(paths)
 	if err != nil {
 		return nil, err
@@ -56,10 +72,10 @@ func Load(paths []string, namespace string) ([]*Object, error) {
 			errs = append(errs, err)
 			continue
 		}
-		objects, err := Parse(file, text, namespace)
+		objects, err := c.Parse(file, text, namespace)
 		all, errs = append(all, objects...), append(errs, err)
 	}
-	errs = append(errs, contradictions(all))
+	errs = append(errs, c.contradictions(all))
 	return all, errors.Join(errs...)
 }
 
@@ -93,7 +109,7 @@ func isManifest(e fs.DirEntry) bool {
 }
 
 // Parse reads the documents of a file.
-func Parse(file string, text []byte, namespace string) (all []*Object, failed error) {
+func (c *Command) Parse(file string, text []byte, namespace string) (all []*Object, failed error) {
 	documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	line := 1
 	for {
@@ -106,13 +122,13 @@ func Parse(file string, text []byte, namespace string) (all []*Object, failed er
 		}
 		begins := line
 		line += bytes.Count(document, []byte("\n")) + 1 // the line that separates documents is in none
-		objects, err := decode(file, begins, document, namespace)
+		objects, err := c.decode(file, begins, document, namespace)
 		all, failed = append(all, objects...), errors.Join(failed, err)
 	}
 }
 
 // decode reads a document that begins at a line: an object, or a List of them; nothing where it is empty.
-func decode(file string, line int, document []byte, namespace string) ([]*Object, error) {
+func (c *Command) decode(file string, line int, document []byte, namespace string) ([]*Object, error) {
 	var node yaml4.Node
 	if err := yaml4.Unmarshal(document, &node); err != nil {
 		return nil, positioned(file, line, err)
@@ -135,11 +151,11 @@ func decode(file string, line int, document []byte, namespace string) ([]*Object
 	}
 	o := &Object{u, file, line + root.Line - 1}
 	if !u.IsList() {
-		return o.checked(at, namespace)
+		return c.checked(o, at, namespace)
 	}
 	var all []*Object
 	err = u.EachListItem(func(item runtime.Object) error {
-		one, err := (&Object{item.(*unstructured.Unstructured), file, o.Line}).checked(at, namespace)
+		one, err := c.checked(&Object{item.(*unstructured.Unstructured), file, o.Line}, at, namespace)
 		all = append(all, one...)
 		return err
 	})
@@ -155,8 +171,8 @@ func positioned(file string, line int, err error) error {
 	return fmt.Errorf("%s:%d: %w", file, line, err)
 }
 
-// checked returns the object where it is of a kind that runs here.
-func (o *Object) checked(at, namespace string) ([]*Object, error) {
+// checked returns the object where it is of a kind that the command takes.
+func (c *Command) checked(o *Object, at, namespace string) ([]*Object, error) {
 	kind := o.GroupVersionKind()
 	switch {
 	case o.GetName() == "":
@@ -170,8 +186,8 @@ func (o *Object) checked(at, namespace string) ([]*Object, error) {
 		}
 	case kind.Group == "" && kind.Kind == "Namespace":
 	default:
-		return nil, fmt.Errorf("%s: %s %q: substorm up does not run kind %s of %s: it runs the kinds of %s and reads Secrets and Namespaces; take it out of what -f names",
-			at, kind.Kind, o.GetName(), kind.Kind, o.GetAPIVersion(), v1alpha1.GroupVersion)
+		return nil, fmt.Errorf("%s: %s %q: %s does not %s kind %s of %s: %s; take it out of what %s names",
+			at, kind.Kind, o.GetName(), c.Name, c.Verb, kind.Kind, o.GetAPIVersion(), c.Takes, c.Flag)
 	}
 	return []*Object{o}, nil
 }
@@ -196,7 +212,7 @@ func (o *Object) notText() string {
 }
 
 // contradictions says which objects are declared twice, and whether there is more than one Site.
-func contradictions(all []*Object) error {
+func (c *Command) contradictions(all []*Object) error {
 	var errs []error
 	var site *Object
 	first := map[string]*Object{}
@@ -211,8 +227,8 @@ func contradictions(all []*Object) error {
 			continue
 		}
 		if site != nil {
-			errs = append(errs, fmt.Errorf("%s: substorm up runs one Site, and %s:%d declares %q: start another substorm up with a data folder of its own for the second",
-				o, site.File, site.Line, site.GetName()))
+			errs = append(errs, fmt.Errorf("%s: %s %s, and %s:%d declares %q: %s",
+				o, c.Name, c.One, site.File, site.Line, site.GetName(), c.Second))
 		}
 		site = o
 	}

@@ -40,7 +40,7 @@ func TestLoad(t *testing.T) {
 	write(t, dir, "instruments.json", `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"substorm.dev/v1alpha1","kind":"Instrument","metadata":{"name":"camera"}}]}`)
 	write(t, dir, "notes.txt", "not read")
 	write(t, dir, ".hidden.yaml", "not read: [")
-	all, err := manifests.Load([]string{dir}, "default")
+	all, err := manifests.Up.Load([]string{dir}, "default")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestBadFiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := write(t, t.TempDir(), "bad.yaml", c.text)
-			_, err := manifests.Load([]string{path}, "default")
+			_, err := manifests.Up.Load([]string{path}, "default")
 			if err == nil {
 				t.Fatal("it is loaded")
 			}
@@ -98,7 +98,7 @@ func TestBadFiles(t *testing.T) {
 			}
 		})
 	}
-	if _, err := manifests.Load([]string{filepath.Join(t.TempDir(), "none.yaml")}, "default"); err == nil || !strings.Contains(err.Error(), "none.yaml") {
+	if _, err := manifests.Up.Load([]string{filepath.Join(t.TempDir(), "none.yaml")}, "default"); err == nil || !strings.Contains(err.Error(), "none.yaml") {
 		t.Errorf("a file that does not exist: %v", err)
 	}
 }

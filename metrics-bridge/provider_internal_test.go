@@ -53,6 +53,8 @@ func TestProvider(t *testing.T) {
 		"beyond all numbers":         {metric: "substorm_pool_bytes_per_second", selector: "pool=public", err: "1e+300, which is no number"},
 		"an operator that answers nonsense": {says: "substorm_pool_connections{kind=", metric: "substorm_pool_connections", selector: "pool=demo",
 			err: "no operator answers"},
+		"an operator that says too much": {says: exported + strings.Repeat("# "+strings.Repeat("x", 1021)+"\n", maxAnswer>>10), metric: "substorm_pool_connections",
+			selector: "pool=demo", err: "more than 16777216 bytes"},
 		"an operator that says something twice": {says: exported + `substorm_pool_connections{kind="FeedServer",pool="demo",namespace="substorm",site="demo"} 9` + "\n",
 			metric: "substorm_pool_connections", selector: "pool=demo", err: "two operators export"},
 	} {

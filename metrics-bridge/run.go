@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/custom-metrics-apiserver/pkg/apiserver"
 	adapter "sigs.k8s.io/custom-metrics-apiserver/pkg/cmd"
 
+	"github.com/substorm/substorm/internal/cgroup"
 	"github.com/substorm/substorm/internal/flags"
 	"github.com/substorm/substorm/internal/telemetry"
 )
@@ -62,6 +63,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	cgroup.Memory() // so that the heap is collected before the container's limit ends the program
 	klog.SetSlogLogger(cfg.Log)
 	registry := telemetry.NewRegistry("metrics-bridge")
 	from, err := newSource(cfg.Operators, registry)

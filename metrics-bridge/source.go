@@ -30,8 +30,8 @@ const (
 	freshFor = time.Second
 	// patience is how long operators may take to answer.
 	patience = 3 * time.Second
-	// maxAnswer bounds an operator's answer. One with 10,000 Instruments exports about 4 MB.
-	maxAnswer = 64 << 20
+	// maxAnswer bounds an operator's answer, which takes eight times its size of memory. One with 10,000 Instruments exports about 4 MB.
+	maxAnswer = 16 << 20
 
 	prefix         = "substorm_"
 	namespaceLabel = "namespace"

@@ -112,7 +112,7 @@ func (p *pass) stepFloors() {
 	}
 }
 
-// mostFloors is how many floors a Site's status has at most.
+// mostFloors is how many floors a Site's status has at most (MaxItems of status.surge.floors).
 const mostFloors = 64
 
 func (p *pass) stepFloor(pool Pool) FloorState {
@@ -163,7 +163,7 @@ func (p *pass) unknownAbove(pool Pool, replicas int32) bool {
 	return false
 }
 
-// Floor returns that of a pool: its own, or that of each of its kind, as of one that has just been named in the levels.
+// Floor returns that of a pool: its own, or else that of each pool of its kind, which was the pool's before levels named it.
 func (s *State) Floor(of Pool) FloorState {
 	found := FloorState{Pool: of}
 	for _, f := range s.Floors {

@@ -51,16 +51,9 @@ func judged(host string) func(network, address string, _ syscall.RawConn) error 
 }
 
 // reach says to which addresses a declared host may lead: an address to itself, a name of this computer to this computer, a name of a
-// Service also into the cluster, any other to the public's addresses only. None may lead to what tells a computer its own credentials.
+// Service also into the cluster, any other to the public's addresses only.
 func reach(host string) func(netip.Addr) bool {
-	may := reachOf(strings.ToLower(strings.TrimSuffix(host, ".")))
-	return func(a netip.Addr) bool { return !confidential(a) && may(a) }
-}
-
-// confidential says whether a computer may be told its own credentials at an address.
-func confidential(a netip.Addr) bool { return a.IsLinkLocalUnicast() || slices.Contains(metadata, a) }
-
-func reachOf(host string) func(netip.Addr) bool {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	if literal, err := netip.ParseAddr(host); err == nil {
 		literal = literal.Unmap().WithZone("")
 		return func(a netip.Addr) bool { return a == literal }
@@ -74,6 +67,9 @@ func reachOf(host string) func(netip.Addr) bool {
 	return public
 }
 
+// confidential says whether a computer may be told its own credentials at an address: no host may lead there.
+func confidential(a netip.Addr) bool { return a.IsLinkLocalUnicast() || slices.Contains(metadata, a) }
+
 // metadata are where clouds tell a computer its credentials, beside addresses of the link such as 169.254.169.254: AWS's of IPv6, and those
 // of Alibaba, Azure and Oracle. Who may declare a Site is not told them by way of an operator.
 var metadata = []netip.Addr{
@@ -85,7 +81,7 @@ var (
 	nat64 = netip.MustParsePrefix("64:ff9b::/96")
 	// global6 is what is assigned of IPv6 to the internet at large. Other ranges hold addresses of IPv4, too.
 	global6 = netip.MustParsePrefix("2000::/3")
-	// special are ranges that are not of the internet at large, though they look it (IANA's registries of special-purpose addresses): "this
+	// special are ranges that are not of the internet at large, and that net/netip takes for global ones (IANA's registries of special-purpose addresses): "this
 	// network", what providers and clusters share (RFC 6598), assignments of protocols, benchmarks, documentation, what is reserved; of IPv6
 	// the tunnels that hold addresses of IPv4 (Teredo, 6to4), and documentation.
 	special = prefixes("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24", "198.18.0.0/15", "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4",

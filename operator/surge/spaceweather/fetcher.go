@@ -86,7 +86,7 @@ func (f *fetcher) ask(ctx context.Context, now time.Time, read func([]byte) (Ans
 	case answer.StatusCode == http.StatusNotModified && f.known != validators{}:
 		return Answer{Unchanged: true}, nil
 	case answer.StatusCode != http.StatusOK:
-		f.known = validators{} // it may be what is not liked
+		f.known = validators{} // the server may have refused the request for them
 		return Answer{}, f.refused(answer, now)
 	}
 	body, err := f.body(answer)

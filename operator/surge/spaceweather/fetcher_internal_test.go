@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -223,7 +222,7 @@ func TestNotModified(t *testing.T) {
 	}
 }
 
-// What a server does not bear in a question is not sent to it again, and a document with samples of a time to come is read again when it has
+// A validator that the server refuses is not sent to it again, and a document with samples of a time to come is read again when it has
 // come, though it did not change.
 func TestValidatorsAreForgotten(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -231,7 +230,7 @@ func TestValidatorsAreForgotten(t *testing.T) {
 		then      int // status of the second answer
 	}{
 		"too long":         {tag: `"` + strings.Repeat("a", maxValidator) + `"`, body: kpObjects, then: http.StatusOK},
-		"not liked":        {tag: `"a"`, body: kpObjects, then: http.StatusRequestHeaderFieldsTooLarge},
+		"refused":          {tag: `"a"`, body: kpObjects, then: http.StatusRequestHeaderFieldsTooLarge},
 		"some come sooner": {tag: `"a"`, body: `[{"time_tag":"2026-08-30T18:00:00","Kp":4.67},{"time_tag":"2026-08-31T00:00:00","Kp":5}]`, then: http.StatusOK},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -354,7 +353,7 @@ func TestReach(t *testing.T) {
 		{"weather.monitoring.svc", "169.254.169.254", false},
 		{"svc.example.org", "10.96.0.12", false},
 	} {
-		if got := reach(c.host)(netip.MustParseAddr(c.address).Unmap()); got != c.may {
+		if got := judged(c.host)("tcp", net.JoinHostPort(c.address, "443"), nil) == nil; got != c.may {
 			t.Errorf("%s to %s: %v", c.host, c.address, got)
 		}
 	}

@@ -24,32 +24,61 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// house is a lab all of whose data lies on one disk: JetStream's streams, the
+// house is a lab all of whose data lies on disks whose power is cut at once: JetStream's streams, the
 // bucket, and the gateway's volume.
 type house struct {
 	*lab
-	image, disk string
-	// root leads to the disk that is mounted now.
+	// disks is one, and another one that has only streams which are not synced: each sync of others would make lasting what they have, too.
+	disks []*disk
+}
+
+type disk struct {
+	image, dir string
+	// root leads to the one that is mounted now.
 	root string
+}
+
+func newDisk(t *testing.T, size int64) *disk {
+	t.Helper()
+	d := &disk{root: filepath.Join(t.TempDir(), "disk")}
+	d.image, d.dir = testenv.DiskOf(t, size)
+	if err := os.Symlink(d.dir, d.root); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// cutPower leaves what the disk had at this moment.
+func (d *disk) cutPower(t *testing.T) (after string) {
+	t.Helper()
+	after = testenv.CutPower(t, d.image)
+	if err := os.Remove(d.root); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(after, d.root); err != nil {
+		t.Fatal(err)
+	}
+	return after
 }
 
 func newHouse(t *testing.T, unsynced bool) *house {
 	t.Helper()
-	h := &house{root: filepath.Join(t.TempDir(), "disk")}
-	h.image, h.disk = testenv.DiskOf(t, 512<<20)
-	if err := os.Symlink(h.disk, h.root); err != nil {
-		t.Fatal(err)
+	h := &house{disks: []*disk{newDisk(t, 512<<20)}}
+	if unsynced {
+		h.disks = append(h.disks, newDisk(t, 512<<20))
 	}
 	h.lab = (&lab{
-		nats:  testenv.NATS(t, testenv.NATSOptions{Dir: filepath.Join(h.root, "nats"), Unsynced: unsynced}),
-		minio: testenv.MinIO(t, testenv.MinIOOptions{Dir: filepath.Join(h.root, "minio")}),
+		nats:  testenv.NATS(t, testenv.NATSOptions{Dir: filepath.Join(h.ofStreams().root, "nats"), Unsynced: unsynced}),
+		minio: testenv.MinIO(t, testenv.MinIOOptions{Dir: filepath.Join(h.disks[0].root, "minio")}),
 	}).newSite(t, "hub")
 	return h
 }
 
-func (h *house) volume() string { return filepath.Join(h.root, "volume") }
+func (h *house) ofStreams() *disk { return h.disks[len(h.disks)-1] }
 
-// cutPower ends all who write to the disk, and gives them one on which is what
+func (h *house) volume() string { return filepath.Join(h.disks[0].root, "volume") }
+
+// cutPower ends all who write to the disks, and gives them some on which is what
 // the first had when the power went. It fails where nothing at all is lost so.
 func (h *house) cutPower(t *testing.T, g *gateway) {
 	t.Helper()
@@ -58,24 +87,28 @@ func (h *house) cutPower(t *testing.T, g *gateway) {
 	h.nats.Kill()
 	h.minio.Kill()
 	const never = "never-synced"
-	if err := os.WriteFile(filepath.Join(h.disk, never), random(1, 100_000), 0o600); err != nil {
+	first := h.disks[0].dir
+	before, _ := testenv.Flushes(first)
+	if err := os.WriteFile(filepath.Join(first, never), random(1, 100_000), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	after := testenv.CutPower(t, h.image)
-	t.Cleanup(func() { // before it is unmounted
+	after := h.disks[0].cutPower(t)
+	for _, d := range h.disks[1:] {
+		d.cutPower(t)
+	}
+	t.Cleanup(func() { // before they are unmounted
 		h.nats.Kill()
 		h.minio.Kill()
 	})
-	if b, err := os.ReadFile(filepath.Join(after, never)); err == nil && len(b) == 100_000 {
+	synced, _ := testenv.Flushes(first)
+	switch b, err := os.ReadFile(filepath.Join(after, never)); {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		t.Fatal(err)
+	case err != nil || len(b) < 100_000:
+	case synced > before: // nobody of this test runs any more
+		t.Log("NOT JUDGED: whether what nobody synced is lost. Something on this machine synced all disks meanwhile, sync(2)")
+	default:
 		t.Fatal("what nobody synced is there: the test tests nothing")
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		t.Fatal(err)
-	}
-	if err := os.Remove(h.root); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(after, h.root); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -362,28 +395,28 @@ func (l *lab) messages(t *testing.T, name string) []*jetstream.RawStreamMsg {
 // TestPowerCutUnsynced is the control: a JetStream that acknowledges before it
 // syncs loses notices of which the senders have receipts.
 func TestPowerCutUnsynced(t *testing.T) {
-	h := newHouse(t, true)
-	f := &field{tcp: testenv.FreePort(t), udp: testenv.FreePort(t), owed: map[uint64][]byte{}}
-	revision := h.declare(t, spoolingCamera(f.tcp, "Stored"))
-	g := h.start(t, gatewayOptions{dir: h.volume()})
-	g.awaitReady()
-	h.awaitRevision(t, g.name, revision)
-	h.sendThroughCut(t, g, f)
-	h.nats.Start()
-	announced := map[wire.Digest]bool{}
-	if _, err := h.js.Stream(t.Context(), wire.NoticeStream(h.site)); err == nil {
-		for _, n := range h.notices(t) {
-			announced[n.Digest] = true
+	testenv.Control(t, func(t *testing.T) (string, int) {
+		h := newHouse(t, true)
+		f := &field{tcp: testenv.FreePort(t), udp: testenv.FreePort(t), owed: map[uint64][]byte{}}
+		revision := h.declare(t, spoolingCamera(f.tcp, "Stored"))
+		g := h.start(t, gatewayOptions{dir: h.volume()})
+		g.awaitReady()
+		h.awaitRevision(t, g.name, revision)
+		h.sendThroughCut(t, g, f)
+		h.nats.Start()
+		announced := map[wire.Digest]bool{}
+		if _, err := h.js.Stream(t.Context(), wire.NoticeStream(h.site)); err == nil {
+			for _, n := range h.notices(t) {
+				announced[n.Digest] = true
+			}
 		}
-	}
-	missing := 0
-	for d := range f.objects {
-		if !announced[d] {
-			missing++
+		missing := 0
+		for d := range f.objects {
+			if !announced[d] {
+				missing++
+			}
 		}
-	}
-	t.Logf("without syncs %d of %d notices are lost", missing, len(f.objects))
-	if missing == 0 {
-		t.Error("without syncs nothing is lost: TestPowerCut tests nothing")
-	}
+		t.Logf("%d of %d notices are lost", missing, len(f.objects))
+		return h.ofStreams().dir, missing
+	})
 }

@@ -51,7 +51,7 @@ func TestObjectsOfBefore(t *testing.T) {
 	w.start()
 	w.serveNow("today")
 	w.awaitNamed(old)
-	says(t, w.awaits("Site", "hub", "ObjectsUnreadable", "True/Unreadable"), `Instrument "riometer"`, "spec.listeners", `Instrument "keogram"`, "legalHold")
+	w.awaits("Site", "hub", "ObjectsUnreadable", "True/Unreadable", `Instrument "riometer"`, "spec.listeners", `Instrument "keogram"`, "legalHold")
 
 	w.stop()
 	w.start() // one that starts again finds the same

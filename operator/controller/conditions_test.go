@@ -92,8 +92,9 @@ func find(all []metav1.Condition, kind string) *metav1.Condition {
 }
 
 // awaits waits until a condition of the newest generation has a status and
-// reason ("True/Ready"), and returns it.
-func (w *world) awaits(kind, name, condition, want string) metav1.Condition {
+// reason ("True/Ready") and its message all the words, and returns it. Where the
+// condition had that reason before for another cause, the words tell which one it is now.
+func (w *world) awaits(kind, name, condition, want string, words ...string) metav1.Condition {
 	w.t.Helper()
 	var found metav1.Condition
 	eventually(w.t, fmt.Sprintf("%s %s: %s should be %s", kind, name, condition, want), func() error {
@@ -104,6 +105,11 @@ func (w *world) awaits(kind, name, condition, want string) metav1.Condition {
 		}
 		if is := string(c.Status) + "/" + c.Reason; is != want || c.ObservedGeneration != u.GetGeneration() {
 			return fmt.Errorf("it is %s of generation %d (now %d): %s", is, c.ObservedGeneration, u.GetGeneration(), c.Message)
+		}
+		for _, word := range words {
+			if !strings.Contains(c.Message, word) {
+				return fmt.Errorf("its message does not say %q: %s", word, c.Message)
+			}
 		}
 		found = *c
 		return nil

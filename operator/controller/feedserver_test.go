@@ -115,7 +115,7 @@ func TestFeedServerComesAndGoes(t *testing.T) {
 		}
 	}
 	w.removeSite("hub")
-	says(t, w.awaits("FeedServer", "hub", "Accepted", "False/SiteNotFound"), `Site "hub"`, "nothing is served")
+	w.awaits("FeedServer", "hub", "Accepted", "False/SiteNotFound", `Site "hub"`, "nothing is served")
 	for _, o := range made {
 		eventually(t, "objects of the FeedServer go", func() error {
 			err := w.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: "hub-feed-server"}, o)
@@ -152,7 +152,7 @@ func TestFeedServersOfOneSite(t *testing.T) {
 	w.applyConsumer("viewer", "all", "WebSocket", "")
 	w.applyConsumer("machines", "all", "NATS, notices: WIS2", ", filter: {messageTypes: [Notices]}")
 	w.toldURL("viewer", "ws://hub-feed-server."+w.namespace+".svc/feeds/all/ws?consumer=viewer")
-	says(t, w.awaits("FeedConsumer", "machines", "Ready", "False/NoAddress"), "spec.url of a FeedServer")
+	w.awaits("FeedConsumer", "machines", "Ready", "False/NoAddress", "spec.url of a FeedServer")
 
 	w.applyServer("public", `, replicas: 2, url: "https://archive.example.org"`)
 	c := w.awaits("Site", "hub", "FeedServerAvailable", "False/Progressing")
@@ -255,10 +255,10 @@ func TestFeedServerIsScaled(t *testing.T) {
 func TestReadersByCertificate(t *testing.T) {
 	w := newFeedWorld(t)
 	w.patchSite(`{"spec":{"readers":[{"name":"university","clientCertificate":{"names":["reader.university.example"]}}]}}`)
-	says(t, w.awaits("Site", "hub", "Ready", "False/TLSNotConfigured"), "tls.caSecretRef")
+	w.awaits("Site", "hub", "Ready", "False/TLSNotConfigured", "tls.caSecretRef")
 	w.applyServer("hub", ", replicas: 1, tls: {certificateSecretRef: {name: feeds-tls}, caSecretRef: {name: readers-ca}}")
 	w.awaits("Site", "hub", "Ready", "True/Ready")
-	says(t, w.awaits("FeedServer", "hub", "Ready", "False/SecretNotFound"), `Secret "feeds-tls"`, "spec.tls.certificateSecretRef")
+	w.awaits("FeedServer", "hub", "Ready", "False/SecretNotFound", `Secret "feeds-tls"`, "spec.tls.certificateSecretRef")
 	w.secret("feeds-tls", map[string]string{"tls.crt": "a", "tls.key": "b", "ca.crt": "c"})
 	w.applyServer("hub", ", replicas: 1, tls: {certificateSecretRef: {name: feeds-tls}, caSecretRef: {name: feeds-tls}}")
 	w.awaits("FeedServer", "hub", "Ready", "False/Progressing")

@@ -63,14 +63,16 @@ func TestInstrumentFromApplyToData(t *testing.T) {
 		return nil
 	})
 
-	g.received("camera", 100*time.Millisecond, 7)
+	quiet := g.receiving("camera", 7)
 	w.awaits("Instrument", "camera", "DataFlowing", "True/Flowing")
 	w.awaits("Site", "hub", "DataFlowing", "True/Flowing")
+	quiet()
 	c = w.awaits("Instrument", "camera", "DataFlowing", "False/Overdue")
 	says(t, c, "nothing was received since", "every 2s")
 	w.awaits("Site", "hub", "DataFlowing", "False/Overdue")
-	g.received("camera", 0, 8)
+	quiet = g.receiving("camera", 8)
 	w.awaits("Instrument", "camera", "DataFlowing", "True/Flowing")
+	quiet()
 	var s v1alpha1.InstrumentStatus
 	w.status("Instrument", "camera", &s)
 	if s.ReceivedToday == nil || s.ReceivedToday.ObjectCount != 8 || s.ReceivedToday.Bytes != 8000 || s.ReceivedToday.Day != string(wire.DayOf(time.Now())) {

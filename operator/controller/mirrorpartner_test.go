@@ -148,7 +148,7 @@ func (w *world) awaitGone(o client.Object, name string) {
 func TestMirrorPartnerScheduled(t *testing.T) {
 	w := newFeedWorld(t)
 	w.applyMirror("uni", rsyncWithPassword+`, schedule: {cron: "15 2 * * *", timeZone: Europe/Oslo}`)
-	says(t, w.awaits("MirrorPartner", "uni", "Ready", "False/SecretNotFound"), `Secret "uni"`, "spec.rsync.daemon.passwordSecretKeyRef")
+	w.awaits("MirrorPartner", "uni", "Ready", "False/SecretNotFound", `Secret "uni"`, "spec.rsync.daemon.passwordSecretKeyRef")
 	w.awaitMirrorEntry("uni", func(e wire.MirrorEntry) bool { return e.Rsync.Daemon.User == "substorm" && e.Limits.Connections == 8 })
 	if err := w.there(&batchv1.CronJob{}, "uni-mirror"); !apierrors.IsNotFound(err) {
 		t.Errorf("a CronJob whose pods could not start: %v", err)
@@ -174,8 +174,8 @@ func TestMirrorPartnerScheduled(t *testing.T) {
 	started := time.Now().Add(-time.Minute)
 	run.says(wire.MirrorStatus{Run: "uni-mirror-1", Generation: 1, StartedAt: started, EndedAt: time.Now(), Result: wire.MirrorFailed, Reason: wire.MirrorReasonAccessDenied,
 		Message: "auth failed on module aurora", Unreached: &wire.MirrorProblem{Reason: wire.MirrorReasonAccessDenied, Message: "auth failed on module aurora", Since: started}, Owed: &wire.MirrorOwed{Objects: 7, Bytes: 700}})
-	says(t, w.awaits("MirrorPartner", "uni", "Reachable", "False/AccessDenied"), "auth failed")
-	says(t, w.awaits("MirrorPartner", "uni", "Synced", "False/AccessDenied"), "7 objects")
+	w.awaits("MirrorPartner", "uni", "Reachable", "False/AccessDenied", "auth failed")
+	w.awaits("MirrorPartner", "uni", "Synced", "False/AccessDenied", "7 objects")
 	run.says(wire.MirrorStatus{Run: "uni-mirror-2", Generation: 1, StartedAt: time.Now(), EndedAt: time.Now().Add(time.Second), Result: wire.MirrorSucceeded, Reached: time.Now(),
 		Progress: wire.MirrorProgress{Objects: 7, Bytes: 700, TotalObjects: 7, TotalBytes: 700}, Owed: &wire.MirrorOwed{}, VerifiedTo: started})
 	w.awaits("MirrorPartner", "uni", "Reachable", "True/Reachable")
@@ -198,7 +198,7 @@ func TestMirrorPartnerScheduled(t *testing.T) {
 		t.Errorf("the CronJob of a suspended mirror: %v, %v", cron.Spec.Suspend, err)
 	}
 	w.applyMirror("uni", rsyncWithPassword+`, schedule: {cron: "15 2 * * *", timeZone: Europe/Atlantis}`)
-	says(t, w.awaits("MirrorPartner", "uni", "Accepted", "False/UnknownTimeZone"), "spec.schedule.timeZone", "Europe/Atlantis")
+	w.awaits("MirrorPartner", "uni", "Accepted", "False/UnknownTimeZone", "spec.schedule.timeZone", "Europe/Atlantis")
 
 	w.remove(w.object("MirrorPartner", "uni"))
 	registry, err := w.nats.JetStream(t).KeyValue(t.Context(), wire.RegistryBucket("hub"))
@@ -245,7 +245,7 @@ func TestMirrorPartnerContinuous(t *testing.T) {
 		t.Error(err)
 	}
 	w.removeSite("hub")
-	says(t, w.awaits("MirrorPartner", "nmdc", "Accepted", "False/SiteNotFound"), `Site "hub"`)
+	w.awaits("MirrorPartner", "nmdc", "Accepted", "False/SiteNotFound", `Site "hub"`)
 	w.awaitGone(&batchv1.CronJob{}, "nmdc-mirror")
 	w.awaitGone(&corev1.ServiceAccount{}, "nmdc-mirror")
 }

@@ -16,7 +16,7 @@ func TestMirrorPartnersOfTwoSitesInOnePlace(t *testing.T) {
 	w.applyMirror("first", fmt.Sprintf(bucket, ""))
 	w.awaits("MirrorPartner", "first", "Accepted", "True/Accepted")
 	w.applyMirrorOf("spoke", "second", fmt.Sprintf(bucket, ":443"))
-	says(t, w.awaits("MirrorPartner", "second", "Accepted", "False/Conflict"), `"first" of Site "hub"`)
+	w.awaits("MirrorPartner", "second", "Accepted", "False/Conflict", `"first" of Site "hub"`)
 	w.remove(w.object("MirrorPartner", "first"))
 	w.awaits("MirrorPartner", "second", "Accepted", "True/Accepted")
 }

@@ -46,7 +46,7 @@ func TestPodTemplates(t *testing.T) {
 		`{resources: {requests: {memory: 2Gi}, limits: {memory: 1Gi}}}`:                                                                        "must be less than or equal to memory limit",
 	} {
 		pool(template)
-		says(t, w.awaits("IngestGateway", "pool", "Ready", "False/ApplyFailed"), "StatefulSet", words)
+		w.awaits("IngestGateway", "pool", "Ready", "False/ApplyFailed", "StatefulSet", words)
 		pool(`{}`)
 		w.awaits("IngestGateway", "pool", "Ready", "False/Progressing")
 	}

@@ -144,7 +144,7 @@ kind: FeedConsumer
 metadata: {name: viewer, namespace: %s}
 spec: {feedRef: {name: all}, delivery: {type: WebSocket}, flow: {maxLag: 99999999999999999999m}}
 `, w.namespace))
-	says(t, w.awaits("Site", "hub", "ObjectsUnreadable", "True/Unreadable"), `FeedConsumer "viewer"`)
+	w.awaits("Site", "hub", "ObjectsUnreadable", "True/Unreadable", `FeedConsumer "viewer"`)
 	takes(true)
 	w.remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "viewer-consumer"}})
 	takes(false)

@@ -107,8 +107,7 @@ func TestPoolKeepsPodsWithSpools(t *testing.T) {
 	w.spooled("pool", 3)
 
 	w.applyPool("pool", ports+", replicas: 1")
-	c := w.awaits("IngestGateway", "pool", "ScaleDownHeld", "True/SpoolNotEmpty")
-	says(t, c, "2 pods stay, and 1 are asked for", "pool-1 has 3 objects (2.9 KiB)")
+	w.awaits("IngestGateway", "pool", "ScaleDownHeld", "True/SpoolNotEmpty", "2 pods stay, and 1 are asked for", "pool-1 has 3 objects (2.9 KiB)")
 	w.asksFor("pool", 2) // pool-2 has nothing to drain
 	w.rolledOut("pool", 2)
 	w.awaits("IngestGateway", "pool", "Ready", "False/ScaleDownHeld")
@@ -122,8 +121,7 @@ func TestPoolKeepsPodsWithSpools(t *testing.T) {
 	spools[0].Store(5)
 	w.spooled("pool", 5)
 	stops[0]()
-	c = w.awaits("IngestGateway", "pool", "SpoolStranded", "True/PodSilent")
-	says(t, c, "pod pool-0 on node worker-7 has 5 objects (4.9 KiB)", "spool abandon")
+	w.awaits("IngestGateway", "pool", "SpoolStranded", "True/PodSilent", "pod pool-0 on node worker-7 has 5 objects (4.9 KiB)", "spool abandon")
 	kv, err := gateways[0].js.KeyValue(t.Context(), wire.StatusBucket("hub"))
 	if err == nil {
 		err = kv.Delete(t.Context(), wire.GatewayStatusKey("pool-0"))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -49,8 +50,8 @@ func (g *gateway) loaded(fill *share, spooled *atomic.Int64) {
 	})
 }
 
-// repeat does something several times as often as pods report, until the test ends.
-func repeat(w *world, do func()) {
+// repeat does something several times as often as pods report, until the returned function is called, or the test ends.
+func repeat(w *world, do func()) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -63,7 +64,9 @@ func repeat(w *world, do func()) {
 			}
 		}
 	}()
-	w.t.Cleanup(func() { close(quit); <-done })
+	stop = sync.OnceFunc(func() { close(quit); <-done })
+	w.t.Cleanup(stop)
+	return stop
 }
 
 // scales waits until a pool's status shows these numbers.
@@ -140,7 +143,7 @@ func TestOperatorScalesGateways(t *testing.T) {
 	if is.Message == "" || is.Asked.Message == "" {
 		t.Errorf("no words: %+v", is)
 	}
-	says(t, w.awaits("IngestGateway", "pool", v1alpha1.ConditionScalingLimited, "True/"+v1alpha1.ReasonAskedAboveCeiling), "6 pods are asked for", "there may be 4", "maxReplicas")
+	w.awaits("IngestGateway", "pool", v1alpha1.ConditionScalingLimited, "True/"+v1alpha1.ReasonAskedAboveCeiling, "6 pods are asked for", "there may be 4", "maxReplicas")
 
 	declare() // as kubectl apply does, of a manifest that does not speak of replicas
 	w.awaits("IngestGateway", "pool", v1alpha1.ConditionScalingLimited, "True/"+v1alpha1.ReasonAskedAboveCeiling)
@@ -152,7 +155,7 @@ func TestOperatorScalesGateways(t *testing.T) {
 	for i := range fills { // silence
 		fills[i].set(-1)
 	}
-	says(t, w.awaits("IngestGateway", "pool", v1alpha1.ConditionScalingActive, "Unknown/"+v1alpha1.ReasonLoadUnknown), "as many pods are asked for as before")
+	w.awaits("IngestGateway", "pool", v1alpha1.ConditionScalingActive, "Unknown/"+v1alpha1.ReasonLoadUnknown, "as many pods are asked for as before")
 	w.scales("IngestGateway", "pool", 4, 6, 1, 4, 0)
 
 	spools[2].Store(7)
@@ -161,7 +164,7 @@ func TestOperatorScalesGateways(t *testing.T) {
 		fills[i].set(0.05)
 	}
 	w.scales("IngestGateway", "pool", 3, 1, 2, 4, 3)
-	says(t, w.awaits("IngestGateway", "pool", "ScaleDownHeld", "True/SpoolNotEmpty"), "3 pods stay, and 2 are asked for", "pool-2 has 7 objects")
+	w.awaits("IngestGateway", "pool", "ScaleDownHeld", "True/SpoolNotEmpty", "3 pods stay, and 2 are asked for", "pool-2 has 7 objects")
 	w.asksFor("pool", 3)
 	spools[2].Store(0)
 	w.asksFor("pool", 2)
@@ -242,14 +245,14 @@ func TestOtherDriversScale(t *testing.T) {
 	w.hasServers(4)
 	w.scaleTo("FeedServer", "hub", 9)
 	w.hasServers(5)
-	says(t, w.awaits("FeedServer", "hub", v1alpha1.ConditionScalingLimited, "True/"+v1alpha1.ReasonAskedAboveCeiling), "9 pods", "there may be 5")
+	w.awaits("FeedServer", "hub", v1alpha1.ConditionScalingLimited, "True/"+v1alpha1.ReasonAskedAboveCeiling, "9 pods", "there may be 5")
 	w.scaleTo("FeedServer", "hub", 1)
 	w.hasServers(2)
 	w.storms("FeedServer", 4)
 	w.hasServers(4)
 	w.storms("FeedServer", 8)
 	w.hasServers(5)
-	says(t, w.awaits("FeedServer", "hub", v1alpha1.ConditionScalingLimited, "True/"+v1alpha1.ReasonFloorAboveCeiling), "level storm", "a floor of 8", "there may be 5")
+	w.awaits("FeedServer", "hub", v1alpha1.ConditionScalingLimited, "True/"+v1alpha1.ReasonFloorAboveCeiling, "level storm", "a floor of 8", "there may be 5")
 }
 
 // scaleTo writes to /scale, as a HorizontalPodAutoscaler does.

@@ -56,7 +56,7 @@ func TestSecretsOfAReadySiteChange(t *testing.T) {
 		if err := w.Patch(t.Context(), secret, client.RawPatch("application/merge-patch+json", []byte(`{"stringData":`+change.data+`}`))); err != nil {
 			t.Fatal(err)
 		}
-		says(t, w.awaits("Site", "hub", change.condition, "False/SecretIncomplete"), change.secret, change.field, "PEM")
+		w.awaits("Site", "hub", change.condition, "False/SecretIncomplete", change.secret, change.field, "PEM")
 		secret.Data = was.Data
 		if err := w.Update(t.Context(), secret); err != nil {
 			t.Fatal(err)

@@ -30,10 +30,9 @@ import (
 const (
 	// spaceEvery is how often it is looked whether the space of the cluster is another one. Pools are not woken for each pod of others.
 	spaceEvery = 5 * time.Second
-	// nodesPatience is how long the first decisions wait for what is known of nodes. Without it, pods would be made that find none.
-	nodesPatience = 10 * time.Second
-	// nodesDoubt is how long nodes count as unread after their watch has failed, as watchDoubt is.
-	nodesDoubt = time.Minute
+	// nodesPatience is how long the first decisions wait for what is known of nodes, where nobody says that they may not be read. Without it,
+	// pods would be made that find none.
+	nodesPatience = time.Minute
 )
 
 // spaces say what space the cluster has for the pods of pools: ResourceQuotas and claims from the manager's cache, and where an
@@ -50,9 +49,10 @@ type spaces struct {
 	cache cache.Cache
 	// decided is closed once nodes are known, or have been waited for long enough.
 	decided chan struct{}
-	// changed: something happened since nodes were last summed up. failed is when the watch last did, in nanoseconds since 1970.
+	decide  func()
+	// changed: something happened since nodes were last summed up.
 	changed, synced atomic.Bool
-	failed          atomic.Int64
+	doubt           nodeDoubt
 
 	mu    sync.Mutex
 	nodes *ceiling.Nodes
@@ -60,8 +60,9 @@ type spaces struct {
 
 func newSpaces(mgr ctrl.Manager, wakers *wakers, readNodes bool, log *slog.Logger) (*spaces, error) {
 	s := &spaces{client: mgr.GetClient(), shared: mgr.GetCache(), wakers: wakers, log: log, decided: make(chan struct{})}
+	s.decide = sync.OnceFunc(func() { close(s.decided) })
 	if !readNodes {
-		close(s.decided)
+		s.decide()
 		return s, nil
 	}
 	var err error
@@ -80,12 +81,16 @@ func followed() []client.Object {
 	return []client.Object{&corev1.Node{}, &corev1.Pod{}, &corev1.PersistentVolume{}, &storagev1.StorageClass{}}
 }
 
-// fails notes that a watch ended for another reason than that it always ends after some minutes.
+// fails notes that a watch ended for another reason than that it always ends after some minutes. Where the right is missing nobody waits for
+// what will not come.
 func (s *spaces) fails(_ context.Context, _ *toolscache.Reflector, err error) {
 	if errors.Is(err, io.EOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return
 	}
-	s.failed.Store(time.Now().UnixNano())
+	s.doubt.failed(time.Now(), apierrors.IsForbidden(err))
+	if apierrors.IsForbidden(err) {
+		s.decide()
+	}
 	s.log.Warn("cannot watch nodes, pods, PersistentVolumes and StorageClasses of the cluster: allow the operator to list and watch them, or leave --read-nodes out", "error", err)
 }
 
@@ -97,9 +102,10 @@ func (s *spaces) Start(ctx context.Context) error {
 				s.log.Warn("cannot read the cluster's nodes", "error", err)
 			}
 		}()
-		late := time.AfterFunc(nodesPatience, func() { close(s.decided) })
-		if s.follow(ctx) && late.Stop() {
-			close(s.decided)
+		late := time.AfterFunc(nodesPatience, s.decide)
+		if s.follow(ctx) {
+			late.Stop()
+			s.decide()
 		}
 	}
 	for _, kind := range []client.Object{&corev1.ResourceQuota{}, &corev1.PersistentVolumeClaim{}} {
@@ -135,6 +141,7 @@ func (s *spaces) follow(ctx context.Context) bool {
 		synced = append(synced, informer.HasSynced)
 	}
 	is := toolscache.WaitForCacheSync(ctx.Done(), synced...)
+	s.doubt.read() // a right that was given a moment ago may have been refused at first
 	s.changed.Store(true)
 	s.synced.Store(is)
 	return is
@@ -196,7 +203,7 @@ func (s *spaces) of(ctx context.Context, namespace string) (*ceiling.Space, erro
 	if s.cache == nil {
 		return space, nil
 	}
-	if !s.synced.Load() || time.Since(time.Unix(0, s.failed.Load())) < nodesDoubt {
+	if !s.synced.Load() || s.doubt.unread(time.Now()) {
 		space.Unread = "the operator cannot read the cluster's nodes: its log says why"
 		return space, nil
 	}

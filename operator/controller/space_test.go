@@ -18,8 +18,9 @@ import (
 	"github.com/substorm/substorm/operator/plan"
 )
 
-// TestHardwareLimited: a FeedServer has as many pods as its nodes have space for, and says why there are not more; with a larger node it has all, but
-// for those that a ResourceQuota does not allow. What runs stays when the node shrinks.
+// TestHardwareLimited: a FeedServer has as many pods as a ResourceQuota allows and its nodes have space for, and says why there are not more; with a
+// larger node it has all. What runs stays when the node shrinks. Quotas and nodes come to the operator by different watches, so the later change of
+// the two may be seen first: each step waits for what follows from it before the next one.
 func TestHardwareLimited(t *testing.T) {
 	w := newWorld(t)
 	w.readNodes = true
@@ -34,22 +35,33 @@ func TestHardwareLimited(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	memory("700Mi") // a feed server requests 256Mi
+	memory("1200Mi") // a feed server requests 256Mi
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "team", Namespace: w.namespace}}
+	allow := func(size string) { quota.Spec.Hard = corev1.ResourceList{"requests.memory": resource.MustParse(size)} }
+	allow("512Mi")
+	w.create(quota)
 	w.startFeedWorld()
 	server := w.object("FeedServer", "hub")
 	patch := fmt.Sprintf(`{"spec":{"replicas":5,"podTemplate":{"tolerations":[{"operator":"Exists"}],"nodeSelector":{"world":%q}}}}`, w.namespace)
 	if err := w.Patch(t.Context(), server, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
 		t.Fatal(err)
 	}
+	limited := func(words ...string) {
+		t.Helper()
+		w.awaits("FeedServer", "hub", v1alpha1.ConditionHardwareLimited, "True/"+v1alpha1.ReasonPodsDoNotFit, words...)
+	}
 	w.awaitServers(2)
-	says(t, w.awaits("FeedServer", "hub", v1alpha1.ConditionHardwareLimited, "True/"+v1alpha1.ReasonPodsDoNotFit), "5 pods", "space for 2", "memory is short on "+w.namespace, "256Mi")
-
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "team", Namespace: w.namespace}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"requests.memory": resource.MustParse("1Gi")}}}
-	w.create(quota)
-	memory("8Gi")
-	w.awaitServers(4)
-	says(t, w.awaits("FeedServer", "hub", v1alpha1.ConditionHardwareLimited, "True/"+v1alpha1.ReasonPodsDoNotFit), "ResourceQuota team")
+	limited("5 pods", "space for 2", "ResourceQuota team allows 2")
+	allow("768Mi")
+	if err := w.Update(t.Context(), quota); err != nil {
+		t.Fatal(err)
+	}
+	w.awaitServers(3)
+	limited("space for 3", "ResourceQuota team allows 3")
 	w.remove(quota)
+	w.awaitServers(4)
+	limited("space for 4", "memory is short on "+w.namespace, "256Mi")
+	memory("8Gi")
 	w.awaitServers(5)
 	eventually(t, "nothing limits it", func() error {
 		server := &v1alpha1.FeedServer{}
@@ -62,7 +74,7 @@ func TestHardwareLimited(t *testing.T) {
 		return nil
 	})
 	memory("300Mi")
-	says(t, w.awaits("FeedServer", "hub", v1alpha1.ConditionHardwareLimited, "True/"+v1alpha1.ReasonPodsDoNotFit), "space for 1")
+	limited("space for 1")
 	w.awaitServers(5)
 }
 

@@ -45,7 +45,7 @@ func TestSurge(t *testing.T) {
 			{"name":"storm","anyOf":[{"allOf":[{"quantity":"Kp","atLeast":"5"}]}],"floors":[{"kind":"FeedServer","replicas":4}]},
 			{"name":"severe","anyOf":[{"allOf":[{"quantity":"Kp","atLeast":"9"}]}],"floors":[{"kind":"FeedServer","replicas":8}]}]}}}`, noaa.URL))
 	w.awaitServers(4)
-	says(t, w.awaits("Site", "hub", "Surging", "True/"+v1alpha1.ReasonLevelFulfilled), "storm", "Kp 7.3")
+	w.awaits("Site", "hub", "Surging", "True/"+v1alpha1.ReasonLevelFulfilled, "storm", "Kp 7.3")
 	w.awaits("Site", "hub", v1alpha1.ConditionSpaceWeatherKnown, "True/"+v1alpha1.ReasonFresh)
 	w.published(wire.SurgeLevel{Level: "storm"})
 	eventually(t, "the level for pages", func() error {

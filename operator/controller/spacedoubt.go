@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// nodesDoubt is how long a watch of nodes counts as failing after it last failed, as watchDoubt is.
+	nodesDoubt = time.Minute
+	// nodesGrace is how long it may fail while what was known before still counts: an API server that is started anew is away for less. Without it,
+	// one connection that breaks would have pools make pods that find no node, and none of them goes when nodes are read again.
+	nodesGrace = 30 * time.Second
+)
+
+// nodeDoubt says whether what was read of nodes can still be relied on.
+type nodeDoubt struct {
+	mu sync.Mutex
+	// first and last are when the watch failed, without a pause between them in which it worked.
+	first, last time.Time
+	// denied: the right to read them is missing.
+	denied bool
+}
+
+func (d *nodeDoubt) failed(now time.Time, denied bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if now.Sub(d.last) >= nodesDoubt {
+		d.first = now
+	}
+	d.last, d.denied = now, denied
+}
+
+// read: all of it has just been read.
+func (d *nodeDoubt) read() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.last, d.denied = time.Time{}, false
+}
+
+// unread: nobody knows what the nodes have.
+func (d *nodeDoubt) unread(now time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return now.Sub(d.last) < nodesDoubt && (d.denied || d.last.Sub(d.first) >= nodesGrace)
+}

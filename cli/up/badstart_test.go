@@ -18,7 +18,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/substorm/substorm/cli/up"
 	"github.com/substorm/substorm/internal/testenv"
@@ -27,7 +26,7 @@ import (
 // badStart runs a `substorm up` that does not start, and returns its exit code and what it says.
 func badStart(t *testing.T, args ...string) (code int, says string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	c := exec.CommandContext(ctx, testenv.Program(t, "cli"), append([]string{"up"}, args...)...)
 	var out bytes.Buffer

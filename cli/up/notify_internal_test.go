@@ -8,11 +8,11 @@ import (
 	"context"
 	"errors"
 	"net"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // listenForNotes makes the socket of a service manager.
@@ -31,17 +31,19 @@ func listenForNotes(t *testing.T) *net.UnixConn {
 // sent are the notes that wait in the socket.
 func sent(t *testing.T, conn *net.UnixConn) (all []string) {
 	t.Helper()
-	if err := conn.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
+	raw, err := conn.SyscallConn()
+	if err != nil {
 		t.Fatal(err)
 	}
 	buffer := make([]byte, 4<<10)
 	for {
-		n, err := conn.Read(buffer)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
+		var n int
+		asked := raw.Control(func(fd uintptr) { n, _, err = unix.Recvfrom(int(fd), buffer, unix.MSG_DONTWAIT) })
+		switch {
+		case errors.Is(err, unix.EAGAIN):
 			return all
-		}
-		if err != nil {
-			t.Fatal(err)
+		case asked != nil || err != nil:
+			t.Fatal(errors.Join(asked, err))
 		}
 		all = append(all, string(buffer[:n]))
 	}

@@ -290,12 +290,12 @@ func TestSlow(t *testing.T) {
 	l := newLab(t)
 	l.MinIO.Bucket(t, "partner")
 	cfg := l.MinIO.Config("partner")
-	cfg.StallTimeout = 500 * time.Millisecond
+	cfg.StallTimeout = 3 * time.Second // all pauses together are longer; a server that is busy does not stand still for as long
 	store, err := objectstore.Open(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.mover = s3.New(s3.Config{Store: store, Connections: 1, Moved: func(int) { time.Sleep(50 * time.Millisecond) }})
+	l.mover = s3.New(s3.Config{Store: store, Connections: 1, Moved: func(int) { time.Sleep(125 * time.Millisecond) }})
 	l.Wait(l.Put(archivetest.Camera, "1.jpg", string(bytes.Repeat([]byte("slow"), 32<<10)), at(storm)))
 	l.push(1)
 }

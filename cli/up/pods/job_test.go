@@ -11,7 +11,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +22,7 @@ import (
 	"github.com/substorm/substorm/cli/up/kubeapi"
 	"github.com/substorm/substorm/cli/up/pods"
 	"github.com/substorm/substorm/crds"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 // program is one that ends as it is told.
@@ -128,9 +128,10 @@ func job(name string) *batchv1.Job {
 
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: it did not happen within a minute", what)
+	for range testenv.Attempts() {
+		if is() {
+			return
 		}
 	}
+	t.Fatalf("%s: it did not happen within %v", what, testenv.Patience)
 }

@@ -220,7 +220,7 @@ func (s *server) run(ctx, alive context.Context, end func()) error {
 const (
 	// graceShare is the part of the drain timeout, and maxGrace the time, in which new
 	// connections are still taken: endpoints take a while to spread.
-	graceShare = 6
+	graceShare = 3
 	maxGrace   = 5 * time.Second
 )
 

@@ -51,9 +51,11 @@ func (d *demo) declare(ctx context.Context) error {
 	if err := d.show(ctx, d.kubectl, "apply", "-f", "docs/samples/", "-f", "docs/samples/feeds/everything.yaml"); err != nil {
 		return err
 	}
-	if _, err := d.step(ctx, "feed ready", d.kubectl, "-n", namespace, "wait", "--for=condition=Ready", "--timeout=2m", "feed/"+feed); err != nil {
-		return err
+	for _, what := range []string{"feed/" + feed, "feedconsumer/" + consumer} {
+		if _, err := d.step(ctx, what+" ready", d.kubectl, "-n", namespace, "wait", "--for=condition=Ready", "--timeout=5m", what); err != nil {
+			return err
+		}
 	}
-	_, err := d.step(ctx, "instruments ready", d.kubectl, "-n", namespace, "wait", "--recursive=false", "--for=condition=Ready", "--timeout=2m", "-f", "docs/samples/")
+	_, err := d.step(ctx, "instruments ready", d.kubectl, "-n", namespace, "wait", "--recursive=false", "--for=condition=Ready", "--timeout=5m", "-f", "docs/samples/")
 	return err
 }

@@ -54,14 +54,32 @@ func (d *demo) look(ctx context.Context, s sent) error {
 // lookAtFlow asks while data is in its cadence: nothing more is sent, and it is overdue two minutes after.
 func (d *demo) lookAtFlow(ctx context.Context) error {
 	_, err := d.step(ctx, "kubectl says that data flows",
-		d.kubectl, "-n", namespace, "wait", "--recursive=false", "--for=condition=DataFlowing", "--timeout=30s", "-f", "docs/samples/")
+		d.kubectl, "-n", namespace, "wait", "--recursive=false", "--for=condition=DataFlowing", "--timeout=2m", "-f", "docs/samples/")
 	if err != nil {
 		return err
 	}
 	if err := d.waitFigures(ctx); err != nil {
 		return err
 	}
+	if err := d.waitWell(ctx); err != nil {
+		return err
+	}
 	return d.show(ctx, d.substorm, "status")
+}
+
+// waitWell waits until `substorm status` finds all as it should be: what was declared a moment ago may not be ready everywhere.
+func (d *demo) waitWell(ctx context.Context) (err error) {
+	step := d.p.Step("substorm status says that all is well")
+	defer func() { step.Done(err) }()
+	for deadline := time.Now().Add(patience); ; {
+		_, err := d.output(ctx, d.substorm, "status")
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		if !retry.Sleep(ctx, time.Second) {
+			return ctx.Err()
+		}
+	}
 }
 
 func (d *demo) waitListed(ctx context.Context, s sent) (err error) {
@@ -108,7 +126,7 @@ func (d *demo) missing(ctx context.Context, s sent) (string, error) {
 	return strings.Join(missing, ", "), err
 }
 
-// listed is what the archive's manifests hold.
+// listed is what the archive's manifests hold: objects, and datagrams of the magnetometer.
 type listed struct {
 	objects   map[wire.Digest]wire.Notice
 	datagrams uint64
@@ -125,18 +143,14 @@ func (d *demo) list(ctx context.Context) (listed, error) {
 		if err != nil {
 			return l, err
 		}
-		if n.Segment != nil {
-			l.datagrams += n.Segment.Datagrams
-		} else {
+		switch {
+		case n.Segment == nil:
 			l.objects[n.Digest] = n
+		case n.Instrument == magnetometer:
+			l.datagrams += n.Segment.Datagrams
 		}
 	}
 	return l, nil
-}
-
-func (d *demo) archivedDatagrams(ctx context.Context) (uint64, error) {
-	l, err := d.list(ctx)
-	return l.datagrams, err
 }
 
 // waitFigures waits until `substorm status` has what the ledger has of each Instrument: gateways report both every two
@@ -144,13 +158,13 @@ func (d *demo) archivedDatagrams(ctx context.Context) (uint64, error) {
 func (d *demo) waitFigures(ctx context.Context) (err error) {
 	step := d.p.Step("substorm status has the figures of the ledger")
 	defer func() { step.Done(err) }()
-	for deadline := time.Now().Add(time.Minute); ; {
+	for deadline := time.Now().Add(patience); ; {
 		differ, err := d.figuresThatDiffer(ctx)
 		if err == nil && differ == "" {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return errors.Join(fmt.Errorf("after a minute they differ: %s", differ), err)
+			return errors.Join(fmt.Errorf("after %s they differ: %s", patience, differ), err)
 		}
 		step.Detail("%s", differ)
 		if !retry.Sleep(ctx, time.Second) {

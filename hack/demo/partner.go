@@ -59,7 +59,7 @@ func (w site) partner(ctx context.Context, s sent) error {
 		return err
 	}
 	for _, what := range []string{"pod/rsync-partner", "mirrorpartner/university"} {
-		if _, err := w.step(ctx, what+" ready", w.kubectl, "-n", namespace, "wait", "--for=condition=Ready", "--timeout=2m", what); err != nil {
+		if _, err := w.step(ctx, what+" ready", w.kubectl, "-n", namespace, "wait", "--for=condition=Ready", "--timeout=5m", what); err != nil {
 			return err
 		}
 	}

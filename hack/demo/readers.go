@@ -53,18 +53,30 @@ var readPaths = []string{"/", "/archive/" + stormCamera + "/", "/latest/" + stor
 // wait waits until there is something to read: a 404 is a failure from then on.
 func (r *readers) wait(ctx context.Context) error {
 	deadline := time.Now().Add(patience)
-	for _, path := range readPaths {
-		for {
-			err := r.get(ctx, r.addresses[0]+path)
-			if err == nil {
-				break
+	for _, address := range r.addresses { // each node forwards the port by itself, and each feed server learns by itself what there is
+		for _, path := range readPaths {
+			if err := r.waitFor(ctx, address+path, deadline); err != nil {
+				return err
 			}
-			if time.Now().After(deadline) {
-				return fmt.Errorf("after %s nobody can read %s: %w", patience, path, err)
-			}
-			if !retry.Sleep(ctx, time.Second) {
-				return ctx.Err()
-			}
+		}
+	}
+	return nil
+}
+
+// waitFor asks until it is answered as often in turn as there may be feed servers behind an address.
+func (r *readers) waitFor(ctx context.Context, url string, deadline time.Time) error {
+	for answered := 0; answered < stormServers; {
+		err := r.get(ctx, url)
+		if err == nil {
+			answered++
+			continue
+		}
+		answered = 0
+		if time.Now().After(deadline) {
+			return fmt.Errorf("after %s nobody can read %s: %w", patience, url, err)
+		}
+		if !retry.Sleep(ctx, time.Second) {
+			return ctx.Err()
 		}
 	}
 	return nil

@@ -24,8 +24,6 @@ import (
 const (
 	// feed is that of docs/samples/feeds/everything.yaml, consumer one that follows it.
 	feed, consumer = "everything", "browser"
-	// toldWithin is how long readers may take to learn of what was retracted.
-	toldWithin = time.Minute
 )
 
 // retract retracts a frame and gives it back, and sees what readers and those who are notified see.
@@ -38,9 +36,9 @@ func (w site) retract(ctx context.Context, s sent) error {
 	record := listed.objects[digest].Record
 	path := (&url.URL{Path: "/archive/" + camera + "/" + record.Published()}).EscapedPath()
 
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	following, cancel := context.WithCancel(ctx)
 	defer cancel()
-	events, err := w.notifications(ctx)
+	events, err := w.notifications(following)
 	if err != nil {
 		return err
 	}
@@ -48,9 +46,11 @@ func (w site) retract(ctx context.Context, s sent) error {
 	if err := w.show(ctx, w.substorm, "archive", "retract", camera, digest.String(), "--reason", "a lamp was on"); err != nil {
 		return err
 	}
+	late := time.AfterFunc(patience, cancel) // ends what is followed
 	if err := w.awaitNotification(events, path, "deletion"); err != nil {
 		return err
 	}
+	late.Stop()
 	if err := w.awaitStatus(ctx, path, http.StatusGone); err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (w site) awaitNotification(events io.Reader, path, rel string) error {
 
 // awaitStatus asks until an object is answered as it should be.
 func (w site) awaitStatus(ctx context.Context, path string, want int) error {
-	ctx, cancel := context.WithTimeout(ctx, toldWithin)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
 		_, _, err := w.get(ctx, path, want)

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,16 +14,20 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/hack/sampledata"
+	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/wire"
 )
 
 // linesPerSecond is how fast the magnetometer's lines are sent: they take a few seconds.
 const linesPerSecond = 100
 
+// magnetometer is the Instrument that sends lines, see docs/samples.
+const magnetometer = "magnetometer"
+
 // sent is what the archive must hold in the end.
 type sent struct {
 	frames map[wire.Digest]string // file by its SHA-256
-	// datagrams that the archive held before, and that were sent.
+	// datagrams that were received before, and that were sent.
 	before, datagrams uint64
 	// samples are the seconds that the lines tell of, all between from and to.
 	samples  int
@@ -47,9 +52,6 @@ func (d *demo) send(ctx context.Context) (sent, error) {
 		}
 		s.frames[sha256.Sum256(body)] = file
 	}
-	if s.before, err = d.archivedDatagrams(ctx); err != nil {
-		return sent{}, err
-	}
 	lines := filepath.Join(d.dir, "magnetometer.txt")
 	if err := os.WriteFile(lines, []byte(strings.Join(data.Lines, "\n")+"\n"), 0o644); err != nil {
 		return sent{}, err
@@ -58,14 +60,55 @@ func (d *demo) send(ctx context.Context) (sent, error) {
 	if err != nil {
 		return sent{}, err
 	}
-	magnetometer, err := d.addressOf(ctx, "magnetometer")
+	telemetry, err := d.addressOf(ctx, magnetometer)
 	if err != nil {
 		return sent{}, err
 	}
 	if err := d.show(ctx, append([]string{d.substorm, "send", "--to", address}, data.Frames...)...); err != nil {
 		return sent{}, err
 	}
-	return s, d.show(ctx, d.substorm, "send", "--udp", "--lines", "--rate", strconv.Itoa(linesPerSecond), "--to", magnetometer, lines)
+	if s.before, err = d.forwards(ctx, telemetry, data.Lines[0]); err != nil {
+		return sent{}, err
+	}
+	return s, d.show(ctx, d.substorm, "send", "--udp", "--lines", "--rate", strconv.Itoa(linesPerSecond), "--to", telemetry, lines)
+}
+
+// forwards sends a line again and again until a gateway has received it, and returns how many it has received then. An Instrument is Ready once
+// gateways listen; a node may not yet forward the port, and tells nobody which datagrams it drops.
+func (d *demo) forwards(ctx context.Context, address, line string) (received uint64, err error) {
+	step := d.p.Step("a datagram is received")
+	defer func() { step.Done(err) }()
+	file := filepath.Join(d.dir, "first-line.txt")
+	if err := os.WriteFile(file, []byte(line+"\n"), 0o644); err != nil {
+		return 0, err
+	}
+	before, err := d.receivedDatagrams(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for deadline := time.Now().Add(patience); ; {
+		_, err := d.output(ctx, d.substorm, "send", "--udp", "--lines", "--to", address, file)
+		for range 5 { // gateways report every two seconds
+			if received, is := d.receivedDatagrams(ctx); is == nil && received > before {
+				return received, nil
+			}
+			if !retry.Sleep(ctx, time.Second) {
+				return 0, ctx.Err()
+			}
+		}
+		if time.Now().After(deadline) {
+			return 0, errors.Join(fmt.Errorf("after %s no datagram to %s was received", patience, address), err)
+		}
+	}
+}
+
+// receivedDatagrams is what the ledger has of the magnetometer.
+func (d *demo) receivedDatagrams(ctx context.Context) (n uint64, err error) {
+	ledgers, err := d.ledger(ctx, "--instrument", magnetometer)
+	for _, l := range ledgers {
+		n += l.Received.Datagrams
+	}
+	return n, err
 }
 
 // span notes which seconds lines of IAGA-2002 tell of.

@@ -31,9 +31,9 @@ const (
 	stormPace = 18 * time.Second
 	// How many feed servers and gateways there are at least while the level holds.
 	stormServers, stormGateways = 3, 2
-	// Requests in a second: of a calm day, and of the crowd, which comes after five intervals.
+	// Requests in a second: of a calm day, and of the crowd, which comes two intervals after the level has begun: pods have 36 s to get ready.
 	calmRate, crowdRate      = 8, 32
-	crowdFrom, crowdTo       = 5, 9
+	crowdFrom, crowdTo       = 6, 9
 	stormPicture, stormLevel = "storm.svg", "storm"
 	// stormLook is how often a line is printed.
 	stormLook = 3 * time.Second
@@ -63,6 +63,9 @@ func (d *demo) storm(ctx context.Context) (err error) {
 	}
 	readers := newReaders(addresses)
 	if err := readers.wait(ctx); err != nil {
+		return err
+	}
+	if err := d.waitCalm(ctx); err != nil {
 		return err
 	}
 	began := time.Now().Truncate(time.Second)
@@ -110,6 +113,25 @@ func (d *demo) declareStorm(ctx context.Context, began time.Time) error {
 		return err
 	}
 	return d.show(ctx, d.kubectl, "patch", "site", "demo", "--type=merge", "-p", string(patch))
+}
+
+// waitCalm waits until the pods of an earlier storm have gone: else nothing is to be seen.
+func (d *demo) waitCalm(ctx context.Context) error {
+	for deadline := time.Now().Add(patience); ; {
+		is := moment{}
+		if err := d.pods(ctx, &is); err != nil {
+			return err
+		}
+		if !is.grown() {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%d feed servers and %d gateways are ready before the level begins, so nothing is to be seen: take spec.replicas back", is.ready.servers, is.ready.gateways)
+		}
+		if !retry.Sleep(ctx, time.Second) {
+			return ctx.Err()
+		}
+	}
 }
 
 // calm removes what declareStorm declared.
@@ -233,20 +255,14 @@ func (d *demo) watchStorm(ctx context.Context, began time.Time, readers *readers
 
 func (d *demo) moment(ctx context.Context, began time.Time, readers *readers, camera *filming) (is moment, err error) {
 	var site v1alpha1.Site
-	var servers appsv1.Deployment
-	var gateways appsv1.StatefulSet
 	if err := d.read(ctx, &site, "site", "demo"); err != nil {
 		return is, err
 	}
-	if err := d.read(ctx, &servers, "deployment", feedServers); err != nil {
-		return is, err
-	}
-	if err := d.read(ctx, &gateways, "statefulset", "demo"); err != nil {
+	if err := d.pods(ctx, &is); err != nil {
 		return is, err
 	}
 	is.since = time.Duration(float64(time.Since(began)) / float64(stormPace) * float64(3*time.Hour))
 	is.kp, is.asked = "?", readers.take()
-	is.ready = pools{servers.Status.ReadyReplicas, gateways.Status.ReadyReplicas}
 	if known := int(is.since/(3*time.Hour)) - 1; known >= 0 {
 		is.kp = fmt.Sprintf("%.1f", stormKp[min(known, len(stormKp)-1)])
 	}
@@ -262,6 +278,20 @@ func (d *demo) moment(ctx context.Context, began time.Time, readers *readers, ca
 	}
 	is.receipts, err = camera.receipts()
 	return is, err
+}
+
+// pods says how many are ready.
+func (d *demo) pods(ctx context.Context, is *moment) error {
+	var servers appsv1.Deployment
+	var gateways appsv1.StatefulSet
+	if err := d.read(ctx, &servers, "deployment", feedServers); err != nil {
+		return err
+	}
+	if err := d.read(ctx, &gateways, "statefulset", "demo"); err != nil {
+		return err
+	}
+	is.ready = pools{servers.Status.ReadyReplicas, gateways.Status.ReadyReplicas}
+	return nil
 }
 
 // drawStorm is the picture. A pod is full at twice what one has on a calm day.

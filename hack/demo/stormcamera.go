@@ -68,7 +68,7 @@ func (d *demo) film(ctx context.Context) (*filming, error) {
 	if err := d.show(ctx, d.kubectl, "apply", "-n", namespace, "-f", manifest); err != nil {
 		return nil, err
 	}
-	if _, err := d.step(ctx, "storm camera ready", d.kubectl, "-n", namespace, "wait", "--for=condition=Ready", "--timeout=2m", "instrument/"+stormCamera); err != nil {
+	if _, err := d.step(ctx, "storm camera ready", d.kubectl, "-n", namespace, "wait", "--for=condition=Ready", "--timeout=5m", "instrument/"+stormCamera); err != nil {
 		return nil, err
 	}
 	address, err := d.addressOf(ctx, stormCamera)

@@ -50,7 +50,7 @@ func (d *demo) lookAtStreams(ctx context.Context, s sent) error {
 		return fmt.Errorf("the camera's last notice in %s is about SHA-256 %s, which was not sent", wire.NoticeStream(b.Code), notice.Digest)
 	}
 	fmt.Printf("\nthe camera's last notice, %s #%d:\n%s\n", last.Subject, last.Sequence, last.Data)
-	last, err = observations.GetLastMsgForSubject(ctx, wire.ObservationSubject(b.Code, "magnetometer", "raw"))
+	last, err = observations.GetLastMsgForSubject(ctx, wire.ObservationSubject(b.Code, magnetometer, "raw"))
 	if err != nil {
 		return fmt.Errorf("the magnetometer's last message: %w", err)
 	}

@@ -110,7 +110,7 @@ func (l *lab) canary(t *testing.T) (jetstream.JetStream, []string, map[string]*j
 	kept := []string{canary, wire.ObservationStream("demo"), wire.NoticeStream("demo"), "KV_" + wire.LedgerBucket("demo"), "KV_" + wire.RegistryBucket("demo")}
 	to, lines := join(l.nodeAddresses(t)[:1], 30134), writeLines(t, 10)
 	var before map[string]*jetstream.StreamInfo
-	eventually(t, 2*time.Minute, func() error {
+	eventually(t, func() error {
 		// Again and again: a node may not forward a port yet that is new, and tells nobody what it drops.
 		l.start(t, l.substorm, "send", "--udp", "--lines", "--rate", "500", "--to", to, lines).succeeds(t)
 		before = held(t, all, kept...)
@@ -166,7 +166,7 @@ func untouched(t *testing.T, all jetstream.JetStream, before map[string]*jetstre
 // purged waits until the canary is empty.
 func purged(t *testing.T, js jetstream.JetStream) {
 	t.Helper()
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		if held(t, js, canary)[canary].State.Msgs > 0 {
 			return errors.New("the canary is not purged yet")
 		}

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/substorm/substorm/cli/archive"
 	"github.com/substorm/substorm/internal/wire"
@@ -19,11 +18,17 @@ import (
 // list returns what `substorm archive ls` lists of an instrument.
 func (l *lab) list(t testing.TB, instrument string) []wire.Notice {
 	t.Helper()
-	out, err := l.output(l.substorm, "archive", "ls", "--site", "demo", "-n", namespace, "--instrument", instrument, "-o", "json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return jsonLines[wire.Notice](t, out)
+	return jsonLines[wire.Notice](t, l.archive(t, "ls", instrument))
+}
+
+// archive asks for what the archive knows of an instrument, as JSON. While servers of NATS choose a leader the command cannot know.
+func (l *lab) archive(t testing.TB, verb, instrument string) (out string) {
+	t.Helper()
+	eventually(t, func() (err error) {
+		out, err = l.output(l.substorm, "archive", verb, "--site", "demo", "-n", namespace, "--instrument", instrument, "-o", "json")
+		return err
+	})
+	return out
 }
 
 // digests returns the digests of all objects of an instrument, sorted.
@@ -40,14 +45,8 @@ func (l *lab) digests(t testing.TB, instrument string) []string {
 // ledger returns what `substorm archive ledger` says of an instrument, days summed up.
 func (l *lab) ledger(t testing.TB, instrument string) archive.Ledger {
 	t.Helper()
-	var out string
-	// While servers of NATS choose a leader the command cannot know.
-	eventually(t, time.Minute, func() (err error) {
-		out, err = l.output(l.substorm, "archive", "ledger", "--site", "demo", "-n", namespace, "--instrument", instrument, "-o", "json")
-		return err
-	})
 	var sum archive.Ledger
-	for _, day := range jsonLines[archive.Ledger](t, out) {
+	for _, day := range jsonLines[archive.Ledger](t, l.archive(t, "ledger", instrument)) {
 		sum.Received, sum.Stored = sum.Received.Plus(day.Received), sum.Stored.Plus(day.Stored)
 		sum.Announced, sum.Duplicates = sum.Announced.Plus(day.Announced), sum.Duplicates.Plus(day.Duplicates)
 		sum.Writers = append(sum.Writers, day.Writers...)

@@ -55,7 +55,7 @@ func TestArchivistFails(t *testing.T) {
 		t.Errorf("gateways were restarted: %d times, before %d", now, restarts)
 	}
 	l.waitReady(t, "ingestgateway/demo", "site/demo")
-	eventually(t, 3*time.Minute, func() error { return l.compareObjects(t, "archivist-camera", receipts) })
+	eventually(t, func() error { return l.compareObjects(t, "archivist-camera", receipts) })
 }
 
 // works is an archivist that holds the lease, and since when.
@@ -68,7 +68,7 @@ type works struct {
 // archivist returns the archivist that took the lease last, which must be after an instant.
 func (l *lab) archivist(t testing.TB, after time.Time) (is works) {
 	t.Helper()
-	eventually(t, 2*time.Minute, func() error {
+	eventually(t, func() error {
 		is = works{}
 		for node := 1; node <= 3; node++ {
 			for _, pod := range l.podsOn(t, archivistLabel, node) {
@@ -87,7 +87,7 @@ func (l *lab) archivist(t testing.TB, after time.Time) (is works) {
 
 // leaseTaken returns when an archivist says that it took the lease last; the zero time where its log cannot be had.
 func (l *lab) leaseTaken(pod string) (last time.Time) {
-	log, _ := l.tryKubectl("logs", pod, "--request-timeout=3s") // of a node that is cut off there is none
+	log, _ := l.tryKubectl("logs", pod, "--request-timeout=15s") // of a node that is cut off there is none
 	for line := range strings.Lines(log) {
 		var entry struct {
 			Time    time.Time `json:"time"`

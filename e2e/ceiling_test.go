@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -50,39 +49,39 @@ func TestCeiling(t *testing.T) {
 	t.Cleanup(func() {
 		l.kubectl(t, "delete", "feedserver", ample, "--ignore-not-found")
 		l.readNodes(t, false)
-		eventually(t, time.Minute, func() error { return l.amplePods(t, 0, 0) })
+		eventually(t, func() error { return l.amplePods(t, 0, 0) })
 	})
 	l.apply(t, fmt.Sprintf(ampleManifest, ample, mostOf(nodes), nodes[0].Labels[corev1.LabelHostname]))
 	l.waitReady(t, "feedserver/"+ample)
 	two := []string{nodes[1].Name, nodes[2].Name}
 
 	l.scaleAmple(t, 4)
-	eventually(t, time.Minute, func() error { return l.amplePods(t, 2, 2, two...) })
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error { return l.amplePods(t, 2, 2, two...) })
+	eventually(t, func() error {
 		return l.limited(t, "there are to be 4 pods, and the cluster has space for 2: 2 run, and no node takes ", "Insufficient memory",
 			"This is all that is known: the operator may not read nodes (operator.readNodes of the chart)")
 	})
 	l.scaleAmple(t, 2)
-	eventually(t, time.Minute, func() error { return l.notLimited(t, ample) })
-	eventually(t, time.Minute, func() error { return l.amplePods(t, 2, 0, two...) })
+	eventually(t, func() error { return l.notLimited(t, ample) })
+	eventually(t, func() error { return l.amplePods(t, 2, 0, two...) })
 	l.scaleAmple(t, 1)
-	eventually(t, time.Minute, func() error { return l.amplePods(t, 1, 0, two...) })
+	eventually(t, func() error { return l.amplePods(t, 1, 0, two...) })
 
 	l.readNodes(t, true)
 	placed := l.start(t, l.kubectlBin, "-n", namespace, "get", "pods", "-l", ampleLabels, "--watch", "-o",
 		`jsonpath={.metadata.name} {.status.conditions[?(@.type=="PodScheduled")].reason}{"\n"}`)
 	l.scaleAmple(t, 4)
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		return l.limited(t, "there are to be 4 pods, and the cluster has space for 2: the nodes can take ", "memory is short on "+strings.Join(two, ", "),
 			"nodeSelector and affinity leave out "+nodes[0].Name, "Add a node, or ask for less in spec.podTemplate.resources (each pod requests cpu 10m, memory ")
 	})
-	eventually(t, time.Minute, func() error { return l.amplePods(t, 2, 0, two...) })
+	eventually(t, func() error { return l.amplePods(t, 2, 0, two...) })
 	l.waitReady(t, "feedserver/"+ample) // it has what fits
 	if err := l.notLimited(t, "demo"); err != nil {
 		t.Errorf("a pool that has all its pods: %v", err)
 	}
 	l.scaleAmple(t, 2)
-	eventually(t, time.Minute, func() error { return l.notLimited(t, ample) })
+	eventually(t, func() error { return l.notLimited(t, ample) })
 	if err := l.amplePods(t, 2, 0, two...); err != nil {
 		t.Error(err)
 	}
@@ -92,7 +91,7 @@ func TestCeiling(t *testing.T) {
 
 	// There is no space for a third pod, so one goes before the next one comes.
 	l.kubectl(t, "patch", "feedserver", ample, "--type=merge", "-p", `{"spec":{"podTemplate":{"annotations":{"example.org/build":"next"}}}}`)
-	eventually(t, 2*time.Minute, func() error {
+	eventually(t, func() error {
 		out, err := l.tryKubectl("get", "pods", "-l", ampleLabels, "-o", `jsonpath={.items[*].metadata.annotations.example\.org/build}`)
 		if err != nil || out != "next next" {
 			return fmt.Errorf("the pods have the builds %q, error %v", out, err)
@@ -111,7 +110,7 @@ func mostOf(nodes []corev1.Node) string {
 func (l *lab) readNodes(t testing.TB, may bool) {
 	t.Helper()
 	if err := l.show(l.helmBin, "upgrade", "substorm", "charts/substorm", "--namespace", namespace, "--reuse-values",
-		"--set", fmt.Sprintf("operator.readNodes=%t", may), "--wait", "--timeout", "3m"); err != nil {
+		"--set", fmt.Sprintf("operator.readNodes=%t", may), "--wait", "--timeout", patienceText); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -49,7 +49,7 @@ func startCrowd(t *testing.T, m manner) *crowd {
 	c := &crowd{manner: m, answers: map[int]int{}, stop: func() { cancel(); all.Wait() }}
 	t.Cleanup(c.stop)
 	for n := range c.clients {
-		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: c.pause > 0}, Timeout: 30 * time.Second}
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: c.pause > 0}, Timeout: patience}
 		all.Go(func() {
 			for ctx.Err() == nil {
 				c.ask(ctx, client, n)

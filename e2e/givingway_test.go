@@ -6,6 +6,7 @@ package e2e
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -41,8 +42,8 @@ func TestGivingWay(t *testing.T) {
 	l := theLab
 	t.Cleanup(func() {
 		l.kubectl(t, "scale", "deployment/substorm-operator", "--replicas=1")
-		l.kubectl(t, "delete", "feedserver/"+narrow, "instrument/"+narrowCamera, "--ignore-not-found", "--timeout=1m")
-		l.kubectl(t, "wait", "pod", "-l", narrowLabels, "--for=delete", "--timeout=1m")
+		l.kubectl(t, "delete", "feedserver/"+narrow, "instrument/"+narrowCamera, "--ignore-not-found", "--timeout="+patienceText)
+		l.kubectl(t, "wait", "pod", "-l", narrowLabels, "--for=delete", "--timeout="+patienceText)
 	})
 	l.apply(t, instrumentTCP(narrowCamera, narrowPort)+"  gatewayRef: {name: demo}\n  access: {live: Public, archive: Public}\n")
 	l.apply(t, narrowManifest)
@@ -51,14 +52,17 @@ func TestGivingWay(t *testing.T) {
 
 	list := "/archive/" + narrowCamera + "/"
 	pod, base := l.narrowPod(t)
+	for _, path := range []string{list, "/atom/" + narrowCamera + ".xml", "/bundle/" + narrowCamera + ".tar", "/sitemap.xml"} {
+		eventually(t, func() error { return answers(base + path) }) // the pod learns of Instruments and objects a moment after they are there
+	}
 	people := askAll(t, base, 3, "Mozilla/5.0 (X11; Linux x86_64)", "/", list, "/atom/"+narrowCamera+".xml")
-	eventually(t, time.Minute, func() error { return people.answered(http.StatusOK, 20) })
+	eventually(t, func() error { return people.answered(http.StatusOK, 20) })
 	robots, bulk := askAll(t, base, 40, "crawler/1.0", list+"?format=json", "/sitemap.xml"), askAll(t, base, 1, "copy/1.0", "/bundle/"+narrowCamera+".tar")
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		return l.givesWay(t, "programs that show no token are answered 503 at 1 of 1 pods", "CPU")
 	})
-	eventually(t, time.Minute, func() error { return robots.answered(http.StatusServiceUnavailable, 100) })
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error { return robots.answered(http.StatusServiceUnavailable, 100) })
+	eventually(t, func() error {
 		return errors.Join(people.answered(http.StatusOK, 100), bulk.answered(http.StatusOK, 10))
 	})
 	people.end(t)
@@ -70,14 +74,21 @@ func TestGivingWay(t *testing.T) {
 	}
 
 	l.kubectl(t, "scale", "deployment/substorm-operator", "--replicas=0")
-	l.kubectl(t, "wait", "pod", "-l", "app.kubernetes.io/name=substorm", "--for=delete", "--timeout=1m")
+	l.kubectl(t, "wait", "pod", "-l", "app.kubernetes.io/name=substorm", "--for=delete", "--timeout="+patienceText)
 	bulk.end(t)
 	robots.end(t)
 	l.kubectl(t, "delete", "pod", pod, "--grace-period=0", "--force")
-	eventually(t, time.Minute, func() error { _, _, err := l.findNarrowPod(pod); return err })
+	eventually(t, func() error { _, _, err := l.findNarrowPod(pod); return err })
 	_, base = l.narrowPod(t)
+	eventually(t, func() error { // until it knows the Instrument
+		err := answers(base + list + "?format=json")
+		if err != nil && strings.Contains(err.Error(), fmt.Sprint(http.StatusServiceUnavailable)) {
+			t.Fatalf("the pod has just been started: %v", err)
+		}
+		return err
+	})
 	again := askAll(t, base, 1, "crawler/1.0", list+"?format=json")
-	eventually(t, time.Minute, func() error { return again.answered(http.StatusOK, 5) })
+	eventually(t, func() error { return again.answered(http.StatusOK, 5) })
 	again.end(t)
 	if n := again.answers[http.StatusServiceUnavailable]; n > 0 {
 		t.Errorf("%d robots were to come later: the pod has just been started", n)
@@ -86,7 +97,7 @@ func TestGivingWay(t *testing.T) {
 		t.Error(err)
 	}
 	l.kubectl(t, "scale", "deployment/substorm-operator", "--replicas=1")
-	eventually(t, 2*time.Minute, func() error {
+	eventually(t, func() error {
 		if err := l.givesWay(t); err == nil {
 			return errors.New("GivingWay is still there")
 		}
@@ -104,7 +115,7 @@ func (l *lab) givesWay(t testing.TB, all ...string) error {
 // narrowPod waits for the pod, and returns where it is asked.
 func (l *lab) narrowPod(t testing.TB) (name, base string) {
 	t.Helper()
-	eventually(t, time.Minute, func() (err error) { name, base, err = l.findNarrowPod(""); return err })
+	eventually(t, func() (err error) { name, base, err = l.findNarrowPod(""); return err })
 	return name, base
 }
 
@@ -117,6 +128,20 @@ func (l *lab) findNarrowPod(gone string) (name, base string, err error) {
 		}
 	}
 	return "", "", errors.Join(err, errors.New("no pod of FeedServer narrow is ready"))
+}
+
+// answers is nil where a GET of url is answered 200.
+func answers(url string) error {
+	client := &http.Client{Timeout: time.Minute}
+	resp, err := client.Get(url)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("GET %s: %s", url, resp.Status)
+	}
+	return nil
 }
 
 // askAll has clients ask one pod, each from an address of its own. Who gives way asks again much earlier than it is told to.

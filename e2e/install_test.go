@@ -6,6 +6,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -32,7 +33,7 @@ func (l *lab) install() error {
 		"--set", "nats.leafnodes.enabled=true",
 		"--set", "networkPolicy.monitoringFrom[0].ipBlock.cidr=0.0.0.0/0", // tests read it through the API server
 		"--set", `s3.nodeSelector.kubernetes\.io/hostname=`+first,
-		"--wait", "--timeout", "3m")
+		"--wait", "--timeout", patienceText)
 	if err != nil {
 		return err
 	}
@@ -44,11 +45,11 @@ func (l *lab) install() error {
 
 // helmTest runs the charts' own tests, as a user would once all is installed.
 func (l *lab) helmTest() error {
-	if err := l.show(l.kubectlBin, "wait", "-n", namespace, "site/demo", "ingestgateway/demo", "feedserver/demo", "--for=condition=Ready", "--timeout=3m"); err != nil {
+	if err := l.show(l.kubectlBin, "wait", "-n", namespace, "site/demo", "ingestgateway/demo", "feedserver/demo", "--for=condition=Ready", "--timeout="+patienceText); err != nil {
 		return err
 	}
 	for _, release := range []string{"substorm", "demo"} {
-		if err := l.show(l.helmBin, "test", release, "--namespace", namespace, "--logs", "--timeout", "3m"); err != nil {
+		if err := l.show(l.helmBin, "test", release, "--namespace", namespace, "--logs", "--timeout", patienceText); err != nil {
 			return err
 		}
 	}
@@ -59,13 +60,13 @@ func (l *lab) helmTest() error {
 // streams have three replicas.
 func (l *lab) installSubstorm() error {
 	err := l.show(l.helmBin, "upgrade", "--install", "substorm", "charts/substorm",
-		"--namespace", namespace, "--set", "image.tag=dev", "--wait", "--timeout", "3m")
+		"--namespace", namespace, "--set", "image.tag=dev", "--wait", "--timeout", patienceText)
 	if err != nil {
 		return err
 	}
 	return l.show(l.helmBin, "upgrade", "--install", "demo", "charts/substorm-site",
 		"--namespace", namespace, "--set", "image.tag=dev", "--set", "ingestGateway.spec.replicas=3", "--set", "feedServer.spec.replicas=2", "--set", "site.spec.jetStream.replicas=3",
-		"--wait", "--timeout", "3m")
+		"--wait", "--timeout", patienceText)
 }
 
 // nodes returns the cluster's nodes in the order in which hack/cluster counts them.
@@ -139,7 +140,7 @@ func (l *lab) podsOn(t testing.TB, label string, n int) (names []string) {
 // waitRestarted waits until a gateway's container runs for the second time.
 func (l *lab) waitRestarted(t testing.TB, pod string) {
 	t.Helper()
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		for _, p := range l.gateways(t) {
 			if p.Name == pod && len(p.Status.ContainerStatuses) > 0 && p.Status.ContainerStatuses[0].RestartCount > 0 {
 				return nil
@@ -152,21 +153,22 @@ func (l *lab) waitRestarted(t testing.TB, pod string) {
 // readyGateway returns a gateway pod that receives, and its node's address.
 func (l *lab) readyGateway(t testing.TB) (podIP, nodeIP string) {
 	t.Helper()
-	for _, pod := range l.gateways(t) {
-		for _, c := range pod.Status.Conditions {
-			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-				return pod.Status.PodIP, pod.Status.HostIP
+	eventually(t, func() error {
+		for _, pod := range l.gateways(t) {
+			if podReady(&pod) && pod.DeletionTimestamp == nil {
+				podIP, nodeIP = pod.Status.PodIP, pod.Status.HostIP
+				return nil
 			}
 		}
-	}
-	t.Fatal("no gateway pod is ready")
-	return "", ""
+		return errors.New("no gateway pod is ready")
+	})
+	return podIP, nodeIP
 }
 
 // waitReady waits for the condition Ready of resources.
 func (l *lab) waitReady(t testing.TB, resources ...string) {
 	t.Helper()
-	l.kubectl(t, append([]string{"wait", "--for=condition=Ready", "--timeout=2m"}, resources...)...)
+	l.kubectl(t, append([]string{"wait", "--for=condition=Ready", "--timeout=" + patienceText}, resources...)...)
 }
 
 // instrumentTCP is the manifest of a camera.
@@ -197,7 +199,7 @@ func instrument(name, kind, listener string) string {
 // waitRefused waits until nobody listens on address any more.
 func waitRefused(t testing.TB, address string) {
 	t.Helper()
-	eventually(t, 30*time.Second, func() error {
+	eventually(t, func() error {
 		conn, err := net.DialTimeout("tcp", address, time.Second)
 		if err != nil {
 			return nil

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -35,7 +34,7 @@ func TestDeletedInstrumentKeepsItsArchive(t *testing.T) {
 	l := theLab
 	before := l.kept(t)
 
-	l.kubectl(t, "delete", "instrument", keptCamera, "--timeout=30s")
+	l.kubectl(t, "delete", "instrument", keptCamera, "--timeout="+patienceText)
 	if diff := cmp.Diff(before, l.digests(t, keptCamera)); diff != "" {
 		t.Fatalf("the listing changed with the deletion (-before +after):\n%s", diff)
 	}
@@ -46,14 +45,14 @@ func TestDeletedInstrumentKeepsItsArchive(t *testing.T) {
 	}
 }
 
-// TestUninstall: `helm uninstall` with resources present ends within a minute,
+// TestUninstall: `helm uninstall` with resources present ends,
 // leaves every object, stream and volume, and a reinstall goes on from there.
 func TestUninstall(t *testing.T) {
 	l := theLab
 	before := l.kept(t)
 
 	for _, release := range []string{"demo", "substorm"} {
-		out, err := l.output(l.helmBin, "uninstall", release, "-n", namespace, "--wait", "--timeout", "60s")
+		out, err := l.output(l.helmBin, "uninstall", release, "-n", namespace, "--wait", "--timeout", patienceText)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +86,7 @@ func (l *lab) sendSome(t testing.TB, instrument string, port, n int) []string {
 		"--report", report, writeObjects(t, n, 32<<10)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 2*time.Minute, func() error {
+	eventually(t, func() error {
 		if got := len(l.digests(t, instrument)); got != listed+n {
 			return fmt.Errorf("%d objects of %s listed, want %d", got, instrument, listed+n)
 		}

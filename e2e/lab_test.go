@@ -27,6 +27,13 @@ const clusterName = "e2e"
 // namespace that everything is installed into.
 const namespace = "substorm"
 
+// patience is how long tests wait for what must come, and patienceText the same for commands. It says nothing about how long that takes: two
+// cores that do something else at the same time are slow.
+const (
+	patience     = 5 * time.Minute
+	patienceText = "5m"
+)
+
 // lab is the cluster that all tests of this package share.
 type lab struct {
 	root       string // of the checkout
@@ -132,14 +139,24 @@ func (l *lab) env() []string {
 	return append(os.Environ(), "KUBECONFIG="+l.kubeconfig)
 }
 
-// kubectl runs kubectl in our namespace and fails the test where it fails.
+// kubectl runs kubectl in our namespace and fails the test where it fails. What only reads is tried for a while: an API server that has too
+// much to do refuses some connections.
 func (l *lab) kubectl(t testing.TB, args ...string) string {
 	t.Helper()
-	out, err := l.tryKubectl(args...)
-	if err != nil {
-		t.Fatal(err)
+	tries := 1
+	if args[0] == "get" {
+		tries = 20
 	}
-	return out
+	var out string
+	var err error
+	for range tries {
+		if out, err = l.tryKubectl(args...); err == nil {
+			return out
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+	t.Fatal(err)
+	return ""
 }
 
 func (l *lab) tryKubectl(args ...string) (string, error) {
@@ -175,17 +192,17 @@ func (l *lab) cluster(t testing.TB, args ...string) {
 }
 
 // eventually calls check until it returns nil, and fails the test with its
-// last error after the time is over.
-func eventually(t testing.TB, within time.Duration, check func() error) {
+// last error where that does not happen.
+func eventually(t testing.TB, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(within)
+	deadline := time.Now().Add(patience)
 	for {
 		err := check()
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %v", within, err)
+			t.Fatalf("not within %v: %v", patience, err)
 		}
 		time.Sleep(500 * time.Millisecond)
 	}
@@ -218,7 +235,7 @@ func (l *lab) start(t testing.TB, argv ...string) *background {
 // succeeds waits for the command to end well.
 func (b *background) succeeds(t testing.TB) {
 	t.Helper()
-	if code := b.wait(t, 4*time.Minute); code != 0 {
+	if code := b.wait(t, 2*patience); code != 0 {
 		t.Fatalf("%v ended with %d:\n%s", b.cmd.Args, code, b.out.String())
 	}
 }

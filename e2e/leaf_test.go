@@ -104,12 +104,12 @@ func (l *lab) addLeaf(t *testing.T, all, leaves jetstream.JetStream) []byte {
 	t.Cleanup(func() {
 		l.kubectl(t, "patch", "site", "demo", "--type=merge", "-p", `{"spec":{"leaves":null}}`)
 		for name := range copies {
-			eventually(t, time.Minute, func() error { return sourcesNothing(all, name) })
+			eventually(t, func() error { return sourcesNothing(all, name) })
 		}
 		l.kubectl(t, "delete", "secret", "demo-leaf-"+outpost)
 	})
 	var creds []byte
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		text, err := l.tryKubectl("get", "secret", "demo-leaf-"+outpost, "-o", `jsonpath={.data.user\.creds}`)
 		if err != nil {
 			return err
@@ -146,7 +146,7 @@ func (a *leafAttacker) source() {
 		}
 	}
 	for _, copies := range []string{wire.CopiedObservationStream("demo", outpost), wire.CopiedNoticeStream("demo", outpost)} {
-		eventually(a.t, 2*time.Minute, func() error { // another server begins to source at once; one that has asked in vain waits
+		eventually(a.t, func() error { // another server begins to source at once; one that has asked in vain waits
 			// Nobody answers while the stream has no leader yet.
 			m, err := a.leaves.Conn().Request("$JS.API.STREAM.LEADER.STEPDOWN."+copies, nil, 5*time.Second)
 			if err == nil && !strings.Contains(string(m.Data), `"success":true`) {
@@ -155,7 +155,7 @@ func (a *leafAttacker) source() {
 			return err
 		})
 	}
-	eventually(a.t, 4*time.Minute, func() error {
+	eventually(a.t, func() error {
 		a.answer()
 		if len(a.listens) < 2 {
 			return fmt.Errorf("the hub has asked for consumers of these only: %v", a.listens)
@@ -215,7 +215,7 @@ func (a *leafAttacker) forge(targets []string) {
 			if _, err := a.leaves.Publish(a.t.Context(), "bait", nil); err != nil {
 				a.t.Fatal(err)
 			}
-			eventually(a.t, time.Minute, func() error {
+			eventually(a.t, func() error {
 				a.answer() // the hub may have asked for another consumer
 				for _, target := range append(targets, "$JS.API.STREAM.PURGE."+bait) {
 					a.rogue.Send(forged(a.listens[stream], target))

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -33,13 +32,13 @@ func TestMirror(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.apply(t, strings.Replace(string(partner), "selector: {}", `selector: {matchLabels: {mirrored: "yes"}}`, 1))
-	l.kubectl(t, "wait", "pod/rsync-partner", "--for=condition=Ready", "--timeout=2m")
+	l.kubectl(t, "wait", "pod/rsync-partner", "--for=condition=Ready", "--timeout="+patienceText)
 	l.waitReady(t, "instrument/"+mirrorCamera, "mirrorpartner/university")
 	sent := l.sendSome(t, mirrorCamera, mirrorPort, 5)
 
 	run := func() {
 		t.Helper()
-		if out, err := l.output(l.substorm, "mirror", "run", "university", "-n", namespace, "--wait", "3m"); err != nil {
+		if out, err := l.output(l.substorm, "mirror", "run", "university", "-n", namespace, "--wait", patienceText); err != nil {
 			logs, _ := l.tryKubectl("logs", "-l", "app.kubernetes.io/name=mirror-jobs", "--tail=50")
 			t.Fatalf("%v\n%s\n%s", err, out, logs)
 		}
@@ -48,7 +47,7 @@ func TestMirror(t *testing.T) {
 	if files := l.partnerHas(t); len(files) != len(sent) {
 		t.Errorf("the partner has %q, of %d objects", files, len(sent))
 	}
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		day := l.ledger(t, mirrorCamera)
 		for _, w := range day.Writers {
 			if w.Writer == "university" && w.Mirrored != nil && w.Mirrored.Objects == uint64(len(sent)) && w.Mirrored.Digest == day.Announced.Digest {
@@ -61,16 +60,16 @@ func TestMirror(t *testing.T) {
 	// Somebody removes a file at the partner: a run that only compares finds that, and one with force brings it again.
 	file := l.partnerHas(t)[0]
 	l.kubectl(t, "exec", "rsync-partner", "--", "rsync", "-r", "--delete", "--include="+path.Base(file), "--exclude=*", "/etc/rsyncd/", "/data/"+path.Dir(file)+"/")
-	if out, err := l.output(l.substorm, "mirror", "run", "university", "-n", namespace, "--verify-only", "--wait", "3m"); err == nil {
+	if out, err := l.output(l.substorm, "mirror", "run", "university", "-n", namespace, "--verify-only", "--wait", patienceText); err == nil {
 		t.Errorf("nothing is missing: %s", out)
 	}
-	if out, err := l.output(l.substorm, "mirror", "run", "university", "-n", namespace, "--force", "--wait", "3m"); err != nil {
+	if out, err := l.output(l.substorm, "mirror", "run", "university", "-n", namespace, "--force", "--wait", patienceText); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if files := l.partnerHas(t); !slices.Contains(files, file) {
 		t.Errorf("the partner has %q, and not %s", files, file)
 	}
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		out := l.kubectl(t, "get", "mirrorpartner", "university", "-o", `jsonpath={.status.conditions[?(@.type=="Reachable")].status} {.status.runs[0].result}`)
 		if out != "True "+wire.MirrorSucceeded {
 			return fmt.Errorf("the status says %q", out)

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -65,11 +64,17 @@ func TestMirrorSites(t *testing.T) {
 		address := of.run(t, l.kubectlBin, "get", "service", "-n", other.namespace, "-l", "app.kubernetes.io/name=feed-server", "-o",
 			`jsonpath={.items[0].metadata.name}.{.items[0].metadata.namespace}.svc:{.items[0].spec.ports[0].port}`)
 		of.apply(t, fmt.Sprintf(mirroredCamera, of.camera, of.port, other.code, address))
-		of.run(t, l.kubectlBin, "wait", "--for=condition=Ready", "--timeout=2m", "instrument/"+of.camera, "mirrorpartner/"+other.code)
+		of.run(t, l.kubectlBin, "wait", "--for=condition=Ready", "--timeout="+patienceText, "instrument/"+of.camera, "mirrorpartner/"+other.code)
 	}
 	sent := map[*mirroredSite]int{here: 6, there: 4}
 	for of, n := range sent {
 		of.run(t, l.substorm, "send", "--quiet", "--to", join(l.nodeAddresses(t), of.port), writeObjects(t, n, 32<<10))
+		eventually(t, func() error { // a receipt may come before an object is announced, and a run takes what is
+			if is := len(of.records(t, of.camera)); is != n {
+				return fmt.Errorf("%s lists %d of %d objects", of.code, is, n)
+			}
+			return nil
+		})
 	}
 	for range 2 {
 		here.pull(t, there)
@@ -87,10 +92,10 @@ func TestMirrorSites(t *testing.T) {
 func (l *lab) installPolar(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() {
-		_ = l.show(l.kubectlBin, "delete", "mirrorpartner,instrument", "--all", "-n", polar, "--timeout=1m")
-		_ = l.show(l.kubectlBin, "delete", "mirrorpartner/"+polar, "instrument/sites-camera", "-n", namespace, "--timeout=1m")
+		_ = l.show(l.kubectlBin, "delete", "mirrorpartner,instrument", "--all", "-n", polar, "--timeout="+patienceText)
+		_ = l.show(l.kubectlBin, "delete", "mirrorpartner/"+polar, "instrument/sites-camera", "-n", namespace, "--timeout="+patienceText)
 		for _, release := range []string{"demo", "substorm", "substorm-quickstart"} {
-			_ = l.show(l.helmBin, "uninstall", release, "--namespace", polar, "--wait", "--timeout", "2m")
+			_ = l.show(l.helmBin, "uninstall", release, "--namespace", polar, "--wait", "--timeout", patienceText)
 		}
 		_ = l.show(l.kubectlBin, "delete", "namespace", polar, "--wait=false")
 	})
@@ -100,7 +105,7 @@ func (l *lab) installPolar(t *testing.T) {
 		{"demo", "charts/substorm-site", "--set", "site.spec.code=" + polar,
 			"--set", fmt.Sprintf("ingestGateway.spec.ports.first=%[1]d,ingestGateway.spec.ports.last=%[1]d", polarPort)},
 	} {
-		argv := append([]string{l.helmBin, "upgrade", "--install", release[0], release[1], "--namespace", polar, "--set", "image.tag=dev", "--wait", "--timeout", "3m"}, release[2:]...)
+		argv := append([]string{l.helmBin, "upgrade", "--install", release[0], release[1], "--namespace", polar, "--set", "image.tag=dev", "--wait", "--timeout", patienceText}, release[2:]...)
 		if err := l.show(argv...); err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +135,7 @@ func (s *mirroredSite) apply(t testing.TB, manifest string) {
 // pull makes a run of the partner that pulls from the other Site.
 func (s *mirroredSite) pull(t testing.TB, other *mirroredSite) {
 	t.Helper()
-	if out, err := s.output(s.substorm, "mirror", "run", other.code, "-n", s.namespace, "--wait", "3m"); err != nil {
+	if out, err := s.output(s.substorm, "mirror", "run", other.code, "-n", s.namespace, "--wait", patienceText); err != nil {
 		logs, _ := s.output(s.kubectlBin, "logs", "-n", s.namespace, "-l", "app.kubernetes.io/name=mirror-jobs", "--tail=50")
 		t.Fatalf("%v\n%s\n%s", err, out, logs)
 	}
@@ -169,7 +174,7 @@ func (s *mirroredSite) instruments(t testing.TB) (names []string) {
 func (s *mirroredSite) has(t testing.TB, other *mirroredSite, sent int) {
 	t.Helper()
 	guest := wire.GuestName(other.code, other.camera)
-	eventually(t, 2*time.Minute, func() error {
+	eventually(t, func() error {
 		want, got := map[string]string{}, map[string]string{}
 		for _, r := range other.records(t, other.camera) {
 			want[r.ID] = fmt.Sprint(r.Digest, r.ReceivedAt.UTC(), r.State)
@@ -184,7 +189,7 @@ func (s *mirroredSite) has(t testing.TB, other *mirroredSite, sent int) {
 		}
 		return nil
 	})
-	eventually(t, time.Minute, func() error {
+	eventually(t, func() error {
 		out := s.run(t, s.substorm, "archive", "ledger", "--instrument", guest, "-o", "json")
 		return allAgree(out)
 	})

@@ -72,7 +72,7 @@ func (l *lab) instruments(t testing.TB) dynamic.ResourceInterface {
 // untilAccepted returns the time from since to the first accepted connection.
 func untilAccepted(t testing.TB, since time.Time, address string) time.Duration {
 	t.Helper()
-	for time.Since(since) < 30*time.Second {
+	for time.Since(since) < patience {
 		conn, err := net.DialTimeout("tcp", address, 200*time.Millisecond)
 		if err == nil {
 			took := time.Since(since)
@@ -81,6 +81,6 @@ func untilAccepted(t testing.TB, since time.Time, address string) time.Duration 
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
-	t.Fatalf("%s accepted no connection within 30 s", address)
+	t.Fatalf("%s accepted no connection within %v", address, patience)
 	return 0
 }

@@ -51,25 +51,33 @@ func TestStorm(t *testing.T) {
 	t.Cleanup(func() {
 		l.kubectl(t, "patch", "site", "demo", "--type=merge", "-p", `{"spec":{"spaceWeather":null,"surge":null}}`)
 		l.kubectl(t, "patch", "feedserver", "demo", "--type=merge", "-p", `{"spec":{"service":{"type":"ClusterIP"}}}`)
-		eventually(t, 2*time.Minute, l.twoFeedServers)
+		eventually(t, l.twoFeedServers)
 	})
 	l.waitReady(t, "instrument/"+stormCamera, "site/demo", "feedserver/demo", "ingestgateway/demo")
-	eventually(t, 2*time.Minute, func() error { return l.podsReady(2, 3) })
+	eventually(t, func() error { return l.podsReady(2, 3) })
 	story := l.start(t, l.kubectlBin, "-n", namespace, "get", "site", "demo", "--watch", "-o",
 		`jsonpath={.status.surge.level}|{.status.surge.floors[?(@.kind=="FeedServer")].replicas}|{.status.surge.floors[?(@.kind=="IngestGateway")].replicas}{"\n"}`)
 
-	// Calm first, and then the storm, which goes on until the crowd has been served.
+	// Calm first, until it has been told.
 	began := time.Now().Truncate(time.Second)
-	calm, high := []string{"2.00", "2.33"}, slices.Repeat([]string{"7.33"}, 200)
+	played := func() int { return int(time.Since(began)/stormPace) + 1 }
+	recorded := slices.Concat([]string{"2.00"}, slices.Repeat([]string{"2.33"}, 200))
 	l.kubectl(t, "patch", "site", "demo", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"spaceWeather":%s,"surge":{"hold":"10s","releaseInterval":"10s","levels":[
 		{"name":"storm","anyOf":[{"allOf":[{"quantity":"Kp","atLeast":"5"}]}],
-		 "floors":[{"kind":"FeedServer","replicas":%d},{"kind":"IngestGateway","name":"demo","replicas":%d}]}]}}}`, recordedKp(began, append(calm, high...)), stormFloor, stormFloor))
-	eventually(t, 2*time.Minute, func() error { return l.siteTells("", "Kp 2.", "") })
+		 "floors":[{"kind":"FeedServer","replicas":%d},{"kind":"IngestGateway","name":"demo","replicas":%d}]}]}}}`, recordedKp(began, recorded), stormFloor, stormFloor))
+	eventually(t, func() error { return l.siteTells("", "Kp 2.", "") })
 	if err := l.podsReady(2, 3); err != nil {
 		t.Errorf("before the storm: %v", err)
 	}
-	eventually(t, 2*time.Minute, func() error { return l.siteTells("storm", "Kp 7.3 (recorded", stormFloors) })
-	eventually(t, 3*time.Minute, func() error { return l.podsReady(stormFloor, stormFloor) })
+
+	// What was recorded goes on with the storm, which lasts until the crowd has been served.
+	goesOn := func(kp string) {
+		recorded = slices.Concat(recorded[:max(1, played())], slices.Repeat([]string{kp}, 200))
+		l.kubectl(t, "patch", "site", "demo", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"spaceWeather":%s}}`, recordedKp(began, recorded)))
+	}
+	goesOn("7.33")
+	eventually(t, func() error { return l.siteTells("storm", "Kp 7.3 (recorded", stormFloors) })
+	eventually(t, func() error { return l.podsReady(stormFloor, stormFloor) })
 
 	// The crowd.
 	readers := startCrowd(t, manner{
@@ -80,25 +88,28 @@ func TestStorm(t *testing.T) {
 	const objects = 400
 	l.start(t, l.substorm, "send", "--quiet", "--to", join(l.nodeAddresses(t), stormPort), "--parallel", "4", "--rate", "20",
 		"--report", report, writeObjects(t, objects, 16<<10)).succeeds(t)
-	eventually(t, time.Minute, func() error { return readers.answered(http.StatusOK, 1000) })
+	eventually(t, func() error { return readers.answered(http.StatusOK, 1000) })
 	if err := l.siteTells("storm", "Kp 7.3 (recorded", stormFloors); err != nil {
 		t.Errorf("behind the crowd: %v", err)
 	}
 
-	// It is over: what was recorded goes on with a calm that has just begun.
-	played := int(time.Since(began)/stormPace) + 1
-	over := slices.Concat(calm, slices.Repeat([]string{"7.33"}, max(1, played-len(calm))), slices.Repeat([]string{"1.67"}, 100))
-	l.kubectl(t, "patch", "site", "demo", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"spaceWeather":%s}}`, recordedKp(began, over)))
-	eventually(t, 2*time.Minute, func() error { return l.siteTells("", "Kp 1.7 (recorded", "") })
-	eventually(t, 2*time.Minute, func() error { return l.podsReady(2, 3) })
+	goesOn("1.67") // it is over
+	eventually(t, func() error { return l.siteTells("", "Kp 1.7 (recorded", "") })
+	eventually(t, func() error { return l.podsReady(2, 3) })
 	readers.end(t)
+	eventually(t, func() error { // kubectl has come to the end of it
+		if told := strings.TrimSpace(story.out.String()); told[strings.LastIndex(told, "\n")+1:] != "||" {
+			return fmt.Errorf("the Site tells no end of it:\n%s", told)
+		}
+		return nil
+	})
 	tellsStorm(t, story.out.String())
 
 	receipts := readReport(t, report)
 	if len(receipts) != objects {
 		t.Errorf("the sender holds %d receipts, want %d", len(receipts), objects)
 	}
-	eventually(t, 2*time.Minute, func() error { return l.compareObjects(t, stormCamera, receipts) })
+	eventually(t, func() error { return l.compareObjects(t, stormCamera, receipts) })
 }
 
 // podsReady is nil once so many feed servers and gateways of the Site are ready, and no more.

@@ -25,7 +25,7 @@ unit() {
 
 # Each run brings a cluster up, and prints what it does.
 e2e() {
-  tests e2e standard-verbose "./hack/cluster ./e2e" -tags e2e -p 1 -count 1 -timeout 45m
+  tests e2e standard-verbose "./hack/cluster ./e2e" -tags e2e -p 1 -count 1 -timeout 90m
 }
 
 failed=0

@@ -60,6 +60,12 @@ make product-3 20000000
 eventually "PUT is answered 201" answers 201 -T product-1 "$products/2026/one.png"
 answers 201 -H 'Content-Type: image/png' --data-binary @product-2 "$products/" || fail "POST: $(cat got)"
 $SUBSTORM send --to "$products/" product-3
+# UDP tells nobody what a node drops that does not forward the port yet.
+arrives() {
+  printf '20000.5,40000.25\n' | $SUBSTORM send --udp --lines --to "$GATEWAY:$telemetry" - && sleep 2 &&
+    $SUBSTORM archive ledger --instrument scenario-magnetometer -o json | grep -q '"datagrams":[1-9]'
+}
+eventually "a datagram is received" arrives
 i=0
 while [ $i -lt 20 ]; do
   printf '%d.5,%d.25\n' $((20000 + i)) $((40000 + i))
@@ -110,7 +116,7 @@ read_all() {
   eventually "the bundle has it" sh -c "$CURL -fsS '$URL/bundle/scenario-product.tar' | tar -tf - | grep one.png"
   eventually "Atom names it" has "$URL/atom/scenario-product.xml" '<entry>'
   eventually "HAPI has the catalog" has "$URL/hapi/catalog" scenario-magnetometer/seconds
-  eventually "HAPI has the samples" sampled 20
+  eventually "HAPI has the samples" sampled 21
   eventually "the page shows it" has "$URL/" scenario-camera
   eventually "robots are told" answers 200 "$URL/robots.txt"
 }

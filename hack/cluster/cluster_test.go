@@ -42,8 +42,8 @@ func TestBareCluster(t *testing.T) {
 	l.cluster("nodes", "3")
 	l.cluster("load", "probe")
 	l.apply(probes)
-	l.kube("rollout", "status", "daemonset/server", "--timeout=90s")
-	l.kube("rollout", "status", "statefulset/keeper", "--timeout=90s")
+	l.kube("rollout", "status", "daemonset/server", "--timeout=3m")
+	l.kube("rollout", "status", "statefulset/keeper", "--timeout=3m")
 
 	t.Run("DNS answers in a pod", l.dns)
 	t.Run("pods reach pods, Services and the API server", l.egress)
@@ -117,15 +117,23 @@ spec:
 func (l lab) dns(t *testing.T) {
 	l.t = t
 	want := l.kube("get", "service", "server", "-o", "jsonpath={.spec.clusterIP}")
-	if got := l.kube("exec", "keeper-0", "--", "/probe", "lookup", "server.default.svc.cluster.local"); got != want {
-		t.Errorf("the name of the Service is %q, its address %q", got, want)
-	}
+	l.eventually(func() error { // DNS is a Service, too, and new on two of the nodes
+		got, err := l.try(l.kubectl, "exec", "keeper-0", "--", "/probe", "lookup", "server.default.svc.cluster.local")
+		if err == nil && got != want {
+			err = fmt.Errorf("the name of the Service is %q, its address %q", got, want)
+		}
+		return err
+	})
 }
 
 func (l lab) egress(t *testing.T) {
 	l.t = t
 	// One Service has an endpoint on every node, so that ten calls go to the caller's node and to others.
 	callers := map[string]bool{}
+	l.eventually(func() error {
+		_, err := l.try(l.kubectl, "exec", "keeper-0", "--", "/probe", "dial", "server:80")
+		return err
+	})
 	for range 10 {
 		fields := strings.Fields(l.kube("exec", "keeper-0", "--", "/probe", "dial", "server:80"))
 		callers[fields[0]] = true
@@ -161,8 +169,8 @@ func (l lab) volume(t *testing.T) {
 	l.kube("exec", "keeper-0", "--", "/probe", "append", "/data/notes", "first")
 	node := l.kube("get", "pod", "keeper-0", "-o", "jsonpath={.spec.nodeName}")
 	l.kube("delete", "pod", "keeper-0")
-	l.kube("wait", "--for=create", "pod/keeper-0", "--timeout=30s")
-	l.kube("wait", "--for=condition=Ready", "pod/keeper-0", "--timeout=60s")
+	l.kube("wait", "--for=create", "pod/keeper-0", "--timeout=3m")
+	l.kube("wait", "--for=condition=Ready", "pod/keeper-0", "--timeout=3m")
 	if got := l.kube("exec", "keeper-0", "--", "/probe", "append", "/data/notes", "second"); got != "first\nsecond" {
 		t.Errorf("the file holds %q", got)
 	}
@@ -170,9 +178,9 @@ func (l lab) volume(t *testing.T) {
 		t.Errorf("the pod left its volume on %s for %s", node, now)
 	}
 	l.kube("delete", "statefulset", "keeper")
-	l.kube("wait", "--for=delete", "pod/keeper-0", "--timeout=60s")
+	l.kube("wait", "--for=delete", "pod/keeper-0", "--timeout=3m")
 	l.kube("delete", "persistentvolumeclaim", "data-keeper-0")
-	l.eventually(30*time.Second, func() error {
+	l.eventually(func() error {
 		if list := l.cluster("volumes"); !strings.Contains(list, "Released") {
 			return fmt.Errorf("no volume is released:\n%s", list)
 		}
@@ -182,8 +190,8 @@ func (l lab) volume(t *testing.T) {
 		t.Errorf("after clearing, not all 18 volumes are available:\n%s", list)
 	}
 	l.apply(probes)
-	l.kube("wait", "--for=create", "pod/keeper-0", "--timeout=30s")
-	l.kube("wait", "--for=condition=Ready", "pod/keeper-0", "--timeout=60s")
+	l.kube("wait", "--for=create", "pod/keeper-0", "--timeout=3m")
+	l.kube("wait", "--for=condition=Ready", "pod/keeper-0", "--timeout=3m")
 	if got := l.kube("exec", "keeper-0", "--", "/probe", "append", "/data/notes", "anew"); got != "anew" {
 		t.Errorf("the new claim's volume holds %q", got)
 	}
@@ -223,12 +231,12 @@ func (l lab) kill(t *testing.T) {
 	}
 	old := l.podOn("node2")
 	l.cluster("kill", "2")
-	l.kube("wait", "--for=condition=Ready=Unknown", "node/node2", "--timeout=60s")
+	l.kube("wait", "--for=condition=Ready=Unknown", "node/node2", "--timeout=3m")
 	if state := l.cluster("status"); !strings.Contains(state, "off") {
 		t.Errorf("status does not say that a node is off:\n%s", state)
 	}
 	l.cluster("start", "2")
-	l.eventually(60*time.Second, func() error {
+	l.eventually(func() error {
 		_, err := l.try(l.kubectl, "exec", old, "--", "/probe", "lookup", "server.default.svc.cluster.local")
 		return err
 	})
@@ -243,19 +251,19 @@ func (l lab) cut(t *testing.T) {
 		}
 		return err
 	}
-	l.eventually(30*time.Second, answers)
+	l.eventually(answers)
 	was, _ := call(t, "tcp", l.address(2)+":30180")
 	l.cluster("cut", "2")
 	if conn, err := net.DialTimeout("tcp", l.address(2)+":30180", time.Second); err == nil {
 		conn.Close()
 		t.Error("a cut node still answers")
 	}
-	l.kube("wait", "--for=condition=Ready=Unknown", "node/node2", "--timeout=60s")
+	l.kube("wait", "--for=condition=Ready=Unknown", "node/node2", "--timeout=3m")
 	if state := l.cluster("status"); !strings.Contains(state, "cut off") {
 		t.Errorf("status does not say that a node is cut off:\n%s", state)
 	}
 	l.cluster("join", "node2")
-	l.eventually(30*time.Second, answers)
+	l.eventually(answers)
 	is, _ := call(t, "tcp", l.address(2)+":30180")
 	if is[0] != was[0] {
 		t.Error("the pod on the cut node was started anew")

@@ -22,6 +22,9 @@ import (
 // clusterName keeps this test's cluster apart from the demo's and from that of the other tests.
 const clusterName = "hacktest"
 
+// patience is how long the test waits for what must come. It says nothing about how long that takes.
+const patience = 3 * time.Minute
+
 // lab is the cluster under test, worked by its command line as a person would.
 type lab struct {
 	t          testing.TB
@@ -30,31 +33,43 @@ type lab struct {
 	kubectl    string
 }
 
-// call returns the words of a probe's answer, and the caller's own address.
+// call returns the words of a probe's answer, and the caller's own address. It asks again for a while: a pod is Ready before each node forwards
+// the ports of its Service.
 func call(t testing.TB, network, address string) (words []string, local string) {
 	t.Helper()
+	var err error
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+		if words, local, err = tryCall(network, address); err == nil {
+			return words, local
+		}
+	}
+	t.Fatalf("%s %s: %v", network, address, err)
+	return nil, ""
+}
+
+func tryCall(network, address string) (words []string, local string, err error) {
 	conn, err := net.DialTimeout(network, address, 5*time.Second)
 	if err != nil {
-		t.Fatal(err)
+		return nil, "", err
 	}
 	defer conn.Close()
 	if network == "udp" {
 		fmt.Fprint(conn, "hello")
 	}
 	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
-		t.Fatal(err)
+		return nil, "", err
 	}
 	buf := make([]byte, 200)
 	n, err := conn.Read(buf)
 	if err != nil {
-		t.Fatalf("%s %s: %v", network, address, err)
+		return nil, "", err
 	}
 	words = strings.Fields(string(buf[:n]))
 	if len(words) != 3 {
-		t.Fatalf("%s %s: the answer is %q", network, address, buf[:n])
+		return nil, "", fmt.Errorf("the answer is %q", buf[:n])
 	}
-	local, _, _ = net.SplitHostPort(conn.LocalAddr().String())
-	return words, local
+	local, _, err = net.SplitHostPort(conn.LocalAddr().String())
+	return words, local, err
 }
 
 // address returns a node's address, from its status.
@@ -112,15 +127,15 @@ func (l lab) try(name string, args ...string) (string, error) {
 
 func (l lab) env() []string { return append(os.Environ(), "KUBECONFIG="+l.kubeconfig) }
 
-func (l lab) eventually(within time.Duration, check func() error) {
+func (l lab) eventually(check func() error) {
 	l.t.Helper()
-	for deadline := time.Now().Add(within); ; time.Sleep(500 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(500 * time.Millisecond) {
 		err := check()
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
-			l.t.Fatalf("not within %v: %v", within, err)
+			l.t.Fatalf("not within %v: %v", patience, err)
 		}
 	}
 }

@@ -121,7 +121,7 @@ func (c *Cluster) kubectl(ctx context.Context, stdin []byte, args ...string) ([]
 type fatal struct{ error }
 
 // wait calls check until it succeeds, fails fatally, or the time is over.
-func (c *Cluster) wait(ctx context.Context, patience time.Duration, what string, check func(context.Context) error) error {
+func (c *Cluster) wait(ctx context.Context, what string, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {

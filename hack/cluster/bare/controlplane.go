@@ -92,7 +92,7 @@ func (c *Cluster) kubeClientArgs(name string) []string {
 
 // waitForAPI waits until the API server says that it is ready, and gives up when a process of the control plane ended.
 func (c *Cluster) waitForAPI(ctx context.Context) error {
-	return c.wait(ctx, 90*time.Second, "the API server", func(ctx context.Context) error {
+	return c.wait(ctx, "the API server", func(ctx context.Context) error {
 		for _, name := range controlPlane[:2] {
 			if c.pid(name) == 0 {
 				return fatal{fmt.Errorf("%s ended; the end of %s:\n%s", name, c.logPath(name), c.tail(name, 10))}

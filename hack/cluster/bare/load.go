@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
@@ -109,7 +108,7 @@ func (c *Cluster) loadInto(ctx context.Context, n int, tar string) error {
 	}
 	// The node's /run as this process sees it, by the node's first process.
 	socket := fmt.Sprintf("/proc/%d/root%s", c.pid(NodeName(n)), criSocket)
-	err = c.wait(ctx, 30*time.Second, "containerd of "+NodeName(n), func(ctx context.Context) error {
+	err = c.wait(ctx, "containerd of "+NodeName(n), func(ctx context.Context) error {
 		out, err := exec.CommandContext(ctx, "ctr", "--address", socket, "version").CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%w: %s; its log is %s", err, strings.TrimSpace(string(out)), c.logPath(NodeName(n)+"-containerd"))

@@ -18,6 +18,10 @@ import (
 // parts are the programs that the cluster runs from the cache.
 var parts = append(append([]string{}, controlPlane...), "kubelet", "kube-proxy", "kubectl")
 
+// patience is how long each part of the cluster may take to come up, on two cores that do something else at the same time. One that ends is told
+// of at once.
+const patience = 3 * time.Minute
+
 // ownTag marks the images that only the cluster itself uses; they do not follow the checkout's VERSION.
 const ownTag = "cluster"
 
@@ -137,7 +141,7 @@ func (c *Cluster) waitForNodes(ctx context.Context) error {
 		if c.pid(NodeName(n)) == 0 || !c.plugged(n) {
 			continue // off or cut: on purpose
 		}
-		err := c.wait(ctx, 2*time.Minute, NodeName(n), func(ctx context.Context) error { return c.nodeReady(ctx, n) })
+		err := c.wait(ctx, NodeName(n), func(ctx context.Context) error { return c.nodeReady(ctx, n) })
 		if err != nil {
 			return fmt.Errorf("%w\nThe logs of its kubelet and containerd are in %s", err, filepath.Join(c.Dir, "logs"))
 		}
@@ -186,7 +190,7 @@ func (c *Cluster) applyAddons(ctx context.Context) error {
 	if _, err := c.kubectl(ctx, manifest, "apply", "--server-side", "--field-manager=hack-cluster", "-f", "-"); err != nil {
 		return err
 	}
-	_, err = c.kubectl(ctx, nil, "-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout=90s")
+	_, err = c.kubectl(ctx, nil, "-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout="+patience.String())
 	return err
 }
 

@@ -27,6 +27,14 @@ type Picture struct {
 	Shown simulate.Span
 	Kp    []surge.Sample
 	Runs  []Run
+	// Asked is what real pods were asked for. It is drawn in place of load and of what was refused, which simulations have.
+	Asked []Asked
+}
+
+// Asked is what was asked for from a time on, in requests a second, and how many of these got no answer that is 200.
+type Asked struct {
+	At                  time.Time
+	PerSecond, Unserved float64
 }
 
 // Run is that of a policy, or of real pods.
@@ -38,7 +46,10 @@ type Run struct {
 // colors of the runs; the load is gray. They differ in lightness too, for those who do not see the colors.
 var colors = []string{"#c2410c", "#0891b2", "#1e3a8a"}
 
-const loadColor = "#9ca3af"
+const (
+	loadColor     = "#9ca3af"
+	unservedColor = "#b91c1c"
+)
 
 // axis is one of values, from 0 at the bottom of a panel.
 type axis struct{ top, most float64 }
@@ -58,33 +69,90 @@ func (p *Picture) SVG() []byte {
 	kp := axis{top, 9}
 	p.frame(&w, kp, "Kp", 3)
 	p.drawKp(&w, kp)
-	pods := axis{top + panel + distance, p.most(func(one simulate.Point) float64 { return max(one.Load, float64(one.Ready)) })}
-	p.frame(&w, pods, "pods that are ready, and load in pods", pods.most/4)
-	refused := axis{pods.top + panel + distance, p.most(func(one simulate.Point) float64 { return 100 * one.Refused })}
-	p.frame(&w, refused, "refused, % of the work", refused.most/4)
-	if len(p.Runs) > 0 {
-		p.line(&w, pods, loadColor, p.Runs[0].Points, func(one simulate.Point) float64 { return one.Load })
+	second := top + panel + distance
+	third := second + panel + distance
+	if p.Asked != nil {
+		p.drawPods(&w, second, "pods that are ready")
+		p.drawAsked(&w, third)
+	} else {
+		p.drawPods(&w, second, "pods that are ready, and load in pods")
+		p.drawRefused(&w, third)
 	}
-	for i, r := range p.Runs {
-		p.line(&w, pods, colors[i%len(colors)], r.Points, func(one simulate.Point) float64 { return float64(one.Ready) })
-		p.line(&w, refused, colors[i%len(colors)], r.Points, func(one simulate.Point) float64 { return 100 * one.Refused })
-	}
-	p.times(&w, refused.top+panel)
+	p.times(&w, third+panel)
 	w.WriteString("</svg>\n")
 	return w.Bytes()
 }
 
-// most of a figure in the shown time, rounded up to a multiple of 4.
-func (p *Picture) most(of func(simulate.Point) float64) float64 {
-	most := 1.
-	for _, r := range p.Runs {
-		for _, one := range r.Points {
-			if p.has(one.At) {
-				most = max(most, of(one))
-			}
+func ready(one simulate.Point) float64   { return float64(one.Ready) }
+func load(one simulate.Point) float64    { return one.Load }
+func refused(one simulate.Point) float64 { return 100 * one.Refused }
+
+// drawPods draws the pods of each run, and the load of the first, which is that of all.
+func (p *Picture) drawPods(w *bytes.Buffer, at float64, title string) {
+	a := p.axis(at, p.each(ready), p.each(load))
+	p.frame(w, a, title, a.most/4)
+	if len(p.Runs) > 0 && p.Asked == nil {
+		p.line(w, a, loadColor, p.steps(p.Runs[0].Points, load))
+	}
+	for i, r := range p.Runs {
+		p.line(w, a, colors[i%len(colors)], p.steps(r.Points, ready))
+	}
+}
+
+func (p *Picture) drawRefused(w *bytes.Buffer, at float64) {
+	a := p.axis(at, p.each(refused))
+	p.frame(w, a, "refused, % of the work", a.most/4)
+	for i, r := range p.Runs {
+		p.line(w, a, colors[i%len(colors)], p.steps(r.Points, refused))
+	}
+}
+
+func (p *Picture) drawAsked(w *bytes.Buffer, at float64) {
+	var asked, unserved []step
+	for _, one := range p.Asked {
+		if p.has(one.At) {
+			asked, unserved = append(asked, step{one.At, one.PerSecond}), append(unserved, step{one.At, one.Unserved})
 		}
 	}
-	return 4 * math.Ceil(most/4)
+	a := p.axis(at, asked)
+	p.frame(w, a, "requests a second", a.most/4)
+	p.line(w, a, loadColor, asked)
+	p.line(w, a, unservedColor, unserved)
+}
+
+// step is the value of a figure from a time on.
+type step struct {
+	at    time.Time
+	value float64
+}
+
+// steps of a figure in the shown time.
+func (p *Picture) steps(points []simulate.Point, of func(simulate.Point) float64) (all []step) {
+	for _, one := range points {
+		if p.has(one.At) {
+			all = append(all, step{one.At, of(one)})
+		}
+	}
+	return all
+}
+
+// each is a figure of all runs.
+func (p *Picture) each(of func(simulate.Point) float64) (all []step) {
+	for _, r := range p.Runs {
+		all = append(all, p.steps(r.Points, of)...)
+	}
+	return all
+}
+
+// axis is one for figures: up to the most of them, rounded up to a multiple of 4.
+func (p *Picture) axis(at float64, figures ...[]step) axis {
+	most := 1.
+	for _, figure := range figures {
+		for _, one := range figure {
+			most = max(most, one.value)
+		}
+	}
+	return axis{at, 4 * math.Ceil(most/4)}
 }
 
 func (p *Picture) has(at time.Time) bool {
@@ -101,7 +169,12 @@ func (p *Picture) legend(w *bytes.Buffer) {
 	for i, r := range p.Runs {
 		entry(colors[i%len(colors)], r.Name)
 	}
-	entry(loadColor, "load")
+	if p.Asked == nil {
+		entry(loadColor, "load")
+		return
+	}
+	entry(loadColor, "requests")
+	entry(unservedColor, "of these not answered, or with another status than 200")
 }
 
 // frame draws a panel with lines of values.
@@ -130,20 +203,17 @@ func (p *Picture) drawKp(w *bytes.Buffer, a axis) {
 	}
 }
 
-// line draws a figure as steps: a point is where it changes.
-func (p *Picture) line(w *bytes.Buffer, a axis, color string, points []simulate.Point, of func(simulate.Point) float64) {
+// line draws a figure as steps.
+func (p *Picture) line(w *bytes.Buffer, a axis, color string, figure []step) {
 	var path strings.Builder
 	last := math.NaN()
-	for _, one := range points {
-		if !p.has(one.At) {
-			continue
-		}
-		switch y := a.y(of(one)); {
+	for _, one := range figure {
+		switch y := a.y(one.value); {
 		case path.Len() == 0:
-			fmt.Fprintf(&path, "M%.1f %.1f", p.x(one.At), y)
+			fmt.Fprintf(&path, "M%.1f %.1f", p.x(one.at), y)
 			last = y
 		case y != last:
-			fmt.Fprintf(&path, "H%.1fV%.1f", p.x(one.At), y)
+			fmt.Fprintf(&path, "H%.1fV%.1f", p.x(one.at), y)
 			last = y
 		}
 	}

@@ -33,13 +33,16 @@ type counts struct {
 	answered, refused, failed int
 }
 
-func (c counts) all() int { return c.answered + c.refused + c.failed }
+func (c counts) perSecond() float64 { return c.rate(c.answered + c.refused + c.failed) }
 
-func (c counts) perSecond() float64 {
+// unserved are requests a second without an answer that is 200.
+func (c counts) unserved() float64 { return c.rate(c.refused + c.failed) }
+
+func (c counts) rate(n int) float64 {
 	if c.took <= 0 {
 		return 0
 	}
-	return float64(c.all()) / c.took.Seconds()
+	return float64(n) / c.took.Seconds()
 }
 
 func newReaders(addresses []string) *readers {

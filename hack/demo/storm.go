@@ -22,24 +22,23 @@ import (
 	"github.com/substorm/substorm/operator/surge/simulate"
 )
 
-// The storm of 17 March 2015, by Kp of each three hours, with its beginning cut short and the calm of another day behind it. Source: GFZ Potsdam
-// (CC BY 4.0).
-var stormKp = []float64{0.3, 2, 4.7, 7.7, 7.7, 7.3, 7.7, 6, 2.3, 1.7, 1.3, 1, 1, 1}
+// Kp of each three hours from 17 March 2015 on, until it rises to 5 again on the 18th. Source: GFZ Potsdam (CC BY 4.0).
+var stormKp = []float64{2, 4.7, 5.7, 5.3, 7.7, 7.7, 7.3, 7.7, 6, 4.7, 4.3, 4.3}
 
 const (
-	// stormPace plays three hours in this time, so that all takes some four minutes.
+	// stormPace plays three hours in this time, so that all takes less than four minutes.
 	stormPace = 18 * time.Second
 	// How many feed servers and gateways there are at least while the level holds.
 	stormServers, stormGateways = 3, 2
 	// Requests in a second: of a calm day, and of the crowd, which comes two intervals after the level has begun: pods have 36 s to get ready.
 	calmRate, crowdRate      = 8, 32
-	crowdFrom, crowdTo       = 6, 9
+	crowdFrom, crowdTo       = 5, 8
 	stormPicture, stormLevel = "storm.svg", "storm"
 	// stormLook is how often a line is printed.
 	stormLook = 3 * time.Second
 )
 
-var stormBegan = time.Date(2015, 3, 17, 3, 0, 0, 0, time.UTC)
+var stormBegan = time.Date(2015, 3, 17, 0, 0, 0, 0, time.UTC)
 
 // storm shows that there are more feed servers and gateways before the crowd comes.
 func (d *demo) storm(ctx context.Context) (err error) {
@@ -72,9 +71,9 @@ func (d *demo) storm(ctx context.Context) (err error) {
 	if err := d.declareStorm(ctx, began); err != nil {
 		return err
 	}
-	fmt.Printf("\nThree hours of 17 March 2015 pass in %v. Kp is known once its three hours are over; the crowd comes at %s.\n"+
-		"Floors, and pods that are ready, are those of feed servers and of gateways.\n\n%-6s %5s %-7s %-7s %-7s %7s %8s %7s %9s\n",
-		stormPace, clock(crowdFrom*3*time.Hour), "time", "Kp", "level", "floors", "ready", "asked/s", "refused", "failed", "receipts")
+	fmt.Printf("\nThree hours of 17 March 2015 pass in %v. Kp is known once its three hours are over. The crowd comes at %s and goes at %s, and the camera\n"+
+		"sends faster meanwhile: when they come is made up. Floors, and pods that are ready, are those of feed servers and of gateways.\n\n%-6s %5s %-7s %-7s %-7s %7s %8s %7s %9s\n",
+		stormPace, clock(crowdFrom*3*time.Hour), clock(crowdTo*3*time.Hour), "time", "Kp", "level", "floors", "ready", "asked/s", "refused", "failed", "receipts")
 	seen, err := d.watchStorm(ctx, began, readers, camera)
 	if err != nil {
 		return err
@@ -105,7 +104,7 @@ func (d *demo) declareStorm(ctx context.Context, began time.Time) error {
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{
 		"spaceWeather": map[string]any{"sources": []any{map[string]any{"name": "recorded", "type": "Recorded", "recorded": map[string]any{
 			"data": data.String(), "startTime": began.UTC().Format(time.RFC3339), "speedUp": int(3 * time.Hour / stormPace)}}}},
-		"surge": map[string]any{"hold": "10s", "releaseInterval": "10s", "levels": []any{map[string]any{
+		"surge": map[string]any{"hold": "10s", "releaseInterval": "5s", "levels": []any{map[string]any{
 			"name": stormLevel, "anyOf": []any{map[string]any{"allOf": []any{map[string]any{"quantity": "Kp", "atLeast": "5"}}}},
 			"floors": []any{map[string]any{"kind": "FeedServer", "replicas": stormServers}, map[string]any{"kind": "IngestGateway", "replicas": stormGateways}}}}},
 	}})
@@ -217,10 +216,10 @@ func (m *moment) grown() bool {
 
 // watchStorm plays the storm with its readers, and prints a line of each moment.
 func (d *demo) watchStorm(ctx context.Context, began time.Time, readers *readers, camera *filming) (seen []moment, err error) {
-	ctx, stop := context.WithCancel(ctx)
+	asking, stop := context.WithCancel(ctx)
 	defer stop()
 	readers.take() // from now on
-	go readers.run(ctx)
+	go readers.run(asking)
 	tick := time.NewTicker(stormLook)
 	defer tick.Stop()
 	for told := false; ; {
@@ -228,6 +227,7 @@ func (d *demo) watchStorm(ctx context.Context, began time.Time, readers *readers
 		readers.rate.Store(calmRate)
 		if interval >= crowdFrom && interval < crowdTo {
 			readers.rate.Store(crowdRate)
+			camera.hurry(ctx)
 		}
 		is, err := d.moment(ctx, began, readers, camera)
 		if err != nil {
@@ -294,7 +294,7 @@ func (d *demo) pods(ctx context.Context, is *moment) error {
 	return nil
 }
 
-// drawStorm is the picture. A pod is full at twice what one has on a calm day.
+// drawStorm is the picture.
 func drawStorm(seen []moment) []byte {
 	p := storm.Picture{Title: "A storm on real pods", Shown: simulate.Span{From: stormBegan, To: stormBegan.Add(seen[len(seen)-1].since)}}
 	servers, gateways := storm.Run{Name: "feed servers"}, storm.Run{Name: "gateways"}
@@ -303,12 +303,10 @@ func drawStorm(seen []moment) []byte {
 		p.Kp = append(p.Kp, surge.Sample{From: from, To: from.Add(3 * time.Hour), Value: kp})
 	}
 	for _, is := range seen {
-		point := simulate.Point{At: stormBegan.Add(is.since), Ready: is.ready.servers, Level: is.level, Load: is.asked.perSecond() / (2 * calmRate)}
-		if all := is.asked.all(); all > 0 {
-			point.Refused = float64(is.asked.refused+is.asked.failed) / float64(all)
-		}
-		servers.Points = append(servers.Points, point)
-		gateways.Points = append(gateways.Points, simulate.Point{At: point.At, Ready: is.ready.gateways})
+		at := stormBegan.Add(is.since)
+		servers.Points = append(servers.Points, simulate.Point{At: at, Ready: is.ready.servers})
+		gateways.Points = append(gateways.Points, simulate.Point{At: at, Ready: is.ready.gateways})
+		p.Asked = append(p.Asked, storm.Asked{At: at, PerSecond: is.asked.perSecond(), Unserved: is.asked.unserved()})
 	}
 	p.Runs = []storm.Run{servers, gateways}
 	return p.SVG()

@@ -5,7 +5,6 @@ package plan
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,7 +44,7 @@ func (v SiteView) surge(c *conditions) (*v1alpha1.SurgeStatus, time.Duration) {
 	status.Message = bounded(decision.Why, maxSurgeMessage)
 	status.Values = weatherValues(weather.Signals)
 	c.set(v1alpha1.ConditionSpaceWeatherKnown, weather.known(levels, v.Now))
-	c.set(v1alpha1.ConditionSurging, surging(&state))
+	c.set(v1alpha1.ConditionSurging, surging(&state, &decision))
 	if f, found := v.floorWithoutPool(); found {
 		c.set(v1alpha1.ConditionFloorWithoutPool, f)
 	}
@@ -74,17 +73,17 @@ func bounded(text string, most int) string {
 	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
 }
 
-// surging says whether a level holds, in words that stay as they are while it does.
-func surging(s *surge.State) Finding {
-	if s.Level == "" {
-		return Finding{metav1.ConditionFalse, v1alpha1.ReasonNoLevel, "space weather asks for no more pods"}
+// surging says whether a level holds, in words that stay as they are while it does and is fulfilled, held or unknown.
+func surging(s *surge.State, d *surge.Decision) Finding {
+	switch {
+	case s.Level == "" && d.Unknown != "":
+		return bad(v1alpha1.ReasonNoLevel, "space weather asks for no more pods, as far as is known")
+	case s.Level == "":
+		return bad(v1alpha1.ReasonNoLevel, "space weather asks for no more pods")
+	case d.Verdict == surge.True:
+		return good(v1alpha1.ReasonLevelFulfilled, "level "+d.Steady)
 	}
-	i := slices.IndexFunc(s.Levels, func(l surge.LevelState) bool { return l.Name == s.Level })
-	reason := v1alpha1.ReasonLevelFulfilled
-	if s.Levels[i].Hold != nil {
-		reason = v1alpha1.ReasonLevelHeld
-	}
-	return Finding{metav1.ConditionTrue, reason, fmt.Sprintf("level %s: %s", s.Level, s.Levels[i].Because)}
+	return good(v1alpha1.ReasonLevelHeld, "level "+d.Steady)
 }
 
 // known says whether all quantities that levels ask for are, in words that stay as they are. What is not known gives the reason: a source that

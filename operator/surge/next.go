@@ -72,7 +72,7 @@ func (p *pass) stepLevel(l *Level, v verdict) (LevelState, bool) {
 	case v.is == True && held && was.Hold == nil:
 		return was, true
 	case v.is == True:
-		return LevelState{Name: l.Name, Because: v.why}, true
+		return LevelState{Name: l.Name, Because: v.lasting}, true
 	case !held:
 		return was, false
 	case v.is == Unknown && was.Hold == nil:
@@ -217,6 +217,9 @@ func (p *pass) decide() Decision {
 			break
 		}
 	}
+	if p.holds >= 0 {
+		d.Steady, d.Verdict = p.steady(), p.verdicts[p.holds].is
+	}
 	if !p.again.IsZero() {
 		d.LookAgain = p.again.Sub(p.now)
 	}
@@ -235,8 +238,24 @@ func (p *pass) why(words func(verdict) string) string {
 	case v.is == Unknown:
 		return fmt.Sprintf("%s stays, because it began with %s and %s", state.Name, state.Because, words(v))
 	}
-	until := state.Hold.From.Add(p.levels[p.holds].hold()).UTC()
-	return fmt.Sprintf("%s is held until %s: it began with %s, now %s", state.Name, until.Format(time.RFC3339), state.Because, words(v))
+	return fmt.Sprintf("%s is held until %s: it began with %s, now %s", state.Name, p.until(state), state.Because, words(v))
+}
+
+// steady tells why the level holds, without what is measured now.
+func (p *pass) steady() string {
+	state := p.next.Levels[len(p.next.Levels)-1]
+	switch p.verdicts[p.holds].is {
+	case True:
+		return fmt.Sprintf("%s began with %s", state.Name, state.Because)
+	case Unknown:
+		return fmt.Sprintf("%s stays: it began with %s, and nobody knows whether it is fulfilled now", state.Name, state.Because)
+	}
+	return fmt.Sprintf("%s is held until %s: it began with %s, and is fulfilled no more", state.Name, p.until(state), state.Because)
+}
+
+// until is when the level ends that is held.
+func (p *pass) until(state LevelState) string {
+	return state.Hold.From.Add(p.levels[p.holds].hold()).UTC().Format(time.RFC3339)
 }
 
 // whyNone tells what is known of the lowest level, which is the closest one.

@@ -21,7 +21,7 @@ type State struct {
 // LevelState is that of a level that is fulfilled or held.
 type LevelState struct {
 	Name string `json:"name"`
-	// Because of what it was last fulfilled, as it was when it began.
+	// Because of what it began, or was fulfilled again after it was held, without an age.
 	Because string `json:"because"`
 	// Hold runs from when its rules were found to be fulfilled no more; nil: they are, or nobody knows.
 	Hold *Countdown `json:"hold,omitempty"`
@@ -72,6 +72,10 @@ type Decision struct {
 	Why string `json:"why"`
 	// Lasting is Why without the ages of what is known: it stays as it is while nothing is told.
 	Lasting string `json:"-"`
+	// Steady says why the level holds: it stays as it is while the level does, and whether it is fulfilled. Empty: no level holds.
+	Steady string `json:"-"`
+	// Verdict is whether the level that holds is fulfilled now.
+	Verdict Truth `json:"-"`
 	// Unknown says what is not known of the levels, and why; empty: everything is.
 	Unknown string `json:"unknown,omitempty"`
 	// LookAgain is after how long something changes even if the signals do not; 0: never.

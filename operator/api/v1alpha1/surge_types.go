@@ -191,7 +191,8 @@ type SurgeStatus struct {
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	// +optional
 	LevelTime *metav1.Time `json:"levelTime,omitempty"`
-	// Message says why, in a sentence: value, source, spacecraft and age. It is brought up to date every ten minutes.
+	// Message says why, in a sentence: value, source, spacecraft and age. It is brought up to date every ten minutes, and at once when
+	// another level holds, or when the level is fulfilled, held or unknown and was not before.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
@@ -212,7 +213,7 @@ type SurgeStatus struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	FloorSummary string `json:"floorSummary,omitempty"`
-	// Values that are known, brought up to date every ten minutes.
+	// Values that are known, brought up to date with the message.
 	// +kubebuilder:validation:MaxItems=3
 	// +listType=map
 	// +listMapKey=quantity
@@ -241,7 +242,7 @@ type SurgeLevelStatus struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +required
 	Name string `json:"name,omitempty"`
-	// Message says by what it was last fulfilled.
+	// Message says what the level began with, or what fulfilled it again after it was held.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional

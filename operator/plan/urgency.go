@@ -33,16 +33,18 @@ func SiteUrgency(was, is *v1alpha1.SiteStatus) Urgency {
 	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
 		recounted(was, is) || reclosed(was.Ledger, is.Ledger) || reread(was.Archive, is.Archive) ||
 			!equality.Semantic.DeepEqual(was.RecreatedStreams, is.RecreatedStreams) || !equality.Semantic.DeepEqual(was.JetStream, is.JetStream) ||
-			reissued(ofArchivist(was), ofArchivist(is)) || surged(was.Surge, is.Surge), siteRest(was, is))
+			reissued(ofArchivist(was), ofArchivist(is)) || surged(was, is), siteRest(was, is))
 }
 
-// surged: levels or floors changed. What the sources tell changes all the time, and is a figure.
-func surged(was, is *v1alpha1.SurgeStatus) bool {
+// surged: levels or floors changed, or whether the level is fulfilled. What the sources tell changes all the time, and is a figure.
+func surged(before, now *v1alpha1.SiteStatus) bool {
+	was, is := before.Surge, now.Surge
 	if was == nil || is == nil {
 		return was != is
 	}
 	return was.Level != is.Level || !equality.Semantic.DeepEqual(was.LevelTime, is.LevelTime) ||
-		!equality.Semantic.DeepEqual(was.Levels, is.Levels) || !equality.Semantic.DeepEqual(was.Floors, is.Floors)
+		!equality.Semantic.DeepEqual(was.Levels, is.Levels) || !equality.Semantic.DeepEqual(was.Floors, is.Floors) ||
+		FindingOf(before.Conditions, v1alpha1.ConditionSurging) != FindingOf(now.Conditions, v1alpha1.ConditionSurging)
 }
 
 // siteRest is the urgency of what is none of the above: that of figures, where it is what sources of space weather tell.

@@ -3,12 +3,15 @@
 package plan_test
 
 import (
+	"math"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/surge"
 )
 
 // TestWhatIsHeldIsNoRescaling: what is left in the spools of pods that stay changes with each report.
@@ -70,5 +73,52 @@ func TestWordsOfAConditionAreDetails(t *testing.T) {
 		if c.got != c.want {
 			t.Errorf("%s: urgency %d, not %d", name, c.got, c.want)
 		}
+	}
+}
+
+// TestWhatALevelDoesIsNoFigure: that a level is fulfilled, held or unknown is written at once, in a condition whose words tell nothing that was
+// measured since it began; what is measured meanwhile is a figure.
+func TestWhatALevelDoesIsNoFigure(t *testing.T) {
+	now := time.Date(2026, 11, 21, 15, 0, 0, 0, time.UTC)
+	threshold := func(q v1alpha1.SpaceWeatherQuantity, atLeast, atMost string) v1alpha1.SurgeRule {
+		return v1alpha1.SurgeRule{AllOf: []v1alpha1.SurgeThreshold{{Quantity: q, AtLeast: atLeast, AtMost: atMost}}}
+	}
+	site := &v1alpha1.Site{Spec: v1alpha1.SiteSpec{Surge: v1alpha1.Surge{Levels: []v1alpha1.SurgeLevel{
+		{Name: "storm", AnyOf: []v1alpha1.SurgeRule{threshold("Kp", "5", ""), threshold("Bz", "", "-10")}, Floors: []v1alpha1.SurgeFloor{{Kind: "FeedServer", Replicas: 4}}}}}}}
+	signals := surge.Signals{{Quantity: surge.Kp, Source: "rec", StaleAfter: time.Hour}, {Quantity: surge.Bz, Source: "rec", StaleAfter: time.Hour}}
+	for _, step := range []struct {
+		name    string
+		after   time.Duration
+		kp, bz  float64
+		want    plan.Urgency
+		surging string
+		message string
+	}{
+		{"calm", 0, 2, 0, plan.UrgencyCondition, "False/NoLevel", "space weather asks for no more pods"},
+		{"a storm", time.Minute, 7.7, 0, plan.UrgencyCondition, "True/LevelFulfilled", "level storm began with Kp 7.7 (rec) ≥ 5"},
+		{"another value", time.Minute, 6, 0, plan.UrgencyFigures, "True/LevelFulfilled", "level storm began with Kp 7.7 (rec) ≥ 5"},
+		{"Bz is not told", time.Minute, 2.3, math.NaN(), plan.UrgencyCondition, "True/LevelHeld",
+			"level storm stays: it began with Kp 7.7 (rec) ≥ 5, and nobody knows whether it is fulfilled now"},
+		{"nor a minute later", time.Minute, 2.3, math.NaN(), plan.UrgencyFigures, "True/LevelHeld",
+			"level storm stays: it began with Kp 7.7 (rec) ≥ 5, and nobody knows whether it is fulfilled now"},
+		{"Bz is told", time.Minute, 2.3, 0, plan.UrgencyCondition, "True/LevelHeld",
+			"level storm is held until 2026-11-22T03:05:00Z: it began with Kp 7.7 (rec) ≥ 5, and is fulfilled no more"},
+		{"another value below", time.Minute, 2, 0, plan.UrgencyFigures, "True/LevelHeld",
+			"level storm is held until 2026-11-22T03:05:00Z: it began with Kp 7.7 (rec) ≥ 5, and is fulfilled no more"},
+		{"over", 13 * time.Hour, 2, 0, plan.UrgencyCondition, "False/NoLevel", "space weather asks for no more pods"},
+		{"Bz is not told in calm", time.Minute, 2, math.NaN(), plan.UrgencyCondition, "False/NoLevel", "space weather asks for no more pods, as far as is known"},
+	} {
+		now = now.Add(step.after)
+		for i, value := range []float64{step.kp, step.bz} {
+			signals[i].Samples = []surge.Sample{{From: now.Add(-3 * time.Hour), To: now.Add(-time.Second), Value: value}}
+		}
+		is, _ := plan.SiteStatus(plan.SiteView{Now: now, Site: site, Sites: []v1alpha1.Site{*site}, Weather: &plan.Weather{Signals: signals}})
+		if got := plan.SiteUrgency(&site.Status, &is); got != step.want {
+			t.Errorf("%s: urgency %d, want %d", step.name, got, step.want)
+		}
+		if f := plan.FindingOf(is.Conditions, v1alpha1.ConditionSurging); string(f.Status)+"/"+f.Reason != step.surging || f.Message != step.message {
+			t.Errorf("%s: %+v, want %s, %q", step.name, f, step.surging, step.message)
+		}
+		site.Status = is
 	}
 }

@@ -21,6 +21,9 @@ import (
 // run by the tutorial of a storm; other blocks of it need a cluster.
 var stormBlock = regexp.MustCompile("(?sm)<!-- run by: TestStormTutorial -->\n```sh\n(.*?)^```")
 
+// stormTold is what the tutorial shows of the replay's table.
+var stormTold = regexp.MustCompile("(?sm)^```text\n(POLICY.*?)^```")
+
 // TestStormTutorial runs the commands of docs/tutorials/storm.md, with other ports: the replay, and a Site whose page shows that a level begins
 // and ends.
 func TestStormTutorial(t *testing.T) {
@@ -65,7 +68,16 @@ func TestStormTutorial(t *testing.T) {
 		said, _ := os.ReadFile(filepath.Join(dir, "storm/site.log"))
 		t.Fatalf("%v\n%s\nthe Site said:\n%s", err, out, said)
 	}
-	for _, want := range []string{"ours, no signal", `"level":"severe"`, `"why":"Kp 7.7 (recorded) ≥ 7"`, `"quantity":"Kp"`} {
+	told := stormTold.FindStringSubmatch(read("tutorials/storm.md"))
+	if told == nil {
+		t.Fatal("the tutorial does not show what the replay prints")
+	}
+	for line := range strings.Lines(told[1]) {
+		if line != "…\n" && !strings.Contains(string(out), line) {
+			t.Errorf("the replay does not print %s", line)
+		}
+	}
+	for _, want := range []string{`"level":"severe"`, `"why":"Kp 7.7 (recorded) ≥ 7"`, `"quantity":"Kp"`} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the tutorial does not show %s:\n%s", want, out)
 		}

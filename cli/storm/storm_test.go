@@ -68,6 +68,22 @@ func TestReplay(t *testing.T) {
 	}
 }
 
+// TestPicture: the documentation's picture is what `make pictures` draws now.
+func TestPicture(t *testing.T) {
+	t.Parallel()
+	plot := filepath.Join(t.TempDir(), "storm.svg")
+	if _, err := replay(t, "../../docs/samples/storm/kp.csv", "--manifests", "../../docs/samples/storm/site.yaml", "--draws", "20", "--plot", plot); err != nil {
+		t.Fatal(err)
+	}
+	drawn, err := os.ReadFile(plot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if shown, err := os.ReadFile("../../docs/pictures/storm.svg"); err != nil || !bytes.Equal(shown, drawn) {
+		t.Errorf("docs/pictures/storm.svg is not what the replay draws now: draw it anew with the last command of `make pictures` (%v)", err)
+	}
+}
+
 func TestReplayAsJSON(t *testing.T) {
 	text, err := replay(t, march, "--draws", "1", "-o", "json")
 	if err != nil {

@@ -16,8 +16,8 @@ const (
 	calmNoise = 0.05
 	// target is how full pods are to be.
 	target = 0.7
-	// leastPods and ceiling bound the pool for every policy.
-	leastPods, ceiling = 2, 64
+	// LeastPods and MostPods bound the pool for every policy.
+	LeastPods, MostPods = 2, 64
 )
 
 // Steps of virtual time.
@@ -127,5 +127,5 @@ func (s *Scenario) step(now time.Time) time.Duration {
 func pods(load float64) int32 { return podsAt(load, target) }
 
 func podsAt(load, utilization float64) int32 {
-	return min(max(leastPods, int32(math.Ceil(load/utilization-1e-9))), ceiling)
+	return min(max(LeastPods, int32(math.Ceil(load/utilization-1e-9))), MostPods)
 }

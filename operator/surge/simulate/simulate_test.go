@@ -60,6 +60,7 @@ func TestRead(t *testing.T) {
 		"no number":      {"time,kp\n2015-03-17T12:00:00Z,7+\n", "kp.csv: line 2: "},
 		"more than nine": {"time,kp\n2015-03-17T12:00:00Z,12\n", "kp.csv: line 2: "},
 		"thirty years":   {"time,kp\n1995-03-17T12:00:00Z,3\n2025-03-17T12:00:00Z,3\n", "kp.csv has Kp from 1995-03-17 to 2025-03-17: cut it to two years at most"},
+		"each hour":      {"time,kp\n2015-03-17T12:00:00Z,5\n2015-03-17T13:00:00Z,3\n2015-03-17T14:00:00Z,1\n", "kp.csv: line 3: Kp 3 and the 5 of line 2 are of the same time: "},
 		"no Kp":          {"time,bz\n2015-03-17T12:00:00Z,-3\n", "kp.csv has no Kp: "},
 	} {
 		if _, err := simulate.Read("kp.csv", strings.NewReader(c.text)); err == nil || !strings.HasPrefix(err.Error(), c.want) {

@@ -43,9 +43,16 @@ type Recorded struct {
 	told    map[surge.Quantity]int
 }
 
+// row is a value of a recorded file, and where it is.
+type row struct {
+	value float64
+	line  int
+}
+
 // NewRecorded reads a file of comma-separated values: a row of names, of which one is time and the others are of kp, bz and speed; then
 // rows with the beginning of an interval in RFC 3339 and values, which may be empty. Kp is of three hours; the others last to the next
-// row. Lines that begin with # are comments. Errors name the line.
+// row. Of one interval there is one value: rows may repeat it, and none may have another. Lines that begin with # are comments. Errors name
+// the line.
 func NewRecorded(file io.Reader, cfg RecordedConfig) (*Recorded, error) {
 	if cfg.SpeedUp == 0 {
 		cfg.SpeedUp = 1
@@ -106,8 +113,12 @@ func recordedNames(header []string) ([]string, error) {
 
 func (r *Recorded) read(rows *csv.Reader, names []string) error {
 	at := slices.Index(names, "time")
+	before := map[surge.Quantity]map[time.Time]row{}
+	for _, q := range columns {
+		before[q] = map[time.Time]row{}
+	}
 	for n := 0; ; n++ {
-		row, err := rows.Read()
+		fields, err := rows.Read()
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -118,7 +129,7 @@ func (r *Recorded) read(rows *csv.Reader, names []string) error {
 		if n == maxRows {
 			return fmt.Errorf("line %d: more than %d rows, which are a year of minutes: cut the file", line, maxRows)
 		}
-		when, err := timeOf(row[at])
+		when, err := timeOf(fields[at])
 		if err != nil {
 			return fmt.Errorf("line %d: %w", line, err)
 		}
@@ -129,7 +140,7 @@ func (r *Recorded) read(rows *csv.Reader, names []string) error {
 			if i == at {
 				continue
 			}
-			if err := r.add(columns[name], when, row[i]); err != nil {
+			if err := r.add(columns[name], when, line, fields[i], before[columns[name]]); err != nil {
 				return fmt.Errorf("line %d: %w", line, err)
 			}
 		}
@@ -140,7 +151,8 @@ func (r *Recorded) read(rows *csv.Reader, names []string) error {
 	return nil
 }
 
-func (r *Recorded) add(q surge.Quantity, when time.Time, text string) error {
+// add adds a value unless a row before it, of the same interval, has it.
+func (r *Recorded) add(q surge.Quantity, when time.Time, line int, text string, before map[time.Time]row) error {
 	value, is, err := number(text)
 	if err != nil || !is || slices.Contains(fills, value) {
 		return err
@@ -151,8 +163,23 @@ func (r *Recorded) add(q surge.Quantity, when time.Time, text string) error {
 	if q == surge.Kp {
 		when = when.Truncate(kinds[q].lasts)
 	}
+	if first, is := before[when]; is {
+		if first.value == value {
+			return nil
+		}
+		return fmt.Errorf("%s %v and the %v of line %d are of the same time: %s", q, value, first.value, first.line, keepOne(q, when))
+	}
+	before[when] = row{value, line}
 	r.samples[q] = append(r.samples[q], surge.Sample{From: when, To: when.Add(kinds[q].lasts), Value: value})
 	return nil
+}
+
+// keepOne says what to do about two values of one interval.
+func keepOne(q surge.Quantity, when time.Time) string {
+	if q != surge.Kp {
+		return "remove one of the two"
+	}
+	return fmt.Sprintf("Kp has one value for each three hours, here from %s on; keep one of them, such as the greatest", when.Format(time.RFC3339))
 }
 
 // finish orders the samples of a quantity. One of the solar wind lasts as long as the shortest time between two rows, so that what is

@@ -88,9 +88,11 @@ func TestRecordedErrors(t *testing.T) {
 		"time,kp\n2015-03-17T00:00:00Z,":      "the file has no value",
 		"time,kp\n2015-03-17T00:00:00Z,12\n":  "line 2: Kp 12 cannot be",
 		"# a comment\ntime,kp\nyesterday,1\n": "line 3: \"yesterday\" is not a time",
-		"time,kp\n2015-03-17T00:00:00Z,1\n2015-03-17T03:00:00Z\n": "line 3: wrong number of fields",
-		"time,kp\n2015-03-17T00:00:00Z,four\n":                    "line 2: \"four\" is not a number",
-		"time,kp\n\"2015-03-17T00:00:00Z,1\n":                     "line",
+		"time,kp\n2015-03-17T00:00:00Z,1\n2015-03-17T03:00:00Z\n":                           "line 3: wrong number of fields",
+		"time,kp\n2015-03-17T00:00:00Z,four\n":                                              "line 2: \"four\" is not a number",
+		"time,kp\n\"2015-03-17T00:00:00Z,1\n":                                               "line",
+		"time,kp\n2015-03-17T00:00:00Z,5\n2015-03-17T01:00:00Z,5\n2015-03-17T02:00:00Z,1\n": "line 4: Kp 1 and the 5 of line 2 are of the same time: Kp has one value for each three hours, here from 2015-03-17T00:00:00Z on",
+		"time,kp,bz\n2015-03-17T00:00:00Z,,5\n2015-03-17T01:00:00+01:00,,-5\n":              "line 3: Bz -5 and the 5 of line 2 are of the same time: remove one",
 	} {
 		if _, err := NewRecorded(strings.NewReader(file), RecordedConfig{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want %q", file, err, want)

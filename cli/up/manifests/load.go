@@ -41,14 +41,19 @@ func (o *Object) String() string {
 // extensions of files that are read in a folder, as kubectl apply -f reads them.
 var extensions = []string{".yaml", ".yml", ".json"}
 
+// mostBytes bounds what one command reads: a thousand Instruments are about a megabyte, and what is read takes five times as much memory.
+const mostBytes = 64 << 20
+
 // Command is one that reads manifests, in the words of its errors.
 type Command struct {
 	// Name of the command, and Flag by which it is told what to read.
 	Name, Flag string
 	// Verb is what it does with the kinds that it takes, and Takes says which these are.
 	Verb, Takes string
-	// One says of how many Sites it is, and Second what to do about a second one.
+	// One says of how many Sites it is, and Second what to do about a second one; empty: of any number.
 	One, Second string
+	// PassOver says that it passes over objects of other groups, where others refuse what they do not take.
+	PassOver bool
 }
 
 // Up is `substorm up`.
@@ -66,8 +71,13 @@ func (c *Command) Load(paths []string, namespace string) ([]*Object, error) {
 	}
 	var all []*Object
 	var errs []error
-	for _, file := range files {
-		text, err := os.ReadFile(file)
+	for left := int64(mostBytes); len(files) > 0; files = files[1:] {
+		file := files[0]
+		text, err := read(file, left)
+		if errors.Is(err, errTooLarge) {
+			return nil, fmt.Errorf("%s: %w than the %d MiB that %s reads: name only manifests with %s", file, err, mostBytes>>20, c.Name, c.Flag)
+		}
+		left -= int64(len(text))
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -77,6 +87,22 @@ func (c *Command) Load(paths []string, namespace string) ([]*Object, error) {
 	}
 	errs = append(errs, c.contradictions(all))
 	return all, errors.Join(errs...)
+}
+
+var errTooLarge = errors.New("this is more")
+
+// read reads a file of at most so many bytes.
+func read(file string, most int64) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	_ = f.Close() // it was only read
+	if int64(len(text)) > most {
+		return nil, errTooLarge
+	}
+	return text, err
 }
 
 // Files are those that Load reads.
@@ -174,6 +200,9 @@ func positioned(file string, line int, err error) error {
 // checked returns the object where it is of a kind that the command takes.
 func (c *Command) checked(o *Object, at, namespace string) ([]*Object, error) {
 	kind := o.GroupVersionKind()
+	if c.PassOver && kind.Group != v1alpha1.GroupVersion.Group {
+		return nil, nil
+	}
 	switch {
 	case o.GetName() == "":
 		return nil, fmt.Errorf("%s: %s has no metadata.name", at, kind.Kind)
@@ -226,7 +255,7 @@ func (c *Command) contradictions(all []*Object) error {
 		if o.GetKind() != "Site" {
 			continue
 		}
-		if site != nil {
+		if site != nil && c.One != "" {
 			errs = append(errs, fmt.Errorf("%s: %s %s, and %s:%d declares %q: %s",
 				o, c.Name, c.One, site.File, site.Line, site.GetName(), c.Second))
 		}

@@ -56,6 +56,23 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// TestTooLarge: a file without end is not read to its end, and many files that are too large together are refused.
+func TestTooLarge(t *testing.T) {
+	dir := t.TempDir()
+	comment := strings.Repeat("#"+strings.Repeat(" ", 1022)+"\n", 40<<10)
+	write(t, dir, "1.yaml", comment)
+	if _, err := manifests.Up.Load([]string{dir}, "default"); err != nil {
+		t.Errorf("40 MiB: %v", err)
+	}
+	second := write(t, dir, "2.yaml", comment)
+	for path, file := range map[string]string{"/dev/zero": "/dev/zero", dir: second} {
+		_, err := manifests.Up.Load([]string{path}, "default")
+		if want := file + ": this is more than the 64 MiB that substorm up reads: name only manifests with -f"; err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", path, err, want)
+		}
+	}
+}
+
 // TestBadFiles: each error says where, and what to do.
 func TestBadFiles(t *testing.T) {
 	const site = "apiVersion: substorm.dev/v1alpha1\nkind: Site\nmetadata: {name: %}\n"

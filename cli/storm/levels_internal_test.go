@@ -23,7 +23,7 @@ func TestDefaultHold(t *testing.T) {
 	if err := os.WriteFile(file, []byte(site), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	levels, err := levelsOf(t.Context(), []string{file})
+	levels, err := levelsOf(t.Context(), []string{file}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,11 +26,14 @@ const mostDraws = 10_000
 // replayOptions are the flags of `storm replay`.
 type replayOptions struct {
 	manifests []string
+	site      string
 	seed      uint64
 	draws     int
 	plot      string
 	output    output.Format
 	quiet     bool
+	// declared says that --manifests is given.
+	declared bool
 }
 
 func replayCommand() *cobra.Command {
@@ -49,23 +52,31 @@ The operator decides with the same code. A value of Kp is known 15 minutes
 after its three hours. The levels are those of the Site in --manifests, of
 which floors of all FeedServers count. Without it they are: storm, Kp 5 and
 more, at least 6 pods; severe, Kp 7 and more, at least 12; each held for 12
-hours, then released by one pod in 10 minutes. A calm day needs 3 pods on
-average.
+hours, then released by one pod in 10 minutes.
+
+A calm day needs 3 pods on average. Each policy has ` + fmt.Sprintf("%d to %d pods: replicas and", simulate.LeastPods, simulate.MostPods) + `
+maxReplicas of FeedServers in --manifests are not played.
 
 KP.csv has the header time,kp, and lines such as 2015-03-17T12:00:00Z,7.7, one
 for each three hours; lines that begin with # are comments. It may also have
 columns bz and speed, in nT and km/s: then Bz of -10 and less for 10 minutes at
-a speed of 500 and more makes a storm, too.`,
+a speed of 500 and more makes a storm, too. Rules of a Site that ask for what
+the file does not have are left out, and named below the table.`,
 		Example: `  substorm storm replay kp.csv
   substorm storm replay kp.csv --manifests site.yaml
   substorm storm replay kp.csv --draws 20 --seed 7 --plot storm.svg`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.declared = cmd.Flags().Changed("manifests"); cmd.Flags().Changed("site") && !o.declared {
+				return usage.Errorf("--site chooses one of the Sites in --manifests: set that, too")
+			}
 			return o.run(cmd.Context(), args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&o.manifests, "manifests", nil, "files or folders with the Site whose levels are played; it may be given several times")
+	f.StringSliceVar(&o.manifests, "manifests", nil, "files or folders with the Site whose levels are played; other kinds are passed over; it may be given several times")
+	f.StringVar(&o.site, "site", "", "the Site of --manifests (default: the only one)")
+	_ = cmd.RegisterFlagCompletionFunc("site", o.completeSite) // it is declared in the line above
 	f.Uint64Var(&o.seed, "seed", 1, "of the draws: the same seed draws the same")
 	f.IntVar(&o.draws, "draws", 200, "how many draws, 1 to 10000")
 	f.StringVar(&o.plot, "plot", "", "file for a picture (SVG) of the greatest storm in the first draw that has a crowd then")
@@ -89,6 +100,8 @@ type report struct {
 	Seed     uint64   `json:"seed"`
 	Draws    int      `json:"draws"`
 	Policies []policy `json:"policies"`
+	// Notes say what was not played.
+	Notes []string `json:"notes"`
 }
 
 // policy is what one came to. Work is in hours of a full pod.
@@ -117,10 +130,15 @@ func (o *replayOptions) run(ctx context.Context, file string, out, messages io.W
 		return err
 	}
 	levels := recorded.Levels()
-	if len(o.manifests) > 0 {
-		if levels, err = levelsOf(ctx, o.manifests); err != nil {
+	notes := []string{fmt.Sprintf("Each policy has %d to %d pods, and a calm day needs 3 on average.", simulate.LeastPods, simulate.MostPods)}
+	if o.declared {
+		if levels, err = levelsOf(ctx, o.manifests, o.site); err != nil {
 			return err
 		}
+		notes[0] += " Replicas and maxReplicas of FeedServers are not played."
+		var left []string
+		levels, left = playable(levels, recorded, file)
+		notes = append(notes, left...)
 	}
 	kinds := simulate.Kinds(levels)
 	results, err := o.compare(ctx, recorded, kinds, messages)
@@ -128,6 +146,7 @@ func (o *replayOptions) run(ctx context.Context, file string, out, messages io.W
 		return err
 	}
 	all := o.sum(file, kinds, results)
+	all.Notes = notes
 	if err := output.One(out, o.output, all, all.table); err != nil || o.plot == "" {
 		return err
 	}
@@ -180,21 +199,20 @@ func (r *report) table(w io.Writer) {
 	_ = t.Flush() // to a buffer
 	fmt.Fprintf(w, "\n%d draws, seed %d; medians of pod-hours and scale-ups. Refused is work, in minutes of a full pod.\n", r.Draws, r.Seed)
 	fmt.Fprintln(w, "A scale-up is needless if the pods of before would have been enough for an hour.")
+	for _, note := range r.Notes {
+		fmt.Fprintln(w, note)
+	}
 }
 
 // draw writes the picture. It is of the days around the greatest storm.
 func (o *replayOptions) draw(recorded simulate.Recording, kinds []simulate.Kind, messages io.Writer) error {
 	kp := recorded[surge.Kp]
 	shown := window(kp)
-	number := 0
-	scenario := simulate.Draw(recorded, o.seed, number)
-	for ; number < o.draws; number++ {
-		scenario = simulate.Draw(recorded, o.seed, number)
-		if hasCrowd(scenario, shown) {
-			break
-		}
-	}
+	scenario, number, crowd := o.withCrowd(recorded, shown)
 	p := Picture{Shown: shown, Kp: kp, Title: fmt.Sprintf("Draw %d of seed %d: %s to %s", number, o.seed, shown.From.Format(time.DateOnly), shown.To.Format(time.DateOnly))}
+	if !crowd {
+		p.Title += ", without a crowd"
+	}
 	for _, kind := range kinds {
 		if kind.Name == simulate.NameHPA || kind.Name == simulate.NameOurs || kind.Name == simulate.NameWithoutSignal {
 			p.Runs = append(p.Runs, Run{kind.Name, simulate.Run(scenario, kind, true).Points})
@@ -205,8 +223,21 @@ func (o *replayOptions) draw(recorded simulate.Recording, kinds []simulate.Kind,
 	}
 	if !o.quiet {
 		fmt.Fprintf(messages, "the picture is in %s\n", o.plot)
+		if !crowd {
+			fmt.Fprintln(messages, "no draw has a crowd in the time that it shows: make more with --draws, or others with --seed")
+		}
 	}
 	return nil
+}
+
+// withCrowd is the first draw that has a crowd in the time that is shown, and its number; the first one of all where none has.
+func (o *replayOptions) withCrowd(recorded simulate.Recording, shown simulate.Span) (s *simulate.Scenario, number int, is bool) {
+	for n := range o.draws {
+		if s := simulate.Draw(recorded, o.seed, n); hasCrowd(s, shown) {
+			return s, n, true
+		}
+	}
+	return simulate.Draw(recorded, o.seed, 0), 0, false
 }
 
 // window is three days around the greatest value.

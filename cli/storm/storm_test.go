@@ -112,10 +112,11 @@ func TestShortFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	plot := filepath.Join(t.TempDir(), "storm.svg")
-	if _, err := replay(t, file, "--draws", "1", "--plot", plot); err != nil {
+	if _, err := replay(t, file, "--draws", "2", "--plot", plot); err != nil {
 		t.Error(err)
 	}
-	if picture, err := os.ReadFile(plot); err != nil || bytes.Contains(picture, []byte("NaN")) {
+	picture, err := os.ReadFile(plot)
+	if err != nil || bytes.Contains(picture, []byte("NaN")) || !bytes.Contains(picture, []byte("Draw 0 of seed 1: 2015-03-17 to 2015-03-17, without a crowd")) {
 		t.Errorf("%v: %s", err, picture)
 	}
 }
@@ -137,6 +138,8 @@ func TestErrors(t *testing.T) {
 		"many draws":    {[]string{march, "--draws", "20000"}, "--draws 20000: 1 to 10000", true},
 		"nowhere to go": {[]string{march, "--draws", "1", "--plot", filepath.Join(dir, "none", "x.svg")}, "--plot: open", false},
 		"no arguments":  {nil, "accepts 1 arg", false},
+		"no manifests":  {[]string{march, "--manifests", ""}, "--manifests names no file", true},
+		"only a name":   {[]string{march, "--site", "hub"}, "--site chooses one of the Sites in --manifests", true},
 	} {
 		_, err := replay(t, c.args...)
 		var wrong usage.Error
@@ -179,9 +182,8 @@ func TestManifests(t *testing.T) {
 		t.Errorf("a floor of 30 pods in nearly all of the month takes %.0f hours, the default levels %.0f", declared, usual)
 	}
 	for name, c := range map[string]struct{ file, want string }{
-		"another kind": {file("feed.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"),
-			"substorm storm replay does not read kind ConfigMap of v1: it reads the Site, and passes over other kinds of substorm.dev/v1alpha1, Secrets and Namespaces; take it out of what --manifests names"},
-		"two Sites":        {file("two.yaml", site+surge+"---\n"+strings.Replace(site, "name: hub", "name: other", 1)+surge), `substorm storm replay plays the levels of one Site, and`},
+		"another version": {file("v9.yaml", "apiVersion: substorm.dev/v9\nkind: Site\nmetadata: {name: x}\n"),
+			"substorm storm replay does not read kind Site of substorm.dev/v9: it reads the Site of substorm.dev/v1alpha1, and passes over other kinds; take it out of what --manifests names"},
 		"no Site":          {file("secret.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: x}\n"), "--manifests: no Site is declared in"},
 		"no levels":        {file("site.yaml", site), "declares no levels"},
 		"floors of others": {file("one.yaml", site+strings.Replace(surge, "kind: FeedServer", "kind: FeedServer, name: inner", 1)), "has a floor of all FeedServers"},
@@ -193,5 +195,74 @@ func TestManifests(t *testing.T) {
 		if _, err := replay(t, march, "--draws", "1", "--manifests", c.file); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestFolder: of a folder with all manifests of a cluster, the Site that is named is played.
+func TestFolder(t *testing.T) {
+	dir := t.TempDir()
+	site := func(name, kp string) string {
+		return "apiVersion: substorm.dev/v1alpha1\nkind: Site\nmetadata: {name: " + name + "}\nspec:\n  surge: {levels: [{name: storm, anyOf: [{allOf: [{quantity: Kp, atLeast: \"" + kp +
+			"\"}]}], floors: [{kind: FeedServer, replicas: 30}]}]}\n---\n"
+	}
+	for name, text := range map[string]string{
+		"apps.yaml":  "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: s3}\n",
+		"sites.yaml": site("inland", "1") + site("coast", "8"),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inland, err := replay(t, march, "--draws", "1", "--manifests", dir, "--site", "inland")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if coast, err := replay(t, march, "--draws", "1", "--manifests", dir, "--site", "coast"); err != nil || coast == inland {
+		t.Errorf("%v: both Sites come to\n%s", err, inland)
+	}
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"choose one of them with --site: " + filepath.Join(dir, "sites.yaml") + `:1: Site "inland", `, nil},
+		{`no such Site is declared, but `, []string{"--site", "north"}},
+	} {
+		_, err := replay(t, append([]string{march, "--draws", "1", "--manifests", dir}, c.args...)...)
+		var wrong usage.Error
+		if !errors.As(err, &wrong) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v, want %s", c.args, err, c.want)
+		}
+	}
+}
+
+// TestWithoutWind: what is left out of a Site's levels, because the file does not have it, is said.
+func TestWithoutWind(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "site.yaml")
+	text := `{apiVersion: substorm.dev/v1alpha1, kind: Site, metadata: {name: hub}, spec: {surge: {levels: [
+  {name: wind, anyOf: [{allOf: [{quantity: Bz, atMost: "-10", for: 10m}, {quantity: Speed, atLeast: "500"}]}], floors: [{kind: FeedServer, replicas: 6}]},
+  {name: both, anyOf: [{allOf: [{quantity: Kp, atLeast: "7"}]}, {allOf: [{quantity: Bz, atMost: "-20"}]}], floors: [{kind: FeedServer, replicas: 12}]}]}}}`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	table, err := replay(t, march, "--draws", "1", "--manifests", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"Each policy has 2 to 64 pods, and a calm day needs 3 on average. Replicas and maxReplicas of FeedServers are not played.\n",
+		"Level wind: rules that ask for Bz or Speed are not played, because " + march + " has no such column. It has no other rule, and so it never begins.\n",
+		"Level both: rules that ask for Bz are not played, because " + march + " has no such column.\n",
+	} {
+		if !strings.Contains(table, want) {
+			t.Errorf("%q is not in\n%s", want, table)
+		}
+	}
+	onlyKp := filepath.Join(t.TempDir(), "site.yaml")
+	if err := os.WriteFile(onlyKp, []byte(strings.Replace(text, `, {allOf: [{quantity: Bz, atMost: "-20"}]}`, "", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	same, err := replay(t, march, "--draws", "1", "--manifests", onlyKp)
+	if table, _, _ := strings.Cut(table, "\n\n"); err != nil || !strings.HasPrefix(same, table) {
+		t.Errorf("%v: with a rule that is left out\n%s\nand without it\n%s", err, table, same)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -90,7 +91,7 @@ func (c *Cluster) Site(ctx context.Context, name string) (*v1alpha1.Site, error)
 			return nil, fmt.Errorf("no Site %q in namespace %q: kubectl get site -A lists them, -n chooses the namespace", name, c.Namespace)
 		}
 		if err != nil {
-			return nil, explain(err)
+			return nil, c.explain(err)
 		}
 		return site, c.Effective(ctx, site)
 	}
@@ -149,7 +150,7 @@ func unreadable(site *v1alpha1.Site) error {
 // List lists what is in the namespace, or in all where it is empty.
 func (c *Cluster) List(ctx context.Context, list client.ObjectList) error {
 	if err := c.Client.List(ctx, list, client.InNamespace(c.Namespace)); err != nil {
-		return explain(err)
+		return c.explain(err)
 	}
 	return nil
 }
@@ -165,13 +166,37 @@ func (c *Cluster) Secret(ctx context.Context, name string) (*corev1.Secret, erro
 }
 
 // explain adds what to do to an error of the API server.
-func explain(err error) error {
+func (c *Cluster) explain(err error) error {
+	var away *url.Error
 	switch {
-	case strings.Contains(err.Error(), "no matches for kind"):
-		return fmt.Errorf("this cluster does not know Substorm's kinds (%w): install the chart charts/substorm", err)
+	case errors.Is(err, context.Canceled):
+		return err
+	case errors.As(err, &away): // without the request and the client's own words around it
+		return fmt.Errorf("reach the API server at %s: %w: see that it runs, or name another cluster with --kubeconfig, $KUBECONFIG or --context", c.config.Host, away.Err)
+	case meta.IsNoMatchError(err):
+		return &unknownKinds{c.config.Host, err}
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%w: ask for the right to read Substorm's resources", err)
 	default:
 		return err
 	}
 }
+
+// unknownKinds is the error of a cluster that lacks all or some of Substorm's kinds, in place of one that names what was asked of its API.
+type unknownKinds struct {
+	host string
+	err  error
+}
+
+// Error implements error.
+func (e *unknownKinds) Error() string {
+	kinds := "Substorm's kinds"
+	var one *meta.NoKindMatchError
+	if errors.As(e.err, &one) {
+		kinds = one.GroupKind.String()
+	}
+	return fmt.Sprintf("the cluster at %s does not know %s: install or update the chart charts/substorm, or name another cluster with --kubeconfig, $KUBECONFIG or --context", e.host, kinds)
+}
+
+// Unwrap returns the API server's error.
+func (e *unknownKinds) Unwrap() error { return e.err }

@@ -4,11 +4,17 @@ package kube_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
 
 	"github.com/substorm/substorm/cli/kube"
 	"github.com/substorm/substorm/cli/kube/kubetest"
@@ -65,5 +71,40 @@ spec:
 	var all v1alpha1.SiteList
 	if err := cluster.List(t.Context(), &all); err != nil || len(all.Items) != 2 {
 		t.Errorf("%d Sites, %v", len(all.Items), err)
+	}
+}
+
+// TestErrorsSayWhatToDo: an API server that is away, and one that does not know Substorm, are named, with the next step.
+func TestErrorsSayWhatToDo(t *testing.T) {
+	away := fmt.Sprintf("https://127.0.0.1:%d", testenv.FreePort(t))
+	cluster, err := kube.New(&rest.Config{Host: away}, "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "reach the API server at " + away + ": dial tcp " + strings.TrimPrefix(away, "https://") + ": connect: connection refused: see that it runs, or name another cluster with --kubeconfig, "
+	for _, name := range []string{"", "hub"} {
+		if _, err := cluster.Site(t.Context(), name); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("Site %q of an API server that is away: %v, want %s", name, err, want)
+		}
+	}
+
+	data, err := os.ReadFile("../../crds/substorm.dev_feedservers.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.Unmarshal(data, one); err != nil {
+		t.Fatal(err)
+	}
+	for want, kinds := range map[string][]*apiextensionsv1.CustomResourceDefinition{"Substorm's kinds": nil, "Site.substorm.dev": {one}} {
+		config := testenv.KubernetesWith(t, kinds).Config
+		if cluster, err = kube.New(config, "default"); err != nil {
+			t.Fatal(err)
+		}
+		_, err := cluster.Site(t.Context(), "")
+		want = "the cluster at " + config.Host + " does not know " + want + ": install or update the chart charts/substorm, or name another cluster with --kubeconfig, "
+		if err == nil || !strings.HasPrefix(err.Error(), want) || !meta.IsNoMatchError(err) {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
 }

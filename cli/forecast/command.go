@@ -15,8 +15,13 @@ import (
 	"github.com/substorm/substorm/operator/surge"
 )
 
-// ErrDoesNotFit: a pool would need more pods than it can have.
-var ErrDoesNotFit = errors.New("it does not fit")
+// What a report finds wrong.
+var (
+	// ErrDoesNotFit: a pool would need more pods than it can have.
+	ErrDoesNotFit = errors.New("it does not fit")
+	// ErrNoSuchPool: a floor names a pool that the Site does not have.
+	ErrNoSuchPool = errors.New("a floor without a pool raises nothing")
+)
 
 // storm is the one that is asked about: space weather, or a level.
 type storm struct {
@@ -51,9 +56,11 @@ what the spec allows or the cluster has space for, whichever is less. Nodes and
 volumes are read with your rights; where you may not, quotas and pods that found
 no node are all that counts, and the report says so.
 
-It exits with 1 where something does not fit, where there is no such Site, and
-where the API server could not be asked; in -o json and yaml the field fits is
-false in the first case.`,
+It exits with 1 where something does not fit, where a floor of a level names a
+pool that the Site does not have, where there is no such Site, and where the API
+server could not be asked. In -o json and yaml, fits is false in the first case;
+it speaks of the pools that there are. unknownPools names those that there are
+not, at any level.`,
 		Example: `  kubectl substorm plan --kp 8
   kubectl substorm plan --bz -15 --speed 700 -n aurora --site hub
   substorm plan --level severe -o json | jq '.pools[] | select(.fits | not)'`,

@@ -32,7 +32,8 @@ type Report struct {
 	UnknownPools []string `json:"unknownPools,omitempty"`
 	// Unread says who may not read nodes; empty: they were read.
 	Unread string `json:"unread,omitempty"`
-	Fits   bool   `json:"fits"`
+	// Fits says whether all Pools do. It says nothing of UnknownPools.
+	Fits bool `json:"fits"`
 }
 
 // Pool is what a pool would need.
@@ -167,16 +168,30 @@ func (r *Report) print(w io.Writer) {
 	}
 }
 
-// verdict is an error where something does not fit.
+// verdict is an error where something does not fit, and where a floor names a pool that is not there.
 func (r *Report) verdict() error {
-	if r.Fits {
-		return nil
-	}
-	var pools []string
-	for _, p := range r.Pools {
-		if !p.Fits {
-			pools = append(pools, fmt.Sprintf("%s %s lacks %d pods", p.Kind, p.Name, p.Missing))
+	var fits, known error
+	if !r.Fits {
+		var pools []string
+		for _, p := range r.Pools {
+			switch p.Missing {
+			case 0:
+			case 1:
+				pools = append(pools, fmt.Sprintf("%s %s lacks 1 pod", p.Kind, p.Name))
+			default:
+				pools = append(pools, fmt.Sprintf("%s %s lacks %d pods", p.Kind, p.Name, p.Missing))
+			}
 		}
+		fits = fmt.Errorf("%w: %s", ErrDoesNotFit, strings.Join(pools, ", "))
 	}
-	return fmt.Errorf("%w: %s", ErrDoesNotFit, strings.Join(pools, ", "))
+	if len(r.UnknownPools) > 0 {
+		known = fmt.Errorf("%w: Site %q has no %s", ErrNoSuchPool, r.Site, strings.Join(r.UnknownPools, ", "))
+	}
+	switch {
+	case fits != nil && known != nil:
+		return fmt.Errorf("%w; %w", fits, known)
+	case fits != nil:
+		return fits
+	}
+	return known
 }

@@ -8,12 +8,14 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func testLog(t *testing.T) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }
@@ -46,12 +48,7 @@ func TestHPA(t *testing.T) {
 	// The test waits for no window.
 	hpa.Spec.Behavior = &autoscalingv2.HorizontalPodAutoscalerBehavior{ScaleDown: &autoscalingv2.HPAScalingRules{StabilizationWindowSeconds: &now}}
 	l.create(hpa)
-	eventually(t, "the HorizontalPodAutoscaler reads its metrics", func() error {
-		if is := l.active(); !strings.HasPrefix(is, "True/ValidMetricFound") {
-			return errors.New(is)
-		}
-		return nil
-	})
+	l.awaitMetrics(hpa)
 	leave := l.view(5)
 	l.awaitReplicas(3)
 
@@ -86,6 +83,28 @@ func (l *lab) awaitConnections(want string) {
 		_, is, _ := strings.Cut(string(body), line)
 		if is, _, _ = strings.Cut(is, "\n"); is != want {
 			return fmt.Errorf("there are %q", is)
+		}
+		return nil
+	})
+}
+
+// awaitMetrics waits until the HorizontalPodAutoscaler has a value of each of its metrics: that one of several has is enough for its condition.
+func (l *lab) awaitMetrics(hpa *autoscalingv2.HorizontalPodAutoscaler) {
+	l.t.Helper()
+	eventually(l.t, "the HorizontalPodAutoscaler reads its metrics", func() error {
+		is := &autoscalingv2.HorizontalPodAutoscaler{}
+		if err := l.Get(l.t.Context(), client.ObjectKeyFromObject(hpa), is); err != nil {
+			return err
+		}
+		for _, m := range hpa.Spec.Metrics {
+			if !slices.ContainsFunc(is.Status.CurrentMetrics, func(has autoscalingv2.MetricStatus) bool {
+				return has.External != nil && has.External.Metric.Name == m.External.Metric.Name && has.External.Current.AverageValue != nil
+			}) {
+				return fmt.Errorf("it has no value of %s; %s", m.External.Metric.Name, l.active())
+			}
+		}
+		if is := l.active(); !strings.HasPrefix(is, "True/ValidMetricFound") {
+			return errors.New(is)
 		}
 		return nil
 	})

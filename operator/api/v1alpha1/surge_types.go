@@ -108,7 +108,6 @@ type SurgeLevel struct {
 }
 
 // SurgeRule is fulfilled while all its thresholds are.
-// +kubebuilder:validation:XValidation:rule="self.allOf.all(t, !has(t.atLeast) || self.allOf.all(u, u.quantity != t.quantity || !has(u.atMost) || double(t.atLeast) <= double(u.atMost)))",message="no value is above atLeast and below atMost of these thresholds: the rule would never be fulfilled",fieldPath=.allOf
 type SurgeRule struct {
 	// AllOf are thresholds, all of which are to be reached.
 	// +kubebuilder:validation:MinItems=1
@@ -120,21 +119,22 @@ type SurgeRule struct {
 
 // SurgeThreshold bounds a quantity.
 // +kubebuilder:validation:XValidation:rule="has(self.atLeast) != has(self.atMost)",message="set atLeast or atMost, and not both",fieldPath=.atLeast
-// +kubebuilder:validation:XValidation:rule="!has(self.atLeast) || (self.quantity == 'Kp' ? double(self.atLeast) > 0.0 && double(self.atLeast) <= 9.0 : self.quantity == 'Speed' ? double(self.atLeast) > 100.0 && double(self.atLeast) <= 4000.0 : double(self.atLeast) > -200.0 && double(self.atLeast) <= 200.0)",message="choose a value that the quantity can have: Kp is above 0 and at most 9, Speed above 100 and at most 4000 km/s, Bz above -200 and at most 200 nT",fieldPath=.atLeast
-// +kubebuilder:validation:XValidation:rule="!has(self.atMost) || double(self.atMost) >= -200.0 && double(self.atMost) < 200.0",message="choose a value that the quantity can have: Bz is at least -200 and below 200 nT",fieldPath=.atMost
+// +kubebuilder:validation:XValidation:rule="!has(self.atLeast) || self.quantity == 'Bz' || (self.quantity == 'Kp' ? double(self.atLeast) >= 1.0 && double(self.atLeast) <= 9.0 : double(self.atLeast) >= 300.0 && double(self.atLeast) <= 4000.0)",message="choose a value that a storm has, or each calm day is one: Kp is 1 to 9, Speed 300 to 4000 km/s",fieldPath=.atLeast
+// +kubebuilder:validation:XValidation:rule="!has(self.atMost) || double(self.atMost) >= -200.0 && double(self.atMost) < 0.0",message="choose a value that a storm has, or each calm day is one: Bz is at least -200 and below 0 nT",fieldPath=.atMost
 // +kubebuilder:validation:XValidation:rule="!has(self.__for__) || self.quantity == 'Kp' || duration(self.__for__) <= duration('2h')",message="for of Bz and Speed is at most 2h: what is older is not kept",fieldPath=.for
 // +kubebuilder:validation:XValidation:rule="!has(self.atMost) || self.quantity == 'Bz'",message="atMost is of Bz, whose storms are below 0: Kp and Speed have atLeast",reason=FieldValueForbidden,fieldPath=.atMost
+// +kubebuilder:validation:XValidation:rule="!has(self.atLeast) || self.quantity != 'Bz'",message="atLeast is of Kp and Speed: Bz, whose storms are below 0, has atMost",reason=FieldValueForbidden,fieldPath=.atLeast
 type SurgeThreshold struct {
 	// Quantity that is bounded.
 	// +required
 	Quantity SpaceWeatherQuantity `json:"quantity,omitempty"`
-	// AtLeast as a decimal string: "5".
+	// AtLeast as a decimal string: "5". Of Kp it is 1 to 9, of Speed 300 to 4000 km/s.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:Pattern=`^-?[0-9]{1,4}(\.[0-9]{1,4})?$`
 	// +optional
 	AtLeast string `json:"atLeast,omitempty"`
-	// AtMost as a decimal string: "-10".
+	// AtMost as a decimal string: "-10". It is of Bz, at least -200 and below 0 nT.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:Pattern=`^-?[0-9]{1,4}(\.[0-9]{1,4})?$`

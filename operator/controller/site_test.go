@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/internal/objectstore"
@@ -331,14 +332,21 @@ func TestCodeClaimedTwice(t *testing.T) {
 	if w.marker("hub") != ours {
 		t.Fatal("the marker of the other Site was replaced")
 	}
-	archivist := &appsv1.Deployment{}
-	switch err := w.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "hub-archivist"}, archivist); {
-	case apierrors.IsNotFound(err):
-	case err == nil && string(metav1.GetControllerOf(archivist).UID) == ours.UID:
-		w.remove(archivist) // applied while the other Site was deleted, and there is no garbage collector
-	default:
-		t.Errorf("there is an archivist for the bucket of another Site: %v, %v", archivist.OwnerReferences, err)
+	// Nor is there an archivist for it, though that of the other Site is still there, as until the garbage collector removes it.
+	w.leaveArchivist(ours.UID)
+	if err := w.Patch(t.Context(), w.site("late"), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"jetStream":{"notices":{"maxSize":"65Mi"}}}}`))); err != nil {
+		t.Fatal(err)
 	}
+	w.awaits("Site", "late", "Accepted", "False/Conflict")
+	archivist, account := &appsv1.Deployment{}, &corev1.ServiceAccount{}
+	for _, o := range []client.Object{archivist, account} {
+		switch err := w.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "hub-archivist"}, o); {
+		case apierrors.IsNotFound(err) && o == client.Object(account):
+		case err != nil || string(metav1.GetControllerOf(o).UID) != ours.UID:
+			t.Errorf("%T of an archivist for the bucket of another Site: %v, %v", o, o.GetOwnerReferences(), err)
+		}
+	}
+	w.remove(archivist)
 
 	if err := w.Patch(t.Context(), w.site("late"), client.RawPatch("application/merge-patch+json",
 		fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationTakeOver, ours.UID))); err != nil {
@@ -347,6 +355,21 @@ func TestCodeClaimedTwice(t *testing.T) {
 	w.awaits("Site", "late", "Ready", "True/Ready")
 	if m := w.marker("hub"); m.Name != "late" {
 		t.Errorf("after it was taken over the marker says %+v", m)
+	}
+}
+
+// leaveArchivist has a Site that was deleted have an archivist, whether it was applied while the Site was deleted or not.
+func (w *world) leaveArchivist(uid string) {
+	w.t.Helper()
+	labels := map[string]string{"app": "hub-archivist"}
+	err := w.Create(w.t.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "hub-archivist", Namespace: w.namespace, OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: "Site", Name: "hub", UID: types.UID(uid), Controller: new(true)}}},
+		Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "archivist", Image: "archivist"}}}}},
+	})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		w.t.Fatal(err)
 	}
 }
 

@@ -50,13 +50,14 @@ func (r *siteReconciler) applyArchivist(ctx context.Context, view *plan.SiteView
 }
 
 // archivistBegins says whether a Site may have an archivist. A new one waits until the markers were read and are the Site's own: it
-// changes and expires what the bucket holds under the code, whoever put it there. One that is there goes on, whatever the backends say.
+// changes and expires what the bucket holds under the code, whoever put it there. One of the Site that is there goes on, whatever the
+// backends say; one that a deleted Site of the same code left does not count.
 func (r *siteReconciler) archivistBegins(ctx context.Context, view *plan.SiteView, name string) (bool, error) {
 	if b := view.Backends; b.ObjectStore != nil && b.ObjectStore.OK() && b.JetStream != nil && plan.SiteAccepted(*view).OK() {
 		return true, nil
 	}
 	d, err := optional(ctx, r.client, types.NamespacedName{Namespace: view.Site.Namespace, Name: name}, &appsv1.Deployment{})
-	return d != nil, err
+	return d != nil && metav1.IsControlledBy(d, view.Site), err
 }
 
 // acceptedAlone says whether a Site is accepted whatever its backends say.

@@ -59,15 +59,15 @@ func TestLoad(t *testing.T) {
 // TestTooLarge: a file without end is not read to its end, and many files that are too large together are refused.
 func TestTooLarge(t *testing.T) {
 	dir := t.TempDir()
-	comment := strings.Repeat("#"+strings.Repeat(" ", 1022)+"\n", 40<<10)
+	comment := strings.Repeat("#"+strings.Repeat(" ", 1022)+"\n", 10<<10)
 	write(t, dir, "1.yaml", comment)
 	if _, err := manifests.Up.Load([]string{dir}, "default"); err != nil {
-		t.Errorf("40 MiB: %v", err)
+		t.Errorf("10 MiB: %v", err)
 	}
 	second := write(t, dir, "2.yaml", comment)
 	for path, file := range map[string]string{"/dev/zero": "/dev/zero", dir: second} {
 		_, err := manifests.Up.Load([]string{path}, "default")
-		if want := file + ": this is more than the 64 MiB that substorm up reads: name only manifests with -f"; err == nil || err.Error() != want {
+		if want := file + ": this is more than the 16 MiB that substorm up reads: name only manifests with -f"; err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", path, err, want)
 		}
 	}

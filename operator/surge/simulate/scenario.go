@@ -17,7 +17,8 @@ const (
 	// target is how full pods are to be.
 	target = 0.7
 	// LeastPods and MostPods bound the pool for every policy.
-	LeastPods, MostPods = 2, 64
+	LeastPods = 2
+	MostPods  = 64
 )
 
 // Steps of virtual time.

@@ -190,7 +190,7 @@ func TestManifests(t *testing.T) {
 		"no file":          {filepath.Join(dir, "none.yaml"), "none.yaml"},
 		"misspelled":       {file("misspelled.yaml", site+strings.Replace(surge, "anyOf", "anyof", 1)), "unknown fields: spec.surge.levels[0].anyof"},
 		"no number":        {file("nan.yaml", site+strings.Replace(surge, `"1"`, `"one"`, 1)), "spec.surge.levels[0].anyOf[0].allOf[0].atLeast"},
-		"against rules":    {file("rules.yaml", site+strings.Replace(surge, `"1"`, `"99"`, 1)), "Kp is above 0 and at most 9"},
+		"against rules":    {file("rules.yaml", site+strings.Replace(surge, `"1"`, `"99"`, 1)), "Kp is 1 to 9"},
 	} {
 		if _, err := replay(t, march, "--draws", "1", "--manifests", c.file); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)

@@ -24,12 +24,12 @@ const controlAttempts = 5
 // What nobody synced is lost for certain: on a Disk a file has no name that lasts before the journal is committed, which flushes the disk, and
 // ext4 does so by itself after five minutes or when the journal is full. But sync(2) commits what all file systems of the machine have, and anybody
 // may call it: MinIO with MINIO_FS_OSYNC, as in the quickstart of some cluster, does so for each object. An attempt that loses nothing and
-// during which all disks were flushed says nothing, and is made again. Where that happens each time, the control is skipped and says so.
+// during which all disks were flushed says nothing, and is made again. Where that is known of each, the control is skipped and says so.
 func Control(t *testing.T, try func(t *testing.T) (dir string, lost int)) {
 	t.Helper()
 	t.Run("without syncs", func(t *testing.T) {
 		_, idle := DiskOf(t, 16<<20)
-		alone, judged := 0, false
+		excused, judged := 0, false
 		for n := range controlAttempts {
 			ok := t.Run(fmt.Sprint("attempt ", n+1), func(t *testing.T) {
 				before, err := Flushes(idle)
@@ -46,16 +46,17 @@ func Control(t *testing.T, try func(t *testing.T) (dir string, lost int)) {
 					t.Logf("how often disks are flushed is not known: %v", err)
 				case own == 0:
 					t.Error("nothing is lost, and nobody synced: the test tests nothing")
-				case all == 0:
-					alone++
+				case all > 0:
+					excused++
 				}
 			})
 			if judged || !ok {
 				return
 			}
 		}
-		if alone > 0 {
-			t.Fatalf("nothing is lost, and %d of %d times only this disk was flushed: the syncs are not left out, and the test tests nothing", alone, controlAttempts)
+		if excused < controlAttempts {
+			t.Fatalf("nothing is lost in %d attempts, and only in %d of them all disks are known to have been flushed: the syncs are not left out, and the test tests nothing",
+				controlAttempts, excused)
 		}
 		t.Skipf("NOT JUDGED: nothing was left to lose in %d attempts, as something on this machine synced all disks, sync(2); try it again without that", controlAttempts)
 	})

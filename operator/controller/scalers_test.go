@@ -214,7 +214,7 @@ kind: FeedServer
 metadata: {name: hub}
 spec: {siteRef: {name: hub}, autoscaling: {driver: Operator, minReplicas: 2, maxReplicas: 6}}
 `)
-	w.hasServers(2)
+	w.awaitServers(2)
 	w.readyServer("hub", "hub-0")
 	s := w.feedServer("hub-0")
 	var refused atomic.Int64
@@ -227,7 +227,7 @@ spec: {siteRef: {name: hub}, autoscaling: {driver: Operator, minReplicas: 2, max
 	})
 	w.awaits("FeedServer", "hub", v1alpha1.ConditionScalingActive, "True/"+v1alpha1.ReasonLoadKnown)
 	refused.Store(200) // three times what one pod can answer
-	w.hasServers(5)
+	w.awaitServers(5)
 	w.scales("FeedServer", "hub", 5, 5, 2, 6, 0)
 	w.stop()
 	refused.Store(0)
@@ -240,18 +240,18 @@ spec: {siteRef: {name: hub}, autoscaling: {driver: Operator, minReplicas: 2, max
 func TestOtherDriversScale(t *testing.T) {
 	w := newFeedWorld(t)
 	w.applyServer("hub", ", replicas: 1, autoscaling: {driver: HorizontalPodAutoscaler, minReplicas: 2, maxReplicas: 5}")
-	w.hasServers(2)
+	w.awaitServers(2)
 	w.scaleTo("FeedServer", "hub", 4)
-	w.hasServers(4)
+	w.awaitServers(4)
 	w.scaleTo("FeedServer", "hub", 9)
-	w.hasServers(5)
+	w.awaitServers(5)
 	w.awaits("FeedServer", "hub", v1alpha1.ConditionScalingLimited, "True/"+v1alpha1.ReasonAskedAboveCeiling, "9 pods", "there may be 5")
 	w.scaleTo("FeedServer", "hub", 1)
-	w.hasServers(2)
+	w.awaitServers(2)
 	w.storms("FeedServer", 4)
-	w.hasServers(4)
+	w.awaitServers(4)
 	w.storms("FeedServer", 8)
-	w.hasServers(5)
+	w.awaitServers(5)
 	w.awaits("FeedServer", "hub", v1alpha1.ConditionScalingLimited, "True/"+v1alpha1.ReasonFloorAboveCeiling, "level storm", "a floor of 8", "there may be 5")
 }
 
@@ -262,21 +262,6 @@ func (w *world) scaleTo(kind, pool string, replicas int32) {
 	if err := w.SubResource("scale").Update(w.t.Context(), w.object(kind, pool), client.WithSubResourceBody(scale), client.FieldOwner("horizontal-pod-autoscaler")); err != nil {
 		w.t.Fatal(err)
 	}
-}
-
-// hasServers waits until the Deployment of the FeedServer hub asks for so many pods.
-func (w *world) hasServers(want int32) {
-	w.t.Helper()
-	eventually(w.t, fmt.Sprintf("%d feed servers", want), func() error {
-		var d appsv1.Deployment
-		if err := w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: plan.FeedServerName("hub")}, &d); err != nil {
-			return err
-		}
-		if *d.Spec.Replicas != want {
-			return fmt.Errorf("%d pods are asked for", *d.Spec.Replicas)
-		}
-		return nil
-	})
 }
 
 // readyServer makes a pod of a FeedServer and says that it is ready.

@@ -13,17 +13,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/substorm/substorm/cli/archive"
 	"github.com/substorm/substorm/cli/status"
-	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/wire"
 )
-
-// patience is how long the archive may take to list what it holds: a segment closes after 15 s (docs/samples), and a part
-// of the manifest a minute after that.
-const patience = 3 * time.Minute
 
 // look asks whether data flows, waits until the archive lists everything that was sent, shows it, and compares the bytes.
 func (d *demo) look(ctx context.Context, s sent) error {
@@ -71,33 +65,23 @@ func (d *demo) lookAtFlow(ctx context.Context) error {
 func (d *demo) waitWell(ctx context.Context) (err error) {
 	step := d.p.Step("substorm status says that all is well")
 	defer func() { step.Done(err) }()
-	for deadline := time.Now().Add(patience); ; {
+	return await(ctx, func() error {
 		_, err := d.output(ctx, d.substorm, "status")
-		if err == nil || time.Now().After(deadline) {
-			return err
-		}
-		if !retry.Sleep(ctx, time.Second) {
-			return ctx.Err()
-		}
-	}
+		return err
+	})
 }
 
 func (d *demo) waitListed(ctx context.Context, s sent) (err error) {
 	step := d.p.Step("the archive lists what was sent")
 	defer func() { step.Done(err) }()
-	for deadline := time.Now().Add(patience); ; {
+	return await(ctx, func() error {
 		missing, err := d.missing(ctx, s)
-		if err == nil && missing == "" {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return errors.Join(fmt.Errorf("after %s the archive lacks %s", patience, missing), err)
+		if err != nil || missing == "" {
+			return err
 		}
 		step.Detail("%s to come", missing)
-		if !retry.Sleep(ctx, 2*time.Second) {
-			return ctx.Err()
-		}
-	}
+		return fmt.Errorf("the archive lacks %s", missing)
+	})
 }
 
 // missing says what was sent and is not listed yet, or "". Columns of the ledger that differ count as missing.
@@ -158,19 +142,14 @@ func (d *demo) list(ctx context.Context) (listed, error) {
 func (d *demo) waitFigures(ctx context.Context) (err error) {
 	step := d.p.Step("substorm status has the figures of the ledger")
 	defer func() { step.Done(err) }()
-	for deadline := time.Now().Add(patience); ; {
+	return await(ctx, func() error {
 		differ, err := d.figuresThatDiffer(ctx)
-		if err == nil && differ == "" {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return errors.Join(fmt.Errorf("after %s they differ: %s", patience, differ), err)
+		if err != nil || differ == "" {
+			return err
 		}
 		step.Detail("%s", differ)
-		if !retry.Sleep(ctx, time.Second) {
-			return ctx.Err()
-		}
-	}
+		return fmt.Errorf("they differ: %s", differ)
+	})
 }
 
 func (d *demo) figuresThatDiffer(ctx context.Context) (string, error) {

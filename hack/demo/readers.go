@@ -11,8 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/substorm/substorm/internal/retry"
 )
 
 // readers ask feed servers over new connections, at a rate that may change.
@@ -55,10 +53,9 @@ var readPaths = []string{"/", "/archive/" + stormCamera + "/", "/latest/" + stor
 
 // wait waits until there is something to read: a 404 is a failure from then on.
 func (r *readers) wait(ctx context.Context) error {
-	deadline := time.Now().Add(patience)
 	for _, address := range r.addresses { // each node forwards the port by itself, and each feed server learns by itself what there is
 		for _, path := range readPaths {
-			if err := r.waitFor(ctx, address+path, deadline); err != nil {
+			if err := r.waitFor(ctx, address+path); err != nil {
 				return err
 			}
 		}
@@ -67,22 +64,15 @@ func (r *readers) wait(ctx context.Context) error {
 }
 
 // waitFor asks until it is answered as often in turn as there may be feed servers behind an address.
-func (r *readers) waitFor(ctx context.Context, url string, deadline time.Time) error {
-	for answered := 0; answered < stormServers; {
-		err := r.get(ctx, url)
-		if err == nil {
-			answered++
-			continue
+func (r *readers) waitFor(ctx context.Context, url string) error {
+	return await(ctx, func() error {
+		for range stormServers {
+			if err := r.get(ctx, url); err != nil {
+				return fmt.Errorf("nobody can read %s: %w", url, err)
+			}
 		}
-		answered = 0
-		if time.Now().After(deadline) {
-			return fmt.Errorf("after %s nobody can read %s: %w", patience, url, err)
-		}
-		if !retry.Sleep(ctx, time.Second) {
-			return ctx.Err()
-		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // statusError is an answer other than 200.

@@ -86,20 +86,20 @@ func (d *demo) forwards(ctx context.Context, address, line string) (received uin
 	if err != nil {
 		return 0, err
 	}
-	for deadline := time.Now().Add(patience); ; {
-		_, err := d.output(ctx, d.substorm, "send", "--udp", "--lines", "--to", address, file)
+	err = await(ctx, func() error {
+		_, failed := d.output(ctx, d.substorm, "send", "--udp", "--lines", "--to", address, file)
+		var unread error
 		for range 5 { // gateways report every two seconds
-			if received, is := d.receivedDatagrams(ctx); is == nil && received > before {
-				return received, nil
+			if received, unread = d.receivedDatagrams(ctx); unread == nil && received > before {
+				return nil
 			}
 			if !retry.Sleep(ctx, time.Second) {
-				return 0, ctx.Err()
+				return ctx.Err()
 			}
 		}
-		if time.Now().After(deadline) {
-			return 0, errors.Join(fmt.Errorf("after %s no datagram to %s was received", patience, address), err)
-		}
-	}
+		return errors.Join(fmt.Errorf("no datagram to %s was received", address), failed, unread)
+	})
+	return received, err
 }
 
 // receivedDatagrams is what the ledger has of the magnetometer.

@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/substorm/substorm/cli/storm"
-	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/surge"
 	"github.com/substorm/substorm/operator/surge/simulate"
@@ -116,21 +115,13 @@ func (d *demo) declareStorm(ctx context.Context, began time.Time) error {
 
 // waitCalm waits until the pods of an earlier storm have gone: else nothing is to be seen.
 func (d *demo) waitCalm(ctx context.Context) error {
-	for deadline := time.Now().Add(patience); ; {
+	return await(ctx, func() error {
 		is := moment{}
-		if err := d.pods(ctx, &is); err != nil {
+		if err := d.pods(ctx, &is); err != nil || !is.grown() {
 			return err
 		}
-		if !is.grown() {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("%d feed servers and %d gateways are ready before the level begins, so nothing is to be seen: take spec.replicas back", is.ready.servers, is.ready.gateways)
-		}
-		if !retry.Sleep(ctx, time.Second) {
-			return ctx.Err()
-		}
-	}
+		return fmt.Errorf("%d feed servers and %d gateways are ready before the level begins, so nothing is to be seen: take spec.replicas back", is.ready.servers, is.ready.gateways)
+	})
 }
 
 // calm removes what declareStorm declared.
@@ -152,19 +143,14 @@ func (d *demo) onNodes(ctx context.Context) (addresses []string, err error) {
 		return nil, err
 	}
 	var service corev1.Service
-	for deadline := time.Now().Add(patience); ; {
-		if err := d.read(ctx, &service, "service", feedServers); err != nil {
-			return nil, err
+	err = await(ctx, func() error {
+		if err := d.read(ctx, &service, "service", feedServers); err != nil || service.Spec.Type == corev1.ServiceTypeNodePort {
+			return err
 		}
-		if service.Spec.Type == corev1.ServiceTypeNodePort {
-			break
-		}
-		if time.Now().After(deadline) {
-			return nil, fmt.Errorf("Service %s has no port on nodes: look at `kubectl describe feedserver demo`", feedServers)
-		}
-		if !retry.Sleep(ctx, time.Second) {
-			return nil, ctx.Err()
-		}
+		return fmt.Errorf("Service %s has no port on nodes: look at `kubectl describe feedserver demo`", feedServers)
+	})
+	if err != nil {
+		return nil, err
 	}
 	i := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.NodePort > 0 })
 	var nodes corev1.NodeList

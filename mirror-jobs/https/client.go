@@ -24,6 +24,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/substorm/substorm/internal/egress"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/wire"
@@ -97,7 +98,7 @@ var ErrBroken = errors.New("the answer is not whole")
 // New returns a client.
 func New(cfg Config) *Client {
 	cfg.Patience = cfg.Patience.orDefault()
-	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second, Control: egress.Partner().Control}
 	// A protocol is named so that HTTP/2 is not: many connections of HTTP/1.1 carry more over
 	// a long way than one (the OASIS study, section 5).
 	protocols := new(http.Protocols)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/internal/build"
+	"github.com/substorm/substorm/internal/egress"
 )
 
 const (
@@ -158,7 +159,7 @@ func (f *fetcher) unreached(err error) error {
 		err = asked.Err
 	}
 	switch {
-	case errors.Is(err, errRedirected), errors.Is(err, errAddress), errors.Is(err, errMetadata):
+	case errors.Is(err, errRedirected), errors.Is(err, errAddress), errors.Is(err, egress.ErrCredentials):
 		return fmt.Errorf("%s: %w", f.where, err)
 	case errors.As(err, &untrusted):
 		return fmt.Errorf("%s shows a certificate that no known authority signed (%w): declare another source", f.where, err)

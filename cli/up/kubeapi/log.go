@@ -13,10 +13,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
@@ -66,85 +70,119 @@ type changeLog struct {
 	onFail  func(error)
 }
 
-// openLog opens the log of a folder, or makes one, and calls each for every record.
-// Dropped is how many bytes at the end could not be read; where they held more than one
-// torn line, they are kept in the file that aside names.
-func openLog(dir string, each func(record) error) (l *changeLog, dropped int64, aside string, err error) {
+// losses are what a log held that could not be read.
+type losses struct {
+	// torn is how many bytes at the end are of a write that was cut off, which was never acknowledged. They are dropped.
+	torn int64
+	// damaged are lines that are not what was written. They are kept in the file that aside names, and leave the log at its next compaction.
+	damaged []damage
+	aside   string
+}
+
+// damage is a line that is not what was written.
+type damage struct {
+	// at is its first byte in the log, and of what it seems to be about.
+	at   int64
+	of   string
+	line []byte
+}
+
+// openLog opens the log of a folder, or makes one, and calls each for every record that can be read, with its line.
+func openLog(dir string, each func(record, []byte)) (l *changeLog, lost losses, err error) {
 	l = &changeLog{path: filepath.Join(dir, logName)}
 	_ = os.Remove(l.path + ".new") // a compaction that did not finish
 	l.file, err = os.OpenFile(l.path, os.O_RDWR, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = l.replace(nil); err != nil {
-			return nil, 0, "", err
+			return nil, lost, err
 		}
-		return l, 0, "", nil
+		return l, lost, nil
 	}
 	if err != nil {
-		return nil, 0, "", err
+		return nil, lost, err
 	}
-	dropped, aside, err = l.load(each)
+	if lost, err = l.load(each); err == nil {
+		err = l.keepDamaged(&lost)
+	}
 	if err != nil {
 		_ = l.file.Close()
-		return nil, 0, "", err
+		return nil, lost, err
 	}
-	return l, dropped, aside, nil
+	return l, lost, nil
 }
 
-func (l *changeLog) load(each func(record) error) (dropped int64, aside string, err error) {
+func (l *changeLog) load(each func(record, []byte)) (lost losses, err error) {
 	in := bufio.NewReaderSize(l.file, 1<<20)
 	line, err := in.ReadBytes('\n')
 	h := header{}
 	if err != nil || json.Unmarshal(line, &h) != nil || h.Format < 1 {
-		return 0, "", fmt.Errorf("%s is not a log of Substorm's objects: its first line is %.80q", l.path, line)
+		return lost, fmt.Errorf("%s is not a log of Substorm's objects: its first line is %.80q", l.path, line)
 	}
 	if h.Format > logFormat {
-		return 0, "", fmt.Errorf("%s was written by a newer version of Substorm (format %d; this one reads up to %d): start that version, or choose another folder",
+		return lost, fmt.Errorf("%s was written by a newer version of Substorm (format %d; this one reads up to %d): start that version, or choose another folder",
 			l.path, h.Format, logFormat)
 	}
 	l.end = int64(len(line))
 	for {
 		line, err := in.ReadBytes('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
-			return 0, "", fmt.Errorf("read %s: %w", l.path, err)
+			return lost, fmt.Errorf("read %s: %w", l.path, err)
 		}
 		if len(line) == 0 {
 			break
 		}
-		r, ok := parse(line)
-		if !ok {
-			return l.cut(bytes.HasSuffix(line, []byte("\n")))
-		}
-		if err := each(r); err != nil {
-			return 0, "", fmt.Errorf("%s, at byte %d: %w", l.path, l.end, err)
+		if r, ok := parse(line); ok {
+			each(r, line)
+		} else if !bytes.HasSuffix(line, []byte("\n")) {
+			lost.torn = int64(len(line))
+			break
+		} else {
+			lost.damaged = append(lost.damaged, damage{l.end, about(line), line})
 		}
 		l.end += int64(len(line))
 	}
 	l.base = l.end
-	return 0, "", nil
+	if lost.torn > 0 {
+		return lost, l.shorten()
+	}
+	return lost, nil
 }
 
-// cut shortens the log to what could be read. A line without its end is what a write
-// leaves that was cut off, and was never acknowledged; anything else is kept beside.
-func (l *changeLog) cut(keep bool) (dropped int64, aside string, err error) {
-	size, err := l.file.Seek(0, io.SeekEnd)
-	if err != nil {
-		return 0, "", err
-	}
-	if keep {
-		aside = l.path + ".unreadable-" + time.Now().UTC().Format("20060102T150405Z")
-		rest := make([]byte, size-l.end)
-		if _, err := l.file.ReadAt(rest, l.end); err != nil {
-			return 0, "", fmt.Errorf("read %s: %w", l.path, err)
-		}
-		if err := writeFile(aside, rest); err != nil {
-			return 0, "", err
-		}
-	}
+// shorten cuts the log to what could be read.
+func (l *changeLog) shorten() error {
 	if err := l.file.Truncate(l.end); err != nil {
-		return 0, "", fmt.Errorf("shorten %s: %w", l.path, err)
+		return fmt.Errorf("shorten %s: %w", l.path, err)
 	}
-	l.base = l.end
-	return size - l.end, aside, l.file.Sync()
+	return l.file.Sync()
+}
+
+// keepDamaged writes damaged lines to a file of their own.
+func (l *changeLog) keepDamaged(lost *losses) error {
+	if len(lost.damaged) == 0 {
+		return nil
+	}
+	var lines []byte
+	for _, d := range lost.damaged {
+		lines = append(lines, d.line...)
+	}
+	lost.aside = l.path + ".unreadable-" + time.Now().UTC().Format("20060102T150405Z")
+	return writeFile(lost.aside, lines)
+}
+
+// named finds which object a record is of, also where the rest of it cannot be read.
+var named = regexp.MustCompile(`"resource":"([a-z.]+)"(?:,"namespace":"([a-z0-9-]+)")?,"name":"([a-z0-9.-]+)"`)
+
+// about says which object a line seems to be of.
+func about(line []byte) string {
+	found := named.FindSubmatch(line)
+	if found == nil {
+		return "an unknown object"
+	}
+	return objectName(string(found[1]), types.NamespacedName{Namespace: string(found[2]), Name: string(found[3])})
+}
+
+func objectName(resource string, key types.NamespacedName) string {
+	return resource + " " + strings.TrimPrefix(key.String(), "/")
 }
 
 // line is a record as it is written: its checksum in 8 hexadecimal digits, a space,

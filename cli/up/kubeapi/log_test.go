@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -18,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -123,15 +125,78 @@ func TestLogDamagedInTheMiddle(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, kept, logged := secrets(t, dir)
-	if value(s, kept, "a") != "kept" || value(s, kept, "b") != "" {
-		t.Error("what is before the damage is not what is read")
+	if value(s, kept, "a") != "kept" || value(s, kept, "b") != "" || value(s, kept, "c") != "after" {
+		t.Errorf("beside the damaged line %q and %q are read", value(s, kept, "a"), value(s, kept, "c"))
+	}
+	if says := strings.Join(s.lost, "\n"); !strings.HasPrefix(says, "secrets default/x: ") || strings.Contains(says, "\n") {
+		t.Errorf("the loss is named as %q", says)
 	}
 	aside, err := filepath.Glob(path + ".unreadable-*")
 	if err != nil || len(aside) != 1 || !strings.Contains(logged.String(), aside[0]) {
 		t.Fatalf("unreadable bytes are in %v (%v); logged: %s", aside, err, logged)
 	}
-	if rest, err := os.ReadFile(aside[0]); err != nil || !bytes.Contains(rest, []byte(`"name":"c"`)) {
-		t.Errorf("%s does not hold the rest of the log: %v", aside[0], err)
+	if rest, err := os.ReadFile(aside[0]); err != nil || !bytes.Contains(rest, []byte(`"name":"x"`)) || bytes.Contains(rest, []byte(`"name":"c"`)) {
+		t.Errorf("%s does not hold the damaged line alone: %v", aside[0], err)
+	}
+	before := put(t, s, kept, "d", "later")
+	if err := s.close(); err != nil {
+		t.Fatal(err)
+	}
+	s, kept, _ = secrets(t, dir)
+	if value(s, kept, "c") != "after" || value(s, kept, "d") != "later" || len(s.lost) > 0 {
+		t.Errorf("at the next start the loss is reported again: %q", s.lost)
+	}
+	if after := put(t, s, kept, "e", "x"); after <= before {
+		t.Errorf("resource version %d after %d", after, before)
+	}
+}
+
+// TestLogObjectSetAside: an object that cannot be decoded is set aside alone, also over a compaction, and is back in a version that can read it.
+func TestLogObjectSetAside(t *testing.T) {
+	dir := t.TempDir()
+	s, kept, _ := secrets(t, dir)
+	put(t, s, kept, "a", "kept")
+	put(t, s, kept, "b", "odd")
+	put(t, s, kept, "c", "odd, too")
+	if err := s.close(); err != nil {
+		t.Fatal(err)
+	}
+	open := func(decode func([]byte) (runtime.Object, error)) (*store, *table) {
+		t.Helper()
+		codec := typedCodec(newOf(&corev1.Secret{}))
+		if decode != nil {
+			codec.decode = decode
+		}
+		kept := &table{name: "secrets", codec: codec}
+		s, err := openStore(dir, []*table{kept}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.close() })
+		return s, kept
+	}
+	whole := typedCodec(newOf(&corev1.Secret{})).decode
+	s, kept = open(func(data []byte) (runtime.Object, error) {
+		object, err := whole(data)
+		if err == nil && strings.HasPrefix(string(object.(*corev1.Secret).Data["value"]), "odd") {
+			err = errors.New("odd")
+		}
+		return object, err
+	})
+	if value(s, kept, "a") != "kept" || value(s, kept, "b") != "" {
+		t.Errorf("%q and %q are read", value(s, kept, "a"), value(s, kept, "b"))
+	}
+	if len(s.lost) != 2 || !strings.HasPrefix(s.lost[0], "secrets default/b: ") || !strings.Contains(s.lost[0], "odd") {
+		t.Errorf("they are named as %q", s.lost)
+	}
+	put(t, s, kept, "c", "new")
+	s.rewrite()
+	if err := s.close(); err != nil {
+		t.Fatal(err)
+	}
+	s, kept = open(nil)
+	if value(s, kept, "b") != "odd" || value(s, kept, "c") != "new" || len(s.lost) > 0 {
+		t.Errorf("a version that reads it has %q and %q, and lost %q", value(s, kept, "b"), value(s, kept, "c"), s.lost)
 	}
 }
 

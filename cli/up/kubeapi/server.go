@@ -131,6 +131,9 @@ func (s *Server) open() error {
 	return nil
 }
 
+// Lost says, a line for each object, what of the folder could not be read when the server was opened, and what to do.
+func (s *Server) Lost() []string { return s.store.lost }
+
 // Address is the host and port that the server listens on.
 func (s *Server) Address() string { return s.listener.Addr().String() }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,60 +80,105 @@ type store struct {
 	forgot   uint64        // version of the last event that left the history
 	changed  chan struct{} // closed at the next change
 	complain sync.Once
+	// aside are objects that cannot be decoded.
+	aside map[asideKey]aside
+	// lost says, a line each, what could not be read at the start.
+	lost []string
 }
 
 // openStore reads a folder's objects. Tables are those that there may be; objects of
 // other resources are dropped, and counted.
 func openStore(dir string, tables []*table, log *slog.Logger) (*store, error) {
-	s := &store{log: log, tables: map[string]*table{}, changed: make(chan struct{})}
+	s := &store{log: log, tables: map[string]*table{}, aside: map[asideKey]aside{}, changed: make(chan struct{})}
 	for _, t := range tables {
 		t.objects = map[types.NamespacedName]*entry{}
 		s.tables[t.name] = t
 	}
 	unknown := map[string]int{}
-	changes, dropped, aside, err := openLog(dir, func(r record) error { return s.replay(r, unknown) })
+	changes, lost, err := openLog(dir, func(r record, line []byte) { s.replay(r, line, unknown) })
 	if err != nil {
 		return nil, err
 	}
 	for resource, n := range unknown {
 		log.Warn("ignored stored objects of a resource that this version does not serve", "resource", resource, "records", n)
 	}
-	if dropped > 0 {
-		log.Warn("dropped the end of the log, which a crash left unfinished", "file", changes.path, "bytes", dropped, "kept", aside)
-	}
 	s.changes = changes
+	s.report(lost)
 	// What was given out and not kept, by Leases and Events, lies below the reserve.
 	s.version = max(s.version, s.reserve)
+	if len(lost.damaged) > 0 {
+		s.version += reserved // a damaged line may have reserved more
+	}
 	s.forgot = s.version
 	if err := s.reserveMore(); err != nil {
 		return nil, errors.Join(err, changes.close())
 	}
+	if len(lost.damaged) > 0 {
+		s.rewrite() // each start would report the same lines
+	}
 	return s, nil
 }
 
-func (s *store) replay(r record, unknown map[string]int) error {
+// report says what could not be read, and what to do.
+func (s *store) report(lost losses) {
+	if lost.torn > 0 {
+		s.log.Warn("dropped the end of the log, which a crash left unfinished", "file", s.changes.path, "bytes", lost.torn)
+	}
+	for _, d := range lost.damaged {
+		what := d.of + ": a change is damaged on the disk and is left out: apply its manifest again; the damaged line is in " + lost.aside
+		s.lost = append(s.lost, what)
+		s.log.Warn(what, "file", s.changes.path, "byte", d.at)
+	}
+	for _, key := range s.asideKeys() {
+		what := fmt.Sprintf("%s: it cannot be read, and is set aside: apply its manifest again, or start the version of Substorm that wrote it, for which the log keeps it: %v",
+			objectName(key.resource, key.NamespacedName), s.aside[key].err)
+		s.lost = append(s.lost, what)
+		s.log.Warn(what, "file", s.changes.path)
+	}
+}
+
+// asideKey names an object that is set aside.
+type asideKey struct {
+	resource string
+	types.NamespacedName
+}
+
+// aside is an object that this version cannot decode: the line that has it, which stays in the log until the object is written again.
+type aside struct {
+	line []byte
+	err  error
+}
+
+func (s *store) asideKeys() []asideKey {
+	return slices.SortedFunc(maps.Keys(s.aside), func(a, b asideKey) int {
+		return strings.Compare(objectName(a.resource, a.NamespacedName), objectName(b.resource, b.NamespacedName))
+	})
+}
+
+func (s *store) replay(r record, line []byte, unknown map[string]int) {
 	s.version = max(s.version, r.Version)
 	if r.Resource == "" {
 		s.version, s.reserve = max(s.version, s.reserve), max(s.reserve, r.Version)
-		return nil
+		return
 	}
 	t := s.tables[r.Resource]
 	if t == nil || t.decode == nil {
 		unknown[r.Resource]++
-		return nil
+		return
 	}
 	key := types.NamespacedName{Namespace: r.Namespace, Name: r.Name}
+	delete(t.objects, key)
+	delete(s.aside, asideKey{t.name, key})
 	if r.Object == nil {
-		delete(t.objects, key)
-		return nil
+		return
 	}
 	object, err := t.decode(r.Object)
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", r.Resource, key, err)
+		s.aside[asideKey{t.name, key}] = aside{slices.Clone(line), err}
+		return
 	}
 	setVersion(object, r.Version)
 	t.objects[key] = &entry{object, r.Version, len(r.Object)}
-	return nil
 }
 
 // reserveMore allows further resource versions. The caller holds the lock, or is alone.
@@ -257,6 +303,7 @@ func (s *store) apply(t *table, key types.NamespacedName, version uint64, object
 	}
 	s.version = e.version
 	setVersion(e.object, e.version)
+	delete(s.aside, asideKey{t.name, key})
 	if object == nil {
 		delete(t.objects, key)
 	} else {
@@ -286,9 +333,13 @@ func (s *store) remember(e event) {
 // compact writes the log anew where most of it is superseded. A failure leaves the log
 // as it is, for another try at a later change.
 func (s *store) compact() {
-	if !s.changes.due() {
-		return
+	if s.changes.due() {
+		s.rewrite()
 	}
+}
+
+// rewrite writes the log anew with what there is now. The caller holds the lock, or is alone.
+func (s *store) rewrite() {
 	lines, err := s.lines()
 	if err == nil {
 		err = s.changes.replace(lines)
@@ -305,6 +356,9 @@ func (s *store) lines() ([][]byte, error) {
 		return nil, err
 	}
 	lines := [][]byte{reserve}
+	for _, set := range s.aside {
+		lines = append(lines, set.line)
+	}
 	for _, t := range s.tables {
 		if t.encode == nil {
 			continue

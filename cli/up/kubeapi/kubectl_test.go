@@ -6,17 +6,21 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	gocmp "github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
@@ -91,6 +95,52 @@ func TestKubectlReadsAndWrites(t *testing.T) {
 		`unknown field "spec.nonsense"`, "apply", "-f", "-")
 	k.says(words("delete inst magnetometer"), "deleted")
 	k.refuses("", "not found", "get", "inst", "magnetometer")
+}
+
+// TestKubectlRestores: what `kubectl get -o yaml` printed, a List, is applied as at a kube-apiserver, and a mistake in one is said as there.
+func TestKubectlRestores(t *testing.T) {
+	const two = "apiVersion: v1\nkind: List\nitems:\n" +
+		"- {apiVersion: substorm.dev/v1alpha1, kind: Instrument, metadata: {name: a}, spec: {siteRef: {name: try}, type: Files}}\n" +
+		"- {apiVersion: substorm.dev/v1alpha1, kind: Instrument, metadata: {name: b}, spec: {siteRef: {name: try}, type: Files}}\n"
+	ours := kubectlOf(t, start(t, t.TempDir()))
+	servers := []kubectl{{t, ours.path, kubeconfigOf(t, testenv.Kubernetes(t).Config)}, ours}
+	var said [2][]string
+	for i, k := range servers {
+		run := func(input string, args ...string) string {
+			out, err := k.command(input, args...).CombinedOutput()
+			said[i] = append(said[i], fmt.Sprintf("%s (%v)", out, err))
+			return string(out)
+		}
+		run(two, "apply", "-f", "-")
+		backup := k.says(words("get instruments -o yaml"))
+		run("", "delete", "instrument", "a")
+		run(backup, "apply", "-f", "-")
+		run("", "get", "instruments", "-o", "name")
+		run(two, "apply", "--server-side", "--force-conflicts", "-f", "-")
+		run(strings.ReplaceAll(two, "kind: Instrument", "kind: Instruments"), "apply", "-f", "-")
+		run(strings.Replace(two, "kind: List", "kind: Lists", 1), "apply", "-f", "-")
+		run("", "delete", "instruments", "--all")
+	}
+	if diff := gocmp.Diff(said[0], said[1]); diff != "" {
+		t.Errorf("at a kube-apiserver (-), here (+):\n%s", diff)
+	}
+	if !strings.Contains(strings.Join(said[1], "\n"), "instrument.substorm.dev/a created\ninstrument.substorm.dev/b ") {
+		t.Errorf("it is not restored: %q", said[1])
+	}
+}
+
+// kubeconfigOf writes what lets kubectl in at a server.
+func kubeconfigOf(t *testing.T, cfg *rest.Config) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	err := clientcmd.WriteToFile(clientcmdapi.Config{CurrentContext: "it",
+		Clusters:  map[string]*clientcmdapi.Cluster{"it": {Server: cfg.Host, CertificateAuthorityData: cfg.CAData}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{"it": {ClientCertificateData: cfg.CertData, ClientKeyData: cfg.KeyData, Token: cfg.BearerToken}},
+		Contexts:  map[string]*clientcmdapi.Context{"it": {Cluster: "it", AuthInfo: "it"}}}, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 func TestKubectlExplains(t *testing.T) {

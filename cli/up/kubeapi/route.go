@@ -59,6 +59,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		writeJSON(w, "application/json", serverVersion())
 	case path == "/api" || path == "/apis":
 		s.serveGroups(w, req)
+	case path == "/openapi/v2":
+		s.serveOpenAPIv2(w)
 	case path == "/openapi/v3" || strings.HasPrefix(path, "/openapi/v3/"):
 		s.serveOpenAPI(w, req)
 	default:

@@ -282,6 +282,7 @@ func TestPull(t *testing.T) {
 	})
 	same(t, a, b)
 
+	forgets(t, a, b)
 	b.write("site.yaml", strings.Replace(fmt.Sprintf(pulledSite, b.code, b.port), "access: {live: Public, archive: Public}", "access: {live: Restricted, archive: Restricted}", 1))
 	eventually(t, "what few may read there, few may read here", func() error {
 		a.pulls(b)
@@ -290,6 +291,31 @@ func TestPull(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// forgets has a Site forget its Instruments, as after it was installed again: the one that pulls hides nothing, and says so.
+func forgets(t *testing.T, here, there *mirrored) {
+	t.Helper()
+	whole := fmt.Sprintf(pulledSite, there.code, there.port)
+	head, _, _ := strings.Cut(whole, "---\napiVersion: substorm.dev/v1alpha1\nkind: Instrument\n")
+	there.write("site.yaml", head)
+	eventually(t, there.code+" forgets its Instruments", func() error {
+		if names := there.offers(); len(names) > 0 {
+			return fmt.Errorf("it offers %q", names)
+		}
+		return nil
+	})
+	here.substorm("mirror", "run", "from-"+there.code)
+	here.run(testenv.Path(t, "kubectl"), "wait", `--for=jsonpath={.status.conditions[?(@.type=="Synced")].reason}=SafetyStop`, "--timeout=120s", "mirrorpartner/from-"+there.code)
+	here.has("/archive/"+there.code+"_camera/n/late.jpg", []byte("late"))
+	there.write("site.yaml", whole)
+	eventually(t, there.code+" offers its camera again", func() error {
+		if got := strings.Join(there.offers(), " "); got != "camera" {
+			return fmt.Errorf("it offers %q", got)
+		}
+		return nil
+	})
+	here.pulls(there)
 }
 
 // same compares what is listed of a Site's camera with what the Site itself lists: by digest, receipt, state and ID.

@@ -51,7 +51,7 @@ func (x *Index) days(v *endpoint.Request) *problem.Problem {
 func (x *Index) daysOf(v *endpoint.Request, out *lines, q mirrorindex.DaysQuestion) error {
 	in, over := v.Offered(q.Instrument)
 	if over != nil {
-		return out.write(mirrorindex.DaysLine{Instrument: q.Instrument, Gone: true})
+		return out.write(goneLine(v, q.Instrument))
 	}
 	days, err := x.cfg.Catalog.Days(v.Context(), q.Instrument)
 	if err != nil {
@@ -75,6 +75,14 @@ func (x *Index) daysOf(v *endpoint.Request, out *lines, q mirrorindex.DaysQuesti
 		days = days[n:]
 	}
 	return nil
+}
+
+// goneLine answers about an instrument that who asks may not read. A mirror that holds a copy closes it where the instrument is closed to the
+// mirror, and keeps it where the instrument is absent. Who asks has to know the name, and learns no more than the status of
+// /archive/<name>/ says: 401 or 403, and 404.
+func goneLine(v *endpoint.Request, name string) mirrorindex.DaysLine {
+	_, declared := v.Snapshot.Instruments[name]
+	return mirrorindex.DaysLine{Instrument: name, Gone: true, Absent: !declared}
 }
 
 // headOf is the first line about an instrument. Its readers are nobody's business elsewhere.

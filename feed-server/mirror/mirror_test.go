@@ -354,6 +354,7 @@ func TestDeclared(t *testing.T) {
 			Access: &wire.AccessEntry{Live: wire.AccessRestricted, Archive: wire.AccessPublic, EmbargoMillis: 1000},
 		},
 		{Instrument: "all-1", Gone: true}, // for whoever shows nothing
+		{Instrument: "none", Gone: true, Absent: true},
 	} {
 		if got := lines[mirrorindex.DaysLine](l, mirrorindex.DaysPath, mirrorindex.DaysQuestion{Instrument: want.Instrument}); !cmp.Equal(got, []mirrorindex.DaysLine{want}) {
 			t.Error(cmp.Diff([]mirrorindex.DaysLine{want}, got))

@@ -77,8 +77,10 @@ type DaysLine struct {
 	About     *wire.AboutEntry `json:"about,omitempty"`
 	Station   string           `json:"station,omitempty"`
 	MediaType string           `json:"mediaType,omitempty"`
-	// Gone: who asks may not read the Instrument's archive any more, or there is none.
-	Gone bool `json:"gone,omitempty"`
+	// Gone: who asks may not read the Instrument's archive, or there is no such Instrument. Absent: it is the second. A server
+	// that does not say it may mean either, so a mirror closes what is gone and not absent.
+	Gone   bool `json:"gone,omitempty"`
+	Absent bool `json:"absent,omitempty"`
 
 	Month string   `json:"month,omitempty"`
 	Day   wire.Day `json:"day,omitempty"`

@@ -127,6 +127,8 @@ type run struct {
 	// removal waits for the end of the run, and stop says why nothing of it is asked for; nil where it is.
 	removal removal
 	stop    *plan.SafetyStopError
+	// vanished says that more instruments are missing at the other Site than a run may act upon; nil where it does.
+	vanished *plan.VanishedError
 	// full says of the last object that had no space in the scratch what to do; nil where all had some.
 	full error
 }
@@ -160,8 +162,11 @@ func (r *run) do(ctx context.Context) error {
 	if err == nil {
 		r.Progress.Answer()
 	}
-	if err != nil || unchanged {
+	if err != nil {
 		return problemOf(err)
+	}
+	if unchanged { // of what is absent the root says nothing, also where it is declared again and closed
+		return r.unchanged(ctx)
 	}
 	if root.Site != r.origin {
 		return &push.Problem{Reason: wire.MirrorReasonProtocol, Err: fmt.Errorf(
@@ -177,7 +182,7 @@ func (r *run) do(ctx context.Context) error {
 		}
 		return known[name]
 	})
-	if err := r.closeMissing(ctx, root); err != nil {
+	if err := r.findMissing(ctx, offeredIn(root), root.Now); err != nil {
 		return err
 	}
 	for chunk := range slices.Chunk(changed, instrumentsAtOnce) {
@@ -196,14 +201,26 @@ func (r *run) do(ctx context.Context) error {
 			return fmt.Errorf("scratch: %w", err)
 		}
 	}
-	if r.left() > 0 {
+	if r.left() > 0 || r.vanished != nil {
 		etag = ""
 	}
 	if err := r.keep(ctx, etag); err != nil {
 		return err
 	}
+	return r.ends()
+}
+
+// ends is the error of a run that did all it could; nil where nothing is left.
+func (r *run) ends() error {
+	var stops []error
 	if r.stop != nil {
-		return &push.Problem{Reason: wire.MirrorReasonSafetyStop, Err: errors.Join(r.stop, r.leaves())}
+		stops = append(stops, r.stop)
+	}
+	if r.vanished != nil {
+		stops = append(stops, r.vanished)
+	}
+	if len(stops) > 0 {
+		return &push.Problem{Reason: wire.MirrorReasonSafetyStop, Err: errors.Join(append(stops, r.leaves())...)}
 	}
 	return r.leaves()
 }
@@ -259,31 +276,6 @@ func (r *run) forgetUndeclared() {
 	}
 }
 
-// closeMissing closes what this mirror could read there before, and cannot any more.
-func (r *run) closeMissing(ctx context.Context, root mirrorindex.Root) error {
-	for guest, in := range r.Registry().Instruments {
-		origin, name, is := wire.ParseGuestName(guest)
-		offered := slices.ContainsFunc(root.Instruments, func(line mirrorindex.RootLine) bool { return line.Instrument == name })
-		if !is || origin != r.origin || offered || in.Access.InForce().Archive == wire.AccessRestricted || r.policy.Wants != nil && !r.policy.Wants(name) {
-			continue
-		}
-		if err := r.closed(ctx, name, root.Now); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// closed has nobody read here what this mirror may not read there any more.
-func (r *run) closed(ctx context.Context, instrument string, at time.Time) error {
-	r.Logger.Warn("the other side does not let this mirror read an instrument any more: what is here of it stays, and nobody may read it", "instrument", instrument)
-	if r.part {
-		return nil
-	}
-	delete(r.state.root.Instruments, instrument)
-	return r.announcer.close(ctx, instrument, at)
-}
-
 // keep notes what of the root is acted upon.
 func (r *run) keep(ctx context.Context, etag string) error {
 	if r.part {
@@ -304,11 +296,11 @@ func (r *run) instruments(ctx context.Context, lines []mirrorindex.RootLine, at 
 		return problemOf(err)
 	}
 	for i, answer := range answers {
-		pull := func() error { return r.instrument(ctx, lines[i], answer, at) }
-		if answer[0].Gone {
-			pull = func() error { return r.closed(ctx, lines[i].Instrument, at) }
+		if answer[0].Gone { // since the root was read: the next run counts it among those that are missing
+			r.withheld++
+			continue
 		}
-		if err := pull(); err != nil {
+		if err := r.instrument(ctx, lines[i], answer, at); err != nil {
 			return err
 		}
 	}

@@ -39,8 +39,12 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/site"
 )
 
-// hubSite is the code of the Site that pulls, and guest the Camera there.
-const hubSite = "hub"
+// hubSite is the code of the Site that pulls, and guest the Camera there. Second is another instrument of the origin, where a test
+// declares it.
+const (
+	hubSite = "hub"
+	second  = "mag-1"
+)
 
 var (
 	storm = time.Date(2015, 3, 17, 12, 0, 0, 0, time.UTC)
@@ -101,7 +105,14 @@ func newHub(t *testing.T) *hub {
 // has puts an object into the archive of the origin, and lists it at the hub.
 func (h *hub) has(path string, at time.Time) wire.Record {
 	h.Helper()
-	r := h.Put(archivetest.Camera, path, path, func(r *wire.Record) { r.ReceivedAt = at })
+	return h.hasOf(archivetest.Camera, path, at)
+}
+
+// hasOf is has of any instrument.
+func (h *hub) hasOf(instrument, path string, at time.Time) wire.Record {
+	h.Helper()
+	guest := wire.GuestName(archivetest.Site, instrument)
+	r := h.Put(instrument, path, path, func(r *wire.Record) { r.ReceivedAt = at })
 	h.Wait(r)
 	is, from := r, wire.Origin{Site: archivetest.Site, ID: r.ID}
 	is.ID, is.Origin = from.ObjectID(hubSite, guest, r.ReceivedAt), &from
@@ -138,11 +149,13 @@ func (h *hub) snapshot() *registry.Snapshot {
 		}
 		b.Take(key, data, true)
 	}
-	key := wire.RegistryGuestKey(archivetest.Site, archivetest.Camera)
-	if e, err := h.kv.Get(h.Context(), key); err == nil {
-		b.Take(key, e.Value(), true)
-	} else if !errors.Is(err, jetstream.ErrKeyNotFound) {
-		h.Fatal(err)
+	for _, instrument := range []string{archivetest.Camera, second} {
+		key := wire.RegistryGuestKey(archivetest.Site, instrument)
+		if e, err := h.kv.Get(h.Context(), key); err == nil {
+			b.Take(key, e.Value(), true)
+		} else if !errors.Is(err, jetstream.ErrKeyNotFound) {
+			h.Fatal(err)
+		}
 	}
 	return registry.Resolve(&registry.Snapshot{}, b)
 }
@@ -163,7 +176,7 @@ func (h *hub) pull(address string, change ...func(*site.Config)) (asked []string
 	h.log.Reset()
 	cfg := site.Config{
 		Site: hubSite, Kind: wire.MirrorScheduled, Source: source, Catalog: &h.here, Store: h.Store, Registry: h.snapshot, JetStream: h.JetStream, Scratch: scratch,
-		Entry: wire.MirrorEntry{Partner: "north", Direction: wire.MirrorPull, Retractions: wire.MirrorTombstone, Limits: wire.MirrorLimits{Connections: 2},
+		Entry: wire.MirrorEntry{Partner: "north", Direction: wire.MirrorPull, Retractions: wire.MirrorTombstone, SafetyStopPercent: 10, Limits: wire.MirrorLimits{Connections: 2},
 			HTTPS: &wire.MirrorHTTPS{URL: "https://archive.example.org", Origin: archivetest.Site, Source: wire.MirrorSourceSubstorm}},
 		Pause: func(context.Context) error { return nil }, Progress: &push.Progress{}, Logger: slog.New(slog.NewTextHandler(&h.log, nil)),
 	}

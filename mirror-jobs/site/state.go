@@ -30,7 +30,17 @@ type rootState struct {
 	Selects     string            `json:"selects"`
 	ETag        string            `json:"etag,omitempty"`
 	Instruments map[string]string `json:"instruments,omitempty"`
+	// Missing are the instruments that stand here and that the other Site does not offer, as runs found them and acted upon it.
+	Missing map[string]missingState `json:"missing,omitempty"`
 }
+
+// missingState says why the other Site does not offer an instrument.
+type missingState string
+
+const (
+	missingClosed missingState = "Closed"
+	missingAbsent missingState = "Absent"
+)
 
 // tags are those of the months or the days of an instrument.
 type tags struct {
@@ -70,10 +80,13 @@ func openState(ctx context.Context, js jetstream.JetStream, site, partner, selec
 		return nil, err
 	}
 	if s.root.Selects != selects {
-		s.root = rootState{Selects: selects}
+		s.root = rootState{Selects: selects, Missing: s.root.Missing}
 	}
 	if s.root.Instruments == nil {
 		s.root.Instruments = map[string]string{}
+	}
+	if s.root.Missing == nil {
+		s.root.Missing = map[string]missingState{}
 	}
 	return s, nil
 }

@@ -114,8 +114,8 @@ type MirrorPartnerSpec struct {
 	// their originals were retracted, purged or have expired; one copy may always go. A run that would remove more removes
 	// none, brings what is new, and fails with the reason SafetyStop: look in its log at what it would remove, then begin one
 	// with `kubectl substorm mirror run NAME --force`. Of a pull from a Substorm it is how many of the objects that were pulled
-	// all runs of seven days together may have retracted or purged here; a run with --force begins that count anew. It is of no other
-	// pull, whose copies stay.
+	// all runs of seven days together may have retracted or purged here; a run with --force begins that count anew. It
+	// is also how many of the origin's instruments may be missing there in one run. It is of no other pull, whose copies stay.
 	// +kubebuilder:default=10
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100

@@ -27,7 +27,8 @@ const (
 	// ReasonDigestMismatch: a copy does not have the digest of its original, or the other side tells a digest that its bytes do
 	// not have.
 	ReasonDigestMismatch = "DigestMismatch"
-	// ReasonSafetyStop: the run would remove more copies than spec.safetyStopPercent allows, and removes none.
+	// ReasonSafetyStop: the run would remove more copies than spec.safetyStopPercent allows, and removes none; or more instruments of
+	// the origin of a pull are missing there, and the run closes none of them. The message has the command that accepts it.
 	ReasonSafetyStop = "SafetyStop"
 	// ReasonMaintenance: the run waits for the end of a window of spec.limits.maintenance.
 	ReasonMaintenance = "Maintenance"

@@ -83,11 +83,15 @@ func trigger(of string) string {
 	return of
 }
 
-// waits says what the run waits for; empty: for nothing.
-func (r *report) waits(reason, message string) {
+// waits reports at once what the run waits for; empty: for nothing. A wait may be over before the next report is due.
+func (r *report) waits(ctx context.Context, reason, message string) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	same := r.status.Reason == reason && r.status.Message == message
 	r.status.Reason, r.status.Message = reason, message
+	r.mu.Unlock()
+	if !same {
+		r.tell(ctx)
+	}
 }
 
 // run reports until ctx ends.

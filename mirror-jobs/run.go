@@ -196,7 +196,7 @@ func (p *program) acquire(ctx context.Context, leases jetstream.KeyValue, entry 
 		defer close(told)
 		if p.cfg.Trigger != wire.MirrorTimetable && retry.Sleep(waiting, lookEvery) {
 			p.report.begin(entry, &push.Progress{})
-			p.report.waits("", p.waitsFor(waiting, leases, key))
+			p.report.waits(ctx, "", p.waitsFor(waiting, leases, key))
 			p.report.run(waiting)
 		}
 	}()
@@ -251,7 +251,7 @@ func (p *program) again(ctx context.Context, entry wire.MirrorEntry, progress *p
 		if !errors.As(err, &problem) || problem.Reason != wire.MirrorReasonUnreachable || problem.Answered || progress.Answered() {
 			return err
 		}
-		p.report.waits(problem.Reason, fmt.Sprintf("it asks again after %v: %s", pause, said(problem)))
+		p.report.waits(ctx, problem.Reason, fmt.Sprintf("it asks again after %v: %s", pause, said(problem)))
 		p.log.Info("the partner does not answer", "error", err, "again", pause)
 		if !retry.Sleep(ctx, pause) {
 			return err
@@ -294,10 +294,10 @@ func (p *program) pause(ctx context.Context, limits wire.MirrorLimits) error {
 	for {
 		until, is := plan.Maintained(limits, time.Now())
 		if !is {
-			p.report.waits("", "")
+			p.report.waits(ctx, "", "")
 			return nil
 		}
-		p.report.waits(wire.MirrorReasonMaintenance, "a maintenance window lasts until "+wire.FormatTime(until))
+		p.report.waits(ctx, wire.MirrorReasonMaintenance, "a maintenance window lasts until "+wire.FormatTime(until))
 		if !retry.Sleep(ctx, min(time.Until(until), time.Minute)) {
 			return ctx.Err()
 		}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nats.go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/substorm/substorm/feed-server/archive/archivetest"
@@ -96,6 +97,27 @@ func (l *lab) runs() []wire.MirrorStatus {
 		runs = append(runs, s)
 	}
 	return runs
+}
+
+// reports are all reports of the run from now on, those too that another one replaces at once.
+func (l *lab) reports() <-chan wire.MirrorStatus {
+	l.Helper()
+	reports := make(chan wire.MirrorStatus, 1000)
+	subscription, err := l.JetStream.Conn().Subscribe("$KV."+wire.StatusBucket(archivetest.Site)+"."+wire.MirrorStatusKey(partner, l.cfg.Run), func(m *nats.Msg) {
+		s, err := wire.Decode[wire.MirrorStatus](m.Data)
+		if err != nil {
+			l.Error(err)
+		}
+		reports <- s
+	})
+	if err == nil {
+		err = l.JetStream.Conn().Flush()
+	}
+	if err != nil {
+		l.Fatal(err)
+	}
+	l.Cleanup(func() { _ = subscription.Unsubscribe() })
+	return reports
 }
 
 // status is what the run reported last.
@@ -209,12 +231,18 @@ func TestAsksAgain(t *testing.T) {
 		e.S3.Endpoint = "http://" + way.Address()
 	})
 	l.Wait(l.Put(archivetest.Camera, "1.jpg", "one", at(storm)))
+	reports := l.reports()
 	ended := make(chan error, 1)
 	go func() { ended <- mirrorjobs.Run(t.Context(), l.cfg) }()
-	l.Until("it says that it asks again", func() bool {
-		s := l.status()
-		return s.Result == wire.MirrorRunning && s.Reason == wire.MirrorReasonUnreachable && strings.HasPrefix(s.Message, "it asks again after ")
-	})
+	for {
+		s := <-reports
+		if s.Result != wire.MirrorRunning {
+			t.Fatalf("it never said that it asks again: %+v", s)
+		}
+		if s.Reason == wire.MirrorReasonUnreachable && strings.HasPrefix(s.Message, "it asks again after ") {
+			break
+		}
+	}
 	way.Mend()
 	if err := <-ended; err != nil {
 		t.Error(err)

@@ -14,3 +14,10 @@ func SyncBy(s Store, sync func(*os.File) error) {
 
 // Forgotten has this process take a folder for new, as after a restart.
 func Forgotten(s Store) { trees.Delete(s.(*folder).tree.path) }
+
+// HoldNames has lists of folders hold so many names, and returns what ends that.
+func HoldNames(count int) (end func()) {
+	was := maxHeld
+	maxHeld = count
+	return func() { maxHeld = was }
+}

@@ -75,8 +75,8 @@ func ignore(err error, kinds ...error) error {
 	return err
 }
 
-// listing goes through the names beneath a prefix in the order of their keys' bytes. It holds the names of one folder at a time, and of
-// those that this is in.
+// listing goes through the names beneath a prefix in the order of their keys' bytes. It holds maxHeld names of one folder at a time, and of
+// each of those that this is in.
 type listing struct {
 	ctx           context.Context
 	tree          *tree
@@ -85,13 +85,19 @@ type listing struct {
 	object, folder func(dir *os.File, e entry) error
 }
 
-// entry is a name in a folder.
-type entry struct {
+// named is a name in a folder.
+type named struct {
 	// key of the object; or what all keys in the folder begin with: it ends with a slash but where more of the same part follows.
 	key string
-	// name in its folder, path in the bucket.
-	name, path string
-	folder     bool
+	// name in its folder.
+	name   string
+	folder bool
+}
+
+// entry is a name in a folder, and its path in the bucket.
+type entry struct {
+	named
+	path string
 }
 
 // run begins in the folder that the prefix names.
@@ -129,57 +135,132 @@ func (l *listing) walk(dir *os.File, at, path string) error {
 	if info, err := dir.Stat(); err != nil || !info.IsDir() {
 		return err
 	}
-	entries, err := l.entries(dir, at, path)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		switch {
-		case l.ctx.Err() != nil:
-			return l.ctx.Err()
-		case e.folder && (strings.HasPrefix(e.key, l.prefix) || strings.HasPrefix(l.prefix, e.key)):
-			err = l.folder(dir, e)
-		case !e.folder && strings.HasPrefix(e.key, l.prefix) && e.key > l.after:
-			err = l.object(dir, e)
-		}
-		if err != nil {
+	for after, more := (*named)(nil), true; more; {
+		var found []named
+		var err error
+		if found, more, err = l.entries(dir, at, after); err != nil {
 			return err
 		}
+		for i := range found {
+			e := entry{found[i], filepath.Join(path, found[i].name)}
+			if l.ctx.Err() != nil {
+				return l.ctx.Err()
+			}
+			call := l.object
+			if e.folder {
+				call = l.folder
+			}
+			if err := call(dir, e); err != nil {
+				return err
+			}
+			after = &found[i]
+		}
 	}
-	if l.ctx.Err() != nil {
-		return l.ctx.Err()
-	}
-	return nil
+	return l.ctx.Err()
 }
 
-// entries are what a folder has, in the order of their keys.
-func (l *listing) entries(dir *os.File, at, path string) ([]entry, error) {
-	found, err := dir.ReadDir(-1)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) { // or removed meanwhile
-		return nil, err
+// maxHeld is how many names of a folder are held at most while it is listed, at some 100 bytes each: a folder with more is read several
+// times, and each time the next ones in order are held. A variable for tests.
+var maxHeld = 1 << 16
+
+// selection collects the first entries of a folder that come after one, in the order of their keys.
+type selection struct {
+	after *named
+	held  []named
+	// last is the greatest that is still wanted; nil while all are.
+	last *named
+}
+
+// add takes an entry, if it is among the first.
+func (s *selection) add(e named) {
+	if s.after != nil && e.compare(*s.after) <= 0 || s.last != nil && e.compare(*s.last) > 0 {
+		return
 	}
-	all := make([]entry, 0, len(found))
-	for _, d := range found {
-		e, ok := entryOf(d, at, path)
-		if !ok {
-			continue
+	if s.held = append(s.held, e); len(s.held) < maxHeld {
+		return
+	}
+	s.sort()
+	clear(s.held[maxHeld/2:])
+	s.held = s.held[:maxHeld/2]
+	last := s.held[len(s.held)-1]
+	s.last = &last
+}
+
+func (s *selection) sort() { slices.SortFunc(s.held, named.compare) }
+
+// compare orders entries by their keys. An object comes before the folder whose keys go on after the same bytes.
+func (e named) compare(other named) int {
+	switch c := cmp.Compare(e.key, other.key); {
+	case c != 0:
+		return c
+	case e.folder != other.folder && other.folder:
+		return -1
+	case e.folder != other.folder:
+		return 1
+	default:
+		return cmp.Compare(e.name, other.name)
+	}
+}
+
+// entries are what a folder has that is wanted and comes after an entry, in the order of their keys. More: others come after them.
+func (l *listing) entries(dir *os.File, at string, after *named) (found []named, more bool, err error) {
+	if _, err := dir.Seek(0, io.SeekStart); err != nil {
+		return nil, false, err
+	}
+	s := selection{after: after}
+	for {
+		some, err := dir.ReadDir(namesAtOnce)
+		for _, d := range some {
+			e, ok := entryOf(d, at)
+			if !ok {
+				continue
+			}
+			if l.wants(e) {
+				s.add(e)
+			}
+			if !e.folder || !strings.HasSuffix(e.key, "/") {
+				continue
+			}
+			own := named{key: strings.TrimSuffix(e.key, "/"), name: e.name + "/" + ownObject}
+			if l.wants(own) && isFile(dir, own.name) {
+				s.add(own)
+			}
 		}
-		all = append(all, e)
-		if own := e.name + "/" + ownObject; e.folder && strings.HasSuffix(e.key, "/") && isFile(dir, own) {
-			all = append(all, entry{key: strings.TrimSuffix(e.key, "/"), name: own, path: filepath.Join(e.path, ownObject)})
+		if l.ctx.Err() != nil {
+			return nil, false, l.ctx.Err()
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, fs.ErrNotExist) { // the end, or it was removed meanwhile
+			break
+		}
+		if err != nil {
+			return nil, false, err
 		}
 	}
-	slices.SortFunc(all, func(a, b entry) int { return cmp.Compare(a.key, b.key) })
-	return all, nil
+	s.sort()
+	return s.held, s.last != nil, nil
+}
+
+// namesAtOnce are read of a folder at a time.
+const namesAtOnce = 512
+
+// wants says whether an entry is below the prefix, or leads there, and not before what the list begins after.
+func (l *listing) wants(e named) bool {
+	if e.folder {
+		return strings.HasPrefix(e.key, l.prefix) || strings.HasPrefix(l.prefix, e.key)
+	}
+	return strings.HasPrefix(e.key, l.prefix) && e.key > l.after
 }
 
 // entryOf reads a name in a folder. False: it is none of a key.
-func entryOf(d fs.DirEntry, at, path string) (entry, bool) {
+func entryOf(d fs.DirEntry, at string) (named, bool) {
 	p, ok := partOf(d.Name())
 	if !ok || p.more && !d.IsDir() || !d.IsDir() && !d.Type().IsRegular() {
-		return entry{}, false
+		return named{}, false
 	}
-	e := entry{key: at + p.bytes, name: d.Name(), path: filepath.Join(path, d.Name()), folder: d.IsDir()}
+	e := named{key: at + p.bytes, name: d.Name(), folder: d.IsDir()}
+	if p.bytes == e.name {
+		e.name = e.key[len(at):] // the same memory
+	}
 	if e.folder && !p.more {
 		e.key += "/"
 	}
@@ -235,14 +316,14 @@ func (l *listing) hasObjects(dir *os.File, e entry) (bool, error) {
 	for {
 		some, err := inside.ReadDir(64)
 		for _, d := range some {
-			one, ok := entryOf(d, e.key, e.path)
+			one, ok := entryOf(d, e.key)
 			if ok && !one.folder {
 				return true, nil
 			}
 			if !ok {
 				continue
 			}
-			if has, err := l.hasObjects(inside, one); has || err != nil {
+			if has, err := l.hasObjects(inside, entry{one, filepath.Join(e.path, one.name)}); has || err != nil {
 				return has, err
 			}
 		}

@@ -44,22 +44,32 @@ func (l *named) listed(n wire.Notice) {
 	}
 }
 
-// supersede lists the version that an object replaces as superseded.
+// supersede lists the version that an object replaces as superseded. One that is not listed yet, as its notice comes after that of the
+// newer version, is remembered.
 func (w *Writer) supersede(ctx context.Context, n wire.Notice) error {
 	if n.Supersedes == "" || n.Supersedes == n.ID {
 		return nil
 	}
-	r, found, err := w.listedRecord(ctx, n, n.Supersedes)
+	found, err := w.supersedeListed(ctx, n, n.Supersedes)
+	if err == nil && !found && n.Origin == nil {
+		w.superseded.note(n.Supersedes)
+	}
+	return err
+}
+
+// supersedeListed lists an object of a notice's instrument as superseded, if it is listed as current. It says whether it is listed at all.
+func (w *Writer) supersedeListed(ctx context.Context, n wire.Notice, id string) (found bool, err error) {
+	r, found, err := w.listedRecord(ctx, n, id)
 	if err != nil || !found || r.State != wire.StateCurrent {
-		return err
+		return found, err
 	}
 	d, s, err := w.slot(ctx, n.Instrument, r)
 	if err != nil {
-		return err
+		return true, err
 	}
 	r.State = wire.StateSuperseded
 	w.change(d, s, r)
-	return nil
+	return true, nil
 }
 
 // change adds a line that replaces another one to the open part of its day.

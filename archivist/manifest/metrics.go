@@ -25,6 +25,8 @@ type Metrics struct {
 	refilled   prometheus.Counter
 	leftOut    prometheus.Counter
 
+	supersededForgotten prometheus.Counter
+
 	changes, changesRefused *prometheus.CounterVec
 }
 
@@ -69,6 +71,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		"Paths under which objects are published; Told ones got a number because another object has the same.", "path")
 	m.refilled = metric.Counter(registry, "substorm_notices_refilled_total", "Notices announced anew because their stream was made anew.")
 	m.leftOut = metric.Counter(registry, "substorm_notices_refill_left_out_total", "Notices that were not announced anew because the stream has no space for them.")
+	m.supersededForgotten = metric.Counter(registry, "substorm_manifest_superseded_forgotten_total",
+		"Older versions that came after a newer one and are listed as current, because too many others were remembered.")
 	m.changes = metric.Counters(registry, "substorm_archive_changes_total",
 		"Objects that were retracted, restored, purged or (of other Sites, as their versions are) superseded because somebody asked, by change.", "change")
 	m.changesRefused = metric.Counters(registry, "substorm_archive_changes_refused_total", "Objects that were not, though somebody asked, by reason.", "reason")

@@ -53,6 +53,9 @@ func (w *Writer) close(ctx context.Context) error {
 	if err := w.saveColumns(ctx); err != nil {
 		return err
 	}
+	if err := w.superseded.save(ctx); err != nil {
+		return err
+	}
 	w.tellRefusals(ctx)
 	w.reportLost(ctx)
 	w.cfg.Index.Flush(ctx, wire.StreamCursor{Epoch: w.cursor.Epoch, Next: w.next})

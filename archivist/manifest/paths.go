@@ -125,8 +125,8 @@ func (w *Writer) publish(d *day, n *wire.Notice) {
 	}
 	before := d.paths.cost()
 	path := n.Path
-	if n.Supersedes != "" {
-		d.paths.take(path, 1) // it may have that of the version that it replaces
+	if n.Supersedes != "" || w.superseded.has(n.ID) {
+		d.paths.take(path, 1) // it has that of the version that it replaces, or that replaced it
 	} else {
 		path = d.paths.own(path)
 	}

@@ -104,6 +104,8 @@ type Writer struct {
 	index     *index
 	originals *originals
 	named     *named
+	// superseded before they were listed.
+	superseded superseded
 	// open is how many records are in open parts, raw those that are not compressed,
 	// compressed the bytes that the others take, and changes how many change objects.
 	open, raw, compressed, changes int
@@ -139,6 +141,7 @@ func New(cfg Config) *Writer {
 		originals: newOriginals(cfg.JetStream, cfg.Store, l.ids/4), named: newNamed(),
 	}
 	w.originals.open = w.openPlace
+	w.superseded.metrics = cfg.Metrics
 	w.unreadable = newUnreadable(&w.cfg)
 	return w
 }
@@ -201,6 +204,9 @@ func (w *Writer) begin(ctx context.Context, epoch string) error {
 		return fmt.Errorf("bucket %s: %w", wire.LedgerBucket(site), err)
 	}
 	w.cursors = cursors
+	if err := w.superseded.load(ctx, js, cursors); err != nil {
+		return err
+	}
 	w.cell = stream.NewCell(w.cfg.JetStream, cursors, wire.NoticeCursorKey)
 	data, err := w.cell.Load(ctx)
 	if err != nil {
@@ -295,15 +301,22 @@ func (w *Writer) take(ctx context.Context, m stream.Message) error {
 			return err
 		}
 	}
+	early := w.superseded.has(n.ID)
 	w.list(d, s, n)
-	if n.State == wire.StateCurrent {
-		return w.follow(ctx, n)
+	if n.State != wire.StateCurrent {
+		return nil
 	}
-	return nil
+	if early {
+		if _, err := w.supersedeListed(ctx, n, n.ID); err != nil {
+			return err
+		}
+	}
+	return w.follow(ctx, n)
 }
 
 // takeAgain takes a notice of an object that is listed.
 func (w *Writer) takeAgain(ctx context.Context, d *day, is listing, n wire.Notice) error {
+	w.superseded.listed(n.ID)
 	switch {
 	case n.State != wire.StateCurrent:
 		return nil
@@ -357,6 +370,7 @@ func (w *Writer) list(d *day, s *slot, n wire.Notice) {
 	if first && n.State == wire.StateCurrent {
 		w.publish(d, &n)
 	}
+	w.superseded.listed(n.ID)
 	d.count(&n.Record, first)
 	s.ids[read.HashID(n.ID)] = listingOf(n.State)
 	s.closes = w.closes

@@ -127,3 +127,49 @@ func TestSweepOfUploads(t *testing.T) {
 	l.await("what is over is removed", func() bool { return !slices.Contains(staged(), over[0]) && len(staged()) <= len(others) })
 	want(t, "staged", sorted(others...), staged())
 }
+
+// Two versions of a name that are sent at nearly the same instant may be announced in either order, and another archivist may work
+// when the older one comes. It is listed as superseded, under the path that it has.
+func TestOlderVersionComesLater(t *testing.T) {
+	l := start(t).site(t, "thule")
+	now := time.Now().UTC()
+	version := func(name string, number int) wire.Notice {
+		n := l.notice(camera, object{now.Add(time.Duration(number) * time.Millisecond), name + strings.Repeat("x", number)})
+		n.Name, n.Path = name, "r1/"+name
+		n.Key = wire.NamedKey(l.site, camera, name, number)
+		n.ID = n.Key
+		if number > 1 {
+			n.Version, n.Supersedes = number, wire.NamedKey(l.site, camera, name, number-1)
+		}
+		l.putNamed(n, name+strings.Repeat("x", number))
+		return n
+	}
+	states := func() map[string]wire.State {
+		is := map[string]wire.State{}
+		for _, r := range l.listed(camera) {
+			is[r.Path+" "+string(rune('0'+max(r.Version, 1)))] = r.State
+		}
+		return is
+	}
+	listed := func(count int) func() bool { return func() bool { return len(states()) == count } }
+	stop := l.run(l.config("a"))
+	l.announce(version("split", 2))
+	l.await("the newer version is listed", listed(1))
+	stop()
+
+	l.run(l.config("b"))
+	l.announce(version("split", 1))
+	for _, number := range []int{3, 2, 1} {
+		l.announce(version("together", number))
+	}
+	l.await("all are listed", listed(5))
+	got := states()
+	for path, want := range map[string]wire.State{
+		"r1/split 1": wire.StateSuperseded, "r1/split 2": wire.StateCurrent,
+		"r1/together 1": wire.StateSuperseded, "r1/together 2": wire.StateSuperseded, "r1/together 3": wire.StateCurrent,
+	} {
+		if got[path] != want {
+			t.Errorf("%s is %q, want %q", path, got[path], want)
+		}
+	}
+}

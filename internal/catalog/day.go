@@ -260,6 +260,7 @@ func (c *Catalog) merge(listed *Day, fresh []*item) *Day {
 		}
 	}
 	taken := make(map[string]bool, len(fresh)) // by path
+	replaced := map[string]bool{}              // by ID: a newer version came first
 	for _, f := range fresh {
 		r := f.record
 		switch _, known := place(r.ID); {
@@ -272,7 +273,11 @@ func (c *Catalog) merge(listed *Day, fresh []*item) *Day {
 		case known || r.State != wire.StateCurrent:
 		case c.uncertain(listed, taken, &r, f.path):
 		default:
+			if replaced[r.ID] || slices.ContainsFunc(listed.at(f.path), func(o *wire.Record) bool { return o.Supersedes == r.ID }) {
+				r.State = wire.StateSuperseded
+			}
 			if r.Supersedes != "" {
+				replaced[r.Supersedes] = true
 				change(r.Supersedes, func(was *wire.Record) {
 					if was.State == wire.StateCurrent {
 						was.State = wire.StateSuperseded

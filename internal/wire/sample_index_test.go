@@ -28,6 +28,10 @@ func samplePurged() Record {
 	return r
 }
 
+func sampleSupersededEarly() Superseded {
+	return Superseded{IDs: []string{sampleName().Versions[0].Key}}
+}
+
 func sampleRemoval() Removal {
 	r := samplePurged()
 	return Removal{Instrument: "allsky-1", Day: DayOf(r.ReceivedAt), ID: r.ID, Reason: r.Reason, By: r.ChangedBy, At: *r.PurgedAt}
@@ -126,6 +130,7 @@ func goldenIndexRecords() []goldenRecord {
 		{"request-archive.json", encoded(sampleArchiveRequest()), decoded(Decode[ArchiveRequest]), sampleArchiveRequest()},
 		{"decision-done.json", encoded(sampleDecision()), decoded(Decode[ArchiveDecision]), sampleDecision()},
 		{"decision-refused.json", encoded(sampleRefusedDecision()), decoded(Decode[ArchiveDecision]), sampleRefusedDecision()},
+		{"cursor-superseded.json", encoded(sampleSupersededEarly()), decoded(Decode[Superseded]), sampleSupersededEarly()},
 		{"removal.json", encoded(sampleRemoval()), decoded(Decode[Removal]), sampleRemoval()},
 		{"removal-day.json", encoded(sampleExpiry()), decoded(Decode[Removal]), sampleExpiry()},
 		{"status-damaged.json", encoded(sampleDamage()), decoded(Decode[Damage]), sampleDamage()},

@@ -23,6 +23,7 @@ help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 try: ## A whole Site in one process on this computer, with a camera and a magnetometer, and a page to look at; KEEP=FOLDER keeps its data
+	@./hack/needs.sh build
 	@CGO_ENABLED=0 go run $(COMPILE) ./hack/try $(if $(KEEP),-keep $(KEEP))
 
 pictures: ## Make the documentation's pictures anew, with Chromium
@@ -30,9 +31,11 @@ pictures: ## Make the documentation's pictures anew, with Chromium
 	@go run $(COMPILE) ./cli/cmd storm replay docs/samples/storm/kp.csv --manifests docs/samples/storm/site.yaml --draws 20 --plot docs/pictures/storm.svg
 
 demo: ## A cluster, NATS, S3, Substorm and two instruments, with a real frame from camera to archive
+	@./hack/needs.sh cluster images demo
 	@go run ./hack/demo up
 
 demo-storm: ## The same cluster through a recorded storm of four minutes: level, floor, pods and crowd, with a picture of them at the end
+	@./hack/needs.sh cluster images demo
 	@go run ./hack/demo storm
 
 demo-down: ## Remove everything that demo made (the cache of built parts stays)
@@ -41,11 +44,13 @@ demo-down: ## Remove everything that demo made (the cache of built parts stays)
 # Servers and compilers collect garbage less often, as memory is there. `go vet` has already found what `go test` would let it look for.
 test: export GOGC = 400
 test: ## Vet, unit and integration tests against the real NATS, S3, etcd and API servers
+	@./hack/needs.sh test
 	@go run ./hack/parts nats-server minio etcd kube-apiserver kube-controller-manager helm gotestsum >/dev/null
 	go vet -tags e2e work
 	@./hack/test.sh
 
 e2e: ## Tests on real clusters of up to three nodes, about twenty minutes; needs root where there is no Docker
+	@./hack/needs.sh cluster images
 	@go run ./hack/parts gotestsum >/dev/null
 	@./hack/test.sh e2e
 
@@ -64,6 +69,7 @@ bench: ## List the benchmarks, or run one: make bench NAME=... FLAGS=...; result
 # With the versions of the product's own go.mod, as the images.
 build: export GOWORK = off
 build: ## Build the programs into bin/
+	@./hack/needs.sh build
 	CGO_ENABLED=0 go build $(COMPILE) -ldflags="-s -w" -o bin/operator ./operator/cmd
 	CGO_ENABLED=0 go build $(COMPILE) -ldflags="-s -w" -o bin/ingest-gateway ./ingest-gateway/cmd
 	CGO_ENABLED=0 go build $(COMPILE) -ldflags="-s -w" -o bin/archivist ./archivist/cmd
@@ -73,23 +79,28 @@ build: ## Build the programs into bin/
 	CGO_ENABLED=0 go build $(COMPILE) -ldflags="-s -w" -o bin/substorm ./cli/cmd
 
 send-binaries: ## Build substorm-send for computers in the field (Linux, Windows; static) into bin/send/
+	@./hack/needs.sh build
 	@./hack/send-binaries.sh
 
 images: ## Assemble the container images without an engine (with one: docker build --target NAME .)
+	@./hack/needs.sh images
 	@go run ./hack/images
 
 cluster-up: ## A real Kubernetes on this machine: kind where Docker answers, bare elsewhere; NODES=1
+	@./hack/needs.sh cluster
 	@go run ./hack/cluster up --nodes $(NODES)
 
 cluster-down: ## Remove that cluster
 	@go run ./hack/cluster down
 
 generate: ## Write deepcopy functions and CRDs anew from operator/api, and docs/reference from what it describes
+	@./hack/needs.sh build
 	"$$($(PART) controller-gen)" object:headerFile=hack/boilerplate.go.txt paths=./operator/api/...
 	"$$($(PART) controller-gen)" crd paths=./operator/api/... output:crd:dir=crds
 	go test $(REFERENCE) -run TestReference -update
 
 golden: ## Write golden files anew; then look at the diff: it is what the change does to the world
+	@./hack/needs.sh build
 	go test ./operator/plan ./operator/surge ./operator/surge/autoscale ./operator/surge/ceiling ./mirror-jobs/plan ./charts ./cli/archive ./cli/status -update
 	go test ./ingest-gateway/store -run TestDecide -update
 	go test ./internal/wire -golden
@@ -101,6 +112,7 @@ fmt: ## Format Go code and sort imports
 	"$$($(PART) golangci-lint)" fmt
 
 lint: ## Check the rules of the house (.golangci.yml) and the charts
+	@./hack/needs.sh build
 	"$$($(PART) golangci-lint)" run $(PACKAGES)
 	@$(MAKE) --no-print-directory lint-api
 	./hack/words.sh

@@ -180,7 +180,7 @@ func need(t *testing.T, tools ...string) {
 	for _, tool := range tools {
 		if _, err := exec.LookPath(tool); err != nil {
 			if os.Getenv("CI") != "" {
-				t.Fatalf("%s is not installed, and CI must run this test: see packages in .ci/run", tool)
+				t.Fatalf("%s is not installed, and CI must run this test: see hack/needs.sh", tool)
 			}
 			t.Skipf("%s is not installed", tool)
 		}

@@ -79,7 +79,7 @@ func TestReadAndSend(t *testing.T) {
 	for _, tool := range []string{"bash", "curl", "wget", "rclone", "jq", "tar"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			if os.Getenv("CI") != "" {
-				t.Fatalf("%s is not installed, and CI must run this test: see packages in .ci/run", tool)
+				t.Fatalf("%s is not installed, and CI must run this test: see hack/needs.sh", tool)
 			}
 			t.Skipf("%s is not installed", tool)
 		}

@@ -74,7 +74,7 @@ func TestWithoutUs(t *testing.T) {
 	for _, tool := range []string{"bash", "rclone", "zstd", "jq", "tshark", "curl", "perl", "gzip", "sha256sum"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			if os.Getenv("CI") != "" {
-				t.Fatalf("%s is not installed, and CI must run this test: see packages in .ci/run", tool)
+				t.Fatalf("%s is not installed, and CI must run this test: see hack/needs.sh", tool)
 			}
 			t.Skipf("%s is not installed (apt-get install rclone zstd jq tshark curl perl)", tool)
 		}

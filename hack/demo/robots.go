@@ -29,8 +29,7 @@ const camera = "allsky-camera"
 func (w site) mirror(ctx context.Context, s sent) error {
 	wget, err := exec.LookPath("wget")
 	if err != nil {
-		w.p.Line("wget is not installed: the archive is not mirrored")
-		return nil
+		return err
 	}
 	folder := filepath.Join(w.dir, "mirror")
 	if err := os.RemoveAll(folder); err != nil {

@@ -20,17 +20,6 @@ const cgroupMount = "/sys/fs/cgroup"
 // controller in which runc keeps track of processes.
 var hierarchies = []string{"cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "systemd"}
 
-// checkCgroups refuses a machine whose cgroups are not the ones that this cluster was seen to work on.
-func checkCgroups() error {
-	for _, h := range hierarchies {
-		if _, err := os.Stat(filepath.Join(cgroupMount, h, "cgroup.procs")); err != nil {
-			return fmt.Errorf("the bare cluster needs the cgroup v1 hierarchy %s mounted at %s: install and start Docker, "+
-				"and the cluster runs on kind instead", h, filepath.Join(cgroupMount, h))
-		}
-	}
-	return nil
-}
-
 // cgroup returns the path, inside every hierarchy, of one part of this cluster.
 func (c *Cluster) cgroup(part ...string) string {
 	return "/" + filepath.Join(append([]string{c.Name}, part...)...)

@@ -3,7 +3,6 @@
 package bare
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"os"
@@ -11,18 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/substorm/substorm/hack/progress"
+	"github.com/substorm/substorm/hack/paths"
 )
-
-// debianPackages has, for each package, a program or plugin that it brings and that is looked for.
-var debianPackages = map[string]string{
-	"containerd":                  "containerd",
-	"runc":                        "runc",
-	"nftables":                    "nft",
-	"iproute2":                    "ip",
-	"util-linux":                  "nsenter",
-	"containernetworking-plugins": "ptp",
-}
 
 // pluginDirs are where distributions and upstream put the network plugins.
 var pluginDirs = []string{"/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"}
@@ -37,64 +26,18 @@ func cniPlugins() string {
 	return ""
 }
 
-func missingPackages() []string {
-	var missing []string
-	for name, program := range debianPackages {
-		if program == "ptp" {
-			if cniPlugins() == "" {
-				missing = append(missing, name)
-			}
-		} else if _, err := exec.LookPath(program); err != nil {
-			missing = append(missing, name)
-		}
-	}
-	return missing
-}
-
-// installPackages has Debian install what is missing.
-func installPackages(ctx context.Context, p *progress.Printer) error {
-	missing := missingPackages()
-	if len(missing) == 0 {
-		return nil
-	}
-	if _, err := exec.LookPath("apt-get"); err != nil {
-		return fmt.Errorf("the bare cluster needs %s: install them (the names are Debian's) and run this again", strings.Join(missing, ", "))
-	}
-	step := p.Step("install %s with apt-get", strings.Join(missing, ", "))
-	install := append([]string{"install", "-y", "--no-install-recommends"}, missing...)
-	err := aptGet(ctx, step, install...)
-	if err != nil { // most often because the machine never fetched the lists
-		if err = aptGet(ctx, step, "update"); err == nil {
-			err = aptGet(ctx, step, install...)
-		}
-	}
-	step.Done(err)
-	if err != nil {
-		return fmt.Errorf("install packages: %w", err)
-	}
-	if missing := missingPackages(); len(missing) > 0 {
-		return fmt.Errorf("after installing them, these packages still lack what is needed: %s", strings.Join(missing, ", "))
-	}
-	return nil
-}
-
-func aptGet(ctx context.Context, step *progress.Step, args ...string) error {
-	cmd := exec.CommandContext(ctx, "apt-get", args...)
-	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-	var errors strings.Builder
-	cmd.Stderr = &errors
-	out, err := cmd.StdoutPipe()
+// checkNeeds refuses a machine that lacks what the bare cluster needs, and has Debian install what packages bring. What that
+// is stands in hack/needs.sh, which targets of the Makefile run before they build anything.
+func checkNeeds(ctx context.Context) error {
+	root, err := paths.Checkout()
 	if err != nil {
 		return err
 	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		step.Detail("%s", lines.Text())
-	}
-	if err := cmd.Wait(); err != nil {
-		return fmt.Errorf("apt-get %s: %w\n%s", args[0], err, errors.String())
+	needs := exec.CommandContext(ctx, filepath.Join(root, "hack", "needs.sh"), "bare")
+	var problems strings.Builder
+	needs.Stdout, needs.Stderr = os.Stderr, &problems
+	if err := needs.Run(); err != nil {
+		return fmt.Errorf("hack/needs.sh: %w: %s", err, strings.TrimSpace(problems.String()))
 	}
 	return nil
 }

@@ -74,17 +74,10 @@ func (c *Cluster) Up(ctx context.Context, nodes int) error {
 
 // checkMachine finds out early what would fail late.
 func (c *Cluster) checkMachine(ctx context.Context) error {
-	if os.Geteuid() != 0 {
-		return errors.New("the bare cluster makes network namespaces and cgroups and so needs root: run it as root, " +
-			"or start Docker and the cluster runs on kind")
-	}
 	if strings.HasPrefix(c.Dir, "/run/") || strings.HasPrefix(c.Dir, "/proc/") || strings.HasPrefix(c.Dir, "/sys/") {
 		return fmt.Errorf("the cache must not lie in %s, which nodes replace: set SUBSTORM_CACHE to another folder", c.Dir)
 	}
-	if err := checkCgroups(); err != nil {
-		return err
-	}
-	return installPackages(ctx, c.P)
+	return checkNeeds(ctx)
 }
 
 // prepare builds what the cluster needs unless it exists.

@@ -85,29 +85,20 @@ func (s *share) count(partner string, b *batch, rec *wire.Record) {
 	switch {
 	case !selected:
 	case rec.State == wire.StateCurrent, rec.State == wire.StateSuperseded && s.entry != nil && s.entry.Selection.Versions == wire.MirrorVersionsAll:
-		add(&s.given, rec)
+		s.given.AddCopy(rec)
 	case s.entry == nil:
 	case rec.State == wire.StateRetracted && s.entry.Retractions == wire.MirrorIgnore,
 		rec.State == wire.StatePurged && rec.ChangedBy == wire.ByRetention && s.entry.Prune != wire.MirrorPruneWhenExpired:
-		add(&s.kept, rec)
+		s.kept.AddCopy(rec)
 	}
 }
 
-// add counts an object as the ledger does.
-func add(t *wire.Totals, rec *wire.Record) {
-	if rec.Segment != nil {
-		t.Datagrams += rec.Segment.Datagrams
-		return
-	}
-	t.Objects++
-	t.Digest = t.Digest.Plus(rec.Digest)
-}
-
-// lacks says whether the partner may lack something that it is to have. As many objects are not the same objects: the sums of their
-// digests are compared.
+// lacks says whether the partner may lack something that it is to have. As many objects are not the same objects, nor as many datagrams
+// the same segments: the sums of their digests are compared.
 func (s *share) lacks() bool {
-	same := func(t wire.Totals) bool { return s.has.Objects == t.Objects && s.has.Digest == t.Digest }
-	return s.given.Objects+s.given.Datagrams > 0 && (s.has.Datagrams < s.given.Datagrams || !same(s.given) && !same(s.given.Plus(s.kept)))
+	all := s.given.Plus(s.kept)
+	return s.given.Objects+s.given.Datagrams > 0 &&
+		(!s.has.SameObjects(s.given) && !s.has.SameObjects(all) || !s.has.SameSegments(s.given) && !s.has.SameSegments(all))
 }
 
 // mirrored returns what partners have of an instrument's day, by partner, as the ledger says.

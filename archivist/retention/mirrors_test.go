@@ -4,6 +4,7 @@ package retention
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -184,6 +185,55 @@ func TestExpireWaitsForPartnerWithNothing(t *testing.T) {
 			l.pass(r, now.Add(48*time.Hour))
 			l.want("after it", l.states(camera)[wire.StatePurged], 6)
 		})
+	}
+}
+
+// A segment that a partner lacks is not made up for by another one of as many datagrams, which it keeps.
+func TestExpireWaitsForTheSameSegments(t *testing.T) {
+	l := newLab(t)
+	l.fill()
+	l.partners = map[string]*wire.MirrorEntry{"eiscat": pushed(24*time.Hour, func(m *wire.MirrorEntry) { m.Retractions = wire.MirrorIgnore })}
+	l.keep.HoldMillis = (24 * time.Hour).Milliseconds()
+	var objects wire.Totals
+	for rec, err := range manifest.Records(l.Context(), l.Store, site, camera, day) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects.AddCopy(&rec)
+	}
+	var segments []wire.Record
+	for i := range uint64(3) { // the first is retracted
+		body := fmt.Sprint("segment ", i)
+		r := l.record(noon, body)
+		r.Key = wire.NamedKey(site, camera, body, 1)
+		r.ID = r.Key
+		r.Segment = &wire.SegmentRange{Channel: "raw", Epoch: "1", First: i, Last: i, Messages: 1, Datagrams: 600}
+		if i == 0 {
+			r.State, r.RetractedAt = wire.StateRetracted, &noon
+		}
+		l.Put(r.Key, []byte(body))
+		segments = append(segments, r)
+	}
+	l.PutPart(camera, day, 2, segments...)
+	l.index()
+	for _, c := range []struct {
+		what  string
+		has   []int
+		waits bool
+	}{
+		{"another one of as many", []int{0, 2}, true},
+		{"those that are current", []int{1, 2}, false},
+	} {
+		has := objects
+		for _, i := range c.has {
+			has.AddCopy(&segments[i])
+		}
+		l.hasTotals("eiscat", has)
+		r := l.collector()
+		l.pass(r, now)
+		if is := l.states(camera); (is[wire.StateCurrent] > 1) != c.waits {
+			t.Errorf("%s: states: %v; told: %v", c.what, is, r.told)
+		}
 	}
 }
 

@@ -100,6 +100,9 @@ type Totals struct {
 	Digest        Digest `json:"digest"`
 	Datagrams     uint64 `json:"datagrams,omitempty"`
 	DatagramBytes uint64 `json:"datagramBytes,omitempty"`
+	// Segments, of StepMirrored only, is the sum of the digests of the segments that hold the datagrams. A column without it was
+	// written by a program that did not compare segments.
+	Segments Digest `json:"segments,omitzero"`
 
 	// Of StepReceived only; Dropped also of StepStored.
 	// Acknowledged objects are those whose receipt could be written.
@@ -131,6 +134,7 @@ func (t Totals) Plus(o Totals) Totals {
 	t.Digest = t.Digest.Plus(o.Digest)
 	t.Datagrams += o.Datagrams
 	t.DatagramBytes += o.DatagramBytes
+	t.Segments = t.Segments.Plus(o.Segments)
 	t.Acknowledged += o.Acknowledged
 	t.Unfinished = plusCounts(t.Unfinished, o.Unfinished)
 	t.UnfinishedBytes += o.UnfinishedBytes
@@ -140,6 +144,36 @@ func (t Totals) Plus(o Totals) Totals {
 	t.Dropped = plusCounts(t.Dropped, o.Dropped)
 	t.Unknown += o.Unknown
 	return t
+}
+
+// AddCopy counts a copy of an object, as StepMirrored does: a segment by its datagrams.
+func (t *Totals) AddCopy(r *Record) {
+	if r.Segment != nil {
+		t.Datagrams += r.Segment.Datagrams
+		t.DatagramBytes += r.Segment.DatagramBytes
+		t.Segments = t.Segments.Plus(r.Digest)
+		return
+	}
+	t.Objects++
+	t.ObjectBytes += uint64(max(0, r.Size))
+	t.Digest = t.Digest.Plus(r.Digest)
+}
+
+// MinusCopies takes copies off that AddCopy has counted.
+func (t Totals) MinusCopies(o Totals) Totals {
+	t.Objects -= min(t.Objects, o.Objects)
+	t.ObjectBytes -= min(t.ObjectBytes, o.ObjectBytes)
+	t.Digest = t.Digest.Minus(o.Digest)
+	t.Datagrams -= min(t.Datagrams, o.Datagrams)
+	t.DatagramBytes -= min(t.DatagramBytes, o.DatagramBytes)
+	t.Segments = t.Segments.Minus(o.Segments)
+	return t
+}
+
+// SameObjects says whether two totals of StepMirrored are of the same objects, and SameSegments of the same segments.
+func (t Totals) SameObjects(o Totals) bool { return t.Objects == o.Objects && t.Digest == o.Digest }
+func (t Totals) SameSegments(o Totals) bool {
+	return t.Datagrams == o.Datagrams && t.Segments == o.Segments
 }
 
 func plusCounts(a, b map[Cause]uint64) map[Cause]uint64 {

@@ -108,19 +108,7 @@ func (p *PushPolicy) Gives(o *PushObject) bool {
 // has counts a copy, and in the unit of the ledger what it holds.
 func (d *Push) has(r *wire.Record) {
 	d.Known.Objects++
-	AddTotals(&d.Totals, r)
-}
-
-// AddTotals adds an object to what the ledger says of a day.
-func AddTotals(t *wire.Totals, r *wire.Record) {
-	if r.Segment != nil {
-		t.Datagrams += r.Segment.Datagrams
-		t.DatagramBytes += r.Segment.DatagramBytes
-		return
-	}
-	t.Objects++
-	t.ObjectBytes += uint64(max(0, r.Size))
-	t.Digest = t.Digest.Plus(r.Digest)
+	d.Totals.AddCopy(r)
 }
 
 // identity is an object without what became of it.

@@ -80,7 +80,7 @@ func (r *run) compareDay(ctx context.Context, in wire.InstrumentEntry, day wire.
 		if err != nil {
 			return err
 		}
-		c.lost = has.Objects != c.totals.Objects || has.Datagrams != c.totals.Datagrams || has.Digest != c.totals.Digest
+		c.lost = !has.SameObjects(c.totals) || !has.SameSegments(c.totals)
 	}
 	compared := map[int]bool{}
 	for i := range d.objects {
@@ -109,7 +109,7 @@ func (r *run) compareDay(ctx context.Context, in wire.InstrumentEntry, day wire.
 	}
 	for _, i := range d.plan.Deliver {
 		if !compared[i] {
-			plan.AddTotals(&c.missing, d.objects[i].Record)
+			c.missing.AddCopy(d.objects[i].Record)
 		}
 	}
 	c.complete = true
@@ -168,7 +168,7 @@ func (r *run) compare(ctx context.Context) error {
 			r.owe(c.files[i].Path, ended[i])
 			r.Progress.lack(c.files[i].Modified)
 			d.differing++
-			plan.AddTotals(&d.missing, c.records[i])
+			d.missing.AddCopy(c.records[i])
 		}
 		r.Progress.End(c.files[i].Size, ended[i] == nil)
 	}
@@ -192,12 +192,7 @@ func (r *run) noteDiffering(ctx context.Context, c *comparedDay) error {
 	if c.differing == 0 || c.known.Count == 0 {
 		return nil
 	}
-	has, missing := c.totals, c.missing
-	has.Objects -= min(has.Objects, missing.Objects)
-	has.ObjectBytes -= min(has.ObjectBytes, missing.ObjectBytes)
-	has.Digest = has.Digest.Minus(missing.Digest)
-	has.Datagrams -= min(has.Datagrams, missing.Datagrams)
-	has.DatagramBytes -= min(has.DatagramBytes, missing.DatagramBytes)
+	has := c.totals.MinusCopies(c.missing)
 	known := KnownDay{Place: placeOf(&r.Entry, c.in).Name(), Begun: true, Left: c.known.Left}
 	known.Objects = max(0, c.known.Objects-c.differing)
 	return r.Book.SetMissing(ctx, c.in.Instrument, c.day, known, has)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/substorm/substorm/ingest-gateway/receive/tcp"
+	"github.com/substorm/substorm/ingest-gateway/receive/udp/kernel"
 	"github.com/substorm/substorm/internal/cgroup"
 )
 
@@ -24,6 +25,8 @@ const (
 	// telemetryShare is the part of the budget that is telemetry's: a flood of
 	// objects must not crowd out datagrams, whose senders cannot wait.
 	telemetryShare = 4
+	// datagramShare of telemetry's part is what datagrams are read into.
+	datagramShare = 4
 	// packsShare is the part of the budget that is kept for packs: where a burst of
 	// small objects has filled all slabs, copying them into packs frees these.
 	packsShare = 16
@@ -49,9 +52,14 @@ type limits struct {
 	connections int64
 }
 
-func (l limits) telemetry() int64 { return l.budget / telemetryShare }
-func (l limits) packs() int64     { return l.budget / packsShare }
-func (l limits) objects() int64   { return l.budget - l.telemetry() - l.packs() }
+// telemetry is what messages may take, and datagrams what these are read into: together they are
+// telemetry's part.
+func (l limits) telemetry() int64 { return l.budget/telemetryShare - l.datagrams() }
+func (l limits) datagrams() int64 {
+	return min(l.budget/telemetryShare/datagramShare, kernel.MaxMemory())
+}
+func (l limits) packs() int64   { return l.budget / packsShare }
+func (l limits) objects() int64 { return l.budget - l.budget/telemetryShare - l.packs() }
 
 // memoryLimits returns the limits, and makes the heap respect the control
 // group's. Budget is the one that was asked for, or 0.

@@ -221,7 +221,7 @@ func (g *gateway) openReceivers(limits limits) (err error) {
 		Heartbeat: g.senders.heartbeat, Commands: g.commands,
 	}
 	udpConfig := udp.Config{
-		Source: kernel.New(kernel.Config{}), Registry: g.registry, Announcer: announcer, Ledger: g.ledger,
+		Source: kernel.New(kernel.Config{Memory: limits.datagrams()}), Registry: g.registry, Announcer: announcer, Ledger: g.ledger,
 		Budget: limits.telemetry(), NoSpace: budget.NoReceipts, Logger: g.log, Metrics: g.metrics,
 	}
 	if g.quarantine != nil {

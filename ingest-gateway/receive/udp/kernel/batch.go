@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"fmt"
 	"net/netip"
 	"syscall"
 	"unsafe"
@@ -32,7 +33,11 @@ type header struct {
 	_ [unsafe.Sizeof(uintptr(0)) - 4]byte
 }
 
-// batch is the memory of one recvmmsg, used again and again.
+// batchMemory is what a batch takes, of which only what datagrams really fill is ever resident.
+const batchMemory = batchSize * stride
+
+// batch is the memory of one recvmmsg, used again and again. Its payloads are no part of Go's heap: there, memory that is
+// hardly touched would count in full, and have the collector run all the time under a memory limit.
 type batch struct {
 	port     uint16
 	headers  [batchSize]header
@@ -43,8 +48,13 @@ type batch struct {
 	out      [batchSize]udp.Packet
 }
 
-func newBatch(port uint16) *batch {
-	b := &batch{port: port, payloads: make([]byte, batchSize*stride)}
+// newBatch returns a batch, which its owner frees.
+func newBatch() (*batch, error) {
+	payloads, err := unix.Mmap(-1, 0, batchMemory, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, fmt.Errorf("memory for datagrams: %w", err)
+	}
+	b := &batch{payloads: payloads}
 	for i := range b.headers {
 		b.iovecs[i].Base = &b.payloads[i*stride]
 		b.iovecs[i].SetLen(maxDatagram)
@@ -54,8 +64,11 @@ func newBatch(port uint16) *batch {
 		h.SetIovlen(1)
 		h.Control = &b.controls[i][0]
 	}
-	return b
+	return b, nil
 }
+
+// free gives the memory back. Nothing may use the batch, or a packet of it, after.
+func (b *batch) free() { _ = unix.Munmap(b.payloads) }
 
 // receive fills the batch without waiting: n datagrams, or EAGAIN.
 func (b *batch) receive(fd uintptr) (int, syscall.Errno) {

@@ -16,22 +16,27 @@ import (
 
 // socket receives the datagrams of one port. It is not one of package net: the runtime's poller is woken by every
 // datagram of each socket it knows, also of one that is left alone for a while, and that costs more than reading the
-// datagram (BenchmarkCPU). So each socket has a thread that waits in poll(2).
+// datagram (BenchmarkCPU). So the quiet reader waits for it, with all others, in epoll_wait(2); while it is busy a
+// reader of its own, with a thread that waits in poll(2).
 type socket struct {
-	port  uint16
-	fd    int
-	wake  int // an eventfd that ends the waiting
-	batch *batch
-	sink  udp.Sink
+	port uint16
+	fd   int
+	sink udp.Sink
+	// quiet reads it while busy is nil.
+	quiet *quiet
+	// mu is held by the quiet reader while it reads the socket, and by who changes its reader.
+	mu sync.Mutex
+	// busy is closed when the socket's own reader has ended; nil where it has none. wake is
+	// an eventfd that ends that reader's waiting.
+	busy chan struct{}
+	wake int
 	// lost is how many datagrams the kernel dropped, as last told to the sink.
 	// The kernel counts modulo 2^32.
 	lost uint32
 	// pause is the least time between two looks at the socket, see pauseFor.
 	pause time.Duration
 
-	started bool
-	closing atomic.Bool   // looked at between batches: a busy socket never waits
-	done    chan struct{} // closed when the reading goroutine has ended
+	closing atomic.Bool // looked at between batches: a busy socket never waits
 	once    sync.Once
 }
 
@@ -44,12 +49,7 @@ func openSocket(port uint16, receiveBuffer int) (*socket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("UDP port %d: %w", port, err)
 	}
-	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	if err != nil {
-		_ = unix.Close(fd)
-		return nil, fmt.Errorf("UDP port %d: eventfd: %w", port, err)
-	}
-	return &socket{port: port, fd: fd, wake: wake, pause: pauseFor(fd), done: make(chan struct{})}, nil
+	return &socket{port: port, fd: fd, wake: -1, pause: pauseFor(fd)}, nil
 }
 
 func bind(family int, port uint16, receiveBuffer int) (fd int, err error) {
@@ -123,19 +123,45 @@ func pauseFor(fd int) time.Duration {
 	return min(pause, maxPause)
 }
 
-// start begins to read. It is called once.
-func (s *socket) start(sink udp.Sink) {
-	s.sink, s.batch, s.started = sink, newBatch(s.port), true
-	go s.read()
+// start has the quiet reader read the socket. It is called once.
+func (s *socket) start(q *quiet) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.quiet, s.sink = q, q.sink
+	return q.add(s)
 }
 
-// read hands over batches until close ends the waiting; then what the kernel still holds.
-func (s *socket) read() {
-	defer close(s.done)
+// begin gives the socket a reader of its own, with b. The mutex is held.
+func (s *socket) begin(b *batch) {
+	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil { // no more file descriptors: the quiet reader goes on
+		s.quiet.readers.give(b)
+		_ = s.quiet.add(s)
+		return
+	}
+	b.port = s.port
+	s.wake, s.busy = wake, make(chan struct{})
+	go s.read(b, s.busy)
+}
+
+// calm is for how long a port must not have filled a batch to lose its reader.
+const calm = 5 * time.Second
+
+// read hands over batches until the socket is closed, or calm: then the quiet reader has it again.
+func (s *socket) read(b *batch, ended chan struct{}) {
+	defer close(ended)
+	defer s.quiet.readers.give(b)
+	filled := time.Now()
 	for s.wait() {
 		begun := time.Now()
+		if begun.Sub(filled) > calm {
+			if s.rest() {
+				return
+			}
+			filled = begun
+		}
 		for !s.closing.Load() {
-			n, errno := s.batch.receive(uintptr(s.fd))
+			n, errno := b.receive(uintptr(s.fd))
 			if errno == unix.EAGAIN {
 				break
 			}
@@ -143,7 +169,10 @@ func (s *socket) read() {
 				time.Sleep(errorPause)
 				continue
 			}
-			s.handOver(n)
+			s.handOver(b, n)
+			if n == batchSize {
+				filled = begun
+			}
 			if n == batchSize || s.pause == 0 {
 				continue
 			}
@@ -152,10 +181,23 @@ func (s *socket) read() {
 				time.Sleep(rest)
 			}
 			begun = time.Now()
+			if begun.Sub(filled) > calm {
+				break
+			}
 		}
 	}
-	s.drain()
-	s.countDrops()
+}
+
+// rest gives the socket back to the quiet reader, unless it is being closed.
+func (s *socket) rest() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing.Load() || s.quiet.add(s) != nil {
+		return false
+	}
+	_ = unix.Close(s.wake)
+	s.wake, s.busy = -1, nil
+	return true
 }
 
 const (
@@ -170,11 +212,12 @@ const (
 
 // drain hands over all that the kernel holds when the port is closed. What arrives later the kernel drops and counts: a
 // sender that never pauses must not keep the port open.
-func (s *socket) drain() {
+func (s *socket) drain(b *batch) {
+	b.port = s.port
 	shut := s.shut() == nil
 	failed := 0
 	for i := 0; shut || i < drainBatches; i++ {
-		n, errno := s.batch.receive(uintptr(s.fd))
+		n, errno := b.receive(uintptr(s.fd))
 		switch {
 		case errno == unix.EAGAIN, failed == drainErrors:
 			return
@@ -183,7 +226,7 @@ func (s *socket) drain() {
 			time.Sleep(errorPause)
 		default:
 			failed = 0
-			s.handOver(n)
+			s.handOver(b, n)
 		}
 	}
 }
@@ -201,7 +244,7 @@ func (s *socket) shut() error {
 // idleCheck is how often a quiet socket is asked what was dropped: the kernel tells by itself only with the next datagram.
 const idleCheck = time.Second
 
-// wait returns true when there is something to read, and false when the socket is being closed.
+// wait returns true when there is something to read, or nothing came for a while, and false when the socket is being closed.
 func (s *socket) wait() bool {
 	fds := [2]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLIN}, {Fd: int32(s.wake), Events: unix.POLLIN}}
 	for {
@@ -213,6 +256,7 @@ func (s *socket) wait() bool {
 			time.Sleep(errorPause)
 		case n == 0:
 			s.countDrops()
+			return true
 		case n > 0:
 			return true
 		}
@@ -220,8 +264,8 @@ func (s *socket) wait() bool {
 }
 
 // handOver gives the sink a batch of n datagrams.
-func (s *socket) handOver(n int) {
-	packets, lost, counted := s.batch.packets(n, time.Now().UnixNano())
+func (s *socket) handOver(b *batch, n int) {
+	packets, lost, counted := b.packets(n, time.Now().UnixNano())
 	if counted {
 		s.countLost(lost)
 	}
@@ -243,15 +287,27 @@ func (s *socket) countDrops() {
 	}
 }
 
-// close ends the reading; when it returns, all that was read is in the sink.
-func (s *socket) close() {
+// close ends the reading, with b for what the kernel still holds; when it returns, all that was read is in the sink.
+func (s *socket) close(b *batch) {
 	s.once.Do(func() {
 		s.closing.Store(true)
-		if s.started {
-			_, _ = unix.Write(s.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
-			<-s.done
+		s.mu.Lock() // the quiet reader is not at it
+		busy := s.busy
+		if s.quiet != nil && busy == nil {
+			s.quiet.remove(s)
+		}
+		if busy != nil {
+			_, _ = unix.Write(s.wake, one)
+		}
+		s.mu.Unlock()
+		if busy != nil {
+			<-busy
+			_ = unix.Close(s.wake)
+		}
+		if s.quiet != nil {
+			s.drain(b)
+			s.countDrops()
 		}
 		_ = unix.Close(s.fd)
-		_ = unix.Close(s.wake)
 	})
 }

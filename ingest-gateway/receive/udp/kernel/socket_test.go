@@ -42,8 +42,35 @@ func open(t *testing.T) (*socket, net.Conn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.close)
+	t.Cleanup(func() { closeSocket(t, s) })
 	return s, dial(t, portOf(t, s.fd))
+}
+
+// start has a reader of its own read a socket, until the test ends.
+func start(t *testing.T, s *socket, sink udp.Sink) {
+	t.Helper()
+	q, err := newQuiet(sink, newReaders(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go q.run()
+	t.Cleanup(func() {
+		closeSocket(t, s)
+		q.close()
+	})
+	if err := s.start(q); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func closeSocket(t *testing.T, s *socket) {
+	t.Helper()
+	b, err := newBatch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.close(b)
+	b.free()
 }
 
 func portOf(t *testing.T, fd int) int {
@@ -121,9 +148,9 @@ func TestErrorOfASocketEndsNothing(t *testing.T) {
 	fail(t, s)
 	sink := &gated{entered: make(chan struct{}, 8), gate: make(chan struct{})}
 	close(sink.gate)
-	s.start(sink)
+	start(t, s, sink)
 	within(t, sink.entered, "the datagrams are not read")
-	s.close()
+	closeSocket(t, s)
 	if sink.packets != 5 || sink.drops != 0 {
 		t.Errorf("%d datagrams and %d drops, sent 5", sink.packets, sink.drops)
 	}
@@ -133,12 +160,12 @@ func TestErrorOfASocketThatIsClosed(t *testing.T) {
 	s, conn := open(t)
 	sink := &gated{entered: make(chan struct{}, 8), gate: make(chan struct{})}
 	send(t, conn, 1)
-	s.start(sink)
+	start(t, s, sink)
 	within(t, sink.entered, "the datagram is not read") // its reader waits in the sink
 	send(t, conn, 5)
 	fail(t, s)
 	closed := make(chan struct{})
-	go func() { defer close(closed); s.close() }()
+	go func() { defer close(closed); closeSocket(t, s) }()
 	for !s.closing.Load() {
 		time.Sleep(time.Millisecond)
 	}
@@ -159,8 +186,8 @@ func TestShutPortCountsWhatComes(t *testing.T) {
 	send(t, conn, 3)
 	sink := &gated{entered: make(chan struct{}, 8), gate: make(chan struct{})}
 	close(sink.gate)
-	s.start(sink)
-	s.close()
+	start(t, s, sink)
+	closeSocket(t, s)
 	if sink.packets != 5 || sink.drops != 3 {
 		t.Errorf("%d datagrams and %d drops, sent 5 before and 3 after", sink.packets, sink.drops)
 	}

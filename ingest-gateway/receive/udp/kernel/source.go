@@ -7,8 +7,7 @@ package kernel
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
+	"runtime"
 	"sync"
 
 	"github.com/substorm/substorm/ingest-gateway/receive/udp"
@@ -20,20 +19,32 @@ type Config struct {
 	// 16 MiB. Beyond net.core.rmem_max it needs CAP_NET_ADMIN; without it, the
 	// kernel's greatest allowed size is taken.
 	ReceiveBuffer int
+	// Memory in bytes bounds what datagrams are read into; 0 is MaxMemory. Less than that means that
+	// fewer busy ports have a reader of their own, down to none.
+	Memory int64
 }
 
 const defaultReceiveBuffer = 16 << 20
 
-// Source is a udp.PacketSource. Each socket has a goroutine of its own and
-// batchSize buffers of maxDatagram bytes, of which only what datagrams really
-// fill is ever resident.
+// ownBatches are that of the quiet reader and that with which ports are closed.
+const ownBatches = 2
+
+// MaxMemory is what a Source reads into at most, in bytes, however many ports there are: two busy ports for
+// each processor have a reader of their own, since more would only wait for each other.
+func MaxMemory() int64 { return int64(2*runtime.NumCPU()+ownBatches) * batchMemory }
+
+// Source is a udp.PacketSource. One goroutine reads the sockets to which little comes; the busiest have one each. Each
+// goroutine has batchSize buffers of maxDatagram bytes, of which only what datagrams really fill is ever resident.
 type Source struct {
-	cfg Config
+	cfg     Config
+	readers *readers
 
 	mu      sync.Mutex
 	sockets map[uint16]*socket
-	sink    udp.Sink // set by Run
-	closed  bool
+	// Set by Run: what reads, and the batch with which ports are closed.
+	quiet  *quiet
+	spare  *batch
+	closed bool
 }
 
 var _ udp.PacketSource = (*Source)(nil)
@@ -44,7 +55,12 @@ func New(cfg Config) *Source {
 	if cfg.ReceiveBuffer <= 0 {
 		cfg.ReceiveBuffer = defaultReceiveBuffer
 	}
-	return &Source{cfg: cfg, sockets: map[uint16]*socket{}}
+	memory := MaxMemory()
+	if cfg.Memory > 0 {
+		memory = min(memory, cfg.Memory)
+	}
+	busy := max(memory/batchMemory-ownBatches, 0)
+	return &Source{cfg: cfg, sockets: map[uint16]*socket{}, readers: newReaders(int(busy))}
 }
 
 // errClosed answers Listen after Run has ended.
@@ -65,14 +81,12 @@ func (s *Source) Listen(ports []uint16) map[uint16]error {
 			failed[port] = err
 		}
 	}
-	var closing []*socket
 	for port, sock := range s.sockets {
 		if !wanted[port] {
 			delete(s.sockets, port)
-			closing = append(closing, sock)
+			sock.close(s.spare)
 		}
 	}
-	closeAll(closing)
 	return failed
 }
 
@@ -85,10 +99,13 @@ func (s *Source) open(port uint16) error {
 	if err != nil {
 		return err
 	}
-	s.sockets[port] = sock
-	if s.sink != nil {
-		sock.start(s.sink)
+	if s.quiet != nil {
+		if err := sock.start(s.quiet); err != nil {
+			sock.close(s.spare)
+			return err
+		}
 	}
+	s.sockets[port] = sock
 	return nil
 }
 
@@ -104,29 +121,43 @@ func (s *Source) Fill() (most float64) {
 
 // Run implements udp.PacketSource.
 func (s *Source) Run(ctx context.Context, sink udp.Sink) error {
-	s.mu.Lock()
-	s.sink = sink
-	for _, sock := range s.sockets {
-		sock.start(sink)
+	err := s.start(sink)
+	if err == nil {
+		<-ctx.Done()
 	}
-	s.mu.Unlock()
-
-	<-ctx.Done()
-
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	closing := slices.Collect(maps.Values(s.sockets))
+	for _, sock := range s.sockets {
+		sock.close(s.spare)
+	}
 	clear(s.sockets)
-	closeAll(closing)
-	return nil
+	if s.quiet != nil {
+		s.quiet.close()
+		s.spare.free()
+	}
+	return err
 }
 
-// closeAll closes sockets at the same time: each hands over what it still holds.
-func closeAll(sockets []*socket) {
-	var wg sync.WaitGroup
-	for _, sock := range sockets {
-		wg.Go(sock.close)
+// start begins to read what is open.
+func (s *Source) start(sink udp.Sink) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	spare, err := newBatch()
+	if err != nil {
+		return err
 	}
-	wg.Wait()
+	q, err := newQuiet(sink, s.readers)
+	if err != nil {
+		spare.free()
+		return err
+	}
+	s.quiet, s.spare = q, spare
+	go q.run()
+	for _, sock := range s.sockets {
+		if err := sock.start(q); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -66,7 +66,9 @@ type Config struct {
 	Link func(*natsaccounts.Link) natsaccounts.LinkState
 	// Disk is that of controller.Config.
 	Disk func() plan.Disk
-	Log  *slog.Logger
+	// Manifests is that of controller.Config.
+	Manifests func() *plan.Manifests
+	Log       *slog.Logger
 }
 
 // Run works until ctx ends, or until it no longer leads.
@@ -95,7 +97,7 @@ func Run(ctx context.Context, cfg Config) error {
 	err = controller.Setup(ctx, mgr, controller.Config{
 		Images: cfg.Images, Pull: cfg.Pull, StatusRate: cfg.StatusRate, FiguresRate: cfg.FiguresRate, Workers: cfg.Workers,
 		ClusterID: cfg.ClusterID, SecretRate: cfg.SecretRate, WatchSecrets: cfg.WatchSecrets, Namespaces: cfg.Namespaces,
-		ReadNodes: cfg.ReadNodes, Link: cfg.Link, Disk: cfg.Disk, Log: cfg.Log, Metrics: metrics.Registry,
+		ReadNodes: cfg.ReadNodes, Link: cfg.Link, Disk: cfg.Disk, Manifests: cfg.Manifests, Log: cfg.Log, Metrics: metrics.Registry,
 	})
 	if err != nil {
 		return err

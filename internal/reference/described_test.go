@@ -15,7 +15,7 @@ import (
 )
 
 // notInGolden are conditions of kinds that golden files need not have: only substorm up runs a Site without a cluster.
-var notInGolden = map[string][]string{"Site": {"NotApplied"}, "IngestGateway": {"NotApplied"}, "FeedServer": {"NotApplied"}}
+var notInGolden = map[string][]string{"Site": {"NotApplied"}, "IngestGateway": {"NotApplied"}, "FeedServer": {"NotApplied"}, "FeedConsumer": {"NotApplied"}}
 
 // TestConditionsAreDescribed: `kubectl explain KIND.status.conditions` names the conditions that the planner gives that kind, and no others.
 func TestConditionsAreDescribed(t *testing.T) {

@@ -25,6 +25,9 @@ import (
 // probeText is what is written to see that the bucket can be written.
 const probeText = "This object may be removed at any time."
 
+// codeStorageExceeded: the server refuses a stream whose maximum does not fit beside those of the others (errors.json of nats-server).
+const codeStorageExceeded jetstream.ErrorCode = 10047
+
 // tryObjectStore sees that the bucket is there, is ours and can be read and
 // written, and makes or marks it where it must.
 func tryObjectStore(ctx context.Context, store objectstore.Store, want wanted) plan.Finding {
@@ -225,6 +228,8 @@ func jetStreamProblem(want wanted, err error) plan.Finding {
 		return no(v1alpha1.ReasonAccessDenied, at+": check the Secret that spec.jetStream names, and that the servers know the account")
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return no(v1alpha1.ReasonRefused, at+": turn JetStream on, for the server and for the account")
+	case errors.As(err, &api) && api.ErrorCode == codeStorageExceeded:
+		return no(v1alpha1.ReasonRefused, at+": lower spec.jetStream.observations.maxSize or notices.maxSize, or what Feeds declare (spec.stream.maxSize), or give the servers a larger disk")
 	case errors.As(err, &api):
 		return no(v1alpha1.ReasonRefused, at)
 	default:

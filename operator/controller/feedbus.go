@@ -198,6 +198,9 @@ type busKeeper struct {
 // refusedBy returns what JetStream answered, where it did.
 func refusedBy(err error) (string, bool) {
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.Code != 503 { // 503: it cannot answer now
+		if api.ErrorCode == codeStorageExceeded {
+			return api.Description + ": lower its maxSize or those of other streams, or give the servers a larger disk", true
+		}
 		return api.Description, true
 	}
 	if errors.Is(err, nats.ErrMaxPayload) {

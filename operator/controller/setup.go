@@ -88,6 +88,8 @@ type Config struct {
 	Link func(*natsaccounts.Link) natsaccounts.LinkState
 	// Disk says what this process takes of its disk; nil where that has no budget.
 	Disk func() plan.Disk
+	// Manifests says what this process could not apply of its files; nil where it has none.
+	Manifests func() *plan.Manifests
 	// Unchecked allows several managers in one process, as tests have.
 	Unchecked bool
 }
@@ -167,7 +169,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 		mgr.Add(all), mgr.Add(weathers), mgr.Add(spaces), mgr.Add(scalers), mgr.Add(statuses), mgr.Add(poller), s.indexes(ctx),
 		s.registries(&registryReconciler{client: mgr.GetClient(), links: all, secrets: secrets, wakers: wake, log: cfg.Log,
 			touched: touched, auditEvery: cmp.Or(cfg.AuditEvery, defaultAuditEvery), differences: differences}, touched),
-		s.sites(&siteReconciler{apply, all, wake, secrets, statuses, finalizers, cfg.DeletionLimit, cluster, cfg.Images.Archivist, cfg.Pull, &upstream{link: cfg.Link}, cfg.Disk, weathers}),
+		s.sites(&siteReconciler{apply, all, wake, secrets, statuses, finalizers, cfg.DeletionLimit, cluster, cfg.Images.Archivist, cfg.Pull, &upstream{link: cfg.Link}, cfg.Disk, cfg.Manifests, weathers}),
 		s.gateways(&gatewayReconciler{apply, all, secrets, statuses, spaces, cfg.Images.Gateway, cfg.Pull, scalers}),
 		s.servers(&serverReconciler{apply, all, secrets, statuses, spaces, cfg.Images.FeedServer, cfg.Pull, scalers}),
 		s.mirrors(&mirrorReconciler{apply, all, secrets, statuses, cfg.Images.Mirror, cfg.Pull}),

@@ -36,6 +36,8 @@ type siteReconciler struct {
 	upstream *upstream
 	// disk is Config.Disk.
 	disk func() plan.Disk
+	// manifests is Config.Manifests.
+	manifests func() *plan.Manifests
 	// weathers ask for space weather.
 	weathers *weathers
 }
@@ -86,6 +88,9 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	view.Weather = r.weathers.keep(req.NamespacedName, &view.Site.Spec.SpaceWeather)
 	if r.disk != nil {
 		view.Disk = new(r.disk())
+	}
+	if r.manifests != nil {
+		view.Manifests = r.manifests()
 	}
 	failed := errors.Join(r.applyArchivist(ctx, &view), r.applyLeafUsers(ctx, &view))
 

@@ -61,6 +61,7 @@ var consumerChecks = []check[consumerApplication]{
 	consumerIsUnreadable,
 	feedIsMissing,
 	feedIsNotReady,
+	consumerHasNoPort,
 	consumerHasNoAccountKey,
 	consumerMayReadNothing,
 	consumerHasNoAddress,
@@ -199,6 +200,17 @@ func feedIsMissing(in consumerApplication) (Finding, bool) {
 
 func feedIsNotReady(in consumerApplication) (Finding, bool) {
 	return bad(v1alpha1.ReasonFeedNotReady, fmt.Sprintf("Feed %q is not accepted: %s", in.feed.Name, in.verdict.Message)), !in.verdict.Served
+}
+
+// consumerHasNoPort: the NATS server of substorm up takes connections of its own process alone.
+func consumerHasNoPort(in consumerApplication) (Finding, bool) {
+	return bad(v1alpha1.ReasonStandalone, noNATSPort), in.site != nil && natsWithoutPort(in.site, in.consumer)
+}
+
+const noNATSPort = "substorm up opens no port of its NATS server, so a consumer with delivery NATS cannot connect: choose WebSocket or ServerSentEvents, or run the Site on a cluster"
+
+func natsWithoutPort(site *v1alpha1.Site, consumer *v1alpha1.FeedConsumer) bool {
+	return standalone(site) && consumer.Spec.Delivery.Type == v1alpha1.DeliveryNATS
 }
 
 func consumerHasNoAccountKey(in consumerApplication) (Finding, bool) {

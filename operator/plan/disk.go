@@ -30,6 +30,9 @@ type Disk struct {
 	Removes    bool `json:"removes"`
 	Messages   bool `json:"messages"`
 	NoReceipts bool `json:"noReceipts"`
+
+	// Unwritten is why the embedded NATS server stores nothing; empty where it does.
+	Unwritten string `json:"unwritten,omitempty"`
 }
 
 // disk says what the Site takes of the disk; nil where nobody measured it.
@@ -58,6 +61,9 @@ func (v SiteView) spaceLeft() (Finding, bool) {
 	used := fmt.Sprintf("%s of %s of the disk budget are used, by objects %s, of which %s can be made again, and by streams %s",
 		bytes(d.Used), bytes(d.Budget), bytes(d.Objects), bytes(d.Reproducible), bytes(d.Streams))
 	switch {
+	case d.Unwritten != "":
+		return bad(v1alpha1.ReasonStreamsStopped, fmt.Sprintf(
+			"nothing is announced, and reports of pods do not arrive: %s. The server is started again once the disk has 16 MiB free: free space on the disk of the data folder", d.Unwritten)), true
 	case d.NoReceipts && !d.Measured:
 		return bad(v1alpha1.ReasonBudgetUsedUp, "nothing is received: the disk has nothing left but its reserve; "+todo), true
 	case d.NoReceipts:

@@ -3,6 +3,7 @@
 package plan_test
 
 import (
+	"encoding/json"
 	"flag"
 	"maps"
 	"os"
@@ -20,6 +21,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
@@ -66,8 +68,12 @@ type world struct {
 	Markers  map[string]wire.SiteMarker         `json:"markers"`
 	Links    map[string]*natsaccounts.LinkState `json:"links"`
 	Disks    map[string]*plan.Disk              `json:"disks"`
-	Bus      map[string]plan.Bus                `json:"bus"`
-	Registry map[string]plan.RegistryState      `json:"registry"`
+	// Manifests are what substorm up could not apply, by Site.
+	Manifests map[string]*plan.Manifests `json:"manifests"`
+	// Owned are the keys of Secrets that a field manager owns; of a Secret that is not named it is not known who owns what.
+	Owned    map[string][]string           `json:"owned"`
+	Bus      map[string]plan.Bus           `json:"bus"`
+	Registry map[string]plan.RegistryState `json:"registry"`
 
 	GatewayReports []plan.GatewayReport `json:"gatewayReports"`
 	// By Instrument.
@@ -167,6 +173,14 @@ func (w world) plan(t *testing.T) planned {
 		for k, v := range data {
 			secrets[name].Data[k] = []byte(v)
 		}
+		if keys := w.Owned[name]; keys != nil {
+			owned := map[string]any{}
+			for _, key := range keys {
+				owned["f:"+key] = map[string]any{}
+			}
+			raw := must(json.Marshal(map[string]any{"f:data": owned}))(t)
+			secrets[name].ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(raw))}}
+		}
 	}
 
 	out := planned{
@@ -208,7 +222,7 @@ func (w world) planSite(t *testing.T, out *planned, name string, site *v1alpha1.
 	mine := keep(instruments, func(i v1alpha1.Instrument) bool { return ofSite(i.Spec.SiteRef) })
 	view := plan.SiteView{Now: w.Now, Site: site, Sites: sites, Secrets: secrets,
 		Backends: w.Backends[name], Registry: w.Registry[name], Flowing: map[string]plan.Finding{}, Counted: true,
-		Gateways: pools, FeedServers: servers, Archivist: w.archivist(site), Ledger: w.Ledgers[name], Expiry: w.Expiries[name], Scrub: w.Scrubs[name], Weather: w.Weather[name], Link: w.Links[name], Disk: w.Disks[name]}
+		Gateways: pools, FeedServers: servers, Archivist: w.archivist(site), Ledger: w.Ledgers[name], Expiry: w.Expiries[name], Scrub: w.Scrubs[name], Weather: w.Weather[name], Link: w.Links[name], Disk: w.Disks[name], Manifests: w.Manifests[name]}
 	for _, damaged := range w.Damage {
 		for _, d := range damaged {
 			view.Damage.Add(d)

@@ -4,11 +4,14 @@ package plan
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
@@ -66,6 +69,49 @@ func ReadersProblem(site *v1alpha1.Site, secrets Secrets) (Finding, bool) {
 	several := severalHave(site)
 	return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
 		"several of spec.readers have the clientCertificate names %s: a name is one reader's; until then it lets nobody in", list(several))), len(several) > 0
+}
+
+// readersUndeclared says which tokens of readers stay valid although no manifest declares them any more.
+func readersUndeclared(site *v1alpha1.Site, secrets Secrets) (Finding, bool) {
+	if site.Spec.ReadersSecretRef == nil {
+		return Finding{}, false
+	}
+	name := site.Spec.ReadersSecretRef.Name
+	secret := secrets[name]
+	if secret == nil {
+		return Finding{}, false
+	}
+	keys := UnownedKeys(secret.ManagedFields, maps.Keys(secret.Data))
+	return bad(v1alpha1.ReasonTokensUndeclared, fmt.Sprintf(
+		"no manifest declares %s of Secret %q, which spec.readersSecretRef names, and their tokens are valid: a key that is taken out of stringData stays. "+
+			"Remove each with `kubectl patch secret %s --type=json -p '[{\"op\":\"remove\",\"path\":\"/data/KEY\"}]'`, and write tokens under data",
+		list(keys), name, name)), len(keys) > 0
+}
+
+// UnownedKeys are those keys of a Secret's data that no field manager owns: keys that were written under stringData and were then taken out of
+// the manifest. Sorted; none where it is not known who owns what.
+func UnownedKeys(managers []metav1.ManagedFieldsEntry, keys iter.Seq[string]) []string {
+	if len(managers) == 0 {
+		return nil
+	}
+	owned := fieldpath.NewSet()
+	for _, m := range managers {
+		fields := fieldpath.NewSet()
+		if m.FieldsV1 == nil || fields.FromJSON(m.FieldsV1.GetRawReader()) != nil {
+			return nil
+		}
+		owned = owned.Union(fields)
+	}
+	var unowned []string
+	for key := range keys {
+		if !slices.ContainsFunc([]string{"data", "stringData"}, func(part string) bool {
+			return owned.Has(fieldpath.MakePathOrDie(part, key)) || owned.Has(fieldpath.MakePathOrDie(part))
+		}) {
+			unowned = append(unowned, key)
+		}
+	}
+	slices.Sort(unowned)
+	return unowned
 }
 
 func readersSecretProblem(site *v1alpha1.Site, secrets Secrets) (Finding, bool) {

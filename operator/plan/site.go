@@ -50,8 +50,10 @@ type SiteView struct {
 	// asked.
 	Link *natsaccounts.LinkState
 	// Disk is what the process that runs a Site without a cluster takes of the disk; nil on a cluster.
-	Disk     *Disk
-	Registry RegistryState
+	Disk *Disk
+	// Manifests is what the process that runs a Site without a cluster could not apply of its files; nil on a cluster.
+	Manifests *Manifests
+	Registry  RegistryState
 	// Archivist is what was found of the Site's archivist.
 	Archivist SiteProgramView
 	// Weather is what the sources of space weather told; nil where none is declared.
@@ -164,6 +166,12 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 	}
 	if f, found := ReadersProblem(v.Site, v.Secrets); found {
 		findings = append(findings, f)
+	}
+	if f, found := readersUndeclared(v.Site, v.Secrets); found {
+		c.set(v1alpha1.ConditionReadersDeclared, f)
+	}
+	if f, found := v.manifestsApplied(); found {
+		c.set(v1alpha1.ConditionManifestsApplied, f)
 	}
 	if f, found := v.readersHaveNoAuthority(); found {
 		findings = append(findings, f)

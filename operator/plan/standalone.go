@@ -7,8 +7,10 @@ import (
 	"maps"
 	"strings"
 
+	"github.com/dustin/go-humanize"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
@@ -28,6 +30,8 @@ type Standalone struct {
 	ObjectStore v1alpha1.ObjectStore `json:"objectStore"`
 	// JetStream is the embedded server, and the Secrets with its accounts' keys. What a Site says of its streams holds.
 	JetStream v1alpha1.JetStream `json:"jetStream"`
+	// StreamBytes is how many bytes the disk has for all streams; 0: they are as their Site says.
+	StreamBytes int64 `json:"-"`
 	// URL is where a FeedServer without a URL of its own serves.
 	URL func(server *v1alpha1.FeedServer) string `json:"-"`
 }
@@ -65,17 +69,29 @@ func (s *Standalone) Apply(o metav1.Object) {
 func (s *Standalone) site(site *v1alpha1.Site) {
 	spec := &site.Spec
 	fields := []string{"spec.objectStore", "spec.jetStream (but for observations and notices)"}
+	streams := spec.JetStream
+	fields = append(fields, s.fit("observations", &streams.Observations, 2)...)
+	fields = append(fields, s.fit("notices", &streams.Notices, 8)...)
 	if !equality.Semantic.DeepEqual(spec.Archivist.PodTemplate, v1alpha1.PodTemplate{}) {
 		fields = append(fields, "spec.archivist.podTemplate")
 	}
 	if len(spec.Surge.Levels) > 0 {
 		fields = append(fields, "spec.surge (floors: each pool is one)")
 	}
-	streams := spec.JetStream
 	spec.ObjectStore, spec.JetStream = s.ObjectStore, s.JetStream
 	spec.JetStream.Observations, spec.JetStream.Notices = streams.Observations, streams.Notices
 	spec.Archivist.PodTemplate = v1alpha1.PodTemplate{}
 	noteNotApplied(site, fields)
+}
+
+// fit bounds a base stream by its share of what the disk has for streams, and returns what holds in place of its maxSize. The rest is for
+// Feeds and FeedConsumers.
+func (s *Standalone) fit(stream string, limits *v1alpha1.StreamLimits, share int64) (fields []string) {
+	if bound := s.StreamBytes / share; s.StreamBytes > 0 && limits.MaxSize.Value() > bound {
+		fields = append(fields, fmt.Sprintf("spec.jetStream.%s.maxSize (%s hold, a part of the disk: the stream cannot be larger)", stream, humanize.IBytes(uint64(bound))))
+		limits.MaxSize = *resource.NewQuantity(bound, resource.BinarySI)
+	}
+	return fields
 }
 
 // single has a workload be one pod as this process runs it, and returns which fields said otherwise.
@@ -119,4 +135,31 @@ func notApplied(o metav1.Object) (Finding, bool) {
 	}
 	return Finding{"True", v1alpha1.ReasonStandalone, fmt.Sprintf(
 		"substorm up runs the whole Site in one process, with an object store and a NATS server of its own: it does not use %s", fields)}, true
+}
+
+// Manifests is what `substorm up` could not apply of its files.
+type Manifests struct {
+	// Problems are one for each thing that is wrong, with file and line.
+	Problems []string `json:"problems"`
+	// Whole: nothing of the files is applied.
+	Whole bool `json:"whole"`
+}
+
+// maxProblems is how many of them the condition names.
+const maxProblems = 5
+
+// manifestsApplied says what of the files does not hold; false where all does.
+func (v SiteView) manifestsApplied() (Finding, bool) {
+	if v.Manifests == nil || len(v.Manifests.Problems) == 0 {
+		return Finding{}, false
+	}
+	problems, more := v.Manifests.Problems, ""
+	if n := len(problems) - maxProblems; n > 0 {
+		problems, more = problems[:maxProblems], fmt.Sprintf("; and %d more", n)
+	}
+	says := "some of what the files declare is not applied"
+	if v.Manifests.Whole {
+		says = "the files have changed and nothing of the change is applied; what was applied before holds"
+	}
+	return bad(v1alpha1.ReasonManifestsInvalid, says+": "+strings.Join(problems, "; ")+more), true
 }

@@ -156,6 +156,10 @@ const (
 	ReasonGatewayAmbiguous = "GatewayAmbiguous"
 	// ReasonSecretNotFound: a Secret that the resource names does not exist.
 	ReasonSecretNotFound = "SecretNotFound"
+	// ReasonManifestsInvalid: files that substorm up was given have errors.
+	ReasonManifestsInvalid = "ManifestsInvalid"
+	// ReasonTokensUndeclared: a Secret holds tokens that no manifest declares.
+	ReasonTokensUndeclared = "TokensUndeclared"
 	// ReasonSecretIncomplete: a Secret lacks a key, or holds one that cannot be read.
 	ReasonSecretIncomplete = "SecretIncomplete"
 	// ReasonSecretNotLabeled: a Secret is not marked for what it is named for.

@@ -14,6 +14,8 @@ const (
 	ReasonNearlyFull = "NearlyFull"
 	// ReasonBudgetUsedUp: nothing is received.
 	ReasonBudgetUsedUp = "BudgetUsedUp"
+	// ReasonStreamsStopped: the embedded NATS server could not write, and stores nothing until it is started again, which it is once there is space.
+	ReasonStreamsStopped = "StreamsStopped"
 )
 
 // DiskState is what a Site that substorm up runs takes of its computer's disk, rounded down to three digits of the budget.

@@ -246,7 +246,7 @@ type FeedConsumerStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Ready, Accepted, InstrumentsSelected, KeepingUp, Reconciling, Stalled. The
+	// Conditions: Ready, Accepted, InstrumentsSelected, KeepingUp, Reconciling, Stalled, and NotApplied where substorm up runs the Site. The
 	// reason of KeepingUp says how the consumer does. Idle: nobody is connected, or (NATS) nobody has asked for
 	// a minute. Overrun: a gap record was written in the last ten minutes. Slow: for ten
 	// seconds the oldest message that it was not given is older than five seconds, or in

@@ -23,6 +23,12 @@ const (
 	// the Site was deleted by somebody else: the operator makes it anew, and what it
 	// held is gone.
 	ConditionStreamsIntact = "StreamsIntact"
+	// ConditionReadersDeclared is present and False while the Secret of spec.readersSecretRef holds tokens that no manifest
+	// declares any more: a key that is taken out of stringData stays in data, and its token stays valid.
+	ConditionReadersDeclared = "ReadersDeclared"
+	// ConditionManifestsApplied is of a Site that substorm up runs: present and False while its files, or some of what they
+	// declare, are not applied.
+	ConditionManifestsApplied = "ManifestsApplied"
 	// ConditionExpiryRunning is present and False while data that is due to expire by
 	// spec.archive.expiry of Instruments does not: the archivist stops where the clocks
 	// of its machine and of the NATS server disagree, and where more of an instrument is
@@ -162,7 +168,7 @@ type SiteStatus struct {
 	// Conditions: Ready, Accepted, Reconciling, Stalled, ObjectStoreReachable,
 	// JetStreamReachable, Durable, DataFlowing, ArchivistAvailable, FeedServerAvailable,
 	// LeavesReachable, UpstreamReachable, StreamsIntact, ObjectsUnreadable, ExpiryRunning,
-	// DeletionHeld while its deletion waits, SpaceWeatherKnown, Surging and FloorWithoutPool where it declares levels, and NotApplied and SpaceLeft where substorm up runs it.
+	// DeletionHeld while its deletion waits, SpaceWeatherKnown, Surging and FloorWithoutPool where it declares levels, ReadersDeclared, and NotApplied, ManifestsApplied and SpaceLeft where substorm up runs it.
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=type

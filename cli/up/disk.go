@@ -60,9 +60,13 @@ func (s *site) startBudget(parts *stack) error {
 
 // disk is what the Site's status says of the disk.
 func (s *site) disk() plan.Disk {
-	is := s.budget.State()
+	is, unwritten := s.budget.State(), ""
+	if err := s.nats.Healthy(); err != nil {
+		unwritten = err.Error()
+	}
 	return plan.Disk{
-		Measured: is.Measured, Budget: is.Budget(), Used: is.Used, Objects: is.Objects, Streams: is.Streams, Reproducible: is.Reproducible,
+		Unwritten: unwritten,
+		Measured:  is.Measured, Budget: is.Budget(), Used: is.Used, Objects: is.Objects, Streams: is.Streams, Reproducible: is.Reproducible,
 		Removes: is.Remove > 0, Messages: is.Messages, NoReceipts: is.NoReceipts,
 	}
 }

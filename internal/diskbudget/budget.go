@@ -229,6 +229,9 @@ func (b *Budget) State() State {
 	return b.is
 }
 
+// StreamBytes is that of the data folder's file system.
+func (b *Budget) StreamBytes() int64 { return StreamBytes(b.State().Size) }
+
 // Scarce says whether nothing may be begun that takes space before it frees some.
 func (b *Budget) Scarce() bool { return b != nil && b.State().Full(messagesFrom) }
 

@@ -16,6 +16,10 @@ const (
 // are written also while nothing is received, and a NATS server that finds its disk full stores nothing until it is started anew.
 func Reserve(size int64) int64 { return min(size/10, 1<<30) }
 
+// StreamBytes is how many bytes the streams of NATS on a file system of a size may declare together. It does not depend on what is free
+// now: a full disk may have space later.
+func StreamBytes(size int64) int64 { return size - Reserve(size) }
+
 // Sizes are what Plan decides by, in bytes.
 type Sizes struct {
 	// Used by the data folder; 0 before it was measured.

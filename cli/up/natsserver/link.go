@@ -69,7 +69,7 @@ func (s *Server) linkState() natsaccounts.LinkState {
 	if s.link.is == nil {
 		return natsaccounts.LinkState{}
 	}
-	if s.nats.NumLeafNodes() > 0 { // nobody links to us: there is no port for leaves
+	if s.nats.Load().NumLeafNodes() > 0 { // nobody links to us: there is no port for leaves
 		s.link.linked = true
 		s.link.problems.clear()
 		return natsaccounts.LinkState{Linked: true}
@@ -85,7 +85,7 @@ func (s *Server) linkState() natsaccounts.LinkState {
 func (s *Server) relink(remotes []*server.RemoteLeafOpts) error {
 	opts := s.opts.Clone()
 	opts.LeafNode.Remotes = remotes
-	if err := s.nats.ReloadOptions(opts); err != nil {
+	if err := s.nats.Load().ReloadOptions(opts); err != nil {
 		return fmt.Errorf("the embedded NATS server does not take the link: %w", err)
 	}
 	s.dropCredentials(remotes)

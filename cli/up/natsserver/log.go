@@ -3,6 +3,7 @@
 package natsserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,8 @@ type logger struct {
 	link *problems
 	mu   sync.Mutex
 	last string
+	// unwritten is the first write of a stream that failed.
+	unwritten string
 }
 
 func (l *logger) Noticef(format string, v ...any) {
@@ -49,7 +52,33 @@ func (l *logger) Errorf(format string, v ...any) {
 		l.log.Debug("NATS server: " + text)
 		return
 	}
+	if failedWrite.MatchString(text) {
+		l.noteWriteFailure(text)
+	}
 	l.log.Error("NATS server: " + text)
+}
+
+// failedWrite matches what the server says of a stream that takes nothing more.
+var failedWrite = regexp.MustCompile(`[Cc]ritical write error: `)
+
+func (l *logger) noteWriteFailure(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unwritten = cmp.Or(l.unwritten, text)
+}
+
+// writeFailure is what the server said of the first write that failed; empty where none did.
+func (l *logger) writeFailure() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.unwritten
+}
+
+// forget drops what was said of a server that is started again.
+func (l *logger) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last, l.unwritten = "", ""
 }
 
 // Fatalf does not end the process: Start returns what it says.

@@ -14,6 +14,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -35,44 +37,59 @@ type Config struct {
 	Accounts []byte
 	// Listen is host:port for clients of other processes; empty for none.
 	Listen string
+	// MaxStore is how many bytes all streams together may declare as their maximum; a stream above it is refused when it is made.
+	MaxStore int64
 	// Log gets what the server says.
 	Log *slog.Logger
 }
 
 // Server is a running server.
 type Server struct {
-	nats *server.Server
-	// opts are what it was started with, dir and domain are those of Config.
+	nats atomic.Pointer[server.Server]
+	// opts are what it is started with, dir and domain are those of Config.
 	opts        *server.Options
 	dir, domain string
+	log         *logger
 	link        *uplink
+	// starting is held while the server is started or stopped; stopped: it stays so.
+	starting sync.Mutex
+	stopped  bool
 }
 
 // Start starts a server and returns once JetStream has recovered its streams. Errors: a configuration that cannot be used, a folder
 // that cannot be written, an address in use.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	opts, err := cfg.options()
-	if err == nil {
-		err = os.RemoveAll(credentialsDir(cfg.Dir)) // a link is made anew
-	}
-	if err != nil {
-		return nil, fmt.Errorf("embedded NATS server: %w", err)
-	}
-	declared := opts.Clone() // the server adds what follows from them
-	s, err := server.NewServer(opts)
 	if err != nil {
 		return nil, fmt.Errorf("embedded NATS server: %w", err)
 	}
 	link := &uplink{}
-	log := &logger{log: cfg.Log, link: &link.problems}
-	s.SetLoggerV2(log, false, false, false)
-	s.Start()
-	if err := await(ctx, s); err != nil {
-		s.Shutdown()
-		s.WaitForShutdown()
-		return nil, fmt.Errorf("embedded NATS server in %s: %w", cfg.Dir, errors.Join(err, log.fatal()))
+	s := &Server{opts: opts, dir: cfg.Dir, domain: cfg.Domain, link: link, log: &logger{log: cfg.Log, link: &link.problems}}
+	if err := s.start(ctx); err != nil {
+		return nil, err
 	}
-	return &Server{nats: s, opts: declared, dir: cfg.Dir, domain: cfg.Domain, link: link}, nil
+	return s, nil
+}
+
+// start starts the server.
+func (s *Server) start(ctx context.Context) error {
+	if err := os.RemoveAll(credentialsDir(s.dir)); err != nil { // Link links again
+		return fmt.Errorf("embedded NATS server: %w", err)
+	}
+	n, err := server.NewServer(s.opts.Clone()) // the server adds what follows from them
+	if err != nil {
+		return fmt.Errorf("embedded NATS server: %w", err)
+	}
+	s.log.forget()
+	n.SetLoggerV2(s.log, false, false, false)
+	n.Start()
+	if err := await(ctx, n); err != nil {
+		n.Shutdown()
+		n.WaitForShutdown()
+		return fmt.Errorf("embedded NATS server in %s: %w", s.dir, errors.Join(err, s.log.fatal()))
+	}
+	s.nats.Store(n)
+	return nil
 }
 
 // await returns once the server takes connections and JetStream answers.
@@ -92,7 +109,7 @@ func await(ctx context.Context, s *server.Server) error {
 }
 
 // InProcessConn returns a connection without a socket: see nats.InProcessServer.
-func (s *Server) InProcessConn() (net.Conn, error) { return s.nats.InProcessConn() }
+func (s *Server) InProcessConn() (net.Conn, error) { return s.nats.Load().InProcessConn() }
 
 // longestSocket is the longest path of a Unix socket, in bytes: see unix(7).
 const longestSocket = 107
@@ -128,7 +145,7 @@ func (s *Server) ServeSocket(ctx context.Context, path string) error {
 // join passes on what a connection and the server say to each other, until one of them ends.
 func (s *Server) join(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
-	inside, err := s.nats.InProcessConn()
+	inside, err := s.InProcessConn()
 	if err != nil {
 		return
 	}
@@ -143,22 +160,33 @@ func (s *Server) join(conn net.Conn) {
 	<-ended
 }
 
-// Healthy errs where the server does not run, or has disabled JetStream, as it does when the disk is full: it stores nothing then until
-// it is started anew.
+// Healthy errs where the server does not run, has disabled JetStream, or where a write of a stream failed, on a full disk say: that
+// stream takes nothing more until the server is started again, see Tend.
 func (s *Server) Healthy() error {
-	switch {
-	case !s.nats.Running():
+	n := s.nats.Load()
+	switch problem := s.log.writeFailure(); {
+	case !n.Running():
 		return errors.New("the embedded NATS server does not run")
-	case !s.nats.JetStreamEnabled():
-		return errors.New("the embedded NATS server has disabled JetStream: the log says why, a full disk perhaps")
+	case !n.JetStreamEnabled():
+		return errors.New("the embedded NATS server has disabled JetStream: the log says why")
+	case problem != "":
+		return fmt.Errorf("the embedded NATS server could not write: %s", problem)
 	}
 	return nil
 }
 
 // Stop closes all connections and the streams' files.
 func (s *Server) Stop() {
-	s.nats.Shutdown()
-	s.nats.WaitForShutdown()
+	s.starting.Lock()
+	defer s.starting.Unlock()
+	s.stopped = true
+	s.stop()
+}
+
+func (s *Server) stop() {
+	n := s.nats.Load()
+	n.Shutdown()
+	n.WaitForShutdown()
 }
 
 // options reads the accounts as the server reads its configuration file: in a file of its own, since keys are in it.
@@ -166,12 +194,11 @@ func (c Config) options() (*server.Options, error) {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	// JetStreamMaxStore stays the server's own: three quarters of what the disk has free when it starts, and of what its streams hold. Each
-	// stream of a Site declares how much it may hold; so one that the disk cannot hold beside the others is refused when it is made, which a
-	// greater number would allow, and a smaller one would refuse what fits.
+	// The server's own bound, three quarters of what the disk has free when it starts, would refuse every write for as long as it runs where the
+	// disk was full then. MaxStore does not depend on what is free, which the disk budget watches.
 	opts := &server.Options{
 		ServerName: "substorm-" + c.Domain, NoSigs: true, NoLog: true, MaxPayload: maxPayload,
-		JetStream: true, JetStreamDomain: c.Domain, StoreDir: filepath.Join(c.Dir, "streams"), SyncAlways: true, DontListen: c.Listen == "",
+		JetStream: true, JetStreamMaxStore: c.MaxStore, JetStreamDomain: c.Domain, StoreDir: filepath.Join(c.Dir, "streams"), SyncAlways: true, DontListen: c.Listen == "",
 		LeafNode: server.LeafNodeOpts{ReconnectInterval: reconnectEvery}, ConnectErrorReports: reportEvery, ReconnectErrorReports: reportEvery,
 	}
 	file := filepath.Join(c.Dir, "accounts.conf")

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/substorm/substorm/cli/up/pods"
+	"github.com/substorm/substorm/internal/telemetry"
 )
 
 // podLabel names the program that a series is of, as a scrape of a cluster's pods would. The operator has no pod here.
@@ -44,7 +45,7 @@ func (s *site) startMetrics(parts *stack) error {
 	s.own = s.diskMetrics()
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(prometheus.GathererFunc(s.gather), promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}))
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: scrapeTimeout}
+	server := &http.Server{Handler: telemetry.CheckLoopbackHost(mux), ReadHeaderTimeout: scrapeTimeout}
 	parts.start("metrics", func(ctx context.Context) error {
 		defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 		return server.Serve(l)

@@ -48,7 +48,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	mux.Handle("GET /readyz", check(cfg.Ready))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(cfg.Metrics, promhttp.HandlerOpts{}))
 	return &Server{listener: l, http: &http.Server{
-		Handler: mux, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
+		Handler: CheckLoopbackHost(mux), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
 	}}, nil
 }
 

@@ -71,7 +71,7 @@ type Config struct {
 	// nothing expires. Optional: then that of the NATS server is asked.
 	Agree func(ctx context.Context, ours time.Time) error
 
-	// Budget of the disk, where this process has one: where it is nearly used up, objects that can be made again expire.
+	// Budget of the disk, where this process has one: where it is nearly used up, objects expire that can be made again, or that partners have.
 	Budget *diskbudget.Budget
 
 	// Interval, ExpireInterval and Grace are as their defaults say.
@@ -94,10 +94,12 @@ type Collector struct {
 	began time.Time
 	// stopped are the instruments of which more is due than may expire at once.
 	stopped map[string]wire.StoppedExpiry
-	// searched is when the days were last looked for that can be made again.
+	// searched is when the days were last looked for that may go for space.
 	searched time.Time
 	// owing has the days that wait for partners, by the keys of their removals.
 	owing map[string]*owing
+	// lacking says until when days are not looked at again that partners lack some of, and that would go for space else; by the same keys.
+	lacking map[string]time.Time
 	// reported is what was last reported of clock and stopped.
 	reported []byte
 	// foreign are the keys that were told of: of changes that cannot be read, and of
@@ -121,7 +123,7 @@ func New(cfg Config) *Collector {
 	if cfg.Agree == nil {
 		cfg.Agree = stream.ServerAgrees(cfg.JetStream, wire.CursorBucket(cfg.Site))
 	}
-	return &Collector{cfg: cfg, vacated: map[string]time.Time{}, told: map[string]string{}, foreign: map[string]bool{}, stopped: map[string]wire.StoppedExpiry{}, owing: map[string]*owing{}}
+	return &Collector{cfg: cfg, vacated: map[string]time.Time{}, told: map[string]string{}, foreign: map[string]bool{}, stopped: map[string]wire.StoppedExpiry{}, owing: map[string]*owing{}, lacking: map[string]time.Time{}}
 }
 
 // Run removes what is to be removed, until ctx ends. What the store does not do waits,

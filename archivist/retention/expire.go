@@ -239,7 +239,13 @@ func (r *Collector) spared(ctx context.Context, b *batch, left int, keep wire.Re
 		if err != nil {
 			return false, fmt.Errorf("days of instrument %s: %w", b.instrument, err)
 		}
-		if stillDue(b.day, days, keep, highwater.Limit(now)) || b.whole.ForSpace && r.spaceLacks(keep) {
+		goes := stillDue(b.day, days, keep, highwater.Limit(now))
+		if !goes && b.whole.ForSpace {
+			if goes, err = r.spaceLacks(ctx, b, keep, now); err != nil {
+				return false, err
+			}
+		}
+		if goes {
 			return false, nil
 		}
 	}

@@ -29,6 +29,8 @@ type share struct {
 	// given is what it is to have. Kept are copies that it may have beside that: of what was retracted or expired here, where it
 	// keeps them.
 	given, kept wire.Totals
+	// beyond are objects that would expire with the day and that the partner is not given.
+	beyond int
 	// asked are the objects of the batch, by ID, that were purged and of which it may have a copy.
 	asked map[string]bool
 
@@ -79,18 +81,54 @@ func (r *Collector) shares(ctx context.Context, b *batch, now time.Time) (map[st
 // count looks at an object of the day.
 func (s *share) count(partner string, b *batch, rec *wire.Record) {
 	selected := s.selects(rec)
+	given := selected && s.gives(rec)
+	if !given && expires(rec) {
+		s.beyond++
+	}
 	if o, is := b.objects[rec.ID]; is && rec.State == wire.StatePurged { // partners are given no duplicates
 		s.asked[rec.ID] = o.Asks(partner, s.has) || selected && o.Unconfirmed(partner)
 	}
 	switch {
-	case !selected:
-	case rec.State == wire.StateCurrent, rec.State == wire.StateSuperseded && s.entry != nil && s.entry.Selection.Versions == wire.MirrorVersionsAll:
+	case given:
 		s.given.AddCopy(rec)
-	case s.entry == nil:
+	case !selected, s.entry == nil:
 	case rec.State == wire.StateRetracted && s.entry.Retractions == wire.MirrorIgnore,
 		rec.State == wire.StatePurged && rec.ChangedBy == wire.ByRetention && s.entry.Prune != wire.MirrorPruneWhenExpired:
 		s.kept.AddCopy(rec)
 	}
+}
+
+// gives says whether the partner is to have an object that it selects.
+func (s *share) gives(rec *wire.Record) bool {
+	return rec.State == wire.StateCurrent || rec.State == wire.StateSuperseded && s.entry != nil && s.entry.Selection.Versions == wire.MirrorVersionsAll
+}
+
+// holds says whether the partner has all of the day, compared by digest, and keeps it whatever expires here.
+func (s *share) holds() bool {
+	return s.entry != nil && s.entry.Prune == wire.MirrorPruneNever && s.entry.Verify == wire.MirrorVerifyDigest &&
+		s.beyond == 0 && s.given.Objects+s.given.Datagrams > 0 && !s.lacks()
+}
+
+// held says whether a partner has all of a day, and none lacks some of what it is to have.
+func (r *Collector) held(ctx context.Context, b *batch, now time.Time) (bool, error) {
+	if r.cfg.Partners == nil {
+		return false, nil
+	}
+	if _, known := r.cfg.Partners(); !known {
+		return false, nil
+	}
+	all, err := r.shares(ctx, b, now)
+	if err != nil {
+		return false, err
+	}
+	holds := false
+	for _, s := range all {
+		if s.lacks() {
+			return false, nil
+		}
+		holds = holds || s.holds()
+	}
+	return holds, nil
 }
 
 // lacks says whether the partner may lack something that it is to have. As many objects are not the same objects, nor as many datagrams

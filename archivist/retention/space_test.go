@@ -135,12 +135,86 @@ func TestExpireForSpace(t *testing.T) {
 	l.want("and messages may go", d.State().Messages, true)
 }
 
+// A day of which a partner has everything expires where the disk budget is nearly used up, and none of which something is nowhere else.
+func TestExpireMirroredForSpace(t *testing.T) {
+	digest := func(m *wire.MirrorEntry) { m.Verify = wire.MirrorVerifyDigest }
+	prunes := func(m *wire.MirrorEntry) { m.Prune = wire.MirrorPruneWhenExpired }
+	part := func(m *wire.MirrorEntry) { m.Selection.ObservedTo = noon.Add(time.Minute) }
+	l := newLab(t)
+	l.fill()
+	l.keep = &wire.RetentionEntry{WhenMirrored: true}
+	d := newDisk(t)
+	d.fill(95)
+	early := noon.AddDate(0, 0, 1)
+	looks := func() {
+		t.Helper()
+		r := l.collector()
+		r.cfg.Budget = d.Budget
+		if err := r.findForSpace(t.Context(), early); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3 {
+			if err := r.pass(t.Context(), early.Add(time.Duration(i)*time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		partners map[string]*wire.MirrorEntry
+		// has is how many objects of the day the partner eiscat has, of seven.
+		has int
+	}{
+		"it lacks one":                {map[string]*wire.MirrorEntry{"eiscat": pushed(time.Hour, digest)}, 6},
+		"it does not compare digests": {map[string]*wire.MirrorEntry{"eiscat": pushed(time.Hour)}, 7},
+		"it prunes what expires here": {map[string]*wire.MirrorEntry{"eiscat": pushed(time.Hour, digest, prunes)}, 7},
+		"it is given a part":          {map[string]*wire.MirrorEntry{"eiscat": pushed(time.Hour, digest, part)}, 3},
+		"another one lacks all":       {map[string]*wire.MirrorEntry{"eiscat": pushed(time.Hour, digest), "madrigal": pushed(time.Hour)}, 7},
+		"it is deleted":               {map[string]*wire.MirrorEntry{}, 7},
+		"nobody knows the partners":   {nil, 7},
+	} {
+		l.partners = c.partners
+		l.has("eiscat", c.has)
+		looks()
+		l.want(name+": it may go", d.State().Removable > 0, false)
+		l.want(name, l.states(camera), map[wire.State]int{wire.StateCurrent: 7})
+	}
+	l.partners = map[string]*wire.MirrorEntry{"eiscat": pushed(time.Hour, digest)}
+	l.has("eiscat", 7)
+	looks()
+	l.want("it may go", d.State().Removable > 0, true)
+	l.gone()
+}
+
+// A day that was let go because partners had all of it stays if they do not any more.
+func TestMirroredNoMore(t *testing.T) {
+	l := newLab(t)
+	l.fill()
+	l.keep = &wire.RetentionEntry{WhenMirrored: true}
+	l.partners = map[string]*wire.MirrorEntry{"eiscat": pushed(time.Hour, func(m *wire.MirrorEntry) { m.Verify = wire.MirrorVerifyDigest })}
+	l.has("eiscat", 7)
+	d := newDisk(t)
+	d.fill(95)
+	r := l.collector()
+	r.cfg.Budget = d.Budget
+	early := noon.AddDate(0, 0, 1)
+	if err := r.findForSpace(t.Context(), early); err != nil {
+		t.Fatal(err)
+	}
+	l.want("removals", l.waiting(r), 1)
+	l.has("eiscat", 5)
+	if err := r.pass(t.Context(), early); err != nil {
+		t.Fatal(err)
+	}
+	l.want("it stays", l.states(camera), map[wire.State]int{wire.StateCurrent: 7})
+	l.want("removals", l.waiting(r), 0)
+}
+
 // The oldest days go, of whichever instrument, and no more than needed.
 func TestOldestFirst(t *testing.T) {
-	days := func() []reproducibleDay {
-		return []reproducibleDay{{"b", "2026-11-02", 10}, {"a", "2026-11-03", 10}, {"a", "2026-11-01", 10}, {"a", "2026-11-02", 10}}
+	days := func() []spaceDay {
+		return []spaceDay{{"b", "2026-11-02", 10}, {"a", "2026-11-03", 10}, {"a", "2026-11-01", 10}, {"a", "2026-11-02", 10}}
 	}
-	for remove, want := range map[int64][]reproducibleDay{
+	for remove, want := range map[int64][]spaceDay{
 		0:   {},
 		1:   {{"a", "2026-11-01", 10}},
 		10:  {{"a", "2026-11-01", 10}},
@@ -148,7 +222,7 @@ func TestOldestFirst(t *testing.T) {
 		30:  {{"a", "2026-11-01", 10}, {"a", "2026-11-02", 10}, {"b", "2026-11-02", 10}},
 		900: {{"a", "2026-11-01", 10}, {"a", "2026-11-02", 10}, {"b", "2026-11-02", 10}, {"a", "2026-11-03", 10}},
 	} {
-		if diff := cmp.Diff(want, oldestFirst(days(), remove), cmp.AllowUnexported(reproducibleDay{})); diff != "" {
+		if diff := cmp.Diff(want, oldestFirst(days(), remove), cmp.AllowUnexported(spaceDay{})); diff != "" {
 			t.Errorf("for %d bytes (-want +got):\n%s", remove, diff)
 		}
 	}

@@ -42,7 +42,7 @@ func (f folder) budget(ctx context.Context, declared string) Check {
 	case d.NoReceipts:
 		return failed(check, todo, "%s: nothing is received", found)
 	case is.NearlyFull():
-		return warning(check, todo, "%s: what can be made again expires soon, then archived messages go, and in the end nothing is received", found)
+		return warning(check, todo, "%s: what can be made again, or partners have, expires soon where Instruments say so, then archived messages go, and in the end nothing is received", found)
 	}
 	return fine(check, "%s", found)
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package diskbudget bounds what a Site that runs in one process takes of its computer's disk. It measures, and Plan, which is pure,
-// says what is given up, in this order: objects that can be made again; messages that are archived; receipts. What is nowhere else is
-// never removed. The archivist removes, and the gateway refuses: each asks the Budget of its process.
+// says what is given up, in this order: objects that can be made again; objects that partners have; messages that are archived; receipts. What is
+// nowhere else is never removed. The archivist removes, and the gateway refuses: each asks the Budget of its process.
 package diskbudget
 
 // Parts of the budget, in percent, at which a step begins, and below which it ends again.
@@ -28,7 +28,8 @@ type Sizes struct {
 	Free, Size int64
 	// Declared is the budget that somebody set; 0: none.
 	Declared int64
-	// Removable are bytes of objects that can be made again, and that the archivist may remove now; Unknown before it has looked.
+	// Removable are bytes of objects that the archivist may remove now: those that can be made again, and as many of those that partners have
+	// as it has looked for; Unknown before it has looked.
 	Removable int64
 }
 
@@ -46,7 +47,7 @@ func (s Sizes) Budget() int64 {
 
 // Decision says what is given up now.
 type Decision struct {
-	// Remove is how many bytes of objects that can be made again are to go; they go as days do, and so a little more.
+	// Remove is how many bytes of objects are to go that can be made again, or that partners have; they go as days do, and so a little more.
 	Remove int64
 	// Messages: archived messages go before their retention is over.
 	Messages bool
@@ -57,17 +58,20 @@ type Decision struct {
 // Full says whether so many percent of the budget are used.
 func (s Sizes) Full(percent int64) bool { return s.Used >= s.Budget()/100*percent }
 
+// Excess is how many bytes are to go until nothing is given up any more.
+func (s Sizes) Excess() int64 { return s.Used - s.Budget()/100*removableTo }
+
 // NearlyFull says whether something is given up now, or soon.
 func (s Sizes) NearlyFull() bool { return s.Full(removableTo) }
 
-// Plan says what is given up, where was is what was said before. While there is something left to remove that can be made again, or
+// Plan says what is given up, where was is what was said before. While there is something left to remove, or
 // nobody knows whether there is, messages stay; receipts end where the budget does, whatever may still go.
 func Plan(s Sizes, was Decision) Decision {
 	budget := s.Budget()
 	begun := func(was bool, from, to int64) bool { return s.Full(from) || was && s.Full(to) }
 	var d Decision
 	if begun(was.Remove > 0, removableFrom, removableTo) && s.Removable > 0 {
-		d.Remove = max(s.Used-budget/100*removableTo, 1)
+		d.Remove = max(s.Excess(), 1)
 	}
 	d.Messages = begun(was.Messages, messagesFrom, messagesTo) && s.Removable == 0
 	d.NoReceipts = budget == 0 || begun(was.NoReceipts, receiptsFrom, receiptsTo)

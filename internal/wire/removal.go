@@ -87,4 +87,6 @@ type RetentionEntry struct {
 	MaxShare int `json:"maxShare,omitempty"`
 	// WhenDiskFull: its objects can be made again, and expire before their time where the disk budget of the Site is nearly used up.
 	WhenDiskFull bool `json:"whenDiskFull,omitempty"`
+	// WhenMirrored: days of which partners have everything expire before their time then.
+	WhenMirrored bool `json:"whenMirrored,omitempty"`
 }

@@ -25,7 +25,7 @@ type Disk struct {
 	Streams      int64 `json:"streams"`
 	Reproducible int64 `json:"reproducible"`
 
-	// Removes: what can be made again expires. Messages: archived messages go before their retention is over. NoReceipts: nothing
+	// Removes: what can be made again expires, or what partners have. Messages: archived messages go before their retention is over. NoReceipts: nothing
 	// is received.
 	Removes    bool `json:"removes"`
 	Messages   bool `json:"messages"`
@@ -73,7 +73,7 @@ func (v SiteView) spaceLeft() (Finding, bool) {
 	case d.Messages:
 		return bad(v1alpha1.ReasonNearlyFull, fmt.Sprintf("archived messages go before their retention is over: %s; %s", used, todo)), true
 	case d.Removes:
-		return bad(v1alpha1.ReasonNearlyFull, fmt.Sprintf("what can be made again expires, the oldest days first: %s; %s", used, todo)), true
+		return bad(v1alpha1.ReasonNearlyFull, fmt.Sprintf("what can be made again, or partners have, expires, the oldest days first: %s; %s", used, todo)), true
 	}
 	return good(v1alpha1.ReasonWithinBudget, used), true
 }

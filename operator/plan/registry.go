@@ -337,7 +337,8 @@ func retentionEntry(e *v1alpha1.Expiry) *wire.RetentionEntry {
 	if e == nil {
 		return nil
 	}
-	entry := &wire.RetentionEntry{HoldMillis: e.HoldRetention.Milliseconds(), MaxShare: int(e.MaxShare), WhenDiskFull: e.WhenDiskFull == v1alpha1.WhenDiskFullExpire}
+	entry := &wire.RetentionEntry{HoldMillis: e.HoldRetention.Milliseconds(), MaxShare: int(e.MaxShare), WhenDiskFull: e.WhenDiskFull == v1alpha1.WhenDiskFullExpire,
+		WhenMirrored: e.WhenDiskFull == v1alpha1.WhenDiskFullExpireMirrored}
 	if e.Retention != nil {
 		entry.MaxAgeMillis = e.Retention.Milliseconds()
 	}

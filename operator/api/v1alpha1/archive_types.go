@@ -97,7 +97,8 @@ type Expiry struct {
 	// WhenDiskFull says what becomes of days that are kept where the disk budget of a Site that substorm up runs is nearly used up.
 	// Keep, also where it is left out: they stay, and in the end nothing is received. Expire: the objects can be made again, as
 	// pictures can of the frames that they were made from; the oldest days expire first. Only an Instrument of type Product may
-	// have it. On a cluster it has no effect.
+	// have it. ExpireMirrored: the oldest days expire of which a partner that is pushed to has everything, if its MirrorPartner
+	// verifies by Digest and prunes Never, and no other partner lacks something. On a cluster it has no effect.
 	// +optional
 	WhenDiskFull WhenDiskFull `json:"whenDiskFull,omitempty"`
 
@@ -122,13 +123,14 @@ type Expiry struct {
 }
 
 // WhenDiskFull says what becomes of an instrument's objects where a disk budget is nearly used up.
-// +kubebuilder:validation:Enum=Keep;Expire
+// +kubebuilder:validation:Enum=Keep;Expire;ExpireMirrored
 type WhenDiskFull string
 
 // The values of WhenDiskFull.
 const (
-	WhenDiskFullKeep   WhenDiskFull = "Keep"
-	WhenDiskFullExpire WhenDiskFull = "Expire"
+	WhenDiskFullKeep           WhenDiskFull = "Keep"
+	WhenDiskFullExpire         WhenDiskFull = "Expire"
+	WhenDiskFullExpireMirrored WhenDiskFull = "ExpireMirrored"
 )
 
 // LegalHold says what is under legal hold.

@@ -10,7 +10,7 @@ const ConditionSpaceLeft = "SpaceLeft"
 const (
 	// ReasonWithinBudget: there is space.
 	ReasonWithinBudget = "WithinBudget"
-	// ReasonNearlyFull: what can be made again expires, or archived messages go before their retention is over.
+	// ReasonNearlyFull: what can be made again or partners have expires, or archived messages go before their retention is over.
 	ReasonNearlyFull = "NearlyFull"
 	// ReasonBudgetUsedUp: nothing is received.
 	ReasonBudgetUsedUp = "BudgetUsedUp"

@@ -333,3 +333,32 @@ func TestSendOfWhatIsGone(t *testing.T) {
 		t.Errorf("%d objects are listed, want 2: %v", len(all), all)
 	}
 }
+
+// TestRewritten: of a file that the instrument rewrites under its name each version is received, under a name that has the time when it was written.
+func TestRewritten(t *testing.T) {
+	s := newWebStation(t, func(*wire.InstrumentEntry) {})
+	dir, want := t.TempDir(), map[string]string{}
+	cmd := sender.Command("send")
+	cmd.SetArgs([]string{"--to", fmt.Sprintf("http://127.0.0.1:%d/in/allsky/", s.ports[0]), "--queue", filepath.Join(t.TempDir(), "queue"),
+		"--watch", dir, "--settle", "0", "--scan-interval", "20ms", "--rewritten", "image.jpg"})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.ExecuteContext(ctx) }()
+	written := time.Date(2026, 11, 21, 17, 1, 2, 345e6, time.UTC)
+	for i := range 3 {
+		path, digest := randomNamed(t, dir, ".image.unfinished", 1000+i)
+		if err := os.Chtimes(path, written, written); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(path, filepath.Join(dir, "image.jpg")); err != nil {
+			t.Fatal(err)
+		}
+		want[skyNames+written.Format("image-20060102T150405.000Z.jpg")] = digest
+		s.await(t, want)
+		written = written.Add(time.Minute)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

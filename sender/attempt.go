@@ -5,7 +5,6 @@ package sender
 import (
 	"context"
 	"crypto/sha256"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"hash"
@@ -54,7 +53,7 @@ const maxWrite = 32 << 10
 type sender struct {
 	dialer net.Dialer
 	// tls is nil where bytes are plain.
-	tls            *tls.Config
+	tls            TLSConfig
 	receiptTimeout time.Duration
 	// sent is called with each number of bytes that the kernel took, and lost with
 	// those that must be sent again.

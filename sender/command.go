@@ -37,6 +37,7 @@ type options struct {
 	waiting       queueFlags
 	secured       tlsFlags
 	web           httpFlags
+	dryRun        bool
 }
 
 // Command returns `substorm send`. Prefix are the words between a program and
@@ -74,6 +75,11 @@ func command() *cobra.Command {
 		}
 		cfg := o.cfg
 		cfg.Paths, cfg.Stdin = args, cmd.InOrStdin()
+		if o.dryRun {
+			cfg.Messages = cmd.ErrOrStderr()
+			return dryRun(cfg, cmd.OutOrStdout())
+		}
+		cfg.Ask = AskOn(cfg.Stdin, cmd.ErrOrStderr())
 		if cfg.Queue.Dir == "" {
 			cfg.Messages = cmd.ErrOrStderr()
 			return Run(cmd.Context(), cfg)
@@ -100,6 +106,11 @@ UnknownSource, Retired, Empty) is final; everything else is tried again until
 --give-up-after has passed.
 
 An object that is interrupted half-way is reset, so no half arrives as a whole.
+
+Folders whose files do not look like those of one instrument (more than 10 files with
+more than 2 suffixes, hidden files, names of keys or credentials) are sent only after
+a question on the terminal, or with --yes: what is received is archived, and may be
+public. --dry-run lists what would be sent.
 
 --framing says what tcp.framing of the Instrument is. With until-close each object
 has a connection of its own, with length-prefixed there is one to each server, and
@@ -186,6 +197,8 @@ func (o *options) flags(cmd *cobra.Command) {
 	f.DurationVar(&cfg.ReceiptTimeout, "receipt-timeout", receiptTimeout, "how long a server may take to give the receipt, or to take more bytes")
 	f.DurationVar(&cfg.HedgeAfter, "hedge-after", hedgeAfter, "how long a server may be silent, or three times what was usual lately, before an object is tried at another one too; 0 is never")
 	f.DurationVar(&cfg.GiveUpAfter, "give-up-after", 5*time.Minute, "how long to go on trying an object; 0 tries each server and port once")
+	f.BoolVar(&cfg.Yes, "yes", false, "send all that is named, also where its names are of many kinds, or those of keys and credentials")
+	f.BoolVar(&o.dryRun, "dry-run", false, "list the size, the file and, over HTTP, the name of each object that would be sent, and send nothing")
 	f.StringVar(&cfg.Report, "report", "", "append a line of JSON for each object to this file")
 	o.secured.add(cmd)
 	o.web.add(cmd)

@@ -3,8 +3,6 @@
 package sender
 
 import (
-	"crypto/tls"
-
 	"github.com/spf13/cobra"
 
 	"github.com/substorm/substorm/internal/usage"
@@ -46,7 +44,7 @@ func (h *httpFlags) parse(cmd *cobra.Command, to []string, cfg *Config) (err err
 	case !secured && (cfg.TLS != nil || c.TokenFile != ""):
 		return usage.Errorf("TLS and tokens need https:// in --to: on http:// all could read them")
 	case secured && cfg.TLS == nil:
-		cfg.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+		cfg.TLS = (&tlsFlags{}).read
 	}
 	if c.TokenFile != "" {
 		if _, err := readToken(c.TokenFile); err != nil {

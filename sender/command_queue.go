@@ -44,6 +44,8 @@ func (q *queueFlags) add(cmd *cobra.Command) {
 	f.StringVar(&q.take, "take", takeKeep, "what becomes of a watched file once it is in the queue: keep leaves it where it is, move takes it away")
 	usage.OneOf(cmd, "take", takeKeep, takeMove)
 	f.StringSliceVar(&q.config.Ignore, "ignore", nil, "patterns of names that are not sent, beside "+strings.Join(ignored, " "))
+	f.StringSliceVar(&q.config.Rewritten, "rewritten", nil, "patterns of names of watched files that the instrument rewrites, as image.jpg: "+
+		"each version is an object of its own, with the time when it was written in its name, image-20261121T170102.345Z.jpg")
 	f.DurationVar(&q.config.Settle, "settle", settle, "how long a watched file must not change to be whole; 0 where files are renamed into the folder")
 	f.DurationVar(&q.config.ScanInterval, "scan-interval", scanInterval, "how often watched folders are looked at")
 	f.BoolVar(&q.config.NewestFirst, "newest-first", false, "send the newest file of the queue first; else the oldest")
@@ -60,7 +62,7 @@ func (q *queueFlags) add(cmd *cobra.Command) {
 // parse reads what the flags say, and finds what makes no sense.
 func (q *queueFlags) parse(cmd *cobra.Command, cfg *Config) (err error) {
 	if q.config.Dir == "" {
-		for _, name := range []string{"watch", "take", "ignore", "settle", "scan-interval", "newest-first", "backfill-share", "max-rate", "daily-budget",
+		for _, name := range []string{"watch", "take", "ignore", "rewritten", "settle", "scan-interval", "newest-first", "backfill-share", "max-rate", "daily-budget",
 			"heartbeat", "sample-command", "link-probe", "link-probe-interval"} {
 			if cmd.Flags().Changed(name) {
 				return usage.Errorf("--%s needs --queue, the folder that keeps what has no receipt", name)
@@ -86,9 +88,11 @@ func (q *queueFlags) parse(cmd *cobra.Command, cfg *Config) (err error) {
 	if c.DailyBudget, err = parseSize("--daily-budget", q.perDay); err != nil {
 		return err
 	}
-	for _, pattern := range c.Ignore {
-		if _, err := filepath.Match(pattern, "x"); err != nil {
-			return usage.Errorf("--ignore %q is no pattern of a name, as *.log is", pattern)
+	for flag, patterns := range map[string][]string{"ignore": c.Ignore, "rewritten": c.Rewritten} {
+		for _, pattern := range patterns {
+			if _, err := filepath.Match(pattern, "x"); err != nil {
+				return usage.Errorf("--%s %q is no pattern of a name, as *.jpg is", flag, pattern)
+			}
 		}
 	}
 	if cfg.Framing != wire.FramingLengthPrefixed {
@@ -112,6 +116,10 @@ func (c *QueueConfig) check(cfg *Config, paths int) error {
 		return usage.Errorf("--queue keeps what has no receipt, and over UDP nothing has one")
 	case len(c.Watch) > 0 && (paths > 0 || cfg.Lines):
 		return usage.Errorf("--watch sends files of folders: name neither others nor --lines")
+	case len(c.Rewritten) > 0 && len(c.Watch) == 0:
+		return usage.Errorf("--rewritten is of files of watched folders: it needs --watch")
+	case len(c.Rewritten) > 0 && cfg.HTTP != nil && cfg.HTTP.NameFrom == NameFromNothing:
+		return usage.Errorf("--rewritten puts times into names, and with --name-from none objects have no names")
 	case c.Heartbeat == 0 && (c.SampleCommand != "" || c.LinkProbe != ""):
 		return usage.Errorf("--sample-command and --link-probe need heartbeats, which say what came of them: --framing length-prefixed, and --heartbeat not 0")
 	case c.LinkProbe != "" && c.LinkProbeInterval < stamp.MinInterval:

@@ -41,17 +41,17 @@ const maxPut = 1 << 20
 type web struct {
 	cfg    HTTPConfig
 	sender *sender
+	tls    TLSConfig
 	client *http.Client
 }
 
 func newWeb(cfg HTTPConfig, s *sender) *web {
-	secured := s.tls
 	plainly := *s
-	plainly.tls = nil // net/http shakes hands
-	w := &web{cfg: cfg, sender: &plainly}
+	plainly.tls = nil // dialTLS shakes hands, over what is counted
+	w := &web{cfg: cfg, sender: &plainly, tls: s.tls}
 	w.client = &http.Client{
 		Transport: &http.Transport{
-			DialContext: w.dial, TLSClientConfig: secured, TLSHandshakeTimeout: s.dialer.Timeout,
+			DialContext: w.dial, DialTLSContext: w.dialTLS,
 			// HTTP/1.1: each request has a connection for itself while it runs.
 			TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}, ResponseHeaderTimeout: s.receiptTimeout,
 			MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute, DisableCompression: true,
@@ -94,6 +94,29 @@ func (w *web) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	}
 	conn.finish() // what HTTP ends, its own framing ends
 	return &webConn{Conn: conn, socket: conn, sender: w.sender}, nil
+}
+
+// dialTLS connects over TLS.
+func (w *web) dialTLS(ctx context.Context, network, address string) (net.Conn, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := w.dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	if w.sender.dialer.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, w.sender.dialer.Timeout)
+		defer cancel()
+	}
+	secured, err := handshake(ctx, conn, host, w.tls)
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return secured, nil
 }
 
 // vitalsOf are those of a connection of net/http.

@@ -4,7 +4,6 @@ package sender
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -45,7 +44,7 @@ type Config struct {
 
 	// TLS is how to send over TLS; nil for plain bytes. The server's name is that
 	// of its address.
-	TLS *tls.Config
+	TLS TLSConfig
 
 	ConnectTimeout time.Duration
 	// ReceiptTimeout is how long a server may take to answer, and to take more bytes.
@@ -55,6 +54,11 @@ type Config struct {
 	HedgeAfter time.Duration
 	// GiveUpAfter is how long an object is tried; 0 tries each address once.
 	GiveUpAfter time.Duration
+
+	// Yes sends all that is named without a question. Ask has a person decide where files do not look like those of one instrument;
+	// nil where there is nobody to ask, and nothing is sent then.
+	Yes bool
+	Ask func(question string) (bool, error)
 
 	// Report is a file that gets a line of JSON for each object; none where empty.
 	Report string
@@ -77,6 +81,9 @@ func Run(ctx context.Context, cfg Config) error {
 	defer rest.remove()
 	in := input{paths: cfg.Paths, lines: cfg.Lines, stdin: cfg.Stdin, blank: func() { t.blank.Add(1) }, temporary: rest.add}
 	if err := in.check(); err != nil {
+		return err
+	}
+	if err := cfg.confirm(in); err != nil {
 		return err
 	}
 	list, err := openReport(cfg.Report)

@@ -27,6 +27,8 @@ type QueueConfig struct {
 	Move bool
 	// Ignore are patterns of names that are not sent, beside ignored.
 	Ignore []string
+	// Rewritten are patterns of names of files that the instrument rewrites: each version is an object with a name of its own.
+	Rewritten []string
 	// Settle is how long a file must not change to be whole, ScanInterval how often
 	// folders are looked at.
 	Settle, ScanInterval time.Duration
@@ -231,8 +233,8 @@ const (
 
 func (s *keeper) watch(ctx context.Context) {
 	w := &watcher{
-		dirs: s.cfg.Queue.Watch, ignore: append(ignored[:len(ignored):len(ignored)], s.cfg.Queue.Ignore...), settle: s.cfg.Queue.Settle, move: s.cfg.Queue.Move,
-		queue: s.queue, queueName: s.queueName, took: s.add, now: time.Now, log: s.log,
+		dirs: s.cfg.Queue.Watch, ignore: s.cfg.ignored(), settle: s.cfg.Queue.Settle, move: s.cfg.Queue.Move,
+		queue: s.queue, queueName: s.queueName, versionName: s.cfg.Queue.versionName, took: s.add, now: time.Now, log: s.log,
 	}
 	var remembered time.Time
 	for ctx.Err() == nil {

@@ -178,6 +178,9 @@ func (s *keeper) queueInput(ctx context.Context) error {
 	if err := in.check(); err != nil {
 		return err
 	}
+	if err := s.cfg.confirm(in); err != nil {
+		return err
+	}
 	sources, done := make(chan queue.Source), make(chan error, 1)
 	go func() {
 		defer close(sources)

@@ -100,8 +100,11 @@ func (t *tally) String() string {
 	return out.String()
 }
 
-// state is how far we are, by bytes.
+// state is how far we are, by bytes. Nobody knows how much time is left while objects are tried again and none was received.
 func (t *tally) state() progress.State {
+	if t.done.Load() == 0 && t.repeats.Load() > 0 {
+		return progress.State{Text: t.String()}
+	}
 	return progress.State{Done: t.useful.Load(), Total: t.knownBytes.Load(), Text: t.String()}
 }
 

@@ -67,14 +67,30 @@ func (s *sender) shake(ctx context.Context, tcp *net.TCPConn, address string) (s
 	if err != nil {
 		return nil, err
 	}
-	cfg := s.tls.Clone()
+	secured, err := handshake(ctx, tcp, host, s.tls)
+	if err != nil {
+		return nil, err
+	}
+	return secure{secured, tcp, newVitals(tcp)}, nil
+}
+
+// handshake makes TLS of a connection to a host, as the files of the flags have it now.
+func handshake(ctx context.Context, conn net.Conn, host string, config TLSConfig) (*tls.Conn, error) {
+	cfg, err := config()
+	if err != nil {
+		return nil, err
+	}
 	cfg.ServerName = host
-	conn := secure{tls.Client(tcp, cfg), tcp, newVitals(tcp)}
-	if err := conn.HandshakeContext(ctx); err != nil {
+	secured := tls.Client(conn, cfg)
+	if err := secured.HandshakeContext(ctx); err != nil {
 		return nil, fmt.Errorf("TLS: %w", err)
 	}
-	return conn, nil
+	return secured, nil
 }
+
+// TLSConfig returns the configuration of one connection. It is asked for each, so that renewed authorities and certificates need no
+// restart.
+type TLSConfig func() (*tls.Config, error)
 
 // tlsFlags are what --tls… say.
 type tlsFlags struct {
@@ -85,19 +101,27 @@ type tlsFlags struct {
 func (f *tlsFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.BoolVar(&f.on, "tls", false, "send over TLS, to servers whose certificate the system's authorities signed")
-	flags.StringVar(&f.ca, "tls-ca", "", "send over TLS, to servers whose certificate the authorities of this file (PEM) signed")
+	flags.StringVar(&f.ca, "tls-ca", "", "send over TLS, to servers whose certificate the authorities of this file (PEM) signed; it is read for each connection, so renewed ones need no restart")
 	flags.StringVar(&f.cert, "tls-cert", "", "file (PEM) with the certificate to show; it is read for each connection, so a renewed one needs no restart")
 	flags.StringVar(&f.key, "tls-key", "", "file (PEM) with the key of --tls-cert")
 }
 
 // config returns nil where nothing is said of TLS.
-func (f *tlsFlags) config() (*tls.Config, error) {
+func (f *tlsFlags) config() (TLSConfig, error) {
 	if !f.on && f.ca == "" && f.cert == "" && f.key == "" {
 		return nil, nil
 	}
 	if (f.cert == "") != (f.key == "") {
 		return nil, usage.Errorf("--tls-cert and --tls-key belong together")
 	}
+	if _, err := f.read(); err != nil {
+		return nil, err
+	}
+	return f.read, nil
+}
+
+// read is the configuration as the files have it now.
+func (f *tlsFlags) read() (*tls.Config, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
 	if f.ca != "" {
 		pem, err := os.ReadFile(f.ca)
@@ -109,20 +133,13 @@ func (f *tlsFlags) config() (*tls.Config, error) {
 			return nil, fmt.Errorf("--tls-ca: %s holds no certificate in PEM", f.ca)
 		}
 	}
-	if f.cert == "" {
-		return cfg, nil
-	}
-	load := func() (*tls.Certificate, error) {
+	if f.cert != "" {
 		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
 		if err != nil {
 			return nil, fmt.Errorf("--tls-cert: %w", err)
 		}
-		return &pair, nil
+		// Shown whatever authorities the server names: why it is refused, the server says best.
+		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	}
-	if _, err := load(); err != nil {
-		return nil, err
-	}
-	// Shown whatever authorities the server names: why it is refused, the server says best.
-	cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
 	return cfg, nil
 }

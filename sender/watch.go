@@ -21,6 +21,24 @@ import (
 // instrument's: patterns as path.Match has them.
 var ignored = []string{".*", "*~", "*.tmp", "*.temp", "*.part", "*.partial", "*.filepart", "*.swp", "*.lock"}
 
+// ignored are the patterns of names that are not sent from watched folders.
+func (cfg *Config) ignored() []string {
+	return append(ignored[:len(ignored):len(ignored)], cfg.Queue.Ignore...)
+}
+
+// versionTime is how a name says when a version of a file was written, in UTC: by milliseconds, and with characters that all file systems take.
+const versionTime = "20060102T150405.000Z"
+
+// versionName is the path of the version of a file that was written at a time: rel itself, unless files of that name are rewritten.
+func (c *QueueConfig) versionName(rel string, written time.Time) string {
+	base := filepath.Base(rel)
+	if !slices.ContainsFunc(c.Rewritten, func(pattern string) bool { is, err := filepath.Match(pattern, base); return is && err == nil }) {
+		return rel
+	}
+	suffix := filepath.Ext(base)
+	return strings.TrimSuffix(rel, suffix) + "-" + written.UTC().Format(versionTime) + suffix
+}
+
 // watcher takes new files of folders into a queue. It looks instead of waiting to
 // be told: that works on every file system, shared ones included.
 type watcher struct {
@@ -34,6 +52,8 @@ type watcher struct {
 	queue *queue.Queue
 	// queueName is what the queue calls the file at a path below a folder.
 	queueName func(rel string) string
+	// versionName is the path of the version of a file that was written at a time.
+	versionName func(rel string, written time.Time) string
 	// took is called with what is in the queue.
 	took func([]queue.Entry)
 	now  func() time.Time
@@ -195,7 +215,7 @@ func (s *scanning) file(path string, info fs.FileInfo) error {
 		s.seen[path] = is
 		return nil
 	}
-	s.batch = append(s.batch, queue.Source{Name: s.queueName(s.name(path)), Path: path, Observed: info.ModTime(), Key: key, Move: s.move})
+	s.batch = append(s.batch, queue.Source{Name: s.queueName(s.versionName(s.name(path), info.ModTime())), Path: path, Observed: info.ModTime(), Key: key, Move: s.move})
 	if s.bytes += info.Size(); len(s.batch) >= batchFiles || s.bytes >= batchBytes {
 		return s.flush()
 	}

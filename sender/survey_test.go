@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sender
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// tree makes a folder with files of some names.
+func tree(t *testing.T, names ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range names {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// frames are names of an instrument's files.
+func frames(n int, suffixes ...string) (names []string) {
+	for i := range n {
+		names = append(names, fmt.Sprintf("2026/frame-%04d%s", i, suffixes[i%len(suffixes)]))
+	}
+	return names
+}
+
+// TestMixedTrees: what does not look like the files of one instrument is sent with a person's word only.
+func TestMixedTrees(t *testing.T) {
+	for name, c := range map[string]struct {
+		files []string
+		asks  string // what the question names; empty: there is none
+	}{
+		"frames":                  {frames(200, ".pgm.gz"), ""},
+		"frames and their log":    {frames(30, ".fits", ".txt"), ""},
+		"numbered files":          {frames(30, ".001", ".002", ".003", ".004"), ""},
+		"three kinds, few files":  {frames(10, ".fits", ".jpg", ".txt"), ""},
+		"three kinds, more files": {frames(12, ".fits", ".jpg", ".txt"), "12 files"},
+		"a private key":           {append(frames(2, ".jpg"), "id_ed25519"), "id_ed25519"},
+		"a key of TLS":            {append(frames(2, ".jpg"), "pki/CA.KEY"), "CA.KEY"},
+		"a kubeconfig":            {append(frames(2, ".jpg"), "kubeconfig"), "kubeconfig"},
+		"a hidden folder":         {append(frames(2, ".jpg"), ".git/config"), "config"},
+		"a seed of NATS":          {append(frames(2, ".jpg"), "account.seed"), "account.seed"},
+		"many of them":            {append(frames(1, ".jpg"), "a.pem", "b.pem", "c.pem", "d.pem", "e.pem", "f.pem"), "6 hidden"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := tree(t, c.files...)
+			for _, queued := range []bool{false, true} {
+				// There is nobody to ask.
+				p := newPeer(t, good)
+				cfg := config(t, dir)
+				cfg.Addresses = []string{p.address()}
+				if queued {
+					cfg.Queue = QueueConfig{Dir: filepath.Join(t.TempDir(), "queue")}
+				}
+				err := Run(t.Context(), cfg)
+				if c.asks == "" {
+					if all, _ := p.arrived(); err != nil || all != len(c.files) {
+						t.Errorf("queue %t: %d of %d files, %v", queued, all, len(c.files), err)
+					}
+					continue
+				}
+				if err == nil || !strings.Contains(err.Error(), c.asks) || !strings.Contains(err.Error(), "--yes") || !strings.Contains(err.Error(), "--dry-run") || p.connections() > 0 {
+					t.Errorf("queue %t: %v, %d connections", queued, err, p.connections())
+				}
+			}
+			if c.asks == "" {
+				return
+			}
+			for _, answer := range []bool{false, true} {
+				p := newPeer(t, good)
+				cfg, question := config(t, dir), ""
+				cfg.Addresses = []string{p.address()}
+				cfg.Ask = func(asked string) (bool, error) { question = asked; return answer, nil }
+				err := Run(t.Context(), cfg)
+				if all, _ := p.arrived(); (err == nil) != answer || answer && all != len(c.files) || !answer && p.connections() > 0 || !strings.Contains(question, c.asks) {
+					t.Errorf("after the answer %t to %q: %d files, %v", answer, question, all, err)
+				}
+			}
+			p := newPeer(t, good)
+			cfg := config(t, dir)
+			cfg.Addresses, cfg.Yes = []string{p.address()}, true
+			if err := Run(t.Context(), cfg); err != nil {
+				t.Errorf("with --yes: %v", err)
+			}
+		})
+	}
+}
+
+// TestOneFileIsMeant: a file that is named itself is sent, whatever its name is.
+func TestOneFileIsMeant(t *testing.T) {
+	p := newPeer(t, good)
+	cfg := config(t, filepath.Join(tree(t, "readings.key"), "readings.key"))
+	cfg.Addresses = []string{p.address()}
+	if err := Run(t.Context(), cfg); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDryRun lists what would be sent, with names over HTTP, and connects to nobody.
+func TestDryRun(t *testing.T) {
+	dir := tree(t, "2026/a.jpg", "image.jpg", ".hidden/key.pem", "half.tmp")
+	if err := os.WriteFile(filepath.Join(dir, "empty.jpg"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) (listed, said string) {
+		t.Helper()
+		cmd := Command("send")
+		var out, messages bytes.Buffer
+		cmd.SetArgs(append(args, "--dry-run"))
+		cmd.SetOut(&out)
+		cmd.SetErr(&messages)
+		if err := cmd.ExecuteContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return out.String(), messages.String()
+	}
+	in := func(name string) string { return filepath.Join(dir, filepath.FromSlash(name)) }
+	listed, said := run("--to", "127.0.0.1:1", dir)
+	want := fmt.Sprintf("15\t%s\n10\t%s\n0\t%s\n8\t%s\n9\t%s\n", in(".hidden/key.pem"), in("2026/a.jpg"), in("empty.jpg"), in("half.tmp"), in("image.jpg"))
+	if listed != want || !strings.Contains(said, "5 files") || !strings.Contains(said, "key.pem") || !strings.Contains(said, "nothing was sent") {
+		t.Errorf("%s\n%s", listed, said)
+	}
+	listed, said = run("--to", "http://127.0.0.1:1/in/sky/north/", "--queue", filepath.Join(t.TempDir(), "queue"), "--watch", dir, "--rewritten", "image.*")
+	lines := strings.Split(strings.TrimSpace(listed), "\n")
+	if len(lines) != 2 || lines[0] != fmt.Sprintf("10\t%s\tnorth/2026/a.jpg", in("2026/a.jpg")) || !strings.HasPrefix(lines[1], fmt.Sprintf("9\t%s\tnorth/image-20", in("image.jpg"))) ||
+		!strings.Contains(said, "3 of them") {
+		t.Errorf("%s\n%s", listed, said)
+	}
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sender
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/substorm/substorm/internal/testenv"
+)
+
+// TestRenewedAuthorities: --tls-ca, as the certificate, is what the file holds when a connection is made, over TCP and over HTTP.
+func TestRenewedAuthorities(t *testing.T) {
+	first, second := testenv.NewCA(t), testenv.NewCA(t)
+	dir := first.Dir(t, "gateway")
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
+		return &pair, err
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				_ = conn.(*tls.Conn).Handshake()
+				_, _ = conn.Read(make([]byte, 1)) // until the other side has seen it
+			}()
+		}
+	}()
+	trust := func(ca *testenv.CA) {
+		t.Helper()
+		if err := os.WriteFile(file, ca.PEM, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	trust(first)
+	config, err := (&tlsFlags{ca: file}).config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &sender{dialer: net.Dialer{Timeout: 20 * time.Second}, tls: config, receiptTimeout: 20 * time.Second, sent: func(int64) {}, lost: func(int64) {}}
+	w := newWeb(HTTPConfig{NameFrom: NameFromPath}, s)
+	defer w.close()
+	address := listener.Addr().String()
+	ways := map[string]func(context.Context) (net.Conn, error){
+		"tcp":  func(ctx context.Context) (net.Conn, error) { return s.dial(ctx, address, 0) },
+		"http": func(ctx context.Context) (net.Conn, error) { return w.dialTLS(ctx, "tcp", address) },
+	}
+	connects := func(when, refused string) {
+		t.Helper()
+		for name, connect := range ways {
+			conn, err := connect(t.Context())
+			if err == nil {
+				_ = conn.Close()
+			}
+			if (err == nil) != (refused == "") || err != nil && !strings.Contains(err.Error(), refused) {
+				t.Errorf("%s, over %s: %v", when, name, err)
+			}
+		}
+	}
+	connects("at first", "")
+	dir = second.Dir(t, "gateway")
+	connects("with a server of another authority", "unknown authority")
+	trust(second)
+	connects("with the renewed authority", "")
+	if err := os.WriteFile(file, []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	connects("with a file that is half written", "holds no certificate in PEM")
+	trust(second)
+	connects("with the whole file", "")
+}

@@ -42,7 +42,7 @@ Daylight (spec.cadence.observes), maintenance and retirement are no gaps.`,
 		Example: `  substorm archive gaps
   substorm archive gaps --instrument allsky-1 --since 2026-11-01 --until 2026-11-30 --all
   substorm archive gaps --cause Lost -o json`,
-		Args: cobra.NoArgs,
+		Args: noNames,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cause != "" && !slices.Contains(wire.GapCauses(), wire.GapCause(cause)) {
 				return usage.Errorf("--cause %s: there are %v", cause, wire.GapCauses())

@@ -61,6 +61,9 @@ What was retracted is only given with --retracted.`,
 
 var digestPrefix = regexp.MustCompile(`^[0-9a-f]{8,64}$`)
 
+// shortDigest may be the beginning of a digest, and is too short to be taken for one.
+var shortDigest = regexp.MustCompile(`^[0-9a-f]{1,7}$`)
+
 // find returns the notice of an object by its key or the beginning of its digest.
 func find(ctx context.Context, store objectstore.Store, site, name string, s *selection) (wire.Notice, error) {
 	if !digestPrefix.MatchString(name) {

@@ -52,7 +52,7 @@ counts as received, and no longer as unfinished (Killed) or unknown.
 the archive was last read, goes to standard error.`,
 		Example: `  substorm archive ledger --day today
   substorm archive ledger --instrument allsky-1 -o json | jq .agree`,
-		Args: cobra.NoArgs,
+		Args: noNames,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return backend.WithJetStream(cmd.Context(), *o, func(b *backend.Backend, js jetstream.JetStream) error {
 				ledgers, err := ReadLedger(cmd.Context(), js, b.Code, &s, time.Now())

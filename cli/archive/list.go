@@ -45,7 +45,7 @@ gateways and day one path, under which substorm archive cat writes all that came
   substorm archive ls --state Retracted,Purged
   substorm archive ls --legacy --day yesterday
   substorm archive ls -o json | jq -r 'select(.size > 1e6) | .key'`,
-		Args: cobra.NoArgs,
+		Args: noNames,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if l.legacy && (l.duplicates || len(l.states) > 0) {
 				return usage.Errorf("--legacy lists paths, not objects: leave --state and --duplicates out")

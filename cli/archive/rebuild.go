@@ -54,7 +54,7 @@ left to them (--age).
 		Example: `  substorm archive rebuild --dry-run
   substorm archive rebuild --instrument allsky-1 --since 2026-11-01 --until 2026-11-30
   substorm archive rebuild --code demo --s3-endpoint http://127.0.0.1:9000 --s3-bucket archive --s3-credentials-dir ./keys`,
-		Args: cobra.NoArgs,
+		Args: noNames,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if r.age < 0 {
 				return usage.Errorf("--age %s: give a duration of 0 or more", r.age)

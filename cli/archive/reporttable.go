@@ -47,7 +47,7 @@ MIRRORED   what each partner confirmed that it has; - where there is none`,
 		Example: `  substorm archive report --since 2026-11-01 --until 2026-11-30
   substorm archive report --day yesterday --instrument allsky-1
   substorm archive report --day yesterday -o json | jq .agree`,
-		Args: cobra.NoArgs,
+		Args: noNames,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if s.day == "" && s.since == "" && s.until == "" {
 				s.day = "yesterday"

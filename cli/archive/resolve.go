@@ -46,6 +46,9 @@ func resolve(ctx context.Context, b *backend.Backend, store objectstore.Store, n
 		if n, err := ofGuest(ctx, store, b.Code, name, s, instruments); !errors.Is(err, errUnlisted) {
 			return n, err
 		}
+		if shortDigest.MatchString(name) {
+			return wire.Notice{}, fmt.Errorf("%w of site %s; if %s begins a digest, give at least eight digits of it", err, b.Code, name)
+		}
 		return wire.Notice{}, fmt.Errorf("%w of site %s: no key, no published path and no alias of %d instruments; "+
 			"a new object has its paths once it is listed, within a minute: substorm archive ls -o wide shows them", err, b.Code, len(instruments))
 	}

@@ -85,7 +85,7 @@ type request struct {
 func changeCommand(o *backend.Options, v verb, short, long string) *cobra.Command {
 	r := &request{verb: v}
 	cmd := &cobra.Command{
-		Use:   v.name + " INSTRUMENT PATH | DIGEST | KEY --reason WHY",
+		Use:   v.name + " INSTRUMENT [PATH | DIGEST | KEY] --reason WHY",
 		Short: short,
 		Long: long + `
 
@@ -95,15 +95,22 @@ means all that is published below it. A SHA-256, or its first eight or more digi
 means all objects of the instrument that have it. --day, --since and --until narrow down
 where is looked, by days of receipt.
 
+--received, --observed, --from and --match choose objects by when they came, when they
+were observed, where they came from, and their names; what several of them say, and the
+path, holds together. Without a path all versions are meant. --dry-run counts them.
+
 The command publishes requests. The archivist of the Site decides about them and changes
 the manifests within seconds; the command waits for its decisions (--wait), prints the
 refusals with their reasons, and ends with exit code 1 if there is one. Under legal hold
 nothing is retracted or purged. A request stays in the stream while no archivist runs.`,
 		Example: fmt.Sprintf(`  substorm archive %[1]s allsky-1 2026/11/21/rank_235958.jpg --reason "a lamp was on"
-  substorm archive %[1]s allsky-1 2026/11/21/ --reason "the dome was closed" --dry-run`, v.name),
-		Args: cobra.ExactArgs(2),
+  substorm archive %[1]s allsky-1 2026/11/21/ --reason "the dome was closed" --dry-run
+  substorm archive %[1]s allsky-1 --received 2026-11-21T06:32:20..2026-11-21T06:32:30 --from 192.0.2.7 --match '*.blk' --reason "a wrong folder"`, v.name),
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r.instrument, r.choice.what = args[0], args[1]
+			if err := r.name(args); err != nil {
+				return err
+			}
 			r.in, r.out, r.notes = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 			if err := r.check(); err != nil {
 				return err
@@ -125,11 +132,31 @@ nothing is retracted or purged. A request stays in the stream while no archivist
 	f.BoolVar(&r.dry, "dry-run", false, "show what would be done, and do nothing")
 	f.DurationVar(&r.patience, "wait", defaultPatience, "how long to wait for decisions, and until purged bytes are gone; 0 does not wait")
 	r.choice.addDays(f)
+	r.choice.narrowing.add(f)
 	r.format.Add(cmd, "one record per line")
 	if v == purge {
 		f.BoolVarP(&r.yes, "yes", "y", false, "do not ask")
 	}
 	return cmd
+}
+
+// name reads the arguments: the instrument, and which of its objects.
+func (r *request) name(args []string) error {
+	switch {
+	case len(args) == 0:
+		return usage.Errorf("which objects? substorm archive %s INSTRUMENT PATH, or INSTRUMENT with --received, --observed, --from or --match", r.verb.name)
+	case len(args) > 2:
+		return usage.Errorf("%q is one too many: name the instrument and one path, digest or key; a path that ends with a slash, and --match, mean several objects", args[2])
+	case len(args) == 1 && !r.choice.narrowing.is():
+		return usage.Errorf("which objects of %s? name a path, a digest or a key, or choose by --received, --observed, --from or --match", args[0])
+	}
+	r.instrument = args[0]
+	if len(args) == 2 {
+		if r.choice.what = args[1]; args[1] == "" {
+			return usage.Errorf("an empty path means nothing: name a path, a digest or a key")
+		}
+	}
+	return nil
 }
 
 // whoAmI names who runs the command.
@@ -157,6 +184,10 @@ func (r *request) check() error {
 		return usage.Errorf("--version names one version, from 1 on, --all-versions means all: give one of them")
 	}
 	r.choice.instruments = []string{r.instrument}
+	if err := r.choice.narrowing.parse(); err != nil {
+		return err
+	}
+	r.choice.narrowing.narrowDays(&r.choice.selection)
 	_, err := r.choice.days()
 	return err
 }

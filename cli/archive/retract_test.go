@@ -89,10 +89,13 @@ func (k *kept) declare(hold bool) {
 }
 
 // send stores and announces an object that is published under a path.
-func (k *kept) send(path, text string, at time.Time) wire.Record {
+func (k *kept) send(path, text string, at time.Time, change ...func(*wire.Record)) wire.Record {
 	k.t.Helper()
 	r := put(k.t, k.store, sky, text, at)
 	r.Path = path
+	for _, c := range change {
+		c(&r)
+	}
 	n := wire.Notice{Site: site, Instrument: sky, Record: r}
 	metadata, err := wire.ObjectMetadata(n) // now with the path
 	if err == nil {
@@ -151,6 +154,76 @@ func (k *kept) do(answer string, args ...string) (string, error) {
 	cmd.SetArgs(slices.Concat(args, k.flags))
 	err := cmd.ExecuteContext(k.t.Context())
 	return out.String(), err
+}
+
+// TestRetractAWrongFolder: what one sender brought within some seconds is retracted, and restored, by one command; the rest stays.
+func TestRetractAWrongFolder(t *testing.T) {
+	k := newKept(t)
+	from := func(source string) func(*wire.Record) { return func(r *wire.Record) { r.Source = source } }
+	observed := func(at time.Time) func(*wire.Record) {
+		return func(r *wire.Record) {
+			to := at.Add(time.Minute)
+			r.ObservedFrom, r.ObservedTo, r.TimeSource = &at, &to, wire.TimeSourceName
+		}
+	}
+	const camera, laptop = "192.0.2.7:40001", "198.51.100.9:50123"
+	wrong := noon.Truncate(time.Second).Add(30 * time.Second)
+	k.send("2026/11/21/before.jpg", "before", wrong.Add(-time.Second), from(laptop))
+	k.send("2026/11/21/frame.jpg", "frame", wrong.Add(time.Second), from(camera), observed(noon.AddDate(0, 0, -3)))
+	k.send("2026/11/21/ca.key", "key", wrong, from(laptop))
+	k.send("2026/11/21/data/x.blk", "block", wrong.Add(9*time.Second), from("[::ffff:198.51.100.9]:50124"))
+	k.send("2026/11/21/last.blk", "last", wrong.Add(10*time.Second+999*time.Millisecond), from(laptop))
+	k.send("2026/11/21/after.blk", "after", wrong.Add(11*time.Second), from(laptop))
+	k.await(6)
+	are := func(state wire.State, want ...string) {
+		t.Helper()
+		var got []string
+		for path, is := range k.states() {
+			if is == state {
+				got = append(got, path[len("2026/11/21/"):])
+			}
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s are %q, want %q", state, got, want)
+		}
+	}
+	do := func(want string, args ...string) {
+		t.Helper()
+		if out, err := k.do("", append(args, "--reason", "a wrong folder")...); err != nil || !strings.Contains(out, want) {
+			t.Fatalf("%s: %v\n%s\nwant %q", strings.Join(args, " "), err, out, want)
+		}
+	}
+	interval := "--received=2026-11-21T12:00:30..2026-11-21T12:00:40"
+	do("3 objects, 12 B would be retracted", "retract", sky, interval, "--from", "198.51.100.0/24", "--dry-run")
+	are(wire.StateRetracted)
+	do("3 objects, 12 B of instrument allsky-1 retracted", "retract", sky, interval, "--from", "198.51.100.9")
+	are(wire.StateRetracted, "ca.key", "data/x.blk", "last.blk")
+	do("2 objects, 9 B would be restored", "restore", sky, "--match", "*.blk", "--dry-run")
+	do("1 object, 5 B would be restored", "restore", sky, "--match", "2026/11/21/data/*", "--dry-run")
+	do("1 object, 4 B would be restored", "restore", sky, "2026/11/21/last.blk", "--match", "*.blk", "--dry-run")
+	do("3 objects, 12 B of instrument allsky-1 restored", "restore", sky, interval, "--from", "198.51.100.9")
+	are(wire.StateRetracted)
+	do("1 object, 5 B would be retracted", "retract", sky, "--observed", "2026-11-18", "--dry-run")
+	do("1 object, 5 B of instrument allsky-1 retracted", "retract", sky, "--observed", "2026-11-18T12:00..")
+	are(wire.StateRetracted, "frame.jpg")
+	for want, args := range map[string][]string{
+		"name a path":       {"retract", sky},
+		"which objects":     {"retract"},
+		"one too many":      {"retract", sky, "a", "b"},
+		"no interval":       {"retract", sky, "--received", "yesterday"},
+		"ends before":       {"retract", sky, "--observed", "2026-11-22..2026-11-21"},
+		"nor a network":     {"retract", sky, "--from", "laptop"},
+		"no pattern":        {"retract", sky, "--match", "[a"},
+		"--match *.pgm":     {"retract", sky, "--match", "*.pgm"},
+		"restore shows it":  {"retract", sky, "--match", "frame.*"},
+		"an empty path":     {"retract", sky, ""},
+		"which objects of ": {"restore", sky},
+	} {
+		if out, err := k.do("", append(args, "--reason", "x")...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v\n%s\nwant %q", args, err, out, want)
+		}
+	}
 }
 
 func TestRetract(t *testing.T) {

@@ -15,7 +15,8 @@ import (
 // choice says which objects of an instrument are meant.
 type choice struct {
 	selection
-	what        string
+	narrowing
+	what        string // empty: all that the narrowing holds
 	version     int
 	allVersions bool
 }
@@ -25,6 +26,8 @@ type choice struct {
 func (c *choice) matches(r *wire.Record) (byPath, matches bool) {
 	published := r.Published()
 	switch {
+	case c.what == "":
+		return false, true
 	case strings.HasSuffix(c.what, "/"):
 		return true, strings.HasPrefix(published, c.what)
 	case published == c.what || r.Name != "" && r.Name == c.what:
@@ -56,7 +59,7 @@ func (r *request) find(ctx context.Context) ([]wire.Record, error) {
 			}
 			continue
 		}
-		if _, matches := r.choice.matches(&rec); !matches || !r.choice.holdsVersion(&rec) {
+		if _, matches := r.choice.matches(&rec); !matches || !r.choice.narrowing.holds(&rec) || !r.choice.holdsVersion(&rec) {
 			continue
 		}
 		if !r.verb.takes(rec.State) {
@@ -144,6 +147,11 @@ func copiesOf(found, copies []wire.Record) []wire.Record {
 	return slices.DeleteFunc(copies, func(c wire.Record) bool { return !digests[c.Digest] })
 }
 
+// said is how the command line names the objects.
+func (c *choice) said() string {
+	return strings.TrimSpace(c.what + " " + c.narrowing.String())
+}
+
 func (r *request) nothing(others map[wire.State]int) error {
 	for state, count := range others {
 		next := map[wire.State]string{
@@ -151,9 +159,9 @@ func (r *request) nothing(others map[wire.State]int) error {
 			wire.StatePurged:    "its bytes are gone, and only its sender can send them again",
 			wire.StateCurrent:   "it is given out as it is",
 		}[state]
-		return fmt.Errorf("nothing to %s: %s is %s of instrument %s (%d objects): %s", r.verb.name, r.choice.what, state, r.instrument, count,
+		return fmt.Errorf("nothing to %s: %s is %s of instrument %s (%d objects): %s", r.verb.name, r.choice.said(), state, r.instrument, count,
 			cmp.Or(next, "--version names another version"))
 	}
 	return fmt.Errorf("the archive of site %s lists nothing that %q means of instrument %s: substorm archive ls -i %s -o wide shows paths and digests; "+
-		"what is new is listed within a minute", r.site, r.choice.what, r.instrument, r.instrument)
+		"what is new is listed within a minute", r.site, r.choice.said(), r.instrument, r.instrument)
 }

@@ -41,6 +41,14 @@ func (s *selection) addFlags(cmd *cobra.Command) {
 	}
 }
 
+// noNames refuses arguments of a command that chooses its instruments by a flag.
+func noNames(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usage.Errorf("%s takes no names: choose instruments with --instrument %s, and days with --day", cmd.CommandPath(), args[0])
+}
+
 func (s *selection) addDays(f *pflag.FlagSet) {
 	f.StringVar(&s.day, "day", "", "only this UTC `DAY`: YYYY-MM-DD, today or yesterday")
 	f.StringVar(&s.since, "since", "", "from this UTC `DAY` on")

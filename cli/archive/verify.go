@@ -49,7 +49,7 @@ digest, and compares the manifests with what the bucket holds. Each finding is a
 It fails where there is any. With --quick no bytes are read: what is damaged is not found.`,
 		Example: `  substorm archive verify --day yesterday
   substorm archive verify --instrument allsky-1 --quick`,
-		Args: cobra.NoArgs,
+		Args: noNames,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if v.parallel < 1 || v.age < 0 {
 				return usage.Errorf("--parallel is 1 or more, --age 0 or more")

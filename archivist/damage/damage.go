@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package damage asks what is known of the damage of objects before another object, which
-// is equal to one of them, is marked as a duplicate or deleted.
+// is equal to one of them, is marked as a duplicate or deleted, and reports it.
 package damage
 
 import (
@@ -86,4 +86,24 @@ func asStored(ctx context.Context, store objectstore.Store, r wire.Record) (bool
 	}
 	n, err := wire.NoticeFromMetadata(r.Key, info.Metadata)
 	return err == nil && n.Digest == r.Digest && info.Size == r.Size && !bucket.MayBeRewritten(info, n.ReceivedAt), nil
+}
+
+// Report reports what nobody reported before, for the scrub to confirm. Errors: JetStream's.
+func Report(ctx context.Context, js jetstream.JetStream, site string, damages ...wire.Damage) error {
+	bucket := wire.StatusBucket(site)
+	kv, err := js.KeyValue(ctx, bucket)
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", bucket, err)
+	}
+	for _, d := range damages {
+		value, err := wire.Encode(d)
+		if err != nil {
+			return err
+		}
+		key := wire.DamageKey(d.Instrument, d.ID)
+		if _, err := kv.Create(ctx, key, value); err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
+			return fmt.Errorf("write %s of %s: %w", key, bucket, err)
+		}
+	}
+	return nil
 }

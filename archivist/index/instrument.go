@@ -108,6 +108,7 @@ func (k *Keeper) summarize(ctx context.Context, i *instrumentIndex, day wire.Day
 		return nil
 	}
 	i.set(d)
+	delete(k.missing, dayKey{i.name, day})
 	return nil
 }
 

@@ -2,7 +2,7 @@
 
 // Package index keeps the list of days that readers of the archive go by: the
 // entries of the key-value bucket INDEX_<site>, and the roots beside the manifests.
-// Who reads the archive never lists the bucket.
+// Who reads the archive lists the bucket only where a file that the index names is not there.
 //
 // The manifest's writer and the compactor say what they stored, and the keeper
 // tells the readers before the writer moves its cursor. Nothing here may hold up the
@@ -24,7 +24,6 @@ import (
 	"github.com/substorm/substorm/archivist/holder"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
-	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -32,6 +31,9 @@ import (
 const (
 	// DefaultRootInterval is how often an instrument gets a new root at most.
 	DefaultRootInterval = time.Minute
+	// DefaultCompareInterval is how often the days that may still change are compared with
+	// the bucket: nothing else tells that their files were lost, or are a copy's.
+	DefaultCompareInterval = time.Hour
 	// maxOpen days, or dueEntry bytes of an entry, make a new root due. Today and
 	// yesterday change; what comes late touches others. A message of JetStream may
 	// have 1 MB: with maxEntry bytes a root does not wait for its interval.
@@ -54,8 +56,8 @@ type Config struct {
 
 	// Deleter deletes old roots.
 	Deleter *deletion.Deleter
-	// RootInterval is as its default says.
-	RootInterval time.Duration
+	// RootInterval and CompareInterval are as their defaults say.
+	RootInterval, CompareInterval time.Duration
 
 	Metrics *Metrics
 }
@@ -77,6 +79,10 @@ type Keeper struct {
 	listed      *stream.Cell
 	listedAt    wire.StreamCursor
 	instruments map[string]*instrumentIndex
+	// missing are days that the index knows and of which the bucket has no manifest; lost
+	// those of which it lacks files, for who lists objects.
+	missing map[dayKey]bool
+	lost    []LostDay
 }
 
 // ErrIncomplete: the index is not kept now. It learns of the day when it is again.
@@ -92,7 +98,10 @@ func New(cfg Config) *Keeper {
 	if cfg.RootInterval <= 0 {
 		cfg.RootInterval = DefaultRootInterval
 	}
-	return &Keeper{cfg: cfg, wake: make(chan struct{}, 1), touched: map[dayKey]bool{}}
+	if cfg.CompareInterval <= 0 {
+		cfg.CompareInterval = DefaultCompareInterval
+	}
+	return &Keeper{cfg: cfg, wake: make(chan struct{}, 1), touched: map[dayKey]bool{}, missing: map[dayKey]bool{}}
 }
 
 // Run takes the index up, as often as needed, until ctx ends. Errors: only ctx's.
@@ -114,13 +123,11 @@ func (k *Keeper) Run(ctx context.Context) error {
 			again = time.After(retryPause)
 		default:
 			said = ""
+			k.follow(ctx)
+			again = time.After(retryPause)
 		}
 		select {
 		case <-again:
-		case <-k.wake:
-			if !retry.Sleep(ctx, retryPause) {
-				return ctx.Err()
-			}
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -173,8 +180,8 @@ func (k *Keeper) fail(err error) {
 	}
 }
 
-// Part says that a part was stored.
-func (k *Keeper) Part(ctx context.Context, instrument string, day wire.Day, number int, records []wire.Record) {
+// Part says that a part of so many bytes was stored.
+func (k *Keeper) Part(ctx context.Context, instrument string, day wire.Day, number int, size int64, records []wire.Record) {
 	_ = k.do(ctx, instrument, day, func(i *instrumentIndex) error { // it is touched, and looked at later
 		known, found := i.recent(day)
 		var err error
@@ -184,8 +191,8 @@ func (k *Keeper) Part(ctx context.Context, instrument string, day wire.Day, numb
 		switch {
 		case err != nil:
 			return err
-		case known.Parts.Has(number):
-			return nil
+		case known.Parts.Has(number): // it was seen in the bucket, or the one that is known is lost and this is another
+			return k.summarize(ctx, i, day)
 		case number > 1 && known.Same(wire.RootDay{Day: day}):
 			return k.summarize(ctx, i, day)
 		}
@@ -193,44 +200,25 @@ func (k *Keeper) Part(ctx context.Context, instrument string, day wire.Day, numb
 		for _, r := range records {
 			sum.Add(r)
 		}
-		sum.Part(number)
+		sum.Part(number, wire.ManifestPartKey(k.cfg.Site, instrument, day, number), size)
 		i.set(sum.Day())
 		return nil
 	})
 }
 
 // Seen says which files of a day the bucket was seen to hold. Where the index knows
-// others, the day is read.
+// others, the day is compared.
 func (k *Keeper) Seen(ctx context.Context, instrument string, day wire.Day, files manifest.Files) {
 	if len(files.InEffect) == 0 {
 		return
 	}
 	_ = k.do(ctx, instrument, day, func(i *instrumentIndex) error { // it is touched, and looked at later
-		seen := files.Known(day)
 		known, err := k.known(ctx, i, day)
-		if err != nil {
+		if err != nil || known.Same(files.Known(day)) {
 			return err
 		}
-		if known.Same(seen) || newer(known, seen) {
-			return nil
-		}
-		return k.summarize(ctx, i, day)
+		return k.compare(ctx, i, known)
 	})
-}
-
-// newer says whether the index knows more than was seen: the writer and the
-// compactor do not wait for each other.
-func newer(known, seen wire.RootDay) bool {
-	if known.Version != seen.Version {
-		return known.Version > seen.Version
-	}
-	last := func(p wire.PartNumbers) int {
-		if len(p) == 0 {
-			return 0
-		}
-		return p[len(p)-1][1]
-	}
-	return last(known.Parts) > last(seen.Parts)
 }
 
 // Tell makes sure that readers know the files of a day, which the bucket was seen to
@@ -241,15 +229,12 @@ func (k *Keeper) Tell(ctx context.Context, instrument string, day wire.Day, file
 		return false, nil
 	}
 	err = k.do(ctx, instrument, day, func(i *instrumentIndex) error {
-		seen := files.Known(day)
 		known, err := k.known(ctx, i, day)
+		if err == nil && !known.Same(files.Known(day)) {
+			err = k.compare(ctx, i, known)
+		}
 		if err != nil {
 			return err
-		}
-		if !known.Same(seen) && !newer(known, seen) {
-			if err := k.summarize(ctx, i, day); err != nil {
-				return err
-			}
 		}
 		if late = i.changed; !late {
 			return nil

@@ -285,7 +285,7 @@ func TestBucketIsLostAtRest(t *testing.T) {
 // A nil keeper is one of an archivist without an index.
 func TestNoKeeper(t *testing.T) {
 	var k *Keeper
-	k.Part(t.Context(), camera, "2026-11-21", 1, nil)
+	k.Part(t.Context(), camera, "2026-11-21", 1, 0, nil)
 	k.Seen(t.Context(), camera, "2026-11-21", manifest.Files{InEffect: []string{"x"}})
 	k.Compacted(t.Context(), camera, "2026-11-21")
 	k.Flush(t.Context(), wire.StreamCursor{})

@@ -88,7 +88,11 @@ func (l *lab) part(k *Keeper, instrument string, records ...wire.Record) {
 	k.Seen(l.Context(), instrument, of.day, files)
 	l.parts[of]++
 	l.PutPart(instrument, of.day, l.parts[of], records...)
-	k.Part(l.Context(), instrument, of.day, l.parts[of], records)
+	info, err := l.Store.Head(l.Context(), wire.ManifestPartKey(site, instrument, of.day, l.parts[of]))
+	if err != nil {
+		l.Fatal(err)
+	}
+	k.Part(l.Context(), instrument, of.day, l.parts[of], info.Size, records)
 	l.Announce(instrument, records...)
 }
 

@@ -198,11 +198,7 @@ func (k *Keeper) look(ctx context.Context, day dayKey) error {
 	if err != nil {
 		return err
 	}
-	files, err := k.list(ctx, i.name, day.day)
-	if err != nil || len(files.InEffect) == 0 || known.Same(files.Known(day.day)) {
-		return err
-	}
-	return k.summarize(ctx, i, day.day)
+	return k.compare(ctx, i, known)
 }
 
 // rebuild compares all days with the bucket, and reads those that the index does not
@@ -268,10 +264,13 @@ func (k *Keeper) rebuildBook(ctx context.Context, name string) error {
 		open := i.entry.Open
 		i.entry.Root, i.entry.Open = 0, nil
 		for _, d := range manifest.MergeDays(root.Days, open) {
-			if files, err := manifest.List(ctx, k.cfg.Store, k.cfg.Site, name, d.Day); err != nil {
+			switch files, err := manifest.List(ctx, k.cfg.Store, k.cfg.Site, name, d.Day); {
+			case err != nil:
 				return err
-			} else if len(files.InEffect) > 0 {
+			case len(files.InEffect) > 0:
 				i.set(d)
+			default:
+				k.reportMissing(ctx, name, d)
 			}
 		}
 	}

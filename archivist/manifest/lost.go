@@ -4,12 +4,9 @@ package manifest
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
+	"github.com/substorm/substorm/archivist/damage"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -35,28 +32,8 @@ func (w *Writer) reportLost(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	if err := reportDamages(ctx, w.cfg.JetStream, w.cfg.Site, w.lost...); err != nil {
+	if err := damage.Report(ctx, w.cfg.JetStream, w.cfg.Site, w.lost...); err != nil {
 		w.cfg.Log.Warn("that objects are missing cannot be reported now: the scrub will find them", "objects", len(w.lost), "error", err)
 	}
 	w.lost = w.lost[:0]
-}
-
-// reportDamages reports what nobody reported before.
-func reportDamages(ctx context.Context, js jetstream.JetStream, site string, damages ...wire.Damage) error {
-	bucket := wire.StatusBucket(site)
-	kv, err := js.KeyValue(ctx, bucket)
-	if err != nil {
-		return fmt.Errorf("bucket %s: %w", bucket, err)
-	}
-	for _, d := range damages {
-		value, err := wire.Encode(d)
-		if err != nil {
-			return err
-		}
-		key := wire.DamageKey(d.Instrument, d.ID)
-		if _, err := kv.Create(ctx, key, value); err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
-			return fmt.Errorf("write %s of %s: %w", key, bucket, err)
-		}
-	}
-	return nil
 }

@@ -129,7 +129,7 @@ func (w *Writer) writePart(ctx context.Context, d *day) error {
 			w.cfg.Metrics.backfill.WithLabelValues(d.instrument).Inc()
 		}
 	}
-	w.cfg.Index.Part(ctx, d.instrument, d.day, d.nextPart, open)
+	w.cfg.Index.Part(ctx, d.instrument, d.day, d.nextPart, int64(len(data)), open)
 	d.nextPart++
 	d.open.clear()
 	d.changes = d.changes[:0]

@@ -112,6 +112,35 @@ func (w *Writer) Expired(instrument string, day wire.Day) {
 	w.expired = append(w.expired, dayKey{instrument, day})
 }
 
+// forgetLost drops what is known of days whose files the bucket lost, so that the sweep finds what they
+// listed. What is in an open part of them is closed before.
+func (w *Writer) forgetLost(ctx context.Context) error {
+	for _, l := range w.cfg.Index.TakeLost() {
+		of := dayKey{l.Instrument, l.Day}
+		w.sweepWhole.Store(true)
+		w.index.removeDay(of.instrument, of.day)
+		w.originals.forget()
+		if d := w.days[of]; d != nil && (d.open.len() > 0 || d.unsaved) {
+			if err := w.close(ctx); err != nil {
+				return err
+			}
+		}
+		if d := w.days[of]; d != nil {
+			w.drop(d)
+		}
+	}
+	return nil
+}
+
+// drop forgets a day without an open part.
+func (w *Writer) drop(d *day) {
+	for _, s := range d.slots {
+		w.held -= s.cost()
+	}
+	w.held -= d.paths.cost()
+	delete(w.days, d.dayKey)
+}
+
 // forgetExpired drops what expired from the index.
 func (w *Writer) forgetExpired() {
 	w.expiredMu.Lock()

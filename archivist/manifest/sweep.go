@@ -115,7 +115,7 @@ func (s *Sweeper) sweep(ctx context.Context, now time.Time) error {
 		return err
 	}
 	s.stored, s.refused = nil, false
-	whole := due || now.Sub(s.cursor.Whole) >= wholeSweep
+	whole := s.writer.sweepWhole.Swap(false) || due || now.Sub(s.cursor.Whole) >= wholeSweep
 	for instrument, err := range s.cfg.Store.Folders(ctx, wire.SitePrefix(s.cfg.Site)) {
 		if err != nil {
 			return err

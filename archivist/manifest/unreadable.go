@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/archivist/damage"
 	read "github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
@@ -67,7 +68,7 @@ func (u *unreadable) report(ctx context.Context, of dayKey, key string) error {
 	d := wire.DamageOf(of.instrument, wire.Record{ID: key, Key: key, ReceivedAt: start}, wire.DamageDamaged, u.pod, time.Now())
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	return reportDamages(ctx, u.js, u.site, d)
+	return damage.Report(ctx, u.js, u.site, d)
 }
 
 // readLines yields what the files of a day list, as far as they can be read. After one that
@@ -132,11 +133,7 @@ func (w *Writer) lookAgain(ctx context.Context) error {
 		if !d.setAside || time.Since(d.readAt) < lookAgainIntervals*w.cfg.PartInterval || d.open.len() > 0 {
 			continue
 		}
-		for _, s := range d.slots {
-			w.held -= s.cost()
-		}
-		w.held -= d.paths.cost()
-		delete(w.days, key)
+		w.drop(d)
 		again, err := w.loadDay(ctx, key, 0)
 		if err != nil {
 			return err

@@ -130,6 +130,8 @@ type Writer struct {
 	questions chan question
 	listed    atomic.Pointer[stream.Position]
 	answered  atomic.Uint64
+	// sweepWhole is set where the next sweep is to compare the whole bucket.
+	sweepWhole atomic.Bool
 }
 
 // New returns a writer; Run runs it.
@@ -241,6 +243,9 @@ func (w *Writer) step(ctx context.Context) error {
 		return err
 	}
 	w.forgetExpired()
+	if err := w.forgetLost(ctx); err != nil {
+		return err
+	}
 	w.coming, w.asked = messages, nil
 	for len(w.coming) > 0 {
 		m := w.coming[0]

@@ -49,14 +49,29 @@ func isManifest(d wire.Damage) bool {
 }
 
 // lookAtManifest decides about a file of a manifest: it counts as damaged while it is in
-// effect and cannot be read.
+// effect and cannot be read, and as missing while its day has no file.
 func (s *Scrub) lookAtManifest(ctx context.Context, d wire.Damage) error {
+	if d.Cause == wire.DamageMissing {
+		return s.lookForManifest(ctx, d)
+	}
 	bad, err := s.unreadable(ctx, d.Instrument, d.Day)
 	if err != nil {
 		return err
 	}
 	if !slices.Contains(bad, d.ID) {
 		return s.findings.clear(ctx, d, "the manifest of its day can be read without it, or it can be read")
+	}
+	d.Confirmed = true
+	return s.findings.confirm(ctx, d)
+}
+
+func (s *Scrub) lookForManifest(ctx context.Context, d wire.Damage) error {
+	files, err := manifest.List(ctx, s.cfg.Store, s.cfg.Site, d.Instrument, d.Day)
+	if err != nil {
+		return err
+	}
+	if len(files.InEffect) > 0 {
+		return s.findings.clear(ctx, d, "its day has a manifest again")
 	}
 	d.Confirmed = true
 	return s.findings.confirm(ctx, d)

@@ -46,6 +46,10 @@ left to them (--age).
   Moved       the bytes are not where the manifest says
   Unreadable  a file of the manifest cannot be read; or one of changes: then the day
               stays as it is, see substorm archive verify
+  NoManifest  the Site's index or ledger knows objects of the day, and the bucket has no
+              manifest of it: those that are stored are Unlisted too
+  StaleIndex  the Site's index, which readers go by, names other files of a manifest than
+              the bucket has: the archivist makes it anew
   Foreign     no object, pack, manifest or changes that can be read as such, in a place
               for them: it is left alone, see substorm archive verify
   Untold      what the manifest says of the object is written down nowhere else, so
@@ -70,7 +74,7 @@ left to them (--age).
 					}
 					r.index = &index{js: js, site: b.Code}
 				}
-				return r.run(cmd.Context())
+				return r.run(cmd.Context(), b)
 			})
 		},
 	}
@@ -93,9 +97,16 @@ type counts struct {
 	kinds                         map[bucket.DifferenceKind]int
 }
 
-func (r *rebuild) run(ctx context.Context) error {
+func (r *rebuild) run(ctx context.Context, b *backend.Backend) error {
 	c := counts{kinds: map[bucket.DifferenceKind]int{}}
-	err := r.each(ctx, func(key string, err error) error {
+	err := r.compareIndex(ctx, b, func(kind bucket.DifferenceKind, of bucket.List, id, detail string) error {
+		c.kinds[kind]++
+		return r.print(kind, of, id, detail)
+	})
+	if err != nil {
+		return err
+	}
+	err = r.each(ctx, func(key string, err error) error {
 		c.kinds[bucket.Foreign]++
 		return r.print(bucket.Foreign, bucket.List{Instrument: nowhere, Day: nowhere}, key, err.Error())
 	}, func(ctx context.Context, _ bucket.List, compare comparison) error {
@@ -104,7 +115,7 @@ func (r *rebuild) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.written > 0 {
+	if c.written > 0 || !r.dry && c.kinds[noManifest]+c.kinds[staleIndex] > 0 {
 		if err := r.index.forget(ctx, r.notes); err != nil {
 			return err
 		}
@@ -190,9 +201,10 @@ func spot(r wire.Record) string {
 }
 
 func (r *rebuild) report(c counts) {
-	fmt.Fprintf(r.notes, "%d objects of %d instrument days: %d unlisted, %d missing, %d moved, %d files unreadable, %d untold, %d foreign\n",
+	fmt.Fprintf(r.notes, "%d objects of %d instrument days: %d unlisted, %d missing, %d moved, %d files unreadable, %d untold, %d foreign, "+
+		"%d days without a manifest, %d days of which the index is stale\n",
 		c.objects, c.lists, c.kinds[bucket.Unlisted], c.kinds[bucket.Missing], c.kinds[bucket.Moved], c.kinds[bucket.Unreadable],
-		c.kinds[bucket.Untold], c.kinds[bucket.Foreign])
+		c.kinds[bucket.Untold], c.kinds[bucket.Foreign], c.kinds[noManifest], c.kinds[staleIndex])
 	switch {
 	case r.dry:
 		fmt.Fprintln(r.notes, "nothing was changed")

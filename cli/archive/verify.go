@@ -43,6 +43,10 @@ digest, and compares the manifests with what the bucket holds. Each finding is a
               copy. Where there is none write down what the manifest says (substorm archive
               rebuild --tell), and then take the file away: until then no rebuild lists
               anything of its day
+  NoManifest  the Site's index or ledger knows objects of the day, and the bucket has no
+              manifest of it: substorm archive rebuild makes it anew of what is stored
+  StaleIndex  the Site's index, which readers go by, names other files of a manifest than
+              the bucket has: substorm archive rebuild has it made anew
   Foreign     what lies under a key of the archive and is no object, pack, manifest or
               changes that can be read as such: nobody sees it, nothing is done about it
 
@@ -56,7 +60,7 @@ It fails where there is any. With --quick no bytes are read: what is damaged is 
 			}
 			return backend.WithStore(cmd.Context(), *o, func(b *backend.Backend, store objectstore.Store) error {
 				defer v.open(cmd, b, store)()
-				err := v.run(cmd.Context())
+				err := v.run(cmd.Context(), b)
 				return errors.Join(err, v.compareKnown(cmd.Context(), b))
 			})
 		},
@@ -101,7 +105,10 @@ type verify struct {
 	found          map[bucket.DifferenceKind]int
 }
 
-func (v *verify) run(ctx context.Context) error {
+func (v *verify) run(ctx context.Context, b *backend.Backend) error {
+	if err := v.compareIndex(ctx, b, v.find); err != nil {
+		return err
+	}
 	err := v.each(ctx, func(key string, err error) error {
 		return v.find(bucket.Foreign, bucket.List{Instrument: nowhere, Day: nowhere}, key, err.Error())
 	}, v.list)

@@ -22,14 +22,14 @@ const (
 	importerAge = 30 * 24 * time.Hour
 )
 
-// reads are the subjects, under the prefix of JetStream's API, by which a Site's ledger, gaps, downloads, registry and
-// names are read, its gateways' reports, cursors, and single messages of its streams. A token must fit into one line of
+// reads are the subjects, under the prefix of JetStream's API, by which a Site's ledger, gaps, downloads, registry,
+// names and index are read, its gateways' reports, cursors, and single messages of its streams. A token must fit into one line of
 // the protocol, 4 KiB.
 func reads(api, code string) []string {
 	subjects := []string{api + ".STREAM.INFO.*"}
 	streams := []string{wire.ObservationStream(code), wire.NoticeStream(code)}
 	for _, bucket := range []string{wire.LedgerBucket(code), wire.StatusBucket(code), wire.RegistryBucket(code), wire.GapsBucket(code),
-		wire.DownloadsBucket(code), wire.CursorBucket(code), wire.NamesBucket(code)} {
+		wire.DownloadsBucket(code), wire.CursorBucket(code), wire.NamesBucket(code), wire.IndexBucket(code)} {
 		streams = append(streams, "KV_"+bucket)
 	}
 	for _, stream := range streams {
@@ -78,8 +78,7 @@ func abandoner(code, pod string) CommandUser {
 
 // rebuilder reads, and may say that a Site's index must be made anew from the manifests.
 func rebuilder(code string) CommandUser {
-	index := wire.IndexBucket(code)
-	subjects := append(reads("$JS.API", code), "$JS.API.DIRECT.GET.KV_"+index+".>", "$KV."+index+"."+wire.IndexListedKey)
+	subjects := append(reads("$JS.API", code), "$KV."+wire.IndexBucket(code)+"."+wire.IndexListedKey)
 	return CommandUser{"`substorm archive rebuild`", newUser("substorm archive rebuild", code, subjects...), false, userAge}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/internal/access"
+	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/problem"
@@ -199,7 +200,13 @@ func (v *Request) Unreadable(what string, err error) *problem.Problem {
 	}
 	v.check.cfg.Logger.Warn("the archive cannot be read", "path", what, "error", err)
 	switch {
-	case errors.Is(err, objectpath.ErrDamaged), errors.Is(err, objectstore.ErrNotFound):
+	case errors.Is(err, manifest.ErrMissing):
+		return problem.New(http.StatusBadGateway, "%s cannot be read: a manifest, which lists what was received, is missing in the object store. "+
+			"The objects themselves may be whole: who runs this Site lists them again with substorm archive rebuild", what)
+	case errors.Is(err, objectstore.ErrNotFound):
+		v.Damaged(v.about, err)
+		return problem.New(http.StatusBadGateway, "%s is missing in the object store, though the archive lists it: who runs this Site finds what else is with substorm archive verify", what)
+	case errors.Is(err, objectpath.ErrDamaged):
 		v.Damaged(v.about, err)
 		return problem.New(http.StatusBadGateway, "%s is damaged in the store, and is not served: its bytes are not those that were received", what)
 	case errors.Is(err, objectstore.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):

@@ -160,8 +160,8 @@ func sortedKeys[V any](m map[string]V, more []string) []string {
 }
 
 type metrics struct {
-	hits, misses, merges, dropped, refused prometheus.Counter
-	cached, fresh, freshBytes              prometheus.Gauge
+	hits, misses, merges, dropped, refused, gone prometheus.Counter
+	cached, fresh, freshBytes                    prometheus.Gauge
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
@@ -171,6 +171,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		merges:     metric.Counter(registry, "substorm_catalog_merges_total", "How often notices were laid over a day of a manifest."),
 		dropped:    metric.Counter(registry, "substorm_catalog_dropped_total", "New objects that show when they are listed, because there is no space for more."),
 		refused:    metric.Counter(registry, "substorm_catalog_notices_refused_total", "Notices that could not be understood."),
+		gone:       metric.Counter(registry, "substorm_catalog_files_gone_total", "Days of which the index named a file of a manifest that the object store did not have."),
 		cached:     metric.Gauge(registry, "substorm_catalog_cached_bytes", "What decoded manifests and roots take."),
 		fresh:      metric.Gauge(registry, "substorm_catalog_fresh_objects", "New objects that are in no closed part of a manifest yet."),
 		freshBytes: metric.Gauge(registry, "substorm_catalog_fresh_bytes", "What they take."),

@@ -4,7 +4,7 @@
 // days, which objects, which of them a path means, and which is the newest.
 //
 // It reads what the manifest's writer keeps for readers (wire.IndexEntry, roots,
-// manifests) and never lists the bucket. What was announced and is in no closed part
+// manifests), and lists the bucket only where that names a file of a manifest which the bucket does not have. What was announced and is in no closed part
 // yet lies over that, so that an object is known within a second of its notice: see
 // overlay.go for what is not known of it yet.
 //

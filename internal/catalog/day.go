@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"iter"
 	"slices"
 	"sort"
@@ -17,7 +16,6 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/naming"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -108,6 +106,9 @@ func tagOf(sum wire.RootDay, epoch string, fresh []*item) string {
 		text = append(strconv.AppendInt(append(text, ' '), int64(r[1]), 10), ']')
 	}
 	text = append(text, ']')
+	if sum.Files != nil {
+		text = append(text, sum.Files[:]...)
+	}
 	if len(fresh) > 0 {
 		text = append(append(text, ' '), epoch...)
 		text = strconv.AppendUint(append(text, ' '), fresh[0].sequence, 10)
@@ -115,19 +116,6 @@ func tagOf(sum wire.RootDay, epoch string, fresh []*item) string {
 	}
 	hash := sha256.Sum256(text)
 	return hex.EncodeToString(hash[:12])
-}
-
-// listed returns what the files of a day list.
-func (c *Catalog) listed(ctx context.Context, instrument string, sum wire.RootDay) (*Day, error) {
-	of := &Day{Instrument: instrument, Day: sum.Day, Tag: tagOf(sum, "", nil)}
-	v, err := c.load(ctx, keyOf(of), int64(sum.Entries)*recordCost, func(ctx context.Context) (any, int64, error) {
-		err := of.read(manifest.RecordsOf(ctx, c.cfg.Store, sum.Keys(c.cfg.Site, instrument)), sum.Entries)
-		return of, of.cost, err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("instrument %s, %s: %w", instrument, sum.Day, err)
-	}
-	return v.(*Day), nil
 }
 
 // keyOf is that of a day in the cache.

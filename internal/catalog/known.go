@@ -94,7 +94,10 @@ func (c *Catalog) known(ctx context.Context, instrument string) (snapshot, error
 		}
 		var err error
 		s.root, err = c.root(ctx, instrument, s.entry.Root)
-		if !errors.Is(err, objectstore.ErrNotFound) || try == rootRereads {
+		if errors.Is(err, objectstore.ErrNotFound) && try == rootRereads {
+			err = fmt.Errorf("%v: %w", err, manifest.ErrMissing)
+		}
+		if !errors.Is(err, objectstore.ErrNotFound) {
 			return s, err
 		}
 		if !retry.Sleep(ctx, rootPause) {

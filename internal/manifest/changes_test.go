@@ -93,6 +93,8 @@ func TestChanges(t *testing.T) {
 	info := fetch(t, store, version(1))
 	digest := wire.Digest(sha256.Sum256(info))
 	wanted := wire.RootDay{Day: day, Version: 1, Digest: &digest, Parts: wire.PartNumbers{{11, 11}}, Entries: 4, Duplicates: 2, Bytes: 4}
+	wanted.AddFile(version(1), int64(len(info)))
+	wanted.AddFile(part(11), int64(len(fetch(t, store, part(11)))))
 	got.Dirs, got.FirstPath, got.LastPath = nil, "", ""
 	if diff := cmp.Diff(wanted, got); diff != "" {
 		t.Errorf("summary (-want +got):\n%s", diff)
@@ -153,13 +155,13 @@ func TestSummary(t *testing.T) {
 		whole.Add(r)
 		halves.Add(r)
 		if i == 20 {
-			halves.Part(1)
+			halves.Part(1, "part 1", 1)
 			halves = manifest.NewSummary(halves.Day())
 		}
 	}
-	whole.Part(2)
-	whole.Part(1)
-	halves.Part(2)
+	whole.Part(2, "part 2", 2)
+	whole.Part(1, "part 1", 1)
+	halves.Part(2, "part 2", 2)
 	if diff := cmp.Diff(whole.Day(), halves.Day()); diff != "" {
 		t.Errorf("(-whole +halves):\n%s", diff)
 	}

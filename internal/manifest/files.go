@@ -33,6 +33,8 @@ type Files struct {
 	// InEffect are the keys of those to be read: the highest compacted day and
 	// the parts that it does not name, in this order.
 	InEffect []string
+	// Sizes are those of the files in effect, in bytes.
+	Sizes []int64
 	// NextPart and NextVersion are the first free numbers.
 	NextPart, NextVersion int
 	// Replaced are the keys that the compacted day in effect names. CompactedAt
@@ -58,6 +60,7 @@ func partAfter(version int) int { return min(version, maxVersion)*partsOfVersion
 func List(ctx context.Context, store objectstore.Store, site, instrument string, day wire.Day) (Files, error) {
 	files := Files{NextPart: 1, NextVersion: 1}
 	var parts []wire.ManifestFile
+	sizes := map[string]int64{}
 	for info, err := range store.List(ctx, wire.ManifestPrefix(site, instrument, day), "") {
 		if err != nil {
 			return Files{}, err
@@ -67,6 +70,7 @@ func List(ctx context.Context, store objectstore.Store, site, instrument string,
 			files.Foreign = append(files.Foreign, info.Key)
 			continue
 		}
+		sizes[info.Key] = info.Size
 		if name.Compacted {
 			if name.Number >= files.NextVersion {
 				files.NextVersion, files.CompactedAt = name.Number+1, info.ModifiedAt
@@ -101,6 +105,9 @@ func List(ctx context.Context, store objectstore.Store, site, instrument string,
 		if !replaced[key] {
 			files.InEffect = append(files.InEffect, key)
 		}
+	}
+	for _, key := range files.InEffect {
+		files.Sizes = append(files.Sizes, sizes[key])
 	}
 	return files, nil
 }

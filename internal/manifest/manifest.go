@@ -16,6 +16,10 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
+// ErrMissing: the index of the archive names a file of a manifest that the bucket does not
+// have. The objects that it listed may all be there: substorm archive rebuild lists them again.
+var ErrMissing = errors.New("the manifest is missing in the object store (substorm archive rebuild makes it again)")
+
 // rereads is how often a day is read anew because a file that was listed is gone.
 const rereads = 3
 

@@ -30,8 +30,13 @@ func NewSummary(of wire.RootDay) *Summary {
 	return &Summary{day: of, dirs: newDirs(of.Dirs, of.Deeper)}
 }
 
-// Part says that the lines of a part were added.
-func (s *Summary) Part(number int) { s.day.Parts = s.day.Parts.Add(number) }
+// Part says that the lines of a part were added, which lies under a key and has a size.
+func (s *Summary) Part(number int, key string, size int64) {
+	if s.day.Files != nil || s.day.Version == 0 && len(s.day.Parts) == 0 { // else nobody knows those before it
+		s.day.AddFile(key, size)
+	}
+	s.day.Parts = s.day.Parts.Add(number)
+}
 
 // Add adds a line of a part.
 func (s *Summary) Add(r wire.Record) {
@@ -228,7 +233,7 @@ func (s *Summary) file(ctx context.Context, store objectstore.Store, key string)
 	if err != nil {
 		return err
 	}
-	body, _, err := store.Get(ctx, key, objectstore.All)
+	body, info, err := store.Get(ctx, key, objectstore.All)
 	if err != nil {
 		return err
 	}
@@ -250,7 +255,7 @@ func (s *Summary) file(ctx context.Context, store objectstore.Store, key string)
 		}
 	}
 	if !name.Compacted {
-		s.Part(name.Number)
+		s.Part(name.Number, key, info.Size)
 		return nil
 	}
 	if _, err := io.Copy(io.Discard, source); err != nil {
@@ -258,6 +263,7 @@ func (s *Summary) file(ctx context.Context, store objectstore.Store, key string)
 	}
 	sum := wire.Digest(digest.Sum(nil))
 	s.day.Version, s.day.Digest = name.Number, &sum
+	s.day.AddFile(key, info.Size)
 	return nil
 }
 
@@ -265,17 +271,40 @@ func (s *Summary) file(ctx context.Context, store objectstore.Store, key string)
 // be compared with another.
 func (f Files) Known(day wire.Day) wire.RootDay {
 	d := wire.RootDay{Day: day}
-	for _, key := range f.InEffect {
+	for i, key := range f.InEffect {
 		name, err := wire.ParseManifestKey(key)
 		switch {
 		case err != nil:
+			continue
 		case name.Compacted:
 			d.Version = name.Number
 		default:
 			d.Parts = d.Parts.Add(name.Number)
 		}
+		if i < len(f.Sizes) {
+			d.AddFile(key, f.Sizes[i])
+		}
 	}
 	return d
+}
+
+// Lacking returns the files of a day that an index names, and that the bucket does not have although no newer version
+// replaced them.
+func (f Files) Lacking(site, instrument string, known wire.RootDay) []string {
+	there := map[string]bool{}
+	for _, keys := range [][]string{f.InEffect, f.Replaced} {
+		for _, key := range keys {
+			there[key] = true
+		}
+	}
+	version := f.Known(known.Day).Version
+	var lacks []string
+	for _, key := range known.Keys(site, instrument) {
+		if name, err := wire.ParseManifestKey(key); err == nil && !there[key] && (!name.Compacted || name.Number > version) {
+			lacks = append(lacks, key)
+		}
+	}
+	return lacks
 }
 
 // ReadRoot reads a root. Errors: those of objectstore, wire.ErrMalformed and

@@ -4,6 +4,7 @@ package wire
 
 import (
 	"bufio"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -50,6 +51,11 @@ type RootDay struct {
 	Digest  *Digest `json:"sha256,omitempty"`
 	// Parts are the numbers of the parts in effect behind the version.
 	Parts PartNumbers `json:"parts,omitempty"`
+	// Files is the sum of the digests of keys and sizes of the files in effect. A number says which file it is
+	// only within one bucket: a copy of a Site, or a day whose manifest was lost, gets other
+	// files under the same numbers. Where it is absent, two summaries are compared by
+	// their numbers alone.
+	Files *Digest `json:"files,omitempty"`
 	// Entries are the lines of objects, without those that change one, and Duplicates
 	// the lines of duplicates; Bytes are those of the objects. What a part lists and a
 	// later one marks as a duplicate is counted until the day is compacted; the bytes of
@@ -99,7 +105,17 @@ const (
 
 // Same says whether two summaries are of the same files.
 func (d RootDay) Same(other RootDay) bool {
-	return d.Day == other.Day && d.Version == other.Version && slices.Equal(d.Parts, other.Parts)
+	return d.Day == other.Day && d.Version == other.Version && slices.Equal(d.Parts, other.Parts) &&
+		(d.Files == nil || other.Files == nil || *d.Files == *other.Files)
+}
+
+// AddFile adds a file, by its key and its size in bytes, to Files.
+func (d *RootDay) AddFile(key string, size int64) {
+	sum := Digest(sha256.Sum256(fmt.Appendf(nil, "%s %d", key, size)))
+	if d.Files != nil {
+		sum = sum.Plus(*d.Files)
+	}
+	d.Files = &sum
 }
 
 // Keys returns the keys of the day's files in effect, in the order in which they

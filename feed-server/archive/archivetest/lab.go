@@ -229,7 +229,7 @@ func (l *Lab) List() {
 			l.ok(err)
 			number := of.Parts.Count() + 1
 			m := wire.Manifest{Header: wire.ManifestHeader{Site: Site, Instrument: name, Day: of.Day, Writer: "gateway-0", Incarnation: "one"}}
-			sum := manifest.NewSummary(wire.RootDay{Day: of.Day, Parts: of.Parts.Add(number)})
+			sum := manifest.NewSummary(wire.RootDay{Day: of.Day, Parts: of.Parts})
 			for _, r := range d.Records {
 				m.Records = append(m.Records, *r)
 				sum.Add(*r)
@@ -237,6 +237,7 @@ func (l *Lab) List() {
 			data, err := m.Encode()
 			l.ok(err)
 			key := wire.ManifestPartKey(Site, name, of.Day, number)
+			sum.Part(number, key, int64(len(data)))
 			l.ok(l.Store.Put(l.Context(), key, bytes.NewReader(data), int64(len(data)), objectstore.PutOptions{CreateOnly: true}))
 			entry.Open = append(entry.Open, sum.Day())
 		}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package index
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// remove removes files of manifests.
+func (l *lab) remove(keys ...string) {
+	l.Helper()
+	for _, key := range keys {
+		if err := l.Store.Delete(l.Context(), key); err != nil {
+			l.Fatal(err)
+		}
+	}
+}
+
+// damages returns what is reported of the Site's archive.
+func (l *lab) damages() (all []wire.Damage) {
+	l.Helper()
+	status := l.KV(wire.StatusBucket(site))
+	keys, err := status.ListKeysFiltered(l.Context(), wire.DamageKeys)
+	if err != nil {
+		l.Fatal(err)
+	}
+	for key := range keys.Keys() {
+		d, revision, err := stream.Record[wire.Damage](l.Context(), status, key)
+		if err != nil || revision == 0 {
+			l.Fatalf("%s: revision %d, %v", key, revision, err)
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+// The files of an open day are lost while an archivist works. The index goes on to name the day, which is reported as missing,
+// and who lists objects reads it again. What is listed from then on under the numbers of the lost files is in the index.
+func TestManifestsAreLost(t *testing.T) {
+	l := newLab(t)
+	k := l.keeper()
+	for i := range 3 {
+		l.part(k, camera, l.record(camera, noon.Add(time.Duration(i)*time.Minute)))
+	}
+	l.part(k, mag, l.record(mag, noon))
+	l.flush(k)
+	day := wire.DayOf(noon)
+	l.remove(l.Keys(wire.ManifestPrefix(site, camera, day))...)
+
+	for range 2 { // it is said once
+		if err := k.compareDays(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff([]LostDay{{camera, day}}, k.TakeLost()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if d := l.damages(); len(d) != 1 || d[0].Instrument != camera || d[0].Day != day || d[0].Cause != wire.DamageMissing {
+		t.Errorf("reported: %+v", d)
+	}
+	if days, _ := l.indexed(camera); len(days) != 1 || days[0].Entries != 3 {
+		t.Errorf("the index forgot the day: %+v", days)
+	}
+
+	l.parts[dayKey{camera, day}] = 0
+	l.part(k, camera, l.record(camera, noon), l.record(camera, noon.Add(time.Minute)))
+	l.flush(k)
+	l.check("listed again")
+	l.part(k, camera, l.record(camera, noon.Add(2*time.Minute)))
+	l.flush(k)
+	l.check("and more")
+}
+
+// In a copy of a Site that was made while it ran, index and bucket are of different moments. Whichever is older, the next
+// archivist makes the index say what the bucket has, also where the bucket has another file under a number.
+func TestBucketOfAnotherMoment(t *testing.T) {
+	day := wire.DayOf(noon)
+	part := func(n int) string { return wire.ManifestPartKey(site, camera, day, n) }
+	for name, change := range map[string]func(l *lab){
+		"the bucket is older": func(l *lab) { l.remove(part(4), part(3)) },
+		"the bucket is newer": func(l *lab) {
+			l.PutPart(camera, day, 5, l.record(camera, noon.Add(time.Hour)))
+		},
+		"another part has a number": func(l *lab) {
+			l.remove(part(4))
+			l.PutPart(camera, day, 4, l.record(camera, noon.Add(time.Hour)), l.record(camera, noon.Add(2*time.Hour)))
+		},
+		"a part in the middle is gone": func(l *lab) { l.remove(part(2)) },
+		"the root is gone": func(l *lab) {
+			for _, n := range l.roots(camera) {
+				l.remove(wire.RootKey(site, camera, n))
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			k := l.keeper()
+			l.part(k, camera, l.record(camera, noon.AddDate(0, 0, -1)))
+			l.compact(k, camera, wire.DayOf(noon.AddDate(0, 0, -1))) // makes a root
+			for i := range 4 {
+				l.part(k, camera, l.record(camera, noon.Add(time.Duration(i)*time.Minute)))
+			}
+			l.flush(k)
+			change(l)
+
+			k = l.keeper()
+			if err := k.compareDays(t.Context(), true); err != nil {
+				t.Log(err) // the index was given up
+				if err := k.takeUp(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			l.flush(k)
+			l.check("compared")
+		})
+	}
+}
+
+// The same where the writer of manifests says first what it sees of a day.
+func TestSeenOfAnOlderBucket(t *testing.T) {
+	l := newLab(t)
+	k := l.keeper()
+	day := wire.DayOf(noon)
+	for i := range 4 {
+		l.part(k, camera, l.record(camera, noon.Add(time.Duration(i)*time.Minute)))
+	}
+	l.flush(k)
+	l.remove(wire.ManifestPartKey(site, camera, day, 3), wire.ManifestPartKey(site, camera, day, 4))
+
+	k = l.keeper()
+	files, err := manifest.List(t.Context(), l.Store, site, camera, day)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Seen(t.Context(), camera, day, files)
+	l.parts[dayKey{camera, day}] = 2
+	l.part(k, camera, l.record(camera, noon.Add(time.Hour)))
+	l.flush(k)
+	l.check("a part under a number that the index knew")
+}

@@ -66,10 +66,10 @@ func heldWhile(t *testing.T, store objectstore.Store, prefix string, count int) 
 
 // What a list holds does not grow with the folder.
 func TestListHoldsPartOfAFolder(t *testing.T) {
-	defer objectstore.HoldNames(256)()
+	defer objectstore.HoldNames(32)()
 	dir := t.TempDir()
 	store := inFolder(t, dir)
-	const few, many = 1_000, 4_000
+	const few, many = 200, 1_000
 	small := heldWhile(t, store, manyFiles(t, dir, few), few)
 	large := heldWhile(t, store, manyFiles(t, dir, many), many)
 	if slope := float64(large-small) / (many - few); slope > 32 {

@@ -95,6 +95,7 @@ var asks = map[string][]ask{
 		{"/archive/hidden/n/none", 401, 403, 404, secret + "?"},
 		{"/archive/fresh/n/of-fresh.csv", 404, 404, 200, secret},
 		{"/archive/fresh/n/?format=json", 404, 404, 200, "of-fresh"},
+		{"/archive/fresh/n/" + rolledOver, 404, 404, 200, secret},
 		{"/archive/members/", 401, 200, 200, ""},
 		{"/archive/members/n/?format=json", 401, 200, 200, ""},
 		{"/archive/members/n/of-members.csv", 401, 200, 200, ""},
@@ -127,7 +128,7 @@ var asks = map[string][]ask{
 	"/atom/feeds/{file}":             {{"/atom/feeds/all.xml", 200, 200, 200, hidden}},
 	"/wis2/{feed}/events":            {{"/wis2/all/events", 200, 200, 200, ""}, {"/wis2/only-members/events", 401, 200, 200, ""}},
 	"/hapi":                          {{"/hapi", 200, 200, 200, ""}},
-	"/hapi/":                         {{"/hapi/catalog", 200, 200, 200, hidden}, {"/hapi/info?dataset=hidden/values", 401, 403, 200, "field"}, {"/hapi/data?dataset=hidden/values&start=$start&stop=$stop", 401, 403, 200, secret}, {"/hapi/data?dataset=fresh/values&start=$start&stop=$stop", 400, 400, 200, secret}, {"/hapi/info?dataset=fresh/values", 200, 200, 200, ""}, {"/hapi/info?dataset=arctic_open/values", 404, 404, 404, ""}, {"/hapi/info?dataset=members/values", 401, 200, 200, ""}, {"/hapi/data?dataset=members/values&start=$start&stop=$stop", 401, 200, 200, ""}},
+	"/hapi/":                         {{"/hapi/catalog", 200, 200, 200, hidden}, {"/hapi/info?dataset=hidden/values", 401, 403, 200, "field"}, {"/hapi/data?dataset=hidden/values&start=$start&stop=$stop", 401, 403, 200, secret}, {"/hapi/data?dataset=fresh/values&start=$start&stop=$stop", 400, 400, 200, secret}, {"/hapi/data?dataset=fresh/values&start=$rolled&stop=$start", 400, 400, 400, ""}, {"/hapi/info?dataset=fresh/values", 200, 200, 200, ""}, {"/hapi/info?dataset=arctic_open/values", 404, 404, 404, ""}, {"/hapi/info?dataset=members/values", 401, 200, 200, ""}, {"/hapi/data?dataset=members/values&start=$start&stop=$stop", 401, 200, 200, ""}},
 	"GET /feeds/{feed}/ws":           {{"/feeds/all/ws?consumer=ws", 401, 403, 426, ""}, {"/feeds/all/ws?consumer=ws-of-all", 426, 426, 426, ""}},
 	"GET /feeds/{feed}/events":       {{"/feeds/all/events?consumer=events", 401, 403, 200, ""}, {"/feeds/all/events?consumer=events-of-all", 200, 200, 200, ""}},
 	"POST /feeds/{feed}/tickets":     {{"/feeds/all/tickets?consumer=events", 401, 403, 201, ""}},
@@ -171,6 +172,7 @@ func TestEveryEndpoint(t *testing.T) {
 	l.until(pathOf(fresh), 200)
 	l.until(pathOf(members), 200)
 	l.until(pathOf(guestOpen), 200)
+	l.until("/archive/fresh/n/"+rolledOver, 200)
 	for pattern, all := range asks {
 		method, _, found := strings.Cut(pattern, " ")
 		if !found {
@@ -182,6 +184,13 @@ func TestEveryEndpoint(t *testing.T) {
 	}
 	t.Run("rsync", l.checkRsync)
 	t.Run("guests", l.checkGuests)
+	// A clock that is wrong moves neither the start nor the sample of a dataset.
+	year := l.rolledBack().Format("2006-")
+	for _, path := range []string{"/hapi/info?dataset=fresh/values", "/hapi/catalog?depth=all", "/hapi"} {
+		if _, body := l.ask(http.MethodGet, path, insider); strings.Contains(body, year) {
+			t.Errorf("%s follows a clock that is wrong: %.500s", path, body)
+		}
+	}
 	// The gateway archives what instruments say of their data, and info tells it.
 	l.untilShows("/hapi/info?dataset="+hidden+"/values", `"x_generations":[{"from":"`)
 }
@@ -244,7 +253,7 @@ func (l *endpointsLab) checkGuests(t *testing.T) {
 func (l *endpointsLab) check(method string, a ask) {
 	l.t.Helper()
 	path := strings.NewReplacer("$port", fmt.Sprint(l.port), "$today", l.sent.Format("2006/01/02"), "$date", l.sent.Format(time.DateOnly),
-		"$start", l.sent.Add(-time.Minute).Format(time.RFC3339), "$stop", l.sent.Add(time.Minute).Format(time.RFC3339)).Replace(a.path)
+		"$rolled", l.rolledBack().Format(time.RFC3339), "$start", l.sent.Add(-time.Minute).Format(time.RFC3339), "$stop", l.sent.Add(time.Minute).Format(time.RFC3339)).Replace(a.path)
 	for _, who := range []string{anonymous, outsider, insider, namesake, member} {
 		status, body := l.ask(method, path, who)
 		if want := a.want(method, who); status != want {

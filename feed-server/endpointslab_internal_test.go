@@ -67,6 +67,7 @@ func newEndpointsLab(t *testing.T, change ...func(*Config)) *endpointsLab {
 		}
 		send(instrument, "of-"+instrument+".csv", fmt.Sprintf("%s,%s\n", l.sent.Format(time.RFC3339), value))
 	}
+	l.announceRolledOver()
 	l.start(nats, minio, change...)
 	return l
 }
@@ -148,9 +149,45 @@ func (l *endpointsLab) pull(guest, name, body string) sentObject {
 		Origin: &origin, Path: "n/" + name, Size: int64(len(body)), Digest: o.digest, State: wire.StateCurrent, ReceivedAt: time.Now().UTC(),
 		TimeSource: wire.TimeSourceReceived, MediaType: "text/csv", Gateway: "north-0", Incarnation: "one", Backfill: true,
 	}
+	if guest == guestFresh {
+		at := l.rolledBack()
+		r.ObservedFrom, r.ObservedTo, r.TimeSource = &at, &at, wire.TimeSourceName
+	}
 	r.Key = origin.ObjectID("hub", guest, r.ReceivedAt)
 	r.ID = r.Key
-	m, err := stream.NoticeMessage(wire.Notice{Site: "hub", Instrument: guest, Record: r}, r.Gateway)
+	l.announce(guest, r, body)
+	l.objects = append(l.objects, o)
+	return o
+}
+
+// rolledOver is an object of fresh whose clock counts GPS weeks wrongly.
+const rolledOver = "of-fresh-rolled-over.csv"
+
+// rolledBack is when an object was observed by a clock that is 1024 weeks behind.
+func (l *endpointsLab) rolledBack() time.Time {
+	return l.sent.AddDate(0, 0, -7*1024).Truncate(time.Second)
+}
+
+// announceRolledOver stores and announces rolledOver as a writer does that believes its payload.
+func (l *endpointsLab) announceRolledOver() {
+	l.t.Helper()
+	at := l.rolledBack()
+	body := fmt.Sprintf("%s,%s\n", at.Format(time.RFC3339), values[fresh])
+	o := sentObject{fresh, rolledOver, sha256.Sum256([]byte(body))}
+	r := wire.Record{
+		Path: "n/" + rolledOver, Size: int64(len(body)), Digest: o.digest, State: wire.StateCurrent, ReceivedAt: time.Now().UTC(), ObservedFrom: &at, ObservedTo: &at,
+		TimeSource: wire.TimeSourcePayload, MediaType: "text/csv", Gateway: "north-0", Incarnation: "one",
+	}
+	r.Key = wire.RawKey("hub", fresh, r.ReceivedAt, r.Digest)
+	r.ID = r.Key
+	l.announce(fresh, r, body)
+	l.objects = append(l.objects, o)
+}
+
+// announce stores and announces an object.
+func (l *endpointsLab) announce(instrument string, r wire.Record, body string) {
+	l.t.Helper()
+	m, err := stream.NoticeMessage(wire.Notice{Site: "hub", Instrument: instrument, Record: r}, r.Gateway)
 	if err == nil {
 		err = l.store.Put(l.t.Context(), r.Key, strings.NewReader(body), r.Size, objectstore.PutOptions{})
 	}
@@ -160,8 +197,6 @@ func (l *endpointsLab) pull(guest, name, body string) sentObject {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	l.objects = append(l.objects, o)
-	return o
 }
 
 // start runs the feed server.

@@ -191,11 +191,13 @@ func (b *built) notice(site, instrument, key string, day wire.Day, lateAfter tim
 	segment := b.segment
 	from, to, source := b.from, b.to, wire.TimeSourceReceived
 	if first, last, ok := b.observer.Span(); ok {
-		from, to, source = first, last, wire.TimeSourcePayload
+		// Each datagram was judged by its own receipt, of which that of the segment is the last.
+		least, greatest := wire.BelievedObserved(received)
+		from, to, source = clamp(first, least, greatest), clamp(last, least, greatest), wire.TimeSourcePayload
 	}
 	r := wire.Record{
 		ID: key, Key: key, Size: b.size, Digest: b.digest, MediaType: wire.MediaTypeSegment, State: wire.StateCurrent,
-		ObservedFrom: &from, ObservedTo: &to, ReceivedAt: received, TimeSource: source,
+		ObservedFrom: &from, ObservedTo: &to, Doubted: b.observer.Doubted(), ReceivedAt: received, TimeSource: source,
 		Completeness: wire.CompletenessVerified, Gateway: wire.ArchivistWriter, Incarnation: segment.Epoch, Segment: &segment,
 	}
 	r.Backfill = r.IsLate(received, lateAfter) // not where any of it came in time

@@ -20,7 +20,7 @@ func TestObservedByPayload(t *testing.T) {
 	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
 	testenv.CreateSite(t, js, site)
 	store := testenv.SharedBucket(t)
-	for i, payload := range []string{"2020-01-01T00:00:02.5Z,1\n2020-01-01T00:00:01Z,2\n", "no sample", "2020-01-01T00:00:09Z,3"} {
+	for i, payload := range []string{"2026-01-01T00:00:02.5Z,1\n2026-01-01T00:00:01Z,2\n", "no sample", "2026-01-01T00:00:09Z,3", "2007-01-01T00:00:00Z,4"} {
 		publish(t, js, payload, wire.Datagram{ReceivedAt: noon.Add(time.Duration(i)), Source: netip.MustParseAddrPort("192.0.2.7:1"), Payload: []byte(payload)})
 	}
 	epoch, _, err := stream.Epoch(t.Context(), js, wire.ObservationStream(site))
@@ -38,12 +38,16 @@ func TestObservedByPayload(t *testing.T) {
 			Parameters: []wire.ParameterEntry{{Name: "x", Type: wire.ParameterDouble, Column: 2}}}}
 	}
 	ch := newChannel(channelKey{instrument, "raw"}, nil)
-	n, _, err := c.object(t.Context(), ch, wire.SegmentRange{Channel: "raw", Epoch: epoch, First: 1, Last: 3}, wire.DayOf(noon))
+	n, _, err := c.object(t.Context(), ch, wire.SegmentRange{Channel: "raw", Epoch: epoch, First: 1, Last: 4}, wire.DayOf(noon))
 	if err != nil {
 		t.Fatal(err)
 	}
-	from, to := time.Date(2020, 1, 1, 0, 0, 1, 0, time.UTC), time.Date(2020, 1, 1, 0, 0, 9, 0, time.UTC)
-	if !n.ObservedFrom.Equal(from) || !n.ObservedTo.Equal(to) || n.TimeSource != wire.TimeSourcePayload || !n.ReceivedAt.Equal(noon.Add(2)) || n.Segment.Datagrams != 3 || !n.Backfill {
+	// A time that is not believed is kept apart, and the receipt of its datagram stands for it.
+	from, to, doubted := time.Date(2026, 1, 1, 0, 0, 1, 0, time.UTC), noon.Add(3), time.Date(2007, 1, 1, 0, 0, 0, 0, time.UTC)
+	if n.Doubted == nil || !n.Doubted.From.Equal(doubted) || !n.Doubted.To.Equal(doubted) {
+		t.Errorf("doubted %+v", n.Doubted)
+	}
+	if !n.ObservedFrom.Equal(from) || !n.ObservedTo.Equal(to) || n.TimeSource != wire.TimeSourcePayload || !n.ReceivedAt.Equal(noon.Add(3)) || n.Segment.Datagrams != 4 || n.Backfill {
 		t.Errorf("%s to %s by %s, received %s, backfill %v, %d datagrams", n.ObservedFrom, n.ObservedTo, n.TimeSource, n.ReceivedAt, n.Backfill, n.Segment.Datagrams)
 	}
 	if got := testutil.ToFloat64(c.cfg.Metrics.undecodable.WithLabelValues(instrument)); got != 1 {
@@ -51,7 +55,7 @@ func TestObservedByPayload(t *testing.T) {
 	}
 	// The next one to cut the range finds it, whatever is declared by then.
 	c.cfg.Channels = nil
-	again, _, err := c.object(t.Context(), ch, wire.SegmentRange{Channel: "raw", Epoch: epoch, First: 1, Last: 3}, wire.DayOf(noon))
+	again, _, err := c.object(t.Context(), ch, wire.SegmentRange{Channel: "raw", Epoch: epoch, First: 1, Last: 4}, wire.DayOf(noon))
 	if err != nil || again.TimeSource != wire.TimeSourcePayload || !again.ObservedFrom.Equal(from) {
 		t.Errorf("%v %+v", err, again)
 	}

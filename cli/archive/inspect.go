@@ -229,12 +229,12 @@ func (k *Known) print(say func(what, format string, args ...any)) {
 	if r.Segment != nil {
 		say("segment", "%d datagrams of channel %s, in %d messages", r.Segment.Datagrams, r.Segment.Channel, r.Segment.Messages)
 	}
-	if r.ObservedFrom != nil {
-		to := r.ObservedFrom
-		if r.ObservedTo != nil {
-			to = r.ObservedTo
-		}
-		say("observed", "%s to %s, by %s", wire.FormatTime(*r.ObservedFrom), wire.FormatTime(*to), r.TimeSource)
+	from, to, doubted := r.Told()
+	if from != nil {
+		say("observed", "%s to %s, by %s", wire.FormatTime(*from), wire.FormatTime(*to), r.TimeSource)
+	}
+	if doubted != nil {
+		say("doubted", "%s to %s: it tells this time, which lies too far from the receipt to be believed", wire.FormatTime(doubted.From), wire.FormatTime(doubted.To))
 	}
 	say("received", "%s, listed under %s", wire.FormatTime(r.ReceivedAt), k.Day)
 	if r.Backfill {

@@ -139,7 +139,7 @@ func (a *Archive) visible(v *endpoint.Request, in wire.InstrumentEntry, t target
 			return
 		}
 		for o, err := range all {
-			if (err != nil || v.Sees(in, endpoint.ObservedAt(o.Record))) && !yield(o, err) {
+			if (err != nil || v.Sees(in, o.Record.ObservedEnd())) && !yield(o, err) {
 				return
 			}
 		}

@@ -43,8 +43,8 @@ func (p *page) writeHTML(w *bufio.Writer) error {
 		fprint(w, `<tr><td><a href="`, html.EscapeString(escape(o.Name)), `">`, html.EscapeString(o.Name), `</a></td><td class="n">`)
 		_, _ = w.Write(strconv.AppendInt(number[:0], o.Size, 10))
 		fprint(w, "</td><td>")
-		if o.ObservedFrom != nil {
-			_, _ = w.Write(o.ObservedFrom.UTC().AppendFormat(number[:0], pageTime))
+		if from, _, told := o.ObservedSpan(); told {
+			_, _ = w.Write(from.UTC().AppendFormat(number[:0], pageTime))
 		}
 		fprint(w, "</td><td>")
 		_, _ = w.Write(o.ReceivedAt.UTC().AppendFormat(number[:0], pageTime))

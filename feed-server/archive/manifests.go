@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/catalog"
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectpath"
@@ -110,8 +109,8 @@ func (m Manifests) Oldest(ctx context.Context, instrument, dir string) (oldest t
 			return oldest, explain(err)
 		}
 		for i, r := range d.Records {
-			if strings.HasPrefix(d.Path(i), dir+"/") && (oldest.IsZero() || endpoint.ObservedAt(r).Before(oldest)) {
-				oldest = endpoint.ObservedAt(r)
+			if strings.HasPrefix(d.Path(i), dir+"/") && (oldest.IsZero() || r.ObservedEnd().Before(oldest)) {
+				oldest = r.ObservedEnd()
 			}
 		}
 	}

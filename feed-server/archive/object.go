@@ -136,7 +136,7 @@ func partOf(v *endpoint.Request, t target, tag string, changed time.Time, size i
 
 // withheld says why an object is not given to who asks; nil: it is.
 func (a *Archive) withheld(v *endpoint.Request, in wire.InstrumentEntry, t target, r *wire.Record) *problem.Problem {
-	if p := v.Verdict(in, t.String(), endpoint.ObservedAt(r)); p != nil {
+	if p := v.Verdict(in, t.String(), r.ObservedEnd()); p != nil {
 		return p
 	}
 	switch r.State {
@@ -238,10 +238,7 @@ func (a *Archive) rights(in wire.InstrumentEntry, r *wire.Record) *wire.RightsEn
 	if a.cfg.Described == nil {
 		return in.Rights
 	}
-	at := endpoint.ObservedAt(r)
-	if r.ObservedFrom != nil {
-		at = *r.ObservedFrom
-	}
+	at, _ := r.Observed()
 	if d, ok := a.cfg.Described(in.Instrument, at); ok {
 		return d.Rights
 	}

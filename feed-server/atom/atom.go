@@ -98,7 +98,7 @@ func (a *Atom) newest(v *endpoint.Request, in wire.InstrumentEntry) ([]object, e
 	records, err := a.cfg.Catalog.Newest(v.Context(), in.Instrument, entries, until)
 	var all []object
 	for _, r := range records {
-		if v.Sees(in, endpoint.ObservedAt(r)) {
+		if v.Sees(in, r.ObservedEnd()) {
 			all = append(all, object{in, r})
 		}
 	}

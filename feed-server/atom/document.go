@@ -154,11 +154,11 @@ func (d *document) entry(o object) entryElement {
 
 func summary(o object) string {
 	text := o.in.Instrument
-	switch from, to := o.ObservedFrom, o.ObservedTo; {
-	case from != nil && to != nil && !from.Equal(*to):
-		text += ", observed from " + atomTime(*from) + " to " + atomTime(*to)
-	case from != nil || to != nil:
-		text += ", observed at " + atomTime(*cmp.Or(from, to))
+	switch from, to, told := o.ObservedSpan(); {
+	case told && !from.Equal(to):
+		text += ", observed from " + atomTime(from) + " to " + atomTime(to)
+	case told:
+		text += ", observed at " + atomTime(from)
 	}
 	return fmt.Sprintf("%s, received at %s: %d bytes, SHA-256 %s", text, atomTime(o.ReceivedAt), o.Size, o.Digest)
 }

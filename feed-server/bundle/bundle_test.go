@@ -109,11 +109,11 @@ func TestBundle(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	today := time.Now().UTC().Truncate(24 * time.Hour)
-	day := today.Format(time.DateOnly)
+	day, ripe := today.Format(time.DateOnly), today.AddDate(0, 0, -300)
 	l.Put(archivetest.Camera, "b/2.jpg", "two", at(storm.Add(time.Minute)))
 	l.Put(archivetest.Camera, "b/1.jpg", "one", at(storm))
 	gone := l.Put(archivetest.Camera, "c.jpg", "three", at(storm.AddDate(0, 0, 1)))
-	l.Put(archivetest.Camera, "now/1 æ.jpg", "four", at(today.Add(time.Second)), observed(storm))
+	l.Put(archivetest.Camera, "now/1 æ.jpg", "four", at(today.Add(time.Second)), observed(ripe))
 	last := l.Put(archivetest.Camera, "now/2.jpg", strings.Repeat("five", 3<<20), at(today.Add(2*time.Second)))
 	l.Wait(last)
 	const of = "/bundle/allsky-1.tar"
@@ -130,8 +130,8 @@ func TestBundle(t *testing.T) {
 	}
 	get(l, of+"?from=2015-03-17&to=2015-03-18").want(t, "one day", "allsky-1/b/1.jpg", "allsky-1/b/2.jpg", "bundle.d/allsky-1/2015-03-17.jsonl")
 	get(l, of+"?from=2015-03-17T12:00:01Z&to=2015-03-18").want(t, "half a day", "allsky-1/b/2.jpg", "bundle.d/allsky-1/2015-03-17.jsonl")
-	get(l, of+"?by=observed&to=2015-03-17T12:00:01Z").want(t, "what was observed", "allsky-1/b/1.jpg", "bundle.d/allsky-1/2015-03-17.jsonl",
-		"allsky-1/now/1 æ.jpg", "bundle.d/allsky-1/"+day+".jsonl")
+	get(l, of+"?by=observed&from=2015-03-17T12:00:01Z&to="+ripe.Add(time.Second).Format(time.RFC3339)).want(t, "what was observed", "allsky-1/b/2.jpg", "bundle.d/allsky-1/2015-03-17.jsonl",
+		"allsky-1/c.jpg", "bundle.d/allsky-1/2015-03-18.jsonl", "allsky-1/now/1 æ.jpg", "bundle.d/allsky-1/"+day+".jsonl")
 
 	get(l, of+"?"+since(first)).want(t, "nothing changed")
 	l.Wait(l.Put(archivetest.Camera, "now/3.jpg", "six", at(today.Add(3*time.Second))))

@@ -69,9 +69,10 @@ func TestRetractedMeanwhile(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	day := time.Now().UTC().Truncate(24 * time.Hour)
-	l.Put(archivetest.Camera, "a.jpg", strings.Repeat("a", large), at(day), observed(storm))
-	l.Put(archivetest.Camera, "b.jpg", "b", at(day.Add(time.Second)), observed(storm))
-	c := l.Put(archivetest.Camera, "c.jpg", "c", at(day.Add(2*time.Second)), observed(storm))
+	ripe := day.AddDate(0, 0, -300)
+	l.Put(archivetest.Camera, "a.jpg", strings.Repeat("a", large), at(day), observed(ripe))
+	l.Put(archivetest.Camera, "b.jpg", "b", at(day.Add(time.Second)), observed(ripe))
+	c := l.Put(archivetest.Camera, "c.jpg", "c", at(day.Add(2*time.Second)), observed(ripe))
 	l.Wait(l.Put(archivetest.Camera, "d.jpg", "d", at(day.Add(3*time.Second)), observed(time.Now())))
 	list := "bundle.d/allsky-1/" + day.Format(time.DateOnly) + ".jsonl"
 	resp := l.Request(http.MethodGet, "/bundle/allsky-1.tar")

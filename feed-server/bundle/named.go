@@ -103,7 +103,7 @@ func (s *sending) chosenBy(q mirrorindex.ObjectsQuestion, day *catalog.Day) []ch
 		if len(ids) == 0 {
 			named = r.State == wire.StateCurrent && (q.Below == 0 || r.Size <= q.Below)
 		}
-		if named && s.v.Sees(s.in, endpoint.ObservedAt(r)) {
+		if named && s.v.Sees(s.in, r.ObservedEnd()) {
 			all = append(all, chosen{record: r, path: day.Path(i), send: true})
 		}
 	}

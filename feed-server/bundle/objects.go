@@ -6,7 +6,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/catalog"
 	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/internal/wire"
@@ -42,7 +41,7 @@ func (s *sending) choose(day *catalog.Day, d *due) []chosen {
 
 // gives says whether an object is asked for by one who may have it.
 func (s *sending) gives(r *wire.Record) bool {
-	return s.todo.wants(r) && s.v.Sees(s.in, endpoint.ObservedAt(r))
+	return s.todo.wants(r) && s.v.Sees(s.in, r.ObservedEnd())
 }
 
 // day sends what is due of a day, and then the list of all that there is of it. What is
@@ -108,7 +107,7 @@ func (s *sending) object(o *ahead, gone *isRetracted) error {
 		return failed
 	case is != nil:
 		o.record = is
-	case !s.v.Sees(s.in, endpoint.ObservedAt(o.record)):
+	case !s.v.Sees(s.in, o.record.ObservedEnd()):
 		o.hidden = true
 	case isDamaged(err):
 		s.cfg.Logger.Warn("a bundle lacks an object that is damaged in the store", "instrument", in.Instrument, "path", o.path, "error", err)

@@ -224,7 +224,7 @@ func TestEmbargoEnds(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	now := time.Now().UTC()
-	l.Put(archivetest.Camera, "old.jpg", "old", at(now), observed(storm))
+	l.Put(archivetest.Camera, "old.jpg", "old", at(now), observed(now.AddDate(0, 0, -300)))
 	l.Wait(l.Put(archivetest.Camera, "new.jpg", "new", at(now.Add(time.Second)), observed(now)))
 	l.List()
 	list := "bundle.d/allsky-1/" + now.Format(time.DateOnly) + ".jsonl"

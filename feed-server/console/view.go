@@ -19,6 +19,7 @@ import (
 	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/feed-server/latest"
 	"github.com/substorm/substorm/internal/access"
+	"github.com/substorm/substorm/internal/observing"
 	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -55,6 +56,10 @@ type row struct {
 	Credit   string     `json:"credit,omitempty"`
 	// Objects: it sends more than datagrams, and has a newest object.
 	Objects bool `json:"objects,omitempty"`
+
+	// DueMillis is how long after Received new data is overdue, as far as a page can tell by itself: what it was told may be older
+	// than what is known here. 0: a page cannot tell.
+	DueMillis int64 `json:"-"`
 
 	// changed is when the row was last another.
 	changed time.Time
@@ -151,11 +156,14 @@ func newRow(v *endpoint.Request, in wire.InstrumentEntry, now seen) row {
 	}
 	last := now.last[in.Instrument]
 	r.State = stateOf(&in, last, now.reported[in.Gateway], v.Now)
+	if in.Observes == nil && in.Origin == "" && in.CadenceMillis > 0 {
+		r.DueMillis = (observing.Due(time.Duration(in.CadenceMillis)*time.Millisecond) + toldEvery + aliveEvery).Milliseconds()
+	}
 	if !last.IsZero() {
 		last = last.UTC().Truncate(time.Second)
 		r.Received = &last
 	}
-	if p, is := now.pictures[in.Instrument]; is && v.Sees(in, endpoint.ObservedAt(&p)) {
+	if p, is := now.pictures[in.Instrument]; is && v.Sees(in, p.ObservedEnd()) {
 		r.Picture = &picture{URL: latest.URL(in, &p), At: p.When().UTC()}
 	}
 	return r

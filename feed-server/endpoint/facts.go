@@ -10,12 +10,14 @@ import (
 
 // Facts are what lists tell of an object as JSON. Who sent it is not told.
 type Facts struct {
-	Size         int64             `json:"size"`
-	Digest       wire.Digest       `json:"sha256"`
-	MediaType    string            `json:"mediaType,omitempty"`
-	Version      int               `json:"version,omitempty"`
-	ObservedFrom *time.Time        `json:"observedFrom,omitempty"`
-	ObservedTo   *time.Time        `json:"observedTo,omitempty"`
+	Size         int64       `json:"size"`
+	Digest       wire.Digest `json:"sha256"`
+	MediaType    string      `json:"mediaType,omitempty"`
+	Version      int         `json:"version,omitempty"`
+	ObservedFrom *time.Time  `json:"observedFrom,omitempty"`
+	ObservedTo   *time.Time  `json:"observedTo,omitempty"`
+	// Doubted is as in wire.Record.
+	Doubted      *wire.TimeSpan    `json:"doubted,omitempty"`
 	ReceivedAt   time.Time         `json:"receivedAt"`
 	TimeSource   wire.TimeSource   `json:"timeSource"`
 	Completeness wire.Completeness `json:"completeness,omitempty"`
@@ -23,8 +25,9 @@ type Facts struct {
 
 // FactsOf returns what is told of a record.
 func FactsOf(r *wire.Record) Facts {
+	from, to, doubted := r.Told()
 	return Facts{
-		Size: r.Size, Digest: r.Digest, MediaType: r.MediaType, Version: r.Version, ObservedFrom: r.ObservedFrom, ObservedTo: r.ObservedTo,
-		ReceivedAt: r.ReceivedAt, TimeSource: r.TimeSource, Completeness: r.Completeness,
+		Size: r.Size, Digest: r.Digest, MediaType: r.MediaType, Version: r.Version, ObservedFrom: from, ObservedTo: to,
+		Doubted: doubted, ReceivedAt: r.ReceivedAt, TimeSource: r.TimeSource, Completeness: r.Completeness,
 	}
 }

@@ -216,19 +216,6 @@ func (v *Request) Unreadable(what string, err error) *problem.Problem {
 	}
 }
 
-// ObservedAt is the time by which an embargo counts: when all of the object had been
-// observed, or else when it was received.
-func ObservedAt(r *wire.Record) time.Time {
-	switch {
-	case r.ObservedTo != nil:
-		return *r.ObservedTo
-	case r.ObservedFrom != nil:
-		return *r.ObservedFrom
-	default:
-		return r.ReceivedAt
-	}
-}
-
 // Policy is how long answers about an instrument may be kept: no longer than new data
 // is due in, and as long again while a cache asks anew (RFC 5861).
 func Policy(in wire.InstrumentEntry, most time.Duration) string {

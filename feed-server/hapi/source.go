@@ -182,7 +182,7 @@ func (m *merger) decode(r *wire.Record, body io.Reader, emit func(decode.Sample)
 		err = m.dataset.decoder.ReadSegment(body, emit)
 	} else {
 		at, _ := r.Observed()
-		err = m.dataset.decoder.Read(body, at, emit)
+		err = m.dataset.decoder.ReadObject(body, r, at, emit)
 	}
 	if _, other := undecodable(err); other != nil {
 		return other
@@ -198,12 +198,19 @@ const cutTo = time.Second
 
 // reach is between which times, both included, the samples of a record lie: where it was
 // decoded as it was archived, between those that were found, otherwise around when it was
-// received. What precision its times were cut to then nobody knows any more; those of
+// received; and of objects within the times that are believed. What precision its times were cut to then nobody knows any more; those of
 // samples are cut to today's.
 func (m *merger) reach(r *wire.Record) (low, high int64) {
 	from, to := r.Observed()
 	if delay := m.dataset.delay(); r.TimeSource != wire.TimeSourcePayload {
 		from, to = from.Add(-delay), to.Add(delay)
+	}
+	if r.TimeSource != wire.TimeSourcePayload && r.Gateway != wire.ImportWriter {
+		if least, greatest := wire.BelievedObserved(r.ReceivedAt); from.Before(least) {
+			from = least
+		} else if to.After(greatest) {
+			to = greatest
+		}
 	}
 	cut := m.dataset.decoder.Cut
 	return cut(from.UnixNano()), cut(to.Add(cutTo - 1).UnixNano())

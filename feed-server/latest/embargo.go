@@ -23,7 +23,7 @@ func (l *Latest) findFree(v *endpoint.Request, in wire.InstrumentEntry, what str
 	asked, accept := v.URL.Query().Get("type"), v.Request.Header.Values("Accept")
 	weight, some := 0.0, false
 	for _, r := range records {
-		if !v.Sees(in, endpoint.ObservedAt(r)) || r.Segment != nil && asked != wire.MediaTypeSegment || asked != "" && asked != r.MediaType {
+		if !v.Sees(in, r.ObservedEnd()) || r.Segment != nil && asked != wire.MediaTypeSegment || asked != "" && asked != r.MediaType {
 			continue
 		}
 		some = true

@@ -26,21 +26,24 @@ type Object struct {
 	URL    string      `json:"url"`
 	Digest wire.Digest `json:"sha256"`
 	// ETag is that of the URL.
-	ETag         string          `json:"etag"`
-	Size         int64           `json:"size"`
-	MediaType    string          `json:"mediaType"`
-	Version      int             `json:"version,omitempty"`
-	ObservedFrom *time.Time      `json:"observedFrom,omitempty"`
-	ObservedTo   *time.Time      `json:"observedTo,omitempty"`
-	ReceivedAt   time.Time       `json:"receivedAt"`
-	TimeSource   wire.TimeSource `json:"timeSource"`
+	ETag         string     `json:"etag"`
+	Size         int64      `json:"size"`
+	MediaType    string     `json:"mediaType"`
+	Version      int        `json:"version,omitempty"`
+	ObservedFrom *time.Time `json:"observedFrom,omitempty"`
+	ObservedTo   *time.Time `json:"observedTo,omitempty"`
+	// Doubted is as in wire.Record.
+	Doubted    *wire.TimeSpan  `json:"doubted,omitempty"`
+	ReceivedAt time.Time       `json:"receivedAt"`
+	TimeSource wire.TimeSource `json:"timeSource"`
 }
 
 func newObject(in wire.InstrumentEntry, r *wire.Record) Object {
+	from, to, doubted := r.Told()
 	return Object{
 		Format: eventFormat, Instrument: in.Instrument, Path: r.Published(), URL: URL(in, r), Digest: r.Digest, ETag: `"` + r.Digest.String() + `"`,
 		Size: r.Size, MediaType: archive.MediaType(in, r), Version: r.Version,
-		ObservedFrom: r.ObservedFrom, ObservedTo: r.ObservedTo, ReceivedAt: r.ReceivedAt, TimeSource: r.TimeSource,
+		ObservedFrom: from, ObservedTo: to, Doubted: doubted, ReceivedAt: r.ReceivedAt, TimeSource: r.TimeSource,
 	}
 }
 
@@ -96,7 +99,7 @@ func (f *follower) event(r wire.Record) (*endpoint.Event, error) {
 		}
 	}
 	id := r.Digest.String()
-	if id == f.told || !f.v.Sees(in, endpoint.ObservedAt(&r)) {
+	if id == f.told || !f.v.Sees(in, r.ObservedEnd()) {
 		return nil, nil
 	}
 	f.told = id

@@ -78,7 +78,7 @@ type visible struct {
 // all yields the entries in the order of their paths.
 func (s visible) all(yield func(mirrorindex.Entry) bool) {
 	for i, r := range s.day.Records {
-		if s.v.Sees(s.in, endpoint.ObservedAt(r)) && !yield(mirrorindex.EntryOf(s.day.Path(i), r)) {
+		if s.v.Sees(s.in, r.ObservedEnd()) && !yield(mirrorindex.EntryOf(s.day.Path(i), r)) {
 			return
 		}
 	}

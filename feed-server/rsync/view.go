@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/catalog"
 	"github.com/substorm/substorm/internal/manifest"
@@ -95,7 +94,7 @@ func (v *view) instrument(name string) (wire.InstrumentEntry, bool) {
 
 // shows says whether everybody may see an object.
 func (v *view) shows(in wire.InstrumentEntry, r *wire.Record) bool {
-	return r.State == wire.StateCurrent && !r.ReceivedAt.Before(v.since) && v.decide(in, endpoint.ObservedAt(r))
+	return r.State == wire.StateCurrent && !r.ReceivedAt.Before(v.since) && v.decide(in, r.ObservedEnd())
 }
 
 // withheld says whether anything of an instrument may be under embargo.

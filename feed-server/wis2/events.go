@@ -207,7 +207,7 @@ func (f *follower) event(g given) (*endpoint.Event, error) {
 	if err != nil || g.message.Header.Get(wire.HeaderRefilled) != "" { // the manifest's writer says which; what is told again
 		return nil, nil
 	}
-	if f.v.Snapshot.Decide(feed, f.v.Reader, n.Instrument, endpoint.ObservedAt(&n.Record), f.v.Now) != access.Granted {
+	if f.v.Snapshot.Decide(feed, f.v.Reader, n.Instrument, n.Record.ObservedEnd(), f.v.Now) != access.Granted {
 		return nil, nil
 	}
 	m := New(f.v.Base(), f.v.Snapshot.Instruments[n.Instrument], n, g.message.At)

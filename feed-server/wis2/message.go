@@ -124,17 +124,13 @@ func New(base string, in wire.InstrumentEntry, n wire.Notice, published time.Tim
 }
 
 func (p *Properties) observed(r *wire.Record) {
-	from, to := r.ObservedFrom, r.ObservedTo
-	switch {
-	case from == nil && to == nil:
+	switch from, to, told := r.ObservedSpan(); {
+	case !told:
 		p.DateTime = json.RawMessage("null")
-	case from != nil && to != nil && !from.Equal(*to):
-		p.Start, p.End = timeText(*from), timeText(*to)
+	case from.Equal(to):
+		p.DateTime = json.RawMessage(strconv.Quote(timeText(from)))
 	default:
-		if from == nil {
-			from = to
-		}
-		p.DateTime = json.RawMessage(strconv.Quote(timeText(*from)))
+		p.Start, p.End = timeText(from), timeText(to)
 	}
 }
 

@@ -50,7 +50,7 @@ func TestObservationTime(t *testing.T) {
 				now.Format("20060102/1504.jpg"):                        day(now),
 				now.Add(-30 * time.Minute).Format("20060102/1504.jpg"): day(now.Add(-30 * time.Minute)),
 				now.Add(-48 * time.Hour).Format("20060102/1504.jpg"):   late,
-				now.Add(24 * time.Hour).Format("20060102/1504.jpg"):    day(now.Add(24 * time.Hour)),
+				now.Add(23 * time.Hour).Format("20060102/1504.jpg"):    day(now.Add(23 * time.Hour)),
 				now.Add(25 * time.Hour).Format("20060102/1504.jpg"):    {source: wire.TimeSourceReceived},
 				now.AddDate(0, 0, -365).Format("20060102/1504.jpg"):    {wire.TimeSourceName, now.AddDate(0, 0, -365), now.AddDate(0, 0, -365).Add(time.Minute - 1), true},
 				now.AddDate(0, 0, -367).Format("20060102/1504.jpg"):    {source: wire.TimeSourceReceived},

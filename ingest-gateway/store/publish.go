@@ -45,10 +45,6 @@ func (o *Object) notice(receivedAt time.Time, digest wire.Digest) wire.Notice {
 	return n
 }
 
-// A name tells no time of observation that is further from the receipt: a clock that was not
-// set would end an embargo at once, or never, and have its Instrument owe data since 1970.
-const mostPast, mostFuture = 366 * 24 * time.Hour, 24 * time.Hour
-
 // readObservationTime reads out of the object's name when it was observed, where the
 // Instrument says that names tell.
 func (o *Object) readObservationTime() {
@@ -57,11 +53,12 @@ func (o *Object) readObservationTime() {
 		return
 	}
 	v, err := t.Read(o.name)
-	if err != nil || v.Time.Before(o.receivedAt.Add(-mostPast)) || v.Time.After(o.receivedAt.Add(mostFuture)) {
+	if err != nil || !wire.BelievesObserved(v.Time, o.receivedAt) {
 		o.archive.metrics.unknownTimes.WithLabelValues(o.instrument.Name).Inc()
-		return
 	}
-	o.observed = v.Time
+	if err == nil {
+		o.observed = v.Time
+	}
 }
 
 // publish publishes a notice, whatever the place of its object, as announce.Announcer.Notice does. The name of the

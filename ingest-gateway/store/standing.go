@@ -107,6 +107,7 @@ func (a *Archive) newest(ctx context.Context, bucket, key string) (value []byte,
 func asReceived(r, listed wire.Record) wire.Record {
 	r.ReceivedAt, r.Gateway, r.Incarnation = listed.ReceivedAt, listed.Gateway, listed.Incarnation
 	r.TimeSource, r.ObservedFrom, r.ObservedTo, r.Backfill = listed.TimeSource, listed.ObservedFrom, listed.ObservedTo, listed.Backfill
+	r.Doubted = listed.Doubted
 	r.ClockStepMillis = listed.ClockStepMillis
 	r.Source, r.Port, r.Framing, r.Completeness = listed.Source, listed.Port, listed.Framing, listed.Completeness
 	r.MediaType, r.Path = listed.MediaType, listed.Path

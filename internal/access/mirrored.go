@@ -22,14 +22,8 @@ func Mirrored(m *wire.MirrorEntry, in *wire.InstrumentEntry, now time.Time) func
 	}
 	from, to := m.Selection.Observed(now)
 	return func(r *wire.Record) bool {
-		observed := r.ReceivedAt
-		if r.ObservedTo != nil {
-			observed = *r.ObservedTo
-		} else if r.ObservedFrom != nil {
-			observed = *r.ObservedFrom
-		}
 		first, last := r.Observed()
 		return (to.IsZero() || first.Before(to)) && !last.Before(from) &&
-			Decide(Archive, reader, in.Instrument, in.Access, observed, now) == Granted
+			Decide(Archive, reader, in.Instrument, in.Access, last, now) == Granted
 	}
 }

@@ -47,7 +47,7 @@ func (c *Catalog) newestOfType(ctx context.Context, instrument, mediaType string
 			return nil, err
 		}
 		for _, r := range d.Records {
-			if shows(r, mediaType) && (until.IsZero() || ended(r).Before(until)) {
+			if shows(r, mediaType) && (until.IsZero() || r.ObservedEnd().Before(until)) {
 				all = append(all, r)
 			}
 		}
@@ -60,11 +60,4 @@ func (c *Catalog) newestOfType(ctx context.Context, instrument, mediaType string
 		all = all[:min(most, len(all)):min(most, len(all))]
 	}
 	return all, nil
-}
-
-// ended is when the observation of an object ended, by which an embargo counts; else
-// when the object was received.
-func ended(r *wire.Record) time.Time {
-	_, to := r.Observed()
-	return to
 }

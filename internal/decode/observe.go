@@ -17,6 +17,11 @@ type Observer struct {
 	// received: a channel has the times of receipt.
 	received bool
 	from, to int64
+	// doubtedFrom and doubtedTo span the times that are not believed of their datagram (wire.BelievesObserved), for which its
+	// receipt stands.
+	doubtedFrom, doubtedTo int64
+	// receivedAt is when the datagram was received that is being read.
+	receivedAt time.Time
 	// Undecodable is how many datagrams at least one channel could not read all of.
 	Undecodable int
 }
@@ -24,7 +29,7 @@ type Observer struct {
 // NewObserver returns an observer for one channel of telemetry; nil where no declared
 // channel finds times in its datagrams. One that cannot be read is passed over.
 func NewObserver(declared []wire.ChannelEntry, channel string) *Observer {
-	o := &Observer{from: math.MaxInt64, to: math.MinInt64}
+	o := &Observer{from: math.MaxInt64, to: math.MinInt64, doubtedFrom: math.MaxInt64, doubtedTo: math.MinInt64}
 	for i := range declared {
 		if declared[i].Datagrams != channel || channel == "" {
 			continue
@@ -48,6 +53,7 @@ func (o *Observer) Add(payload []byte, receivedAt time.Time) {
 	if o == nil {
 		return
 	}
+	o.receivedAt = receivedAt
 	bad := false
 	for _, d := range o.decoders {
 		err := d.Decode(payload, receivedAt, o.see)
@@ -63,6 +69,10 @@ func (o *Observer) Add(payload []byte, receivedAt time.Time) {
 }
 
 func (o *Observer) see(s Sample) error {
+	if !wire.BelievesObserved(time.Unix(0, s.Time), o.receivedAt) {
+		o.doubtedFrom, o.doubtedTo = min(o.doubtedFrom, s.Time), max(o.doubtedTo, s.Time)
+		s.Time = o.receivedAt.UnixNano()
+	}
 	o.from, o.to = min(o.from, s.Time), max(o.to, s.Time)
 	return nil
 }
@@ -73,4 +83,12 @@ func (o *Observer) Span() (from, to time.Time, ok bool) {
 		return time.Time{}, time.Time{}, false
 	}
 	return time.Unix(0, o.from).UTC(), time.Unix(0, o.to).UTC(), true
+}
+
+// Doubted returns the least and greatest time that is not believed; nil where all are.
+func (o *Observer) Doubted() *wire.TimeSpan {
+	if o == nil || o.doubtedFrom > o.doubtedTo {
+		return nil
+	}
+	return &wire.TimeSpan{From: time.Unix(0, o.doubtedFrom).UTC(), To: time.Unix(0, o.doubtedTo).UTC()}
 }

@@ -11,6 +11,7 @@ import (
 )
 
 func TestObserver(t *testing.T) {
+	received := time.Date(2020, 1, 4, 12, 0, 0, 123456789, time.UTC)
 	timed := csvChannel(",", []int{1}, column(double("x"), 2))
 	timed.Name, timed.Datagrams, timed.Time.Precision = "timed", "raw", wire.PrecisionNanoseconds
 	untimed := csvChannel(",", nil, column(double("x"), 1))
@@ -39,9 +40,10 @@ func TestObserver(t *testing.T) {
 		from, to    string
 		undecodable int
 	}{
-		"in any order":     {[]wire.ChannelEntry{broken, timed}, []string{"2020-01-02,1\n2020-01-01,1", "no", "2020-01-03T01:00,2"}, "2020-01-01T00:00:00Z", "2020-01-03T01:00:00Z", 1},
-		"nothing readable": {[]wire.ChannelEntry{timed}, []string{"no", ""}, "", "", 1},
-		"two declarations": {[]wire.ChannelEntry{timed, untimed}, []string{"2020-01-02,1"}, "2020-01-02T00:00:00Z", received.Format(time.RFC3339Nano), 0},
+		"in any order":                 {[]wire.ChannelEntry{broken, timed}, []string{"2020-01-02,1\n2020-01-01,1", "no", "2020-01-03T01:00,2"}, "2020-01-01T00:00:00Z", "2020-01-03T01:00:00Z", 1},
+		"a clock that is not believed": {[]wire.ChannelEntry{timed}, []string{"2000-01-02,1\n2020-01-02T00:00:00,1", "1980-01-06,1"}, "2020-01-02T00:00:00Z", received.Format(time.RFC3339Nano), 0},
+		"nothing readable":             {[]wire.ChannelEntry{timed}, []string{"no", ""}, "", "", 1},
+		"two declarations":             {[]wire.ChannelEntry{timed, untimed}, []string{"2020-01-02,1"}, "2020-01-02T00:00:00Z", received.Format(time.RFC3339Nano), 0},
 	} {
 		o := decode.NewObserver(c.declared, "raw")
 		for _, p := range c.payloads {
@@ -51,5 +53,10 @@ func TestObserver(t *testing.T) {
 		if ok != (c.from != "") || ok && (from.Format(time.RFC3339Nano) != c.from || to.Format(time.RFC3339Nano) != c.to) || o.Undecodable != c.undecodable {
 			t.Errorf("%s: %s to %s, %v; %d undecodable", name, from, to, ok, o.Undecodable)
 		}
+	}
+	o := decode.NewObserver([]wire.ChannelEntry{timed}, "raw")
+	o.Add([]byte("1980-01-06,1\n2000-01-02,1"), received)
+	if d := o.Doubted(); d == nil || d.From.Year() != 1980 || d.To.Year() != 2000 {
+		t.Errorf("doubted %+v", d)
 	}
 }

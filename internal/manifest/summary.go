@@ -60,8 +60,10 @@ func (s *Summary) add(r wire.Record) {
 			s.day.ForeignBytes += r.Size
 		}
 	}
-	s.day.ObservedFrom = least(s.day.ObservedFrom, r.ObservedFrom)
-	s.day.ObservedTo = greatest(s.day.ObservedTo, r.ObservedTo)
+	if from, to, told := r.ObservedSpan(); told {
+		s.day.ObservedFrom = least(s.day.ObservedFrom, &from)
+		s.day.ObservedTo = greatest(s.day.ObservedTo, &to)
+	}
 	path := r.Published()
 	s.dirs.add(Dir(path))
 	if s.day.Entries == 1 || path < s.day.FirstPath {

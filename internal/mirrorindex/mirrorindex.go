@@ -150,6 +150,13 @@ func EntryOf(path string, r *wire.Record) Entry {
 	return e
 }
 
+// Observed returns the first and the last instant that an object observes, as Record.Observed does. Who imported an object is
+// not told, so that its name is believed as every name is.
+func (e *Entry) Observed() (from, to time.Time) {
+	from, to, _ = wire.ObservedSpan(e.ObservedFrom, e.ObservedTo, e.ReceivedAt)
+	return from, to
+}
+
 // Is says in which state an object is.
 func (e *Entry) Is() wire.State {
 	if e.State == "" {

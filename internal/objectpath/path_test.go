@@ -37,7 +37,7 @@ func TestPath(t *testing.T) {
 	named.Name = "night/frame 1.fits"
 	observed.SetObserved(time.Date(2026, 11, 20, 6, 30, 0, 0, time.UTC), time.Minute)
 	early.SetObserved(time.Date(2026, 11, 21, 6, 30, 0, 0, time.UTC), time.Minute)
-	late.SetObserved(time.Date(2015, 3, 17, 6, 30, 0, 0, time.UTC), time.Minute)
+	late.SetObserved(time.Date(2026, 3, 17, 6, 30, 0, 0, time.UTC), time.Minute)
 	late.Name = "0630.fits"
 	segment.Segment = &wire.SegmentRange{Channel: "raw"}
 	for _, c := range []struct {
@@ -59,7 +59,7 @@ func TestPath(t *testing.T) {
 		{"{year}{doy}/{hour}{minute}-{digest:8}", observed, 0, "2026325/1200-" + r.Digest.String()[:8]},
 		{"{year}{doy}/{sequence}.jpg", observed, 7, "2026325/7.jpg"},
 		{"{year}{doy}/{hour}{minute}-{id}", late, 0, "2026325/1200-" + id}, // it is listed there
-		{"{year}{doy}/{name}", late, 0, "2015076/0630.fits"},               // its name is claimed
+		{"{year}{doy}/{name}", late, 0, "2026076/0630.fits"},               // its name is claimed
 		{"{year}{doy}/{id}", segment, 0, ""},
 		{strings.Repeat("x", 300) + "/{year}{doy}/{id}", r, 0, ""}, // too long for a part of a key
 	} {

@@ -65,7 +65,7 @@ type RootDay struct {
 	Bytes      int64 `json:"bytes"`
 	// ForeignBytes are those of them that lie where others write: no retention removes them.
 	ForeignBytes int64 `json:"foreignBytes,omitempty"`
-	// ObservedFrom and ObservedTo are the least and greatest observation time.
+	// ObservedFrom and ObservedTo are the least and greatest observation time (Record.ObservedSpan).
 	ObservedFrom *time.Time `json:"observedFrom,omitempty"`
 	ObservedTo   *time.Time `json:"observedTo,omitempty"`
 	// Dirs are the folders of the published paths, in order, "" being the uppermost;

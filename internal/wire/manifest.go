@@ -30,7 +30,7 @@ type ManifestHeader struct {
 	// parts before it may be gone. 0: the parts that there are say it.
 	NextPart int `json:"nextPart,omitempty"`
 	// ObservedFrom and ObservedTo are the least and greatest observation time
-	// that the entries hold.
+	// of the entries (Record.ObservedSpan).
 	ObservedFrom *time.Time `json:"observedFrom,omitempty"`
 	ObservedTo   *time.Time `json:"observedTo,omitempty"`
 	// Writer and Incarnation wrote the part.
@@ -112,11 +112,12 @@ func (h *ManifestHeader) count(r *Record) {
 	if r.Changes() {
 		h.Changes++
 	}
-	if r.ObservedFrom != nil && (h.ObservedFrom == nil || r.ObservedFrom.Before(*h.ObservedFrom)) {
-		h.ObservedFrom = r.ObservedFrom
+	from, to, told := r.ObservedSpan()
+	if told && (h.ObservedFrom == nil || from.Before(*h.ObservedFrom)) {
+		h.ObservedFrom = &from
 	}
-	if r.ObservedTo != nil && (h.ObservedTo == nil || r.ObservedTo.After(*h.ObservedTo)) {
-		h.ObservedTo = r.ObservedTo
+	if told && (h.ObservedTo == nil || to.After(*h.ObservedTo)) {
+		h.ObservedTo = &to
 	}
 }
 

@@ -51,42 +51,6 @@ func (r *Record) ChangedAt() time.Time {
 	return last
 }
 
-// Observed returns the first and the last instant that the object observes; of one of which
-// that is not known, when it was received.
-func (r *Record) Observed() (from, to time.Time) {
-	switch {
-	case r.ObservedFrom == nil && r.ObservedTo == nil:
-		return r.ReceivedAt, r.ReceivedAt
-	case r.ObservedFrom == nil:
-		return *r.ObservedTo, *r.ObservedTo
-	case r.ObservedTo == nil || r.ObservedTo.Before(*r.ObservedFrom):
-		return *r.ObservedFrom, *r.ObservedFrom
-	default:
-		return *r.ObservedFrom, *r.ObservedTo
-	}
-}
-
-// SetObserved notes that the object's name tells when it was observed, as exactly as resolution.
-func (r *Record) SetObserved(from time.Time, resolution time.Duration) {
-	to := from.Add(resolution - 1)
-	r.ObservedFrom, r.ObservedTo, r.TimeSource = &from, &to, TimeSourceName
-}
-
-// When is the time by which an object is newer than another: the end of its
-// observation, else its receipt. Nothing is observed after it was received: where a
-// clock says so, the receipt counts.
-func (r *Record) When() time.Time {
-	at := r.ReceivedAt
-	for _, observed := range []*time.Time{r.ObservedTo, r.ObservedFrom} {
-		if observed != nil && observed.Before(at) {
-			return *observed
-		} else if observed != nil {
-			return at
-		}
-	}
-	return at
-}
-
 // IsLate says whether what came at an instant came later than lateAfter after the end of
 // its observation. Where no observation time is known its receipt stands for it, so that
 // what a gateway received then is not late.
@@ -178,6 +142,9 @@ type Record struct {
 
 	ObservedFrom *time.Time `json:"observedFrom,omitempty"`
 	ObservedTo   *time.Time `json:"observedTo,omitempty"`
+	// Doubted is from when to when its name or payload says that it observes, of what of that is not believed
+	// (BelievesObserved).
+	Doubted *TimeSpan `json:"doubted,omitempty"`
 	// ReceivedAt is the gateway's clock at the last byte; of an imported object,
 	// when its file or object was last modified.
 	ReceivedAt time.Time `json:"receivedAt"`

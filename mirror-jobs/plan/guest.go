@@ -128,12 +128,7 @@ func (p *GuestPolicy) wanted(e *mirrorindex.Entry) bool {
 // withheld says whether an object is under embargo at the other Site: who pulls may be one of those that may read it, and the
 // public here is not.
 func (p *GuestPolicy) withheld(e *mirrorindex.Entry, now time.Time) bool {
-	observed := e.ReceivedAt
-	if e.ObservedTo != nil {
-		observed = *e.ObservedTo
-	} else if e.ObservedFrom != nil {
-		observed = *e.ObservedFrom
-	}
+	_, observed := e.Observed()
 	return p.Embargo > 0 && now.Before(observed.Add(p.Embargo))
 }
 

@@ -133,15 +133,6 @@ func bounds(line mirrorindex.DaysLine) (from, to time.Time, err error) {
 
 // selects says whether an object is wanted.
 func (s Selection) selects(e *mirrorindex.Entry) bool {
-	from, to := e.ReceivedAt, e.ReceivedAt
-	if e.ObservedFrom != nil {
-		from, to = *e.ObservedFrom, *e.ObservedFrom
-	}
-	if e.ObservedTo != nil {
-		to = *e.ObservedTo
-		if e.ObservedFrom == nil {
-			from = to
-		}
-	}
+	from, to := e.Observed()
 	return (s.ObservedTo.IsZero() || from.Before(s.ObservedTo)) && !to.Before(s.ObservedFrom)
 }

@@ -51,6 +51,8 @@ type reports struct {
 	instruments map[string]map[string]plan.InstrumentReport
 	// forwards by instrument.
 	forwards map[string]wire.ForwardStatus
+	// clocks by instrument.
+	clocks map[string]wire.ClockStatus
 	// ledger is nil until it was reported.
 	ledger *wire.LedgerStatus
 	// expiry is nil until it was reported.
@@ -81,7 +83,7 @@ const aliveFor = 3 * wire.GatewayReportInterval
 
 func newReports(log *slog.Logger) *reports {
 	return &reports{log: log, gateways: map[string]*gatewayReport{}, instruments: map[string]map[string]plan.InstrumentReport{},
-		forwards: map[string]wire.ForwardStatus{}, senders: map[string]map[string]plan.SenderReport{}, refusals: map[string]*plan.Refusals{},
+		forwards: map[string]wire.ForwardStatus{}, clocks: map[string]wire.ClockStatus{}, senders: map[string]map[string]plan.SenderReport{}, refusals: map[string]*plan.Refusals{},
 		damages:     map[string]map[string]wire.Damage{},
 		feedServers: map[string]*feedServerReport{}, consumers: map[string]map[string]plan.ConsumerReport{},
 		mirrors: map[string]map[string]plan.MirrorReport{}}
@@ -105,6 +107,10 @@ func (r *reports) take(entry jetstream.KeyValueEntry, replayed bool, now time.Ti
 	}
 	if instrument, ok := wire.ParseForwardStatusKey(entry.Key()); ok {
 		r.takeForward(instrument, entry.Value())
+		return
+	}
+	if instrument, ok := wire.ParseClockStatusKey(entry.Key()); ok {
+		r.takeClock(instrument, entry.Value())
 		return
 	}
 	switch entry.Key() {
@@ -240,6 +246,30 @@ func (r *reports) takeForward(instrument string, value []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.forwards[instrument] = status
+}
+
+// takeClock stores what the archivist says of the times that an instrument tells.
+func (r *reports) takeClock(instrument string, value []byte) {
+	status, err := wire.Decode[wire.ClockStatus](value)
+	if err != nil {
+		r.log.Warn("the report of the times that an instrument tells cannot be read", "instrument", instrument, "error", err)
+		return
+	}
+	r.mu.Lock()
+	r.clocks[instrument] = status
+	r.mu.Unlock()
+	r.senderChanged(instrument) // the archivist reports once a minute at most
+}
+
+// ofClock returns what was last said of the times that an instrument tells, nil where nothing was.
+func (r *reports) ofClock(instrument string) *wire.ClockStatus {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	status, ok := r.clocks[instrument]
+	if !ok {
+		return nil
+	}
+	return &status
 }
 
 // takeLedger stores how far the ledger is closed.

@@ -19,6 +19,7 @@ const heartbeatAge = 15 * time.Minute
 
 // May the instrument's clock be trusted?
 var clockChecks = []check[InstrumentView]{
+	timesAreDoubted,
 	reportsOfSendersAreNotRead,
 	senderIsSilent,
 	clockIsNotMeasured,
@@ -94,6 +95,31 @@ func (v InstrumentView) maxSkew() time.Duration {
 	return 2 * time.Second // an Instrument of before spec.clock
 }
 
+// timesAreDoubted: the last object that told a time told one that is not believed.
+func timesAreDoubted(v InstrumentView) (Finding, bool) {
+	c := v.Clock
+	if c == nil || c.BelievedAt != nil {
+		return Finding{}, false
+	}
+	return bad(v1alpha1.ReasonClockOff, fmt.Sprintf(
+		"what was received at %s tells a time of observation that is %s the gateways', too far to be believed: set the clock that the times come from, by NTP or GPS; "+
+			"data is kept as it came, and embargo, order and start of the data count from the receipt",
+		c.DoubtedAt.UTC().Format(time.RFC3339), sideOf(time.Duration(c.Offset)))), true
+}
+
+// sideOf says on which side of the gateways' clock another is, and by how much.
+func sideOf(offset time.Duration) string {
+	side := "behind"
+	if offset < 0 {
+		side = "ahead of"
+	}
+	const day = 24 * time.Hour
+	if far := offset.Abs(); far >= 2*day {
+		return fmt.Sprintf("%d days %s", far.Round(day)/day, side)
+	}
+	return fmt.Sprintf("%s %s", roundedOffset(offset).Abs(), side)
+}
+
 func reportsOfSendersAreNotRead(v InstrumentView) (Finding, bool) {
 	was := condition(v.Instrument.Status.Conditions, v1alpha1.ConditionClockTrusted)
 	if v.Bus.Up || was == nil || v.Now.Sub(v.Bus.Since) > heartbeatAge {
@@ -131,13 +157,9 @@ func (v InstrumentView) offset() (offset, uncertain time.Duration) {
 // clockIsOff: by more than what the measurement may be wrong.
 func clockIsOff(v InstrumentView) (Finding, bool) {
 	offset, uncertain := v.offset()
-	side := "behind"
-	if offset < 0 {
-		side = "ahead of"
-	}
 	return bad(v1alpha1.ReasonClockOff, fmt.Sprintf(
-			"the sender's clock is %s %s the gateways', more than spec.clock.maxSkew (%s): set it, by NTP or GPS; data is received and keeps its times",
-			roundedOffset(offset).Abs(), side, v.maxSkew())),
+			"the sender's clock is %s the gateways', more than spec.clock.maxSkew (%s): set it, by NTP or GPS; data is received and keeps its times",
+			sideOf(offset), v.maxSkew())),
 		offset.Abs()-uncertain > v.maxSkew()
 }
 

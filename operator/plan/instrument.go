@@ -30,6 +30,8 @@ type InstrumentView struct {
 	Forward *wire.ForwardStatus
 	// Damage is what is known to be damaged in the store.
 	Damage []wire.Damage
+	// Clock is what the archivist last said of the times that the instrument tells; nil: nothing.
+	Clock *wire.ClockStatus
 	// Sender is what the sender last said of itself; nil: nothing.
 	Sender *SenderReport
 	// Pool that receives, its pods and Services: for the addresses.

@@ -24,7 +24,8 @@ const ConditionArchiveIntact = "ArchiveIntact"
 const (
 	// ReasonWithinMaxSkew: the sender's clock is as right as spec.clock.maxSkew asks.
 	ReasonWithinMaxSkew = "WithinMaxSkew"
-	// ReasonClockOff: the sender's clock is further off than spec.clock.maxSkew.
+	// ReasonClockOff: the sender's clock is further off than spec.clock.maxSkew, or what was received last tells a time
+	// that lies more than 366 days before its receipt or 24 hours after it.
 	ReasonClockOff = "ClockOff"
 	// ReasonNoHeartbeat: the sender says nothing of itself.
 	ReasonNoHeartbeat = "NoHeartbeat"

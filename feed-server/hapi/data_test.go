@@ -161,17 +161,22 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// TestReplayed: data from years ago, which was decoded as it was archived.
+// TestReplayed: data from months ago, which was decoded as it was archived. A time from years ago is that of a wrong clock: its
+// samples are counted, and not served at any time.
 func TestReplayed(t *testing.T) {
 	l := newLab(t, magnetometer())
-	old := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+	old := start.Truncate(24*time.Hour).AddDate(0, 0, -300)
 	for i := range 3 {
 		at := old.Add(time.Duration(i) * time.Hour)
 		r := l.segment(t, "mag", "raw", uint64(i+1), datagram{second(i), at.Format("2006-01-02T15:04:05.000Z,") + "1,2,3,4,x"})
 		r.ObservedFrom, r.ObservedTo, r.TimeSource = &at, &at, wire.TimeSourcePayload
 	}
+	rolled := start.AddDate(0, 0, -7*1024)
+	r := l.segment(t, "mag", "raw", 4, datagram{second(3), rolled.Format("2006-01-02T15:04:05.000Z,") + "1,2,3,5,x"})
+	r.ObservedFrom, r.ObservedTo, r.TimeSource = &rolled, &rolled, wire.TimeSourcePayload
 	_, body := l.get(t, "/data", between("mag/field", old.Add(time.Hour), old.Add(24*time.Hour), "parameters", "n"))
-	if diff := cmp.Diff("2020-01-01T01:00:00.000Z,4\n2020-01-01T02:00:00.000Z,4\n", string(body)); diff != "" || l.opened.Load() != 2 {
+	want := old.Add(time.Hour).Format("2006-01-02T15:04:05.000Z,") + "4\n" + old.Add(2*time.Hour).Format("2006-01-02T15:04:05.000Z,") + "4\n"
+	if diff := cmp.Diff(want, string(body)); diff != "" || l.opened.Load() != 2 {
 		t.Errorf("%d opened (-want +got):\n%s", l.opened.Load(), diff)
 	}
 }

@@ -80,7 +80,7 @@ func appendArray(b []byte, p *decode.Parameter, size []int, values []byte) (out,
 		v := values[:p.Width]
 		switch {
 		case p.Type == wire.ParameterString:
-			b, _ = jsontext.AppendQuote(b, bytes.ToValidUTF8(text(v), []byte("\ufffd")))
+			b, _ = jsontext.AppendQuote(b, text(v))
 		case p.Type == wire.ParameterDouble && math.IsNaN(double(v)):
 			b = append(b, "null"...)
 		default:

@@ -88,11 +88,12 @@ type binaryField struct {
 }
 
 // set sets all values of a parameter from a record.
-func (f binaryField) set(p *Parameter, values, record []byte) error {
+func (f binaryField) set(r *run, p *Parameter, record []byte) error {
+	values := r.values
 	for i := range p.Count {
 		b := record[f.at+i*f.width : f.at+(i+1)*f.width]
 		if p.Type == wire.ParameterString {
-			if err := p.setText(values, i, bytes.TrimRight(b, "\x00")); err != nil {
+			if err := r.value(p, i, p.setText(values, i, bytes.TrimRight(b, "\x00"))); err != nil {
 				return err
 			}
 			continue
@@ -110,10 +111,12 @@ func (f binaryField) set(p *Parameter, values, record []byte) error {
 			continue
 		}
 		n, err := integer(v)
-		if err != nil {
+		if err == nil {
+			binary.LittleEndian.PutUint32(to, uint32(n))
+		}
+		if err := r.value(p, i, err); err != nil {
 			return err
 		}
-		binary.LittleEndian.PutUint32(to, uint32(n))
 	}
 	return nil
 }
@@ -214,7 +217,7 @@ func (b *binaryLayout) payload(r *run, payload []byte) {
 func (b *binaryLayout) one(r *run, number int, record []byte) bool {
 	r.start()
 	for i := range b.fields {
-		if err := b.fields[i].set(&b.d.parameters[i], r.values, record); err != nil {
+		if err := b.fields[i].set(r, &b.d.parameters[i], record); err != nil {
 			r.skip("record %d: parameter %s: %w", number, b.d.parameters[i].Name, err)
 			return true
 		}

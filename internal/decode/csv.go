@@ -41,7 +41,7 @@ func newCSV(d *Decoder) (layout, error) {
 		c.last = max(c.last, p.Column-1+p.Count-1)
 	}
 	if e.Time.Source != wire.TimePayload {
-		return lines{c}, nil
+		return lines{lined: c}, nil
 	}
 	if len(e.Time.Columns) < 1 || len(e.Time.Columns) > 2 {
 		return nil, fmt.Errorf("%d columns of time: there are one, or a date and a time of day", len(e.Time.Columns))
@@ -58,7 +58,7 @@ func newCSV(d *Decoder) (layout, error) {
 	if err == nil && len(c.times) == 2 && !c.clock.iso {
 		err = fmt.Errorf("two columns of time are a date and a time of day, not %s", e.Time.Format)
 	}
-	return lines{c}, err
+	return lines{lined: c}, err
 }
 
 func (c *csvLayout) begin(*run) {}
@@ -81,7 +81,11 @@ func (c *csvLayout) line(r *run, number int, line []byte) bool {
 	if len(c.times) == 0 {
 		return r.untimed()
 	}
-	t, err := c.clock.text(r, c.timeText(r))
+	text := c.timeText(r)
+	if !c.clock.iso && c.separator == ';' {
+		text = bytes.Replace(text, []byte(","), []byte("."), 1)
+	}
+	t, err := c.clock.text(r, text)
 	if err != nil {
 		r.skip("line %d: time: %w", number, err)
 		return true
@@ -93,11 +97,26 @@ func (c *csvLayout) line(r *run, number int, line []byte) bool {
 // are missing.
 func (c *csvLayout) parameter(r *run, p *Parameter, column int) error {
 	for i := range p.Count {
-		if err := p.setText(r.values, i, field(r.fields, column+i)); err != nil {
+		if err := r.value(p, i, p.setText(r.values, i, c.number(r, p, field(r.fields, column+i)))); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// number is a column as numbers are read: where columns are apart by semicolons a comma is the mark of decimals, as where
+// numbers are written with it. A text with two marks is left as it is, and is no number.
+func (c *csvLayout) number(r *run, p *Parameter, text []byte) []byte {
+	if c.separator != ';' || p.Type == wire.ParameterString || bytes.IndexByte(text, '.') >= 0 {
+		return text
+	}
+	i := bytes.IndexByte(text, ',')
+	if i < 0 || bytes.IndexByte(text[i+1:], ',') >= 0 {
+		return text
+	}
+	r.spare = append(r.spare[:0], text...)
+	r.spare[i] = '.'
+	return r.spare
 }
 
 func field(fields [][]byte, i int) []byte {

@@ -178,14 +178,32 @@ func (d *Decoder) Decode(payload []byte, receivedAt time.Time, emit func(Sample)
 // records only some must; of all else at most 16 MiB are read. It also returns the
 // errors of in.
 func (d *Decoder) Read(in io.Reader, receivedAt time.Time, emit func(Sample) error) error {
-	r := d.begin(receivedAt, emit)
+	return d.read(in, receivedAt, endsNone, emit)
+}
+
+// ReadObject is Read for an object that was archived, observed or received at a time. A last line without its end is not read, and counted, where
+// the format has one on each line, or where nobody knows whether the object is whole: a number may be cut in it.
+func (d *Decoder) ReadObject(in io.Reader, r *wire.Record, at time.Time, emit func(Sample) error) error {
+	last := endsFixed
+	switch {
+	case r.Framing == wire.FramingLines: // the end stood behind it
+		last = endsNone
+	case r.Completeness == wire.CompletenessUnverified:
+		last = endsAll
+	}
+	return d.read(in, at, last, emit)
+}
+
+func (d *Decoder) read(in io.Reader, at time.Time, last ends, emit func(Sample) error) error {
+	r := d.begin(at, emit)
+	r.ends = last
 	err := d.layout.read(r, in)
 	return errors.Join(err, d.end(r))
 }
 
 func (d *Decoder) begin(receivedAt time.Time, emit func(Sample) error) *run {
 	r := d.runs.Get().(*run)
-	r.emit = emit
+	r.emit, r.ends = emit, endsNone
 	r.again(receivedAt)
 	return r
 }
@@ -213,6 +231,11 @@ type run struct {
 	first        error
 	// failed is what emit returned: nothing more is read.
 	failed error
+	// partly: a value of the record could not be read, and counts; got is how many could, or are missing.
+	partly bool
+	got    int
+	// ends says which last lines are not read.
+	ends ends
 
 	// What layouts keep from payload to payload, so as not to allocate it anew.
 	fields [][]byte
@@ -224,14 +247,38 @@ type run struct {
 // again begins a payload.
 func (r *run) again(receivedAt time.Time) {
 	r.receivedAt = receivedAt
-	r.emitted, r.bad, r.first, r.failed = 0, 0, nil, nil
+	r.emitted, r.bad, r.first, r.failed, r.partly = 0, 0, nil, nil, false
 }
 
 // start begins a record in which everything is missing.
-func (r *run) start() { copy(r.values, r.d.blank) }
+func (r *run) start() {
+	r.partly, r.got = false, 0
+	copy(r.values, r.d.blank)
+}
 
-// skip counts a record that cannot be read.
+// value judges what reading a value came to. One that cannot be read is missing where its parameter has a fill, and its record
+// counts once as undecodable: the other values of it are served, if there are any.
+func (r *run) value(p *Parameter, i int, err error) error {
+	if err == nil {
+		r.got++
+	}
+	if err == nil || p.FillBytes == nil {
+		return err
+	}
+	copy(p.place(r.values, i), p.FillBytes)
+	if !r.partly {
+		r.skip("parameter %s: %w", p.Name, err)
+		r.partly = true
+	}
+	return nil
+}
+
+// skip counts a record that cannot be read, once.
 func (r *run) skip(format string, args ...any) {
+	if r.partly {
+		r.partly = false
+		return
+	}
 	r.bad++
 	if r.first == nil {
 		r.first = fmt.Errorf(format, args...)
@@ -240,16 +287,23 @@ func (r *run) skip(format string, args ...any) {
 
 // done emits the record that was read, observed at t, and says whether to go on.
 func (r *run) done(t int64) bool {
+	if r.partly && r.got == 0 {
+		return true
+	}
 	if r.failed = r.emit(Sample{Time: r.d.Cut(t), Values: r.values}); r.failed != nil {
 		return false
 	}
 	r.emitted++
+	r.partly = false
 	return true
 }
 
 // untimed emits a record that has no time of its own: of a payload there can only
 // be one.
 func (r *run) untimed() bool {
+	if r.partly && r.got == 0 {
+		return true
+	}
 	if r.emitted > 0 {
 		r.skip("a further record in a payload whose records have no time of their own")
 		return true

@@ -124,7 +124,7 @@ func TestJSON(t *testing.T) {
 		{"what cannot be read", channel("", count),
 			`[{"t":"2020","n":1.5},{"t":"2020","n":[1]},{"t":"2020"},{"n":1},{"t":{},"n":1},{"t":"2020","n":{}},7,{"t":"2020","n":8}]`,
 			[]string{"2020-01-01T00:00:00Z 8"}, "7 undecodable, the first: record 1: parameter count: 1.5 is no integer"},
-		{"an array too long, one too short", channel("", vector), `{"t":"2020","b":[1,2,3]}{"t":"2020","b":[1,2,3,4,5]}`, nil, "2 undecodable, the first: record 1: parameter b: 3 values, it has 4"},
+		{"an array too long, one too short", channel("", vector), `{"t":"2020","b":[1,2,3]}{"t":"2020","b":[1,2,3,4,5]}`, nil, "2 undecodable, the first: parameter b: 3 values, it has 4"},
 		{"cut off", channel("", count), `[{"t":"2020","n":1},{"t":"20`, []string{"2020-01-01T00:00:00Z 1"}, "1 undecodable"},
 		{"no JSON", channel("", count), "hello", nil, "1 undecodable"},
 		{"no records there", number, `{"row":[]}`, nil, "no records at /rows"},

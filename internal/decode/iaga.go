@@ -42,7 +42,7 @@ func newIAGA(d *Decoder) (layout, error) {
 			return nil, fmt.Errorf("parameter %s: a component without a name", p.Name)
 		}
 	}
-	return lines{l}, nil
+	return lines{lined: l, fixed: true}, nil
 }
 
 func (l *iagaLayout) begin(r *run) {
@@ -116,9 +116,9 @@ func (l *iagaLayout) header(r *run, s *iagaState, line []byte) {
 // time reads date and time, and compares them with the day of the year.
 func (l *iagaLayout) time(r *run) (int64, error) {
 	r.spare = append(append(append(r.spare[:0], r.fields[0]...), 'T'), r.fields[1]...)
-	t, ok := r.dates.parse(r.spare)
-	if !ok {
-		return 0, fmt.Errorf("time: %w", errNoTime)
+	t, err := r.dates.observed(r.spare)
+	if err != nil {
+		return 0, fmt.Errorf("time: %w", err)
 	}
 	day, _, _, _ := r.dates.read(r.fields[0])
 	if doy, ok := parseDigits(r.fields[2]); !ok || doy != day.YearDay() {
@@ -140,7 +140,7 @@ func (l *iagaLayout) elements(r *run, s *iagaState) error {
 			if iagaMissing(text) {
 				text = nil
 			}
-			if err := p.setText(r.values, j, text); err != nil {
+			if err := r.value(p, j, p.setText(r.values, j, text)); err != nil {
 				return fmt.Errorf("parameter %s: %w", p.Name, err)
 			}
 			n++

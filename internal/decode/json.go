@@ -140,8 +140,9 @@ func (j *jsonLayout) payload(r *run, payload []byte) {
 		s = &jsonState{decoder: new(jsontext.Decoder), filled: make([]int, len(j.d.parameters))}
 		r.state = s
 	}
+	payload = bytes.TrimPrefix(payload, byteOrderMark)
 	s.payload = *bytes.NewBuffer(slices.Clip(payload)) // the decoder may use what space a buffer has
-	s.decoder.Reset(&s.payload)
+	s.decoder.Reset(&s.payload, jsontext.AllowInvalidUTF8(true))
 	s.number, s.failed = 0, false
 	for !s.failed {
 		if s.decoder.PeekKind() == 0 {
@@ -305,8 +306,9 @@ func (j *jsonLayout) text(r *run, dec *jsontext.Decoder) ([]byte, error) {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return raw[1 : len(raw)-1], nil
 	}
-	r.spare, err = jsontext.AppendUnquote(r.spare[:0], raw)
-	return r.spare, err
+	// The decoder has read it, so all that may be wrong is text that is not of UTF-8, which is replaced.
+	r.spare, _ = jsontext.AppendUnquote(r.spare[:0], raw)
+	return r.spare, nil
 }
 
 func (j *jsonLayout) time(r *run, s *jsonState) error {
@@ -337,19 +339,32 @@ func (s *jsonState) wrong(err error) {
 func (j *jsonLayout) parameter(r *run, s *jsonState, i int) error {
 	p := &j.d.parameters[i]
 	if array := s.decoder.PeekKind() == '['; array != (len(p.Size) > 0) && s.decoder.PeekKind() != 'n' {
-		s.wrong(fmt.Errorf("parameter %s: an array where there is none, or none where there is one", p.Name))
+		s.filled[i] = p.Count
+		s.wrongValues(r, p, r.got, errors.New("an array where there is none, or none where there is one"))
 		return s.decoder.SkipValue()
 	}
 	if s.decoder.PeekKind() == 'n' { // null: all of it is missing
 		return s.decoder.SkipValue()
 	}
+	got := r.got
 	if err := j.elements(r, s, p, &s.filled[i]); err != nil {
 		return err
 	}
 	if s.filled[i] != p.Count {
-		s.wrong(fmt.Errorf("parameter %s: %d values, it has %d", p.Name, s.filled[i], p.Count))
+		s.wrongValues(r, p, got, fmt.Errorf("%d values, it has %d", s.filled[i], p.Count))
 	}
 	return nil
+}
+
+// wrongValues notes that all values of a parameter cannot be read, before which so many were got of the record.
+func (s *jsonState) wrongValues(r *run, p *Parameter, got int, err error) {
+	r.got = got
+	for i := range p.Count {
+		if err := r.value(p, i, err); err != nil {
+			s.wrong(fmt.Errorf("parameter %s: %w", p.Name, err))
+			return
+		}
+	}
 }
 
 // elements reads one value, or those in an array.
@@ -372,7 +387,9 @@ func (j *jsonLayout) elements(r *run, s *jsonState, p *Parameter, filled *int) e
 		return dec.SkipValue()
 	}
 	if kind == '{' {
-		s.wrong(fmt.Errorf("parameter %s: an object is no value", p.Name))
+		if err := r.value(p, *filled-1, errors.New("an object is no value")); err != nil {
+			s.wrong(fmt.Errorf("parameter %s: %w", p.Name, err))
+		}
 		return dec.SkipValue()
 	}
 	text, err := j.text(r, dec)
@@ -390,7 +407,7 @@ func (j *jsonLayout) elements(r *run, s *jsonState, p *Parameter, filled *int) e
 	default:
 		wrong = p.setText(r.values, *filled-1, text)
 	}
-	if wrong != nil {
+	if wrong = r.value(p, *filled-1, wrong); wrong != nil {
 		s.wrong(fmt.Errorf("parameter %s: %w", p.Name, wrong))
 	}
 	return nil

@@ -18,42 +18,152 @@ type lined interface {
 	line(r *run, number int, line []byte) bool
 }
 
-// lines is the layout that a lined one makes.
-type lines struct{ lined }
+// lines is the layout that a lined one makes. A line ends with LF, CRLF, or CR, as serial loggers write it.
+type lines struct {
+	lined
+	// fixed: the format has an end on each line, so a last one without it was cut off.
+	fixed bool
+}
 
 func (l lines) payload(r *run, payload []byte) {
 	l.begin(r)
+	payload = bytes.TrimPrefix(payload, byteOrderMark)
 	for number := 1; len(payload) > 0; number++ {
-		line, rest, _ := bytes.Cut(payload, newline)
-		payload = rest
-		if !l.line(r, number, bytes.TrimSuffix(line, carriageReturn)) {
+		i := lineEnd(payload)
+		if i < 0 {
+			l.last(r, number, payload)
 			return
+		}
+		if !l.line(r, number, payload[:i]) {
+			return
+		}
+		cr := payload[i] == '\r'
+		if payload = payload[i+1:]; cr {
+			payload = bytes.TrimPrefix(payload, newline)
 		}
 	}
 }
 
-var newline, carriageReturn = []byte("\n"), []byte("\r")
+// last reads a line that has no end, unless it may have been cut off.
+func (l lines) last(r *run, number int, line []byte) {
+	if r.ends == endsAll || r.ends == endsFixed && l.fixed {
+		r.skip("line %d has no end: it was cut off, or may have been", number)
+		return
+	}
+	l.line(r, number, line)
+}
+
+// ends says which last lines without an end are not read.
+type ends int
+
+const (
+	// endsNone: all are read. What holds them is whole.
+	endsNone ends = iota
+	// endsFixed: not those of formats that have an end on each.
+	endsFixed
+	// endsAll: none is read, as nobody knows whether all came.
+	endsAll
+)
+
+// byteOrderMark stands before text of some writers, and is no part of it (Unicode 16.0, 23.8).
+var byteOrderMark = []byte("\xef\xbb\xbf")
+
+var newline = []byte("\n")
+
+// lineWindow is how far it is looked for the end of a line at first.
+const lineWindow = 512
+
+// lineEnd returns where the first LF or CR stands; -1: nowhere.
+func lineEnd(b []byte) int {
+	for from, window := 0, lineWindow; from < len(b); from, window = from+window, 2*window {
+		part := b[from:min(len(b), from+window)]
+		i := bytes.IndexByte(part, '\n')
+		if i >= 0 {
+			part = part[:i]
+		}
+		if j := bytes.IndexByte(part, '\r'); j >= 0 {
+			return from + j
+		}
+		if i >= 0 {
+			return from + i
+		}
+	}
+	return -1
+}
 
 // maxLine is the length of a line beyond which none is read from a stream, in bytes.
 const maxLine = 256 << 10
 
 func (l lines) read(r *run, in io.Reader) error {
 	l.begin(r)
-	b := bufio.NewReaderSize(in, maxLine)
+	s := lineSource{b: bufio.NewReaderSize(in, maxLine)}
+	start, err := s.b.Peek(len(byteOrderMark))
+	if s.err = err; bytes.Equal(start, byteOrderMark) {
+		_, _ = s.b.Discard(len(byteOrderMark))
+	}
 	for number := 1; ; number++ {
-		line, err := b.ReadSlice('\n')
-		if errors.Is(err, bufio.ErrBufferFull) {
+		line, ended, err := s.next()
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
 			r.skip("line %d has more than %d bytes", number, maxLine)
-			for errors.Is(err, bufio.ErrBufferFull) {
-				_, err = b.ReadSlice('\n')
-			}
-			line = nil
-		}
-		if err != nil && !errors.Is(err, io.EOF) {
+		case err != nil && !errors.Is(err, io.EOF):
 			return err // what stands before it may be half a line
-		}
-		if len(line) > 0 && !l.line(r, number, bytes.TrimSuffix(bytes.TrimSuffix(line, newline), carriageReturn)) || err != nil {
+		case err != nil:
+			if len(line) > 0 {
+				l.last(r, number, line)
+			}
 			return nil
+		case ended && !l.line(r, number, line):
+			return nil
+		}
+	}
+}
+
+// lineSource reads lines from a stream.
+type lineSource struct {
+	b *bufio.Reader
+	// cr: the last line ended with CR, so an LF that follows is part of its end.
+	cr bool
+	// err is how the stream ended behind what is buffered.
+	err error
+}
+
+// next returns a line without what ends it, which is good until the next one is read; ended is false where the stream ends
+// without an end of the line. Errors: bufio.ErrBufferFull for a line that is too long, which is passed over, and those of the
+// stream.
+func (s *lineSource) next() (line []byte, ended bool, err error) {
+	long := false
+	for looked := 0; ; {
+		if s.err == nil {
+			_, s.err = s.b.Peek(looked + 1)
+		}
+		have, _ := s.b.Peek(s.b.Buffered())
+		if s.cr && len(have) > 0 {
+			if s.cr = false; have[0] == '\n' {
+				_, _ = s.b.Discard(1)
+				continue
+			}
+		}
+		if i := lineEnd(have[min(looked, len(have)):]); i >= 0 {
+			i += looked
+			s.cr = have[i] == '\r'
+			_, _ = s.b.Discard(i + 1)
+			if long {
+				return nil, true, bufio.ErrBufferFull
+			}
+			return have[:i], true, nil
+		}
+		switch looked = len(have); {
+		case looked == maxLine:
+			long, looked = true, 0
+			_, _ = s.b.Discard(maxLine)
+		case s.err != nil && long && errors.Is(s.err, io.EOF):
+			_, _ = s.b.Discard(looked)
+			long = false
+			return nil, true, bufio.ErrBufferFull
+		case s.err != nil:
+			_, _ = s.b.Discard(looked)
+			return have, false, s.err
 		}
 	}
 }

@@ -60,7 +60,7 @@ func (o *oasisLayout) payload(r *run, payload []byte) {
 	}
 	r.start()
 	for i := range o.fields {
-		if err := o.fields[i].set(&o.d.parameters[i], r.values, data); err != nil {
+		if err := o.fields[i].set(r, &o.d.parameters[i], data); err != nil {
 			r.skip("probe %s: parameter %s: %w", name, o.d.parameters[i].Name, err)
 			return
 		}

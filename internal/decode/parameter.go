@@ -3,11 +3,13 @@
 package decode
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -74,7 +76,7 @@ func (p *Parameter) place(values []byte, i int) []byte {
 // setText sets a value to what a text says. An empty one is missing, as are numbers
 // that are none, as NaN.
 func (p *Parameter) setText(values []byte, i int, text []byte) error {
-	if len(text) == 0 || p.Type == wire.ParameterDouble && noNumber(text) {
+	if len(text) == 0 || p.Type != wire.ParameterString && noNumber(text) {
 		return p.setMissing(values, i)
 	}
 	return p.putText(p.place(values, i), text)
@@ -107,22 +109,53 @@ func (p *Parameter) putText(to, text []byte) error {
 		if len(text) > len(to) {
 			return errTooLong
 		}
+		if !utf8.Valid(text) {
+			text = cutText(bytes.ToValidUTF8(text, replacement), len(to))
+		}
 		clear(to[copy(to, text):])
 	}
 	return nil
 }
 
-// noNumber says whether a text stands for a number that is none.
+// replacement stands for bytes that are not of UTF-8: HAPI's text is, in each of its formats.
+var replacement = []byte("\ufffd")
+
+// cutText cuts a text to a length in bytes, between characters.
+func cutText(text []byte, length int) []byte {
+	if len(text) <= length {
+		return text
+	}
+	for length > 0 && !utf8.RuneStart(text[length]) {
+		length--
+	}
+	return text[:length]
+}
+
+// noNumber says whether a text stands for a number that is none, as IEEE 754 (5.12.1) and C write it.
 func noNumber(text []byte) bool {
 	if text[0] == '-' || text[0] == '+' {
 		text = text[1:]
 	}
-	switch string(text) { // does not allocate
-	case "NaN", "nan", "NAN", "Inf", "inf", "INF", "Infinity", "infinity":
-		return true
+	if len(text) < 3 || text[0] >= '0' && text[0] <= '9' && !bytes.HasPrefix(text, windowsNumber) {
+		return false
+	}
+	if i := bytes.IndexByte(text, '('); i > 0 && text[len(text)-1] == ')' { // what it is made of
+		text = text[:i]
+	}
+	for _, word := range noNumbers {
+		if bytes.EqualFold(text, word) {
+			return true
+		}
 	}
 	return false
 }
+
+// noNumbers are the words for numbers that are none; windowsNumber begins those of Microsoft's C library.
+var (
+	noNumbers = [][]byte{[]byte("nan"), []byte("inf"), []byte("infinity"), []byte("snan"), []byte("qnan"),
+		[]byte("1.#INF"), []byte("1.#IND"), []byte("1.#QNAN"), []byte("1.#SNAN")}
+	windowsNumber = []byte("1.#")
+)
 
 // pow10 are powers of ten, which a double holds exactly.
 var pow10 = [exactDigits + 1]float64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15}

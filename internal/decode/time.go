@@ -3,6 +3,7 @@
 package decode
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -14,11 +15,12 @@ import (
 var (
 	errNoTime   = errors.New("no time")
 	errTimeSpan = errors.New("the time is before 1678 or after 2261")
+	errLeap     = errors.New("the time is in a leap second, for which samples have no time of their own")
 )
 
 // ParseTime reads a time of ISO 8601 (yyyy-mm-dd or yyyy-ddd, then T or a blank and
 // hh:mm:ss.f), of which all may be left out from the end to behind the year. Without
-// a zone it is UTC. A leap second is the second that follows. It returns false for
+// a zone it is UTC. Second 60 is the second that follows. It returns false for
 // anything else.
 func ParseTime(text []byte) (time.Time, bool) { return new(dates).parse(text) }
 
@@ -48,6 +50,30 @@ func (d *dates) parse(text []byte) (time.Time, bool) {
 	}
 	return date.Add(clock - zone), true
 }
+
+// observed is parse for the time of a sample. Second 60 is the second that follows, as some devices round up to it, but in a
+// leap second: what follows that has samples of its own. Errors: errNoTime, errLeap.
+func (d *dates) observed(text []byte) (time.Time, error) {
+	t, ok := d.parse(text)
+	switch {
+	case !ok:
+		return t, errNoTime
+	case isLeap(t) && hasSecond60(text):
+		return t, errLeap
+	}
+	return t, nil
+}
+
+// isLeap says whether a time may be that of a leap second, read as the second that follows: they are inserted at the end of June
+// and of December (ITU-R TF.460-6), others at the end of a month are not used.
+func isLeap(t time.Time) bool {
+	return t.Day() == 1 && (t.Month() == time.January || t.Month() == time.July) && t.Hour() == 0 && t.Minute() == 0 && t.Second() == 0
+}
+
+// hasSecond60 says whether a text with a time of day tells second 60.
+func hasSecond60(text []byte) bool { return bytes.Contains(text, second60) }
+
+var second60 = []byte(":59:60")
 
 // read is parseDate.
 func (d *dates) read(text []byte) (date time.Time, rest []byte, whole, ok bool) {
@@ -124,7 +150,7 @@ func parseClock(text []byte) (clock time.Duration, rest []byte, ok bool) {
 		clock += time.Duration(n) * units[i]
 		text = text[2:]
 	}
-	if len(text) > 0 && text[0] == '.' {
+	if len(text) > 0 && (text[0] == '.' || text[0] == ',') { // ISO 8601 knows both
 		unit := time.Second
 		for text = text[1:]; len(text) > 0 && text[0] >= '0' && text[0] <= '9'; text = text[1:] {
 			unit /= 10 // finer than nanoseconds it is 0
@@ -195,46 +221,97 @@ func newClock(format string) (clock, error) {
 	return clock{}, fmt.Errorf("unknown format of times %q", format)
 }
 
-// text reads a time. Fractions are read digit by digit: a double holds nanoseconds of
+// text reads a time. Numbers are read digit by digit: a double holds nanoseconds of
 // no time after 1970-04.
 func (c clock) text(r *run, text []byte) (int64, error) {
 	if c.iso {
-		t, ok := r.dates.parse(text)
-		if !ok {
-			return 0, errNoTime
+		t, err := r.dates.observed(text)
+		if err != nil {
+			return 0, err
 		}
 		return nanoseconds(t)
 	}
-	rest, negative := text, false
-	if len(rest) > 0 && rest[0] == '-' {
-		negative, rest = true, rest[1:]
-	}
-	var whole int64
-	i := 0
-	for ; i < len(rest) && rest[i] >= '0' && rest[i] <= '9'; i++ {
-		if whole > (math.MaxInt64-9)/10 {
-			return 0, errTimeSpan
-		}
-		whole = whole*10 + int64(rest[i]-'0')
-	}
-	if i == 0 || whole > math.MaxInt64/c.unit-1 {
+	digits, scale, negative, ok := decimal(r.spare[:0], text)
+	if r.spare = digits; !ok {
 		return 0, errNoTime
 	}
-	n := whole * c.unit
-	if i < len(rest) && rest[i] == '.' {
-		unit := c.unit
-		for i++; i < len(rest) && rest[i] >= '0' && rest[i] <= '9'; i++ {
-			unit /= 10
-			n += int64(rest[i]-'0') * unit
-		}
+	for unit := c.unit; unit > 1; unit /= 10 {
+		scale++
 	}
-	if i < len(rest) {
-		return 0, errNoTime
-	}
-	if negative {
-		n = -n
+	n, ok := scaled(digits, scale)
+	switch {
+	case !ok:
+		return 0, errTimeSpan
+	case negative:
+		return -n, nil
 	}
 	return n, nil
+}
+
+// maxTimeText bounds the text of a number that is a time, and maxExponent its exponent.
+const maxTimeText, maxExponent = 64, 1000
+
+// decimal reads a decimal number, with an exponent or without (RFC 8259, section 6), as its digits and the power of ten of the
+// last one. The digits are appended.
+func decimal(digits, text []byte) (_ []byte, scale int, negative, ok bool) {
+	if len(text) > maxTimeText {
+		return digits, 0, false, false
+	}
+	if len(text) > 0 && (text[0] == '-' || text[0] == '+') {
+		negative, text = text[0] == '-', text[1:]
+	}
+	_, whole := leadingDigits(0, text)
+	digits, text = append(digits, text[:whole]...), text[whole:]
+	if whole == 0 {
+		return digits, 0, false, false
+	}
+	if len(text) > 0 && text[0] == '.' {
+		_, decimals := leadingDigits(0, text[1:])
+		digits, text, scale = append(digits, text[1:1+decimals]...), text[1+decimals:], -decimals
+	}
+	if len(text) == 0 {
+		return digits, scale, negative, true
+	}
+	if text[0]|0x20 != 'e' {
+		return digits, 0, false, false
+	}
+	text = text[1:]
+	sign := 1
+	if len(text) > 0 && (text[0] == '-' || text[0] == '+') {
+		if text[0] == '-' {
+			sign = -1
+		}
+		text = text[1:]
+	}
+	exponent, ok := parseDigits(text)
+	return digits, scale + sign*exponent, negative, ok && exponent <= maxExponent
+}
+
+// scaled returns the whole number that digits times a power of ten are, cut behind the point; ok is false for one that is too
+// large.
+func scaled(digits []byte, scale int) (n int64, ok bool) {
+	for len(digits) > 0 && digits[0] == '0' {
+		digits = digits[1:]
+	}
+	if len(digits) == 0 {
+		return 0, true
+	}
+	const most = 19 // digits of an int64
+	whole := len(digits) + scale
+	if whole > most {
+		return 0, false
+	}
+	for i := range max(whole, 0) {
+		d := int64(0)
+		if i < len(digits) {
+			d = int64(digits[i] - '0')
+		}
+		if n > (math.MaxInt64-d)/10 {
+			return 0, false
+		}
+		n = n*10 + d
+	}
+	return n, true
 }
 
 // integer returns the time that a number of units is.

@@ -7,6 +7,7 @@ package endpoint
 import (
 	"log/slog"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -137,6 +138,9 @@ func (g *AccessCheck) admit(v *Request, methods []string) (leave func(), refused
 // admit finds out who asks, and takes a place for the request.
 func (a *Admission) admit(v *Request) (leave func(), refused *problem.Problem) {
 	leave = func() {}
+	if p := a.misplaced(v); p != nil {
+		return leave, p
+	}
 	who, refused := a.Identify(v.Snapshot, v.Request)
 	v.Identity = who
 	// Who guesses at tokens is slowed down as well.
@@ -177,14 +181,46 @@ func preflight(w http.ResponseWriter) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// base is the Site's address for who asks.
+// base is the Site's address for who asks: as declared, or else what the request was sent to, as a believed proxy says.
 func (g *AccessCheck) base(v *Request) string {
 	if g.cfg.BaseURL != "" {
 		return strings.TrimSuffix(g.cfg.BaseURL, "/")
 	}
-	scheme := "http"
-	if v.TLS != nil || g.cfg.Admission.cfg.Proxies.Trusted(v.Request) && v.Header.Get("X-Forwarded-Proto") == "https" {
+	scheme, host := "http", v.Host
+	if v.TLS != nil {
 		scheme = "https"
 	}
-	return scheme + "://" + v.Host
+	if g.cfg.Admission.cfg.Proxies.Trusted(v.Request) {
+		if said := lastOf(v.Header.Values("X-Forwarded-Proto")); said == "https" || said == "http" {
+			scheme = said
+		}
+		if said := lastOf(v.Header.Values("X-Forwarded-Host")); isHost(said) {
+			host = said
+		}
+	}
+	return scheme + "://" + host
+}
+
+// lastOf is the last member of a header that is a list: that which the nearest proxy says.
+func lastOf(lines []string) string {
+	if len(lines) == 0 {
+		return ""
+	}
+	members := strings.Split(lines[len(lines)-1], ",")
+	return strings.TrimSpace(members[len(members)-1])
+}
+
+// isHost says whether a text is a host with or without a port.
+func isHost(text string) bool {
+	u, err := url.Parse("http://" + text)
+	return err == nil && u.Host == text && u.Hostname() != "" && u.Path == "" && u.RawQuery == "" && u.Fragment == ""
+}
+
+// misplaced says that a believed proxy serves the Site below a path, where links, which begin at the root, lead elsewhere.
+func (a *Admission) misplaced(v *Request) *problem.Problem {
+	prefix := strings.Trim(lastOf(v.Header.Values("X-Forwarded-Prefix")), "/")
+	if prefix == "" || !a.cfg.Proxies.Trusted(v.Request) {
+		return nil
+	}
+	return problem.New(http.StatusMisdirectedRequest, "the proxy serves this below /%.100s: give the feed server a host name of its own, since its links begin at the root", prefix)
 }

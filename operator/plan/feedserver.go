@@ -163,11 +163,15 @@ func (s FeedServer) arguments() []string {
 		"--drain-timeout=" + strconv.Itoa(feedDrain) + "s",
 		"--give-way",
 	}, s.backendArguments()...)
-	if spec.URL != "" {
-		args = append(args, "--base-url="+spec.URL)
+	declared := spec.URL
+	if s.Server.Annotations[annotationOwnURL] != "" {
+		declared = ""
+	}
+	if declared != "" {
+		args = append(args, "--base-url="+declared)
 	}
 	// Any pod of the Site may be the one that notifies a consumer.
-	if s.Addressed != nil && s.Addressed.Spec.URL != spec.URL {
+	if s.Addressed != nil && s.Addressed.Spec.URL != declared {
 		args = append(args, "--notification-url="+s.Addressed.Spec.URL)
 	}
 	if len(spec.Proxies) > 0 {

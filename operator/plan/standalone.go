@@ -36,6 +36,10 @@ type Standalone struct {
 	URL func(server *v1alpha1.FeedServer) string `json:"-"`
 }
 
+// annotationOwnURL is that of a FeedServer whose spec.url says where it listens, because nothing is declared. Secrets and notifications
+// name that; links name what a request was sent to, which a proxy in front may know better.
+const annotationOwnURL = "substorm.dev/own-url"
+
 // Apply changes an object as the API server has it to what holds here, and says in AnnotationNotApplied which of its fields do not.
 // Manifests stay as they are: nothing of this is ever written.
 func (s *Standalone) Apply(o metav1.Object) {
@@ -61,6 +65,7 @@ func (s *Standalone) Apply(o metav1.Object) {
 		o.Spec.Service = v1alpha1.FeedServerService{Type: corev1.ServiceTypeClusterIP}
 		if o.Spec.URL == "" {
 			o.Spec.URL = s.URL(o)
+			metav1.SetMetaDataAnnotation(&o.ObjectMeta, annotationOwnURL, "true")
 		}
 		noteNotApplied(o, fields)
 	}

@@ -213,6 +213,30 @@ func TestEmbargo(t *testing.T) {
 	if !slices.Equal(told, []string{"old.csv"}) {
 		t.Errorf("told of %q", told)
 	}
+	// That something arrives under embargo is not told by a tag, but for what changes with each minute.
+	tags := func() (of string, minute time.Time) {
+		r, _ := root(l)
+		for _, line := range r.Instruments {
+			if line.Instrument == name {
+				of = line.Tag
+			}
+		}
+		head := lines[mirrorindex.ListLine](l, mirrorindex.ListsPath, mirrorindex.ListQuestion{Instrument: name, Day: wire.DayOf(now)})
+		return of + " " + head[0].Tag, r.Now.Truncate(time.Minute)
+	}
+	for try := 0; ; try++ {
+		before, from := tags()
+		l.Wait(l.Put(name, fmt.Sprintf("newer-%d.csv", try), "3", at(now.Add(time.Duration(try)*time.Millisecond))))
+		l.List()
+		after, to := tags()
+		if !to.Equal(from) {
+			continue
+		}
+		if before != after || before == " " {
+			t.Errorf("the tags change from %s to %s with what nobody may see", before, after)
+		}
+		break
+	}
 }
 
 // Of days with data under embargo no figures are told, which are those of all their objects; of those with nothing else,
@@ -224,16 +248,16 @@ func TestFiguresUnderEmbargo(t *testing.T) {
 	under := func(name string, embargo time.Duration) wire.InstrumentEntry {
 		return wire.InstrumentEntry{Instrument: name, UID: name, Generation: 1, Access: &wire.AccessEntry{Archive: wire.AccessPublic, EmbargoMillis: embargo.Milliseconds(), Readers: []string{archivetest.Reader}}}
 	}
-	l := newLab(t, under(name, 1000*time.Hour), under(partly, 24*40*time.Hour), under(none, time.Hour))
+	l := newLab(t, under(name, 1000*time.Hour), under(partly, 24*80*time.Hour), under(none, time.Hour))
 	observed := func(when time.Time) func(*wire.Record) {
 		return func(r *wire.Record) { r.ObservedFrom, r.ObservedTo = &when, &when }
 	}
-	recent := now.Add(-2 * time.Minute)
+	recent, ripe := now.Add(-2*time.Minute), now.AddDate(0, 0, -300)
 	l.Put(name, "new.csv", "secret", at(now), observed(recent))
-	l.Put(partly, "old.csv", "old", at(now), observed(storm))
+	l.Put(partly, "old.csv", "old", at(now), observed(ripe))
 	l.Put(partly, "new.csv", "secret", at(now), observed(recent))
-	l.Put(partly, "month/old.csv", "old", at(now.AddDate(0, 0, -70)), observed(storm))
-	l.Put(partly, "month/new.csv", "secret", at(now.AddDate(0, 0, -70)), observed(recent))
+	l.Put(partly, "month/old.csv", "old", at(now.AddDate(0, 0, -70)), observed(ripe))
+	l.Put(partly, "month/new.csv", "secret", at(now.AddDate(0, 0, -70)), observed(recent.AddDate(0, 0, -70)))
 	l.Wait(l.Put(none, "old.csv", "old", at(storm), observed(storm)))
 	l.List()
 	days := func(name, token string) (all []mirrorindex.DaysLine) {
@@ -272,7 +296,7 @@ func TestFiguresUnderEmbargo(t *testing.T) {
 		t.Fatalf("days with something: %+v", told)
 	}
 	for _, line := range told {
-		if line.Entries != 0 || line.Bytes != 0 || !line.ObservedFrom.Before(storm) || line.ObservedTo.Sub(now) < -time.Minute || line.Tag == "" {
+		if line.Entries != 0 || line.Bytes != 0 || !line.ObservedFrom.Before(ripe) || line.ObservedTo.Sub(now) < -time.Minute || line.Tag == "" {
 			t.Errorf("%+v", line)
 		}
 	}
@@ -280,7 +304,7 @@ func TestFiguresUnderEmbargo(t *testing.T) {
 		t.Errorf("nothing of it is under embargo any more: %+v", told)
 	}
 	for _, line := range days(partly, archivetest.Token) {
-		if line.Entries != 2 || line.Bytes != 9 || !line.ObservedFrom.Equal(storm) || line.ObservedTo.After(now) {
+		if line.Entries != 2 || line.Bytes != 9 || !line.ObservedFrom.Equal(ripe) || line.ObservedTo.After(now) {
 			t.Errorf("to a reader: %+v", line)
 		}
 	}

@@ -46,12 +46,13 @@ func (x *Index) root(v *endpoint.Request) *problem.Problem {
 }
 
 // tagOf is a tag of what the archive holds of an instrument, of all or of a day, with what
-// else an answer to who asks depends on.
+// else an answer to who asks depends on. Where something is hidden from who asks, the minute stands for
+// what the archive holds, whose tag would tell when something arrives.
 func tagOf(v *endpoint.Request, in wire.InstrumentEntry, of string) string {
+	if v.Embargoed(in) {
+		of = v.Now.UTC().Truncate(embargoStep).Format(time.RFC3339)
+	}
 	h := sha256.New()
 	_, _ = fmt.Fprintf(h, "%d %s %s %d\n", mirrorindex.Format, of, in.UID, in.Generation)
-	if v.Embargoed(in) {
-		_, _ = fmt.Fprintf(h, "%s\n", v.Now.Truncate(embargoStep))
-	}
 	return hex.EncodeToString(h.Sum(nil)[:12])
 }

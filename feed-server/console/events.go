@@ -19,6 +19,9 @@ import (
 const (
 	// eventsEvery is how often what changed is told.
 	eventsEvery = time.Second
+	// aliveEvery is how often a page hears something where nothing changes: it takes a silence of three times that for a server
+	// that is away.
+	aliveEvery = 10 * time.Second
 	// replicasDiffer is by how much two replicas may differ in when they saw something.
 	replicasDiffer = 15 * time.Second
 )
@@ -28,6 +31,8 @@ type update struct {
 	Format int `json:"format"`
 	// At is when it was found, in milliseconds since 1970.
 	At int64 `json:"at"`
+	// Now is the server's clock, in milliseconds since 1970.
+	Now int64 `json:"now"`
 	// Layout is another where there are other instruments.
 	Layout string    `json:"layout"`
 	Rows   []updated `json:"rows,omitempty"`
@@ -35,6 +40,12 @@ type update struct {
 	SpaceWeather *weather `json:"spaceWeather,omitempty"`
 	// Line is what came of the dataset that was asked for.
 	Line json.RawMessage `json:"line,omitempty"`
+}
+
+// alive is what an event tells where nothing changed for a while.
+type alive struct {
+	Format int   `json:"format"`
+	Now    int64 `json:"now"`
 }
 
 // updated is a row that changed.
@@ -96,6 +107,8 @@ type events struct {
 	// told is up to when the page knows what changed, and layout what it was told of that.
 	told   time.Time
 	layout string
+	// heard is when the page was last told anything.
+	heard time.Time
 	// dataset that the page draws, and its line; nil where there is none.
 	dataset string
 	line    *line
@@ -103,13 +116,13 @@ type events struct {
 }
 
 // event is what changed; nil: nothing did.
-func (e *events) event(time.Time) (*endpoint.Event, error) {
+func (e *events) event(now time.Time) (*endpoint.Event, error) {
 	if p := e.v.Renew(); p != nil {
 		return nil, endpoint.ErrOver
 	}
 	e.c.board.keep(e.v.Snapshot)
 	view := e.c.view(e.v)
-	u := update{Format: pageFormat, At: view.at.UnixMilli(), Layout: view.layout}
+	u := update{Format: pageFormat, At: view.at.UnixMilli(), Now: now.UnixMilli(), Layout: view.layout}
 	for _, r := range view.since(e.told) {
 		row := updated{Name: r.Name, State: r.State, Picture: r.Picture}
 		if r.Received != nil {
@@ -125,9 +138,14 @@ func (e *events) event(time.Time) (*endpoint.Event, error) {
 		return nil, err
 	}
 	if len(u.Rows) == 0 && u.SpaceWeather == nil && u.Line == nil && e.layout == view.layout {
-		return nil, nil
+		if now.Sub(e.heard) < aliveEvery {
+			return nil, nil
+		}
+		e.heard = now
+		data, err := json.Marshal(alive{Format: pageFormat, Now: now.UnixMilli()})
+		return &endpoint.Event{Kind: "alive", Data: data}, err
 	}
-	e.told, e.layout = view.at, view.layout
+	e.told, e.layout, e.heard = view.at, view.layout, now
 	data, err := json.Marshal(u)
 	return &endpoint.Event{Kind: "update", ID: strconv.FormatInt(u.At, 10), Data: data}, err
 }

@@ -24,24 +24,61 @@
     if (document.hidden) return;
     text($("clock"), utc(Date.now()).slice(11) + " UTC");
     for (const node of document.querySelectorAll("main time[datetime]")) setTime(node, Date.parse(node.dateTime));
+    judge();
+    tellAway();
     for (const li of document.querySelectorAll("#values li")) li.classList.toggle("stale", Date.now() > +li.dataset.until);
   }
 
-  // Rows and their counts.
-  function count() {
+  // Rows and their counts. What a row shows is what the server said, until that cannot be true any more: data that is due has not
+  // come, or nothing is heard of the server.
+  let heard = Date.now(), offset = 0, away = 0, retryAt = 0;
+  const now = () => Date.now() + offset; // by the server's clock
+  const asOf = () => " as of " + utc(heard + offset).slice(11);
+  function judge() {
     const are = {};
-    for (const tr of rows.values()) are[tr.dataset.state] = (are[tr.dataset.state] || 0) + 1;
+    for (const tr of rows.values()) {
+      const time = tr.querySelector("time"), late = tr.dataset.state === "Flowing" && tr.dataset.due && time.dateTime && now() > Date.parse(time.dateTime) + +tr.dataset.due;
+      const state = late ? "Overdue" : tr.dataset.state, as = counts.get(state);
+      are[state] = (are[state] || 0) + 1;
+      tr.dataset.shows = state;
+      if (!as) continue;
+      text(tr.querySelector(".sign"), away ? "?" : as.dataset.sign);
+      text(tr.querySelector(".sign + span"), as.dataset.word + (away ? late ? ", not confirmed" : asOf() : ""));
+    }
     for (const [state, li] of counts) {
       text(li.querySelector("b"), String(are[state] || 0));
+      text(li.querySelector(".sign"), away ? "?" : li.dataset.sign);
+      text(li.querySelector("small"), away ? asOf().trim() : "");
       li.hidden = !are[state];
     }
+  }
+  // The server is away: the page says since when, and when it asks again.
+  function tellAway() {
+    if (!away) return;
+    const left = Math.max(0, Math.ceil((retryAt - Date.now()) / 1e3));
+    text($("away-since"), utc(away + offset).slice(11) + " UTC");
+    text($("away-again"), left ? "It is asked again in " + left + " s." : "It is being asked again.");
+  }
+  function lose() {
+    if (!away) away = heard;
+    body.classList.add("lost");
+    $("away").hidden = false;
+    judge();
+    tellAway();
+  }
+  function hear(u) {
+    heard = Date.now();
+    if (u.now) offset = u.now - heard;
+    if (!away) return;
+    away = 0;
+    body.classList.remove("lost");
+    $("away").hidden = true;
+    judge();
   }
   function showRow(r) {
     const tr = rows.get(r.name), as = counts.get(r.state);
     if (!tr || !as) return;
     tr.dataset.state = r.state;
-    text(tr.querySelector(".sign"), as.dataset.sign);
-    text(tr.querySelector(".sign + span"), as.dataset.word);
     if (r.received) setTime(tr.querySelector("time"), r.received);
     if (r.picture) showPicture(r, tr);
     if (set && !set.live && set.id.split("/")[0] === r.name && Date.now() - asked > 10e3) history(Date.now()); // it comes by objects
@@ -210,6 +247,8 @@
   function say(state) { text($("connection"), state); }
   function connect() {
     clearTimeout(again);
+    retryAt = 0;
+    silence();
     if (source) source.close();
     source = new EventSource("/console/events?since=" + at + (set && set.live ? "&line=" + encodeURIComponent(set.id) : ""));
     source.addEventListener("update", e => {
@@ -217,24 +256,41 @@
       tries = 0;
       at = u.at;
       say("live");
+      hear(u);
+      silence();
       if (u.layout !== body.dataset.layout) $("changed").hidden = false;
       (u.rows || []).forEach(showRow);
-      if (u.rows) { count(); filter(); }
+      if (u.rows) { judge(); filter(); }
       if (u.spaceWeather) showWeather(u.spaceWeather);
       if (u.line) addLine(u.line);
     });
-    source.onerror = () => {
-      source.close();
-      const wait = Math.min(60e3, 1e3 * 2 ** tries++) * (.5 + Math.random());
-      say("not connected: tried again in " + Math.ceil(wait / 1e3) + " s");
-      clearTimeout(again);
-      again = setTimeout(connect, wait);
-    };
+    source.addEventListener("alive", e => { hear(JSON.parse(e.data)); say("live"); silence(); });
+    source.onerror = retry;
+  }
+  // A connection that is gone without a word is one as well: the server says something every 10 s.
+  let quiet = 0;
+  function silence() {
+    clearTimeout(quiet);
+    quiet = setTimeout(retry, 30e3);
+  }
+  function retry() {
+    if (source) source.close();
+    clearTimeout(quiet);
+    const wait = Math.min(60e3, 1e3 * 2 ** tries++) * (.5 + Math.random());
+    retryAt = Date.now() + wait;
+    say("not connected");
+    lose();
+    clearTimeout(again);
+    again = setTimeout(connect, wait);
   }
   document.addEventListener("visibilitychange", () => { // who is not looked at asks nothing
     clearTimeout(leaving);
-    if (document.hidden) leaving = setTimeout(() => { clearTimeout(again); source.close(); source = null; }, 30e3);
-    else { tick(); draw(); if (!source) connect(); }
+    if (document.hidden) leaving = setTimeout(() => { clearTimeout(again); clearTimeout(quiet); if (source) source.close(); source = null; }, 30e3);
+    else {
+      if (!source) { lose(); connect(); } // what it shows is as old as it was left
+      tick();
+      draw();
+    }
   });
   addEventListener("resize", draw);
 

@@ -30,6 +30,10 @@ const joinLook = 25 * time.Millisecond
 // type, where they are not empty.
 func (o *Object) Describe(name, mediaType string) { o.name, o.mediaType = name, mediaType }
 
+// OnlyFirst says that the object is stored only if its name has no other one, whatever the
+// Instrument says of versions.
+func (o *Object) OnlyFirst() { o.onlyFirst = true }
+
 // takeName gives the object its name, and the notice the key of that. Done: nothing is left
 // to store, since it duplicates an object of its name, is in the spool, or failed.
 func (o *Object) takeName(ctx context.Context, n wire.Notice) (_ wire.Notice, what outcome, done bool, err error) {
@@ -94,7 +98,7 @@ func (o *Object) claim(ctx context.Context, n wire.Notice, expired int, ask aski
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	return a.cfg.Names.Claim(ctx, wanted(n, o.instrument.KeepVersions, expired))
+	return a.cfg.Names.Claim(ctx, wanted(n, o.instrument.KeepVersions && !o.onlyFirst, expired))
 }
 
 func wanted(n wire.Notice, keepVersions bool, expired int) names.Wanted {

@@ -48,6 +48,8 @@ type Object struct {
 	framing  string
 	// name and mediaType are what the sender says, see Describe.
 	name, mediaType string
+	// onlyFirst: see OnlyFirst.
+	onlyFirst bool
 
 	// observed is when the observation began, zero where that is not known.
 	observed time.Time

@@ -42,6 +42,7 @@ func FuzzParseUploadKey(f *testing.F) {
 	id := strings.Repeat("0f", 16)
 	f.Add(UploadInfoKey("thule", "camera", id))
 	f.Add(UploadDoneKey("thule", "camera", id))
+	f.Add(UploadLengthKey("thule", "camera", id))
 	f.Add(UploadPieceKey("thule", "camera", id, 16<<20))
 	f.Add(UploadPieceKey("thule", "camera", id, 9999999999999999))
 	f.Add(StagingKey("thule", "camera", "tus/"+id))
@@ -55,6 +56,8 @@ func FuzzParseUploadKey(f *testing.F) {
 		switch {
 		case u.Done:
 			made = UploadDoneKey(site, u.Instrument, u.ID)
+		case u.Length:
+			made = UploadLengthKey(site, u.Instrument, u.ID)
 		case u.Offset >= 0:
 			made = UploadPieceKey(site, u.Instrument, u.ID, u.Offset)
 		}

@@ -198,8 +198,10 @@ func FuzzDecodeArchiveRequest(f *testing.F) {
 func FuzzDecodeArchiveDecision(f *testing.F) {
 	fuzzRecord[ArchiveDecision](f, "decision-done.json", "decision-refused.json")
 }
-func FuzzDecodeNameClaim(f *testing.F)   { fuzzRecord[NameClaim](f, "name.json") }
-func FuzzDecodeUploadInfo(f *testing.F)  { fuzzRecord[UploadInfo](f, "upload-info.json") }
+func FuzzDecodeNameClaim(f *testing.F)    { fuzzRecord[NameClaim](f, "name.json") }
+func FuzzDecodeUploadInfo(f *testing.F)   { fuzzRecord[UploadInfo](f, "upload-info.json") }
+func FuzzDecodeUploadLength(f *testing.F) { fuzzRecord[UploadLength](f, "upload-length.json") }
+
 func FuzzDecodeUploadDone(f *testing.F)  { fuzzRecord[UploadDone](f, "upload-done.json") }
 func FuzzDecodeLedgerEntry(f *testing.F) { fuzzRecord[LedgerEntry](f, "ledger.json") }
 func FuzzDecodeInstrumentEntry(f *testing.F) {

@@ -357,6 +357,7 @@ func TestUploadKeys(t *testing.T) {
 	for key, want := range map[string]UploadFile{
 		UploadInfoKey("hub", "camera", id):               {Offset: -1},
 		UploadDoneKey("hub", "camera", id):               {Offset: -1, Done: true},
+		UploadLengthKey("hub", "camera", id):             {Offset: -1, Length: true},
 		UploadPieceKey("hub", "camera", id, 0):           {},
 		UploadPieceKey("hub", "camera", id, 123_456_789): {Offset: 123_456_789},
 	} {

@@ -19,7 +19,9 @@ const (
 	CauseUnknownInstrument  Cause = "UnknownInstrument"  // no instrument of the name that the sender gives
 	CauseBadCertificate     Cause = "BadCertificate"     // no certificate, one of another authority, or one without a declared name
 	CauseBadToken           Cause = "BadToken"           // no token, or another one
+	CauseCrossOrigin        Cause = "CrossOrigin"        // a browser sent it for a web page of another origin
 	CauseTLSHandshake       Cause = "TLSHandshake"       // no TLS, or none that both sides understand, on a listener that needs it
+	CauseWrongProtocol      Cause = "WrongProtocol"      // a request of HTTP, or a TLS hello, on a port of raw TCP
 	CauseProxyHeader        Cause = "ProxyHeader"        // no header of PROXY version 2 on the edge's port, or not in time
 	CauseRateLimited        Cause = "RateLimited"        // limits.bytesPerSecond, limits.objectsPerSecond
 	CauseQuarantined        Cause = "Quarantined"        // an unknown sender's, kept apart
@@ -29,6 +31,7 @@ const (
 	CauseEmpty              Cause = "Empty"              // the sender closed without a byte
 	CauseObjectTooLarge     Cause = "ObjectTooLarge"     // limits.maxObjectSize
 	CauseTooManyConnections Cause = "TooManyConnections" // limits.maxConnections
+	CauseDisplaced          Cause = "Displaced"          // closed for another sender, where as many connections are open as limits.maxConnections or the gateway allows
 	CauseStalled            Cause = "Stalled"            // nothing arrived for tcp.idleTimeout within an object
 	CauseTooOld             Cause = "TooOld"             // the object, or UntilClose the connection, is older than tcp.maxAge
 	CauseReset              Cause = "Reset"              // the connection was reset
@@ -45,6 +48,7 @@ const (
 	CauseCorrupt            Cause = "Corrupt"            // receipted into the spool, where it cannot be read any more, or from where the store does not take it
 	CauseDigestMismatch     Cause = "DigestMismatch"     // the bytes have not the digest that came with them
 	CauseNameConflict       Cause = "NameConflict"       // other bytes have the name
+	CausePreconditionFailed Cause = "PreconditionFailed" // the name has not what If-Match or If-None-Match says
 	CauseDuplicate          Cause = "Duplicate"          // the same bytes have the name: receipted, and not kept once more
 	CauseSpoolAbandoned     Cause = "SpoolAbandoned"     // receipted into the spool of a pod that was given up with what was in it
 	CauseStreamGone         Cause = "StreamGone"         // the stream was deleted before its telemetry was in a segment

@@ -52,7 +52,7 @@ func TestNoReceipt(t *testing.T) {
 // TestCausesFitReceipts: every cause that a gateway may refuse with can be read.
 func TestCausesFitReceipts(t *testing.T) {
 	for _, cause := range []Cause{
-		CauseUnknownSource, CauseRetired, CauseEmpty, CauseObjectTooLarge, CauseTooManyConnections, CauseStalled, CauseTooOld, CauseReset,
+		CauseUnknownSource, CauseRetired, CauseEmpty, CauseObjectTooLarge, CauseTooManyConnections, CauseDisplaced, CauseWrongProtocol, CauseStalled, CauseTooOld, CauseReset,
 		CauseDraining, CauseStoreUnavailable, CauseStreamUnavailable, CauseStreamFull, CauseKernelBuffer, CauseBacklog, CauseTruncated,
 		CauseUndecodable, CauseStreamGone, CauseMessageDeleted,
 	} {

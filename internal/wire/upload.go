@@ -11,7 +11,8 @@ import (
 )
 
 // An upload by tus lies in the bucket until it is whole, so that any gateway can
-// go on with it: staging/<site>/<instrument>/tus/<id>/ holds info.json, a piece
+// go on with it: staging/<site>/<instrument>/tus/<id>/ holds info.json, length.json
+// where that came later, a piece
 // for each run of bytes that arrived, under its 16-digit offset, and done.json
 // once the object is in the archive. Pieces are created and never replaced.
 
@@ -30,6 +31,11 @@ func UploadDoneKey(site, instrument, id string) string {
 	return UploadPrefix(site, instrument, id) + uploadDone
 }
 
+// UploadLengthKey is the key of an upload's UploadLength.
+func UploadLengthKey(site, instrument, id string) string {
+	return UploadPrefix(site, instrument, id) + uploadLength
+}
+
 // UploadPieceKey is the key of the piece that begins at an offset.
 func UploadPieceKey(site, instrument, id string, offset int64) string {
 	return fmt.Sprintf("%s%016d", UploadPrefix(site, instrument, id), offset)
@@ -38,9 +44,11 @@ func UploadPieceKey(site, instrument, id string, offset int64) string {
 const (
 	uploadInfo = "info.json"
 	uploadDone = "done.json"
+	// uploadLength comes later than info.json.
+	uploadLength = "length.json"
 )
 
-var uploadKey = regexp.MustCompile(`^(staging/[a-z0-9-]+/([a-z0-9-]+)/tus/([0-9a-f]{32})/)(info\.json|done\.json|[0-9]{16})$`)
+var uploadKey = regexp.MustCompile(`^(staging/[a-z0-9-]+/([a-z0-9-]+)/tus/([0-9a-f]{32})/)(info\.json|length\.json|done\.json|[0-9]{16})$`)
 
 // UploadFile is what the key of an upload's says.
 type UploadFile struct {
@@ -48,8 +56,8 @@ type UploadFile struct {
 	Prefix, Instrument, ID string
 	// Offset of a piece; -1 for the other files.
 	Offset int64
-	// Done: it is the UploadDone.
-	Done bool
+	// Done: it is the UploadDone; Length: it is the UploadLength.
+	Done, Length bool
 }
 
 // ParseUploadKey reads a key of an upload, and returns false for other keys.
@@ -58,7 +66,7 @@ func ParseUploadKey(key string) (UploadFile, bool) {
 	if m == nil {
 		return UploadFile{}, false
 	}
-	f := UploadFile{Prefix: m[1], Instrument: m[2], ID: m[3], Offset: -1, Done: m[4] == uploadDone}
+	f := UploadFile{Prefix: m[1], Instrument: m[2], ID: m[3], Offset: -1, Done: m[4] == uploadDone, Length: m[4] == uploadLength}
 	if !strings.HasSuffix(m[4], ".json") {
 		f.Offset, _ = strconv.ParseInt(m[4], 10, 64) // 16 digits fit
 	}
@@ -73,8 +81,9 @@ func IsUploadID(id string) bool {
 
 // UploadInfo says what an upload will be.
 type UploadInfo struct {
-	// Length of the object in bytes.
-	Length int64 `json:"length"`
+	// Length of the object in bytes; 0 where it is Deferred: UploadLength says it then.
+	Length   int64 `json:"length"`
+	Deferred bool  `json:"deferred,omitempty"`
 	// Name and MediaType that the sender gave, if any, and Digest that the bytes
 	// should have, if it said so.
 	Name      string  `json:"name,omitempty"`
@@ -90,6 +99,18 @@ type UploadInfo struct {
 func (u *UploadInfo) check() error {
 	if u.Length < 0 || u.ExpiryMillis < 0 {
 		return fmt.Errorf("upload of %d bytes that is kept %d ms: %w", u.Length, u.ExpiryMillis, ErrMalformed)
+	}
+	return nil
+}
+
+// UploadLength says how long an upload's object is, of which nothing was said at the beginning.
+type UploadLength struct {
+	Length int64 `json:"length"`
+}
+
+func (u *UploadLength) check() error {
+	if u.Length < 1 {
+		return fmt.Errorf("upload of %d bytes: %w", u.Length, ErrMalformed)
 	}
 	return nil
 }

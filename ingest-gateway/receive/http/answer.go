@@ -37,16 +37,19 @@ var verdicts = map[wire.Cause]verdict{
 	wire.CauseDigestMismatch:     {http.StatusBadRequest, 0, "send the object again; if that fails too, the file has changed since its digest was computed"},
 	wire.CauseUnknownSource:      {http.StatusForbidden, 0, "add the sender's address to the listener's sources, or send from one of these"},
 	wire.CauseUnknownInstrument:  {http.StatusNotFound, 0, "send to /in/<instrument>/ of an Instrument that has a listener with protocol HTTP on this port"},
-	wire.CauseBadToken:           {http.StatusUnauthorized, 0, "show the token of the Instrument's tokenSecretKeyRef: Authorization: Bearer …"},
+	wire.CauseBadToken:           {http.StatusUnauthorized, 0, "show the token of the Instrument's tokenSecretKeyRef: Authorization: Bearer …, or Basic with the token as password"},
 	wire.CauseBadCertificate:     {http.StatusForbidden, 0, "show a certificate of the pool's client authorities, with a name that the Instrument declares"},
 	wire.CauseTLSHandshake:       {http.StatusForbidden, 0, "send over TLS where http.tls says so, and only there"},
+	wire.CauseCrossOrigin:        {http.StatusForbidden, 0, ""},
 	wire.CauseRateLimited:        {http.StatusTooManyRequests, retrySoon, "send fewer a second, or raise limits.objectsPerSecond"},
 	wire.CauseStalled:            {http.StatusRequestTimeout, 0, "send again, without pauses longer than http.idleTimeout"},
 	wire.CauseTooOld:             {http.StatusRequestTimeout, 0, "send again faster, or by tus, or raise http.maxAge"},
 	wire.CauseNameConflict:       {http.StatusConflict, 0, "choose another name, or set archive.versions: Keep"},
+	wire.CausePreconditionFailed: {http.StatusPreconditionFailed, 0, ""},
 	wire.CauseRetired:            {http.StatusGone, 0, "the Instrument's state is Retired: set it to Active"},
 	wire.CauseObjectTooLarge:     {http.StatusRequestEntityTooLarge, 0, "send smaller objects, or raise limits.maxObjectSize"},
 	wire.CauseTooManyConnections: {http.StatusTooManyRequests, retrySoon, "send fewer at a time, or raise limits.maxConnections"},
+	wire.CauseDisplaced:          {http.StatusTooManyRequests, retrySoon, "as many requests are open as limits.maxConnections says, and this one was slow, or its address had the most: send fewer at a time"},
 	wire.CauseEmpty:              {http.StatusBadRequest, 0, "an object has at least one byte, and a body Content-Length or chunks (HTTP/1.1)"},
 	wire.CauseReset:              {http.StatusBadRequest, 0, "the body ended early: send again"},
 }
@@ -109,7 +112,7 @@ func (q *request) refuseSender(refusal intake.Refusal) {
 	cfg.Slow.Hold(q.r.Context(), refusal.Cause, q.source.Addr())
 	v := q.verdict(refusal.Cause)
 	if v.status == http.StatusUnauthorized {
-		q.w.Header().Set("WWW-Authenticate", "Bearer")
+		q.w.Header()["Www-Authenticate"] = []string{"Bearer", `Basic realm="observations", charset="UTF-8"`}
 	}
 	q.answerProblem(v, refusal.Cause, q.r.URL.Path+": "+v.advice)
 }
@@ -128,8 +131,9 @@ func (q *request) answerProblem(v verdict, cause wire.Cause, detail string) {
 	}
 	h.Set("Content-Type", problem.ContentType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	linger := q.unread && q.r.ProtoMajor == 1
-	if linger {
+	// Over HTTP/2 too: a client whose stream is reset while it sends (curl) gives up, and does not show its token, say.
+	linger := q.unread
+	if linger && q.r.ProtoMajor == 1 {
 		h.Set("Connection", "close")
 		_ = q.control.EnableFullDuplex()
 	}
@@ -157,7 +161,7 @@ func (q *request) answerKept(kept store.Kept) {
 func locationOf(kept store.Kept) string { return (&url.URL{Path: "/" + kept.ID}).EscapedPath() }
 
 func setDigest(h http.Header, d wire.Digest) {
-	h.Set("ETag", `"`+d.String()+`"`)
+	h.Set("ETag", tagOf(d))
 	h.Set("Repr-Digest", algorithm+"=:"+base64.StdEncoding.EncodeToString(d[:])+":")
 }
 

@@ -79,6 +79,9 @@ func (b *body) readInto(o sink, limit int64) (wire.Cause, error) {
 	go b.pump()
 	cause, waiting, err := b.take(o, limit)
 	b.stop(waiting)
+	if cause == "" && !b.q.entry.Hold() {
+		cause = wire.CauseDisplaced
+	}
 	return cause, err
 }
 
@@ -88,6 +91,7 @@ func (b *body) take(o sink, limit int64) (cause wire.Cause, waiting bool, err er
 	for {
 		select {
 		case p := <-b.arrived:
+			b.q.entry.Arrived(p.n)
 			if o.Size()+int64(p.n) > limit {
 				return wire.CauseObjectTooLarge, false, nil
 			}
@@ -102,6 +106,8 @@ func (b *body) take(o sink, limit int64) (cause wire.Cause, waiting bool, err er
 				return b.causeOf(p.err), false, p.err
 			}
 			b.more <- struct{}{}
+		case <-b.q.displaced:
+			return wire.CauseDisplaced, true, nil
 		case <-b.woken:
 			if o.Asked() {
 				if err := o.Yield(); err != nil {
@@ -214,6 +220,8 @@ func (b *body) causeOf(err error) wire.Cause {
 		return wire.CauseTooOld
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return wire.CauseStalled
+	case b.q.slot().Displaced():
+		return wire.CauseDisplaced
 	default:
 		return wire.CauseReset
 	}

@@ -28,6 +28,10 @@ type request struct {
 	unread bool
 	// mirrored: a run of a mirror sends it.
 	mirrored bool
+	// entry is the request's share of what its instrument may have open; displaced is
+	// closed where it gives way to another.
+	entry     *listen.Entry
+	displaced chan struct{}
 }
 
 func (s *Server) newRequest(w http.ResponseWriter, r *http.Request) *request {
@@ -66,21 +70,26 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q.listener = listener
-	q.enter(func() { q.route(rest) })
+	if q.fromAnotherOrigin() {
+		return
+	}
+	q.admit(func() { q.route(rest) })
 }
 
-// enter goes on with a request whose sender may send.
-func (q *request) enter(goOn func()) {
-	if slot, ok := q.r.Context().Value(slotKey{}).(*listen.Slot); ok {
-		slot.Identified()
-	}
-	if !q.server.enter(q.listener.Instrument) {
+// admit goes on with a request whose sender may send.
+func (q *request) admit(goOn func()) {
+	slot := q.slot()
+	slot.Identified()
+	if !q.enter(slot) {
 		q.refuseUnread(wire.CauseTooManyConnections, nil)
 		return
 	}
-	defer q.server.leave(q.name())
+	defer q.leave()
 	goOn()
 }
+
+// slot is that of the request's connection.
+func (q *request) slot() *listen.Slot { return q.r.Context().Value(slotKey{}).(*listen.Slot) }
 
 // claim is what the sender shows of who it is.
 func (q *request) claim(instrument string) intake.Claim {
@@ -91,11 +100,40 @@ func (q *request) claim(instrument string) intake.Claim {
 			c.Certificate = state.PeerCertificates[0]
 		}
 	}
-	scheme, token, _ := strings.Cut(q.r.Header.Get("Authorization"), " ")
-	if strings.EqualFold(scheme, "Bearer") {
-		c.Token = strings.TrimSpace(token)
-	}
+	c.Token = tokenOf(q.r)
 	return c
+}
+
+// tokenOf returns the token that a request shows: as Bearer, or as the password of Basic,
+// whose user name says nothing. Uploaders by WebDAV have no other field for it.
+func tokenOf(r *http.Request) string {
+	if _, password, ok := r.BasicAuth(); ok {
+		return password
+	}
+	if scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
+		return strings.TrimSpace(token)
+	}
+	return ""
+}
+
+// methodMakeFolder is WebDAV's (RFC 4918, 9.3).
+const methodMakeFolder = "MKCOL"
+
+// makeFolder answers a client that makes a folder before it puts an object into it: names need no
+// folders, so nothing is kept of it.
+func (q *request) makeFolder(name string) {
+	if q.unread {
+		q.answerProblem(verdict{status: http.StatusUnsupportedMediaType}, wire.CauseBadRequest, q.r.URL.Path+": MKCOL has no body")
+		return
+	}
+	if name != "" {
+		if err := wire.CheckSentName(name); err != nil {
+			q.refuseUnread(wire.CauseBadRequest, err)
+			return
+		}
+	}
+	q.w.Header().Set("Content-Length", "0")
+	q.w.WriteHeader(http.StatusCreated)
 }
 
 func (q *request) route(rest string) {
@@ -105,6 +143,8 @@ func (q *request) route(rest string) {
 		q.describe()
 	case isUpload || rest == uploadsFolder:
 		q.routeUpload(method, upload)
+	case method == methodMakeFolder:
+		q.makeFolder(strings.TrimSuffix(rest, "/"))
 	case rest == "" && method == http.MethodPost && q.r.Header.Get(headerResumable) != "":
 		q.createUpload()
 	case rest == "" && method == http.MethodPost:
@@ -114,7 +154,7 @@ func (q *request) route(rest string) {
 	case method == http.MethodPut:
 		q.receive(rest)
 	default:
-		q.notAllowed("PUT, OPTIONS")
+		q.notAllowed("PUT, MKCOL, OPTIONS")
 	}
 }
 

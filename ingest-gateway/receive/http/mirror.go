@@ -85,11 +85,14 @@ func (s *Server) serveMirrored(w http.ResponseWriter, r *http.Request) {
 	shown, _ := certificate.Shown(r.TLS)
 	listener, cause, err := s.cfg.Registry.Current().Mirror(intake.Mirrored{Partner: partner, Instrument: instrument, Object: m, Certificate: shown})
 	q.listener = listener
+	if q.fromAnotherOrigin() {
+		return
+	}
 	if cause != "" {
 		q.refuseMirror(cause, err)
 		return
 	}
-	q.enter(func() { q.receiveMirrored(m) })
+	q.admit(func() { q.receiveMirrored(m) })
 }
 
 // refuseMirror refuses a run that may not send what it sends.
@@ -119,7 +122,7 @@ func (q *request) receiveMirrored(m wire.MirroredObject) {
 	if !q.mayBegin() || m.Origin == nil && q.known(m.Path, wanted) {
 		return
 	}
-	q.take(wanted, size, func(wake func()) *store.Object {
+	q.take("", wanted, size, func(wake func()) *store.Object {
 		if m.Origin != nil {
 			return archive.BeginMirrored(in, q.source, wake, m)
 		}

@@ -33,12 +33,15 @@ func (q *request) receive(name string) {
 		q.refuseUnread(wire.CauseEmpty, nil)
 		return
 	}
-	if !q.mayBegin() || name != "" && q.known(name, wanted) {
+	if !q.mayBegin() || q.refusedEarly(name, wanted) || name != "" && q.known(name, wanted) {
 		return
 	}
-	q.take(wanted, anySize, func(wake func()) *store.Object {
+	q.take(name, wanted, anySize, func(wake func()) *store.Object {
 		o := q.server.cfg.Archive.Begin(q.listener.Instrument, q.source, wake)
 		o.Describe(name, mediaType)
+		if lists(q.r.Header.Values(headerNoneMatch), anyTag, false) {
+			o.OnlyFirst()
+		}
 		return o
 	})
 }
@@ -46,8 +49,9 @@ func (q *request) receive(name string) {
 // anySize is that of an object of which nothing is said about its size.
 const anySize = -1
 
-// take receives the object that begin began, and keeps it if it has the digests, and the size in bytes, that are wanted.
-func (q *request) take(wanted digests, size int64, begin func(wake func()) *store.Object) {
+// take receives the object that begin began, and keeps it if it has the digests, and the size in bytes, that are wanted,
+// and the name what the request says.
+func (q *request) take(name string, wanted digests, size int64, begin func(wake func()) *store.Object) {
 	b := newBody(q)
 	o := begin(b.wake)
 	o.CameTo(q.listener.Name, q.port, "")
@@ -70,7 +74,7 @@ func (q *request) take(wanted digests, size int64, begin func(wake func()) *stor
 		o.Abort(wire.CauseEmpty)
 		q.refuse(wire.CauseEmpty, 0, nil)
 	default:
-		q.keep(o, wanted)
+		q.keep(name, o, wanted)
 	}
 }
 
@@ -86,17 +90,23 @@ func (q *request) mayBegin() bool {
 }
 
 // keep stores a whole object and answers.
-func (q *request) keep(o *store.Object, wanted digests) {
+func (q *request) keep(name string, o *store.Object, wanted digests) {
 	size := o.Size()
 	if err := wanted.check(o.Digest()); err != nil {
 		o.Abort(wire.CauseDigestMismatch)
 		q.refuse(wire.CauseDigestMismatch, size, err)
 		return
 	}
+	digest := o.Digest()
+	if cause, err := q.meets(name, &digest); cause != "" {
+		o.Abort(cause)
+		q.refuse(cause, size, err)
+		return
+	}
 	o.Whole(wire.CompletenessVerified)
 	kept, err := o.Keep(q.server.ctx)
 	if err != nil {
-		q.refuse(store.CauseOf(err), size, err)
+		q.refuse(q.causeOf(err), size, err)
 		return
 	}
 	q.answerKept(kept)

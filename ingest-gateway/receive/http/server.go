@@ -81,15 +81,17 @@ type Server struct {
 	metrics metrics
 	lingers *semaphore.Weighted
 
+	shares *listen.Shares
+
 	mu   sync.Mutex
-	open map[string]int // requests by instrument
+	open map[string]int // requests by instrument, for the metric
 }
 
 // NewServer returns a server without a port.
 func NewServer(cfg Config) *Server {
 	s := &Server{
 		cfg: cfg, metrics: newMetrics(cfg.Metrics), lingers: semaphore.NewWeighted(maxLingers),
-		open: map[string]int{},
+		shares: listen.NewShares(), open: map[string]int{},
 	}
 	s.ctx, s.cut = context.WithCancelCause(context.Background())
 	s.ports = listen.New(listen.Config{Protocol: wire.ProtocolHTTP, Slots: cfg.Slots, Logger: cfg.Logger}, s.serve)
@@ -141,7 +143,7 @@ func (l *listener) Accept() (net.Conn, error) {
 // Serve receives one connection that was accepted elsewhere, as if its sender had
 // connected to port from source.
 func (s *Server) Serve(c *net.TCPConn, source netip.AddrPort, port uint16) {
-	slot, err := s.cfg.Slots.Acquire(s.ctx, listen.Unmapped(source), func() { _ = c.Close() })
+	slot, err := s.cfg.Slots.Acquire(s.ctx, listen.Unmapped(source), func() { listen.Reset(c) })
 	if err != nil {
 		_ = c.Close()
 		return
@@ -220,19 +222,24 @@ func slotOf(c net.Conn) *listen.Slot {
 }
 
 // enter counts a request of an instrument, unless it has as many as it may have
-// connections.
-func (s *Server) enter(in *intake.Instrument) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.open[in.Name] >= in.MaxConnections {
+// connections and none of them gives way.
+func (q *request) enter(slot *listen.Slot) bool {
+	s, in := q.server, q.listener.Instrument
+	q.displaced = make(chan struct{})
+	q.entry = s.shares.Enter(in.Name, in.MaxConnections, q.source.Addr(), slot, func() { close(q.displaced) })
+	if q.entry == nil {
 		return false
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.open[in.Name]++
 	s.metrics.requests.WithLabelValues(in.Name).Inc()
 	return true
 }
 
-func (s *Server) leave(instrument string) {
+func (q *request) leave() {
+	q.entry.Leave()
+	s, instrument := q.server, q.name()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.metrics.requests.WithLabelValues(instrument).Dec()

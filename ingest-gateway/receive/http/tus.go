@@ -19,13 +19,14 @@ import (
 )
 
 // The protocol is tus 1.0.0 (tus.io/protocols/resumable-upload) with the
-// extensions creation, creation-with-upload, expiration, checksum and termination.
+// extensions creation, creation-defer-length, creation-with-upload, expiration, checksum and termination.
 const (
 	headerResumable = "Tus-Resumable"
 	headerOffset    = "Upload-Offset"
 	headerLength    = "Upload-Length"
+	headerDefer     = "Upload-Defer-Length"
 	tusVersion      = "1.0.0"
-	tusExtensions   = "creation,creation-with-upload,expiration,checksum,termination"
+	tusExtensions   = "creation,creation-defer-length,creation-with-upload,expiration,checksum,termination"
 	offsetStream    = "application/offset+octet-stream"
 	// uploadsFolder holds uploads: no name begins so.
 	uploadsFolder = ".uploads"
@@ -115,6 +116,14 @@ func (q *request) createUpload() {
 		q.failUpload(http.StatusBadRequest, wire.CauseBadRequest, err)
 		return
 	}
+	if info.Length == 0 && !info.Deferred {
+		q.failUpload(http.StatusBadRequest, wire.CauseEmpty, errNoBytes)
+		return
+	}
+	if cause, err := q.meets(info.Name, info.Digest); cause != "" {
+		q.refuseUnread(cause, err)
+		return
+	}
 	if info.Length > q.limit() {
 		q.failUpload(http.StatusRequestEntityTooLarge, wire.CauseObjectTooLarge, fmt.Errorf("%d bytes, %d may be", info.Length, q.limit()))
 		return
@@ -124,13 +133,13 @@ func (q *request) createUpload() {
 	}
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails
-	u := &upload{server: q.server, instrument: q.name(), id: hex.EncodeToString(id), info: info, heard: info.CreatedAt}
+	u := &upload{server: q.server, instrument: q.name(), id: hex.EncodeToString(id), info: info, unknown: info.Deferred, heard: info.CreatedAt}
 	if err := u.create(q.server.ctx); err != nil {
 		q.failUploadBy(err)
 		return
 	}
 	q.server.metrics.uploads.WithLabelValues(q.name(), "created").Inc()
-	h.Set("Location", wire.UploadPath(q.name())+uploadsFolder+"/"+u.id)
+	h.Set("Location", uploadsFolder+"/"+u.id) // of the folder to which it was sent, right below a path prefix of a proxy, too
 	if q.r.Header.Get("Content-Type") == offsetStream {
 		q.takeBytes(u, http.StatusCreated)
 		return
@@ -143,24 +152,32 @@ func (q *request) readUploadHeader() (wire.UploadInfo, error) {
 	info := wire.UploadInfo{
 		Metadata: q.r.Header.Get("Upload-Metadata"), CreatedAt: time.Now().UTC(), ExpiryMillis: q.listener.UploadExpiry.Milliseconds(),
 	}
-	length, err := strconv.ParseInt(q.r.Header.Get(headerLength), 10, 64)
-	if err != nil || length < 1 {
-		return info, fmt.Errorf("%s %.40q is no number of bytes from 1 on; it cannot be deferred", headerLength, q.r.Header.Get(headerLength))
+	said := q.r.Header.Get(headerLength)
+	deferred := q.r.Header.Get(headerDefer)
+	switch {
+	case deferred == "":
+		var err error
+		if info.Length, err = parseLength(said); err != nil {
+			return info, err
+		}
+	case deferred != "1" || said != "":
+		return info, fmt.Errorf("%s is 1, and then there is no %s", headerDefer, headerLength)
+	default:
+		info.Deferred = true
 	}
 	if q.r.Header.Get("Upload-Concat") != "" {
 		return info, errors.New("Upload-Concat: parts are not put together here: send the object as one upload")
 	}
-	info.Length = length
-	said, err := parseUploadMetadata(info.Metadata)
+	metadata, err := parseUploadMetadata(info.Metadata)
 	if err != nil {
 		return info, err
 	}
-	if info.Name = said["filename"]; info.Name != "" {
+	if info.Name = metadata["filename"]; info.Name != "" {
 		if err := wire.CheckSentName(info.Name); err != nil {
 			return info, fmt.Errorf("Upload-Metadata: %w", err)
 		}
 	}
-	if info.MediaType, err = mediaTypeOf(http.Header{"Content-Type": {said["filetype"]}}); err != nil {
+	if info.MediaType, err = mediaTypeOf(http.Header{"Content-Type": {metadata["filetype"]}}); err != nil {
 		return info, fmt.Errorf("Upload-Metadata: %w", err)
 	}
 	wanted, err := digestsOf(http.Header{"Repr-Digest": q.r.Header.Values("Repr-Digest")})
@@ -168,6 +185,18 @@ func (q *request) readUploadHeader() (wire.UploadInfo, error) {
 		info.Digest = &digest
 	}
 	return info, err
+}
+
+// errNoBytes: an upload of no bytes is lawful, and the archive keeps no object without a byte.
+var errNoBytes = errors.New("an object has at least one byte: leave empty files out")
+
+// parseLength reads Upload-Length.
+func parseLength(said string) (int64, error) {
+	length, err := strconv.ParseInt(said, 10, 64)
+	if err != nil || length < 0 {
+		return 0, fmt.Errorf("%s %.40q is no number of bytes; where it is not known yet, say %s: 1", headerLength, said, headerDefer)
+	}
+	return length, nil
 }
 
 // maxUploadMetadata bounds Upload-Metadata in bytes.
@@ -221,9 +250,15 @@ func (q *request) takeBytes(u *upload, status int) {
 		q.failUpload(http.StatusBadRequest, wire.CauseBadRequest, err)
 		return
 	}
-	left := u.info.Length - u.offset
+	if !q.takeLength(u) {
+		return
+	}
+	left := q.limit() - u.offset
+	if !u.unknown {
+		left = u.info.Length - u.offset
+	}
 	if q.r.ContentLength > left {
-		q.failUpload(http.StatusRequestEntityTooLarge, wire.CauseObjectTooLarge, fmt.Errorf("%d bytes more than %s says", q.r.ContentLength-left, headerLength))
+		q.failUpload(http.StatusRequestEntityTooLarge, wire.CauseObjectTooLarge, fmt.Errorf("%d bytes more than %s says, or limits.maxObjectSize", q.r.ContentLength-left, headerLength))
 		return
 	}
 	u.remove(q.server.ctx, u.orphans)
@@ -236,7 +271,7 @@ func (q *request) takeBytes(u *upload, status int) {
 	case err != nil:
 		q.failUploadBy(err)
 	case cause == wire.CauseObjectTooLarge:
-		q.failUpload(http.StatusRequestEntityTooLarge, cause, fmt.Errorf("more bytes than %s says", headerLength))
+		q.failUpload(http.StatusRequestEntityTooLarge, cause, fmt.Errorf("more bytes than %s says, or limits.maxObjectSize", headerLength))
 	case cause != "":
 		q.refuse(cause, p.size, readErr)
 	case wrong != nil:
@@ -246,6 +281,39 @@ func (q *request) takeBytes(u *upload, status int) {
 	default:
 		q.answerUpload(status, u)
 	}
+}
+
+// takeLength takes the length of an upload that had none, where the request says it; otherwise it
+// answers, and returns false. A length that is known does not change.
+func (q *request) takeLength(u *upload) bool {
+	said := q.r.Header.Get(headerLength)
+	if said == "" || q.r.Method == http.MethodPost && q.method() == http.MethodPost { // a POST's is that of readUploadHeader
+		return true
+	}
+	length, err := parseLength(said)
+	switch {
+	case err != nil:
+		q.failUpload(http.StatusBadRequest, wire.CauseBadRequest, err)
+	case length == 0:
+		q.failUpload(http.StatusBadRequest, wire.CauseEmpty, errNoBytes)
+	case length > q.limit():
+		q.failUpload(http.StatusRequestEntityTooLarge, wire.CauseObjectTooLarge, fmt.Errorf("%d bytes, %d may be", length, q.limit()))
+	case length < u.offset:
+		q.failUpload(http.StatusBadRequest, wire.CauseBadRequest, fmt.Errorf("%s is %d, and %d bytes have arrived", headerLength, length, u.offset))
+	default:
+		if u.unknown {
+			err = u.setLength(q.server.ctx, length)
+		}
+		switch {
+		case err != nil:
+			q.failUploadBy(err)
+		case length != u.info.Length:
+			q.failUpload(http.StatusBadRequest, wire.CauseBadRequest, fmt.Errorf("%s is %d, and was %d before", headerLength, length, u.info.Length))
+		default:
+			return true
+		}
+	}
+	return false
 }
 
 // answerUpload answers where an upload stands.
@@ -266,7 +334,11 @@ func (q *request) answerUpload(status int, u *upload) {
 // archive before that is said: its sender forgets it then.
 func (q *request) tellUpload(u *upload) {
 	h := q.w.Header()
-	h.Set(headerLength, strconv.FormatInt(u.info.Length, 10))
+	if u.unknown {
+		h.Set(headerDefer, "1")
+	} else {
+		h.Set(headerLength, strconv.FormatInt(u.info.Length, 10))
+	}
 	if u.info.Metadata != "" {
 		h.Set("Upload-Metadata", u.info.Metadata)
 	}
@@ -326,7 +398,7 @@ func (q *request) finishUpload(u *upload, status int, said *wire.Digest) {
 	o.Whole(wire.CompletenessVerified)
 	kept, err := o.Keep(q.server.ctx)
 	if err != nil {
-		q.refuse(store.CauseOf(err), u.info.Length, err)
+		q.refuse(q.causeOf(err), u.info.Length, err)
 		return
 	}
 	u.finished(q.server.ctx, kept.Record)

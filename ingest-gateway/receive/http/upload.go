@@ -29,6 +29,8 @@ type upload struct {
 	server         *Server
 	instrument, id string
 	info           wire.UploadInfo
+	// unknown: nothing was said yet of how long the object is, which is then no member of info.
+	unknown bool
 	// pieces that follow each other from the first byte, and what is behind a gap:
 	// left by requests that were given up.
 	pieces, orphans []run
@@ -46,7 +48,7 @@ type run struct {
 	offset, size int64
 }
 
-func (u *upload) whole() bool { return u.offset == u.info.Length }
+func (u *upload) whole() bool { return !u.unknown && u.offset == u.info.Length }
 
 func (u *upload) expires() time.Time {
 	return u.heard.Add(time.Duration(u.info.ExpiryMillis) * time.Millisecond)
@@ -70,6 +72,9 @@ func (s *Server) openUpload(ctx context.Context, instrument, id string) (*upload
 		return nil, fmt.Errorf("upload %s: %w", id, err)
 	}
 	u.heard = u.info.CreatedAt
+	if err := u.readLength(ctx); err != nil {
+		return nil, err
+	}
 	if err := u.list(ctx); err != nil {
 		return nil, err
 	}
@@ -77,6 +82,37 @@ func (s *Server) openUpload(ctx context.Context, instrument, id string) (*upload
 		return nil, errNoUpload
 	}
 	return u, nil
+}
+
+// readLength reads the length that was said after the upload had begun.
+func (u *upload) readLength(ctx context.Context) error {
+	if !u.info.Deferred {
+		return nil
+	}
+	data, err := u.read(ctx, wire.UploadLengthKey(u.server.cfg.Site, u.instrument, u.id))
+	if errors.Is(err, objectstore.ErrNotFound) {
+		u.unknown = true
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	said, err := wire.Decode[wire.UploadLength](data)
+	u.info.Length, u.unknown = said.Length, false
+	return err
+}
+
+// setLength notes how long the object is; of several that say it, the first counts.
+func (u *upload) setLength(ctx context.Context, length int64) error {
+	data, err := wire.Encode(wire.UploadLength{Length: length})
+	if err != nil {
+		return err
+	}
+	err = u.put(ctx, wire.UploadLengthKey(u.server.cfg.Site, u.instrument, u.id), data)
+	if err != nil && !errors.Is(err, objectstore.ErrExists) {
+		return err
+	}
+	return u.readLength(ctx)
 }
 
 // list finds the pieces.
@@ -93,7 +129,7 @@ func (u *upload) list(ctx context.Context) error {
 				continue
 			case file.Done:
 				u.isDone, u.offset = true, u.info.Length
-			case file.Offset < 0:
+			case file.Offset < 0: // length.json comes behind the digits, too
 				continue
 			case !u.isDone && file.Offset == u.offset:
 				u.pieces = append(u.pieces, run{info.Key, file.Offset, info.Size})
@@ -218,7 +254,8 @@ func (u *upload) terminate(ctx context.Context) error {
 	key := wire.UploadInfoKey(u.server.cfg.Site, u.instrument, u.id)
 	err := u.server.cfg.Archive.Request(ctx, "delete", 0, func(ctx context.Context) error { return u.server.cfg.Objects.Delete(ctx, key) })
 	if err == nil {
-		u.remove(ctx, append(append(u.pieces, u.orphans...), run{key: wire.UploadDoneKey(u.server.cfg.Site, u.instrument, u.id)}))
+		u.remove(ctx, append(append(u.pieces, u.orphans...), run{key: wire.UploadDoneKey(u.server.cfg.Site, u.instrument, u.id)},
+			run{key: wire.UploadLengthKey(u.server.cfg.Site, u.instrument, u.id)}))
 	}
 	return err
 }

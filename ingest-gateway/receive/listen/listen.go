@@ -95,13 +95,19 @@ func (l *Listener) AcceptTCP(ctx context.Context) (*net.TCPConn, *Slot, error) {
 			continue
 		}
 		conn := c.(*net.TCPConn)
-		slot, err := l.cfg.Slots.Acquire(ctx, Source(conn), func() { _ = conn.Close() })
+		slot, err := l.cfg.Slots.Acquire(ctx, Source(conn), func() { Reset(conn) })
 		if err != nil {
 			_ = conn.Close()
 			return nil, nil, net.ErrClosed
 		}
 		return conn, slot, nil
 	}
+}
+
+// Reset ends a connection by a reset, which no client takes for an answer.
+func Reset(conn *net.TCPConn) {
+	_ = conn.SetLinger(0)
+	_ = conn.Close()
 }
 
 // Source is where a connection comes from; IPv4 as such.

@@ -3,7 +3,6 @@
 package listen
 
 import (
-	"container/list"
 	"context"
 	"net/netip"
 	"sync"
@@ -14,21 +13,20 @@ import (
 	"github.com/substorm/substorm/internal/load"
 )
 
-const (
-	// unidentifiedShare of all slots, as its inverse, may be held by connections of
-	// whose senders nothing is known yet, and addressShare of those by one address.
-	unidentifiedShare, addressShare = 4, 4
-	// network6 is how many bits of an IPv6 address tell clients apart: of the others a client has all.
-	network6 = 64
-)
+// unidentifiedShare of all slots, as its inverse, may be held by connections of
+// whose senders nothing is known yet, and addressShare of those by one address.
+const unidentifiedShare, addressShare = 4, 4
 
 // Slots bound the connections that are open at a time. A connection is unidentified
 // until its sender is known to be one that may send. Unidentified connections hold a
 // part of the slots at most, and of that part a part for each address; where there are
-// more, the oldest of the address that has the most is closed. So senders that may send
-// find a slot, however many connections others open and keep. Where all slots are taken, an
-// identified connection over which nothing is sent (HTTP between two requests) is closed, too.
-// An address is one of IPv4, or a network of 64 bits of IPv6.
+// more, the oldest of the address that has the most is closed. Where all slots are taken, an
+// identified connection over which nothing is sent (HTTP between two requests) is closed for
+// another one; where there is none, the oldest of those that wait for their senders, of the
+// address that has the most, unless the newcomer's has as many. So senders that may send
+// find a slot, however many connections others open and keep.
+// An address is one of IPv4, or a network of 64 bits of IPv6; where an IPv6 network of 48
+// bits has many of these it counts as one.
 type Slots struct {
 	free *semaphore.Weighted
 	size int64
@@ -38,29 +36,21 @@ type Slots struct {
 	displaced       func(netip.AddrPort)
 
 	mu sync.Mutex
-	// last is the number of the newest slot.
-	last               uint64
-	unidentified, idle crowd
-}
-
-// crowd are connections that may be closed for others, by address: *Slot, the oldest first.
-type crowd struct {
-	size      int
-	byAddress map[netip.Prefix]*list.List
+	// served are identified, and neither idle nor held.
+	unidentified, idle, served crowd
 }
 
 // Slot is held by one connection.
 type Slot struct {
-	slots   *Slots
-	source  netip.AddrPort
-	address netip.Prefix
-	evict   func()
-	// Guarded by slots.mu: the crowd that it is in and its place among those of its address,
-	// nil for one that is not closed for others; released says that it is over.
-	in       *crowd
-	place    *list.Element
-	number   uint64
-	released bool
+	member
+	slots  *Slots
+	source netip.AddrPort
+	// Guarded by slots.mu. The crowd that it is in follows from these; released says that it
+	// is over, and displaced that it was closed for another one.
+	evict               func()
+	identified, idle    bool
+	holds               int
+	released, displaced bool
 }
 
 // NewSlots returns n slots. Displaced, which may be nil, hears of each unidentified
@@ -72,17 +62,19 @@ func NewSlots(n int64, displaced func(source netip.AddrPort)) *Slots {
 	}
 	return &Slots{
 		free: semaphore.NewWeighted(n), size: n, most: most, mostOfOne: max(most/addressShare, 1), displaced: displaced,
-		unidentified: crowd{byAddress: map[netip.Prefix]*list.List{}}, idle: crowd{byAddress: map[netip.Prefix]*list.List{}},
+		unidentified: newCrowd(), idle: newCrowd(), served: newCrowd(),
 	}
 }
 
 // Acquire takes a slot for a connection from source, which is unidentified. Evict closes
-// it, and may be called from any goroutine until Release. Where all slots are held by
-// identified connections that are not idle it waits. The only error is ctx's.
+// it, and may be called from any goroutine until Release. Where none of the connections gives
+// way it waits. The only error is ctx's.
 func (s *Slots) Acquire(ctx context.Context, source netip.AddrPort, evict func()) (*Slot, error) {
+	slot := &Slot{slots: s, source: source, evict: evict}
+	slot.member = newMember(source.Addr(), slot)
 	for !s.free.TryAcquire(1) {
 		s.mu.Lock()
-		gone := s.victim()
+		gone := s.victim(slot)
 		s.mu.Unlock()
 		if gone != nil {
 			s.displace(gone)
@@ -94,11 +86,8 @@ func (s *Slots) Acquire(ctx context.Context, source netip.AddrPort, evict func()
 		break
 	}
 	s.held.Add(1)
-	slot := &Slot{slots: s, source: source, address: networkOf(source.Addr()), evict: evict}
 	s.mu.Lock()
-	gone := s.tooMany(slot.address)
-	s.last++
-	slot.number = s.last
+	gone := s.tooMany(slot)
 	slot.join(&s.unidentified)
 	s.mu.Unlock()
 	if gone != nil {
@@ -115,58 +104,42 @@ func (s *Slots) release() {
 // Fill is which part of the slots is held, 0 to 1.
 func (s *Slots) Fill() float64 { return load.Fill(s.held.Load(), s.size) }
 
-// networkOf is what is counted as one address.
-func networkOf(a netip.Addr) netip.Prefix {
-	a = a.Unmap().WithZone("")
-	bits := a.BitLen()
-	if a.Is6() {
-		bits = network6
+// slotOf returns the slot that a member is, nil for none.
+func slotOf(m *member) *Slot {
+	if m == nil {
+		return nil
 	}
-	network, _ := a.Prefix(bits) // of no address it is the zero Prefix
-	return network
+	return m.owner.(*Slot)
 }
 
-// tooMany returns the unidentified connection that is closed for another one of an address,
+// tooMany returns the unidentified connection that is closed for another one,
 // nil where none need be. The mutex is held.
-func (s *Slots) tooMany(address netip.Prefix) *Slot {
-	if of := s.unidentified.byAddress[address]; of != nil && of.Len() >= s.mostOfOne {
-		return oldest(of)
+func (s *Slots) tooMany(newcomer *Slot) *Slot {
+	if s.unidentified.count(&newcomer.member) >= s.mostOfOne {
+		return slotOf(s.unidentified.oldestOf(&newcomer.member))
 	}
 	if s.unidentified.size >= s.most {
-		return oldest(s.unidentified.heaviest())
+		oldest, _ := s.unidentified.heaviest()
+		return slotOf(oldest)
 	}
 	return nil
 }
 
-// victim returns the connection that is closed where all slots are taken: the oldest
-// unidentified or idle one of the address that has the most of its kind; nil where there is
+// victim returns the connection that is closed for a newcomer where all slots are taken: the
+// oldest unidentified or idle one of the address that has the most of its kind; without
+// these one that waits for its sender, if the newcomer's address has fewer; nil where there is
 // none. The mutex is held.
-func (s *Slots) victim() *Slot {
-	unidentified, idle := s.unidentified.heaviest(), s.idle.heaviest()
-	if idle == nil || unidentified != nil && unidentified.Len() > idle.Len() {
-		return oldest(unidentified)
+func (s *Slots) victim(newcomer *Slot) *Slot {
+	unidentified, unknown := s.unidentified.heaviest()
+	idle, quiet := s.idle.heaviest()
+	switch {
+	case unknown > quiet:
+		return slotOf(unidentified)
+	case idle != nil:
+		return slotOf(idle)
+	default:
+		return slotOf(s.served.yieldsTo(&newcomer.member, s.served.count(&newcomer.member)))
 	}
-	return oldest(idle)
-}
-
-// heaviest returns the connections of the address that has the most, of several such the
-// ones of which the oldest is the oldest of all; nil where there are none.
-func (c *crowd) heaviest() *list.List {
-	var most *list.List
-	for _, of := range c.byAddress {
-		if most == nil || of.Len() > most.Len() || of.Len() == most.Len() && oldest(of).number < oldest(most).number {
-			most = of
-		}
-	}
-	return most
-}
-
-// oldest returns the first of a list, nil of none.
-func oldest(of *list.List) *Slot {
-	if of == nil {
-		return nil
-	}
-	return of.Front().Value.(*Slot)
 }
 
 // displace closes a connection, unless it is in no crowd any more.
@@ -176,73 +149,87 @@ func (s *Slots) displace(slot *Slot) {
 		s.mu.Unlock()
 		return
 	}
-	unidentified := slot.in == &s.unidentified
-	slot.forget()
-	slot.released = true
+	slot.released, slot.displaced = true, true
+	slot.settle()
+	evict, identified := slot.evict, slot.identified
 	s.mu.Unlock()
 	s.release()
-	slot.evict()
-	if unidentified {
+	evict()
+	if !identified {
 		s.displaced(slot.source)
 	}
 }
 
-// join puts a slot into a crowd. The mutex is held.
-func (c *Slot) join(in *crowd) {
-	of := in.byAddress[c.address]
-	if of == nil {
-		of = list.New()
-		in.byAddress[c.address] = of
+// settle puts a slot into the crowd that its state says. The mutex is held.
+func (c *Slot) settle() {
+	var in *crowd
+	switch {
+	case c.released, c.holds > 0:
+	case !c.identified:
+		in = &c.slots.unidentified
+	case c.idle:
+		in = &c.slots.idle
+	default:
+		in = &c.slots.served
 	}
-	in.size++
-	c.in, c.place = in, of.PushBack(c)
-}
-
-// forget takes a slot out of its crowd. The mutex is held.
-func (c *Slot) forget() {
-	if c.in == nil {
+	if in == c.in {
 		return
 	}
-	c.in.size--
-	of := c.in.byAddress[c.address]
-	if of.Remove(c.place); of.Len() == 0 {
-		delete(c.in.byAddress, c.address)
+	c.leave()
+	if in != nil {
+		c.join(in)
 	}
-	c.in, c.place = nil, nil
 }
 
-// Identified says that the connection's sender is one that may send: it keeps its slot
-// until Release, unless it is Idle.
+// Identified says that the connection's sender is one that may send.
 func (c *Slot) Identified() {
-	c.slots.mu.Lock()
-	defer c.slots.mu.Unlock()
-	c.forget()
+	c.change(func() { c.identified = true })
+}
+
+// EndBy has evict end the connection from now on, where it is displaced.
+func (c *Slot) EndBy(evict func()) {
+	c.change(func() { c.evict = evict })
 }
 
 // Idle says that nothing is sent over an identified connection until Busy.
 func (c *Slot) Idle() {
-	c.slots.mu.Lock()
-	defer c.slots.mu.Unlock()
-	if c.in == nil && !c.released {
-		c.join(&c.slots.idle)
-	}
+	c.change(func() { c.idle = c.identified })
 }
 
 // Busy is the end of Idle.
 func (c *Slot) Busy() {
+	c.change(func() { c.idle = false })
+}
+
+// hold adds to how many objects of the connection are on their way to the store: while there
+// are some, it is not displaced.
+func (c *Slot) hold(n int) {
+	if c == nil || n == 0 {
+		return
+	}
+	c.change(func() { c.holds += n })
+}
+
+func (c *Slot) change(state func()) {
 	c.slots.mu.Lock()
 	defer c.slots.mu.Unlock()
-	if c.in == &c.slots.idle {
-		c.forget()
-	}
+	state()
+	c.settle()
+}
+
+// Displaced says whether the connection was closed for another one.
+func (c *Slot) Displaced() bool {
+	c.slots.mu.Lock()
+	defer c.slots.mu.Unlock()
+	return c.displaced
 }
 
 // Release gives the slot back. Calls after the first do nothing.
 func (c *Slot) Release() {
 	c.slots.mu.Lock()
-	c.forget()
 	over := c.released
 	c.released = true
+	c.settle()
 	c.slots.mu.Unlock()
 	if !over {
 		c.slots.release()

@@ -97,13 +97,13 @@ func TestSlots(t *testing.T) {
 		slot.Identified()
 		identified = append(identified, slot)
 	}
-	if n := s.unidentified.size; n != 0 || len(s.unidentified.byAddress) != 0 {
+	if n := s.unidentified.size; n != 0 || len(s.unidentified.networks) != 0 {
 		t.Errorf("%d unidentified connections stay beside as many identified ones as may be", n)
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if _, err := s.Acquire(ended, from(101, 1), func() {}); err == nil {
-		t.Error("an identified connection made space")
+	if _, err := s.Acquire(ended, from(100, 64), func() {}); err == nil {
+		t.Error("an identified connection made space for another of its address")
 	}
 	identified[0].Release()
 	identified[0].Release() // it counts once
@@ -150,7 +150,7 @@ func TestSlotsOfTheIdle(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.Acquire(ctx, from(6, 1), func() {}); err == nil {
-		t.Error("there is a slot although all are busy")
+	if _, err := s.Acquire(ctx, from(5, 4), func() {}); err == nil {
+		t.Error("there is a slot for an address that has as many as any other, although all are busy")
 	}
 }

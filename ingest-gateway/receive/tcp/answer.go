@@ -30,6 +30,7 @@ const (
 var withoutLine = map[wire.Cause]bool{
 	wire.CauseReset:             true,
 	wire.CauseDraining:          true,
+	wire.CauseDisplaced:         true,
 	wire.CauseNoSpace:           true,
 	wire.CauseStoreUnavailable:  true,
 	wire.CauseStreamUnavailable: true,

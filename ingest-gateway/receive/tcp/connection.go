@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/ingest-gateway/intake"
+	"github.com/substorm/substorm/ingest-gateway/receive/listen"
 	"github.com/substorm/substorm/ingest-gateway/store"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -25,6 +26,7 @@ type connection struct {
 	server *Server
 	// conn is the socket, and transport what carries the bytes on it.
 	conn      *net.TCPConn
+	slot      *listen.Slot
 	transport transport
 	source    netip.AddrPort
 	port      uint16
@@ -58,6 +60,10 @@ type connection struct {
 	receipts *receipts
 	// draining: a connection without a byte is turned away.
 	draining atomic.Bool
+	// entry is the connection's share of what its instrument may have open; displaced says
+	// that it gives way to another.
+	entry     *listen.Entry
+	displaced atomic.Bool
 }
 
 // interrupt makes a read that waits return, so that its caller looks around.
@@ -65,6 +71,12 @@ func (c *connection) interrupt() { _ = c.conn.SetReadDeadline(past) }
 
 func (c *connection) drain() {
 	c.draining.Store(true)
+	c.interrupt()
+}
+
+// displace ends a connection that gives way to another.
+func (c *connection) displace() {
+	c.displaced.Store(true)
 	c.interrupt()
 }
 
@@ -82,6 +94,7 @@ func (c *connection) run() {
 	}()
 	stop := context.AfterFunc(s.ctx, c.interrupt)
 	defer stop()
+	c.transport = recognize(c.transport, c.listener)
 	if f := newFraming(c.listener.Framing); f != nil {
 		c.runFramed(f)
 	} else {
@@ -129,6 +142,10 @@ func (c *connection) abort(cause wire.Cause, err error) {
 
 // finish stores the object of UntilClose and writes its receipt.
 func (c *connection) finish() {
+	if !c.entry.Hold() {
+		c.abort(wire.CauseDisplaced, nil)
+		return
+	}
 	c.object.CameTo(c.listener.Name, c.port, c.stoodIn(false))
 	c.object.Whole(c.completeness(false))
 	receipt, receivedAt, err := c.object.Commit(c.server.ctx)
@@ -183,6 +200,11 @@ func (c *connection) giveUp(cause wire.Cause, err error) {
 		c.object = nil
 		c.receipts.refuse(cause, size, err, true)
 	case c.skipping: // refused already
+	case c.began.IsZero() && cause == wire.CauseDisplaced:
+		c.receipts.refuse(cause, 0, err, false) // behind the receipts of what came before
+	case c.began.IsZero() && cause == wire.CauseWrongProtocol:
+		c.server.cfg.Archive.Refused(c.listener.Instrument.Name, cause)
+		c.receipts.refuse(cause, 0, err, false)
 	case c.began.IsZero():
 		if withoutLine[cause] {
 			c.receipts.fail(cause)

@@ -14,6 +14,7 @@ const paceStep = 50 * time.Millisecond
 
 // count takes note of bytes that were read, which says when more may be.
 func (c *connection) count(n int) {
+	c.entry.Arrived(n)
 	if wait := c.listener.Instrument.Limit.Read(n); wait > 0 {
 		c.paced = c.heard.Add(wait)
 	}
@@ -48,6 +49,9 @@ func (c *connection) paceObject() (slowed bool, err error) {
 		slowed = true
 		if c.server.ctx.Err() != nil || c.receipts != nil && c.receipts.failed() != "" {
 			return true, &cut{cause: wire.CauseDraining}
+		}
+		if c.displaced.Load() {
+			return true, &cut{cause: wire.CauseDisplaced}
 		}
 		time.Sleep(min(wait, paceStep))
 	}

@@ -110,6 +110,8 @@ func (c *connection) readError(err error) error {
 		return nil
 	case errors.Is(err, io.EOF):
 		return io.EOF
+	case c.slot.Displaced():
+		return &cut{wire.CauseDisplaced, err}
 	default:
 		return &cut{wire.CauseReset, err}
 	}
@@ -156,6 +158,7 @@ func (c *connection) read(into []byte) (int, error) {
 		n, err := c.transport.read(into)
 		if n > 0 {
 			c.heard = time.Now()
+			c.entry.Arrived(n)
 			c.started()
 			return n, nil
 		}
@@ -262,6 +265,8 @@ func (c *connection) ended() error {
 		return &cut{cause: wire.CauseDraining}
 	case framed && c.receipts.failed() != "":
 		return &cut{cause: c.receipts.failed()}
+	case c.displaced.Load():
+		return &cut{cause: wire.CauseDisplaced}
 	case c.began.IsZero():
 		return c.quiet(now)
 	case !framed && c.draining.Load() && c.object.Size() == 0:

@@ -42,6 +42,8 @@ type receipts struct {
 type flight struct {
 	done  chan struct{} // closed once what follows is known
 	token bool
+	// held: the connection does not give way before the answer is written.
+	held bool
 
 	size       int64
 	receipt    wire.Receipt
@@ -86,7 +88,8 @@ func (r *receipts) waiting() bool { return len(r.slots) > 0 }
 
 // commit stores an object that has entered.
 func (r *receipts) commit(o *store.Object) {
-	f := &flight{done: make(chan struct{}), token: true, size: o.Size()}
+	held := r.c.entry.Hold() // one that was displaced meanwhile ends behind this object
+	f := &flight{done: make(chan struct{}), token: true, held: held, size: o.Size()}
 	r.queue <- f
 	go func() {
 		defer close(f.done)
@@ -179,6 +182,9 @@ func (r *receipts) finish(f *flight) {
 		}
 	}
 	r.answer(f)
+	if f.held {
+		r.c.entry.Unhold()
+	}
 	if f.token {
 		<-r.slots
 	}

@@ -68,6 +68,7 @@ type Server struct {
 	cut      context.CancelCauseFunc
 	ports    *listen.Ports
 	slots    *listen.Slots
+	shares   *listen.Shares
 	lingers  *semaphore.Weighted
 	metrics  metrics
 	refusals *refusal.Log
@@ -77,7 +78,7 @@ type Server struct {
 
 	mu     sync.Mutex
 	closed bool
-	open   map[string]int // connections by instrument
+	open   map[string]int // connections by instrument, for the metric
 	begun  map[*connection]struct{}
 }
 
@@ -88,6 +89,7 @@ func NewServer(cfg Config) *Server {
 		slots:   cfg.Slots,
 		lingers: semaphore.NewWeighted(maxLingers),
 		workers: make(workers, maxIdleWorkers),
+		shares:  listen.NewShares(),
 		open:    map[string]int{},
 		begun:   map[*connection]struct{}{},
 	}
@@ -190,7 +192,7 @@ func (s *Server) begin() bool {
 // serve receives one connection.
 func (s *Server) serve(conn *net.TCPConn, slot *listen.Slot, source netip.AddrPort, port uint16) {
 	defer conn.Close()
-	c := &connection{server: s, conn: conn, source: source, port: port, heard: time.Now()}
+	c := &connection{server: s, conn: conn, slot: slot, source: source, port: port, heard: time.Now()}
 	c.claim = intake.Claim{Protocol: wire.ProtocolTCP, Port: port, Addr: c.source.Addr()}
 	mode, _ := s.cfg.Registry.Current().TLS(port, c.source.Addr())
 	if failed := c.open(mode); failed != nil {
@@ -207,11 +209,12 @@ func (s *Server) serve(conn *net.TCPConn, slot *listen.Slot, source netip.AddrPo
 	}
 	slot.Identified()
 	c.accepted, c.listener = listener, listener
-	if !s.enter(listener.Instrument) {
+	if !c.enter() {
 		c.refuseUnread(listener.Instrument.Name, wire.CauseTooManyConnections)
 		return
 	}
-	defer s.leave(listener.Instrument.Name)
+	defer c.leaveShare()
+	slot.EndBy(c.displace)
 	c.heard = time.Now()
 	c.run()
 }
@@ -235,19 +238,25 @@ func (c *connection) open(mode string) *cut {
 	return nil
 }
 
-// enter counts a connection of an instrument, unless it has as many as it may.
-func (s *Server) enter(in *intake.Instrument) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.open[in.Name] >= in.MaxConnections {
+// enter counts a connection of its instrument, unless that has as many as it may and
+// none of them gives way.
+func (c *connection) enter() bool {
+	in := c.listener.Instrument
+	c.entry = c.server.shares.Enter(in.Name, in.MaxConnections, c.source.Addr(), c.slot, c.displace)
+	if c.entry == nil {
 		return false
 	}
+	s := c.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.open[in.Name]++
 	s.metrics.connections.WithLabelValues(in.Name).Inc()
 	return true
 }
 
-func (s *Server) leave(instrument string) {
+func (c *connection) leaveShare() {
+	c.entry.Leave()
+	s, instrument := c.server, c.accepted.Instrument.Name
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.metrics.connections.WithLabelValues(instrument).Dec()

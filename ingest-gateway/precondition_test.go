@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ingestgateway_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/substorm/substorm/internal/testenv"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// If-None-Match and If-Match (RFC 9110, 13.1) say which object a name must have, or that it has none: otherwise 412, and
+// nothing is stored, also where versions are kept. The same bytes again are a receipt that was lost.
+func TestPreconditions(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	port := testenv.FreePort(t)
+	once, versions := httpInstrument("once", port), httpInstrument("versions", port)
+	versions.Versions = wire.VersionsKeep
+	revision := l.declare(t, once, versions)
+	g := l.start(t, gatewayOptions{})
+	g.awaitReady()
+	l.awaitRevision(t, g.name, revision)
+	awaitListening(t, port)
+	first, other, third := random(41, 900), random(42, 900), random(43, 900)
+	etag := func(object []byte) string { return fmt.Sprintf("%q", wire.Digest(sha256.Sum256(object))) }
+	failed := func(r reply) {
+		t.Helper()
+		r.wantRefusal(t, http.StatusPreconditionFailed, wire.CausePreconditionFailed)
+	}
+	for _, instrument := range []string{"once", "versions"} {
+		at := in(port, instrument, "a")
+		failed(put(at, first, "If-Match", "*"))
+		failed(put(at, first, "If-Match", etag(first)))
+		put(at, first, "If-None-Match", "*").wantReceipt(t, http.StatusCreated, first)
+		put(at, first, "If-None-Match", "*").wantReceipt(t, http.StatusOK, first)
+		failed(put(at, other, "If-None-Match", "*"))
+		failed(put(at, other, "If-None-Match", "*", "Repr-Digest", reprDigest(other)))
+		failed(put(at, other, "If-None-Match", `"0", W/`+etag(first)))
+		failed(put(at, other, "If-Match", etag(other)))
+		failed(put(at, other, "If-Match", "W/"+etag(first)))
+		failed(ask(http.MethodPost, in(port, instrument, ""), bytes.NewReader(other), "If-Match", "*"))
+		failed(tus(http.MethodPost, in(port, instrument, ""), nil, "Upload-Length", "900", "Upload-Metadata", "filename YQ==", "If-None-Match", "*"))
+	}
+	put(in(port, "once", "a"), other, "If-Match", etag(first)).wantRefusal(t, http.StatusPreconditionFailed, wire.CausePreconditionFailed)
+	put(in(port, "versions", "a"), other, "If-Match", `"0", `+etag(first)).wantReceipt(t, http.StatusCreated, other)
+	put(in(port, "versions", "a"), other, "If-Match", etag(first)).wantReceipt(t, http.StatusOK, other) // as if its receipt had been lost
+	failed(put(in(port, "versions", "a"), third, "If-Match", etag(first)))
+	put(in(port, "versions", "a"), third, "If-None-Match", etag(first)).wantReceipt(t, http.StatusCreated, third)
+	for instrument, want := range map[string]int{"once": 1, "versions": 3} {
+		if keys := l.keys(t, "o/hub/"+instrument+"/"); len(keys) != want {
+			t.Errorf("%s has %v, want %d objects", instrument, keys, want)
+		}
+	}
+}
+
+// An upload whose length is said later becomes an object like others; one of no bytes is refused, since the archive
+// keeps no empty objects.
+func TestUploadsOfUnknownLength(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	port := testenv.FreePort(t)
+	camera := httpInstrument("camera", port)
+	camera.MaxObjectSize = 10_000
+	revision := l.declare(t, camera)
+	g := l.start(t, gatewayOptions{})
+	g.awaitReady()
+	l.awaitRevision(t, g.name, revision)
+	awaitListening(t, port)
+	if got := ask(http.MethodOptions, in(port, "camera", ""), nil).header.Get("Tus-Extension"); !bytes.Contains([]byte(got), []byte("creation-defer-length")) {
+		t.Errorf("extensions %q", got)
+	}
+	begin := func(header ...string) reply { return tus(http.MethodPost, in(port, "camera", ""), nil, header...) }
+	begin("Upload-Length", "0").wantRefusal(t, http.StatusBadRequest, wire.CauseEmpty)
+	begin("Upload-Defer-Length", "2").wantRefusal(t, http.StatusBadRequest, wire.CauseBadRequest)
+	begin("Upload-Defer-Length", "1", "Upload-Length", "9").wantRefusal(t, http.StatusBadRequest, wire.CauseBadRequest)
+	begin("Upload-Length", "-1").wantRefusal(t, http.StatusBadRequest, wire.CauseBadRequest)
+	deferred := func() string {
+		t.Helper()
+		r := begin("Upload-Defer-Length", "1")
+		if r.status != http.StatusCreated {
+			t.Fatalf("an upload of unknown length: %v", r)
+		}
+		return in(port, "camera", r.header.Get("Location"))
+	}
+	object := random(44, 3000)
+
+	at := deferred()
+	patch(at, 0, bytes.NewReader(object[:1000])).wantOffset(t, http.StatusNoContent, 1000)
+	if head := tus(http.MethodHead, at, nil); head.header.Get("Upload-Defer-Length") != "1" || head.header.Get("Upload-Length") != "" || head.header.Get("Upload-Offset") != "1000" {
+		t.Errorf("an upload of unknown length is described as %v", head)
+	}
+	patch(at, 1000, nil, "Upload-Length", "10001").wantRefusal(t, http.StatusRequestEntityTooLarge, wire.CauseObjectTooLarge)
+	patch(at, 1000, nil, "Upload-Length", "999").wantRefusal(t, http.StatusBadRequest, wire.CauseBadRequest)
+	patch(at, 1000, bytes.NewReader(object[1000:2000]), "Upload-Length", "3000").wantOffset(t, http.StatusNoContent, 2000)
+	patch(at, 2000, bytes.NewReader(object[2000:]), "Upload-Length", "3001").wantRefusal(t, http.StatusBadRequest, wire.CauseBadRequest)
+	if head := tus(http.MethodHead, at, nil); head.header.Get("Upload-Length") != "3000" || head.header.Get("Upload-Defer-Length") != "" {
+		t.Errorf("an upload whose length was said is described as %v", head)
+	}
+	patch(at, 2000, bytes.NewReader(object[2000:])).wantReceipt(t, http.StatusNoContent, object)
+	tus(http.MethodHead, at, nil).wantReceipt(t, http.StatusOK, object)
+
+	at = deferred() // whose end is only known behind the last byte
+	patch(at, 0, bytes.NewReader(object[:2500])).wantOffset(t, http.StatusNoContent, 2500)
+	patch(at, 2500, nil, "Upload-Length", "2500").wantReceipt(t, http.StatusNoContent, object[:2500])
+
+	at = deferred()
+	patch(at, 0, bytes.NewReader(random(45, 10_001))).wantRefusal(t, http.StatusRequestEntityTooLarge, wire.CauseObjectTooLarge)
+	if r := tus(http.MethodDelete, at, nil); r.status != http.StatusNoContent {
+		t.Errorf("an upload of unknown length is terminated: %v", r)
+	}
+	at = deferred()
+	patch(at, 0, nil, "Upload-Length", "0").wantRefusal(t, http.StatusBadRequest, wire.CauseEmpty)
+}

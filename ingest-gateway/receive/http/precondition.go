@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package http
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/substorm/substorm/ingest-gateway/store"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	headerNoneMatch = "If-None-Match"
+	headerMatch     = "If-Match"
+	// anyTag stands for whatever the name has.
+	anyTag = "*"
+)
+
+var errPrecondition = errors.New("the name has not what If-Match or If-None-Match says, so nothing was stored: ask for its ETag, and send again")
+
+// conditional says whether the request is for a name that has, or has not, a certain object
+// (RFC 9110, 13.1). The latest version of a name is its current one.
+func (q *request) conditional() bool {
+	return q.r.Header.Get(headerNoneMatch) != "" || q.r.Header.Get(headerMatch) != ""
+}
+
+// meets judges the request's conditions. Digest is that of the object, nil where it is not
+// known yet. What the name has already was stored by this sender, whose receipt was
+// lost perhaps: the same bytes meet every condition, and are answered as without one. Refused
+// is the cause, and its error, for which the object is not stored.
+func (q *request) meets(name string, digest *wire.Digest) (refused wire.Cause, err error) {
+	if !q.conditional() {
+		return "", nil
+	}
+	var tag string
+	if name != "" {
+		claim, found, err := q.server.cfg.Names.Lookup(q.server.ctx, q.name(), name)
+		if err != nil {
+			return store.CauseOf(err), err
+		}
+		if found {
+			latest := claim.Latest()
+			if digest != nil && latest.Digest == *digest {
+				return "", nil
+			}
+			tag = tagOf(latest.Digest)
+		}
+	}
+	h := q.r.Header
+	if len(h.Values(headerMatch)) > 0 && !lists(h.Values(headerMatch), tag, false) || lists(h.Values(headerNoneMatch), tag, true) {
+		return wire.CausePreconditionFailed, errPrecondition
+	}
+	return "", nil
+}
+
+// lists says whether an entity tag is among those of a header. An empty tag is that of a name
+// that has nothing. Weak ones are equal to strong ones where the header compares so.
+func lists(values []string, tag string, weak bool) bool {
+	if tag == "" {
+		return false
+	}
+	for _, value := range values {
+		for listed := range strings.SplitSeq(value, ",") {
+			listed = strings.TrimSpace(listed)
+			if weak {
+				listed = strings.TrimPrefix(listed, "W/")
+			}
+			if listed == anyTag || listed == tag {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func tagOf(d wire.Digest) string { return `"` + d.String() + `"` }
+
+// refusedEarly answers a request whose conditions cannot be met whatever its body is.
+func (q *request) refusedEarly(name string, wanted digests) bool {
+	if digest, said := wanted.sha256(); said {
+		if cause, err := q.meets(name, &digest); cause != "" {
+			q.refuseUnread(cause, err)
+			return true
+		}
+	}
+	return false
+}
+
+// causeOf sorts an error of storing the request's object: another object that got the name
+// meanwhile breaks the condition.
+func (q *request) causeOf(err error) wire.Cause {
+	cause := store.CauseOf(err)
+	if cause == wire.CauseNameConflict && q.conditional() {
+		return wire.CausePreconditionFailed
+	}
+	return cause
+}

@@ -255,7 +255,7 @@ const mostSpans = 8192
 // isRetracted says whether an object is not to be had any more, and not for its age: what
 // expired was observed.
 func isRetracted(r *wire.Record) bool {
-	return r.State == wire.StateRetracted || r.State == wire.StatePurged && r.ChangedBy != wire.ByRetention
+	return r.State == wire.StateRetracted || r.State == wire.StatePurged && !r.Expired()
 }
 
 // window is a day of observation; what is less than overdue apart follows each other.

@@ -67,7 +67,7 @@ func (w *Writer) supersedeListed(ctx context.Context, n wire.Notice, id string) 
 	if err != nil {
 		return true, err
 	}
-	r.State = wire.StateSuperseded
+	r.Supersede()
 	w.change(d, s, r)
 	return true, nil
 }

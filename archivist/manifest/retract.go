@@ -112,7 +112,7 @@ func (w *Writer) supersedeGuest(d *day, s *slot, r wire.Record) (wire.Record, bo
 	default:
 		return r, false, &refusal{refusedState, "it is " + string(r.State) + ": restore it first"}
 	}
-	r.State = wire.StateSuperseded
+	r.Supersede()
 	w.changed(d, s, r, changeSuperseded)
 	return r, false, nil
 }
@@ -132,7 +132,7 @@ func (w *Writer) retract(d *day, s *slot, r wire.Record, q request) (wire.Record
 	case wire.StatePurged:
 		return r, false, &refusal{refusedState, "it was purged, which is more"}
 	}
-	r.State, r.Reason, r.ChangedBy, r.RetractedAt, r.RestoredAt = wire.StateRetracted, q.Reason, q.By, &q.at, nil
+	r.Retract(q.Reason, q.By, q.at)
 	w.changed(d, s, r, changeRetracted)
 	return r, true, nil
 }
@@ -151,11 +151,7 @@ func (w *Writer) restore(ctx context.Context, d *day, s *slot, r wire.Record, q 
 	if err != nil {
 		return r, false, err
 	}
-	r.State = wire.StateCurrent
-	if superseded {
-		r.State = wire.StateSuperseded
-	}
-	r.Reason, r.ChangedBy, r.RestoredAt, r.Outdated = q.Reason, q.By, &q.at, false
+	r.Restore(q.Reason, q.By, q.at, superseded)
 	w.changed(d, s, r, changeRestored)
 	return r, true, nil
 }
@@ -234,7 +230,7 @@ func (w *Writer) purge(d *day, s *slot, r wire.Record, q request) (wire.Record, 
 		return r, false, &refusal{refusedForeign, fmt.Sprintf("its bytes lie where they were imported in place, at %s, and are not ours to remove: "+
 			"retract it, and remove them there", r.Key)}
 	}
-	r.State, r.Reason, r.ChangedBy, r.PurgedAt = wire.StatePurged, q.Reason, q.By, &q.at
+	r.Purge(q.Reason, q.By, q.at)
 	w.changed(d, s, r, changePurged)
 	s.ids[read.HashID(r.ID)] = purged
 	w.index.remove(d.instrument, r.Digest, r.ID) // what comes now is no duplicate of it

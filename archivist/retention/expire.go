@@ -221,7 +221,7 @@ func (r *Collector) expire(ctx context.Context, b *batch, now time.Time) (stays 
 	mark := func(files manifest.Files) error { return r.markPurged(ctx, b, files) }
 	err = r.cfg.Compactor.Relist(ctx, b.instrument, b.day, mark, func(rec wire.Record) wire.Record {
 		if expires(&rec) {
-			purged(&rec, b.whole)
+			rec.Expire(b.whole.Reason, b.whole.At)
 		}
 		return rec
 	})
@@ -340,11 +340,6 @@ func (r *Collector) strange(b *batch, keys []string) {
 // others keep is not ours to remove.
 func expires(rec *wire.Record) bool { return bucket.Holds(*rec) && wire.IsOurs(rec.Key) }
 
-func purged(rec *wire.Record, by *wire.Removal) {
-	at := by.At
-	rec.State, rec.Reason, rec.ChangedBy, rec.PurgedAt = wire.StatePurged, by.Reason, by.By, &at
-}
-
 // markPurged stores the changes of a day's files beside its data.
 func (r *Collector) markPurged(ctx context.Context, b *batch, files manifest.Files) error {
 	header := wire.ManifestHeader{Site: r.cfg.Site, Instrument: b.instrument, Day: b.day, Writer: r.cfg.Pod, Incarnation: r.cfg.Incarnation}
@@ -363,7 +358,7 @@ func (r *Collector) markPurged(ctx context.Context, b *batch, files manifest.Fil
 		if !expires(&rec) {
 			continue
 		}
-		purged(&rec, b.whole)
+		rec.Expire(b.whole.Reason, b.whole.At)
 		if lines = append(lines, rec); len(lines) == changesAtOnce {
 			if err := flush(); err != nil {
 				return err

@@ -93,7 +93,7 @@ func (s *share) count(partner string, b *batch, rec *wire.Record) {
 		s.given.AddCopy(rec)
 	case !selected, s.entry == nil:
 	case rec.State == wire.StateRetracted && s.entry.Retractions == wire.MirrorIgnore,
-		rec.State == wire.StatePurged && rec.ChangedBy == wire.ByRetention && s.entry.Prune != wire.MirrorPruneWhenExpired:
+		rec.Expired() && s.entry.Prune != wire.MirrorPruneWhenExpired:
 		s.kept.AddCopy(rec)
 	}
 }

@@ -211,7 +211,7 @@ func (i *InstrumentReport) add(r *wire.Record) {
 		return
 	case r.State == wire.StateRetracted:
 		i.Retracted += count
-	case r.State == wire.StatePurged && r.ChangedBy == wire.ByRetention:
+	case r.Expired():
 		i.Expired += count
 	case r.State == wire.StatePurged:
 		i.Purged += count

@@ -27,10 +27,12 @@ type head struct {
 // line is one object of a list.
 type line struct {
 	Path string `json:"path"`
-	// State is absent of what is current.
-	State   wire.State `json:"state,omitempty"`
-	Reason  string     `json:"reason,omitempty"`
-	Damaged bool       `json:"damaged,omitempty"`
+	// State is a wire.Record's Outcome. It is absent of what is current.
+	State  wire.State `json:"state,omitempty"`
+	Reason string     `json:"reason,omitempty"`
+	// Retracted: the object expired after it was retracted, and was not restored.
+	Retracted bool `json:"retracted,omitempty"`
+	Damaged   bool `json:"damaged,omitempty"`
 	endpoint.Facts
 }
 
@@ -65,7 +67,8 @@ func lines(all []chosen) iter.Seq[[]byte] {
 			}
 			l := line{Path: c.path, Damaged: c.damaged, Facts: endpoint.FactsOf(c.record)}
 			if c.record.State != wire.StateCurrent {
-				l.State, l.Reason = c.record.State, c.record.Reason
+				l.State, l.Reason = c.record.Outcome(), c.record.Reason
+				l.Retracted = c.record.Expired() && c.record.IsRetraction()
 			}
 			if !yield(append(marshal(l), '\n')) {
 				return

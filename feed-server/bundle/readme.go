@@ -23,8 +23,8 @@ func (s *sending) readme() []byte {
 <instrument>/<path>              an object, under the path that the archive publishes it under
 %[1]s<instrument>/<day>.jsonl  a line for each object of a day (of receipt, UTC): size, SHA-256, times, media type.
                                  It is whole in each bundle that has anything of the day, and takes the place of an earlier one.
-                                 A line with a "state" is of one that was retracted: it is not in the bundle, and you should
-                                 delete yours. "damaged": it is not in the bundle, since its bytes are not those that were received;
+                                 A line with a "state" is not in the bundle. "Retracted", "Purged": delete yours. "Expired": the
+                                 archive keeps it no longer, and yours may stay. "damaged": it is not in the bundle, since its bytes are not those that were received;
                                  a later one has it once they are
 %[1]send.json              how many objects and bytes there are. A bundle without this file, its last, is not whole.
                                  Its "since" asks for what changed afterwards: the same URL with &since=

@@ -118,13 +118,29 @@ type ListLine struct {
 	End bool `json:"end,omitempty"`
 }
 
+// Cause says who decided that the bytes of an object are not served any more. It does not name persons: anybody may read an index.
+type Cause string
+
+// The values of Cause.
+const (
+	// CauseRequest: a request retracted or purged it.
+	CauseRequest Cause = "Request"
+	// CauseRetention: the Instrument keeps nothing longer.
+	CauseRetention Cause = "Retention"
+)
+
 // Entry is what a list says of an object.
 type Entry struct {
 	// Path is where it is published, below its Instrument.
 	Path string `json:"path"`
-	// State is absent of what is current.
+	// State is a wire.Record's Outcome. It is absent of what is current.
 	State  wire.State `json:"state,omitempty"`
 	Reason string     `json:"reason,omitempty"`
+	// Cause of StateRetracted, StatePurged and StateExpired. A server that does not say it is older than this member: what it lists
+	// as purged may have expired.
+	Cause Cause `json:"cause,omitempty"`
+	// Retracted: the object expired after it was retracted, and was not restored.
+	Retracted bool `json:"retracted,omitempty"`
 
 	Size         int64             `json:"size"`
 	Digest       wire.Digest       `json:"sha256"`
@@ -144,8 +160,14 @@ func EntryOf(path string, r *wire.Record) Entry {
 		Path: path, Size: r.Size, Digest: r.Digest, ID: r.ID, MediaType: r.MediaType, Version: r.Version,
 		ObservedFrom: r.ObservedFrom, ObservedTo: r.ObservedTo, ReceivedAt: r.ReceivedAt, TimeSource: r.TimeSource, Completeness: r.Completeness,
 	}
-	if r.State != wire.StateCurrent {
-		e.State, e.Reason = r.State, r.Reason
+	switch is := r.Outcome(); is {
+	case wire.StateCurrent:
+	case wire.StateRetracted, wire.StatePurged:
+		e.State, e.Reason, e.Cause = is, r.Reason, CauseRequest
+	case wire.StateExpired:
+		e.State, e.Reason, e.Cause, e.Retracted = is, r.Reason, CauseRetention, r.IsRetraction()
+	default:
+		e.State, e.Reason = is, r.Reason
 	}
 	return e
 }
@@ -155,6 +177,20 @@ func EntryOf(path string, r *wire.Record) Entry {
 func (e *Entry) Observed() (from, to time.Time) {
 	from, to, _ = wire.ObservedSpan(e.ObservedFrom, e.ObservedTo, e.ReceivedAt)
 	return from, to
+}
+
+// Removed says whether the object was retracted or purged by request, which a mirror follows. An object that only expired
+// there is not removed, and neither is one of which the index does not say the cause.
+func (e *Entry) Removed() bool {
+	return e.IsPurge() || e.IsRetraction()
+}
+
+// IsPurge says whether the object was purged by request.
+func (e *Entry) IsPurge() bool { return e.State == wire.StatePurged && e.Cause == CauseRequest }
+
+// IsRetraction says whether the object was retracted by request, and neither restored nor purged later.
+func (e *Entry) IsRetraction() bool {
+	return e.State == wire.StateRetracted && e.Cause == CauseRequest || e.State == wire.StateExpired && e.Retracted
 }
 
 // Is says in which state an object is.
@@ -187,12 +223,18 @@ func (s *Sum) Add(e *Entry) {
 // Same says whether the entries are.
 func (s Sum) Same(o Sum) bool { return s.Count == o.Count && s.Content == o.Content }
 
+// removedMark ends the text of an Entry that is Removed.
+const removedMark = 1
+
 // digest is of what a mirror acts upon.
 func (e *Entry) digest() wire.Digest {
 	text := make([]byte, 0, 256)
 	text = append(text, e.Digest[:]...)
 	for _, s := range []string{e.Path, string(e.State), e.ID} {
 		text = append(append(text, s...), 0)
+	}
+	if e.Removed() {
+		text = append(text, removedMark)
 	}
 	return sha256.Sum256(text)
 }
@@ -208,8 +250,8 @@ func SumOf(all []Entry) (s Sum) {
 // ObjectsQuestion is a line of what is posted to ObjectsPath: the current objects of a day
 // whose size is not above Below, where that is set; or those with some IDs, which may also be
 // superseded. The answer is a bundle without lists: a tar with a file
-// <site>/<instrument>/<path> for each, in any order, and at its end EndName below <site>. One
-// that is superseded has its ID as the PAX record PAXID. Of what is asked for and is not in
+// <site>/<instrument>/<path> for each, in any order, and at its end EndName below <site>. Each
+// has its ID as the PAX record PAXID: several may have one path. Of what is asked for and is not in
 // the bundle, the server cannot give the bytes: it was retracted meanwhile, or is damaged in
 // the store.
 type ObjectsQuestion struct {

@@ -20,6 +20,8 @@ const (
 	StateRetracted  State = "Retracted"
 	StatePurged     State = "Purged"
 	StateDuplicate  State = "Duplicate"
+	// StateExpired is an Outcome: manifests and notices have StatePurged by ByRetention.
+	StateExpired State = "Expired"
 )
 
 // Changes says whether a record replaces an earlier one of the same ID, as a new line

@@ -153,7 +153,7 @@ func (l *endpointsLab) pull(guest, name, body string) sentObject {
 		at := l.rolledBack()
 		r.ObservedFrom, r.ObservedTo, r.TimeSource = &at, &at, wire.TimeSourceName
 	}
-	r.Key = origin.ObjectID("hub", guest, r.ReceivedAt)
+	r.Key = origin.ObjectID("hub", guest, r.ReceivedAt, r.Digest)
 	r.ID = r.Key
 	l.announce(guest, r, body)
 	l.objects = append(l.objects, o)

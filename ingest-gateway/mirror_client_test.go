@@ -170,7 +170,7 @@ func (r *mirrorRun) storeUnannounced(l *lab, g *gateway, at wire.MirrorListener,
 		l.minio.Continue()
 		isStored := false
 		await(r.t, "the object is stored, or refused", func() (bool, string) {
-			_, err := l.store.Head(r.t.Context(), m.Origin.ObjectID(l.site, guest, m.ReceivedAt))
+			_, err := l.store.Head(r.t.Context(), m.Origin.ObjectID(l.site, guest, m.ReceivedAt, m.Digest))
 			isStored = err == nil
 			return isStored || len(answers) > 0, fmt.Sprint(err)
 		})

@@ -105,7 +105,7 @@ func TestMirrorOutages(t *testing.T) {
 			return a.status == 201 || a.status == 200, a.String()
 		})
 		m := mirrored(object, name)
-		if _, err := l.store.Head(t.Context(), m.Origin.ObjectID("hub", guest, m.ReceivedAt)); errors.Is(err, objectstore.ErrNotFound) {
+		if _, err := l.store.Head(t.Context(), m.Origin.ObjectID("hub", guest, m.ReceivedAt, m.Digest)); errors.Is(err, objectstore.ErrNotFound) {
 			t.Errorf("%s is receipted, and not stored", name)
 		}
 	}

@@ -44,7 +44,7 @@ func TestMirrored(t *testing.T) {
 		name := strings.TrimPrefix(n.Path, "2021/03/17/")
 		object := objects[name]
 		m := mirrored(object, name)
-		id := m.Origin.ObjectID("hub", guest, m.ReceivedAt)
+		id := m.Origin.ObjectID("hub", guest, m.ReceivedAt, m.Digest)
 		want := wire.Record{
 			ID: id, Key: id, Path: m.Path, Size: m.Size, Digest: m.Digest, MediaType: m.MediaType, State: wire.StateCurrent, ObservedFrom: m.ObservedFrom,
 			ReceivedAt: m.ReceivedAt, TimeSource: m.TimeSource, Backfill: true, Completeness: m.Completeness, Origin: m.Origin,

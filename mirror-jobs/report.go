@@ -187,7 +187,7 @@ func (r *report) tell(ctx context.Context) {
 	s.ReportedAt, s.Progress, s.Purges = now, r.progress.Report(), r.progress.Unconfirmed()
 	r.rates = plan.Recent(append(r.rates, plan.Sample{At: now, Bytes: s.Progress.Bytes}))
 	s.Progress.BytesPerSecond = plan.BytesPerSecond(r.rates)
-	s.Owed = r.progress.Owed()
+	s.Owed, s.WentBack = r.progress.Owed(), r.progress.WentBack()
 	if s.EndedAt.IsZero() {
 		s.Progress.Ends = plan.Ends(now, s.Progress.TotalBytes-s.Progress.Bytes, s.Progress.BytesPerSecond)
 	}

@@ -28,7 +28,7 @@ func (l *lab) withGuest() {
 func (l *lab) mirroredAs(id, path string, at time.Time, body string) wire.Notice {
 	n := l.notice(guest, object{at, body})
 	n.Origin = &wire.Origin{Site: "arctic", ID: "o/arctic/allsky-1/n/" + id}
-	n.ID = n.Origin.ObjectID(l.site, guest, n.ReceivedAt)
+	n.ID = n.Origin.ObjectID(l.site, guest, n.ReceivedAt, n.Digest)
 	n.Key, n.Path, n.Backfill, n.TimeSource = n.ID, path, true, wire.TimeSourceName
 	n.SetObserved(at.Add(-time.Minute), time.Second)
 	return n

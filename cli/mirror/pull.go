@@ -66,7 +66,7 @@ there stays (--retractions, --prune).`,
 	f.StringVar(&o.ca, "tls-ca", "", "file with the authorities whose certificates a server may show; default: those of the system")
 	f.StringVar(&o.certificate, "tls-cert", "", "file with the certificate to show, and with --tls-key its key")
 	f.StringVar(&o.key, "tls-key", "", "file with the key of --tls-cert")
-	f.StringVar(&o.prune, "prune", string(plan.PruneNever), "what becomes of objects that the other side does not have any more: Never, WhenExpired (they are removed)")
+	f.StringVar(&o.prune, "prune", string(plan.PruneNever), "what becomes of objects that expired at the other side: Never (they stay), WhenExpired (they are removed)")
 	usage.OneOf(cmd, "prune", plan.PruneNever, plan.PruneWhenExpired)
 	f.StringVar(&o.retractions, "retractions", string(plan.RetractionsTombstone), "what becomes of objects that were retracted or purged: Tombstone (removed, the list says why), Ignore (kept)")
 	usage.OneOf(cmd, "retractions", plan.RetractionsTombstone, plan.RetractionsIgnore)

@@ -42,7 +42,7 @@ func (b *Bundles) serveNamed(v *endpoint.Request) *problem.Problem {
 		h.Set("Content-Encoding", "zstd")
 	}
 	v.W.WriteHeader(http.StatusOK)
-	s := &sending{Bundles: b, v: v, end: End{Format: format}}
+	s := &sending{Bundles: b, v: v, ids: true, end: End{Format: format}}
 	v.Finish("bundle", s.tarTo(permitted{s}, compressed, func() error { return s.named(questions) }))
 	return nil
 }

@@ -127,7 +127,7 @@ func (s *sending) object(o *ahead, gone *isRetracted) error {
 func (s *sending) write(o *ahead, data []byte) error {
 	r := o.record
 	h := s.header(s.in.Instrument+"/"+o.path, r.Size, r.ReceivedAt)
-	if r.State == wire.StateSuperseded { // another object has its path
+	if s.ids {
 		h.PAXRecords = map[string]string{mirrorindex.PAXID: r.ID}
 	}
 	if err := s.tar.WriteHeader(h); err != nil {

@@ -397,7 +397,7 @@ func TestGuests(t *testing.T) {
 	l := newLab(t, guest)
 	origin := wire.Origin{Site: "svalbard", ID: wire.NamedKey("svalbard", "cam-1", "1.jpg", 1)}
 	r := l.Put(guest.Instrument, "1.jpg", "one", at(storm), func(r *wire.Record) {
-		r.Origin, r.Key = &origin, origin.ObjectID(archivetest.Site, guest.Instrument, r.ReceivedAt)
+		r.Origin, r.Key = &origin, origin.ObjectID(archivetest.Site, guest.Instrument, r.ReceivedAt, r.Digest)
 	})
 	l.Wait(l.Put(archivetest.Camera, "1.jpg", "own", at(storm)))
 	l.Wait(r)

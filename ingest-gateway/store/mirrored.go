@@ -41,7 +41,7 @@ func (a *Archive) CheckMirrored(in *intake.Instrument, source netip.AddrPort, m 
 // mirroredNotice is the notice of an object of a guest.
 func (o *Object) mirroredNotice(digest wire.Digest) wire.Notice {
 	cfg, m := &o.archive.cfg, o.mirrored
-	id := m.Origin.ObjectID(cfg.Site, o.instrument.Name, m.ReceivedAt)
+	id := m.Origin.ObjectID(cfg.Site, o.instrument.Name, m.ReceivedAt, digest)
 	return wire.Notice{Site: cfg.Site, Instrument: o.instrument.Name, Record: wire.Record{
 		ID: id, Key: id, Path: m.Path, Size: o.size, Digest: digest, MediaType: cmp.Or(m.MediaType, o.instrument.MediaType),
 		State: wire.StateCurrent, Version: m.Version, ObservedFrom: m.ObservedFrom, ObservedTo: m.ObservedTo,

@@ -70,9 +70,14 @@ func Told(text string, number int) string {
 	if number < 2 {
 		return text
 	}
+	return ToldBy(text, strconv.Itoa(number))
+}
+
+// ToldBy tells objects of a path apart: with ~ and a mark before the extension.
+func ToldBy(text, mark string) string {
 	folder, file := path.Split(text)
 	stem, extension := cutExtension(file)
-	return folder + stem + "~" + strconv.Itoa(number) + extension
+	return folder + stem + "~" + mark + extension
 }
 
 // Untold returns the path without what Told added, and the number.

@@ -72,6 +72,21 @@ func TestPath(t *testing.T) {
 	}
 }
 
+// An object that is received after midnight with an observation time of the day before has a path of its own in the instrument, and not only
+// on its day: without {id} and {name} the path tells the day of receipt.
+func TestPathAfterMidnight(t *testing.T) {
+	before, after := record(noon, "frame"), record(noon.Add(12*time.Hour), "next")
+	for _, r := range []*wire.Record{&before, &after} {
+		r.SetObserved(time.Date(2026, 11, 21, 11, 59, 0, 0, time.UTC), time.Minute)
+	}
+	for _, template := range []string{"{year}/{month}/{day}/{sequence}.jpg", "{year}{doy}/{hour}{minute}-{digest:8}.jpg", "{year}{doy}/{hour}{minute}-{id}.jpg"} {
+		one, two := Path(parse(t, template), "allsky-1", "rank", before, 1), Path(parse(t, template), "allsky-1", "rank", after, 1)
+		if one == "" || one == two {
+			t.Errorf("%s: two objects, received on two days, have the path %q", template, one)
+		}
+	}
+}
+
 func TestTold(t *testing.T) {
 	for path, told := range map[string]string{
 		"a/b.fits.gz": "a/b~2.fits.gz", "a/b": "a/b~2", ".hidden": ".hidden~2", "a.b/.hidden.x": "a.b/.hidden~2.x", "x~3.jpg": "x~3~2.jpg", "a": "a~2",

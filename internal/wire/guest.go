@@ -38,15 +38,16 @@ func IsGuest(name string) bool {
 type Origin struct {
 	// Site is the other Site's code.
 	Site string `json:"site"`
-	// ID is the object's ce-id there, which tells it from all others of that Site: its key, or that of its pack and its
-	// place there (KeyOfID).
+	// ID is the object's ce-id there: its key, or that of its pack and its place there (KeyOfID). With the digest it tells the object
+	// from all others of that Site.
 	ID string `json:"id"`
 }
 
-// ObjectID is the ID, and the key, of an object of a guest, which follow from where it comes from: however often it is
-// pulled, it is one object.
-func (o Origin) ObjectID(site, instrument string, receivedAt time.Time) string {
-	return RawKey(site, instrument, receivedAt, sha256.Sum256([]byte(o.Site+"\x00"+o.ID)))
+// ObjectID is the ID, and the key, of an object of a guest, which follow from where it comes from and from its bytes: however often it is
+// pulled, it is one object. An origin that was installed again under its code, or restored from an older backup, gives the ID of an
+// earlier object to other bytes: they are another object here, and both are kept.
+func (o Origin) ObjectID(site, instrument string, receivedAt time.Time, digest Digest) string {
+	return RawKey(site, instrument, receivedAt, sha256.Sum256([]byte(o.Site+"\x00"+o.ID+"\x00"+digest.String())))
 }
 
 const registryGuest = "guest."

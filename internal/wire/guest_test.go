@@ -23,18 +23,22 @@ func TestGuestName(t *testing.T) {
 	}
 }
 
-// An object of a guest has one ID, which follows from where it comes from alone.
+// An object of a guest has one ID, which follows from where it comes from and from its bytes.
 func TestGuestObjectID(t *testing.T) {
 	t.Parallel()
 	guest := GuestName("arctic", "allsky-1")
+	digest := sampleDigest("frame")
 	o := Origin{Site: "arctic", ID: "o/arctic/allsky-1/n/a.jpg"}
-	id := o.ObjectID("thule", guest, sampleTime)
-	if id != o.ObjectID("thule", guest, sampleTime) || !strings.HasPrefix(id, RawPrefix("thule", guest, DayOf(sampleTime))) {
+	id := o.ObjectID("thule", guest, sampleTime, digest)
+	if id != o.ObjectID("thule", guest, sampleTime, digest) || !strings.HasPrefix(id, RawPrefix("thule", guest, DayOf(sampleTime))) {
 		t.Errorf("the ID is %s", id)
 	}
 	other := Origin{Site: "arctic", ID: "o/arctic/allsky-1/n/b.jpg"}
-	if other.ObjectID("thule", guest, sampleTime) == id {
+	if other.ObjectID("thule", guest, sampleTime, digest) == id {
 		t.Error("two objects have one ID")
+	}
+	if o.ObjectID("thule", guest, sampleTime, sampleDigest("other")) == id {
+		t.Error("other bytes under the ID of an object have its ID here")
 	}
 	if at, is := ReceivedAtOfKey(id); !is || at.UnixMilli() != sampleTime.UnixMilli() {
 		t.Errorf("its key says %v", at)

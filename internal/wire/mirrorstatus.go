@@ -102,6 +102,21 @@ type MirrorStatus struct {
 	VerifiedTo time.Time `json:"verifiedTo,omitzero"`
 	// Purges that are asked of the partner and not confirmed.
 	Purges int64 `json:"purges,omitempty"`
+	// WentBack says how runs found that the Site that is pulled from was installed again or restored; nil: they did not.
+	WentBack *MirrorWentBack `json:"wentBack,omitempty"`
+}
+
+// MirrorWentBack are the signs that another Site was installed again under its code, or restored from an older backup, since runs began
+// or the last one was forced.
+type MirrorWentBack struct {
+	// Objects are how many objects it lists with other bytes than it had listed under their IDs, and Days how many days of its
+	// instruments it does not list any more, of which objects are here.
+	Objects int64 `json:"objects,omitempty"`
+	Days    int64 `json:"days,omitempty"`
+	// Instrument is one of those concerned, by its name there, and Path that of one of the Objects.
+	Instrument string    `json:"instrument"`
+	Path       string    `json:"path,omitempty"`
+	Since      time.Time `json:"since"`
 }
 
 // MirrorProblem is why something is not as it should be.

@@ -68,6 +68,7 @@ func sampleMirrorStatus() MirrorStatus {
 		Owed:       &MirrorOwed{Objects: 655, Bytes: 1_000_000, Oldest: sampleTime.Add(-24 * time.Hour)},
 		Path:       &MirrorPathSeen{RoundTripMicros: 110_000, DeliveryBytesPerSecond: 5_000_000, BufferBytes: 550_000, Connections: 8, RetransmitPermille: 3},
 		VerifiedTo: sampleTime.Add(-48 * time.Hour), Purges: 1,
+		WentBack: &MirrorWentBack{Objects: 5, Days: 2, Instrument: "allsky-1", Path: "r1/camera0.txt", Since: sampleTime.Add(-time.Hour)},
 	}
 }
 
@@ -105,7 +106,7 @@ func sampleMirrored() MirroredObject {
 // sampleMirroredRecord is what becomes of it.
 func sampleMirroredRecord() Record {
 	m := sampleMirrored()
-	id := m.Origin.ObjectID("thule", GuestName("arctic", "allsky-1"), m.ReceivedAt)
+	id := m.Origin.ObjectID("thule", GuestName("arctic", "allsky-1"), m.ReceivedAt, m.Digest)
 	return Record{
 		ID: id, Key: id, Path: m.Path, Size: m.Size, Digest: m.Digest, MediaType: m.MediaType, State: StateCurrent, Version: m.Version,
 		ObservedFrom: m.ObservedFrom, ObservedTo: m.ObservedTo, ReceivedAt: m.ReceivedAt, TimeSource: m.TimeSource, Backfill: true,

@@ -115,6 +115,16 @@ func (l *Large) Write(n int, had int64, from io.Reader) error {
 	return l.noteParts()
 }
 
+// WriteAll writes all parts, one after the other.
+func (l *Large) WriteAll(from io.Reader) error {
+	for n := range int((l.entry.Size + PartSize - 1) / PartSize) {
+		if err := l.Write(n, 0, from); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // noteParts begins a note, where enough came since the last one and none is under way. Errors: what ended the last one.
 func (l *Large) noteParts() error {
 	l.mu.Lock()

@@ -165,15 +165,6 @@ func (f *Folder) SetLines(instrument string, day wire.Day, lines []plan.Line) er
 	return f.replace(listFile(instrument, day), text.Bytes())
 }
 
-// RemoveLines forgets a day, of which there is nothing here and there.
-func (f *Folder) RemoveLines(instrument string, day wire.Day) error {
-	err := f.root.Remove(listFile(instrument, day))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
 // Days returns the days of which there are lists of an instrument, ascending, and Instruments
 // the instruments.
 func (f *Folder) Days(instrument string) (days []wire.Day, err error) {

@@ -109,7 +109,7 @@ func (w *Writer) place(name string, data []byte, at time.Time) error {
 }
 
 // Has says whether the file of an object is there already, as after a run that was killed
-// before it could note that: it has its size and time, and its digest.
+// before it could note that: it has its size and time, and its digest. It may have been set aside.
 func (f *Folder) Has(instrument string, e *mirrorindex.Entry) bool {
 	if CheckPath(instrument, e.Path) != nil {
 		return false
@@ -117,7 +117,7 @@ func (f *Folder) Has(instrument string, e *mirrorindex.Entry) bool {
 	name := filepath.Join(instrument, e.Path)
 	info, err := f.root.Lstat(name)
 	if err != nil || !looksLike(info, e) {
-		return false
+		return f.verify(instrument, AsidePath(e.Path, e.Digest), e, true) == nil
 	}
 	digest, size, err := f.digest(name)
 	return err == nil && size == e.Size && digest == e.Digest
@@ -142,10 +142,18 @@ func (f *Folder) digest(name string) (d wire.Digest, size int64, err error) {
 	return wire.Digest(h.Sum(nil)), size, err
 }
 
-// Verify says what is wrong with the file of an object; nil: nothing. With digest its bytes
-// are read. Errors: DigestError, of the file system.
+// Verify says what is wrong with the file of an object; nil: nothing. It may have been set aside. With digest its bytes are read. Errors:
+// DigestError, of the file system.
 func (f *Folder) Verify(instrument string, e *mirrorindex.Entry, digest bool) error {
-	name := filepath.Join(instrument, e.Path)
+	wrong := f.verify(instrument, e.Path, e, digest)
+	if wrong == nil || f.verify(instrument, AsidePath(e.Path, e.Digest), e, digest) == nil {
+		return nil
+	}
+	return wrong
+}
+
+func (f *Folder) verify(instrument, path string, e *mirrorindex.Entry, digest bool) error {
+	name := filepath.Join(instrument, path)
 	info, err := f.root.Lstat(name)
 	if err != nil {
 		return err
@@ -171,7 +179,7 @@ func (f *Folder) OpenObject(instrument string, e *mirrorindex.Entry) (io.ReadClo
 	return f.root.Open(filepath.Join(instrument, e.Path))
 }
 
-// HasBytes says whether the file of an object is there, whatever its time: it has its size and digest.
+// HasBytes says whether the file of an object is there, or was set aside, whatever its time: it has its size and digest.
 func (f *Folder) HasBytes(instrument string, e *mirrorindex.Entry) bool {
 	return CheckPath(instrument, e.Path) == nil && f.Verify(instrument, e, true) == nil
 }

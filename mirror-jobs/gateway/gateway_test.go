@@ -51,7 +51,7 @@ func TestPut(t *testing.T) {
 		if err := client.Put(t.Context(), gateway.Object{Instrument: guest.Name(), Record: m, Open: open}); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		body, _, err := store.Get(t.Context(), m.Origin.ObjectID("hub", guest.Name(), m.ReceivedAt), objectstore.All)
+		body, _, err := store.Get(t.Context(), m.Origin.ObjectID("hub", guest.Name(), m.ReceivedAt, m.Digest), objectstore.All)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

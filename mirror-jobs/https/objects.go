@@ -23,7 +23,7 @@ import (
 const bundleFree = 64 << 20
 
 // Objects fetches a bundle, and gives each object to take: by its instrument, its path below
-// it, and the ID of one that is superseded. It is asked for again where a link breaks: then
+// it, and its ID. It is asked for again where a link breaks: then
 // skip says what is not needed any more, and objects that were taken may come again. Errors:
 // RefusedError, ErrBroken, of the network, of take. Expected are the bytes of all that is asked for: far more than that is no
 // answer to it, and an error.

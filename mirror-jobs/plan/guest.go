@@ -60,24 +60,35 @@ type Guest struct {
 	Same int
 	// Withheld are under embargo: a later run asks again.
 	Withheld int
+	// Reused are indexes of what the other Site lists under the ID of an object that is here with other bytes, for the first time: the
+	// other Site went back. Both are kept, and Later is how many of those here are to be marked as superseded once the new one is listed.
+	Reused []int
+	Later  int
 }
 
-// Day compares what another Site lists of a day with what is listed here. An object is one by its ID there. One that was here, and is
-// lost, is fetched whatever embargo the other Site has declared since.
+// Day compares what another Site lists of a day with what is listed here. An object is one by its ID there, and by its digest: a Site that
+// was installed again, or restored from a backup, gives an ID to other bytes. An object that was here, and is lost, is fetched whatever
+// embargo the other Site has declared since.
 func (p *GuestPolicy) Day(theirs []mirrorindex.Entry, here []*wire.Record, now time.Time) (g Guest) {
-	held := make(map[string]*wire.Record, len(here))
+	held := make(map[string][]*wire.Record, len(here))
 	for _, r := range here {
 		if r.Origin == nil {
 			continue
 		}
-		held[r.Origin.ID] = r
+		held[r.Origin.ID] = append(held[r.Origin.ID], r)
 		if takenBack(r) && r.ChangedBy == p.By {
 			g.Gone++
 		}
 	}
 	for i := range theirs {
 		e := &theirs[i]
-		if r := held[e.ID]; r != nil {
+		r, others := sameBytes(held[e.ID], e)
+		if e.Is() == wire.StateCurrent {
+			g.replace(i, r, others)
+		} else if r == nil && len(others) > 0 {
+			g.Reused = append(g.Reused, i)
+		}
+		if r != nil {
 			c := p.change(e, r)
 			if p.Lost[r.ID] && p.gives(e) {
 				g.Fetch = append(g.Fetch, i)
@@ -114,6 +125,34 @@ func (p *GuestPolicy) Day(theirs []mirrorindex.Entry, here []*wire.Record, now t
 	return g
 }
 
+// sameBytes returns the one of some objects of one ID that has the bytes of an entry; nil: none has. Others are the rest.
+func sameBytes(all []*wire.Record, e *mirrorindex.Entry) (same *wire.Record, others []*wire.Record) {
+	for _, r := range all {
+		if r.Digest == e.Digest && r.Size == e.Size {
+			same = r
+		} else {
+			others = append(others, r)
+		}
+	}
+	return same, others
+}
+
+// replace has other objects with the ID of a current one superseded, once that one is listed here.
+func (g *Guest) replace(i int, r *wire.Record, others []*wire.Record) {
+	if r == nil && len(others) > 0 {
+		g.Reused = append(g.Reused, i)
+	}
+	for _, other := range others {
+		switch {
+		case other.State != wire.StateCurrent:
+		case r == nil:
+			g.Later++
+		case r.State == wire.StateCurrent:
+			g.Changes = append(g.Changes, Change{Action: wire.ActionSupersede, Record: other})
+		}
+	}
+}
+
 // gives says whether the other Site gives the bytes of an object that was here before: then of a superseded version, too.
 func (p *GuestPolicy) gives(e *mirrorindex.Entry) bool {
 	is := e.Is()
@@ -139,20 +178,29 @@ func takenBack(r *wire.Record) bool {
 // change is what brings an object here into the state that it has there; none where it is in it, or cannot come into it.
 func (p *GuestPolicy) change(e *mirrorindex.Entry, r *wire.Record) Change {
 	is, was := e.Is(), r.State
+	stands := is == wire.StateCurrent || is == wire.StateSuperseded || is == wire.StateExpired && !e.Retracted
 	switch {
-	case was == is || was == wire.StatePurged:
+	case was == wire.StatePurged:
 		return Change{}
+	case e.IsPurge(), e.IsRetraction() && p.Retractions == wire.MirrorDelete && was != wire.StateRetracted:
+		return Change{wire.ActionPurge, r, e.Reason}
+	case e.IsRetraction() && p.Retractions != wire.MirrorIgnore && was != wire.StateRetracted:
+		return Change{wire.ActionRetract, r, retractionReason(e)}
+	case stands && was == wire.StateRetracted && r.ChangedBy == p.By:
+		return Change{wire.ActionRestore, r, e.Reason}
 	case is == wire.StateSuperseded && was == wire.StateCurrent:
 		return Change{Action: wire.ActionSupersede, Record: r}
-	case (is == wire.StateCurrent || is == wire.StateSuperseded) && takenBack(r) && r.ChangedBy == p.By:
-		return Change{wire.ActionRestore, r, e.Reason}
-	case is == wire.StatePurged || is == wire.StateRetracted && p.Retractions == wire.MirrorDelete:
-		return Change{wire.ActionPurge, r, e.Reason}
-	case is != wire.StateRetracted || was == wire.StateRetracted || p.Retractions == wire.MirrorIgnore:
-		return Change{}
 	default:
-		return Change{wire.ActionRetract, r, e.Reason}
+		return Change{}
 	}
+}
+
+// retractionReason is why an object was retracted there. Of one that expired since, the reason is that of the expiry.
+func retractionReason(e *mirrorindex.Entry) string {
+	if e.Is() == wire.StateExpired {
+		return "retracted at its origin, where it has expired since"
+	}
+	return e.Reason
 }
 
 // Have sums up what is here of a day as the other Site would list it, so that it tells only what is new.

@@ -3,6 +3,7 @@
 package plan_test
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"testing"
@@ -25,13 +26,13 @@ type here struct {
 }
 
 func (h here) record() *wire.Record {
-	e := h.entry()
-	r := &wire.Record{ID: "here/" + e.ID, Key: "here/" + e.ID, Path: e.Path, Size: e.Size, Digest: e.Digest, State: e.Is(), Version: e.Version,
-		ObservedFrom: e.ObservedFrom, ReceivedAt: e.ReceivedAt, ChangedBy: h.ChangedBy}
+	r := h.object.record()
 	if !h.Own {
-		r.Origin = &wire.Origin{Site: origin, ID: e.ID}
+		r.Origin = &wire.Origin{Site: origin, ID: r.ID}
 	}
-	return r
+	r.ID = "here/" + r.ID
+	r.Key, r.ChangedBy = r.ID, cmp.Or(h.ChangedBy, r.ChangedBy)
+	return &r
 }
 
 // guestDay is what a golden file of a guest's day plans for.
@@ -108,7 +109,7 @@ func TestGuestGolden(t *testing.T) {
 
 // What is here is summed up as the origin sums it up: only then it tells what is new alone.
 func TestHave(t *testing.T) {
-	objects := []object{{Path: "a.jpg"}, {Path: "b.jpg", State: wire.StateRetracted}, {Path: "c.jpg", Version: 2}}
+	objects := []object{{Path: "a.jpg"}, {Path: "b.jpg", Became: []became{"Retracted"}}, {Path: "c.jpg", Version: 2}}
 	var theirs []mirrorindex.Entry
 	records := []*wire.Record{{ID: "own", Path: "own.jpg", Digest: sha256.Sum256(nil), State: wire.StateCurrent}}
 	for _, o := range objects {

@@ -3,7 +3,6 @@
 package plan
 
 import (
-	"slices"
 	"time"
 
 	"github.com/substorm/substorm/internal/mirrorindex"
@@ -88,23 +87,6 @@ func (s Selection) Changed(lines []mirrorindex.DaysLine, known Known) (changed [
 		}
 	}
 	return changed
-}
-
-// Vanished returns the known days that an answer does not list, of all days or with month of
-// those in one: the other side has nothing of them any more.
-func Vanished(lines []mirrorindex.DaysLine, known Known, month string) (days []wire.Day) {
-	listed := map[string]bool{}
-	for _, line := range lines {
-		listed[line.Month+string(line.Day)] = true
-	}
-	for day := range known.Days {
-		of := mirrorindex.MonthOf(day)
-		if !listed[string(day)] && (month == "" && !listed[of] || month == of) {
-			days = append(days, day)
-		}
-	}
-	slices.Sort(days)
-	return days
 }
 
 // may says whether a month or day may hold anything that is wanted.

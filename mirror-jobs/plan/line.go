@@ -18,12 +18,36 @@ type Line struct {
 	mirrorindex.Entry
 	// Held: the mirror has its bytes.
 	Held bool `json:"held,omitempty"`
-	// Gone: the other side does not list it any more.
-	Gone bool `json:"gone,omitempty"`
+	// Gone: the other side does not list it any more. Moved: it lists the object under another path.
+	Gone  bool `json:"gone,omitempty"`
+	Moved bool `json:"moved,omitempty"`
 }
 
-// key tells lines of a day apart: an object whose path changes is another line.
-func (l *Line) key() string { return l.ID + "\x00" + l.Path }
+// key tells lines of a day apart: an object whose path changes is another line, and so are other bytes under its ID, which an origin lists
+// that was installed again or restored from a backup.
+func (l *Line) key() string { return l.object() + "\x00" + l.Path }
+
+// object tells objects apart.
+func (l *Line) object() string { return l.ID + "\x00" + string(l.Digest[:]) }
+
+// Listing is what the other side lists of a day by now, by ID.
+type Listing map[string]*mirrorindex.Entry
+
+// ListingOf returns that of a list.
+func ListingOf(list []mirrorindex.Entry) Listing {
+	all := make(Listing, len(list))
+	for i := range list {
+		all[list[i].ID] = &list[i]
+	}
+	return all
+}
+
+// Has says whether an object is listed as it was: else it was replaced, retracted or purged since, or expired, and the other side cannot
+// give it as that any more.
+func (l Listing) Has(e *mirrorindex.Entry) bool {
+	is := l[e.ID]
+	return is != nil && is.Digest == e.Digest && is.Path == e.Path && is.Is() == e.Is()
+}
 
 // SumOf sums up what the other side had listed when it was asked last.
 func SumOf(lines []Line) (s mirrorindex.Sum) {
@@ -51,8 +75,10 @@ func Merge(ours []Line, theirs []mirrorindex.Entry, more bool) []Line {
 		was[ours[i].key()] = &ours[i]
 	}
 	all := make([]Line, 0, len(theirs))
+	listed := make(map[string]bool, len(theirs))
 	for _, e := range theirs {
 		l := Line{Entry: e}
+		listed[l.object()] = true
 		if before := was[l.key()]; before != nil {
 			l.Held = before.Held && l.State != wire.StateSuperseded // the file is that of a newer version
 			delete(was, l.key())
@@ -61,7 +87,7 @@ func Merge(ours []Line, theirs []mirrorindex.Entry, more bool) []Line {
 	}
 	for _, l := range was {
 		if l.Held { // what never was here leaves no trace
-			l.Gone = true
+			l.Gone, l.Moved = true, listed[l.object()]
 			all = append(all, *l)
 		}
 	}

@@ -3,6 +3,7 @@
 package plan_test
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -14,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
 	"github.com/substorm/substorm/internal/mirrorindex"
@@ -27,20 +28,54 @@ var update = flag.Bool("update", false, "write testdata/*.out.yaml anew")
 // object is a line of a golden file: the rest of its entry follows from that.
 type object struct {
 	Path       string     `json:"path"`
+	ID         string     `json:"id,omitempty"`
 	Content    string     `json:"content,omitempty"`
 	Version    int        `json:"version,omitempty"`
-	State      wire.State `json:"state,omitempty"`
+	Became     []became   `json:"became,omitempty"`
 	Observed   *time.Time `json:"observed,omitempty"`
 	Held, Gone bool       `json:",omitempty"`
+	// NoCause: it is listed by an older Substorm, whose index has no Cause.
+	NoCause bool `json:"noCause,omitempty"`
+}
+
+// became is one of the changes that an archivist makes to a listed object.
+type became string
+
+func (b became) apply(r *wire.Record, at time.Time) {
+	switch b {
+	case "Superseded":
+		r.Supersede()
+	case "Retracted":
+		r.Retract("a lamp", "anna", at)
+	case "Restored":
+		r.Restore("it was none", "anna", at, false)
+	case "Purged":
+		r.Purge("a face", "anna", at)
+	case "Expired":
+		r.Expire("expired: kept for 720h0m0s", at)
+	default:
+		panic(b)
+	}
+}
+
+// record is the object as the archivist lists it.
+func (o object) record() wire.Record {
+	content := cmp.Or(o.Content, o.Path)
+	r := wire.Record{Path: o.Path, State: wire.StateCurrent, Version: o.Version, Size: int64(len(content)), Digest: sha256.Sum256([]byte(content)),
+		ID: cmp.Or(o.ID, fmt.Sprintf("%s#%d-%.8s", o.Path, o.Version, content)), ObservedFrom: o.Observed, ReceivedAt: time.Date(2015, 3, 17, 12, 0, 0, 0, time.UTC)}
+	for i, b := range o.Became {
+		b.apply(&r, r.ReceivedAt.Add(time.Duration(i+1)*time.Hour))
+	}
+	return r
 }
 
 func (o object) entry() mirrorindex.Entry {
-	content := o.Content
-	if content == "" {
-		content = o.Path
+	r := o.record()
+	e := mirrorindex.EntryOf(o.Path, &r)
+	if o.NoCause {
+		e.State, e.Cause, e.Retracted = r.State, "", false
 	}
-	return mirrorindex.Entry{Path: o.Path, State: o.State, Version: o.Version, Size: int64(len(content)), Digest: sha256.Sum256([]byte(content)),
-		ID: fmt.Sprintf("%s#%d-%.8s", o.Path, o.Version, content), ObservedFrom: o.Observed, ReceivedAt: time.Date(2015, 3, 17, 12, 0, 0, 0, time.UTC)}
+	return e
 }
 
 // given is what a golden file plans for: what the mirror knew of a day, and what the other
@@ -97,7 +132,7 @@ func golden[G any](t *testing.T, pattern string, planned func(*testing.T, G) any
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
+			if diff := gocmp.Diff(string(want), string(got)); diff != "" {
 				t.Errorf("(-want +got; -update writes it)\n%s", diff)
 			}
 		})
@@ -242,17 +277,11 @@ func TestChanged(t *testing.T) {
 		}
 		return names
 	}
-	if got := names(plan.Selection{}.Changed(lines, known)); !cmp.Equal(got, []string{"2026-09", "2026-10-02"}) {
+	if got := names(plan.Selection{}.Changed(lines, known)); !gocmp.Equal(got, []string{"2026-09", "2026-10-02"}) {
 		t.Errorf("changed: %q", got)
 	}
-	if got := names(plan.Selection{ObservedTo: *at("2020-01-01")}.Changed(lines, known)); !cmp.Equal(got, []string{"2026-09"}) {
+	if got := names(plan.Selection{ObservedTo: *at("2020-01-01")}.Changed(lines, known)); !gocmp.Equal(got, []string{"2026-09"}) {
 		t.Errorf("observed before: %q", got)
-	}
-	if got := plan.Vanished(lines, known, ""); !cmp.Equal(got, []wire.Day{"2026-07-01", "2026-10-05"}) {
-		t.Errorf("vanished: %q", got)
-	}
-	if got := plan.Vanished([]mirrorindex.DaysLine{{Day: "2026-09-08"}}, known, "2026-09"); !cmp.Equal(got, []wire.Day{"2026-09-09"}) {
-		t.Errorf("vanished of a month: %q", got)
 	}
 }
 
@@ -265,7 +294,7 @@ func TestWholeDay(t *testing.T) {
 		}
 		return all
 	}
-	a, b, old := object{Path: "a"}, object{Path: "b"}, object{Path: "c", State: wire.StateSuperseded}
+	a, b, old := object{Path: "a"}, object{Path: "b"}, object{Path: "c", Became: []became{"Superseded"}}
 	held := b
 	held.Held = true
 	for name, c := range map[string]struct {

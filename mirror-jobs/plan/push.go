@@ -136,7 +136,7 @@ func isGone(r *wire.Record) bool {
 // Expired says whether an object is gone because its Instrument keeps nothing longer. The archive lists it as such: of what is
 // not listed, because a catalog or a file cannot be read, nothing is known.
 func Expired(r *wire.Record) bool {
-	return r.State == wire.StatePurged && r.ChangedBy == wire.ByRetention
+	return r.Expired()
 }
 
 // keeps says whether the copy of an object stays that was retracted or purged here, or expired.

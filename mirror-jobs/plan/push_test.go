@@ -20,32 +20,18 @@ type listed struct {
 	// At is the minute in which it was received.
 	At         int    `json:"at,omitempty"`
 	Supersedes string `json:"supersedes,omitempty"`
-	// Expired: it was purged by the retention of its Instrument. Retracted: it was retracted before that. Restored: it was
-	// retracted, and that was undone.
-	Expired, Retracted, Restored bool
 	// Unselected: the MirrorPartner does not select it.
 	Unselected bool
 }
 
 func (l listed) pushed() plan.PushObject {
-	e := l.entry()
-	at := e.ReceivedAt.Add(time.Duration(l.At) * time.Minute)
-	r := &wire.Record{ID: e.ID, Key: e.ID, Path: e.Path, Size: e.Size, Digest: e.Digest, State: e.Is(), Version: e.Version, ReceivedAt: at}
+	r := l.record()
+	r.Key, r.ReceivedAt = r.ID, r.ReceivedAt.Add(time.Duration(l.At)*time.Minute)
 	if l.Supersedes != "" {
-		first := object{Path: e.Path, Content: l.Supersedes}
+		first := object{Path: r.Path, Content: l.Supersedes}
 		r.Supersedes = first.entry().ID
 	}
-	changed := at.Add(time.Hour)
-	if l.Retracted || r.State == wire.StateRetracted {
-		r.RetractedAt = &changed
-	}
-	if l.Restored {
-		r.RestoredAt = &changed
-	}
-	if l.Expired {
-		r.State, r.ChangedBy = wire.StatePurged, wire.ByRetention
-	}
-	return plan.PushObject{Path: e.Path, Record: r, Selected: !l.Unselected}
+	return plan.PushObject{Path: r.Path, Record: &r, Selected: !l.Unselected}
 }
 
 // pushDay is what a golden file of a push plans for: what the partner confirmed is what it had once a day was pushed as it was

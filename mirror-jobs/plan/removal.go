@@ -10,7 +10,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Prune says what a mirror does with objects that the other side does not list any more.
+// Prune says what a mirror does with objects that expired at the other side.
 type Prune string
 
 // The values of Prune.
@@ -48,13 +48,19 @@ func (p Policy) Surplus(lines []Line) (all []int) {
 	return all
 }
 
-// Removes says whether the mirror is to remove the bytes of a line, if it has them.
+// Removes says whether the mirror is to remove the bytes of a line, if it has them. A line that is not listed any more says nothing of
+// its object, unless that is listed under another path: an archive lists what it had for ever, and a list from which lines vanish is
+// that of a restored backup, or of an Instrument that was put under embargo.
 func (p Policy) Removes(l *Line) bool {
-	if l.Gone {
-		return p.Prune == PruneWhenExpired
+	expired := p.Prune == PruneWhenExpired
+	switch {
+	case l.Gone:
+		return l.Moved && expired
+	case l.Removed():
+		return p.Retractions != RetractionsIgnore || l.Is() == wire.StateExpired && expired
+	default:
+		return l.Is() == wire.StateExpired && expired
 	}
-	retracted := l.State == wire.StateRetracted || l.State == wire.StatePurged
-	return retracted && p.Retractions != RetractionsIgnore
 }
 
 // Removed returns what stays of the lines of a day once their surplus is removed.

@@ -332,7 +332,7 @@ func TestVanishedParts(t *testing.T) {
 	}
 	large.State, large.Reason = wire.StateRetracted, "a lamp"
 	l.Announce(archivetest.Camera, large)
-	l.Until("it is retracted", func() bool { return strings.Contains(l.listOf("2015-03-17"), "Retracted") })
+	l.Until("it is retracted", func() bool { return strings.Contains(l.listOf("2015-03-17"), "State:Retracted") })
 	l.pull()
 	if left, err := os.ReadDir(parts); err != nil || len(left) != 0 {
 		t.Errorf("of an object that nobody can have any more there is %v, %v", left, err)

@@ -89,17 +89,12 @@ func (c *committer) commit(days []*day) error {
 // day writes the lines of one.
 func (c *committer) day(d *day) error {
 	c.left += int64(d.failed)
-	ok := d.failed == 0 && (d.tag != "" || d.vanished)
+	ok := d.failed+d.again == 0 && d.tag != ""
 	if surplus := c.p.Policy.Surplus(d.lines); len(surplus) > 0 {
 		c.p.surplus.add(d.in.Instrument, d.day, len(surplus), countTakenBack(d.lines, surplus))
 		ok = false // until they are removed
 	}
-	var err error
-	if ok && d.vanished {
-		err = c.p.Folder.RemoveLines(d.in.Instrument, d.day)
-	} else {
-		err = c.p.Folder.SetLines(d.in.Instrument, d.day, d.lines)
-	}
+	err := c.p.Folder.SetLines(d.in.Instrument, d.day, d.lines)
 	d.in.note(d, ok)
 	if d.in.done(ok) {
 		c.p.finish(d.in)
@@ -111,10 +106,6 @@ func (c *committer) day(d *day) error {
 func (i *instrument) note(d *day, ok bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if ok && d.vanished {
-		delete(i.known.Days, d.day)
-		return
-	}
 	known := plan.KnownDay{}
 	known.Objects, known.Bytes = plan.Held(d.lines)
 	if ok {

@@ -7,11 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"net/http"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/mirror-jobs/folder"
 	"github.com/substorm/substorm/mirror-jobs/https"
 	"github.com/substorm/substorm/mirror-jobs/plan"
@@ -52,22 +55,28 @@ type place struct {
 // bundle fetches one, and notes what came and what did not.
 func (p *run) bundle(ctx context.Context, w *folder.Writer, b batch) error {
 	open := map[string]place{}
+	var refused []place
 	for n, part := range b.Parts {
 		d := b.days[part.Of]
 		for _, i := range part.Missing {
-			open[d.in.Instrument+"/"+d.lines[i].Path] = place{n, i}
+			key := d.in.Instrument + "/" + d.lines[i].ID
+			if _, twice := open[key]; twice { // a bundle has one object of an ID
+				refused = append(refused, place{n, i})
+				continue
+			}
+			open[key] = place{n, i}
 		}
 	}
 	held := make([][]int, len(b.Parts))
 	var buffer []byte // of the largest object so far, LargeFrom at most
 	err := p.Source.Objects(ctx, p.site, b.Questions, b.Bytes, func(instrument, path, id string, size int64, body io.Reader) error {
-		at, is := open[instrument+"/"+path]
-		if !is || id != "" {
+		at, is := open[instrument+"/"+id]
+		if !is {
 			return nil // it came before the link broke; or nobody asked for it
 		}
 		e := &b.days[b.Parts[at.part].Of].lines[at.line].Entry
-		if size != e.Size {
-			return nil // another has its path by now: a later run gets it
+		if size != e.Size || path != e.Path {
+			return nil // it is listed otherwise by now
 		}
 		if int64(cap(buffer)) < size {
 			buffer = make([]byte, size)
@@ -75,26 +84,67 @@ func (p *run) bundle(ctx context.Context, w *folder.Writer, b batch) error {
 		if _, err := io.ReadFull(body, buffer[:size]); err != nil {
 			return err
 		}
-		err := w.Put(instrument, e, buffer[:size])
+		err := p.setAside(instrument, e)
+		if err == nil {
+			err = w.Put(instrument, e, buffer[:size])
+		}
 		if err != nil {
 			return p.unless(err, instrument, path)
 		}
-		delete(open, instrument+"/"+path)
+		delete(open, instrument+"/"+id)
 		held[at.part] = append(held[at.part], at.line)
 		p.Progress.got(1, size)
 		return nil
 	})
+	again := make([]int, len(b.Parts))
 	if err == nil {
-		p.Progress.fail(len(open))
+		again, err = p.settle(ctx, b, slices.AppendSeq(refused, maps.Values(open)))
 	}
 	for n, part := range b.Parts {
-		d, failed := b.days[part.Of], len(part.Missing)-len(held[n])
+		d, failed := b.days[part.Of], len(part.Missing)-len(held[n])-again[n]
 		if err != nil {
 			failed = 0 // they stay open
 		}
-		if d.got(held[n], failed) {
+		if d.got(held[n], failed, again[n]) {
 			p.isReady(d)
 		}
+	}
+	return err
+}
+
+// settle looks at the lists again of days of which the other side did not give objects, and returns how many of each part are listed
+// otherwise by now, because a newer version came meanwhile or they were retracted: the next run does what is listed then.
+func (p *run) settle(ctx context.Context, b batch, refused []place) (again []int, err error) {
+	again = make([]int, len(b.Parts))
+	listings := map[*day]plan.Listing{}
+	for _, at := range refused {
+		d := b.days[b.Parts[at.part].Of]
+		if _, known := listings[d]; !known {
+			answers, err := p.Source.Lists(ctx, []mirrorindex.ListQuestion{{Instrument: d.in.Instrument, Day: d.day}})
+			if err != nil {
+				return again, err
+			}
+			listings[d] = plan.ListingOf(answers[0].Entries)
+		}
+		e := &d.lines[at.line].Entry
+		if listings[d].Has(e) {
+			p.Logger.Error("an object is not mirrored: the other side lists it, and does not give it", "instrument", d.in.Instrument, "path", e.Path, "id", e.ID)
+			p.Progress.fail(1)
+			continue
+		}
+		p.Logger.Info("an object is not what it was any more at the other side: the next run looks at it again", "instrument", d.in.Instrument, "path", e.Path, "id", e.ID)
+		p.Progress.owe(-1, -e.Size)
+		again[at.part]++
+	}
+	return again, nil
+}
+
+// setAside gives the file of another object that has the path of one that came another name.
+func (p *run) setAside(instrument string, e *mirrorindex.Entry) error {
+	aside, err := p.Folder.SetAside(instrument, e)
+	if err == nil && aside != "" {
+		p.Logger.Warn("another object, which is no earlier version of it, had the path of one that comes, or its file was changed here: it gets another name",
+			"instrument", instrument, "path", e.Path, "file", aside)
 	}
 	return err
 }
@@ -118,26 +168,31 @@ func (p *run) object(ctx context.Context, b batch) error {
 	e := &d.lines[i].Entry
 	l, err := p.Folder.Large(d.in.Instrument, e)
 	if err == nil {
-		err = p.parts(ctx, l, d.in.Instrument, e.Path, e.Digest)
+		err = p.parts(ctx, l, d, e)
 	}
-	held := []int{i}
-	if err != nil {
-		var refused *https.RefusedError
-		if !errors.As(err, &refused) {
-			if err = p.unless(err, d.in.Instrument, e.Path); err != nil {
-				return err
-			}
-		} else if refused.Status == 401 || refused.Status == 403 {
-			return err
-		} else {
-			p.Logger.Error("an object is not mirrored", "instrument", d.in.Instrument, "path", e.Path, "error", err)
-		}
-		held = nil
-		p.Progress.fail(1)
-	} else {
+	var refused *https.RefusedError
+	var held, again []int
+	switch {
+	case err == nil:
+		held = []int{i}
 		p.Progress.got(1, 0)
+	case !errors.As(err, &refused):
+		if err = p.unless(err, d.in.Instrument, e.Path); err != nil {
+			return err
+		}
+		p.Progress.fail(1)
+	case refused.Status == http.StatusUnauthorized || refused.Status == http.StatusForbidden:
+		return err
+	default:
+		if again, err = p.settle(ctx, b, []place{{0, i}}); err != nil {
+			return err
+		}
 	}
-	if d.got(held, 1-len(held)) {
+	later := 0
+	if len(again) > 0 {
+		later = again[0]
+	}
+	if d.got(held, 1-len(held)-later, later) {
 		p.isReady(d)
 	}
 	return nil
@@ -156,7 +211,8 @@ func (c *counted) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func (p *run) parts(ctx context.Context, l *folder.Large, instrument, path string, digest wire.Digest) error {
+func (p *run) parts(ctx context.Context, l *folder.Large, d *day, e *mirrorindex.Entry) error {
+	instrument, parent := d.in.Instrument, ctx
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(p.Connections)
 	missing := l.Parts()
@@ -169,13 +225,38 @@ func (p *run) parts(ctx context.Context, l *folder.Large, instrument, path strin
 	for _, n := range missing {
 		offset, length := l.Range(n)
 		group.Go(func() error {
-			return p.Source.Part(ctx, instrument, path, digest, offset, length, func(had int64, body io.Reader) error {
+			return p.Source.Part(ctx, instrument, e.Path, e.Digest, offset, length, func(had int64, body io.Reader) error {
 				return l.Write(n, had, &counted{body, p.Progress})
 			})
 		})
 	}
-	if err := group.Wait(); err != nil {
+	err := group.Wait()
+	var refused *https.RefusedError
+	if errors.As(err, &refused) && refused.Status == http.StatusPreconditionFailed { // another object has its path
+		err = p.whole(parent, l, d, e)
+	}
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	if err := p.setAside(instrument, e); err != nil {
 		return errors.Join(err, l.Close())
 	}
 	return l.Finish()
+}
+
+// whole fetches an object in one piece, by its ID.
+func (p *run) whole(ctx context.Context, l *folder.Large, d *day, e *mirrorindex.Entry) error {
+	came := false
+	question := mirrorindex.ObjectsQuestion{Instrument: d.in.Instrument, Day: d.day, IDs: []string{e.ID}}
+	err := p.Source.Objects(ctx, p.site, []mirrorindex.ObjectsQuestion{question}, e.Size, func(_, _, id string, size int64, body io.Reader) error {
+		if id != e.ID || size != e.Size {
+			return nil
+		}
+		came = true
+		return l.WriteAll(&counted{body, p.Progress})
+	})
+	if err == nil && !came {
+		err = &https.RefusedError{URL: e.Path, Status: http.StatusNotFound}
+	}
+	return err
 }

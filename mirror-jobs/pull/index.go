@@ -79,7 +79,7 @@ func (p *run) instrumentsOf(ctx context.Context, lines []mirrorindex.RootLine) e
 			p.gone(in)
 			continue
 		}
-		if err := p.days(ctx, in, answers[i][1:], "", &months, &days); err != nil {
+		if err := p.days(ctx, in, answers[i][1:], &months, &days); err != nil {
 			return err
 		}
 	}
@@ -125,17 +125,13 @@ func (p *run) gone(in *instrument) {
 	in.gone, in.failed = true, true
 }
 
-// days passes on those of an answer that changed, and what vanished; months are asked for.
-func (p *run) days(ctx context.Context, in *instrument, lines []mirrorindex.DaysLine, month string, months *monthsToAsk, days *daysToAsk) error {
+// days passes on those of an answer that changed; months are asked for.
+func (p *run) days(ctx context.Context, in *instrument, lines []mirrorindex.DaysLine, months *monthsToAsk, days *daysToAsk) error {
 	in.mu.Lock() // days that were passed on before may be noted meanwhile
 	changed := p.Selection.Changed(lines, in.known)
 	had := make([]int, len(changed))
 	for i, line := range changed {
 		had[i] = in.known.Days[line.Day].Objects
-	}
-	var vanished []wire.Day
-	if p.Prune == plan.PruneWhenExpired {
-		vanished = plan.Vanished(lines, in.known, month)
 	}
 	in.mu.Unlock()
 	for i, line := range changed {
@@ -145,11 +141,6 @@ func (p *run) days(ctx context.Context, in *instrument, lines []mirrorindex.Days
 			continue
 		}
 		if err := days.add(ctx, &day{in: in, day: line.Day, had: had[i]}, line.Entries-had[i]); err != nil {
-			return err
-		}
-	}
-	for _, d := range vanished {
-		if err := days.add(ctx, &day{in: in, day: d, vanished: true}, 0); err != nil {
 			return err
 		}
 	}
@@ -215,7 +206,7 @@ func (m *monthsToAsk) ask(ctx context.Context, days *daysToAsk) error {
 				m.p.gone(m.of[i])
 				continue
 			}
-			if err := m.p.days(ctx, m.of[i], lines[1:], m.questions[i].Month, nil, days); err != nil {
+			if err := m.p.days(ctx, m.of[i], lines[1:], nil, days); err != nil {
 				return err
 			}
 		}
@@ -230,8 +221,6 @@ type day struct {
 	day wire.Day
 	// had is how many of its objects were known to be here.
 	had int
-	// vanished: the other side has nothing of it any more.
-	vanished bool
 	// anew: its list was lost, so that its files may be here.
 	anew bool
 
@@ -239,18 +228,20 @@ type day struct {
 	lines []plan.Line
 
 	mu sync.Mutex
-	// open are the objects that are still to be fetched, and failed those that cannot be had.
-	open, failed int
+	// open are the objects that are still to be fetched, and failed those that cannot be had. Again are those that are listed otherwise
+	// than when the run asked: the next one looks at them.
+	open, failed, again int
 }
 
 // got notes what became of some objects of a day; true: nothing of it is open any more.
-func (d *day) got(held []int, failed int) bool {
+func (d *day) got(held []int, failed, again int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, i := range held {
 		d.lines[i].Held = true
 	}
-	d.open -= len(held) + failed
+	d.open -= len(held) + failed + again
 	d.failed += failed
+	d.again += again
 	return d.open == 0
 }

@@ -92,10 +92,6 @@ func (p *run) ask(ctx context.Context, days []*day) error {
 			return err
 		}
 		d.anew = d.anew || len(lines) == 0 && d.had > 0
-		if d.vanished {
-			d.lines = plan.Merge(lines, nil, false)
-			continue
-		}
 		q := mirrorindex.ListQuestion{Instrument: d.in.Instrument, Day: d.day}
 		if sum := plan.SumOf(lines); sum.Count > 0 && !p.Force {
 			q.Have = &sum
@@ -145,7 +141,7 @@ func (p *run) missing(d *day) []int {
 // isHere says whether the mirror has the bytes of a line. Of what the other side does not give any more, the bytes alone count: it
 // cannot be fetched again for its time, and a file that should be gone is to be found.
 func (p *run) isHere(instrument string, l *plan.Line) bool {
-	if l.Gone || l.State == wire.StateRetracted || l.State == wire.StatePurged {
+	if l.Gone || l.Is() != wire.StateCurrent && l.Is() != wire.StateSuperseded {
 		return p.Folder.HasBytes(instrument, &l.Entry)
 	}
 	return l.Held && p.Folder.Has(instrument, &l.Entry)

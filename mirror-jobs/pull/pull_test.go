@@ -107,6 +107,14 @@ func (l *lab) pull() (asked []string) {
 // want compares the files with what they should hold.
 func (l *lab) want(what string, want map[string]string) {
 	l.Helper()
+	if diff := cmp.Diff(want, l.files()); diff != "" {
+		l.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// files are those of the mirror.
+func (l *lab) files() map[string]string {
+	l.Helper()
 	got := map[string]string{}
 	err := fs.WalkDir(os.DirFS(l.dir), ".", func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -124,9 +132,7 @@ func (l *lab) want(what string, want map[string]string) {
 	if err != nil {
 		l.Fatal(err)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		l.Errorf("%s (-want +got):\n%s", what, diff)
-	}
+	return got
 }
 
 func TestPull(t *testing.T) {
@@ -159,7 +165,7 @@ func TestPull(t *testing.T) {
 
 	two.State, two.Reason = wire.StateRetracted, "a lamp"
 	l.Announce(archivetest.Camera, two)
-	l.Until("it is gone", func() bool { return strings.Contains(l.listOf("2015-03-17"), "Retracted") })
+	l.Until("it is gone", func() bool { return strings.Contains(l.listOf("2015-03-17"), "State:Retracted") })
 	delete(want, "allsky-1/b/2 æ%.jpg")
 	l.pull()
 	l.want("what was retracted", want)
@@ -198,7 +204,7 @@ func TestSafetyStop(t *testing.T) {
 		all[i].State = wire.StateRetracted
 		l.Announce(archivetest.Camera, all[i])
 	}
-	l.Until("they are gone", func() bool { return strings.Count(l.listOf("2015-03-17"), "Retracted") == 2 })
+	l.Until("they are gone", func() bool { return strings.Count(l.listOf("2015-03-17"), "State:Retracted") == 2 })
 	l.SafetyStop = 10
 	var stop *plan.SafetyStopError
 	for range 2 { // it is not forgotten
@@ -216,7 +222,7 @@ func TestSafetyStop(t *testing.T) {
 	for i := 2; i < 4; i++ {
 		all[i].State = wire.StateRetracted
 		l.Announce(archivetest.Camera, all[i])
-		l.Until("one more is gone", func() bool { return strings.Count(l.listOf("2015-03-17"), "Retracted") == i+1 })
+		l.Until("one more is gone", func() bool { return strings.Count(l.listOf("2015-03-17"), "State:Retracted") == i+1 })
 		if i == 2 {
 			l.pull()
 			delete(want, "allsky-1/2.jpg")

@@ -25,7 +25,7 @@ type surplus struct {
 // countTakenBack is how many of some lines were retracted or purged.
 func countTakenBack(lines []plan.Line, of []int) (n int) {
 	for _, i := range of {
-		if !lines[i].Gone {
+		if lines[i].Removed() {
 			n++
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/substorm/substorm/feed-server/archive/archivetest"
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/plan"
 )
 
 // retract retracts objects of the day of the storm.
@@ -20,7 +21,7 @@ func (l *lab) retract(all ...wire.Record) {
 		r.State, r.Reason = wire.StateRetracted, "a lamp"
 		l.Announce(archivetest.Camera, r)
 	}
-	l.Until("they are gone", func() bool { return strings.Count(l.listOf("2015-03-17"), "Retracted") >= len(all) })
+	l.Until("they are gone", func() bool { return strings.Count(l.listOf("2015-03-17"), "State:Retracted") >= len(all) })
 }
 
 // loseTimes gives files of the camera another time, as cp -r does.
@@ -113,4 +114,25 @@ func TestRemovedCountsFirst(t *testing.T) {
 	if !removed {
 		t.Error("the log does not say what is removed")
 	}
+}
+
+// An object that expires at the other side stays, unless the policy removes it. Its day and its line stay listed there.
+func TestExpired(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	one := l.Put(archivetest.Camera, "1.jpg", "one", at(storm))
+	l.Wait(l.Put(archivetest.Camera, "2.jpg", "two", at(storm)))
+	l.Prune = plan.PruneNever
+	l.pull()
+	one.Expire("expired: kept for 48h0m0s", storm.AddDate(0, 1, 0))
+	l.Announce(archivetest.Camera, one)
+	l.Until("it has expired", func() bool { return strings.Contains(l.listOf("2015-03-17"), "State:Expired") })
+	for range 2 {
+		l.pull()
+		l.want("with Never", map[string]string{"allsky-1/1.jpg": "one", "allsky-1/2.jpg": "two"})
+		l.force = true
+	}
+	l.force, l.Prune = false, plan.PruneWhenExpired
+	l.pull()
+	l.want("with WhenExpired", map[string]string{"allsky-1/2.jpg": "two"})
 }

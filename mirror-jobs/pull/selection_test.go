@@ -65,7 +65,7 @@ func TestOtherPolicy(t *testing.T) {
 	l.pull()
 	two.State = wire.StateRetracted
 	l.Announce(archivetest.Camera, two)
-	l.Until("it is gone", func() bool { return strings.Contains(l.listOf("2015-03-17"), "Retracted") })
+	l.Until("it is gone", func() bool { return strings.Contains(l.listOf("2015-03-17"), "State:Retracted") })
 	l.pull()
 	l.want("retractions are ignored", map[string]string{"allsky-1/1.jpg": "one", "allsky-1/2.jpg": "two"})
 

@@ -17,6 +17,8 @@ type Progress struct {
 	objects, bytes, owedObjects, owedBytes, compared, removed, failed, differing, quarantined, unconfirmed atomic.Int64
 	// oldest is when the oldest object was received that the partner lacks.
 	oldest atomic.Pointer[time.Time]
+	// wentBack are the signs that the Site that is pulled from went back.
+	wentBack atomic.Pointer[wire.MirrorWentBack]
 
 	listed, answered atomic.Bool
 }
@@ -45,6 +47,12 @@ func (p *Progress) Answer() { p.answered.Store(true) }
 
 // Answered says whether it did.
 func (p *Progress) Answered() bool { return p.answered.Load() }
+
+// SetWentBack notes the signs that the Site that is pulled from went back; nil: there are none.
+func (p *Progress) SetWentBack(is *wire.MirrorWentBack) { p.wentBack.Store(is) }
+
+// WentBack returns the signs that the Site that is pulled from went back.
+func (p *Progress) WentBack() *wire.MirrorWentBack { return p.wentBack.Load() }
 
 // Differing are the objects that verification found to be others at the partner.
 func (p *Progress) Differing() int64 { return p.differing.Load() }
@@ -144,6 +152,16 @@ func (m *Moving) There() {
 	m.p.owedObjects.Add(-1)
 	m.p.compared.Add(1)
 	m.moved, m.there = 0, true
+}
+
+// Forget says that it is not owed any more: the other side does not have it by now.
+func (m *Moving) Forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.p.bytes.Add(-m.moved)
+	m.p.owedBytes.Add(-m.size)
+	m.p.owedObjects.Add(-1)
+	m.moved, m.size = 0, 0
 }
 
 // Anew says that it is moved all the same: verification says that the other side has another one.

@@ -28,6 +28,8 @@ type day struct {
 	// left are the objects that did not come, asked the changes that the archivist is asked for, held those that wait for the end of
 	// a legal hold, and waits those that wait for the end of the run.
 	left, asked, held, waits int
+	// again are the objects that are listed otherwise than when the run asked: the next one looks at them.
+	again int
 	// counted are the retractions and purges of it so far, with those that a forced run asks for; 0 where none is asked for.
 	counted int
 }
@@ -47,6 +49,7 @@ func (r *run) some(ctx context.Context, in *instrument, names []wire.Day) error 
 			r.Progress.Owe(d.lines[i].Size)
 		}
 		r.withheld += d.Withheld
+		r.reused(d)
 		if r.VerifyOnly {
 			d.left = len(d.Fetch) + len(d.Changes) + len(d.Remove)
 			r.owed += d.left
@@ -157,7 +160,7 @@ func (r *run) follow(ctx context.Context, d *day) error {
 	for _, i := range d.Supersede {
 		e := &d.lines[i]
 		origin := wire.Origin{Site: r.origin, ID: e.ID}
-		record := &wire.Record{ID: origin.ObjectID(r.Site, d.in.guest, e.ReceivedAt), ReceivedAt: e.ReceivedAt}
+		record := &wire.Record{ID: origin.ObjectID(r.Site, d.in.guest, e.ReceivedAt, e.Digest), ReceivedAt: e.ReceivedAt}
 		if err := r.ask(ctx, d, plan.Change{Action: wire.ActionSupersede, Record: record}); err != nil {
 			return err
 		}
@@ -203,12 +206,12 @@ func (r *run) note(ctx context.Context, in *instrument, days []*day) error {
 	months := map[string]map[string]noted{}
 	for _, d := range days {
 		r.owed += d.left
-		r.asked += d.asked + d.held + d.waits
+		r.asked += d.asked + d.held + d.waits + d.Later + d.again
 		if r.part && d.counted == 0 || d.waits > 0 { // what waits is noted once it is asked for
 			continue
 		}
 		is := noted{asked: d.asked, counted: d.counted}
-		if d.left+d.Withheld+d.asked+d.held == 0 {
+		if d.left+d.Withheld+d.asked+d.held+d.Later+d.again == 0 {
 			is.tag = d.tag
 		}
 		month := mirrorindex.MonthOf(d.day)

@@ -47,6 +47,7 @@ func (r *run) fetch(ctx context.Context, days []*day) error {
 	}
 	bundles, large := plan.Batches(wanted)
 	f := &fetching{run: r, days: days, memory: semaphore.NewWeighted(bytesAtOnce)}
+	parent := ctx
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(bundlesAtOnce)
 	for _, b := range bundles {
@@ -55,7 +56,10 @@ func (r *run) fetch(ctx context.Context, days []*day) error {
 	for _, part := range large {
 		group.Go(func() error { return f.large(ctx, days[part.Of], part.Missing[0]) })
 	}
-	return group.Wait()
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return f.settle(parent)
 }
 
 // fetching is what the fetches of some days share.
@@ -65,6 +69,15 @@ type fetching struct {
 	memory *semaphore.Weighted
 
 	mu sync.Mutex // of what did not come of days
+	// refused are those that the other side did not give.
+	refused []refused
+}
+
+// refused is an object that the other side did not give.
+type refused struct {
+	place
+	moving *push.Moving
+	why    error
 }
 
 // ended counts an object that is here, or is not. The error is one that ends the run.
@@ -77,19 +90,56 @@ func (f *fetching) ended(d *day, i int, moving *push.Moving, err error) error {
 	case err == nil:
 		moving.End(true)
 		return nil
-	case f.gateways.Final(err), errors.As(err, &differs), errors.As(err, &full), errors.Is(err, folder.ErrPath),
-		errors.As(err, &gone) && gone.Status != http.StatusUnauthorized && gone.Status != http.StatusForbidden:
+	case errors.As(err, &gone) && gone.Status != http.StatusUnauthorized && gone.Status != http.StatusForbidden:
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.refused = append(f.refused, refused{place{d, i}, moving, err})
+		return nil
+	case f.gateways.Final(err), errors.As(err, &differs), errors.As(err, &full), errors.Is(err, folder.ErrPath):
 		f.Logger.Error("an object is not mirrored", "instrument", d.in.name, "path", e.Path, "error", err)
 	default:
 		return err
 	}
-	moving.End(false)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	d.left++
-	f.owes(d.in.name, e.Path, err)
+	f.lacks(d, i, moving, err)
 	if full != nil {
 		f.full = full
+	}
+	return nil
+}
+
+// lacks counts an object that is owed.
+func (f *fetching) lacks(d *day, i int, moving *push.Moving, why error) {
+	moving.End(false)
+	d.left++
+	f.owes(d.in.name, d.lines[i].Path, why)
+}
+
+// settle looks at the lists again of days of which the other side did not give objects. Those that are listed otherwise by now, because a
+// newer version came meanwhile or they were retracted, are not owed: the next run does what is listed then.
+func (f *fetching) settle(ctx context.Context) error {
+	listings := map[*day]plan.Listing{}
+	for _, o := range f.refused {
+		if _, known := listings[o.day]; known {
+			continue
+		}
+		answers, err := f.Source.Lists(ctx, []mirrorindex.ListQuestion{{Instrument: o.day.in.name, Day: o.day.day}})
+		if err != nil {
+			return problemOf(err)
+		}
+		listings[o.day] = plan.ListingOf(answers[0].Entries)
+	}
+	for _, o := range f.refused {
+		e := &o.day.lines[o.line]
+		if !listings[o.day].Has(e) {
+			f.Logger.Info("an object is not what it was any more at the other side: the next run looks at it again", "instrument", o.day.in.name, "path", e.Path, "id", e.ID)
+			o.moving.Forget()
+			o.day.again++
+			continue
+		}
+		f.Logger.Error("an object is not mirrored", "instrument", o.day.in.name, "path", e.Path, "error", o.why)
+		f.lacks(o.day, o.line, o.moving, o.why)
 	}
 	return nil
 }
@@ -106,16 +156,23 @@ func (f *fetching) bundle(ctx context.Context, b plan.Batch) error {
 	for _, part := range b.Parts {
 		d := f.days[part.Of]
 		for _, i := range part.Missing {
-			open[keyOf(d.in.name, &d.lines[i])] = place{d, i}
+			key := keyOf(d.in.name, d.lines[i].ID)
+			if _, twice := open[key]; twice { // a bundle has one object of an ID
+				if err := f.ended(d, i, f.Progress.Begin(d.lines[i].Size), f.absent(d, i)); err != nil {
+					return err
+				}
+				continue
+			}
+			open[key] = place{d, i}
 		}
 	}
 	sending, sendCtx := errgroup.WithContext(ctx)
 	sending.SetLimit(objectsAtOnce)
 	err := f.Source.Objects(ctx, f.origin, b.Questions, b.Bytes, func(name, path, id string, size int64, body io.Reader) error {
-		key := name + "/" + path + "\x00" + id
+		key := keyOf(name, id)
 		at, is := open[key]
-		if !is || size != at.day.lines[at.line].Size {
-			return nil // it came before the link broke; nobody asked for it; or another has its path by now
+		if !is || size != at.day.lines[at.line].Size || path != at.day.lines[at.line].Path {
+			return nil // it came before the link broke; it was not asked for; or it is listed otherwise by now
 		}
 		if err := f.memory.Acquire(sendCtx, size); err != nil {
 			return err
@@ -141,20 +198,19 @@ func (f *fetching) bundle(ctx context.Context, b plan.Batch) error {
 		return problemOf(err)
 	}
 	for _, at := range open { // the other side cannot give them now
-		if err := f.ended(at.day, at.line, f.Progress.Begin(0), &https.RefusedError{URL: at.day.lines[at.line].Path, Status: http.StatusNotFound}); err != nil {
+		if err := f.ended(at.day, at.line, f.Progress.Begin(at.day.lines[at.line].Size), f.absent(at.day, at.line)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// keyOf is how a bundle names an object: a superseded one by its ID, too.
-func keyOf(instrument string, e *mirrorindex.Entry) string {
-	id := ""
-	if e.Is() == wire.StateSuperseded {
-		id = e.ID
-	}
-	return instrument + "/" + e.Path + "\x00" + id
+// keyOf is how a bundle names an object: two of them may have one path.
+func keyOf(instrument, id string) string { return instrument + "/" + id }
+
+// absent is the error of an object that a bundle does not have.
+func (f *fetching) absent(d *day, i int) error {
+	return &https.RefusedError{URL: d.lines[i].Path, Status: http.StatusNotFound}
 }
 
 func (r *run) object(d *day, i int, open func() (io.ReadCloser, error)) gateway.Object {
@@ -198,14 +254,15 @@ func (f *fetching) through(ctx context.Context, place string, d *day, i int, mov
 	if err != nil {
 		return true, fmt.Errorf("scratch for %s/%s: %w", d.in.name, e.Path, err)
 	}
-	if e.Is() == wire.StateSuperseded {
-		err = f.whole(ctx, d, e, l, moving)
-	} else {
+	var refused *https.RefusedError
+	if e.Is() == wire.StateCurrent {
 		err = f.parts(ctx, d, e, l, moving)
+	}
+	if e.Is() == wire.StateSuperseded || errors.As(err, &refused) && refused.Status == http.StatusPreconditionFailed { // another object has its path
+		err = f.whole(ctx, d, e, l, moving)
 	}
 	if err != nil {
 		err = errors.Join(err, l.Close())
-		var refused *https.RefusedError
 		var disk *fs.PathError
 		switch {
 		case errors.As(err, &refused):
@@ -258,13 +315,8 @@ func (f *fetching) whole(ctx context.Context, d *day, e *mirrorindex.Entry, l *f
 		if id != e.ID || size != e.Size {
 			return nil
 		}
-		for n := range int((size + folder.PartSize - 1) / folder.PartSize) {
-			if err := l.Write(n, 0, moving.Reader(body)); err != nil {
-				return err
-			}
-		}
 		came = true
-		return nil
+		return l.WriteAll(moving.Reader(body))
 	})
 	if err == nil && !came {
 		err = &https.RefusedError{URL: e.Path, Status: http.StatusNotFound}

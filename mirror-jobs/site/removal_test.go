@@ -159,3 +159,33 @@ func countActions(all []wire.Action, action wire.Action) (n int) {
 	}
 	return n
 }
+
+// An object that expires at the origin stays here, also with --force, and nothing is left to do. One that was retracted before it expired is
+// retracted here.
+func TestExpired(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	kept, retracted := h.has("a.jpg", storm), h.has("b.jpg", storm.AddDate(0, 0, 1))
+	h.pulled()
+	kept.Expire("expired: kept for 48h0m0s", storm.AddDate(0, 1, 0))
+	h.lists(kept)
+	h.pulled()
+	if _, err := h.pull(h.URL, func(c *site.Config) { c.Force, c.Entry.Retractions = true, wire.MirrorDelete }); err != nil {
+		t.Error(err)
+	}
+	if got := h.requests(); len(got) != 0 {
+		t.Errorf("an object expired, and the archivist is asked for %v", got)
+	}
+	h.pulled()
+	if asked := h.pulled(); len(asked) != 1 {
+		t.Errorf("nothing is left: %q", asked)
+	}
+	retracted.Retract("a lamp", "anna", storm.AddDate(0, 1, 0))
+	h.lists(retracted)
+	retracted.Expire("expired: kept for 48h0m0s", storm.AddDate(0, 2, 0))
+	h.lists(retracted)
+	h.pulled()
+	if got := h.requests(); len(got) != 1 || got[0] != wire.ActionRetract {
+		t.Errorf("an object was retracted and expired, and the archivist is asked for %v", got)
+	}
+}

@@ -154,6 +154,7 @@ func (r *run) selects() string {
 
 func (r *run) do(ctx context.Context) error {
 	r.forgetUndeclared()
+	r.beginWentBack()
 	etag := r.state.root.ETag
 	if r.anew {
 		etag = ""
@@ -315,6 +316,9 @@ func (r *run) instrument(ctx context.Context, line mirrorindex.RootLine, answer 
 		}
 	}
 	in := &instrument{name: line.Instrument, guest: wire.GuestName(r.origin, line.Instrument), access: answer[0].Access.InForce()}
+	if err := r.vanishedDays(ctx, in, answer[1:], ""); err != nil {
+		return err
+	}
 	before := r.left()
 	months, err := r.days(ctx, in, answer[1:])
 	if err != nil {
@@ -346,6 +350,9 @@ func (r *run) month(ctx context.Context, in *instrument, month, tag string) erro
 	if answers[0][0].Gone { // since the months were told: another run will know more
 		r.withheld++
 		return nil
+	}
+	if err := r.vanishedDays(ctx, in, answers[0][1:], month); err != nil {
+		return err
 	}
 	before := r.left()
 	if _, err := r.days(ctx, in, answers[0][1:]); err != nil || r.left() > before || r.part {

@@ -5,6 +5,7 @@ package site_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,8 +26,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/feed-server/archive/archivetest"
-	"github.com/substorm/substorm/feed-server/bundle"
-	"github.com/substorm/substorm/feed-server/mirror"
 	"github.com/substorm/substorm/internal/catalog"
 	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/internal/objectstore"
@@ -91,9 +90,7 @@ type hub struct {
 
 func newHub(t *testing.T) *hub {
 	t.Helper()
-	h := &hub{Lab: archivetest.New(t), registry: map[string]any{wire.RegistryCompleteKey: wire.RegistryComplete{Revision: 1}}}
-	bundles := bundle.New(bundle.Config{Site: archivetest.Site, Catalog: h.Catalog, Store: h.Store, AccessCheck: h.AccessCheck, Logger: h.Logger})
-	h.Open(mirror.New(mirror.Config{Site: archivetest.Site, Catalog: h.Catalog, AccessCheck: h.AccessCheck, Bundles: bundles.AtOnce}).Endpoints(), bundles.Endpoints())
+	h := &hub{Lab: newOrigin(t), registry: map[string]any{wire.RegistryCompleteKey: wire.RegistryComplete{Revision: 1}}}
 	testenv.CreateSite(t, h.JetStream, hubSite)
 	var err error
 	if h.kv, err = h.JetStream.KeyValue(t.Context(), wire.RegistryBucket(hubSite)); err != nil {
@@ -111,16 +108,13 @@ func (h *hub) has(path string, at time.Time) wire.Record {
 // hasOf is has of any instrument.
 func (h *hub) hasOf(instrument, path string, at time.Time) wire.Record {
 	h.Helper()
-	guest := wire.GuestName(archivetest.Site, instrument)
 	r := h.Put(instrument, path, path, func(r *wire.Record) { r.ReceivedAt = at })
 	h.Wait(r)
-	is, from := r, wire.Origin{Site: archivetest.Site, ID: r.ID}
-	is.ID, is.Origin = from.ObjectID(hubSite, guest, r.ReceivedAt), &from
-	is.Key = is.ID
+	is := pulledOf(instrument, r)
 	if err := h.Store.Put(h.Context(), is.Key, strings.NewReader(path), r.Size, objectstore.PutOptions{}); err != nil {
 		h.Fatal(err)
 	}
-	h.records = append(h.records, &is)
+	h.records = append(h.records, is)
 	return r
 }
 
@@ -128,13 +122,19 @@ func (h *hub) hasOf(instrument, path string, at time.Time) wire.Record {
 func (h *hub) becomes(r wire.Record, state wire.State) {
 	h.Helper()
 	r.State, r.Reason = state, "a lamp"
+	h.lists(r)
+}
+
+// lists has the origin list an object as it is now.
+func (h *hub) lists(r wire.Record) {
+	h.Helper()
 	h.Announce(archivetest.Camera, r)
-	h.Until(r.ID+" is "+string(state), func() bool {
+	h.Until(r.ID+" is "+string(r.State), func() bool {
 		d, err := h.Catalog.Day(h.Context(), archivetest.Camera, wire.DayOf(r.ReceivedAt))
 		if err != nil {
 			h.Fatal(err)
 		}
-		return slices.ContainsFunc(d.Records, func(is *wire.Record) bool { return is.ID == r.ID && is.State == state })
+		return slices.ContainsFunc(d.Records, func(is *wire.Record) bool { return is.ID == r.ID && is.State == r.State && is.ChangedBy == r.ChangedBy })
 	})
 }
 
@@ -439,7 +439,7 @@ func TestScratch(t *testing.T) {
 	}
 	for path := range all {
 		from := wire.Origin{Site: archivetest.Site, ID: wire.NamedKey(archivetest.Site, archivetest.Camera, path, 1)}
-		if _, err := store.Head(t.Context(), from.ObjectID(hubSite, guest, storm)); (err == nil) != (path != "b.fits") {
+		if _, err := store.Head(t.Context(), from.ObjectID(hubSite, guest, storm, sha256.Sum256([]byte(strings.Repeat("0", all[path]))))); (err == nil) != (path != "b.fits") {
 			t.Errorf("%s: %v", path, err)
 		}
 	}

@@ -32,6 +32,10 @@ type rootState struct {
 	Instruments map[string]string `json:"instruments,omitempty"`
 	// Missing are the instruments that stand here and that the other Site does not offer, as runs found them and acted upon it.
 	Missing map[string]missingState `json:"missing,omitempty"`
+	// WentBack stays, whatever is selected, until a run with --force.
+	WentBack *wire.MirrorWentBack `json:"wentBack,omitempty"`
+	// Vanished are how many days of each instrument and month were found not to be listed any more.
+	Vanished map[string]int `json:"vanished,omitempty"`
 }
 
 // missingState says why the other Site does not offer an instrument.
@@ -80,13 +84,16 @@ func openState(ctx context.Context, js jetstream.JetStream, site, partner, selec
 		return nil, err
 	}
 	if s.root.Selects != selects {
-		s.root = rootState{Selects: selects, Missing: s.root.Missing}
+		s.root = rootState{Selects: selects, Missing: s.root.Missing, WentBack: s.root.WentBack, Vanished: s.root.Vanished}
 	}
 	if s.root.Instruments == nil {
 		s.root.Instruments = map[string]string{}
 	}
 	if s.root.Missing == nil {
 		s.root.Missing = map[string]missingState{}
+	}
+	if s.root.Vanished == nil {
+		s.root.Vanished = map[string]int{}
 	}
 	return s, nil
 }

@@ -5,6 +5,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -55,6 +56,9 @@ func MirrorStatus(v MirrorView) (v1alpha1.MirrorPartnerStatus, time.Duration) {
 	runs := v.runs()
 	c.set(v1alpha1.ConditionReachable, v.reachable())
 	c.set(v1alpha1.ConditionSynced, v.synced(runs))
+	if v.Mirror.Spec.Direction == v1alpha1.MirrorPull && v.Mirror.Spec.HTTPS != nil && v.Mirror.Spec.HTTPS.Source == v1alpha1.MirrorSourceSubstorm {
+		c.set(v1alpha1.ConditionOriginConsistent, v.originConsistent())
+	}
 	patienceEnds := c.finish(first(v, mirrorReadiness, v.ready()))
 
 	status := v1alpha1.MirrorPartnerStatus{ObservedGeneration: v.Mirror.Generation, Conditions: c.is, Runs: runs, Credentials: v.Credentials.status()}
@@ -240,6 +244,29 @@ func (v MirrorView) synced(runs []v1alpha1.MirrorRun) Finding {
 	default:
 		return good(v1alpha1.ReasonComplete, v.complete(r))
 	}
+}
+
+// originConsistent says whether the Site that is pulled from lists what it listed before. A run that failed before it had listed all says
+// nothing of it, unless it found that the Site went back.
+func (v MirrorView) originConsistent() Finding {
+	r := v.latest(func(r *MirrorReport) bool { return r.WentBack != nil || !r.EndedAt.IsZero() && r.Owed != nil })
+	if r == nil {
+		return v.before(v1alpha1.ConditionOriginConsistent, unknown(v1alpha1.ReasonNotRun, "no run has listed all yet"))
+	}
+	origin := v.Mirror.Spec.HTTPS.Origin
+	if r.WentBack == nil {
+		return good(v1alpha1.ReasonConsistent, fmt.Sprintf("Site %q lists what it listed before", origin))
+	}
+	w, signs := r.WentBack, []string(nil)
+	if w.Objects > 0 {
+		signs = append(signs, fmt.Sprintf("lists other bytes under the ID of %s, as %q of instrument %s", objectCount(w.Objects), w.Path, w.Instrument))
+	}
+	if w.Days > 0 {
+		signs = append(signs, fmt.Sprintf("does not list %d days any more, as of instrument %s, of which objects are here", w.Days, w.Instrument))
+	}
+	return bad(v1alpha1.ReasonWentBack, fmt.Sprintf("since %s Site %q %s: it was installed again under its code, or restored from an older backup. "+
+		"What was pulled before stays here beside what is new. See what is missing there, and end this with kubectl substorm mirror run %s --force",
+		w.Since.Format(time.RFC3339), origin, strings.Join(signs, ", and "), v.Mirror.Name))
 }
 
 // tellsAll says whether a run ended and looked at all that is selected.

@@ -13,6 +13,10 @@ const (
 	// owed that it could not move; Unknown before the first run has ended, and before the first has that began after a change of
 	// the spec.
 	ConditionSynced = "Synced"
+	// ConditionOriginConsistent of a pull from another Substorm is True while that Site lists what it listed before. False/WentBack: it
+	// was installed again under its code, or restored from an older backup. What was pulled before stays beside what is new. It stays
+	// False until a run with --force. Unknown before the first run has reported.
+	ConditionOriginConsistent = "OriginConsistent"
 )
 
 // Reasons that runs report, for Reachable, Synced and status.runs; internal/wire has the same, for the programs.
@@ -48,6 +52,11 @@ const (
 const (
 	// ReasonComplete: all that was selected when the last run began is at the other side.
 	ReasonComplete = "Complete"
+	// ReasonConsistent: the Site that is pulled from lists what it listed before.
+	ReasonConsistent = "Consistent"
+	// ReasonWentBack: the Site that is pulled from gave IDs of objects that are here to other bytes, or does not list days any more of
+	// which objects are here.
+	ReasonWentBack = "WentBack"
 	// ReasonNotRun: no run has reported yet, or none since the spec was changed; of Reachable also: the run failed before it knew whether the other side answers.
 	ReasonNotRun = "NotRun"
 	// ReasonNotReporting: a run that lasts has not reported for a while.
@@ -74,8 +83,8 @@ type MirrorPartnerStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Ready, Accepted, InstrumentsSelected, Reachable, Synced, Reconciling, Stalled. Ready says whether runs begin as
-	// declared; Reachable and Synced what the runs found.
+	// Conditions: Ready, Accepted, InstrumentsSelected, Reachable, Synced, OriginConsistent, Reconciling, Stalled. Ready says whether runs
+	// begin as declared; Reachable, Synced and OriginConsistent what the runs found.
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=type

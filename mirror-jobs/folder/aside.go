@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"syscall"
+
+	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/internal/objectpath"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// The file of an object takes the place of one that has its path: that of the version before. Where the other side lists no version
+// before, the file is that of another object, since the other side was installed again under its code, or restored from an older backup, or
+// gave one path to two objects; or it was changed here. It is set aside: it gets another name.
+
+// AsidePath is where the file of an object with a digest is that was set aside.
+func AsidePath(of string, digest wire.Digest) string {
+	const digits = 16 // of the digest
+	return objectpath.ToldBy(of, digest.String()[:digits])
+}
+
+// SetAside sets the file aside that has the path of an object which is about to come, and returns its AsidePath; empty: there was none, or
+// it is a damaged copy of the object itself, or of an earlier version of it. Errors: of the file system.
+func (f *Folder) SetAside(instrument string, e *mirrorindex.Entry) (aside string, err error) {
+	if e.Version > 1 || CheckPath(instrument, e.Path) != nil { // Put refuses the path
+		return "", nil
+	}
+	name := filepath.Join(instrument, e.Path)
+	info, err := f.root.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return "", nil
+	case err != nil:
+		return "", err
+	case !info.Mode().IsRegular() || sameTime(info.ModTime(), e.ReceivedAt):
+		return "", nil
+	}
+	digest, size, err := f.digest(name)
+	if err != nil || digest == e.Digest && size == e.Size {
+		return "", err
+	}
+	aside = AsidePath(e.Path, digest)
+	return aside, f.root.Rename(name, filepath.Join(instrument, aside))
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package site
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// An archive lists what it had for ever, and an ID is that of one object. Another Site that lists other bytes under an ID, or does not
+// list a day any more of which objects are here, was installed again under its code, or restored from an older backup. A run keeps what is
+// here, brings what is new, and reports that, until a run is forced.
+
+// beginWentBack has the run report what earlier runs found, unless it is forced.
+func (r *run) beginWentBack() {
+	if r.Force && !r.part {
+		r.state.root.WentBack = nil
+	}
+	r.Progress.SetWentBack(r.state.root.WentBack)
+}
+
+// wentBack notes a sign that the other Site went back.
+func (r *run) wentBack(note func(*wire.MirrorWentBack)) {
+	is := wire.MirrorWentBack{Since: r.now.UTC().Truncate(time.Second)}
+	if was := r.state.root.WentBack; was != nil {
+		is = *was
+	}
+	note(&is)
+	r.state.root.WentBack = &is
+	r.Progress.SetWentBack(&is)
+}
+
+// reused notes the objects of a day that have IDs of other ones.
+func (r *run) reused(d *day) {
+	if len(d.Reused) == 0 {
+		return
+	}
+	first := &d.lines[d.Reused[0]]
+	r.Logger.Error("the other Site gave the IDs of objects that are here to other bytes: it was installed again under its code, or restored from an older backup. Both are kept",
+		"instrument", d.in.name, "day", d.day, "objects", len(d.Reused), "path", first.Path, "id", first.ID)
+	r.wentBack(func(w *wire.MirrorWentBack) {
+		w.Objects += int64(len(d.Reused))
+		w.Instrument, w.Path = d.in.name, first.Path
+	})
+}
+
+// vanishedDays notes days of which objects are here, and which the other Site does not list. Where an Instrument has an embargo, days of which
+// nothing may be read yet are not listed. Month is the one that was asked for; empty: all.
+func (r *run) vanishedDays(ctx context.Context, in *instrument, lines []mirrorindex.DaysLine, month string) error {
+	if in.access.Embargo() > 0 {
+		return nil
+	}
+	days, err := r.Catalog.Days(ctx, in.guest)
+	if unreadable(err) {
+		return nil // pulled says so
+	}
+	if err != nil {
+		return err
+	}
+	listed := make(map[string]bool, len(lines))
+	for _, line := range lines {
+		listed[line.Month+string(line.Day)] = true
+	}
+	days = slices.DeleteFunc(days, func(d wire.RootDay) bool {
+		of := mirrorindex.MonthOf(d.Day)
+		return d.Bytes == 0 || listed[string(d.Day)] || month == "" && listed[of] || month != "" && month != of
+	})
+	key := in.name + "/" + month
+	before := r.state.root.Vanished[key]
+	if len(days) <= before {
+		return nil
+	}
+	r.state.root.Vanished[key] = len(days)
+	r.Logger.Error("the other Site does not list days any more of which objects are here: it was installed again under its code, or restored from an older backup. What is here stays",
+		"instrument", in.name, "days", len(days), "first", days[0].Day)
+	r.wentBack(func(w *wire.MirrorWentBack) { w.Days, w.Instrument = w.Days+int64(len(days)-before), in.name })
+	return nil
+}

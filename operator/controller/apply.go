@@ -6,8 +6,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,12 +19,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 )
 
@@ -180,10 +186,58 @@ func (r *applier) isOurs(ctx context.Context, owner client.Object, key ownedObje
 	return true, nil
 }
 
-func (r *applier) applySecret(ctx context.Context, name string, secret *coreac.SecretApplyConfiguration) (*plan.Finding, error) {
+// applySecret writes an owner's Secret. Current is the one that stands.
+func (r *applier) applySecret(ctx context.Context, owner client.Object, current *corev1.Secret, secret *coreac.SecretApplyConfiguration) (*plan.Finding, error) {
+	if current == nil {
+		if f, err := r.mayCreateSecret(ctx, owner, *secret.Name); f != nil || err != nil {
+			return f, err
+		}
+	}
 	err := r.client.Apply(ctx, secret, client.FieldOwner(plan.FieldOwner), client.ForceOwnership)
 	if refused(err) {
-		return new(plan.ApplyFailed("Secret", name, err.Error())), err
+		return new(plan.ApplyFailed("Secret", *secret.Name, err.Error())), err
 	}
 	return nil, err
+}
+
+// mayCreateSecret: a Secret is created only under a name to which nothing else refers, and which none has. One that was
+// created since the owner's was looked for is left alone, and is looked at again.
+func (r *applier) mayCreateSecret(ctx context.Context, owner client.Object, name string) (*plan.Finding, error) {
+	at := types.NamespacedName{Namespace: owner.GetNamespace(), Name: name}
+	references, err := r.secretReferences(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	if f, referred := plan.SecretReferred(kindOf(owner), name, references); referred {
+		return &f, fmt.Errorf("create Secret %s: %s", at, f.Message)
+	}
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(kinds["Secret"])
+	if err := r.reader.Get(ctx, at, object); err == nil {
+		return nil, fmt.Errorf("create Secret %s: it has been created meanwhile, and is looked at again", at)
+	} else if !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("look for Secret %s: %w", at, err)
+	}
+	return nil, nil
+}
+
+// secretReferences are the fields of objects of a namespace that name a Secret.
+func (r *applier) secretReferences(ctx context.Context, secret types.NamespacedName) (all []plan.SecretReference, err error) {
+	for _, list := range []client.ObjectList{
+		&v1alpha1.SiteList{}, &v1alpha1.IngestGatewayList{}, &v1alpha1.FeedServerList{}, &v1alpha1.MirrorPartnerList{}, &v1alpha1.InstrumentList{},
+	} {
+		if err := r.client.List(ctx, list, client.InNamespace(secret.Namespace), client.MatchingFields{secretsField: secret.Name}, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list what refers to Secret %s: %w", secret, err)
+		}
+		err = errors.Join(err, meta.EachListItem(list, func(o runtime.Object) error {
+			all = append(all, plan.SecretReferences(o.(client.Object))...)
+			return nil
+		}))
+	}
+	return slices.DeleteFunc(all, func(ref plan.SecretReference) bool { return ref.Secret != secret.Name }), err
+}
+
+// kindOf names the kind of an object that has Secrets written for it.
+func kindOf(owner client.Object) string {
+	return reflect.Indirect(reflect.ValueOf(owner)).Type().Name()
 }

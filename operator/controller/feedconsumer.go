@@ -147,7 +147,7 @@ func (r *consumerReconciler) applyAccess(ctx context.Context, access plan.Consum
 	if current != nil && maps.EqualFunc(current.Data, data, bytes.Equal) && current.Annotations[plan.AnnotationPermissions] == permissions {
 		return nil, is, nil
 	}
-	problem, err = r.applySecret(ctx, name, access.Secret(data, permissions))
+	problem, err = r.applySecret(ctx, consumer, current, access.Secret(data, permissions))
 	r.secrets.forget(types.NamespacedName{Namespace: consumer.Namespace, Name: name})
 	r.wakers.registries.wake(types.NamespacedName{Namespace: site.Namespace, Name: site.Name}) // the token stands there
 	if problem != nil || err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -226,6 +227,27 @@ func TestConsumerStates(t *testing.T) {
 	stop()
 	w.awaits("FeedConsumer", "viewer", "Ready", "False/NotReported")
 	w.awaits("FeedConsumer", "viewer", "KeepingUp", "Unknown/NoReport")
+}
+
+// TestConsumersSecretIsReferred: no Secret is written for a FeedConsumer under a name to which an object of another kind
+// refers; where the reference goes, the Secret is written. What exists is kept, whoever refers to it later.
+func TestConsumersSecretIsReferred(t *testing.T) {
+	w := newFeedWorld(t)
+	w.patchSite(`{"spec":{"readersSecretRef":{"name":"viewer-consumer"}}}`)
+	w.awaits("Site", "hub", "Ready", "False/SecretNotFound")
+	w.applyFeed("all", "")
+	w.applyConsumer("viewer", "all", "ServerSentEvents", "")
+	c := w.awaits("FeedConsumer", "viewer", "Ready", "False/Conflict")
+	says(t, c, `Secret "viewer-consumer"`, "spec.readersSecretRef", `Site "hub"`)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "viewer-consumer", Namespace: w.namespace}}
+	if err := w.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); !apierrors.IsNotFound(err) {
+		t.Fatalf("the Secret that the Site names: %v, %v", secret.Data, err)
+	}
+	w.patchSite(`{"spec":{"readersSecretRef":null}}`)
+	w.awaitSecret("viewer-consumer", plan.KeyToken)
+	w.patchSite(`{"spec":{"readersSecretRef":{"name":"viewer-consumer"}}}`)
+	c = w.awaits("Site", "hub", "Ready", "False/Conflict")
+	says(t, c, `Secret "viewer-consumer"`, "written by the operator")
 }
 
 // TestConsumersSecret: lost ones come back with another token, those of others stay.

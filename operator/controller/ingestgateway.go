@@ -245,7 +245,7 @@ func (r *gatewayReconciler) applyUser(ctx context.Context, view *plan.GatewayVie
 		return nil, err
 	}
 	defer r.secrets.forget(types.NamespacedName{Namespace: view.Gateway.Namespace, Name: name})
-	finding, err := r.applySecret(ctx, name, pool.CredentialsSecret(creds))
+	finding, err := r.applySecret(ctx, view.Gateway, current, pool.CredentialsSecret(creds))
 	if finding == nil && err == nil {
 		view.Credentials = is
 	}

@@ -49,7 +49,7 @@ func (r *applier) keepCredentials(ctx context.Context, secrets *secretReader, ow
 		return had, err
 	}
 	defer secrets.forget(at)
-	if _, err := r.applySecret(ctx, name, secret.WithData(map[string][]byte{plan.KeyUserCreds: creds})); err != nil {
+	if _, err := r.applySecret(ctx, owner, current, secret.WithData(map[string][]byte{plan.KeyUserCreds: creds})); err != nil {
 		return had, err
 	}
 	return is, nil

@@ -53,5 +53,5 @@ func (r *siteReconciler) applyLeafUser(ctx context.Context, site *v1alpha1.Site,
 		return nil, err
 	}
 	defer r.secrets.forget(types.NamespacedName{Namespace: site.Namespace, Name: name})
-	return r.applySecret(ctx, name, plan.LeafSecret(site, leaf, creds, is.Permissions))
+	return r.applySecret(ctx, site, current, plan.LeafSecret(site, leaf, creds, is.Permissions))
 }

@@ -41,7 +41,7 @@ func (r *gatewayReconciler) applyPeers(ctx context.Context, view plan.GatewayVie
 		if err != nil {
 			return nil, err
 		}
-		if f, err := r.applyCertificate(ctx, pool, plan.PeersAuthoritySecret(name), data); f != nil || err != nil {
+		if f, err := r.applyCertificate(ctx, pool, plan.PeersAuthoritySecret(name), have[plan.PeersAuthoritySecret(name)], data); f != nil || err != nil {
 			return f, err
 		}
 		if authority, err = tls.X509KeyPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey]); err != nil {
@@ -56,12 +56,12 @@ func (r *gatewayReconciler) applyPeers(ctx context.Context, view plan.GatewayVie
 	if err != nil {
 		return nil, err
 	}
-	return r.applyCertificate(ctx, pool, plan.PeersSecret(name), data)
+	return r.applyCertificate(ctx, pool, plan.PeersSecret(name), have[plan.PeersSecret(name)], data)
 }
 
-func (r *gatewayReconciler) applyCertificate(ctx context.Context, pool plan.Pool, name string, data map[string][]byte) (*plan.Finding, error) {
+func (r *gatewayReconciler) applyCertificate(ctx context.Context, pool plan.Pool, name string, current *corev1.Secret, data map[string][]byte) (*plan.Finding, error) {
 	defer r.secrets.forget(types.NamespacedName{Namespace: pool.Gateway.Namespace, Name: name})
-	return r.applySecret(ctx, name, pool.CertificateSecret(name, data))
+	return r.applySecret(ctx, pool.Gateway, current, pool.CertificateSecret(name, data))
 }
 
 func readPair(secret *corev1.Secret) (tls.Certificate, bool) {

@@ -41,11 +41,13 @@ import (
 // siteField is the index of pools, FeedServers, Instruments and Feeds by the Site that they name,
 // feedField that of FeedConsumers by their Feed. tokensField finds, by hasTokens, the Instruments that name Secrets with tokens:
 // a list of all Instruments of a large Site, every few seconds, is most of what an operator in calm would do.
+// secretsField is that of all objects by the Secrets that they name.
 const (
-	siteField   = "spec.siteRef.name"
-	feedField   = "spec.feedRef.name"
-	tokensField = "spec.listeners.tokenSecretKeyRef"
-	hasTokens   = "yes"
+	siteField    = "spec.siteRef.name"
+	feedField    = "spec.feedRef.name"
+	tokensField  = "spec.listeners.tokenSecretKeyRef"
+	hasTokens    = "yes"
+	secretsField = "spec.*SecretRef"
 )
 
 // instanceField is the index of pods and Services by the resource that they are made for, which each of its Instruments' statuses reads.
@@ -231,9 +233,23 @@ func (s *setup) indexes(ctx context.Context) error {
 		index.IndexField(ctx, &v1alpha1.FeedConsumer{}, feedField, func(o client.Object) []string {
 			return []string{o.(*v1alpha1.FeedConsumer).Spec.FeedRef.Name}
 		}),
+		s.indexSecrets(ctx),
 		index.IndexField(ctx, &corev1.Pod{}, instanceField, instanceOf),
 		index.IndexField(ctx, &corev1.Service{}, instanceField, instanceOf),
 	)
+}
+
+// indexSecrets finds the objects that refer to a Secret.
+func (s *setup) indexSecrets(ctx context.Context) (err error) {
+	for _, o := range []client.Object{&v1alpha1.Site{}, &v1alpha1.IngestGateway{}, &v1alpha1.FeedServer{}, &v1alpha1.MirrorPartner{}, &v1alpha1.Instrument{}} {
+		err = errors.Join(err, s.mgr.GetFieldIndexer().IndexField(ctx, o, secretsField, func(o client.Object) (names []string) {
+			for _, ref := range plan.SecretReferences(o) {
+				names = append(names, ref.Secret)
+			}
+			return names
+		}))
+	}
+	return err
 }
 
 func instanceOf(o client.Object) []string { return []string{o.GetLabels()[plan.LabelInstance]} }

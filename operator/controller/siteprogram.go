@@ -135,7 +135,7 @@ func (r *applier) applyProgramUser(ctx context.Context, secrets *secretReader, p
 		return nil, err
 	}
 	defer secrets.forget(at)
-	finding, err := r.applySecret(ctx, at.Name, p.CredentialsSecret(creds))
+	finding, err := r.applySecret(ctx, p.owner, current, p.CredentialsSecret(creds))
 	if finding == nil && err == nil {
 		p.view.Credentials = is
 	}

@@ -67,22 +67,13 @@ func tokenSecrets(listener *v1alpha1.Listener) []SecretNeed {
 	return []SecretNeed{{fmt.Sprintf("spec.listeners[name=%s].tokenSecretKeyRef", listener.Name), ref.Name, []string{ref.Key}}}
 }
 
-// LabelTokens, with the value "true", is on each Secret that Instruments may name in
-// tokenSecretKeyRef: whoever may write Instruments and no Secrets cannot have the operator
-// read others, nor learn from conditions and refusals what is in them.
-const LabelTokens = "substorm.dev/tokens"
-
 // tokenSecretIsNotLabeled: what the registry holds of such a Secret's tokens stays, so
 // that a label that is missing stops nobody who sends already.
 func tokenSecretIsNotLabeled(in listening) (Finding, bool) {
 	for _, need := range tokenSecrets(in.listener) {
-		secret := in.secrets[need.Name]
-		if secret == nil || secret.Labels[LabelTokens] == "true" {
-			continue
+		if f, found := notTokens(in.secrets[need.Name], need.Name, need.Field); found {
+			return f, true
 		}
-		return bad(v1alpha1.ReasonSecretNotLabeled, fmt.Sprintf(
-			"Secret %q, which %s names, is not labeled as one with tokens of instruments: where it is, run `kubectl label secret %s %s=true`; "+
-				"until then no token of it is added", need.Name, need.Field, need.Name, LabelTokens)), true
 	}
 	return Finding{}, false
 }
@@ -171,11 +162,15 @@ func held(hashes []wire.TokenHash, tokens []string) []wire.TokenHash {
 	if len(hashes) == 0 {
 		return hashes
 	}
-	hashes = slices.DeleteFunc(slices.Clone(hashes), func(h wire.TokenHash) bool { return !slices.ContainsFunc(tokens, h.Matches) })
-	if len(hashes) == 0 {
+	if hashes = heldTokens(hashes, tokens); len(hashes) == 0 {
 		return []wire.TokenHash{wire.NoToken()}
 	}
 	return hashes
+}
+
+// heldTokens are those of an entry's hashes that are of a list's tokens.
+func heldTokens(hashes []wire.TokenHash, tokens []string) []wire.TokenHash {
+	return slices.DeleteFunc(slices.Clone(hashes), func(h wire.TokenHash) bool { return !slices.ContainsFunc(tokens, h.Matches) })
 }
 
 // salt is one that no other token has: a Secret's uid and version are used once.

@@ -122,7 +122,10 @@ func readersSecretProblem(site *v1alpha1.Site, secrets Secrets) (Finding, bool) 
 	secret := secrets[name]
 	if secret == nil {
 		return bad(v1alpha1.ReasonSecretNotFound, fmt.Sprintf(
-			"Secret %q, which spec.readersSecretRef names, does not exist: create it with a key for each reader; until then no named reader is let in", name)), true
+			"Secret %q, which spec.readersSecretRef names, does not exist: create it with the label %s=true and a key for each reader; until then no named reader is let in", name, LabelTokens)), true
+	}
+	if f, found := notTokens(secret, name, "spec.readersSecretRef"); found {
+		return f, true
 	}
 	var amiss []string
 	for _, reader := range slices.Sorted(maps.Keys(secret.Data)) {

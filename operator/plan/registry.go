@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/substorm/substorm/internal/wire"
@@ -223,23 +222,36 @@ func (in RegistryInput) readerEntries(stands RegistryState, next int64) map[stri
 	if Unreadable(in.Site) != "" {
 		return in.keptReaders(stands, next)
 	}
-	var secret *corev1.Secret
-	if ref := in.Site.Spec.ReadersSecretRef; ref != nil {
-		secret = in.Secrets[ref.Name]
-	}
-	if secret != nil {
-		for name := range secret.Data {
-			if len(validation.IsDNS1123Label(name)) > 0 || tooGuessable(secret, name) {
-				continue
-			}
-			all[name] = wire.ReaderEntry{Revision: next, Reader: name,
-				Tokens: hashTokens(in.Site.UID, secret, name, stands.Readers[name].Tokens)}
-		}
+	for name, tokens := range in.readerTokens(stands) {
+		all[name] = wire.ReaderEntry{Revision: next, Reader: name, Tokens: tokens}
 	}
 	for name, certificates := range readerCertificates(in.Site) {
 		e := all[name]
 		e.Revision, e.Reader, e.CertificateNames = next, name, certificates
 		all[name] = e
+	}
+	return all
+}
+
+// readerTokens are the tokens of the Site's readers. A Secret that is not labeled as one with tokens adds
+// none: those that it has and that stand stay, so that a label that is missing locks no reader out.
+func (in RegistryInput) readerTokens(stands RegistryState) map[string][]wire.TokenHash {
+	ref := in.Site.Spec.ReadersSecretRef
+	if ref == nil || in.Secrets[ref.Name] == nil || writtenByOperator(in.Secrets[ref.Name]) {
+		return nil
+	}
+	secret, all := in.Secrets[ref.Name], map[string][]wire.TokenHash{}
+	for name := range secret.Data {
+		if len(validation.IsDNS1123Label(name)) > 0 || tooGuessable(secret, name) {
+			continue
+		}
+		hashes := hashTokens(in.Site.UID, secret, name, stands.Readers[name].Tokens)
+		if !holdsTokens(secret) {
+			hashes = heldTokens(stands.Readers[name].Tokens, tokensOf(secret, name))
+		}
+		if len(hashes) > 0 {
+			all[name] = hashes
+		}
 	}
 	return all
 }

@@ -129,8 +129,10 @@ func (in RegistryInput) keptReaders(stands RegistryState, next int64) map[string
 	for name, was := range stands.Readers {
 		is := was
 		if ref := in.Site.Spec.ReadersSecretRef; ref != nil && len(was.Tokens) > 0 {
-			tokens := tokensOf(in.Secrets[ref.Name], name)
-			is.Tokens = slices.DeleteFunc(slices.Clone(was.Tokens), func(h wire.TokenHash) bool { return !slices.ContainsFunc(tokens, h.Matches) })
+			is.Tokens = nil
+			if secret := in.Secrets[ref.Name]; secret != nil && !writtenByOperator(secret) {
+				is.Tokens = heldTokens(was.Tokens, tokensOf(secret, name))
+			}
 		}
 		if len(in.Site.Spec.Readers) > 0 {
 			is.CertificateNames = slices.DeleteFunc(slices.Clone(was.CertificateNames), func(n string) bool { return !slices.Contains(certificates[name], n) })

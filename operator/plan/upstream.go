@@ -21,7 +21,7 @@ func UpstreamSecrets(site *v1alpha1.Site) []SecretNeed {
 	if up.URL == "" || !standalone(site) {
 		return nil
 	}
-	needs := []SecretNeed{{"spec.upstream.credentialsSecretRef", up.CredentialsSecretRef.Name, []string{KeyUserCreds}}}
+	needs := []SecretNeed{{fieldUpstreamCredentials, up.CredentialsSecretRef.Name, []string{KeyUserCreds}}}
 	return append(needs, TLSSecrets("spec.upstream.tls", up.TLS)...)
 }
 

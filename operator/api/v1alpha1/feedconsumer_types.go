@@ -77,8 +77,10 @@ type FeedConsumerSpec struct {
 	MaxConnections int32 `json:"maxConnections,omitempty"`
 
 	// SecretName is the Secret that the operator writes for the consumer, with all
-	// that it needs to connect and nothing else: <name>-consumer by default.
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	// that it needs to connect and nothing else: <name>-consumer by default. It ends
+	// with -consumer, so that it takes no name which a Secret for another purpose has
+	// later. It is not written while another object refers to a Secret of that name.
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?\.)*[a-z0-9]([-a-z0-9]*[a-z0-9])?-consumer$`
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	SecretName string `json:"secretName,omitempty"`

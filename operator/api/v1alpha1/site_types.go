@@ -100,7 +100,8 @@ type SiteSpec struct {
 
 	// ReadersSecretRef names a Secret whose keys are names of readers, DNS labels,
 	// and whose values are their tokens, one in a line, each of at least 16
-	// characters: `openssl rand -hex 32` makes one.
+	// characters: `openssl rand -hex 32` makes one. The Secret has the label
+	// substorm.dev/tokens with the value "true": of others no token is taken.
 	// +optional
 	ReadersSecretRef *LocalReference `json:"readersSecretRef,omitempty"`
 

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// SecretReference is a field of an object of ours that names a Secret which others write.
+type SecretReference struct {
+	Kind, Object, Field string
+	// Secret is the name.
+	Secret string
+}
+
+// SecretReferences are those of one object.
+func SecretReferences(o metav1.Object) []SecretReference {
+	var kind string
+	var needs []SecretNeed
+	switch o := o.(type) {
+	case *v1alpha1.Site:
+		kind, needs = "Site", siteReferences(o)
+	case *v1alpha1.IngestGateway:
+		kind, needs = "IngestGateway", PoolSecrets(o)
+	case *v1alpha1.FeedServer:
+		kind, needs = "FeedServer", TLSSecrets("spec.tls", o.Spec.TLS)
+	case *v1alpha1.MirrorPartner:
+		kind, needs = "MirrorPartner", PartnerSecrets(o)
+	case *v1alpha1.Instrument:
+		kind, needs = "Instrument", TokenSecrets(o)
+	}
+	var all []SecretReference
+	for _, need := range needs {
+		if need.Name != "" {
+			all = append(all, SecretReference{kind, o.GetName(), need.Field, need.Name})
+		}
+	}
+	return all
+}
+
+func siteReferences(site *v1alpha1.Site) []SecretNeed {
+	needs := slices.Concat(ObjectStoreSecrets(site), JetStreamSecrets(site), ConsumerAccountSecrets(site), CommandAccountSecrets(site),
+		LeavesAccountSecrets(site), ReadersSecrets(site))
+	store := &site.Spec.ObjectStore
+	if ref := store.ReadCredentialsSecretRef; ref != nil {
+		needs = append(needs, SecretNeed{Field: "spec.objectStore.readCredentialsSecretRef", Name: ref.Name})
+	}
+	if ref := store.GatewayCredentialsSecretRef; ref != nil {
+		needs = append(needs, SecretNeed{Field: "spec.objectStore.gatewayCredentialsSecretRef", Name: ref.Name})
+	}
+	needs = append(needs, SecretNeed{Field: fieldUpstreamCredentials, Name: site.Spec.Upstream.CredentialsSecretRef.Name})
+	return append(needs, TLSSecrets("spec.upstream.tls", site.Spec.Upstream.TLS)...)
+}
+
+// fieldUpstreamCredentials names the Secret that the hub's operator writes for a leaf.
+const fieldUpstreamCredentials = "spec.upstream.credentialsSecretRef"
+
+// mayWrite says whether the operator may create a Secret for an object of a kind under a name to
+// which a field refers. The reader of that field would believe what the operator writes for
+// another purpose, at the wish of whoever may write objects of the kind.
+func mayWrite(writer string, ref SecretReference) bool {
+	switch {
+	case writer == "Site" && ref.Field == fieldUpstreamCredentials:
+		return true // the credentials of a leaf are written for this field, of a Site of the same namespace too
+	case ref.Kind == "Instrument":
+		// Only Secrets with LabelTokens are read there, which none of ours has. Whoever may write
+		// Instruments must not keep pools and Sites from their credentials.
+		return writer != "FeedConsumer"
+	default:
+		return false
+	}
+}
+
+// SecretReferred looks for the reference that keeps the operator from creating a Secret for an object
+// of a kind. References are those to its name.
+func SecretReferred(writer, name string, references []SecretReference) (Finding, bool) {
+	for _, ref := range references {
+		if mayWrite(writer, ref) {
+			continue
+		}
+		return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+			"the operator does not create Secret %q for this %s, because %s of %s %q names a Secret of that name: create that Secret, or correct that field, or give this %s another name",
+			name, writer, ref.Field, ref.Kind, ref.Object, writer)), true
+	}
+	return Finding{}, false
+}
+
+// LabelTokens, with the value "true", is on each Secret that holds tokens which we are shown: those that
+// Instruments name in tokenSecretKeyRef, and that of a Site's readers. Whoever may write Instruments and
+// no Secrets cannot have the operator read others, nor learn from conditions and refusals what is in
+// them; and a Secret that was made for another purpose lets nobody in.
+const LabelTokens = "substorm.dev/tokens"
+
+// holdsTokens says whether the tokens of a Secret may be added to those that are taken. Secrets that the
+// operator writes are never such, whatever label somebody gave them.
+func holdsTokens(secret *corev1.Secret) bool {
+	return secret != nil && secret.Labels[LabelTokens] == "true" && !writtenByOperator(secret)
+}
+
+func writtenByOperator(secret *corev1.Secret) bool {
+	owner := metav1.GetControllerOfNoCopy(secret)
+	return secret.Labels[LabelManagedBy] == FieldOwner || owner != nil && owner.APIVersion == v1alpha1.GroupVersion.String()
+}
+
+// notTokens says why the tokens of a Secret that a field names are not taken, see holdsTokens.
+func notTokens(secret *corev1.Secret, name, field string) (Finding, bool) {
+	switch {
+	case secret == nil || holdsTokens(secret):
+		return Finding{}, false
+	case writtenByOperator(secret):
+		return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+			"Secret %q, which %s names, is written by the operator, and none of its values is taken as a token: create another Secret for the tokens, and name that one",
+			name, field)), true
+	default:
+		return bad(v1alpha1.ReasonSecretNotLabeled, fmt.Sprintf(
+			"Secret %q, which %s names, is not labeled as one with tokens: if it is, run `kubectl label secret %s %s=true`; until then no token of it is added",
+			name, field, name, LabelTokens)), true
+	}
+}

@@ -98,6 +98,25 @@ func network64(address netip.Addr) netip.Addr {
 	return network.Addr()
 }
 
+// network48 is an address, or of one of IPv6 its network of 48 bits: a site has so many (RFC 6177), and a client with one has
+// 65,536 networks of 64 bits.
+func network48(address netip.Addr) netip.Addr {
+	if !address.Is6() {
+		return address
+	}
+	network, err := address.WithZone("").Prefix(48)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return network.Addr()
+}
+
+// WideOf is what an address counts to beside itself: of one of IPv6 its network of 48 bits. Wider is false where it is the same.
+func WideOf(address netip.Addr) (wide netip.Addr, wider bool) {
+	wide = network48(address)
+	return wide, address.Is6()
+}
+
 func (p Proxies) forwarded(lines []string, address netip.Addr) netip.Addr {
 	for i := len(lines) - 1; i >= 0; i-- {
 		hops := strings.Split(lines[i], ",")

@@ -46,7 +46,21 @@ func newFailures(limits Limits, cfg AdmissionConfig) *failures {
 
 // tooMany says that an address failed too often for another failure now.
 func (f *failures) tooMany(address netip.Addr) bool {
-	return f.of(client{address: address}, f.allowed).Tokens() < 1
+	for _, l := range f.limits(address) {
+		if l.Tokens() < 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// limits are those of an address, and of its network.
+func (f *failures) limits(address netip.Addr) []*rate.Limiter {
+	all := []*rate.Limiter{f.of(client{address: address}, f.allowed)}
+	if network := (client{address: address}).network(); network.wide {
+		all = append(all, f.of(network, f.allowed.times(networkShare)))
+	}
+	return all
 }
 
 // failed counts that an address showed what is nobody's, and logs it: never what it was.
@@ -54,11 +68,16 @@ func (f *failures) tooMany(address netip.Addr) bool {
 // while, that it has to wait.
 func (f *failures) failed(address netip.Addr, r *http.Request, p *problem.Problem) *problem.Problem {
 	f.tell(address, r, p)
-	l := f.of(client{address: address}, f.allowed)
-	if l.AllowN(time.Now(), 1) {
+	var wait time.Duration
+	for _, l := range f.limits(address) {
+		if !l.AllowN(time.Now(), 1) {
+			wait = time.Duration((1 - l.Tokens()) / float64(l.Limit()) * float64(time.Second))
+			break // an address that fails too often takes nothing from its network
+		}
+	}
+	if wait == 0 {
 		return p
 	}
-	wait := time.Duration((1 - l.Tokens()) / f.allowed.PerSecond * float64(time.Second))
 	f.holdBack(address, r, min(wait, f.hold))
 	return problem.New(http.StatusTooManyRequests, "your address showed tokens, tickets or certificates that are nobody's too often: wait").
 		After(int(wait/time.Second) + 1)

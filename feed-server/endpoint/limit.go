@@ -87,6 +87,14 @@ type client struct {
 	address netip.Addr
 	reader  string
 	class   Class
+	// wide: it is all of a network of 48 bits, whose address one of 64 bits may have too.
+	wide bool
+}
+
+// network is the client that all of a network of 48 bits are.
+func (c client) network() client {
+	c.address, c.wide = WideOf(c.address)
+	return c
 }
 
 type limited struct {
@@ -107,7 +115,7 @@ func NewLimiter(limits Limits, metrics prometheus.Registerer) *Limiter {
 // Admit waits until a client may ask, or refuses: it asks far too often, or too many
 // wait. Of several readers behind one address each is a client.
 func (l *Limiter) Admit(ctx context.Context, class Class, address netip.Addr, who Identity) *problem.Problem {
-	reservation := l.of(client{address, who.Reader.String(), class}, l.limits.rate(class)).Reserve()
+	reservation := l.reserve(client{address: address, reader: who.Reader.String(), class: class}, l.limits.rate(class))
 	delay := reservation.Delay()
 	if delay == 0 {
 		return nil
@@ -130,7 +138,37 @@ func (l *Limiter) Admit(ctx context.Context, class Class, address netip.Addr, wh
 	return nil
 }
 
-func (l *Limiter) refuse(reservation *rate.Reservation, class Class, delay time.Duration) *problem.Problem {
+// reservations are those of a client and of its network.
+type reservations []*rate.Reservation
+
+// reserve takes one of what a client may, and of what its network may: nothing of that where the client itself asks far too often.
+func (l *Limiter) reserve(c client, allowed Rate) reservations {
+	all := reservations{l.of(c, allowed).Reserve()}
+	if network := c.network(); network.wide && all.Delay() <= l.limits.Patience {
+		all = append(all, l.of(network, allowed.times(networkShare)).Reserve())
+	}
+	return all
+}
+
+// Delay is how long the client has to wait.
+func (r reservations) Delay() (delay time.Duration) {
+	for _, one := range r {
+		delay = max(delay, one.Delay())
+	}
+	return delay
+}
+
+// Cancel gives back what was taken.
+func (r reservations) Cancel() {
+	for _, one := range r {
+		one.Cancel()
+	}
+}
+
+// times is a rate of several clients.
+func (r Rate) times(n int) Rate { return Rate{r.PerSecond * float64(n), r.Burst * n} }
+
+func (l *Limiter) refuse(reservation reservations, class Class, delay time.Duration) *problem.Problem {
 	reservation.Cancel()
 	l.limited.Add(1)
 	l.refused.WithLabelValues(class.String()).Inc()

@@ -22,25 +22,26 @@ const (
 )
 
 // Places bound how many of something are held at a time. A part is kept for readers who
-// have shown who they are, and of the rest each address has a part: many who show nothing
+// have shown who they are, and of the rest each address has a part, and each network of 48 bits half: many who show nothing
 // keep no reader out, and one address keeps nobody out.
 type Places struct {
 	full func(held int) *problem.Problem
 
 	mu sync.Mutex
-	// most of all, of those who show nothing together, and of each of their addresses.
-	most, anonymous, address int
+	// most of all, of those who show nothing together, of each of their addresses, and of each of their networks of 48 bits.
+	most, anonymous, address, network int
 
 	held        int
 	anonymously int
 	// entered and lacked are how many found a place since the start, and how many did not for want of one.
 	entered, lacked uint64
-	of              map[netip.Addr]int
+	// of counts by address, and ofNetwork by network.
+	of, ofNetwork map[netip.Addr]int
 }
 
 // NewPlaces returns so many; 0: any number. Full says why there are no more.
 func NewPlaces(most int, full func(held int) *problem.Problem) *Places {
-	p := &Places{full: full, of: map[netip.Addr]int{}}
+	p := &Places{full: full, of: map[netip.Addr]int{}, ofNetwork: map[netip.Addr]int{}}
 	p.Bound(most)
 	return p
 }
@@ -62,10 +63,11 @@ func (p *Places) counts() (entered, lacked uint64) {
 func (p *Places) Bound(most int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.most, p.anonymous, p.address = most, 0, 0
+	p.most, p.anonymous, p.address, p.network = most, 0, 0, 0
 	if most > 0 {
 		p.anonymous = most - reserved(most)
 		p.address = min(p.anonymous, max(leastPerAddress, p.anonymous/addressShare))
+		p.network = max(p.address, p.anonymous/2)
 	}
 }
 
@@ -127,6 +129,7 @@ func (p *Places) EnterBelow(part float64, address netip.Addr, who Identity) (lea
 	}
 	p.anonymously++
 	p.of[address]++
+	p.ofNetwork[network48(address)]++
 	return sync.OnceFunc(func() { p.leaveAnonymously(address) }), nil, false
 }
 
@@ -137,6 +140,9 @@ func (p *Places) refuse(address netip.Addr, anonymous bool) *problem.Problem {
 	case anonymous && p.of[address] >= p.address:
 		return problem.New(http.StatusTooManyRequests, "%d connections from your address are open here, as many as one address may have without a token: "+
 			"close some, or show a token", p.address).After(RetryAway)
+	case anonymous && p.ofNetwork[network48(address)] >= p.network:
+		return problem.New(http.StatusTooManyRequests, "%d connections from your network are open here, as many as one of 48 bits may have without a token: "+
+			"close some, or show a token", p.network).After(RetryAway)
 	case anonymous && p.anonymously >= p.anonymous:
 		return problem.New(http.StatusServiceUnavailable, "%d connections are open here without a token, and the rest of %d is kept for readers: "+
 			"show a token, or ask again", p.anonymously, p.most).After(RetryAway)
@@ -158,5 +164,10 @@ func (p *Places) leaveAnonymously(address netip.Addr) {
 	p.anonymously--
 	if p.of[address]--; p.of[address] == 0 {
 		delete(p.of, address)
+	}
+	if network := network48(address); p.ofNetwork[network] == 1 {
+		delete(p.ofNetwork, network)
+	} else {
+		p.ofNetwork[network]--
 	}
 }

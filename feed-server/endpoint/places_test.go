@@ -4,15 +4,18 @@ package endpoint
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/substorm/substorm/internal/access"
+	"github.com/substorm/substorm/internal/problem"
 )
 
 var uni = Identity{Reader: access.SiteReader("uni")}
@@ -154,5 +157,41 @@ func TestPlacesOfForwardedAddresses(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s for %s: %d places, want %d", c.remote, c.forwarded, got, c.want)
 		}
+	}
+}
+
+// All addresses of a network of 48 bits have half of the places together, and of rates four times what one has.
+func TestWideNetworks(t *testing.T) {
+	t.Parallel()
+	of := func(i int) netip.Addr {
+		return network64(netip.MustParseAddr(fmt.Sprintf("2001:db8:1:%x::1", i)))
+	}
+	p := NewPlaces(400, podFull) // 300 of them for who shows nothing
+	held := 0
+	for i := range 400 {
+		if _, refused := p.Enter(of(i), Identity{}); refused == nil {
+			held++
+		}
+	}
+	if _, refused := p.Enter(netip.MustParseAddr("192.0.2.1"), Identity{}); held != 150 || refused != nil {
+		t.Errorf("a network holds %d of 300 places, another client gets %v", held, refused)
+	}
+	l := NewLimiter(Limits{Robot: Rate{PerSecond: 0.001, Burst: 2}, Patience: 1}, prometheus.NewRegistry())
+	let := 0
+	for i := range 64 {
+		if l.Admit(t.Context(), Robot, of(i), Identity{}) == nil {
+			let++
+		}
+	}
+	if let != 8 || l.Admit(t.Context(), Robot, netip.MustParseAddr("2001:db8:2::1"), Identity{}) != nil {
+		t.Errorf("a network asks %d times at once, want 8", let)
+	}
+	f := newFailures(Limits{Failures: Rate{PerSecond: 0.001, Burst: 2}}.withDefaults(), AdmissionConfig{Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})
+	failed := 0
+	for ; failed < 64 && !f.tooMany(of(failed)); failed++ {
+		f.failed(of(failed), &http.Request{URL: &url.URL{}}, problem.New(http.StatusUnauthorized, "nobody's"))
+	}
+	if failed != 8 || f.tooMany(netip.MustParseAddr("2001:db8:2::1")) {
+		t.Errorf("a network fails %d times, want 8", failed)
 	}
 }

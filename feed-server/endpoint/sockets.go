@@ -3,6 +3,7 @@
 package endpoint
 
 import (
+	"cmp"
 	"container/list"
 	"net"
 	"net/http"
@@ -29,8 +30,9 @@ type Sockets struct {
 	mu   sync.Mutex
 	last uint64 // number of the newest
 	all  map[net.Conn]*socket
-	// of those that have shown nothing, by address, the oldest in front.
-	of map[netip.Addr]*list.List
+	// of those that have shown nothing, by address, the oldest in front, and how many they are by network of 48 bits.
+	of        map[netip.Addr]*list.List
+	ofNetwork map[netip.Addr]int
 }
 
 type socket struct {
@@ -44,7 +46,7 @@ type socket struct {
 // NewSockets bounds them; most 0: nothing does.
 func NewSockets(most int, proxies Proxies, metrics prometheus.Registerer) *Sockets {
 	return &Sockets{
-		most: most, proxies: proxies, all: map[net.Conn]*socket{}, of: map[netip.Addr]*list.List{},
+		most: most, proxies: proxies, all: map[net.Conn]*socket{}, of: map[netip.Addr]*list.List{}, ofNetwork: map[netip.Addr]int{},
 		closed: metric.Counter(metrics, "substorm_feed_sockets_closed_total",
 			"Connections of TCP that had shown no token and were closed for others, as there were as many as may be."),
 	}
@@ -83,6 +85,7 @@ func (s *Sockets) open(c net.Conn) {
 			s.of[address] = same
 		}
 		k.place = same.PushBack(k)
+		s.ofNetwork[network48(address)]++
 	}
 	if s.most <= 0 {
 		return
@@ -106,12 +109,14 @@ func (s *Sockets) Fill() float64 {
 }
 
 // victim is the connection to be closed, nil: none may be. An address that has more
-// than others loses one, of several such the one that has had its oldest for longest.
+// than others loses one, of the network of 48 bits that has more than others, of several such the one that has had its oldest for longest.
 func (s *Sockets) victim() *socket {
 	var most *list.List
-	for _, same := range s.of {
-		if most == nil || same.Len() > most.Len() || same.Len() == most.Len() && oldest(same).number < oldest(most).number {
-			most = same
+	network := 0
+	for address, same := range s.of {
+		all := s.ofNetwork[network48(address)]
+		if most == nil || cmp.Or(cmp.Compare(all, network), cmp.Compare(same.Len(), most.Len()), cmp.Compare(oldest(most).number, oldest(same).number)) > 0 {
+			most, network = same, all
 		}
 	}
 	if most == nil {
@@ -143,6 +148,11 @@ func (s *Sockets) release(k *socket) {
 	same := s.of[k.address]
 	if same.Remove(k.place); same.Len() == 0 {
 		delete(s.of, k.address)
+	}
+	if network := network48(k.address); s.ofNetwork[network] == 1 {
+		delete(s.ofNetwork, network)
+	} else {
+		s.ofNetwork[network]--
 	}
 	k.place = nil
 }

@@ -5,6 +5,7 @@ package endpoint
 import (
 	"container/list"
 	"context"
+	"maps"
 	"sync"
 	"time"
 )
@@ -15,25 +16,33 @@ const (
 	// waitingTurns is how many requests of those who show nothing wait at a time, and
 	// waitingEach how many of one client.
 	waitingTurns, waitingEach = 256, 8
+	// networkShare is how much more than one address all of a network of 48 bits may have, of what an address may have several.
+	networkShare = 4
+	// servedClients is of how many clients it is known when they had their last turn.
+	servedClients = 4096
 )
 
 // Turns bound how many long answers are sent at a time. A part is kept for readers, see
 // Places. While a client has any turn it gets another only where more are free than it
-// has: of all it has half at most, rounded up, a second one half of the rest. So slow
-// ones keep nobody out, as long as they are few; and many who show nothing keep no
-// reader out.
+// has: of all it has half at most, rounded up, a second one half of the rest. All of a
+// network of 48 bits of IPv6 have no more than one client. Of those who wait, who had a turn
+// longest ago is first. So slow ones keep nobody out, as long as they are few; and many who
+// show nothing keep no reader out.
 type Turns struct {
 	all int
 
-	mu      sync.Mutex
-	free    int
+	mu   sync.Mutex
+	free int
+	// has is how many turns each network has, and served when one of it got its last.
 	has     map[client]int
+	served  map[client]uint64
+	count   uint64
 	waiting list.List // of *waiter, who came first in front
 	// kept is how many of the free ones are for readers alone, as long as they are free.
 	kept int
-	// waits is how many of each client wait, and anonymous how many who show nothing.
-	waits     map[client]int
-	anonymous int
+	// waits is how many of each client and of each network wait, and anonymous how many who show nothing.
+	waits, waitsOf map[client]int
+	anonymous      int
 }
 
 // waiter is a request that waits; turn is closed when it has one.
@@ -44,7 +53,8 @@ type waiter struct {
 
 // NewTurns returns so many, at least one.
 func NewTurns(n int) *Turns {
-	return &Turns{all: max(1, n), free: max(1, n), kept: reserved(n), has: map[client]int{}, waits: map[client]int{}}
+	return &Turns{all: max(1, n), free: max(1, n), kept: reserved(n), has: map[client]int{}, served: map[client]uint64{},
+		waits: map[client]int{}, waitsOf: map[client]int{}}
 }
 
 // MostOf is how many turns a client has at the same time while no other has any.
@@ -86,7 +96,7 @@ func (t *Turns) take(ctx context.Context, c client) (done func(), ok bool) {
 	defer t.mu.Unlock()
 	select {
 	case <-w.turn: // maybe just now
-		return func() { t.give(w.client) }, true
+		return func() { t.give(w.network()) }, true
 	default:
 		t.leave(place)
 		return nil, false
@@ -97,13 +107,14 @@ func (t *Turns) take(ctx context.Context, c client) (done func(), ok bool) {
 func (t *Turns) enqueue(w *waiter) (place *list.Element, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if w.reader == "" && (t.anonymous >= waitingTurns || t.waits[w.client] >= waitingEach) {
+	if w.reader == "" && (t.anonymous >= waitingTurns || t.waits[w.client] >= waitingEach || t.waitsOf[w.network()] >= networkShare*waitingEach) {
 		return nil, false
 	}
 	if w.reader == "" {
 		t.anonymous++
 	}
 	t.waits[w.client]++
+	t.waitsOf[w.network()]++
 	place = t.waiting.PushBack(w)
 	t.share()
 	return place, true
@@ -115,8 +126,14 @@ func (t *Turns) leave(place *list.Element) {
 	if w.reader == "" {
 		t.anonymous--
 	}
-	if t.waits[w.client]--; t.waits[w.client] == 0 {
-		delete(t.waits, w.client)
+	takeOne(t.waits, w.client)
+	takeOne(t.waitsOf, w.network())
+}
+
+// takeOne counts one less, and forgets whose count is zero.
+func takeOne(counts map[client]int, c client) {
+	if counts[c]--; counts[c] == 0 {
+		delete(counts, c)
 	}
 }
 
@@ -131,27 +148,47 @@ func (t *Turns) give(c client) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.free++
-	if t.has[c]--; t.has[c] == 0 {
-		delete(t.has, c)
-	}
+	takeOne(t.has, c)
 	t.share()
 }
 
-// share gives what is free to those who wait, in their order.
+// share gives what is free to those who wait: first to who had a turn longest ago, or else came first.
 func (t *Turns) share() {
-	for e := t.waiting.Front(); e != nil && t.free > 0; {
-		next := e.Next()
+	for t.free > 0 {
+		e := t.next()
+		if e == nil {
+			return
+		}
+		w := e.Value.(*waiter)
+		t.free--
+		t.has[w.network()]++
+		t.serve(w.network())
+		t.leave(e)
+		close(w.turn)
+	}
+}
+
+// next is who gets a turn now; nil: none of those who wait may have another.
+func (t *Turns) next() (next *list.Element) {
+	last := uint64(0)
+	for e := t.waiting.Front(); e != nil; e = e.Next() {
 		w := e.Value.(*waiter)
 		free := t.free
 		if w.reader == "" {
 			free -= t.kept
 		}
-		if t.has[w.client] < free {
-			t.free--
-			t.has[w.client]++
-			t.leave(e)
-			close(w.turn)
+		if served := t.served[w.network()]; t.has[w.network()] < free && (next == nil || served < last) {
+			next, last = e, served
 		}
-		e = next
+	}
+	return next
+}
+
+// serve notes who got a turn, and forgets the clients that got none for longest where there are too many.
+func (t *Turns) serve(c client) {
+	t.count++
+	t.served[c] = t.count
+	if len(t.served) > servedClients {
+		maps.DeleteFunc(t.served, func(_ client, at uint64) bool { return t.count-at >= servedClients/2 })
 	}
 }

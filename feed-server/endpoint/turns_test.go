@@ -4,7 +4,9 @@ package endpoint
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"net/netip"
 	"testing"
 
 	"github.com/substorm/substorm/internal/access"
@@ -76,5 +78,46 @@ func TestTurn(t *testing.T) {
 	}
 	if len(turns.has) != 0 || turns.free != 1 {
 		t.Errorf("%v have turns, %d are free", turns.has, turns.free)
+	}
+}
+
+// All of a network of 48 bits of IPv6 have no more turns than one client, and who had none yet is before who had one.
+func TestTurnsOfANetwork(t *testing.T) {
+	t.Parallel()
+	over, cancel := context.WithCancel(t.Context())
+	cancel() // who does not get one at once waits for none
+	turns := NewOpenTurns(4)
+	var taken []func()
+	for i := range 64 {
+		if done, ok := turns.TakeAs(over, network64(netip.MustParseAddr(fmt.Sprintf("2001:db8:1:%x::1", i)))); ok {
+			taken = append(taken, done)
+		}
+	}
+	if len(taken) != 2 {
+		t.Errorf("a network of 48 bits has %d of 4 turns", len(taken))
+	}
+	for _, address := range []string{"2001:db8:2::1", "192.0.2.1"} {
+		if _, ok := turns.TakeAs(over, network64(netip.MustParseAddr(address))); !ok {
+			t.Errorf("%s gets none", address)
+		}
+	}
+	// All are taken. The network comes back first, and another later.
+	got := make(chan string, 2)
+	waits := func(name string, address string) {
+		w := &waiter{client: client{address: network64(netip.MustParseAddr(address))}, turn: make(chan struct{})}
+		if _, ok := turns.enqueue(w); !ok {
+			t.Fatalf("%s may not wait", name)
+		}
+		go func() { <-w.turn; got <- name }()
+	}
+	waits("again", "2001:db8:1:ffff::1")
+	waits("new", "198.51.100.1")
+	taken[0]()
+	if first := <-got; first != "new" {
+		t.Errorf("%s is first", first)
+	}
+	taken[1]()
+	if second := <-got; second != "again" {
+		t.Errorf("%s is second", second)
 	}
 }

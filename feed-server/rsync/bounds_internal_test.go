@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/catalog"
@@ -284,30 +285,28 @@ func TestTurnsAreNotHeld(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newServer(t, 3, func(c *Config) { c.MaxTransfers = 4 })
 				ctx, stop := context.WithCancel(t.Context())
-				held := 0
 				for _, address := range []string{"192.0.2.1", "192.0.2.2", "192.0.2.3"} {
 					for range 2 {
-						client, answer := connect(s, address, greeting)
-						if !strings.Contains(answer("@RSYNCD: OK\n", "@ERROR"), "OK") {
-							go io.Copy(io.Discard, client)
-							continue
-						}
-						held++
+						client, _ := connect(s, address, greeting+everything)
 						go io.Copy(io.Discard, client)
-						go says(ctx, client, everything, drip)
+						go says(ctx, client, "", drip)
+						synctest.Wait()
 					}
 				}
-				if held != 4 {
-					t.Fatalf("%d of 4 turns are held", held)
+				if held := testutil.ToFloat64(s.metrics.open); held != 4 {
+					t.Fatalf("%v of 4 turns are held", held)
 				}
 				time.Sleep(20 * time.Minute)
 				slow := s.metrics.ended.WithLabelValues(endedSlow)
 				if cut := testutil.ToFloat64(slow); cut != 0 || testutil.ToFloat64(s.metrics.open) != 4 {
 					t.Errorf("%v clients are cut off while nobody waits", cut)
 				}
-				client, answer := connect(s, "192.0.2.9", greeting)
-				if said := answer("@RSYNCD: OK\n"); !strings.Contains(said, "OK") {
-					t.Errorf("no turn was left: %s", said)
+				before := testutil.ToFloat64(s.metrics.transfers)
+				client, _ := connect(s, "192.0.2.9", greeting+everything)
+				go io.Copy(io.Discard, client)
+				time.Sleep(endpoint.TurnPatience)
+				if after := testutil.ToFloat64(s.metrics.transfers); after != before+1 {
+					t.Errorf("no turn was left: %v transfers before, %v after", before, after)
 				}
 				client.Close()
 				stop()
@@ -343,4 +342,72 @@ func TestSlowStart(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Clients that name the module and then say nothing have no turn, from however many addresses: others are served at once.
+func TestSilentStartsHoldNoTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, 3, func(c *Config) { c.MaxTransfers = 4 })
+		for i := range 12 {
+			client, _ := connect(s, fmt.Sprintf("192.0.2.%d", i%4+1), greeting)
+			defer client.Close()
+			go io.Copy(io.Discard, client)
+		}
+		synctest.Wait()
+		client, _ := connect(s, "192.0.2.9", greeting+everything)
+		defer client.Close()
+		go io.Copy(io.Discard, client)
+		synctest.Wait()
+		if got := testutil.ToFloat64(s.metrics.transfers); got != 1 {
+			t.Errorf("%v transfers begin while others say nothing", got)
+		}
+	})
+}
+
+// Who does not say what it wants has 30 seconds while nobody waits for a turn, and 5 while somebody does.
+func TestBusyStart(t *testing.T) {
+	t.Parallel()
+	for waiting, want := range map[bool]time.Duration{false: startTimeout, true: busyStart} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer(t, 3, func(c *Config) { c.MaxTransfers = 1 })
+			ctx, stop := context.WithCancel(t.Context())
+			if waiting {
+				for _, address := range []string{"192.0.2.1", "192.0.2.2"} {
+					client, _ := connect(s, address, greeting+everything)
+					go io.Copy(io.Discard, client)
+					go says(ctx, client, "", alive)
+					synctest.Wait()
+				}
+			}
+			_, answer := connect(s, "192.0.2.3", greeting)
+			since := time.Now()
+			answer()
+			if took := time.Since(since).Round(lookEvery); took != want {
+				t.Errorf("waiting %t: it is cut off after %s, want %s", waiting, took, want)
+			}
+			stop()
+			synctest.Wait()
+		})
+	}
+}
+
+// What clients say before their turn is bounded in memory, of all together, and is given back.
+func TestStartsAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, 3, nil)
+		s.starts = semaphore.NewWeighted(smallStart)
+		long := greeting + strings.Repeat("--exclude="+strings.Repeat("a", 1000)+"\x00", 60)
+		client, answer := connect(s, "192.0.2.1", long)
+		answer()
+		if cut := testutil.ToFloat64(s.metrics.ended.WithLabelValues(endedSlow)); cut != 1 {
+			t.Errorf("%v clients are cut off", cut)
+		}
+		client.Close()
+		synctest.Wait()
+		if !s.starts.TryAcquire(smallStart) {
+			t.Error("the memory is not given back")
+		}
+	})
 }

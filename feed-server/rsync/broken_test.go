@@ -3,11 +3,9 @@
 package rsync_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -330,6 +328,9 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
+// wantsAll is what a client says that wants all, until it has its turn.
+const wantsAll = "@RSYNCD: 32.0 md5\n" + archivetest.Site + "\n--server\x00--sender\x00-logDtpre.iLsfxCIvu\x00.\x00" + archivetest.Site + "/\x00\x00\x03md5\x04\x00\x00\x07\x00\x00\x00\x00"
+
 // There are as many transfers as memory is for, and of one address half of them.
 func TestFull(t *testing.T) {
 	t.Parallel()
@@ -340,12 +341,14 @@ func TestFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer hold.Close()
-	if _, err := fmt.Fprintf(hold, "@RSYNCD: 32.0 md5\n%s\n", archivetest.Site); err != nil {
+	// It says all that it wants, and asks for nothing then.
+	if _, err := io.WriteString(hold, wantsAll); err != nil {
 		t.Fatal(err)
 	}
-	for lines := bufio.NewScanner(hold); lines.Scan() && lines.Text() != "@RSYNCD: OK"; {
+	for deadline := time.Now().Add(testenv.Patience); l.counter("substorm_rsync_transfers_total") == 0 && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
 	}
-	if out := l.run(t, 5, "-a", l.module+"/", t.TempDir()); !strings.Contains(out, "@ERROR: as many transfers") {
+	if out := l.run(t, 5, "-a", l.module+"/", t.TempDir()); !strings.Contains(out, "as many transfers are under way") {
 		t.Error(out)
 	}
 	hold.Close()

@@ -322,3 +322,30 @@ func TestRefused(t *testing.T) {
 		}
 	}
 }
+
+// Checksums of files are kept, so that a client that asks again has nothing read; what is read for one address is bounded.
+func TestSumsAreKept(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.fill()
+	args := []string{"-rc", "--list-only", l.module + "/"}
+	l.run(t, 0, args...)
+	once := l.counter("substorm_rsync_summed_bytes_total")
+	if once == 0 {
+		t.Fatal("nothing was read")
+	}
+	for range 2 {
+		l.run(t, 0, args...)
+	}
+	if is := l.counter("substorm_rsync_summed_bytes_total"); is != once {
+		t.Errorf("%v bytes were read for the first client, %v for three", once, is)
+	}
+	other := newLab(t)
+	other.fill()
+	other.server.BoundSums(once / 2)
+	out := other.run(t, 23, append(args[:2:2], other.module+"/")...)
+	if is := other.counter("substorm_rsync_summed_bytes_total"); is > once || !strings.Contains(out, "without --checksum") {
+		t.Errorf("%v bytes were read, and the client is answered %s", is, out)
+	}
+	other.run(t, 0, "-r", "--list-only", other.module+"/")
+}

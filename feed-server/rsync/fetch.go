@@ -42,6 +42,8 @@ type fetched struct {
 	done chan struct{}
 	data []byte
 	err  error
+	// sum is what is kept of it, where that is all that is asked for.
+	sum []byte
 }
 
 // streams says whether a file is read while it is sent.

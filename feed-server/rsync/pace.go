@@ -18,9 +18,11 @@ const (
 	chunk        = 64 << 10
 	chunkTimeout = 30 * time.Second
 	busyTimeout  = 15 * time.Second
-	// startTimeout is how long a client has to say which module it wants, and again, once it has its turn, how: the
-	// options, the names of what it can do and the filter. For each chunk of these it has chunkTimeout besides.
+	// startTimeout is how long a client has to say which module it wants, and again how: the options, the names of what it
+	// can do and the filter. For each chunk of these it has chunkTimeout besides. It gets its turn once all that is said.
+	// BusyStart is startTimeout while others wait for their turn.
 	startTimeout = 30 * time.Second
+	busyStart    = 5 * time.Second
 	// idleTimeout is how long a client may send nothing, while nothing is sent to it: it
 	// compares what it has. From protocol 31 on it is told so, and then it says in between
 	// that it is alive.
@@ -42,7 +44,8 @@ const (
 var (
 	errSlow   = errors.New("the client is too slow")
 	errTakes  = fmt.Errorf("%w: it takes less than 64 KiB in %s (%s while others wait for their turn)", errSlow, chunkTimeout, busyTimeout)
-	errStarts = fmt.Errorf("%w: it did not say in %s what it wants", errSlow, startTimeout)
+	errStarts = fmt.Errorf("%w: it did not say in %s (%s while others wait for their turn) what it wants", errSlow, startTimeout, busyStart)
+	errCrowd  = fmt.Errorf("%w: options and filters of other clients that wait take all memory for these", errSlow)
 	errSilent = fmt.Errorf("%w: it sent nothing for %s", errSlow, idleTimeout)
 	errStalls = fmt.Errorf("%w: it neither asked for anything nor took anything for %s while others waited for their turn (%s while nobody did)", errSlow, stallTimeout, aliveTimeout)
 	errHolds  = fmt.Errorf("%w: it sent and took less than 64 KiB in %s on average, for more than %s, while others waited for their turn", errSlow, chunkTimeout, credit)
@@ -116,8 +119,7 @@ type patient struct{ *session }
 func (p patient) Read(b []byte) (n int, err error) {
 	switch p.patience {
 	case starting:
-		n, err = p.readBy(b, p.began.Add(startTimeout+earned(p.said)), errStarts)
-		p.said += int64(n)
+		n, err = p.readStart(b)
 	case naming:
 		n, err = p.readNames(b)
 	default:
@@ -137,6 +139,51 @@ func (p patient) readBy(b []byte, deadline time.Time, late error) (int, error) {
 		return 0, late
 	}
 	return n, ofClient(err)
+}
+
+// readStart reads what comes before the turn, as long as the client may take for it.
+func (p patient) readStart(b []byte) (int, error) {
+	for {
+		limit := startTimeout
+		if p.turns.Wanted() {
+			limit = busyStart
+		}
+		end := p.began.Add(limit + earned(p.said))
+		now := time.Now()
+		if !now.Before(end) {
+			return 0, errStarts
+		}
+		if look := now.Add(lookEvery); look.Before(end) {
+			end = look
+		}
+		n, err := p.readBy(b, end, nil)
+		p.said += int64(n)
+		if err == nil {
+			err = p.reserve()
+		}
+		if n > 0 || err != nil {
+			return n, err
+		}
+	}
+}
+
+// reserve takes memory for a long start. Errors: errCrowd.
+func (p patient) reserve() error {
+	more := p.said - smallStart - p.startHeld
+	if more <= 0 {
+		return nil
+	}
+	if !p.starts.TryAcquire(more) {
+		return errCrowd
+	}
+	p.startHeld += more
+	return nil
+}
+
+// started gives back the memory of a start: from then on that of the transfer has it.
+func (s *session) started() {
+	s.starts.Release(s.startHeld)
+	s.startHeld = 0
 }
 
 // readNames reads as long as the client's pace allows it.

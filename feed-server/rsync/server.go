@@ -39,6 +39,9 @@ const (
 	// transferCost is what a transfer takes in memory beside its lists: what is fetched,
 	// sums of blocks, buffers, and what compresses.
 	transferCost = 8 << 20
+	// startMemory is what options and filters of clients take together that have no turn yet, beside smallStart of each, which
+	// is part of what its connection takes.
+	startMemory, smallStart = 16 << 20, 16 << 10
 	// DefaultMemory is Config.Memory where nothing is said.
 	DefaultMemory = 16 * transferCost
 	// acceptPause is between tries to accept a connection.
@@ -92,8 +95,11 @@ type Server struct {
 	// lines are those of the log that tell of clients that are cut off; untold are further ones.
 	lines  *rate.Limiter
 	untold atomic.Int64
-	// memory is for lists, of all transfers together.
-	memory  *semaphore.Weighted
+	// memory is for lists, of all transfers together, and starts for options and filters of clients that have no turn yet.
+	memory, starts *semaphore.Weighted
+	// sums are those of files that were asked for, and budget is what is read for them.
+	sums    *sumCache
+	budget  *endpoint.Budget
 	metrics *metrics
 
 	mu       sync.Mutex
@@ -121,7 +127,8 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, listener: l, turns: endpoint.NewOpenTurns(transfers), bounds: defaultBounds, lines: rate.NewLimiter(linesPerSecond, linesAtOnce), metrics: newMetrics(cfg.Metrics),
-		memory: semaphore.NewWeighted(max(cfg.Memory/2, cfg.Memory-int64(transfers)*transferCost)),
+		memory: semaphore.NewWeighted(max(cfg.Memory/2, cfg.Memory-int64(transfers)*transferCost)), starts: semaphore.NewWeighted(startMemory),
+		sums: newSumCache(keptSums), budget: newSumBudget(),
 	}
 	s.metrics.limit.Set(float64(transfers))
 	s.alive, s.end = context.WithCancel(context.Background())
@@ -208,33 +215,38 @@ func isGone(err error) bool {
 	return errors.As(err, &connection) || errors.Is(err, errExit)
 }
 
-// admit lets a client in: as often, and as many at a time, as the other endpoints do.
-func (s *session) admit(ctx context.Context) (leave func(), err error) {
+// admit lets a client say how it wants the module: as often as other endpoints let it ask.
+func (s *session) admit() error {
 	snapshot := s.cfg.Registry()
 	if snapshot.Revision == 0 {
-		return nil, s.cannot(refusedStart, "this replica does not know the Site's Instruments yet: ask again in some seconds")
+		return s.cannot(refusedStart, "this replica does not know the Site's Instruments yet: ask again in some seconds")
 	}
+	if p := s.cfg.Admission.Wait(s.request, endpoint.Identity{}); p != nil {
+		return s.cannot(refusedLimited, p.Detail)
+	}
+	s.begins()
+	s.out.text("@RSYNCD: OK\n")
+	return s.out.flush()
+}
+
+// errFull: there is no turn for a transfer.
+var errFull = errors.New("no turn")
+
+// enter waits for the turn of a client that has said all that it wants: before that it would keep others out with nothing.
+// Errors: a refusal that is errFull.
+func (s *session) enter(ctx context.Context) (leave func(), err error) {
 	a := s.cfg.Admission
-	if p := a.Wait(s.request, endpoint.Identity{}); p != nil {
-		return nil, s.cannot(refusedLimited, p.Detail)
-	}
 	entered, full := a.Enter(s.request, endpoint.Identity{}, endpoint.Bulk) // after the limits of clients, as over HTTP
 	if full != nil {
-		return nil, s.cannot(refusedFull, full.Detail)
+		return nil, errors.Join(errFull, refuse(exitStart, "%s", full.Detail))
 	}
 	done, ok := s.turns.TakeAs(ctx, a.AddressOf(s.request))
 	if !ok {
 		entered()
-		return nil, s.cannot(refusedFull, "as many transfers are under way as this server has memory for, or too many of yours: ask again later")
+		return nil, errors.Join(errFull, refuse(exitStart, "as many transfers are under way as this server has memory for, or too many of yours: ask again later"))
 	}
+	s.started()
 	a.Sockets.ConnState(s.conn, http.StateActive) // others are closed before it
-	s.begins()
-	s.out.text("@RSYNCD: OK\n")
-	if err := s.out.flush(); err != nil {
-		done()
-		entered()
-		return nil, err
-	}
 	return func() { done(); entered() }, nil
 }
 

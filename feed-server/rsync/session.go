@@ -65,8 +65,10 @@ type session struct {
 	patience patience
 	began    time.Time
 	said     int64
-	pace     pace
-	limit    *rate.Limiter
+	// startHeld is the memory that its options and filter take, of starts.
+	startHeld int64
+	pace      pace
+	limit     *rate.Limiter
 	// interrupted: nothing is read any more.
 	reading     sync.Mutex
 	interrupted bool
@@ -161,21 +163,19 @@ func (s *session) serve(ctx context.Context) error {
 	if err != nil || !asked {
 		return err
 	}
-	leave, err := s.admit(ctx)
-	if err != nil {
+	if err := s.admit(); err != nil {
 		return err
 	}
-	defer leave()
-	s.metrics.transfers.Inc()
-	s.metrics.open.Inc()
-	defer s.metrics.open.Dec()
-	defer s.count()
+	defer s.started()
 	err = s.run(ctx)
 	var refused *refusal
 	if errors.As(err, &refused) {
 		reason := refusedRequest
-		if errors.Is(err, errNoMemory) {
+		switch {
+		case errors.Is(err, errNoMemory):
 			reason = refusedMemory
+		case errors.Is(err, errFull):
+			reason = refusedFull
 		}
 		s.metrics.refused.WithLabelValues(reason).Inc()
 		s.farewell(refused)
@@ -261,6 +261,36 @@ func (s *session) refuseStart(reason, text string) error {
 
 // run is a transfer. Errors: a refusal, and those after which the client hears nothing.
 func (s *session) run(ctx context.Context) error {
+	if err := s.start(); err != nil {
+		return err
+	}
+	leave, err := s.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	s.metrics.transfers.Inc()
+	s.metrics.open.Inc()
+	defer s.metrics.open.Dec()
+	defer s.count()
+	s.patience = naming
+	defer s.freeLists()
+	top, err := s.sources(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.sendFirst(ctx, top); err != nil {
+		return err
+	}
+	if s.lists.open[0].size() == 0 {
+		return s.linger()
+	}
+	s.patience = asking
+	return s.transfer(ctx)
+}
+
+// start reads options, what the client can do, and the filter. Errors: as run.
+func (s *session) start() error {
 	arguments, err := readArguments(s.in)
 	if err == nil && secluded(arguments) {
 		var rest []string
@@ -285,23 +315,8 @@ func (s *session) run(ctx context.Context) error {
 	if s.protocol >= 31 {
 		s.out.messageInt(frameIOTimeout, int32(idleTimeout/time.Second))
 	}
-	if s.filter, err = readFilter(s.in); err != nil {
-		return err
-	}
-	s.patience = naming
-	defer s.freeLists()
-	top, err := s.sources(ctx)
-	if err != nil {
-		return err
-	}
-	if err := s.sendFirst(ctx, top); err != nil {
-		return err
-	}
-	if s.lists.open[0].size() == 0 {
-		return s.linger()
-	}
-	s.patience = asking
-	return s.transfer(ctx)
+	s.filter, err = readFilter(s.in)
+	return err
 }
 
 func (s *session) freeLists() {

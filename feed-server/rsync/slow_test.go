@@ -86,7 +86,7 @@ func (l *lab) others(t *testing.T) {
 					return
 				}
 				end := context.AfterFunc(ctx, func() { conn.Close() })
-				_, _ = fmt.Fprintf(conn, "@RSYNCD: 32.0 md5\n%s\n", archivetest.Site)
+				_, _ = io.WriteString(conn, wantsAll)
 				_, _ = io.Copy(io.Discard, conn) // until it is told to come again
 				end()
 				conn.Close()

@@ -11,8 +11,8 @@ import (
 )
 
 // sums are those of the files of a folder, which a client asks for with --checksum. The
-// archive knows SHA-256 alone and rsync does not, so each file is read for it: such a
-// transfer reads all that it lists.
+// archive knows SHA-256 alone and rsync does not, so a file is read for it whose sum is not
+// kept, out of the budget of the client's address.
 type sums struct {
 	s     *session
 	ctx   context.Context
@@ -38,6 +38,9 @@ func (s *sums) stop() { s.cancel() }
 
 // fetch begins to read some files.
 func (s *sums) fetch() []*fetched {
+	if s.failed != nil {
+		return nil
+	}
 	var batch []*fetched
 	bytes := int64(0)
 	for len(s.items) > 0 && s.items[0].folder == nil && bytes < batchBytes && len(batch) < batchFiles {
@@ -48,11 +51,27 @@ func (s *sums) fetch() []*fetched {
 		}
 		batch = append(batch, &fetched{origin: origin{is.place, is.day}, path: join(is.place.dir, is.name)})
 	}
-	if s.failed = s.s.view.findAll(s.ctx, batch); s.failed == nil {
-		fetch(s.ctx, s.s.cfg.Store, batch)
+	if s.failed = s.s.view.findAll(s.ctx, batch); s.failed != nil {
+		return batch
 	}
+	var unknown []*fetched
+	for _, f := range batch {
+		if f.record == nil {
+			continue
+		}
+		if f.sum = s.s.sums.get(s.key(f)); f.sum != nil {
+			continue
+		}
+		if s.failed = s.s.spend(f.record.Size); s.failed != nil {
+			return batch
+		}
+		unknown = append(unknown, f)
+	}
+	fetch(s.ctx, s.s.cfg.Store, unknown)
 	return batch
 }
+
+func (s *sums) key(f *fetched) sumKey { return sumKey{f.record.Digest, s.s.agreed.list.name} }
 
 // next returns the sum of the next file; of one that cannot be read it is that of none,
 // so that the client asks for it and is told why. Errors: the connection's, ctx's.
@@ -65,6 +84,9 @@ func (s *sums) next() ([]byte, error) {
 	}
 	f := s.batch[0]
 	s.batch = s.batch[1:]
+	if f.sum != nil {
+		return f.sum, nil
+	}
 	sum := s.s.agreed.list.file()
 	err := errOver
 	if f.record != nil {
@@ -79,7 +101,9 @@ func (s *sums) next() ([]byte, error) {
 		return make([]byte, s.s.agreed.list.length), nil
 	}
 	s.s.metrics.summed.Add(float64(f.record.Size))
-	return sum.Sum(nil), nil
+	is := sum.Sum(nil)
+	s.s.sums.put(s.key(f), is)
+	return is, nil
 }
 
 func (s *sums) sum(f *fetched, sum io.Writer) error {

@@ -35,8 +35,11 @@ func (b *bucket) Put(ctx context.Context, key string, body io.ReadSeeker, size i
 	}
 	put := opts.minio()
 	put.DisableContentSha256 = true // of the chunks: the digest of the whole is signed instead
-	_, err = b.core.PutObject(ctx, b.name, key, seekOnly{body}, size, "", digest.String(), put)
-	return explainCreation("put", key, err)
+	stored, err := b.core.PutObject(ctx, b.name, key, seekOnly{body}, size, "", digest.String(), put)
+	if err != nil {
+		return explainCreation("put", key, err)
+	}
+	return checkTag("put", key, stored.ETag)
 }
 
 // digestOf returns known, or else what the body's bytes give.
@@ -98,6 +101,9 @@ func (b *bucket) Get(ctx context.Context, key string, r Range) (io.ReadCloser, I
 	if err != nil {
 		return nil, Info{}, explain("get", key, err)
 	}
+	if err := checkTag("get", key, info.ETag); err != nil {
+		return nil, Info{}, errors.Join(err, body.Close())
+	}
 	return body, Info{Key: info.Key, Size: info.Size, ModifiedAt: info.LastModified}, nil
 }
 
@@ -106,7 +112,7 @@ func (b *bucket) Head(ctx context.Context, key string) (Info, error) {
 	if err != nil {
 		return Info{}, explain("head", key, err)
 	}
-	return infoOf(info), nil
+	return infoOf(info), checkTag("head", key, info.ETag)
 }
 
 func infoOf(o minio.ObjectInfo) Info {

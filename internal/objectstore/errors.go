@@ -35,7 +35,7 @@ func explain(call, key string, err error) error {
 func explainCreation(call, key string, err error) error {
 	err = explain(call, key, err)
 	if errors.Is(err, ErrNotFound) {
-		return fmt.Errorf("%w: what answered is no S3 server: %v", ErrUnavailable, err)
+		return fmt.Errorf("%w: %v", ErrNoS3, err)
 	}
 	return err
 }
@@ -45,7 +45,13 @@ func explainCreation(call, key string, err error) error {
 func classify(err error) error {
 	var e minio.ErrorResponse
 	if !errors.As(err, &e) {
+		if isOther(err) {
+			return ErrNoS3
+		}
 		return ErrUnavailable // no answer came from the server
+	}
+	if e.StatusCode == 0 && e.Code == minio.InternalError { // minio-go says so of an answer whose headers are not those of an object
+		return ErrNoS3
 	}
 	switch e.Code {
 	case minio.NoSuchBucket:
@@ -70,6 +76,8 @@ func classify(err error) error {
 		return ErrUnavailable
 	}
 	switch {
+	case e.StatusCode/100 == 3: // a server of S3 is not asked by way of another one
+		return ErrNoS3
 	case e.StatusCode == http.StatusPreconditionFailed:
 		return ErrExists
 	case e.StatusCode == http.StatusRequestedRangeNotSatisfiable:

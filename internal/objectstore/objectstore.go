@@ -37,6 +37,9 @@ var (
 	// ErrUnavailable: the server cannot be reached, does not answer in time,
 	// says that it is busy, or something else answers in its place. Nothing is known about whether the call took effect.
 	ErrUnavailable = errors.New("object store unavailable")
+	// ErrNoS3: the endpoint answers, and not as an S3 server does: a captive portal, or a proxy that sends requests elsewhere. It is also an
+	// ErrUnavailable.
+	ErrNoS3 = fmt.Errorf("%w: the endpoint does not answer as an S3 server does: check its URL and the proxies before it", ErrUnavailable)
 	// ErrFull: the server has no space left. It is also an ErrUnavailable.
 	ErrFull = fmt.Errorf("object store is full: %w", ErrUnavailable)
 )

@@ -98,7 +98,7 @@ func Open(cfg Config) (Store, error) {
 		Creds:        secrets,
 		Secure:       u.Scheme == "https",
 		Region:       cfg.Region,
-		Transport:    transport,
+		Transport:    answers{transport},
 		BucketLookup: minio.BucketLookupPath,
 		MaxRetries:   tries,
 	})

@@ -46,6 +46,9 @@ func (b *bucket) newUpload(ctx context.Context, key string, opts PutOptions) (*u
 	if err != nil {
 		return nil, explainCreation("begin upload", key, err)
 	}
+	if id == "" {
+		return nil, fmt.Errorf("begin upload %s: %w: its answer names no upload", key, ErrNoS3)
+	}
 	var end minio.PutObjectOptions
 	if opts.CreateOnly {
 		end.SetMatchETagExcept("*")
@@ -64,6 +67,9 @@ func (u *upload) Part(ctx context.Context, number int, body io.ReadSeeker, size 
 	if err != nil {
 		return explain(call, u.key, err)
 	}
+	if err := checkTag(call, u.key, part.ETag); err != nil {
+		return err
+	}
 	u.add(minio.CompletePart{PartNumber: part.PartNumber, ETag: part.ETag})
 	return nil
 }
@@ -78,8 +84,11 @@ func (u *upload) Complete(ctx context.Context) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	parts := slices.SortedFunc(maps.Values(u.parts), func(a, b minio.CompletePart) int { return a.PartNumber - b.PartNumber })
-	_, err := u.bucket.core.CompleteMultipartUpload(ctx, u.bucket.name, u.key, u.id, parts, u.put)
-	return explain("complete upload", u.key, err)
+	stored, err := u.bucket.core.CompleteMultipartUpload(ctx, u.bucket.name, u.key, u.id, parts, u.put)
+	if err != nil {
+		return explain("complete upload", u.key, err)
+	}
+	return checkTag("complete upload", u.key, stored.ETag)
 }
 
 func (u *upload) Abort(ctx context.Context) error {

@@ -15,9 +15,10 @@ import (
 
 // batch are files that are delivered together, and the days that they are of.
 type batch struct {
-	files []File
-	of    []*pushed
-	bytes int64
+	files   []File
+	records []*wire.Record
+	of      []*pushed
+	bytes   int64
 	// paths of the files: of two versions with one path the later is delivered behind the other.
 	paths owners
 }
@@ -35,7 +36,7 @@ func (r *run) add(ctx context.Context, d *pushed, i int) error {
 		err = r.batch.paths.clash(f)
 	}
 	if err != nil {
-		d.failed++
+		d.fail(o.Record, err)
 		r.lack(d.in, f, err)
 		return nil
 	}
@@ -51,7 +52,7 @@ func (r *run) add(ctx context.Context, d *pushed, i int) error {
 		}
 	}
 	d.open++
-	r.batch.files, r.batch.of = append(r.batch.files, f), append(r.batch.of, d)
+	r.batch.files, r.batch.records, r.batch.of = append(r.batch.files, f), append(r.batch.records, o.Record), append(r.batch.of, d)
 	r.batch.bytes += f.Size
 	r.batch.paths.add(f)
 	return nil
@@ -106,7 +107,7 @@ func (r *run) flush(ctx context.Context) error {
 	for i, d := range b.of {
 		d.open--
 		if ended[i] != nil {
-			d.failed++
+			d.fail(b.records[i], ended[i])
 			r.owe(b.files[i].Path, ended[i])
 			r.Progress.lack(b.files[i].Modified)
 			if !errors.Is(ended[i], errOpen) {
@@ -117,19 +118,50 @@ func (r *run) flush(ctx context.Context) error {
 	}
 	seen := map[*pushed]bool{}
 	for _, d := range b.of {
-		if d.open == 0 && d.complete && !seen[d] {
-			seen[d] = true
+		switch {
+		case d.open > 0 || seen[d]:
+			continue
+		case d.complete:
 			err = errors.Join(err, r.finish(ctx, d, err))
+		case err != nil: // none of its other objects is brought
+			err = errors.Join(err, r.noteLost(ctx, d))
+		default:
+			continue
 		}
+		seen[d] = true
 	}
 	return err
+}
+
+// fail counts an object that the partner did not get.
+func (d *pushed) fail(record *wire.Record, err error) {
+	d.failed++
+	d.missing.AddCopy(record)
+	if d.known.Count > 0 && !errors.Is(err, errOpen) && !record.ReceivedAt.After(d.known.Last) {
+		d.lost++
+	}
+}
+
+// noteLost notes what the partner has of a day of which it lacks objects: in the ledger, and where it had confirmed them, in the book.
+func (r *run) noteLost(ctx context.Context, d *pushed) error {
+	has, known := d.plan.Totals, !(r.doubts(d.known) && d.plan.Confirmed || !d.complete || d.cut)
+	switch {
+	case d.lost > 0 && !known:
+		return r.setMissing(ctx, d.in, d.day, d.known, wire.Totals{}, d.missing, d.lost)
+	case d.lost > 0:
+		return r.setMissing(ctx, d.in, d.day, d.known, has, d.missing, d.lost)
+	case d.failed > 0 && known:
+		return r.Book.SetMissing(ctx, d.in.Instrument, d.day, d.known.was, has.MinusCopies(d.missing))
+	default:
+		return nil
+	}
 }
 
 // finish removes what must go of a day of which all was delivered, and notes it. After an error what must go stays.
 func (r *run) finish(ctx context.Context, d *pushed, err error) error {
 	if len(d.plan.Remove) > 0 {
 		if err != nil {
-			return nil
+			return r.noteLost(ctx, d)
 		}
 		if err := r.remove(ctx, d); err != nil {
 			return err
@@ -141,17 +173,30 @@ func (r *run) finish(ctx context.Context, d *pushed, err error) error {
 // errOpen: the run ended before it was known how a file ended.
 var errOpen = errors.New("it was not delivered")
 
+// deliver brings files and verifies them. Of one that was acknowledged and not verified it is not known how it ended.
 func (r *run) deliver(ctx context.Context, files []File, ended []error) error {
-	if err := r.bring(ctx, files, false, ended); err != nil {
+	err := r.bring(ctx, files, false, ended)
+	if r.Entry.Verify == wire.MirrorVerifyNone {
 		return err
 	}
-	if r.Entry.Verify == wire.MirrorVerifyNone {
-		return nil
+	var p *Problem
+	if err != nil && !(errors.As(err, &p) && p.Answered) {
+		reopen(ended)
+		return err
 	}
-	if err := r.verify(ctx, files, ended); err != nil {
+	if err := errors.Join(err, r.verify(ctx, files, ended)); err != nil {
 		return err
 	}
 	return r.mend(ctx, files, ended)
+}
+
+// reopen says that it is not known how those files ended that the partner acknowledged.
+func reopen(ended []error) {
+	for i, err := range ended {
+		if err == nil {
+			ended[i] = errOpen
+		}
+	}
 }
 
 func (r *run) bring(ctx context.Context, files []File, anew bool, ended []error) error {
@@ -173,16 +218,21 @@ type differsError struct{ why string }
 // Error implements error.
 func (e *differsError) Error() string { return "verification: " + e.why }
 
-// verify compares those files that ended without an error, as the partner's spec says.
+// verify compares those files that ended without an error, as the partner's spec says. After an error it is not known how those ended in
+// which it found no difference.
 func (r *run) verify(ctx context.Context, files []File, ended []error) error {
 	there, of := chosen(files, ended, func(err error) bool { return err == nil })
 	if len(there) == 0 {
 		return nil
 	}
-	return r.Mover.Verify(ctx, there, r.Entry.Verify == wire.MirrorVerifyDigest, func(i int, why string) {
+	err := r.Mover.Verify(ctx, there, r.Entry.Verify == wire.MirrorVerifyDigest, func(i int, why string) {
 		ended[of[i]] = &differsError{why}
 		r.Progress.differ()
 	})
+	if err != nil {
+		reopen(ended)
+	}
+	return err
 }
 
 // forgive drops what verification said of files whose paths are those of newer versions by now.
@@ -244,17 +294,17 @@ func chosen(files []File, ended []error, is func(error) bool) (some []File, of [
 // confirmed before, and the next run tries all that came since.
 func (r *run) note(ctx context.Context, d *pushed) error {
 	if d.failed > 0 || d.cut {
-		return nil
+		return r.noteLost(ctx, d)
 	}
-	known := KnownDay{Tag: d.tag, Place: d.here.Name(), PushKnown: d.plan.Known, Moved: r.now, Left: d.left}
+	known := KnownDay{Tag: d.tag, Place: d.here.Name(), PushKnown: d.plan.Known, Moved: r.now, Checked: r.now, Left: d.left}
 	if d.plan.Confirmed {
-		known.Before = d.known.Last
+		known.Before, known.Checked = d.known.Last, d.known.Checked
 	}
 	if d.stays { // the next run looks again
 		known.Tag, known.Changed, known.Objects = "", d.known.Changed, max(known.Objects, d.known.Objects)
 	}
-	if d.stays && len(d.plan.Deliver) == 0 {
-		_, err := r.Book.SetDay(ctx, d.in.Instrument, d.day, d.known.was, known) // the ledger has the copies that stay
+	if d.stays && len(d.plan.Deliver) == 0 || d.plan.Confirmed && r.doubts(d.known) {
+		_, err := r.Book.SetDay(ctx, d.in.Instrument, d.day, d.known.was, known) // the ledger has the copies that stay, and is written once those in doubt are compared
 		return err
 	}
 	set, err := r.Book.SetConfirmed(ctx, d.in.Instrument, d.day, d.known.was, known, d.plan.Totals)

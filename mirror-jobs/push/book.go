@@ -44,6 +44,11 @@ type Book interface {
 	Confirm(ctx context.Context, instrument string, day wire.Day, id string) error
 	// Asked calls f for the purges that the partner has not confirmed, those of a day in turn.
 	Asked(ctx context.Context, f func(Asked) error) error
+	// SetUnverified notes in the ledger that nothing of a day is known to be at the partner. What it had confirmed is compared by the next run.
+	SetUnverified(ctx context.Context, instrument string, day wire.Day) error
+	// Doubt is why it is not certain that the partner has what it confirmed; zero: there is none. SetDoubt notes it.
+	Doubt(ctx context.Context) (Doubt, error)
+	SetDoubt(ctx context.Context, d Doubt) error
 	// Share is the part of the copies that the next run verifies, and SetShare notes it.
 	Share(ctx context.Context) (plan.Share, error)
 	SetShare(ctx context.Context, next plan.Share) error
@@ -68,6 +73,8 @@ type KnownDay struct {
 	// were received after Before.
 	Moved  time.Time `json:"moved,omitzero"`
 	Before time.Time `json:"before,omitzero"`
+	// Checked is which run, by the time at which it began, last found all of the day at the partner.
+	Checked time.Time `json:"checked,omitzero"`
 }
 
 // same says whether two notes about a day say the same. A time that was read again may differ in how it is held.
@@ -242,6 +249,29 @@ func (b *KV) SetMissing(ctx context.Context, instrument string, day wire.Day, kn
 		return err
 	}
 	return stream.Save(ctx, b.ledger, wire.LedgerKey(instrument, day, wire.StepMirrored, b.partner), mirrored(has))
+}
+
+// SetUnverified implements Book.
+func (b *KV) SetUnverified(ctx context.Context, instrument string, day wire.Day) error {
+	has, err := b.Mirrored(ctx, instrument, day)
+	if err != nil || has.Objects == 0 && has.Datagrams == 0 {
+		return err
+	}
+	return stream.Save(ctx, b.ledger, wire.LedgerKey(instrument, day, wire.StepMirrored, b.partner), mirrored(wire.Totals{}))
+}
+
+// doubtPart is the part of a partner's cursors that says why it is not certain that it has what it confirmed.
+const doubtPart = "doubt"
+
+// Doubt implements Book.
+func (b *KV) Doubt(ctx context.Context) (Doubt, error) {
+	d, _, err := stream.Load[Doubt](ctx, b.cursors, wire.MirrorCursorKey(b.partner, doubtPart))
+	return d, err
+}
+
+// SetDoubt implements Book.
+func (b *KV) SetDoubt(ctx context.Context, d Doubt) error {
+	return stream.Save(ctx, b.cursors, wire.MirrorCursorKey(b.partner, doubtPart), d)
 }
 
 // column is the partner's entry of the ledger for a day. Runs read the ledger as its leader has it, and have no right to ask a replica.

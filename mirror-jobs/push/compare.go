@@ -32,12 +32,19 @@ type comparedDay struct {
 	complete        bool
 	// lost: the ledger does not say what the partner has confirmed.
 	lost bool
+	// cut: some of its copies are not compared.
+	cut bool
 }
 
 // compareOlder compares a share of what the partner had confirmed before this run: each run another one. What differs is brought
 // again.
 func (r *run) compareOlder(ctx context.Context) error {
-	if r.Following || r.Force || r.Entry.Verify == wire.MirrorVerifyNone || r.Entry.VerifyPercent <= 0 {
+	switch {
+	case r.Force || r.Entry.Verify == wire.MirrorVerifyNone:
+		return nil
+	case !r.doubt.Since.IsZero():
+		return r.compareDoubted(ctx)
+	case r.Following || r.Entry.VerifyPercent <= 0:
 		return nil
 	}
 	share, err := r.Book.Share(ctx)
@@ -48,17 +55,19 @@ func (r *run) compareOlder(ctx context.Context) error {
 	if err := r.compareAll(ctx, share); err != nil {
 		return err
 	}
-	if !r.From.IsZero() || !r.To.IsZero() {
-		return nil // others of the share are to be compared yet
+	if r.From.IsZero() && r.To.IsZero() { // else others of the share are to be compared yet
+		if err := r.Book.SetShare(ctx, share.Next()); err != nil {
+			return err
+		}
 	}
-	return r.Book.SetShare(ctx, share.Next())
+	return r.compareRest(ctx)
 }
 
 // compareAll compares a share of the copies: those that were confirmed before this run, or with VerifyOnly all that the partner
 // should have.
 func (r *run) compareAll(ctx context.Context, share plan.Share) error {
 	err := r.each(ctx, func(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known seen) error {
-		if known.Count == 0 && !r.VerifyOnly {
+		if !r.VerifyOnly && (known.Count == 0 || !r.doubt.Since.IsZero() && !r.doubts(known)) {
 			return nil
 		}
 		return r.compareDay(ctx, in, day, known, share)
@@ -85,14 +94,20 @@ func (r *run) compareDay(ctx context.Context, in wire.InstrumentEntry, day wire.
 	compared := map[int]bool{}
 	for i := range d.objects {
 		o := &d.objects[i]
-		if !r.policy.Gives(o) || !r.inside(o.Record) || !r.VerifyOnly && (!share.Holds(o.Record.Digest) || !r.confirmedBefore(o.Record, known)) {
+		if !r.policy.Gives(o) || !r.VerifyOnly && !r.confirmedBefore(o.Record, known) {
 			continue
 		}
+		if !r.inside(o.Record) || !r.VerifyOnly && !share.Holds(o.Record.Digest) && r.sample.chosen >= plan.LeastCompared {
+			c.cut = true
+			continue
+		}
+		r.sample.chosen++
 		f, err := r.file(d, o)
 		if err == nil {
 			err = r.compared.paths.clash(f)
 		}
 		if err != nil {
+			c.cut = true
 			r.lack(in, f, err)
 			continue
 		}
@@ -157,6 +172,10 @@ func (r *run) compare(ctx context.Context) error {
 	}
 	for i, d := range c.of {
 		d.open--
+		r.sample.compared++
+		if differed[i] {
+			r.sample.differing++
+		}
 		switch {
 		case !differed[i]:
 			r.Progress.Compare(1)
@@ -174,7 +193,7 @@ func (r *run) compare(ctx context.Context) error {
 	}
 	seen := map[*comparedDay]bool{}
 	for _, d := range c.of {
-		if d.open == 0 && d.complete && !seen[d] {
+		if d.open == 0 && (d.complete || err != nil && d.differing > 0) && !seen[d] { // after an error none of its other copies is compared
 			seen[d] = true
 			err = errors.Join(err, r.noteDiffering(ctx, d))
 		}
@@ -183,17 +202,25 @@ func (r *run) compare(ctx context.Context) error {
 }
 
 // noteDiffering notes that a partner has less of a day than it had confirmed: the next run brings what it lacks. Where it has all of
-// it, and the ledger has lost that, it is noted there again.
+// it, and the ledger has lost that, or there was a doubt, it is noted there again.
 func (r *run) noteDiffering(ctx context.Context, c *comparedDay) error {
-	if c.differing == 0 && c.lost {
+	checked := r.doubts(c.known) && !c.cut && c.complete
+	switch {
+	case c.differing == 0 && checked:
+		known := c.known.KnownDay
+		known.Checked = r.now
+		set, err := r.Book.SetConfirmed(ctx, c.in.Instrument, c.day, c.known.was, known, c.totals.MinusCopies(c.missing))
+		r.unsettled = r.unsettled || !set
+		return err
+	case c.differing == 0 && c.lost:
 		_, err := r.Book.SetConfirmed(ctx, c.in.Instrument, c.day, c.known.was, c.known.KnownDay, c.totals)
 		return err
-	}
-	if c.differing == 0 || c.known.Count == 0 {
+	case c.differing == 0 || c.known.Count == 0:
 		return nil
 	}
-	has := c.totals.MinusCopies(c.missing)
-	known := KnownDay{Place: placeOf(&r.Entry, c.in).Name(), Begun: true, Left: c.known.Left}
-	known.Objects = max(0, c.known.Objects-c.differing)
-	return r.Book.SetMissing(ctx, c.in.Instrument, c.day, known, has)
+	has := c.totals
+	if r.doubts(c.known) && !checked {
+		has = wire.Totals{}
+	}
+	return r.setMissing(ctx, c.in, c.day, c.known, has, c.missing, c.differing)
 }

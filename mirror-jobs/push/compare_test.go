@@ -14,6 +14,8 @@ import (
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/liar"
+	"github.com/substorm/substorm/mirror-jobs/plan"
 	"github.com/substorm/substorm/mirror-jobs/push"
 	"github.com/substorm/substorm/mirror-jobs/rsync"
 	"github.com/substorm/substorm/mirror-jobs/s3"
@@ -133,22 +135,86 @@ func TestShares(t *testing.T) {
 		l.entry.VerifyPercent = 25
 		_, want := l.days(20)
 		l.push(40) // the first of four runs compares none: it has moved all
-		for path := range want {
-			l.lose(path)
-		}
+		l.damage("allsky-1/00.jpg")
+		l.lose("allsky-1/39.jpg")
 		l.following = true
 		l.push(0)
 		l.following = false
+		compared := int64(0)
 		for run := range 4 {
 			if err := l.run(); err != nil {
 				t.Fatal(err)
 			}
-			if n := l.last.Report().Objects; n == 0 || n > 25 {
-				t.Errorf("run %d mends %d of 40", run, n)
+			n := l.last.Report().Compared + l.last.Report().Objects
+			if n < plan.LeastCompared || n > 25 {
+				t.Errorf("run %d compares %d of 40", run, n)
 			}
+			compared += n
+		}
+		if compared < 40 {
+			t.Errorf("four runs compare %d of 40", compared)
 		}
 		l.want("after four runs", want)
 	})
+}
+
+// The partner's disk is not mounted: a run that finds more than a few copies of its share missing compares and brings them all.
+func TestNotMounted(t *testing.T) {
+	tamper(t, func(t *testing.T, l *tampered) {
+		l.entry.VerifyPercent = 5
+		_, want := l.days(20)
+		l.push(40)
+		for path := range want {
+			l.lose(path)
+		}
+		l.push(40)
+		l.want("after one run", want)
+		if has := l.mirrored("2015-03-17"); has.Objects != 20 {
+			t.Errorf("ledger: %+v", has)
+		}
+		l.push(0)
+		if n := l.last.Report().Compared; n < plan.LeastCompared || n > 20 {
+			t.Errorf("once all is there a run compares %d of 40", n)
+		}
+	})
+}
+
+// A run with force that fails is not forgotten: what it could not verify is not confirmed, and the next run compares it.
+func TestForceFails(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []liar.Mode{liar.Portal, liar.FailsAfter, liar.Forgets} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			proxy := l.toLiar()
+			_, want := l.days(10)
+			l.push(20)
+			for path := range want {
+				if err := l.MinIO.Bucket(t, "partner").Delete(t.Context(), "mirror/thule/"+path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			proxy.Set(mode)
+			l.force = true
+			if err := l.run(); err == nil {
+				t.Error("the run succeeded")
+			}
+			for _, day := range []wire.Day{"2015-03-17", "2015-03-18"} {
+				if has := l.mirrored(day); has.Objects != 0 {
+					t.Errorf("the partner is said to have %+v of %s", has, day)
+				}
+			}
+			proxy.Set("")
+			l.force, l.following = false, true
+			if err := l.run(); err != nil {
+				t.Error(err)
+			}
+			l.want("after the next run", want)
+			if has := l.mirrored("2015-03-18"); has.Objects != 10 {
+				t.Errorf("ledger: %+v", has)
+			}
+		})
+	}
 }
 
 // A run that only verifies says in the ledger what is not there, and the next one brings it.

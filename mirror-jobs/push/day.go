@@ -33,6 +33,9 @@ type pushed struct {
 
 	// open are files whose end is not known; failed are those that the partner did not get.
 	open, failed int
+	// missing are the objects that the partner did not get, and lost how many of them it had confirmed before.
+	missing wire.Totals
+	lost    int
 	// complete: all files are in batches.
 	complete bool
 	// cut: something is to be done about the day that lies outside the bounds of this run.
@@ -56,7 +59,7 @@ func (r *run) read(ctx context.Context, in wire.InstrumentEntry, day wire.Day, k
 	for i, record := range held.Records {
 		d.objects[i] = plan.PushObject{Path: held.Path(i), Record: record, Selected: selects(record)}
 	}
-	d.plan = r.policy.Day(d.objects, known.PushKnown, r.Force)
+	d.plan = r.policy.Day(d.objects, known.PushKnown, r.anew(known))
 	d.here = d.layout(r.here(in))
 	return d, nil
 }

@@ -140,7 +140,14 @@ type run struct {
 	// batch are days whose files are delivered together, and compared those whose copies are.
 	batch    batch
 	compared comparison
-	owed     int
+	// sample counts the copies that were chosen to be compared, those that were, and those of them that differed.
+	sample struct{ chosen, compared, differing int }
+	// doubt is why it is not certain that the partner has what it confirmed; doubtedBefore: it is older than this run.
+	doubt         Doubt
+	doubtedBefore bool
+	// unsettled: another run noted something meanwhile of a day in doubt.
+	unsettled bool
+	owed      int
 	// firstOwed names the first object that is owed, and says why, and owedFor is the reason.
 	firstOwed, owedFor string
 	// removable copies are left that the run may remove. Stop says why it removes none.
@@ -165,6 +172,14 @@ func (r *run) work(ctx context.Context) error {
 	if err := r.keepPlaces(ctx); err != nil {
 		return err
 	}
+	if err := r.beginDoubt(ctx); err != nil {
+		return err
+	}
+	return r.endDoubt(ctx, r.moveAndCompare(ctx))
+}
+
+// moveAndCompare brings and removes what is to be, and compares.
+func (r *run) moveAndCompare(ctx context.Context) error {
 	if r.VerifyOnly {
 		if err := r.compareAll(ctx, plan.Share{Percent: 100}); err != nil {
 			return err
@@ -273,7 +288,7 @@ func (r *run) day(ctx context.Context, in wire.InstrumentEntry, day wire.Day, kn
 	if err != nil {
 		return err
 	}
-	if tag == known.Tag && !r.Force {
+	if tag == known.Tag && !r.anew(known) {
 		return nil
 	}
 	d, err := r.read(ctx, in, day, known)

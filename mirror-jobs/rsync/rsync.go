@@ -39,7 +39,7 @@ const (
 	// maxList bounds the list of a folder that is pulled, in bytes: some ten million files.
 	maxList = 1 << 30
 	// maxSaid bounds what is kept of what rsync says on standard error.
-	maxSaid = 16 << 10
+	maxSaid = 4 << 20
 )
 
 // Config says where to.
@@ -108,33 +108,65 @@ func (m *Mover) Deliver(ctx context.Context, files []push.File, anew bool, ended
 	if len(at) == 0 {
 		return nil
 	}
-	arguments := []string{"--partial-dir=.rsync-partial", "--out-format=%i %n", "--files-from=-", "--from0"}
-	switch {
-	case anew:
-		arguments = append(arguments, "--ignore-times")
-	case slices.ContainsFunc(files, func(f push.File) bool { return f.Replaces }):
-		arguments = append(arguments, "--checksum")
+	compared := []string(nil)
+	if slices.ContainsFunc(files, func(f push.File) bool { return f.Replaces }) {
+		compared = []string{"--checksum"}
 	}
-	var said bytes.Buffer
-	failed, err := m.run(ctx, list(slices.Sorted(maps.Keys(at))), &said, append(arguments, m.stage()+"/", m.target())...)
+	arguments := compared
+	if anew {
+		arguments = []string{"--ignore-times"}
+	}
+	paths := slices.Sorted(maps.Keys(at))
+	moved, failed, err := m.send(ctx, paths, append(arguments, "--partial-dir=.rsync-partial")...)
 	if err != nil {
 		return err
 	}
-	moved := make(map[string]bool, len(at))
-	for name := range sent(said.String()) {
-		moved[name] = true
+	lacks := map[string]string{}
+	if failed.some {
+		if lacks, err = m.lacks(ctx, paths, failed, compared...); err != nil {
+			return err
+		}
 	}
 	for p, i := range at {
-		switch why, is := failed.of(p); {
+		_, sent := moved[p]
+		switch why, is := lacks[p]; {
 		case is:
 			ended(i, &push.Problem{Reason: reasonOf(why), Answered: true, Err: errors.New(why)})
-		case !moved[p]:
+		case !sent:
 			ended(i, push.ErrThere)
 		default:
 			ended(i, nil)
 		}
 	}
 	return nil
+}
+
+// send has rsync send what is staged, and returns of each that it sends, or would, how it says so.
+func (m *Mover) send(ctx context.Context, paths []string, arguments ...string) (how map[string]string, failed failures, err error) {
+	var said bytes.Buffer
+	failed, err = m.run(ctx, list(paths), &said, append(slices.Clone(arguments), "--out-format=%i %n", "--files-from=-", "--from0", m.stage()+"/", m.target())...)
+	return maps.Collect(sent(said.String())), failed, err
+}
+
+// lacks says which files the partner lacks after a run in which some failed, and why: those that rsync would send once more.
+func (m *Mover) lacks(ctx context.Context, paths []string, failed failures, arguments ...string) (map[string]string, error) {
+	how, again, err := m.send(ctx, paths, append(slices.Clone(arguments), "--dry-run")...)
+	if err != nil {
+		return nil, err
+	}
+	before, _ := failed.of(paths)
+	lacks, rest := again.of(paths)
+	for _, p := range paths {
+		switch why, would := how[p]; {
+		case before[p] != "" && (would || lacks[p] != ""):
+			lacks[p] = before[p]
+		case would:
+			lacks[p] = whyOf(why) + ": rsync could not transfer some files: " + firstLine(failed.said)
+		case lacks[p] == "" && rest != "":
+			lacks[p] = rest
+		}
+	}
+	return lacks, nil
 }
 
 // sent are the names of the files that rsync sends, and how it says so, of what it writes with --out-format="%i %n".
@@ -233,24 +265,23 @@ func (m *Mover) Verify(ctx context.Context, files []push.File, digest bool, diff
 		}
 		at[f.Path] = i
 	}
-	arguments := []string{"--dry-run", "--out-format=%i %n", "--files-from=-", "--from0"}
+	arguments := []string{"--dry-run"}
 	if digest {
 		arguments = append(arguments, "--checksum")
 	}
-	var said bytes.Buffer
-	failed, err := m.run(ctx, list(slices.Sorted(maps.Keys(at))), &said, append(arguments, m.stage()+"/", m.target())...)
+	paths := slices.Sorted(maps.Keys(at))
+	would, failed, err := m.send(ctx, paths, arguments...)
 	if err != nil {
 		return err
 	}
-	for name, how := range sent(said.String()) {
-		if i, is := at[name]; is {
-			differs(i, whyOf(how))
-			delete(at, files[i].Path)
-		}
-	}
+	named, rest := failed.of(paths)
 	for p, i := range at {
-		if why, is := failed.of(p); is {
-			differs(i, why) // rsync could not compare it
+		how, is := would[p]
+		switch {
+		case is:
+			differs(i, whyOf(how))
+		case named[p] != "" || rest != "": // rsync could not compare it
+			differs(i, cmp.Or(named[p], rest))
 		}
 	}
 	return nil
@@ -289,17 +320,17 @@ func (m *Mover) Has(ctx context.Context, paths []string) (there []string, err er
 				return nil, err
 			}
 		}
-		var said bytes.Buffer
-		if len(at) > 0 {
-			_, err := m.run(ctx, list(slices.Sorted(maps.Keys(at))), &said,
-				"--dry-run", "--out-format=%i %n", "--existing", "--ignore-times", "--files-from=-", "--from0", m.stage()+"/", m.target())
+		some := slices.Sorted(maps.Keys(at))
+		if len(some) > 0 {
+			would, failed, err := m.send(ctx, some, "--dry-run", "--existing", "--ignore-times")
 			if err != nil {
 				return nil, err
 			}
-		}
-		for name := range sent(said.String()) {
-			if _, asked := at[name]; asked {
-				there = append(there, name)
+			named, rest := failed.of(some)
+			for _, p := range some {
+				if _, is := would[p]; is || named[p] != "" || rest != "" { // of what the partner cannot look at it may have a file
+					there = append(there, p)
+				}
 			}
 		}
 		if len(later) == len(paths) {
@@ -351,27 +382,6 @@ func (m *Mover) target() string {
 	return s.User + "@" + host + ":" + strings.TrimSuffix(path, "/") + "/"
 }
 
-// failures are the files that rsync named on standard error, and what it said of each.
-type failures struct {
-	some bool
-	// vanished: none failed but those that were not there.
-	vanished bool
-	said     string
-}
-
-// of says whether a file failed. Where rsync named none of those that failed, all did.
-func (f failures) of(path string) (why string, is bool) {
-	if !f.some {
-		return "", false
-	}
-	for line := range strings.Lines(f.said) {
-		if strings.Contains(unescaped(line), `"`+path+`"`) || strings.Contains(unescaped(line), "/"+path+`"`) || strings.Contains(unescaped(line), path+`" `) {
-			return wire.SaidText(line), true
-		}
-	}
-	return "rsync could not transfer some files: " + firstLine(f.said), true
-}
-
 // run runs rsync. Errors: push.Problem.
 func (m *Mover) run(ctx context.Context, input []byte, out io.Writer, arguments ...string) (failures, error) {
 	common := []string{"--archive", "--no-owner", "--no-group", "--no-perms", "--chmod=D755,F644", "--omit-dir-times", "--8-bit-output", "--mkpath", "--timeout=" + strconv.Itoa(silentSeconds)}
@@ -385,7 +395,11 @@ func (m *Mover) run(ctx context.Context, input []byte, out io.Writer, arguments 
 			common = append(common, "--bwlimit="+strconv.FormatInt(max(1, rate/1024), 10))
 		}
 	}
-	common = append(common, greetingArguments...)
+	password, err := m.passwordFile()
+	if err != nil {
+		return failures{}, err
+	}
+	common = append(append(common, password...), greetingArguments...)
 	greeted, stdout, stop := greet(ctx, cmp.Or(m.cfg.Greeting, greetingTime), out)
 	defer stop()
 	cmd := exec.CommandContext(greeted, m.cfg.Program, append(common, arguments...)...)
@@ -393,15 +407,8 @@ func (m *Mover) run(ctx context.Context, input []byte, out io.Writer, arguments 
 	cmd.WaitDelay = 10 * time.Second
 	said := &bounded{most: maxSaid}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), stdout, said
-	cmd.Env = append(os.Environ(), "LC_ALL=C")
-	if m.cfg.Daemon != nil && m.cfg.Daemon.User != "" {
-		password, err := os.ReadFile(filepath.Join(m.cfg.Credentials, wire.MirrorFilePassword))
-		if err != nil {
-			return failures{}, &push.Problem{Reason: wire.MirrorReasonAccessDenied, Err: fmt.Errorf("the password of the rsync daemon: %w", err)}
-		}
-		cmd.Env = append(cmd.Env, "RSYNC_PASSWORD="+strings.TrimRight(string(password), "\r\n"))
-	}
-	err := cmd.Run()
+	cmd.Env = environment()
+	err = cmd.Run()
 	if err == nil {
 		return failures{}, nil
 	}
@@ -412,7 +419,35 @@ func (m *Mover) run(ctx context.Context, input []byte, out io.Writer, arguments 
 		return failures{}, m.explain(&push.Problem{Reason: wire.MirrorReasonUnreachable, Err: cause})
 	}
 	failed, err := judge(err, said.String())
+	failed.cut = said.Len() >= said.most
 	return failed, m.explain(err)
+}
+
+// environment is what rsync, and ssh which it runs, know of that of this process.
+func environment() []string {
+	all := []string{"LC_ALL=C"}
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "TZ"} {
+		if value, is := os.LookupEnv(name); is {
+			all = append(all, name+"="+value)
+		}
+	}
+	return all
+}
+
+// passwordFile names a copy of the daemon's password to rsync, which reads no file that others may read, as mounted ones are.
+func (m *Mover) passwordFile() ([]string, error) {
+	if m.cfg.Daemon == nil || m.cfg.Daemon.User == "" {
+		return nil, nil
+	}
+	password, err := os.ReadFile(filepath.Join(m.cfg.Credentials, wire.MirrorFilePassword))
+	if err != nil {
+		return nil, &push.Problem{Reason: wire.MirrorReasonAccessDenied, Err: fmt.Errorf("the password of the rsync daemon: %w", err)}
+	}
+	name := filepath.Join(m.cfg.Scratch, "password")
+	if err := errors.Join(os.RemoveAll(name), os.WriteFile(name, password, 0o600)); err != nil {
+		return nil, err
+	}
+	return []string{"--password-file=" + name}, nil
 }
 
 // explain adds to what rsync says of the partner as a whole where that is, and what to do.

@@ -176,6 +176,11 @@ func (s Source) fetch(ctx context.Context, files []tree.Wanted, most int64, take
 	if err != nil {
 		return err
 	}
+	paths := make([]string, len(files))
+	for i, f := range files {
+		paths[i] = f.Path
+	}
+	named, rest := failed.of(paths)
 	for i, f := range files {
 		name := s.staged(f)
 		got := tree.Got{Seen: tree.Seen{Mark: f.Mark}, Open: func() (io.ReadCloser, error) { return os.Open(name) }}
@@ -185,7 +190,7 @@ func (s Source) fetch(ctx context.Context, files []tree.Wanted, most int64, take
 			}
 		} else if tooLarge(f, f.Size) {
 			got.Err = tree.ErrTooLarge
-		} else if why, is := failed.of(f.Path); is {
+		} else if why := cmp.Or(named[f.Path], rest); why != "" {
 			got.Err = errors.New(why)
 		} else {
 			got.Err = errors.New("it is not there any more, or has become much larger: the next run looks again")

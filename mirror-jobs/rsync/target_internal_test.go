@@ -40,7 +40,8 @@ func TestJudgeSaid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if why, is := failed.of("a.jpg"); !is || strings.ContainsAny(why, "\x1b\r\n\u202e") {
-		t.Errorf("%q, %t", why, is)
+	named, rest := failed.of([]string{"a.jpg"})
+	if why := named["a.jpg"]; why == "" || rest != "" || strings.ContainsAny(why, "\x1b\r\n\u202e") {
+		t.Errorf("%q, %q", why, rest)
 	}
 }

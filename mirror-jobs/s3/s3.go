@@ -187,7 +187,7 @@ func (m *Mover) differs(ctx context.Context, f push.File, digest bool) (why stri
 	defer body.Close()
 	h := sha256.New()
 	if _, err := io.CopyBuffer(io.MultiWriter(h, moved(m.cfg.Moved)), body, make([]byte, pacedBytes)); err != nil {
-		return "", err
+		return "", fmt.Errorf("get %s: %w: %w", m.key(f.Path), objectstore.ErrUnavailable, err)
 	}
 	if is := wire.Digest(h.Sum(nil)); is != f.Digest {
 		return fmt.Sprintf("its SHA-256 is %s, and should be %s", is, f.Digest), nil
@@ -243,11 +243,12 @@ func (m *Mover) Remove(ctx context.Context, paths []string) error {
 	})
 }
 
-// problem says why a bucket takes nothing.
+// problem says why a bucket takes nothing: all that its store says is about the partner, but that a run was stopped.
 func (m *Mover) problem(err error) error {
-	var reason string
-	answered := false
+	reason, answered := wire.MirrorReasonProtocol, false
 	switch {
+	case errors.Is(err, context.Canceled):
+		return err
 	case errors.Is(err, objectstore.ErrFull):
 		reason, answered = wire.MirrorReasonPartnerFull, true
 	case errors.Is(err, objectstore.ErrAccessDenied):
@@ -255,14 +256,13 @@ func (m *Mover) problem(err error) error {
 		err = fmt.Errorf("bucket %q of %s: %w: correct the key in the Secret of spec.s3.credentialsSecretRef, or let its user list, read, write and delete there",
 			m.cfg.Bucket, m.cfg.Endpoint, err)
 	case errors.Is(err, objectstore.ErrNoBucket):
-		reason, answered = wire.MirrorReasonProtocol, true
+		answered = true
 		err = fmt.Errorf("bucket %q of %s: %w: create it; or, where it is the one of spec.s3, correct spec.s3.bucket", m.cfg.Bucket, m.cfg.Endpoint, err)
 	case errors.Is(err, objectstore.ErrDigest):
 		reason, answered = wire.MirrorReasonDigestMismatch, true
+	case errors.Is(err, objectstore.ErrNoS3):
 	case errors.Is(err, objectstore.ErrUnavailable):
 		reason = wire.MirrorReasonUnreachable
-	default:
-		return err
 	}
 	return &push.Problem{Reason: reason, Answered: answered, Err: err}
 }

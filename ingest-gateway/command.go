@@ -64,6 +64,8 @@ func addFlags(f *pflag.FlagSet, cfg *Config, ports *string) {
 	f.StringVar(&cfg.ListenHTTP, "listen-http", ":8080", "address of /healthz, /readyz and /metrics")
 	f.StringVar(ports, "ports", "30100-30149", "range of the ports that data comes to")
 
+	f.StringVar(&cfg.ListenAddress, "listen-address", "", "IP address on which these ports are opened (empty: all)")
+
 	f.StringVar(&cfg.TLSDir, "tls-dir", "", "folder with tls.crt and tls.key: the certificate that senders see")
 	f.StringVar(&cfg.ClientCADir, "client-ca-dir", "", "folder with ca.crt: the authorities of the senders' certificates")
 

@@ -34,6 +34,8 @@ type Config struct {
 	ListenHTTP string
 	// FirstPort and LastPort bound the ports that data comes to.
 	FirstPort, LastPort uint16
+	// ListenAddress is the IP address on which these are opened; empty: all.
+	ListenAddress string
 
 	// TLSDir has the certificate that senders see (tls.crt, tls.key), ClientCADir
 	// the authorities of theirs (ca.crt); both may be empty.
@@ -105,6 +107,9 @@ func (c *Config) check() error {
 	if c.LinkProbePort != 0 && c.FirstPort <= c.LinkProbePort && c.LinkProbePort <= c.LastPort {
 		errs = append(errs, fmt.Errorf("--link-probe-port %d must lie outside --ports", c.LinkProbePort))
 	}
+	if _, err := netip.ParseAddr(c.ListenAddress); c.ListenAddress != "" && err != nil {
+		errs = append(errs, fmt.Errorf("--listen-address %q is no IP address", c.ListenAddress))
+	}
 	if err := c.checkMirrorListen(); err != nil {
 		errs = append(errs, err)
 	}
@@ -139,6 +144,12 @@ func (c *Config) checkMirrorListen() error {
 		return fmt.Errorf("--mirror-listen %q is host:port, such as :8444, and lies outside --ports", c.MirrorListen)
 	}
 	return nil
+}
+
+// listenAddress is ListenAddress, which check has looked at; the zero one for all addresses.
+func (c *Config) listenAddress() netip.Addr {
+	address, _ := netip.ParseAddr(c.ListenAddress)
+	return address
 }
 
 func (c *Config) scope() intake.Scope {

@@ -3,9 +3,10 @@
 package ingestgateway
 
 import (
-	"fmt"
+	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,7 +28,7 @@ func (g *gateway) openLinkProbe() (err error) {
 		packets.WithLabelValues(string(v))
 	}
 	known := &sources{}
-	g.linkProbe, err = stamp.ListenReflector(fmt.Sprintf(":%d", g.cfg.LinkProbePort), stamp.ReflectorConfig{
+	g.linkProbe, err = stamp.ListenReflector(net.JoinHostPort(g.cfg.ListenAddress, strconv.Itoa(int(g.cfg.LinkProbePort))), stamp.ReflectorConfig{
 		Knows: func(addr netip.Addr) bool {
 			return g.senders.knows(addr, time.Now()) || known.hold(g.registry.Current(), addr)
 		},

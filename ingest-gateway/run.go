@@ -218,10 +218,10 @@ func (g *gateway) openReceivers(limits limits) (err error) {
 	})
 	tcpConfig := tcp.Config{
 		Registry: g.registry, Certificates: g.certificates, Archive: g.archive, Refusals: refusals, Slow: slow, Slots: slots, Logger: g.log, Metrics: g.metrics,
-		Heartbeat: g.senders.heartbeat, Commands: g.commands,
+		Heartbeat: g.senders.heartbeat, Commands: g.commands, Address: g.cfg.ListenAddress,
 	}
 	udpConfig := udp.Config{
-		Source: kernel.New(kernel.Config{Memory: limits.datagrams()}), Registry: g.registry, Announcer: announcer, Ledger: g.ledger,
+		Source: kernel.New(kernel.Config{Memory: limits.datagrams(), Address: g.cfg.listenAddress()}), Registry: g.registry, Announcer: announcer, Ledger: g.ledger,
 		Budget: limits.telemetry(), NoSpace: budget.NoReceipts, Logger: g.log, Metrics: g.metrics,
 	}
 	if g.quarantine != nil {
@@ -230,7 +230,7 @@ func (g *gateway) openReceivers(limits limits) (err error) {
 	g.tcp = tcp.NewServer(tcpConfig)
 	g.web = http.NewServer(http.Config{
 		Site: g.cfg.Site, Registry: g.registry, Certificates: g.certificates, Archive: g.archive, Names: g.names, Objects: g.objects, Pool: g.pool,
-		Refusals: refusals, Slow: slow, Slots: slots, Logger: g.log, Metrics: g.metrics,
+		Refusals: refusals, Slow: slow, Slots: slots, Address: g.cfg.ListenAddress, Logger: g.log, Metrics: g.metrics,
 	})
 	if err := errors.Join(g.openEdge(), g.openMirror()); err != nil {
 		return err

@@ -34,7 +34,7 @@ func (g *gateway) openEdge() (err error) {
 		return nil
 	}
 	g.edge, err = proxy.Listen(proxy.Config{
-		Port: g.cfg.EdgePort, Sources: g.cfg.EdgeSources, Serve: g.serveBehindEdge, Refused: g.tcp.Refused, Logger: g.log,
+		Port: g.cfg.EdgePort, Sources: g.cfg.EdgeSources, Serve: g.serveBehindEdge, Refused: g.tcp.Refused, Logger: g.log, Address: g.cfg.ListenAddress,
 	})
 	return err
 }

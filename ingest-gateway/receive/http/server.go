@@ -64,7 +64,9 @@ type Config struct {
 	// Slow holds refusals back from who fails to authenticate.
 	Slow *refusal.Slow
 	// Slots bound the connections open at a time, of all instruments.
-	Slots   *listen.Slots
+	Slots *listen.Slots
+	// Address is the IP address on which ports are opened; empty: all.
+	Address string
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer
 }
@@ -94,7 +96,7 @@ func NewServer(cfg Config) *Server {
 		shares: listen.NewShares(), open: map[string]int{},
 	}
 	s.ctx, s.cut = context.WithCancelCause(context.Background())
-	s.ports = listen.New(listen.Config{Protocol: wire.ProtocolHTTP, Slots: cfg.Slots, Logger: cfg.Logger}, s.serve)
+	s.ports = listen.New(listen.Config{Protocol: wire.ProtocolHTTP, Slots: cfg.Slots, Address: cfg.Address, Logger: cfg.Logger}, s.serve)
 	s.http = s.newHTTP(s)
 	return s
 }

@@ -7,11 +7,11 @@ package listen
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -32,8 +32,10 @@ type Config struct {
 	Slots *Slots
 	// Abort gives each connection SO_LINGER{1,0} from the start: unless that is undone,
 	// its end is a reset, also where the process dies.
-	Abort  bool
-	Logger *slog.Logger
+	Abort bool
+	// Address is the IP address on which ports are opened; empty: all.
+	Address string
+	Logger  *slog.Logger
 }
 
 // Listener accepts the connections of one port.
@@ -43,9 +45,9 @@ type Listener struct {
 	cfg  *Config
 }
 
-// Open opens a port, on all addresses. Errors are the kernel's.
+// Open opens a port. Errors are the kernel's.
 func Open(cfg *Config, port uint16) (*Listener, error) {
-	return OpenAddress(cfg, fmt.Sprintf(":%d", port))
+	return OpenAddress(cfg, net.JoinHostPort(cfg.Address, strconv.Itoa(int(port))))
 }
 
 // OpenAddress opens a port of an address, host:port. Errors are the kernel's.

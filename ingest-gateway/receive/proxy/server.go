@@ -38,6 +38,8 @@ type Config struct {
 	// Refused counts and logs a connection that was refused.
 	Refused func(peer netip.AddrPort, cause wire.Cause, err error)
 	Logger  *slog.Logger
+	// Address is the IP address on which the port is opened; empty: all.
+	Address string
 }
 
 // Server has one port.
@@ -50,7 +52,7 @@ type Server struct {
 // Listen opens the port. Errors say that it cannot be.
 func Listen(cfg Config) (*Server, error) {
 	slots := listen.NewSlots(maxHeaders, nil)
-	l, err := listen.Open(&listen.Config{Protocol: "PROXY", Slots: slots, Abort: true, Logger: cfg.Logger}, cfg.Port)
+	l, err := listen.Open(&listen.Config{Protocol: "PROXY", Slots: slots, Abort: true, Address: cfg.Address, Logger: cfg.Logger}, cfg.Port)
 	if err != nil {
 		return nil, fmt.Errorf("the edge's port: %w", err)
 	}

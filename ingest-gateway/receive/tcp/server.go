@@ -59,6 +59,8 @@ type Config struct {
 	// Slots bound the connections open at a time, of all instruments and listeners;
 	// nil makes DefaultMaxConnections.
 	Slots *listen.Slots
+	// Address is the IP address on which ports are opened; empty: all.
+	Address string
 }
 
 // Server receives from any number of ports.
@@ -100,7 +102,7 @@ func NewServer(cfg Config) *Server {
 		s.refusals = refusal.New(cfg.Logger, cfg.Metrics)
 	}
 	s.ctx, s.cut = context.WithCancelCause(context.Background())
-	s.ports = listen.New(listen.Config{Protocol: wire.ProtocolTCP, Slots: s.slots, Abort: true, Logger: cfg.Logger}, s.accept)
+	s.ports = listen.New(listen.Config{Protocol: wire.ProtocolTCP, Slots: s.slots, Abort: true, Address: cfg.Address, Logger: cfg.Logger}, s.accept)
 	return s
 }
 

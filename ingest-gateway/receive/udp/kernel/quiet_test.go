@@ -6,6 +6,7 @@ import (
 	"context"
 	"math"
 	"net"
+	"net/netip"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -45,7 +46,7 @@ func measure(t *testing.T, n int) use {
 	source, sink := New(Config{ReceiveBuffer: 64 << 10}), &tally{}
 	var opened []*socket
 	for range n { // port 0 lets the kernel choose
-		s, err := openSocket(0, source.cfg.ReceiveBuffer)
+		s, err := openSocket(netip.Addr{}, 0, source.cfg.ReceiveBuffer)
 		if err != nil {
 			t.Fatal(err)
 		}

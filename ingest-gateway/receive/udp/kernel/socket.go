@@ -5,6 +5,7 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,11 +41,15 @@ type socket struct {
 	once    sync.Once
 }
 
-// openSocket opens a port on all addresses, IPv6 and IPv4.
-func openSocket(port uint16, receiveBuffer int) (*socket, error) {
-	fd, err := bind(unix.AF_INET6, port, receiveBuffer)
-	if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EADDRNOTAVAIL) { // a machine without IPv6
-		fd, err = bind(unix.AF_INET, port, receiveBuffer)
+// openSocket opens a port of an address; of the zero one on all addresses, IPv6 and IPv4.
+func openSocket(address netip.Addr, port uint16, receiveBuffer int) (*socket, error) {
+	local := netip.AddrPortFrom(address, port)
+	if !address.IsValid() {
+		local = netip.AddrPortFrom(netip.IPv6Unspecified(), port)
+	}
+	fd, err := bind(local, receiveBuffer)
+	if !address.IsValid() && (errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EADDRNOTAVAIL)) { // a machine without IPv6
+		fd, err = bind(netip.AddrPortFrom(netip.IPv4Unspecified(), port), receiveBuffer)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("UDP port %d: %w", port, err)
@@ -52,7 +57,11 @@ func openSocket(port uint16, receiveBuffer int) (*socket, error) {
 	return &socket{port: port, fd: fd, wake: -1, pause: pauseFor(fd)}, nil
 }
 
-func bind(family int, port uint16, receiveBuffer int) (fd int, err error) {
+func bind(local netip.AddrPort, receiveBuffer int) (fd int, err error) {
+	family := unix.AF_INET6
+	if local.Addr().Is4() {
+		family = unix.AF_INET
+	}
 	fd, err = unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return -1, fmt.Errorf("socket: %w", err)
@@ -65,12 +74,14 @@ func bind(family int, port uint16, receiveBuffer int) (fd int, err error) {
 	if err := setOptions(fd, receiveBuffer); err != nil {
 		return -1, err
 	}
-	var address unix.Sockaddr = &unix.SockaddrInet4{Port: int(port)}
-	if family == unix.AF_INET6 {
+	var address unix.Sockaddr
+	if family == unix.AF_INET {
+		address = &unix.SockaddrInet4{Port: int(local.Port()), Addr: local.Addr().As4()}
+	} else {
 		if err := unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 0); err != nil {
 			return -1, fmt.Errorf("IPV6_V6ONLY: %w", err)
 		}
-		address = &unix.SockaddrInet6{Port: int(port)}
+		address = &unix.SockaddrInet6{Port: int(local.Port()), Addr: local.Addr().As16()}
 	}
 	if err := unix.Bind(fd, address); err != nil {
 		return -1, fmt.Errorf("bind: %w", err)

@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"net"
+	"net/netip"
 	"sync"
 	"testing"
 	"time"
@@ -38,7 +39,7 @@ func (g *gated) Lost(_ uint16, n uint64) {
 // open opens a socket on a free port, and dials it.
 func open(t *testing.T) (*socket, net.Conn) {
 	t.Helper()
-	s, err := openSocket(0, 1<<20)
+	s, err := openSocket(netip.Addr{}, 0, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ package kernel
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"runtime"
 	"sync"
 
@@ -22,6 +23,8 @@ type Config struct {
 	// Memory in bytes bounds what datagrams are read into; 0 is MaxMemory. Less than that means that
 	// fewer busy ports have a reader of their own, down to none.
 	Memory int64
+	// Address is the IP address on which ports are opened; the zero one: all, of IPv6 and IPv4.
+	Address netip.Addr
 }
 
 const defaultReceiveBuffer = 16 << 20
@@ -95,7 +98,7 @@ func (s *Source) open(port uint16) error {
 	if s.closed {
 		return errClosed
 	}
-	sock, err := openSocket(port, s.cfg.ReceiveBuffer)
+	sock, err := openSocket(s.cfg.Address, port, s.cfg.ReceiveBuffer)
 	if err != nil {
 		return err
 	}

@@ -113,7 +113,7 @@ func returned(run func()) (err error) {
 		switch ended := recover().(type) {
 		case nil:
 		case fatal:
-			err = usage.Verbatim(strings.TrimSpace(string(ended))) // it begins with "error: " or "Error from server"
+			err = usage.Verbatim(kube.Plain(strings.TrimSpace(string(ended)))) // it begins with "error: " or "Error from server"
 		default:
 			panic(ended)
 		}

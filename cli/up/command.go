@@ -45,6 +45,7 @@ SIGINT and SIGTERM stop it: what was begun is finished.`,
 	kube.AddDataDir(f, &cfg.DataDir, "folder for all that is received and all keys; it is made where it does not exist")
 	f.StringVarP(&cfg.Namespace, "namespace", "n", "default", "namespace of resources that name none")
 	f.StringVar(&cfg.Listen, "listen", DefaultListen, "where the first FeedServer serves, over HTTP; each further one takes the next port")
+	f.StringVar(&cfg.ListenIngest, "listen-ingest", "", "IP address on which instruments are received from, such as 127.0.0.1 for this computer alone; empty: all addresses")
 	f.StringVar(&cfg.ListenAPI, "listen-api", "127.0.0.1:0", "where the Kubernetes API is served; port 0: the one it had before, or a free one")
 	f.StringVar(&cfg.PprofAddress, "pprof-address", "0", "where Go's profiles are served, for whoever looks for what the process costs; 0 for not at all")
 	f.StringVar(&cfg.ListenMetrics, "listen-metrics", DefaultListenMetrics, "where metrics are served at /metrics, over HTTP; empty: nowhere")

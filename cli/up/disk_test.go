@@ -29,8 +29,6 @@ spec:
   jetStream:
     servers: ["tls://nats.example:4222"]
     accountKeySecretRef: {name: nats}
-    observations: {maxSize: 64Mi}
-    notices: {maxSize: 64Mi}
   archivist: {partInterval: 1s}
 ---
 apiVersion: substorm.dev/v1alpha1
@@ -131,7 +129,8 @@ func (s *station) ledger() {
 }
 
 // TestDiskBudget: a Site whose disk budget is used up receives nothing more, before the disk is full and JetStream stops, also after it was
-// killed; what it has receipted is served, and the ledger adds up. With a larger budget it receives again.
+// killed; what it has receipted is served, and the ledger adds up. With a larger budget it receives again. Its streams have their default sizes,
+// which this disk does not have.
 func TestDiskBudget(t *testing.T) {
 	_, disk := testenv.DiskOf(t, 768<<20)
 	manifests := t.TempDir()

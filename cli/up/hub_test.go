@@ -64,7 +64,7 @@ func startHub(t *testing.T) *hub {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := manifests.Apply(t.Context(), h.client, objects, slog.New(slog.DiscardHandler)); err != nil {
+	if _, err := manifests.Apply(t.Context(), h.client, objects, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	testenv.StartOperator(t, api.Kubeconfig(t, "operator", "system:masters"), "--leader-election=false")

@@ -49,7 +49,8 @@ func Try(ctx context.Context, objects []*manifests.Object) (err error) {
 	if err := s.startAPI(&parts); err != nil {
 		return err
 	}
-	return manifests.Apply(ctx, s.client, objects, s.log)
+	_, err = manifests.Apply(ctx, s.client, objects, s.log)
+	return err
 }
 
 // ErrHolderUnknown: somebody has the data folder, and it is not known who.

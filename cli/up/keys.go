@@ -6,7 +6,9 @@ package up
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"strings"
 
 	"k8s.io/client-go/rest"
 
@@ -38,6 +40,16 @@ func makeKeys(ctx context.Context, config *rest.Config, namespace string, log *s
 	}
 	log.Debug("the keys of the embedded servers are there", "namespace", namespace)
 	return auth.Data["auth.conf"], nil
+}
+
+// keysStand errs where one of these Secrets could not be read from the API's log: with new keys in its place, what the streams hold is not found.
+func (s *site) keysStand() error {
+	for _, lost := range s.lost {
+		if strings.HasPrefix(lost, "secrets "+s.namespace+"/"+keysPrefix+"-") {
+			return fmt.Errorf("%s: it has keys of the embedded NATS server, so restore the folder %s from a backup, or start the version that wrote it", lost, s.folder.in("api"))
+		}
+	}
+	return nil
 }
 
 // archiveBucket is the bucket of the embedded object store.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -64,6 +65,25 @@ func CheckAddresses(listen, listenAPI, listenMetrics string) error {
 		}
 	}
 	return nil
+}
+
+// checkIngest looks at --listen-ingest.
+func checkIngest(address string) error {
+	if address == "" {
+		return nil
+	}
+	if _, err := netip.ParseAddr(address); err != nil {
+		return usage.Errorf("--listen-ingest %q: it must be an IP address without a port, such as 127.0.0.1: the ports are those of Instruments", address)
+	}
+	return nil
+}
+
+// ingestHost is where instruments send to, where the gateways receive at one address; empty where they receive at all.
+func ingestHost(address string) string {
+	if ip, err := netip.ParseAddr(address); err != nil || ip.IsUnspecified() {
+		return ""
+	}
+	return address
 }
 
 // splitAddress reads host:port of a flag; such is an example.

@@ -42,7 +42,7 @@ func (s *site) override(p pods.Started) []string {
 	switch p.Program {
 	case gatewayProgram:
 		all = append(all, "--replica-listen=", // there is no other gateway
-			"--mirror-listen="+net.JoinHostPort(pods.Address, "0"))
+			"--listen-address="+s.cfg.ListenIngest, "--mirror-listen="+net.JoinHostPort(pods.Address, "0"))
 	case plan.FeedServerProgram:
 		all = append(all, "--listen="+s.servers.of(p.Name))
 		if at := s.servers.rsync(p.Arguments); at != "" {

@@ -48,6 +48,8 @@ type Config struct {
 	Namespace string
 	// Listen is where FeedServers serve, host:port: the first there, each further one at the next port.
 	Listen string
+	// ListenIngest is the IP address on which gateways receive; empty: all.
+	ListenIngest string
 	// ListenAPI is where the Kubernetes API is served: of loopback, since its token opens everything.
 	ListenAPI string
 	// PprofAddress is where profiles of the process are served; "0" for not at all.
@@ -84,6 +86,9 @@ type site struct {
 	// failed is the first error that ends the process, and stopping is set before its parts are stopped.
 	failed   chan error
 	stopping atomic.Bool
+	// unapplied is what of the files is not applied; nil where all is. lost says what of the API's log could not be read.
+	unapplied atomic.Pointer[plan.Manifests]
+	lost      []string
 	// libraries is where the libraries of Kubernetes log.
 	libraries slog.Handler
 	manager   manager
@@ -110,6 +115,9 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		return usage.Errorf("%w", err)
 	}
 	if err := CheckAddresses(cfg.Listen, cfg.ListenAPI, cfg.ListenMetrics); err != nil {
+		return err
+	}
+	if err := checkIngest(cfg.ListenIngest); err != nil {
 		return err
 	}
 	seen := manifests.SumOf(cfg.Manifests)                  // before they are read: what changes from now on is applied
@@ -161,7 +169,7 @@ func (s *site) runOn(ctx context.Context, parts *stack, declared []*manifests.Ob
 	if err := s.sameSite(ctx); err != nil {
 		return err
 	}
-	if err := manifests.Apply(ctx, s.client, declared, s.log); err != nil {
+	if _, err := manifests.Apply(ctx, s.client, declared, s.log); err != nil {
 		return err
 	}
 	if err := s.startNATS(ctx, parts); err != nil {
@@ -243,6 +251,7 @@ func (s *site) startAPI(parts *stack) error {
 	if err != nil {
 		return err
 	}
+	s.lost = api.Lost()
 	parts.start("Kubernetes API", api.Serve, s.failed)
 	return s.useAPI(api.RESTConfig(), api.Kubeconfig())
 }
@@ -258,11 +267,14 @@ func (s *site) useAPI(api *rest.Config, kubeconfig string) error {
 }
 
 func (s *site) startNATS(ctx context.Context, parts *stack) error {
+	if err := s.keysStand(); err != nil {
+		return err
+	}
 	accounts, err := makeKeys(ctx, s.api, s.namespace, s.log)
 	if err != nil {
 		return err
 	}
-	s.nats, err = natsserver.Start(ctx, natsserver.Config{Dir: s.folder.in("nats"), Domain: s.code, Accounts: accounts, Log: s.log})
+	s.nats, err = natsserver.Start(ctx, natsserver.Config{Dir: s.folder.in("nats"), Domain: s.code, Accounts: accounts, MaxStore: s.budget.StreamBytes(), Log: s.log})
 	if err != nil {
 		return err
 	}
@@ -271,6 +283,7 @@ func (s *site) startNATS(ctx context.Context, parts *stack) error {
 		s.nats.Stop()
 		stream.Embed(nil)
 	})
+	parts.start("NATS server", s.nats.Tend, s.failed)
 	socket := s.folder.in("nats", "socket")
 	parts.start("NATS socket", func(ctx context.Context) error { return s.nats.ServeSocket(ctx, socket) }, s.failed)
 	return s.tellServers(ctx, s.namespace, socket)
@@ -296,8 +309,8 @@ func (s *site) startOperator(parts *stack) {
 		return operator.Run(ctx, operator.Config{
 			Kubernetes: config, MetricsAddress: "0", ProbeAddress: "0", PprofAddress: s.cfg.PprofAddress, WatchSecrets: true, Log: slog.New(s.libraries),
 			Images:     controller.Images{Gateway: inProcess, FeedServer: inProcess, Archivist: inProcess, Mirror: inProcess},
-			Standalone: &plan.Standalone{ObjectStore: store, JetStream: jetStream, URL: s.servers.url},
-			Link:       s.nats.Link, Disk: s.disk,
+			Standalone: &plan.Standalone{ObjectStore: store, JetStream: jetStream, StreamBytes: s.budget.StreamBytes(), URL: s.servers.url},
+			Link:       s.nats.Link, Disk: s.disk, Manifests: s.unapplied.Load,
 		})
 	}, s.failed)
 }
@@ -306,7 +319,7 @@ func (s *site) startOperator(parts *stack) {
 const inProcess = "substorm"
 
 func (s *site) startPods(parts *stack) {
-	s.pods = pods.New(pods.Config{Client: s.client, Folder: s.folder.path, Programs: programs(), Override: s.override, Log: s.log, Last: []string{plan.ArchivistProgram}})
+	s.pods = pods.New(pods.Config{Client: s.client, Folder: s.folder.path, Host: ingestHost(s.cfg.ListenIngest), Programs: programs(), Override: s.override, Log: s.log, Last: []string{plan.ArchivistProgram}})
 	parts.start("pods", func(ctx context.Context) error { s.pods.Run(ctx); return nil }, s.failed)
 }
 
@@ -328,11 +341,18 @@ func (s *site) follow(ctx context.Context) error {
 		}
 		if err != nil {
 			s.log.Error("the files are not applied; what was applied before holds", "error", err)
+			s.tellUnapplied(&plan.Manifests{Problems: manifests.Problems(err), Whole: true})
 			return
 		}
-		if err := manifests.Apply(ctx, s.client, declared, s.log); err != nil && ctx.Err() == nil {
+		changed, err := manifests.Apply(ctx, s.client, declared, s.log)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
 			s.log.Error("some of what the files declare is not applied", "error", err)
 		}
+		s.tellUnapplied(&plan.Manifests{Problems: manifests.Problems(err)})
+		s.tellChange(ctx, changed)
 	})
 }
 

@@ -112,6 +112,11 @@ func (s *site) tellAddresses(ctx context.Context) {
 			tellListener(out, instruments.Items[i].Name, l)
 		}
 	}
+	s.tellNotAccepted(ctx)
+	s.tellConsumers(ctx)
+	for _, lost := range s.lost {
+		fmt.Fprintf(out, "  unread       %s\n", lost)
+	}
 	for i := range gateways.Items {
 		if q := gateways.Items[i].Spec.Quarantine; q != nil && len(instruments.Items) == 0 {
 			fmt.Fprintf(out, "  quarantines  what arrives at ports %s: `substorm adopt --help` says how an Instrument gets it\n", strings.Trim(fmt.Sprint(q.Ports), "[]"))
@@ -120,8 +125,25 @@ func (s *site) tellAddresses(ctx context.Context) {
 	fmt.Fprintf(out, "  look         KUBECONFIG=%s substorm status\n", s.kubeconfig)
 }
 
+// tellConsumers says how FeedConsumers are followed.
+func (s *site) tellConsumers(ctx context.Context) {
+	var consumers v1alpha1.FeedConsumerList
+	if err := s.client.List(ctx, &consumers); err != nil {
+		return
+	}
+	for i := range consumers.Items {
+		c := &consumers.Items[i]
+		if c.Spec.Delivery.Type == v1alpha1.DeliveryServerSentEvents && c.Status.URL != "" {
+			fmt.Fprintf(s.cfg.Stderr, "  follow       curl -N '%s'\n", c.Status.URL)
+		}
+	}
+}
+
 // lacksAddress says whether a listener of an Instrument is told neither where it receives nor why it does not.
 func lacksAddress(i v1alpha1.Instrument) bool {
+	if meta.IsStatusConditionFalse(i.Status.Conditions, v1alpha1.ConditionAccepted) {
+		return false
+	}
 	return len(i.Status.Listeners) < len(i.Spec.Listeners) || slices.ContainsFunc(i.Status.Listeners, func(l v1alpha1.ListenerStatus) bool {
 		return len(l.Addresses) == 0 && !meta.IsStatusConditionFalse(l.Conditions, v1alpha1.ConditionProgrammed)
 	})

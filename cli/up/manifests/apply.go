@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/substorm/substorm/cli/kube"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
@@ -23,17 +24,22 @@ const fieldOwner = client.FieldOwner("substorm-up")
 const labelFromFile = "substorm.dev/from-file"
 
 // Apply has the API server hold what files declare, and removes what files declared before and none does now: the resources, never an
-// observation. Each change is logged. What is wrong with one object keeps no other from being applied; the error names all of them.
-func Apply(ctx context.Context, c client.Client, objects []*Object, log *slog.Logger) error {
+// observation. Each change is logged. It returns what was created or changed. What is wrong with one object keeps no other from being applied; the
+// error names all of them.
+func Apply(ctx context.Context, c client.Client, objects []*Object, log *slog.Logger) (changed []*Object, err error) {
 	var errs []error
 	declared := map[string]bool{}
 	for _, o := range inOrder(objects) {
 		declared[key(o.Unstructured)] = true
-		if err := apply(ctx, c, o, log); err != nil {
+		is, err := apply(ctx, c, o, log)
+		if err != nil {
 			errs = append(errs, err)
 		}
+		if is {
+			changed = append(changed, o)
+		}
 	}
-	return errors.Join(append(errs, prune(ctx, c, declared, log))...)
+	return changed, errors.Join(append(errs, prune(ctx, c, declared, log))...)
 }
 
 // SiteBefore is the Site that was declared when files were last applied; nil for none.
@@ -80,8 +86,8 @@ func key(o *unstructured.Unstructured) string {
 	return o.GroupVersionKind().GroupKind().String() + "/" + o.GetNamespace() + "/" + o.GetName()
 }
 
-func apply(ctx context.Context, c client.Client, o *Object, log *slog.Logger) error {
-	wanted := o.DeepCopy()
+func apply(ctx context.Context, c client.Client, o *Object, log *slog.Logger) (changed bool, err error) {
+	wanted := encoded(o.Unstructured)
 	labels := wanted.GetLabels()
 	if labels == nil {
 		labels = map[string]string{}
@@ -91,18 +97,43 @@ func apply(ctx context.Context, c client.Client, o *Object, log *slog.Logger) er
 
 	is := &unstructured.Unstructured{}
 	is.SetGroupVersionKind(o.GroupVersionKind())
-	err := c.Get(ctx, client.ObjectKeyFromObject(o.Unstructured), is)
+	err = c.Get(ctx, client.ObjectKeyFromObject(o.Unstructured), is)
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("%s: %w", o, err)
+		return false, fmt.Errorf("%s: %w", o, err)
 	}
 	before := is.GetResourceVersion()
 	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), fieldOwner, client.ForceOwnership); err != nil {
-		return fmt.Errorf("%s:%d: %w", o.File, o.Line, err) // the server's message names the object
+		return false, fmt.Errorf("%s:%d: %w", o.File, o.Line, plain{err}) // the server's message names the object
 	}
-	if after := wanted.GetResourceVersion(); after != before {
+	if err := dropUnowned(ctx, c, wanted, log); err != nil {
+		return false, fmt.Errorf("%s:%d: %w", o.File, o.Line, err)
+	}
+	changed = wanted.GetResourceVersion() != before
+	if changed {
 		log.Info("applied", "kind", o.GetKind(), "name", o.GetName(), "file", o.File)
 	}
-	return nil
+	return changed, nil
+}
+
+// plain is an error of the API server in plain words.
+type plain struct{ error }
+
+func (p plain) Error() string { return kube.Plain(p.error.Error()) }
+func (p plain) Unwrap() error { return p.error }
+
+// Problems are the lines of what is wrong, one for each thing.
+func Problems(err error) []string {
+	if err == nil {
+		return nil
+	}
+	var all []string
+	if many, is := err.(interface{ Unwrap() []error }); is { //nolint:errorlint // of errors.Join itself
+		for _, one := range many.Unwrap() {
+			all = append(all, Problems(one)...)
+		}
+		return all
+	}
+	return []string{err.Error()}
 }
 
 // prunable are the kinds of which resources go with their files. A Namespace stays: it may hold others'.

@@ -3,6 +3,7 @@
 package pods
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -64,7 +65,7 @@ func (p *Pods) reportPod(ctx context.Context, w workload, seen state, amiss erro
 	if err != nil {
 		return err
 	}
-	status := podStatus(w, seen, amiss, is.CreationTimestamp)
+	status := p.podStatus(w, seen, amiss, is.CreationTimestamp)
 	if equality.Semantic.DeepEqual(is.Status, status) {
 		return nil
 	}
@@ -94,7 +95,7 @@ func newPodObject(w workload) corev1.Pod {
 }
 
 // podStatus is what a kubelet would write.
-func podStatus(w workload, seen state, amiss error, created metav1.Time) corev1.PodStatus {
+func (p *Pods) podStatus(w workload, seen state, amiss error, created metav1.Time) corev1.PodStatus {
 	container := &w.template.Spec.Containers[0]
 	c := corev1.ContainerStatus{Name: container.Name, Image: container.Image, Ready: seen.ready, RestartCount: seen.restarts, Started: new(!seen.started.IsZero())}
 	phase := corev1.PodRunning
@@ -121,7 +122,7 @@ func podStatus(w workload, seen state, amiss error, created metav1.Time) corev1.
 		ready = corev1.ConditionTrue
 	}
 	return corev1.PodStatus{
-		Phase: phase, PodIP: Address, PodIPs: []corev1.PodIP{{IP: Address}}, HostIP: hostAddress(), StartTime: &created,
+		Phase: phase, PodIP: Address, PodIPs: []corev1.PodIP{{IP: Address}}, HostIP: cmp.Or(p.cfg.Host, hostAddress()), StartTime: &created,
 		ContainerStatuses: []corev1.ContainerStatus{c},
 		Conditions: []corev1.PodCondition{
 			{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: created},

@@ -39,6 +39,8 @@ type Config struct {
 	Client client.WithWatch
 	// Folder is where volumes and mounted Secrets lie.
 	Folder string
+	// Host is the address at which pods receive; empty: all addresses of this computer.
+	Host string
 	// Programs by the names of their containers. Pods of others are not run.
 	Programs map[string]Program
 	// Override returns arguments that come after those of the container, and so win.

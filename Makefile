@@ -22,9 +22,9 @@ COMPILE = -trimpath -gcflags=all=-dwarf=false
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-try: ## A whole Site in one process on this computer, with a camera and a magnetometer, and a page to look at; KEEP=FOLDER keeps its data
+try: ## A whole Site in one process on this computer, with a camera and a magnetometer, and a page to look at; KEEP=FOLDER keeps its data, INGEST=0.0.0.0 receives from other computers too
 	@./hack/needs.sh build
-	@CGO_ENABLED=0 go run $(COMPILE) ./hack/try $(if $(KEEP),-keep $(KEEP))
+	@CGO_ENABLED=0 go run $(COMPILE) ./hack/try $(if $(KEEP),-keep $(KEEP)) $(if $(INGEST),-ingest $(INGEST))
 
 pictures: ## Make the documentation's pictures anew, with Chromium
 	@go run ./bench/chromium/pictures

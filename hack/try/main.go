@@ -39,6 +39,7 @@ type try struct {
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("try", flag.ContinueOnError)
 	keep := flags.String("keep", "", "keep the data in this folder, and go on with what is there (default: a folder that is removed in the end)")
+	ingest := flags.String("ingest", "127.0.0.1", "IP address on which instruments are received from; 0.0.0.0 for those of other computers too")
 	listen := flags.String("listen", "", "host:port of the page (default: 127.0.0.1:8080, or the next free port)")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -62,7 +63,7 @@ func run(ctx context.Context, args []string) error {
 	if err := t.build(ctx); err != nil {
 		return err
 	}
-	return t.show(ctx, *listen)
+	return t.show(ctx, *listen, *ingest)
 }
 
 // build builds the program. The first time it compiles all that it is made of.
@@ -74,13 +75,13 @@ func (t *try) build(ctx context.Context) error {
 }
 
 // show runs the Site and its instruments until ctx ends.
-func (t *try) show(ctx context.Context, listen string) error {
+func (t *try) show(ctx context.Context, listen, ingest string) error {
 	data, err := sampledata.Find(t.root, filepath.Join(t.dir, "samples"))
 	if err != nil {
 		return err
 	}
 	stop := make(chan struct{})
-	up := exec.Command(t.substorm, "up", "-f", filepath.Join(t.root, "docs", "samples", "try"), "--data-dir", t.dir, "--listen", listen, "--listen-metrics=")
+	up := exec.Command(t.substorm, "up", "-f", filepath.Join(t.root, "docs", "samples", "try"), "--data-dir", t.dir, "--listen", listen, "--listen-ingest", ingest, "--listen-metrics=")
 	up.Stdout, up.Stderr = os.Stdout, os.Stderr
 	// A Ctrl-C of the terminal reaches this program alone, which passes it on: a second one would end the Site at once.
 	up.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGINT}

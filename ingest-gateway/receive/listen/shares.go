@@ -20,7 +20,7 @@ const (
 // Shares bound what is open of each instrument at a time: connections, or requests over
 // HTTP. Where as many are open as may be, a newcomer displaces the oldest of the address that
 // has the most, unless its own has as many; else the oldest that is slower than the
-// floor. Of what may be displaced each waits for its sender: what is whole, and on its way to
+// floor, of its own address or of one that has more. Of what may be displaced each waits for its sender: what is whole, and on its way to
 // the store, is not. Methods may be called from many goroutines.
 type Shares struct {
 	mu  sync.Mutex
@@ -97,7 +97,10 @@ func (of *share) yieldsTo(newcomer *Entry, now time.Time) *Entry {
 	}
 	var slow *Entry
 	for e := range of.open {
-		if e.in != nil && e.slow(now) && (slow == nil || e.number < slow.number) {
+		if e.in == nil || !e.slow(now) || slow != nil && slow.number < e.number {
+			continue
+		}
+		if e.network == newcomer.network || of.waiting.count(&e.member) > held {
 			slow = e
 		}
 	}

@@ -97,6 +97,22 @@ func TestSharesOfTheSlow(t *testing.T) {
 	}
 }
 
+// An address that has more connections than the sender of a slow one does not displace that.
+func TestSharesOfTheSlowBesideMany(t *testing.T) {
+	s := newShares(4)
+	s.enter("192.0.2.2") // between two objects, say
+	for range 3 {
+		s.enter("192.0.2.1").Arrived(floor * 60)
+	}
+	s.clock = s.clock.Add(slowAfter)
+	if s.enter("192.0.2.1") != nil || len(s.gone) > 0 {
+		t.Errorf("%v gave way to an address that has more", s.gone)
+	}
+	if s.enter("192.0.2.3") == nil || fmt.Sprint(s.gone) != "[192.0.2.1]" {
+		t.Errorf("%v gave way to another address", s.gone)
+	}
+}
+
 // Where all slots are taken by one address, each of its connections being served, another address gets a slot; of what is on
 // its way to the store nothing is closed.
 func TestSlotsOfTheServed(t *testing.T) {

@@ -30,7 +30,7 @@ type recognizer struct {
 	found error
 }
 
-// maxFirstLine is how long a request's first line may be to be recognized.
+// maxFirstLine is how much of a request's first line is looked at.
 const maxFirstLine = 1024
 
 // recognize puts a recognizer on a transport, unless its instrument may send such bytes: it
@@ -92,6 +92,8 @@ func (r *recognizer) see(b []byte) {
 		r.found = errHTTP
 	case isTLS(r.head):
 		r.found = errTLS
+	case len(r.head) == maxFirstLine && longTarget.Match(r.head):
+		r.found = errHTTP
 	case len(r.head) < maxFirstLine && (beginsHTTP(r.head) || beginsTLS(r.head) && len(r.head) < len(hello{})):
 		return
 	}
@@ -100,6 +102,9 @@ func (r *recognizer) see(b []byte) {
 
 // requestLine is a request's first line, or the preface of HTTP/2.
 var requestLine = regexp.MustCompile(`^(?:[A-Z]{3,16}) [!-~]+ HTTP/[0-9](?:\.[0-9])?\r?\n`)
+
+// longTarget is the beginning of a first line that is longer than maxFirstLine, as a web page can have a browser send it.
+var longTarget = regexp.MustCompile(`^[A-Z]{3,16} (?:/|https?://)[!-~]*$`)
 
 func isHTTP(head []byte) bool { return requestLine.Match(head) }
 

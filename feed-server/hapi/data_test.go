@@ -181,6 +181,20 @@ func TestReplayed(t *testing.T) {
 	}
 }
 
+// TestRolledOver: a segment that was archived with a span which is not believed, because of one of its datagrams, has the
+// samples of the others.
+func TestRolledOver(t *testing.T) {
+	l := newLab(t, magnetometer())
+	rolled, last := second(0).AddDate(0, 0, -7*1024), second(20)
+	r := l.segment(t, "mag", "raw", 1, datagram{second(0), rolled.Format("2006-01-02T15:04:05.000Z,") + "1,2,3,4,x"}, sample(second(1), "1,2,3,5,x"), sample(last, "1,2,3,6,x"))
+	r.ObservedFrom, r.ObservedTo, r.TimeSource = &rolled, &last, wire.TimeSourcePayload
+	_, body := l.get(t, "/data", between("mag/field", second(0), second(30), "parameters", "n"))
+	want := second(1).Format("2006-01-02T15:04:05.000Z,") + "5\n" + last.Format("2006-01-02T15:04:05.000Z,") + "6\n"
+	if diff := cmp.Diff(want, string(body)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // TestDamaged: what cannot be had is no end of data. Before anything was sent it is an
 // error, afterwards the answer is broken off.
 func TestDamaged(t *testing.T) {

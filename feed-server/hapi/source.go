@@ -201,14 +201,18 @@ const cutTo = time.Second
 // received; and of objects within the times that are believed. What precision its times were cut to then nobody knows any more; those of
 // samples are cut to today's.
 func (m *merger) reach(r *wire.Record) (low, high int64) {
-	from, to := r.Observed()
-	if delay := m.dataset.delay(); r.TimeSource != wire.TimeSourcePayload {
+	from, to, told := r.ObservedSpan()
+	// Of a segment with a span that is not believed, because of one datagram perhaps, others have samples.
+	decoded := told && r.TimeSource == wire.TimeSourcePayload
+	if delay := m.dataset.delay(); !decoded {
 		from, to = from.Add(-delay), to.Add(delay)
 	}
-	if r.TimeSource != wire.TimeSourcePayload && r.Gateway != wire.ImportWriter {
-		if least, greatest := wire.BelievedObserved(r.ReceivedAt); from.Before(least) {
+	if !decoded && r.Gateway != wire.ImportWriter {
+		least, greatest := wire.BelievedObserved(r.ReceivedAt)
+		if from.Before(least) {
 			from = least
-		} else if to.After(greatest) {
+		}
+		if to.After(greatest) {
 			to = greatest
 		}
 	}

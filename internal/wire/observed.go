@@ -84,6 +84,9 @@ func (r *Record) When() time.Time {
 // SetObserved notes that the object's name tells when it was observed, as exactly as resolution.
 func (r *Record) SetObserved(from time.Time, resolution time.Duration) {
 	to := from.Add(resolution - 1)
+	if _, last := BelievedObserved(r.ReceivedAt); r.Gateway != ImportWriter && to.After(last) && !from.After(last) {
+		to = last // the name of a day, by a clock of local time, ends later than what is believed
+	}
 	if r.Gateway != ImportWriter && !(BelievesObserved(from, r.ReceivedAt) && BelievesObserved(to, r.ReceivedAt)) {
 		r.Doubted = &TimeSpan{From: from, To: to}
 		return

@@ -55,4 +55,10 @@ func TestSetObservedDoubts(t *testing.T) {
 	if r.ObservedFrom != nil || r.TimeSource != TimeSourceReceived || r.Doubted == nil || r.Doubted.From.Year() != 1970 {
 		t.Errorf("%+v", r)
 	}
+	// The name of a day that begins within a day from now, as in local time east of Greenwich.
+	r = Record{ReceivedAt: received, TimeSource: TimeSourceReceived}
+	r.SetObserved(received.Add(12*time.Hour), 24*time.Hour)
+	if from, to, told := r.ObservedSpan(); !told || r.Doubted != nil || !from.Equal(received.Add(12*time.Hour)) || !to.Equal(received.Add(24*time.Hour)) {
+		t.Errorf("%+v", r)
+	}
 }

@@ -94,24 +94,29 @@ func UnownedKeys(managers []metav1.ManagedFieldsEntry, keys iter.Seq[string]) []
 	if len(managers) == 0 {
 		return nil
 	}
-	owned := fieldpath.NewSet()
+	var owned []*fieldpath.Set
 	for _, m := range managers {
 		fields := fieldpath.NewSet()
 		if m.FieldsV1 == nil || fields.FromJSON(m.FieldsV1.GetRawReader()) != nil {
 			return nil
 		}
-		owned = owned.Union(fields)
+		owned = append(owned, fields)
 	}
 	var unowned []string
 	for key := range keys {
-		if !slices.ContainsFunc([]string{"data", "stringData"}, func(part string) bool {
-			return owned.Has(fieldpath.MakePathOrDie(part, key)) || owned.Has(fieldpath.MakePathOrDie(part))
-		}) {
+		if !slices.ContainsFunc(owned, func(fields *fieldpath.Set) bool { return owns(fields, "data", key) || owns(fields, "stringData", key) }) {
 			unowned = append(unowned, key)
 		}
 	}
 	slices.Sort(unowned)
 	return unowned
+}
+
+// owns says whether a field manager owns a key of a map. Who created the map owns it as well as its own keys, and not those that others add;
+// who owns the map and no key of it owns all of it.
+func owns(fields *fieldpath.Set, part, key string) bool {
+	return fields.Has(fieldpath.MakePathOrDie(part, key)) ||
+		fields.Has(fieldpath.MakePathOrDie(part)) && fields.WithPrefix(fieldpath.PathElement{FieldName: &part}).Empty()
 }
 
 func readersSecretProblem(site *v1alpha1.Site, secrets Secrets) (Finding, bool) {

@@ -58,13 +58,15 @@ func (k *Keeper) follow(ctx context.Context) {
 // instruments; where whole is set, it also looks whether the days of the roots are there.
 func (k *Keeper) compareDays(ctx context.Context, whole bool) error {
 	entries := map[string]wire.IndexEntry{}
+	var unread []error // an entry, a root or a day that cannot be read holds up no other instrument
 	err := stream.EntriesOf(ctx, k.cfg.JetStream, wire.IndexBucket(k.cfg.Site), ">", func(e jetstream.KeyValueEntry) error {
 		if e.Key() == wire.IndexListedKey || e.Operation() != jetstream.KeyValuePut {
 			return nil
 		}
 		entry, err := wire.Decode[wire.IndexEntry](e.Value())
 		if err != nil {
-			return fmt.Errorf("entry %s of %s: %w", e.Key(), wire.IndexBucket(k.cfg.Site), err)
+			unread = append(unread, fmt.Errorf("entry %s of %s: %w", e.Key(), wire.IndexBucket(k.cfg.Site), err))
+			return nil
 		}
 		for n := range entry.Open { // it holds the folders of many paths, which are not compared
 			d := &entry.Open[n]
@@ -77,11 +79,15 @@ func (k *Keeper) compareDays(ctx context.Context, whole bool) error {
 		return err
 	}
 	for name, entry := range entries {
-		if err := k.compareEntry(ctx, name, entry, whole); err != nil {
+		switch err := k.compareEntry(ctx, name, entry, whole); {
+		case err == nil:
+		case !errors.Is(err, ErrIncomplete) && (errors.Is(err, wire.ErrMalformed) || errors.Is(err, wire.ErrNewerFormat)):
+			unread = append(unread, fmt.Errorf("instrument %s: %w", name, err))
+		default:
 			return fmt.Errorf("instrument %s: %w", name, err)
 		}
 	}
-	return nil
+	return errors.Join(unread...)
 }
 
 func (k *Keeper) compareEntry(ctx context.Context, name string, entry wire.IndexEntry, whole bool) error {
@@ -117,7 +123,7 @@ func (k *Keeper) compareDay(ctx context.Context, name string, day wire.Day) erro
 // compareRoot looks whether the days of a root have manifests.
 func (k *Keeper) compareRoot(ctx context.Context, name string, number int) error {
 	root, err := manifest.ReadRoot(ctx, k.cfg.Store, k.cfg.Site, name, number)
-	if errors.Is(err, objectstore.ErrNotFound) {
+	if errors.Is(err, objectstore.ErrNotFound) || errors.Is(err, wire.ErrMalformed) {
 		// There is a newer one, or the index is given up and made anew from the bucket.
 		return k.do(ctx, name, wire.DayOf(time.Now()), func(i *instrumentIndex) error {
 			if i.entry.Root == 0 {

@@ -233,7 +233,7 @@ func (k *Keeper) rebuildBook(ctx context.Context, name string) error {
 	}
 	base := manifest.MergeDays(root.Days, i.entry.Open)
 	i.entry = wire.IndexEntry{Root: root.Header.Number, LatestObserved: i.entry.LatestObserved}
-	found := 0
+	found, there := 0, map[wire.Day]bool{}
 	for day, err := range manifest.Days(ctx, k.cfg.Store, k.cfg.Site, name) {
 		if err != nil {
 			return err
@@ -243,9 +243,11 @@ func (k *Keeper) rebuildBook(ctx context.Context, name string) error {
 			return err
 		}
 		at, known := manifest.FindDay(base, day)
-		switch {
-		case len(files.InEffect) == 0:
+		if len(files.InEffect) == 0 {
 			continue
+		}
+		there[day] = true
+		switch {
 		case !known || !base[at].Same(files.Known(day)):
 			err = k.summarize(ctx, i, day)
 		default:
@@ -264,18 +266,18 @@ func (k *Keeper) rebuildBook(ctx context.Context, name string) error {
 		open := i.entry.Open
 		i.entry.Root, i.entry.Open = 0, nil
 		for _, d := range manifest.MergeDays(root.Days, open) {
-			switch files, err := manifest.List(ctx, k.cfg.Store, k.cfg.Site, name, d.Day); {
-			case err != nil:
-				return err
-			case len(files.InEffect) > 0:
+			if there[d.Day] {
 				i.set(d)
-			default:
-				k.reportMissing(ctx, name, d)
 			}
 		}
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	for _, d := range base {
+		if !there[d.Day] {
+			k.lose(ctx, name, d)
+		}
+	}
 	return k.store(ctx, i)
 }
 

@@ -46,6 +46,7 @@ const (
 	findingStaging         = "Staging"         // what a kill left: removed
 	findingFailedPack      = "FailedPack"      // what its gateway could not store, as far as it knows: not announced
 	findingUnreadable      = "Unreadable"      // no object of ours, or one of a newer Substorm: left alone
+	findingRetracted       = "Retracted"       // retracted, and in no manifest: left to a rebuild
 	findingOrphanDuplicate = "OrphanDuplicate" // a duplicate whose original is gone: left alone
 )
 
@@ -85,7 +86,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	for _, path := range []string{pathOwn, pathTold, pathUnchecked} {
 		m.paths.WithLabelValues(path)
 	}
-	for _, finding := range []string{findingUnannounced, findingDuplicate, findingPurged, findingOther, findingStaging, findingFailedPack, findingUnreadable, findingOrphanDuplicate} {
+	for _, finding := range []string{findingUnannounced, findingDuplicate, findingPurged, findingOther, findingStaging, findingFailedPack, findingUnreadable, findingRetracted, findingOrphanDuplicate} {
 		m.found.WithLabelValues(finding)
 	}
 	return m

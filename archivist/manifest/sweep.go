@@ -13,6 +13,7 @@ import (
 	"github.com/substorm/substorm/archivist/deletion"
 	"github.com/substorm/substorm/archivist/holder"
 	"github.com/substorm/substorm/internal/highwater"
+	read "github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
@@ -56,6 +57,11 @@ type Sweeper struct {
 	stored    *dayListing
 	storedDay dayKey
 	originals *originals
+	// retracted are objects of retractedDay that were retracted, by ID; nil where nobody knows which.
+	retracted    map[string]bool
+	retractedDay dayKey
+	// lost is when the sweep began that first knew of lost files of manifests.
+	lost time.Time
 	// refused: the stream was full for something that this sweep found.
 	refused bool
 }
@@ -115,7 +121,15 @@ func (s *Sweeper) sweep(ctx context.Context, now time.Time) error {
 		return err
 	}
 	s.stored, s.refused = nil, false
-	whole := s.writer.sweepWhole.Swap(false) || due || now.Sub(s.cursor.Whole) >= wholeSweep
+	s.retracted, s.retractedDay = nil, dayKey{}
+	if s.writer.sweepWhole.Swap(false) {
+		// What was listed is old, so all packs are looked into. A sweep that fails, or whoever comes next, begins with the whole bucket too.
+		s.lost, s.cursor.Whole = now, time.Time{}
+		if err := s.save(ctx); err != nil {
+			return err
+		}
+	}
+	whole := due || now.Sub(s.cursor.Whole) >= wholeSweep
 	for instrument, err := range s.cfg.Store.Folders(ctx, wire.SitePrefix(s.cfg.Site)) {
 		if err != nil {
 			return err
@@ -132,22 +146,26 @@ func (s *Sweeper) sweep(ctx context.Context, now time.Time) error {
 	}
 	if !s.refused {
 		s.cursor.Recent = now
-		if whole {
+		if whole && now.Sub(s.lost) >= s.cfg.Age { // else some of what lost files listed was too young to be announced
 			s.cursor.Whole = now
 			if due {
 				s.cursor.Epoch = epoch
 			}
 		}
 	}
-	value, err := wire.Encode(s.cursor)
-	if err != nil {
-		return err
-	}
-	if err := s.cell.Store(ctx, value); err != nil {
+	if err := s.save(ctx); err != nil {
 		return err
 	}
 	s.cfg.Metrics.swept.SetToCurrentTime()
 	return nil
+}
+
+func (s *Sweeper) save(ctx context.Context) error {
+	value, err := wire.Encode(s.cursor)
+	if err != nil {
+		return err
+	}
+	return s.cell.Store(ctx, value)
 }
 
 // awaitListed waits until the manifests list everything that was announced by
@@ -303,6 +321,9 @@ func (s *Sweeper) announce(ctx context.Context, key string) error {
 }
 
 func (s *Sweeper) announceNotice(ctx context.Context, n wire.Notice) error {
+	if retracted, err := s.wasRetracted(ctx, n); err != nil || retracted {
+		return err
+	}
 	if err := s.cfg.Lease.Check(); err != nil {
 		return err
 	}
@@ -319,6 +340,35 @@ func (s *Sweeper) announceNotice(ctx context.Context, n wire.Notice) error {
 	s.cfg.Metrics.found.WithLabelValues(findingUnannounced).Inc()
 	s.cfg.Log.Info("announced an object that was stored and in no manifest", "instrument", n.Instrument, "object", n.ID)
 	return nil
+}
+
+// wasRetracted says whether an object in no manifest was retracted, or nobody knows: its line went with a file of the manifest.
+// Announced, it would be given out again. A rebuild lists it as retracted.
+func (s *Sweeper) wasRetracted(ctx context.Context, n wire.Notice) (bool, error) {
+	if of := (dayKey{n.Instrument, wire.DayOf(n.ReceivedAt)}); of != s.retractedDay {
+		retracted := map[string]bool{}
+		changes, err := read.WalkChanges(ctx, s.cfg.Store, s.cfg.Site, of.instrument, of.day, func(r wire.Record) {
+			if r.State == wire.StateRetracted {
+				retracted[r.ID] = true
+			} else {
+				delete(retracted, r.ID)
+			}
+		})
+		if err != nil {
+			return false, err
+		}
+		if len(changes.Unreadable) > 0 {
+			retracted = nil
+		}
+		s.retracted, s.retractedDay = retracted, of
+	}
+	if s.retracted != nil && !s.retracted[n.ID] {
+		return false, nil
+	}
+	s.cfg.Metrics.found.WithLabelValues(findingRetracted).Inc()
+	s.cfg.Log.Warn("an object in no manifest is not announced, because it was retracted or what was retracted cannot be read: substorm archive rebuild lists it",
+		"instrument", n.Instrument, "object", n.ID)
+	return true, nil
 }
 
 // removeDuplicate finishes what a writer before us began.

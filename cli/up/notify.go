@@ -87,7 +87,7 @@ func (s *site) healthy(ctx context.Context) error {
 	if err := s.client.List(ctx, &v1alpha1.SiteList{}); err != nil {
 		return fmt.Errorf("the Kubernetes API: %w", err)
 	}
-	if err := s.nats.Healthy(); err != nil {
+	if err := s.nats.Stuck(); err != nil { // a process that is started again on a full disk may not come up at all
 		return err
 	}
 	return s.pods.Alive(ctx)

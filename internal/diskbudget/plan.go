@@ -13,7 +13,7 @@ const (
 )
 
 // Reserve is what is left free of a file system of a size, in bytes, whatever the budget: manifests, the ledger and the log of the API
-// are written also while nothing is received, and a NATS server that finds its disk full stores nothing until it is started anew.
+// are written also while nothing is received, and a NATS server that finds its disk full stores nothing until Tend of its server starts it again.
 func Reserve(size int64) int64 { return min(size/10, 1<<30) }
 
 // StreamBytes is how many bytes the streams of NATS on a file system of a size may declare together. It does not depend on what is free

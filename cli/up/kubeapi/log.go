@@ -81,9 +81,9 @@ type losses struct {
 
 // damage is a line that is not what was written.
 type damage struct {
-	// at is its first byte in the log, and of what it seems to be about.
+	// at is its first byte in the log, and of the objects that it seems to be about: two where the end of a line is damaged.
 	at   int64
-	of   string
+	of   []string
 	line []byte
 }
 
@@ -172,13 +172,18 @@ func (l *changeLog) keepDamaged(lost *losses) error {
 // named finds which object a record is of, also where the rest of it cannot be read.
 var named = regexp.MustCompile(`"resource":"([a-z.]+)"(?:,"namespace":"([a-z0-9-]+)")?,"name":"([a-z0-9.-]+)"`)
 
-// about says which object a line seems to be of.
-func about(line []byte) string {
-	found := named.FindSubmatch(line)
-	if found == nil {
-		return "an unknown object"
+// about says which objects a line seems to be of.
+func about(line []byte) []string {
+	var all []string
+	for _, found := range named.FindAllSubmatch(line, -1) {
+		if of := objectName(string(found[1]), types.NamespacedName{Namespace: string(found[2]), Name: string(found[3])}); !slices.Contains(all, of) {
+			all = append(all, of)
+		}
 	}
-	return objectName(string(found[1]), types.NamespacedName{Namespace: string(found[2]), Name: string(found[3])})
+	if len(all) == 0 {
+		return []string{"an unknown object"}
+	}
+	return all
 }
 
 func objectName(resource string, key types.NamespacedName) string {

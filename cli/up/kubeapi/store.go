@@ -125,9 +125,12 @@ func (s *store) report(lost losses) {
 		s.log.Warn("dropped the end of the log, which a crash left unfinished", "file", s.changes.path, "bytes", lost.torn)
 	}
 	for _, d := range lost.damaged {
-		what := d.of + ": a change is damaged on the disk and is left out: apply its manifest again; the damaged line is in " + lost.aside
-		s.lost = append(s.lost, what)
-		s.log.Warn(what, "file", s.changes.path, "byte", d.at)
+		for _, of := range d.of {
+			what := of + ": a change is damaged on the disk and is left out, so that it may be missing, as it was before, or there although it was deleted: " +
+				"apply its manifest again, or delete it; the damaged line is in " + lost.aside
+			s.lost = append(s.lost, what)
+			s.log.Warn(what, "file", s.changes.path, "byte", d.at)
+		}
 	}
 	for _, key := range s.asideKeys() {
 		what := fmt.Sprintf("%s: it cannot be read, and is set aside: apply its manifest again, or start the version of Substorm that wrote it, for which the log keeps it: %v",

@@ -49,6 +49,18 @@ func (s *Server) Tend(ctx context.Context) error {
 	return nil
 }
 
+// Stuck errs where the server stores nothing although its disk has the space with which Tend starts it again.
+func (s *Server) Stuck() error {
+	problem := s.Healthy()
+	if problem == nil {
+		return nil
+	}
+	if free, _, err := diskbudget.Space(s.dir); err == nil && free < restartSpace {
+		return nil
+	}
+	return problem
+}
+
 // restart stops the server and starts it with the same options. Its link to a hub is made again by the next Link.
 func (s *Server) restart(ctx context.Context) error {
 	s.link.mu.Lock()

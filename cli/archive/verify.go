@@ -106,16 +106,14 @@ type verify struct {
 }
 
 func (v *verify) run(ctx context.Context, b *backend.Backend) error {
-	if err := v.compareIndex(ctx, b, v.find); err != nil {
-		return err
-	}
+	unknown := v.compareIndex(ctx, b, v.find) // while JetStream is away the objects are verified all the same
 	err := v.each(ctx, func(key string, err error) error {
 		return v.find(bucket.Foreign, bucket.List{Instrument: nowhere, Day: nowhere}, key, err.Error())
 	}, v.list)
 	if err != nil {
 		return err
 	}
-	return v.verdict()
+	return errors.Join(unknown, v.verdict())
 }
 
 func (v *verify) list(ctx context.Context, of bucket.List, compare comparison) error {

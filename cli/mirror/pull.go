@@ -61,7 +61,7 @@ there stays (--retractions, --prune).`,
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&o.instruments, "instrument", nil, "names of Instruments, or patterns such as allsky-*; default: all that may be read")
-	f.StringVar(&o.observed, "observed", "", "what was observed from a time or date on, and before another: A..B, of which one may be absent")
+	f.StringVar(&o.observed, "observed", "", "what was observed in this interval `A..B`, of which one end may be absent")
 	f.StringVar(&o.tokenFile, "token-file", "", "file with the token of a reader")
 	f.StringVar(&o.ca, "tls-ca", "", "file with the authorities whose certificates a server may show; default: those of the system")
 	f.StringVar(&o.certificate, "tls-cert", "", "file with the certificate to show, and with --tls-key its key")

@@ -63,7 +63,7 @@ runs, and is kept with its log for seven days.`,
 	}
 	flags.Add(cmd.Flags())
 	cmd.Flags().StringVar(&r.observed, "observed", "",
-		"move only what was observed in FROM..TO, of which TO is not included: days or times in UTC, as 2026-01-01..2026-02-01 or 2026-01-01T18:00:00Z.. (default: all that is selected)")
+		"move only what was observed in this interval `A..B`, of which B is not included: days or times in UTC, as 2026-01-01..2026-02-01 or 2026-01-01T18:00:00Z.. (default: all that is selected)")
 	cmd.Flags().BoolVar(&r.asked.VerifyOnly, "verify-only", false, "compare the copies with what they should be, and move nothing")
 	cmd.Flags().BoolVar(&r.asked.Force, "force", false, "remove as many copies as are due, whatever spec.safetyStopPercent says, and move again what differs")
 	cmd.Flags().DurationVar(&r.patience, "wait", 0, "how long to wait for its end (default: not at all)")
@@ -75,7 +75,7 @@ func (r *run) parse() error {
 	if r.observed != "" {
 		from, to, both := strings.Cut(r.observed, "..")
 		if !both || from == "" && to == "" {
-			return usage.Errorf("--observed %q is not FROM..TO, of which one may be left out: 2026-01-01..2026-02-01", r.observed)
+			return usage.Errorf("--observed %q is not A..B, of which one may be left out: 2026-01-01..2026-02-01", r.observed)
 		}
 		var err error
 		if r.asked.From, err = moment(from); err != nil {

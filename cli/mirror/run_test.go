@@ -141,10 +141,10 @@ func TestBadRuns(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{"university", "--observed", "yesterday"}, "FROM..TO"},
-		{[]string{"university", "--observed", ".."}, "FROM..TO"},
+		{[]string{"university", "--observed", "yesterday"}, "A..B"},
+		{[]string{"university", "--observed", ".."}, "A..B"},
 		{[]string{"university", "--observed", "2026-13-01.."}, "neither a day nor a time"},
-		{[]string{"university", "--observed", "2026-02-01..2026-01-01"}, "--observed is FROM..TO"},
+		{[]string{"university", "--observed", "2026-02-01..2026-01-01"}, "--observed is A..B"},
 		{[]string{"university", "--verify-only", "--force"}, "choose --verify-only or --force"},
 		{nil, "arg(s)"},
 	} {

@@ -36,7 +36,7 @@ func (r ManualRun) Problem() error {
 	case r.VerifyOnly && r.Force:
 		return errors.New("a run that only verifies moves nothing, and forces nothing: choose --verify-only or --force")
 	case !r.From.IsZero() && !r.To.IsZero() && !r.From.Before(r.To):
-		return fmt.Errorf("the run would begin at %s and end before it, at %s: --observed is FROM..TO", r.From.Format(time.RFC3339), r.To.Format(time.RFC3339))
+		return fmt.Errorf("the run would begin at %s and end before it, at %s: --observed is A..B", r.From.Format(time.RFC3339), r.To.Format(time.RFC3339))
 	}
 	return nil
 }

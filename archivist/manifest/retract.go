@@ -216,9 +216,10 @@ func (w *Writer) hasNewer(ctx context.Context, instrument string, r wire.Record)
 // purge lists an object as purged; its bytes go after that is in a closed part. What
 // is listed so already is only looked after: its bytes may not be gone yet. By the request that is decided now it was
 // listed by an archivist that was killed, perhaps before it wrote the removal. Until then nobody could confirm it, and a run of a mirror
-// does not look again at a day that is as it was: the line is listed once more.
+// does not look again at a day that is as it was: the line is listed once more. What only expired is purged by the request: mirrors keep
+// their copies of it until then.
 func (w *Writer) purge(d *day, s *slot, r wire.Record, q request) (wire.Record, bool, error) {
-	if r.State == wire.StatePurged {
+	if r.State == wire.StatePurged && !r.Expired() {
 		w.remove(d, r)
 		did := q.did(r.PurgedAt)
 		if did {

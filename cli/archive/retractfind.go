@@ -62,7 +62,7 @@ func (r *request) find(ctx context.Context) ([]wire.Record, error) {
 		if _, matches := r.choice.matches(&rec); !matches || !r.choice.narrowing.holds(&rec) || !r.choice.holdsVersion(&rec) {
 			continue
 		}
-		if !r.verb.takes(rec.State) {
+		if !r.verb.takes(&rec) {
 			others[rec.State]++
 			continue
 		}
@@ -81,15 +81,16 @@ func (r *request) find(ctx context.Context) ([]wire.Record, error) {
 	return found, nil
 }
 
-// takes says whether the verb changes objects of a state.
-func (v verb) takes(s wire.State) bool {
+// takes says whether the verb changes an object. What expired can be purged: mirrors that keep a copy of it purge that, too.
+func (v verb) takes(r *wire.Record) bool {
+	s := r.State
 	switch v {
 	case retract:
 		return s == wire.StateCurrent || s == wire.StateSuperseded
 	case restore:
 		return s == wire.StateRetracted
 	default:
-		return s != wire.StatePurged
+		return s != wire.StatePurged || r.Expired()
 	}
 }
 

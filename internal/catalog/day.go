@@ -293,7 +293,7 @@ func (c *Catalog) merge(listed *Day, fresh []*item) *Day {
 // its state says: one that was once restored keeps restoredAt in the manifests.
 func became(was, to *wire.Record) {
 	switch {
-	case was.State == wire.StatePurged:
+	case was.State == wire.StatePurged && !(was.Expired() && to.State == wire.StatePurged):
 		return
 	case to.State == wire.StateRetracted:
 		was.RetractedAt, was.RestoredAt = to.RetractedAt, nil

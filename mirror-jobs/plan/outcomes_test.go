@@ -20,7 +20,7 @@ import (
 var outcomes = []object{
 	{}, {Became: []became{"Superseded"}}, {Became: []became{"Retracted"}}, {Became: []became{"Retracted", "Restored"}}, {Became: []became{"Purged"}},
 	{Became: []became{"Retracted", "Purged"}}, {Became: []became{"Expired"}}, {Became: []became{"Superseded", "Expired"}}, {Became: []became{"Retracted", "Expired"}},
-	{Became: []became{"Retracted", "Restored", "Expired"}},
+	{Became: []became{"Retracted", "Restored", "Expired"}}, {Became: []became{"Expired", "Purged"}},
 	{Became: []became{"Retracted"}, NoCause: true}, {Became: []became{"Purged"}, NoCause: true}, {Became: []became{"Expired"}, NoCause: true},
 }
 

@@ -24,9 +24,10 @@ func AsidePath(of string, digest wire.Digest) string {
 }
 
 // SetAside sets the file aside that has the path of an object which is about to come, and returns its AsidePath; empty: there was none, or
-// it is a damaged copy of the object itself, or of an earlier version of it. Errors: of the file system.
-func (f *Folder) SetAside(instrument string, e *mirrorindex.Entry) (aside string, err error) {
-	if e.Version > 1 || CheckPath(instrument, e.Path) != nil { // Put refuses the path
+// it is a damaged copy of the object itself, or of an earlier version of it. Last says of an earlier version, by its digest, whether the other
+// side cannot give it any more: then it is set aside, too. Errors: of the file system, of last.
+func (f *Folder) SetAside(instrument string, e *mirrorindex.Entry, last func(wire.Digest) (bool, error)) (aside string, err error) {
+	if CheckPath(instrument, e.Path) != nil { // Put refuses the path
 		return "", nil
 	}
 	name := filepath.Join(instrument, e.Path)
@@ -42,6 +43,11 @@ func (f *Folder) SetAside(instrument string, e *mirrorindex.Entry) (aside string
 	digest, size, err := f.digest(name)
 	if err != nil || digest == e.Digest && size == e.Size {
 		return "", err
+	}
+	if e.Version > 1 {
+		if is, err := last(digest); err != nil || !is {
+			return "", err
+		}
 	}
 	aside = AsidePath(e.Path, digest)
 	return aside, f.root.Rename(name, filepath.Join(instrument, aside))

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/substorm/substorm/internal/mirrorindex"
@@ -187,11 +188,33 @@ func (f *Folder) HasBytes(instrument string, e *mirrorindex.Entry) bool {
 // Remove removes the file of an object, and the folders that are empty then, and says whether it did. A file under the path of the object is
 // that of another one by now where it has another size, or both another time and another digest: it stays. Where only the time
 // differs, the times of the folder were lost, or the other object has the same bytes: stays says whether there is such a one. It is
-// asked only then; nil: there is none.
+// asked only then; nil: there is none. A file of it that was set aside goes, too.
 func (f *Folder) Remove(instrument string, e *mirrorindex.Entry, stays func() (bool, error)) (removed bool, err error) {
 	if err := CheckPath(instrument, e.Path); err != nil {
 		return false, err
 	}
+	aside, err := f.removeAside(instrument, e)
+	if err != nil {
+		return false, err
+	}
+	removed, err = f.removePublished(instrument, e, stays)
+	return removed || aside, err
+}
+
+// removeAside removes the file of an object that was set aside, and says whether there was one.
+func (f *Folder) removeAside(instrument string, e *mirrorindex.Entry) (bool, error) {
+	path := AsidePath(e.Path, e.Digest)
+	var differs *DigestError
+	switch err := f.verify(instrument, path, e, true); {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ENAMETOOLONG), errors.As(err, &differs):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return true, f.root.Remove(filepath.Join(instrument, path))
+}
+
+func (f *Folder) removePublished(instrument string, e *mirrorindex.Entry, stays func() (bool, error)) (removed bool, err error) {
 	name := filepath.Join(instrument, e.Path)
 	info, err := f.root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -217,7 +240,7 @@ func (f *Folder) Remove(instrument string, e *mirrorindex.Entry, stays func() (b
 // isOf says whether a file with another time is that of an object all the same.
 func (f *Folder) isOf(instrument string, e *mirrorindex.Entry, stays func() (bool, error)) (bool, error) {
 	var differs *DigestError
-	switch err := f.Verify(instrument, e, true); {
+	switch err := f.verify(instrument, e.Path, e, true); {
 	case errors.As(err, &differs):
 		return false, nil
 	case err != nil:

@@ -14,6 +14,7 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
+	"mime"
 	"net"
 	"net/http"
 	"net/url"
@@ -25,6 +26,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/substorm/substorm/internal/egress"
+	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/wire"
@@ -94,6 +96,15 @@ func (e *RefusedError) Error() string {
 
 // ErrBroken: an answer ended too early, or is none that this program reads.
 var ErrBroken = errors.New("the answer is not whole")
+
+// ErrPage: a page of HTML came in place of an index, as from a captive portal, or from a proxy with a wrong route.
+var ErrPage = errors.New("the answer is a page of HTML")
+
+// isPage says whether a page came in place of an index. Objects may be pages.
+func isPage(path string, answer *http.Response) bool {
+	media, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
+	return strings.HasPrefix(path, mirrorindex.RootPath) && media == "text/html"
+}
 
 // New returns a client.
 func New(cfg Config) *Client {
@@ -222,6 +233,10 @@ func (c *Client) once(ctx context.Context, r request, read func(*http.Response) 
 	if answer.StatusCode >= 400 {
 		defer answer.Body.Close()
 		return refusal(q.URL, answer)
+	}
+	if isPage(r.path, answer) {
+		answer.Body.Close()
+		return never, fmt.Errorf("%s is not the mirror index of a Substorm: %w", q.URL.Redacted(), ErrPage)
 	}
 	body := readAhead(answer.Body, aheadOf(c.cfg.Connections))
 	defer body.Close()

@@ -20,7 +20,7 @@ func ReasonOf(err error) string {
 		return wire.MirrorReasonAccessDenied
 	case unverified(err):
 		return wire.MirrorReasonCertificate
-	case errors.As(err, &refused) && refused.Status < 500 || errors.Is(err, mirrorindex.ErrFormat):
+	case errors.As(err, &refused) && refused.Status < 500 || errors.Is(err, mirrorindex.ErrFormat) || errors.Is(err, ErrPage):
 		return wire.MirrorReasonProtocol
 	default:
 		return wire.MirrorReasonUnreachable

@@ -141,7 +141,7 @@ func (p *run) settle(ctx context.Context, b batch, refused []place) (again []int
 
 // setAside gives the file of another object that has the path of one that came another name.
 func (p *run) setAside(instrument string, e *mirrorindex.Entry) error {
-	aside, err := p.Folder.SetAside(instrument, e)
+	aside, err := p.Folder.SetAside(instrument, e, p.lastOf(instrument, e.Path))
 	if err == nil && aside != "" {
 		p.Logger.Warn("another object, which is no earlier version of it, had the path of one that comes, or its file was changed here: it gets another name",
 			"instrument", instrument, "path", e.Path, "file", aside)

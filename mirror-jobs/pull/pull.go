@@ -95,6 +95,8 @@ type run struct {
 	open map[*day]bool
 	// finished are instruments none of whose days is left to be noted.
 	finished []*instrument
+	// last reads, once, which copies of each instrument are the last ones.
+	last map[string]func() (map[copyOf]bool, error)
 }
 
 func (p *run) do(ctx context.Context) error {

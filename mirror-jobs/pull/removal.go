@@ -180,3 +180,45 @@ func (p *run) held() (objects int, err error) {
 	}
 	return objects, nil
 }
+
+// copyOf is a copy of an object, by its path and digest.
+type copyOf struct {
+	path   string
+	digest wire.Digest
+}
+
+// lastOf is isLast of the copies that have a path.
+func (p *run) lastOf(instrument, path string) func(wire.Digest) (bool, error) {
+	return func(digest wire.Digest) (bool, error) { return p.isLast(instrument, copyOf{path, digest}) }
+}
+
+// isLast says whether a copy is one that the other side cannot give any more, and that stays here: its object expired there, or is not
+// listed. All lists of the instrument are read when it is asked first. Where one cannot be, nobody knows, and the copy counts as such a one.
+func (p *run) isLast(instrument string, is copyOf) (bool, error) {
+	p.mu.Lock()
+	if p.last == nil {
+		p.last = map[string]func() (map[copyOf]bool, error){}
+	}
+	read := p.last[instrument]
+	if read == nil {
+		read = sync.OnceValues(func() (map[copyOf]bool, error) {
+			days, err := p.Folder.Days(instrument)
+			if err != nil {
+				return nil, err
+			}
+			last := map[copyOf]bool{}
+			return last, p.eachHeld(instrument, days, func(l *plan.Line) {
+				if l.Gone && !l.Moved || l.Is() == wire.StateExpired {
+					last[copyOf{l.Path, l.Digest}] = true
+				}
+			})
+		})
+		p.last[instrument] = read
+	}
+	p.mu.Unlock()
+	last, err := read()
+	if errors.Is(err, folder.ErrUnreadable) {
+		return true, nil
+	}
+	return last[is], err
+}

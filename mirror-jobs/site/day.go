@@ -44,12 +44,15 @@ func (r *run) some(ctx context.Context, in *instrument, names []wire.Day) error 
 		return err
 	}
 	for _, d := range days {
+		r.reused(d)
+	}
+	for _, d := range days {
+		r.keepRetracted(d)
 		r.Progress.Compare(d.Same)
 		for _, i := range d.Fetch {
 			r.Progress.Owe(d.lines[i].Size)
 		}
 		r.withheld += d.Withheld
-		r.reused(d)
 		if r.VerifyOnly {
 			d.left = len(d.Fetch) + len(d.Changes) + len(d.Remove)
 			r.owed += d.left

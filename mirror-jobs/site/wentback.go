@@ -9,6 +9,7 @@ import (
 
 	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/plan"
 )
 
 // An archive lists what it had for ever, and an ID is that of one object. Another Site that lists other bytes under an ID, or does not
@@ -46,6 +47,27 @@ func (r *run) reused(d *day) {
 		w.Objects += int64(len(d.Reused))
 		w.Instrument, w.Path = d.in.name, first.Path
 	})
+}
+
+// keepRetracted has retractions stand here while the other Site is known to have gone back: it does not list one any more that was made
+// after its backup, and nobody has restored the object. A run that is forced follows it.
+func (r *run) keepRetracted(d *day) {
+	if r.state.root.WentBack == nil {
+		return
+	}
+	stay := map[*wire.Record]bool{}
+	for _, c := range d.Changes {
+		if c.Action == wire.ActionRestore {
+			stay[c.Record] = true
+		}
+	}
+	if len(stay) == 0 {
+		return
+	}
+	d.Changes = slices.DeleteFunc(d.Changes, func(c plan.Change) bool { return stay[c.Record] })
+	d.again += len(stay)
+	r.Logger.Warn("the other Site went back, and does not list retractions any more that were made there: they stand here until a run is forced",
+		"instrument", d.in.name, "day", d.day, "objects", len(stay))
 }
 
 // vanishedDays notes days of which objects are here, and which the other Site does not list. Where an Instrument has an embargo, days of which

@@ -206,8 +206,9 @@ func TestMirrorRefusals(t *testing.T) {
 	}
 	lies := mirrored(random(2, 5000), "lies.jpg")
 	as(r, "north", guest, lies).wantRefusal(t, 400, wire.CauseDigestMismatch)
+	// An origin that was installed again gives the ID to other bytes: they are another object.
 	changed := mirrored(object[1:], "a.jpg")
-	putMirrored(t, r.client(at), at, "north", guest, changed, bytes.NewReader(object[1:])).wantRefusal(t, 409, wire.CauseNameConflict)
+	putMirrored(t, r.client(at), at, "north", guest, changed, bytes.NewReader(object[1:])).wantReceipt(t, 201, object[1:])
 	url := "https://" + at.Address
 	askBy(r.client(at), http.MethodPut, url+wire.MirroredPath("north", guest), bytes.NewReader(object)).wantRefusal(t, 400, wire.CauseBadRequest)
 	askBy(r.client(at), http.MethodGet, url+wire.MirroredPath("north", guest), nil).wantRefusal(t, 405, wire.CauseBadRequest)
@@ -230,14 +231,14 @@ func TestMirrorRefusals(t *testing.T) {
 		t.Errorf("over TLS 1.2: %v", a)
 	}
 
-	if n := len(l.noticesOf(t, guest)); n != 1 || len(l.notices(t)) != 1 {
+	if n := len(l.noticesOf(t, guest)); n != 2 || len(l.notices(t)) != 2 {
 		t.Errorf("%d notices, %d in all", n, len(l.notices(t)))
 	}
-	if keys := l.keys(t, "o/"); len(keys) != 1 {
+	if keys := l.keys(t, "o/"); len(keys) != 2 {
 		t.Errorf("in the bucket: %v", keys)
 	}
 	l.awaitLedger(t, guest, wire.StepReceived, func(s wire.Totals) bool {
-		return s.Objects == 1 && s.Unfinished[wire.CauseBadRequest] == 2 && s.Unfinished[wire.CauseDigestMismatch] == 1 && s.Unfinished[wire.CauseNameConflict] == 1
+		return s.Objects == 2 && s.Unfinished[wire.CauseBadRequest] == 2 && s.Unfinished[wire.CauseDigestMismatch] == 1
 	})
 	l.awaitLedger(t, wire.UnknownInstrument, wire.StepReceived, func(s wire.Totals) bool {
 		return s.Unfinished[wire.CauseBadCertificate] >= 3 && s.Unfinished[wire.CauseUnknownSource] == 2 && s.Unfinished[wire.CauseUnknownInstrument] == 7 &&
@@ -312,16 +313,16 @@ func TestMirroredStands(t *testing.T) {
 		}
 	}
 	changed := random(9, 500)
-	r.put(at, guest, mirrored(changed, "packed.jpg"), changed).wantRefusal(t, 409, wire.CauseNameConflict)
+	r.put(at, guest, mirrored(changed, "packed.jpg"), changed).wantReceipt(t, 201, changed)
 	fresh := random(10, 500)
 	r.put(at, guest, mirrored(fresh, "fresh.jpg"), fresh).wantReceipt(t, 201, fresh)
 	if n := other.number(`substorm_gateway_restored_total{instrument="` + guest + `"}`); n != 1 {
 		t.Errorf("%v are restored", n)
 	}
-	if n := len(l.noticesOf(t, guest)); n != 4 {
+	if n := len(l.noticesOf(t, guest)); n != 5 {
 		t.Errorf("%d notices", n)
 	}
 	l.awaitLedger(t, guest, wire.StepReceived, func(s wire.Totals) bool {
-		return s.Objects == 4 && s.Unfinished[wire.CauseDuplicate] == 3 && s.Unfinished[wire.CauseNameConflict] == 1
+		return s.Objects == 5 && s.Unfinished[wire.CauseDuplicate] == 3
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -57,7 +58,7 @@ type Sweeper struct {
 	stored    *dayListing
 	storedDay dayKey
 	originals *originals
-	// retracted are objects of retractedDay that were retracted, by ID; nil where nobody knows which.
+	// retracted are objects of retractedDay that were retracted or purged, by ID; nil where nobody knows which.
 	retracted    map[string]bool
 	retractedDay dayKey
 	// lost is when the sweep began that first knew of lost files of manifests.
@@ -76,20 +77,8 @@ func NewSweeper(cfg SweepConfig, writer *Writer) *Sweeper {
 
 // Run sweeps at once and then each interval, until ctx ends. Errors: as Writer.Run.
 func (s *Sweeper) Run(ctx context.Context) error {
-	cursors, err := s.cfg.JetStream.KeyValue(ctx, wire.CursorBucket(s.cfg.Site))
-	if err != nil {
-		return fmt.Errorf("bucket %s: %w", wire.CursorBucket(s.cfg.Site), err)
-	}
-	s.cursors = cursors
-	s.cell = stream.NewCell(s.cfg.JetStream, cursors, wire.SweepCursorKey)
-	data, err := s.cell.Load(ctx)
-	if err != nil {
+	if err := s.load(ctx); err != nil {
 		return err
-	}
-	if data != nil {
-		if s.cursor, err = wire.Decode[wire.SweepCursor](data); err != nil {
-			return fmt.Errorf("cursor %s: %w", wire.SweepCursorKey, err)
-		}
 	}
 	for wait := min(time.Until(s.cursor.Recent.Add(s.cfg.Interval)), s.cfg.Interval); ; wait = s.cfg.Interval {
 		select {
@@ -101,6 +90,27 @@ func (s *Sweeper) Run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// load reads where the last sweeper stopped.
+func (s *Sweeper) load(ctx context.Context) error {
+	cursors, err := s.cfg.JetStream.KeyValue(ctx, wire.CursorBucket(s.cfg.Site))
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", wire.CursorBucket(s.cfg.Site), err)
+	}
+	s.cursors = cursors
+	s.cell = stream.NewCell(s.cfg.JetStream, cursors, wire.SweepCursorKey)
+	data, err := s.cell.Load(ctx)
+	if err != nil {
+		return err
+	}
+	if data == nil {
+		return nil
+	}
+	if s.cursor, err = wire.Decode[wire.SweepCursor](data); err != nil {
+		return fmt.Errorf("cursor %s: %w", wire.SweepCursorKey, err)
+	}
+	return nil
 }
 
 // sweep compares once: the whole bucket once a day, else the days since the last
@@ -342,21 +352,25 @@ func (s *Sweeper) announceNotice(ctx context.Context, n wire.Notice) error {
 	return nil
 }
 
-// wasRetracted says whether an object in no manifest was retracted, or nobody knows: its line went with a file of the manifest.
+// wasRetracted says whether an object in no manifest was retracted or purged, or nobody knows: its line went with a file of the manifest.
 // Announced, it would be given out again. A rebuild lists it as retracted.
 func (s *Sweeper) wasRetracted(ctx context.Context, n wire.Notice) (bool, error) {
 	if of := (dayKey{n.Instrument, wire.DayOf(n.ReceivedAt)}); of != s.retractedDay {
-		retracted := map[string]bool{}
+		retracted, removed := map[string]bool{}, map[string]bool{}
 		changes, err := read.WalkChanges(ctx, s.cfg.Store, s.cfg.Site, of.instrument, of.day, func(r wire.Record) {
-			if r.State == wire.StateRetracted {
+			switch r.State {
+			case wire.StateRetracted:
 				retracted[r.ID] = true
-			} else {
+			case wire.StatePurged: // for ever, whatever a later line says
+				removed[r.ID] = true
+			default:
 				delete(retracted, r.ID)
 			}
 		})
 		if err != nil {
 			return false, err
 		}
+		maps.Copy(retracted, removed)
 		if len(changes.Unreadable) > 0 {
 			retracted = nil
 		}

@@ -3,8 +3,6 @@
 package manifest
 
 import (
-	"bytes"
-	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -19,7 +17,6 @@ import (
 	"github.com/substorm/substorm/archivist/holder"
 	"github.com/substorm/substorm/internal/manifest/manifesttest"
 	"github.com/substorm/substorm/internal/objectstore"
-	"github.com/substorm/substorm/internal/pack"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -69,23 +66,12 @@ func TestLeftoverThatCannotBeDeleted(t *testing.T) {
 func TestSweepOfFailedPack(t *testing.T) {
 	const site = "thule"
 	a := manifesttest.New(t, site)
-	s := newSweeper(a)
+	s := nextSweeper(a, 0)
 	at := time.Now().UTC().Truncate(time.Millisecond)
 	var keys []string
 	for number := range uint64(2) {
-		var out bytes.Buffer
 		key := wire.PackKey(site, at, "gateway-0", "one", number+1)
-		w := pack.NewWriter(key, &out)
-		body := fmt.Sprint("frame ", number)
-		n := wire.Notice{Site: site, Instrument: "camera", Record: wire.Record{Size: int64(len(body)), Digest: sha256.Sum256([]byte(body)), State: wire.StateCurrent,
-			MediaType: "image/png", ReceivedAt: at, TimeSource: wire.TimeSourceReceived, Completeness: wire.CompletenessVerified, Gateway: "gateway-0", Incarnation: "one"}}
-		if _, err := w.Add(n, strings.NewReader(body)); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		a.Put(key, out.Bytes())
+		putPack(a, key, "camera", at, fmt.Sprint("frame ", number))
 		keys = append(keys, key)
 	}
 	report, err := wire.Encode(wire.FailedPacks{Gateway: "gateway-0", Packs: keys[:1]})
@@ -95,12 +81,6 @@ func TestSweepOfFailedPack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() {
-		for t.Context().Err() == nil {
-			s.writer.answer()
-			time.Sleep(time.Millisecond)
-		}
-	}()
 	if err := s.sweepPacks(t.Context(), at.Add(time.Hour), true); err != nil {
 		t.Fatal(err)
 	}

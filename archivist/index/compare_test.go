@@ -3,10 +3,13 @@
 package index
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/stream"
@@ -76,6 +79,80 @@ func TestManifestsAreLost(t *testing.T) {
 	l.part(k, camera, l.record(camera, noon.Add(2*time.Minute)))
 	l.flush(k)
 	l.check("and more")
+}
+
+// An entry and a root that cannot be read hold up the comparison of no other instrument.
+func TestCompareBesideUnreadable(t *testing.T) {
+	l := newLab(t)
+	k := l.keeper()
+	day := wire.DayOf(noon)
+	for _, instrument := range []string{camera, mag} {
+		l.part(k, instrument, l.record(instrument, noon))
+	}
+	l.flush(k)
+	index := l.KV(wire.IndexBucket(site))
+	l.Put(wire.RootKey(site, "radar-1", 7), l.newerRoot())
+	value, err := wire.Encode(wire.IndexEntry{Root: 7})
+	if err == nil {
+		_, err = index.Put(t.Context(), "radar-1", value)
+	}
+	if err == nil {
+		_, err = index.Put(t.Context(), camera, []byte("no entry"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.remove(l.Keys(wire.ManifestPrefix(site, mag, day))...)
+
+	err = k.compareDays(t.Context(), true)
+	if !errors.Is(err, wire.ErrMalformed) || !errors.Is(err, wire.ErrNewerFormat) || !strings.Contains(err.Error(), "entry "+camera) || !strings.Contains(err.Error(), "radar-1") {
+		t.Errorf("error: %v", err)
+	}
+	if diff := cmp.Diff([]LostDay{{mag, day}}, k.TakeLost()); diff != "" || !k.Complete() {
+		t.Errorf("index complete: %v; lost days (-want +got):\n%s", k.Complete(), diff)
+	}
+}
+
+// newerRoot is one of a newer Substorm.
+func (l *lab) newerRoot() []byte {
+	l.Helper()
+	z, err := zstd.NewWriter(nil)
+	if err != nil {
+		l.Fatal(err)
+	}
+	return z.EncodeAll([]byte(`{"format":2}`+"\n"), nil)
+}
+
+// A keeper that makes the index again says of each day that lost its manifest that it is lost, whether a root or an entry named the day.
+func TestRebuildFindsLostDays(t *testing.T) {
+	l := newLab(t)
+	k := l.keeper()
+	rooted, open := wire.DayOf(noon.AddDate(0, 0, -1)), wire.DayOf(noon)
+	l.part(k, camera, l.record(camera, noon.AddDate(0, 0, -1)))
+	l.compact(k, camera, rooted) // makes a root
+	l.part(k, camera, l.record(camera, noon))
+	l.part(k, camera, l.record(camera, noon.AddDate(0, 0, 1))) // stays
+	l.flush(k)
+	rebuild := func() {
+		t.Helper()
+		if err := l.KV(wire.IndexBucket(site)).Delete(t.Context(), wire.IndexListedKey); err != nil {
+			t.Fatal(err)
+		}
+		k = l.keeper()
+	}
+	rebuild()
+	l.check("nothing is lost")
+	for _, day := range []wire.Day{rooted, open} {
+		l.remove(l.Keys(wire.ManifestPrefix(site, camera, day))...)
+	}
+	rebuild()
+	if diff := cmp.Diff([]LostDay{{camera, rooted}, {camera, open}}, k.TakeLost()); diff != "" {
+		t.Errorf("lost days (-want +got):\n%s", diff)
+	}
+	if d := l.damages(); len(d) != 2 {
+		t.Errorf("reported: %+v", d)
+	}
+	l.check("the day that stays")
 }
 
 // In a copy of a Site that was made while it ran, index and bucket are of different moments. Whichever is older, the next

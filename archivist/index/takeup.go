@@ -251,7 +251,7 @@ func (k *Keeper) rebuildBook(ctx context.Context, name string) error {
 		case !known || !base[at].Same(files.Known(day)):
 			err = k.summarize(ctx, i, day)
 		default:
-			if at, rooted := manifest.FindDay(root.Days, day); !rooted || !root.Days[at].Same(files.Known(day)) {
+			if in, rooted := manifest.FindDay(root.Days, day); !rooted || !root.Days[in].Same(files.Known(day)) {
 				i.set(base[at])
 			}
 		}

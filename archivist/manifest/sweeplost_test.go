@@ -137,6 +137,9 @@ func TestSweepAfterManifestsAreLost(t *testing.T) {
 	const age = 10 * time.Minute
 	s := nextSweeper(a, age)
 	s.cursor = wire.SweepCursor{Recent: after(2), Whole: after(2), Epoch: a.Epoch}
+	if err := s.save(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	s.writer.sweepWhole.Store(true)
 	a.Store.KillAfter(0)
 	if err := s.sweep(t.Context(), after(3)); !errors.Is(err, manifesttest.ErrKilled) {

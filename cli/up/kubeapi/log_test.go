@@ -151,6 +151,45 @@ func TestLogDamagedInTheMiddle(t *testing.T) {
 	}
 }
 
+// TestLogDamagedLineEnd: where the end of a line is damaged, two changes are lost in what seems to be one line, and both objects are named.
+func TestLogDamagedLineEnd(t *testing.T) {
+	dir := t.TempDir()
+	s, kept, _ := secrets(t, dir)
+	var ends []int64 // of the log, after each value
+	path := filepath.Join(dir, logName)
+	for _, name := range []string{"a", "b", "c", "d"} {
+		put(t, s, kept, name, "kept")
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends = append(ends, info.Size())
+	}
+	if err := s.close(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole[ends[1]-1] = ' '
+	if err := os.WriteFile(path, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, kept, logged := secrets(t, dir)
+	if value(s, kept, "a") != "kept" || value(s, kept, "d") != "kept" {
+		t.Errorf("beside the damaged line %q and %q are read", value(s, kept, "a"), value(s, kept, "d"))
+	}
+	if len(s.lost) != 2 || !strings.HasPrefix(s.lost[0], "secrets default/b: ") || !strings.HasPrefix(s.lost[1], "secrets default/c: ") {
+		t.Errorf("the loss is named as %q", s.lost)
+	}
+	for _, lost := range s.lost {
+		if !strings.Contains(logged.String(), lost) {
+			t.Errorf("not logged: %s; logged: %s", lost, logged)
+		}
+	}
+}
+
 // TestLogObjectSetAside: an object that cannot be decoded is set aside alone, also over a compaction, and is back in a version that can read it.
 func TestLogObjectSetAside(t *testing.T) {
 	dir := t.TempDir()

@@ -110,6 +110,9 @@ func TestFullDisk(t *testing.T) {
 		}
 		_ = publish(sent) // the last ones are not acknowledged
 	}
+	if s.Healthy() == nil || s.Stuck() != nil {
+		t.Errorf("on a full disk the server stores nothing (%v), which is no reason to end it: %v", s.Healthy(), s.Stuck())
+	}
 	full.remove(t)
 	for range testenv.Attempts() {
 		if err = publish(sent); err == nil {

@@ -207,7 +207,7 @@ func consumerHasNoPort(in consumerApplication) (Finding, bool) {
 	return bad(v1alpha1.ReasonStandalone, noNATSPort), in.site != nil && natsWithoutPort(in.site, in.consumer)
 }
 
-const noNATSPort = "substorm up opens no port of its NATS server, so a consumer with delivery NATS cannot connect: choose WebSocket or ServerSentEvents, or run the Site on a cluster"
+const noNATSPort = "spec.delivery: substorm up opens no port of its NATS server, so a consumer with delivery NATS cannot connect: choose WebSocket or ServerSentEvents, or run the Site on a cluster"
 
 func natsWithoutPort(site *v1alpha1.Site, consumer *v1alpha1.FeedConsumer) bool {
 	return standalone(site) && consumer.Spec.Delivery.Type == v1alpha1.DeliveryNATS

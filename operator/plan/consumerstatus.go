@@ -120,7 +120,7 @@ func ConsumerStatus(v ConsumerView) (v1alpha1.FeedConsumerStatus, time.Duration)
 		c.set(v1alpha1.ConditionInstrumentsSelected, v.Verdict.Selected)
 	}
 	if v.Site != nil && natsWithoutPort(v.Site, v.Consumer) {
-		c.set(v1alpha1.ConditionNotApplied, Finding{"True", v1alpha1.ReasonStandalone, "spec.delivery: " + noNATSPort})
+		c.set(v1alpha1.ConditionNotApplied, Finding{"True", v1alpha1.ReasonStandalone, noNATSPort})
 	}
 	c.set(v1alpha1.ConditionKeepingUp, keepingUp)
 	patienceEnds := c.finish(first(v, consumerReadiness, good(v1alpha1.ReasonReady, "it can connect with what Secret "+

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -88,8 +87,13 @@ mkdir -p "$1/src" "$1/usr/local/go"
 mount --bind "$2" "$1/src"
 mount --bind "$3" "$1/usr/local/go"
 exec chroot "$1" env -i HOME=/root PATH=/usr/local/go/bin:/usr/sbin:/usr/bin:/sbin:/bin bash -c "cd /src && $4"`
+	env, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	goroot := strings.TrimSpace(string(env))
 	return func(command string) (string, error) {
-		cmd := exec.Command("unshare", "--mount", "sh", "-c", script, "sh", root, checkout, runtime.GOROOT(), command)
+		cmd := exec.Command("unshare", "--mount", "sh", "-c", script, "sh", root, checkout, goroot, command)
 		var said bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &said, &said
 		err := cmd.Run()

@@ -80,7 +80,8 @@ var lostCauses = []wire.Cause{wire.CauseCorrupt, wire.CauseSpoolAbandoned, wire.
 	wire.CauseStreamGone, wire.CauseMessageDeleted, wire.CauseStreamFull, wire.CauseNoSpace}
 
 // refusedCauses are those for which a gateway would not have it.
-var refusedCauses = []wire.Cause{wire.CauseObjectTooLarge, wire.CauseRateLimited, wire.CauseNameConflict, wire.CausePreconditionFailed, wire.CauseCrossOrigin, wire.CauseWrongProtocol, wire.CauseDigestMismatch,
+var refusedCauses = []wire.Cause{wire.CauseObjectTooLarge, wire.CauseRateLimited, wire.CauseNameConflict, wire.CausePreconditionFailed, wire.CauseCrossOrigin,
+	wire.CauseWrongProtocol, wire.CauseDigestMismatch,
 	wire.CauseTooManyConnections, wire.CauseDisplaced, wire.CauseBadRequest, wire.CauseBadToken, wire.CauseBadCertificate, wire.CauseRetired, wire.CauseQuarantined}
 
 func (p *planner) counts() (lost, refused, unread uint64) {

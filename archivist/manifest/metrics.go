@@ -86,7 +86,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	for _, path := range []string{pathOwn, pathTold, pathUnchecked} {
 		m.paths.WithLabelValues(path)
 	}
-	for _, finding := range []string{findingUnannounced, findingDuplicate, findingPurged, findingOther, findingStaging, findingFailedPack, findingUnreadable, findingRetracted, findingOrphanDuplicate} {
+	for _, finding := range []string{findingUnannounced, findingDuplicate, findingPurged, findingOther, findingStaging, findingFailedPack, findingUnreadable,
+		findingRetracted, findingOrphanDuplicate} {
 		m.found.WithLabelValues(finding)
 	}
 	return m

@@ -123,7 +123,8 @@ func New(cfg Config) *Collector {
 	if cfg.Agree == nil {
 		cfg.Agree = stream.ServerAgrees(cfg.JetStream, wire.CursorBucket(cfg.Site))
 	}
-	return &Collector{cfg: cfg, vacated: map[string]time.Time{}, told: map[string]string{}, foreign: map[string]bool{}, stopped: map[string]wire.StoppedExpiry{}, owing: map[string]*owing{}, lacking: map[string]time.Time{}}
+	return &Collector{cfg: cfg, vacated: map[string]time.Time{}, told: map[string]string{}, foreign: map[string]bool{}, stopped: map[string]wire.StoppedExpiry{},
+		owing: map[string]*owing{}, lacking: map[string]time.Time{}}
 }
 
 // Run removes what is to be removed, until ctx ends. What the store does not do waits,

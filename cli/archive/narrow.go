@@ -24,7 +24,8 @@ type narrowing struct {
 }
 
 func (n *narrowing) add(f *pflag.FlagSet) {
-	f.StringVar(&n.received, "received", "", "objects received in this interval `A..B`, in UTC: 2026-11-28T06:32:20..2026-11-28T06:32:30; either end may be left out, and an end holds its whole second, minute or day")
+	f.StringVar(&n.received, "received", "", "objects received in this interval `A..B`, in UTC: 2026-11-28T06:32:20..2026-11-28T06:32:30; "+
+		"either end may be left out, and an end holds its whole second, minute or day")
 	f.StringVar(&n.observed, "observed", "", "objects whose observation begins in this interval `A..B`")
 	f.StringVar(&n.from, "from", "", "objects that came from this `ADDRESS`, or network: 192.0.2.7 or 192.0.2.0/24")
 	f.StringVar(&n.match, "match", "", "objects whose file name matches this `GLOB`, or whose whole path where the pattern has a slash: '*.blk'")

@@ -319,7 +319,8 @@ func (s *site) startOperator(parts *stack) {
 const inProcess = "substorm"
 
 func (s *site) startPods(parts *stack) {
-	s.pods = pods.New(pods.Config{Client: s.client, Folder: s.folder.path, Host: ingestHost(s.cfg.ListenIngest), Programs: programs(), Override: s.override, Log: s.log, Last: []string{plan.ArchivistProgram}})
+	s.pods = pods.New(pods.Config{Client: s.client, Folder: s.folder.path, Host: ingestHost(s.cfg.ListenIngest), Programs: programs(),
+		Override: s.override, Log: s.log, Last: []string{plan.ArchivistProgram}})
 	parts.start("pods", func(ctx context.Context) error { s.pods.Run(ctx); return nil }, s.failed)
 }
 

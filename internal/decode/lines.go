@@ -159,7 +159,6 @@ func (s *lineSource) next() (line []byte, ended bool, err error) {
 			_, _ = s.b.Discard(maxLine)
 		case s.err != nil && long && errors.Is(s.err, io.EOF):
 			_, _ = s.b.Discard(looked)
-			long = false
 			return nil, true, bufio.ErrBufferFull
 		case s.err != nil:
 			_, _ = s.b.Discard(looked)

@@ -170,8 +170,10 @@ func (t Totals) MinusCopies(o Totals) Totals {
 	return t
 }
 
-// SameObjects says whether two totals of StepMirrored are of the same objects, and SameSegments of the same segments.
+// SameObjects says whether two totals of StepMirrored are of the same objects.
 func (t Totals) SameObjects(o Totals) bool { return t.Objects == o.Objects && t.Digest == o.Digest }
+
+// SameSegments says whether two totals of StepMirrored are of the same segments.
 func (t Totals) SameSegments(o Totals) bool {
 	return t.Datagrams == o.Datagrams && t.Segments == o.Segments
 }

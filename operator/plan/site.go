@@ -116,6 +116,16 @@ func markerIsAnotherSites(v SiteView) (Finding, bool) {
 	return Finding{}, false
 }
 
+// setDeclared sets the conditions of what manifests declare.
+func (v SiteView) setDeclared(c *conditions) {
+	if f, found := readersUndeclared(v.Site, v.Secrets); found {
+		c.set(v1alpha1.ConditionReadersDeclared, f)
+	}
+	if f, found := v.manifestsApplied(); found {
+		c.set(v1alpha1.ConditionManifestsApplied, f)
+	}
+}
+
 // SiteStatus returns the status, and after how long to look again.
 func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 	accepted := SiteAccepted(v)
@@ -167,12 +177,7 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 	if f, found := ReadersProblem(v.Site, v.Secrets); found {
 		findings = append(findings, f)
 	}
-	if f, found := readersUndeclared(v.Site, v.Secrets); found {
-		c.set(v1alpha1.ConditionReadersDeclared, f)
-	}
-	if f, found := v.manifestsApplied(); found {
-		c.set(v1alpha1.ConditionManifestsApplied, f)
-	}
+	v.setDeclared(&c)
 	if f, found := v.readersHaveNoAuthority(); found {
 		findings = append(findings, f)
 	}

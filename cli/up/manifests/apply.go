@@ -127,7 +127,7 @@ func Problems(err error) []string {
 		return nil
 	}
 	var all []string
-	if many, is := err.(interface{ Unwrap() []error }); is { //nolint:errorlint // of errors.Join itself
+	if many, is := err.(interface{ Unwrap() []error }); is { // of errors.Join itself
 		for _, one := range many.Unwrap() {
 			all = append(all, Problems(one)...)
 		}

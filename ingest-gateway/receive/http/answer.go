@@ -49,7 +49,7 @@ var verdicts = map[wire.Cause]verdict{
 	wire.CauseRetired:            {http.StatusGone, 0, "the Instrument's state is Retired: set it to Active"},
 	wire.CauseObjectTooLarge:     {http.StatusRequestEntityTooLarge, 0, "send smaller objects, or raise limits.maxObjectSize"},
 	wire.CauseTooManyConnections: {http.StatusTooManyRequests, retrySoon, "send fewer at a time, or raise limits.maxConnections"},
-	wire.CauseDisplaced:          {http.StatusTooManyRequests, retrySoon, "as many requests are open as limits.maxConnections says, and this one was slow, or its address had the most: send fewer at a time"},
+	wire.CauseDisplaced:          {http.StatusTooManyRequests, retrySoon, "limits.maxConnections requests are open, and this one was slow, or its address had the most: send fewer at a time"},
 	wire.CauseEmpty:              {http.StatusBadRequest, 0, "an object has at least one byte, and a body Content-Length or chunks (HTTP/1.1)"},
 	wire.CauseReset:              {http.StatusBadRequest, 0, "the body ended early: send again"},
 }

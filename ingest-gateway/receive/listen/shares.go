@@ -92,7 +92,7 @@ func (of *share) yieldsTo(newcomer *Entry, now time.Time) *Entry {
 		}
 	}
 	held = max(held, of.waiting.count(&newcomer.member))
-	if m := of.waiting.yieldsTo(&newcomer.member, held); m != nil {
+	if m := of.waiting.yields(held); m != nil {
 		return m.owner.(*Entry)
 	}
 	var slow *Entry

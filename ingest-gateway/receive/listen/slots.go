@@ -138,7 +138,7 @@ func (s *Slots) victim(newcomer *Slot) *Slot {
 	case idle != nil:
 		return slotOf(idle)
 	default:
-		return slotOf(s.served.yieldsTo(&newcomer.member, s.served.count(&newcomer.member)))
+		return slotOf(s.served.yields(s.served.count(&newcomer.member)))
 	}
 }
 

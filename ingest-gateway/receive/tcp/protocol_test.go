@@ -4,6 +4,7 @@ package tcp
 
 import (
 	"crypto/tls"
+	"errors"
 	"net"
 	"slices"
 	"strings"
@@ -57,7 +58,7 @@ func TestRecognize(t *testing.T) {
 			for piece := range slices.Chunk(c.sent, size+1) {
 				r.see(piece)
 			}
-			if r.found != c.want {
+			if !errors.Is(r.found, c.want) {
 				t.Fatalf("%s, in pieces of %d bytes: %v, want %v", name, size+1, r.found, c.want)
 			}
 			if len(r.head) > maxFirstLine {

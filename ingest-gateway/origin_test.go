@@ -17,7 +17,7 @@ import (
 )
 
 // A web page of another origin writes nothing through a browser, at whichever endpoint: 403, counted, nothing is kept.
-// What has none of a browser's headers, or is of the same origin, is received.
+// A request without a browser's headers, or of the same origin, is received.
 func TestWebPagesWriteNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -2,7 +2,7 @@
 
 // Package index keeps the list of days that readers of the archive go by: the
 // entries of the key-value bucket INDEX_<site>, and the roots beside the manifests.
-// Who reads the archive lists the bucket only where a file that the index names is not there.
+// Readers of the archive list the bucket only where a file that the index names is not there.
 //
 // The manifest's writer and the compactor say what they stored, and the keeper
 // tells the readers before the writer moves its cursor. Nothing here may hold up the

@@ -133,7 +133,7 @@ func (s *Sweeper) sweep(ctx context.Context, now time.Time) error {
 	s.stored, s.refused = nil, false
 	s.retracted, s.retractedDay = nil, dayKey{}
 	if s.writer.sweepWhole.Swap(false) {
-		// What was listed is old, so all packs are looked into. A sweep that fails, or whoever comes next, begins with the whole bucket too.
+		// The objects of lost files are old, so all packs are looked into. After a sweep that fails, the next one covers the whole bucket, too.
 		s.lost, s.cursor.Whole = now, time.Time{}
 		if err := s.save(ctx); err != nil {
 			return err

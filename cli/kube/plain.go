@@ -9,7 +9,7 @@ var plainer = []struct {
 	part *regexp.Regexp
 	by   string
 }{
-	// Of a patch with an unknown field the server repeats the whole object.
+	// The server repeats the whole object of a patch with an unknown field.
 	{regexp.MustCompile(`(?s)The request is invalid: patch: Invalid value: .*: strict decoding error: `), ""},
 	{regexp.MustCompile(`(?s)patch: Invalid value: .*: strict decoding error: `), ""},
 	{regexp.MustCompile(`,? ?<nil>: Invalid value: (null|"null"): some validation rules were not checked because the object was invalid; correct the existing errors to complete validation`), ""},

@@ -15,7 +15,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Where the manifest of a day is lost, the answer says that, and not that the bytes of objects are damaged.
+// The answer about a day whose manifest is lost says that, and not that the bytes of objects are damaged.
 func TestManifestIsMissing(t *testing.T) {
 	t.Parallel()
 	a := archivetest.New(t, wire.InstrumentEntry{Instrument: "a", Access: archivetest.Public})

@@ -202,7 +202,7 @@ const cutTo = time.Second
 // samples are cut to today's.
 func (m *merger) reach(r *wire.Record) (low, high int64) {
 	from, to, told := r.ObservedSpan()
-	// Of a segment with a span that is not believed, because of one datagram perhaps, others have samples.
+	// A segment whose span is not believed, because of one datagram perhaps, has samples of other datagrams.
 	decoded := told && r.TimeSource == wire.TimeSourcePayload
 	if delay := m.dataset.delay(); !decoded {
 		from, to = from.Add(-delay), to.Add(delay)

@@ -213,7 +213,7 @@ func TestEmbargo(t *testing.T) {
 	if !slices.Equal(told, []string{"old.csv"}) {
 		t.Errorf("told of %q", told)
 	}
-	// That something arrives under embargo is not told by a tag, but for what changes with each minute.
+	// A tag changes with each minute, and not when something arrives under embargo.
 	tags := func() (of string, minute time.Time) {
 		r, _ := root(l)
 		for _, line := range r.Instruments {

@@ -365,7 +365,7 @@ func TestSilentStartsHoldNoTurn(t *testing.T) {
 	})
 }
 
-// Who does not say what it wants has 30 seconds while nobody waits for a turn, and 5 while somebody does.
+// A client that does not say what it wants has 30 seconds while no other waits for a turn, and 5 otherwise.
 func TestBusyStart(t *testing.T) {
 	t.Parallel()
 	for waiting, want := range map[bool]time.Duration{false: startTimeout, true: busyStart} {
@@ -392,7 +392,7 @@ func TestBusyStart(t *testing.T) {
 	}
 }
 
-// What clients say before their turn is bounded in memory, of all together, and is given back.
+// All clients together may hold a bounded amount of memory before their turns, and it is released.
 func TestStartsAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -45,7 +45,7 @@ func TestFilesThatTheBucketLacks(t *testing.T) {
 			t.Errorf("%s: %v", r.Path, err)
 		}
 	}
-	// What is listed from now on has the numbers of the files that are gone.
+	// Later parts have the numbers of the files that are gone.
 	l.PutPart(camera, day, 3, all[3])
 	if d, err = c.Day(t.Context(), camera, day); err != nil || len(d.Records) != 3 || d.Tag == before {
 		t.Errorf("%+v, %v", d, err)

@@ -15,7 +15,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// What devices of the field write: text that is not of UTF-8, byte order marks, ends of lines of all kinds, numbers with
+// Devices of the field write text that is not of UTF-8, byte order marks, ends of lines of all kinds, numbers with
 // exponents and decimal commas, leap seconds, and columns that overflowed.
 func TestFieldText(t *testing.T) {
 	t.Parallel()

@@ -64,7 +64,7 @@ func heldWhile(t *testing.T, store objectstore.Store, prefix string, count int) 
 	return held
 }
 
-// What a list holds does not grow with the folder.
+// The memory of a list does not grow with the folder.
 func TestListHoldsPartOfAFolder(t *testing.T) {
 	defer objectstore.HoldNames(32)()
 	dir := t.TempDir()

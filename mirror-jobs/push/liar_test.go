@@ -28,8 +28,8 @@ func (l *lab) toLiar() *liar.Proxy {
 	return proxy
 }
 
-// What a lying bucket acknowledges and does not have when it is asked is not confirmed, the reason is the partner's, and once it is honest it
-// gets everything.
+// A copy that a lying bucket acknowledges and does not have is not confirmed, and the reason is the partner's. Once the bucket is honest
+// it gets everything.
 func TestLyingBucket(t *testing.T) {
 	t.Parallel()
 	reasons := map[liar.Mode]string{
@@ -68,7 +68,7 @@ func TestLyingBucket(t *testing.T) {
 	}
 }
 
-// Where nothing is verified an acknowledgement counts, and a page, or an answer without an ETag, is none.
+// Without verification an acknowledgement counts. A page, or an answer without an ETag, is none.
 func TestLyingBucketUnverified(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []liar.Mode{liar.Portal, liar.BarePortal, liar.NoETag, liar.Redirect, liar.Fails} {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// What rsync says on standard error names the files that failed, in each of its ways.
+// Messages of rsync on standard error name the files that failed, in each of its ways.
 func TestNamed(t *testing.T) {
 	t.Parallel()
 	paths := []string{"cam/p/1.txt", "cam/p/4.txt", `cam/p/a "b".txt`, "cam/p/n: m.txt", "x/1.txt", "x/y/2.txt", "cam/p/\u00e6.txt"}

@@ -67,7 +67,7 @@ func TestDeletedThenClosed(t *testing.T) {
 	h.reads("once it is open again", wire.AccessPublic, wire.AccessPublic)
 }
 
-// Where an origin offers nothing any more, or closes all at once, nothing is hidden at the mirror until a run is forced.
+// If an origin offers nothing any more, or closes all at once, nothing is hidden at the mirror until a run is forced.
 func TestAllMissing(t *testing.T) {
 	t.Parallel()
 	h, camera, other := newPair(t)

@@ -113,7 +113,7 @@ func TestSharesOfTheSlowBesideMany(t *testing.T) {
 	}
 }
 
-// Where all slots are taken by one address, each of its connections being served, another address gets a slot; of what is on
+// If all slots are taken by one address, each of its connections being served, another address gets a slot; of what is on
 // its way to the store nothing is closed.
 func TestSlotsOfTheServed(t *testing.T) {
 	var gone []int

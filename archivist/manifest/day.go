@@ -107,9 +107,15 @@ func (w *Writer) loadDay(ctx context.Context, key dayKey, number int) (*day, err
 	if err != nil {
 		return nil, err
 	}
+	// Changes are ordered by the numbers of their parts. Where manifests are lost and changes are not, a new part with a number of before would
+	// have an older change, such as a restore, hold against a later retraction.
+	changed, err := read.LastChangedPart(ctx, w.cfg.Store, w.cfg.Site, d.instrument, d.day)
+	if err != nil {
+		return nil, err
+	}
 	w.days[key] = d
 	w.held += d.paths.cost()
-	d.nextPart, d.listed = l.files.NextPart, l.listed
+	d.nextPart, d.listed = max(l.files.NextPart, changed+1), l.listed
 	d.columns, d.unsaved = counted.Columns, len(counted.Announced) > 0
 	for n, ids := range l.slots {
 		w.keep(d, n, ids)

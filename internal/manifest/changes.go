@@ -118,6 +118,20 @@ func WalkChanges(ctx context.Context, store objectstore.Store, site, instrument 
 	return c, nil
 }
 
+// LastChangedPart is the greatest number of a part that changes of an instrument and day are of; 0: there are none. It reads no
+// file. Errors: those of objectstore.
+func LastChangedPart(ctx context.Context, store objectstore.Store, site, instrument string, day wire.Day) (last int, err error) {
+	for info, err := range store.List(ctx, wire.ChangesPrefix(site, instrument, day), "") {
+		if err != nil {
+			return 0, err
+		}
+		if name, err := wire.ParseChangesKey(info.Key); err == nil { // WalkChanges names what is foreign
+			last = max(last, name.Part)
+		}
+	}
+	return last, nil
+}
+
 // readChanges reads one file.
 func readChanges(ctx context.Context, store objectstore.Store, key string) ([]wire.Record, error) {
 	body, _, err := store.Get(ctx, key, objectstore.All)

@@ -41,6 +41,9 @@ func (d *demo) send(ctx context.Context) (sent, error) {
 		return sent{}, err
 	}
 	d.p.Line("data: %s", data.What)
+	for i, began := 0, time.Now().Add(-time.Duration(len(data.Lines))*time.Second); i < len(data.Lines); i++ {
+		data.Lines[i] = sampledata.Redate(data.Lines[i], began.Add(time.Duration(i)*time.Second))
+	}
 	s := sent{frames: map[wire.Digest]string{}, datagrams: uint64(len(data.Lines))}
 	if err := s.span(data.Lines); err != nil {
 		return sent{}, err

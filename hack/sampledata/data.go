@@ -53,6 +53,14 @@ func dataLines(file string) []string {
 	return lines
 }
 
+// header is the date, the time and the day of the year of a line of IAGA-2002.
+const header = "2006-01-02 15:04:05.000 002"
+
+// Redate gives the values of a line another second: a Site does not believe times of observation that lie years back.
+func Redate(line string, at time.Time) string {
+	return at.UTC().Truncate(time.Second).Format(header) + line[len(header):]
+}
+
 func generate(dir string) (Data, error) {
 	made := Data{What: "generated frames and values: no recorded data lies beside this checkout"}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -74,7 +82,7 @@ func generate(dir string) (Data, error) {
 	for i := range maxLines {
 		at := start.Add(time.Duration(i) * time.Second)
 		storm := math.Sin(float64(i) / 40)
-		made.Lines = append(made.Lines, fmt.Sprintf("%s %03d   %9.2f %9.2f %9.2f %9.2f", at.Format("2006-01-02 15:04:05.000"), at.YearDay(),
+		made.Lines = append(made.Lines, fmt.Sprintf("%s   %9.2f %9.2f %9.2f %9.2f", at.Format(header),
 			20750+30*storm, 50+8*storm, 46700-12*storm, 51100+5*storm))
 	}
 	return made, nil

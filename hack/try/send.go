@@ -83,9 +83,8 @@ func (t *try) magnetometer(ctx context.Context, lines []string) {
 		return
 	}
 	defer func() { _ = conn.Close() }()
-	const header = "2006-01-02 15:04:05.000 002"
 	send := func(line string, at time.Time) {
-		_, _ = conn.Write([]byte(at.UTC().Truncate(time.Second).Format(header) + line[len(header):])) // UDP tells nobody whether it arrived
+		_, _ = conn.Write([]byte(sampledata.Redate(line, at))) // UDP tells nobody whether it arrived
 	}
 	if began := time.Now(); t.fresh {
 		for i, line := range lines {

@@ -151,9 +151,6 @@ func (c *Counter) write(ctx context.Context) error {
 		if err != nil {
 			c.again(key)
 			failed = errors.Join(failed, err)
-			if ctx.Err() != nil {
-				return failed
-			}
 		}
 	}
 	c.forget(wire.DayOf(time.Now().Add(-time.Hour)))

@@ -102,6 +102,28 @@ func TestCount(t *testing.T) {
 	}
 }
 
+// TestCountOfAnEndedWrite: what a write that was ended midway did not reach belongs to the next one.
+func TestCountOfAnEndedWrite(t *testing.T) {
+	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
+	testenv.CreateSite(t, js, site)
+	c := counter(js, "one")
+	c.Count("allsky-1", "", endpoint.Person, 200, 1000)
+	c.Count("", "", endpoint.Person, 200, 10)
+	if err := c.write(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.Count("allsky-1", "", endpoint.Person, 200, 1000)
+	c.Count("", "", endpoint.Person, 200, 10)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := c.write(ended); err == nil {
+		t.Error("a write whose context has ended: no error")
+	}
+	if got := len(c.take()); got != 2 {
+		t.Errorf("%d instruments are left to be written, not 2", got)
+	}
+}
+
 // TestManyReaders: the counts of one day are bounded, and nothing is left out.
 func TestManyReaders(t *testing.T) {
 	c := counter(nil, "one")

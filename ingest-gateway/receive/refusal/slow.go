@@ -26,6 +26,8 @@ const (
 	maxAddresses = 4096
 	// network6 is what is one address of IPv6: what a provider gives to one customer.
 	network6 = 64
+	// site6 is what a provider gives to one customer at most (RFC 6177); it may fail siteShare times as often as one address.
+	site6, siteShare = 48, 4
 )
 
 // Slow holds answers back from addresses whose authentication fails again and again: who
@@ -58,22 +60,28 @@ func (s *Slow) Hold(ctx context.Context, cause wire.Cause, addr netip.Addr) {
 	retry.Sleep(ctx, delay)
 }
 
-// delay notes a failure, and returns how long its answer is held back.
+// delay notes a failure, and returns how long its answer is held back: as long as its address owes or, of IPv6, as long as its
+// site owes.
 func (s *Slow) delay(now time.Time, addr netip.Addr) time.Duration {
-	bits := addr.BitLen()
-	if addr.Is6() {
-		bits = network6
-	}
-	from, err := addr.Prefix(bits)
-	if err != nil { // no address at all
+	if !addr.IsValid() {
 		return maxDelay
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !addr.Is6() {
+		return s.owes(now, addr, addr.BitLen(), 1)
+	}
+	return max(s.owes(now, addr, network6, 1), s.owes(now, addr, site6, siteShare))
+}
+
+// owes notes a failure of a network that is allowed a number of times what one address is, and returns how long its answer is held
+// back. The mutex is held.
+func (s *Slow) owes(now time.Time, addr netip.Addr, bits, times int) time.Duration {
+	from, _ := addr.WithZone("").Prefix(bits) // bits are those of the address, or fewer
 	l := s.from[from]
 	if l == nil {
 		s.makeSpace(now)
-		l = rate.NewLimiter(1, failureBurst)
+		l = rate.NewLimiter(rate.Limit(times), times*failureBurst)
 		s.from[from] = l
 	}
 	r := l.ReserveN(now, 1)
@@ -92,7 +100,7 @@ func (s *Slow) makeSpace(now time.Time) {
 		return
 	}
 	for from, l := range s.from {
-		if l.TokensAt(now) >= failureBurst {
+		if l.TokensAt(now) >= float64(l.Burst()) {
 			delete(s.from, from)
 		}
 	}

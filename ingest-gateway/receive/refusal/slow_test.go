@@ -39,6 +39,15 @@ func TestDelay(t *testing.T) {
 	if d := s.delay(now, netip.MustParseAddr("2001:db8::2")); d == 0 {
 		t.Error("a neighbor of one network of IPv6 counts by itself")
 	}
+	for i := range siteShare * failureBurst {
+		s.delay(now, netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 0, 9, byte(i >> 8), byte(i)}))
+	}
+	if d := s.delay(now, netip.MustParseAddr("2001:db8:9:ffff::1")); d == 0 {
+		t.Error("a new network of a site that fails from many of its networks is not held back")
+	}
+	if d := s.delay(now, netip.MustParseAddr("2001:db8:a::1")); d != 0 {
+		t.Errorf("another site is held back for %v", d)
+	}
 	for i := range 3 * maxAddresses {
 		s.delay(now, netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}))
 	}

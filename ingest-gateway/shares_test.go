@@ -3,8 +3,10 @@
 package ingestgateway_test
 
 import (
+	"bytes"
 	"fmt"
 	"net"
+	"net/http"
 	"testing"
 
 	proxyproto "github.com/pires/go-proxyproto"
@@ -90,4 +92,78 @@ func TestOneAddressKeepsNoSenderOut(t *testing.T) {
 		put(in(web, "camera", "own"), object).wantReceipt(t, 201, object)
 		displaced("camera", 1)
 	})
+}
+
+// A crowd from 200 addresses, with two connections of each, fills an open Instrument of each framing, with silent, slow and
+// unfinished senders. The Instrument's own sender is not kept out.
+func TestManyAddressesKeepNoSenderOut(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	const most, addresses = 64, 200
+	object := random(37, 1000)
+	attacks := []struct {
+		framing     string // none: HTTP
+		says, sends []byte
+	}{
+		{wire.FramingUntilClose, []byte("x"), object},
+		{wire.FramingLines, []byte("x"), []byte("an object\n")},
+		{wire.FramingLengthPrefixed, []byte{0, 0}, prefixed(object)},
+		{wire.FramingIdle, []byte("x"), object},
+		{"", []byte("PUT /in/none/slow HTTP/1.1\r\nHost: x\r\nContent-Le"), nil},
+		{"", []byte("PUT /in/none/slow HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nx"), nil},
+	}
+	var entries []wire.InstrumentEntry
+	for i, a := range attacks {
+		name, port := fmt.Sprintf("instrument-%d", i), testenv.FreePort(t)
+		e := tcpInstrument(name, port)
+		if a.framing == "" {
+			e = httpInstrument(name, port)
+		}
+		e.Listeners[0].Framing, e.MaxConnections = a.framing, most
+		if a.framing == wire.FramingIdle {
+			e.Listeners[0].IdleAfterMillis = 60_000
+		}
+		entries = append(entries, e)
+	}
+	revision := l.declare(t, entries...)
+	g := l.start(t, gatewayOptions{})
+	g.awaitReady()
+	l.awaitRevision(t, g.name, revision)
+	for i, a := range attacks {
+		e := entries[i]
+		t.Run(fmt.Sprint(i, a.framing), func(t *testing.T) {
+			port := int(e.Listeners[0].Port)
+			awaitListening(t, port)
+			says := bytes.ReplaceAll(a.says, []byte("none"), []byte(e.Instrument))
+			for n := range addresses {
+				crowd(t, 2, port, fmt.Sprintf("127.0.3.%d", n+1), func(int) []byte { return says })
+			}
+			headed := !bytes.HasSuffix(a.says, []byte("Content-Le")) // a request counts to its instrument once its head is whole
+			await(t, "displaced", func() (bool, string) {
+				if !headed {
+					return true, ""
+				}
+				v := g.metric(fmt.Sprintf("substorm_gateway_refused_total{cause=%q,instrument=%q}", wire.CauseDisplaced, e.Instrument))
+				return v != "" && v != "0", v
+			})
+			if a.framing == "" {
+				var got reply
+				await(t, "the Instrument's own request", func() (bool, string) {
+					got = put(in(port, e.Instrument, "own"), object)
+					return got.status != http.StatusTooManyRequests, ""
+				})
+				got.wantReceipt(t, 201, object)
+				return
+			}
+			conn := dial(t, port)
+			defer conn.Close()
+			if _, err := conn.Write(a.sends); err != nil {
+				t.Fatal(err)
+			}
+			_ = conn.CloseWrite()
+			if got := hear(conn); got.err != nil || got.line == "" {
+				t.Errorf("the Instrument's own sender hears %q, %v", got.line, got.err)
+			}
+		})
+	}
 }

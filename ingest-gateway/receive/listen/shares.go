@@ -15,12 +15,15 @@ const (
 	// less than half of what a satellite modem of 2,400 bit/s carries.
 	floor     = 128
 	slowAfter = 30 * time.Second
+	// alone is the time of a connection beside a newcomer whose address has none. A crowd of as many addresses as there may be
+	// connections then keeps a sender out for as long as that.
+	alone = 10 * time.Second
 )
 
 // Shares bound what is open of each instrument at a time: connections, or requests over
 // HTTP. Where as many are open as may be, a newcomer displaces the oldest of the address that
 // has the most, unless its own has as many; else the oldest that is slower than the
-// floor, of its own address or of one that has more. Of what may be displaced each waits for its sender: what is whole, and on its way to
+// floor, of its own address or of one that has more; sooner, where its own has none. Of what may be displaced each waits for its sender: what is whole, and on its way to
 // the store, is not. Methods may be called from many goroutines.
 type Shares struct {
 	mu  sync.Mutex
@@ -95,9 +98,13 @@ func (of *share) yieldsTo(newcomer *Entry, now time.Time) *Entry {
 	if m := of.waiting.yields(held); m != nil {
 		return m.owner.(*Entry)
 	}
+	after := slowAfter
+	if held == 0 {
+		after = alone
+	}
 	var slow *Entry
 	for e := range of.open {
-		if e.in == nil || !e.slow(now) || slow != nil && slow.number < e.number {
+		if e.in == nil || !e.slow(now, after) || slow != nil && slow.number < e.number {
 			continue
 		}
 		if e.network == newcomer.network || of.waiting.count(&e.member) > held {
@@ -107,10 +114,10 @@ func (of *share) yieldsTo(newcomer *Entry, now time.Time) *Entry {
 	return slow
 }
 
-// slow says whether an entry brings less than the floor.
-func (e *Entry) slow(now time.Time) bool {
+// slow says whether an entry brings less than the floor after a time.
+func (e *Entry) slow(now time.Time, after time.Duration) bool {
 	waited := now.Sub(e.since)
-	return waited >= slowAfter && float64(e.bytes.Load()) < floor*waited.Seconds()
+	return waited >= after && float64(e.bytes.Load()) < floor*waited.Seconds()
 }
 
 // end removes an entry. The mutex is held.

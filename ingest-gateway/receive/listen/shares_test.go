@@ -74,7 +74,7 @@ func TestSharesOfTheSlow(t *testing.T) {
 	slow, fast, held, object := s.enter("192.0.2.1"), s.enter("192.0.2.2"), s.enter("192.0.2.3"), s.enter("192.0.2.4")
 	held.Hold()
 	object.Hold()
-	s.clock = s.clock.Add(slowAfter - 1)
+	s.clock = s.clock.Add(alone - 1)
 	slow.Arrived(18)
 	fast.Arrived(floor * 60)
 	object.Unhold() // it has delivered one, and waits for the next
@@ -94,6 +94,21 @@ func TestSharesOfTheSlow(t *testing.T) {
 	late.Leave()
 	if s.enter("192.0.2.7") == nil || s.enter("192.0.2.8") != nil {
 		t.Error("as many may be open as before")
+	}
+}
+
+// A connection that an address has beside others displaces a slow one later than the first of an address does.
+func TestSharesOfTheSlowBesideTheFirst(t *testing.T) {
+	s := newShares(3)
+	s.enter("192.0.2.1")
+	s.enter("192.0.2.2").Arrived(floor * 60)
+	s.enter("192.0.2.3")
+	s.clock = s.clock.Add(alone)
+	if s.enter("192.0.2.2") != nil {
+		t.Error("an address with a connection displaces one that is slow for a moment")
+	}
+	if s.enter("192.0.2.4") == nil || fmt.Sprint(s.gone) != "[192.0.2.1]" {
+		t.Errorf("%v gave way to an address that has none", s.gone)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/substorm/substorm/internal/catalog"
@@ -23,6 +24,7 @@ import (
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/telemetry"
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/bound"
 	"github.com/substorm/substorm/mirror-jobs/plan"
 	"github.com/substorm/substorm/mirror-jobs/push"
 )
@@ -57,6 +59,7 @@ type program struct {
 	registry *registry.Registry
 	catalog  *catalog.Catalog
 	report   *report
+	refused  *prometheus.CounterVec
 }
 
 // errNoStore: it was begun for another mirror than the registry has now.
@@ -72,6 +75,11 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	p := &program{cfg: cfg, metrics: telemetry.NewRegistry("mirror-jobs"), registry: registry.New()}
+	p.refused = promauto.With(p.metrics).NewCounterVec(prometheus.CounterOpts{
+		Name: "substorm_mirror_refused_lists_total",
+		Help: "Runs that refused a list of the other side since it exceeds a limit, by list: " +
+			"page, folder, folders, depth, rsync-list, rsync-answer, root, days, lists.",
+	}, []string{"list"})
 	p.log = log.With("partner", cfg.Partner, "run", cfg.Run)
 	if cfg.readsArchive() {
 		if p.store, err = objectstore.Open(cfg.Objects); err != nil {
@@ -240,6 +248,9 @@ func (p *program) once(ctx context.Context, entry wire.MirrorEntry, following bo
 	}
 	stop()
 	<-reported
+	for _, list := range bound.Of(err) {
+		p.refused.WithLabelValues(list).Inc()
+	}
 	p.report.end(ctx, err)
 	return err
 }

@@ -10,7 +10,8 @@ import (
 	"net/http"
 )
 
-// answers refuses answers that say that a call succeeded and are not those of an S3 server: minio-go takes some of them for a success.
+// answers refuses answers that say that a call succeeded and are not those of an S3 server: minio-go takes some of them for a success, and
+// keeps whatever comes.
 type answers struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -21,6 +22,9 @@ func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	if err := checkAnswer(r.Method, resp); err != nil {
 		return nil, errors.Join(err, resp.Body.Close())
+	}
+	if !isObject(r) {
+		resp.Body = &limitedAnswer{ReadCloser: resp.Body}
 	}
 	return resp, nil
 }

@@ -52,7 +52,7 @@ func TestReferenceValues(t *testing.T) {
 }
 
 func TestReferenceMetrics(t *testing.T) {
-	programs, err := Programs(root, "ingest-gateway", "archivist", "feed-server", "operator", "metrics-bridge")
+	programs, err := Programs(root, "ingest-gateway", "archivist", "feed-server", "mirror-jobs", "operator", "metrics-bridge")
 	if err != nil {
 		t.Fatal(err)
 	}

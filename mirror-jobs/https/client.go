@@ -63,6 +63,8 @@ type Config struct {
 	Received func(bytes int)
 	// Patience is how slow the other side may be.
 	Patience Patience
+	// Kept bounds the memory of what it answers.
+	Kept Kept
 }
 
 // Client asks one feed server. Its methods may be called from several goroutines.
@@ -319,6 +321,9 @@ const (
 	inflatedTimes = 64
 )
 
+// errInflated: an answer is decompressed to more than those bounds.
+var errInflated = fmt.Errorf("the answer is decompressed to more than %d times what came, which no honest one is", inflatedTimes)
+
 // inflated is what an answer is decompressed to.
 type inflated struct {
 	io.ReadCloser
@@ -331,7 +336,7 @@ type inflated struct {
 func (i *inflated) Read(p []byte) (int, error) {
 	n, err := i.ReadCloser.Read(p)
 	if i.n += int64(n); i.n > inflatedFree+inflatedTimes**i.came {
-		return 0, fmt.Errorf("the answer is decompressed to more than %d times what came, which no honest one is", inflatedTimes)
+		return 0, errInflated
 	}
 	return n, err
 }

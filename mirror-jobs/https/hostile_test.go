@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,11 +17,19 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/bound"
 	"github.com/substorm/substorm/mirror-jobs/https"
 )
 
 // hostile is a client of a server that answers as it likes, compressed.
 func hostile(t *testing.T, answer func(w io.Writer)) *https.Client {
+	t.Helper()
+	return hostileKept(t, https.Kept{}, answer)
+}
+
+// hostileKept is as hostile, with bounds of what the client keeps.
+func hostileKept(t *testing.T, kept https.Kept, answer func(w io.Writer)) *https.Client {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Encoding", "zstd")
@@ -37,7 +46,7 @@ func hostile(t *testing.T, answer func(w io.Writer)) *https.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := https.New(https.Config{URL: at, Connections: 2})
+	client := https.New(https.Config{URL: at, Connections: 2, Kept: kept})
 	t.Cleanup(client.Close)
 	return client
 }
@@ -47,7 +56,8 @@ func TestHostileIndex(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ line, says string }{
 		"lines of nothing": {"{}\n", "day"},
-		"days":             {`{"day":"2026-01-01","tag":"x"}` + "\n", "more than"},
+		"days":             {`{"day":"2026-01-01","tag":"x"}` + "\n", "the limit of 4000 months and days of instrument camera"},
+		"long tags":        {`{"day":"2026-01-01","tag":"` + strings.Repeat("x", 100<<10) + `"}` + "\n", "the limit of 64 MiB"},
 		"a folder":         {`{"day":"../../camera/evil","tag":"x"}` + "\n", "day"},
 		"a month":          {`{"month":"2026-13","tag":"x"}` + "\n", "month"},
 	} {
@@ -60,7 +70,7 @@ func TestHostileIndex(t *testing.T) {
 				}
 			})
 			_, err := client.Days(t.Context(), []mirrorindex.DaysQuestion{{Instrument: "camera"}})
-			if err == nil || !strings.Contains(err.Error(), c.says) {
+			if err == nil || !strings.Contains(err.Error(), c.says) || strings.HasPrefix(c.says, "the limit") != bound.Is(err) {
 				t.Errorf("%v", err)
 			}
 		})
@@ -77,8 +87,71 @@ func TestHostileList(t *testing.T) {
 		}
 	})
 	_, err := client.Lists(t.Context(), []mirrorindex.ListQuestion{{Instrument: "camera", Day: "2026-01-01"}})
-	if err == nil || !strings.Contains(err.Error(), "more than") {
+	if err == nil || !strings.Contains(err.Error(), "more than 64 times") || https.ReasonOf(err) != wire.MirrorReasonProtocol {
 		t.Errorf("%v", err)
+	}
+}
+
+// entriesOf writes the list of a day.
+func entriesOf(w io.Writer, day string, n int) error {
+	_, err := fmt.Fprintf(w, `{"instrument":"camera","day":%q,"tag":"t"}`+"\n", day)
+	for i := 0; i < n && err == nil; i++ {
+		_, err = fmt.Fprintf(w, `{"path":"%06d","size":1,"sha256":"%064d","id":"%06d","receivedAt":"2026-01-01T00:00:00Z"}`+"\n", i, 1, i)
+	}
+	return err
+}
+
+// The memory of lists is bounded: a day that exceeds it is refused, and of several days the first ones come. What is read grows with the limit alone.
+func TestListsKept(t *testing.T) {
+	t.Parallel()
+	read := map[int]int{}
+	for _, most := range []int{1 << 20, 2 << 20} {
+		days := hostileKept(t, https.Kept{Lists: int64(most)}, func(w io.Writer) {
+			for _, day := range []string{"2026-01-01", "2026-01-02", "2026-01-03"} {
+				if entriesOf(w, day, most/500) != nil {
+					return
+				}
+			}
+			_, _ = io.WriteString(w, `{"end":true}`+"\n")
+		})
+		questions := []mirrorindex.ListQuestion{{Instrument: "camera", Day: "2026-01-01"}, {Instrument: "camera", Day: "2026-01-02"}, {Instrument: "camera", Day: "2026-01-03"}}
+		lists, err := days.Lists(t.Context(), questions)
+		if err != nil || len(lists) == 0 || len(lists) == 3 || len(lists[0].Entries) != most/500 {
+			t.Fatalf("%d lists, %v", len(lists), err)
+		}
+		for _, l := range lists {
+			read[most] += len(l.Entries)
+		}
+		if _, err := hostileKept(t, https.Kept{Lists: int64(most) / 4}, func(w io.Writer) { _ = entriesOf(w, "2026-01-01", most/500) }).Lists(t.Context(), questions[:1]); !bound.Is(err) {
+			t.Errorf("%v", err)
+		}
+	}
+	if read[2<<20] != 2*read[1<<20] {
+		t.Errorf("objects that are kept: %v", read)
+	}
+}
+
+// A root that is too long, or has too many instruments, is refused.
+func TestHostileRoot(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ begin, repeat, end, says string }{
+		"endless":     {`{"format":1,"site":"hub","instruments":[`, `{"instrument":"camera","tag":"` + strings.Repeat("x", 1000) + `"},`, "", "the limit of 16 MiB"},
+		"instruments": {`{"format":1,"site":"hub","instruments":[{"instrument":"x"}`, `,{"instrument":"camera","tag":"x"}`, "]}", "the limit of 100000 instruments"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := hostile(t, func(w io.Writer) {
+				_, err := io.WriteString(w, c.begin)
+				for i := 0; err == nil && (c.end == "" || i < 100); i++ {
+					_, err = io.WriteString(w, strings.Repeat(c.repeat, 1000))
+				}
+				_, _ = io.WriteString(w, c.end)
+			})
+			_, _, _, err := client.Root(t.Context(), "")
+			if !slices.Equal(bound.Of(err), []string{bound.Root}) || !strings.Contains(err.Error(), c.says) || https.ReasonOf(err) != wire.MirrorReasonProtocol {
+				t.Errorf("%v", err)
+			}
+		})
 	}
 }
 

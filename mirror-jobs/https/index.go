@@ -5,26 +5,41 @@ package https
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
+	"time"
 
 	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/mirror-jobs/bound"
 )
 
 const (
-	// maxDaysLines is how many months and days an instrument may have: those of three centuries, and a year of days for themselves.
-	// maxEntries is how many objects a day may have.
-	maxDaysLines = 4000
-	maxEntries   = 1 << 20
+	// maxInstruments is how many instruments a Site may have, maxDaysLines how many months and days an instrument: those of three
+	// centuries, and a year of days for themselves. maxEntries is how many objects a day may have.
+	maxInstruments = 100_000
+	maxDaysLines   = 4000
+	maxEntries     = 1 << 20
 	// maxRoot, maxLine and maxAnswer bound what is read of the index at once, in bytes. A list of a million objects has about 300 MB.
-	maxRoot   = 64 << 20
+	maxRoot   = 16 << 20
 	maxLine   = 1 << 20
 	maxAnswer = 512 << 20
+	// keptDays and keptLists bound the memory that an answer about days, and one about their lists, takes. A day of maxEntries objects
+	// with paths and IDs of 60 characters takes 384 MiB.
+	keptDays  = 64 << 20
+	keptLists = 384 << 20
 )
+
+// Kept bounds the memory that an answer takes, in bytes; a zero field stands for the default.
+type Kept struct{ Days, Lists int64 }
+
+// askOwner is what to do about a list that is too long.
+const askOwner = "ask who runs the Site that is pulled from whether it is that Site that answers; what is pulled from it can be narrowed with spec.selection"
 
 // Root returns the instruments of the other side, and the ETag of that. Unchanged: it has the
 // ETag still. Errors: mirrorindex.ErrFormat, RefusedError, of the network.
@@ -39,11 +54,18 @@ func (c *Client) Root(ctx context.Context, etag string) (root mirrorindex.Root, 
 			return nil
 		}
 		root = mirrorindex.Root{}
-		if err := json.NewDecoder(io.LimitReader(answer.Body, maxRoot)).Decode(&root); err != nil {
+		refusal := bound.Error{List: bound.Root, Object: c.cfg.URL.Redacted() + mirrorindex.RootPath, Step: askOwner}
+		if err := json.NewDecoder(bound.Reader(answer.Body, maxRoot, refusal)).Decode(&root); bound.Is(err) {
+			return err
+		} else if err != nil {
 			return fmt.Errorf("%s%s is not the mirror index of a Substorm: %w", c.cfg.URL.Redacted(), mirrorindex.RootPath, err)
 		}
 		if err := root.Check(); err != nil {
 			return fmt.Errorf("%s%s: %w", c.cfg.URL.Redacted(), mirrorindex.RootPath, err)
+		}
+		instruments := bound.List{Limits: bound.Limits{Entries: maxInstruments}, Entry: "instruments", Refusal: refusal}
+		if err := instruments.Add(len(root.Instruments), 0); err != nil {
+			return err
 		}
 		c.sends.Store(int64(root.Bundles))
 		return nil
@@ -55,7 +77,14 @@ func (c *Client) Root(ctx context.Context, etag string) (root mirrorindex.Root, 
 // the Instrument. Errors: RefusedError, ErrBroken, of the network.
 func (c *Client) Days(ctx context.Context, questions []mirrorindex.DaysQuestion) ([][]mirrorindex.DaysLine, error) {
 	var all [][]mirrorindex.DaysLine
-	err := post(ctx, c, mirrorindex.DaysPath, questions, func() { all = nil }, func(line mirrorindex.DaysLine) (bool, error) {
+	var kept, lines *bound.List
+	begin := func() {
+		all, kept = nil, c.kept(bound.Days, mirrorindex.DaysPath, cmp.Or(c.cfg.Kept.Days, keptDays), "months and days")
+	}
+	err := post(ctx, c, mirrorindex.DaysPath, questions, bound.Days, begin, func(line mirrorindex.DaysLine, size int) (bool, error) {
+		if err := kept.Add(1, daysLineBytes+int64(size)); err != nil {
+			return false, err
+		}
 		switch {
 		case line.End:
 			return true, nil
@@ -64,13 +93,16 @@ func (c *Client) Days(ctx context.Context, questions []mirrorindex.DaysQuestion)
 				return false, fmt.Errorf("%w: it is about instrument %.40q, which nobody asked for", ErrBroken, line.Instrument)
 			}
 			all = append(all, nil)
+			lines = c.kept(bound.Days, mirrorindex.DaysPath, 0, "months and days of instrument "+line.Instrument)
+			lines.Entries = maxDaysLines
 		case len(all) == 0:
 			return false, fmt.Errorf("%w: it does not begin with an instrument", ErrBroken)
-		case len(all[len(all)-1]) > maxDaysLines:
-			return false, fmt.Errorf("%s%s tells of more than %d months and days of an instrument", c.cfg.URL.Redacted(), mirrorindex.DaysPath, maxDaysLines)
 		default:
 			if err := line.Check(); err != nil {
 				return false, fmt.Errorf("%s%s: %w", c.cfg.URL.Redacted(), mirrorindex.DaysPath, err)
+			}
+			if err := lines.Add(1, 0); err != nil {
+				return false, err
 			}
 		}
 		all[len(all)-1] = append(all[len(all)-1], line)
@@ -88,10 +120,15 @@ type List struct {
 	Entries []mirrorindex.Entry
 }
 
-// Lists returns what is answered to each question. Errors: as Days.
+// Lists returns what is answered to each question. Where the answers take more memory than may be, it returns those to the first questions, at
+// least one: the others are to be asked again. Errors: as Days.
 func (c *Client) Lists(ctx context.Context, questions []mirrorindex.ListQuestion) ([]List, error) {
 	var all []List
-	err := post(ctx, c, mirrorindex.ListsPath, questions, func() { all = nil }, func(line mirrorindex.ListLine) (bool, error) {
+	var kept, entries *bound.List
+	begin := func() {
+		all, kept = nil, c.kept(bound.Lists, mirrorindex.ListsPath, cmp.Or(c.cfg.Kept.Lists, keptLists), "objects of a day")
+	}
+	err := post(ctx, c, mirrorindex.ListsPath, questions, bound.Lists, begin, func(line mirrorindex.ListLine, _ int) (bool, error) {
 		switch {
 		case line.End:
 			return true, nil
@@ -100,37 +137,74 @@ func (c *Client) Lists(ctx context.Context, questions []mirrorindex.ListQuestion
 				return false, fmt.Errorf("%w: it is about %.40q and %.10q, which nobody asked for", ErrBroken, line.Instrument, line.Day)
 			}
 			all = append(all, List{Head: line})
+			entries = c.kept(bound.Lists, mirrorindex.ListsPath, 0, fmt.Sprintf("objects of instrument %s on %s", line.Instrument, line.Day))
+			entries.Entries = maxEntries
 		case len(all) == 0 || line.Entry == nil:
 			return false, fmt.Errorf("%w: it does not begin with an instrument", ErrBroken)
 		default:
 			if err := line.Check(); err != nil {
 				return false, fmt.Errorf("%s%s: %w", c.cfg.URL.Redacted(), mirrorindex.ListsPath, err)
 			}
+			if err := entries.Add(1, 0); err != nil {
+				return false, err
+			}
 			last := &all[len(all)-1]
-			if len(last.Entries) == maxEntries {
-				return false, fmt.Errorf("%s%s tells of more than %d objects of a day", c.cfg.URL.Redacted(), mirrorindex.ListsPath, maxEntries)
+			if err := kept.Add(1, entryBytes(line.Entry)); err != nil && len(all) > 1 {
+				all = all[:len(all)-1]
+				return true, errRest
+			} else if err != nil {
+				return false, err
 			}
 			last.Entries = append(last.Entries, *line.Entry)
 		}
 		return false, nil
 	})
+	if errors.Is(err, errRest) {
+		return all, nil
+	}
 	if err == nil && len(all) != len(questions) {
 		err = fmt.Errorf("%w: it answers %d of %d questions", ErrBroken, len(all), len(questions))
 	}
 	return all, err
 }
 
+// errRest ends an answer of which as much was read as may be kept.
+var errRest = errors.New("the rest is asked for again")
+
+// kept counts what is kept of an answer.
+func (c *Client) kept(list, path string, bytes int64, entries string) *bound.List {
+	return &bound.List{Limits: bound.Limits{Bytes: bytes}, Entry: entries, Refusal: bound.Error{List: list, Object: c.cfg.URL.Redacted() + path, Step: askOwner}}
+}
+
+// daysLineBytes and entryFixed are what a line about a day, and an object of a list, take beside their texts, and timeBytes a time that may be absent.
+var (
+	daysLineBytes = int64(reflect.TypeFor[mirrorindex.DaysLine]().Size())
+	entryFixed    = int64(reflect.TypeFor[mirrorindex.Entry]().Size())
+	timeBytes     = int64(reflect.TypeFor[time.Time]().Size())
+)
+
+// entryBytes is what an object of a list takes of memory.
+func entryBytes(e *mirrorindex.Entry) int64 {
+	n := entryFixed + int64(len(e.Path)+len(e.State)+len(e.Reason)+len(e.Cause)+len(e.ID)+len(e.MediaType)+len(e.TimeSource)+len(e.Completeness))
+	for _, t := range []*time.Time{e.ObservedFrom, e.ObservedTo} {
+		if t != nil {
+			n += timeBytes
+		}
+	}
+	return n
+}
+
 // post asks questions and takes the lines of the answer, until take says that one is the
 // last. Begin is called before the first one, each time that it is asked.
-func post[Q, L any](ctx context.Context, c *Client, path string, questions []Q, begin func(), take func(L) (last bool, err error)) error {
+func post[Q, L any](ctx context.Context, c *Client, path string, questions []Q, list string, begin func(), take func(line L, size int) (last bool, err error)) error {
 	return c.do(ctx, request{method: http.MethodPost, path: path, body: body(questions), header: map[string]string{"Content-Type": mirrorindex.MediaLines}}, func(answer *http.Response) error {
 		begin()
-		bounded := &io.LimitedReader{R: answer.Body, N: maxAnswer}
-		in := bufio.NewReaderSize(bounded, maxLine)
+		refusal := bound.Error{List: list, Object: c.cfg.URL.Redacted() + path, Step: askOwner}
+		in := bufio.NewReaderSize(bound.Reader(answer.Body, maxAnswer, refusal), maxLine)
 		for {
 			text, err := in.ReadSlice('\n')
-			if err != nil && bounded.N == 0 {
-				return fmt.Errorf("%s%s answers with more than %d MiB, which is no list of a mirror index", c.cfg.URL.Redacted(), path, maxAnswer>>20)
+			if bound.Is(err) || errors.Is(err, errInflated) { // as it will be when it is asked again
+				return err
 			}
 			if err != nil {
 				if errors.Is(err, io.EOF) {
@@ -142,7 +216,7 @@ func post[Q, L any](ctx context.Context, c *Client, path string, questions []Q, 
 			if err := json.Unmarshal(text, &line); err != nil {
 				return fmt.Errorf("%w: %w", ErrBroken, err)
 			}
-			if last, err := take(line); last || err != nil {
+			if last, err := take(line, len(text)); last || err != nil {
 				return err
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/bound"
 )
 
 // ReasonOf is the reason of a report (wire.MirrorReason…) for an error of a Client.
@@ -20,7 +21,7 @@ func ReasonOf(err error) string {
 		return wire.MirrorReasonAccessDenied
 	case unverified(err):
 		return wire.MirrorReasonCertificate
-	case errors.As(err, &refused) && refused.Status < 500 || errors.Is(err, mirrorindex.ErrFormat) || errors.Is(err, ErrPage):
+	case errors.As(err, &refused) && refused.Status < 500 || errors.Is(err, mirrorindex.ErrFormat) || errors.Is(err, ErrPage) || bound.Is(err) || errors.Is(err, errInflated):
 		return wire.MirrorReasonProtocol
 	default:
 		return wire.MirrorReasonUnreachable

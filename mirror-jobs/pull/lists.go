@@ -33,11 +33,23 @@ func (p *run) lists(ctx context.Context) error {
 	return group.Wait()
 }
 
-// listsOf does that for some days.
+// listsOf does that for some days: for as many at once as their lists fit into memory.
 func (p *run) listsOf(ctx context.Context, days []*day) error {
-	if err := p.ask(ctx, days); err != nil {
-		return err
+	for len(days) > 0 {
+		n, err := p.ask(ctx, days)
+		if err == nil {
+			err = p.pass(ctx, days[:n])
+		}
+		if err != nil {
+			return err
+		}
+		days = days[n:]
 	}
+	return nil
+}
+
+// pass passes on what is missing of days whose lists came.
+func (p *run) pass(ctx context.Context, days []*day) error {
 	var wanted []plan.Wanted
 	var of []*day
 	for _, d := range days {
@@ -77,8 +89,8 @@ func send(ctx context.Context, to chan<- batch, b batch) error {
 	}
 }
 
-// ask fetches the lists of some days, and lays them over what is known.
-func (p *run) ask(ctx context.Context, days []*day) error {
+// ask fetches the lists of some days, and lays them over what is known. It returns of how many, from the first on, they came.
+func (p *run) ask(ctx context.Context, days []*day) (n int, err error) {
 	var questions []mirrorindex.ListQuestion
 	var of []*day
 	for _, d := range days {
@@ -89,7 +101,7 @@ func (p *run) ask(ctx context.Context, days []*day) error {
 			d.anew = true
 		}
 		if err != nil {
-			return err
+			return 0, err
 		}
 		d.anew = d.anew || len(lines) == 0 && d.had > 0
 		q := mirrorindex.ListQuestion{Instrument: d.in.Instrument, Day: d.day}
@@ -99,12 +111,9 @@ func (p *run) ask(ctx context.Context, days []*day) error {
 		d.lines = lines
 		questions, of = append(questions, q), append(of, d)
 	}
-	if len(questions) == 0 {
-		return nil
-	}
 	answers, err := p.Source.Lists(ctx, questions)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for i, a := range answers {
 		d := of[i]
@@ -114,7 +123,7 @@ func (p *run) ask(ctx context.Context, days []*day) error {
 		}
 		d.tag, d.lines = a.Head.Tag, plan.Merge(d.lines, a.Entries, a.Head.More)
 	}
-	return nil
+	return len(answers), nil
 }
 
 // missing returns the lines of a day that are to be fetched. What a killed run had not noted

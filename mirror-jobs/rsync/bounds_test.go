@@ -7,21 +7,27 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/bound"
 	"github.com/substorm/substorm/mirror-jobs/plan"
 	"github.com/substorm/substorm/mirror-jobs/push"
 	"github.com/substorm/substorm/mirror-jobs/rsync"
 	"github.com/substorm/substorm/mirror-jobs/tree"
 )
 
-func sourceOf(t *testing.T, list int64) (s rsync.Source, dir string) {
+func sourceOf(t *testing.T, list int64, limits ...tree.Limits) (s rsync.Source, dir string) {
 	t.Helper()
 	address, dir := testenv.RsyncDaemon(t, "")
-	m, err := rsync.New(rsync.Config{MirrorRsync: wire.MirrorRsync{Daemon: &wire.MirrorRsyncDaemon{Address: address, Module: "data"}}, Scratch: t.TempDir(), List: list})
+	cfg := rsync.Config{MirrorRsync: wire.MirrorRsync{Daemon: &wire.MirrorRsyncDaemon{Address: address, Module: "data"}}, Scratch: t.TempDir(), List: list}
+	if len(limits) > 0 {
+		cfg.Limits = limits[0]
+	}
+	m, err := rsync.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,6 +53,66 @@ func TestEndlessList(t *testing.T) {
 	var p *push.Problem
 	if !errors.Is(err, tree.ErrUnlisted) || !errors.As(err, &p) || p.Reason != wire.MirrorReasonProtocol || files >= 1000 {
 		t.Errorf("%d files, %v", files, err)
+	}
+}
+
+// Of a folder with more files than are kept those up to the limit come; folders beyond theirs, and those that lie too deep, are refused each
+// with a name of its own. All other folders come.
+func TestTreeLimits(t *testing.T) {
+	for name, c := range map[string]struct {
+		limits  tree.Limits
+		refused string
+		files   int
+	}{
+		"files":      {tree.Limits{Files: 30}, bound.Folder, 30 + 3},
+		"more files": {tree.Limits{Files: 60}, bound.Folder, 60 + 3},
+		"bytes":      {tree.Limits{Bytes: 30 * 120}, bound.Folder, 0},
+		"folders":    {tree.Limits{Folders: 2}, bound.Folders, 101},
+		"depth":      {tree.Limits{Depth: 2}, bound.Depth, 101},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, dir := sourceOf(t, 0, c.limits)
+			for i := range 100 {
+				writeAll(t, dir, fmt.Sprintf("a/%03d.txt", i))
+			}
+			writeAll(t, dir, "b/f.txt", "c/d/e/f.txt", "c/d/e/f/g.txt")
+			files, kept := 0, int64(0)
+			err := s.Walk(t.Context(), func(f tree.Folder) error {
+				files += len(f.Files)
+				if f.Path == "a" {
+					for _, file := range f.Files {
+						kept += tree.Size(file.Path, file.Mark)
+					}
+				}
+				return nil
+			})
+			var p *push.Problem
+			if !errors.Is(err, tree.ErrUnlisted) || !errors.As(err, &p) || p.Reason != wire.MirrorReasonProtocol || !slices.Equal(bound.Of(err), []string{c.refused}) {
+				t.Errorf("%v", err)
+			}
+			if c.files > 0 && files != c.files || c.limits.Bytes > 0 && (kept > c.limits.Bytes || files < 4) {
+				t.Errorf("%d files, of which those of the large folder take %d bytes", files, kept)
+			}
+		})
+	}
+}
+
+// What an rsync server writes while copies are sent is read up to a limit.
+func TestEndlessMessages(t *testing.T) {
+	t.Parallel()
+	talks := filepath.Join(t.TempDir(), "rsync")
+	if err := os.WriteFile(talks, []byte("#!/bin/sh\nexec yes 'a message of the partner'\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	m, err := rsync.New(rsync.Config{MirrorRsync: wire.MirrorRsync{Daemon: &wire.MirrorRsyncDaemon{Address: "127.0.0.1:1", Module: "data"}}, Scratch: t.TempDir(), Program: talks})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = m.Has(t.Context(), []string{"a.txt"})
+	var p *push.Problem
+	if !errors.As(err, &p) || p.Reason != wire.MirrorReasonProtocol || !slices.Equal(bound.Of(err), []string{bound.RsyncAnswer}) {
+		t.Errorf("%v", err)
 	}
 }
 

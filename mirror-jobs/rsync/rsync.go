@@ -26,7 +26,9 @@ import (
 	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/bound"
 	"github.com/substorm/substorm/mirror-jobs/push"
+	"github.com/substorm/substorm/mirror-jobs/tree"
 )
 
 const (
@@ -36,8 +38,11 @@ const (
 	// connectSeconds and silentSeconds are how long the other side may take to answer, and be
 	// silent.
 	connectSeconds, silentSeconds = 20, 120
-	// maxList bounds the list of a folder that is pulled, in bytes: some ten million files.
+	// maxList bounds the list of a folder that is pulled, in bytes of the disk: some ten million files.
 	maxList = 1 << 30
+	// answerOfEach and answerOfAll bound what rsync writes while it sends, in bytes for each file, beside four for each of its name, and for all:
+	// the other side may say something of each file.
+	answerOfEach, answerOfAll = 256, 1 << 20
 	// maxSaid bounds what is kept of what rsync says on standard error.
 	maxSaid = 4 << 20
 )
@@ -51,8 +56,9 @@ type Config struct {
 	Scratch string
 	// BytesPerSecond at most; 0: no limit.
 	BytesPerSecond func() int64
-	// List bounds the list of a folder that is pulled, in bytes; 0: 1 GiB.
-	List int64
+	// List bounds the list of a folder that is pulled, in bytes; 0: 1 GiB. Limits are those of what is kept of it.
+	List   int64
+	Limits tree.Limits
 	// Greeting is how long the other side may take until it has agreed on a protocol; 0: 5 minutes.
 	Greeting time.Duration
 	// Program is rsync's; empty: the first one in PATH.
@@ -144,7 +150,13 @@ func (m *Mover) Deliver(ctx context.Context, files []push.File, anew bool, ended
 // send has rsync send what is staged, and returns of each that it sends, or would, how it says so.
 func (m *Mover) send(ctx context.Context, paths []string, arguments ...string) (how map[string]string, failed failures, err error) {
 	var said bytes.Buffer
-	failed, err = m.run(ctx, list(paths), &said, append(slices.Clone(arguments), "--out-format=%i %n", "--files-from=-", "--from0", m.stage()+"/", m.target())...)
+	most, names := int64(answerOfAll), list(paths)
+	most += int64(4*len(names)) + int64(len(paths))*answerOfEach
+	refusal := bound.Error{List: bound.RsyncAnswer, Object: "what rsync writes about the files at " + m.target(), Step: "ask the partner whether its rsync server writes messages for each file"}
+	failed, err = m.runBounded(ctx, names, &said, most, refusal, append(slices.Clone(arguments), "--out-format=%i %n", "--files-from=-", "--from0", m.stage()+"/", m.target())...)
+	if bound.Is(err) {
+		err = &push.Problem{Reason: wire.MirrorReasonProtocol, Answered: true, Err: err}
+	}
 	return maps.Collect(sent(said.String())), failed, err
 }
 

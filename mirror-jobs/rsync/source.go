@@ -18,8 +18,8 @@ import (
 	"strings"
 
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/bound"
 	"github.com/substorm/substorm/mirror-jobs/plan"
-	"github.com/substorm/substorm/mirror-jobs/push"
 	"github.com/substorm/substorm/mirror-jobs/tree"
 )
 
@@ -34,41 +34,53 @@ func (s Source) Walk(ctx context.Context, visit func(tree.Folder) error) error {
 	}
 	defer func() { _ = errors.Join(list.Close(), os.Remove(list.Name())) }()
 	failed, err := s.list(ctx, list)
-	endless := errors.Is(err, errList)
-	if err != nil && !endless {
+	v := &treeLister{Source: s, limits: s.cfg.Limits.OrDefault(), visit: visit}
+	if err != nil && !bound.Is(err) {
 		return err
+	}
+	if err != nil {
+		v.refused.Add(err)
 	}
 	if _, err := list.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	if err := s.visit(list, visit); err != nil || !failed.some && !endless {
+	if err := v.all(list); err != nil {
 		return err
 	}
-	if endless {
-		return &push.Problem{Reason: wire.MirrorReasonProtocol, Err: fmt.Errorf("%w: %w", tree.ErrUnlisted, err)}
+	if err := v.refused.Err(); err != nil || !failed.some {
+		return err
 	}
 	return fmt.Errorf("%w: rsync says %s", tree.ErrUnlisted, firstLine(failed.said))
 }
 
-// errList: the other side's list has no end, or a late one.
-var errList = errors.New("the list of the other side's files is longer than a run reads: make a MirrorPartner for each of the folders that are wanted")
-
-// list has rsync write the list of all files; of one that is too long, the beginning.
+// list has rsync write the list of all files; of one that is too long, the beginning, with a *bound.Error.
 func (s Source) list(ctx context.Context, to io.Writer) (failures, error) {
-	listing, stop := context.WithCancelCause(ctx)
+	refusal := bound.Error{List: bound.RsyncList, Object: "the list of the files at " + s.target(), Step: "make a MirrorPartner for each of the folders that are wanted"}
+	return s.runBounded(ctx, nil, to, cmp.Or(s.cfg.List, maxList), refusal, "--list-only", "--no-human-readable", "--no-links", s.target())
+}
+
+// runBounded runs rsync, and ends it once it wrote more than may be kept. The error is a *bound.Error then, and to has the whole lines before.
+func (m *Mover) runBounded(ctx context.Context, input []byte, to io.Writer, most int64, refusal bound.Error, arguments ...string) (failures, error) {
+	running, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	failed, err := s.run(listing, nil, &limited{to, cmp.Or(s.cfg.List, maxList), stop}, "--list-only", "--no-human-readable", "--no-links", s.target())
-	if cause := context.Cause(listing); errors.Is(cause, errList) {
+	failed, err := m.run(running, input, &limited{to, most, func() {
+		refusal.Limit = fmt.Sprintf("%d bytes", most)
+		stop(&refusal)
+	}}, arguments...)
+	if cause := context.Cause(running); bound.Is(cause) {
 		return failures{}, cause
 	}
 	return failed, err
 }
 
+// errLimited ends a write beyond the limit.
+var errLimited = errors.New("more than may be kept")
+
 // limited passes on what is written, up to some bytes; then it stops who writes.
 type limited struct {
 	io.Writer
 	left int64
-	stop context.CancelCauseFunc
+	stop func()
 }
 
 // Write implements io.Writer.
@@ -78,44 +90,71 @@ func (l *limited) Write(p []byte) (int, error) {
 			_, _ = l.Writer.Write(p[:end+1]) // what it lacks is not listed
 		}
 		l.left = 0
-		l.stop(errList)
-		return 0, errList
+		l.stop()
+		return 0, errLimited
 	}
 	n, err := l.Writer.Write(p)
 	l.left -= int64(n)
 	return n, err
 }
 
-// visit passes what a list has on, folder by folder.
-func (s Source) visit(list io.Reader, visit func(tree.Folder) error) error {
+// treeLister passes what a list has on, folder by folder.
+type treeLister struct {
+	Source
+	limits  tree.Limits
+	visit   func(tree.Folder) error
+	refused tree.Refusals
+}
+
+// all reads a list.
+func (v *treeLister) all(list io.Reader) error {
 	var f tree.Folder
-	for lines := bufio.NewScanner(list); ; {
-		more := lines.Scan()
+	folders, files := v.limits.FoldersOf(v.target()), v.limits.FilesOf("")
+	passed := false // the files of this folder are not kept
+	for lines := bufio.NewScanner(list); lines.Scan(); {
 		file, is := listed(lines.Text())
-		if !more {
-			if err := lines.Err(); err != nil || len(f.Files) == 0 {
-				return err
-			}
-			return visit(f)
-		}
 		if !is {
 			continue
 		}
 		if of := folderOf(file.Path); of != f.Path {
-			if err := s.pass(f, visit); err != nil {
+			if err := v.pass(f); err != nil {
 				return err
 			}
-			f = tree.Folder{Path: of}
+			f, files = tree.Folder{Path: of}, v.limits.FilesOf(of)
+			if passed = !v.take(of, folders); passed {
+				continue
+			}
+		}
+		if passed {
+			continue
+		}
+		if err := files.Add(1, tree.Size(file.Path, file.Mark)); err != nil {
+			v.refused.Add(err)
+			passed = true
+			continue
 		}
 		f.Files = append(f.Files, file)
 	}
+	return v.pass(f)
 }
 
-func (s Source) pass(f tree.Folder, visit func(tree.Folder) error) error {
+// take says whether the files of a folder are taken.
+func (v *treeLister) take(folder string, folders *bound.List) bool {
+	err := v.limits.CheckDepth(folder)
+	if err == nil {
+		err = folders.Add(1, 0) // no folder waits
+	}
+	if err != nil {
+		v.refused.Add(err)
+	}
+	return err == nil
+}
+
+func (v *treeLister) pass(f tree.Folder) error {
 	if len(f.Files) == 0 {
 		return nil
 	}
-	return visit(f)
+	return v.visit(f)
 }
 
 func folderOf(name string) string {

@@ -39,10 +39,21 @@ func (r *run) some(ctx context.Context, in *instrument, names []wire.Day) error 
 	if err := r.Pause(ctx); err != nil {
 		return err
 	}
-	days, err := r.compare(ctx, in, names)
-	if err != nil {
-		return err
+	for len(names) > 0 {
+		days, rest, err := r.compare(ctx, in, names)
+		if err == nil {
+			err = r.bring(ctx, in, days)
+		}
+		if err != nil {
+			return err
+		}
+		names = rest
 	}
+	return nil
+}
+
+// bring does what is to be done about some days.
+func (r *run) bring(ctx context.Context, in *instrument, days []*day) error {
 	for _, d := range days {
 		r.reused(d)
 	}
@@ -92,8 +103,8 @@ func (r *run) verified(d *day) {
 // errDecided: what the other Site decided of an object is not done here.
 var errDecided = errors.New("the other Site retracted it, purged it or replaced it")
 
-// compare finds out what is to be done about some days.
-func (r *run) compare(ctx context.Context, in *instrument, names []wire.Day) (days []*day, err error) {
+// compare finds out what is to be done about some days. Rest are those whose lists did not fit into memory beside those of the others.
+func (r *run) compare(ctx context.Context, in *instrument, names []wire.Day) (days []*day, rest []wire.Day, err error) {
 	policy := r.policy
 	if !r.Entry.Selection.Embargoed {
 		policy.Embargo = in.access.Embargo()
@@ -110,12 +121,12 @@ func (r *run) compare(ctx context.Context, in *instrument, names []wire.Day) (da
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		var missed map[string]bool
 		if r.VerifyOnly || r.Force {
 			if missed, err = r.missed(ctx, in, name, listed.Records); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 		}
 		here, lost = append(here, listed.Records), append(lost, missed)
@@ -126,11 +137,11 @@ func (r *run) compare(ctx context.Context, in *instrument, names []wire.Day) (da
 		questions = append(questions, q)
 	}
 	if len(questions) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	answers, err := r.Source.Lists(ctx, questions)
 	if err != nil {
-		return nil, problemOf(err)
+		return nil, nil, problemOf(err)
 	}
 	for i, a := range answers {
 		d := &day{in: in, day: questions[i].Day, tag: a.Head.Tag, lines: a.Entries, partial: a.Head.More}
@@ -144,7 +155,10 @@ func (r *run) compare(ctx context.Context, in *instrument, names []wire.Day) (da
 		}
 		days = append(days, d)
 	}
-	return days, nil
+	for _, q := range questions[len(answers):] {
+		rest = append(rest, q.Day)
+	}
+	return days, rest, nil
 }
 
 // unreadable says whether an error is about the manifests of one day alone: they are damaged, or lost.

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/bound"
 	"github.com/substorm/substorm/mirror-jobs/plan"
 	"github.com/substorm/substorm/mirror-jobs/push"
 	"github.com/substorm/substorm/mirror-jobs/tree"
@@ -51,11 +53,11 @@ func endless(t *testing.T) (url string, secret *atomic.Bool) {
 // Folders without end are read up to a bound, which the run ends with a reason for; what was found below it comes.
 func TestTooManyFolders(t *testing.T) {
 	url, secret := endless(t)
-	s := source(t, url, "/a", func(c *web.Config) { c.Folders = 50 })
+	s := source(t, url, "/a", func(c *web.Config) { c.Limits.Folders = 50 })
 	folders := 0
 	err := s.Walk(t.Context(), func(tree.Folder) error { folders++; return nil })
 	var p *push.Problem
-	if !errors.Is(err, tree.ErrUnlisted) || !errors.As(err, &p) || p.Reason != wire.MirrorReasonProtocol || !strings.Contains(err.Error(), "more than 50 folders") {
+	if !errors.Is(err, tree.ErrUnlisted) || !errors.As(err, &p) || p.Reason != wire.MirrorReasonProtocol || !strings.Contains(err.Error(), "the limit of 50 folders") || !slices.Contains(bound.Of(err), bound.Folders) {
 		t.Errorf("folders without end: %v", err)
 	}
 	if folders < 48 || folders > 50 { // that one is passed over
@@ -69,7 +71,7 @@ func TestTooManyFolders(t *testing.T) {
 // A file that leads to what robots.txt forbids does not come, and a validator that is too long is not kept.
 func TestForbiddenFile(t *testing.T) {
 	url, secret := endless(t)
-	s := source(t, url, "/a", func(c *web.Config) { c.Folders = 1 })
+	s := source(t, url, "/a", func(c *web.Config) { c.Limits.Folders = 1 })
 	if err := s.Walk(t.Context(), func(tree.Folder) error { return nil }); !errors.Is(err, tree.ErrUnlisted) {
 		t.Fatal(err)
 	}
@@ -108,5 +110,101 @@ func TestEndlessBody(t *testing.T) {
 	}
 	if !errors.Is(got[0].Err, tree.ErrTooLarge) || !errors.Is(got[1].Err, tree.ErrTooLarge) || got[2].Err != nil || got[2].Size != 5 {
 		t.Errorf("%v, %v, %v", got[0].Err, got[1].Err, got[2].Err)
+	}
+}
+
+// endlessPage is a server whose only page begins in some way and repeats a text without end; of what is sent it counts the bytes.
+func endlessPage(t *testing.T, begin string, repeat func(i int) string) (url string, sent *atomic.Int64) {
+	t.Helper()
+	sent = new(atomic.Int64)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/robots.txt" {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "text/html")
+		_, err := fmt.Fprint(w, begin)
+		for i := 0; err == nil && r.Context().Err() == nil; i++ {
+			var n int
+			n, err = fmt.Fprint(w, repeat(i))
+			sent.Add(int64(n))
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s.URL, sent
+}
+
+// A page without end is read up to its limits, whatever it repeats; its links up to there come, and the run ends with a reason.
+func TestEndlessPage(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 1<<10)
+	for name, c := range map[string]struct {
+		begin  string
+		repeat func(i int) string
+		// links are those that are kept with a limit of n, and says is a part of the error.
+		links func(n int) int
+		says  string
+	}{
+		"links":           {"", func(i int) string { return fmt.Sprintf("<a href=%x>", i) }, func(n int) int { return n }, "links"},
+		"folders":         {"", func(i int) string { return fmt.Sprintf("<a href=%x/>", i) }, func(int) int { return 0 }, "links"},
+		"long names":      {"", func(i int) string { return fmt.Sprintf("<a href=%s%x>", long[:500], i) }, nil, "for links"},
+		"a mark":          {"<a href=f>f</a> 17-Mar-2015 12:00 ", func(int) string { return long }, func(int) int { return 1 }, "element"},
+		"marks":           {"", func(i int) string { return fmt.Sprintf("<a href=%x>f</a> 17-Mar-2015 12:00 %s", i, long[:200]) }, nil, "links"},
+		"an attribute":    {"<a href=f>f</a><a href=", func(int) string { return long }, func(int) int { return 1 }, "element"},
+		"a comment":       {"<a href=f>f</a><!--", func(int) string { return long }, func(int) int { return 1 }, "element"},
+		"tags of nothing": {"<a href=f>f</a>", func(int) string { return strings.Repeat("<b>", 1<<10) }, func(int) int { return 1 }, "4 MiB"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, sent := endlessPage(t, c.begin, c.repeat)
+			kept := map[int]int64{}
+			for _, n := range []int{1000, 2000} {
+				s := source(t, url, "/a", func(cfg *web.Config) {
+					cfg.Limits, cfg.Page = tree.Limits{Folders: 1, Files: n, Bytes: int64(n) * 300}, 4<<20
+				})
+				before, files := sent.Load(), 0
+				err := s.Walk(t.Context(), func(f tree.Folder) error {
+					for _, file := range f.Files {
+						kept[n] += tree.Size(file.Path, file.Mark)
+						files++
+					}
+					return nil
+				})
+				var p *push.Problem
+				if !errors.Is(err, tree.ErrUnlisted) || !errors.As(err, &p) || p.Reason != wire.MirrorReasonProtocol || !strings.Contains(err.Error(), c.says) ||
+					!slices.Contains(bound.Of(err), bound.Page) {
+					t.Errorf("%v", err)
+				}
+				if c.links != nil && files != c.links(n) || kept[n] > int64(n)*300 {
+					t.Errorf("with a limit of %d: %d files, which take %d bytes", n, files, kept[n])
+				}
+				if n := sent.Load() - before; n > 128<<20 {
+					t.Errorf("%d MiB were sent", n>>20)
+				}
+			}
+			if kept[2000] > 2*kept[1000]+1000 {
+				t.Errorf("kept: %v", kept)
+			}
+		})
+	}
+}
+
+// Folders that lie too deep end a run with a reason, and what lies above them comes.
+func TestTooDeep(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{"a/f": "1", "a/b/f": "2", "a/b/c/f": "3", "a/b/c/d/f": "4"}
+	s := source(t, newArchive(t, files).URL, "", func(c *web.Config) { c.Limits.Depth = 2 })
+	var found []string
+	err := s.Walk(t.Context(), func(f tree.Folder) error {
+		for _, file := range f.Files {
+			found = append(found, file.Path)
+		}
+		return nil
+	})
+	if !slices.Equal(bound.Of(err), []string{bound.Depth}) || !errors.Is(err, tree.ErrUnlisted) || !strings.Contains(err.Error(), `"a/b/c"`) {
+		t.Errorf("%v", err)
+	}
+	if slices.Sort(found); !slices.Equal(found, []string{"a/b/f", "a/f"}) {
+		t.Errorf("it lists %v", found)
 	}
 }

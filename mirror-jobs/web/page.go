@@ -12,6 +12,9 @@ import (
 	"strings"
 
 	"golang.org/x/net/html"
+
+	"github.com/substorm/substorm/mirror-jobs/bound"
+	"github.com/substorm/substorm/mirror-jobs/tree"
 )
 
 // link is one of an index page, to what lies right below its folder.
@@ -27,27 +30,44 @@ type link struct {
 // dated finds the dates of index pages: 17-Mar-2015 12:00 (nginx), 2015-03-17 12:00 (Apache, lighttpd).
 var dated = regexp.MustCompile(`\b(\d{4}-\d{2}-\d{2}|\d{1,2}-[A-Z][a-z]{2}-\d{4})[ T]\d{2}:\d{2}`)
 
+const (
+	// maxElement bounds an element of a page, a comment, or a text between them, and maxBeside what is read of the text beside a link, in bytes.
+	maxElement = 1 << 20
+	maxBeside  = 1 << 10
+)
+
 // links returns those of a page at an address, which ends with a slash, in the order of their names. Links to anywhere else, to the
-// folder above, and those that sort the page are passed over.
-func links(at *url.URL, page io.Reader) ([]link, error) {
+// folder above, and those that sort the page are passed over. Where the page has more than may be kept, the error is a *bound.Error, and the
+// links are those before.
+func links(at *url.URL, page io.Reader, kept *bound.List) ([]link, error) {
 	found := map[string]*link{}
 	var last *link
 	var beside strings.Builder
 	end := func() {
-		if text := strings.Join(strings.Fields(beside.String()), " "); last != nil && dated.MatchString(text) {
+		if text := strings.Join(strings.Fields(beside.String()), " "); last != nil && dated.MatchString(text) && len(text) <= maxValidator && kept.Add(0, int64(len(text))) == nil {
 			last.Mark = text
 		}
 		last = nil
 		beside.Reset()
 	}
-	for z := html.NewTokenizer(page); ; {
+	z := html.NewTokenizer(page)
+	z.SetMaxBuf(maxElement)
+	for {
 		switch z.Next() {
 		case html.ErrorToken:
 			end()
-			if err := z.Err(); !errors.Is(err, io.EOF) {
+			switch err := z.Err(); {
+			case errors.Is(err, io.EOF):
+				return sorted(found), nil
+			case errors.Is(err, html.ErrBufferExceeded):
+				refusal := kept.Refusal
+				refusal.Limit = fmt.Sprintf("%d MiB for an element of its page", maxElement>>20)
+				return sorted(found), &refusal
+			case bound.Is(err):
+				return sorted(found), err
+			default:
 				return nil, err
 			}
-			return sorted(found), nil
 		case html.StartTagToken:
 			t := z.Token()
 			if t.Data != "a" {
@@ -55,8 +75,15 @@ func links(at *url.URL, page io.Reader) ([]link, error) {
 			}
 			end()
 			for _, a := range t.Attr {
-				if l, is := below(at, a.Val); a.Key == "href" && is {
+				if a.Key != "href" {
+					continue
+				}
+				if l, is := below(at, a.Val); is {
 					if found[l.Name] == nil {
+						if err := kept.Add(1, tree.Size(at.Path, l.Name)); err != nil {
+							return sorted(found), err
+						}
+						l.Name = strings.Clone(l.Name) // of the address
 						found[l.Name] = &l
 					}
 					last = found[l.Name]
@@ -67,8 +94,10 @@ func links(at *url.URL, page io.Reader) ([]link, error) {
 				last = nil // an icon: the name follows
 			}
 		case html.TextToken:
-			beside.Write(z.Text())
-			beside.WriteByte(' ')
+			if beside.Len() < maxBeside {
+				beside.Write(z.Text())
+				beside.WriteByte(' ')
+			}
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/substorm/substorm/mirror-jobs/tree"
 )
 
 // The index pages of the servers that there are, cut short.
@@ -43,7 +45,7 @@ func TestLinks(t *testing.T) {
 		"without dates": {"2015/ ", "a very long name.jpg ", "ö.txt "},
 	}
 	for name, page := range pages {
-		all, err := links(at, strings.NewReader(page))
+		all, err := links(at, strings.NewReader(page), tree.Limits{}.OrDefault().FilesOf(""))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -67,7 +69,7 @@ func FuzzLinks(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, page string) {
-		all, err := links(at, strings.NewReader(page))
+		all, err := links(at, strings.NewReader(page), tree.Limits{}.OrDefault().FilesOf(""))
 		if err != nil {
 			return
 		}

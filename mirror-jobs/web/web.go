@@ -27,6 +27,7 @@ import (
 
 	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/bound"
 	"github.com/substorm/substorm/mirror-jobs/https"
 	"github.com/substorm/substorm/mirror-jobs/plan"
 	"github.com/substorm/substorm/mirror-jobs/push"
@@ -36,13 +37,9 @@ import (
 const (
 	// Agent is the name that robots.txt calls us by.
 	Agent = "substorm-mirror"
-	// maxPage bounds an index page, maxRobots robots.txt (RFC 9309, 2.5), in bytes.
+	// maxPage bounds what is read of an index page, and maxRobots of robots.txt (RFC 9309, 2.5), in bytes.
 	maxPage   = 64 << 20
 	maxRobots = 512 << 10
-	// maxDepth is how deep folders lie that are read: a server may invent them without end.
-	maxDepth = 32
-	// maxFolders are read in a run, for the same reason: those that are known and not read yet take up to 1 KiB of memory each.
-	maxFolders = 200_000
 	// maxValidator bounds what is kept of a file to tell whether it changed, in bytes: a server whose validators are longer gives it
 	// again each time.
 	maxValidator = 256
@@ -68,9 +65,10 @@ type Config struct {
 	Connections int
 	// Scratch is a folder for large files on their way.
 	Scratch string
-	// Folders are read in a run at most; 0: 200,000.
-	Folders int
-	Logger  *slog.Logger
+	Limits  tree.Limits
+	// Page is how many bytes are read of an index page at most; 0: 64 MiB.
+	Page   int64
+	Logger *slog.Logger
 }
 
 // Source is a tree.Source.
@@ -90,7 +88,7 @@ func New(cfg Config) (*Source, error) {
 	if err := errors.Join(os.RemoveAll(cfg.Scratch), os.MkdirAll(cfg.Scratch, 0o700)); err != nil {
 		return nil, err
 	}
-	cfg.Folders = cmp.Or(cfg.Folders, maxFolders)
+	cfg.Limits, cfg.Page = cfg.Limits.OrDefault(), cmp.Or(cfg.Page, maxPage)
 	s := &Source{cfg: cfg}
 	cfg.Client.Redirects(s.follow)
 	return s, nil
@@ -101,59 +99,83 @@ func (s *Source) Walk(ctx context.Context, visit func(tree.Folder) error) error 
 	if err := s.obey(ctx); err != nil {
 		return wholeProblem(err)
 	}
-	var unlisted error
-	known := 1                                 // folders
-	for todo := []string{""}; len(todo) > 0; { // the deepest first: so few are known at a time
-		at := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
+	w := &walk{Source: s, folders: s.cfg.Limits.FoldersOf(s.cfg.URL.Redacted())}
+	if err := w.folders.Add(1, tree.Size("")); err != nil {
+		return err
+	}
+	for w.todo = []string{""}; len(w.todo) > 0; { // the deepest first: so few are known at a time
+		at := w.todo[len(w.todo)-1]
+		w.todo = w.todo[:len(w.todo)-1]
+		w.folders.Remove(0, tree.Size(at))
 		if !s.may(at, true) {
 			s.cfg.Logger.Warn("robots.txt asks not to read a folder: it is passed over", "path", at)
 			continue
 		}
 		found, err := s.page(ctx, at)
+		if bound.Is(err) {
+			w.refused.Add(err)
+			err = nil
+		}
 		if err != nil && (at == "" || s.ofAll(err)) {
 			return wholeProblem(err)
 		}
 		if err != nil {
 			s.cfg.Logger.Warn("a folder cannot be read: it is passed over", "path", at, "error", err)
 			if failing(err) {
-				unlisted = cmp.Or(unlisted, fmt.Errorf("%w: %w", tree.ErrUnlisted, err))
+				w.unlisted = cmp.Or(w.unlisted, fmt.Errorf("%w: %w", tree.ErrUnlisted, err))
 			}
 			continue
 		}
-		f := tree.Folder{Path: at}
-		for _, l := range found {
-			name := path.Join(at, l.Name)
-			switch {
-			case l.Folder && strings.Count(name, "/") >= maxDepth:
-				s.cfg.Logger.Warn("a folder is passed over: it lies too deep", "path", name, "most", maxDepth)
-			case l.Folder && wire.CheckSentName(name) != nil:
-				s.cfg.Logger.Warn("a folder is passed over: no object can have a name below it", "path", at)
-			case l.Folder && known >= s.cfg.Folders:
-				unlisted = s.tooMany()
-			case l.Folder:
-				known++
-				todo = append(todo, name)
-			case wire.CheckSentName(name) != nil:
-				s.cfg.Logger.Warn("a file is passed over, whose name no object can have", "path", name)
-			case !s.may(name, false):
-				s.cfg.Logger.Warn("robots.txt asks not to read a file: it is passed over", "path", name)
-			default:
-				f.Files = append(f.Files, plan.File{Path: name, Size: -1, Mark: l.Mark})
-			}
-		}
-		if err := visit(f); err != nil {
+		if err := visit(tree.Folder{Path: at, Files: w.sort(at, found)}); err != nil {
 			return err
 		}
 	}
-	return unlisted
+	return cmp.Or(w.refused.Err(), w.unlisted)
 }
 
-// tooMany says that the server has more folders than are read.
-func (s *Source) tooMany() error {
-	return &push.Problem{Reason: wire.MirrorReasonProtocol, Err: fmt.Errorf(
-		"%w: the server shows more than %d folders below %s, and a run reads no more: make a MirrorPartner for each of the folders that are wanted",
-		tree.ErrUnlisted, s.cfg.Folders, s.cfg.URL.Redacted())}
+// walk is one through all folders.
+type walk struct {
+	*Source
+	folders *bound.List
+	// todo are the folders that are known and not read yet.
+	todo    []string
+	refused tree.Refusals
+	// unlisted is why a folder was not listed that the server failed to give; nil: all were given.
+	unlisted error
+}
+
+// sort returns the files that the links of a folder lead to, and notes the folders. Names of both that no object can have are counted.
+func (w *walk) sort(at string, found []link) (files []plan.File) {
+	var nameless, forbidden int
+	for _, l := range found {
+		name := path.Join(at, l.Name)
+		var refusal error
+		switch {
+		case wire.CheckSentName(name) != nil:
+			nameless++
+		case l.Folder:
+			if refusal = w.cfg.Limits.CheckDepth(name); refusal == nil {
+				refusal = w.folders.Add(1, tree.Size(name))
+			}
+			if refusal == nil {
+				w.todo = append(w.todo, name)
+			}
+		case !w.may(name, false):
+			forbidden++
+		default:
+			files = append(files, plan.File{Path: name, Size: -1, Mark: l.Mark})
+		}
+		if refusal != nil {
+			w.refused.Add(refusal)
+		}
+	}
+	if nameless > 0 {
+		w.cfg.Logger.Warn("files and folders are passed over, whose names no object can have", "folder", at, "count", nameless)
+	}
+	if forbidden > 0 {
+		w.cfg.Logger.Warn("robots.txt asks not to read some files: they are passed over", "folder", at, "count", forbidden)
+	}
+	return files
 }
 
 // errAnswer: an answer to a request for a file is none that has one.
@@ -257,7 +279,9 @@ func (s *Source) page(ctx context.Context, at string) (found []link, err error) 
 		if mediaType := answer.Header.Get("Content-Type"); !strings.HasPrefix(mediaType, "text/html") {
 			return noPage(at, mediaType)
 		}
-		found, err = links(answer.Request.URL, io.LimitReader(answer.Body, maxPage))
+		kept := s.cfg.Limits.FilesOf(at)
+		kept.Entry, kept.Refusal.List = "links", bound.Page
+		found, err = links(answer.Request.URL, bound.Reader(answer.Body, s.cfg.Page, kept.Refusal), kept)
 		return err
 	})
 	return found, err

@@ -33,8 +33,8 @@ func (k *Keeper) settled(ctx context.Context, now time.Time) (time.Time, error) 
 	return settled, err
 }
 
-// evidence reads what may say why something is missing.
-func (k *Keeper) evidence(ctx context.Context, e *wire.InstrumentEntry, all []wire.InstrumentEntry, day wire.Day) (Evidence, error) {
+// evidence reads what may say why something is missing, but for the other instruments of the station.
+func (k *Keeper) evidence(ctx context.Context, e *wire.InstrumentEntry, day wire.Day) (Evidence, error) {
 	var ev Evidence
 	received, announced := map[string]wire.Totals{}, map[string]wire.Totals{}
 	err := stream.Entries(ctx, k.cfg.JetStream, k.ledger, wire.LedgerKey(e.Instrument, day, "*", "*"), func(entry jetstream.KeyValueEntry) error {
@@ -79,25 +79,5 @@ func (k *Keeper) evidence(ctx context.Context, e *wire.InstrumentEntry, all []wi
 	if len(senders) > 0 {
 		ev.Sender = new(wire.MergeSenders(senders))
 	}
-	ev.Others, err = k.others(ctx, e, all, day)
-	return ev, err
-}
-
-// others returns the days of the station's other instruments that always observe.
-func (k *Keeper) others(ctx context.Context, e *wire.InstrumentEntry, all []wire.InstrumentEntry, day wire.Day) ([]wire.DayGaps, error) {
-	var days []wire.DayGaps
-	for i := range all {
-		o := &all[i]
-		if o.Instrument == e.Instrument || e.Station == "" || o.Station != e.Station || o.Observes != nil || o.Maintenance || o.Retired {
-			continue
-		}
-		was, err := k.was(ctx, o.Instrument, day)
-		if err != nil {
-			return nil, err
-		}
-		if was != nil && was.Due > 0 {
-			days = append(days, *was)
-		}
-	}
-	return days, nil
+	return ev, nil
 }

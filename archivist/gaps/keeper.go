@@ -21,6 +21,8 @@ import (
 const (
 	// DefaultInterval is how often days are compared with the archive.
 	DefaultInterval = 5 * time.Minute
+	// unready is how often it is asked at the start whether the registry and the index are known.
+	unready = time.Second
 	// lookback is how many days back what comes late still fills gaps, and begin how
 	// many are looked at of an instrument of which nothing was said yet.
 	lookback, begin = 90, 7
@@ -87,7 +89,7 @@ func New(cfg Config) *Keeper {
 func (k *Keeper) Run(ctx context.Context) error {
 	said := ""
 	for {
-		err := k.pass(ctx, time.Now().UTC())
+		looked, err := k.pass(ctx, time.Now().UTC())
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -99,7 +101,11 @@ func (k *Keeper) Run(ctx context.Context) error {
 		case err == nil:
 			said = ""
 		}
-		if !retry.Sleep(ctx, k.cfg.Interval) {
+		wait := k.cfg.Interval
+		if !looked {
+			wait = min(wait, unready)
+		}
+		if !retry.Sleep(ctx, wait) {
 			return ctx.Err()
 		}
 	}
@@ -126,62 +132,38 @@ func (k *Keeper) open(ctx context.Context) error {
 	return nil
 }
 
-// pass looks at all instruments. Of those that fail the first error is returned.
-func (k *Keeper) pass(ctx context.Context, now time.Time) error {
+// pass looks at all instruments, and says whether it could: not before the registry and the index are known. Of the instruments that
+// fail the first error is returned.
+func (k *Keeper) pass(ctx context.Context, now time.Time) (bool, error) {
 	declared, known := k.cfg.Declared()
 	if !known || !k.cfg.Complete() {
-		return nil
+		return false, nil
 	}
 	if err := k.open(ctx); err != nil {
-		return err
+		return true, err
 	}
 	settled, err := k.settled(ctx, now)
 	if err != nil {
-		return err
+		return true, err
 	}
 	var first error
 	names := map[string]bool{}
-	for i := range declared {
-		e := &declared[i]
-		names[e.Instrument] = true
-		err := k.instrument(ctx, e, declared, now, settled)
-		if err == nil {
-			continue
+	for _, entries := range byStation(declared) {
+		st := &station{keeper: k, now: now, settled: settled}
+		for _, e := range entries {
+			names[e.Instrument] = true
+			st.members = append(st.members, &member{entry: e})
 		}
+		err := st.look(ctx)
 		if ctx.Err() != nil || errors.Is(err, stream.ErrLeaseLost) {
-			return err
+			return true, err
 		}
-		k.cfg.Metrics.failures.Inc()
-		delete(k.instruments, e.Instrument) // begin anew
 		if first == nil {
-			first = fmt.Errorf("instrument %s: %w", e.Instrument, err)
+			first = err
 		}
 	}
 	maps.DeleteFunc(k.instruments, func(name string, _ *instrument) bool { return !names[name] })
-	return first
-}
-
-// instrument looks at those days of one instrument that may have changed.
-func (k *Keeper) instrument(ctx context.Context, e *wire.InstrumentEntry, all []wire.InstrumentEntry, now, settled time.Time) error {
-	i := k.instruments[e.Instrument]
-	if i == nil {
-		var err error
-		if i, err = k.begin(ctx, e.Instrument, now); err != nil {
-			return err
-		}
-		k.instruments[e.Instrument] = i
-	}
-	changed, err := k.look(ctx, i, now)
-	if err != nil {
-		return err
-	}
-	for _, day := range i.due(changed, now) {
-		if err := k.day(ctx, e, all, i, day, now, settled); err != nil {
-			return fmt.Errorf("%s: %w", day, err)
-		}
-	}
-	i.forget(now)
-	return nil
+	return true, first
 }
 
 // begin reads what was said of an instrument.
@@ -232,52 +214,6 @@ func (i *instrument) due(changed []wire.Day, now time.Time) []wire.Day {
 func (i *instrument) forget(now time.Time) {
 	keep := wire.DayOf(now.AddDate(0, 0, -1))
 	maps.DeleteFunc(i.read, func(day wire.Day, _ reading) bool { return day < keep })
-}
-
-// day plans a day and writes what is new.
-func (k *Keeper) day(ctx context.Context, e *wire.InstrumentEntry, all []wire.InstrumentEntry, i *instrument, day wire.Day, now, settled time.Time) error {
-	in := Input{Now: now, Settled: settled, Day: day, Entry: e, Since: i.since}
-	var err error
-	if in.Was, err = k.was(ctx, e.Instrument, day); err != nil {
-		return err
-	}
-	if in.Channels, err = k.archived(ctx, e, i, day); err != nil {
-		return err
-	}
-	is, err := Plan(in)
-	if err != nil {
-		return err
-	}
-	if len(is.Gaps) > 0 {
-		if in.Evidence, err = k.evidence(ctx, e, all, day); err != nil {
-			return err
-		}
-		if is, err = Plan(in); err != nil {
-			return err
-		}
-	}
-	start, err := day.Start()
-	if err != nil {
-		return err
-	}
-	if whole := !is.Until.Before(start.AddDate(0, 0, 1)); whole && day == i.next {
-		i.next = wire.DayOf(start.AddDate(0, 0, 1))
-	}
-	if !worthWriting(in.Was, &is) {
-		return nil
-	}
-	value, err := wire.Encode(is)
-	if err != nil {
-		return err
-	}
-	if err := k.cfg.Lease.Check(); err != nil {
-		return err
-	}
-	if _, err := k.kv.Put(ctx, wire.GapsKey(e.Instrument, day), value); err != nil {
-		return err
-	}
-	k.count(e.Instrument, in.Was, &is)
-	return nil
 }
 
 func (k *Keeper) was(ctx context.Context, name string, day wire.Day) (*wire.DayGaps, error) {

@@ -138,3 +138,39 @@ func TestGapsBegin(t *testing.T) {
 		t.Errorf("the gap: %+v", g)
 	}
 }
+
+// TestGapsOfStation: what a whole station is missing is Link in the pass that finds it, whichever instrument it looks at first. The first
+// pass follows soon after the start, though the index is not known at once.
+func TestGapsOfStation(t *testing.T) {
+	l := start(t).site(t, "thule")
+	const picture = "picture"
+	day := wire.DayOf(time.Now().AddDate(0, 0, -2))
+	begin, err := day.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var entries []wire.InstrumentEntry
+	for _, name := range []string{camera, picture} {
+		entry := wire.InstrumentEntry{Instrument: name, Station: "gillam", CadenceMillis: time.Hour.Milliseconds(),
+			Listeners: []wire.ListenerEntry{{Protocol: wire.ProtocolTCP, Port: 30101}}}
+		entries, l.settings[name] = append(entries, entry), entry
+		for _, hour := range []int{0, 1, 2, 8, 9, 10} {
+			l.send(name, begin.Add(time.Duration(hour)*time.Hour), fmt.Sprint(name, hour))
+		}
+	}
+	stop := l.run(l.config("a"))
+	l.await("all is listed", func() bool { return len(l.listed(camera)) == 6 && len(l.listed(picture)) == 6 })
+	stop()
+
+	cfg := l.config("b")
+	cfg.Declared = func() ([]wire.InstrumentEntry, bool) { return entries, true }
+	cfg.GapsInterval = time.Hour
+	l.run(cfg)
+	for _, e := range entries {
+		l.await("gaps are found", func() bool { return l.gapsOf(e.Instrument, day) != nil })
+		gaps := l.gapsOf(e.Instrument, day).Gaps
+		if len(gaps) == 0 || !gaps[0].From.Equal(begin.Add(2*time.Hour)) || gaps[0].Cause != wire.GapLink {
+			t.Errorf("%s: %+v", e.Instrument, gaps)
+		}
+	}
+}

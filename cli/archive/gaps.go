@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -29,10 +30,13 @@ func gapsCommand(o *backend.Options) *cobra.Command {
 		Use:   "gaps",
 		Short: "Show what is missing of what instruments should have observed, and why",
 		Long: `Shows times of which an instrument's archive has nothing although something was due,
-by day of observation. Within five minutes a gap is found, or closed by what comes late.
+by day of observation. A gap is found, or closed by what comes late, within seven minutes
+after it ends or two cadences have passed; that of datagrams when their segment is due, too.
+Below the table stands up to when the instruments were compared.
 
 Link         the instrument could not reach us, or still has it and owes it
-Instrument   nothing points elsewhere: it did not observe
+Instrument   nothing points elsewhere: it did not observe. If its sender does not report and it
+             is alone at its station, it may be the link
 Refused      a gateway refused it: substorm archive ledger says why
 Lost         it was received and lost here, or dropped
 Undecodable  telemetry came in messages that nobody can read
@@ -53,7 +57,7 @@ Daylight (spec.cadence.observes), maintenance and retirement are no gaps.`,
 					return err
 				}
 				gaps := chosen(days, all, wire.GapCause(cause))
-				return output.Each(cmd.OutOrStdout(), format, gaps, func(w io.Writer) { printGaps(w, b.Code, gaps, len(days), time.Now()) })
+				return output.Each(cmd.OutOrStdout(), format, gaps, func(w io.Writer) { printGaps(w, b.Code, gaps, days, time.Now()) })
 			})
 		},
 	}
@@ -125,15 +129,16 @@ func (g *Gap) goesOn(next Gap) bool {
 		g.To != nil && g.To.Equal(next.From) && g.To.Equal(g.To.Truncate(24*time.Hour))
 }
 
-func printGaps(w io.Writer, site string, gaps []Gap, days int, now time.Time) {
+func printGaps(w io.Writer, site string, gaps []Gap, days map[instrumentDay]wire.DayGaps, now time.Time) {
 	switch {
-	case days == 0:
+	case len(days) == 0:
 		fmt.Fprintf(w, "nothing was compared yet at site %s: the archivist looks every five minutes at instruments that have observed\n", site)
 		return
 	case len(gaps) == 0:
-		fmt.Fprintln(w, "no gaps")
+		fmt.Fprintf(w, "no gaps %s\n", compared(days))
 		return
 	}
+	defer fmt.Fprintf(w, "\nInstruments were compared %s.\n", compared(days)) // behind the table
 	t := output.Columns(w, "INSTRUMENT\tCHANNEL\tFROM\tTO\tFOR\tMISSING\tCAUSE\tCLOSED")
 	defer t.Flush()
 	for _, g := range gaps {
@@ -147,6 +152,22 @@ func printGaps(w io.Writer, site string, gaps []Gap, days int, now time.Time) {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", g.Instrument, cmp.Or(g.Channel, "-"), clock(g.From), to,
 			g.Ends(now).Sub(g.From).Round(time.Second), g.Missing, g.Cause, closed)
 	}
+}
+
+// compared says up to when instruments were compared with the archive, and which one is behind the others.
+func compared(days map[instrumentDay]wire.DayGaps) string {
+	until := map[string]time.Time{}
+	for at, d := range days {
+		if d.Until.After(until[at.instrument]) {
+			until[at.instrument] = d.Until
+		}
+	}
+	names := slices.SortedFunc(maps.Keys(until), func(a, b string) int { return cmp.Or(until[a].Compare(until[b]), strings.Compare(a, b)) })
+	first, last := names[0], names[len(names)-1]
+	if until[first].Equal(until[last]) {
+		return "up to " + clock(until[last])
+	}
+	return fmt.Sprintf("up to %s (%s, the last) to %s (%s)", clock(until[first]), first, clock(until[last]), last)
 }
 
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }

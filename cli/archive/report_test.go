@@ -217,7 +217,8 @@ func TestGapsCommand(t *testing.T) {
 		not  string
 	}{
 		"open": {nil, []string{"allsky-1    -        2026-11-20T22:00:00Z  2026-11-21T01:00:00Z  3h0m0s",
-			"2026-11-21T23:00:00Z  -"}, "2026-11-20T02:00:00Z"},
+			"2026-11-21T23:00:00Z  -", "\nInstruments were compared up to 2026-11-22T00:00:00Z.\n"}, "2026-11-20T02:00:00Z"},
+		"lost":  {[]string{"--cause", "Lost"}, []string{"no gaps up to 2026-11-22T00:00:00Z\n"}, "allsky"},
 		"all":   {[]string{"--all"}, []string{"2026-11-20T02:00:00Z  2026-11-20T03:00:00Z  1h0m0s", "59       Link"}, "nothing"},
 		"cause": {[]string{"--cause", "Link"}, []string{"2026-11-21T23:00:00Z"}, "2026-11-20T22:00:00Z"},
 		"day":   {[]string{"--day", "2026-11-20"}, []string{"2026-11-20T22:00:00Z  2026-11-21T00:00:00Z"}, "2026-11-21T23"},

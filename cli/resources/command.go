@@ -4,6 +4,7 @@
 package resources
 
 import (
+	"bytes"
 	"io"
 	"slices"
 	"strings"
@@ -52,6 +53,7 @@ func getCommand() *cobra.Command {
 
 func applyCommand() *cobra.Command {
 	return command(func(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
+		streams.ErrOut = &withoutHints{w: streams.ErrOut}
 		c := apply.NewCmdApply("kubectl", f, streams) // its warnings name other commands of kubectl
 		c.RemoveCommand(c.Commands()...)              // they edit what kubectl remembers of the last time
 		c.Use, c.DisableFlagsInUseLine = "apply -f FILE|FOLDER", false
@@ -62,6 +64,18 @@ manifests, change its files instead: it applies them anew when it starts.`
   substorm apply --server-side -f manifests/`
 		return c
 	})
+}
+
+// withoutHints leaves out the warning that an object was not created by kubectl apply, as none is that substorm up applied from a file: nothing
+// is to be done.
+type withoutHints struct{ w io.Writer }
+
+// Write implements io.Writer. kubectl writes each warning at once.
+func (w *withoutHints) Write(p []byte) (int, error) {
+	if bytes.HasPrefix(p, []byte("Warning: resource ")) && bytes.Contains(p, []byte("missing the kubectl.kubernetes.io/last-applied-configuration annotation")) {
+		return len(p), nil
+	}
+	return w.w.Write(p)
 }
 
 func deleteCommand() *cobra.Command {

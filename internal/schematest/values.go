@@ -166,7 +166,7 @@ func Plausible(s apiextensionsv1.JSONSchemaProps) []any {
 	case s.Type == "string" && s.Format == "date-time":
 		return []any{"2026-11-22T12:00:00Z"}
 	case s.Type == "string":
-		return matching(s.Pattern, append([]any{"1h", "24h", "a", "1", "192.0.2.0/24"}, generated(s.Pattern)...))
+		return matching(patternOf(s), append([]any{"1h", "24h", "a", "1", "192.0.2.0/24"}, generated(patternOf(s))...))
 	default:
 		object := map[string]any{}
 		for _, name := range s.Required {
@@ -174,6 +174,19 @@ func Plausible(s apiextensionsv1.JSONSchemaProps) []any {
 		}
 		return []any{object}
 	}
+}
+
+// matchRule is a rule that is a pattern with a message.
+var matchRule = regexp.MustCompile(`^self\.matches\(r?'([^']*)'\)$`)
+
+// patternOf returns the pattern of a text, which may stand in a rule; empty for none.
+func patternOf(s apiextensionsv1.JSONSchemaProps) string {
+	for _, rule := range s.XValidations {
+		if m := matchRule.FindStringSubmatch(rule.Rule); m != nil && s.Pattern == "" {
+			return m[1]
+		}
+	}
+	return s.Pattern
 }
 
 // matching are the texts that a pattern takes.
@@ -185,7 +198,7 @@ func matching(pattern string, texts []any) []any {
 // conforming leaves out the texts that pattern and length refuse: that the API server looks
 // at these is not ours to test.
 func conforming(s apiextensionsv1.JSONSchemaProps, texts []any) []any {
-	return slices.DeleteFunc(matching(s.Pattern, texts), func(text any) bool {
+	return slices.DeleteFunc(matching(patternOf(s), texts), func(text any) bool {
 		return s.MaxLength != nil && int64(len(text.(string))) > *s.MaxLength || s.MinLength != nil && int64(len(text.(string))) < *s.MinLength
 	})
 }
@@ -211,7 +224,7 @@ func Absurd(s apiextensionsv1.JSONSchemaProps) []any {
 	case s.Type == "string" && s.Pattern == "" && len(s.XValidations) == 0:
 		return []any{"1d", long} // all texts are alike here
 	case s.Type == "string":
-		return conforming(s, append(texts, generated(s.Pattern)...))
+		return conforming(s, append(texts, generated(patternOf(s))...))
 	case s.Type == "array":
 		return []any{slices.Repeat(Plausible(*s.Items.Schema)[:1], 300)}
 	default:

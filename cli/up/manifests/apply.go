@@ -103,7 +103,7 @@ func apply(ctx context.Context, c client.Client, o *Object, log *slog.Logger) (c
 	}
 	before := is.GetResourceVersion()
 	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), fieldOwner, client.ForceOwnership); err != nil {
-		return false, fmt.Errorf("%s:%d: %w", o.File, o.Line, plain{err}) // the server's message names the object
+		return false, o.refused(err)
 	}
 	if err := dropUnowned(ctx, c, wanted, log); err != nil {
 		return false, fmt.Errorf("%s:%d: %w", o.File, o.Line, err)

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	yaml4 "go.yaml.in/yaml/v4"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -31,6 +32,8 @@ type Object struct {
 	// File and Line are where its document begins.
 	File string
 	Line int
+	// node is the document's, nil for an element of a List.
+	node *yaml4.Node
 }
 
 // String names the object and where it is declared.
@@ -67,8 +70,11 @@ var Up = &Command{
 // namespace. The error has a line for each thing that is wrong, with file, line and column.
 func (c *Command) Load(paths []string, namespace string) ([]*Object, error) {
 	files, err := Files(paths)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w: name a file or a folder of manifests that exists", c.Flag, err)
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", c.Flag, err)
 	}
 	var all []*Object
 	var errs []error
@@ -137,6 +143,9 @@ func isManifest(e fs.DirEntry) bool {
 
 // Parse reads the documents of a file.
 func (c *Command) Parse(file string, text []byte, namespace string) (all []*Object, failed error) {
+	if bytes.IndexByte(text, 0) >= 0 || !utf8.Valid(text) {
+		return nil, fmt.Errorf("%s: this is no text: name manifests in YAML or JSON with %s, not compressed", file, c.Flag)
+	}
 	documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	line := 1
 	for {
@@ -176,13 +185,13 @@ func (c *Command) decode(file string, line int, document []byte, namespace strin
 	if err := u.UnmarshalJSON(json); err != nil {
 		return nil, fmt.Errorf("%s: this is no object: a manifest begins with apiVersion and kind", at)
 	}
-	o := &Object{u, file, line + root.Line - 1}
+	o := &Object{u, file, line + root.Line - 1, root}
 	if !u.IsList() {
 		return c.checked(o, at, namespace)
 	}
 	var all []*Object
 	err = u.EachListItem(func(item runtime.Object) error {
-		one, err := c.checked(&Object{item.(*unstructured.Unstructured), file, o.Line}, at, namespace)
+		one, err := c.checked(&Object{item.(*unstructured.Unstructured), file, o.Line, nil}, at, namespace)
 		all = append(all, one...)
 		return err
 	})

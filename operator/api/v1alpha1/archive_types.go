@@ -11,7 +11,7 @@ import (
 type InstrumentArchive struct {
 	// MediaType of the objects, as in image/jpeg.
 	// +kubebuilder:default="application/octet-stream"
-	// +kubebuilder:validation:Pattern=`^[a-z]+/[a-zA-Z0-9.+-]+$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]+/[a-zA-Z0-9.+-]+$')",message="a media type has two parts, such as image/png, and no parameters"
 	// +kubebuilder:validation:MaxLength=127
 	// +optional
 	MediaType string `json:"mediaType,omitempty"`

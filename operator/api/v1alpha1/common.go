@@ -28,15 +28,15 @@ type Annotations map[string]string
 type Location struct {
 	// Latitude in degrees north of the equator, as a decimal string: "69.66" or "-77.85".
 	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:Pattern=`^-?([0-8]?[0-9](\.[0-9]{1,8})?|90(\.0{1,8})?)$`
 	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:XValidation:rule="self.matches('^-?([0-8]?[0-9]([.][0-9]{1,8})?|90([.]0{1,8})?)$')",message="a latitude is a number of degrees from -90 to 90, such as 69.66, with at most 8 decimals"
 	// +required
 	Latitude string `json:"latitude,omitempty"`
 
 	// Longitude in degrees east of Greenwich, as a decimal string: "18.94" or "-94.64".
 	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:Pattern=`^-?((1[0-7][0-9]|[0-9]?[0-9])(\.[0-9]{1,8})?|180(\.0{1,8})?)$`
 	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:XValidation:rule="self.matches('^-?((1[0-7][0-9]|[0-9]?[0-9])([.][0-9]{1,8})?|180([.]0{1,8})?)$')",message="a longitude is a number of degrees from -180 to 180, such as -94.64, with at most 8 decimals"
 	// +required
 	Longitude string `json:"longitude,omitempty"`
 

@@ -59,7 +59,7 @@ type ObservationTimeName struct {
 // its first 16 digits. It holds a day, by which objects are found, or {name}.
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=512
-// +kubebuilder:validation:Pattern=`^([^{}\\\x00-\x1f\x7f]|\{(year|year2|month|day|doy|hour|minute|second|millisecond|station|instrument|name|id|sequence|digest(:([89]|[1-5][0-9]|6[0-4]))?)\})+$`
+// +kubebuilder:validation:XValidation:rule="self.matches(r'^([^{}\\\\\\x00-\\x1f\\x7f]|[{](year|year2|month|day|doy|hour|minute|second|millisecond|station|instrument|name|id|sequence|digest(:([89]|[1-5][0-9]|6[0-4]))?)[}])+$')",message="between braces a template has one of year, year2, month, day, doy, hour, minute, second, millisecond, station, instrument, name, id, sequence, digest, and digest:8 to digest:64; elsewhere any text without braces, backslashes and control characters"
 // +kubebuilder:validation:XValidation:rule="!self.startsWith('/') && !self.split('/').exists(p, size(p) == 0 || p == '.' || p == '..')",message="a template is a relative path, without empty parts, . or .."
 // +kubebuilder:validation:XValidation:rule="self.contains('{name}') || ((self.contains('{year}') || self.contains('{year2}')) && (self.contains('{doy}') || (self.contains('{month}') && self.contains('{day}'))))",message="a template holds a day ({year}, {month} and {day}, or {year} and {doy}), by which objects are found, or {name}"
 // +kubebuilder:validation:XValidation:rule="!self.contains('{hour}') || ((self.contains('{year}') || self.contains('{year2}')) && (self.contains('{doy}') || (self.contains('{month}') && self.contains('{day}'))))",message="{hour} needs the day beside it"

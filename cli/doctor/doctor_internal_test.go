@@ -123,6 +123,7 @@ func TestRights(t *testing.T) {
 	says(t, judgeRights("the Site", mine, true, standing{1000, 0o022, 1024}), Warning, "1024 open files", "LimitNOFILE=")
 	says(t, judgeRights("the Site", folder{}, true, standing{0, 0o022, 65536}), Warning, "no rights of root")
 	says(t, judgeRights("this process", mine, false, standing{0, 0o022, 65536}), Warning, "root may do what the Site may not", "run substorm up as user 1000")
+	says(t, judgeRights("this process", folder{path: "/data", owner: -1}, false, standing{0, 0o022, 65536}), OK, "needs no rights of root")
 	says(t, judgeRights("the Site", mine, true, standing{1000, 0o477, 65536}), Failed, "umask 0477", "0077")
 	says(t, judgeMemory(2<<30, 0, false), OK, "2.0 GiB are left")
 	says(t, judgeMemory(100<<20, 0, false), Warning, "100 MiB", "256 MiB should be left")

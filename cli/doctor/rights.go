@@ -57,7 +57,10 @@ func judgeRights(who string, f folder, running bool, is standing) Check {
 	if is.user == 0 && running {
 		advice = append(advice, "a Site needs no rights of root: run it as a user of its own, as packaging/substorm.service does")
 	}
-	if is.user == 0 && !running {
+	if is.user == 0 && !running && f.owner < 0 { // the first look, before the service's user has a folder
+		found += "; the Site gets the user that runs substorm up, which needs no rights of root"
+	}
+	if is.user == 0 && !running && f.owner >= 0 {
 		advice = append(advice, "run substorm up, and this, as a user of its own, as packaging/substorm.service does: root may do what the Site may not")
 	}
 	if f.owner >= 0 && f.owner != is.user {

@@ -88,7 +88,7 @@ func (c *Cluster) Site(ctx context.Context, name string) (*v1alpha1.Site, error)
 		site := &v1alpha1.Site{}
 		err := c.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, site)
 		if apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("no Site %q in namespace %q: kubectl get site -A lists them, -n chooses the namespace", name, c.Namespace)
+			return nil, fmt.Errorf("no Site %q in namespace %q: substorm get site -A lists them, -n chooses the namespace", name, c.Namespace)
 		}
 		if err != nil {
 			return nil, c.explain(err)
@@ -103,7 +103,7 @@ func (c *Cluster) Site(ctx context.Context, name string) (*v1alpha1.Site, error)
 	case 1:
 		return &sites.Items[0], c.Effective(ctx, &sites.Items[0])
 	case 0:
-		return nil, fmt.Errorf("no Site in namespace %q: kubectl get site -A lists them, -n chooses the namespace", c.Namespace)
+		return nil, fmt.Errorf("no Site in namespace %q: substorm get site -A lists them, -n chooses the namespace", c.Namespace)
 	default:
 		var names []string
 		for i := range sites.Items {

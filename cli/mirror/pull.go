@@ -14,6 +14,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -83,7 +84,8 @@ func (o *pullOptions) run(ctx context.Context, from, to string, out, messages io
 	if err := o.choose(&cfg); err != nil {
 		return err
 	}
-	client, err := o.client(from, cfg.Progress)
+	var shown *progress.Progress
+	client, err := o.client(from, cfg.Progress, oncePerReason(func(text string) { shown.Say("%s", text) }))
 	if err != nil {
 		return err
 	}
@@ -93,7 +95,7 @@ func (o *pullOptions) run(ctx context.Context, from, to string, out, messages io
 		return fmt.Errorf("folder %s: %w", to, err)
 	}
 	begun := time.Now()
-	shown := progress.Start(messages, o.quiet, func() progress.State { return stateOf(cfg.Progress.Figures(), begun) })
+	shown = progress.Start(messages, o.quiet, func() progress.State { return stateOf(cfg.Progress.Figures(), begun) })
 	cfg.Logger = slog.New(slog.NewTextHandler(shown.Above(messages), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	err = pull.Run(ctx, cfg)
 	shown.Stop()
@@ -169,13 +171,30 @@ func parseObserved(text string) (from, to time.Time, err error) {
 	return from, to, nil
 }
 
+// maxReasons is how many reasons are said: each URL may have one of its own.
+const maxReasons = 10
+
+// oncePerReason says why requests are made again, each reason once.
+func oncePerReason(say func(string)) func(error, time.Duration) {
+	var mu sync.Mutex
+	said := map[string]bool{}
+	return func(err error, after time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		if reason := err.Error(); !said[reason] && len(said) < maxReasons {
+			said[reason] = true
+			say(fmt.Sprintf("%s: it is asked again, first after %v", reason, after.Round(100*time.Millisecond)))
+		}
+	}
+}
+
 // client connects to a feed server.
-func (o *pullOptions) client(from string, p *pull.Progress) (*https.Client, error) {
+func (o *pullOptions) client(from string, p *pull.Progress, again func(error, time.Duration)) (*https.Client, error) {
 	u, err := url.Parse(strings.TrimSuffix(from, "/"))
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" {
 		return nil, usage.Errorf("%q is no URL of a feed server, as https://archive.example.org", from)
 	}
-	cfg := https.Config{URL: u, Connections: o.connections, Agent: "substorm-mirror", Received: p.Receive}
+	cfg := https.Config{URL: u, Connections: o.connections, Agent: "substorm-mirror", Received: p.Receive, Again: again}
 	if o.tokenFile != "" {
 		if u.Scheme != "https" {
 			return nil, usage.Errorf("a token needs https://: on http:// all could read it")

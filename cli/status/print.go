@@ -22,7 +22,7 @@ func (r Report) print(w io.Writer) {
 		where = "any namespace"
 	}
 	if len(r.Sites)+len(r.Gateways)+len(r.Instruments) == 0 {
-		fmt.Fprintf(w, "No Site in %s: kubectl get site -A lists them, -n chooses the namespace.\n", where)
+		fmt.Fprintf(w, "No Site in %s: substorm get site -A lists them, -n chooses the namespace.\n", where)
 		return
 	}
 	for _, section := range []func(io.Writer){r.printSites, r.printGateways, r.printInstruments, r.printFeedServers, r.printFeeds, r.printConsumers, r.printMirrors} {

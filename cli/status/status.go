@@ -120,7 +120,7 @@ func read(ctx context.Context, figures *live, site string, now time.Time) (Repor
 		})
 	}
 	if len(sites.Items) == 0 && site != "" {
-		return Report{}, fmt.Errorf("no Site %q in namespace %q: kubectl get site -A lists them, -n chooses the namespace", site, cluster.Namespace)
+		return Report{}, fmt.Errorf("no Site %q in namespace %q: substorm get site -A lists them, -n chooses the namespace", site, cluster.Namespace)
 	}
 	all := Resources{sites.Items, gateways.Items, servers.Items, instruments.Items, feeds.Items, consumers.Items, mirrors.Items}
 	stale := figures.refresh(ctx, &all, now)

@@ -65,6 +65,8 @@ type Config struct {
 	Patience Patience
 	// Kept bounds the memory of what it answers.
 	Kept Kept
+	// Again is told why a request failed that is made again after a while. It may be called from several goroutines. Optional.
+	Again func(err error, after time.Duration)
 }
 
 // Client asks one feed server. Its methods may be called from several goroutines.
@@ -188,6 +190,9 @@ func (c *Client) do(ctx context.Context, r request, read func(*http.Response) er
 			return err
 		}
 		wait = min(max(wait, pause/2+rand.N(pause)), longestPause)
+		if c.cfg.Again != nil {
+			c.cfg.Again(err, wait)
+		}
 		if !retry.Sleep(ctx, wait) {
 			return err
 		}

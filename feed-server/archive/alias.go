@@ -84,6 +84,10 @@ func (a *Archive) serveAlias(v *endpoint.Request) *problem.Problem {
 	if refused != nil {
 		return refused
 	}
+	if feed, is := strings.CutPrefix(path, "feeds/"); is {
+		return problem.New(http.StatusNotFound, "a Feed is read as a stream, at /feeds/%s/events?consumer=NAME or /feeds/%[1]s/ws?consumer=NAME, by the delivery of FeedConsumer NAME",
+			strings.TrimSuffix(feed, "/"))
+	}
 	return notFound(t)
 }
 

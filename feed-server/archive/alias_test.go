@@ -5,6 +5,7 @@ package archive_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,9 +39,12 @@ func TestAliases(t *testing.T) {
 	}
 	for path, status := range map[string]int{
 		"/rank/15076/1201.jpg": 410, "/rank/15076/1202.jpg": 404, "/rank/15077/1200.jpg": 404, "/kir/15076/1200.jpg": 401, "/videos/day%202.mp4": 404,
-		"/": 404, "/favicon.ico": 404, "/rank/99999/1200.jpg": 404, "/%2e%2e%2f": 400, "/%00": 404,
+		"/": 404, "/favicon.ico": 404, "/feeds/all": 404, "/rank/99999/1200.jpg": 404, "/%2e%2e%2f": 400, "/%00": 404,
 	} {
 		l.get(path).want(t, path, status)
+	}
+	if a := l.get("/feeds/all"); !strings.Contains(a.body, "/feeds/all/events?consumer=NAME") {
+		t.Errorf("the address of a Feed: %s", a.body)
 	}
 	if a := l.get("/kir/15076/1200.jpg", "Authorization", "Bearer uni-token"); a.status != 200 || a.body != "secret" {
 		t.Errorf("for a reader: %d %q", a.status, a.body)

@@ -213,13 +213,17 @@ func TestForms(t *testing.T) {
 		"later/old.jpg", "bundle.d/later/2015-03-17.jsonl")
 	get(l, "/bundle/later.tar", token...).want(t, "for its reader", "later/old.jpg", "bundle.d/later/2015-03-17.jsonl", "later/new.jpg", "bundle.d/later/"+string(today)+".jsonl")
 	for path, want := range map[string]int{
-		"/bundle/closed.tar": 401, "/bundle.tar?instrument=allsky-1&instrument=closed": 401, "/bundle/nobody.tar": 404, "/bundle/allsky-1": 404, "/bundle.tar": 400,
+		"/bundle/closed.tar": 401, "/bundle.tar?instrument=allsky-1&instrument=closed": 401, "/bundle/nobody.tar": 404, "/bundle/allsky-1": 404, "/bundle/allsky-1.zip": 404, "/bundle.tar": 400,
 		"/bundle/allsky-1.tar?from=1899-12-31": 400, "/bundle/allsky-1.tar?from=x": 400, "/bundle/allsky-1.tar?from=2015-03-18&to=2015-03-18": 400,
 		"/bundle/allsky-1.tar?by=name": 400, "/bundle/allsky-1.tar?since=x": 400, "/bundle/allsky-1.tar?form=2015-03-18": 400, "/bundle/allsky-1.tar?a=%zz": 400,
 		"/bundle/allsky-1.tar?from=2015-01-01&" + since(get(l, "/bundle/allsky-1.tar")): 400,
 	} {
-		if a := l.Get(path); a.Status != want {
+		a := l.Get(path)
+		if a.Status != want {
 			t.Errorf("%s: %d, want %d", path, a.Status, want)
+		}
+		if strings.HasSuffix(path, ".zip") && !strings.Contains(a.Body, ".tar.zst") {
+			t.Errorf("%s does not say what there is: %s", path, a.Body)
 		}
 	}
 

@@ -51,7 +51,7 @@ func ask(v *endpoint.Request, name string) (question, *problem.Problem) {
 	rest, isZstd := strings.CutSuffix(name, ".zst")
 	names, isTar := strings.CutSuffix(rest, ".tar")
 	if !isTar {
-		return q, endpoint.NotFound("/bundle/" + name)
+		return q, problem.New(http.StatusNotFound, "there is no bundle %.100q: its name is that of an instrument with .tar or .tar.zst behind it", name)
 	}
 	q.zstd = isZstd
 	all := map[string]bool{}

@@ -7,6 +7,7 @@ package latest
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/substorm/substorm/feed-server/archive"
@@ -77,7 +78,7 @@ func (l *Latest) serveObject(v *endpoint.Request) *problem.Problem {
 	h := v.W.Header()
 	h.Add("Vary", "Accept")
 	if !found {
-		return endpoint.NotFound(what)
+		return nothingLatest(in, what)
 	}
 	if archive.Addressed(in, &record) {
 		h.Set("Content-Location", archive.URL(name, &record))
@@ -122,6 +123,14 @@ func (l *Latest) find(v *endpoint.Request, in wire.InstrumentEntry, what string)
 		return newest, false, notAcceptable(what)
 	}
 	return newest, found, nil
+}
+
+// nothingLatest says that there is no object. Who asks may read the instrument.
+func nothingLatest(in wire.InstrumentEntry, what string) *problem.Problem {
+	if slices.ContainsFunc(in.Channels, func(c wire.ChannelEntry) bool { return c.Datagrams != "" }) {
+		return problem.New(http.StatusNotFound, "nothing is published as %s: its telemetry is no object, /hapi serves the values", what)
+	}
+	return endpoint.NotFound(what)
 }
 
 func notAcceptable(what string) *problem.Problem {

@@ -44,10 +44,14 @@ func typed(mediaType string) func(*wire.Record) {
 
 func TestLatest(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, wire.InstrumentEntry{Instrument: "closed", Access: archivetest.Restricted}, wire.InstrumentEntry{Instrument: "later",
-		Access: &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic, EmbargoMillis: time.Hour.Milliseconds(), Readers: []string{archivetest.Reader}}})
+	l := newLab(t, wire.InstrumentEntry{Instrument: "mag", Access: archivetest.Public, Channels: []wire.ChannelEntry{{Name: "seconds", Datagrams: "raw"}}},
+		wire.InstrumentEntry{Instrument: "closed", Access: archivetest.Restricted}, wire.InstrumentEntry{Instrument: "later",
+			Access: &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic, EmbargoMillis: time.Hour.Milliseconds(), Readers: []string{archivetest.Reader}}})
 	if a := l.Get("/latest/allsky-1"); a.Status != http.StatusNotFound {
 		t.Errorf("of nothing: %d %s", a.Status, a.Body)
+	}
+	if a := l.Get("/latest/mag"); a.Status != http.StatusNotFound || !strings.Contains(a.Body, "/hapi") {
+		t.Errorf("of telemetry: %d %s", a.Status, a.Body)
 	}
 	now := time.Now().UTC()
 	first := l.Put(archivetest.Camera, "2026/11/21/a b.jpg", "first", observed(now))

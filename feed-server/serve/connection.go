@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"reflect"
@@ -50,6 +51,18 @@ type asked struct {
 	filter    *session.Filter
 }
 
+// placeOf says where the feed of a FeedConsumer is read.
+func placeOf(feed, consumer, delivery string) string {
+	switch delivery {
+	case wire.DeliveryWebSocket:
+		return fmt.Sprintf("read it at /feeds/%s/ws?consumer=%s", feed, consumer)
+	case wire.DeliveryServerSentEvents:
+		return fmt.Sprintf("read it at /feeds/%s/events?consumer=%s", feed, consumer)
+	default:
+		return "read it with a client of NATS, by the FeedConsumer's Secret"
+	}
+}
+
 // ask says what a request asks for, and whether it may. Delivery is that which it
 // comes by, or empty for any.
 func (s *Server) ask(r *http.Request, delivery string) (asked, *problem.Problem) {
@@ -74,7 +87,7 @@ func (s *Server) ask(r *http.Request, delivery string) (asked, *problem.Problem)
 		return asked{}, problem.New(http.StatusNotFound, "Feed %s has no FeedConsumer %s", feed, consumer)
 	}
 	if is := sel.Consumer.Delivery; delivery != "" && is != delivery {
-		return asked{}, problem.New(http.StatusNotFound, "FeedConsumer %s has delivery %s", consumer, is)
+		return asked{}, problem.New(http.StatusNotFound, "FeedConsumer %s has delivery %s: %s", consumer, is, placeOf(feed, consumer, is))
 	}
 	a := asked{selection: sel}
 	var p *problem.Problem

@@ -233,6 +233,19 @@ func TestDrainLetsAnswersEnd(t *testing.T) {
 	}
 }
 
+// TestOtherDelivery: who asks at the address of another delivery gets that of the FeedConsumer.
+func TestOtherDelivery(t *testing.T) {
+	t.Parallel()
+	s, _ := newServer(t)
+	for at, want := range map[[2]string]string{
+		{"/ws", "events"}: "/feeds/all/events?consumer=events", {"/events", "ws"}: "/feeds/all/ws?consumer=ws",
+	} {
+		if status, _, body := s.asks(t, "GET /feeds/{feed}"+at[0], at[1], at[1]); status != http.StatusNotFound || !strings.Contains(body, want) {
+			t.Errorf("%v: %d %s", at, status, body)
+		}
+	}
+}
+
 // Nothing but endpoints is answered, by whichever method.
 func TestNoOtherEndpoint(t *testing.T) {
 	t.Parallel()

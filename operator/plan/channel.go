@@ -124,12 +124,8 @@ func numbers(all []int32) []int {
 	return out
 }
 
-// aboutEntry is what is told with an Instrument's data; nil where none of it is
-// declared.
+// aboutEntry is what readers see with an Instrument's data.
 func aboutEntry(spec *v1alpha1.InstrumentSpec) *wire.AboutEntry {
-	if len(spec.Channels) == 0 && spec.Location == nil {
-		return nil
-	}
 	about := &wire.AboutEntry{Type: spec.Type}
 	if l := spec.Location; l != nil {
 		about.Latitude, about.Longitude, about.AltitudeMeters = l.Latitude, l.Longitude, l.AltitudeMeters

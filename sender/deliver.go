@@ -16,6 +16,7 @@ import (
 var permanent = map[wire.Cause]bool{
 	wire.CauseObjectTooLarge: true, wire.CauseUnknownSource: true, wire.CauseRetired: true, wire.CauseEmpty: true,
 	wire.CauseTruncated: true, wire.CauseNameConflict: true, wire.CauseBadRequest: true, wire.CauseBadToken: true,
+	wire.CauseWrongProtocol: true,
 }
 
 // advice says what to do about a refusal.
@@ -25,6 +26,7 @@ var advice = map[wire.Cause]string{
 	wire.CauseRetired:            "the Instrument is retired: set spec.state to Active to receive again",
 	wire.CauseEmpty:              "an object has at least one byte",
 	wire.CauseTruncated:          "tcp.framing of the Instrument is LengthPrefixed, it seems: use --framing length-prefixed",
+	wire.CauseWrongProtocol:      "the object begins as an HTTP request or a TLS hello does: if it is an observation, set archive.mediaType of the Instrument to message/http, or tcp.expect.magic to what its objects begin with",
 	wire.CauseTooManyConnections: "lower --parallel or raise spec.limits.maxConnections of the Instrument",
 	wire.CauseStalled:            "the link is too slow for tcp.idleTimeout of the Instrument: raise it",
 	wire.CauseTooOld:             "the link is too slow for tcp.maxAge of the Instrument: raise it",

@@ -33,7 +33,8 @@ func (l *lab) awaitMarked(t *testing.T, name string) {
 			return false, err.Error()
 		}
 		c, err := wire.Decode[wire.NameClaim](e.Value())
-		return err == nil && c.Latest().Announced, fmt.Sprintf("%+v, %v", c, err)
+		latest, named := c.Latest()
+		return err == nil && named && latest.Announced, fmt.Sprintf("%+v, %v", c, err)
 	})
 }
 

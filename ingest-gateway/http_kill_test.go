@@ -91,7 +91,8 @@ func TestKillAfterTheLastByteOfAName(outer *testing.T) {
 
 // While JetStream is away names cannot be claimed: objects wait in the spool, and
 // claim theirs while it drains. Of two that got one name meanwhile the later is
-// its next version, whatever the instrument says of versions: both are receipted.
+// its next version, whatever the instrument says of versions, and may be an object
+// though its name is a folder by now, or lie in an object: both are receipted.
 func TestNamesFromTheSpool(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -114,37 +115,47 @@ func TestNamesFromTheSpool(t *testing.T) {
 	put(in(ports[0], "camera", "taken"), taken).wantReceipt(t, 201, taken)
 	put(in(ports[0], "camera", "same"), same).wantReceipt(t, 201, same)
 	put(in(ports[0], "camera", "alone"), alone).wantReceipt(t, 201, alone)
+	folder, below := random(5, 3000), random(6, 4000)
+	put(in(ports[0], "camera", "folder"), folder).wantReceipt(t, 201, folder)
+	put(in(ports[0], "camera", "object/below"), below).wantReceipt(t, 201, below)
 	first.kill()
 	l.nats.Continue()
 
 	second := start(1, t.TempDir())
+	second.awaitReady()
+	l.awaitNames(t) // else it spools, too
 	other := random(4, 8000)
 	put(in(ports[1], "camera", "taken"), other).wantReceipt(t, 201, other)
 	put(in(ports[1], "camera", "same"), same).wantReceipt(t, 201, same)
+	put(in(ports[1], "camera", "folder/below"), below).wantReceipt(t, 201, below)
+	put(in(ports[1], "camera", "object"), folder).wantReceipt(t, 201, folder)
 	first = start(0, dir)
 	await(t, "the spool is empty", func() (bool, string) {
 		s, err := l.gatewayStatus(t, "north-0")
-		return err == nil && s.Incarnation != "" && first.metric("substorm_gateway_spool_objects") == "0" && len(l.notices(t)) == 4, fmt.Sprint(s, err, len(l.notices(t)))
+		return err == nil && s.Incarnation != "" && first.metric("substorm_gateway_spool_objects") == "0" && len(l.notices(t)) == 8, fmt.Sprint(s, err, len(l.notices(t)))
 	})
 	for key, object := range map[string][]byte{
 		"n/taken": other, "v/2/taken": taken, "n/same": same, "n/alone": alone,
+		"v/2/folder": folder, "n/folder/below": below, "n/object": folder, "v/2/object/below": below,
 	} {
 		if digest, _ := l.digestOf(t, wire.Record{Key: "o/hub/camera/" + key}); digest != sha256.Sum256(object) {
 			t.Errorf("under %s is another object", key)
 		}
 	}
-	if keys := l.keys(t, "o/hub/camera/"); len(keys) != 4 {
+	if keys := l.keys(t, "o/hub/camera/"); len(keys) != 8 {
 		t.Errorf("in the bucket: %v", keys)
 	}
-	if n := first.number(`substorm_gateway_name_conflicts_total{instrument="camera"}`); n != 1 {
+	if n := first.number(`substorm_gateway_name_conflicts_total{instrument="camera"}`); n != 3 {
 		t.Errorf("%v conflicts", n)
 	}
 	// All that was receipted is known again.
 	put(in(ports[0], "camera", "taken"), taken).wantReceipt(t, 200, taken)
 	put(in(ports[1], "camera", "alone"), alone).wantReceipt(t, 200, alone)
-	l.awaitLedger(t, "camera", wire.StepReceived, func(s wire.Totals) bool { return s.Objects == 4 && s.Unfinished[wire.CauseDuplicate] == 3 })
+	put(in(ports[1], "camera", "folder"), folder).wantReceipt(t, 200, folder)
+	put(in(ports[1], "camera", "object/below"), below).wantReceipt(t, 200, below)
+	l.awaitLedger(t, "camera", wire.StepReceived, func(s wire.Totals) bool { return s.Objects == 8 && s.Unfinished[wire.CauseDuplicate] == 5 })
 	for _, step := range []wire.Step{wire.StepStored, wire.StepAnnounced} {
-		l.awaitLedger(t, "camera", step, func(s wire.Totals) bool { return s.Objects == 4 })
+		l.awaitLedger(t, "camera", step, func(s wire.Totals) bool { return s.Objects == 8 })
 	}
 	if err := second.stop(); err != nil {
 		t.Error(err)

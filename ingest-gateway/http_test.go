@@ -141,7 +141,8 @@ func TestHTTPSaysSoEarly(t *testing.T) {
 			return false, err.Error()
 		}
 		c, err := wire.Decode[wire.NameClaim](e.Value())
-		return err == nil && c.Latest().Announced, fmt.Sprintf("%+v, %v", c, err)
+		latest, named := c.Latest()
+		return err == nil && named && latest.Announced, fmt.Sprintf("%+v, %v", c, err)
 	})
 	for digestOf, want := range map[string]int{reprDigest(object): 200, reprDigest(large): 409} {
 		sent := &counting{Reader: bytes.NewReader(object)}

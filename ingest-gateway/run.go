@@ -194,7 +194,7 @@ func (g *gateway) openReceivers(limits limits) (err error) {
 		return err
 	}
 	budget := diskbudget.Embedded()
-	g.names = names.New(names.Config{Site: g.cfg.Site, JetStream: g.js, Logger: g.log})
+	g.names = names.New(names.Config{Site: g.cfg.Site, JetStream: g.js, Objects: g.objects, Logger: g.log})
 	g.archive = store.New(store.Config{
 		Site: g.cfg.Site, Gateway: g.cfg.Gateway, Incarnation: g.incarnation,
 		Objects: g.objects, Announcer: announcer, Ledger: g.ledger, Pool: g.pool, Packs: g.packs,

@@ -26,9 +26,9 @@ const (
 	lookInterval = 5 * time.Second
 	// callTimeout bounds what is asked of JetStream at a time.
 	callTimeout = 10 * time.Second
-	// batchVersions are held in memory, at some 400 bytes each, and mergesAtOnce claims
+	// batchVersions, and names that have them or are folders, are held in memory, at some 400 bytes each, and mergesAtOnce claims
 	// are on their way to JetStream at one time.
-	batchVersions = 4096
+	batchVersions = 8192
 	mergesAtOnce  = 16
 	// staleWait is how long a replica that does not know a claim yet is given.
 	staleWait = 20 * time.Millisecond
@@ -231,17 +231,26 @@ func (l *ClaimRebuilder) add(ctx context.Context, instrument string, r wire.Reco
 		return nil
 	}
 	l.named++
-	key := wire.NameKey(instrument, r.Name)
-	name := l.batch[key]
-	if name == nil {
-		name = &listed{instrument, r.Name, map[int]wire.NameVersion{}}
-		l.batch[key] = name
+	l.listed(instrument, r.Name).versions[v.Version] = v
+	l.versions++
+	for _, folder := range wire.NameFolders(r.Name) {
+		l.listed(instrument, folder).folder = true
 	}
-	name.versions[v.Version] = v
-	if l.versions++; l.versions < batchVersions {
+	if l.versions+len(l.batch) < batchVersions {
 		return nil
 	}
 	return l.flush(ctx)
+}
+
+// listed is a name of the batch.
+func (l *ClaimRebuilder) listed(instrument, name string) *listed {
+	key := wire.NameKey(instrument, name)
+	is := l.batch[key]
+	if is == nil {
+		is = &listed{instrument: instrument, name: name, versions: map[int]wire.NameVersion{}}
+		l.batch[key] = is
+	}
+	return is
 }
 
 // flush merges the names of the batch into their claims.
@@ -305,7 +314,7 @@ func (l *ClaimRebuilder) tryMerge(ctx context.Context, key string, name *listed)
 	if err != nil {
 		return false, err
 	}
-	if len(claim.Versions) == 0 {
+	if e == nil {
 		_, err = l.kv.Create(ctx, key, value)
 	} else {
 		_, err = l.kv.Update(ctx, key, value, e.Revision())

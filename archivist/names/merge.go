@@ -6,10 +6,11 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// listed is a name and its versions that the archive lists.
+// listed is a name, its versions that the archive lists, and whether names lie below it.
 type listed struct {
 	instrument, name string
 	versions         map[int]wire.NameVersion
+	folder           bool
 }
 
 // claimOf returns the name and the version that an object claimed; false for one that
@@ -32,7 +33,8 @@ func merge(site string, claim wire.NameClaim, l *listed) (merged wire.NameClaim,
 	for version := range l.versions {
 		last = max(last, version)
 	}
-	merged.Name = l.name
+	merged.Name, merged.Folder = l.name, claim.Folder || l.folder
+	changed = merged.Folder != claim.Folder
 	for number := 1; number <= last; number++ {
 		var is wire.NameVersion
 		if number <= len(claim.Versions) {

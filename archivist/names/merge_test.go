@@ -46,7 +46,7 @@ func TestMerge(t *testing.T) {
 		{what: "taken meanwhile", claim: []wire.NameVersion{version(1, "other", "b", true)}, listed: known(one, two),
 			want: []wire.NameVersion{version(1, "other", "b", true), two}, changed: true, conflicts: []wire.NameVersion{one}},
 	} {
-		l := &listed{"camera", "a/b", test.listed}
+		l := &listed{instrument: "camera", name: "a/b", versions: test.listed}
 		got, changed, conflicts := merge("thule", wire.NameClaim{Versions: test.claim}, l)
 		if diff := cmp.Diff(test.want, got.Versions); diff != "" || changed != test.changed {
 			t.Errorf("%s: changed %t (-want +got):\n%s", test.what, changed, diff)

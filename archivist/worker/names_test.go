@@ -123,7 +123,7 @@ func TestNamesMadeAnew(t *testing.T) {
 	l.await("all is listed", func() bool { return len(l.listed(camera)) == 6 && l.is(gone.ID, wire.StateCurrent) })
 	l.ask(gone, wire.StatePurged, "private")
 	l.await("it is gone", func() bool { return l.is(gone.ID, wire.StatePurged) && !l.there(gone.Key) })
-	before := l.claims(camera, "v.txt", mag, "big/x")
+	before := l.claims(camera, "v.txt", mag, "big/x", mag, "big")
 	stop()
 
 	late := l.upload(gateway, camera, at(90), "late", "in no manifest yet")
@@ -138,12 +138,15 @@ func TestNamesMadeAnew(t *testing.T) {
 	}
 	l.run(l.keeper("b"))
 	l.await("the names are whole", l.namesAreWhole)
-	after := l.claims(camera, "v.txt", mag, "big/x")
+	after := l.claims(camera, "v.txt", mag, "big/x", mag, "big")
 	want(t, "claims", marked(before), marked(after))
 	for _, n := range []wire.Notice{gone, late} {
 		if _, err := gateway.Claim(t.Context(), wantedBy(l.notice(n.Instrument, object{now, "other"}), n.Name, false)); !errors.Is(err, names.ErrConflict) {
 			t.Errorf("other bytes get the name %s: %v", n.Name, err)
 		}
+	}
+	if _, err := l.gateway().Claim(t.Context(), wantedBy(l.notice(mag, object{now, "other"}), "big", true)); !errors.As(err, new(*nameclaims.FolderError)) {
+		t.Errorf("an object gets the name of a folder: %v", err)
 	}
 	held, err := gateway.Claim(t.Context(), wantedBy(l.notice(camera, object{now, "version 6"}), "v.txt", true))
 	if err != nil || held.Version != 6 || held.Supersedes != versions[4].ID {

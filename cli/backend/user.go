@@ -49,12 +49,13 @@ func reader(code string) CommandUser {
 	return CommandUser{"`substorm status`, `archive`", newUser("substorm cli", code, reads(wire.CommandAPI, code)...), true, userAge}
 }
 
-// importer announces objects of one instrument, writes that instrument's ledger, and reads what it takes to do so once.
+// importer announces objects of one instrument, claims its folders, writes that instrument's ledger, and reads what it takes to do so once.
 func importer(code, instrument string) CommandUser {
 	u := newUser("substorm import "+instrument, code, "$JS.API.STREAM.INFO.*", wire.NoticeSubject(code, instrument), wire.BackfillSubject(code, instrument),
-		"$KV."+wire.LedgerBucket(code)+"."+instrument+".>", "$KV."+wire.LeaseBucket(code)+"."+wire.ImportLease(instrument))
+		"$KV."+wire.LedgerBucket(code)+"."+instrument+".>", "$KV."+wire.LeaseBucket(code)+"."+wire.ImportLease(instrument),
+		"$KV."+wire.NamesBucket(code)+"."+instrument+".>")
 	streams := []string{wire.NoticeStream(code)}
-	for _, bucket := range []string{wire.RegistryBucket(code), wire.CursorBucket(code), wire.LeaseBucket(code), wire.LedgerBucket(code)} {
+	for _, bucket := range []string{wire.RegistryBucket(code), wire.CursorBucket(code), wire.LeaseBucket(code), wire.LedgerBucket(code), wire.NamesBucket(code)} {
 		streams = append(streams, "KV_"+bucket)
 	}
 	for _, stream := range streams {

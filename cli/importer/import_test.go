@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/substorm/substorm/internal/nameclaims"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -202,5 +203,41 @@ func TestWhatMakesNoSense(t *testing.T) {
 	}
 	if got := l.listed(); len(got) > 0 {
 		t.Errorf("listed: %v", got)
+	}
+}
+
+// TestFileAndFolder: a name is that of an object or of a folder, whoever brought it.
+func TestFileAndFolder(t *testing.T) {
+	l, a, b := newLab(t), t.TempDir(), t.TempDir()
+	at := time.Date(2015, 3, 17, 6, 30, 0, 0, time.UTC)
+	writeFiles(t, a, frame{"2015/file", "a file", at}, frame{"2015/folder/x", "in a folder", at})
+	writeFiles(t, b, frame{"2015/file/x", "in a file", at}, frame{"2015/folder", "a folder", at}, frame{"2015/free", "free", at})
+	l.must(a, "--name-template", "{name}").wants(t, Summary{Seen: 2, Registered: 2, Bytes: 17, BytesRead: 17})
+	l.await(2)
+	for _, flags := range [][]string{{"--dry-run"}, nil} {
+		got, err := l.run(b, append(flags, "--name-template", "{name}")...)
+		if err == nil {
+			t.Errorf("%q: a tree that clashes is imported", flags)
+		}
+		if diff := cmp.Diff(map[string]Reason{"2015/file/x": NameConflict, "2015/folder": NameConflict}, got.reasons); diff != "" || got.Registered != 1 {
+			t.Errorf("%q: %d registered, and (-want +got)\n%s", flags, got.Registered, diff)
+		}
+	}
+	// What a gateway received is not listed yet.
+	kv, err := l.js.KeyValue(t.Context(), wire.NamesBucket(site))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gateway := &nameclaims.Folders{}
+	if err := gateway.Claim(t.Context(), kv, instrument, "new/x", false); err != nil {
+		t.Fatal(err)
+	}
+	if err := gateway.Claim(t.Context(), kv, instrument, "2015/folder/y", false); err != nil {
+		t.Errorf("a folder that was imported: %v", err)
+	}
+	c := t.TempDir()
+	writeFiles(t, c, frame{"new", "a folder at the gateway", at})
+	if got, err := l.run(c, "--name-template", "{name}"); err == nil || got.reasons["new"] != NameConflict {
+		t.Errorf("%v: %v", got.reasons, err)
 	}
 }

@@ -60,6 +60,7 @@ type Reason string
 const (
 	NameDoesNotFit  Reason = "NameDoesNotFit"
 	NameNotAllowed  Reason = "NameNotAllowed"
+	NameConflict    Reason = "NameConflict"
 	OtherInstrument Reason = "OtherInstrument"
 	NotAFile        Reason = "NotAFile"
 	Empty           Reason = "Empty"

@@ -20,6 +20,8 @@ import (
 // that has a name or was imported.
 type known struct {
 	all []listed
+	// folders of the names, by the hashes of the keys that objects of their names would have.
+	folders map[uint64]struct{}
 	// imported has the totals, by day, of what imports have listed.
 	imported map[wire.Day]wire.Totals
 }
@@ -51,7 +53,7 @@ func listedOf(key string, size int64, modified time.Time, digest wire.Digest) li
 
 // readKnown reads an instrument's manifests.
 func readKnown(ctx context.Context, store objectstore.Store, site, instrument string) (*known, error) {
-	k := &known{imported: make(map[wire.Day]wire.Totals)}
+	k := &known{imported: make(map[wire.Day]wire.Totals), folders: map[uint64]struct{}{}}
 	for day, err := range manifest.Days(ctx, store, site, instrument) {
 		if err != nil {
 			return nil, err
@@ -62,6 +64,11 @@ func readKnown(ctx context.Context, store objectstore.Store, site, instrument st
 			}
 			if r.Gateway == wire.ImportWriter {
 				k.imported[day] = k.imported[day].Plus(totalsOf(r))
+			}
+			if wire.IsOurs(r.Key) {
+				for _, folder := range wire.NameFolders(r.Name) {
+					k.folders[hashKey(wire.NamedKey(site, instrument, folder, 1))] = struct{}{}
+				}
 			}
 			if r.Name != "" {
 				k.all = append(k.all, listedOf(firstVersion(site, instrument, r), r.Size, r.ReceivedAt, r.Digest))
@@ -78,6 +85,12 @@ func firstVersion(site, instrument string, r wire.Record) string {
 		return wire.NamedKey(site, instrument, r.Name, 1)
 	}
 	return r.Key
+}
+
+// isFolder says whether names of objects lie below the one that a key is of.
+func (k *known) isFolder(key string) bool {
+	_, is := k.folders[hashKey(key)]
+	return is
 }
 
 // of returns the objects that are listed under a key.

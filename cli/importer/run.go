@@ -17,6 +17,7 @@ import (
 
 	"github.com/substorm/substorm/cli/backend"
 	"github.com/substorm/substorm/cli/output"
+	"github.com/substorm/substorm/internal/nameclaims"
 	"github.com/substorm/substorm/internal/naming"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
@@ -69,6 +70,8 @@ type importer struct {
 	fit       fitting
 	checksums *checksums
 	known     *known
+	names     jetstream.KeyValue
+	folders   nameclaims.Folders
 	ledger    *ledger
 	announcer *announcer
 }
@@ -98,6 +101,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	im.source = t.source(im)
+	im.folders.IsObject = im.isObject
 	root := ""
 	if t.dir != "" {
 		if root, err = filepath.Abs(t.dir); err != nil {
@@ -221,6 +225,9 @@ func (im *importer) under(ctx context.Context, b *backend.Backend) error {
 	}
 	if im.known, err = readKnown(ctx, im.store, im.site, im.instrument); err != nil {
 		return err
+	}
+	if im.names, err = im.js.KeyValue(ctx, wire.NamesBucket(im.site)); err != nil {
+		return fmt.Errorf("names of Site %s: %w", im.site, err)
 	}
 	columns, err := im.js.KeyValue(ctx, wire.LedgerBucket(im.site))
 	if err != nil {
@@ -351,12 +358,58 @@ func (im *importer) fits(p *placement) (err error) {
 	p.notice.Site, p.notice.Instrument = im.site, im.instrument
 	p.notice.Record, p.inName, err = im.fit.record(p.item, key, time.Now())
 	p.before = im.known.of(key)
+	if err == nil && len(p.before) == 0 && wire.IsOurs(key) {
+		err = im.fitsBeside(p)
+	}
+	return err
+}
+
+// fitsBeside says whether the name of a thing is that of a folder in the archive, or one of its folders that of an object.
+func (im *importer) fitsBeside(p *placement) error {
+	if im.known.isFolder(p.notice.Key) {
+		return conflict(&nameclaims.FolderError{Instrument: im.instrument, Name: p.name, Both: p.name})
+	}
+	for _, folder := range wire.NameFolders(p.name) {
+		if len(im.known.of(im.source.key(folder))) > 0 {
+			return conflict(&nameclaims.FolderError{Instrument: im.instrument, Name: p.name, Both: folder})
+		}
+	}
+	return nil
+}
+
+func conflict(err error) error {
+	return &unplaced{NameConflict, fmt.Errorf("%w: give the file another name, or import it for another Instrument", err)}
+}
+
+// isObject says whether an object has a name that nobody claimed.
+func (im *importer) isObject(_ context.Context, _, name string) (bool, error) {
+	return len(im.known.of(im.source.key(name))) > 0, nil
+}
+
+// claim claims the folders of a thing's name, and sees that the name itself is no folder.
+func (im *importer) claim(ctx context.Context, p *placement) error {
+	if !wire.IsOurs(p.notice.Key) || len(p.before) > 0 {
+		return nil
+	}
+	var both *nameclaims.FolderError
+	if err := im.folders.Claim(ctx, im.names, im.instrument, p.name, false); errors.As(err, &both) {
+		return conflict(err)
+	} else if err != nil {
+		return err
+	}
+	claim, _, err := stream.Record[wire.NameClaim](ctx, im.names, wire.NameKey(im.instrument, p.name))
+	if err == nil && claim.Folder && len(claim.Versions) == 0 {
+		return conflict(&nameclaims.FolderError{Instrument: im.instrument, Name: p.name, Both: p.name})
+	}
 	return err
 }
 
 // one places and announces a thing.
 func (im *importer) one(ctx context.Context, p *placement) error {
-	err := im.source.place(ctx, p)
+	err := im.claim(ctx, p)
+	if err == nil {
+		err = im.source.place(ctx, p)
+	}
 	im.report.count(func(s *Summary) { s.BytesRead += uint64(p.read) })
 	var why *unplaced
 	switch {

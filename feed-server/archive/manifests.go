@@ -135,10 +135,10 @@ func (m Manifests) Named(ctx context.Context, instrument, name string) (wire.Rec
 	if err != nil {
 		return wire.Record{}, err
 	}
-	if !known {
+	latest, has := claim.Latest()
+	if !known || !has {
 		return wire.Record{}, fmt.Errorf("name %q: %w", name, ErrNotFound)
 	}
-	latest := claim.Latest()
 	day, err := m.Day(ctx, instrument, wire.DayOf(latest.ReceivedAt))
 	if err != nil {
 		return wire.Record{}, err

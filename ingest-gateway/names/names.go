@@ -15,12 +15,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/internal/nameclaims"
+	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/retry"
-	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// ErrConflict says that other bytes have the name.
+// ErrConflict says that other bytes have the name, or, with a nameclaims.FolderError, that it would be a folder, too.
 var ErrConflict = errors.New("another object has this name")
 
 // errUnlisted says that nobody knows yet whether a name is free.
@@ -32,8 +32,6 @@ const (
 	marks = 4096
 	// markTimeout bounds one mark.
 	markTimeout = 10 * time.Second
-	// staleWait is how long a replica that does not know an entry yet is given.
-	staleWait = 20 * time.Millisecond
 	// listedWait is between looks whether all claims are there.
 	listedWait = 100 * time.Millisecond
 	// reads and readRetry are what JetStream is given to answer, as a publication is.
@@ -45,14 +43,17 @@ const (
 type Config struct {
 	Site      string
 	JetStream jetstream.JetStream
-	Logger    *slog.Logger
+	// Objects tells which names objects have that claimed none, as imports; nil: there are none.
+	Objects objectstore.Store
+	Logger  *slog.Logger
 }
 
 // Names claims names. Its methods may be called from many goroutines.
 type Names struct {
-	cfg   Config
-	marks chan mark
-	kv    atomic.Pointer[jetstream.KeyValue]
+	cfg     Config
+	marks   chan mark
+	kv      atomic.Pointer[jetstream.KeyValue]
+	folders nameclaims.Folders
 }
 
 // mark is what was announced under a name.
@@ -65,7 +66,22 @@ type mark struct {
 }
 
 // New returns Names; Run marks what is announced.
-func New(cfg Config) *Names { return &Names{cfg: cfg, marks: make(chan mark, marks)} }
+func New(cfg Config) *Names {
+	n := &Names{cfg: cfg, marks: make(chan mark, marks)}
+	if cfg.Objects != nil {
+		n.folders.IsObject = n.isObject
+	}
+	return n
+}
+
+// isObject says whether an object lies under the key of a name.
+func (n *Names) isObject(ctx context.Context, instrument, name string) (bool, error) {
+	_, err := n.cfg.Objects.Head(ctx, wire.NamedKey(n.cfg.Site, instrument, name, 1))
+	if errors.Is(err, objectstore.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
 
 // Wanted is an object that wants a name.
 type Wanted struct {
@@ -77,6 +93,9 @@ type Wanted struct {
 	Gateway, Incarnation string
 	// KeepVersions: it becomes the next version where another has the name.
 	KeepVersions bool
+	// Receipted: it was received while names could not be claimed, and is not refused for a conflict that was
+	// found: it has the name where that is a folder, too, or lies in an object.
+	Receipted bool
 	// Expired is the last version that nobody is told to be equal any more: its bytes are
 	// gone since their time is over, and what is sent now is the next version.
 	Expired int
@@ -92,8 +111,8 @@ type Held struct {
 	Own bool
 }
 
-// Claim gives the name to the object, or says which equal object has it. Errors:
-// ErrConflict, stream.ErrUnavailable where JetStream does not answer or claims that were
+// Claim gives the name to the object, or says which equal object has it. The folders of the
+// name are claimed first. Errors: ErrConflict, stream.ErrUnavailable where JetStream does not answer or claims that were
 // lost are not made anew yet, wire.ErrMalformed, wire.ErrNewerFormat.
 func (n *Names) Claim(ctx context.Context, w Wanted) (Held, error) {
 	kv, err := n.bucket(ctx)
@@ -104,16 +123,20 @@ func (n *Names) Claim(ctx context.Context, w Wanted) (Held, error) {
 	if held, found, err := n.awaitListed(ctx, kv, w); found || err != nil {
 		return held, err
 	}
-	first := n.version(w, 1)
-	value, err := wire.Encode(wire.NameClaim{Name: w.Name, Versions: []wire.NameVersion{first}})
+	if err := n.folders.Claim(ctx, kv, w.Instrument, w.Name, w.Receipted); err != nil {
+		return n.heldAlready(ctx, w, err)
+	}
+	claim := n.with(wire.NameClaim{Name: w.Name}, w)
+	value, err := wire.Encode(claim)
 	if err != nil {
 		return Held{}, err
 	}
 	if _, err = kv.Create(ctx, key, value); err == nil {
+		first, _ := claim.Latest()
 		return Held{NameVersion: first, Own: true}, nil
 	}
 	if !nameclaims.IsTaken(err) {
-		return Held{}, unavailable(w.Name, err)
+		return Held{}, nameclaims.Unavailable(w.Name, err)
 	}
 	for {
 		if held, done, err := n.join(ctx, kv, key, w); done || err != nil {
@@ -129,7 +152,7 @@ func (n *Names) awaitListed(ctx context.Context, kv jetstream.KeyValue, w Wanted
 	for tries := 1; ; {
 		whole, err := nameclaims.IsWhole(ctx, kv)
 		if err != nil && (tries == reads || !retry.Sleep(ctx, readRetry)) {
-			return Held{}, false, unavailable(w.Name, err)
+			return Held{}, false, nameclaims.Unavailable(w.Name, err)
 		}
 		if err != nil {
 			tries++
@@ -138,6 +161,7 @@ func (n *Names) awaitListed(ctx context.Context, kv jetstream.KeyValue, w Wanted
 		if whole {
 			return Held{}, false, nil
 		}
+		n.folders.Forget()
 		claim, there, err := n.Lookup(ctx, w.Instrument, w.Name)
 		if err != nil {
 			return Held{}, false, err
@@ -146,7 +170,7 @@ func (n *Names) awaitListed(ctx context.Context, kv jetstream.KeyValue, w Wanted
 			return held, true, nil
 		}
 		if !retry.Sleep(ctx, listedWait) {
-			return Held{}, false, unavailable(w.Name, errUnlisted)
+			return Held{}, false, nameclaims.Unavailable(w.Name, errUnlisted)
 		}
 	}
 }
@@ -164,7 +188,7 @@ func (w Wanted) heldBy(c wire.NameClaim) (Held, bool) {
 // join looks who has the name, and where versions are kept adds one. Done is
 // false where another changed the claim meanwhile.
 func (n *Names) join(ctx context.Context, kv jetstream.KeyValue, key string, w Wanted) (held Held, done bool, err error) {
-	claim, revision, err := read(ctx, kv, key)
+	claim, revision, err := nameclaims.Read(ctx, kv, key)
 	if err != nil {
 		return Held{}, false, err
 	}
@@ -174,11 +198,15 @@ func (n *Names) join(ctx context.Context, kv jetstream.KeyValue, key string, w W
 	if held, found := w.heldBy(claim); found {
 		return held, true, nil
 	}
-	if !w.KeepVersions && len(claim.Versions) != w.Expired {
-		return Held{NameVersion: claim.Latest()}, false, fmt.Errorf("name %q of instrument %s: %w", w.Name, w.Instrument, ErrConflict)
+	latest, named := claim.Latest()
+	if !named && !w.Receipted {
+		return Held{}, false, fmt.Errorf("%w: %w", ErrConflict, &nameclaims.FolderError{Instrument: w.Instrument, Name: w.Name, Both: w.Name})
 	}
-	v := n.version(w, len(claim.Versions)+1)
-	claim.Versions = append(claim.Versions, v)
+	if named && !w.KeepVersions && len(claim.Versions) != w.Expired {
+		return Held{NameVersion: latest}, false, fmt.Errorf("name %q of instrument %s: %w", w.Name, w.Instrument, ErrConflict)
+	}
+	claim = n.with(claim, w)
+	v, _ := claim.Latest()
 	value, err := wire.Encode(claim)
 	if err != nil {
 		return Held{}, false, err
@@ -189,14 +217,28 @@ func (n *Names) join(ctx context.Context, kv jetstream.KeyValue, key string, w W
 	if nameclaims.IsTaken(err) {
 		return Held{}, false, nil
 	}
-	return Held{}, false, unavailable(w.Name, err)
+	return Held{}, false, nameclaims.Unavailable(w.Name, err)
 }
 
 func supersedes(c wire.NameClaim, v wire.NameVersion) string {
 	if v.Version == 1 {
 		return ""
 	}
-	return c.Versions[v.Version-2].Key
+	before := c.Versions[v.Version-2]
+	if before.Digest == (wire.Digest{}) { // no object has it
+		return ""
+	}
+	return before.Key
+}
+
+// with adds the version of a wanted object to a claim. The first of one that would be refused, but for its receipt, is version 2, so that no key is
+// below that of another object: some S3 servers do not list what is.
+func (n *Names) with(c wire.NameClaim, w Wanted) wire.NameClaim {
+	if len(c.Versions) == 0 && w.Receipted {
+		c.Versions = append(c.Versions, wire.NameVersion{Version: 1, Key: wire.NamedKey(n.cfg.Site, w.Instrument, w.Name, 1)})
+	}
+	c.Versions = append(c.Versions, n.version(w, len(c.Versions)+1))
+	return c
 }
 
 func (n *Names) version(w Wanted, number int) wire.NameVersion {
@@ -218,28 +260,10 @@ func (n *Names) Lookup(ctx context.Context, instrument, name string) (wire.NameC
 		return wire.NameClaim{}, false, nil
 	}
 	if err != nil {
-		return wire.NameClaim{}, false, unavailable(name, err)
+		return wire.NameClaim{}, false, nameclaims.Unavailable(name, err)
 	}
 	c, err := wire.Decode[wire.NameClaim](e.Value())
 	return c, err == nil, err
-}
-
-// read returns a claim that exists, though the replica that is asked may not
-// know it yet.
-func read(ctx context.Context, kv jetstream.KeyValue, key string) (wire.NameClaim, uint64, error) {
-	for {
-		e, err := kv.Get(ctx, key)
-		if err == nil {
-			c, err := wire.Decode[wire.NameClaim](e.Value())
-			return c, e.Revision(), err
-		}
-		if !errors.Is(err, jetstream.ErrKeyNotFound) {
-			return wire.NameClaim{}, 0, unavailable(key, err)
-		}
-		if !retry.Sleep(ctx, staleWait) {
-			return wire.NameClaim{}, 0, unavailable(key, ctx.Err())
-		}
-	}
 }
 
 func (n *Names) bucket(ctx context.Context) (jetstream.KeyValue, error) {
@@ -248,14 +272,26 @@ func (n *Names) bucket(ctx context.Context) (jetstream.KeyValue, error) {
 	}
 	kv, err := n.cfg.JetStream.KeyValue(ctx, wire.NamesBucket(n.cfg.Site))
 	if err != nil {
-		return nil, unavailable("bucket "+wire.NamesBucket(n.cfg.Site), err)
+		return nil, nameclaims.Unavailable("bucket "+wire.NamesBucket(n.cfg.Site), err)
 	}
 	n.kv.Store(&kv)
 	return kv, nil
 }
 
-func unavailable(what string, err error) error {
-	return fmt.Errorf("name %q: %w: %w", what, stream.ErrUnavailable, err)
+// heldAlready returns the version that an equal object has, though the folders of its name could
+// not be claimed: it was stored before folders had claims. Any other object gets the error.
+func (n *Names) heldAlready(ctx context.Context, w Wanted, failed error) (Held, error) {
+	if !errors.As(failed, new(*nameclaims.FolderError)) {
+		return Held{}, failed
+	}
+	claim, there, err := n.Lookup(ctx, w.Instrument, w.Name)
+	if err != nil {
+		return Held{}, err
+	}
+	if held, found := w.heldBy(claim); there && found {
+		return held, nil
+	}
+	return Held{}, fmt.Errorf("%w: %w", ErrConflict, failed)
 }
 
 // Announced notes, some time later, that an object is stored and announced under its
@@ -297,7 +333,7 @@ func (n *Names) tryMark(ctx context.Context, m mark) error {
 	}
 	key := wire.NameKey(m.instrument, m.name)
 	for {
-		claim, revision, err := read(ctx, kv, key)
+		claim, revision, err := nameclaims.Read(ctx, kv, key)
 		if err != nil {
 			return err
 		}

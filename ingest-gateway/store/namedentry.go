@@ -17,7 +17,8 @@ import (
 var errDuplicate = errors.New("an equal object has the name")
 
 // claimEntry gives a spooled object its name, where it has none yet. It was receipted: where
-// other bytes have the name meanwhile, it is the next version, whatever the instrument says.
+// other bytes have the name meanwhile, it is the next version, whatever the instrument says; where
+// the name is a folder, or lies in an object, both stay, and copies of the archive tell them apart.
 // Where an equal one that was announced has it, that one is in the store in the end: errDuplicate.
 func (a *Archive) claimEntry(ctx context.Context, e *spool.Entry, n *wire.Notice) error {
 	return a.claimBeyond(ctx, e, n, 0)
@@ -28,11 +29,13 @@ func (a *Archive) claimBeyond(ctx context.Context, e *spool.Entry, n *wire.Notic
 	try, cancel := context.WithTimeout(ctx, a.cfg.Patience)
 	defer cancel()
 	held, err := a.cfg.Names.Claim(try, wanted(*n, false, version))
-	if errors.Is(err, names.ErrConflict) {
-		if held, err = a.cfg.Names.Claim(try, wanted(*n, true, version)); err == nil && held.Own {
+	if why := err; errors.Is(why, names.ErrConflict) {
+		anyhow := wanted(*n, true, version)
+		anyhow.Receipted = true
+		if held, err = a.cfg.Names.Claim(try, anyhow); err == nil && held.Own {
 			a.metrics.conflicts.WithLabelValues(n.Instrument).Inc()
 			a.cfg.Logger.Warn("the name of a spooled object was taken meanwhile: it is kept as the name's next version",
-				"instrument", n.Instrument, "name", n.Name, "version", held.Version, "cause", wire.CauseNameConflict)
+				"instrument", n.Instrument, "name", n.Name, "version", held.Version, "cause", wire.CauseNameConflict, "error", why)
 		}
 	}
 	if err != nil {

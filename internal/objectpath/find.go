@@ -60,10 +60,10 @@ func (c Candidate) look(ctx context.Context, store objectstore.Store, names Name
 // lie in a pack. One that is not listed yet lies under its key.
 func (c Candidate) lookForClaim(ctx context.Context, store objectstore.Store, names Names, site string) (wire.Record, bool, error) {
 	claim, known, err := names(ctx, c.Instrument, c.Name)
-	if err != nil || !known {
+	latest, has := claim.Latest()
+	if err != nil || !known || !has {
 		return wire.Record{}, false, err
 	}
-	latest := claim.Latest()
 	for r, err := range manifest.Day(ctx, store, site, c.Instrument, wire.DayOf(latest.ReceivedAt)) {
 		if err != nil {
 			return wire.Record{}, false, fmt.Errorf("instrument %s: name %q: %w", c.Instrument, c.Name, err)

@@ -77,6 +77,7 @@ func goldenRecords() []goldenRecord {
 		{"downloads.json", encoded(sampleDownloads()), decoded(Decode[Downloads]), sampleDownloads()},
 		{"description.json", encoded(sampleDescription()), decoded(Decode[Description]), sampleDescription()},
 		{"name.json", encoded(sampleName()), decoded(Decode[NameClaim]), sampleName()},
+		{"name-folder.json", encoded(sampleFolder()), decoded(Decode[NameClaim]), sampleFolder()},
 		{"notice-version.json", encoded(sampleNotice(sampleNamed(), "allsky-1")), decoded(Decode[Notice]), sampleNotice(sampleNamed(), "allsky-1")},
 		{"registry-identity.json", encoded(sampleIdentity()), decoded(Decode[InstrumentEntry]), sampleIdentity()},
 		{"registry-listeners.json", encoded(sampleListeners()), decoded(Decode[InstrumentEntry]), sampleListeners()},

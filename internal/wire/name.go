@@ -34,12 +34,27 @@ func NameKey(instrument, name string) string {
 	return instrument + "." + hex.EncodeToString(digest[:])
 }
 
-// NameClaim says which objects have a name. The first version is claimed before
-// its object is stored, create-only; a later one by compare-and-set.
+// NameClaim says which objects have a name, or that it is a folder. The first version is claimed
+// before its object is stored, create-only; a later one by compare-and-set. The folders of a name,
+// see NameFolders, are claimed before the name itself.
 type NameClaim struct {
 	Name string `json:"name"`
-	// Versions in ascending order, without a gap. The last one is the current.
-	Versions []NameVersion `json:"versions"`
+	// Versions in ascending order, without a gap. The last one is the current. A folder has none.
+	Versions []NameVersion `json:"versions,omitempty"`
+	// Folder: objects have names that begin with this one and a slash. A claim has versions too only
+	// where an object was received while its name could not be claimed.
+	Folder bool `json:"folder,omitempty"`
+}
+
+// NameFolders are the folders that a name lies in, the outermost first: "a" and "a/b" of "a/b/c".
+func NameFolders(name string) []string {
+	var all []string
+	for i, c := range []byte(name) {
+		if c == '/' {
+			all = append(all, name[:i])
+		}
+	}
+	return all
 }
 
 // NameVersion is one object that has, or is about to have, a name.
@@ -59,8 +74,13 @@ type NameVersion struct {
 	Announced bool `json:"announced,omitempty"`
 }
 
-// Latest returns the current version.
-func (c NameClaim) Latest() NameVersion { return c.Versions[len(c.Versions)-1] }
+// Latest returns the current version; false where no object has the name.
+func (c NameClaim) Latest() (NameVersion, bool) {
+	if len(c.Versions) == 0 {
+		return NameVersion{}, false
+	}
+	return c.Versions[len(c.Versions)-1], true
+}
 
 // Find returns the version that has a digest, the latest where several have.
 func (c NameClaim) Find(d Digest) (NameVersion, bool) {
@@ -73,7 +93,7 @@ func (c NameClaim) Find(d Digest) (NameVersion, bool) {
 }
 
 func (c *NameClaim) check() error {
-	if c.Name == "" || len(c.Versions) == 0 {
+	if c.Name == "" || len(c.Versions) == 0 && !c.Folder {
 		return fmt.Errorf("claim of name %q has %d versions: %w", c.Name, len(c.Versions), ErrMalformed)
 	}
 	for i, v := range c.Versions {

@@ -242,10 +242,13 @@ func sampleName() NameClaim {
 	return NameClaim{Name: name, Versions: []NameVersion{version(1, "frame"), version(2, "corrected")}}
 }
 
+// sampleFolder is the folder of the name that has two versions.
+func sampleFolder() NameClaim { return NameClaim{Name: "2026", Folder: true} }
+
 // sampleNamed is the second object of a name.
 func sampleNamed() Record {
 	c := sampleName()
-	v := c.Latest()
+	v, _ := c.Latest()
 	return Record{
 		ID: v.Key, Key: v.Key, Name: c.Name, Size: v.Size, Digest: v.Digest, MediaType: "image/jpeg", State: StateCurrent,
 		Version: v.Version, Supersedes: c.Versions[0].Key, ReceivedAt: v.ReceivedAt, TimeSource: TimeSourceReceived,

@@ -5,6 +5,7 @@ package http
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/substorm/substorm/ingest-gateway/intake"
 	"github.com/substorm/substorm/ingest-gateway/store"
+	"github.com/substorm/substorm/internal/nameclaims"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -84,6 +86,9 @@ func (q *request) refuse(cause wire.Cause, size int64, err error) {
 	detail := q.r.URL.Path
 	if err != nil && v.status < http.StatusInternalServerError {
 		detail += ": " + err.Error()
+	}
+	if errors.As(err, new(*nameclaims.FolderError)) {
+		v.advice = "choose another name"
 	}
 	if v.advice != "" {
 		detail += ": " + v.advice

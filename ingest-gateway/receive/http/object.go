@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/substorm/substorm/ingest-gateway/store"
+	"github.com/substorm/substorm/internal/nameclaims"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -172,7 +173,11 @@ func (q *request) known(name string, wanted digests) bool {
 		return false
 	}
 	v, equal := claim.Find(digest)
+	latest, named := claim.Latest()
 	switch {
+	case !named:
+		q.refuseUnread(wire.CauseNameConflict, &nameclaims.FolderError{Instrument: q.name(), Name: name, Both: name})
+		return true
 	case equal && v.Announced:
 		if stands, err := q.server.cfg.Archive.NameStands(q.server.ctx, q.name(), v); err != nil || !stands {
 			return false // the body decides
@@ -180,7 +185,7 @@ func (q *request) known(name string, wanted digests) bool {
 		q.server.cfg.Archive.Refused(q.name(), wire.CauseDuplicate)
 		q.answerKept(store.Kept{Again: true, Record: wire.Record{ID: v.Key, Key: v.Key, Digest: v.Digest, Size: v.Size}})
 		return true
-	case !equal && claim.Latest().Announced && !q.listener.Instrument.KeepVersions:
+	case !equal && latest.Announced && !q.listener.Instrument.KeepVersions:
 		q.refuseUnread(wire.CauseNameConflict, nil)
 		return true
 	}

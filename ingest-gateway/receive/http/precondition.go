@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/substorm/substorm/ingest-gateway/store"
+	"github.com/substorm/substorm/internal/nameclaims"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -39,8 +40,7 @@ func (q *request) meets(name string, digest *wire.Digest) (refused wire.Cause, e
 		if err != nil {
 			return store.CauseOf(err), err
 		}
-		if found {
-			latest := claim.Latest()
+		if latest, named := claim.Latest(); found && named {
 			if digest != nil && latest.Digest == *digest {
 				return "", nil
 			}
@@ -88,10 +88,10 @@ func (q *request) refusedEarly(name string, wanted digests) bool {
 }
 
 // causeOf sorts an error of storing the request's object: another object that got the name
-// meanwhile breaks the condition.
+// meanwhile breaks the condition. A folder of that name does not: no condition is about it.
 func (q *request) causeOf(err error) wire.Cause {
 	cause := store.CauseOf(err)
-	if cause == wire.CauseNameConflict && q.conditional() {
+	if cause == wire.CauseNameConflict && q.conditional() && !errors.As(err, new(*nameclaims.FolderError)) {
 		return wire.CausePreconditionFailed
 	}
 	return cause

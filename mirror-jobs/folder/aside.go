@@ -15,7 +15,8 @@ import (
 
 // The file of an object takes the place of one that has its path: that of the version before. Where the other side lists no version
 // before, the file is that of another object, since the other side was installed again under its code, or restored from an older backup, or
-// gave one path to two objects; or it was changed here. It is set aside: it gets another name.
+// gave one path to two objects; or it was changed here. It is set aside: it gets another name. So does the file of an object whose path is
+// that of a folder: no file system has both.
 
 // AsidePath is where the file of an object with a digest is that was set aside.
 func AsidePath(of string, digest wire.Digest) string {
@@ -33,7 +34,9 @@ func (f *Folder) SetAside(instrument string, e *mirrorindex.Entry, last func(wir
 	name := filepath.Join(instrument, e.Path)
 	info, err := f.root.Lstat(name)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+	case errors.Is(err, syscall.ENOTDIR):
+		return f.clearFolder(instrument, e.Path)
+	case errors.Is(err, fs.ErrNotExist):
 		return "", nil
 	case err != nil:
 		return "", err
@@ -51,4 +54,34 @@ func (f *Folder) SetAside(instrument string, e *mirrorindex.Entry, last func(wir
 	}
 	aside = AsidePath(e.Path, digest)
 	return aside, f.root.Rename(name, filepath.Join(instrument, aside))
+}
+
+// clearFolder sets the file aside that has the path of a folder of an object.
+func (f *Folder) clearFolder(instrument, path string) (aside string, err error) {
+	for _, of := range wire.NameFolders(path) {
+		name := filepath.Join(instrument, of)
+		info, err := f.root.Lstat(name)
+		if err != nil {
+			return "", err
+		}
+		if !info.Mode().IsRegular() {
+			continue
+		}
+		digest, _, err := f.digest(name)
+		if err != nil {
+			return "", err
+		}
+		aside = AsidePath(of, digest)
+		return aside, f.root.Rename(name, filepath.Join(instrument, aside))
+	}
+	return "", nil
+}
+
+// fileName is the file of an object that comes: set aside where a folder has its path.
+func (f *Folder) fileName(instrument string, e *mirrorindex.Entry) string {
+	name := filepath.Join(instrument, e.Path)
+	if info, err := f.root.Lstat(name); err == nil && info.IsDir() {
+		return filepath.Join(instrument, AsidePath(e.Path, e.Digest))
+	}
+	return name
 }

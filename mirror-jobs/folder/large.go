@@ -181,7 +181,7 @@ func (l *Large) Finish() error {
 		return errors.Join(&DigestError{l.entry.Path, size, l.entry.Size, digest, l.entry.Digest}, l.file.Close(), l.remove())
 	}
 	err = errors.Join(l.file.Close(), l.of.root.Chtimes(l.name, l.entry.ReceivedAt, l.entry.ReceivedAt))
-	name := filepath.Join(l.instrument, l.entry.Path)
+	name := l.of.fileName(l.instrument, l.entry)
 	if err == nil {
 		err = l.of.mkdir(filepath.Dir(name))
 	}

@@ -90,6 +90,10 @@ func (w *Writer) Put(instrument string, e *mirrorindex.Entry, data []byte) error
 	}
 	name := filepath.Join(instrument, e.Path)
 	err := w.place(name, data, e.ReceivedAt)
+	if errors.Is(err, syscall.EISDIR) {
+		name = w.of.fileName(instrument, e)
+		err = w.place(name, data, e.ReceivedAt)
+	}
 	if errors.Is(err, fs.ErrNotExist) { // the folder was removed since, as it was empty
 		w.of.forget(filepath.Dir(name))
 		w.dir = ""
@@ -175,9 +179,9 @@ func (f *Folder) verify(instrument, path string, e *mirrorindex.Entry, digest bo
 	return nil
 }
 
-// OpenObject opens the file of an object. Errors: of the file system.
+// OpenObject opens the file of an object that came in this run. Errors: of the file system.
 func (f *Folder) OpenObject(instrument string, e *mirrorindex.Entry) (io.ReadCloser, error) {
-	return f.root.Open(filepath.Join(instrument, e.Path))
+	return f.root.Open(f.fileName(instrument, e))
 }
 
 // HasBytes says whether the file of an object is there, or was set aside, whatever its time: it has its size and digest.
@@ -217,7 +221,7 @@ func (f *Folder) removeAside(instrument string, e *mirrorindex.Entry) (bool, err
 func (f *Folder) removePublished(instrument string, e *mirrorindex.Entry, stays func() (bool, error)) (removed bool, err error) {
 	name := filepath.Join(instrument, e.Path)
 	info, err := f.root.Lstat(name)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || err == nil && info.IsDir() {
 		return false, nil
 	}
 	if err != nil {

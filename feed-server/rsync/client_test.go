@@ -349,3 +349,42 @@ func TestSumsAreKept(t *testing.T) {
 	}
 	other.run(t, 0, "-r", "--list-only", other.module+"/")
 }
+
+// Of an object and a folder of one name one comes, and the client ends with 23 and names the other.
+func TestFileAndFolder(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.Put(camera, "clash", "a file", at(noon))
+	l.Wait(l.Put(camera, "clash/x.txt", "in a file", at(noon.AddDate(0, 0, 1))))
+	l.List()
+	want := map[string]string{camera + "/clash/x.txt": "in a file"}
+	for _, how := range []string{"-a", "-ac", "--no-i-r -a", "--protocol=30 -a", "--delete -a"} {
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "mine"), "mine")
+		out := l.run(t, 23, append(strings.Fields(how), l.module+"/", dir)...)
+		if !strings.Contains(out, `1 objects are left out, such as "`+camera+`/clash"`) {
+			t.Errorf("%s: %s", how, out)
+		}
+		got := files(t, dir)
+		if deleted := got["mine"] == ""; deleted != strings.Contains(how, "--delete") {
+			t.Errorf("%s: deleted %t", how, deleted)
+		}
+		delete(got, "mine")
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", how, diff)
+		}
+	}
+	dir := t.TempDir()
+	l.run(t, 0, "-a", l.module+"/"+camera+"/clash", dir)
+	if diff := cmp.Diff(map[string]string{"clash": "a file"}, files(t, dir)); diff != "" {
+		t.Errorf("by its path (-want +got):\n%s", diff)
+	}
+	for _, named := range [][]string{{"clash", "clash/x.txt"}, {"clash/x.txt", "clash"}} {
+		list := filepath.Join(t.TempDir(), "list")
+		write(t, list, strings.Join(named, "\n")+"\n")
+		dir := t.TempDir()
+		if out := l.run(t, 23, "-a", "--files-from="+list, l.module+"/"+camera+"/", dir); !strings.Contains(out, "1 objects are left out") || len(files(t, dir)) != 1 {
+			t.Errorf("%q: %s%v", named, out, files(t, dir))
+		}
+	}
+}

@@ -74,6 +74,7 @@ func (f *folder) put(name string, is *named) {
 // when they are done with, also after an error. Errors: those of the catalog, errNoMemory.
 func (s *session) children(ctx context.Context, f *folder) (files []item, held int64, err error) {
 	dirs := map[string]*folder{}
+	var left leftOut
 	for name, is := range f.named {
 		if is.folder != nil {
 			dirs[name] = is.folder
@@ -88,6 +89,7 @@ func (s *session) children(ctx context.Context, f *folder) (files []item, held i
 			return nil, held, err
 		}
 		held += all.held
+		left.add(all.left.count, all.left.example)
 		for _, is := range all.files {
 			if err := s.tick(ctx); err != nil {
 				return nil, held, err
@@ -106,6 +108,14 @@ func (s *session) children(ctx context.Context, f *folder) (files []item, held i
 	if s.filter.failed != nil {
 		return nil, held, s.filter.failed
 	}
+	files = slices.DeleteFunc(files, func(is item) bool {
+		if dirs[is.name] == nil {
+			return false
+		}
+		left.add(1, join(f.name, is.name))
+		return true
+	})
+	s.leave(left)
 	if !single {
 		slices.SortStableFunc(files, func(a, b item) int { return strings.Compare(a.name, b.name) })
 		files = slices.CompactFunc(files, func(a, b item) bool { return a.name == b.name })
@@ -114,6 +124,17 @@ func (s *session) children(ctx context.Context, f *folder) (files []item, held i
 		files = append(files, item{folder: dirs[name]})
 	}
 	return files, held, nil
+}
+
+// leave tells a client, which then ends with 23, that a list lacks objects. It goes on to delete what is not listed, as with --delete: none of
+// these has a file at the client.
+func (s *session) leave(left leftOut) {
+	if left.count == 0 {
+		return
+	}
+	s.metrics.unnamed.Add(float64(left.count))
+	s.say(frameNotSent, "%d objects are left out, such as %q: a folder or another file has the name, or no file can have it. Ask for it by its whole path, or over HTTP",
+		left.count, left.example)
 }
 
 // addDir adds a folder that lies in one of the places of another.

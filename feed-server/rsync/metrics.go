@@ -48,7 +48,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		summed:     metric.Counter(reg, "substorm_rsync_summed_bytes_total", "Bytes that were read because clients asked for checksums of all files."),
 		over:       metric.Counter(reg, "substorm_rsync_over_total", "How often an instrument became closed while it was sent."),
 		damaged:    metric.Counter(reg, "substorm_rsync_damaged_total", "Files that were not sent because their bytes in the store are not those that were received, or are gone."),
-		unnamed:    metric.Counter(reg, "substorm_rsync_unnamed_total", "Objects that were left out of a list because no file can have their name."),
+		unnamed:    metric.Counter(reg, "substorm_rsync_unnamed_total", "Objects that were left out of a list because no file can have their name, or a folder has it."),
 		open:       metric.Gauge(reg, "substorm_rsync_transfers", "Transfers under way."),
 		limit:      metric.Gauge(reg, "substorm_rsync_transfers_limit", "How many transfers there may be at a time."),
 	}

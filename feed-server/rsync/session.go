@@ -78,7 +78,7 @@ func (s *Server) newSession(conn net.Conn, request *http.Request) *session {
 	is := &session{
 		Server: s, conn: conn, kernel: newKernel(conn), request: request, options: &options{}, shares: map[string]int64{}, told: map[string]bool{},
 		wrote: time.Now(), began: time.Now(), pace: pace{bounds: s.bounds},
-		view: &view{catalog: s.cfg.Catalog, registry: s.cfg.Registry, since: time.Now().Add(-s.cfg.Window), memory: s.memory, unnamed: s.metrics.unnamed},
+		view: &view{catalog: s.cfg.Catalog, registry: s.cfg.Registry, since: time.Now().Add(-s.cfg.Window), memory: s.memory},
 	}
 	is.in, is.out = newInput(patient{is}), newOutput(paced{is})
 	return is

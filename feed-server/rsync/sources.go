@@ -129,21 +129,26 @@ func (s *session) addNamed(t *top, is source, kind kind, found file, day wire.Da
 	parent, elements := &t.folder, strings.Split(is.name, "/")
 	for _, name := range elements[:len(elements)-1] {
 		if parent = parent.child(name); parent == nil {
-			return // a file has that name
+			s.leave(leftOut{1, is.name}) // a file has that name
+			return
 		}
 		parent.day = max(parent.day, day, found.day)
 	}
 	name := elements[len(elements)-1]
 	if kind == isFile {
-		if parent.named[name] == nil {
+		switch other := parent.named[name]; {
+		case other == nil:
 			found.name = name
 			at.dir = manifest.Dir(at.dir)
 			parent.put(name, &named{file: found, place: at})
+		case other.folder != nil:
+			s.leave(leftOut{1, is.name})
 		}
 		return
 	}
 	d := parent.child(name)
 	if d == nil {
+		s.leave(leftOut{1, is.name})
 		return
 	}
 	d.day, d.implied, d.top = max(d.day, day), false, true

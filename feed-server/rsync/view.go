@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/substorm/substorm/internal/access"
@@ -37,10 +36,8 @@ type view struct {
 	since time.Time
 	// memory is for what a folder holds, while it is listed.
 	memory *semaphore.Weighted
-	// unnamed counts what no file could be named as.
-	unnamed prometheus.Counter
-	days    lastDays
-	day     lastDay
+	days   lastDays
+	day    lastDay
 }
 
 // lastDays and lastDay are what was asked for last.
@@ -74,8 +71,23 @@ func fileOf(name string, r *wire.Record, day wire.Day) file {
 type entries struct {
 	files []file
 	dirs  map[string]wire.Day
+	// left are those that no file can be named as.
+	left leftOut
 	// held is what is to be given back to the view's memory.
 	held int64
+}
+
+// leftOut are objects that a list lacks though they are in the archive: how many, and one of them.
+type leftOut struct {
+	count   int
+	example string
+}
+
+func (l *leftOut) add(count int, example string) {
+	if l.count == 0 {
+		l.example = example
+	}
+	l.count += count
 }
 
 // fileCost is what a file takes while its folder is listed: itself, its name, and its item,
@@ -271,7 +283,7 @@ func (l *lister) read(day *catalog.Day) error {
 			continue
 		}
 		if !isName(name) {
-			l.unnamed.Inc()
+			l.left.add(1, day.Path(i))
 			continue
 		}
 		if err := l.grow(); err != nil {

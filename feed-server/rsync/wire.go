@@ -27,6 +27,7 @@ const (
 	frameBase = 7
 
 	frameData      = 0
+	frameNotSent   = 1 // an error after which a client ends with 23
 	frameError     = 3
 	frameWarning   = 4
 	frameIOError   = 22

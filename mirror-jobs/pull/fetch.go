@@ -143,7 +143,7 @@ func (p *run) settle(ctx context.Context, b batch, refused []place) (again []int
 func (p *run) setAside(instrument string, e *mirrorindex.Entry) error {
 	aside, err := p.Folder.SetAside(instrument, e, p.lastOf(instrument, e.Path))
 	if err == nil && aside != "" {
-		p.Logger.Warn("a file has the path of an object that comes, or of a folder of it, and is no earlier version of it: the file gets another name",
+		p.Logger.Warn("a file has the path of an object that comes, or of a folder of it, and is no earlier version of it: it gets another name",
 			"instrument", instrument, "path", e.Path, "file", aside)
 	}
 	return err

@@ -25,7 +25,7 @@ func TestClocks(t *testing.T) {
 	}
 	w := func() *Writer {
 		w := &Writer{cfg: Config{Base: holder.Base{Site: "thule", Incarnation: "one", JetStream: js, Log: slog.New(slog.DiscardHandler)}, Metrics: NewMetrics(prometheus.NewRegistry())}}
-		if err := w.clocks.load(t.Context(), js, "thule"); err != nil {
+		if err := w.loadSaid(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		return w
@@ -41,7 +41,7 @@ func TestClocks(t *testing.T) {
 	segment := notice("segment", noon, noon)
 	segment.Doubted = &wire.TimeSpan{From: time.Unix(0, 0), To: noon.Add(48 * time.Hour)}
 	first.clocks.note(segment)
-	first.tellClocks(t.Context())
+	first.tell(t.Context())
 	read := func(instrument string) (s wire.ClockStatus) {
 		t.Helper()
 		e, err := status.Get(t.Context(), wire.ClockStatusKey(instrument))
@@ -66,7 +66,7 @@ func TestClocks(t *testing.T) {
 	second.clocks.note(notice("gps", noon.Add(-time.Minute), noon)) // it was received before
 	second.clocks.note(notice("gps", noon.Add(time.Minute), noon))
 	second.clocks.note(notice("gps", noon.Add(2*time.Minute), noon))
-	second.tellClocks(t.Context())
+	second.tell(t.Context())
 	if s := read("gps"); s.BelievedAt == nil || !s.BelievedAt.Equal(noon.Add(time.Minute)) || s.Doubted != 1 {
 		t.Errorf("%+v", s)
 	}

@@ -57,7 +57,7 @@ func (w *Writer) close(ctx context.Context) error {
 		return err
 	}
 	w.tellRefusals(ctx)
-	w.tellClocks(ctx)
+	w.tell(ctx)
 	w.reportLost(ctx)
 	w.cfg.Index.Flush(ctx, wire.StreamCursor{Epoch: w.cursor.Epoch, Next: w.next})
 	if err := w.publishDecided(ctx); err != nil {

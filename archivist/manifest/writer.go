@@ -115,6 +115,7 @@ type Writer struct {
 	removals []wire.Removal
 	refusals refusals
 	clocks   clocks
+	contents contents
 	// lost are originals of duplicates that are not in the store.
 	lost []wire.Damage
 	// coming are the messages that were read and not taken, asked what is listed of the
@@ -233,7 +234,7 @@ func (w *Writer) begin(ctx context.Context, epoch string) error {
 	w.reader = stream.NewReader(js, stream.ReaderConfig{Stream: name, Epoch: epoch, Subject: wire.NoticeSubjects(site),
 		More: []string{wire.RequestSubjects(site)}, Start: cmp.Or(w.cursor.Undecided, w.cursor.Next)})
 	w.nextClose = time.Now().Add(w.cfg.PartInterval)
-	return w.clocks.load(ctx, js, site)
+	return w.loadSaid(ctx)
 }
 
 // step takes what has come, answers the sweep, and closes parts when it is time.
@@ -392,6 +393,7 @@ func (w *Writer) list(d *day, s *slot, n wire.Notice) {
 	}
 	if n.State == wire.StateCurrent && n.Origin == nil {
 		w.clocks.note(&n)
+		w.contents.note(&n)
 	}
 	if w.cfg.RepeatWindow(n.Instrument) > 0 {
 		w.index.add(n.Instrument, n.Record)

@@ -226,6 +226,9 @@ func (k *Known) print(say func(what, format string, args ...any)) {
 	}
 	k.printState(say)
 	say("size", "%d bytes (%s), %s", r.Size, humanize.IBytes(uint64(r.Size)), cmp.Or(r.MediaType, "-"))
+	if r.Looks != "" {
+		say("looks like", "%s: its first bytes contradict the declared media type", r.Looks)
+	}
 	if r.Segment != nil {
 		say("segment", "%d datagrams of channel %s, in %d messages", r.Segment.Datagrams, r.Segment.Channel, r.Segment.Messages)
 	}

@@ -19,7 +19,7 @@ func TestInspect(t *testing.T) {
 	first := put(t, f.store, "plots", "plot 1", at)
 	first.Name, first.State = "day.png", wire.StateSuperseded
 	second := put(t, f.store, "plots", "plot 2", at.Add(time.Hour))
-	second.Name, second.Version, second.Supersedes = "day.png", 2, first.ID
+	second.Name, second.Version, second.Supersedes, second.Looks = "day.png", 2, first.ID, "text/plain"
 	gone := put(t, f.store, "plots", "plot 3", at.Add(2*time.Hour))
 	gone.State, gone.PurgedAt, gone.Reason, gone.ChangedBy = wire.StatePurged, &at, "a person is in it", "ann"
 	lost := put(t, f.store, "plots", "plot 4", at.Add(3*time.Hour))
@@ -37,7 +37,7 @@ func TestInspect(t *testing.T) {
 		"by some of it":  {strings.ToUpper(f.frame.Digest.String()[:9]), []string{"sha-256     " + f.frame.Digest.String()}},
 		"by key":         {f.segment.Key, []string{"600 datagrams of channel raw"}},
 		"by path":        {"allsky-1/" + f.frame.Published(), []string{f.frame.Digest.String(), "a duplicate: " + f.duplicate.ID}},
-		"by name":        {"day.png", []string{"version     1: sha-256 " + first.Digest.String() + ", Superseded", "version     2: sha-256 " + second.Digest.String() + ", Current", "replaces    " + first.ID}},
+		"by name":        {"day.png", []string{"version     1: sha-256 " + first.Digest.String() + ", Superseded", "version     2: sha-256 " + second.Digest.String() + ", Current", "replaces    " + first.ID, "looks like  text/plain: "}},
 		"what is purged": {gone.Digest.String(), []string{"state       Purged at 2026-11-21T15:00:00.123456789Z by ann: a person is in it", "bytes       none"}},
 		"what is lost":   {lost.Digest.String(), []string{"bytes       MISSING"}},
 	} {

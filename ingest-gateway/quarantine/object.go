@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/substorm/substorm/ingest-gateway/content"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -48,7 +49,7 @@ func (q *Quarantine) Receive(ctx context.Context, r io.Reader, source netip.Addr
 	}
 	what := wire.Quarantined{
 		Protocol: wire.ProtocolTCP, Source: source.String(), Port: port, ReceivedAt: time.Now().UTC(),
-		Size: in.reserved, Digest: in.digest(), Looks: looks(in.head),
+		Size: in.reserved, Digest: in.digest(), Looks: content.Looks(in.head),
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()

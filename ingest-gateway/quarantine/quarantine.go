@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -171,14 +170,6 @@ func (q *Quarantine) release(n int64) {
 	defer q.mu.Unlock()
 	q.used -= n
 	q.added -= n
-}
-
-// looks guesses what bytes are.
-func looks(head []byte) string {
-	if len(head) > 9 && string(head[:9]) == "SIMPLE  =" {
-		return "image/fits"
-	}
-	return http.DetectContentType(head)
 }
 
 // scratch makes a file that nobody else sees.

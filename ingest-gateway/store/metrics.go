@@ -25,6 +25,8 @@ type metrics struct {
 	// unknownTimes are objects whose name does not tell when they were observed, or tells what
 	// cannot be, though the Instrument says that names tell.
 	unknownTimes *prometheus.CounterVec
+	// unexpected are objects that are not of the media type that is declared.
+	unexpected *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) metrics {
@@ -56,6 +58,8 @@ func newMetrics(reg prometheus.Registerer) metrics {
 	m.unknownTimes = metric.Counters(reg, "substorm_gateway_unknown_observation_times_total",
 		"Objects that are received without an observation time, by instrument: without a name, or with one that does not fit the template of spec.observationTime, "+
 			"or that tells a time more than 366 days before or 24 hours after the receipt.", "instrument")
+	m.unexpected = metric.Counters(reg, "substorm_gateway_unexpected_content_total",
+		"Objects whose first bytes contradict the media type that their sender or spec.archive.mediaType declares, by instrument: they are kept, and marked.", "instrument")
 	reg.MustRegister(m.seconds)
 	return m
 }

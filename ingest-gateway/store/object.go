@@ -3,6 +3,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/substorm/substorm/ingest-gateway/content"
 	"github.com/substorm/substorm/ingest-gateway/intake"
 	"github.com/substorm/substorm/ingest-gateway/intake/memory"
 	"github.com/substorm/substorm/ingest-gateway/spool"
@@ -48,6 +50,9 @@ type Object struct {
 	framing  string
 	// name and mediaType are what the sender says, see Describe.
 	name, mediaType string
+	// head are the first bytes, of content.HeadSize at most, and looks what they look like, as wire.Record says.
+	head  []byte
+	looks string
 	// onlyFirst: see OnlyFirst.
 	onlyFirst bool
 
@@ -124,6 +129,9 @@ func (o *Object) Space(ctx context.Context) ([]byte, error) {
 // Advance says that n bytes were written to what Space returned.
 func (o *Object) Advance(space []byte, n int) {
 	o.digest.Write(space[:n])
+	if left := content.HeadSize - len(o.head); left > 0 {
+		o.head = append(o.head, space[:min(n, left)]...)
+	}
 	if o.parts != nil || len(o.spooled) > 0 {
 		o.part.Write(space[:n])
 	}
@@ -167,7 +175,19 @@ func (o *Object) Whole(c wire.Completeness) {
 	if m := o.mirrored; m != nil { // its origin knows
 		o.receivedAt, o.clockStep, o.completeness = m.ReceivedAt, 0, m.Completeness
 	}
+	o.look()
 	o.buffer.Seal()
+}
+
+// look compares what came with what was declared. An object of a guest was compared at its origin.
+func (o *Object) look() {
+	if o.mirrored == nil {
+		o.looks = content.Contradicts(cmp.Or(o.mediaType, o.instrument.MediaType), o.head)
+	}
+	if o.looks != "" {
+		o.archive.metrics.unexpected.WithLabelValues(o.instrument.Name).Inc()
+	}
+	o.head = nil
 }
 
 // Abort gives the object up: nothing of it is stored, and it is counted under cause.

@@ -32,7 +32,7 @@ func (o *Object) notice(receivedAt time.Time, digest wire.Digest) wire.Notice {
 	key := wire.RawKey(cfg.Site, o.instrument.Name, receivedAt, digest)
 	n := wire.Notice{Site: cfg.Site, Instrument: o.instrument.Name, Record: wire.Record{
 		ID: key, Key: key, Name: o.name, Size: o.size, Digest: digest,
-		MediaType: cmp.Or(o.mediaType, o.instrument.MediaType), State: wire.StateCurrent,
+		MediaType: cmp.Or(o.mediaType, o.instrument.MediaType), Looks: o.looks, State: wire.StateCurrent,
 		ReceivedAt: receivedAt, ClockStepMillis: o.clockStep.Milliseconds(), TimeSource: wire.TimeSourceReceived,
 		Completeness: o.completeness,
 		Source:       o.source.String(), Port: o.port, Framing: o.framing, Gateway: cfg.Gateway, Incarnation: cfg.Incarnation,

@@ -103,6 +103,9 @@ func (a *Archive) putPackOf(ctx context.Context, key string, open func() io.Read
 }
 
 func putOptions(n wire.Notice, createOnly bool) (objectstore.PutOptions, error) {
+	if n.Looks != "" && !wire.MetadataFits(n) { // manifests have it
+		n.Looks = ""
+	}
 	if n.Origin != nil && !wire.MetadataFits(n) {
 		n = withoutPath(n)
 	}

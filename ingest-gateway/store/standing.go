@@ -110,7 +110,7 @@ func asReceived(r, listed wire.Record) wire.Record {
 	r.Doubted = listed.Doubted
 	r.ClockStepMillis = listed.ClockStepMillis
 	r.Source, r.Port, r.Framing, r.Completeness = listed.Source, listed.Port, listed.Framing, listed.Completeness
-	r.MediaType, r.Path = listed.MediaType, listed.Path
+	r.MediaType, r.Looks, r.Path = listed.MediaType, listed.Looks, listed.Path
 	return r
 }
 

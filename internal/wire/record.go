@@ -122,7 +122,9 @@ type Record struct {
 	Digest       Digest       `json:"sha256"`
 	DigestSource DigestSource `json:"digestSource,omitempty"`
 	MediaType    string       `json:"mediaType,omitempty"`
-	State        State        `json:"state"`
+	// Looks is the media type that the first bytes look like, where they cannot be of MediaType; empty where they can, or where nothing is known.
+	Looks string `json:"looks,omitempty"`
+	State State  `json:"state"`
 	// DuplicateOf is the ID of the object that this one duplicates (StateDuplicate).
 	DuplicateOf string `json:"duplicateOf,omitempty"`
 	// Version of the name, from 2 on, and Supersedes the ID of the version before.

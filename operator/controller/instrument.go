@@ -57,7 +57,7 @@ func (r *instrumentReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 	view := plan.InstrumentView{Now: r.links.now(), Instrument: inst, Verdict: verdict, Entry: entry,
 		Reports: f.reports.ofInstrument(inst.Name),
 		Forward: f.reports.ofForward(inst.Name), Damage: f.reports.ofDamage(inst.Name),
-		Clock: f.reports.ofClock(inst.Name), Sender: f.reports.ofSender(inst.Name, r.links.now())}
+		Clock: f.reports.ofClock(inst.Name), Content: f.reports.ofContent(inst.Name), Sender: f.reports.ofSender(inst.Name, r.links.now())}
 	view.Gateways = f.reports.ofPool(view.PoolName())
 	_, view.Bus, _, _ = f.snapshot()
 	if err := r.readPool(ctx, &view); err != nil {

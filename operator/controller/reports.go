@@ -53,6 +53,8 @@ type reports struct {
 	forwards map[string]wire.ForwardStatus
 	// clocks by instrument.
 	clocks map[string]wire.ClockStatus
+	// contents by instrument.
+	contents map[string]wire.ContentStatus
 	// ledger is nil until it was reported.
 	ledger *wire.LedgerStatus
 	// expiry is nil until it was reported.
@@ -83,7 +85,7 @@ const aliveFor = 3 * wire.GatewayReportInterval
 
 func newReports(log *slog.Logger) *reports {
 	return &reports{log: log, gateways: map[string]*gatewayReport{}, instruments: map[string]map[string]plan.InstrumentReport{},
-		forwards: map[string]wire.ForwardStatus{}, clocks: map[string]wire.ClockStatus{}, senders: map[string]map[string]plan.SenderReport{}, refusals: map[string]*plan.Refusals{},
+		forwards: map[string]wire.ForwardStatus{}, clocks: map[string]wire.ClockStatus{}, contents: map[string]wire.ContentStatus{}, senders: map[string]map[string]plan.SenderReport{}, refusals: map[string]*plan.Refusals{},
 		damages:     map[string]map[string]wire.Damage{},
 		feedServers: map[string]*feedServerReport{}, consumers: map[string]map[string]plan.ConsumerReport{},
 		mirrors: map[string]map[string]plan.MirrorReport{}}
@@ -111,6 +113,10 @@ func (r *reports) take(entry jetstream.KeyValueEntry, replayed bool, now time.Ti
 	}
 	if instrument, ok := wire.ParseClockStatusKey(entry.Key()); ok {
 		r.takeClock(instrument, entry.Value())
+		return
+	}
+	if instrument, ok := wire.ParseContentStatusKey(entry.Key()); ok {
+		r.takeContent(instrument, entry.Value())
 		return
 	}
 	switch entry.Key() {
@@ -259,6 +265,30 @@ func (r *reports) takeClock(instrument string, value []byte) {
 	r.clocks[instrument] = status
 	r.mu.Unlock()
 	r.senderChanged(instrument) // the archivist reports once a minute at most
+}
+
+// takeContent stores what the archivist says of objects that are not of their declared media type.
+func (r *reports) takeContent(instrument string, value []byte) {
+	status, err := wire.Decode[wire.ContentStatus](value)
+	if err != nil {
+		r.log.Warn("the report of an instrument's media types cannot be read", "instrument", instrument, "error", err)
+		return
+	}
+	r.mu.Lock()
+	r.contents[instrument] = status
+	r.mu.Unlock()
+	r.senderChanged(instrument) // the archivist reports once a minute at most
+}
+
+// ofContent returns what was last said of objects that are not of their declared media type, nil where nothing was.
+func (r *reports) ofContent(instrument string) *wire.ContentStatus {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	status, ok := r.contents[instrument]
+	if !ok {
+		return nil
+	}
+	return &status
 }
 
 // ofClock returns what was last said of the times that an instrument tells, nil where nothing was.

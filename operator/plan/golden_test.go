@@ -80,6 +80,7 @@ type world struct {
 	InstrumentReports map[string][]plan.InstrumentReport `json:"instrumentReports"`
 	Forwards          map[string]*wire.ForwardStatus     `json:"forwards"`
 	Clocks            map[string]*wire.ClockStatus       `json:"clocks"`
+	Contents          map[string]*wire.ContentStatus     `json:"contents"`
 	Senders           map[string]*plan.SenderReport      `json:"senders"`
 	Damage            map[string][]wire.Damage           `json:"damage"`
 	// Credentials in the Secrets of pools, FeedServers and FeedConsumers, and of
@@ -289,7 +290,7 @@ func (w world) judgeMarker(site *v1alpha1.Site) markerVerdict {
 
 func (w world) planInstrument(out *planned, inst *v1alpha1.Instrument, verdict plan.Verdict, registry plan.RegistryState, pools []v1alpha1.IngestGateway, flowing map[string]plan.Finding) {
 	view := plan.InstrumentView{Now: w.Now, Instrument: inst, Verdict: verdict, Bus: w.Bus[inst.Spec.SiteRef.Name],
-		Gateways: w.GatewayReports, Reports: w.InstrumentReports[inst.Name], Forward: w.Forwards[inst.Name], Damage: w.Damage[inst.Name], Clock: w.Clocks[inst.Name], Sender: w.Senders[inst.Name], Pods: w.Pods, Services: w.Services}
+		Gateways: w.GatewayReports, Reports: w.InstrumentReports[inst.Name], Forward: w.Forwards[inst.Name], Damage: w.Damage[inst.Name], Clock: w.Clocks[inst.Name], Content: w.Contents[inst.Name], Sender: w.Senders[inst.Name], Pods: w.Pods, Services: w.Services}
 	if entry, exists := registry.Entries[inst.Name]; exists {
 		view.Entry = &entry
 	}

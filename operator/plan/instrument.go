@@ -32,6 +32,8 @@ type InstrumentView struct {
 	Damage []wire.Damage
 	// Clock is what the archivist last said of the times that the instrument tells; nil: nothing.
 	Clock *wire.ClockStatus
+	// Content is what the archivist last said of objects that are not of their declared media type; nil: nothing.
+	Content *wire.ContentStatus
 	// Sender is what the sender last said of itself; nil: nothing.
 	Sender *SenderReport
 	// Pool that receives, its pods and Services: for the addresses.
@@ -55,6 +57,9 @@ func InstrumentStatus(v InstrumentView) (v1alpha1.InstrumentStatus, time.Duratio
 	}
 	if f, damaged := archiveIsDamaged(v); damaged {
 		c.set(v1alpha1.ConditionArchiveIntact, f)
+	}
+	if f, unexpected := contentIsUnexpected(v); unexpected {
+		c.set(v1alpha1.ConditionContentAsDeclared, f)
 	}
 	patienceEnds := c.finish(first(v, []check[InstrumentView]{
 		func(v InstrumentView) (Finding, bool) { return v.Verdict.Finding, !v.Verdict.OK() },

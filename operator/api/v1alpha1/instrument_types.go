@@ -20,6 +20,10 @@ const ConditionClockTrusted = "ClockTrusted"
 // of its objects in the store are known not to be those that were received.
 const ConditionArchiveIntact = "ArchiveIntact"
 
+// ConditionContentAsDeclared of an Instrument is present and False while objects that it sent within a day contradict, by
+// their first bytes, the media type that their sender or spec.archive.mediaType declares. They are kept.
+const ConditionContentAsDeclared = "ContentAsDeclared"
+
 // Reasons of an Instrument's conditions.
 const (
 	// ReasonWithinMaxSkew: the sender's clock is as right as spec.clock.maxSkew asks.
@@ -53,6 +57,8 @@ const (
 	ReasonNotReported = "NotReported"
 	// ReasonNoReplica: a gateway has none on another node to copy its spool to.
 	ReasonNoReplica = "NoReplica"
+	// ReasonUnexpectedContent: objects are not of the media type that is declared.
+	ReasonUnexpectedContent = "UnexpectedContent"
 	// ReasonDamaged: objects in the store are damaged or missing.
 	ReasonDamaged = "Damaged"
 	// ReasonGatewayProblem: a gateway pod cannot receive for the Instrument.
@@ -315,7 +321,7 @@ type InstrumentStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// Conditions: Ready, Accepted, Programmed, Reconciling, Stalled, DataFlowing, ClockTrusted,
-	// AcknowledgeLimited, ArchiveIntact.
+	// AcknowledgeLimited, ArchiveIntact, ContentAsDeclared.
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=type

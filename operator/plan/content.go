@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// contentAge is how long an Instrument is said to send what it does not declare: people look once a day.
+const contentAge = 24 * time.Hour
+
+// contentIsUnexpected: objects of the last day are not of the media type that they are declared to have. While JetStream is away what was
+// last known stands.
+func contentIsUnexpected(v InstrumentView) (Finding, bool) {
+	if was := condition(v.Instrument.Status.Conditions, v1alpha1.ConditionContentAsDeclared); !v.Bus.Up && was != nil {
+		return Finding{was.Status, was.Reason, was.Message}, true
+	}
+	c := v.Content
+	if c == nil || v.Now.Sub(c.ReceivedAt) > contentAge {
+		return Finding{}, false
+	}
+	objects := "one object"
+	if n := roundedCount(c.Today); n > 1 {
+		objects = fmt.Sprintf("%d or more objects", n)
+	}
+	return bad(v1alpha1.ReasonUnexpectedContent, fmt.Sprintf(
+		"the content of %s received on %s contradicts the declared media type: %q is declared as %s and looks like %s; such objects are kept: "+
+			"substorm archive inspect shows who sent it, substorm archive retract takes many at once by --received, --from or --match, "+
+			"and spec.archive.mediaType declares another type",
+		objects, wire.DayOf(c.ReceivedAt), c.Path, c.MediaType, c.Looks)), true
+}
+
+// roundedCount is the greatest of 1, 2, 5, 10, 20, 50, … that a count reaches: a status is not written for each object.
+func roundedCount(n uint64) uint64 {
+	for step := uint64(1); ; step *= 10 {
+		switch {
+		case n < 2*step:
+			return step
+		case n < 5*step:
+			return 2 * step
+		case n < 10*step:
+			return 5 * step
+		}
+	}
+}

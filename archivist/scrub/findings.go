@@ -99,7 +99,11 @@ func (f *findings) confirm(ctx context.Context, d wire.Damage) error {
 	if err := f.cfg.Lease.Check(); err != nil {
 		return err
 	}
-	if _, err := f.status.Put(ctx, key, value); err != nil {
+	revision, err := f.status.Put(ctx, key, value)
+	if err == nil { // the next pass comes in days
+		err = stream.Sync(ctx, f.cfg.JetStream.Conn(), kvbucket.StreamName(f.status.Bucket()), revision)
+	}
+	if err != nil {
 		return fmt.Errorf("write %s: %w", key, err)
 	}
 	f.known[key] = d

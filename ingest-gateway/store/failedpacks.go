@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/substorm/substorm/internal/kvbucket"
 	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
@@ -87,5 +88,8 @@ func (a *Archive) reportFailed(ctx context.Context, keys []string) error {
 	if value, err = wire.Encode(report.With(keys...)); err != nil {
 		return err
 	}
-	return cell.Store(ctx, value)
+	if err := cell.Store(ctx, value); err != nil {
+		return err
+	}
+	return stream.Sync(ctx, a.cfg.JetStream.Conn(), kvbucket.StreamName(status.Bucket()), cell.Revision()) // it is reported once
 }

@@ -32,6 +32,9 @@ type Bucket struct {
 	Replicas int
 	// Forgets: keys are removed by Forget.
 	Forgets bool
+	// Unsynced: a write is acknowledged before it is on the disk, if the bucket has one replica and was made so. A write that a power
+	// cut must not take is followed by stream.Sync.
+	Unsynced bool
 }
 
 // StreamName of the stream that a bucket is.
@@ -39,6 +42,9 @@ func StreamName(bucket string) string { return "KV_" + bucket }
 
 // Stream changes in a stream's configuration what is ours to say; of a new one that is all.
 func (b Bucket) Stream(cfg jetstream.StreamConfig) jetstream.StreamConfig {
+	if b.Unsynced && b.Replicas == 1 && cfg.Name == "" { // JetStream lets nobody change it
+		cfg.PersistMode = jetstream.AsyncPersistMode
+	}
 	cfg.Name, cfg.Description = StreamName(b.Name), b.Description
 	cfg.Subjects = []string{"$KV." + b.Name + ".>"}
 	cfg.Storage, cfg.Replicas, cfg.MaxAge = jetstream.FileStorage, b.Replicas, b.TTL
@@ -49,7 +55,8 @@ func (b Bucket) Stream(cfg jetstream.StreamConfig) jetstream.StreamConfig {
 	if b.TTL > 0 {
 		cfg.Duplicates = min(b.TTL, duplicates)
 	}
-	cfg.AllowDirect, cfg.AllowAtomicPublish, cfg.DenyDelete = true, true, true
+	cfg.AllowDirect, cfg.DenyDelete = true, true
+	cfg.AllowAtomicPublish = cfg.PersistMode != jetstream.AsyncPersistMode // JetStream has no batches without syncs
 	cfg.AllowRollup = false
 	cfg.AllowMsgTTL = cfg.AllowMsgTTL || b.Forgets // JetStream lets nobody undo it
 	return cfg

@@ -52,3 +52,6 @@ func (c *Cell) Store(ctx context.Context, value []byte) error {
 	c.revision = revision
 	return nil
 }
+
+// Revision is that of the entry as Load or the last Store saw it.
+func (c *Cell) Revision() uint64 { return c.revision }

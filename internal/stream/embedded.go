@@ -3,6 +3,7 @@
 package stream
 
 import (
+	"context"
 	"errors"
 	"net"
 	"strings"
@@ -26,6 +27,18 @@ func Embed(server nats.InProcessConnProvider) {
 	embedded.Lock()
 	defer embedded.Unlock()
 	embedded.server = server
+}
+
+// Sync returns once the disk has a message that a stream of the embedded server acknowledged, and all before it. Other servers sync as
+// their configuration says.
+func Sync(ctx context.Context, nc *nats.Conn, name string, sequence uint64) error {
+	server, is := nc.Opts.InProcessServer.(interface {
+		SyncStream(ctx context.Context, name string, sequence uint64) error
+	})
+	if !is {
+		return nil
+	}
+	return server.SyncStream(ctx, name, sequence)
 }
 
 // SocketScheme begins the URL of a server at a Unix socket, which ends with the socket's path: unix:///run/nats.sock.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/substorm/substorm/internal/kvbucket"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
@@ -197,7 +198,9 @@ func streamConfig(cfg jetstream.StreamConfig, s plan.Stream, marker wire.SiteMar
 func ensureBucket(ctx context.Context, js jetstream.JetStream, b plan.Bucket) (created bool, err error) {
 	existing, err := js.Stream(ctx, streamOf(b.Name))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		_, err = js.CreateStream(ctx, bucketConfig(jetstream.StreamConfig{}, b))
+		if _, err = js.CreateStream(ctx, bucketConfig(jetstream.StreamConfig{}, b)); err == nil {
+			err = stream.Sync(ctx, js.Conn(), streamOf(b.Name), 0)
+		}
 		return err == nil, err
 	}
 	if err != nil {
@@ -208,12 +211,14 @@ func ensureBucket(ctx context.Context, js jetstream.JetStream, b plan.Bucket) (c
 	if reflect.DeepEqual(cfg, is) {
 		return false, nil
 	}
-	_, err = js.UpdateStream(ctx, cfg)
+	if _, err = js.UpdateStream(ctx, cfg); err == nil {
+		err = stream.Sync(ctx, js.Conn(), streamOf(b.Name), 0)
+	}
 	return false, err
 }
 
 func bucketConfig(is jetstream.StreamConfig, b plan.Bucket) jetstream.StreamConfig {
-	return kvbucket.Bucket{Name: b.Name, Description: b.Description, TTL: b.TTL, Replicas: b.Replicas, Forgets: b.Forgets}.Stream(is)
+	return kvbucket.Bucket{Name: b.Name, Description: b.Description, TTL: b.TTL, Replicas: b.Replicas, Forgets: b.Forgets, Unsynced: b.Unsynced}.Stream(is)
 }
 
 func jetStreamProblem(want wanted, err error) plan.Finding {

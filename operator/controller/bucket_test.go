@@ -35,16 +35,18 @@ func TestBucketsTakeNoRollups(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, b := range []plan.Bucket{
-		{Name: "OLD", Description: "a bucket", Replicas: 1, Forgets: true}, {Name: "NEW", Replicas: 1}, {Name: "LEASE", TTL: 20 * time.Second, Replicas: 1},
+		{Name: "OLD", Description: "a bucket", Replicas: 1, Forgets: true}, {Name: "NEW", Replicas: 1}, {Name: "LEASE", TTL: 20 * time.Second, Replicas: 1, Unsynced: true},
+		{Name: "SYNCED", Replicas: 1}, {Name: "SYNCED", Replicas: 1, Unsynced: true}, // as an earlier version made it: it stays so
 	} {
-		if created, err := ensureBucket(t.Context(), js, b); err != nil || created != (b.Name != "OLD") {
+		made := b.Name != "OLD" && !(b.Name == "SYNCED" && b.Unsynced)
+		if created, err := ensureBucket(t.Context(), js, b); err != nil || created != made {
 			t.Errorf("bucket %s: made %t, %v", b.Name, created, err)
 		}
 		s, err := js.Stream(t.Context(), streamOf(b.Name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if is := s.CachedInfo().Config; !reflect.DeepEqual(bucketConfig(is, b), is) || is.AllowRollup || is.AllowMsgTTL != b.Forgets || !is.AllowAtomicPublish || !is.AllowDirect || is.MaxAge != b.TTL {
+		if is := s.CachedInfo().Config; !reflect.DeepEqual(bucketConfig(is, b), is) || is.AllowRollup || is.AllowMsgTTL != b.Forgets || is.AllowAtomicPublish != (b.Name != "LEASE") || (is.PersistMode == jetstream.AsyncPersistMode) != (b.Name == "LEASE") || !is.AllowDirect || is.MaxAge != b.TTL {
 			t.Errorf("bucket %s: %+v", b.Name, is)
 		}
 		var refused *jetstream.APIError

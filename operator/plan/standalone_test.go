@@ -58,6 +58,11 @@ func TestStandalone(t *testing.T) {
 	if is := spec.JetStream; is.Observations.MaxSize.Value() != 2<<30 || is.Notices.MaxSize.Value() != 512<<20 {
 		t.Errorf("on a disk with 4 GiB the streams have at most %s and %s", &is.Observations.MaxSize, &is.Notices.MaxSize)
 	}
+	for _, b := range plan.Buckets(site) {
+		if b.Unsynced != (b.Name == "STATUS_hub" || b.Name == "LEASE_hub") {
+			t.Errorf("bucket %s: not synced: %t", b.Name, b.Unsynced)
+		}
+	}
 	if *pool.Spec.Replicas != 1 || pool.Spec.Service.Type != corev1.ServiceTypeNodePort || pool.Spec.Storage.StorageClassName != nil {
 		t.Errorf("the pool is %+v", pool.Spec)
 	}

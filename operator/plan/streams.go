@@ -33,6 +33,8 @@ type Bucket struct {
 	Replicas    int           `json:"replicas"`
 	// Forgets: some of its keys have names that never come again, as those of pods. Nothing stays of these once they are removed.
 	Forgets bool `json:"forgets,omitempty"`
+	// Unsynced: a write is acknowledged before it is on the disk. A power cut may take what was written last.
+	Unsynced bool `json:"unsynced,omitempty"`
 }
 
 // Streams are the two base streams of a Site, which hold what its leaves have in
@@ -61,14 +63,16 @@ func Streams(site *v1alpha1.Site) []Stream {
 	}
 }
 
-// Buckets are the key-value buckets of a Site.
+// Buckets are the key-value buckets of a Site. Reports and leases come all the time, and a power cut that takes the last of them ends
+// all programs of a standalone Site, too: each reports again, and no lease has a holder. Their revisions may then come again, so nothing
+// outside of these buckets goes by them. Other Sites have their programs on other machines than their servers.
 func Buckets(site *v1alpha1.Site) []Bucket {
 	code, replicas := site.Spec.Code, int(site.Spec.JetStream.Replicas)
 	return []Bucket{
 		{Name: wire.RegistryBucket(code), Description: "Instruments as gateways of Site " + code + " know them", Replicas: replicas},
 		{Name: wire.LedgerBucket(code), Description: "Ledger of Site " + code, Replicas: replicas},
-		{Name: wire.LeaseBucket(code), Description: "Leases of Site " + code, TTL: wire.LeaseTTL, Replicas: replicas},
-		{Name: wire.StatusBucket(code), Description: "Reports of gateways of Site " + code, Replicas: replicas, Forgets: true},
+		{Name: wire.LeaseBucket(code), Description: "Leases of Site " + code, TTL: wire.LeaseTTL, Replicas: replicas, Unsynced: standalone(site)},
+		{Name: wire.StatusBucket(code), Description: "Reports of gateways of Site " + code, Replicas: replicas, Forgets: true, Unsynced: standalone(site)},
 		{Name: wire.CursorBucket(code), Description: "Cursors of Site " + code, Replicas: replicas, Forgets: true},
 		{Name: wire.RequestBucket(code), Description: "What consumers ask of instruments of Site " + code, TTL: wire.RequestTTL, Replicas: replicas},
 		{Name: wire.NamesBucket(code), Description: "Names of objects in Site " + code, Replicas: replicas},

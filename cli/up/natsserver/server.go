@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package natsserver runs a NATS server with JetStream inside this process, in operator mode, with every write synced.
+// Package natsserver runs a NATS server with JetStream inside this process, in operator mode, with every write synced but those to streams
+// of persist_mode async.
 package natsserver
 
 import (
@@ -54,6 +55,7 @@ type Server struct {
 	// starting is held while the server is started or stopped; stopped: it stays so.
 	starting sync.Mutex
 	stopped  bool
+	syncs    syncs
 }
 
 // Start starts a server and returns once JetStream has recovered its streams. Errors: a configuration that cannot be used, a folder

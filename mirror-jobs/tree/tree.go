@@ -77,6 +77,9 @@ type Got struct {
 	Open      func() (io.ReadCloser, error)
 }
 
+// empty says whether a file came that has no bytes.
+func (g Got) empty() bool { return g.Err == nil && !g.Unchanged && g.Size == 0 }
+
 // Config says what is pulled.
 type Config struct {
 	Site  string
@@ -119,7 +122,11 @@ func Run(ctx context.Context, cfg Config) error {
 		}
 		defer r.gateways.Close()
 	}
-	if err := r.all(ctx); err != nil {
+	err = r.all(ctx)
+	if r.empty > 0 {
+		r.Logger.Warn("files of the other side are passed over: an object has at least one byte, and these have none", "count", r.empty, "first", r.firstEmpty)
+	}
+	if err != nil {
 		return err
 	}
 	return r.leaves()
@@ -132,6 +139,9 @@ type run struct {
 	gateways *gateway.Client
 	// owed are files that did not come, and told those without an Instrument that were logged. One goroutine counts.
 	owed, told int
+	// empty files were passed over, the first of them firstEmpty.
+	empty      int
+	firstEmpty string
 	// firstOwed names the first file that is owed, and firstErr says why it did not come; nil: nobody tried.
 	firstOwed string
 	firstErr  error
@@ -196,6 +206,7 @@ func (r *run) folder(ctx context.Context, f Folder) error {
 	todo := plan.Tree(f.Files, before, r.Entry.Paths)
 	r.Progress.Compare(todo.Same)
 	r.quarantine(f, todo.Quarantined)
+	r.passEmpty(f, &todo)
 	for _, i := range todo.Fetch {
 		r.Progress.Owe(max(0, f.Files[i].Size))
 	}
@@ -225,11 +236,34 @@ func (r *run) quarantine(f Folder, files []int) {
 	}
 }
 
+// passEmpty takes files that are known to be empty out of what is to be fetched.
+func (r *run) passEmpty(f Folder, todo *plan.TreeFolder) {
+	fetch, instruments := todo.Fetch[:0], todo.Instruments[:0]
+	for n, i := range todo.Fetch {
+		if f.Files[i].Size == 0 {
+			r.pass(f.Files[i].Path)
+			continue
+		}
+		fetch, instruments = append(fetch, i), append(instruments, todo.Instruments[n])
+	}
+	todo.Fetch, todo.Instruments = fetch, instruments
+}
+
+// pass counts a file that is empty.
+func (r *run) pass(path string) {
+	if r.empty == 0 {
+		r.firstEmpty = path
+	}
+	r.empty++
+	r.Progress.PassEmpty()
+}
+
 // ended is how a file ended.
 type ended struct {
 	path   string
 	moving *push.Moving
 	seen   Seen
+	empty  bool
 	err    error
 }
 
@@ -258,13 +292,19 @@ func (r *run) files(ctx context.Context, f Folder, which []int, instruments []st
 			if got.Err == nil {
 				wanted[n].Moving.Resize(got.Size)
 			}
-			results <- ended{wanted[n].Path, wanted[n].Moving, got.Seen, err}
+			results <- ended{wanted[n].Path, wanted[n].Moving, got.Seen, got.empty(), err}
 			return nil
 		})
 	}()
 	came := 0
 	for e := range results {
 		came++
+		if e.empty {
+			e.moving.Forget()
+			r.pass(e.path)
+			known.set(e.path, e.seen)
+			continue
+		}
 		e.moving.End(e.err == nil)
 		if e.err != nil {
 			r.owe(e.path, e.err)
@@ -282,7 +322,7 @@ func (r *run) files(ctx context.Context, f Folder, which []int, instruments []st
 
 // bring sends a file that changed to a gateway.
 func (r *run) bring(ctx context.Context, instrument string, w Wanted, got Got) error {
-	if got.Err != nil || got.Unchanged {
+	if got.Err != nil || got.Unchanged || got.empty() {
 		return got.Err
 	}
 	return r.gateways.Put(ctx, gateway.Object{Instrument: instrument, Open: got.Open,

@@ -21,7 +21,7 @@ import (
 type partly struct{ tree.Source }
 
 func (partly) Walk(_ context.Context, visit func(tree.Folder) error) error {
-	err := visit(tree.Folder{Path: "a", Files: []plan.File{{Path: "a/1.txt", Mark: "1"}, {Path: "a/2.txt", Mark: "1"}}})
+	err := visit(tree.Folder{Path: "a", Files: []plan.File{{Path: "a/1.txt", Size: 5, Mark: "1"}, {Path: "a/2.txt", Size: 5, Mark: "1"}}})
 	return errors.Join(err, fmt.Errorf("%w: permission denied", tree.ErrUnlisted))
 }
 
@@ -64,5 +64,41 @@ func TestOwedBytes(t *testing.T) {
 	progress.Listed()
 	if owed := progress.Owed(); !errors.Is(err, push.ErrOwed) || owed.Objects != 1 || owed.Bytes != 30 {
 		t.Errorf("%v; %+v, %+v", err, owed, progress.Report())
+	}
+}
+
+// hollow lists files whose sizes it tells, or not, and of which three are empty.
+type hollow struct{ tree.Source }
+
+func (hollow) Walk(_ context.Context, visit func(tree.Folder) error) error {
+	return visit(tree.Folder{Path: "a", Files: []plan.File{{Path: "a/0.txt", Size: 0}, {Path: "a/1.txt", Size: -1}, {Path: "a/2.txt", Size: -1}, {Path: "a/3.txt", Size: 30}}})
+}
+
+func (hollow) Fetch(_ context.Context, files []tree.Wanted, take func(int, tree.Got) error) error {
+	for i, f := range files {
+		got := tree.Got{Unchanged: f.Path == "a/3.txt"}
+		if err := take(i, got); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Empty files are passed over and counted, and the log says so once.
+func TestEmptyFiles(t *testing.T) {
+	t.Parallel()
+	progress, log := &push.Progress{}, &strings.Builder{}
+	err := tree.Run(t.Context(), tree.Config{
+		Site: archivetest.Site, Source: hollow{}, Kind: wire.MirrorScheduled, JetStream: archivetest.New(t).JetStream,
+		Entry:    wire.MirrorEntry{Partner: "uni", Paths: []wire.MirrorPath{{Pattern: "**", Instrument: archivetest.Camera}}},
+		Pause:    func(context.Context) error { return nil },
+		Progress: progress, Logger: slog.New(slog.NewTextHandler(log, nil)),
+	})
+	progress.Listed()
+	if is := progress.Report(); err != nil || progress.Owed().Objects != 0 || is.Empty != 3 || is.Failed != 0 || is.Objects != 1 {
+		t.Errorf("%v; owed %+v, %+v", err, progress.Owed(), is)
+	}
+	if strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "count=3") {
+		t.Errorf("the log: %s", log)
 	}
 }

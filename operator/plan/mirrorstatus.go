@@ -282,6 +282,9 @@ func (v MirrorView) complete(r *MirrorReport) string {
 	if r.Progress.Quarantined > 0 {
 		text += fmt.Sprintf("; %s belong to no Instrument and are in quarantine: see spec.paths", objectCount(r.Progress.Quarantined))
 	}
+	if r.Progress.Empty > 0 {
+		text += fmt.Sprintf("; files passed over because they are empty: %d", r.Progress.Empty)
+	}
 	return text
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/substorm/substorm/archivist/retention"
 	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -33,18 +34,25 @@ func (d *declared) all() ([]wire.InstrumentEntry, bool) {
 	return d.entries, s.Revision > 0
 }
 
-// partners returns the entries of the partners that are pushed to, nil for one whose entry cannot be read, and false before the first
-// complete registry.
-func partners(s *registry.Snapshot) (map[string]*wire.MirrorEntry, bool) {
-	all := map[string]*wire.MirrorEntry{}
+// partners returns the partners that are pushed to and the readers that pull, by the names that they have in the ledger, and false before
+// the first complete registry.
+func partners(s *registry.Snapshot) (map[string]retention.Partner, bool) {
+	all := map[string]retention.Partner{}
 	for name, m := range s.Mirrors {
 		if m.Direction == wire.MirrorPush {
-			all[name] = &m
+			all[name] = retention.Partner{Push: &m}
 		}
 	}
-	for key := range s.Problems {
+	for name, e := range s.Readers {
+		if e.Pulls != nil {
+			all[wire.PullerName(name)] = retention.Partner{Pull: &e}
+		}
+	}
+	for key := range s.Problems { // what was known of it may be out of date
 		if name, is := wire.ParseRegistryMirrorKey(key); is {
-			all[name] = nil // what was known of it may be out of date
+			all[name] = retention.Partner{}
+		} else if name, is := wire.ParseRegistryReaderKey(key); is {
+			all[wire.PullerName(name)] = retention.Partner{}
 		}
 	}
 	return all, s.Revision > 0

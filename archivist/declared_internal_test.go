@@ -7,20 +7,23 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/substorm/substorm/archivist/retention"
 	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// TestPartners: those count that are pushed to, and those of which that is not known.
+// TestPartners: those count that are pushed to, readers that pull, and those of which that is not known.
 func TestPartners(t *testing.T) {
 	t.Parallel()
 	declares := map[string]wire.MirrorEntry{
 		"uni": {Partner: "uni", Direction: wire.MirrorPush, HoldMillis: 1}, "old": {Partner: "old", Direction: wire.MirrorPush}, "arctic": {Partner: "arctic", Direction: wire.MirrorPull},
 	}
-	problems := map[string]string{wire.RegistryMirrorKey("nmdc"): "?", wire.RegistryMirrorKey("old"): "?", wire.RegistryInstrumentKey("mag-1"): "?"}
-	all, known := partners(&registry.Snapshot{Revision: 3, Mirrors: declares, Problems: problems})
+	problems := map[string]string{wire.RegistryMirrorKey("nmdc"): "?", wire.RegistryMirrorKey("old"): "?", wire.RegistryInstrumentKey("mag-1"): "?", wire.RegistryReaderKey("lost"): "?"}
+	hub := wire.ReaderEntry{Reader: "hub", Pulls: &wire.PullsEntry{HoldMillis: 1}}
+	readers := map[string]wire.ReaderEntry{"hub": hub, "person": {Reader: "person"}}
+	all, known := partners(&registry.Snapshot{Revision: 3, Mirrors: declares, Readers: readers, Problems: problems})
 	uni := declares["uni"]
-	if diff := cmp.Diff(map[string]*wire.MirrorEntry{"uni": &uni, "old": nil, "nmdc": nil}, all); diff != "" || !known {
+	if diff := cmp.Diff(map[string]retention.Partner{"uni": {Push: &uni}, "old": {}, "nmdc": {}, "reader_hub": {Pull: &hub}, "reader_lost": {}}, all); diff != "" || !known {
 		t.Errorf("known %t (-want +got):\n%s", known, diff)
 	}
 	if _, known := partners(&registry.Snapshot{Mirrors: declares}); known {

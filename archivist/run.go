@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/substorm/substorm/archivist/retention"
 	"github.com/substorm/substorm/archivist/worker"
 	"github.com/substorm/substorm/internal/cgroup"
 	"github.com/substorm/substorm/internal/diskbudget"
@@ -106,7 +107,7 @@ func (p *program) work(ctx context.Context) error {
 			return e, known
 		},
 		Declared:     (&declared{registry: p.registry}).all,
-		Partners:     func() (map[string]*wire.MirrorEntry, bool) { return partners(p.registry.Snapshot()) },
+		Partners:     func() (map[string]retention.Partner, bool) { return partners(p.registry.Snapshot()) },
 		Unread:       func(name string) bool { return p.registry.Snapshot().Unread(name) },
 		Live:         p.registry.Live,
 		PartInterval: cfg.PartInterval, CompactAfter: cfg.CompactAfter, CompactGrace: cfg.CompactGrace, ScrubRate: cfg.ScrubRate,

@@ -123,6 +123,7 @@ var asks = map[string][]ask{
 	"/mirror/{$}":                    {{"/mirror/", 200, 200, 200, `"` + hidden + `"`}},
 	"POST /mirror/days":              {{"/mirror/days\n" + question(hidden, ""), 200, 200, 200, `"entries":`}, {"/mirror/days\n" + question(fresh, ""), 200, 200, 200, `"entries":`}, {"/mirror/days\n" + question(open, ""), 200, 200, 200, ""}, {"/mirror/days\n" + question(guestOpen, ""), 200, 200, 200, ""}},
 	"POST /mirror/lists":             {{"/mirror/lists\n" + question(hidden, "$date"), 200, 200, 200, "of-hidden"}, {"/mirror/lists\n" + question(fresh, "$date"), 200, 200, 200, "of-fresh"}, {"/mirror/lists\n" + question(open, "$date"), 200, 200, 200, ""}},
+	"POST /mirror/confirmed":         {{"/mirror/confirmed\n" + question(hidden, "$date"), 401, 403, 403, ""}},
 	"POST /mirror/objects.tar":       {{"/mirror/objects.tar\n" + question(hidden, "$date"), 200, 200, 200, secret}, {"/mirror/objects.tar\n" + question(fresh, "$date"), 200, 200, 200, secret}},
 	"/atom/{file}":                   {{"/atom/hidden.xml", 401, 403, 200, "of-hidden"}, {"/atom/fresh.xml", 200, 200, 200, "of-fresh"}, {"/atom/members.xml", 401, 200, 200, ""}, {"/atom/arctic_hidden.xml", 401, 403, 403, ""}, {"/atom/arctic_fresh.xml", 200, 200, 200, ""}, {"/atom/arctic_open.xml", 200, 200, 200, ""}},
 	"/atom/feeds/{file}":             {{"/atom/feeds/all.xml", 200, 200, 200, hidden}},

@@ -50,7 +50,11 @@ type lab struct {
 	agree func(context.Context, time.Time) error
 	// partners that are declared; nil: nobody knows them.
 	partners map[string]*wire.MirrorEntry
-	metrics  *Metrics
+	// pullers are readers that are declared to pull.
+	pullers []wire.ReaderEntry
+	// access of the camera.
+	access  *wire.AccessEntry
+	metrics *Metrics
 }
 
 func newLab(t *testing.T) *lab {
@@ -130,11 +134,20 @@ func (l *lab) collectorWith(k *index.Keeper) *Collector {
 	r := New(Config{
 		Base:      holder.Base{Site: site, Pod: "gateway-0", Incarnation: "one", JetStream: l.JetStream, Store: l.Store, Lease: manifesttest.Lease{Store: l.Store}, Log: log},
 		Compactor: compactor, Deleter: deleter, Declared: func() ([]wire.InstrumentEntry, bool) {
-			return []wire.InstrumentEntry{{Instrument: camera, Retention: l.keep}, {Instrument: sonde}}, !l.unread
+			return []wire.InstrumentEntry{{Instrument: camera, Retention: l.keep, Access: l.access}, {Instrument: sonde}}, !l.unread
 		}, Agree: l.agree, ClosedTo: func() wire.Day { return l.closedTo }, Grace: time.Minute, Metrics: l.metrics,
 	})
-	if l.partners != nil {
-		r.cfg.Partners = func() (map[string]*wire.MirrorEntry, bool) { return l.partners, true }
+	if l.partners != nil || l.pullers != nil {
+		r.cfg.Partners = func() (map[string]Partner, bool) {
+			all := map[string]Partner{}
+			for name, entry := range l.partners {
+				all[name] = Partner{Push: entry}
+			}
+			for i := range l.pullers {
+				all[wire.PullerName(l.pullers[i].Reader)] = Partner{Pull: &l.pullers[i]}
+			}
+			return all, true
+		}
 	}
 	r.kv = l.KV(wire.CursorBucket(site))
 	return r

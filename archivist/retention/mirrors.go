@@ -20,6 +20,57 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
+// Partner is one that is to have copies: a MirrorPartner that is pushed to, or a reader that pulls and confirms what it has. Neither: its
+// entry cannot be read.
+type Partner struct {
+	Push *wire.MirrorEntry
+	Pull *wire.ReaderEntry
+}
+
+// hold is how long what is due waits for the partner at most.
+func (p Partner) hold() time.Duration {
+	switch {
+	case p.Push != nil:
+		return p.Push.Hold()
+	case p.Pull != nil:
+		return p.Pull.Pulls.Hold()
+	default:
+		return math.MaxInt64
+	}
+}
+
+// selects returns what says whether the partner is to have an object of an instrument; nil: it is to have none. In is nil for an instrument
+// that the registry does not know.
+func (p Partner) selects(in *wire.InstrumentEntry, now time.Time) func(*wire.Record) bool {
+	switch {
+	case p.Push == nil && p.Pull == nil:
+		return func(*wire.Record) bool { return true }
+	case in == nil:
+		return nil
+	case p.Push != nil:
+		return access.Mirrored(p.Push, in, now)
+	default:
+		return access.Pulled(p.Pull, in, now)
+	}
+}
+
+// allVersions says whether the partner is to have superseded versions. Of those that a reader pulls it confirms nothing.
+func (p Partner) allVersions() bool {
+	return p.Push != nil && p.Push.Selection.Versions == wire.MirrorVersionsAll
+}
+
+// keeps says whether the partner may keep its copy of an object that was retracted or has expired here.
+func (p Partner) keeps(rec *wire.Record) bool {
+	switch {
+	case p.Push != nil:
+		return rec.State == wire.StateRetracted && p.Push.Retractions == wire.MirrorIgnore || rec.Expired() && p.Push.Prune != wire.MirrorPruneWhenExpired
+	case p.Pull != nil:
+		return rec.State == wire.StateRetracted || rec.Expired()
+	default:
+		return false
+	}
+}
+
 // share is what a partner has of an instrument's day, and what it is to have.
 type share struct {
 	// hold is how long what is due waits for the partner at most.
@@ -34,7 +85,7 @@ type share struct {
 	// asked are the objects of the batch, by ID, that were purged and of which it may have a copy.
 	asked map[string]bool
 
-	entry   *wire.MirrorEntry
+	partner Partner
 	selects func(*wire.Record) bool
 }
 
@@ -47,16 +98,10 @@ func (r *Collector) shares(ctx context.Context, b *batch, now time.Time) (map[st
 		return nil, err
 	}
 	all := map[string]*share{}
-	for partner, entry := range r.partners(has) {
-		s := &share{hold: math.MaxInt64, has: has[partner], asked: map[string]bool{}, entry: entry}
+	for partner, p := range r.partners(has) {
+		s := &share{hold: p.hold(), has: has[partner], asked: map[string]bool{}, partner: p}
 		_, told := has[partner]
-		switch in := r.entry(b.instrument); {
-		case entry == nil:
-			s.selects = func(*wire.Record) bool { return true }
-		case in != nil:
-			s.hold, s.selects = entry.Hold(), access.Mirrored(entry, in, now)
-		}
-		if s.selects == nil {
+		if s.selects = p.selects(r.entry(b.instrument), now); s.selects == nil {
 			s.selects = func(*wire.Record) bool { return false }
 			if !told {
 				continue
@@ -91,44 +136,96 @@ func (s *share) count(partner string, b *batch, rec *wire.Record) {
 	switch {
 	case given:
 		s.given.AddCopy(rec)
-	case !selected, s.entry == nil:
-	case rec.State == wire.StateRetracted && s.entry.Retractions == wire.MirrorIgnore,
-		rec.Expired() && s.entry.Prune != wire.MirrorPruneWhenExpired:
+	case selected && s.partner.keeps(rec):
 		s.kept.AddCopy(rec)
 	}
 }
 
 // gives says whether the partner is to have an object that it selects.
 func (s *share) gives(rec *wire.Record) bool {
-	return rec.State == wire.StateCurrent || rec.State == wire.StateSuperseded && s.entry != nil && s.entry.Selection.Versions == wire.MirrorVersionsAll
+	return rec.State == wire.StateCurrent || rec.State == wire.StateSuperseded && s.partner.allVersions()
 }
 
-// holds says whether the partner has all of the day, compared by digest, and keeps it whatever expires here.
+// holds says whether the partner has confirmed all of the day, by digest, and keeps it whatever expires here.
 func (s *share) holds() bool {
-	return s.entry != nil && s.entry.Prune == wire.MirrorPruneNever && s.entry.Verify == wire.MirrorVerifyDigest &&
-		s.beyond == 0 && s.given.Objects+s.given.Datagrams > 0 && !s.lacks()
+	push := s.partner.Push
+	keeps := s.partner.Pull != nil || push != nil && push.Prune == wire.MirrorPruneNever && push.Verify == wire.MirrorVerifyDigest
+	return keeps && s.beyond == 0 && s.given.Objects+s.given.Datagrams > 0 && !s.lacks()
 }
 
-// held says whether a partner has all of a day, and none lacks some of what it is to have.
-func (r *Collector) held(ctx context.Context, b *batch, now time.Time) (bool, error) {
+// Why a day stays that may go where partners have it.
+const (
+	keptLacking    = "Lacking"     // a partner lacks some of it, or none has all
+	keptUncompared = "NotCompared" // who has all of it did not compare its copies for comparedWithin
+)
+
+// comparedWithin is how long ago a partner may have compared what it has for a day to go that is nowhere else. A run that pushes compares
+// a share of the copies, and all once something is missing in that: a disk that was lost is found by the next run. It is the time of
+// several runs of a daily schedule, with a long weekend in between.
+const comparedWithin = 7 * 24 * time.Hour
+
+// held says whether a partner has all of a day and compared what it has lately, and none lacks some of what it is to have. Kept says why
+// not.
+func (r *Collector) held(ctx context.Context, b *batch, now time.Time) (held bool, kept string, err error) {
 	if r.cfg.Partners == nil {
-		return false, nil
+		return false, keptLacking, nil
 	}
 	if _, known := r.cfg.Partners(); !known {
-		return false, nil
+		return false, keptLacking, nil
 	}
 	all, err := r.shares(ctx, b, now)
 	if err != nil {
-		return false, err
+		return false, "", err
 	}
-	holds := false
-	for _, s := range all {
-		if s.lacks() {
-			return false, nil
+	kept = keptLacking
+	for partner, s := range all {
+		switch {
+		case s.lacks():
+			return false, keptLacking, nil
+		case !s.holds():
+			continue
 		}
-		holds = holds || s.holds()
+		compared, err := r.comparedAt(ctx, partner, s.partner)
+		if err != nil {
+			return false, "", err
+		}
+		if age := now.Sub(compared); age > comparedWithin {
+			kept = keptUncompared
+		} else {
+			held = true
+		}
 	}
-	return holds, nil
+	return held, kept, nil
+}
+
+// comparedAt returns when a partner's copies were last compared with what they are to be, as its runs report; the zero time: that is not
+// known.
+func (r *Collector) comparedAt(ctx context.Context, partner string, p Partner) (at time.Time, err error) {
+	keys := wire.MirrorStatusKey(partner, "*")
+	if p.Pull != nil {
+		keys = wire.PullerStatusKey(p.Pull.Reader)
+	}
+	err = stream.EntriesOf(ctx, r.cfg.JetStream, wire.StatusBucket(r.cfg.Site), keys, func(e jetstream.KeyValueEntry) error {
+		var compared time.Time
+		var err error
+		if p.Pull != nil {
+			var is wire.PullerStatus
+			is, err = wire.Decode[wire.PullerStatus](e.Value())
+			compared = is.ComparedAt
+		} else {
+			var is wire.MirrorStatus
+			is, err = wire.Decode[wire.MirrorStatus](e.Value())
+			compared = is.VerifiedTo
+		}
+		if err != nil {
+			return fmt.Errorf("report %s: %w", e.Key(), err)
+		}
+		if compared.After(at) {
+			at = compared
+		}
+		return nil
+	})
+	return at, err
 }
 
 // lacks says whether the partner may lack something that it is to have. As many objects are not the same objects, nor as many datagrams
@@ -142,31 +239,38 @@ func (s *share) lacks() bool {
 // mirrored returns what partners have of an instrument's day, by partner, as the ledger says.
 func (r *Collector) mirrored(ctx context.Context, b *batch) (map[string]wire.Totals, error) {
 	has := map[string]wire.Totals{}
-	err := stream.EntriesOf(ctx, r.cfg.JetStream, wire.LedgerBucket(r.cfg.Site), wire.LedgerKey(b.instrument, b.day, wire.StepMirrored, "*"), func(e jetstream.KeyValueEntry) error {
-		_, _, _, partner, err := wire.ParseLedgerKey(e.Key())
+	for step, named := range map[wire.Step]func(writer string) string{
+		wire.StepMirrored: func(partner string) string { return partner }, wire.StepPulled: wire.PullerName,
+	} {
+		err := stream.EntriesOf(ctx, r.cfg.JetStream, wire.LedgerBucket(r.cfg.Site), wire.LedgerKey(b.instrument, b.day, step, "*"), func(e jetstream.KeyValueEntry) error {
+			_, _, _, writer, err := wire.ParseLedgerKey(e.Key())
+			if err != nil {
+				return err
+			}
+			entry, err := wire.Decode[wire.LedgerEntry](e.Value())
+			if err != nil {
+				return fmt.Errorf("ledger entry %s: %w", e.Key(), err)
+			}
+			has[named(writer)] = entry.Sum()
+			return nil
+		})
 		if err != nil {
-			return err
+			return nil, err
 		}
-		entry, err := wire.Decode[wire.LedgerEntry](e.Value())
-		if err != nil {
-			return fmt.Errorf("ledger entry %s: %w", e.Key(), err)
-		}
-		has[partner] = entry.Sum()
-		return nil
-	})
-	return has, err
+	}
+	return has, nil
 }
 
 // partners returns those that are declared, see Config.Partners. While nobody knows, all count that have something of the day.
-func (r *Collector) partners(has map[string]wire.Totals) map[string]*wire.MirrorEntry {
+func (r *Collector) partners(has map[string]wire.Totals) map[string]Partner {
 	if r.cfg.Partners != nil {
 		if declared, known := r.cfg.Partners(); known {
 			return declared
 		}
 	}
-	all := map[string]*wire.MirrorEntry{}
+	all := map[string]Partner{}
 	for partner := range has {
-		all[partner] = nil
+		all[partner] = Partner{}
 	}
 	return all
 }
@@ -206,8 +310,8 @@ func (r *Collector) owed(ctx context.Context, b *batch, hold time.Duration, now 
 	return &owing{&waits{waitMirrors, fmt.Errorf("%s have not got it", strings.Join(lack, ", "))}, until}, nil
 }
 
-// unconfirmed says for which partners the purges of a batch wait: those that are declared, may have a copy, and have not said that they
-// removed it too.
+// unconfirmed says for which partners the purges of a batch wait: those that are declared and pushed to, may have a copy, and have not said
+// that they removed it too.
 func (r *Collector) unconfirmed(ctx context.Context, b *batch, now time.Time) error {
 	if len(b.objects) == 0 {
 		return nil // what expires here, partners keep as long as they like
@@ -218,6 +322,9 @@ func (r *Collector) unconfirmed(ctx context.Context, b *batch, now time.Time) er
 	}
 	var waiting []string
 	for _, partner := range slices.Sorted(maps.Keys(all)) {
+		if all[partner].partner.Pull != nil { // it finds purges in the lists, and confirms none
+			continue
+		}
 		confirmed, err := r.confirmed(ctx, b, partner, all[partner].asked)
 		if err != nil {
 			return err

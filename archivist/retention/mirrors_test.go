@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/internal/manifest"
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -38,6 +39,18 @@ func (l *lab) hasTotals(partner string, totals wire.Totals) {
 		l.Fatal(err)
 	}
 	if _, err := l.KV(wire.LedgerBucket(site)).Put(l.Context(), wire.LedgerKey(camera, day, wire.StepMirrored, partner), value); err != nil {
+		l.Fatal(err)
+	}
+}
+
+// compared has a run of a partner report that it compared the copies so long before a time; negative: none says so.
+func (l *lab) compared(partner string, now time.Time, before time.Duration) {
+	l.Helper()
+	status := wire.MirrorStatus{Run: "one", Result: wire.MirrorSucceeded}
+	if before >= 0 {
+		status.VerifiedTo = now.Add(-before)
+	}
+	if err := stream.Save(l.Context(), l.KV(wire.StatusBucket(site)), wire.MirrorStatusKey(partner, "one"), status); err != nil {
 		l.Fatal(err)
 	}
 }

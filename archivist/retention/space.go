@@ -124,11 +124,16 @@ func (r *Collector) copied(ctx context.Context, entries []wire.InstrumentEntry, 
 			continue
 		}
 		delete(r.lacking, key)
-		held, err := r.held(ctx, &batch{instrument: d.instrument, day: d.day}, now)
+		held, kept, err := r.held(ctx, &batch{instrument: d.instrument, day: d.day}, now)
 		if err != nil {
 			return nil, err
 		}
 		if !held {
+			r.cfg.Metrics.kept.WithLabelValues(kept).Inc()
+			if kept == keptUncompared {
+				r.cfg.Log.Warn("the disk budget is nearly used up, and a day stays of which partners have everything: none of them has compared its copies lately",
+					"instrument", d.instrument, "day", d.day, "within", comparedWithin)
+			}
 			r.lacking[key] = now.Add(r.cfg.ExpireInterval / owedLooks)
 			continue
 		}
@@ -173,7 +178,8 @@ func (r *Collector) spaceLacks(ctx context.Context, b *batch, keep wire.Retentio
 	case keep.WhenDiskFull:
 		return true, nil
 	case keep.WhenMirrored:
-		return r.held(ctx, b, now)
+		held, _, err := r.held(ctx, b, now)
+		return held, err
 	default:
 		return false, nil
 	}

@@ -163,23 +163,32 @@ func TestExpireMirroredForSpace(t *testing.T) {
 		partners map[string]*wire.MirrorEntry
 		// has is how many objects of the day the partner eiscat has, of seven.
 		has int
+		// compared is how long ago it compared them; zero: just now. Negative: that is not known.
+		compared time.Duration
+		kept     string
 	}{
-		"it lacks one":                {map[string]*wire.MirrorEntry{"eiscat": pushed(time.Hour, digest)}, 6},
-		"it does not compare digests": {map[string]*wire.MirrorEntry{"eiscat": pushed(time.Hour)}, 7},
-		"it prunes what expires here": {map[string]*wire.MirrorEntry{"eiscat": pushed(time.Hour, digest, prunes)}, 7},
-		"it is given a part":          {map[string]*wire.MirrorEntry{"eiscat": pushed(time.Hour, digest, part)}, 3},
-		"another one lacks all":       {map[string]*wire.MirrorEntry{"eiscat": pushed(time.Hour, digest), "madrigal": pushed(time.Hour)}, 7},
-		"it is deleted":               {map[string]*wire.MirrorEntry{}, 7},
-		"nobody knows the partners":   {nil, 7},
+		"it lacks one":                {map[string]*wire.MirrorEntry{"eiscat": pushed(time.Hour, digest)}, 6, 0, keptLacking},
+		"it does not compare digests": {map[string]*wire.MirrorEntry{"eiscat": pushed(time.Hour)}, 7, 0, keptLacking},
+		"it prunes what expires here": {map[string]*wire.MirrorEntry{"eiscat": pushed(time.Hour, digest, prunes)}, 7, 0, keptLacking},
+		"it is given a part":          {map[string]*wire.MirrorEntry{"eiscat": pushed(time.Hour, digest, part)}, 3, 0, keptLacking},
+		"another one lacks all":       {map[string]*wire.MirrorEntry{"eiscat": pushed(time.Hour, digest), "madrigal": pushed(time.Hour)}, 7, 0, keptLacking},
+		"it did not compare lately":   {map[string]*wire.MirrorEntry{"eiscat": pushed(time.Hour, digest)}, 7, comparedWithin + time.Hour, keptUncompared},
+		"when is not known":           {map[string]*wire.MirrorEntry{"eiscat": pushed(time.Hour, digest)}, 7, -1, keptUncompared},
+		"it is deleted":               {map[string]*wire.MirrorEntry{}, 7, 0, keptLacking},
+		"nobody knows the partners":   {nil, 7, 0, keptLacking},
 	} {
 		l.partners = c.partners
 		l.has("eiscat", c.has)
+		l.compared("eiscat", early, c.compared)
+		was := testutil.ToFloat64(l.metrics.kept.WithLabelValues(c.kept))
 		looks()
+		l.want(name+": counted", testutil.ToFloat64(l.metrics.kept.WithLabelValues(c.kept)) > was, true)
 		l.want(name+": it may go", d.State().Removable > 0, false)
 		l.want(name, l.states(camera), map[wire.State]int{wire.StateCurrent: 7})
 	}
 	l.partners = map[string]*wire.MirrorEntry{"eiscat": pushed(time.Hour, digest)}
 	l.has("eiscat", 7)
+	l.compared("eiscat", early, 0)
 	looks()
 	l.want("it may go", d.State().Removable > 0, true)
 	l.gone()
@@ -197,6 +206,7 @@ func TestMirroredNoMore(t *testing.T) {
 	r := l.collector()
 	r.cfg.Budget = d.Budget
 	early := noon.AddDate(0, 0, 1)
+	l.compared("eiscat", early, 0)
 	if err := r.findForSpace(t.Context(), early); err != nil {
 		t.Fatal(err)
 	}

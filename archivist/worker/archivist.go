@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/substorm/substorm/archivist/retention"
 	"github.com/substorm/substorm/archivist/segment"
 	"github.com/substorm/substorm/internal/diskbudget"
 	"github.com/substorm/substorm/internal/objectstore"
@@ -76,9 +77,9 @@ type Config struct {
 	// description archived.
 	Declared func() ([]wire.InstrumentEntry, bool)
 
-	// Partners returns the entries of the partners of mirrors that are declared and pushed to, as retention.Config says.
+	// Partners returns the partners of mirrors that are declared, as retention.Config says.
 	// Optional: then every partner in the ledger counts.
-	Partners func() (map[string]*wire.MirrorEntry, bool)
+	Partners func() (map[string]retention.Partner, bool)
 
 	// Live says whether both speak of the registry as it is now, and not only of that
 	// which this archivist saw last: before that nothing is retracted, nothing expires, and

@@ -51,11 +51,11 @@ func (a *archivist) declared() func() ([]wire.InstrumentEntry, bool) {
 }
 
 // partners returns what is declared of the partners of mirrors: the registry as it is now.
-func (a *archivist) partners() func() (map[string]*wire.MirrorEntry, bool) {
+func (a *archivist) partners() func() (map[string]retention.Partner, bool) {
 	if a.cfg.Partners == nil {
 		return nil
 	}
-	return func() (map[string]*wire.MirrorEntry, bool) {
+	return func() (map[string]retention.Partner, bool) {
 		if !a.live() {
 			return nil, false
 		}

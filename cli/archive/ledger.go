@@ -59,7 +59,7 @@ type WriterColumns struct {
 	Announced  wire.Totals `json:"announced"`
 	Duplicates wire.Totals `json:"duplicates"`
 	Damaged    wire.Totals `json:"damaged,omitzero"`
-	// Mirrored is what a partner has, of which the writer has the name.
+	// Mirrored is what a partner has, of which the writer has the name: a reader that pulls has it behind reader_.
 	Mirrored *wire.Totals `json:"mirrored,omitempty"`
 
 	// received and announced are by incarnation.
@@ -78,7 +78,7 @@ func (w *WriterColumns) column(step wire.Step) *wire.Totals {
 		return &w.Duplicates
 	case wire.StepDamaged:
 		return &w.Damaged
-	case wire.StepMirrored:
+	case wire.StepMirrored, wire.StepPulled:
 		w.Mirrored = &wire.Totals{}
 		return w.Mirrored
 	default:
@@ -106,6 +106,9 @@ func ReadLedger(ctx context.Context, js jetstream.JetStream, site string, s *sel
 		entry, err := wire.Decode[wire.LedgerEntry](e.Data)
 		if err != nil {
 			return fmt.Errorf("ledger entry %s: %w", e.Key, err)
+		}
+		if step == wire.StepPulled { // a partner may have the reader's name
+			writer = wire.PullerName(writer)
 		}
 		at := instrumentDay{instrument, day}
 		if byDay[at] == nil {

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/substorm/substorm/feed-server/endpoint"
@@ -48,6 +49,8 @@ type Config struct {
 	Site        string
 	Catalog     Catalog
 	AccessCheck *endpoint.AccessCheck
+	// JetStream has the ledger and the reports, to which what mirrors confirm is written.
+	JetStream jetstream.JetStream
 	// Bundles says how many bundles who asks is sent at the same time.
 	Bundles func(*endpoint.Request) int
 	// Memory bounds what compresses answers, in bytes: if there are more at a time, the others are not compressed.
@@ -71,9 +74,10 @@ func New(cfg Config) *Index {
 // Endpoints are the patterns that are answered, as http.ServeMux reads them.
 func (x *Index) Endpoints() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
-		mirrorindex.RootPath + "{$}":    x.cfg.AccessCheck.AnswerBulk(x.root),
-		"POST " + mirrorindex.DaysPath:  x.cfg.AccessCheck.AnswerQuestion(x.days),
-		"POST " + mirrorindex.ListsPath: x.cfg.AccessCheck.AnswerQuestion(x.lists),
+		mirrorindex.RootPath + "{$}":        x.cfg.AccessCheck.AnswerBulk(x.root),
+		"POST " + mirrorindex.DaysPath:      x.cfg.AccessCheck.AnswerQuestion(x.days),
+		"POST " + mirrorindex.ListsPath:     x.cfg.AccessCheck.AnswerQuestion(x.lists),
+		"POST " + mirrorindex.ConfirmedPath: x.cfg.AccessCheck.AnswerQuestion(x.confirmed),
 	}
 }
 

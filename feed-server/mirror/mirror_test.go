@@ -36,7 +36,7 @@ func newLab(t *testing.T, more ...wire.InstrumentEntry) *archivetest.Lab {
 	t.Helper()
 	l := archivetest.New(t, more...)
 	bundles := bundle.New(bundle.Config{Site: archivetest.Site, Catalog: l.Catalog, Store: l.Store, AccessCheck: l.AccessCheck, Logger: l.Logger})
-	l.Open(mirror.New(mirror.Config{Site: archivetest.Site, Catalog: l.Catalog, AccessCheck: l.AccessCheck, Bundles: bundles.AtOnce}).Endpoints(), bundles.Endpoints())
+	l.Open(mirror.New(mirror.Config{Site: archivetest.Site, Catalog: l.Catalog, AccessCheck: l.AccessCheck, JetStream: l.JetStream, Bundles: bundles.AtOnce}).Endpoints(), bundles.Endpoints())
 	return l
 }
 

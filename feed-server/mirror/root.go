@@ -30,8 +30,8 @@ func (x *Index) root(v *endpoint.Request) *problem.Problem {
 	if err != nil {
 		return v.Unreadable("the mirror index", err)
 	}
-	root := mirrorindex.Root{Format: mirrorindex.Format, Site: x.cfg.Site, Now: v.Now.UTC(), Bundles: x.cfg.Bundles(v), Instruments: []mirrorindex.RootLine{}}
-	source := []string{root.Site, v.Reader.String(), strconv.Itoa(root.Bundles)}
+	root := mirrorindex.Root{Format: mirrorindex.Format, Site: x.cfg.Site, Now: v.Now.UTC(), Bundles: x.cfg.Bundles(v), Confirms: puller(v) != nil, Instruments: []mirrorindex.RootLine{}}
+	source := []string{root.Site, v.Reader.String(), strconv.Itoa(root.Bundles), strconv.FormatBool(root.Confirms)}
 	for _, name := range offered(v) {
 		if tag, holds := tags[name]; holds {
 			line := mirrorindex.RootLine{Instrument: name, Tag: tagOf(v, v.Snapshot.Instruments[name], tag)}

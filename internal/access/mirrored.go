@@ -27,3 +27,15 @@ func Mirrored(m *wire.MirrorEntry, in *wire.InstrumentEntry, now time.Time) func
 			Decide(Archive, reader, in.Instrument, in.Access, last, now) == Granted
 	}
 }
+
+// Pulled returns what says of an object of an instrument whether a reader that pulls is to have it: it pulls the instrument, and may
+// read the object. Nil: it is to have nothing of the instrument.
+func Pulled(e *wire.ReaderEntry, in *wire.InstrumentEntry, now time.Time) func(*wire.Record) bool {
+	reader := SiteReader(e.Reader)
+	if !e.PullsOf(in.Instrument) || Decide(Archive, reader, in.Instrument, in.Access, time.Time{}, now) != Granted {
+		return nil
+	}
+	return func(r *wire.Record) bool {
+		return Decide(Archive, reader, in.Instrument, in.Access, r.ObservedEnd(), now) == Granted
+	}
+}

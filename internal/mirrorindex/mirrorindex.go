@@ -46,7 +46,9 @@ type Root struct {
 	Now time.Time `json:"now"`
 	// Bundles is how many who asks is sent at the same time, while nobody else asks for any.
 	// More of them wait.
-	Bundles     int        `json:"bundles"`
+	Bundles int `json:"bundles"`
+	// Confirms: the Site waits for who asks before anything expires, and who asks is to say at ConfirmedPath what it has.
+	Confirms    bool       `json:"confirms,omitempty"`
 	Instruments []RootLine `json:"instruments"`
 }
 

@@ -3,6 +3,7 @@
 package wire
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -148,6 +149,23 @@ type ReaderEntry struct {
 	// CertificateNames, one of which the reader's certificate bears: as a DNS name or
 	// URI among its subject alternative names, or as the common name of its subject.
 	CertificateNames []string `json:"certificateNames,omitempty"`
+	// Pulls: the reader is another Site, or a mirror, that pulls; nil: what is due to expire does not wait for the reader.
+	Pulls *PullsEntry `json:"pulls,omitempty"`
+}
+
+// PullsEntry says what a reader pulls, and how long what is due to expire waits for that.
+type PullsEntry struct {
+	// Instruments by name and in order; none: all of the Site that the reader may read.
+	Instruments []string `json:"instruments,omitempty"`
+	HoldMillis  int64    `json:"holdMillis"`
+}
+
+// Hold is how long what is due to expire waits for the reader.
+func (e *PullsEntry) Hold() time.Duration { return time.Duration(e.HoldMillis) * time.Millisecond }
+
+// PullsOf says whether the reader pulls an instrument, if it may read it.
+func (e *ReaderEntry) PullsOf(instrument string) bool {
+	return e.Pulls != nil && !IsGuest(instrument) && (len(e.Pulls.Instruments) == 0 || slices.Contains(e.Pulls.Instruments, instrument))
 }
 
 // Values of AccessEntry, spelled as in the Instrument.

@@ -34,7 +34,15 @@ const (
 	// partner. An entry that says less than is stored, duplicates apart, says that the rest
 	// is owed: it is there, with nothing, before anything is mirrored.
 	StepMirrored Step = "mirrored"
+	// StepPulled is the same of a reader that pulls, which is named as the writer. A feed server writes it when the reader confirms.
+	StepPulled Step = "pulled"
 )
+
+// pullerPrefix begins the name of a reader that pulls where those of partners stand. The name of a MirrorPartner has no underscore.
+const pullerPrefix = "reader_"
+
+// PullerName names a reader that pulls beside the partners that are pushed to.
+func PullerName(reader string) string { return pullerPrefix + reader }
 
 // UnknownInstrument stands in the ledger for what no instrument claims. It is
 // no DNS label, so no instrument can have its name.
@@ -45,7 +53,7 @@ const UnknownInstrument = "_unknown"
 const UnknownChannel = "_unknown"
 
 // ArchivistWriter stands in the place of a gateway in the ledger's columns that the
-// lease holder writes: all but StepReceived and StepMirrored.
+// lease holder writes: all but StepReceived, StepMirrored and StepPulled.
 const ArchivistWriter = "_archivist"
 
 // ImportWriter stands in the place of a gateway for trees that were imported: in
@@ -67,8 +75,8 @@ func LedgerIncarnation(r *Record) string {
 }
 
 // LedgerKey is <instrument>.<day>.<step>.<writer>. The writer is a gateway pod,
-// ArchivistWriter, ImportWriter or, of StepMirrored, a partner; each writes only its own
-// keys.
+// ArchivistWriter, ImportWriter or, of StepMirrored, a partner, of StepPulled a reader; each
+// writes only its own keys.
 func LedgerKey(instrument string, day Day, step Step, writer string) string {
 	return instrument + "." + string(day) + "." + string(step) + "." + writer
 }
@@ -92,6 +100,14 @@ type LedgerEntry struct {
 	Incarnations map[string]Totals `json:"incarnations"`
 }
 
+// mirrorIncarnation stands in the place of an incarnation in the column of a partner: what it has is counted as a whole.
+const mirrorIncarnation = "mirror"
+
+// Mirrored is the column of a partner that has confirmed so much.
+func Mirrored(has Totals) LedgerEntry {
+	return LedgerEntry{Incarnations: map[string]Totals{mirrorIncarnation: has}}
+}
+
 // Totals are counts since the beginning of an incarnation's day.
 type Totals struct {
 	Objects     uint64 `json:"objects,omitempty"`
@@ -100,7 +116,7 @@ type Totals struct {
 	Digest        Digest `json:"digest"`
 	Datagrams     uint64 `json:"datagrams,omitempty"`
 	DatagramBytes uint64 `json:"datagramBytes,omitempty"`
-	// Segments, of StepMirrored only, is the sum of the digests of the segments that hold the datagrams. A column without it was
+	// Segments, of StepMirrored and StepPulled only, is the sum of the digests of the segments that hold the datagrams. A column without it was
 	// written by a program that did not compare segments.
 	Segments Digest `json:"segments,omitzero"`
 
@@ -170,10 +186,10 @@ func (t Totals) MinusCopies(o Totals) Totals {
 	return t
 }
 
-// SameObjects says whether two totals of StepMirrored are of the same objects.
+// SameObjects says whether two totals of copies are of the same objects.
 func (t Totals) SameObjects(o Totals) bool { return t.Objects == o.Objects && t.Digest == o.Digest }
 
-// SameSegments says whether two totals of StepMirrored are of the same segments.
+// SameSegments says whether two totals of copies are of the same segments.
 func (t Totals) SameSegments(o Totals) bool {
 	return t.Datagrams == o.Datagrams && t.Segments == o.Segments
 }

@@ -167,3 +167,23 @@ type MirrorPathSeen struct {
 	// RetransmitPermille of the segments that were sent.
 	RetransmitPermille int64 `json:"retransmitPermille,omitempty"`
 }
+
+// PullerStatusKey is where a feed server reports what a reader that pulls has confirmed last.
+func PullerStatusKey(reader string) string { return pullerStatus + reader }
+
+const pullerStatus = "puller."
+
+// ParsePullerStatusKey returns the reader that a key names, and false for other keys.
+func ParsePullerStatusKey(key string) (string, bool) { return named(key, pullerStatus) }
+
+// PullerStatus is what a reader that pulls said of its last run.
+type PullerStatus struct {
+	ReportedAt time.Time `json:"reportedAt"`
+	// VerifiedTo: all that the reader pulls and was received before is there; zero: the reader lacks something since it began.
+	VerifiedTo time.Time `json:"verifiedTo,omitzero"`
+	// ComparedAt is when a run last found there all that the reader had confirmed, by looking at the bytes or at what the store there has
+	// of them; zero: never, or a run found since that some were lost.
+	ComparedAt time.Time `json:"comparedAt,omitzero"`
+	// Owed is what the run could not pull.
+	Owed MirrorOwed `json:"owed"`
+}

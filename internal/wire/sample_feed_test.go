@@ -55,6 +55,13 @@ func sampleReader() ReaderEntry {
 	return ReaderEntry{Revision: 12, Reader: "university", Tokens: []TokenHash{HashToken([]byte("0123456789abcdef"), "another token")}}
 }
 
+// samplePuller is a reader that pulls.
+func samplePuller() ReaderEntry {
+	r := sampleReader()
+	r.Pulls = &PullsEntry{Instruments: []string{"allsky-1", "mag-1"}, HoldMillis: 2_592_000_000}
+	return r
+}
+
 func sampleClosed() ClosedEntry {
 	return ClosedEntry{Revision: 12, Instrument: "mag-1", Access: AccessEntry{
 		Live: AccessRestricted, Archive: AccessAuthenticated, EmbargoMillis: 3_600_000, Readers: []string{"consumer:model"}}}
@@ -169,6 +176,7 @@ func goldenFeedRecords() []goldenRecord {
 		{"registry-consumer-notified.json", encoded(sampleNotifiedConsumer()), decoded(Decode[ConsumerEntry]), sampleNotifiedConsumer()},
 		{"registry-consumer.json", encoded(sampleConsumer()), decoded(Decode[ConsumerEntry]), sampleConsumer()},
 		{"registry-reader-certificate.json", encoded(sampleCertifiedReader()), decoded(Decode[ReaderEntry]), sampleCertifiedReader()},
+		{"registry-reader-pulls.json", encoded(samplePuller()), decoded(Decode[ReaderEntry]), samplePuller()},
 		{"registry-reader.json", encoded(sampleReader()), decoded(Decode[ReaderEntry]), sampleReader()},
 		{"status-consumer-unsized.json", encoded(sampleUnsized()), decoded(Decode[ConsumerStatus]), sampleUnsized()},
 		{"status-consumer.json", encoded(sampleConsumerStatus()), decoded(Decode[ConsumerStatus]), sampleConsumerStatus()},

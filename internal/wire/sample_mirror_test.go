@@ -120,6 +120,11 @@ func sampleMirroringGateway() GatewayStatus {
 	return s
 }
 
+func samplePullerStatus() PullerStatus {
+	return PullerStatus{ReportedAt: sampleTime, VerifiedTo: sampleTime.Add(-time.Minute), ComparedAt: sampleTime.AddDate(0, 0, -3),
+		Owed: MirrorOwed{Objects: 2, Bytes: 4096, Oldest: sampleTime.Add(-time.Hour)}}
+}
+
 func goldenMirrorRecords() []goldenRecord {
 	guest := GuestName("arctic", "allsky-1")
 	mirrored := sampleNotice(sampleMirroredRecord(), guest)
@@ -140,6 +145,7 @@ func goldenMirrorRecords() []goldenRecord {
 		{"registry-mirror-webarchive.json", encoded(samplePullOfWebArchive()), decoded(Decode[MirrorEntry]), samplePullOfWebArchive()},
 		{"cursor-mirror-confirmed.json", encoded(MirrorConfirmed{At: sampleTime}), decoded(Decode[MirrorConfirmed]), MirrorConfirmed{At: sampleTime}},
 		{"status-mirror.json", encoded(sampleMirrorStatus()), decoded(Decode[MirrorStatus]), sampleMirrorStatus()},
+		{"status-puller.json", encoded(samplePullerStatus()), decoded(Decode[PullerStatus]), samplePullerStatus()},
 		{"status-mirror-ended.json", encoded(sampleMirrorEnded()), decoded(Decode[MirrorStatus]), sampleMirrorEnded()},
 	}
 }

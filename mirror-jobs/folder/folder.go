@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/substorm/substorm/mirror-jobs/plan"
 )
@@ -50,6 +51,10 @@ type State struct {
 	ETag string `json:"etag,omitempty"`
 	// Instruments are the tags of those that were.
 	Instruments map[string]string `json:"instruments,omitempty"`
+	// Confirms: the other side waits for this mirror, and was sent what is here of all days of which tags are noted.
+	Confirms bool `json:"confirms,omitempty"`
+	// ComparedAt is when a run last compared all files and lacked none; zero: never.
+	ComparedAt time.Time `json:"comparedAt,omitzero"`
 	// Removed is what runs removed that was retracted or purged at the other side.
 	Removed plan.Removed `json:"removed,omitempty"`
 }
@@ -146,7 +151,7 @@ func (f *Folder) Select(digest string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.state.Selects != digest {
-		f.state.Selects, f.state.ETag, f.state.Instruments = digest, "", map[string]string{}
+		f.state.Selects, f.state.ETag, f.state.Instruments, f.state.Confirms = digest, "", map[string]string{}, false
 	}
 }
 
@@ -174,6 +179,20 @@ func (f *Folder) SetRemoved(days plan.Removed) error {
 	defer f.mu.Unlock()
 	f.state.Removed = days
 	return f.write(stateFile, f.state)
+}
+
+// SetConfirms notes whether the other side waits for this mirror, and knows what is here.
+func (f *Folder) SetConfirms(confirms bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.state.Confirms = confirms
+}
+
+// SetCompared notes when all files were last compared.
+func (f *Folder) SetCompared(at time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.state.ComparedAt = at
 }
 
 // SetETag writes the state, with the ETag of the root.

@@ -194,6 +194,24 @@ func entryBytes(e *mirrorindex.Entry) int64 {
 	return n
 }
 
+// Confirm says what is here, and returns how many of the days are not what the other side has by now. Errors: as Days.
+func (c *Client) Confirm(ctx context.Context, lines []mirrorindex.ConfirmLine) (differ int, err error) {
+	asked := 0
+	for i := range lines {
+		if lines[i].Have != nil {
+			asked++
+		}
+	}
+	confirmed := 0
+	err = post(ctx, c, mirrorindex.ConfirmedPath, lines, bound.Lists, func() { confirmed = 0 }, func(line mirrorindex.ConfirmedLine, _ int) (bool, error) {
+		if line.Confirmed {
+			confirmed++
+		}
+		return line.End, nil
+	})
+	return max(0, asked-confirmed), err
+}
+
 // post asks questions and takes the lines of the answer, until take says that one is the
 // last. Begin is called before the first one, each time that it is asked.
 func post[Q, L any](ctx context.Context, c *Client, path string, questions []Q, list string, begin func(), take func(line L, size int) (last bool, err error)) error {

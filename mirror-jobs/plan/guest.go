@@ -209,9 +209,15 @@ func Have(here []*wire.Record) (s mirrorindex.Sum) {
 		if r.Origin == nil {
 			continue
 		}
-		e := mirrorindex.EntryOf(r.Path, r)
-		e.ID = r.Origin.ID
+		e := entryOf(r)
 		s.Add(&e)
 	}
 	return s
+}
+
+// entryOf is what the other Site lists of an object that is here.
+func entryOf(r *wire.Record) mirrorindex.Entry {
+	e := mirrorindex.EntryOf(r.Path, r)
+	e.ID = r.Origin.ID
+	return e
 }

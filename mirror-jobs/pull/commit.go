@@ -3,6 +3,7 @@
 package pull
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"time"
@@ -22,6 +23,8 @@ const (
 // to be asked. So a kill at any point loses nothing, and at most makes work twice.
 type committer struct {
 	p *run
+	// ctx bounds what is said to the other side.
+	ctx context.Context
 	// left are the objects that could not be had, instruments those that were acted upon in
 	// full.
 	left        int64
@@ -78,29 +81,34 @@ func (c *committer) commit(days []*day) error {
 		}
 	}
 	for _, d := range days {
-		if err := c.day(d); err != nil {
+		if err := c.p.Folder.SetLines(d.in.Instrument, d.day, d.lines); err != nil {
 			return err
 		}
+	}
+	unconfirmed := c.p.confirmDays(c.ctx, days)
+	for _, d := range days {
+		c.day(d, !unconfirmed)
 	}
 	c.done = c.p.takeFinished()
 	return nil
 }
 
-// day writes the lines of one.
-func (c *committer) day(d *day) error {
+// day notes one whose lines are written. Not confirmed: the other side does not know yet what is here of it.
+func (c *committer) day(d *day, confirmed bool) {
 	c.left += int64(d.failed)
-	ok := d.failed+d.again == 0 && d.tag != ""
+	ok := d.whole() && confirmed
 	if surplus := c.p.Policy.Surplus(d.lines); len(surplus) > 0 {
 		c.p.surplus.add(d.in.Instrument, d.day, len(surplus), countTakenBack(d.lines, surplus))
 		ok = false // until they are removed
 	}
-	err := c.p.Folder.SetLines(d.in.Instrument, d.day, d.lines)
 	d.in.note(d, ok)
 	if d.in.done(ok) {
 		c.p.finish(d.in)
 	}
-	return err
 }
+
+// whole says whether all came that the list of a day has and that is selected.
+func (d *day) whole() bool { return d.failed+d.again == 0 && d.tag != "" }
 
 // note keeps in mind what is known of a day.
 func (i *instrument) note(d *day, ok bool) {

@@ -100,7 +100,7 @@ func (p *run) known(instrument string) (plan.Known, error) {
 	if err != nil {
 		return known, err
 	}
-	if p.Force {
+	if p.Force || p.sweeps {
 		known.Forget()
 	}
 	lost, err := p.Folder.Lost(instrument, known)

@@ -89,6 +89,7 @@ type run struct {
 	bundles, large chan batch
 	ready          chan *day
 	surplus        surplus
+	confirming
 
 	mu sync.Mutex
 	// open are days whose lists came and that are not ready.
@@ -105,9 +106,14 @@ func (p *run) do(ctx context.Context) error {
 	if p.Force {
 		state.ETag, state.Instruments = "", nil
 	}
+	begun := time.Now()
 	root, etag, unchanged, err := p.Source.Root(ctx, state.ETag)
-	if err != nil || unchanged {
+	if err != nil {
 		return err
+	}
+	p.waitedFor(root, unchanged)
+	if unchanged {
+		return p.confirmRun(ctx, begun, 0)
 	}
 	if err := p.Folder.BelongsTo(root.Site); err != nil {
 		return err
@@ -120,13 +126,21 @@ func (p *run) do(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	changed := p.Selection.Instruments(root, func(name string) string { return state.Instruments[name] })
+	changed := p.Selection.Instruments(root, func(name string) string {
+		if p.sweeps {
+			return ""
+		}
+		return state.Instruments[name]
+	})
 	done, err := p.all(ctx, changed)
 	if err == nil {
 		err = errors.Join(p.Folder.RemoveParts(), p.removeSurplus(ctx))
 	}
 	if err == nil && done.left > 0 {
 		err = fmt.Errorf("%w: %d, which the next run tries again", ErrLeft, done.left)
+	}
+	if err == nil || errors.Is(err, ErrLeft) {
+		err = errors.Join(err, p.confirmRun(ctx, begun, done.left))
 	}
 	if done.instruments < len(changed) || missing {
 		etag = "" // the next run must look at the rest, or say again which names are missing
@@ -138,7 +152,7 @@ func (p *run) do(ctx context.Context) error {
 // all does what the lists say of some instruments. What it returns has noted all that came,
 // also where there is an error.
 func (p *run) all(ctx context.Context, changed []mirrorindex.RootLine) (*committer, error) {
-	commits := &committer{p: p}
+	commits := &committer{p: p, ctx: ctx}
 	committed := make(chan struct{})
 	go func() {
 		defer close(committed)

@@ -107,10 +107,6 @@ type page struct {
 // maxMonths are kept in memory: with 31 days each, of 400 bytes, that are 6 MB.
 const maxMonths = 512
 
-// incarnation of a partner's column of the ledger: what it has is told as a whole, and not as
-// what one run brought.
-const incarnation = "mirror"
-
 // OpenKV opens the book of a partner. Errors: of NATS.
 func OpenKV(ctx context.Context, js jetstream.JetStream, site, partner string) (*KV, error) {
 	b := &KV{site: site, partner: partner, js: js, months: map[string]*page{}}
@@ -230,7 +226,7 @@ func (b *KV) SetConfirmed(ctx context.Context, instrument string, day wire.Day, 
 	if err != nil || !p.Days[day].same(was) {
 		return false, err
 	}
-	value, err := wire.Encode(mirrored(has))
+	value, err := wire.Encode(wire.Mirrored(has))
 	if err == nil {
 		err = column.Store(ctx, value)
 	}
@@ -248,7 +244,7 @@ func (b *KV) SetMissing(ctx context.Context, instrument string, day wire.Day, kn
 	if _, err := b.change(ctx, instrument, day, func(KnownDay) (KnownDay, bool) { return known, true }); err != nil {
 		return err
 	}
-	return stream.Save(ctx, b.ledger, wire.LedgerKey(instrument, day, wire.StepMirrored, b.partner), mirrored(has))
+	return stream.Save(ctx, b.ledger, wire.LedgerKey(instrument, day, wire.StepMirrored, b.partner), wire.Mirrored(has))
 }
 
 // SetUnverified implements Book.
@@ -257,7 +253,7 @@ func (b *KV) SetUnverified(ctx context.Context, instrument string, day wire.Day)
 	if err != nil || has.Objects == 0 && has.Datagrams == 0 {
 		return err
 	}
-	return stream.Save(ctx, b.ledger, wire.LedgerKey(instrument, day, wire.StepMirrored, b.partner), mirrored(wire.Totals{}))
+	return stream.Save(ctx, b.ledger, wire.LedgerKey(instrument, day, wire.StepMirrored, b.partner), wire.Mirrored(wire.Totals{}))
 }
 
 // doubtPart is the part of a partner's cursors that says why it is not certain that it has what it confirmed.
@@ -277,11 +273,6 @@ func (b *KV) SetDoubt(ctx context.Context, d Doubt) error {
 // column is the partner's entry of the ledger for a day. Runs read the ledger as its leader has it, and have no right to ask a replica.
 func (b *KV) column(instrument string, day wire.Day) *stream.Cell {
 	return stream.NewCell(b.js, b.ledger, wire.LedgerKey(instrument, day, wire.StepMirrored, b.partner))
-}
-
-// mirrored is what the partner's column says.
-func mirrored(has wire.Totals) wire.LedgerEntry {
-	return wire.LedgerEntry{Incarnations: map[string]wire.Totals{incarnation: has}}
 }
 
 // Mirrored implements Book.

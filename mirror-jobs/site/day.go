@@ -22,6 +22,8 @@ type day struct {
 	day   wire.Day
 	tag   string
 	lines []mirrorindex.Entry
+	// here is what was listed here before.
+	here []*wire.Record
 	// partial: lines are those alone that are new.
 	partial bool
 	plan.Guest
@@ -71,7 +73,7 @@ func (r *run) bring(ctx context.Context, in *instrument, days []*day) error {
 		}
 	}
 	if r.VerifyOnly {
-		return nil
+		return r.confirmDays(ctx, days)
 	}
 	if err := r.fetch(ctx, days); err != nil {
 		return err
@@ -80,6 +82,9 @@ func (r *run) bring(ctx context.Context, in *instrument, days []*day) error {
 		if err := r.follow(ctx, d); err != nil {
 			return err
 		}
+	}
+	if err := r.confirmDays(ctx, days); err != nil {
+		return err
 	}
 	return r.note(ctx, in, days)
 }
@@ -144,7 +149,7 @@ func (r *run) compare(ctx context.Context, in *instrument, names []wire.Day) (da
 		return nil, nil, problemOf(err)
 	}
 	for i, a := range answers {
-		d := &day{in: in, day: questions[i].Day, tag: a.Head.Tag, lines: a.Entries, partial: a.Head.More}
+		d := &day{in: in, day: questions[i].Day, tag: a.Head.Tag, lines: a.Entries, partial: a.Head.More, here: here[i]}
 		if a.Head.Gone { // since the days were told: another run will know more
 			r.withheld++
 			continue

@@ -112,6 +112,8 @@ type run struct {
 	announcer *announcer
 	gateways  *gateway.Client
 	disk      *scratch
+	// confirming says to the other Site what is here.
+	confirming
 	// anew: what earlier runs saw does not count, and part: what this one sees counts for none.
 	anew, part bool
 	// owed are objects that did not come, withheld those under embargo, and asked the changes that the archivist is asked for, or
@@ -155,17 +157,14 @@ func (r *run) selects() string {
 func (r *run) do(ctx context.Context) error {
 	r.forgetUndeclared()
 	r.beginWentBack()
-	etag := r.state.root.ETag
-	if r.anew {
-		etag = ""
-	}
-	root, etag, unchanged, err := r.Source.Root(ctx, etag)
+	root, etag, unchanged, err := r.root(ctx)
 	if err == nil {
 		r.Progress.Answer()
 	}
 	if err != nil {
 		return problemOf(err)
 	}
+	r.waitedFor(root, unchanged)
 	if unchanged { // of what is absent the root says nothing, also where it is declared again and closed
 		return r.unchanged(ctx)
 	}
@@ -178,7 +177,7 @@ func (r *run) do(ctx context.Context) error {
 	}
 	known := r.state.root.Instruments
 	changed := r.policy.Instruments(root, func(name string) string {
-		if r.anew {
+		if r.anew || r.sweeps {
 			return ""
 		}
 		return known[name]
@@ -208,7 +207,18 @@ func (r *run) do(ctx context.Context) error {
 	if err := r.keep(ctx, etag); err != nil {
 		return err
 	}
+	if err := r.confirmRun(ctx); err != nil {
+		return err
+	}
 	return r.ends()
+}
+
+// root asks for the root of the other Site, if it is another than before.
+func (r *run) root(ctx context.Context) (root mirrorindex.Root, etag string, unchanged bool, err error) {
+	if !r.anew {
+		etag = r.state.root.ETag
+	}
+	return r.Source.Root(ctx, etag)
 }
 
 // ends is the error of a run that did all it could; nil where nothing is left.
@@ -370,7 +380,7 @@ func (r *run) month(ctx context.Context, in *instrument, month, tag string) erro
 // days pulls the days of an answer that changed, and returns the months that did, with their tags.
 func (r *run) days(ctx context.Context, in *instrument, lines []mirrorindex.DaysLine) (months map[string]string, err error) {
 	known := plan.Known{}
-	if !r.anew {
+	if !r.anew && !r.sweeps {
 		if known, err = r.state.known(ctx, in.name, lines); err != nil {
 			return nil, err
 		}

@@ -31,7 +31,7 @@ func newOrigin(t *testing.T) *archivetest.Lab {
 	t.Helper()
 	l := archivetest.New(t)
 	bundles := bundle.New(bundle.Config{Site: archivetest.Site, Catalog: l.Catalog, Store: l.Store, AccessCheck: l.AccessCheck, Logger: l.Logger})
-	l.Open(mirror.New(mirror.Config{Site: archivetest.Site, Catalog: l.Catalog, AccessCheck: l.AccessCheck, Bundles: bundles.AtOnce}).Endpoints(), bundles.Endpoints())
+	l.Open(mirror.New(mirror.Config{Site: archivetest.Site, Catalog: l.Catalog, AccessCheck: l.AccessCheck, JetStream: l.JetStream, Bundles: bundles.AtOnce}).Endpoints(), bundles.Endpoints())
 	return l
 }
 

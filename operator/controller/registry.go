@@ -376,7 +376,7 @@ func siteView(ctx context.Context, c client.Client, l *links, key types.Namespac
 	view := plan.SiteView{Now: l.now(), Sites: sites.Items}
 	view.Backends, _, view.Registry, _ = f.snapshot()
 	view.Ledger = f.reports.ofLedger()
-	view.Expiry = f.reports.ofExpiry()
+	view.Expiry, view.Pullers = f.reports.ofExpiry(), f.reports.ofPullers()
 	view.Scrub, view.Damage = f.reports.ofScrub()
 	view.Unreadable = f.unreadableObjects()
 	site := &v1alpha1.Site{}

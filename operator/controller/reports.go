@@ -59,6 +59,8 @@ type reports struct {
 	ledger *wire.LedgerStatus
 	// expiry is nil until it was reported.
 	expiry *wire.ExpiryStatus
+	// pullers by reader.
+	pullers map[string]wire.PullerStatus
 	// scrub says when the archivist last read the archive; nil where nobody said so yet.
 	scrub *wire.ScrubStatus
 	// senders by instrument and pod.
@@ -88,7 +90,7 @@ func newReports(log *slog.Logger) *reports {
 		forwards: map[string]wire.ForwardStatus{}, clocks: map[string]wire.ClockStatus{}, contents: map[string]wire.ContentStatus{}, senders: map[string]map[string]plan.SenderReport{}, refusals: map[string]*plan.Refusals{},
 		damages:     map[string]map[string]wire.Damage{},
 		feedServers: map[string]*feedServerReport{}, consumers: map[string]map[string]plan.ConsumerReport{},
-		mirrors: map[string]map[string]plan.MirrorReport{}}
+		mirrors: map[string]map[string]plan.MirrorReport{}, pullers: map[string]wire.PullerStatus{}}
 }
 
 // take stores one entry of the status bucket. Replayed entries were written
@@ -109,6 +111,10 @@ func (r *reports) take(entry jetstream.KeyValueEntry, replayed bool, now time.Ti
 	}
 	if instrument, ok := wire.ParseForwardStatusKey(entry.Key()); ok {
 		r.takeForward(instrument, entry.Value())
+		return
+	}
+	if reader, ok := wire.ParsePullerStatusKey(entry.Key()); ok {
+		r.takePuller(reader, entry.Value())
 		return
 	}
 	if instrument, ok := wire.ParseClockStatusKey(entry.Key()); ok {
@@ -329,6 +335,26 @@ func (r *reports) takeExpiry(value []byte) {
 	r.expiry = &status
 	r.mu.Unlock()
 	r.ledgerChanged() // the archivist reports what changed
+}
+
+// takePuller stores what a reader that pulls said of its last run.
+func (r *reports) takePuller(reader string, value []byte) {
+	status, err := wire.Decode[wire.PullerStatus](value)
+	if err != nil {
+		r.log.Warn("the report of a reader that pulls cannot be read", "reader", reader, "error", err)
+		return
+	}
+	r.mu.Lock()
+	r.pullers[reader] = status
+	r.mu.Unlock()
+	r.ledgerChanged()
+}
+
+// ofPullers returns what readers that pull said of their last runs.
+func (r *reports) ofPullers() map[string]wire.PullerStatus {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.pullers)
 }
 
 // ofExpiry returns what keeps data from expiring, nil where nobody said so yet.

@@ -90,6 +90,8 @@ type world struct {
 	Ledgers map[string]*wire.LedgerStatus `json:"ledgers"`
 	// Expiries are what archivists reported of what keeps data from expiring, by Site.
 	Expiries map[string]*wire.ExpiryStatus `json:"expiries"`
+	// Pullers are what readers that pull said, by Site and reader.
+	Pullers map[string]map[string]wire.PullerStatus `json:"pullers"`
 	// Weather is what sources of space weather told, by Site.
 	Weather map[string]*plan.Weather `json:"weather"`
 	// Scrubs are what archivists reported of reading the archive, by Site.
@@ -224,7 +226,7 @@ func (w world) planSite(t *testing.T, out *planned, name string, site *v1alpha1.
 	mine := keep(instruments, func(i v1alpha1.Instrument) bool { return ofSite(i.Spec.SiteRef) })
 	view := plan.SiteView{Now: w.Now, Site: site, Sites: sites, Secrets: secrets,
 		Backends: w.Backends[name], Registry: w.Registry[name], Flowing: map[string]plan.Finding{}, Counted: true,
-		Gateways: pools, FeedServers: servers, Archivist: w.archivist(site), Ledger: w.Ledgers[name], Expiry: w.Expiries[name], Scrub: w.Scrubs[name], Weather: w.Weather[name], Link: w.Links[name], Disk: w.Disks[name], Manifests: w.Manifests[name]}
+		Gateways: pools, FeedServers: servers, Archivist: w.archivist(site), Ledger: w.Ledgers[name], Expiry: w.Expiries[name], Pullers: w.Pullers[name], Scrub: w.Scrubs[name], Weather: w.Weather[name], Link: w.Links[name], Disk: w.Disks[name], Manifests: w.Manifests[name]}
 	for _, damaged := range w.Damage {
 		for _, d := range damaged {
 			view.Damage.Add(d)

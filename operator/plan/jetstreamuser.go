@@ -163,7 +163,7 @@ func OperatorUser(site *v1alpha1.Site) JetStreamUser {
 // the registry and the leases, fill consumers' streams, look after durables, publish
 // gap records, note how far consumers have come and what they ask of instruments, count
 // what was downloaded, say what is damaged, and report. They look names of objects up, and cannot list them;
-// the ledger they cannot see.
+// of the ledger they write the columns of readers that pull, and cannot see it.
 func FeedServerUser(site *v1alpha1.Site, server string) JetStreamUser {
 	code := site.Spec.Code
 	inbox := feedServerInbox(site, server)
@@ -175,6 +175,8 @@ func FeedServerUser(site *v1alpha1.Site, server string) JetStreamUser {
 			wire.GapSubjects(code), wire.LiveSubjects(code, "*"), "$KV."+wire.RequestBucket(code)+"."+wire.SamplingRequestKey("*", "*", "*"),
 			"$KV."+lease+".>", "$KV."+wire.DownloadsBucket(code)+".>", "$KV."+wire.CursorBucket(code)+"."+wire.DeliveryCursorKeys, "$KV."+wire.CursorBucket(code)+"."+wire.FilledCursorKeys,
 			"$KV."+status+"."+wire.ConsumerStatusKey("*", "*"), "$KV."+status+"."+wire.FeedServerStatusKey("*"), "$KV."+status+"."+wire.DamageKeys,
+			// What readers that pull confirm.
+			"$KV."+wire.LedgerBucket(code)+"."+wire.LedgerKey("*", "*", wire.StepPulled, "*"), "$KV."+status+"."+wire.PullerStatusKey("*"),
 			// Tickets, positions and the newest notice are asked of the leader: another replica may not have them yet.
 			"$JS.API.DIRECT.GET.>", "$JS.API.STREAM.MSG.GET.KV_"+lease, "$JS.API.STREAM.MSG.GET.KV_"+wire.CursorBucket(code), "$JS.API.STREAM.MSG.GET."+wire.NoticeStream(code)),
 		Subscribe: []string{inbox + ".>"},

@@ -230,6 +230,13 @@ func (in RegistryInput) readerEntries(stands RegistryState, next int64) map[stri
 		e.Revision, e.Reader, e.CertificateNames = next, name, certificates
 		all[name] = e
 	}
+	for i := range in.Site.Spec.PulledBy { // also one that nothing lets in: what is due waits for it
+		p := &in.Site.Spec.PulledBy[i]
+		e := all[p.Reader]
+		e.Revision, e.Reader = next, p.Reader
+		e.Pulls = &wire.PullsEntry{Instruments: slices.Sorted(slices.Values(p.InstrumentNames)), HoldMillis: millis(p.HoldRetention)}
+		all[p.Reader] = e
+	}
 	return all
 }
 

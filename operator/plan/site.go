@@ -70,6 +70,8 @@ type SiteView struct {
 	// Expiry is what the archivist last reported of what keeps data from expiring; nil
 	// where it did not yet.
 	Expiry *wire.ExpiryStatus
+	// Pullers are what readers that pull said of their last runs, by reader.
+	Pullers map[string]wire.PullerStatus
 	// Scrub is what the archivist last reported of reading the archive; nil where it did
 	// not yet. Damage counts what is known to be damaged.
 	Scrub  *wire.ScrubStatus
@@ -198,6 +200,7 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 		RecreatedStreams:   v.recreated(),
 		RegistryRevision:   max(v.Registry.Revision, v.Site.Status.RegistryRevision),
 		Leaves:             leaves,
+		PulledBy:           v.pulledBy(),
 		Archivist:          v.archivistState(),
 		Ledger:             v.ledger(),
 		Archive:            v.archive(),

@@ -137,8 +137,8 @@ func (in RegistryInput) keptReaders(stands RegistryState, next int64) map[string
 		if len(in.Site.Spec.Readers) > 0 {
 			is.CertificateNames = slices.DeleteFunc(slices.Clone(was.CertificateNames), func(n string) bool { return !slices.Contains(certificates[name], n) })
 		}
-		if was.Reader == "" || len(is.Tokens)+len(is.CertificateNames) == 0 {
-			continue // nothing lets the reader in
+		if was.Reader == "" || len(is.Tokens)+len(is.CertificateNames) == 0 && is.Pulls == nil {
+			continue // nothing lets the reader in, and nothing waits for it
 		}
 		if !slices.Equal(was.CertificateNames, is.CertificateNames) || !slices.Equal(was.Tokens, is.Tokens) {
 			is.Revision = next

@@ -97,8 +97,9 @@ type Expiry struct {
 	// WhenDiskFull says what becomes of days that are kept where the disk budget of a Site that substorm up runs is nearly used up.
 	// Keep, also where it is left out: they stay, and in the end nothing is received. Expire: the objects can be made again, as
 	// pictures can of the frames that they were made from; the oldest days expire first. Only an Instrument of type Product may
-	// have it. ExpireMirrored: the oldest days expire of which a partner that is pushed to has everything, if its MirrorPartner
-	// verifies by Digest and prunes Never, and no other partner lacks something. On a cluster it has no effect.
+	// have it. ExpireMirrored: the oldest days expire of which a partner has everything and has compared its copies within 7 days,
+	// if no other partner lacks something: a MirrorPartner that pushes, verifies by Digest and prunes Never, or a reader of
+	// spec.pulledBy of the Site. On a cluster it has no effect.
 	// +optional
 	WhenDiskFull WhenDiskFull `json:"whenDiskFull,omitempty"`
 

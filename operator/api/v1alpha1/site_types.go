@@ -114,6 +114,15 @@ type SiteSpec struct {
 	// +optional
 	Readers []Reader `json:"readers,omitempty"`
 
+	// PulledBy are readers that pull: hubs whose MirrorPartners pull from this Site, or folders of `substorm mirror pull`. They say
+	// after each run what they have, with their token or certificate, and what is due to expire here waits for those that lack some of
+	// it. Without it nothing waits for who pulls.
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=map
+	// +listMapKey=reader
+	// +optional
+	PulledBy []PulledBy `json:"pulledBy,omitempty"`
+
 	// Leaves are Sites elsewhere whose notices and telemetry this Site carries too.
 	// Removing one stops that and deletes nothing.
 	// +kubebuilder:validation:MaxItems=32
@@ -160,6 +169,68 @@ type Reader struct {
 	ClientCertificate ClientCertificate `json:"clientCertificate,omitzero"`
 }
 
+// PulledBy is a reader of the Site that pulls.
+type PulledBy struct {
+	// Reader is its name: a key of the Secret that readersSecretRef names, or one of readers.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:MinLength=1
+	// +required
+	Reader string `json:"reader,omitempty"`
+
+	// InstrumentNames are those that it pulls. Empty means all of the Site that it may read.
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`
+	// +listType=set
+	// +optional
+	InstrumentNames []string `json:"instrumentNames,omitempty"`
+
+	// HoldRetention is how long days that are due to expire here wait for the reader if it has not confirmed all of them, also if it has
+	// never confirmed anything. After it they expire, whatever the reader has. At most 876000h.
+	// +kubebuilder:default="720h"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('876000h')",message="holdRetention is 0s to 876000h"
+	// +optional
+	HoldRetention *metav1.Duration `json:"holdRetention,omitempty"`
+}
+
+// PullerStatus is what a reader that pulls said of its last run.
+type PullerStatus struct {
+	// Reader is its name.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:MinLength=1
+	// +required
+	Reader string `json:"reader,omitempty"`
+
+	// ConfirmedTime is when it last said what it has; absent where it never did. While it says nothing, what is due to expire waits for
+	// holdRetention.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
+	// +optional
+	ConfirmedTime *metav1.Time `json:"confirmedTime,omitempty"`
+
+	// VerifiedToTime: all that it pulls and was received before is there; absent while it lacks something.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
+	// +optional
+	VerifiedToTime *metav1.Time `json:"verifiedToTime,omitempty"`
+
+	// ComparedTime is when it last compared all that it has and missed nothing; absent where it never did, or has lost something since.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
+	// +optional
+	ComparedTime *metav1.Time `json:"comparedTime,omitempty"`
+
+	// OwedObjectCount is how many objects its last run could not pull.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	OwedObjectCount *int64 `json:"owedObjectCount,omitempty"`
+}
+
 // SiteStatus answers: are the backends reachable, and do the instruments send?
 type SiteStatus struct {
 	// ObservedGeneration is the generation that the conditions speak of.
@@ -189,6 +260,13 @@ type SiteStatus struct {
 	// Archivist says how the archivist's pods are doing.
 	// +optional
 	Archivist *ArchivistState `json:"archivist,omitempty"`
+
+	// PulledBy says what the readers of spec.pulledBy have confirmed.
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=map
+	// +listMapKey=reader
+	// +optional
+	PulledBy []PullerStatus `json:"pulledBy,omitempty"`
 
 	// Leaves says how far the leaves' messages have come.
 	// +kubebuilder:validation:MaxItems=32

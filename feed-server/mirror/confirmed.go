@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mirror
+
+import (
+	"context"
+	"fmt"
+	"mime"
+	"net/http"
+	"time"
+
+	"github.com/substorm/substorm/feed-server/endpoint"
+	"github.com/substorm/substorm/internal/access"
+	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/internal/problem"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// puller is the declaration of who asks as a reader that pulls; nil: the Site does not wait for who asks. FeedConsumers and mirrors that
+// are pushed to are other identities than the reader of their name.
+func puller(v *endpoint.Request) *wire.ReaderEntry {
+	name := v.Reader.String()
+	e, declared := v.Snapshot.Readers[name]
+	if !declared || e.Pulls == nil || !v.Reader.Is(access.SiteReader(name)) {
+		return nil
+	}
+	return &e
+}
+
+// confirmed notes what a reader that pulls has.
+func (x *Index) confirmed(v *endpoint.Request) *problem.Problem {
+	if p := v.Ready(); p != nil {
+		return p
+	}
+	reader := puller(v)
+	switch media, _, _ := mime.ParseMediaType(v.Header.Get("Content-Type")); {
+	case v.Reader.Anonymous():
+		return problem.New(http.StatusUnauthorized, "what a mirror has is confirmed by a reader: show a token of one that spec.pulledBy of the Site names")
+	case reader == nil:
+		return problem.New(http.StatusForbidden, "the Site does not wait for the reader %s: name it in spec.pulledBy of the Site", v.Reader)
+	case media != mirrorindex.MediaLines: // a browser asks first before it sends this to another origin with the certificate of its user
+		return problem.New(http.StatusUnsupportedMediaType, "the body is JSON lines: set Content-Type to %s", mirrorindex.MediaLines)
+	}
+	said, p := endpoint.Questions[mirrorindex.ConfirmLine](v)
+	if p == nil {
+		p = endpoint.Distinct(said, func(q mirrorindex.ConfirmLine) string { return q.Instrument + ", " + string(q.Day) })
+	}
+	if p == nil {
+		p = mayConfirm(v, reader, said)
+	}
+	if p != nil {
+		return p
+	}
+	x.answer(v, func(out *lines) error {
+		for _, line := range said {
+			if err := x.confirm(v, out, reader.Reader, line); err != nil {
+				return err
+			}
+		}
+		return out.write(mirrorindex.ConfirmedLine{End: true})
+	})
+	return nil
+}
+
+// mayConfirm refuses all lines where one is about what the reader does not pull, or cannot be so.
+func mayConfirm(v *endpoint.Request, reader *wire.ReaderEntry, said []mirrorindex.ConfirmLine) *problem.Problem {
+	for i, line := range said {
+		n := i + 1
+		if line.Run != nil {
+			if line.Instrument != "" || line.Day != "" || line.Have != nil {
+				return problem.New(http.StatusBadRequest, "line %d of the body is about a run and a day: write a line for each", n)
+			}
+			if r := line.Run; r.Owed.Objects < 0 || r.Owed.Bytes < 0 || r.VerifiedTo.After(v.Now.Add(maxSkew)) || r.ComparedAt.After(v.Now.Add(maxSkew)) {
+				return problem.New(http.StatusBadRequest, "line %d of the body says that fewer than no objects are owed, or names a time to come", n)
+			}
+			continue
+		}
+		if _, err := line.Day.Start(); err != nil {
+			return problem.New(http.StatusBadRequest, "line %d of the body names the day %.20q, which is none", n, line.Day)
+		}
+		if _, over := v.Offered(line.Instrument); over != nil || !reader.PullsOf(line.Instrument) {
+			return problem.New(http.StatusForbidden, "line %d of the body is about instrument %.80q, which the reader %s may not read or does not pull: see spec.pulledBy of the Site",
+				n, line.Instrument, v.Reader)
+		}
+		if line.Have != nil && line.Have.Count < 0 {
+			return problem.New(http.StatusBadRequest, "line %d of the body counts fewer than no objects", n)
+		}
+	}
+	return nil
+}
+
+// maxSkew is by how much the clock of a mirror may be ahead.
+const maxSkew = time.Hour
+
+// confirm notes one line, and answers it.
+func (x *Index) confirm(v *endpoint.Request, out *lines, reader string, line mirrorindex.ConfirmLine) error {
+	if line.Run != nil {
+		return x.report(v.Context(), reader, line.Run, v.Now)
+	}
+	has, all, err := x.has(v, line)
+	if err != nil {
+		return err
+	}
+	kv, err := x.cfg.JetStream.KeyValue(v.Context(), wire.LedgerBucket(x.cfg.Site))
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", wire.LedgerBucket(x.cfg.Site), err)
+	}
+	key := wire.LedgerKey(line.Instrument, line.Day, wire.StepPulled, reader)
+	if err := stream.Save(v.Context(), kv, key, wire.Mirrored(has)); err != nil {
+		return err
+	}
+	return out.write(mirrorindex.ConfirmedLine{Instrument: line.Instrument, Day: line.Day, Confirmed: all})
+}
+
+// has returns what a mirror has of a day, counted as runs that push count it: all that is current, that it may read and that was received
+// up to the last of its own, if the sums are the same. Else it lacks something of that, nobody knows what, and nothing counts.
+func (x *Index) has(v *endpoint.Request, line mirrorindex.ConfirmLine) (has wire.Totals, all bool, err error) {
+	if line.Have == nil {
+		return has, false, nil
+	}
+	in, over := v.Offered(line.Instrument)
+	if over != nil {
+		return has, false, nil
+	}
+	day, err := x.cfg.Catalog.Day(v.Context(), line.Instrument, line.Day)
+	if err != nil {
+		return has, false, err
+	}
+	var sum mirrorindex.Sum
+	for i, r := range day.Records {
+		if r.State != wire.StateCurrent || r.ReceivedAt.After(line.Have.Last) || !v.Sees(in, r.ObservedEnd()) {
+			continue
+		}
+		e := mirrorindex.EntryOf(day.Path(i), r)
+		sum.Add(&e)
+		has.AddCopy(r)
+	}
+	if !sum.Same(*line.Have) {
+		return wire.Totals{}, false, nil
+	}
+	return has, true, nil
+}
+
+// report notes how a run of a mirror ended.
+func (x *Index) report(ctx context.Context, reader string, run *mirrorindex.ConfirmRun, now time.Time) error {
+	kv, err := x.cfg.JetStream.KeyValue(ctx, wire.StatusBucket(x.cfg.Site))
+	if err != nil {
+		return fmt.Errorf("bucket %s: %w", wire.StatusBucket(x.cfg.Site), err)
+	}
+	return stream.Save(ctx, kv, wire.PullerStatusKey(reader), wire.PullerStatus{
+		ReportedAt: now.UTC(), VerifiedTo: run.VerifiedTo, ComparedAt: run.ComparedAt, Owed: run.Owed,
+	})
+}

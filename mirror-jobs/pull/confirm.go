@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pull
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/https"
+	"github.com/substorm/substorm/mirror-jobs/plan"
+)
+
+// confirming is what a run knows of a Site that waits for this mirror before anything expires there.
+type confirming struct {
+	// awaited: the other side does.
+	awaited bool
+	// sweeps: it did not when earlier runs looked at its days, or they could not confirm them. This one looks at all of them.
+	sweeps bool
+}
+
+// waitedFor notes whether the other side waits for this mirror.
+func (p *run) waitedFor(root mirrorindex.Root, unchanged bool) {
+	was := p.Folder.State().Confirms
+	p.awaited = root.Confirms || unchanged && was
+	p.sweeps = p.awaited && !was
+	p.Folder.SetConfirms(p.awaited)
+}
+
+// confirmDays says to the other side what is here of some days whose lists are written.
+func (p *run) confirmDays(ctx context.Context, days []*day) (failed bool) {
+	var lines []mirrorindex.ConfirmLine
+	for _, d := range days {
+		line := mirrorindex.ConfirmLine{Instrument: d.in.Instrument, Day: d.day}
+		if d.whole() {
+			have := plan.Confirmed(d.lines)
+			line.Have = &have
+		} else if d.failed == 0 { // the next run looks again
+			continue
+		}
+		lines = append(lines, line)
+	}
+	for some := range slices.Chunk(lines, mirrorindex.MaxConfirmed) {
+		if p.awaited && !p.send(ctx, some) && p.awaited {
+			failed = true
+		}
+	}
+	return failed
+}
+
+// send posts lines; false: the log says why, and the run goes on.
+func (p *run) send(ctx context.Context, lines []mirrorindex.ConfirmLine) bool {
+	_, err := p.Source.Confirm(ctx, lines)
+	var refused *https.RefusedError
+	switch {
+	case err == nil:
+		return true
+	case ctx.Err() != nil: // the run was told to stop
+	case errors.As(err, &refused) && refused.Status < http.StatusInternalServerError && refused.Status != http.StatusTooManyRequests:
+		p.awaited = false
+		p.Folder.SetConfirms(false)
+		p.Logger.Warn("the other side does not take what this mirror confirms, and may let expire what was not pulled", "error", err)
+	default:
+		p.Logger.Warn("what is here could not be confirmed to the other side: the next run tries again", "error", err)
+	}
+	return false
+}
+
+// confirmRun says to the other side how the run ended.
+func (p *run) confirmRun(ctx context.Context, begun time.Time, left int64) error {
+	if p.Force && left == 0 {
+		p.Folder.SetCompared(begun.UTC())
+	}
+	if !p.awaited {
+		return nil
+	}
+	end := mirrorindex.ConfirmRun{ComparedAt: p.Folder.State().ComparedAt, Owed: wire.MirrorOwed{Objects: left}}
+	if left == 0 {
+		end.VerifiedTo = begun.UTC()
+	}
+	if !p.send(ctx, []mirrorindex.ConfirmLine{{Run: &end}}) {
+		return ctx.Err()
+	}
+	return nil
+}

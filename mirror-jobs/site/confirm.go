@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package site
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/https"
+)
+
+// confirming is what a run knows of a Site that waits for this one before anything expires there.
+type confirming struct {
+	// awaited: the other Site does.
+	awaited bool
+	// sweeps: it did not when earlier runs looked at its days, or they could not confirm them. This one looks at all of them.
+	sweeps bool
+}
+
+// waitedFor notes whether the other Site waits for this one.
+func (r *run) waitedFor(root mirrorindex.Root, unchanged bool) {
+	was := r.state.root.Confirms
+	r.awaited = root.Confirms || unchanged && was
+	if !r.From.IsZero() || !r.To.IsZero() { // of each day it looks at a part
+		r.awaited = false
+		return
+	}
+	r.sweeps = r.awaited && !was && !r.part
+	if r.state.root.Confirms = r.awaited; !r.awaited && !unchanged {
+		r.Logger.Info("the other Site does not wait for this one before it lets data expire: it can, with spec.pulledBy of its Site and a reader's token here")
+	}
+}
+
+// confirmDays says to the other Site what is here of some days that the run has looked at.
+func (r *run) confirmDays(ctx context.Context, days []*day) error {
+	if !r.awaited {
+		return nil
+	}
+	var lines []mirrorindex.ConfirmLine
+	var of []*day
+	for _, d := range days {
+		line := mirrorindex.ConfirmLine{Instrument: d.in.name, Day: d.day}
+		switch {
+		case d.left > 0:
+		case d.Withheld+d.asked+d.held+d.waits+d.Later+d.again > 0: // another run looks again
+			continue
+		default:
+			have := r.policy.Confirmed(d.lines, d.partial, d.here)
+			line.Have = &have
+		}
+		lines, of = append(lines, line), append(of, d)
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	sent, err := r.send(ctx, lines)
+	if err == nil && !sent && r.awaited {
+		for _, d := range of {
+			d.again++ // its tag is not noted, and the next run looks again
+		}
+	}
+	return err
+}
+
+// send posts lines. Not sent: the log says why, and the run goes on. Errors: ctx's.
+func (r *run) send(ctx context.Context, lines []mirrorindex.ConfirmLine) (sent bool, err error) {
+	differ, err := r.Source.Confirm(ctx, lines)
+	var refused *https.RefusedError
+	switch {
+	case err == nil:
+		if differ > 0 {
+			r.Logger.Info("the other Site lists other objects by now, or more than this mirror selects: it goes on to wait for these days", "days", differ)
+		}
+		return true, nil
+	case ctx.Err() != nil:
+		return false, err
+	case errors.As(err, &refused) && refused.Status < 500 && refused.Status != 429:
+		r.awaited, r.state.root.Confirms = false, false
+		r.Logger.Warn("the other Site does not take what this mirror confirms, and may let expire what was not pulled", "error", err)
+	default:
+		r.Logger.Warn("what is here could not be confirmed to the other Site: the next run tries again", "error", err)
+	}
+	return false, nil
+}
+
+// comparedPart is the part of a partner's cursors that says when all that is here was last compared.
+const comparedPart = "pull-compared"
+
+// comparedState is when a run last found all here that is to be, by what the store has.
+type comparedState struct {
+	At time.Time `json:"at,omitzero"`
+}
+
+// confirmRun says to the other Site how the run ended.
+func (r *run) confirmRun(ctx context.Context) error {
+	if !r.awaited {
+		return nil
+	}
+	compared, err := r.compared(ctx)
+	if err != nil {
+		return err
+	}
+	end := mirrorindex.ConfirmRun{ComparedAt: compared, Owed: wire.MirrorOwed{Objects: int64(r.owed)}}
+	if r.left() == 0 && r.stop == nil && r.vanished == nil {
+		end.VerifiedTo = r.now.UTC()
+	}
+	if r.owed > 0 {
+		end.Owed.Oldest = r.Progress.Oldest()
+	}
+	_, err = r.send(ctx, []mirrorindex.ConfirmLine{{Run: &end}})
+	return err
+}
+
+// compared returns when a run last compared all that is here, this one included.
+func (r *run) compared(ctx context.Context) (time.Time, error) {
+	key := r.state.key(comparedPart)
+	is, _, err := stream.Load[comparedState](ctx, r.state.cursors, key)
+	switch {
+	case err != nil:
+		return time.Time{}, err
+	case (r.VerifyOnly || r.Force) && r.owed == 0 && r.unread == 0 && r.unrepairable == 0:
+		is.At = r.now.UTC() // what was lost came back
+	case r.lost, r.unrepairable > 0:
+		is.At = time.Time{}
+	default:
+		return is.At, nil
+	}
+	return is.At, stream.Save(ctx, r.state.cursors, key, is)
+}

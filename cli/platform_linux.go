@@ -11,5 +11,5 @@ import (
 
 // platformCommands are those that run on this system only.
 func platformCommands() []*cobra.Command {
-	return []*cobra.Command{up.Command(), doctor.Command()}
+	return []*cobra.Command{up.Command(), up.ChildCommand(), doctor.Command()}
 }

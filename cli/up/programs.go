@@ -7,13 +7,17 @@ package up
 import (
 	"context"
 	"net"
+	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/substorm/substorm/archivist"
+	"github.com/substorm/substorm/cli/up/child"
 	"github.com/substorm/substorm/cli/up/pods"
 	feedserver "github.com/substorm/substorm/feed-server"
 	ingestgateway "github.com/substorm/substorm/ingest-gateway"
+	"github.com/substorm/substorm/internal/stream"
 	mirrorjobs "github.com/substorm/substorm/mirror-jobs"
 	"github.com/substorm/substorm/operator/plan"
 )
@@ -21,8 +25,9 @@ import (
 // gatewayProgram is the name of the gateway's container.
 const gatewayProgram = "gateway"
 
-// programs are those of the planned pods, by the names of their containers: each is told by its own flags what to do.
-func programs() map[string]pods.Program {
+// programs are those of the planned pods, by the names of their containers: each is told by its own flags what to do. A mover reads
+// what others serve, and runs in a process of its own.
+func (s *site) programs() map[string]pods.Program {
 	of := func(command func() *cobra.Command) pods.Program {
 		return func(ctx context.Context, arguments []string) error {
 			c := command()
@@ -32,8 +37,24 @@ func programs() map[string]pods.Program {
 	}
 	return map[string]pods.Program{
 		gatewayProgram: of(ingestgateway.Command), plan.ArchivistProgram: of(archivist.Command), plan.FeedServerProgram: of(feedserver.Command),
-		plan.MirrorProgram: of(mirrorjobs.Command),
+		plan.MirrorProgram: s.move,
 	}
+}
+
+// apart are the programs that run in processes of their own.
+var apart = map[string]func() *cobra.Command{plan.MirrorProgram: mirrorjobs.Command}
+
+// ChildCommand is what such a process runs.
+func ChildCommand() *cobra.Command { return child.Command(apart) }
+
+// move runs a mover, which reaches the servers of this process as commands do.
+func (s *site) move(ctx context.Context, arguments []string) error {
+	const servers = "--nats-servers="
+	arguments = slices.Clone(arguments)
+	if i := slices.Index(arguments, servers+stream.EmbeddedURL); i >= 0 {
+		arguments[i] = servers + s.socketURL()
+	}
+	return child.Run(ctx, child.Config{Program: plan.MirrorProgram, Arguments: arguments, Memory: child.Limit(), Stderr: os.Stderr})
 }
 
 // override are the flags that hold in one process whatever the container's arguments say.

@@ -12,8 +12,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -284,16 +286,19 @@ func (s *site) startNATS(ctx context.Context, parts *stack) error {
 		stream.Embed(nil)
 	})
 	parts.start("NATS server", s.nats.Tend, s.failed)
-	socket := s.folder.in("nats", "socket")
-	parts.start("NATS socket", func(ctx context.Context) error { return s.nats.ServeSocket(ctx, socket) }, s.failed)
-	return s.tellServers(ctx, s.namespace, socket)
+	parts.start("NATS socket", func(ctx context.Context) error { return s.nats.ServeSocket(ctx, s.socket()) }, s.failed)
+	return s.tellServers(ctx, s.namespace)
 }
 
+// socket is where other processes reach the NATS server, and socketURL how they name it.
+func (s *site) socket() string    { return s.folder.in("nats", "socket") }
+func (s *site) socketURL() string { return stream.SocketScheme + s.socket() }
+
 // tellServers says in a Secret how commands of other processes reach the servers of this one.
-func (s *site) tellServers(ctx context.Context, namespace, socket string) error {
+func (s *site) tellServers(ctx context.Context, namespace string) error {
 	own := plan.Standalone{}
 	own.ObjectStore, own.JetStream = embedded(s.folder.in("objects"))
-	own.JetStream.Servers = []string{stream.SocketScheme + socket}
+	own.JetStream.Servers = []string{s.socketURL()}
 	data, err := json.Marshal(own)
 	if err != nil {
 		return err
@@ -319,8 +324,8 @@ func (s *site) startOperator(parts *stack) {
 const inProcess = "substorm"
 
 func (s *site) startPods(parts *stack) {
-	s.pods = pods.New(pods.Config{Client: s.client, Folder: s.folder.path, Host: ingestHost(s.cfg.ListenIngest), Programs: programs(),
-		Override: s.override, Log: s.log, Last: []string{plan.ArchivistProgram}})
+	s.pods = pods.New(pods.Config{Client: s.client, Folder: s.folder.path, Host: ingestHost(s.cfg.ListenIngest), Programs: s.programs(),
+		Apart: slices.Collect(maps.Keys(apart)), Override: s.override, Log: s.log, Last: []string{plan.ArchivistProgram}})
 	parts.start("pods", func(ctx context.Context) error { s.pods.Run(ctx); return nil }, s.failed)
 }
 

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestAlive: a program that does not answer, or says that it cannot go on, is named; one that does not listen yet is none of these.
+// TestAlive: a program that does not answer, or says that it cannot go on, is named; one that does not listen yet, or that runs in a process of its own, is none of these.
 func TestAlive(t *testing.T) {
 	silent := make(chan struct{})
 	asked := make(chan struct{}, 1)
@@ -35,10 +35,11 @@ func TestAlive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	program := "gateway"
 	alive := func(ctx context.Context, healths ...string) error {
-		p := New(Config{})
+		p := New(Config{Apart: []string{"mover"}})
 		for i, at := range healths {
-			p.running[types.NamespacedName{Namespace: "aurora", Name: string(rune('a' + i))}] = &process{state: state{health: at}}
+			p.running[types.NamespacedName{Namespace: "aurora", Name: string(rune('a' + i))}] = &process{pod: &pod{program: program}, state: state{health: at}}
 		}
 		return p.Alive(ctx)
 	}
@@ -52,5 +53,9 @@ func TestAlive(t *testing.T) {
 	go func() { <-asked; cancel() }() // its time is over
 	if err := alive(ctx, well, hangs); err == nil || !strings.Contains(err.Error(), "aurora/b") {
 		t.Errorf("one hangs: %v", err)
+	}
+	program = "mover"
+	if err := alive(t.Context(), ill); err != nil {
+		t.Errorf("one that runs apart is ill: %v", err)
 	}
 }

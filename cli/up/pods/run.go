@@ -43,6 +43,8 @@ type Config struct {
 	Host string
 	// Programs by the names of their containers. Pods of others are not run.
 	Programs map[string]Program
+	// Apart are those that run in processes of their own: where one of them hangs, this process goes on.
+	Apart []string
 	// Override returns arguments that come after those of the container, and so win.
 	Override func(Started) []string
 	// Last are the programs that are stopped after all others.
@@ -310,9 +312,13 @@ func (p *Pods) Health() map[types.NamespacedName]string {
 }
 
 // Alive errs where a program that runs does not answer before ctx ends, or says that it cannot go on. One that has ended, and is started
-// again, is none of these, nor one that does not listen yet.
+// again, is none of these, nor one that does not listen yet, nor one that runs apart.
 func (p *Pods) Alive(ctx context.Context) error {
-	for name, at := range p.Health() {
+	for name, is := range p.all() {
+		at := is.look().health
+		if at == "" || slices.Contains(p.cfg.Apart, is.pod.program) {
+			continue
+		}
 		if err := answers(ctx, at); err != nil {
 			return fmt.Errorf("the program of pod %s: %w", name, err)
 		}

@@ -204,7 +204,7 @@ func TestManifests(t *testing.T) {
 	}
 
 	for text, wanted := range map[string][]string{
-		problems:                    {file + ":25: ", "spec.listeners", "keeps what was declared before"},
+		problems:                    {file + ":28: ", "spec.listeners", "keeps what was declared before"},
 		"apiVersion: v1\nkind: [\n": {file + ":"},
 		"apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n": {"no Site is declared in " + file},
 	} {

@@ -54,6 +54,19 @@ func TestUnit(t *testing.T) {
 	}
 }
 
+// TestUnitOutlivesMovers: where the kernel ends a mover for want of memory, systemd does not end the Site, and a stop is the Site's to pass on.
+func TestUnitOutlivesMovers(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(packaging, "substorm.service"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"OOMPolicy=continue", "KillMode=mixed"} {
+		if !strings.Contains(string(text), "\n"+line+"\n") {
+			t.Errorf("the unit lacks %s", line)
+		}
+	}
+}
+
 // TestUnitIsASandbox: systemd finds little that the service could do beside its work.
 func TestUnitIsASandbox(t *testing.T) {
 	needsSystemd(t)

@@ -31,7 +31,7 @@ const (
 	// stopTime is how long a child may take to end once it is told to: as long as a pod, and a little for its process.
 	stopTime = 35 * time.Second
 	// keptSaid is what is kept of the last that a child writes to standard error, and keptResult what is read of its result, in bytes.
-	keptSaid, keptResult = 64 << 10, 64 << 10
+	keptSaid, keptResult = 1 << 10, 64 << 10
 )
 
 // Config of Run.
@@ -112,7 +112,7 @@ func run(ctx context.Context, cfg Config, binary string, line []byte) error {
 	waited := cmd.Wait()
 	close(ended)
 	_ = syscall.Kill(-group, syscall.SIGKILL) // what it began, and left
-	return errors.Join(outcome(cfg, cmd, waited, wrote.last(), said.last()), inputError(err, waited))
+	return errors.Join(outcome(cfg, cmd, waited, wrote.last(), said.wanting()), inputError(err, waited))
 }
 
 // stop tells a child to stop once ctx ends, and kills it where it does not.
@@ -139,7 +139,7 @@ func inputError(err, waited error) error {
 }
 
 // outcome says how a program ended, or how its process died.
-func outcome(cfg Config, cmd *exec.Cmd, waited error, wrote, said []byte) error {
+func outcome(cfg Config, cmd *exec.Cmd, waited error, wrote []byte, wanting bool) error {
 	var is result
 	if err := json.Unmarshal(wrote, &is); err == nil && cmd.ProcessState.Exited() && cmd.ProcessState.ExitCode() <= 1 {
 		if is.Error == "" {
@@ -153,7 +153,7 @@ func outcome(cfg Config, cmd *exec.Cmd, waited error, wrote, said []byte) error 
 	}
 	status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	switch {
-	case bytes.Contains(said, []byte("out of memory")) || bytes.Contains(said, []byte("cannot allocate memory")):
+	case wanting && status.Exited() && status.ExitStatus() == 2: // as the runtime of Go ends
 		how = fmt.Sprintf("it needed more than its %d MiB of memory: have it move less at a time, or run it on a computer with more memory", cfg.Memory>>20)
 	case status.Signaled() && status.Signal() == syscall.SIGKILL:
 		how += ": the kernel killed it for want of memory, or a user did"
@@ -190,12 +190,22 @@ type tail struct {
 
 	mu   sync.Mutex
 	kept []byte
+	// noMemory: it was said, perhaps long before the last, since what each goroutine was doing follows.
+	noMemory bool
 }
+
+// noMemory are the texts of Go's runtime and of others for want of memory.
+var noMemory = [][]byte{[]byte("out of memory"), []byte("cannot allocate memory")}
+
+const longestText = len("cannot allocate memory")
 
 // Write implements io.Writer.
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	t.kept = append(t.kept, p...)
+	for _, text := range noMemory { // it may have come in pieces
+		t.noMemory = t.noMemory || bytes.Contains(t.kept[max(0, len(t.kept)-len(p)-longestText):], text)
+	}
 	if more := len(t.kept) - t.most; more > 0 {
 		t.kept = append(t.kept[:0], t.kept[more:]...)
 	}
@@ -204,6 +214,13 @@ func (t *tail) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	return t.to.Write(p)
+}
+
+// wanting says whether a process said that it lacks memory.
+func (t *tail) wanting() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.noMemory
 }
 
 func (t *tail) last() []byte {

@@ -31,6 +31,9 @@ var programs = map[string]func() *cobra.Command{
 	},
 	"eats": func() *cobra.Command {
 		return &cobra.Command{Use: "eats", RunE: func(*cobra.Command, []string) error {
+			for range 500 { // what they do is said after the cause
+				go func() { select {} }()
+			}
 			var all [][]byte
 			for {
 				some := make([]byte, 8<<20)

@@ -68,9 +68,22 @@ func (k *kind) restoreDay(ctx context.Context, kv jetstream.KeyValue, day wire.D
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(restores)
 	for _, e := range was.Entries {
+		if k.confirmedAnew(e.Key) {
+			continue
+		}
 		group.Go(func() error { return k.putBack(groupCtx, kv, e, there[e.Key]) })
 	}
 	return true, group.Wait()
+}
+
+// confirmedAnew says whether an entry is what a reader that pulls had confirmed. It may have lost that since, and says again what it has: the
+// root of the mirror index names the ledger.
+func (k *kind) confirmedAnew(key string) bool {
+	if k.kind != wire.KindLedger {
+		return false
+	}
+	_, _, step, _, err := wire.ParseLedgerKey(key)
+	return err == nil && step == wire.StepPulled
 }
 
 // newest reads the newest version of a day that can be read, up to a number; where none

@@ -322,7 +322,7 @@ func (r *Collector) unconfirmed(ctx context.Context, b *batch, now time.Time) er
 	}
 	var waiting []string
 	for _, partner := range slices.Sorted(maps.Keys(all)) {
-		if all[partner].partner.Pull != nil { // it finds purges in the lists, and confirms none
+		if wire.IsPuller(partner) { // it finds purges in the lists, and confirms none, also where its entry cannot be read
 			continue
 		}
 		confirmed, err := r.confirmed(ctx, b, partner, all[partner].asked)

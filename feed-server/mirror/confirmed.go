@@ -11,6 +11,7 @@ import (
 
 	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/access"
+	"github.com/substorm/substorm/internal/catalog"
 	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/stream"
@@ -47,14 +48,14 @@ func (x *Index) confirmed(v *endpoint.Request) *problem.Problem {
 		p = endpoint.Distinct(said, func(q mirrorindex.ConfirmLine) string { return q.Instrument + ", " + string(q.Day) })
 	}
 	if p == nil {
-		p = mayConfirm(v, reader, said)
+		p = mayConfirm(v, said)
 	}
 	if p != nil {
 		return p
 	}
 	x.answer(v, func(out *lines) error {
 		for _, line := range said {
-			if err := x.confirm(v, out, reader.Reader, line); err != nil {
+			if err := x.confirm(v, out, reader, line); err != nil {
 				return err
 			}
 		}
@@ -63,8 +64,8 @@ func (x *Index) confirmed(v *endpoint.Request) *problem.Problem {
 	return nil
 }
 
-// mayConfirm refuses all lines where one is about what the reader does not pull, or cannot be so.
-func mayConfirm(v *endpoint.Request, reader *wire.ReaderEntry, said []mirrorindex.ConfirmLine) *problem.Problem {
+// mayConfirm refuses all lines where one is about what the reader may not read, or cannot be so.
+func mayConfirm(v *endpoint.Request, said []mirrorindex.ConfirmLine) *problem.Problem {
 	for i, line := range said {
 		n := i + 1
 		if line.Run != nil {
@@ -79,9 +80,8 @@ func mayConfirm(v *endpoint.Request, reader *wire.ReaderEntry, said []mirrorinde
 		if _, err := line.Day.Start(); err != nil {
 			return problem.New(http.StatusBadRequest, "line %d of the body names the day %.20q, which is none", n, line.Day)
 		}
-		if _, over := v.Offered(line.Instrument); over != nil || !reader.PullsOf(line.Instrument) {
-			return problem.New(http.StatusForbidden, "line %d of the body is about instrument %.80q, which the reader %s may not read or does not pull: see spec.pulledBy of the Site",
-				n, line.Instrument, v.Reader)
+		if _, over := v.Offered(line.Instrument); over != nil {
+			return problem.New(http.StatusForbidden, "line %d of the body is about instrument %.80q, which the reader %s may not read", n, line.Instrument, v.Reader)
 		}
 		if line.Have != nil && line.Have.Count < 0 {
 			return problem.New(http.StatusBadRequest, "line %d of the body counts fewer than no objects", n)
@@ -94,38 +94,42 @@ func mayConfirm(v *endpoint.Request, reader *wire.ReaderEntry, said []mirrorinde
 const maxSkew = time.Hour
 
 // confirm notes one line, and answers it.
-func (x *Index) confirm(v *endpoint.Request, out *lines, reader string, line mirrorindex.ConfirmLine) error {
+func (x *Index) confirm(v *endpoint.Request, out *lines, reader *wire.ReaderEntry, line mirrorindex.ConfirmLine) error {
 	if line.Run != nil {
-		return x.report(v.Context(), reader, line.Run, v.Now)
+		return x.report(v.Context(), reader.Reader, line.Run, v.Now)
 	}
-	has, all, err := x.has(v, line)
+	answer := mirrorindex.ConfirmedLine{Instrument: line.Instrument, Day: line.Day}
+	if answer.Unawaited = !reader.PullsOf(line.Instrument); answer.Unawaited {
+		return out.write(answer) // it may pull more than what is waited for
+	}
+	day, err := x.cfg.Catalog.Day(v.Context(), line.Instrument, line.Day)
 	if err != nil {
 		return err
+	}
+	if len(day.Records) == 0 { // its column would open a day of the ledger that nothing ever closes
+		return out.write(answer)
+	}
+	var has wire.Totals
+	if has, answer.Confirmed = x.has(v, day, line); answer.Confirmed && has.Objects+has.Datagrams == 0 && expired(day) {
+		return out.write(answer) // what it had confirmed before the day expired here stands: it may be all that is left
 	}
 	kv, err := x.cfg.JetStream.KeyValue(v.Context(), wire.LedgerBucket(x.cfg.Site))
 	if err != nil {
 		return fmt.Errorf("bucket %s: %w", wire.LedgerBucket(x.cfg.Site), err)
 	}
-	key := wire.LedgerKey(line.Instrument, line.Day, wire.StepPulled, reader)
+	key := wire.LedgerKey(line.Instrument, line.Day, wire.StepPulled, reader.Reader)
 	if err := stream.Save(v.Context(), kv, key, wire.Mirrored(has)); err != nil {
 		return err
 	}
-	return out.write(mirrorindex.ConfirmedLine{Instrument: line.Instrument, Day: line.Day, Confirmed: all})
+	return out.write(answer)
 }
 
 // has returns what a mirror has of a day, counted as runs that push count it: all that is current, that it may read and that was received
 // up to the last of its own, if the sums are the same. Else it lacks something of that, nobody knows what, and nothing counts.
-func (x *Index) has(v *endpoint.Request, line mirrorindex.ConfirmLine) (has wire.Totals, all bool, err error) {
-	if line.Have == nil {
-		return has, false, nil
-	}
+func (x *Index) has(v *endpoint.Request, day *catalog.Day, line mirrorindex.ConfirmLine) (has wire.Totals, all bool) {
 	in, over := v.Offered(line.Instrument)
-	if over != nil {
-		return has, false, nil
-	}
-	day, err := x.cfg.Catalog.Day(v.Context(), line.Instrument, line.Day)
-	if err != nil {
-		return has, false, err
+	if over != nil || line.Have == nil {
+		return has, false
 	}
 	var sum mirrorindex.Sum
 	for i, r := range day.Records {
@@ -137,9 +141,20 @@ func (x *Index) has(v *endpoint.Request, line mirrorindex.ConfirmLine) (has wire
 		has.AddCopy(r)
 	}
 	if !sum.Same(*line.Have) {
-		return wire.Totals{}, false, nil
+		return wire.Totals{}, false
 	}
-	return has, true, nil
+	return has, true
+}
+
+// expired says whether a day has expired: some of it has, and nothing is current.
+func expired(day *catalog.Day) (is bool) {
+	for _, r := range day.Records {
+		if r.State == wire.StateCurrent {
+			return false
+		}
+		is = is || r.Expired()
+	}
+	return is
 }
 
 // report notes how a run of a mirror ended.

@@ -159,7 +159,7 @@ func TestConfirmed(t *testing.T) {
 	}
 }
 
-// Nobody confirms anything but a reader for whom the Site waits, and nothing but what it pulls and may read.
+// Nobody confirms anything but a reader for whom the Site waits, and nothing but what it pulls, may read, and is there. What else it pulls is no error.
 func TestConfirmedByOthers(t *testing.T) {
 	t.Parallel()
 	l := newConfirmLab(t)
@@ -183,7 +183,8 @@ func TestConfirmedByOthers(t *testing.T) {
 		{"a wrong token", "0123456789abcdef", mirrorindex.MediaLines, []any{camera}, http.StatusUnauthorized},
 		{"what a page sends without asking", archivetest.Token, "text/plain", []any{camera}, http.StatusUnsupportedMediaType},
 		{"an instrument that it may not read", archivetest.Token, mirrorindex.MediaLines, []any{camera, line(hidden)}, http.StatusForbidden},
-		{"one that it does not pull", archivetest.Token, mirrorindex.MediaLines, []any{camera, line(unpulled)}, http.StatusForbidden},
+		{"one that it is not waited for", archivetest.Token, mirrorindex.MediaLines, []any{line(unpulled)}, http.StatusOK},
+		{"a day of which there is nothing", archivetest.Token, mirrorindex.MediaLines, []any{mirrorindex.ConfirmLine{Instrument: archivetest.Camera, Day: "9999-12-31"}}, http.StatusOK},
 		{"one that there is not", archivetest.Token, mirrorindex.MediaLines, []any{camera, line("none")}, http.StatusForbidden},
 		{"another subject", archivetest.Token, mirrorindex.MediaLines, []any{camera, line("*")}, http.StatusForbidden},
 		{"no day", archivetest.Token, mirrorindex.MediaLines, []any{camera, mirrorindex.ConfirmLine{Instrument: archivetest.Camera, Day: "2015-03-17.pulled.other", Have: &have}}, http.StatusBadRequest},

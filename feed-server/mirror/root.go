@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/feed-server/endpoint"
+	"github.com/substorm/substorm/internal/kvbucket"
 	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/internal/problem"
+	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -31,7 +33,12 @@ func (x *Index) root(v *endpoint.Request) *problem.Problem {
 		return v.Unreadable("the mirror index", err)
 	}
 	root := mirrorindex.Root{Format: mirrorindex.Format, Site: x.cfg.Site, Now: v.Now.UTC(), Bundles: x.cfg.Bundles(v), Confirms: puller(v) != nil, Instruments: []mirrorindex.RootLine{}}
-	source := []string{root.Site, v.Reader.String(), strconv.Itoa(root.Bundles), strconv.FormatBool(root.Confirms)}
+	if root.Confirms {
+		if root.Ledger, _, err = stream.Epoch(v.Context(), x.cfg.JetStream, kvbucket.StreamName(wire.LedgerBucket(x.cfg.Site))); err != nil {
+			return v.Unreadable("the mirror index", err)
+		}
+	}
+	source := []string{root.Site, v.Reader.String(), strconv.Itoa(root.Bundles), strconv.FormatBool(root.Confirms), root.Ledger}
 	for _, name := range offered(v) {
 		if tag, holds := tags[name]; holds {
 			line := mirrorindex.RootLine{Instrument: name, Tag: tagOf(v, v.Snapshot.Instruments[name], tag)}

@@ -41,6 +41,8 @@ type ConfirmedLine struct {
 	// Confirmed: the Site has noted that the mirror has all that the Site lists as current and was received up to the Last of its Sum.
 	// Else it has noted that the mirror lacks something.
 	Confirmed bool `json:"confirmed,omitempty"`
+	// Unawaited: the Site does not wait for the mirror before it lets data of the Instrument expire, and has noted nothing.
+	Unawaited bool `json:"unawaited,omitempty"`
 
 	End bool `json:"end,omitempty"`
 }

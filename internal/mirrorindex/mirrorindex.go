@@ -48,7 +48,10 @@ type Root struct {
 	// More of them wait.
 	Bundles int `json:"bundles"`
 	// Confirms: the Site waits for who asks before anything expires, and who asks is to say at ConfirmedPath what it has.
-	Confirms    bool       `json:"confirms,omitempty"`
+	Confirms bool `json:"confirms,omitempty"`
+	// Ledger, with Confirms, names the ledger in which that stands. It is another one once the Site has lost its ledger: what was
+	// confirmed before is to be confirmed again.
+	Ledger      string     `json:"ledger,omitempty"`
 	Instruments []RootLine `json:"instruments"`
 }
 

@@ -44,6 +44,9 @@ const pullerPrefix = "reader_"
 // PullerName names a reader that pulls beside the partners that are pushed to.
 func PullerName(reader string) string { return pullerPrefix + reader }
 
+// IsPuller says whether the name of a partner is that of a reader that pulls.
+func IsPuller(partner string) bool { return strings.HasPrefix(partner, pullerPrefix) }
+
 // UnknownInstrument stands in the ledger for what no instrument claims. It is
 // no DNS label, so no instrument can have its name.
 const UnknownInstrument = "_unknown"

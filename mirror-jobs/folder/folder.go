@@ -53,6 +53,8 @@ type State struct {
 	Instruments map[string]string `json:"instruments,omitempty"`
 	// Confirms: the other side waits for this mirror, and was sent what is here of all days of which tags are noted.
 	Confirms bool `json:"confirms,omitempty"`
+	// Ledger is the one of the other side in which that stands.
+	Ledger string `json:"ledger,omitempty"`
 	// ComparedAt is when a run last compared all files and lacked none; zero: never.
 	ComparedAt time.Time `json:"comparedAt,omitzero"`
 	// Removed is what runs removed that was retracted or purged at the other side.
@@ -186,6 +188,13 @@ func (f *Folder) SetConfirms(confirms bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.state.Confirms = confirms
+}
+
+// SetLedger notes in which ledger of the other side stands what is here.
+func (f *Folder) SetLedger(ledger string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.state.Ledger = ledger
 }
 
 // SetCompared notes when all files were last compared.

@@ -55,22 +55,52 @@ func (c *Client) Root(ctx context.Context, etag string) (root mirrorindex.Root, 
 		}
 		root = mirrorindex.Root{}
 		refusal := bound.Error{List: bound.Root, Object: c.cfg.URL.Redacted() + mirrorindex.RootPath, Step: askOwner}
-		if err := json.NewDecoder(bound.Reader(answer.Body, maxRoot, refusal)).Decode(&root); bound.Is(err) {
+		came := struct {
+			mirrorindex.Root
+			Instruments rootLines `json:"instruments"`
+		}{Instruments: rootLines{kept: bound.List{Limits: bound.Limits{Entries: maxInstruments}, Entry: "instruments", Refusal: refusal}}}
+		if err := json.NewDecoder(bound.Reader(answer.Body, maxRoot, refusal)).Decode(&came); bound.Is(err) {
 			return err
 		} else if err != nil {
 			return fmt.Errorf("%s%s is not the mirror index of a Substorm: %w", c.cfg.URL.Redacted(), mirrorindex.RootPath, err)
 		}
+		root, root.Instruments = came.Root, came.Instruments.lines
 		if err := root.Check(); err != nil {
 			return fmt.Errorf("%s%s: %w", c.cfg.URL.Redacted(), mirrorindex.RootPath, err)
-		}
-		instruments := bound.List{Limits: bound.Limits{Entries: maxInstruments}, Entry: "instruments", Refusal: refusal}
-		if err := instruments.Add(len(root.Instruments), 0); err != nil {
-			return err
 		}
 		c.sends.Store(int64(root.Bundles))
 		return nil
 	})
 	return root, now, unchanged, err
+}
+
+// rootLines are the instruments of a root. What exceeds the limit is refused before it takes memory.
+type rootLines struct {
+	lines []mirrorindex.RootLine
+	kept  bound.List
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (r *rootLines) UnmarshalJSON(text []byte) error {
+	r.lines = nil
+	if string(text) == "null" {
+		return nil
+	}
+	in := json.NewDecoder(bytes.NewReader(text))
+	if begin, err := in.Token(); err != nil || begin != json.Delim('[') {
+		return errors.Join(errors.New("its instruments are no list"), err)
+	}
+	for in.More() {
+		if err := r.kept.Add(1, 0); err != nil {
+			return err
+		}
+		var line mirrorindex.RootLine
+		if err := in.Decode(&line); err != nil {
+			return err
+		}
+		r.lines = append(r.lines, line)
+	}
+	return nil
 }
 
 // Days returns what is answered to each question, the first line of each being that with
@@ -194,7 +224,7 @@ func entryBytes(e *mirrorindex.Entry) int64 {
 	return n
 }
 
-// Confirm says what is here, and returns how many of the days are not what the other side has by now. Errors: as Days.
+// Confirm says what is here, and returns how many of the days that the other side waits for are not what it has by now. Errors: as Days.
 func (c *Client) Confirm(ctx context.Context, lines []mirrorindex.ConfirmLine) (differ int, err error) {
 	asked := 0
 	for i := range lines {
@@ -204,7 +234,7 @@ func (c *Client) Confirm(ctx context.Context, lines []mirrorindex.ConfirmLine) (
 	}
 	confirmed := 0
 	err = post(ctx, c, mirrorindex.ConfirmedPath, lines, bound.Lists, func() { confirmed = 0 }, func(line mirrorindex.ConfirmedLine, _ int) (bool, error) {
-		if line.Confirmed {
+		if line.Confirmed || line.Unawaited {
 			confirmed++
 		}
 		return line.End, nil

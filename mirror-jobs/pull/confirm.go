@@ -25,10 +25,14 @@ type confirming struct {
 
 // waitedFor notes whether the other side waits for this mirror.
 func (p *run) waitedFor(root mirrorindex.Root, unchanged bool) {
-	was := p.Folder.State().Confirms
+	state := p.Folder.State()
+	was := state.Confirms && (unchanged || root.Ledger == state.Ledger)
 	p.awaited = root.Confirms || unchanged && was
 	p.sweeps = p.awaited && !was
-	p.Folder.SetConfirms(p.awaited)
+	if !unchanged {
+		p.Folder.SetLedger(root.Ledger)
+	}
+	p.Folder.SetConfirms(p.awaited && !p.sweeps) // until the run has looked at all days
 }
 
 // confirmDays says to the other side what is here of some days whose lists are written.
@@ -72,8 +76,11 @@ func (p *run) send(ctx context.Context, lines []mirrorindex.ConfirmLine) bool {
 
 // confirmRun says to the other side how the run ended.
 func (p *run) confirmRun(ctx context.Context, begun time.Time, left int64) error {
-	if p.Force && left == 0 {
+	switch {
+	case p.Force && left == 0:
 		p.Folder.SetCompared(begun.UTC())
+	case p.Force: // what was lost did not come back
+		p.Folder.SetCompared(time.Time{})
 	}
 	if !p.awaited {
 		return nil

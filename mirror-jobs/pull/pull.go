@@ -134,6 +134,7 @@ func (p *run) do(ctx context.Context) error {
 	})
 	done, err := p.all(ctx, changed)
 	if err == nil {
+		p.Folder.SetConfirms(p.awaited)
 		err = errors.Join(p.Folder.RemoveParts(), p.removeSurplus(ctx))
 	}
 	if err == nil && done.left > 0 {
@@ -142,8 +143,8 @@ func (p *run) do(ctx context.Context) error {
 	if err == nil || errors.Is(err, ErrLeft) {
 		err = errors.Join(err, p.confirmRun(ctx, begun, done.left))
 	}
-	if done.instruments < len(changed) || missing {
-		etag = "" // the next run must look at the rest, or say again which names are missing
+	if done.instruments < len(changed) || missing || root.Confirms && !p.Folder.State().Confirms {
+		etag = "" // the next run must look at the rest, say again which names are missing, or confirm all
 	}
 	// It need not be on the disk: without it, the next run asks more than it must.
 	return errors.Join(err, p.Folder.SetETag(etag))

@@ -19,25 +19,40 @@ type confirming struct {
 	awaited bool
 	// sweeps: it did not when earlier runs looked at its days, or they could not confirm them. This one looks at all of them.
 	sweeps bool
+	// unsent: days could not be said to it.
+	unsent bool
+	// doubted: an earlier run found that the object store lost some of what is listed here.
+	doubted bool
 }
 
 // waitedFor notes whether the other Site waits for this one.
 func (r *run) waitedFor(root mirrorindex.Root, unchanged bool) {
-	was := r.state.root.Confirms
+	was := r.state.root.Confirms && (unchanged || root.Ledger == r.state.root.Ledger)
 	r.awaited = root.Confirms || unchanged && was
 	if !r.From.IsZero() || !r.To.IsZero() { // of each day it looks at a part
 		r.awaited = false
 		return
 	}
+	if !unchanged {
+		r.state.root.Ledger = root.Ledger
+	}
 	r.sweeps = r.awaited && !was && !r.part
-	if r.state.root.Confirms = r.awaited; !r.awaited && !unchanged {
+	r.state.root.Confirms = r.awaited && !r.sweeps // until the run has looked at all days: see swept
+	if !r.awaited && !unchanged {
 		r.Logger.Info("the other Site does not wait for this one before it lets data expire: it can, with spec.pulledBy of its Site and a reader's token here")
+	}
+}
+
+// swept notes that the run has said to the other Site what is here of all days: one that ends before, or could not say it, is made again.
+func (r *run) swept() {
+	if r.sweeps {
+		r.state.root.Confirms = r.awaited && !r.unsent
 	}
 }
 
 // confirmDays says to the other Site what is here of some days that the run has looked at.
 func (r *run) confirmDays(ctx context.Context, days []*day) error {
-	if !r.awaited {
+	if !r.awaited || r.doubted && !r.VerifyOnly && !r.Force { // lists do not say what is there
 		return nil
 	}
 	var lines []mirrorindex.ConfirmLine
@@ -45,7 +60,7 @@ func (r *run) confirmDays(ctx context.Context, days []*day) error {
 	for _, d := range days {
 		line := mirrorindex.ConfirmLine{Instrument: d.in.name, Day: d.day}
 		switch {
-		case d.left > 0:
+		case d.left+d.packed > 0:
 		case d.Withheld+d.asked+d.held+d.waits+d.Later+d.again > 0: // another run looks again
 			continue
 		default:
@@ -59,6 +74,7 @@ func (r *run) confirmDays(ctx context.Context, days []*day) error {
 	}
 	sent, err := r.send(ctx, lines)
 	if err == nil && !sent && r.awaited {
+		r.unsent = true
 		for _, d := range of {
 			d.again++ // its tag is not noted, and the next run looks again
 		}
@@ -93,15 +109,21 @@ const comparedPart = "pull-compared"
 // comparedState is when a run last found all here that is to be, by what the store has.
 type comparedState struct {
 	At time.Time `json:"at,omitzero"`
+	// Lost: the store had lost some when a run last looked. Until a run finds all, none confirms what it did not look for.
+	Lost bool `json:"lost,omitempty"`
+}
+
+// beginDoubt reads whether an earlier run found that something was lost here.
+func (r *run) beginDoubt(ctx context.Context) error {
+	is, _, err := stream.Load[comparedState](ctx, r.state.cursors, r.state.key(comparedPart))
+	r.doubted = is.Lost
+	return err
 }
 
 // confirmRun says to the other Site how the run ended.
 func (r *run) confirmRun(ctx context.Context) error {
-	if !r.awaited {
-		return nil
-	}
 	compared, err := r.compared(ctx)
-	if err != nil {
+	if err != nil || !r.awaited {
 		return err
 	}
 	end := mirrorindex.ConfirmRun{ComparedAt: compared, Owed: wire.MirrorOwed{Objects: int64(r.owed)}}
@@ -122,10 +144,10 @@ func (r *run) compared(ctx context.Context) (time.Time, error) {
 	switch {
 	case err != nil:
 		return time.Time{}, err
-	case (r.VerifyOnly || r.Force) && r.owed == 0 && r.unread == 0 && r.unrepairable == 0:
-		is.At = r.now.UTC() // what was lost came back
+	case (r.VerifyOnly || r.Force) && r.From.IsZero() && r.To.IsZero() && r.owed == 0 && r.unread == 0 && r.unrepairable == 0:
+		is = comparedState{At: r.now.UTC()} // what was lost came back
 	case r.lost, r.unrepairable > 0:
-		is.At = time.Time{}
+		is = comparedState{Lost: true}
 	default:
 		return is.At, nil
 	}

@@ -30,6 +30,8 @@ type day struct {
 	// left are the objects that did not come, asked the changes that the archivist is asked for, held those that wait for the end of
 	// a legal hold, and waits those that wait for the end of the run.
 	left, asked, held, waits int
+	// packed are objects that were lost here with their packs: they do not come again.
+	packed int
 	// again are the objects that are listed otherwise than when the run asked: the next one looks at them.
 	again int
 	// counted are the retractions and purges of it so far, with those that a forced run asks for; 0 where none is asked for.
@@ -117,6 +119,7 @@ func (r *run) compare(ctx context.Context, in *instrument, names []wire.Day) (da
 	var questions []mirrorindex.ListQuestion
 	var here [][]*wire.Record
 	var lost []map[string]bool
+	var packed []int
 	for _, name := range names {
 		listed, err := r.Catalog.Day(ctx, in.guest, name)
 		if unreadable(err) {
@@ -129,12 +132,13 @@ func (r *run) compare(ctx context.Context, in *instrument, names []wire.Day) (da
 			return nil, nil, err
 		}
 		var missed map[string]bool
+		inPacks := 0
 		if r.VerifyOnly || r.Force {
-			if missed, err = r.missed(ctx, in, name, listed.Records); err != nil {
+			if missed, inPacks, err = r.missed(ctx, in, name, listed.Records); err != nil {
 				return nil, nil, err
 			}
 		}
-		here, lost = append(here, listed.Records), append(lost, missed)
+		here, lost, packed = append(here, listed.Records), append(lost, missed), append(packed, inPacks)
 		q := mirrorindex.ListQuestion{Instrument: in.name, Day: name}
 		if have := plan.Have(listed.Records); have.Count > 0 && !r.anew {
 			q.Have = &have
@@ -149,7 +153,7 @@ func (r *run) compare(ctx context.Context, in *instrument, names []wire.Day) (da
 		return nil, nil, problemOf(err)
 	}
 	for i, a := range answers {
-		d := &day{in: in, day: questions[i].Day, tag: a.Head.Tag, lines: a.Entries, partial: a.Head.More, here: here[i]}
+		d := &day{in: in, day: questions[i].Day, tag: a.Head.Tag, lines: a.Entries, partial: a.Head.More, here: here[i], packed: packed[i]}
 		if a.Head.Gone { // since the days were told: another run will know more
 			r.withheld++
 			continue

@@ -76,11 +76,11 @@ func (r *run) sizesIn(ctx context.Context, folder string) (map[string]int64, err
 	return sizes, nil
 }
 
-// missed finds what the store lost of a day that is listed here, and logs it.
-func (r *run) missed(ctx context.Context, in *instrument, day wire.Day, records []*wire.Record) (map[string]bool, error) {
-	lost, packed, err := r.lostOf(ctx, records)
+// missed finds what the store lost of a day that is listed here, as lostOf, and logs it.
+func (r *run) missed(ctx context.Context, in *instrument, day wire.Day, records []*wire.Record) (lost map[string]bool, packed int, err error) {
+	lost, packed, err = r.lostOf(ctx, records)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if len(lost) > 0 {
 		r.lost = true
@@ -91,5 +91,5 @@ func (r *run) missed(ctx context.Context, in *instrument, day wire.Day, records 
 		r.Logger.Error("the object store lost a pack with objects that are listed here, which no pull brings back: restore the bucket from a copy (substorm archive verify names them)",
 			"instrument", in.guest, "day", day, "objects", packed)
 	}
-	return lost, nil
+	return lost, packed, nil
 }

@@ -157,6 +157,9 @@ func (r *run) selects() string {
 func (r *run) do(ctx context.Context) error {
 	r.forgetUndeclared()
 	r.beginWentBack()
+	if err := r.beginDoubt(ctx); err != nil {
+		return err
+	}
 	root, etag, unchanged, err := r.root(ctx)
 	if err == nil {
 		r.Progress.Answer()
@@ -201,7 +204,8 @@ func (r *run) do(ctx context.Context) error {
 			return fmt.Errorf("scratch: %w", err)
 		}
 	}
-	if r.left() > 0 || r.vanished != nil {
+	r.swept()
+	if r.left() > 0 || r.vanished != nil || root.Confirms && !r.state.root.Confirms {
 		etag = ""
 	}
 	if err := r.keep(ctx, etag); err != nil {

@@ -32,6 +32,8 @@ type rootState struct {
 	Instruments map[string]string `json:"instruments,omitempty"`
 	// Confirms: the other Site waits for this mirror, and was sent what is here of all days of which tags are noted.
 	Confirms bool `json:"confirms,omitempty"`
+	// Ledger is the one of the other Site in which that stands.
+	Ledger string `json:"ledger,omitempty"`
 	// Missing are the instruments that stand here and that the other Site does not offer, as runs found them and acted upon it.
 	Missing map[string]missingState `json:"missing,omitempty"`
 	// WentBack stays, whatever is selected, until a run with --force.

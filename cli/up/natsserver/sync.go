@@ -57,6 +57,7 @@ func (s *syncs) syncStream(ctx context.Context, dir string, sequence uint64) err
 	if async, err := isAsync(dir); err != nil || !async {
 		return err
 	}
+	delete(s.tails, filepath.Join(dir, messages)) // since the last look the server may have written a block anew, with records at other places
 	for {
 		written, err := s.written(filepath.Join(dir, messages))
 		if err != nil {

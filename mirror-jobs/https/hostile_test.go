@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -74,6 +75,27 @@ func TestHostileIndex(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
+	}
+}
+
+// A root with more instruments than a Site may have is refused before they take memory.
+func TestHostileRootInMemory(t *testing.T) {
+	client := hostile(t, func(w io.Writer) {
+		_, _ = fmt.Fprintf(w, `{"format":%d,"site":"hub","now":"2026-01-01T00:00:00Z","bundles":1,"instruments":[{}`, mirrorindex.Format)
+		for range 4000 { // 12 MB, less than the limit of bytes
+			_, _ = io.WriteString(w, strings.Repeat(",{}", 1000))
+		}
+		_, _ = io.WriteString(w, "]}")
+	})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, _, _, err := client.Root(t.Context(), "")
+	runtime.ReadMemStats(&after)
+	if !bound.Is(err) || !strings.Contains(err.Error(), "the limit of 100000 instruments") {
+		t.Errorf("%v", err)
+	}
+	if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 300 {
+		t.Errorf("%d MiB were allocated for it", took)
 	}
 }
 

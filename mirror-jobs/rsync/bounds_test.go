@@ -98,6 +98,25 @@ func TestTreeLimits(t *testing.T) {
 	}
 }
 
+// A list that cannot be read to its end is not taken for a whole one: what it names until there comes, and the run says that more is not listed.
+func TestUnreadableList(t *testing.T) {
+	t.Parallel()
+	lists := filepath.Join(t.TempDir(), "rsync")
+	script := "#!/bin/sh\necho '-rw-r--r-- 4 2026/11/28 12:00:00 a/1.txt'\nhead -c 100000 /dev/zero | tr '\\0' x\necho\necho '-rw-r--r-- 4 2026/11/28 12:00:00 b/2.txt'\n"
+	if err := os.WriteFile(lists, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	m, err := rsync.New(rsync.Config{MirrorRsync: wire.MirrorRsync{Daemon: &wire.MirrorRsyncDaemon{Address: "127.0.0.1:1", Module: "data"}}, Scratch: t.TempDir(), Program: lists})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := 0
+	err = rsync.Source{Mover: m}.Walk(t.Context(), func(f tree.Folder) error { files += len(f.Files); return nil })
+	if !errors.Is(err, tree.ErrUnlisted) || files != 1 {
+		t.Errorf("%d files, %v", files, err)
+	}
+}
+
 // What an rsync server writes while copies are sent is read up to a limit.
 func TestEndlessMessages(t *testing.T) {
 	t.Parallel()

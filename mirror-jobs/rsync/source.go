@@ -111,7 +111,8 @@ func (v *treeLister) all(list io.Reader) error {
 	var f tree.Folder
 	folders, files := v.limits.FoldersOf(v.target()), v.limits.FilesOf("")
 	passed := false // the files of this folder are not kept
-	for lines := bufio.NewScanner(list); lines.Scan(); {
+	lines := bufio.NewScanner(list)
+	for lines.Scan() {
 		file, is := listed(lines.Text())
 		if !is {
 			continue
@@ -135,7 +136,13 @@ func (v *treeLister) all(list io.Reader) error {
 		}
 		f.Files = append(f.Files, file)
 	}
-	return v.pass(f)
+	if err := v.pass(f); err != nil {
+		return err
+	}
+	if err := lines.Err(); err != nil { // the files before come
+		return fmt.Errorf("%w: the list of the other side cannot be read to its end: %w", tree.ErrUnlisted, err)
+	}
+	return nil
 }
 
 // take says whether the files of a folder are taken.

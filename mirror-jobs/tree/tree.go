@@ -301,8 +301,7 @@ func (r *run) files(ctx context.Context, f Folder, which []int, instruments []st
 		came++
 		if e.empty {
 			e.moving.Forget()
-			r.pass(e.path)
-			known.set(e.path, e.seen)
+			r.pass(e.path) // and not noted: it may be written within the second or minute that tells whether it changed
 			continue
 		}
 		e.moving.End(e.err == nil)

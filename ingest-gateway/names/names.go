@@ -220,15 +220,14 @@ func (n *Names) join(ctx context.Context, kv jetstream.KeyValue, key string, w W
 	return Held{}, false, nameclaims.Unavailable(w.Name, err)
 }
 
+// supersedes is the version before one, past those that no object has, which have no digest.
 func supersedes(c wire.NameClaim, v wire.NameVersion) string {
-	if v.Version == 1 {
-		return ""
+	for i := v.Version - 2; i >= 0; i-- {
+		if before := c.Versions[i]; before.Digest != (wire.Digest{}) {
+			return before.Key
+		}
 	}
-	before := c.Versions[v.Version-2]
-	if before.Digest == (wire.Digest{}) { // no object has it
-		return ""
-	}
-	return before.Key
+	return ""
 }
 
 // with adds the version of a wanted object to a claim. The first of one that would be refused, but for its receipt, is version 2, so that no key is

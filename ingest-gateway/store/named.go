@@ -114,7 +114,9 @@ func underName(n *wire.Notice, held names.Held) {
 	if held.Version > 1 {
 		n.Version = held.Version
 	}
-	if !wire.MetadataFits(*n) { // whoever publishes it does without
+	fits := *n
+	fits.Looks = ""               // is given up first
+	if !wire.MetadataFits(fits) { // whoever publishes it does without
 		n.Path = ""
 	}
 }

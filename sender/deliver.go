@@ -21,12 +21,13 @@ var permanent = map[wire.Cause]bool{
 
 // advice says what to do about a refusal.
 var advice = map[wire.Cause]string{
-	wire.CauseObjectTooLarge:     "send smaller objects or raise spec.limits.maxObjectSize of the Instrument",
-	wire.CauseUnknownSource:      "no Instrument takes data from this address on this port: compare spec.listeners with the address and port you send from and to (--from chooses it)",
-	wire.CauseRetired:            "the Instrument is retired: set spec.state to Active to receive again",
-	wire.CauseEmpty:              "an object has at least one byte",
-	wire.CauseTruncated:          "tcp.framing of the Instrument is LengthPrefixed, it seems: use --framing length-prefixed",
-	wire.CauseWrongProtocol:      "the object begins as an HTTP request or a TLS hello does: if it is an observation, set archive.mediaType of the Instrument to message/http, or tcp.expect.magic to what its objects begin with",
+	wire.CauseObjectTooLarge: "send smaller objects or raise spec.limits.maxObjectSize of the Instrument",
+	wire.CauseUnknownSource:  "no Instrument takes data from this address on this port: compare spec.listeners with the address and port you send from and to (--from chooses it)",
+	wire.CauseRetired:        "the Instrument is retired: set spec.state to Active to receive again",
+	wire.CauseEmpty:          "an object has at least one byte",
+	wire.CauseTruncated:      "tcp.framing of the Instrument is LengthPrefixed, it seems: use --framing length-prefixed",
+	wire.CauseWrongProtocol: "the object begins as an HTTP request or a TLS hello does: " +
+		"if it is an observation, set archive.mediaType of the Instrument to message/http, or tcp.expect.magic to what its objects begin with",
 	wire.CauseTooManyConnections: "lower --parallel or raise spec.limits.maxConnections of the Instrument",
 	wire.CauseStalled:            "the link is too slow for tcp.idleTimeout of the Instrument: raise it",
 	wire.CauseTooOld:             "the link is too slow for tcp.maxAge of the Instrument: raise it",

@@ -177,7 +177,8 @@ func (t *transfer) ask(ctx context.Context, path string) (offset int64, v verdic
 		return 0, verdict{}, false
 	case http.StatusConflict: // an answer to HEAD has no document
 		v = verdict{refused: wire.CauseNameConflict, advised: true, err: fmt.Errorf(
-			"refused %s: other bytes have this name, or it is a folder of others or lies in an object: choose another one; against the first, archive.versions: Keep helps, too", wire.CauseNameConflict)}
+			"refused %s: other bytes have this name, or it is a folder of others or lies in an object: "+
+				"choose another one; against the first, archive.versions: Keep helps, too", wire.CauseNameConflict)}
 		return 0, t.broken(v), false
 	}
 	return 0, t.judge(a, nil), false

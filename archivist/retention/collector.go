@@ -59,8 +59,9 @@ type Config struct {
 	// later does not expire. Empty: that is not known yet.
 	ClosedTo func() wire.Day
 
-	// Partners returns the partners that are declared, by the names that they have in the ledger, and false while nobody knows them. What is due waits for those that lack some of it, and purges are asked of them. Optional: then
-	// every partner counts that has something of the day in the ledger, as long as the Instrument says.
+	// Partners returns the partners that are declared, by the names that they have in the ledger, and false while nobody knows them.
+	// What is due waits for those that lack some of it, and purges are asked of them. Optional: then every partner counts that has
+	// something of the day in the ledger, as long as the Instrument says.
 	Partners func() (map[string]Partner, bool)
 
 	// Expired is called once a day that expires is listed as purged. Optional.

@@ -40,7 +40,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m.stopped = metric.Gauge(registry, "substorm_archive_expiry_stopped_instruments",
 		"Instruments of which nothing expires because more is due at once than spec.archive.expiry.maxShare allows.")
 	m.kept = metric.Counters(registry, "substorm_archive_mirrored_days_kept_total",
-		"Looks at days that stay although the disk budget is nearly used up and they may go where partners have them: a partner lacks some (Lacking), or none has compared its copies in 7 days (NotCompared).", "reason")
+		"Looks at days that stay although the disk budget is nearly used up and they may go where partners have them: "+
+			"a partner lacks some (Lacking), or none has compared its copies in 7 days (NotCompared).", "reason")
 	for _, reason := range []string{keptLacking, keptUncompared} {
 		m.kept.WithLabelValues(reason)
 	}

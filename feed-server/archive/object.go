@@ -164,8 +164,9 @@ func (a *Archive) lookUp(v *endpoint.Request, t target) (wire.Record, error) {
 	if err != nil {
 		return wire.Record{}, err
 	}
-	for _, record := range all {
-		if max(record.Version, 1) == number {
+	at := 0
+	for _, record := range all { // objects of another Site that went back have one path and no versions: they count by age
+		if at = max(at+1, record.Version); at == number {
 			return record, nil
 		}
 	}

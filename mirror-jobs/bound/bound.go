@@ -85,7 +85,7 @@ type List struct {
 
 // Add counts entries that take so many bytes together. The error is a *Error: they are not to be kept, and not counted.
 func (l *List) Add(entries int, bytes int64) error {
-	limit := ""
+	var limit string
 	switch {
 	case l.Entries > 0 && l.entries+entries > l.Entries:
 		limit = fmt.Sprintf("%d %s", l.Entries, l.Entry)

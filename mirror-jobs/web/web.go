@@ -103,9 +103,9 @@ func (s *Source) Walk(ctx context.Context, visit func(tree.Folder) error) error 
 	if err := w.folders.Add(1, tree.Size("")); err != nil {
 		return err
 	}
-	for w.todo = []string{""}; len(w.todo) > 0; { // the deepest first: so few are known at a time
-		at := w.todo[len(w.todo)-1]
-		w.todo = w.todo[:len(w.todo)-1]
+	for w.unread = []string{""}; len(w.unread) > 0; { // the deepest first: so few are known at a time
+		at := w.unread[len(w.unread)-1]
+		w.unread = w.unread[:len(w.unread)-1]
 		w.folders.Remove(0, tree.Size(at))
 		if !s.may(at, true) {
 			s.cfg.Logger.Warn("robots.txt asks not to read a folder: it is passed over", "path", at)
@@ -137,8 +137,8 @@ func (s *Source) Walk(ctx context.Context, visit func(tree.Folder) error) error 
 type walk struct {
 	*Source
 	folders *bound.List
-	// todo are the folders that are known and not read yet.
-	todo    []string
+	// unread are the folders that are known and not read yet.
+	unread  []string
 	refused tree.Refusals
 	// unlisted is why a folder was not listed that the server failed to give; nil: all were given.
 	unlisted error
@@ -158,7 +158,7 @@ func (w *walk) sort(at string, found []link) (files []plan.File) {
 				refusal = w.folders.Add(1, tree.Size(name))
 			}
 			if refusal == nil {
-				w.todo = append(w.todo, name)
+				w.unread = append(w.unread, name)
 			}
 		case !w.may(name, false):
 			forbidden++

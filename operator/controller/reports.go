@@ -87,7 +87,8 @@ const aliveFor = 3 * wire.GatewayReportInterval
 
 func newReports(log *slog.Logger) *reports {
 	return &reports{log: log, gateways: map[string]*gatewayReport{}, instruments: map[string]map[string]plan.InstrumentReport{},
-		forwards: map[string]wire.ForwardStatus{}, clocks: map[string]wire.ClockStatus{}, contents: map[string]wire.ContentStatus{}, senders: map[string]map[string]plan.SenderReport{}, refusals: map[string]*plan.Refusals{},
+		forwards: map[string]wire.ForwardStatus{}, clocks: map[string]wire.ClockStatus{}, contents: map[string]wire.ContentStatus{}, senders: map[string]map[string]plan.SenderReport{},
+		refusals:    map[string]*plan.Refusals{},
 		damages:     map[string]map[string]wire.Damage{},
 		feedServers: map[string]*feedServerReport{}, consumers: map[string]map[string]plan.ConsumerReport{},
 		mirrors: map[string]map[string]plan.MirrorReport{}, pullers: map[string]wire.PullerStatus{}}

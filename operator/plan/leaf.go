@@ -160,7 +160,8 @@ func (v SiteView) leaves(jetStream Finding) ([]v1alpha1.LeafStatus, *Finding) {
 	secret, noSecret := v.Secrets.Missing(LeavesAccountSecrets(v.Site))
 	switch {
 	case standalone(v.Site):
-		f = bad(v1alpha1.ReasonStandalone, "spec.leaves: substorm up opens no port for leaves, so it cannot be the hub of others: run the hub on a cluster, or have the leaves mirrored (MirrorPartner)")
+		f = bad(v1alpha1.ReasonStandalone, "spec.leaves: substorm up opens no port for leaves, "+
+			"so it cannot be the hub of others: run the hub on a cluster, or have the leaves mirrored (MirrorPartner)")
 	case noKey:
 		f = missing
 	case noSecret:

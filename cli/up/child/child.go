@@ -180,7 +180,7 @@ func Limit() int64 {
 	if err := unix.Sysinfo(&info); err != nil {
 		return most / 2
 	}
-	return max(least, min(most, int64(uint64(info.Totalram)*uint64(info.Unit)/2)))
+	return max(least, min(most, int64(uint64(info.Totalram)*uint64(info.Unit)/2))) //nolint:unconvert // Totalram has 32 bits on some machines
 }
 
 // tail passes on what is written, and keeps the last of it.

@@ -139,7 +139,6 @@ func TestMirrorsKeepAll(t *testing.T) {
 	p.keep("one that came late")
 	forgets(t, a, b)
 	p.keep("the Instruments were deleted")
-
 }
 
 // TestMirrorsKeepAllOfAnOriginThatWentBack: one of two Sites that mirror each other is restored from an older backup, and installed again

@@ -84,7 +84,7 @@ func TestBadStart(t *testing.T) {
 		"API's port taken":   {[]string{"-f", good, "--listen", page, "--listen-api", taken.Addr().String(), "--listen-metrics", free}, 1, []string{"--listen-api", "in use", "choose another"}},
 		"metrics port taken": {[]string{"-f", good, "--listen", page, "--listen-metrics", taken.Addr().String()}, 1, []string{"--listen-metrics", "in use", "choose another"}},
 		"page's port taken":  {[]string{"-f", good, "--listen", taken.Addr().String(), "--listen-metrics", free}, 1, []string{"--listen", `FeedServer "north"`, "in use", "choose another"}},
-		"unknown field":      {[]string{"-f", unknown, "--listen", page, "--listen-metrics", free}, 1, []string{"unknown.yaml:2:", ".spec.titel", "not declared"}},
+		"unknown field":      {[]string{"-f", unknown, "--listen", page, "--listen-metrics", free}, 1, []string{"unknown.yaml:7:", ".spec.titel", "not declared"}},
 		"newer data folder":  {[]string{"-f", good, "--data-dir", newer}, 1, []string{"newer substorm", "--data-dir"}},
 		"a file as folder":   {[]string{"-f", good, "--data-dir", good}, 1, []string{good, "--data-dir"}},
 	} {

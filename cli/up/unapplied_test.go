@@ -72,7 +72,7 @@ func TestUnapplied(t *testing.T) {
 	says("  receives     127.0.0.1:"+fmt.Sprint(port)+" of camera\n",
 		"  follow       curl -N '"+s.URL+"/feeds/all/events?consumer=browser'\n",
 		`  not accepted Instrument "stray": Site "tyr" does not exist`, `  not accepted Instrument "outside": `, "29999",
-		`  not accepted FeedConsumer "analysis": substorm up opens no port of its NATS server`)
+		`  not accepted FeedConsumer "analysis": spec.delivery: substorm up opens no port of its NATS server`)
 	if conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.2:%d", port)); err == nil {
 		_ = conn.Close()
 		t.Error("it receives at another address than that of --listen-ingest")
@@ -100,8 +100,10 @@ func TestUnapplied(t *testing.T) {
 	}
 	second := strings.NewReplacer("name: camera", "name: second", fmt.Sprint(port), "29998").Replace(instrument)
 	write("camera.yaml", strings.Replace(instrument, "type: AllSky", "tpye: AllSky", 1)+"---\n"+second)
-	manifestsApplied("ManifestsApplied", "camera.yaml:2", "spec.tpye", "some of what the files declare")
-	says("all is applied but:\n  not applied  "+filepath.Join(dir, "camera.yaml")+":2: ", `: Instrument "second"`, `not accepted Instrument "second"`)
+	before, _, _ := strings.Cut(instrument, "type: AllSky")
+	line := fmt.Sprint("camera.yaml:", 1+strings.Count(before, "\n"))
+	manifestsApplied("ManifestsApplied", line, "spec.tpye", "some of what the files declare")
+	says("all is applied but:\n  not applied  "+filepath.Join(dir, line)+": ", `: Instrument "second"`, `not accepted Instrument "second"`)
 	if err := testenv.SendObject(port, []byte("a frame")); err != nil {
 		t.Errorf("what was applied before does not receive: %v", err)
 	}

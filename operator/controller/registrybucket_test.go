@@ -327,7 +327,7 @@ func TestRegistryPastManyGuests(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 4 * int(opTimeout/(5*time.Millisecond)) {
-		if _, err := js.PublishAsync("$KV."+kv.Bucket()+"."+wire.RegistryGuestKey("arctic", fmt.Sprint("mag-", i)), []byte("{}")); err != nil {
+		if _, err := js.PublishAsync("$KV."+kv.Bucket()+"."+wire.RegistryGuestKey("arctic", fmt.Sprint("mag-", i)), []byte("{}"), jetstream.WithStallWait(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -59,7 +59,7 @@ func TestNameIsFileAndFolder(t *testing.T) {
 	put(in(port, "camera", "a/b/c.txt"), object[1:]).wantReceipt(t, 201, object[1:])
 	put(in(port, "camera", "clash"), object).wantReceipt(t, 200, object)
 
-	// What was imported has claimed no name.
+	// An imported object has claimed no name.
 	if err := l.store.Put(t.Context(), wire.NamedKey(l.site, "camera", "imported", 1), bytes.NewReader(object), int64(len(object)), objectstore.PutOptions{}); err != nil {
 		t.Fatal(err)
 	}

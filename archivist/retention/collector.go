@@ -60,7 +60,7 @@ type Config struct {
 	ClosedTo func() wire.Day
 
 	// Partners returns the partners that are declared, by the names that they have in the ledger, and false while nobody knows them.
-	// What is due waits for those that lack some of it, and purges are asked of them. Optional: then every partner counts that has
+	// A day that is due waits for those that lack some of it, and purges are asked of them. Optional: then every partner counts that has
 	// something of the day in the ledger, as long as the Instrument says.
 	Partners func() (map[string]Partner, bool)
 

@@ -125,7 +125,7 @@ func TestPurgeWaitsForNoReader(t *testing.T) {
 	l.want("removals", l.waiting(r), 0)
 }
 
-// What a reader pulled counts where the disk budget is nearly used up, if it has compared what it has.
+// A copy that a reader pulled counts where the disk budget is nearly used up, if the reader has compared what it has.
 func TestExpirePulledForSpace(t *testing.T) {
 	l := newLab(t)
 	l.fill()

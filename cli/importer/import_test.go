@@ -223,7 +223,7 @@ func TestFileAndFolder(t *testing.T) {
 			t.Errorf("%q: %d registered, and (-want +got)\n%s", flags, got.Registered, diff)
 		}
 	}
-	// What a gateway received is not listed yet.
+	// The objects that a gateway received are not listed yet.
 	kv, err := l.js.KeyValue(t.Context(), wire.NamesBucket(site))
 	if err != nil {
 		t.Fatal(err)

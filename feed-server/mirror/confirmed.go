@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/catalog"
@@ -54,8 +56,12 @@ func (x *Index) confirmed(v *endpoint.Request) *problem.Problem {
 		return p
 	}
 	x.answer(v, func(out *lines) error {
+		ledger, err := x.cfg.JetStream.KeyValue(v.Context(), wire.LedgerBucket(x.cfg.Site))
+		if err != nil {
+			return fmt.Errorf("bucket %s: %w", wire.LedgerBucket(x.cfg.Site), err)
+		}
 		for _, line := range said {
-			if err := x.confirm(v, out, reader, line); err != nil {
+			if err := x.confirm(v, out, ledger, reader, line); err != nil {
 				return err
 			}
 		}
@@ -94,7 +100,7 @@ func mayConfirm(v *endpoint.Request, said []mirrorindex.ConfirmLine) *problem.Pr
 const maxSkew = time.Hour
 
 // confirm notes one line, and answers it.
-func (x *Index) confirm(v *endpoint.Request, out *lines, reader *wire.ReaderEntry, line mirrorindex.ConfirmLine) error {
+func (x *Index) confirm(v *endpoint.Request, out *lines, ledger jetstream.KeyValue, reader *wire.ReaderEntry, line mirrorindex.ConfirmLine) error {
 	if line.Run != nil {
 		return x.report(v.Context(), reader.Reader, line.Run, v.Now)
 	}
@@ -113,12 +119,8 @@ func (x *Index) confirm(v *endpoint.Request, out *lines, reader *wire.ReaderEntr
 	if has, answer.Confirmed = x.has(v, day, line); answer.Confirmed && has.Objects+has.Datagrams == 0 && expired(day) {
 		return out.write(answer) // what it had confirmed before the day expired here stands: it may be all that is left
 	}
-	kv, err := x.cfg.JetStream.KeyValue(v.Context(), wire.LedgerBucket(x.cfg.Site))
-	if err != nil {
-		return fmt.Errorf("bucket %s: %w", wire.LedgerBucket(x.cfg.Site), err)
-	}
 	key := wire.LedgerKey(line.Instrument, line.Day, wire.StepPulled, reader.Reader)
-	if err := stream.Save(v.Context(), kv, key, wire.Mirrored(has)); err != nil {
+	if err := stream.Save(v.Context(), ledger, key, wire.Mirrored(has)); err != nil {
 		return err
 	}
 	return out.write(answer)

@@ -99,7 +99,7 @@ func (l *confirmLab) has() (wire.Totals, bool) {
 	return entry.Sum(), true
 }
 
-// What a reader confirms stands in the ledger as a push would have counted it: objects, and segments by their datagrams.
+// The ledger counts a copy that a reader confirms as it counts one that was pushed: objects, and segments by their datagrams.
 func TestConfirmed(t *testing.T) {
 	t.Parallel()
 	l := newConfirmLab(t)
@@ -133,7 +133,7 @@ func TestConfirmed(t *testing.T) {
 		t.Errorf("reported: %+v, %v", s, err)
 	}
 
-	// What came later is not what it has, and does not make it less.
+	// An object that came later is not among its copies, and makes them no fewer.
 	l.Wait(l.Put(archivetest.Camera, "d.jpg", "d.jpg", at(storm.Add(time.Minute))))
 	if status, body := l.confirm(archivetest.Token, mirrorindex.MediaLines, line); status != http.StatusOK || !strings.Contains(body, `"confirmed":true`) {
 		t.Errorf("with a newer object: %d %s", status, body)

@@ -350,7 +350,7 @@ func TestSumsAreKept(t *testing.T) {
 	other.run(t, 0, "-r", "--list-only", other.module+"/")
 }
 
-// Of an object and a folder of one name one comes, and the client ends with 23 and names the other.
+// An object and a folder of one name: one of them comes, and the client ends with 23 and names the other.
 func TestFileAndFolder(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -56,7 +56,7 @@ func TestEndlessList(t *testing.T) {
 	}
 }
 
-// Of a folder with more files than are kept those up to the limit come; folders beyond theirs, and those that lie too deep, are refused each
+// The files of a folder come up to the limit; folders beyond theirs, and those that lie too deep, are refused each
 // with a name of its own. All other folders come.
 func TestTreeLimits(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -117,7 +117,7 @@ func TestUnreadableList(t *testing.T) {
 	}
 }
 
-// What an rsync server writes while copies are sent is read up to a limit.
+// The output of an rsync server is read up to a limit while copies are sent.
 func TestEndlessMessages(t *testing.T) {
 	t.Parallel()
 	talks := filepath.Join(t.TempDir(), "rsync")

@@ -175,7 +175,7 @@ func FeedServerUser(site *v1alpha1.Site, server string) JetStreamUser {
 			wire.GapSubjects(code), wire.LiveSubjects(code, "*"), "$KV."+wire.RequestBucket(code)+"."+wire.SamplingRequestKey("*", "*", "*"),
 			"$KV."+lease+".>", "$KV."+wire.DownloadsBucket(code)+".>", "$KV."+wire.CursorBucket(code)+"."+wire.DeliveryCursorKeys, "$KV."+wire.CursorBucket(code)+"."+wire.FilledCursorKeys,
 			"$KV."+status+"."+wire.ConsumerStatusKey("*", "*"), "$KV."+status+"."+wire.FeedServerStatusKey("*"), "$KV."+status+"."+wire.DamageKeys,
-			// What readers that pull confirm.
+			// The ledger entries that readers confirm who pull.
 			"$KV."+wire.LedgerBucket(code)+"."+wire.LedgerKey("*", "*", wire.StepPulled, "*"), "$KV."+status+"."+wire.PullerStatusKey("*"),
 			// Tickets, positions and the newest notice are asked of the leader: another replica may not have them yet.
 			"$JS.API.DIRECT.GET.>", "$JS.API.STREAM.MSG.GET.KV_"+lease, "$JS.API.STREAM.MSG.GET.KV_"+wire.CursorBucket(code), "$JS.API.STREAM.MSG.GET."+wire.NoticeStream(code)),

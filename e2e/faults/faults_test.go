@@ -45,6 +45,7 @@ func (l *lab) faults() []fault {
 			fault{"the connection of " + p.name + " to the object store", "is cut", p.toStore.Cut, p.toStore.Mend, ofServer},
 		)
 	}
+	all = append(all, l.mirrorFaults...)
 	for _, bucket := range []func(string) string{
 		wire.RegistryBucket, wire.LedgerBucket, wire.StatusBucket, wire.CursorBucket, wire.NamesBucket, wire.IndexBucket,
 		wire.GapsBucket, wire.DescriptionBucket, wire.DownloadsBucket, wire.LeaseBucket, wire.RequestBucket,
@@ -99,7 +100,8 @@ func (d *deck) round(t *testing.T, n int) {
 
 // TestFaults injects faults under load. At the end each object that has a receipt is
 // listed once, with its bytes; each datagram that was ever in the stream of observations is
-// once in a segment, and nothing else; and the columns of the ledger agree, with the senders too.
+// once in a segment, and nothing else; the columns of the ledger agree, with the senders too; and a
+// mirror that is pushed to and one that pulls have all of it.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -109,6 +111,7 @@ func TestFaults(t *testing.T) {
 	for _, p := range l.pools {
 		senders = append(senders, startSender(t, p))
 	}
+	l.startMirrors()
 	w := l.startWitness()
 	d := &deck{random: rand.New(rand.NewPCG(chosen, 0)), all: l.faults()}
 	count := rounds(t)
@@ -124,4 +127,5 @@ func TestFaults(t *testing.T) {
 	l.checkObjects(senders)
 	stored := l.checkDatagrams(senders, w)
 	l.checkTools(senders, stored, count >= 100)
+	l.checkMirrors(senders, stored)
 }

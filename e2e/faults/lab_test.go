@@ -52,7 +52,9 @@ func (p *pool) entries() []wire.InstrumentEntry {
 	web.Listeners = []wire.ListenerEntry{{Protocol: wire.ProtocolHTTP, Port: uint16(p.http),
 		IdleTimeoutMillis: 60_000, MaxAgeMillis: 3_600_000, UploadExpiryMillis: 3_600_000}}
 	entries := []wire.InstrumentEntry{camera, web, testenv.InstrumentUDP(p.mag(), p.udp)}
+	public := &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic}
 	for i := range entries {
+		entries[i].Access = public
 		entries[i].Gateway = p.name
 		entries[i].Acknowledge = "StoredOrSpooled"
 	}
@@ -68,6 +70,11 @@ type lab struct {
 	js       jetstream.JetStream
 	pools    []*pool
 	programs []program
+	mirrors  []*mirror
+	// mirrorFaults are those of the mirrors' runs and of their connections.
+	mirrorFaults []fault
+	// began is a time before anything was sent.
+	began    time.Time
 	registry testenv.Registry
 	cli      string
 	secrets  string
@@ -77,7 +84,7 @@ type lab struct {
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	l := &lab{t: t, nats: testenv.NATS(t, testenv.NATSOptions{}), minio: testenv.MinIO(t, testenv.MinIOOptions{}), cli: testenv.Program(t, "cli"), patience: patience, tryFor: time.Minute}
+	l := &lab{t: t, nats: testenv.NATS(t, testenv.NATSOptions{}), minio: testenv.MinIO(t, testenv.MinIOOptions{}), cli: testenv.Program(t, "cli"), began: time.Now().UTC(), patience: patience, tryFor: time.Minute}
 	l.secrets = testenv.CredentialsDir(t, l.minio.Root())
 	l.store, l.js = l.minio.Bucket(t, bucket), l.nats.JetStream(t)
 	testenv.CreateSite(t, l.js, site)

@@ -96,9 +96,9 @@ func TestMirroredIntoOwnInstrument(t *testing.T) {
 	camera.Gateway, camera.Listeners = "", nil // nothing else brings anything
 	retired := tcpInstrument("retired", 10002)
 	retired.Retired = true
-	l.declare(t, camera, tcpInstrument("mag", 10003), retired)
+	l.declare(t, camera, tcpInstrument("mag", 10003), tcpInstrument("sends", 10004), retired)
 	into := pullInto("old", "camera")
-	into.Paths = append(into.Paths, wire.MirrorPath{Pattern: "r/*", Instrument: "retired"}, wire.MirrorPath{Pattern: "g/*", Instrument: "gone"})
+	into.Paths = append(into.Paths, wire.MirrorPath{Pattern: "s/*", Instrument: "sends"}, wire.MirrorPath{Pattern: "r/*", Instrument: "retired"}, wire.MirrorPath{Pattern: "g/*", Instrument: "gone"})
 	l.declareMirrors(t, into)
 	g := l.start(t, gatewayOptions{flags: mirrorFlags})
 	g.awaitReady()
@@ -125,6 +125,7 @@ func TestMirroredIntoOwnInstrument(t *testing.T) {
 		cause      wire.Cause
 	}{
 		"an instrument that paths do not name": {"mag", m, object, 403, wire.CauseUnknownInstrument},
+		"an instrument that has listeners":     {"sends", m, object, 403, wire.CauseUnknownInstrument},
 		"an origin":                            {"camera", mirrored(object, "x"), object, 403, wire.CauseUnknownInstrument},
 		"a retired instrument":                 {"retired", m, object, 410, wire.CauseRetired},
 		"another size":                         {"camera", wire.MirroredObject{Path: "b", Size: 4999}, object, 400, wire.CauseDigestMismatch},

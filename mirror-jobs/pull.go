@@ -104,6 +104,9 @@ func (p *program) pullTree(ctx context.Context, entry wire.MirrorEntry, progress
 		MaxObjectSize: func(instrument string) int64 {
 			return cmp.Or(p.registry.Snapshot().Instruments[instrument].MaxObjectSize, undeclaredSize)
 		},
+		HasListeners: func(instrument string) bool {
+			return len(p.registry.Snapshot().Instruments[instrument].Listeners) > 0
+		},
 		Pause:      func(ctx context.Context) error { return p.pause(ctx, entry.Limits) },
 		VerifyOnly: p.cfg.VerifyOnly, Force: p.cfg.Force, Progress: progress, Logger: p.log,
 	})

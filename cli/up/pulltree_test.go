@@ -41,6 +41,17 @@ spec:
   paths: [{pattern: "mag/**", instrumentRef: {name: camera}}]
 `
 
+// imported is an Instrument that is declared for what is pulled.
+const imported = `
+apiVersion: substorm.dev/v1alpha1
+kind: Instrument
+metadata: {name: %s}
+spec:
+  siteRef: {name: hub}
+  type: AllSkyCamera
+  access: {live: Public, archive: Public}
+`
+
 // TestPullFolders: what a web server and an rsync daemon have in folders becomes objects of an Instrument, each once; what no pattern
 // fits is counted and stays where it is, and what another Instrument's pattern fits by now comes to that one.
 func TestPullFolders(t *testing.T) {
@@ -71,8 +82,8 @@ func TestPullFolders(t *testing.T) {
 
 	m := &mirrored{t: t, code: "hub", port: testenv.FreePorts(t, 2), dir: t.TempDir()}
 	m.write("site.yaml", strings.Replace(fmt.Sprintf(site, m.port), fmt.Sprintf("last: %d}", m.port), fmt.Sprintf("last: %d}", m.port+1), 1))
-	m.write("camera.yaml", fmt.Sprintf(camera, m.port))
-	m.write("second.yaml", strings.Replace(fmt.Sprintf(camera, m.port+1), "name: camera}", "name: second}", 1))
+	m.write("camera.yaml", fmt.Sprintf(imported, "camera"))
+	m.write("second.yaml", fmt.Sprintf(imported, "second"))
 	m.write("partners.yaml", fmt.Sprintf(treePartners, web.URL, address))
 	m.Standalone = testenv.StartStandalone(t, m.dir)
 	m.ready("site/hub", "instrument/camera", "instrument/second", "mirrorpartner/old-archive", "mirrorpartner/institute")

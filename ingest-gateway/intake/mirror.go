@@ -38,11 +38,12 @@ var (
 	errNotOfIt    = errors.New("what a partner of another Substorm pulls is of that Site: send its instruments under <origin>_<instrument>, with the origin")
 	errNotOrigin  = errors.New("only what is pulled from another Substorm has an origin, and goes to instruments of another Site")
 	errNotInPaths = errors.New("spec.paths of the MirrorPartner gives nothing to this Instrument")
+	errListens    = errors.New("it has listeners, and a pull must not take the names of its senders: declare an Instrument without listeners for what is pulled, and name it in spec.paths of the MirrorPartner")
 )
 
 // Mirror returns the listener to which a run of a mirror sends an object, and where it may not send it, why: the run must be one of the
 // partner, by its certificate; and the instrument one of the Site that the partner pulls from or, where that is no Substorm,
-// one to which the partner's paths give something.
+// one without listeners to which the partner's paths give something.
 func (s *Snapshot) Mirror(m Mirrored) (*Listener, wire.Cause, error) {
 	if s.registry == nil {
 		return nil, wire.CauseBadCertificate, fmt.Errorf("partner %s: %w", m.Partner, ErrNotYet)
@@ -64,6 +65,9 @@ func (s *Snapshot) Mirror(m Mirrored) (*Listener, wire.Cause, error) {
 	listener := &Listener{Instrument: in, Name: MirrorListener, Protocol: wire.ProtocolHTTP, IdleTimeout: mirrorIdle, MaxAge: mirrorMaxAge}
 	if in.Retired {
 		return listener, wire.CauseRetired, nil
+	}
+	if len(in.entry.Listeners) > 0 {
+		return nil, wire.CauseUnknownInstrument, fmt.Errorf("partner %s, instrument %s: %w", m.Partner, m.Instrument, errListens)
 	}
 	return listener, "", nil
 }

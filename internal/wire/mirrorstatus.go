@@ -66,6 +66,8 @@ const (
 	MirrorReasonStore           = "StoreFailed"
 	MirrorReasonTooMany         = "TooManyInstruments"
 	MirrorReasonNameConflict    = "NameConflict"
+	// MirrorReasonHasListeners: spec.paths names an Instrument that has listeners of its own.
+	MirrorReasonHasListeners = "InstrumentHasListeners"
 )
 
 // MirrorStatus is what a run reports every MirrorReportInterval while it lasts, and once when it ends.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
@@ -128,7 +129,7 @@ func (p *run) settle(ctx context.Context, b batch, refused []place) (again []int
 		}
 		e := &d.lines[at.line].Entry
 		if listings[d].Has(e) {
-			p.Logger.Error("an object is not mirrored: the other side lists it, and does not give it", "instrument", d.in.Instrument, "path", e.Path, "id", e.ID)
+			p.log.Add(slog.LevelError, "objects are not mirrored: the other side lists them, and does not give them", "instrument", d.in.Instrument, "path", e.Path, "id", e.ID)
 			p.Progress.fail(1)
 			continue
 		}
@@ -143,7 +144,7 @@ func (p *run) settle(ctx context.Context, b batch, refused []place) (again []int
 func (p *run) setAside(instrument string, e *mirrorindex.Entry) error {
 	aside, err := p.Folder.SetAside(instrument, e, p.lastOf(instrument, e.Path))
 	if err == nil && aside != "" {
-		p.Logger.Warn("a file has the path of an object that comes, or of a folder of it, and is no earlier version of it: it gets another name",
+		p.log.Add(slog.LevelWarn, "files have the path of an object that comes, or of a folder of it, and are no earlier version of it: they get other names",
 			"instrument", instrument, "path", e.Path, "file", aside)
 	}
 	return err
@@ -158,7 +159,7 @@ func (p *run) unless(err error, instrument, path string) error {
 	if !alone {
 		return fmt.Errorf("%s/%s: %w", instrument, path, err)
 	}
-	p.Logger.Error("an object is not mirrored", "instrument", instrument, "path", path, "error", err)
+	p.log.Add(slog.LevelError, "objects are not mirrored", "instrument", instrument, "path", path, "error", err)
 	return nil
 }
 

@@ -71,7 +71,7 @@ func TestReinstalled(t *testing.T) {
 		l.want("both", want)
 		l.force = true
 	}
-	if !strings.Contains(l.log.String(), "it gets another name") {
+	if !strings.Contains(l.log.String(), "they get other names") {
 		t.Errorf("the log does not say so: %s", &l.log)
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/folder"
 	"github.com/substorm/substorm/mirror-jobs/https"
 	"github.com/substorm/substorm/mirror-jobs/plan"
+	"github.com/substorm/substorm/mirror-jobs/summary"
 )
 
 const (
@@ -75,13 +76,15 @@ func Run(ctx context.Context, cfg Config) error {
 			return slices.ContainsFunc(cfg.Instruments, func(pattern string) bool { return matches(pattern, name) })
 		}
 	}
-	p := &run{Config: cfg, wanted: make(chan []*day), bundles: make(chan batch, cfg.Connections), large: make(chan batch, cfg.Connections), ready: make(chan *day, readyDays), open: map[*day]bool{}}
+	p := &run{Config: cfg, log: summary.New(cfg.Logger), wanted: make(chan []*day), bundles: make(chan batch, cfg.Connections), large: make(chan batch, cfg.Connections), ready: make(chan *day, readyDays), open: map[*day]bool{}}
+	defer p.log.Flush()
 	return p.do(ctx)
 }
 
 // run is one run.
 type run struct {
 	Config
+	log  *summary.Log
 	site string
 	// wanted are the days whose lists are to be asked for, some at a time; bundles and large
 	// objects are to be fetched; ready are days with which nothing is left to do but to note it.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/internal/objectpath"
@@ -60,7 +61,7 @@ func (r *run) add(ctx context.Context, d *pushed, i int) error {
 
 // lack counts an object as owed that cannot be brought, and is not tried.
 func (r *run) lack(in wire.InstrumentEntry, f File, err error) {
-	r.Logger.Error("an object is not at the partner", "instrument", in.Instrument, "path", f.Path, "error", err)
+	r.log.Add(slog.LevelError, "objects are not at the partner", "instrument", in.Instrument, "path", f.Path, "error", err)
 	r.Progress.Owe(f.Size)
 	r.Progress.End(f.Size, false)
 	r.Progress.lack(f.Modified)
@@ -111,7 +112,7 @@ func (r *run) flush(ctx context.Context) error {
 			r.owe(b.files[i].Path, ended[i])
 			r.Progress.lack(b.files[i].Modified)
 			if !errors.Is(ended[i], errOpen) {
-				r.Logger.Error("an object is not at the partner", "instrument", d.in.Instrument, "path", b.files[i].Path, "error", ended[i])
+				r.log.Add(slog.LevelError, "objects are not at the partner", "instrument", d.in.Instrument, "path", b.files[i].Path, "error", ended[i])
 			}
 		}
 		b.files[i].Moving.End(ended[i] == nil)

@@ -5,6 +5,7 @@ package push
 import (
 	"context"
 	"errors"
+	"log/slog"
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/mirror-jobs/plan"
@@ -181,9 +182,9 @@ func (r *run) compare(ctx context.Context) error {
 			r.Progress.Compare(1)
 			continue
 		case ended[i] == nil:
-			r.Logger.Warn("the partner lacked a copy, or had another one, and has it again", "instrument", d.in.Instrument, "path", c.files[i].Path)
+			r.log.Add(slog.LevelWarn, "the partner lacked copies, or had other ones, and has them again", "instrument", d.in.Instrument, "path", c.files[i].Path)
 		default:
-			r.Logger.Error("an object is not at the partner", "instrument", d.in.Instrument, "path", c.files[i].Path, "error", ended[i])
+			r.log.Add(slog.LevelError, "objects are not at the partner", "instrument", d.in.Instrument, "path", c.files[i].Path, "error", ended[i])
 			r.owe(c.files[i].Path, ended[i])
 			r.Progress.lack(c.files[i].Modified)
 			d.differing++

@@ -17,6 +17,7 @@ import (
 	"github.com/substorm/substorm/internal/registry"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/mirror-jobs/plan"
+	"github.com/substorm/substorm/mirror-jobs/summary"
 )
 
 // Catalog knows what the archive holds. internal/catalog is one.
@@ -61,10 +62,11 @@ var ErrKept = errors.New("copies that must go are still at the partner")
 
 // Run makes one run. Errors: ErrOwed, ErrKept, Problem, of the archive.
 func Run(ctx context.Context, cfg Config) error {
-	r := &run{Config: cfg, now: time.Now().UTC(), policy: plan.PushPolicy{
+	r := &run{Config: cfg, log: summary.New(cfg.Logger), now: time.Now().UTC(), policy: plan.PushPolicy{
 		AllVersions: cfg.Entry.Selection.Versions == wire.MirrorVersionsAll, Prune: plan.Prune(cfg.Entry.Prune),
 		Retractions: cfg.Entry.Retractions, SafetyStop: cfg.Entry.SafetyStopPercent,
 	}}
+	defer r.log.Flush()
 	r.Mover = answering{cfg.Mover, cfg.Progress}
 	r.server, r.former = &server{mover: r.Mover}, map[string]*place{}
 	r.names = make(map[string]bool, len(cfg.Entry.Selection.Instruments))
@@ -126,6 +128,7 @@ func reasonOf(err error) string {
 // run is one.
 type run struct {
 	Config
+	log *summary.Log
 	now time.Time
 	// names are the instruments that are selected.
 	names    map[string]bool

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"sync"
 
@@ -96,7 +97,7 @@ func (f *fetching) ended(d *day, i int, moving *push.Moving, err error) error {
 		f.refused = append(f.refused, refused{place{d, i}, moving, err})
 		return nil
 	case f.gateways.Final(err), errors.As(err, &differs), errors.As(err, &full), errors.Is(err, folder.ErrPath):
-		f.Logger.Error("an object is not mirrored", "instrument", d.in.name, "path", e.Path, "error", err)
+		f.log.Add(slog.LevelError, "objects are not mirrored", "instrument", d.in.name, "path", e.Path, "error", err)
 	default:
 		return err
 	}
@@ -138,7 +139,7 @@ func (f *fetching) settle(ctx context.Context) error {
 			o.day.again++
 			continue
 		}
-		f.Logger.Error("an object is not mirrored", "instrument", o.day.in.name, "path", e.Path, "error", o.why)
+		f.log.Add(slog.LevelError, "objects are not mirrored", "instrument", o.day.in.name, "path", e.Path, "error", o.why)
 		f.lacks(o.day, o.line, o.moving, o.why)
 	}
 	return nil

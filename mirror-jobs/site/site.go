@@ -31,6 +31,7 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/https"
 	"github.com/substorm/substorm/mirror-jobs/plan"
 	"github.com/substorm/substorm/mirror-jobs/push"
+	"github.com/substorm/substorm/mirror-jobs/summary"
 )
 
 const (
@@ -76,7 +77,8 @@ type Config struct {
 
 // Run makes one run. Errors: push.ErrOwed, push.Problem, of the archive and of NATS.
 func Run(ctx context.Context, cfg Config) error {
-	r := &run{Config: cfg, now: time.Now(), origin: cfg.Entry.HTTPS.Origin}
+	r := &run{Config: cfg, now: time.Now(), origin: cfg.Entry.HTTPS.Origin, log: summary.New(cfg.Logger)}
+	defer r.log.Flush()
 	r.part = cfg.VerifyOnly || !cfg.From.IsZero() || !cfg.To.IsZero()
 	r.anew = r.part || cfg.Force
 	r.policy = plan.GuestPolicy{Selection: r.selection(), AllVersions: cfg.Entry.Selection.Versions == wire.MirrorVersionsAll,
@@ -105,6 +107,7 @@ func Run(ctx context.Context, cfg Config) error {
 // run is one.
 type run struct {
 	Config
+	log       *summary.Log
 	now       time.Time
 	origin    string
 	policy    plan.GuestPolicy
@@ -264,7 +267,7 @@ func (r *run) step() string {
 	case r.VerifyOnly:
 		return "a run that does not only verify brings them"
 	default:
-		return "the next run tries again, and the log names all of them"
+		return "the next run tries again"
 	}
 }
 

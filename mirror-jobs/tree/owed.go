@@ -22,13 +22,25 @@ func (r *run) owe(path string, err error) {
 	}
 }
 
+// mayWrite returns why a run must not write into an Instrument that spec.paths names. Gateways would refuse each file.
+func mayWrite(cfg Config) error {
+	for _, path := range cfg.Entry.Paths {
+		if cfg.HasListeners != nil && cfg.HasListeners(path.Instrument) {
+			return &push.Problem{Reason: wire.MirrorReasonHasListeners, Err: fmt.Errorf("spec.paths gives %q to Instrument %q, which has listeners: "+
+				"its senders would be refused names that the partner used before. Declare an Instrument without listeners for what is pulled, and name it in spec.paths",
+				path.Pattern, path.Instrument)}
+		}
+	}
+	return nil
+}
+
 // leaves is the error of a run that could not bring all; nil where it could.
 func (r *run) leaves() error {
 	switch {
 	case r.owed == 0:
 		return nil
 	case r.firstOwed == "":
-		return fmt.Errorf("%w: %d files, which the log names", push.ErrNotPulled, r.owed)
+		return fmt.Errorf("%w: %d files", push.ErrNotPulled, r.owed)
 	case r.firstErr == nil:
 		return fmt.Errorf("%w: %d files, as %q: a run that does not only verify brings them", push.ErrNotPulled, r.owed, r.firstOwed)
 	}
@@ -36,7 +48,7 @@ func (r *run) leaves() error {
 	if conflicts(r.firstErr) {
 		return &push.Problem{Reason: wire.MirrorReasonNameConflict, Answered: true, Err: err}
 	}
-	return fmt.Errorf("%w; the next run tries again, and the log names all of them", err)
+	return fmt.Errorf("%w; the next run tries again", err)
 }
 
 // conflicts says whether a gateway refused a file since its name has other bytes here, and the Instrument keeps no versions.

@@ -18,6 +18,7 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/gateway"
 	"github.com/substorm/substorm/mirror-jobs/plan"
 	"github.com/substorm/substorm/mirror-jobs/push"
+	"github.com/substorm/substorm/mirror-jobs/summary"
 )
 
 // Source is another side's tree of files. Its errors are push.Problem where they are about all of it.
@@ -90,6 +91,8 @@ type Config struct {
 	JetStream jetstream.JetStream
 	// MaxObjectSize is how many bytes an object of an Instrument may have; nil, or 0: any.
 	MaxObjectSize func(instrument string) int64
+	// HasListeners says whether an Instrument has listeners: nothing is pulled into one that has. Nil: none has.
+	HasListeners func(instrument string) bool
 	// Pause returns when objects may be moved. Errors: ctx's.
 	Pause func(ctx context.Context) error
 	// VerifyOnly compares and moves nothing; Force fetches all, whatever was fetched before.
@@ -101,15 +104,17 @@ type Config struct {
 const (
 	// filesAtOnce of a folder are fetched before it is noted that they are here.
 	filesAtOnce = 1000
-	// toldFiles that belong to no Instrument are logged by name; all are counted.
-	toldFiles = 20
 	// foldersAtOnce are worked on while the next are looked at.
 	foldersAtOnce = 2
 )
 
 // Run makes one run. Errors: push.ErrOwed, push.Problem, of NATS.
 func Run(ctx context.Context, cfg Config) error {
-	r := &run{Config: cfg}
+	if err := mayWrite(cfg); err != nil {
+		return err
+	}
+	r := &run{Config: cfg, log: summary.New(cfg.Logger)}
+	defer r.log.Flush()
 	var err error
 	if r.state, err = openState(ctx, cfg.JetStream, cfg.Site, cfg.Entry.Partner); err != nil {
 		return err
@@ -122,11 +127,7 @@ func Run(ctx context.Context, cfg Config) error {
 		}
 		defer r.gateways.Close()
 	}
-	err = r.all(ctx)
-	if r.empty > 0 {
-		r.Logger.Warn("files of the other side are passed over: an object has at least one byte, and these have none", "count", r.empty, "first", r.firstEmpty)
-	}
-	if err != nil {
+	if err := r.all(ctx); err != nil {
 		return err
 	}
 	return r.leaves()
@@ -137,11 +138,9 @@ type run struct {
 	Config
 	state    *state
 	gateways *gateway.Client
-	// owed are files that did not come, and told those without an Instrument that were logged. One goroutine counts.
-	owed, told int
-	// empty files were passed over, the first of them firstEmpty.
-	empty      int
-	firstEmpty string
+	log      *summary.Log
+	// owed are files that did not come. One goroutine counts.
+	owed int
 	// firstOwed names the first file that is owed, and firstErr says why it did not come; nil: nobody tried.
 	firstOwed string
 	firstErr  error
@@ -226,13 +225,11 @@ func (r *run) folder(ctx context.Context, f Folder) error {
 	return nil
 }
 
-// quarantine counts files that belong to no Instrument, and names the first.
+// quarantine counts files that belong to no Instrument.
 func (r *run) quarantine(f Folder, files []int) {
 	r.Progress.Quarantine(len(files))
 	for _, i := range files {
-		if r.told++; r.told <= toldFiles {
-			r.Logger.Warn("no pattern of spec.paths fits a file: it stays at the other side until one does", "path", f.Files[i].Path)
-		}
+		r.log.Add(slog.LevelWarn, "files that no pattern of spec.paths fits stay at the other side until one does", "path", f.Files[i].Path)
 	}
 }
 
@@ -251,10 +248,7 @@ func (r *run) passEmpty(f Folder, todo *plan.TreeFolder) {
 
 // pass counts a file that is empty.
 func (r *run) pass(path string) {
-	if r.empty == 0 {
-		r.firstEmpty = path
-	}
-	r.empty++
+	r.log.Add(slog.LevelWarn, "files of the other side are passed over: an object has at least one byte, and these have none", "path", path)
 	r.Progress.PassEmpty()
 }
 
@@ -307,7 +301,7 @@ func (r *run) files(ctx context.Context, f Folder, which []int, instruments []st
 		e.moving.End(e.err == nil)
 		if e.err != nil {
 			r.owe(e.path, e.err)
-			r.Logger.Error("a file is not mirrored", "path", e.path, "error", e.err)
+			r.log.Add(slog.LevelError, "files are not mirrored", "path", e.path, "error", e.err)
 			continue
 		}
 		known.set(e.path, e.seen)

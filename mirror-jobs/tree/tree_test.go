@@ -112,3 +112,56 @@ func passEmpty(t *testing.T, js jetstream.JetStream) {
 		t.Errorf("the log: %s", log)
 	}
 }
+
+// A run writes into no Instrument that has listeners, and does not look at the other side first.
+func TestInstrumentWithListeners(t *testing.T) {
+	t.Parallel()
+	err := tree.Run(t.Context(), tree.Config{
+		Site: archivetest.Site, Kind: wire.MirrorScheduled,
+		Entry:        wire.MirrorEntry{Partner: "uni", Paths: []wire.MirrorPath{{Pattern: "old/**", Instrument: "old"}, {Pattern: "**", Instrument: archivetest.Camera}}},
+		HasListeners: func(instrument string) bool { return instrument == archivetest.Camera },
+		Progress:     &push.Progress{}, Logger: slog.New(slog.DiscardHandler),
+	})
+	var problem *push.Problem
+	if !errors.As(err, &problem) || problem.Reason != wire.MirrorReasonHasListeners || !strings.Contains(err.Error(), fmt.Sprintf("%q, which has listeners", archivetest.Camera)) {
+		t.Errorf("a run into an Instrument that has listeners: %v", err)
+	}
+}
+
+// denied lists files that it gives none of, and as many that no pattern fits.
+type denied struct {
+	tree.Source
+	files int
+}
+
+func (d denied) Walk(_ context.Context, visit func(tree.Folder) error) error {
+	f := tree.Folder{Path: "a"}
+	for i := range d.files {
+		f.Files = append(f.Files, plan.File{Path: fmt.Sprintf("a/%d.txt", i), Size: 5, Mark: "1"}, plan.File{Path: fmt.Sprintf("a/%d.jpg", i), Size: 5, Mark: "1"})
+	}
+	return visit(f)
+}
+
+func (denied) Fetch(_ context.Context, files []tree.Wanted, take func(int, tree.Got) error) error {
+	for i := range files {
+		if err := take(i, tree.Got{Err: errors.New("permission denied")}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The log of a run has a line with a count for files that do not come, however many there are.
+func TestLogIsBounded(t *testing.T) {
+	t.Parallel()
+	log := &strings.Builder{}
+	err := tree.Run(t.Context(), tree.Config{
+		Site: archivetest.Site, Source: denied{files: 30}, Kind: wire.MirrorScheduled, JetStream: archivetest.New(t).JetStream,
+		Entry:    wire.MirrorEntry{Partner: "uni", Paths: []wire.MirrorPath{{Pattern: "**/*.txt", Instrument: archivetest.Camera}}},
+		Pause:    func(context.Context) error { return nil },
+		Progress: &push.Progress{}, Logger: slog.New(slog.NewTextHandler(log, nil)),
+	})
+	if !errors.Is(err, push.ErrOwed) || strings.Count(log.String(), "\n") != 2 || strings.Count(log.String(), "count=30") != 2 || !strings.Contains(log.String(), "first.path=a/0.jpg") {
+		t.Errorf("%v; the log:\n%s", err, log)
+	}
+}

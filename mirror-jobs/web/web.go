@@ -31,6 +31,7 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/https"
 	"github.com/substorm/substorm/mirror-jobs/plan"
 	"github.com/substorm/substorm/mirror-jobs/push"
+	"github.com/substorm/substorm/mirror-jobs/summary"
 	"github.com/substorm/substorm/mirror-jobs/tree"
 )
 
@@ -99,7 +100,8 @@ func (s *Source) Walk(ctx context.Context, visit func(tree.Folder) error) error 
 	if err := s.obey(ctx); err != nil {
 		return wholeProblem(err)
 	}
-	w := &walk{Source: s, folders: s.cfg.Limits.FoldersOf(s.cfg.URL.Redacted())}
+	w := &walk{Source: s, folders: s.cfg.Limits.FoldersOf(s.cfg.URL.Redacted()), log: summary.New(s.cfg.Logger)}
+	defer w.log.Flush()
 	if err := w.folders.Add(1, tree.Size("")); err != nil {
 		return err
 	}
@@ -108,7 +110,7 @@ func (s *Source) Walk(ctx context.Context, visit func(tree.Folder) error) error 
 		w.unread = w.unread[:len(w.unread)-1]
 		w.folders.Remove(0, tree.Size(at))
 		if !s.may(at, true) {
-			s.cfg.Logger.Warn("robots.txt asks not to read a folder: it is passed over", "path", at)
+			w.log.Add(slog.LevelWarn, "robots.txt asks not to read folders: they are passed over", "path", at)
 			continue
 		}
 		found, err := s.page(ctx, at)
@@ -120,7 +122,7 @@ func (s *Source) Walk(ctx context.Context, visit func(tree.Folder) error) error 
 			return wholeProblem(err)
 		}
 		if err != nil {
-			s.cfg.Logger.Warn("a folder cannot be read: it is passed over", "path", at, "error", err)
+			w.log.Add(slog.LevelWarn, "folders cannot be read: they are passed over", "path", at, "error", err)
 			if failing(err) {
 				w.unlisted = cmp.Or(w.unlisted, fmt.Errorf("%w: %w", tree.ErrUnlisted, err))
 			}
@@ -136,6 +138,7 @@ func (s *Source) Walk(ctx context.Context, visit func(tree.Folder) error) error 
 // walk is one through all folders.
 type walk struct {
 	*Source
+	log     *summary.Log
 	folders *bound.List
 	// unread are the folders that are known and not read yet.
 	unread  []string
@@ -144,15 +147,14 @@ type walk struct {
 	unlisted error
 }
 
-// sort returns the files that the links of a folder lead to, and notes the folders. Names of both that no object can have are counted.
+// sort returns the files that the links of a folder lead to, and notes the folders. Those whose names no object can have are counted.
 func (w *walk) sort(at string, found []link) (files []plan.File) {
-	var nameless, forbidden int
 	for _, l := range found {
 		name := path.Join(at, l.Name)
 		var refusal error
 		switch {
 		case wire.CheckSentName(name) != nil:
-			nameless++
+			w.log.Add(slog.LevelWarn, "files and folders are passed over, whose names no object can have", "path", name)
 		case l.Folder:
 			if refusal = w.cfg.Limits.CheckDepth(name); refusal == nil {
 				refusal = w.folders.Add(1, tree.Size(name))
@@ -161,19 +163,13 @@ func (w *walk) sort(at string, found []link) (files []plan.File) {
 				w.unread = append(w.unread, name)
 			}
 		case !w.may(name, false):
-			forbidden++
+			w.log.Add(slog.LevelWarn, "robots.txt asks not to read some files: they are passed over", "path", name)
 		default:
 			files = append(files, plan.File{Path: name, Size: -1, Mark: l.Mark})
 		}
 		if refusal != nil {
 			w.refused.Add(refusal)
 		}
-	}
-	if nameless > 0 {
-		w.cfg.Logger.Warn("files and folders are passed over, whose names no object can have", "folder", at, "count", nameless)
-	}
-	if forbidden > 0 {
-		w.cfg.Logger.Warn("robots.txt asks not to read some files: they are passed over", "folder", at, "count", forbidden)
 	}
 	return files
 }

@@ -237,6 +237,7 @@ func TestMirrorPartnerContinuous(t *testing.T) {
 	}
 	w.applyLabeled("camera", 30100, "fields") // an Instrument that comes to match is mirrored at once
 	w.awaitMirrorEntry("nmdc", func(e wire.MirrorEntry) bool { return len(e.Selection.Instruments) == 3 })
+	w.pullsIntoCamera()
 
 	w.applyMirror("nmdc", spec+`, schedule: {cron: "@daily"}`)
 	w.awaitGone(&appsv1.Deployment{}, "nmdc-mirror")
@@ -248,6 +249,20 @@ func TestMirrorPartnerContinuous(t *testing.T) {
 	w.awaits("MirrorPartner", "nmdc", "Accepted", "False/SiteNotFound", `Site "hub"`)
 	w.awaitGone(&batchv1.CronJob{}, "nmdc-mirror")
 	w.awaitGone(&corev1.ServiceAccount{}, "nmdc-mirror")
+}
+
+// pullsIntoCamera: a pull into an Instrument is accepted while that has no listeners.
+func (w *world) pullsIntoCamera() {
+	w.t.Helper()
+	w.applyMirror("old", `direction: Pull, protocol: HTTPS, https: {url: "https://old.example.org", source: WebArchive}, paths: [{pattern: "**", instrumentRef: {name: camera}}], schedule: {cron: "@daily"}`)
+	w.awaits("MirrorPartner", "old", "Accepted", "False/InstrumentHasListeners", `"camera"`)
+	w.apply(`
+apiVersion: substorm.dev/v1alpha1
+kind: Instrument
+metadata: {name: camera, labels: {group: fields}}
+spec: {siteRef: {name: hub}, type: AllSkyCamera}
+`)
+	w.awaits("MirrorPartner", "old", "Accepted", "True/Accepted")
 }
 
 // TestMirrorUserMayDoOnlyItsWork: what the credentials of a partner's runs open, and what they do not.

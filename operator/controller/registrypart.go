@@ -27,7 +27,7 @@ func judgedAs(instruments []v1alpha1.Instrument, gateways []v1alpha1.IngestGatew
 func judgedInstrumentOf(inst *v1alpha1.Instrument, gateways []v1alpha1.IngestGateway, listed map[string]bool) judgedInstrument {
 	return judgedInstrument{
 		ports: plan.Ports(inst, gateways), labels: inst.Labels, access: inst.Spec.Access, listed: listed[inst.Name],
-		unreadable: plan.Unreadable(inst) != "",
+		unreadable: plan.Unreadable(inst) != "", receives: len(inst.Spec.Listeners) > 0,
 	}
 }
 
@@ -86,7 +86,7 @@ func (r *registryReconciler) judgeSome(ctx context.Context, site types.Namespace
 
 // readAlike says whether an Instrument is, for FeedConsumers of Feeds that select it, what it was.
 func (is judgedInstrument) readAlike(was judgedInstrument) bool {
-	return is.listed == was.listed && !is.unreadable && !was.unreadable && reflect.DeepEqual(is.access, was.access)
+	return is.listed == was.listed && is.receives == was.receives && !is.unreadable && !was.unreadable && reflect.DeepEqual(is.access, was.access)
 }
 
 // selectedAlike says whether the Feeds and MirrorPartners of a Site select an Instrument whose labels were others as they did.

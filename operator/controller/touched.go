@@ -94,6 +94,8 @@ type judgedInstrument struct {
 	listed bool
 	// unreadable: it cannot be decoded.
 	unreadable bool
+	// receives: it has listeners, so that no MirrorPartner pulls into it.
+	receives bool
 }
 
 func newJudgedSite() *judgedSite {

@@ -80,6 +80,7 @@ var hopeless = []string{
 	v1alpha1.ReasonUnknownTimeZone,
 	v1alpha1.ReasonInvalidTemplate,
 	v1alpha1.ReasonInstrumentNotFound,
+	v1alpha1.ReasonInstrumentHasListeners,
 }
 
 // conditions collects the conditions of one object.

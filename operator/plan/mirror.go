@@ -38,6 +38,8 @@ type mirrorApplication struct {
 	selected []string
 	// listed are the Instruments that the registry has, or will have.
 	listed map[string]bool
+	// receive are the Instruments that have listeners.
+	receive map[string]bool
 	// taken is the older MirrorPartner that pushes to the same place; nil for none.
 	taken *v1alpha1.MirrorPartner
 	// pulled is the older MirrorPartner that pulls from the same Site; nil for none.
@@ -56,6 +58,7 @@ var mirrorChecks = []check[mirrorApplication]{
 	mirrorsSelectorIsInvalid,
 	mirrorsTemplateIsInvalid,
 	mirrorsInstrumentIsMissing,
+	mirrorsInstrumentHasListeners,
 	mirrorPullsOwn,
 	mirrorsOriginIsTaken,
 	mirrorsPlaceIsTaken,
@@ -70,9 +73,10 @@ func AcceptMirrors(site *v1alpha1.Site, accepted Finding, mirrors, others []v1al
 	}
 	index := indexLabels(instruments, listed)
 	restricted, taken, pulled := restrictedArchives(instruments), placesTaken(slices.Concat(pointers(mirrors), pointers(others))), originsTaken(mirrors)
+	receive := haveListeners(instruments)
 	for i := range mirrors {
 		name := mirrors[i].Name
-		in := mirrorApplication{site: site, siteAccepted: accepted, mirror: &mirrors[i], listed: listed, taken: taken[name], pulled: pulled[name], selector: labels.Everything()}
+		in := mirrorApplication{site: site, siteAccepted: accepted, mirror: &mirrors[i], listed: listed, receive: receive, taken: taken[name], pulled: pulled[name], selector: labels.Everything()}
 		if asked := mirrors[i].Spec.Selection.Selector; asked != nil {
 			in.selector, in.selectorErr = metav1.LabelSelectorAsSelector(asked)
 		}
@@ -243,6 +247,30 @@ func mirrorsInstrumentIsMissing(in mirrorApplication) (Finding, bool) {
 		if name := path.InstrumentRef.Name; !in.listed[name] {
 			return bad(v1alpha1.ReasonInstrumentNotFound, fmt.Sprintf(
 				"spec.paths gives %q to Instrument %q, which Site %q does not have, or does not accept: create it, or correct spec.paths", path.Pattern, name, in.site.Name)), true
+		}
+	}
+	return Finding{}, false
+}
+
+// haveListeners are the names of those Instruments that have listeners.
+func haveListeners(instruments []v1alpha1.Instrument) map[string]bool {
+	all := map[string]bool{}
+	for i := range instruments {
+		if len(instruments[i].Spec.Listeners) > 0 {
+			all[instruments[i].Name] = true
+		}
+	}
+	return all
+}
+
+// mirrorsInstrumentHasListeners: a partner could take the names of what the Instrument's own senders have yet to send. An Instrument
+// without listeners is declared for what is imported and pulled.
+func mirrorsInstrumentHasListeners(in mirrorApplication) (Finding, bool) {
+	for _, path := range in.mirror.Spec.Paths {
+		if name := path.InstrumentRef.Name; in.receive[name] {
+			return bad(v1alpha1.ReasonInstrumentHasListeners, fmt.Sprintf(
+				"spec.paths gives %q to Instrument %q, which has listeners: its senders would be refused names that the partner used before. "+
+					"Declare an Instrument without listeners for what is pulled, and name it in spec.paths", path.Pattern, name)), true
 		}
 	}
 	return Finding{}, false

@@ -21,6 +21,7 @@ func TestMirrorReasons(t *testing.T) {
 		wire.MirrorReasonMaintenance:     v1alpha1.ReasonMaintenance,
 		wire.MirrorReasonNotConfirmed:    v1alpha1.ReasonPurgeNotConfirmed, wire.MirrorReasonProtocol: v1alpha1.ReasonProtocolError,
 		wire.MirrorReasonStore:   v1alpha1.ReasonStoreFailed,
+		wire.MirrorReasonHasListeners: v1alpha1.ReasonInstrumentHasListeners,
 		wire.MirrorReasonTooMany: v1alpha1.ReasonTooManyInstruments, wire.MirrorReasonNameConflict: v1alpha1.ReasonNameConflict,
 	} {
 		if reported != reason {

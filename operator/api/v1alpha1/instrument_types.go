@@ -112,8 +112,8 @@ type InstrumentSpec struct {
 	Contacts []Contact `json:"contacts,omitempty"`
 
 	// Listeners that the instrument sends to. An object that arrives at two of them counts once.
-	// An Instrument without listeners is one whose data is imported: no gateway receives
-	// for it.
+	// An Instrument without listeners is one whose data is imported, or pulled by a MirrorPartner: no gateway receives
+	// for it. MirrorPartners pull into no other.
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=map
 	// +listMapKey=name

@@ -73,7 +73,7 @@ type MirrorPartnerSpec struct {
 	Selection MirrorSelection `json:"selection,omitzero"`
 
 	// Paths say which Instrument of the Site the files of a web archive or of rsync belong to: the first whose pattern
-	// fits. A file that none fits stays at the other side, and is counted: once a pattern fits, the next run fetches it.
+	// fits. The Instruments must have no listeners. A file that none fits stays at the other side, and is counted: once a pattern fits, the next run fetches it.
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=atomic

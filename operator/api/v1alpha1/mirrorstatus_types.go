@@ -73,6 +73,8 @@ const (
 	ReasonInvalidTemplate = "InvalidTemplate"
 	// ReasonInstrumentNotFound: spec.paths names an Instrument that the Site does not have.
 	ReasonInstrumentNotFound = "InstrumentNotFound"
+	// ReasonInstrumentHasListeners: spec.paths names an Instrument that has listeners of its own, whose names a pull must not take.
+	ReasonInstrumentHasListeners = "InstrumentHasListeners"
 	// ReasonRunFailed: the last run ended without saying why.
 	ReasonRunFailed = "RunFailed"
 )

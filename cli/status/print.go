@@ -25,7 +25,7 @@ func (r Report) print(w io.Writer) {
 		fmt.Fprintf(w, "No Site in %s: substorm get site -A lists them, -n chooses the namespace.\n", where)
 		return
 	}
-	for _, section := range []func(io.Writer){r.printSites, r.printGateways, r.printInstruments, r.printFeedServers, r.printFeeds, r.printConsumers, r.printMirrors} {
+	for _, section := range []func(io.Writer){r.printSites, r.printGateways, r.printInstruments, r.printFeedServers, r.printFeeds, r.printConsumers, r.printMirrors, r.printPullers} {
 		var text strings.Builder
 		t := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 		section(t)

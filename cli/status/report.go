@@ -54,6 +54,8 @@ type Site struct {
 	// FiguresStale is why what its instruments sent is as of their statuses, up to ten minutes
 	// ago; empty where it is as of now.
 	FiguresStale string `json:"figuresStale,omitempty"`
+	// PulledBy are the readers that the Site waits for, and what each has.
+	PulledBy []v1alpha1.PullerStatus `json:"pulledBy,omitempty"`
 }
 
 // Gateway is one line about a pool.
@@ -152,6 +154,7 @@ func (r *Report) addSite(s *v1alpha1.Site) {
 		ObjectStore: condition(conditions, v1alpha1.ConditionObjectStoreReachable).Status,
 		JetStream:   condition(conditions, v1alpha1.ConditionJetStreamReachable).Status,
 		Archive:     known(s.Status.Archive),
+		PulledBy:    s.Status.PulledBy,
 	})
 	r.problems("site", s, s.Status.ObservedGeneration, conditions, siteConditions)
 }

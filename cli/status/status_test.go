@@ -119,6 +119,14 @@ func damagedSite() v1alpha1.Site {
 	return s
 }
 
+// pulledSite waits for one reader that lacks an object, and for one that never confirmed anything.
+func pulledSite() v1alpha1.Site {
+	s := site(allOfSite...)
+	s.Status.PulledBy = []v1alpha1.PullerStatus{
+		{Reader: "hub", ConfirmedTime: lately, ComparedTime: ptr.To(metav1.NewTime(now.Add(-48 * time.Hour))), OwedObjectCount: ptr.To[int64](1)}, {Reader: "museum"}}
+	return s
+}
+
 // mirrors are partners of which one is given something, one has not been tried and one cannot be reached.
 func mirrors() []v1alpha1.MirrorPartner {
 	mirror := func(name string, conditions ...metav1.Condition) v1alpha1.MirrorPartner {
@@ -170,7 +178,7 @@ func TestPrint(t *testing.T) {
 				consumer("display", append(allOfGateway[:2:2], is(v1alpha1.ConditionKeepingUp, "Unknown", "Idle", "nobody asks"))...),
 				consumer("model", append(allOfGateway[:2:2], is(v1alpha1.ConditionKeepingUp, "False", "Overrun", "a gap record was written in the last ten minutes"))...),
 			}}, "aurora", now),
-		"mirrors": Summarize(Resources{Sites: []v1alpha1.Site{site(allOfSite...)}, Gateways: []v1alpha1.IngestGateway{gateway(3, 12, allOfGateway...)},
+		"mirrors": Summarize(Resources{Sites: []v1alpha1.Site{pulledSite()}, Gateways: []v1alpha1.IngestGateway{gateway(3, 12, allOfGateway...)},
 			Instruments: []v1alpha1.Instrument{instrument("mag-1", lately, allOfInstrument...)}, Mirrors: mirrors()}, "aurora", now),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,6 +12,9 @@ import (
 // freeObjects is among how many of the newest free ones a media type is looked for.
 const freeObjects = 256
 
+// leastWeight is less than Accept can say (RFC 9110, 12.4.2).
+const leastWeight = 0.0001
+
 // findFree is find for who may not have what is under embargo: what is hidden decides
 // nothing.
 func (l *Latest) findFree(v *endpoint.Request, in wire.InstrumentEntry, what string) (best wire.Record, found bool, p *problem.Problem) {
@@ -29,7 +32,9 @@ func (l *Latest) findFree(v *endpoint.Request, in wire.InstrumentEntry, what str
 		some = true
 		q := 1.0
 		if asked == "" {
-			q = endpoint.Accepted(accept, archive.MediaType(in, r))
+			if q = endpoint.Accepted(accept, archive.MediaType(in, r)); q == 0 && isPage(accept) {
+				q = leastWeight
+			}
 		}
 		if q > weight {
 			best, found, weight = *r, true, q

@@ -119,7 +119,7 @@ func (l *Latest) find(v *endpoint.Request, in wire.InstrumentEntry, what string)
 			}
 		}
 	}
-	if found && best == 0 {
+	if found && best == 0 && !isPage(accept) {
 		return newest, false, notAcceptable(what)
 	}
 	return newest, found, nil
@@ -132,6 +132,10 @@ func nothingLatest(in wire.InstrumentEntry, what string) *problem.Problem {
 	}
 	return endpoint.NotFound(what)
 }
+
+// isPage says whether a client asks for a page to show to a person. It gets the newest object, whatever its type: an answer may
+// disregard Accept (RFC 9110, 12.5.1), and a picture is more use than a refusal.
+func isPage(accept []string) bool { return endpoint.Accepted(accept, "text/html") > 0 }
 
 func notAcceptable(what string) *problem.Problem {
 	return problem.New(http.StatusNotAcceptable, "%s is none of the types that you accept: ?type= asks for another", what)

@@ -82,6 +82,7 @@ func TestLatest(t *testing.T) {
 	}{
 		{"*/*", "first", 200}, {"text/*", "list", 200}, {"text/csv", "list", 200}, {"image/avif,image/webp,image/*,*/*;q=0.8", "first", 200},
 		{"text/csv, image/*;q=0.5", "list", 200}, {"video/*", "", 406},
+		{"text/html", "first", 200}, {"text/html,application/xhtml+xml", "first", 200}, {"text/html, text/csv;q=0.1", "list", 200},
 	} {
 		if a := l.Get("/latest/allsky-1", "Accept", c.accept); a.Status != c.status || c.want != "" && a.Body != c.want {
 			t.Errorf("%s: %d %q, want %q", c.accept, a.Status, a.Body, c.want)
@@ -243,6 +244,7 @@ func TestEmbargo(t *testing.T) {
 	}{
 		{"/latest/later", "*/*", "free", 200}, {"/latest/later", "text/csv, */*;q=0.5", "free", 200}, {"/latest/later?type=image/jpeg", "*/*", "free", 200},
 		{"/latest/later?type=text/csv", "*/*", "", 404}, {"/latest/later", "text/csv", "", 406}, {"/latest/later", "video/mp4", "", 406},
+		{"/latest/later", "text/html", "free", 200},
 	} {
 		if a := l.Get(c.path, "Accept", c.accept); a.Status != c.status || c.want != "" && a.Body != c.want {
 			t.Errorf("%s, %s: %d %q, want %d %q", c.path, c.accept, a.Status, a.Body, c.status, c.want)

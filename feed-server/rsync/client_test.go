@@ -388,3 +388,31 @@ func TestFileAndFolder(t *testing.T) {
 		}
 	}
 }
+
+// An object that no file can be named as ends a client with 23 where it asks for the object, and not where its filter excludes it.
+func TestExcludedIsNotLeftOut(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	long := strings.Repeat("n", 256)
+	stored := func(key string) func(*wire.Record) {
+		return func(r *wire.Record) { r.Key = wire.NamedKey(archivetest.Site, camera, key, 1) }
+	}
+	l.Put(camera, "a/"+long+".tmp", "no file", at(noon), stored("1"))
+	l.Put(camera, "a/"+long+"/x.dat", "in no folder", at(noon), stored("2"))
+	l.Wait(l.Put(camera, "a/b.jpg", "a file", at(noon)))
+	l.List()
+	for how, code := range map[string]int{
+		"-a":                                 23,
+		"-a --exclude=*.tmp":                 23, // and the other
+		"-a --exclude=*.tmp --exclude=*.dat": 0,
+		"-a --exclude=*.tmp --exclude=nnn*/": 0,
+		"-a --include=*/ --include=*.jpg --exclude=*": 0,
+		"-a --exclude=a/n*":                           0,
+	} {
+		dir := t.TempDir()
+		l.run(t, code, append(strings.Fields(how), l.module+"/", dir)...)
+		if diff := cmp.Diff(map[string]string{camera + "/a/b.jpg": "a file"}, files(t, dir)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", how, diff)
+		}
+	}
+}

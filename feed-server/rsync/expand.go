@@ -91,7 +91,7 @@ func (x *expansion) matching(ctx context.Context, dir, pattern string) (found []
 	if pattern == "" {
 		return []string{dir}, x.take(dir)
 	}
-	all, err := x.entries(ctx, placeOf(dir))
+	all, err := x.entries(ctx, placeOf(dir), func(string) bool { return false })
 	if err != nil {
 		return nil, err
 	}

@@ -84,7 +84,7 @@ func (s *session) children(ctx context.Context, f *folder) (files []item, held i
 	}
 	single := len(files) == 0 && len(f.places) == 1
 	for _, p := range f.places {
-		all, err := s.entries(ctx, p)
+		all, err := s.entries(ctx, p, func(path string) bool { return s.asks(f.name, path) })
 		if err != nil {
 			return nil, held, err
 		}
@@ -126,7 +126,17 @@ func (s *session) children(ctx context.Context, f *folder) (files []item, held i
 	return files, held, nil
 }
 
-// leave tells a client, which then ends with 23, that a list lacks objects. It goes on to delete what is not listed, as with --delete: none of
+// asks says whether the client's filter lets an object through that lies below a folder of the list, and the folders between them.
+func (s *session) asks(folder, path string) bool {
+	for i, c := range path {
+		if c == '/' && s.filter.excludes(join(folder, path[:i]), true) {
+			return false
+		}
+	}
+	return !s.filter.excludes(join(folder, path), false)
+}
+
+// leave tells a client, which then ends with 23, that a list lacks objects that it asks for. It goes on to delete what is not listed, as with --delete: none of
 // these has a file at the client.
 func (s *session) leave(left leftOut) {
 	if left.count == 0 {
@@ -164,7 +174,7 @@ func (s *session) addDir(f *folder, dirs map[string]*folder, name string, day wi
 
 // entries lists a place. What is not for everybody any more is told once, and empty. Errors: those of the catalog and
 // of goesOn, errNoMemory.
-func (s *session) entries(ctx context.Context, p place) (entries, error) {
+func (s *session) entries(ctx context.Context, p place, asked func(path string) bool) (entries, error) {
 	if err := s.goesOn(ctx); err != nil {
 		return entries{}, err
 	}
@@ -172,7 +182,7 @@ func (s *session) entries(ctx context.Context, p place) (entries, error) {
 		all, err := s.view.instruments(ctx)
 		return entries{dirs: all}, err
 	}
-	all, err := s.view.folder(ctx, p.instrument, p.dir)
+	all, err := s.view.folder(ctx, p.instrument, p.dir, asked)
 	if errors.Is(err, errOver) {
 		s.over(p.instrument)
 		return entries{}, nil

@@ -175,9 +175,9 @@ func (v *view) daysOf(ctx context.Context, instrument string) ([]wire.RootDay, e
 	return days, nil
 }
 
-// folder lists one of an instrument's. What it holds is to be given back (done). Errors:
-// those of the catalog, errOver, errNoMemory.
-func (v *view) folder(ctx context.Context, instrument, dir string) (entries, error) {
+// folder lists one of an instrument's. Asked says whether a client asks for an object that no file can be named as, by its path below the
+// folder: others are not left out. What the list holds is to be given back (done). Errors: those of the catalog, errOver, errNoMemory.
+func (v *view) folder(ctx context.Context, instrument, dir string, asked func(path string) bool) (entries, error) {
 	in, public := v.instrument(instrument)
 	if !public {
 		return entries{}, errOver
@@ -186,7 +186,7 @@ func (v *view) folder(ctx context.Context, instrument, dir string) (entries, err
 	if err != nil {
 		return entries{}, err
 	}
-	l := &lister{view: v, in: in, prefix: prefixOf(dir), entries: entries{dirs: map[string]wire.Day{}}}
+	l := &lister{view: v, in: in, prefix: prefixOf(dir), asked: asked, entries: entries{dirs: map[string]wire.Day{}}}
 	for _, d := range days {
 		if err := l.add(ctx, d, dir); err != nil {
 			v.done(l.held)
@@ -212,6 +212,7 @@ type lister struct {
 	*view
 	in     wire.InstrumentEntry
 	prefix string
+	asked  func(path string) bool
 	entries
 	// several days have files in the folder.
 	several bool
@@ -283,7 +284,9 @@ func (l *lister) read(day *catalog.Day) error {
 			continue
 		}
 		if !isName(name) {
-			l.left.add(1, day.Path(i))
+			if l.asked(rest) {
+				l.left.add(1, day.Path(i))
+			}
 			continue
 		}
 		if err := l.grow(); err != nil {

@@ -27,9 +27,6 @@ const (
 	NameFromNothing = "none"
 )
 
-// maxQueuedName is how long a name may be that a queue keeps, as escapeName spells it.
-const maxQueuedName = 180
-
 // nameOf is what an object is called by the file at rel; "" without a name.
 func (c *HTTPConfig) nameOf(rel string) string {
 	name := filepath.ToSlash(rel)
@@ -39,7 +36,7 @@ func (c *HTTPConfig) nameOf(rel string) string {
 	case c.NameFrom == NameFromBase:
 		name = path.Base(name)
 	}
-	if wire.CheckSentName(c.Prefix+name) == nil && len(escapeName(name)) <= maxQueuedName && !strings.HasPrefix(c.Prefix+name, ".uploads") {
+	if wire.CheckUploadName(c.Prefix+name) == nil {
 		return name
 	}
 	return shortName(name)
@@ -71,7 +68,8 @@ func escapeName(name string) string {
 	var out strings.Builder
 	for i := range len(name) {
 		c := name[i]
-		if c < ' ' || c == 0x7f || strings.IndexByte(`/\:*?"<>|%`, c) >= 0 || i == len(name)-1 && (c == '.' || c == ' ') {
+		unknown := c >= 0x80 && strings.Contains(name[max(0, i-2):min(len(name), i+3)], "\uFFFD") // which a queue takes for no character
+		if unknown || c < ' ' || c == 0x7f || strings.IndexByte(`/\:*?"<>|%`, c) >= 0 || i == len(name)-1 && (c == '.' || c == ' ') {
 			fmt.Fprintf(&out, "%%%02X", c)
 		} else {
 			out.WriteByte(c)

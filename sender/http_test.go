@@ -17,7 +17,7 @@ import (
 // TestHTTPObjectNames: names are those of the files as far as gateways take them, a
 // queue gives them back, and those that are shortened stay apart.
 func TestHTTPObjectNames(t *testing.T) {
-	long := strings.Repeat("d/", 90) + "frame.jpg"
+	long := strings.Repeat("d/", 100) + "frame.jpg"
 	for _, c := range []struct {
 		config    HTTPConfig
 		rel, want string
@@ -28,6 +28,8 @@ func TestHTTPObjectNames(t *testing.T) {
 		{HTTPConfig{NameFrom: NameFromPath}, stdinName, ""},
 		{HTTPConfig{NameFrom: NameFromPath, Prefix: "north/"}, "100%|x.", "north/100%|x."},
 		{HTTPConfig{NameFrom: NameFromPath}, long, shortName(long)},
+		{HTTPConfig{NameFrom: NameFromPath}, strings.Repeat("d/", 95) + "frame.jpg", strings.Repeat("d/", 95) + "frame.jpg"},
+		{HTTPConfig{NameFrom: NameFromPath}, "a\uFFFDb", "a\uFFFDb"},
 		{HTTPConfig{NameFrom: NameFromPath}, ".uploads/x", shortName(".uploads/x")},
 		{HTTPConfig{NameFrom: NameFromPath}, "a\xff\\b", shortName("a\xff\\b")},
 	} {
@@ -41,9 +43,12 @@ func TestHTTPObjectNames(t *testing.T) {
 		if err := wire.CheckSentName(c.config.fullName(name)); err != nil {
 			t.Errorf("%q: %v", c.rel, err)
 		}
-		file := queue.Entry{Name: escapeName(name)}.File()
-		e, ok := queue.ParseFile(file)
-		if back := c.config.nameOf(unescapeName(e.Name)); !ok || back != name {
+		queued, whole := c.config.queueName(c.rel)
+		e, ok := queue.ParseFile(queue.Entry{Name: queued}.File())
+		if whole == "" {
+			whole = unescapeName(e.Name)
+		}
+		if back := c.config.nameOf(whole); !ok || back != name {
 			t.Errorf("%q: the queue says %q (%t), want %q", c.rel, back, ok, name)
 		}
 	}

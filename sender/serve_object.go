@@ -3,6 +3,7 @@
 package sender
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,7 +51,12 @@ func (s *keeper) send(ctx context.Context, e queue.Entry, cancel context.CancelC
 		},
 	}
 	if s.web != nil {
-		it.sentName, it.resumption = s.cfg.HTTP.nameOf(unescapeName(e.Name)), s.resumption(e)
+		whole, err := s.queue.Whole(e)
+		if err != nil {
+			s.unsent(e, Result{Name: e.Name, Outcome: Unsent, Error: fmt.Sprintf("its name cannot be read: %v", err)}, nil)
+			return
+		}
+		it.sentName, it.resumption = s.cfg.HTTP.nameOf(cmp.Or(whole, unescapeName(e.Name))), s.resumption(e)
 	}
 	var result Result
 	if s.pipes != nil && e.Size > wire.MaxPrefixed {
@@ -152,15 +158,20 @@ func (s *keeper) resumption(e queue.Entry) *resumption {
 }
 
 // queueName is what the queue calls what came from rel: over HTTP its path tells
-// the object's name, and must come back.
-func (s *keeper) queueName(rel string) string {
-	if s.web == nil {
-		return rel
+// the object's name, and must come back. What is too long for the name of a file has a short name, and is kept whole beside it.
+func (c *HTTPConfig) queueName(rel string) (name, whole string) {
+	if c == nil {
+		return rel, ""
 	}
-	if name := s.cfg.HTTP.nameOf(rel); name != "" {
-		return escapeName(name)
+	sent := c.nameOf(rel)
+	switch escaped := escapeName(sent); {
+	case sent == "":
+		return rel, ""
+	case len(escaped) > queue.MaxName:
+		return shortName(sent), sent
+	default:
+		return escaped, ""
 	}
-	return rel
 }
 
 func (s *keeper) again(it item, address string, err error) {
@@ -189,8 +200,9 @@ func (s *keeper) queueInput(ctx context.Context) error {
 				done <- err
 				return
 			}
+			name, whole := s.nameOfItem(it)
 			select {
-			case sources <- queue.Source{Name: s.nameOfItem(it), Observed: time.Now(), Open: it.open}:
+			case sources <- queue.Source{Name: name, Whole: whole, Observed: time.Now(), Open: it.open}:
 			case <-ctx.Done():
 				done <- nil
 				return
@@ -211,11 +223,11 @@ func (s *keeper) queueInput(ctx context.Context) error {
 	}
 }
 
-func (s *keeper) nameOfItem(it item) string {
+func (s *keeper) nameOfItem(it item) (name, whole string) {
 	if s.web != nil && it.rel != "" {
-		return s.queueName(it.rel)
+		return s.cfg.HTTP.queueName(it.rel)
 	}
-	return it.name
+	return it.name, ""
 }
 
 // ended waits for the end of the input, but not for a read that never ends.

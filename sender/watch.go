@@ -50,8 +50,8 @@ type watcher struct {
 	// move takes files away; else they stay, and are known by name, size and time.
 	move  bool
 	queue *queue.Queue
-	// queueName is what the queue calls the file at a path below a folder.
-	queueName func(rel string) string
+	// queueName is what the queue calls the file at a path below a folder, as queue.Source has it.
+	queueName func(rel string) (name, whole string)
 	// versionName is the path of the version of a file that was written at a time.
 	versionName func(rel string, written time.Time) string
 	// took is called with what is in the queue.
@@ -215,7 +215,8 @@ func (s *scanning) file(path string, info fs.FileInfo) error {
 		s.seen[path] = is
 		return nil
 	}
-	s.batch = append(s.batch, queue.Source{Name: s.queueName(s.versionName(s.name(path), info.ModTime())), Path: path, Observed: info.ModTime(), Key: key, Move: s.move})
+	name, whole := s.queueName(s.versionName(s.name(path), info.ModTime()))
+	s.batch = append(s.batch, queue.Source{Name: name, Whole: whole, Path: path, Observed: info.ModTime(), Key: key, Move: s.move})
 	if s.bytes += info.Size(); len(s.batch) >= batchFiles || s.bytes >= batchBytes {
 		return s.flush()
 	}

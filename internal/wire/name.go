@@ -121,6 +121,18 @@ func CheckSentName(name string) error {
 	return nil
 }
 
+// UploadsFolder holds unfinished uploads over HTTP, beside an instrument's names.
+const UploadsFolder = ".uploads"
+
+// CheckUploadName returns ErrMalformed where a sender may not give a name over HTTP. Senders and gateways both ask it: a file has
+// one name, whoever sends it.
+func CheckUploadName(name string) error {
+	if name == UploadsFolder || strings.HasPrefix(name, UploadsFolder+"/") {
+		return fmt.Errorf("name %q begins with %s, where uploads are: %w", name, UploadsFolder, ErrMalformed)
+	}
+	return CheckSentName(name)
+}
+
 // uploadRoot is what all paths begin with to which instruments send over HTTP.
 const uploadRoot = "/in/"
 

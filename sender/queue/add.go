@@ -19,6 +19,8 @@ import (
 type Source struct {
 	// Name under which people know it.
 	Name string
+	// Whole is the name where Name is a short one for it; empty: Name is whole.
+	Whole string
 	// Path of a file; or, where it is none, Open of its bytes.
 	Path string
 	Open func() (io.ReadCloser, error)
@@ -158,8 +160,12 @@ func (q *Queue) commit(adding []addition) ([]Entry, error) {
 	var failed []error
 	var entered []addition
 	for _, a := range adding {
-		copied, err := q.enter(a)
+		copied, err := false, q.keepName(a.entry, a.source.Whole)
+		if err == nil {
+			copied, err = q.enter(a)
+		}
 		if err != nil {
+			err = errors.Join(err, q.forgetName(a.entry))
 			failed = append(failed, fmt.Errorf("take %s: %w", a.source.Name, err))
 			continue
 		}

@@ -10,6 +10,7 @@
 //	objects/<entry>         what is owed: a file of its own for each object, its bytes and nothing else
 //	refused/<entry>         what the gateway will never take, see the journal for why
 //	damaged/<entry>         what has other bytes than were queued
+//	names/<entry>           the name over HTTP, where it does not fit the entry's
 //	incoming/<number>       what is being copied; emptied at start
 //	journal                 what was taken from watched folders, and the day's bytes
 //

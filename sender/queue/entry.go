@@ -48,7 +48,8 @@ func checkOf(digest [sha256.Size]byte) uint64 { return binary.BigEndian.Uint64(d
 // whole stays below the 255 bytes that most file systems take.
 const (
 	maxMillis = 9_999_999_999_999
-	maxName   = 180
+	// MaxName is how long an entry's name may be, in bytes.
+	MaxName = 180
 )
 
 // File is the entry's name on disk.
@@ -88,8 +89,8 @@ func cleanName(name string) string {
 		}
 		return r
 	}, name)
-	if len(name) > maxName { // the end tells more: the type
-		name = name[len(name)-maxName:]
+	if len(name) > MaxName { // the end tells more: the type
+		name = name[len(name)-MaxName:]
 		for !utf8.RuneStart(name[0]) {
 			name = name[1:]
 		}

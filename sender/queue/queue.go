@@ -108,7 +108,7 @@ func (q *Queue) open() error {
 	if err := os.RemoveAll(q.path(folderIncoming)); err != nil {
 		return err
 	}
-	for _, name := range []string{folderObjects, folderIncoming, Refused, Damaged} {
+	for _, name := range []string{folderObjects, folderIncoming, folderNames, Refused, Damaged} {
 		if err := os.Mkdir(q.path(name), 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
@@ -124,7 +124,10 @@ func (q *Queue) open() error {
 		return err
 	}
 	q.report.BadRecords = bad
-	return q.find()
+	if err := q.find(); err != nil {
+		return err
+	}
+	return q.forgetNames()
 }
 
 // claim takes the lock and checks whose folder it is.
@@ -192,7 +195,18 @@ func (q *Queue) unused() error {
 // writeFile writes a small file at once, or not at all.
 func (q *Queue) writeFile(name string, data []byte) error {
 	temporary := q.path(name + ".new")
-	f, err := os.Create(temporary)
+	if err := q.writeSynced(temporary, data); err != nil {
+		return err
+	}
+	if err := rename(temporary, q.path(name)); err != nil {
+		return err
+	}
+	return q.sync(q.cfg.Dir)
+}
+
+// writeSynced writes a small file that is renamed afterwards.
+func (q *Queue) writeSynced(path string, data []byte) error {
+	f, err := os.Create(path)
 	if err != nil {
 		return err
 	}
@@ -200,13 +214,7 @@ func (q *Queue) writeFile(name string, data []byte) error {
 	if err == nil && !q.cfg.Unsafe {
 		err = f.Sync()
 	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := rename(temporary, q.path(name)); err != nil {
-		return err
-	}
-	return q.sync(q.cfg.Dir)
+	return errors.Join(err, f.Close())
 }
 
 // find lists what is owed, and the greatest number in use.
@@ -345,11 +353,7 @@ func (q *Queue) Open(e Entry) (*os.File, error) { return os.Open(q.objectPath(e)
 // Done removes an entry: it has its receipt. That is not synced; what a power
 // cut brings back is sent again.
 func (q *Queue) Done(e Entry) error {
-	err := errors.Join(os.Remove(q.objectPath(e)), q.Note(e, ""))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	return errors.Join(discard(q.objectPath(e)), q.forgetName(e), q.Note(e, ""))
 }
 
 // SetAside moves an entry to the folder Refused or Damaged, where it stays, and

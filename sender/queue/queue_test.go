@@ -349,3 +349,37 @@ func TestFolderIsNotSynced(t *testing.T) {
 		t.Errorf("once it works: %v, %v", entries, err)
 	}
 }
+
+// TestWholeNames: the whole name of an entry is there after a restart, stays with what is set aside, and goes with what is done.
+func TestWholeNames(t *testing.T) {
+	dir := t.TempDir()
+	q := open(t, dir)
+	bytes := func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("frame")), nil }
+	entries, err := q.Add(Source{Name: "short", Whole: strings.Repeat("d/", 95) + "a", Open: bytes}, Source{Name: "other", Whole: "b/c", Open: bytes}, Source{Name: "plain", Open: bytes})
+	if err != nil || len(entries) != 3 {
+		t.Fatalf("%+v, %v", entries, err)
+	}
+	orphan := Entry{Millis: 1, Name: "orphan"}
+	if err := os.WriteFile(filepath.Join(dir, folderNames, orphan.File()), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	closeQueue(t, q)
+	q = open(t, dir)
+	for i, want := range []string{strings.Repeat("d/", 95) + "a", "b/c", ""} {
+		if whole, err := q.Whole(entries[i]); err != nil || whole != want {
+			t.Errorf("%s: %q, %v, want %q", entries[i].Name, whole, err, want)
+		}
+	}
+	if err := errors.Join(q.Done(entries[0]), q.SetAside(entries[1], Refused, "why"), q.Done(entries[2])); err != nil {
+		t.Error(err)
+	}
+	closeQueue(t, q)
+	q = open(t, dir)
+	left, err := os.ReadDir(filepath.Join(dir, folderNames))
+	if err != nil || len(left) != 1 || left[0].Name() != entries[1].File() {
+		t.Errorf("names of %v are left, %v", left, err)
+	}
+	if whole, err := q.Whole(entries[1]); err != nil || whole != "b/c" {
+		t.Errorf("of what is set aside: %q, %v", whole, err)
+	}
+}

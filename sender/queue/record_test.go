@@ -157,7 +157,7 @@ func FuzzParseFile(f *testing.F) {
 		if e, ok := ParseFile(file); ok && e.File() != file {
 			t.Fatalf("%q is read as %+v, which is %q", file, e, e.File())
 		}
-		if clean := cleanName(file); cleanName(clean) != clean || len(clean) > maxName+1 {
+		if clean := cleanName(file); cleanName(clean) != clean || len(clean) > MaxName+1 {
 			t.Fatalf("%q is made %q, and that %q", file, clean, cleanName(clean))
 		}
 	})

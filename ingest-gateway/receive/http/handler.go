@@ -127,7 +127,7 @@ func (q *request) makeFolder(name string) {
 		return
 	}
 	if name != "" {
-		if err := wire.CheckSentName(name); err != nil {
+		if err := wire.CheckUploadName(name); err != nil {
 			q.refuseUnread(wire.CauseBadRequest, err)
 			return
 		}
@@ -137,11 +137,11 @@ func (q *request) makeFolder(name string) {
 }
 
 func (q *request) route(rest string) {
-	upload, isUpload := strings.CutPrefix(rest, uploadsFolder+"/")
+	upload, isUpload := strings.CutPrefix(rest, wire.UploadsFolder+"/")
 	switch method := q.method(); {
 	case method == http.MethodOptions:
 		q.describe()
-	case isUpload || rest == uploadsFolder:
+	case isUpload || rest == wire.UploadsFolder:
 		q.routeUpload(method, upload)
 	case method == methodMakeFolder:
 		q.makeFolder(strings.TrimSuffix(rest, "/"))

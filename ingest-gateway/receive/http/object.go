@@ -120,7 +120,7 @@ func (q *request) limit() int64 { return min(q.listener.Instrument.MaxObjectSize
 // to do.
 func (q *request) readHeader(name string) (mediaType string, wanted digests, err error) {
 	if name != "" {
-		if err := wire.CheckSentName(name); err != nil {
+		if err := wire.CheckUploadName(name); err != nil {
 			return "", nil, err
 		}
 	}

@@ -28,8 +28,6 @@ const (
 	tusVersion      = "1.0.0"
 	tusExtensions   = "creation,creation-defer-length,creation-with-upload,expiration,checksum,termination"
 	offsetStream    = "application/offset+octet-stream"
-	// uploadsFolder holds uploads: no name begins so.
-	uploadsFolder = ".uploads"
 )
 
 // method is the request's, or what it says instead where its own cannot be sent.
@@ -139,7 +137,7 @@ func (q *request) createUpload() {
 		return
 	}
 	q.server.metrics.uploads.WithLabelValues(q.name(), "created").Inc()
-	h.Set("Location", uploadsFolder+"/"+u.id) // of the folder to which it was sent, right below a path prefix of a proxy, too
+	h.Set("Location", wire.UploadsFolder+"/"+u.id) // of the folder to which it was sent, right below a path prefix of a proxy, too
 	if q.r.Header.Get("Content-Type") == offsetStream {
 		q.takeBytes(u, http.StatusCreated)
 		return
@@ -173,7 +171,7 @@ func (q *request) readUploadHeader() (wire.UploadInfo, error) {
 		return info, err
 	}
 	if info.Name = metadata["filename"]; info.Name != "" {
-		if err := wire.CheckSentName(info.Name); err != nil {
+		if err := wire.CheckUploadName(info.Name); err != nil {
 			return info, fmt.Errorf("Upload-Metadata: %w", err)
 		}
 	}

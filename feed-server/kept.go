@@ -89,7 +89,7 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 		Memory: share(cfg.ArchiveSize, bundleShare), Logger: s.log})
 	maps.Copy(endpoints, bundles.Endpoints())
 	maps.Copy(endpoints, mirror.New(mirror.Config{Site: cfg.Site, Catalog: s.kept.catalog, AccessCheck: check, JetStream: s.js, Bundles: bundles.AtOnce,
-		Memory: share(cfg.ArchiveSize, mirrorShare)}).Endpoints())
+		Memory: share(cfg.ArchiveSize, mirrorShare), Logger: s.log}).Endpoints())
 	maps.Copy(endpoints, atom.New(atom.Config{Site: cfg.Site, Catalog: s.kept.catalog, AccessCheck: check}).Endpoints())
 	maps.Copy(endpoints, wis2.NewEvents(wis2.Config{Site: cfg.Site, Registry: s.registry.Snapshot, Hub: s.hubs.of, Slots: s.slots, AccessCheck: check, Logger: s.log}).Endpoints())
 	maps.Copy(endpoints, samples.Endpoints())

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/mirror-jobs/plan"
 	"github.com/substorm/substorm/mirror-jobs/push"
@@ -133,18 +134,28 @@ func (r *report) ended(ctx context.Context, err error) {
 	case ctx.Err() != nil:
 		r.status.Result, r.status.Message = wire.MirrorStopped, "it was told to stop: the next run goes on"
 	default:
-		r.status.Result, r.status.Reason, r.status.Message = wire.MirrorFailed, wire.MirrorReasonStore, said(err)
-		if errors.As(err, &problem) {
-			r.status.Reason = problem.Reason
-		} else if errors.Is(err, push.ErrOwed) {
-			r.status.Reason = wire.MirrorReasonDigestMismatch
-			if r.progress.Differing() == 0 {
-				r.status.Reason = wire.MirrorReasonStore
-			}
-		}
+		_ = errors.As(err, &problem)
+		r.status.Result, r.status.Reason, r.status.Message = wire.MirrorFailed, reasonOf(err), said(err)
 	}
 	r.reached(problem, now)
 }
+
+// reasonOf is the reason of a run that failed. Errors of the other side are a push.Problem: what is left is of this side.
+func reasonOf(err error) string {
+	if problem := (*push.Problem)(nil); errors.As(err, &problem) {
+		return problem.Reason
+	}
+	for _, of := range storeErrors {
+		if errors.Is(err, of) {
+			return wire.MirrorReasonStore
+		}
+	}
+	return wire.MirrorReasonLocal
+}
+
+// storeErrors are those of the Site's own object store, and of what it holds.
+var storeErrors = []error{objectstore.ErrUnavailable, objectstore.ErrAccessDenied, objectstore.ErrNotFound, objectstore.ErrNoBucket, objectstore.ErrDigest,
+	objectstore.ErrRange, objectstore.ErrExists, objectstore.ErrNoS3, wire.ErrMalformed, wire.ErrNewerFormat}
 
 // reached notes whether the other side answered; of a run that had nothing to ask nothing is said.
 func (r *report) reached(problem *push.Problem, now time.Time) {
@@ -187,7 +198,8 @@ func (r *report) tell(ctx context.Context) {
 	s.ReportedAt, s.Progress, s.Purges = now, r.progress.Report(), r.progress.Unconfirmed()
 	r.rates = plan.Recent(append(r.rates, plan.Sample{At: now, Bytes: s.Progress.Bytes}))
 	s.Progress.BytesPerSecond = plan.BytesPerSecond(r.rates)
-	s.Owed, s.WentBack = r.progress.Owed(), r.progress.WentBack()
+	s.Owed, s.WentBack, s.OriginClock = r.progress.Owed(), r.progress.WentBack(), wire.SaidText(r.progress.OriginClock())
+	s.Unawaited = r.progress.Unawaited()
 	if s.EndedAt.IsZero() {
 		s.Progress.Ends = plan.Ends(now, s.Progress.TotalBytes-s.Progress.Bytes, s.Progress.BytesPerSecond)
 	}

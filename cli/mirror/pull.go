@@ -232,5 +232,8 @@ func summary(f pull.Figures, took time.Duration) string {
 	if f.Failed > 0 {
 		text += fmt.Sprintf("; %s could not be had", humanize.Comma(f.Failed))
 	}
+	if f.Unlisted > 0 {
+		text += fmt.Sprintf("; %s here are not listed there any more", humanize.Comma(f.Unlisted))
+	}
 	return text + fmt.Sprintf("; received %s", humanize.IBytes(uint64(f.Received)))
 }

@@ -78,8 +78,8 @@ func mayConfirm(v *endpoint.Request, said []mirrorindex.ConfirmLine) *problem.Pr
 			if line.Instrument != "" || line.Day != "" || line.Have != nil {
 				return problem.New(http.StatusBadRequest, "line %d of the body is about a run and a day: write a line for each", n)
 			}
-			if r := line.Run; r.Owed.Objects < 0 || r.Owed.Bytes < 0 || r.VerifiedTo.After(v.Now.Add(maxSkew)) || r.ComparedAt.After(v.Now.Add(maxSkew)) {
-				return problem.New(http.StatusBadRequest, "line %d of the body says that fewer than no objects are owed, or names a time to come", n)
+			if r := line.Run; r.Owed.Objects < 0 || r.Owed.Bytes < 0 {
+				return problem.New(http.StatusBadRequest, "line %d of the body says that fewer than no objects are owed", n)
 			}
 			continue
 		}
@@ -95,9 +95,6 @@ func mayConfirm(v *endpoint.Request, said []mirrorindex.ConfirmLine) *problem.Pr
 	}
 	return nil
 }
-
-// maxSkew is by how much the clock of a mirror may be ahead.
-const maxSkew = time.Hour
 
 // confirm notes one line, and answers it.
 func (x *Index) confirm(v *endpoint.Request, out *lines, ledger jetstream.KeyValue, reader *wire.ReaderEntry, line mirrorindex.ConfirmLine) error {
@@ -159,13 +156,27 @@ func expired(day *catalog.Day) (is bool) {
 	return is
 }
 
-// report notes how a run of a mirror ended.
+// maxSkew is by how much the clock of a mirror may be ahead before the log says so.
+const maxSkew = time.Minute
+
+// report notes how a run of a mirror ended. A mirror whose clock is ahead says so in the future: it has what there is by now, and no more.
 func (x *Index) report(ctx context.Context, reader string, run *mirrorindex.ConfirmRun, now time.Time) error {
 	kv, err := x.cfg.JetStream.KeyValue(ctx, wire.StatusBucket(x.cfg.Site))
 	if err != nil {
 		return fmt.Errorf("bucket %s: %w", wire.StatusBucket(x.cfg.Site), err)
 	}
+	if ahead := max(run.VerifiedTo.Sub(now), run.ComparedAt.Sub(now)); ahead > maxSkew {
+		x.cfg.Logger.Warn("the clock of a mirror is ahead: what it confirms counts as of now", "reader", reader, "by", ahead.Round(time.Second))
+	}
 	return stream.Save(ctx, kv, wire.PullerStatusKey(reader), wire.PullerStatus{
-		ReportedAt: now.UTC(), VerifiedTo: run.VerifiedTo, ComparedAt: run.ComparedAt, Owed: run.Owed,
+		ReportedAt: now.UTC(), VerifiedTo: notAfter(run.VerifiedTo, now), ComparedAt: notAfter(run.ComparedAt, now), Owed: run.Owed,
 	})
+}
+
+// notAfter is the earlier of two times.
+func notAfter(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a.UTC()
+	}
+	return b.UTC()
 }

@@ -11,6 +11,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
@@ -53,6 +54,8 @@ type Config struct {
 	JetStream jetstream.JetStream
 	// Bundles says how many bundles who asks is sent at the same time.
 	Bundles func(*endpoint.Request) int
+	// Logger is told of mirrors whose clocks are wrong; nil: nothing is.
+	Logger *slog.Logger
 	// Memory bounds what compresses answers, in bytes: if there are more at a time, the others are not compressed.
 	Memory int64
 }
@@ -67,6 +70,9 @@ type Index struct {
 func New(cfg Config) *Index {
 	if cfg.Memory <= 0 {
 		cfg.Memory = defaultMemory
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Index{cfg, semaphore.NewWeighted(cfg.Memory / endpoint.CompressorCost)}
 }

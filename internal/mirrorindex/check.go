@@ -3,6 +3,7 @@
 package mirrorindex
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"time"
@@ -34,6 +35,9 @@ func (r *Root) Check() error {
 		if !label.MatchString(r.Instruments[i].Instrument) {
 			return fmt.Errorf("instrument %.80q is no DNS label", r.Instruments[i].Instrument)
 		}
+	}
+	if r.Now.IsZero() {
+		return errors.New("it does not say what time it is")
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/substorm/substorm/internal/wire"
@@ -47,6 +48,9 @@ type Root struct {
 	// Bundles is how many who asks is sent at the same time, while nobody else asks for any.
 	// More of them wait.
 	Bundles int `json:"bundles"`
+	// Reader is the name of who asks, as spec.access.readers of an Instrument has it. It is absent of who has shown nothing, and of a server that
+	// is older than this member.
+	Reader string `json:"reader,omitempty"`
 	// Confirms: the Site waits for who asks before anything expires, and who asks is to say at ConfirmedPath what it has.
 	Confirms bool `json:"confirms,omitempty"`
 	// Ledger, with Confirms, names the ledger in which that stands. It is another one once the Site has lost its ledger: what was
@@ -235,6 +239,7 @@ const removedMark = 1
 func (e *Entry) digest() wire.Digest {
 	text := make([]byte, 0, 256)
 	text = append(text, e.Digest[:]...)
+	text = append(strconv.AppendInt(text, e.Size, 10), 0)
 	for _, s := range []string{e.Path, string(e.State), e.ID} {
 		text = append(append(text, s...), 0)
 	}

@@ -66,6 +66,9 @@ const (
 	MirrorReasonStore           = "StoreFailed"
 	MirrorReasonTooMany         = "TooManyInstruments"
 	MirrorReasonNameConflict    = "NameConflict"
+	MirrorReasonRefused         = "Refused"
+	MirrorReasonOwed            = "Owed"
+	MirrorReasonLocal           = "LocalFailed"
 	// MirrorReasonHasListeners: spec.paths names an Instrument that has listeners of its own.
 	MirrorReasonHasListeners = "InstrumentHasListeners"
 )
@@ -106,6 +109,21 @@ type MirrorStatus struct {
 	Purges int64 `json:"purges,omitempty"`
 	// WentBack says how runs found that the Site that is pulled from was installed again or restored; nil: they did not.
 	WentBack *MirrorWentBack `json:"wentBack,omitempty"`
+	// OriginClock says why the clock of the Site that is pulled from cannot be believed; empty: it can, or nothing is known of it.
+	OriginClock string `json:"originClock,omitempty"`
+	// Unawaited says why the Site that is pulled from does not wait for this mirror before data expires there; nil: it does, or nothing is
+	// known of it.
+	Unawaited *MirrorUnawaited `json:"unawaited,omitempty"`
+}
+
+// MirrorUnawaited is why another Site does not wait for a mirror.
+type MirrorUnawaited struct {
+	// Reader is who the mirror is there; empty: nothing that has a name.
+	Reader string `json:"reader,omitempty"`
+	// Refused is what that Site answers to what was confirmed; empty: nothing was, since the Site did not ask for it.
+	Refused string `json:"refused,omitempty"`
+	// Old: that Site is of a version that does not say whom it waits for.
+	Old bool `json:"old,omitempty"`
 }
 
 // MirrorWentBack are the signs that another Site was installed again under its code, or restored from an older backup, since runs began
@@ -115,6 +133,8 @@ type MirrorWentBack struct {
 	// instruments it does not list any more, of which objects are here.
 	Objects int64 `json:"objects,omitempty"`
 	Days    int64 `json:"days,omitempty"`
+	// Unlisted are how many objects are here that it does not list any more among the others of their days.
+	Unlisted int64 `json:"unlisted,omitempty"`
 	// Instrument is one of those concerned, by its name there, and Path that of one of the Objects.
 	Instrument string    `json:"instrument"`
 	Path       string    `json:"path,omitempty"`

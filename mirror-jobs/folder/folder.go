@@ -49,6 +49,8 @@ type State struct {
 	Selects string `json:"selects,omitempty"`
 	// ETag of the root that was acted upon in full; empty: something was left to do.
 	ETag string `json:"etag,omitempty"`
+	// Now is the latest time that the clock of the other side showed and that could be believed.
+	Now time.Time `json:"now,omitzero"`
 	// Instruments are the tags of those that were.
 	Instruments map[string]string `json:"instruments,omitempty"`
 	// Confirms: the other side waits for this mirror, and was sent what is here of all days of which tags are noted.
@@ -210,6 +212,13 @@ func (f *Folder) SetETag(etag string) error {
 	defer f.mu.Unlock()
 	f.state.ETag = etag
 	return f.write(stateFile, f.state)
+}
+
+// SetNow notes what the clock of the other side shows. SetETag writes it.
+func (f *Folder) SetNow(now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.state.Now = now
 }
 
 // read reads JSON.

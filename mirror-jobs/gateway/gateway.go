@@ -64,6 +64,18 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("the gateway answers %d %s: %s", e.Status, http.StatusText(e.Status), e.Detail)
 }
 
+// Reason is the reason of a report (wire.MirrorReason…) for the error.
+func (e *RefusedError) Reason() string {
+	switch e.Cause {
+	case wire.CauseNameConflict:
+		return wire.MirrorReasonNameConflict
+	case wire.CauseDigestMismatch:
+		return wire.MirrorReasonDigestMismatch
+	default:
+		return wire.MirrorReasonRefused
+	}
+}
+
 // Client sends objects to the gateways of a Site. Its methods may be called from several goroutines.
 type Client struct {
 	cfg             Config

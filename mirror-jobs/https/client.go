@@ -235,7 +235,7 @@ func (c *Client) once(ctx context.Context, r request, read func(*http.Response) 
 	answer.Body = newWatched(answer.Body, c.cfg.Patience, cancel, c.cfg.Received)
 	if answer.StatusCode == http.StatusNotModified && q.Header.Get("If-None-Match") == "" && q.Header.Get("If-Modified-Since") == "" {
 		answer.Body.Close()
-		return never, fmt.Errorf("%s answers 304 Not Modified, and was not asked whether anything was", q.URL.Redacted())
+		return never, malformedError{fmt.Errorf("%s answers 304 Not Modified, and was not asked whether anything was", q.URL.Redacted())}
 	}
 	if answer.StatusCode >= 400 {
 		defer answer.Body.Close()
@@ -315,7 +315,7 @@ func decoded(answer *http.Response) error {
 		answer.Body = &inflated{ReadCloser: z.IOReadCloser(), came: &came}
 		return nil
 	default:
-		return fmt.Errorf("%w: it has content coding %.40q", ErrBroken, coding)
+		return malformedError{fmt.Errorf("%w: it has content coding %.40q", ErrBroken, coding)}
 	}
 }
 

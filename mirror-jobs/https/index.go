@@ -42,7 +42,7 @@ type Kept struct{ Days, Lists int64 }
 const askOwner = "ask who runs the Site that is pulled from whether it is that Site that answers; what is pulled from it can be narrowed with spec.selection"
 
 // Root returns the instruments of the other side, and the ETag of that. Unchanged: it has the
-// ETag still. Errors: mirrorindex.ErrFormat, RefusedError, of the network.
+// ETag still, and of the root only the time is known, if the answer says it. Errors: mirrorindex.ErrFormat, RefusedError, of the network.
 func (c *Client) Root(ctx context.Context, etag string) (root mirrorindex.Root, now string, unchanged bool, err error) {
 	r := request{method: http.MethodGet, path: mirrorindex.RootPath, header: map[string]string{}}
 	if etag != "" {
@@ -50,10 +50,11 @@ func (c *Client) Root(ctx context.Context, etag string) (root mirrorindex.Root, 
 	}
 	err = c.do(ctx, r, func(answer *http.Response) error {
 		now = answer.Header.Get("ETag")
+		root = mirrorindex.Root{}
 		if unchanged = answer.StatusCode == http.StatusNotModified; unchanged {
+			root.Now, _ = http.ParseTime(answer.Header.Get("Date")) // without it the time stays zero
 			return nil
 		}
-		root = mirrorindex.Root{}
 		refusal := bound.Error{List: bound.Root, Object: c.cfg.URL.Redacted() + mirrorindex.RootPath, Step: askOwner}
 		came := struct {
 			mirrorindex.Root
@@ -62,11 +63,11 @@ func (c *Client) Root(ctx context.Context, etag string) (root mirrorindex.Root, 
 		if err := json.NewDecoder(bound.Reader(answer.Body, maxRoot, refusal)).Decode(&came); bound.Is(err) {
 			return err
 		} else if err != nil {
-			return fmt.Errorf("%s%s is not the mirror index of a Substorm: %w", c.cfg.URL.Redacted(), mirrorindex.RootPath, err)
+			return fmt.Errorf("%s%s is not the mirror index of a Substorm: %w", c.cfg.URL.Redacted(), mirrorindex.RootPath, malformed(err))
 		}
 		root, root.Instruments = came.Root, came.Instruments.lines
 		if err := root.Check(); err != nil {
-			return fmt.Errorf("%s%s: %w", c.cfg.URL.Redacted(), mirrorindex.RootPath, err)
+			return fmt.Errorf("%s%s: %w", c.cfg.URL.Redacted(), mirrorindex.RootPath, malformed(err))
 		}
 		c.sends.Store(int64(root.Bundles))
 		return nil
@@ -120,16 +121,16 @@ func (c *Client) Days(ctx context.Context, questions []mirrorindex.DaysQuestion)
 			return true, nil
 		case line.Instrument != "":
 			if len(all) == len(questions) || line.Instrument != questions[len(all)].Instrument {
-				return false, fmt.Errorf("%w: it is about instrument %.40q, which nobody asked for", ErrBroken, line.Instrument)
+				return false, malformed(fmt.Errorf("%w: it is about instrument %.40q, which nobody asked for", ErrBroken, line.Instrument))
 			}
 			all = append(all, nil)
 			lines = c.kept(bound.Days, mirrorindex.DaysPath, 0, "months and days of instrument "+line.Instrument)
 			lines.Entries = maxDaysLines
 		case len(all) == 0:
-			return false, fmt.Errorf("%w: it does not begin with an instrument", ErrBroken)
+			return false, malformed(fmt.Errorf("%w: it does not begin with an instrument", ErrBroken))
 		default:
 			if err := line.Check(); err != nil {
-				return false, fmt.Errorf("%s%s: %w", c.cfg.URL.Redacted(), mirrorindex.DaysPath, err)
+				return false, malformed(fmt.Errorf("%s%s: %w", c.cfg.URL.Redacted(), mirrorindex.DaysPath, err))
 			}
 			if err := lines.Add(1, 0); err != nil {
 				return false, err
@@ -139,7 +140,7 @@ func (c *Client) Days(ctx context.Context, questions []mirrorindex.DaysQuestion)
 		return false, nil
 	})
 	if err == nil && len(all) != len(questions) {
-		err = fmt.Errorf("%w: it answers %d of %d questions", ErrBroken, len(all), len(questions))
+		err = malformed(fmt.Errorf("%w: it answers %d of %d questions", ErrBroken, len(all), len(questions)))
 	}
 	return all, err
 }
@@ -164,16 +165,16 @@ func (c *Client) Lists(ctx context.Context, questions []mirrorindex.ListQuestion
 			return true, nil
 		case line.Instrument != "":
 			if q := len(all); q == len(questions) || line.Instrument != questions[q].Instrument || line.Day != questions[q].Day {
-				return false, fmt.Errorf("%w: it is about %.40q and %.10q, which nobody asked for", ErrBroken, line.Instrument, line.Day)
+				return false, malformed(fmt.Errorf("%w: it is about %.40q and %.10q, which nobody asked for", ErrBroken, line.Instrument, line.Day))
 			}
 			all = append(all, List{Head: line})
 			entries = c.kept(bound.Lists, mirrorindex.ListsPath, 0, fmt.Sprintf("objects of instrument %s on %s", line.Instrument, line.Day))
 			entries.Entries = maxEntries
 		case len(all) == 0 || line.Entry == nil:
-			return false, fmt.Errorf("%w: it does not begin with an instrument", ErrBroken)
+			return false, malformed(fmt.Errorf("%w: it does not begin with an instrument", ErrBroken))
 		default:
 			if err := line.Check(); err != nil {
-				return false, fmt.Errorf("%s%s: %w", c.cfg.URL.Redacted(), mirrorindex.ListsPath, err)
+				return false, malformed(fmt.Errorf("%s%s: %w", c.cfg.URL.Redacted(), mirrorindex.ListsPath, err))
 			}
 			if err := entries.Add(1, 0); err != nil {
 				return false, err
@@ -193,7 +194,7 @@ func (c *Client) Lists(ctx context.Context, questions []mirrorindex.ListQuestion
 		return all, nil
 	}
 	if err == nil && len(all) != len(questions) {
-		err = fmt.Errorf("%w: it answers %d of %d questions", ErrBroken, len(all), len(questions))
+		err = malformed(fmt.Errorf("%w: it answers %d of %d questions", ErrBroken, len(all), len(questions)))
 	}
 	return all, err
 }
@@ -255,20 +256,28 @@ func post[Q, L any](ctx context.Context, c *Client, path string, questions []Q, 
 				return err
 			}
 			if err != nil {
-				if errors.Is(err, io.EOF) {
-					err = io.ErrUnexpectedEOF
-				}
-				return fmt.Errorf("%w: %w", ErrBroken, err)
+				return malformed(fmt.Errorf("%w: %w", ErrBroken, noEnd(err)))
 			}
 			var line L
 			if err := json.Unmarshal(text, &line); err != nil {
-				return fmt.Errorf("%w: %w", ErrBroken, err)
+				return malformedError{fmt.Errorf("%w: %w", ErrBroken, err)}
 			}
 			if last, err := take(line, len(text)); last || err != nil {
 				return err
 			}
 		}
 	})
+}
+
+// errNoEnd: all of an answer came, and it does not say that it ends.
+var errNoEnd = errors.New("it does not say that it ends")
+
+// noEnd is an error of reading, where the end of the answer is one.
+func noEnd(err error) error {
+	if errors.Is(err, io.EOF) {
+		return errNoEnd
+	}
+	return err
 }
 
 // body writes questions as JSON lines.

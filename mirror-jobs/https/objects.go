@@ -33,7 +33,7 @@ func (c *Client) Objects(ctx context.Context, site string, questions []mirrorind
 		bounded := &io.LimitedReader{R: answer.Body, N: 2*expected + bundleFree}
 		err := unpack(bounded, site, take)
 		if err != nil && bounded.N <= 0 {
-			return fmt.Errorf("%s%s sends more than %d MiB, and was asked for objects of %d bytes", c.cfg.URL.Redacted(), mirrorindex.ObjectsPath, (2*expected+bundleFree)>>20, expected)
+			return malformedError{fmt.Errorf("%s%s sends more than %d MiB, and was asked for objects of %d bytes", c.cfg.URL.Redacted(), mirrorindex.ObjectsPath, (2*expected+bundleFree)>>20, expected)}
 		}
 		return err
 	})
@@ -45,14 +45,11 @@ func unpack(from io.Reader, site string, take func(instrument, path, id string, 
 	for {
 		h, err := in.Next()
 		if err != nil {
-			if errors.Is(err, io.EOF) {
-				err = io.ErrUnexpectedEOF
-			}
-			return fmt.Errorf("%w: %w", ErrBroken, err)
+			return malformed(fmt.Errorf("%w: %w", ErrBroken, noEnd(err)))
 		}
 		name, ours := strings.CutPrefix(h.Name, site+"/")
 		if !ours || h.Typeflag != tar.TypeReg {
-			return fmt.Errorf("%w: it has %.100q, which is not below %s/", ErrBroken, h.Name, site)
+			return malformed(fmt.Errorf("%w: it has %.100q, which is not below %s/", ErrBroken, h.Name, site))
 		}
 		if name == mirrorindex.EndName {
 			return ends(in)
@@ -70,7 +67,7 @@ func ends(in io.Reader) error {
 		Format int `json:"format"`
 	}
 	if err := json.NewDecoder(in).Decode(&end); err != nil {
-		return fmt.Errorf("%w: its end: %w", ErrBroken, err)
+		return malformed(fmt.Errorf("%w: its end: %w", ErrBroken, err))
 	}
 	if end.Format != mirrorindex.Format {
 		return fmt.Errorf("%w (%d, not %d)", mirrorindex.ErrFormat, end.Format, mirrorindex.Format)
@@ -100,7 +97,7 @@ func (c *Client) Part(ctx context.Context, instrument, path string, digest wire.
 	}}
 	return c.do(ctx, r, func(answer *http.Response) error {
 		if answer.StatusCode != http.StatusPartialContent || answer.ContentLength != length-had {
-			return fmt.Errorf("%w: it has status %d and %d bytes, for a range of %d", ErrBroken, answer.StatusCode, answer.ContentLength, length-had)
+			return malformed(fmt.Errorf("%w: it has status %d and %d bytes, for a range of %d", ErrBroken, answer.StatusCode, answer.ContentLength, length-had))
 		}
 		err := take(had, counted{broken{answer.Body}, &had})
 		if had >= length {

@@ -125,6 +125,20 @@ func (p *GuestPolicy) Day(theirs []mirrorindex.Entry, here []*wire.Record, now t
 	return g
 }
 
+// Unlisted counts the objects here that another Site does not list any more in the list of their day, and returns the first of them.
+func Unlisted(theirs []mirrorindex.Entry, here []*wire.Record) (first *wire.Record, n int) {
+	listed := ListingOf(theirs)
+	for _, r := range here {
+		if r.Origin == nil || listed[r.Origin.ID] != nil {
+			continue
+		}
+		if n++; first == nil {
+			first = r
+		}
+	}
+	return first, n
+}
+
 // sameBytes returns the one of some objects of one ID that has the bytes of an entry; nil: none has. Others are the rest.
 func sameBytes(all []*wire.Record, e *mirrorindex.Entry) (same *wire.Record, others []*wire.Record) {
 	for _, r := range all {

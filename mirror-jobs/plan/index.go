@@ -71,6 +71,22 @@ func (s Selection) Instruments(root mirrorindex.Root, known func(instrument stri
 	return changed
 }
 
+// UnlistedDays are those of which a mirror has objects, and that an answer does not list. Month is the one that was asked for; empty: all.
+func UnlistedDays(lines []mirrorindex.DaysLine, known Known, month string) map[wire.Day]KnownDay {
+	listed := make(map[string]bool, len(lines))
+	for _, line := range lines {
+		listed[line.Month+string(line.Day)] = true
+	}
+	unlisted := map[wire.Day]KnownDay{}
+	for day, is := range known.Days {
+		of := mirrorindex.MonthOf(day)
+		if is.Objects > 0 && !listed[string(day)] && (month == of || month == "" && !listed[of]) {
+			unlisted[day] = is
+		}
+	}
+	return unlisted
+}
+
 func (s Selection) wants(instrument string) bool {
 	return s.Wants == nil || s.Wants(instrument)
 }

@@ -224,6 +224,9 @@ func (p *run) parts(ctx context.Context, l *folder.Large, d *day, e *mirrorindex
 	}
 	p.Progress.had(had)
 	for _, n := range missing {
+		if ctx.Err() != nil { // one failed: a list may name any number of them
+			break
+		}
 		offset, length := l.Range(n)
 		group.Go(func() error {
 			return p.Source.Part(ctx, instrument, e.Path, e.Digest, offset, length, func(had int64, body io.Reader) error {

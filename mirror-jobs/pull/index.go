@@ -32,6 +32,8 @@ type instrument struct {
 	// open are the days that are not done yet, and one as long as days may be added.
 	open   int
 	failed bool
+	// embargoed: the other side does not list all that it has.
+	embargoed bool
 	// gone: the other side does not let this mirror read it any more.
 	gone bool
 }
@@ -79,6 +81,8 @@ func (p *run) instrumentsOf(ctx context.Context, lines []mirrorindex.RootLine) e
 			p.gone(in)
 			continue
 		}
+		in.embargoed = answers[i][0].Access.Embargo() > 0
+		p.unlistedDays(in, answers[i][1:], "")
 		if err := p.days(ctx, in, answers[i][1:], &months, &days); err != nil {
 			return err
 		}
@@ -206,6 +210,7 @@ func (m *monthsToAsk) ask(ctx context.Context, days *daysToAsk) error {
 				m.p.gone(m.of[i])
 				continue
 			}
+			m.p.unlistedDays(m.of[i], lines[1:], m.questions[i].Month)
 			if err := m.p.days(ctx, m.of[i], lines[1:], nil, days); err != nil {
 				return err
 			}

@@ -122,6 +122,7 @@ func (p *run) ask(ctx context.Context, days []*day) (n int, err error) {
 			continue
 		}
 		d.tag, d.lines = a.Head.Tag, plan.Merge(d.lines, a.Entries, a.Head.More)
+		p.unlistedDay(d)
 	}
 	return len(answers), nil
 }

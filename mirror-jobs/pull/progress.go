@@ -7,7 +7,7 @@ import "sync/atomic"
 // Progress is how far a run is. The zero value is one that begins; its methods may be called
 // from several goroutines.
 type Progress struct {
-	objects, bytes, owedObjects, owedBytes, removedObjects, failedObjects, received atomic.Int64
+	objects, bytes, owedObjects, owedBytes, removedObjects, failedObjects, received, unlisted atomic.Int64
 }
 
 // Figures are those of a Progress at one moment.
@@ -17,6 +17,8 @@ type Figures struct {
 	OwedObjects, OwedBytes int64
 	// Removed, and Failed that could not be had.
 	Removed, Failed int64
+	// Unlisted are here, and the other side does not list them any more, or lists other bytes in their place.
+	Unlisted int64
 	// Received are the bytes that came by the network, lists included.
 	Received int64
 }
@@ -25,7 +27,7 @@ type Figures struct {
 func (p *Progress) Figures() Figures {
 	return Figures{
 		Objects: p.objects.Load(), Bytes: p.bytes.Load(), OwedObjects: p.owedObjects.Load(), OwedBytes: p.owedBytes.Load(),
-		Removed: p.removedObjects.Load(), Failed: p.failedObjects.Load(), Received: p.received.Load(),
+		Removed: p.removedObjects.Load(), Failed: p.failedObjects.Load(), Received: p.received.Load(), Unlisted: p.unlisted.Load(),
 	}
 }
 

@@ -34,9 +34,6 @@ const (
 	// largeAtOnce large objects.
 	bundlesAtOnce = 6
 	largeAtOnce   = 6
-	// maxSkew is by how much the other side's clock may differ before that is told: times of
-	// receipt are taken as it says them.
-	maxSkew = time.Hour
 )
 
 // Config says what is pulled where.
@@ -114,17 +111,15 @@ func (p *run) do(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	clock := p.checkClock(root.Now)
 	p.waitedFor(root, unchanged)
 	if unchanged {
-		return p.confirmRun(ctx, begun, 0)
+		return errors.Join(p.confirmRun(ctx, begun, 0), clock)
 	}
 	if err := p.Folder.BelongsTo(root.Site); err != nil {
 		return err
 	}
 	p.site = root.Site
-	if skew := time.Until(root.Now).Round(time.Second); skew.Abs() > maxSkew {
-		p.Logger.Warn("the clock of the other side differs from this one: times of receipt are kept as the other side says them", "by", skew)
-	}
 	missing, err := p.checkNames(root)
 	if err != nil {
 		return err
@@ -146,11 +141,23 @@ func (p *run) do(ctx context.Context) error {
 	if err == nil || errors.Is(err, ErrLeft) {
 		err = errors.Join(err, p.confirmRun(ctx, begun, done.left))
 	}
-	if done.instruments < len(changed) || missing || root.Confirms && !p.Folder.State().Confirms {
-		etag = "" // the next run must look at the rest, say again which names are missing, or confirm all
+	err = errors.Join(err, clock)
+	if clock != nil || done.instruments < len(changed) || missing || root.Confirms && !p.Folder.State().Confirms {
+		etag = "" // the next run must look at the rest, say again which names are missing or that the clock is wrong, or confirm all
 	}
 	// It need not be on the disk: without it, the next run asks more than it must.
 	return errors.Join(err, p.Folder.SetETag(etag))
+}
+
+// checkClock says what is wrong with the clock of the other side; nil: nothing, or nothing is known of it. Errors: plan.ClockError.
+func (p *run) checkClock(says time.Time) error {
+	state := p.Folder.State()
+	latest, wrong := plan.CheckClock(says, state.Now, time.Now())
+	p.Folder.SetNow(latest)
+	if wrong != nil {
+		return wrong
+	}
+	return nil
 }
 
 // all does what the lists say of some instruments. What it returns has noted all that came,

@@ -40,7 +40,9 @@ type lab struct {
 	instruments []string
 	force       bool
 	last        pull.Figures
-	log         bytes.Buffer
+	// tries of a request; 0: the client's own.
+	tries int
+	log   bytes.Buffer
 	// seen is told how far a run is when bytes come; nil: nobody looks.
 	seen func(pull.Figures)
 	// said is told of each line of the log; nil: nobody looks.
@@ -79,7 +81,7 @@ func (l *lab) from(ctx context.Context, address string) error {
 		return err
 	}
 	progress := &pull.Progress{}
-	client := https.New(https.Config{URL: u, Connections: 4, Agent: "substorm-mirror", Received: func(bytes int) {
+	client := https.New(https.Config{URL: u, Connections: 4, Agent: "substorm-mirror", Patience: https.Patience{Tries: l.tries}, Received: func(bytes int) {
 		progress.Receive(bytes)
 		if l.seen != nil {
 			l.seen(progress.Figures())

@@ -19,6 +19,10 @@ type Progress struct {
 	oldest atomic.Pointer[time.Time]
 	// wentBack are the signs that the Site that is pulled from went back.
 	wentBack atomic.Pointer[wire.MirrorWentBack]
+	// originClock says what is wrong with its clock.
+	originClock atomic.Pointer[string]
+	// unawaited says why it does not wait for this mirror.
+	unawaited atomic.Pointer[wire.MirrorUnawaited]
 
 	listed, answered atomic.Bool
 }
@@ -53,6 +57,23 @@ func (p *Progress) SetWentBack(is *wire.MirrorWentBack) { p.wentBack.Store(is) }
 
 // WentBack returns the signs that the Site that is pulled from went back.
 func (p *Progress) WentBack() *wire.MirrorWentBack { return p.wentBack.Load() }
+
+// SetOriginClock notes why the clock of the Site that is pulled from cannot be believed.
+func (p *Progress) SetOriginClock(why string) { p.originClock.Store(&why) }
+
+// OriginClock returns why the clock of the Site that is pulled from cannot be believed; empty: nothing is wrong with it.
+func (p *Progress) OriginClock() string {
+	if why := p.originClock.Load(); why != nil {
+		return *why
+	}
+	return ""
+}
+
+// SetUnawaited notes why the Site that is pulled from does not wait for this mirror; nil: it does.
+func (p *Progress) SetUnawaited(why *wire.MirrorUnawaited) { p.unawaited.Store(why) }
+
+// Unawaited returns why the Site that is pulled from does not wait for this mirror; nil: it does, or nothing is known of it.
+func (p *Progress) Unawaited() *wire.MirrorUnawaited { return p.unawaited.Load() }
 
 // Differing are the objects that verification found to be others at the partner.
 func (p *Progress) Differing() int64 { return p.differing.Load() }

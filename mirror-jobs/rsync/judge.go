@@ -18,6 +18,7 @@ import (
 // signs are what rsync and ssh say, and the reason that it stands for: the first that is there
 // counts. Exit codes of rsync(1) do not tell these apart.
 var signs = []struct{ text, reason string }{
+	{"rather than greeting", wire.MirrorReasonProtocol}, // another server answers
 	{"Host key verification failed", wire.MirrorReasonHostKeyMismatch},
 	{"REMOTE HOST IDENTIFICATION HAS CHANGED", wire.MirrorReasonHostKeyMismatch},
 	{"No space left on device", wire.MirrorReasonPartnerFull},

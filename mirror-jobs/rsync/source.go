@@ -181,7 +181,7 @@ func listed(line string) (plan.File, bool) {
 	size, err := strconv.ParseInt(strings.ReplaceAll(fields[1], ",", ""), 10, 64)
 	_, name, found := strings.Cut(line, fields[2]+" "+fields[3]+" ")
 	name = unescaped(name)
-	if err != nil || !found || wire.CheckSentName(name) != nil {
+	if err != nil || size < 0 || !found || wire.CheckSentName(name) != nil {
 		return plan.File{}, false
 	}
 	return plan.File{Path: name, Size: size, Mark: fields[1] + " " + fields[2] + " " + fields[3]}, true

@@ -5,6 +5,7 @@ package site
 import (
 	"context"
 	"errors"
+	"net/http"
 	"time"
 
 	"github.com/substorm/substorm/internal/mirrorindex"
@@ -35,12 +36,30 @@ func (r *run) waitedFor(root mirrorindex.Root, unchanged bool) {
 	}
 	if !unchanged {
 		r.state.root.Ledger = root.Ledger
+		r.waits(root)
 	}
+	r.Progress.SetUnawaited(r.state.root.Unawaited)
 	r.sweeps = r.awaited && !was && !r.part
 	r.state.root.Confirms = r.awaited && !r.sweeps // until the run has looked at all days: see swept
-	if !r.awaited && !unchanged {
+}
+
+// waits notes why the other Site does not wait for this one. What that Site refused it takes only once it took something.
+func (r *run) waits(root mirrorindex.Root) {
+	h := r.Entry.HTTPS
+	shown := h.Token || h.TLS != nil && h.TLS.Certificate
+	switch was := r.state.root.Unawaited; {
+	case !root.Confirms:
 		r.Logger.Info("the other Site does not wait for this one before it lets data expire: it can, with spec.pulledBy of its Site and a reader's token here")
+		r.state.root.Unawaited = &wire.MirrorUnawaited{Reader: root.Reader, Old: shown && root.Reader == ""}
+	case was != nil && was.Refused == "":
+		r.state.root.Unawaited = nil
 	}
+}
+
+// unawaited notes whether the other Site took what was confirmed; nil: it did.
+func (r *run) unawaited(why *wire.MirrorUnawaited) {
+	r.state.root.Unawaited = why
+	r.Progress.SetUnawaited(why)
 }
 
 // swept notes that the run has said to the other Site what is here of all days: one that ends before, or could not say it, is made again.
@@ -88,6 +107,7 @@ func (r *run) send(ctx context.Context, lines []mirrorindex.ConfirmLine) (sent b
 	var refused *https.RefusedError
 	switch {
 	case err == nil:
+		r.unawaited(nil)
 		if differ > 0 {
 			r.Logger.Info("the other Site lists other objects by now, or more than this mirror selects: it goes on to wait for these days", "days", differ)
 		}
@@ -96,6 +116,7 @@ func (r *run) send(ctx context.Context, lines []mirrorindex.ConfirmLine) (sent b
 		return false, err
 	case errors.As(err, &refused) && refused.Status < 500 && refused.Status != 429:
 		r.awaited, r.state.root.Confirms = false, false
+		r.unawaited(&wire.MirrorUnawaited{Refused: wire.SaidText(err.Error()), Old: refused.Status == http.StatusNotFound})
 		r.Logger.Warn("the other Site does not take what this mirror confirms, and may let expire what was not pulled", "error", err)
 	default:
 		r.Logger.Warn("what is here could not be confirmed to the other Site: the next run tries again", "error", err)

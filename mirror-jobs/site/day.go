@@ -60,6 +60,7 @@ func (r *run) some(ctx context.Context, in *instrument, names []wire.Day) error 
 func (r *run) bring(ctx context.Context, in *instrument, days []*day) error {
 	for _, d := range days {
 		r.reused(d)
+		r.unlisted(d)
 	}
 	for _, d := range days {
 		r.keepRetracted(d)

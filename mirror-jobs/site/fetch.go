@@ -300,6 +300,9 @@ func (f *fetching) parts(ctx context.Context, d *day, e *mirrorindex.Entry, l *f
 	}
 	moving.Resize(left) // the rest came in an earlier run
 	for _, n := range missing {
+		if ctx.Err() != nil { // one failed: a list may name any number of them
+			break
+		}
 		offset, length := l.Range(n)
 		group.Go(func() error {
 			return f.Source.Part(ctx, d.in.name, e.Path, e.Digest, offset, length, func(had int64, body io.Reader) error { return l.Write(n, had, moving.Reader(body)) })

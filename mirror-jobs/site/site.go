@@ -39,8 +39,6 @@ const (
 	// questions fit into mirrorindex.MaxQuestionBytes.
 	instrumentsAtOnce = 100
 	daysAtOnce        = 40
-	// maxSkew is by how much the other side's clock may differ before that is told.
-	maxSkew = time.Hour
 )
 
 // Catalog knows what the archive here holds. internal/catalog is one.
@@ -122,9 +120,10 @@ type run struct {
 	// owed are objects that did not come, withheld those under embargo, and asked the changes that the archivist is asked for, or
 	// that wait for the end of a legal hold. Of all of them a later run looks again.
 	owed, withheld, asked int
-	// firstOwed names the first object that is owed, and says why. Lost: the object store here does not have some that are listed.
-	firstOwed string
-	lost      bool
+	// firstOwed names the first object that is owed, and says why, and owedFor is the reason for reports. Lost: the object store here does
+	// not have some that are listed.
+	firstOwed, owedFor string
+	lost               bool
 	// unrepairable are objects here that were lost with their packs.
 	unrepairable int
 	// unread are days of which nobody knows what is here.
@@ -134,6 +133,8 @@ type run struct {
 	stop    *plan.SafetyStopError
 	// vanished says that more instruments are missing at the other Site than a run may act upon; nil where it does.
 	vanished *plan.VanishedError
+	// clock says what is wrong with the clock of the other Site; nil: nothing.
+	clock *plan.ClockError
 	// full says of the last object that had no space in the scratch what to do; nil where all had some.
 	full error
 }
@@ -170,6 +171,7 @@ func (r *run) do(ctx context.Context) error {
 	if err != nil {
 		return problemOf(err)
 	}
+	r.checkClock(root.Now)
 	r.waitedFor(root, unchanged)
 	if unchanged { // of what is absent the root says nothing, also where it is declared again and closed
 		return r.unchanged(ctx)
@@ -177,9 +179,6 @@ func (r *run) do(ctx context.Context) error {
 	if root.Site != r.origin {
 		return &push.Problem{Reason: wire.MirrorReasonProtocol, Err: fmt.Errorf(
 			"the other side is Site %q, and spec.https.origin is %q: name the Site whose archive spec.https.url serves", root.Site, r.origin)}
-	}
-	if skew := time.Until(root.Now).Round(time.Second); skew.Abs() > maxSkew {
-		r.Logger.Warn("the clock of the other side differs from this one: times of receipt are kept as the other side says them", "by", skew)
 	}
 	known := r.state.root.Instruments
 	changed := r.policy.Instruments(root, func(name string) string {
@@ -208,8 +207,8 @@ func (r *run) do(ctx context.Context) error {
 		}
 	}
 	r.swept()
-	if r.left() > 0 || r.vanished != nil || root.Confirms && !r.state.root.Confirms {
-		etag = ""
+	if r.left() > 0 || r.vanished != nil || r.clock != nil || root.Confirms && !r.state.root.Confirms {
+		etag = "" // the next run must look at the rest, look at the clock again, or confirm all
 	}
 	if err := r.keep(ctx, etag); err != nil {
 		return err
@@ -245,17 +244,46 @@ func (r *run) ends() error {
 
 // leaves is the error of a run that could not do everything; nil where it could.
 func (r *run) leaves() error {
+	var err error
+	reason := r.owedFor
 	switch {
 	case r.unread > 0:
-		return fmt.Errorf("%w: %d objects%s, and all of the days whose manifests here cannot be read (%d, which the log names)", push.ErrNotPulled, r.owed, r.firstOwed, r.unread)
+		reason = wire.MirrorReasonStore
+		err = fmt.Errorf("%w: %d objects%s, and all of the days whose manifests here cannot be read (%d, which the log names)", push.ErrNotPulled, r.owed, r.firstOwed, r.unread)
 	case r.full != nil:
-		return fmt.Errorf("%w: %d objects, some of them too large: %w", push.ErrNotPulled, r.owed, r.full)
+		reason = wire.MirrorReasonLocal
+		err = fmt.Errorf("%w: %d objects, some of them too large: %w", push.ErrNotPulled, r.owed, r.full)
 	case r.unrepairable > 0:
-		return fmt.Errorf("%w: %d objects%s, and %d were lost here with their packs, whose days the log names", push.ErrNotPulled, r.owed, r.firstOwed, r.unrepairable)
+		reason = wire.MirrorReasonStore
+		err = fmt.Errorf("%w: %d objects%s, and %d were lost here with their packs, whose days the log names", push.ErrNotPulled, r.owed, r.firstOwed, r.unrepairable)
 	case r.owed > 0:
-		return fmt.Errorf("%w: %d objects%s: %s", push.ErrNotPulled, r.owed, r.firstOwed, r.step())
+		err = fmt.Errorf("%w: %d objects%s: %s", push.ErrNotPulled, r.owed, r.firstOwed, r.step())
 	default:
 		return nil
+	}
+	return &push.Problem{Reason: reason, Answered: true, Err: err}
+}
+
+// reasonOf says as a reason of reports why an object is owed.
+func (r *run) reasonOf(why error) string {
+	var refused *gateway.RefusedError
+	var gone *https.RefusedError
+	var differs *folder.DigestError
+	switch {
+	case errors.As(why, &refused):
+		return refused.Reason()
+	case errors.As(why, &gone):
+		return https.ReasonOf(why)
+	case errors.As(why, &differs):
+		return wire.MirrorReasonDigestMismatch
+	case errors.Is(why, folder.ErrPath):
+		return wire.MirrorReasonProtocol
+	case errors.Is(why, errOverdue), why != nil && !errors.Is(why, errDecided):
+		return wire.MirrorReasonLocal
+	case r.lost:
+		return wire.MirrorReasonStore
+	default:
+		return wire.MirrorReasonOwed
 	}
 }
 
@@ -276,6 +304,7 @@ func (r *run) owes(instrument, object string, why error) {
 	if r.firstOwed != "" {
 		return
 	}
+	r.owedFor = r.reasonOf(why)
 	r.firstOwed = fmt.Sprintf(", as %q of %s", object, instrument)
 	if why != nil {
 		r.firstOwed += fmt.Sprintf(" (%v)", why)

@@ -32,13 +32,17 @@ type rootState struct {
 	Instruments map[string]string `json:"instruments,omitempty"`
 	// Confirms: the other Site waits for this mirror, and was sent what is here of all days of which tags are noted.
 	Confirms bool `json:"confirms,omitempty"`
+	// Unawaited says why the other Site does not wait for this mirror, and what that Site answered to a confirmation, as long as it refuses.
+	Unawaited *wire.MirrorUnawaited `json:"unawaited,omitempty"`
 	// Ledger is the one of the other Site in which that stands.
 	Ledger string `json:"ledger,omitempty"`
+	// Now is the latest time that the clock of the other Site showed and that could be believed.
+	Now time.Time `json:"now,omitzero"`
 	// Missing are the instruments that stand here and that the other Site does not offer, as runs found them and acted upon it.
 	Missing map[string]missingState `json:"missing,omitempty"`
 	// WentBack stays, whatever is selected, until a run with --force.
 	WentBack *wire.MirrorWentBack `json:"wentBack,omitempty"`
-	// Vanished are how many days of each instrument and month were found not to be listed any more.
+	// Vanished are how many days of each instrument and month, and how many objects of each day, were found not to be listed any more.
 	Vanished map[string]int `json:"vanished,omitempty"`
 }
 
@@ -88,7 +92,7 @@ func openState(ctx context.Context, js jetstream.JetStream, site, partner, selec
 		return nil, err
 	}
 	if s.root.Selects != selects {
-		s.root = rootState{Selects: selects, Missing: s.root.Missing, WentBack: s.root.WentBack, Vanished: s.root.Vanished}
+		s.root = rootState{Selects: selects, Now: s.root.Now, Missing: s.root.Missing, WentBack: s.root.WentBack, Vanished: s.root.Vanished}
 	}
 	if s.root.Instruments == nil {
 		s.root.Instruments = map[string]string{}

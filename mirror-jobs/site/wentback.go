@@ -35,6 +35,15 @@ func (r *run) wentBack(note func(*wire.MirrorWentBack)) {
 	r.Progress.SetWentBack(&is)
 }
 
+// checkClock reports what is wrong with the clock of the other Site. Times of receipt are kept as that Site says them.
+func (r *run) checkClock(says time.Time) {
+	r.state.root.Now, r.clock = plan.CheckClock(says, r.state.root.Now, r.now)
+	if r.clock != nil {
+		r.Progress.SetOriginClock(r.clock.Error())
+		r.Logger.Warn("the clock of the other Site cannot be believed", "error", r.clock)
+	}
+}
+
 // reused notes the objects of a day that have IDs of other ones.
 func (r *run) reused(d *day) {
 	if len(d.Reused) == 0 {
@@ -68,6 +77,33 @@ func (r *run) keepRetracted(d *day) {
 	d.again += len(stay)
 	r.Logger.Warn("the other Site went back, and does not list retractions any more that were made there: they stand here until a run is forced",
 		"instrument", d.in.name, "day", d.day, "objects", len(stay))
+}
+
+// maxVanished bounds of how many days and months it is noted how much is not listed any more: they are in one entry of a bucket.
+const maxVanished = 5000
+
+// unlisted notes objects that are here, of a day that the other Site lists without them. Where an Instrument has an embargo, those under it are
+// not listed.
+func (r *run) unlisted(d *day) {
+	key := d.in.name + "/" + string(d.day)
+	before, known := r.state.root.Vanished[key]
+	if d.partial || d.in.access.Embargo() > 0 || !known && len(r.state.root.Vanished) >= maxVanished {
+		return
+	}
+	first, n := plan.Unlisted(d.lines, d.here)
+	if n <= before {
+		return
+	}
+	r.state.root.Vanished[key] = n
+	r.Logger.Error("the other Site does not list objects of a day any more that are here: it was installed again under its code, or restored from an older backup. What is here stays",
+		"instrument", d.in.name, "day", d.day, "objects", n, "path", first.Path)
+	r.wentBack(func(w *wire.MirrorWentBack) {
+		w.Unlisted += int64(n - before)
+		w.Instrument = d.in.name
+		if w.Objects == 0 {
+			w.Path = first.Path
+		}
+	})
 }
 
 // vanishedDays notes days of which objects are here, and which the other Site does not list. Where an Instrument has an embargo, days of which

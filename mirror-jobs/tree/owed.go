@@ -8,6 +8,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/mirror-jobs/gateway"
+	"github.com/substorm/substorm/mirror-jobs/https"
 	"github.com/substorm/substorm/mirror-jobs/push"
 )
 
@@ -40,15 +41,35 @@ func (r *run) leaves() error {
 	case r.owed == 0:
 		return nil
 	case r.firstOwed == "":
-		return fmt.Errorf("%w: %d files", push.ErrNotPulled, r.owed)
+		return &push.Problem{Reason: wire.MirrorReasonProtocol, Answered: true, Err: fmt.Errorf("%w: %d files", push.ErrNotPulled, r.owed)}
 	case r.firstErr == nil:
-		return fmt.Errorf("%w: %d files, as %q: a run that does not only verify brings them", push.ErrNotPulled, r.owed, r.firstOwed)
+		return &push.Problem{Reason: wire.MirrorReasonOwed, Answered: true,
+			Err: fmt.Errorf("%w: %d files, as %q: a run that does not only verify brings them", push.ErrNotPulled, r.owed, r.firstOwed)}
 	}
 	err := fmt.Errorf("%w: %d files, as %q: %w", push.ErrNotPulled, r.owed, r.firstOwed, r.firstErr)
-	if conflicts(r.firstErr) {
-		return &push.Problem{Reason: wire.MirrorReasonNameConflict, Answered: true, Err: err}
+	if !conflicts(r.firstErr) {
+		err = fmt.Errorf("%w; the next run tries again", err)
 	}
-	return fmt.Errorf("%w; the next run tries again", err)
+	return &push.Problem{Reason: reasonOf(r.firstErr), Answered: true, Err: err}
+}
+
+// reasonOf says as a reason of reports why a file did not come.
+func reasonOf(why error) string {
+	var p *push.Problem
+	var refused *gateway.RefusedError
+	var gone *https.RefusedError
+	switch {
+	case errors.As(why, &p):
+		return p.Reason
+	case errors.As(why, &refused):
+		return refused.Reason()
+	case errors.Is(why, ErrTooLarge):
+		return wire.MirrorReasonRefused
+	case errors.As(why, &gone), errors.Is(why, https.ErrBroken):
+		return https.ReasonOf(why)
+	default: // the other side lists a file that it does not give
+		return wire.MirrorReasonProtocol
+	}
 }
 
 // conflicts says whether a gateway refused a file since its name has other bytes here, and the Instrument keeps no versions.

@@ -18,6 +18,7 @@ import (
 	"net/url"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -118,6 +119,9 @@ func (s *Source) Walk(ctx context.Context, visit func(tree.Folder) error) error 
 			w.refused.Add(err)
 			err = nil
 		}
+		if err == nil && at == "" && len(found) == 0 {
+			err = errNothing
+		}
 		if err != nil && (at == "" || s.ofAll(err)) {
 			return wholeProblem(err)
 		}
@@ -173,6 +177,9 @@ func (w *walk) sort(at string, found []link) (files []plan.File) {
 	}
 	return files
 }
+
+// errNothing: the page of the folder that is pulled names nothing, as one of a captive portal does.
+var errNothing = errors.New("its index page has no link to a file or folder below it: it is empty, or another page came in its place, as from a captive portal or a proxy")
 
 // errAnswer: an answer to a request for a file is none that has one.
 var errAnswer = errors.New("it answers")
@@ -339,7 +346,10 @@ func (s *Source) file(ctx context.Context, w *tree.Wanted, take func(tree.Got) e
 		if answer.ContentLength > 0 { // index pages do not tell sizes
 			w.Moving.Resize(answer.ContentLength)
 		}
-		body, err = s.keep(received{answer.Body, w.Moving}, cmp.Or(w.Most, math.MaxInt64-1))
+		if body, err = s.keep(received{answer.Body, w.Moving}, cmp.Or(w.Most, math.MaxInt64-1)); err == nil && isPage(w.Path, got.MediaType, body.data) {
+			body.remove()
+			return fmt.Errorf("%s: %w with another file: %w", w.Path, errAnswer, https.ErrPage)
+		}
 		return err
 	})
 	defer func() { body.remove() }()
@@ -350,6 +360,16 @@ func (s *Source) file(ctx context.Context, w *tree.Wanted, take func(tree.Got) e
 		got.Size, got.Open = body.size, body.open
 	}
 	return take(got)
+}
+
+// pageNames are the extensions of names under which a page of HTML may be.
+var pageNames = []string{"", ".html", ".htm", ".xhtml", ".shtml", ".php", ".asp", ".aspx", ".jsp", ".cgi"}
+
+// isPage says whether a page came in place of a file whose name is not that of a page, as from a captive portal: by what the server says and
+// by how it begins.
+func isPage(name, mediaType string, begin []byte) bool {
+	return strings.HasPrefix(mediaType, "text/html") && !slices.Contains(pageNames, strings.ToLower(path.Ext(name))) &&
+		strings.HasPrefix(http.DetectContentType(begin), "text/html")
 }
 
 // seen is what tells whether the file of an answer changes. What changed just now may change again within the minute that an
@@ -443,7 +463,7 @@ func wholeProblem(err error) error {
 		return err
 	}
 	reason := https.ReasonOf(err)
-	if errors.Is(err, errNoPage) {
+	if errors.Is(err, errNoPage) || errors.Is(err, errNothing) {
 		reason = wire.MirrorReasonProtocol
 	}
 	return &push.Problem{Reason: reason, Err: err}

@@ -331,7 +331,7 @@ func TestBadServers(t *testing.T) {
 		"it lets nobody":   {refuses.URL, "/aurora", wire.MirrorReasonAccessDenied, "403"},
 		"no such folder":   {a.URL, "/nothing", wire.MirrorReasonProtocol, "404"},
 		"it is a file":     {a.URL, "/file.txt", wire.MirrorReasonProtocol, "no index page"},
-		"it sends away":    {a.URL, "/away", wire.MirrorReasonUnreachable, "redirects, to"},
+		"it sends away":    {a.URL, "/away", wire.MirrorReasonProtocol, "redirects, to"},
 		"robots.txt fails": {robots.URL, "/aurora", wire.MirrorReasonUnreachable, "robots.txt"},
 	} {
 		t.Run(name, func(t *testing.T) {

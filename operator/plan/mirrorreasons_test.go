@@ -20,8 +20,9 @@ func TestMirrorReasons(t *testing.T) {
 		wire.MirrorReasonInvalidTemplate: v1alpha1.ReasonInvalidTemplate,
 		wire.MirrorReasonMaintenance:     v1alpha1.ReasonMaintenance,
 		wire.MirrorReasonNotConfirmed:    v1alpha1.ReasonPurgeNotConfirmed, wire.MirrorReasonProtocol: v1alpha1.ReasonProtocolError,
-		wire.MirrorReasonStore:   v1alpha1.ReasonStoreFailed,
+		wire.MirrorReasonStore:        v1alpha1.ReasonStoreFailed,
 		wire.MirrorReasonHasListeners: v1alpha1.ReasonInstrumentHasListeners,
+		wire.MirrorReasonRefused:      v1alpha1.ReasonRefused, wire.MirrorReasonOwed: v1alpha1.ReasonOwed, wire.MirrorReasonLocal: v1alpha1.ReasonLocalFailed,
 		wire.MirrorReasonTooMany: v1alpha1.ReasonTooManyInstruments, wire.MirrorReasonNameConflict: v1alpha1.ReasonNameConflict,
 	} {
 		if reported != reason {

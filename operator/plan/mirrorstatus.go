@@ -58,6 +58,7 @@ func MirrorStatus(v MirrorView) (v1alpha1.MirrorPartnerStatus, time.Duration) {
 	c.set(v1alpha1.ConditionSynced, v.synced(runs))
 	if v.Mirror.Spec.Direction == v1alpha1.MirrorPull && v.Mirror.Spec.HTTPS != nil && v.Mirror.Spec.HTTPS.Source == v1alpha1.MirrorSourceSubstorm {
 		c.set(v1alpha1.ConditionOriginConsistent, v.originConsistent())
+		c.set(v1alpha1.ConditionOriginWaits, v.originWaits())
 	}
 	patienceEnds := c.finish(first(v, mirrorReadiness, v.ready()))
 
@@ -246,14 +247,20 @@ func (v MirrorView) synced(runs []v1alpha1.MirrorRun) Finding {
 	}
 }
 
-// originConsistent says whether the Site that is pulled from lists what it listed before. A run that failed before it had listed all says
-// nothing of it, unless it found that the Site went back.
+// originConsistent says whether the Site that is pulled from lists what it listed before, and has a clock that can be believed. A run that failed before it had listed all says
+// nothing of it, unless it found that the Site went back or that its clock is wrong.
 func (v MirrorView) originConsistent() Finding {
-	r := v.latest(func(r *MirrorReport) bool { return r.WentBack != nil || !r.EndedAt.IsZero() && r.Owed != nil })
+	r := v.latest(func(r *MirrorReport) bool {
+		return r.WentBack != nil || r.OriginClock != "" || !r.EndedAt.IsZero() && r.Owed != nil
+	})
 	if r == nil {
 		return v.before(v1alpha1.ConditionOriginConsistent, unknown(v1alpha1.ReasonNotRun, "no run has listed all yet"))
 	}
 	origin := v.Mirror.Spec.HTTPS.Origin
+	clock := shortened(r.OriginClock, 1024)
+	if r.WentBack == nil && clock != "" {
+		return bad(v1alpha1.ReasonClockOff, clock)
+	}
 	if r.WentBack == nil {
 		return good(v1alpha1.ReasonConsistent, fmt.Sprintf("Site %q lists what it listed before", origin))
 	}
@@ -264,9 +271,46 @@ func (v MirrorView) originConsistent() Finding {
 	if w.Days > 0 {
 		signs = append(signs, fmt.Sprintf("does not list %d days any more, as of instrument %s, of which objects are here", w.Days, w.Instrument))
 	}
+	if w.Unlisted > 0 {
+		signs = append(signs, fmt.Sprintf("does not list %s any more that %s here, as of instrument %s, among the others of their days", objectCount(w.Unlisted),
+			map[bool]string{true: "is", false: "are"}[w.Unlisted == 1], w.Instrument))
+	}
+	if clock != "" {
+		clock = ". Also: " + clock
+	}
 	return bad(v1alpha1.ReasonWentBack, fmt.Sprintf("since %s Site %q %s: it was installed again under its code, or restored from an older backup. "+
-		"What was pulled before stays here beside what is new. See what is missing there, and end this with kubectl substorm mirror run %s --force",
-		w.Since.Format(time.RFC3339), origin, strings.Join(signs, ", and "), v.Mirror.Name))
+		"What was pulled before stays here beside what is new. See what is missing there, and end this with kubectl substorm mirror run %s --force%s",
+		w.Since.Format(time.RFC3339), origin, strings.Join(signs, ", and "), v.Mirror.Name, clock))
+}
+
+// originWaits says whether the Site that is pulled from waits for this mirror before data expires there.
+func (v MirrorView) originWaits() Finding {
+	r := v.latest(func(r *MirrorReport) bool {
+		return !r.Part && (r.Unawaited != nil || !r.EndedAt.IsZero() && r.Owed != nil)
+	})
+	if r == nil {
+		return v.before(v1alpha1.ConditionOriginWaits, unknown(v1alpha1.ReasonNotRun, "no run has listed all yet"))
+	}
+	origin, u := v.Mirror.Spec.HTTPS.Origin, r.Unawaited
+	const lost = "what expires there before a run has pulled it does not come here"
+	switch {
+	case u == nil:
+		return good(v1alpha1.ReasonAwaited, fmt.Sprintf("Site %q waits for what is confirmed here before data expires there", origin))
+	case u.Old:
+		return bad(v1alpha1.ReasonOriginTooOld, fmt.Sprintf("Site %q is of a version that waits for no mirror, so %s: ask who runs it to update it, and to name the reader whose token is shown in spec.pulledBy of its Site",
+			origin, lost))
+	case u.Refused != "":
+		return bad(v1alpha1.ReasonConfirmationRefused, fmt.Sprintf("Site %q does not take what is confirmed here, so %s: %s", origin, lost, shortened(u.Refused, 1024)))
+	case u.Reader == "":
+		return bad(v1alpha1.ReasonNotAwaited, fmt.Sprintf("Site %q does not know who pulls, so %s: show the token of a reader there (spec.https.tokenSecretKeyRef), and have spec.pulledBy of its Site name that reader",
+			origin, lost))
+	case strings.Contains(u.Reader, ":"):
+		return bad(v1alpha1.ReasonNotAwaited, fmt.Sprintf("Site %q waits for its readers alone, and %q is none, so %s: show the token of a reader (spec.readersSecretRef of its Site), and have spec.pulledBy name that",
+			origin, shortened(u.Reader, 128), lost))
+	default:
+		return bad(v1alpha1.ReasonNotAwaited, fmt.Sprintf("Site %q does not wait for its reader %q, so %s: write \"pulledBy: [{reader: %s}]\" into the spec of its Site",
+			origin, shortened(u.Reader, 128), lost, shortened(u.Reader, 128)))
+	}
 }
 
 // tellsAll says whether a run ended and looked at all that is selected.

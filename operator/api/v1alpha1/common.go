@@ -176,7 +176,7 @@ const (
 	ReasonUnreachable = "Unreachable"
 	// ReasonAccessDenied: a backend answers and refuses our credentials.
 	ReasonAccessDenied = "AccessDenied"
-	// ReasonRefused: a backend answers and does not do what we need.
+	// ReasonRefused: a backend answers and does not do what we need. Of a pull: a gateway does not take an object.
 	ReasonRefused = "Refused"
 	// ReasonNotTried: a backend is left alone until the resource is accepted.
 	ReasonNotTried = "NotTried"

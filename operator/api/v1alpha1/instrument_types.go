@@ -29,7 +29,8 @@ const (
 	// ReasonWithinMaxSkew: the sender's clock is as right as spec.clock.maxSkew asks.
 	ReasonWithinMaxSkew = "WithinMaxSkew"
 	// ReasonClockOff: the sender's clock is further off than spec.clock.maxSkew, or what was received last tells a time
-	// that lies more than 366 days before its receipt or 24 hours after it.
+	// that lies more than 366 days before its receipt or 24 hours after it. Of OriginConsistent: the clock of the Site that is pulled
+	// from is off by more than a day, or shows a time that is more than an hour before one that it showed in an earlier run.
 	ReasonClockOff = "ClockOff"
 	// ReasonNoHeartbeat: the sender says nothing of itself.
 	ReasonNoHeartbeat = "NoHeartbeat"

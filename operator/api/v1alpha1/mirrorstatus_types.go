@@ -15,8 +15,13 @@ const (
 	ConditionSynced = "Synced"
 	// ConditionOriginConsistent of a pull from another Substorm is True while that Site lists what it listed before. False/WentBack: it
 	// was installed again under its code, or restored from an older backup. What was pulled before stays beside what is new. It stays
-	// False until a run with --force. Unknown before the first run has reported.
+	// False until a run with --force. False/ClockOff: the clock of that Site is off by more than a day, or shows an earlier time than
+	// before, until it is right. Unknown before the first run has reported.
 	ConditionOriginConsistent = "OriginConsistent"
+	// ConditionOriginWaits of a pull from another Substorm is True while that Site waits for this mirror before data expires there, up to the
+	// holdRetention that it declares. While it is False, what expires there before a run has pulled it is lost to this mirror; the
+	// message says what to write there. Unknown before the first run has listed all.
+	ConditionOriginWaits = "OriginWaits"
 )
 
 // Reasons that runs report, for Reachable, Synced and status.runs; internal/wire has the same, for the programs.
@@ -40,8 +45,13 @@ const (
 	ReasonPurgeNotConfirmed = "PurgeNotConfirmed"
 	// ReasonProtocolError: the other side answers something that the protocol does not have, or does not take a file.
 	ReasonProtocolError = "ProtocolError"
-	// ReasonStoreFailed: the Site's own object store, or a gateway of it, does not do what the run needs.
+	// ReasonStoreFailed: the Site's own object store, or what it keeps of manifests and packs, does not give what the run needs, or lost it.
 	ReasonStoreFailed = "StoreFailed"
+	// ReasonLocalFailed: something else here does not do what the run needs, as NATS, a gateway, the archivist, or the disk for what is on
+	// its way. The message says which.
+	ReasonLocalFailed = "LocalFailed"
+	// ReasonOwed: a run that only verifies found that objects are to be moved.
+	ReasonOwed = "Owed"
 	// ReasonTooManyInstruments: a pull brings more instruments of another Site than may stand beside the Site's own.
 	ReasonTooManyInstruments = "TooManyInstruments"
 	// ReasonNameConflict: a file of the other side changed, and its Instrument keeps no versions.
@@ -54,9 +64,17 @@ const (
 	ReasonComplete = "Complete"
 	// ReasonConsistent: the Site that is pulled from lists what it listed before.
 	ReasonConsistent = "Consistent"
-	// ReasonWentBack: the Site that is pulled from gave IDs of objects that are here to other bytes, or does not list days any more of
-	// which objects are here.
+	// ReasonWentBack: the Site that is pulled from gave IDs of objects that are here to other bytes, or does not list objects any more
+	// that are here, or whole days of them.
 	ReasonWentBack = "WentBack"
+	// ReasonAwaited: the Site that is pulled from waits for what this mirror confirms.
+	ReasonAwaited = "Awaited"
+	// ReasonNotAwaited: spec.pulledBy of the Site that is pulled from does not name the reader whose token is shown, or none is shown.
+	ReasonNotAwaited = "NotAwaited"
+	// ReasonConfirmationRefused: the Site that is pulled from does not take what this mirror confirms.
+	ReasonConfirmationRefused = "ConfirmationRefused"
+	// ReasonOriginTooOld: the Site that is pulled from is of a version that waits for no mirror.
+	ReasonOriginTooOld = "OriginTooOld"
 	// ReasonNotRun: no run has reported yet, or none since the spec was changed; of Reachable also: the run failed before it knew whether the other side answers.
 	ReasonNotRun = "NotRun"
 	// ReasonNotReporting: a run that lasts has not reported for a while.

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pull
+
+import (
+	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/plan"
+)
+
+// An archive lists what it had for ever. One that does not list objects any more that are here was installed again under its code, or restored
+// from an older backup: they stay, and each run that looks at their days says so. Where an Instrument has an embargo, what is under it is
+// not listed.
+
+// unlistedDay counts the objects of a day that is listed without them.
+func (p *run) unlistedDay(d *day) {
+	if d.in.embargoed {
+		return
+	}
+	n := int64(0)
+	for i := range d.lines {
+		if l := &d.lines[i]; l.Held && l.Gone && !l.Moved {
+			n++
+		}
+	}
+	p.unlist(d.in.Instrument, d.day, n)
+}
+
+// unlistedDays counts the objects of days that are not listed. Month is the one that was asked for; empty: all.
+func (p *run) unlistedDays(in *instrument, lines []mirrorindex.DaysLine, month string) {
+	if in.embargoed {
+		return
+	}
+	in.mu.Lock()
+	unlisted := plan.UnlistedDays(lines, in.known, month)
+	in.mu.Unlock()
+	for day, known := range unlisted {
+		p.unlist(in.Instrument, day, int64(known.Objects))
+	}
+}
+
+func (p *run) unlist(instrument string, day wire.Day, objects int64) {
+	if objects == 0 {
+		return
+	}
+	p.Progress.unlisted.Add(objects)
+	p.Logger.Warn("the other side does not list objects any more that are here, or lists other bytes in their place: it was installed again, or restored from an older backup. They stay here",
+		"instrument", instrument, "day", day, "objects", objects)
+}

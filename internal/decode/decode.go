@@ -308,5 +308,10 @@ func (r *run) untimed() bool {
 		r.skip("a further record in a payload whose records have no time of their own")
 		return true
 	}
-	return r.done(r.receivedAt.UnixNano())
+	t, err := nanoseconds(r.receivedAt)
+	if err != nil {
+		r.skip("time: %w", err)
+		return true
+	}
+	return r.done(t)
 }

@@ -4,6 +4,7 @@ package decode
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -21,7 +22,13 @@ type iagaLayout struct {
 
 // iagaState is what the payload's header says: the elements' numbers, parameter by
 // parameter and value by value, from 0; -1 for one that the payload does not have.
-type iagaState struct{ columns []int }
+type iagaState struct {
+	columns []int
+	// elements is how many a line has; 0 where that is not known.
+	elements int
+	// spare is a line as its columns are.
+	spare [][]byte
+}
 
 // maxElements is how many elements a line may have. The format has four.
 const maxElements = 16
@@ -57,7 +64,7 @@ func (l *iagaLayout) begin(r *run) {
 // find looks where the elements of all parameters stand: by all of their name, as
 // BOUH, or else by its last letter.
 func (s *iagaState) find(d *Decoder, names []string) {
-	s.columns = s.columns[:0]
+	s.columns, s.elements = s.columns[:0], len(names)
 	for i := range d.parameters {
 		for _, component := range d.parameters[i].Components {
 			column := slices.Index(names, component)
@@ -93,6 +100,9 @@ func (l *iagaLayout) line(r *run, number int, line []byte) bool {
 		return true
 	}
 	t, err := l.time(r)
+	if err == nil && len(r.fields) < iagaFirst+s.elements {
+		err = s.place(r, trimmed)
+	}
 	if err == nil {
 		err = l.elements(r, s)
 	}
@@ -125,6 +135,48 @@ func (l *iagaLayout) time(r *run) (int64, error) {
 		return 0, fmt.Errorf("time: %s is not day %s of the year", r.fields[0], r.fields[2])
 	}
 	return nanoseconds(t)
+}
+
+// The columns of the format: an element ends within each ten characters, at their end.
+const iagaElements, iagaWidth = 30, 10
+
+// place puts the elements of a line that has fewer than there are where they stand: one may be blank, and one that fills its
+// column has no blank before it. Error: elements do not stand in the columns of the format.
+func (s *iagaState) place(r *run, line []byte) error {
+	s.spare = append(s.spare[:0], r.fields[:iagaFirst]...)
+	for range s.elements {
+		s.spare = append(s.spare, nil)
+	}
+	defer func() { clear(s.spare) }() // they hold the payload's memory
+	at := 0
+	for i, text := range r.fields {
+		at += bytes.Index(line[at:], text) // behind blanks alone
+		if i >= iagaFirst && !s.placeText(line, at, at+len(text)) {
+			return errElements
+		}
+		at += len(text)
+	}
+	r.fields = append(r.fields[:0], s.spare...)
+	return nil
+}
+
+var errElements = errors.New("elements are missing, and the others do not stand in the columns of the format")
+
+// placeText puts what stands between blanks in its column, or in its columns where none of them has a blank.
+func (s *iagaState) placeText(line []byte, from, to int) bool {
+	first, last := (from-iagaElements)/iagaWidth, (to-1-iagaElements)/iagaWidth
+	if from < iagaElements || first != last && (to-iagaElements)%iagaWidth != 0 || last >= s.elements {
+		return false
+	}
+	for ; first <= last; first++ {
+		end := min(to, iagaElements+(first+1)*iagaWidth)
+		if s.spare[iagaFirst+first] != nil {
+			return false
+		}
+		s.spare[iagaFirst+first] = line[from:end]
+		from = end
+	}
+	return true
 }
 
 // elements sets all values.

@@ -27,14 +27,13 @@ type lines struct {
 
 func (l lines) payload(r *run, payload []byte) {
 	l.begin(r)
-	payload = bytes.TrimPrefix(payload, byteOrderMark)
 	for number := 1; len(payload) > 0; number++ {
 		i := lineEnd(payload)
 		if i < 0 {
 			l.last(r, number, payload)
 			return
 		}
-		if !l.line(r, number, payload[:i]) {
+		if !l.line(r, number, withoutMark(payload[:i])) {
 			return
 		}
 		cr := payload[i] == '\r'
@@ -44,8 +43,19 @@ func (l lines) payload(r *run, payload []byte) {
 	}
 }
 
+// withoutMark is a line without the byte order mark before it: the first one of a file, also of one that was appended to another.
+func withoutMark(line []byte) []byte {
+	for bytes.HasPrefix(line, byteOrderMark) {
+		line = line[len(byteOrderMark):]
+	}
+	return line
+}
+
 // last reads a line that has no end, unless it may have been cut off.
 func (l lines) last(r *run, number int, line []byte) {
+	if line = withoutMark(line); len(line) == 0 {
+		return
+	}
 	if r.ends == endsAll || r.ends == endsFixed && l.fixed {
 		r.skip("line %d has no end: it was cut off, or may have been", number)
 		return
@@ -97,10 +107,6 @@ const maxLine = 256 << 10
 func (l lines) read(r *run, in io.Reader) error {
 	l.begin(r)
 	s := lineSource{b: bufio.NewReaderSize(in, maxLine)}
-	start, err := s.b.Peek(len(byteOrderMark))
-	if s.err = err; bytes.Equal(start, byteOrderMark) {
-		_, _ = s.b.Discard(len(byteOrderMark))
-	}
 	for number := 1; ; number++ {
 		line, ended, err := s.next()
 		switch {
@@ -109,11 +115,9 @@ func (l lines) read(r *run, in io.Reader) error {
 		case err != nil && !errors.Is(err, io.EOF):
 			return err // what stands before it may be half a line
 		case err != nil:
-			if len(line) > 0 {
-				l.last(r, number, line)
-			}
+			l.last(r, number, line)
 			return nil
-		case ended && !l.line(r, number, line):
+		case ended && !l.line(r, number, withoutMark(line)):
 			return nil
 		}
 	}

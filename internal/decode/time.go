@@ -19,7 +19,7 @@ var (
 )
 
 // ParseTime reads a time of ISO 8601 (yyyy-mm-dd or yyyy-ddd, then T or a blank and
-// hh:mm:ss.f), of which all may be left out from the end to behind the year. Without
+// hh:mm:ss.f; T and Z also in lower case, as in RFC 3339), of which all may be left out from the end to behind the year. Without
 // a zone it is UTC. Second 60 is the second that follows. It returns false for
 // anything else.
 func ParseTime(text []byte) (time.Time, bool) { return new(dates).parse(text) }
@@ -39,7 +39,7 @@ func (d *dates) parse(text []byte) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	var clock time.Duration
-	if len(rest) > 0 && (rest[0] == 'T' || rest[0] == ' ') {
+	if len(rest) > 0 && (rest[0]|0x20 == 't' || rest[0] == ' ') {
 		if clock, rest, ok = parseClock(rest[1:]); !ok || !whole {
 			return time.Time{}, false
 		}
@@ -70,10 +70,10 @@ func isLeap(t time.Time) bool {
 	return t.Day() == 1 && (t.Month() == time.January || t.Month() == time.July) && t.Hour() == 0 && t.Minute() == 0 && t.Second() == 0
 }
 
-// hasSecond60 says whether a text with a time of day tells second 60.
+// hasSecond60 says whether a text that is a time tells second 60, in whatever minute of its zone: no minute has this number.
 func hasSecond60(text []byte) bool { return bytes.Contains(text, second60) }
 
-var second60 = []byte(":59:60")
+var second60 = []byte(":60")
 
 // read is parseDate.
 func (d *dates) read(text []byte) (date time.Time, rest []byte, whole, ok bool) {
@@ -162,7 +162,7 @@ func parseClock(text []byte) (clock time.Duration, rest []byte, ok bool) {
 
 // parseZone reads what a zone adds to UTC.
 func parseZone(text []byte) (time.Duration, bool) {
-	if len(text) == 0 || len(text) == 1 && text[0] == 'Z' {
+	if len(text) == 0 || len(text) == 1 && text[0]|0x20 == 'z' {
 		return 0, true
 	}
 	sign := time.Duration(1)
@@ -200,6 +200,17 @@ func nanoseconds(t time.Time) (int64, error) {
 		return 0, errTimeSpan
 	}
 	return t.UnixNano(), nil
+}
+
+// Nanoseconds returns a time in nanoseconds since 1970. What does not fit is the first or the last second that does.
+func Nanoseconds(t time.Time) int64 {
+	switch s := t.Unix(); {
+	case s < minSeconds:
+		return minSeconds * int64(time.Second)
+	case s > maxSeconds:
+		return maxSeconds * int64(time.Second)
+	}
+	return t.UnixNano()
 }
 
 // clock reads times that stand in payloads.

@@ -134,6 +134,47 @@ func TestJSON(t *testing.T) {
 	}
 }
 
+// What is no JSON costs its own record, and is counted once.
+func TestJSONOfOthers(t *testing.T) {
+	entry := func(records string, parameters ...wire.ParameterEntry) wire.ChannelEntry {
+		return wire.ChannelEntry{Payload: wire.PayloadEntry{Type: wire.PayloadJSON, Records: records}, Parameters: parameters,
+			Time: wire.ChannelTimeEntry{Source: wire.TimePayload, Format: wire.TimeISO8601, Path: "/t"}}
+	}
+	v := path(double("v"), "/v")
+	strict := path(wire.ParameterEntry{Name: "v", Type: wire.ParameterDouble}, "/v")
+	vector := path(wire.ParameterEntry{Name: "b", Type: wire.ParameterDouble, Size: []int{2}, Fill: ptr("NaN")}, "/b")
+	rows := entry("/rows", path(double("v"), "/1"))
+	rows.Time.Path = "/0"
+	first, second, third := "2020-01-01T00:00:00Z 1", "2021-01-01T00:00:00Z 2", "2022-01-01T00:00:00Z 3"
+	outer := []string{first, third}
+	const a, c = `{"t":"2020","v":1}`, `{"t":"2022","v":3}`
+	for _, c := range []payloadTest{
+		{"NaN", entry("", v), a + "\n{\"t\":\"2021\",\"v\":NaN}\n" + c, []string{first, "2021-01-01T00:00:00Z NaN", third}, ""},
+		{"infinities in an array", entry("", v, vector), "[" + a + ",{\"t\":\"2021\",\"v\":2,\"b\":[-Infinity,4]}," + c + "]",
+			[]string{first + " NaN NaN", second + " NaN 4", third + " NaN NaN"}, ""},
+		{"NaN without a fill", entry("", strict), a + "\n{\"t\":\"2021\",\"v\":NaN}\n" + c, outer, "1 undecodable, the first: record 2: parameter v"},
+		{"a record that was cut off in a text", entry("", v), a + "\n{\"t\":\"2021\",\"v\n" + c + "\n", outer, "1 undecodable, the first: record 2"},
+		{"a record that was cut off behind a comma", entry("", v), a + "\n{\"t\":\"2021\",\n" + c + "\n", outer, "1 undecodable"},
+		{"a record that was cut off in an array", entry("", v, vector), a + "\r\n{\"t\":\"2021\",\"b\":[1,\r\n" + c + "\r\n", []string{first + " NaN NaN", third + " NaN NaN"}, "1 undecodable"},
+		{"all but the first", entry("", v), a + "\n{\"t\n{\"t\":\n{\n{\"t\":\"2021\",\"v\":2}\n{\n" + c, []string{first, second, third}, "4 undecodable"},
+		{"a byte order mark of the second file", entry("", v), a + "\n\xef\xbb\xbf{\"t\":\"2021\",\"v\":2}\n" + c + "\n", []string{first, second, third}, ""},
+		{"a byte order mark behind what was cut off", entry("", v), a + "\n{\"t\n\xef\xbb\xbf" + c + "\n", outer, "1 undecodable"},
+		{"a name twice", entry("", v), a + "{\"t\":\"2021\",\"t\":\"2021\",\"v\":2}" + c, outer, "1 undecodable"},
+		{"a comma at the end", entry("", v), a + "\n{\"t\":\"2021\",\"v\":2,}\n" + c, outer, "1 undecodable"},
+		{"a tab in a text", entry("", v), a + "\n{\"t\":\"2021\",\"v\":2,\"x\":\"a\tb\"}\n" + c, outer, "1 undecodable"},
+		{"a value that cannot be read, and then no JSON", entry("", v), a + "\n{\"v\":\"no\",\"t\":\"2021\",}\n" + c, outer, "1 undecodable"},
+		{"a line of text", entry("", v), a + "\nreboot at {noon}\n" + c, outer, "1 undecodable"},
+		{"lines of an array", entry("", v), "[\n " + a + ",\n {\"t\":\"2021\",\"v\n " + c + "\n]\n{\"t\":\"2023\",\"v\":4}", append(outer, "2023-01-01T00:00:00Z 4"), "1 undecodable"},
+		{"an object on lines", entry("", v), a + "\n{\n \"t\": \"2021\",\n \"w\": {\n  \"v\": .\n }\n}\n" + c, outer, "1 undecodable"},
+		{"arrays in an object", rows, "{\"n\":[{}],\"rows\":[[\"2020\",1],\n[\"2021\",NaN],\n[\"2022\",3]],\"m\":1}", []string{first, "2021-01-01T00:00:00Z NaN", third}, ""},
+		{"arrays on lines", rows, "{\"rows\":\n[\n[\"2020\",1],\n[\"2021\",?],\n[\"2022\",3]\n]\n}\n{\"rows\":[[\"2023\",4]]}", append(outer, "2023-01-01T00:00:00Z 4"), "1 undecodable"},
+		{"no JSON behind the records", rows, "{\"rows\":[[\"2020\",1],[\"2022\",3]],\"m\":?}\n", outer, ""},
+		{"records that were cut off between", entry("", v), "[" + a + "," + c, outer, "1 undecodable"},
+	} {
+		c.run(t)
+	}
+}
+
 func TestBinary(t *testing.T) {
 	channel := func(order string, header, record int, parameters ...wire.ParameterEntry) wire.ChannelEntry {
 		return wire.ChannelEntry{Payload: wire.PayloadEntry{Type: wire.PayloadBinary, ByteOrder: order, Header: header, Record: record}, Parameters: parameters}
@@ -192,6 +233,11 @@ func TestIAGA(t *testing.T) {
 		{"another day of the year", channel("", strict), head + "2020-01-01 00:00:00.000 002  1.00 2.00 3.00 4.00\n", nil, "is not day 002"},
 		{"no header, nothing known", channel("", strict), "2020-01-01 00:00:00.000 001  1.00 2.00 3.00 4.00\n", nil, "a value is missing"},
 		{"no line of it", channel("HEZF", field), "hello\n", nil, "1 columns"},
+		{"a blank element", channel("", field, strict), head + "2026-11-10 02:00:01.000 314       1.00                3.00      4.00\n", []string{"2026-11-10T02:00:01Z 1 3 4"}, ""},
+		{"a blank element that is needed", channel("", field, strict), head + "2026-11-10 02:00:01.000 314         1.00      2.00      3.00\n", nil, "a value is missing"},
+		{"a blank element of a line alone", channel("HEZF", field), "2020-01-01 00:00:00.000 001               20826.85  46874.62  51815.05\n", []string{"2020-01-01T00:00:00Z 99999 46874.62"}, ""},
+		{"elements without a blank between", channel("", field, strict), head + "2020-01-01 00:00:00.000 001     -1000.00-100000.00-100000.50      4.00\n", []string{"2020-01-01T00:00:00Z -1000 -100000.5 4"}, ""},
+		{"fewer elements, and no columns", channel("", field), head + "2020-01-01 00:00:00.000 001 1.00 3.00 4.00\n2020-01-01 00:00:01.000 001 1.00-2.00 3.00 4.00\n", nil, "2 undecodable, the first: line 4: elements are missing"},
 	} {
 		c.run(t)
 	}
@@ -400,6 +446,7 @@ func TestParseTime(t *testing.T) {
 		"2020-060":                       "2020-02-29T00:00:00Z",
 		"2020-366Z":                      "2020-12-31T00:00:00Z",
 		"2020-060T12Z":                   "2020-02-29T12:00:00Z",
+		"2020-02-29t12:00:00.5z":         "2020-02-29T12:00:00.5Z",
 		"2020-02-29T24:00":               "2020-03-01T00:00:00Z",
 		"2016-12-31T23:59:60.5Z":         "2017-01-01T00:00:00.5Z",
 		"2020-01-01T00:00:00.":           "2020-01-01T00:00:00Z",
@@ -414,7 +461,7 @@ func TestParseTime(t *testing.T) {
 	}
 	for _, text := range []string{"", "20", "2020-", "2020-1", "2020-13", "2020-00", "2020-000", "2019-366", "2020-02-30", "2020-02-", "2020-02T00", "2020T00",
 		"2020-01-01T", "2020-01-01T25", "2020-01-01T24:01", "2020-01-01T24:00:01", "2020-01-01T1:00", "2020-01-01T00:60", "2020-01-01T00:00:61", "2020-01-01T00:00:00+1",
-		"2020-01-01T00:00:00+24:00", "2020-01-01ZZ", " 2020", "2020-01-01T00:00:00z", "-2020", "2020-01-01T-1"} {
+		"2020-01-01T00:00:00+24:00", "2020-01-01ZZ", " 2020", "2020-01-01T00:00:00zz", "2020-01-01tt00", "-2020", "2020-01-01T-1"} {
 		if got, ok := decode.ParseTime([]byte(text)); ok {
 			t.Errorf("%q is %v", text, got)
 		}

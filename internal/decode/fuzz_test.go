@@ -50,7 +50,8 @@ func FuzzJSON(f *testing.F) {
 	e := wire.ChannelEntry{Payload: wire.PayloadEntry{Type: wire.PayloadJSON, Records: "/r"},
 		Parameters: fuzzParameters(func(p wire.ParameterEntry, i int) wire.ParameterEntry { return path(p, "/v/"+string(rune('0'+i))) }),
 		Time:       wire.ChannelTimeEntry{Source: wire.TimePayload, Format: wire.TimeUnixMicroseconds, Path: "/t"}}
-	fuzz(f, e, `{"r":[{"t":1,"v":[1.5,2,"a"]},{"t":"2","v":{"0":1,"1":true,"2":null}}]}`, `{"r":{"t":1e3,"v":[[]]}} {}`, `{"r":[{"t":1,"v":[`)
+	fuzz(f, e, `{"r":[{"t":1,"v":[1.5,2,"a"]},{"t":"2","v":{"0":1,"1":true,"2":null}}]}`, `{"r":{"t":1e3,"v":[[]]}} {}`, `{"r":[{"t":1,"v":[`,
+		"{\"r\":[{\"t\":1,\"v\":[NaN,2]},{\"t\":\"\n{\"r\":{\"t\":2,\"v\":[1,2,\"a\"]}}\n\xef\xbb\xbf{\"r\":[},]}")
 }
 
 func FuzzBinary(f *testing.F) {

@@ -123,9 +123,14 @@ func (n *jsonNode) child(part string) *jsonNode {
 type jsonState struct {
 	decoder *jsontext.Decoder
 	payload bytes.Buffer
-	// Of the record: its number, how many values of each parameter were read, the
-	// time, and what is wrong with it.
-	number  int
+	// number is how many records were read, and began how many were before the value that is being read.
+	number, began int
+	// bad and first are what run counted before the record that is being read.
+	bad   int
+	first error
+	// text is a record that was repaired.
+	text []byte
+	// Of the record: how many values of each parameter were read, the time, and what is wrong with it.
 	filled  []int
 	timed   bool
 	time    int64
@@ -141,22 +146,26 @@ func (j *jsonLayout) payload(r *run, payload []byte) {
 		r.state = s
 	}
 	payload = bytes.TrimPrefix(payload, byteOrderMark)
-	s.payload = *bytes.NewBuffer(slices.Clip(payload)) // the decoder may use what space a buffer has
-	s.decoder.Reset(&s.payload, jsontext.AllowInvalidUTF8(true))
+	s.reset(payload)
 	s.number, s.failed = 0, false
 	for !s.failed {
+		at := int(s.decoder.InputOffset())
+		s.began = s.number
+		s.mark(r)
+		var err error
 		if s.decoder.PeekKind() == 0 {
-			if _, err := s.decoder.ReadToken(); !errors.Is(err, io.EOF) {
-				r.skip("%w", err)
+			if _, err = s.decoder.ReadToken(); errors.Is(err, io.EOF) {
+				break
 			}
-			break
+		} else {
+			err = j.find(r, s, j.records)
 		}
-		if err := j.find(r, s, j.records); err != nil {
-			r.skip("%w", err)
+		if err != nil {
+			j.resume(r, s, payload, at, err)
 			break
 		}
 	}
-	s.payload = bytes.Buffer{}
+	s.payload, s.first = bytes.Buffer{}, nil
 }
 
 func (j *jsonLayout) read(r *run, in io.Reader) error { return readAll(r, j, in, maxJSON) }
@@ -232,7 +241,6 @@ func (j *jsonLayout) all(r *run, s *jsonState) error {
 
 // one reads a record.
 func (j *jsonLayout) one(r *run, s *jsonState) error {
-	s.number++
 	s.timed, s.problem = false, nil
 	clear(s.filled)
 	r.start()
@@ -248,6 +256,7 @@ func (j *jsonLayout) one(r *run, s *jsonState) error {
 	if s.problem == nil && j.timed && !s.timed {
 		s.problem = fmt.Errorf("time: %w", errNoTime)
 	}
+	s.number++
 	switch {
 	case s.problem != nil:
 		r.skip("record %d: %w", s.number, s.problem)
@@ -256,6 +265,7 @@ func (j *jsonLayout) one(r *run, s *jsonState) error {
 	default:
 		s.failed = !r.untimed()
 	}
+	s.mark(r)
 	return nil
 }
 

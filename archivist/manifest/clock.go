@@ -7,8 +7,11 @@ import "github.com/substorm/substorm/internal/wire"
 // clocks are what is known of the times that instruments tell, of those that once told one that was not believed.
 type clocks struct{ said[wire.ClockStatus] }
 
-// note takes an object that was listed, which may be one that was listed before.
+// note takes an object that was listed, which may be one that was listed before. An imported tree says nothing of a clock of today.
 func (c *clocks) note(n *wire.Notice) {
+	if n.Gateway == wire.ImportWriter {
+		return
+	}
 	from, _, doubted := n.Told()
 	is, known := c.of[n.Instrument]
 	switch {

@@ -41,6 +41,9 @@ func TestClocks(t *testing.T) {
 	segment := notice("segment", noon, noon)
 	segment.Doubted = &wire.TimeSpan{From: time.Unix(0, 0), To: noon.Add(48 * time.Hour)}
 	first.clocks.note(segment)
+	imported := notice("gps", noon.Add(time.Hour), noon)
+	imported.Gateway = wire.ImportWriter
+	first.clocks.note(imported) // it says nothing of the clock now
 	first.tell(t.Context())
 	read := func(instrument string) (s wire.ClockStatus) {
 		t.Helper()

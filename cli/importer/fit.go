@@ -39,7 +39,7 @@ func (f fitting) record(i item, key string, now time.Time) (r wire.Record, diges
 		Completeness: wire.CompletenessUnverified, Gateway: wire.ImportWriter, Incarnation: f.run,
 	}
 	if f.template.HasTime() {
-		r.SetObserved(v.Time, f.template.Resolution())
+		r.SetImported(v.Time, f.template.Resolution(), now)
 	}
 	// It comes now, and was observed before its file was modified.
 	r.Backfill = r.IsLate(now, f.lateAfter)

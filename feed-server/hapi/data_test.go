@@ -4,6 +4,7 @@ package hapi_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -158,6 +159,29 @@ func TestObjects(t *testing.T) {
 	want := "2026-11-19T00:00:00Z,1,10\n2026-11-19T00:01:00Z,2,99999\n2026-11-20T00:00:00Z,3,30\n2026-11-20T00:01:00Z,4,40\n"
 	if diff := cmp.Diff(want, string(body)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Objects whose names tell times that have no nanoseconds in 64 bits hide nothing of the others.
+func TestTimesOutOfRange(t *testing.T) {
+	e := wire.InstrumentEntry{Instrument: "boulder", Access: public, Channels: []wire.ChannelEntry{{Name: "x", Suffix: ".csv",
+		Payload:    wire.PayloadEntry{Type: wire.PayloadCSV, Separator: ","},
+		Time:       wire.ChannelTimeEntry{Source: wire.TimeReceived, Precision: wire.PrecisionSeconds, Location: "center"},
+		Parameters: []wire.ParameterEntry{{Name: "x", Type: wire.ParameterDouble, Column: 1}}}}}
+	l := newLab(t, e)
+	for name, at := range map[string]time.Time{
+		"16010101_000000.csv": time.Date(1601, 1, 1, 0, 0, 0, 0, time.UTC),
+		"20261120_220000.csv": start,
+		"99991231_235959.csv": time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC),
+	} {
+		key := wire.NamedKey(site, "boulder", name, 1)
+		payload := []byte("1.5\n")
+		l.put(t, "boulder", wire.Record{ID: key, Key: key, Name: name, Size: int64(len(payload)), Digest: wire.Digest(sha256.Sum256(payload)), State: wire.StateCurrent,
+			ObservedFrom: &at, ObservedTo: &at, ReceivedAt: start.Add(2 * time.Hour), TimeSource: wire.TimeSourceName, Gateway: wire.ImportWriter}, payload)
+	}
+	answer, body := l.get(t, "/data", between("boulder/x", start, start.Add(time.Hour)))
+	if answer.StatusCode != http.StatusOK || string(body) != start.Format("2006-01-02T15:04:05Z")+",1.5\n" {
+		t.Errorf("%s %s", answer.Status, body)
 	}
 }
 

@@ -3,7 +3,6 @@
 package hapi
 
 import (
-	"math"
 	"net/url"
 	"slices"
 	"strings"
@@ -70,7 +69,7 @@ func ask(asked map[string]string, s span) (question, *problem) {
 	if q.from >= q.to {
 		return q, failure(codeStartAfterStop, "")
 	}
-	if q.from < s.start.UnixNano() || q.to > s.stop.UnixNano() {
+	if q.from < decode.Nanoseconds(s.start) || q.to > decode.Nanoseconds(s.stop) {
 		return q, failure(codeOutside, "the dataset has "+spellTime(s.start)+" to "+spellTime(s.stop))
 	}
 	if f, ok := asked["format"]; ok {
@@ -90,22 +89,14 @@ func ask(asked map[string]string, s span) (question, *problem) {
 // parseTime reads a time as HAPI restricts ISO 8601. What does not fit in nanoseconds
 // is the first or last time that does, and so outside of all data.
 func parseTime(text string) (int64, bool) {
-	if len(text) > 40 || strings.ContainsAny(text, " +") {
+	if len(text) > 40 || strings.ContainsAny(text, " +tz") {
 		return 0, false
 	}
 	if _, clock, _ := strings.Cut(text, "T"); strings.Contains(clock, "-") {
 		return 0, false
 	}
 	t, ok := decode.ParseTime([]byte(text))
-	switch {
-	case !ok:
-		return 0, false
-	case t.Year() < 1678:
-		return math.MinInt64, true
-	case t.Year() > 2261:
-		return math.MaxInt64, true
-	}
-	return t.UnixNano(), true
+	return decode.Nanoseconds(t), ok
 }
 
 func spellTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }

@@ -217,5 +217,5 @@ func (m *merger) reach(r *wire.Record) (low, high int64) {
 		}
 	}
 	cut := m.dataset.decoder.Cut
-	return cut(from.UnixNano()), cut(to.Add(cutTo - 1).UnixNano())
+	return cut(decode.Nanoseconds(from)), cut(decode.Nanoseconds(to.Add(cutTo - 1)))
 }

@@ -12,6 +12,13 @@ const (
 	maxObservedFuture = 24 * time.Hour
 )
 
+// What an imported tree's names tell may be of any year in which instruments recorded. Names of the years 1, 1601 and 9999 are zeros
+// and limits of date types. Both bounds lie years within the times whose nanoseconds fit in 64 bits.
+var (
+	firstImported = time.Date(1700, 1, 1, 0, 0, 0, 0, time.UTC)
+	lastImported  = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
 // BelievesObserved says whether a time of observation that a name, a header or a payload tells is believed of what was received
 // at a time. What is not believed is kept as it is told, and neither ends an embargo nor orders nor spans anything.
 func BelievesObserved(observed, received time.Time) bool {
@@ -47,15 +54,22 @@ func spanOf(observedFrom, observedTo *time.Time) (from, to time.Time, told bool)
 	}
 }
 
-// ObservedSpan is ObservedSpan of an object. The names of what was imported are believed: who imports a tree declares what they
-// tell, and says so of years at once.
+// ObservedSpan is ObservedSpan of an object. The names of what was imported are believed however far they lie from the receipt:
+// who imports a tree declares what they tell, and says so of years at once.
 func (r *Record) ObservedSpan() (from, to time.Time, told bool) {
-	if r.Gateway == ImportWriter {
-		if from, to, told = spanOf(r.ObservedFrom, r.ObservedTo); told {
-			return from, to, true
-		}
+	from, to, told = spanOf(r.ObservedFrom, r.ObservedTo)
+	if !told || !r.believes(from, to) {
+		return r.ReceivedAt, r.ReceivedAt, false
 	}
-	return ObservedSpan(r.ObservedFrom, r.ObservedTo, r.ReceivedAt)
+	return from, to, true
+}
+
+// believes says whether the times of observation that the object tells are believed.
+func (r *Record) believes(from, to time.Time) bool {
+	if r.Gateway == ImportWriter {
+		return !from.Before(firstImported) && to.Before(lastImported)
+	}
+	return BelievesObserved(from, r.ReceivedAt) && BelievesObserved(to, r.ReceivedAt)
 }
 
 // Observed returns the first and the last instant that the object observes; when it was received, where that is not known or
@@ -87,11 +101,20 @@ func (r *Record) SetObserved(from time.Time, resolution time.Duration) {
 	if _, last := BelievedObserved(r.ReceivedAt); r.Gateway != ImportWriter && to.After(last) && !from.After(last) {
 		to = last // the name of a day, by a clock of local time, ends later than what is believed
 	}
-	if r.Gateway != ImportWriter && !(BelievesObserved(from, r.ReceivedAt) && BelievesObserved(to, r.ReceivedAt)) {
+	if !r.believes(from, to) {
 		r.Doubted = &TimeSpan{From: from, To: to}
 		return
 	}
 	r.ObservedFrom, r.ObservedTo, r.TimeSource = &from, &to, TimeSourceName
+}
+
+// SetImported is SetObserved for what is imported now: its receipt is the time of its file, which a copy may have changed either way.
+func (r *Record) SetImported(from time.Time, resolution time.Duration, now time.Time) {
+	if from.After(now.Add(maxObservedFuture)) {
+		r.Doubted = &TimeSpan{From: from, To: from.Add(resolution - 1)}
+		return
+	}
+	r.SetObserved(from, resolution)
 }
 
 // Told returns from when to when the object says that it observes: as that is believed, or else as it is doubted. All are nil

@@ -30,6 +30,9 @@ func TestObservedIsBelieved(t *testing.T) {
 		"the end alone, too long":     {nil, at(-400 * day), "north-0", false},
 		"the begin alone, too long":   {at(-400 * day), nil, "north-0", false},
 		"of a tree that was imported": {at(-7168 * day), at(-7168 * day), ImportWriter, true},
+		"imported, of 1857":           {new(time.Date(1857, 1, 1, 0, 0, 0, 0, time.UTC)), nil, ImportWriter, true},
+		"imported, of 1601":           {new(time.Date(1601, 1, 1, 0, 0, 0, 0, time.UTC)), nil, ImportWriter, false},
+		"imported, of 9999":           {nil, new(time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)), ImportWriter, false},
 	} {
 		r := Record{ObservedFrom: c.from, ObservedTo: c.to, ReceivedAt: received, Gateway: c.writer}
 		from, to, told := r.ObservedSpan()
@@ -60,5 +63,22 @@ func TestSetObservedDoubts(t *testing.T) {
 	r.SetObserved(received.Add(12*time.Hour), 24*time.Hour)
 	if from, to, told := r.ObservedSpan(); !told || r.Doubted != nil || !from.Equal(received.Add(12*time.Hour)) || !to.Equal(received.Add(24*time.Hour)) {
 		t.Errorf("%+v", r)
+	}
+}
+
+// What is imported is believed of all years up to now but those of zeros and limits of date types.
+func TestSetImported(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+	for year, want := range map[int]bool{1: false, 1601: false, 1857: true, 1970: true, 2026: true, 2027: false, 9999: false} {
+		r := Record{ReceivedAt: time.Unix(0, 0).UTC(), TimeSource: TimeSourceReceived, Gateway: ImportWriter}
+		from := time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)
+		r.SetImported(from, 24*time.Hour, now)
+		if (r.ObservedFrom != nil) != want || (r.Doubted == nil) != want || (r.TimeSource == TimeSourceName) != want {
+			t.Errorf("%d: %+v", year, r)
+		}
+		if !want && !r.Doubted.From.Equal(from) {
+			t.Errorf("%d: doubted is %+v", year, r.Doubted)
+		}
 	}
 }

@@ -45,6 +45,9 @@ func (t *Template) Read(name string) (Values, error) {
 	return r.Values, nil
 }
 
+// maxYear is the last one that RFC 3339 writes: after second 60 of its end no notice could tell the time.
+const maxYear = 9999
+
 // time puts the units together, and refuses those that do not exist.
 func (r *reading) time() (time.Time, bool) {
 	year, agree := r.fullYear()
@@ -61,7 +64,8 @@ func (r *reading) time() (time.Time, bool) {
 	}
 	at := time.Date(year, time.Month(month), day, r.hour, r.minute, 0, 0, time.UTC)
 	exists := at.Year() == year && int(at.Month()) == month && at.Day() == day && r.hour < 24 && r.minute < 60 && r.second <= 60
-	return at.Add(time.Duration(r.second)*time.Second + time.Duration(r.millisecond)*time.Millisecond), exists
+	at = at.Add(time.Duration(r.second)*time.Second + time.Duration(r.millisecond)*time.Millisecond)
+	return at, exists && at.Year() <= maxYear
 }
 
 // Write returns the name that values have. Errors: ErrName where a value is

@@ -66,7 +66,7 @@ func TestWhatDoesNotFit(t *testing.T) {
 		"{year}{month}{day}/{year}{month}{day}.jpg": {"20150317/20150318.jpg"},
 		"{year}{doy}-{month}{day}":                  {"2015076-0318"},
 		"{year}/{year2}{doy}":                       {"2015/16076", "1915/16076"},
-		"{year}{month}{day}{hour}{minute}{second}":  {"20150317240000", "20150317006000", "20150317000061"},
+		"{year}{month}{day}{hour}{minute}{second}":  {"20150317240000", "20150317006000", "20150317000061", "99991231235960"},
 		"{sequence}":           {"99999999999999999999", "-1"},
 		"{station}-{digest:8}": {"rank-0123456", "rank-0123456G", "-x-01234567"},
 	} {

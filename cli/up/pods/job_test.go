@@ -72,6 +72,15 @@ func TestJob(t *testing.T) {
 	if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "field"}}); client.IgnoreAlreadyExists(err) != nil {
 		t.Fatal(err)
 	}
+	without := job("without")
+	without.Spec.Template.Spec.Containers = nil
+	if err := c.Create(ctx, without); err != nil { // an API server refuses it
+		t.Fatal(err)
+	}
+	eventually(t, "a pod without containers is reported", func() bool {
+		var pod corev1.Pod
+		return c.Get(ctx, client.ObjectKey{Namespace: "field", Name: "without-0"}, &pod) == nil && pod.Status.Phase == corev1.PodPending
+	})
 	for _, name := range []string{"good", "bad", "passing", "lasting"} {
 		if err := c.Create(ctx, job(name)); err != nil {
 			t.Fatal(err)

@@ -96,8 +96,10 @@ func newPodObject(w workload) corev1.Pod {
 
 // podStatus is what a kubelet would write.
 func (p *Pods) podStatus(w workload, seen state, amiss error, created metav1.Time) corev1.PodStatus {
-	container := &w.template.Spec.Containers[0]
-	c := corev1.ContainerStatus{Name: container.Name, Image: container.Image, Ready: seen.ready, RestartCount: seen.restarts, Started: new(!seen.started.IsZero())}
+	c := corev1.ContainerStatus{Ready: seen.ready, RestartCount: seen.restarts, Started: new(!seen.started.IsZero())}
+	if containers := w.template.Spec.Containers; len(containers) > 0 { // an API server refuses a pod without any, and ours does not
+		c.Name, c.Image = containers[0].Name, containers[0].Image
+	}
 	phase := corev1.PodRunning
 	switch {
 	case amiss != nil && seen.started.IsZero():

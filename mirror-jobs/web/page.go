@@ -40,7 +40,7 @@ const (
 // folder above, and those that sort the page are passed over. Where the page has more than may be kept, the error is a *bound.Error, and the
 // links are those before.
 func links(at *url.URL, page io.Reader, kept *bound.List) ([]link, error) {
-	found := map[string]*link{}
+	found := map[linked]*link{}
 	var last *link
 	var beside strings.Builder
 	end := func() {
@@ -79,14 +79,16 @@ func links(at *url.URL, page io.Reader, kept *bound.List) ([]link, error) {
 					continue
 				}
 				if l, is := below(at, a.Val); is {
-					if found[l.Name] == nil {
+					key := linked{l.Name, l.Folder}
+					if found[key] == nil {
 						if err := kept.Add(1, tree.Size(at.Path, l.Name)); err != nil {
 							return sorted(found), err
 						}
 						l.Name = strings.Clone(l.Name) // of the address
-						found[l.Name] = &l
+						key.name = l.Name
+						found[key] = &l
 					}
-					last = found[l.Name]
+					last = found[key]
 				}
 			}
 			z.Next() // the text of the link, which may be shortened, says nothing
@@ -102,12 +104,26 @@ func links(at *url.URL, page io.Reader, kept *bound.List) ([]link, error) {
 	}
 }
 
-func sorted(found map[string]*link) []link {
+// linked is what one link leads to: a page may have a file and a folder of one name.
+type linked struct {
+	name   string
+	folder bool
+}
+
+func sorted(found map[linked]*link) []link {
 	all := make([]link, 0, len(found))
 	for _, l := range found {
 		all = append(all, *l)
 	}
-	slices.SortFunc(all, func(a, b link) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b link) int {
+		if c := strings.Compare(a.Name, b.Name); c != 0 || a.Folder == b.Folder {
+			return c
+		}
+		if a.Folder {
+			return 1
+		}
+		return -1
+	})
 	return all
 }
 

@@ -32,6 +32,9 @@ var pages = map[string]string{
 <a href="/aurora/%C3%B6.txt">ö.txt</a>
 <a href="2015/17/deeper.jpg">deeper</a> <a href="..%2fup">up</a> <a href="javascript:alert(1)">no</a> <a href="%zz">bad</a> <a>none</a>
 </pre>`,
+	"file and folder": `<pre><a href="clash">clash</a> 17-Mar-2015 12:00 5
+<a href="clash/">clash/</a> 17-Mar-2015 12:01 -
+</pre>`,
 }
 
 func TestLinks(t *testing.T) {
@@ -40,9 +43,10 @@ func TestLinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string][]string{
-		"nginx":         {"2015/ 17-Mar-2015 12:00 -", "a very long name.jpg 18-Mar-2015 06:30 1234567", "ö.txt 18-Mar-2015 06:31 12"},
-		"Apache":        {"2015/ 2015-03-17 12:00 -", "a very long name.jpg 2015-03-18 06:30 1.2M", "ö.txt 2015-03-18 06:31 12"},
-		"without dates": {"2015/ ", "a very long name.jpg ", "ö.txt "},
+		"nginx":           {"2015/ 17-Mar-2015 12:00 -", "a very long name.jpg 18-Mar-2015 06:30 1234567", "ö.txt 18-Mar-2015 06:31 12"},
+		"Apache":          {"2015/ 2015-03-17 12:00 -", "a very long name.jpg 2015-03-18 06:30 1.2M", "ö.txt 2015-03-18 06:31 12"},
+		"without dates":   {"2015/ ", "a very long name.jpg ", "ö.txt "},
+		"file and folder": {"clash 17-Mar-2015 12:00 5", "clash/ 17-Mar-2015 12:01 -"},
 	}
 	for name, page := range pages {
 		all, err := links(at, strings.NewReader(page), tree.Limits{}.OrDefault().FilesOf(""))

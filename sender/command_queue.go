@@ -90,7 +90,7 @@ func (q *queueFlags) parse(cmd *cobra.Command, cfg *Config) (err error) {
 	}
 	for flag, patterns := range map[string][]string{"ignore": c.Ignore, "rewritten": c.Rewritten} {
 		for _, pattern := range patterns {
-			if _, err := filepath.Match(pattern, "x"); err != nil {
+			if _, err := filepath.Match(pattern, "x"); err != nil || strings.Contains(pattern, "/") {
 				return usage.Errorf("--%s %q is no pattern of a name, as *.jpg is", flag, pattern)
 			}
 		}

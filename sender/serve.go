@@ -234,7 +234,7 @@ const (
 func (s *keeper) watch(ctx context.Context) {
 	w := &watcher{
 		dirs: s.cfg.Queue.Watch, ignore: s.cfg.ignored(), settle: s.cfg.Queue.Settle, move: s.cfg.Queue.Move,
-		queue: s.queue, queueName: s.cfg.HTTP.queueName, versionName: s.cfg.Queue.versionName, took: s.add, now: time.Now, log: s.log,
+		queue: s.queue, queueName: s.cfg.HTTP.queueName, rewrites: s.cfg.Queue.rewrites, took: s.add, now: time.Now, log: s.log,
 	}
 	var remembered time.Time
 	for ctx.Err() == nil {

@@ -184,6 +184,28 @@ func TestOverwrittenFile(t *testing.T) {
 	waitFor(t, func() bool { return p.has(whole) })
 }
 
+// TestRewrittenByADeadClock: a camera whose clock was never set rewrites its file with frames of one size. Each is sent.
+func TestRewrittenByADeadClock(t *testing.T) {
+	p := newPeer(t, good)
+	cfg, watched := serveConfig(t, wire.FramingUntilClose, p.address())
+	cfg.Queue.Settle, cfg.Queue.Rewritten = 0, []string{"image.jpg"}
+	started(t, cfg)
+	for _, text := range []string{"frame 1", "frame 2", "frame 3"} {
+		path := filepath.Join(watched, ".image.jpg")
+		epoch := time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
+		if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chtimes(path, epoch, epoch), os.Rename(path, filepath.Join(watched, "image.jpg"))); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, func() bool { return p.has(text) })
+	}
+	now := time.Date(2026, 11, 21, 17, 1, 2, 345e6, time.UTC)
+	for written, want := range map[time.Time]string{now: "live/image-20261121T170102.345Z.jpg", time.Unix(0, 0): "live/image-20261121T180102.345Z.jpg"} {
+		if got := versionName("live/image.jpg", written, now.Add(time.Hour)); got != want {
+			t.Errorf("what was written at %v is called %s, and not %s", written, got, want)
+		}
+	}
+}
+
 // TestServersDie: whatever becomes of servers, every object has its receipt in the
 // end, and the queue is empty.
 func TestServersDie(t *testing.T) {

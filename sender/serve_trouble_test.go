@@ -46,7 +46,7 @@ func TestSetAside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bad, err := q.Add(queue.Source{Name: "rotten", Path: path, Observed: info.ModTime(), Key: queue.KeyOf(path, info.Size(), info.ModTime())})
+	bad, err := q.Add(queue.Source{Name: "rotten", Path: path, Observed: info.ModTime(), Key: queue.KeyOf(path, info.Size(), info.ModTime(), 0)})
 	if err != nil || len(bad) != 1 {
 		t.Fatal(bad, err)
 	}

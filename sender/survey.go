@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/dustin/go-humanize"
 
@@ -196,7 +197,9 @@ func dryRun(cfg Config, out io.Writer) error {
 		if cfg.HTTP != nil {
 			rel := file.rel
 			if info, err := os.Stat(file.path); err == nil {
-				rel = cfg.Queue.versionName(rel, info.ModTime())
+				if cfg.Queue.rewrites(filepath.Base(rel)) {
+					rel = versionName(rel, info.ModTime(), time.Now())
+				}
 			}
 			name = cfg.HTTP.fullName(cfg.HTTP.nameOf(rel))
 		}

@@ -29,13 +29,21 @@ func (cfg *Config) ignored() []string {
 // versionTime is how a name says when a version of a file was written, in UTC: by milliseconds, and with characters that all file systems take.
 const versionTime = "20060102T150405.000Z"
 
-// versionName is the path of the version of a file that was written at a time: rel itself, unless files of that name are rewritten.
-func (c *QueueConfig) versionName(rel string, written time.Time) string {
-	base := filepath.Base(rel)
-	if !slices.ContainsFunc(c.Rewritten, func(pattern string) bool { is, err := filepath.Match(pattern, base); return is && err == nil }) {
-		return rel
+// rewrites says whether files of this name are rewritten.
+func (c *QueueConfig) rewrites(base string) bool {
+	return slices.ContainsFunc(c.Rewritten, func(pattern string) bool { ok, err := filepath.Match(pattern, base); return ok && err == nil })
+}
+
+// clockSet is a time before which no file was written: a clock without a battery begins at 1970, 1980 or 2000.
+var clockSet = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// versionName is the path of the version of a rewritten file that was written at a time. Where the clock that said so was not set, it
+// has the time of now: each version would have the name of the one before.
+func versionName(rel string, written, now time.Time) string {
+	if written.Before(clockSet) {
+		written = now
 	}
-	suffix := filepath.Ext(base)
+	suffix := filepath.Ext(filepath.Base(rel))
 	return strings.TrimSuffix(rel, suffix) + "-" + written.UTC().Format(versionTime) + suffix
 }
 
@@ -52,8 +60,8 @@ type watcher struct {
 	queue *queue.Queue
 	// queueName is what the queue calls the file at a path below a folder, as queue.Source has it.
 	queueName func(rel string) (name, whole string)
-	// versionName is the path of the version of a file that was written at a time.
-	versionName func(rel string, written time.Time) string
+	// rewrites says whether files of this name are rewritten: each version is an object of its own.
+	rewrites func(base string) bool
 	// took is called with what is in the queue.
 	took func([]queue.Entry)
 	now  func() time.Time
@@ -200,7 +208,11 @@ func (s *scanning) ignores(name string) bool {
 
 // file puts a file into the batch if it is new, has bytes and has settled.
 func (s *scanning) file(path string, info fs.FileInfo) error {
-	key := queue.KeyOf(path, info.Size(), info.ModTime())
+	rel, version := s.name(path), uint64(0)
+	if s.watcher.rewrites(filepath.Base(path)) {
+		rel, version = versionName(rel, info.ModTime(), s.now()), inode(info)
+	}
+	key := queue.KeyOf(path, info.Size(), info.ModTime(), version)
 	if s.present != nil {
 		s.present[key] = struct{}{}
 	}
@@ -215,7 +227,7 @@ func (s *scanning) file(path string, info fs.FileInfo) error {
 		s.seen[path] = is
 		return nil
 	}
-	name, whole := s.queueName(s.versionName(s.name(path), info.ModTime()))
+	name, whole := s.queueName(rel)
 	s.batch = append(s.batch, queue.Source{Name: name, Whole: whole, Path: path, Observed: info.ModTime(), Key: key, Move: s.move})
 	if s.bytes += info.Size(); len(s.batch) >= batchFiles || s.bytes >= batchBytes {
 		return s.flush()

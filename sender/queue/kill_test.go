@@ -66,7 +66,7 @@ func fillForEver(dir string, unsafe bool) error {
 					return err
 				}
 				s.Observed = info.ModTime()
-				s.Key = KeyOf(s.Path, info.Size(), s.Observed)
+				s.Key = KeyOf(s.Path, info.Size(), s.Observed, 0)
 			}
 			sources = append(sources, s)
 		}

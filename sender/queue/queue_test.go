@@ -58,7 +58,7 @@ func source(t *testing.T, path, text string, at time.Time) Source {
 	if err := os.Chtimes(path, at, at); err != nil {
 		t.Fatal(err)
 	}
-	return Source{Name: filepath.Base(path), Path: path, Observed: at, Key: KeyOf(path, int64(len(text)), at)}
+	return Source{Name: filepath.Base(path), Path: path, Observed: at, Key: KeyOf(path, int64(len(text)), at, 0)}
 }
 
 func text(s string) func() (io.ReadCloser, error) {
@@ -80,7 +80,7 @@ func TestOwedUntilDone(t *testing.T) {
 	if err != nil || len(added) != 4 {
 		t.Fatalf("added %v, %v", added, err)
 	}
-	if !q.Taken(late.Key) || !q.Taken(early.Key) || q.Taken(moved.Key) || q.Taken(KeyOf(late.Path, 5, late.Observed)) {
+	if !q.Taken(late.Key) || !q.Taken(early.Key) || q.Taken(moved.Key) || q.Taken(KeyOf(late.Path, 5, late.Observed, 0)) {
 		t.Error("the journal knows other files than were taken")
 	}
 	if _, err := os.Stat(moved.Path); !errors.Is(err, os.ErrNotExist) {
@@ -244,7 +244,7 @@ func TestCompact(t *testing.T) {
 	var old, recent, there Key
 	now := time.Now()
 	for i := range 1200 {
-		key := KeyOf(fmt.Sprint("file", i), 1, noon)
+		key := KeyOf(fmt.Sprint("file", i), 1, noon, 0)
 		at := now.Add(-8 * 24 * time.Hour)
 		switch i {
 		case 0:

@@ -19,7 +19,7 @@ var golden = flag.Bool("golden", false, "write golden files anew")
 func sealed(text string) string { return string(seal([]byte(text))) }
 
 func sampleRecords() []Record {
-	key := KeyOf("/data/frame.jpg", 200_000, noon)
+	key := KeyOf("/data/frame.jpg", 200_000, noon, 0)
 	return []Record{
 		{Type: TypeTaken, At: noon, Key: hex.EncodeToString(key[:]), Path: "/data/frame.jpg"},
 		{Type: TypeSpent, At: noon, Day: "2026-11-21", Bytes: 1_234_567},

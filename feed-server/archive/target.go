@@ -53,7 +53,11 @@ func parseTarget(escaped string) (target, error) {
 	if t.path == "" {
 		return t, nil
 	}
-	if err := wire.CheckName(t.path); err != nil {
+	name := t.path
+	if t.directory {
+		name += "/-" // a name does not end with a space, and a folder may
+	}
+	if err := wire.CheckName(name); err != nil {
 		return target{}, fmt.Errorf("%w: %w", errTarget, err)
 	}
 	return t, nil

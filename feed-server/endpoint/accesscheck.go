@@ -191,7 +191,7 @@ func (g *AccessCheck) base(v *Request) string {
 		scheme = "https"
 	}
 	if g.cfg.Admission.cfg.Proxies.Trusted(v.Request) {
-		if said := lastOf(v.Header.Values("X-Forwarded-Proto")); said == "https" || said == "http" {
+		if said := strings.ToLower(lastOf(v.Header.Values("X-Forwarded-Proto"))); said == "https" || said == "http" {
 			scheme = said
 		}
 		if said := lastOf(v.Header.Values("X-Forwarded-Host")); isHost(said) {

@@ -190,11 +190,17 @@ var errNoBytes = errors.New("an object has at least one byte: leave empty files 
 
 // parseLength reads Upload-Length.
 func parseLength(said string) (int64, error) {
-	length, err := strconv.ParseInt(said, 10, 64)
-	if err != nil || length < 0 {
+	length, err := digits(said)
+	if err != nil {
 		return 0, fmt.Errorf("%s %.40q is no number of bytes; where it is not known yet, say %s: 1", headerLength, said, headerDefer)
 	}
 	return length, nil
+}
+
+// digits reads a number of bytes, which has no sign.
+func digits(said string) (int64, error) {
+	n, err := strconv.ParseUint(said, 10, 63)
+	return int64(n), err
 }
 
 // maxUploadMetadata bounds Upload-Metadata in bytes.
@@ -223,11 +229,11 @@ func parseUploadMetadata(header string) (map[string]string, error) {
 
 // patchUpload answers the PATCH that brings bytes.
 func (q *request) patchUpload(u *upload) {
-	offset, err := strconv.ParseInt(q.r.Header.Get(headerOffset), 10, 64)
+	offset, err := digits(q.r.Header.Get(headerOffset))
 	switch {
 	case q.r.Header.Get("Content-Type") != offsetStream:
 		q.failUpload(http.StatusUnsupportedMediaType, wire.CauseBadRequest, errors.New("Content-Type must be "+offsetStream))
-	case err != nil || offset < 0:
+	case err != nil:
 		q.failUpload(http.StatusBadRequest, wire.CauseBadRequest, fmt.Errorf("%s %.40q is no number of bytes", headerOffset, q.r.Header.Get(headerOffset)))
 	case offset != u.offset:
 		q.w.Header().Set(headerOffset, strconv.FormatInt(u.offset, 10))

@@ -18,6 +18,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -248,7 +249,7 @@ func (c *Client) once(ctx context.Context, r request, read func(*http.Response) 
 	body := readAhead(answer.Body, aheadOf(c.cfg.Connections))
 	defer body.Close()
 	answer.Body = body
-	if err := decoded(answer); err != nil {
+	if err := decoded(r.path, answer); err != nil {
 		return never, err
 	}
 	defer answer.Body.Close()
@@ -301,9 +302,19 @@ func refusal(from *url.URL, answer *http.Response) (wait time.Duration, err erro
 	return never, e
 }
 
-// decoded makes an answer's body what it was before it was compressed.
-func decoded(answer *http.Response) error {
-	switch coding := answer.Header.Get("Content-Encoding"); coding {
+// storedAs are the codings that servers name of files which lie compressed there, by the ends of their names: Apache does so with
+// AddEncoding. Such a file's bytes are those that come.
+var storedAs = map[string][]string{
+	"gzip": {".gz", ".tgz"}, "x-gzip": {".gz", ".tgz"}, "compress": {".z"}, "x-compress": {".z"}, "br": {".br"}, "bzip2": {".bz2"}, "x-bzip2": {".bz2"}, "xz": {".xz"},
+}
+
+// decoded makes the body of the answer to a path what it was before it was compressed.
+func decoded(path string, answer *http.Response) error {
+	coding := strings.ToLower(answer.Header.Get("Content-Encoding"))
+	if slices.ContainsFunc(storedAs[coding], func(end string) bool { return strings.HasSuffix(strings.ToLower(path), end) }) {
+		return nil
+	}
+	switch coding {
 	case "", "identity":
 		return nil
 	case "zstd":

@@ -53,6 +53,8 @@ func (f fitting) check(i item, key string, now time.Time) error {
 	switch age := now.Sub(i.modified); {
 	case i.size == 0:
 		return because(Empty, "it holds no byte, and an object has at least one")
+	case i.modified.Unix() < 0:
+		return because(TooOld, "its modification time %s, as which it would count as received, is before 1970: touch it", wire.FormatTime(i.modified))
 	case age < 0:
 		return because(TooYoung, "its modification time %s has not come yet: correct the clock, or touch it", wire.FormatTime(i.modified))
 	case age < f.settle:

@@ -30,7 +30,8 @@ func TestFolder(t *testing.T) {
 	writeFiles(t, dir, good...)
 	writeFiles(t, dir, frame{"README", "no frame", good[0].at}, frame{"2015/13/17/rank_0000.fits", "no such month", good[0].at},
 		frame{"2015/03/17/rank_0001.fits ", "name that ends with a space", good[0].at}, frame{"2015/03/17/rank_0002.fits", "", good[0].at},
-		frame{"2015/03/17/rank_0003.fits", "young", time.Now()}, frame{"2015/03/17/rank_0004.fits", "early", time.Now().Add(time.Hour)})
+		frame{"2015/03/17/rank_0003.fits", "young", time.Now()}, frame{"2015/03/17/rank_0004.fits", "early", time.Now().Add(time.Hour)},
+		frame{"2015/03/17/rank_0007.fits", "zone of a clock at its epoch", time.Unix(-3600, 0)})
 	day := filepath.Join(dir, "2015/03/17")
 	if err := os.Symlink("rank_0630.fits", filepath.Join(day, "rank_0005.fits")); err != nil {
 		t.Fatal(err)
@@ -40,7 +41,7 @@ func TestFolder(t *testing.T) {
 	}
 	spaced := "2015/03/17/rank_0001.fits "
 	reasons := map[string]Reason{"README": NameDoesNotFit, "2015/13/17/rank_0000.fits": NameDoesNotFit, spaced: NameNotAllowed,
-		"2015/03/17/rank_0002.fits": Empty, "2015/03/17/rank_0003.fits": TooYoung, "2015/03/17/rank_0004.fits": TooYoung,
+		"2015/03/17/rank_0002.fits": Empty, "2015/03/17/rank_0003.fits": TooYoung, "2015/03/17/rank_0004.fits": TooYoung, "2015/03/17/rank_0007.fits": TooOld,
 		"2015/03/17/rank_0005.fits": NotAFile, "2015/03/17/rank_0006.fits": NotAFile}
 
 	dry, err := l.run(dir, "--dry-run", "--settle", "1h")
@@ -51,10 +52,10 @@ func TestFolder(t *testing.T) {
 	for _, f := range good {
 		size += uint64(len(f.body))
 	}
-	dry.wants(t, Summary{Seen: 48, Registered: 40, Bytes: size, DryRun: true})
+	dry.wants(t, Summary{Seen: 49, Registered: 40, Bytes: size, DryRun: true})
 
 	first, err := l.run(dir, "--settle", "1h")
-	if err == nil || !strings.Contains(err.Error(), "8 could not be placed") {
+	if err == nil || !strings.Contains(err.Error(), "9 could not be placed") {
 		t.Errorf("got %v", err)
 	}
 	for _, r := range []result{dry, first} {
@@ -62,7 +63,7 @@ func TestFolder(t *testing.T) {
 			t.Errorf("reasons (-want +got)\n%s", diff)
 		}
 	}
-	first.wants(t, Summary{Seen: 48, Registered: 40, Bytes: size, BytesRead: size})
+	first.wants(t, Summary{Seen: 49, Registered: 40, Bytes: size, BytesRead: size})
 	all := l.await(40)
 	for _, f := range good {
 		compareRecord(t, f, all[namedKey(f)])

@@ -65,6 +65,7 @@ const (
 	NotAFile        Reason = "NotAFile"
 	Empty           Reason = "Empty"
 	TooYoung        Reason = "TooYoung"
+	TooOld          Reason = "TooOld"
 	Unreadable      Reason = "Unreadable"
 	Changing        Reason = "Changing"
 	ChecksumDiffers Reason = "ChecksumDiffers"

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"time"
 
 	"github.com/substorm/substorm/internal/wire"
@@ -56,7 +57,7 @@ func (l *DaysLine) Check() error {
 	return nil
 }
 
-// Check says what a mirror cannot take from an entry. Which paths it has is for the mirror to say.
+// Check says what a mirror cannot take from an entry. Which paths it has is for the mirror to say. Errors: ErrTime, others.
 func (e *Entry) Check() error {
 	switch {
 	case e.ID == "" || len(e.ID) > maxID:
@@ -65,10 +66,17 @@ func (e *Entry) Check() error {
 		return fmt.Errorf("object %.80q has %d bytes, and not 0 to %d", e.Path, e.Size, int64(MaxSize))
 	case e.Digest == wire.Digest{}:
 		return fmt.Errorf("object %.80q has no SHA-256", e.Path)
-	case e.ReceivedAt.Unix() < 0:
-		return fmt.Errorf("object %.80q was received at %v, before 1970", e.Path, e.ReceivedAt)
-	case e.ReceivedAt.UTC().Year() > maxYear:
-		return fmt.Errorf("object %.80q was received at %v, after %d", e.Path, e.ReceivedAt, maxYear)
+	}
+	return e.checkTime()
+}
+
+// ErrTime: an object was received at a time that none was. A Site has such objects where files with that time were imported, so it
+// is about that object alone.
+var ErrTime = errors.New("no object is received before 1970 or after " + strconv.Itoa(maxYear))
+
+func (e *Entry) checkTime() error {
+	if e.ReceivedAt.Unix() < 0 || e.ReceivedAt.UTC().Year() > maxYear {
+		return fmt.Errorf("object %.80q was received at %v: %w", e.Path, e.ReceivedAt, ErrTime)
 	}
 	return nil
 }

@@ -114,6 +114,22 @@ func TestHostileList(t *testing.T) {
 	}
 }
 
+// An object that is listed with a time at which none is received costs that object, and not the list.
+func TestUntakenTime(t *testing.T) {
+	t.Parallel()
+	client := hostile(t, func(w io.Writer) {
+		_ = entriesOf(w, "1969-12-31", 2)
+		_, _ = fmt.Fprintf(w, `{"path":"early","size":1,"sha256":"%064d","id":"early","receivedAt":"1969-12-31T23:00:00Z"}`+"\n"+`{"end":true}`+"\n", 1)
+	})
+	all, err := client.Lists(t.Context(), []mirrorindex.ListQuestion{{Instrument: "camera", Day: "1969-12-31"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all[0].Entries) != 2 || len(all[0].Untaken) != 1 || all[0].Untaken[0].Path != "early" || !errors.Is(all[0].Untaken[0].Err, mirrorindex.ErrTime) {
+		t.Errorf("%+v", all)
+	}
+}
+
 // entriesOf writes the list of a day.
 func entriesOf(w io.Writer, day string, n int) error {
 	_, err := fmt.Fprintf(w, `{"instrument":"camera","day":%q,"tag":"t"}`+"\n", day)

@@ -149,6 +149,14 @@ func (c *Client) Days(ctx context.Context, questions []mirrorindex.DaysQuestion)
 type List struct {
 	Head    mirrorindex.ListLine
 	Entries []mirrorindex.Entry
+	// Untaken are listed objects that no mirror takes (mirrorindex.ErrTime).
+	Untaken []Untaken
+}
+
+// Untaken is an object that is listed and cannot be taken.
+type Untaken struct {
+	Path string
+	Err  error
 }
 
 // Lists returns what is answered to each question. Where the answers take more memory than may be, it returns those to the first questions, at
@@ -173,8 +181,9 @@ func (c *Client) Lists(ctx context.Context, questions []mirrorindex.ListQuestion
 		case len(all) == 0 || line.Entry == nil:
 			return false, malformed(fmt.Errorf("%w: it does not begin with an instrument", ErrBroken))
 		default:
-			if err := line.Check(); err != nil {
-				return false, malformed(fmt.Errorf("%s%s: %w", c.cfg.URL.Redacted(), mirrorindex.ListsPath, err))
+			untaken := line.Check()
+			if untaken != nil && !errors.Is(untaken, mirrorindex.ErrTime) {
+				return false, malformed(fmt.Errorf("%s%s: %w", c.cfg.URL.Redacted(), mirrorindex.ListsPath, untaken))
 			}
 			if err := entries.Add(1, 0); err != nil {
 				return false, err
@@ -185,6 +194,10 @@ func (c *Client) Lists(ctx context.Context, questions []mirrorindex.ListQuestion
 				return true, errRest
 			} else if err != nil {
 				return false, err
+			}
+			if untaken != nil {
+				last.Untaken = append(last.Untaken, Untaken{line.Path, untaken})
+				return false, nil
 			}
 			last.Entries = append(last.Entries, *line.Entry)
 		}

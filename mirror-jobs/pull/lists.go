@@ -5,6 +5,7 @@ package pull
 import (
 	"context"
 	"errors"
+	"log/slog"
 
 	"golang.org/x/sync/errgroup"
 
@@ -121,6 +122,11 @@ func (p *run) ask(ctx context.Context, days []*day) (n int, err error) {
 			d.failed++
 			continue
 		}
+		for _, u := range a.Untaken {
+			p.log.Add(slog.LevelError, "objects are not mirrored", "instrument", d.in.Instrument, "path", u.Path, "error", u.Err)
+		}
+		d.failed += len(a.Untaken)
+		p.Progress.fail(len(a.Untaken))
 		d.tag, d.lines = a.Head.Tag, plan.Merge(d.lines, a.Entries, a.Head.More)
 		p.unlistedDay(d)
 	}

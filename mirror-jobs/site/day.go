@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/substorm/substorm/internal/mirrorindex"
@@ -70,7 +71,7 @@ func (r *run) bring(ctx context.Context, in *instrument, days []*day) error {
 		}
 		r.withheld += d.Withheld
 		if r.VerifyOnly {
-			d.left = len(d.Fetch) + len(d.Changes) + len(d.Remove)
+			d.left += len(d.Fetch) + len(d.Changes) + len(d.Remove)
 			r.owed += d.left
 			r.verified(d)
 		}
@@ -94,12 +95,11 @@ func (r *run) bring(ctx context.Context, in *instrument, days []*day) error {
 
 // verified names what a run that only verifies finds owed.
 func (r *run) verified(d *day) {
-	if d.left == 0 {
-		return
-	}
 	var first string
 	var why error
-	if len(d.Fetch) > 0 {
+	if len(d.Fetch)+len(d.Changes)+len(d.Remove) == 0 {
+		return
+	} else if len(d.Fetch) > 0 {
 		first = d.lines[d.Fetch[0]].Path
 	} else {
 		first, why = slices.Concat(d.Changes, d.Remove)[0].Record.ID, errDecided
@@ -159,6 +159,11 @@ func (r *run) compare(ctx context.Context, in *instrument, names []wire.Day) (da
 			r.withheld++
 			continue
 		}
+		for _, u := range a.Untaken {
+			r.log.Add(slog.LevelError, "objects are not mirrored", "instrument", in.name, "path", u.Path, "error", u.Err)
+			r.owes(in.name, u.Path, u.Err)
+		}
+		d.left += len(a.Untaken)
 		policy.Lost = lost[i]
 		if d.Guest = policy.Day(a.Entries, here[i], r.now); a.Head.More {
 			d.Same += len(here[i])

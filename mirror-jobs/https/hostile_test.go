@@ -4,6 +4,7 @@ package https_test
 
 import (
 	"archive/tar"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"

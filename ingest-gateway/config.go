@@ -65,6 +65,9 @@ type Config struct {
 	// MemoryBudget in bytes for what is received and not yet safe; 0 means half
 	// of the control group's memory limit, or 256 MiB where there is none.
 	MemoryBudget int64
+	// Gather is how long datagrams may wait in memory for those of other instruments, where the Instrument's acknowledge is StoredOrSpooled or
+	// Spooled; 0: no longer than others. A kill or a power cut takes what waits.
+	Gather time.Duration
 	// SpoolSize bounds the spool, in bytes; 0 is 45% of what the volume has free or
 	// the spool holds already.
 	SpoolSize int64
@@ -77,6 +80,9 @@ type Config struct {
 	LogLevel string
 	Log      io.Writer
 }
+
+// maxGather is the longest Config.Gather.
+const maxGather = time.Second
 
 // Values of Config.UnknownSenders.
 const (
@@ -94,6 +100,9 @@ func (c *Config) check() error {
 		"--s3-endpoint", c.Objects.Endpoint, "--s3-bucket", c.Objects.Bucket, "--nats-servers", strings.Join(c.NATS.Servers, ","))}
 	if c.FirstPort == 0 || c.FirstPort > c.LastPort {
 		errs = append(errs, fmt.Errorf("--ports %d-%d is no range of ports", c.FirstPort, c.LastPort))
+	}
+	if c.Gather < 0 || c.Gather > maxGather {
+		errs = append(errs, fmt.Errorf("--gather %s: from 0 to %s", c.Gather, maxGather))
 	}
 	if c.MaxConnections < 0 {
 		errs = append(errs, fmt.Errorf("--max-connections %d: a number from 1 on, or 0", c.MaxConnections))

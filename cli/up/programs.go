@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -41,6 +42,10 @@ func (s *site) programs() map[string]pods.Program {
 	}
 }
 
+// gather is how long datagrams of instruments whose acknowledge allows it wait, so that one sync a second serves all of them: an SD card
+// wears out by syncs.
+const gather = time.Second
+
 // apart are the programs that run in processes of their own.
 var apart = map[string]func() *cobra.Command{plan.MirrorProgram: mirrorjobs.Command}
 
@@ -63,6 +68,7 @@ func (s *site) override(p pods.Started) []string {
 	switch p.Program {
 	case gatewayProgram:
 		all = append(all, "--replica-listen=", // there is no other gateway
+			"--gather="+gather.String(),
 			"--listen-address="+s.cfg.ListenIngest, "--mirror-listen="+net.JoinHostPort(pods.Address, "0"))
 	case plan.FeedServerProgram:
 		all = append(all, "--listen="+s.servers.of(p.Name))

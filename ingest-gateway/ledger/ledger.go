@@ -30,6 +30,9 @@ type Config struct {
 	// Dir on the gateway's volume holds the counters that survive a kill.
 	Dir                        string
 	Site, Gateway, Incarnation string
+	// Gather is how long the Site's ledger may lack what datagrams alone changed, so that one sync serves all of them; 0: as long as all else.
+	// A kill takes nothing of it: the counters have it.
+	Gather time.Duration
 	// Logger hears what is final of previous incarnations; default none.
 	Logger *slog.Logger
 	// The constants of these names where they are 0.
@@ -86,7 +89,8 @@ type cell struct {
 	// touched is when the cell was last counted in, in seconds; received when an object or datagram last came, in
 	// nanoseconds since the Unix epoch.
 	touched, received atomic.Int64
-	dirty             atomic.Bool
+	// dirty: it is to be written; datagrams: when it is due, see Config.Gather.
+	dirty, datagrams atomic.Bool
 
 	mu sync.Mutex // of what the slot says of received objects
 }
@@ -217,7 +221,7 @@ func (l *Ledger) DatagramsReceived(instrument string, at time.Time, n, size int)
 	c := l.cell(instrument, at)
 	c.slot.add(datagramsReceived, uint64(n))
 	c.slot.add(datagramBytesReceived, uint64(size))
-	c.dirty.Store(true)
+	c.datagrams.Store(true)
 }
 
 // DatagramsDropped counts datagrams that were read and dropped, or (wire.CauseKernelBuffer) never read.
@@ -225,7 +229,7 @@ func (l *Ledger) DatagramsDropped(instrument string, at time.Time, cause wire.Ca
 	index := l.cause(cause)
 	c := l.cell(instrument, at)
 	c.slot.add(droppedFirst+index, uint64(n))
-	c.dirty.Store(true)
+	c.datagrams.Store(true)
 }
 
 // Totals returns what this incarnation received so far on a day.
@@ -291,5 +295,5 @@ func (d DatagramCounter) Read(n int, now time.Time) {
 // Dropped counts as DatagramsDropped does.
 func (d DatagramCounter) Dropped(cause wire.Cause, n int) {
 	d.cell.slot.add(droppedFirst+d.ledger.cause(cause), uint64(n))
-	d.cell.dirty.Store(true)
+	d.cell.datagrams.Store(true)
 }

@@ -60,11 +60,13 @@ type writer struct {
 	// entries are this gateway's entries as the ledger has them, other incarnations included.
 	entries map[string]*known
 	mu      sync.Mutex // for what known says of revisions
+	// gathered is when what datagrams changed was last written.
+	gathered time.Time
 	// ended are the days of ended incarnations that are still to be written.
 	ended []dayKey
 }
 
-// Run writes the totals to the Site's ledger each second in which they changed, those of ended incarnations once, until
+// Run writes the totals to the Site's ledger each second in which they changed, or as Config.Gather says, those of ended incarnations once, until
 // ctx ends. Where JetStream is away it goes on trying. It is called once.
 func (l *Ledger) Run(ctx context.Context, js jetstream.JetStream) error {
 	committer, err := stream.NewCommitter(js.Conn(), stream.CommitterConfig{Stream: "KV_" + wire.LedgerBucket(l.cfg.Site)})
@@ -188,10 +190,14 @@ func (l *Ledger) write(ctx context.Context) error {
 
 func (l *Ledger) writeChanged(ctx context.Context) error {
 	w := &l.writer
+	due := time.Since(w.gathered) >= l.cfg.Gather
+	if due {
+		w.gathered = time.Now()
+	}
 	l.mu.RLock()
 	var changed []*cell
 	for _, c := range l.cells {
-		if c.dirty.Swap(false) {
+		if dirty := c.dirty.Swap(false); due && c.datagrams.Swap(false) || dirty {
 			changed = append(changed, c)
 		}
 	}
@@ -272,7 +278,7 @@ func (l *Ledger) prune(at time.Time) error {
 	old := map[cellKey]*cell{}
 	totals := map[dayKey]wire.Totals{}
 	for key, c := range l.cells {
-		if now-(key.day+1)*secondsPerDay < keep || now-c.touched.Load() < keep || c.dirty.Load() || wire.IsGuest(key.instrument) {
+		if now-(key.day+1)*secondsPerDay < keep || now-c.touched.Load() < keep || c.dirty.Load() || c.datagrams.Load() || wire.IsGuest(key.instrument) {
 			continue
 		}
 		old[key], totals[c.dayKey] = c, c.totals(l.counters.causes)

@@ -4,10 +4,12 @@ package store
 
 // This file decides where an object goes, and does nothing else: Keep carries the decision out.
 
+import "github.com/substorm/substorm/internal/wire"
+
 // The values of acknowledge, as in the Instrument's spec.
 const (
-	storedOrSpooled = "StoredOrSpooled"
-	spooledOnly     = "Spooled"
+	storedOrSpooled = wire.AcknowledgeStoredOrSpooled
+	spooledOnly     = wire.AcknowledgeSpooled
 	replicated      = "Replicated"
 )
 

@@ -33,12 +33,14 @@ type CommitterConfig struct {
 	MaxBytes    int64
 	// AckWait is how long an answer may take before the same is sent again; default 10 s.
 	AckWait time.Duration
+	// Linger is how long a message waits for others that come at the same time; default: it goes out at once.
+	Linger time.Duration
 	// Registerer gets the committer's metrics, labeled with the stream; default none.
 	Registerer prometheus.Registerer
 	// Logger hears when the stream stops and begins to take messages; default none.
 	Logger *slog.Logger
 
-	// minBatch is how many small messages are worth an atomic batch; default minBatch.
+	// minBatch is how many small messages are worth an atomic batch; default minBatch, or what the embedded server says.
 	minBatch int
 }
 
@@ -90,7 +92,7 @@ func NewCommitter(nc *nats.Conn, cfg CommitterConfig) (*Committer, error) {
 	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, 64<<20)
 	cfg.AckWait = cmp.Or(cfg.AckWait, 10*time.Second)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	cfg.minBatch = cmp.Or(cfg.minBatch, minBatch)
+	cfg.minBatch = cmp.Or(cfg.minBatch, minBatchOf(nc), minBatch)
 	answers, err := listen(nc)
 	if err != nil {
 		return nil, fmt.Errorf("commit to %s: %w", cfg.Stream, err)
@@ -178,6 +180,7 @@ func (c *Committer) Close(ctx context.Context) error {
 // next takes the next group off the queue, which is nil when there is nothing left and nothing to come.
 func (c *Committer) next() []*entry {
 	for {
+		c.linger()
 		c.mu.Lock()
 		if group := c.take(); group != nil || c.closing {
 			c.mu.Unlock()
@@ -186,6 +189,29 @@ func (c *Committer) next() []*entry {
 		c.mu.Unlock()
 		<-c.work
 	}
+}
+
+// linger waits for others where a message waits.
+func (c *Committer) linger() {
+	if c.cfg.Linger == 0 {
+		return
+	}
+	due := time.NewTimer(c.cfg.Linger)
+	defer due.Stop()
+	for c.mayLinger() {
+		select {
+		case <-due.C:
+			return
+		case <-c.work:
+		}
+	}
+}
+
+// mayLinger says whether a message waits, and no whole group of them.
+func (c *Committer) mayLinger() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.queue) > 0 && len(c.queue) < MaxGroup && c.bytes < maxGroupBytes && !c.closing
 }
 
 // take cuts a group off the queue.

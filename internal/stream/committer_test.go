@@ -215,6 +215,32 @@ func TestCommitter(t *testing.T) {
 		}
 	})
 
+	t.Run("messages wait for others", func(t *testing.T) {
+		nc, s := freshStream(t, nil)
+		c := newCommitter(t, nc, func(cfg *CommitterConfig) { cfg.Linger = time.Hour })
+		const more = 500
+		settled := make(chan error, MaxGroup+more)
+		for _, m := range numbered(0, MaxGroup+more) {
+			if err := c.Submit(t.Context(), m, func(_ Ack, err error) { settled <- err }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range MaxGroup { // a whole group waits for no more
+			if err := <-settled; err != nil {
+				t.Error(err)
+			}
+		}
+		for n := 0; n != more; n, _ = c.backlog() { // the others wait
+		}
+		if err := c.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		checkOnce(t, s, MaxGroup+more)
+		if n := testutil.ToFloat64(c.metrics.batches); n != 2 {
+			t.Errorf("%v batches, want 2", n)
+		}
+	})
+
 	t.Run("a stream without batches", func(t *testing.T) {
 		nc, s := freshStream(t, func(cfg *jetstream.StreamConfig) { cfg.AllowAtomicPublish = false })
 		c := newCommitter(t, nc, func(cfg *CommitterConfig) { cfg.minBatch = 2 })

@@ -41,6 +41,15 @@ func Sync(ctx context.Context, nc *nats.Conn, name string, sequence uint64) erro
 	return server.SyncStream(ctx, name, sequence)
 }
 
+// minBatchOf is from how many messages on a batch is worth it at an embedded server; 0: it is not known.
+func minBatchOf(nc *nats.Conn) int {
+	server, is := nc.Opts.InProcessServer.(interface{ MinBatch() int })
+	if !is {
+		return 0
+	}
+	return server.MinBatch()
+}
+
 // SocketScheme begins the URL of a server at a Unix socket, which ends with the socket's path: unix:///run/nats.sock.
 const SocketScheme = "unix://"
 

@@ -45,6 +45,12 @@ type RegistryComplete struct {
 	Writer string `json:"writer,omitempty"`
 }
 
+// Values of InstrumentEntry.Acknowledge with which what was received may be on one gateway alone.
+const (
+	AcknowledgeStoredOrSpooled = "StoredOrSpooled"
+	AcknowledgeSpooled         = "Spooled"
+)
+
 // InstrumentEntry is an Instrument as gateways know it. Defaults are filled in.
 type InstrumentEntry struct {
 	// UID and Generation of the Instrument that the entry was made from.

@@ -56,6 +56,7 @@ type Server struct {
 	starting sync.Mutex
 	stopped  bool
 	syncs    syncs
+	staging  staging
 }
 
 // Start starts a server and returns once JetStream has recovered its streams. Errors: a configuration that cannot be used, a folder
@@ -91,6 +92,7 @@ func (s *Server) start(ctx context.Context) error {
 		return fmt.Errorf("embedded NATS server in %s: %w", s.dir, errors.Join(err, s.log.fatal()))
 	}
 	s.nats.Store(n)
+	s.stage()
 	return nil
 }
 
@@ -183,6 +185,7 @@ func (s *Server) Stop() {
 	defer s.starting.Unlock()
 	s.stopped = true
 	s.stop()
+	s.unstage()
 }
 
 func (s *Server) stop() {

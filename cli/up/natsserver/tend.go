@@ -23,9 +23,11 @@ const (
 )
 
 // Tend starts the server again where it stores nothing any more and its disk has space, until ctx ends. Clients connect again by themselves.
+// It has new streams stage their batches in memory.
 func (s *Server) Tend(ctx context.Context) error {
 	pause, healthySince := tendEvery, time.Now()
 	for retry.Sleep(ctx, tendEvery) {
+		s.stage()
 		problem := s.Healthy()
 		if problem == nil {
 			if time.Since(healthySince) > maxRestartPause {

@@ -55,6 +55,8 @@ type benchConfig struct {
 	stream func(*jetstream.StreamConfig)
 	// noSpace is that of udp.Config.
 	noSpace func() bool
+	// gather is that of udp.Config.
+	gather time.Duration
 }
 
 func newBench(t testing.TB, cfg benchConfig) *bench {
@@ -87,7 +89,7 @@ func newBench(t testing.TB, cfg benchConfig) *bench {
 		cfg.budget = 64 << 20
 	}
 	b.receiver = udp.NewReceiver(udp.Config{
-		Source: cfg.source, Registry: b.registry, Ledger: b.ledger, Budget: cfg.budget, NoSpace: cfg.noSpace, Metrics: b.metrics,
+		Source: cfg.source, Registry: b.registry, Ledger: b.ledger, Budget: cfg.budget, NoSpace: cfg.noSpace, Gather: cfg.gather, Metrics: b.metrics,
 		Announcer: announce.New(announce.Config{
 			Site: site, Gateway: gateway, Incarnation: "one", Observations: b.commits,
 		}),

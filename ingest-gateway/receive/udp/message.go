@@ -19,8 +19,8 @@ type message struct {
 	// first is the receive time of the first datagram, in nanoseconds since the Unix epoch.
 	first            int64
 	datagrams, bytes int
-	// opened is when the message must be closed at the latest, less wire.TelemetryMaxAge.
-	opened time.Time
+	// closes is when the message must be closed at the latest.
+	closes time.Time
 }
 
 // Buffers come in classes, each four times as large as the one before: a magnetometer that sends a line a second must
@@ -47,12 +47,12 @@ func classFor(size int) int {
 func costOf(class int) int64 { return int64(sizeOf(class) + overhead) }
 
 // newMessage begins a message in a buffer that was accounted for.
-func newMessage(f *flow, class int, first int64, opened time.Time) *message {
+func newMessage(f *flow, class int, first int64, closes time.Time) *message {
 	m, _ := buffers[class].Get().(*message)
 	if m == nil {
 		m = &message{class: class, payload: make([]byte, 0, sizeOf(class))}
 	}
-	m.flow, m.first, m.opened = f, first, opened
+	m.flow, m.first, m.closes = f, first, closes
 	m.datagrams, m.bytes = 0, 0
 	m.payload = append(m.payload[:0], f.header...)
 	return m
@@ -60,7 +60,7 @@ func newMessage(f *flow, class int, first int64, opened time.Time) *message {
 
 // grow moves the message into a buffer of a larger class, which was accounted for.
 func (m *message) grow(class int) {
-	larger := newMessage(m.flow, class, m.first, m.opened)
+	larger := newMessage(m.flow, class, m.first, m.closes)
 	larger.payload = append(larger.payload[:0], m.payload...)
 	m.payload, larger.payload = larger.payload, m.payload
 	m.class, larger.class = class, m.class

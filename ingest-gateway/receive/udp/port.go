@@ -26,7 +26,7 @@ type port struct {
 	snapshot *intake.Snapshot
 	senders  map[netip.Addr]*flow
 	flows    map[flowKey]*flow
-	// open are the flows with an open message, the oldest message first.
+	// open are the flows with an open message.
 	open []*flow
 }
 
@@ -52,6 +52,8 @@ type flow struct {
 	// count of datagrams that were read since the start.
 	count   uint64
 	message *message // nil while none is open
+	// mayGather: its messages may wait for those of others.
+	mayGather bool
 	// limit of the instrument; nil for none.
 	limit *intake.Limit
 	// class of the buffer that the last message needed.
@@ -188,7 +190,7 @@ func (p *port) sender(addr netip.Addr) *flow {
 		p.flows[key] = f
 	}
 	if listener != nil {
-		f.limit = listener.Instrument.Limit
+		f.limit, f.mayGather = listener.Instrument.Limit, mayGather(listener.Instrument.Acknowledge)
 	}
 	if len(p.senders) >= maxSenders {
 		clear(p.senders)
@@ -251,7 +253,7 @@ func (p *port) space(f *flow, n int, first int64, now time.Time) *message {
 		if m.space() >= n {
 			return m
 		}
-		if class := classFor(len(m.payload) + n); class < classes && p.r.memory.take(costOf(class)-costOf(m.class)) {
+		if class := classFor(len(m.payload) + n); class < classes && p.mayGrow(m, class, now) && p.r.memory.take(costOf(class)-costOf(m.class)) {
 			m.grow(class)
 			return m
 		}
@@ -266,10 +268,17 @@ func (p *port) space(f *flow, n int, first int64, now time.Time) *message {
 			return nil
 		}
 	}
-	f.message = newMessage(f, class, first, now)
+	f.message = newMessage(f, class, first, p.r.closes(f, now))
 	p.open = append(p.open, f)
-	p.r.hasOpen()
+	p.r.hasOpen(f.message.closes)
 	return f.message
+}
+
+// mayGrow says whether a message may take a larger buffer: one that waits for others takes no more than half of the memory with all that is
+// there.
+func (p *port) mayGrow(m *message, class int, now time.Time) bool {
+	waits := m.closes.Sub(now) > wire.TelemetryMaxAge
+	return !waits || p.r.memory.used.Load()+costOf(class)-costOf(m.class) <= p.r.memory.size/2
 }
 
 // drop counts a datagram that was read and is not kept.
@@ -294,26 +303,26 @@ func (p *port) close(f *flow) {
 			break
 		}
 	}
-	p.r.open.Add(-1)
 	if !p.r.outbox.push(m) {
 		p.r.dropMessage(m, p.r.outbox.cause())
 		p.r.release(m)
 	}
 }
 
-// closeAged closes messages that were opened before an instant, and returns when the oldest that is left was opened;
-// zero where there is none.
-func (p *port) closeAged(before time.Time) time.Time {
+// closeDue closes messages that must be closed by an instant, and returns when the first that is left must be; zero where there is none.
+func (p *port) closeDue(by time.Time) (next time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for len(p.open) > 0 {
-		f := p.open[0]
-		if opened := f.message.opened; !opened.Before(before) {
-			return opened
+	for i := 0; i < len(p.open); {
+		f := p.open[i]
+		if closes := f.message.closes; closes.After(by) {
+			next = earlier(next, closes)
+			i++
+			continue
 		}
-		p.close(f)
+		p.close(f) // takes it out of open
 	}
-	return time.Time{}
+	return next
 }
 
 // Settled counts what became of datagrams that UnknownSenders took, of the day that holds at.

@@ -45,13 +45,16 @@ type Config struct {
 	Budget int64
 	// NoSpace says whether nothing more may be kept on the disk: then datagrams are dropped and counted. Optional: then it always may.
 	NoSpace func() bool
+	// Gather is how long datagrams may wait in memory for those of other instruments, where the Instrument's acknowledge allows it and while
+	// less than half of Budget is used; 0: no longer than all others, wire.TelemetryMaxAge.
+	Gather time.Duration
 	// Logger and Metrics may be left out.
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer
 }
 
 // Receiver makes telemetry messages of datagrams. A message holds datagrams of one instrument, channel, port and UTC
-// day; it closes at wire.MaxTelemetrySize or wire.TelemetryMaxAge and is then on its way until JetStream has it.
+// day; it closes at wire.MaxTelemetrySize, or at wire.TelemetryMaxAge or Gather, and is then on its way until JetStream has it.
 type Receiver struct {
 	cfg     Config
 	log     *slog.Logger
@@ -62,11 +65,12 @@ type Receiver struct {
 	mu    sync.RWMutex
 	ports map[uint16]*port
 
-	// opened is when the oldest message that may still be open was opened; see closeAged.
-	opened  chan struct{}
-	open    atomic.Int64
-	strange *rate.Limiter // logs of datagrams that nobody claims
-	hushed  atomic.Int64  // those not logged
+	// opened wakes closeAged, which otherwise sleeps until nextClose, in nanoseconds since the Unix epoch; 0 for no time.
+	opened    chan struct{}
+	nextClose atomic.Int64
+	began     time.Time
+	strange   *rate.Limiter // logs of datagrams that nobody claims
+	hushed    atomic.Int64  // those not logged
 
 	// packets and bytes that were read since the start.
 	packets, bytes atomic.Uint64
@@ -87,7 +91,7 @@ func NewReceiver(cfg Config) *Receiver {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	r := &Receiver{
 		cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Metrics), memory: budget{size: cfg.Budget},
-		ports: map[uint16]*port{}, opened: make(chan struct{}, 1),
+		ports: map[uint16]*port{}, opened: make(chan struct{}, 1), began: time.Now(),
 		strange: rate.NewLimiter(rate.Every(logEvery), logBurst),
 		stopped: make(chan error, 1),
 	}

@@ -148,6 +148,9 @@ type InstrumentSpec struct {
 	// gateway that is alone acts as Stored, and the condition AcknowledgeLimited says so.
 	// While the object store or JetStream is away, Stored gives no receipt; the spools take
 	// what comes until they are full.
+	// Datagrams have no receipt. With StoredOrSpooled and Spooled, a Site in one process
+	// (`substorm up`) keeps them in memory for up to a second before it publishes and syncs
+	// them together; with the other two, and on a cluster, for up to 100 ms.
 	// +kubebuilder:default=StoredOrSpooled
 	// +optional
 	Acknowledge Acknowledge `json:"acknowledge,omitempty"`

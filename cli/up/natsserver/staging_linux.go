@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package natsserver
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/substorm/substorm/internal/kvbucket"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+const (
+	// memoryDir is a file system in memory.
+	memoryDir     = "/dev/shm"
+	stagingPrefix = "substorm-batches-"
+	// batches is the folder of a stream in which the server stages atomic batches.
+	batches = "batches"
+)
+
+// staging is a folder in memory, in which the server stages the batches of those streams whose publishers send again what was not
+// acknowledged: on the disk a staged batch costs five synced writes, and all of its bytes once more. What the server needs staged batches
+// for, that a batch of which it was killed amid is stored as a whole, works as before; a power cut may leave a part of such a batch, which
+// was not acknowledged. Its messages are stored by themselves, and synced as always.
+type staging struct {
+	mu sync.Mutex
+	// root is in memoryDir, and dir in root, whose name nobody else can read. Both are empty where memory is not to be had.
+	root, dir string
+	lock      *os.File
+	// off: memory is not to be had, or the server was stopped.
+	off bool
+}
+
+// stagedStreams are those whose publishers are all Committers of internal/stream.
+func stagedStreams(site string) []string {
+	return []string{wire.ObservationStream(site), wire.NoticeStream(site), kvbucket.StreamName(wire.LedgerBucket(site))}
+}
+
+// MinBatch is from how many messages on a batch costs fewer synced writes than they do one by one; 0: it is not known.
+func (s *Server) MinBatch() int {
+	s.staging.mu.Lock()
+	defer s.staging.mu.Unlock()
+	if s.staging.dir == "" {
+		return 0
+	}
+	return 2
+}
+
+// stage has streams stage their batches in memory, those too that were made since. Where it fails, batches are staged on the disk.
+func (s *Server) stage() {
+	g := &s.staging
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.off {
+		return
+	}
+	if err := g.make(); err != nil {
+		g.off = true
+		s.log.log.Info("batches of messages are staged on the disk, which writes more", "error", err)
+		return
+	}
+	for _, name := range stagedStreams(s.domain) {
+		dirs, err := filepath.Glob(filepath.Join(s.opts.StoreDir, "jetstream", "*", "streams", name))
+		for _, dir := range dirs {
+			err = errors.Join(err, link(filepath.Join(dir, batches), filepath.Join(g.dir, name)))
+		}
+		if err != nil { // a batch is under way, say
+			s.log.log.Debug("batches are staged on the disk", "stream", name, "error", err)
+		}
+	}
+}
+
+// make makes the folder, unless there is one, and removes those of processes that were killed.
+func (g *staging) make() (err error) {
+	if g.dir != "" {
+		return nil
+	}
+	removeLeft()
+	if g.root, err = os.MkdirTemp(memoryDir, stagingPrefix); err != nil {
+		return err
+	}
+	if g.lock, err = lockIn(g.root); err == nil {
+		g.dir, err = os.MkdirTemp(g.root, "")
+	}
+	if err != nil {
+		_ = os.RemoveAll(g.root)
+	}
+	return err
+}
+
+const lockName = "lock"
+
+// lockIn makes a locked file, which has its name once it is locked.
+func lockIn(dir string) (*os.File, error) {
+	f, err := os.CreateTemp(dir, "")
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), os.Rename(f.Name(), filepath.Join(dir, lockName))); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// removeLeft removes the folders of processes that were killed.
+func removeLeft() {
+	roots, _ := filepath.Glob(filepath.Join(memoryDir, stagingPrefix+"*", lockName))
+	for _, path := range roots {
+		f, err := os.Open(path)
+		if err != nil {
+			continue // it is another user's
+		}
+		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			_ = os.RemoveAll(filepath.Dir(path))
+		}
+		_ = f.Close()
+	}
+}
+
+// link makes path lead to a folder in memory, which it makes. It errs where path is a folder that has something in it.
+func link(path, target string) error {
+	if err := os.MkdirAll(target, 0o700); err != nil {
+		return err
+	}
+	if at, err := os.Readlink(path); err == nil && at == target {
+		return nil
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return os.Symlink(target, path)
+}
+
+// unstage removes the folder in memory.
+func (s *Server) unstage() {
+	g := &s.staging
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.off = true; g.dir == "" {
+		return
+	}
+	_ = errors.Join(os.RemoveAll(g.root), g.lock.Close())
+	g.dir = ""
+}

@@ -110,7 +110,7 @@ func lockIn(dir string) (*os.File, error) {
 func removeLeft() {
 	roots, _ := filepath.Glob(filepath.Join(memoryDir, stagingPrefix+"*", lockName))
 	for _, path := range roots {
-		f, err := os.Open(path)
+		f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0) // others may write into the memory's folder, too
 		if err != nil {
 			continue // it is another user's
 		}

@@ -217,7 +217,7 @@ var adverse = map[string]bool{v1alpha1.ConditionSpoolStranded: true, v1alpha1.Co
 var (
 	noted = map[string]metav1.ConditionStatus{v1alpha1.ConditionAcknowledgeLimited: metav1.ConditionTrue,
 		v1alpha1.ConditionScaleDownHeld: metav1.ConditionTrue, v1alpha1.ConditionDurable: metav1.ConditionFalse,
-		v1alpha1.ConditionInstrumentsSelected: metav1.ConditionFalse, v1alpha1.ConditionScalingLimited: metav1.ConditionTrue}
+		v1alpha1.ConditionInstrumentsSelected: metav1.ConditionFalse, v1alpha1.ConditionOriginWaits: metav1.ConditionFalse, v1alpha1.ConditionScalingLimited: metav1.ConditionTrue}
 	implied = map[string]bool{v1alpha1.ConditionReconciling: true, v1alpha1.ConditionStalled: true, v1alpha1.ConditionFeedServerAvailable: true}
 )
 
@@ -248,7 +248,7 @@ func (r *Report) problems(kind string, o metav1.Object, observed int64, conditio
 	for _, c := range conditions {
 		switch {
 		case slices.Contains(wanted, c.Type) || implied[c.Type] || calm[c.Reason] || explained(c.Type):
-		case noted[c.Type] != "":
+		case noted[c.Type] != "" && c.Reason != v1alpha1.ReasonConfirmationRefused:
 			if c.Status == noted[c.Type] || c.Type == v1alpha1.ConditionDurable && c.Status != metav1.ConditionTrue {
 				r.Notes = append(r.Notes, problem(object, namespace, c))
 			}

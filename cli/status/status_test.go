@@ -133,11 +133,13 @@ func mirrors() []v1alpha1.MirrorPartner {
 		return v1alpha1.MirrorPartner{ObjectMeta: object(name), Spec: v1alpha1.MirrorPartnerSpec{SiteRef: v1alpha1.LocalReference{Name: "demo"}, Direction: v1alpha1.MirrorPush, Protocol: v1alpha1.MirrorProtocolRsync},
 			Status: v1alpha1.MirrorPartnerStatus{Conditions: append(slices.Clone(allOfGateway), conditions...)}}
 	}
-	moves := mirror("university", is(v1alpha1.ConditionReachable, "True", "Reachable", "it answered"), is(v1alpha1.ConditionSynced, "True", "Complete", "all is there"))
+	moves := mirror("university", is(v1alpha1.ConditionReachable, "True", "Reachable", "it answered"), is(v1alpha1.ConditionSynced, "True", "Complete", "all is there"),
+		is(v1alpha1.ConditionOriginWaits, "False", v1alpha1.ReasonNotAwaited, "Site \"thule\" does not know who pulls"))
 	moves.Status.Owed = &v1alpha1.MirrorOwed{ObjectCount: 900, Bytes: 900 << 20}
 	moves.Status.Progress = &v1alpha1.MirrorProgress{Run: "r", ObjectCount: 100, TotalObjectCount: 1000, BytesPerSecond: 5 << 20, EndTime: ptr.To(metav1.NewTime(now.Add(3 * time.Minute)))}
 	moves.Status.VerifiedToTime, moves.Status.NextRunTime = ptr.To(metav1.NewTime(now.Add(-24*time.Hour))), ptr.To(metav1.NewTime(now.Add(time.Hour)))
-	never := mirror("young", is(v1alpha1.ConditionReachable, "Unknown", "NotRun", "no run has reported yet"), is(v1alpha1.ConditionSynced, "Unknown", "NotRun", "no run has ended yet"))
+	never := mirror("young", is(v1alpha1.ConditionReachable, "Unknown", "NotRun", "no run has reported yet"), is(v1alpha1.ConditionSynced, "Unknown", "NotRun", "no run has ended yet"),
+		is(v1alpha1.ConditionOriginWaits, "False", v1alpha1.ReasonConfirmationRefused, "Site \"thule\" does not take what is confirmed here"))
 	down := mirror("down", is(v1alpha1.ConditionReachable, "False", "HostKeyMismatch", "the host shows another key than known_hosts has: compare it with the partner"),
 		is(v1alpha1.ConditionSynced, "False", "HostKeyMismatch", "run \"down-mirror-1\" owes 3 objects"))
 	down.Status.Owed = &v1alpha1.MirrorOwed{ObjectCount: 3, Bytes: 300}

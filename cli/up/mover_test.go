@@ -108,8 +108,9 @@ func TestMoverKilled(t *testing.T) {
 	m := &mirrored{t: t, code: "hub", port: testenv.FreePort(t), dir: t.TempDir()}
 	m.write("site.yaml", fmt.Sprintf(site, m.port))
 	m.write("camera.yaml", fmt.Sprintf(camera, m.port))
+	m.write("pulled.yaml", fmt.Sprintf(imported, "pulled"))
 	partner, _, _ := strings.Cut(fmt.Sprintf(treePartners, web.URL, "127.0.0.1:1"), "---")
-	m.write("partners.yaml", strings.ReplaceAll(partner, "kev/**/*.jpg", "*.jpg"))
+	m.write("partners.yaml", strings.NewReplacer("kev/**/*.jpg", "*.jpg", "{name: camera}", "{name: pulled}").Replace(partner))
 	m.Standalone = testenv.StartStandalone(t, m.dir)
 	m.ready("site/hub", "instrument/camera", "mirrorpartner/old-archive")
 
@@ -164,9 +165,10 @@ func TestMoverKilled(t *testing.T) {
 	}
 	close(web.released)
 	m.substorm("mirror", "run", "old-archive", "--wait", "2m")
+	count := sent.Load()
 	eventually(t, "all is archived", func() error {
-		if n := len(m.records("camera")); int64(n) != sent.Load()+1 {
-			return fmt.Errorf("%d objects are listed, of %d", n, sent.Load()+1)
+		if sent, pulled := len(m.records("camera")), len(m.records("pulled")); int64(sent) != count || pulled != 1 {
+			return fmt.Errorf("%d objects of %d that were sent are listed, and %d of 1 that is pulled", sent, count, pulled)
 		}
 		return nil
 	})

@@ -168,7 +168,7 @@ func (b *busKeeper) silentLast(count int, name func(int) string) []int {
 // forgetReports removes reports that say nothing any more: pods of feed servers have
 // another name each time.
 func (l *link) forgetReports(ctx context.Context, js jetstream.JetStream, p plan.BusPlan) error {
-	keys := l.facts.reports.stale(p.Consumers, p.Mirrors, l.now())
+	keys := l.facts.reports.stale(p, l.now())
 	if len(keys) == 0 {
 		return nil
 	}

@@ -145,10 +145,15 @@ const staleAfter = 24 * time.Hour
 
 // stale returns the keys of reports that say nothing any more: of pods that are long
 // gone, about FeedConsumers that are, and of runs that MirrorPartners do not show any more.
-func (r *reports) stale(consumers, mirrors []string, now time.Time) []string {
+func (r *reports) stale(p plan.BusPlan, now time.Time) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	keys := r.staleMirrors(mirrors, now)
+	keys := r.staleMirrors(p.Mirrors, now)
+	for reader := range r.pullers {
+		if !slices.Contains(p.Pullers, reader) {
+			keys = append(keys, wire.PullerStatusKey(reader))
+		}
+	}
 	for pod, s := range r.feedServers {
 		if now.Sub(s.Seen) > staleAfter {
 			keys = append(keys, wire.FeedServerStatusKey(pod))
@@ -158,7 +163,7 @@ func (r *reports) stale(consumers, mirrors []string, now time.Time) []string {
 		for pod, c := range pods {
 			server := r.feedServers[pod]
 			silent := now.Sub(c.Seen) > staleAfter && (server == nil || now.Sub(server.Seen) > staleAfter)
-			if silent || !slices.Contains(consumers, consumer) {
+			if silent || !slices.Contains(p.Consumers, consumer) {
 				keys = append(keys, wire.ConsumerStatusKey(consumer, pod))
 			}
 		}

@@ -108,6 +108,7 @@ func (r *reports) take(entry jetstream.KeyValueEntry, replayed bool, now time.Ti
 		}
 		r.forgetFeedReport(entry.Key())
 		r.forgetMirror(entry.Key())
+		r.forgetPuller(entry.Key())
 		return
 	}
 	if instrument, ok := wire.ParseForwardStatusKey(entry.Key()); ok {
@@ -349,6 +350,16 @@ func (r *reports) takePuller(reader string, value []byte) {
 	r.pullers[reader] = status
 	r.mu.Unlock()
 	r.ledgerChanged()
+}
+
+// forgetPuller: what a reader that pulls said is gone.
+func (r *reports) forgetPuller(key string) {
+	if reader, ok := wire.ParsePullerStatusKey(key); ok {
+		r.mu.Lock()
+		delete(r.pullers, reader)
+		r.mu.Unlock()
+		r.ledgerChanged()
+	}
 }
 
 // ofPullers returns what readers that pull said of their last runs.

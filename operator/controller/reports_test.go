@@ -4,10 +4,12 @@ package controller
 
 import (
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/plan"
 )
 
 // Under the key of one pod nobody can tell of others: they would be kept, each of them, for as long as the operator runs.
@@ -27,5 +29,30 @@ func TestReportsOfOtherPods(t *testing.T) {
 	}
 	if all := r.ofPool("pool"); len(all) != 1 || all[0].Gateway != "pool-0" || woken != 1 {
 		t.Errorf("%d are woken for %+v", woken, all)
+	}
+}
+
+// What a reader that pulls reported goes with its entry in spec.pulledBy.
+func TestForgottenPuller(t *testing.T) {
+	t.Parallel()
+	r, now := newReports(slog.New(slog.DiscardHandler)), time.Now()
+	r.ledgerChanged = func() {}
+	value, err := wire.Encode(wire.PullerStatus{ReportedAt: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, reader := range []string{"hub", "left"} {
+		r.takePuller(reader, value)
+	}
+	key := wire.PullerStatusKey("left")
+	if stale := r.stale(plan.BusPlan{Pullers: []string{"hub"}}, now); !slices.Equal(stale, []string{key}) {
+		t.Errorf("stale are %q", stale)
+	}
+	r.forgetPuller(key)
+	if all := r.ofPullers(); len(all) != 1 || all["hub"].ReportedAt.IsZero() {
+		t.Errorf("kept are %+v", all)
+	}
+	if stale := r.stale(plan.BusPlan{Pullers: []string{"hub"}}, now); len(stale) > 0 {
+		t.Errorf("stale are %q", stale)
 	}
 }

@@ -38,6 +38,9 @@ type BusPlan struct {
 	Consumers []string `json:"consumers,omitempty"`
 	// Mirrors are the MirrorPartners that exist: reports of runs of others go.
 	Mirrors []string `json:"mirrors,omitempty"`
+	// Pullers are the readers that the Site waits for: what others reported that pull goes, else it would count at once where they are
+	// declared again.
+	Pullers []string `json:"pullers,omitempty"`
 	// Selections by Feed are what is counted for its status.
 	Selections map[string][]FeedSelection `json:"selections,omitempty"`
 	// Settled consumers need what is planned, and nothing else; of the others what
@@ -94,6 +97,9 @@ func PlanBus(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[string]Fee
 	consumers []v1alpha1.FeedConsumer, consumerVerdicts map[string]ConsumerVerdict, durables map[string]string,
 ) BusPlan {
 	p := BusPlan{Selections: map[string][]FeedSelection{}}
+	for i := range site.Spec.PulledBy { // a reader may have confirmed before anything lets it in
+		p.Pullers = append(p.Pullers, site.Spec.PulledBy[i].Reader)
+	}
 	for i := range feeds {
 		p.Feeds = append(p.Feeds, feeds[i].Name)
 		if v := verdicts[feeds[i].Name]; v.Served {

@@ -208,9 +208,9 @@ func (s *scanning) ignores(name string) bool {
 
 // file puts a file into the batch if it is new, has bytes and has settled.
 func (s *scanning) file(path string, info fs.FileInfo) error {
-	rel, version := s.name(path), uint64(0)
+	rel, version := s.name(path), int64(0)
 	if s.watcher.rewrites(filepath.Base(path)) {
-		rel, version = versionName(rel, info.ModTime(), s.now()), inode(info)
+		rel, version = versionName(rel, info.ModTime(), s.now()), changed(info)
 	}
 	key := queue.KeyOf(path, info.Size(), info.ModTime(), version)
 	if s.present != nil {

@@ -24,13 +24,13 @@ const keySize = 16
 // Key says which version of which file it is.
 type Key [keySize]byte
 
-// KeyOf returns the key of a file of so many bytes that was last written at a time. Inode tells apart two versions of a path that are equal in
+// KeyOf returns the key of a file of so many bytes that was last written at a time. Version tells apart two versions of a path that are equal in
 // this; 0 where it says nothing.
-func KeyOf(path string, size int64, written time.Time, inode uint64) Key {
+func KeyOf(path string, size int64, written time.Time, version int64) Key {
 	h := sha256.New()
 	fmt.Fprintf(h, "%d %d %s", size, written.UnixNano(), path)
-	if inode != 0 {
-		fmt.Fprintf(h, "\x00%d", inode)
+	if version != 0 {
+		fmt.Fprintf(h, "\x00%d", version)
 	}
 	return Key(h.Sum(nil)[:keySize])
 }

@@ -103,8 +103,8 @@ type MirrorPartnerStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions: Ready, Accepted, InstrumentsSelected, Reachable, Synced, OriginConsistent, Reconciling, Stalled. Ready says whether runs
-	// begin as declared; Reachable, Synced and OriginConsistent what the runs found.
+	// Conditions: Ready, Accepted, InstrumentsSelected, Reachable, Synced, OriginConsistent, OriginWaits, Reconciling, Stalled. Ready says whether runs
+	// begin as declared; Reachable, Synced, OriginConsistent and OriginWaits what the runs found.
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=map
 	// +listMapKey=type

@@ -75,13 +75,13 @@ func TestGatherTakesHalf(t *testing.T) {
 	for i, port := range ports {
 		b.send("127.0.0.1", port, 1, nil)
 		published := 0
-		want := max(0, i+1-5) // four take half, and the fifth comes before that is more than half
+		want := max(0, i+1-5) // four take half, and the fifth may come before that is more than half
 		for range testenv.Attempts() {
 			if published = len(b.published()); published >= want && len(b.receiver.Received()) > i {
 				break
 			}
 		}
-		if published != want {
+		if published < want || published > 0 && i < 4 {
 			t.Fatalf("of %d messages %d are published, want %d", i+1, published, want)
 		}
 	}

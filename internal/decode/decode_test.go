@@ -134,7 +134,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// What is no JSON costs its own record, and is counted once.
+// A record that is no JSON costs itself alone, and is counted once.
 func TestJSONOfOthers(t *testing.T) {
 	entry := func(records string, parameters ...wire.ParameterEntry) wire.ChannelEntry {
 		return wire.ChannelEntry{Payload: wire.PayloadEntry{Type: wire.PayloadJSON, Records: records}, Parameters: parameters,

@@ -130,7 +130,7 @@ type jsonState struct {
 	first error
 	// text is a record that was repaired.
 	text []byte
-	// Of the record: how many values of each parameter were read, the time, and what is wrong with it.
+	// These are of the record: how many values of each parameter were read, the time, and what is wrong with it.
 	filled  []int
 	timed   bool
 	time    int64

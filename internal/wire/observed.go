@@ -12,7 +12,7 @@ const (
 	maxObservedFuture = 24 * time.Hour
 )
 
-// What an imported tree's names tell may be of any year in which instruments recorded. Names of the years 1, 1601 and 9999 are zeros
+// The names of an imported tree may tell times of any year in which instruments recorded. Names of the years 1, 1601 and 9999 are zeros
 // and limits of date types. Both bounds lie years within the times whose nanoseconds fit in 64 bits.
 var (
 	firstImported = time.Date(1700, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -66,7 +66,7 @@ func TestSetObservedDoubts(t *testing.T) {
 	}
 }
 
-// What is imported is believed of all years up to now but those of zeros and limits of date types.
+// Imported names are believed of all years up to now but those of zeros and limits of date types.
 func TestSetImported(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)

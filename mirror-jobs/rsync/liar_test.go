@@ -39,7 +39,7 @@ func TestPortal(t *testing.T) {
 	}
 }
 
-// What a list names with a path that no file may have is no file of the tree.
+// An entry of a list whose path no file may have is no file of the tree.
 func TestLyingList(t *testing.T) {
 	t.Parallel()
 	lists := filepath.Join(t.TempDir(), "rsync")

@@ -56,7 +56,7 @@ func TestPortal(t *testing.T) {
 	}
 }
 
-// What a server lists with paths, sizes and names that no file may have is passed over, or has no place outside of the folder.
+// Entries with paths, sizes and names that no file may have are passed over, or have no place outside of the folder.
 func TestLyingIndexPage(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

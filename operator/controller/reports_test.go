@@ -32,7 +32,7 @@ func TestReportsOfOtherPods(t *testing.T) {
 	}
 }
 
-// What a reader that pulls reported goes with its entry in spec.pulledBy.
+// A reader's report goes with its entry in spec.pulledBy.
 func TestForgottenPuller(t *testing.T) {
 	t.Parallel()
 	r, now := newReports(slog.New(slog.DiscardHandler)), time.Now()

@@ -42,7 +42,7 @@ func TestGather(t *testing.T) {
 			break
 		}
 	}
-	// What waits was received first, so it would be here if it did not wait.
+	// The messages that wait were received first, so they would be here if they did not wait.
 	if len(published["stored"]) != 3 || len(published["replicated"]) != 3 || len(published["waits"]) != 0 || len(published["spooled"]) != 0 {
 		t.Errorf("published: %v", published)
 	}

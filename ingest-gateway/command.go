@@ -83,7 +83,8 @@ func addFlags(f *pflag.FlagSet, cfg *Config, ports *string) {
 
 	f.Int64Var(&cfg.MemoryBudget, "memory-budget", 0, "bytes for what is received and not yet safe (0: half of the memory limit)")
 	f.Int64Var(&cfg.MaxConnections, "max-connections", 0, "connections of TCP and HTTP that may be open at a time; a quarter of them at most while it is not known who sends (0: by the memory limit)")
-	f.DurationVar(&cfg.Gather, "gather", 0, "how long datagrams may wait in memory for those of other instruments, 1s at most, where acknowledge is StoredOrSpooled or Spooled (0: 100ms, as all others)")
+	f.DurationVar(&cfg.Gather, "gather", 0, "how long datagrams may wait in memory for those of other instruments, 1s at most, "+
+		"where acknowledge is StoredOrSpooled or Spooled (0: 100ms, as all others)")
 	f.Int64Var(&cfg.SpoolSize, "spool-size", 0, "bytes on the volume for what is receipted and not yet in the store (0: 45% of what is free)")
 	f.StringVar(&cfg.Replica.Listen, "replica-listen", "", "address on which copies of other gateways' spools are taken (empty: no copies, acknowledge Replicated acts as Stored)")
 	f.StringVar(&cfg.Replica.TLSDir, "replica-tls-dir", "", "folder with the pool's ca.crt, tls.crt and tls.key")

@@ -32,7 +32,8 @@ func (x *Index) root(v *endpoint.Request) *problem.Problem {
 	if err != nil {
 		return v.Unreadable("the mirror index", err)
 	}
-	root := mirrorindex.Root{Format: mirrorindex.Format, Site: x.cfg.Site, Now: v.Now.UTC(), Bundles: x.cfg.Bundles(v), Reader: v.Reader.String(), Confirms: puller(v) != nil, Instruments: []mirrorindex.RootLine{}}
+	root := mirrorindex.Root{Format: mirrorindex.Format, Site: x.cfg.Site, Now: v.Now.UTC(), Bundles: x.cfg.Bundles(v),
+		Reader: v.Reader.String(), Confirms: puller(v) != nil, Instruments: []mirrorindex.RootLine{}}
 	if root.Confirms {
 		if root.Ledger, _, err = stream.Epoch(v.Context(), x.cfg.JetStream, kvbucket.StreamName(wire.LedgerBucket(x.cfg.Site))); err != nil {
 			return v.Unreadable("the mirror index", err)

@@ -33,7 +33,8 @@ func (c *Client) Objects(ctx context.Context, site string, questions []mirrorind
 		bounded := &io.LimitedReader{R: answer.Body, N: 2*expected + bundleFree}
 		err := unpack(bounded, site, take)
 		if err != nil && bounded.N <= 0 {
-			return malformedError{fmt.Errorf("%s%s sends more than %d MiB, and was asked for objects of %d bytes", c.cfg.URL.Redacted(), mirrorindex.ObjectsPath, (2*expected+bundleFree)>>20, expected)}
+			return malformedError{fmt.Errorf("%s%s sends more than %d MiB, and was asked for objects of %d bytes",
+				c.cfg.URL.Redacted(), mirrorindex.ObjectsPath, (2*expected+bundleFree)>>20, expected)}
 		}
 		return err
 	})

@@ -73,7 +73,8 @@ func Run(ctx context.Context, cfg Config) error {
 			return slices.ContainsFunc(cfg.Instruments, func(pattern string) bool { return matches(pattern, name) })
 		}
 	}
-	p := &run{Config: cfg, log: summary.New(cfg.Logger), wanted: make(chan []*day), bundles: make(chan batch, cfg.Connections), large: make(chan batch, cfg.Connections), ready: make(chan *day, readyDays), open: map[*day]bool{}}
+	p := &run{Config: cfg, log: summary.New(cfg.Logger),
+		wanted: make(chan []*day), bundles: make(chan batch, cfg.Connections), large: make(chan batch, cfg.Connections), ready: make(chan *day, readyDays), open: map[*day]bool{}}
 	defer p.log.Flush()
 	return p.do(ctx)
 }

@@ -106,9 +106,7 @@ func (r *reports) take(entry jetstream.KeyValueEntry, replayed bool, now time.Ti
 		if ok && instrument == "" {
 			r.forgetGateway(pod)
 		}
-		r.forgetFeedReport(entry.Key())
-		r.forgetMirror(entry.Key())
-		r.forgetPuller(entry.Key())
+		r.forget(entry.Key())
 		return
 	}
 	if instrument, ok := wire.ParseForwardStatusKey(entry.Key()); ok {
@@ -350,6 +348,13 @@ func (r *reports) takePuller(reader string, value []byte) {
 	r.pullers[reader] = status
 	r.mu.Unlock()
 	r.ledgerChanged()
+}
+
+// forget takes the deletion of a report that no gateway made.
+func (r *reports) forget(key string) {
+	r.forgetFeedReport(key)
+	r.forgetMirror(key)
+	r.forgetPuller(key)
 }
 
 // forgetPuller: what a reader that pulls said is gone.

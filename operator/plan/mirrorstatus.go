@@ -297,15 +297,18 @@ func (v MirrorView) originWaits() Finding {
 	case u == nil:
 		return good(v1alpha1.ReasonAwaited, fmt.Sprintf("Site %q waits for what is confirmed here before data expires there", origin))
 	case u.Old:
-		return bad(v1alpha1.ReasonOriginTooOld, fmt.Sprintf("Site %q is of a version that waits for no mirror, so %s: ask who runs it to update it, and to name the reader whose token is shown in spec.pulledBy of its Site",
+		return bad(v1alpha1.ReasonOriginTooOld, fmt.Sprintf("Site %q is of a version that waits for no mirror, so %s: "+
+			"ask who runs it to update it, and to name the reader whose token is shown in spec.pulledBy of its Site",
 			origin, lost))
 	case u.Refused != "":
 		return bad(v1alpha1.ReasonConfirmationRefused, fmt.Sprintf("Site %q does not take what is confirmed here, so %s: %s", origin, lost, shortened(u.Refused, 1024)))
 	case u.Reader == "":
-		return bad(v1alpha1.ReasonNotAwaited, fmt.Sprintf("Site %q does not know who pulls, so %s: show the token of a reader there (spec.https.tokenSecretKeyRef), and have spec.pulledBy of its Site name that reader",
+		return bad(v1alpha1.ReasonNotAwaited, fmt.Sprintf("Site %q does not know who pulls, so %s: "+
+			"show the token of a reader there (spec.https.tokenSecretKeyRef), and have spec.pulledBy of its Site name that reader",
 			origin, lost))
 	case strings.Contains(u.Reader, ":"):
-		return bad(v1alpha1.ReasonNotAwaited, fmt.Sprintf("Site %q waits for its readers alone, and %q is none, so %s: show the token of a reader (spec.readersSecretRef of its Site), and have spec.pulledBy name that",
+		return bad(v1alpha1.ReasonNotAwaited, fmt.Sprintf("Site %q waits for its readers alone, and %q is none, so %s: "+
+			"show the token of a reader (spec.readersSecretRef of its Site), and have spec.pulledBy name that",
 			origin, shortened(u.Reader, 128), lost))
 	default:
 		return bad(v1alpha1.ReasonNotAwaited, fmt.Sprintf("Site %q does not wait for its reader %q, so %s: write \"pulledBy: [{reader: %s}]\" into the spec of its Site",

@@ -17,7 +17,7 @@ import (
 func TestWhoExplainsAFeed(t *testing.T) {
 	of := func(change func(map[string]*v1alpha1.Instrument)) *judgedSite {
 		all := map[string]*v1alpha1.Instrument{}
-		for _, name := range []string{"entry", "labels", "access", "port", "goes"} {
+		for _, name := range []string{"entry", "labels", "access", "port", "begins", "goes"} {
 			all[name] = &v1alpha1.Instrument{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"group": "fields"}}}
 		}
 		change(all)
@@ -29,17 +29,21 @@ func TestWhoExplainsAFeed(t *testing.T) {
 		}
 		return judgedAs(instruments, nil, listed)
 	}
-	before := of(func(map[string]*v1alpha1.Instrument) {})
+	listens := func(port int32) []v1alpha1.Listener {
+		return []v1alpha1.Listener{{Name: "tcp", Protocol: v1alpha1.ListenerTCP, Port: port}}
+	}
+	before := of(func(all map[string]*v1alpha1.Instrument) { all["port"].Spec.Listeners = listens(30099) })
 	after := of(func(all map[string]*v1alpha1.Instrument) {
 		all["entry"].Spec.Type = "Unlisted"
 		all["labels"].Labels = map[string]string{"group": "cameras"}
 		all["access"].Spec.Access.Live = v1alpha1.AccessRestricted
-		all["port"].Spec.Listeners = []v1alpha1.Listener{{Name: "tcp", Protocol: v1alpha1.ListenerTCP, Port: 30100}}
+		all["port"].Spec.Listeners = listens(30100)
+		all["begins"].Spec.Listeners = listens(30101) // what is pulled may not go there any more
 		all["comes"] = &v1alpha1.Instrument{ObjectMeta: metav1.ObjectMeta{Name: "comes"}}
 		delete(all, "goes")
 	})
 	names := before.concerning(after)
-	if diff := cmp.Diff([]string{"access", "comes", "entry", "goes", "labels"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"access", "begins", "comes", "entry", "goes", "labels"}, names); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 	if names := before.concerning(nil); names != nil {

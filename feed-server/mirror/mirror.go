@@ -54,7 +54,7 @@ type Config struct {
 	JetStream jetstream.JetStream
 	// Bundles says how many bundles who asks is sent at the same time.
 	Bundles func(*endpoint.Request) int
-	// Logger is told of mirrors whose clocks are wrong; nil: nothing is.
+	// Logger gets a line for each mirror whose clock is wrong; nil: none.
 	Logger *slog.Logger
 	// Memory bounds what compresses answers, in bytes: if there are more at a time, the others are not compressed.
 	Memory int64

@@ -125,7 +125,7 @@ func CheckSentName(name string) error {
 const UploadsFolder = ".uploads"
 
 // CheckUploadName returns ErrMalformed where a sender may not give a name over HTTP. Senders and gateways both ask it: a file has
-// one name, whoever sends it.
+// one name, whichever program sends it.
 func CheckUploadName(name string) error {
 	if name == UploadsFolder || strings.HasPrefix(name, UploadsFolder+"/") {
 		return fmt.Errorf("name %q begins with %s, where uploads are: %w", name, UploadsFolder, ErrMalformed)

@@ -23,7 +23,7 @@ import (
 // The ways in which a feed server lies about its archive, beside Portal, BarePortal, Redirect, Cut and OtherBytes. They are about the object at
 // Index.New, but OtherObject and ShrinkingDay, which are about that at Index.Held.
 const (
-	// PageForObjects answers with Page whoever asks for objects.
+	// PageForObjects answers questions for objects with Page.
 	PageForObjects Mode = "page for objects"
 	// EndsEarly leaves out the second half of each list, and its end.
 	EndsEarly Mode = "ends early"

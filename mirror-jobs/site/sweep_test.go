@@ -130,7 +130,7 @@ func TestUnawaited(t *testing.T) {
 	for range 2 {
 		c.run()
 		if u := c.progress.Unawaited(); u == nil || *u != (wire.MirrorUnawaited{Reader: archivetest.Reader}) {
-			t.Errorf("the origin waits for nobody: %+v", u)
+			t.Errorf("the origin waits for no one: %+v", u)
 		}
 	}
 	c.awaits()

@@ -69,7 +69,7 @@ func reasonOfClock(view plan.MirrorView, began time.Time) string {
 	return meta.FindStatusCondition(is.Conditions, v1alpha1.ConditionOriginConsistent).Reason
 }
 
-// TestOriginWaits: the message says what to write where, and a run that was told to move a part says nothing of it.
+// TestOriginWaits: the message says what to write where, and a run of a part says nothing of it.
 func TestOriginWaits(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2026, 11, 21, 17, 0, 0, 0, time.UTC)

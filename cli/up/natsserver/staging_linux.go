@@ -28,7 +28,7 @@ const (
 // was not acknowledged. Its messages are stored by themselves, and synced as always.
 type staging struct {
 	mu sync.Mutex
-	// root is in memoryDir, and dir in root, whose name nobody else can read. Both are empty where memory is not to be had.
+	// root is in memoryDir, and dir in root, whose name no one else can read. Both are empty where memory is not to be had.
 	root, dir string
 	lock      *os.File
 	// off: memory is not to be had, or the server was stopped.

@@ -77,6 +77,8 @@ type watcher struct {
 type look struct {
 	size    int64
 	written time.Time
+	// version is that of queue.KeyOf.
+	version int64
 	since   time.Time
 }
 
@@ -219,8 +221,8 @@ func (s *scanning) file(path string, info fs.FileInfo) error {
 	if info.Size() == 0 || s.queue.Taken(key) {
 		return nil
 	}
-	is := look{info.Size(), info.ModTime(), s.now()}
-	if was, ok := s.watcher.seen[path]; ok && was.size == is.size && was.written.Equal(is.written) {
+	is := look{info.Size(), info.ModTime(), version, s.now()}
+	if was, ok := s.watcher.seen[path]; ok && was.size == is.size && was.written.Equal(is.written) && was.version == is.version {
 		is.since = was.since
 	}
 	if s.now().Sub(is.since) < s.settle {

@@ -66,7 +66,7 @@ type Config struct {
 // Open returns the bucket. It connects at the first call, not before.
 func Open(cfg Config) (Store, error) {
 	u, err := url.Parse(cfg.Endpoint)
-	if err == nil && u.Scheme == "file" {
+	if err == nil && u.Scheme == fileScheme {
 		return openFolder(u, cfg)
 	}
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
@@ -109,8 +109,16 @@ func Open(cfg Config) (Store, error) {
 	return &bucket{core: core, name: cfg.Bucket, region: cfg.Region}, nil
 }
 
+// IsFolder says whether the bucket is in a folder.
+func (c Config) IsFolder() bool {
+	u, err := url.Parse(c.Endpoint)
+	return err == nil && u.Scheme == fileScheme
+}
+
 // FolderEndpoint is the Endpoint of a folder, by its absolute path.
-func FolderEndpoint(path string) string { return (&url.URL{Scheme: "file", Path: path}).String() }
+func FolderEndpoint(path string) string { return (&url.URL{Scheme: fileScheme, Path: path}).String() }
+
+const fileScheme = "file"
 
 func limitTransport(t *http.Transport, cfg Config) {
 	if cfg.TLS != nil {

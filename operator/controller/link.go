@@ -102,13 +102,39 @@ func (l *link) keepObjectStore(ctx context.Context) {
 		l.found(ctx, theObjectStore, no(v1alpha1.ReasonRefused, err.Error()))
 		return
 	}
+	var f plan.Finding
+	probes := probes{every: probeEvery(l.want.store.IsFolder())}
 	for ctx.Err() == nil {
 		try, cancel := context.WithTimeout(ctx, tryTimeout)
-		f := tryObjectStore(try, store, l.want)
+		f = tryObjectStore(try, store, l.want, probes.due(f, time.Now()))
 		cancel()
 		l.found(ctx, theObjectStore, f)
 		pause(ctx, f, nil)
 	}
+}
+
+// probes say when a store is written, to see that it can be.
+type probes struct {
+	every time.Duration
+	last  time.Time
+}
+
+// probeEvery is how often a store that answers is written. A folder's disk wears out, this process writes it anyway, and a write that
+// fails is noticed where it is done.
+func probeEvery(folder bool) time.Duration {
+	if folder {
+		return 2 * time.Minute
+	}
+	return 0
+}
+
+// due says whether the store is to be written now, after it was last found so. One that was not as it should be is written each time.
+func (p *probes) due(found plan.Finding, now time.Time) bool {
+	if found.OK() && now.Sub(p.last) < p.every {
+		return false
+	}
+	p.last = now
+	return true
 }
 
 func (l *link) amiss(ctx context.Context, which func(*plan.Backends) **plan.Finding, f *plan.Finding) {

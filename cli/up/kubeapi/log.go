@@ -28,8 +28,8 @@ const (
 	// version of Substorm would misread what is written.
 	logFormat = 1
 	logName   = "objects.log"
-	// lazySync is the longest that a change which may be lost by a power cut stays unsynced.
-	lazySync = 2 * time.Second
+	// lazySync is the longest that a change which may be lost by a power cut stays unsynced: those of status, which controllers make again.
+	lazySync = time.Minute
 	// compactAt is the smallest log that is compacted.
 	compactAt = 4 << 20
 )

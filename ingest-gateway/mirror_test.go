@@ -126,6 +126,8 @@ func TestMirroredIntoOwnInstrument(t *testing.T) {
 	}{
 		"an instrument that paths do not name": {"mag", m, object, 403, wire.CauseUnknownInstrument},
 		"an instrument that has listeners":     {"sends", m, object, 403, wire.CauseUnknownInstrument},
+		"a folder that is an object":           {"camera", wire.MirroredObject{Path: m.Path + "/b"}, other, 409, wire.CauseNameConflict},
+		"an object that is a folder":           {"camera", wire.MirroredObject{Path: "kev"}, other, 409, wire.CauseNameConflict},
 		"an origin":                            {"camera", mirrored(object, "x"), object, 403, wire.CauseUnknownInstrument},
 		"a retired instrument":                 {"retired", m, object, 410, wire.CauseRetired},
 		"another size":                         {"camera", wire.MirroredObject{Path: "b", Size: 4999}, object, 400, wire.CauseDigestMismatch},
@@ -141,7 +143,7 @@ func TestMirroredIntoOwnInstrument(t *testing.T) {
 		t.Error("an instrument that is not there yet is not worth another try")
 	}
 	l.awaitLedger(t, "camera", wire.StepReceived, func(s wire.Totals) bool {
-		return s.Objects == 1 && s.Unfinished[wire.CauseDuplicate] == 1 && s.Unfinished[wire.CauseNameConflict] == 1 && s.Unfinished[wire.CauseDigestMismatch] == 2 &&
+		return s.Objects == 1 && s.Unfinished[wire.CauseDuplicate] == 1 && s.Unfinished[wire.CauseNameConflict] == 3 && s.Unfinished[wire.CauseDigestMismatch] == 2 &&
 			s.Unfinished[wire.CauseEmpty] == 1 && s.Unfinished[wire.CauseBadRequest] == 1
 	})
 	l.awaitLedger(t, "camera", wire.StepAnnounced, func(s wire.Totals) bool { return s.Objects == 1 })

@@ -98,6 +98,8 @@ func TestWebDAVUploaders(t *testing.T) {
 		{"-u allsky:" + token + " -X MKCOL --data x " + at + "2026/", "415"},
 		{"-u allsky:" + token + " -X MKCOL " + at + "2026//11/", "400"},
 		{"-u allsky:" + token + " -T " + file + " " + at + "2026/", "201"},
+		{"-u allsky:" + token + " -T " + file + " " + at + "latest", "201"},
+		{"-u allsky:" + token + " -X MKCOL " + at + "latest", "405"},
 		{"--anyauth -u allsky:" + token + " -X MKCOL " + at + "2026/11/", "201"},
 		{"--anyauth -u allsky:" + token + " -T " + file + " " + at + "2026/11/other.jpg", "201"},
 		{"--anyauth -u allsky:wrong -T " + file + " " + at + "2026/11/third.jpg", "401"},
@@ -108,7 +110,7 @@ func TestWebDAVUploaders(t *testing.T) {
 			t.Errorf("curl %s: %s, %v, want %s", strings.ReplaceAll(c.args, token, "TOKEN"), out, err, c.want)
 		}
 	}
-	if keys := l.keys(t, "o/hub/camera/"); len(keys) != 2 {
+	if keys := l.keys(t, "o/hub/camera/"); len(keys) != 3 {
 		t.Errorf("in the archive: %v", keys)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/substorm/substorm/internal/testenv"
@@ -46,8 +47,16 @@ func TestPreconditions(t *testing.T) {
 		failed(ask(http.MethodPost, in(port, instrument, ""), bytes.NewReader(other), "If-Match", "*"))
 		failed(tus(http.MethodPost, in(port, instrument, ""), nil, "Upload-Length", "900", "Upload-Metadata", "filename YQ==", "If-None-Match", "*"))
 	}
+	for _, malformed := range []string{"", "0", strings.Trim(etag(first), `"`), `*, "0"`, `"0" "1"`, `w/"0"`} {
+		for _, header := range []string{"If-Match", "If-None-Match"} {
+			put(in(port, "versions", "a"), other, header, malformed).wantRefusal(t, http.StatusBadRequest, wire.CauseBadRequest)
+			if r := tus(http.MethodPost, in(port, "versions", ""), nil, "Upload-Length", "900", "Upload-Metadata", "filename YQ==", header, malformed); r.status != http.StatusBadRequest {
+				t.Errorf("an upload with %s %q: %v", header, malformed, r)
+			}
+		}
+	}
 	put(in(port, "once", "a"), other, "If-Match", etag(first)).wantRefusal(t, http.StatusPreconditionFailed, wire.CausePreconditionFailed)
-	put(in(port, "versions", "a"), other, "If-Match", `"0", `+etag(first)).wantReceipt(t, http.StatusCreated, other)
+	put(in(port, "versions", "a"), other, "If-Match", `, "0",, `+etag(first)).wantReceipt(t, http.StatusCreated, other)
 	put(in(port, "versions", "a"), other, "If-Match", etag(first)).wantReceipt(t, http.StatusOK, other) // as if its receipt had been lost
 	failed(put(in(port, "versions", "a"), third, "If-Match", etag(first)))
 	put(in(port, "versions", "a"), third, "If-None-Match", etag(first)).wantReceipt(t, http.StatusCreated, third)

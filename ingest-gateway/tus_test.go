@@ -237,6 +237,7 @@ func TestUploadProtocol(t *testing.T) {
 		"two lengths":          {tus(http.MethodPost, base, nil, "Upload-Defer-Length", "1", "Upload-Length", "1"), 400},
 		"nothing":              {tus(http.MethodPost, base, nil, "Upload-Length", "0"), 400},
 		"a part of an object":  {tus(http.MethodPost, base, nil, "Upload-Length", "1", "Upload-Concat", "partial"), 400},
+		"parts of an object":   {tus(http.MethodPost, base, nil, "Upload-Concat", "final;/in/camera/.uploads/0"), 400},
 		"a negative length":    {tus(http.MethodPost, base, nil, "Upload-Length", "-1"), 400},
 		"too much":             {tus(http.MethodPost, base, nil, "Upload-Length", "67108865"), 413},
 		"a name that is none":  {tus(http.MethodPost, base, nil, "Upload-Length", "1", "Upload-Metadata", "filename Li4veA=="), 400},

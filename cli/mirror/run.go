@@ -120,7 +120,7 @@ func (r *run) begin(ctx context.Context, cluster *kube.Cluster, out io.Writer) e
 	if err := cluster.Client.Create(ctx, job); err != nil {
 		return fmt.Errorf("begin a run of MirrorPartner %q: %w", r.partner, err)
 	}
-	fmt.Fprintf(out, "run %s has begun: %s, kubectl delete job %s ends it\n", job.Name, logOf(ctx, cluster, job.Name), job.Name)
+	fmt.Fprintf(out, "run %s has begun: %s\n", job.Name, stepsOf(ctx, cluster, job.Name))
 	if r.patience <= 0 {
 		return nil
 	}
@@ -129,14 +129,14 @@ func (r *run) begin(ctx context.Context, cluster *kube.Cluster, out io.Writer) e
 	return r.await(ctx, cluster, job.Name, out)
 }
 
-// logOf says where the log of a run is. `substorm up` has no log of a Job: the run is part of its own. Who may not read whether it is one
-// asks a cluster.
-func logOf(ctx context.Context, cluster *kube.Cluster, job string) string {
+// stepsOf says where the log of a run is, and how to end it. `substorm up` has no log of a Job: the run is part of its own; nor need kubectl be there.
+// Who may not read whether it is one asks a cluster.
+func stepsOf(ctx context.Context, cluster *kube.Cluster, job string) string {
 	err := cluster.Client.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: plan.StandaloneSecret}, &corev1.Secret{})
 	if err != nil {
-		return fmt.Sprintf("kubectl logs -f job/%s shows its log", job)
+		return fmt.Sprintf("kubectl logs -f job/%s shows its log, kubectl delete job %[1]s ends it", job)
 	}
-	return fmt.Sprintf("its log is in that of substorm up, in the lines with run=%s", job)
+	return fmt.Sprintf("its log is in that of substorm up, in the lines with run=%s; substorm delete job %[1]s ends it", job)
 }
 
 // templateOf is that of the pods which the operator has runs in.

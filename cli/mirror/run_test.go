@@ -89,7 +89,7 @@ func TestRunStandalone(t *testing.T) {
 	cluster.Create(t, partner("university"), cronJob("university"),
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "field", Name: plan.StandaloneSecret}})
 	out, err := command(t, cluster, "university")
-	if err != nil || strings.Contains(out, "kubectl logs") || !strings.Contains(out, "that of substorm up, in the lines with run=university-run-") {
+	if err != nil || strings.Contains(out, "kubectl") || !strings.Contains(out, "substorm delete job university-run-") || !strings.Contains(out, "that of substorm up, in the lines with run=university-run-") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

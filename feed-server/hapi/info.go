@@ -138,16 +138,22 @@ func (h *Handler) catalog(w http.ResponseWriter, r *http.Request, c *caller) *pr
 	}{envelope{Version, codeOK.status()}, all})
 }
 
-// title is a short one; the specification asks for 40 characters at most.
+// title is a short one; the specification asks for 40 characters at most. It names the station, by which people know an instrument.
 func (d *dataset) title() string {
-	title := d.id
-	if about := d.instrument.About; about != nil {
-		title = fmt.Sprintf("%s %s, %s", about.Type, d.instrument.Instrument, d.channel.Name)
+	in, channel := &d.instrument, d.channel.Name
+	var kind, at string
+	if in.About != nil {
+		kind = in.About.Type + " "
 	}
-	if len(title) > 40 {
-		return d.id
+	if in.Station != "" {
+		at = " at " + in.Station
 	}
-	return title
+	for _, title := range []string{kind + in.Instrument + at + ", " + channel, in.Instrument + at + ", " + channel, kind + in.Instrument + ", " + channel} {
+		if (kind != "" || at != "") && len(title) <= 40 {
+			return title
+		}
+	}
+	return d.id
 }
 
 func (h *Handler) about(w http.ResponseWriter, r *http.Request, _ *caller) *problem {

@@ -131,6 +131,12 @@ func (q *request) makeFolder(name string) {
 			q.refuseUnread(wire.CauseBadRequest, err)
 			return
 		}
+		if claim, found, err := q.server.cfg.Names.Lookup(q.server.ctx, q.name(), name); err == nil && found {
+			if _, taken := claim.Latest(); taken { // while names are not known, nothing is refused: nothing is kept of a folder
+				q.notAllowed("PUT, OPTIONS") // RFC 4918, 9.3.1
+				return
+			}
+		}
 	}
 	q.w.Header().Set("Content-Length", "0")
 	q.w.WriteHeader(http.StatusCreated)

@@ -124,6 +124,9 @@ func (q *request) readHeader(name string) (mediaType string, wanted digests, err
 			return "", nil, err
 		}
 	}
+	if err := checkConditions(q.r.Header); err != nil {
+		return "", nil, err
+	}
 	if mediaType, err = mediaTypeOf(q.r.Header); err != nil {
 		return "", nil, err
 	}

@@ -4,6 +4,9 @@ package http
 
 import (
 	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
 	"strings"
 
 	"github.com/substorm/substorm/ingest-gateway/store"
@@ -19,6 +22,21 @@ const (
 )
 
 var errPrecondition = errors.New("the name has not what If-Match or If-None-Match says, so nothing was stored: ask for its ETag, and send again")
+
+// tags is the syntax of both headers: any, or a list of entity tags, in which a proxy leaves empty elements (RFC 9110, 5.6.1 and 8.8.3).
+var tags = regexp.MustCompile(`^[ \t]*\*[ \t]*$|^[ \t,]*(W/)?"[!#-~\x80-\xff]*"([ \t]*,[ \t,]*(W/)?"[!#-~\x80-\xff]*")*[ \t,]*$`)
+
+// checkConditions refuses a condition that cannot be understood: without it the object would be stored where its sender said that it must not be.
+func checkConditions(h http.Header) error {
+	for _, name := range []string{headerNoneMatch, headerMatch} {
+		values := h.Values(name)
+		if len(values) > 0 && !tags.MatchString(strings.Join(values, ",")) {
+			return fmt.Errorf("%s %.80q is neither * nor a list of entity tags in quotation marks, such as %q: leave it out to send without a condition",
+				name, strings.Join(values, ","), `"5d41402abc4b2a76"`)
+		}
+	}
+	return nil
+}
 
 // conditional says whether the request is for a name that has, or has not, a certain object
 // (RFC 9110, 13.1). The latest version of a name is its current one.

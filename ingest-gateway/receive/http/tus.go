@@ -150,6 +150,12 @@ func (q *request) readUploadHeader() (wire.UploadInfo, error) {
 	info := wire.UploadInfo{
 		Metadata: q.r.Header.Get("Upload-Metadata"), CreatedAt: time.Now().UTC(), ExpiryMillis: q.listener.UploadExpiry.Milliseconds(),
 	}
+	if q.r.Header.Get("Upload-Concat") != "" {
+		return info, errors.New("Upload-Concat: parts are not put together here: send the object as one upload")
+	}
+	if err := checkConditions(q.r.Header); err != nil {
+		return info, err
+	}
 	said := q.r.Header.Get(headerLength)
 	deferred := q.r.Header.Get(headerDefer)
 	switch {
@@ -162,9 +168,6 @@ func (q *request) readUploadHeader() (wire.UploadInfo, error) {
 		return info, fmt.Errorf("%s is 1, and then there is no %s", headerDefer, headerLength)
 	default:
 		info.Deferred = true
-	}
-	if q.r.Header.Get("Upload-Concat") != "" {
-		return info, errors.New("Upload-Concat: parts are not put together here: send the object as one upload")
 	}
 	metadata, err := parseUploadMetadata(info.Metadata)
 	if err != nil {

@@ -38,6 +38,8 @@ type process struct {
 	override func(Started) []string
 	log      *slog.Logger
 	changed  func() // called when state changes
+	// silence is how long it may answer nothing; 0: it is no process of its own, and is not ended.
+	silence time.Duration
 
 	stop context.CancelFunc
 	done chan struct{}
@@ -137,8 +139,17 @@ func (p *process) once(ctx context.Context) (err error) {
 	probing, stop := context.WithCancel(ctx)
 	defer stop()
 	go p.probe(probing, health)
+	running, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	if p.silence > 0 {
+		go p.guard(probing, health, end)
+	}
 	arguments := append(append([]string{}, p.pod.arguments...), p.override(Started{p.pod.program, p.pod.name, health, p.pod.arguments})...)
-	if err := p.program(ctx, arguments); err != nil {
+	err = p.program(running, arguments)
+	if silent := new(silentError); errors.As(context.Cause(running), &silent) {
+		return silent
+	}
+	if err != nil {
 		return err
 	}
 	if ctx.Err() == nil && !p.pod.once {

@@ -4,6 +4,7 @@ package pods
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,8 +44,10 @@ type Config struct {
 	Host string
 	// Programs by the names of their containers. Pods of others are not run.
 	Programs map[string]Program
-	// Apart are those that run in processes of their own: where one of them hangs, this process goes on.
+	// Apart are those that run in processes of their own: where one of them hangs, this process goes on, and ends it after Silence.
 	Apart []string
+	// Silence is how long one of Apart may answer nothing at /healthz once it has answered; 0: a minute.
+	Silence time.Duration
 	// Override returns arguments that come after those of the container, and so win.
 	Override func(Started) []string
 	// Last are the programs that are stopped after all others.
@@ -243,6 +246,9 @@ func (p *Pods) ensure(ctx context.Context, w workload, secrets map[string]map[st
 		p.end(wanted.name)
 	}
 	next := &process{pod: wanted, program: program, override: p.cfg.Override, log: p.cfg.Log, changed: p.changed}
+	if slices.Contains(p.cfg.Apart, wanted.program) {
+		next.silence = cmp.Or(p.cfg.Silence, defaultSilence)
+	}
 	p.mu.Lock()
 	p.running[wanted.name] = next
 	p.mu.Unlock()

@@ -214,7 +214,8 @@ func (l *Ledger) compareObjects(say func(format string, args ...any)) {
 	case r.Resolved > r.Objects:
 		say("objects: %d received, and %d of them said to be lost or put into quarantine: see the gateways' logs", r.Objects, r.Resolved)
 	case due > a.Objects:
-		say("objects: %d received, %d announced: what is new is listed within a minute, the rest waits in the gateways' spools (kubectl get ingestgateways)", due, a.Objects)
+		say("objects: %d received, %d announced: what is new is listed within a minute, the rest waits in the gateways' spools (kubectl get ingestgateways), "+
+			"or is stored and in no manifest (substorm archive verify names it)", due, a.Objects)
 	case due < a.Objects:
 		say("objects: %d received, %d announced", due, a.Objects)
 	case r.ObjectBytes-r.ResolvedBytes != a.ObjectBytes:

@@ -14,6 +14,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
+// firstFiles are those of the first batch of a run; each has twice as many as the one before, as far as the mover takes them.
+const firstFiles = 250
+
 // batch are files that are delivered together, and the days that they are of.
 type batch struct {
 	files   []File
@@ -47,7 +50,7 @@ func (r *run) add(ctx context.Context, d *pushed, i int) error {
 		}
 	}
 	r.Progress.Owe(f.Size)
-	if n := len(r.batch.files); n > 0 && (n >= r.files || r.batch.bytes+f.Size > r.bytes || r.batch.paths.have(f)) {
+	if n := len(r.batch.files); n > 0 && (n >= r.batchFiles || r.batch.bytes+f.Size > r.bytes || r.batch.paths.have(f)) {
 		if err := r.flush(ctx); err != nil {
 			return err
 		}
@@ -96,6 +99,7 @@ func (r *run) flush(ctx context.Context) error {
 	if len(b.files) == 0 {
 		return nil
 	}
+	r.batchFiles = min(2*r.batchFiles, r.files)
 	ended := make([]error, len(b.files))
 	for i := range ended {
 		ended[i] = errOpen

@@ -52,6 +52,8 @@ type Config struct {
 	Following bool
 	Progress  *Progress
 	Logger    *slog.Logger
+	// Patience is how long the archive's object store may give nothing of an object before the run ends; 0: a minute.
+	Patience time.Duration
 }
 
 // ErrOwed: the partner does not have all that is selected.
@@ -81,6 +83,8 @@ func Run(ctx context.Context, cfg Config) error {
 		r.template = t
 	}
 	r.files, r.bytes = cfg.Mover.Most()
+	r.batchFiles = min(firstFiles, r.files)
+	r.Store = &patient{cfg.Store, cmp.Or(cfg.Patience, defaultPatience), cfg.Logger}
 	if err := r.work(ctx); err != nil {
 		return err
 	}
@@ -140,6 +144,8 @@ type run struct {
 	// files and bytes that the mover takes at once.
 	files int
 	bytes int64
+	// batchFiles are those of the next batch: few at first, so that a run which ends soon has brought something.
+	batchFiles int
 	// batch are days whose files are delivered together, and compared those whose copies are.
 	batch    batch
 	compared comparison

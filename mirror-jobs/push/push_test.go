@@ -55,6 +55,7 @@ type lab struct {
 	force, verifyOnly bool
 	following         bool
 	to                time.Time
+	patience          time.Duration
 	// former are movers to places where copies were brought to before, by their rsync path or S3 prefix.
 	former map[string]push.Mover
 	last   *push.Progress
@@ -153,7 +154,7 @@ func (l *lab) run() error {
 			}
 			return nil, fmt.Errorf("nothing is at %q", name)
 		},
-		Pause: func(context.Context) error { return nil }, Force: l.force, VerifyOnly: l.verifyOnly, Following: l.following, To: l.to, Progress: l.last, Logger: slog.New(slog.DiscardHandler),
+		Pause: func(context.Context) error { return nil }, Force: l.force, VerifyOnly: l.verifyOnly, Following: l.following, To: l.to, Patience: l.patience, Progress: l.last, Logger: slog.New(slog.DiscardHandler),
 	})
 }
 

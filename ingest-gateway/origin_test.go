@@ -16,8 +16,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// A web page of another origin writes nothing through a browser, at whichever endpoint: 403, counted, nothing is kept.
-// A request without a browser's headers, or of the same origin, is received.
+// A web page writes nothing through a browser, at whichever endpoint and also where its name points here: 403, counted, nothing is kept.
+// A request without a browser's headers is received.
 func TestWebPagesWriteNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -36,6 +36,9 @@ func TestWebPagesWriteNothing(t *testing.T) {
 		{"Sec-Fetch-Site", "same-site"},
 		{"Origin", "http://evil.example"},
 		{"Origin", "null"},
+		{"Host", "evil.example", "Sec-Fetch-Site", "same-origin", "Origin", "http://evil.example"},
+		{"Sec-Fetch-Site", "same-origin"},
+		{"Origin", "http://" + loopback(port)},
 	}
 	refused := 0
 	for _, c := range []struct {
@@ -63,7 +66,7 @@ func TestWebPagesWriteNothing(t *testing.T) {
 		t.Errorf("web pages wrote %v", keys)
 	}
 	ask(http.MethodPatch, upload, bytes.NewReader(object), brings...).wantReceipt(t, http.StatusNoContent, object)
-	for i, header := range [][]string{nil, {"Sec-Fetch-Site", "none"}, {"Sec-Fetch-Site", "same-origin"}, {"Origin", "http://" + loopback(port)}} {
+	for i, header := range [][]string{nil, {"Sec-Fetch-Site", "none"}} {
 		other := random(uint64(100+i), 500)
 		put(in(port, "camera", fmt.Sprint("of-a-program-", i)), other, header...).wantReceipt(t, http.StatusCreated, other)
 	}

@@ -19,7 +19,7 @@ const (
 	CauseUnknownInstrument  Cause = "UnknownInstrument"  // no instrument of the name that the sender gives
 	CauseBadCertificate     Cause = "BadCertificate"     // no certificate, one of another authority, or one without a declared name
 	CauseBadToken           Cause = "BadToken"           // no token, or another one
-	CauseCrossOrigin        Cause = "CrossOrigin"        // a browser sent it for a web page of another origin
+	CauseCrossOrigin        Cause = "CrossOrigin"        // a browser sent it for a web page
 	CauseTLSHandshake       Cause = "TLSHandshake"       // no TLS, or none that both sides understand, on a listener that needs it
 	CauseWrongProtocol      Cause = "WrongProtocol"      // a request of HTTP, or a TLS hello, on a port of raw TCP
 	CauseProxyHeader        Cause = "ProxyHeader"        // no header of PROXY version 2 on the edge's port, or not in time

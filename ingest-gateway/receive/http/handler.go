@@ -70,7 +70,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q.listener = listener
-	if q.fromAnotherOrigin() {
+	if q.refusedPage() {
 		return
 	}
 	q.admit(func() { q.route(rest) })

@@ -85,7 +85,7 @@ func (s *Server) serveMirrored(w http.ResponseWriter, r *http.Request) {
 	shown, _ := certificate.Shown(r.TLS)
 	listener, cause, err := s.cfg.Registry.Current().Mirror(intake.Mirrored{Partner: partner, Instrument: instrument, Object: m, Certificate: shown})
 	q.listener = listener
-	if q.fromAnotherOrigin() {
+	if q.refusedPage() {
 		return
 	}
 	if cause != "" {

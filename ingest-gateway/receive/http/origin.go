@@ -9,17 +9,22 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// crossOrigin knows requests that a browser sends for a web page of another origin, by
-// Sec-Fetch-Site, or by Origin and Host. Requests of other programs have none of these
-// headers and pass, as do those of methods that change nothing.
-var crossOrigin http.CrossOriginProtection
+var errCrossOrigin = errors.New("a browser sends this for a web page, and no web page may write observations: send from a program")
 
-var errCrossOrigin = errors.New("a browser sends this for a web page of another origin, and no web page may write observations: send from a program")
+// ofWebPage says whether a browser sends a request for a web page, by Sec-Fetch-Site, or by Origin in older ones; programs send neither. A gateway
+// serves no pages: one of its own origin is served by another program, under a name that was made to point here (DNS rebinding).
+func ofWebPage(r *http.Request) bool {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions: // they change nothing
+		return false
+	}
+	site := r.Header.Get("Sec-Fetch-Site")
+	return site != "" && site != "none" || site == "" && r.Header.Get("Origin") != ""
+}
 
-// fromAnotherOrigin refuses what a web page of another origin has a browser send: the
-// browser may be in a network from which the Instrument takes everything.
-func (q *request) fromAnotherOrigin() bool {
-	if crossOrigin.Check(q.r) == nil {
+// refusedPage refuses what a web page has a browser send: the browser may be in a network from which the Instrument takes everything.
+func (q *request) refusedPage() bool {
+	if !ofWebPage(q.r) {
 		return false
 	}
 	q.refuseUnread(wire.CauseCrossOrigin, errCrossOrigin)

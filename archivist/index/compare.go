@@ -161,31 +161,35 @@ func (k *Keeper) compare(ctx context.Context, i *instrumentIndex, known wire.Roo
 		return err
 	}
 	if len(files.InEffect) == 0 {
-		k.lose(ctx, i.name, known)
-		return nil
+		return k.lose(ctx, i.name, known)
 	}
 	if lacks := files.Lacking(k.cfg.Site, i.name, known); len(lacks) > 0 {
 		k.cfg.Metrics.lost.Add(float64(len(lacks)))
 		k.cfg.Log.Error("the index names files of a manifest that the bucket does not have, as in a copy that was made while the Site ran: "+
 			"readers get what the bucket has; substorm archive rebuild lists what is stored and in no manifest",
 			"instrument", i.name, "day", known.Day, "files", len(lacks), "first", lacks[0])
-		k.lost = append(k.lost, LostDay{i.name, known.Day})
+		if err := k.noteLost(ctx, i.name, known.Day); err != nil {
+			return err
+		}
 	}
 	return k.summarize(ctx, i, known.Day)
 }
 
 // lose notes that the bucket has no manifest of a day any more. The index goes on to name it: else readers would learn that
 // there never was anything. The mutex is held.
-func (k *Keeper) lose(ctx context.Context, instrument string, known wire.RootDay) {
+func (k *Keeper) lose(ctx context.Context, instrument string, known wire.RootDay) error {
 	keys := known.Keys(k.cfg.Site, instrument)
 	of := dayKey{instrument, known.Day}
 	if len(keys) == 0 || k.missing[of] {
-		return
+		return nil
+	}
+	if err := k.noteLost(ctx, instrument, known.Day); err != nil {
+		return err
 	}
 	k.missing[of] = true
 	k.cfg.Metrics.lost.Add(float64(len(keys)))
-	k.lost = append(k.lost, LostDay{instrument, known.Day})
 	k.reportMissing(ctx, instrument, known)
+	return nil
 }
 
 // reportMissing says that the bucket has no manifest of a day which the index knows.

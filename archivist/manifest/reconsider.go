@@ -117,7 +117,6 @@ func (w *Writer) Expired(instrument string, day wire.Day) {
 func (w *Writer) forgetLost(ctx context.Context) error {
 	for _, l := range w.cfg.Index.TakeLost() {
 		of := dayKey{l.Instrument, l.Day}
-		w.sweepWhole.Store(true)
 		w.index.removeDay(of.instrument, of.day)
 		w.originals.forget()
 		if d := w.days[of]; d != nil && (d.open.len() > 0 || d.unsaved) {

@@ -61,8 +61,8 @@ type Sweeper struct {
 	// retracted are objects of retractedDay that were retracted or purged, by ID; nil where nobody knows which.
 	retracted    map[string]bool
 	retractedDay dayKey
-	// lost is when the sweep began that first knew of lost files of manifests.
-	lost time.Time
+	// lost says that files of manifests are lost.
+	lost *stream.Cell
 	// refused: the stream was full for something that this sweep found.
 	refused bool
 }
@@ -100,6 +100,7 @@ func (s *Sweeper) load(ctx context.Context) error {
 	}
 	s.cursors = cursors
 	s.cell = stream.NewCell(s.cfg.JetStream, cursors, wire.SweepCursorKey)
+	s.lost = stream.NewCell(s.cfg.JetStream, cursors, wire.LostManifestsKey)
 	data, err := s.cell.Load(ctx)
 	if err != nil {
 		return err
@@ -132,12 +133,12 @@ func (s *Sweeper) sweep(ctx context.Context, now time.Time) error {
 	}
 	s.stored, s.refused = nil, false
 	s.retracted, s.retractedDay = nil, dayKey{}
-	if s.writer.sweepWhole.Swap(false) {
-		// The objects of lost files are old, so all packs are looked into. After a sweep that fails, the next one covers the whole bucket, too.
-		s.lost, s.cursor.Whole = now, time.Time{}
-		if err := s.save(ctx); err != nil {
-			return err
-		}
+	lost, err := s.lostSince(ctx)
+	if err != nil {
+		return err
+	}
+	if lost.Add(s.cfg.Age).After(s.cursor.Whole) { // else all that lost files listed was old enough to be announced
+		s.cursor.Whole = time.Time{} // its objects are old, so all packs are looked into
 	}
 	whole := due || now.Sub(s.cursor.Whole) >= wholeSweep
 	for instrument, err := range s.cfg.Store.Folders(ctx, wire.SitePrefix(s.cfg.Site)) {
@@ -156,7 +157,7 @@ func (s *Sweeper) sweep(ctx context.Context, now time.Time) error {
 	}
 	if !s.refused {
 		s.cursor.Recent = now
-		if whole && now.Sub(s.lost) >= s.cfg.Age { // else some of what lost files listed was too young to be announced
+		if whole {
 			s.cursor.Whole = now
 			if due {
 				s.cursor.Epoch = epoch
@@ -168,6 +169,22 @@ func (s *Sweeper) sweep(ctx context.Context, now time.Time) error {
 	}
 	s.cfg.Metrics.swept.SetToCurrentTime()
 	return nil
+}
+
+// lostSince is when it was last noticed that files of manifests are lost; zero where none ever were.
+func (s *Sweeper) lostSince(ctx context.Context) (time.Time, error) {
+	data, err := s.lost.Load(ctx)
+	if err != nil || data == nil {
+		return time.Time{}, err
+	}
+	lost, err := wire.Decode[wire.LostManifests](data)
+	if errors.Is(err, wire.ErrMalformed) { // the comparison of each day finds the rest
+		return time.Time{}, nil
+	}
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%s of %s: %w", wire.LostManifestsKey, s.cursors.Bucket(), err)
+	}
+	return lost.Found, nil
 }
 
 func (s *Sweeper) save(ctx context.Context) error {

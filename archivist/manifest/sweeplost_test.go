@@ -117,6 +117,19 @@ func announced(a *manifesttest.Archive) []string {
 	return ids
 }
 
+// lose notes that files of manifests are lost, as the keeper of the index does.
+func lose(a *manifesttest.Archive, at time.Time) {
+	a.Helper()
+	value, err := wire.Encode(wire.LostManifests{Found: at})
+	cursors, kvErr := a.JetStream.KeyValue(a.Context(), wire.CursorBucket(a.Site))
+	if err := errors.Join(err, kvErr); err != nil {
+		a.Fatal(err)
+	}
+	if _, err := cursors.Put(a.Context(), wire.LostManifestsKey, value); err != nil {
+		a.Fatal(err)
+	}
+}
+
 // After files of manifests are lost, the whole bucket is swept, packs included, also by the next lease where the first sweep fails, and until
 // what was too young is announced. What was retracted or purged, or may have been, is counted and not announced.
 func TestSweepAfterManifestsAreLost(t *testing.T) {
@@ -140,7 +153,7 @@ func TestSweepAfterManifestsAreLost(t *testing.T) {
 	if err := s.save(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.writer.sweepWhole.Store(true)
+	lose(a, after(2))
 	a.Store.KillAfter(0)
 	if err := s.sweep(t.Context(), after(3)); !errors.Is(err, manifesttest.ErrKilled) {
 		t.Fatalf("without the lease: %v", err)
@@ -161,7 +174,7 @@ func TestSweepAfterManifestsAreLost(t *testing.T) {
 
 	young := putStored(a, "camera", at.Add(time.Minute), "out of a spool")
 	s.cfg.Age = 6 * time.Hour
-	s.writer.sweepWhole.Store(true)
+	lose(a, after(5))
 	for _, now := range []time.Time{after(5), after(12)} {
 		if slices.Contains(announced(a), young.ID) {
 			t.Error("what is too young is announced")

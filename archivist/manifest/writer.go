@@ -132,8 +132,6 @@ type Writer struct {
 	questions chan question
 	listed    atomic.Pointer[stream.Position]
 	answered  atomic.Uint64
-	// sweepWhole is set where the next sweep is to compare the whole bucket.
-	sweepWhole atomic.Bool
 }
 
 // New returns a writer; Run runs it.

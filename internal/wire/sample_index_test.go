@@ -32,6 +32,10 @@ func sampleSupersededEarly() Superseded {
 	return Superseded{IDs: []string{sampleName().Versions[0].Key}}
 }
 
+func sampleLostManifests() LostManifests {
+	return LostManifests{Found: sampleEpochSweepCursor().Whole}
+}
+
 func sampleRemoval() Removal {
 	r := samplePurged()
 	return Removal{Instrument: "allsky-1", Day: DayOf(r.ReceivedAt), ID: r.ID, Reason: r.Reason, By: r.ChangedBy, At: *r.PurgedAt}
@@ -131,6 +135,7 @@ func goldenIndexRecords() []goldenRecord {
 		{"decision-done.json", encoded(sampleDecision()), decoded(Decode[ArchiveDecision]), sampleDecision()},
 		{"decision-refused.json", encoded(sampleRefusedDecision()), decoded(Decode[ArchiveDecision]), sampleRefusedDecision()},
 		{"cursor-superseded.json", encoded(sampleSupersededEarly()), decoded(Decode[Superseded]), sampleSupersededEarly()},
+		{"cursor-lost-manifests.json", encoded(sampleLostManifests()), decoded(Decode[LostManifests]), sampleLostManifests()},
 		{"removal.json", encoded(sampleRemoval()), decoded(Decode[Removal]), sampleRemoval()},
 		{"removal-day.json", encoded(sampleExpiry()), decoded(Decode[Removal]), sampleExpiry()},
 		{"status-damaged.json", encoded(sampleDamage()), decoded(Decode[Damage]), sampleDamage()},

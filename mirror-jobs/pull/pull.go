@@ -60,7 +60,7 @@ var ErrLeft = errors.New("some objects could not be mirrored")
 // ErrNothingSelected: the other side lets this mirror read none of the instruments that are selected.
 var ErrNothingSelected = errors.New("the other side has none of the Instruments that are selected, or does not let you read them")
 
-// Run makes one run. Errors: ErrLeft, ErrNothingSelected, plan.SafetyStopError, of the source, of the folder.
+// Run makes one run. Errors: ErrLeft, ErrNothingSelected, VanishedError, plan.SafetyStopError, of the source, of the folder.
 func Run(ctx context.Context, cfg Config) error {
 	if cfg.Connections <= 0 {
 		cfg.Connections = DefaultConnections
@@ -125,6 +125,7 @@ func (p *run) do(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	vanished := p.checkVanished(root)
 	changed := p.Selection.Instruments(root, func(name string) string {
 		if p.sweeps {
 			return ""
@@ -142,9 +143,9 @@ func (p *run) do(ctx context.Context) error {
 	if err == nil || errors.Is(err, ErrLeft) {
 		err = errors.Join(err, p.confirmRun(ctx, begun, done.left))
 	}
-	err = errors.Join(err, clock)
-	if clock != nil || done.instruments < len(changed) || missing || root.Confirms && !p.Folder.State().Confirms {
-		etag = "" // the next run must look at the rest, say again which names are missing or that the clock is wrong, or confirm all
+	err = errors.Join(err, vanished, clock)
+	if vanished != nil || clock != nil || done.instruments < len(changed) || missing || root.Confirms && !p.Folder.State().Confirms {
+		etag = "" // the next run must look at the rest, say again which names are missing, what vanished or that the clock is wrong, or confirm all
 	}
 	// It need not be on the disk: without it, the next run asks more than it must.
 	return errors.Join(err, p.Folder.SetETag(etag))

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pull
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/mirror-jobs/plan"
+)
+
+// VanishedError says that the other side lists too many of the mirror's instruments no more.
+type VanishedError struct {
+	// Names of those that it lists no more, of so many that it listed before.
+	Names []string
+	Held  int
+}
+
+// maxNamed instruments are named in an error.
+const maxNamed = 5
+
+// Error implements error.
+func (e *VanishedError) Error() string {
+	names, more := e.Names, ""
+	if len(names) > maxNamed {
+		names, more = names[:maxNamed], " and more"
+	}
+	return fmt.Sprintf("the other side lists %d of %d Instruments of this mirror no more (%s%s), and their files stay here: "+
+		"look whether it was installed again, lost its manifests, or lets you read them no more; if all is right there, run once with --force",
+		len(e.Names), e.Held, strings.Join(names, ", "), more)
+}
+
+// goneTag takes the place of the tag of an instrument that is known to be listed no more.
+const goneTag = "gone"
+
+// checkVanished looks for instruments that the folder has and that the other side lists no more, because they were deleted or closed there, or because
+// the other side lost what it had. It says so once, and where they are too many until a run is forced. Errors: VanishedError, of the folder.
+func (p *run) checkVanished(root mirrorindex.Root) error {
+	names, err := p.Folder.Instruments()
+	if err != nil {
+		return err
+	}
+	listed := make(map[string]bool, len(root.Instruments))
+	for _, line := range root.Instruments {
+		listed[line.Instrument] = true
+	}
+	var gone []string
+	held := 0
+	known := p.Folder.State().Instruments
+	for _, name := range names {
+		if known[name] == goneTag || p.Wants != nil && !p.Wants(name) {
+			continue
+		}
+		if held++; !listed[name] {
+			gone = append(gone, name)
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	slices.Sort(gone)
+	policy := plan.GuestPolicy{}
+	policy.SafetyStop = p.SafetyStop // 0 in a run that is forced
+	if policy.AllowMissing(plan.Missing{Absent: gone}, held) != nil {
+		return &VanishedError{gone, held}
+	}
+	for _, name := range gone {
+		p.Folder.SetInstrument(name, goneTag)
+	}
+	p.Logger.Warn("the other side lists Instruments of this mirror no more: their files stay here", "instruments", gone)
+	return nil
+}

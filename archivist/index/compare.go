@@ -163,9 +163,13 @@ func (k *Keeper) compare(ctx context.Context, i *instrumentIndex, known wire.Roo
 	if len(files.InEffect) == 0 {
 		return k.lose(ctx, i.name, known)
 	}
-	if lacks := files.Lacking(k.cfg.Site, i.name, known); len(lacks) > 0 {
+	lacks := files.Lacking(k.cfg.Site, i.name, known)
+	if len(lacks) == 0 && files.Replaces(k.cfg.Site, i.name, known) {
+		lacks = known.Keys(k.cfg.Site, i.name)[:1] // which one is not known
+	}
+	if len(lacks) > 0 {
 		k.cfg.Metrics.lost.Add(float64(len(lacks)))
-		k.cfg.Log.Error("the index names files of a manifest that the bucket does not have, as in a copy that was made while the Site ran: "+
+		k.cfg.Log.Error("the index names files of a manifest that the bucket does not have, or has with another content, as in a copy that was made while the Site ran: "+
 			"readers get what the bucket has; substorm archive rebuild lists what is stored and in no manifest",
 			"instrument", i.name, "day", known.Day, "files", len(lacks), "first", lacks[0])
 		if err := k.noteLost(ctx, i.name, known.Day); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/stream"
@@ -44,6 +45,16 @@ func (l *lab) damages() (all []wire.Damage) {
 	return all
 }
 
+// notedLost says whether the sweep of the next lease knows that files of manifests are lost.
+func (l *lab) notedLost() bool {
+	l.Helper()
+	_, err := l.KV(wire.CursorBucket(site)).Get(l.Context(), wire.LostManifestsKey)
+	if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
+		l.Fatal(err)
+	}
+	return err == nil
+}
+
 // The files of an open day are lost while an archivist works. The index goes on to name the day, which is reported as missing,
 // and who lists objects reads it again. What is listed from then on under the numbers of the lost files is in the index.
 func TestManifestsAreLost(t *testing.T) {
@@ -64,6 +75,9 @@ func TestManifestsAreLost(t *testing.T) {
 	}
 	if diff := cmp.Diff([]LostDay{{camera, day}}, k.TakeLost()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+	if !l.notedLost() {
+		t.Error("the next lease would not know that manifests are lost")
 	}
 	if d := l.damages(); len(d) != 1 || d[0].Instrument != camera || d[0].Day != day || d[0].Cause != wire.DamageMissing {
 		t.Errorf("reported: %+v", d)
@@ -197,6 +211,9 @@ func TestBucketOfAnotherMoment(t *testing.T) {
 			}
 			l.flush(k)
 			l.check("compared")
+			if lost := name != "the bucket is newer" && name != "the root is gone"; l.notedLost() != lost {
+				t.Errorf("it is noted that manifests are lost: %t, want %t", !lost, lost)
+			}
 		})
 	}
 }

@@ -275,7 +275,9 @@ func (k *Keeper) rebuildBook(ctx context.Context, name string) error {
 	defer k.mu.Unlock()
 	for _, d := range base {
 		if !there[d.Day] {
-			k.lose(ctx, name, d)
+			if err := k.lose(ctx, name, d); err != nil {
+				return err
+			}
 		}
 	}
 	return k.store(ctx, i)

@@ -309,6 +309,24 @@ func (f Files) Lacking(site, instrument string, known wire.RootDay) []string {
 	return lacks
 }
 
+// Replaces says whether all files of a day that an index names are in effect, and one of them has another size: the bucket is that of another moment, and
+// has another file under a number.
+func (f Files) Replaces(site, instrument string, known wire.RootDay) bool {
+	sizes := make(map[string]int64, len(f.Sizes))
+	for i, size := range f.Sizes {
+		sizes[f.InEffect[i]] = size
+	}
+	var there wire.RootDay
+	for _, key := range known.Keys(site, instrument) {
+		size, is := sizes[key]
+		if !is {
+			return false
+		}
+		there.AddFile(key, size)
+	}
+	return known.Files != nil && there.Files != nil && *there.Files != *known.Files
+}
+
 // ReadRoot reads a root. Errors: those of objectstore, wire.ErrMalformed and
 // wire.ErrNewerFormat.
 func ReadRoot(ctx context.Context, store objectstore.Store, site, instrument string, number int) (wire.Root, error) {

@@ -7,16 +7,17 @@ import (
 	"io/fs"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// The file of an object takes the place of one that has its path: that of the version before. Where the other side lists no version
-// before, the file is that of another object, since the other side was installed again under its code, or restored from an older backup, or
-// gave one path to two objects; or it was changed here. It is set aside: it gets another name. So does the file of an object whose path is
-// that of a folder: no file system has both.
+// The file of an object takes the place of one that has its path only where that is of an earlier version, which the other side lists as
+// superseded: it can give it. Any other one is set aside, which gives it another name. It is that of an object that expired there, or that is
+// not listed any more, since the other side was installed again under its code, or restored from an older backup; or of another object
+// of the path; or it was changed here. So does the file of an object whose path is that of a folder: no file system has both.
 
 // AsidePath is where the file of an object with a digest is that was set aside.
 func AsidePath(of string, digest wire.Digest) string {
@@ -24,57 +25,75 @@ func AsidePath(of string, digest wire.Digest) string {
 	return objectpath.ToldBy(of, digest.String()[:digits])
 }
 
-// SetAside sets the file aside that has the path of an object which is about to come, and returns its AsidePath; empty: there was none, or
-// it is a damaged copy of the object itself, or of an earlier version of it. Last says of an earlier version, by its digest, whether the other
-// side cannot give it any more: then it is set aside, too. Errors: of the file system, of last.
-func (f *Folder) SetAside(instrument string, e *mirrorindex.Entry, last func(wire.Digest) (bool, error)) (aside string, err error) {
+// Aside is a file that was set aside.
+type Aside struct {
+	// Of is the path that it had, and Path its AsidePath.
+	Of, Path string
+	Digest   wire.Digest
+	// ReceivedAt is when its object was received, as the time of the file says.
+	ReceivedAt time.Time
+}
+
+// SetAside sets the file aside that has the path of an object which is about to come, or of a folder of that; nil: there was none, or it is a
+// damaged copy of the object itself, or of an earlier version: replaced says so of what has a path and a digest. Errors: of the file system.
+func (f *Folder) SetAside(instrument string, e *mirrorindex.Entry, replaced func(path string, digest wire.Digest) bool) (*Aside, error) {
 	if CheckPath(instrument, e.Path) != nil { // Put refuses the path
-		return "", nil
+		return nil, nil
 	}
-	name := filepath.Join(instrument, e.Path)
-	info, err := f.root.Lstat(name)
+	info, err := f.root.Lstat(filepath.Join(instrument, e.Path))
 	switch {
 	case errors.Is(err, syscall.ENOTDIR):
 		return f.clearFolder(instrument, e.Path)
 	case errors.Is(err, fs.ErrNotExist):
-		return "", nil
+		return nil, nil
 	case err != nil:
-		return "", err
+		return nil, err
 	case !info.Mode().IsRegular() || sameTime(info.ModTime(), e.ReceivedAt):
-		return "", nil
+		return nil, nil
 	}
-	digest, size, err := f.digest(name)
-	if err != nil || digest == e.Digest && size == e.Size {
-		return "", err
+	digest, size, err := f.digest(filepath.Join(instrument, e.Path))
+	if err != nil || digest == e.Digest && size == e.Size || replaced(e.Path, digest) {
+		return nil, err
 	}
-	if e.Version > 1 {
-		if is, err := last(digest); err != nil || !is {
-			return "", err
-		}
+	return f.setAside(instrument, &Aside{Of: e.Path, Digest: digest, ReceivedAt: info.ModTime()})
+}
+
+func (f *Folder) setAside(instrument string, a *Aside) (*Aside, error) {
+	a.Path = AsidePath(a.Of, a.Digest)
+	if err := f.root.Rename(filepath.Join(instrument, a.Of), filepath.Join(instrument, a.Path)); err != nil {
+		return nil, err
 	}
-	aside = AsidePath(e.Path, digest)
-	return aside, f.root.Rename(name, filepath.Join(instrument, aside))
+	return a, nil
 }
 
 // clearFolder sets the file aside that has the path of a folder of an object.
-func (f *Folder) clearFolder(instrument, path string) (aside string, err error) {
+func (f *Folder) clearFolder(instrument, path string) (*Aside, error) {
 	for _, of := range wire.NameFolders(path) {
 		name := filepath.Join(instrument, of)
 		info, err := f.root.Lstat(name)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		if !info.Mode().IsRegular() {
 			continue
 		}
 		digest, _, err := f.digest(name)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		aside = AsidePath(of, digest)
-		return aside, f.root.Rename(name, filepath.Join(instrument, aside))
+		return f.setAside(instrument, &Aside{Of: of, Digest: digest, ReceivedAt: info.ModTime()})
 	}
-	return "", nil
+	return nil, nil
+}
+
+// RemoveAside removes the file that had a path and was set aside, where there is one, since it is of a version that the other side has as
+// superseded.
+func (f *Folder) RemoveAside(instrument, of string, digest wire.Digest) error {
+	err := f.root.Remove(filepath.Join(instrument, AsidePath(of, digest)))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ENAMETOOLONG) {
+		return nil
+	}
+	return err
 }
 
 // fileName is the file of an object that comes: set aside where a folder has its path.

@@ -69,6 +69,7 @@ func (p *run) bundle(ctx context.Context, w *folder.Writer, b batch) error {
 		}
 	}
 	held := make([][]int, len(b.Parts))
+	var aside []setAside
 	var buffer []byte // of the largest object so far, LargeFrom at most
 	err := p.Source.Objects(ctx, p.site, b.Questions, b.Bytes, func(instrument, path, id string, size int64, body io.Reader) error {
 		at, is := open[instrument+"/"+id]
@@ -85,12 +86,15 @@ func (p *run) bundle(ctx context.Context, w *folder.Writer, b batch) error {
 		if _, err := io.ReadFull(body, buffer[:size]); err != nil {
 			return err
 		}
-		err := p.setAside(instrument, e)
+		file, err := p.setAside(instrument, e)
 		if err == nil {
 			err = w.Put(instrument, e, buffer[:size])
 		}
 		if err != nil {
 			return p.unless(err, instrument, path)
+		}
+		if file != nil {
+			aside = append(aside, *file)
 		}
 		delete(open, instrument+"/"+id)
 		held[at.part] = append(held[at.part], at.line)
@@ -98,6 +102,9 @@ func (p *run) bundle(ctx context.Context, w *folder.Writer, b batch) error {
 		return nil
 	})
 	again := make([]int, len(b.Parts))
+	if err == nil {
+		err = p.settleAside(ctx, aside)
+	}
 	if err == nil {
 		again, err = p.settle(ctx, b, slices.AppendSeq(refused, maps.Values(open)))
 	}
@@ -138,16 +145,6 @@ func (p *run) settle(ctx context.Context, b batch, refused []place) (again []int
 		again[at.part]++
 	}
 	return again, nil
-}
-
-// setAside gives the file of another object that has the path of one that came another name.
-func (p *run) setAside(instrument string, e *mirrorindex.Entry) error {
-	aside, err := p.Folder.SetAside(instrument, e, p.lastOf(instrument, e.Path))
-	if err == nil && aside != "" {
-		p.log.Add(slog.LevelWarn, "files have the path of an object that comes, or of a folder of it, and are no earlier version of it: they get other names",
-			"instrument", instrument, "path", e.Path, "file", aside)
-	}
-	return err
 }
 
 // unless says that one object is not mirrored, where that is about this object alone; any other
@@ -242,10 +239,14 @@ func (p *run) parts(ctx context.Context, l *folder.Large, d *day, e *mirrorindex
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	if err := p.setAside(instrument, e); err != nil {
+	aside, err := p.setAside(instrument, e)
+	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	return l.Finish()
+	if err := l.Finish(); err != nil || aside == nil {
+		return err
+	}
+	return p.settleAside(parent, []setAside{*aside})
 }
 
 // whole fetches an object in one piece, by its ID.

@@ -127,6 +127,9 @@ func (p *run) ask(ctx context.Context, days []*day) (n int, err error) {
 		}
 		d.failed += len(a.Untaken)
 		p.Progress.fail(len(a.Untaken))
+		if err := p.noteReplaced(d, a.Entries); err != nil {
+			return 0, err
+		}
 		d.tag, d.lines = a.Head.Tag, plan.Merge(d.lines, a.Entries, a.Head.More)
 		p.unlistedDay(d)
 	}

@@ -74,7 +74,7 @@ func Run(ctx context.Context, cfg Config) error {
 		}
 	}
 	p := &run{Config: cfg, log: summary.New(cfg.Logger),
-		wanted: make(chan []*day), bundles: make(chan batch, cfg.Connections), large: make(chan batch, cfg.Connections), ready: make(chan *day, readyDays), open: map[*day]bool{}}
+		wanted: make(chan []*day), bundles: make(chan batch, cfg.Connections), large: make(chan batch, cfg.Connections), ready: make(chan *day, readyDays), open: map[*day]bool{}, replaced: map[copyOf]bool{}}
 	defer p.log.Flush()
 	return p.do(ctx)
 }
@@ -97,8 +97,8 @@ type run struct {
 	open map[*day]bool
 	// finished are instruments none of whose days is left to be noted.
 	finished []*instrument
-	// last reads, once, which copies of each instrument are the last ones.
-	last map[string]func() (map[copyOf]bool, error)
+	// replaced are copies that were here when their lists of this run came, as superseded.
+	replaced map[copyOf]bool
 }
 
 func (p *run) do(ctx context.Context) error {

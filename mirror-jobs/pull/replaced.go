@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pull
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/folder"
+)
+
+// A mirror in a folder keeps the newest version of a name: its file takes the place of the one before, which the other side lists as
+// superseded. What it does not list so may be the last copy, and is set aside. The list of the earlier version's day may come later than the
+// newer version, or a killed run may have noted it: so the other side is asked about each file that was set aside, and the file goes if it
+// lists that as superseded. It also goes once a later run finds it listed so.
+
+// copyOf is a copy of an object, by its instrument, path and digest.
+type copyOf struct {
+	instrument, path string
+	digest           wire.Digest
+}
+
+// supersededOf returns the copies that a list says are superseded.
+func supersededOf(instrument string, list []mirrorindex.Entry) map[copyOf]bool {
+	all := map[copyOf]bool{}
+	for i := range list {
+		if e := &list[i]; e.Is() == wire.StateSuperseded {
+			all[copyOf{instrument, e.Path, e.Digest}] = true
+		}
+	}
+	return all
+}
+
+// noteReplaced notes which copies of a day are superseded, as the list says that came of it. Their files go that were set aside. The day's
+// lines are those before.
+func (p *run) noteReplaced(d *day, list []mirrorindex.Entry) error {
+	superseded := supersededOf(d.in.Instrument, list)
+	for i := range d.lines {
+		l := &d.lines[i]
+		is := copyOf{d.in.Instrument, l.Path, l.Digest}
+		if !l.Held || !superseded[is] {
+			continue
+		}
+		if err := p.Folder.RemoveAside(is.instrument, is.path, is.digest); err != nil {
+			return err
+		}
+		p.mu.Lock()
+		p.replaced[is] = true
+		p.mu.Unlock()
+	}
+	return nil
+}
+
+// setAside is a file that was set aside, of an instrument.
+type setAside struct {
+	instrument string
+	*folder.Aside
+}
+
+// setAside gives the file that has the path of an object that came another name, unless it is of an earlier version.
+func (p *run) setAside(instrument string, e *mirrorindex.Entry) (*setAside, error) {
+	file, err := p.Folder.SetAside(instrument, e, func(path string, digest wire.Digest) bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.replaced[copyOf{instrument, path, digest}]
+	})
+	if file == nil || err != nil {
+		return nil, err
+	}
+	return &setAside{instrument, file}, nil
+}
+
+// settleAside removes those of some files that the other side lists as superseded by now.
+func (p *run) settleAside(ctx context.Context, files []setAside) error {
+	type dayOf struct {
+		instrument string
+		day        wire.Day
+	}
+	byDay := map[dayOf][]setAside{}
+	for _, file := range files {
+		of := dayOf{file.instrument, wire.DayOf(file.ReceivedAt)}
+		byDay[of] = append(byDay[of], file)
+	}
+	for of, files := range byDay {
+		answers, err := p.Source.Lists(ctx, []mirrorindex.ListQuestion{{Instrument: of.instrument, Day: of.day}})
+		if err != nil {
+			return err
+		}
+		superseded := supersededOf(of.instrument, answers[0].Entries)
+		for _, file := range files {
+			if superseded[copyOf{of.instrument, file.Of, file.Digest}] {
+				if err := p.Folder.RemoveAside(of.instrument, file.Of, file.Digest); err != nil {
+					return err
+				}
+				continue
+			}
+			p.log.Add(slog.LevelWarn, "files have the path of an object that came, or of a folder of it, and are no earlier version that the other side has: they get other names",
+				"instrument", of.instrument, "path", file.Of, "file", file.Path)
+		}
+	}
+	return nil
+}

@@ -49,6 +49,9 @@ type Guest struct {
 	Fetch []int
 	// Again are those of them that are listed here, and lost.
 	Again map[int]bool
+	// Missing are objects here that the store lost, and that the other Site does not give any more, or that are not selected: no run fetches
+	// them again. What is to be purged here is not among them.
+	Missing []*wire.Record
 	// Changes are those that leave the objects readable, and Remove the retractions and purges, for which GuestPolicy.Allow is asked
 	// with those of all days.
 	Changes, Remove []Change
@@ -80,6 +83,7 @@ func (p *GuestPolicy) Day(theirs []mirrorindex.Entry, here []*wire.Record, now t
 			g.Gone++
 		}
 	}
+	settled := map[string]bool{} // of what the store lost: it is fetched again, or goes
 	for i := range theirs {
 		e := &theirs[i]
 		r, others := sameBytes(held[e.ID], e)
@@ -96,8 +100,10 @@ func (p *GuestPolicy) Day(theirs []mirrorindex.Entry, here []*wire.Record, now t
 					g.Again = map[int]bool{}
 				}
 				g.Again[i] = true
-			} else {
+				settled[r.ID] = true
+			} else if !p.Lost[r.ID] || c.Action == wire.ActionPurge {
 				g.Same++
+				settled[r.ID] = true
 			}
 			switch c.Action {
 			case "":
@@ -120,6 +126,11 @@ func (p *GuestPolicy) Day(theirs []mirrorindex.Entry, here []*wire.Record, now t
 			if e.Is() == wire.StateSuperseded {
 				g.Supersede = append(g.Supersede, i)
 			}
+		}
+	}
+	for _, r := range here {
+		if p.Lost[r.ID] && !settled[r.ID] {
+			g.Missing = append(g.Missing, r)
 		}
 	}
 	return g

@@ -53,6 +53,7 @@ type guestDay struct {
 type guestPlan struct {
 	Fetch     []string `json:"fetch,omitempty"`
 	Again     []string `json:"again,omitempty"`
+	Missing   []string `json:"missing,omitempty"`
 	Changes   []string `json:"changes,omitempty"`
 	Remove    []string `json:"remove,omitempty"`
 	Stop      string   `json:"stop,omitempty"`
@@ -90,6 +91,9 @@ func guestPlanOf(t *testing.T, g guestDay) guestPlan {
 	}
 	for _, i := range is.Supersede {
 		all.Supersede = append(all.Supersede, theirs[i].ID)
+	}
+	for _, r := range is.Missing {
+		all.Missing = append(all.Missing, r.ID)
 	}
 	for _, c := range is.Changes {
 		all.Changes = append(all.Changes, fmt.Sprint(c.Action, " ", c.Record.ID))

@@ -79,7 +79,7 @@ func (r *run) confirmDays(ctx context.Context, days []*day) error {
 	for _, d := range days {
 		line := mirrorindex.ConfirmLine{Instrument: d.in.name, Day: d.day}
 		switch {
-		case d.left+d.packed > 0:
+		case d.left+d.packed+d.missing > 0:
 		case d.Withheld+d.asked+d.held+d.waits+d.Later+d.again > 0: // another run looks again
 			continue
 		default:
@@ -132,12 +132,18 @@ type comparedState struct {
 	At time.Time `json:"at,omitzero"`
 	// Lost: the store had lost some when a run last looked. Until a run finds all, none confirms what it did not look for.
 	Lost bool `json:"lost,omitempty"`
+	// Missing are those of them that no run fetches again, and First names one.
+	Missing int    `json:"missing,omitempty"`
+	First   string `json:"first,omitempty"`
 }
 
 // beginDoubt reads whether an earlier run found that something was lost here.
 func (r *run) beginDoubt(ctx context.Context) error {
 	is, _, err := stream.Load[comparedState](ctx, r.state.cursors, r.state.key(comparedPart))
 	r.doubted = is.Lost
+	if !r.VerifyOnly && !r.Force { // else the run looks itself
+		r.missing, r.firstMissing = is.Missing, is.First
+	}
 	return err
 }
 
@@ -148,7 +154,7 @@ func (r *run) confirmRun(ctx context.Context) error {
 		return err
 	}
 	end := mirrorindex.ConfirmRun{ComparedAt: compared, Owed: wire.MirrorOwed{Objects: int64(r.owed)}}
-	if r.left() == 0 && r.stop == nil && r.vanished == nil {
+	if r.left()+r.unrepairable+r.missing == 0 && r.stop == nil && r.vanished == nil {
 		end.VerifiedTo = r.now.UTC()
 	}
 	if r.owed > 0 {
@@ -165,10 +171,14 @@ func (r *run) compared(ctx context.Context) (time.Time, error) {
 	switch {
 	case err != nil:
 		return time.Time{}, err
-	case (r.VerifyOnly || r.Force) && r.From.IsZero() && r.To.IsZero() && r.owed == 0 && r.unread == 0 && r.unrepairable == 0:
+	case (r.VerifyOnly || r.Force) && r.From.IsZero() && r.To.IsZero() && r.owed == 0 && r.unread == 0 && r.unrepairable == 0 && r.missing == 0:
 		is = comparedState{At: r.now.UTC()} // what was lost came back
 	case r.lost, r.unrepairable > 0:
-		is = comparedState{Lost: true}
+		part := !r.From.IsZero() || !r.To.IsZero()
+		if is.Lost = true; !part || r.missing > is.Missing { // a part does not see the rest
+			is.Missing, is.First = r.missing, r.firstMissing
+		}
+		is.At = time.Time{}
 	default:
 		return is.At, nil
 	}

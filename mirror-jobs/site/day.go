@@ -33,6 +33,8 @@ type day struct {
 	left, asked, held, waits int
 	// packed are objects that were lost here with their packs: they do not come again.
 	packed int
+	// missing are objects that were lost here and do not come again, since the other Site does not give them any more.
+	missing int
 	// again are the objects that are listed otherwise than when the run asked: the next one looks at them.
 	again int
 	// counted are the retractions and purges of it so far, with those that a forced run asks for; 0 where none is asked for.
@@ -168,6 +170,7 @@ func (r *run) compare(ctx context.Context, in *instrument, names []wire.Day) (da
 		if d.Guest = policy.Day(a.Entries, here[i], r.now); a.Head.More {
 			d.Same += len(here[i])
 		}
+		r.missForGood(d)
 		days = append(days, d)
 	}
 	for _, q := range questions[len(answers):] {

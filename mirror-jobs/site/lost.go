@@ -3,14 +3,17 @@
 package site
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 
 	"github.com/substorm/substorm/internal/bucket"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/push"
 )
 
 // Runs compare lists: what the manifests here list counts as here. A run that forces, or verifies, asks the store, too, which may have
@@ -76,15 +79,26 @@ func (r *run) sizesIn(ctx context.Context, folder string) (map[string]int64, err
 	return sizes, nil
 }
 
+// inside returns those of some records that lie within the bounds of a run of a part.
+func (r *run) inside(records []*wire.Record) []*wire.Record {
+	if r.From.IsZero() && r.To.IsZero() {
+		return records
+	}
+	return slices.DeleteFunc(slices.Clone(records), func(record *wire.Record) bool {
+		first, last := record.Observed()
+		return !r.To.IsZero() && !first.Before(r.To) || last.Before(r.From)
+	})
+}
+
 // missed finds what the store lost of a day that is listed here, as lostOf, and logs it.
 func (r *run) missed(ctx context.Context, in *instrument, day wire.Day, records []*wire.Record) (lost map[string]bool, packed int, err error) {
-	lost, packed, err = r.lostOf(ctx, records)
+	lost, packed, err = r.lostOf(ctx, r.inside(records))
 	if err != nil {
 		return nil, 0, err
 	}
 	if len(lost) > 0 {
 		r.lost = true
-		r.Logger.Warn("the object store does not have objects that are listed here: they are owed again", "instrument", in.guest, "day", day, "objects", len(lost))
+		r.Logger.Warn("the object store does not have objects that are listed here: a run with --force fetches what the other Site still gives", "instrument", in.guest, "day", day, "objects", len(lost))
 	}
 	if packed > 0 {
 		r.unrepairable += packed
@@ -92,4 +106,30 @@ func (r *run) missed(ctx context.Context, in *instrument, day wire.Day, records 
 			"instrument", in.guest, "day", day, "objects", packed)
 	}
 	return lost, packed, nil
+}
+
+// missForGood counts what was lost here of a day and comes again, and what does not: of that the other Site has nothing to give any more.
+func (r *run) missForGood(d *day) {
+	r.again += len(d.Again)
+	if d.missing = len(d.Missing); d.missing == 0 {
+		return
+	}
+	first := d.Missing[0]
+	if r.firstMissing == "" {
+		r.firstMissing = fmt.Sprintf("%q of %s, %s", cmp.Or(first.Path, first.ID), d.in.guest, d.day)
+	}
+	r.missing += d.missing
+	r.Logger.Error("the object store lost objects that are listed here, and the other Site does not give them any more: substorm archive verify names them; restore their files in the bucket from a copy",
+		"instrument", d.in.guest, "day", d.day, "objects", d.missing, "object", cmp.Or(first.Path, first.ID), "key", first.Key)
+}
+
+// misses is the error of a run that knows of such objects.
+func (r *run) misses() error {
+	owed := ""
+	if r.owed > 0 {
+		owed = fmt.Sprintf("; %d others are owed%s: %s", r.owed, r.firstOwed, r.step())
+	}
+	return fmt.Errorf("%w: the object store here lost %d objects that are listed, as %s, and the other Site does not give them any more, so no run brings them back: "+
+		"`substorm archive verify` names them; restore their files in the bucket from another mirror or a backup, or purge the objects here, and then run `kubectl substorm mirror run %s --verify-only`%s",
+		push.ErrNotPulled, r.missing, r.firstMissing, r.Entry.Partner, owed)
 }

@@ -5,6 +5,7 @@ package site_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 
@@ -152,4 +153,59 @@ func (h *hub) received() (sum wire.Totals) {
 		h.Fatal(err)
 	}
 	return entry.Sum()
+}
+
+// An object that the store here lost, and that the origin does not give any more, is named by each run once one has looked, and no run
+// says that all is here, until the object is restored.
+func TestLostForGood(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	store := h.startGateway()
+	with := func(change ...func(*site.Config)) error {
+		t.Helper()
+		_, err := h.pull(h.URL, append(change, func(c *site.Config) { c.Store = store })...)
+		return err
+	}
+	verifies, forced := func(c *site.Config) { c.VerifyOnly = true }, func(c *site.Config) { c.Force = true }
+	r := h.Put(archivetest.Camera, "last.jpg", "last", func(r *wire.Record) { r.ReceivedAt = storm })
+	h.Wait(r)
+	if err := with(); err != nil {
+		t.Fatal(err)
+	}
+	h.records = h.announced()
+	h.list(store)
+	r.Expire("expired: kept for 48h0m0s", storm.AddDate(0, 1, 0))
+	h.lists(r)
+	if err := with(); err != nil {
+		t.Fatal(err)
+	}
+	if err := with(verifies); err != nil {
+		t.Errorf("all is here: %v", err)
+	}
+	key := h.records[0].Key
+	body, info, err := store.Get(t.Context(), key, objectstore.All)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(body)
+	if err := errors.Join(err, body.Close(), store.Delete(t.Context(), key)); err != nil {
+		t.Fatal(err)
+	}
+	for name, run := range map[string]func() error{"verifies": func() error { return with(verifies) }, "is forced": func() error { return with(forced) }} {
+		err := run()
+		var p *push.Problem
+		if !errors.As(err, &p) || p.Reason != wire.MirrorReasonStore || !strings.Contains(err.Error(), "lost 1 objects") || !strings.Contains(err.Error(), `"last.jpg"`) ||
+			!strings.Contains(err.Error(), "substorm archive verify") || strings.Contains(err.Error(), "--force") {
+			t.Errorf("a run that %s: %v", name, err)
+		}
+		if err := with(); !errors.As(err, &p) || p.Reason != wire.MirrorReasonStore {
+			t.Errorf("a run by the schedule after one that %s: %v", name, err)
+		}
+	}
+	if err := store.Put(t.Context(), key, bytes.NewReader(data), int64(len(data)), objectstore.PutOptions{Metadata: info.Metadata}); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(with(verifies), with()); err != nil {
+		t.Errorf("it is restored: %v", err)
+	}
 }

@@ -31,7 +31,10 @@ func offeredIn(root mirrorindex.Root) func(name string) bool {
 // unchanged is a run that finds the root as the last one left it: only what was absent then may be closed by now.
 func (r *run) unchanged(ctx context.Context) error {
 	if !slices.Contains(slices.Collect(maps.Values(r.state.root.Missing)), missingAbsent) {
-		return r.confirmRun(ctx)
+		if err := r.confirmRun(ctx); err != nil {
+			return err
+		}
+		return r.ends()
 	}
 	err := r.findMissing(ctx, func(name string) bool { return r.state.root.Missing[name] == "" }, r.now)
 	if err != nil {

@@ -124,6 +124,10 @@ type run struct {
 	// not have some that are listed.
 	firstOwed, owedFor string
 	lost               bool
+	// again are those of what was lost that the other Site gives again. Missing are those that it does not, found by this run or by an
+	// earlier one, and firstMissing names one.
+	again, missing int
+	firstMissing   string
 	// unrepairable are objects here that were lost with their packs.
 	unrepairable int
 	// unread are days of which nobody knows what is here.
@@ -247,6 +251,9 @@ func (r *run) leaves() error {
 	var err error
 	reason := r.owedFor
 	switch {
+	case r.missing > 0:
+		reason = wire.MirrorReasonStore
+		err = r.misses()
 	case r.unread > 0:
 		reason = wire.MirrorReasonStore
 		err = fmt.Errorf("%w: %d objects%s, and all of the days whose manifests here cannot be read (%d, which the log names)", push.ErrNotPulled, r.owed, r.firstOwed, r.unread)
@@ -280,7 +287,7 @@ func (r *run) reasonOf(why error) string {
 		return wire.MirrorReasonProtocol
 	case errors.Is(why, errOverdue), why != nil && !errors.Is(why, errDecided):
 		return wire.MirrorReasonLocal
-	case r.lost:
+	case r.again > 0:
 		return wire.MirrorReasonStore
 	default:
 		return wire.MirrorReasonOwed
@@ -290,8 +297,8 @@ func (r *run) reasonOf(why error) string {
 // step says what brings what is owed.
 func (r *run) step() string {
 	switch {
-	case r.VerifyOnly && r.lost:
-		return fmt.Sprintf("the object store here lost some that are listed, which `kubectl substorm mirror run %s --force` brings back", r.Entry.Partner)
+	case r.VerifyOnly && r.again > 0:
+		return fmt.Sprintf("the object store here lost %d that are listed, which `kubectl substorm mirror run %s --force` brings back", r.again, r.Entry.Partner)
 	case r.VerifyOnly:
 		return "a run that does not only verify brings them"
 	default:

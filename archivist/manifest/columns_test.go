@@ -29,7 +29,7 @@ func randomLines(random *rand.Rand, start time.Time) (lines []wire.Record) {
 		r.ID = r.Key
 		switch random.IntN(6) {
 		case 0:
-			r.State, r.DuplicateOf = wire.StateDuplicate, "another"
+			r.State, r.DuplicateOf, r.StoredAgain = wire.StateDuplicate, "another", random.IntN(3) == 0
 		case 1:
 			r.Segment = &wire.SegmentRange{Channel: "raw", Epoch: "1", First: uint64(i), Last: uint64(i), Messages: 1, Datagrams: 5, DatagramBytes: 50}
 		}

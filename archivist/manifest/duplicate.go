@@ -25,17 +25,26 @@ type pendingDuplicate struct {
 	first bool
 }
 
-// decide marks a notice that duplicates an earlier object as a duplicate. A segment
+// decide marks a notice that duplicates an earlier object as a duplicate. Listed is what is listed of its slot. A segment
 // is never one, and an object that has a name keeps it.
-func (w *Writer) decide(ctx context.Context, n *wire.Notice) error {
-	window := w.repeatWindow(n.Instrument)
-	if window <= 0 || n.Segment != nil || n.Name != "" {
+func (w *Writer) decide(ctx context.Context, listed *slot, n *wire.Notice) error {
+	if n.Segment != nil || n.Name != "" {
 		return nil
 	}
-	id, receivedAt, found := w.index.find(n.Instrument, n.Digest, n.ReceivedAt, window, w.outlives(n))
+	id, receivedAt, found := "", time.Time{}, false
+	if window := w.repeatWindow(n.Instrument); window > 0 {
+		id, receivedAt, found = w.index.find(n.Instrument, n.Digest, n.ReceivedAt, window, w.outlives(n))
+	}
+	spooled := wire.SpooledID(*n)
+	is := listed.ids[read.HashID(spooled)]
+	again := n.ID != spooled && is != unlisted
+	if again && is == current && !found { // however far apart equal objects may be, this is the same one
+		id, receivedAt, found = spooled, n.ReceivedAt, true
+	}
 	if !found || id == n.ID {
 		return nil
 	}
+	n.StoredAgain = again || n.ID == spooled && ofOneReception(id, receivedAt, n)
 	stays, err := w.originals.stays(ctx, id, *n)
 	if errors.Is(err, wire.ErrMalformed) {
 		return nil // nobody can say where the original lies: this one stays
@@ -52,6 +61,17 @@ func (w *Writer) decide(ctx context.Context, n *wire.Notice) error {
 	n.State, n.DuplicateOf = wire.StateDuplicate, id
 	w.duplicates = append(w.duplicates, pendingDuplicate{Notice: *n, first: true})
 	return nil
+}
+
+// ofOneReception says whether a member of a pack is the object that comes out of the spool of the gateway that made the pack: a pack whose store call failed
+// may be there nevertheless, and the sweep announces what it holds where nobody says that it failed.
+func ofOneReception(id string, receivedAt time.Time, n *wire.Notice) bool {
+	key, packed := wire.KeyOfID(id)
+	if !packed {
+		return false
+	}
+	pack, err := wire.ParsePackKey(key)
+	return err == nil && pack.Writer == n.Gateway && receivedAt.Equal(n.ReceivedAt.Truncate(time.Millisecond))
 }
 
 // repeatWindow returns how far apart equal objects are duplicates; 0 where they are real, or

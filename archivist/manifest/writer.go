@@ -302,7 +302,7 @@ func (w *Writer) take(ctx context.Context, m stream.Message) error {
 		return w.takeAgain(ctx, d, is, n)
 	}
 	if n.State == wire.StateCurrent {
-		if err := w.decide(ctx, &n); err != nil {
+		if err := w.decide(ctx, s, &n); err != nil {
 			return err
 		}
 	}

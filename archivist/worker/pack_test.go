@@ -198,6 +198,40 @@ func TestMembersFromSpools(t *testing.T) {
 	l.await("the ledger counts the duplicates", func() bool { return l.ledger(camera, wire.DayOf(now), wire.StepDuplicates).Objects == 3 })
 }
 
+// An object that was received once and lies in a pack whose store call failed too late, and in one that came out of the spool, is listed once and
+// counted once, whichever is listed first, and also where equal objects are real.
+func TestStoredAgain(t *testing.T) {
+	for name, window := range map[string]time.Duration{"with a repeat window": time.Hour, "where equal objects are real": 0} {
+		t.Run(name, func(t *testing.T) {
+			l := start(t).site(t, "hub")
+			now := time.Now().UTC()
+			objects := []sent{{camera, object{now, "frame 1"}}, {camera, object{now.Add(time.Millisecond), "frame 2"}}}
+			failed := l.putPack(1, objects...)
+			drained := l.putPackOf(2, wire.SpooledID, objects...)
+			want := idsOf(drained...)
+			order := slices.Concat(drained, failed)
+			if window > 0 {
+				order = []wire.Notice{drained[0], failed[1], drained[1], failed[0]}
+				want = sorted(drained[0].ID, failed[1].ID)
+			}
+			l.settings[camera] = wire.InstrumentEntry{Instrument: camera, RepeatWindowMillis: window.Milliseconds()}
+			for _, n := range order {
+				l.announce(n)
+			}
+			l.run(l.config("gateway-1"))
+			l.await("all are listed", func() bool { return len(l.ids(camera, wire.StateCurrent))+len(l.ids(camera, wire.StateDuplicate)) == 4 })
+			if got := l.ids(camera, wire.StateCurrent); !slices.Equal(got, want) {
+				t.Errorf("listed are %v, want %v", got, want)
+			}
+			day := wire.DayOf(now)
+			l.await("the ledger counts each once", func() bool { return l.ledger(camera, day, wire.StepAnnounced).Objects == 2 })
+			if n := l.ledger(camera, day, wire.StepDuplicates).Objects; n != 0 {
+				t.Errorf("%d duplicates are counted", n)
+			}
+		})
+	}
+}
+
 // A pack of an old day that came out of a spool today, and of which nothing was announced,
 // is found when the whole bucket is swept.
 func TestSweepFindsOldDays(t *testing.T) {

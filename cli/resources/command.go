@@ -59,9 +59,15 @@ func applyCommand() *cobra.Command {
 		c.Use, c.DisableFlagsInUseLine = "apply -f FILE|FOLDER", false
 		c.Short = "Create or change resources as kubectl apply does"
 		c.Long = `Creates resources or changes them to what manifests say, as kubectl apply does. Where substorm up follows a folder of
-manifests, change its files instead: it applies them anew when it starts.`
+manifests, change its files instead: it applies them anew when it starts.
+
+What get -o yaml printed names the resourceVersion of each resource. One that has changed since, if only in its status, is refused with
+a Conflict: leave these lines out.`
 		c.Example = `  substorm apply -f magnetometer.yaml
-  substorm apply --server-side -f manifests/`
+  substorm apply --server-side -f manifests/
+
+  # Restore what was saved with substorm get instruments -o yaml:
+  sed '/^ *resourceVersion:/d' saved.yaml | substorm apply -f -`
 		return c
 	})
 }

@@ -17,8 +17,11 @@ type Columns struct {
 }
 
 // Add counts an object or a segment, once. A duplicate that is listed as an object of its own
-// since its original is gone (wire.OrphanID) was announced before, and is a duplicate no longer.
+// since its original is gone (wire.OrphanID) was announced before, and is a duplicate no longer. What was stored again counts nowhere.
 func (c *Columns) Add(r *wire.Record) {
+	if r.StoredAgain {
+		return
+	}
 	if s := r.Segment; s != nil {
 		c.Stored = plus(c.Stored, cmp.Or(s.Channel, wire.UnknownChannel), s.Totals())
 		return
@@ -35,6 +38,9 @@ func (c *Columns) Add(r *wire.Record) {
 
 // Drop undoes Add of an object that is no duplicate: it was counted twice.
 func (c *Columns) Drop(r *wire.Record) {
+	if r.StoredAgain {
+		return
+	}
 	if wire.IsOrphanID(r.ID) {
 		c.MarkDuplicate(r)
 		return
@@ -43,10 +49,18 @@ func (c *Columns) Drop(r *wire.Record) {
 }
 
 // MarkDuplicate says of an object that was added that it duplicates another one.
-func (c *Columns) MarkDuplicate(r *wire.Record) { c.Duplicates = c.Duplicates.Plus(one(r)) }
+func (c *Columns) MarkDuplicate(r *wire.Record) {
+	if !r.StoredAgain {
+		c.Duplicates = c.Duplicates.Plus(one(r))
+	}
+}
 
 // Keep says that a duplicate is kept after all.
-func (c *Columns) Keep(r *wire.Record) { c.Duplicates = minus(c.Duplicates, r) }
+func (c *Columns) Keep(r *wire.Record) {
+	if !r.StoredAgain {
+		c.Duplicates = minus(c.Duplicates, r)
+	}
+}
 
 // Plus adds what other objects say.
 func (c *Columns) Plus(o Columns) {

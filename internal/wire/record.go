@@ -127,6 +127,9 @@ type Record struct {
 	State State  `json:"state"`
 	// DuplicateOf is the ID of the object that this one duplicates (StateDuplicate).
 	DuplicateOf string `json:"duplicateOf,omitempty"`
+	// StoredAgain says that another line lists the same object, which was received once and stored twice: in a pack whose store answered too
+	// late, and out of the spool. The ledger counts what was received, and so not this line.
+	StoredAgain bool `json:"storedAgain,omitempty"`
 	// Version of the name, from 2 on, and Supersedes the ID of the version before.
 	Version    int    `json:"version,omitempty"`
 	Supersedes string `json:"supersedes,omitempty"`

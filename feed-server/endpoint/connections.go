@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"time"
 )
 
 // RequestOfConnection stands for a client of another protocol than HTTP, which shows
@@ -18,10 +19,10 @@ func RequestOfConnection(ctx context.Context, c net.Conn) *http.Request {
 }
 
 // NewOpenTurns returns so many turns, at least one, of which none is kept for readers: for
-// a protocol in which clients cannot show who they are.
-func NewOpenTurns(n int) *Turns {
+// a protocol in which clients cannot show who they are. A client waits for its turn for patience.
+func NewOpenTurns(n int, patience time.Duration) *Turns {
 	t := NewTurns(n)
-	t.kept = 0
+	t.kept, t.patience = 0, patience
 	return t
 }
 

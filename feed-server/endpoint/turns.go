@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// TurnPatience is how long a request waits for its turn.
+	// TurnPatience is how long a request of HTTP waits for its turn.
 	TurnPatience = 10 * time.Second
 	// waitingTurns is how many requests of those who show nothing wait at a time, and
 	// waitingEach how many of one client.
@@ -29,7 +29,8 @@ const (
 // longest ago is first. So slow ones keep nobody out, as long as they are few; and many who
 // show nothing keep no reader out.
 type Turns struct {
-	all int
+	all      int
+	patience time.Duration
 
 	mu   sync.Mutex
 	free int
@@ -45,15 +46,19 @@ type Turns struct {
 	anonymous      int
 }
 
-// waiter is a request that waits; turn is closed when it has one.
+// waiter is a request that waits; turn is closed when it has one, and displaced when it has to leave for another.
 type waiter struct {
 	client
-	turn chan struct{}
+	turn, displaced chan struct{}
+}
+
+func newWaiter(c client) *waiter {
+	return &waiter{client: c, turn: make(chan struct{}), displaced: make(chan struct{})}
 }
 
 // NewTurns returns so many, at least one.
 func NewTurns(n int) *Turns {
-	return &Turns{all: max(1, n), free: max(1, n), kept: reserved(n), has: map[client]int{}, served: map[client]uint64{},
+	return &Turns{all: max(1, n), patience: TurnPatience, free: max(1, n), kept: reserved(n), has: map[client]int{}, served: map[client]uint64{},
 		waits: map[client]int{}, waitsOf: map[client]int{}}
 }
 
@@ -70,7 +75,7 @@ func (t *Turns) MostOf(v *Request) (has int) {
 }
 
 // Take waits for a turn; whoever gets one calls done behind the answer. It is false where
-// TurnPatience, or ctx, was over before, or too many wait. Requests of one address and
+// the patience, or ctx, was over before, or too many wait. Requests of one address and
 // reader are one client's; nil is one too.
 func (t *Turns) Take(ctx context.Context, v *Request) (done func(), ok bool) {
 	if v == nil {
@@ -81,15 +86,16 @@ func (t *Turns) Take(ctx context.Context, v *Request) (done func(), ok bool) {
 }
 
 func (t *Turns) take(ctx context.Context, c client) (done func(), ok bool) {
-	w := &waiter{client: c, turn: make(chan struct{})}
+	w := newWaiter(c)
 	place, ok := t.enqueue(w)
 	if !ok {
 		return nil, false
 	}
-	ctx, cancel := context.WithTimeout(ctx, TurnPatience)
+	ctx, cancel := context.WithTimeout(ctx, t.patience)
 	defer cancel()
 	select {
 	case <-w.turn:
+	case <-w.displaced:
 	case <-ctx.Done():
 	}
 	t.mu.Lock()
@@ -98,16 +104,20 @@ func (t *Turns) take(ctx context.Context, c client) (done func(), ok bool) {
 	case <-w.turn: // maybe just now
 		return func() { t.give(w.network()) }, true
 	default:
-		t.leave(place)
-		return nil, false
 	}
+	select {
+	case <-w.displaced: // it has left
+	default:
+		t.leave(place)
+	}
+	return nil, false
 }
 
 // enqueue has a request wait, if there is space, and gives it a turn if one is free.
 func (t *Turns) enqueue(w *waiter) (place *list.Element, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if w.reader == "" && (t.anonymous >= waitingTurns || t.waits[w.client] >= waitingEach || t.waitsOf[w.network()] >= networkShare*waitingEach) {
+	if w.reader == "" && (t.waits[w.client] >= waitingEach || t.waitsOf[w.network()] >= networkShare*waitingEach || t.anonymous >= waitingTurns && !t.displace(w)) {
 		return nil, false
 	}
 	if w.reader == "" {
@@ -118,6 +128,25 @@ func (t *Turns) enqueue(w *waiter) (place *list.Element, ok bool) {
 	place = t.waiting.PushBack(w)
 	t.share()
 	return place, true
+}
+
+// displace has a request leave for one that shows nothing either: the last of the network of which most wait, if these are more
+// than of the network of the other. It says whether one left.
+func (t *Turns) displace(other *waiter) bool {
+	var last *list.Element
+	most := t.waitsOf[other.network()] + 1
+	for e := t.waiting.Back(); e != nil; e = e.Prev() {
+		w := e.Value.(*waiter)
+		if waits := t.waitsOf[w.network()]; w.reader == "" && waits > most {
+			last, most = e, waits
+		}
+	}
+	if last == nil {
+		return false
+	}
+	close(last.Value.(*waiter).displaced)
+	t.leave(last)
+	return true
 }
 
 // leave ends a waiter's waiting.

@@ -86,7 +86,7 @@ func TestTurnsOfANetwork(t *testing.T) {
 	t.Parallel()
 	over, cancel := context.WithCancel(t.Context())
 	cancel() // who does not get one at once waits for none
-	turns := NewOpenTurns(4)
+	turns := NewOpenTurns(4, TurnPatience)
 	var taken []func()
 	for i := range 64 {
 		if done, ok := turns.TakeAs(over, network64(netip.MustParseAddr(fmt.Sprintf("2001:db8:1:%x::1", i)))); ok {
@@ -104,7 +104,7 @@ func TestTurnsOfANetwork(t *testing.T) {
 	// All are taken. The network comes back first, and another later.
 	got := make(chan string, 2)
 	waits := func(name string, address string) {
-		w := &waiter{client: client{address: network64(netip.MustParseAddr(address))}, turn: make(chan struct{})}
+		w := newWaiter(client{address: network64(netip.MustParseAddr(address))})
 		if _, ok := turns.enqueue(w); !ok {
 			t.Fatalf("%s may not wait", name)
 		}
@@ -119,5 +119,47 @@ func TestTurnsOfANetwork(t *testing.T) {
 	taken[1]()
 	if second := <-got; second != "again" {
 		t.Errorf("%s is second", second)
+	}
+}
+
+// As many wait as may. Whoever comes from an address of which fewer wait takes the place of the last one of the network of which most do.
+func TestWaitingIsShared(t *testing.T) {
+	t.Parallel()
+	turns := NewOpenTurns(1, TurnPatience)
+	if _, ok := turns.TakeAs(t.Context(), netip.MustParseAddr("192.0.2.1")); !ok {
+		t.Fatal("there is none")
+	}
+	waits := func(address string) (*waiter, bool) {
+		w := newWaiter(client{address: network64(netip.MustParseAddr(address))})
+		_, ok := turns.enqueue(w)
+		return w, ok
+	}
+	var last *waiter
+	for i := range waitingTurns {
+		var ok bool
+		address := fmt.Sprintf("127.0.1.%d", i/2)
+		if i%8 == 7 { // 32 of one network of 48 bits
+			address = fmt.Sprintf("2001:db8:1:%x::1", i)
+		}
+		w, ok := waits(address)
+		if !ok {
+			t.Fatalf("%s may not wait, as number %d", address, i)
+		}
+		if i%8 == 7 {
+			last = w
+		}
+	}
+	if _, ok := waits("192.0.2.9"); !ok || turns.anonymous != waitingTurns {
+		t.Errorf("who comes from an address of which none waits may: %t; %d wait", ok, turns.anonymous)
+	}
+	select {
+	case <-last.displaced:
+	default:
+		t.Error("the last one of the network of which most wait still waits")
+	}
+	for i := range 3 {
+		if _, ok := waits("2001:db8:1:9999::1"); ok {
+			t.Errorf("%d more of the network wait", i+1)
+		}
 	}
 }

@@ -25,7 +25,13 @@ import (
 )
 
 // Hurry has a server wait for clients a tenth as long as it would.
-func (s *Server) Hurry() { s.bounds = bounds{stallTimeout / 10, aliveTimeout / 10, credit / 10} }
+func (s *Server) Hurry() { s.bounds = bounds{aliveTimeout / 10, grace / 10, credit / 10} }
+
+// Wait has a server wait for clients that have a turn as long as they like, and has others wait for one for patience.
+func (s *Server) Wait(patience time.Duration) {
+	s.bounds = bounds{aliveTimeout, aliveTimeout, aliveTimeout}
+	s.turns = endpoint.NewOpenTurns(1, patience)
+}
 
 // summaries is a catalog of whose instruments something was received today.
 type summaries struct{}
@@ -175,7 +181,7 @@ func TestQueued(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	is.out.data = 16 << 20
-	if err := is.waits(time.Now()); err != nil || is.pace.moved != 16<<20 {
+	if err := is.waits(time.Now(), errTakes); err != nil || is.pace.moved != 16<<20 {
 		t.Errorf("%d bytes are taken, %v", is.pace.moved, err)
 	}
 }
@@ -190,15 +196,15 @@ func TestPace(t *testing.T) {
 		moves int64
 		// busy and idle are how long it stays, where others wait and where nobody does; 0: for a day
 		busy, idle time.Duration
-		why        error
 	}{
-		{"says that it is alive", 9 * time.Second, 0, stallTimeout, aliveTimeout, errStalls},
-		{"says that it is alive, with a request now and then", 100 * time.Second, 7, credit, 0, errHolds},
-		{"a byte a second", time.Second, 1, credit, 0, errHolds},
-		{"35 kbit/s", 15 * time.Second, chunk / 2, 0, 0, nil},
-		{"a list of 1000 entries each 20 s", 20 * time.Second, 1000 * 45, 0, 0, nil},
-		{"a file that takes a minute and a half to compare, then 1 MiB", 90 * time.Second, 1 << 20, 0, 0, nil},
-		{"says nothing", 20 * time.Minute, 0, stallTimeout, idleTimeout, nil},
+		{"says that it is alive", 9 * time.Second, 0, grace, aliveTimeout},
+		{"says that it is alive, with a request now and then", 100 * time.Second, 7, grace, 0},
+		{"a byte a second", time.Second, 1, grace, 0},
+		{"1 kB/s", time.Second, 1000, 0, 0},
+		{"1 kB/s, which come every 8 s", 8 * time.Second, 8000, 0, 0},
+		{"35 kbit/s", 8 * time.Second, 35_000, 0, 0},
+		{"a file that takes half a minute to compare, then 1 MiB", 29 * time.Second, 1 << 20, grace, 0},
+		{"says nothing", 20 * time.Minute, 0, grace, idleTimeout},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for wanted, want := range map[bool]time.Duration{true: c.busy, false: c.idle} {
@@ -211,9 +217,9 @@ func TestPace(t *testing.T) {
 						heard += 4 + c.moves
 						moved += c.moves
 					}
-					err = p.waited(lookEvery, heard, moved, wanted)
+					err = p.waited(lookEvery, heard, moved, wanted, errAsks)
 				}
-				if ended := errors.Is(err, errSlow); ended != (want > 0) || ended && (long < want || long > want+want/2) || ended && wanted && c.why != nil && !errors.Is(err, c.why) {
+				if ended := errors.Is(err, errSlow); ended != (want > 0) || ended && (long < want || long > want+want/2) {
 					t.Errorf("wanted %t: ended after %s, want %s: %v", wanted, long, want, err)
 				}
 			}
@@ -233,10 +239,7 @@ func (e end) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(e.addre
 // comes, or the end.
 func connect(s *Server, address, says string) (client net.Conn, answer func(...string) string) {
 	client, conn := net.Pipe()
-	go func() {
-		defer conn.Close()
-		s.serve(end{conn, address})
-	}()
+	s.take(end{conn, address})
 	go io.WriteString(client, says)
 	return client, func(words ...string) string {
 		var all strings.Builder
@@ -285,13 +288,11 @@ func TestTurnsAreNotHeld(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newServer(t, 3, func(c *Config) { c.MaxTransfers = 4 })
 				ctx, stop := context.WithCancel(t.Context())
-				for _, address := range []string{"192.0.2.1", "192.0.2.2", "192.0.2.3"} {
-					for range 2 {
-						client, _ := connect(s, address, greeting+everything)
-						go io.Copy(io.Discard, client)
-						go says(ctx, client, "", drip)
-						synctest.Wait()
-					}
+				for _, address := range []string{"192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.3"} {
+					client, _ := connect(s, address, greeting+everything)
+					go io.Copy(io.Discard, client)
+					go says(ctx, client, "", drip)
+					synctest.Wait()
 				}
 				if held := testutil.ToFloat64(s.metrics.open); held != 4 {
 					t.Fatalf("%v of 4 turns are held", held)
@@ -304,7 +305,7 @@ func TestTurnsAreNotHeld(t *testing.T) {
 				before := testutil.ToFloat64(s.metrics.transfers)
 				client, _ := connect(s, "192.0.2.9", greeting+everything)
 				go io.Copy(io.Discard, client)
-				time.Sleep(endpoint.TurnPatience)
+				time.Sleep(turnPatience)
 				if after := testutil.ToFloat64(s.metrics.transfers); after != before+1 {
 					t.Errorf("no turn was left: %v transfers before, %v after", before, after)
 				}

@@ -335,6 +335,7 @@ const wantsAll = "@RSYNCD: 32.0 md5\n" + archivetest.Site + "\n--server\x00--sen
 func TestFull(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, func(c *rsync.Config) { c.MaxTransfers = 1 })
+	l.server.Wait(100 * time.Millisecond)
 	l.fill()
 	hold, err := net.Dial("tcp", l.server.Address())
 	if err != nil {

@@ -13,62 +13,75 @@ import (
 )
 
 const (
-	// chunk is what a client has chunkTimeout for: 35 kbit/s, as over HTTP. BusyTimeout is
-	// that while others wait for their turn.
-	chunk        = 64 << 10
-	chunkTimeout = 30 * time.Second
-	busyTimeout  = 15 * time.Second
+	// chunk is how much is written to a client at a time.
+	chunk = 64 << 10
 	// startTimeout is how long a client has to say which module it wants, and again how: the options, the names of what it
-	// can do and the filter. For each chunk of these it has chunkTimeout besides. It gets its turn once all that is said.
-	// BusyStart is startTimeout while others wait for their turn.
+	// can do and the filter. It has more for what it sends of these, at leastPace. It gets its turn once all that is said.
+	// BusyStart is startTimeout while others wait for their turn, and maxStart how many bytes it may send of each.
 	startTimeout = 30 * time.Second
 	busyStart    = 5 * time.Second
-	// idleTimeout is how long a client may send nothing, while nothing is sent to it: it
-	// compares what it has. From protocol 31 on it is told so, and then it says in between
-	// that it is alive.
+	maxStart     = 1 << 20
+	// idleTimeout is how long a client may send nothing, and take nothing: it compares what it has. From protocol 31 on it is
+	// told so, and then it says in between that it is alive.
 	idleTimeout = 10 * time.Minute
-	// stallTimeout is how long a client may ask for nothing, and take nothing, while others wait for their turn; also
-	// if it says that it is alive. AliveTimeout is that while nobody waits.
-	stallTimeout = 2 * time.Minute
+	// aliveTimeout is how long a client may ask for nothing, and take nothing, while it says that it is alive.
 	aliveTimeout = time.Hour
-	// leastRate is the lowest rate that --bwlimit has, in bytes a second: four times what counts as too slow while others wait.
+	// leastRate is the lowest rate that --bwlimit has, in bytes a second.
 	leastRate = 16 << 10
-	// credit is how long a client may be waited for in all while others wait. It earns chunkTimeout for each chunk that
-	// it sends or takes, up to that.
-	credit = 10 * time.Minute
-	// lookEvery is how often it is asked whether others wait: much less than they wait (endpoint.TurnPatience).
+	// leastPace is how many bytes a second a client has to send or take on average while others wait: half of what a link of
+	// 1 kB/s carries.
+	leastPace = 512
+	// grace is how long a client that has a turn is waited for while others wait. For what it sends and takes it is waited for
+	// longer, at leastPace, but no longer than credit: then it gives way.
+	grace  = 10 * time.Second
+	credit = 30 * time.Second
+	// turnPatience is how long a client waits for its turn: longer than one that has a turn and does nothing keeps it.
+	turnPatience = time.Minute
+	// lookEvery is how often it is asked whether others wait.
 	lookEvery = time.Second
 )
 
-// Why a client is cut off that takes too long: all of them are errSlow.
+// errSlow: the client took too long, and is cut off.
+var errSlow = errors.New("the client is too slow")
+
+// slow is an errSlow with its cause, as the metrics spell it.
+type slow struct{ cause, text string }
+
+func (e *slow) Error() string { return errSlow.Error() + ": " + e.text }
+
+func (e *slow) Is(target error) bool { return target == errSlow }
+
+// Why a client is cut off.
 var (
-	errSlow   = errors.New("the client is too slow")
-	errTakes  = fmt.Errorf("%w: it takes less than 64 KiB in %s (%s while others wait for their turn)", errSlow, chunkTimeout, busyTimeout)
-	errStarts = fmt.Errorf("%w: it did not say in %s (%s while others wait for their turn) what it wants", errSlow, startTimeout, busyStart)
-	errCrowd  = fmt.Errorf("%w: options and filters of other clients that wait take all memory for these", errSlow)
-	errSilent = fmt.Errorf("%w: it sent nothing for %s", errSlow, idleTimeout)
-	errStalls = fmt.Errorf("%w: it neither asked for anything nor took anything for %s while others waited for their turn (%s while nobody did)", errSlow, stallTimeout, aliveTimeout)
-	errHolds  = fmt.Errorf("%w: it sent and took less than 64 KiB in %s on average, for more than %s, while others waited for their turn", errSlow, chunkTimeout, credit)
+	errStarts = &slow{"Start", fmt.Sprintf("it did not say in %s (%s while others wait for their turn) what it wants", startTimeout, busyStart)}
+	errCrowd  = &slow{"Memory", "options and filters of other clients that wait take all memory for these"}
+	errNames  = &slow{"Names", "it sends the names of --files-from" + tooSlowly}
+	errAsks   = &slow{"Requests", "it asks for files" + tooSlowly}
+	errTakes  = &slow{"Takes", "it takes what it asked for" + tooSlowly}
+	errSilent = &slow{"Silent", fmt.Sprintf("it sent nothing and took nothing for %s", idleTimeout)}
+	errStalls = &slow{"Stalled", fmt.Sprintf("it neither asked for anything nor took anything for %s", aliveTimeout)}
 )
 
+var tooSlowly = fmt.Sprintf(" with less than %d bytes in a second, and others wait for their turn", leastPace)
+
 // bounds are those of a Server. Tests have shorter ones.
-type bounds struct{ stall, alive, credit time.Duration }
+type bounds struct{ alive, grace, credit time.Duration }
 
-var defaultBounds = bounds{stallTimeout, aliveTimeout, credit}
+var defaultBounds = bounds{aliveTimeout, grace, credit}
 
-// pace measures how a client uses its turn. What counts is how long the server waits for it, and what comes of that.
+// pace measures how a client uses its turn: how long the server waits for it, and what comes of that.
 type pace struct {
 	bounds
 	// silent is how long it was waited for since any byte of it came, still the same since anything came of it, and
-	// spent how much of its credit is used.
+	// spent how much of its time is used while others wait: less than nothing where it has earned more than grace.
 	silent, still, spent time.Duration
 	heard, moved         int64
 }
 
-// waited says that a client was waited for. Heard are all bytes that came from it since the connection began. Moved are
-// those of names and requests, and those of lists and files that it took: not those that only say that the connection
-// is alive. Errors: errSlow, where the client is to be cut off.
-func (p *pace) waited(long time.Duration, heard, moved int64, wanted bool) error {
+// waited says that a client was waited for, and for which of its duties. Heard are all bytes that came from it since the
+// connection began. Moved are those of names and requests, and those of lists and files that it took: not those that only
+// say that the connection is alive. Errors: errSlow, where the client is to be cut off.
+func (p *pace) waited(long time.Duration, heard, moved int64, wanted bool, duty *slow) error {
 	p.silent += long
 	p.still += long
 	if heard > p.heard {
@@ -76,29 +89,31 @@ func (p *pace) waited(long time.Duration, heard, moved int64, wanted bool) error
 	}
 	if more := moved - p.moved; more > 0 {
 		p.moved, p.still, p.silent = moved, 0, 0
-		p.spent = max(0, p.spent-earned(more))
+		p.spent = max(p.grace-p.credit, p.spent-earned(more))
 	}
-	p.spent = min(p.credit, p.spent+long)
+	if wanted {
+		p.spent += long
+	}
 	switch {
 	case p.silent >= idleTimeout:
 		return errSilent
-	case p.still >= p.alive, wanted && p.still >= p.stall:
+	case p.still >= p.alive:
 		return errStalls
-	case wanted && p.spent >= p.credit:
-		return errHolds
+	case wanted && p.spent >= p.grace:
+		return duty
 	}
 	return nil
 }
 
-// earned is how long a client may take for some bytes.
+// earned is how long a client is waited for more, for some bytes.
 func earned(bytes int64) time.Duration {
-	return time.Duration(float64(chunkTimeout) * float64(bytes) / chunk)
+	return time.Duration(float64(time.Second) * float64(bytes) / leastPace)
 }
 
 // waits says that the client was waited for since a time. Errors: errSlow.
-func (s *session) waits(since time.Time) error {
-	taken := max(0, s.out.data-s.kernel.queued()) // what a slow link has not carried yet is not taken
-	return s.pace.waited(time.Since(since), s.in.read.Load(), taken+s.in.data.Load(), s.turns.Wanted())
+func (s *session) waits(since time.Time, duty *slow) error {
+	taken := max(0, s.out.data-s.unwritten-s.kernel.queued()) // what a slow link has not carried yet is not taken
+	return s.pace.waited(time.Since(since), s.in.read.Load(), taken+s.in.data.Load(), s.turns.Wanted(), duty)
 }
 
 // patience says how long a read may take.
@@ -157,7 +172,9 @@ func (p patient) readStart(b []byte) (int, error) {
 			end = look
 		}
 		n, err := p.readBy(b, end, nil)
-		p.said += int64(n)
+		if p.said += int64(n); p.said > maxStart {
+			return n, malformed("more than %d bytes before the transfer", maxStart)
+		}
 		if err == nil {
 			err = p.reserve()
 		}
@@ -191,7 +208,7 @@ func (p patient) readNames(b []byte) (int, error) {
 	for {
 		since := time.Now()
 		n, err := p.readBy(b, since.Add(lookEvery), nil)
-		if err := p.waits(since); err != nil {
+		if err := p.waits(since, errNames); err != nil {
 			return 0, err
 		}
 		if n > 0 || err != nil {
@@ -239,40 +256,43 @@ func (o *options) limiter() *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(max(o.bytesPerSecond, leastRate)), chunk)
 }
 
-// paced writes to a client, which has some time for each part.
+// paced writes to a client, which is waited for as its pace is.
 type paced struct{ *session }
 
-func (p paced) Write(b []byte) (int, error) {
-	written := 0
-	for written < len(b) {
-		part, timeout := b[written:min(len(b), written+chunk)], chunkTimeout
+func (p paced) Write(b []byte) (written int, err error) {
+	for written < len(b) && err == nil {
+		part := b[written:min(len(b), written+chunk)]
 		if p.limit != nil {
 			if err := p.limit.WaitN(p.alive, len(part)); err != nil {
 				return written, err
 			}
 		}
-		if p.turns.Wanted() {
-			timeout = busyTimeout
-		}
-		if err := p.conn.SetWriteDeadline(time.Now().Add(timeout)); err != nil {
-			return written, ofClient(err)
-		}
-		before := p.given - p.kernel.queued()
-		n, err := p.conn.Write(part)
+		p.unwritten = int64(len(b) - written)
+		var n int
+		n, err = p.writePart(part)
 		written += n
-		p.given += int64(n)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			if p.given-p.kernel.queued()-before >= chunk { // the kernel asks for more only when half of what it holds is sent
-				continue
-			}
-			return written, errTakes
-		}
-		if err != nil {
-			return written, ofClient(err)
-		}
 	}
-	p.wrote = time.Now()
+	p.unwritten, p.wrote = 0, time.Now()
 	p.metrics.bytes.Add(float64(written))
 	p.cfg.Admission.Traffic.Add(written)
+	return written, err
+}
+
+func (p paced) writePart(part []byte) (written int, err error) {
+	for written < len(part) {
+		since := time.Now()
+		if err := p.conn.SetWriteDeadline(since.Add(lookEvery)); err != nil {
+			return written, ofClient(err)
+		}
+		n, err := p.conn.Write(part[written:])
+		written += n
+		p.unwritten -= int64(n)
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			return written, ofClient(err)
+		}
+		if err := p.waits(since, errTakes); err != nil {
+			return written, err
+		}
+	}
 	return written, nil
 }

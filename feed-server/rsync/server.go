@@ -126,7 +126,7 @@ func New(cfg Config) (*Server, error) {
 		transfers = min(transfers, cfg.MaxTransfers)
 	}
 	s := &Server{
-		cfg: cfg, listener: l, turns: endpoint.NewOpenTurns(transfers), bounds: defaultBounds, lines: rate.NewLimiter(linesPerSecond, linesAtOnce), metrics: newMetrics(cfg.Metrics),
+		cfg: cfg, listener: l, turns: endpoint.NewOpenTurns(transfers, turnPatience), bounds: defaultBounds, lines: rate.NewLimiter(linesPerSecond, linesAtOnce), metrics: newMetrics(cfg.Metrics),
 		memory: semaphore.NewWeighted(max(cfg.Memory/2, cfg.Memory-int64(transfers)*transferCost)), starts: semaphore.NewWeighted(startMemory),
 		sums: newSumCache(keptSums), budget: newSumBudget(),
 	}
@@ -180,10 +180,12 @@ func (s *Server) serve(conn net.Conn) {
 	defer stop()
 	is := s.newSession(conn, endpoint.RequestOfConnection(ctx, conn))
 	err := is.serve(ctx)
+	var late *slow
 	switch remote := conn.RemoteAddr(); {
 	case err == nil:
 		s.metrics.ended.WithLabelValues(endedWhole).Inc()
-	case errors.Is(err, errSlow):
+	case errors.As(err, &late):
+		s.metrics.cut.WithLabelValues(late.cause).Inc()
 		s.metrics.ended.WithLabelValues(endedSlow).Inc()
 		s.tell(slog.LevelInfo, "a client of rsync is cut off", "remote", remote, "error", err)
 	case errors.Is(err, errMalformed): // anybody can send anything, any number of times
@@ -233,21 +235,53 @@ func (s *session) admit() error {
 var errFull = errors.New("no turn")
 
 // enter waits for the turn of a client that has said all that it wants: before that it would keep others out with nothing.
-// Errors: a refusal that is errFull.
+// Errors: a refusal that is errFull, and those of goesOn.
 func (s *session) enter(ctx context.Context) (leave func(), err error) {
 	a := s.cfg.Admission
 	entered, full := a.Enter(s.request, endpoint.Identity{}, endpoint.Bulk) // after the limits of clients, as over HTTP
 	if full != nil {
 		return nil, errors.Join(errFull, refuse(exitStart, "%s", full.Detail))
 	}
-	done, ok := s.turns.TakeAs(ctx, a.AddressOf(s.request))
-	if !ok {
+	done, err := s.waitForTurn(ctx)
+	if err != nil {
+		entered()
+		return nil, err
+	}
+	if done == nil {
 		entered()
 		return nil, errors.Join(errFull, refuse(exitStart, "as many transfers are under way as this server has memory for, or too many of yours: ask again later"))
 	}
 	s.started()
 	a.Sockets.ConnState(s.conn, http.StateActive) // others are closed before it
 	return func() { done(); entered() }, nil
+}
+
+// waitForTurn takes a turn, which done gives back; nil: there is none. Meanwhile the client is told that the connection is alive.
+// Errors: those of goesOn.
+func (s *session) waitForTurn(ctx context.Context) (done func(), err error) {
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	taken := make(chan func(), 1)
+	go func() {
+		done, _ := s.turns.TakeAs(waiting, s.cfg.Admission.AddressOf(s.request))
+		taken <- done
+	}()
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for {
+		select {
+		case done := <-taken:
+			return done, nil
+		case <-look.C:
+		}
+		if err := s.goesOn(ctx); err != nil {
+			cancel()
+			if done := <-taken; done != nil {
+				done()
+			}
+			return nil, err
+		}
+	}
 }
 
 // errRefused: a client was told so.

@@ -57,9 +57,9 @@ type session struct {
 	told   map[string]bool
 	// looked is how many names were looked at.
 	looked int
-	// wrote is when something was sent last, and given how many bytes the kernel was.
-	wrote time.Time
-	given int64
+	// wrote is when something was sent last, and unwritten how many bytes of out.data the kernel has not taken yet.
+	wrote     time.Time
+	unwritten int64
 	// patience is how long a read may take. Began is when the client began to say what it wants, and said how many
 	// bytes it sent since.
 	patience patience

@@ -10,6 +10,8 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -103,7 +105,6 @@ func TestSlowLink(t *testing.T) {
 		t.Run(strings.Join(how, " "), func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, func(c *rsync.Config) { c.MaxTransfers = 1 })
-			l.server.Hurry()
 			want, dir := l.fill(), t.TempDir()
 			module := l.slowLink(t, 160<<10)
 			done := make(chan struct{})
@@ -118,6 +119,67 @@ func TestSlowLink(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// wait waits until a client has got a turn.
+func (l *lab) wait(transfers float64) {
+	l.Helper()
+	l.Until("a transfer began", func() bool { return l.counter("substorm_rsync_transfers_total") >= transfers })
+}
+
+// A client that stops in the middle of a transfer, and one that waits for the names of --files-from itself, give way to others.
+func TestStoppedClientsGiveWay(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, func(c *rsync.Config) { c.MaxTransfers = 1 })
+	l.server.Hurry()
+	want := l.fill()
+	want[camera+"/largest.bin"] = noise("largest", 24<<20)
+	l.Wait(l.Put(camera, "largest.bin", want[camera+"/largest.bin"], at(noon)))
+	began := 0.
+	for name, hold := range map[string]func(dir string) *exec.Cmd{
+		"stopped": func(dir string) *exec.Cmd {
+			client := exec.CommandContext(t.Context(), program(t), "-a", "--no-motd", "--bwlimit=4M", l.module+"/", dir)
+			client.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // rsync is two processes
+			if err := client.Start(); err != nil {
+				t.Fatal(err)
+			}
+			l.Until("it receives a file", func() bool {
+				found, err := filepath.Glob(filepath.Join(dir, camera, ".largest.bin.*"))
+				return err == nil && len(found) > 0
+			})
+			if err := syscall.Kill(-client.Process.Pid, syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			return client
+		},
+		"no names": func(dir string) *exec.Cmd {
+			client := exec.CommandContext(t.Context(), program(t), "-a", "--no-motd", "--files-from=-", l.module+"/", dir)
+			client.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			names, err := client.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { names.Close() })
+			if err := client.Start(); err != nil {
+				t.Fatal(err)
+			}
+			return client
+		},
+	} {
+		client := hold(t.TempDir())
+		l.wait(began + 1)
+		dir := t.TempDir()
+		l.run(t, 0, "-a", l.module+"/", dir)
+		if diff := cmp.Diff(want, files(t, dir)); diff != "" {
+			t.Errorf("%s (-want +got):\n%.500s", name, diff)
+		}
+		began += 2
+		_ = syscall.Kill(-client.Process.Pid, syscall.SIGKILL)
+		_ = client.Wait()
+	}
+	if cut := l.counter("substorm_rsync_cut_off_total"); cut != 2 {
+		t.Errorf("%v clients are cut off", cut)
 	}
 }
 

@@ -108,9 +108,9 @@ func (t *transfer) await(ctx context.Context) error {
 				return t.requests.err
 			}
 			t.requests.unread = is
-			return t.waits(since)
+			return t.waits(since, errAsks)
 		case <-look.C:
-			if err := t.waits(since); err != nil {
+			if err := t.waits(since, errAsks); err != nil {
 				return err
 			}
 			if t.keepAlive(); t.out.err != nil {

@@ -56,6 +56,7 @@ func (g *gateway) finish() error {
 	err := errors.Join(g.messages.Close(ctx), g.notices.Close(ctx))
 	// A closed ledger knows no totals. Reports leave it half of the time.
 	reports, done := context.WithTimeout(ctx, finishTimeout/2)
+	g.reporter.gathers = false
 	g.reporter.reportInstruments(reports)
 	done()
 	err = errors.Join(err, g.ledger.Close(ctx), g.spool.Close(), g.replicas.close())

@@ -32,7 +32,9 @@ type reporter struct {
 	stopped bool
 	// unwritten: not all that was counted is in the ledger.
 	unwritten bool
-	said      map[string]wire.InstrumentStatus
+	// gathers: reports wait for more datagrams, see waits.
+	gathers bool
+	said    map[string]wire.InstrumentStatus
 	// revision is that of the pod's own report, 0 before it is known. Displaced: another pod
 	// has its name, and reports under it.
 	revision  uint64
@@ -56,7 +58,7 @@ type others struct {
 
 func newReporter(g *gateway) *reporter {
 	return &reporter{
-		g: g, wake: make(chan struct{}, 1),
+		g: g, wake: make(chan struct{}, 1), gathers: g.cfg.Gather > 0,
 		said: map[string]wire.InstrumentStatus{}, others: map[string]others{}, rates: map[udp.Flow]*datagramRate{},
 	}
 }
@@ -152,7 +154,7 @@ func (r *reporter) reportInstruments(ctx context.Context) {
 		own := r.g.ledger.Totals(name, day)
 		achieved, listeners := r.achieved(in, datagrams, now), r.listeners(in)
 		if before.Day == day && before.LastReceived.Equal(last) && before.Objects == own.Objects && before.Datagrams == own.Datagrams &&
-			maps.Equal(before.Listeners, listeners) {
+			maps.Equal(before.Listeners, listeners) || r.gathers && waits(before, own, day, in.Cadence, now) {
 			continue
 		}
 		sum := own.Plus(r.earlier(ctx, name, day))
@@ -164,8 +166,14 @@ func (r *reporter) reportInstruments(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		r.said[name] = wire.InstrumentStatus{LastReceived: last, Listeners: listeners, Day: day, Objects: own.Objects, Datagrams: own.Datagrams}
+		r.said[name] = wire.InstrumentStatus{ReportedAt: now, LastReceived: last, Listeners: listeners, Day: day, Objects: own.Objects, Datagrams: own.Datagrams}
 	}
+}
+
+// waits says whether an instrument's report waits for more datagrams, because only datagrams came since the one before.
+func waits(before wire.InstrumentStatus, own wire.Totals, day wire.Day, cadence time.Duration, now time.Time) bool {
+	return before.Day == day && before.Objects == own.Objects && before.Datagrams < own.Datagrams &&
+		now.Sub(before.ReportedAt) < wire.TelemetryReportWait(cadence)
 }
 
 // listeners are when something last came to each listener of an instrument that something came to. An object is noted

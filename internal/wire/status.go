@@ -12,6 +12,15 @@ import (
 // came for three times that is absent.
 const GatewayReportInterval = 2 * time.Second
 
+// maxTelemetryReportWait is the longest wait of TelemetryReportWait.
+const maxTelemetryReportWait = 10 * time.Second
+
+// TelemetryReportWait is how long a gateway that gathers datagrams reports an instrument no more, where only datagrams are new: half of the
+// cadence at most, so that data which comes in time is not taken for overdue.
+func TelemetryReportWait(cadence time.Duration) time.Duration {
+	return min(maxTelemetryReportWait, cadence/2)
+}
+
 // GatewayName is the DNS name in the certificate that a pool's gateways show each
 // other.
 func GatewayName(pool string) string { return pool + ".gateways.substorm" }
@@ -139,7 +148,7 @@ type SpoolStatus struct {
 }
 
 // InstrumentStatus is what a gateway pod reports about an instrument, when it
-// changed and at most every GatewayReportInterval.
+// changed and at most every GatewayReportInterval; see TelemetryReportWait.
 type InstrumentStatus struct {
 	ReportedAt time.Time `json:"reportedAt"`
 	// LastReceived is when the last object was receipted or the last datagram read.

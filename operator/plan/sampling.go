@@ -100,11 +100,12 @@ func (v InstrumentView) sampling() *v1alpha1.SamplingStatus {
 // received is how often datagrams come to all gateways together, by channel.
 func (v InstrumentView) received() []wire.AchievedSampling {
 	perSecond := map[string]float64{}
+	slack := 2*wire.GatewayReportInterval + wire.TelemetryReportWait(v.Instrument.Spec.Cadence.Interval.Duration)
 	for _, r := range v.Reports {
 		since := v.Now.Sub(r.LastReceived)
 		for _, a := range r.Achieved {
 			interval := time.Duration(a.Interval)
-			if since > 3*interval+2*wire.GatewayReportInterval { // it comes no more, or by another pod
+			if since > 3*interval+slack { // it comes no more, or by another pod
 				interval = since
 			}
 			if interval > 0 && since < heartbeatAge {

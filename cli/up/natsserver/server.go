@@ -67,7 +67,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("embedded NATS server: %w", err)
 	}
 	link := &uplink{}
-	s := &Server{opts: opts, dir: cfg.Dir, domain: cfg.Domain, link: link, log: &logger{log: cfg.Log, link: &link.problems}}
+	s := &Server{opts: opts, dir: cfg.Dir, domain: cfg.Domain, link: link, log: &logger{log: cfg.Log, link: &link.problems}, staging: newStaging()}
 	if err := s.start(ctx); err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (s *Server) start(ctx context.Context) error {
 		return fmt.Errorf("embedded NATS server in %s: %w", s.dir, errors.Join(err, s.log.fatal()))
 	}
 	s.nats.Store(n)
-	s.stage()
+	s.stage(ctx)
 	return nil
 }
 

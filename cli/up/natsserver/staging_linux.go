@@ -3,11 +3,13 @@
 package natsserver
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"sync"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"golang.org/x/sys/unix"
 
 	"github.com/substorm/substorm/internal/kvbucket"
@@ -18,8 +20,8 @@ const (
 	// memoryDir is a file system in memory.
 	memoryDir     = "/dev/shm"
 	stagingPrefix = "substorm-batches-"
-	// batches is the folder of a stream in which the server stages atomic batches.
-	batches = "batches"
+	// batchesDir is the folder of a stream in which the server stages atomic batches.
+	batchesDir = "batches"
 )
 
 // staging is a folder in memory, in which the server stages the batches of those streams whose publishers send again what was not
@@ -28,12 +30,16 @@ const (
 // was not acknowledged. Its messages are stored by themselves, and synced as always.
 type staging struct {
 	mu sync.Mutex
+	// memory and batches are memoryDir and batchesDir.
+	memory, batches string
 	// root is in memoryDir, and dir in root, whose name no one else can read. Both are empty where memory is not to be had.
 	root, dir string
 	lock      *os.File
 	// off: memory is not to be had, or the server was stopped.
 	off bool
 }
+
+func newStaging() staging { return staging{memory: memoryDir, batches: batchesDir} }
 
 // stagedStreams are those whose publishers are all Committers of internal/stream.
 func stagedStreams(site string) []string {
@@ -51,22 +57,22 @@ func (s *Server) MinBatch() int {
 }
 
 // stage has streams stage their batches in memory, those too that were made since. Where it fails, batches are staged on the disk.
-func (s *Server) stage() {
+func (s *Server) stage(ctx context.Context) {
 	g := &s.staging
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.off {
 		return
 	}
-	if err := g.make(); err != nil {
+	if err := g.make(ctx); err != nil {
 		g.off = true
-		s.log.log.Info("batches of messages are staged on the disk, which writes more", "error", err)
+		s.log.log.Warn("batches of messages are staged on the disk, which writes more", "error", err)
 		return
 	}
 	for _, name := range stagedStreams(s.domain) {
-		dirs, err := filepath.Glob(filepath.Join(s.opts.StoreDir, "jetstream", "*", "streams", name))
+		dirs, err := streamDirs(s.opts.StoreDir, name)
 		for _, dir := range dirs {
-			err = errors.Join(err, link(filepath.Join(dir, batches), filepath.Join(g.dir, name)))
+			err = errors.Join(err, link(filepath.Join(dir, g.batches), filepath.Join(g.dir, name)))
 		}
 		if err != nil { // a batch is under way, say
 			s.log.log.Debug("batches are staged on the disk", "stream", name, "error", err)
@@ -74,21 +80,32 @@ func (s *Server) stage() {
 	}
 }
 
-// make makes the folder, unless there is one, and removes those of processes that were killed.
-func (g *staging) make() (err error) {
+// streamDirs are the folders that a server has for a stream, one in each account.
+func streamDirs(storeDir, name string) ([]string, error) {
+	return filepath.Glob(filepath.Join(storeDir, server.JetStreamStoreDir, "*", "streams", name))
+}
+
+// make makes the folder, unless there is one, and removes those of processes that were killed. It errs where the server does not stage
+// batches where they are expected.
+func (g *staging) make(ctx context.Context) (err error) {
 	if g.dir != "" {
 		return nil
 	}
-	removeLeft()
-	if g.root, err = os.MkdirTemp(memoryDir, stagingPrefix); err != nil {
+	removeLeft(g.memory)
+	if g.root, err = os.MkdirTemp(g.memory, stagingPrefix); err != nil {
 		return err
 	}
 	if g.lock, err = lockIn(g.root); err == nil {
-		g.dir, err = os.MkdirTemp(g.root, "")
+		err = tryLayout(ctx, filepath.Join(g.root, "try"), g.batches)
 	}
 	if err != nil {
-		_ = os.RemoveAll(g.root)
+		err = errors.Join(err, os.RemoveAll(g.root))
+		if g.lock != nil {
+			err = errors.Join(err, g.lock.Close())
+		}
+		return err
 	}
+	g.dir, err = os.MkdirTemp(g.root, "")
 	return err
 }
 
@@ -107,8 +124,8 @@ func lockIn(dir string) (*os.File, error) {
 }
 
 // removeLeft removes the folders of processes that were killed.
-func removeLeft() {
-	roots, _ := filepath.Glob(filepath.Join(memoryDir, stagingPrefix+"*", lockName))
+func removeLeft(memory string) {
+	roots, _ := filepath.Glob(filepath.Join(memory, stagingPrefix+"*", lockName))
 	for _, path := range roots {
 		f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0) // others may write into the memory's folder, too
 		if err != nil {

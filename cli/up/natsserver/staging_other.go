@@ -4,11 +4,15 @@
 
 package natsserver
 
+import "context"
+
 // staging is for systems with a file system in memory.
 type staging struct{}
 
 // MinBatch is from how many messages on a batch costs fewer synced writes than they do one by one; 0: it is not known.
 func (s *Server) MinBatch() int { return 0 }
 
-func (s *Server) stage()   {}
-func (s *Server) unstage() {}
+func newStaging() staging { return staging{} }
+
+func (s *Server) stage(context.Context) {}
+func (s *Server) unstage()              {}

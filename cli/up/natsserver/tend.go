@@ -27,7 +27,7 @@ const (
 func (s *Server) Tend(ctx context.Context) error {
 	pause, healthySince := tendEvery, time.Now()
 	for retry.Sleep(ctx, tendEvery) {
-		s.stage()
+		s.stage(ctx)
 		problem := s.Healthy()
 		if problem == nil {
 			if time.Since(healthySince) > maxRestartPause {

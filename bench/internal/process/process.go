@@ -122,3 +122,17 @@ func memoryOf(pid int, fields ...string) (map[string]float64, error) {
 	}
 	return found, nil
 }
+
+// Written is how many bytes a process has caused to be written to disks so far (proc_pid_io(5)): whole pages, without what the file system writes for itself.
+func Written(pid int) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, found := strings.CutPrefix(line, "write_bytes: "); found {
+			return strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+		}
+	}
+	return 0, fmt.Errorf("process %d does not say what it wrote", pid)
+}

@@ -27,9 +27,11 @@ const Code = "hub"
 // Probe is the name of an instrument that each Site has beside those that are asked for: what StartAndSend sends comes from it.
 const Probe = "probe"
 
-// Instrument sends objects over TCP.
+// Instrument sends objects over TCP, or datagrams.
 type Instrument struct {
 	Name string
+	// Telemetry: it sends datagrams.
+	Telemetry bool
 	// Framing is spelled as in an Instrument.
 	Framing string
 	// PackBelow and Acknowledge are as in an Instrument; empty for its defaults.
@@ -106,11 +108,18 @@ spec:
   siteRef: {name: %s}
   type: Magnetometer
   acknowledge: %s
-  listeners: [{name: objects, protocol: TCP, port: %d, tcp: {framing: %s, idleTimeout: 1h, maxAge: 24h}}]
+  listeners: [%s]
   archive: {packBelow: %s}
-`, inst.Name, Code, cmp.Or(inst.Acknowledge, "StoredOrSpooled"), s.first+i, inst.Framing, cmp.Or(inst.PackBelow, "64Ki"))
+`, inst.Name, Code, cmp.Or(inst.Acknowledge, "StoredOrSpooled"), inst.listener(s.first+i), cmp.Or(inst.PackBelow, "64Ki"))
 	}
 	return text.String()
+}
+
+func (i Instrument) listener(port int) string {
+	if i.Telemetry {
+		return fmt.Sprintf("{name: telemetry, protocol: UDP, port: %d}", port)
+	}
+	return fmt.Sprintf("{name: objects, protocol: TCP, port: %d, tcp: {framing: %s, idleTimeout: 1h, maxAge: 24h}}", port, i.Framing)
 }
 
 // Address is where an instrument sends to.
@@ -134,9 +143,12 @@ func (s *Site) Start() error {
 	return s.awaitAll()
 }
 
-// awaitAll returns once each port listens.
+// awaitAll returns once each port of TCP listens.
 func (s *Site) awaitAll() error {
 	for i := range s.instruments {
+		if s.instruments[i].Telemetry {
+			continue
+		}
 		if err := await(testenv.Loopback(s.first + i)); err != nil {
 			return fmt.Errorf("nobody receives for %s: %w", s.instruments[i].Name, err)
 		}

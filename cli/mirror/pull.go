@@ -235,5 +235,8 @@ func summary(f pull.Figures, took time.Duration) string {
 	if f.Unlisted > 0 {
 		text += fmt.Sprintf("; %s here are not listed there any more", humanize.Comma(f.Unlisted))
 	}
+	if f.Kept > 0 {
+		text += fmt.Sprintf("; %s retractions stand that are not listed there any more", humanize.Comma(f.Kept))
+	}
 	return text + fmt.Sprintf("; received %s", humanize.IBytes(uint64(f.Received)))
 }

@@ -150,6 +150,9 @@ type Entry struct {
 	Cause Cause `json:"cause,omitempty"`
 	// Retracted: the object expired after it was retracted, and was not restored.
 	Retracted bool `json:"retracted,omitempty"`
+	// Restored: the object had been retracted, and was restored by request. Where a list that has no such member does not name a retraction or
+	// purge any more that it had named, its archive was restored from an older backup: nobody decided that the object is to be readable.
+	Restored bool `json:"restored,omitempty"`
 
 	Size         int64             `json:"size"`
 	Digest       wire.Digest       `json:"sha256"`
@@ -171,12 +174,14 @@ func EntryOf(path string, r *wire.Record) Entry {
 	}
 	switch is := r.Outcome(); is {
 	case wire.StateCurrent:
+		e.Restored = r.RestoredAt != nil
 	case wire.StateRetracted, wire.StatePurged:
 		e.State, e.Reason, e.Cause = is, r.Reason, CauseRequest
 	case wire.StateExpired:
 		e.State, e.Reason, e.Cause, e.Retracted = is, r.Reason, CauseRetention, r.IsRetraction()
+		e.Restored = r.RestoredAt != nil
 	default:
-		e.State, e.Reason = is, r.Reason
+		e.State, e.Reason, e.Restored = is, r.Reason, r.RestoredAt != nil
 	}
 	return e
 }
@@ -196,6 +201,14 @@ func (e *Entry) Removed() bool {
 
 // IsPurge says whether the object was purged by request.
 func (e *Entry) IsPurge() bool { return e.State == wire.StatePurged && e.Cause == CauseRequest }
+
+// Reverts says whether a list that has this entry does not name a retraction or purge any more that an earlier one had named, of the same
+// object, and nobody restored it. An object that was purged cannot be restored.
+func (e *Entry) Reverts(before *Entry) bool {
+	is := e.Is()
+	stands := is == wire.StateCurrent || is == wire.StateSuperseded || is == wire.StateExpired && !e.Retracted
+	return stands && (before.IsPurge() || before.IsRetraction() && !e.Restored)
+}
 
 // IsRetraction says whether the object was retracted by request, and neither restored nor purged later.
 func (e *Entry) IsRetraction() bool {

@@ -135,6 +135,8 @@ type MirrorWentBack struct {
 	Days    int64 `json:"days,omitempty"`
 	// Unlisted are how many objects are here that it does not list any more among the others of their days.
 	Unlisted int64 `json:"unlisted,omitempty"`
+	// Retracted are how many retractions and purges stand here that it does not list any more, and that nobody reverted there.
+	Retracted int64 `json:"retracted,omitempty"`
 	// Instrument is one of those concerned, by its name there, and Path that of one of the Objects.
 	Instrument string    `json:"instrument"`
 	Path       string    `json:"path,omitempty"`

@@ -68,7 +68,7 @@ func sampleMirrorStatus() MirrorStatus {
 		Owed:       &MirrorOwed{Objects: 655, Bytes: 1_000_000, Oldest: sampleTime.Add(-24 * time.Hour)},
 		Path:       &MirrorPathSeen{RoundTripMicros: 110_000, DeliveryBytesPerSecond: 5_000_000, BufferBytes: 550_000, Connections: 8, RetransmitPermille: 3},
 		VerifiedTo: sampleTime.Add(-48 * time.Hour), Purges: 1,
-		WentBack:    &MirrorWentBack{Objects: 5, Days: 2, Unlisted: 3, Instrument: "allsky-1", Path: "r1/camera0.txt", Since: sampleTime.Add(-time.Hour)},
+		WentBack:    &MirrorWentBack{Objects: 5, Days: 2, Unlisted: 3, Retracted: 4, Instrument: "allsky-1", Path: "r1/camera0.txt", Since: sampleTime.Add(-time.Hour)},
 		Unawaited:   &MirrorUnawaited{Reader: "hub", Refused: "403 Forbidden", Old: true},
 		OriginClock: "the clock of the other Site shows 2027-11-21T17:04:05Z",
 	}

@@ -67,6 +67,9 @@ type Guest struct {
 	// other Site went back. Both are kept, and Later is how many of those here are to be marked as superseded once the new one is listed.
 	Reused []int
 	Later  int
+	// Kept are how many retractions and purges that By asked for stand here, though the other Site does not list them any more, and nobody
+	// restored the objects there: it went back.
+	Kept int
 }
 
 // Day compares what another Site lists of a day with what is listed here. An object is one by its ID there, and by its digest: a Site that
@@ -94,6 +97,9 @@ func (p *GuestPolicy) Day(theirs []mirrorindex.Entry, here []*wire.Record, now t
 		}
 		if r != nil {
 			c := p.change(e, r)
+			if p.reverts(e, r) {
+				g.Kept++
+			}
 			if p.Lost[r.ID] && p.gives(e) {
 				g.Fetch = append(g.Fetch, i)
 				if g.Again == nil {
@@ -211,6 +217,8 @@ func (p *GuestPolicy) change(e *mirrorindex.Entry, r *wire.Record) Change {
 		return Change{wire.ActionPurge, r, e.Reason}
 	case e.IsRetraction() && p.Retractions != wire.MirrorIgnore && was != wire.StateRetracted:
 		return Change{wire.ActionRetract, r, retractionReason(e)}
+	case p.reverts(e, r):
+		return Change{}
 	case stands && was == wire.StateRetracted && r.ChangedBy == p.By:
 		return Change{wire.ActionRestore, r, e.Reason}
 	case is == wire.StateSuperseded && was == wire.StateCurrent:
@@ -218,6 +226,13 @@ func (p *GuestPolicy) change(e *mirrorindex.Entry, r *wire.Record) Change {
 	default:
 		return Change{}
 	}
+}
+
+// reverts says whether the other Site does not list a retraction or purge any more that By asked for, and nobody restored the object there.
+// With MirrorIgnore its list decides.
+func (p *GuestPolicy) reverts(e *mirrorindex.Entry, r *wire.Record) bool {
+	here := entryOf(r)
+	return r.ChangedBy == p.By && p.Retractions != wire.MirrorIgnore && !e.Restored && e.Reverts(&here)
 }
 
 // retractionReason is why an object was retracted there. Of one that expired since, the reason is that of the expiry.

@@ -59,6 +59,7 @@ type guestPlan struct {
 	Stop      string   `json:"stop,omitempty"`
 	Supersede []string `json:"supersede,omitempty"`
 	Same      int      `json:"same"`
+	Kept      int      `json:"kept,omitempty"`
 	Withheld  int      `json:"withheld,omitempty"`
 }
 
@@ -82,7 +83,7 @@ func guestPlanOf(t *testing.T, g guestDay) guestPlan {
 		records, p.Lost[r.ID] = append(records, r), h.Lost
 	}
 	is := p.Day(theirs, records, time.Date(2015, 3, 18, 0, 0, 0, 0, time.UTC))
-	all := guestPlan{Same: is.Same, Withheld: is.Withheld}
+	all := guestPlan{Same: is.Same, Kept: is.Kept, Withheld: is.Withheld}
 	for _, i := range is.Fetch {
 		all.Fetch = append(all.Fetch, theirs[i].ID)
 		if is.Again[i] {

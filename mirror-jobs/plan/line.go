@@ -61,24 +61,34 @@ func SumOf(lines []Line) (s mirrorindex.Sum) {
 
 // Merge returns the lines of a day after an answer: theirs is all that the other side lists,
 // or with more what is to be added. Ours are the lines before; they may be changed. The lines
-// are in the order of their paths.
-func Merge(ours []Line, theirs []mirrorindex.Entry, more bool) []Line {
+// are in the order of their paths. Kept are the retractions and purges that stand here, though the other side does not list them any more,
+// and nobody restored the objects there: it was restored from an older backup. With RetractionsIgnore they do not stand.
+func (p Policy) Merge(ours []Line, theirs []mirrorindex.Entry, more bool) (all []Line, kept int) {
 	if more {
 		for _, e := range theirs {
 			ours = append(ours, Line{Entry: e})
 		}
 		sortLines(ours)
-		return ours
+		return ours, 0
 	}
 	was := make(map[string]*Line, len(ours))
+	removed := map[string]*Line{}
 	for i := range ours {
-		was[ours[i].key()] = &ours[i]
+		l := &ours[i]
+		was[l.key()] = l
+		if l.Removed() && p.Retractions != RetractionsIgnore {
+			removed[l.object()] = l
+		}
 	}
-	all := make([]Line, 0, len(theirs))
+	all = make([]Line, 0, len(theirs))
 	listed := make(map[string]bool, len(theirs))
 	for _, e := range theirs {
 		l := Line{Entry: e}
 		listed[l.object()] = true
+		if before := removed[l.object()]; before != nil && e.Reverts(&before.Entry) {
+			l.Entry = before.Entry
+			kept++
+		}
 		if before := was[l.key()]; before != nil {
 			l.Held = before.Held && l.State != wire.StateSuperseded // the file is that of a newer version
 			delete(was, l.key())
@@ -86,13 +96,15 @@ func Merge(ours []Line, theirs []mirrorindex.Entry, more bool) []Line {
 		all = append(all, l)
 	}
 	for _, l := range was {
-		if l.Held { // what never was here leaves no trace
+		if l.Held || removed[l.object()] == l { // what never was here leaves no trace
 			l.Gone, l.Moved = true, listed[l.object()]
-			all = append(all, *l)
+			if l.Held || !l.Moved {
+				all = append(all, *l)
+			}
 		}
 	}
 	sortLines(all)
-	return all
+	return all, kept
 }
 
 func sortLines(all []Line) {

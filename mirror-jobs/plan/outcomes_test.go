@@ -54,13 +54,24 @@ func pullsIntoSite(retractions string, copy ...became) mover {
 	}}
 }
 
-func pullsIntoFolder(prune plan.Prune, retractions plan.Retractions) mover {
-	return mover{fmt.Sprintf("folder pull, %s, %s", prune, retractions), func(o object) string {
+// pullsIntoFolder removes or fetches the copy of an object that was listed as having become something.
+func pullsIntoFolder(prune plan.Prune, retractions plan.Retractions, copy ...became) mover {
+	name := fmt.Sprintf("folder pull, %s, %s", prune, retractions)
+	if len(copy) > 0 {
+		name += fmt.Sprintf(", copy is %s", copy[0])
+	}
+	return mover{name, func(o object) string {
 		ours := o
-		ours.Became, ours.NoCause = nil, false
-		lines := plan.Merge([]plan.Line{{Entry: ours.entry(), Held: true}}, []mirrorindex.Entry{o.entry()}, false)
-		if len((plan.Policy{Prune: prune, Retractions: retractions}).Surplus(lines)) > 0 {
+		ours.NoCause = false
+		policy := plan.Policy{Prune: prune, Retractions: retractions}
+		ours.Became = copy
+		held := len(copy) == 0 || retractions == plan.RetractionsIgnore
+		lines, _ := policy.Merge([]plan.Line{{Entry: ours.entry(), Held: held}}, []mirrorindex.Entry{o.entry()}, false)
+		switch {
+		case len(policy.Surplus(lines)) > 0:
 			return "Remove"
+		case len(plan.Selection{}.Missing(lines)) > 0:
+			return "Fetch"
 		}
 		return ""
 	}}
@@ -93,6 +104,8 @@ func TestOutcomes(t *testing.T) {
 	movers := []mover{
 		pullsIntoSite(wire.MirrorTombstone), pullsIntoSite(wire.MirrorDelete), pullsIntoSite(wire.MirrorIgnore),
 		pullsIntoSite(wire.MirrorTombstone, "Retracted"), pullsIntoSite(wire.MirrorTombstone, "Purged"),
+		pullsIntoSite(wire.MirrorIgnore, "Retracted"),
+		pullsIntoFolder(plan.PruneNever, plan.RetractionsTombstone, "Retracted"), pullsIntoFolder(plan.PruneNever, plan.RetractionsTombstone, "Purged"),
 	}
 	for _, prune := range []plan.Prune{plan.PruneNever, plan.PruneWhenExpired} {
 		movers = append(movers, pullsIntoFolder(prune, plan.RetractionsTombstone), pullsIntoFolder(prune, plan.RetractionsIgnore),

@@ -93,6 +93,8 @@ type planned struct {
 	Lines  []string `json:"lines,omitempty"`
 	Fetch  []string `json:"fetch,omitempty"`
 	Remove []string `json:"remove,omitempty"`
+	// Kept are retractions and purges that are not listed any more.
+	Kept int `json:"kept,omitempty"`
 	// After are the lines once all that is done.
 	After []string `json:"after,omitempty"`
 }
@@ -148,8 +150,8 @@ func planOf(g given) (p planned) {
 	for _, o := range g.Theirs {
 		theirs = append(theirs, o.entry())
 	}
-	lines := plan.Merge(ours, theirs, g.More)
-	p.Lines = show(lines)
+	lines, kept := g.Policy.Merge(ours, theirs, g.More)
+	p.Lines, p.Kept = show(lines), kept
 	for _, i := range (plan.Selection{ObservedFrom: g.From, ObservedTo: g.To}).Missing(lines) {
 		p.Fetch = append(p.Fetch, lines[i].Path)
 		lines[i].Held = true

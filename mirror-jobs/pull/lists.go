@@ -130,7 +130,10 @@ func (p *run) ask(ctx context.Context, days []*day) (n int, err error) {
 		if err := p.noteReplaced(d, a.Entries); err != nil {
 			return 0, err
 		}
-		d.tag, d.lines = a.Head.Tag, plan.Merge(d.lines, a.Entries, a.Head.More)
+		d.tag = a.Head.Tag
+		var kept int
+		d.lines, kept = p.Policy.Merge(d.lines, a.Entries, a.Head.More)
+		p.reverted(d, kept)
 		p.unlistedDay(d)
 	}
 	return len(answers), nil

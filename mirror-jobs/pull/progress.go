@@ -7,7 +7,7 @@ import "sync/atomic"
 // Progress is how far a run is. The zero value is one that begins; its methods may be called
 // from several goroutines.
 type Progress struct {
-	objects, bytes, owedObjects, owedBytes, removedObjects, failedObjects, received, unlisted atomic.Int64
+	objects, bytes, owedObjects, owedBytes, removedObjects, failedObjects, received, unlisted, kept atomic.Int64
 }
 
 // Figures are those of a Progress at one moment.
@@ -19,6 +19,8 @@ type Figures struct {
 	Removed, Failed int64
 	// Unlisted are here, and the other side does not list them any more, or lists other bytes in their place.
 	Unlisted int64
+	// Kept are retractions and purges that stand here, and that the other side does not list any more.
+	Kept int64
 	// Received are the bytes that came by the network, lists included.
 	Received int64
 }
@@ -27,7 +29,7 @@ type Figures struct {
 func (p *Progress) Figures() Figures {
 	return Figures{
 		Objects: p.objects.Load(), Bytes: p.bytes.Load(), OwedObjects: p.owedObjects.Load(), OwedBytes: p.owedBytes.Load(),
-		Removed: p.removedObjects.Load(), Failed: p.failedObjects.Load(), Received: p.received.Load(), Unlisted: p.unlisted.Load(),
+		Removed: p.removedObjects.Load(), Failed: p.failedObjects.Load(), Received: p.received.Load(), Unlisted: p.unlisted.Load(), Kept: p.kept.Load(),
 	}
 }
 

@@ -47,3 +47,13 @@ func (p *run) unlist(instrument string, day wire.Day, objects int64) {
 	p.Logger.Warn("the other side does not list objects any more that are here, or lists other bytes in their place: it was installed again, or restored from an older backup. They stay here",
 		"instrument", instrument, "day", day, "objects", objects)
 }
+
+// reverted says of a day that retractions and purges stand here which the other side does not list any more.
+func (p *run) reverted(d *day, kept int) {
+	if kept == 0 {
+		return
+	}
+	p.Progress.kept.Add(int64(kept))
+	p.Logger.Warn("the other side does not list retractions or purges any more that it had listed, and nobody restored the objects there: it was restored from an older backup. They stand here, also with --force, and one run with --retractions Ignore fetches the objects again",
+		"instrument", d.in.Instrument, "day", d.day, "objects", kept)
+}

@@ -64,9 +64,7 @@ func (r *run) bring(ctx context.Context, in *instrument, days []*day) error {
 	for _, d := range days {
 		r.reused(d)
 		r.unlisted(d)
-	}
-	for _, d := range days {
-		r.keepRetracted(d)
+		r.reverted(d)
 		r.Progress.Compare(d.Same)
 		for _, i := range d.Fetch {
 			r.Progress.Owe(d.lines[i].Size)

@@ -58,25 +58,18 @@ func (r *run) reused(d *day) {
 	})
 }
 
-// keepRetracted has retractions stand here while the other Site is known to have gone back: it does not list one any more that was made
-// after its backup, and nobody has restored the object. A run that is forced follows it.
-func (r *run) keepRetracted(d *day) {
-	if r.state.root.WentBack == nil {
+// reverted notes retractions and purges of a day that the other Site does not list any more, and that nobody reverted there: they stand here,
+// whether or not a run is forced.
+func (r *run) reverted(d *day) {
+	key := d.in.name + "/" + string(d.day) + "/retracted"
+	before, known := r.state.root.Vanished[key]
+	if d.Kept <= before || !known && len(r.state.root.Vanished) >= maxVanished {
 		return
 	}
-	stay := map[*wire.Record]bool{}
-	for _, c := range d.Changes {
-		if c.Action == wire.ActionRestore {
-			stay[c.Record] = true
-		}
-	}
-	if len(stay) == 0 {
-		return
-	}
-	d.Changes = slices.DeleteFunc(d.Changes, func(c plan.Change) bool { return stay[c.Record] })
-	d.again += len(stay)
-	r.Logger.Warn("the other Site went back, and does not list retractions any more that were made there: they stand here until a run is forced",
-		"instrument", d.in.name, "day", d.day, "objects", len(stay))
+	r.state.root.Vanished[key] = d.Kept
+	r.Logger.Error("the other Site does not list retractions or purges any more that it had listed: it was restored from an older backup. They stand here, and substorm archive restore publishes an object that was retracted",
+		"instrument", d.in.name, "day", d.day, "objects", d.Kept)
+	r.wentBack(func(w *wire.MirrorWentBack) { w.Retracted, w.Instrument = w.Retracted+int64(d.Kept-before), d.in.name })
 }
 
 // maxVanished bounds of how many days and months it is noted how much is not listed any more: they are in one entry of a bucket.

@@ -27,6 +27,7 @@ func TestOriginConsistent(t *testing.T) {
 		Entry: &wire.MirrorEntry{UID: "m-1", Generation: 1}, Bus: plan.Bus{Up: true}, Now: began.Add(time.Hour)}
 	owed := &wire.MirrorOwed{}
 	less := &wire.MirrorWentBack{Unlisted: 1, Instrument: "camera", Path: "a.txt", Since: began}
+	retracted := &wire.MirrorWentBack{Retracted: 2, Instrument: "camera", Since: began}
 	back := &wire.MirrorWentBack{Objects: 5, Days: 2, Instrument: "camera", Path: "r1/camera0.txt", Since: began}
 	for name, c := range map[string]struct {
 		report *wire.MirrorStatus
@@ -40,6 +41,8 @@ func TestOriginConsistent(t *testing.T) {
 			`lists other bytes under the ID of 5 objects, as "r1/camera0.txt" of instrument camera, and does not list 2 days any more, as of instrument camera`},
 		"it does not list an object": {&wire.MirrorStatus{Result: wire.MirrorSucceeded, EndedAt: began, Owed: owed, WentBack: less, OriginClock: "its clock shows 1970"}, metav1.ConditionFalse,
 			`does not list 1 object any more that is here, as of instrument camera, among the others of their days`},
+		"it does not list retractions": {&wire.MirrorStatus{Result: wire.MirrorSucceeded, EndedAt: began, Owed: owed, WentBack: retracted}, metav1.ConditionFalse,
+			`does not list 2 retractions or purges any more, as of instrument camera, which stand here: it was`},
 		"its clock is wrong": {&wire.MirrorStatus{Result: wire.MirrorRunning, OriginClock: "its clock shows 1970"}, metav1.ConditionFalse, "its clock shows 1970"},
 	} {
 		view.Reports = nil

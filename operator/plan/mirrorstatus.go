@@ -275,11 +275,14 @@ func (v MirrorView) originConsistent() Finding {
 		signs = append(signs, fmt.Sprintf("does not list %s any more that %s here, as of instrument %s, among the others of their days", objectCount(w.Unlisted),
 			map[bool]string{true: "is", false: "are"}[w.Unlisted == 1], w.Instrument))
 	}
+	if w.Retracted > 0 {
+		signs = append(signs, fmt.Sprintf("does not list %d retractions or purges any more, as of instrument %s, which stand here", w.Retracted, w.Instrument))
+	}
 	if clock != "" {
 		clock = ". Also: " + clock
 	}
 	return bad(v1alpha1.ReasonWentBack, fmt.Sprintf("since %s Site %q %s: it was installed again under its code, or restored from an older backup. "+
-		"What was pulled before stays here beside what is new. See what is missing there, and end this with kubectl substorm mirror run %s --force%s",
+		"What was pulled before stays here beside what is new. See what is missing there, and end this with kubectl substorm mirror run %s --force, which publishes nothing that was retracted%s",
 		w.Since.Format(time.RFC3339), origin, strings.Join(signs, ", and "), v.Mirror.Name, clock))
 }
 

@@ -44,8 +44,8 @@ var lieOutcomes = map[liar.Mode]lieOutcome{
 	liar.ShrinkingDay:   {comes: true, back: true},
 	liar.EmptyDay:       {back: true},
 	liar.NoDays:         {back: true},
-	liar.NoInstruments:  {}, // one instrument may be missing: what is here keeps its access
-	liar.Absent:         {},
+	liar.NoInstruments:  {reason: wire.MirrorReasonProtocol}, // it answers that it has the instrument
+	liar.Absent:         {reason: wire.MirrorReasonProtocol}, // it lists the instrument
 	liar.OtherSite:      {reason: wire.MirrorReasonProtocol},
 	liar.OtherSiteIDs:   {reason: wire.MirrorReasonProtocol, back: true},
 	liar.DuplicateID:    {reason: wire.MirrorReasonProtocol, comes: true},

@@ -37,6 +37,9 @@ func (r *run) unchanged(ctx context.Context) error {
 		return r.ends()
 	}
 	err := r.findMissing(ctx, func(name string) bool { return r.state.root.Missing[name] == "" }, r.now)
+	if err == nil {
+		err = r.lookAgain(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -119,7 +122,7 @@ func (r *run) judge(ctx context.Context, m *plan.Missing, name string, answer []
 	known := r.state.root.Missing[name]
 	switch head := answer[0]; {
 	case !head.Gone && len(answer) > 1: // it came back since the root was read: another run will know more
-		r.withheld++
+		r.differs(name, false)
 	case !head.Gone: // it is declared, and nothing was received for it: its data is gone there, and its access holds
 		if err := r.announcer.guest(ctx, head, at); err != nil {
 			return err
@@ -164,4 +167,40 @@ func (r *run) acceptMissing(ctx context.Context, m plan.Missing, at time.Time) e
 func (r *run) miss(name string, as missingState) {
 	r.state.root.Missing[name] = as
 	delete(r.state.root.Instruments, name)
+}
+
+// differs notes that the other Site answers that it has an instrument which its root does not list, or the other way round. Another
+// run asks for it again.
+func (r *run) differs(name string, listed bool) {
+	r.withheld++
+	r.differing[name] = listed
+}
+
+// lookAgain reads the root again where the answers differ from it. An instrument that came or went in between is for the next run. If
+// the root is as it was, the index contradicts itself, and so it may in each run.
+func (r *run) lookAgain(ctx context.Context) error {
+	if len(r.differing) == 0 {
+		return nil
+	}
+	root, _, _, err := r.Source.Root(ctx, "")
+	if err != nil {
+		return problemOf(err)
+	}
+	offered := offeredIn(root)
+	for name, listed := range r.differing {
+		if offered(name) == listed {
+			r.contradicted = append(r.contradicted, name)
+		}
+	}
+	slices.Sort(r.contradicted)
+	return nil
+}
+
+// contradiction is the error of a run to which the other Site contradicted itself; nil: it did not.
+func (r *run) contradiction() error {
+	if len(r.contradicted) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the index of the other Site lists %d instruments that it answers not to have, or does not list such as it has (%q and so on): nothing new of these comes. "+
+		"Ask who runs it whether an old copy of the index answers, and whether all of its feed servers are up to date", len(r.contradicted), r.contradicted[0])
 }

@@ -75,7 +75,7 @@ type Config struct {
 
 // Run makes one run. Errors: push.ErrOwed, push.Problem, of the archive and of NATS.
 func Run(ctx context.Context, cfg Config) error {
-	r := &run{Config: cfg, now: time.Now(), origin: cfg.Entry.HTTPS.Origin, log: summary.New(cfg.Logger)}
+	r := &run{Config: cfg, now: time.Now(), origin: cfg.Entry.HTTPS.Origin, log: summary.New(cfg.Logger), differing: map[string]bool{}}
 	defer r.log.Flush()
 	r.part = cfg.VerifyOnly || !cfg.From.IsZero() || !cfg.To.IsZero()
 	r.anew = r.part || cfg.Force
@@ -137,6 +137,10 @@ type run struct {
 	stop    *plan.SafetyStopError
 	// vanished says that more instruments are missing at the other Site than a run may act upon; nil where it does.
 	vanished *plan.VanishedError
+	// differing are the instruments of which the answers differ from the root, and whether it lists them; contradicted are those of
+	// which a second root says the same.
+	differing    map[string]bool
+	contradicted []string
 	// clock says what is wrong with the clock of the other Site; nil: nothing.
 	clock *plan.ClockError
 	// full says of the last object that had no space in the scratch what to do; nil where all had some.
@@ -211,6 +215,9 @@ func (r *run) do(ctx context.Context) error {
 		}
 	}
 	r.swept()
+	if err := r.lookAgain(ctx); err != nil {
+		return errors.Join(err, r.keep(ctx, ""))
+	}
 	if r.left() > 0 || r.vanished != nil || r.clock != nil || root.Confirms && !r.state.root.Confirms {
 		etag = "" // the next run must look at the rest, look at the clock again, or confirm all
 	}
@@ -242,6 +249,9 @@ func (r *run) ends() error {
 	}
 	if len(stops) > 0 {
 		return &push.Problem{Reason: wire.MirrorReasonSafetyStop, Err: errors.Join(append(stops, r.leaves())...)}
+	}
+	if err := r.contradiction(); err != nil {
+		return &push.Problem{Reason: wire.MirrorReasonProtocol, Answered: true, Err: errors.Join(err, r.leaves())}
 	}
 	return r.leaves()
 }
@@ -351,7 +361,7 @@ func (r *run) instruments(ctx context.Context, lines []mirrorindex.RootLine, at 
 	}
 	for i, answer := range answers {
 		if answer[0].Gone { // since the root was read: the next run counts it among those that are missing
-			r.withheld++
+			r.differs(lines[i].Instrument, true)
 			continue
 		}
 		if err := r.instrument(ctx, lines[i], answer, at); err != nil {

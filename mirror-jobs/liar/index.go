@@ -81,11 +81,16 @@ type Index struct {
 	// Held is the path of an object that was pulled before it began to lie, and New that of one that was not.
 	Held, New string
 	mode      atomic.Pointer[Mode]
-	honest    http.Handler
+	// clock is by how much the Date of what is answered honestly is off.
+	clock  atomic.Int64
+	honest http.Handler
 }
 
 // Set has it lie in another way from now on.
 func (x *Index) Set(m Mode) { x.mode.Store(&m) }
+
+// SetClock has the Date of its answers be off by so much from now on.
+func (x *Index) SetClock(off time.Duration) { x.clock.Store(int64(off)) }
 
 // BeforeIndex returns one before the feed server at a URL.
 func BeforeIndex(t testing.TB, server string) *Index {
@@ -94,7 +99,13 @@ func BeforeIndex(t testing.TB, server string) *Index {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &Index{honest: &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(at) }}}
+	x := &Index{}
+	x.honest = &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(at) }, ModifyResponse: func(answer *http.Response) error {
+		if off := time.Duration(x.clock.Load()); off != 0 {
+			answer.Header.Set("Date", time.Now().Add(off).UTC().Format(http.TimeFormat))
+		}
+		return nil
+	}}
 	x.Set("")
 	s := httptest.NewServer(x)
 	t.Cleanup(s.Close)

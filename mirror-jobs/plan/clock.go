@@ -50,3 +50,7 @@ func CheckClock(says, before, now time.Time) (latest time.Time, wrong *ClockErro
 	}
 	return says.UTC(), nil
 }
+
+// ClockMoved says whether the latest time that the clock of another Site showed is worth a note by itself, in a run that has nothing else to
+// note: at most one run in each maxClockBack writes it.
+func ClockMoved(noted, latest time.Time) bool { return latest.Sub(noted) > maxClockBack }

@@ -115,6 +115,9 @@ func (p *run) do(ctx context.Context) error {
 	clock := p.checkClock(root.Now)
 	p.waitedFor(root, unchanged)
 	if unchanged {
+		if plan.ClockMoved(state.Now, p.Folder.State().Now) {
+			clock = errors.Join(p.Folder.SetETag(state.ETag), clock)
+		}
 		return errors.Join(p.confirmRun(ctx, begun, 0), clock)
 	}
 	if err := p.Folder.BelongsTo(root.Site); err != nil {

@@ -31,6 +31,9 @@ func offeredIn(root mirrorindex.Root) func(name string) bool {
 // unchanged is a run that finds the root as the last one left it: only what was absent then may be closed by now.
 func (r *run) unchanged(ctx context.Context) error {
 	if !slices.Contains(slices.Collect(maps.Values(r.state.root.Missing)), missingAbsent) {
+		if err := r.keepClock(ctx); err != nil {
+			return err
+		}
 		if err := r.confirmRun(ctx); err != nil {
 			return err
 		}

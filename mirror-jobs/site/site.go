@@ -143,6 +143,8 @@ type run struct {
 	contradicted []string
 	// clock says what is wrong with the clock of the other Site; nil: nothing.
 	clock *plan.ClockError
+	// noted is what its clock showed in an earlier run, as it was noted.
+	noted time.Time
 	// full says of the last object that had no space in the scratch what to do; nil where all had some.
 	full error
 }

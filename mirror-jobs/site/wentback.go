@@ -37,11 +37,21 @@ func (r *run) wentBack(note func(*wire.MirrorWentBack)) {
 
 // checkClock reports what is wrong with the clock of the other Site. Times of receipt are kept as that Site says them.
 func (r *run) checkClock(says time.Time) {
+	r.noted = r.state.root.Now
 	r.state.root.Now, r.clock = plan.CheckClock(says, r.state.root.Now, r.now)
 	if r.clock != nil {
 		r.Progress.SetOriginClock(r.clock.Error())
 		r.Logger.Warn("the clock of the other Site cannot be believed", "error", r.clock)
 	}
+}
+
+// keepClock notes what the clock of the other Site showed in a run that found nothing changed, if that was not noted for long: by the time
+// that is noted, later runs see that its clock went back.
+func (r *run) keepClock(ctx context.Context) error {
+	if r.part || !plan.ClockMoved(r.noted, r.state.root.Now) {
+		return nil
+	}
+	return r.state.keepRoot(ctx)
 }
 
 // reused notes the objects of a day that have IDs of other ones.

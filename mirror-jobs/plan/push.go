@@ -42,6 +42,10 @@ type PushKnown struct {
 	Policy string `json:"policy,omitempty"`
 	// Objects are how many copies it has.
 	Objects int `json:"objects"`
+	// Absent are the copies whose originals are gone here, that the policy keeps, and that the partner is not known to have.
+	// AbsentCopies are how many of them no newer version has replaced there.
+	Absent       wire.Totals `json:"absent,omitzero"`
+	AbsentCopies int         `json:"absentCopies,omitempty"`
 }
 
 // Push is what a run must do so that a partner has a day as it should.
@@ -49,6 +53,8 @@ type Push struct {
 	// Deliver are the indexes of the objects that the partner may lack, and Remove of those of which it may have a copy
 	// that it should not have.
 	Deliver, Remove []int
+	// Kept are the indexes of those whose copies stay though the originals are gone here.
+	Kept []int
 	// Confirmed: the partner had all that was listed when it last confirmed something of the day.
 	Confirmed bool
 	// Known and Totals are what the partner has once that is done.
@@ -75,7 +81,11 @@ func (p *PushPolicy) Day(objects []PushObject, known PushKnown, anew bool) (d Pu
 			d.Known.Changed.Add(&e)
 		}
 	}
-	d.Confirmed = !anew && known.Count > 0 && before.Same(known.Sum)
+	confirmed := known.Count > 0 && before.Same(known.Sum)
+	d.Confirmed = !anew && confirmed
+	if confirmed {
+		d.Known.Absent, d.Known.AbsentCopies = known.Absent, known.AbsentCopies
+	}
 	changed := !d.Confirmed || !d.Known.Changed.Same(known.Changed) || d.Known.Policy != known.Policy
 	replaced := superseded(objects)
 	for i := range objects {
@@ -92,10 +102,23 @@ func (p *PushPolicy) Day(objects []PushObject, known PushKnown, anew bool) (d Pu
 			if changed {
 				d.Remove = append(d.Remove, i)
 			}
-		case old && o.Selected && (p.AllVersions || !replaced[o.Record.ID]):
-			d.has(o.Record)
+		case o.Selected && (p.AllVersions || !replaced[o.Record.ID]):
+			d.Kept = append(d.Kept, i)
+			if confirmed && !o.Record.ReceivedAt.After(known.Last) {
+				d.has(o.Record)
+			} else {
+				d.lacks(o.Record)
+			}
 		}
 	}
+	var kept wire.Totals
+	for _, i := range d.Kept {
+		kept.AddCopy(objects[i].Record)
+	}
+	if is := d.Known.Absent; d.Known.Policy != known.Policy || is.Objects > kept.Objects || is.Datagrams > kept.Datagrams { // of which it is not known
+		d.Known.Absent, d.Known.AbsentCopies = kept, len(d.Kept)
+	}
+	d.Totals = d.Totals.MinusCopies(d.Known.Absent)
 	return d
 }
 
@@ -108,6 +131,13 @@ func (p *PushPolicy) Gives(o *PushObject) bool {
 // has counts a copy, and in the unit of the ledger what it holds.
 func (d *Push) has(r *wire.Record) {
 	d.Known.Objects++
+	d.Totals.AddCopy(r)
+}
+
+// lacks counts a copy that no run has brought and none can bring. It is counted in Totals, too, off which Absent is taken.
+func (d *Push) lacks(r *wire.Record) {
+	d.Known.AbsentCopies++
+	d.Known.Absent.AddCopy(r)
 	d.Totals.AddCopy(r)
 }
 

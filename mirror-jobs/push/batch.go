@@ -320,7 +320,8 @@ func (r *run) note(ctx context.Context, d *pushed) error {
 	if err != nil {
 		return err
 	}
-	if is := month.Days[d.day]; is.Tag != known.Tag || is.Place != known.Place || is.PushKnown != known.PushKnown {
+	is := month.Days[d.day]
+	if !(KnownDay{Tag: is.Tag, Place: is.Place, PushKnown: is.PushKnown}).same(KnownDay{Tag: known.Tag, Place: known.Place, PushKnown: known.PushKnown}) {
 		r.owe(d.in.Instrument+" "+string(d.day), errOther)
 	}
 	return nil

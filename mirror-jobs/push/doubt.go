@@ -67,6 +67,9 @@ func (r *run) anew(known seen) bool {
 // compareDoubted compares all copies of the days that are in doubt.
 func (r *run) compareDoubted(ctx context.Context) error {
 	r.Logger.Warn("all copies that the partner confirmed before are compared", "why", r.doubt.Why, "since", r.doubt.Since)
+	if err := r.compareKept(ctx); err != nil {
+		return err
+	}
 	return r.compareAll(ctx, plan.Share{Percent: 100})
 }
 

@@ -100,6 +100,8 @@ func (r *run) outcome() error {
 	if r.kept > 0 {
 		kept = fmt.Errorf("%w: %d, %w", ErrKept, r.kept, r.firstKept)
 	}
+	lost := r.losses()
+	owed = errors.Join(owed, lost)
 	var p *Problem
 	switch {
 	case r.stop != nil:
@@ -108,6 +110,8 @@ func (r *run) outcome() error {
 		return &Problem{Reason: p.Reason, Answered: p.Answered || r.Progress.Answered(), Err: errors.Join(kept, owed)}
 	case kept != nil: // it says of single files that it does not remove them
 		return &Problem{Reason: wire.MirrorReasonAccessDenied, Answered: true, Err: errors.Join(kept, owed)}
+	case lost != nil:
+		return &Problem{Reason: wire.MirrorReasonDigestMismatch, Answered: true, Err: owed}
 	case owed != nil:
 		return &Problem{Reason: cmp.Or(r.owedFor, wire.MirrorReasonProtocol), Answered: r.Progress.Answered(), Err: owed}
 	default:
@@ -167,6 +171,9 @@ type run struct {
 	// kept are the copies that must go and that the partner keeps, and firstKept says why of the first.
 	kept      int
 	firstKept error
+	// lost are the copies whose originals are gone here and that the partner was found not to have any more, and firstLost is one.
+	lost      int
+	firstLost string
 }
 
 // owe counts an object, or what else lies under a path at the partner, that the partner does not have as it should.
@@ -189,6 +196,11 @@ func (r *run) work(ctx context.Context) error {
 
 // moveAndCompare brings and removes what is to be, and compares.
 func (r *run) moveAndCompare(ctx context.Context) error {
+	if r.VerifyOnly || r.Force {
+		if err := r.compareKept(ctx); err != nil {
+			return err
+		}
+	}
 	if r.VerifyOnly {
 		if err := r.compareAll(ctx, plan.Share{Percent: 100}); err != nil {
 			return err

@@ -24,6 +24,8 @@ const (
 	// Truncates takes the last byte of each file that it has, and Alters changes it, once a client has gone. Their times stay.
 	Truncates Mode = "truncates"
 	Alters    Mode = "alters"
+	// Restores has again, once a client has gone, what that removed.
+	Restores Mode = "restores"
 	// Hangup closes the connection once a client has named the module, and Garbage sends what makes no sense then.
 	Hangup  Mode = "hangup"
 	Garbage Mode = "garbage"
@@ -100,10 +102,20 @@ func (s *Rsync) serve(mode Mode, conn *net.TCPConn) error {
 	case Cut:
 		return s.cut(conn)
 	}
-	if err := s.honest(conn); err != nil {
+	before, err := s.files()
+	if err == nil {
+		err = s.honest(conn)
+	}
+	if err != nil {
 		return err
 	}
 	switch mode {
+	case Restores:
+		for path, data := range before {
+			if err := os.WriteFile(path, data, 0o644); err != nil {
+				return err
+			}
+		}
 	case KeepsNothing:
 		return errors.Join(os.RemoveAll(s.Dir), os.Mkdir(s.Dir, 0o755))
 	case Truncates, Alters:

@@ -70,10 +70,10 @@ func TestLyingRsync(t *testing.T) {
 	}
 }
 
-// A purge is not confirmed by a server that is none of rsync, or does not keep to its protocol.
+// A purge is not confirmed by a server that is none of rsync, does not keep to its protocol, or has the copy again.
 func TestLyingRsyncPurge(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []liar.Mode{liar.Portal, liar.Garbage} {
+	for _, mode := range []liar.Mode{liar.Portal, liar.Garbage, liar.Restores} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t)

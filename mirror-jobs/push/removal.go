@@ -3,6 +3,7 @@
 package push
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -352,6 +353,9 @@ func (r *run) removeSome(ctx context.Context, d *pushed, p *place, some []gone) 
 	return nil
 }
 
+// errStillThere: the partner acknowledged a removal, and has the copy.
+var errStillThere = errors.New("the partner said that it had removed it, and has it")
+
 // removeThere removes copies that the partner has.
 func (r *run) removeThere(ctx context.Context, d *pushed, p *place, there []gone) error {
 	if !p.removes && slices.ContainsFunc(there, func(g gone) bool { return r.policy.Tombstone(g.record) }) { // else there is a file that says that it is gone
@@ -368,18 +372,18 @@ func (r *run) removeThere(ctx context.Context, d *pushed, p *place, there []gone
 	for i, g := range told {
 		paths[i] = g.path
 	}
-	left := 0
-	var kept *KeptError
-	if err := p.mover.Remove(ctx, paths); errors.As(err, &kept) {
+	left, failed := 0, p.mover.Remove(ctx, paths)
+	if failed != nil && !errors.As(failed, new(*KeptError)) {
+		return failed
+	}
+	if failed != nil || slices.ContainsFunc(told, func(g gone) bool { return isPurged(g.record) }) { // that a purge was done is said of what was looked for
 		still, err := r.there(ctx, p.server, told)
 		if err != nil {
 			return err
 		}
 		if left = len(still); left > 0 {
-			r.keep(d, still, kept)
+			r.keep(d, still, cmp.Or(failed, errStillThere))
 		}
-	} else if err != nil {
-		return err
 	}
 	n := len(told) - left
 	r.removable -= n

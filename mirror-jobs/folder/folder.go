@@ -130,7 +130,7 @@ func (f *Folder) Close() error {
 func (f *Folder) close() error {
 	var err error
 	if f.lock != nil {
-		err = f.lock.Close()
+		err = errors.Join(release(f.lock), f.lock.Close())
 	}
 	return errors.Join(err, f.root.Close())
 }

@@ -19,6 +19,11 @@ func exclusive(file *os.File) error {
 	return err
 }
 
+// release gives a lock back. Without that, a process that is just being started, and has the file until it runs its program, would hold it.
+func release(file *os.File) error {
+	return os.NewSyscallError("flock", unix.Flock(int(file.Fd()), unix.LOCK_UN))
+}
+
 // place writes a file under a temporary name in a folder, and gives it its name. System calls
 // do without what os.File adds to each of many small files.
 func place(in *os.File, temporary, name string, data []byte, at time.Time) error {

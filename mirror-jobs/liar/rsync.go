@@ -153,6 +153,7 @@ func (s *Rsync) greet(mode Mode, conn net.Conn) {
 				return
 			}
 		}
+		_, _ = io.Copy(io.Discard, in) // a client that cannot write has lost its connection, and does not say what came
 	}
 }
 

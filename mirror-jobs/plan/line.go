@@ -76,7 +76,7 @@ func (p Policy) Merge(ours []Line, theirs []mirrorindex.Entry, more bool) (all [
 	for i := range ours {
 		l := &ours[i]
 		was[l.key()] = l
-		if l.Removed() && p.Retractions != RetractionsIgnore {
+		if l.Removed() && !l.Held && p.Retractions != RetractionsIgnore { // one that is held was never acted upon
 			removed[l.object()] = l
 		}
 	}

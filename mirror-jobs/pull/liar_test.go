@@ -15,6 +15,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/mirror-jobs/folder"
 	"github.com/substorm/substorm/mirror-jobs/liar"
+	"github.com/substorm/substorm/mirror-jobs/plan"
 	"github.com/substorm/substorm/mirror-jobs/pull"
 )
 
@@ -22,8 +23,10 @@ import (
 type lieOutcome struct {
 	// says is a part of its error; empty: it succeeds.
 	says string
-	// comes: the new object is in the folder. Unlisted are how many objects it reports as not listed any more.
+	// comes: the new object is in the folder. Stands: it does not come later either, until somebody decides so. Unlisted are how many objects it
+	// reports as not listed any more.
 	comes    bool
+	stands   bool
 	unlisted int64
 }
 
@@ -58,7 +61,7 @@ var lieOutcomes = map[liar.Mode]lieOutcome{
 	liar.Outside:        failedAlone,
 	liar.Absolute:       failedAlone,
 	liar.Dotted:         failedAlone,
-	liar.AllPurged:      {says: "nothing is removed"},
+	liar.AllPurged:      {says: "nothing is removed", stands: true},
 	liar.YearAhead:      {says: "is off by 87", comes: true},
 	liar.YearBehind:     {says: "is off by -87", comes: true},
 	liar.NoTime:         {says: "does not say what time it is"},
@@ -66,7 +69,7 @@ var lieOutcomes = map[liar.Mode]lieOutcome{
 }
 
 // However a server lies, the folder has no bytes but those that were listed with their digest, nothing of it goes, nothing is written beside
-// it, and the run says what is wrong. Once the server is honest, the next run brings all.
+// it, and the run says what is wrong. Once the server is honest, the next run brings all, but for what it said was purged.
 func TestLyingServer(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -115,9 +118,17 @@ func TestLyingServer(t *testing.T) {
 		}
 
 		index.Set("")
+		if want.stands {
+			if err := l.from(t.Context(), index.URL); err != nil {
+				t.Errorf("after %s: %v", mode, err)
+			}
+			l.want("after "+string(mode), held)
+			l.Retractions = plan.RetractionsIgnore
+		}
 		if err := l.from(t.Context(), index.URL); err != nil {
 			t.Errorf("after %s: %v", mode, err)
 		}
+		l.Retractions = ""
 		l.want("after "+string(mode), all)
 		if err := os.RemoveAll(parent); err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Error(err)

@@ -127,7 +127,8 @@ func (t *target) rotate(ctx context.Context, cluster *kube.Cluster, out io.Write
 		return is != nil && is.User != was.User, nil
 	})
 	if err != nil {
-		return fmt.Errorf("the operator has not replaced user %s of %s %q: %w; it will when it runs, see the conditions of the resource: `kubectl describe`, or under substorm up `substorm get -o yaml`", was.User, t.kind, t.name, err)
+		return fmt.Errorf("the operator has not replaced user %s of %s %q: %w; it will when it runs, "+
+			"see the conditions of the resource: `kubectl describe`, or under substorm up `substorm get -o yaml`", was.User, t.kind, t.name, err)
 	}
 	fmt.Fprintf(out, "%s %s: user %s is replaced by %s\n", t.kind, t.name, was.User, t.status().User)
 	fmt.Fprintf(out, "Programs take the new credentials with their next connection. To end the old ones now:\n")

@@ -41,7 +41,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		ended: metric.Counters(reg, "substorm_rsync_connections_total",
 			"Connections that ended, by how: Whole, Slow (the client was cut off because it took too long), Gone, Malformed, Stopped, Failed.", "result"),
 		cut: metric.Counters(reg, "substorm_rsync_cut_off_total",
-			"Clients that were cut off because they took too long, by cause: Start (they did not say what they want), Memory (options and filters of others take it), Names (of --files-from), Requests, Takes (they took too little), Silent, Stalled.", "cause"),
+			"Clients that were cut off because they took too long, by cause: Start (they did not say what they want), Memory (options and filters of others take it), "+
+				"Names (of --files-from), Requests, Takes (they took too little), Silent, Stalled.", "cause"),
 		transfers:  metric.Counter(reg, "substorm_rsync_transfers_total", "Transfers that began."),
 		files:      metric.Counter(reg, "substorm_rsync_files_total", "Files that were sent, in part or all of them."),
 		bytes:      metric.Counter(reg, "substorm_rsync_bytes_total", "Bytes that were sent to clients, lists and what the protocol needs included."),

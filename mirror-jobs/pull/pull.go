@@ -74,7 +74,8 @@ func Run(ctx context.Context, cfg Config) error {
 		}
 	}
 	p := &run{Config: cfg, log: summary.New(cfg.Logger),
-		wanted: make(chan []*day), bundles: make(chan batch, cfg.Connections), large: make(chan batch, cfg.Connections), ready: make(chan *day, readyDays), open: map[*day]bool{}, replaced: map[copyOf]bool{}}
+		wanted: make(chan []*day), bundles: make(chan batch, cfg.Connections), large: make(chan batch, cfg.Connections), ready: make(chan *day, readyDays),
+		open: map[*day]bool{}, replaced: map[copyOf]bool{}}
 	defer p.log.Flush()
 	return p.do(ctx)
 }

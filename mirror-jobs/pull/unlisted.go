@@ -54,6 +54,7 @@ func (p *run) reverted(d *day, kept int) {
 		return
 	}
 	p.Progress.kept.Add(int64(kept))
-	p.Logger.Warn("the other side does not list retractions or purges any more that it had listed, and nobody restored the objects there: it was restored from an older backup. They stand here, also with --force, and one run with --retractions Ignore fetches the objects again",
+	p.Logger.Warn("the other side does not list retractions or purges any more that it had listed, and nobody restored the objects there: it was restored from an older backup. "+
+		"They stand here, also with --force, and one run with --retractions Ignore fetches the objects again",
 		"instrument", d.in.Instrument, "day", d.day, "objects", kept)
 }

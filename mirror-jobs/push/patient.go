@@ -86,7 +86,8 @@ func (b *patientBody) wait(err error) bool {
 // Read implements io.Reader.
 func (b *patientBody) Read(p []byte) (int, error) {
 	for {
-		n, err := 0, error(nil)
+		var n int
+		var err error
 		switch {
 		case b.body != nil:
 			n, err = b.body.Read(p)

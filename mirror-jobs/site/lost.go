@@ -98,7 +98,8 @@ func (r *run) missed(ctx context.Context, in *instrument, day wire.Day, records 
 	}
 	if len(lost) > 0 {
 		r.lost = true
-		r.Logger.Warn("the object store does not have objects that are listed here: a run with --force fetches what the other Site still gives", "instrument", in.guest, "day", day, "objects", len(lost))
+		r.Logger.Warn("the object store does not have objects that are listed here: a run with --force fetches what the other Site still gives",
+			"instrument", in.guest, "day", day, "objects", len(lost))
 	}
 	if packed > 0 {
 		r.unrepairable += packed
@@ -119,7 +120,8 @@ func (r *run) missForGood(d *day) {
 		r.firstMissing = fmt.Sprintf("%q of %s, %s", cmp.Or(first.Path, first.ID), d.in.guest, d.day)
 	}
 	r.missing += d.missing
-	r.Logger.Error("the object store lost objects that are listed here, and the other Site does not give them any more: substorm archive verify names them; restore their files in the bucket from a copy",
+	r.Logger.Error("the object store lost objects that are listed here, and the other Site does not give them any more: "+
+		"substorm archive verify names them; restore their files in the bucket from a copy",
 		"instrument", d.in.guest, "day", d.day, "objects", d.missing, "object", cmp.Or(first.Path, first.ID), "key", first.Key)
 }
 
@@ -130,6 +132,7 @@ func (r *run) misses() error {
 		owed = fmt.Sprintf("; %d others are owed%s: %s", r.owed, r.firstOwed, r.step())
 	}
 	return fmt.Errorf("%w: the object store here lost %d objects that are listed, as %s, and the other Site does not give them any more, so no run brings them back: "+
-		"`substorm archive verify` names them; restore their files in the bucket from another mirror or a backup, or purge the objects here, and then run `kubectl substorm mirror run %s --verify-only`%s",
+		"`substorm archive verify` names them; restore their files in the bucket from another mirror or a backup, or purge the objects here, "+
+		"and then run `kubectl substorm mirror run %s --verify-only`%s",
 		push.ErrNotPulled, r.missing, r.firstMissing, r.Entry.Partner, owed)
 }

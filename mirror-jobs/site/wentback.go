@@ -77,7 +77,8 @@ func (r *run) reverted(d *day) {
 		return
 	}
 	r.state.root.Vanished[key] = d.Kept
-	r.Logger.Error("the other Site does not list retractions or purges any more that it had listed: it was restored from an older backup. They stand here, and substorm archive restore publishes an object that was retracted",
+	r.Logger.Error("the other Site does not list retractions or purges any more that it had listed: it was restored from an older backup. "+
+		"They stand here, and substorm archive restore publishes an object that was retracted",
 		"instrument", d.in.name, "day", d.day, "objects", d.Kept)
 	r.wentBack(func(w *wire.MirrorWentBack) { w.Retracted, w.Instrument = w.Retracted+int64(d.Kept-before), d.in.name })
 }

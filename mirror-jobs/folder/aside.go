@@ -27,7 +27,7 @@ func AsidePath(of string, digest wire.Digest) string {
 
 // Aside is a file that was set aside.
 type Aside struct {
-	// Of is the path that it had, and Path its AsidePath.
+	// The file had the path Of, and has its AsidePath, Path.
 	Of, Path string
 	Digest   wire.Digest
 	// ReceivedAt is when its object was received, as the time of the file says.

@@ -23,7 +23,7 @@ import (
 type lieOutcome struct {
 	// says is a part of its error; empty: it succeeds.
 	says string
-	// comes: the new object is in the folder. Stands: it does not come later either, until somebody decides so. Unlisted are how many objects it
+	// comes: the new object is in the folder. Stands: it does not come later either, until a run is told to ignore retractions. Unlisted are how many objects it
 	// reports as not listed any more.
 	comes    bool
 	stands   bool

@@ -11,7 +11,7 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/pull"
 )
 
-// Where the other side lists the instruments of a mirror no more, each run says so, until one is forced. Their files stay.
+// Each run says that the other side lists the instruments of a mirror no more, until one is forced. Their files stay.
 func TestInstrumentsVanish(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -27,7 +27,7 @@ func (l *lab) toLyingDaemon() *liar.Rsync {
 	return server
 }
 
-// What a lying server of rsync took and does not have is not confirmed, and the reason is the partner's. Once it is honest it gets everything.
+// A file that a lying server of rsync took and does not have is not confirmed, and the reason is the partner's. Once it is honest it gets everything.
 func TestLyingRsync(t *testing.T) {
 	t.Parallel()
 	reasons := map[liar.Mode]string{

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// defaultSilence is that of Config: as long as the liveness probe of a pod takes on a cluster.
-	defaultSilence = time.Minute
+	// maxSilence is as long as the liveness probe of a pod takes on a cluster.
+	maxSilence = time.Minute
 	// guardProbes are those within the silence.
 	guardProbes = 6
 )

@@ -4,7 +4,6 @@ package pods
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,10 +43,8 @@ type Config struct {
 	Host string
 	// Programs by the names of their containers. Pods of others are not run.
 	Programs map[string]Program
-	// Apart are those that run in processes of their own: where one of them hangs, this process goes on, and ends it after Silence.
+	// Apart are those that run in processes of their own: where one of them hangs, this process goes on, and ends it as a liveness probe does.
 	Apart []string
-	// Silence is how long one of Apart may answer nothing at /healthz once it has answered; 0: a minute.
-	Silence time.Duration
 	// Override returns arguments that come after those of the container, and so win.
 	Override func(Started) []string
 	// Last are the programs that are stopped after all others.
@@ -247,7 +244,7 @@ func (p *Pods) ensure(ctx context.Context, w workload, secrets map[string]map[st
 	}
 	next := &process{pod: wanted, program: program, override: p.cfg.Override, log: p.cfg.Log, changed: p.changed}
 	if slices.Contains(p.cfg.Apart, wanted.program) {
-		next.silence = cmp.Or(p.cfg.Silence, defaultSilence)
+		next.silence = maxSilence
 	}
 	p.mu.Lock()
 	p.running[wanted.name] = next

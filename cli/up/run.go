@@ -122,10 +122,10 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if err := checkIngest(cfg.ListenIngest); err != nil {
 		return err
 	}
-	seen := manifests.SumOf(cfg.Manifests)                  // before they are read: what changes from now on is applied
-	declared, err := Declared(cfg.Manifests, cfg.Namespace) // before anything is made: its errors are the most frequent
-	if err != nil {
-		return err
+	seen := manifests.SumOf(cfg.Manifests) // before they are read: what changes from now on is applied
+	files := readFiles(cfg)
+	if files.err != nil && !hasRun(cfg.DataDir) { // before anything is made: these errors are the most frequent
+		return files.err
 	}
 	f, err := openFolder(cfg.DataDir)
 	if err != nil {
@@ -136,19 +136,19 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
-	s := &site{cfg: cfg, seen: seen, folder: f, mark: mark, collector: collector, log: cfg.Log, code: codeOf(declared), namespace: siteOf(declared).GetNamespace(), failed: make(chan error, 8)}
+	s := &site{cfg: cfg, seen: seen, folder: f, mark: mark, collector: collector, log: cfg.Log, failed: make(chan error, 8)}
 	s.manager.warn = func(err error) { s.log.Warn("the service manager cannot be told how this process is", "error", err) }
 	if s.servers, err = newListeners(cfg.Listen); err != nil {
 		return err
 	}
-	if err := s.servers.available(ctx, declared); err != nil {
+	if err := s.servers.available(ctx, files.declared); err != nil {
 		return err
 	}
-	return s.run(ctx, declared)
+	return s.run(ctx, files)
 }
 
 // run starts the parts, each after what it needs, and stops them in the opposite order.
-func (s *site) run(ctx context.Context, declared []*manifests.Object) error {
+func (s *site) run(ctx context.Context, files files) error {
 	s.quiet()
 	if err := s.temporary(); err != nil {
 		return err
@@ -163,15 +163,12 @@ func (s *site) run(ctx context.Context, declared []*manifests.Object) error {
 	if err := s.startAPI(&parts); err != nil {
 		return err
 	}
-	return s.runOn(ctx, &parts, declared)
+	return s.runOn(ctx, &parts, files)
 }
 
 // runOn runs the Site on the API that is served.
-func (s *site) runOn(ctx context.Context, parts *stack, declared []*manifests.Object) error {
-	if err := s.sameSite(ctx); err != nil {
-		return err
-	}
-	if _, err := manifests.Apply(ctx, s.client, declared, s.log); err != nil {
+func (s *site) runOn(ctx context.Context, parts *stack, files files) error {
+	if err := s.applyAtStart(ctx, files); err != nil {
 		return err
 	}
 	if err := s.startNATS(ctx, parts); err != nil {
@@ -194,36 +191,6 @@ func (s *site) runOn(ctx context.Context, parts *stack, declared []*manifests.Ob
 	case err := <-s.failed:
 		return err
 	}
-}
-
-// sameSite errs where the data folder is of a Site with another code, whose resources would be removed for those of this one, or where
-// the Site was in another namespace.
-func (s *site) sameSite(ctx context.Context) error {
-	before, err := manifests.SiteBefore(ctx, s.client)
-	if err != nil || before == nil || s.code == "" {
-		return err
-	}
-	is := codeOf([]*manifests.Object{{Unstructured: before}})
-	if is == s.code {
-		return s.sameNamespace(before.GetNamespace(), s.namespace)
-	}
-	declares := "the files declare"
-	if len(s.cfg.Manifests) == 0 {
-		declares = "without -f there is"
-	}
-	return fmt.Errorf("data folder %s is of the Site with code %q, and %s one with code %q: name the files of that Site with -f, or another folder with --data-dir",
-		s.folder.path, is, declares, s.code)
-}
-
-// sameNamespace errs where a Site would move to another namespace: the keys of its NATS server are Secrets of the old one, and with new keys
-// what the streams hold is not found.
-func (s *site) sameNamespace(before, declared string) error {
-	if before == declared {
-		return nil
-	}
-	return fmt.Errorf("the Site of data folder %s is in namespace %q, and it would now be in namespace %q: "+
-		"start with --namespace %s if the files name no namespace, else name %s in them, or name another folder with --data-dir",
-		s.folder.path, before, declared, before, before)
 }
 
 // temporary has temporary files lie in the data folder: that of the machine may be in memory.
@@ -276,7 +243,7 @@ func (s *site) startNATS(ctx context.Context, parts *stack) error {
 	if err != nil {
 		return err
 	}
-	s.nats, err = natsserver.Start(ctx, natsserver.Config{Dir: s.folder.in("nats"), Domain: s.code, Accounts: accounts, MaxStore: s.budget.StreamBytes(), Log: s.log})
+	s.nats, err = natsserver.Start(ctx, natsserver.Config{Dir: s.folder.in(natsFolder), Domain: s.code, Accounts: accounts, MaxStore: s.budget.StreamBytes(), Log: s.log})
 	if err != nil {
 		return err
 	}
@@ -291,7 +258,7 @@ func (s *site) startNATS(ctx context.Context, parts *stack) error {
 }
 
 // socket is where other processes reach the NATS server, and socketURL how they name it.
-func (s *site) socket() string    { return s.folder.in("nats", "socket") }
+func (s *site) socket() string    { return s.folder.in(natsFolder, "socket") }
 func (s *site) socketURL() string { return stream.SocketScheme + s.socket() }
 
 // tellServers says in a Secret how commands of other processes reach the servers of this one.
@@ -327,39 +294,6 @@ func (s *site) startPods(parts *stack) {
 	s.pods = pods.New(pods.Config{Client: s.client, Folder: s.folder.path, Host: ingestHost(s.cfg.ListenIngest), Programs: s.programs(),
 		Apart: slices.Collect(maps.Keys(apart)), Override: s.override, Log: s.log, Last: []string{plan.ArchivistProgram}})
 	parts.start("pods", func(ctx context.Context) error { s.pods.Run(ctx); return nil }, s.failed)
-}
-
-// follow applies the files anew after each change of them.
-func (s *site) follow(ctx context.Context) error {
-	if len(s.cfg.Manifests) == 0 {
-		<-ctx.Done()
-		return nil
-	}
-	return manifests.Watch(ctx, s.cfg.Manifests, s.seen, func() {
-		declared, err := manifests.Up.Load(s.cfg.Manifests, s.cfg.Namespace)
-		if is := siteOf(declared); err == nil && is == nil {
-			err = errors.New("the files declare no Site any more: what runs here needs one")
-		} else if err == nil && codeOf(declared) != s.code {
-			err = fmt.Errorf("the files declare a Site with code %q, and this data folder is of %q: start another substorm up with a data folder of its own", codeOf(declared), s.code)
-		}
-		if err == nil {
-			err = s.sameNamespace(s.namespace, siteOf(declared).GetNamespace())
-		}
-		if err != nil {
-			s.log.Error("the files are not applied; what was applied before holds", "error", err)
-			s.tellUnapplied(&plan.Manifests{Problems: manifests.Problems(err), Whole: true})
-			return
-		}
-		changed, err := manifests.Apply(ctx, s.client, declared, s.log)
-		if ctx.Err() != nil {
-			return
-		}
-		if err != nil {
-			s.log.Error("some of what the files declare is not applied", "error", err)
-		}
-		s.tellUnapplied(&plan.Manifests{Problems: manifests.Problems(err)})
-		s.tellChange(ctx, changed)
-	})
 }
 
 // stack are parts that run, in the order of their start.

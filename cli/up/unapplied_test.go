@@ -133,6 +133,41 @@ func TestUnapplied(t *testing.T) {
 	lets(uni, http.StatusOK)
 }
 
+// TestRestartWithMistake: a Site that ran receives after a restart whatever is wrong with its files, and says what is not applied.
+func TestRestartWithMistake(t *testing.T) {
+	port, dir := testenv.FreePort(t), t.TempDir()
+	good := fmt.Sprintf(site+"---\n"+camera, port)
+	file := filepath.Join(dir, "site.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(good)
+	s := testenv.StartStandalone(t, dir)
+	for name, c := range map[string]struct{ text, says string }{
+		"no YAML":       {good + "---\nkind: [\n", "nothing of the change is applied"},
+		"no Site":       {"", "no Site is declared in"},
+		"unknown field": {strings.Replace(good, "type: AllSky", "tpye: AllSky", 1), "all is applied but"},
+	} {
+		s.Stop()
+		write(c.text)
+		s.Start()
+		eventually(t, name+": it receives", func() error { return testenv.SendObject(port, []byte("a frame: "+name)) })
+		if log := s.Log(); !strings.Contains(log, c.says) {
+			t.Errorf("%s: it does not say %q:\n%s", name, c.says, log)
+		}
+		eventually(t, name+": the Site says so", func() error {
+			out, _ := (&station{Standalone: s, t: t}).run(s.Program(), "status", "-o", "json")
+			if !strings.Contains(out, "ManifestsApplied") {
+				return fmt.Errorf("it says:\n%s", out)
+			}
+			return nil
+		})
+	}
+}
+
 // status is the code of an answer.
 func status(t *testing.T, url string, change func(*http.Request)) int {
 	t.Helper()

@@ -166,7 +166,7 @@ func related(ctx context.Context, store objectstore.Store, site string, s *selec
 			continue
 		}
 		for _, k := range byName[n.Instrument+"/"+n.Name] {
-			k.Versions = append(k.Versions, KnownVersion{max(1, n.Version), n.ID, n.Digest, n.State})
+			k.Versions = append(k.Versions, KnownVersion{max(1, n.Version), n.ID, n.Digest, n.Outcome()})
 		}
 	}
 	for i := range found {
@@ -267,7 +267,7 @@ func (k *Known) print(say func(what, format string, args ...any)) {
 
 func (k *Known) printState(say func(what, format string, args ...any)) {
 	r := &k.Record
-	said := string(r.State)
+	said := string(r.Outcome())
 	if r.PurgedAt != nil {
 		said += " at " + wire.FormatTime(*r.PurgedAt)
 	} else if r.RetractedAt != nil && r.State == wire.StateRetracted {

@@ -79,8 +79,8 @@ type listing struct {
 	legacy     bool
 }
 
-// stateNames are all states that an object may be listed in.
-const stateNames = "Current, Superseded, Retracted, Purged, Duplicate"
+// stateNames are all states that an object may be listed in, as wire.Record.Outcome has them.
+const stateNames = "Current, Superseded, Retracted, Expired, Purged, Duplicate"
 
 func (l *listing) checkStates() error {
 	for _, name := range l.states {
@@ -111,7 +111,7 @@ func (l *listing) print(ctx context.Context, store objectstore.Store, site strin
 		if err != nil {
 			return errors.Join(fmt.Errorf("the list is not complete: %w", err), buffered.Flush())
 		}
-		if !l.shows(n.State) {
+		if !l.shows(n.Outcome()) {
 			continue
 		}
 		if l.format.IsData() {
@@ -171,7 +171,7 @@ var (
 	receivedColumn = column{"RECEIVED", 20, func(n wire.Notice) string { return n.ReceivedAt.UTC().Format("2006-01-02 15:04:05Z") }}
 	sizeColumn     = column{"SIZE", 10, func(n wire.Notice) string { return humanize.IBytes(uint64(n.Size)) }}
 	keyColumn      = column{"KEY", 0, key}
-	stateColumn    = column{"STATE", 10, func(n wire.Notice) string { return string(n.State) }}
+	stateColumn    = column{"STATE", 10, func(n wire.Notice) string { return string(n.Outcome()) }}
 	narrow         = []column{receivedColumn, sizeColumn, stateColumn,
 		{"SHA-256", 12, func(n wire.Notice) string { return n.Digest.String()[:12] }}, keyColumn}
 	wide = []column{

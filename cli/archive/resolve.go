@@ -144,6 +144,8 @@ func standing(ctx context.Context, b *backend.Backend, store objectstore.Store, 
 		}
 	}
 	switch {
+	case n.Expired():
+		return wire.Notice{}, fmt.Errorf("%s has expired%s: its bytes are gone", n.ID, because(n.Record))
 	case n.State == wire.StatePurged:
 		return wire.Notice{}, fmt.Errorf("%s was purged%s: its bytes are gone", n.ID, because(n.Record))
 	case n.State == wire.StateRetracted && !retracted:

@@ -36,7 +36,8 @@ type pullOptions struct {
 	ca, certificate, key    string
 	prune, retractions      string
 	safetyStop, connections int
-	force, quiet            bool
+	force, acceptLoss       bool
+	quiet                   bool
 }
 
 func pullCommand() *cobra.Command {
@@ -74,13 +75,14 @@ there stays (--retractions, --prune).`,
 	f.IntVar(&o.safetyStop, "safety-stop", 10, "remove nothing where a run would remove more than so many percent of the objects; 0: no stop")
 	f.IntVar(&o.connections, "connections", pull.DefaultConnections, "connections at most")
 	f.BoolVar(&o.force, "force", false, "compare all files, whatever earlier runs noted, and without a safety stop")
+	f.BoolVar(&o.acceptLoss, "accept-loss", false, "with --force: forget the copies that are lost here and that the other side does not give any more")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "show no progress")
 	return cmd
 }
 
 // run makes one run.
 func (o *pullOptions) run(ctx context.Context, from, to string, out, messages io.Writer) error {
-	cfg := pull.Config{Force: o.force, Connections: o.connections, Progress: &pull.Progress{}}
+	cfg := pull.Config{Force: o.force, AcceptLoss: o.acceptLoss, Connections: o.connections, Progress: &pull.Progress{}}
 	if err := o.choose(&cfg); err != nil {
 		return err
 	}
@@ -125,6 +127,8 @@ func (o *pullOptions) choose(cfg *pull.Config) (err error) {
 		return usage.Errorf("--retractions %q is neither %s nor %s", o.retractions, plan.RetractionsTombstone, plan.RetractionsIgnore)
 	case o.safetyStop < 0 || o.safetyStop > 100:
 		return usage.Errorf("--safety-stop %d is no percentage: 0 to 100", o.safetyStop)
+	case o.acceptLoss && !o.force:
+		return usage.Errorf("--accept-loss goes with --force, which compares all files")
 	case o.connections < 1 || o.connections > 256:
 		return usage.Errorf("--connections %d: 1 to 256", o.connections)
 	}

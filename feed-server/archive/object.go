@@ -213,17 +213,20 @@ func redirect(v *endpoint.Request, t target) *problem.Problem {
 	return nil
 }
 
-// gone says that an object was retracted.
+// gone says that an object was retracted or purged, or expired.
 func gone(t target, r *wire.Record) *problem.Problem {
-	change, at, otherwise := "retracted", r.RetractedAt, "it is not published any more"
+	change, at, otherwise, reason := "was retracted", r.RetractedAt, "it is not published any more", r.Reason
 	if r.State == wire.StatePurged {
-		change, at, otherwise = "purged", r.PurgedAt, "its bytes are not kept any more"
+		change, at, otherwise = "was purged", r.PurgedAt, "its bytes are not kept any more"
+	}
+	if r.Expired() {
+		change, reason = "expired", strings.TrimPrefix(strings.TrimPrefix(reason, "expired"), ": ")
 	}
 	when := ""
 	if at != nil {
 		when = " at " + wire.FormatTime(*at)
 	}
-	return problem.New(http.StatusGone, "%s was %s%s: %s", t, change, when, cmp.Or(r.Reason, otherwise))
+	return problem.New(http.StatusGone, "%s %s%s: %s", t, change, when, cmp.Or(reason, otherwise))
 }
 
 // describe says what an object is, beyond what a client that has it must be told.

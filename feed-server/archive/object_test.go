@@ -288,6 +288,14 @@ func TestVersions(t *testing.T) {
 	if !strings.Contains(purged.body, "was purged at "+wire.FormatTime(storm)+": a person is in the picture") {
 		t.Errorf("purged: %s", purged.body)
 	}
+	l.put(camera, "expired.jpg", "expired", func(r *wire.Record) {
+		r.State, r.Reason, r.PurgedAt, r.ChangedBy = wire.StatePurged, "expired: kept for 48h", &storm, wire.ByRetention
+	})
+	expired := l.get("/archive/allsky-1/expired.jpg")
+	expired.want(t, "expired", 410)
+	if !strings.Contains(expired.body, "expired at "+wire.FormatTime(storm)+": kept for 48h") || strings.Contains(expired.body, "purged") {
+		t.Errorf("expired: %s", expired.body)
+	}
 	l.put(camera, "again.jpg", "again", func(r *wire.Record) { r.State = wire.StateDuplicate })
 	l.get("/archive/allsky-1/again.jpg").want(t, "a duplicate", 404)
 }

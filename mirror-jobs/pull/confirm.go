@@ -21,6 +21,8 @@ type confirming struct {
 	awaited bool
 	// sweeps: it did not when earlier runs looked at its days, or they could not confirm them. This one looks at all of them.
 	sweeps bool
+	// isNew: no run with this folder has confirmed anything to it. What an earlier folder confirmed with the same token is not here.
+	isNew bool
 }
 
 // waitedFor notes whether the other side waits for this mirror.
@@ -29,10 +31,24 @@ func (p *run) waitedFor(root mirrorindex.Root, unchanged bool) {
 	was := state.Confirms && (unchanged || root.Ledger == state.Ledger)
 	p.awaited = root.Confirms || unchanged && was
 	p.sweeps = p.awaited && !was
-	if !unchanged {
+	p.isNew = p.awaited && state.Ledger == ""
+	if !unchanged && !p.isNew {
 		p.Folder.SetLedger(root.Ledger)
 	}
 	p.Folder.SetConfirms(p.awaited && !p.sweeps) // until the run has looked at all days
+}
+
+// confirmNothing says to the other side, before anything is fetched, that it cannot rely on what was confirmed before.
+func (p *run) confirmNothing(ctx context.Context, root mirrorindex.Root) {
+	var names []string
+	for _, line := range root.Instruments {
+		if p.Wants == nil || p.Wants(line.Instrument) {
+			names = append(names, line.Instrument)
+		}
+	}
+	if p.sent(ctx, p.Source.ConfirmNothing(ctx, names)) { // else the next run says it
+		p.Folder.SetLedger(root.Ledger)
+	}
 }
 
 // confirmDays says to the other side what is here of some days whose lists are written.
@@ -56,9 +72,14 @@ func (p *run) confirmDays(ctx context.Context, days []*day) (failed bool) {
 	return failed
 }
 
-// send posts lines; false: the log says why, and the run goes on.
+// send posts lines, and says whether the other side took them.
 func (p *run) send(ctx context.Context, lines []mirrorindex.ConfirmLine) bool {
 	_, err := p.Source.Confirm(ctx, lines)
+	return p.sent(ctx, err)
+}
+
+// sent says whether the other side took what was posted. Else the log says why, and the run goes on.
+func (p *run) sent(ctx context.Context, err error) bool {
 	var refused *https.RefusedError
 	switch {
 	case err == nil:
@@ -85,7 +106,10 @@ func (p *run) confirmRun(ctx context.Context, begun time.Time, left int64) error
 	if !p.awaited {
 		return nil
 	}
-	end := mirrorindex.ConfirmRun{ComparedAt: p.Folder.State().ComparedAt, Owed: wire.MirrorOwed{Objects: left}}
+	end := mirrorindex.ConfirmRun{Owed: wire.MirrorOwed{Objects: left}}
+	if p.Prune != plan.PruneWhenExpired { // else it removes what expires there, and nothing may expire since it is here
+		end.ComparedAt = p.Folder.State().ComparedAt
+	}
 	if left == 0 {
 		end.VerifiedTo = begun.UTC()
 	}

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/substorm/substorm/internal/mirrorindex"
-	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/mirror-jobs/folder"
 	"github.com/substorm/substorm/mirror-jobs/plan"
 )
@@ -144,7 +143,7 @@ func (p *run) ask(ctx context.Context, days []*day) (n int, err error) {
 func (p *run) missing(d *day) []int {
 	if p.Force { // files are compared, and not what was noted
 		for i := range d.lines {
-			d.lines[i].Held = p.isHere(d.in.Instrument, &d.lines[i])
+			p.look(d, &d.lines[i])
 		}
 	}
 	missing := p.Selection.Missing(d.lines)
@@ -158,13 +157,4 @@ func (p *run) missing(d *day) []int {
 		}
 	}
 	return still
-}
-
-// isHere says whether the mirror has the bytes of a line. Of what the other side does not give any more, the bytes alone count: it
-// cannot be fetched again for its time, and a file that should be gone is to be found.
-func (p *run) isHere(instrument string, l *plan.Line) bool {
-	if l.Gone || l.Is() != wire.StateCurrent && l.Is() != wire.StateSuperseded {
-		return p.Folder.HasBytes(instrument, &l.Entry)
-	}
-	return l.Held && p.Folder.Has(instrument, &l.Entry)
 }

@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"github.com/substorm/substorm/feed-server/archive/archivetest"
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/plan"
+	"github.com/substorm/substorm/mirror-jobs/pull"
 )
 
 // A day whose list was removed is compared anew once anything of its Instrument changes, and with force: what is missing comes, and
@@ -47,4 +50,42 @@ func TestLostList(t *testing.T) {
 	if l.last.Objects != 1 {
 		t.Errorf("%+v", l.last)
 	}
+}
+
+// A copy that is lost, of an object that expired at the other side, fails each run that compares, until one accepts the loss; what the other
+// side still has comes again.
+func TestLostForGood(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.Prune = plan.PruneNever
+	var expired []wire.Record
+	for _, name := range []string{"1.jpg", "2.jpg"} {
+		expired = append(expired, l.Put(archivetest.Camera, name, name, at(storm)))
+	}
+	l.Wait(l.Put(archivetest.Camera, "3.jpg", "3.jpg", at(storm)))
+	l.pull()
+	for _, r := range expired {
+		r.Expire("expired: kept for 48h0m0s", storm.AddDate(0, 1, 0))
+		l.Announce(archivetest.Camera, r)
+	}
+	l.Until("two have expired", func() bool { return strings.Count(l.listOf("2015-03-17"), "State:Expired") == 2 })
+	l.pull()
+	file := func(name string) string { return filepath.Join(l.dir, archivetest.Camera, name) }
+	err := errors.Join(os.Remove(file("1.jpg")), os.WriteFile(file("2.jpg"), []byte("rotten"), 0o600), os.Remove(file("3.jpg")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.force = true
+	for range 2 {
+		l.log.Reset()
+		err := l.from(t.Context(), l.URL)
+		if log := l.log.String(); !errors.Is(err, pull.ErrLost) || !strings.Contains(err.Error(), ": 2, as allsky-1/") || !strings.Contains(log, "path=1.jpg") && !strings.Contains(log, "path=2.jpg") {
+			t.Errorf("%v\n%s", err, log)
+		}
+	}
+	l.want("what the other side has", map[string]string{"allsky-1/2.jpg": "rotten", "allsky-1/3.jpg": "3.jpg"})
+	l.acceptLoss = true
+	l.pull()
+	l.acceptLoss = false
+	l.pull()
 }

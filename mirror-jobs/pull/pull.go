@@ -48,6 +48,8 @@ type Config struct {
 	// Force: what the last run knew of the other side is not believed, and there is no safety
 	// stop.
 	Force bool
+	// AcceptLoss has a run with Force forget the copies that are lost here and that the other side does not give any more.
+	AcceptLoss bool
 	// Connections to the other side at most.
 	Connections int
 	Progress    *Progress
@@ -91,6 +93,7 @@ type run struct {
 	bundles, large chan batch
 	ready          chan *day
 	surplus        surplus
+	lost           lost
 	confirming
 
 	mu sync.Mutex
@@ -130,6 +133,9 @@ func (p *run) do(ctx context.Context) error {
 		return err
 	}
 	vanished := p.checkVanished(root)
+	if p.isNew {
+		p.confirmNothing(ctx, root)
+	}
 	changed := p.Selection.Instruments(root, func(name string) string {
 		if p.sweeps {
 			return ""
@@ -145,7 +151,7 @@ func (p *run) do(ctx context.Context) error {
 		err = fmt.Errorf("%w: %d, which the next run tries again", ErrLeft, done.left)
 	}
 	if err == nil || errors.Is(err, ErrLeft) {
-		err = errors.Join(err, p.confirmRun(ctx, begun, done.left))
+		err = errors.Join(err, p.lost.err(), p.confirmRun(ctx, begun, done.left+p.lost.objects.Load()))
 	}
 	err = errors.Join(err, vanished, clock)
 	if vanished != nil || clock != nil || done.instruments < len(changed) || missing || root.Confirms && !p.Folder.State().Confirms {

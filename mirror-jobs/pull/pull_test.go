@@ -39,7 +39,10 @@ type lab struct {
 	plan.Selection
 	instruments []string
 	force       bool
-	last        pull.Figures
+	acceptLoss  bool
+	// token of the reader that pulls; empty: it is anonymous.
+	token string
+	last  pull.Figures
 	// tries of a request; 0: the client's own.
 	tries int
 	log   bytes.Buffer
@@ -81,7 +84,7 @@ func (l *lab) from(ctx context.Context, address string) error {
 		return err
 	}
 	progress := &pull.Progress{}
-	client := https.New(https.Config{URL: u, Connections: 4, Agent: "substorm-mirror", Patience: https.Patience{Tries: l.tries}, Received: func(bytes int) {
+	client := https.New(https.Config{URL: u, Connections: 4, Agent: "substorm-mirror", Token: l.token, Patience: https.Patience{Tries: l.tries}, Received: func(bytes int) {
 		progress.Receive(bytes)
 		if l.seen != nil {
 			l.seen(progress.Figures())
@@ -89,7 +92,7 @@ func (l *lab) from(ctx context.Context, address string) error {
 	}})
 	defer client.Close()
 	err = pull.Run(ctx, pull.Config{
-		Source: client, Folder: f, Instruments: l.instruments, Selection: l.Selection, Policy: l.Policy, Force: l.force, Connections: 4, Progress: progress,
+		Source: client, Folder: f, Instruments: l.instruments, Selection: l.Selection, Policy: l.Policy, Force: l.force, AcceptLoss: l.acceptLoss, Connections: 4, Progress: progress,
 		Logger: slog.New(slog.NewTextHandler(l, nil)),
 	})
 	l.last = progress.Figures()

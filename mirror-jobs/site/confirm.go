@@ -20,6 +20,8 @@ type confirming struct {
 	awaited bool
 	// sweeps: it did not when earlier runs looked at its days, or they could not confirm them. This one looks at all of them.
 	sweeps bool
+	// isNew: no run has confirmed anything to it that is noted here. What was confirmed before this Site was installed again may be lost.
+	isNew bool
 	// unsent: days could not be said to it.
 	unsent bool
 	// doubted: an earlier run found that the object store lost some of what is listed here.
@@ -35,12 +37,29 @@ func (r *run) waitedFor(root mirrorindex.Root, unchanged bool) {
 		return
 	}
 	if !unchanged {
-		r.state.root.Ledger = root.Ledger
+		if r.isNew = r.awaited && r.state.root.Ledger == "" && !r.part; !r.isNew {
+			r.state.root.Ledger = root.Ledger
+		}
 		r.waits(root)
 	}
 	r.Progress.SetUnawaited(r.state.root.Unawaited)
 	r.sweeps = r.awaited && !was && !r.part
 	r.state.root.Confirms = r.awaited && !r.sweeps // until the run has looked at all days: see swept
+}
+
+// confirmNothing says to the other Site, before anything is fetched, that it cannot rely on what was confirmed before. Errors: ctx's.
+func (r *run) confirmNothing(ctx context.Context, root mirrorindex.Root) error {
+	var names []string
+	for _, line := range root.Instruments {
+		if r.policy.Wants == nil || r.policy.Wants(line.Instrument) {
+			names = append(names, line.Instrument)
+		}
+	}
+	sent, err := r.sent(ctx, r.Source.ConfirmNothing(ctx, names))
+	if sent { // else the next run says it
+		r.state.root.Ledger = root.Ledger
+	}
+	return err
 }
 
 // waits notes why the other Site does not wait for this one. What that Site refused it takes only once it took something.
@@ -101,16 +120,21 @@ func (r *run) confirmDays(ctx context.Context, days []*day) error {
 	return err
 }
 
-// send posts lines. Not sent: the log says why, and the run goes on. Errors: ctx's.
+// send posts lines, as sent says.
 func (r *run) send(ctx context.Context, lines []mirrorindex.ConfirmLine) (sent bool, err error) {
 	differ, err := r.Source.Confirm(ctx, lines)
+	if differ > 0 {
+		r.Logger.Info("the other Site lists other objects by now, or more than this mirror selects: it goes on to wait for these days", "days", differ)
+	}
+	return r.sent(ctx, err)
+}
+
+// sent says whether the other Site took what was posted. Else the log says why, and the run goes on. Errors: ctx's.
+func (r *run) sent(ctx context.Context, err error) (bool, error) {
 	var refused *https.RefusedError
 	switch {
 	case err == nil:
 		r.unawaited(nil)
-		if differ > 0 {
-			r.Logger.Info("the other Site lists other objects by now, or more than this mirror selects: it goes on to wait for these days", "days", differ)
-		}
 		return true, nil
 	case ctx.Err() != nil:
 		return false, err

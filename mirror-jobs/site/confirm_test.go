@@ -3,6 +3,7 @@
 package site_test
 
 import (
+	"context"
 	"errors"
 	"net/url"
 	"strings"
@@ -131,6 +132,25 @@ func TestConfirms(t *testing.T) {
 	}
 	if is, _ := has(); !is.SameObjects(want) || report().ComparedAt.IsZero() {
 		t.Errorf("once it is here again, the origin knows of %+v", is)
+	}
+
+	// A hub that was installed again knows of nothing here. What it confirmed before does not count, also where its first run does not come far.
+	cursors := kv(wire.CursorBucket(hubSite))
+	if err := cursors.Delete(t.Context(), wire.MirrorCursorKey("north", "pull-root")); err != nil {
+		t.Fatal(err)
+	}
+	stops := errors.New("the run is stopped")
+	if err := run(func(c *site.Config) { c.Pause = func(context.Context) error { return stops } }); !errors.Is(err, stops) {
+		t.Fatalf("the run ends with %v", err)
+	}
+	if is, _ := has(); is.Objects != 0 || !report().ComparedAt.IsZero() {
+		t.Errorf("the origin relies on %+v, and %+v is reported", is, report())
+	}
+	if err := run(); err != nil {
+		t.Fatal(err)
+	}
+	if is, _ := has(); !is.SameObjects(want) {
+		t.Errorf("in the end the origin knows of %+v", is)
 	}
 
 	// An origin that waits no more costs a line of the log, and no run.

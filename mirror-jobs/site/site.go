@@ -197,6 +197,11 @@ func (r *run) do(ctx context.Context) error {
 		}
 		return known[name]
 	})
+	if r.isNew {
+		if err := r.confirmNothing(ctx, root); err != nil {
+			return err
+		}
+	}
 	if err := r.findMissing(ctx, offeredIn(root), root.Now); err != nil {
 		return err
 	}

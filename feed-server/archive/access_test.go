@@ -4,6 +4,7 @@ package archive_test
 
 import (
 	"encoding/base64"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -121,6 +122,28 @@ func TestEmbargo(t *testing.T) {
 	anonymous, reader := l.get("/archive/later/old/"), l.get("/archive/later/old/", uni...)
 	if anonymous.header.Get("ETag") == reader.header.Get("ETag") || !strings.Contains(anonymous.header.Get("Vary"), "Authorization") {
 		t.Errorf("anonymous reader %v\nreader %v", anonymous.header, reader.header)
+	}
+	// When something arrives under embargo is not told by tags either.
+	tags := func(header ...string) []string {
+		var all []string
+		for _, path := range []string{"", "old/"} {
+			all = append(all, l.get("/archive/later/"+path, header...).header.Get("ETag"))
+		}
+		return all
+	}
+	for i := 0; ; i++ {
+		minute, before, readers := time.Now().Truncate(time.Minute), tags(), tags(uni...)
+		l.put("later", fmt.Sprintf("old/another-%d.jpg", i), "another", func(r *wire.Record) { r.ReceivedAt = now })
+		after := tags()
+		if slices.Equal(readers, tags(uni...)) {
+			t.Error("the tags of a reader who may have it do not change")
+		}
+		if time.Now().Truncate(time.Minute).Equal(minute) {
+			if !slices.Equal(before, after) {
+				t.Errorf("tags for an anonymous reader: before %q, after %q", before, after)
+			}
+			break
+		}
 	}
 }
 

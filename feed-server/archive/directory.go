@@ -48,7 +48,7 @@ func (a *Archive) serveDirectory(v *endpoint.Request, in wire.InstrumentEntry, t
 	}
 	d := endpoint.Document{
 		Cache:  endpoint.Policy(in, listingAge),
-		Source: []string{t.url(), listing.Tag, in.UID, strconv.FormatInt(in.Generation, 10)},
+		Source: []string{t.url(), v.ArchiveTag(in, listing.Tag), in.UID, strconv.FormatInt(in.Generation, 10)},
 	}
 	if embargoed { // what was hidden appears without a change of the archive's
 		shown, err := listing.count()

@@ -178,6 +178,18 @@ func (v *Request) Embargoed(in wire.InstrumentEntry) bool {
 	return access.Decide(access.Archive, v.Reader, in.Instrument, in.Access, v.Now, v.Now) == access.Hidden
 }
 
+// EmbargoStep is how often what depends on an embargo changes by itself for those from whom something is hidden.
+const EmbargoStep = time.Minute
+
+// ArchiveTag returns a tag of what the archive holds of an instrument. Where some of that is hidden from who asks, the minute stands for it,
+// since the tag would tell when something arrives.
+func (v *Request) ArchiveTag(in wire.InstrumentEntry, tag string) string {
+	if v.Embargoed(in) {
+		return v.Now.UTC().Truncate(EmbargoStep).Format(time.RFC3339)
+	}
+	return tag
+}
+
 // NotFound is the same for what there is not and for what is not told.
 func NotFound(what string) *problem.Problem {
 	return problem.New(http.StatusNotFound, "nothing is published as %s: /archive/ lists what is", what)

@@ -28,7 +28,6 @@ var mediaTypes = map[format]string{
 }
 
 func (h *Handler) data(w http.ResponseWriter, r *http.Request, c *caller) *problem {
-	ctx := r.Context()
 	asked, p := h.subject(r, c, "start", "stop", "include", "format")
 	if p != nil {
 		return p
@@ -39,7 +38,7 @@ func (h *Handler) data(w http.ResponseWriter, r *http.Request, c *caller) *probl
 		return p
 	}
 	of := d.describeSpan(asked.span, chosen, q)
-	tag, err := h.tag(ctx, d, q, of, chosen)
+	tag, err := h.tag(r, d, q, of, chosen)
 	if err != nil {
 		return failure(codeUpstream, "the archive does not answer").of(err)
 	}
@@ -64,12 +63,13 @@ func (h *Handler) data(w http.ResponseWriter, r *http.Request, c *caller) *probl
 
 // tag is that of an answer: of what is asked, of the declaration, and of the records
 // that it is made from. It is a weak one: the answer may be compressed.
-func (h *Handler) tag(ctx context.Context, d *dataset, q question, of info, chosen []int) (string, error) {
+func (h *Handler) tag(r *http.Request, d *dataset, q question, of info, chosen []int) (string, error) {
 	delay := d.delay() + 2*cutTo
-	records, err := h.cfg.Archive.Tag(ctx, d.instrument.Instrument, time.Unix(0, q.from).Add(-delay), time.Unix(0, q.to).Add(delay))
+	records, err := h.cfg.Archive.Tag(r.Context(), d.instrument.Instrument, time.Unix(0, q.from).Add(-delay), time.Unix(0, q.to).Add(delay))
 	if err != nil {
 		return "", err
 	}
+	records = endpoint.RequestOf(r).ArchiveTag(d.instrument, records)
 	declared, err := json.Marshal(d.channel)
 	if err != nil {
 		return "", err

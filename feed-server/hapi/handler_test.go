@@ -224,6 +224,24 @@ func TestAccess(t *testing.T) {
 	if _, body = l.get(t, "/data", all+"&parameters=mode", basic("uni")...); !strings.Contains(string(body), ",z\n") {
 		t.Errorf("a named reader gets %s", body)
 	}
+	tag := func(asker string) string {
+		answer, _ := l.get(t, "/data", "dataset=later/field&start=2026-11-20T22:00Z&stop=2026-11-20T23:00Z", basic(asker)...)
+		return answer.Header.Get("ETag")
+	}
+	for i := uint64(2); ; i++ { // a tag does not tell when something arrives under embargo, but by the minute
+		minute, before, readers := time.Now().Truncate(time.Minute), tag(""), tag("uni")
+		l.segment(t, "later", "raw", i, sample(second(3600+int(i)), "1,2,3,4,z"))
+		after := tag("")
+		if readers == tag("uni") {
+			t.Error("the tag of a reader who may have it does not change")
+		}
+		if time.Now().Truncate(time.Minute).Equal(minute) {
+			if before != after {
+				t.Errorf("the tag for an anonymous reader was %s, and is %s", before, after)
+			}
+			break
+		}
+	}
 }
 
 func FuzzQuery(f *testing.F) {

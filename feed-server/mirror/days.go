@@ -150,7 +150,7 @@ func lineOf(v *endpoint.Request, in wire.InstrumentEntry, d wire.RootDay) (line 
 	case err == nil && !v.Sees(in, from):
 		return line, false
 	}
-	now := v.Now.UTC().Truncate(embargoStep)
+	now := v.Now.UTC().Truncate(endpoint.EmbargoStep)
 	return mirrorindex.DaysLine{Day: d.Day, ObservedFrom: &time.Time{}, ObservedTo: &now}, true
 }
 

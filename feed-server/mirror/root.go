@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/kvbucket"
@@ -18,10 +17,6 @@ import (
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
-
-// embargoStep is how often the tags of instruments under embargo change by themselves:
-// what comes out of it appears without a change of the archive.
-const embargoStep = time.Minute
 
 // root answers with the instruments that who asks may read, and their tags.
 func (x *Index) root(v *endpoint.Request) *problem.Problem {
@@ -54,13 +49,9 @@ func (x *Index) root(v *endpoint.Request) *problem.Problem {
 }
 
 // tagOf is a tag of what the archive holds of an instrument, of all or of a day, with what
-// else an answer to who asks depends on. Where something is hidden from who asks, the minute stands for
-// what the archive holds, whose tag would tell when something arrives.
+// else an answer to who asks depends on.
 func tagOf(v *endpoint.Request, in wire.InstrumentEntry, of string) string {
-	if v.Embargoed(in) {
-		of = v.Now.UTC().Truncate(embargoStep).Format(time.RFC3339)
-	}
 	h := sha256.New()
-	_, _ = fmt.Fprintf(h, "%d %s %s %d\n", mirrorindex.Format, of, in.UID, in.Generation)
+	_, _ = fmt.Fprintf(h, "%d %s %s %d\n", mirrorindex.Format, v.ArchiveTag(in, of), in.UID, in.Generation)
 	return hex.EncodeToString(h.Sum(nil)[:12])
 }

@@ -49,6 +49,9 @@ func (r *run) add(ctx context.Context, d *pushed, i int) error {
 			return err // the partner has the newer one already, or gets it
 		}
 	}
+	if f.Aside, err = r.aside(ctx, d, o); err != nil {
+		return err
+	}
 	r.Progress.Owe(f.Size)
 	if n := len(r.batch.files); n > 0 && (n >= r.batchFiles || r.batch.bytes+f.Size > r.bytes || r.batch.paths.have(f)) {
 		if err := r.flush(ctx); err != nil {
@@ -210,9 +213,13 @@ func (r *run) bring(ctx context.Context, files []File, anew bool, ended []error)
 		if err != nil && (errors.Is(err, objectpath.ErrDamaged) || errors.Is(err, objectstore.ErrNotFound)) {
 			ended[i] = &Problem{Reason: wire.MirrorReasonStore, Err: fmt.Errorf("its bytes here are not those that were received: %w", err)}
 		}
-		if errors.Is(err, ErrThere) {
+		switch {
+		case errors.Is(err, ErrThere):
 			ended[i] = nil
 			files[i].Moving.There()
+		case errors.Is(err, ErrAside):
+			ended[i] = nil
+			r.log.Add(slog.LevelWarn, "files at the partner that are not earlier versions of what takes their place have another name there now", "path", files[i].Path, "suffix", files[i].Aside)
 		}
 	})
 }

@@ -31,6 +31,9 @@ type File struct {
 
 	// Replaces: another file may lie at Path, also one with the same size and time.
 	Replaces bool
+	// Aside, where it is not empty, is added to the name of a file with other bytes that lies at Path. It is not that of an earlier version,
+	// and may be the last copy of its object.
+	Aside string
 
 	// owner is the object that the path belongs to, whichever of its versions this is.
 	owner string
@@ -48,7 +51,8 @@ type Mover interface {
 	Most() (files int, bytes int64)
 	// Deliver brings files to the partner, each whole or not at all, and reports how each ended:
 	// nil means that the partner has acknowledged it, ErrThere that it had it already, with its size
-	// and time, and of one that Replaces another with its bytes; with anew none does. Other errors may be a Problem, of the file alone. The error is one of the partner as a
+	// and time, and of one that Replaces another with its bytes; with anew none does. ErrAside means that it is there, and that another file was
+	// set aside for it; with anew none is. Other errors may be a Problem, of the file alone. The error is one of the partner as a
 	// whole (Problem): then no more is tried.
 	Deliver(ctx context.Context, files []File, anew bool, ended func(i int, err error)) error
 	// Verify calls differs for each file that the partner lacks, or has with another size or,
@@ -66,6 +70,9 @@ type Mover interface {
 
 // ErrThere: the partner has a file already.
 var ErrThere = errors.New("it is there already")
+
+// ErrAside: the partner has a file, and the one that had its Path has another name there.
+var ErrAside = errors.New("the file that was in its place is set aside")
 
 // answering notes when a mover's partner answered.
 type answering struct {

@@ -27,6 +27,8 @@ type Catalog interface {
 	Day(ctx context.Context, instrument string, day wire.Day) (*catalog.Day, error)
 	// Find returns the object that is published under a path, or that was last.
 	Find(ctx context.Context, instrument, path string) (wire.Record, error)
+	// Versions returns all objects that are or were published under a path. Errors: catalog.ErrNotFound, of the store.
+	Versions(ctx context.Context, instrument, path string) ([]wire.Record, error)
 }
 
 // Config says what is pushed to whom.

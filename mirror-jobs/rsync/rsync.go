@@ -114,15 +114,35 @@ func (m *Mover) Deliver(ctx context.Context, files []push.File, anew bool, ended
 		return nil
 	}
 	compared := []string(nil)
-	if slices.ContainsFunc(files, func(f push.File) bool { return f.Replaces }) {
+	if slices.ContainsFunc(files, func(f push.File) bool { return f.Replaces || f.Aside != "" }) {
 		compared = []string{"--checksum"}
 	}
-	arguments := compared
-	if anew {
-		arguments = []string{"--ignore-times"}
+	groups := map[string][]string{} // by what sets other files aside
+	for _, p := range slices.Sorted(maps.Keys(at)) {
+		aside := files[at[p]].Aside
+		if anew {
+			aside = ""
+		}
+		groups[aside] = append(groups[aside], p)
 	}
-	paths := slices.Sorted(maps.Keys(at))
-	moved, failed, err := m.send(ctx, paths, append(arguments, "--partial-dir=.rsync-partial")...)
+	for _, aside := range slices.Sorted(maps.Keys(groups)) {
+		arguments := compared
+		if anew {
+			arguments = []string{"--ignore-times"}
+		}
+		if aside != "" {
+			arguments = append(slices.Clone(arguments), "--backup", "--suffix="+aside)
+		}
+		if err := m.deliver(ctx, groups[aside], arguments, compared, func(p string, err error) { ended(at[p], err) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deliver sends staged files with some arguments. Compared are those with which it is asked what the partner lacks, if some failed.
+func (m *Mover) deliver(ctx context.Context, paths, arguments, compared []string, ended func(path string, err error)) error {
+	moved, failed, err := m.send(ctx, paths, append(slices.Clone(arguments), "--partial-dir=.rsync-partial")...)
 	if err != nil {
 		return err
 	}
@@ -132,15 +152,18 @@ func (m *Mover) Deliver(ctx context.Context, files []push.File, anew bool, ended
 			return err
 		}
 	}
-	for p, i := range at {
-		_, sent := moved[p]
+	setsAside := slices.Contains(arguments, "--backup")
+	for _, p := range paths {
+		how, sent := moved[p]
 		switch why, is := lacks[p]; {
 		case is:
-			ended(i, &push.Problem{Reason: reasonOf(why), Answered: true, Err: errors.New(why)})
+			ended(p, &push.Problem{Reason: reasonOf(why), Answered: true, Err: errors.New(why)})
 		case !sent:
-			ended(i, push.ErrThere)
+			ended(p, push.ErrThere)
+		case setsAside && !isNew(how):
+			ended(p, push.ErrAside)
 		default:
-			ended(i, nil)
+			ended(p, nil)
 		}
 	}
 	return nil
@@ -301,7 +324,7 @@ func (m *Mover) Verify(ctx context.Context, files []push.File, digest bool, diff
 // whyOf says why rsync would send a file, by what it says with --out-format=%i: what of checksum, size and time differs, at fixed places.
 func whyOf(how string) string {
 	switch {
-	case len(how) < 5 || how[2] == '+':
+	case isNew(how):
 		return "the partner does not have this file"
 	case how[3] == 's':
 		return "the partner has a file of another size in its place"
@@ -311,6 +334,9 @@ func whyOf(how string) string {
 		return "the partner has a file with another time in its place"
 	}
 }
+
+// isNew says whether the partner has no file of the name that rsync sends, or would send, by what it says with --out-format=%i.
+func isNew(how string) bool { return len(how) < 5 || how[2] == '+' }
 
 // Has implements push.Mover: rsync says what it would overwrite. Nothing is asked for that a daemon may refuse to whom it lets write alone,
 // as to remove or to read.

@@ -107,13 +107,25 @@ type hereError struct{ error }
 // Unwrap returns it.
 func (e *hereError) Unwrap() error { return e.error }
 
-func (m *Mover) deliver(ctx context.Context, f push.File, anew bool) error {
+func (m *Mover) deliver(ctx context.Context, f push.File, anew bool) (err error) {
 	if f.Size > partSize && !anew { // it is worth the question
 		switch why, err := m.differs(ctx, f, false); {
 		case err != nil:
 			return err
 		case why == "":
 			return push.ErrThere
+		}
+	}
+	if f.Aside != "" && !anew {
+		switch is, err := m.setAside(ctx, f); {
+		case err != nil:
+			return err
+		case is:
+			defer func() {
+				if err == nil {
+					err = push.ErrAside
+				}
+			}()
 		}
 	}
 	body, err := f.Open(ctx)
@@ -131,6 +143,20 @@ func (m *Mover) deliver(ctx context.Context, f push.File, anew bool) error {
 	}
 	opts.Digest = f.Digest
 	return m.cfg.Store.Put(ctx, m.key(f.Path), m.paced(f, data), int64(len(data)), opts)
+}
+
+// setAside copies another object that lies under the path of a file, and says whether there is one.
+func (m *Mover) setAside(ctx context.Context, f push.File) (bool, error) {
+	info, err := m.cfg.Store.Head(ctx, m.key(f.Path))
+	switch {
+	case errors.Is(err, objectstore.ErrNotFound):
+		return false, nil
+	case err != nil:
+		return false, err
+	case info.Size == 0 || info.Size == f.Size && info.Metadata[digestName] == f.Digest.String():
+		return false, nil
+	}
+	return true, m.cfg.Store.Copy(ctx, m.key(f.Path), m.key(f.Path+f.Aside), objectstore.PutOptions{ContentType: info.ContentType, Metadata: info.Metadata})
 }
 
 // upload sends a large object in parts.

@@ -98,7 +98,7 @@ func (p *PushPolicy) Day(objects []PushObject, known PushKnown, anew bool) (d Pu
 			}
 			d.has(o.Record)
 		case !isGone(o.Record):
-		case !p.keeps(o.Record):
+		case !p.Keeps(o.Record):
 			if changed {
 				d.Remove = append(d.Remove, i)
 			}
@@ -169,8 +169,8 @@ func Expired(r *wire.Record) bool {
 	return r.Expired()
 }
 
-// keeps says whether the copy of an object stays that was retracted or purged here, or expired.
-func (p *PushPolicy) keeps(r *wire.Record) bool {
+// Keeps says whether the copy of an object stays that was retracted or purged here, or expired.
+func (p *PushPolicy) Keeps(r *wire.Record) bool {
 	retracted := r.RetractedAt != nil && r.RestoredAt == nil // before it expired, too
 	switch {
 	case Expired(r) && retracted:

@@ -11,34 +11,31 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/plan"
 )
 
-// A copy takes the place of that of the version before. What else has its path at the partner may be the last copy of something: of an object
-// that expired here before its name was used again, or of one that this Site does not list any more since it was installed again under its
-// code, or restored from an older backup. It stays under another name.
+// A copy takes the place of that of the version before. Where that version had expired here before its name was used again, its copy may be the
+// last one: it stays under another name, which its digest tells.
 
-// asideTime is how the time of a run is written behind such a name: no later run uses the same one.
-const asideTime = "~20060102T150405Z"
+// asideSuffix is what is added to the name of such a copy.
+func asideSuffix(record *wire.Record) string {
+	const digits = 16 // of the digest
+	return "~" + record.Digest.String()[:digits]
+}
 
-// aside is the File.Aside of an object; empty where all that may lie at its path is the copy of the version before, or its own.
+// aside is the File.Aside of an object; empty where all that may lie at its path is its own copy, or that of the version which it supersedes.
 func (r *run) aside(ctx context.Context, d *pushed, o *plan.PushObject) (string, error) {
-	record := o.Record
-	isConfirmed := d.known.Count > 0 && !record.ReceivedAt.After(d.known.Last)
-	if isConfirmed || record.Name == "" && record.Path == "" { // the path is made of its digest
+	isConfirmed := d.known.Count > 0 && !o.Record.ReceivedAt.After(d.known.Last)
+	if isConfirmed || o.Record.Version <= 1 || o.Record.State != wire.StateCurrent {
 		return "", nil
-	}
-	suffix := r.now.UTC().Format(asideTime)
-	if record.Version <= 1 {
-		return suffix, nil
 	}
 	versions, err := r.Catalog.Versions(ctx, d.in.Instrument, o.Path)
-	if errors.Is(err, catalog.ErrNotFound) {
-		return "", nil
+	if err != nil && !errors.Is(err, catalog.ErrNotFound) {
+		return "", err
 	}
 	for i := range versions {
-		if v := &versions[i]; max(1, v.Version) == record.Version-1 && expiredBefore(v, record) {
-			return suffix, err
+		if v := &versions[i]; max(1, v.Version) == o.Record.Version-1 && expiredBefore(v, o.Record) && r.policy.Keeps(v) {
+			return asideSuffix(v), nil
 		}
 	}
-	return "", err
+	return "", nil
 }
 
 // expiredBefore says whether a version had expired when the next one was received: it was never superseded.

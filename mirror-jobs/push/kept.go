@@ -9,6 +9,7 @@ import (
 
 	"github.com/substorm/substorm/internal/catalog"
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/mirror-jobs/plan"
 )
 
 // Copies whose originals are gone here, since they expired, may be the last ones. A run that compares all asks the partner for them, too,
@@ -52,9 +53,15 @@ func (r *run) compareKeptDay(ctx context.Context, d *pushed) error {
 			return nil // a part of a day says nothing of the rest
 		}
 	}
-	missing, err := r.missingOf(ctx, d, d.plan.Kept, false)
+	missing, err := r.missingOf(ctx, d, d.plan.Kept, func(o *plan.PushObject) (string, bool) { return d.here.pathOf(o, false) })
 	if err == nil && r.policy.AllVersions && len(missing) > 0 { // it may have been superseded before it expired
-		missing, err = r.missingOf(ctx, d, missing, true)
+		missing, err = r.missingOf(ctx, d, missing, func(o *plan.PushObject) (string, bool) { return d.here.pathOf(o, true) })
+	}
+	if err == nil && len(missing) > 0 { // its name may have been used again
+		missing, err = r.missingOf(ctx, d, missing, func(o *plan.PushObject) (string, bool) {
+			path, ok := d.here.pathOf(o, false)
+			return path + asideSuffix(o.Record), ok
+		})
 	}
 	if err != nil {
 		return err
@@ -81,9 +88,8 @@ func (r *run) compareKeptDay(ctx context.Context, d *pushed) error {
 	return r.noteAbsent(ctx, d, absent, lost, first)
 }
 
-// missingOf returns those of some objects of a day, by index, whose copies the partner does not have under the path of a current version,
-// or of an older one.
-func (r *run) missingOf(ctx context.Context, d *pushed, some []int, older bool) (missing []int, err error) {
+// missingOf returns those of some objects of a day, by index, whose copies the partner does not have under some path.
+func (r *run) missingOf(ctx context.Context, d *pushed, some []int, pathOf func(*plan.PushObject) (path string, ok bool)) (missing []int, err error) {
 	var files []File
 	var of []int
 	var paths owners
@@ -100,7 +106,7 @@ func (r *run) missingOf(ctx context.Context, d *pushed, some []int, older bool) 
 	}
 	for _, i := range some {
 		o := &d.objects[i]
-		path, ok := d.here.pathOf(o, older)
+		path, ok := pathOf(o)
 		if !ok {
 			missing = append(missing, i)
 			continue

@@ -31,8 +31,7 @@ type File struct {
 
 	// Replaces: another file may lie at Path, also one with the same size and time.
 	Replaces bool
-	// Aside, where it is not empty, is added to the name of a file with other bytes that lies at Path. It is not that of an earlier version,
-	// and may be the last copy of its object.
+	// Aside, where it is not empty, is added to the name of a file with other bytes that lies at Path: it may be the last copy of its object.
 	Aside string
 
 	// owner is the object that the path belongs to, whichever of its versions this is.

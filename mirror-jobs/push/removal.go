@@ -286,6 +286,9 @@ func (r *run) gone(ctx context.Context, d *pushed, at layout, never bool) (all [
 		if p, ok := at.pathOf(o, false); ok {
 			all = append(all, gone{path: p, record: o.Record, by: by, former: at.former, shared: former || at.shared(o.Record, err == nil && is.ID != o.Record.ID)})
 		}
+		if p, ok := at.pathOf(o, false); ok && err == nil && is.ID != o.Record.ID {
+			all = append(all, gone{path: p + asideSuffix(o.Record), record: o.Record, former: at.former})
+		}
 		if p, ok := at.pathOf(o, true); ok && at.all() {
 			all = append(all, gone{path: p, record: o.Record, by: by, former: at.former, shared: former})
 		}

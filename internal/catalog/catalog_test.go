@@ -173,6 +173,18 @@ func TestFresh(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 
+	repeat, next := object(at(16), "g.jpg"), object(at(17), "h.jpg")
+	repeat.Digest, next.Digest = b.Digest, twice.Digest
+	l.Announce(camera, repeat, next)
+	l.ready(c)
+	l.same("what may be duplicates", len(day.Records), len(l.day(c, camera, today).Records))
+	l.part(camera, repeat)
+	l.flush()
+	l.ready(c)
+	if r := l.find(c, "g.jpg"); r.State != wire.StateCurrent {
+		t.Errorf("what is listed as an object of its own: %+v", r)
+	}
+
 	numbered := object(at(15), "")
 	l.Announce(mag, numbered)
 	l.ready(c)

@@ -249,6 +249,7 @@ func (c *Catalog) merge(listed *Day, fresh []*item) *Day {
 	}
 	taken := make(map[string]bool, len(fresh)) // by path
 	replaced := map[string]bool{}              // by ID: a newer version came first
+	repeated := digestsIn(listed, fresh)
 	for _, f := range fresh {
 		r := f.record
 		switch _, known := place(r.ID); {
@@ -259,7 +260,7 @@ func (c *Catalog) merge(listed *Day, fresh []*item) *Day {
 		case r.IsChange():
 			change(r.ID, func(was *wire.Record) { became(was, &r) })
 		case known || r.State != wire.StateCurrent:
-		case c.uncertain(listed, taken, &r, f.path):
+		case c.uncertain(listed, taken, &r, f.path), mayRepeat(&r) && repeated[r.Digest]:
 		default:
 			if replaced[r.ID] || slices.ContainsFunc(listed.at(f.path), func(o *wire.Record) bool { return o.Supersedes == r.ID }) {
 				r.State = wire.StateSuperseded
@@ -272,7 +273,7 @@ func (c *Catalog) merge(listed *Day, fresh []*item) *Day {
 					}
 				})
 			}
-			taken[f.path] = true
+			taken[f.path], repeated[r.Digest] = true, true
 			at[r.ID] = len(d.Records)
 			d.Records, d.paths = append(d.Records, &r), append(d.paths, f.path)
 		}
@@ -287,6 +288,30 @@ func (c *Catalog) merge(listed *Day, fresh []*item) *Day {
 	d.Records, d.paths = d.Records[:kept], d.paths[:kept]
 	d.index()
 	return d
+}
+
+// mayRepeat says whether the manifest's writer may list a new object as a duplicate of another one.
+func mayRepeat(r *wire.Record) bool {
+	return r.State == wire.StateCurrent && r.Segment == nil && r.Name == ""
+}
+
+// digestsIn are those digests of fresh objects which may be duplicates that a listed day has.
+func digestsIn(listed *Day, fresh []*item) map[wire.Digest]bool {
+	asked := make(map[wire.Digest]bool, len(fresh))
+	for _, f := range fresh {
+		if mayRepeat(&f.record) {
+			asked[f.record.Digest] = false
+		}
+	}
+	if len(asked) == 0 {
+		return asked
+	}
+	for _, r := range listed.Records {
+		if _, is := asked[r.Digest]; is {
+			asked[r.Digest] = true
+		}
+	}
+	return asked
 }
 
 // became changes a record as a notice of the archivist says. What became of the object

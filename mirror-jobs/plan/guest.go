@@ -142,11 +142,12 @@ func (p *GuestPolicy) Day(theirs []mirrorindex.Entry, here []*wire.Record, now t
 	return g
 }
 
-// Unlisted counts the objects here that another Site does not list any more in the list of their day, and returns the first of them.
+// Unlisted counts the objects here that another Site does not list any more in the list of their day, and returns the first of them. One whose
+// bytes are those of another object of the list was found to be a duplicate of that.
 func Unlisted(theirs []mirrorindex.Entry, here []*wire.Record) (first *wire.Record, n int) {
-	listed := ListingOf(theirs)
+	listed, current := ListingOf(theirs), currentDigests(theirs)
 	for _, r := range here {
-		if r.Origin == nil || listed[r.Origin.ID] != nil {
+		if r.Origin == nil || listed[r.Origin.ID] != nil || current[r.Digest] {
 			continue
 		}
 		if n++; first == nil {
@@ -154,6 +155,17 @@ func Unlisted(theirs []mirrorindex.Entry, here []*wire.Record) (first *wire.Reco
 		}
 	}
 	return first, n
+}
+
+// currentDigests are those of the current objects of a list.
+func currentDigests(list []mirrorindex.Entry) map[wire.Digest]bool {
+	all := make(map[wire.Digest]bool, len(list))
+	for i := range list {
+		if list[i].Is() == wire.StateCurrent {
+			all[list[i].Digest] = true
+		}
+	}
+	return all
 }
 
 // sameBytes returns the one of some objects of one ID that has the bytes of an entry; nil: none has. Others are the rest.

@@ -18,7 +18,8 @@ type Line struct {
 	mirrorindex.Entry
 	// Held: the mirror has its bytes.
 	Held bool `json:"held,omitempty"`
-	// Gone: the other side does not list it any more. Moved: it lists the object under another path.
+	// Gone: the other side does not list it any more. Moved: it lists the object under another path, or another one with its bytes, of which
+	// it was found to be a duplicate.
 	Gone  bool `json:"gone,omitempty"`
 	Moved bool `json:"moved,omitempty"`
 }
@@ -95,9 +96,10 @@ func (p Policy) Merge(ours []Line, theirs []mirrorindex.Entry, more bool) (all [
 		}
 		all = append(all, l)
 	}
+	current := currentDigests(theirs)
 	for _, l := range was {
 		if l.Held || removed[l.object()] == l { // what never was here leaves no trace
-			l.Gone, l.Moved = true, listed[l.object()]
+			l.Gone, l.Moved = true, listed[l.object()] || l.Is() == wire.StateCurrent && current[l.Digest]
 			if l.Held || !l.Moved {
 				all = append(all, *l)
 			}

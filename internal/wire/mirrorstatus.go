@@ -163,11 +163,12 @@ type MirrorProgress struct {
 	// BytesPerSecond on the average of the last minute.
 	BytesPerSecond int64 `json:"bytesPerSecond"`
 	// Removed at the other side (of a pull: here); Failed could not be moved; Quarantined belong to no Instrument;
-	// Empty have no bytes, so they cannot be objects.
+	// Empty have no bytes, so they cannot be objects; BadNames have names that no object can have.
 	Removed     int64 `json:"removed,omitempty"`
 	Failed      int64 `json:"failed,omitempty"`
 	Quarantined int64 `json:"quarantined,omitempty"`
 	Empty       int64 `json:"empty,omitempty"`
+	BadNames    int64 `json:"badNames,omitempty"`
 	// Ends is when the run ends at this rate; zero where nobody knows.
 	Ends time.Time `json:"ends,omitzero"`
 }

@@ -64,7 +64,7 @@ func sampleMirrorStatus() MirrorStatus {
 		StartedAt: sampleTime.Add(-time.Hour), ReportedAt: sampleTime, Result: MirrorRunning, Reason: MirrorReasonMaintenance, Message: "waits until 02:00",
 		Reached: sampleTime.Add(-time.Second),
 		Progress: MirrorProgress{Objects: 37_000, Bytes: 52_000_000, TotalObjects: 37_655, TotalBytes: 53_000_000, Compared: 100, BytesPerSecond: 1_000_000,
-			Removed: 4, Failed: 1, Quarantined: 2, Ends: sampleTime.Add(time.Second)},
+			Removed: 4, Failed: 1, Quarantined: 2, BadNames: 5, Ends: sampleTime.Add(time.Second)},
 		Owed:       &MirrorOwed{Objects: 655, Bytes: 1_000_000, Oldest: sampleTime.Add(-24 * time.Hour)},
 		Path:       &MirrorPathSeen{RoundTripMicros: 110_000, DeliveryBytesPerSecond: 5_000_000, BufferBytes: 550_000, Connections: 8, RetransmitPermille: 3},
 		VerifiedTo: sampleTime.Add(-48 * time.Hour), Purges: 1,

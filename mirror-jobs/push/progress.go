@@ -14,7 +14,7 @@ import (
 // Progress is how far a run is. The zero value is one that begins; its methods may be called
 // from several goroutines.
 type Progress struct {
-	objects, bytes, owedObjects, owedBytes, compared, removed, failed, differing, quarantined, empty, unconfirmed atomic.Int64
+	objects, bytes, owedObjects, owedBytes, compared, removed, failed, differing, quarantined, empty, badNames, unconfirmed atomic.Int64
 	// oldest is when the oldest object was received that the partner lacks.
 	oldest atomic.Pointer[time.Time]
 	// wentBack are the signs that the Site that is pulled from went back.
@@ -32,6 +32,7 @@ func (p *Progress) Report() wire.MirrorProgress {
 	return wire.MirrorProgress{
 		Objects: p.objects.Load(), Bytes: p.bytes.Load(), TotalObjects: p.owedObjects.Load(), TotalBytes: p.owedBytes.Load(),
 		Compared: p.compared.Load(), Removed: p.removed.Load(), Failed: p.failed.Load(), Quarantined: p.quarantined.Load(), Empty: p.empty.Load(),
+		BadNames: p.badNames.Load(),
 	}
 }
 
@@ -239,6 +240,9 @@ func (p *Progress) Keep(n int) { p.failed.Add(int64(n)) }
 
 // PassEmpty counts a file without a byte, which is passed over.
 func (p *Progress) PassEmpty() { p.empty.Add(1) }
+
+// PassBadNames counts files whose names no object can have, which are passed over.
+func (p *Progress) PassBadNames(n int) { p.badNames.Add(int64(n)) }
 
 // Quarantine counts files that belong to no Instrument.
 func (p *Progress) Quarantine(n int) { p.quarantined.Add(int64(n)) }

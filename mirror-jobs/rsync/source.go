@@ -104,6 +104,8 @@ type treeLister struct {
 	limits  tree.Limits
 	visit   func(tree.Folder) error
 	refused tree.Refusals
+	// badNames counts those of the folder that is passed on next.
+	badNames *bound.List
 }
 
 // all reads a list.
@@ -115,6 +117,10 @@ func (v *treeLister) all(list io.Reader) error {
 	for lines.Scan() {
 		file, is := listed(lines.Text())
 		if !is {
+			continue
+		}
+		if wire.CheckSentName(file.Path) != nil {
+			v.addBadName(&f, file.Path)
 			continue
 		}
 		if of := folderOf(file.Path); of != f.Path {
@@ -145,6 +151,18 @@ func (v *treeLister) all(list io.Reader) error {
 	return nil
 }
 
+// addBadName notes the path of a file that no object can have as its name.
+func (v *treeLister) addBadName(f *tree.Folder, name string) {
+	if len(f.BadNames) == 0 {
+		v.badNames = v.limits.FilesOf(f.Path)
+	}
+	if err := v.badNames.Add(1, tree.Size(name)); err != nil {
+		v.refused.Add(err)
+		return
+	}
+	f.BadNames = append(f.BadNames, name)
+}
+
 // take says whether the files of a folder are taken.
 func (v *treeLister) take(folder string, folders *bound.List) bool {
 	err := v.limits.CheckDepth(folder)
@@ -158,7 +176,7 @@ func (v *treeLister) take(folder string, folders *bound.List) bool {
 }
 
 func (v *treeLister) pass(f tree.Folder) error {
-	if len(f.Files) == 0 {
+	if len(f.Files)+len(f.BadNames) == 0 {
 		return nil
 	}
 	return v.visit(f)
@@ -171,8 +189,7 @@ func folderOf(name string) string {
 	return ""
 }
 
-// listed reads a line of rsync --list-only: mode, size, date, time, name. False: it is no file, or one whose name no object can
-// have.
+// listed reads a line of rsync --list-only: mode, size, date, time, name. False: it is no file.
 func listed(line string) (plan.File, bool) {
 	fields := strings.Fields(line)
 	if len(fields) < 5 || !strings.HasPrefix(fields[0], "-") {
@@ -181,7 +198,7 @@ func listed(line string) (plan.File, bool) {
 	size, err := strconv.ParseInt(strings.ReplaceAll(fields[1], ",", ""), 10, 64)
 	_, name, found := strings.Cut(line, fields[2]+" "+fields[3]+" ")
 	name = unescaped(name)
-	if err != nil || size < 0 || !found || wire.CheckSentName(name) != nil {
+	if err != nil || size < 0 || !found {
 		return plan.File{}, false
 	}
 	return plan.File{Path: name, Size: size, Mark: fields[1] + " " + fields[2] + " " + fields[3]}, true

@@ -39,6 +39,8 @@ type Folder struct {
 	// Path below the one that is pulled; empty for that itself.
 	Path  string
 	Files []plan.File
+	// BadNames are paths of files and folders, here or elsewhere in the tree, that no object can have as its name: they cannot come.
+	BadNames []string
 }
 
 // Wanted is a file that may have changed since it was seen.
@@ -205,6 +207,7 @@ func (r *run) folder(ctx context.Context, f Folder) error {
 	todo := plan.Tree(f.Files, before, r.Entry.Paths)
 	r.Progress.Compare(todo.Same)
 	r.quarantine(f, todo.Quarantined)
+	r.passBadNames(f.BadNames)
 	r.passEmpty(f, &todo)
 	for _, i := range todo.Fetch {
 		r.Progress.Owe(max(0, f.Files[i].Size))
@@ -230,6 +233,14 @@ func (r *run) quarantine(f Folder, files []int) {
 	r.Progress.Quarantine(len(files))
 	for _, i := range files {
 		r.log.Add(slog.LevelWarn, "files that no pattern of spec.paths fits stay at the other side until one does", "path", f.Files[i].Path)
+	}
+}
+
+// passBadNames counts files whose names no object can have.
+func (r *run) passBadNames(names []string) {
+	r.Progress.PassBadNames(len(names))
+	for _, name := range names {
+		r.log.Add(slog.LevelWarn, "files and folders are passed over, whose names no object can have", "error", wire.SaidText(wire.CheckSentName(name).Error()))
 	}
 }
 

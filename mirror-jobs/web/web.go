@@ -132,7 +132,7 @@ func (s *Source) Walk(ctx context.Context, visit func(tree.Folder) error) error 
 			}
 			continue
 		}
-		if err := visit(tree.Folder{Path: at, Files: w.sort(at, found)}); err != nil {
+		if err := visit(w.sort(at, found)); err != nil {
 			return err
 		}
 	}
@@ -151,14 +151,15 @@ type walk struct {
 	unlisted error
 }
 
-// sort returns the files that the links of a folder lead to, and notes the folders. Those whose names no object can have are counted.
-func (w *walk) sort(at string, found []link) (files []plan.File) {
+// sort returns the files that the links of a folder lead to, and notes the folders.
+func (w *walk) sort(at string, found []link) tree.Folder {
+	is := tree.Folder{Path: at}
 	for _, l := range found {
 		name := path.Join(at, l.Name)
 		var refusal error
 		switch {
 		case wire.CheckSentName(name) != nil:
-			w.log.Add(slog.LevelWarn, "files and folders are passed over, whose names no object can have", "path", name)
+			is.BadNames = append(is.BadNames, name)
 		case l.Folder:
 			if refusal = w.cfg.Limits.CheckDepth(name); refusal == nil {
 				refusal = w.folders.Add(1, tree.Size(name))
@@ -169,13 +170,13 @@ func (w *walk) sort(at string, found []link) (files []plan.File) {
 		case !w.may(name, false):
 			w.log.Add(slog.LevelWarn, "robots.txt asks not to read some files: they are passed over", "path", name)
 		default:
-			files = append(files, plan.File{Path: name, Size: -1, Mark: l.Mark})
+			is.Files = append(is.Files, plan.File{Path: name, Size: -1, Mark: l.Mark})
 		}
 		if refusal != nil {
 			w.refused.Add(refusal)
 		}
 	}
-	return files
+	return is
 }
 
 // errNothing: the page of the folder that is pulled names nothing, as one of a captive portal does.

@@ -218,6 +218,27 @@ func TestPull(t *testing.T) {
 	}
 }
 
+// What has a name that no object can have is listed apart, for the run to count: a folder, too, which is not read.
+func TestNamesOfNoObject(t *testing.T) {
+	a := newArchive(t, map[string]string{"aurora/caf\xe9.txt": "no", "aurora/b\\/x.txt": "no", "aurora/1.txt": "first"})
+	var listed, bad []string
+	if err := source(t, a.URL, "/aurora").Walk(t.Context(), func(f tree.Folder) error {
+		for _, file := range f.Files {
+			listed = append(listed, file.Path)
+		}
+		bad = append(bad, f.BadNames...)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(listed, []string{"1.txt"}) || !slices.Equal(bad, []string{"b\\", "caf\xe9.txt"}) {
+		t.Errorf("it lists %q, and %q with names of no object", listed, bad)
+	}
+	if asked := a.takes(); len(asked) != 2 {
+		t.Errorf("it asked for %q, want robots.txt and one folder", asked)
+	}
+}
+
 // A server that invents folders without end is left at some depth.
 func TestEndlessFolders(t *testing.T) {
 	pages := 0

@@ -335,6 +335,9 @@ func (v MirrorView) complete(r *MirrorReport) string {
 	if r.Progress.Empty > 0 {
 		text += fmt.Sprintf("; files passed over because they are empty: %d", r.Progress.Empty)
 	}
+	if r.Progress.BadNames > 0 {
+		text += fmt.Sprintf("; files and folders passed over because no object can have their names: %d; the log of the run names the first", r.Progress.BadNames)
+	}
 	return text
 }
 

@@ -116,6 +116,9 @@ func TestMirroredIntoOwnInstrument(t *testing.T) {
 	if n := notices[0]; n.Name != m.Path || n.Origin != nil || n.MediaType != "image/png" || time.Since(n.ReceivedAt) > patience || n.Key != wire.NamedKey("hub", "camera", m.Path, 1) {
 		t.Errorf("notice %+v", n)
 	}
+	if is := notices[0].Completeness; is != wire.CompletenessUnverified {
+		t.Errorf("a file that its source may still write is %s", is)
+	}
 
 	for what, c := range map[string]struct {
 		instrument string

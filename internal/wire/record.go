@@ -93,7 +93,8 @@ const DigestSourceListed DigestSource = "Listed"
 type Completeness string
 
 // The values of Completeness. Unverified: a close or a pause ended the object, as
-// a dead sender does too, or it is not what the Instrument expects.
+// a dead sender does too, or it is not what the Instrument expects, or it is a file
+// that was pulled, imported or adopted, and may not have been written to its end.
 const (
 	CompletenessVerified   Completeness = "Verified"
 	CompletenessUnverified Completeness = "Unverified"

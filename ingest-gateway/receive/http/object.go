@@ -104,7 +104,11 @@ func (q *request) keep(name string, o *store.Object, wanted digests) {
 		q.refuse(cause, size, err)
 		return
 	}
-	o.Whole(wire.CompletenessVerified)
+	completeness := wire.CompletenessVerified
+	if q.mirrored { // of a tree of files, whose source may have been writing this one; what came from another Substorm is as its origin says
+		completeness = wire.CompletenessUnverified
+	}
+	o.Whole(completeness)
 	kept, err := o.Keep(q.server.ctx)
 	if err != nil {
 		q.refuse(q.causeOf(err), size, err)

@@ -199,8 +199,11 @@ func (r *Collector) held(ctx context.Context, b *batch, now time.Time) (held boo
 }
 
 // comparedAt returns when a partner's copies were last compared with what they are to be, as its runs report; the zero time: that is not
-// known.
+// known. Of a push that is begun by notices too, the reports do not say which of its runs compared: it counts where it compares often enough.
 func (r *Collector) comparedAt(ctx context.Context, partner string, p Partner) (at time.Time, err error) {
+	if p.Push != nil && p.Push.Continuous != nil && time.Duration(p.Push.Continuous.IntervalMillis)*time.Millisecond > comparedWithin {
+		return time.Time{}, nil
+	}
 	keys := wire.MirrorStatusKey(partner, "*")
 	if p.Pull != nil {
 		keys = wire.PullerStatusKey(p.Pull.Reader)

@@ -140,6 +140,9 @@ func TestExpireMirroredForSpace(t *testing.T) {
 	digest := func(m *wire.MirrorEntry) { m.Verify = wire.MirrorVerifyDigest }
 	prunes := func(m *wire.MirrorEntry) { m.Prune = wire.MirrorPruneWhenExpired }
 	part := func(m *wire.MirrorEntry) { m.Selection.ObservedTo = noon.Add(time.Minute) }
+	seldom := func(m *wire.MirrorEntry) {
+		m.Continuous = &wire.MirrorContinuous{IntervalMillis: (comparedWithin + time.Hour).Milliseconds()}
+	}
 	l := newLab(t)
 	l.fill()
 	l.keep = &wire.RetentionEntry{WhenMirrored: true}
@@ -174,6 +177,7 @@ func TestExpireMirroredForSpace(t *testing.T) {
 		"another one lacks all":       {map[string]*wire.MirrorEntry{"eiscat": pushed(time.Hour, digest), "madrigal": pushed(time.Hour)}, 7, 0, keptLacking},
 		"it did not compare lately":   {map[string]*wire.MirrorEntry{"eiscat": pushed(time.Hour, digest)}, 7, comparedWithin + time.Hour, keptUncompared},
 		"when is not known":           {map[string]*wire.MirrorEntry{"eiscat": pushed(time.Hour, digest)}, 7, -1, keptUncompared},
+		"it compares too seldom":      {map[string]*wire.MirrorEntry{"eiscat": pushed(time.Hour, digest, seldom)}, 7, 0, keptUncompared},
 		"it is deleted":               {map[string]*wire.MirrorEntry{}, 7, 0, keptLacking},
 		"nobody knows the partners":   {nil, 7, 0, keptLacking},
 	} {

@@ -48,6 +48,16 @@ func opens(rel string) bool {
 	return false
 }
 
+// isHiddenFolder says whether a folder that was named looks like that itself, also by another name, as "." within it.
+func isHiddenFolder(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() {
+		return false
+	}
+	whole, err := filepath.Abs(path)
+	return err == nil && opens(filepath.Base(whole))
+}
+
 // suffixOf is what a file's name says of its kind: .jpg, or .pgm.gz. Numbers tell no kinds apart.
 func suffixOf(name string) string {
 	name = strings.ToLower(filepath.Base(name))
@@ -82,6 +92,7 @@ func (in input) surveyed(each func(item)) (survey, error) {
 		if path == stdinName {
 			continue
 		}
+		hidden := isHiddenFolder(path)
 		for file, err := range files(path) {
 			if err != nil {
 				return all, err
@@ -89,7 +100,7 @@ func (in input) surveyed(each func(item)) (survey, error) {
 			all.files++
 			all.bytes += file.size
 			all.suffixes[suffixOf(file.name)]++
-			if opens(file.rel) {
+			if hidden || opens(file.rel) {
 				if all.hidden++; len(all.opening) < shownNames {
 					all.opening = append(all.opening, file.name)
 				}

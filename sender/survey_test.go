@@ -140,3 +140,13 @@ func TestDryRun(t *testing.T) {
 		t.Errorf("%s\n%s", listed, said)
 	}
 }
+
+// TestHiddenFolder: a hidden folder that is named itself is sent with a person's word only.
+func TestHiddenFolder(t *testing.T) {
+	p := newPeer(t, good)
+	cfg := config(t, filepath.Join(tree(t, ".kube/config"), ".kube"))
+	cfg.Addresses = []string{p.address()}
+	if err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "--yes") || p.connections() > 0 {
+		t.Errorf("%v, %d connections", err, p.connections())
+	}
+}

@@ -182,7 +182,7 @@ func (d *Decoder) Read(in io.Reader, receivedAt time.Time, emit func(Sample) err
 }
 
 // ReadObject is Read for an object that was archived, observed or received at a time. A last line without its end is not read, and counted, where
-// the format has one on each line, or where nobody knows whether the object is whole: a number may be cut in it.
+// the format has one on each line and this one is not all there, or where it is not known whether the object is whole: a number may be cut in it.
 func (d *Decoder) ReadObject(in io.Reader, r *wire.Record, at time.Time, emit func(Sample) error) error {
 	last := endsFixed
 	switch {

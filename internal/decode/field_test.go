@@ -4,6 +4,7 @@ package decode_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -52,7 +53,7 @@ func TestFieldText(t *testing.T) {
 		{"a time with an exponent", object(wire.TimeUnixSeconds, path(double("x"), "/x")), `{"t":1.795846725e9,"x":1.5}{"t":17958467250E-1,"x":2}{"t":1795846725123456789e-9,"x":3}{"t":-15e-1,"x":4}{"t":0e5,"x":5}`,
 			[]string{"2026-11-28T06:18:45Z 1.5", "2026-11-28T06:18:45Z 2", "2026-11-28T06:18:45.123456789Z 3", "1969-12-31T23:59:58.5Z 4", "1970-01-01T00:00:00Z 5"}, ""},
 		{"a time with an exponent in CSV", unix, "1.795846725e+09;1\n1795846725,5;2\n1e;3\n1e400;4\n1e99;5\n", []string{"2026-11-28T06:18:45Z 1", "2026-11-28T06:18:45.5Z 2"}, "3 undecodable"},
-		{"numbers that are none", blank, "2026 nAn\n2026 -INF\n2026 1.#QNAN\n2026 nan(0x1)\n2026 +Infinity\n", []string{"2026-01-01T00:00:00Z NaN", "2026-01-01T00:00:00Z NaN", "2026-01-01T00:00:00Z NaN", "2026-01-01T00:00:00Z NaN", "2026-01-01T00:00:00Z NaN"}, ""},
+		{"numbers that are none", blank, "2026 nAn\n2026 -INF\n2026 1.#QNAN\n2026 -1.#J\n2026 nan(0x1)\n2026 +Infinity\n", slices.Repeat([]string{"2026-01-01T00:00:00Z NaN"}, 6), ""},
 		{"an integer that is none", counts, "2026,NaN\n", []string{"2026-01-01T00:00:00Z -1"}, ""},
 		{"decimal commas", semicolons, "2026-01-01T00:00:00,5;1,25;a,b\n2026;-1,5e3;c\n2026;1.5;d\n", []string{`2026-01-01T00:00:00.5Z 1.25 "a,b"`, `2026-01-01T00:00:00Z -1500 "c"`, `2026-01-01T00:00:00Z 1.5 "d"`}, ""},
 		{"commas that are no decimal ones", semicolons, "2026;1,234.5;a\n2026;1,234,567;b\n", []string{`2026-01-01T00:00:00Z NaN "a"`, `2026-01-01T00:00:00Z NaN "b"`}, "2 undecodable"},
@@ -91,12 +92,16 @@ func TestCutOff(t *testing.T) {
 		want    []string
 		bad     int
 	}{
-		"IAGA-2002":                       {iaga, lines, wire.Record{Completeness: wire.CompletenessVerified}, first, 1},
-		"IAGA-2002, unverified":           {iaga, lines, wire.Record{Completeness: wire.CompletenessUnverified}, first, 1},
-		"IAGA-2002, with its end":         {iaga, lines + "\r", wire.Record{Completeness: wire.CompletenessUnverified}, append(first, second), 0},
-		"IAGA-2002, framed by lines":      {iaga, lines, wire.Record{Completeness: wire.CompletenessVerified, Framing: wire.FramingLines}, append(first, second), 0},
-		"CSV, whose last end may be away": {columns, rows, wire.Record{Completeness: wire.CompletenessVerified}, append(first, second), 0},
-		"CSV, unverified":                 {columns, rows, wire.Record{Completeness: wire.CompletenessUnverified}, first, 1},
+		"IAGA-2002":                        {iaga, lines, wire.Record{Completeness: wire.CompletenessVerified}, first, 1},
+		"IAGA-2002, unverified":            {iaga, lines, wire.Record{Completeness: wire.CompletenessUnverified}, first, 1},
+		"IAGA-2002, with its end":          {iaga, lines + "\r", wire.Record{Completeness: wire.CompletenessUnverified}, append(first, second), 0},
+		"IAGA-2002, whole all the same":    {iaga, lines + ".00", wire.Record{Completeness: wire.CompletenessVerified}, append(first, second), 0},
+		"IAGA-2002, a decimal is missing":  {iaga, lines + ".0", wire.Record{Completeness: wire.CompletenessVerified}, first, 1},
+		"IAGA-2002, an element is missing": {iaga, strings.TrimSuffix(lines, "  4700"), wire.Record{Completeness: wire.CompletenessVerified}, first, 1},
+		"IAGA-2002, whole and unverified":  {iaga, lines + ".00", wire.Record{Completeness: wire.CompletenessUnverified}, first, 1},
+		"IAGA-2002, framed by lines":       {iaga, lines, wire.Record{Completeness: wire.CompletenessVerified, Framing: wire.FramingLines}, append(first, second), 0},
+		"CSV, whose last end may be away":  {columns, rows, wire.Record{Completeness: wire.CompletenessVerified}, append(first, second), 0},
+		"CSV, unverified":                  {columns, rows, wire.Record{Completeness: wire.CompletenessUnverified}, first, 1},
 	} {
 		d := newDecoder(t, c.channel)
 		var got []string

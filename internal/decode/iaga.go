@@ -49,7 +49,7 @@ func newIAGA(d *Decoder) (layout, error) {
 			return nil, fmt.Errorf("parameter %s: a component without a name", p.Name)
 		}
 	}
-	return lines{lined: l, fixed: true}, nil
+	return lines{lined: l, isWhole: l.isWhole}, nil
 }
 
 func (l *iagaLayout) begin(r *run) {
@@ -111,6 +111,17 @@ func (l *iagaLayout) line(r *run, number int, line []byte) bool {
 		return true
 	}
 	return r.done(t)
+}
+
+// isWhole says whether a line has all of its elements, the last one with its two decimals: nothing was cut off it.
+func (l *iagaLayout) isWhole(r *run, line []byte) bool {
+	s := r.state.(*iagaState)
+	r.fields = blanks(r.fields[:0], bytes.TrimSpace(line))
+	if s.elements == 0 || len(r.fields) != iagaFirst+s.elements {
+		return false
+	}
+	_, decimals, _ := bytes.Cut(r.fields[len(r.fields)-1], []byte("."))
+	return len(decimals) == 2
 }
 
 // header reads the line that names the columns.

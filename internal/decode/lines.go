@@ -21,8 +21,8 @@ type lined interface {
 // lines is the layout that a lined one makes. A line ends with LF, CRLF, or CR, as serial loggers write it.
 type lines struct {
 	lined
-	// fixed: the format has an end on each line, so a last one without it was cut off.
-	fixed bool
+	// isWhole says of a format that has an end on each line whether a last one without it is all there; nil: the format fixes no ends.
+	isWhole func(r *run, line []byte) bool
 }
 
 func (l lines) payload(r *run, payload []byte) {
@@ -56,7 +56,7 @@ func (l lines) last(r *run, number int, line []byte) {
 	if line = withoutMark(line); len(line) == 0 {
 		return
 	}
-	if r.ends == endsAll || r.ends == endsFixed && l.fixed {
+	if r.ends == endsAll || r.ends == endsFixed && l.isWhole != nil && !l.isWhole(r, line) {
 		r.skip("line %d has no end: it was cut off, or may have been", number)
 		return
 	}
@@ -69,7 +69,7 @@ type ends int
 const (
 	// endsNone: all are read. What holds them is whole.
 	endsNone ends = iota
-	// endsFixed: not those of formats that have an end on each.
+	// endsFixed: of formats that have an end on each, those alone that are all there nevertheless.
 	endsFixed
 	// endsAll: none is read, as nobody knows whether all came.
 	endsAll

@@ -136,7 +136,10 @@ func noNumber(text []byte) bool {
 	if text[0] == '-' || text[0] == '+' {
 		text = text[1:]
 	}
-	if len(text) < 3 || text[0] >= '0' && text[0] <= '9' && !bytes.HasPrefix(text, windowsNumber) {
+	if bytes.HasPrefix(text, windowsNumber) {
+		return true
+	}
+	if len(text) < 3 || text[0] >= '0' && text[0] <= '9' {
 		return false
 	}
 	if i := bytes.IndexByte(text, '('); i > 0 && text[len(text)-1] == ')' { // what it is made of
@@ -150,10 +153,10 @@ func noNumber(text []byte) bool {
 	return false
 }
 
-// noNumbers are the words for numbers that are none; windowsNumber begins those of Microsoft's C library.
+// noNumbers are the words for numbers that are none; windowsNumber begins those of Microsoft's C library, which rounds the word too: 1.#INF,
+// 1.#QNAN0, or with two decimals 1.#J.
 var (
-	noNumbers = [][]byte{[]byte("nan"), []byte("inf"), []byte("infinity"), []byte("snan"), []byte("qnan"),
-		[]byte("1.#INF"), []byte("1.#IND"), []byte("1.#QNAN"), []byte("1.#SNAN")}
+	noNumbers     = [][]byte{[]byte("nan"), []byte("inf"), []byte("infinity"), []byte("snan"), []byte("qnan")}
 	windowsNumber = []byte("1.#")
 )
 

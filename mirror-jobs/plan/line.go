@@ -18,8 +18,8 @@ type Line struct {
 	mirrorindex.Entry
 	// Held: the mirror has its bytes.
 	Held bool `json:"held,omitempty"`
-	// Gone: the other side does not list it any more. Moved: it lists the object under another path, or another one with its bytes, of which
-	// it was found to be a duplicate.
+	// Gone: the other side does not list it any more. Moved: it lists the object under another path, or another one that is here with its bytes, of
+	// which it was found to be a duplicate.
 	Gone  bool `json:"gone,omitempty"`
 	Moved bool `json:"moved,omitempty"`
 }
@@ -72,11 +72,12 @@ func (p Policy) Merge(ours []Line, theirs []mirrorindex.Entry, more bool) (all [
 		sortLines(ours)
 		return ours, 0
 	}
-	was := make(map[string]*Line, len(ours))
+	was, held := make(map[string]*Line, len(ours)), make(map[string]bool, len(ours))
 	removed := map[string]*Line{}
 	for i := range ours {
 		l := &ours[i]
 		was[l.key()] = l
+		held[l.object()] = held[l.object()] || l.Held
 		if l.Removed() && !l.Held && p.Retractions != RetractionsIgnore { // one that is held was never acted upon
 			removed[l.object()] = l
 		}
@@ -96,7 +97,7 @@ func (p Policy) Merge(ours []Line, theirs []mirrorindex.Entry, more bool) (all [
 		}
 		all = append(all, l)
 	}
-	current := currentDigests(theirs)
+	current := currentDigests(theirs, func(e *mirrorindex.Entry) bool { return held[(&Line{Entry: *e}).object()] })
 	for _, l := range was {
 		if l.Held || removed[l.object()] == l { // what never was here leaves no trace
 			l.Gone, l.Moved = true, listed[l.object()] || l.Is() == wire.StateCurrent && current[l.Digest]

@@ -44,6 +44,18 @@ func TestUsers(t *testing.T) {
 	g := testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: bucket, Instruments: []wire.InstrumentEntry{mag, spectra},
 		Flags: as(plan.GatewayUser(site, "north"))})
 	a := testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: bucket, Flags: as(plan.ArchivistUser(site))})
+	registry, err := js.KeyValue(t.Context(), wire.RegistryBucket("hub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry, err := wire.Encode(wire.GuestEntry{Origin: "arctic", Instrument: "cam", Partner: "arctic"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	guest := wire.RegistryGuestKey("arctic", "cam")
+	if _, err := registry.Put(t.Context(), guest, entry); err != nil {
+		t.Fatal(err)
+	}
 	for incarnation := range 2 {
 		datagrams, err := net.Dial("udp", testenv.Loopback(int(mag.Listeners[0].Port)))
 		if err != nil {
@@ -61,6 +73,8 @@ func TestUsers(t *testing.T) {
 		for what, holds := range map[string]func() bool{
 			"two manifests' parts each incarnation": func() bool { return count(t, store, "manifest/hub/") >= 2*(incarnation+1) },
 			"a description of each":                 func() bool { return count(t, store, "descriptions/hub/") == 2 },
+			"a copy of the guest's entry":           func() bool { return count(t, store, "guests/hub/") == 1 },
+			"the guest's entry":                     func() bool { return has(t, js, wire.RegistryBucket("hub"), guest) },
 			"a duplicate each incarnation":          func() bool { return duplicates(t, js) == incarnation+1 },
 			"segments":                              func() bool { return count(t, store, "o/hub/mag/s/") == incarnation+1 },
 			"both indexed": func() bool {
@@ -85,6 +99,9 @@ func TestUsers(t *testing.T) {
 		g.Stop()
 		a.Stop()
 		if incarnation == 0 {
+			if err := registry.Delete(t.Context(), guest); err != nil {
+				t.Fatal(err)
+			}
 			g.Start()
 			a.Start()
 		}

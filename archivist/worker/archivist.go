@@ -114,7 +114,7 @@ type Config struct {
 	// GapsInterval is how often gaps are looked for (five minutes).
 	GapsInterval time.Duration
 	// DescribeInterval is how often the registry is looked at for what instruments say
-	// of their data (ten seconds).
+	// of their data, and for entries of guests (ten seconds).
 	DescribeInterval time.Duration
 	// Memory bounds what is remembered of the objects of the archive, in bytes (32 MiB).
 	Memory int64
@@ -239,7 +239,7 @@ func (a *archivist) work(ctx context.Context, lease *stream.Lease) error {
 	keeper := a.index(lease, deleter)
 	writer, cutter := a.writer(lease, deleter, keeper), a.cutter(lease)
 	compactor := a.compactor(lease, deleter, keeper)
-	runners := []runner{keeper, a.names(lease), writer, a.sweeper(lease, deleter, writer), cutter, compactor, closer, a.keeping(lease, deleter, writer, compactor, closer)}
+	runners := []runner{keeper, a.names(lease), writer, a.sweeper(lease, deleter, writer), cutter, compactor, closer, a.keeping(lease, deleter, writer, compactor, closer), a.guests(lease)}
 	if a.cfg.Declared != nil {
 		runners = append(runners, a.forwarder(lease), a.gaps(lease, keeper), a.descriptions(lease))
 	}

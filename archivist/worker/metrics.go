@@ -11,6 +11,7 @@ import (
 	"github.com/substorm/substorm/archivist/descriptions"
 	"github.com/substorm/substorm/archivist/forward"
 	"github.com/substorm/substorm/archivist/gaps"
+	"github.com/substorm/substorm/archivist/guests"
 	"github.com/substorm/substorm/archivist/index"
 	"github.com/substorm/substorm/archivist/manifest"
 	"github.com/substorm/substorm/archivist/names"
@@ -38,6 +39,7 @@ type metrics struct {
 	scrub        *scrub.Metrics
 	keeping      *retention.Metrics
 	descriptions *descriptions.Metrics
+	guests       *guests.Metrics
 	names        *names.Metrics
 	deletion     *deletion.Metrics
 	held         prometheus.Gauge
@@ -58,6 +60,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		scrub:        scrub.NewMetrics(registry),
 		keeping:      retention.NewMetrics(registry),
 		descriptions: descriptions.NewMetrics(registry),
+		guests:       guests.NewMetrics(registry),
 		names:        names.NewMetrics(registry),
 		deletion:     deletion.NewMetrics(registry),
 		held:         metric.Gauge(registry, "substorm_archivist_lease_held", "1 while this archivist holds the lease."),

@@ -12,6 +12,7 @@ import (
 	"github.com/substorm/substorm/archivist/descriptions"
 	"github.com/substorm/substorm/archivist/forward"
 	"github.com/substorm/substorm/archivist/gaps"
+	"github.com/substorm/substorm/archivist/guests"
 	"github.com/substorm/substorm/archivist/holder"
 	"github.com/substorm/substorm/archivist/index"
 	"github.com/substorm/substorm/archivist/manifest"
@@ -71,6 +72,10 @@ func (a *archivist) descriptions(lease *stream.Lease) runner {
 	return descriptions.New(descriptions.Config{
 		Base: a.base(lease), Declared: a.cfg.Declared, Interval: a.cfg.DescribeInterval, Metrics: a.metrics.descriptions,
 	})
+}
+
+func (a *archivist) guests(lease *stream.Lease) runner {
+	return guests.New(guests.Config{Base: a.base(lease), Interval: a.cfg.DescribeInterval, Metrics: a.metrics.guests})
 }
 
 func (a *archivist) scrub(lease *stream.Lease) runner {

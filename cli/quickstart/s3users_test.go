@@ -43,7 +43,7 @@ func TestS3Users(t *testing.T) {
 	// What only the archivist and the operator write.
 	others := []string{
 		wire.ManifestPartKey("hub", "camera", "2026-11-21", 1), wire.ManifestVersionKey("hub", "camera", "2026-11-21", 1), "changes/hub/camera/1.json",
-		"ledger/hub/2026-11-21.json", "gaps/hub/2026-11-21.json", "deletions/hub/1.json", "descriptions/hub/camera.json", wire.AdoptionKey("hub", "1"), wire.SiteMarkerKey("hub"), "mine.txt",
+		"ledger/hub/2026-11-21.json", "gaps/hub/2026-11-21.json", "deletions/hub/1.json", "descriptions/hub/camera.json", "guests/hub/arctic_camera/1.json", wire.AdoptionKey("hub", "1"), wire.SiteMarkerKey("hub"), "mine.txt",
 		"manifest/hub/o/2026-11-21/p-1.jsonl.zst", // of an instrument whose name is a prefix that gateways may write
 	}
 	const elsewhere = "another"

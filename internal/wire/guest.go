@@ -52,7 +52,8 @@ func (o Origin) ObjectID(site, instrument string, receivedAt time.Time, digest D
 
 const registryGuest = "guest."
 
-// RegistryGuestKey is the key of a guest's entry in the registry. The runs of mirrors that pull from the origin write it.
+// RegistryGuestKey is the key of a guest's entry in the registry. The runs of mirrors that pull from the origin write
+// it, and the archivist where it was lost: see GuestCopyKey.
 func RegistryGuestKey(origin, instrument string) string {
 	return registryGuest + origin + "." + instrument
 }
@@ -132,7 +133,8 @@ func ParseRegistryMoverKey(key string) (name string, is bool) {
 	return rest, is && both && partner != "" && kind != ""
 }
 
-// RegistryOfOperator are the keys of the registry that the operator writes, as subjects. The runs of mirrors write all others.
+// RegistryOfOperator are the keys of the registry that the operator writes, as subjects. The runs of mirrors write all others, and
+// the archivist those of guests that were lost.
 func RegistryOfOperator() []string {
 	keys := []string{RegistryCompleteKey}
 	for _, kind := range []string{registryInstrument, registryFeed, registryConsumer, registryReader, registryClosed, registryMirror} {

@@ -98,7 +98,7 @@ func NameOfID(id string) (name string, version int, ok bool) {
 }
 
 // reserved are the prefixes under which a bucket holds what Substorm wrote.
-var reserved = []string{"o/", "packs/", "manifest/", "changes/", "descriptions/", "ledger/", "gaps/", "deletions/", "staging/", "site/"}
+var reserved = []string{"o/", "packs/", "manifest/", "changes/", "descriptions/", "guests/", "ledger/", "gaps/", "deletions/", "staging/", "site/"}
 
 // IsOurs says whether Substorm alone writes what lies under a key. All else in a
 // bucket belongs to others, and is never changed or removed.

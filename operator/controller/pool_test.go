@@ -385,7 +385,14 @@ func TestWhatAnArchivistMayDo(t *testing.T) {
 		t.Fatal("hold the lease:", err)
 	}
 	lease.Release(ctx)
-	g.mayNot(ctx, nil)
+	registry := g.bucket(ctx, wire.RegistryBucket("hub"))
+	if _, err := registry.Create(ctx, wire.RegistryGuestKey("arctic", "camera"), nil); err != nil {
+		t.Error("restore a guest's entry of the registry:", err)
+	}
+	g.mayNot(ctx, map[string]func(context.Context) error{"write an Instrument's entry of the registry": func(ctx context.Context) error {
+		_, err := registry.Put(ctx, wire.RegistryInstrumentKey("camera"), nil)
+		return err
+	}})
 }
 
 func (g *gateway) bucket(ctx context.Context, name string) jetstream.KeyValue {

@@ -209,8 +209,8 @@ func batchSize(messages []*nats.Msg) int {
 	return n
 }
 
-// putBatch writes messages after the one with sequence last, or after what runs of mirrors wrote meanwhile: keys of their own, which the
-// operator neither reads nor writes.
+// putBatch writes messages after the one with sequence last, or after what runs of mirrors and the archivist wrote meanwhile: keys
+// of their own, which the operator neither reads nor writes.
 func putBatch(ctx context.Context, js jetstream.JetStream, bucket string, last uint64, batch []*nats.Msg) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()

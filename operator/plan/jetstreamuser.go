@@ -96,8 +96,9 @@ func ArchivistUserName(site *v1alpha1.Site) string {
 // ArchivistUser is the user of a Site's archivist: it consumes, reads and trims the two base
 // streams, publishes segments, decisions and what it announces anew, reads the registry, and
 // keeps lease, cursors, indexes, gaps, names, descriptions, its columns of the ledger and its
-// report. It can neither make nor change nor delete a stream, and write neither
-// the registry, nor what consumers ask, nor the level of space weather.
+// report, and restores what the registry has lost of guests. It can neither make nor change nor
+// delete a stream, and write nothing else of the registry, nor what consumers ask, nor the level
+// of space weather.
 func ArchivistUser(site *v1alpha1.Site) JetStreamUser {
 	code := site.Spec.Code
 	inbox := InboxPrefix(ArchivistName(site))
@@ -119,6 +120,7 @@ func ArchivistUser(site *v1alpha1.Site) JetStreamUser {
 	} {
 		u.Publish = append(u.Publish, "$KV."+bucket+".>")
 	}
+	u.Publish = append(u.Publish, "$KV."+wire.RegistryBucket(code)+"."+wire.RegistryGuestKey("*", "*"))
 	u.DenyPublish = []string{surgeLevelKey(code)}
 	return u
 }

@@ -9,6 +9,9 @@ import (
 	"net/url"
 	"testing"
 	"time"
+
+	"github.com/substorm/substorm/feed-server/archive/archivetest"
+	"github.com/substorm/substorm/internal/wire"
 )
 
 // away is a server whose clients lose it, and find it again at its address.
@@ -59,6 +62,11 @@ func TestPageOfAServerThatIsAway(t *testing.T) {
 	l.Declare(variometer("magnetometer", "thule"), variometer("late", "thule"))
 	l.Report("magnetometer", time.Now())
 	l.Report("late", time.Now())
+	for i := range 10 {
+		l.Datagram("late", "raw", field(i), time.Now().Add(time.Duration(i-10)*time.Second))
+	}
+	since := time.Now().Add(-20 * time.Minute).UTC()
+	l.Level(&wire.SurgeLevel{Site: archivetest.Site, Level: "storm", Since: &since, Why: "Kp 7.3 (kp) ≥ 5"})
 	server := newAway(t, l.URL)
 	tab, err := b.Watch(server.server.URL + "/")
 	if err != nil {
@@ -80,12 +88,18 @@ func TestPageOfAServerThatIsAway(t *testing.T) {
 	}
 	until("the page is connected", `document.getElementById("connection").textContent === "live"`)
 	until("instruments flow", row("magnetometer")+` === "● flowing" && `+row("late")+` === "● flowing"`)
+	const line = `document.getElementById("line-state").innerText`
+	until("the line is followed", line+` === "live, means of 5 s" && document.querySelectorAll("#chart .trace").length === 3`)
+	until("the level shows", `document.getElementById("level").innerText === "level storm"`)
 	until("nothing says that the server is away", `document.getElementById("away").hidden`)
 
 	server.goes()
 	until("the page says since when, and when it asks again", `/^The server has not answered since \d\d:\d\d:\d\d UTC: .* (It is asked again in \d+ s|It is being asked again)\.$/.test(document.getElementById("away").innerText)`)
 	until("the count is no longer one of now", `/^\? 2 flowing as of \d\d:\d\d:\d\d$/.test(document.querySelector('.counts [data-state=Flowing]').innerText)`)
 	until("nor is the state", `/^\? flowing as of \d\d:\d\d:\d\d$/.test(`+row("magnetometer")+`)`)
+	until("the line is not followed any more", `/^stopped as of \d\d:\d\d:\d\d$/.test(`+line+`)`)
+	until("nor is the level one of now", `/^level storm as of \d\d:\d\d:\d\d$/.test(document.getElementById("level").innerText)`)
+	until("the level is grey, and the line does not beat", `(c => c(document.getElementById("level")).color === c(document.querySelector("small")).color && c(document.querySelector("#chart .dot")).animationName === "none")(getComputedStyle)`)
 	until("it is grey", `(c => c(document.querySelector('tr[data-name=magnetometer] .sign')) === c(document.querySelector('small')))(e => getComputedStyle(e).color)`)
 	// The page has the time of its last datagram; that it is long due it sees once that is long ago.
 	if err := tab.Do(`document.querySelector('tr[data-name=late] time').dateTime = new Date(Date.now() - 3600e3).toISOString()`); err != nil {
@@ -96,4 +110,5 @@ func TestPageOfAServerThatIsAway(t *testing.T) {
 	server.comes()
 	until("it is connected again", `document.getElementById("away").hidden && !document.body.classList.contains("lost")`)
 	until("the state is one of now again", row("magnetometer")+` === "● flowing"`)
+	until("and so are line and level", line+` === "live, means of 5 s" && document.getElementById("level").innerText === "level storm"`)
 }

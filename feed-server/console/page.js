@@ -64,6 +64,8 @@
     body.classList.add("lost");
     $("away").hidden = false;
     judge();
+    tellLine();
+    tellLevel();
     tellAway();
   }
   function hear(u) {
@@ -74,6 +76,8 @@
     body.classList.remove("lost");
     $("away").hidden = true;
     judge();
+    tellLine();
+    tellLevel();
   }
   function showRow(r) {
     const tr = rows.get(r.name), as = counts.get(r.state);
@@ -85,11 +89,14 @@
   }
   // The level of space weather, and the values that are known.
   const reading = v => v.quantity === "Bz" ? "Bz " + v.value.toFixed(1) + " nT" : v.quantity === "Speed" ? v.value.toFixed(0) + " km/s" : v.quantity + " " + v.value.toFixed(1);
+  let level = $("level").textContent;
+  const tellLevel = () => text($("level"), level + (away ? asOf() : ""));
   function showWeather(w) {
     const section = $("weather");
     section.hidden = !w.declared;
     section.dataset.level = w.level || "";
-    text($("level"), w.level ? "level " + w.level : "no level");
+    level = w.level ? "level " + w.level : "no level";
+    tellLevel();
     $("since").hidden = !w.since;
     if (w.since) setTime($("since").querySelector("time"), Date.parse(w.since));
     text($("why"), w.why || "");
@@ -239,7 +246,12 @@
     });
     svg.setAttribute("aria-label", told.length ? "Last hour of " + set.id + ": " + told.join("; ") : "Nothing of the last hour of " + set.id);
     chart.replaceChildren(svg);
-    text($("line-state"), live ? "live, means of 5 s" : all.length ? "from the archive" : set.live ? "waiting for data" : "nothing in the last hour");
+    tellLine();
+  }
+  function tellLine() {
+    if (!set) return;
+    if (away) text($("line-state"), (live || !points.size ? "stopped" : "from the archive") + asOf());
+    else text($("line-state"), live ? "live, means of 5 s" : points.size ? "from the archive" : set.live ? "waiting for data" : "nothing in the last hour");
   }
 
   // One stream of events; where it ends, the page comes again, each time later.

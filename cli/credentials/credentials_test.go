@@ -8,11 +8,13 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/cli/kube/kubetest"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan"
 )
 
 func run(t *testing.T, cluster *kubetest.Cluster, args ...string) (string, error) {
@@ -60,28 +62,45 @@ func TestRotate(t *testing.T) {
 		t.Errorf("while no operator runs: %v", err)
 	}
 
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for ; ; time.Sleep(20 * time.Millisecond) {
-			if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(pool), pool); err != nil {
-				t.Error(err)
-				return
+	rotate := func(old, next string) string {
+		t.Helper()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for ; ; time.Sleep(20 * time.Millisecond) {
+				if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(pool), pool); err != nil {
+					t.Error(err)
+					return
+				}
+				if pool.Annotations[v1alpha1.AnnotationRotateCredentials] == old {
+					answer(pool, next)
+					return
+				}
 			}
-			if pool.Annotations[v1alpha1.AnnotationRotateCredentials] == "UOLD" {
-				answer(pool, "UNEW")
-				return
-			}
+		}()
+		out, err := run(t, cluster, "rotate", "gateway", "north")
+		if err != nil {
+			t.Fatal(err)
 		}
-	}()
-	out, err := run(t, cluster, "rotate", "gateway", "north")
-	if err != nil {
-		t.Fatal(err)
+		<-done
+		return out
 	}
-	<-done
+	out := rotate("UOLD", "UNEW")
 	for _, want := range []string{"user UOLD is replaced by UNEW", "substorm quickstart revoke UOLD", "--user-public-key UOLD"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it does not say %q:\n%s", want, out)
 		}
+	}
+
+	// Under substorm up neither command is of use, and the old credentials open a socket of this computer alone.
+	cluster.Create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "field", Name: plan.StandaloneSecret}})
+	out = rotate("UNEW", "UNEWER")
+	for _, want := range []string{"user UNEW is replaced by UNEWER", "valid until 2026-12-21T18:00:00Z", "there is no command to revoke"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("under substorm up it does not say %q:\n%s", want, out)
+		}
+	}
+	if strings.Contains(out, "quickstart") || strings.Contains(out, "nsc") {
+		t.Errorf("under substorm up it names commands that have no effect there:\n%s", out)
 	}
 }

@@ -42,7 +42,7 @@ IngestGateway, of a Site (for its archivist), of a FeedServer, of a MirrorPartne
 
 Pods read the new credentials from their Secret within two minutes, and use them with their next connection; nothing
 restarts. The credentials from before are valid until they expire, or until their user is revoked at the NATS account:
-the command prints how. A leaf's credentials are replaced by deleting the Secret <site>-leaf-<code>.`,
+the command prints how. Under substorm up there is no such command. A leaf's credentials are replaced by deleting the Secret <site>-leaf-<code>.`,
 		Example: `  substorm credentials rotate gateway north
   substorm credentials rotate archivist demo
   substorm credentials rotate feed-server public
@@ -131,14 +131,30 @@ func (t *target) rotate(ctx context.Context, cluster *kube.Cluster, out io.Write
 			"see the conditions of the resource: `kubectl describe`, or under substorm up `substorm get -o yaml`", was.User, t.kind, t.name, err)
 	}
 	fmt.Fprintf(out, "%s %s: user %s is replaced by %s\n", t.kind, t.name, was.User, t.status().User)
-	fmt.Fprintf(out, "Programs take the new credentials with their next connection. To end the old ones now:\n")
-	fmt.Fprintf(out, "  substorm quickstart revoke %s      # NATS of the quickstart\n", was.User)
+	fmt.Fprintf(out, "Programs take the new credentials with their next connection. ")
+	if cluster.IsStandalone(ctx) {
+		until := "they expire"
+		if was.ExpirationTime != nil {
+			until = was.ExpirationTime.UTC().Format(time.RFC3339)
+		}
+		fmt.Fprintf(out, "The old ones are valid until %s; under substorm up there is no command to revoke them.\n"+
+			"They open the NATS server of substorm up alone, which has no port, but a socket in its data folder that only its user can open.\n",
+			until)
+		return nil
+	}
+	t.printRevocation(out, was.User)
+	return nil
+}
+
+// printRevocation says how to end the credentials of a user at the NATS servers of a cluster.
+func (t *target) printRevocation(out io.Writer, user string) {
 	account := "SUBSTORM"
 	if t.kind == kindConsumer {
 		account = "CONSUMERS"
 	}
-	fmt.Fprintf(out, "  nsc revocations add-user --account %s --user-public-key %s && nsc push --account %s   # others\n", account, was.User, account)
-	return nil
+	fmt.Fprintf(out, "To end the old ones now:\n")
+	fmt.Fprintf(out, "  substorm quickstart revoke %s      # NATS of the quickstart\n", user)
+	fmt.Fprintf(out, "  nsc revocations add-user --account %s --user-public-key %s && nsc push --account %s   # others\n", account, user, account)
 }
 
 func (t *target) read(ctx context.Context, cluster *kube.Cluster) error {

@@ -138,6 +138,11 @@ func (c *Cluster) Effective(ctx context.Context, site *v1alpha1.Site) error {
 	return nil
 }
 
+// IsStandalone says whether `substorm up` serves the namespace. A user who may not read that is taken to ask a cluster.
+func (c *Cluster) IsStandalone(ctx context.Context) bool {
+	return c.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: plan.StandaloneSecret}, &corev1.Secret{}) == nil
+}
+
 // unreadable is an error where a Site cannot be decoded: what of it was left out may be what
 // matters.
 func unreadable(site *v1alpha1.Site) error {

@@ -130,10 +130,8 @@ func (r *run) begin(ctx context.Context, cluster *kube.Cluster, out io.Writer) e
 }
 
 // stepsOf says where the log of a run is, and how to end it. `substorm up` has no log of a Job: the run is part of its own; nor need kubectl be there.
-// A user who may not read whether it is one is taken to ask a cluster.
 func stepsOf(ctx context.Context, cluster *kube.Cluster, job string) string {
-	err := cluster.Client.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: plan.StandaloneSecret}, &corev1.Secret{})
-	if err != nil {
+	if !cluster.IsStandalone(ctx) {
 		return fmt.Sprintf("kubectl logs -f job/%s shows its log, kubectl delete job %[1]s ends it", job)
 	}
 	return fmt.Sprintf("its log is in that of substorm up, in the lines with run=%s; substorm delete job %[1]s ends it", job)

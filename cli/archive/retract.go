@@ -193,9 +193,16 @@ func (r *request) check() error {
 }
 
 func (r *request) run(ctx context.Context) error {
+	begun := time.Now()
 	r.choice.shown = progress.Start(r.notes, false, nil)
 	targets, err := r.find(ctx)
 	r.choice.shown.Stop() // show and confirm print
+	if r.choice.narrowing.mayMiss(begun) {
+		since := begun.Add(-listedWithin).UTC().Format("15:04:05Z")
+		defer func() {
+			fmt.Fprintf(r.notes, "What was received since %s may not be listed yet, nor what waits in spools of gateways: run the command again in two minutes, if any of that is meant.\n", since)
+		}()
+	}
 	if err != nil {
 		return err
 	}

@@ -197,6 +197,10 @@ func TestRetractAWrongFolder(t *testing.T) {
 	interval := "--received=2026-11-21T12:00:30..2026-11-21T12:00:40"
 	do("3 objects, 12 B would be retracted", "retract", sky, interval, "--from", "198.51.100.0/24", "--dry-run")
 	are(wire.StateRetracted)
+	do("may not be listed yet", "retract", sky, "--received=2026-11-21T12:00:30..", "--from", "198.51.100.0/24", "--dry-run")
+	if out, err := k.do("", "retract", sky, interval, "--dry-run", "--reason", "a wrong folder"); err != nil || strings.Contains(out, "listed yet") {
+		t.Errorf("of a day long ago: %v\n%s", err, out)
+	}
 	do("3 objects, 12 B of instrument allsky-1 retracted", "retract", sky, interval, "--from", "198.51.100.9")
 	are(wire.StateRetracted, "ca.key", "data/x.blk", "last.blk")
 	do("2 objects, 9 B would be restored", "restore", sky, "--match", "*.blk", "--dry-run")

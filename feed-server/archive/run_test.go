@@ -28,7 +28,7 @@ func TestRunAsked(t *testing.T) {
 	a := archivetest.New(t, wire.InstrumentEntry{Instrument: "a", Listeners: tcp, Access: archivetest.Public},
 		wire.InstrumentEntry{Instrument: "b", Listeners: tcp, Access: archivetest.Public}, wire.InstrumentEntry{Instrument: "elsewhere", Listeners: tcp, Access: archivetest.Public})
 	came := func(instrument string, number int, port uint16) wire.Record {
-		return a.Put(instrument, fmt.Sprint(number), "0123456789", func(r *wire.Record) {
+		return a.Put(instrument, fmt.Sprint(number), fmt.Sprintf("%010d", number), func(r *wire.Record) {
 			r.ReceivedAt, r.Port = storm.Add(time.Duration(number)*time.Second), port
 		})
 	}

@@ -142,7 +142,7 @@ func TestRepaired(t *testing.T) {
 	const many = 70 // more than a token names
 	var rotten []wire.Record
 	for i := range many {
-		r := l.Put(archivetest.Camera, fmt.Sprintf("many/%02d.jpg", i), "many", at(today.AddDate(0, 0, -1)))
+		r := l.Put(archivetest.Camera, fmt.Sprintf("many/%02d.jpg", i), fmt.Sprintf("m%03d", i), at(today.AddDate(0, 0, -1)))
 		store(r, "rust")
 		rotten = append(rotten, r)
 	}
@@ -164,8 +164,8 @@ func TestRepaired(t *testing.T) {
 	}
 	second := get(l, of+"?"+since(first))
 	head := l.Get(of + "?" + since(second)).Header.Get("Etag")
-	for _, r := range rotten {
-		store(r, "many")
+	for i, r := range rotten {
+		store(r, fmt.Sprintf("m%03d", i))
 	}
 	third := get(l, of+"?"+since(second))
 	if third.end.Objects != many+1 || third.end.Damaged != 2 { // now/2.jpg came again with its day

@@ -127,7 +127,7 @@ func (k *Keeper) pass(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// look asks what state the guests' entries are in. What is written after it is seen by the next pass.
+// look asks what state the guests' entries are in. The next pass sees changes after it.
 func (k *Keeper) look(ctx context.Context) (current state, err error) {
 	bucket := wire.RegistryBucket(k.cfg.Site)
 	if current.epoch, _, err = stream.Epoch(ctx, k.cfg.JetStream, "KV_"+bucket); err != nil {

@@ -199,7 +199,7 @@ func (r *Collector) held(ctx context.Context, b *batch, now time.Time) (held boo
 }
 
 // comparedAt returns when a partner's copies were last compared with what they are to be, as its runs report; the zero time: that is not
-// known. Of a push that is begun by notices too, the reports do not say which of its runs compared: it counts where it compares often enough.
+// known. The reports of a push that is begun by notices too do not say which of its runs compared: such a push counts if it compares often enough.
 func (r *Collector) comparedAt(ctx context.Context, partner string, p Partner) (at time.Time, err error) {
 	if p.Push != nil && p.Push.Continuous != nil && time.Duration(p.Push.Continuous.IntervalMillis)*time.Millisecond > comparedWithin {
 		return time.Time{}, nil

@@ -166,6 +166,12 @@ func TestRestartWithMistake(t *testing.T) {
 			return nil
 		})
 	}
+	s.Stop()
+	if err := os.Rename(dir, dir+".away"); err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	eventually(t, "without the files it receives", func() error { return testenv.SendObject(port, []byte("a frame: no files")) })
 }
 
 // status is the code of an answer.

@@ -181,8 +181,8 @@ func (v *Request) Embargoed(in wire.InstrumentEntry) bool {
 // EmbargoStep is how often what depends on an embargo changes by itself for those from whom something is hidden.
 const EmbargoStep = time.Minute
 
-// ArchiveTag returns a tag of what the archive holds of an instrument. Where some of that is hidden from who asks, the minute stands for it,
-// since the tag would tell when something arrives.
+// ArchiveTag returns a tag of what the archive holds of an instrument. If some of that is hidden from the client, it is
+// the minute, since the tag would tell when something arrives.
 func (v *Request) ArchiveTag(in wire.InstrumentEntry, tag string) string {
 	if v.Embargoed(in) {
 		return v.Now.UTC().Truncate(EmbargoStep).Format(time.RFC3339)

@@ -21,7 +21,7 @@ type confirming struct {
 	awaited bool
 	// sweeps: it did not when earlier runs looked at its days, or they could not confirm them. This one looks at all of them.
 	sweeps bool
-	// isNew: no run with this folder has confirmed anything to it. What an earlier folder confirmed with the same token is not here.
+	// isNew: no run with this folder has confirmed anything to it. The copies that an earlier folder confirmed with the same token are not here.
 	isNew bool
 }
 

@@ -57,8 +57,8 @@ func isGivenNoMore(l *plan.Line) bool {
 	return l.Is() != wire.StateCurrent && l.Is() != wire.StateSuperseded
 }
 
-// isHere says whether the mirror has the bytes of a line. Of what the other side does not give any more, the bytes alone count: it
-// cannot be fetched again for its time, and a file that should be gone is to be found.
+// isHere says whether the mirror has the bytes of a line. If the other side does not give its object any more, the bytes alone count:
+// it cannot be fetched again for its time, and a file that should be gone is to be found.
 func (p *run) isHere(instrument string, l *plan.Line) bool {
 	if l.Gone || l.Is() != wire.StateCurrent && l.Is() != wire.StateSuperseded {
 		return p.Folder.HasBytes(instrument, &l.Entry)

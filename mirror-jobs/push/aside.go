@@ -11,7 +11,7 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/plan"
 )
 
-// A copy takes the place of that of the version before. Where that version had expired here before its name was used again, its copy may be the
+// A copy takes the place of that of the version before. If that version had expired here before its name was used again, its copy may be the
 // last one: it stays under another name, which its digest tells.
 
 // asideSuffix is what is added to the name of such a copy.

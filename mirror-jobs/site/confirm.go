@@ -20,7 +20,7 @@ type confirming struct {
 	awaited bool
 	// sweeps: it did not when earlier runs looked at its days, or they could not confirm them. This one looks at all of them.
 	sweeps bool
-	// isNew: no run has confirmed anything to it that is noted here. What was confirmed before this Site was installed again may be lost.
+	// isNew: no run has confirmed anything to it that is noted here. Copies that were confirmed before this Site was installed again may be lost.
 	isNew bool
 	// unsent: days could not be said to it.
 	unsent bool

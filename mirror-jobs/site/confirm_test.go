@@ -134,7 +134,7 @@ func TestConfirms(t *testing.T) {
 		t.Errorf("once it is here again, the origin knows of %+v", is)
 	}
 
-	// A hub that was installed again knows of nothing here. What it confirmed before does not count, also where its first run does not come far.
+	// A hub that was installed again knows of nothing here. Its earlier confirmations do not count, also if its first run does not come far.
 	cursors := kv(wire.CursorBucket(hubSite))
 	if err := cursors.Delete(t.Context(), wire.MirrorCursorKey("north", "pull-root")); err != nil {
 		t.Fatal(err)

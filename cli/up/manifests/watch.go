@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -45,7 +46,7 @@ func SumOf(paths []string) Sum {
 }
 
 // Watch calls changed when the files that Load reads hold something else than before, at first than seen, until ctx ends. Errors: a folder
-// that cannot be watched.
+// that is there and cannot be watched.
 func Watch(ctx context.Context, paths []string, seen Sum, changed func()) error {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -83,7 +84,7 @@ func Watch(ctx context.Context, paths []string, seen Sum, changed func()) error 
 			due = nil
 			look()
 		case <-tick.C:
-			_ = add(w, paths) // what is away is tried again
+			_ = add(w, paths)
 			if due == nil {
 				look()
 			}
@@ -99,7 +100,9 @@ func add(w *fsnotify.Watcher, paths []string) error {
 		if errors.Is(err, syscall.ENOSPC) { // inotify(7); the disk has nothing to do with it
 			err = fmt.Errorf("%s cannot be watched: raise fs.inotify.max_user_watches (sysctl)", path)
 		}
-		errs = append(errs, err)
+		if !errors.Is(err, fs.ErrNotExist) { // what is away is tried again
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -72,7 +72,7 @@ func TestCompletion(t *testing.T) {
 		{here, []string{"archive", "ls", "--code", "demo", "-i", ""}, noFiles},
 		{none, []string{"archive", "ls", "-i", ""}, noFiles},
 		{none, []string{"archive", "ls", "-o", ""}, "table\nwide\njson\nyaml\n" + noFiles},
-		{none, []string{"archive", "ls", "--state", "Pu"}, "Current\nSuperseded\nRetracted\nPurged\nDuplicate\n" + noFiles},
+		{none, []string{"archive", "ls", "--state", "Pu"}, "Current\nSuperseded\nRetracted\nExpired\nPurged\nDuplicate\n" + noFiles},
 		{none, []string{"archive", "ls", "--since", ""}, "today\nyesterday\n" + noFiles},
 		{none, []string{"archive", "ls", ""}, noFiles},
 		{none, []string{"archive", "gaps", "--cause", "Li"}, "Link\nInstrument\nRefused\nLost\nUndecodable\nRetracted\n" + noFiles},

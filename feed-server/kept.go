@@ -59,7 +59,8 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 		return nil, fmt.Errorf("object store: %w", err)
 	}
 	s.kept.catalog = catalog.New(catalog.Config{
-		Site: cfg.Site, JetStream: s.js, Store: s.kept.store, Memory: share(cfg.ArchiveSize, catalogShare),
+		HideRepeats: true,
+		Site:        cfg.Site, JetStream: s.js, Store: s.kept.store, Memory: share(cfg.ArchiveSize, catalogShare),
 		Naming: func(instrument string) string { e, _ := s.instrument(instrument); return e.Naming },
 		Log:    s.log, Registerer: s.metrics,
 	})

@@ -95,7 +95,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("JetStream: %w", err)
 	}
 	if cfg.readsArchive() {
-		p.catalog = catalog.New(catalog.Config{Site: cfg.Site, JetStream: p.js, Store: p.store, Log: p.log, Registerer: p.metrics,
+		p.catalog = catalog.New(catalog.Config{Site: cfg.Site, HideRepeats: true, JetStream: p.js, Store: p.store, Log: p.log, Registerer: p.metrics,
 			Naming: func(instrument string) string { return p.registry.Snapshot().Instruments[instrument].Naming }})
 	}
 	return p.beside(ctx)

@@ -138,6 +138,7 @@ func TestFresh(t *testing.T) {
 	l.part(camera, a, b, d, named)
 	l.flush()
 	c := l.catalog(func(cfg *Config) {
+		cfg.HideRepeats = true
 		cfg.Naming = func(instrument string) string {
 			if instrument == mag {
 				return "{year}{doy}/{sequence}.jpg"

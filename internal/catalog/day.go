@@ -260,7 +260,7 @@ func (c *Catalog) merge(listed *Day, fresh []*item) *Day {
 		case r.IsChange():
 			change(r.ID, func(was *wire.Record) { became(was, &r) })
 		case known || r.State != wire.StateCurrent:
-		case c.uncertain(listed, taken, &r, f.path), mayRepeat(&r) && repeated[r.Digest]:
+		case c.uncertain(listed, taken, &r, f.path), c.cfg.HideRepeats && mayRepeat(&r) && repeated[r.Digest]:
 		default:
 			if replaced[r.ID] || slices.ContainsFunc(listed.at(f.path), func(o *wire.Record) bool { return o.Supersedes == r.ID }) {
 				r.State = wire.StateSuperseded

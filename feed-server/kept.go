@@ -59,10 +59,9 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 		return nil, fmt.Errorf("object store: %w", err)
 	}
 	s.kept.catalog = catalog.New(catalog.Config{
-		HideRepeats: true,
-		Site:        cfg.Site, JetStream: s.js, Store: s.kept.store, Memory: share(cfg.ArchiveSize, catalogShare),
-		Naming: func(instrument string) string { e, _ := s.instrument(instrument); return e.Naming },
-		Log:    s.log, Registerer: s.metrics,
+		Site: cfg.Site, JetStream: s.js, Store: s.kept.store, Memory: share(cfg.ArchiveSize, catalogShare),
+		Naming:      func(instrument string) string { e, _ := s.instrument(instrument); return e.Naming },
+		HideRepeats: true, Log: s.log, Registerer: s.metrics,
 	})
 	s.kept.descriptions = descriptions.New(descriptions.Config{Site: cfg.Site, JetStream: s.js, Log: s.log})
 	s.kept.downloads = downloads.New(downloads.Config{

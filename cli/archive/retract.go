@@ -200,7 +200,8 @@ func (r *request) run(ctx context.Context) error {
 	if r.choice.narrowing.mayMiss(begun) {
 		since := begun.Add(-listedWithin).UTC().Format("15:04:05Z")
 		defer func() {
-			fmt.Fprintf(r.notes, "Objects that were received since %s may not be listed yet, and those that wait in spools of gateways are not: run the command again in two minutes if some of them are meant.\n", since)
+			fmt.Fprintf(r.notes, "Objects that were received since %s may not be listed yet, and those that wait in spools of gateways are not: "+
+				"run the command again in two minutes if some of them are meant.\n", since)
 		}()
 	}
 	if err != nil {

@@ -79,7 +79,7 @@ func TestComparedAt(t *testing.T) {
 	}
 }
 
-// What an earlier folder confirmed with the same token does not count once a run begins with an empty one, also where that run does not come far.
+// The confirmations of an earlier folder with the same token do not count once a run begins with an empty one, also where that run does not come far.
 func TestNewFolder(t *testing.T) {
 	t.Parallel()
 	l := newConfirmLab(t)

@@ -87,7 +87,7 @@ func (m *Mover) Deliver(ctx context.Context, files []push.File, anew bool, ended
 		err := m.deliver(ctx, files[i], anew)
 		var here *hereError
 		switch {
-		case errors.Is(err, push.ErrThere):
+		case errors.Is(err, push.ErrThere), errors.Is(err, push.ErrAside):
 		case errors.As(err, &here) && (errors.Is(err, objectpath.ErrDamaged) || errors.Is(err, objectstore.ErrNotFound)):
 		case errors.As(err, &here):
 			return here.error
@@ -107,7 +107,7 @@ type hereError struct{ error }
 // Unwrap returns it.
 func (e *hereError) Unwrap() error { return e.error }
 
-func (m *Mover) deliver(ctx context.Context, f push.File, anew bool) (err error) {
+func (m *Mover) deliver(ctx context.Context, f push.File, anew bool) error {
 	if f.Size > partSize && !anew { // it is worth the question
 		switch why, err := m.differs(ctx, f, false); {
 		case err != nil:
@@ -116,18 +116,21 @@ func (m *Mover) deliver(ctx context.Context, f push.File, anew bool) (err error)
 			return push.ErrThere
 		}
 	}
-	if f.Aside != "" && !anew {
-		switch is, err := m.setAside(ctx, f); {
-		case err != nil:
-			return err
-		case is:
-			defer func() {
-				if err == nil {
-					err = push.ErrAside
-				}
-			}()
-		}
+	if f.Aside == "" || anew {
+		return m.put(ctx, f)
 	}
+	isAside, err := m.setAside(ctx, f)
+	if err == nil {
+		err = m.put(ctx, f)
+	}
+	if err == nil && isAside {
+		err = push.ErrAside
+	}
+	return err
+}
+
+// put sends a file.
+func (m *Mover) put(ctx context.Context, f push.File) error {
 	body, err := f.Open(ctx)
 	if err != nil {
 		return &hereError{err}

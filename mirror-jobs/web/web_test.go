@@ -218,7 +218,7 @@ func TestPull(t *testing.T) {
 	}
 }
 
-// What has a name that no object can have is listed apart, for the run to count: a folder, too, which is not read.
+// A file with a name that no object can have is listed apart, for the run to count, and so is a folder, which is not read.
 func TestNamesOfNoObject(t *testing.T) {
 	a := newArchive(t, map[string]string{"aurora/caf\xe9.txt": "no", "aurora/b\\/x.txt": "no", "aurora/1.txt": "first"})
 	var listed, bad []string

@@ -210,6 +210,46 @@ func TestCursorsLost(t *testing.T) {
 	}
 }
 
+// untilStored is a lease that is lost once a segment is in the store.
+type untilStored struct{ *lab }
+
+func (u untilStored) Check() error {
+	if len(u.segments()) > 0 {
+		return stream.ErrLeaseLost
+	}
+	return nil
+}
+
+// A segment that was stored and not announced is announced by the next cutter, also where the cursor that planned it was lost since.
+func TestCursorsLostBeforeTheNotice(t *testing.T) {
+	l := newLab(t)
+	l.publish("one", 1)
+	c := newCutter(t, l.js, l.store)
+	c.cfg.Lease = untilStored{l}
+	c.cfg.Limits = func(string) (time.Duration, int64) { return time.Millisecond, 64 << 20 }
+	if err := c.Run(t.Context()); !errors.Is(err, stream.ErrLeaseLost) {
+		t.Fatal(err)
+	}
+	notices := func() uint64 {
+		_, state, err := stream.Epoch(t.Context(), l.js, wire.NoticeStream(site))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return state.Msgs
+	}
+	if n := notices(); n != 0 || len(l.segments()) != 1 {
+		t.Fatalf("%d notices of %+v", n, l.segments())
+	}
+	if err := l.js.DeleteKeyValue(t.Context(), wire.CursorBucket(site)); err != nil {
+		t.Fatal(err)
+	}
+	testenv.CreateSite(t, l.js, site)
+	l.archived(2)
+	if n := notices(); n != 1 || len(l.segments()) != 1 {
+		t.Errorf("%d notices of %+v", n, l.segments())
+	}
+}
+
 // Where a day's manifest cannot be read, segments are counted without it: those in the
 // bucket, and those of which the changes say that they were retracted.
 func TestUnreadableManifest(t *testing.T) {

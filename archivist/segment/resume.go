@@ -15,7 +15,10 @@ import (
 // where the cursors were lost. Of a new channel there is none, and it begins at the first
 // message.
 func (c *Cutter) resumeBehind(ctx context.Context, ch *channel) error {
-	last, err := c.newestStored(ctx, ch)
+	last, key, err := c.newestStored(ctx, ch)
+	if err == nil && last > 0 {
+		err = c.announceNewest(ctx, ch, key)
+	}
 	if err != nil {
 		return fmt.Errorf("look for the newest segment of channel %s of instrument %s: %w", ch.channel, ch.instrument, err)
 	}
@@ -31,19 +34,37 @@ func (c *Cutter) resumeBehind(ctx context.Context, ch *channel) error {
 	return nil
 }
 
-// newestStored returns the last message of this stream that is in a segment in the bucket,
-// 0 where none is. A segment that was not announced is announced by the sweep.
-func (c *Cutter) newestStored(ctx context.Context, ch *channel) (last uint64, err error) {
+// newestStored returns the last message of this stream that is in a segment in the bucket, and the segment's key;
+// 0 where none is.
+func (c *Cutter) newestStored(ctx context.Context, ch *channel) (last uint64, key string, err error) {
 	prefix := wire.SegmentsPrefix(c.cfg.Site, ch.instrument) + ch.channel + "/"
 	for info, err := range c.cfg.Store.List(ctx, prefix, "") {
 		if err != nil {
-			return 0, err
+			return 0, "", err
 		}
-		if s, ok := wire.ParseSegmentKey(info.Key); ok && s.Epoch == c.epoch {
-			last = max(last, s.Last)
+		if s, ok := wire.ParseSegmentKey(info.Key); ok && s.Epoch == c.epoch && s.Last > last {
+			last, key = s.Last, info.Key
 		}
 	}
-	return last, nil
+	return last, key, nil
+}
+
+// announceNewest announces the newest stored segment of a channel where no manifest lists it. The cursor that was lost may have planned it,
+// and the one who stored it may have ended before the notice. Of all others the notice came before the next one was planned.
+func (c *Cutter) announceNewest(ctx context.Context, ch *channel, key string) error {
+	notice, _, err := c.existing(ctx, key)
+	if err != nil || notice == nil {
+		return err
+	}
+	for s, err := range c.listedSegments(ctx, ch, wire.DayOf(notice.ReceivedAt)) {
+		if err != nil {
+			return err
+		}
+		if s.Epoch == notice.Segment.Epoch && s.First == notice.Segment.First && s.Last == notice.Segment.Last {
+			return nil
+		}
+	}
+	return c.announce(ctx, *notice)
 }
 
 // newestListed is newestStored for what the manifests list, also of segments that were

@@ -91,7 +91,7 @@ func (l *lab) checkDatagrams(senders []*sender, w *witness) map[string]uint64 {
 			if in, err = l.inSegments(ctx, instrument); err != nil {
 				return err
 			}
-			return w.compare(instrument, in)
+			return w.compare(ctx, instrument, in)
 		})
 		doubled, unsent := 0, 0
 		for n, times := range in {

@@ -3,8 +3,12 @@
 package faults
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,12 +25,18 @@ type witness struct {
 	mu sync.Mutex
 	// read is the last message that was read.
 	read uint64
-	// seen datagrams by instrument and number.
-	seen map[string]map[uint64]bool
+	// seen is where each datagram was seen last, by instrument and number.
+	seen map[string]map[uint64]sighting
+}
+
+// sighting is a message of the stream, and when the stream took it.
+type sighting struct {
+	sequence uint64
+	at       time.Time
 }
 
 func (l *lab) startWitness() *witness {
-	w := &witness{js: l.js, seen: map[string]map[uint64]bool{}}
+	w := &witness{js: l.js, seen: map[string]map[uint64]sighting{}}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -67,7 +77,7 @@ func (w *witness) note(m *jetstream.RawStreamMsg) error {
 		return err
 	}
 	if w.seen[instrument] == nil {
-		w.seen[instrument] = map[uint64]bool{}
+		w.seen[instrument] = map[uint64]sighting{}
 	}
 	for d, err := range wire.Datagrams(m.Data) {
 		if err != nil {
@@ -77,28 +87,52 @@ func (w *witness) note(m *jetstream.RawStreamMsg) error {
 		if err != nil {
 			return err
 		}
-		w.seen[instrument][number] = true
+		w.seen[instrument][number] = sighting{m.Sequence, m.Time}
 	}
 	return nil
 }
 
-// compare says where other datagrams of an instrument are in segments than were in the stream.
-func (w *witness) compare(instrument string, in map[uint64]int) error {
+// compare says where other datagrams of an instrument are in segments than were in the stream, and which messages of the stream held
+// those that are not.
+func (w *witness) compare(ctx context.Context, instrument string, in map[uint64]int) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	missing, unseen := 0, 0
-	for number := range w.seen[instrument] {
+	messages := map[sighting]int{}
+	for number, seen := range w.seen[instrument] {
 		if in[number] == 0 {
 			missing++
+			messages[seen]++
 		}
 	}
 	for number := range in {
-		if !w.seen[instrument][number] {
+		if _, seen := w.seen[instrument][number]; !seen {
 			unseen++
 		}
 	}
-	if missing+unseen > 0 {
-		return fmt.Errorf("%d of %d are not, and %d are that were never in the stream", missing, len(w.seen[instrument]), unseen)
+	if missing+unseen == 0 {
+		return nil
 	}
-	return nil
+	var where strings.Builder
+	for _, m := range slices.SortedFunc(maps.Keys(messages), func(a, b sighting) int { return cmp.Compare(a.sequence, b.sequence) }) {
+		fmt.Fprintf(&where, "\n%d of message %d of %s, %s", messages[m], m.sequence, m.at.UTC().Format("15:04:05.000"), w.now(ctx, m))
+	}
+	return fmt.Errorf("%d of %d are not, and %d are that were never in the stream%s", missing, len(w.seen[instrument]), unseen, where.String())
+}
+
+// now says what the stream has in the place of a message that was seen.
+func (w *witness) now(ctx context.Context, was sighting) string {
+	stream, err := w.js.Stream(ctx, wire.ObservationStream(site))
+	if err != nil {
+		return err.Error()
+	}
+	m, err := stream.GetMsg(ctx, was.sequence)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("%v, its first is %d", err, stream.CachedInfo().State.FirstSeq)
+	case m.Time.Equal(was.at):
+		return "it is there"
+	default:
+		return fmt.Sprintf("another one is there, of %s at %s", m.Subject, m.Time.UTC().Format("15:04:05.000"))
+	}
 }

@@ -51,6 +51,7 @@ func newProcess(t testing.TB, name, dir string, argv, env []string, ready func()
 		p.wait()
 		if t.Failed() {
 			t.Logf("the last of %s's log:\n%s", name, p.logTail())
+			p.keepLog()
 		}
 	})
 	return p
@@ -209,6 +210,18 @@ func (p *Process) logFile() string { return filepath.Join(p.dir, p.name+".log") 
 func (p *Process) Log() string {
 	b, _ := os.ReadFile(p.logFile())
 	return string(b)
+}
+
+// keepLog keeps all of the log among the artifacts of a failed test (go test -artifacts).
+func (p *Process) keepLog() {
+	file, err := os.CreateTemp(p.t.ArtifactDir(), p.name+"-*.log")
+	if err == nil {
+		_, err = file.WriteString(p.Log())
+		err = errors.Join(err, file.Close())
+	}
+	if err != nil {
+		p.t.Logf("the log of %s is not kept: %v", p.name, err)
+	}
 }
 
 func (p *Process) logTail() string {

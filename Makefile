@@ -27,6 +27,7 @@ try: ## A whole Site in one process on this computer, with a camera and a magnet
 	@CGO_ENABLED=0 go run $(COMPILE) ./hack/try $(if $(KEEP),-keep $(KEEP)) $(if $(INGEST),-ingest $(INGEST))
 
 pictures: ## Make the documentation's pictures anew, with Chromium
+	@./hack/needs.sh pictures
 	@go run ./bench/chromium/pictures
 	@go run $(COMPILE) ./cli/cmd storm replay docs/samples/storm/kp.csv --manifests docs/samples/storm/site.yaml --draws 20 --plot docs/pictures/storm.svg
 
@@ -39,6 +40,7 @@ demo-storm: ## The same cluster through a recorded storm of four minutes: level,
 	@go run ./hack/demo storm
 
 demo-down: ## Remove everything that demo made (the cache of built parts stays)
+	@./hack/needs.sh build
 	@go run ./hack/demo down
 
 # Servers and compilers collect garbage less often, as memory is there. `go vet` has already found what `go test` would let it look for.
@@ -64,6 +66,7 @@ e2e-all: e2e ## e2e, and the long ones: the memory budget with an object of 2 Gi
 	./hack/bench.sh uarc
 
 bench: ## List the benchmarks, or run one: make bench NAME=... FLAGS=...; results go to bench/results
+	@./hack/needs.sh build
 	@./hack/bench.sh $(NAME) $(FLAGS)
 
 # With the versions of the product's own go.mod, as the images.
@@ -91,6 +94,7 @@ cluster-up: ## A real Kubernetes on this machine: kind where Docker answers, bar
 	@go run ./hack/cluster up --nodes $(NODES)
 
 cluster-down: ## Remove that cluster
+	@./hack/needs.sh build
 	@go run ./hack/cluster down
 
 generate: ## Write deepcopy functions and CRDs anew from operator/api, and docs/reference from what it describes
@@ -106,9 +110,11 @@ golden: ## Write golden files anew; then look at the diff: it is what the change
 	go test ./internal/wire -golden
 
 tidy: ## Bring go.mod and go.sum of each module up to date
+	@./hack/needs.sh build
 	@for module in $$(go list -m -f '{{.Dir}}'); do go mod tidy -C "$$module" || exit; done
 
 fmt: ## Format Go code and sort imports
+	@./hack/needs.sh build
 	"$$($(PART) golangci-lint)" fmt
 
 lint: ## Check the rules of the house (.golangci.yml) and the charts
@@ -122,8 +128,10 @@ lint: ## Check the rules of the house (.golangci.yml) and the charts
 	echo "$$said" | sed '/^level=INFO /d; /^$$/d' >&2; exit $$failed
 
 lint-api: ## Check the kinds in operator/api against Kubernetes' conventions (.golangci-api.yml)
+	@./hack/needs.sh build
 	"$$($(PART) golangci-lint)" run -c .golangci-api.yml ./operator/api/v1alpha1
 
 check-generated: ## Fail where `make generate` or `make tidy` would change something
+	@./hack/needs.sh build
 	@./hack/check-generated.sh
 	go test -count 1 $(REFERENCE) -run TestReference

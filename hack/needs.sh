@@ -2,7 +2,7 @@
 # Checks that this machine has all that targets of the Makefile need, before they build for minutes. As root on Debian it installs
 # what is missing; elsewhere, or with --check, it names it and fails.
 #
-#   hack/needs.sh [--check] TARGET...    build, test, tests, images, demo, cluster, bare
+#   hack/needs.sh [--check] TARGET...    build, test, tests, images, pictures, demo, cluster, bare
 #
 # build is what all need, tests what only tests run: without it they are skipped. bare is the cluster without Docker.
 set -euo pipefail
@@ -27,7 +27,7 @@ jq            jq                           tests
 rclone        rclone                       tests
 wget          wget                         demo tests
 curl          curl                         tests
-chromium      chromium                     tests
+chromium      chromium                     pictures tests
 perl          perl                         tests
 pidof         sysvinit-utils               tests
 python3-venv  python3-venv                 tests
@@ -79,7 +79,7 @@ for target in "$@"; do
   [ "$target" != cluster ] || ! docker info >/dev/null 2>&1 || continue
   case $target in
   cluster | bare) bare; targets+=(bare) ;;
-  build | test | tests | images | demo) targets+=("$target") ;;
+  build | test | tests | images | pictures | demo) targets+=("$target") ;;
   *) echo "hack/needs.sh knows no target $target" >&2; exit 2 ;;
   esac
 done

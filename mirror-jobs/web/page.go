@@ -129,7 +129,7 @@ func sorted(found map[linked]*link) []link {
 
 // below returns the link that leads right below an address.
 func below(at *url.URL, href string) (link, bool) {
-	ref, err := url.Parse(href)
+	ref, err := parseLink(href)
 	if err != nil {
 		return link{}, false
 	}
@@ -143,6 +143,24 @@ func below(at *url.URL, href string) (link, bool) {
 		return link{}, false
 	}
 	return link{Name: name, Folder: folder}, true
+}
+
+// strayPercent finds the percent signs that escape nothing.
+var strayPercent = regexp.MustCompile(`%([0-9A-Fa-f]{2})?`)
+
+// parseLink reads the address of a link as browsers do (WHATWG URL), also where the server escaped nothing: a name may begin with digits and
+// a colon, and a percent sign need not escape anything.
+func parseLink(href string) (*url.URL, error) {
+	ref, err := url.Parse(href)
+	if err == nil {
+		return ref, nil
+	}
+	return url.Parse("./" + strayPercent.ReplaceAllStringFunc(strings.TrimPrefix(href, "./"), func(s string) string {
+		if s == "%" {
+			return "%25"
+		}
+		return s
+	}))
 }
 
 // errNoPage: what a folder's address gives is no page.

@@ -30,8 +30,9 @@ var pages = map[string]string{
 <a href="2015/">2015/</a>
 <a href="./a%20very%20long%20name.jpg">a very long name.jpg</a>
 <a href="/aurora/%C3%B6.txt">ö.txt</a>
-<a href="2015/17/deeper.jpg">deeper</a> <a href="..%2fup">up</a> <a href="javascript:alert(1)">no</a> <a href="%zz">bad</a> <a>none</a>
+<a href="2015/17/deeper.jpg">deeper</a> <a href="..%2fup">up</a> <a href="javascript:alert(1)">no</a> <a href="http://[bad/x">bad</a> <a>none</a>
 </pre>`,
+	"nothing escaped": `<a href="12:00:00.txt">12:00:00.txt</a> <a href="./100%.jpg">100%.jpg</a> <a href="50%25%zz">50%25%zz</a> <a href="../%up">up</a>`,
 	"file and folder": `<pre><a href="clash">clash</a> 17-Mar-2015 12:00 5
 <a href="clash/">clash/</a> 17-Mar-2015 12:01 -
 </pre>`,
@@ -46,6 +47,7 @@ func TestLinks(t *testing.T) {
 		"nginx":           {"2015/ 17-Mar-2015 12:00 -", "a very long name.jpg 18-Mar-2015 06:30 1234567", "ö.txt 18-Mar-2015 06:31 12"},
 		"Apache":          {"2015/ 2015-03-17 12:00 -", "a very long name.jpg 2015-03-18 06:30 1.2M", "ö.txt 2015-03-18 06:31 12"},
 		"without dates":   {"2015/ ", "a very long name.jpg ", "ö.txt "},
+		"nothing escaped": {"100%.jpg ", "12:00:00.txt ", "50%%zz "},
 		"file and folder": {"clash 17-Mar-2015 12:00 5", "clash/ 17-Mar-2015 12:01 -"},
 	}
 	for name, page := range pages {

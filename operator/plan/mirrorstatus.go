@@ -330,7 +330,7 @@ func (v MirrorView) complete(r *MirrorReport) string {
 		text = fmt.Sprintf("all that was selected when run %s began is here", r.Run)
 	}
 	if r.Progress.Quarantined > 0 {
-		text += fmt.Sprintf("; %s belong to no Instrument and are in quarantine: see spec.paths", objectCount(r.Progress.Quarantined))
+		text += fmt.Sprintf("; in quarantine, as no Instrument has their paths: %s; see spec.paths", objectCount(r.Progress.Quarantined))
 	}
 	if r.Progress.Empty > 0 {
 		text += fmt.Sprintf("; files passed over because they are empty: %d", r.Progress.Empty)

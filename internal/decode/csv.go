@@ -17,6 +17,8 @@ const maxColumns = 4096
 type csvLayout struct {
 	d         *Decoder
 	separator byte
+	// decimalComma: numbers and times may have a comma before their decimals.
+	decimalComma bool
 	comment   []byte
 	skip      int
 	clock     clock
@@ -28,7 +30,7 @@ type csvLayout struct {
 
 func newCSV(d *Decoder) (layout, error) {
 	e := &d.entry
-	c := &csvLayout{d: d, comment: []byte(e.Payload.Comment), skip: e.Payload.SkipLines}
+	c := &csvLayout{d: d, decimalComma: e.Payload.DecimalComma, comment: []byte(e.Payload.Comment), skip: e.Payload.SkipLines}
 	if len(e.Payload.Separator) != 1 || e.Payload.Separator == `"` {
 		return nil, fmt.Errorf("the separator %q is not one character", e.Payload.Separator)
 	}
@@ -82,7 +84,7 @@ func (c *csvLayout) line(r *run, number int, line []byte) bool {
 		return r.untimed()
 	}
 	text := c.timeText(r)
-	if !c.clock.iso && c.separator == ';' {
+	if !c.clock.iso && c.decimalComma {
 		text = bytes.Replace(text, []byte(","), []byte("."), 1)
 	}
 	t, err := c.clock.text(r, text)
@@ -104,10 +106,10 @@ func (c *csvLayout) parameter(r *run, p *Parameter, column int) error {
 	return nil
 }
 
-// number is a column as numbers are read: where columns are apart by semicolons a comma is the mark of decimals, as where
-// numbers are written with it. A text with two marks is left as it is, and is no number.
+// number is a column as numbers are read, with a point where a decimal comma is declared. A text with two marks is left as it is, and is no
+// number.
 func (c *csvLayout) number(r *run, p *Parameter, text []byte) []byte {
-	if c.separator != ';' || p.Type == wire.ParameterString || bytes.IndexByte(text, '.') >= 0 {
+	if !c.decimalComma || p.Type == wire.ParameterString || bytes.IndexByte(text, '.') >= 0 {
 		return text
 	}
 	i := bytes.IndexByte(text, ',')

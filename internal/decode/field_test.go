@@ -27,8 +27,12 @@ func TestFieldText(t *testing.T) {
 	count := wire.ParameterEntry{Name: "n", Type: wire.ParameterInteger, Fill: ptr("-1")}
 	counts := csvChannel(",", []int{1}, column(count, 2))
 	semicolons := csvChannel(";", []int{1}, column(double("x"), 2), column(note, 3))
+	semicolons.Payload.DecimalComma = true
+	tabs := csvChannel("\t", []int{1}, column(double("x"), 2), column(note, 3))
+	tabs.Payload.DecimalComma = true
+	points := csvChannel("\t", []int{1}, column(double("x"), 2), column(note, 3))
 	unix := csvChannel(";", []int{1}, column(double("x"), 2))
-	unix.Time.Format = wire.TimeUnixSeconds
+	unix.Time.Format, unix.Payload.DecimalComma = wire.TimeUnixSeconds, true
 	blank := csvChannel(" ", []int{1}, column(double("x"), 2))
 	object := func(format string, p ...wire.ParameterEntry) wire.ChannelEntry {
 		return wire.ChannelEntry{Payload: wire.PayloadEntry{Type: wire.PayloadJSON}, Parameters: p,
@@ -56,6 +60,8 @@ func TestFieldText(t *testing.T) {
 		{"numbers that are none", blank, "2026 nAn\n2026 -INF\n2026 1.#QNAN\n2026 -1.#J\n2026 nan(0x1)\n2026 +Infinity\n", slices.Repeat([]string{"2026-01-01T00:00:00Z NaN"}, 6), ""},
 		{"an integer that is none", counts, "2026,NaN\n", []string{"2026-01-01T00:00:00Z -1"}, ""},
 		{"decimal commas", semicolons, "2026-01-01T00:00:00,5;1,25;a,b\n2026;-1,5e3;c\n2026;1.5;d\n", []string{`2026-01-01T00:00:00.5Z 1.25 "a,b"`, `2026-01-01T00:00:00Z -1500 "c"`, `2026-01-01T00:00:00Z 1.5 "d"`}, ""},
+		{"decimal commas between tabs", tabs, "2026-01-01T00:00:00,5\t1,25\ta,b\n2026\t1.5\tc\n", []string{`2026-01-01T00:00:00.5Z 1.25 "a,b"`, `2026-01-01T00:00:00Z 1.5 "c"`}, ""},
+		{"commas where none are declared", points, "2026\t1,25\ta\n", []string{`2026-01-01T00:00:00Z NaN "a"`}, "1 undecodable"},
 		{"commas that are no decimal ones", semicolons, "2026;1,234.5;a\n2026;1,234,567;b\n", []string{`2026-01-01T00:00:00Z NaN "a"`, `2026-01-01T00:00:00Z NaN "b"`}, "2 undecodable"},
 		{"a leap second", noted, "2026-12-31T23:59:59Z,1.5,a\n2026-12-31T23:59:60Z,2.5,b\n2027-01-01T00:00:00Z,4.5,c\n", []string{`2026-12-31T23:59:59Z 1.5 "a"`, `2027-01-01T00:00:00Z 4.5 "c"`}, "1 undecodable, the first: line 2: time: the time is in a leap second"},
 		{"a leap second in a zone", noted, "2027-01-01T00:59:60.5+01:00,2.5,b\n", nil, "leap second"},

@@ -37,11 +37,12 @@ const (
 type PayloadEntry struct {
 	Type string `json:"type"`
 
-	// Of CSV: the character between two columns, with what lines begin that are
+	// Of CSV: the character between two columns, whether numbers and times may have a decimal comma, with what lines begin that are
 	// none, and how many lines stand before the first.
-	Separator string `json:"separator,omitempty"`
-	Comment   string `json:"comment,omitempty"`
-	SkipLines int    `json:"skipLines,omitempty"`
+	Separator    string `json:"separator,omitempty"`
+	DecimalComma bool   `json:"decimalComma,omitempty"`
+	Comment      string `json:"comment,omitempty"`
+	SkipLines    int    `json:"skipLines,omitempty"`
 
 	// Records of JSON is a JSON pointer (RFC 6901) to the records; empty: the
 	// payload itself.

@@ -9,7 +9,7 @@ func sampleDecoded() InstrumentEntry {
 	e.About = &AboutEntry{Type: "Magnetometer", Latitude: "69.66", Longitude: "18.94", AltitudeMeters: ptr(int32(85)), Contact: "Observatory <mag@example.org>"}
 	e.Channels = []ChannelEntry{
 		{Name: "field", Description: "The field's three components.", Datagrams: "raw", CadenceMillis: 1000, UnitsSchema: "udunits2",
-			Payload: PayloadEntry{Type: PayloadCSV, Separator: ",", Comment: "#", SkipLines: 1},
+			Payload: PayloadEntry{Type: PayloadCSV, Separator: ";", DecimalComma: true, Comment: "#", SkipLines: 1},
 			Time: ChannelTimeEntry{Source: TimePayload, Format: TimeISO8601, Columns: []int{1, 2}, Precision: PrecisionMilliseconds,
 				Location: "center", MaxDelayMillis: 3_600_000},
 			Parameters: []ParameterEntry{

@@ -56,6 +56,7 @@ func payloadEntry(p *v1alpha1.Payload) wire.PayloadEntry {
 	switch {
 	case p.CSV != nil:
 		entry.Separator, entry.Comment, entry.SkipLines = separators[p.CSV.Separator], *p.CSV.Comment, int(p.CSV.SkipLines)
+		entry.DecimalComma = p.CSV.DecimalMark == v1alpha1.DecimalComma
 	case p.JSON != nil:
 		entry.Records = p.JSON.Records
 	case p.Binary != nil:

@@ -149,6 +149,9 @@ func (p *Payload) WithDefaults() Payload {
 	case PayloadCSV:
 		is.CSV = cmp.Or(is.CSV, &CSVPayload{})
 		is.CSV.Separator = cmp.Or(is.CSV.Separator, SeparatorComma)
+		if is.CSV.Separator == SeparatorSemicolon {
+			is.CSV.DecimalMark = cmp.Or(is.CSV.DecimalMark, DecimalComma)
+		}
 		is.CSV.Comment = cmp.Or(is.CSV.Comment, new("#"))
 	case PayloadBinary:
 		is.Binary = cmp.Or(is.Binary, &BinaryPayload{})
@@ -227,11 +230,17 @@ const (
 )
 
 // CSVPayload says how lines of columns are read.
+// +kubebuilder:validation:XValidation:rule="!has(self.decimalMark) || self.decimalMark != 'Comma' || self.separator != 'Comma'",message="decimalMark: Comma needs another separator between columns",fieldPath=".decimalMark"
 type CSVPayload struct {
 	// Separator between two columns. Blanks: one or more spaces or tabs.
 	// +kubebuilder:default=Comma
 	// +optional
 	Separator Separator `json:"separator,omitempty"`
+
+	// DecimalMark is what numbers and times may have before their decimals. With Comma, numbers with a point are read, too.
+	// Default: Comma where the separator is Semicolon, Point elsewhere.
+	// +optional
+	DecimalMark DecimalMark `json:"decimalMark,omitempty"`
 
 	// Comment is what remarks begin with: a line that begins with it is skipped. With "" no
 	// line is a remark.
@@ -257,6 +266,16 @@ const (
 	SeparatorSemicolon Separator = "Semicolon"
 	SeparatorTab       Separator = "Tab"
 	SeparatorBlanks    Separator = "Blanks"
+)
+
+// DecimalMark is what stands between the whole part of a number and its decimals.
+// +kubebuilder:validation:Enum=Point;Comma
+type DecimalMark string
+
+// The values of DecimalMark.
+const (
+	DecimalPoint DecimalMark = "Point"
+	DecimalComma DecimalMark = "Comma"
 )
 
 // JSONPayload says where the records stand in a payload.

@@ -48,14 +48,10 @@ func opens(rel string) bool {
 	return false
 }
 
-// isHiddenFolder says whether a folder that was named looks like that itself, also by another name, as "." within it.
-func isHiddenFolder(path string) bool {
-	info, err := os.Stat(path)
-	if err != nil || !info.IsDir() {
-		return false
-	}
+// isHidden says whether a path that was named looks like that, or lies in a folder that does, also by another name, as "." within it.
+func isHidden(path string) bool {
 	whole, err := filepath.Abs(path)
-	return err == nil && opens(filepath.Base(whole))
+	return err == nil && opens(whole)
 }
 
 // suffixOf is what a file's name says of its kind: .jpg, or .pgm.gz. Numbers tell no kinds apart.
@@ -92,7 +88,7 @@ func (in input) surveyed(each func(item)) (survey, error) {
 		if path == stdinName {
 			continue
 		}
-		hidden := isHiddenFolder(path)
+		hidden := isHidden(path)
 		for file, err := range files(path) {
 			if err != nil {
 				return all, err

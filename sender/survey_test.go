@@ -141,12 +141,14 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// TestHiddenFolder: a hidden folder that is named itself is sent with a person's word only.
+// TestHiddenFolder: a hidden folder that is named itself, and what is in one, is sent with a person's word only.
 func TestHiddenFolder(t *testing.T) {
-	p := newPeer(t, good)
-	cfg := config(t, filepath.Join(tree(t, ".kube/config"), ".kube"))
-	cfg.Addresses = []string{p.address()}
-	if err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "--yes") || p.connections() > 0 {
-		t.Errorf("%v, %d connections", err, p.connections())
+	for _, named := range []string{".kube", ".config/gh", ".config/gh/hosts.yml"} {
+		p := newPeer(t, good)
+		cfg := config(t, filepath.Join(tree(t, ".kube/config", ".config/gh/hosts.yml"), named))
+		cfg.Addresses = []string{p.address()}
+		if err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "--yes") || p.connections() > 0 {
+			t.Errorf("%s: %v, %d connections", named, err, p.connections())
+		}
 	}
 }

@@ -34,14 +34,6 @@ func (n *narrowing) add(f *pflag.FlagSet) {
 // is says whether anything was said.
 func (n *narrowing) is() bool { return n.received+n.observed+n.from+n.match != "" }
 
-// listedWithin is how soon what a gateway received is listed, where it does not wait in a spool.
-const listedWithin = 2 * time.Minute
-
-// mayMiss says whether objects may be meant that were received so shortly before now that they are not listed yet.
-func (n *narrowing) mayMiss(now time.Time) bool {
-	return n.is() && (n.receivedIn.before.IsZero() || n.receivedIn.before.After(now.Add(-listedWithin)))
-}
-
 // parse reads what the flags say.
 func (n *narrowing) parse() (err error) {
 	if n.receivedIn, err = parseInterval("--received", n.received); err != nil {

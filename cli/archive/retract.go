@@ -197,7 +197,7 @@ func (r *request) run(ctx context.Context) error {
 	r.choice.shown = progress.Start(r.notes, false, nil)
 	targets, err := r.find(ctx)
 	r.choice.shown.Stop() // show and confirm print
-	if r.choice.narrowing.mayMiss(begun) {
+	if r.choice.mayMiss(begun) {
 		since := begun.Add(-listedWithin).UTC().Format("15:04:05Z")
 		defer func() {
 			fmt.Fprintf(r.notes, "Objects that were received since %s may not be listed yet, and those that wait in spools of gateways are not: "+

@@ -198,8 +198,11 @@ func TestRetractAWrongFolder(t *testing.T) {
 	do("3 objects, 12 B would be retracted", "retract", sky, interval, "--from", "198.51.100.0/24", "--dry-run")
 	are(wire.StateRetracted)
 	do("may not be listed yet", "retract", sky, "--received=2026-11-21T12:00:30..", "--from", "198.51.100.0/24", "--dry-run")
-	if out, err := k.do("", "retract", sky, interval, "--dry-run", "--reason", "a wrong folder"); err != nil || strings.Contains(out, "listed yet") {
-		t.Errorf("of a day long ago: %v\n%s", err, out)
+	do("may not be listed yet", "retract", sky, "2026/11/21/data/", "--dry-run")
+	for _, narrow := range []string{interval, "--day=2026-11-21"} {
+		if out, err := k.do("", "retract", sky, "2026/11/21/", narrow, "--dry-run", "--reason", "a wrong folder"); err != nil || strings.Contains(out, "listed yet") {
+			t.Errorf("%s, of a day long ago: %v\n%s", narrow, err, out)
+		}
 	}
 	do("3 objects, 12 B of instrument allsky-1 retracted", "retract", sky, interval, "--from", "198.51.100.9")
 	are(wire.StateRetracted, "ca.key", "data/x.blk", "last.blk")

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -19,6 +20,20 @@ type choice struct {
 	what        string // empty: all that the narrowing holds
 	version     int
 	allVersions bool
+}
+
+// listedWithin is how soon what a gateway received is listed, where it does not wait in a spool.
+const listedWithin = 2 * time.Minute
+
+// mayMiss says whether several objects are meant, of which some may have been received so shortly before now that they are not listed yet.
+func (c *choice) mayMiss(now time.Time) bool {
+	several := c.narrowing.is() || c.allVersions || strings.HasSuffix(c.what, "/") || digestPrefix.MatchString(c.what)
+	listed := now.Add(-listedWithin)
+	if before := c.receivedIn.before; !several || !before.IsZero() && !before.After(listed) {
+		return false
+	}
+	days, err := c.days()
+	return err == nil && (days.last == "" || days.last >= wire.DayOf(listed))
 }
 
 // matches says whether a record is meant, and whether by its path, which several

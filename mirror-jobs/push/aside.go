@@ -20,25 +20,45 @@ func asideSuffix(record *wire.Record) string {
 	return "~" + record.Digest.String()[:digits]
 }
 
-// aside is the File.Aside of an object; empty where all that may lie at its path is its own copy, or that of the version which it supersedes.
-func (r *run) aside(ctx context.Context, d *pushed, o *plan.PushObject) (string, error) {
-	isConfirmed := d.known.Count > 0 && !o.Record.ReceivedAt.After(d.known.Last)
-	if isConfirmed || o.Record.Version <= 1 || o.Record.State != wire.StateCurrent {
-		return "", nil
+// lastCopy is the newest version of an object's name that expired, and whose copy may be the last one; nil where there is none.
+func (r *run) lastCopy(ctx context.Context, d *pushed, o *plan.PushObject) (last *wire.Record, err error) {
+	if o.Record.Version <= 1 || o.Record.State != wire.StateCurrent {
+		return nil, nil
 	}
 	versions, err := r.Catalog.Versions(ctx, d.in.Instrument, o.Path)
 	if err != nil && !errors.Is(err, catalog.ErrNotFound) {
-		return "", err
+		return nil, err
 	}
 	for i := range versions {
-		if v := &versions[i]; max(1, v.Version) == o.Record.Version-1 && expiredBefore(v, o.Record) && r.policy.Keeps(v) {
-			return asideSuffix(v), nil
+		v := &versions[i]
+		if v.Expired() && v.Version < o.Record.Version && r.policy.Keeps(v) && (last == nil || v.Version > last.Version) {
+			last = v
 		}
 	}
-	return "", nil
+	return last, nil
 }
 
-// expiredBefore says whether a version had expired when the next one was received: it was never superseded.
-func expiredBefore(v, next *wire.Record) bool {
-	return v.Expired() && v.PurgedAt != nil && v.PurgedAt.Before(next.ReceivedAt)
+// setAside has those files set a last copy aside in whose place the partner has one, by size and time: another version may have come since, or
+// an earlier run may have set it aside.
+func (r *run) setAside(ctx context.Context, files []File) error {
+	var copies []File
+	var of []int
+	for i := range files {
+		if last := files[i].lastCopy; last != nil {
+			copies, of = append(copies, gone{path: files[i].Path, record: last}.file()), append(of, i)
+		}
+	}
+	if len(copies) == 0 {
+		return nil
+	}
+	others := make([]bool, len(copies))
+	if err := r.Mover.Verify(ctx, copies, false, func(i int, _ string) { others[i] = true }); err != nil {
+		return err
+	}
+	for i, other := range others {
+		if !other {
+			files[of[i]].Aside = asideSuffix(files[of[i]].lastCopy)
+		}
+	}
+	return nil
 }

@@ -44,3 +44,35 @@ func TestNameUsedAgainAfterExpiry(t *testing.T) {
 		l.want("once the first is purged", want)
 	})
 }
+
+// It stays also where two versions came between two runs, which had been received before it expired, and were listed later.
+func TestNameUsedTwiceAfterExpiry(t *testing.T) {
+	byEach(t, func(t *testing.T, l *lab) {
+		one := l.Put(archivetest.Camera, "c.txt", "one", named("c.txt"), at(storm))
+		l.Wait(one)
+		l.push(1)
+		l.become(&one, wire.StatePurged, "expired: kept for 48h0m0s", func(r *wire.Record) { r.ChangedBy = wire.ByRetention })
+		two := l.Put(archivetest.Camera, "c.txt", "two", named("c.txt"), at(storm.Add(time.Second)), newer(2, one))
+		three := l.Put(archivetest.Camera, "c.txt", "three", named("c.txt"), at(storm.Add(2*time.Second)), newer(3, two))
+		l.Wait(three)
+		l.push(1)
+		l.want("both", map[string]string{"allsky-1/c.txt~" + one.Digest.String()[:16]: "one", "allsky-1/c.txt": "three"})
+	})
+}
+
+// The same where the next version comes late from a spool: what was received after it on its day is at the partner already.
+func TestNameUsedAgainLate(t *testing.T) {
+	byEach(t, func(t *testing.T, l *lab) {
+		one := l.Put(archivetest.Camera, "c.txt", "one", named("c.txt"), at(storm))
+		l.Wait(one)
+		l.push(1)
+		l.become(&one, wire.StatePurged, "expired: kept for 48h0m0s", func(r *wire.Record) { r.ChangedBy = wire.ByRetention })
+		l.Wait(l.Put(archivetest.Camera, "d.txt", "other", named("d.txt"), at(storm.Add(2*time.Second))))
+		l.push(1)
+		l.Wait(l.Put(archivetest.Camera, "c.txt", "two", named("c.txt"), at(storm.Add(time.Second)), newer(2, one)))
+		if err := l.run(); err != nil {
+			t.Fatal(err)
+		}
+		l.want("all", map[string]string{"allsky-1/c.txt~" + one.Digest.String()[:16]: "one", "allsky-1/c.txt": "two", "allsky-1/d.txt": "other"})
+	})
+}

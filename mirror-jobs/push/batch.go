@@ -49,7 +49,7 @@ func (r *run) add(ctx context.Context, d *pushed, i int) error {
 			return err // the partner has the newer one already, or gets it
 		}
 	}
-	if f.Aside, err = r.aside(ctx, d, o); err != nil {
+	if f.lastCopy, err = r.lastCopy(ctx, d, o); err != nil {
 		return err
 	}
 	r.Progress.Owe(f.Size)
@@ -183,6 +183,9 @@ var errOpen = errors.New("it was not delivered")
 
 // deliver brings files and verifies them. Of one that was acknowledged and not verified it is not known how it ended.
 func (r *run) deliver(ctx context.Context, files []File, ended []error) error {
+	if err := r.setAside(ctx, files); err != nil {
+		return err
+	}
 	err := r.bring(ctx, files, false, ended)
 	if r.Entry.Verify == wire.MirrorVerifyNone {
 		return err

@@ -40,6 +40,9 @@ func byEach(t *testing.T, test func(t *testing.T, l *lab)) {
 func (l *lab) become(r *wire.Record, state wire.State, reason string, change ...func(*wire.Record)) {
 	l.Helper()
 	now := time.Now().UTC().Truncate(time.Second)
+	if r.PurgedAt != nil { // it expired, and the later change counts
+		now = r.PurgedAt.Add(time.Second)
+	}
 	r.State, r.Reason = state, reason
 	switch state {
 	case wire.StateRetracted:
@@ -60,7 +63,7 @@ func (l *lab) become(r *wire.Record, state wire.State, reason string, change ...
 		}
 		for _, is := range d.Records {
 			if is.ID == r.ID {
-				return is.State == state
+				return is.State == state && is.Reason == reason // it may have expired before it is purged
 			}
 		}
 		return false

@@ -19,9 +19,9 @@ type csvLayout struct {
 	separator byte
 	// decimalComma: numbers and times may have a comma before their decimals.
 	decimalComma bool
-	comment   []byte
-	skip      int
-	clock     clock
+	comment      []byte
+	skip         int
+	clock        clock
 	// times are the columns of the time, columns those of the parameters, from 0.
 	times, columns []int
 	// last column that is looked at.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"time"
 
 	"github.com/substorm/substorm/feed-server/archive"
 	"github.com/substorm/substorm/feed-server/atom"
@@ -60,8 +61,9 @@ func (s *server) openArchive() (map[string]http.HandlerFunc, error) {
 	}
 	s.kept.catalog = catalog.New(catalog.Config{
 		Site: cfg.Site, JetStream: s.js, Store: s.kept.store, Memory: share(cfg.ArchiveSize, catalogShare),
-		Naming:      func(instrument string) string { e, _ := s.instrument(instrument); return e.Naming },
-		HideRepeats: true, Log: s.log, Registerer: s.metrics,
+		Naming:       func(instrument string) string { e, _ := s.instrument(instrument); return e.Naming },
+		RepeatWindow: func(instrument string) time.Duration { e, _ := s.instrument(instrument); return e.RepeatWindow() },
+		Log:          s.log, Registerer: s.metrics,
 	})
 	s.kept.descriptions = descriptions.New(descriptions.Config{Site: cfg.Site, JetStream: s.js, Log: s.log})
 	s.kept.downloads = downloads.New(downloads.Config{

@@ -95,8 +95,12 @@ func Run(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("JetStream: %w", err)
 	}
 	if cfg.readsArchive() {
-		p.catalog = catalog.New(catalog.Config{Site: cfg.Site, HideRepeats: true, JetStream: p.js, Store: p.store, Log: p.log, Registerer: p.metrics,
-			Naming: func(instrument string) string { return p.registry.Snapshot().Instruments[instrument].Naming }})
+		p.catalog = catalog.New(catalog.Config{Site: cfg.Site, JetStream: p.js, Store: p.store, Log: p.log, Registerer: p.metrics,
+			Naming: func(instrument string) string { return p.registry.Snapshot().Instruments[instrument].Naming },
+			RepeatWindow: func(instrument string) time.Duration {
+				e := p.registry.Snapshot().Instruments[instrument]
+				return e.RepeatWindow()
+			}})
 	}
 	return p.beside(ctx)
 }

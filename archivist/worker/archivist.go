@@ -273,7 +273,7 @@ func (a *archivist) packBelow(instrument string) int64 {
 
 func (a *archivist) repeatWindow(instrument string) time.Duration {
 	if e, ok := a.cfg.Settings(instrument); ok {
-		return time.Duration(e.RepeatWindowMillis) * time.Millisecond
+		return e.RepeatWindow()
 	}
 	return DefaultRepeatWindow
 }

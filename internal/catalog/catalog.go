@@ -57,11 +57,12 @@ type Config struct {
 	// declares none. Optional: without it an object whose path only the manifest's
 	// writer knows shows for a minute under its key.
 	Naming func(instrument string) string
-	// HideRepeats: a new object with the bytes of another one of its day does not show before it is listed, since it may be listed as a
-	// duplicate of that. Optional: without it such an object shows for a minute.
-	HideRepeats bool
-	Log         *slog.Logger
-	Registerer  prometheus.Registerer
+	// RepeatWindow returns how far apart equal objects of an instrument are received that are duplicates; 0: none are. Where there is one, a new
+	// object with the bytes of another one of its day does not show before it is listed, since it may be listed as a duplicate of that.
+	// Optional: without it such an object shows for a minute.
+	RepeatWindow func(instrument string) time.Duration
+	Log          *slog.Logger
+	Registerer   prometheus.Registerer
 }
 
 // Catalog answers any number of goroutines while Run runs. Until the index is known

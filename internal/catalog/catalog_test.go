@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -137,8 +138,10 @@ func TestFresh(t *testing.T) {
 	named.Key, named.Name = named.ID, "frame.jpg"
 	l.part(camera, a, b, d, named)
 	l.flush()
+	var window atomic.Int64
+	window.Store(int64(time.Hour))
 	c := l.catalog(func(cfg *Config) {
-		cfg.HideRepeats = true
+		cfg.RepeatWindow = func(string) time.Duration { return time.Duration(window.Load()) }
 		cfg.Naming = func(instrument string) string {
 			if instrument == mag {
 				return "{year}{doy}/{sequence}.jpg"
@@ -195,6 +198,14 @@ func TestFresh(t *testing.T) {
 	l.flush()
 	l.ready(c)
 	l.same("numbered", []string{"Current 2026325/1.jpg"}, paths(l.day(c, mag, today).Records))
+	window.Store(0)
+	equal := object(at(18), "k.jpg")
+	equal.Digest = b.Digest
+	l.Announce(camera, equal)
+	l.ready(c)
+	if r := l.find(c, "k.jpg"); r.ID != equal.ID {
+		t.Errorf("equal objects are real, and one does not show: %+v", r)
+	}
 }
 
 // A path is found in whichever day, and only those are read that may hold it.

@@ -249,7 +249,11 @@ func (c *Catalog) merge(listed *Day, fresh []*item) *Day {
 	}
 	taken := make(map[string]bool, len(fresh)) // by path
 	replaced := map[string]bool{}              // by ID: a newer version came first
-	repeated := digestsIn(listed, fresh)
+	hidesRepeats := c.cfg.RepeatWindow != nil && c.cfg.RepeatWindow(listed.Instrument) > 0
+	repeated := map[wire.Digest]bool{}
+	if hidesRepeats {
+		repeated = digestsIn(listed, fresh)
+	}
 	for _, f := range fresh {
 		r := f.record
 		switch _, known := place(r.ID); {
@@ -260,7 +264,7 @@ func (c *Catalog) merge(listed *Day, fresh []*item) *Day {
 		case r.IsChange():
 			change(r.ID, func(was *wire.Record) { became(was, &r) })
 		case known || r.State != wire.StateCurrent:
-		case c.uncertain(listed, taken, &r, f.path), c.cfg.HideRepeats && mayRepeat(&r) && repeated[r.Digest]:
+		case c.uncertain(listed, taken, &r, f.path), hidesRepeats && mayRepeat(&r) && repeated[r.Digest]:
 		default:
 			if replaced[r.ID] || slices.ContainsFunc(listed.at(f.path), func(o *wire.Record) bool { return o.Supersedes == r.ID }) {
 				r.State = wire.StateSuperseded

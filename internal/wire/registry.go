@@ -122,6 +122,11 @@ type InstrumentEntry struct {
 	About    *AboutEntry    `json:"about,omitempty"`
 }
 
+// RepeatWindow is how far apart equal objects are received that are duplicates; 0: none are.
+func (e *InstrumentEntry) RepeatWindow() time.Duration {
+	return time.Duration(e.RepeatWindowMillis) * time.Millisecond
+}
+
 // LateAfter is how long after it was observed what arrives is backfill.
 func (e *InstrumentEntry) LateAfter() time.Duration {
 	if e.LateAfterMillis > 0 {

@@ -129,7 +129,7 @@ func newNumberedSender(t *testing.T, ports map[string]int) *numberedSender {
 
 func (s *numberedSender) write(text string) {
 	for instrument, conn := range s.conns {
-		_, _ = fmt.Fprintf(conn, "%s %s.", instrument, text) // refused until somebody listens
+		_, _ = fmt.Fprintf(conn, "%s %s.", instrument, text) // refused until the port is open
 	}
 }
 

@@ -29,6 +29,9 @@ type witness struct {
 	seen map[string]map[uint64]sighting
 }
 
+// namedMessages is how many messages an error names: the stream is asked for each of them.
+const namedMessages = 20
+
 // sighting is a message of the stream, and when the stream took it.
 type sighting struct {
 	sequence uint64
@@ -114,7 +117,8 @@ func (w *witness) compare(ctx context.Context, instrument string, in map[uint64]
 		return nil
 	}
 	var where strings.Builder
-	for _, m := range slices.SortedFunc(maps.Keys(messages), func(a, b sighting) int { return cmp.Compare(a.sequence, b.sequence) }) {
+	first := slices.SortedFunc(maps.Keys(messages), func(a, b sighting) int { return cmp.Compare(a.sequence, b.sequence) })
+	for _, m := range first[:min(len(first), namedMessages)] {
 		fmt.Fprintf(&where, "\n%d of message %d of %s, %s", messages[m], m.sequence, m.at.UTC().Format("15:04:05.000"), w.now(ctx, m))
 	}
 	return fmt.Errorf("%d of %d are not, and %d are that were never in the stream%s", missing, len(w.seen[instrument]), unseen, where.String())

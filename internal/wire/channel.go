@@ -37,7 +37,7 @@ const (
 type PayloadEntry struct {
 	Type string `json:"type"`
 
-	// Of CSV: the character between two columns, whether numbers and times may have a decimal comma, with what lines begin that are
+	// CSV has the character between two columns, whether numbers and times may have a decimal comma, with what lines begin that are
 	// none, and how many lines stand before the first.
 	Separator    string `json:"separator,omitempty"`
 	DecimalComma bool   `json:"decimalComma,omitempty"`

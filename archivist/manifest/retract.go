@@ -133,6 +133,7 @@ func (w *Writer) retract(d *day, s *slot, r wire.Record, q request) (wire.Record
 		return r, false, &refusal{refusedState, "it was purged, which is more"}
 	}
 	r.Retract(q.Reason, q.By, q.at)
+	q.noteOrigin(&r)
 	w.changed(d, s, r, changeRetracted)
 	return r, true, nil
 }
@@ -232,11 +233,22 @@ func (w *Writer) purge(d *day, s *slot, r wire.Record, q request) (wire.Record, 
 			"retract it, and remove them there", r.Key)}
 	}
 	r.Purge(q.Reason, q.By, q.at)
+	q.noteOrigin(&r)
 	w.changed(d, s, r, changePurged)
 	s.ids[read.HashID(r.ID)] = purged
 	w.index.remove(d.instrument, r.Digest, r.ID) // what comes now is no duplicate of it
 	w.remove(d, r)
 	return r, true, nil
+}
+
+// noteOrigin notes of a guest's object when it was retracted at its origin, which the request follows.
+func (q request) noteOrigin(r *wire.Record) {
+	if r.Origin == nil || q.RetractedAt == nil {
+		return
+	}
+	origin := *r.Origin
+	origin.RetractedAt = q.RetractedAt
+	r.Origin = &origin
 }
 
 // purgeDuplicate takes the bytes of a duplicate out of the pack in which they wait for its

@@ -150,9 +150,12 @@ type Entry struct {
 	Cause Cause `json:"cause,omitempty"`
 	// Retracted: the object expired after it was retracted, and was not restored.
 	Retracted bool `json:"retracted,omitempty"`
-	// Restored: the object had been retracted, and was restored by request. Where a list that has no such member does not name a retraction or
-	// purge any more that it had named, its archive was restored from an older backup: nobody decided that the object is to be readable.
-	Restored bool `json:"restored,omitempty"`
+	// RetractedAt is when the object was retracted by request, as its archive says.
+	RetractedAt *time.Time `json:"retractedAt,omitempty"`
+	// RestoredAt is when an object that had been retracted was restored by request. Where a list that has no such member, or an older time than
+	// the retraction that it had named, does not name a retraction or purge any more, its archive was restored from an older backup: nobody
+	// decided that the object is to be readable.
+	RestoredAt *time.Time `json:"restoredAt,omitempty"`
 
 	Size         int64             `json:"size"`
 	Digest       wire.Digest       `json:"sha256"`
@@ -172,16 +175,18 @@ func EntryOf(path string, r *wire.Record) Entry {
 		Path: path, Size: r.Size, Digest: r.Digest, ID: r.ID, MediaType: r.MediaType, Version: r.Version,
 		ObservedFrom: r.ObservedFrom, ObservedTo: r.ObservedTo, ReceivedAt: r.ReceivedAt, TimeSource: r.TimeSource, Completeness: r.Completeness,
 	}
+	e.RestoredAt = r.RestoredAt
+	if r.IsRetraction() {
+		e.RetractedAt = r.RetractedAt
+	}
 	switch is := r.Outcome(); is {
 	case wire.StateCurrent:
-		e.Restored = r.RestoredAt != nil
 	case wire.StateRetracted, wire.StatePurged:
 		e.State, e.Reason, e.Cause = is, r.Reason, CauseRequest
 	case wire.StateExpired:
 		e.State, e.Reason, e.Cause, e.Retracted = is, r.Reason, CauseRetention, r.IsRetraction()
-		e.Restored = r.RestoredAt != nil
 	default:
-		e.State, e.Reason, e.Restored = is, r.Reason, r.RestoredAt != nil
+		e.State, e.Reason = is, r.Reason
 	}
 	return e
 }
@@ -203,11 +208,16 @@ func (e *Entry) Removed() bool {
 func (e *Entry) IsPurge() bool { return e.State == wire.StatePurged && e.Cause == CauseRequest }
 
 // Reverts says whether a list that has this entry does not name a retraction or purge any more that an earlier one had named, of the same
-// object, and nobody restored it. An object that was purged cannot be restored.
+// object, and nobody restored it after that. An object that was purged cannot be restored.
 func (e *Entry) Reverts(before *Entry) bool {
 	is := e.Is()
 	stands := is == wire.StateCurrent || is == wire.StateSuperseded || is == wire.StateExpired && !e.Retracted
-	return stands && (before.IsPurge() || before.IsRetraction() && !e.Restored)
+	return stands && (before.IsPurge() || before.IsRetraction() && !e.RestoredAfter(before.RetractedAt))
+}
+
+// RestoredAfter says whether the object was restored by request after some instant; nil: ever.
+func (e *Entry) RestoredAfter(at *time.Time) bool {
+	return e.RestoredAt != nil && (at == nil || e.RestoredAt.After(*at))
 }
 
 // IsRetraction says whether the object was retracted by request, and neither restored nor purged later.

@@ -42,6 +42,8 @@ type ArchiveRequest struct {
 	// Reason says why, in words for people, and By who asks.
 	Reason string `json:"reason"`
 	By     string `json:"by"`
+	// RetractedAt is Origin.RetractedAt of a guest's object that is retracted or purged because it was retracted at its origin.
+	RetractedAt *time.Time `json:"retractedAt,omitempty"`
 }
 
 // DecisionResult is what became of an ArchiveRequest.

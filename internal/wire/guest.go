@@ -41,6 +41,8 @@ type Origin struct {
 	// ID is the object's ce-id there: its key, or that of its pack and its place there (KeyOfID). With the digest it tells the object
 	// from all others of that Site.
 	ID string `json:"id"`
+	// RetractedAt is when the object was retracted there, where the archive here followed that: an older restoration there does not undo it.
+	RetractedAt *time.Time `json:"retractedAt,omitempty"`
 }
 
 // ObjectID is the ID, and the key, of an object of a guest, which follow from where it comes from and from its bytes: however often it is

@@ -41,6 +41,8 @@ type Change struct {
 	// Record is the object as it is listed here.
 	Record *wire.Record
 	Reason string
+	// RetractedAt is when it was retracted at the other Site; nil: it was not.
+	RetractedAt *time.Time
 }
 
 // Guest is what is to be done so that the archive of a Site has a day as another Site lists it.
@@ -232,13 +234,13 @@ func (p *GuestPolicy) change(e *mirrorindex.Entry, r *wire.Record) Change {
 	case was == wire.StatePurged:
 		return Change{}
 	case e.IsPurge(), e.IsRetraction() && p.Retractions == wire.MirrorDelete && was != wire.StateRetracted:
-		return Change{wire.ActionPurge, r, e.Reason}
+		return Change{wire.ActionPurge, r, e.Reason, e.RetractedAt}
 	case e.IsRetraction() && p.Retractions != wire.MirrorIgnore && was != wire.StateRetracted:
-		return Change{wire.ActionRetract, r, retractionReason(e)}
+		return Change{wire.ActionRetract, r, retractionReason(e), e.RetractedAt}
 	case p.reverts(e, r):
 		return Change{}
 	case stands && was == wire.StateRetracted && r.ChangedBy == p.By:
-		return Change{wire.ActionRestore, r, e.Reason}
+		return Change{Action: wire.ActionRestore, Record: r, Reason: e.Reason}
 	case is == wire.StateSuperseded && was == wire.StateCurrent:
 		return Change{Action: wire.ActionSupersede, Record: r}
 	default:
@@ -250,7 +252,7 @@ func (p *GuestPolicy) change(e *mirrorindex.Entry, r *wire.Record) Change {
 // With MirrorIgnore its list decides.
 func (p *GuestPolicy) reverts(e *mirrorindex.Entry, r *wire.Record) bool {
 	here := entryOf(r)
-	return r.ChangedBy == p.By && p.Retractions != wire.MirrorIgnore && !e.Restored && e.Reverts(&here)
+	return r.ChangedBy == p.By && p.Retractions != wire.MirrorIgnore && !e.RestoredAfter(r.Origin.RetractedAt) && e.Reverts(&here)
 }
 
 // retractionReason is why an object was retracted there. Of one that expired since, the reason is that of the expiry.
@@ -276,6 +278,6 @@ func Have(here []*wire.Record) (s mirrorindex.Sum) {
 // entryOf is what the other Site lists of an object that is here.
 func entryOf(r *wire.Record) mirrorindex.Entry {
 	e := mirrorindex.EntryOf(r.Path, r)
-	e.ID = r.Origin.ID
+	e.ID, e.RetractedAt = r.Origin.ID, r.Origin.RetractedAt
 	return e
 }

@@ -18,6 +18,9 @@ type Line struct {
 	mirrorindex.Entry
 	// Held: the mirror has its bytes.
 	Held bool `json:"held,omitempty"`
+	// Replaced: the mirror had its bytes, and a newer version of its name is listed since. Until that one's file comes, if it ever does, the
+	// file is still that of this object.
+	Replaced bool `json:"replaced,omitempty"`
 	// Gone: the other side does not list it any more. Moved: it lists the object under another path, or another one that is here with its bytes, of
 	// which it was found to be a duplicate.
 	Gone  bool `json:"gone,omitempty"`
@@ -92,7 +95,10 @@ func (p Policy) Merge(ours []Line, theirs []mirrorindex.Entry, more bool) (all [
 			kept++
 		}
 		if before := was[l.key()]; before != nil {
-			l.Held = before.Held && l.State != wire.StateSuperseded // the file is that of a newer version
+			l.Held, l.Replaced = before.Held, before.Replaced
+			if l.State == wire.StateSuperseded {
+				l.Held, l.Replaced = false, l.Held || l.Replaced
+			}
 			delete(was, l.key())
 		}
 		all = append(all, l)

@@ -141,10 +141,13 @@ func (p *run) ask(ctx context.Context, days []*day) (n int, err error) {
 // missing returns the lines of a day that are to be fetched. What a killed run had not noted
 // yet is there already, and so are files whose list was lost.
 func (p *run) missing(d *day) []int {
-	if p.Force { // files are compared, and not what was noted
-		for i := range d.lines {
-			p.look(d, &d.lines[i])
+	for i := range d.lines {
+		l := &d.lines[i]
+		leftover := l.Replaced && p.Policy.Removes(l)
+		if p.Force || leftover { // files are compared, and not what was noted
+			p.look(d, l)
 		}
+		l.Replaced = l.Replaced && !leftover
 	}
 	missing := p.Selection.Missing(d.lines)
 	if !p.Folder.Interrupted() && !p.Force && !d.anew {

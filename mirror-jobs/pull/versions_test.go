@@ -109,3 +109,30 @@ func TestVersionReplacedLater(t *testing.T) {
 	l.pull()
 	l.want("the first one is superseded", map[string]string{"allsky-1/k1.txt": "three", asideOf("k1.txt", "two"): "two"})
 }
+
+// A newer version was retracted before its file came, so that the file is still that of the version before: it goes when that one does.
+func TestVersionRetractedBeforeItCame(t *testing.T) {
+	t.Parallel()
+	for name, received := range map[string]time.Time{"the same day": storm.Add(time.Hour), "another day": storm.AddDate(0, 0, 1)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			one, other := l.putVersion("k1.txt", "one", 1, storm, ""), l.putVersion("k2.txt", "two", 1, storm, "")
+			l.Wait(one)
+			l.Wait(other)
+			l.pull()
+			two := l.putVersion("k1.txt", "another", 2, received, one.ID)
+			l.Wait(two)
+			two.State, two.Reason = wire.StateRetracted, "a lamp"
+			l.Announce(archivetest.Camera, two)
+			l.Until("it is gone", func() bool { return strings.Contains(l.listOf(string(wire.DayOf(received))), "State:Retracted") })
+			l.pull()
+			l.want("the newer one was retracted", map[string]string{"allsky-1/k1.txt": "one", "allsky-1/k2.txt": "two"})
+			one.State, one.Reason = wire.StatePurged, "a person"
+			l.Announce(archivetest.Camera, one)
+			l.Until("it is gone", func() bool { return strings.Contains(l.listOf("2015-03-17"), "State:Purged") })
+			l.pull()
+			l.want("both are gone", map[string]string{"allsky-1/k2.txt": "two"})
+		})
+	}
+}

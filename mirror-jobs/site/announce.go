@@ -118,7 +118,7 @@ func sayable(reason string) string {
 // change asks the archivist for one. What it decides the manifests say.
 func (a *announcer) change(ctx context.Context, guest string, c plan.Change) error {
 	q := wire.ArchiveRequest{Site: a.site, Instrument: guest, Run: a.run, Action: c.Action, ID: c.Record.ID, ReceivedAt: c.Record.ReceivedAt,
-		Reason: sayable(c.Reason), By: By(a.partner)}
+		Reason: sayable(c.Reason), By: By(a.partner), RetractedAt: c.RetractedAt}
 	m, err := stream.RequestMessage(q, a.partner)
 	if err != nil {
 		return err

@@ -3,8 +3,10 @@
 package push
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/substorm/substorm/internal/catalog"
 	"github.com/substorm/substorm/internal/wire"
@@ -12,7 +14,11 @@ import (
 )
 
 // A copy takes the place of that of the version before. If that version had expired here before its name was used again, its copy may be the
-// last one: it stays under another name, which its digest tells.
+// last one: it stays under another name, which its digest tells. Which version's copy lies at the partner only the partner knows: versions may
+// have come and expired since the last run.
+
+// maxEarlier bounds of how many versions of a name a run asks the partner.
+const maxEarlier = 64
 
 // asideSuffix is what is added to the name of such a copy.
 func asideSuffix(record *wire.Record) string {
@@ -20,8 +26,8 @@ func asideSuffix(record *wire.Record) string {
 	return "~" + record.Digest.String()[:digits]
 }
 
-// lastCopy is the newest version of an object's name that expired, and whose copy may be the last one; nil where there is none.
-func (r *run) lastCopy(ctx context.Context, d *pushed, o *plan.PushObject) (last *wire.Record, err error) {
+// earlier are the versions of an object's name before it, the newest first, if the copy of one of them may be the last one.
+func (r *run) earlier(ctx context.Context, d *pushed, o *plan.PushObject) (earlier []*wire.Record, err error) {
 	if o.Record.Version <= 1 || o.Record.State != wire.StateCurrent {
 		return nil, nil
 	}
@@ -30,35 +36,76 @@ func (r *run) lastCopy(ctx context.Context, d *pushed, o *plan.PushObject) (last
 		return nil, err
 	}
 	for i := range versions {
-		v := &versions[i]
-		if v.Expired() && v.Version < o.Record.Version && r.policy.Keeps(v) && (last == nil || v.Version > last.Version) {
-			last = v
+		if v := &versions[i]; v.Version < o.Record.Version {
+			earlier = append(earlier, v)
 		}
 	}
-	return last, nil
+	slices.SortFunc(earlier, func(a, b *wire.Record) int { return cmp.Compare(b.Version, a.Version) })
+	earlier = earlier[:min(len(earlier), maxEarlier)]
+	if !slices.ContainsFunc(earlier, r.isLast) {
+		return nil, nil
+	}
+	return earlier, nil
 }
+
+// isLast says whether a copy of an object at the partner may be the last one.
+func (r *run) isLast(v *wire.Record) bool { return v.Expired() && r.policy.Keeps(v) }
 
 // setAside has those files set a last copy aside in whose place the partner has one, by size and time: another version may have come since, or
 // an earlier run may have set it aside.
 func (r *run) setAside(ctx context.Context, files []File) error {
-	var copies []File
-	var of []int
+	var open []int
 	for i := range files {
-		if last := files[i].lastCopy; last != nil {
-			copies, of = append(copies, gone{path: files[i].Path, record: last}.file()), append(of, i)
+		if len(files[i].earlier) > 0 {
+			open = append(open, i)
 		}
 	}
-	if len(copies) == 0 {
-		return nil
-	}
-	others := make([]bool, len(copies))
-	if err := r.Mover.Verify(ctx, copies, false, func(i int, _ string) { others[i] = true }); err != nil {
-		return err
-	}
-	for i, other := range others {
-		if !other {
-			files[of[i]].Aside = asideSuffix(files[of[i]].lastCopy)
+	for n := 0; len(open) > 0; n++ {
+		differ, err := r.differ(ctx, files, open, n)
+		if err != nil {
+			return err
+		}
+		var still []int
+		for k, i := range open {
+			switch is := files[i].earlier[n]; {
+			case differ[k]:
+				if n+1 < len(files[i].earlier) {
+					still = append(still, i)
+				}
+			case r.isLast(is):
+				files[i].Aside = asideSuffix(is)
+			}
+		}
+		open = still
+		if n == 0 && len(open) > 0 { // else nothing lies there, as at a new partner
+			if open, err = r.present(ctx, files, open); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// differ says of some files, by index, whether what the partner has in their place is no copy of the n-th version before.
+func (r *run) differ(ctx context.Context, files []File, some []int, n int) ([]bool, error) {
+	copies, differ := make([]File, len(some)), make([]bool, len(some))
+	for k, i := range some {
+		copies[k] = gone{path: files[i].Path, record: files[i].earlier[n]}.file()
+	}
+	return differ, r.Mover.Verify(ctx, copies, false, func(k int, _ string) { differ[k] = true })
+}
+
+// present returns those of some files, by index, in whose place the partner has one.
+func (r *run) present(ctx context.Context, files []File, some []int) (present []int, err error) {
+	paths := make([]string, len(some))
+	for k, i := range some {
+		paths[k] = files[i].Path
+	}
+	there, err := r.Mover.Has(ctx, paths)
+	for _, i := range some {
+		if slices.Contains(there, files[i].Path) {
+			present = append(present, i)
+		}
+	}
+	return present, err
 }

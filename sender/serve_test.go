@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/sender/queue"
 )
 
 // log is where a service under test writes to.
@@ -198,10 +199,98 @@ func TestRewrittenByADeadClock(t *testing.T) {
 		}
 		waitFor(t, func() bool { return p.has(text) })
 	}
+}
+
+// TestRewrittenWithOneTime: versions that a camera dates alike, or earlier than ones before, have names of their own, also after a restart. A version
+// has the name that it had before a kill, and one that was touched is not sent again.
+func TestRewrittenWithOneTime(t *testing.T) {
+	for _, move := range []bool{false, true} {
+		p := newPeer(t, good)
+		cfg, watched := serveConfig(t, wire.FramingUntilClose, p.address())
+		cfg.Queue.Settle, cfg.Queue.Rewritten, cfg.Queue.Move = 0, []string{"image.jpg"}, move
+		day := time.Date(2015, 1, 1, 0, 0, 0, 0, time.UTC)
+		rewrite := func(text string, written time.Time) {
+			t.Helper()
+			path := filepath.Join(watched, ".image.jpg")
+			if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chtimes(path, written, written), os.Rename(path, filepath.Join(watched, "image.jpg"))); err != nil {
+				t.Fatal(err)
+			}
+			waitFor(t, func() bool { return p.has(text) && len(owed(cfg)) == 0 })
+		}
+		stop := started(t, cfg)
+		rewrite("frame 1", day)
+		rewrite("frame 2", day)
+		rewrite("frame 3", day.Add(-time.Hour))
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		stop = started(t, cfg)
+		rewrite("frame 4", day)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		want := 4
+		if !move {
+			// A kill before it was written down that the last one is taken.
+			journal := filepath.Join(cfg.Queue.Dir, "journal")
+			text, err := os.ReadFile(journal)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines := bytes.SplitAfter(text, []byte("\n"))
+			if last := lines[len(lines)-2]; !bytes.Contains(last, []byte(`"taken"`)) {
+				t.Fatalf("the journal ends with %s", last)
+			}
+			if err := os.WriteFile(journal, bytes.Join(lines[:len(lines)-2], nil), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			stop = started(t, cfg)
+			waitFor(t, func() bool { all, _ := p.arrived(); return all == 5 && len(owed(cfg)) == 0 })
+			if err := stop(); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(filepath.Join(watched, "image.jpg"), 0o640); err != nil {
+				t.Fatal(err)
+			}
+			want = 5
+		}
+		started(t, cfg)
+		waitFor(t, func() bool {
+			text, err := os.ReadFile(filepath.Join(cfg.Queue.Dir, "journal"))
+			return err == nil && (move || bytes.Count(text, []byte(`"taken"`)) == want)
+		})
+		rewrite("frame 5", day.Add(time.Minute)) // later than all that are named by the file's time, and not than those that are named by ours
+		names := map[string]string{}
+		report := readReport(t, cfg)
+		for _, r := range report {
+			if is, ok := names[r.Name]; ok && is != r.SHA256 {
+				t.Errorf("move %t: two versions are called %s", move, r.Name)
+			}
+			names[r.Name] = r.SHA256
+		}
+		if len(names) != 5 || len(report) != want+1 || names["image-20150101T000000.000Z.jpg"] == "" {
+			t.Errorf("move %t: %d lines in the report, names %v", move, len(report), names)
+		}
+	}
+}
+
+func TestVersionNames(t *testing.T) {
 	now := time.Date(2026, 11, 21, 17, 1, 2, 345e6, time.UTC)
-	for written, want := range map[time.Time]string{now: "live/image-20261121T170102.345Z.jpg", time.Unix(0, 0): "live/image-20261121T180102.345Z.jpg"} {
-		if got := versionName("live/image.jpg", written, now.Add(time.Hour)); got != want {
-			t.Errorf("what was written at %v is called %s, and not %s", written, got, want)
+	later := now.Add(time.Hour)
+	for _, c := range []struct {
+		written, last time.Time
+		want          string
+	}{
+		{now, time.Time{}, "live/image-20261121T170102.345Z.jpg"},
+		{now, now.Add(-time.Millisecond), "live/image-20261121T170102.345Z.jpg"},
+		{now.Add(time.Microsecond), now, "live/image-20261121T180102.345Z.jpg"}, // by milliseconds it is no later
+		{time.Unix(0, 0), time.Time{}, "live/image-20261121T180102.345Z.jpg"},
+		{now.Add(-time.Hour), now, "live/image-20261121T180102.345Z.jpg"},
+		{now, later, "live/image-20261121T180102.345Z-0123abcd.jpg"}, // the clock went back
+	} {
+		got, last := versionName("live/image.jpg", c.written, later, c.last, queue.Key{0x01, 0x23, 0xab, 0xcd})
+		if got != c.want || last.Before(c.last) {
+			t.Errorf("what was written at %v is called %s, and not %s; the last time is %v", c.written, got, c.want, last)
 		}
 	}
 }

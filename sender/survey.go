@@ -18,6 +18,7 @@ import (
 
 	"github.com/substorm/substorm/internal/progress"
 	"github.com/substorm/substorm/internal/usage"
+	"github.com/substorm/substorm/sender/queue"
 )
 
 // A folder that an instrument has written holds files of few kinds. One of more than unaskedFiles files and unaskedSuffixes suffixes is
@@ -205,7 +206,7 @@ func dryRun(cfg Config, out io.Writer) error {
 			rel := file.rel
 			if info, err := os.Stat(file.path); err == nil {
 				if cfg.Queue.rewrites(filepath.Base(rel)) {
-					rel = versionName(rel, info.ModTime(), time.Now())
+					rel, _ = versionName(rel, info.ModTime(), time.Now(), time.Time{}, queue.Key{})
 				}
 			}
 			name = cfg.HTTP.fullName(cfg.HTTP.nameOf(rel))

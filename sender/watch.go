@@ -4,6 +4,7 @@ package sender
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -37,14 +38,32 @@ func (c *QueueConfig) rewrites(base string) bool {
 // clockSet is a time before which no file was written: a clock without a battery begins at 1970, 1980 or 2000.
 var clockSet = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// versionName is the path of the version of a rewritten file that was written at a time. Where the clock that said so was not set, it
-// has the time of now: each version would have the name of the one before.
-func versionName(rel string, written, now time.Time) string {
-	if written.Before(clockSet) {
-		written = now
+// versionName is the path of the version of a rewritten file that was written at a time, when names of earlier versions have times up to last.
+// Where the clock that said so was not set, or its time is not later, as where a camera dates all alike, it has the time of now. Where that is
+// not later either, it has the beginning of the version's key, too: no version has the name of one before.
+func versionName(rel string, written, now, last time.Time, key queue.Key) (name string, newLast time.Time) {
+	at, apart := written.Truncate(time.Millisecond), ""
+	if at.Before(clockSet) || !at.After(last) {
+		at = now.Truncate(time.Millisecond)
+	}
+	if !at.After(last) {
+		apart = "-" + hex.EncodeToString(key[:4])
+	} else {
+		last = at
 	}
 	suffix := filepath.Ext(filepath.Base(rel))
-	return strings.TrimSuffix(rel, suffix) + "-" + written.UTC().Format(versionTime) + suffix
+	return strings.TrimSuffix(rel, suffix) + "-" + at.UTC().Format(versionTime) + apart + suffix, last
+}
+
+// version is how the version of a rewritten file is called that lies at a path: as before where it had its name before a kill.
+func (w *watcher) version(path, rel string, written time.Time, key queue.Key) *queue.Version {
+	v := w.queue.Version(path)
+	if v.Key != key {
+		v = queue.Version{Last: v.Last, Key: key}
+		v.Name, v.Last = versionName(rel, written, w.now(), v.Last, key)
+	}
+	v.Written = written
+	return &v
 }
 
 // watcher takes new files of folders into a queue. It looks instead of waiting to
@@ -210,9 +229,9 @@ func (s *scanning) ignores(name string) bool {
 
 // file puts a file into the batch if it is new, has bytes and has settled.
 func (s *scanning) file(path string, info fs.FileInfo) error {
-	rel, version := s.name(path), int64(0)
-	if s.watcher.rewrites(filepath.Base(path)) {
-		rel, version = versionName(rel, info.ModTime(), s.now()), changed(info)
+	rel, version, rewritten := s.name(path), int64(0), s.watcher.rewrites(filepath.Base(path))
+	if rewritten {
+		version = changed(info)
 	}
 	key := queue.KeyOf(path, info.Size(), info.ModTime(), version)
 	if s.present != nil {
@@ -229,8 +248,13 @@ func (s *scanning) file(path string, info fs.FileInfo) error {
 		s.seen[path] = is
 		return nil
 	}
-	name, whole := s.queueName(rel)
-	s.batch = append(s.batch, queue.Source{Name: name, Whole: whole, Path: path, Observed: info.ModTime(), Key: key, Move: s.move})
+	source := queue.Source{Path: path, Observed: info.ModTime(), Key: key, Move: s.move}
+	if rewritten {
+		source.Version = s.version(path, rel, info.ModTime(), key)
+		rel = source.Version.Name
+	}
+	source.Name, source.Whole = s.queueName(rel)
+	s.batch = append(s.batch, source)
 	if s.bytes += info.Size(); len(s.batch) >= batchFiles || s.bytes >= batchBytes {
 		return s.flush()
 	}

@@ -31,6 +31,8 @@ type Source struct {
 	Key Key
 	// Move takes the file away from where it lies. It needs no key.
 	Move bool
+	// Version, where set, is how a version of a rewritten file is called. It needs a key, and Check is Add's.
+	Version *Version
 }
 
 func (s Source) open() (io.ReadCloser, error) {
@@ -71,7 +73,16 @@ func (q *Queue) Add(sources ...Source) ([]Entry, error) {
 			adding = append(adding, a)
 		}
 	}
-	entries, err := q.commit(adding)
+	fresh, err := q.noteVersions(adding)
+	if err != nil {
+		for _, a := range adding {
+			if a.copied {
+				err = errors.Join(err, discard(a.from))
+			}
+		}
+		return nil, errors.Join(append(failed, err)...)
+	}
+	entries, err := q.commit(fresh)
 	return entries, errors.Join(append(failed, err)...)
 }
 

@@ -12,7 +12,7 @@
 //	damaged/<entry>         what has other bytes than were queued
 //	names/<entry>           the name over HTTP, where it does not fit the entry's
 //	incoming/<number>       what is being copied; emptied at start
-//	journal                 what was taken from watched folders, and the day's bytes
+//	journal                 what was taken from watched folders, how versions of rewritten files are called, and the day's bytes
 //
 // An entry is named <13-digit ms>-<8 hex number>-<16 hex of the SHA-256>-<name>,
 // so that a listing is in the order of time. What lies in objects is owed, and

@@ -11,8 +11,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -41,7 +43,9 @@ type journal struct {
 	unsafe bool
 	file   *os.File
 	taken  map[Key]struct{}
-	spent  Record
+	// versions are the last record of TypeVersion of each path.
+	versions map[string]Record
+	spent    Record
 	// records in the file, of which some say nothing any more.
 	records int
 }
@@ -49,7 +53,7 @@ type journal struct {
 // open reads the journal, cuts off what a kill left of a last record, and opens
 // it for more.
 func (j *journal) open(path string, unsafe bool) (bad int, err error) {
-	j.path, j.unsafe, j.taken = path, unsafe, map[Key]struct{}{}
+	j.path, j.unsafe, j.taken, j.versions = path, unsafe, map[Key]struct{}{}, map[string]Record{}
 	j.file, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o640)
 	if err != nil {
 		return 0, err
@@ -71,6 +75,8 @@ func (j *journal) see(r Record) {
 		if key, err := hex.DecodeString(r.Key); err == nil {
 			j.taken[Key(key)] = struct{}{}
 		}
+	case TypeVersion:
+		j.versions[r.Path] = r
 	case TypeSpent:
 		j.spent = r
 	}
@@ -138,6 +144,30 @@ func (j *journal) close() error {
 // or a share that was away for a week must not be sent anew.
 const keepTaken = 7 * 24 * time.Hour
 
+// keepVersions is for how many paths the last version stays known, however long its file is gone: a camera that dates all alike may be off
+// for a winter. Of more paths those are forgotten that are gone for longer than keepTaken: they are no names that are used again.
+const keepVersions = 10_000
+
+// forgetVersions forgets what no file has to be told apart from any more.
+func (j *journal) forgetVersions(present map[Key]struct{}, now time.Time) {
+	if len(j.versions) <= keepVersions {
+		return
+	}
+	maps.DeleteFunc(j.versions, func(_ string, r Record) bool {
+		_, there := present[keyOf(r)]
+		return !there && now.Sub(r.At) >= keepTaken
+	})
+}
+
+// keyOf is the key of a record; the zero value where it has none.
+func keyOf(r Record) Key {
+	var key Key
+	if n, err := hex.Decode(key[:], []byte(r.Key)); err != nil || n != keySize {
+		return Key{}
+	}
+	return key
+}
+
 // compact writes the journal anew without the files that are not present any
 // more, if they were taken long before now, and without what newer records replace.
 func (j *journal) compact(present map[Key]struct{}, now time.Time) error {
@@ -191,7 +221,7 @@ func (j *journal) copyTo(to io.Writer, present map[Key]struct{}, now time.Time) 
 				return nil
 			}
 			kept[key] = struct{}{}
-		case TypeSpent:
+		case TypeSpent, TypeVersion:
 			return nil
 		default:
 			if !recent {
@@ -202,9 +232,14 @@ func (j *journal) copyTo(to io.Writer, present map[Key]struct{}, now time.Time) 
 		_, err := out.Write(line)
 		return err
 	})
-	if err == nil && j.spent.Day != "" {
-		var line []byte
-		if line, err = j.spent.Encode(); err == nil {
+	j.forgetVersions(present, now)
+	rest := slices.Collect(maps.Values(j.versions))
+	if j.spent.Day != "" {
+		rest = append(rest, j.spent)
+	}
+	for _, r := range rest {
+		line, failed := r.Encode()
+		if err = errors.Join(err, failed); err == nil {
 			n++
 			_, err = out.Write(line)
 		}
@@ -232,4 +267,57 @@ func (q *Queue) Taken(key Key) bool {
 	defer q.mu.Unlock()
 	_, ok := q.journal.taken[key]
 	return ok
+}
+
+// Version returns what is known of the version of the file at a path that was named last; the zero value where none was.
+func (q *Queue) Version(path string) Version {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.version(path)
+}
+
+// version is Version. The caller holds mu.
+func (q *Queue) version(path string) Version {
+	r, ok := q.journal.versions[path]
+	if !ok {
+		return Version{}
+	}
+	v := *r.Version
+	v.Key = keyOf(r)
+	return v
+}
+
+// noteVersions writes down how versions of rewritten files are called, so that each has one name whatever comes between, and that the next one
+// has another. It returns the additions without those that were taken before: their file was touched, and not written.
+func (q *Queue) noteVersions(adding []addition) ([]addition, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now().UTC()
+	var fresh []addition
+	var records []Record
+	for _, a := range adding {
+		v := a.source.Version
+		if v == nil {
+			fresh = append(fresh, a)
+			continue
+		}
+		was := q.version(a.source.Path)
+		_, taken := q.journal.taken[was.Key]
+		key := hex.EncodeToString(a.source.Key[:])
+		if taken && was.Check == a.entry.Check && was.Written.Equal(v.Written) && !a.source.Move {
+			records = append(records, Record{Type: TypeVersion, At: now, Key: key, Path: a.source.Path, Version: &was}, Record{Type: TypeTaken, At: now, Key: key, Path: a.source.Path})
+			if err := discard(a.from); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		noted := *v
+		noted.Check = a.entry.Check
+		records = append(records, Record{Type: TypeVersion, At: now, Key: key, Path: a.source.Path, Version: &noted})
+		fresh = append(fresh, a)
+	}
+	if len(records) == 0 {
+		return fresh, nil
+	}
+	return fresh, q.journal.write(records...)
 }

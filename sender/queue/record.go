@@ -26,6 +26,8 @@ const (
 	TypeSpent = "spent"
 	// TypeAside: an entry was set aside.
 	TypeAside = "aside"
+	// TypeVersion: a version of a rewritten file has its name. It is written before the version is taken.
+	TypeVersion = "version"
 )
 
 // Record is a line of the journal:
@@ -36,8 +38,8 @@ type Record struct {
 	Type   string    `json:"type"`
 	At     time.Time `json:"at"`
 
-	// Key of TypeTaken: the first 32 hex digits of the SHA-256 of path, size and
-	// time of the file. Path is for people.
+	// Key of TypeTaken and TypeVersion: the first 32 hex digits of the SHA-256 of path, size and
+	// time of the file. Path of TypeTaken is for people.
 	Key  string `json:"key,omitempty"`
 	Path string `json:"path,omitempty"`
 
@@ -48,6 +50,23 @@ type Record struct {
 	// Entry of TypeAside: the folder and file where it lies, and why.
 	Entry  string `json:"entry,omitempty"`
 	Reason string `json:"reason,omitempty"`
+
+	// Version of TypeVersion.
+	Version *Version `json:"version,omitempty"`
+}
+
+// Version is one of a file that is rewritten under its path.
+type Version struct {
+	// Name that it has, below the watched folder.
+	Name string `json:"name"`
+	// Last is the latest time that a name of a version of this path has, this one included.
+	Last time.Time `json:"last"`
+	// Written is the file's time.
+	Written time.Time `json:"written"`
+	// Check is the beginning of the SHA-256 of its bytes, as Entry.Check.
+	Check uint64 `json:"check,string"`
+	// Key tells it from other versions.
+	Key Key `json:"-"`
 }
 
 // maxRecord is the greatest length of a record, in bytes: twice what a path of
@@ -98,8 +117,10 @@ func DecodeRecord(line []byte) (Record, error) {
 		return Record{}, fmt.Errorf("format %d: %w", r.Format, ErrNewerFormat)
 	case r.Format < 1:
 		return Record{}, fmt.Errorf("format %d: %w", r.Format, ErrMalformed)
-	case r.Type == TypeTaken && len(r.Key) != hex.EncodedLen(keySize):
+	case (r.Type == TypeTaken || r.Type == TypeVersion) && len(r.Key) != hex.EncodedLen(keySize):
 		return Record{}, fmt.Errorf("key %q: %w", r.Key, ErrMalformed)
+	case r.Type == TypeVersion && r.Version == nil:
+		return Record{}, fmt.Errorf("no version: %w", ErrMalformed)
 	case r.Type == TypeSpent && r.Bytes < 0:
 		return Record{}, fmt.Errorf("%d bytes: %w", r.Bytes, ErrMalformed)
 	}

@@ -24,6 +24,7 @@ func sampleRecords() []Record {
 		{Type: TypeTaken, At: noon, Key: hex.EncodeToString(key[:]), Path: "/data/frame.jpg"},
 		{Type: TypeSpent, At: noon, Day: "2026-11-21", Bytes: 1_234_567},
 		{Type: TypeAside, At: noon, Entry: "refused/1763726400123-00000007-000000000000002a-frame.jpg", Reason: "ObjectTooLarge"},
+		{Type: TypeVersion, At: noon, Key: hex.EncodeToString(key[:]), Path: "/data/frame.jpg", Version: &Version{Name: "frame-20261121T120000.123Z.jpg", Last: noon, Written: noon, Check: 42}},
 	}
 }
 

@@ -29,6 +29,9 @@ type Day struct {
 	// the older versions first. Duplicates are left out; what was superseded,
 	// retracted or purged says so.
 	Records []*wire.Record
+	// Withdrawn are objects without a name that were listed until their bytes came with one. They are duplicates, which nobody is served; mirrors
+	// that have copies of them have to learn that, so they are listed here as retracted, or purged.
+	Withdrawn []*wire.Record
 	// Changed is when the last of them was received, retracted, restored or purged.
 	Changed time.Time
 	// Tag names exactly what the day holds: two that are equal, here or at another
@@ -148,6 +151,10 @@ func (d *Day) read(records iter.Seq2[wire.Record, error], count int) error {
 			return err
 		}
 		if r.State == wire.StateDuplicate {
+			if !wire.IsNamedID(r.ID) && wire.IsNamedID(r.DuplicateOf) {
+				d.Withdrawn = append(d.Withdrawn, withdraw(r))
+				cost += recordCost
+			}
 			continue
 		}
 		if r.Key == r.ID {
@@ -175,6 +182,17 @@ func (d *Day) read(records iter.Seq2[wire.Record, error], count int) error {
 	}
 	d.cost = cost + int64(cap(all)-len(all))*recordCost
 	return nil
+}
+
+// withdraw returns a duplicate as mirrors are to see it that had it before.
+func withdraw(r wire.Record) *wire.Record {
+	if r.PurgedAt != nil {
+		r.State = wire.StatePurged
+	} else {
+		r.State, r.Reason = wire.StateRetracted, "its bytes came again, with a name"
+	}
+	r.DuplicateOf = ""
+	return &r
 }
 
 // index puts the records in order.
@@ -231,7 +249,8 @@ func (d *Day) Path(i int) string { return d.paths[i] }
 
 // merge lays fresh notices over a day.
 func (c *Catalog) merge(listed *Day, fresh []*item) *Day {
-	d := &Day{Instrument: listed.Instrument, Day: listed.Day, Records: slices.Clone(listed.Records), paths: slices.Clone(listed.paths)}
+	d := &Day{Instrument: listed.Instrument, Day: listed.Day, Records: slices.Clone(listed.Records), paths: slices.Clone(listed.paths),
+		Withdrawn: slices.Clip(listed.Withdrawn)}
 	at := make(map[string]int, len(fresh)) // those that are added
 	place := func(id string) (int, bool) {
 		if i, added := at[id]; added {
@@ -258,7 +277,8 @@ func (c *Catalog) merge(listed *Day, fresh []*item) *Day {
 		r := f.record
 		switch _, known := place(r.ID); {
 		case r.State == wire.StateDuplicate:
-			if i, known := place(r.ID); known {
+			if i, known := place(r.ID); known && d.Records[i] != nil {
+				d.Withdrawn = append(d.Withdrawn, withdraw(*d.Records[i]))
 				d.Records[i] = nil
 			}
 		case r.IsChange():

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pull_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/substorm/substorm/feed-server/archive/archivetest"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// The bytes of an object without a name come again with one, of which the archive lists the first as a duplicate: its copy goes, and the
+// origin is not taken for one that went back. Once the one with the name is retracted no copy is left.
+func TestNamelessAndNamed(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	nameless := l.Put(archivetest.Camera, "r/first", "person", at(storm), func(r *wire.Record) { r.Key = wire.RawKey(archivetest.Site, archivetest.Camera, storm, r.Digest) })
+	l.Wait(nameless)
+	l.pull()
+	l.want("without a name", map[string]string{"allsky-1/r/first": "person"})
+	named := l.putVersion("n/person.jpg", "person", 1, storm, "")
+	l.Wait(named)
+	nameless.State, nameless.DuplicateOf = wire.StateDuplicate, named.ID
+	l.Announce(archivetest.Camera, nameless)
+	l.Until("the first is a duplicate", func() bool {
+		d, err := l.Catalog.Day(l.Context(), archivetest.Camera, wire.DayOf(storm))
+		return err == nil && !slices.ContainsFunc(d.Records, func(r *wire.Record) bool { return r.ID == nameless.ID })
+	})
+	l.pull()
+	l.want("with a name", map[string]string{"allsky-1/n/person.jpg": "person"})
+	if log := l.log.String(); strings.Contains(log, "does not list") {
+		t.Errorf("the origin went back: %s", log)
+	}
+	l.retract(named)
+	l.pull()
+	l.want("retracted", map[string]string{})
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package push_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/substorm/substorm/feed-server/archive/archivetest"
+	"github.com/substorm/substorm/internal/wire"
+)
+
+// The bytes of an object without a name come again with one: the partner's copy of the first, which is a duplicate then, goes.
+func TestNamelessAndNamed(t *testing.T) {
+	byEach(t, func(t *testing.T, l *lab) {
+		l.entry.Retractions = wire.MirrorDelete
+		nameless := l.Put(archivetest.Camera, "r/first", "person", at(storm), func(r *wire.Record) { r.Key = wire.RawKey(archivetest.Site, archivetest.Camera, storm, r.Digest) })
+		l.Wait(nameless)
+		l.push(1)
+		named := l.Put(archivetest.Camera, "n/person.jpg", "person", named("n/person.jpg"), at(storm))
+		l.Wait(named)
+		nameless.State, nameless.DuplicateOf = wire.StateDuplicate, named.ID
+		l.Announce(archivetest.Camera, nameless)
+		l.Until("the first is a duplicate", func() bool {
+			d, err := l.Catalog.Day(l.Context(), archivetest.Camera, wire.DayOf(storm))
+			return err == nil && !slices.ContainsFunc(d.Records, func(r *wire.Record) bool { return r.ID == nameless.ID })
+		})
+		if err := l.run(); err != nil {
+			t.Fatal(err)
+		}
+		l.want("with a name", map[string]string{"allsky-1/n/person.jpg": "person"})
+		l.become(&named, wire.StateRetracted, "a person is in the picture")
+		l.push(0)
+		l.want("retracted", map[string]string{})
+	})
+}

@@ -26,6 +26,9 @@ func TestAllowMissing(t *testing.T) {
 		"one more":                    {plan.Missing{Closed: []string{"a", "b", "c"}}, 20, 10, false},
 		"all, where all may go":       {plan.Missing{Absent: []string{"a", "b"}}, 2, 100, true},
 		"all, where a run is forced":  {plan.Missing{Absent: []string{"a", "b"}}, 2, 0, true},
+		"one that stopped a run":      {plan.Missing{Absent: []string{"a"}, Stopped: 1}, 3, 10, false},
+		"one where any may go":        {plan.Missing{Absent: []string{"a"}, Stopped: 1}, 3, 100, true},
+		"one that is accepted":        {plan.Missing{Absent: []string{"a"}, Stopped: 1}, 3, 0, true},
 		"closed after it was deleted": {plan.Missing{Closed: []string{"a"}}, 0, 10, true},
 	} {
 		p := plan.GuestPolicy{SafetyStop: c.percent}

@@ -32,8 +32,8 @@ func (e *VanishedError) Error() string {
 		len(e.Names), e.Held, strings.Join(names, ", "), more)
 }
 
-// goneTag takes the place of the tag of an instrument that is known to be listed no more.
-const goneTag = "gone"
+// goneTag takes the place of the tag of an instrument that is known to be listed no more, and stoppedTag of one for which a run stopped.
+const goneTag, stoppedTag = "gone", "stopped"
 
 // checkVanished looks for instruments that the folder has and that the other side lists no more, because they were deleted or closed there, or because
 // the other side lost what it had. It says so once, and where they are too many until a run is forced. Errors: VanishedError, of the folder.
@@ -47,14 +47,18 @@ func (p *run) checkVanished(root mirrorindex.Root) error {
 		listed[line.Instrument] = true
 	}
 	var gone []string
-	held := 0
+	held, stopped := 0, 0
 	known := p.Folder.State().Instruments
 	for _, name := range names {
 		if known[name] == goneTag || p.Wants != nil && !p.Wants(name) {
 			continue
 		}
-		if held++; !listed[name] {
-			gone = append(gone, name)
+		if held++; listed[name] {
+			continue
+		}
+		gone = append(gone, name)
+		if known[name] == stoppedTag {
+			stopped++
 		}
 	}
 	if len(gone) == 0 {
@@ -63,7 +67,10 @@ func (p *run) checkVanished(root mirrorindex.Root) error {
 	slices.Sort(gone)
 	policy := plan.GuestPolicy{}
 	policy.SafetyStop = p.SafetyStop // 0 in a run that is forced
-	if policy.AllowMissing(plan.Missing{Absent: gone}, held) != nil {
+	if policy.AllowMissing(plan.Missing{Absent: gone, Stopped: stopped}, held) != nil {
+		for _, name := range gone {
+			p.Folder.SetInstrument(name, stoppedTag)
+		}
 		return &VanishedError{gone, held}
 	}
 	for _, name := range gone {

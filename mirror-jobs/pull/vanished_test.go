@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/substorm/substorm/feed-server/archive/archivetest"
+	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/mirror-jobs/liar"
 	"github.com/substorm/substorm/mirror-jobs/pull"
 )
@@ -41,4 +42,30 @@ func TestInstrumentsVanish(t *testing.T) {
 		t.Error(err)
 	}
 	l.want("at the end", map[string]string{"allsky-1/1.txt": "one"})
+}
+
+// Instruments that come after a run has stopped do not make those that are missing so few that the next run goes on.
+func TestInstrumentsVanishAmongMany(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.Policy.SafetyStop = 40
+	l.Wait(l.Put(archivetest.Camera, "1.txt", "one", at(storm)))
+	l.pull()
+	var others []wire.InstrumentEntry
+	for _, name := range []string{"riometer", "lidar", "radar"} {
+		others = append(others, wire.InstrumentEntry{Instrument: name, UID: name, Generation: 1, Access: archivetest.Public})
+	}
+	l.Declare(others...)
+	for _, in := range others {
+		l.Wait(l.Put(in.Instrument, "2.txt", "two", at(storm)))
+	}
+	for range 3 {
+		if err, gone := l.from(t.Context(), l.URL), new(pull.VanishedError); !errors.As(err, &gone) {
+			t.Errorf("the camera is missing: %v", err)
+		}
+	}
+	for _, force := range []bool{true, false} {
+		l.force = force
+		l.pull()
+	}
 }

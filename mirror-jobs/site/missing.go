@@ -75,7 +75,7 @@ func (r *run) findMissing(ctx context.Context, offered func(name string) bool, a
 		case offered(name):
 			delete(r.state.root.Missing, name)
 			held++
-		case known == "":
+		case known.isNew():
 			unknown = append(unknown, name)
 			held++
 		case known == missingAbsent:
@@ -87,6 +87,12 @@ func (r *run) findMissing(ctx context.Context, offered func(name string) bool, a
 	if err != nil {
 		return err
 	}
+	all := slices.Concat(missing.Closed, missing.Absent)
+	for _, name := range all {
+		if r.state.root.Missing[name] == missingStopped {
+			missing.Stopped++
+		}
+	}
 	policy := r.policy
 	if r.Force { // somebody has looked at what is missing
 		policy.SafetyStop = 0
@@ -94,6 +100,9 @@ func (r *run) findMissing(ctx context.Context, offered func(name string) bool, a
 	if r.vanished = policy.AllowMissing(missing, held); r.vanished != nil {
 		r.vanished.Command = fmt.Sprintf("`kubectl substorm mirror run %s --force`", r.Entry.Partner)
 		r.Logger.Error("the other Site does not offer instruments that stand here, and none of them is closed here", "error", r.vanished)
+		for _, name := range all {
+			r.miss(name, missingStopped)
+		}
 		return nil
 	}
 	return r.acceptMissing(ctx, missing, at)
@@ -130,10 +139,10 @@ func (r *run) judge(ctx context.Context, m *plan.Missing, name string, answer []
 		if err := r.announcer.guest(ctx, head, at); err != nil {
 			return err
 		}
-		if known == "" {
+		if known.isNew() {
 			m.Absent = append(m.Absent, name)
 		}
-	case head.Absent && known == "":
+	case head.Absent && known.isNew():
 		m.Absent = append(m.Absent, name)
 	case head.Absent:
 	case r.restricted(name):

@@ -102,3 +102,30 @@ func TestAllMissing(t *testing.T) {
 	h.reads("somebody accepted that, too", wire.AccessRestricted, wire.AccessRestricted)
 	h.pulled()
 }
+
+// Instruments that come after a run has stopped do not make those that are missing so few that the next run goes on.
+func TestMissingAmongMany(t *testing.T) {
+	t.Parallel()
+	h, _, _ := newPair(t)
+	var others []wire.InstrumentEntry
+	for _, name := range []string{"riometer", "lidar", "radar"} {
+		others = append(others, wire.InstrumentEntry{Instrument: name, UID: name, Generation: 1, Access: archivetest.Public})
+	}
+	h.Declare(others...)
+	for _, in := range others {
+		h.hasOf(in.Instrument, "c.csv", storm)
+	}
+	for _, when := range []string{"when the others come", "once they are here", "in the run after that"} {
+		_, err := h.pull(h.URL, func(c *site.Config) { c.Entry.SafetyStopPercent = 40 })
+		var p *push.Problem
+		if !errors.As(err, &p) || p.Reason != wire.MirrorReasonSafetyStop {
+			t.Errorf("%s: %v", when, err)
+		}
+		h.reads(when, wire.AccessPublic, wire.AccessPublic)
+	}
+	for _, force := range []bool{true, false} {
+		if _, err := h.pull(h.URL, func(c *site.Config) { c.Force, c.Entry.SafetyStopPercent = force, 40 }); err != nil {
+			t.Errorf("forced %t: %v", force, err)
+		}
+	}
+}

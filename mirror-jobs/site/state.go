@@ -38,7 +38,7 @@ type rootState struct {
 	Ledger string `json:"ledger,omitempty"`
 	// Now is the latest time that the clock of the other Site showed and that could be believed.
 	Now time.Time `json:"now,omitzero"`
-	// Missing are the instruments that stand here and that the other Site does not offer, as runs found them and acted upon it.
+	// Missing are the instruments that stand here and that the other Site does not offer, as runs found them.
 	Missing map[string]missingState `json:"missing,omitempty"`
 	// WentBack stays, whatever is selected, until a run with --force.
 	WentBack *wire.MirrorWentBack `json:"wentBack,omitempty"`
@@ -49,10 +49,15 @@ type rootState struct {
 // missingState says why the other Site does not offer an instrument.
 type missingState string
 
+// The values of missingState. Stopped: too many were missing at once, so that nothing was done about it.
 const (
-	missingClosed missingState = "Closed"
-	missingAbsent missingState = "Absent"
+	missingClosed  missingState = "Closed"
+	missingAbsent  missingState = "Absent"
+	missingStopped missingState = "Stopped"
 )
+
+// isNew says whether no run has acted upon an instrument that is missing.
+func (s missingState) isNew() bool { return s == "" || s == missingStopped }
 
 // tags are those of the months or the days of an instrument.
 type tags struct {

@@ -67,6 +67,65 @@ func TestPreconditions(t *testing.T) {
 	}
 }
 
+// An upload by tus keeps the conditions of the request that created it: they are judged when its last byte arrives, also by
+// another gateway than the one that was asked first. Those of a PATCH are judged before its bytes are taken.
+func TestPreconditionsOfUploads(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	ports := []int{testenv.FreePort(t), testenv.FreePort(t)}
+	camera := httpInstrument("camera", ports[0])
+	camera.Versions = wire.VersionsKeep
+	camera.Listeners = append(camera.Listeners, httpInstrument("camera", ports[1]).Listeners...)
+	l.declare(t, camera)
+	var gateways [2]*gateway
+	for i := range ports {
+		gateways[i] = l.start(t, gatewayOptions{name: fmt.Sprintf("north-%d", i), flags: []string{"--ports", fmt.Sprintf("%d-%d", ports[i], ports[i])}})
+		awaitListening(t, ports[i])
+	}
+	first, other, third := random(46, 900), random(47, 900), random(48, 900)
+	etag := func(object []byte) string { return fmt.Sprintf("%q", wire.Digest(sha256.Sum256(object))) }
+	failed := func(r reply) {
+		t.Helper()
+		r.wantRefusal(t, http.StatusPreconditionFailed, wire.CausePreconditionFailed)
+	}
+	object := func(name string) string { return in(ports[1], "camera", name) }
+	put(object("c"), first).wantReceipt(t, http.StatusCreated, first)
+	raced := beginUpload(t, ports[0], "a", 900, "If-None-Match", "*")
+	same := beginUpload(t, ports[0], "b", 900, "If-None-Match", "*")
+	changed := beginUpload(t, ports[0], "c", 900, "If-Match", etag(first))
+	for _, url := range []string{raced, same, changed} {
+		patch(url, 0, bytes.NewReader(other[:400])).wantOffset(t, http.StatusNoContent, 400)
+	}
+	gateways[0].kill()
+	here := func(url string) string { return strings.Replace(url, loopback(ports[0]), loopback(ports[1]), 1) }
+	put(object("a"), first).wantReceipt(t, http.StatusCreated, first)
+	put(object("b"), other).wantReceipt(t, http.StatusCreated, other)
+	put(object("c"), third).wantReceipt(t, http.StatusCreated, third)
+	failed(patch(here(raced), 400, bytes.NewReader(other[400:])))
+	if r := tus(http.MethodHead, here(raced), nil, "If-Match", etag(first)); r.status != http.StatusPreconditionFailed {
+		t.Errorf("asked again: %v", r)
+	}
+	patch(here(same), 400, bytes.NewReader(other[400:])).wantReceipt(t, http.StatusNoContent, other)
+	failed(patch(here(changed), 400, bytes.NewReader(other[400:])))
+
+	free := beginUpload(t, ports[1], "a", 900)
+	for _, header := range [][]string{{"If-Match", `"nope"`}, {"If-None-Match", "*"}, {"If-None-Match", etag(first)}} {
+		failed(patch(free, 0, bytes.NewReader(other), header...))
+	}
+	patch(free, 0, bytes.NewReader(other), "If-Match", "nope").wantRefusal(t, http.StatusBadRequest, wire.CauseBadRequest)
+	tus(http.MethodHead, free, nil).wantOffset(t, http.StatusOK, 0)
+	patch(free, 0, bytes.NewReader(other[:400]), "If-Match", etag(first)).wantOffset(t, http.StatusNoContent, 400)
+	put(object("a"), third).wantReceipt(t, http.StatusCreated, third)
+	failed(patch(free, 400, bytes.NewReader(other[400:]), "If-Match", etag(first)))
+	patch(free, 400, bytes.NewReader(other[400:]), "If-Match", etag(third)).wantReceipt(t, http.StatusNoContent, other)
+	if r := tus(http.MethodPost, object(""), nil, "Upload-Length", "900", "If-None-Match", strings.Repeat(`"0",`, 1100)); r.status != http.StatusBadRequest {
+		t.Errorf("an upload with conditions of 4400 bytes: %v", r)
+	}
+	if keys := l.keys(t, "o/hub/camera/"); len(keys) != 6 {
+		t.Errorf("the archive has %v, want three objects named a, one b and two c", keys)
+	}
+}
+
 // An upload whose length is said later becomes an object like others; one of no bytes is refused, since the archive
 // keeps no empty objects.
 func TestUploadsOfUnknownLength(t *testing.T) {

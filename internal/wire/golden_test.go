@@ -64,6 +64,7 @@ func goldenRecords() []goldenRecord {
 		{"notice-repacked.json", encoded(sampleNotice(sampleRepacked(), "allsky-1")), decoded(Decode[Notice]), sampleNotice(sampleRepacked(), "allsky-1")},
 		{"registry-http.json", encoded(sampleHTTP()), decoded(Decode[InstrumentEntry]), sampleHTTP()},
 		{"upload-info.json", encoded(sampleUpload()), decoded(Decode[UploadInfo]), sampleUpload()},
+		{"upload-info-condition.json", encoded(sampleConditional()), decoded(Decode[UploadInfo]), sampleConditional()},
 		{"upload-length.json", encoded(UploadLength{Length: 70_000_000}), decoded(Decode[UploadLength]), UploadLength{Length: 70_000_000}},
 		{"upload-done.json", encoded(sampleUploadDone()), decoded(Decode[UploadDone]), sampleUploadDone()},
 		{"registry-observes.json", encoded(sampleObserving()), decoded(Decode[InstrumentEntry]), sampleObserving()},

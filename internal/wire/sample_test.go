@@ -228,6 +228,13 @@ func sampleUpload() UploadInfo {
 		Metadata: "filename MjAyNi9mcmFtZSA3LmpwZw==", CreatedAt: sampleTime, ExpiryMillis: 604_800_000}
 }
 
+// sampleConditional has the condition of the request that created it.
+func sampleConditional() UploadInfo {
+	u := sampleUpload()
+	u.NoneMatch = "*"
+	return u
+}
+
 func sampleUploadDone() UploadDone {
 	return UploadDone{ID: NamedKey("thule", "allsky-1", "2026/frame 7.jpg", 1), Digest: sampleDigest("frame")}
 }

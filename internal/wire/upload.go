@@ -89,6 +89,10 @@ type UploadInfo struct {
 	Name      string  `json:"name,omitempty"`
 	MediaType string  `json:"mediaType,omitempty"`
 	Digest    *Digest `json:"sha256,omitempty"`
+	// NoneMatch and Match are If-None-Match and If-Match of the request that created the upload, if any: they are judged
+	// when the object is whole, too.
+	NoneMatch string `json:"ifNoneMatch,omitempty"`
+	Match     string `json:"ifMatch,omitempty"`
 	// Metadata is the request's Upload-Metadata.
 	Metadata  string    `json:"metadata,omitempty"`
 	CreatedAt time.Time `json:"createdAt"`

@@ -40,7 +40,7 @@ func (q *request) receive(name string) {
 	q.take(name, wanted, anySize, func(wake func()) *store.Object {
 		o := q.server.cfg.Archive.Begin(q.listener.Instrument, q.source, wake)
 		o.Describe(name, mediaType)
-		if lists(q.r.Header.Values(headerNoneMatch), anyTag, false) {
+		if q.conditions().onlyFirst() {
 			o.OnlyFirst()
 		}
 		return o
@@ -99,7 +99,7 @@ func (q *request) keep(name string, o *store.Object, wanted digests) {
 		return
 	}
 	digest := o.Digest()
-	if cause, err := q.meets(name, &digest); cause != "" {
+	if cause, err := q.meets(q.conditions(), name, &digest); cause != "" {
 		o.Abort(cause)
 		q.refuse(cause, size, err)
 		return
@@ -111,7 +111,7 @@ func (q *request) keep(name string, o *store.Object, wanted digests) {
 	o.Whole(completeness)
 	kept, err := o.Keep(q.server.ctx)
 	if err != nil {
-		q.refuse(q.causeOf(err), size, err)
+		q.refuse(q.conditions().causeOf(err), size, err)
 		return
 	}
 	q.answerKept(kept)

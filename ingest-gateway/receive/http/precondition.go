@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/substorm/substorm/ingest-gateway/store"
@@ -38,18 +39,36 @@ func checkConditions(h http.Header) error {
 	return nil
 }
 
-// conditional says whether the request is for a name that has, or has not, a certain object
-// (RFC 9110, 13.1). The latest version of a name is its current one.
-func (q *request) conditional() bool {
-	return q.r.Header.Get(headerNoneMatch) != "" || q.r.Header.Get(headerMatch) != ""
+// conditions are those of the requests that send an object, each of which must be met (RFC 9110, 13.1). They say that a
+// name has, or has not, a certain object. The latest version of a name is its current one.
+type conditions []http.Header
+
+// conditions are the request's own.
+func (q *request) conditions() conditions { return conditions{q.r.Header} }
+
+// any says whether there is a condition.
+func (c conditions) any() bool {
+	return slices.ContainsFunc(c, func(h http.Header) bool { return h.Get(headerNoneMatch) != "" || h.Get(headerMatch) != "" })
 }
 
-// meets judges the request's conditions. Digest is that of the object, nil where it is not
+// onlyFirst says whether the name must have no object.
+func (c conditions) onlyFirst() bool {
+	return slices.ContainsFunc(c, func(h http.Header) bool { return lists(h.Values(headerNoneMatch), anyTag, false) })
+}
+
+// met compares them with the entity tag of the name's object, empty where it has none.
+func (c conditions) met(tag string) bool {
+	return !slices.ContainsFunc(c, func(h http.Header) bool {
+		return len(h.Values(headerMatch)) > 0 && !lists(h.Values(headerMatch), tag, false) || lists(h.Values(headerNoneMatch), tag, true)
+	})
+}
+
+// meets judges conditions. Digest is that of the object, nil where it is not
 // known yet. What the name has already was stored by this sender, whose receipt was
 // lost perhaps: the same bytes meet every condition, and are answered as without one. Refused
 // is the cause, and its error, for which the object is not stored.
-func (q *request) meets(name string, digest *wire.Digest) (refused wire.Cause, err error) {
-	if !q.conditional() {
+func (q *request) meets(of conditions, name string, digest *wire.Digest) (refused wire.Cause, err error) {
+	if !of.any() {
 		return "", nil
 	}
 	var tag string
@@ -65,8 +84,7 @@ func (q *request) meets(name string, digest *wire.Digest) (refused wire.Cause, e
 			tag = tagOf(latest.Digest)
 		}
 	}
-	h := q.r.Header
-	if len(h.Values(headerMatch)) > 0 && !lists(h.Values(headerMatch), tag, false) || lists(h.Values(headerNoneMatch), tag, true) {
+	if !of.met(tag) {
 		return wire.CausePreconditionFailed, errPrecondition
 	}
 	return "", nil
@@ -97,7 +115,7 @@ func tagOf(d wire.Digest) string { return `"` + d.String() + `"` }
 // refusedEarly answers a request whose conditions cannot be met whatever its body is.
 func (q *request) refusedEarly(name string, wanted digests) bool {
 	if digest, said := wanted.sha256(); said {
-		if cause, err := q.meets(name, &digest); cause != "" {
+		if cause, err := q.meets(q.conditions(), name, &digest); cause != "" {
 			q.refuseUnread(cause, err)
 			return true
 		}
@@ -105,11 +123,11 @@ func (q *request) refusedEarly(name string, wanted digests) bool {
 	return false
 }
 
-// causeOf sorts an error of storing the request's object: another object that got the name
-// meanwhile breaks the condition. A folder of that name does not: no condition is about it.
-func (q *request) causeOf(err error) wire.Cause {
+// causeOf sorts an error of storing an object of these conditions: another object that got the name
+// meanwhile breaks them. A folder of that name does not: no condition is about it.
+func (c conditions) causeOf(err error) wire.Cause {
 	cause := store.CauseOf(err)
-	if cause == wire.CauseNameConflict && q.conditional() && !errors.As(err, new(*nameclaims.FolderError)) {
+	if cause == wire.CauseNameConflict && c.any() && !errors.As(err, new(*nameclaims.FolderError)) {
 		return wire.CausePreconditionFailed
 	}
 	return cause

@@ -118,7 +118,7 @@ func (q *request) createUpload() {
 		q.failUpload(http.StatusBadRequest, wire.CauseEmpty, errNoBytes)
 		return
 	}
-	if cause, err := q.meets(info.Name, info.Digest); cause != "" {
+	if cause, err := q.meets(q.conditions(), info.Name, info.Digest); cause != "" {
 		q.refuseUnread(cause, err)
 		return
 	}
@@ -155,6 +155,10 @@ func (q *request) readUploadHeader() (wire.UploadInfo, error) {
 	}
 	if err := checkConditions(q.r.Header); err != nil {
 		return info, err
+	}
+	info.NoneMatch, info.Match = strings.Join(q.r.Header.Values(headerNoneMatch), ","), strings.Join(q.r.Header.Values(headerMatch), ",")
+	if n := len(info.NoneMatch) + len(info.Match); n > maxUploadMetadata {
+		return info, fmt.Errorf("%s and %s of %d bytes, there may be %d", headerNoneMatch, headerMatch, n, maxUploadMetadata)
 	}
 	said := q.r.Header.Get(headerLength)
 	deferred := q.r.Header.Get(headerDefer)
@@ -206,7 +210,7 @@ func digits(said string) (int64, error) {
 	return int64(n), err
 }
 
-// maxUploadMetadata bounds Upload-Metadata in bytes.
+// maxUploadMetadata bounds Upload-Metadata, and the conditions of an upload, in bytes: info.json keeps both.
 const maxUploadMetadata = 4 << 10
 
 // parseUploadMetadata reads the header Upload-Metadata: pairs of a key and a
@@ -230,6 +234,15 @@ func parseUploadMetadata(header string) (map[string]string, error) {
 	return said, nil
 }
 
+// patchConditions are those that a PATCH has of its own, of the object's name as all are. Other requests have none: POST's
+// are the upload's, and HEAD changes no name.
+func (q *request) patchConditions() conditions {
+	if q.method() != http.MethodPatch {
+		return nil
+	}
+	return q.conditions()
+}
+
 // patchUpload answers the PATCH that brings bytes.
 func (q *request) patchUpload(u *upload) {
 	offset, err := digits(q.r.Header.Get(headerOffset))
@@ -242,6 +255,10 @@ func (q *request) patchUpload(u *upload) {
 		q.w.Header().Set(headerOffset, strconv.FormatInt(u.offset, 10))
 		q.failUpload(http.StatusConflict, wire.CauseBadRequest, fmt.Errorf("%s is %d, and %d bytes have arrived: go on from there", headerOffset, offset, u.offset))
 	default:
+		if err := checkConditions(q.r.Header); err != nil {
+			q.failUpload(http.StatusBadRequest, wire.CauseBadRequest, err)
+			return
+		}
 		q.takeBytes(u, http.StatusNoContent)
 	}
 }
@@ -256,6 +273,12 @@ func (q *request) takeBytes(u *upload, status int) {
 	if err != nil {
 		q.failUpload(http.StatusBadRequest, wire.CauseBadRequest, err)
 		return
+	}
+	if !u.whole() { // otherwise the object itself is judged
+		if cause, err := q.meets(q.patchConditions(), u.info.Name, cmp.Or(u.info.Digest, object)); cause != "" {
+			q.refuseUnread(cause, err)
+			return
+		}
 	}
 	if !q.takeLength(u) {
 		return
@@ -391,6 +414,10 @@ func (q *request) finishUpload(u *upload, status int, said *wire.Digest) {
 	}
 	o := q.server.cfg.Archive.Begin(q.listener.Instrument, q.source, func() {})
 	o.Describe(u.info.Name, u.info.MediaType)
+	of := append(u.conditions(), q.patchConditions()...)
+	if of.onlyFirst() {
+		o.OnlyFirst()
+	}
 	o.CameTo(q.listener.Name, q.port, "")
 	if err := u.copyTo(q.server.ctx, o); err != nil {
 		o.Abort(store.CauseOf(err))
@@ -402,10 +429,16 @@ func (q *request) finishUpload(u *upload, status int, said *wire.Digest) {
 		q.failOther(u, otherObject(*want, o.Digest()))
 		return
 	}
+	digest := o.Digest()
+	if cause, err := q.meets(of, u.info.Name, &digest); cause != "" {
+		o.Abort(cause)
+		q.refuse(cause, u.info.Length, err)
+		return
+	}
 	o.Whole(wire.CompletenessVerified)
 	kept, err := o.Keep(q.server.ctx)
 	if err != nil {
-		q.refuse(q.causeOf(err), u.info.Length, err)
+		q.refuse(of.causeOf(err), u.info.Length, err)
 		return
 	}
 	u.finished(q.server.ctx, kept.Record)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"time"
 
 	"github.com/substorm/substorm/internal/objectstore"
@@ -46,6 +47,17 @@ type upload struct {
 type run struct {
 	key          string
 	offset, size int64
+}
+
+// conditions are those of the request that created the upload.
+func (u *upload) conditions() conditions {
+	h := http.Header{}
+	for name, said := range map[string]string{headerNoneMatch: u.info.NoneMatch, headerMatch: u.info.Match} {
+		if said != "" {
+			h.Set(name, said)
+		}
+	}
+	return conditions{h}
 }
 
 func (u *upload) whole() bool { return !u.unknown && u.offset == u.info.Length }

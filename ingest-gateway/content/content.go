@@ -5,8 +5,10 @@ package content
 
 import (
 	"bytes"
+	"cmp"
 	"mime"
 	"net/http"
+	"regexp"
 	"strings"
 )
 
@@ -40,6 +42,33 @@ var signed = map[string]bool{
 	"audio/wave": true, "audio/aiff": true, "video/avi": true, "video/webm": true,
 }
 
+// Secrets are texts that nobody means to send as observations. Their media types are not registered ones.
+const (
+	mediaTypeKey        = "application/x-pem-file"
+	mediaTypeKubeconfig = "application/x-kubeconfig"
+)
+
+// kubectl writes a kubeconfig's keys in the order of the alphabet, and behind "clusters" comes a certificate that is longer than HeadSize.
+var (
+	privateKey  = regexp.MustCompile(`-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----`)
+	kubeKind    = regexp.MustCompile(`\bkind["']?\s*:\s*["']?Config\b`)
+	kubeVersion = regexp.MustCompile(`\bapiVersion["']?\s*:\s*["']?v1\b`)
+	kubeParts   = regexp.MustCompile(`(?:^|[\n{,])\s*["']?(?:clusters|contexts|current-context|users)["']?\s*:`)
+)
+
+// secretOf returns the media type of a text that is a secret; empty for other texts.
+func secretOf(head []byte) string {
+	kind, version, parts := kubeKind.Match(head), kubeVersion.Match(head), kubeParts.Match(head)
+	switch {
+	case privateKey.Match(head):
+		return mediaTypeKey
+	case kind && version, kind && parts, version && parts:
+		return mediaTypeKubeconfig
+	default:
+		return ""
+	}
+}
+
 // Looks guesses the media type of what begins with these bytes: application/octet-stream if they tell nothing.
 func Looks(head []byte) string {
 	head = head[:min(len(head), HeadSize)]
@@ -48,7 +77,11 @@ func Looks(head []byte) string {
 			return s.mediaType
 		}
 	}
-	return named(http.DetectContentType(head))
+	looks := named(http.DetectContentType(head))
+	if strings.HasPrefix(looks, "text/") {
+		return cmp.Or(secretOf(head), looks)
+	}
+	return looks
 }
 
 // named is a media type without parameters, by the one name that it has here.
@@ -63,9 +96,21 @@ func named(mediaType string) string {
 	return name
 }
 
-// Contradicts says what an object that begins with these bytes looks like, if it cannot be of the declared media type; empty if it can, or if
-// nothing is known of that type.
-func Contradicts(declared string, head []byte) string {
+// Unexpected says what an object that begins with these bytes looks like, if it cannot be of the media type that its Instrument declares, or of
+// the one that its sender says; empty if it can, or if nothing is known of them. A sender's word does not excuse content that the Instrument does
+// not declare: uploaders go by the suffix of a file. A secret is expected only where its Instrument declares it.
+func Unexpected(declared, said string, head []byte) string {
+	if looks := Looks(head); looks == mediaTypeKey || looks == mediaTypeKubeconfig {
+		if named(declared) == looks {
+			return ""
+		}
+		return looks
+	}
+	return cmp.Or(contradicts(declared, head), contradicts(said, head))
+}
+
+// contradicts is Unexpected for one media type.
+func contradicts(declared string, head []byte) string {
 	is, looks := named(declared), Looks(head)
 	switch {
 	case len(head) == 0 || is == looks:

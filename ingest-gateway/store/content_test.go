@@ -5,6 +5,7 @@ package store
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -14,7 +15,7 @@ import (
 )
 
 // TestUnexpectedContent sends a private key and a kubeconfig among frames to a camera of compressed frames, to the store and to the spool, byte
-// by byte too: all are kept, and those two are marked and counted. What a sender declares is compared with that.
+// by byte too: all are kept, and those two are marked and counted, whatever their sender says of them. What it says stays.
 func TestUnexpectedContent(t *testing.T) {
 	t.Parallel()
 	const (
@@ -53,12 +54,15 @@ func TestUnexpectedContent(t *testing.T) {
 			}
 			for _, step := range []int{1, 1 << 10} {
 				send(fmt.Sprint("frame-", step), "", frame, "", step)
-				send(fmt.Sprint("key-", step), "", key+fmt.Sprint(step), "text/plain", step)
-				send(fmt.Sprint("kubeconfig-", step), "", kubeconfig+fmt.Sprint(step), "text/plain", step)
-				send(fmt.Sprint("log-", step), "text/plain", kubeconfig+fmt.Sprint("log", step), "", step)
+				send(fmt.Sprint("key-", step), "", key+fmt.Sprint(step), "application/x-pem-file", step)
+				send(fmt.Sprint("kubeconfig-", step), "application/octet-stream", kubeconfig+fmt.Sprint(step), "application/x-kubeconfig", step)
+				send(fmt.Sprint("log-", step), "text/plain", fmt.Sprint("2026-11-29 a log", step), "text/plain", step)
 			}
 			await(t, "all are announced", func() (bool, string) { return int(l.announced(t)) == len(want), "" })
 			for _, n := range l.noticesIn(t) {
+				if strings.HasPrefix(n.Name, "log-") && n.MediaType != "text/plain" || strings.HasPrefix(n.Name, "kubeconfig-") && n.MediaType != "application/octet-stream" {
+					t.Errorf("%s is recorded as %s, which is not what its sender says", n.Name, n.MediaType)
+				}
 				if n.Looks != want[n.Name] {
 					t.Errorf("%s looks like %q, want %q", n.Name, n.Looks, want[n.Name])
 				}
@@ -66,8 +70,8 @@ func TestUnexpectedContent(t *testing.T) {
 					t.Errorf("%s: the metadata say %q: %v", n.Name, stored.Looks, err)
 				}
 			}
-			if got := testutil.ToFloat64(l.Archive.metrics.unexpected.WithLabelValues("camera")); got != 4 {
-				t.Errorf("%v objects are counted, want 4", got)
+			if got := testutil.ToFloat64(l.Archive.metrics.unexpected.WithLabelValues("camera")); got != 6 {
+				t.Errorf("%v objects are counted, want 6", got)
 			}
 		})
 	}

@@ -3,7 +3,6 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -182,7 +181,7 @@ func (o *Object) Whole(c wire.Completeness) {
 // look compares what came with what was declared. An object of a guest was compared at its origin.
 func (o *Object) look() {
 	if o.mirrored == nil {
-		o.looks = content.Contradicts(cmp.Or(o.mediaType, o.instrument.MediaType), o.head)
+		o.looks = content.Unexpected(o.instrument.MediaType, o.mediaType, o.head)
 	}
 	if o.looks != "" {
 		o.archive.metrics.unexpected.WithLabelValues(o.instrument.Name).Inc()

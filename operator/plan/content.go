@@ -13,6 +13,9 @@ import (
 // contentAge is how long an Instrument is said to send what it does not declare: people look once a day.
 const contentAge = 24 * time.Hour
 
+// undeclaredType is spec.archive.mediaType of Instruments that declare none.
+const undeclaredType = "application/octet-stream"
+
 // contentIsUnexpected: objects of the last day are not of the media type that they are declared to have. While JetStream is away what was
 // last known stands.
 func contentIsUnexpected(v InstrumentView) (Finding, bool) {
@@ -27,11 +30,15 @@ func contentIsUnexpected(v InstrumentView) (Finding, bool) {
 	if n := roundedCount(c.Today); n > 1 {
 		objects = fmt.Sprintf("%d or more objects", n)
 	}
+	declared := c.MediaType
+	if of := v.Instrument.Spec.Archive.MediaType; of != "" && of != undeclaredType && of != declared { // the object has what its sender says
+		declared = of + ", was sent as " + declared
+	}
 	return bad(v1alpha1.ReasonUnexpectedContent, fmt.Sprintf(
-		"the content of %s received on %s contradicts the declared media type: %q is declared as %s and looks like %s; such objects are kept: "+
+		"the content of %s received on %s contradicts the declared media type: %q is declared as %s, and looks like %s; such objects are kept: "+
 			"substorm archive inspect shows who sent it, substorm archive retract takes many at once by --received, --from or --match, "+
 			"and spec.archive.mediaType declares another type",
-		objects, wire.DayOf(c.ReceivedAt), c.Path, c.MediaType, c.Looks)), true
+		objects, wire.DayOf(c.ReceivedAt), c.Path, declared, c.Looks)), true
 }
 
 // roundedCount is the greatest of 1, 2, 5, 10, 20, 50, … that a count reaches: a status is not written for each object.

@@ -3,11 +3,11 @@
 package tcp
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"mime"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/substorm/substorm/ingest-gateway/intake"
@@ -38,7 +38,7 @@ const maxFirstLine = 1024
 func recognize(t transport, listener *intake.Listener) transport {
 	mediaType, _, _ := mime.ParseMediaType(listener.Instrument.MediaType)
 	e := listener.Expect
-	if strings.HasSuffix(mediaType, "/http") || e != nil && len(e.Magic) > 0 && (beginsHTTP(e.Magic) || beginsTLS(e.Magic)) {
+	if strings.HasSuffix(mediaType, "/http") || e != nil && len(e.Magic) > 0 && (declaresHTTP(e.Magic) || beginsTLS(e.Magic)) {
 		return t
 	}
 	return &recognizer{transport: t, head: make([]byte, 0, len(hello{}))}
@@ -100,11 +100,19 @@ func (r *recognizer) see(b []byte) {
 	r.head = nil
 }
 
-// requestLine is a request's first line, or the preface of HTTP/2.
-var requestLine = regexp.MustCompile(`^(?:[A-Z]{3,16}) [!-~]+ HTTP/[0-9](?:\.[0-9])?\r?\n`)
+// method is a request's, behind the empty lines that servers overlook (RFC 9112, 2.2). Clients that a person wrote spell it in
+// lower case, and leave blanks and letters of other languages in the target.
+const method = `^(?:\r?\n)*[A-Za-z-]{3,32} `
 
-// longTarget is the beginning of a first line that is longer than maxFirstLine, as a web page can have a browser send it.
-var longTarget = regexp.MustCompile(`^[A-Z]{3,16} (?:/|https?://)[!-~]*$`)
+// requestLine is a request's first line, or the preface of HTTP/2.
+var requestLine = regexp.MustCompile(method + `[^\x00-\x1f\x7f]+ (?i:HTTP)/[0-9](?:\.[0-9])? *\r?\n`)
+
+// longTarget is the beginning of a first line that is longer than maxFirstLine, as a web page can have a browser send it. One with blanks
+// may be a text.
+var longTarget = regexp.MustCompile(method + `(?:/|https?://)[^\x00-\x20\x7f]*$`)
+
+// requestBegins is what a request may begin with.
+var requestBegins = regexp.MustCompile(`^(?:\r?\n)*(?:\r|[A-Za-z-]{0,32}|[A-Za-z-]{3,32} [^\x00-\x1f\x7f]*\r?)$`)
 
 func isHTTP(head []byte) bool { return requestLine.Match(head) }
 
@@ -112,15 +120,13 @@ func isHTTP(head []byte) bool { return requestLine.Match(head) }
 // uploaders, scanners.
 var methods = []string{"GET ", "HEAD ", "POST ", "PUT ", "PATCH ", "DELETE ", "OPTIONS ", "CONNECT ", "TRACE ", "MKCOL ", "PROPFIND ", "PRI "}
 
-// beginsHTTP says whether more bytes could make a request of it.
-func beginsHTTP(head []byte) bool {
-	for _, m := range methods {
-		if n := min(len(m), len(head)); string(head[:n]) == m[:n] {
-			return bytes.IndexByte(head, '\n') < 0
-		}
-	}
-	return false
+// declaresHTTP says whether objects that begin with a magic number may be requests.
+func declaresHTTP(magic []byte) bool {
+	return slices.ContainsFunc(methods, func(m string) bool { n := min(len(m), len(magic)); return string(magic[:n]) == m[:n] })
 }
+
+// beginsHTTP says whether more bytes could make a request of it.
+func beginsHTTP(head []byte) bool { return requestBegins.Match(head) }
 
 // hello is how a ClientHello begins (RFC 8446, 4.1.2 and 5.1): the record's type, version and
 // length, then the message's type, length and version.

@@ -121,15 +121,23 @@ func (in input) path(path string, yield func(item, error) bool) bool {
 	return true
 }
 
+// walkRoot is a path as filepath.WalkDir takes it to follow a link to a folder that is named itself.
+func walkRoot(path string) string {
+	if info, err := os.Stat(path); err != nil || !info.IsDir() || os.IsPathSeparator(path[len(path)-1]) {
+		return path
+	}
+	return path + string(filepath.Separator)
+}
+
 // files yields the regular files at or under path, in lexical order. Symbolic
-// links to files are followed, those to folders are not.
+// links to files are followed, those to folders only where they are the path.
 func files(path string) iter.Seq2[item, error] {
 	return func(yield func(item, error) bool) {
-		err := filepath.WalkDir(path, func(name string, entry fs.DirEntry, err error) error {
+		err := filepath.WalkDir(walkRoot(path), func(name string, entry fs.DirEntry, err error) error {
 			if err != nil {
 				return err
 			}
-			if entry.IsDir() && name != path {
+			if entry.IsDir() {
 				return nil
 			}
 			info, err := os.Stat(name)

@@ -49,10 +49,11 @@ func opens(rel string) bool {
 	return false
 }
 
-// isHidden says whether a path that was named looks like that, or lies in a folder that does, also by another name, as "." within it.
+// isHidden says whether a path that was named looks like that, or lies in a folder that does, also by another name, as "." within it or a link to it.
 func isHidden(path string) bool {
 	whole, err := filepath.Abs(path)
-	return err == nil && opens(whole)
+	real, _ := resolve(path)
+	return err == nil && (opens(whole) || opens(real))
 }
 
 // suffixOf is what a file's name says of its kind: .jpg, or .pgm.gz. Numbers tell no kinds apart.

@@ -6,11 +6,16 @@ package sender
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/substorm/substorm/internal/wire"
 )
 
 // tree makes a folder with files of some names.
@@ -138,6 +143,47 @@ func TestDryRun(t *testing.T) {
 	if len(lines) != 2 || lines[0] != fmt.Sprintf("10\t%s\tnorth/2026/a.jpg", in("2026/a.jpg")) || !strings.HasPrefix(lines[1], fmt.Sprintf("9\t%s\tnorth/image-20", in("image.jpg"))) ||
 		!strings.Contains(said, "3 of them") {
 		t.Errorf("%s\n%s", listed, said)
+	}
+}
+
+// TestLinkedFolder: a link to a folder that is named or watched itself is followed, one within it is not.
+func TestLinkedFolder(t *testing.T) {
+	dir, link := tree(t, "2026/a.jpg", "b.jpg"), filepath.Join(t.TempDir(), "current")
+	if err := errors.Join(os.Symlink(dir, link), os.Symlink(tree(t, "other.jpg"), filepath.Join(dir, "inside"))); err != nil {
+		t.Fatal(err)
+	}
+	p := newPeer(t, good)
+	cfg := config(t, link)
+	cfg.Addresses = []string{p.address()}
+	if err := Run(t.Context(), cfg); err != nil || !p.has("2026/a.jpg", "b.jpg") || p.has("other.jpg") {
+		t.Errorf("named: %v", err)
+	}
+	p = newPeer(t, good)
+	cfg, _ = serveConfig(t, wire.FramingUntilClose, p.address())
+	cfg.Queue.Watch = []string{link}
+	stop := started(t, cfg)
+	waitFor(t, func() bool { return p.has("2026/a.jpg", "b.jpg") && len(owed(cfg)) == 0 })
+	if err := stop(); err != nil || p.has("other.jpg") {
+		t.Errorf("watched: %v", err)
+	}
+	for _, r := range readReport(t, cfg) {
+		if r.Name != "2026_a.jpg" && r.Name != "b.jpg" {
+			t.Errorf("a file is called %s", r.Name)
+		}
+	}
+	if err := checkFolders([]string{link}, filepath.Join(dir, "queue")); err == nil {
+		t.Error("the queue lies in the folder that a watched link leads to")
+	}
+	// A link that leads nowhere is no empty folder.
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	w := watcher{dirs: []string{link}, now: time.Now, log: slog.New(slog.DiscardHandler)}
+	if w.scan(t.Context(), false) {
+		t.Error("the folder that a link led to is gone, and nothing is said")
+	}
+	if opened := filepath.Join(t.TempDir(), "sky"); os.Symlink(filepath.Join(tree(t, ".kube/config"), ".kube"), opened) != nil || !isHidden(opened) {
+		t.Error("a link to a hidden folder is not seen as one")
 	}
 }
 

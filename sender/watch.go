@@ -116,7 +116,7 @@ func (w *watcher) scan(ctx context.Context, remember bool) bool {
 	}
 	whole := true
 	for _, dir := range w.dirs {
-		err := filepath.WalkDir(dir, s.visit)
+		err := filepath.WalkDir(walkRoot(dir), s.visit)
 		err = errors.Join(err, s.flush())
 		if ctx.Err() != nil {
 			return false
@@ -198,7 +198,7 @@ func (s *scanning) visit(path string, d fs.DirEntry, err error) error {
 		return nil
 	}
 	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) && path != s.root(path) {
 		return nil
 	}
 	if err != nil {
@@ -285,12 +285,12 @@ func (s *scanning) flush() error {
 
 // checkFolders finds folders that cannot be watched.
 func checkFolders(dirs []string, queueDir string) error {
-	inside, err := filepath.Abs(queueDir)
+	inside, err := resolve(queueDir)
 	if err != nil {
 		return err
 	}
 	for _, dir := range dirs {
-		outside, err := filepath.Abs(dir)
+		outside, err := resolve(dir)
 		if err != nil {
 			return err
 		}
@@ -299,4 +299,18 @@ func checkFolders(dirs []string, queueDir string) error {
 		}
 	}
 	return nil
+}
+
+// resolve is the absolute path without symbolic links, also of what is not there yet.
+func resolve(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if parent := filepath.Dir(path); errors.Is(err, fs.ErrNotExist) && parent != path {
+		real, err = resolve(parent)
+		return filepath.Join(real, filepath.Base(path)), err
+	}
+	return real, err
 }

@@ -4,8 +4,10 @@ package sender
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"net/netip"
 	"strings"
@@ -55,6 +57,10 @@ func parseForService(args []string) (service.Sender, error) {
 		return service.Sender{}, usage.Errorf("behind --: %w", err)
 	}
 	if err := o.complete(cmd); err != nil {
+		return service.Sender{}, err
+	}
+	// The service can ask nobody. Whoever prints a unit may not be able to read the queue.
+	if err := o.cfg.confirmWatched(); err != nil && !errors.Is(err, fs.ErrPermission) {
 		return service.Sender{}, err
 	}
 	q := o.cfg.Queue
@@ -110,7 +116,8 @@ An object that is interrupted half-way is reset, so no half arrives as a whole.
 Folders whose files do not look like those of one instrument (more than 10 files with
 more than 2 suffixes, hidden files, names of keys or credentials) are sent only after
 a question on the terminal, or with --yes: what is received is archived, and may be
-public. --dry-run lists what would be sent.
+public. Of folders of --watch that is asked once, about what lies in them then.
+--dry-run lists what would be sent.
 
 --framing says what tcp.framing of the Instrument is. With until-close each object
 has a connection of its own, with length-prefixed there is one to each server, and

@@ -61,6 +61,8 @@ type input struct {
 	blank func()
 	// temporary is called for each file that is to be removed in the end.
 	temporary func(name string)
+	// ignores, where set, says which files are none of those that are looked through.
+	ignores func(item) bool
 }
 
 // check finds what is missing before anything is sent.
@@ -130,19 +132,26 @@ func walkRoot(path string) string {
 }
 
 // files yields the regular files at or under path, in lexical order. Symbolic
-// links to files are followed, those to folders only where they are the path.
+// links to files are followed, those to folders only where they are the path. After an
+// error it goes on with what can be read.
 func files(path string) iter.Seq2[item, error] {
 	return func(yield func(item, error) bool) {
-		err := filepath.WalkDir(walkRoot(path), func(name string, entry fs.DirEntry, err error) error {
+		failed := func(err error) error {
+			if !yield(item{}, fmt.Errorf("read %s: %w", path, err)) {
+				return fs.SkipAll
+			}
+			return nil
+		}
+		_ = filepath.WalkDir(walkRoot(path), func(name string, entry fs.DirEntry, err error) error {
 			if err != nil {
-				return err
+				return failed(err)
 			}
 			if entry.IsDir() {
 				return nil
 			}
 			info, err := os.Stat(name)
 			if err != nil {
-				return err
+				return failed(err)
 			}
 			if !info.Mode().IsRegular() {
 				return nil
@@ -156,9 +165,6 @@ func files(path string) iter.Seq2[item, error] {
 			}
 			return nil
 		})
-		if err != nil {
-			yield(item{}, fmt.Errorf("read %s: %w", path, err))
-		}
 	}
 }
 

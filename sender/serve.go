@@ -87,11 +87,17 @@ func serve(ctx context.Context, cfg Config) (err error) {
 	if err := checkFolders(cfg.Queue.Watch, cfg.Queue.Dir); err != nil {
 		return err
 	}
+	if err := cfg.confirmWatched(); err != nil {
+		return err
+	}
 	q, err := queue.Open(queue.Config{Dir: cfg.Queue.Dir})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, q.Close()) }()
+	if err := q.NoteWatched(cfg.Queue.Watch); err != nil {
+		return err
+	}
 	list, err := openReport(cfg.Report)
 	if err != nil {
 		return err

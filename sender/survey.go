@@ -86,6 +86,7 @@ type survey struct {
 // surveyed looks at all files that are named, and calls each, where set, with each of them.
 func (in input) surveyed(each func(item)) (survey, error) {
 	all := survey{suffixes: map[string]int{}}
+	var failed error
 	for _, path := range in.paths {
 		if path == stdinName {
 			continue
@@ -93,7 +94,11 @@ func (in input) surveyed(each func(item)) (survey, error) {
 		hidden := isHidden(path)
 		for file, err := range files(path) {
 			if err != nil {
-				return all, err
+				failed = cmp.Or(failed, err)
+				continue
+			}
+			if in.ignores != nil && in.ignores(file) {
+				continue
 			}
 			all.files++
 			all.bytes += file.size
@@ -108,7 +113,7 @@ func (in input) surveyed(each func(item)) (survey, error) {
 			}
 		}
 	}
-	return all, nil
+	return all, failed
 }
 
 // mixed says whether a person is asked first.
@@ -144,8 +149,11 @@ func (cfg *Config) confirm(in input) error {
 		return nil
 	}
 	all, err := in.surveyed(nil)
-	if err != nil || !all.mixed() {
+	if err != nil && in.ignores == nil {
 		return err
+	}
+	if !all.mixed() {
+		return nil
 	}
 	if cfg.Ask != nil {
 		sends, err := cfg.Ask(fmt.Sprintf("%v.\nWhat is received is archived, and the Instrument says who may read it. Send all of them?", all))
@@ -156,6 +164,29 @@ func (cfg *Config) confirm(in input) error {
 	}
 	return usage.Errorf("nothing is sent, as these do not look like the files of one instrument: %v: name what is meant, list it with --dry-run, or send all of it with --yes", all)
 }
+
+// confirmWatched has a person decide about mixed trees in watched folders before a queue takes anything of them for the first time. Later nobody
+// is asked: what comes is the instrument's, and a service starts again by itself. What cannot be read is not taken either.
+func (cfg *Config) confirmWatched() error {
+	if len(cfg.Queue.Watch) == 0 || cfg.Yes {
+		return nil
+	}
+	confirmed, err := queue.Watched(cfg.Queue.Dir)
+	if err != nil {
+		return err
+	}
+	w := watcher{ignore: cfg.ignored()}
+	in := input{ignores: w.leaves}
+	for _, dir := range cfg.Queue.Watch {
+		if !confirmed(dir) {
+			in.paths = append(in.paths, dir)
+		}
+	}
+	return cfg.confirm(in)
+}
+
+// leaves says whether a file of a watched folder is not taken as it is.
+func (w *watcher) leaves(file item) bool { return file.size == 0 || w.ignoresBelow(file.rel) }
 
 // single says whether one file is named: it is meant, whatever its name is.
 func (in input) single() bool {
@@ -198,7 +229,7 @@ func dryRun(cfg Config, out io.Writer) error {
 	}
 	ignored := 0
 	all, err := in.surveyed(func(file item) {
-		if len(cfg.Queue.Watch) > 0 && (file.size == 0 || w.ignoresBelow(file.rel)) {
+		if len(cfg.Queue.Watch) > 0 && w.leaves(file) {
 			ignored++
 			return
 		}

@@ -6,6 +6,7 @@ package sender
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -102,6 +103,74 @@ func TestMixedTrees(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestMixedWatchedTrees: of a mixed tree that is watched nothing is sent before a person's word. A service that starts again needs none, nor does a
+// queue of an older version; another folder does.
+func TestMixedWatchedTrees(t *testing.T) {
+	mixed := []string{"frame.jpg", "id_ed25519"}
+	p := newPeer(t, good)
+	cfg, watched := serveConfig(t, wire.FramingUntilClose, p.address())
+	for _, name := range mixed {
+		put(t, watched, name, name)
+	}
+	put(t, watched, ".hidden", "which is never taken")
+	refused := func() {
+		t.Helper()
+		before, _ := p.arrived()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // else it watches for ever
+		defer cancel()
+		err := Run(ctx, cfg)
+		if after, _ := p.arrived(); err == nil || !strings.Contains(err.Error(), "id_ed25519") || !strings.Contains(err.Error(), "--yes") || strings.Contains(err.Error(), ".hidden") || after > before {
+			t.Fatalf("with nobody to ask: %v, %d objects", err, after-before)
+		}
+	}
+	refused()
+	refused() // nothing says that it was confirmed
+	once := cfg
+	once.Queue.Watch, once.Paths = nil, []string{filepath.Join(tree(t, "named"), "named")}
+	if err := Run(t.Context(), once); err != nil {
+		t.Fatal(err)
+	}
+	refused() // the queue is there, and has watched nothing
+	asked := ""
+	cfg.Ask = func(question string) (bool, error) { asked = question; return true, nil }
+	sent := func(texts ...string) {
+		t.Helper()
+		stop := started(t, cfg)
+		waitFor(t, func() bool { return p.has(texts...) && len(owed(cfg)) == 0 })
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sent(mixed...)
+	if !strings.Contains(asked, "id_ed25519") {
+		t.Errorf("the question was %q", asked)
+	}
+	service := []string{"--to", "127.0.0.1:1", "--queue", filepath.Join(t.TempDir(), "queue"), "--watch", watched}
+	if _, err := parseForService(service); err == nil || !strings.Contains(err.Error(), "id_ed25519") {
+		t.Errorf("as a service, which can ask nobody: %v", err)
+	}
+	if _, err := parseForService(append(service, "--yes")); err != nil {
+		t.Errorf("as a service, with --yes: %v", err)
+	}
+	cfg.Ask = nil
+	put(t, watched, "another.pem", "another")
+	sent("another")
+	other := tree(t, "ca.key")
+	cfg.Queue.Watch = append(cfg.Queue.Watch, other)
+	if err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "ca.key") || strings.Contains(err.Error(), "id_ed25519") {
+		t.Errorf("another folder: %v", err)
+	}
+	if err := os.Remove(filepath.Join(cfg.Queue.Dir, "watched")); err != nil {
+		t.Fatal(err)
+	}
+	sent("ca.key")
+	yes, fresh := serveConfig(t, wire.FramingUntilClose, p.address())
+	put(t, fresh, "new.key", "new")
+	cfg = yes
+	cfg.Yes = true
+	sent("new")
 }
 
 // TestOneFileIsMeant: a file that is named itself is sent, whatever its name is.

@@ -6,6 +6,7 @@
 //
 //	format                  the version of what is described here
 //	id                      tells it from other queues; drawn at random
+//	watched                 the folders that were watched: those of another one are confirmed first, where they are mixed
 //	lock                    held by the one process that uses the queue
 //	objects/<entry>         what is owed: a file of its own for each object, its bytes and nothing else
 //	refused/<entry>         what the gateway will never take, see the journal for why

@@ -153,6 +153,10 @@ func (q *Queue) claim() error {
 	if format != nil {
 		return nil
 	}
+	// First the list that is empty: a queue without one is of an older version.
+	if err := q.writeFile(fileWatched, nil); err != nil {
+		return err
+	}
 	return q.writeFile(fileFormat, []byte(formatLine))
 }
 
@@ -185,7 +189,7 @@ func (q *Queue) unused() error {
 		return err
 	}
 	for _, e := range entries {
-		if name := e.Name(); name != fileLock && name != fileFormat+".new" && name != "lost+found" {
+		if name := e.Name(); name != fileLock && name != fileFormat+".new" && strings.TrimSuffix(name, ".new") != fileWatched && name != "lost+found" {
 			return ErrNoQueue
 		}
 	}

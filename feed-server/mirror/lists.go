@@ -75,14 +75,14 @@ type visible struct {
 	day *catalog.Day
 }
 
-// all yields the entries in the order of their paths, and then what was withdrawn.
+// all yields the entries in the order of their paths, and then what became a duplicate.
 func (s visible) all(yield func(mirrorindex.Entry) bool) {
 	for i, r := range s.day.Records {
 		if s.v.Sees(s.in, r.ObservedEnd()) && !yield(mirrorindex.EntryOf(s.day.Path(i), r)) {
 			return
 		}
 	}
-	for _, r := range s.day.Withdrawn {
+	for _, r := range s.day.Duplicates {
 		if s.v.Sees(s.in, r.ObservedEnd()) && !yield(mirrorindex.EntryOf(r.Published(), r)) {
 			return
 		}

@@ -29,9 +29,9 @@ type Day struct {
 	// the older versions first. Duplicates are left out; what was superseded,
 	// retracted or purged says so.
 	Records []*wire.Record
-	// Withdrawn are objects without a name that were listed until their bytes came with one. They are duplicates, which nobody is served; mirrors
-	// that have copies of them have to learn that, so they are listed here as retracted, or purged.
-	Withdrawn []*wire.Record
+	// Duplicates were listed before they were found to be such: they had no name, and their bytes came with one or had come on another day.
+	// Nobody is served them; mirrors that have copies of them have to learn that, so they are retracted here, or purged.
+	Duplicates []*wire.Record
 	// Changed is when the last of them was received, retracted, restored or purged.
 	Changed time.Time
 	// Tag names exactly what the day holds: two that are equal, here or at another
@@ -151,8 +151,8 @@ func (d *Day) read(records iter.Seq2[wire.Record, error], count int) error {
 			return err
 		}
 		if r.State == wire.StateDuplicate {
-			if !wire.IsNamedID(r.ID) && wire.IsNamedID(r.DuplicateOf) {
-				d.Withdrawn = append(d.Withdrawn, withdraw(r))
+			if mayHaveBeenListed(&r) {
+				d.Duplicates = append(d.Duplicates, takenBack(r))
 				cost += recordCost
 			}
 			continue
@@ -184,12 +184,21 @@ func (d *Day) read(records iter.Seq2[wire.Record, error], count int) error {
 	return nil
 }
 
-// withdraw returns a duplicate as mirrors are to see it that had it before.
-func withdraw(r wire.Record) *wire.Record {
+// mayHaveBeenListed says whether a duplicate may have been listed as an object of its own: a repeat of an object of its day is not.
+func mayHaveBeenListed(r *wire.Record) bool {
+	if wire.IsNamedID(r.ID) {
+		return false
+	}
+	day, is := wire.DayOfID(r.DuplicateOf)
+	return wire.IsNamedID(r.DuplicateOf) || is && day != wire.DayOf(r.ReceivedAt)
+}
+
+// takenBack returns a duplicate as mirrors are to see it that had it before.
+func takenBack(r wire.Record) *wire.Record {
 	if r.PurgedAt != nil {
 		r.State = wire.StatePurged
 	} else {
-		r.State, r.Reason = wire.StateRetracted, "its bytes came again, with a name"
+		r.State, r.Reason = wire.StateRetracted, "it is a duplicate of another object"
 	}
 	r.DuplicateOf = ""
 	return &r
@@ -250,7 +259,7 @@ func (d *Day) Path(i int) string { return d.paths[i] }
 // merge lays fresh notices over a day.
 func (c *Catalog) merge(listed *Day, fresh []*item) *Day {
 	d := &Day{Instrument: listed.Instrument, Day: listed.Day, Records: slices.Clone(listed.Records), paths: slices.Clone(listed.paths),
-		Withdrawn: slices.Clip(listed.Withdrawn)}
+		Duplicates: slices.Clip(listed.Duplicates)}
 	at := make(map[string]int, len(fresh)) // those that are added
 	place := func(id string) (int, bool) {
 		if i, added := at[id]; added {
@@ -278,7 +287,7 @@ func (c *Catalog) merge(listed *Day, fresh []*item) *Day {
 		switch _, known := place(r.ID); {
 		case r.State == wire.StateDuplicate:
 			if i, known := place(r.ID); known && d.Records[i] != nil {
-				d.Withdrawn = append(d.Withdrawn, withdraw(*d.Records[i]))
+				d.Duplicates = append(d.Duplicates, takenBack(*d.Records[i]))
 				d.Records[i] = nil
 			}
 		case r.IsChange():

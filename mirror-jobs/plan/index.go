@@ -91,14 +91,21 @@ func (s Selection) wants(instrument string) bool {
 	return s.Wants == nil || s.Wants(instrument)
 }
 
-// Changed returns those of some months or days that a mirror is to look at.
+// Changed returns those of some months or days that a mirror is to look at: also of those of which it holds objects that are not selected any
+// more, since these may have been retracted or purged.
 func (s Selection) Changed(lines []mirrorindex.DaysLine, known Known) (changed []mirrorindex.DaysLine) {
+	holds := map[string]bool{}
+	for day, is := range known.Days {
+		if is.Objects > 0 {
+			holds[string(day)], holds[mirrorindex.MonthOf(day)] = true, true
+		}
+	}
 	for _, line := range lines {
 		was := known.Days[line.Day].Tag
 		if line.Month != "" {
 			was = known.Months[line.Month]
 		}
-		if was != line.Tag && s.may(line) {
+		if was != line.Tag && (holds[line.Month+string(line.Day)] || s.may(line)) {
 			changed = append(changed, line)
 		}
 	}

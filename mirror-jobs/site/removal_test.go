@@ -189,3 +189,23 @@ func TestExpired(t *testing.T) {
 		t.Errorf("an object was retracted and expired, and the archivist is asked for %v", got)
 	}
 }
+
+// What was pulled and is older than what is selected by now is retracted here all the same.
+func TestRetractedOutsideOfTheWindow(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	old := h.has("old.jpg", storm)
+	h.has("new.jpg", time.Now().UTC())
+	within := func(c *site.Config) { c.Entry.Selection.ObservedWithinMillis = (72 * time.Hour).Milliseconds() }
+	for _, retracted := range []bool{false, true} {
+		if retracted {
+			h.becomes(old, wire.StateRetracted)
+		}
+		if _, err := h.pull(h.URL, within); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if asked := h.requests(); len(asked) != 1 || asked[0] != wire.ActionRetract {
+		t.Errorf("the archivist is asked for %q", asked)
+	}
+}

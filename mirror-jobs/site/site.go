@@ -437,6 +437,26 @@ func (r *run) month(ctx context.Context, in *instrument, month, tag string) erro
 	return r.state.setTags(ctx, part, all)
 }
 
+// addHeld adds how many objects are here of each day, where some days are not selected: what is here of these is retracted and purged, too.
+func (r *run) addHeld(ctx context.Context, in *instrument, known *plan.Known) error {
+	if r.part || r.policy.ObservedFrom.IsZero() && r.policy.ObservedTo.IsZero() {
+		return nil
+	}
+	days, err := r.Catalog.Days(ctx, in.guest)
+	if err != nil {
+		return err
+	}
+	if known.Days == nil {
+		known.Days = map[wire.Day]plan.KnownDay{}
+	}
+	for _, d := range days {
+		is := known.Days[d.Day]
+		is.Objects = int(d.Entries)
+		known.Days[d.Day] = is
+	}
+	return nil
+}
+
 // days pulls the days of an answer that changed, and returns the months that did, with their tags.
 func (r *run) days(ctx context.Context, in *instrument, lines []mirrorindex.DaysLine) (months map[string]string, err error) {
 	known := plan.Known{}
@@ -444,6 +464,9 @@ func (r *run) days(ctx context.Context, in *instrument, lines []mirrorindex.Days
 		if known, err = r.state.known(ctx, in.name, lines); err != nil {
 			return nil, err
 		}
+	}
+	if err := r.addHeld(ctx, in, &known); err != nil {
+		return nil, err
 	}
 	months = map[string]string{}
 	var days []wire.Day

@@ -96,11 +96,12 @@ type TLSConfig func() (*tls.Config, error)
 type tlsFlags struct {
 	on            bool
 	ca, cert, key string
+	system        authorities
 }
 
 func (f *tlsFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.BoolVar(&f.on, "tls", false, "send over TLS, to servers whose certificate the system's authorities signed")
+	flags.BoolVar(&f.on, "tls", false, "send over TLS, to servers whose certificate the system's authorities signed; on Linux they are read again when their files change, so renewed ones need no restart")
 	flags.StringVar(&f.ca, "tls-ca", "", "send over TLS, to servers whose certificate the authorities of this file (PEM) signed; it is read for each connection, so renewed ones need no restart")
 	flags.StringVar(&f.cert, "tls-cert", "", "file (PEM) with the certificate to show; it is read for each connection, so a renewed one needs no restart")
 	flags.StringVar(&f.key, "tls-key", "", "file (PEM) with the key of --tls-cert")
@@ -123,7 +124,9 @@ func (f *tlsFlags) config() (TLSConfig, error) {
 // read is the configuration as the files have it now.
 func (f *tlsFlags) read() (*tls.Config, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
-	if f.ca != "" {
+	if f.ca == "" {
+		cfg.RootCAs = f.system.read()
+	} else {
 		pem, err := os.ReadFile(f.ca)
 		if err != nil {
 			return nil, fmt.Errorf("--tls-ca: %w", err)

@@ -7,6 +7,7 @@ package sender
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -17,11 +18,21 @@ import (
 	"github.com/substorm/substorm/internal/testenv"
 )
 
-// TestRenewedAuthorities: --tls-ca, as the certificate, is what the file holds when a connection is made, over TCP and over HTTP.
+// TestRenewedAuthorities: --tls-ca, as the certificate, is what the file holds when a connection is made, over TCP and over HTTP. So are the
+// authorities of the system.
 func TestRenewedAuthorities(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca.crt")
+	t.Run("of a file", func(t *testing.T) {
+		testRenewedAuthorities(t, file, &tlsFlags{ca: file}, "holds no certificate in PEM")
+	})
+	t.Setenv("SSL_CERT_FILE", file)
+	t.Setenv("SSL_CERT_DIR", t.TempDir())
+	t.Run("of the system", func(t *testing.T) { testRenewedAuthorities(t, file, &tlsFlags{on: true}, "x509") })
+}
+
+func testRenewedAuthorities(t *testing.T, file string, flags *tlsFlags, half string) {
 	first, second := testenv.NewCA(t), testenv.NewCA(t)
 	dir := first.Dir(t, "gateway")
-	file := filepath.Join(t.TempDir(), "ca.crt")
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
 		return &pair, err
@@ -43,14 +54,14 @@ func TestRenewedAuthorities(t *testing.T) {
 			}()
 		}
 	}()
-	trust := func(ca *testenv.CA) {
+	trust := func(ca *testenv.CA) { // as update-ca-certificates does
 		t.Helper()
-		if err := os.WriteFile(file, ca.PEM, 0o600); err != nil {
+		if err := errors.Join(os.WriteFile(file+".new", ca.PEM, 0o600), os.Rename(file+".new", file)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	trust(first)
-	config, err := (&tlsFlags{ca: file}).config()
+	config, err := flags.config()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +93,7 @@ func TestRenewedAuthorities(t *testing.T) {
 	if err := os.WriteFile(file, []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	connects("with a file that is half written", "holds no certificate in PEM")
+	connects("with a file that is half written", half)
 	trust(second)
 	connects("with the whole file", "")
 }

@@ -147,6 +147,17 @@ func (c *Cutter) existing(ctx context.Context, key string) (*wire.Notice, wire.T
 	return &n, n.Segment.Totals(), nil
 }
 
+// readable is existing for segments that others cut: one whose metadata is lost, as in a copy without it, keeps no channel from going on.
+func (c *Cutter) readable(ctx context.Context, key string) (*wire.Notice, error) {
+	n, _, err := c.existing(ctx, key)
+	if errors.Is(err, wire.ErrMalformed) || errors.Is(err, wire.ErrNewerFormat) {
+		c.cfg.Log.Error("a segment in the bucket does not say what it holds, and is not counted: if no manifest lists it, restore it with its metadata from a backup",
+			"object", key, "error", err)
+		return nil, nil
+	}
+	return n, err
+}
+
 // announce publishes the notice of a segment that is in the store.
 func (c *Cutter) announce(ctx context.Context, n wire.Notice) error {
 	m, err := stream.NoticeMessage(n, c.cfg.Pod)

@@ -81,7 +81,7 @@ func (c *Cutter) inSegments(ctx context.Context, ch *channel, day wire.Day, but 
 		if s, ok := wire.ParseSegmentKey(info.Key); !ok || counted[place{s.Epoch, s.First}] {
 			continue
 		}
-		n, _, err := c.existing(ctx, info.Key)
+		n, err := c.readable(ctx, info.Key)
 		if err != nil {
 			return sum, err
 		}

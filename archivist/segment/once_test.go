@@ -250,6 +250,28 @@ func TestCursorsLostBeforeTheNotice(t *testing.T) {
 	}
 }
 
+// A segment whose metadata is lost, as in a copy without it, keeps no channel from going on behind it.
+func TestMetadataLost(t *testing.T) {
+	l := newLab(t)
+	l.publish("one", 1)
+	l.archived(2)
+	for info, err := range l.store.List(t.Context(), wire.SegmentsPrefix(site, instrument), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(l.store.Delete(t.Context(), info.Key), l.store.Put(t.Context(), info.Key, strings.NewReader("x"), 1, objectstore.PutOptions{})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.js.DeleteKeyValue(t.Context(), wire.CursorBucket(site)); err != nil {
+		t.Fatal(err)
+	}
+	testenv.CreateSite(t, l.js, site)
+	l.publish("one", 2)
+	l.publish("two", 3)
+	l.archived(4)
+}
+
 // Where a day's manifest cannot be read, segments are counted without it: those in the
 // bucket, and those of which the changes say that they were retracted.
 func TestUnreadableManifest(t *testing.T) {

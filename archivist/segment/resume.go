@@ -52,7 +52,7 @@ func (c *Cutter) newestStored(ctx context.Context, ch *channel) (last uint64, ke
 // announceNewest announces the newest stored segment of a channel where no manifest lists it. The cursor that was lost may have planned it,
 // and the one who stored it may have ended before the notice. Of all others the notice came before the next one was planned.
 func (c *Cutter) announceNewest(ctx context.Context, ch *channel, key string) error {
-	notice, _, err := c.existing(ctx, key)
+	notice, err := c.readable(ctx, key)
 	if err != nil || notice == nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func (n *narrowing) add(f *pflag.FlagSet) {
 	f.StringVar(&n.received, "received", "", "objects received in this interval `A..B`, in UTC: 2026-11-28T06:32:20..2026-11-28T06:32:30; "+
 		"either end may be left out, and an end holds its whole second, minute or day")
 	f.StringVar(&n.observed, "observed", "", "objects whose observation begins in this interval `A..B`")
-	f.StringVar(&n.from, "from", "", "objects that came from this `ADDRESS`, or network: 192.0.2.7 or 192.0.2.0/24")
+	f.StringVar(&n.from, "from", "", "objects that came from this `ADDRESS`, or network: 192.0.2.7 or 192.0.2.0/24; no datagrams, whose segments name no sender")
 	f.StringVar(&n.match, "match", "", "objects whose file name matches this `GLOB`, or whose whole path where the pattern has a slash: '*.blk'")
 }
 
@@ -62,8 +62,16 @@ func parseNetwork(text string) (netip.Prefix, error) {
 	if err != nil {
 		return netip.Prefix{}, usage.Errorf("--from %q is neither an address nor a network, as 192.0.2.7 and 192.0.2.0/24 are", text)
 	}
+	if is4In6 := network.Addr().Is4In6(); is4In6 && network.Bits() >= mappedBits {
+		network = netip.PrefixFrom(network.Addr().Unmap(), network.Bits()-mappedBits)
+	} else if is4In6 {
+		return netip.Prefix{}, usage.Errorf("--from %q is more than all addresses of IPv4: 0.0.0.0/0 is all of them", text)
+	}
 	return network.Masked(), nil
 }
+
+// mappedBits is how long the beginning of an address of IPv6 is that stands for one of IPv4 (::ffff:0:0/96).
+const mappedBits = 96
 
 // holds says whether a record is meant.
 func (n *narrowing) holds(r *wire.Record) bool {

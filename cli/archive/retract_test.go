@@ -204,6 +204,7 @@ func TestRetractAWrongFolder(t *testing.T) {
 			t.Errorf("%s, of a day long ago: %v\n%s", narrow, err, out)
 		}
 	}
+	do("3 objects, 12 B would be retracted", "retract", sky, interval, "--from", "::ffff:198.51.100.0/120", "--dry-run")
 	do("3 objects, 12 B of instrument allsky-1 retracted", "retract", sky, interval, "--from", "198.51.100.9")
 	are(wire.StateRetracted, "ca.key", "data/x.blk", "last.blk")
 	do("2 objects, 9 B would be restored", "restore", sky, "--match", "*.blk", "--dry-run")
@@ -221,6 +222,7 @@ func TestRetractAWrongFolder(t *testing.T) {
 		"no interval":       {"retract", sky, "--received", "yesterday"},
 		"ends before":       {"retract", sky, "--observed", "2026-11-22..2026-11-21"},
 		"nor a network":     {"retract", sky, "--from", "laptop"},
+		"0.0.0.0/0 is all":  {"retract", sky, "--from", "::ffff:0.0.0.0/64"},
 		"no pattern":        {"retract", sky, "--match", "[a"},
 		"--match *.pgm":     {"retract", sky, "--match", "*.pgm"},
 		"restore shows it":  {"retract", sky, "--match", "frame.*"},
@@ -230,6 +232,20 @@ func TestRetractAWrongFolder(t *testing.T) {
 		if out, err := k.do("", append(args, "--reason", "x")...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v\n%s\nwant %q", args, err, out, want)
 		}
+	}
+}
+
+// TestRetractDatagramsOfASender: whoever names the sender of datagrams is told that their segments name none.
+func TestRetractDatagramsOfASender(t *testing.T) {
+	k := newKept(t)
+	k.send("2026/11/21/a.pcapng", "datagrams", noon, func(r *wire.Record) { r.Segment = &wire.SegmentRange{Channel: "all", Epoch: "e", First: 1, Last: 10, Messages: 10, Datagrams: 10, DatagramBytes: 9} })
+	k.await(1)
+	out, err := k.do("", "retract", sky, "--from", "127.0.0.2", "--reason", "x", "--dry-run")
+	if err == nil || !strings.Contains(err.Error(), "selects no datagrams") || !strings.Contains(err.Error(), "--received") {
+		t.Errorf("got %v\n%s", err, out)
+	}
+	if _, err := k.do("", "retract", sky, "--from", "127.0.0.2", "--match", "b*", "--reason", "x", "--dry-run"); err == nil || strings.Contains(err.Error(), "datagrams") {
+		t.Errorf("of another name: %v", err)
 	}
 }
 

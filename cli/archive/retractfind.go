@@ -62,7 +62,9 @@ func (c *choice) holdsVersion(r *wire.Record) bool {
 // find returns the objects that are meant, and that the verb can be done to.
 func (r *request) find(ctx context.Context) ([]wire.Record, error) {
 	var found, copies []wire.Record
-	others := map[wire.State]int{}
+	others, segments := map[wire.State]int{}, 0
+	anySource := r.choice.narrowing
+	anySource.from = ""
 	for n, err := range r.choice.records(ctx, r.store, r.site) {
 		if err != nil {
 			return nil, err
@@ -74,7 +76,13 @@ func (r *request) find(ctx context.Context) ([]wire.Record, error) {
 			}
 			continue
 		}
-		if _, matches := r.choice.matches(&rec); !matches || !r.choice.narrowing.holds(&rec) || !r.choice.holdsVersion(&rec) {
+		if _, matches := r.choice.matches(&rec); !matches || !anySource.holds(&rec) || !r.choice.holdsVersion(&rec) {
+			continue
+		}
+		if !r.choice.narrowing.holds(&rec) {
+			if rec.Segment != nil && r.verb.takes(&rec) {
+				segments++
+			}
 			continue
 		}
 		if !r.verb.takes(&rec) {
@@ -85,7 +93,7 @@ func (r *request) find(ctx context.Context) ([]wire.Record, error) {
 	}
 	found = r.choice.current(found)
 	if len(found) == 0 {
-		return nil, r.nothing(others)
+		return nil, r.nothing(others, segments)
 	}
 	if err := r.choice.one(found); err != nil {
 		return nil, err
@@ -168,7 +176,7 @@ func (c *choice) said() string {
 	return strings.TrimSpace(c.what + " " + c.narrowing.String())
 }
 
-func (r *request) nothing(others map[wire.State]int) error {
+func (r *request) nothing(others map[wire.State]int, segments int) error {
 	for state, count := range others {
 		next := map[wire.State]string{
 			wire.StateRetracted: "substorm archive restore shows it again",
@@ -177,6 +185,10 @@ func (r *request) nothing(others map[wire.State]int) error {
 		}[state]
 		return fmt.Errorf("nothing to %s: %s is %s of instrument %s (%d objects): %s", r.verb.name, r.choice.said(), state, r.instrument, count,
 			cmp.Or(next, "--version names another version"))
+	}
+	if segments > 0 {
+		return fmt.Errorf("nothing to %s: --from selects no datagrams, and apart from it only segments of instrument %s are meant (%d), which do not name the senders of their datagrams: "+
+			"--received, without --from, selects segments with the datagrams of all senders", r.verb.name, r.instrument, segments)
 	}
 	return fmt.Errorf("the archive of site %s lists nothing that %q means of instrument %s: substorm archive ls -i %s -o wide shows paths and digests; "+
 		"what is new is listed within a minute", r.site, r.choice.said(), r.instrument, r.instrument)

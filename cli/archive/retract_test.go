@@ -238,7 +238,9 @@ func TestRetractAWrongFolder(t *testing.T) {
 // TestRetractDatagramsOfASender: whoever names the sender of datagrams is told that their segments name none.
 func TestRetractDatagramsOfASender(t *testing.T) {
 	k := newKept(t)
-	k.send("2026/11/21/a.pcapng", "datagrams", noon, func(r *wire.Record) { r.Segment = &wire.SegmentRange{Channel: "all", Epoch: "e", First: 1, Last: 10, Messages: 10, Datagrams: 10, DatagramBytes: 9} })
+	k.send("2026/11/21/a.pcapng", "datagrams", noon, func(r *wire.Record) {
+		r.Segment = &wire.SegmentRange{Channel: "all", Epoch: "e", First: 1, Last: 10, Messages: 10, Datagrams: 10, DatagramBytes: 9}
+	})
 	k.await(1)
 	out, err := k.do("", "retract", sky, "--from", "127.0.0.2", "--reason", "x", "--dry-run")
 	if err == nil || !strings.Contains(err.Error(), "selects no datagrams") || !strings.Contains(err.Error(), "--received") {

@@ -59,9 +59,13 @@ func (s *site) tell(ctx context.Context) {
 	s.tellAddresses(ctx)
 }
 
-// lacks says what of the Site's resources is not ready, and why.
+// lacks says what of the Site's resources is not ready, and why. What is not accepted does not get ready by waiting: it is told with all else that
+// is not accepted, unless it is the Site.
 func (s *site) lacks(ctx context.Context) (lacks []string, err error) {
 	look := func(kind, name string, conditions []metav1.Condition) {
+		if kind != "Site" && meta.IsStatusConditionFalse(conditions, v1alpha1.ConditionAccepted) {
+			return
+		}
 		if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); c == nil {
 			lacks = append(lacks, fmt.Sprintf("%s %q", kind, name))
 		} else if c.Status != metav1.ConditionTrue {

@@ -55,7 +55,8 @@ func TestUnapplied(t *testing.T) {
 	write("site.yaml", strings.Replace(fmt.Sprintf(site, port), "spec:\n  code: hub", "spec:\n  code: hub\n  readersSecretRef: {name: readers}", 1))
 	write("readers.yaml", tokens(uni+ops))
 	write("camera.yaml", instrument)
-	write("strays.yaml", stray+"---\n"+outside)
+	server := "apiVersion: substorm.dev/v1alpha1\nkind: FeedServer\nmetadata: {name: second}\nspec: {siteRef: {name: tyr}}\n"
+	write("strays.yaml", stray+"---\n"+outside+"---\n"+server)
 	write("feed.yaml", twoConsumers)
 	s := testenv.StartStandalone(t, dir, "--listen-ingest", "127.0.0.1")
 	says := func(wants ...string) {
@@ -72,6 +73,7 @@ func TestUnapplied(t *testing.T) {
 	says("  receives     127.0.0.1:"+fmt.Sprint(port)+" of camera\n",
 		"  follow       curl -N '"+s.URL+"/feeds/all/events?consumer=browser'\n",
 		`  not accepted Instrument "stray": Site "tyr" does not exist`, `  not accepted Instrument "outside": `, "29999",
+		`  not accepted FeedServer "second": Site "tyr" does not exist`,
 		`  not accepted FeedConsumer "analysis": spec.delivery: substorm up opens no port of its NATS server`)
 	if conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.2:%d", port)); err == nil {
 		_ = conn.Close()

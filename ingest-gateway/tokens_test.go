@@ -145,6 +145,42 @@ func TestGuessedTokens(t *testing.T) {
 	}
 }
 
+// A request without an Authorization header asks which token is wanted, as clients that wait to be asked do before each object: it is no
+// failed attempt. One with a header that shows no token is.
+func TestChallengesAreNoFailures(t *testing.T) {
+	t.Parallel()
+	l := newTLSLab(t)
+	port := testenv.FreePort(t)
+	camera := httpInstrument("camera", port)
+	camera.Listeners[0].TLS, camera.Listeners[0].Tokens = wire.TLSServer, []wire.TokenHash{wire.HashToken([]byte("salt"), "0123456789abcdef-camera")}
+	l.awaitRevision(t, l.gateway.name, l.declare(t, camera))
+	awaitListening(t, port)
+	anybody, at := l.over(l.client(t, nil, ""), false), fmt.Sprintf("https://localhost:%d/in/camera/a", port)
+	const asked = 30
+	for range asked {
+		r := askBy(anybody, http.MethodPut, at, strings.NewReader("frame"))
+		r.wantRefusal(t, http.StatusUnauthorized, wire.CauseBadToken)
+		if got := r.header["Www-Authenticate"]; len(got) != 2 {
+			t.Fatalf("the sender is asked for %q", got)
+		}
+	}
+	delayed := fmt.Sprintf("substorm_gateway_authentication_delayed_total{cause=%q}", wire.CauseBadToken)
+	refused := fmt.Sprintf("substorm_gateway_refused_total{cause=%q,instrument=%q}", wire.CauseBadToken, wire.UnknownInstrument)
+	for series, want := range map[string]string{delayed: "", refused: "", `substorm_gateway_challenged_total{instrument="camera"}`: fmt.Sprint(asked)} {
+		if got := l.gateway.metric(series); got != want {
+			t.Errorf("%s is %q, want %q", series, got, want)
+		}
+	}
+	if strings.Contains(l.gateway.readLog(), `"cause":"BadToken"`) {
+		t.Error("the log calls a question a failed attempt")
+	}
+	for _, shown := range []string{"", "Basic Og==", "Bearer ", "Digest x"} {
+		askBy(anybody, http.MethodPut, at, strings.NewReader("frame"), "Authorization", shown).wantRefusal(t, http.StatusUnauthorized, wire.CauseBadToken)
+	}
+	await(t, refused, func() (bool, string) { v := l.gateway.metric(refused); return v == "4", v })
+	l.awaitRefusal(t, l.gateway, "camera", wire.CauseBadToken, 4)
+}
+
 // TestEdgeToHTTP: behind a proxy, a header that names a port of HTTP selects it.
 func TestEdgeToHTTP(t *testing.T) {
 	t.Parallel()

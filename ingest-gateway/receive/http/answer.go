@@ -107,6 +107,14 @@ func (q *request) refuseUnread(cause wire.Cause, err error) {
 func (q *request) refuseSender(refusal intake.Refusal) {
 	cfg := &q.server.cfg
 	q.endConnection()
+	if v := q.verdict(refusal.Cause); v.status == http.StatusUnauthorized {
+		q.w.Header()["Www-Authenticate"] = []string{"Bearer", `Basic realm="observations", charset="UTF-8"`}
+		if len(q.r.Header["Authorization"]) == 0 { // it waits to be asked, and has tried no token (RFC 9110, 11.6.1)
+			q.server.metrics.challenged.WithLabelValues(refusal.Name()).Inc()
+			q.answerProblem(v, refusal.Cause, q.r.URL.Path+": "+v.advice)
+			return
+		}
+	}
 	cfg.Registry.Refusals.Note(refusal, wire.ProtocolHTTP, q.port, q.source.Addr(), 1)
 	name := wire.UnknownInstrument
 	if refusal.Cause == wire.CauseRetired {
@@ -116,9 +124,6 @@ func (q *request) refuseSender(refusal intake.Refusal) {
 	cfg.Refusals.SayNearly(name, refusal, q.source, q.port, nil)
 	cfg.Slow.Hold(q.r.Context(), refusal.Cause, q.source.Addr())
 	v := q.verdict(refusal.Cause)
-	if v.status == http.StatusUnauthorized {
-		q.w.Header()["Www-Authenticate"] = []string{"Bearer", `Basic realm="observations", charset="UTF-8"`}
-	}
 	q.answerProblem(v, refusal.Cause, q.r.URL.Path+": "+v.advice)
 }
 

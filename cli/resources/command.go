@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/kubectl/pkg/cmd/apply"
 	"k8s.io/kubectl/pkg/cmd/delete"
@@ -54,22 +56,59 @@ func getCommand() *cobra.Command {
 func applyCommand() *cobra.Command {
 	return command(func(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 		streams.ErrOut = &withoutHints{w: streams.ErrOut}
-		c := apply.NewCmdApply("kubectl", f, streams) // its warnings name other commands of kubectl
-		c.RemoveCommand(c.Commands()...)              // they edit what kubectl remembers of the last time
-		c.Use, c.DisableFlagsInUseLine = "apply -f FILE|FOLDER", false
-		c.Short = "Create or change resources as kubectl apply does"
+		flags := apply.NewApplyFlags(streams)
+		c := &cobra.Command{Use: "apply -f FILE|FOLDER", Short: "Create or change resources as kubectl apply does"}
+		flags.AddFlags(c)
+		c.Run = func(cmd *cobra.Command, args []string) {
+			o, err := flags.ToOptions(f, cmd, "kubectl", args) // its warnings name other commands of kubectl
+			cmdutil.CheckErr(err)
+			cmdutil.CheckErr(o.Validate())
+			cmdutil.CheckErr(applyDeclared(o))
+		}
 		c.Long = `Creates resources or changes them to what manifests say, as kubectl apply does. Where substorm up follows a folder of
 manifests, change its files instead: it applies them anew when it starts.
 
-What get -o yaml printed names the resourceVersion of each resource. One that has changed since, if only in its status, is refused with
-a Conflict: leave these lines out.`
+What get -o yaml printed can be applied as it is: what the server adds (resourceVersion, uid, creationTimestamp, generation,
+managedFields and status) is left out, other than by kubectl, which remembers it and fails at the next manifest without it.`
 		c.Example = `  substorm apply -f magnetometer.yaml
   substorm apply --server-side -f manifests/
 
   # Restore what was saved with substorm get instruments -o yaml:
-  sed '/^ *resourceVersion:/d' saved.yaml | substorm apply -f -`
+  substorm apply -f saved.yaml`
 		return c
 	})
+}
+
+// serverFields are what a server adds to what was declared. kubectl would remember them as declared: a later manifest without a resourceVersion
+// would take it away, which is refused.
+var serverFields = [][]string{{"metadata", "resourceVersion"}, {"metadata", "uid"}, {"metadata", "creationTimestamp"}, {"metadata", "generation"},
+	{"metadata", "managedFields"}, {"status"}}
+
+// applyDeclared applies what was read without what a server added to it; a status that is applied itself stays.
+func applyDeclared(o *apply.ApplyOptions) error {
+	infos, readErr := o.GetObjects()
+	for _, info := range infos {
+		object, is := info.Object.(*unstructured.Unstructured)
+		if !is {
+			continue
+		}
+		for _, field := range serverFields {
+			if field[0] != o.Subresource {
+				unstructured.RemoveNestedField(object.Object, field...)
+			}
+		}
+	}
+	if readErr == nil {
+		return o.Run()
+	}
+	if len(infos) == 0 {
+		return readErr
+	}
+	o.PostProcessorFn = nil // nothing is pruned where not all could be read, as by kubectl
+	if err := o.Run(); err != nil {
+		return utilerrors.Flatten(utilerrors.NewAggregate([]error{readErr, err}))
+	}
+	return readErr
 }
 
 // withoutHints leaves out the warning that an object was not created by kubectl apply, as none is that substorm up applied from a file: nothing

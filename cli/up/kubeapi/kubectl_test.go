@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
@@ -22,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/substorm/substorm/cli/resources"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
@@ -126,6 +129,56 @@ func TestKubectlRestores(t *testing.T) {
 	}
 	if !strings.Contains(strings.Join(said[1], "\n"), "instrument.substorm.dev/a created\ninstrument.substorm.dev/b ") {
 		t.Errorf("it is not restored: %q", said[1])
+	}
+}
+
+// TestRestoredByOurApply: what `substorm get -o yaml` printed is applied, and then another manifest. What cannot be read is said, and does not keep the rest.
+func TestRestoredByOurApply(t *testing.T) {
+	t.Setenv("KUBECONFIG", start(t, t.TempDir()).Kubeconfig())
+	dir := t.TempDir()
+	run := func(args ...string) (string, error) {
+		t.Helper()
+		root, out := &cobra.Command{SilenceErrors: true, SilenceUsage: true}, bytes.Buffer{}
+		root.AddCommand(resources.Commands()...)
+		root.SetOut(&out)
+		root.SetErr(&out)
+		root.SetArgs(args)
+		err := root.ExecuteContext(t.Context())
+		return out.String(), err
+	}
+	write := func(name, text string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	manifest := func(interval string) string {
+		return write("a.yaml", "apiVersion: substorm.dev/v1alpha1\nkind: Instrument\nmetadata: {name: a}\nspec: {siteRef: {name: try}, type: Files, cadence: {interval: "+interval+"}}\n")
+	}
+	must := func(args ...string) string {
+		t.Helper()
+		out, err := run(args...)
+		if err != nil {
+			t.Fatalf("%q: %v\n%s", args, err, out)
+		}
+		return out
+	}
+	must("apply", "-f", manifest("20s"))
+	saved := write("saved.yaml", must("get", "instrument", "a", "-o", "yaml"))
+	must("apply", "-f", saved)
+	must("apply", "-f", manifest("30s"))
+	must("apply", "-f", saved) // it changed since
+	must("apply", "--server-side", "--force-conflicts", "-f", saved)
+	if now := must("get", "instrument", "a", "-o", "yaml"); !strings.Contains(now, "interval: 20s") {
+		t.Errorf("it is not restored:\n%s", now)
+	}
+	if out, err := run("apply", "-f", manifest("40s"), "-f", write("b.yaml", "kind: [")); err == nil || !strings.Contains(err.Error(), "b.yaml") || !strings.Contains(out, "configured") {
+		t.Errorf("with a file that cannot be read: %v\n%s", err, out)
+	}
+	if _, err := run("apply", "-f", manifest("20")); err == nil || !strings.Contains(err.Error(), "spec.cadence.interval: expected text") || strings.HasSuffix(err.Error(), "* ") {
+		t.Errorf("of a number where text belongs: %v", err)
 	}
 }
 

@@ -7,8 +7,10 @@ package endpoint
 import (
 	"log/slog"
 	"net/http"
-	"net/url"
+	"net/netip"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -197,6 +199,7 @@ func (g *AccessCheck) base(v *Request) string {
 		if said := lastOf(v.Header.Values("X-Forwarded-Host")); isHost(said) {
 			host = said
 		}
+		host = withPort(host, lastOf(v.Header.Values("X-Forwarded-Port")))
 	}
 	return scheme + "://" + host
 }
@@ -210,10 +213,38 @@ func lastOf(lines []string) string {
 	return strings.TrimSpace(members[len(members)-1])
 }
 
+// hostName is a name of DNS, or an IPv4 address.
+var hostName = regexp.MustCompile(`^[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?\.?$`)
+
 // isHost says whether a text is a host with or without a port.
 func isHost(text string) bool {
-	u, err := url.Parse("http://" + text)
-	return err == nil && u.Host == text && u.Hostname() != "" && u.Path == "" && u.RawQuery == "" && u.Fragment == ""
+	host, port, found := text, "", false
+	if i := strings.LastIndexByte(text, ':'); i > strings.LastIndexByte(text, ']') {
+		host, port, found = text[:i], text[i+1:], true
+	}
+	if found && !isPort(port) {
+		return false
+	}
+	if inner, opened := strings.CutPrefix(host, "["); opened {
+		inner, closed := strings.CutSuffix(inner, "]")
+		a, err := netip.ParseAddr(inner)
+		return closed && err == nil && a.Is6() && a.Zone() == ""
+	}
+	return hostName.MatchString(host)
+}
+
+func isPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && n > 0
+}
+
+// withPort is a host with the port that a proxy says, where the host has none. The ports of HTTP and HTTPS are not written: a proxy that
+// does not end TLS itself names the wrong one of the two.
+func withPort(host, port string) string {
+	if !isPort(port) || port == "80" || port == "443" || strings.LastIndexByte(host, ':') > strings.LastIndexByte(host, ']') {
+		return host
+	}
+	return host + ":" + port
 }
 
 // misplaced says that a believed proxy serves the Site below a path, where links, which begin at the root, lead elsewhere.

@@ -121,8 +121,8 @@ func (p Proxies) forwarded(lines []string, address netip.Addr) netip.Addr {
 	for i := len(lines) - 1; i >= 0; i-- {
 		hops := strings.Split(lines[i], ",")
 		for j := len(hops) - 1; j >= 0; j-- {
-			hop, err := netip.ParseAddr(strings.TrimSpace(hops[j]))
-			if err != nil {
+			hop, ok := parseHop(strings.TrimSpace(hops[j]))
+			if !ok {
 				return address
 			}
 			if address = hop.Unmap(); !p.trust(address) {
@@ -131,6 +131,18 @@ func (p Proxies) forwarded(lines []string, address netip.Addr) netip.Addr {
 		}
 	}
 	return address
+}
+
+// parseHop reads a member of X-Forwarded-For: an address, to which some proxies add the port.
+func parseHop(text string) (netip.Addr, bool) {
+	if hop, err := netip.ParseAddrPort(text); err == nil {
+		return hop.Addr(), true
+	}
+	if inner, opened := strings.CutPrefix(text, "["); opened {
+		text, _ = strings.CutSuffix(inner, "]")
+	}
+	hop, err := netip.ParseAddr(text)
+	return hop, err == nil
 }
 
 func (p Proxies) trust(address netip.Addr) bool {

@@ -21,7 +21,7 @@ func TestOtherProtocolsAtRawPorts(t *testing.T) {
 	l := newLab(t)
 	request := []byte("POST / HTTP/1.1\r\nHost: 192.0.2.1:30101\r\nContent-Type: text/plain\r\nContent-Length: 4\r\n\r\nevil")
 	var entries []wire.InstrumentEntry
-	for _, framing := range []string{wire.FramingUntilClose, wire.FramingLines, wire.FramingIdle} {
+	for _, framing := range []string{wire.FramingUntilClose, wire.FramingLines, wire.FramingLengthPrefixed, wire.FramingIdle} {
 		e := tcpInstrument(strings.ToLower(framing), testenv.FreePort(t))
 		if e.Listeners[0].Framing = framing; framing == wire.FramingIdle {
 			e.Listeners[0].IdleAfterMillis = 60_000

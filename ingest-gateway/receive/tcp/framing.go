@@ -100,10 +100,16 @@ func (p *lengthPrefixed) receive(in input) error {
 			in.between()
 			continue
 		}
+		tooLarge := control || length > in.limit()
+		if tooLarge && beginsHTTP(p.prefix[:]) { // four letters are a length
+			if err := readFirstLine(in); err != nil {
+				return err
+			}
+		}
 		if err := in.begin(); err != nil {
 			return err
 		}
-		if control || length > in.limit() {
+		if tooLarge {
 			in.skip(wire.CauseObjectTooLarge)
 			return errLeave // up to 2 GiB would have to be read, for nothing
 		}
@@ -139,6 +145,22 @@ func readFull(in input, into []byte, have int) error {
 			return err
 		}
 		have += n
+	}
+	return nil
+}
+
+// readFirstLine reads what may be the rest of a request's first line, so that it is recognized: the error is that of a request. All others
+// come again.
+func readFirstLine(in input) error {
+	for line := make([]byte, 0, maxFirstLine); len(line) < cap(line) && !bytes.Contains(line, []byte{lf}); {
+		n, err := in.read(line[len(line):cap(line)])
+		if is := (*cut)(nil); errors.As(err, &is) && is.cause == wire.CauseWrongProtocol {
+			return err
+		}
+		if err != nil {
+			return nil
+		}
+		line = line[:len(line)+n]
 	}
 	return nil
 }

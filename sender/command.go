@@ -114,7 +114,7 @@ UnknownSource, Retired, Empty) is final; everything else is tried again until
 An object that is interrupted half-way is reset, so no half arrives as a whole.
 
 Folders whose files do not look like those of one instrument (more than 10 files with
-more than 2 suffixes, hidden files, names of keys or credentials) are sent only after
+more than 2 suffixes, hidden files, names or contents of keys or credentials) are sent only after
 a question on the terminal, or with --yes: what is received is archived, and may be
 public. Of folders of --watch that is asked once, about what lies in them then.
 --dry-run lists what would be sent.

@@ -34,7 +34,7 @@ const (
 var secretNames = []string{
 	".*", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.gpg", "*.asc", "*.ppk", "*.ovpn",
 	"*.creds", "*.seed", "*.nk", "kubeconfig*", "*.kubeconfig", "authorized_keys*", "known_hosts*", "credentials*", "secret*", "*secret*.y*ml", "*passwd*", "*password*",
-	"token", "token.*", "*.token", "*.tfstate", "shadow",
+	"token", "token.*", "*.token", "*.tfstate", "shadow", "privatekey*", "private_key*", "private-key*", "ssh_host_*_key",
 }
 
 // opens says whether a file's path below the folder that was named looks like one of something that is hidden, or opens something.
@@ -103,7 +103,7 @@ func (in input) surveyed(each func(item)) (survey, error) {
 			all.files++
 			all.bytes += file.size
 			all.suffixes[suffixOf(file.name)]++
-			if hidden || opens(file.rel) {
+			if hidden || opens(file.rel) || holdsSecret(file) {
 				if all.hidden++; len(all.opening) < shownNames {
 					all.opening = append(all.opening, file.name)
 				}
@@ -135,7 +135,7 @@ func (s survey) String() string {
 	}
 	text := fmt.Sprintf("%d files, %s, suffixes: %s", s.files, humanize.Bytes(uint64(s.bytes)), strings.Join(each, ", "))
 	if s.hidden > 0 {
-		text += fmt.Sprintf("; %d hidden, or with names of keys or credentials: %s", s.hidden, strings.Join(s.opening, ", "))
+		text += fmt.Sprintf("; %d hidden, or with names or contents of keys or credentials: %s", s.hidden, strings.Join(s.opening, ", "))
 		if s.hidden > len(s.opening) {
 			text += ", …"
 		}

@@ -105,6 +105,35 @@ func TestMixedTrees(t *testing.T) {
 	}
 }
 
+// TestSecretsByContent: a file that opens something is found by its content, also behind a link, whatever its name.
+func TestSecretsByContent(t *testing.T) {
+	for name, text := range map[string]string{
+		"host key":   "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAA\n",
+		"kubeconfig": "apiVersion: v1\nclusters: []\nkind: Config\n",
+		"account":    `{"type": "service_account", "private_key": "-----BEGIN PRIVATE KEY-----\nMI"}`,
+		"WireGuard":  "[Interface]\nPrivateKey = yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk=\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			secret := filepath.Join(t.TempDir(), "original")
+			if err := os.WriteFile(secret, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			for _, put := range []func(old, new string) error{os.Link, os.Symlink} {
+				dir := tree(t, frames(2, ".jpg")...)
+				if err := put(secret, filepath.Join(dir, "frame-0009.jpg")); err != nil {
+					t.Fatal(err)
+				}
+				p := newPeer(t, good)
+				cfg := config(t, dir)
+				cfg.Addresses = []string{p.address()}
+				if err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "frame-0009.jpg") || p.connections() > 0 {
+					t.Errorf("%v, %d connections", err, p.connections())
+				}
+			}
+		})
+	}
+}
+
 // TestMixedWatchedTrees: of a mixed tree that is watched nothing is sent before a person's word. A service that starts again needs none, nor does a
 // queue of an older version; another folder does.
 func TestMixedWatchedTrees(t *testing.T) {

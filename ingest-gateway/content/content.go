@@ -8,8 +8,9 @@ import (
 	"cmp"
 	"mime"
 	"net/http"
-	"regexp"
 	"strings"
+
+	"github.com/substorm/substorm/internal/secret"
 )
 
 // HeadSize is how many bytes are looked at, as net/http does.
@@ -42,33 +43,6 @@ var signed = map[string]bool{
 	"audio/wave": true, "audio/aiff": true, "video/avi": true, "video/webm": true,
 }
 
-// Secrets are texts that nobody means to send as observations. Their media types are not registered ones.
-const (
-	mediaTypeKey        = "application/x-pem-file"
-	mediaTypeKubeconfig = "application/x-kubeconfig"
-)
-
-// kubectl writes a kubeconfig's keys in the order of the alphabet, and behind "clusters" comes a certificate that is longer than HeadSize.
-var (
-	privateKey  = regexp.MustCompile(`-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----`)
-	kubeKind    = regexp.MustCompile(`\bkind["']?\s*:\s*["']?Config\b`)
-	kubeVersion = regexp.MustCompile(`\bapiVersion["']?\s*:\s*["']?v1\b`)
-	kubeParts   = regexp.MustCompile(`(?:^|[\n{,])\s*["']?(?:clusters|contexts|current-context|users)["']?\s*:`)
-)
-
-// secretOf returns the media type of a text that is a secret; empty for other texts.
-func secretOf(head []byte) string {
-	kind, version, parts := kubeKind.Match(head), kubeVersion.Match(head), kubeParts.Match(head)
-	switch {
-	case privateKey.Match(head):
-		return mediaTypeKey
-	case kind && version, kind && parts, version && parts:
-		return mediaTypeKubeconfig
-	default:
-		return ""
-	}
-}
-
 // Looks guesses the media type of what begins with these bytes: application/octet-stream if they tell nothing.
 func Looks(head []byte) string {
 	head = head[:min(len(head), HeadSize)]
@@ -79,7 +53,7 @@ func Looks(head []byte) string {
 	}
 	looks := named(http.DetectContentType(head))
 	if strings.HasPrefix(looks, "text/") {
-		return cmp.Or(secretOf(head), looks)
+		return cmp.Or(secret.MediaTypeOf(head), looks)
 	}
 	return looks
 }
@@ -100,7 +74,7 @@ func named(mediaType string) string {
 // the one that its sender says; empty if it can, or if nothing is known of them. A sender's word does not excuse content that the Instrument does
 // not declare: uploaders go by the suffix of a file. A secret is expected only where its Instrument declares it.
 func Unexpected(declared, said string, head []byte) string {
-	if looks := Looks(head); looks == mediaTypeKey || looks == mediaTypeKubeconfig {
+	if looks := Looks(head); secret.IsMediaType(looks) {
 		if named(declared) == looks {
 			return ""
 		}

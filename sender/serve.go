@@ -95,8 +95,8 @@ func serve(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, q.Close()) }()
-	if err := q.NoteWatched(cfg.Queue.Watch); err != nil {
-		return err
+	if err := q.NoteWatched(cfg.Queue.Watch); err != nil { // a full disk, which sending makes space on
+		log.Warn("the queue does not remember which folders it watches: of mixed ones it asks again at the next start", "error", err)
 	}
 	list, err := openReport(cfg.Report)
 	if err != nil {

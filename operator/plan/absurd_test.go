@@ -33,7 +33,7 @@ import (
 )
 
 var (
-	combinations = flag.Int("combinations", 300, "how many random objects of each kind TestAbsurdPlans makes")
+	combinations = flag.Int("combinations", 30, "how many random objects of each kind TestAbsurdPlans makes")
 	seed         = flag.Uint64("seed", 1, "what its random choices begin with")
 )
 

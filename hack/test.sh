@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
 # Runs the tests of `make test`, or with `e2e` those of `make e2e`. A test that fails is run once more, by itself: on two slow cores
-# a server now and then misses a deadline that it keeps otherwise. Each that passes only then is listed at the end, and is a fault
-# to be mended all the same.
+# a server now and then misses a deadline that it keeps otherwise. If it passes only then, its logs are printed at the end with the
+# load of the machine, and it is a fault to be mended all the same. Two such tests fail the run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 gotestsum=$(go run ./hack/parts path gotestsum)
-again=$(mktemp -d)
-trap 'rm -rf "$again"' EXIT
+dir=$(mktemp -d)
+while sleep 5; do echo "$(date +%s) $(cat /proc/loadavg 2>/dev/null)"; done >"$dir/load" &
+watch=$!
+trap 'kill "$watch" 2>/dev/null; rm -rf "$dir"' EXIT
 
 tests() { # NAME FORMAT PACKAGES FLAGS...: of all that many fail in, nothing is run again
   "$gotestsum" --format "$2" --hide-summary skipped --rerun-fails=1 --rerun-fails-max-failures=4 \
-    --rerun-fails-report "$again/$1" --packages "$3" -- -vet=off "${@:4}"
+    --jsonfile "$dir/$1.json" --packages "$3" -- -vet=off "${@:4}"
 }
 
 # First the package whose tests keep two cores busy, alone; then three packages at a time, the longest first: with more, two
@@ -31,10 +33,5 @@ e2e() {
 failed=0
 "${1:-unit}" || failed=$?
 
-for report in "$again"/*; do
-  if [ -s "$report" ]; then
-    echo "failed, and run once more:"
-    cat "$report"
-  fi
-done
+go run ./hack/reruns -load "$dir/load" "$dir"/*.json || failed=$?
 exit "$failed"

@@ -45,6 +45,7 @@ func send(theirs net.Conn, bytes int, every time.Duration) {
 			return
 		}
 	}
+	time.Sleep(time.Second) // the other end waits in Read by then: once a pipe is closed, it takes no deadline
 	_ = theirs.Close()
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command reruns prints each test that failed and passed when it was run once more: the load of the machine at the failure, and the logs of
-// both runs. It exits with 1 if there are more of them than one: a machine that is slow for a moment fails one test.
+// both runs. It exits with 1 if there are more of them than -max: a machine that is slow for a moment fails one test.
 //
-//	go run ./hack/reruns -load LOAD FILE...
+//	go run ./hack/reruns -load LOAD -max 1 FILE...
 //
 // The files have the events of `go test -json`, as gotestsum writes them with --jsonfile. The file of -load has a line for each few seconds:
 // seconds since 1970, then what /proc/loadavg says.
@@ -17,19 +17,17 @@ import (
 	"os"
 )
 
-// maxReruns is how many tests of one run may need a second one.
-const maxReruns = 1
-
 func main() {
 	load := flag.String("load", "", "file with the load of the machine")
+	max := flag.Int("max", 1, "how many tests may need a second run")
 	flag.Parse()
-	if err := run(os.Stdout, *load, flag.Args()); err != nil {
+	if err := run(os.Stdout, *load, *max, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "reruns:", err)
 		os.Exit(1)
 	}
 }
 
-func run(out io.Writer, load string, files []string) error {
+func run(out io.Writer, load string, max int, files []string) error {
 	all, err := readAll(files)
 	if err != nil {
 		return err
@@ -49,7 +47,7 @@ func run(out io.Writer, load string, files []string) error {
 			fmt.Fprintf(out, "-- run %d: %s; load %s\n%s", n+1, r.result, loads.at(r.ended), r.log.String())
 		}
 	}
-	if count > maxReruns {
+	if count > max {
 		return fmt.Errorf("%d tests passed only when they were run once more: that is no accident of a busy machine", count)
 	}
 	return nil

@@ -20,7 +20,7 @@ func TestReruns(t *testing.T) {
 		"testdata/one.json testdata/another.json": {true, []string{"example.org/p TestB failed", "example.org/q TestE failed"}, nil},
 	} {
 		var out strings.Builder
-		err := run(&out, "testdata/load.txt", strings.Fields(files))
+		err := run(&out, "testdata/load.txt", 1, strings.Fields(files))
 		if (err != nil) != want.fails {
 			t.Errorf("%s: %v", files, err)
 		}
@@ -35,7 +35,7 @@ func TestReruns(t *testing.T) {
 			}
 		}
 	}
-	if err := run(&strings.Builder{}, "", []string{"testdata/away.json"}); err == nil {
+	if err := run(&strings.Builder{}, "", 1, []string{"testdata/away.json"}); err == nil {
 		t.Error("a file that is away is no error")
 	}
 }

@@ -75,14 +75,14 @@ type visible struct {
 	day *catalog.Day
 }
 
-// all yields the entries in the order of their paths, and then what became a duplicate.
+// all yields the entries in the order of their paths, and then what was taken back under another path.
 func (s visible) all(yield func(mirrorindex.Entry) bool) {
 	for i, r := range s.day.Records {
 		if s.v.Sees(s.in, r.ObservedEnd()) && !yield(mirrorindex.EntryOf(s.day.Path(i), r)) {
 			return
 		}
 	}
-	for _, r := range s.day.Duplicates {
+	for _, r := range s.day.TakenBack() {
 		if s.v.Sees(s.in, r.ObservedEnd()) && !yield(mirrorindex.EntryOf(r.Published(), r)) {
 			return
 		}

@@ -29,15 +29,14 @@ type Day struct {
 	// the older versions first. Duplicates are left out; what was superseded,
 	// retracted or purged says so.
 	Records []*wire.Record
-	// Duplicates were listed before they were found to be such: they had no name, and their bytes came with one or had come on another day.
-	// Nobody is served them; mirrors that have copies of them have to learn that, so they are retracted here, or purged.
-	Duplicates []*wire.Record
 	// Changed is when the last of them was received, retracted, restored or purged.
 	Changed time.Time
 	// Tag names exactly what the day holds: two that are equal, here or at another
 	// program, hold the same.
 	Tag string
 
+	// duplicates had no name, and their bytes came with one.
+	duplicates []*wire.Record
 	// paths are the published ones of the records.
 	paths []string
 	// ids are the places of the records, of a day of which nothing is fresh, and cost is
@@ -151,9 +150,9 @@ func (d *Day) read(records iter.Seq2[wire.Record, error], count int) error {
 			return err
 		}
 		if r.State == wire.StateDuplicate {
-			if mayHaveBeenListed(&r) {
-				d.Duplicates = append(d.Duplicates, takenBack(r))
-				cost += recordCost
+			if !wire.IsNamedID(r.ID) && wire.IsNamedID(r.DuplicateOf) {
+				d.duplicates = append(d.duplicates, &r)
+				cost += recordCost + int64(len(r.ID)+len(r.Key)+len(r.Path)+len(r.DuplicateOf))
 			}
 			continue
 		}
@@ -184,24 +183,26 @@ func (d *Day) read(records iter.Seq2[wire.Record, error], count int) error {
 	return nil
 }
 
-// mayHaveBeenListed says whether a duplicate may have been listed as an object of its own: a repeat of an object of its day is not.
-func mayHaveBeenListed(r *wire.Record) bool {
-	if wire.IsNamedID(r.ID) {
-		return false
+// TakenBack returns the objects without a name that were retracted or purged under the name that their bytes came with on the same day. Nobody
+// is served them, since they are duplicates, and mirrors may have copies of them from before.
+func (d *Day) TakenBack() (all []*wire.Record) {
+	if len(d.duplicates) == 0 {
+		return nil
 	}
-	day, is := wire.DayOfID(r.DuplicateOf)
-	return wire.IsNamedID(r.DuplicateOf) || is && day != wire.DayOf(r.ReceivedAt)
-}
-
-// takenBack returns a duplicate as mirrors are to see it that had it before.
-func takenBack(r wire.Record) *wire.Record {
-	if r.PurgedAt != nil {
-		r.State = wire.StatePurged
-	} else {
-		r.State, r.Reason = wire.StateRetracted, "it is a duplicate of another object"
+	named := map[string]*wire.Record{}
+	for _, r := range d.Records {
+		if r.State == wire.StateRetracted || r.State == wire.StatePurged && (!r.Expired() || r.IsRetraction()) {
+			named[r.ID] = r
+		}
 	}
-	r.DuplicateOf = ""
-	return &r
+	for _, duplicate := range d.duplicates {
+		if is := named[duplicate.DuplicateOf]; is != nil {
+			r := *duplicate
+			r.State, r.Reason, r.ChangedBy, r.RetractedAt, r.PurgedAt, r.DuplicateOf = is.State, is.Reason, is.ChangedBy, is.RetractedAt, is.PurgedAt, ""
+			all = append(all, &r)
+		}
+	}
+	return all
 }
 
 // index puts the records in order.
@@ -259,7 +260,7 @@ func (d *Day) Path(i int) string { return d.paths[i] }
 // merge lays fresh notices over a day.
 func (c *Catalog) merge(listed *Day, fresh []*item) *Day {
 	d := &Day{Instrument: listed.Instrument, Day: listed.Day, Records: slices.Clone(listed.Records), paths: slices.Clone(listed.paths),
-		Duplicates: slices.Clip(listed.Duplicates)}
+		duplicates: slices.Clip(listed.duplicates)}
 	at := make(map[string]int, len(fresh)) // those that are added
 	place := func(id string) (int, bool) {
 		if i, added := at[id]; added {
@@ -287,7 +288,10 @@ func (c *Catalog) merge(listed *Day, fresh []*item) *Day {
 		switch _, known := place(r.ID); {
 		case r.State == wire.StateDuplicate:
 			if i, known := place(r.ID); known && d.Records[i] != nil {
-				d.Duplicates = append(d.Duplicates, takenBack(*d.Records[i]))
+				if gone := *d.Records[i]; !wire.IsNamedID(gone.ID) && wire.IsNamedID(r.DuplicateOf) {
+					gone.DuplicateOf = r.DuplicateOf
+					d.duplicates = append(d.duplicates, &gone)
+				}
 				d.Records[i] = nil
 			}
 		case r.IsChange():

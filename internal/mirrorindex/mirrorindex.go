@@ -175,7 +175,10 @@ func EntryOf(path string, r *wire.Record) Entry {
 		Path: path, Size: r.Size, Digest: r.Digest, ID: r.ID, MediaType: r.MediaType, Version: r.Version,
 		ObservedFrom: r.ObservedFrom, ObservedTo: r.ObservedTo, ReceivedAt: r.ReceivedAt, TimeSource: r.TimeSource, Completeness: r.Completeness,
 	}
-	e.RestoredAt = r.RestoredAt
+	if e.RestoredAt = r.RestoredAt; r.RestoredAt != nil && r.RetractedAt != nil && !r.RestoredAt.After(*r.RetractedAt) { // the clock was ahead
+		after := r.RetractedAt.Add(1)
+		e.RestoredAt = &after
+	}
 	if r.IsRetraction() {
 		e.RetractedAt = r.RetractedAt
 	}

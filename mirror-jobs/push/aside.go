@@ -26,7 +26,7 @@ func asideSuffix(record *wire.Record) string {
 	return "~" + record.Digest.String()[:digits]
 }
 
-// earlier are the versions of an object's name before it, the newest first, if the copy of one of them may be the last one.
+// earlier are an object and the versions of its name before it, the newest first, if the copy of one of them may be the last one.
 func (r *run) earlier(ctx context.Context, d *pushed, o *plan.PushObject) (earlier []*wire.Record, err error) {
 	if o.Record.Version <= 1 || o.Record.State != wire.StateCurrent {
 		return nil, nil
@@ -45,7 +45,7 @@ func (r *run) earlier(ctx context.Context, d *pushed, o *plan.PushObject) (earli
 	if !slices.ContainsFunc(earlier, r.isLast) {
 		return nil, nil
 	}
-	return earlier, nil
+	return append([]*wire.Record{o.Record}, earlier...), nil // the partner may have that one already
 }
 
 // isLast says whether a copy of an object at the partner may be the last one.

@@ -54,13 +54,13 @@ func (r *run) read(ctx context.Context, in wire.InstrumentEntry, day wire.Day, k
 	if err != nil {
 		return nil, err
 	}
-	d := &pushed{in: in, day: day, known: known, objects: make([]plan.PushObject, 0, len(held.Records)+len(held.Duplicates)), left: slices.Clone(known.Left)}
+	d := &pushed{in: in, day: day, known: known, objects: make([]plan.PushObject, len(held.Records)), left: slices.Clone(known.Left)}
 	selects := r.selection(in)
 	for i, record := range held.Records {
-		d.objects = append(d.objects, plan.PushObject{Path: held.Path(i), Record: record, Selected: selects(record)})
+		d.objects[i] = plan.PushObject{Path: held.Path(i), Record: record, Selected: selects(record)}
 	}
-	for _, record := range held.Duplicates {
-		d.objects = append(d.objects, plan.PushObject{Path: record.Published(), Record: record, Selected: selects(record)})
+	for _, record := range held.TakenBack() { // nobody is given them any more
+		d.objects = append(d.objects, plan.PushObject{Path: record.Published(), Record: record})
 	}
 	d.plan = r.policy.Day(d.objects, known.PushKnown, r.anew(known))
 	d.here = d.layout(r.here(in))

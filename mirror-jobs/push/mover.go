@@ -36,7 +36,7 @@ type File struct {
 
 	// owner is the object that the path belongs to, whichever of its versions this is.
 	owner string
-	// earlier are the versions of its name before it, the newest first, where the copy of one may be the last one and lie at the path.
+	// earlier are its object and the versions of its name before it, the newest first, where the copy of one may be the last one and lie at the path.
 	earlier []*wire.Record
 	// clears: what was at the path before may have been retracted, and its tombstone goes.
 	clears bool

@@ -10,7 +10,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// The bytes of an object without a name come again with one: the partner's copy of the first, which is a duplicate then, goes.
+// The bytes of an object without a name come again with one, of which the archive lists the first as a duplicate. Once the one with the name is
+// retracted no copy is left.
 func TestNamelessAndNamed(t *testing.T) {
 	byEach(t, func(t *testing.T, l *lab) {
 		l.entry.Retractions = wire.MirrorDelete
@@ -28,7 +29,7 @@ func TestNamelessAndNamed(t *testing.T) {
 		if err := l.run(); err != nil {
 			t.Fatal(err)
 		}
-		l.want("with a name", map[string]string{"allsky-1/n/person.jpg": "person"})
+		l.want("with a name", map[string]string{"allsky-1/r/first": "person", "allsky-1/n/person.jpg": "person"})
 		l.become(&named, wire.StateRetracted, "a person is in the picture")
 		l.push(0)
 		l.want("retracted", map[string]string{})

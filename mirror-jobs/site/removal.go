@@ -40,7 +40,7 @@ func (m *removal) add(d *day) {
 	is := removalDay{in: d.in, day: d.day, asked: d.asked, gone: d.Gone, found: len(d.Remove)}
 	for _, c := range d.Remove[:min(len(d.Remove), maxWaiting-m.waiting)] {
 		record := &wire.Record{ID: c.Record.ID, ReceivedAt: c.Record.ReceivedAt}
-		is.changes = append(is.changes, plan.Change{Action: c.Action, Record: record, Reason: sayable(c.Reason)})
+		is.changes = append(is.changes, plan.Change{Action: c.Action, Record: record, Reason: sayable(c.Reason), RetractedAt: c.RetractedAt})
 	}
 	m.found += len(d.Remove)
 	m.waiting += len(is.changes)

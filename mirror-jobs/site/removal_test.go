@@ -209,3 +209,19 @@ func TestRetractedOutsideOfTheWindow(t *testing.T) {
 		t.Errorf("the archivist is asked for %q", asked)
 	}
 }
+
+// The archivist is told when an object was retracted at its origin, so that an older restoration there is not followed.
+func TestRetractionTime(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	r := h.has("a.jpg", storm)
+	h.has("b.jpg", storm)
+	h.pulled()
+	r.Retract("a lamp", "anna", storm.Add(time.Hour))
+	h.lists(r)
+	h.pulled()
+	asked := h.wholeRequests()
+	if len(asked) != 1 || asked[0].RetractedAt == nil || !asked[0].RetractedAt.Equal(*r.RetractedAt) {
+		t.Errorf("the archivist is asked for %+v", asked)
+	}
+}

@@ -443,6 +443,9 @@ func (r *run) addHeld(ctx context.Context, in *instrument, known *plan.Known) er
 		return nil
 	}
 	days, err := r.Catalog.Days(ctx, in.guest)
+	if unreadable(err) { // each day that is looked at says so
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -204,6 +204,14 @@ func (h *hub) pulled() (asked []string) {
 // requests are what the archivist of the hub was asked for so far.
 func (h *hub) requests() (all []wire.Action) {
 	h.Helper()
+	for _, q := range h.wholeRequests() {
+		all = append(all, q.Action)
+	}
+	return all
+}
+
+func (h *hub) wholeRequests() (all []wire.ArchiveRequest) {
+	h.Helper()
 	s, err := h.JetStream.Stream(h.Context(), wire.NoticeStream(hubSite))
 	if err != nil {
 		h.Fatal(err)
@@ -220,7 +228,7 @@ func (h *hub) requests() (all []wire.Action) {
 		if err != nil {
 			h.Fatal(err)
 		}
-		all, next = append(all, q.Action), m.Sequence+1
+		all, next = append(all, q), m.Sequence+1
 	}
 }
 

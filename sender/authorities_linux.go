@@ -3,7 +3,6 @@
 package sender
 
 import (
-	"cmp"
 	"crypto/x509"
 	"fmt"
 	"os"
@@ -73,7 +72,10 @@ func authorityNames() (names []string, stamp string) {
 		}
 	}
 	for _, folder := range folders {
-		entries, _ := os.ReadDir(cmp.Or(folder, "."))
+		if folder == "" {
+			continue
+		}
+		entries, _ := os.ReadDir(folder)
 		for _, entry := range entries {
 			see(filepath.Join(folder, entry.Name()))
 		}

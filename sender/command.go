@@ -60,7 +60,7 @@ func parseForService(args []string) (service.Sender, error) {
 		return service.Sender{}, err
 	}
 	// The service can ask nobody. Whoever prints a unit may not be able to read the queue.
-	if err := o.cfg.confirmWatched(); err != nil && !errors.Is(err, fs.ErrPermission) {
+	if _, err := o.cfg.confirmWatched(); err != nil && !errors.Is(err, fs.ErrPermission) {
 		return service.Sender{}, err
 	}
 	q := o.cfg.Queue

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -69,6 +70,9 @@ type keeper struct {
 	reconnected, obeyed chan struct{}
 	troubles            troubles
 
+	// away are watched folders that were not there at the start, and not before.
+	away []string
+
 	mu       sync.Mutex
 	schedule *schedule
 	// changed is closed, and made anew, when there may be something else to send.
@@ -87,7 +91,8 @@ func serve(ctx context.Context, cfg Config) (err error) {
 	if err := checkFolders(cfg.Queue.Watch, cfg.Queue.Dir); err != nil {
 		return err
 	}
-	if err := cfg.confirmWatched(); err != nil {
+	away, err := cfg.confirmWatched()
+	if err != nil {
 		return err
 	}
 	q, err := queue.Open(queue.Config{Dir: cfg.Queue.Dir})
@@ -95,7 +100,8 @@ func serve(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, q.Close()) }()
-	if err := q.NoteWatched(cfg.Queue.Watch); err != nil { // a full disk, which sending makes space on
+	there := slices.DeleteFunc(slices.Clone(cfg.Queue.Watch), func(dir string) bool { return slices.Contains(away, dir) })
+	if err := q.NoteWatched(there); err != nil { // a full disk, which sending makes space on
 		log.Warn("the queue does not remember which folders it watches: of mixed ones it asks again at the next start", "error", err)
 	}
 	list, err := openReport(cfg.Report)
@@ -104,6 +110,7 @@ func serve(ctx context.Context, cfg Config) (err error) {
 	}
 	defer func() { err = errors.Join(err, list.close()) }()
 	s := newKeeper(ctx, cfg, q, list, log)
+	s.away = away
 	found := q.Report()
 	log.Info("queue opened", "queue", cfg.Queue.Dir, "objects", found.Owed, "bytes", found.OwedBytes, "adopted", found.Adopted, "badRecords", found.BadRecords)
 	return s.run(ctx)
@@ -241,6 +248,10 @@ func (s *keeper) watch(ctx context.Context) {
 	w := &watcher{
 		dirs: s.cfg.Queue.Watch, ignore: s.cfg.ignored(), settle: s.cfg.Queue.Settle, move: s.cfg.Queue.Move,
 		queue: s.queue, queueName: s.cfg.HTTP.queueName, rewrites: s.cfg.Queue.rewrites, took: s.add, now: time.Now, log: s.log,
+		away: map[string]error{}, confirm: s.confirm,
+	}
+	for _, dir := range s.away {
+		w.away[dir] = nil
 	}
 	var remembered time.Time
 	for ctx.Err() == nil {
@@ -254,6 +265,17 @@ func (s *keeper) watch(ctx context.Context) {
 		}
 		retry.Sleep(ctx, max(pause, scanRest*time.Since(begin)))
 	}
+}
+
+// confirm decides about a folder that came after the start: nobody can be asked then.
+func (s *keeper) confirm(dir string) error {
+	cfg := s.cfg
+	cfg.Ask = nil
+	w := watcher{ignore: cfg.ignored()}
+	if err := cfg.confirm(input{paths: []string{dir}, ignores: w.leaves}); err != nil {
+		return err
+	}
+	return s.queue.NoteWatched([]string{dir})
 }
 
 // wake lets who waits look again. The caller holds mu.

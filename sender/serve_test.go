@@ -285,6 +285,8 @@ func TestVersionNames(t *testing.T) {
 		{now, now.Add(-time.Millisecond), "live/image-20261121T170102.345Z.jpg"},
 		{now.Add(time.Microsecond), now, "live/image-20261121T180102.345Z.jpg"}, // by milliseconds it is no later
 		{time.Unix(0, 0), time.Time{}, "live/image-20261121T180102.345Z.jpg"},
+		{time.Date(2107, 1, 1, 0, 0, 0, 0, time.UTC), time.Time{}, "live/image-20261121T180102.345Z.jpg"}, // FAT's last year
+		{time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC), time.Time{}, "live/image-20261121T180102.345Z.jpg"},
 		{now.Add(-time.Hour), now, "live/image-20261121T180102.345Z.jpg"},
 		{now, later, "live/image-20261121T180102.345Z-0123abcd.jpg"}, // the clock went back
 	} {

@@ -166,23 +166,29 @@ func (cfg *Config) confirm(in input) error {
 }
 
 // confirmWatched has a person decide about mixed trees in watched folders before a queue takes anything of them for the first time. Later nobody
-// is asked: what comes is the instrument's, and a service starts again by itself. What cannot be read is not taken either.
-func (cfg *Config) confirmWatched() error {
+// is asked: what comes is the instrument's, and a service starts again by itself. What cannot be read is not taken either. Away are the folders
+// of which nothing is known yet, because they are not there.
+func (cfg *Config) confirmWatched() (away []string, err error) {
 	if len(cfg.Queue.Watch) == 0 || cfg.Yes {
-		return nil
+		return nil, nil
 	}
 	confirmed, err := queue.Watched(cfg.Queue.Dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	w := watcher{ignore: cfg.ignored()}
 	in := input{ignores: w.leaves}
 	for _, dir := range cfg.Queue.Watch {
-		if !confirmed(dir) {
+		if confirmed(dir) {
+			continue
+		}
+		if _, err := os.Stat(dir); err != nil {
+			away = append(away, dir)
+		} else {
 			in.paths = append(in.paths, dir)
 		}
 	}
-	return cfg.confirm(in)
+	return away, cfg.confirm(in)
 }
 
 // leaves says whether a file of a watched folder is not taken as it is.

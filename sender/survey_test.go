@@ -195,6 +195,26 @@ func TestMixedWatchedTrees(t *testing.T) {
 		t.Fatal(err)
 	}
 	sent("ca.key")
+	cfg.Queue.Watch = []string{filepath.Join(t.TempDir(), "disk"), watched} // which is put in later
+	stop := started(t, cfg)
+	put(t, watched, "before.jpg", "before")
+	waitFor(t, func() bool { return p.has("before") })
+	if err := os.Rename(tree(t, "host.key"), cfg.Queue.Watch[0]); err != nil {
+		t.Fatal(err)
+	}
+	put(t, watched, "meanwhile.jpg", "meanwhile")
+	waitFor(t, func() bool { return p.has("meanwhile") })
+	put(t, watched, "after.jpg", "after")
+	waitFor(t, func() bool { return p.has("after") && len(owed(cfg)) == 0 })
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if p.has("host.key") {
+		t.Error("the files of a folder that came later are sent without a question")
+	}
+	if err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "host.key") {
+		t.Errorf("at the next start: %v", err)
+	}
 	yes, fresh := serveConfig(t, wire.FramingUntilClose, p.address())
 	put(t, fresh, "new.key", "new")
 	cfg = yes

@@ -38,12 +38,16 @@ func (c *QueueConfig) rewrites(base string) bool {
 // clockSet is a time before which no file was written: a clock without a battery begins at 1970, 1980 or 2000.
 var clockSet = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
 
+// maxAhead is how far a file's time may be ahead: it may be local time.
+const maxAhead = 24 * time.Hour
+
 // versionName is the path of the version of a rewritten file that was written at a time, when names of earlier versions have times up to last.
-// Where the clock that said so was not set, or its time is not later, as where a camera dates all alike, it has the time of now. Where that is
+// Where the clock that said so was not set, or is ahead, or its time is not later, as where a camera dates all alike, it has the time of now. Where that is
 // not later either, it has the beginning of the version's key, too: no version has the name of one before.
 func versionName(rel string, written, now, last time.Time, key queue.Key) (name string, newLast time.Time) {
 	at, apart := written.Truncate(time.Millisecond), ""
-	if at.Before(clockSet) || !at.After(last) {
+	ahead := now.After(clockSet) && at.After(now.Add(maxAhead))
+	if at.Before(clockSet) || ahead || !at.After(last) {
 		at = now.Truncate(time.Millisecond)
 	}
 	if !at.After(last) {
@@ -55,6 +59,9 @@ func versionName(rel string, written, now, last time.Time, key queue.Key) (name 
 	return strings.TrimSuffix(rel, suffix) + "-" + at.UTC().Format(versionTime) + apart + suffix, last
 }
 
+// maxYear is the last one that the journal can write.
+const maxYear = 9999
+
 // version is how the version of a rewritten file is called that lies at a path: as before where it had its name before a kill.
 func (w *watcher) version(path, rel string, written time.Time, key queue.Key) *queue.Version {
 	v := w.queue.Version(path)
@@ -62,7 +69,9 @@ func (w *watcher) version(path, rel string, written time.Time, key queue.Key) *q
 		v = queue.Version{Last: v.Last, Key: key}
 		v.Name, v.Last = versionName(rel, written, w.now(), v.Last, key)
 	}
-	v.Written = written
+	if v.Written = written; written.Year() > maxYear {
+		v.Written = time.Time{}
+	}
 	return &v
 }
 
@@ -90,6 +99,10 @@ type watcher struct {
 	seen map[string]look
 	// silent are folders whose trouble was logged.
 	silent map[string]string
+	// away are folders that were not there when a person could have been asked about them, and why one is not taken that is there by now.
+	away map[string]error
+	// confirm says why nothing of a folder may be taken.
+	confirm func(dir string) error
 }
 
 // look is what was seen of a file, and since when it is so.
@@ -116,6 +129,10 @@ func (w *watcher) scan(ctx context.Context, remember bool) bool {
 	}
 	whole := true
 	for _, dir := range w.dirs {
+		if err := w.came(dir); err != nil {
+			whole = w.mention(dir, err) && whole
+			continue
+		}
 		err := filepath.WalkDir(walkRoot(dir), s.visit)
 		err = errors.Join(err, s.flush())
 		if ctx.Err() != nil {
@@ -129,6 +146,23 @@ func (w *watcher) scan(ctx context.Context, remember bool) bool {
 		whole = w.mention("journal", w.queue.Compact(s.present, w.now()))
 	}
 	return whole
+}
+
+// came looks through a folder that was away, when it is there for the first time, and says why it is not taken.
+func (w *watcher) came(dir string) error {
+	err, away := w.away[dir]
+	if !away || err != nil {
+		return err
+	}
+	if _, err := os.Stat(dir); err != nil {
+		return nil // the scan says so
+	}
+	if err := w.confirm(dir); err != nil {
+		w.away[dir] = err
+		return err
+	}
+	delete(w.away, dir)
+	return nil
 }
 
 // mention logs what is wrong with a folder, once until it changes.

@@ -109,7 +109,9 @@ func (s *site) tellAddresses(ctx context.Context) {
 	}
 	out := s.cfg.Stderr
 	for i := range servers.Items {
-		fmt.Fprintf(out, "  serves       %s\n", servers.Items[i].Status.URL)
+		if url := servers.Items[i].Status.URL; url != "" { // else it is not accepted
+			fmt.Fprintf(out, "  serves       %s\n", url)
+		}
 	}
 	for i := range instruments.Items {
 		for _, l := range instruments.Items[i].Status.Listeners {

@@ -3,13 +3,18 @@
 // Package secret recognizes texts that open something, which nobody means to send as observations.
 package secret
 
-import "regexp"
+import (
+	"bytes"
+	"regexp"
+)
 
 // Media types of secrets. They are not registered ones.
 const (
 	MediaTypeKey        = "application/x-pem-file"
 	MediaTypeKubeconfig = "application/x-kubeconfig"
 	MediaTypeWireGuard  = "application/x-wireguard-config"
+	MediaTypeSecret     = "application/x-kubernetes-secret"
+	MediaTypeNATS       = "application/x-nats-credentials"
 )
 
 // kubectl writes a kubeconfig's keys in the order of the alphabet, and behind "clusters" comes a long certificate.
@@ -18,6 +23,8 @@ var (
 	kubeKind    = regexp.MustCompile(`\bkind["']?\s*:\s*["']?Config\b`)
 	kubeVersion = regexp.MustCompile(`\bapiVersion["']?\s*:\s*["']?v1\b`)
 	kubeParts   = regexp.MustCompile(`(?:^|[\n{,])\s*["']?(?:clusters|contexts|current-context|users)["']?\s*:`)
+	kubeSecret  = regexp.MustCompile(`\bkind["']?\s*:\s*["']?Secret\b`)
+	natsSeed    = regexp.MustCompile(`(?m)^S[ACNOUX][A-Z2-7]{56}\s*$|-----BEGIN NATS USER JWT-----|-----BEGIN USER NKEY SEED-----`)
 	wireGuard   = regexp.MustCompile(`(?m)^\s*PrivateKey\s*=\s*[A-Za-z0-9+/]{43}=`)
 )
 
@@ -29,6 +36,10 @@ func MediaTypeOf(head []byte) string {
 		return MediaTypeKey
 	case kind && version, kind && parts, version && parts:
 		return MediaTypeKubeconfig
+	case kubeSecret.Match(head) && (version || bytes.Contains(head, []byte("data"))):
+		return MediaTypeSecret
+	case natsSeed.Match(head):
+		return MediaTypeNATS
 	case wireGuard.Match(head):
 		return MediaTypeWireGuard
 	default:
@@ -38,5 +49,10 @@ func MediaTypeOf(head []byte) string {
 
 // IsMediaType says whether a media type is that of a secret.
 func IsMediaType(mediaType string) bool {
-	return mediaType == MediaTypeKey || mediaType == MediaTypeKubeconfig || mediaType == MediaTypeWireGuard
+	switch mediaType {
+	case MediaTypeKey, MediaTypeKubeconfig, MediaTypeWireGuard, MediaTypeSecret, MediaTypeNATS:
+		return true
+	default:
+		return false
+	}
 }

@@ -76,11 +76,14 @@ func (j *journal) see(r Record) {
 			j.taken[Key(key)] = struct{}{}
 		}
 	case TypeVersion:
-		j.versions[r.Path] = r
+		j.versions[inJSON(r.Path)] = r
 	case TypeSpent:
 		j.spent = r
 	}
 }
+
+// inJSON is a path as a record has it: JSON has U+FFFD in place of each byte that is no UTF-8.
+func inJSON(path string) string { return string([]rune(path)) }
 
 func (j *journal) cutTail() error {
 	info, err := j.file.Stat()
@@ -278,7 +281,7 @@ func (q *Queue) Version(path string) Version {
 
 // version is Version. The caller holds mu.
 func (q *Queue) version(path string) Version {
-	r, ok := q.journal.versions[path]
+	r, ok := q.journal.versions[inJSON(path)]
 	if !ok {
 		return Version{}
 	}

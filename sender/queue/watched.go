@@ -59,7 +59,7 @@ func (q *Queue) NoteWatched(folders []string) error {
 			lines += line + "\n"
 		}
 	}
-	if lines == string(text) {
+	if lines == string(text) && err == nil {
 		return nil
 	}
 	return q.writeFile(fileWatched, []byte(lines))

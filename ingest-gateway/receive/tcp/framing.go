@@ -101,7 +101,7 @@ func (p *lengthPrefixed) receive(in input) error {
 			continue
 		}
 		tooLarge := control || length > in.limit()
-		if tooLarge && beginsHTTP(p.prefix[:]) { // four letters are a length
+		if tooLarge && (beginsHTTP(p.prefix[:]) || beginsTLS(p.prefix[:])) { // they are a length, too
 			if err := readFirstLine(in); err != nil {
 				return err
 			}
@@ -149,8 +149,8 @@ func readFull(in input, into []byte, have int) error {
 	return nil
 }
 
-// readFirstLine reads what may be the rest of a request's first line, so that it is recognized: the error is that of a request. All others
-// come again.
+// readFirstLine reads what may be the rest of a request's first line, or of a TLS hello, so that it is recognized: the error is that of such a
+// protocol. All others come again.
 func readFirstLine(in input) error {
 	for line := make([]byte, 0, maxFirstLine); len(line) < cap(line) && !bytes.Contains(line, []byte{lf}); {
 		n, err := in.read(line[len(line):cap(line)])

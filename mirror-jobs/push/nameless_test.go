@@ -17,7 +17,12 @@ func TestNamelessAndNamed(t *testing.T) {
 		l.entry.Retractions = wire.MirrorDelete
 		nameless := l.Put(archivetest.Camera, "r/first", "person", at(storm), func(r *wire.Record) { r.Key = wire.RawKey(archivetest.Site, archivetest.Camera, storm, r.Digest) })
 		l.Wait(nameless)
-		l.push(1)
+		want := map[string]string{"allsky-1/r/first": "person"}
+		for _, name := range []string{"a", "b", "c", "d"} { // what goes is a small share
+			l.Wait(l.Put(archivetest.Camera, name, name, at(storm)))
+			want["allsky-1/"+name] = name
+		}
+		l.push(5)
 		named := l.Put(archivetest.Camera, "n/person.jpg", "person", named("n/person.jpg"), at(storm))
 		l.Wait(named)
 		nameless.State, nameless.DuplicateOf = wire.StateDuplicate, named.ID
@@ -29,9 +34,12 @@ func TestNamelessAndNamed(t *testing.T) {
 		if err := l.run(); err != nil {
 			t.Fatal(err)
 		}
-		l.want("with a name", map[string]string{"allsky-1/r/first": "person", "allsky-1/n/person.jpg": "person"})
+		want["allsky-1/n/person.jpg"] = "person"
+		l.want("with a name", want)
 		l.become(&named, wire.StateRetracted, "a person is in the picture")
 		l.push(0)
-		l.want("retracted", map[string]string{})
+		delete(want, "allsky-1/r/first")
+		delete(want, "allsky-1/n/person.jpg")
+		l.want("retracted", want)
 	})
 }

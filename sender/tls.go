@@ -101,7 +101,7 @@ type tlsFlags struct {
 
 func (f *tlsFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.BoolVar(&f.on, "tls", false, "send over TLS, to servers whose certificate the system's authorities signed; on Linux they are read again when their files change, so renewed ones need no restart")
+	flags.BoolVar(&f.on, "tls", false, "send over TLS, to servers whose certificate the system's authorities signed; on Linux their files are read again when they change")
 	flags.StringVar(&f.ca, "tls-ca", "", "send over TLS, to servers whose certificate the authorities of this file (PEM) signed; it is read for each connection, so renewed ones need no restart")
 	flags.StringVar(&f.cert, "tls-cert", "", "file (PEM) with the certificate to show; it is read for each connection, so a renewed one needs no restart")
 	flags.StringVar(&f.key, "tls-key", "", "file (PEM) with the key of --tls-cert")

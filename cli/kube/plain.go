@@ -23,7 +23,8 @@ var plainer = []struct {
 	// The server repeats the whole object of a patch with an unknown field.
 	{regexp.MustCompile(`(?s)The request is invalid: patch: Invalid value: .*: strict decoding error: `), ""},
 	{regexp.MustCompile(`(?s)patch: Invalid value: .*: strict decoding error: `), ""},
-	{regexp.MustCompile(`(\n\* |,? ?)<nil>: Invalid value: (null|"null"): some validation rules were not checked because the object was invalid; correct the existing errors to complete validation`), ""},
+	{regexp.MustCompile(`(\n\* |,? ?)<nil>: Invalid value: (null|"null"): ` +
+		`some validation rules were not checked because the object was invalid; correct the existing errors to complete validation`), ""},
 	{regexp.MustCompile(`\nensure CRDs are installed first`), ""},
 	// kubectl repeats the patch and the object.
 	{regexp.MustCompile(`(?s)error when applying patch:\n.*?\nfor: "[^"]*": error when patching "([^"]*)": +("" is invalid: )?`), "$1: "},
@@ -31,7 +32,8 @@ var plainer = []struct {
 		`$2: "$1": there is no kind $3 of $4: substorm.dev/v1alpha1 has ` + strings.Join(kinds, ", ")},
 	// A number or a boolean where text belongs: 20 for 20s, no for "no".
 	{regexp.MustCompile(`expected string, got &value\.valueUnstructured\{Value:([^}]*)\}`), `expected text, got $1: put it in quotes, and a duration or a size has a unit, such as "20s"`},
-	{regexp.MustCompile(`Invalid value: "(integer|number|boolean)": \S+ in body must be of type string: "\w+"`), `expected text, got $1: put it in quotes, and a duration or a size has a unit, such as "20s"`},
+	{regexp.MustCompile(`Invalid value: "(integer|number|boolean)": \S+ in body must be of type string: "\w+"`),
+		`expected text, got $1: put it in quotes, and a duration or a size has a unit, such as "20s"`},
 	{regexp.MustCompile(`&value\.valueUnstructured\{Value:([^}]*)\}`), "$1"},
 }
 

@@ -454,7 +454,7 @@ func (r *run) addHeld(ctx context.Context, in *instrument, known *plan.Known) er
 	}
 	for _, d := range days {
 		is := known.Days[d.Day]
-		is.Objects = int(d.Entries)
+		is.Objects = d.Entries
 		known.Days[d.Day] = is
 	}
 	return nil

@@ -75,7 +75,7 @@ type visible struct {
 	day *catalog.Day
 }
 
-// all yields the entries in the order of their paths, and then what was taken back under another path.
+// all yields the entries in the order of their paths, and then what was retracted or purged under another path.
 func (s visible) all(yield func(mirrorindex.Entry) bool) {
 	for i, r := range s.day.Records {
 		if s.v.Sees(s.in, r.ObservedEnd()) && !yield(mirrorindex.EntryOf(s.day.Path(i), r)) {

@@ -271,8 +271,7 @@ func (s *keeper) watch(ctx context.Context) {
 func (s *keeper) confirm(dir string) error {
 	cfg := s.cfg
 	cfg.Ask = nil
-	w := watcher{ignore: cfg.ignored()}
-	if err := cfg.confirm(input{paths: []string{dir}, ignores: w.leaves}); err != nil {
+	if err := cfg.confirm(cfg.watched(dir)); err != nil {
 		return err
 	}
 	return s.queue.NoteWatched([]string{dir})

@@ -176,8 +176,7 @@ func (cfg *Config) confirmWatched() (away []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	w := watcher{ignore: cfg.ignored()}
-	in := input{ignores: w.leaves}
+	in := cfg.watched()
 	for _, dir := range cfg.Queue.Watch {
 		if confirmed(dir) {
 			continue
@@ -189,6 +188,12 @@ func (cfg *Config) confirmWatched() (away []string, err error) {
 		}
 	}
 	return away, cfg.confirm(in)
+}
+
+// watched is what lies in watched folders, without what is not taken.
+func (cfg *Config) watched(dirs ...string) input {
+	w := watcher{ignore: cfg.ignored()}
+	return input{paths: dirs, ignores: w.leaves}
 }
 
 // leaves says whether a file of a watched folder is not taken as it is.

@@ -67,7 +67,7 @@ func (s *crowded) Head(ctx context.Context, key string) (objectstore.Info, error
 	return objectstore.Info{}, fmt.Errorf("%s: %w", key, objectstore.ErrNotFound)
 }
 
-// What is held of a day that expires does not grow with its objects, nor with its packs. SUBSTORM_TEST_MANY is set for a large day.
+// The memory that a day takes while it expires does not grow with its objects, nor with its packs. SUBSTORM_TEST_MANY is set for a large day.
 func TestMemoryOfManyObjects(t *testing.T) {
 	const perPack, bound = 2, 24 << 20
 	objects := 120_000

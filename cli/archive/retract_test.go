@@ -235,7 +235,7 @@ func TestRetractAWrongFolder(t *testing.T) {
 	}
 }
 
-// TestRetractDatagramsOfASender: whoever names the sender of datagrams is told that their segments name none.
+// TestRetractDatagramsOfASender: an error says that segments name no senders of their datagrams.
 func TestRetractDatagramsOfASender(t *testing.T) {
 	k := newKept(t)
 	k.send("2026/11/21/a.pcapng", "datagrams", noon, func(r *wire.Record) {

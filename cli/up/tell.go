@@ -59,7 +59,7 @@ func (s *site) tell(ctx context.Context) {
 	s.tellAddresses(ctx)
 }
 
-// lacks says what of the Site's resources is not ready, and why. What is not accepted does not get ready by waiting: it is told with all else that
+// lacks says what of the Site's resources is not ready, and why. What is not accepted does not get ready by waiting: it is listed with all else that
 // is not accepted, unless it is the Site.
 func (s *site) lacks(ctx context.Context) (lacks []string, err error) {
 	look := func(kind, name string, conditions []metav1.Condition) {

@@ -176,7 +176,7 @@ func EntryOf(path string, r *wire.Record) Entry {
 		ObservedFrom: r.ObservedFrom, ObservedTo: r.ObservedTo, ReceivedAt: r.ReceivedAt, TimeSource: r.TimeSource, Completeness: r.Completeness,
 	}
 	if e.RestoredAt = r.RestoredAt; r.RestoredAt != nil && r.RetractedAt != nil && !r.RestoredAt.After(*r.RetractedAt) { // the clock was ahead
-		after := r.RetractedAt.Add(1)
+		after := r.RetractedAt.Add(time.Nanosecond)
 		e.RestoredAt = &after
 	}
 	if r.IsRetraction() {

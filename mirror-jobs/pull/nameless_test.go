@@ -3,7 +3,6 @@
 package pull_test
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/substorm/substorm/feed-server/archive/archivetest"
@@ -21,12 +20,7 @@ func TestNamelessAndNamed(t *testing.T) {
 	l.want("without a name", map[string]string{"allsky-1/r/first": "person"})
 	named := l.putVersion("n/person.jpg", "person", 1, storm, "")
 	l.Wait(named)
-	nameless.State, nameless.DuplicateOf = wire.StateDuplicate, named.ID
-	l.Announce(archivetest.Camera, nameless)
-	l.Until("the first is a duplicate", func() bool {
-		d, err := l.Catalog.Day(l.Context(), archivetest.Camera, wire.DayOf(storm))
-		return err == nil && !slices.ContainsFunc(d.Records, func(r *wire.Record) bool { return r.ID == nameless.ID })
-	})
+	l.MarkDuplicate(archivetest.Camera, nameless, named)
 	l.pull()
 	l.want("with a name", map[string]string{"allsky-1/r/first": "person", "allsky-1/n/person.jpg": "person"})
 	l.retract(named)

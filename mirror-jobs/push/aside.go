@@ -26,8 +26,8 @@ func asideSuffix(record *wire.Record) string {
 	return "~" + record.Digest.String()[:digits]
 }
 
-// earlier are an object and the versions of its name before it, the newest first, if the copy of one of them may be the last one.
-func (r *run) earlier(ctx context.Context, d *pushed, o *plan.PushObject) (earlier []*wire.Record, err error) {
+// candidates are an object and the versions of its name before it, the newest first, if the copy of one of them may be the last one.
+func (r *run) candidates(ctx context.Context, d *pushed, o *plan.PushObject) (earlier []*wire.Record, err error) {
 	if o.Record.Version <= 1 || o.Record.State != wire.StateCurrent {
 		return nil, nil
 	}
@@ -56,7 +56,7 @@ func (r *run) isLast(v *wire.Record) bool { return v.Expired() && r.policy.Keeps
 func (r *run) setAside(ctx context.Context, files []File) error {
 	var open []int
 	for i := range files {
-		if len(files[i].earlier) > 0 {
+		if len(files[i].candidates) > 0 {
 			open = append(open, i)
 		}
 	}
@@ -67,13 +67,13 @@ func (r *run) setAside(ctx context.Context, files []File) error {
 		}
 		var still []int
 		for k, i := range open {
-			switch is := files[i].earlier[n]; {
+			switch lies := files[i].candidates[n]; {
 			case differ[k]:
-				if n+1 < len(files[i].earlier) {
+				if n+1 < len(files[i].candidates) {
 					still = append(still, i)
 				}
-			case r.isLast(is):
-				files[i].Aside = asideSuffix(is)
+			case r.isLast(lies):
+				files[i].Aside = asideSuffix(lies)
 			}
 		}
 		open = still
@@ -86,11 +86,11 @@ func (r *run) setAside(ctx context.Context, files []File) error {
 	return nil
 }
 
-// differ says of some files, by index, whether what the partner has in their place is no copy of the n-th version before.
+// differ says of some files, by index, whether what the partner has in their place is no copy of the n-th candidate.
 func (r *run) differ(ctx context.Context, files []File, some []int, n int) ([]bool, error) {
 	copies, differ := make([]File, len(some)), make([]bool, len(some))
 	for k, i := range some {
-		copies[k] = gone{path: files[i].Path, record: files[i].earlier[n]}.file()
+		copies[k] = gone{path: files[i].Path, record: files[i].candidates[n]}.file()
 	}
 	return differ, r.Mover.Verify(ctx, copies, false, func(k int, _ string) { differ[k] = true })
 }
@@ -102,8 +102,12 @@ func (r *run) present(ctx context.Context, files []File, some []int) (present []
 		paths[k] = files[i].Path
 	}
 	there, err := r.Mover.Has(ctx, paths)
+	has := make(map[string]bool, len(there))
+	for _, path := range there {
+		has[path] = true
+	}
 	for _, i := range some {
-		if slices.Contains(there, files[i].Path) {
+		if has[files[i].Path] {
 			present = append(present, i)
 		}
 	}

@@ -49,7 +49,7 @@ func (r *run) add(ctx context.Context, d *pushed, i int) error {
 			return err // the partner has the newer one already, or gets it
 		}
 	}
-	if f.earlier, err = r.earlier(ctx, d, o); err != nil {
+	if f.candidates, err = r.candidates(ctx, d, o); err != nil {
 		return err
 	}
 	r.Progress.Owe(f.Size)

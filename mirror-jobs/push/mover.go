@@ -36,8 +36,8 @@ type File struct {
 
 	// owner is the object that the path belongs to, whichever of its versions this is.
 	owner string
-	// earlier are its object and the versions of its name before it, the newest first, where the copy of one may be the last one and lie at the path.
-	earlier []*wire.Record
+	// candidates are its object and the versions of its name before it, the newest first, where the copy of one may be the last one and lie at the path.
+	candidates []*wire.Record
 	// clears: what was at the path before may have been retracted, and its tombstone goes.
 	clears bool
 	// outdated says whether the path is that of a newer object by now, which the lists of days

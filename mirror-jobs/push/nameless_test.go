@@ -3,7 +3,6 @@
 package push_test
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/substorm/substorm/feed-server/archive/archivetest"
@@ -25,12 +24,7 @@ func TestNamelessAndNamed(t *testing.T) {
 		l.push(5)
 		named := l.Put(archivetest.Camera, "n/person.jpg", "person", named("n/person.jpg"), at(storm))
 		l.Wait(named)
-		nameless.State, nameless.DuplicateOf = wire.StateDuplicate, named.ID
-		l.Announce(archivetest.Camera, nameless)
-		l.Until("the first is a duplicate", func() bool {
-			d, err := l.Catalog.Day(l.Context(), archivetest.Camera, wire.DayOf(storm))
-			return err == nil && !slices.ContainsFunc(d.Records, func(r *wire.Record) bool { return r.ID == nameless.ID })
-		})
+		l.MarkDuplicate(archivetest.Camera, nameless, named)
 		if err := l.run(); err != nil {
 			t.Fatal(err)
 		}

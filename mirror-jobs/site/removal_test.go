@@ -190,7 +190,7 @@ func TestExpired(t *testing.T) {
 	}
 }
 
-// What was pulled and is older than what is selected by now is retracted here all the same.
+// An object that was pulled and is older than the selection by now is retracted here all the same.
 func TestRetractedOutsideOfTheWindow(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)
@@ -210,7 +210,7 @@ func TestRetractedOutsideOfTheWindow(t *testing.T) {
 	}
 }
 
-// The archivist is told when an object was retracted at its origin, so that an older restoration there is not followed.
+// A request names the time at which an object was retracted at its origin, so that an older restoration there is not followed.
 func TestRetractionTime(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)

@@ -215,6 +215,18 @@ func (l *Lab) Wait(r wire.Record) {
 	})
 }
 
+// MarkDuplicate announces that an object is a duplicate of another one, and waits until the catalog knows that.
+func (l *Lab) MarkDuplicate(instrument string, r, of wire.Record) {
+	l.Helper()
+	r.State, r.DuplicateOf = wire.StateDuplicate, of.ID
+	l.Announce(instrument, r)
+	l.Until(r.ID+" is a duplicate", func() bool {
+		d, err := l.Catalog.Day(l.Context(), instrument, wire.DayOf(r.ReceivedAt))
+		l.ok(err)
+		return !slices.ContainsFunc(d.Records, func(got *wire.Record) bool { return got.ID == r.ID })
+	})
+}
+
 // List writes manifests of all that the catalog knows, and has it know them.
 func (l *Lab) List() {
 	l.Helper()

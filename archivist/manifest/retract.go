@@ -128,6 +128,9 @@ func (w *Writer) underHold(instrument string) string {
 func (w *Writer) retract(d *day, s *slot, r wire.Record, q request) (wire.Record, bool, error) {
 	switch r.State {
 	case wire.StateRetracted:
+		if q.noteOrigin(&r) { // it was restored and retracted again at its origin
+			w.change(d, s, r)
+		}
 		return r, q.did(r.RetractedAt), nil
 	case wire.StatePurged:
 		return r, false, &refusal{refusedState, "it was purged, which is more"}
@@ -241,14 +244,16 @@ func (w *Writer) purge(d *day, s *slot, r wire.Record, q request) (wire.Record, 
 	return r, true, nil
 }
 
-// noteOrigin notes of a guest's object when it was retracted at its origin, which the request follows.
-func (q request) noteOrigin(r *wire.Record) {
-	if r.Origin == nil || q.RetractedAt == nil {
-		return
+// noteOrigin notes of a guest's object when it was retracted at its origin, which the request follows, and returns whether that is later than
+// what was noted.
+func (q request) noteOrigin(r *wire.Record) bool {
+	if r.Origin == nil || q.RetractedAt == nil || r.Origin.RetractedAt != nil && !q.RetractedAt.After(*r.Origin.RetractedAt) {
+		return false
 	}
 	origin := *r.Origin
 	origin.RetractedAt = q.RetractedAt
 	r.Origin = &origin
+	return true
 }
 
 // purgeDuplicate takes the bytes of a duplicate out of the pack in which they wait for its

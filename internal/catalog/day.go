@@ -358,7 +358,7 @@ func became(was, to *wire.Record) {
 	case was.State == wire.StatePurged && !(was.Expired() && to.State == wire.StatePurged):
 		return
 	case to.State == wire.StateRetracted:
-		was.RetractedAt, was.RestoredAt = to.RetractedAt, nil
+		was.RetractedAt, was.RestoredAt, was.Origin = to.RetractedAt, nil, to.Origin
 	case to.State == wire.StatePurged:
 		was.PurgedAt = to.PurgedAt
 	case was.State != wire.StateRetracted: // it is not hidden

@@ -213,9 +213,17 @@ func (e *Entry) IsPurge() bool { return e.State == wire.StatePurged && e.Cause =
 // Reverts says whether a list that has this entry does not name a retraction or purge any more that an earlier one had named, of the same
 // object, and nobody restored it after that. An object that was purged cannot be restored.
 func (e *Entry) Reverts(before *Entry) bool {
+	if e.IsRetraction() {
+		return before.IsPurge() || before.IsRetraction() && e.RetractedAt != nil && before.RetractedAfter(e.RetractedAt)
+	}
 	is := e.Is()
-	stands := is == wire.StateCurrent || is == wire.StateSuperseded || is == wire.StateExpired && !e.Retracted
+	stands := is == wire.StateCurrent || is == wire.StateSuperseded || is == wire.StateExpired
 	return stands && (before.IsPurge() || before.IsRetraction() && !e.RestoredAfter(before.RetractedAt))
+}
+
+// RetractedAfter says whether the object was retracted by request after some instant; nil: ever.
+func (e *Entry) RetractedAfter(at *time.Time) bool {
+	return e.RetractedAt != nil && (at == nil || e.RetractedAt.After(*at))
 }
 
 // RestoredAfter says whether the object was restored by request after some instant; nil: ever.
@@ -258,7 +266,8 @@ func (s *Sum) Add(e *Entry) {
 // Same says whether the entries are.
 func (s Sum) Same(o Sum) bool { return s.Count == o.Count && s.Content == o.Content }
 
-// removedMark ends the text of an Entry that is Removed.
+// removedMark follows in the text of an Entry that is Removed, and then the time of a retraction: an object may be restored and retracted again
+// between two runs of a mirror.
 const removedMark = 1
 
 // digest is of what a mirror acts upon.
@@ -271,6 +280,9 @@ func (e *Entry) digest() wire.Digest {
 	}
 	if e.Removed() {
 		text = append(text, removedMark)
+	}
+	if e.IsRetraction() && e.RetractedAt != nil {
+		text = strconv.AppendInt(text, e.RetractedAt.UnixNano(), 10)
 	}
 	return sha256.Sum256(text)
 }

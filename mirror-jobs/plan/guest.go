@@ -115,8 +115,14 @@ func (p *GuestPolicy) Day(theirs []mirrorindex.Entry, here []*wire.Record, now t
 			}
 			switch c.Action {
 			case "":
-			case wire.ActionRetract, wire.ActionPurge:
+			case wire.ActionPurge:
 				g.Remove = append(g.Remove, c)
+			case wire.ActionRetract:
+				if r.State == wire.StateRetracted { // it is hidden, and the time is new
+					g.Changes = append(g.Changes, c)
+				} else {
+					g.Remove = append(g.Remove, c)
+				}
 			default:
 				g.Changes = append(g.Changes, c)
 			}
@@ -237,6 +243,8 @@ func (p *GuestPolicy) change(e *mirrorindex.Entry, r *wire.Record) Change {
 		return Change{wire.ActionPurge, r, e.Reason, e.RetractedAt}
 	case e.IsRetraction() && p.Retractions != wire.MirrorIgnore && was != wire.StateRetracted:
 		return Change{wire.ActionRetract, r, retractionReason(e), e.RetractedAt}
+	case p.isAgain(e, r):
+		return Change{wire.ActionRetract, r, retractionReason(e), e.RetractedAt}
 	case p.reverts(e, r):
 		return Change{}
 	case stands && was == wire.StateRetracted && r.ChangedBy == p.By:
@@ -248,11 +256,18 @@ func (p *GuestPolicy) change(e *mirrorindex.Entry, r *wire.Record) Change {
 	}
 }
 
+// isAgain says whether an object that By had retracted was restored and retracted again at the other Site since. A restoration between the two
+// must not undo the second, so that its time is noted here.
+func (p *GuestPolicy) isAgain(e *mirrorindex.Entry, r *wire.Record) bool {
+	return e.IsRetraction() && r.State == wire.StateRetracted && r.ChangedBy == p.By && p.Retractions != wire.MirrorIgnore &&
+		e.RetractedAfter(r.Origin.RetractedAt)
+}
+
 // reverts says whether the other Site does not list a retraction or purge any more that By asked for, and nobody restored the object there.
-// With MirrorIgnore its list decides.
+// With MirrorIgnore its list decides. By has objects purged, too, that are retracted there.
 func (p *GuestPolicy) reverts(e *mirrorindex.Entry, r *wire.Record) bool {
 	here := entryOf(r)
-	return r.ChangedBy == p.By && p.Retractions != wire.MirrorIgnore && !e.RestoredAfter(r.Origin.RetractedAt) && e.Reverts(&here)
+	return r.ChangedBy == p.By && p.Retractions != wire.MirrorIgnore && !e.Removed() && !e.RestoredAfter(r.Origin.RetractedAt) && e.Reverts(&here)
 }
 
 // retractionReason is why an object was retracted there. Of one that expired since, the reason is that of the expiry.

@@ -28,7 +28,7 @@ type here struct {
 func (h here) record() *wire.Record {
 	r := h.object.record()
 	if !h.Own {
-		r.Origin = &wire.Origin{Site: origin, ID: r.ID}
+		r.Origin = &wire.Origin{Site: origin, ID: r.ID, RetractedAt: r.RetractedAt}
 	}
 	r.ID = "here/" + r.ID
 	r.Key, r.ChangedBy = r.ID, cmp.Or(h.ChangedBy, r.ChangedBy)

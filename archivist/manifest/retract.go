@@ -126,13 +126,10 @@ func (w *Writer) underHold(instrument string) string {
 }
 
 func (w *Writer) retract(d *day, s *slot, r wire.Record, q request) (wire.Record, bool, error) {
-	switch r.State {
-	case wire.StateRetracted:
-		if q.noteOrigin(&r) { // it was restored and retracted again at its origin
-			w.change(d, s, r)
-		}
+	switch {
+	case r.State == wire.StateRetracted && !q.isAgain(&r):
 		return r, q.did(r.RetractedAt), nil
-	case wire.StatePurged:
+	case r.State == wire.StatePurged:
 		return r, false, &refusal{refusedState, "it was purged, which is more"}
 	}
 	r.Retract(q.Reason, q.By, q.at)
@@ -244,16 +241,20 @@ func (w *Writer) purge(d *day, s *slot, r wire.Record, q request) (wire.Record, 
 	return r, true, nil
 }
 
-// noteOrigin notes of a guest's object when it was retracted at its origin, which the request follows, and returns whether that is later than
-// what was noted.
-func (q request) noteOrigin(r *wire.Record) bool {
-	if r.Origin == nil || q.RetractedAt == nil || r.Origin.RetractedAt != nil && !q.RetractedAt.After(*r.Origin.RetractedAt) {
-		return false
+// noteOrigin notes of a guest's object when it was retracted at its origin, which the request follows.
+func (q request) noteOrigin(r *wire.Record) {
+	if r.Origin == nil || q.RetractedAt == nil {
+		return
 	}
 	origin := *r.Origin
 	origin.RetractedAt = q.RetractedAt
 	r.Origin = &origin
-	return true
+}
+
+// isAgain says whether an object of a guest that is retracted here was restored and retracted again at its origin, which the request follows as it
+// followed the first retraction.
+func (q request) isAgain(r *wire.Record) bool {
+	return r.Origin != nil && r.ChangedBy == q.By && q.RetractedAt != nil && (r.Origin.RetractedAt == nil || q.RetractedAt.After(*r.Origin.RetractedAt))
 }
 
 // purgeDuplicate takes the bytes of a duplicate out of the pack in which they wait for its

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nuid"
 
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/wire"
@@ -206,6 +207,40 @@ func TestGuestsChange(t *testing.T) {
 			t.Errorf("notice on %s: %v, %v", m.Subject, err, n.CheckPlace())
 		}
 	}
+}
+
+// An object that was restored and retracted again at its origin between two runs of a mirror is retracted again here, with the time that it has
+// there, and not by a request that follows the first retraction, or where somebody here had retracted it.
+func TestGuestRetractedAgain(t *testing.T) {
+	l := start(t).site(t, "hub")
+	l.withGuest()
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	object := l.mirrored("a", "a.jpg", now, "one")
+	stop := l.run(l.keeper("a"))
+	l.await("it is listed", func() bool { return len(l.listed(guest)) == 1 })
+	first, second := now.Add(time.Second), now.Add(3*time.Second)
+	for _, c := range []struct {
+		by       string
+		at, want time.Time
+		reason   string
+	}{{"mirror north", first, first, "a lamp"}, {"mirror north", second, second, "a face"}, {"mirror north", first, second, "a face"}, {"anna", second.Add(time.Second), second, "a face"}} {
+		reason := "a lamp"
+		if c.at.Equal(second) {
+			reason = "a face"
+		}
+		run := l.request(wire.ArchiveRequest{Site: l.site, Instrument: guest, Run: nuid.Next(), Action: wire.ActionRetract, ID: object.ID, ReceivedAt: object.ReceivedAt,
+			Reason: reason, By: c.by, RetractedAt: &c.at})
+		l.await("it is decided", func() bool { _, ok := l.decision(run); return ok })
+		r := l.record(object.ID)
+		if r.State != wire.StateRetracted || r.ChangedBy != "mirror north" || r.Reason != c.reason || r.Origin.RetractedAt == nil || !r.Origin.RetractedAt.Equal(c.want) {
+			t.Errorf("after a retraction at %s by %s: %+v of %+v", c.at, c.by, r, r.Origin)
+		}
+	}
+	stop()
+	before := l.everything()
+	l.lose(wire.ManifestSitePrefix(l.site))
+	l.rebuild()
+	want(t, "the lines", before, l.everything())
 }
 
 // A notice that says otherwise than its subject and name where its object comes from is refused.

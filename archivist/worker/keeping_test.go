@@ -37,6 +37,12 @@ func (l *lab) ask(n wire.Notice, state wire.State, reason string) string {
 		wire.StateSuperseded: wire.ActionSupersede}[state]
 	q := wire.ArchiveRequest{Site: n.Site, Instrument: n.Instrument, Run: nuid.Next(), Action: action, ID: n.ID, ReceivedAt: n.ReceivedAt,
 		Reason: reason, By: "anna"}
+	return l.request(q)
+}
+
+// request asks the archivist, and returns the run.
+func (l *lab) request(q wire.ArchiveRequest) string {
+	l.t.Helper()
 	data, err := wire.Encode(q)
 	if err != nil {
 		l.t.Fatal(err)

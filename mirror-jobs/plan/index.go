@@ -16,7 +16,19 @@ type Selection struct {
 	// ObservedFrom and ObservedTo bound the observation time, or that of receipt where none
 	// is known; the zero time is no bound.
 	ObservedFrom, ObservedTo time.Time
+	// nothing is selected: see Of.
+	nothing bool
 }
+
+// Of returns what a mirror wants of one instrument. Of one that is not selected it wants nothing more, and what it holds is retracted and purged as
+// before.
+func (s Selection) Of(instrument string) Selection {
+	s.nothing = !s.wants(instrument)
+	return s
+}
+
+// All says whether all objects of an instrument are wanted.
+func (s Selection) All() bool { return !s.nothing && s.ObservedFrom.IsZero() && s.ObservedTo.IsZero() }
 
 // Known is what a mirror has seen of one instrument and acted upon in full.
 type Known struct {
@@ -61,10 +73,10 @@ func (k Known) Held() (objects int, bytes int64) {
 	return objects, bytes
 }
 
-// Instruments returns those of a root that changed since their tags were known.
-func (s Selection) Instruments(root mirrorindex.Root, known func(instrument string) string) (changed []mirrorindex.RootLine) {
+// Instruments returns those of a root that changed since their tags were known: such as are selected, and such as a mirror holds objects of.
+func (s Selection) Instruments(root mirrorindex.Root, holds func(instrument string) bool, known func(instrument string) string) (changed []mirrorindex.RootLine) {
 	for _, line := range root.Instruments {
-		if s.wants(line.Instrument) && known(line.Instrument) != line.Tag {
+		if (s.wants(line.Instrument) || holds(line.Instrument)) && known(line.Instrument) != line.Tag {
 			changed = append(changed, line)
 		}
 	}
@@ -96,7 +108,7 @@ func (s Selection) wants(instrument string) bool {
 func (s Selection) Changed(lines []mirrorindex.DaysLine, known Known) (changed []mirrorindex.DaysLine) {
 	holds := map[string]bool{}
 	for day, is := range known.Days {
-		if is.Objects > 0 {
+		if is.Objects > 0 && !s.All() {
 			holds[string(day)], holds[mirrorindex.MonthOf(day)] = true, true
 		}
 	}
@@ -114,6 +126,9 @@ func (s Selection) Changed(lines []mirrorindex.DaysLine, known Known) (changed [
 
 // may says whether a month or day may hold anything that is wanted.
 func (s Selection) may(line mirrorindex.DaysLine) bool {
+	if s.nothing {
+		return false
+	}
 	from, to, err := bounds(line)
 	if err != nil {
 		return true // the other side knows
@@ -139,5 +154,5 @@ func bounds(line mirrorindex.DaysLine) (from, to time.Time, err error) {
 // selects says whether an object is wanted.
 func (s Selection) selects(e *mirrorindex.Entry) bool {
 	from, to := e.Observed()
-	return (s.ObservedTo.IsZero() || from.Before(s.ObservedTo)) && !to.Before(s.ObservedFrom)
+	return !s.nothing && (s.ObservedTo.IsZero() || from.Before(s.ObservedTo)) && !to.Before(s.ObservedFrom)
 }

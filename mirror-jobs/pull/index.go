@@ -24,6 +24,7 @@ const (
 // instrument is one of which something changed.
 type instrument struct {
 	mirrorindex.RootLine
+	plan.Selection
 	known plan.Known
 	// months are the tags that are known once all days are done.
 	months map[string]string
@@ -68,7 +69,7 @@ func (p *run) instrumentsOf(ctx context.Context, lines []mirrorindex.RootLine) e
 		if err != nil {
 			return err
 		}
-		all = append(all, &instrument{RootLine: line, known: known, months: map[string]string{}, open: 1})
+		all = append(all, &instrument{RootLine: line, Selection: p.Of(line.Instrument), known: known, months: map[string]string{}, open: 1})
 		questions = append(questions, mirrorindex.DaysQuestion{Instrument: line.Instrument})
 	}
 	answers, err := p.Source.Days(ctx, questions)
@@ -132,7 +133,7 @@ func (p *run) gone(in *instrument) {
 // days passes on those of an answer that changed; months are asked for.
 func (p *run) days(ctx context.Context, in *instrument, lines []mirrorindex.DaysLine, months *monthsToAsk, days *daysToAsk) error {
 	in.mu.Lock() // days that were passed on before may be noted meanwhile
-	changed := p.Selection.Changed(lines, in.known)
+	changed := in.Changed(lines, in.known)
 	had := make([]int, len(changed))
 	for i, line := range changed {
 		had[i] = in.known.Days[line.Day].Objects

@@ -149,7 +149,7 @@ func (p *run) missing(d *day) []int {
 		}
 		l.Replaced = l.Replaced && !leftover
 	}
-	missing := p.Selection.Missing(d.lines)
+	missing := d.in.Missing(d.lines)
 	if !p.Folder.Interrupted() && !p.Force && !d.anew {
 		return missing
 	}

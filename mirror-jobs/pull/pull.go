@@ -136,7 +136,11 @@ func (p *run) do(ctx context.Context) error {
 	if p.isNew {
 		p.confirmNothing(ctx, root)
 	}
-	changed := p.Selection.Instruments(root, func(name string) string {
+	held, err := p.Folder.Instruments()
+	if err != nil {
+		return err
+	}
+	changed := p.Selection.Instruments(root, func(name string) bool { return slices.Contains(held, name) }, func(name string) string {
 		if p.sweeps {
 			return ""
 		}

@@ -54,6 +54,27 @@ func TestOtherSelection(t *testing.T) {
 	}
 }
 
+// What was retracted of an instrument that is not selected any more is removed, and nothing new of it comes.
+func TestRetractedWhereNotSelected(t *testing.T) {
+	t.Parallel()
+	l := newPair(t)
+	l.Put(second, "2.jpg", "two", at(storm))
+	one := l.Put(archivetest.Camera, "1.jpg", "one", at(storm))
+	l.Wait(one)
+	l.pull()
+	l.instruments = []string{second}
+	l.Wait(l.Put(archivetest.Camera, "3.jpg", "three", at(storm.AddDate(0, 2, 0))))
+	l.pull()
+	l.want("before", map[string]string{"allsky-1/1.jpg": "one", "allsky-2/2.jpg": "two"})
+	l.retract(one)
+	l.pull()
+	l.want("after the retraction", map[string]string{"allsky-2/2.jpg": "two"})
+	l.pull() // a day of which something was removed is looked at again
+	if asked := l.pull(); len(asked) != 1 {
+		t.Errorf("nothing changed: %q", asked)
+	}
+}
+
 // What a run kept is removed by one whose policy removes it, though nothing has changed at the other side.
 func TestOtherPolicy(t *testing.T) {
 	t.Parallel()

@@ -102,7 +102,8 @@ func (r *run) confirmDays(ctx context.Context, days []*day) error {
 		case d.Withheld+d.asked+d.held+d.waits+d.Later+d.again > 0: // another run looks again
 			continue
 		default:
-			have := r.policy.Confirmed(d.lines, d.partial, d.here)
+			policy := r.policyOf(d.in)
+			have := policy.Confirmed(d.lines, d.partial, d.here)
 			line.Have = &have
 		}
 		lines, of = append(lines, line), append(of, d)

@@ -113,10 +113,7 @@ var errDecided = errors.New("the other Site retracted it, purged it or replaced 
 
 // compare finds out what is to be done about some days. Rest are those whose lists did not fit into memory beside those of the others.
 func (r *run) compare(ctx context.Context, in *instrument, names []wire.Day) (days []*day, rest []wire.Day, err error) {
-	policy := r.policy
-	if !r.Entry.Selection.Embargoed {
-		policy.Embargo = in.access.Embargo()
-	}
+	policy := r.policyOf(in)
 	var questions []mirrorindex.ListQuestion
 	var here [][]*wire.Record
 	var lost []map[string]bool

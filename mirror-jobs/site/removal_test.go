@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/substorm/substorm/feed-server/archive/archivetest"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/mirror-jobs/plan"
@@ -210,6 +211,27 @@ func TestRetractedOutsideOfTheWindow(t *testing.T) {
 	}
 }
 
+// What was retracted of an instrument that is not selected any more is retracted here, and nothing new of it comes.
+func TestRetractedWhereNotSelected(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	old := h.has("old.jpg", storm)
+	h.pulled()
+	selects := func(c *site.Config) { c.Entry.Selection.Instruments = []string{"other"} }
+	h.Wait(h.Put(archivetest.Camera, "new.jpg", "new.jpg", func(r *wire.Record) { r.ReceivedAt = storm }))
+	for _, retracted := range []bool{false, true} {
+		if retracted {
+			h.becomes(old, wire.StateRetracted)
+		}
+		if _, err := h.pull(h.URL, selects); err != nil { // no gateway takes what it fetches
+			t.Fatal(err)
+		}
+	}
+	if asked := h.requests(); len(asked) != 1 || asked[0] != wire.ActionRetract {
+		t.Errorf("the archivist is asked for %q", asked)
+	}
+}
+
 // A request names the time at which an object was retracted at its origin, so that an older restoration there is not followed.
 func TestRetractionTime(t *testing.T) {
 	t.Parallel()
@@ -222,6 +244,29 @@ func TestRetractionTime(t *testing.T) {
 	h.pulled()
 	asked := h.wholeRequests()
 	if len(asked) != 1 || asked[0].RetractedAt == nil || !asked[0].RetractedAt.Equal(*r.RetractedAt) {
+		t.Errorf("the archivist is asked for %+v", asked)
+	}
+}
+
+// An object is restored and retracted again between two runs: the archivist is asked to note the second time.
+func TestRetractedAgain(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	r := h.has("a.jpg", storm)
+	h.pulled()
+	r.Retract("a lamp", "anna", storm.Add(time.Hour))
+	h.lists(r)
+	h.pulled()
+	copied := h.records[0]
+	copied.Retract("a lamp", site.By("north"), storm.Add(time.Hour))
+	copied.Origin = &wire.Origin{Site: copied.Origin.Site, ID: copied.Origin.ID, RetractedAt: h.wholeRequests()[0].RetractedAt}
+	r.Restore("it was none", "anna", storm.Add(2*time.Hour), false)
+	h.lists(r)
+	r.Retract("a face", "anna", storm.Add(3*time.Hour))
+	h.lists(r)
+	h.pulled()
+	asked := h.wholeRequests()
+	if len(asked) != 2 || !asked[1].RetractedAt.Equal(*r.RetractedAt) {
 		t.Errorf("the archivist is asked for %+v", asked)
 	}
 }

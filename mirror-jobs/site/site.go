@@ -191,7 +191,7 @@ func (r *run) do(ctx context.Context) error {
 			"the other side is Site %q, and spec.https.origin is %q: name the Site whose archive spec.https.url serves", root.Site, r.origin)}
 	}
 	known := r.state.root.Instruments
-	changed := r.policy.Instruments(root, func(name string) string {
+	changed := r.policy.Instruments(root, r.stands, func(name string) string {
 		if r.anew || r.sweeps {
 			return ""
 		}
@@ -385,7 +385,7 @@ func (r *run) instrument(ctx context.Context, line mirrorindex.RootLine, answer 
 			return err
 		}
 	}
-	in := &instrument{name: line.Instrument, guest: wire.GuestName(r.origin, line.Instrument), access: answer[0].Access.InForce()}
+	in := &instrument{name: line.Instrument, guest: wire.GuestName(r.origin, line.Instrument), access: answer[0].Access.InForce(), Selection: r.policy.Of(line.Instrument)}
 	if err := r.vanishedDays(ctx, in, answer[1:], ""); err != nil {
 		return err
 	}
@@ -409,6 +409,23 @@ func (r *run) instrument(ctx context.Context, line mirrorindex.RootLine, answer 
 type instrument struct {
 	name, guest string
 	access      wire.AccessEntry
+	plan.Selection
+}
+
+// stands says whether an instrument of the other Site stands here: what is here of it follows that Site, also where it is not selected any more.
+func (r *run) stands(name string) bool {
+	_, is := r.Registry().Instruments[wire.GuestName(r.origin, name)]
+	return is
+}
+
+// policyOf is the policy for an instrument.
+func (r *run) policyOf(in *instrument) plan.GuestPolicy {
+	policy := r.policy
+	policy.Selection = in.Selection
+	if !r.Entry.Selection.Embargoed {
+		policy.Embargo = in.access.Embargo()
+	}
+	return policy
 }
 
 // month pulls what changed of an instrument's days of one.
@@ -439,7 +456,7 @@ func (r *run) month(ctx context.Context, in *instrument, month, tag string) erro
 
 // addHeld adds how many objects are here of each day, where some days are not selected: what is here of these is retracted and purged, too.
 func (r *run) addHeld(ctx context.Context, in *instrument, known *plan.Known) error {
-	if r.part || r.policy.ObservedFrom.IsZero() && r.policy.ObservedTo.IsZero() {
+	if r.part || in.All() {
 		return nil
 	}
 	days, err := r.Catalog.Days(ctx, in.guest)
@@ -473,7 +490,7 @@ func (r *run) days(ctx context.Context, in *instrument, lines []mirrorindex.Days
 	}
 	months = map[string]string{}
 	var days []wire.Day
-	for _, line := range r.policy.Changed(lines, known) {
+	for _, line := range in.Changed(lines, known) {
 		if line.Month != "" {
 			months[line.Month] = line.Tag
 		} else {

@@ -80,11 +80,19 @@ func dropped(cause wire.Cause, datagrams uint64) wire.Totals {
 func (c *Cutter) object(ctx context.Context, ch *channel, planned wire.SegmentRange, day wire.Day) (*wire.Notice, wire.Totals, error) {
 	key := wire.SegmentKey(c.cfg.Site, ch.instrument, ch.channel, day, planned.Epoch, planned.First, planned.Last)
 	// The one before us may have stored it. Where the stream is gone that is all there is.
-	if notice, totals, err := c.existing(ctx, key); err != nil || notice != nil {
+	notice, totals, err := c.existing(ctx, key)
+	var lost error // its metadata: it is made once more, of what the stream has
+	if errors.Is(err, wire.ErrMalformed) {
+		lost, err = fmt.Errorf("%w: restore the object with its metadata from a backup, or delete it to have its datagrams counted as dropped", err), nil
+	}
+	if notice != nil || err != nil {
 		if err == nil && planned.Epoch == c.epoch {
 			err = c.remember(ctx, ch, planned)
 		}
 		return notice, totals, err
+	}
+	if lost != nil && planned.Epoch != c.epoch {
+		return nil, wire.Totals{}, lost
 	}
 	if planned.Epoch != c.epoch {
 		c.cfg.Log.Error("telemetry that was not yet in a segment is gone with its stream", "instrument", ch.instrument,
@@ -97,6 +105,9 @@ func (c *Cutter) object(ctx context.Context, ch *channel, planned wire.SegmentRa
 	}
 	defer b.remove()
 	ch.published = b.published
+	if lost != nil && b.segment.Deleted > 0 {
+		return nil, wire.Totals{}, lost
+	}
 	if b.segment.Datagrams == 0 && uint64(b.duplicates) == b.readMessages && b.segment.Deleted == 0 {
 		c.cfg.Metrics.duplicates.Add(float64(b.duplicates))
 		return nil, wire.Totals{}, nil
@@ -116,7 +127,7 @@ func (c *Cutter) object(ctx context.Context, ch *channel, planned wire.SegmentRa
 		return nil, wire.Totals{}, err
 	}
 	err = c.cfg.Store.Put(ctx, key, b.file, b.size, objectstore.PutOptions{
-		ContentType: wire.MediaTypeSegment, Metadata: metadata, Digest: b.digest, CreateOnly: true})
+		ContentType: wire.MediaTypeSegment, Metadata: metadata, Digest: b.digest, CreateOnly: lost == nil})
 	if errors.Is(err, objectstore.ErrExists) {
 		return c.existing(ctx, key)
 	}

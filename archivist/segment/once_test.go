@@ -272,6 +272,46 @@ func TestMetadataLost(t *testing.T) {
 	l.archived(4)
 }
 
+// A planned segment that lost its metadata is made once more where the stream has all of it; where it does not, nothing takes its place.
+func TestPlannedMetadataLost(t *testing.T) {
+	for _, deleted := range []bool{false, true} {
+		l := newLab(t)
+		for i := range uint64(3) {
+			l.publish("one", i+1)
+		}
+		day := wire.DayOf(noon)
+		planned := wire.SegmentRange{Channel: "raw", Epoch: l.epoch, First: 1, Last: 3, Messages: 3, Datagrams: 3, DatagramBytes: 3 * 14}
+		key := wire.SegmentKey(site, instrument, "raw", day, l.epoch, 1, 3)
+		if err := l.store.Put(t.Context(), key, strings.NewReader("x"), 1, objectstore.PutOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if deleted {
+			s, err := l.js.Stream(t.Context(), wire.ObservationStream(site))
+			if err == nil {
+				err = s.SecureDeleteMsg(t.Context(), 2)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := newCutter(t, l.js, l.store)
+		c.epoch = l.epoch
+		notice, _, err := c.object(t.Context(), newChannel(channelKey{instrument, "raw"}, nil), planned, day)
+		if deleted {
+			if notice != nil || !errors.Is(err, wire.ErrMalformed) || !strings.Contains(err.Error(), "backup") {
+				t.Errorf("of a stream that lost a message: %v, %v", notice, err)
+			}
+			continue
+		}
+		if err != nil || notice == nil {
+			t.Fatal(notice, err)
+		}
+		if diff := cmp.Diff([]wire.SegmentRange{planned}, l.segments()); diff != "" {
+			t.Errorf("segments (-want +got):\n%s", diff)
+		}
+	}
+}
+
 // Where a day's manifest cannot be read, segments are counted without it: those in the
 // bucket, and those of which the changes say that they were retracted.
 func TestUnreadableManifest(t *testing.T) {

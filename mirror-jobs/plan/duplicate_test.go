@@ -32,4 +32,41 @@ func TestDuplicateVanishes(t *testing.T) {
 	if is, n := plan.Unlisted([]mirrorindex.Entry{first}, here); n != 1 || is != here[2] {
 		t.Errorf("%d are said to be unlisted, first %+v", n, is)
 	}
+	if n := plan.UnlistedLines(merged); n != 1 {
+		t.Errorf("%d lines are said to be unlisted", n)
+	}
+}
+
+// The object that has the name comes in the same run that finds the one without to be a duplicate of it. It does not go before that one is here.
+func TestDuplicateOfWhatComes(t *testing.T) {
+	nameless := mirrorindex.Entry{ID: "o/r/1", Path: "r/1", Size: 3, Digest: wire.Digest{1}}
+	named := nameless
+	named.ID, named.Path = "o/n/1.jpg", "n/1.jpg"
+	p := plan.Policy{Prune: plan.PruneWhenExpired, Retractions: plan.RetractionsTombstone}
+	merged, _ := p.Merge([]plan.Line{{Entry: nameless, Held: true}}, []mirrorindex.Entry{named}, false)
+	if n := plan.UnlistedLines(merged); n != 0 || len(p.Surplus(merged)) != 0 {
+		t.Errorf("%d lines are said to be unlisted, and %v go", n, p.Surplus(merged))
+	}
+	here := []*wire.Record{{Digest: nameless.Digest, Size: 3, Origin: &wire.Origin{ID: nameless.ID}}}
+	if is, n := plan.Unlisted([]mirrorindex.Entry{named}, here); n != 0 {
+		t.Errorf("%d objects are said to be unlisted, first %+v", n, is)
+	}
+}
+
+// A file whose object was replaced, and is not listed for a while, goes once it is retracted.
+func TestReplacedAndUnlisted(t *testing.T) {
+	p := plan.Policy{Prune: plan.PruneNever, Retractions: plan.RetractionsTombstone}
+	e := object{Path: "a.jpg", Became: []became{"Superseded"}}.entry()
+	retracted := object{Path: "a.jpg", Became: []became{"Superseded", "Retracted"}}.entry()
+	lines := []plan.Line{{Entry: e, Replaced: true}}
+	for _, list := range [][]mirrorindex.Entry{nil, {retracted}} {
+		lines, _ = p.Merge(lines, list, false)
+		lines = p.Removed(lines)
+		if len(lines) != 1 || !lines[0].Replaced {
+			t.Fatalf("of %d that are listed: %+v", len(list), lines)
+		}
+	}
+	if !p.Removes(&lines[0]) {
+		t.Errorf("%+v stays", lines[0])
+	}
 }

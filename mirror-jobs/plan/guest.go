@@ -151,15 +151,9 @@ func (p *GuestPolicy) Day(theirs []mirrorindex.Entry, here []*wire.Record, now t
 }
 
 // Unlisted counts the objects here that another Site does not list any more in the list of their day, and returns the first of them. One whose
-// bytes are those of another object of the list that is here was found to be a duplicate of that.
+// bytes are those of a current object of the list, which may be here later, was found to be a duplicate of that.
 func Unlisted(theirs []mirrorindex.Entry, here []*wire.Record) (first *wire.Record, n int) {
-	isHere := make(map[string]bool, len(here))
-	for _, r := range here {
-		if r.Origin != nil {
-			isHere[r.Origin.ID] = true
-		}
-	}
-	listed, current := ListingOf(theirs), currentDigests(theirs, func(e *mirrorindex.Entry) bool { return isHere[e.ID] })
+	listed, current := ListingOf(theirs), currentDigests(theirs, func(*mirrorindex.Entry) bool { return true })
 	for _, r := range here {
 		if r.Origin == nil || listed[r.Origin.ID] != nil || current[r.Digest] {
 			continue
@@ -171,11 +165,11 @@ func Unlisted(theirs []mirrorindex.Entry, here []*wire.Record) (first *wire.Reco
 	return first, n
 }
 
-// currentDigests are those of the current objects of a list that are here.
-func currentDigests(list []mirrorindex.Entry, isHere func(*mirrorindex.Entry) bool) map[wire.Digest]bool {
+// currentDigests are those of such current objects of a list.
+func currentDigests(list []mirrorindex.Entry, such func(*mirrorindex.Entry) bool) map[wire.Digest]bool {
 	all := make(map[wire.Digest]bool, len(list))
 	for i := range list {
-		if list[i].Is() == wire.StateCurrent && isHere(&list[i]) {
+		if list[i].Is() == wire.StateCurrent && such(&list[i]) {
 			all[list[i].Digest] = true
 		}
 	}

@@ -105,9 +105,9 @@ func (p Policy) Merge(ours []Line, theirs []mirrorindex.Entry, more bool) (all [
 	}
 	current := currentDigests(theirs, func(e *mirrorindex.Entry) bool { return held[(&Line{Entry: *e}).object()] })
 	for _, l := range was {
-		if l.Held || removed[l.object()] == l { // what never was here leaves no trace
+		if l.Held || l.Replaced || removed[l.object()] == l { // what never was here leaves no trace
 			l.Gone, l.Moved = true, listed[l.object()] || l.Is() == wire.StateCurrent && current[l.Digest]
-			if l.Held || !l.Moved {
+			if l.Held || l.Replaced || !l.Moved {
 				all = append(all, *l)
 			}
 		}
@@ -120,6 +120,23 @@ func sortLines(all []Line) {
 	slices.SortFunc(all, func(a, b Line) int {
 		return cmp.Or(strings.Compare(a.Path, b.Path), cmp.Compare(a.Version, b.Version), strings.Compare(a.ID, b.ID))
 	})
+}
+
+// UnlistedLines counts the objects that a mirror has, and that the other side does not list any more. One whose bytes are those of a current object
+// of the day, which may come later, was found to be a duplicate of that.
+func UnlistedLines(lines []Line) (n int) {
+	current := map[wire.Digest]bool{}
+	for i := range lines {
+		if l := &lines[i]; !l.Gone && l.Is() == wire.StateCurrent {
+			current[l.Digest] = true
+		}
+	}
+	for i := range lines {
+		if l := &lines[i]; l.Held && l.Gone && !l.Moved && !current[l.Digest] {
+			n++
+		}
+	}
+	return n
 }
 
 // Missing returns the indexes of the lines whose objects are to be fetched.

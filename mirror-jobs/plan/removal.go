@@ -70,7 +70,7 @@ func (p Policy) Removed(lines []Line) []Line {
 		if l.Held && p.Removes(&l) {
 			l.Held = false
 		}
-		if l.Gone && !l.Held && (l.Moved || !l.Entry.Removed()) {
+		if l.Gone && !l.Held && !l.Replaced && (l.Moved || !l.Entry.Removed()) {
 			continue
 		}
 		kept = append(kept, l)

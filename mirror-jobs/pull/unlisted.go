@@ -17,13 +17,7 @@ func (p *run) unlistedDay(d *day) {
 	if d.in.embargoed {
 		return
 	}
-	n := int64(0)
-	for i := range d.lines {
-		if l := &d.lines[i]; l.Held && l.Gone && !l.Moved {
-			n++
-		}
-	}
-	p.unlist(d.in.Instrument, d.day, n)
+	p.unlist(d.in.Instrument, d.day, int64(plan.UnlistedLines(d.lines)))
 }
 
 // unlistedDays counts the objects of days that are not listed. Month is the one that was asked for; empty: all.

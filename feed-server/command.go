@@ -54,7 +54,7 @@ func addFlags(f *pflag.FlagSet, cfg *Config) {
 	flags.ObjectStore(f, &cfg.Objects, "URL of the object store with the archive (empty: live Feeds alone)", "bucket of the archive, which is only read")
 	f.StringVar(&cfg.BaseURL, "base-url", "", "address of the archive for others, https://archive.example.org (empty: that of each request)")
 	f.StringVar(&cfg.NotificationURL, "notification-url", "", "address of the archive in WIS2 notifications, that of another FeedServer of the Site (empty: --base-url)")
-	f.StringSliceVar(&cfg.Proxies, "proxies", nil, "addresses (CIDR) of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed")
+	f.StringSliceVar(&cfg.Proxies, "proxies", nil, "addresses (CIDR) of proxies whose X-Forwarded-For, -Proto, -Host and -Port are believed")
 
 	f.StringVar(&cfg.RsyncAddress, "rsync-address", "", "address at which rsync copies what everybody may read of the archive, :8873 (empty: nowhere); nothing is encrypted there")
 	f.DurationVar(&cfg.RsyncWindow, "rsync-window", rsync.DefaultWindow, "how far back rsync's module reaches, by time of receipt")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/substorm/substorm/internal/secret"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
@@ -33,6 +34,12 @@ func contentIsUnexpected(v InstrumentView) (Finding, bool) {
 	declared := c.MediaType
 	if of := v.Instrument.Spec.Archive.MediaType; of != "" && of != undeclaredType && of != declared { // the object has what its sender says
 		declared = of + ", was sent as " + declared
+	}
+	if secret.IsMediaType(c.Looks) {
+		return bad(v1alpha1.ReasonUnexpectedContent, fmt.Sprintf(
+			"%s received on %s may be secrets, and whoever may read the archive can read them: %q looks like %s: replace the keys and passwords in them, "+
+				"and have substorm archive purge take them out (--received, --from and --match select many at once)",
+			objects, wire.DayOf(c.ReceivedAt), c.Path, c.Looks)), true
 	}
 	return bad(v1alpha1.ReasonUnexpectedContent, fmt.Sprintf(
 		"the content of %s received on %s contradicts the declared media type: %q is declared as %s, and looks like %s; such objects are kept: "+

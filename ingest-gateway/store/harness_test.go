@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
@@ -19,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/substorm/substorm/ingest-gateway/announce"
@@ -225,24 +228,53 @@ func (l *lab) checkArchive(t *testing.T) map[wire.Digest]int {
 			t.Errorf("%s is stored and not announced", key)
 		}
 	}
-	failed := l.packers.failed.noted()
-	for info, err := range l.objects.List(t.Context(), "packs/", "") {
+	await(t, "all that lies in packs is announced, or its pack is reported", func() (bool, string) {
+		left := l.unannounced(t, ids)
+		return len(left) == 0, fmt.Sprint(left)
+	})
+	return found
+}
+
+// unannounced returns the IDs of what lies in packs and is not among those that were announced, but for packs that are reported as failed or are to be.
+func (l *lab) unannounced(t *testing.T, announced map[string]bool) (left []string) {
+	t.Helper()
+	failed := slices.Concat(l.packers.failed.noted(), l.reportedPacks(t)) // in this order: one moves from there to here
+	for _, key := range l.keys(t, "packs/") {
+		if slices.Contains(failed, key) {
+			continue
+		}
+		info, err := l.objects.Head(t.Context(), key)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if slices.Contains(failed, info.Key) {
-			continue
-		}
-		for m, err := range pack.Members(t.Context(), l.objects, info.Key, info.Size) {
+		for m, err := range pack.Members(t.Context(), l.objects, key, info.Size) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !ids[m.ID] {
-				t.Errorf("%s is stored and not announced", m.ID)
+			if !announced[m.ID] {
+				left = append(left, m.ID)
 			}
 		}
 	}
-	return found
+	return left
+}
+
+// reportedPacks are those that the gateway reported as failed.
+func (l *lab) reportedPacks(t *testing.T) []string {
+	t.Helper()
+	key := wire.FailedPacksKey(l.cfg.Gateway)
+	value, _, err := stream.Newest(t.Context(), l.nats.JetStream(t), wire.StatusBucket("hub"), key)
+	if errors.Is(err, jetstream.ErrKeyNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := wire.DecodeFailedPacks(key, value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report.Packs
 }
 
 // noticesIn returns the notices that the stream holds.

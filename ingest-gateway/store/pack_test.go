@@ -17,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/substorm/substorm/ingest-gateway/intake"
-	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -145,17 +144,13 @@ func TestPackRefused(t *testing.T) {
 	defer cancel()
 	l.Archive.cfg.JetStream = l.nats.JetStream(t)
 	go l.reportFailedPacks(ctx)
-	var report wire.FailedPacks
+	var reported []string
 	await(t, "all packs but the announced one are reported", func() (bool, string) {
-		key := wire.FailedPacksKey(l.cfg.Gateway)
-		value, _, err := stream.Newest(t.Context(), l.Archive.cfg.JetStream, wire.StatusBucket("hub"), key)
-		if err == nil {
-			report, err = wire.DecodeFailedPacks(key, value)
-		}
-		unreported := slices.DeleteFunc(l.keys(t, "packs/"), func(pack string) bool { return slices.Contains(report.Packs, pack) })
-		return err == nil && len(unreported) == 1, fmt.Sprint(unreported, err)
+		reported = l.reportedPacks(t)
+		unreported := slices.DeleteFunc(l.keys(t, "packs/"), func(pack string) bool { return slices.Contains(reported, pack) })
+		return len(unreported) == 1, fmt.Sprint(unreported)
 	})
-	for _, pack := range report.Packs { // as the archivist does
+	for _, pack := range reported { // as the archivist does
 		if err := l.Archive.cfg.Objects.Delete(t.Context(), pack); err != nil {
 			t.Fatal(err)
 		}

@@ -3,9 +3,12 @@
 package segment
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/substorm/substorm/internal/objectstore"
@@ -81,9 +84,9 @@ func (c *Cutter) object(ctx context.Context, ch *channel, planned wire.SegmentRa
 	key := wire.SegmentKey(c.cfg.Site, ch.instrument, ch.channel, day, planned.Epoch, planned.First, planned.Last)
 	// The one before us may have stored it. Where the stream is gone that is all there is.
 	notice, totals, err := c.existing(ctx, key)
-	var lost error // its metadata: it is made once more, of what the stream has
+	var metadataLost error
 	if errors.Is(err, wire.ErrMalformed) {
-		lost, err = fmt.Errorf("%w: restore the object with its metadata from a backup, or delete it to have its datagrams counted as dropped", err), nil
+		metadataLost, err = fmt.Errorf("%w: restore the object with its metadata from a backup; without one, move it away, and what the stream does not have of it is counted as dropped", err), nil
 	}
 	if notice != nil || err != nil {
 		if err == nil && planned.Epoch == c.epoch {
@@ -91,10 +94,10 @@ func (c *Cutter) object(ctx context.Context, ch *channel, planned wire.SegmentRa
 		}
 		return notice, totals, err
 	}
-	if lost != nil && planned.Epoch != c.epoch {
-		return nil, wire.Totals{}, lost
-	}
 	if planned.Epoch != c.epoch {
+		if metadataLost != nil {
+			return nil, wire.Totals{}, metadataLost
+		}
 		c.cfg.Log.Error("telemetry that was not yet in a segment is gone with its stream", "instrument", ch.instrument,
 			"channel", ch.channel, "epoch", planned.Epoch, "first", planned.First, "last", planned.Last, "datagrams", planned.Datagrams)
 		return nil, dropped(wire.CauseStreamGone, planned.Datagrams), nil
@@ -105,8 +108,10 @@ func (c *Cutter) object(ctx context.Context, ch *channel, planned wire.SegmentRa
 	}
 	defer b.remove()
 	ch.published = b.published
-	if lost != nil && b.segment.Deleted > 0 {
-		return nil, wire.Totals{}, lost
+	if metadataLost != nil { // it is stored once more with its metadata, if the stream gives the same bytes
+		if same, err := c.isStored(ctx, key, b.digest); err != nil || !same || b.segment.Datagrams == 0 {
+			return nil, wire.Totals{}, cmp.Or(err, metadataLost)
+		}
 	}
 	if b.segment.Datagrams == 0 && uint64(b.duplicates) == b.readMessages && b.segment.Deleted == 0 {
 		c.cfg.Metrics.duplicates.Add(float64(b.duplicates))
@@ -127,7 +132,7 @@ func (c *Cutter) object(ctx context.Context, ch *channel, planned wire.SegmentRa
 		return nil, wire.Totals{}, err
 	}
 	err = c.cfg.Store.Put(ctx, key, b.file, b.size, objectstore.PutOptions{
-		ContentType: wire.MediaTypeSegment, Metadata: metadata, Digest: b.digest, CreateOnly: lost == nil})
+		ContentType: wire.MediaTypeSegment, Metadata: metadata, Digest: b.digest, CreateOnly: metadataLost == nil})
 	if errors.Is(err, objectstore.ErrExists) {
 		return c.existing(ctx, key)
 	}
@@ -156,6 +161,20 @@ func (c *Cutter) existing(ctx context.Context, key string) (*wire.Notice, wire.T
 		return nil, wire.Totals{}, fmt.Errorf("object %s says nothing of a segment: %w", key, wire.ErrMalformed)
 	}
 	return &n, n.Segment.Totals(), nil
+}
+
+// isStored says whether an object in the store has a digest.
+func (c *Cutter) isStored(ctx context.Context, key string, digest wire.Digest) (bool, error) {
+	body, _, err := c.cfg.Store.Get(ctx, key, objectstore.All)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = body.Close() }()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, body); err != nil {
+		return false, err
+	}
+	return wire.Digest(hash.Sum(nil)) == digest, nil
 }
 
 // readable is existing for segments that others cut: one whose metadata is lost, as in a copy without it, keeps no channel from going on.

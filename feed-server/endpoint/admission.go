@@ -24,7 +24,7 @@ type AdmissionConfig struct {
 	Limits Limits
 	// Certificates say which authorities sign those of readers; nil where bytes are plain.
 	Certificates *certificate.Files
-	// Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed.
+	// Proxies whose X-Forwarded-For, -Proto, -Host and -Port are believed.
 	Proxies Proxies
 	// MaxSockets bounds connections of TCP, and also the requests that are answered at a
 	// time; MaxConnections bounds answers that do not end by themselves: live connections

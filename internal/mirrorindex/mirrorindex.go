@@ -211,7 +211,9 @@ func (e *Entry) Removed() bool {
 func (e *Entry) IsPurge() bool { return e.State == wire.StatePurged && e.Cause == CauseRequest }
 
 // Reverts says whether a list that has this entry does not name a retraction or purge any more that an earlier one had named, of the same
-// object, and nobody restored it after that. An object that was purged cannot be restored.
+// object, and nobody restored it after that. An object that was purged cannot be restored. Nor does a list name
+// the last retraction that names an earlier one: the object was restored between the two, and a backup may be of that time. So does the list of an
+// archive whose clock was ahead, and only a restoration after that time is followed.
 func (e *Entry) Reverts(before *Entry) bool {
 	if e.IsRetraction() {
 		return before.IsPurge() || before.IsRetraction() && e.RetractedAt != nil && before.RetractedAfter(e.RetractedAt)

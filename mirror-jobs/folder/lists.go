@@ -44,7 +44,8 @@ func (f *Folder) Known(instrument string) (plan.Known, error) {
 	err := f.read(daysFile(instrument), &known)
 	var damaged *json.SyntaxError
 	if errors.Is(err, fs.ErrNotExist) || errors.As(err, &damaged) {
-		err, known = nil, plan.Known{} // all is compared anew
+		known = plan.Known{} // all is compared anew
+		known.Days, err = f.heldDays(instrument)
 	}
 	if known.Months == nil {
 		known.Months = map[string]string{}
@@ -57,6 +58,28 @@ func (f *Folder) Known(instrument string) (plan.Known, error) {
 		known.Selects = selects
 	}
 	return known, err
+}
+
+// heldDays returns what the lists of an instrument's days say that is here.
+func (f *Folder) heldDays(instrument string) (map[wire.Day]plan.KnownDay, error) {
+	days, err := f.Days(instrument)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	held := map[wire.Day]plan.KnownDay{}
+	for _, day := range days {
+		lines, err := f.Lines(instrument, day)
+		if errors.Is(err, ErrUnreadable) {
+			continue // nobody knows
+		}
+		if err != nil {
+			return nil, err
+		}
+		is := plan.KnownDay{}
+		is.Objects, is.Bytes = plan.Held(lines)
+		held[day] = is
+	}
+	return held, err
 }
 
 // Lost returns the days of an instrument of which objects are known to be here and that have no list, ascending: somebody removed it.

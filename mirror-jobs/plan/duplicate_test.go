@@ -4,6 +4,7 @@ package plan_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/internal/wire"
@@ -25,14 +26,15 @@ func TestDuplicateVanishes(t *testing.T) {
 			t.Errorf("%s: %+v", l.ID, l)
 		}
 	}
+	site := plan.GuestPolicy{}
 	var here []*wire.Record
 	for _, e := range []mirrorindex.Entry{first, second, other} {
 		here = append(here, &wire.Record{Digest: e.Digest, Size: e.Size, Origin: &wire.Origin{ID: e.ID}})
 	}
-	if is, n := plan.Unlisted([]mirrorindex.Entry{first}, here); n != 1 || is != here[2] {
+	if is, n := site.Unlisted([]mirrorindex.Entry{first}, here); n != 1 || is != here[2] {
 		t.Errorf("%d are said to be unlisted, first %+v", n, is)
 	}
-	if n := plan.UnlistedLines(merged); n != 1 {
+	if n := (plan.Selection{}).Unlisted(merged); n != 1 {
 		t.Errorf("%d lines are said to be unlisted", n)
 	}
 }
@@ -44,12 +46,18 @@ func TestDuplicateOfWhatComes(t *testing.T) {
 	named.ID, named.Path = "o/n/1.jpg", "n/1.jpg"
 	p := plan.Policy{Prune: plan.PruneWhenExpired, Retractions: plan.RetractionsTombstone}
 	merged, _ := p.Merge([]plan.Line{{Entry: nameless, Held: true}}, []mirrorindex.Entry{named}, false)
-	if n := plan.UnlistedLines(merged); n != 0 || len(p.Surplus(merged)) != 0 {
+	if n := (plan.Selection{}).Unlisted(merged); n != 0 || len(p.Surplus(merged)) != 0 {
 		t.Errorf("%d lines are said to be unlisted, and %v go", n, p.Surplus(merged))
 	}
 	here := []*wire.Record{{Digest: nameless.Digest, Size: 3, Origin: &wire.Origin{ID: nameless.ID}}}
-	if is, n := plan.Unlisted([]mirrorindex.Entry{named}, here); n != 0 {
+	site := plan.GuestPolicy{}
+	if is, n := site.Unlisted([]mirrorindex.Entry{named}, here); n != 0 {
 		t.Errorf("%d objects are said to be unlisted, first %+v", n, is)
+	}
+	outside := plan.Selection{ObservedFrom: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)} // what has the name does not come
+	site.Selection = outside
+	if _, n := site.Unlisted([]mirrorindex.Entry{named}, here); n != 1 || outside.Unlisted(merged) != 1 {
+		t.Errorf("outside of the selection %d and %d are said to be unlisted", n, outside.Unlisted(merged))
 	}
 }
 
@@ -68,5 +76,10 @@ func TestReplacedAndUnlisted(t *testing.T) {
 	}
 	if !p.Removes(&lines[0]) {
 		t.Errorf("%+v stays", lines[0])
+	}
+	moved := e
+	moved.Path = "b.jpg"
+	if lines, _ = p.Merge([]plan.Line{{Entry: e, Replaced: true}}, []mirrorindex.Entry{moved}, false); len(lines) != 2 {
+		t.Errorf("of an object that has another path: %+v", lines)
 	}
 }

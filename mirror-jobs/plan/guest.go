@@ -93,7 +93,7 @@ func (p *GuestPolicy) Day(theirs []mirrorindex.Entry, here []*wire.Record, now t
 		e := &theirs[i]
 		r, others := sameBytes(held[e.ID], e)
 		if e.Is() == wire.StateCurrent {
-			g.replace(i, r, others)
+			g.replace(i, r, others, p.wanted(e))
 		} else if r == nil && len(others) > 0 {
 			g.Reused = append(g.Reused, i)
 		}
@@ -113,16 +113,10 @@ func (p *GuestPolicy) Day(theirs []mirrorindex.Entry, here []*wire.Record, now t
 				g.Same++
 				settled[r.ID] = true
 			}
-			switch c.Action {
-			case "":
-			case wire.ActionPurge:
+			switch hides := c.Action == wire.ActionPurge || c.Action == wire.ActionRetract && r.State != wire.StateRetracted; {
+			case c.Action == "":
+			case hides:
 				g.Remove = append(g.Remove, c)
-			case wire.ActionRetract:
-				if r.State == wire.StateRetracted { // it is hidden, and the time is new
-					g.Changes = append(g.Changes, c)
-				} else {
-					g.Remove = append(g.Remove, c)
-				}
 			default:
 				g.Changes = append(g.Changes, c)
 			}
@@ -151,9 +145,15 @@ func (p *GuestPolicy) Day(theirs []mirrorindex.Entry, here []*wire.Record, now t
 }
 
 // Unlisted counts the objects here that another Site does not list any more in the list of their day, and returns the first of them. One whose
-// bytes are those of a current object of the list, which may be here later, was found to be a duplicate of that.
-func Unlisted(theirs []mirrorindex.Entry, here []*wire.Record) (first *wire.Record, n int) {
-	listed, current := ListingOf(theirs), currentDigests(theirs, func(*mirrorindex.Entry) bool { return true })
+// bytes are those of a current object of the list, which is here or is to come, was found to be a duplicate of that.
+func (p *GuestPolicy) Unlisted(theirs []mirrorindex.Entry, here []*wire.Record) (first *wire.Record, n int) {
+	isHere := make(map[string]bool, len(here))
+	for _, r := range here {
+		if r.Origin != nil {
+			isHere[r.Origin.ID] = true
+		}
+	}
+	listed, current := ListingOf(theirs), currentDigests(theirs, func(e *mirrorindex.Entry) bool { return isHere[e.ID] || p.wanted(e) })
 	for _, r := range here {
 		if r.Origin == nil || listed[r.Origin.ID] != nil || current[r.Digest] {
 			continue
@@ -165,11 +165,11 @@ func Unlisted(theirs []mirrorindex.Entry, here []*wire.Record) (first *wire.Reco
 	return first, n
 }
 
-// currentDigests are those of such current objects of a list.
-func currentDigests(list []mirrorindex.Entry, such func(*mirrorindex.Entry) bool) map[wire.Digest]bool {
+// currentDigests returns the digests of the current objects of a list for which include is true.
+func currentDigests(list []mirrorindex.Entry, include func(*mirrorindex.Entry) bool) map[wire.Digest]bool {
 	all := make(map[wire.Digest]bool, len(list))
 	for i := range list {
-		if list[i].Is() == wire.StateCurrent && such(&list[i]) {
+		if list[i].Is() == wire.StateCurrent && include(&list[i]) {
 			all[list[i].Digest] = true
 		}
 	}
@@ -188,16 +188,17 @@ func sameBytes(all []*wire.Record, e *mirrorindex.Entry) (same *wire.Record, oth
 	return same, others
 }
 
-// replace has other objects with the ID of a current one superseded, once that one is listed here.
-func (g *Guest) replace(i int, r *wire.Record, others []*wire.Record) {
+// replace has other objects with the ID of a current one superseded, once that one is listed here, if it is to come.
+func (g *Guest) replace(i int, r *wire.Record, others []*wire.Record, comes bool) {
 	if r == nil && len(others) > 0 {
 		g.Reused = append(g.Reused, i)
 	}
 	for _, other := range others {
 		switch {
 		case other.State != wire.StateCurrent:
-		case r == nil:
+		case r == nil && comes:
 			g.Later++
+		case r == nil:
 		case r.State == wire.StateCurrent:
 			g.Changes = append(g.Changes, Change{Action: wire.ActionSupersede, Record: other})
 		}
@@ -207,12 +208,12 @@ func (g *Guest) replace(i int, r *wire.Record, others []*wire.Record) {
 // gives says whether the other Site gives the bytes of an object that was here before: then of a superseded version, too.
 func (p *GuestPolicy) gives(e *mirrorindex.Entry) bool {
 	is := e.Is()
-	return (is == wire.StateCurrent || is == wire.StateSuperseded) && p.selects(e)
+	return (is == wire.StateCurrent || is == wire.StateSuperseded) && p.Selects(e)
 }
 
 func (p *GuestPolicy) wanted(e *mirrorindex.Entry) bool {
 	is := e.Is()
-	return (is == wire.StateCurrent || is == wire.StateSuperseded && p.AllVersions) && p.selects(e)
+	return (is == wire.StateCurrent || is == wire.StateSuperseded && p.AllVersions) && p.Selects(e)
 }
 
 // withheld says whether an object is under embargo at the other Site: who pulls may be one of those that may read it, and the

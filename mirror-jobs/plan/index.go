@@ -16,19 +16,21 @@ type Selection struct {
 	// ObservedFrom and ObservedTo bound the observation time, or that of receipt where none
 	// is known; the zero time is no bound.
 	ObservedFrom, ObservedTo time.Time
-	// nothing is selected: see Of.
-	nothing bool
+	// selectsNothing is set by ForInstrument.
+	selectsNothing bool
 }
 
-// Of returns what a mirror wants of one instrument. Of one that is not selected it wants nothing more, and what it holds is retracted and purged as
-// before.
-func (s Selection) Of(instrument string) Selection {
-	s.nothing = !s.wants(instrument)
+// ForInstrument returns the selection of one instrument's objects. If the instrument is not selected, that is none: nothing more is fetched, and the
+// objects that the mirror holds are removed as those of the others are.
+func (s Selection) ForInstrument(instrument string) Selection {
+	s.selectsNothing = !s.wants(instrument)
 	return s
 }
 
-// All says whether all objects of an instrument are wanted.
-func (s Selection) All() bool { return !s.nothing && s.ObservedFrom.IsZero() && s.ObservedTo.IsZero() }
+// SelectsAll says whether all objects of an instrument are wanted.
+func (s Selection) SelectsAll() bool {
+	return !s.selectsNothing && s.ObservedFrom.IsZero() && s.ObservedTo.IsZero()
+}
 
 // Known is what a mirror has seen of one instrument and acted upon in full.
 type Known struct {
@@ -108,7 +110,7 @@ func (s Selection) wants(instrument string) bool {
 func (s Selection) Changed(lines []mirrorindex.DaysLine, known Known) (changed []mirrorindex.DaysLine) {
 	holds := map[string]bool{}
 	for day, is := range known.Days {
-		if is.Objects > 0 && !s.All() {
+		if is.Objects > 0 {
 			holds[string(day)], holds[mirrorindex.MonthOf(day)] = true, true
 		}
 	}
@@ -126,7 +128,7 @@ func (s Selection) Changed(lines []mirrorindex.DaysLine, known Known) (changed [
 
 // may says whether a month or day may hold anything that is wanted.
 func (s Selection) may(line mirrorindex.DaysLine) bool {
-	if s.nothing {
+	if s.selectsNothing {
 		return false
 	}
 	from, to, err := bounds(line)
@@ -151,8 +153,8 @@ func bounds(line mirrorindex.DaysLine) (from, to time.Time, err error) {
 	return from, from.AddDate(0, 0, 1), err
 }
 
-// selects says whether an object is wanted.
-func (s Selection) selects(e *mirrorindex.Entry) bool {
+// Selects says whether an object is wanted.
+func (s Selection) Selects(e *mirrorindex.Entry) bool {
 	from, to := e.Observed()
-	return !s.nothing && (s.ObservedTo.IsZero() || from.Before(s.ObservedTo)) && !to.Before(s.ObservedFrom)
+	return !s.selectsNothing && (s.ObservedTo.IsZero() || from.Before(s.ObservedTo)) && !to.Before(s.ObservedFrom)
 }

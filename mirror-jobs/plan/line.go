@@ -122,12 +122,12 @@ func sortLines(all []Line) {
 	})
 }
 
-// UnlistedLines counts the objects that a mirror has, and that the other side does not list any more. One whose bytes are those of a current object
-// of the day, which may come later, was found to be a duplicate of that.
-func UnlistedLines(lines []Line) (n int) {
+// Unlisted counts the objects that a mirror has, and that the other side does not list any more. One whose bytes are those of a current object
+// of the day, which is here or is to come, was found to be a duplicate of that.
+func (s Selection) Unlisted(lines []Line) (n int) {
 	current := map[wire.Digest]bool{}
 	for i := range lines {
-		if l := &lines[i]; !l.Gone && l.Is() == wire.StateCurrent {
+		if l := &lines[i]; !l.Gone && l.Is() == wire.StateCurrent && (l.Held || s.Selects(&l.Entry)) {
 			current[l.Digest] = true
 		}
 	}
@@ -142,7 +142,7 @@ func UnlistedLines(lines []Line) (n int) {
 // Missing returns the indexes of the lines whose objects are to be fetched.
 func (s Selection) Missing(lines []Line) (all []int) {
 	for i := range lines {
-		if l := &lines[i]; !l.Held && !l.Gone && l.Is() == wire.StateCurrent && s.selects(&l.Entry) {
+		if l := &lines[i]; !l.Held && !l.Gone && l.Is() == wire.StateCurrent && s.Selects(&l.Entry) {
 			all = append(all, i)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/plan"
 )
 
-// Outcomes are of one change. Here an object changes up to four times, a mirror runs after some of the changes, and the origin is restored
-// from a backup of any time, once or twice. A copy that a mirror hides is hidden until somebody restores the object at the origin.
+// TestOutcomes is about one change. In the tests below an object changes up to four times, a mirror runs after some of the changes, and the origin
+// is restored from a backup of any time, once or twice. A copy that a mirror hides stays hidden until somebody restores the object at the origin.
 
 // copyHere is a mirror's copy of the one object of a day.
 type copyHere interface {
@@ -24,17 +24,22 @@ type copyHere interface {
 	// readable says whether the mirror serves the copy, and was whether it keeps in mind that there was one.
 	readable() bool
 	was() bool
+	// reverted counts the retractions and purges that the mirror said the origin does not list any more.
+	reverted() int
 }
 
 // folderCopy is one in a folder.
 type folderCopy struct {
 	plan.Policy
 	lines []plan.Line
+	kept  int
 }
 
 func (c *folderCopy) run(list []mirrorindex.Entry) {
 	if !plan.SumOf(c.lines).Same(mirrorindex.SumOf(list)) { // else the origin says that nothing is new
-		c.lines, _ = c.Merge(c.lines, list, false)
+		var kept int
+		c.lines, kept = c.Merge(c.lines, list, false)
+		c.kept += kept
 	}
 	c.lines = c.Removed(c.lines)
 	for _, i := range (plan.Selection{}).Missing(c.lines) {
@@ -49,11 +54,14 @@ func (c *folderCopy) readable() bool {
 
 func (c *folderCopy) was() bool { return true }
 
+func (c *folderCopy) reverted() int { return c.kept }
+
 // siteCopy is one in the archive of a Site, whose archivist does what a run asks for before the next one begins.
 type siteCopy struct {
 	plan.GuestPolicy
 	here []*wire.Record
 	at   time.Time
+	kept int
 }
 
 func (c *siteCopy) run(list []mirrorindex.Entry) {
@@ -62,6 +70,7 @@ func (c *siteCopy) run(list []mirrorindex.Entry) {
 		list = nil
 	}
 	is := c.Day(list, c.here, c.at)
+	c.kept += is.Kept
 	for _, change := range slices.Concat(is.Changes, is.Remove) {
 		r := change.Record
 		switch change.Action {
@@ -91,6 +100,8 @@ func (c *siteCopy) readable() bool {
 }
 
 func (c *siteCopy) was() bool { return len(c.here) > 0 }
+
+func (c *siteCopy) reverted() int { return c.kept }
 
 // history is what became of an object at its origin, and what the origin listed after each change; first, before any.
 type history struct {
@@ -181,6 +192,9 @@ func TestSequences(t *testing.T) {
 		if h.hidden(len(h.became)) && c.readable() || last.Is() == wire.StateCurrent && !c.readable() && !wasPurged {
 			t.Errorf("%s: after %v with runs after %v, the copy is readable: %t", name, h.became, after, c.readable())
 		}
+		if c.reverted() > 0 {
+			t.Errorf("%s: after %v with runs after %v, the origin is said to have been restored from a backup", name, h.became, after)
+		}
 	})
 }
 
@@ -227,5 +241,23 @@ func checkGoesOn(t *testing.T, h *history, backup int, what, name string, c copy
 	purged := slices.Contains(h.became, "Purged") || strings.HasPrefix(name, "Site, Delete")
 	if !c.readable() && !purged {
 		t.Errorf("%s, and a restoration: the copy is hidden", what)
+	}
+}
+
+// A repeated retraction is asked for only where the mirror follows the first: not where somebody here retracted the copy, and not with Ignore. It
+// hides nothing more, so that no safety stop counts it.
+func TestRepeatedRetraction(t *testing.T) {
+	t.Parallel()
+	theirs := object{Path: "a.jpg", Became: []became{"Retracted", "Restored", "Retracted"}}.entry()
+	for _, c := range []struct {
+		changedBy, retractions string
+		asks                   int
+	}{{by, wire.MirrorTombstone, 1}, {"anna", wire.MirrorTombstone, 0}, {by, wire.MirrorIgnore, 0}} {
+		here := here{object: object{Path: "a.jpg", Became: []became{"Retracted"}}, ChangedBy: c.changedBy}.record()
+		p := plan.GuestPolicy{By: by, Retractions: c.retractions}
+		is := p.Day([]mirrorindex.Entry{theirs}, []*wire.Record{here}, time.Date(2015, 4, 1, 0, 0, 0, 0, time.UTC))
+		if len(is.Changes) != c.asks || len(is.Remove) != 0 {
+			t.Errorf("%+v: the run asks for %+v and %+v", c, is.Changes, is.Remove)
+		}
 	}
 }

@@ -69,7 +69,7 @@ func (p *run) instrumentsOf(ctx context.Context, lines []mirrorindex.RootLine) e
 		if err != nil {
 			return err
 		}
-		all = append(all, &instrument{RootLine: line, Selection: p.Of(line.Instrument), known: known, months: map[string]string{}, open: 1})
+		all = append(all, &instrument{RootLine: line, Selection: p.ForInstrument(line.Instrument), known: known, months: map[string]string{}, open: 1})
 		questions = append(questions, mirrorindex.DaysQuestion{Instrument: line.Instrument})
 	}
 	answers, err := p.Source.Days(ctx, questions)

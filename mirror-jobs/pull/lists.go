@@ -149,15 +149,10 @@ func (p *run) missing(d *day) []int {
 		}
 		l.Replaced = l.Replaced && !leftover
 	}
-	missing := d.in.Missing(d.lines)
-	if !p.Folder.Interrupted() && !p.Force && !d.anew {
-		return missing
-	}
-	still := missing[:0]
-	for _, i := range missing {
-		if d.lines[i].Held = p.Folder.Has(d.in.Instrument, &d.lines[i].Entry); !d.lines[i].Held {
-			still = append(still, i)
+	if p.Folder.Interrupted() || p.Force || d.anew {
+		for _, i := range (plan.Selection{}).Missing(d.lines) { // also what is not selected any more
+			d.lines[i].Held = p.Folder.Has(d.in.Instrument, &d.lines[i].Entry)
 		}
 	}
-	return still
+	return d.in.Missing(d.lines)
 }

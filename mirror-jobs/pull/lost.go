@@ -13,8 +13,8 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/plan"
 )
 
-// ErrLost: copies are lost here, and the other side does not give their objects any more.
-var ErrLost = errors.New("copies are lost here, and the other side does not give their objects any more")
+// ErrLost: copies are lost here, and no run fetches them again.
+var ErrLost = errors.New("copies are lost here, and are not fetched again, because the other side does not give their objects any more or because they are not selected")
 
 // lost counts the copies that a run with Force found to be lost, and that it cannot fetch again.
 type lost struct {
@@ -29,14 +29,14 @@ func (l *lost) err() error {
 	if n == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: %d, as %s: restore their files from another copy, or have the lists forget them by --force --accept-loss", ErrLost, n, l.first)
+	return fmt.Errorf("%w: %d, as %s: restore their files from another copy, select them again, or have the lists forget them by --force --accept-loss", ErrLost, n, l.first)
 }
 
-// look compares the file of a line. A copy that is lost, that the policy keeps and that cannot be fetched again stays in the list as one that
+// look compares the file of a line. A copy that is lost, that the policy keeps and that is not fetched again, since it cannot be or is not selected, stays in the list as one that
 // should be here, so that each such run and `mirror verify` name it, until a run accepts the loss.
 func (p *run) look(d *day, l *plan.Line) {
 	was := l.Held
-	if l.Held = p.isHere(d.in.Instrument, l); l.Held || !was || !isGivenNoMore(l) || p.Policy.Removes(l) {
+	if l.Held = p.isHere(d.in.Instrument, l); l.Held || !was || !isGivenNoMore(l) && d.in.Selects(&l.Entry) || p.Policy.Removes(l) {
 		return
 	}
 	if p.AcceptLoss {
@@ -44,7 +44,7 @@ func (p *run) look(d *day, l *plan.Line) {
 		return
 	}
 	l.Held = true
-	p.log.Add(slog.LevelError, "copies are lost here, and the other side does not give their objects any more", "instrument", d.in.Instrument, "path", l.Path, "id", l.ID)
+	p.log.Add(slog.LevelError, "copies are lost here, and are not fetched again: the other side does not give their objects any more, or they are not selected", "instrument", d.in.Instrument, "path", l.Path, "id", l.ID)
 	p.lost.once.Do(func() { p.lost.first = fmt.Sprintf("%s/%s of %s", d.in.Instrument, l.Path, d.day) })
 	p.lost.objects.Add(1)
 }

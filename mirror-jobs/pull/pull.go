@@ -128,10 +128,7 @@ func (p *run) do(ctx context.Context) error {
 		return err
 	}
 	p.site = root.Site
-	missing, err := p.checkNames(root)
-	if err != nil {
-		return err
-	}
+	missing, unselected := p.checkNames(root)
 	vanished := p.checkVanished(root)
 	if p.isNew {
 		p.confirmNothing(ctx, root)
@@ -140,7 +137,11 @@ func (p *run) do(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	changed := p.Selection.Instruments(root, func(name string) bool { return slices.Contains(held, name) }, func(name string) string {
+	isHeld := make(map[string]bool, len(held))
+	for _, name := range held {
+		isHeld[name] = true
+	}
+	changed := p.Selection.Instruments(root, func(name string) bool { return isHeld[name] }, func(name string) string {
 		if p.sweeps {
 			return ""
 		}
@@ -154,11 +155,11 @@ func (p *run) do(ctx context.Context) error {
 	if err == nil && done.left > 0 {
 		err = fmt.Errorf("%w: %d, which the next run tries again", ErrLeft, done.left)
 	}
-	if err == nil || errors.Is(err, ErrLeft) {
+	if unselected == nil && (err == nil || errors.Is(err, ErrLeft)) {
 		err = errors.Join(err, p.lost.err(), p.confirmRun(ctx, begun, done.left+p.lost.objects.Load()))
 	}
-	err = errors.Join(err, vanished, clock)
-	if vanished != nil || clock != nil || done.instruments < len(changed) || missing || root.Confirms && !p.Folder.State().Confirms {
+	err = errors.Join(unselected, err, vanished, clock)
+	if unselected != nil || vanished != nil || clock != nil || done.instruments < len(changed) || missing || root.Confirms && !p.Folder.State().Confirms {
 		etag = "" // the next run must look at the rest, say again which names are missing, what vanished or that the clock is wrong, or confirm all
 	}
 	// It need not be on the disk: without it, the next run asks more than it must.

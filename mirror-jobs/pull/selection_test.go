@@ -54,7 +54,7 @@ func TestOtherSelection(t *testing.T) {
 	}
 }
 
-// What was retracted of an instrument that is not selected any more is removed, and nothing new of it comes.
+// An object of an instrument that is not selected any more goes when it is retracted, and no new ones of the instrument come.
 func TestRetractedWhereNotSelected(t *testing.T) {
 	t.Parallel()
 	l := newPair(t)
@@ -63,7 +63,8 @@ func TestRetractedWhereNotSelected(t *testing.T) {
 	l.Wait(one)
 	l.pull()
 	l.instruments = []string{second}
-	l.Wait(l.Put(archivetest.Camera, "3.jpg", "three", at(storm.AddDate(0, 2, 0))))
+	l.Put(archivetest.Camera, "3.jpg", "three", at(storm.AddDate(0, 2, 0)))
+	l.Wait(l.Put(archivetest.Camera, "4.jpg", "four", at(storm)))
 	l.pull()
 	l.want("before", map[string]string{"allsky-1/1.jpg": "one", "allsky-2/2.jpg": "two"})
 	l.retract(one)

@@ -17,7 +17,7 @@ func (p *run) unlistedDay(d *day) {
 	if d.in.embargoed {
 		return
 	}
-	p.unlist(d.in.Instrument, d.day, int64(plan.UnlistedLines(d.lines)))
+	p.unlist(d.in.Instrument, d.day, int64(d.in.Unlisted(d.lines)))
 }
 
 // unlistedDays counts the objects of days that are not listed. Month is the one that was asked for; empty: all.

@@ -182,6 +182,10 @@ func unreadable(err error) bool {
 // follow asks the archivist for what the other Site has retracted. Objects are here by then.
 func (r *run) follow(ctx context.Context, d *day) error {
 	for _, c := range d.Changes {
+		if c.Action == wire.ActionRetract && r.isHeld(d.in) {
+			d.held++
+			continue
+		}
 		if err := r.ask(ctx, d, c); err != nil {
 			return err
 		}
@@ -202,8 +206,8 @@ func (r *run) follow(ctx context.Context, d *day) error {
 func (r *run) followRemovals(ctx context.Context, d *day) error {
 	switch {
 	case len(d.Remove) == 0:
-	case r.Registry().Instruments[d.in.guest].LegalHold:
-		d.held = len(d.Remove)
+	case r.isHeld(d.in):
+		d.held += len(d.Remove)
 		r.Logger.Warn("the Site is under legal hold: what the other Site has retracted or purged stays here until that ends", "instrument", d.in.guest, "day", d.day, "objects", d.held)
 	case r.Force:
 		d.counted = d.Gone + len(d.Remove)
@@ -219,6 +223,9 @@ func (r *run) followRemovals(ctx context.Context, d *day) error {
 	}
 	return nil
 }
+
+// isHeld says whether an instrument is under legal hold: the archivist refuses retractions and purges.
+func (r *run) isHeld(in *instrument) bool { return r.Registry().Instruments[in.guest].LegalHold }
 
 // told logs a change that the archivist is asked for.
 func (r *run) told(in *instrument, c plan.Change) {

@@ -120,7 +120,7 @@ func (r *run) missForGood(d *day) {
 		r.firstMissing = fmt.Sprintf("%q of %s, %s", cmp.Or(first.Path, first.ID), d.in.guest, d.day)
 	}
 	r.missing += d.missing
-	r.Logger.Error("the object store lost objects that are listed here, and the other Site does not give them any more: "+
+	r.Logger.Error("the object store lost objects that are listed here, and no run fetches them: the other Site does not give them any more, or they are not selected: "+
 		"substorm archive verify names them; restore their files in the bucket from a copy",
 		"instrument", d.in.guest, "day", d.day, "objects", d.missing, "object", cmp.Or(first.Path, first.ID), "key", first.Key)
 }
@@ -131,7 +131,7 @@ func (r *run) misses() error {
 	if r.owed > 0 {
 		owed = fmt.Sprintf("; %d others are owed%s: %s", r.owed, r.firstOwed, r.step())
 	}
-	return fmt.Errorf("%w: the object store here lost %d objects that are listed, as %s, and the other Site does not give them any more, so no run brings them back: "+
+	return fmt.Errorf("%w: the object store here lost %d objects that are listed, as %s, and no run brings them back, because the other Site does not give them any more or they are not selected: "+
 		"`substorm archive verify` names them; restore their files in the bucket from another mirror or a backup, or purge the objects here, "+
 		"and then run `kubectl substorm mirror run %s --verify-only`%s",
 		push.ErrNotPulled, r.missing, r.firstMissing, r.Entry.Partner, owed)

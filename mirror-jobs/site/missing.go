@@ -68,7 +68,7 @@ func (r *run) findMissing(ctx context.Context, offered func(name string) bool, a
 	held, unknown := 0, []string(nil)
 	for guest := range r.Registry().Instruments {
 		origin, name, is := wire.ParseGuestName(guest)
-		if !is || origin != r.origin {
+		if !is || origin != r.origin || r.policy.Wants != nil && !r.policy.Wants(name) {
 			continue
 		}
 		switch known := r.state.root.Missing[name]; {

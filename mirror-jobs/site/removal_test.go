@@ -211,7 +211,7 @@ func TestRetractedOutsideOfTheWindow(t *testing.T) {
 	}
 }
 
-// What was retracted of an instrument that is not selected any more is retracted here, and nothing new of it comes.
+// An object of an instrument that is not selected any more is retracted here, too, and no new ones of the instrument come.
 func TestRetractedWhereNotSelected(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)

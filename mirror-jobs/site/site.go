@@ -75,7 +75,7 @@ type Config struct {
 
 // Run makes one run. Errors: push.ErrOwed, push.Problem, of the archive and of NATS.
 func Run(ctx context.Context, cfg Config) error {
-	r := &run{Config: cfg, now: time.Now(), origin: cfg.Entry.HTTPS.Origin, log: summary.New(cfg.Logger), differing: map[string]bool{}}
+	r := &run{Config: cfg, now: time.Now(), origin: cfg.Entry.HTTPS.Origin, log: summary.New(cfg.Logger), differing: map[string]bool{}, undeclared: map[string]bool{}}
 	defer r.log.Flush()
 	r.part = cfg.VerifyOnly || !cfg.From.IsZero() || !cfg.To.IsZero()
 	r.anew = r.part || cfg.Force
@@ -139,7 +139,9 @@ type run struct {
 	vanished *plan.VanishedError
 	// differing are the instruments of which the answers differ from the root, and whether it lists them; contradicted are those of
 	// which a second root says the same.
-	differing    map[string]bool
+	differing map[string]bool
+	// undeclared are those that the registry here lost.
+	undeclared   map[string]bool
 	contradicted []string
 	// clock says what is wrong with the clock of the other Site; nil: nothing.
 	clock *plan.ClockError
@@ -191,7 +193,7 @@ func (r *run) do(ctx context.Context) error {
 			"the other side is Site %q, and spec.https.origin is %q: name the Site whose archive spec.https.url serves", root.Site, r.origin)}
 	}
 	known := r.state.root.Instruments
-	changed := r.policy.Instruments(root, r.stands, func(name string) string {
+	changed := r.policy.Instruments(root, r.hasGuest, func(name string) string {
 		if r.anew || r.sweeps {
 			return ""
 		}
@@ -342,6 +344,7 @@ func (r *run) forgetUndeclared() {
 	for name := range r.state.root.Instruments {
 		if _, is := declared[wire.GuestName(r.origin, name)]; !is {
 			delete(r.state.root.Instruments, name)
+			r.undeclared[name] = true
 			r.state.root.ETag = ""
 		}
 	}
@@ -385,7 +388,7 @@ func (r *run) instrument(ctx context.Context, line mirrorindex.RootLine, answer 
 			return err
 		}
 	}
-	in := &instrument{name: line.Instrument, guest: wire.GuestName(r.origin, line.Instrument), access: answer[0].Access.InForce(), Selection: r.policy.Of(line.Instrument)}
+	in := &instrument{name: line.Instrument, guest: wire.GuestName(r.origin, line.Instrument), access: answer[0].Access.InForce(), Selection: r.policy.ForInstrument(line.Instrument)}
 	if err := r.vanishedDays(ctx, in, answer[1:], ""); err != nil {
 		return err
 	}
@@ -412,10 +415,10 @@ type instrument struct {
 	plan.Selection
 }
 
-// stands says whether an instrument of the other Site stands here: what is here of it follows that Site, also where it is not selected any more.
-func (r *run) stands(name string) bool {
+// hasGuest says whether objects of an instrument of the other Site may be here, also where it is not selected any more, or where the registry lost it.
+func (r *run) hasGuest(name string) bool {
 	_, is := r.Registry().Instruments[wire.GuestName(r.origin, name)]
-	return is
+	return is || r.undeclared[name]
 }
 
 // policyOf is the policy for an instrument.
@@ -456,7 +459,7 @@ func (r *run) month(ctx context.Context, in *instrument, month, tag string) erro
 
 // addHeld adds how many objects are here of each day, where some days are not selected: what is here of these is retracted and purged, too.
 func (r *run) addHeld(ctx context.Context, in *instrument, known *plan.Known) error {
-	if r.part || in.All() {
+	if in.SelectsAll() || !r.From.IsZero() || !r.To.IsZero() {
 		return nil
 	}
 	days, err := r.Catalog.Days(ctx, in.guest)

@@ -94,7 +94,8 @@ func (r *run) unlisted(d *day) {
 	if d.partial || d.in.access.Embargo() > 0 || !known && len(r.state.root.Vanished) >= maxVanished {
 		return
 	}
-	first, n := plan.Unlisted(d.lines, d.here)
+	policy := r.policyOf(d.in)
+	first, n := policy.Unlisted(d.lines, d.here)
 	if n <= before {
 		return
 	}

@@ -31,15 +31,15 @@ func contentIsUnexpected(v InstrumentView) (Finding, bool) {
 	if n := roundedCount(c.Today); n > 1 {
 		objects = fmt.Sprintf("%d or more objects", n)
 	}
+	if secret.IsMediaType(c.Looks) {
+		return bad(v1alpha1.ReasonUnexpectedContent, fmt.Sprintf(
+			"%s received on %s may contain secrets, which whoever may read the archive can read: %q looks like %s; replace these keys and passwords where they are used, "+
+				"and remove the objects with substorm archive purge, which takes many at once by --received, --from or --match; substorm archive inspect shows who sent them",
+			objects, wire.DayOf(c.ReceivedAt), c.Path, c.Looks)), true
+	}
 	declared := c.MediaType
 	if of := v.Instrument.Spec.Archive.MediaType; of != "" && of != undeclaredType && of != declared { // the object has what its sender says
 		declared = of + ", was sent as " + declared
-	}
-	if secret.IsMediaType(c.Looks) {
-		return bad(v1alpha1.ReasonUnexpectedContent, fmt.Sprintf(
-			"%s received on %s may be secrets, and whoever may read the archive can read them: %q looks like %s: replace the keys and passwords in them, "+
-				"and have substorm archive purge take them out (--received, --from and --match select many at once)",
-			objects, wire.DayOf(c.ReceivedAt), c.Path, c.Looks)), true
 	}
 	return bad(v1alpha1.ReasonUnexpectedContent, fmt.Sprintf(
 		"the content of %s received on %s contradicts the declared media type: %q is declared as %s, and looks like %s; such objects are kept: "+

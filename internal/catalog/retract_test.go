@@ -95,6 +95,29 @@ func TestRetractedAfterARestore(t *testing.T) {
 	}
 }
 
+// A notice of a retraction of another Site's object says when it was retracted there.
+func TestRetractedAtItsOrigin(t *testing.T) {
+	l := newLab(t)
+	const guest = "arctic_allsky-1"
+	when, later := noon.Add(time.Hour), noon.Add(2*time.Hour)
+	r := object(noon, "a.jpg")
+	r.Origin = &wire.Origin{Site: "arctic", ID: "o/arctic/allsky-1/n/a.jpg"}
+	r.ID = r.Origin.ObjectID(site, guest, r.ReceivedAt, r.Digest)
+	r.Key = r.ID
+	l.part(guest, r)
+	l.flush()
+	c := l.catalog(nil)
+	l.ready(c)
+	r.Retract("a lamp", "mirror north", later)
+	r.Origin = &wire.Origin{Site: "arctic", ID: r.Origin.ID, RetractedAt: &when}
+	l.Announce(guest, r)
+	l.ready(c)
+	d := l.day(c, guest, wire.DayOf(noon))
+	if len(d.Records) != 1 || d.Records[0].State != wire.StateRetracted || d.Records[0].Origin.RetractedAt == nil || !d.Records[0].Origin.RetractedAt.Equal(when) {
+		t.Errorf("%+v", d.Records)
+	}
+}
+
 // Only the archivist decides what is retracted: a notice of anybody else changes nothing.
 func TestRetractedByOthers(t *testing.T) {
 	l := newLab(t)

@@ -41,9 +41,9 @@ func TestDuplicateVanishes(t *testing.T) {
 
 // The object that has the name comes in the same run that finds the one without to be a duplicate of it. It does not go before that one is here.
 func TestDuplicateOfWhatComes(t *testing.T) {
-	nameless := mirrorindex.Entry{ID: "o/r/1", Path: "r/1", Size: 3, Digest: wire.Digest{1}}
+	nameless := mirrorindex.Entry{ID: "o/kiruna/allsky-1/r/1", Path: "r/1", Size: 3, Digest: wire.Digest{1}}
 	named := nameless
-	named.ID, named.Path = "o/n/1.jpg", "n/1.jpg"
+	named.ID, named.Path = "o/kiruna/allsky-1/n/1.jpg", "n/1.jpg"
 	p := plan.Policy{Prune: plan.PruneWhenExpired, Retractions: plan.RetractionsTombstone}
 	merged, _ := p.Merge([]plan.Line{{Entry: nameless, Held: true}}, []mirrorindex.Entry{named}, false)
 	if n := (plan.Selection{}).Unlisted(merged); n != 0 || len(p.Surplus(merged)) != 0 {
@@ -53,6 +53,12 @@ func TestDuplicateOfWhatComes(t *testing.T) {
 	site := plan.GuestPolicy{}
 	if is, n := site.Unlisted([]mirrorindex.Entry{named}, here); n != 0 {
 		t.Errorf("%d objects are said to be unlisted, first %+v", n, is)
+	}
+	other := named // as an origin lists it that was installed again
+	other.ID = "o/kiruna/allsky-1/r/2"
+	lines, _ := p.Merge([]plan.Line{{Entry: nameless, Held: true}}, []mirrorindex.Entry{other}, false)
+	if _, n := site.Unlisted([]mirrorindex.Entry{other}, here); n != 1 || (plan.Selection{}).Unlisted(lines) != 1 {
+		t.Errorf("beside one without a name %d and %d are said to be unlisted", n, (plan.Selection{}).Unlisted(lines))
 	}
 	outside := plan.Selection{ObservedFrom: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)} // what has the name does not come
 	site.Selection = outside

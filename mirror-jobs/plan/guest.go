@@ -145,7 +145,8 @@ func (p *GuestPolicy) Day(theirs []mirrorindex.Entry, here []*wire.Record, now t
 }
 
 // Unlisted counts the objects here that another Site does not list any more in the list of their day, and returns the first of them. One whose
-// bytes are those of a current object of the list, which is here or is to come, was found to be a duplicate of that.
+// bytes are those of another object of the list that is here was found to be a duplicate of that, and so was one without a name of an object with
+// one that is to come.
 func (p *GuestPolicy) Unlisted(theirs []mirrorindex.Entry, here []*wire.Record) (first *wire.Record, n int) {
 	isHere := make(map[string]bool, len(here))
 	for _, r := range here {
@@ -153,9 +154,10 @@ func (p *GuestPolicy) Unlisted(theirs []mirrorindex.Entry, here []*wire.Record) 
 			isHere[r.Origin.ID] = true
 		}
 	}
-	listed, current := ListingOf(theirs), currentDigests(theirs, func(e *mirrorindex.Entry) bool { return isHere[e.ID] || p.wanted(e) })
+	listed, current := ListingOf(theirs), currentDigests(theirs, func(e *mirrorindex.Entry) bool { return isHere[e.ID] })
+	named := currentDigests(theirs, func(e *mirrorindex.Entry) bool { return wire.IsNamedID(e.ID) && p.wanted(e) })
 	for _, r := range here {
-		if r.Origin == nil || listed[r.Origin.ID] != nil || current[r.Digest] {
+		if r.Origin == nil || listed[r.Origin.ID] != nil || current[r.Digest] || named[r.Digest] && !wire.IsNamedID(r.Origin.ID) {
 			continue
 		}
 		if n++; first == nil {

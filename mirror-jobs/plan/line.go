@@ -122,17 +122,17 @@ func sortLines(all []Line) {
 	})
 }
 
-// Unlisted counts the objects that a mirror has, and that the other side does not list any more. One whose bytes are those of a current object
-// of the day, which is here or is to come, was found to be a duplicate of that.
+// Unlisted counts the objects that a mirror has, and that the other side does not list any more. One without a name whose bytes are those of an
+// object with a name of the same day, which is here or is to come, was found to be a duplicate of that.
 func (s Selection) Unlisted(lines []Line) (n int) {
-	current := map[wire.Digest]bool{}
+	named := map[wire.Digest]bool{}
 	for i := range lines {
-		if l := &lines[i]; !l.Gone && l.Is() == wire.StateCurrent && (l.Held || s.Selects(&l.Entry)) {
-			current[l.Digest] = true
+		if l := &lines[i]; !l.Gone && l.Is() == wire.StateCurrent && wire.IsNamedID(l.ID) && (l.Held || s.Selects(&l.Entry)) {
+			named[l.Digest] = true
 		}
 	}
 	for i := range lines {
-		if l := &lines[i]; l.Held && l.Gone && !l.Moved && !current[l.Digest] {
+		if l := &lines[i]; l.Held && l.Gone && !l.Moved && (wire.IsNamedID(l.ID) || !named[l.Digest]) {
 			n++
 		}
 	}

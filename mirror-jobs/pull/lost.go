@@ -44,7 +44,8 @@ func (p *run) look(d *day, l *plan.Line) {
 		return
 	}
 	l.Held = true
-	p.log.Add(slog.LevelError, "copies are lost here, and are not fetched again: the other side does not give their objects any more, or they are not selected", "instrument", d.in.Instrument, "path", l.Path, "id", l.ID)
+	p.log.Add(slog.LevelError, "copies are lost here, and are not fetched again: the other side does not give their objects any more, or they are not selected",
+		"instrument", d.in.Instrument, "path", l.Path, "id", l.ID)
 	p.lost.once.Do(func() { p.lost.first = fmt.Sprintf("%s/%s of %s", d.in.Instrument, l.Path, d.day) })
 	p.lost.objects.Add(1)
 }

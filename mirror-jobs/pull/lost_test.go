@@ -52,6 +52,52 @@ func TestLostList(t *testing.T) {
 	}
 }
 
+// Of an instrument that is not selected any more the lists of days, or what is known of them, are lost: the files are found again, and go when their
+// objects are retracted.
+func TestLostListWhereNotSelected(t *testing.T) {
+	t.Parallel()
+	for _, lost := range []string{"2015-03-17.jsonl.zst", "days.json"} {
+		t.Run(lost, func(t *testing.T) {
+			l := newPair(t)
+			l.Put(second, "2.jpg", "two", at(storm))
+			one := l.Put(archivetest.Camera, "1.jpg", "one", at(storm))
+			l.Wait(one)
+			l.pull()
+			l.instruments = []string{second}
+			l.pull()
+			if err := os.Remove(filepath.Join(l.dir, ".substorm/allsky-1", lost)); err != nil {
+				t.Fatal(err)
+			}
+			l.Wait(l.Put(archivetest.Camera, "3.jpg", "three", at(storm.AddDate(0, 2, 0))))
+			l.pull()
+			l.retract(one)
+			l.pull()
+			l.want("after the retraction", map[string]string{"allsky-2/2.jpg": "two"})
+		})
+	}
+}
+
+// A run with force names a lost copy of an object that is not selected any more, and so does the next one: nothing fetches it.
+func TestLostCopyWhereNotSelected(t *testing.T) {
+	t.Parallel()
+	l := newPair(t)
+	l.Put(second, "2.jpg", "two", at(storm))
+	l.Wait(l.Put(archivetest.Camera, "1.jpg", "one", at(storm)))
+	l.pull()
+	l.instruments, l.force = []string{second}, true
+	if err := os.Remove(filepath.Join(l.dir, "allsky-1/1.jpg")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := l.from(t.Context(), l.URL); !errors.Is(err, pull.ErrLost) || !strings.Contains(err.Error(), "allsky-1/1.jpg") {
+			t.Errorf("a lost copy: %v", err)
+		}
+	}
+	l.instruments = nil
+	l.pull()
+	l.want("selected again", map[string]string{"allsky-1/1.jpg": "one", "allsky-2/2.jpg": "two"})
+}
+
 // A copy that is lost, of an object that expired at the other side, fails each run that compares, until one accepts the loss; what the other
 // side still has comes again.
 func TestLostForGood(t *testing.T) {

@@ -100,7 +100,8 @@ func TestOtherPolicy(t *testing.T) {
 func TestNoSuchInstrument(t *testing.T) {
 	t.Parallel()
 	l := newPair(t)
-	l.Wait(l.Put(archivetest.Camera, "1.jpg", "one", at(storm)))
+	one := l.Put(archivetest.Camera, "1.jpg", "one", at(storm))
+	l.Wait(one)
 	l.instruments = []string{archivetest.Camera, "nothere", "radar-*"}
 	for range 2 {
 		l.log.Reset()
@@ -118,4 +119,9 @@ func TestNoSuchInstrument(t *testing.T) {
 		}
 	}
 	l.want("what there is", map[string]string{"allsky-1/1.jpg": "one"})
+	l.retract(one)
+	if err := l.from(t.Context(), l.URL); !errors.Is(err, pull.ErrNothingSelected) {
+		t.Error(err)
+	}
+	l.want("after the retraction", map[string]string{})
 }

@@ -230,6 +230,9 @@ func TestRetractedWhereNotSelected(t *testing.T) {
 	if asked := h.requests(); len(asked) != 1 || asked[0] != wire.ActionRetract {
 		t.Errorf("the archivist is asked for %q", asked)
 	}
+	if _, err := h.pull(h.URL, selects, func(c *site.Config) { c.VerifyOnly = true }); err == nil {
+		t.Error("a run that only verifies does not say that the retraction is owed")
+	}
 }
 
 // A request names the time at which an object was retracted at its origin, so that an older restoration there is not followed.
@@ -264,6 +267,12 @@ func TestRetractedAgain(t *testing.T) {
 	h.lists(r)
 	r.Retract("a face", "anna", storm.Add(3*time.Hour))
 	h.lists(r)
+	h.registry[wire.RegistryCompleteKey] = wire.RegistryComplete{Revision: 1, LegalHold: true}
+	h.pulled()
+	if asked := h.requests(); len(asked) != 1 {
+		t.Errorf("under legal hold the archivist is asked for %q", asked)
+	}
+	h.registry[wire.RegistryCompleteKey] = wire.RegistryComplete{Revision: 1}
 	h.pulled()
 	asked := h.wholeRequests()
 	if len(asked) != 2 || !asked[1].RetractedAt.Equal(*r.RetractedAt) {

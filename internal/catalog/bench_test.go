@@ -43,7 +43,7 @@ func BenchmarkFind(b *testing.B) {
 	c.overlay.begin(wire.StreamCursor{Epoch: "e", Next: 1})
 	for i := range 60 {
 		r := object(noon.Add(time.Duration(i)*time.Second), noon.Format("2006/01/02/")+fmt.Sprintf("12%02d.jpg", i))
-		c.overlay.add("e", uint64(i+1), wire.Notice{Site: site, Instrument: camera, Record: r}, 500)
+		c.overlay.add("e", uint64(i+1), noon, wire.Notice{Site: site, Instrument: camera, Record: r}, 500)
 	}
 	path := d.paths[700]
 	b.ReportAllocs()

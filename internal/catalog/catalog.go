@@ -288,6 +288,6 @@ func (c *Catalog) hear(epoch string, m stream.Message) {
 	if err != nil || again || m.Sequence < c.index.listed.Next && c.index.listed.Epoch == epoch {
 		return
 	}
-	c.overlay.add(epoch, m.Sequence, n, len(m.Data))
+	c.overlay.add(epoch, m.Sequence, m.At, n, len(m.Data))
 	c.hearNewest(n)
 }

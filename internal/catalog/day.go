@@ -94,7 +94,7 @@ func (c *Catalog) under(listed *Day, tag string, fresh []*item) *Day {
 	return d
 }
 
-// tagOf: files are written once, and so is a message of a stream.
+// tagOf returns the tag of a day. Files are written once, and so is a message that a stream takes at a time under a sequence.
 func tagOf(sum wire.RootDay, epoch string, fresh []*item) string {
 	// As fmt would write "%s %d %v" of the day, its version and its parts: each request asks.
 	text := append(make([]byte, 0, 128), sum.Day...)
@@ -113,8 +113,10 @@ func tagOf(sum wire.RootDay, epoch string, fresh []*item) string {
 	}
 	if len(fresh) > 0 {
 		text = append(append(text, ' '), epoch...)
-		text = strconv.AppendUint(append(text, ' '), fresh[0].sequence, 10)
-		text = strconv.AppendUint(append(text, ' '), fresh[len(fresh)-1].sequence, 10)
+		for _, f := range []*item{fresh[0], fresh[len(fresh)-1]} {
+			text = strconv.AppendUint(append(text, ' '), f.sequence, 10)
+			text = strconv.AppendInt(append(text, ' '), f.at, 10)
+		}
 	}
 	hash := sha256.Sum256(text)
 	return hex.EncodeToString(hash[:12])

@@ -5,6 +5,7 @@ package catalog
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -26,10 +27,12 @@ const (
 // item is one notice.
 type item struct {
 	sequence uint64
-	size     int64
-	of       dayKey
-	path     string // published
-	record   wire.Record
+	// at is when the stream took the notice, in nanoseconds since 1970: a Site that is restored from a backup uses sequences again.
+	at     int64
+	size   int64
+	of     dayKey
+	path   string // published
+	record wire.Record
 }
 
 type dayKey struct {
@@ -72,12 +75,12 @@ func (o *overlay) reached(epoch string, sequence uint64) {
 	}
 }
 
-func (o *overlay) add(epoch string, sequence uint64, n wire.Notice, size int) {
+func (o *overlay) add(epoch string, sequence uint64, at time.Time, n wire.Notice, size int) {
 	if o.epoch != epoch {
 		return
 	}
 	of := dayKey{n.Instrument, wire.DayOf(n.ReceivedAt)}
-	i := &item{sequence: sequence, size: int64(size) + itemCost, of: of, path: n.Published(), record: n.Record}
+	i := &item{sequence: sequence, at: at.UnixNano(), size: int64(size) + itemCost, of: of, path: n.Published(), record: n.Record}
 	i.record.ReceivedAt = i.record.ReceivedAt.UTC()
 	o.items = append(o.items, i)
 	days := o.days[of.instrument]

@@ -6,6 +6,7 @@ package up_test
 
 import (
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/substorm/substorm/internal/mirrorindex"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
@@ -154,6 +156,7 @@ func TestMirrorsKeepAllOfAnOriginThatWentBack(t *testing.T) {
 	b.copies(b.DataDir, backup)
 	b.Start()
 	p.ofB.sends(b, "late-0.jpg", "thule: after the backup")
+	tag := b.indexTag("camera")
 	p.keep("the backup")
 
 	b.Stop()
@@ -163,6 +166,9 @@ func TestMirrorsKeepAllOfAnOriginThatWentBack(t *testing.T) {
 	b.copies(backup, b.DataDir)
 	b.Start()
 	p.ofB.sends(b, "late-0.jpg", "thule: other bytes after the restore")
+	if b.indexTag("camera") == tag { // the notices have the sequences of those that were lost
+		t.Error("the index has the tag that it had before the restore from the backup")
+	}
 	p.keep("the restore from a backup")
 
 	b.Stop()
@@ -179,6 +185,23 @@ func TestMirrorsKeepAllOfAnOriginThatWentBack(t *testing.T) {
 	if !strings.Contains(out, `"status":"False"`) {
 		t.Errorf("of an origin that was installed again OriginConsistent says %s", out)
 	}
+}
+
+// indexTag is the tag of an Instrument in the mirror index.
+func (m *mirrored) indexTag(instrument string) string {
+	m.t.Helper()
+	_, body, _ := m.get(mirrorindex.RootPath)
+	var root mirrorindex.Root
+	if err := json.Unmarshal(body, &root); err != nil {
+		m.t.Fatal(err)
+	}
+	for _, line := range root.Instruments {
+		if line.Instrument == instrument {
+			return line.Tag
+		}
+	}
+	m.t.Fatalf("the index does not list %s: %s", instrument, body)
+	return ""
 }
 
 // copies copies a data folder whose Site is stopped.

@@ -28,6 +28,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 const (
@@ -145,7 +146,7 @@ func (l *lab) planned(c wire.ConsumerEntry) (plan.BusPlan, plan.JetStreamUser) {
 	if c.WIS2 {
 		consumer.Spec.Delivery.Notices = v1alpha1.NoticeWIS2
 	}
-	verdict := plan.ConsumerVerdict{Finding: plan.Finding{Status: metav1.ConditionTrue}, Notices: !c.NoNotices, Telemetry: !c.NoTelemetry, Readable: instruments}
+	verdict := plan.ConsumerVerdict{Finding: finding.Finding{Status: metav1.ConditionTrue}, Notices: !c.NoNotices, Telemetry: !c.NoTelemetry, Readable: instruments}
 	if len(c.Instruments) > 0 {
 		verdict.Readable = c.Instruments
 	}

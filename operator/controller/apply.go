@@ -29,6 +29,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // applier makes objects what they should be, and leaves those of others alone.
@@ -73,7 +74,7 @@ func newApplier(c client.Client, reader client.Reader, now func() time.Time) *ap
 
 // applyObject applies one object of an owner, unless it is already as it should be. What
 // the API server refuses is a finding too; another object of that name is notOurs.
-func (r *applier) applyObject(ctx context.Context, owner client.Object, o plan.Object, notOurs func(kind, name string) plan.Finding) (*plan.Finding, error) {
+func (r *applier) applyObject(ctx context.Context, owner client.Object, o plan.Object, notOurs func(kind, name string) finding.Finding) (*finding.Finding, error) {
 	key := ownedObject{o.Kind, types.NamespacedName{Namespace: owner.GetNamespace(), Name: o.Name}}
 	want, err := json.Marshal(o.Apply)
 	if err != nil {
@@ -187,7 +188,7 @@ func (r *applier) isOurs(ctx context.Context, owner client.Object, key ownedObje
 }
 
 // applySecret writes an owner's Secret. Current is the one that stands.
-func (r *applier) applySecret(ctx context.Context, owner client.Object, current *corev1.Secret, secret *coreac.SecretApplyConfiguration) (*plan.Finding, error) {
+func (r *applier) applySecret(ctx context.Context, owner client.Object, current *corev1.Secret, secret *coreac.SecretApplyConfiguration) (*finding.Finding, error) {
 	if current == nil {
 		if f, err := r.mayCreateSecret(ctx, owner, *secret.Name); f != nil || err != nil {
 			return f, err
@@ -202,7 +203,7 @@ func (r *applier) applySecret(ctx context.Context, owner client.Object, current 
 
 // mayCreateSecret: a Secret is created only under a name to which nothing else refers, and which none has. One that was
 // created since the owner's was looked for is left alone, and is looked at again.
-func (r *applier) mayCreateSecret(ctx context.Context, owner client.Object, name string) (*plan.Finding, error) {
+func (r *applier) mayCreateSecret(ctx context.Context, owner client.Object, name string) (*finding.Finding, error) {
 	at := types.NamespacedName{Namespace: owner.GetNamespace(), Name: name}
 	references, err := r.secretReferences(ctx, at)
 	if err != nil {

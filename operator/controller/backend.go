@@ -21,6 +21,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // probeText is what is written to see that the bucket can be written.
@@ -31,7 +32,7 @@ const codeStorageExceeded jetstream.ErrorCode = 10047
 
 // tryObjectStore sees that the bucket is there, is ours and can be read and
 // written, and makes or marks it where it must. Without probe it is not written.
-func tryObjectStore(ctx context.Context, store objectstore.Store, want wanted, probe bool) plan.Finding {
+func tryObjectStore(ctx context.Context, store objectstore.Store, want wanted, probe bool) finding.Finding {
 	if _, err := store.EnsureBucket(ctx); err != nil {
 		return storeProblem(want, "look for the bucket", err)
 	}
@@ -49,13 +50,13 @@ func tryObjectStore(ctx context.Context, store objectstore.Store, want wanted, p
 		}
 	}
 	if !probe {
-		return plan.Finding{Status: "True", Reason: v1alpha1.ReasonReachable}
+		return finding.Finding{Status: "True", Reason: v1alpha1.ReasonReachable}
 	}
 	key = wire.StagingKey(ours.Code, "operator", "probe")
 	if err := store.Put(ctx, key, strings.NewReader(probeText), int64(len(probeText)), objectstore.PutOptions{ContentType: "text/plain"}); err != nil {
 		return storeProblem(want, "write "+key, err)
 	}
-	return plan.Finding{Status: "True", Reason: v1alpha1.ReasonReachable}
+	return finding.Finding{Status: "True", Reason: v1alpha1.ReasonReachable}
 }
 
 func readMarker(ctx context.Context, store objectstore.Store, key string) (*wire.SiteMarker, error) {
@@ -89,7 +90,7 @@ func writeMarker(ctx context.Context, store objectstore.Store, key string, m wir
 		objectstore.PutOptions{ContentType: wire.ContentTypeJSON, CreateOnly: createOnly})
 }
 
-func storeProblem(want wanted, what string, err error) plan.Finding {
+func storeProblem(want wanted, what string, err error) finding.Finding {
 	at := fmt.Sprintf("object store %s, bucket %q: %s: %v", want.store.Endpoint, want.store.Bucket, what, err)
 	switch {
 	case errors.Is(err, objectstore.ErrAccessDenied):
@@ -103,12 +104,12 @@ func storeProblem(want wanted, what string, err error) plan.Finding {
 	}
 }
 
-func no(reason, message string) plan.Finding {
-	return plan.Finding{Status: "False", Reason: reason, Message: message}
+func no(reason, message string) finding.Finding {
+	return finding.Finding{Status: "False", Reason: reason, Message: message}
 }
 
 // errMarker: a stream is another Site's.
-type errMarker struct{ plan.Finding }
+type errMarker struct{ finding.Finding }
 
 func (e errMarker) Error() string { return e.Message }
 
@@ -224,7 +225,7 @@ func bucketConfig(is jetstream.StreamConfig, b plan.Bucket) jetstream.StreamConf
 	return kvbucket.Bucket{Name: b.Name, Description: b.Description, TTL: b.TTL, Replicas: b.Replicas, Forgets: b.Forgets, Unsynced: b.Unsynced}.Stream(is)
 }
 
-func jetStreamProblem(want wanted, err error) plan.Finding {
+func jetStreamProblem(want wanted, err error) finding.Finding {
 	at := fmt.Sprintf("JetStream at %s: %v", strings.Join(want.servers, ","), err)
 	var marker errMarker
 	var api *jetstream.APIError

@@ -16,6 +16,7 @@ import (
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // accountKey issues users of the Site's account.
@@ -42,18 +43,18 @@ func readAccountKey(secret *corev1.Secret) (accountKey, error) {
 }
 
 // consumerAccountKey issues users of the account of consumers, or says why not.
-func consumerAccountKey(site *v1alpha1.Site, secrets plan.Secrets) (accountKey, *plan.Finding) {
+func consumerAccountKey(site *v1alpha1.Site, secrets plan.Secrets) (accountKey, *finding.Finding) {
 	return ownAccountKey(site, secrets, plan.ConsumerAccountSecrets(site), "consumers")
 }
 
 // leafAccountKey issues users of the account of leaves, or says why not.
-func leafAccountKey(site *v1alpha1.Site, secrets plan.Secrets) (accountKey, *plan.Finding) {
+func leafAccountKey(site *v1alpha1.Site, secrets plan.Secrets) (accountKey, *finding.Finding) {
 	return ownAccountKey(site, secrets, plan.LeavesAccountSecrets(site), "leaves")
 }
 
 // ownAccountKey issues users of the account whose key the one Secret of needs holds. That
 // account must not be another that the Site names, as far as these Secrets are known.
-func ownAccountKey(site *v1alpha1.Site, secrets plan.Secrets, needs []plan.SecretNeed, whose string) (accountKey, *plan.Finding) {
+func ownAccountKey(site *v1alpha1.Site, secrets plan.Secrets, needs []plan.SecretNeed, whose string) (accountKey, *finding.Finding) {
 	if missing, is := secrets.Missing(needs); is {
 		return accountKey{}, &missing
 	}
@@ -227,7 +228,7 @@ func (k accountKey) issue(action plan.CredentialsAction, claims *jwt.UserClaims,
 
 // readTLS reads what a backend is recognized by, and what shows who we are, as a field of
 // the Site has it.
-func readTLS(field string, refs *v1alpha1.TLS, secrets plan.Secrets) (*tls.Config, *plan.Finding) {
+func readTLS(field string, refs *v1alpha1.TLS, secrets plan.Secrets) (*tls.Config, *finding.Finding) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if ref := refs.CASecretRef; ref != nil {
 		authorities, err := objectstore.TLSConfig(secrets[ref.Name].Data[plan.KeyCA], nil, nil)

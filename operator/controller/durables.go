@@ -16,6 +16,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // durable makes or changes one durable, and notes how far it has come.
@@ -29,7 +30,7 @@ func (b *busKeeper) durable(ctx context.Context, d plan.Durable) error {
 	if err != nil || info == nil {
 		return err
 	}
-	b.worse(consumer, plan.Finding{Status: "True", Reason: v1alpha1.ReasonReady, Message: "its durables stand"})
+	b.worse(consumer, finding.Finding{Status: "True", Reason: v1alpha1.ReasonReady, Message: "its durables stand"})
 	if info.AckFloor.Stream == 0 {
 		return nil
 	}
@@ -51,7 +52,7 @@ func (b *busKeeper) position(d plan.Durable, token string) {
 }
 
 // worse keeps the worst of what was found of a consumer.
-func (b *busKeeper) worse(consumer string, f plan.Finding) {
+func (b *busKeeper) worse(consumer string, f finding.Finding) {
 	if was, known := b.found.durables[consumer]; !known || was.OK() {
 		b.found.durables[consumer] = f
 	}
@@ -231,13 +232,13 @@ func (b *busKeeper) sweep(ctx context.Context, p plan.BusPlan) error {
 // leave removes the streams of Feeds that are being deleted, and notes what became of each.
 func (b *busKeeper) leave(ctx context.Context, feeds []string) error {
 	var errs []error
-	b.swept.leaving = map[string]plan.Finding{}
+	b.swept.leaving = map[string]finding.Finding{}
 	for _, feed := range feeds {
 		name := wire.FeedStream(b.want.marker.Code, feed)
 		call, cancel := context.WithTimeout(ctx, objectTimeout)
 		err := b.removeStream(call, name, false)
 		cancel()
-		f := plan.Finding{Status: "True", Reason: v1alpha1.ReasonReady, Message: "its stream is gone"}
+		f := finding.Finding{Status: "True", Reason: v1alpha1.ReasonReady, Message: "its stream is gone"}
 		if problem, refused := refusedBy(err); refused {
 			f = plan.StreamRefused("the removal of stream "+name, problem)
 		} else if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // facts are what the operator knows about one Site beside what the API server
@@ -65,7 +66,7 @@ func newJudgement(inst *v1alpha1.Instrument, verdict plan.Verdict) judgement {
 	return judgement{inst.UID, inst.Generation, verdict, plan.ReplicatedOn(inst, verdict)}
 }
 
-type instrumentState struct{ flowing plan.Finding }
+type instrumentState struct{ flowing finding.Finding }
 
 func newFacts(now time.Time, log *slog.Logger) *facts {
 	return &facts{
@@ -236,10 +237,10 @@ func (f *facts) receivedBy(pool string, onlyUnsettled bool) []string {
 }
 
 // flowing returns the DataFlowing of every instrument, and whether none is missing.
-func (f *facts) flowing() (all map[string]plan.Finding, counted bool) {
+func (f *facts) flowing() (all map[string]finding.Finding, counted bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all = make(map[string]plan.Finding, len(f.states))
+	all = make(map[string]finding.Finding, len(f.states))
 	for name, s := range f.states {
 		all[name] = s.flowing
 	}
@@ -253,7 +254,7 @@ func (f *facts) instruments() []string {
 }
 
 // setBackend stores what a try of a backend found and says whether that is new.
-func (f *facts) setBackend(which func(*plan.Backends) **plan.Finding, found *plan.Finding) bool {
+func (f *facts) setBackend(which func(*plan.Backends) **finding.Finding, found *finding.Finding) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	at := which(&f.backends)
@@ -283,9 +284,9 @@ func (f *facts) setStanding(names []string) bool {
 	return !slices.Equal(was, names)
 }
 
-func theObjectStore(b *plan.Backends) **plan.Finding   { return &b.ObjectStore }
-func theJetStream(b *plan.Backends) **plan.Finding     { return &b.JetStream }
-func theLeavesAccount(b *plan.Backends) **plan.Finding { return &b.LeavesAccount }
+func theObjectStore(b *plan.Backends) **finding.Finding   { return &b.ObjectStore }
+func theJetStream(b *plan.Backends) **finding.Finding     { return &b.JetStream }
+func theLeavesAccount(b *plan.Backends) **finding.Finding { return &b.LeavesAccount }
 
 // setBus says whether reports are read, and returns whether that is new.
 func (f *facts) setBus(up bool, now time.Time) bool {

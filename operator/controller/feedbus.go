@@ -17,6 +17,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 const (
@@ -80,7 +81,7 @@ type looked struct {
 // has not sourced yet what it will hold.
 func (l *link) lookAtFeeds(ctx context.Context, js jetstream.JetStream, p plan.BusPlan) (made bool, err error) {
 	b := &busKeeper{link: l, js: js, epochs: map[string]string{}, silent: map[string]bool{}, several: map[string]bool{},
-		found: busFound{streams: map[string]plan.StreamFound{}, durables: map[string]plan.Finding{}, positions: map[string]wire.PositionCursor{}}}
+		found: busFound{streams: map[string]plan.StreamFound{}, durables: map[string]finding.Finding{}, positions: map[string]wire.PositionCursor{}}}
 	errs := []error{b.readPositions(ctx), b.streams(ctx, p.Streams), b.durables(ctx, p.Durables)}
 	if ctx.Err() != nil {
 		return b.made, errors.Join(append(errs, ctx.Err())...)

@@ -20,6 +20,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 const kindFeedConsumer = "FeedConsumer"
@@ -87,7 +88,7 @@ func (r *consumerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	status, wait := plan.ConsumerStatus(view)
 	if view.Site != nil {
 		p.code = view.Site.Spec.Code
-		r.links.facts(p.site).settle(kindFeedConsumer, consumer.Name, plan.FindingOf(status.Conditions, v1alpha1.ConditionReady).OK())
+		r.links.facts(p.site).settle(kindFeedConsumer, consumer.Name, finding.Of(status.Conditions, v1alpha1.ConditionReady).OK())
 	}
 	p.was, p.is, p.wasConds, p.isConds = &consumer.Status, &status, consumer.Status.Conditions, status.Conditions
 	p.urgency, p.expiresAt = plan.ConsumerUrgency(&consumer.Status, &status), expiry(view.Credentials)
@@ -118,7 +119,7 @@ func (r *consumerReconciler) admit(ctx context.Context, feed *v1alpha1.Feed, vie
 
 // applyAccess keeps the consumer's Secret. Credentials are issued anew where the plan
 // says so, and a token that is there stays. It returns the credentials in the Secret.
-func (r *consumerReconciler) applyAccess(ctx context.Context, access plan.ConsumerAccess, now time.Time) (*plan.Finding, *plan.Credentials, error) {
+func (r *consumerReconciler) applyAccess(ctx context.Context, access plan.ConsumerAccess, now time.Time) (*finding.Finding, *plan.Credentials, error) {
 	site, consumer := access.Site, access.Consumer
 	name := plan.ConsumerSecretName(consumer)
 	needs := slices.Concat(plan.JetStreamSecrets(site), plan.ConsumerAccountSecrets(site), []plan.SecretNeed{{Name: name}})
@@ -177,7 +178,7 @@ func durableIn(consumer *v1alpha1.FeedConsumer, current *corev1.Secret) (string,
 
 // secretData is what the Secret should hold, and what the credentials in it are.
 func (r *consumerReconciler) secretData(access plan.ConsumerAccess, current *corev1.Secret, secrets plan.Secrets, now time.Time) (
-	data map[string][]byte, is *plan.Credentials, problem *plan.Finding, err error,
+	data map[string][]byte, is *plan.Credentials, problem *finding.Finding, err error,
 ) {
 	data = access.Data()
 	user := access.User()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // feedFacts are what the operator knows about a Site's Feeds and FeedConsumers.
@@ -41,7 +42,7 @@ type consumerJudgement struct {
 type busFound struct {
 	streams map[string]plan.StreamFound
 	// durables by FeedConsumer: of several the worst.
-	durables map[string]plan.Finding
+	durables map[string]finding.Finding
 	// positions by FeedConsumer.
 	positions map[string]wire.PositionCursor
 }
@@ -49,7 +50,7 @@ type busFound struct {
 // swept is what became of streams that should go.
 type swept struct {
 	// leaving says it of the streams of Feeds that are being deleted, by Feed.
-	leaving map[string]plan.Finding
+	leaving map[string]finding.Finding
 	// doomed are streams of Feeds that are gone that could not be removed; whole says that
 	// all streams were looked at.
 	doomed []string
@@ -196,7 +197,7 @@ func (f *facts) setSwept(is swept) (feeds []string) {
 
 // removed is what became of the stream of a Feed that is being deleted; nil where nobody has
 // looked.
-func (f *facts) removed(feed string) *plan.Finding {
+func (f *facts) removed(feed string) *finding.Finding {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if found, looked := f.feeds.swept.leaving[feed]; looked {

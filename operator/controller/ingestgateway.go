@@ -16,6 +16,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 const kindIngestGateway = "IngestGateway"
@@ -73,7 +74,7 @@ func (r *gatewayReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	r.scalers.note(kindIngestGateway, req.NamespacedName, view.Scale())
 	status, wait := plan.GatewayStatus(view)
 	site := types.NamespacedName{Namespace: gateway.Namespace, Name: gateway.Spec.SiteRef.Name}
-	r.links.facts(site).settle(kindIngestGateway, gateway.Name, plan.FindingOf(status.Conditions, v1alpha1.ConditionProgrammed).OK())
+	r.links.facts(site).settle(kindIngestGateway, gateway.Name, finding.Of(status.Conditions, v1alpha1.ConditionProgrammed).OK())
 	p := planned{
 		resource: name, object: gateway, site: site,
 		was: &gateway.Status, is: &status, wasConds: gateway.Status.Conditions, isConds: status.Conditions,
@@ -164,7 +165,7 @@ func (r *gatewayReconciler) readPods(ctx context.Context, view *plan.GatewayView
 
 // apply makes the pool's objects what they should be. What the API server
 // refuses is a finding; what failed otherwise is an error and worth another try.
-func (r *gatewayReconciler) apply(ctx context.Context, view *plan.GatewayView) (*plan.Finding, error) {
+func (r *gatewayReconciler) apply(ctx context.Context, view *plan.GatewayView) (*finding.Finding, error) {
 	pool := plan.Pool{Gateway: view.Gateway, Site: view.Site, Replicas: view.Replicas(), Image: r.image, Pull: r.pull, Apart: view.PodsApart(), Secrets: view.Secrets}
 	if view.WaitsForTurn() != "" {
 		var err error
@@ -216,7 +217,7 @@ func (r *gatewayReconciler) prune(ctx context.Context, gateway *v1alpha1.IngestG
 // applyUser keeps the pool's credentials in a Secret, and issues them anew where the
 // plan says so. While the account's key is missing the credentials that are there
 // stay in use.
-func (r *gatewayReconciler) applyUser(ctx context.Context, view *plan.GatewayView, pool *plan.Pool) (*plan.Finding, error) {
+func (r *gatewayReconciler) applyUser(ctx context.Context, view *plan.GatewayView, pool *plan.Pool) (*finding.Finding, error) {
 	name := plan.JetStreamSecret(view.Gateway.Name)
 	have, err := r.secrets.read(ctx, view.Gateway.Namespace, []plan.SecretNeed{{Name: name}})
 	if err != nil {

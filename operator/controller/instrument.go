@@ -15,6 +15,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 const kindInstrument = "Instrument"
@@ -64,8 +65,8 @@ func (r *instrumentReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 		return ctrl.Result{}, err
 	}
 	status, wait := plan.InstrumentStatus(view)
-	f.settle(kindInstrument, inst.Name, plan.FindingOf(status.Conditions, v1alpha1.ConditionProgrammed).OK())
-	if f.setState(inst.Name, instrumentState{flowing: plan.FindingOf(status.Conditions, v1alpha1.ConditionDataFlowing)}) {
+	f.settle(kindInstrument, inst.Name, finding.Of(status.Conditions, v1alpha1.ConditionProgrammed).OK())
+	if f.setState(inst.Name, instrumentState{flowing: finding.Of(status.Conditions, v1alpha1.ConditionDataFlowing)}) {
 		r.wakers.sites.wake(site)
 	}
 	code, err := siteCode(ctx, r.client, site)

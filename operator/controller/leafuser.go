@@ -10,6 +10,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // applyLeafUsers keeps the credentials of a Site's leaves in Secrets, as those of a
@@ -37,7 +38,7 @@ func (r *siteReconciler) applyLeafUsers(ctx context.Context, view *plan.SiteView
 	return nil
 }
 
-func (r *siteReconciler) applyLeafUser(ctx context.Context, site *v1alpha1.Site, leaf v1alpha1.Leaf, key accountKey) (*plan.Finding, error) {
+func (r *siteReconciler) applyLeafUser(ctx context.Context, site *v1alpha1.Site, leaf v1alpha1.Leaf, key accountKey) (*finding.Finding, error) {
 	name := plan.LeafSecretName(site, leaf)
 	have, err := r.secrets.read(ctx, site.Namespace, []plan.SecretNeed{{Name: name}})
 	if err != nil {

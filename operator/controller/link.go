@@ -20,6 +20,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 const (
@@ -83,7 +84,7 @@ func (l *link) run(ctx context.Context) {
 }
 
 // found stores the result of a try, unless the link is over.
-func (l *link) found(ctx context.Context, which func(*plan.Backends) **plan.Finding, f plan.Finding) {
+func (l *link) found(ctx context.Context, which func(*plan.Backends) **finding.Finding, f finding.Finding) {
 	if ctx.Err() == nil && l.facts.setBackend(which, &f) {
 		if !f.OK() {
 			l.log.Warn("a backend is not as it should be", "reason", f.Reason, "message", f.Message)
@@ -102,7 +103,7 @@ func (l *link) keepObjectStore(ctx context.Context) {
 		l.found(ctx, theObjectStore, no(v1alpha1.ReasonRefused, err.Error()))
 		return
 	}
-	var f plan.Finding
+	var f finding.Finding
 	probes := probes{every: probeEvery(l.want.store.IsFolder())}
 	for ctx.Err() == nil {
 		try, cancel := context.WithTimeout(ctx, tryTimeout)
@@ -129,7 +130,7 @@ func probeEvery(folder bool) time.Duration {
 }
 
 // due says whether the store is to be written now, after it was last found so. One that was not as it should be is written each time.
-func (p *probes) due(found plan.Finding, now time.Time) bool {
+func (p *probes) due(found finding.Finding, now time.Time) bool {
 	if found.OK() && now.Sub(p.last) < p.every {
 		return false
 	}
@@ -137,14 +138,14 @@ func (p *probes) due(found plan.Finding, now time.Time) bool {
 	return true
 }
 
-func (l *link) amiss(ctx context.Context, which func(*plan.Backends) **plan.Finding, f *plan.Finding) {
+func (l *link) amiss(ctx context.Context, which func(*plan.Backends) **finding.Finding, f *finding.Finding) {
 	if ctx.Err() == nil && l.facts.setBackend(which, f) {
 		l.changed()
 	}
 }
 
 // pause waits for the next try, or for a sign that it is due.
-func pause(ctx context.Context, f plan.Finding, sign <-chan nats.Status) {
+func pause(ctx context.Context, f finding.Finding, sign <-chan nats.Status) {
 	wait := retryEvery
 	if f.OK() {
 		wait = tryEvery
@@ -193,7 +194,7 @@ func (l *link) keepJetStream(ctx context.Context) {
 }
 
 // tryJetStream looks after streams, buckets and the session that follows them.
-func (l *link) tryJetStream(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, s **session) plan.Finding {
+func (l *link) tryJetStream(ctx context.Context, nc *nats.Conn, js jetstream.JetStream, s **session) finding.Finding {
 	connecting, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	if !nc.IsConnected() {
@@ -225,7 +226,7 @@ func (l *link) tryJetStream(ctx context.Context, nc *nats.Conn, js jetstream.Jet
 		l.down()
 		return jetStreamProblem(l.want, err)
 	}
-	return plan.Finding{Status: "True", Reason: v1alpha1.ReasonReachable}
+	return finding.Finding{Status: "True", Reason: v1alpha1.ReasonReachable}
 }
 
 // noteMade notes which streams stand, and which of those that stood before had to be

@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // metrics shows what the operator knows about Sites and Instruments. Labels
@@ -86,7 +86,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (m *metrics) collectInstrument(ch chan<- prometheus.Metric, f *facts, labels []string, found plan.Finding) {
+func (m *metrics) collectInstrument(ch chan<- prometheus.Metric, f *facts, labels []string, found finding.Finding) {
 	if found.Status != "Unknown" {
 		gauge(ch, m.flowing, truth(found.OK()), append(labels, found.Reason)...)
 	}

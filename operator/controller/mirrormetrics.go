@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // mirrorMetrics are what statuses of MirrorPartners have, as it was planned last: statuses that are written are older.
@@ -50,7 +50,7 @@ func (m *mirrorMetrics) collect(ch chan<- prometheus.Metric, f *facts, site []st
 	for name, s := range f.mirrorStatuses() {
 		labels := slices.Concat(site, []string{name})
 		for d, kind := range map[*prometheus.Desc]string{m.reachable: v1alpha1.ConditionReachable, m.synced: v1alpha1.ConditionSynced} {
-			if found := plan.FindingOf(s.Conditions, kind); found.Reason != "" && found.Status != metav1.ConditionUnknown {
+			if found := finding.Of(s.Conditions, kind); found.Reason != "" && found.Status != metav1.ConditionUnknown {
 				gauge(ch, d, truth(found.OK()), slices.Concat(labels, []string{found.Reason})...)
 			}
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // TestJudgedWithNeighbours: whatever Instruments ask for, those that an event touched,
@@ -22,7 +23,7 @@ import (
 func TestJudgedWithNeighbours(t *testing.T) {
 	pools := []v1alpha1.IngestGateway{pool("a"), pool("b")}
 	site := &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: "hub"}}
-	accepted := plan.Finding{Status: metav1.ConditionTrue}
+	accepted := finding.Finding{Status: metav1.ConditionTrue}
 	seed := uint64(time.Now().UnixNano())
 	chance := rand.New(rand.NewPCG(seed, 1))
 	var instruments []v1alpha1.Instrument

@@ -21,10 +21,11 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // applyPeers keeps the certificates by which a pool's gateways know each other.
-func (r *gatewayReconciler) applyPeers(ctx context.Context, view plan.GatewayView, pool plan.Pool) (*plan.Finding, error) {
+func (r *gatewayReconciler) applyPeers(ctx context.Context, view plan.GatewayView, pool plan.Pool) (*finding.Finding, error) {
 	name := view.Gateway.Name
 	have, err := r.secrets.read(ctx, view.Gateway.Namespace, plan.PeersSecrets(name))
 	if err != nil {
@@ -59,7 +60,7 @@ func (r *gatewayReconciler) applyPeers(ctx context.Context, view plan.GatewayVie
 	return r.applyCertificate(ctx, pool, plan.PeersSecret(name), have[plan.PeersSecret(name)], data)
 }
 
-func (r *gatewayReconciler) applyCertificate(ctx context.Context, pool plan.Pool, name string, current *corev1.Secret, data map[string][]byte) (*plan.Finding, error) {
+func (r *gatewayReconciler) applyCertificate(ctx context.Context, pool plan.Pool, name string, current *corev1.Secret, data map[string][]byte) (*finding.Finding, error) {
 	defer r.secrets.forget(types.NamespacedName{Namespace: pool.Gateway.Namespace, Name: name})
 	return r.applySecret(ctx, pool.Gateway, current, pool.CertificateSecret(name, data))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // TestProbe: a folder that answers is written every two minutes, to see that it can be, and at each look until it answers.
@@ -20,14 +20,14 @@ func TestProbe(t *testing.T) {
 	if !cfg.IsFolder() || (objectstore.Config{Endpoint: "https://s3.example"}).IsFolder() {
 		t.Fatal("a folder is taken for a server, or a server for a folder")
 	}
-	found, now := plan.Finding{Status: "True"}, time.Now()
+	found, now := finding.Finding{Status: "True"}, time.Now()
 	folder := probes{every: probeEvery(true)}
 	for _, look := range []struct {
 		after time.Duration
-		found plan.Finding
+		found finding.Finding
 		want  bool
 	}{
-		{0, plan.Finding{}, true},
+		{0, finding.Finding{}, true},
 		{tryEvery, found, false},
 		{2*time.Minute - 1, found, false},
 		{2 * time.Minute, found, true},

@@ -20,6 +20,7 @@ import (
 	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // registryReconciler is the one writer of each Site's registry. It is named by
@@ -139,7 +140,7 @@ func (r *registryReconciler) judgeAll(ctx context.Context, site types.Namespaced
 	if err != nil {
 		return change, err
 	}
-	var accepted plan.Finding
+	var accepted finding.Finding
 	if view.Site != nil {
 		accepted = plan.SiteAccepted(view)
 	}

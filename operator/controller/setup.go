@@ -35,6 +35,7 @@ import (
 	"github.com/substorm/substorm/internal/natsaccounts"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/surge/autoscale"
 )
 
@@ -402,7 +403,7 @@ var floorChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 var readinessChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	was, is := e.ObjectOld.(*v1alpha1.FeedServer), e.ObjectNew.(*v1alpha1.FeedServer)
 	return was.Status.ObservedGeneration != is.Status.ObservedGeneration ||
-		plan.FindingOf(was.Status.Conditions, v1alpha1.ConditionReady) != plan.FindingOf(is.Status.Conditions, v1alpha1.ConditionReady)
+		finding.Of(was.Status.Conditions, v1alpha1.ConditionReady) != finding.Of(is.Status.Conditions, v1alpha1.ConditionReady)
 }}
 
 func (s *setup) owner() handler.EventHandler { return s.ownerOf(&v1alpha1.IngestGateway{}) }

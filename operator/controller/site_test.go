@@ -25,7 +25,7 @@ import (
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // marker reads the marker in the bucket.
@@ -149,7 +149,7 @@ func TestSiteLosesStreamsInTurn(t *testing.T) {
 		eventually(t, "the deletion of "+bucket+" is told", func() error {
 			var s v1alpha1.SiteStatus
 			w.status("Site", "hub", &s)
-			if f := plan.FindingOf(s.Conditions, "StreamsIntact"); !strings.Contains(f.Message, "KV_"+bucket) {
+			if f := finding.Of(s.Conditions, "StreamsIntact"); !strings.Contains(f.Message, "KV_"+bucket) {
 				_ = js.DeleteKeyValue(t.Context(), bucket) // again where no operator knew that it stood
 				return errors.New(f.Message)
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // siteProgram is a program that runs for a Site, as the planner has it, and what was found of it.
@@ -26,7 +27,7 @@ type siteProgram struct {
 	user  plan.JetStreamUser
 	// objects plans what is applied; notOurs says that one is another owner's.
 	objects func(plan.SiteProgram) []plan.Object
-	notOurs func(kind, name string) plan.Finding
+	notOurs func(kind, name string) finding.Finding
 	view    *plan.SiteProgramView
 }
 
@@ -90,7 +91,7 @@ func (r *applier) readProgram(ctx context.Context, p *siteProgram) error {
 	return err
 }
 
-func (r *applier) applyProgram(ctx context.Context, secrets *secretReader, p *siteProgram, now time.Time) (*plan.Finding, error) {
+func (r *applier) applyProgram(ctx context.Context, secrets *secretReader, p *siteProgram, now time.Time) (*finding.Finding, error) {
 	if p.site.Spec.JetStream.AccountKeySecretRef != nil {
 		finding, err := r.applyProgramUser(ctx, secrets, p, now)
 		if finding != nil || err != nil {
@@ -107,7 +108,7 @@ func (r *applier) applyProgram(ctx context.Context, secrets *secretReader, p *si
 }
 
 // applyProgramUser keeps its credentials in a Secret, as those of a pool are.
-func (r *applier) applyProgramUser(ctx context.Context, secrets *secretReader, p *siteProgram, now time.Time) (*plan.Finding, error) {
+func (r *applier) applyProgramUser(ctx context.Context, secrets *secretReader, p *siteProgram, now time.Time) (*finding.Finding, error) {
 	at := types.NamespacedName{Namespace: p.owner.GetNamespace(), Name: plan.JetStreamSecret(p.Name())}
 	have, err := secrets.read(ctx, at.Namespace, []plan.SecretNeed{{Name: at.Name}})
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // woken returns what a controller was woken for since it was last asked.
@@ -39,7 +40,7 @@ func TestRevisionWakesWhoWaits(t *testing.T) {
 		t.Cleanup(w.queue.ShutDown)
 	}
 	f := newLinks(wakers, slog.New(slog.DiscardHandler), time.Now).open(types.NamespacedName{Namespace: "field", Name: "hub"})
-	accepted := plan.Finding{Status: metav1.ConditionTrue}
+	accepted := finding.Finding{Status: metav1.ConditionTrue}
 	verdicts := map[string]plan.Verdict{"waits": {Finding: accepted, Gateway: "pool"}, "follows": {Finding: accepted, Gateway: "pool"}, "elsewhere": {Finding: accepted, Gateway: "other"}}
 	consumers := map[string]plan.ConsumerVerdict{"waits-too": {Finding: accepted}, "served": {Finding: accepted}}
 	in := plan.RegistryInput{Verdicts: verdicts, ConsumersAre: consumers}

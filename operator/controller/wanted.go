@@ -14,6 +14,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // wanted is what a Site wants of its backends, with all it takes to ask for it.
@@ -34,8 +35,8 @@ type wanted struct {
 	// for the latter the reason stands in Amiss.
 	store          *objectstore.Config
 	jetStream      *stream.Config
-	storeAmiss     *plan.Finding
-	jetStreamAmiss *plan.Finding
+	storeAmiss     *finding.Finding
+	jetStreamAmiss *finding.Finding
 	// leaves is how to reach the account of leaves; nil where there is none.
 	leaves *stream.Config
 }
@@ -109,13 +110,13 @@ func (w wanted) digest(site *v1alpha1.Site, secrets plan.Secrets) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-func storeConfig(site *v1alpha1.Site, secrets plan.Secrets) (*objectstore.Config, *plan.Finding) {
+func storeConfig(site *v1alpha1.Site, secrets plan.Secrets) (*objectstore.Config, *finding.Finding) {
 	spec := &site.Spec.ObjectStore
 	keys := secrets[spec.CredentialsSecretRef.Name]
 	cfg := &objectstore.Config{Endpoint: spec.Endpoint, Bucket: spec.Bucket, Region: spec.Region,
 		AccessKeyID: value(keys, plan.KeyAccessKeyID), SecretAccessKey: value(keys, plan.KeySecretAccessKey)}
 	if spec.TLS != nil {
-		var problem *plan.Finding
+		var problem *finding.Finding
 		if cfg.TLS, problem = readTLS("spec.objectStore.tls", spec.TLS, secrets); problem != nil {
 			return nil, problem
 		}
@@ -123,11 +124,11 @@ func storeConfig(site *v1alpha1.Site, secrets plan.Secrets) (*objectstore.Config
 	return cfg, nil
 }
 
-func jetStreamConfig(site *v1alpha1.Site, secrets plan.Secrets) (*stream.Config, *plan.Finding) {
+func jetStreamConfig(site *v1alpha1.Site, secrets plan.Secrets) (*stream.Config, *finding.Finding) {
 	spec := &site.Spec.JetStream
 	cfg := &stream.Config{Servers: spec.Servers, Name: "substorm-operator"}
 	if spec.TLS != nil {
-		var problem *plan.Finding
+		var problem *finding.Finding
 		if cfg.TLS, problem = readTLS("spec.jetStream.tls", spec.TLS, secrets); problem != nil {
 			return nil, problem
 		}
@@ -149,6 +150,6 @@ func jetStreamConfig(site *v1alpha1.Site, secrets plan.Secrets) (*stream.Config,
 	return cfg, nil
 }
 
-func unreadable(secret, field string, err error) *plan.Finding {
+func unreadable(secret, field string, err error) *finding.Finding {
 	return new(no(v1alpha1.ReasonSecretIncomplete, fmt.Sprintf("Secret %q, which %s names, cannot be used: %v", secret, field, err)))
 }

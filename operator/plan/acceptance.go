@@ -12,18 +12,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // Verdict says whether an Instrument is accepted, and by which pool.
 type Verdict struct {
-	Finding
+	finding.Finding
 	// Gateway is the IngestGateway that receives; empty where none was found, or none is needed.
 	Gateway string `json:"gateway,omitempty"`
 	// Absent: something that the Instrument names is not there (rather than a
 	// contradiction). What is programmed stays programmed, but for tokens that are gone.
 	Absent bool `json:"absent,omitempty"`
 	// Refused are the listeners that something is wrong with, by name. Finding is that of the first.
-	Refused map[string]Finding `json:"refused,omitempty"`
+	Refused map[string]finding.Finding `json:"refused,omitempty"`
 	// Received: listeners of an Instrument that is not accepted are, and gateways receive there.
 	Received bool `json:"received,omitempty"`
 }
@@ -33,9 +34,9 @@ type Verdict struct {
 func (v Verdict) Stands() bool { return v.OK() || v.Received }
 
 // refuse notes what is wrong with a listener.
-func (v *Verdict) refuse(listener string, f Finding) {
+func (v *Verdict) refuse(listener string, f finding.Finding) {
 	if v.Refused == nil {
-		v.Refused, v.Finding = map[string]Finding{}, f
+		v.Refused, v.Finding = map[string]finding.Finding{}, f
 	}
 	v.Refused[listener] = f
 }
@@ -57,7 +58,7 @@ func (v Verdict) accepted(inst *v1alpha1.Instrument) []v1alpha1.Listener {
 // Accept judges all Instruments of one Site, by name. The older of two that
 // contradict each other wins. Site is nil where it doesn't exist, and accepted
 // what was found about it. Secrets are those that exist of TokenSecrets.
-func Accept(site *v1alpha1.Site, accepted Finding, gateways []v1alpha1.IngestGateway, instruments []v1alpha1.Instrument, secrets Secrets) map[string]Verdict {
+func Accept(site *v1alpha1.Site, accepted finding.Finding, gateways []v1alpha1.IngestGateway, instruments []v1alpha1.Instrument, secrets Secrets) map[string]Verdict {
 	byAge := make([]*v1alpha1.Instrument, len(instruments))
 	for i := range instruments {
 		byAge[i] = &instruments[i]
@@ -117,7 +118,7 @@ func chooseGateway(gateways []v1alpha1.IngestGateway, inst *v1alpha1.Instrument)
 // application is one Instrument that wants to be accepted.
 type application struct {
 	site         *v1alpha1.Site
-	siteAccepted Finding
+	siteAccepted finding.Finding
 	gateways     []v1alpha1.IngestGateway
 	instrument   *v1alpha1.Instrument
 	gateway      *v1alpha1.IngestGateway
@@ -135,7 +136,7 @@ type listening struct {
 
 // What may be absent, and what may be a contradiction.
 var (
-	absences = []check[application]{
+	absences = []finding.Check[application]{
 		instrumentIsUnreadable,
 		siteDoesNotExist,
 		siteIsNotAccepted,
@@ -143,12 +144,12 @@ var (
 		gatewayIsAmbiguous,
 		gatewayIsUnreadable,
 	}
-	listenerAbsences = []check[listening]{
+	listenerAbsences = []finding.Check[listening]{
 		tokenSecretIsNotLabeled,
 		tokenDoesNotExist,
 		tokenIsGuessable,
 	}
-	listenerContradictions = []check[listening]{
+	listenerContradictions = []finding.Check[listening]{
 		sourceIsNoCIDR,
 		portIsOutOfRange,
 		tlsIsNotConfigured,
@@ -169,10 +170,10 @@ func (in application) judge() Verdict {
 		}
 	}
 	if len(in.instrument.Spec.Listeners) == 0 {
-		v.Finding = good(v1alpha1.ReasonAccepted, "it has no listeners, and needs no IngestGateway: its data is imported")
+		v.Finding = finding.Good(v1alpha1.ReasonAccepted, "it has no listeners, and needs no IngestGateway: its data is imported")
 		return v
 	}
-	v.Finding = good(v1alpha1.ReasonAccepted, fmt.Sprintf("IngestGateway %q receives for it", v.Gateway))
+	v.Finding = finding.Good(v1alpha1.ReasonAccepted, fmt.Sprintf("IngestGateway %q receives for it", v.Gateway))
 	if in.judgeListeners(&v, listenerAbsences); len(v.Refused) > 0 {
 		v.Absent = true
 		return v
@@ -183,11 +184,11 @@ func (in application) judge() Verdict {
 }
 
 // judgeListeners notes the first thing that is wrong with each listener.
-func (in application) judgeListeners(v *Verdict, checks []check[listening]) {
+func (in application) judgeListeners(v *Verdict, checks []finding.Check[listening]) {
 	own := claims{}
 	for i := range in.instrument.Spec.Listeners {
 		l := listening{in, &in.instrument.Spec.Listeners[i], own}
-		if f := first(l, checks, good(v1alpha1.ReasonAccepted, "")); !f.OK() {
+		if f := finding.First(l, checks, finding.Good(v1alpha1.ReasonAccepted, "")); !f.OK() {
 			v.refuse(l.listener.Name, f)
 			continue
 		}
@@ -195,39 +196,39 @@ func (in application) judgeListeners(v *Verdict, checks []check[listening]) {
 	}
 }
 
-func siteDoesNotExist(in application) (Finding, bool) {
-	return bad(v1alpha1.ReasonSiteNotFound, fmt.Sprintf(
+func siteDoesNotExist(in application) (finding.Finding, bool) {
+	return finding.Bad(v1alpha1.ReasonSiteNotFound, fmt.Sprintf(
 		"Site %q does not exist in this namespace: create it, or name another one in spec.siteRef",
 		in.instrument.Spec.SiteRef.Name)), in.site == nil
 }
 
-func siteIsNotAccepted(in application) (Finding, bool) {
+func siteIsNotAccepted(in application) (finding.Finding, bool) {
 	if in.siteAccepted.Status != metav1.ConditionFalse {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
-	return bad(v1alpha1.ReasonSiteNotReady, fmt.Sprintf("Site %q is not accepted: %s",
+	return finding.Bad(v1alpha1.ReasonSiteNotReady, fmt.Sprintf("Site %q is not accepted: %s",
 		in.site.Name, in.siteAccepted.Message)), true
 }
 
-func gatewayDoesNotExist(in application) (Finding, bool) {
+func gatewayDoesNotExist(in application) (finding.Finding, bool) {
 	ref := in.instrument.Spec.GatewayRef
 	switch {
 	case in.gateway != nil || len(in.instrument.Spec.Listeners) == 0:
-		return Finding{}, false
+		return finding.Finding{}, false
 	case ref != nil:
-		return bad(v1alpha1.ReasonGatewayNotFound, fmt.Sprintf(
+		return finding.Bad(v1alpha1.ReasonGatewayNotFound, fmt.Sprintf(
 			"Site %q has no IngestGateway %q: create it, or name another one in spec.gatewayRef", in.site.Name, ref.Name)), true
 	default:
-		return bad(v1alpha1.ReasonGatewayNotFound, fmt.Sprintf(
+		return finding.Bad(v1alpha1.ReasonGatewayNotFound, fmt.Sprintf(
 			"Site %q has no IngestGateway: create one whose spec.siteRef names it", in.site.Name)), len(in.gateways) == 0
 	}
 }
 
-func gatewayIsAmbiguous(in application) (Finding, bool) {
+func gatewayIsAmbiguous(in application) (finding.Finding, bool) {
 	if in.gateway != nil || len(in.instrument.Spec.Listeners) == 0 {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
-	return bad(v1alpha1.ReasonGatewayAmbiguous, fmt.Sprintf(
+	return finding.Bad(v1alpha1.ReasonGatewayAmbiguous, fmt.Sprintf(
 		"Site %q has %d IngestGateways (%s): name one in spec.gatewayRef; until then a pool that received for it goes on",
 		in.site.Name, len(in.gateways), names(in.gateways))), true
 }
@@ -237,59 +238,59 @@ func (in listening) field() string { return fmt.Sprintf("spec.listeners[name=%s]
 
 // sourceIsNoCIDR keeps what cannot be read from meaning "any address". The API
 // server refuses such a source; one that an older API server let in stays here.
-func sourceIsNoCIDR(in listening) (Finding, bool) {
+func sourceIsNoCIDR(in listening) (finding.Finding, bool) {
 	for _, s := range in.listener.Sources {
 		if _, err := netip.ParsePrefix(s); err != nil {
-			return bad(v1alpha1.ReasonInvalidSource, fmt.Sprintf(
+			return finding.Bad(v1alpha1.ReasonInvalidSource, fmt.Sprintf(
 				"%s has the source %q: write a CIDR such as 192.0.2.7/32", in.field(), s)), true
 		}
 	}
-	return Finding{}, false
+	return finding.Finding{}, false
 }
 
-func portIsOutOfRange(in listening) (Finding, bool) {
+func portIsOutOfRange(in listening) (finding.Finding, bool) {
 	ports, p := in.gateway.Spec.Ports, in.listener.Port
-	return bad(v1alpha1.ReasonPortOutOfRange, fmt.Sprintf(
+	return finding.Bad(v1alpha1.ReasonPortOutOfRange, fmt.Sprintf(
 		"%s asks for %s port %d, and IngestGateway %q has the ports %d-%d: choose one of these, or change the pool's spec.ports",
 		in.field(), in.listener.Protocol, p, in.gateway.Name, ports.First, ports.Last)), p < ports.First || p > ports.Last
 }
 
-func listenersOverlap(in listening) (Finding, bool) {
+func listenersOverlap(in listening) (finding.Finding, bool) {
 	listener := in.listener
 	other, found := in.own.holder(in.gateway.Name, in.instrument.Name, listener)
 	switch {
 	case found && other.protocol != listener.Protocol:
-		return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+		return finding.Bad(v1alpha1.ReasonConflict, fmt.Sprintf(
 			"%s with protocol %s and the listener %q with protocol %s share port %d: give one of them another port",
 			in.field(), listener.Protocol, other.name, other.protocol, listener.Port)), true
 	case found && other.encryptsOtherwise(listener):
-		return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+		return finding.Bad(v1alpha1.ReasonConflict, fmt.Sprintf(
 			"%s with tlsMode %s and the listener %q with tlsMode %s share HTTP port %d: give one of them another port",
 			in.field(), listener.Mode(), other.name, other.mode, listener.Port)), true
 	case found:
-		return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+		return finding.Bad(v1alpha1.ReasonConflict, fmt.Sprintf(
 			"%s and the listener %q share %s port %d for %s: give one of them another port or other sources",
 			in.field(), other.name, listener.Protocol, listener.Port, other.text())), true
 	}
-	return Finding{}, false
+	return finding.Finding{}, false
 }
 
-func portIsTaken(in listening) (Finding, bool) {
+func portIsTaken(in listening) (finding.Finding, bool) {
 	listener := in.listener
 	other, found := in.held.holder(in.gateway.Name, in.instrument.Name, listener)
 	switch {
 	case !found || in.instrument.Spec.State == v1alpha1.InstrumentRetired:
-		return Finding{}, false
+		return finding.Finding{}, false
 	case other.encryptsOtherwise(listener):
-		return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+		return finding.Bad(v1alpha1.ReasonConflict, fmt.Sprintf(
 			"HTTP port %d of IngestGateway %q is, for the older Instrument %q, one with tlsMode %s, and cannot have tlsMode %s too: choose another port in %s, or the same tlsMode",
 			listener.Port, in.gateway.Name, other.instrument, other.mode, listener.Mode(), in.field())), true
 	case other.protocol != listener.Protocol:
-		return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+		return finding.Bad(v1alpha1.ReasonConflict, fmt.Sprintf(
 			"port %d of IngestGateway %q belongs, for %s, to the older Instrument %q, and cannot take %s too: choose another port in %s",
 			listener.Port, in.gateway.Name, other.protocol, other.instrument, listener.Protocol, in.field())), true
 	default:
-		return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+		return finding.Bad(v1alpha1.ReasonConflict, fmt.Sprintf(
 			"%s port %d of IngestGateway %q belongs, for %s, to the older Instrument %q: choose another port in %s, or sources that do not overlap%s",
 			listener.Protocol, listener.Port, in.gateway.Name, other.text(), other.instrument, in.field(), otherIdentity(listener))), true
 	}

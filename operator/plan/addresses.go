@@ -15,6 +15,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // maxAddresses is how many there may be of a listener.
@@ -22,20 +23,20 @@ const maxAddresses = 64
 
 // listeners say where the instrument can send, and whether gateways receive there. Programmed
 // is the Instrument's.
-func (v InstrumentView) listeners(programmed Finding) []v1alpha1.ListenerStatus {
+func (v InstrumentView) listeners(programmed finding.Finding) []v1alpha1.ListenerStatus {
 	var all []v1alpha1.ListenerStatus
 	for i := range v.Instrument.Spec.Listeners {
 		listener := &v.Instrument.Spec.Listeners[i]
 		accepted := v.listenerAccepted(listener.Name)
 		was := listenerStatus(v.Instrument, listener.Name)
-		c := conditions{now: v.Now, generation: v.Instrument.Generation, was: was.Conditions}
-		c.set(v1alpha1.ConditionAccepted, accepted)
+		c := finding.Conditions{Now: v.Now, Generation: v.Instrument.Generation, Old: was.Conditions}
+		c.Set(v1alpha1.ConditionAccepted, accepted)
 		if !accepted.OK() && !v.stands(listener.Name) {
-			c.set(v1alpha1.ConditionProgrammed, bad(accepted.Reason, accepted.Message))
+			c.Set(v1alpha1.ConditionProgrammed, finding.Bad(accepted.Reason, accepted.Message))
 		} else {
-			c.set(v1alpha1.ConditionProgrammed, programmed)
+			c.Set(v1alpha1.ConditionProgrammed, programmed)
 		}
-		all = append(all, v1alpha1.ListenerStatus{Name: listener.Name, Conditions: c.is, Addresses: v.addresses(listener, accepted),
+		all = append(all, v1alpha1.ListenerStatus{Name: listener.Name, Conditions: c.All, Addresses: v.addresses(listener, accepted),
 			LastReceivedTime: v.lastReceivedAt(listener.Name, was.LastReceivedTime)})
 	}
 	return all
@@ -56,14 +57,14 @@ func (v InstrumentView) lastReceivedAt(name string, was *metav1.Time) *metav1.Ti
 	return was
 }
 
-func (v InstrumentView) listenerAccepted(name string) Finding {
+func (v InstrumentView) listenerAccepted(name string) finding.Finding {
 	switch refused, is := v.Verdict.Refused[name]; {
 	case is:
 		return refused
 	case !v.Verdict.OK() && len(v.Verdict.Refused) == 0:
 		return v.Verdict.Finding
 	default:
-		return good(v1alpha1.ReasonAccepted, fmt.Sprintf("IngestGateway %q receives there", v.Verdict.Gateway))
+		return finding.Good(v1alpha1.ReasonAccepted, fmt.Sprintf("IngestGateway %q receives there", v.Verdict.Gateway))
 	}
 }
 
@@ -83,7 +84,7 @@ func listenerStatus(inst *v1alpha1.Instrument, name string) v1alpha1.ListenerSta
 }
 
 // addresses are where the instrument can send of a listener.
-func (v InstrumentView) addresses(listener *v1alpha1.Listener, accepted Finding) []v1alpha1.ListenerAddress {
+func (v InstrumentView) addresses(listener *v1alpha1.Listener, accepted finding.Finding) []v1alpha1.ListenerAddress {
 	if !accepted.OK() || v.Pool == nil || v.Instrument.Spec.State == v1alpha1.InstrumentRetired {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/surge"
 	"github.com/substorm/substorm/operator/surge/autoscale"
 )
@@ -114,33 +115,33 @@ func (p poolScale) ceiling() autoscale.Count {
 }
 
 // setConditions says whether the loop knows the load, and whether the ceiling is in the way of somebody.
-func (p poolScale) setConditions(c *conditions) {
+func (p poolScale) setConditions(c *finding.Conditions) {
 	if f, found := p.active(); found {
-		c.set(v1alpha1.ConditionScalingActive, f)
+		c.Set(v1alpha1.ConditionScalingActive, f)
 	}
 	if f, found := p.limited(); found {
-		c.set(v1alpha1.ConditionScalingLimited, f)
+		c.Set(v1alpha1.ConditionScalingLimited, f)
 	}
 	if f, found := p.hardwareLimited(); found {
-		c.set(v1alpha1.ConditionHardwareLimited, f)
+		c.Set(v1alpha1.ConditionHardwareLimited, f)
 	}
 }
 
-func (p poolScale) active() (Finding, bool) {
+func (p poolScale) active() (finding.Finding, bool) {
 	switch {
 	case p.spec.Driver != v1alpha1.DriverOperator:
-		return Finding{}, false
+		return finding.Finding{}, false
 	case p.Loop == nil:
-		return unknown(v1alpha1.ReasonLoadUnknown, "no pod has reported its load yet: as many pods are asked for as before; if it stays so, see whether pods are ready, and their logs"), true
+		return finding.Unknown(v1alpha1.ReasonLoadUnknown, "no pod has reported its load yet: as many pods are asked for as before; if it stays so, see whether pods are ready, and their logs"), true
 	case p.Loop.Unknown != "":
-		return unknown(v1alpha1.ReasonLoadUnknown, p.Loop.Unknown+": as many pods are asked for as before; see whether pods are ready, and their logs"), true
+		return finding.Unknown(v1alpha1.ReasonLoadUnknown, p.Loop.Unknown+": as many pods are asked for as before; see whether pods are ready, and their logs"), true
 	default:
-		return good(v1alpha1.ReasonLoadKnown, "the pods report their load"), true
+		return finding.Good(v1alpha1.ReasonLoadKnown, "the pods report their load"), true
 	}
 }
 
 // limited tells of a floor above the ceiling also before a storm, as long as something can be done about it.
-func (p poolScale) limited() (Finding, bool) {
+func (p poolScale) limited() (finding.Finding, bool) {
 	scale := p.scale()
 	floor, level := p.highestFloor()
 	if scale.Floor.Replicas > floor { // of a level that was declared before
@@ -148,20 +149,20 @@ func (p poolScale) limited() (Finding, bool) {
 	}
 	switch ceiling := scale.Ceiling; {
 	case floor > ceiling.Replicas && level != "":
-		return good(v1alpha1.ReasonFloorAboveCeiling, fmt.Sprintf("level %s of the Site's surge has a floor of %d, and there may be %d pods: %s; raise that, or lower the floor in the Site",
+		return finding.Good(v1alpha1.ReasonFloorAboveCeiling, fmt.Sprintf("level %s of the Site's surge has a floor of %d, and there may be %d pods: %s; raise that, or lower the floor in the Site",
 			level, floor, ceiling.Replicas, ceiling.Why)), true
 	case floor > ceiling.Replicas:
-		return good(v1alpha1.ReasonFloorAboveCeiling, fmt.Sprintf("the floor is %d, and there may be %d pods: %s", floor, ceiling.Replicas, ceiling.Why)), true
+		return finding.Good(v1alpha1.ReasonFloorAboveCeiling, fmt.Sprintf("the floor is %d, and there may be %d pods: %s", floor, ceiling.Replicas, ceiling.Why)), true
 	case scale.Asked.Replicas > ceiling.Replicas:
-		return good(v1alpha1.ReasonAskedAboveCeiling, fmt.Sprintf("%d pods are asked for, and there may be %d: %s", scale.Asked.Replicas, ceiling.Replicas, ceiling.Why)), true
+		return finding.Good(v1alpha1.ReasonAskedAboveCeiling, fmt.Sprintf("%d pods are asked for, and there may be %d: %s", scale.Asked.Replicas, ceiling.Replicas, ceiling.Why)), true
 	}
-	return Finding{}, false
+	return finding.Finding{}, false
 }
 
 // hardwareLimited: the cluster is what is in the way, or would be at a level that does not hold yet.
-func (p poolScale) hardwareLimited() (Finding, bool) {
+func (p poolScale) hardwareLimited() (finding.Finding, bool) {
 	if p.Ceiling == nil {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 	most := p.most
 	if p.spec.Driver != "" {
@@ -169,18 +170,18 @@ func (p poolScale) hardwareLimited() (Finding, bool) {
 	}
 	has := p.Ceiling.Replicas
 	if wanted := min(most, max(p.asked().Replicas, p.floor().Replicas)); wanted > has {
-		return good(v1alpha1.ReasonPodsDoNotFit, fmt.Sprintf("there are to be %d pods, and the cluster has space for %d: %s", wanted, has, p.Ceiling.Why)), true
+		return finding.Good(v1alpha1.ReasonPodsDoNotFit, fmt.Sprintf("there are to be %d pods, and the cluster has space for %d: %s", wanted, has, p.Ceiling.Why)), true
 	}
 	if floor, level := p.highestFloor(); min(most, floor) > has {
-		return good(v1alpha1.ReasonFloorDoesNotFit, fmt.Sprintf("level %s of the Site's surge has a floor of %d, and the cluster has space for %d: %s", level, floor, has, p.Ceiling.Why)), true
+		return finding.Good(v1alpha1.ReasonFloorDoesNotFit, fmt.Sprintf("level %s of the Site's surge has a floor of %d, and the cluster has space for %d: %s", level, floor, has, p.Ceiling.Why)), true
 	}
-	return Finding{}, false
+	return finding.Finding{}, false
 }
 
 // noneFits: a pool that has no pod at all is not ready. One that has fewer than it should says so in HardwareLimited.
-func (p poolScale) noneFits() (Finding, bool) {
+func (p poolScale) noneFits() (finding.Finding, bool) {
 	f, limited := p.hardwareLimited()
-	return bad(f.Reason, f.Message), limited && f.Reason == v1alpha1.ReasonPodsDoNotFit && p.scale().Replicas().Replicas == 0
+	return finding.Bad(f.Reason, f.Message), limited && f.Reason == v1alpha1.ReasonPodsDoNotFit && p.scale().Replicas().Replicas == 0
 }
 
 // highestFloor is that which the Site's levels declare for the pool, whether they hold or not.

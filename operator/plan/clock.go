@@ -11,6 +11,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // heartbeatAge is how old the last heartbeat may be: senders on metered links
@@ -18,7 +19,7 @@ import (
 const heartbeatAge = 15 * time.Minute
 
 // May the instrument's clock be trusted?
-var clockChecks = []check[InstrumentView]{
+var clockChecks = []finding.Check[InstrumentView]{
 	timesAreDoubted,
 	reportsOfSendersAreNotRead,
 	senderIsSilent,
@@ -80,8 +81,8 @@ func (r SenderReport) sameCommands(as SenderReport) bool {
 		slices.Equal(obeys(r).Obeys, obeys(as).Obeys) && obeys(r).Problem == obeys(as).Problem
 }
 
-func (v InstrumentView) clockTrusted() (Finding, time.Duration) {
-	f := first(v, clockChecks, good(v1alpha1.ReasonWithinMaxSkew, fmt.Sprintf("the sender's clock is within %s of the gateways'", v.maxSkew())))
+func (v InstrumentView) clockTrusted() (finding.Finding, time.Duration) {
+	f := finding.First(v, clockChecks, finding.Good(v1alpha1.ReasonWithinMaxSkew, fmt.Sprintf("the sender's clock is within %s of the gateways'", v.maxSkew())))
 	if v.Sender == nil {
 		return f, 0
 	}
@@ -96,12 +97,12 @@ func (v InstrumentView) maxSkew() time.Duration {
 }
 
 // timesAreDoubted: the last object that told a time told one that is not believed.
-func timesAreDoubted(v InstrumentView) (Finding, bool) {
+func timesAreDoubted(v InstrumentView) (finding.Finding, bool) {
 	c := v.Clock
 	if c == nil || c.BelievedAt != nil {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
-	return bad(v1alpha1.ReasonClockOff, fmt.Sprintf(
+	return finding.Bad(v1alpha1.ReasonClockOff, fmt.Sprintf(
 		"what was received at %s tells a time of observation that is %s the gateways', too far to be believed: set the clock that the times come from, by NTP or GPS; "+
 			"data is kept as it came, and embargo, order and start of the data count from the receipt",
 		c.DoubtedAt.UTC().Format(time.RFC3339), sideOf(time.Duration(c.Offset)))), true
@@ -120,30 +121,30 @@ func sideOf(offset time.Duration) string {
 	return fmt.Sprintf("%s %s", roundedOffset(offset).Abs(), side)
 }
 
-func reportsOfSendersAreNotRead(v InstrumentView) (Finding, bool) {
-	was := condition(v.Instrument.Status.Conditions, v1alpha1.ConditionClockTrusted)
+func reportsOfSendersAreNotRead(v InstrumentView) (finding.Finding, bool) {
+	was := finding.Condition(v.Instrument.Status.Conditions, v1alpha1.ConditionClockTrusted)
 	if v.Bus.Up || was == nil || v.Now.Sub(v.Bus.Since) > heartbeatAge {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
-	return Finding{was.Status, was.Reason, was.Message}, true
+	return finding.From(was), true
 }
 
-func senderIsSilent(v InstrumentView) (Finding, bool) {
+func senderIsSilent(v InstrumentView) (finding.Finding, bool) {
 	switch {
 	case v.Sender == nil && len(v.Instrument.Spec.Listeners) == 0:
-		return unknown(v1alpha1.ReasonNoListeners, "it has no listeners: there is no sender that would report its clock"), true
+		return finding.Unknown(v1alpha1.ReasonNoListeners, "it has no listeners: there is no sender that would report its clock"), true
 	case v.Sender == nil:
-		return unknown(v1alpha1.ReasonNoHeartbeat, "its sender reports no clock: substorm send does, with a queue and the framing LengthPrefixed"), true
+		return finding.Unknown(v1alpha1.ReasonNoHeartbeat, "its sender reports no clock: substorm send does, with a queue and the framing LengthPrefixed"), true
 	case v.Now.Sub(v.Sender.Seen) > heartbeatAge:
-		return unknown(v1alpha1.ReasonNoHeartbeat, fmt.Sprintf(
+		return finding.Unknown(v1alpha1.ReasonNoHeartbeat, fmt.Sprintf(
 			"its sender reported last at %s: look at the sender and its link to the gateways", v.Sender.Seen.UTC().Format(time.RFC3339))), true
 	default:
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 }
 
-func clockIsNotMeasured(v InstrumentView) (Finding, bool) {
-	return unknown(v1alpha1.ReasonNotMeasured, "its sender has not compared clocks yet"), v.Sender.ClockOffset == nil
+func clockIsNotMeasured(v InstrumentView) (finding.Finding, bool) {
+	return finding.Unknown(v1alpha1.ReasonNotMeasured, "its sender has not compared clocks yet"), v.Sender.ClockOffset == nil
 }
 
 // offset of the sender's clock, and by how much the measurement may be wrong.
@@ -155,17 +156,17 @@ func (v InstrumentView) offset() (offset, uncertain time.Duration) {
 }
 
 // clockIsOff: by more than what the measurement may be wrong.
-func clockIsOff(v InstrumentView) (Finding, bool) {
+func clockIsOff(v InstrumentView) (finding.Finding, bool) {
 	offset, uncertain := v.offset()
-	return bad(v1alpha1.ReasonClockOff, fmt.Sprintf(
+	return finding.Bad(v1alpha1.ReasonClockOff, fmt.Sprintf(
 			"the sender's clock is %s the gateways', more than spec.clock.maxSkew (%s): set it, by NTP or GPS; data is received and keeps its times",
 			sideOf(offset), v.maxSkew())),
 		offset.Abs()-uncertain > v.maxSkew()
 }
 
-func clockIsUncertain(v InstrumentView) (Finding, bool) {
+func clockIsUncertain(v InstrumentView) (finding.Finding, bool) {
 	offset, uncertain := v.offset()
-	return unknown(v1alpha1.ReasonUncertain, fmt.Sprintf(
+	return finding.Unknown(v1alpha1.ReasonUncertain, fmt.Sprintf(
 			"the sender's clock may be off by %s, right to within %s: the link is too slow to tell", roundedOffset(offset).Abs(), roundedOffset(uncertain))),
 		offset.Abs() > v.maxSkew()
 }

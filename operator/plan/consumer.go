@@ -10,6 +10,7 @@ import (
 	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 const (
@@ -25,7 +26,7 @@ const (
 
 // ConsumerVerdict says whether a FeedConsumer is accepted, and what it selects.
 type ConsumerVerdict struct {
-	Finding
+	finding.Finding
 	// Instruments that its filter selects of the Feed, and of these those that it may
 	// read by its own name, in order.
 	Instruments []string `json:"instruments,omitempty"`
@@ -40,7 +41,7 @@ type ConsumerVerdict struct {
 	Notices   bool     `json:"notices,omitempty"`
 	Telemetry bool     `json:"telemetry,omitempty"`
 	// Selected says whether the filter matches anything of the Feed.
-	Selected Finding `json:"selected,omitzero"`
+	Selected finding.Finding `json:"selected,omitzero"`
 	// Served and Absent are as in FeedVerdict.
 	Served bool `json:"served,omitempty"`
 	Absent bool `json:"absent,omitempty"`
@@ -57,7 +58,7 @@ type consumerApplication struct {
 	is        ConsumerVerdict
 }
 
-var consumerChecks = []check[consumerApplication]{
+var consumerChecks = []finding.Check[consumerApplication]{
 	consumerIsUnreadable,
 	feedIsMissing,
 	feedIsNotReady,
@@ -98,7 +99,7 @@ func OrphanConsumer(consumer *v1alpha1.FeedConsumer) ConsumerVerdict {
 
 func (in consumerApplication) judge() ConsumerVerdict {
 	v := in.is
-	v.Finding = first(in, consumerChecks, good(v1alpha1.ReasonAccepted, in.accepted()))
+	v.Finding = finding.First(in, consumerChecks, finding.Good(v1alpha1.ReasonAccepted, in.accepted()))
 	v.Served = v.OK()
 	if v.OK() {
 		v.Selected = in.selects()
@@ -193,18 +194,18 @@ func isLeaf(name string) bool {
 	return is
 }
 
-func feedIsMissing(in consumerApplication) (Finding, bool) {
-	return bad(v1alpha1.ReasonFeedNotFound, fmt.Sprintf(
+func feedIsMissing(in consumerApplication) (finding.Finding, bool) {
+	return finding.Bad(v1alpha1.ReasonFeedNotFound, fmt.Sprintf(
 		"Feed %q does not exist in this namespace: create it, or make a FeedConsumer that names another one", in.consumer.Spec.FeedRef.Name)), in.feed == nil
 }
 
-func feedIsNotReady(in consumerApplication) (Finding, bool) {
-	return bad(v1alpha1.ReasonFeedNotReady, fmt.Sprintf("Feed %q is not accepted: %s", in.feed.Name, in.verdict.Message)), !in.verdict.Served
+func feedIsNotReady(in consumerApplication) (finding.Finding, bool) {
+	return finding.Bad(v1alpha1.ReasonFeedNotReady, fmt.Sprintf("Feed %q is not accepted: %s", in.feed.Name, in.verdict.Message)), !in.verdict.Served
 }
 
 // consumerHasNoPort: the NATS server of substorm up takes connections of its own process alone.
-func consumerHasNoPort(in consumerApplication) (Finding, bool) {
-	return bad(v1alpha1.ReasonStandalone, noNATSPort), in.site != nil && natsWithoutPort(in.site, in.consumer)
+func consumerHasNoPort(in consumerApplication) (finding.Finding, bool) {
+	return finding.Bad(v1alpha1.ReasonStandalone, noNATSPort), in.site != nil && natsWithoutPort(in.site, in.consumer)
 }
 
 const noNATSPort = "spec.delivery: substorm up opens no port of its NATS server, so a consumer with delivery NATS cannot connect: choose WebSocket or ServerSentEvents, or run the Site on a cluster"
@@ -213,8 +214,8 @@ func natsWithoutPort(site *v1alpha1.Site, consumer *v1alpha1.FeedConsumer) bool 
 	return standalone(site) && consumer.Spec.Delivery.Type == v1alpha1.DeliveryNATS
 }
 
-func consumerHasNoAccountKey(in consumerApplication) (Finding, bool) {
-	return bad(v1alpha1.ReasonNoAccountKey, fmt.Sprintf(
+func consumerHasNoAccountKey(in consumerApplication) (finding.Finding, bool) {
+	return finding.Bad(v1alpha1.ReasonNoAccountKey, fmt.Sprintf(
 			"delivery NATS needs a user of the account of consumers, which the operator makes with that account's key: "+
 				"set spec.jetStream.consumerAccountKeySecretRef of Site %q (docs/how-to/nats-accounts.md says how to make the account), or choose another delivery",
 			in.site.Name)),
@@ -222,50 +223,50 @@ func consumerHasNoAccountKey(in consumerApplication) (Finding, bool) {
 }
 
 // consumerHasNoAddress: what is not at an address cannot be told of.
-func consumerHasNoAddress(in consumerApplication) (Finding, bool) {
-	return bad(v1alpha1.ReasonNoAddress, fmt.Sprintf(
+func consumerHasNoAddress(in consumerApplication) (finding.Finding, bool) {
+	return finding.Bad(v1alpha1.ReasonNoAddress, fmt.Sprintf(
 			"WIS2 notifications name objects by address: set spec.url of a FeedServer of Site %q, or leave delivery.notices out", in.site.Name)),
 		notified(in.consumer) && in.addressed == nil
 }
 
 // selects says whether the filter matches anything. A consumer that selects nothing is
 // served all the same: what comes to match later it is given at once.
-func (in consumerApplication) selects() Finding {
+func (in consumerApplication) selects() finding.Finding {
 	switch {
 	case len(in.verdict.Instruments) == 0:
-		return bad(v1alpha1.ReasonSelectsNothing, fmt.Sprintf("Feed %q selects nothing: %s", in.feed.Name, in.verdict.Selected.Message))
+		return finding.Bad(v1alpha1.ReasonSelectsNothing, fmt.Sprintf("Feed %q selects nothing: %s", in.feed.Name, in.verdict.Selected.Message))
 	case len(in.is.Instruments) == 0:
-		return bad(v1alpha1.ReasonSelectsNothing, fmt.Sprintf(
+		return finding.Bad(v1alpha1.ReasonSelectsNothing, fmt.Sprintf(
 			"none of its instruments, kinds of messages and channels is in Feed %q, which selects %s: change spec.filter; what comes to match later is given to it at once",
 			in.feed.Name, instrumentCount(len(in.verdict.Instruments))))
 	default:
-		return good(v1alpha1.ReasonSelected, "its filter selects "+instrumentCount(len(in.is.Instruments)))
+		return finding.Good(v1alpha1.ReasonSelected, "its filter selects "+instrumentCount(len(in.is.Instruments)))
 	}
 }
 
 // consumerMayReadNothing: over WebSocket and SSE a named reader may show a token of
 // its own, so it is judged at each connection.
-func consumerMayReadNothing(in consumerApplication) (Finding, bool) {
-	return bad(v1alpha1.ReasonForbidden, fmt.Sprintf(
+func consumerMayReadNothing(in consumerApplication) (finding.Finding, bool) {
+	return finding.Bad(v1alpha1.ReasonForbidden, fmt.Sprintf(
 			"it may read none of %s: restricted access and embargoes are for those that are named. Add %q to spec.access.readers of the Instruments",
 			list(in.is.Instruments), access.Consumer(in.consumer.Name, nil))),
 		in.consumer.Spec.Delivery.Type == v1alpha1.DeliveryNATS && len(in.is.Instruments) > 0 && len(in.is.Readable) == 0
 }
 
 // windowIsTooLarge: more than a stream can hold never waits for an acknowledgement.
-func windowIsTooLarge(in consumerApplication) (Finding, bool) {
+func windowIsTooLarge(in consumerApplication) (finding.Finding, bool) {
 	window := in.consumer.Spec.Flow.Window
 	if window == nil {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 	for _, s := range in.streamSizes() {
 		if holds := s.bytes / leastMessage; int64(*window) > holds {
-			return bad(v1alpha1.ReasonInvalidFlow, fmt.Sprintf(
+			return finding.Bad(v1alpha1.ReasonInvalidFlow, fmt.Sprintf(
 				"spec.flow.window is %d, and stream %s of %d bytes holds at most %d messages: set a smaller window, or make the stream larger",
 				*window, s.name, s.bytes, holds)), true
 		}
 	}
-	return Finding{}, false
+	return finding.Finding{}, false
 }
 
 type streamSize struct {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // ConsumerFigures is what feed servers measured of a FeedConsumer, all of them
@@ -96,10 +97,10 @@ type ConsumerView struct {
 	// Entry that stands in the registry; nil where there is none.
 	Entry *wire.ConsumerEntry
 	// Failed is what kept its Secret from being written.
-	Failed *Finding
+	Failed *finding.Finding
 	// Durables is what was found of them, and of the stream that is filled for it;
 	// nil where nobody has looked since they were planned.
-	Durables *Finding
+	Durables *finding.Finding
 	// Server is the FeedServer whose address it is told; nil where the Site has none.
 	Server *v1alpha1.FeedServer
 	// Servers are the reports of all feed servers of the Site.
@@ -114,26 +115,26 @@ type ConsumerView struct {
 func ConsumerStatus(v ConsumerView) (v1alpha1.FeedConsumerStatus, time.Duration) {
 	sum := MergeConsumer(v.Reports, v.Servers, v.Now)
 	keepingUp, wait := v.keepingUp(sum)
-	c := conditions{now: v.Now, generation: v.Consumer.Generation, was: v.Consumer.Status.Conditions}
-	c.set(v1alpha1.ConditionAccepted, v.Verdict.Finding)
+	c := finding.Conditions{Now: v.Now, Generation: v.Consumer.Generation, Old: v.Consumer.Status.Conditions}
+	c.Set(v1alpha1.ConditionAccepted, v.Verdict.Finding)
 	if v.Verdict.OK() {
-		c.set(v1alpha1.ConditionInstrumentsSelected, v.Verdict.Selected)
+		c.Set(v1alpha1.ConditionInstrumentsSelected, v.Verdict.Selected)
 	}
 	if v.Site != nil && natsWithoutPort(v.Site, v.Consumer) {
-		c.set(v1alpha1.ConditionNotApplied, Finding{"True", v1alpha1.ReasonStandalone, noNATSPort})
+		c.Set(v1alpha1.ConditionNotApplied, finding.Good(v1alpha1.ReasonStandalone, noNATSPort))
 	}
-	c.set(v1alpha1.ConditionKeepingUp, keepingUp)
-	patienceEnds := c.finish(first(v, consumerReadiness, good(v1alpha1.ReasonReady, "it can connect with what Secret "+
+	c.Set(v1alpha1.ConditionKeepingUp, keepingUp)
+	patienceEnds := c.Finish(finding.First(v, consumerReadiness, finding.Good(v1alpha1.ReasonReady, "it can connect with what Secret "+
 		fmt.Sprintf("%q", ConsumerSecretName(v.Consumer))+" holds: "+v.Verdict.Message)))
 	status := v1alpha1.FeedConsumerStatus{
-		ObservedGeneration: v.Consumer.Generation, Conditions: c.is,
+		ObservedGeneration: v.Consumer.Generation, Conditions: c.All,
 		SecretName: v.Consumer.Status.SecretName, URL: v.URL, Credentials: v.Credentials.status(),
 	}
 	if v.Verdict.Served && v.Failed == nil && v.Site != nil {
 		status.SecretName = ConsumerSecretName(v.Consumer)
 	}
 	v.figures(&status, sum)
-	return status, soonest(patienceEnds, wait, v.Credentials.RenewsIn(v.Now), figuresEvery)
+	return status, finding.Soonest(patienceEnds, wait, v.Credentials.RenewsIn(v.Now), figuresEvery)
 }
 
 // figures fills in what was measured. While nobody reports, the last figures stay.
@@ -157,12 +158,12 @@ func (v ConsumerView) figures(status *v1alpha1.FeedConsumerStatus, sum ConsumerF
 }
 
 // Can the consumer connect, and is it served?
-var consumerReadiness = []check[ConsumerView]{
-	func(v ConsumerView) (Finding, bool) { return v.Verdict.Finding, !v.Verdict.OK() },
+var consumerReadiness = []finding.Check[ConsumerView]{
+	func(v ConsumerView) (finding.Finding, bool) { return v.Verdict.Finding, !v.Verdict.OK() },
 	siteHasNoFeedServer,
-	func(v ConsumerView) (Finding, bool) {
+	func(v ConsumerView) (finding.Finding, bool) {
 		if v.Failed == nil {
-			return Finding{}, false
+			return finding.Finding{}, false
 		}
 		return *v.Failed, true
 	},
@@ -174,64 +175,64 @@ var consumerReadiness = []check[ConsumerView]{
 	feedServerIsBehind,
 }
 
-func siteHasNoFeedServer(v ConsumerView) (Finding, bool) {
-	return bad(v1alpha1.ReasonNoFeedServer, fmt.Sprintf(
+func siteHasNoFeedServer(v ConsumerView) (finding.Finding, bool) {
+	return finding.Bad(v1alpha1.ReasonNoFeedServer, fmt.Sprintf(
 			"Site %q has no FeedServer, which serves consumers and tells them of gaps: create one whose siteRef names it", v.Site.Name)),
 		v.Server == nil
 }
 
-func consumerIsAsItWas(v ConsumerView) (Finding, bool) {
-	was := condition(v.Consumer.Status.Conditions, v1alpha1.ConditionReady)
+func consumerIsAsItWas(v ConsumerView) (finding.Finding, bool) {
+	was := finding.Condition(v.Consumer.Status.Conditions, v1alpha1.ConditionReady)
 	if v.Bus.Up || was == nil || was.ObservedGeneration != v.Consumer.Generation {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
-	return Finding{was.Status, was.Reason, was.Message}, true
+	return finding.From(was), true
 }
 
-func consumerIsNotWritten(v ConsumerView) (Finding, bool) {
+func consumerIsNotWritten(v ConsumerView) (finding.Finding, bool) {
 	if v.Entry != nil && v.Entry.UID == string(v.Consumer.UID) && v.Entry.Generation == v.Consumer.Generation {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 	return notWritten(v.Consumer.Generation, v.Bus, v.Site.Name), true
 }
 
-func durablesAreAmiss(v ConsumerView) (Finding, bool) {
+func durablesAreAmiss(v ConsumerView) (finding.Finding, bool) {
 	switch {
 	case v.Consumer.Spec.Delivery.Type != v1alpha1.DeliveryNATS:
-		return Finding{}, false
+		return finding.Finding{}, false
 	case v.Durables == nil:
-		return bad(v1alpha1.ReasonReconciling, "its durables in JetStream are being made"), true
+		return finding.Bad(v1alpha1.ReasonReconciling, "its durables in JetStream are being made"), true
 	default:
 		return *v.Durables, !v.Durables.OK()
 	}
 }
 
-func noFeedServerReports(v ConsumerView) (Finding, bool) {
-	return bad(v1alpha1.ReasonNotReported, fmt.Sprintf("no feed server of Site %q reports: see its condition %s",
+func noFeedServerReports(v ConsumerView) (finding.Finding, bool) {
+	return finding.Bad(v1alpha1.ReasonNotReported, fmt.Sprintf("no feed server of Site %q reports: see its condition %s",
 		v.Site.Name, v1alpha1.ConditionFeedServerAvailable)), len(freshServers(v.Servers, v.Now)) == 0
 }
 
-func feedServerHasProblem(v ConsumerView) (Finding, bool) {
+func feedServerHasProblem(v ConsumerView) (finding.Finding, bool) {
 	for _, s := range freshServers(v.Servers, v.Now) {
 		if problem := s.Problems[v.Consumer.Name]; problem != "" {
-			return bad(v1alpha1.ReasonFeedServerProblem, fmt.Sprintf("feed server %s: %s", s.Pod, problem)), true
+			return finding.Bad(v1alpha1.ReasonFeedServerProblem, fmt.Sprintf("feed server %s: %s", s.Pod, problem)), true
 		}
 	}
-	return Finding{}, false
+	return finding.Finding{}, false
 }
 
-func feedServerIsBehind(v ConsumerView) (Finding, bool) {
+func feedServerIsBehind(v ConsumerView) (finding.Finding, bool) {
 	for _, s := range freshServers(v.Servers, v.Now) {
 		if s.Revision < v.Entry.Revision && s.Revision > 0 && !s.Draining {
-			return bad(v1alpha1.ReasonProgressing, fmt.Sprintf("feed server %s does not run registry revision %d yet", s.Pod, v.Entry.Revision)), true
+			return finding.Bad(v1alpha1.ReasonProgressing, fmt.Sprintf("feed server %s does not run registry revision %d yet", s.Pod, v.Entry.Revision)), true
 		}
 	}
-	return Finding{}, false
+	return finding.Finding{}, false
 }
 
 // keepingUp also says when the answer may change without a report.
-func (v ConsumerView) keepingUp(sum ConsumerFigures) (Finding, time.Duration) {
-	was := condition(v.Consumer.Status.Conditions, v1alpha1.ConditionKeepingUp)
+func (v ConsumerView) keepingUp(sum ConsumerFigures) (finding.Finding, time.Duration) {
+	was := finding.Condition(v.Consumer.Status.Conditions, v1alpha1.ConditionKeepingUp)
 	latest := time.Time{}
 	for _, s := range v.Servers {
 		if s.Seen.After(latest) {
@@ -244,30 +245,30 @@ func (v ConsumerView) keepingUp(sum ConsumerFigures) (Finding, time.Duration) {
 	silent := v.Now.Sub(latest) > reportAge+reportGrace
 	switch {
 	case !v.Verdict.OK():
-		return unknown(v1alpha1.ReasonNotAccepted, "it gets nothing until it is accepted: "+v.Verdict.Message), 0
+		return finding.Unknown(v1alpha1.ReasonNotAccepted, "it gets nothing until it is accepted: "+v.Verdict.Message), 0
 	case silent:
-		return unknown(v1alpha1.ReasonNoReport, "no feed server reports about it: see the conditions of the Site"), 0
+		return finding.Unknown(v1alpha1.ReasonNoReport, "no feed server reports about it: see the conditions of the Site"), 0
 	case (!v.Bus.Up || len(freshServers(v.Servers, v.Now)) == 0) && was != nil:
-		return Finding{was.Status, was.Reason, was.Message}, latest.Add(reportAge+reportGrace).Sub(v.Now) + time.Second
+		return finding.From(was), latest.Add(reportAge+reportGrace).Sub(v.Now) + time.Second
 	default:
 		return sum.finding(), 0
 	}
 }
 
-func (sum ConsumerFigures) finding() Finding {
+func (sum ConsumerFigures) finding() finding.Finding {
 	behind := fmt.Sprintf("it is %s behind, with %d messages to go", sum.Lag.Truncate(time.Second), sum.LagMessages)
 	if sum.LagBytes != nil {
 		behind = fmt.Sprintf("it is %s behind, with %d messages of %d bytes to go", sum.Lag.Truncate(time.Second), sum.LagMessages, *sum.LagBytes)
 	}
 	switch sum.State {
 	case v1alpha1.ReasonFlowing:
-		return good(sum.State, "it gets what its flow asks for")
+		return finding.Good(sum.State, "it gets what its flow asks for")
 	case v1alpha1.ReasonSlow:
-		return bad(sum.State, behind+": read faster, narrow spec.filter, or choose flow mode Latest or Sample")
+		return finding.Bad(sum.State, behind+": read faster, narrow spec.filter, or choose flow mode Latest or Sample")
 	case v1alpha1.ReasonOverrun:
-		return bad(sum.State, fmt.Sprintf(
+		return finding.Bad(sum.State, fmt.Sprintf(
 			"it was sent a gap record in the last ten minutes, %d in all; %s: what it missed is in the archive", sum.Gaps, behind))
 	default:
-		return unknown(v1alpha1.ReasonIdle, "nobody is connected, or asks for messages")
+		return finding.Unknown(v1alpha1.ReasonIdle, "nobody is connected, or asks for messages")
 	}
 }

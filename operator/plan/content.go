@@ -9,6 +9,7 @@ import (
 	"github.com/substorm/substorm/internal/secret"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // contentAge is how long an Instrument is said to send what it does not declare: people look once a day.
@@ -19,20 +20,20 @@ const undeclaredType = "application/octet-stream"
 
 // contentIsUnexpected: objects of the last day are not of the media type that they are declared to have. While JetStream is away what was
 // last known stands.
-func contentIsUnexpected(v InstrumentView) (Finding, bool) {
-	if was := condition(v.Instrument.Status.Conditions, v1alpha1.ConditionContentAsDeclared); !v.Bus.Up && was != nil {
-		return Finding{was.Status, was.Reason, was.Message}, true
+func contentIsUnexpected(v InstrumentView) (finding.Finding, bool) {
+	if was := finding.Condition(v.Instrument.Status.Conditions, v1alpha1.ConditionContentAsDeclared); !v.Bus.Up && was != nil {
+		return finding.From(was), true
 	}
 	c := v.Content
 	if c == nil || v.Now.Sub(c.ReceivedAt) > contentAge {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 	objects := "one object"
 	if n := roundedCount(c.Today); n > 1 {
 		objects = fmt.Sprintf("%d or more objects", n)
 	}
 	if secret.IsMediaType(c.Looks) {
-		return bad(v1alpha1.ReasonUnexpectedContent, fmt.Sprintf(
+		return finding.Bad(v1alpha1.ReasonUnexpectedContent, fmt.Sprintf(
 			"%s received on %s may contain secrets, which whoever may read the archive can read: %q looks like %s; replace these keys and passwords where they are used, "+
 				"and remove the objects with substorm archive purge, which takes many at once by --received, --from or --match; substorm archive inspect shows who sent them",
 			objects, wire.DayOf(c.ReceivedAt), c.Path, c.Looks)), true
@@ -41,7 +42,7 @@ func contentIsUnexpected(v InstrumentView) (Finding, bool) {
 	if of := v.Instrument.Spec.Archive.MediaType; of != "" && of != undeclaredType && of != declared { // the object has what its sender says
 		declared = of + ", was sent as " + declared
 	}
-	return bad(v1alpha1.ReasonUnexpectedContent, fmt.Sprintf(
+	return finding.Bad(v1alpha1.ReasonUnexpectedContent, fmt.Sprintf(
 		"the content of %s received on %s contradicts the declared media type: %q is declared as %s, and looks like %s; such objects are kept: "+
 			"substorm archive inspect shows who sent it, substorm archive retract takes many at once by --received, --from or --match, "+
 			"and spec.archive.mediaType declares another type",

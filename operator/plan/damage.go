@@ -10,24 +10,25 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // archiveIsDamaged: the scrub confirmed that objects in the store are not what was
 // received. While JetStream is away what was last known stands.
-func archiveIsDamaged(v InstrumentView) (Finding, bool) {
-	if was := condition(v.Instrument.Status.Conditions, v1alpha1.ConditionArchiveIntact); !v.Bus.Up && was != nil {
-		return Finding{was.Status, was.Reason, was.Message}, true
+func archiveIsDamaged(v InstrumentView) (finding.Finding, bool) {
+	if was := finding.Condition(v.Instrument.Status.Conditions, v1alpha1.ConditionArchiveIntact); !v.Bus.Up && was != nil {
+		return finding.From(was), true
 	}
 	confirmed := slices.DeleteFunc(slices.Clone(v.Damage), func(d wire.Damage) bool { return !d.Confirmed })
 	if len(confirmed) == 0 {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 	slices.SortFunc(confirmed, func(a, b wire.Damage) int {
 		return cmp.Or(b.FoundAt.Compare(a.FoundAt), cmp.Compare(a.ID, b.ID))
 	})
 	lost, objects := missingManifests(confirmed)
 	if len(objects) == 0 {
-		return bad(v1alpha1.ReasonDamaged, lost), true
+		return finding.Bad(v1alpha1.ReasonDamaged, lost), true
 	}
 	missing := 0
 	for _, d := range objects {
@@ -42,7 +43,7 @@ func archiveIsDamaged(v InstrumentView) (Finding, bool) {
 	if lost != "" {
 		says = lost + "; " + says
 	}
-	return bad(v1alpha1.ReasonDamaged, says), true
+	return finding.Bad(v1alpha1.ReasonDamaged, says), true
 }
 
 // maxDaysNamed is how many days without a manifest a message names.

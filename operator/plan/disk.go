@@ -9,6 +9,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // diskEvery is how often the disk budget is looked at: nothing wakes the Site when it changes.
@@ -51,10 +52,10 @@ func (v SiteView) disk() *v1alpha1.DiskState {
 }
 
 // spaceLeft says whether the disk budget lasts; false where there is none.
-func (v SiteView) spaceLeft() (Finding, bool) {
+func (v SiteView) spaceLeft() (finding.Finding, bool) {
 	d := v.Disk
 	if d == nil {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 	const todo = "raise --disk-budget of substorm up, move the data folder to a larger disk, or have less kept (spec.archive.expiry of Instruments)"
 	bytes := func(n int64) string { return humanize.IBytes(uint64(max(n, 0))) }
@@ -62,18 +63,18 @@ func (v SiteView) spaceLeft() (Finding, bool) {
 		bytes(d.Used), bytes(d.Budget), bytes(d.Objects), bytes(d.Reproducible), bytes(d.Streams))
 	switch {
 	case d.Unwritten != "":
-		return bad(v1alpha1.ReasonStreamsStopped, fmt.Sprintf(
+		return finding.Bad(v1alpha1.ReasonStreamsStopped, fmt.Sprintf(
 			"nothing is announced, and reports of pods do not arrive: %s. The server is started again once the disk has 16 MiB free: free space on the disk of the data folder", d.Unwritten)), true
 	case d.NoReceipts && !d.Measured:
-		return bad(v1alpha1.ReasonBudgetUsedUp, "nothing is received: the disk has nothing left but its reserve; "+todo), true
+		return finding.Bad(v1alpha1.ReasonBudgetUsedUp, "nothing is received: the disk has nothing left but its reserve; "+todo), true
 	case d.NoReceipts:
-		return bad(v1alpha1.ReasonBudgetUsedUp, fmt.Sprintf("nothing is received: %s; %s", used, todo)), true
+		return finding.Bad(v1alpha1.ReasonBudgetUsedUp, fmt.Sprintf("nothing is received: %s; %s", used, todo)), true
 	case !d.Measured:
-		return unknown(v1alpha1.ReasonReconciling, "the data folder is being measured"), true
+		return finding.Unknown(v1alpha1.ReasonReconciling, "the data folder is being measured"), true
 	case d.Messages:
-		return bad(v1alpha1.ReasonNearlyFull, fmt.Sprintf("archived messages go before their retention is over: %s; %s", used, todo)), true
+		return finding.Bad(v1alpha1.ReasonNearlyFull, fmt.Sprintf("archived messages go before their retention is over: %s; %s", used, todo)), true
 	case d.Removes:
-		return bad(v1alpha1.ReasonNearlyFull, fmt.Sprintf("what can be made again, or partners have, expires, the oldest days first: %s; %s", used, todo)), true
+		return finding.Bad(v1alpha1.ReasonNearlyFull, fmt.Sprintf("what can be made again, or partners have, expires, the oldest days first: %s; %s", used, todo)), true
 	}
-	return good(v1alpha1.ReasonWithinBudget, used), true
+	return finding.Good(v1alpha1.ReasonWithinBudget, used), true
 }

@@ -6,23 +6,24 @@ import (
 	"fmt"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // expiryStopped: data that is due to expire does not. Until the archivist's report was
 // read, what was said before stands.
-func (v SiteView) expiryStopped() (Finding, bool) {
+func (v SiteView) expiryStopped() (finding.Finding, bool) {
 	if v.Expiry == nil {
-		was := condition(v.Site.Status.Conditions, v1alpha1.ConditionExpiryRunning)
+		was := finding.Condition(v.Site.Status.Conditions, v1alpha1.ConditionExpiryRunning)
 		if was == nil {
-			return Finding{}, false
+			return finding.Finding{}, false
 		}
-		return Finding{was.Status, was.Reason, was.Message}, true
+		return finding.From(was), true
 	}
 	if why := v.Expiry.Clocks; why != "" {
-		return bad(v1alpha1.ReasonClocksDisagree, fmt.Sprintf("nothing expires, and no day of the ledger is closed: %s", why)), true
+		return finding.Bad(v1alpha1.ReasonClocksDisagree, fmt.Sprintf("nothing expires, and no day of the ledger is closed: %s", why)), true
 	}
 	if v.Expiry.Count == 0 {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 	var names []string
 	for _, s := range v.Expiry.Stopped {
@@ -31,7 +32,7 @@ func (v SiteView) expiryStopped() (Finding, bool) {
 	for len(names) < v.Expiry.Count {
 		names = append(names, "another") // list counts those that are not named
 	}
-	return bad(v1alpha1.ReasonMoreThanMaxShare, fmt.Sprintf(
+	return finding.Bad(v1alpha1.ReasonMoreThanMaxShare, fmt.Sprintf(
 		"nothing expires of instruments of which more is due at once than spec.archive.expiry.maxShare allows: %s. "+
 			"Look whether retention and maxSize, and the clocks, are right; then raise maxShare, up to 100, until it has expired", list(names))), true
 }

@@ -13,16 +13,17 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // FeedVerdict says whether a Feed is accepted, and what it selects.
 type FeedVerdict struct {
-	Finding
+	finding.Finding
 	// Instruments that it selects and that gateways know, by name and in order, and
 	// then its leaves as wire.LeafInstruments.
 	Instruments []string `json:"instruments,omitempty"`
 	// Selected says whether the selector matches anything; zero where the Feed is not served.
-	Selected Finding `json:"selected,omitzero"`
+	Selected finding.Finding `json:"selected,omitzero"`
 	// Served: feed servers know it as it is declared. Where it is not, and Absent,
 	// what they know of it stays.
 	Served bool `json:"served,omitempty"`
@@ -34,14 +35,14 @@ type FeedVerdict struct {
 // StreamFound is what was found of a stream that a Feed or a consumer has to itself.
 type StreamFound struct {
 	// Problem is why the stream does not stand as planned; nil where it does.
-	Problem *Finding               `json:"problem,omitempty"`
+	Problem *finding.Finding       `json:"problem,omitempty"`
 	Storage v1alpha1.StreamStorage `json:"storage,omitempty"`
 }
 
 // feedApplication is one Feed that wants to be accepted.
 type feedApplication struct {
 	site         *v1alpha1.Site
-	siteAccepted Finding
+	siteAccepted finding.Finding
 	feed         *v1alpha1.Feed
 	selector     labels.Selector
 	selectorErr  error
@@ -50,7 +51,7 @@ type feedApplication struct {
 }
 
 // The order is that in which a person can put things right.
-var feedChecks = []check[feedApplication]{
+var feedChecks = []finding.Check[feedApplication]{
 	feedIsUnreadable,
 	feedHasNoSite,
 	feedsSiteIsNotAccepted,
@@ -62,7 +63,7 @@ var feedChecks = []check[feedApplication]{
 // AcceptFeeds judges the Feeds of one Site, by name. Listed are the Instruments
 // that are, or will be, in the registry: who may read others is not known. Found
 // holds the Feeds' own streams by name; nothing where nobody has looked yet.
-func AcceptFeeds(site *v1alpha1.Site, accepted Finding, feeds []v1alpha1.Feed, instruments []v1alpha1.Instrument,
+func AcceptFeeds(site *v1alpha1.Site, accepted finding.Finding, feeds []v1alpha1.Feed, instruments []v1alpha1.Instrument,
 	listed map[string]bool, found map[string]StreamFound,
 ) map[string]FeedVerdict {
 	verdicts := make(map[string]FeedVerdict, len(feeds))
@@ -84,7 +85,7 @@ func AcceptFeeds(site *v1alpha1.Site, accepted Finding, feeds []v1alpha1.Feed, i
 		if site != nil {
 			in.found = found[wire.FeedStream(site.Spec.Code, feeds[i].Name)]
 		}
-		f := first(in, feedChecks, good(v1alpha1.ReasonAccepted, fmt.Sprintf("it selects %s", instrumentCount(len(in.instruments)))))
+		f := finding.First(in, feedChecks, finding.Good(v1alpha1.ReasonAccepted, fmt.Sprintf("it selects %s", instrumentCount(len(in.instruments)))))
 		v := FeedVerdict{
 			Finding: f, Instruments: in.instruments, Everything: all,
 			Served: f.OK() || f.Reason == v1alpha1.ReasonImmutable || f.Reason == v1alpha1.ReasonLeafNotFound,
@@ -127,39 +128,39 @@ func instrumentCount(n int) string {
 	return fmt.Sprintf("%d instruments", n)
 }
 
-func feedHasNoSite(in feedApplication) (Finding, bool) {
-	return bad(v1alpha1.ReasonSiteNotFound, fmt.Sprintf(
+func feedHasNoSite(in feedApplication) (finding.Finding, bool) {
+	return finding.Bad(v1alpha1.ReasonSiteNotFound, fmt.Sprintf(
 		"Site %q does not exist in this namespace: create it, or make a Feed that names another one", in.feed.Spec.SiteRef.Name)), in.site == nil
 }
 
-func feedsSiteIsNotAccepted(in feedApplication) (Finding, bool) {
+func feedsSiteIsNotAccepted(in feedApplication) (finding.Finding, bool) {
 	return siteIsNotAccepted(application{site: in.site, siteAccepted: in.siteAccepted})
 }
 
-func selectorIsInvalid(in feedApplication) (Finding, bool) {
-	return bad(v1alpha1.ReasonInvalidSelector, fmt.Sprintf(
+func selectorIsInvalid(in feedApplication) (finding.Finding, bool) {
+	return finding.Bad(v1alpha1.ReasonInvalidSelector, fmt.Sprintf(
 		"spec.selector is no label selector: %v; what feed servers knew of the Feed before stays", in.selectorErr)), in.selectorErr != nil
 }
 
-func storageChanged(in feedApplication) (Finding, bool) {
+func storageChanged(in feedApplication) (finding.Finding, bool) {
 	if in.feed.Spec.Stream == nil || in.found.Storage == "" || in.found.Storage == in.feed.Spec.Stream.Storage {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
-	return bad(v1alpha1.ReasonImmutable, fmt.Sprintf(
+	return finding.Bad(v1alpha1.ReasonImmutable, fmt.Sprintf(
 		"stream %s has storage %s, and JetStream cannot change that to %s: set spec.stream.storage back, or make another Feed; the rest of the Feed is as declared",
 		wire.FeedStream(in.site.Spec.Code, in.feed.Name), in.found.Storage, in.feed.Spec.Stream.Storage)), true
 }
 
 // selects says whether the selector matches anything. A Feed that selects nothing is served
 // all the same: an Instrument that comes later belongs to it at once.
-func (in feedApplication) selects() Finding {
+func (in feedApplication) selects() finding.Finding {
 	switch {
 	case len(in.instruments) > 0:
-		return good(v1alpha1.ReasonSelected, fmt.Sprintf("it selects %s", instrumentCount(len(in.instruments))))
+		return finding.Good(v1alpha1.ReasonSelected, fmt.Sprintf("it selects %s", instrumentCount(len(in.instruments))))
 	case in.selector.Empty():
-		return bad(v1alpha1.ReasonSelectsNothing, fmt.Sprintf("no Instrument of Site %q is accepted: what comes later belongs to the Feed at once", in.site.Name))
+		return finding.Bad(v1alpha1.ReasonSelectsNothing, fmt.Sprintf("no Instrument of Site %q is accepted: what comes later belongs to the Feed at once", in.site.Name))
 	default:
-		return bad(v1alpha1.ReasonSelectsNothing, fmt.Sprintf(
+		return finding.Bad(v1alpha1.ReasonSelectsNothing, fmt.Sprintf(
 			"no Instrument of Site %q that is accepted has the labels %q: label some, or change spec.selector; what comes later belongs to the Feed at once",
 			in.site.Name, in.selector.String()))
 	}

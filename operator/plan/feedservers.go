@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // ConsumersServer is the FeedServer whose address FeedConsumers are told: the oldest of the
@@ -36,14 +37,14 @@ func oldestServer(servers []v1alpha1.FeedServer, good func(*v1alpha1.FeedServer)
 }
 
 // feedServersAvailable sums up the Site's FeedServers; false where it has none.
-func (v SiteView) feedServersAvailable() (Finding, bool) {
+func (v SiteView) feedServersAvailable() (finding.Finding, bool) {
 	if len(v.FeedServers) == 0 {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 	var lacking []string
 	for i := range v.FeedServers {
 		s := &v.FeedServers[i]
-		ready := condition(s.Status.Conditions, v1alpha1.ConditionReady)
+		ready := finding.Condition(s.Status.Conditions, v1alpha1.ConditionReady)
 		switch {
 		case Unreadable(s) != "":
 			lacking = append(lacking, fmt.Sprintf("%q cannot be read", s.Name))
@@ -54,20 +55,20 @@ func (v SiteView) feedServersAvailable() (Finding, bool) {
 		}
 	}
 	if len(lacking) > 0 {
-		return bad(v1alpha1.ReasonProgressing, fmt.Sprintf("%d of %d FeedServers are not Ready: %s",
+		return finding.Bad(v1alpha1.ReasonProgressing, fmt.Sprintf("%d of %d FeedServers are not Ready: %s",
 			len(lacking), len(v.FeedServers), strings.Join(lacking, ", "))), true
 	}
-	return good(v1alpha1.ReasonAvailable, fmt.Sprintf("%d of %d FeedServers are Ready", len(v.FeedServers), len(v.FeedServers))), true
+	return finding.Good(v1alpha1.ReasonAvailable, fmt.Sprintf("%d of %d FeedServers are Ready", len(v.FeedServers), len(v.FeedServers))), true
 }
 
 // readersHaveNoAuthority: certificates are shown to feed servers that know who signed them.
-func (v SiteView) readersHaveNoAuthority() (Finding, bool) {
+func (v SiteView) readersHaveNoAuthority() (finding.Finding, bool) {
 	for i := range v.FeedServers {
 		if tls := v.FeedServers[i].Spec.TLS; tls != nil && tls.CASecretRef != nil {
-			return Finding{}, false
+			return finding.Finding{}, false
 		}
 	}
-	return bad(v1alpha1.ReasonTLSNotConfigured,
+	return finding.Bad(v1alpha1.ReasonTLSNotConfigured,
 			"spec.readers show certificates, and no FeedServer of the Site knows who signs them: set tls.caSecretRef of one; until then nobody is let in by a certificate"),
 		len(v.Site.Spec.Readers) > 0
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/surge/autoscale"
 )
 
@@ -20,7 +21,7 @@ type FeedServerView struct {
 	Server *v1alpha1.FeedServer
 	// Site is nil where it does not exist.
 	Site         *v1alpha1.Site
-	SiteAccepted Finding
+	SiteAccepted finding.Finding
 	Secrets      Secrets
 	// SiteProgramView is what was found of its pods.
 	SiteProgramView
@@ -35,19 +36,19 @@ type FeedServerView struct {
 }
 
 // FeedServerAccepted says whether the FeedServer's objects may be made.
-func FeedServerAccepted(v FeedServerView) Finding {
-	return first(v, []check[FeedServerView]{
+func FeedServerAccepted(v FeedServerView) finding.Finding {
+	return finding.First(v, []finding.Check[FeedServerView]{
 		serverHasNoSite,
 		serversSiteIsNotAccepted,
-	}, good(v1alpha1.ReasonAccepted, fmt.Sprintf("it serves Site %q", v.Server.Spec.SiteRef.Name)))
+	}, finding.Good(v1alpha1.ReasonAccepted, fmt.Sprintf("it serves Site %q", v.Server.Spec.SiteRef.Name)))
 }
 
-func serverHasNoSite(v FeedServerView) (Finding, bool) {
-	return bad(v1alpha1.ReasonSiteNotFound, fmt.Sprintf(
+func serverHasNoSite(v FeedServerView) (finding.Finding, bool) {
+	return finding.Bad(v1alpha1.ReasonSiteNotFound, fmt.Sprintf(
 		"Site %q does not exist in this namespace: create it; until then nothing is served", v.Server.Spec.SiteRef.Name)), v.Site == nil
 }
 
-func serversSiteIsNotAccepted(v FeedServerView) (Finding, bool) {
+func serversSiteIsNotAccepted(v FeedServerView) (finding.Finding, bool) {
 	return siteIsNotAccepted(application{site: v.Site, siteAccepted: v.SiteAccepted})
 }
 
@@ -81,27 +82,29 @@ func (v FeedServerView) pool() poolScale {
 // FeedServerStatus returns the status, and after how long to look again.
 func FeedServerStatus(v FeedServerView) (v1alpha1.FeedServerStatus, time.Duration) {
 	accepted, asked := FeedServerAccepted(v), v.Replicas()
-	c := conditions{now: v.Now, generation: v.Server.Generation, was: v.Server.Status.Conditions}
-	c.set(v1alpha1.ConditionAccepted, accepted)
+	c := finding.Conditions{Now: v.Now, Generation: v.Server.Generation, Old: v.Server.Status.Conditions}
+	c.Set(v1alpha1.ConditionAccepted, accepted)
 	if f, found := notApplied(v.Server); found {
-		c.set(v1alpha1.ConditionNotApplied, f)
+		c.Set(v1alpha1.ConditionNotApplied, f)
 	}
 	v.pool().setConditions(&c)
 	if f, found := v.givesWay(); found {
-		c.set(v1alpha1.ConditionGivingWay, f)
+		c.Set(v1alpha1.ConditionGivingWay, f)
 	}
-	patienceEnds := c.finish(first(v, []check[FeedServerView]{
-		func(FeedServerView) (Finding, bool) { return accepted, !accepted.OK() },
-		func(v FeedServerView) (Finding, bool) { return v.Secrets.Missing(FeedServerSecrets(v.Site, v.Server)) },
-		func(v FeedServerView) (Finding, bool) { return v.refused() },
-		func(v FeedServerView) (Finding, bool) { return v.pool().noneFits() },
-		func(v FeedServerView) (Finding, bool) {
+	patienceEnds := c.Finish(finding.First(v, []finding.Check[FeedServerView]{
+		func(FeedServerView) (finding.Finding, bool) { return accepted, !accepted.OK() },
+		func(v FeedServerView) (finding.Finding, bool) {
+			return v.Secrets.Missing(FeedServerSecrets(v.Site, v.Server))
+		},
+		func(v FeedServerView) (finding.Finding, bool) { return v.refused() },
+		func(v FeedServerView) (finding.Finding, bool) { return v.pool().noneFits() },
+		func(v FeedServerView) (finding.Finding, bool) {
 			return programIsNotRolledOut("feed servers", v.SiteProgramView, asked)
 		},
-	}, good(v1alpha1.ReasonReady, count(asked, asked)+" feed servers are ready"+because(v.Scale()))))
+	}, finding.Good(v1alpha1.ReasonReady, finding.Count(asked, asked)+" feed servers are ready"+because(v.Scale()))))
 
 	status := v1alpha1.FeedServerStatus{
-		ObservedGeneration: v.Server.Generation, Conditions: c.is,
+		ObservedGeneration: v.Server.Generation, Conditions: c.All,
 		Selector: labels.Set(FeedServerOf(v.Site, v.Server).Selector()).String(),
 		Replicas: new(v.replicas()), ReadyReplicas: new(v.readyReplicas()),
 		Credentials: v.Credentials.status(), Autoscaling: scalingStatus(v.Server, v.Scale()),
@@ -110,7 +113,7 @@ func FeedServerStatus(v FeedServerView) (v1alpha1.FeedServerStatus, time.Duratio
 		status.URL = FeedServerURL(v.Server, v.Services)
 	}
 	v.figures(&status)
-	return status, soonest(patienceEnds, v.Credentials.RenewsIn(v.Now), figuresEvery)
+	return status, finding.Soonest(patienceEnds, v.Credentials.RenewsIn(v.Now), figuresEvery)
 }
 
 // figures fills in what the pods report. While nobody reads reports, the last figures stay.
@@ -154,18 +157,18 @@ func (r ConsumerReport) isOf(s FeedServerReport) bool {
 }
 
 // ServerObjectNotOurs says that an object has a name that a FeedServer needs.
-func ServerObjectNotOurs(kind, name string) Finding {
-	return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+func ServerObjectNotOurs(kind, name string) finding.Finding {
+	return finding.Bad(v1alpha1.ReasonConflict, fmt.Sprintf(
 		"a %s %q that is not this FeedServer's has a name that it needs: remove it, or make this FeedServer anew under another name", kind, name))
 }
 
 // SiteObjectNotOurs says that an object has a name that one of a Site's programs needs.
-func SiteObjectNotOurs(kind, name string) Finding {
-	return bad(v1alpha1.ReasonConflict, fmt.Sprintf("a %s %q that is not this Site's has a name that the Site needs: remove it", kind, name))
+func SiteObjectNotOurs(kind, name string) finding.Finding {
+	return finding.Bad(v1alpha1.ReasonConflict, fmt.Sprintf("a %s %q that is not this Site's has a name that the Site needs: remove it", kind, name))
 }
 
 // ConsumerSecretNotOurs says that a FeedConsumer's Secret has the name of another.
-func ConsumerSecretNotOurs(name string) Finding {
-	return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+func ConsumerSecretNotOurs(name string) finding.Finding {
+	return finding.Bad(v1alpha1.ReasonConflict, fmt.Sprintf(
 		"a Secret %q that is not this FeedConsumer's stands in the way: remove it, or make the FeedConsumer anew with another spec.secretName", name))
 }

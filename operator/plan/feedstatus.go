@@ -8,6 +8,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // FeedFigures is what was counted in a Feed's streams.
@@ -40,20 +41,20 @@ type FeedView struct {
 
 // FeedStatus returns the status, and after how long to look again.
 func FeedStatus(v FeedView) (v1alpha1.FeedStatus, time.Duration) {
-	c := conditions{now: v.Now, generation: v.Feed.Generation, was: v.Feed.Status.Conditions}
-	c.set(v1alpha1.ConditionAccepted, v.Verdict.Finding)
+	c := finding.Conditions{Now: v.Now, Generation: v.Feed.Generation, Old: v.Feed.Status.Conditions}
+	c.Set(v1alpha1.ConditionAccepted, v.Verdict.Finding)
 	if v.Verdict.Served {
-		c.set(v1alpha1.ConditionInstrumentsSelected, v.Verdict.Selected)
+		c.Set(v1alpha1.ConditionInstrumentsSelected, v.Verdict.Selected)
 	}
-	patienceEnds := c.finish(first(v, []check[FeedView]{
-		func(v FeedView) (Finding, bool) { return v.Verdict.Finding, !v.Verdict.OK() },
+	patienceEnds := c.Finish(finding.First(v, []finding.Check[FeedView]{
+		func(v FeedView) (finding.Finding, bool) { return v.Verdict.Finding, !v.Verdict.OK() },
 		feedIsAsItWas,
 		feedIsNotWritten,
 		feedStreamIsAmiss,
-	}, good(v1alpha1.ReasonReady, "it can be followed: "+v.Verdict.Message)))
+	}, finding.Good(v1alpha1.ReasonReady, "it can be followed: "+v.Verdict.Message)))
 	was := &v.Feed.Status
 	status := v1alpha1.FeedStatus{
-		ObservedGeneration: v.Feed.Generation, Conditions: c.is,
+		ObservedGeneration: v.Feed.Generation, Conditions: c.All,
 		InstrumentCount: new(int32(len(v.Verdict.Instruments))), ConsumerCount: new(int32(len(v.Consumers))), Slowest: v.slowest(),
 		MessageCount: was.MessageCount, Bytes: was.Bytes, EstimatedBytes: was.EstimatedBytes, First: was.First, Last: was.Last, MessagesPerMinute: was.MessagesPerMinute,
 	}
@@ -65,7 +66,7 @@ func FeedStatus(v FeedView) (v1alpha1.FeedStatus, time.Duration) {
 		status.MessageCount, status.Bytes, status.EstimatedBytes = new(f.Messages), f.Bytes, f.EstimatedBytes
 		status.First, status.Last, status.MessagesPerMinute = f.First, f.Last, new(f.PerMinute)
 	}
-	return status, soonest(patienceEnds, figuresEvery)
+	return status, finding.Soonest(patienceEnds, figuresEvery)
 }
 
 // streamsOf are the streams that a Feed's messages lie in, in order.
@@ -83,39 +84,39 @@ func streamsOf(site *v1alpha1.Site, feed *v1alpha1.Feed) []string {
 
 // feedIsAsItWas: while JetStream is away, and while the operator starts, nothing is
 // known to have changed.
-func feedIsAsItWas(v FeedView) (Finding, bool) {
-	was := condition(v.Feed.Status.Conditions, v1alpha1.ConditionReady)
+func feedIsAsItWas(v FeedView) (finding.Finding, bool) {
+	was := finding.Condition(v.Feed.Status.Conditions, v1alpha1.ConditionReady)
 	if v.Bus.Up || was == nil || was.ObservedGeneration != v.Feed.Generation {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
-	return Finding{was.Status, was.Reason, was.Message}, true
+	return finding.From(was), true
 }
 
-func feedIsNotWritten(v FeedView) (Finding, bool) {
+func feedIsNotWritten(v FeedView) (finding.Finding, bool) {
 	if v.Entry != nil && v.Entry.UID == string(v.Feed.UID) && v.Entry.Generation == v.Feed.Generation {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 	return notWritten(v.Feed.Generation, v.Bus, v.Feed.Spec.SiteRef.Name), true
 }
 
-func notWritten(generation int64, bus Bus, site string) Finding {
+func notWritten(generation int64, bus Bus, site string) finding.Finding {
 	if !bus.Up {
-		return bad(v1alpha1.ReasonUnreachable, fmt.Sprintf(
+		return finding.Bad(v1alpha1.ReasonUnreachable, fmt.Sprintf(
 			"generation %d waits for the registry: the operator does not reach JetStream, see the conditions of Site %q", generation, site))
 	}
-	return bad(v1alpha1.ReasonReconciling, fmt.Sprintf("generation %d is being written to the registry", generation))
+	return finding.Bad(v1alpha1.ReasonReconciling, fmt.Sprintf("generation %d is being written to the registry", generation))
 }
 
-func feedStreamIsAmiss(v FeedView) (Finding, bool) {
+func feedStreamIsAmiss(v FeedView) (finding.Finding, bool) {
 	switch {
 	case v.Feed.Spec.Stream == nil:
-		return Finding{}, false
+		return finding.Finding{}, false
 	case v.Stream == nil:
-		return bad(v1alpha1.ReasonReconciling, fmt.Sprintf("stream %s is being made", wire.FeedStream(v.Site.Spec.Code, v.Feed.Name))), true
+		return finding.Bad(v1alpha1.ReasonReconciling, fmt.Sprintf("stream %s is being made", wire.FeedStream(v.Site.Spec.Code, v.Feed.Name))), true
 	case v.Stream.Problem != nil:
 		return *v.Stream.Problem, true
 	default:
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 }
 
@@ -132,13 +133,13 @@ func (v FeedView) slowest() *v1alpha1.SlowestConsumer {
 }
 
 // StreamRefused says that JetStream does not make or change a stream, or a durable.
-func StreamRefused(what, problem string) Finding {
-	return bad(v1alpha1.ReasonStreamRefused, fmt.Sprintf(
+func StreamRefused(what, problem string) finding.Finding {
+	return finding.Bad(v1alpha1.ReasonStreamRefused, fmt.Sprintf(
 		"JetStream refuses %s: %s; see that spec.stream asks for no more replicas and bytes than the servers and the account have", what, problem))
 }
 
 // StreamSilent says that JetStream said nothing of a stream, or a durable, in time.
-func StreamSilent(what string, problem error) Finding {
-	return bad(v1alpha1.ReasonUnreachable, fmt.Sprintf(
+func StreamSilent(what string, problem error) finding.Finding {
+	return finding.Bad(v1alpha1.ReasonUnreachable, fmt.Sprintf(
 		"%s does not answer (%v), and is looked at again: see that most of the servers that hold it are up", what, problem))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 const (
@@ -26,7 +27,7 @@ type Deletion struct {
 	// Finalizer says whether it has one. One that is being deleted is gone without.
 	Finalizer bool `json:"finalizer,omitempty"`
 	// Held is why it is not gone yet; nil where nothing keeps it, or it goes within moments.
-	Held *Finding `json:"held,omitempty"`
+	Held *finding.Finding `json:"held,omitempty"`
 	// Left is what the deletion gave up and leaves behind; empty: nothing.
 	Left string `json:"left,omitempty"`
 	// Wait is after how long to look again; 0: when something changes.
@@ -57,7 +58,7 @@ func (c DeletionClock) left(o metav1.Object) time.Duration {
 
 // held keeps a deletion waiting for a reason, as long as that lasts; then left says what
 // stays behind.
-func (c DeletionClock) held(o metav1.Object, why *Finding, left string) Deletion {
+func (c DeletionClock) held(o metav1.Object, why *finding.Finding, left string) Deletion {
 	wait := c.left(o)
 	if wait == 0 {
 		return Deletion{Left: left}
@@ -102,7 +103,7 @@ type FeedDeletionView struct {
 	Bus  Bus
 	// Removed is what was found of the Feed's own stream since the Feed is being deleted:
 	// True where there is none any more. Nil where nobody has looked.
-	Removed *Finding
+	Removed *finding.Finding
 }
 
 // FeedDeletion plans a Feed's finalizer: it is kept by a Feed with deletionPolicy Delete
@@ -116,15 +117,15 @@ func FeedDeletion(v FeedDeletionView) Deletion {
 	case v.Site == nil && Unreadable(v.Feed) == "":
 		return Deletion{Left: v.leftWithoutSite()}
 	}
-	var why *Finding
+	var why *finding.Finding
 	switch {
 	case v.Site == nil || Unreadable(v.Site) != "":
-		why = new(good(v1alpha1.ReasonUnreadable, "this version of the operator cannot read the Feed or its Site, and so not remove the Feed's stream"))
+		why = new(finding.Good(v1alpha1.ReasonUnreadable, "this version of the operator cannot read the Feed or its Site, and so not remove the Feed's stream"))
 	case !v.Bus.Up:
-		why = new(good(v1alpha1.ReasonUnreachable, fmt.Sprintf("stream %s cannot be removed, as deletionPolicy says: the operator does not reach JetStream, see the conditions of Site %q",
+		why = new(finding.Good(v1alpha1.ReasonUnreachable, fmt.Sprintf("stream %s cannot be removed, as deletionPolicy says: the operator does not reach JetStream, see the conditions of Site %q",
 			v.stream(), v.Site.Name)))
 	case v.Removed != nil:
-		why = new(good(v.Removed.Reason, v.Removed.Message))
+		why = new(finding.Good(v.Removed.Reason, v.Removed.Message))
 	}
 	return v.held(v.Feed, why, fmt.Sprintf("stream %s is left, though deletionPolicy is Delete: JetStream did not remove it in time. "+
 		"An operator of the Site removes it once JetStream answers; without the Site run `nats stream rm %[1]s`", v.stream()))
@@ -158,17 +159,17 @@ func FeedDeletionStatus(v FeedDeletionView, d Deletion) v1alpha1.FeedStatus {
 
 // withHeld returns conditions with that of a deletion that waits, or without it.
 func withHeld(now time.Time, o metav1.Object, was []metav1.Condition, d Deletion) []metav1.Condition {
-	c := conditions{now: now, generation: o.GetGeneration(), was: was}
+	c := finding.Conditions{Now: now, Generation: o.GetGeneration(), Old: was}
 	for _, old := range was {
 		if old.Type != v1alpha1.ConditionDeletionHeld {
 			old.ObservedGeneration = o.GetGeneration()
-			c.is = append(c.is, old)
+			c.All = append(c.All, old)
 		}
 	}
 	if d.Held != nil {
-		c.set(v1alpha1.ConditionDeletionHeld, *d.Held)
+		c.Set(v1alpha1.ConditionDeletionHeld, *d.Held)
 	}
-	return c.is
+	return c.All
 }
 
 // SiteDeletionView is everything that a Site's finalizer depends on.
@@ -177,7 +178,7 @@ type SiteDeletionView struct {
 	Site *v1alpha1.Site
 	// Feeds are all of the Site, those that are being deleted too.
 	Feeds    []v1alpha1.Feed
-	Accepted Finding
+	Accepted finding.Finding
 	Bus      Bus
 	// Doomed are the streams of Feeds that are gone which JetStream has not removed yet, as
 	// their Feeds asked; nil where nobody has looked since JetStream was reached.
@@ -209,15 +210,15 @@ func SiteDeletion(v SiteDeletionView) Deletion {
 	}
 	streams = append(streams, v.Doomed...)
 	slices.Sort(streams)
-	var why *Finding
+	var why *finding.Finding
 	switch {
 	case len(stay) > 0:
-		why = new(good(v1alpha1.ReasonFeedsRemain, fmt.Sprintf("of its Feeds %s have deletionPolicy Delete, and without the Site nobody could remove their streams: "+
+		why = new(finding.Good(v1alpha1.ReasonFeedsRemain, fmt.Sprintf("of its Feeds %s have deletionPolicy Delete, and without the Site nobody could remove their streams: "+
 			"delete them, or set their deletionPolicy to Retain", list(stay))))
 	case !v.Bus.Up:
-		why = new(good(v1alpha1.ReasonUnreachable, "streams of deleted Feeds cannot be removed, as deletionPolicy says: the operator does not reach JetStream"))
+		why = new(finding.Good(v1alpha1.ReasonUnreachable, "streams of deleted Feeds cannot be removed, as deletionPolicy says: the operator does not reach JetStream"))
 	case len(feeds) > 0 || len(v.Doomed) > 0:
-		why = new(good(v1alpha1.ReasonProgressing, fmt.Sprintf("these streams of deleted Feeds are being removed: %s", list(streams))))
+		why = new(finding.Good(v1alpha1.ReasonProgressing, fmt.Sprintf("these streams of deleted Feeds are being removed: %s", list(streams))))
 	}
 	left := "streams of Feeds whose deletionPolicy is Delete may be left: the operator did not reach JetStream in time"
 	if len(streams) > 0 {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // settleTime is how long pods may take to follow a new registry revision
@@ -26,7 +27,7 @@ type GatewayView struct {
 	Gateway *v1alpha1.IngestGateway
 	// Site is nil where it doesn't exist.
 	Site         *v1alpha1.Site
-	SiteAccepted Finding
+	SiteAccepted finding.Finding
 	// Others are all IngestGateways that the operator sees, and OtherSets the StatefulSets of
 	// those in its namespace, by name.
 	Others    []v1alpha1.IngestGateway
@@ -43,7 +44,7 @@ type GatewayView struct {
 	Scaling Scaling
 
 	// Failed is what the API server refused, see ApplyFailed.
-	Failed      *Finding
+	Failed      *finding.Finding
 	StatefulSet *appsv1.StatefulSet
 	Pods        []corev1.Pod
 	Bus         Bus
@@ -54,27 +55,27 @@ type GatewayView struct {
 }
 
 // GatewayAccepted says whether the pool's objects may be made.
-func GatewayAccepted(v GatewayView) Finding {
-	return first(v, []check[GatewayView]{
+func GatewayAccepted(v GatewayView) finding.Finding {
+	return finding.First(v, []finding.Check[GatewayView]{
 		poolHasNoSite,
 		poolsSiteIsNotAccepted,
 		nodePortsOverlap,
-	}, good(v1alpha1.ReasonAccepted, fmt.Sprintf("it receives for Site %q", v.Gateway.Spec.SiteRef.Name)))
+	}, finding.Good(v1alpha1.ReasonAccepted, fmt.Sprintf("it receives for Site %q", v.Gateway.Spec.SiteRef.Name)))
 }
 
-func poolHasNoSite(v GatewayView) (Finding, bool) {
-	return bad(v1alpha1.ReasonSiteNotFound, fmt.Sprintf(
+func poolHasNoSite(v GatewayView) (finding.Finding, bool) {
+	return finding.Bad(v1alpha1.ReasonSiteNotFound, fmt.Sprintf(
 		"Site %q does not exist in this namespace: create it; pods that run go on", v.Gateway.Spec.SiteRef.Name)), v.Site == nil
 }
 
-func poolsSiteIsNotAccepted(v GatewayView) (Finding, bool) {
+func poolsSiteIsNotAccepted(v GatewayView) (finding.Finding, bool) {
 	return siteIsNotAccepted(application{site: v.Site, siteAccepted: v.SiteAccepted})
 }
 
 // nodePortsOverlap: a node port is one for the whole cluster.
-func nodePortsOverlap(v GatewayView) (Finding, bool) {
+func nodePortsOverlap(v GatewayView) (finding.Finding, bool) {
 	if v.Gateway.Spec.Service.Type != corev1.ServiceTypeNodePort {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 	own := v.Gateway.Spec.Ports
 	for i := range v.Others {
@@ -84,44 +85,44 @@ func nodePortsOverlap(v GatewayView) (Finding, bool) {
 			ports.First > own.Last || own.First > ports.Last || olderFirst(v.Gateway, other) < 0 {
 			continue
 		}
-		return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+		return finding.Bad(v1alpha1.ReasonConflict, fmt.Sprintf(
 			"the node ports %d-%d overlap those of the older IngestGateway %s/%s, %d-%d: choose another range in spec.ports",
 			own.First, own.Last, other.Namespace, other.Name, ports.First, ports.Last)), true
 	}
-	return Finding{}, false
+	return finding.Finding{}, false
 }
 
 // GatewayStatus returns the status, and after how long to look again.
 func GatewayStatus(v GatewayView) (v1alpha1.IngestGatewayStatus, time.Duration) {
 	accepted := GatewayAccepted(v)
-	programmed := first(v, following, good(v1alpha1.ReasonProgrammed, "every pod that receives runs the registry"))
-	c := conditions{now: v.Now, generation: v.Gateway.Generation, was: v.Gateway.Status.Conditions}
-	c.set(v1alpha1.ConditionAccepted, accepted)
-	c.set(v1alpha1.ConditionProgrammed, programmed)
-	for kind, look := range map[string]check[GatewayView]{
+	programmed := finding.First(v, following, finding.Good(v1alpha1.ReasonProgrammed, "every pod that receives runs the registry"))
+	c := finding.Conditions{Now: v.Now, Generation: v.Gateway.Generation, Old: v.Gateway.Status.Conditions}
+	c.Set(v1alpha1.ConditionAccepted, accepted)
+	c.Set(v1alpha1.ConditionProgrammed, programmed)
+	for kind, look := range map[string]finding.Check[GatewayView]{
 		v1alpha1.ConditionScaleDownHeld: scaleDownIsHeld, v1alpha1.ConditionSpoolStranded: spoolIsStranded,
 		v1alpha1.ConditionSpoolQuarantined: spoolIsQuarantined,
-		v1alpha1.ConditionNotApplied:       func(v GatewayView) (Finding, bool) { return notApplied(v.Gateway) },
+		v1alpha1.ConditionNotApplied:       func(v GatewayView) (finding.Finding, bool) { return notApplied(v.Gateway) },
 	} {
 		if f, found := look(v); found {
-			c.set(kind, f)
+			c.Set(kind, f)
 		}
 	}
 	v.pool().setConditions(&c)
-	patienceEnds := c.finish(first(v, []check[GatewayView]{
-		func(GatewayView) (Finding, bool) { return accepted, !accepted.OK() },
+	patienceEnds := c.Finish(finding.First(v, []finding.Check[GatewayView]{
+		func(GatewayView) (finding.Finding, bool) { return accepted, !accepted.OK() },
 		poolLacksASecret,
 		applyFailed,
-		func(v GatewayView) (Finding, bool) { return v.pool().noneFits() },
+		func(v GatewayView) (finding.Finding, bool) { return v.pool().noneFits() },
 		podsAreNotReady,
 		itIsNotItsTurn,
-		func(GatewayView) (Finding, bool) { return programmed, programmed.Status == "False" },
+		func(GatewayView) (finding.Finding, bool) { return programmed, programmed.Status == "False" },
 		podsAreKept,
-	}, good(v1alpha1.ReasonReady, count(v.wanted(), v.wanted())+" pods receive"+because(v.Scale()))))
+	}, finding.Good(v1alpha1.ReasonReady, finding.Count(v.wanted(), v.wanted())+" pods receive"+because(v.Scale()))))
 
 	status := v1alpha1.IngestGatewayStatus{
 		ObservedGeneration: v.Gateway.Generation,
-		Conditions:         c.is,
+		Conditions:         c.All,
 		Selector:           labels.Set(PodLabels(v.Gateway.Name)).String(),
 	}
 	if v.StatefulSet != nil {
@@ -131,87 +132,87 @@ func GatewayStatus(v GatewayView) (v1alpha1.IngestGatewayStatus, time.Duration) 
 	status.Datapath, status.RegistryRevision = v.inUse()
 	status.Spool = v.spool()
 	status.Credentials = v.Credentials.status()
-	return status, soonest(patienceEnds, v.strandsIn(), v.Credentials.RenewsIn(v.Now), figuresEvery)
+	return status, finding.Soonest(patienceEnds, v.strandsIn(), v.Credentials.RenewsIn(v.Now), figuresEvery)
 }
 
 // poolLacksASecret: pods cannot start without the Secrets that Site and pool name.
-func poolLacksASecret(v GatewayView) (Finding, bool) {
+func poolLacksASecret(v GatewayView) (finding.Finding, bool) {
 	return v.Secrets.Missing(GatewaySecrets(v.Site, v.Gateway))
 }
 
-func applyFailed(v GatewayView) (Finding, bool) {
+func applyFailed(v GatewayView) (finding.Finding, bool) {
 	if v.Failed == nil {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 	return *v.Failed, true
 }
 
 // ApplyFailed says that the API server refused an object.
-func ApplyFailed(kind, name, problem string) Finding {
-	return bad(v1alpha1.ReasonApplyFailed, fmt.Sprintf("%s %q: %s", kind, name, problem))
+func ApplyFailed(kind, name, problem string) finding.Finding {
+	return finding.Bad(v1alpha1.ReasonApplyFailed, fmt.Sprintf("%s %q: %s", kind, name, problem))
 }
 
 // NotOurs says that an object has a name that the pool needs.
-func NotOurs(kind, name string) Finding {
-	return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+func NotOurs(kind, name string) finding.Finding {
+	return finding.Bad(v1alpha1.ReasonConflict, fmt.Sprintf(
 		"a %s %q that is not this pool's stands in the way: remove it, or make this pool anew under another name", kind, name))
 }
 
-func podsAreNotReady(v GatewayView) (Finding, bool) {
+func podsAreNotReady(v GatewayView) (finding.Finding, bool) {
 	lacks := rolledOut(v.StatefulSet, v.Replicas())
 	if lacks == "" {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 	for _, problem := range []string{podsAreNotMade(v.StatefulSet), PodProblem(v.Pods), v.whyNoNode()} {
 		if problem != "" {
 			lacks += "; " + strings.TrimSuffix(problem, ".")
 		}
 	}
-	return bad(v1alpha1.ReasonProgressing, lacks), true
+	return finding.Bad(v1alpha1.ReasonProgressing, lacks), true
 }
 
 // Do the pods follow the registry?
-var following = []check[GatewayView]{
+var following = []finding.Check[GatewayView]{
 	poolsReportsAreNotRead,
 	noPodIsReady,
 	podDoesNotReport,
 	podIsBehind,
 }
 
-func poolsReportsAreNotRead(v GatewayView) (Finding, bool) {
+func poolsReportsAreNotRead(v GatewayView) (finding.Finding, bool) {
 	if v.Bus.Up {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
-	was := condition(v.Gateway.Status.Conditions, v1alpha1.ConditionProgrammed)
+	was := finding.Condition(v.Gateway.Status.Conditions, v1alpha1.ConditionProgrammed)
 	if was != nil && v.Now.Sub(v.Bus.Since) <= reportAge+reportGrace {
-		return Finding{was.Status, was.Reason, was.Message}, true
+		return finding.From(was), true
 	}
-	return unknown(v1alpha1.ReasonUnreachable, fmt.Sprintf(
+	return finding.Unknown(v1alpha1.ReasonUnreachable, fmt.Sprintf(
 		"the operator does not reach JetStream, see the conditions of Site %q", v.Gateway.Spec.SiteRef.Name)), true
 }
 
-func noPodIsReady(v GatewayView) (Finding, bool) {
-	return bad(v1alpha1.ReasonNotReported, "no pod is ready"), v.Replicas() > 0 && len(v.ready()) == 0
+func noPodIsReady(v GatewayView) (finding.Finding, bool) {
+	return finding.Bad(v1alpha1.ReasonNotReported, "no pod is ready"), v.Replicas() > 0 && len(v.ready()) == 0
 }
 
-func podDoesNotReport(v GatewayView) (Finding, bool) {
+func podDoesNotReport(v GatewayView) (finding.Finding, bool) {
 	for _, pod := range v.ready() {
 		if r := v.report(pod); r == nil && v.Now.Sub(readySince(pod)) > settleTime {
-			return bad(v1alpha1.ReasonNotReported, fmt.Sprintf("pod %s is ready and does not report: see its log", pod.Name)), true
+			return finding.Bad(v1alpha1.ReasonNotReported, fmt.Sprintf("pod %s is ready and does not report: see its log", pod.Name)), true
 		}
 	}
-	return Finding{}, false
+	return finding.Finding{}, false
 }
 
-func podIsBehind(v GatewayView) (Finding, bool) {
+func podIsBehind(v GatewayView) (finding.Finding, bool) {
 	for _, pod := range v.ready() {
 		r := v.report(pod)
 		if r != nil && r.Revision < v.Registry.Revision && v.Now.Sub(v.Registry.WrittenAt) > settleTime {
-			return bad(v1alpha1.ReasonProgressing, fmt.Sprintf(
+			return finding.Bad(v1alpha1.ReasonProgressing, fmt.Sprintf(
 				"pod %s runs registry revision %d, and %d stands: see its log", pod.Name, r.Revision, v.Registry.Revision)), true
 		}
 	}
-	return Finding{}, false
+	return finding.Finding{}, false
 }
 
 func (v GatewayView) ready() []*corev1.Pod {

@@ -8,16 +8,17 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // givesWay: pods answer some of their clients 503, because others go first. While nobody reads reports, what was found stands.
-func (v FeedServerView) givesWay() (Finding, bool) {
+func (v FeedServerView) givesWay() (finding.Finding, bool) {
 	if !v.Bus.Up {
-		was := condition(v.Server.Status.Conditions, v1alpha1.ConditionGivingWay)
+		was := finding.Condition(v.Server.Status.Conditions, v1alpha1.ConditionGivingWay)
 		if was == nil {
-			return Finding{}, false
+			return finding.Finding{}, false
 		}
-		return Finding{was.Status, was.Reason, was.Message}, true
+		return finding.From(was), true
 	}
 	own := slices.DeleteFunc(freshServers(v.Reports, v.Now), func(r FeedServerReport) bool { return r.FeedServer != v.Server.Name })
 	var robots, bulk int
@@ -35,7 +36,7 @@ func (v FeedServerView) givesWay() (Finding, bool) {
 		}
 	}
 	if robots == 0 {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 	if len(causes) == 0 {
 		causes = []string{"budgets"}
@@ -49,6 +50,6 @@ func (v FeedServerView) givesWay() (Finding, bool) {
 	if f, limited := v.pool().hardwareLimited(); limited && f.Reason == v1alpha1.ReasonPodsDoNotFit {
 		next = "it may not have more pods, see HardwareLimited"
 	}
-	return good(v1alpha1.ReasonBudgetFull, fmt.Sprintf("programs that show no token are answered 503 at %s pods%s: %s are full, and people go first; %s",
-		count(int32(robots), int32(len(own))), also, list(slices.Compact(causes)), next)), true
+	return finding.Good(v1alpha1.ReasonBudgetFull, fmt.Sprintf("programs that show no token are answered 503 at %s pods%s: %s are full, and people go first; %s",
+		finding.Count(int32(robots), int32(len(own))), also, list(slices.Compact(causes)), next)), true
 }

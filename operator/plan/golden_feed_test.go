@@ -15,6 +15,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // feedWorld is what a test's .in.yaml holds of Feeds and FeedConsumers.
@@ -24,12 +25,12 @@ type feedWorld struct {
 	Found   map[string]plan.StreamFound `json:"found"`
 	Figures map[string]plan.FeedFigures `json:"figures"`
 	// Durables are what was found of them, by FeedConsumer.
-	Durables map[string]plan.Finding `json:"durables"`
+	Durables map[string]finding.Finding `json:"durables"`
 	// Removed says what was found of the streams of Feeds that are being deleted, and Doomed
 	// are those of Feeds that are gone, by Site. Begun is when the operator began.
-	Removed map[string]plan.Finding `json:"removed"`
-	Doomed  map[string][]string     `json:"doomed"`
-	Begun   time.Time               `json:"begun"`
+	Removed map[string]finding.Finding `json:"removed"`
+	Doomed  map[string][]string        `json:"doomed"`
+	Begun   time.Time                  `json:"begun"`
 	// Positions of FeedConsumers as they were found, and as they are kept.
 	Positions     map[string]wire.PositionCursor `json:"positions"`
 	KeptPositions map[string]plan.KeptPosition   `json:"keptPositions"`
@@ -88,7 +89,7 @@ func (p *feedsPlanned) add(t *testing.T, part string, from feedsPlanned) {
 }
 
 // planServers plans the FeedServers of a Site, which is nil where it does not exist.
-func (w world) planServers(out *planned, site *v1alpha1.Site, servers []v1alpha1.FeedServer, accepted plan.Finding, secrets plan.Secrets) {
+func (w world) planServers(out *planned, site *v1alpha1.Site, servers []v1alpha1.FeedServer, accepted finding.Finding, secrets plan.Secrets) {
 	for i := range servers {
 		server := &servers[i]
 		view := plan.FeedServerView{Now: w.Now, Server: server, Site: site, SiteAccepted: accepted, Secrets: secrets, Services: w.Services,
@@ -138,7 +139,7 @@ func (w world) deployment(name string) *appsv1.Deployment {
 	return nil
 }
 
-func (w world) planFeeds(t *testing.T, out *planned, in *plan.RegistryInput, servers []v1alpha1.FeedServer, site string, accepted plan.Finding, registry plan.RegistryState) {
+func (w world) planFeeds(t *testing.T, out *planned, in *plan.RegistryInput, servers []v1alpha1.FeedServer, site string, accepted finding.Finding, registry plan.RegistryState) {
 	in.Feeds = keep(load[v1alpha1.Feed](t, "feeds", w.Feeds), func(f v1alpha1.Feed) bool { return f.Spec.SiteRef.Name == site })
 	w.planDeletions(out, in, site, accepted)
 	in.Feeds = keep(in.Feeds, func(f v1alpha1.Feed) bool { return f.DeletionTimestamp == nil })
@@ -171,7 +172,7 @@ func (w world) planFeeds(t *testing.T, out *planned, in *plan.RegistryInput, ser
 	out.Positions[site] = plan.Positions(bus, w.Positions, w.KeptPositions, w.Now)
 }
 
-func (w world) planDeletions(out *planned, in *plan.RegistryInput, site string, accepted plan.Finding) {
+func (w world) planDeletions(out *planned, in *plan.RegistryInput, site string, accepted finding.Finding) {
 	clock := plan.DeletionClock{Now: w.Now, Begun: w.Begun}
 	for i := range in.Feeds {
 		f := &in.Feeds[i]

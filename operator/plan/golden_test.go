@@ -29,6 +29,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 var update = flag.Bool("update", false, "write the .out.yaml files anew")
@@ -126,7 +127,7 @@ type planned struct {
 
 type markerVerdict struct {
 	Action   plan.MarkerAction `json:"action"`
-	Conflict *plan.Finding     `json:"conflict,omitempty"`
+	Conflict *finding.Finding  `json:"conflict,omitempty"`
 }
 
 const cluster = "0c5ffbd6-kube-system"
@@ -225,14 +226,14 @@ func (w world) planSite(t *testing.T, out *planned, name string, site *v1alpha1.
 	servers = keep(servers, func(s v1alpha1.FeedServer) bool { return ofSite(s.Spec.SiteRef) })
 	mine := keep(instruments, func(i v1alpha1.Instrument) bool { return ofSite(i.Spec.SiteRef) })
 	view := plan.SiteView{Now: w.Now, Site: site, Sites: sites, Secrets: secrets,
-		Backends: w.Backends[name], Registry: w.Registry[name], Flowing: map[string]plan.Finding{}, Counted: true,
+		Backends: w.Backends[name], Registry: w.Registry[name], Flowing: map[string]finding.Finding{}, Counted: true,
 		Gateways: pools, FeedServers: servers, Archivist: w.archivist(site), Ledger: w.Ledgers[name], Expiry: w.Expiries[name], Pullers: w.Pullers[name], Scrub: w.Scrubs[name], Weather: w.Weather[name], Link: w.Links[name], Disk: w.Disks[name], Manifests: w.Manifests[name]}
 	for _, damaged := range w.Damage {
 		for _, d := range damaged {
 			view.Damage.Add(d)
 		}
 	}
-	var accepted plan.Finding
+	var accepted finding.Finding
 	if site != nil {
 		accepted = plan.SiteAccepted(view)
 		view.Archivist.Credentials = w.credentialsOf(out, "archivist", plan.ArchivistUser(site), site.Annotations)
@@ -290,7 +291,7 @@ func (w world) judgeMarker(site *v1alpha1.Site) markerVerdict {
 	return v
 }
 
-func (w world) planInstrument(out *planned, inst *v1alpha1.Instrument, verdict plan.Verdict, registry plan.RegistryState, pools []v1alpha1.IngestGateway, flowing map[string]plan.Finding) {
+func (w world) planInstrument(out *planned, inst *v1alpha1.Instrument, verdict plan.Verdict, registry plan.RegistryState, pools []v1alpha1.IngestGateway, flowing map[string]finding.Finding) {
 	view := plan.InstrumentView{Now: w.Now, Instrument: inst, Verdict: verdict, Bus: w.Bus[inst.Spec.SiteRef.Name],
 		Gateways: w.GatewayReports, Reports: w.InstrumentReports[inst.Name], Forward: w.Forwards[inst.Name], Damage: w.Damage[inst.Name], Clock: w.Clocks[inst.Name], Content: w.Contents[inst.Name], Sender: w.Senders[inst.Name], Pods: w.Pods, Services: w.Services}
 	if entry, exists := registry.Entries[inst.Name]; exists {
@@ -304,10 +305,10 @@ func (w world) planInstrument(out *planned, inst *v1alpha1.Instrument, verdict p
 	status, wait := plan.InstrumentStatus(view)
 	out.Instruments[inst.Name] = status
 	out.requeue("instruments", inst.Name, wait)
-	flowing[inst.Name] = plan.FindingOf(status.Conditions, v1alpha1.ConditionDataFlowing)
+	flowing[inst.Name] = finding.Of(status.Conditions, v1alpha1.ConditionDataFlowing)
 }
 
-func (w world) planPool(t *testing.T, out *planned, pool *v1alpha1.IngestGateway, site *v1alpha1.Site, accepted plan.Finding, all []v1alpha1.IngestGateway, secrets plan.Secrets, in plan.RegistryInput) {
+func (w world) planPool(t *testing.T, out *planned, pool *v1alpha1.IngestGateway, site *v1alpha1.Site, accepted finding.Finding, all []v1alpha1.IngestGateway, secrets plan.Secrets, in plan.RegistryInput) {
 	instruments, verdicts, registry := in.Instruments, in.Verdicts, w.Registry[pool.Spec.SiteRef.Name]
 	view := plan.GatewayView{Now: w.Now, Gateway: pool, Site: site, SiteAccepted: accepted, Others: all, Secrets: secrets,
 		Bus: w.Bus[pool.Spec.SiteRef.Name], Reports: w.GatewayReports, Registry: registry,

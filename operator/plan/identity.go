@@ -14,6 +14,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 const (
@@ -34,20 +35,20 @@ func certificateNames(listener *v1alpha1.Listener) []string {
 }
 
 // tlsIsNotConfigured: a listener is never plain that asks for TLS.
-func tlsIsNotConfigured(in listening) (Finding, bool) {
+func tlsIsNotConfigured(in listening) (finding.Finding, bool) {
 	tls := in.gateway.Spec.TLS
 	switch mode := in.listener.Mode(); {
 	case mode == v1alpha1.TLSNone:
 	case tls == nil:
-		return bad(v1alpha1.ReasonTLSNotConfigured, fmt.Sprintf(
+		return finding.Bad(v1alpha1.ReasonTLSNotConfigured, fmt.Sprintf(
 			"%s has tlsMode %s, and IngestGateway %q has no certificate: give it one with spec.tls.certificateSecretRef, or set tlsMode to None",
 			in.field(), mode, in.gateway.Name)), true
 	case mode == v1alpha1.TLSMutual && tls.CASecretRef == nil:
-		return bad(v1alpha1.ReasonTLSNotConfigured, fmt.Sprintf(
+		return finding.Bad(v1alpha1.ReasonTLSNotConfigured, fmt.Sprintf(
 			"%s has tlsMode Mutual, and IngestGateway %q knows no authority of client certificates: name one in its spec.tls.caSecretRef, or set tlsMode to Server",
 			in.field(), in.gateway.Name)), true
 	}
-	return Finding{}, false
+	return finding.Finding{}, false
 }
 
 // TokenSecrets are the Secrets whose tokens an Instrument's senders show.
@@ -69,28 +70,28 @@ func tokenSecrets(listener *v1alpha1.Listener) []SecretNeed {
 
 // tokenSecretIsNotLabeled: what the registry holds of such a Secret's tokens stays, so
 // that a label that is missing stops nobody who sends already.
-func tokenSecretIsNotLabeled(in listening) (Finding, bool) {
+func tokenSecretIsNotLabeled(in listening) (finding.Finding, bool) {
 	for _, need := range tokenSecrets(in.listener) {
 		if f, found := notTokens(in.secrets[need.Name], need.Name, need.Field); found {
 			return f, true
 		}
 	}
-	return Finding{}, false
+	return finding.Finding{}, false
 }
 
 // tokenDoesNotExist: what no Secret holds any more is no token any more, see revoke.
-func tokenDoesNotExist(in listening) (Finding, bool) {
+func tokenDoesNotExist(in listening) (finding.Finding, bool) {
 	f, missing := in.secrets.Missing(tokenSecrets(in.listener))
 	f.Message += "; until then that listener takes no token"
 	return f, missing
 }
 
-func tokenIsGuessable(in listening) (Finding, bool) {
+func tokenIsGuessable(in listening) (finding.Finding, bool) {
 	ref := in.listener.TokenSecretKeyRef
 	if ref == nil || !tooGuessable(in.secrets[ref.Name], ref.Key) {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
-	return bad(v1alpha1.ReasonSecretIncomplete, fmt.Sprintf(
+	return finding.Bad(v1alpha1.ReasonSecretIncomplete, fmt.Sprintf(
 		"%s of Secret %q, which %s.tokenSecretKeyRef names, must hold 1 to %d lines of at least %d characters each: "+
 			"make a token with `openssl rand -hex 32`; until then that listener takes no token",
 		ref.Key, ref.Name, in.field(), maxTokens, minToken)), true

@@ -14,6 +14,7 @@ import (
 	"github.com/substorm/substorm/internal/observing"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // InstrumentView is everything that an Instrument's status is made from.
@@ -47,27 +48,27 @@ func InstrumentStatus(v InstrumentView) (v1alpha1.InstrumentStatus, time.Duratio
 	programmed := v.programmed()
 	flowing, wait := v.dataFlowing()
 	clock, silent := v.clockTrusted()
-	c := conditions{now: v.Now, generation: v.Instrument.Generation, was: v.Instrument.Status.Conditions}
-	c.set(v1alpha1.ConditionAccepted, v.Verdict.Finding)
-	c.set(v1alpha1.ConditionProgrammed, programmed)
-	c.set(v1alpha1.ConditionDataFlowing, flowing)
-	c.set(v1alpha1.ConditionClockTrusted, clock)
+	c := finding.Conditions{Now: v.Now, Generation: v.Instrument.Generation, Old: v.Instrument.Status.Conditions}
+	c.Set(v1alpha1.ConditionAccepted, v.Verdict.Finding)
+	c.Set(v1alpha1.ConditionProgrammed, programmed)
+	c.Set(v1alpha1.ConditionDataFlowing, flowing)
+	c.Set(v1alpha1.ConditionClockTrusted, clock)
 	if f, limited := acknowledgeIsLimited(v); limited {
-		c.set(v1alpha1.ConditionAcknowledgeLimited, f)
+		c.Set(v1alpha1.ConditionAcknowledgeLimited, f)
 	}
 	if f, damaged := archiveIsDamaged(v); damaged {
-		c.set(v1alpha1.ConditionArchiveIntact, f)
+		c.Set(v1alpha1.ConditionArchiveIntact, f)
 	}
 	if f, unexpected := contentIsUnexpected(v); unexpected {
-		c.set(v1alpha1.ConditionContentAsDeclared, f)
+		c.Set(v1alpha1.ConditionContentAsDeclared, f)
 	}
-	patienceEnds := c.finish(first(v, []check[InstrumentView]{
-		func(v InstrumentView) (Finding, bool) { return v.Verdict.Finding, !v.Verdict.OK() },
-		func(InstrumentView) (Finding, bool) { return programmed, !programmed.OK() },
-	}, good(v1alpha1.ReasonReady, programmed.Message)))
+	patienceEnds := c.Finish(finding.First(v, []finding.Check[InstrumentView]{
+		func(v InstrumentView) (finding.Finding, bool) { return v.Verdict.Finding, !v.Verdict.OK() },
+		func(InstrumentView) (finding.Finding, bool) { return programmed, !programmed.OK() },
+	}, finding.Good(v1alpha1.ReasonReady, programmed.Message)))
 	return v1alpha1.InstrumentStatus{
 		ObservedGeneration: v.Instrument.Generation,
-		Conditions:         c.is,
+		Conditions:         c.All,
 		Listeners:          v.listeners(programmed),
 		LastReceivedTime:   rounded(v.lastReceived()),
 		ReceivedToday:      ReceivedToday(v.Reports, v.Now),
@@ -75,7 +76,7 @@ func InstrumentStatus(v InstrumentView) (v1alpha1.InstrumentStatus, time.Duratio
 		Sender:             v.sender(),
 		Sampling:           v.sampling(),
 		LinkProbe:          v.linkProbe(),
-	}, soonest(wait, silent, patienceEnds, instrumentFiguresEvery)
+	}, finding.Soonest(wait, silent, patienceEnds, instrumentFiguresEvery)
 }
 
 // PoolName is who receives: the verdict's, or, while something is absent, that of
@@ -88,7 +89,7 @@ func (v InstrumentView) PoolName() string {
 }
 
 // Do the gateways run what the Instrument says?
-var programming = []check[InstrumentView]{
+var programming = []finding.Check[InstrumentView]{
 	nothingIsKnownToHaveChanged,
 	entryIsNotWritten,
 	nobodyReceives,
@@ -99,9 +100,9 @@ var programming = []check[InstrumentView]{
 	instrumentIsRetired,
 }
 
-func (v InstrumentView) programmed() Finding {
+func (v InstrumentView) programmed() finding.Finding {
 	running := v.running()
-	return first(v, programming, good(v1alpha1.ReasonProgrammed, fmt.Sprintf(
+	return finding.First(v, programming, finding.Good(v1alpha1.ReasonProgrammed, fmt.Sprintf(
 		"IngestGateway %q receives for it on %s", v.PoolName(), pods(len(running)))))
 }
 
@@ -118,74 +119,74 @@ func (v InstrumentView) running() []GatewayReport {
 
 // nothingIsKnownToHaveChanged: while JetStream is away, and while the operator
 // starts, gateways go on with what they were last known to run.
-func nothingIsKnownToHaveChanged(v InstrumentView) (Finding, bool) {
-	was := condition(v.Instrument.Status.Conditions, v1alpha1.ConditionProgrammed)
+func nothingIsKnownToHaveChanged(v InstrumentView) (finding.Finding, bool) {
+	was := finding.Condition(v.Instrument.Status.Conditions, v1alpha1.ConditionProgrammed)
 	if v.Bus.Up || was == nil || was.ObservedGeneration != v.Instrument.Generation {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
-	return Finding{was.Status, was.Reason, was.Message}, true
+	return finding.From(was), true
 }
 
-func entryIsNotWritten(v InstrumentView) (Finding, bool) {
+func entryIsNotWritten(v InstrumentView) (finding.Finding, bool) {
 	inst := v.Instrument
 	switch {
 	case v.Entry != nil && v.Entry.UID == string(inst.UID) && v.Entry.Generation == inst.Generation:
-		return Finding{}, false
+		return finding.Finding{}, false
 	case !v.Verdict.Stands():
-		return bad(v.Verdict.Reason, v.Verdict.Message), true
+		return finding.Bad(v.Verdict.Reason, v.Verdict.Message), true
 	case !v.Bus.Up:
-		return bad(v1alpha1.ReasonUnreachable, fmt.Sprintf(
+		return finding.Bad(v1alpha1.ReasonUnreachable, fmt.Sprintf(
 			"generation %d waits for the registry: the operator does not reach JetStream, see the conditions of Site %q",
 			inst.Generation, inst.Spec.SiteRef.Name)), true
 	default:
-		return bad(v1alpha1.ReasonReconciling, fmt.Sprintf("generation %d is being written to the registry", inst.Generation)), true
+		return finding.Bad(v1alpha1.ReasonReconciling, fmt.Sprintf("generation %d is being written to the registry", inst.Generation)), true
 	}
 }
 
 // nobodyReceives: an Instrument without listeners is in effect once the registry has it.
-func nobodyReceives(v InstrumentView) (Finding, bool) {
+func nobodyReceives(v InstrumentView) (finding.Finding, bool) {
 	if f, retired := instrumentIsRetired(v); retired {
 		return f, len(v.Instrument.Spec.Listeners) == 0
 	}
-	return good(v1alpha1.ReasonProgrammed, "the registry has it, and no gateway receives for it"), len(v.Instrument.Spec.Listeners) == 0
+	return finding.Good(v1alpha1.ReasonProgrammed, "the registry has it, and no gateway receives for it"), len(v.Instrument.Spec.Listeners) == 0
 }
 
-func reportsAreNotRead(v InstrumentView) (Finding, bool) {
-	return unknown(v1alpha1.ReasonUnreachable, fmt.Sprintf(
+func reportsAreNotRead(v InstrumentView) (finding.Finding, bool) {
+	return finding.Unknown(v1alpha1.ReasonUnreachable, fmt.Sprintf(
 		"the operator does not reach JetStream, see the conditions of Site %q", v.Instrument.Spec.SiteRef.Name)), !v.Bus.Up
 }
 
-func noGatewayReports(v InstrumentView) (Finding, bool) {
-	return bad(v1alpha1.ReasonNotReported, fmt.Sprintf(
+func noGatewayReports(v InstrumentView) (finding.Finding, bool) {
+	return finding.Bad(v1alpha1.ReasonNotReported, fmt.Sprintf(
 		"no gateway pod of IngestGateway %q reports: see its conditions", v.PoolName())), len(v.running()) == 0
 }
 
-func gatewayHasProblem(v InstrumentView) (Finding, bool) {
+func gatewayHasProblem(v InstrumentView) (finding.Finding, bool) {
 	for _, r := range v.running() {
 		if problem := r.Problems[v.Instrument.Name]; problem != "" {
-			return bad(v1alpha1.ReasonGatewayProblem, fmt.Sprintf("gateway pod %s: %s", r.Gateway, problem)), true
+			return finding.Bad(v1alpha1.ReasonGatewayProblem, fmt.Sprintf("gateway pod %s: %s", r.Gateway, problem)), true
 		}
 	}
-	return Finding{}, false
+	return finding.Finding{}, false
 }
 
-func gatewayIsBehind(v InstrumentView) (Finding, bool) {
+func gatewayIsBehind(v InstrumentView) (finding.Finding, bool) {
 	for _, r := range v.running() {
 		if r.Revision < v.Entry.Revision {
-			return bad(v1alpha1.ReasonProgressing, fmt.Sprintf(
+			return finding.Bad(v1alpha1.ReasonProgressing, fmt.Sprintf(
 				"gateway pod %s does not run registry revision %d yet", r.Gateway, v.Entry.Revision)), true
 		}
 	}
-	return Finding{}, false
+	return finding.Finding{}, false
 }
 
-func instrumentIsRetired(v InstrumentView) (Finding, bool) {
-	return good(v1alpha1.ReasonRetired, "retired: gateways receive nothing for it, and its archive stays"),
+func instrumentIsRetired(v InstrumentView) (finding.Finding, bool) {
+	return finding.Good(v1alpha1.ReasonRetired, "retired: gateways receive nothing for it, and its archive stays"),
 		v.Instrument.Spec.State == v1alpha1.InstrumentRetired
 }
 
 // Does data arrive?
-var flow = []check[InstrumentView]{
+var flow = []finding.Check[InstrumentView]{
 	instrumentDoesNotObserve,
 	itIsNotTheTime,
 	reportsWereReadLately,
@@ -199,12 +200,12 @@ var flow = []check[InstrumentView]{
 }
 
 // dataFlowing also says when the answer may change without a report.
-func (v InstrumentView) dataFlowing() (Finding, time.Duration) {
-	f := first(v, flow, good(v1alpha1.ReasonFlowing, "data arrives in cadence"))
+func (v InstrumentView) dataFlowing() (finding.Finding, time.Duration) {
+	f := finding.First(v, flow, finding.Good(v1alpha1.ReasonFlowing, "data arrives in cadence"))
 	if len(v.Instrument.Spec.Listeners) == 0 {
 		return f, 0
 	}
-	return f, soonest(v.absentIn(), v.overdueFrom().Sub(v.Now)+time.Millisecond)
+	return f, finding.Soonest(v.absentIn(), v.overdueFrom().Sub(v.Now)+time.Millisecond)
 }
 
 // absentIn is when nobody knows any more whether data arrives; 0 while a gateway reports:
@@ -264,100 +265,100 @@ func LastReported(reports []InstrumentReport) time.Time {
 	return last
 }
 
-func instrumentDoesNotObserve(v InstrumentView) (Finding, bool) {
+func instrumentDoesNotObserve(v InstrumentView) (finding.Finding, bool) {
 	state := v.Instrument.Spec.State
-	return bad(v1alpha1.ReasonNotObserving, "no data is due: spec.state is "+string(state)),
+	return finding.Bad(v1alpha1.ReasonNotObserving, "no data is due: spec.state is "+string(state)),
 		state == v1alpha1.InstrumentMaintenance || state == v1alpha1.InstrumentRetired
 }
 
 // itIsNotTheTime: spec.cadence.observes says that nothing is due, or was not until
 // less ago than the next data would be overdue.
-func itIsNotTheTime(v InstrumentView) (Finding, bool) {
+func itIsNotTheTime(v InstrumentView) (finding.Finding, bool) {
 	schedule, err := observing.Of(observesEntry(&v.Instrument.Spec))
 	if err != nil || schedule.Always() {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
-	return bad(v1alpha1.ReasonNotObserving, "no data is due: spec.cadence.observes says when it is"), schedule.Rests(v.Now, v.overdueFrom(), v.due())
+	return finding.Bad(v1alpha1.ReasonNotObserving, "no data is due: spec.cadence.observes says when it is"), schedule.Rests(v.Now, v.overdueFrom(), v.due())
 }
 
 // reportsWereReadLately: a short absence of the operator or of JetStream says
 // nothing about an instrument.
-func reportsWereReadLately(v InstrumentView) (Finding, bool) {
-	was := condition(v.Instrument.Status.Conditions, v1alpha1.ConditionDataFlowing)
+func reportsWereReadLately(v InstrumentView) (finding.Finding, bool) {
+	was := finding.Condition(v.Instrument.Status.Conditions, v1alpha1.ConditionDataFlowing)
 	if v.Bus.Up || was == nil || v.Now.Sub(v.Bus.Since) > reportAge+reportGrace {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
-	return Finding{was.Status, was.Reason, was.Message}, true
+	return finding.From(was), true
 }
 
 // instrumentIsNotAccepted: where its entry stands all the same, gateways
 // receive for it, and what they report counts.
-func instrumentIsNotAccepted(v InstrumentView) (Finding, bool) {
+func instrumentIsNotAccepted(v InstrumentView) (finding.Finding, bool) {
 	stands := v.Entry != nil && v.Entry.UID == string(v.Instrument.UID)
-	return unknown(v1alpha1.ReasonNotAccepted, "no data is due until the Instrument is accepted: "+v.Verdict.Message),
+	return finding.Unknown(v1alpha1.ReasonNotAccepted, "no data is due until the Instrument is accepted: "+v.Verdict.Message),
 		!v.Verdict.OK() && !stands
 }
 
 // nothingIsReceived: what is imported, gateways do not report.
-func nothingIsReceived(v InstrumentView) (Finding, bool) {
-	return unknown(v1alpha1.ReasonNoListeners,
+func nothingIsReceived(v InstrumentView) (finding.Finding, bool) {
+	return finding.Unknown(v1alpha1.ReasonNoListeners,
 			"it has no listeners, and gateways report nothing of data that is imported: `substorm archive report` says what is there"),
 		len(v.Instrument.Spec.Listeners) == 0
 }
 
-func reportsAreAbsent(v InstrumentView) (Finding, bool) {
+func reportsAreAbsent(v InstrumentView) (finding.Finding, bool) {
 	_, latest := fresh(v.Gateways, v.PoolName(), v.Now)
 	switch {
 	case !v.Bus.Up:
-		return unknown(v1alpha1.ReasonNoReport, fmt.Sprintf(
+		return finding.Unknown(v1alpha1.ReasonNoReport, fmt.Sprintf(
 			"the operator does not reach JetStream and reads no reports: see the conditions of Site %q",
 			v.Instrument.Spec.SiteRef.Name)), true
 	case v.PoolName() == "":
-		return unknown(v1alpha1.ReasonNoReport, "no IngestGateway receives for it"), true
+		return finding.Unknown(v1alpha1.ReasonNoReport, "no IngestGateway receives for it"), true
 	default:
-		return unknown(v1alpha1.ReasonNoReport, fmt.Sprintf(
+		return finding.Unknown(v1alpha1.ReasonNoReport, fmt.Sprintf(
 				"no gateway pod of IngestGateway %q reports: see its conditions", v.PoolName())),
 			v.Now.Sub(latest) > reportAge+reportGrace
 	}
 }
 
 // reportsWereLost: what was said of the data holds, until more of it is overdue.
-func reportsWereLost(v InstrumentView) (Finding, bool) {
-	was := condition(v.Instrument.Status.Conditions, v1alpha1.ConditionDataFlowing)
+func reportsWereLost(v InstrumentView) (finding.Finding, bool) {
+	was := finding.Condition(v.Instrument.Status.Conditions, v1alpha1.ConditionDataFlowing)
 	if was == nil || v.lostReport().IsZero() {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 	holds := was.Reason == v1alpha1.ReasonOverdue || was.Reason == v1alpha1.ReasonFlowing && !v.Now.After(v.overdueFrom())
-	return Finding{was.Status, was.Reason, was.Message}, holds
+	return finding.From(was), holds
 }
 
-func dataIsNotDueYet(v InstrumentView) (Finding, bool) {
-	return unknown(v1alpha1.ReasonAwaitingData, fmt.Sprintf(
+func dataIsNotDueYet(v InstrumentView) (finding.Finding, bool) {
+	return finding.Unknown(v1alpha1.ReasonAwaitingData, fmt.Sprintf(
 			"nothing was received yet, and nothing is overdue before %s: point the instrument at an address in status.listeners",
 			v.overdueFrom().UTC().Format(time.RFC3339))),
 		v.lastReceived().IsZero() && !v.Now.After(v.overdueFrom())
 }
 
-func dataWasNeverSeen(v InstrumentView) (Finding, bool) {
-	return bad(v1alpha1.ReasonNeverSeen, "nothing was received yet: point the instrument at an address in status.listeners"),
+func dataWasNeverSeen(v InstrumentView) (finding.Finding, bool) {
+	return finding.Bad(v1alpha1.ReasonNeverSeen, "nothing was received yet: point the instrument at an address in status.listeners"),
 		v.lastReceived().IsZero()
 }
 
-func dataIsOverdue(v InstrumentView) (Finding, bool) {
+func dataIsOverdue(v InstrumentView) (finding.Finding, bool) {
 	last := v.lastReceived()
-	return bad(v1alpha1.ReasonOverdue, fmt.Sprintf(
+	return finding.Bad(v1alpha1.ReasonOverdue, fmt.Sprintf(
 		"nothing was received since %s, and data is due every %s: check the instrument and its link to the gateways",
 		last.UTC().Format(time.RFC3339), v.Instrument.Spec.Cadence.Interval.Duration)), v.Now.After(v.overdueFrom())
 }
 
 // acknowledgeIsLimited: a gateway that reports has nobody to copy its spool to.
-func acknowledgeIsLimited(v InstrumentView) (Finding, bool) {
+func acknowledgeIsLimited(v InstrumentView) (finding.Finding, bool) {
 	if v.Instrument.Spec.Acknowledge != v1alpha1.AcknowledgeReplicated || !v.Bus.Up {
-		was := condition(v.Instrument.Status.Conditions, v1alpha1.ConditionAcknowledgeLimited)
+		was := finding.Condition(v.Instrument.Status.Conditions, v1alpha1.ConditionAcknowledgeLimited)
 		if was == nil || v.Instrument.Spec.Acknowledge != v1alpha1.AcknowledgeReplicated {
-			return Finding{}, false
+			return finding.Finding{}, false
 		}
-		return Finding{was.Status, was.Reason, was.Message}, true // nobody can say otherwise
+		return finding.From(was), true // nobody can say otherwise
 	}
 	alive, _ := fresh(v.Gateways, v.PoolName(), v.Now)
 	var alone []string
@@ -366,7 +367,7 @@ func acknowledgeIsLimited(v InstrumentView) (Finding, bool) {
 			alone = append(alone, g.Gateway)
 		}
 	}
-	return good(v1alpha1.ReasonNoReplica, fmt.Sprintf(
+	return finding.Good(v1alpha1.ReasonNoReplica, fmt.Sprintf(
 		"spec.acknowledge asks for Replicated, and %s has no gateway of its pool on another node to copy its spool to: its receipts mean Stored, "+
 			"so it gives none while the object store or JetStream is away; run at least 2 pods on 2 nodes", list(alone)),
 	), len(alone) > 0

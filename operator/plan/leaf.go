@@ -16,6 +16,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // leafPatience is how long a leaf may be unheard and still count as connected. A
@@ -58,15 +59,15 @@ func hasLeaf(site *v1alpha1.Site, code string) bool {
 	return site != nil && slices.ContainsFunc(site.Spec.Leaves, func(l v1alpha1.Leaf) bool { return l.Code == code })
 }
 
-func feedsLeafIsMissing(in feedApplication) (Finding, bool) {
+func feedsLeafIsMissing(in feedApplication) (finding.Finding, bool) {
 	for _, code := range slices.Sorted(slices.Values(in.feed.Spec.Leaves)) {
 		if !hasLeaf(in.site, code) {
-			return bad(v1alpha1.ReasonLeafNotFound, fmt.Sprintf(
+			return finding.Bad(v1alpha1.ReasonLeafNotFound, fmt.Sprintf(
 				"Site %q has no leaf %q in spec.leaves: add it there, or take it out of spec.leaves of the Feed; the rest of the Feed is as declared",
 				in.site.Name, code)), true
 		}
 	}
-	return Finding{}, false
+	return finding.Finding{}, false
 }
 
 // LeafUser is the user with which a leaf's NATS server links to ours, in the account of
@@ -137,7 +138,7 @@ func (r LeafReport) Connected() bool { return !r.SeenAt.IsZero() && r.At.Sub(r.S
 
 // leaves sums up how the leaves do; nil where the Site has none. Jetstream says
 // whether our own server answers.
-func (v SiteView) leaves(jetStream Finding) ([]v1alpha1.LeafStatus, *Finding) {
+func (v SiteView) leaves(jetStream finding.Finding) ([]v1alpha1.LeafStatus, *finding.Finding) {
 	if len(v.Site.Spec.Leaves) == 0 {
 		return nil, nil
 	}
@@ -155,12 +156,12 @@ func (v SiteView) leaves(jetStream Finding) ([]v1alpha1.LeafStatus, *Finding) {
 			away = append(away, describeAway(status))
 		}
 	}
-	f := good(v1alpha1.ReasonReachable, fmt.Sprintf("%d of %d leaves are connected", len(all), len(all)))
+	f := finding.Good(v1alpha1.ReasonReachable, fmt.Sprintf("%d of %d leaves are connected", len(all), len(all)))
 	missing, noKey := v.leavesHaveNoAccountKey()
 	secret, noSecret := v.Secrets.Missing(LeavesAccountSecrets(v.Site))
 	switch {
 	case standalone(v.Site):
-		f = bad(v1alpha1.ReasonStandalone, "spec.leaves: substorm up opens no port for leaves, "+
+		f = finding.Bad(v1alpha1.ReasonStandalone, "spec.leaves: substorm up opens no port for leaves, "+
 			"so it cannot be the hub of others: run the hub on a cluster, or have the leaves mirrored (MirrorPartner)")
 	case noKey:
 		f = missing
@@ -169,15 +170,15 @@ func (v SiteView) leaves(jetStream Finding) ([]v1alpha1.LeafStatus, *Finding) {
 	case v.LeafFailed != nil:
 		f = *v.LeafFailed
 	case !jetStream.OK():
-		f = unknown(v1alpha1.ReasonReconciling, "leaves are asked through our own JetStream, which does not answer")
+		f = finding.Unknown(v1alpha1.ReasonReconciling, "leaves are asked through our own JetStream, which does not answer")
 	case v.Backends.LeavesAccount != nil:
 		f = *v.Backends.LeavesAccount
 	case len(away) > 0:
-		f = bad(v1alpha1.ReasonLeafAway, fmt.Sprintf("%d of %d leaves are away: %s. What they receive meanwhile stays in their streams, "+
+		f = finding.Bad(v1alpha1.ReasonLeafAway, fmt.Sprintf("%d of %d leaves are away: %s. What they receive meanwhile stays in their streams, "+
 			"for as long as those hold it, and comes when the link is back: see that the leaf's NATS server runs and reaches the leaf port of ours",
 			len(away), len(all), strings.Join(away, "; ")))
 	case unheard > 0:
-		f = unknown(v1alpha1.ReasonReconciling, "our JetStream has not said yet how the leaves do")
+		f = finding.Unknown(v1alpha1.ReasonReconciling, "our JetStream has not said yet how the leaves do")
 	}
 	return all, &f
 }
@@ -194,7 +195,7 @@ func (v SiteView) leafStatus(code string, report LeafReport, reported bool) v1al
 		return was
 	}
 	is := v1alpha1.LeafStatus{Code: code, Link: v1alpha1.LeafDisconnected, LastSeenTime: was.LastSeenTime,
-		LagMessageCount: was.LagMessageCount, Problem: abridge(report.Problem)}
+		LagMessageCount: was.LagMessageCount, Problem: finding.Abridge(report.Problem)}
 	switch {
 	case report.Connected():
 		is.Link, is.LastSeenTime, is.LagMessageCount = v1alpha1.LeafConnected, rounded(report.SeenAt), new(int64(report.Lag))

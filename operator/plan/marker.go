@@ -7,6 +7,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // Marker is what a Site puts into its bucket and its streams. Cluster is the
@@ -54,12 +55,12 @@ func JudgeMarker(ours wire.SiteMarker, found *wire.SiteMarker, takeOver string) 
 
 // MarkerConflict says whose the code is in a place (a bucket, a stream), and
 // what to do.
-func MarkerConflict(ours, found wire.SiteMarker, place string) Finding {
+func MarkerConflict(ours, found wire.SiteMarker, place string) finding.Finding {
 	whose := fmt.Sprintf("Site %s/%s of this cluster", found.Namespace, found.Name)
 	if found.Cluster != ours.Cluster {
 		whose = fmt.Sprintf("Site %s/%s of another cluster (%s)", found.Namespace, found.Name, found.Cluster)
 	}
-	return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+	return finding.Bad(v1alpha1.ReasonConflict, fmt.Sprintf(
 		"code %q belongs in %s to %s: make this Site anew with another code or another backend. "+
 			"If that Site is gone for good and this one continues its archive, annotate this one with %s=%s",
 		ours.Code, place, whose, v1alpha1.AnnotationTakeOver, found.UID))

@@ -14,13 +14,14 @@ import (
 	"github.com/substorm/substorm/internal/schedule"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // MirrorVerdict says whether a MirrorPartner is accepted, and what it selects.
 type MirrorVerdict struct {
-	Finding
+	finding.Finding
 	// Selected says whether it selects anything; zero where it is not accepted, and of a pull, which selects elsewhere.
-	Selected Finding `json:"selected,omitzero"`
+	Selected finding.Finding `json:"selected,omitzero"`
 	// Instruments of the entry, see wire.MirrorSelection.
 	Instruments []string `json:"instruments,omitempty"`
 	// Absent: what movers know of it stays, though it is not accepted as it is declared.
@@ -30,7 +31,7 @@ type MirrorVerdict struct {
 // mirrorApplication is one MirrorPartner that wants to be accepted.
 type mirrorApplication struct {
 	site         *v1alpha1.Site
-	siteAccepted Finding
+	siteAccepted finding.Finding
 	mirror       *v1alpha1.MirrorPartner
 	selector     labels.Selector
 	selectorErr  error
@@ -49,7 +50,7 @@ type mirrorApplication struct {
 }
 
 // The order is that in which a person can put things right.
-var mirrorChecks = []check[mirrorApplication]{
+var mirrorChecks = []finding.Check[mirrorApplication]{
 	mirrorIsUnreadable,
 	mirrorHasNoSite,
 	mirrorsSiteIsNotAccepted,
@@ -66,7 +67,7 @@ var mirrorChecks = []check[mirrorApplication]{
 
 // AcceptMirrors judges the MirrorPartners of one Site, by name. Others are those of other Sites in its namespace: two that push into one
 // place are in each other's way whichever Sites they are of.
-func AcceptMirrors(site *v1alpha1.Site, accepted Finding, mirrors, others []v1alpha1.MirrorPartner, instruments []v1alpha1.Instrument, listed map[string]bool) map[string]MirrorVerdict {
+func AcceptMirrors(site *v1alpha1.Site, accepted finding.Finding, mirrors, others []v1alpha1.MirrorPartner, instruments []v1alpha1.Instrument, listed map[string]bool) map[string]MirrorVerdict {
 	verdicts := make(map[string]MirrorVerdict, len(mirrors))
 	if len(mirrors) == 0 {
 		return verdicts
@@ -84,7 +85,7 @@ func AcceptMirrors(site *v1alpha1.Site, accepted Finding, mirrors, others []v1al
 			in.selected = index.selected(in.selector)
 			in.restricted = in.notReadable(restricted)
 		}
-		f := first(in, mirrorChecks, good(v1alpha1.ReasonAccepted, in.accepted()))
+		f := finding.First(in, mirrorChecks, finding.Good(v1alpha1.ReasonAccepted, in.accepted()))
 		v := MirrorVerdict{Finding: f, Absent: f.Reason != v1alpha1.ReasonSiteNotFound && f.Reason != v1alpha1.ReasonSiteNotReady}
 		if f.OK() {
 			v.Absent, v.Instruments = false, in.instruments()
@@ -173,7 +174,7 @@ func named(names []string) string {
 
 // selects says whether the selector matches anything that the partner may have. One that selects nothing runs all the same: an
 // Instrument that comes later belongs to it at once.
-func (in mirrorApplication) selects() Finding {
+func (in mirrorApplication) selects() finding.Finding {
 	mirrored := len(in.selected) - len(in.restricted)
 	closed := ""
 	if len(in.restricted) > 0 {
@@ -181,75 +182,75 @@ func (in mirrorApplication) selects() Finding {
 	}
 	switch {
 	case mirrored > 0:
-		return good(v1alpha1.ReasonSelected, fmt.Sprintf("it selects %s%s", instrumentCount(mirrored), closed))
+		return finding.Good(v1alpha1.ReasonSelected, fmt.Sprintf("it selects %s%s", instrumentCount(mirrored), closed))
 	case len(in.selected) > 0:
-		return bad(v1alpha1.ReasonSelectsNothing, "it selects nothing that the partner may have"+closed)
+		return finding.Bad(v1alpha1.ReasonSelectsNothing, "it selects nothing that the partner may have"+closed)
 	case in.selector.Empty():
-		return bad(v1alpha1.ReasonSelectsNothing, fmt.Sprintf("no Instrument of Site %q is accepted: what comes later is mirrored at once", in.site.Name))
+		return finding.Bad(v1alpha1.ReasonSelectsNothing, fmt.Sprintf("no Instrument of Site %q is accepted: what comes later is mirrored at once", in.site.Name))
 	default:
-		return bad(v1alpha1.ReasonSelectsNothing, fmt.Sprintf(
+		return finding.Bad(v1alpha1.ReasonSelectsNothing, fmt.Sprintf(
 			"no Instrument of Site %q that is accepted has the labels %q: label some, or change spec.selection.selector; what comes later is mirrored at once",
 			in.site.Name, in.selector.String()))
 	}
 }
 
-func mirrorIsUnreadable(in mirrorApplication) (Finding, bool) {
+func mirrorIsUnreadable(in mirrorApplication) (finding.Finding, bool) {
 	problem := Unreadable(in.mirror)
-	return bad(v1alpha1.ReasonUnreadable, "the operator cannot read the MirrorPartner, and leaves its registry entry and its Jobs as they are: "+problem), problem != ""
+	return finding.Bad(v1alpha1.ReasonUnreadable, "the operator cannot read the MirrorPartner, and leaves its registry entry and its Jobs as they are: "+problem), problem != ""
 }
 
-func mirrorHasNoSite(in mirrorApplication) (Finding, bool) {
-	return bad(v1alpha1.ReasonSiteNotFound, fmt.Sprintf(
+func mirrorHasNoSite(in mirrorApplication) (finding.Finding, bool) {
+	return finding.Bad(v1alpha1.ReasonSiteNotFound, fmt.Sprintf(
 		"Site %q does not exist in this namespace: create it, or make a MirrorPartner that names another one", in.mirror.Spec.SiteRef.Name)), in.site == nil
 }
 
-func mirrorsSiteIsNotAccepted(in mirrorApplication) (Finding, bool) {
+func mirrorsSiteIsNotAccepted(in mirrorApplication) (finding.Finding, bool) {
 	return siteIsNotAccepted(application{site: in.site, siteAccepted: in.siteAccepted})
 }
 
-func mirrorsTimeZoneIsUnknown(in mirrorApplication) (Finding, bool) {
+func mirrorsTimeZoneIsUnknown(in mirrorApplication) (finding.Finding, bool) {
 	zones := []struct{ field, name string }{{"spec.limits.timeZone", string(in.mirror.Spec.Limits.TimeZone)}}
 	if s := in.mirror.Spec.Schedule; s != nil {
 		zones = append(zones, struct{ field, name string }{"spec.schedule.timeZone", string(s.TimeZone)})
 	}
 	for _, zone := range zones {
 		if _, err := schedule.ZoneOf(zone.name); err != nil {
-			return bad(v1alpha1.ReasonUnknownTimeZone, fmt.Sprintf("%s is %q, and the tz database has no such time zone: name one, such as Europe/Oslo", zone.field, zone.name)), true
+			return finding.Bad(v1alpha1.ReasonUnknownTimeZone, fmt.Sprintf("%s is %q, and the tz database has no such time zone: name one, such as Europe/Oslo", zone.field, zone.name)), true
 		}
 	}
-	return Finding{}, false
+	return finding.Finding{}, false
 }
 
-func mirrorsScheduleIsInvalid(in mirrorApplication) (Finding, bool) {
+func mirrorsScheduleIsInvalid(in mirrorApplication) (finding.Finding, bool) {
 	s := in.mirror.Spec.Schedule
 	if s == nil {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 	_, err := schedule.Parse(s.Cron, string(s.TimeZone))
-	return bad(v1alpha1.ReasonInvalidSchedule, fmt.Sprintf("spec.schedule.cron is %q: %v", s.Cron, err)), err != nil
+	return finding.Bad(v1alpha1.ReasonInvalidSchedule, fmt.Sprintf("spec.schedule.cron is %q: %v", s.Cron, err)), err != nil
 }
 
-func mirrorsSelectorIsInvalid(in mirrorApplication) (Finding, bool) {
-	return bad(v1alpha1.ReasonInvalidSelector, fmt.Sprintf("spec.selection.selector is no label selector: %v", in.selectorErr)), in.selectorErr != nil
+func mirrorsSelectorIsInvalid(in mirrorApplication) (finding.Finding, bool) {
+	return finding.Bad(v1alpha1.ReasonInvalidSelector, fmt.Sprintf("spec.selection.selector is no label selector: %v", in.selectorErr)), in.selectorErr != nil
 }
 
-func mirrorsTemplateIsInvalid(in mirrorApplication) (Finding, bool) {
+func mirrorsTemplateIsInvalid(in mirrorApplication) (finding.Finding, bool) {
 	layout := in.mirror.Spec.Layout
 	if layout == nil {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 	_, err := naming.ParseLayout(string(layout.Template))
-	return bad(v1alpha1.ReasonInvalidTemplate, fmt.Sprintf("spec.layout.template cannot be used: %v", err)), err != nil
+	return finding.Bad(v1alpha1.ReasonInvalidTemplate, fmt.Sprintf("spec.layout.template cannot be used: %v", err)), err != nil
 }
 
-func mirrorsInstrumentIsMissing(in mirrorApplication) (Finding, bool) {
+func mirrorsInstrumentIsMissing(in mirrorApplication) (finding.Finding, bool) {
 	for _, path := range in.mirror.Spec.Paths {
 		if name := path.InstrumentRef.Name; !in.listed[name] {
-			return bad(v1alpha1.ReasonInstrumentNotFound, fmt.Sprintf(
+			return finding.Bad(v1alpha1.ReasonInstrumentNotFound, fmt.Sprintf(
 				"spec.paths gives %q to Instrument %q, which Site %q does not have, or does not accept: create it, or correct spec.paths", path.Pattern, name, in.site.Name)), true
 		}
 	}
-	return Finding{}, false
+	return finding.Finding{}, false
 }
 
 // haveListeners are the names of those Instruments that have listeners.
@@ -265,13 +266,13 @@ func haveListeners(instruments []v1alpha1.Instrument) map[string]bool {
 
 // mirrorsInstrumentHasListeners: a partner could take the names of what the Instrument's own senders have yet to send. An Instrument
 // without listeners is declared for what is imported and pulled.
-func mirrorsInstrumentHasListeners(in mirrorApplication) (Finding, bool) {
+func mirrorsInstrumentHasListeners(in mirrorApplication) (finding.Finding, bool) {
 	for _, path := range in.mirror.Spec.Paths {
 		if name := path.InstrumentRef.Name; in.receive[name] {
-			return bad(v1alpha1.ReasonInstrumentHasListeners, fmt.Sprintf(
+			return finding.Bad(v1alpha1.ReasonInstrumentHasListeners, fmt.Sprintf(
 				"spec.paths gives %q to Instrument %q, which has listeners: its senders would be refused names that the partner used before. "+
 					"Declare an Instrument without listeners for what is pulled, and name it in spec.paths", path.Pattern, name)), true
 		}
 	}
-	return Finding{}, false
+	return finding.Finding{}, false
 }

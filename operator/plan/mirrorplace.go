@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // mirrorPlace is where the copies of a push lie at the other side, as a path; empty of a pull.
@@ -173,31 +174,31 @@ func pointers(mirrors []v1alpha1.MirrorPartner) []*v1alpha1.MirrorPartner {
 	return all
 }
 
-func mirrorsOriginIsTaken(in mirrorApplication) (Finding, bool) {
+func mirrorsOriginIsTaken(in mirrorApplication) (finding.Finding, bool) {
 	if in.pulled == nil {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
-	return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+	return finding.Bad(v1alpha1.ReasonConflict, fmt.Sprintf(
 		"the older MirrorPartner %q pulls from Site %q already: give it all instruments that you want of that Site, and delete this one",
 		in.pulled.Name, originOf(in.mirror.Spec.HTTPS))), true
 }
 
-func mirrorsPlaceIsTaken(in mirrorApplication) (Finding, bool) {
+func mirrorsPlaceIsTaken(in mirrorApplication) (finding.Finding, bool) {
 	if in.taken == nil {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 	site := ""
 	if in.taken.Spec.SiteRef != in.mirror.Spec.SiteRef {
 		site = fmt.Sprintf(" of Site %q", in.taken.Spec.SiteRef.Name)
 	}
-	return bad(v1alpha1.ReasonConflict, fmt.Sprintf("its copies would lie at %q, and those of the older MirrorPartner %q%s at %q: give each a folder of its own",
+	return finding.Bad(v1alpha1.ReasonConflict, fmt.Sprintf("its copies would lie at %q, and those of the older MirrorPartner %q%s at %q: give each a folder of its own",
 		mirrorPlace(&in.mirror.Spec), in.taken.Name, site, mirrorPlace(&in.taken.Spec))), true
 }
 
 // mirrorPullsOwn looks for a pull of the Site's own archive, whose objects nobody could tell from those that the Site received.
-func mirrorPullsOwn(in mirrorApplication) (Finding, bool) {
+func mirrorPullsOwn(in mirrorApplication) (finding.Finding, bool) {
 	h := in.mirror.Spec.HTTPS
-	return bad(v1alpha1.ReasonConflict, fmt.Sprintf("spec.https.origin is %q, the code of Site %q itself: name the code of the Site there", originOf(h), in.site.Name)),
+	return finding.Bad(v1alpha1.ReasonConflict, fmt.Sprintf("spec.https.origin is %q, the code of Site %q itself: name the code of the Site there", originOf(h), in.site.Name)),
 		h != nil && h.Origin != "" && h.Origin == in.site.Spec.Code
 }
 

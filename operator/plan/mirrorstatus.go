@@ -14,6 +14,7 @@ import (
 	"github.com/substorm/substorm/internal/schedule"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // runPatience is how long after its time a scheduled run may begin before that is shown: the CronJob controller looks every few
@@ -39,8 +40,8 @@ type MirrorView struct {
 }
 
 // MirrorObjectNotOurs says that an object has a name that a MirrorPartner needs.
-func MirrorObjectNotOurs(kind, name string) Finding {
-	return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+func MirrorObjectNotOurs(kind, name string) finding.Finding {
+	return finding.Bad(v1alpha1.ReasonConflict, fmt.Sprintf(
 		"a %s %q that is not this MirrorPartner's has a name that it needs: remove it, or make this MirrorPartner anew under another name", kind, name))
 }
 
@@ -48,87 +49,87 @@ func (v MirrorView) suspended() bool { return v.Mirror.Spec.State == v1alpha1.Mi
 
 // MirrorStatus returns the status, and after how long to look again.
 func MirrorStatus(v MirrorView) (v1alpha1.MirrorPartnerStatus, time.Duration) {
-	c := conditions{now: v.Now, generation: v.Mirror.Generation, was: v.Mirror.Status.Conditions}
-	c.set(v1alpha1.ConditionAccepted, v.Verdict.Finding)
-	if v.Verdict.Selected != (Finding{}) {
-		c.set(v1alpha1.ConditionInstrumentsSelected, v.Verdict.Selected)
+	c := finding.Conditions{Now: v.Now, Generation: v.Mirror.Generation, Old: v.Mirror.Status.Conditions}
+	c.Set(v1alpha1.ConditionAccepted, v.Verdict.Finding)
+	if v.Verdict.Selected != (finding.Finding{}) {
+		c.Set(v1alpha1.ConditionInstrumentsSelected, v.Verdict.Selected)
 	}
 	runs := v.runs()
-	c.set(v1alpha1.ConditionReachable, v.reachable())
-	c.set(v1alpha1.ConditionSynced, v.synced(runs))
+	c.Set(v1alpha1.ConditionReachable, v.reachable())
+	c.Set(v1alpha1.ConditionSynced, v.synced(runs))
 	if v.Mirror.Spec.Direction == v1alpha1.MirrorPull && v.Mirror.Spec.HTTPS != nil && v.Mirror.Spec.HTTPS.Source == v1alpha1.MirrorSourceSubstorm {
-		c.set(v1alpha1.ConditionOriginConsistent, v.originConsistent())
-		c.set(v1alpha1.ConditionOriginWaits, v.originWaits())
+		c.Set(v1alpha1.ConditionOriginConsistent, v.originConsistent())
+		c.Set(v1alpha1.ConditionOriginWaits, v.originWaits())
 	}
-	patienceEnds := c.finish(first(v, mirrorReadiness, v.ready()))
+	patienceEnds := c.Finish(finding.First(v, mirrorReadiness, v.ready()))
 
-	status := v1alpha1.MirrorPartnerStatus{ObservedGeneration: v.Mirror.Generation, Conditions: c.is, Runs: runs, Credentials: v.Credentials.status()}
+	status := v1alpha1.MirrorPartnerStatus{ObservedGeneration: v.Mirror.Generation, Conditions: c.All, Runs: runs, Credentials: v.Credentials.status()}
 	v.times(&status)
 	v.figures(&status)
-	return status, soonest(patienceEnds, v.Credentials.RenewsIn(v.Now), v.nextLook(status.NextRunTime), figuresEvery)
+	return status, finding.Soonest(patienceEnds, v.Credentials.RenewsIn(v.Now), v.nextLook(status.NextRunTime), figuresEvery)
 }
 
 // The order is that in which a person can put things right.
-var mirrorReadiness = []check[MirrorView]{
-	func(v MirrorView) (Finding, bool) { return v.Verdict.Finding, !v.Verdict.OK() },
-	func(v MirrorView) (Finding, bool) { return v.Secrets.Missing(MirrorSecrets(v.Site, v.Mirror)) },
-	func(v MirrorView) (Finding, bool) { return v.refused() },
+var mirrorReadiness = []finding.Check[MirrorView]{
+	func(v MirrorView) (finding.Finding, bool) { return v.Verdict.Finding, !v.Verdict.OK() },
+	func(v MirrorView) (finding.Finding, bool) { return v.Secrets.Missing(MirrorSecrets(v.Site, v.Mirror)) },
+	func(v MirrorView) (finding.Finding, bool) { return v.refused() },
 	mirrorIsNotInRegistry,
 	mirrorIsNotRolledOut,
 	mirrorHasNoCronJob,
 	mirrorMissedItsRun,
 }
 
-func (v MirrorView) ready() Finding {
+func (v MirrorView) ready() finding.Finding {
 	switch {
 	case v.suspended():
-		return good(v1alpha1.ReasonSuspended, "spec.state is Suspended: no run begins by itself; kubectl substorm mirror run "+v.Mirror.Name+" begins one")
+		return finding.Good(v1alpha1.ReasonSuspended, "spec.state is Suspended: no run begins by itself; kubectl substorm mirror run "+v.Mirror.Name+" begins one")
 	case v.Mirror.Spec.Continuous != nil:
-		return good(v1alpha1.ReasonReady, "it follows what is announced")
+		return finding.Good(v1alpha1.ReasonReady, "it follows what is announced")
 	default:
-		return good(v1alpha1.ReasonReady, "runs begin as spec.schedule says")
+		return finding.Good(v1alpha1.ReasonReady, "runs begin as spec.schedule says")
 	}
 }
 
-func mirrorIsNotInRegistry(v MirrorView) (Finding, bool) {
-	return bad(v1alpha1.ReasonReconciling, fmt.Sprintf("the registry of Site %q does not have it yet", v.Site.Name)),
+func mirrorIsNotInRegistry(v MirrorView) (finding.Finding, bool) {
+	return finding.Bad(v1alpha1.ReasonReconciling, fmt.Sprintf("the registry of Site %q does not have it yet", v.Site.Name)),
 		v.Entry == nil || v.Entry.UID != string(v.Mirror.UID) || v.Entry.Generation < v.Mirror.Generation
 }
 
-func mirrorIsNotRolledOut(v MirrorView) (Finding, bool) {
+func mirrorIsNotRolledOut(v MirrorView) (finding.Finding, bool) {
 	if MirrorRunsOn(v.Site, v.Mirror) != "Deployment" || v.suspended() {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 	return programIsNotRolledOut("mirror of partner "+v.Mirror.Name, v.SiteProgramView, 1)
 }
 
-func mirrorHasNoCronJob(v MirrorView) (Finding, bool) {
-	return bad(v1alpha1.ReasonProgressing, fmt.Sprintf("CronJob %q is not there yet", MirrorName(v.Mirror.Name))),
+func mirrorHasNoCronJob(v MirrorView) (finding.Finding, bool) {
+	return finding.Bad(v1alpha1.ReasonProgressing, fmt.Sprintf("CronJob %q is not there yet", MirrorName(v.Mirror.Name))),
 		v.CronJob == nil && MirrorRunsOn(v.Site, v.Mirror) == "CronJob"
 }
 
 // mirrorMissedItsRun looks for a run that should have begun and did not, because the CronJob controller is away, say, or the one
 // before it lasted longer than spec.schedule.startingDeadline allows.
-func mirrorMissedItsRun(v MirrorView) (Finding, bool) {
+func mirrorMissedItsRun(v MirrorView) (finding.Finding, bool) {
 	if v.CronJob == nil || v.suspended() || MirrorRunsOn(v.Site, v.Mirror) != "CronJob" || len(v.CronJob.Status.Active) > 0 {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 	s, err := schedule.Parse(v.Mirror.Spec.Schedule.Cron, string(v.Mirror.Spec.Schedule.TimeZone))
 	if err != nil { // Accepted says so
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 	last := later(later(&v.CronJob.CreationTimestamp, v.CronJob.Status.LastScheduleTime), v.scheduledFrom())
 	at, due, missed := s.Due(last.Time, v.Now.Add(-runPatience), time.Duration(millis(v.Mirror.Spec.Schedule.StartingDeadline))*time.Millisecond)
 	switch {
 	case missed:
-		return bad(v1alpha1.ReasonMissed, fmt.Sprintf(
+		return finding.Bad(v1alpha1.ReasonMissed, fmt.Sprintf(
 			"the run of %s did not begin within spec.schedule.startingDeadline: the next one moves what it would have; begin one with kubectl substorm mirror run %s",
 			at.Format(time.RFC3339), v.Mirror.Name)), true
 	case due:
-		return bad(v1alpha1.ReasonMissed, fmt.Sprintf("the run of %s has not begun: see what kubectl describe cronjob %s says, and whether the cluster's controller manager runs",
+		return finding.Bad(v1alpha1.ReasonMissed, fmt.Sprintf("the run of %s has not begun: see what kubectl describe cronjob %s says, and whether the cluster's controller manager runs",
 			at.Format(time.RFC3339), MirrorName(v.Mirror.Name))), true
 	default:
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 }
 
@@ -166,36 +167,36 @@ func (v MirrorView) reportOf(run string) *MirrorReport {
 func anyReport(*MirrorReport) bool { return true }
 
 // before is what a condition said before of this generation; otherwise where it said nothing.
-func (v MirrorView) before(kind string, otherwise Finding) Finding {
-	was := condition(v.Mirror.Status.Conditions, kind)
+func (v MirrorView) before(kind string, otherwise finding.Finding) finding.Finding {
+	was := finding.Condition(v.Mirror.Status.Conditions, kind)
 	if was == nil || was.ObservedGeneration < v.Mirror.Generation || len(v.Mirror.Status.Runs) == 0 || was.Reason == v1alpha1.ReasonNotRun {
 		return otherwise
 	}
-	return FindingOf(v.Mirror.Status.Conditions, kind)
+	return finding.Of(v.Mirror.Status.Conditions, kind)
 }
 
 // outdated says whether a run followed an earlier spec: what it found may not be so of this one, which may name another partner.
 func (v MirrorView) outdated(r *MirrorReport) bool { return r.Generation < v.Mirror.Generation }
 
-func (v MirrorView) reachable() Finding {
+func (v MirrorView) reachable() finding.Finding {
 	r := v.latest(anyReport)
 	switch {
 	case r == nil:
-		return v.before(v1alpha1.ConditionReachable, unknown(v1alpha1.ReasonNotRun, "no run has reported yet"))
+		return v.before(v1alpha1.ConditionReachable, finding.Unknown(v1alpha1.ReasonNotRun, "no run has reported yet"))
 	case v.outdated(r):
-		return unknown(v1alpha1.ReasonNotRun, fmt.Sprintf("run %q began before the spec was changed last, and none has reported since", r.Run))
+		return finding.Unknown(v1alpha1.ReasonNotRun, fmt.Sprintf("run %q began before the spec was changed last, and none has reported since", r.Run))
 	case r.silent(v.Now) && !v.suspended():
-		return unknown(v1alpha1.ReasonNotReporting, fmt.Sprintf("run %q has not reported since %s", r.Run, r.Seen.UTC().Format(time.RFC3339)))
+		return finding.Unknown(v1alpha1.ReasonNotReporting, fmt.Sprintf("run %q has not reported since %s", r.Run, r.Seen.UTC().Format(time.RFC3339)))
 	case r.Unreached != nil:
-		return bad(cmp.Or(reasonOf(r.Unreached.Reason), v1alpha1.ReasonUnreachable), fmt.Sprintf("since %s: %s", r.Unreached.Since.UTC().Format(time.RFC3339),
+		return finding.Bad(cmp.Or(reasonOf(r.Unreached.Reason), v1alpha1.ReasonUnreachable), fmt.Sprintf("since %s: %s", r.Unreached.Since.UTC().Format(time.RFC3339),
 			cmp.Or(shortened(r.Unreached.Message, 1024), "the other side does not answer")))
 	case !r.Reached.Before(r.StartedAt): // else it answered the comparison before
-		return good(v1alpha1.ReasonReachable, "the other side answered run "+r.Run)
+		return finding.Good(v1alpha1.ReasonReachable, "the other side answered run "+r.Run)
 	case r.Result == wire.MirrorFailed:
-		return v.before(v1alpha1.ConditionReachable, unknown(v1alpha1.ReasonNotRun, fmt.Sprintf("run %q failed before it knew whether the other side answers: %s", r.Run,
+		return v.before(v1alpha1.ConditionReachable, finding.Unknown(v1alpha1.ReasonNotRun, fmt.Sprintf("run %q failed before it knew whether the other side answers: %s", r.Run,
 			cmp.Or(shortened(r.Message, 1024), "it did not say why"))))
 	default:
-		return v.before(v1alpha1.ConditionReachable, unknown(v1alpha1.ReasonNotRun, fmt.Sprintf("run %q has not tried yet", r.Run)))
+		return v.before(v1alpha1.ConditionReachable, finding.Unknown(v1alpha1.ReasonNotRun, fmt.Sprintf("run %q has not tried yet", r.Run)))
 	}
 }
 
@@ -215,7 +216,7 @@ func reasonOf(text string) string {
 
 // synced goes by the last run that ended and was not told to move a part alone. A manual run that failed without a word may have been
 // told so.
-func (v MirrorView) synced(runs []v1alpha1.MirrorRun) Finding {
+func (v MirrorView) synced(runs []v1alpha1.MirrorRun) finding.Finding {
 	r := v.latest((*MirrorReport).tellsAll)
 	if r != nil && r.VerifyOnly && r.Result == wire.MirrorSucceeded { // it does not ask whether something has to go
 		if moved := v.latest(func(r *MirrorReport) bool { return r.tellsAll() && !r.VerifyOnly }); moved != nil && moved.Reason == wire.MirrorReasonSafetyStop {
@@ -228,41 +229,41 @@ func (v MirrorView) synced(runs []v1alpha1.MirrorRun) Finding {
 			continue
 		}
 		if said := v.reportOf(run.Name); said != nil && !said.Part || said == nil && run.Trigger != v1alpha1.MirrorTriggerManual {
-			return bad(v1alpha1.ReasonRunFailed, fmt.Sprintf("run %q: %s", run.Name, run.Message))
+			return finding.Bad(v1alpha1.ReasonRunFailed, fmt.Sprintf("run %q: %s", run.Name, run.Message))
 		}
 	}
 	switch {
 	case r == nil:
-		return v.before(v1alpha1.ConditionSynced, unknown(v1alpha1.ReasonNotRun, "no run has ended yet"))
+		return v.before(v1alpha1.ConditionSynced, finding.Unknown(v1alpha1.ReasonNotRun, "no run has ended yet"))
 	case v.outdated(r):
-		return unknown(v1alpha1.ReasonNotRun, fmt.Sprintf("run %q began before the spec was changed last, and none has ended since: kubectl substorm mirror run %s begins one",
+		return finding.Unknown(v1alpha1.ReasonNotRun, fmt.Sprintf("run %q began before the spec was changed last, and none has ended since: kubectl substorm mirror run %s begins one",
 			r.Run, v.Mirror.Name))
 	case r.Result == wire.MirrorFailed:
-		return bad(cmp.Or(reasonOf(r.Reason), v1alpha1.ReasonRunFailed),
+		return finding.Bad(cmp.Or(reasonOf(r.Reason), v1alpha1.ReasonRunFailed),
 			fmt.Sprintf("run %q %s: %s", r.Run, owing(r.Owed), cmp.Or(shortened(r.Message, 2048), "it did not say why")))
 	case r.Purges > 0:
-		return bad(wire.MirrorReasonNotConfirmed, fmt.Sprintf("the partner has not confirmed %d purges: it may still have what was purged here", r.Purges))
+		return finding.Bad(wire.MirrorReasonNotConfirmed, fmt.Sprintf("the partner has not confirmed %d purges: it may still have what was purged here", r.Purges))
 	default:
-		return good(v1alpha1.ReasonComplete, v.complete(r))
+		return finding.Good(v1alpha1.ReasonComplete, v.complete(r))
 	}
 }
 
 // originConsistent says whether the Site that is pulled from lists what it listed before, and has a clock that can be believed. A run that failed before it had listed all says
 // nothing of it, unless it found that the Site went back or that its clock is wrong.
-func (v MirrorView) originConsistent() Finding {
+func (v MirrorView) originConsistent() finding.Finding {
 	r := v.latest(func(r *MirrorReport) bool {
 		return r.WentBack != nil || r.OriginClock != "" || !r.EndedAt.IsZero() && r.Owed != nil
 	})
 	if r == nil {
-		return v.before(v1alpha1.ConditionOriginConsistent, unknown(v1alpha1.ReasonNotRun, "no run has listed all yet"))
+		return v.before(v1alpha1.ConditionOriginConsistent, finding.Unknown(v1alpha1.ReasonNotRun, "no run has listed all yet"))
 	}
 	origin := v.Mirror.Spec.HTTPS.Origin
 	clock := shortened(r.OriginClock, 1024)
 	if r.WentBack == nil && clock != "" {
-		return bad(v1alpha1.ReasonClockOff, clock)
+		return finding.Bad(v1alpha1.ReasonClockOff, clock)
 	}
 	if r.WentBack == nil {
-		return good(v1alpha1.ReasonConsistent, fmt.Sprintf("Site %q lists what it listed before", origin))
+		return finding.Good(v1alpha1.ReasonConsistent, fmt.Sprintf("Site %q lists what it listed before", origin))
 	}
 	w, signs := r.WentBack, []string(nil)
 	if w.Objects > 0 {
@@ -281,40 +282,40 @@ func (v MirrorView) originConsistent() Finding {
 	if clock != "" {
 		clock = ". Also: " + clock
 	}
-	return bad(v1alpha1.ReasonWentBack, fmt.Sprintf("since %s Site %q %s: it was installed again under its code, or restored from an older backup. "+
+	return finding.Bad(v1alpha1.ReasonWentBack, fmt.Sprintf("since %s Site %q %s: it was installed again under its code, or restored from an older backup. "+
 		"What was pulled before stays here beside what is new. See what is missing there, and end this with kubectl substorm mirror run %s --force, which publishes nothing that was retracted%s",
 		w.Since.Format(time.RFC3339), origin, strings.Join(signs, ", and "), v.Mirror.Name, clock))
 }
 
 // originWaits says whether the Site that is pulled from waits for this mirror before data expires there.
-func (v MirrorView) originWaits() Finding {
+func (v MirrorView) originWaits() finding.Finding {
 	r := v.latest(func(r *MirrorReport) bool {
 		return !r.Part && (r.Unawaited != nil || !r.EndedAt.IsZero() && r.Owed != nil)
 	})
 	if r == nil {
-		return v.before(v1alpha1.ConditionOriginWaits, unknown(v1alpha1.ReasonNotRun, "no run has listed all yet"))
+		return v.before(v1alpha1.ConditionOriginWaits, finding.Unknown(v1alpha1.ReasonNotRun, "no run has listed all yet"))
 	}
 	origin, u := v.Mirror.Spec.HTTPS.Origin, r.Unawaited
 	const lost = "what expires there before a run has pulled it does not come here"
 	switch {
 	case u == nil:
-		return good(v1alpha1.ReasonAwaited, fmt.Sprintf("Site %q waits for what is confirmed here before data expires there", origin))
+		return finding.Good(v1alpha1.ReasonAwaited, fmt.Sprintf("Site %q waits for what is confirmed here before data expires there", origin))
 	case u.Old:
-		return bad(v1alpha1.ReasonOriginTooOld, fmt.Sprintf("Site %q is of a version that waits for no mirror, so %s: "+
+		return finding.Bad(v1alpha1.ReasonOriginTooOld, fmt.Sprintf("Site %q is of a version that waits for no mirror, so %s: "+
 			"ask who runs it to update it, and to name the reader whose token is shown in spec.pulledBy of its Site",
 			origin, lost))
 	case u.Refused != "":
-		return bad(v1alpha1.ReasonConfirmationRefused, fmt.Sprintf("Site %q does not take what is confirmed here, so %s: %s", origin, lost, shortened(u.Refused, 1024)))
+		return finding.Bad(v1alpha1.ReasonConfirmationRefused, fmt.Sprintf("Site %q does not take what is confirmed here, so %s: %s", origin, lost, shortened(u.Refused, 1024)))
 	case u.Reader == "":
-		return bad(v1alpha1.ReasonNotAwaited, fmt.Sprintf("Site %q does not know who pulls, so %s: "+
+		return finding.Bad(v1alpha1.ReasonNotAwaited, fmt.Sprintf("Site %q does not know who pulls, so %s: "+
 			"show the token of a reader there (spec.https.tokenSecretKeyRef), and have spec.pulledBy of its Site name that reader",
 			origin, lost))
 	case strings.Contains(u.Reader, ":"):
-		return bad(v1alpha1.ReasonNotAwaited, fmt.Sprintf("Site %q waits for its readers alone, and %q is none, so %s: "+
+		return finding.Bad(v1alpha1.ReasonNotAwaited, fmt.Sprintf("Site %q waits for its readers alone, and %q is none, so %s: "+
 			"show the token of a reader (spec.readersSecretRef of its Site), and have spec.pulledBy name that",
 			origin, shortened(u.Reader, 128), lost))
 	default:
-		return bad(v1alpha1.ReasonNotAwaited, fmt.Sprintf("Site %q does not wait for its reader %q, so %s: write \"pulledBy: [{reader: %s}]\" into the spec of its Site",
+		return finding.Bad(v1alpha1.ReasonNotAwaited, fmt.Sprintf("Site %q does not wait for its reader %q, so %s: write \"pulledBy: [{reader: %s}]\" into the spec of its Site",
 			origin, shortened(u.Reader, 128), lost, shortened(u.Reader, 128)))
 	}
 }
@@ -443,5 +444,5 @@ func (v MirrorView) nextLook(next *metav1.Time) time.Duration {
 			waits = append(waits, r.Seen.Add(wire.MirrorReportGrace).Sub(v.Now)+time.Second)
 		}
 	}
-	return soonest(waits...)
+	return finding.Soonest(waits...)
 }

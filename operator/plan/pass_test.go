@@ -12,6 +12,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // largeSite is 10,000 Instruments in 40 pools, 200 Feeds, of which each fifth selects everything, and 500 FeedConsumers.
@@ -50,7 +51,7 @@ func largeSite() (in plan.RegistryInput, gateways []v1alpha1.IngestGateway) {
 func BenchmarkPass(b *testing.B) {
 	in, gateways := largeSite()
 	now := time.Now()
-	accepted := plan.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted}
+	accepted := finding.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted}
 	judge := func(stands plan.RegistryState) plan.RegistryChange {
 		in.Verdicts = plan.Accept(in.Site, accepted, gateways, in.Instruments, in.Secrets)
 		listed := plan.Listed(in.Instruments, in.Verdicts, stands.Entries)

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // ReadersSecrets is the Secret with the tokens of a Site's named readers.
@@ -62,27 +63,27 @@ func severalHave(site *v1alpha1.Site) []string {
 }
 
 // ReadersProblem says which of a Site's readers are let in nowhere.
-func ReadersProblem(site *v1alpha1.Site, secrets Secrets) (Finding, bool) {
+func ReadersProblem(site *v1alpha1.Site, secrets Secrets) (finding.Finding, bool) {
 	if f, found := readersSecretProblem(site, secrets); found {
 		return f, true
 	}
 	several := severalHave(site)
-	return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+	return finding.Bad(v1alpha1.ReasonConflict, fmt.Sprintf(
 		"several of spec.readers have the clientCertificate names %s: a name is one reader's; until then it lets nobody in", list(several))), len(several) > 0
 }
 
 // readersUndeclared says which tokens of readers stay valid although no manifest declares them any more.
-func readersUndeclared(site *v1alpha1.Site, secrets Secrets) (Finding, bool) {
+func readersUndeclared(site *v1alpha1.Site, secrets Secrets) (finding.Finding, bool) {
 	if site.Spec.ReadersSecretRef == nil {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 	name := site.Spec.ReadersSecretRef.Name
 	secret := secrets[name]
 	if secret == nil {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 	keys := UnownedKeys(secret.ManagedFields, maps.Keys(secret.Data))
-	return bad(v1alpha1.ReasonTokensUndeclared, fmt.Sprintf(
+	return finding.Bad(v1alpha1.ReasonTokensUndeclared, fmt.Sprintf(
 		"no manifest declares %s of Secret %q, which spec.readersSecretRef names, and their tokens are valid: a key that is taken out of stringData stays. "+
 			"Remove each with `kubectl patch secret %s --type=json -p '[{\"op\":\"remove\",\"path\":\"/data/KEY\"}]'`, and write tokens under data",
 		list(keys), name, name)), len(keys) > 0
@@ -119,14 +120,14 @@ func owns(fields *fieldpath.Set, part, key string) bool {
 		fields.Has(fieldpath.MakePathOrDie(part)) && fields.WithPrefix(fieldpath.PathElement{FieldName: &part}).Empty()
 }
 
-func readersSecretProblem(site *v1alpha1.Site, secrets Secrets) (Finding, bool) {
+func readersSecretProblem(site *v1alpha1.Site, secrets Secrets) (finding.Finding, bool) {
 	if site.Spec.ReadersSecretRef == nil {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 	name := site.Spec.ReadersSecretRef.Name
 	secret := secrets[name]
 	if secret == nil {
-		return bad(v1alpha1.ReasonSecretNotFound, fmt.Sprintf(
+		return finding.Bad(v1alpha1.ReasonSecretNotFound, fmt.Sprintf(
 			"Secret %q, which spec.readersSecretRef names, does not exist: create it with the label %s=true and a key for each reader; until then no named reader is let in", name, LabelTokens)), true
 	}
 	if f, found := notTokens(secret, name, "spec.readersSecretRef"); found {
@@ -138,7 +139,7 @@ func readersSecretProblem(site *v1alpha1.Site, secrets Secrets) (Finding, bool) 
 			amiss = append(amiss, reader)
 		}
 	}
-	return bad(v1alpha1.ReasonSecretIncomplete, fmt.Sprintf(
+	return finding.Bad(v1alpha1.ReasonSecretIncomplete, fmt.Sprintf(
 		"Secret %q, which spec.readersSecretRef names, is not in order at %s: a key is a DNS label, and holds 1 to %d tokens, a line each, of at least %d characters: "+
 			"make one with `openssl rand -hex 32`; until then these readers are not let in", name, list(amiss), maxTokens, minToken)), len(amiss) > 0
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // recreatedShown is for how long it is shown that a stream was deleted.
@@ -52,7 +53,7 @@ func (v SiteView) recreated() []v1alpha1.RecreatedStream {
 }
 
 // streamsRecreated: somebody else has deleted streams or buckets of the Site.
-func (v SiteView) streamsRecreated() (Finding, bool) {
+func (v SiteView) streamsRecreated() (finding.Finding, bool) {
 	var names []string
 	var last time.Time
 	for _, s := range v.recreated() {
@@ -61,7 +62,7 @@ func (v SiteView) streamsRecreated() (Finding, bool) {
 			last = s.RecreatedTime.Time
 		}
 	}
-	return bad(v1alpha1.ReasonRecreated, fmt.Sprintf(
+	return finding.Bad(v1alpha1.ReasonRecreated, fmt.Sprintf(
 		"somebody else than the operator has deleted %s; made anew, the last at %s. What was in it and not archived is lost: "+
 			"substorm archive gaps names what is missing of instruments, docs/explanation/lost-jetstream.md says what each bucket is made from again. Find out whose credentials may delete streams",
 		strings.Join(names, ", "), wire.FormatTime(last))), len(names) > 0

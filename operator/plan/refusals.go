@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // refusalEvery is how often an instrument's people are told of refusals of one
@@ -103,7 +104,7 @@ func (r *Refusals) Due(now time.Time) (events []RefusalEvent, wait time.Duration
 			continue
 		}
 		if left := refusalEvery - now.Sub(d.told); !d.told.IsZero() && left > 0 {
-			wait = soonest(wait, left)
+			wait = finding.Soonest(wait, left)
 			continue
 		}
 		events = append(events, RefusalEvent{Cause: cause, Message: d.text(cause)})

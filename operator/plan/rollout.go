@@ -14,6 +14,7 @@ import (
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // A new image of the operator's goes to the pools of a Site one after the other, by name, and within a pool to one pod
@@ -67,7 +68,7 @@ func (v GatewayView) siblings() []*v1alpha1.IngestGateway {
 
 // StandsStill: nothing of the pool changes before somebody mends it, so nobody waits for its turn.
 func StandsStill(pool *v1alpha1.IngestGateway) bool {
-	stalled := condition(pool.Status.Conditions, v1alpha1.ConditionStalled)
+	stalled := finding.Condition(pool.Status.Conditions, v1alpha1.ConditionStalled)
 	return stalled != nil && stalled.Status == metav1.ConditionTrue || pool.DeletionTimestamp != nil
 }
 
@@ -90,7 +91,7 @@ func TemplateAsItIs(template *corev1.PodTemplateSpec) (*coreac.PodTemplateSpecAp
 }
 
 // itIsNotItsTurn: the pool's pods run an older image.
-func itIsNotItsTurn(v GatewayView) (Finding, bool) {
+func itIsNotItsTurn(v GatewayView) (finding.Finding, bool) {
 	waits := v.WaitsForTurn()
-	return bad(v1alpha1.ReasonProgressing, waits), waits != ""
+	return finding.Bad(v1alpha1.ReasonProgressing, waits), waits != ""
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/surge/autoscale"
 )
 
@@ -129,23 +130,23 @@ func ordinal(pool, pod string) (int32, bool) {
 	return int32(n), ok && err == nil && n >= 0 && digits == strconv.FormatInt(n, 10)
 }
 
-func scaleDownIsHeld(v GatewayView) (Finding, bool) {
+func scaleDownIsHeld(v GatewayView) (finding.Finding, bool) {
 	held, reason := v.hold()
 	if reason == "" {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
-	return good(reason, fmt.Sprintf("%d pods stay, and %d are asked for: %s", held.Replicas, v.wanted(), held.Why)), true
+	return finding.Good(reason, fmt.Sprintf("%d pods stay, and %d are asked for: %s", held.Replicas, v.wanted(), held.Why)), true
 }
 
 // podsAreKept: what is asked for is not so yet.
-func podsAreKept(v GatewayView) (Finding, bool) {
+func podsAreKept(v GatewayView) (finding.Finding, bool) {
 	why, held := scaleDownIsHeld(v)
-	return bad(v1alpha1.ConditionScaleDownHeld, why.Message), held
+	return finding.Bad(v1alpha1.ConditionScaleDownHeld, why.Message), held
 }
 
 // spoolIsStranded: a pod that held objects has been silent for longer than a
 // restart's report takes. While nobody's reports are read, what was found stands.
-func spoolIsStranded(v GatewayView) (Finding, bool) {
+func spoolIsStranded(v GatewayView) (finding.Finding, bool) {
 	if !v.Bus.Up {
 		return v.stands(v1alpha1.ConditionSpoolStranded)
 	}
@@ -164,15 +165,15 @@ func spoolIsStranded(v GatewayView) (Finding, bool) {
 		notes = append(notes, note)
 	}
 	if len(notes) == 0 {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
-	return good(v1alpha1.ReasonPodSilent, strings.Join(notes, "; ")+
+	return finding.Good(v1alpha1.ReasonPodSilent, strings.Join(notes, "; ")+
 		": bring pod and node back, and they drain; what never returns is given up with `kubectl substorm spool abandon POD`"), true
 }
 
 // spoolIsQuarantined: volumes of pods have files in quarantine, as the last report of each
 // says. While nobody's reports are read, what was found stands.
-func spoolIsQuarantined(v GatewayView) (Finding, bool) {
+func spoolIsQuarantined(v GatewayView) (finding.Finding, bool) {
 	if !v.Bus.Up {
 		return v.stands(v1alpha1.ConditionSpoolQuarantined)
 	}
@@ -183,19 +184,19 @@ func spoolIsQuarantined(v GatewayView) (Finding, bool) {
 		}
 	}
 	if len(notes) == 0 {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
-	return good(v1alpha1.ReasonRecordsKeptApart, "files of data that cannot be archived lie in spool/quarantine of the pods' volumes: "+list(notes)+
+	return finding.Good(v1alpha1.ReasonRecordsKeptApart, "files of data that cannot be archived lie in spool/quarantine of the pods' volumes: "+list(notes)+
 		". Each pod's log says why, and names instrument and key: look whether disk and store are sound, copy the files away, remove them, and restart the pod"), true
 }
 
 // stands is a condition that was found before.
-func (v GatewayView) stands(kind string) (Finding, bool) {
-	was := condition(v.Gateway.Status.Conditions, kind)
+func (v GatewayView) stands(kind string) (finding.Finding, bool) {
+	was := finding.Condition(v.Gateway.Status.Conditions, kind)
 	if was == nil {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
-	return Finding{was.Status, was.Reason, was.Message}, true
+	return finding.From(was), true
 }
 
 // strandIn returns after how long of further silence a pod's spool is stranded,
@@ -213,7 +214,7 @@ func (v GatewayView) strandIn(r GatewayReport) (time.Duration, bool) {
 func (v GatewayView) strandsIn() (wait time.Duration) {
 	for _, r := range v.reports() {
 		if in, holds := v.strandIn(r); holds && in > 0 {
-			wait = soonest(wait, in+time.Second)
+			wait = finding.Soonest(wait, in+time.Second)
 		}
 	}
 	return wait

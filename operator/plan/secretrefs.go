@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // SecretReference is a field of an object of ours that names a Secret which others write.
@@ -79,16 +80,16 @@ func mayWrite(writer string, ref SecretReference) bool {
 
 // SecretReferred looks for the reference that keeps the operator from creating a Secret for an object
 // of a kind. References are those to its name.
-func SecretReferred(writer, name string, references []SecretReference) (Finding, bool) {
+func SecretReferred(writer, name string, references []SecretReference) (finding.Finding, bool) {
 	for _, ref := range references {
 		if mayWrite(writer, ref) {
 			continue
 		}
-		return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+		return finding.Bad(v1alpha1.ReasonConflict, fmt.Sprintf(
 			"the operator does not create Secret %q for this %s, because %s of %s %q names a Secret of that name: create that Secret, or correct that field, or give this %s another name",
 			name, writer, ref.Field, ref.Kind, ref.Object, writer)), true
 	}
-	return Finding{}, false
+	return finding.Finding{}, false
 }
 
 // LabelTokens, with the value "true", is on each Secret that holds tokens which we are shown: those that
@@ -109,16 +110,16 @@ func writtenByOperator(secret *corev1.Secret) bool {
 }
 
 // notTokens says why the tokens of a Secret that a field names are not taken, see holdsTokens.
-func notTokens(secret *corev1.Secret, name, field string) (Finding, bool) {
+func notTokens(secret *corev1.Secret, name, field string) (finding.Finding, bool) {
 	switch {
 	case secret == nil || holdsTokens(secret):
-		return Finding{}, false
+		return finding.Finding{}, false
 	case writtenByOperator(secret):
-		return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+		return finding.Bad(v1alpha1.ReasonConflict, fmt.Sprintf(
 			"Secret %q, which %s names, is written by the operator, and none of its values is taken as a token: create another Secret for the tokens, and name that one",
 			name, field)), true
 	default:
-		return bad(v1alpha1.ReasonSecretNotLabeled, fmt.Sprintf(
+		return finding.Bad(v1alpha1.ReasonSecretNotLabeled, fmt.Sprintf(
 			"Secret %q, which %s names, is not labeled as one with tokens: if it is, run `kubectl label secret %s %s=true`; until then no token of it is added",
 			name, field, name, LabelTokens)), true
 	}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // Keys of the Secrets that a Site names.
@@ -129,23 +130,23 @@ func podSecrets(site *v1alpha1.Site, gw *v1alpha1.IngestGateway) []SecretNeed {
 type Secrets map[string]*corev1.Secret
 
 // Missing returns what the first need lacks.
-func (s Secrets) Missing(needs []SecretNeed) (Finding, bool) {
+func (s Secrets) Missing(needs []SecretNeed) (finding.Finding, bool) {
 	for _, need := range needs {
 		secret := s[need.Name]
 		if secret == nil {
-			return bad(v1alpha1.ReasonSecretNotFound, fmt.Sprintf(
+			return finding.Bad(v1alpha1.ReasonSecretNotFound, fmt.Sprintf(
 				"Secret %q, which %s names, does not exist: create it with the %s",
 				need.Name, need.Field, keys(need.Keys))), true
 		}
 		for _, key := range need.Keys {
 			if len(strings.TrimSpace(string(secret.Data[key]))) == 0 {
-				return bad(v1alpha1.ReasonSecretIncomplete, fmt.Sprintf(
+				return finding.Bad(v1alpha1.ReasonSecretIncomplete, fmt.Sprintf(
 					"Secret %q, which %s names, has no %s: it must hold the %s",
 					need.Name, need.Field, key, keys(need.Keys))), true
 			}
 		}
 	}
-	return Finding{}, false
+	return finding.Finding{}, false
 }
 
 func keys(all []string) string {

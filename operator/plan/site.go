@@ -14,17 +14,18 @@ import (
 	"github.com/substorm/substorm/internal/natsaccounts"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // Backends is what was found about a Site's backends when they were last
 // tried; nil where they weren't yet.
 type Backends struct {
-	ObjectStore *Finding `json:"objectStore,omitempty"`
-	JetStream   *Finding `json:"jetStream,omitempty"`
+	ObjectStore *finding.Finding `json:"objectStore,omitempty"`
+	JetStream   *finding.Finding `json:"jetStream,omitempty"`
 	// Leaves by code, as far as JetStream spoke of them.
 	Leaves map[string]LeafReport `json:"leaves,omitempty"`
 	// LeavesAccount is what is wrong with the account of leaves; nil where nothing is.
-	LeavesAccount *Finding `json:"leavesAccount,omitempty"`
+	LeavesAccount *finding.Finding `json:"leavesAccount,omitempty"`
 	// Standing streams, those of buckets included; nil until all of them stand.
 	Standing []string `json:"standing,omitempty"`
 	// Recreated streams, by name, those of buckets included: they stood, were gone, and
@@ -42,10 +43,10 @@ type SiteView struct {
 	Backends Backends
 	// Flowing is the DataFlowing of each of the Site's instruments, by name;
 	// Counted says that none is missing.
-	Flowing map[string]Finding
+	Flowing map[string]finding.Finding
 	Counted bool
 	// LeafFailed is what keeps the credentials of a leaf from being issued.
-	LeafFailed *Finding
+	LeafFailed *finding.Finding
 	// Link is what the server in this process says of the link to the hub of a Site without a cluster; nil where it was not
 	// asked.
 	Link *natsaccounts.LinkState
@@ -79,24 +80,24 @@ type SiteView struct {
 }
 
 // SiteAccepted says whether the Site's code is its own.
-func SiteAccepted(v SiteView) Finding {
-	return first(v, []check[SiteView]{
+func SiteAccepted(v SiteView) finding.Finding {
+	return finding.First(v, []finding.Check[SiteView]{
 		codeIsAnOlderSites,
 		markerIsAnotherSites,
-	}, good(v1alpha1.ReasonAccepted, fmt.Sprintf("code %q is this Site's", v.Site.Spec.Code)))
+	}, finding.Good(v1alpha1.ReasonAccepted, fmt.Sprintf("code %q is this Site's", v.Site.Spec.Code)))
 }
 
-func codeIsAnOlderSites(v SiteView) (Finding, bool) {
+func codeIsAnOlderSites(v SiteView) (finding.Finding, bool) {
 	for i := range v.Sites {
 		other := &v.Sites[i]
 		if other.UID == v.Site.UID || other.Spec.Code != v.Site.Spec.Code || olderFirst(v.Site, other) < 0 {
 			continue
 		}
-		return bad(v1alpha1.ReasonConflict, fmt.Sprintf(
+		return finding.Bad(v1alpha1.ReasonConflict, fmt.Sprintf(
 			"code %q is claimed by the older Site %s/%s: delete one of the two, and make it anew with another spec.code",
 			v.Site.Spec.Code, other.Namespace, other.Name)), true
 	}
-	return Finding{}, false
+	return finding.Finding{}, false
 }
 
 // ClaimantsOf are the other Sites that claim a Site's code, and whose acceptance so depends on it.
@@ -109,22 +110,22 @@ func ClaimantsOf(site *v1alpha1.Site, all []v1alpha1.Site) (others []types.Names
 	return others
 }
 
-func markerIsAnotherSites(v SiteView) (Finding, bool) {
-	for _, f := range []*Finding{v.Backends.ObjectStore, v.Backends.JetStream} {
+func markerIsAnotherSites(v SiteView) (finding.Finding, bool) {
+	for _, f := range []*finding.Finding{v.Backends.ObjectStore, v.Backends.JetStream} {
 		if f != nil && f.Reason == v1alpha1.ReasonConflict {
 			return *f, true
 		}
 	}
-	return Finding{}, false
+	return finding.Finding{}, false
 }
 
 // setDeclared sets the conditions of what manifests declare.
-func (v SiteView) setDeclared(c *conditions) {
+func (v SiteView) setDeclared(c *finding.Conditions) {
 	if f, found := readersUndeclared(v.Site, v.Secrets); found {
-		c.set(v1alpha1.ConditionReadersDeclared, f)
+		c.Set(v1alpha1.ConditionReadersDeclared, f)
 	}
 	if f, found := v.manifestsApplied(); found {
-		c.set(v1alpha1.ConditionManifestsApplied, f)
+		c.Set(v1alpha1.ConditionManifestsApplied, f)
 	}
 }
 
@@ -134,47 +135,47 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 	store := v.reachable(accepted, ObjectStoreSecrets(v.Site), v.Backends.ObjectStore, v1alpha1.ConditionObjectStoreReachable, "the object store")
 	jetStream := v.reachable(accepted, JetStreamSecrets(v.Site), v.Backends.JetStream, v1alpha1.ConditionJetStreamReachable, "JetStream")
 	counts, flowing := v.flowing()
-	if was := condition(v.Site.Status.Conditions, v1alpha1.ConditionDataFlowing); !v.Counted && was != nil {
-		flowing = Finding{was.Status, was.Reason, was.Message}
+	if was := finding.Condition(v.Site.Status.Conditions, v1alpha1.ConditionDataFlowing); !v.Counted && was != nil {
+		flowing = finding.From(was)
 		counts = *cmp.Or(v.Site.Status.InstrumentSummary, &counts)
 	}
 
-	c := conditions{now: v.Now, generation: v.Site.Generation, was: v.Site.Status.Conditions}
-	c.set(v1alpha1.ConditionAccepted, accepted)
-	c.set(v1alpha1.ConditionObjectStoreReachable, store)
-	c.set(v1alpha1.ConditionJetStreamReachable, jetStream)
-	c.set(v1alpha1.ConditionDurable, durable(v.Site))
-	c.set(v1alpha1.ConditionDataFlowing, flowing)
+	c := finding.Conditions{Now: v.Now, Generation: v.Site.Generation, Old: v.Site.Status.Conditions}
+	c.Set(v1alpha1.ConditionAccepted, accepted)
+	c.Set(v1alpha1.ConditionObjectStoreReachable, store)
+	c.Set(v1alpha1.ConditionJetStreamReachable, jetStream)
+	c.Set(v1alpha1.ConditionDurable, durable(v.Site))
+	c.Set(v1alpha1.ConditionDataFlowing, flowing)
 	leaves, reachable := v.leaves(jetStream)
 	if reachable != nil {
-		c.set(v1alpha1.ConditionLeavesReachable, *reachable)
+		c.Set(v1alpha1.ConditionLeavesReachable, *reachable)
 	}
 	if f, has := v.upstream(accepted); has {
-		c.set(v1alpha1.ConditionUpstreamReachable, f)
+		c.Set(v1alpha1.ConditionUpstreamReachable, f)
 	}
 	if f, has := v.spaceLeft(); has {
-		c.set(v1alpha1.ConditionSpaceLeft, f)
+		c.Set(v1alpha1.ConditionSpaceLeft, f)
 	}
 	archivist := v.archivistAvailable()
-	c.set(v1alpha1.ConditionArchivistAvailable, archivist)
-	findings := []Finding{accepted, store, jetStream, archivist}
+	c.Set(v1alpha1.ConditionArchivistAvailable, archivist)
+	findings := []finding.Finding{accepted, store, jetStream, archivist}
 	if f, has := v.feedServersAvailable(); has {
-		c.set(v1alpha1.ConditionFeedServerAvailable, f)
+		c.Set(v1alpha1.ConditionFeedServerAvailable, f)
 	}
 	if held := v.Deletion.Held; held != nil {
-		c.set(v1alpha1.ConditionDeletionHeld, *held)
+		c.Set(v1alpha1.ConditionDeletionHeld, *held)
 	}
 	if f, found := notApplied(v.Site); found {
-		c.set(v1alpha1.ConditionNotApplied, f)
+		c.Set(v1alpha1.ConditionNotApplied, f)
 	}
 	if f, found := v.unreadable(); found {
-		c.set(v1alpha1.ConditionObjectsUnreadable, f)
+		c.Set(v1alpha1.ConditionObjectsUnreadable, f)
 	}
 	if f, found := v.streamsRecreated(); found {
-		c.set(v1alpha1.ConditionStreamsIntact, f)
+		c.Set(v1alpha1.ConditionStreamsIntact, f)
 	}
 	if f, found := v.expiryStopped(); found {
-		c.set(v1alpha1.ConditionExpiryRunning, f)
+		c.Set(v1alpha1.ConditionExpiryRunning, f)
 	}
 	if f, found := ReadersProblem(v.Site, v.Secrets); found {
 		findings = append(findings, f)
@@ -184,17 +185,17 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 		findings = append(findings, f)
 	}
 	surge, changes := v.surge(&c)
-	ready := good(v1alpha1.ReasonReady, "object store and JetStream are reachable, and the streams stand")
+	ready := finding.Good(v1alpha1.ReasonReady, "object store and JetStream are reachable, and the streams stand")
 	for _, f := range findings {
 		if !f.OK() {
 			ready = f
 			break
 		}
 	}
-	patienceEnds := c.finish(ready)
+	patienceEnds := c.Finish(ready)
 	return v1alpha1.SiteStatus{
 		ObservedGeneration: v.Site.Generation,
-		Conditions:         c.is,
+		Conditions:         c.All,
 		InstrumentSummary:  &counts,
 		JetStream:          v.standing(),
 		RecreatedStreams:   v.recreated(),
@@ -206,7 +207,7 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 		Archive:            v.archive(),
 		Disk:               v.disk(),
 		Surge:              surge,
-	}, soonest(patienceEnds, changes, v.Deletion.Wait, v.Archivist.Credentials.RenewsIn(v.Now), v.looksAgain())
+	}, finding.Soonest(patienceEnds, changes, v.Deletion.Wait, v.Archivist.Credentials.RenewsIn(v.Now), v.looksAgain())
 }
 
 // looksAgain is after how long the Site is looked at without an event.
@@ -235,41 +236,41 @@ func (v SiteView) ledger() *v1alpha1.LedgerState {
 // maxWaitsFor is how long status.ledger.waitsFor may be, in bytes.
 const maxWaitsFor = 1024
 
-func (v SiteView) reachable(accepted Finding, needs []SecretNeed, tried *Finding, kind, what string) Finding {
-	was := condition(v.Site.Status.Conditions, kind)
-	return first(v, []check[SiteView]{
-		func(SiteView) (Finding, bool) { return v.Secrets.Missing(needs) },
-		func(SiteView) (Finding, bool) {
-			return unknown(v1alpha1.ReasonNotTried, what+" is left alone until the Site is accepted"), !accepted.OK()
+func (v SiteView) reachable(accepted finding.Finding, needs []SecretNeed, tried *finding.Finding, kind, what string) finding.Finding {
+	was := finding.Condition(v.Site.Status.Conditions, kind)
+	return finding.First(v, []finding.Check[SiteView]{
+		func(SiteView) (finding.Finding, bool) { return v.Secrets.Missing(needs) },
+		func(SiteView) (finding.Finding, bool) {
+			return finding.Unknown(v1alpha1.ReasonNotTried, what+" is left alone until the Site is accepted"), !accepted.OK()
 		},
-		func(SiteView) (Finding, bool) { // an operator that starts knows nothing new
+		func(SiteView) (finding.Finding, bool) { // an operator that starts knows nothing new
 			if tried != nil || was == nil || was.ObservedGeneration != v.Site.Generation || was.Reason == v1alpha1.ReasonNotTried {
-				return Finding{}, false
+				return finding.Finding{}, false
 			}
-			return Finding{was.Status, was.Reason, was.Message}, true
+			return finding.From(was), true
 		},
-		func(SiteView) (Finding, bool) {
-			return unknown(v1alpha1.ReasonReconciling, what+" is being tried"), tried == nil
+		func(SiteView) (finding.Finding, bool) {
+			return finding.Unknown(v1alpha1.ReasonReconciling, what+" is being tried"), tried == nil
 		},
-		func(SiteView) (Finding, bool) { return *tried, !tried.OK() },
-	}, good(v1alpha1.ReasonReachable, what+" answers and does what is needed"))
+		func(SiteView) (finding.Finding, bool) { return *tried, !tried.OK() },
+	}, finding.Good(v1alpha1.ReasonReachable, what+" answers and does what is needed"))
 }
 
-func durable(site *v1alpha1.Site) Finding {
+func durable(site *v1alpha1.Site) finding.Finding {
 	switch site.Spec.JetStream.Durability {
 	case v1alpha1.DurabilitySynced:
-		return good(v1alpha1.ReasonSynced, "spec.jetStream.durability says that JetStream acknowledges after fsync")
+		return finding.Good(v1alpha1.ReasonSynced, "spec.jetStream.durability says that JetStream acknowledges after fsync")
 	case v1alpha1.DurabilityFlushed:
-		return bad(v1alpha1.ReasonFlushed,
+		return finding.Bad(v1alpha1.ReasonFlushed,
 			"a power cut may take the last minutes that JetStream acknowledged: set sync_interval: always on the servers, and spec.jetStream.durability: Synced")
 	default:
-		return unknown(v1alpha1.ReasonDurabilityUnknown,
+		return finding.Unknown(v1alpha1.ReasonDurabilityUnknown,
 			"spec.jetStream.durability does not say what an acknowledgement is worth: with sync_interval: always on the servers set Synced, else Flushed")
 	}
 }
 
 // flowing sums up the instruments.
-func (v SiteView) flowing() (v1alpha1.InstrumentSummary, Finding) {
+func (v SiteView) flowing() (v1alpha1.InstrumentSummary, finding.Finding) {
 	counts := v1alpha1.InstrumentSummary{TotalCount: int32(len(v.Flowing))}
 	var silent, dark, awaited []string
 	overdue := false
@@ -293,20 +294,20 @@ func (v SiteView) flowing() (v1alpha1.InstrumentSummary, Finding) {
 	due := int(counts.FlowingCount) + len(silent) + len(dark) + len(awaited)
 	switch {
 	case due == 0:
-		return counts, unknown(v1alpha1.ReasonNoInstruments, "no Instrument of this Site should send data now")
+		return counts, finding.Unknown(v1alpha1.ReasonNoInstruments, "no Instrument of this Site should send data now")
 	case len(silent) > 0:
 		reason := v1alpha1.ReasonNeverSeen
 		if overdue {
 			reason = v1alpha1.ReasonOverdue
 		}
-		return counts, bad(reason, fmt.Sprintf("%d of %d instruments are silent: %s", len(silent), due, list(silent)))
+		return counts, finding.Bad(reason, fmt.Sprintf("%d of %d instruments are silent: %s", len(silent), due, list(silent)))
 	case len(dark) > 0:
-		return counts, unknown(v1alpha1.ReasonNoReport, fmt.Sprintf(
+		return counts, finding.Unknown(v1alpha1.ReasonNoReport, fmt.Sprintf(
 			"no gateway reports about %d of %d instruments: %s", len(dark), due, list(dark)))
 	case len(awaited) > 0:
-		return counts, unknown(v1alpha1.ReasonAwaitingData, fmt.Sprintf(
+		return counts, finding.Unknown(v1alpha1.ReasonAwaitingData, fmt.Sprintf(
 			"%d of %d instruments are new and have sent nothing yet: %s", len(awaited), due, list(awaited)))
 	default:
-		return counts, good(v1alpha1.ReasonFlowing, fmt.Sprintf("data of all %d instruments arrives in cadence", due))
+		return counts, finding.Good(v1alpha1.ReasonFlowing, fmt.Sprintf("data of all %d instruments arrives in cadence", due))
 	}
 }

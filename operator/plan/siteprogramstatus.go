@@ -7,12 +7,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // SiteProgramView is what was found of a SiteProgram.
 type SiteProgramView struct {
 	// Failed is what the API server refused, see ApplyFailed.
-	Failed *Finding
+	Failed *finding.Finding
 	// Deployment is nil where there is none.
 	Deployment *appsv1.Deployment
 	Pods       []corev1.Pod
@@ -20,9 +21,9 @@ type SiteProgramView struct {
 	Credentials *Credentials
 }
 
-func (v SiteProgramView) refused() (Finding, bool) {
+func (v SiteProgramView) refused() (finding.Finding, bool) {
 	if v.Failed == nil {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 	return *v.Failed, true
 }
@@ -42,7 +43,7 @@ func (v SiteProgramView) readyReplicas() int32 {
 }
 
 // programIsNotRolledOut says what the Deployment of a program still lacks; what is the plural of its pods.
-func programIsNotRolledOut(what string, v SiteProgramView, asked int32) (Finding, bool) {
+func programIsNotRolledOut(what string, v SiteProgramView, asked int32) (finding.Finding, bool) {
 	d := v.Deployment
 	var lacks string
 	switch {
@@ -51,18 +52,18 @@ func programIsNotRolledOut(what string, v SiteProgramView, asked int32) (Finding
 	case d.Status.ObservedGeneration < d.Generation || *replicasOf(d.Spec.Replicas) != asked:
 		lacks = "the Deployment of the " + what + " is being changed"
 	case d.Status.ReadyReplicas < asked:
-		lacks = count(d.Status.ReadyReplicas, asked) + " " + what + " are ready"
+		lacks = finding.Count(d.Status.ReadyReplicas, asked) + " " + what + " are ready"
 	case d.Status.UpdatedReplicas < asked:
-		lacks = count(d.Status.UpdatedReplicas, asked) + " " + what + " run the newest revision"
+		lacks = finding.Count(d.Status.UpdatedReplicas, asked) + " " + what + " run the newest revision"
 	default:
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 	for _, problem := range []string{podsAreRefused(d), PodProblem(v.Pods)} {
 		if problem != "" {
 			lacks += "; " + problem
 		}
 	}
-	return bad(v1alpha1.ReasonProgressing, lacks), true
+	return finding.Bad(v1alpha1.ReasonProgressing, lacks), true
 }
 
 // podsAreRefused is what the API server says of pods of a Deployment that cannot be made, a
@@ -80,14 +81,14 @@ func podsAreRefused(d *appsv1.Deployment) string {
 }
 
 // archivistAvailable says whether one archivist works and another waits.
-func (v SiteView) archivistAvailable() Finding {
-	return first(v, []check[SiteView]{
-		func(v SiteView) (Finding, bool) { return v.Secrets.Missing(ArchivistSecrets(v.Site)) },
-		func(v SiteView) (Finding, bool) { return v.Archivist.refused() },
-		func(v SiteView) (Finding, bool) {
+func (v SiteView) archivistAvailable() finding.Finding {
+	return finding.First(v, []finding.Check[SiteView]{
+		func(v SiteView) (finding.Finding, bool) { return v.Secrets.Missing(ArchivistSecrets(v.Site)) },
+		func(v SiteView) (finding.Finding, bool) { return v.Archivist.refused() },
+		func(v SiteView) (finding.Finding, bool) {
 			return programIsNotRolledOut("archivists", v.Archivist, archivistReplicas(v.Site))
 		},
-	}, good(v1alpha1.ReasonAvailable, count(archivistReplicas(v.Site), archivistReplicas(v.Site))+" archivists are ready"))
+	}, finding.Good(v1alpha1.ReasonAvailable, finding.Count(archivistReplicas(v.Site), archivistReplicas(v.Site))+" archivists are ready"))
 }
 
 func (v SiteView) archivistState() *v1alpha1.ArchivistState {

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // StandaloneSecret is the Secret in which a process that runs a Site by itself tells commands how to reach its servers: a Standalone as
@@ -133,13 +134,13 @@ func standalone(o metav1.Object) bool {
 }
 
 // notApplied says which fields of an object do not hold.
-func notApplied(o metav1.Object) (Finding, bool) {
+func notApplied(o metav1.Object) (finding.Finding, bool) {
 	fields := o.GetAnnotations()[v1alpha1.AnnotationNotApplied]
 	if fields == "" {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
-	return Finding{"True", v1alpha1.ReasonStandalone, fmt.Sprintf(
-		"substorm up runs the whole Site in one process, with an object store and a NATS server of its own: it does not use %s", fields)}, true
+	return finding.Good(v1alpha1.ReasonStandalone, fmt.Sprintf(
+		"substorm up runs the whole Site in one process, with an object store and a NATS server of its own: it does not use %s", fields)), true
 }
 
 // Manifests is what `substorm up` could not apply of its files.
@@ -154,9 +155,9 @@ type Manifests struct {
 const maxProblems = 5
 
 // manifestsApplied says what of the files does not hold; false where all does.
-func (v SiteView) manifestsApplied() (Finding, bool) {
+func (v SiteView) manifestsApplied() (finding.Finding, bool) {
 	if v.Manifests == nil || len(v.Manifests.Problems) == 0 {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 	problems, more := v.Manifests.Problems, ""
 	if n := len(problems) - maxProblems; n > 0 {
@@ -166,5 +167,5 @@ func (v SiteView) manifestsApplied() (Finding, bool) {
 	if v.Manifests.Whole {
 		says = "the files have changed and nothing of the change is applied; what was applied before holds"
 	}
-	return bad(v1alpha1.ReasonManifestsInvalid, says+": "+strings.Join(problems, "; ")+more), true
+	return finding.Bad(v1alpha1.ReasonManifestsInvalid, says+": "+strings.Join(problems, "; ")+more), true
 }

@@ -14,6 +14,7 @@ import (
 	metaac "k8s.io/client-go/applyconfigurations/meta/v1"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // Where the gateway's container finds things.
@@ -205,11 +206,11 @@ func rolledOut(set *appsv1.StatefulSet, asked int32) string {
 	case set.Status.ObservedGeneration < set.Generation || *replicasOf(set.Spec.Replicas) != asked:
 		return "its StatefulSet is being changed"
 	case set.Status.ReadyReplicas < asked:
-		return count(set.Status.ReadyReplicas, asked) + " pods receive"
+		return finding.Count(set.Status.ReadyReplicas, asked) + " pods receive"
 	case set.Status.UpdatedReplicas < asked && set.Status.UpdateRevision != set.Status.CurrentRevision:
-		return count(set.Status.UpdatedReplicas, asked) + " pods run the newest revision"
+		return finding.Count(set.Status.UpdatedReplicas, asked) + " pods run the newest revision"
 	case set.Status.Replicas > asked:
-		return count(set.Status.Replicas-asked, set.Status.Replicas) + " pods are still to stop"
+		return finding.Count(set.Status.Replicas-asked, set.Status.Replicas) + " pods are still to stop"
 	default:
 		return ""
 	}
@@ -221,5 +222,5 @@ func podsAreNotMade(set *appsv1.StatefulSet) string {
 	if set == nil || set.Status.ObservedGeneration < set.Generation || set.Status.Replicas >= *replicasOf(set.Spec.Replicas) {
 		return ""
 	}
-	return fmt.Sprintf("%s pods are made: `kubectl describe statefulset %s` says what keeps the others", count(set.Status.Replicas, *replicasOf(set.Spec.Replicas)), set.Name)
+	return fmt.Sprintf("%s pods are made: `kubectl describe statefulset %s` says what keeps the others", finding.Count(set.Status.Replicas, *replicasOf(set.Spec.Replicas)), set.Name)
 }

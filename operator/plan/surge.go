@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/surge"
 )
 
@@ -96,12 +97,12 @@ func FloorsWithoutPool(site *v1alpha1.Site, gateways []v1alpha1.IngestGateway, s
 }
 
 // floorWithoutPool: a floor names a pool that is not there. Where one process runs the whole Site, floors raise nothing anyway.
-func (v SiteView) floorWithoutPool() (Finding, bool) {
+func (v SiteView) floorWithoutPool() (finding.Finding, bool) {
 	pools := FloorsWithoutPool(v.Site, v.Gateways, v.FeedServers)
 	if len(pools) == 0 || standalone(v.Site) {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
-	return good(v1alpha1.ReasonPoolNotFound, fmt.Sprintf("floors of spec.surge.levels name %s, and the Site has no such pool: correct the name, or declare the pool; "+
+	return finding.Good(v1alpha1.ReasonPoolNotFound, fmt.Sprintf("floors of spec.surge.levels name %s, and the Site has no such pool: correct the name, or declare the pool; "+
 		"until then such a floor raises nothing",
 		strings.Join(pools, ", "))), true
 }

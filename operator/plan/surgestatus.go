@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/surge"
 )
 
@@ -33,7 +34,7 @@ type SourceFailure struct {
 }
 
 // surge plans what space weather asks of the Site, with its conditions, and after how long that changes by itself.
-func (v SiteView) surge(c *conditions) (*v1alpha1.SurgeStatus, time.Duration) {
+func (v SiteView) surge(c *finding.Conditions) (*v1alpha1.SurgeStatus, time.Duration) {
 	levels := SurgeLevels(v.Site)
 	if len(levels) == 0 {
 		return nil, 0
@@ -43,10 +44,10 @@ func (v SiteView) surge(c *conditions) (*v1alpha1.SurgeStatus, time.Duration) {
 	status := surgeStatus(&state)
 	status.Message = bounded(decision.Why, maxSurgeMessage)
 	status.Values = weatherValues(weather.Signals)
-	c.set(v1alpha1.ConditionSpaceWeatherKnown, weather.known(levels, v.Now))
-	c.set(v1alpha1.ConditionSurging, surging(&state, &decision))
+	c.Set(v1alpha1.ConditionSpaceWeatherKnown, weather.known(levels, v.Now))
+	c.Set(v1alpha1.ConditionSurging, surging(&state, &decision))
 	if f, found := v.floorWithoutPool(); found {
-		c.set(v1alpha1.ConditionFloorWithoutPool, f)
+		c.Set(v1alpha1.ConditionFloorWithoutPool, f)
 	}
 	return status, decision.LookAgain
 }
@@ -74,22 +75,22 @@ func bounded(text string, most int) string {
 }
 
 // surging says whether a level holds, in words that stay as they are while it does and is fulfilled, held or unknown.
-func surging(s *surge.State, d *surge.Decision) Finding {
+func surging(s *surge.State, d *surge.Decision) finding.Finding {
 	switch {
 	case s.Level == "" && d.Unknown != "":
-		return bad(v1alpha1.ReasonNoLevel, "space weather asks for no more pods, as far as is known")
+		return finding.Bad(v1alpha1.ReasonNoLevel, "space weather asks for no more pods, as far as is known")
 	case s.Level == "":
-		return bad(v1alpha1.ReasonNoLevel, "space weather asks for no more pods")
+		return finding.Bad(v1alpha1.ReasonNoLevel, "space weather asks for no more pods")
 	case d.Verdict == surge.True:
-		return good(v1alpha1.ReasonLevelFulfilled, "level "+d.Steady)
+		return finding.Good(v1alpha1.ReasonLevelFulfilled, "level "+d.Steady)
 	}
-	return good(v1alpha1.ReasonLevelHeld, "level "+d.Steady)
+	return finding.Good(v1alpha1.ReasonLevelHeld, "level "+d.Steady)
 }
 
 // known says whether all quantities that levels ask for are, in words that stay as they are. What is not known gives the reason: a source that
 // cannot be asked changes no level while others tell all that levels ask for. It makes the condition False, though: somebody has to correct it.
-func (w *Weather) known(levels []surge.Level, now time.Time) Finding {
-	is := good(v1alpha1.ReasonFresh, "all that levels ask for is known")
+func (w *Weather) known(levels []surge.Level, now time.Time) finding.Finding {
+	is := finding.Good(v1alpha1.ReasonFresh, "all that levels ask for is known")
 	var each []string
 	for _, q := range surge.Asked(levels) {
 		f := w.quantity(q, now)
@@ -104,7 +105,7 @@ func (w *Weather) known(levels []surge.Level, now time.Time) Finding {
 		}
 		is.Message = strings.Join(each, "; ") + ": what is not known raises no level and no floor, and lowers none"
 	case len(w.Invalid) > 0:
-		is = bad(v1alpha1.ReasonSourceInvalid, "all that levels ask for is known, and they go on: "+strings.Join(each, "; "))
+		is = finding.Bad(v1alpha1.ReasonSourceInvalid, "all that levels ask for is known, and they go on: "+strings.Join(each, "; "))
 	}
 	for _, problem := range w.Invalid {
 		is.Message += ". A source cannot be asked, correct or remove it: " + problem
@@ -116,20 +117,20 @@ func (w *Weather) known(levels []surge.Level, now time.Time) Finding {
 }
 
 // quantity says whether one is known.
-func (w *Weather) quantity(q surge.Quantity, now time.Time) Finding {
+func (w *Weather) quantity(q surge.Quantity, now time.Time) finding.Finding {
 	s := w.Signals.Of(q)
 	newest, is := s.Newest()
 	switch {
 	case s == nil && len(w.Invalid) > 0:
-		return bad(v1alpha1.ReasonSourceInvalid, fmt.Sprintf("no source that can be asked tells %s", q))
+		return finding.Bad(v1alpha1.ReasonSourceInvalid, fmt.Sprintf("no source that can be asked tells %s", q))
 	case s == nil:
-		return bad(v1alpha1.ReasonNeverTold, fmt.Sprintf("no source of spec.spaceWeather tells %s, declare one", q))
+		return finding.Bad(v1alpha1.ReasonNeverTold, fmt.Sprintf("no source of spec.spaceWeather tells %s, declare one", q))
 	case !is:
-		return unknown(v1alpha1.ReasonNeverTold, fmt.Sprintf("%s was never told by %s", q, s.Source))
+		return finding.Unknown(v1alpha1.ReasonNeverTold, fmt.Sprintf("%s was never told by %s", q, s.Source))
 	case !s.Fresh(now):
-		return unknown(v1alpha1.ReasonStale, fmt.Sprintf("%s is known until %s only, by %s", q, stamp(newest.To), s.Source))
+		return finding.Unknown(v1alpha1.ReasonStale, fmt.Sprintf("%s is known until %s only, by %s", q, stamp(newest.To), s.Source))
 	}
-	return good(v1alpha1.ReasonFresh, fmt.Sprintf("%s is told by %s", q, s.Source))
+	return finding.Good(v1alpha1.ReasonFresh, fmt.Sprintf("%s is told by %s", q, s.Source))
 }
 
 func weatherValues(signals surge.Signals) (all []v1alpha1.SpaceWeatherValue) {

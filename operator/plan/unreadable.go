@@ -13,6 +13,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // Unreadable says why an object cannot be decoded as a whole; empty of all others. What
@@ -68,9 +69,9 @@ func UnreadableObjects(in RegistryInput, gateways []v1alpha1.IngestGateway, serv
 const maxUnreadableNamed = 10
 
 // unreadable is what the Site's condition says of them, and false where there are none.
-func (v SiteView) unreadable() (Finding, bool) {
+func (v SiteView) unreadable() (finding.Finding, bool) {
 	if len(v.Unreadable) == 0 {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 	var each []string
 	for _, o := range v.Unreadable[:min(len(v.Unreadable), maxUnreadableNamed)] {
@@ -79,7 +80,7 @@ func (v SiteView) unreadable() (Finding, bool) {
 	if more := len(v.Unreadable) - len(each); more > 0 {
 		each = append(each, fmt.Sprintf("%d more", more))
 	}
-	return good(v1alpha1.ReasonUnreadable, fmt.Sprintf(
+	return finding.Good(v1alpha1.ReasonUnreadable, fmt.Sprintf(
 		"the operator cannot read %s: what was made for them stays as it is, and their changes wait; correct them, or run a version of the operator that reads them",
 		strings.Join(each, ", "))), true
 }
@@ -152,29 +153,29 @@ func (in RegistryInput) keptReaders(stands RegistryState, next int64) map[string
 
 // UnreadableFlow is the DataFlowing of an Instrument that cannot be decoded: nobody knows
 // what is due of it.
-func UnreadableFlow(inst *v1alpha1.Instrument) Finding {
-	return unknown(v1alpha1.ReasonNotAccepted, "the operator cannot read the Instrument: "+Unreadable(inst))
+func UnreadableFlow(inst *v1alpha1.Instrument) finding.Finding {
+	return finding.Unknown(v1alpha1.ReasonNotAccepted, "the operator cannot read the Instrument: "+Unreadable(inst))
 }
 
-func instrumentIsUnreadable(in application) (Finding, bool) {
+func instrumentIsUnreadable(in application) (finding.Finding, bool) {
 	problem := Unreadable(in.instrument)
-	return bad(v1alpha1.ReasonUnreadable, "the operator cannot read the Instrument, and leaves its registry entry as it is: "+problem), problem != ""
+	return finding.Bad(v1alpha1.ReasonUnreadable, "the operator cannot read the Instrument, and leaves its registry entry as it is: "+problem), problem != ""
 }
 
-func gatewayIsUnreadable(in application) (Finding, bool) {
+func gatewayIsUnreadable(in application) (finding.Finding, bool) {
 	if in.gateway == nil || Unreadable(in.gateway) == "" {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
-	return bad(v1alpha1.ReasonUnreadable, fmt.Sprintf(
+	return finding.Bad(v1alpha1.ReasonUnreadable, fmt.Sprintf(
 		"the operator cannot read IngestGateway %q, and leaves what the pool does as it is: %s", in.gateway.Name, Unreadable(in.gateway))), true
 }
 
-func feedIsUnreadable(in feedApplication) (Finding, bool) {
+func feedIsUnreadable(in feedApplication) (finding.Finding, bool) {
 	problem := Unreadable(in.feed)
-	return bad(v1alpha1.ReasonUnreadable, "the operator cannot read the Feed, and leaves its registry entry as it is: "+problem), problem != ""
+	return finding.Bad(v1alpha1.ReasonUnreadable, "the operator cannot read the Feed, and leaves its registry entry as it is: "+problem), problem != ""
 }
 
-func consumerIsUnreadable(in consumerApplication) (Finding, bool) {
+func consumerIsUnreadable(in consumerApplication) (finding.Finding, bool) {
 	problem := Unreadable(in.consumer)
-	return bad(v1alpha1.ReasonUnreadable, "the operator cannot read the FeedConsumer, and leaves its registry entry as it is: "+problem), problem != ""
+	return finding.Bad(v1alpha1.ReasonUnreadable, "the operator cannot read the FeedConsumer, and leaves its registry entry as it is: "+problem), problem != ""
 }

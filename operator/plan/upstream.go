@@ -10,6 +10,7 @@ import (
 
 	"github.com/substorm/substorm/internal/natsaccounts"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // linkEvery is how often the link to a hub is looked at: nothing wakes the Site when it changes.
@@ -48,13 +49,13 @@ func UpstreamLink(v SiteView) *natsaccounts.Link {
 }
 
 // upstream says how the link to the hub does; false where the Site names no hub.
-func (v SiteView) upstream(accepted Finding) (Finding, bool) {
+func (v SiteView) upstream(accepted finding.Finding) (finding.Finding, bool) {
 	up := &v.Site.Spec.Upstream
 	if up.URL == "" {
-		return Finding{}, false
+		return finding.Finding{}, false
 	}
 	if !standalone(v.Site) {
-		return unknown(v1alpha1.ReasonLinkedByServers, "spec.upstream does nothing here: it is for a Site that substorm up runs. "+
+		return finding.Unknown(v1alpha1.ReasonLinkedByServers, "spec.upstream does nothing here: it is for a Site that substorm up runs. "+
 			"The NATS servers of this Site have the link to a hub in their own configuration: docs/how-to/leaf.md says how"), true
 	}
 	if f, missing := v.Secrets.Missing(UpstreamSecrets(v.Site)); missing {
@@ -62,9 +63,9 @@ func (v SiteView) upstream(accepted Finding) (Finding, bool) {
 	}
 	switch {
 	case !accepted.OK():
-		return unknown(v1alpha1.ReasonNotTried, "the hub is left alone until the Site is accepted"), true
+		return finding.Unknown(v1alpha1.ReasonNotTried, "the hub is left alone until the Site is accepted"), true
 	case v.Link == nil:
-		return unknown(v1alpha1.ReasonReconciling, "the link to the hub is being made"), true
+		return finding.Unknown(v1alpha1.ReasonReconciling, "the link to the hub is being made"), true
 	}
 	return linkFinding(v.Link, up), true
 }
@@ -72,28 +73,28 @@ func (v SiteView) upstream(accepted Finding) (Finding, bool) {
 // meanwhile is what a Site does that its hub does not hear.
 const meanwhile = "; what this Site receives meanwhile stays in its streams, for as long as spec.jetStream has them hold it, and comes when the link is back"
 
-func linkFinding(s *natsaccounts.LinkState, up *v1alpha1.Upstream) Finding {
+func linkFinding(s *natsaccounts.LinkState, up *v1alpha1.Upstream) finding.Finding {
 	says := func(texts ...string) bool {
 		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(strings.ToLower(s.Problem), text) })
 	}
 	secret := fmt.Sprintf("Secret %q, which spec.upstream.credentialsSecretRef names", up.CredentialsSecretRef.Name)
 	switch {
 	case s.Linked:
-		return good(v1alpha1.ReasonReachable, fmt.Sprintf("our NATS server is linked to that of the hub at %s", up.URL))
+		return finding.Good(v1alpha1.ReasonReachable, fmt.Sprintf("our NATS server is linked to that of the hub at %s", up.URL))
 	case s.Unusable != "":
-		return bad(v1alpha1.ReasonSecretIncomplete, fmt.Sprintf("the link to the hub at %s cannot be tried: %s", up.URL, s.Unusable))
+		return finding.Bad(v1alpha1.ReasonSecretIncomplete, fmt.Sprintf("the link to the hub at %s cannot be tried: %s", up.URL, s.Unusable))
 	case s.Problem == "":
-		return unknown(v1alpha1.ReasonReconciling, fmt.Sprintf("the hub at %s has not answered yet", up.URL))
+		return finding.Unknown(v1alpha1.ReasonReconciling, fmt.Sprintf("the hub at %s has not answered yet", up.URL))
 	case says("authorization violation", "authentication"):
-		return bad(v1alpha1.ReasonAccessDenied, fmt.Sprintf("the hub at %s refuses the credentials in %s (%s): "+
-			"carry the Secret that the hub's operator issues for this leaf, <hub>-leaf-<code>, to this Site%s", up.URL, secret, abridge(s.Problem), meanwhile))
+		return finding.Bad(v1alpha1.ReasonAccessDenied, fmt.Sprintf("the hub at %s refuses the credentials in %s (%s): "+
+			"carry the Secret that the hub's operator issues for this leaf, <hub>-leaf-<code>, to this Site%s", up.URL, secret, finding.Abridge(s.Problem), meanwhile))
 	case says("x509:", "tls:", "handshake"):
-		return bad(v1alpha1.ReasonRefused, fmt.Sprintf("the hub at %s and this Site do not agree on TLS (%s): "+
-			"name the authority of its certificate in spec.upstream.tls.caSecretRef, and a host that is in the certificate in spec.upstream.url%s", up.URL, abridge(s.Problem), meanwhile))
+		return finding.Bad(v1alpha1.ReasonRefused, fmt.Sprintf("the hub at %s and this Site do not agree on TLS (%s): "+
+			"name the authority of its certificate in spec.upstream.tls.caSecretRef, and a host that is in the certificate in spec.upstream.url%s", up.URL, finding.Abridge(s.Problem), meanwhile))
 	case says("wrong port"):
-		return bad(v1alpha1.ReasonRefused, fmt.Sprintf("%s is no port for leaves (%s): "+
-			"name that which leafnodes in the hub's nats.conf opens, 7422 on most servers%s", up.URL, abridge(s.Problem), meanwhile))
+		return finding.Bad(v1alpha1.ReasonRefused, fmt.Sprintf("%s is no port for leaves (%s): "+
+			"name that which leafnodes in the hub's nats.conf opens, 7422 on most servers%s", up.URL, finding.Abridge(s.Problem), meanwhile))
 	}
-	return bad(v1alpha1.ReasonUnreachable, fmt.Sprintf("the hub at %s is not reached (%s): see that the network is up, and that the hub's NATS server runs and takes leaves at that port%s",
-		up.URL, abridge(s.Problem), meanwhile))
+	return finding.Bad(v1alpha1.ReasonUnreachable, fmt.Sprintf("the hub at %s is not reached (%s): see that the network is up, and that the hub's NATS server runs and takes leaves at that port%s",
+		up.URL, finding.Abridge(s.Problem), meanwhile))
 }

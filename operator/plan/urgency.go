@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // Urgency of writing a status: what a person waits for comes first.
@@ -44,7 +45,7 @@ func surged(before, now *v1alpha1.SiteStatus) bool {
 	}
 	return was.Level != is.Level || !equality.Semantic.DeepEqual(was.LevelTime, is.LevelTime) ||
 		!equality.Semantic.DeepEqual(was.Levels, is.Levels) || !equality.Semantic.DeepEqual(was.Floors, is.Floors) ||
-		FindingOf(before.Conditions, v1alpha1.ConditionSurging) != FindingOf(now.Conditions, v1alpha1.ConditionSurging)
+		finding.Of(before.Conditions, v1alpha1.ConditionSurging) != finding.Of(now.Conditions, v1alpha1.ConditionSurging)
 }
 
 // siteRest is the urgency of what is none of the above: that of figures, where it is what sources of space weather tell.
@@ -79,7 +80,7 @@ func reread(was, is *v1alpha1.ArchiveState) bool {
 // numbers nor in the names of those that are silent.
 func recounted(was, is *v1alpha1.SiteStatus) bool {
 	return !ptr.Equal(was.InstrumentSummary, is.InstrumentSummary) ||
-		FindingOf(was.Conditions, v1alpha1.ConditionDataFlowing) != FindingOf(is.Conditions, v1alpha1.ConditionDataFlowing)
+		finding.Of(was.Conditions, v1alpha1.ConditionDataFlowing) != finding.Of(is.Conditions, v1alpha1.ConditionDataFlowing)
 }
 
 // GatewayUrgency compares what stands with what is planned.
@@ -129,7 +130,7 @@ func sameListener(was, is v1alpha1.ListenerStatus) bool {
 // an accepted Instrument's entry is written and gateways follow. One that had no status
 // yet gets it at once.
 func InstrumentPasses(was, is *v1alpha1.InstrumentStatus) bool {
-	accepted, programmed := FindingOf(is.Conditions, v1alpha1.ConditionAccepted), FindingOf(is.Conditions, v1alpha1.ConditionProgrammed)
+	accepted, programmed := finding.Of(is.Conditions, v1alpha1.ConditionAccepted), finding.Of(is.Conditions, v1alpha1.ConditionProgrammed)
 	return len(was.Conditions) > 0 && accepted.OK() && programmed.Status == metav1.ConditionFalse &&
 		(programmed.Reason == v1alpha1.ReasonProgressing || programmed.Reason == v1alpha1.ReasonReconciling)
 }
@@ -225,7 +226,7 @@ func urgency(spec bool, was, is []metav1.Condition, moved bool, rest Urgency) Ur
 func Changed(was, is []metav1.Condition) []metav1.Condition {
 	var changed []metav1.Condition
 	for _, c := range is {
-		old := condition(was, c.Type)
+		old := finding.Condition(was, c.Type)
 		if old == nil || old.Status != c.Status || old.Reason != c.Reason {
 			changed = append(changed, c)
 		}

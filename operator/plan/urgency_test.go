@@ -11,6 +11,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/surge"
 )
 
@@ -116,7 +117,7 @@ func TestWhatALevelDoesIsNoFigure(t *testing.T) {
 		if got := plan.SiteUrgency(&site.Status, &is); got != step.want {
 			t.Errorf("%s: urgency %d, want %d", step.name, got, step.want)
 		}
-		if f := plan.FindingOf(is.Conditions, v1alpha1.ConditionSurging); string(f.Status)+"/"+f.Reason != step.surging || f.Message != step.message {
+		if f := finding.Of(is.Conditions, v1alpha1.ConditionSurging); string(f.Status)+"/"+f.Reason != step.surging || f.Message != step.message {
 			t.Errorf("%s: %+v, want %s, %q", step.name, f, step.surging, step.message)
 		}
 		site.Status = is

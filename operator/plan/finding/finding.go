@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+// Package finding is what planners find about an object, and the conditions of its status that come of that.
+package finding
 
 import (
 	"fmt"
@@ -23,20 +24,23 @@ type Finding struct {
 // OK says that the finding is what one hopes for.
 func (f Finding) OK() bool { return f.Status == metav1.ConditionTrue }
 
-func good(reason, message string) Finding { return Finding{metav1.ConditionTrue, reason, message} }
+// Good returns the finding of a condition that is True.
+func Good(reason, message string) Finding { return Finding{metav1.ConditionTrue, reason, message} }
 
-func bad(reason, message string) Finding { return Finding{metav1.ConditionFalse, reason, message} }
+// Bad returns that of one that is False.
+func Bad(reason, message string) Finding { return Finding{metav1.ConditionFalse, reason, message} }
 
-func unknown(reason, message string) Finding {
+// Unknown returns that of one that is Unknown.
+func Unknown(reason, message string) Finding {
 	return Finding{metav1.ConditionUnknown, reason, message}
 }
 
-// check looks for one thing, and returns false where it isn't there.
-type check[In any] func(In) (Finding, bool)
+// Check looks for one thing, and returns false where it isn't there.
+type Check[In any] func(In) (Finding, bool)
 
-// first returns what the first check of a chain finds, otherwise what holds
+// First returns what the first check of a chain finds, otherwise what holds
 // when none does.
-func first[In any](in In, chain []check[In], otherwise Finding) Finding {
+func First[In any](in In, chain []Check[In], otherwise Finding) Finding {
 	for _, look := range chain {
 		if f, found := look(in); found {
 			return f
@@ -83,27 +87,28 @@ var hopeless = []string{
 	v1alpha1.ReasonInstrumentHasListeners,
 }
 
-// conditions collects the conditions of one object.
-type conditions struct {
-	now        time.Time
-	generation int64
-	was        []metav1.Condition
-	is         []metav1.Condition
+// Conditions collects the conditions of one object.
+type Conditions struct {
+	Now time.Time
+	// Generation is that of the object which the findings are about.
+	Generation int64
+	// Old are the conditions that the object has, and All those that it gets.
+	Old, All []metav1.Condition
 }
 
-// set adds a condition; its transition time is kept where the status is the same.
-func (c *conditions) set(kind string, f Finding) {
-	since := metav1.NewTime(c.now.UTC().Truncate(time.Second))
-	if old := condition(c.was, kind); old != nil && old.Status == f.Status {
+// Set adds a condition; its transition time is kept where the status is the same.
+func (c *Conditions) Set(kind string, f Finding) {
+	since := metav1.NewTime(c.Now.UTC().Truncate(time.Second))
+	if old := Condition(c.Old, kind); old != nil && old.Status == f.Status {
 		since = old.LastTransitionTime
 	}
 	c.add(kind, f, since)
 }
 
-func (c *conditions) add(kind string, f Finding, since metav1.Time) {
-	c.is = append(c.is, metav1.Condition{
-		Type: kind, Status: f.Status, Reason: f.Reason, Message: abridge(f.Message),
-		ObservedGeneration: c.generation, LastTransitionTime: since,
+func (c *Conditions) add(kind string, f Finding, since metav1.Time) {
+	c.All = append(c.All, metav1.Condition{
+		Type: kind, Status: f.Status, Reason: f.Reason, Message: Abridge(f.Message),
+		ObservedGeneration: c.Generation, LastTransitionTime: since,
 	})
 }
 
@@ -111,23 +116,23 @@ func (c *conditions) add(kind string, f Finding, since metav1.Time) {
 // and what a message quotes, a label selector say, has no such bound.
 const longestMessage = 4096
 
-// abridge cuts a message that is too long.
-func abridge(message string) string {
+// Abridge cuts a message that is too long.
+func Abridge(message string) string {
 	if utf8.RuneCountInString(message) <= longestMessage {
 		return message
 	}
 	return string([]rune(message)[:longestMessage-1]) + "…"
 }
 
-// finish adds Ready, and Reconciling or Stalled where it is not True (kstatus).
+// Finish adds Ready, and Reconciling or Stalled where it is not True (kstatus).
 // It returns when patience ends, or 0.
-func (c *conditions) finish(ready Finding) time.Duration {
-	c.set(v1alpha1.ConditionReady, ready)
+func (c *Conditions) Finish(ready Finding) time.Duration {
+	c.Set(v1alpha1.ConditionReady, ready)
 	wait := time.Duration(0)
 	if !ready.OK() {
 		wait = c.reconcilingOrStalled(ready)
 	}
-	slices.SortFunc(c.is, func(a, b metav1.Condition) int {
+	slices.SortFunc(c.All, func(a, b metav1.Condition) int {
 		switch {
 		case a.Type == b.Type:
 			return 0
@@ -140,22 +145,22 @@ func (c *conditions) finish(ready Finding) time.Duration {
 	return wait
 }
 
-func (c *conditions) reconcilingOrStalled(ready Finding) time.Duration {
-	now := metav1.NewTime(c.now.UTC().Truncate(time.Second))
-	f := good(ready.Reason, ready.Message)
+func (c *Conditions) reconcilingOrStalled(ready Finding) time.Duration {
+	now := metav1.NewTime(c.Now.UTC().Truncate(time.Second))
+	f := Good(ready.Reason, ready.Message)
 	if !slices.Contains(hopeless, ready.Reason) {
-		c.set(v1alpha1.ConditionReconciling, f)
+		c.Set(v1alpha1.ConditionReconciling, f)
 		return 0
 	}
-	if old := condition(c.was, v1alpha1.ConditionStalled); c.same(old, ready) {
+	if old := Condition(c.Old, v1alpha1.ConditionStalled); c.same(old, ready) {
 		c.add(v1alpha1.ConditionStalled, f, old.LastTransitionTime)
 		return 0
 	}
 	since := now
-	if old := condition(c.was, v1alpha1.ConditionReconciling); c.same(old, ready) {
+	if old := Condition(c.Old, v1alpha1.ConditionReconciling); c.same(old, ready) {
 		since = old.LastTransitionTime
 	}
-	if waited := c.now.Sub(since.Time); waited < patience {
+	if waited := c.Now.Sub(since.Time); waited < patience {
 		c.add(v1alpha1.ConditionReconciling, f, since)
 		return patience - waited
 	}
@@ -164,11 +169,12 @@ func (c *conditions) reconcilingOrStalled(ready Finding) time.Duration {
 }
 
 // same: an earlier condition speaks of the same cause and generation.
-func (c *conditions) same(old *metav1.Condition, f Finding) bool {
-	return old != nil && old.Reason == f.Reason && old.ObservedGeneration == c.generation
+func (c *Conditions) same(old *metav1.Condition, f Finding) bool {
+	return old != nil && old.Reason == f.Reason && old.ObservedGeneration == c.Generation
 }
 
-func condition(all []metav1.Condition, kind string) *metav1.Condition {
+// Condition returns the condition of a type; nil where there is none.
+func Condition(all []metav1.Condition, kind string) *metav1.Condition {
 	for i := range all {
 		if all[i].Type == kind {
 			return &all[i]
@@ -177,8 +183,8 @@ func condition(all []metav1.Condition, kind string) *metav1.Condition {
 	return nil
 }
 
-// soonest returns the least of several waits that are greater than 0, or 0.
-func soonest(waits ...time.Duration) time.Duration {
+// Soonest returns the least of several waits that are greater than 0, or 0.
+func Soonest(waits ...time.Duration) time.Duration {
 	least := time.Duration(0)
 	for _, w := range waits {
 		if w > 0 && (least == 0 || w < least) {
@@ -188,12 +194,16 @@ func soonest(waits ...time.Duration) time.Duration {
 	return least
 }
 
-func count(some, all int32) string { return fmt.Sprintf("%d of %d", some, all) }
+// Count says how many of all there are.
+func Count(some, all int32) string { return fmt.Sprintf("%d of %d", some, all) }
 
-// FindingOf returns what a condition says; nothing where there is none.
-func FindingOf(all []metav1.Condition, kind string) Finding {
-	if c := condition(all, kind); c != nil {
-		return Finding{c.Status, c.Reason, c.Message}
+// From returns what a condition says.
+func From(c *metav1.Condition) Finding { return Finding{c.Status, c.Reason, c.Message} }
+
+// Of returns what the condition of a type says; the zero value where there is none.
+func Of(all []metav1.Condition, kind string) Finding {
+	if c := Condition(all, kind); c != nil {
+		return From(c)
 	}
 	return Finding{}
 }

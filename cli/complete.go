@@ -18,7 +18,7 @@ import (
 
 	"github.com/substorm/substorm/cli/kube"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // clusterPatience is how long somebody who has pressed Tab waits for the API server.
@@ -97,7 +97,7 @@ func names(list func() client.ObjectList) cobra.CompletionFunc {
 			all := list()
 			if err == nil && flag("code") == "" && cluster.List(ctx, all) == nil {
 				_ = meta.EachListItem(all, func(o runtime.Object) error {
-					if pod, is := o.(*corev1.Pod); !is || pod.Labels[plan.LabelComponent] == "gateway" {
+					if pod, is := o.(*corev1.Pod); !is || pod.Labels[workload.LabelComponent] == "gateway" {
 						listed = append(listed, o.(client.Object).GetName())
 					}
 					return nil

@@ -14,7 +14,7 @@ import (
 
 	"github.com/substorm/substorm/cli/kube/kubetest"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // What cobra tells a shell to do beside what it is given.
@@ -33,7 +33,7 @@ func TestCompletion(t *testing.T) {
 	ref := v1alpha1.LocalReference{Name: "demo"}
 	pod := func(name, component string) *corev1.Pod {
 		p := &corev1.Pod{ObjectMeta: at(name), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
-		p.Labels = map[string]string{plan.LabelComponent: component}
+		p.Labels = map[string]string{workload.LabelComponent: component}
 		return p
 	}
 	cluster.Create(t,

@@ -34,7 +34,7 @@ import (
 	"github.com/substorm/substorm/cli/up/pods"
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/operator"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 	"github.com/substorm/substorm/sender"
 )
 
@@ -393,7 +393,7 @@ func (m *move) startCluster() {
 	}
 	certificate, key := m.nats.CA.Issue(m.t, "operator")
 	for name, data := range map[string]map[string]string{
-		"s3":        {plan.KeyAccessKeyID: m.minio.AccessKeyID, plan.KeySecretAccessKey: m.minio.SecretAccessKey},
+		"s3":        {workload.KeyAccessKeyID: m.minio.AccessKeyID, workload.KeySecretAccessKey: m.minio.SecretAccessKey},
 		"account":   {"account.seed": m.nats.AccountSeed, "account.id": m.nats.AccountID},
 		"consumers": {"account.seed": m.nats.ConsumersSeed, "account.id": m.nats.ConsumersID},
 		"commands":  {"account.seed": m.nats.CommandsSeed, "account.id": m.nats.CommandsID},
@@ -418,15 +418,15 @@ func (m *move) startPods(c client.WithWatch) {
 	listen := testenv.Loopback(testenv.FreePort(m.t))
 	m.url = "http://" + listen
 	nodes := pods.New(pods.Config{
-		Client: everyReplica(c), Folder: folder, Log: slog.New(slog.NewTextHandler(logs, nil)), Last: []string{plan.ArchivistProgram},
+		Client: everyReplica(c), Folder: folder, Log: slog.New(slog.NewTextHandler(logs, nil)), Last: []string{workload.ArchivistProgram},
 		Programs: map[string]pods.Program{
-			"gateway": inProcess(m.t, "ingest-gateway", logs), plan.ArchivistProgram: inProcess(m.t, "archivist", logs), plan.FeedServerProgram: inProcess(m.t, "feed-server", logs)},
+			"gateway": inProcess(m.t, "ingest-gateway", logs), workload.ArchivistProgram: inProcess(m.t, "archivist", logs), workload.FeedServerProgram: inProcess(m.t, "feed-server", logs)},
 		Override: func(p pods.Started) []string {
 			flags := []string{"--listen-http=" + p.Health}
 			switch p.Program {
 			case "gateway":
 				flags = append(flags, "--replica-listen=")
-			case plan.FeedServerProgram:
+			case workload.FeedServerProgram:
 				flags = append(flags, "--listen="+listen)
 			}
 			return flags

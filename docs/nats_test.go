@@ -27,6 +27,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // block returns the only block of a page in a language.
@@ -101,7 +102,7 @@ func newNATSSite(t *testing.T) natsSite {
 		t.Fatal(err)
 	}
 	data := plan.ConsumerAccess{Site: site, Feed: &feed, Consumer: &model, Verdict: verdict, Durable: durable, CA: server.CA.PEM}.Data()
-	data[plan.KeyUserCreds] = creds
+	data[workload.KeyUserCreds] = creds
 	for key, value := range data {
 		if err := os.WriteFile(filepath.Join(secret, key), value, 0o600); err != nil {
 			t.Fatal(err)

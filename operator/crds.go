@@ -18,7 +18,7 @@ import (
 
 	"github.com/substorm/substorm/crds"
 	"github.com/substorm/substorm/internal/retry"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // ApplyCRDs applies this version's CustomResourceDefinitions, server-side, and
@@ -57,7 +57,7 @@ func applyCRD(ctx context.Context, c client.Client, file string) (name string, e
 		return "", err
 	}
 	name = u.GetName()
-	err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(plan.FieldOwner), client.ForceOwnership)
+	err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(workload.FieldOwner), client.ForceOwnership)
 	if err != nil {
 		return name, err
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/controller"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // leaseName is the Lease by which one of several operators leads.
@@ -45,7 +46,7 @@ type Config struct {
 	ClusterID string
 	// Images are what pods run, and Pull is how nodes get them.
 	Images controller.Images
-	Pull   plan.Pulling
+	Pull   workload.Pulling
 	// StatusRate, FiguresRate and Workers are as in controller.Config.
 	StatusRate, FiguresRate float64
 	Workers                 int

@@ -18,7 +18,7 @@ import (
 	"github.com/substorm/substorm/bench/internal/aurora"
 	"github.com/substorm/substorm/bench/internal/process"
 	"github.com/substorm/substorm/internal/wire"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // forget is how long nothing is asked for before a policy begins: metrics-server says what was used up to 30 s before.
@@ -185,9 +185,9 @@ func (b *bench) used(ctx context.Context, p policy) (seconds [2]float64, err err
 	for i, program := range []struct {
 		name string
 		port int
-	}{{plan.FeedServerProgram, feedMetrics}, {plan.GatewayProgram, gateMetrics}} {
+	}{{workload.FeedServerProgram, feedMetrics}, {workload.GatewayProgram, gateMetrics}} {
 		var list corev1.PodList
-		if err := b.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{plan.LabelName: program.name, plan.LabelInstance: p.name}); err != nil {
+		if err := b.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{workload.LabelName: program.name, workload.LabelInstance: p.name}); err != nil {
 			return seconds, err
 		}
 		if len(list.Items) != 1 {

@@ -17,7 +17,7 @@ import (
 	"github.com/substorm/substorm/cli/kube"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // fromCluster reads the Site and the Secrets that it names.
@@ -32,7 +32,7 @@ func fromCluster(ctx context.Context, o Options) (*Backend, error) {
 	}
 	b := &Backend{Code: site.Spec.Code, cluster: cluster, serverName: o.TLSServerName}
 	user := o.user(site.Spec.Code)
-	secrets, err := readSecrets(ctx, cluster, site, append(plan.ObjectStoreSecrets(site), jetStreamSecrets(site, user)...))
+	secrets, err := readSecrets(ctx, cluster, site, append(workload.ObjectStoreSecrets(site), jetStreamSecrets(site, user)...))
 	if err != nil {
 		return nil, err
 	}
@@ -63,17 +63,17 @@ func ReadJetStream(ctx context.Context, cluster *kube.Cluster, site *v1alpha1.Si
 }
 
 // jetStreamSecrets are what a user of JetStream needs.
-func jetStreamSecrets(site *v1alpha1.Site, user CommandUser) []plan.SecretNeed {
-	needs := plan.JetStreamSecrets(site)
+func jetStreamSecrets(site *v1alpha1.Site, user CommandUser) []workload.SecretNeed {
+	needs := workload.JetStreamSecrets(site)
 	if user.OfCommands { // the key of the account with the streams is not for them
-		needs = slices.DeleteFunc(needs, func(n plan.SecretNeed) bool { return slices.Contains(n.Keys, plan.KeyAccountSeed) })
-		needs = append(needs, plan.CommandAccountSecrets(site)...)
+		needs = slices.DeleteFunc(needs, func(n workload.SecretNeed) bool { return slices.Contains(n.Keys, workload.KeyAccountSeed) })
+		needs = append(needs, workload.CommandAccountSecrets(site)...)
 	}
 	return needs
 }
 
-func readSecrets(ctx context.Context, cluster *kube.Cluster, site *v1alpha1.Site, needs []plan.SecretNeed) (plan.Secrets, error) {
-	secrets := plan.Secrets{}
+func readSecrets(ctx context.Context, cluster *kube.Cluster, site *v1alpha1.Site, needs []workload.SecretNeed) (workload.Secrets, error) {
+	secrets := workload.Secrets{}
 	for _, need := range needs {
 		secret, err := cluster.Secret(ctx, need.Name)
 		if err != nil {
@@ -87,23 +87,23 @@ func readSecrets(ctx context.Context, cluster *kube.Cluster, site *v1alpha1.Site
 	return secrets, nil
 }
 
-func (b *Backend) objectStore(site *v1alpha1.Site, secrets plan.Secrets) (err error) {
+func (b *Backend) objectStore(site *v1alpha1.Site, secrets workload.Secrets) (err error) {
 	spec := site.Spec.ObjectStore
 	credentials := secrets[spec.CredentialsSecretRef.Name].Data
 	b.store.Endpoint, b.store.Bucket, b.store.Region = spec.Endpoint, spec.Bucket, spec.Region
-	b.store.AccessKeyID, b.store.SecretAccessKey = string(credentials[plan.KeyAccessKeyID]), string(credentials[plan.KeySecretAccessKey])
+	b.store.AccessKeyID, b.store.SecretAccessKey = string(credentials[workload.KeyAccessKeyID]), string(credentials[workload.KeySecretAccessKey])
 	b.store.TLS, err = tlsOf(spec.TLS, secrets)
 	return err
 }
 
-func (b *Backend) jetStream(site *v1alpha1.Site, secrets plan.Secrets, user CommandUser) (err error) {
+func (b *Backend) jetStream(site *v1alpha1.Site, secrets workload.Secrets, user CommandUser) (err error) {
 	spec := site.Spec.JetStream
 	b.nats.Servers = spec.Servers
 	if b.nats.TLS, err = tlsOf(spec.TLS, secrets); err != nil {
 		return err
 	}
 	if ref := spec.CredentialsSecretRef; ref != nil {
-		b.nats.Credentials = secrets[ref.Name].Data[plan.KeyUserCreds]
+		b.nats.Credentials = secrets[ref.Name].Data[workload.KeyUserCreds]
 	}
 	if ref := spec.AccountKeySecretRef; ref != nil {
 		if user.OfCommands {
@@ -133,12 +133,12 @@ func (b *Backend) DeleteVolumeClaim(ctx context.Context, name string) error {
 	return nil
 }
 
-func tlsOf(refs *v1alpha1.TLS, secrets plan.Secrets) (*tls.Config, error) {
+func tlsOf(refs *v1alpha1.TLS, secrets workload.Secrets) (*tls.Config, error) {
 	if refs == nil {
 		return nil, nil
 	}
 	data, whence := map[string][]byte{}, []string(nil)
-	for _, need := range plan.TLSSecrets("tls", refs) {
+	for _, need := range workload.TLSSecrets("tls", refs) {
 		for _, key := range need.Keys {
 			data[key] = secrets[need.Name].Data[key]
 		}

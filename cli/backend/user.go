@@ -13,6 +13,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // How long the credentials that a command issues to itself are good for. An
@@ -85,9 +86,9 @@ func rebuilder(code string) CommandUser {
 
 // issue makes credentials that are good for so long, with an account's signing key.
 func issue(u plan.JetStreamUser, account *corev1.Secret, age time.Duration) ([]byte, error) {
-	signer, err := nkeys.FromSeed(bytes.TrimSpace(account.Data[plan.KeyAccountSeed]))
+	signer, err := nkeys.FromSeed(bytes.TrimSpace(account.Data[workload.KeyAccountSeed]))
 	if err != nil {
-		return nil, fmt.Errorf("Secret %s: %s: %w", account.Name, plan.KeyAccountSeed, err)
+		return nil, fmt.Errorf("Secret %s: %s: %w", account.Name, workload.KeyAccountSeed, err)
 	}
 	defer signer.Wipe()
 	user, err := nkeys.CreateUser()
@@ -100,7 +101,7 @@ func issue(u plan.JetStreamUser, account *corev1.Secret, age time.Duration) ([]b
 	}
 	claims := jwt.NewUserClaims(id)
 	claims.Name = u.Name
-	claims.IssuerAccount = string(bytes.TrimSpace(account.Data[plan.KeyAccountID]))
+	claims.IssuerAccount = string(bytes.TrimSpace(account.Data[workload.KeyAccountID]))
 	claims.Expires = time.Now().Add(age).Unix()
 	claims.Permissions.Pub.Allow.Add(u.Publish...)
 	claims.Permissions.Sub.Allow.Add(u.Subscribe...)
@@ -109,7 +110,7 @@ func issue(u plan.JetStreamUser, account *corev1.Secret, age time.Duration) ([]b
 	}
 	token, err := claims.Encode(signer)
 	if err != nil {
-		return nil, fmt.Errorf("Secret %s: sign with %s: %w", account.Name, plan.KeyAccountSeed, err)
+		return nil, fmt.Errorf("Secret %s: sign with %s: %w", account.Name, workload.KeyAccountSeed, err)
 	}
 	seed, err := user.Seed()
 	if err != nil {

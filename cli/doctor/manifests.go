@@ -15,7 +15,7 @@ import (
 	"github.com/substorm/substorm/cli/up"
 	"github.com/substorm/substorm/cli/up/manifests"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // declared is what manifests say, as far as it matters here.
@@ -90,7 +90,7 @@ func (d *declared) add(typed runtime.Object) {
 		d.gateways = append(d.gateways, *o)
 	case *v1alpha1.FeedServer:
 		d.servers++
-		if _, port, ok := plan.RsyncPorts(o); ok {
+		if _, port, ok := workload.RsyncPorts(o); ok {
 			d.rsync = append(d.rsync, port)
 		}
 	case *v1alpha1.Site:

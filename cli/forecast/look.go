@@ -18,7 +18,7 @@ import (
 
 	"github.com/substorm/substorm/cli/kube"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/surge/ceiling"
 )
 
@@ -64,7 +64,7 @@ func look(ctx context.Context, cluster *kube.Cluster, name string) (*seen, error
 		all = append(all, &s.servers[i])
 	}
 	for _, o := range all {
-		if why := plan.Unreadable(o); why != "" {
+		if why := finding.Unreadable(o); why != "" {
 			return nil, fmt.Errorf("this version cannot read %q (%s): correct it, or use the version that it was written for", o.GetName(), why)
 		}
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/substorm/substorm/operator/api/readable"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // Flags choose a cluster and a namespace, as kubectl's do.
@@ -146,7 +147,7 @@ func (c *Cluster) IsStandalone(ctx context.Context) bool {
 // unreadable is an error where a Site cannot be decoded: what of it was left out may be what
 // matters.
 func unreadable(site *v1alpha1.Site) error {
-	if why := plan.Unreadable(site); why != "" {
+	if why := finding.Unreadable(site); why != "" {
 		return fmt.Errorf("this version cannot read Site %q in namespace %q (%s): correct the Site, or use the version that it was written for", site.Name, site.Namespace, why)
 	}
 	return nil

@@ -22,7 +22,7 @@ import (
 	"github.com/substorm/substorm/cli/kube"
 	"github.com/substorm/substorm/internal/usage"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // lookEvery is how often the status is read while a run lasts.
@@ -32,7 +32,7 @@ const lookEvery = 2 * time.Second
 type run struct {
 	partner  string
 	observed string
-	asked    plan.ManualRun
+	asked    workload.ManualRun
 	patience time.Duration
 }
 
@@ -113,7 +113,7 @@ func (r *run) begin(ctx context.Context, cluster *kube.Cluster, out io.Writer) e
 	if err != nil {
 		return err
 	}
-	job, err := plan.ManualMirrorJob(m, template, r.asked)
+	job, err := workload.ManualMirrorJob(m, template, r.asked)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func stepsOf(ctx context.Context, cluster *kube.Cluster, job string) string {
 
 // templateOf is that of the pods which the operator has runs in.
 func templateOf(ctx context.Context, cluster *kube.Cluster, m *v1alpha1.MirrorPartner) (*corev1.PodTemplateSpec, error) {
-	at := client.ObjectKey{Namespace: m.Namespace, Name: plan.MirrorName(m.Name)}
+	at := client.ObjectKey{Namespace: m.Namespace, Name: workload.MirrorName(m.Name)}
 	cron, deployment := &batchv1.CronJob{}, &appsv1.Deployment{}
 	err := cluster.Client.Get(ctx, at, cron)
 	if err == nil {

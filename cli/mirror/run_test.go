@@ -20,6 +20,7 @@ import (
 	"github.com/substorm/substorm/cli/mirror"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 func command(t *testing.T, cluster *kubetest.Cluster, args ...string) (string, error) {
@@ -43,10 +44,10 @@ func partner(name string) *v1alpha1.MirrorPartner {
 
 // cronJob is what an operator made of a partner.
 func cronJob(partner string) *batchv1.CronJob {
-	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{plan.LabelInstance: partner, plan.LabelName: plan.MirrorProgram}}}
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{workload.LabelInstance: partner, workload.LabelName: workload.MirrorProgram}}}
 	template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{
-		Name: plan.MirrorProgram, Image: "substorm/mirror-jobs:dev", Args: []string{"--site=demo", "--partner=" + partner, "--run=$(RUN_NAME)", "--trigger=scheduled"}}}}
-	return &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: "field", Name: plan.MirrorName(partner)}, Spec: batchv1.CronJobSpec{
+		Name: workload.MirrorProgram, Image: "substorm/mirror-jobs:dev", Args: []string{"--site=demo", "--partner=" + partner, "--run=$(RUN_NAME)", "--trigger=scheduled"}}}}
+	return &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: "field", Name: workload.MirrorName(partner)}, Spec: batchv1.CronJobSpec{
 		Schedule: "15 2 * * *", JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: template}}}}
 }
 
@@ -75,7 +76,7 @@ func TestRun(t *testing.T) {
 	if args := job.Spec.Template.Spec.Containers[0].Args; !slices.Equal(args, want) {
 		t.Errorf("flags %q, want %q", args, want)
 	}
-	if !metav1.IsControlledBy(job, m) || *job.Spec.BackoffLimit != 0 || job.Labels[plan.LabelTrigger] != "manual" || job.Labels[plan.LabelInstance] != "university" {
+	if !metav1.IsControlledBy(job, m) || *job.Spec.BackoffLimit != 0 || job.Labels[workload.LabelTrigger] != "manual" || job.Labels[workload.LabelInstance] != "university" {
 		t.Errorf("Job %+v", job)
 	}
 	if _, err := command(t, cluster, "university", "--wait", "1s"); err == nil || !strings.Contains(err.Error(), "has not ended within 1s, and goes on") {

@@ -16,6 +16,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // livePatience is how long a Site's JetStream may take to tell its figures: who asks at night, while it is away, waits no
@@ -61,7 +62,7 @@ func (l *live) refresh(ctx context.Context, all *Resources, now time.Time) map[s
 }
 
 func (l *live) refreshSite(ctx context.Context, site *v1alpha1.Site, all *Resources, now time.Time) error {
-	if plan.Unreadable(site) != "" {
+	if finding.Unreadable(site) != "" {
 		return errUnreadable
 	}
 	if condition(site.Status.Conditions, v1alpha1.ConditionJetStreamReachable).Status == metav1.ConditionFalse {

@@ -16,7 +16,7 @@ import (
 	"github.com/substorm/substorm/cli/damage"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // Report is what `substorm status` says.
@@ -225,7 +225,7 @@ var (
 // must have first.
 func (r *Report) problems(kind string, o metav1.Object, observed int64, conditions []metav1.Condition, wanted []string) {
 	object, namespace, before := kind+"/"+o.GetName(), o.GetNamespace(), len(r.Problems)
-	unreadable := plan.Unreadable(o)
+	unreadable := finding.Unreadable(o)
 	if unreadable != "" { // its conditions are of an earlier generation, or nobody can read them either
 		r.Problems = append(r.Problems, problem(object, namespace, metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonUnreadable,
 			Message: fmt.Sprintf("this version cannot read it: %s: correct it, or use the version that it was written for", unreadable)}))

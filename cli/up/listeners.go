@@ -18,7 +18,7 @@ import (
 	"github.com/substorm/substorm/cli/up/manifests"
 	"github.com/substorm/substorm/internal/usage"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // Where the first FeedServer serves, and where metrics are, that nobody places elsewhere.
@@ -129,7 +129,7 @@ func (l listeners) at(server types.NamespacedName) int {
 
 // of returns where the FeedServer of a pod is to listen.
 func (l listeners) of(pod types.NamespacedName) string {
-	pod.Name = strings.TrimSuffix(pod.Name, "-"+plan.FeedServerProgram+"-0")
+	pod.Name = strings.TrimSuffix(pod.Name, "-"+workload.FeedServerProgram+"-0")
 	return l.address(l.at(pod))
 }
 
@@ -137,7 +137,7 @@ func (l listeners) of(pod types.NamespacedName) string {
 // port that they name, and for those whom the other address is for. Empty: nowhere.
 func (l listeners) rsync(arguments []string) string {
 	for _, a := range arguments {
-		if at, is := strings.CutPrefix(a, plan.FlagRsyncAddress); is {
+		if at, is := strings.CutPrefix(a, workload.FlagRsyncAddress); is {
 			_, port, _ := net.SplitHostPort(at)
 			return net.JoinHostPort(l.host, port)
 		}

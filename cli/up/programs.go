@@ -20,7 +20,7 @@ import (
 	ingestgateway "github.com/substorm/substorm/ingest-gateway"
 	"github.com/substorm/substorm/internal/stream"
 	mirrorjobs "github.com/substorm/substorm/mirror-jobs"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // gatewayProgram is the name of the gateway's container.
@@ -37,8 +37,8 @@ func (s *site) programs() map[string]pods.Program {
 		}
 	}
 	return map[string]pods.Program{
-		gatewayProgram: of(ingestgateway.Command), plan.ArchivistProgram: of(archivist.Command), plan.FeedServerProgram: of(feedserver.Command),
-		plan.MirrorProgram: s.move,
+		gatewayProgram: of(ingestgateway.Command), workload.ArchivistProgram: of(archivist.Command), workload.FeedServerProgram: of(feedserver.Command),
+		workload.MirrorProgram: s.move,
 	}
 }
 
@@ -47,7 +47,7 @@ func (s *site) programs() map[string]pods.Program {
 const gather = time.Second
 
 // apart are the programs that run in processes of their own.
-var apart = map[string]func() *cobra.Command{plan.MirrorProgram: mirrorjobs.Command}
+var apart = map[string]func() *cobra.Command{workload.MirrorProgram: mirrorjobs.Command}
 
 // ChildCommand is what such a process runs.
 func ChildCommand() *cobra.Command { return child.Command(apart) }
@@ -59,7 +59,7 @@ func (s *site) move(ctx context.Context, arguments []string) error {
 	if i := slices.Index(arguments, servers+stream.EmbeddedURL); i >= 0 {
 		arguments[i] = servers + s.socketURL()
 	}
-	return child.Run(ctx, child.Config{Program: plan.MirrorProgram, Arguments: arguments, Memory: child.Limit(), Stderr: os.Stderr})
+	return child.Run(ctx, child.Config{Program: workload.MirrorProgram, Arguments: arguments, Memory: child.Limit(), Stderr: os.Stderr})
 }
 
 // override are the flags that hold in one process whatever the container's arguments say.
@@ -70,7 +70,7 @@ func (s *site) override(p pods.Started) []string {
 		all = append(all, "--replica-listen=", // there is no other gateway
 			"--gather="+gather.String(),
 			"--listen-address="+s.cfg.ListenIngest, "--mirror-listen="+net.JoinHostPort(pods.Address, "0"))
-	case plan.FeedServerProgram:
+	case workload.FeedServerProgram:
 		all = append(all, "--listen="+s.servers.of(p.Name))
 		if at := s.servers.rsync(p.Arguments); at != "" {
 			all = append(all, "--rsync-address="+at)

@@ -38,6 +38,7 @@ import (
 	"github.com/substorm/substorm/operator"
 	"github.com/substorm/substorm/operator/controller"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // Config of Run.
@@ -292,7 +293,7 @@ const inProcess = "substorm"
 
 func (s *site) startPods(parts *stack) {
 	s.pods = pods.New(pods.Config{Client: s.client, Folder: s.folder.path, Host: ingestHost(s.cfg.ListenIngest), Programs: s.programs(),
-		Apart: slices.Collect(maps.Keys(apart)), Override: s.override, Log: s.log, Last: []string{plan.ArchivistProgram}})
+		Apart: slices.Collect(maps.Keys(apart)), Override: s.override, Log: s.log, Last: []string{workload.ArchivistProgram}})
 	parts.start("pods", func(ctx context.Context) error { s.pods.Run(ctx); return nil }, s.failed)
 }
 

@@ -28,6 +28,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // outageVariable has the API server be away for longer than a test needs, 5m say.
@@ -309,7 +310,7 @@ func (w *world) made() (all []string) {
 	w.t.Helper()
 	for _, list := range []client.ObjectList{&appsv1.StatefulSetList{}, &appsv1.DeploymentList{}, &corev1.ServiceList{}, &corev1.ServiceAccountList{},
 		&corev1.SecretList{}, &policyv1.PodDisruptionBudgetList{}} {
-		if err := w.List(w.t.Context(), list, client.InNamespace(w.namespace), client.MatchingLabels{plan.LabelManagedBy: plan.FieldOwner}); err != nil {
+		if err := w.List(w.t.Context(), list, client.InNamespace(w.namespace), client.MatchingLabels{workload.LabelManagedBy: workload.FieldOwner}); err != nil {
 			w.t.Fatal(err)
 		}
 		_ = meta.EachListItem(list, func(o runtime.Object) error {

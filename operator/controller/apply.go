@@ -30,6 +30,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // applier makes objects what they should be, and leaves those of others alone.
@@ -74,7 +75,7 @@ func newApplier(c client.Client, reader client.Reader, now func() time.Time) *ap
 
 // applyObject applies one object of an owner, unless it is already as it should be. What
 // the API server refuses is a finding too; another object of that name is notOurs.
-func (r *applier) applyObject(ctx context.Context, owner client.Object, o plan.Object, notOurs func(kind, name string) finding.Finding) (*finding.Finding, error) {
+func (r *applier) applyObject(ctx context.Context, owner client.Object, o workload.Object, notOurs func(kind, name string) finding.Finding) (*finding.Finding, error) {
 	key := ownedObject{o.Kind, types.NamespacedName{Namespace: owner.GetNamespace(), Name: o.Name}}
 	want, err := json.Marshal(o.Apply)
 	if err != nil {
@@ -90,7 +91,7 @@ func (r *applier) applyObject(ctx context.Context, owner client.Object, o plan.O
 	if !ours {
 		return new(notOurs(o.Kind, o.Name)), nil
 	}
-	err = r.client.Apply(ctx, o.Apply, client.FieldOwner(plan.FieldOwner), client.ForceOwnership)
+	err = r.client.Apply(ctx, o.Apply, client.FieldOwner(workload.FieldOwner), client.ForceOwnership)
 	if refused(err) {
 		return new(plan.ApplyFailed(o.Kind, o.Name, err.Error())), fmt.Errorf("apply %s %s: %w", o.Kind, key.NamespacedName, err)
 	}
@@ -104,7 +105,7 @@ func (r *applier) applyObject(ctx context.Context, owner client.Object, o plan.O
 }
 
 // amend has an object of an owner hold some fields, where there is one, and leaves its other fields as they are.
-func (r *applier) amend(ctx context.Context, owner client.Object, o plan.Object) error {
+func (r *applier) amend(ctx context.Context, owner client.Object, o workload.Object) error {
 	key := ownedObject{o.Kind, types.NamespacedName{Namespace: owner.GetNamespace(), Name: o.Name}}
 	want, err := json.Marshal(o.Apply)
 	if err != nil {
@@ -117,7 +118,7 @@ func (r *applier) amend(ctx context.Context, owner client.Object, o plan.Object)
 	if holds, err := holdsAll(object, want); holds || err != nil {
 		return err
 	}
-	err = r.client.Patch(ctx, object, client.RawPatch(types.MergePatchType, want), client.FieldOwner(plan.FieldOwner))
+	err = r.client.Patch(ctx, object, client.RawPatch(types.MergePatchType, want), client.FieldOwner(workload.FieldOwner))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("change %s %s: %w", o.Kind, key.NamespacedName, err)
 	}
@@ -128,7 +129,7 @@ func (r *applier) amend(ctx context.Context, owner client.Object, o plan.Object)
 }
 
 // remove removes objects where they are the owner's. Secrets with credentials go with the owner.
-func (r *applier) remove(ctx context.Context, owner client.Object, objects []plan.Object) error {
+func (r *applier) remove(ctx context.Context, owner client.Object, objects []workload.Object) error {
 	for _, o := range objects {
 		object, err := r.cached(ctx, o.Kind, types.NamespacedName{Namespace: owner.GetNamespace(), Name: o.Name})
 		if err != nil {
@@ -194,7 +195,7 @@ func (r *applier) applySecret(ctx context.Context, owner client.Object, current 
 			return f, err
 		}
 	}
-	err := r.client.Apply(ctx, secret, client.FieldOwner(plan.FieldOwner), client.ForceOwnership)
+	err := r.client.Apply(ctx, secret, client.FieldOwner(workload.FieldOwner), client.ForceOwnership)
 	if refused(err) {
 		return new(plan.ApplyFailed("Secret", *secret.Name, err.Error())), err
 	}

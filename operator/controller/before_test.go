@@ -25,7 +25,7 @@ import (
 
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // TestObjectsOfBefore: objects that were stored under earlier CRDs, which are replaced by those of now, and that cannot be read, cost an
@@ -169,7 +169,7 @@ func (w *world) store(file string) (all []stored) {
 			w.t.Fatal(err)
 		}
 		if status.Object["status"] != nil {
-			if err := w.Status().Apply(w.t.Context(), client.ApplyConfigurationFromUnstructured(status), client.FieldOwner(plan.FieldOwner)); err != nil {
+			if err := w.Status().Apply(w.t.Context(), client.ApplyConfigurationFromUnstructured(status), client.FieldOwner(workload.FieldOwner)); err != nil {
 				w.t.Fatal(err)
 			}
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // accountKey issues users of the Site's account.
@@ -27,42 +28,42 @@ type accountKey struct {
 }
 
 func readAccountKey(secret *corev1.Secret) (accountKey, error) {
-	pair, err := nkeys.FromSeed([]byte(value(secret, plan.KeyAccountSeed)))
+	pair, err := nkeys.FromSeed([]byte(value(secret, workload.KeyAccountSeed)))
 	if err != nil {
-		return accountKey{}, fmt.Errorf("%s is no seed of an nkey", plan.KeyAccountSeed)
+		return accountKey{}, fmt.Errorf("%s is no seed of an nkey", workload.KeyAccountSeed)
 	}
 	issuer, err := pair.PublicKey()
 	if err != nil || !nkeys.IsValidPublicAccountKey(issuer) {
-		return accountKey{}, fmt.Errorf("%s is no seed of an account: those begin with SA", plan.KeyAccountSeed)
+		return accountKey{}, fmt.Errorf("%s is no seed of an account: those begin with SA", workload.KeyAccountSeed)
 	}
-	account := value(secret, plan.KeyAccountID)
+	account := value(secret, workload.KeyAccountID)
 	if !nkeys.IsValidPublicAccountKey(account) {
-		return accountKey{}, fmt.Errorf("%s is no public key of an account: those begin with A", plan.KeyAccountID)
+		return accountKey{}, fmt.Errorf("%s is no public key of an account: those begin with A", workload.KeyAccountID)
 	}
 	return accountKey{pair: pair, account: account, issuer: issuer}, nil
 }
 
 // consumerAccountKey issues users of the account of consumers, or says why not.
-func consumerAccountKey(site *v1alpha1.Site, secrets plan.Secrets) (accountKey, *finding.Finding) {
-	return ownAccountKey(site, secrets, plan.ConsumerAccountSecrets(site), "consumers")
+func consumerAccountKey(site *v1alpha1.Site, secrets workload.Secrets) (accountKey, *finding.Finding) {
+	return ownAccountKey(site, secrets, workload.ConsumerAccountSecrets(site), "consumers")
 }
 
 // leafAccountKey issues users of the account of leaves, or says why not.
-func leafAccountKey(site *v1alpha1.Site, secrets plan.Secrets) (accountKey, *finding.Finding) {
-	return ownAccountKey(site, secrets, plan.LeavesAccountSecrets(site), "leaves")
+func leafAccountKey(site *v1alpha1.Site, secrets workload.Secrets) (accountKey, *finding.Finding) {
+	return ownAccountKey(site, secrets, workload.LeavesAccountSecrets(site), "leaves")
 }
 
 // ownAccountKey issues users of the account whose key the one Secret of needs holds. That
 // account must not be another that the Site names, as far as these Secrets are known.
-func ownAccountKey(site *v1alpha1.Site, secrets plan.Secrets, needs []plan.SecretNeed, whose string) (accountKey, *finding.Finding) {
+func ownAccountKey(site *v1alpha1.Site, secrets workload.Secrets, needs []workload.SecretNeed, whose string) (accountKey, *finding.Finding) {
 	if missing, is := secrets.Missing(needs); is {
 		return accountKey{}, &missing
 	}
 	need := needs[0]
 	key, err := readAccountKey(secrets[need.Name])
-	for _, other := range slices.Concat(plan.JetStreamSecrets(site), plan.ConsumerAccountSecrets(site), plan.CommandAccountSecrets(site), plan.LeavesAccountSecrets(site)) {
-		if err == nil && other.Field != need.Field && value(secrets[other.Name], plan.KeyAccountID) == key.account {
-			err = fmt.Errorf("%s is the account in Secret %q: %s need one of their own", plan.KeyAccountID, other.Name, whose)
+	for _, other := range slices.Concat(workload.JetStreamSecrets(site), workload.ConsumerAccountSecrets(site), workload.CommandAccountSecrets(site), workload.LeavesAccountSecrets(site)) {
+		if err == nil && other.Field != need.Field && value(secrets[other.Name], workload.KeyAccountID) == key.account {
+			err = fmt.Errorf("%s is the account in Secret %q: %s need one of their own", workload.KeyAccountID, other.Name, whose)
 		}
 	}
 	if err != nil {
@@ -144,14 +145,14 @@ func issued(secret *corev1.Secret) *plan.Credentials {
 	if claims == nil {
 		return nil
 	}
-	pair, err := jwt.ParseDecoratedUserNKey(secret.Data[plan.KeyUserCreds])
+	pair, err := jwt.ParseDecoratedUserNKey(secret.Data[workload.KeyUserCreds])
 	if err != nil {
 		return nil
 	}
 	if public, err := pair.PublicKey(); err != nil || public != claims.Subject {
 		return nil
 	}
-	c := &plan.Credentials{User: claims.Subject, Permissions: secret.Annotations[plan.AnnotationPermissions]}
+	c := &plan.Credentials{User: claims.Subject, Permissions: secret.Annotations[workload.AnnotationPermissions]}
 	if claims.Expires > 0 {
 		c.ExpiresAt = time.Unix(claims.Expires, 0)
 	}
@@ -164,7 +165,7 @@ func issuedToken(secret *corev1.Secret) *jwt.UserClaims {
 	if secret == nil {
 		return nil
 	}
-	token, err := jwt.ParseDecoratedJWT(secret.Data[plan.KeyUserCreds])
+	token, err := jwt.ParseDecoratedJWT(secret.Data[workload.KeyUserCreds])
 	if err != nil {
 		return nil
 	}
@@ -210,7 +211,7 @@ func (k accountKey) issue(action plan.CredentialsAction, claims *jwt.UserClaims,
 	case plan.CredentialsKept:
 		return nil, issued(current), nil
 	case plan.CredentialsRenewed:
-		pair, err = jwt.ParseDecoratedUserNKey(current.Data[plan.KeyUserCreds])
+		pair, err = jwt.ParseDecoratedUserNKey(current.Data[workload.KeyUserCreds])
 	case plan.CredentialsReplaced:
 		pair, err = nkeys.CreateUser()
 	}
@@ -228,17 +229,17 @@ func (k accountKey) issue(action plan.CredentialsAction, claims *jwt.UserClaims,
 
 // readTLS reads what a backend is recognized by, and what shows who we are, as a field of
 // the Site has it.
-func readTLS(field string, refs *v1alpha1.TLS, secrets plan.Secrets) (*tls.Config, *finding.Finding) {
+func readTLS(field string, refs *v1alpha1.TLS, secrets workload.Secrets) (*tls.Config, *finding.Finding) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if ref := refs.CASecretRef; ref != nil {
-		authorities, err := objectstore.TLSConfig(secrets[ref.Name].Data[plan.KeyCA], nil, nil)
+		authorities, err := objectstore.TLSConfig(secrets[ref.Name].Data[workload.KeyCA], nil, nil)
 		if err != nil {
 			return nil, unreadable(ref.Name, field+".caSecretRef", err)
 		}
 		config.RootCAs = authorities.RootCAs
 	}
 	if ref := refs.CertificateSecretRef; ref != nil {
-		own, err := objectstore.TLSConfig(nil, secrets[ref.Name].Data[plan.KeyCertificate], secrets[ref.Name].Data[plan.KeyPrivateKey])
+		own, err := objectstore.TLSConfig(nil, secrets[ref.Name].Data[workload.KeyCertificate], secrets[ref.Name].Data[workload.KeyPrivateKey])
 		if err != nil {
 			return nil, unreadable(ref.Name, field+".certificateSecretRef", err)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // TestCredentialsFitAConnectLine: servers end a connection whose CONNECT is
@@ -106,12 +107,12 @@ func TestAccountKeysThatAreNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ seed, id, names string }{
-		"no seed":           {"nonsense", good.account, plan.KeyAccountSeed},
-		"a user's seed":     {string(userSeed), good.account, plan.KeyAccountSeed},
-		"no account":        {string(goodSeed), "nonsense", plan.KeyAccountID},
-		"a seed for the id": {string(goodSeed), string(goodSeed), plan.KeyAccountID},
+		"no seed":           {"nonsense", good.account, workload.KeyAccountSeed},
+		"a user's seed":     {string(userSeed), good.account, workload.KeyAccountSeed},
+		"no account":        {string(goodSeed), "nonsense", workload.KeyAccountID},
+		"a seed for the id": {string(goodSeed), string(goodSeed), workload.KeyAccountID},
 	} {
-		_, err := readAccountKey(&corev1.Secret{Data: map[string][]byte{plan.KeyAccountSeed: []byte(c.seed), plan.KeyAccountID: []byte(c.id)}})
+		_, err := readAccountKey(&corev1.Secret{Data: map[string][]byte{workload.KeyAccountSeed: []byte(c.seed), workload.KeyAccountID: []byte(c.id)}})
 		if err == nil || !strings.Contains(err.Error(), c.names) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -140,7 +141,7 @@ func signingKey(t *testing.T) accountKey {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, err := readAccountKey(&corev1.Secret{Data: map[string][]byte{plan.KeyAccountSeed: seed, plan.KeyAccountID: []byte(id + "\n")}})
+	key, err := readAccountKey(&corev1.Secret{Data: map[string][]byte{workload.KeyAccountSeed: seed, workload.KeyAccountID: []byte(id + "\n")}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,14 +157,14 @@ func TestConsumersNeedAnAccountOfTheirOwn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &corev1.Secret{Data: map[string][]byte{plan.KeyAccountSeed: seed, plan.KeyAccountID: []byte(key.account)}}
+		return &corev1.Secret{Data: map[string][]byte{workload.KeyAccountSeed: seed, workload.KeyAccountID: []byte(key.account)}}
 	}
 	site := &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: "hub"}}
 	site.Spec.JetStream.AccountKeySecretRef = &v1alpha1.LocalReference{Name: "account"}
 	site.Spec.JetStream.ConsumerAccountKeySecretRef = &v1alpha1.LocalReference{Name: "consumers"}
 	streams, own := secret(), secret()
 	signer := secret() // another signing key of the account of the streams
-	signer.Data[plan.KeyAccountID] = streams.Data[plan.KeyAccountID]
+	signer.Data[workload.KeyAccountID] = streams.Data[workload.KeyAccountID]
 	for name, c := range map[string]struct {
 		consumers *corev1.Secret
 		says      string
@@ -173,9 +174,9 @@ func TestConsumersNeedAnAccountOfTheirOwn(t *testing.T) {
 		"the account of the streams":             {streams, "one of their own"},
 		"the account of the streams, other keys": {signer, "one of their own"},
 	} {
-		key, problem := consumerAccountKey(site, plan.Secrets{"account": streams, "consumers": c.consumers})
+		key, problem := consumerAccountKey(site, workload.Secrets{"account": streams, "consumers": c.consumers})
 		switch {
-		case c.says == "" && (problem != nil || key.account != string(own.Data[plan.KeyAccountID])):
+		case c.says == "" && (problem != nil || key.account != string(own.Data[workload.KeyAccountID])):
 			t.Errorf("%s: %v", name, problem)
 		case c.says != "" && (problem == nil || !strings.Contains(problem.Message, c.says) || !strings.Contains(problem.Message, "consumerAccountKeySecretRef")):
 			t.Errorf("%s: %v", name, problem)

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/internal/wire"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // TestDurableDeletedByHand is made anew where it was.
@@ -158,7 +158,7 @@ func TestConsumerDeleted(t *testing.T) {
 		t.Error(err)
 	}
 	w.durable("OBS_hub", "stays")
-	if secret := w.awaitSecret("client-consumer", plan.KeyUserCreds); len(secret.OwnerReferences) != 1 || secret.OwnerReferences[0].Kind != "FeedConsumer" {
+	if secret := w.awaitSecret("client-consumer", workload.KeyUserCreds); len(secret.OwnerReferences) != 1 || secret.OwnerReferences[0].Kind != "FeedConsumer" {
 		t.Errorf("nobody would collect the Secret: %+v", secret.OwnerReferences)
 	}
 
@@ -180,7 +180,7 @@ func TestConsumerMadeAgain(t *testing.T) {
 	w.awaitPosition("client")
 	w.stop()
 	w.remove(w.consumer("client"))
-	secret := w.awaitSecret("client-consumer", plan.KeyUserCreds)
+	secret := w.awaitSecret("client-consumer", workload.KeyUserCreds)
 	w.remove(secret) // as the garbage collector would, which this API server lacks
 	w.applyConsumer("client", "all", "NATS", "")
 	w.start()

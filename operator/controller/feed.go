@@ -13,6 +13,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 const kindFeed = "Feed"
@@ -48,7 +49,7 @@ func (r *feedReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	if feed.DeletionTimestamp != nil {
 		return r.leave(ctx, name, feed, site, f)
 	}
-	if plan.Unreadable(feed) != "" {
+	if finding.Unreadable(feed) != "" {
 		return ctrl.Result{}, nil // what was made for it stays as it is
 	}
 	if err := r.finalizers.keep(ctx, kindFeed, feed, plan.FeedDeletion(plan.FeedDeletionView{Feed: feed})); err != nil {
@@ -88,7 +89,7 @@ func (r *feedReconciler) leave(ctx context.Context, name resource, feed *v1alpha
 	if !d.Finalizer {
 		return ctrl.Result{}, r.finalizers.keep(ctx, kindFeed, feed, d)
 	}
-	if plan.Unreadable(feed) == "" {
+	if finding.Unreadable(feed) == "" {
 		status := plan.FeedDeletionStatus(view, d)
 		p := planned{resource: name, object: feed, site: types.NamespacedName{Namespace: feed.Namespace, Name: feed.Spec.SiteRef.Name},
 			was: &feed.Status, is: &status, wasConds: feed.Status.Conditions, isConds: status.Conditions, urgency: plan.FeedUrgency(&feed.Status, &status)}

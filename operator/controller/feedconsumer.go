@@ -21,6 +21,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 const kindFeedConsumer = "FeedConsumer"
@@ -49,7 +50,7 @@ func (r *consumerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	} else if err != nil {
 		return ctrl.Result{}, err
 	}
-	if plan.Unreadable(consumer) != "" { // what was made for it stays as it is
+	if finding.Unreadable(consumer) != "" { // what was made for it stays as it is
 		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, consumer, r.links.now(), secretOfUser{plan.ConsumerSecretName(consumer), plan.ConsumerUserName(consumer)})
 	}
 	newest(r.statuses, name, consumer, &consumer.Status)
@@ -102,7 +103,7 @@ func (r *consumerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 // admit sees that the consumer has what it needs to connect, and what it has stays valid
 // while it is not admitted.
 func (r *consumerReconciler) admit(ctx context.Context, feed *v1alpha1.Feed, view *plan.ConsumerView) (err error) {
-	if view.Site == nil || plan.Unreadable(view.Site) != "" || !view.Verdict.Served {
+	if view.Site == nil || finding.Unreadable(view.Site) != "" || !view.Verdict.Served {
 		view.Credentials, err = r.keepCredentials(ctx, r.secrets, view.Consumer, plan.ConsumerSecretName(view.Consumer), plan.ConsumerUserName(view.Consumer), view.Now)
 		return err
 	}
@@ -122,7 +123,7 @@ func (r *consumerReconciler) admit(ctx context.Context, feed *v1alpha1.Feed, vie
 func (r *consumerReconciler) applyAccess(ctx context.Context, access plan.ConsumerAccess, now time.Time) (*finding.Finding, *plan.Credentials, error) {
 	site, consumer := access.Site, access.Consumer
 	name := plan.ConsumerSecretName(consumer)
-	needs := slices.Concat(plan.JetStreamSecrets(site), plan.ConsumerAccountSecrets(site), []plan.SecretNeed{{Name: name}})
+	needs := slices.Concat(workload.JetStreamSecrets(site), workload.ConsumerAccountSecrets(site), []workload.SecretNeed{{Name: name}})
 	secrets, err := r.secrets.read(ctx, consumer.Namespace, needs)
 	if err != nil {
 		return nil, nil, err
@@ -132,7 +133,7 @@ func (r *consumerReconciler) applyAccess(ctx context.Context, access plan.Consum
 		return new(plan.ConsumerSecretNotOurs(name)), nil, nil
 	}
 	if tls := site.Spec.JetStream.TLS; tls != nil && tls.CASecretRef != nil && secrets[tls.CASecretRef.Name] != nil {
-		access.CA = secrets[tls.CASecretRef.Name].Data[plan.KeyCA]
+		access.CA = secrets[tls.CASecretRef.Name].Data[workload.KeyCA]
 	}
 	if access.Durable, err = durableIn(consumer, current); err != nil {
 		return nil, nil, err
@@ -145,7 +146,7 @@ func (r *consumerReconciler) applyAccess(ctx context.Context, access plan.Consum
 	if is != nil {
 		permissions = is.Permissions
 	}
-	if current != nil && maps.EqualFunc(current.Data, data, bytes.Equal) && current.Annotations[plan.AnnotationPermissions] == permissions {
+	if current != nil && maps.EqualFunc(current.Data, data, bytes.Equal) && current.Annotations[workload.AnnotationPermissions] == permissions {
 		return nil, is, nil
 	}
 	problem, err = r.applySecret(ctx, consumer, current, access.Secret(data, permissions))
@@ -177,7 +178,7 @@ func durableIn(consumer *v1alpha1.FeedConsumer, current *corev1.Secret) (string,
 }
 
 // secretData is what the Secret should hold, and what the credentials in it are.
-func (r *consumerReconciler) secretData(access plan.ConsumerAccess, current *corev1.Secret, secrets plan.Secrets, now time.Time) (
+func (r *consumerReconciler) secretData(access plan.ConsumerAccess, current *corev1.Secret, secrets workload.Secrets, now time.Time) (
 	data map[string][]byte, is *plan.Credentials, problem *finding.Finding, err error,
 ) {
 	data = access.Data()
@@ -200,8 +201,8 @@ func (r *consumerReconciler) secretData(access plan.ConsumerAccess, current *cor
 	}
 	creds, is, err := key.credentials(*user, current, access.Consumer.Annotations[v1alpha1.AnnotationRotateCredentials], now)
 	if creds == nil && err == nil {
-		creds = current.Data[plan.KeyUserCreds]
+		creds = current.Data[workload.KeyUserCreds]
 	}
-	data[plan.KeyUserCreds] = creds
+	data[workload.KeyUserCreds] = creds
 	return data, is, nil, err
 }

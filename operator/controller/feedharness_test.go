@@ -22,6 +22,7 @@ import (
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // newFeedWorld has a Site with a FeedServer of one pod, a pool and the instruments camera
@@ -96,7 +97,7 @@ func (w *world) rollOutServer(name string) {
 	w.t.Helper()
 	d := &appsv1.Deployment{}
 	eventually(w.t, "the Deployment", func() error {
-		if err := w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: plan.FeedServerName(name)}, d); err != nil {
+		if err := w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: workload.FeedServerName(name)}, d); err != nil {
 			return err
 		}
 		return w.setRolledOut(w.t.Context(), d)
@@ -113,7 +114,7 @@ func (w *world) setRolledOut(ctx context.Context, d *appsv1.Deployment) error {
 func (w *world) rollOutArchivists(ctx context.Context) {
 	for ; ctx.Err() == nil; time.Sleep(200 * time.Millisecond) {
 		var all appsv1.DeploymentList
-		if w.List(ctx, &all, client.InNamespace(w.namespace), client.MatchingLabels{plan.LabelName: plan.ArchivistProgram}) != nil {
+		if w.List(ctx, &all, client.InNamespace(w.namespace), client.MatchingLabels{workload.LabelName: workload.ArchivistProgram}) != nil {
 			continue
 		}
 		for i := range all.Items {
@@ -137,8 +138,8 @@ type feedServer struct {
 
 func (w *world) feedServer(pod string) *feedServer {
 	w.t.Helper()
-	secret := w.awaitSecret("hub-feed-server-jetstream", plan.KeyUserCreds)
-	js := w.connect(secret.Data[plan.KeyUserCreds], "_INBOX_hub-feed-server_hub")
+	secret := w.awaitSecret("hub-feed-server-jetstream", workload.KeyUserCreds)
+	js := w.connect(secret.Data[workload.KeyUserCreds], "_INBOX_hub-feed-server_hub")
 	return &feedServer{world: w, pod: pod, js: js}
 }
 
@@ -261,7 +262,7 @@ type natsClient struct {
 
 func (w *world) natsClient(consumer string) *natsClient {
 	w.t.Helper()
-	return w.connectAs(w.awaitSecret(consumer+"-consumer", plan.KeyUserCreds))
+	return w.connectAs(w.awaitSecret(consumer+"-consumer", workload.KeyUserCreds))
 }
 
 // connectAs connects with what a Secret holds.
@@ -269,10 +270,10 @@ func (w *world) connectAs(secret *corev1.Secret) *natsClient {
 	w.t.Helper()
 	data := secret.Data
 	ca := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
-	if !ca.RootCAs.AppendCertsFromPEM(data[plan.KeyCA]) {
+	if !ca.RootCAs.AppendCertsFromPEM(data[workload.KeyCA]) {
 		w.t.Errorf("ca.crt holds no authority")
 	}
-	nc, err := nats.Connect(string(data[plan.KeyNATSURL]), nats.UserCredentialBytes(data[plan.KeyUserCreds]),
+	nc, err := nats.Connect(string(data[plan.KeyNATSURL]), nats.UserCredentialBytes(data[workload.KeyUserCreds]),
 		nats.CustomInboxPrefix(string(data[plan.KeyInboxPrefix])), nats.Secure(ca), nats.PermissionErrOnSubscribe(true))
 	if err != nil {
 		w.t.Fatal(err)
@@ -315,7 +316,7 @@ func (c *natsClient) takes(stream string, n int) []string {
 // durableName is that of a FeedConsumer's durables, as its Secret has it now.
 func (w *world) durableName(consumer string) string {
 	w.t.Helper()
-	return string(w.awaitSecret(consumer+"-consumer", plan.KeyUserCreds).Data[plan.KeyDurable])
+	return string(w.awaitSecret(consumer+"-consumer", workload.KeyUserCreds).Data[plan.KeyDurable])
 }
 
 // durable waits for a FeedConsumer's durable, and returns what the server says of it.

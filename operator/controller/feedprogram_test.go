@@ -28,14 +28,15 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // startFeedServer runs the real program as the Deployment of a FeedServer says: its flags,
 // with its Secrets as files.
 func (w *world) startFeedServer(server string) *testenv.FeedServer {
 	w.t.Helper()
-	name := plan.FeedServerName(server)
-	w.awaitSecret(plan.JetStreamSecret(name), plan.KeyUserCreds)
+	name := workload.FeedServerName(server)
+	w.awaitSecret(workload.JetStreamSecret(name), workload.KeyUserCreds)
 	d := &appsv1.Deployment{}
 	eventually(w.t, "the Deployment of "+server, func() error {
 		return w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, d)
@@ -67,11 +68,11 @@ func (w *world) startFeedServer(server string) *testenv.FeedServer {
 func anyKey(secret string) string {
 	switch {
 	case strings.HasSuffix(secret, "-jetstream"):
-		return plan.KeyUserCreds
+		return workload.KeyUserCreds
 	case secret == "s3":
-		return plan.KeyAccessKeyID
+		return workload.KeyAccessKeyID
 	default:
-		return plan.KeyCA
+		return workload.KeyCA
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 const kindFeedServer = "FeedServer"
@@ -26,7 +28,7 @@ type serverReconciler struct {
 	statuses *statusWriter
 	spaces   *spaces
 	image    string
-	pull     plan.Pulling
+	pull     workload.Pulling
 	scalers  *scalers
 }
 
@@ -41,8 +43,8 @@ func (r *serverReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	} else if err != nil {
 		return ctrl.Result{}, err
 	}
-	user := secretOfUser{plan.JetStreamSecret(plan.FeedServerName(server.Name)), plan.FeedServerUserName(server.Namespace, server.Name)}
-	if plan.Unreadable(server) != "" { // what was made for it stays as it is
+	user := secretOfUser{workload.JetStreamSecret(workload.FeedServerName(server.Name)), plan.FeedServerUserName(server.Namespace, server.Name)}
+	if finding.Unreadable(server) != "" { // what was made for it stays as it is
 		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, server, r.links.now(), user)
 	}
 	newest(r.statuses, name, server, &server.Status)
@@ -50,7 +52,7 @@ func (r *serverReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if view.Site != nil && plan.Unreadable(view.Site) != "" {
+	if view.Site != nil && finding.Unreadable(view.Site) != "" {
 		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, server, view.Now, user)
 	}
 	// How many pods there are decides how few there may be.
@@ -97,8 +99,8 @@ func (r *serverReconciler) read(ctx context.Context, server *v1alpha1.FeedServer
 		return view, nil
 	}
 	view.SiteAccepted = plan.SiteAccepted(site)
-	if plan.Unreadable(site.Site) == "" {
-		view.Secrets, err = r.secrets.read(ctx, server.Namespace, plan.FeedServerSecrets(site.Site, server))
+	if finding.Unreadable(site.Site) == "" {
+		view.Secrets, err = r.secrets.read(ctx, server.Namespace, workload.FeedServerSecrets(site.Site, server))
 	}
 	return view, err
 }
@@ -107,9 +109,9 @@ func (r *serverReconciler) read(ctx context.Context, server *v1alpha1.FeedServer
 // there is nothing to serve. While the Site is not accepted they stay as they are.
 func (r *serverReconciler) bring(ctx context.Context, view *plan.FeedServerView) error {
 	server := view.Server
-	program := &siteProgram{SiteProgram: plan.FeedServerOf(view.Site, server), owner: server, site: view.Site, view: &view.SiteProgramView, notOurs: plan.ServerObjectNotOurs}
+	program := &siteProgram{SiteProgram: workload.FeedServerOf(view.Site, server), owner: server, site: view.Site, view: &view.SiteProgramView, notOurs: plan.ServerObjectNotOurs}
 	if view.Site == nil {
-		return r.remove(ctx, server, plan.FeedServerObjects(server.Name))
+		return r.remove(ctx, server, workload.FeedServerObjects(server.Name))
 	}
 	program.Image, program.Pull, program.Secrets = r.image, r.pull, view.Secrets
 	program.user = plan.FeedServerUser(view.Site, server.Name)
@@ -120,8 +122,8 @@ func (r *serverReconciler) bring(ctx context.Context, view *plan.FeedServerView)
 	if err != nil {
 		return err
 	}
-	program.objects = func(s plan.SiteProgram) []plan.Object {
-		return plan.FeedServer{SiteProgram: s, Server: server, Replicas: view.Replicas(), Tight: view.Tight(), Addressed: plan.AddressedServer(all)}.Objects()
+	program.objects = func(s workload.SiteProgram) []workload.Object {
+		return workload.FeedServer{SiteProgram: s, Server: server, Replicas: view.Replicas(), Tight: view.Tight(), Addressed: plan.AddressedServer(all)}.Objects()
 	}
 	view.Failed, err = r.applyProgram(ctx, r.secrets, program, view.Now)
 	return err
@@ -129,7 +131,7 @@ func (r *serverReconciler) bring(ctx context.Context, view *plan.FeedServerView)
 
 // found reads what became of the FeedServer's objects.
 func (r *serverReconciler) found(ctx context.Context, view *plan.FeedServerView) error {
-	program := &siteProgram{SiteProgram: plan.FeedServerOf(view.Site, view.Server), owner: view.Server, view: &view.SiteProgramView}
+	program := &siteProgram{SiteProgram: workload.FeedServerOf(view.Site, view.Server), owner: view.Server, view: &view.SiteProgramView}
 	services, err := servicesOf(ctx, r.client, view.Server)
 	view.Services = services
 	return errors.Join(err, r.readProgram(ctx, program))
@@ -147,6 +149,6 @@ func serversOf(ctx context.Context, c client.Client, site types.NamespacedName) 
 func servicesOf(ctx context.Context, c client.Client, server *v1alpha1.FeedServer) ([]corev1.Service, error) {
 	var services corev1.ServiceList
 	err := c.List(ctx, &services, client.InNamespace(server.Namespace),
-		client.MatchingLabels(plan.FeedServerOf(nil, server).Selector()), client.UnsafeDisableDeepCopy)
+		client.MatchingLabels(workload.FeedServerOf(nil, server).Selector()), client.UnsafeDisableDeepCopy)
 	return services.Items, err
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // finalizers keep those of Feeds and Sites as they are planned.
@@ -43,7 +44,7 @@ func (f finalizers) keep(ctx context.Context, kind string, o client.Object, d pl
 	} else {
 		controllerutil.RemoveFinalizer(is, v1alpha1.FinalizerStream)
 	}
-	err := f.client.Patch(ctx, is, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}), client.FieldOwner(plan.FieldOwner))
+	err := f.client.Patch(ctx, is, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}), client.FieldOwner(workload.FieldOwner))
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

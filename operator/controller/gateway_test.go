@@ -14,7 +14,7 @@ import (
 
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // gateway speaks for a gateway pod on the bus, with the credentials that the
@@ -31,12 +31,12 @@ func (w *world) gateway(pool, pod string) *gateway {
 	var creds []byte
 	eventually(w.t, "credentials of "+pool, func() error {
 		s := &corev1.Secret{}
-		err := w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: plan.JetStreamSecret(pool)}, s)
+		err := w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: workload.JetStreamSecret(pool)}, s)
 		creds = s.Data["user.creds"]
 		return err
 	})
 	nc, err := stream.Connect(w.t.Context(), stream.Config{Servers: []string{w.nats.URL()}, Credentials: creds,
-		TLS: w.nats.ClientTLS(), InboxPrefix: plan.InboxPrefix(pool)})
+		TLS: w.nats.ClientTLS(), InboxPrefix: workload.InboxPrefix(pool)})
 	if err != nil {
 		w.t.Fatal(err)
 	}

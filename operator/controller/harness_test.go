@@ -35,7 +35,7 @@ import (
 	"github.com/substorm/substorm/operator/api/readable"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/controller"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 	"github.com/substorm/substorm/operator/surge/autoscale"
 )
 
@@ -372,14 +372,14 @@ func eventually(t *testing.T, what string, try func() error) {
 // readyPod makes a pod of a pool and says that it is ready, as a node would.
 func (w *world) readyPod(pool, name, host string) {
 	w.t.Helper()
-	w.readyPodOf(plan.PodLabels(pool), name, host)
+	w.readyPodOf(workload.PodLabels(pool), name, host)
 }
 
 // readyPodOf makes a pod with labels, as readyPod does.
 func (w *world) readyPodOf(labels map[string]string, name, host string) {
 	w.t.Helper()
 	no, yes, user := false, true, int64(65532)
-	labels[plan.LabelManagedBy] = plan.FieldOwner
+	labels[workload.LabelManagedBy] = workload.FieldOwner
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: w.namespace, Labels: labels},
 		Spec: corev1.PodSpec{

@@ -17,6 +17,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 const kindIngestGateway = "IngestGateway"
@@ -29,7 +30,7 @@ type gatewayReconciler struct {
 	statuses *statusWriter
 	spaces   *spaces
 	image    string
-	pull     plan.Pulling
+	pull     workload.Pulling
 	scalers  *scalers
 }
 
@@ -44,7 +45,7 @@ func (r *gatewayReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	} else if err != nil {
 		return ctrl.Result{}, err
 	}
-	if plan.Unreadable(gateway) != "" {
+	if finding.Unreadable(gateway) != "" {
 		return r.keepPool(ctx, name, gateway) // what was made for it stays as it is
 	}
 	newest(r.statuses, name, gateway, &gateway.Status)
@@ -52,7 +53,7 @@ func (r *gatewayReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if view.Site != nil && plan.Unreadable(view.Site) != "" {
+	if view.Site != nil && finding.Unreadable(view.Site) != "" {
 		return r.keepPool(ctx, name, gateway)
 	}
 	// How many pods there are decides, with their spools, how few there may be.
@@ -95,15 +96,15 @@ func (r *gatewayReconciler) keep(ctx context.Context, view *plan.GatewayView) er
 	if view.Site == nil || view.Site.Spec.JetStream.AccountKeySecretRef != nil {
 		var err error
 		user := plan.GatewayUserName(view.Gateway.Namespace, view.Gateway.Name)
-		if view.Credentials, err = r.keepCredentials(ctx, r.secrets, view.Gateway, plan.JetStreamSecret(view.Gateway.Name), user, view.Now); err != nil {
+		if view.Credentials, err = r.keepCredentials(ctx, r.secrets, view.Gateway, workload.JetStreamSecret(view.Gateway.Name), user, view.Now); err != nil {
 			return err
 		}
 	}
-	peers, err := r.secrets.read(ctx, view.Gateway.Namespace, plan.PeersSecrets(view.Gateway.Name))
+	peers, err := r.secrets.read(ctx, view.Gateway.Namespace, workload.PeersSecrets(view.Gateway.Name))
 	if err != nil || len(peers) == 0 {
 		return err
 	}
-	_, err = r.applyPeers(ctx, *view, plan.Pool{Gateway: view.Gateway})
+	_, err = r.applyPeers(ctx, *view, workload.Pool{Gateway: view.Gateway})
 	return err
 }
 
@@ -136,7 +137,7 @@ func (r *gatewayReconciler) read(ctx context.Context, gateway *v1alpha1.IngestGa
 		return view, nil
 	}
 	view.SiteAccepted = plan.SiteAccepted(site)
-	view.Secrets, err = r.secrets.read(ctx, gateway.Namespace, plan.GatewaySecrets(site.Site, gateway))
+	view.Secrets, err = r.secrets.read(ctx, gateway.Namespace, workload.GatewaySecrets(site.Site, gateway))
 	return view, err
 }
 
@@ -158,7 +159,7 @@ func (r *gatewayReconciler) readPods(ctx context.Context, view *plan.GatewayView
 	}
 	var pods corev1.PodList
 	err := r.client.List(ctx, &pods, client.InNamespace(view.Gateway.Namespace),
-		client.MatchingLabels(plan.PodLabels(view.Gateway.Name)), client.UnsafeDisableDeepCopy)
+		client.MatchingLabels(workload.PodLabels(view.Gateway.Name)), client.UnsafeDisableDeepCopy)
 	view.Pods = pods.Items
 	return err
 }
@@ -166,7 +167,7 @@ func (r *gatewayReconciler) readPods(ctx context.Context, view *plan.GatewayView
 // apply makes the pool's objects what they should be. What the API server
 // refuses is a finding; what failed otherwise is an error and worth another try.
 func (r *gatewayReconciler) apply(ctx context.Context, view *plan.GatewayView) (*finding.Finding, error) {
-	pool := plan.Pool{Gateway: view.Gateway, Site: view.Site, Replicas: view.Replicas(), Image: r.image, Pull: r.pull, Apart: view.PodsApart(), Secrets: view.Secrets}
+	pool := workload.Pool{Gateway: view.Gateway, Site: view.Site, Replicas: view.Replicas(), Image: r.image, Pull: r.pull, Apart: view.PodsApart(), Secrets: view.Secrets}
 	if view.WaitsForTurn() != "" {
 		var err error
 		if pool.Keeps, err = plan.TemplateAsItIs(&view.StatefulSet.Spec.Template); err != nil {
@@ -193,13 +194,13 @@ func (r *gatewayReconciler) apply(ctx context.Context, view *plan.GatewayView) (
 }
 
 // prune removes Services that the pool no longer needs.
-func (r *gatewayReconciler) prune(ctx context.Context, gateway *v1alpha1.IngestGateway, objects []plan.Object) error {
+func (r *gatewayReconciler) prune(ctx context.Context, gateway *v1alpha1.IngestGateway, objects []workload.Object) error {
 	needed := map[string]bool{}
 	for _, o := range objects {
 		needed[o.Name] = needed[o.Name] || o.Kind == "Service"
 	}
 	var services corev1.ServiceList
-	if err := r.client.List(ctx, &services, client.InNamespace(gateway.Namespace), client.MatchingLabels(plan.PodLabels(gateway.Name))); err != nil {
+	if err := r.client.List(ctx, &services, client.InNamespace(gateway.Namespace), client.MatchingLabels(workload.PodLabels(gateway.Name))); err != nil {
 		return err
 	}
 	for i := range services.Items {
@@ -217,9 +218,9 @@ func (r *gatewayReconciler) prune(ctx context.Context, gateway *v1alpha1.IngestG
 // applyUser keeps the pool's credentials in a Secret, and issues them anew where the
 // plan says so. While the account's key is missing the credentials that are there
 // stay in use.
-func (r *gatewayReconciler) applyUser(ctx context.Context, view *plan.GatewayView, pool *plan.Pool) (*finding.Finding, error) {
-	name := plan.JetStreamSecret(view.Gateway.Name)
-	have, err := r.secrets.read(ctx, view.Gateway.Namespace, []plan.SecretNeed{{Name: name}})
+func (r *gatewayReconciler) applyUser(ctx context.Context, view *plan.GatewayView, pool *workload.Pool) (*finding.Finding, error) {
+	name := workload.JetStreamSecret(view.Gateway.Name)
+	have, err := r.secrets.read(ctx, view.Gateway.Namespace, []workload.SecretNeed{{Name: name}})
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +232,7 @@ func (r *gatewayReconciler) applyUser(ctx context.Context, view *plan.GatewayVie
 	ref := view.Site.Spec.JetStream.AccountKeySecretRef.Name
 	if view.Secrets[ref] == nil {
 		if current != nil {
-			pool.Permissions = current.Annotations[plan.AnnotationPermissions]
+			pool.Permissions = current.Annotations[workload.AnnotationPermissions]
 		}
 		return nil, nil // the status tells of the missing Secret anyway
 	}

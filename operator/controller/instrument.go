@@ -16,6 +16,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 const kindInstrument = "Instrument"
@@ -42,7 +43,7 @@ func (r *instrumentReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 	}
 	site := types.NamespacedName{Namespace: inst.Namespace, Name: inst.Spec.SiteRef.Name}
 	f := r.links.facts(site)
-	if plan.Unreadable(inst) != "" { // what was made for it stays as it is
+	if finding.Unreadable(inst) != "" { // what was made for it stays as it is
 		f.settle(kindInstrument, inst.Name, true)
 		if f.setState(inst.Name, instrumentState{flowing: plan.UnreadableFlow(inst)}) {
 			r.wakers.sites.wake(site)
@@ -113,7 +114,7 @@ func (r *instrumentReconciler) readPool(ctx context.Context, view *plan.Instrume
 	var pods corev1.PodList
 	var services corev1.ServiceList
 	ofPool := []client.ListOption{client.InNamespace(pool.Namespace), client.MatchingFields{instanceField: pool.Name},
-		client.MatchingLabels(plan.PodLabels(pool.Name)), client.UnsafeDisableDeepCopy}
+		client.MatchingLabels(workload.PodLabels(pool.Name)), client.UnsafeDisableDeepCopy}
 	if err := r.client.List(ctx, &pods, ofPool...); err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // keepCredentials renews the credentials that were issued for a resource that is not
@@ -44,12 +45,12 @@ func (r *applier) keepCredentials(ctx context.Context, secrets *secretReader, ow
 	if err != nil || creds == nil {
 		return had, err
 	}
-	secret, err := coreac.ExtractSecret(current, plan.FieldOwner)
+	secret, err := coreac.ExtractSecret(current, workload.FieldOwner)
 	if err != nil {
 		return had, err
 	}
 	defer secrets.forget(at)
-	if _, err := r.applySecret(ctx, owner, current, secret.WithData(map[string][]byte{plan.KeyUserCreds: creds})); err != nil {
+	if _, err := r.applySecret(ctx, owner, current, secret.WithData(map[string][]byte{workload.KeyUserCreds: creds})); err != nil {
 		return had, err
 	}
 	return is, nil
@@ -81,7 +82,7 @@ func (r *applier) keyOf(ctx context.Context, secrets *secretReader, namespace st
 		return nil, err
 	}
 	for i := range sites.Items {
-		needs := slices.Concat(plan.JetStreamSecrets(&sites.Items[i]), plan.ConsumerAccountSecrets(&sites.Items[i]))
+		needs := slices.Concat(workload.JetStreamSecrets(&sites.Items[i]), workload.ConsumerAccountSecrets(&sites.Items[i]))
 		have, err := secrets.read(ctx, namespace, needs)
 		if err != nil {
 			return nil, err

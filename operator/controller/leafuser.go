@@ -11,6 +11,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // applyLeafUsers keeps the credentials of a Site's leaves in Secrets, as those of a
@@ -40,7 +41,7 @@ func (r *siteReconciler) applyLeafUsers(ctx context.Context, view *plan.SiteView
 
 func (r *siteReconciler) applyLeafUser(ctx context.Context, site *v1alpha1.Site, leaf v1alpha1.Leaf, key accountKey) (*finding.Finding, error) {
 	name := plan.LeafSecretName(site, leaf)
-	have, err := r.secrets.read(ctx, site.Namespace, []plan.SecretNeed{{Name: name}})
+	have, err := r.secrets.read(ctx, site.Namespace, []workload.SecretNeed{{Name: name}})
 	if err != nil {
 		return nil, err
 	}

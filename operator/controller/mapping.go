@@ -15,6 +15,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // feedOf names the Feed of a FeedConsumer.
@@ -44,7 +45,7 @@ func (s *setup) everyConsumer(ctx context.Context, o client.Object) []reconcile.
 
 // everyConsumerOfServer: a feed server's address is theirs.
 func (s *setup) everyConsumerOfServer(ctx context.Context, o client.Object) []reconcile.Request {
-	if o.GetLabels()[plan.LabelName] != plan.FeedServerProgram {
+	if o.GetLabels()[workload.LabelName] != workload.FeedServerProgram {
 		return nil
 	}
 	return s.everyConsumer(ctx, o)
@@ -104,7 +105,7 @@ func (s *setup) sitesOfMirror(ctx context.Context, o client.Object) []reconcile.
 
 // poolOf names the pool of a pod or Service.
 func poolOf(_ context.Context, o client.Object) []reconcile.Request {
-	return []reconcile.Request{request(o.GetNamespace(), o.GetLabels()[plan.LabelInstance])}
+	return []reconcile.Request{request(o.GetNamespace(), o.GetLabels()[workload.LabelInstance])}
 }
 
 // receivedByPoolOf names the Instruments that the pool of a pod or Service receives for.
@@ -114,7 +115,7 @@ func (l *links) receivedByPoolOf(_ context.Context, o client.Object) []reconcile
 		if site.Namespace != o.GetNamespace() {
 			continue
 		}
-		for _, name := range l.facts(site).receivedBy(o.GetLabels()[plan.LabelInstance], false) {
+		for _, name := range l.facts(site).receivedBy(o.GetLabels()[workload.LabelInstance], false) {
 			all = append(all, request(site.Namespace, name))
 		}
 	}
@@ -157,10 +158,10 @@ func (s *setup) everyMirror(ctx context.Context, o client.Object) []reconcile.Re
 
 // mirrorOf names the MirrorPartner of a pod or Job.
 func mirrorOf(_ context.Context, o client.Object) []reconcile.Request {
-	if o.GetLabels()[plan.LabelName] != plan.MirrorProgram {
+	if o.GetLabels()[workload.LabelName] != workload.MirrorProgram {
 		return nil
 	}
-	return []reconcile.Request{request(o.GetNamespace(), o.GetLabels()[plan.LabelInstance])}
+	return []reconcile.Request{request(o.GetNamespace(), o.GetLabels()[workload.LabelInstance])}
 }
 
 // everyServerOfSite names all FeedServers of the Site of one: they are told of each other's

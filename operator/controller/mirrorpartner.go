@@ -15,6 +15,8 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 const kindMirrorPartner = "MirrorPartner"
@@ -26,7 +28,7 @@ type mirrorReconciler struct {
 	secrets  *secretReader
 	statuses *statusWriter
 	image    string
-	pull     plan.Pulling
+	pull     workload.Pulling
 }
 
 // Reconcile applies a MirrorPartner's objects and plans its status.
@@ -40,8 +42,8 @@ func (r *mirrorReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	} else if err != nil {
 		return ctrl.Result{}, err
 	}
-	user := secretOfUser{plan.JetStreamSecret(plan.MirrorName(mirror.Name)), plan.MirrorUserName(mirror.Namespace, mirror.Name)}
-	if plan.Unreadable(mirror) != "" { // what was made for it stays as it is
+	user := secretOfUser{workload.JetStreamSecret(workload.MirrorName(mirror.Name)), plan.MirrorUserName(mirror.Namespace, mirror.Name)}
+	if finding.Unreadable(mirror) != "" { // what was made for it stays as it is
 		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, mirror, r.links.now(), user)
 	}
 	newest(r.statuses, name, mirror, &mirror.Status)
@@ -52,7 +54,7 @@ func (r *mirrorReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if view.Site != nil && plan.Unreadable(view.Site) != "" {
+	if view.Site != nil && finding.Unreadable(view.Site) != "" {
 		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, mirror, view.Now, user)
 	}
 	if !judged {
@@ -90,8 +92,8 @@ func (r *mirrorReconciler) read(ctx context.Context, mirror *v1alpha1.MirrorPart
 	f := r.links.facts(key)
 	judged = f.readMirror(&view)
 	view.Reports = f.reports.ofMirror(mirror.Name)
-	if view.Site != nil && plan.Unreadable(view.Site) == "" {
-		view.Secrets, err = r.secrets.read(ctx, mirror.Namespace, plan.MirrorSecrets(view.Site, mirror))
+	if view.Site != nil && finding.Unreadable(view.Site) == "" {
+		view.Secrets, err = r.secrets.read(ctx, mirror.Namespace, workload.MirrorSecrets(view.Site, mirror))
 	}
 	return view, judged, err
 }
@@ -101,16 +103,18 @@ func (r *mirrorReconciler) read(ctx context.Context, mirror *v1alpha1.MirrorPart
 func (r *mirrorReconciler) bring(ctx context.Context, view *plan.MirrorView) error {
 	mirror := view.Mirror
 	if view.Site == nil {
-		return r.remove(ctx, mirror, plan.MirrorObjects(mirror.Name))
+		return r.remove(ctx, mirror, workload.MirrorObjects(mirror.Name))
 	}
-	program := &siteProgram{SiteProgram: plan.MirrorOf(view.Site, mirror), owner: mirror, site: view.Site, view: &view.SiteProgramView,
+	program := &siteProgram{SiteProgram: workload.MirrorOf(view.Site, mirror), owner: mirror, site: view.Site, view: &view.SiteProgramView,
 		user: plan.MirrorUser(view.Site, mirror), notOurs: plan.MirrorObjectNotOurs}
 	program.Image, program.Pull, program.Secrets = r.image, r.pull, view.Secrets
 	if !view.Verdict.OK() {
 		return r.keepProgramCredentials(ctx, r.secrets, program, view.Now)
 	}
-	program.objects = func(s plan.SiteProgram) []plan.Object { return plan.Mirror{SiteProgram: s, Partner: mirror}.Objects() }
-	if err := r.remove(ctx, mirror, plan.MirrorLeftovers(view.Site, mirror)); err != nil {
+	program.objects = func(s workload.SiteProgram) []workload.Object {
+		return workload.Mirror{SiteProgram: s, Partner: mirror}.Objects()
+	}
+	if err := r.remove(ctx, mirror, workload.MirrorLeftovers(view.Site, mirror)); err != nil {
 		return err
 	}
 	var err error
@@ -120,7 +124,7 @@ func (r *mirrorReconciler) bring(ctx context.Context, view *plan.MirrorView) err
 
 // halt stops what begins runs of a suspended MirrorPartner, before anything is judged.
 func (r *mirrorReconciler) halt(ctx context.Context, mirror *v1alpha1.MirrorPartner) error {
-	for _, o := range plan.MirrorHalts(mirror) {
+	for _, o := range workload.MirrorHalts(mirror) {
 		if err := r.amend(ctx, mirror, o); err != nil {
 			return err
 		}
@@ -131,11 +135,11 @@ func (r *mirrorReconciler) halt(ctx context.Context, mirror *v1alpha1.MirrorPart
 // found reads what became of the MirrorPartner's objects, and of the Jobs of its runs.
 func (r *mirrorReconciler) found(ctx context.Context, view *plan.MirrorView) error {
 	mirror := view.Mirror
-	program := &siteProgram{SiteProgram: plan.MirrorOf(view.Site, mirror), owner: mirror, view: &view.SiteProgramView}
+	program := &siteProgram{SiteProgram: workload.MirrorOf(view.Site, mirror), owner: mirror, view: &view.SiteProgramView}
 	if err := r.readProgram(ctx, program); err != nil {
 		return err
 	}
-	cron, err := optional(ctx, r.client, types.NamespacedName{Namespace: mirror.Namespace, Name: plan.MirrorName(mirror.Name)}, &batchv1.CronJob{})
+	cron, err := optional(ctx, r.client, types.NamespacedName{Namespace: mirror.Namespace, Name: workload.MirrorName(mirror.Name)}, &batchv1.CronJob{})
 	if err != nil {
 		return err
 	}

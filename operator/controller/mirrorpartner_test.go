@@ -25,7 +25,7 @@ import (
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 const rsyncWithPassword = `direction: Push, protocol: Rsync, rsync: {transport: Daemon, daemon: {address: "rsync.example.org:873", module: aurora, user: substorm, passwordSecretKeyRef: {name: uni, key: password}}}`
@@ -51,8 +51,8 @@ type mirrorRun struct {
 
 func (w *world) mirrorRun(partner string) *mirrorRun {
 	w.t.Helper()
-	secret := w.awaitSecret(partner+"-mirror-jetstream", plan.KeyUserCreds)
-	return &mirrorRun{w, partner, w.connect(secret.Data[plan.KeyUserCreds], "_INBOX_"+partner+"-mirror_hub")}
+	secret := w.awaitSecret(partner+"-mirror-jetstream", workload.KeyUserCreds)
+	return &mirrorRun{w, partner, w.connect(secret.Data[workload.KeyUserCreds], "_INBOX_"+partner+"-mirror_hub")}
 }
 
 func (m *mirrorRun) says(status wire.MirrorStatus) {

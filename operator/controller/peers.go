@@ -22,12 +22,13 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // applyPeers keeps the certificates by which a pool's gateways know each other.
-func (r *gatewayReconciler) applyPeers(ctx context.Context, view plan.GatewayView, pool plan.Pool) (*finding.Finding, error) {
+func (r *gatewayReconciler) applyPeers(ctx context.Context, view plan.GatewayView, pool workload.Pool) (*finding.Finding, error) {
 	name := view.Gateway.Name
-	have, err := r.secrets.read(ctx, view.Gateway.Namespace, plan.PeersSecrets(name))
+	have, err := r.secrets.read(ctx, view.Gateway.Namespace, workload.PeersSecrets(name))
 	if err != nil {
 		return nil, err
 	}
@@ -36,31 +37,31 @@ func (r *gatewayReconciler) applyPeers(ctx context.Context, view plan.GatewayVie
 			return new(plan.NotOurs("Secret", secret.Name)), nil
 		}
 	}
-	authority, ok := readPair(have[plan.PeersAuthoritySecret(name)])
-	if !ok || plan.Renew(authority.Leaf.NotBefore, authority.Leaf.NotAfter, view.Now) {
+	authority, ok := readPair(have[workload.PeersAuthoritySecret(name)])
+	if !ok || workload.Renew(authority.Leaf.NotBefore, authority.Leaf.NotAfter, view.Now) {
 		data, err := newAuthority(name, view.Now)
 		if err != nil {
 			return nil, err
 		}
-		if f, err := r.applyCertificate(ctx, pool, plan.PeersAuthoritySecret(name), have[plan.PeersAuthoritySecret(name)], data); f != nil || err != nil {
+		if f, err := r.applyCertificate(ctx, pool, workload.PeersAuthoritySecret(name), have[workload.PeersAuthoritySecret(name)], data); f != nil || err != nil {
 			return f, err
 		}
 		if authority, err = tls.X509KeyPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey]); err != nil {
 			return nil, err
 		}
 	}
-	leaf, ok := readPair(have[plan.PeersSecret(name)])
-	if ok && !plan.Renew(leaf.Leaf.NotBefore, leaf.Leaf.NotAfter, view.Now) && leaf.Leaf.CheckSignatureFrom(authority.Leaf) == nil {
+	leaf, ok := readPair(have[workload.PeersSecret(name)])
+	if ok && !workload.Renew(leaf.Leaf.NotBefore, leaf.Leaf.NotAfter, view.Now) && leaf.Leaf.CheckSignatureFrom(authority.Leaf) == nil {
 		return nil, nil
 	}
 	data, err := newPeersCertificate(name, authority, view.Now)
 	if err != nil {
 		return nil, err
 	}
-	return r.applyCertificate(ctx, pool, plan.PeersSecret(name), have[plan.PeersSecret(name)], data)
+	return r.applyCertificate(ctx, pool, workload.PeersSecret(name), have[workload.PeersSecret(name)], data)
 }
 
-func (r *gatewayReconciler) applyCertificate(ctx context.Context, pool plan.Pool, name string, current *corev1.Secret, data map[string][]byte) (*finding.Finding, error) {
+func (r *gatewayReconciler) applyCertificate(ctx context.Context, pool workload.Pool, name string, current *corev1.Secret, data map[string][]byte) (*finding.Finding, error) {
 	defer r.secrets.forget(types.NamespacedName{Namespace: pool.Gateway.Namespace, Name: name})
 	return r.applySecret(ctx, pool.Gateway, current, pool.CertificateSecret(name, data))
 }
@@ -78,14 +79,14 @@ const clockSkew = 5 * time.Minute
 
 func newAuthority(pool string, now time.Time) (map[string][]byte, error) {
 	return newCertificate(&x509.Certificate{
-		Subject: pkix.Name{CommonName: "gateways of " + pool, Organization: []string{"Substorm"}}, NotAfter: now.Add(plan.PeersAuthorityAge),
+		Subject: pkix.Name{CommonName: "gateways of " + pool, Organization: []string{"Substorm"}}, NotAfter: now.Add(workload.PeersAuthorityAge),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}, nil, now)
 }
 
 func newPeersCertificate(pool string, authority tls.Certificate, now time.Time) (map[string][]byte, error) {
 	return newCertificate(&x509.Certificate{
-		Subject: pkix.Name{CommonName: "gateway of " + pool, Organization: []string{"Substorm"}}, NotAfter: now.Add(plan.PeersCertificateAge),
+		Subject: pkix.Name{CommonName: "gateway of " + pool, Organization: []string{"Substorm"}}, NotAfter: now.Add(workload.PeersCertificateAge),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		DNSNames: []string{wire.GatewayName(pool)},
 	}, &authority, now)
@@ -117,9 +118,9 @@ func newCertificate(template *x509.Certificate, authority *tls.Certificate, now 
 		corev1.TLSCertKey:       pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		corev1.TLSPrivateKeyKey: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
 	}
-	data[plan.KeyCA] = data[corev1.TLSCertKey]
+	data[workload.KeyCA] = data[corev1.TLSCertKey]
 	if authority != nil {
-		data[plan.KeyCA] = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Certificate[0]})
+		data[workload.KeyCA] = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Certificate[0]})
 	}
 	return data, nil
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // made waits until an object exists, and fails unless the pool owns it.
@@ -36,7 +36,7 @@ func made[T client.Object](w *world, pool, name string, o T) T {
 		return w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, o)
 	})
 	gateway := w.object("IngestGateway", pool)
-	if !metav1.IsControlledBy(o, gateway) || o.GetLabels()[plan.LabelManagedBy] != plan.FieldOwner {
+	if !metav1.IsControlledBy(o, gateway) || o.GetLabels()[workload.LabelManagedBy] != workload.FieldOwner {
 		w.t.Errorf("%T %s is not the pool's: %v %v", o, name, o.GetOwnerReferences(), o.GetLabels())
 	}
 	return o

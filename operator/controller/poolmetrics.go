@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 var (
@@ -77,7 +77,7 @@ func (m *poolMetrics) server(ctx context.Context, ch chan<- prometheus.Metric, f
 			bytes += float64(r.BytesPerSecond)
 		}
 	}
-	if !m.complete(ctx, server.Namespace, plan.FeedServerOf(nil, server).Selector(), reported) {
+	if !m.complete(ctx, server.Namespace, workload.FeedServerOf(nil, server).Selector(), reported) {
 		return
 	}
 	labels := []string{site.Namespace, site.Name, kindFeedServer, server.Name}
@@ -96,7 +96,7 @@ func (m *poolMetrics) gateway(ctx context.Context, ch chan<- prometheus.Metric, 
 			}
 		}
 	}
-	if m.complete(ctx, pool.Namespace, plan.PodLabels(pool.Name), reported) {
+	if m.complete(ctx, pool.Namespace, workload.PodLabels(pool.Name), reported) {
 		gauge(ch, poolSpoolBytes, bytes, site.Namespace, site.Name, kindIngestGateway, pool.Name)
 	}
 }
@@ -109,7 +109,7 @@ func (m *poolMetrics) complete(ctx context.Context, namespace string, selector m
 	}
 	ready := 0
 	for i := range pods.Items {
-		if !plan.PodReady(&pods.Items[i]) {
+		if !workload.PodReady(&pods.Items[i]) {
 			continue
 		}
 		if !reported[pods.Items[i].Name] {

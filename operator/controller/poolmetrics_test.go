@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // TestPoolMetrics: a pool has figures while all of its ready pods report, and none otherwise: something scales on them.
@@ -19,7 +19,7 @@ func TestPoolMetrics(t *testing.T) {
 	w.rollOut()
 	w.awaits("Site", "hub", "Ready", "True/Ready")
 	labels := func() map[string]string {
-		return map[string]string{plan.LabelName: plan.FeedServerProgram, plan.LabelInstance: "hub"}
+		return map[string]string{workload.LabelName: workload.FeedServerProgram, workload.LabelInstance: "hub"}
 	}
 	has := func(what string, want map[string]float64) {
 		t.Helper()

@@ -21,6 +21,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // registryReconciler is the one writer of each Site's registry. It is named by
@@ -169,7 +170,7 @@ func (r *registryReconciler) judgeAll(ctx context.Context, site types.Namespaced
 	if in.Secrets, err = r.secrets.read(ctx, site.Namespace, registrySecrets(in)); err != nil {
 		return change, err
 	}
-	if view.Site != nil && plan.Unreadable(view.Site) != "" {
+	if view.Site != nil && finding.Unreadable(view.Site) != "" {
 		return r.write(ctx, site, view, in) // what stands, stays; what is deleted is revoked
 	}
 	_, bus, stands, _ := f.snapshot()
@@ -316,14 +317,14 @@ func (r *registryReconciler) bring(ctx context.Context, site types.NamespacedNam
 }
 
 // registrySecrets are those whose tokens stand in the registry.
-func registrySecrets(in plan.RegistryInput) []plan.SecretNeed {
+func registrySecrets(in plan.RegistryInput) []workload.SecretNeed {
 	needs := append(plan.ReadersSecrets(in.Site), tokenSecrets(in.Instruments)...)
 	ofSite := map[string]bool{}
 	for i := range in.Feeds {
 		ofSite[in.Feeds[i].Name] = true
 	}
 	for i := range in.Consumers {
-		if ofSite[in.Consumers[i].Spec.FeedRef.Name] || plan.Unreadable(&in.Consumers[i]) != "" {
+		if ofSite[in.Consumers[i].Spec.FeedRef.Name] || finding.Unreadable(&in.Consumers[i]) != "" {
 			needs = append(needs, plan.ConsumerSecrets(in.Consumers[i:i+1])...)
 		}
 	}

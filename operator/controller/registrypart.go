@@ -13,6 +13,8 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // judgedAs is what stands in the way of judging some Instruments alone.
@@ -27,7 +29,7 @@ func judgedAs(instruments []v1alpha1.Instrument, gateways []v1alpha1.IngestGatew
 func judgedInstrumentOf(inst *v1alpha1.Instrument, gateways []v1alpha1.IngestGateway, listed map[string]bool) judgedInstrument {
 	return judgedInstrument{
 		ports: plan.Ports(inst, gateways), labels: inst.Labels, access: inst.Spec.Access, listed: listed[inst.Name],
-		unreadable: plan.Unreadable(inst) != "", receives: len(inst.Spec.Listeners) > 0,
+		unreadable: finding.Unreadable(inst) != "", receives: len(inst.Spec.Listeners) > 0,
 	}
 }
 
@@ -36,7 +38,7 @@ func judgedInstrumentOf(inst *v1alpha1.Instrument, gateways []v1alpha1.IngestGat
 // a Feed selects by, access and what is in the registry.
 func (r *registryReconciler) judgeSome(ctx context.Context, site types.NamespacedName, was *judgedSite, names map[string]bool) (done bool, err error) {
 	view, err := siteView(ctx, r.client, r.links, site)
-	if err != nil || view.Site == nil || plan.Unreadable(view.Site) != "" {
+	if err != nil || view.Site == nil || finding.Unreadable(view.Site) != "" {
 		return false, err
 	}
 	accepted := plan.SiteAccepted(view)
@@ -157,7 +159,7 @@ func (r *registryReconciler) closure(ctx context.Context, site types.NamespacedN
 	return all, nil
 }
 
-func tokenSecrets(instruments []v1alpha1.Instrument) (needs []plan.SecretNeed) {
+func tokenSecrets(instruments []v1alpha1.Instrument) (needs []workload.SecretNeed) {
 	for i := range instruments {
 		needs = append(needs, plan.TokenSecrets(&instruments[i])...)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // holder is a resource that the operator issues NATS credentials for.
@@ -144,8 +145,8 @@ spec: {siteRef: {name: none}, service: {type: NodePort}` + ports + `}
 		w.awaits(h.kind, h.name, "Accepted", reasons[h.kind])
 		w.renewsWhatIsThere(h)
 	}
-	w.remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: plan.PeersSecret("pool")}})
-	w.awaitSecret(plan.PeersSecret("pool"), corev1.TLSCertKey)
+	w.remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: workload.PeersSecret("pool")}})
+	w.awaitSecret(workload.PeersSecret("pool"), corev1.TLSCertKey)
 	// The Site is not accepted, and so its pools, FeedServers and consumers are not.
 	w.awaits("FeedServer", "hub", "Accepted", "False/SiteNotReady")
 	for _, h := range holders {
@@ -206,12 +207,12 @@ func (w *world) forge(t *testing.T, name, userName string, signer nkeys.KeyPair)
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: h.secret, OwnerReferences: []metav1.OwnerReference{
 			*metav1.NewControllerRef(consumer, v1alpha1.GroupVersion.WithKind(h.kind)),
 		}},
-		Data: map[string][]byte{plan.KeyUserCreds: forged},
+		Data: map[string][]byte{workload.KeyUserCreds: forged},
 	})
 	w.annotate(h, "example.org/touched", "now")
 	// The status names the user once the operator has dealt with the Secret.
 	w.awaitCredentials(h, "the user of the Secret", func(c *v1alpha1.CredentialsStatus) bool { return c.User == id })
-	if is := w.claims(h.secret); !bytes.Equal(w.awaitSecret(h.secret, plan.KeyUserCreds).Data[plan.KeyUserCreds], forged) {
+	if is := w.claims(h.secret); !bytes.Equal(w.awaitSecret(h.secret, workload.KeyUserCreds).Data[workload.KeyUserCreds], forged) {
 		t.Errorf("%s signed for account %s that its user may publish %v", is.Issuer, is.IssuerAccount, is.Pub.Allow)
 	}
 }
@@ -222,7 +223,7 @@ func (w *world) renewsWhatIsThere(h holder) {
 	w.t.Helper()
 	before := w.claims(h.secret)
 	w.hasExpiry(h, time.Unix(before.Expires, 0))
-	data := w.awaitSecret(h.secret, plan.KeyUserCreds).Data
+	data := w.awaitSecret(h.secret, workload.KeyUserCreds).Data
 	w.age(h.secret, time.Now().Add(plan.CredentialsLifetime/2))
 	w.annotate(h, "example.org/touched", fmt.Sprint(time.Now().UnixNano()))
 	eventually(w.t, h.kind+": renewed credentials", func() error {
@@ -235,13 +236,13 @@ func (w *world) renewsWhatIsThere(h holder) {
 	if after.Subject != before.Subject || !reflect.DeepEqual(after.Permissions, before.Permissions) || !reflect.DeepEqual(after.AllowedConnectionTypes, before.AllowedConnectionTypes) {
 		w.t.Errorf("%s: the renewed credentials are those of %+v, before it was %+v", h.kind, after, before)
 	}
-	is := w.awaitSecret(h.secret, plan.KeyUserCreds)
+	is := w.awaitSecret(h.secret, workload.KeyUserCreds)
 	for key, value := range data {
-		if key != plan.KeyUserCreds && !bytes.Equal(is.Data[key], value) {
+		if key != workload.KeyUserCreds && !bytes.Equal(is.Data[key], value) {
 			w.t.Errorf("%s: %s of the Secret is %q, before it was %q", h.kind, key, is.Data[key], value)
 		}
 	}
-	if owner := metav1.GetControllerOf(is); owner == nil || owner.Kind != h.kind || is.Annotations[plan.AnnotationPermissions] == "" {
+	if owner := metav1.GetControllerOf(is); owner == nil || owner.Kind != h.kind || is.Annotations[workload.AnnotationPermissions] == "" {
 		w.t.Errorf("%s: the Secret is now owned by %+v, with the annotations %v", h.kind, owner, is.Annotations)
 	}
 	w.hasExpiry(h, time.Unix(after.Expires, 0))
@@ -290,7 +291,7 @@ func (w *world) awaitCredentials(h holder, what string, as func(*v1alpha1.Creden
 // claims are those of the token in a Secret.
 func (w *world) claims(secret string) *jwt.UserClaims {
 	w.t.Helper()
-	token, err := jwt.ParseDecoratedJWT(w.awaitSecret(secret, plan.KeyUserCreds).Data[plan.KeyUserCreds])
+	token, err := jwt.ParseDecoratedJWT(w.awaitSecret(secret, workload.KeyUserCreds).Data[workload.KeyUserCreds])
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -304,10 +305,10 @@ func (w *world) claims(secret string) *jwt.UserClaims {
 // age gives the credentials in a Secret another end.
 func (w *world) age(name string, expires time.Time) {
 	w.t.Helper()
-	secret := w.awaitSecret(name, plan.KeyUserCreds)
+	secret := w.awaitSecret(name, workload.KeyUserCreds)
 	seeds := map[string]string{w.nats.AccountID: w.nats.AccountSeed, w.nats.ConsumersID: w.nats.ConsumersSeed}
 	signer, err := nkeys.FromSeed([]byte(seeds[cmp.Or(w.claims(name).IssuerAccount, w.claims(name).Issuer)]))
-	user, err2 := jwt.ParseDecoratedUserNKey(secret.Data[plan.KeyUserCreds])
+	user, err2 := jwt.ParseDecoratedUserNKey(secret.Data[workload.KeyUserCreds])
 	if err := errors.Join(err, err2); err != nil {
 		w.t.Fatal(err)
 	}
@@ -323,7 +324,7 @@ func (w *world) age(name string, expires time.Time) {
 		w.t.Fatal(err)
 	}
 	before := secret.DeepCopy()
-	secret.Data[plan.KeyUserCreds] = creds
+	secret.Data[workload.KeyUserCreds] = creds
 	if err := w.Patch(w.t.Context(), secret, client.MergeFrom(before)); err != nil {
 		w.t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // TestCredentialsAreRevoked: when the Secret is deleted another one is written, that
@@ -38,7 +39,7 @@ func TestCredentialsAreRevoked(t *testing.T) {
 		t.Fatalf("%q", got)
 	}
 	oldLatest.takes("CONS_hub_latest", 1)
-	oldSecret := w.awaitSecret("client-consumer", plan.KeyUserCreds)
+	oldSecret := w.awaitSecret("client-consumer", workload.KeyUserCreds)
 
 	renew := func(consumer, was string) {
 		w.remove(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: consumer + "-consumer", Namespace: w.namespace}})
@@ -83,7 +84,7 @@ func TestCredentialsAreRevoked(t *testing.T) {
 	// The old credentials, and who is connected by them still, get nothing of it.
 	again := w.connectAs(oldSecret)
 	for what, c := range map[string]*natsClient{"connected": old, "connected again": again} {
-		c.opensNothing(what, "OBS_hub", w.durableName("client"), string(w.awaitSecret("client-consumer", plan.KeyUserCreds).Data[plan.KeyInboxPrefix]))
+		c.opensNothing(what, "OBS_hub", w.durableName("client"), string(w.awaitSecret("client-consumer", workload.KeyUserCreds).Data[plan.KeyInboxPrefix]))
 	}
 	if got := w.natsClient("client").takes("OBS_hub", 1); !slices.Equal(got, []string{"5"}) {
 		t.Errorf("the new credentials: %q", got)
@@ -93,12 +94,12 @@ func TestCredentialsAreRevoked(t *testing.T) {
 	second := w.natsClient("client")
 	w.remove(w.consumer("client"))
 	w.vanishes("its durable", func() error { _, err := js.Consumer(t.Context(), "OBS_hub", second.durable); return err }, jetstream.ErrConsumerNotFound)
-	w.remove(w.awaitSecret("client-consumer", plan.KeyUserCreds)) // as the garbage collector would
+	w.remove(w.awaitSecret("client-consumer", workload.KeyUserCreds)) // as the garbage collector would
 	w.applyConsumer("client", "all", "NATS", "")
 	if info := w.durable("OBS_hub", "client"); info.Name == second.durable || info.Name == old.durable {
 		t.Errorf("it has durable %s again", info.Name)
 	}
-	inbox := string(w.awaitSecret("client-consumer", plan.KeyUserCreds).Data[plan.KeyInboxPrefix])
+	inbox := string(w.awaitSecret("client-consumer", workload.KeyUserCreds).Data[plan.KeyInboxPrefix])
 	old.opensNothing("the first", "OBS_hub", w.durableName("client"), inbox)
 	second.opensNothing("the second", "OBS_hub", w.durableName("client"), inbox)
 	if got := w.natsClient("client").takes("OBS_hub", 5); !slices.Equal(got, []string{"1", "2", "3", "4", "5"}) {
@@ -123,7 +124,7 @@ func TestCredentialsAreWithheld(t *testing.T) {
 	}
 	w.applyConsumer("client", "own", "NATS", ", flow: {window: 5000}") // more than the stream holds
 	w.awaits("FeedConsumer", "client", "Accepted", "False/InvalidFlow")
-	w.remove(w.awaitSecret("client-consumer", plan.KeyUserCreds))
+	w.remove(w.awaitSecret("client-consumer", workload.KeyUserCreds))
 	eventually(t, "its durable gives nothing", func() error {
 		d, err := js.Consumer(t.Context(), "FEED_hub_own", c.durable)
 		if err == nil && !d.CachedInfo().Paused {
@@ -191,7 +192,7 @@ func TestCredentialsStay(t *testing.T) {
 	w.applyFeed("all", "")
 	w.applyConsumer("client", "all", "NATS", "")
 	w.durable("OBS_hub", "client")
-	before := w.awaitSecret("client-consumer", plan.KeyUserCreds)
+	before := w.awaitSecret("client-consumer", workload.KeyUserCreds)
 	w.stop()
 	w.start()
 	w.applyConsumer("client", "all", "NATS", ", flow: {window: 7}")
@@ -201,7 +202,7 @@ func TestCredentialsStay(t *testing.T) {
 		}
 		return nil
 	})
-	if after := w.awaitSecret("client-consumer", plan.KeyUserCreds); !slices.Equal(after.Data[plan.KeyUserCreds], before.Data[plan.KeyUserCreds]) ||
+	if after := w.awaitSecret("client-consumer", workload.KeyUserCreds); !slices.Equal(after.Data[workload.KeyUserCreds], before.Data[workload.KeyUserCreds]) ||
 		!slices.Equal(after.Data[plan.KeyDurable], before.Data[plan.KeyDurable]) {
 		t.Error("the credentials are others")
 	}

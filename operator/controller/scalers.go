@@ -20,12 +20,13 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 	"github.com/substorm/substorm/operator/surge/autoscale"
 )
 
 // fieldOwnerOfScale writes spec.replicas of pools whose driver is Operator. API servers do not take a server-side apply of the scale
 // subresource of custom resources, and note who updated it only where somebody had applied spec.replicas.
-const fieldOwnerOfScale = plan.FieldOwner + "-autoscaler"
+const fieldOwnerOfScale = workload.FieldOwner + "-autoscaler"
 
 // scalers know the load of all pools, and ask for the pods of those whose driver is Operator. A look costs no request: it reads what
 // pods reported and what the cache has, and asks only where the number of pods is another one.
@@ -140,7 +141,7 @@ func (s *scalers) list(ctx context.Context) (pools []scaled, err error) {
 	for i := range gateways.Items {
 		g := &gateways.Items[i]
 		pools = append(pools, scaled{resource{kindIngestGateway, client.ObjectKeyFromObject(g)}, g, types.NamespacedName{Namespace: g.Namespace, Name: g.Spec.SiteRef.Name},
-			&g.Spec.Autoscaling, plan.GatewayReplicas(g), plan.MaxGateways, plan.PodLabels(g.Name),
+			&g.Spec.Autoscaling, plan.GatewayReplicas(g), plan.MaxGateways, workload.PodLabels(g.Name),
 			func(r *reports) []autoscale.Report { return plan.GatewayLoads(r.ofPool(g.Name)) }, &s.wakers.gateways})
 	}
 	var servers v1alpha1.FeedServerList
@@ -150,7 +151,7 @@ func (s *scalers) list(ctx context.Context) (pools []scaled, err error) {
 	for i := range servers.Items {
 		f := &servers.Items[i]
 		pools = append(pools, scaled{resource{kindFeedServer, client.ObjectKeyFromObject(f)}, f, types.NamespacedName{Namespace: f.Namespace, Name: f.Spec.SiteRef.Name},
-			&f.Spec.Autoscaling, plan.FeedServerReplicas(f), plan.MaxFeedServers, plan.FeedServerOf(nil, f).Selector(),
+			&f.Spec.Autoscaling, plan.FeedServerReplicas(f), plan.MaxFeedServers, workload.FeedServerOf(nil, f).Selector(),
 			func(r *reports) []autoscale.Report { return plan.FeedServerLoads(f.Name, r.ofFeedServers()) }, &s.wakers.servers})
 	}
 	return pools, nil
@@ -182,7 +183,7 @@ func (s *scalers) ready(ctx context.Context, p *scaled) (names []string, err err
 		return nil, err
 	}
 	for i := range pods.Items {
-		if plan.PodReady(&pods.Items[i]) {
+		if workload.PodReady(&pods.Items[i]) {
 			names = append(names, pods.Items[i].Name)
 		}
 	}

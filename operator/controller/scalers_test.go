@@ -21,7 +21,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 	"github.com/substorm/substorm/operator/surge/autoscale"
 )
 
@@ -272,7 +272,7 @@ func (w *world) readyServer(server, name string) {
 	if err := w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, pod); err != nil {
 		w.t.Fatal(err)
 	}
-	pod.Labels[plan.LabelName] = plan.FeedServerProgram
+	pod.Labels[workload.LabelName] = workload.FeedServerProgram
 	if err := w.Update(w.t.Context(), pod); err != nil {
 		w.t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // secretReader reads Secrets from the API server, by name. What was read is
@@ -33,8 +33,8 @@ func newSecretReader(reader client.Reader) *secretReader {
 }
 
 // read returns those of the needed Secrets that exist.
-func (r *secretReader) read(ctx context.Context, namespace string, needs []plan.SecretNeed) (plan.Secrets, error) {
-	found := plan.Secrets{}
+func (r *secretReader) read(ctx context.Context, namespace string, needs []workload.SecretNeed) (workload.Secrets, error) {
+	found := workload.Secrets{}
 	for _, need := range needs {
 		key := types.NamespacedName{Namespace: namespace, Name: need.Name}
 		r.mu.Lock()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // secretUsers are who a Secret is for: Sites, pools, FeedServers, MirrorPartners, FeedConsumers, the registries of Sites
@@ -61,7 +62,7 @@ func (p *secretPoller) users(ctx context.Context) (map[types.NamespacedName]*sec
 		}
 		return users[key]
 	}
-	needs := map[types.NamespacedName][]plan.SecretNeed{}
+	needs := map[types.NamespacedName][]workload.SecretNeed{}
 	for i := range sites.Items {
 		site := client.ObjectKeyFromObject(&sites.Items[i])
 		needs[site] = siteSecrets(&sites.Items[i])
@@ -73,21 +74,21 @@ func (p *secretPoller) users(ctx context.Context) (map[types.NamespacedName]*sec
 			u := of(site.Namespace, need.Name)
 			u.registries = append(u.registries, site)
 		}
-		u := of(site.Namespace, plan.JetStreamSecret(plan.ArchivistName(&sites.Items[i])))
+		u := of(site.Namespace, workload.JetStreamSecret(workload.ArchivistName(&sites.Items[i])))
 		u.sites = append(u.sites, site)
 	}
-	forConsumers := map[types.NamespacedName][]plan.SecretNeed{}
+	forConsumers := map[types.NamespacedName][]workload.SecretNeed{}
 	for i := range sites.Items {
 		site := client.ObjectKeyFromObject(&sites.Items[i])
-		forConsumers[site] = slices.Concat(needs[site], plan.ConsumerAccountSecrets(&sites.Items[i]))
+		forConsumers[site] = slices.Concat(needs[site], workload.ConsumerAccountSecrets(&sites.Items[i]))
 	}
 	consumersUse(feeds.Items, consumers.Items, forConsumers, of)
 	for i := range pools.Items {
 		pool := client.ObjectKeyFromObject(&pools.Items[i])
-		own := of(pool.Namespace, plan.JetStreamSecret(pool.Name))
+		own := of(pool.Namespace, workload.JetStreamSecret(pool.Name))
 		own.pools = append(own.pools, pool)
 		site := types.NamespacedName{Namespace: pool.Namespace, Name: pools.Items[i].Spec.SiteRef.Name}
-		for _, need := range slices.Concat(needs[site], plan.PoolSecrets(&pools.Items[i])) {
+		for _, need := range slices.Concat(needs[site], workload.PoolSecrets(&pools.Items[i])) {
 			u := of(pool.Namespace, need.Name)
 			u.pools = append(u.pools, pool)
 		}
@@ -111,9 +112,9 @@ func serversUse(servers []v1alpha1.FeedServer, sites []v1alpha1.Site, of func(na
 	}
 	for i := range servers {
 		server := client.ObjectKeyFromObject(&servers[i])
-		needs := []plan.SecretNeed{{Name: plan.JetStreamSecret(plan.FeedServerName(server.Name))}}
+		needs := []workload.SecretNeed{{Name: workload.JetStreamSecret(workload.FeedServerName(server.Name))}}
 		if site := byName[types.NamespacedName{Namespace: server.Namespace, Name: servers[i].Spec.SiteRef.Name}]; site != nil {
-			needs = append(needs, plan.FeedServerSecrets(site, &servers[i])...)
+			needs = append(needs, workload.FeedServerSecrets(site, &servers[i])...)
 		}
 		for _, need := range needs {
 			u := of(server.Namespace, need.Name)
@@ -130,9 +131,9 @@ func mirrorsUse(mirrors []v1alpha1.MirrorPartner, sites []v1alpha1.Site, of func
 	}
 	for i := range mirrors {
 		mirror := client.ObjectKeyFromObject(&mirrors[i])
-		needs := []plan.SecretNeed{{Name: plan.JetStreamSecret(plan.MirrorName(mirror.Name))}}
+		needs := []workload.SecretNeed{{Name: workload.JetStreamSecret(workload.MirrorName(mirror.Name))}}
 		if site := byName[types.NamespacedName{Namespace: mirror.Namespace, Name: mirrors[i].Spec.SiteRef.Name}]; site != nil {
-			needs = append(needs, plan.MirrorSecrets(site, &mirrors[i])...)
+			needs = append(needs, workload.MirrorSecrets(site, &mirrors[i])...)
 		}
 		for _, need := range needs {
 			u := of(mirror.Namespace, need.Name)
@@ -142,7 +143,7 @@ func mirrorsUse(mirrors []v1alpha1.MirrorPartner, sites []v1alpha1.Site, of func
 }
 
 // consumersUse adds the Secrets of FeedConsumers, and those of the Sites of their Feeds.
-func consumersUse(feeds []v1alpha1.Feed, consumers []v1alpha1.FeedConsumer, needs map[types.NamespacedName][]plan.SecretNeed, of func(namespace, name string) *secretUsers) {
+func consumersUse(feeds []v1alpha1.Feed, consumers []v1alpha1.FeedConsumer, needs map[types.NamespacedName][]workload.SecretNeed, of func(namespace, name string) *secretUsers) {
 	siteOf := map[types.NamespacedName]types.NamespacedName{}
 	for i := range feeds {
 		siteOf[client.ObjectKeyFromObject(&feeds[i])] = types.NamespacedName{Namespace: feeds[i].Namespace, Name: feeds[i].Spec.SiteRef.Name}

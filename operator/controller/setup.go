@@ -36,6 +36,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 	"github.com/substorm/substorm/operator/surge/autoscale"
 )
 
@@ -52,13 +53,13 @@ const (
 )
 
 // instanceField is the index of pods and Services by the resource that they are made for, which each of its Instruments' statuses reads.
-const instanceField = "metadata.labels." + plan.LabelInstance
+const instanceField = "metadata.labels." + workload.LabelInstance
 
 // Config of the controllers.
 type Config struct {
 	// Images are what pods run, and Pull is how nodes get them.
 	Images Images
-	Pull   plan.Pulling
+	Pull   workload.Pulling
 	Log    *slog.Logger
 	// StatusRate bounds the writes of statuses per second, FiguresRate those of them that
 	// only bring figures up to date, and Workers is how many resources of a kind are looked
@@ -103,7 +104,7 @@ type Images struct{ Gateway, FeedServer, Archivist, Mirror string }
 // CacheObjects restricts what the manager's cache holds to what is ours. With standalone it holds Sites, pools and FeedServers
 // as they are without a cluster; nil for a cluster.
 func CacheObjects(standalone *plan.Standalone) map[client.Object]cache.ByObject {
-	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{plan.LabelManagedBy: plan.FieldOwner})}
+	ours := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{workload.LabelManagedBy: workload.FieldOwner})}
 	objects := map[client.Object]cache.ByObject{
 		&appsv1.StatefulSet{}:           ours,
 		&appsv1.Deployment{}:            ours,
@@ -116,7 +117,7 @@ func CacheObjects(standalone *plan.Standalone) map[client.Object]cache.ByObject 
 	}
 	if standalone == nil {
 		// A StatefulSet gives its claims the labels of its selector. Without a cluster there are no claims.
-		objects[&corev1.PersistentVolumeClaim{}] = cache.ByObject{Label: labels.SelectorFromSet(labels.Set{plan.LabelName: plan.GatewayProgram})}
+		objects[&corev1.PersistentVolumeClaim{}] = cache.ByObject{Label: labels.SelectorFromSet(labels.Set{workload.LabelName: workload.GatewayProgram})}
 		return objects
 	}
 	apply := cache.ByObject{Transform: func(o any) (any, error) {
@@ -143,7 +144,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 	}
 	wake := &wakers{}
 	all := newLinks(wake, cfg.Log, time.Now)
-	tell := &announcer{recorder: mgr.GetEventRecorder(plan.FieldOwner), links: all, log: cfg.Log,
+	tell := &announcer{recorder: mgr.GetEventRecorder(workload.FieldOwner), links: all, log: cfg.Log,
 		unpublished: prometheus.NewCounter(prometheus.CounterOpts{Name: "substorm_operator_condition_changes_unpublished_total",
 			Help: "Changes of conditions and levels that no subject took, since JetStream was away."})}
 	statuses := newStatusWriter(mgr.GetClient(), cmp.Or(cfg.StatusRate, defaultStatusRate), cmp.Or(cfg.FiguresRate, defaultFiguresRate), cfg.Log, time.Now, tell.announce)
@@ -157,7 +158,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 		}
 	}
 	apply := newApplier(mgr.GetClient(), mgr.GetAPIReader(), time.Now)
-	finalizers := finalizers{mgr.GetClient(), mgr.GetEventRecorder(plan.FieldOwner)}
+	finalizers := finalizers{mgr.GetClient(), mgr.GetEventRecorder(workload.FieldOwner)}
 	wake.registries.noted = touched.everything
 	differences := prometheus.NewCounter(prometheus.CounterOpts{Name: "substorm_registry_audit_differences_total",
 		Help: "What an operator that judged all of a Site anew, without an event, found to be otherwise than it had written it: 0 unless there is a bug."})
@@ -166,7 +167,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 		return err
 	}
 	weathers := newWeathers(wake, cfg.Log, time.Now)
-	scalers := newScalers(mgr.GetClient(), all, wake, mgr.GetEventRecorder(plan.FieldOwner), cmp.Or(cfg.Autoscale, autoscale.Defaults), cfg.Log, time.Now)
+	scalers := newScalers(mgr.GetClient(), all, wake, mgr.GetEventRecorder(workload.FieldOwner), cmp.Or(cfg.Autoscale, autoscale.Defaults), cfg.Log, time.Now)
 	s := &setup{mgr: mgr, wakers: wake, unchecked: cfg.Unchecked, workers: cmp.Or(cfg.Workers, defaultWorkers)}
 	err = errors.Join(
 		mgr.Add(all), mgr.Add(weathers), mgr.Add(spaces), mgr.Add(scalers), mgr.Add(statuses), mgr.Add(poller), s.indexes(ctx),
@@ -179,7 +180,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 		s.mirrors(&mirrorReconciler{apply, all, secrets, statuses, cfg.Images.Mirror, cfg.Pull}),
 		s.feeds(&feedReconciler{mgr.GetClient(), all, statuses, finalizers, cfg.DeletionLimit}),
 		s.consumers(&consumerReconciler{apply, all, wake, secrets, statuses}),
-		s.instruments(&instrumentReconciler{mgr.GetClient(), all, wake, statuses, mgr.GetEventRecorder(plan.FieldOwner)}, all),
+		s.instruments(&instrumentReconciler{mgr.GetClient(), all, wake, statuses, mgr.GetEventRecorder(workload.FieldOwner)}, all),
 	)
 	if err != nil {
 		return fmt.Errorf("set up the controllers: %w", err)
@@ -254,7 +255,7 @@ func (s *setup) indexSecrets(ctx context.Context) (err error) {
 	return err
 }
 
-func instanceOf(o client.Object) []string { return []string{o.GetLabels()[plan.LabelInstance]} }
+func instanceOf(o client.Object) []string { return []string{o.GetLabels()[workload.LabelInstance]} }
 
 const defaultAuditEvery = 10 * time.Minute
 
@@ -379,7 +380,7 @@ var addressChanges = builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e e
 	switch is := e.ObjectNew.(type) {
 	case *corev1.Pod:
 		was := e.ObjectOld.(*corev1.Pod)
-		return plan.PodReady(was) != plan.PodReady(is) || was.Status.HostIP != is.Status.HostIP
+		return workload.PodReady(was) != workload.PodReady(is) || was.Status.HostIP != is.Status.HostIP
 	case *corev1.Service:
 		return !equality.Semantic.DeepEqual(e.ObjectOld.(*corev1.Service).Status.LoadBalancer, is.Status.LoadBalancer)
 	}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 const kindSite = "Site"
@@ -31,7 +33,7 @@ type siteReconciler struct {
 	cluster string
 	// image is what its archivist runs, pulled with the Secrets of pull.
 	image string
-	pull  plan.Pulling
+	pull  workload.Pulling
 	// upstream is the link to a hub, of a Site without a cluster.
 	upstream *upstream
 	// disk is Config.Disk.
@@ -67,10 +69,10 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	if err := r.finalizers.keep(ctx, kindSite, view.Site, view.Deletion); err != nil || view.Site.DeletionTimestamp != nil && !view.Deletion.Finalizer {
 		return ctrl.Result{}, err // in the latter case it is gone by now
 	}
-	if plan.Unreadable(view.Site) != "" { // what was made for it stays as it is
+	if finding.Unreadable(view.Site) != "" { // what was made for it stays as it is
 		r.links.exists(req.NamespacedName)
 		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, view.Site, view.Now,
-			secretOfUser{plan.JetStreamSecret(plan.ArchivistName(view.Site)), plan.ArchivistUserName(view.Site)})
+			secretOfUser{workload.JetStreamSecret(workload.ArchivistName(view.Site)), plan.ArchivistUserName(view.Site)})
 	}
 	newest(r.statuses, name, view.Site, &view.Site.Status)
 	if view.Secrets, err = r.secrets.read(ctx, view.Site.Namespace, siteSecrets(view.Site)); err != nil {
@@ -127,8 +129,8 @@ func (r *siteReconciler) deletion(ctx context.Context, view *plan.SiteView) (pla
 	}), nil
 }
 
-func siteSecrets(site *v1alpha1.Site) []plan.SecretNeed {
-	return slices.Concat(plan.ObjectStoreSecrets(site), plan.JetStreamSecrets(site), plan.LeavesAccountSecrets(site), plan.UpstreamSecrets(site), plan.ReadersSecrets(site))
+func siteSecrets(site *v1alpha1.Site) []workload.SecretNeed {
+	return slices.Concat(workload.ObjectStoreSecrets(site), workload.JetStreamSecrets(site), workload.LeavesAccountSecrets(site), plan.UpstreamSecrets(site), plan.ReadersSecrets(site))
 }
 
 // link connects the Site unless its code is an older Site's. One whose marker

@@ -16,17 +16,18 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // siteProgram is a program that runs for a Site, as the planner has it, and what was found of it.
 type siteProgram struct {
-	plan.SiteProgram
+	workload.SiteProgram
 	// owner of its objects, and the Site that names the account's key.
 	owner client.Object
 	site  *v1alpha1.Site
 	user  plan.JetStreamUser
 	// objects plans what is applied; notOurs says that one is another owner's.
-	objects func(plan.SiteProgram) []plan.Object
+	objects func(workload.SiteProgram) []workload.Object
 	notOurs func(kind, name string) finding.Finding
 	view    *plan.SiteProgramView
 }
@@ -35,8 +36,8 @@ type siteProgram struct {
 // became of them.
 func (r *siteReconciler) applyArchivist(ctx context.Context, view *plan.SiteView) error {
 	p := &siteProgram{
-		SiteProgram: plan.ArchivistOf(view.Site), owner: view.Site, site: view.Site, user: plan.ArchivistUser(view.Site), view: &view.Archivist,
-		objects: func(s plan.SiteProgram) []plan.Object { return plan.Archivist{SiteProgram: s}.Objects() }, notOurs: plan.SiteObjectNotOurs,
+		SiteProgram: workload.ArchivistOf(view.Site), owner: view.Site, site: view.Site, user: plan.ArchivistUser(view.Site), view: &view.Archivist,
+		objects: func(s workload.SiteProgram) []workload.Object { return workload.Archivist{SiteProgram: s}.Objects() }, notOurs: plan.SiteObjectNotOurs,
 	}
 	p.Image, p.Pull, p.Secrets = r.image, r.pull, view.Secrets
 	begins, failed := r.archivistBegins(ctx, view, p.Name())
@@ -70,7 +71,7 @@ func acceptedAlone(view plan.SiteView) bool {
 // keepProgramCredentials renews the credentials that a program has whose owner is not accepted.
 func (r *applier) keepProgramCredentials(ctx context.Context, secrets *secretReader, p *siteProgram, now time.Time) (err error) {
 	if p.site.Spec.JetStream.AccountKeySecretRef != nil {
-		p.view.Credentials, err = r.keepCredentials(ctx, secrets, p.owner, plan.JetStreamSecret(p.Name()), p.user.Name, now)
+		p.view.Credentials, err = r.keepCredentials(ctx, secrets, p.owner, workload.JetStreamSecret(p.Name()), p.user.Name, now)
 	}
 	return err
 }
@@ -109,8 +110,8 @@ func (r *applier) applyProgram(ctx context.Context, secrets *secretReader, p *si
 
 // applyProgramUser keeps its credentials in a Secret, as those of a pool are.
 func (r *applier) applyProgramUser(ctx context.Context, secrets *secretReader, p *siteProgram, now time.Time) (*finding.Finding, error) {
-	at := types.NamespacedName{Namespace: p.owner.GetNamespace(), Name: plan.JetStreamSecret(p.Name())}
-	have, err := secrets.read(ctx, at.Namespace, []plan.SecretNeed{{Name: at.Name}})
+	at := types.NamespacedName{Namespace: p.owner.GetNamespace(), Name: workload.JetStreamSecret(p.Name())}
+	have, err := secrets.read(ctx, at.Namespace, []workload.SecretNeed{{Name: at.Name}})
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +123,7 @@ func (r *applier) applyProgramUser(ctx context.Context, secrets *secretReader, p
 	ref := p.site.Spec.JetStream.AccountKeySecretRef.Name
 	if p.Secrets[ref] == nil {
 		if current != nil {
-			p.Permissions = current.Annotations[plan.AnnotationPermissions]
+			p.Permissions = current.Annotations[workload.AnnotationPermissions]
 		}
 		return nil, nil // the status tells of the missing Secret anyway
 	}

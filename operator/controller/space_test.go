@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // TestHardwareLimited: a FeedServer has as many pods as a ResourceQuota allows and its nodes have space for, and says why there are not more; with a
@@ -83,7 +83,7 @@ func (w *world) awaitServers(want int32) {
 	w.t.Helper()
 	eventually(w.t, fmt.Sprintf("%d feed servers", want), func() error {
 		var d appsv1.Deployment
-		if err := w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: plan.FeedServerName("hub")}, &d); err != nil {
+		if err := w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: workload.FeedServerName("hub")}, &d); err != nil {
 			return err
 		}
 		if *d.Spec.Replicas != want {

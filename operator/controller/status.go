@@ -25,6 +25,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 const (
@@ -358,6 +359,6 @@ func (w *statusWriter) apply(ctx context.Context, p planned) (version string, er
 		"status":   status,
 	}}
 	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(p.kind))
-	err = w.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(plan.FieldOwner), client.ForceOwnership)
+	err = w.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(workload.FieldOwner), client.ForceOwnership)
 	return u.GetResourceVersion(), err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // wanted is what a Site wants of its backends, with all it takes to ask for it.
@@ -54,7 +55,7 @@ func (w wanted) names() []string {
 	return names
 }
 
-func newWanted(site *v1alpha1.Site, secrets plan.Secrets, cluster string) wanted {
+func newWanted(site *v1alpha1.Site, secrets workload.Secrets, cluster string) wanted {
 	w := wanted{
 		marker:   plan.Marker(site, cluster),
 		takeOver: site.Annotations[v1alpha1.AnnotationTakeOver],
@@ -65,10 +66,10 @@ func newWanted(site *v1alpha1.Site, secrets plan.Secrets, cluster string) wanted
 		stood:    plan.StoodStreams(site),
 	}
 	w.hash = w.digest(site, secrets)
-	if _, missing := secrets.Missing(plan.ObjectStoreSecrets(site)); !missing {
+	if _, missing := secrets.Missing(workload.ObjectStoreSecrets(site)); !missing {
 		w.store, w.storeAmiss = storeConfig(site, secrets)
 	}
-	if _, missing := secrets.Missing(plan.JetStreamSecrets(site)); !missing {
+	if _, missing := secrets.Missing(workload.JetStreamSecrets(site)); !missing {
 		w.jetStream, w.jetStreamAmiss = jetStreamConfig(site, secrets)
 	}
 	if w.jetStream != nil && site.Spec.JetStream.LeafAccountKeySecretRef != nil {
@@ -79,7 +80,7 @@ func newWanted(site *v1alpha1.Site, secrets plan.Secrets, cluster string) wanted
 
 // leavesConfig is how to reach the account of leaves; nil where its key cannot be had: what
 // is wrong with it is found when the leaves' users are issued.
-func leavesConfig(site *v1alpha1.Site, secrets plan.Secrets, cfg stream.Config) *stream.Config {
+func leavesConfig(site *v1alpha1.Site, secrets workload.Secrets, cfg stream.Config) *stream.Config {
 	key, problem := leafAccountKey(site, secrets)
 	if problem != nil {
 		return nil
@@ -93,11 +94,11 @@ func leavesConfig(site *v1alpha1.Site, secrets plan.Secrets, cfg stream.Config) 
 	return &cfg
 }
 
-func (w wanted) digest(site *v1alpha1.Site, secrets plan.Secrets) string {
+func (w wanted) digest(site *v1alpha1.Site, secrets workload.Secrets) string {
 	h := sha256.New()
 	enc := json.NewEncoder(h)
 	parts := []any{w.marker, w.takeOver, site.Spec.ObjectStore, site.Spec.JetStream, site.Spec.Leaves}
-	for _, need := range slices.Concat(plan.ObjectStoreSecrets(site), plan.JetStreamSecrets(site), plan.LeavesAccountSecrets(site)) {
+	for _, need := range slices.Concat(workload.ObjectStoreSecrets(site), workload.JetStreamSecrets(site), workload.LeavesAccountSecrets(site)) {
 		if s := secrets[need.Name]; s != nil {
 			parts = append(parts, need.Name, s.Data)
 		}
@@ -110,11 +111,11 @@ func (w wanted) digest(site *v1alpha1.Site, secrets plan.Secrets) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-func storeConfig(site *v1alpha1.Site, secrets plan.Secrets) (*objectstore.Config, *finding.Finding) {
+func storeConfig(site *v1alpha1.Site, secrets workload.Secrets) (*objectstore.Config, *finding.Finding) {
 	spec := &site.Spec.ObjectStore
 	keys := secrets[spec.CredentialsSecretRef.Name]
 	cfg := &objectstore.Config{Endpoint: spec.Endpoint, Bucket: spec.Bucket, Region: spec.Region,
-		AccessKeyID: value(keys, plan.KeyAccessKeyID), SecretAccessKey: value(keys, plan.KeySecretAccessKey)}
+		AccessKeyID: value(keys, workload.KeyAccessKeyID), SecretAccessKey: value(keys, workload.KeySecretAccessKey)}
 	if spec.TLS != nil {
 		var problem *finding.Finding
 		if cfg.TLS, problem = readTLS("spec.objectStore.tls", spec.TLS, secrets); problem != nil {
@@ -124,7 +125,7 @@ func storeConfig(site *v1alpha1.Site, secrets plan.Secrets) (*objectstore.Config
 	return cfg, nil
 }
 
-func jetStreamConfig(site *v1alpha1.Site, secrets plan.Secrets) (*stream.Config, *finding.Finding) {
+func jetStreamConfig(site *v1alpha1.Site, secrets workload.Secrets) (*stream.Config, *finding.Finding) {
 	spec := &site.Spec.JetStream
 	cfg := &stream.Config{Servers: spec.Servers, Name: "substorm-operator"}
 	if spec.TLS != nil {
@@ -134,7 +135,7 @@ func jetStreamConfig(site *v1alpha1.Site, secrets plan.Secrets) (*stream.Config,
 		}
 	}
 	if ref := spec.CredentialsSecretRef; ref != nil {
-		cfg.Credentials = secrets[ref.Name].Data[plan.KeyUserCreds]
+		cfg.Credentials = secrets[ref.Name].Data[workload.KeyUserCreds]
 		return cfg, nil
 	}
 	name := spec.AccountKeySecretRef.Name

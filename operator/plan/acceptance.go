@@ -13,6 +13,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // Verdict says whether an Instrument is accepted, and by which pool.
@@ -58,7 +59,7 @@ func (v Verdict) accepted(inst *v1alpha1.Instrument) []v1alpha1.Listener {
 // Accept judges all Instruments of one Site, by name. The older of two that
 // contradict each other wins. Site is nil where it doesn't exist, and accepted
 // what was found about it. Secrets are those that exist of TokenSecrets.
-func Accept(site *v1alpha1.Site, accepted finding.Finding, gateways []v1alpha1.IngestGateway, instruments []v1alpha1.Instrument, secrets Secrets) map[string]Verdict {
+func Accept(site *v1alpha1.Site, accepted finding.Finding, gateways []v1alpha1.IngestGateway, instruments []v1alpha1.Instrument, secrets workload.Secrets) map[string]Verdict {
 	byAge := make([]*v1alpha1.Instrument, len(instruments))
 	for i := range instruments {
 		byAge[i] = &instruments[i]
@@ -123,7 +124,7 @@ type application struct {
 	instrument   *v1alpha1.Instrument
 	gateway      *v1alpha1.IngestGateway
 	held         claims
-	secrets      Secrets
+	secrets      workload.Secrets
 }
 
 // listening is a listener of an Instrument that wants to be accepted.

@@ -10,6 +10,7 @@ import (
 	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // accessEntry is who may read an Instrument's data; nil where it is what entries
@@ -72,7 +73,7 @@ func AccessOf(instruments []v1alpha1.Instrument, listed map[string]bool, stands 
 	for i := range instruments {
 		inst := &instruments[i]
 		entry := accessEntry(&inst.Spec.Access)
-		if was, closed := leavesClosed(stands.Entries, inst.Name); closed && !entry.Closed() && Unreadable(inst) != "" {
+		if was, closed := leavesClosed(stands.Entries, inst.Name); closed && !entry.Closed() && finding.Unreadable(inst) != "" {
 			entry = was // its entry stays, and so does what that says
 		}
 		if entry == nil {

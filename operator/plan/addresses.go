@@ -16,6 +16,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // maxAddresses is how many there may be of a listener.
@@ -123,7 +124,7 @@ func (v InstrumentView) hosts(listener v1alpha1.ListenerProtocol) []string {
 func (v InstrumentView) nodeHosts() []string {
 	var hosts []string
 	for i := range v.Pods {
-		if pod := &v.Pods[i]; PodReady(pod) && pod.Status.HostIP != "" {
+		if pod := &v.Pods[i]; workload.PodReady(pod) && pod.Status.HostIP != "" {
 			hosts = append(hosts, pod.Status.HostIP)
 		}
 	}

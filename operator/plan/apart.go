@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // A receipt with acknowledge Replicated says that the object is in the spools of two pods on different nodes. Pods that
@@ -28,7 +29,7 @@ func ReplicatedOn(inst *v1alpha1.Instrument, v Verdict) string {
 // Instruments are judged, after the operator has started say, it is as it was.
 func (v GatewayView) PodsApart() bool {
 	if !v.Judged {
-		return v.StatefulSet != nil && keptApart(&v.StatefulSet.Spec.Template, PodLabels(v.Gateway.Name))
+		return v.StatefulSet != nil && workload.KeptApart(&v.StatefulSet.Spec.Template, workload.PodLabels(v.Gateway.Name))
 	}
 	return len(v.Replicated) > 0
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 	"github.com/substorm/substorm/operator/surge"
 	"github.com/substorm/substorm/operator/surge/autoscale"
 )
@@ -22,7 +23,7 @@ const (
 
 // GatewayReplicas is how many pods are asked for.
 func GatewayReplicas(gateway *v1alpha1.IngestGateway) int32 {
-	return *replicasOf(gateway.Spec.Replicas)
+	return *workload.ReplicasOf(gateway.Spec.Replicas)
 }
 
 // FeedServerReplicas is how many pods are asked for.
@@ -186,7 +187,7 @@ func (p poolScale) noneFits() (finding.Finding, bool) {
 
 // highestFloor is that which the Site's levels declare for the pool, whether they hold or not.
 func (p poolScale) highestFloor() (replicas int32, level string) {
-	if p.site == nil || standalone(p.pool) {
+	if p.site == nil || finding.IsStandalone(p.pool) {
 		return 0, ""
 	}
 	for _, l := range SurgeLevels(p.site) {
@@ -207,7 +208,7 @@ func because(scale autoscale.Scale) string {
 
 // scalingStatus shows what the number of pods follows from; nothing where one process runs the Site.
 func scalingStatus(pool metav1.Object, scale autoscale.Scale) v1alpha1.AutoscalingStatus {
-	if standalone(pool) {
+	if finding.IsStandalone(pool) {
 		return v1alpha1.AutoscalingStatus{}
 	}
 	is := scale.Replicas()

@@ -11,6 +11,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 const (
@@ -211,7 +212,7 @@ func consumerHasNoPort(in consumerApplication) (finding.Finding, bool) {
 const noNATSPort = "spec.delivery: substorm up opens no port of its NATS server, so a consumer with delivery NATS cannot connect: choose WebSocket or ServerSentEvents, or run the Site on a cluster"
 
 func natsWithoutPort(site *v1alpha1.Site, consumer *v1alpha1.FeedConsumer) bool {
-	return standalone(site) && consumer.Spec.Delivery.Type == v1alpha1.DeliveryNATS
+	return finding.IsStandalone(site) && consumer.Spec.Delivery.Type == v1alpha1.DeliveryNATS
 }
 
 func consumerHasNoAccountKey(in consumerApplication) (finding.Finding, bool) {
@@ -291,7 +292,7 @@ func (in consumerApplication) streamSizes() []streamSize {
 
 // consumerEntry is a FeedConsumer as feed servers know it. Was is the entry that
 // stands.
-func consumerEntry(c *v1alpha1.FeedConsumer, v ConsumerVerdict, secrets Secrets, was wire.ConsumerEntry, revision int64) wire.ConsumerEntry {
+func consumerEntry(c *v1alpha1.FeedConsumer, v ConsumerVerdict, secrets workload.Secrets, was wire.ConsumerEntry, revision int64) wire.ConsumerEntry {
 	spec, flow := &c.Spec, &c.Spec.Flow
 	entry := wire.ConsumerEntry{
 		UID: string(c.UID), Generation: c.Generation, Revision: revision,

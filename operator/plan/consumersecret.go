@@ -14,6 +14,8 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // Keys of a FeedConsumer's Secret, beside KeyUserCreds and KeyCA.
@@ -33,7 +35,7 @@ const (
 
 // ConsumerSecretName is the name of the Secret that is written for a FeedConsumer.
 func ConsumerSecretName(c *v1alpha1.FeedConsumer) string {
-	if Unreadable(c) != "" { // spec.secretName may be what cannot be decoded
+	if finding.Unreadable(c) != "" { // spec.secretName may be what cannot be decoded
 		return cmp.Or(c.Spec.SecretName, c.Status.SecretName, c.Name+"-consumer")
 	}
 	return cmp.Or(c.Spec.SecretName, c.Name+"-consumer")
@@ -41,17 +43,17 @@ func ConsumerSecretName(c *v1alpha1.FeedConsumer) string {
 
 // ConsumerSecrets are those with the tokens of FeedConsumers, or the names of their
 // durables.
-func ConsumerSecrets(consumers []v1alpha1.FeedConsumer) []SecretNeed {
-	needs := make([]SecretNeed, len(consumers))
+func ConsumerSecrets(consumers []v1alpha1.FeedConsumer) []workload.SecretNeed {
+	needs := make([]workload.SecretNeed, len(consumers))
 	for i := range consumers {
-		needs[i] = SecretNeed{Name: ConsumerSecretName(&consumers[i])}
+		needs[i] = workload.SecretNeed{Name: ConsumerSecretName(&consumers[i])}
 	}
 	return needs
 }
 
 // ConsumerDurables are the names of the durables of FeedConsumers of delivery NATS, as
 // their Secrets have them: of those whose Secret is there.
-func ConsumerDurables(consumers []v1alpha1.FeedConsumer, secrets Secrets) map[string]string {
+func ConsumerDurables(consumers []v1alpha1.FeedConsumer, secrets workload.Secrets) map[string]string {
 	all := map[string]string{}
 	for i := range consumers {
 		if name := KeptDurable(&consumers[i], secrets[ConsumerSecretName(&consumers[i])]); name != "" {
@@ -66,7 +68,7 @@ func ConsumerDurables(consumers []v1alpha1.FeedConsumer, secrets Secrets) map[st
 // those from before must not open what these open, so a Secret that is made anew names
 // other durables.
 func KeptDurable(c *v1alpha1.FeedConsumer, secret *corev1.Secret) string {
-	if c.Spec.Delivery.Type != v1alpha1.DeliveryNATS || secret == nil || !metav1.IsControlledBy(secret, c) || len(secret.Data[KeyUserCreds]) == 0 {
+	if c.Spec.Delivery.Type != v1alpha1.DeliveryNATS || secret == nil || !metav1.IsControlledBy(secret, c) || len(secret.Data[workload.KeyUserCreds]) == 0 {
 		return ""
 	}
 	durable := string(secret.Data[KeyDurable])
@@ -81,7 +83,7 @@ var durableName = regexp.MustCompile(`^[a-z0-9_-]+$`)
 
 // consumerTokens are the hashes of a FeedConsumer's token. Without a Secret of its
 // own it has none that anybody could show.
-func consumerTokens(c *v1alpha1.FeedConsumer, secrets Secrets, was []wire.TokenHash) []wire.TokenHash {
+func consumerTokens(c *v1alpha1.FeedConsumer, secrets workload.Secrets, was []wire.TokenHash) []wire.TokenHash {
 	secret := secrets[ConsumerSecretName(c)]
 	if secret == nil || !metav1.IsControlledBy(secret, c) || tooGuessable(secret, KeyToken) {
 		return []wire.TokenHash{wire.NoToken()}
@@ -122,7 +124,7 @@ func (a ConsumerAccess) URL() string {
 	if a.Server == nil {
 		return ""
 	}
-	base := FeedServerURL(a.Server, a.Services)
+	base := workload.FeedServerURL(a.Server, a.Services)
 	query := "?consumer=" + a.Consumer.Name
 	switch a.Consumer.Spec.Delivery.Type {
 	case v1alpha1.DeliveryWebSocket:
@@ -147,7 +149,7 @@ func (a ConsumerAccess) Data() map[string][]byte {
 		KeyAPIPrefix:   []byte(wire.ConsumerAPI),
 	}
 	if len(a.CA) > 0 {
-		data[KeyCA] = a.CA
+		data[workload.KeyCA] = a.CA
 	}
 	return data
 }
@@ -157,7 +159,7 @@ func (a ConsumerAccess) Secret(data map[string][]byte, permissions string) *core
 	c := a.Consumer
 	s := coreac.Secret(ConsumerSecretName(c), c.Namespace).
 		WithLabels(map[string]string{
-			LabelName: "feed-consumer", LabelInstance: c.Name, LabelComponent: "consumer", LabelPartOf: "substorm", LabelManagedBy: FieldOwner,
+			workload.LabelName: "feed-consumer", workload.LabelInstance: c.Name, workload.LabelComponent: "consumer", workload.LabelPartOf: "substorm", workload.LabelManagedBy: workload.FieldOwner,
 		}).
 		WithOwnerReferences(metaac.OwnerReference().
 			WithAPIVersion(v1alpha1.GroupVersion.String()).
@@ -168,7 +170,7 @@ func (a ConsumerAccess) Secret(data map[string][]byte, permissions string) *core
 		WithType(corev1.SecretTypeOpaque).
 		WithData(data)
 	if permissions != "" {
-		s.WithAnnotations(map[string]string{AnnotationPermissions: permissions})
+		s.WithAnnotations(map[string]string{workload.AnnotationPermissions: permissions})
 	}
 	return s
 }

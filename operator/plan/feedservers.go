@@ -46,7 +46,7 @@ func (v SiteView) feedServersAvailable() (finding.Finding, bool) {
 		s := &v.FeedServers[i]
 		ready := finding.Condition(s.Status.Conditions, v1alpha1.ConditionReady)
 		switch {
-		case Unreadable(s) != "":
+		case finding.Unreadable(s) != "":
 			lacking = append(lacking, fmt.Sprintf("%q cannot be read", s.Name))
 		case ready == nil || ready.ObservedGeneration != s.Generation:
 			lacking = append(lacking, fmt.Sprintf("%q is being changed", s.Name))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 	"github.com/substorm/substorm/operator/surge/autoscale"
 )
 
@@ -22,7 +23,7 @@ type FeedServerView struct {
 	// Site is nil where it does not exist.
 	Site         *v1alpha1.Site
 	SiteAccepted finding.Finding
-	Secrets      Secrets
+	Secrets      workload.Secrets
 	// SiteProgramView is what was found of its pods.
 	SiteProgramView
 	Services []corev1.Service
@@ -74,7 +75,7 @@ func (v FeedServerView) Scale() autoscale.Scale {
 func (v FeedServerView) pool() poolScale {
 	has := int32(0)
 	if v.Deployment != nil {
-		has = *replicasOf(v.Deployment.Spec.Replicas)
+		has = *workload.ReplicasOf(v.Deployment.Spec.Replicas)
 	}
 	return poolScale{v1alpha1.SurgePoolFeedServer, v.Server, v.Site, FeedServerReplicas(v.Server), MaxFeedServers, &v.Server.Spec.Autoscaling, has, v.Scaling}
 }
@@ -94,7 +95,7 @@ func FeedServerStatus(v FeedServerView) (v1alpha1.FeedServerStatus, time.Duratio
 	patienceEnds := c.Finish(finding.First(v, []finding.Check[FeedServerView]{
 		func(FeedServerView) (finding.Finding, bool) { return accepted, !accepted.OK() },
 		func(v FeedServerView) (finding.Finding, bool) {
-			return v.Secrets.Missing(FeedServerSecrets(v.Site, v.Server))
+			return v.Secrets.Missing(workload.FeedServerSecrets(v.Site, v.Server))
 		},
 		func(v FeedServerView) (finding.Finding, bool) { return v.refused() },
 		func(v FeedServerView) (finding.Finding, bool) { return v.pool().noneFits() },
@@ -105,12 +106,12 @@ func FeedServerStatus(v FeedServerView) (v1alpha1.FeedServerStatus, time.Duratio
 
 	status := v1alpha1.FeedServerStatus{
 		ObservedGeneration: v.Server.Generation, Conditions: c.All,
-		Selector: labels.Set(FeedServerOf(v.Site, v.Server).Selector()).String(),
+		Selector: labels.Set(workload.FeedServerOf(v.Site, v.Server).Selector()).String(),
 		Replicas: new(v.replicas()), ReadyReplicas: new(v.readyReplicas()),
 		Credentials: v.Credentials.status(), Autoscaling: scalingStatus(v.Server, v.Scale()),
 	}
 	if v.Site != nil {
-		status.URL = FeedServerURL(v.Server, v.Services)
+		status.URL = workload.FeedServerURL(v.Server, v.Services)
 	}
 	v.figures(&status)
 	return status, finding.Soonest(patienceEnds, v.Credentials.RenewsIn(v.Now), figuresEvery)

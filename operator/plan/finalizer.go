@@ -76,7 +76,7 @@ func hasFinalizer(o metav1.Object) bool {
 // ownStreamGoes says whether a Feed has a stream of its own that goes with it. Of one that
 // cannot be read its finalizer says it.
 func ownStreamGoes(feed *v1alpha1.Feed) bool {
-	if Unreadable(feed) != "" {
+	if finding.Unreadable(feed) != "" {
 		return hasFinalizer(feed)
 	}
 	return feed.Spec.Stream != nil && feed.Spec.DeletionPolicy == v1alpha1.DeletionDelete
@@ -114,12 +114,12 @@ func FeedDeletion(v FeedDeletionView) Deletion {
 		return Deletion{Finalizer: ownStreamGoes(v.Feed)}
 	case !hasFinalizer(v.Feed), !ownStreamGoes(v.Feed), v.Removed != nil && v.Removed.OK():
 		return Deletion{}
-	case v.Site == nil && Unreadable(v.Feed) == "":
+	case v.Site == nil && finding.Unreadable(v.Feed) == "":
 		return Deletion{Left: v.leftWithoutSite()}
 	}
 	var why *finding.Finding
 	switch {
-	case v.Site == nil || Unreadable(v.Site) != "":
+	case v.Site == nil || finding.Unreadable(v.Site) != "":
 		why = new(finding.Good(v1alpha1.ReasonUnreadable, "this version of the operator cannot read the Feed or its Site, and so not remove the Feed's stream"))
 	case !v.Bus.Up:
 		why = new(finding.Good(v1alpha1.ReasonUnreachable, fmt.Sprintf("stream %s cannot be removed, as deletionPolicy says: the operator does not reach JetStream, see the conditions of Site %q",

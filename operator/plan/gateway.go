@@ -15,6 +15,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // settleTime is how long pods may take to follow a new registry revision
@@ -32,7 +33,7 @@ type GatewayView struct {
 	// those in its namespace, by name.
 	Others    []v1alpha1.IngestGateway
 	OtherSets map[string]*appsv1.StatefulSet
-	Secrets   Secrets
+	Secrets   workload.Secrets
 	// Image is what the operator has gateways run.
 	Image string
 	// Replicated are the Instruments that keep the pool's pods on nodes of their own, by name,
@@ -123,7 +124,7 @@ func GatewayStatus(v GatewayView) (v1alpha1.IngestGatewayStatus, time.Duration) 
 	status := v1alpha1.IngestGatewayStatus{
 		ObservedGeneration: v.Gateway.Generation,
 		Conditions:         c.All,
-		Selector:           labels.Set(PodLabels(v.Gateway.Name)).String(),
+		Selector:           labels.Set(workload.PodLabels(v.Gateway.Name)).String(),
 	}
 	if v.StatefulSet != nil {
 		status.Replicas, status.ReadyReplicas = new(v.StatefulSet.Status.Replicas), new(v.StatefulSet.Status.ReadyReplicas)
@@ -137,7 +138,7 @@ func GatewayStatus(v GatewayView) (v1alpha1.IngestGatewayStatus, time.Duration) 
 
 // poolLacksASecret: pods cannot start without the Secrets that Site and pool name.
 func poolLacksASecret(v GatewayView) (finding.Finding, bool) {
-	return v.Secrets.Missing(GatewaySecrets(v.Site, v.Gateway))
+	return v.Secrets.Missing(workload.GatewaySecrets(v.Site, v.Gateway))
 }
 
 func applyFailed(v GatewayView) (finding.Finding, bool) {
@@ -159,11 +160,11 @@ func NotOurs(kind, name string) finding.Finding {
 }
 
 func podsAreNotReady(v GatewayView) (finding.Finding, bool) {
-	lacks := rolledOut(v.StatefulSet, v.Replicas())
+	lacks := workload.RolledOut(v.StatefulSet, v.Replicas())
 	if lacks == "" {
 		return finding.Finding{}, false
 	}
-	for _, problem := range []string{podsAreNotMade(v.StatefulSet), PodProblem(v.Pods), v.whyNoNode()} {
+	for _, problem := range []string{workload.PodsAreNotMade(v.StatefulSet), workload.PodProblem(v.Pods), v.whyNoNode()} {
 		if problem != "" {
 			lacks += "; " + strings.TrimSuffix(problem, ".")
 		}
@@ -218,7 +219,7 @@ func podIsBehind(v GatewayView) (finding.Finding, bool) {
 func (v GatewayView) ready() []*corev1.Pod {
 	var ready []*corev1.Pod
 	for i := range v.Pods {
-		if PodReady(&v.Pods[i]) {
+		if workload.PodReady(&v.Pods[i]) {
 			ready = append(ready, &v.Pods[i])
 		}
 	}

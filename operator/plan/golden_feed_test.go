@@ -16,6 +16,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // feedWorld is what a test's .in.yaml holds of Feeds and FeedConsumers.
@@ -51,12 +52,12 @@ type feedsPlanned struct {
 	ConsumerSecrets map[string]map[string]string           `json:"consumerSecrets,omitempty"`
 	FeedServers     map[string]v1alpha1.FeedServerStatus   `json:"feedServers,omitempty"`
 	// FeedServerObjects by FeedServer.
-	FeedServerObjects map[string][]plan.Object `json:"feedServerObjects,omitempty"`
-	Archivist         []plan.Object            `json:"archivist,omitempty"`
+	FeedServerObjects map[string][]workload.Object `json:"feedServerObjects,omitempty"`
+	Archivist         []workload.Object            `json:"archivist,omitempty"`
 }
 
 func newFeedsPlanned() feedsPlanned {
-	return feedsPlanned{FeedServers: map[string]v1alpha1.FeedServerStatus{}, FeedServerObjects: map[string][]plan.Object{}, Feeds: map[string]v1alpha1.FeedStatus{}, FeedConsumers: map[string]v1alpha1.FeedConsumerStatus{},
+	return feedsPlanned{FeedServers: map[string]v1alpha1.FeedServerStatus{}, FeedServerObjects: map[string][]workload.Object{}, Feeds: map[string]v1alpha1.FeedStatus{}, FeedConsumers: map[string]v1alpha1.FeedConsumerStatus{},
 		Bus: map[string]plan.BusPlan{}, Positions: map[string]plan.PositionChange{}, Deletions: map[string]plan.Deletion{}, ConsumerUsers: map[string]*plan.JetStreamUser{}, ConsumerSecrets: map[string]map[string]string{}}
 }
 
@@ -89,16 +90,16 @@ func (p *feedsPlanned) add(t *testing.T, part string, from feedsPlanned) {
 }
 
 // planServers plans the FeedServers of a Site, which is nil where it does not exist.
-func (w world) planServers(out *planned, site *v1alpha1.Site, servers []v1alpha1.FeedServer, accepted finding.Finding, secrets plan.Secrets) {
+func (w world) planServers(out *planned, site *v1alpha1.Site, servers []v1alpha1.FeedServer, accepted finding.Finding, secrets workload.Secrets) {
 	for i := range servers {
 		server := &servers[i]
 		view := plan.FeedServerView{Now: w.Now, Server: server, Site: site, SiteAccepted: accepted, Secrets: secrets, Services: w.Services,
 			Bus: w.Bus[server.Spec.SiteRef.Name], Reports: w.FeedServerReports, Consumers: w.ConsumerReports, Scaling: w.Scaling["feed-server/"+server.Name]}
-		view.Deployment = w.deployment(plan.FeedServerName(server.Name))
+		view.Deployment = w.deployment(workload.FeedServerName(server.Name))
 		view.Pods = keep(w.Pods, func(p corev1.Pod) bool {
-			return p.Labels[plan.LabelName] == plan.FeedServerProgram && p.Labels[plan.LabelInstance] == server.Name
+			return p.Labels[workload.LabelName] == workload.FeedServerProgram && p.Labels[workload.LabelInstance] == server.Name
 		})
-		program := plan.FeedServerOf(site, server)
+		program := workload.FeedServerOf(site, server)
 		program.Image, program.Secrets = "substorm/feed-server:dev", secrets
 		if site != nil && site.Spec.JetStream.AccountKeySecretRef != nil {
 			user := plan.FeedServerUser(site, server.Name)
@@ -110,7 +111,7 @@ func (w world) planServers(out *planned, site *v1alpha1.Site, servers []v1alpha1
 		out.FeedServers[server.Name] = status
 		out.requeue("feedServers", server.Name, wait)
 		if plan.FeedServerAccepted(view).OK() {
-			out.FeedServerObjects[server.Name] = plan.FeedServer{SiteProgram: program, Server: server, Replicas: view.Replicas(), Tight: view.Tight(), Addressed: plan.AddressedServer(servers)}.Objects()
+			out.FeedServerObjects[server.Name] = workload.FeedServer{SiteProgram: program, Server: server, Replicas: view.Replicas(), Tight: view.Tight(), Addressed: plan.AddressedServer(servers)}.Objects()
 		}
 	}
 }
@@ -120,8 +121,8 @@ func (w world) archivist(site *v1alpha1.Site) (view plan.SiteProgramView) {
 	if site == nil {
 		return view
 	}
-	view.Pods = keep(w.Pods, func(p corev1.Pod) bool { return p.Labels[plan.LabelName] == plan.ArchivistProgram })
-	if view.Deployment = w.deployment(plan.ArchivistName(site)); view.Deployment == nil {
+	view.Pods = keep(w.Pods, func(p corev1.Pod) bool { return p.Labels[workload.LabelName] == workload.ArchivistProgram })
+	if view.Deployment = w.deployment(workload.ArchivistName(site)); view.Deployment == nil {
 		two := int32(2)
 		view.Deployment = &appsv1.Deployment{
 			Spec: appsv1.DeploymentSpec{Replicas: &two}, Status: appsv1.DeploymentStatus{ReadyReplicas: two, UpdatedReplicas: two},
@@ -158,14 +159,14 @@ func (w world) planFeeds(t *testing.T, out *planned, in *plan.RegistryInput, ser
 	if in.Site == nil {
 		return
 	}
-	archivist := plan.ArchivistOf(in.Site)
+	archivist := workload.ArchivistOf(in.Site)
 	archivist.Image, archivist.Secrets = "substorm/archivist:dev", in.Secrets
 	if in.Site.Spec.JetStream.AccountKeySecretRef != nil {
 		user := plan.ArchivistUser(in.Site)
-		out.Users[plan.ArchivistProgram] = user
+		out.Users[workload.ArchivistProgram] = user
 		archivist.Permissions = user.Hash("AACCOUNT", "AACCOUNT")
 	}
-	out.Archivist = plan.Archivist{SiteProgram: archivist}.Objects()
+	out.Archivist = workload.Archivist{SiteProgram: archivist}.Objects()
 	bus := plan.PlanBus(in.Site, in.Feeds, in.FeedsAre, in.Consumers, in.ConsumersAre, durables(in.Consumers))
 	bus.MayRead = plan.MayRead(bus, in.Feeds, in.Consumers, in.Instruments, may, w.Now)
 	out.Bus[site] = bus
@@ -195,7 +196,7 @@ func (w world) planDeletions(out *planned, in *plan.RegistryInput, site string, 
 }
 
 // owned says in the Secrets whose they are.
-func (w world) owned(secrets plan.Secrets) plan.Secrets {
+func (w world) owned(secrets workload.Secrets) workload.Secrets {
 	all := maps.Clone(secrets)
 	for name, uid := range w.SecretOwners {
 		is := all[name].DeepCopy()

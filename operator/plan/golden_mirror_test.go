@@ -14,6 +14,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // mirrorWorld is what a test's .in.yaml holds of MirrorPartners.
@@ -39,18 +40,18 @@ type askedRun struct {
 type mirrorsPlanned struct {
 	MirrorPartners map[string]v1alpha1.MirrorPartnerStatus `json:"mirrorPartners,omitempty"`
 	// MirrorObjects by partner; Leftovers are those that go, as kind and name, and Forgotten the runs whose reports do.
-	MirrorObjects map[string][]plan.Object `json:"mirrorObjects,omitempty"`
-	Leftovers     map[string][]string      `json:"leftovers,omitempty"`
-	Forgotten     map[string][]string      `json:"forgotten,omitempty"`
+	MirrorObjects map[string][]workload.Object `json:"mirrorObjects,omitempty"`
+	Leftovers     map[string][]string          `json:"leftovers,omitempty"`
+	Forgotten     map[string][]string          `json:"forgotten,omitempty"`
 	// Halts by partner: what its objects must hold whatever else is amiss.
-	Halts map[string][]plan.Object `json:"halts,omitempty"`
+	Halts map[string][]workload.Object `json:"halts,omitempty"`
 	// ManualRuns are the Jobs of those that somebody asked for, or why there is none.
 	ManualRuns map[string]any `json:"manualRuns,omitempty"`
 }
 
 func newMirrorsPlanned() mirrorsPlanned {
-	return mirrorsPlanned{MirrorPartners: map[string]v1alpha1.MirrorPartnerStatus{}, MirrorObjects: map[string][]plan.Object{},
-		Leftovers: map[string][]string{}, Forgotten: map[string][]string{}, Halts: map[string][]plan.Object{}, ManualRuns: map[string]any{}}
+	return mirrorsPlanned{MirrorPartners: map[string]v1alpha1.MirrorPartnerStatus{}, MirrorObjects: map[string][]workload.Object{},
+		Leftovers: map[string][]string{}, Forgotten: map[string][]string{}, Halts: map[string][]workload.Object{}, ManualRuns: map[string]any{}}
 }
 
 // add says whether it knows the part.
@@ -84,20 +85,20 @@ func (w world) planMirrors(t *testing.T, out *planned, in *plan.RegistryInput, a
 		m := &in.Mirrors[i]
 		view := plan.MirrorView{Now: w.Now, Mirror: m, Site: in.Site, Verdict: in.MirrorsAre[m.Name], Bus: w.Bus[m.Spec.SiteRef.Name], Secrets: in.Secrets,
 			Reports: w.MirrorReports[m.Name]}
-		view.Deployment = w.deployment(plan.MirrorName(m.Name))
+		view.Deployment = w.deployment(workload.MirrorName(m.Name))
 		for k := range w.CronJobs {
-			if w.CronJobs[k].Name == plan.MirrorName(m.Name) {
+			if w.CronJobs[k].Name == workload.MirrorName(m.Name) {
 				view.CronJob = &w.CronJobs[k]
 			}
 		}
-		view.Jobs = keep(w.Jobs, func(j batchv1.Job) bool { return j.Labels[plan.LabelInstance] == m.Name })
+		view.Jobs = keep(w.Jobs, func(j batchv1.Job) bool { return j.Labels[workload.LabelInstance] == m.Name })
 		view.Pods = keep(w.Pods, func(p corev1.Pod) bool {
-			return p.Labels[plan.LabelName] == plan.MirrorProgram && p.Labels[plan.LabelInstance] == m.Name
+			return p.Labels[workload.LabelName] == workload.MirrorProgram && p.Labels[workload.LabelInstance] == m.Name
 		})
 		if entry, exists := registry.Mirrors[m.Name]; exists {
 			view.Entry = &entry
 		}
-		program := plan.MirrorOf(in.Site, m)
+		program := workload.MirrorOf(in.Site, m)
 		program.Image, program.Secrets = "substorm/mirror-jobs:dev", in.Secrets
 		if in.Site != nil && in.Site.Spec.JetStream.AccountKeySecretRef != nil {
 			user := plan.MirrorUser(in.Site, m)
@@ -111,14 +112,14 @@ func (w world) planMirrors(t *testing.T, out *planned, in *plan.RegistryInput, a
 		if runs := plan.MirrorReportsToForget(view.Reports, view.Jobs, w.Now); len(runs) > 0 {
 			out.Forgotten[m.Name] = runs
 		}
-		if halts := plan.MirrorHalts(m); len(halts) > 0 {
+		if halts := workload.MirrorHalts(m); len(halts) > 0 {
 			out.Halts[m.Name] = halts
 		}
-		for _, o := range plan.MirrorLeftovers(in.Site, m) {
+		for _, o := range workload.MirrorLeftovers(in.Site, m) {
 			out.Leftovers[m.Name] = append(out.Leftovers[m.Name], o.Kind+" "+o.Name)
 		}
 		if view.Verdict.OK() {
-			out.MirrorObjects[m.Name] = plan.Mirror{SiteProgram: program, Partner: m}.Objects()
+			out.MirrorObjects[m.Name] = workload.Mirror{SiteProgram: program, Partner: m}.Objects()
 		}
 		if asked, is := w.Asked[m.Name]; is {
 			out.ManualRuns[m.Name] = w.manualRun(t, m, asked, out.MirrorObjects[m.Name])
@@ -127,9 +128,9 @@ func (w world) planMirrors(t *testing.T, out *planned, in *plan.RegistryInput, a
 }
 
 // manualRun is the Job of a run that somebody asks for, of the template of what runs as a rule.
-func (w world) manualRun(t *testing.T, m *v1alpha1.MirrorPartner, asked askedRun, objects []plan.Object) any {
+func (w world) manualRun(t *testing.T, m *v1alpha1.MirrorPartner, asked askedRun, objects []workload.Object) any {
 	t.Helper()
-	job, err := plan.ManualMirrorJob(m, podTemplateOf(t, objects), plan.ManualRun{From: asked.From, To: asked.To, VerifyOnly: asked.VerifyOnly, Force: asked.Force})
+	job, err := workload.ManualMirrorJob(m, podTemplateOf(t, objects), workload.ManualRun{From: asked.From, To: asked.To, VerifyOnly: asked.VerifyOnly, Force: asked.Force})
 	if err != nil {
 		return err.Error()
 	}
@@ -137,7 +138,7 @@ func (w world) manualRun(t *testing.T, m *v1alpha1.MirrorPartner, asked askedRun
 }
 
 // podTemplateOf is that of the CronJob or Deployment among objects, as the API server has it.
-func podTemplateOf(t *testing.T, objects []plan.Object) *corev1.PodTemplateSpec {
+func podTemplateOf(t *testing.T, objects []workload.Object) *corev1.PodTemplateSpec {
 	t.Helper()
 	for _, o := range objects {
 		data := must(json.Marshal(o.Apply))(t)

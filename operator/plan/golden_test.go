@@ -30,6 +30,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 var update = flag.Bool("update", false, "write the .out.yaml files anew")
@@ -113,7 +114,7 @@ type planned struct {
 	Markers        map[string]markerVerdict                `json:"markers,omitempty"`
 	Users          map[string]plan.JetStreamUser           `json:"users,omitempty"`
 	LeafUsers      map[string]plan.JetStreamUser           `json:"leafUsers,omitempty"`
-	Objects        map[string][]plan.Object                `json:"objects,omitempty"`
+	Objects        map[string][]workload.Object            `json:"objects,omitempty"`
 	// Replicas are how many pods there should be, by pool.
 	Replicas map[string]int32 `json:"replicas,omitempty"`
 	// Credentials says what becomes of those that were found.
@@ -169,7 +170,7 @@ func (w world) plan(t *testing.T) planned {
 	sites := load[v1alpha1.Site](t, "sites", w.Sites)
 	gateways := load[v1alpha1.IngestGateway](t, "ingestgateways", w.IngestGateways)
 	instruments := load[v1alpha1.Instrument](t, "instruments", w.Instruments)
-	secrets := plan.Secrets{}
+	secrets := workload.Secrets{}
 	for name, data := range w.Secrets {
 		secrets[name] = &corev1.Secret{Data: map[string][]byte{}}
 		if !slices.Contains(w.Unlabeled, name) {
@@ -192,7 +193,7 @@ func (w world) plan(t *testing.T) planned {
 		Sites: map[string]v1alpha1.SiteStatus{}, IngestGateways: map[string]v1alpha1.IngestGatewayStatus{},
 		Instruments: map[string]v1alpha1.InstrumentStatus{}, Registry: map[string]plan.RegistryChange{},
 		Streams: map[string][]plan.Stream{}, Buckets: map[string][]plan.Bucket{},
-		Markers: map[string]markerVerdict{}, Users: map[string]plan.JetStreamUser{}, Objects: map[string][]plan.Object{},
+		Markers: map[string]markerVerdict{}, Users: map[string]plan.JetStreamUser{}, Objects: map[string][]workload.Object{},
 		Replicas: map[string]int32{}, RequeueAfter: map[string]map[string]string{}, feedsPlanned: newFeedsPlanned(), mirrorsPlanned: newMirrorsPlanned(),
 	}
 	siteOf := map[string]*v1alpha1.Site{}
@@ -220,7 +221,7 @@ func (w world) plan(t *testing.T) planned {
 	return out.only(t, w.Show)
 }
 
-func (w world) planSite(t *testing.T, out *planned, name string, site *v1alpha1.Site, sites []v1alpha1.Site, gateways []v1alpha1.IngestGateway, servers []v1alpha1.FeedServer, instruments []v1alpha1.Instrument, secrets plan.Secrets) {
+func (w world) planSite(t *testing.T, out *planned, name string, site *v1alpha1.Site, sites []v1alpha1.Site, gateways []v1alpha1.IngestGateway, servers []v1alpha1.FeedServer, instruments []v1alpha1.Instrument, secrets workload.Secrets) {
 	ofSite := func(ref v1alpha1.LocalReference) bool { return ref.Name == name }
 	pools := keep(gateways, func(g v1alpha1.IngestGateway) bool { return ofSite(g.Spec.SiteRef) })
 	servers = keep(servers, func(s v1alpha1.FeedServer) bool { return ofSite(s.Spec.SiteRef) })
@@ -308,7 +309,7 @@ func (w world) planInstrument(out *planned, inst *v1alpha1.Instrument, verdict p
 	flowing[inst.Name] = finding.Of(status.Conditions, v1alpha1.ConditionDataFlowing)
 }
 
-func (w world) planPool(t *testing.T, out *planned, pool *v1alpha1.IngestGateway, site *v1alpha1.Site, accepted finding.Finding, all []v1alpha1.IngestGateway, secrets plan.Secrets, in plan.RegistryInput) {
+func (w world) planPool(t *testing.T, out *planned, pool *v1alpha1.IngestGateway, site *v1alpha1.Site, accepted finding.Finding, all []v1alpha1.IngestGateway, secrets workload.Secrets, in plan.RegistryInput) {
 	instruments, verdicts, registry := in.Instruments, in.Verdicts, w.Registry[pool.Spec.SiteRef.Name]
 	view := plan.GatewayView{Now: w.Now, Gateway: pool, Site: site, SiteAccepted: accepted, Others: all, Secrets: secrets,
 		Bus: w.Bus[pool.Spec.SiteRef.Name], Reports: w.GatewayReports, Registry: registry,
@@ -330,7 +331,7 @@ func (w world) planPool(t *testing.T, out *planned, pool *v1alpha1.IngestGateway
 		}
 	}
 	slices.Sort(view.Replicated)
-	view.Pods = keep(w.Pods, func(p corev1.Pod) bool { return p.Labels[plan.LabelInstance] == pool.Name })
+	view.Pods = keep(w.Pods, func(p corev1.Pod) bool { return p.Labels[workload.LabelInstance] == pool.Name })
 	if site != nil {
 		view.Credentials = w.credentialsOf(out, "pool/"+pool.Name, plan.GatewayUser(site, pool.Name), pool.Annotations)
 	}
@@ -341,7 +342,7 @@ func (w world) planPool(t *testing.T, out *planned, pool *v1alpha1.IngestGateway
 	if site == nil {
 		return
 	}
-	p := plan.Pool{Gateway: pool, Site: site, Replicas: view.Replicas(), Image: view.Image, Apart: view.PodsApart(), Secrets: view.Secrets}
+	p := workload.Pool{Gateway: pool, Site: site, Replicas: view.Replicas(), Image: view.Image, Apart: view.PodsApart(), Secrets: view.Secrets}
 	if view.WaitsForTurn() != "" {
 		p.Keeps = must(plan.TemplateAsItIs(&view.StatefulSet.Spec.Template))(t)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 const (
@@ -52,20 +53,20 @@ func tlsIsNotConfigured(in listening) (finding.Finding, bool) {
 }
 
 // TokenSecrets are the Secrets whose tokens an Instrument's senders show.
-func TokenSecrets(inst *v1alpha1.Instrument) []SecretNeed {
-	var needs []SecretNeed
+func TokenSecrets(inst *v1alpha1.Instrument) []workload.SecretNeed {
+	var needs []workload.SecretNeed
 	for i := range inst.Spec.Listeners {
 		needs = append(needs, tokenSecrets(&inst.Spec.Listeners[i])...)
 	}
 	return needs
 }
 
-func tokenSecrets(listener *v1alpha1.Listener) []SecretNeed {
+func tokenSecrets(listener *v1alpha1.Listener) []workload.SecretNeed {
 	ref := listener.TokenSecretKeyRef
 	if ref == nil {
 		return nil
 	}
-	return []SecretNeed{{fmt.Sprintf("spec.listeners[name=%s].tokenSecretKeyRef", listener.Name), ref.Name, []string{ref.Key}}}
+	return []workload.SecretNeed{{Field: fmt.Sprintf("spec.listeners[name=%s].tokenSecretKeyRef", listener.Name), Name: ref.Name, Keys: []string{ref.Key}}}
 }
 
 // tokenSecretIsNotLabeled: what the registry holds of such a Secret's tokens stays, so
@@ -107,7 +108,7 @@ func tokensOf(secret *corev1.Secret, key string) []string {
 
 // tokenHashes hashes a listener's tokens. A token that stood in the entry before
 // keeps its salt: an entry changes only where a token does.
-func tokenHashes(inst *v1alpha1.Instrument, listener *v1alpha1.Listener, secrets Secrets, was []wire.TokenHash) []wire.TokenHash {
+func tokenHashes(inst *v1alpha1.Instrument, listener *v1alpha1.Listener, secrets workload.Secrets, was []wire.TokenHash) []wire.TokenHash {
 	if listener.TokenSecretKeyRef == nil {
 		return nil
 	}
@@ -137,7 +138,7 @@ func tooGuessable(secret *corev1.Secret, key string) bool {
 // revoke returns an entry that stays without the tokens that none of its
 // Instrument's Secrets holds any more, and with who may read as it is declared now.
 // A listener that needs a token and has none left takes none.
-func revoke(inst *v1alpha1.Instrument, entry wire.InstrumentEntry, secrets Secrets) wire.InstrumentEntry {
+func revoke(inst *v1alpha1.Instrument, entry wire.InstrumentEntry, secrets workload.Secrets) wire.InstrumentEntry {
 	entry.Access = accessEntry(&inst.Spec.Access)
 	entry.Listeners = heldByListeners(inst, entry.Listeners, secrets)
 	return entry
@@ -145,7 +146,7 @@ func revoke(inst *v1alpha1.Instrument, entry wire.InstrumentEntry, secrets Secre
 
 // heldByListeners are the listeners of an entry without the tokens that none of the Instrument's
 // Secrets holds any more.
-func heldByListeners(inst *v1alpha1.Instrument, listeners []wire.ListenerEntry, secrets Secrets) []wire.ListenerEntry {
+func heldByListeners(inst *v1alpha1.Instrument, listeners []wire.ListenerEntry, secrets workload.Secrets) []wire.ListenerEntry {
 	var tokens []string
 	for _, need := range TokenSecrets(inst) {
 		tokens = append(tokens, tokensOf(secrets[need.Name], need.Keys[0])...)

@@ -7,11 +7,9 @@ import (
 	"encoding/hex"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-	coreac "k8s.io/client-go/applyconfigurations/core/v1"
-
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // JetStreamUser is a user of the Site's account that may do only what its
@@ -57,7 +55,7 @@ func ConsumerUserName(c *v1alpha1.FeedConsumer) string {
 // (max_control_line): what harms nobody is allowed for all streams at once.
 func GatewayUser(site *v1alpha1.Site, pool string) JetStreamUser {
 	code := site.Spec.Code
-	inbox := InboxPrefix(pool)
+	inbox := workload.InboxPrefix(pool)
 	u := JetStreamUser{
 		Name:        GatewayUserName(site.Namespace, pool),
 		InboxPrefix: inbox,
@@ -101,7 +99,7 @@ func ArchivistUserName(site *v1alpha1.Site) string {
 // of space weather.
 func ArchivistUser(site *v1alpha1.Site) JetStreamUser {
 	code := site.Spec.Code
-	inbox := InboxPrefix(ArchivistName(site))
+	inbox := workload.InboxPrefix(workload.ArchivistName(site))
 	u := JetStreamUser{
 		Name:        ArchivistUserName(site),
 		InboxPrefix: inbox,
@@ -168,7 +166,7 @@ func OperatorUser(site *v1alpha1.Site) JetStreamUser {
 // of the ledger they write the columns of readers that pull, and cannot see it.
 func FeedServerUser(site *v1alpha1.Site, server string) JetStreamUser {
 	code := site.Spec.Code
-	inbox := feedServerInbox(site, server)
+	inbox := workload.FeedServerInbox(site, server)
 	status, lease := wire.StatusBucket(code), wire.LeaseBucket(code)
 	u := JetStreamUser{
 		Name:        FeedServerUserName(site.Namespace, server),
@@ -222,15 +220,6 @@ func ConsumerInbox(site *v1alpha1.Site, durable string) string {
 	return "_INBOX_" + site.Spec.Code + "_" + durable
 }
 
-// InboxPrefix begins the inboxes of a pool's programs.
-func InboxPrefix(pool string) string { return "_INBOX_" + pool }
-
-// feedServerInbox begins the inboxes of a FeedServer's pods. Sites of several namespaces may
-// share an account, and FeedServers there a name: their Sites' codes differ.
-func feedServerInbox(site *v1alpha1.Site, server string) string {
-	return InboxPrefix(FeedServerName(server)) + "_" + site.Spec.Code
-}
-
 // surgeLevelKey is where the level of space weather is kept, which the operator alone says.
 func surgeLevelKey(code string) string {
 	return "$KV." + wire.StatusBucket(code) + "." + wire.SurgeStatusKey
@@ -277,14 +266,4 @@ func (u JetStreamUser) Hash(account, issuer string) string {
 		h.Write([]byte(strings.Join(list, "\n") + "\n\n"))
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
-}
-
-// CredentialsSecret holds a pool's credentials, and the hash of what they allow.
-func (p Pool) CredentialsSecret(creds []byte) *coreac.SecretApplyConfiguration {
-	return coreac.Secret(JetStreamSecret(p.Gateway.Name), p.Gateway.Namespace).
-		WithLabels(p.labels()).
-		WithAnnotations(map[string]string{AnnotationPermissions: p.Permissions}).
-		WithOwnerReferences(p.owner()).
-		WithType(corev1.SecretTypeOpaque).
-		WithData(map[string][]byte{KeyUserCreds: creds})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // leafPatience is how long a leaf may be unheard and still count as connected. A
@@ -106,9 +107,9 @@ func LeafSecretName(site *v1alpha1.Site, leaf v1alpha1.Leaf) string {
 func LeafSecret(site *v1alpha1.Site, leaf v1alpha1.Leaf, creds []byte, permissions string) *coreac.SecretApplyConfiguration {
 	return coreac.Secret(LeafSecretName(site, leaf), site.Namespace).
 		WithLabels(map[string]string{
-			LabelName: "leaf", LabelInstance: site.Name, LabelComponent: "leaf", LabelPartOf: "substorm", LabelManagedBy: FieldOwner,
+			workload.LabelName: "leaf", workload.LabelInstance: site.Name, workload.LabelComponent: "leaf", workload.LabelPartOf: "substorm", workload.LabelManagedBy: workload.FieldOwner,
 		}).
-		WithAnnotations(map[string]string{AnnotationPermissions: permissions}).
+		WithAnnotations(map[string]string{workload.AnnotationPermissions: permissions}).
 		WithOwnerReferences(metaac.OwnerReference().
 			WithAPIVersion(v1alpha1.GroupVersion.String()).
 			WithKind("Site").
@@ -116,7 +117,7 @@ func LeafSecret(site *v1alpha1.Site, leaf v1alpha1.Leaf, creds []byte, permissio
 			WithUID(site.UID).
 			WithController(true)).
 		WithType(corev1.SecretTypeOpaque).
-		WithData(map[string][]byte{KeyUserCreds: creds})
+		WithData(map[string][]byte{workload.KeyUserCreds: creds})
 }
 
 // LeafReport is what our NATS server said of a leaf's two base streams, and of their copies
@@ -158,9 +159,9 @@ func (v SiteView) leaves(jetStream finding.Finding) ([]v1alpha1.LeafStatus, *fin
 	}
 	f := finding.Good(v1alpha1.ReasonReachable, fmt.Sprintf("%d of %d leaves are connected", len(all), len(all)))
 	missing, noKey := v.leavesHaveNoAccountKey()
-	secret, noSecret := v.Secrets.Missing(LeavesAccountSecrets(v.Site))
+	secret, noSecret := v.Secrets.Missing(workload.LeavesAccountSecrets(v.Site))
 	switch {
-	case standalone(v.Site):
+	case finding.IsStandalone(v.Site):
 		f = finding.Bad(v1alpha1.ReasonStandalone, "spec.leaves: substorm up opens no port for leaves, "+
 			"so it cannot be the hub of others: run the hub on a cluster, or have the leaves mirrored (MirrorPartner)")
 	case noKey:

@@ -195,7 +195,7 @@ func (in mirrorApplication) selects() finding.Finding {
 }
 
 func mirrorIsUnreadable(in mirrorApplication) (finding.Finding, bool) {
-	problem := Unreadable(in.mirror)
+	problem := finding.Unreadable(in.mirror)
 	return finding.Bad(v1alpha1.ReasonUnreadable, "the operator cannot read the MirrorPartner, and leaves its registry entry and its Jobs as they are: "+problem), problem != ""
 }
 

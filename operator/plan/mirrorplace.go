@@ -14,6 +14,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // mirrorPlace is where the copies of a push lie at the other side, as a path; empty of a pull.
@@ -147,7 +148,7 @@ func foldersOf(place string) (all []string) {
 func originsTaken(mirrors []v1alpha1.MirrorPartner) map[string]*v1alpha1.MirrorPartner {
 	first, taken := map[string]*v1alpha1.MirrorPartner{}, map[string]*v1alpha1.MirrorPartner{}
 	for _, m := range byAge(mirrors) {
-		origin := originOf(m.Spec.HTTPS)
+		origin := workload.OriginOf(m.Spec.HTTPS)
 		if origin == "" {
 			continue
 		}
@@ -180,7 +181,7 @@ func mirrorsOriginIsTaken(in mirrorApplication) (finding.Finding, bool) {
 	}
 	return finding.Bad(v1alpha1.ReasonConflict, fmt.Sprintf(
 		"the older MirrorPartner %q pulls from Site %q already: give it all instruments that you want of that Site, and delete this one",
-		in.pulled.Name, originOf(in.mirror.Spec.HTTPS))), true
+		in.pulled.Name, workload.OriginOf(in.mirror.Spec.HTTPS))), true
 }
 
 func mirrorsPlaceIsTaken(in mirrorApplication) (finding.Finding, bool) {
@@ -198,13 +199,6 @@ func mirrorsPlaceIsTaken(in mirrorApplication) (finding.Finding, bool) {
 // mirrorPullsOwn looks for a pull of the Site's own archive, whose objects nobody could tell from those that the Site received.
 func mirrorPullsOwn(in mirrorApplication) (finding.Finding, bool) {
 	h := in.mirror.Spec.HTTPS
-	return finding.Bad(v1alpha1.ReasonConflict, fmt.Sprintf("spec.https.origin is %q, the code of Site %q itself: name the code of the Site there", originOf(h), in.site.Name)),
+	return finding.Bad(v1alpha1.ReasonConflict, fmt.Sprintf("spec.https.origin is %q, the code of Site %q itself: name the code of the Site there", workload.OriginOf(h), in.site.Name)),
 		h != nil && h.Origin != "" && h.Origin == in.site.Spec.Code
-}
-
-func originOf(h *v1alpha1.MirrorHTTPS) string {
-	if h == nil {
-		return ""
-	}
-	return h.Origin
 }

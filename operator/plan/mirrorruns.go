@@ -16,6 +16,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // MaxMirrorRuns is how many runs a status has, and how many reports of runs that ended are kept.
@@ -130,13 +131,13 @@ func (v MirrorView) reported(r *MirrorReport) v1alpha1.MirrorRun {
 
 // unreported is a run whose Job has said nothing yet.
 func (v MirrorView) unreported(job *batchv1.Job) v1alpha1.MirrorRun {
-	run := v1alpha1.MirrorRun{Name: shortened(job.Name, 63), Trigger: triggerOf(job.Labels[LabelTrigger]), Result: v1alpha1.MirrorRunning,
+	run := v1alpha1.MirrorRun{Name: shortened(job.Name, 63), Trigger: triggerOf(job.Labels[workload.LabelTrigger]), Result: v1alpha1.MirrorRunning,
 		StartTime: *toSecond(job.CreationTimestamp.Time)}
 	if jobEnded(job) != nil {
 		v.endAs(&run, job)
 		return run
 	}
-	run.Message = PodProblem(v.podsOf(job.Name))
+	run.Message = workload.PodProblem(v.podsOf(job.Name))
 	return run
 }
 
@@ -149,7 +150,7 @@ func (v MirrorView) endAs(run *v1alpha1.MirrorRun, job *batchv1.Job) {
 		return
 	}
 	run.Result, run.Reason = v1alpha1.MirrorFailed, v1alpha1.ReasonRunFailed
-	run.Message = shortened("its Job failed, and it did not report why: "+cmp.Or(PodProblem(v.podsOf(job.Name)), ended.Message, ended.Reason, "see its log")+
+	run.Message = shortened("its Job failed, and it did not report why: "+cmp.Or(workload.PodProblem(v.podsOf(job.Name)), ended.Message, ended.Reason, "see its log")+
 		"; kubectl logs job/"+job.Name+" may tell more", 1024)
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // runPatience is how long after its time a scheduled run may begin before that is shown: the CronJob controller looks every few
@@ -31,7 +32,7 @@ type MirrorView struct {
 	// Entry is what stands in the registry; nil where there is nothing.
 	Entry   *wire.MirrorEntry
 	Bus     Bus
-	Secrets Secrets
+	Secrets workload.Secrets
 	// SiteProgramView is what was found of a continuous mirror; its Pods are those of all runs.
 	SiteProgramView
 	CronJob *batchv1.CronJob
@@ -72,7 +73,9 @@ func MirrorStatus(v MirrorView) (v1alpha1.MirrorPartnerStatus, time.Duration) {
 // The order is that in which a person can put things right.
 var mirrorReadiness = []finding.Check[MirrorView]{
 	func(v MirrorView) (finding.Finding, bool) { return v.Verdict.Finding, !v.Verdict.OK() },
-	func(v MirrorView) (finding.Finding, bool) { return v.Secrets.Missing(MirrorSecrets(v.Site, v.Mirror)) },
+	func(v MirrorView) (finding.Finding, bool) {
+		return v.Secrets.Missing(workload.MirrorSecrets(v.Site, v.Mirror))
+	},
 	func(v MirrorView) (finding.Finding, bool) { return v.refused() },
 	mirrorIsNotInRegistry,
 	mirrorIsNotRolledOut,
@@ -97,21 +100,21 @@ func mirrorIsNotInRegistry(v MirrorView) (finding.Finding, bool) {
 }
 
 func mirrorIsNotRolledOut(v MirrorView) (finding.Finding, bool) {
-	if MirrorRunsOn(v.Site, v.Mirror) != "Deployment" || v.suspended() {
+	if workload.MirrorRunsOn(v.Site, v.Mirror) != "Deployment" || v.suspended() {
 		return finding.Finding{}, false
 	}
 	return programIsNotRolledOut("mirror of partner "+v.Mirror.Name, v.SiteProgramView, 1)
 }
 
 func mirrorHasNoCronJob(v MirrorView) (finding.Finding, bool) {
-	return finding.Bad(v1alpha1.ReasonProgressing, fmt.Sprintf("CronJob %q is not there yet", MirrorName(v.Mirror.Name))),
-		v.CronJob == nil && MirrorRunsOn(v.Site, v.Mirror) == "CronJob"
+	return finding.Bad(v1alpha1.ReasonProgressing, fmt.Sprintf("CronJob %q is not there yet", workload.MirrorName(v.Mirror.Name))),
+		v.CronJob == nil && workload.MirrorRunsOn(v.Site, v.Mirror) == "CronJob"
 }
 
 // mirrorMissedItsRun looks for a run that should have begun and did not, because the CronJob controller is away, say, or the one
 // before it lasted longer than spec.schedule.startingDeadline allows.
 func mirrorMissedItsRun(v MirrorView) (finding.Finding, bool) {
-	if v.CronJob == nil || v.suspended() || MirrorRunsOn(v.Site, v.Mirror) != "CronJob" || len(v.CronJob.Status.Active) > 0 {
+	if v.CronJob == nil || v.suspended() || workload.MirrorRunsOn(v.Site, v.Mirror) != "CronJob" || len(v.CronJob.Status.Active) > 0 {
 		return finding.Finding{}, false
 	}
 	s, err := schedule.Parse(v.Mirror.Spec.Schedule.Cron, string(v.Mirror.Spec.Schedule.TimeZone))
@@ -127,7 +130,7 @@ func mirrorMissedItsRun(v MirrorView) (finding.Finding, bool) {
 			at.Format(time.RFC3339), v.Mirror.Name)), true
 	case due:
 		return finding.Bad(v1alpha1.ReasonMissed, fmt.Sprintf("the run of %s has not begun: see what kubectl describe cronjob %s says, and whether the cluster's controller manager runs",
-			at.Format(time.RFC3339), MirrorName(v.Mirror.Name))), true
+			at.Format(time.RFC3339), workload.MirrorName(v.Mirror.Name))), true
 	default:
 		return finding.Finding{}, false
 	}

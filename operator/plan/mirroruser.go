@@ -5,6 +5,7 @@ package plan
 import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // MirrorUserName is the name in the tokens of a MirrorPartner's runs, and in nobody else's.
@@ -17,7 +18,7 @@ func MirrorUserName(namespace, partner string) string { return "mirror " + names
 // of any sender.
 func MirrorUser(site *v1alpha1.Site, m *v1alpha1.MirrorPartner) JetStreamUser {
 	code, partner := site.Spec.Code, m.Name
-	inbox := mirrorInbox(site, partner)
+	inbox := workload.MirrorInbox(site, partner)
 	cursors, leases := wire.CursorBucket(code), wire.LeaseBucket(code)
 	u := JetStreamUser{
 		Name:        MirrorUserName(site.Namespace, partner),
@@ -29,7 +30,7 @@ func MirrorUser(site *v1alpha1.Site, m *v1alpha1.MirrorPartner) JetStreamUser {
 		Subscribe: []string{inbox + ".>"},
 	}
 	reads := []string{"KV_" + wire.RegistryBucket(code)}
-	if mirrorReadsArchive(m) {
+	if workload.MirrorReadsArchive(m) {
 		notices := wire.NoticeStream(code)
 		reads = append(reads, notices, "KV_"+wire.IndexBucket(code))
 		u.Publish = append(u.Publish, "$JS.API.CONSUMER.MSG.NEXT."+notices+".*")
@@ -44,12 +45,6 @@ func MirrorUser(site *v1alpha1.Site, m *v1alpha1.MirrorPartner) JetStreamUser {
 		u.Publish = append(u.Publish, ownConsumers(name)...)
 	}
 	return u
-}
-
-// mirrorReadsArchive says whether the runs of a MirrorPartner need what the archive holds: those that push, and those that compare it
-// with another Substorm's. What is pulled by rsync or from a web archive is compared with what earlier runs noted.
-func mirrorReadsArchive(m *v1alpha1.MirrorPartner) bool {
-	return m.Spec.Direction != v1alpha1.MirrorPull || originOf(m.Spec.HTTPS) != ""
 }
 
 // readsKeys is the request for single keys of a bucket: it has the key in its subject, behind $KV and the bucket, which the stream's
@@ -85,13 +80,8 @@ func pullSubjects(code string, m *v1alpha1.MirrorPartner) []string {
 	status, registry := wire.StatusBucket(code), "$KV."+wire.RegistryBucket(code)+"."
 	reports := wire.GatewayStatusKey(">")
 	subjects := append(followsKeys(status, reports), readsKeys(status, reports), registry+wire.RegistryMoverKey(m.Name, "*"))
-	if origin := originOf(m.Spec.HTTPS); origin != "" {
+	if origin := workload.OriginOf(m.Spec.HTTPS); origin != "" {
 		subjects = append(subjects, registry+wire.RegistryGuestKey(origin, "*"), wire.RequestSubject(code, wire.GuestName(origin, "*")))
 	}
 	return subjects
-}
-
-// mirrorInbox begins the inboxes of a MirrorPartner's runs, as feedServerInbox does.
-func mirrorInbox(site *v1alpha1.Site, partner string) string {
-	return InboxPrefix(MirrorName(partner)) + "_" + site.Spec.Code
 }

@@ -15,14 +15,15 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // ReadersSecrets is the Secret with the tokens of a Site's named readers.
-func ReadersSecrets(site *v1alpha1.Site) []SecretNeed {
+func ReadersSecrets(site *v1alpha1.Site) []workload.SecretNeed {
 	if site == nil || site.Spec.ReadersSecretRef == nil {
 		return nil
 	}
-	return []SecretNeed{{Field: "spec.readersSecretRef", Name: site.Spec.ReadersSecretRef.Name}}
+	return []workload.SecretNeed{{Field: "spec.readersSecretRef", Name: site.Spec.ReadersSecretRef.Name}}
 }
 
 // readerCertificates are the names by which each of a Site's readers is known, without what
@@ -63,7 +64,7 @@ func severalHave(site *v1alpha1.Site) []string {
 }
 
 // ReadersProblem says which of a Site's readers are let in nowhere.
-func ReadersProblem(site *v1alpha1.Site, secrets Secrets) (finding.Finding, bool) {
+func ReadersProblem(site *v1alpha1.Site, secrets workload.Secrets) (finding.Finding, bool) {
 	if f, found := readersSecretProblem(site, secrets); found {
 		return f, true
 	}
@@ -73,7 +74,7 @@ func ReadersProblem(site *v1alpha1.Site, secrets Secrets) (finding.Finding, bool
 }
 
 // readersUndeclared says which tokens of readers stay valid although no manifest declares them any more.
-func readersUndeclared(site *v1alpha1.Site, secrets Secrets) (finding.Finding, bool) {
+func readersUndeclared(site *v1alpha1.Site, secrets workload.Secrets) (finding.Finding, bool) {
 	if site.Spec.ReadersSecretRef == nil {
 		return finding.Finding{}, false
 	}
@@ -120,7 +121,7 @@ func owns(fields *fieldpath.Set, part, key string) bool {
 		fields.Has(fieldpath.MakePathOrDie(part)) && fields.WithPrefix(fieldpath.PathElement{FieldName: &part}).Empty()
 }
 
-func readersSecretProblem(site *v1alpha1.Site, secrets Secrets) (finding.Finding, bool) {
+func readersSecretProblem(site *v1alpha1.Site, secrets workload.Secrets) (finding.Finding, bool) {
 	if site.Spec.ReadersSecretRef == nil {
 		return finding.Finding{}, false
 	}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // RegistryChange is what must be written to a Site's registry, in this order:
@@ -49,7 +51,7 @@ type RegistryInput struct {
 	MirrorsAre   map[string]MirrorVerdict
 	// Secrets are those that exist of the ones that hold tokens; one that could not
 	// be asked for must not be left out, since what is not there revokes.
-	Secrets Secrets
+	Secrets workload.Secrets
 	// Held are Instruments and Feeds of which durables still give what they close: gateways
 	// do not receive from such an Instrument where they did not before, and nothing else of
 	// it is new but whom it is closed to.
@@ -219,7 +221,7 @@ func (in RegistryInput) readerEntries(stands RegistryState, next int64) map[stri
 	if in.Site == nil {
 		return all
 	}
-	if Unreadable(in.Site) != "" {
+	if finding.Unreadable(in.Site) != "" {
 		return in.keptReaders(stands, next)
 	}
 	for name, tokens := range in.readerTokens(stands) {
@@ -271,7 +273,7 @@ func sameEntry(a, b wire.InstrumentEntry) bool {
 
 // entryOf is an Instrument as gateways know it, with the listeners that are accepted. Was is
 // the entry that stands.
-func entryOf(inst *v1alpha1.Instrument, verdict Verdict, revision int64, secrets Secrets, was wire.InstrumentEntry) wire.InstrumentEntry {
+func entryOf(inst *v1alpha1.Instrument, verdict Verdict, revision int64, secrets workload.Secrets, was wire.InstrumentEntry) wire.InstrumentEntry {
 	spec, listeners := &inst.Spec, verdict.accepted(inst)
 	entry := wire.InstrumentEntry{
 		UID:              string(inst.UID),
@@ -349,7 +351,7 @@ func siteUnderHold(site *v1alpha1.Site) bool {
 // siteUnderHold is what the marker says of the Site's legal hold. Of a Site that cannot be read, the one that stands does not end.
 func (in RegistryInput) siteUnderHold(complete *wire.RegistryComplete) bool {
 	stands := complete != nil && complete.LegalHold
-	return siteUnderHold(in.Site) || stands && in.Site != nil && Unreadable(in.Site) != ""
+	return siteUnderHold(in.Site) || stands && in.Site != nil && finding.Unreadable(in.Site) != ""
 }
 
 func retentionEntry(e *v1alpha1.Expiry) *wire.RetentionEntry {

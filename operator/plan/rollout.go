@@ -15,6 +15,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // A new image of the operator's goes to the pools of a Site one after the other, by name, and within a pool to one pod
@@ -31,7 +32,7 @@ func (v GatewayView) WaitsForTurn() string {
 		switch is := imageOf(set); {
 		case is == "":
 		case is == v.Image:
-			if lacks := rolledOut(set, *replicasOf(set.Spec.Replicas)); lacks != "" {
+			if lacks := workload.RolledOut(set, *workload.ReplicasOf(set.Spec.Replicas)); lacks != "" {
 				return fmt.Sprintf("its pods keep the template that they have until IngestGateway %q runs the new image: %s there; with spec.podTemplate.image they do not wait", other.Name, lacks)
 			}
 		case other.Name < v.Gateway.Name && !StandsStill(other):
@@ -44,7 +45,7 @@ func (v GatewayView) WaitsForTurn() string {
 // Turn is what pools that wait for their turn look at in the StatefulSet of another: its image, and what
 // it lacks. They are woken where it is another one.
 func Turn(set *appsv1.StatefulSet) string {
-	return imageOf(set) + " " + rolledOut(set, *replicasOf(set.Spec.Replicas))
+	return imageOf(set) + " " + workload.RolledOut(set, *workload.ReplicasOf(set.Spec.Replicas))
 }
 
 // HasAnotherImage says whether the pods of a StatefulSet do not run an image yet, or do not any more.

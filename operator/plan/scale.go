@@ -15,6 +15,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 	"github.com/substorm/substorm/operator/surge/autoscale"
 )
 
@@ -35,7 +36,7 @@ func (v GatewayView) Scale() autoscale.Scale {
 func (v GatewayView) pool() poolScale {
 	has := int32(0)
 	if v.StatefulSet != nil {
-		has = *replicasOf(v.StatefulSet.Spec.Replicas)
+		has = *workload.ReplicasOf(v.StatefulSet.Spec.Replicas)
 	}
 	return poolScale{v1alpha1.SurgePoolIngestGateway, v.Gateway, v.Site, GatewayReplicas(v.Gateway), MaxGateways, &v.Gateway.Spec.Autoscaling, has, v.Scaling}
 }
@@ -48,7 +49,7 @@ func (v GatewayView) wanted() int32 { return v.pool().scale().Replicas().Replica
 func (v GatewayView) hold() (held autoscale.Count, reason string) {
 	asked := v.wanted()
 	if v.StatefulSet != nil && !v.Bus.Up {
-		if current := *replicasOf(v.StatefulSet.Spec.Replicas); current > asked {
+		if current := *workload.ReplicasOf(v.StatefulSet.Spec.Replicas); current > asked {
 			return autoscale.Count{Replicas: current, Why: fmt.Sprintf("the operator does not reach JetStream, "+
 				"so it does not know what their spools hold; see the conditions of Site %q", v.Gateway.Spec.SiteRef.Name)}, v1alpha1.ReasonSpoolUnknown
 		}

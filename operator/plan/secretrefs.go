@@ -11,6 +11,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // SecretReference is a field of an object of ours that names a Secret which others write.
@@ -23,16 +24,16 @@ type SecretReference struct {
 // SecretReferences are those of one object.
 func SecretReferences(o metav1.Object) []SecretReference {
 	var kind string
-	var needs []SecretNeed
+	var needs []workload.SecretNeed
 	switch o := o.(type) {
 	case *v1alpha1.Site:
 		kind, needs = "Site", siteReferences(o)
 	case *v1alpha1.IngestGateway:
-		kind, needs = "IngestGateway", PoolSecrets(o)
+		kind, needs = "IngestGateway", workload.PoolSecrets(o)
 	case *v1alpha1.FeedServer:
-		kind, needs = "FeedServer", TLSSecrets("spec.tls", o.Spec.TLS)
+		kind, needs = "FeedServer", workload.TLSSecrets("spec.tls", o.Spec.TLS)
 	case *v1alpha1.MirrorPartner:
-		kind, needs = "MirrorPartner", PartnerSecrets(o)
+		kind, needs = "MirrorPartner", workload.PartnerSecrets(o)
 	case *v1alpha1.Instrument:
 		kind, needs = "Instrument", TokenSecrets(o)
 	}
@@ -45,18 +46,18 @@ func SecretReferences(o metav1.Object) []SecretReference {
 	return all
 }
 
-func siteReferences(site *v1alpha1.Site) []SecretNeed {
-	needs := slices.Concat(ObjectStoreSecrets(site), JetStreamSecrets(site), ConsumerAccountSecrets(site), CommandAccountSecrets(site),
-		LeavesAccountSecrets(site), ReadersSecrets(site))
+func siteReferences(site *v1alpha1.Site) []workload.SecretNeed {
+	needs := slices.Concat(workload.ObjectStoreSecrets(site), workload.JetStreamSecrets(site), workload.ConsumerAccountSecrets(site), workload.CommandAccountSecrets(site),
+		workload.LeavesAccountSecrets(site), ReadersSecrets(site))
 	store := &site.Spec.ObjectStore
 	if ref := store.ReadCredentialsSecretRef; ref != nil {
-		needs = append(needs, SecretNeed{Field: "spec.objectStore.readCredentialsSecretRef", Name: ref.Name})
+		needs = append(needs, workload.SecretNeed{Field: "spec.objectStore.readCredentialsSecretRef", Name: ref.Name})
 	}
 	if ref := store.GatewayCredentialsSecretRef; ref != nil {
-		needs = append(needs, SecretNeed{Field: "spec.objectStore.gatewayCredentialsSecretRef", Name: ref.Name})
+		needs = append(needs, workload.SecretNeed{Field: "spec.objectStore.gatewayCredentialsSecretRef", Name: ref.Name})
 	}
-	needs = append(needs, SecretNeed{Field: fieldUpstreamCredentials, Name: site.Spec.Upstream.CredentialsSecretRef.Name})
-	return append(needs, TLSSecrets("spec.upstream.tls", site.Spec.Upstream.TLS)...)
+	needs = append(needs, workload.SecretNeed{Field: fieldUpstreamCredentials, Name: site.Spec.Upstream.CredentialsSecretRef.Name})
+	return append(needs, workload.TLSSecrets("spec.upstream.tls", site.Spec.Upstream.TLS)...)
 }
 
 // fieldUpstreamCredentials names the Secret that the hub's operator writes for a leaf.
@@ -106,7 +107,7 @@ func holdsTokens(secret *corev1.Secret) bool {
 
 func writtenByOperator(secret *corev1.Secret) bool {
 	owner := metav1.GetControllerOfNoCopy(secret)
-	return secret.Labels[LabelManagedBy] == FieldOwner || owner != nil && owner.APIVersion == v1alpha1.GroupVersion.String()
+	return secret.Labels[workload.LabelManagedBy] == workload.FieldOwner || owner != nil && owner.APIVersion == v1alpha1.GroupVersion.String()
 }
 
 // notTokens says why the tokens of a Secret that a field names are not taken, see holdsTokens.

@@ -17,6 +17,7 @@ import (
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // writers are the kinds for whose objects the operator writes Secrets.
@@ -141,14 +142,14 @@ func setName(v reflect.Value, index []int) {
 // written are all Secrets that the operator writes.
 func written(t *testing.T) map[string]*corev1.Secret {
 	site := &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: "hub", Namespace: "field", UID: "s-1"}, Spec: v1alpha1.SiteSpec{Code: "hub"}}
-	pool := Pool{Site: site, Gateway: &v1alpha1.IngestGateway{ObjectMeta: metav1.ObjectMeta{Name: "pool", Namespace: "field", UID: "g-1"}}}
+	pool := workload.Pool{Site: site, Gateway: &v1alpha1.IngestGateway{ObjectMeta: metav1.ObjectMeta{Name: "pool", Namespace: "field", UID: "g-1"}}}
 	consumer := &v1alpha1.FeedConsumer{ObjectMeta: metav1.ObjectMeta{Name: "viewer", Namespace: "field", UID: "c-1"}}
 	token := []byte("0123456789abcdef0123456789abcdef")
 	all := map[string]*coreac.SecretApplyConfiguration{
 		"pool.go":           pool.CredentialsSecret(token),
 		"peers.go":          pool.CertificateSecret("pool-peers", map[string][]byte{"token": token}),
 		"leaf.go":           LeafSecret(site, v1alpha1.Leaf{Code: "north"}, token, ""),
-		"siteprogram.go":    FeedServerOf(site, &v1alpha1.FeedServer{ObjectMeta: metav1.ObjectMeta{Name: "feed", Namespace: "field", UID: "f-1"}}).CredentialsSecret(token),
+		"siteprogram.go":    workload.FeedServerOf(site, &v1alpha1.FeedServer{ObjectMeta: metav1.ObjectMeta{Name: "feed", Namespace: "field", UID: "f-1"}}).CredentialsSecret(token),
 		"consumersecret.go": ConsumerAccess{Site: site, Consumer: consumer}.Secret(map[string][]byte{KeyToken: token, KeyURL: []byte("ws://feed.example/feeds/all/ws?consumer=viewer")}, ""),
 	}
 	secrets := map[string]*corev1.Secret{}
@@ -169,9 +170,13 @@ func written(t *testing.T) map[string]*corev1.Secret {
 // reader or a sender, even with the label of Secrets with tokens, and with one of the two marks alone by
 // which the operator's Secrets are known.
 func TestWrittenSecretsHoldNoTokens(t *testing.T) {
-	sources, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
+	var sources []string
+	for _, pattern := range []string{"*.go", "*/*.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sources = append(sources, files...)
 	}
 	makers := 0
 	for _, file := range sources {
@@ -185,11 +190,11 @@ func TestWrittenSecretsHoldNoTokens(t *testing.T) {
 	}
 	all := written(t)
 	if makers != len(all) {
-		t.Errorf("the package makes %d Secrets, and the test knows %d", makers, len(all))
+		t.Errorf("the planners make %d Secrets, and the test knows %d", makers, len(all))
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		for what, strip := range map[string]func(*corev1.Secret){
-			"as it is": func(*corev1.Secret) {}, "without our label": func(s *corev1.Secret) { delete(s.Labels, LabelManagedBy) },
+			"as it is": func(*corev1.Secret) {}, "without our label": func(s *corev1.Secret) { delete(s.Labels, workload.LabelManagedBy) },
 			"without its owner": func(s *corev1.Secret) { s.OwnerReferences = nil },
 		} {
 			secret := all[name].DeepCopy()
@@ -200,7 +205,7 @@ func TestWrittenSecretsHoldNoTokens(t *testing.T) {
 			strip(secret)
 			in := RegistryInput{
 				Site:    &v1alpha1.Site{Spec: v1alpha1.SiteSpec{Code: "hub", ReadersSecretRef: &v1alpha1.LocalReference{Name: "readers"}}},
-				Secrets: Secrets{"readers": secret},
+				Secrets: workload.Secrets{"readers": secret},
 			}
 			if readers := in.readerEntries(RegistryState{}, 1); len(readers) > 0 {
 				t.Errorf("%s, %s: readers %v", name, what, readers)

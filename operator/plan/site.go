@@ -15,6 +15,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // Backends is what was found about a Site's backends when they were last
@@ -39,7 +40,7 @@ type SiteView struct {
 	Site *v1alpha1.Site
 	// Sites are all that the operator sees.
 	Sites    []v1alpha1.Site
-	Secrets  Secrets
+	Secrets  workload.Secrets
 	Backends Backends
 	// Flowing is the DataFlowing of each of the Site's instruments, by name;
 	// Counted says that none is missing.
@@ -132,8 +133,8 @@ func (v SiteView) setDeclared(c *finding.Conditions) {
 // SiteStatus returns the status, and after how long to look again.
 func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 	accepted := SiteAccepted(v)
-	store := v.reachable(accepted, ObjectStoreSecrets(v.Site), v.Backends.ObjectStore, v1alpha1.ConditionObjectStoreReachable, "the object store")
-	jetStream := v.reachable(accepted, JetStreamSecrets(v.Site), v.Backends.JetStream, v1alpha1.ConditionJetStreamReachable, "JetStream")
+	store := v.reachable(accepted, workload.ObjectStoreSecrets(v.Site), v.Backends.ObjectStore, v1alpha1.ConditionObjectStoreReachable, "the object store")
+	jetStream := v.reachable(accepted, workload.JetStreamSecrets(v.Site), v.Backends.JetStream, v1alpha1.ConditionJetStreamReachable, "JetStream")
 	counts, flowing := v.flowing()
 	if was := finding.Condition(v.Site.Status.Conditions, v1alpha1.ConditionDataFlowing); !v.Counted && was != nil {
 		flowing = finding.From(was)
@@ -236,7 +237,7 @@ func (v SiteView) ledger() *v1alpha1.LedgerState {
 // maxWaitsFor is how long status.ledger.waitsFor may be, in bytes.
 const maxWaitsFor = 1024
 
-func (v SiteView) reachable(accepted finding.Finding, needs []SecretNeed, tried *finding.Finding, kind, what string) finding.Finding {
+func (v SiteView) reachable(accepted finding.Finding, needs []workload.SecretNeed, tried *finding.Finding, kind, what string) finding.Finding {
 	was := finding.Condition(v.Site.Status.Conditions, kind)
 	return finding.First(v, []finding.Check[SiteView]{
 		func(SiteView) (finding.Finding, bool) { return v.Secrets.Missing(needs) },

@@ -8,6 +8,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // SiteProgramView is what was found of a SiteProgram.
@@ -49,7 +50,7 @@ func programIsNotRolledOut(what string, v SiteProgramView, asked int32) (finding
 	switch {
 	case d == nil:
 		lacks = "the Deployment of the " + what + " is not there yet"
-	case d.Status.ObservedGeneration < d.Generation || *replicasOf(d.Spec.Replicas) != asked:
+	case d.Status.ObservedGeneration < d.Generation || *workload.ReplicasOf(d.Spec.Replicas) != asked:
 		lacks = "the Deployment of the " + what + " is being changed"
 	case d.Status.ReadyReplicas < asked:
 		lacks = finding.Count(d.Status.ReadyReplicas, asked) + " " + what + " are ready"
@@ -58,7 +59,7 @@ func programIsNotRolledOut(what string, v SiteProgramView, asked int32) (finding
 	default:
 		return finding.Finding{}, false
 	}
-	for _, problem := range []string{podsAreRefused(d), PodProblem(v.Pods)} {
+	for _, problem := range []string{podsAreRefused(d), workload.PodProblem(v.Pods)} {
 		if problem != "" {
 			lacks += "; " + problem
 		}
@@ -83,12 +84,12 @@ func podsAreRefused(d *appsv1.Deployment) string {
 // archivistAvailable says whether one archivist works and another waits.
 func (v SiteView) archivistAvailable() finding.Finding {
 	return finding.First(v, []finding.Check[SiteView]{
-		func(v SiteView) (finding.Finding, bool) { return v.Secrets.Missing(ArchivistSecrets(v.Site)) },
+		func(v SiteView) (finding.Finding, bool) { return v.Secrets.Missing(workload.ArchivistSecrets(v.Site)) },
 		func(v SiteView) (finding.Finding, bool) { return v.Archivist.refused() },
 		func(v SiteView) (finding.Finding, bool) {
-			return programIsNotRolledOut("archivists", v.Archivist, archivistReplicas(v.Site))
+			return programIsNotRolledOut("archivists", v.Archivist, workload.ArchivistReplicas(v.Site))
 		},
-	}, finding.Good(v1alpha1.ReasonAvailable, finding.Count(archivistReplicas(v.Site), archivistReplicas(v.Site))+" archivists are ready"))
+	}, finding.Good(v1alpha1.ReasonAvailable, finding.Count(workload.ArchivistReplicas(v.Site), workload.ArchivistReplicas(v.Site))+" archivists are ready"))
 }
 
 func (v SiteView) archivistState() *v1alpha1.ArchivistState {

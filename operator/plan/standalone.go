@@ -15,6 +15,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // StandaloneSecret is the Secret in which a process that runs a Site by itself tells commands how to reach its servers: a Standalone as
@@ -36,10 +37,6 @@ type Standalone struct {
 	// URL is where a FeedServer without a URL of its own serves.
 	URL func(server *v1alpha1.FeedServer) string `json:"-"`
 }
-
-// annotationOwnURL is that of a FeedServer whose spec.url says where it listens, because nothing is declared. Secrets and notifications
-// name that; links name what a request was sent to, which a proxy in front may know better.
-const annotationOwnURL = "substorm.dev/own-url"
 
 // Apply changes an object as the API server has it to what holds here, and says in AnnotationNotApplied which of its fields do not.
 // Manifests stay as they are: nothing of this is ever written.
@@ -66,7 +63,7 @@ func (s *Standalone) Apply(o metav1.Object) {
 		o.Spec.Service = v1alpha1.FeedServerService{Type: corev1.ServiceTypeClusterIP}
 		if o.Spec.URL == "" {
 			o.Spec.URL = s.URL(o)
-			metav1.SetMetaDataAnnotation(&o.ObjectMeta, annotationOwnURL, "true")
+			metav1.SetMetaDataAnnotation(&o.ObjectMeta, workload.AnnotationOwnURL, "true")
 		}
 		noteNotApplied(o, fields)
 	}
@@ -125,12 +122,6 @@ func noteNotApplied(o metav1.Object, fields []string) {
 	}
 	annotations[v1alpha1.AnnotationNotApplied] = strings.Join(fields, ", ")
 	o.SetAnnotations(annotations)
-}
-
-// standalone says whether an object is one that Standalone.Apply has seen.
-func standalone(o metav1.Object) bool {
-	_, is := o.GetAnnotations()[v1alpha1.AnnotationNotApplied]
-	return is
 }
 
 // notApplied says which fields of an object do not hold.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // duplicateWindow is how long JetStream drops a message whose id it has seen.
@@ -71,8 +72,8 @@ func Buckets(site *v1alpha1.Site) []Bucket {
 	return []Bucket{
 		{Name: wire.RegistryBucket(code), Description: "Instruments as gateways of Site " + code + " know them", Replicas: replicas},
 		{Name: wire.LedgerBucket(code), Description: "Ledger of Site " + code, Replicas: replicas},
-		{Name: wire.LeaseBucket(code), Description: "Leases of Site " + code, TTL: wire.LeaseTTL, Replicas: replicas, Unsynced: standalone(site)},
-		{Name: wire.StatusBucket(code), Description: "Reports of gateways of Site " + code, Replicas: replicas, Forgets: true, Unsynced: standalone(site)},
+		{Name: wire.LeaseBucket(code), Description: "Leases of Site " + code, TTL: wire.LeaseTTL, Replicas: replicas, Unsynced: finding.IsStandalone(site)},
+		{Name: wire.StatusBucket(code), Description: "Reports of gateways of Site " + code, Replicas: replicas, Forgets: true, Unsynced: finding.IsStandalone(site)},
 		{Name: wire.CursorBucket(code), Description: "Cursors of Site " + code, Replicas: replicas, Forgets: true},
 		{Name: wire.RequestBucket(code), Description: "What consumers ask of instruments of Site " + code, TTL: wire.RequestTTL, Replicas: replicas},
 		{Name: wire.NamesBucket(code), Description: "Names of objects in Site " + code, Replicas: replicas},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // SurgeLevel is what programs and consumers are told of a Site's level: what SiteStatus plans of it, with words that hold while nothing is
@@ -29,7 +30,7 @@ func SurgeLevel(v SiteView) *wire.SurgeLevel {
 			})
 		}
 	}
-	if standalone(v.Site) { // each pool is one
+	if finding.IsStandalone(v.Site) { // each pool is one
 		return is
 	}
 	for _, f := range state.Floors {

@@ -16,10 +16,6 @@ import (
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
-// Unreadable says why an object cannot be decoded as a whole; empty of all others. What
-// was made for such an object stays as it is: nobody knows what it says now.
-func Unreadable(o metav1.Object) string { return o.GetAnnotations()[v1alpha1.AnnotationUnreadable] }
-
 // UnreadableObject names one.
 type UnreadableObject struct {
 	Kind    string `json:"kind"`
@@ -32,7 +28,7 @@ type UnreadableObject struct {
 func UnreadableObjects(in RegistryInput, gateways []v1alpha1.IngestGateway, servers []v1alpha1.FeedServer) []UnreadableObject {
 	var all []UnreadableObject
 	add := func(kind string, o metav1.Object) {
-		if problem := Unreadable(o); problem != "" {
+		if problem := finding.Unreadable(o); problem != "" {
 			all = append(all, UnreadableObject{kind, o.GetName(), problem})
 		}
 	}
@@ -89,7 +85,7 @@ func (v SiteView) unreadable() (finding.Finding, bool) {
 // what stands of it in the registry stays. Objects that are deleted are not there, and
 // their entries go.
 func (in RegistryInput) unreadable(o metav1.Object) bool {
-	return Unreadable(o) != "" || in.Site != nil && Unreadable(in.Site) != ""
+	return finding.Unreadable(o) != "" || in.Site != nil && finding.Unreadable(in.Site) != ""
 }
 
 // keptInstrument is what becomes of the entry of an Instrument that cannot be decoded: it
@@ -154,28 +150,28 @@ func (in RegistryInput) keptReaders(stands RegistryState, next int64) map[string
 // UnreadableFlow is the DataFlowing of an Instrument that cannot be decoded: nobody knows
 // what is due of it.
 func UnreadableFlow(inst *v1alpha1.Instrument) finding.Finding {
-	return finding.Unknown(v1alpha1.ReasonNotAccepted, "the operator cannot read the Instrument: "+Unreadable(inst))
+	return finding.Unknown(v1alpha1.ReasonNotAccepted, "the operator cannot read the Instrument: "+finding.Unreadable(inst))
 }
 
 func instrumentIsUnreadable(in application) (finding.Finding, bool) {
-	problem := Unreadable(in.instrument)
+	problem := finding.Unreadable(in.instrument)
 	return finding.Bad(v1alpha1.ReasonUnreadable, "the operator cannot read the Instrument, and leaves its registry entry as it is: "+problem), problem != ""
 }
 
 func gatewayIsUnreadable(in application) (finding.Finding, bool) {
-	if in.gateway == nil || Unreadable(in.gateway) == "" {
+	if in.gateway == nil || finding.Unreadable(in.gateway) == "" {
 		return finding.Finding{}, false
 	}
 	return finding.Bad(v1alpha1.ReasonUnreadable, fmt.Sprintf(
-		"the operator cannot read IngestGateway %q, and leaves what the pool does as it is: %s", in.gateway.Name, Unreadable(in.gateway))), true
+		"the operator cannot read IngestGateway %q, and leaves what the pool does as it is: %s", in.gateway.Name, finding.Unreadable(in.gateway))), true
 }
 
 func feedIsUnreadable(in feedApplication) (finding.Finding, bool) {
-	problem := Unreadable(in.feed)
+	problem := finding.Unreadable(in.feed)
 	return finding.Bad(v1alpha1.ReasonUnreadable, "the operator cannot read the Feed, and leaves its registry entry as it is: "+problem), problem != ""
 }
 
 func consumerIsUnreadable(in consumerApplication) (finding.Finding, bool) {
-	problem := Unreadable(in.consumer)
+	problem := finding.Unreadable(in.consumer)
 	return finding.Bad(v1alpha1.ReasonUnreadable, "the operator cannot read the FeedConsumer, and leaves its registry entry as it is: "+problem), problem != ""
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 const (
@@ -50,7 +51,7 @@ func unreadableInput() (plan.RegistryInput, plan.RegistryState) {
 	listener := func(ref *v1alpha1.SecretKeyReference) v1alpha1.Listener {
 		return v1alpha1.Listener{Name: ref.Name, Protocol: v1alpha1.ListenerHTTP, TokenSecretKeyRef: ref, Port: 30110}
 	}
-	in := plan.RegistryInput{Site: &v1alpha1.Site{}, Secrets: plan.Secrets{
+	in := plan.RegistryInput{Site: &v1alpha1.Site{}, Secrets: workload.Secrets{
 		"tokens": {Data: map[string][]byte{"camera": []byte(staying)}, ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{plan.LabelTokens: "true"}}}}}
 	camera := v1alpha1.Instrument{ObjectMeta: unreadableMeta("camera")}
 	camera.Spec.Listeners = []v1alpha1.Listener{listener(&v1alpha1.SecretKeyReference{Name: "tokens", Key: "camera"}), listener(&v1alpha1.SecretKeyReference{Name: "gone", Key: "camera"})}

@@ -11,39 +11,40 @@ import (
 	"github.com/substorm/substorm/internal/natsaccounts"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // linkEvery is how often the link to a hub is looked at: nothing wakes the Site when it changes.
 const linkEvery = 5 * time.Second
 
 // UpstreamSecrets are the Secrets that the link to a hub needs.
-func UpstreamSecrets(site *v1alpha1.Site) []SecretNeed {
+func UpstreamSecrets(site *v1alpha1.Site) []workload.SecretNeed {
 	up := &site.Spec.Upstream
-	if up.URL == "" || !standalone(site) {
+	if up.URL == "" || !finding.IsStandalone(site) {
 		return nil
 	}
-	needs := []SecretNeed{{fieldUpstreamCredentials, up.CredentialsSecretRef.Name, []string{KeyUserCreds}}}
-	return append(needs, TLSSecrets("spec.upstream.tls", up.TLS)...)
+	needs := []workload.SecretNeed{{Field: fieldUpstreamCredentials, Name: up.CredentialsSecretRef.Name, Keys: []string{workload.KeyUserCreds}}}
+	return append(needs, workload.TLSSecrets("spec.upstream.tls", up.TLS)...)
 }
 
 // UpstreamLink is the link that a Site without a cluster wants; nil where it wants none, is not accepted, is being deleted, or
 // lacks a Secret.
 func UpstreamLink(v SiteView) *natsaccounts.Link {
 	up := &v.Site.Spec.Upstream
-	if up.URL == "" || !standalone(v.Site) || v.Site.DeletionTimestamp != nil || !SiteAccepted(v).OK() || v.Site.Spec.JetStream.AccountKeySecretRef == nil {
+	if up.URL == "" || !finding.IsStandalone(v.Site) || v.Site.DeletionTimestamp != nil || !SiteAccepted(v).OK() || v.Site.Spec.JetStream.AccountKeySecretRef == nil {
 		return nil
 	}
-	if _, missing := v.Secrets.Missing(slices.Concat(UpstreamSecrets(v.Site), JetStreamSecrets(v.Site))); missing {
+	if _, missing := v.Secrets.Missing(slices.Concat(UpstreamSecrets(v.Site), workload.JetStreamSecrets(v.Site))); missing {
 		return nil
 	}
 	account := v.Secrets[v.Site.Spec.JetStream.AccountKeySecretRef.Name]
-	link := &natsaccounts.Link{URL: up.URL, Account: strings.TrimSpace(string(account.Data[KeyAccountID])), Credentials: v.Secrets[up.CredentialsSecretRef.Name].Data[KeyUserCreds]}
+	link := &natsaccounts.Link{URL: up.URL, Account: strings.TrimSpace(string(account.Data[workload.KeyAccountID])), Credentials: v.Secrets[up.CredentialsSecretRef.Name].Data[workload.KeyUserCreds]}
 	if up.TLS != nil && up.TLS.CASecretRef != nil {
-		link.CA = v.Secrets[up.TLS.CASecretRef.Name].Data[KeyCA]
+		link.CA = v.Secrets[up.TLS.CASecretRef.Name].Data[workload.KeyCA]
 	}
 	if up.TLS != nil && up.TLS.CertificateSecretRef != nil {
 		secret := v.Secrets[up.TLS.CertificateSecretRef.Name]
-		link.Certificate, link.PrivateKey = secret.Data[KeyCertificate], secret.Data[KeyPrivateKey]
+		link.Certificate, link.PrivateKey = secret.Data[workload.KeyCertificate], secret.Data[workload.KeyPrivateKey]
 	}
 	return link
 }
@@ -54,7 +55,7 @@ func (v SiteView) upstream(accepted finding.Finding) (finding.Finding, bool) {
 	if up.URL == "" {
 		return finding.Finding{}, false
 	}
-	if !standalone(v.Site) {
+	if !finding.IsStandalone(v.Site) {
 		return finding.Unknown(v1alpha1.ReasonLinkedByServers, "spec.upstream does nothing here: it is for a Site that substorm up runs. "+
 			"The NATS servers of this Site have the link to a hub in their own configuration: docs/how-to/leaf.md says how"), true
 	}

@@ -28,7 +28,7 @@ import (
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/operator"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // Backends are real servers that Sites use.
@@ -295,8 +295,8 @@ func (s *Site) Writes(ctx context.Context) (map[string]float64, error) {
 
 // readyPod is a pod of a pool that is ready, as a node would say.
 func readyPod(pool string) *corev1.Pod {
-	labels := plan.PodLabels(pool)
-	labels[plan.LabelManagedBy] = plan.FieldOwner
+	labels := workload.PodLabels(pool)
+	labels[workload.LabelManagedBy] = workload.FieldOwner
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: pool + "-0", Labels: labels},
 		Spec:       corev1.PodSpec{AutomountServiceAccountToken: new(false), Containers: []corev1.Container{{Name: "gateway", Image: "substorm/ingest-gateway:dev"}}},

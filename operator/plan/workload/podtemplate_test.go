@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package workload
 
 import (
 	"encoding/json"
@@ -62,10 +62,10 @@ func TestKeptApart(t *testing.T) {
 	for _, asked := range []*v1alpha1.PodTemplate{{}, {Affinity: theirs}} {
 		for _, apart := range []bool{true, false} {
 			is := plannedPods(t, podRules{asked: asked, selector: pool, apart: apart})
-			if got := keptApart(is, pool); got != apart {
+			if got := KeptApart(is, pool); got != apart {
 				t.Errorf("planned %v, found %v: %+v", apart, got, is.Spec.Affinity)
 			}
-			if keptApart(is, PodLabels("south")) {
+			if KeptApart(is, PodLabels("south")) {
 				t.Errorf("the pods of another pool are kept apart: %+v", is.Spec.Affinity)
 			}
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package workload
 
 import (
 	"strconv"
@@ -12,6 +12,7 @@ import (
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // ArchivistProgram is the name of the program, and of its container.
@@ -39,9 +40,9 @@ func ArchivistOf(site *v1alpha1.Site) SiteProgram {
 // ArchivistSecrets are the Secrets that it mounts.
 func ArchivistSecrets(site *v1alpha1.Site) []SecretNeed { return backendSecrets(site) }
 
-// archivistReplicas: one works, the other waits for its lease. In one process both would end together.
-func archivistReplicas(site *v1alpha1.Site) int32 {
-	if standalone(site) {
+// ArchivistReplicas: one works, the other waits for its lease. In one process both would end together.
+func ArchivistReplicas(site *v1alpha1.Site) int32 {
+	if finding.IsStandalone(site) {
 		return 1
 	}
 	return 2
@@ -59,7 +60,7 @@ func (a Archivist) Objects() []Object {
 	if _, missing := a.Secrets.Missing(ArchivistSecrets(a.Site)); missing {
 		return objects
 	}
-	return append(objects, Object{"Deployment", name, a.deployment(archivistReplicas(a.Site), a.podSpec(archivistStop, a.mounts(), a.container()).WithVolumes(a.scratch()))})
+	return append(objects, Object{"Deployment", name, a.deployment(ArchivistReplicas(a.Site), a.podSpec(archivistStop, a.mounts(), a.container()).WithVolumes(a.scratch()))})
 }
 
 func (a Archivist) mounts() []secretMount {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package workload
 
 import (
 	"cmp"
@@ -249,4 +249,14 @@ func PodReady(pod *corev1.Pod) bool {
 		}
 	}
 	return false
+}
+
+// CredentialsSecret holds a pool's credentials, and the hash of what they allow.
+func (p Pool) CredentialsSecret(creds []byte) *coreac.SecretApplyConfiguration {
+	return coreac.Secret(JetStreamSecret(p.Gateway.Name), p.Gateway.Namespace).
+		WithLabels(p.labels()).
+		WithAnnotations(map[string]string{AnnotationPermissions: p.Permissions}).
+		WithOwnerReferences(p.owner()).
+		WithType(corev1.SecretTypeOpaque).
+		WithData(map[string][]byte{KeyUserCreds: creds})
 }

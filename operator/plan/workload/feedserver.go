@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package workload
 
 import (
 	"cmp"
@@ -13,6 +13,7 @@ import (
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // FeedServerProgram is the name of the program, and of its container.
@@ -58,7 +59,7 @@ func FeedServerOf(site *v1alpha1.Site, server *v1alpha1.FeedServer) SiteProgram 
 	s := SiteProgram{Site: site, Program: FeedServerProgram, Owner: Owner{"FeedServer", server.Name, server.UID},
 		name: FeedServerName(server.Name), asked: &server.Spec.PodTemplate}
 	if site != nil {
-		s.inbox = feedServerInbox(site, server.Name)
+		s.inbox = FeedServerInbox(site, server.Name)
 	}
 	return s
 }
@@ -164,7 +165,7 @@ func (s FeedServer) arguments() []string {
 		"--give-way",
 	}, s.backendArguments()...)
 	declared := spec.URL
-	if s.Server.Annotations[annotationOwnURL] != "" {
+	if s.Server.Annotations[AnnotationOwnURL] != "" {
 		declared = ""
 	}
 	if declared != "" {
@@ -230,7 +231,7 @@ func (s FeedServer) mounts() []secretMount {
 // FeedServerURL is where clients reach a FeedServer: where its spec says, otherwise at the
 // load balancer where there is one, otherwise inside the cluster.
 func FeedServerURL(server *v1alpha1.FeedServer, services []corev1.Service) string {
-	if server.Status.URL != "" && Unreadable(server) != "" { // spec may lack what says it
+	if server.Status.URL != "" && finding.Unreadable(server) != "" { // spec may lack what says it
 		return server.Status.URL
 	}
 	if server.Spec.URL != "" {
@@ -260,3 +261,7 @@ func bracketed(ip string) string {
 	}
 	return ip
 }
+
+// AnnotationOwnURL is that of a FeedServer whose spec.url says where it listens, because nothing is declared. Secrets and notifications
+// name that; links name what a request was sent to, which a proxy in front may know better.
+const AnnotationOwnURL = "substorm.dev/own-url"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package workload
 
 import (
 	"slices"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // MirrorProgram is the name of the program that moves, and of its container.
@@ -45,9 +46,9 @@ func MirrorName(partner string) string { return partner + "-mirror" }
 // MirrorOf is the SiteProgram of a MirrorPartner. The Site is nil where it does not exist: then its name and labels alone are of use.
 func MirrorOf(site *v1alpha1.Site, m *v1alpha1.MirrorPartner) SiteProgram {
 	s := SiteProgram{Site: site, Program: MirrorProgram, Owner: Owner{"MirrorPartner", m.Name, m.UID}, name: MirrorName(m.Name), asked: &m.Spec.PodTemplate,
-		noStore: !mirrorReadsArchive(m)}
+		noStore: !MirrorReadsArchive(m)}
 	if site != nil {
-		s.inbox = mirrorInbox(site, m.Name)
+		s.inbox = MirrorInbox(site, m.Name)
 	}
 	return s
 }
@@ -58,7 +59,7 @@ func (m Mirror) continuous() bool { return MirrorRunsOn(m.Site, m.Partner) == "D
 // MirrorRunsOn is the kind of the object that has runs begin: a CronJob, or a Deployment where the mirror is continuous. Without a
 // cluster nothing starts Jobs, and a program that never ends keeps the schedule itself.
 func MirrorRunsOn(site *v1alpha1.Site, m *v1alpha1.MirrorPartner) string {
-	if m.Spec.Continuous != nil || site != nil && standalone(site) {
+	if m.Spec.Continuous != nil || site != nil && finding.IsStandalone(site) {
 		return "Deployment"
 	}
 	return "CronJob"
@@ -271,7 +272,7 @@ func PartnerSecrets(m *v1alpha1.MirrorPartner) (needs []SecretNeed) {
 // MirrorSecrets are the Secrets that a MirrorPartner needs, its Site's among them.
 func MirrorSecrets(site *v1alpha1.Site, m *v1alpha1.MirrorPartner) []SecretNeed {
 	var store []SecretNeed
-	if mirrorReadsArchive(m) {
+	if MirrorReadsArchive(m) {
 		store = asUser(ObjectStoreSecrets(site), "readCredentialsSecretRef", site.Spec.ObjectStore.ReadCredentialsSecretRef)
 	}
 	return slices.Concat(JetStreamSecrets(site), store, PartnerSecrets(m))
@@ -280,4 +281,17 @@ func MirrorSecrets(site *v1alpha1.Site, m *v1alpha1.MirrorPartner) []SecretNeed 
 // mirrorPodSecrets are those that its pods mount: all but the account's key, which only the operator sees.
 func mirrorPodSecrets(site *v1alpha1.Site, m *v1alpha1.MirrorPartner) []SecretNeed {
 	return slices.DeleteFunc(MirrorSecrets(site, m), func(n SecretNeed) bool { return slices.Contains(n.Keys, KeyAccountSeed) })
+}
+
+// MirrorReadsArchive says whether the runs of a MirrorPartner need what the archive holds: those that push, and those that compare it
+// with another Substorm's. What is pulled by rsync or from a web archive is compared with what earlier runs noted.
+func MirrorReadsArchive(m *v1alpha1.MirrorPartner) bool {
+	return m.Spec.Direction != v1alpha1.MirrorPull || OriginOf(m.Spec.HTTPS) != ""
+}
+
+func OriginOf(h *v1alpha1.MirrorHTTPS) string {
+	if h == nil {
+		return ""
+	}
+	return h.Origin
 }

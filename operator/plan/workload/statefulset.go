@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package workload
 
 import (
 	"fmt"
@@ -61,7 +61,7 @@ func (p Pool) statefulSet() *appsac.StatefulSetApplyConfiguration {
 }
 
 // replicas: one where nothing is said.
-func replicasOf(asked *int32) *int32 {
+func ReplicasOf(asked *int32) *int32 {
 	if asked == nil {
 		return new(int32(1))
 	}
@@ -198,12 +198,12 @@ func (p Pool) mounts() []*coreac.VolumeMountApplyConfiguration {
 	return all
 }
 
-// rolledOut says what a StatefulSet still lacks of what was asked, or "".
-func rolledOut(set *appsv1.StatefulSet, asked int32) string {
+// RolledOut says what a StatefulSet still lacks of what was asked, or "".
+func RolledOut(set *appsv1.StatefulSet, asked int32) string {
 	switch {
 	case set == nil:
 		return "its StatefulSet is not there yet"
-	case set.Status.ObservedGeneration < set.Generation || *replicasOf(set.Spec.Replicas) != asked:
+	case set.Status.ObservedGeneration < set.Generation || *ReplicasOf(set.Spec.Replicas) != asked:
 		return "its StatefulSet is being changed"
 	case set.Status.ReadyReplicas < asked:
 		return finding.Count(set.Status.ReadyReplicas, asked) + " pods receive"
@@ -216,11 +216,11 @@ func rolledOut(set *appsv1.StatefulSet, asked int32) string {
 	}
 }
 
-// podsAreNotMade says where to look for what keeps pods of a StatefulSet from being made, a
+// PodsAreNotMade says where to look for what keeps pods of a StatefulSet from being made, a
 // missing PriorityClass or a quota say, or "".
-func podsAreNotMade(set *appsv1.StatefulSet) string {
-	if set == nil || set.Status.ObservedGeneration < set.Generation || set.Status.Replicas >= *replicasOf(set.Spec.Replicas) {
+func PodsAreNotMade(set *appsv1.StatefulSet) string {
+	if set == nil || set.Status.ObservedGeneration < set.Generation || set.Status.Replicas >= *ReplicasOf(set.Spec.Replicas) {
 		return ""
 	}
-	return fmt.Sprintf("%s pods are made: `kubectl describe statefulset %s` says what keeps the others", finding.Count(set.Status.Replicas, *replicasOf(set.Spec.Replicas)), set.Name)
+	return fmt.Sprintf("%s pods are made: `kubectl describe statefulset %s` says what keeps the others", finding.Count(set.Status.Replicas, *ReplicasOf(set.Spec.Replicas)), set.Name)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package workload
 
 import (
 	"encoding/json"
@@ -124,8 +124,8 @@ func (r podRules) evenlyOver(topology string) *coreac.TopologySpreadConstraintAp
 		WithLabelSelector(r.ours())
 }
 
-// keptApart says whether a template of pods keeps any two of those with these labels on two nodes.
-func keptApart(template *corev1.PodTemplateSpec, selector map[string]string) bool {
+// KeptApart says whether a template of pods keeps any two of those with these labels on two nodes.
+func KeptApart(template *corev1.PodTemplateSpec, selector map[string]string) bool {
 	affinity := template.Spec.Affinity
 	if affinity == nil || affinity.PodAntiAffinity == nil {
 		return false

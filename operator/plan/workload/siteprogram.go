@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package workload
 
 import (
 	"slices"
@@ -129,7 +129,7 @@ func rolling(missing, extra int32) *appsac.DeploymentStrategyApplyConfiguration 
 		WithMaxUnavailable(intstr.FromInt32(missing)).WithMaxSurge(intstr.FromInt32(extra)))
 }
 
-// podSpec of pods that run one container and mount Secrets, and stop within some seconds.
+// podSpec returns the spec of pods that run one container and mount Secrets, and stop within some seconds.
 func (s SiteProgram) podSpec(stop int64, mounts []secretMount, container *coreac.ContainerApplyConfiguration) *coreac.PodSpecApplyConfiguration {
 	pod := coreac.PodSpec().
 		WithServiceAccountName(s.Name()).

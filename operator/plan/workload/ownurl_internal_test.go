@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package workload
 
 import (
 	"slices"
@@ -16,14 +16,16 @@ import (
 // notifications, which no request asks for, where the feed server listens.
 func TestAddressOfLinks(t *testing.T) {
 	t.Parallel()
-	own := &Standalone{URL: func(*v1alpha1.FeedServer) string { return "http://127.0.0.1:8080" }}
-	for declared, want := range map[string]string{"https://archive.example": "--base-url=https://archive.example", "": "--notification-url=http://127.0.0.1:8080"} {
-		server := &v1alpha1.FeedServer{ObjectMeta: metav1.ObjectMeta{Name: "north"}, Spec: v1alpha1.FeedServerSpec{URL: declared}}
-		own.Apply(server)
+	for url, want := range map[string]string{"https://archive.example": "--base-url=https://archive.example", "http://127.0.0.1:8080": "--notification-url=http://127.0.0.1:8080"} {
+		declared := strings.HasPrefix(want, "--base-url=")
+		server := &v1alpha1.FeedServer{ObjectMeta: metav1.ObjectMeta{Name: "north"}, Spec: v1alpha1.FeedServerSpec{URL: url}}
+		if !declared {
+			metav1.SetMetaDataAnnotation(&server.ObjectMeta, AnnotationOwnURL, "true")
+		}
 		args := FeedServer{SiteProgram: SiteProgram{Site: &v1alpha1.Site{}, asked: &v1alpha1.PodTemplate{}}, Server: server, Addressed: server}.arguments()
 		based := slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--base-url=") })
-		if !slices.Contains(args, want) || based != (declared != "") {
-			t.Errorf("declared %q: %q", declared, args)
+		if !slices.Contains(args, want) || based != declared {
+			t.Errorf("%s, declared: %t: %q", url, declared, args)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/substorm/substorm/cli/backend"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/observed"
 )
 
 // FeedServer is one line about a FeedServer.
@@ -67,19 +67,19 @@ func reported(n *int32) string {
 }
 
 // readFeedReports returns what the feed servers of a Site last reported of themselves, and of FeedConsumers by name.
-func readFeedReports(ctx context.Context, js jetstream.JetStream, code string) (servers []plan.FeedServerReport, said map[string][]plan.ConsumerReport, err error) {
+func readFeedReports(ctx context.Context, js jetstream.JetStream, code string) (servers []observed.FeedServerReport, said map[string][]observed.ConsumerReport, err error) {
 	err = backend.Entries(ctx, js, wire.StatusBucket(code), wire.FeedServerStatusKey("*"), func(e backend.Entry) error {
 		status, err := wire.Decode[wire.FeedServerStatus](e.Data)
 		if err != nil {
 			return fmt.Errorf("report %s: %w", e.Key, err)
 		}
-		servers = append(servers, plan.FeedServerReport{FeedServerStatus: status, Seen: e.Time})
+		servers = append(servers, observed.FeedServerReport{FeedServerStatus: status, Seen: e.Time})
 		return nil
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	said = map[string][]plan.ConsumerReport{}
+	said = map[string][]observed.ConsumerReport{}
 	err = backend.Entries(ctx, js, wire.StatusBucket(code), wire.ConsumerStatusKey("*", "*"), func(e backend.Entry) error {
 		consumer, pod, ok := wire.ParseConsumerStatusKey(e.Key)
 		if !ok {
@@ -89,7 +89,7 @@ func readFeedReports(ctx context.Context, js jetstream.JetStream, code string) (
 		if err != nil {
 			return fmt.Errorf("report %s: %w", e.Key, err)
 		}
-		said[consumer] = append(said[consumer], plan.ConsumerReport{ConsumerStatus: status, Pod: pod, Seen: e.Time})
+		said[consumer] = append(said[consumer], observed.ConsumerReport{ConsumerStatus: status, Pod: pod, Seen: e.Time})
 		return nil
 	})
 	return servers, said, err

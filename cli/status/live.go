@@ -17,6 +17,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/observed"
 )
 
 // livePatience is how long a Site's JetStream may take to tell its figures: who asks at night, while it is away, waits no
@@ -101,7 +102,7 @@ func (l *live) refreshSite(ctx context.Context, site *v1alpha1.Site, all *Resour
 	return nil
 }
 
-func refreshInstrument(status *v1alpha1.InstrumentStatus, reports []plan.InstrumentReport, now time.Time) {
+func refreshInstrument(status *v1alpha1.InstrumentStatus, reports []observed.InstrumentReport, now time.Time) {
 	if today := plan.ReceivedToday(reports, now); today != nil {
 		status.ReceivedToday = today
 	}
@@ -140,8 +141,8 @@ func (l *live) disconnect(site *v1alpha1.Site) {
 }
 
 // readReports returns what the pods of a Site's gateways last reported, by instrument.
-func readReports(ctx context.Context, js jetstream.JetStream, code string) (map[string][]plan.InstrumentReport, error) {
-	reports := map[string][]plan.InstrumentReport{}
+func readReports(ctx context.Context, js jetstream.JetStream, code string) (map[string][]observed.InstrumentReport, error) {
+	reports := map[string][]observed.InstrumentReport{}
 	err := backend.Entries(ctx, js, wire.StatusBucket(code), wire.InstrumentStatusKey("*", "*"), func(e backend.Entry) error {
 		instrument, pod, ok := wire.ParseStatusKey(e.Key)
 		if !ok {
@@ -151,7 +152,7 @@ func readReports(ctx context.Context, js jetstream.JetStream, code string) (map[
 		if err != nil {
 			return fmt.Errorf("report %s: %w", e.Key, err)
 		}
-		reports[instrument] = append(reports[instrument], plan.InstrumentReportOf(pod, status, e.Time))
+		reports[instrument] = append(reports[instrument], observed.InstrumentReportOf(pod, status, e.Time))
 		return nil
 	})
 	return reports, err

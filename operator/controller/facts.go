@@ -16,6 +16,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/observed"
 )
 
 // facts are what the operator knows about one Site beside what the API server
@@ -25,8 +26,8 @@ type facts struct {
 
 	mu       sync.Mutex
 	backends plan.Backends
-	bus      plan.Bus
-	registry plan.RegistryState
+	bus      observed.Bus
+	registry observed.RegistryState
 	// newest is the newest revision that was ever seen.
 	newest int64
 	// complete is the marker in the registry's bucket, nil where it has none.
@@ -71,7 +72,7 @@ type instrumentState struct{ flowing finding.Finding }
 func newFacts(now time.Time, log *slog.Logger) *facts {
 	return &facts{
 		reports:    newReports(log),
-		bus:        plan.Bus{Since: now},
+		bus:        observed.Bus{Since: now},
 		begun:      now,
 		registry:   emptyRegistry(),
 		verdicts:   map[string]judgement{},
@@ -295,13 +296,13 @@ func (f *facts) setBus(up bool, now time.Time) bool {
 	if f.bus.Up == up {
 		return false
 	}
-	f.bus = plan.Bus{Up: up, Since: now}
+	f.bus = observed.Bus{Up: up, Since: now}
 	f.feeds.swept = swept{}
 	return true
 }
 
 // setRegistry stores what stands in the registry.
-func (f *facts) setRegistry(state plan.RegistryState, complete *wire.RegistryComplete, now time.Time) {
+func (f *facts) setRegistry(state observed.RegistryState, complete *wire.RegistryComplete, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.registry, f.registry.Revision, f.registry.WrittenAt = state, 0, now
@@ -344,7 +345,7 @@ func (f *facts) newestRevision() int64 {
 }
 
 // snapshot returns what planners ask for.
-func (f *facts) snapshot() (plan.Backends, plan.Bus, plan.RegistryState, *wire.RegistryComplete) {
+func (f *facts) snapshot() (plan.Backends, observed.Bus, observed.RegistryState, *wire.RegistryComplete) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.backends, f.bus, f.registry, f.complete

@@ -11,10 +11,11 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/observed"
 )
 
 type feedServerReport struct {
-	plan.FeedServerReport
+	observed.FeedServerReport
 	alive bool
 }
 
@@ -35,10 +36,10 @@ func (r *reports) takeFeedReport(key string, value []byte, seen, now time.Time) 
 		r.log.Warn("a feed server's report cannot be read", "key", key, "error", err)
 		return true
 	}
-	next := plan.ConsumerReport{ConsumerStatus: status, Pod: pod, Seen: seen}
+	next := observed.ConsumerReport{ConsumerStatus: status, Pod: pod, Seen: seen}
 	r.mu.Lock()
 	if r.consumers[consumer] == nil {
-		r.consumers[consumer] = map[string]plan.ConsumerReport{}
+		r.consumers[consumer] = map[string]observed.ConsumerReport{}
 	}
 	was, known := r.consumers[consumer][pod]
 	r.consumers[consumer][pod] = next
@@ -55,7 +56,7 @@ func (r *reports) takeFeedServer(pod string, value []byte, seen, now time.Time) 
 		return err
 	}
 	status.Pod = pod
-	next := &feedServerReport{FeedServerReport: plan.FeedServerReport{FeedServerStatus: status, Seen: seen}, alive: now.Sub(seen) <= aliveFor}
+	next := &feedServerReport{FeedServerReport: observed.FeedServerReport{FeedServerStatus: status, Seen: seen}, alive: now.Sub(seen) <= aliveFor}
 	r.mu.Lock()
 	was := r.feedServers[pod]
 	r.feedServers[pod] = next
@@ -110,29 +111,29 @@ func (r *reports) forgetFeedReport(key string) {
 }
 
 // ofFeedServers returns every feed server's last report.
-func (r *reports) ofFeedServers() []plan.FeedServerReport {
+func (r *reports) ofFeedServers() []observed.FeedServerReport {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := make([]plan.FeedServerReport, 0, len(r.feedServers))
+	all := make([]observed.FeedServerReport, 0, len(r.feedServers))
 	for _, s := range r.feedServers {
 		all = append(all, s.FeedServerReport)
 	}
-	slices.SortFunc(all, func(a, b plan.FeedServerReport) int { return cmp.Compare(a.Pod, b.Pod) })
+	slices.SortFunc(all, func(a, b observed.FeedServerReport) int { return cmp.Compare(a.Pod, b.Pod) })
 	return all
 }
 
 // ofConsumer returns every feed server's last report about a FeedConsumer.
-func (r *reports) ofConsumer(name string) []plan.ConsumerReport {
+func (r *reports) ofConsumer(name string) []observed.ConsumerReport {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.SortedFunc(maps.Values(r.consumers[name]), func(a, b plan.ConsumerReport) int { return strings.Compare(a.Pod, b.Pod) })
+	return slices.SortedFunc(maps.Values(r.consumers[name]), func(a, b observed.ConsumerReport) int { return strings.Compare(a.Pod, b.Pod) })
 }
 
 // ofConsumers returns every feed server's last report about each FeedConsumer, by name.
-func (r *reports) ofConsumers() map[string][]plan.ConsumerReport {
+func (r *reports) ofConsumers() map[string][]observed.ConsumerReport {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := make(map[string][]plan.ConsumerReport, len(r.consumers))
+	all := make(map[string][]observed.ConsumerReport, len(r.consumers))
 	for name, byPod := range r.consumers {
 		all[name] = slices.Collect(maps.Values(byPod))
 	}

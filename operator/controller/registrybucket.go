@@ -16,6 +16,7 @@ import (
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/observed"
 )
 
 const (
@@ -70,14 +71,14 @@ func (l *link) owns() bool {
 	return complete != nil && complete.Writer == l.writer
 }
 
-func emptyRegistry() plan.RegistryState {
-	return plan.RegistryState{Entries: map[string]wire.InstrumentEntry{}, Feeds: map[string]wire.FeedEntry{},
+func emptyRegistry() observed.RegistryState {
+	return observed.RegistryState{Entries: map[string]wire.InstrumentEntry{}, Feeds: map[string]wire.FeedEntry{},
 		Consumers: map[string]wire.ConsumerEntry{}, Readers: map[string]wire.ReaderEntry{}, Closed: map[string]wire.ClosedEntry{},
 		Mirrors: map[string]wire.MirrorEntry{}}
 }
 
 // readEntry reads one entry of whichever kind.
-func readEntry(entry jetstream.KeyValueEntry, into plan.RegistryState) error {
+func readEntry(entry jetstream.KeyValueEntry, into observed.RegistryState) error {
 	if name, ok := wire.ParseRegistryInstrumentKey(entry.Key()); ok {
 		return decodeEntry(entry, name, into.Entries, wire.Decode[wire.InstrumentEntry])
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/observed"
 )
 
 // farServer lies before a server: what clients send takes its time on the way. It can be
@@ -171,7 +172,7 @@ func TestRegistryResumes(t *testing.T) {
 		t.Fatal("it was written although the connection broke")
 	}
 	way.left.Store(1 << 40)
-	readAgain := func() plan.RegistryState {
+	readAgain := func() observed.RegistryState {
 		t.Helper()
 		if err := l.readRegistry(t.Context(), js, kv); err != nil {
 			t.Fatal(err)
@@ -224,7 +225,7 @@ func TestRegistryHasOneWriter(t *testing.T) {
 
 func hasOneWriter(t *testing.T, js jetstream.JetStream, kv jetstream.KeyValue) {
 	t.Helper()
-	read := func() (*link, plan.RegistryState) {
+	read := func() (*link, observed.RegistryState) {
 		t.Helper()
 		l := linkTo(js, kv)
 		if err := l.readRegistry(t.Context(), js, kv); err != nil {

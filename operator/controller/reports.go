@@ -15,6 +15,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/observed"
 )
 
 // reports hold what the gateways of one Site last reported.
@@ -48,7 +49,7 @@ type reports struct {
 	mu       sync.Mutex
 	gateways map[string]*gatewayReport
 	// instruments by name and pod.
-	instruments map[string]map[string]plan.InstrumentReport
+	instruments map[string]map[string]observed.InstrumentReport
 	// forwards by instrument.
 	forwards map[string]wire.ForwardStatus
 	// clocks by instrument.
@@ -64,7 +65,7 @@ type reports struct {
 	// scrub says when the archivist last read the archive; nil where nobody said so yet.
 	scrub *wire.ScrubStatus
 	// senders by instrument and pod.
-	senders map[string]map[string]plan.SenderReport
+	senders map[string]map[string]observed.SenderReport
 	// refusals by instrument.
 	refusals map[string]*plan.Refusals
 	// damages by instrument and key.
@@ -72,13 +73,13 @@ type reports struct {
 	// feedServers by pod.
 	feedServers map[string]*feedServerReport
 	// consumers by name and pod.
-	consumers map[string]map[string]plan.ConsumerReport
+	consumers map[string]map[string]observed.ConsumerReport
 	// mirrors by partner and run.
 	mirrors map[string]map[string]plan.MirrorReport
 }
 
 type gatewayReport struct {
-	plan.GatewayReport
+	observed.GatewayReport
 	alive bool
 }
 
@@ -86,11 +87,11 @@ type gatewayReport struct {
 const aliveFor = 3 * wire.GatewayReportInterval
 
 func newReports(log *slog.Logger) *reports {
-	return &reports{log: log, gateways: map[string]*gatewayReport{}, instruments: map[string]map[string]plan.InstrumentReport{},
-		forwards: map[string]wire.ForwardStatus{}, clocks: map[string]wire.ClockStatus{}, contents: map[string]wire.ContentStatus{}, senders: map[string]map[string]plan.SenderReport{},
+	return &reports{log: log, gateways: map[string]*gatewayReport{}, instruments: map[string]map[string]observed.InstrumentReport{},
+		forwards: map[string]wire.ForwardStatus{}, clocks: map[string]wire.ClockStatus{}, contents: map[string]wire.ContentStatus{}, senders: map[string]map[string]observed.SenderReport{},
 		refusals:    map[string]*plan.Refusals{},
 		damages:     map[string]map[string]wire.Damage{},
-		feedServers: map[string]*feedServerReport{}, consumers: map[string]map[string]plan.ConsumerReport{},
+		feedServers: map[string]*feedServerReport{}, consumers: map[string]map[string]observed.ConsumerReport{},
 		mirrors: map[string]map[string]plan.MirrorReport{}, pullers: map[string]wire.PullerStatus{}}
 }
 
@@ -175,7 +176,7 @@ func (r *reports) takeGateway(pod string, value []byte, seen, now time.Time) err
 	if status.Gateway != pod {
 		return fmt.Errorf("it is of %.80q, and its key is another pod's", status.Gateway)
 	}
-	next := &gatewayReport{GatewayReport: plan.GatewayReport{GatewayStatus: status, Seen: seen}, alive: now.Sub(seen) <= aliveFor}
+	next := &gatewayReport{GatewayReport: observed.GatewayReport{GatewayStatus: status, Seen: seen}, alive: now.Sub(seen) <= aliveFor}
 	r.mu.Lock()
 	was := r.gateways[status.Gateway]
 	r.gateways[status.Gateway] = next
@@ -234,10 +235,10 @@ func (r *reports) takeInstrument(instrument, pod string, value []byte, seen time
 	if err != nil {
 		return err
 	}
-	report := plan.InstrumentReportOf(pod, status, seen)
+	report := observed.InstrumentReportOf(pod, status, seen)
 	r.mu.Lock()
 	if r.instruments[instrument] == nil {
-		r.instruments[instrument] = map[string]plan.InstrumentReport{}
+		r.instruments[instrument] = map[string]observed.InstrumentReport{}
 	}
 	was := r.instruments[instrument][pod]
 	r.instruments[instrument][pod] = report
@@ -398,9 +399,9 @@ func (r *reports) takeSender(instrument, pod string, value []byte, seen time.Tim
 	was := r.ofSender(instrument, seen)
 	r.mu.Lock()
 	if r.senders[instrument] == nil {
-		r.senders[instrument] = map[string]plan.SenderReport{}
+		r.senders[instrument] = map[string]observed.SenderReport{}
 	}
-	r.senders[instrument][pod] = plan.SenderReport{SenderStatus: status, Seen: seen}
+	r.senders[instrument][pod] = observed.SenderReport{SenderStatus: status, Seen: seen}
 	r.mu.Unlock()
 	if is := r.ofSender(instrument, seen); was == nil || is.Differs(*was) {
 		r.senderChanged(instrument)
@@ -408,7 +409,7 @@ func (r *reports) takeSender(instrument, pod string, value []byte, seen time.Tim
 }
 
 // ofSender returns what an instrument's senders last said, nil where none did.
-func (r *reports) ofSender(instrument string, now time.Time) *plan.SenderReport {
+func (r *reports) ofSender(instrument string, now time.Time) *observed.SenderReport {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return plan.MergeSenders(slices.Collect(maps.Values(r.senders[instrument])), now)
@@ -447,10 +448,10 @@ func (r *reports) tick(now time.Time) {
 }
 
 // ofGateways returns every pod's last report.
-func (r *reports) ofGateways() []plan.GatewayReport {
+func (r *reports) ofGateways() []observed.GatewayReport {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := make([]plan.GatewayReport, 0, len(r.gateways))
+	all := make([]observed.GatewayReport, 0, len(r.gateways))
 	for _, pod := range slices.Sorted(maps.Keys(r.gateways)) {
 		all = append(all, r.gateways[pod].GatewayReport)
 	}
@@ -458,7 +459,7 @@ func (r *reports) ofGateways() []plan.GatewayReport {
 }
 
 // ofPool returns the last reports of a pool's pods.
-func (r *reports) ofPool(pool string) (all []plan.GatewayReport) {
+func (r *reports) ofPool(pool string) (all []observed.GatewayReport) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, report := range r.gateways {
@@ -466,16 +467,16 @@ func (r *reports) ofPool(pool string) (all []plan.GatewayReport) {
 			all = append(all, report.GatewayReport)
 		}
 	}
-	slices.SortFunc(all, func(a, b plan.GatewayReport) int { return cmp.Compare(a.Gateway, b.Gateway) })
+	slices.SortFunc(all, func(a, b observed.GatewayReport) int { return cmp.Compare(a.Gateway, b.Gateway) })
 	return all
 }
 
 // ofInstrument returns every pod's last report about an instrument.
-func (r *reports) ofInstrument(name string) []plan.InstrumentReport {
+func (r *reports) ofInstrument(name string) []observed.InstrumentReport {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	byPod := r.instruments[name]
-	all := make([]plan.InstrumentReport, 0, len(byPod))
+	all := make([]observed.InstrumentReport, 0, len(byPod))
 	for _, pod := range slices.Sorted(maps.Keys(byPod)) {
 		all = append(all, byPod[pod])
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/observed"
 )
 
 // accessEntry is who may read an Instrument's data; nil where it is what entries
@@ -67,7 +68,7 @@ var unknownAccess = wire.AccessEntry{Live: wire.AccessRestricted, Archive: wire.
 
 // AccessOf finds who may read what. Listed are the Instruments that are, or will be, in the
 // registry, of which stands is what stands: what they declare holds, whatever was before.
-func AccessOf(instruments []v1alpha1.Instrument, listed map[string]bool, stands RegistryState) *SiteAccess {
+func AccessOf(instruments []v1alpha1.Instrument, listed map[string]bool, stands observed.RegistryState) *SiteAccess {
 	a := &SiteAccess{entries: map[string]*wire.AccessEntry{}, closed: map[string]bool{}, gone: map[string]*wire.AccessEntry{}, shut: map[string]bool{},
 		named: map[string]bool{}, unnamed: map[selectionOf][]string{}}
 	for i := range instruments {

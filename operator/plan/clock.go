@@ -12,11 +12,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/observed"
 )
-
-// heartbeatAge is how old the last heartbeat may be: senders on metered links
-// send one each few minutes.
-const heartbeatAge = 15 * time.Minute
 
 // May the instrument's clock be trusted?
 var clockChecks = []finding.Check[InstrumentView]{
@@ -31,7 +28,7 @@ var clockChecks = []finding.Check[InstrumentView]{
 // MergeSenders joins what gateways report of an instrument's senders: of each sender
 // what was heard last, of those that were heard for heartbeatAge; where there are
 // none, of the last one. It returns nil without a report.
-func MergeSenders(reports []SenderReport, now time.Time) *SenderReport {
+func MergeSenders(reports []observed.SenderReport, now time.Time) *observed.SenderReport {
 	var all []wire.SenderStatus
 	var newest time.Time
 	for _, r := range reports {
@@ -49,36 +46,12 @@ func MergeSenders(reports []SenderReport, now time.Time) *SenderReport {
 	if len(all) == 0 {
 		return nil
 	}
-	since := now.Add(-heartbeatAge)
+	since := now.Add(-observed.HeartbeatAge)
 	if newest.Before(since) {
 		since = newest
 	}
 	all = slices.DeleteFunc(all, func(s wire.SenderStatus) bool { return s.ReportedAt.Before(since) })
-	return &SenderReport{SenderStatus: wire.MergeSenders(all), Seen: newest}
-}
-
-// Differs says whether conditions, or what is said of commands, may differ for a
-// report that follows another.
-func (r SenderReport) Differs(was SenderReport) bool {
-	offset := func(r SenderReport) time.Duration {
-		if r.ClockOffset == nil {
-			return 0
-		}
-		return roundedOffset(time.Duration(*r.ClockOffset))
-	}
-	return r.Seen.Sub(was.Seen) > heartbeatAge || !r.sameCommands(was) || (r.ClockOffset == nil) != (was.ClockOffset == nil) || offset(r) != offset(was)
-}
-
-// sameCommands: the same is asked of the sender, and it does the same.
-func (r SenderReport) sameCommands(as SenderReport) bool {
-	obeys := func(r SenderReport) wire.SamplingReport {
-		if r.Sampling == nil {
-			return wire.SamplingReport{}
-		}
-		return wire.SamplingReport{Obeys: r.Sampling.Obeys, Problem: r.Sampling.Problem}
-	}
-	return slices.Equal(r.Asked, as.Asked) && (r.Sampling == nil) == (as.Sampling == nil) &&
-		slices.Equal(obeys(r).Obeys, obeys(as).Obeys) && obeys(r).Problem == obeys(as).Problem
+	return &observed.SenderReport{SenderStatus: wire.MergeSenders(all), Seen: newest}
 }
 
 func (v InstrumentView) clockTrusted() (finding.Finding, time.Duration) {
@@ -86,7 +59,7 @@ func (v InstrumentView) clockTrusted() (finding.Finding, time.Duration) {
 	if v.Sender == nil {
 		return f, 0
 	}
-	return f, v.Sender.Seen.Add(heartbeatAge).Sub(v.Now) + time.Second
+	return f, v.Sender.Seen.Add(observed.HeartbeatAge).Sub(v.Now) + time.Second
 }
 
 func (v InstrumentView) maxSkew() time.Duration {
@@ -118,12 +91,12 @@ func sideOf(offset time.Duration) string {
 	if far := offset.Abs(); far >= 2*day {
 		return fmt.Sprintf("%d days %s", far.Round(day)/day, side)
 	}
-	return fmt.Sprintf("%s %s", roundedOffset(offset).Abs(), side)
+	return fmt.Sprintf("%s %s", observed.RoundedOffset(offset).Abs(), side)
 }
 
 func reportsOfSendersAreNotRead(v InstrumentView) (finding.Finding, bool) {
 	was := finding.Condition(v.Instrument.Status.Conditions, v1alpha1.ConditionClockTrusted)
-	if v.Bus.Up || was == nil || v.Now.Sub(v.Bus.Since) > heartbeatAge {
+	if v.Bus.Up || was == nil || v.Now.Sub(v.Bus.Since) > observed.HeartbeatAge {
 		return finding.Finding{}, false
 	}
 	return finding.From(was), true
@@ -135,7 +108,7 @@ func senderIsSilent(v InstrumentView) (finding.Finding, bool) {
 		return finding.Unknown(v1alpha1.ReasonNoListeners, "it has no listeners: there is no sender that would report its clock"), true
 	case v.Sender == nil:
 		return finding.Unknown(v1alpha1.ReasonNoHeartbeat, "its sender reports no clock: substorm send does, with a queue and the framing LengthPrefixed"), true
-	case v.Now.Sub(v.Sender.Seen) > heartbeatAge:
+	case v.Now.Sub(v.Sender.Seen) > observed.HeartbeatAge:
 		return finding.Unknown(v1alpha1.ReasonNoHeartbeat, fmt.Sprintf(
 			"its sender reported last at %s: look at the sender and its link to the gateways", v.Sender.Seen.UTC().Format(time.RFC3339))), true
 	default:
@@ -167,18 +140,8 @@ func clockIsOff(v InstrumentView) (finding.Finding, bool) {
 func clockIsUncertain(v InstrumentView) (finding.Finding, bool) {
 	offset, uncertain := v.offset()
 	return finding.Unknown(v1alpha1.ReasonUncertain, fmt.Sprintf(
-			"the sender's clock may be off by %s, right to within %s: the link is too slow to tell", roundedOffset(offset).Abs(), roundedOffset(uncertain))),
+			"the sender's clock may be off by %s, right to within %s: the link is too slow to tell", observed.RoundedOffset(offset).Abs(), observed.RoundedOffset(uncertain))),
 		offset.Abs() > v.maxSkew()
-}
-
-// roundedOffset keeps two or three digits: a status is not written for each
-// heartbeat.
-func roundedOffset(d time.Duration) time.Duration {
-	step := time.Millisecond
-	for d.Abs()/100 >= step {
-		step *= 10
-	}
-	return d.Round(step)
 }
 
 // sender is what is shown of the sender, while it is not long gone.
@@ -192,7 +155,7 @@ func (v InstrumentView) sender() *v1alpha1.SenderStatus {
 		SetAsideCount: said.SetAside, Version: said.Version[:min(len(said.Version), maxVersion)],
 	}
 	if said.ClockOffset != nil {
-		status.ClockOffset = &metav1.Duration{Duration: roundedOffset(time.Duration(*said.ClockOffset))}
+		status.ClockOffset = &metav1.Duration{Duration: observed.RoundedOffset(time.Duration(*said.ClockOffset))}
 	}
 	if said.Oldest != nil {
 		status.OldestTime = new(metav1.NewTime(said.Oldest.UTC().Truncate(time.Second)))

@@ -10,6 +10,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/observed"
 )
 
 // Senders that several gateways heard count by when they were heard, by the
@@ -20,27 +21,27 @@ func TestMergeSenders(t *testing.T) {
 		return wire.SenderStatus{Sender: sender, ReportedAt: now.Add(-ago), QueueObjects: objects}
 	}
 	// A pod whose clock is an hour ahead, and the operator sees its report late.
-	pod := func(seenAgo time.Duration, senders ...wire.SenderStatus) plan.SenderReport {
+	pod := func(seenAgo time.Duration, senders ...wire.SenderStatus) observed.SenderReport {
 		for i := range senders {
 			senders[i].ReportedAt = senders[i].ReportedAt.Add(time.Hour)
 		}
 		sum := wire.MergeSenders(senders)
 		sum.Senders = senders
-		return plan.SenderReport{SenderStatus: sum, Seen: now.Add(-seenAgo)}
+		return observed.SenderReport{SenderStatus: sum, Seen: now.Add(-seenAgo)}
 	}
 	one := pod(time.Minute, said("a", time.Minute, 1), said("b", 5*time.Minute, 20), said("gone", 16*time.Minute, 4000))
 	two := pod(2*time.Minute, said("b", 2*time.Minute, 300), said("a", 10*time.Minute, 50000))
 	for name, c := range map[string]struct {
-		reports []plan.SenderReport
+		reports []observed.SenderReport
 		now     time.Time
 		objects int64
 		seenAgo time.Duration
 	}{
-		"two pods":               {[]plan.SenderReport{one, two}, now, 301, time.Minute},
-		"one pod":                {[]plan.SenderReport{two}, now, 50300, 2 * time.Minute},
-		"later":                  {[]plan.SenderReport{one, two}, now.Add(13*time.Minute + time.Second), 1, time.Minute},
-		"all are silent":         {[]plan.SenderReport{one, two}, now.Add(time.Hour), 1, time.Minute},
-		"a report of one sender": {[]plan.SenderReport{{SenderStatus: said("c", 0, 7), Seen: now}}, now, 7, 0},
+		"two pods":               {[]observed.SenderReport{one, two}, now, 301, time.Minute},
+		"one pod":                {[]observed.SenderReport{two}, now, 50300, 2 * time.Minute},
+		"later":                  {[]observed.SenderReport{one, two}, now.Add(13*time.Minute + time.Second), 1, time.Minute},
+		"all are silent":         {[]observed.SenderReport{one, two}, now.Add(time.Hour), 1, time.Minute},
+		"a report of one sender": {[]observed.SenderReport{{SenderStatus: said("c", 0, 7), Seen: now}}, now, 7, 0},
 	} {
 		got := plan.MergeSenders(c.reports, c.now)
 		if got == nil || got.QueueObjects != c.objects || !got.Seen.Equal(now.Add(-c.seenAgo)) {
@@ -61,9 +62,9 @@ func FuzzClock(f *testing.F) {
 	f.Fuzz(func(t *testing.T, offset, roundTrip, queue int64) {
 		now := time.Date(2026, 11, 21, 18, 0, 0, 0, time.UTC)
 		off, trip := wire.Span(offset), wire.Span(roundTrip)
-		said := &plan.SenderReport{Seen: now, SenderStatus: wire.SenderStatus{ReportedAt: now, ClockOffset: &off, RoundTrip: &trip, QueueObjects: queue}}
+		said := &observed.SenderReport{Seen: now, SenderStatus: wire.SenderStatus{ReportedAt: now, ClockOffset: &off, RoundTrip: &trip, QueueObjects: queue}}
 		status, _ := plan.InstrumentStatus(plan.InstrumentView{
-			Instrument: &v1alpha1.Instrument{}, Now: now, Sender: said, Bus: plan.Bus{Up: true},
+			Instrument: &v1alpha1.Instrument{}, Now: now, Sender: said, Bus: observed.Bus{Up: true},
 		})
 		if said.Differs(*said) {
 			t.Error("a report differs from itself")

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/plan/observed"
 )
 
 // Closing are the Instruments and Feeds that a change of the registry closes to somebody to
@@ -21,7 +22,7 @@ type Closing struct {
 func (c Closing) Any() bool { return len(c.Instruments)+len(c.Feeds) > 0 }
 
 // Closes returns what the change closes, of a registry as it stands.
-func (c RegistryChange) Closes(stands RegistryState) (closing Closing) {
+func (c RegistryChange) Closes(stands observed.RegistryState) (closing Closing) {
 	for i := range c.Put {
 		entry := &c.Put[i]
 		was, stood := stands.Entries[entry.Instrument]
@@ -40,7 +41,7 @@ func (c RegistryChange) Closes(stands RegistryState) (closing Closing) {
 
 // remember adds to a change which of the instruments that leave the registry are closed to
 // some, and has those forgotten of which it has an entry again.
-func (c *RegistryChange) remember(stands RegistryState, next int64) {
+func (c *RegistryChange) remember(stands observed.RegistryState, next int64) {
 	for _, name := range c.Delete {
 		if access, leaves := leavesClosed(stands.Entries, name); leaves {
 			c.PutClosed = append(c.PutClosed, wire.ClosedEntry{Revision: next, Instrument: name, Access: *access})

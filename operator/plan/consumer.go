@@ -11,18 +11,12 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
-	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 const (
-	// defaultWindow is how many messages may wait for their acknowledgement where
-	// flow.window says nothing.
-	defaultWindow = 1000
 	// leastMessage is what a message takes in a stream at least: subject, the
 	// CloudEvents headers and the stream's own.
 	leastMessage = 256
-	// maxConsumerStream bounds the stream that is filled for a consumer.
-	maxConsumerStream = 64 << 20
 )
 
 // ConsumerVerdict says whether a FeedConsumer is accepted, and what it selects.
@@ -250,7 +244,7 @@ func (in consumerApplication) selects() finding.Finding {
 func consumerMayReadNothing(in consumerApplication) (finding.Finding, bool) {
 	return finding.Bad(v1alpha1.ReasonForbidden, fmt.Sprintf(
 			"it may read none of %s: restricted access and embargoes are for those that are named. Add %q to spec.access.readers of the Instruments",
-			list(in.is.Instruments), access.Consumer(in.consumer.Name, nil))),
+			finding.List(in.is.Instruments), access.Consumer(in.consumer.Name, nil))),
 		in.consumer.Spec.Delivery.Type == v1alpha1.DeliveryNATS && len(in.is.Instruments) > 0 && len(in.is.Readable) == 0
 }
 
@@ -290,45 +284,7 @@ func (in consumerApplication) streamSizes() []streamSize {
 	return all
 }
 
-// consumerEntry is a FeedConsumer as feed servers know it. Was is the entry that
-// stands.
-func consumerEntry(c *v1alpha1.FeedConsumer, v ConsumerVerdict, secrets workload.Secrets, was wire.ConsumerEntry, revision int64) wire.ConsumerEntry {
-	spec, flow := &c.Spec, &c.Spec.Flow
-	entry := wire.ConsumerEntry{
-		UID: string(c.UID), Generation: c.Generation, Revision: revision,
-		Consumer: c.Name, Feed: spec.FeedRef.Name,
-		Instruments: slices.Sorted(slices.Values(spec.Filter.InstrumentNames)), Channels: slices.Sorted(slices.Values(spec.Filter.Channels)),
-		NoNotices: !v.Notices, NoTelemetry: !v.Telemetry,
-		Flow: wire.FlowEntry{Mode: string(flow.Mode)}, Delivery: string(spec.Delivery.Type),
-	}
-	if flow.Interval != nil {
-		entry.Flow.IntervalMillis = flow.Interval.Milliseconds()
-	}
-	if flow.MaxBytesPerSecond != nil {
-		entry.Flow.MaxBytesPerSecond = flow.MaxBytesPerSecond.Value()
-	}
-	if flow.MaxLag != nil {
-		entry.Flow.MaxLagMillis = flow.MaxLag.Milliseconds()
-	}
-	if flow.Priority == v1alpha1.PriorityUrgent {
-		entry.Flow.Priority = wire.PriorityUrgent
-	}
-	if spec.Delivery.Type == v1alpha1.DeliveryNATS {
-		entry.WIS2 = notified(c)
-		// Nobody shows a token: what it may have is decided here. Where that is all of its
-		// Feed, another instrument of the Feed changes nothing here.
-		switch entry.Instruments = v.Readable; {
-		case v.Whole:
-			entry.Instruments = nil
-		case len(v.Readable) == 0: // of names none stands for all
-			entry.Instruments = []string{wire.NothingSelected}
-		}
-		if entry.Durable = KeptDurable(c, secrets[ConsumerSecretName(c)]); entry.Durable == "" && was.UID == entry.UID {
-			entry.Durable = was.Durable
-		}
-		return entry
-	}
-	entry.MaxConnections = int(spec.MaxConnections)
-	entry.Tokens = consumerTokens(c, secrets, was.Tokens)
-	return entry
+// notified says whether the consumer is given WIS2 notifications.
+func notified(c *v1alpha1.FeedConsumer) bool {
+	return c.Spec.Delivery.Notices == v1alpha1.NoticeWIS2
 }

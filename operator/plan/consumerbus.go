@@ -12,6 +12,14 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
+const (
+	// defaultWindow is how many messages may wait for their acknowledgement where
+	// flow.window says nothing.
+	defaultWindow = 1000
+	// maxConsumerStream bounds the stream that is filled for a consumer.
+	maxConsumerStream = 64 << 20
+)
+
 // Durable is a durable consumer in JetStream: a FeedConsumer's place in a stream.
 // What it is given it must acknowledge.
 type Durable struct {
@@ -284,11 +292,6 @@ func listed(site, subject string, instruments []string) bool {
 // fills says whether a feed server fills a stream for the consumer.
 func fills(c *v1alpha1.FeedConsumer) bool {
 	return c.Spec.Delivery.Type == v1alpha1.DeliveryNATS && (c.Spec.Flow.Mode != v1alpha1.FlowAll || notified(c))
-}
-
-// notified says whether the consumer is given WIS2 notifications.
-func notified(c *v1alpha1.FeedConsumer) bool {
-	return c.Spec.Delivery.Notices == v1alpha1.NoticeWIS2
 }
 
 // notificationsKept is how long WIS2 notifications wait for their consumer.

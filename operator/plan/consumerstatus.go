@@ -13,6 +13,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/observed"
 )
 
 // ConsumerFigures is what feed servers measured of a FeedConsumer, all of them
@@ -39,11 +40,11 @@ var badness = []string{v1alpha1.ReasonIdle, v1alpha1.ReasonFlowing, v1alpha1.Rea
 // also of a pod that is gone, for as long as its report is kept. Of how the consumer does
 // now a report speaks that is not older than three intervals, and an older one while its
 // pod, which reports what changes, goes on reporting about itself.
-func MergeConsumer(reports []ConsumerReport, servers []FeedServerReport, now time.Time) ConsumerFigures {
+func MergeConsumer(reports []observed.ConsumerReport, servers []observed.FeedServerReport, now time.Time) ConsumerFigures {
 	sum := ConsumerFigures{State: v1alpha1.ReasonIdle, LagBytes: new(int64), Bytes: new(int64), Dropped: map[string]int64{}}
 	for _, r := range reports {
 		sum.count(r)
-		if now.Sub(r.Seen) > reportAge && !slices.ContainsFunc(freshServers(servers, now), r.isOf) {
+		if now.Sub(r.Seen) > observed.ReportAge && !slices.ContainsFunc(freshServers(servers, now), r.IsOf) {
 			continue
 		}
 		if slices.Index(badness, r.State) > slices.Index(badness, sum.State) {
@@ -60,7 +61,7 @@ func MergeConsumer(reports []ConsumerReport, servers []FeedServerReport, now tim
 }
 
 // count adds what one pod counted.
-func (sum *ConsumerFigures) count(r ConsumerReport) {
+func (sum *ConsumerFigures) count(r observed.ConsumerReport) {
 	sum.Messages += int64(r.Messages)
 	sum.Bytes = known(sum.Bytes, r.Bytes, plus)
 	sum.Gaps += int64(r.Gaps)
@@ -82,8 +83,8 @@ func greater(a, b int64) int64 { return max(a, b) }
 func plus(a, b int64) int64 { return a + b }
 
 // freshServers are the feed servers that report.
-func freshServers(servers []FeedServerReport, now time.Time) []FeedServerReport {
-	return slices.DeleteFunc(slices.Clone(servers), func(s FeedServerReport) bool { return now.Sub(s.Seen) > reportAge })
+func freshServers(servers []observed.FeedServerReport, now time.Time) []observed.FeedServerReport {
+	return slices.DeleteFunc(slices.Clone(servers), func(s observed.FeedServerReport) bool { return now.Sub(s.Seen) > observed.ReportAge })
 }
 
 // ConsumerView is everything that a FeedConsumer's status is made from.
@@ -93,7 +94,7 @@ type ConsumerView struct {
 	Verdict  ConsumerVerdict
 	// Site of its Feed; nil where the Feed does not exist.
 	Site *v1alpha1.Site
-	Bus  Bus
+	Bus  observed.Bus
 	// Entry that stands in the registry; nil where there is none.
 	Entry *wire.ConsumerEntry
 	// Failed is what kept its Secret from being written.
@@ -104,8 +105,8 @@ type ConsumerView struct {
 	// Server is the FeedServer whose address it is told; nil where the Site has none.
 	Server *v1alpha1.FeedServer
 	// Servers are the reports of all feed servers of the Site.
-	Servers []FeedServerReport
-	Reports []ConsumerReport
+	Servers []observed.FeedServerReport
+	Reports []observed.ConsumerReport
 	URL     string
 	// Credentials are those in its Secret; nil where there are none.
 	Credentials *Credentials
@@ -134,7 +135,7 @@ func ConsumerStatus(v ConsumerView) (v1alpha1.FeedConsumerStatus, time.Duration)
 		status.SecretName = ConsumerSecretName(v.Consumer)
 	}
 	v.figures(&status, sum)
-	return status, finding.Soonest(patienceEnds, wait, v.Credentials.RenewsIn(v.Now), figuresEvery)
+	return status, finding.Soonest(patienceEnds, wait, v.Credentials.RenewsIn(v.Now), observed.FiguresEvery)
 }
 
 // figures fills in what was measured. While nobody reports, the last figures stay.
@@ -242,14 +243,14 @@ func (v ConsumerView) keepingUp(sum ConsumerFigures) (finding.Finding, time.Dura
 	if !v.Bus.Up {
 		latest = v.Bus.Since
 	}
-	silent := v.Now.Sub(latest) > reportAge+reportGrace
+	silent := v.Now.Sub(latest) > observed.ReportAge+observed.ReportGrace
 	switch {
 	case !v.Verdict.OK():
 		return finding.Unknown(v1alpha1.ReasonNotAccepted, "it gets nothing until it is accepted: "+v.Verdict.Message), 0
 	case silent:
 		return finding.Unknown(v1alpha1.ReasonNoReport, "no feed server reports about it: see the conditions of the Site"), 0
 	case (!v.Bus.Up || len(freshServers(v.Servers, v.Now)) == 0) && was != nil:
-		return finding.From(was), latest.Add(reportAge+reportGrace).Sub(v.Now) + time.Second
+		return finding.From(was), latest.Add(observed.ReportAge+observed.ReportGrace).Sub(v.Now) + time.Second
 	default:
 		return sum.finding(), 0
 	}

@@ -34,5 +34,5 @@ func (v SiteView) expiryStopped() (finding.Finding, bool) {
 	}
 	return finding.Bad(v1alpha1.ReasonMoreThanMaxShare, fmt.Sprintf(
 		"nothing expires of instruments of which more is due at once than spec.archive.expiry.maxShare allows: %s. "+
-			"Look whether retention and maxSize, and the clocks, are right; then raise maxShare, up to 100, until it has expired", list(names))), true
+			"Look whether retention and maxSize, and the clocks, are right; then raise maxShare, up to 100, until it has expired", finding.List(names))), true
 }

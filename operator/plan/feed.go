@@ -3,10 +3,8 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -174,112 +172,6 @@ func carries(feed *v1alpha1.Feed) (notices, telemetry bool) {
 	return slices.Contains(feed.Spec.MessageTypes, v1alpha1.MessageNotices), slices.Contains(feed.Spec.MessageTypes, v1alpha1.MessageTelemetry)
 }
 
-// feedStreams are the streams that a Feed's notices and telemetry lie in; empty
-// where it does not carry them.
-func feedStreams(site *v1alpha1.Site, feed *v1alpha1.Feed) (notices, telemetry string) {
-	code := site.Spec.Code
-	notices, telemetry = wire.NoticeStream(code), wire.ObservationStream(code)
-	if feed.Spec.Stream != nil {
-		notices = wire.FeedStream(code, feed.Name)
-		telemetry = notices
-	}
-	n, t := carries(feed)
-	if !n {
-		notices = ""
-	}
-	if !t {
-		telemetry = ""
-	}
-	return notices, telemetry
-}
-
-// feedEntry is a Feed as feed servers know it.
-func feedEntry(site *v1alpha1.Site, feed *v1alpha1.Feed, v FeedVerdict, revision int64) wire.FeedEntry {
-	entry := wire.FeedEntry{
-		UID: string(feed.UID), Generation: feed.Generation, Revision: revision,
-		Feed: feed.Name, Instruments: v.selects(), Channels: slices.Sorted(slices.Values(feed.Spec.Channels)),
-	}
-	if entry.Instruments == nil {
-		entry.Instruments = []string{}
-	}
-	entry.Notices, entry.Telemetry = feedStreams(site, feed)
-	entry.Backfill = backfills(feed)
-	if feed.Spec.Access != nil {
-		entry.Live = string(feed.Spec.Access.Live)
-	}
-	return entry
-}
-
-// StreamSource is a stream that another one takes messages from, where their
-// subject matches.
-type StreamSource struct {
-	Stream  string `json:"stream"`
-	Subject string `json:"subject"`
-}
-
-// OwnStream is a stream that a Feed or a consumer has to itself. When it is full
-// the oldest go.
-type OwnStream struct {
-	Name        string `json:"name"`
-	Description string `json:"description"`
-	// Sources of a Feed's, or Subjects of a consumer's.
-	Sources    []StreamSource         `json:"sources,omitempty"`
-	Subjects   []string               `json:"subjects,omitempty"`
-	MaxBytes   int64                  `json:"maxBytes"`
-	MaxAge     time.Duration          `json:"maxAge,omitempty"`
-	PerSubject int64                  `json:"perSubject,omitempty"`
-	Replicas   int                    `json:"replicas"`
-	Storage    v1alpha1.StreamStorage `json:"storage"`
-	Duplicates time.Duration          `json:"duplicates"`
-	// Deletion is what becomes of it without its owner.
-	Deletion v1alpha1.DeletionPolicy `json:"deletion"`
-}
-
-// feedStream is a Feed's own stream; nil where it has none.
-func feedStream(site *v1alpha1.Site, feed *v1alpha1.Feed, v FeedVerdict) *OwnStream {
-	spec := feed.Spec.Stream
-	if spec == nil || !v.Served {
-		return nil
-	}
-	return &OwnStream{
-		Name:        wire.FeedStream(site.Spec.Code, feed.Name),
-		Description: "Feed " + feed.Name + " of Site " + site.Spec.Code,
-		Sources:     feedSources(site, feed, v),
-		MaxBytes:    spec.MaxSize.Value(),
-		MaxAge:      spec.Retention.Duration,
-		Replicas:    int(spec.Replicas),
-		Storage:     spec.Storage,
-		Duplicates:  min(duplicateWindow, spec.Retention.Duration),
-		Deletion:    cmp.Or(feed.Spec.DeletionPolicy, v1alpha1.DeletionRetain),
-	}
-}
-
-// feedSources: each instrument (and channel) is a source of its own, which
-// JetStream continues where it is when another one comes or goes; one source with
-// another filter would begin anew, and bring everything a second time. A Feed of everything
-// has one source for all of the Site's instruments. Who may read what is no matter of the
-// stream, but of what is given from it. A Feed that selects nothing has a source that brings
-// nothing: without any, JetStream would take the stream's name for its subject.
-func feedSources(site *v1alpha1.Site, feed *v1alpha1.Feed, v FeedVerdict) []StreamSource {
-	code := site.Spec.Code
-	notices, telemetry := carries(feed)
-	var all []StreamSource
-	if notices {
-		for _, subject := range noticeSubjects(code, v.selects(), backfills(feed)) {
-			all = append(all, StreamSource{wire.NoticeStream(code), subject})
-		}
-	}
-	if telemetry {
-		for _, subject := range observationSubjects(code, v.selects(), feed.Spec.Channels) {
-			all = append(all, StreamSource{wire.ObservationStream(code), subject})
-		}
-	}
-	if len(all) == 0 {
-		all = append(all, StreamSource{wire.ObservationStream(code), wire.NoObservations(code)})
-	}
-	return all
-}
-
 // backfills says whether a Feed carries notices of backfill.
 func backfills(feed *v1alpha1.Feed) bool { return feed.Spec.Backfill == v1alpha1.BackfillInclude }
 
@@ -291,46 +183,28 @@ func (v FeedVerdict) selects() []string {
 	return unnamed(v.Instruments)
 }
 
-func noticeSubjects(code string, instruments []string, backfill bool) []string {
+// leavesOf are those of a Feed's leaves that its Site has, as wire.LeafInstruments.
+func leavesOf(site *v1alpha1.Site, feed *v1alpha1.Feed) []string {
 	var all []string
-	for _, name := range instruments {
-		all = append(all, wire.SelectedNotices(code, name, backfill)...)
+	for _, code := range slices.Sorted(slices.Values(feed.Spec.Leaves)) {
+		if hasLeaf(site, code) {
+			all = append(all, wire.LeafInstruments(code))
+		}
 	}
 	return all
 }
 
-// observationSubjects match the telemetry of instruments: of some channels, or of all.
-func observationSubjects(code string, instruments, channels []string) []string {
-	channels = slices.Sorted(slices.Values(channels))
-	var all []string
-	for _, name := range instruments {
-		all = append(all, wire.SelectedObservations(code, name, channels)...)
-	}
-	return all
+func hasLeaf(site *v1alpha1.Site, code string) bool {
+	return site != nil && slices.ContainsFunc(site.Spec.Leaves, func(l v1alpha1.Leaf) bool { return l.Code == code })
 }
 
-// FeedSelection is what a Feed selects of one stream.
-type FeedSelection struct {
-	Stream   string   `json:"stream"`
-	Subjects []string `json:"subjects"`
-	// Whole: the stream is the Feed's own.
-	Whole bool `json:"whole,omitempty"`
-}
-
-// FeedSelections are what a Feed selects of each of its streams.
-func FeedSelections(site *v1alpha1.Site, feed *v1alpha1.Feed, v FeedVerdict) []FeedSelection {
-	code := site.Spec.Code
-	notices, telemetry := feedStreams(site, feed)
-	subjects := map[string][]string{}
-	if notices != "" {
-		subjects[notices] = append(subjects[notices], noticeSubjects(code, v.selects(), backfills(feed))...)
+func feedsLeafIsMissing(in feedApplication) (finding.Finding, bool) {
+	for _, code := range slices.Sorted(slices.Values(in.feed.Spec.Leaves)) {
+		if !hasLeaf(in.site, code) {
+			return finding.Bad(v1alpha1.ReasonLeafNotFound, fmt.Sprintf(
+				"Site %q has no leaf %q in spec.leaves: add it there, or take it out of spec.leaves of the Feed; the rest of the Feed is as declared",
+				in.site.Name, code)), true
+		}
 	}
-	if telemetry != "" {
-		subjects[telemetry] = append(subjects[telemetry], observationSubjects(code, v.selects(), feed.Spec.Channels)...)
-	}
-	var all []FeedSelection
-	for _, stream := range streamsOf(site, feed) {
-		all = append(all, FeedSelection{Stream: stream, Subjects: subjects[stream], Whole: feed.Spec.Stream != nil})
-	}
-	return all
+	return finding.Finding{}, false
 }

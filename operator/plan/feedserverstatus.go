@@ -12,6 +12,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
 	"github.com/substorm/substorm/operator/surge/autoscale"
 )
@@ -29,11 +30,11 @@ type FeedServerView struct {
 	Services []corev1.Service
 	// Scaling is what else decides how many pods there are.
 	Scaling Scaling
-	Bus     Bus
+	Bus     observed.Bus
 	// Reports are those of all feed servers of the Site, Consumers what they said of
 	// FeedConsumers, by name.
-	Reports   []FeedServerReport
-	Consumers map[string][]ConsumerReport
+	Reports   []observed.FeedServerReport
+	Consumers map[string][]observed.ConsumerReport
 }
 
 // FeedServerAccepted says whether the FeedServer's objects may be made.
@@ -114,7 +115,7 @@ func FeedServerStatus(v FeedServerView) (v1alpha1.FeedServerStatus, time.Duratio
 		status.URL = workload.FeedServerURL(v.Server, v.Services)
 	}
 	v.figures(&status)
-	return status, finding.Soonest(patienceEnds, v.Credentials.RenewsIn(v.Now), figuresEvery)
+	return status, finding.Soonest(patienceEnds, v.Credentials.RenewsIn(v.Now), observed.FiguresEvery)
 }
 
 // figures fills in what the pods report. While nobody reads reports, the last figures stay.
@@ -131,8 +132,8 @@ func (v FeedServerView) figures(status *v1alpha1.FeedServerStatus) {
 // FeedServerFigures are what the pods of a FeedServer report now, of the reports of all feed
 // servers of its Site and what they said of FeedConsumers; a status has none while no pod
 // reports.
-func FeedServerFigures(status *v1alpha1.FeedServerStatus, server string, reports []FeedServerReport, said map[string][]ConsumerReport, now time.Time) {
-	own := slices.DeleteFunc(freshServers(reports, now), func(r FeedServerReport) bool { return r.FeedServer != server })
+func FeedServerFigures(status *v1alpha1.FeedServerStatus, server string, reports []observed.FeedServerReport, said map[string][]observed.ConsumerReport, now time.Time) {
+	own := slices.DeleteFunc(freshServers(reports, now), func(r observed.FeedServerReport) bool { return r.FeedServer != server })
 	if len(own) == 0 {
 		status.ConnectionCount, status.ConsumerCount, status.EventStreamCount, status.BytesPerSecond = nil, nil, nil, nil
 		return
@@ -145,16 +146,11 @@ func FeedServerFigures(status *v1alpha1.FeedServerStatus, server string, reports
 		bytes += r.BytesPerSecond
 	}
 	for _, of := range said {
-		if slices.ContainsFunc(of, func(r ConsumerReport) bool { return r.Connections > 0 && slices.ContainsFunc(own, r.isOf) }) {
+		if slices.ContainsFunc(of, func(r observed.ConsumerReport) bool { return r.Connections > 0 && slices.ContainsFunc(own, r.IsOf) }) {
 			consumers++
 		}
 	}
 	status.ConnectionCount, status.ConsumerCount, status.EventStreamCount, status.BytesPerSecond = &connections, &consumers, &eventStreams, &bytes
-}
-
-// isOf says whether a report came from this incarnation of a pod.
-func (r ConsumerReport) isOf(s FeedServerReport) bool {
-	return s.Pod == r.Pod && s.Incarnation == r.Incarnation
 }
 
 // ServerObjectNotOurs says that an object has a name that a FeedServer needs.

@@ -9,6 +9,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/observed"
 )
 
 // FeedFigures is what was counted in a Feed's streams.
@@ -28,7 +29,7 @@ type FeedView struct {
 	Feed    *v1alpha1.Feed
 	Site    *v1alpha1.Site
 	Verdict FeedVerdict
-	Bus     Bus
+	Bus     observed.Bus
 	// Entry that stands in the registry; nil where there is none.
 	Entry *wire.FeedEntry
 	// Stream is what was found of the Feed's own one; nil where nobody has looked.
@@ -66,20 +67,7 @@ func FeedStatus(v FeedView) (v1alpha1.FeedStatus, time.Duration) {
 		status.MessageCount, status.Bytes, status.EstimatedBytes = new(f.Messages), f.Bytes, f.EstimatedBytes
 		status.First, status.Last, status.MessagesPerMinute = f.First, f.Last, new(f.PerMinute)
 	}
-	return status, finding.Soonest(patienceEnds, figuresEvery)
-}
-
-// streamsOf are the streams that a Feed's messages lie in, in order.
-func streamsOf(site *v1alpha1.Site, feed *v1alpha1.Feed) []string {
-	notices, telemetry := feedStreams(site, feed)
-	switch {
-	case notices == "" || notices == telemetry:
-		return []string{telemetry}
-	case telemetry == "":
-		return []string{notices}
-	default:
-		return []string{notices, telemetry}
-	}
+	return status, finding.Soonest(patienceEnds, observed.FiguresEvery)
 }
 
 // feedIsAsItWas: while JetStream is away, and while the operator starts, nothing is
@@ -99,7 +87,7 @@ func feedIsNotWritten(v FeedView) (finding.Finding, bool) {
 	return notWritten(v.Feed.Generation, v.Bus, v.Feed.Spec.SiteRef.Name), true
 }
 
-func notWritten(generation int64, bus Bus, site string) finding.Finding {
+func notWritten(generation int64, bus observed.Bus, site string) finding.Finding {
 	if !bus.Up {
 		return finding.Bad(v1alpha1.ReasonUnreachable, fmt.Sprintf(
 			"generation %d waits for the registry: the operator does not reach JetStream, see the conditions of Site %q", generation, site))

@@ -12,6 +12,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/observed"
 )
 
 const (
@@ -100,7 +101,7 @@ type FeedDeletionView struct {
 	Feed *v1alpha1.Feed
 	// Site is nil where it does not exist.
 	Site *v1alpha1.Site
-	Bus  Bus
+	Bus  observed.Bus
 	// Removed is what was found of the Feed's own stream since the Feed is being deleted:
 	// True where there is none any more. Nil where nobody has looked.
 	Removed *finding.Finding
@@ -145,7 +146,7 @@ func (v FeedDeletionView) leftWithoutSite() string {
 		return ""
 	}
 	return fmt.Sprintf("stream %s may be left, though deletionPolicy is Delete: Site %q does not exist any more, whose JetStream holds it. Run `nats stream rm %[1]s`",
-		list(v.Feed.Status.Streams), v.Feed.Spec.SiteRef.Name)
+		finding.List(v.Feed.Status.Streams), v.Feed.Spec.SiteRef.Name)
 }
 
 // FeedDeletionStatus is the status of a Feed that is being deleted: what it was, and why it
@@ -179,7 +180,7 @@ type SiteDeletionView struct {
 	// Feeds are all of the Site, those that are being deleted too.
 	Feeds    []v1alpha1.Feed
 	Accepted finding.Finding
-	Bus      Bus
+	Bus      observed.Bus
 	// Doomed are the streams of Feeds that are gone which JetStream has not removed yet, as
 	// their Feeds asked; nil where nobody has looked since JetStream was reached.
 	Doomed []string
@@ -214,15 +215,15 @@ func SiteDeletion(v SiteDeletionView) Deletion {
 	switch {
 	case len(stay) > 0:
 		why = new(finding.Good(v1alpha1.ReasonFeedsRemain, fmt.Sprintf("of its Feeds %s have deletionPolicy Delete, and without the Site nobody could remove their streams: "+
-			"delete them, or set their deletionPolicy to Retain", list(stay))))
+			"delete them, or set their deletionPolicy to Retain", finding.List(stay))))
 	case !v.Bus.Up:
 		why = new(finding.Good(v1alpha1.ReasonUnreachable, "streams of deleted Feeds cannot be removed, as deletionPolicy says: the operator does not reach JetStream"))
 	case len(feeds) > 0 || len(v.Doomed) > 0:
-		why = new(finding.Good(v1alpha1.ReasonProgressing, fmt.Sprintf("these streams of deleted Feeds are being removed: %s", list(streams))))
+		why = new(finding.Good(v1alpha1.ReasonProgressing, fmt.Sprintf("these streams of deleted Feeds are being removed: %s", finding.List(streams))))
 	}
 	left := "streams of Feeds whose deletionPolicy is Delete may be left: the operator did not reach JetStream in time"
 	if len(streams) > 0 {
-		left = fmt.Sprintf("these streams are left, though the deletionPolicy of their Feeds is Delete: %s. Remove each with `nats stream rm`", list(streams))
+		left = fmt.Sprintf("these streams are left, though the deletionPolicy of their Feeds is Delete: %s. Remove each with `nats stream rm`", finding.List(streams))
 	}
 	return v.held(v.Site, why, left)
 }

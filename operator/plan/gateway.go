@@ -15,6 +15,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
@@ -48,9 +49,9 @@ type GatewayView struct {
 	Failed      *finding.Finding
 	StatefulSet *appsv1.StatefulSet
 	Pods        []corev1.Pod
-	Bus         Bus
-	Reports     []GatewayReport
-	Registry    RegistryState
+	Bus         observed.Bus
+	Reports     []observed.GatewayReport
+	Registry    observed.RegistryState
 	// Credentials are those of the pool's user; nil where there are none of ours.
 	Credentials *Credentials
 }
@@ -133,7 +134,7 @@ func GatewayStatus(v GatewayView) (v1alpha1.IngestGatewayStatus, time.Duration) 
 	status.Datapath, status.RegistryRevision = v.inUse()
 	status.Spool = v.spool()
 	status.Credentials = v.Credentials.status()
-	return status, finding.Soonest(patienceEnds, v.strandsIn(), v.Credentials.RenewsIn(v.Now), figuresEvery)
+	return status, finding.Soonest(patienceEnds, v.strandsIn(), v.Credentials.RenewsIn(v.Now), observed.FiguresEvery)
 }
 
 // poolLacksASecret: pods cannot start without the Secrets that Site and pool name.
@@ -185,7 +186,7 @@ func poolsReportsAreNotRead(v GatewayView) (finding.Finding, bool) {
 		return finding.Finding{}, false
 	}
 	was := finding.Condition(v.Gateway.Status.Conditions, v1alpha1.ConditionProgrammed)
-	if was != nil && v.Now.Sub(v.Bus.Since) <= reportAge+reportGrace {
+	if was != nil && v.Now.Sub(v.Bus.Since) <= observed.ReportAge+observed.ReportGrace {
 		return finding.From(was), true
 	}
 	return finding.Unknown(v1alpha1.ReasonUnreachable, fmt.Sprintf(
@@ -227,8 +228,8 @@ func (v GatewayView) ready() []*corev1.Pod {
 }
 
 // report returns what a pod reported lately.
-func (v GatewayView) report(pod *corev1.Pod) *GatewayReport {
-	alive, _ := fresh(v.Reports, v.Gateway.Name, v.Now)
+func (v GatewayView) report(pod *corev1.Pod) *observed.GatewayReport {
+	alive, _ := observed.Fresh(v.Reports, v.Gateway.Name, v.Now)
 	for i := range alive {
 		if alive[i].Gateway == pod.Name {
 			return &alive[i]
@@ -274,7 +275,7 @@ const waitsLongest = time.Minute
 // spool adds up what waits in the spools of the pods that report, in figures
 // that stand still as long as nothing changes.
 func (v GatewayView) spool() *v1alpha1.IngestGatewaySpool {
-	alive, _ := fresh(v.Reports, v.Gateway.Name, v.Now)
+	alive, _ := observed.Fresh(v.Reports, v.Gateway.Name, v.Now)
 	var sum v1alpha1.IngestGatewaySpool
 	for _, r := range alive {
 		if r.Spool == nil || r.Spool.Oldest == nil {

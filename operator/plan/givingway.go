@@ -9,6 +9,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/observed"
 )
 
 // givesWay: pods answer some of their clients 503, because others go first. While nobody reads reports, what was found stands.
@@ -20,7 +21,7 @@ func (v FeedServerView) givesWay() (finding.Finding, bool) {
 		}
 		return finding.From(was), true
 	}
-	own := slices.DeleteFunc(freshServers(v.Reports, v.Now), func(r FeedServerReport) bool { return r.FeedServer != v.Server.Name })
+	own := slices.DeleteFunc(freshServers(v.Reports, v.Now), func(r observed.FeedServerReport) bool { return r.FeedServer != v.Server.Name })
 	var robots, bulk int
 	var causes []string
 	for _, r := range own {
@@ -51,5 +52,5 @@ func (v FeedServerView) givesWay() (finding.Finding, bool) {
 		next = "it may not have more pods, see HardwareLimited"
 	}
 	return finding.Good(v1alpha1.ReasonBudgetFull, fmt.Sprintf("programs that show no token are answered 503 at %s pods%s: %s are full, and people go first; %s",
-		finding.Count(int32(robots), int32(len(own))), also, list(slices.Compact(causes)), next)), true
+		finding.Count(int32(robots), int32(len(own))), also, finding.List(slices.Compact(causes)), next)), true
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
@@ -36,9 +37,9 @@ type feedWorld struct {
 	Positions     map[string]wire.PositionCursor `json:"positions"`
 	KeptPositions map[string]plan.KeptPosition   `json:"keptPositions"`
 	// SecretOwners say whose the Secrets are, by their names.
-	SecretOwners      map[string]string                `json:"secretOwners"`
-	FeedServerReports []plan.FeedServerReport          `json:"feedServerReports"`
-	ConsumerReports   map[string][]plan.ConsumerReport `json:"consumerReports"`
+	SecretOwners      map[string]string                    `json:"secretOwners"`
+	FeedServerReports []observed.FeedServerReport          `json:"feedServerReports"`
+	ConsumerReports   map[string][]observed.ConsumerReport `json:"consumerReports"`
 }
 
 // feedsPlanned is what a test's .out.yaml holds of Feeds and FeedConsumers.
@@ -140,7 +141,7 @@ func (w world) deployment(name string) *appsv1.Deployment {
 	return nil
 }
 
-func (w world) planFeeds(t *testing.T, out *planned, in *plan.RegistryInput, servers []v1alpha1.FeedServer, site string, accepted finding.Finding, registry plan.RegistryState) {
+func (w world) planFeeds(t *testing.T, out *planned, in *plan.RegistryInput, servers []v1alpha1.FeedServer, site string, accepted finding.Finding, registry observed.RegistryState) {
 	in.Feeds = keep(load[v1alpha1.Feed](t, "feeds", w.Feeds), func(f v1alpha1.Feed) bool { return f.Spec.SiteRef.Name == site })
 	w.planDeletions(out, in, site, accepted)
 	in.Feeds = keep(in.Feeds, func(f v1alpha1.Feed) bool { return f.DeletionTimestamp == nil })
@@ -207,7 +208,7 @@ func (w world) owned(secrets workload.Secrets) workload.Secrets {
 	return all
 }
 
-func (w world) planFeed(out *planned, in *plan.RegistryInput, feed *v1alpha1.Feed, registry plan.RegistryState) {
+func (w world) planFeed(out *planned, in *plan.RegistryInput, feed *v1alpha1.Feed, registry observed.RegistryState) {
 	view := plan.FeedView{Now: w.Now, Feed: feed, Site: in.Site, Verdict: in.FeedsAre[feed.Name], Bus: w.Bus[feed.Spec.SiteRef.Name],
 		Consumers: map[string]time.Duration{}}
 	if entry, exists := registry.Feeds[feed.Name]; exists {
@@ -240,7 +241,7 @@ func durables(consumers []v1alpha1.FeedConsumer) map[string]string {
 	return all
 }
 
-func (w world) planConsumer(out *planned, in *plan.RegistryInput, c *v1alpha1.FeedConsumer, server *v1alpha1.FeedServer, registry plan.RegistryState) {
+func (w world) planConsumer(out *planned, in *plan.RegistryInput, c *v1alpha1.FeedConsumer, server *v1alpha1.FeedServer, registry observed.RegistryState) {
 	view := plan.ConsumerView{Now: w.Now, Consumer: c, Server: server, Servers: w.FeedServerReports, Reports: w.ConsumerReports[c.Name]}
 	verdict, known := in.ConsumersAre[c.Name]
 	if !known {

@@ -14,6 +14,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
@@ -74,7 +75,7 @@ func (p *mirrorsPlanned) add(part string, from mirrorsPlanned) bool {
 }
 
 // planMirrors plans the MirrorPartners of a Site, which is nil where it does not exist.
-func (w world) planMirrors(t *testing.T, out *planned, in *plan.RegistryInput, accepted finding.Finding, registry plan.RegistryState) {
+func (w world) planMirrors(t *testing.T, out *planned, in *plan.RegistryInput, accepted finding.Finding, registry observed.RegistryState) {
 	var others []v1alpha1.MirrorPartner
 	if in.Site != nil {
 		others = keep(load[v1alpha1.MirrorPartner](t, "mirrorpartners", w.MirrorPartners), func(m v1alpha1.MirrorPartner) bool { return m.Spec.SiteRef.Name != in.Site.Name })

@@ -30,6 +30,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
@@ -73,18 +74,18 @@ type world struct {
 	// Manifests are what substorm up could not apply, by Site.
 	Manifests map[string]*plan.Manifests `json:"manifests"`
 	// Owned are the keys of Secrets that a field manager owns; of a Secret that is not named it is not known who owns what.
-	Owned    map[string][]string           `json:"owned"`
-	Bus      map[string]plan.Bus           `json:"bus"`
-	Registry map[string]plan.RegistryState `json:"registry"`
+	Owned    map[string][]string               `json:"owned"`
+	Bus      map[string]observed.Bus           `json:"bus"`
+	Registry map[string]observed.RegistryState `json:"registry"`
 
-	GatewayReports []plan.GatewayReport `json:"gatewayReports"`
+	GatewayReports []observed.GatewayReport `json:"gatewayReports"`
 	// By Instrument.
-	InstrumentReports map[string][]plan.InstrumentReport `json:"instrumentReports"`
-	Forwards          map[string]*wire.ForwardStatus     `json:"forwards"`
-	Clocks            map[string]*wire.ClockStatus       `json:"clocks"`
-	Contents          map[string]*wire.ContentStatus     `json:"contents"`
-	Senders           map[string]*plan.SenderReport      `json:"senders"`
-	Damage            map[string][]wire.Damage           `json:"damage"`
+	InstrumentReports map[string][]observed.InstrumentReport `json:"instrumentReports"`
+	Forwards          map[string]*wire.ForwardStatus         `json:"forwards"`
+	Clocks            map[string]*wire.ClockStatus           `json:"clocks"`
+	Contents          map[string]*wire.ContentStatus         `json:"contents"`
+	Senders           map[string]*observed.SenderReport      `json:"senders"`
+	Damage            map[string][]wire.Damage               `json:"damage"`
 	// Credentials in the Secrets of pools, FeedServers and FeedConsumers, and of
 	// leaves, as in pool/north, feed-server/public, consumer/model and leaf/outpost.
 	Credentials map[string]*plan.Credentials `json:"credentials"`
@@ -292,7 +293,7 @@ func (w world) judgeMarker(site *v1alpha1.Site) markerVerdict {
 	return v
 }
 
-func (w world) planInstrument(out *planned, inst *v1alpha1.Instrument, verdict plan.Verdict, registry plan.RegistryState, pools []v1alpha1.IngestGateway, flowing map[string]finding.Finding) {
+func (w world) planInstrument(out *planned, inst *v1alpha1.Instrument, verdict plan.Verdict, registry observed.RegistryState, pools []v1alpha1.IngestGateway, flowing map[string]finding.Finding) {
 	view := plan.InstrumentView{Now: w.Now, Instrument: inst, Verdict: verdict, Bus: w.Bus[inst.Spec.SiteRef.Name],
 		Gateways: w.GatewayReports, Reports: w.InstrumentReports[inst.Name], Forward: w.Forwards[inst.Name], Damage: w.Damage[inst.Name], Clock: w.Clocks[inst.Name], Content: w.Contents[inst.Name], Sender: w.Senders[inst.Name], Pods: w.Pods, Services: w.Services}
 	if entry, exists := registry.Entries[inst.Name]; exists {

@@ -5,7 +5,6 @@ package plan
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +14,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/observed"
 )
 
 // InstrumentView is everything that an Instrument's status is made from.
@@ -24,9 +24,9 @@ type InstrumentView struct {
 	Verdict    Verdict
 	// Entry that stands in the registry; nil where there is none.
 	Entry    *wire.InstrumentEntry
-	Bus      Bus
-	Gateways []GatewayReport
-	Reports  []InstrumentReport
+	Bus      observed.Bus
+	Gateways []observed.GatewayReport
+	Reports  []observed.InstrumentReport
 	// Forward is what the Site's lease holder last said of the copy; nil: nothing.
 	Forward *wire.ForwardStatus
 	// Damage is what is known to be damaged in the store.
@@ -36,7 +36,7 @@ type InstrumentView struct {
 	// Content is what the archivist last said of objects that are not of their declared media type; nil: nothing.
 	Content *wire.ContentStatus
 	// Sender is what the sender last said of itself; nil: nothing.
-	Sender *SenderReport
+	Sender *observed.SenderReport
 	// Pool that receives, its pods and Services: for the addresses.
 	Pool     *v1alpha1.IngestGateway
 	Pods     []corev1.Pod
@@ -76,7 +76,7 @@ func InstrumentStatus(v InstrumentView) (v1alpha1.InstrumentStatus, time.Duratio
 		Sender:             v.sender(),
 		Sampling:           v.sampling(),
 		LinkProbe:          v.linkProbe(),
-	}, finding.Soonest(wait, silent, patienceEnds, instrumentFiguresEvery)
+	}, finding.Soonest(wait, silent, patienceEnds, observed.InstrumentFiguresEvery)
 }
 
 // PoolName is who receives: the verdict's, or, while something is absent, that of
@@ -108,9 +108,9 @@ func (v InstrumentView) programmed() finding.Finding {
 
 // running are the pods that are neither starting nor stopping; where there are
 // none, all that report.
-func (v InstrumentView) running() []GatewayReport {
-	alive, _ := fresh(v.Gateways, v.PoolName(), v.Now)
-	running := slices.DeleteFunc(slices.Clone(alive), func(r GatewayReport) bool { return r.Revision == 0 || r.Draining })
+func (v InstrumentView) running() []observed.GatewayReport {
+	alive, _ := observed.Fresh(v.Gateways, v.PoolName(), v.Now)
+	running := slices.DeleteFunc(slices.Clone(alive), func(r observed.GatewayReport) bool { return r.Revision == 0 || r.Draining })
 	if len(running) == 0 {
 		return alive
 	}
@@ -211,14 +211,14 @@ func (v InstrumentView) dataFlowing() (finding.Finding, time.Duration) {
 // absentIn is when nobody knows any more whether data arrives; 0 while a gateway reports:
 // whoever hears the reports notices the first silence.
 func (v InstrumentView) absentIn() time.Duration {
-	alive, latest := fresh(v.Gateways, v.PoolName(), v.Now)
+	alive, latest := observed.Fresh(v.Gateways, v.PoolName(), v.Now)
 	switch {
 	case !v.Bus.Up:
 		latest = v.Bus.Since
 	case len(alive) > 0:
 		return 0
 	}
-	return latest.Add(reportAge+reportGrace).Sub(v.Now) + time.Second
+	return latest.Add(observed.ReportAge+observed.ReportGrace).Sub(v.Now) + time.Second
 }
 
 // due is how long after the last data the next is overdue.
@@ -250,12 +250,12 @@ func (v InstrumentView) lostReport() time.Time {
 	if said == nil || !said.After(LastReported(v.Reports)) || said.After(v.Now) {
 		return time.Time{}
 	}
-	return said.Truncate(lastReceivedStep).Add(lastReceivedStep - time.Second)
+	return said.Truncate(observed.LastReceivedStep).Add(observed.LastReceivedStep - time.Second)
 }
 
 // LastReported is when data last arrived, as far as the reports say; zero where they say
 // nothing of it.
-func LastReported(reports []InstrumentReport) time.Time {
+func LastReported(reports []observed.InstrumentReport) time.Time {
 	var last time.Time
 	for _, r := range reports {
 		if r.LastReceived.After(last) {
@@ -285,7 +285,7 @@ func itIsNotTheTime(v InstrumentView) (finding.Finding, bool) {
 // nothing about an instrument.
 func reportsWereReadLately(v InstrumentView) (finding.Finding, bool) {
 	was := finding.Condition(v.Instrument.Status.Conditions, v1alpha1.ConditionDataFlowing)
-	if v.Bus.Up || was == nil || v.Now.Sub(v.Bus.Since) > reportAge+reportGrace {
+	if v.Bus.Up || was == nil || v.Now.Sub(v.Bus.Since) > observed.ReportAge+observed.ReportGrace {
 		return finding.Finding{}, false
 	}
 	return finding.From(was), true
@@ -307,7 +307,7 @@ func nothingIsReceived(v InstrumentView) (finding.Finding, bool) {
 }
 
 func reportsAreAbsent(v InstrumentView) (finding.Finding, bool) {
-	_, latest := fresh(v.Gateways, v.PoolName(), v.Now)
+	_, latest := observed.Fresh(v.Gateways, v.PoolName(), v.Now)
 	switch {
 	case !v.Bus.Up:
 		return finding.Unknown(v1alpha1.ReasonNoReport, fmt.Sprintf(
@@ -318,7 +318,7 @@ func reportsAreAbsent(v InstrumentView) (finding.Finding, bool) {
 	default:
 		return finding.Unknown(v1alpha1.ReasonNoReport, fmt.Sprintf(
 				"no gateway pod of IngestGateway %q reports: see its conditions", v.PoolName())),
-			v.Now.Sub(latest) > reportAge+reportGrace
+			v.Now.Sub(latest) > observed.ReportAge+observed.ReportGrace
 	}
 }
 
@@ -360,7 +360,7 @@ func acknowledgeIsLimited(v InstrumentView) (finding.Finding, bool) {
 		}
 		return finding.From(was), true // nobody can say otherwise
 	}
-	alive, _ := fresh(v.Gateways, v.PoolName(), v.Now)
+	alive, _ := observed.Fresh(v.Gateways, v.PoolName(), v.Now)
 	var alone []string
 	for _, g := range alive {
 		if g.Peer == "" && !g.Draining && !g.Stopped {
@@ -369,7 +369,7 @@ func acknowledgeIsLimited(v InstrumentView) (finding.Finding, bool) {
 	}
 	return finding.Good(v1alpha1.ReasonNoReplica, fmt.Sprintf(
 		"spec.acknowledge asks for Replicated, and %s has no gateway of its pool on another node to copy its spool to: its receipts mean Stored, "+
-			"so it gives none while the object store or JetStream is away; run at least 2 pods on 2 nodes", list(alone)),
+			"so it gives none while the object store or JetStream is away; run at least 2 pods on 2 nodes", finding.List(alone)),
 	), len(alone) > 0
 }
 
@@ -377,12 +377,12 @@ func rounded(t time.Time) *metav1.Time {
 	if t.IsZero() {
 		return nil
 	}
-	return new(metav1.NewTime(t.UTC().Truncate(lastReceivedStep)))
+	return new(metav1.NewTime(t.UTC().Truncate(observed.LastReceivedStep)))
 }
 
 // ReceivedToday sums up what the pods last reported of the UTC day of now; nil without a
 // report.
-func ReceivedToday(reports []InstrumentReport, now time.Time) *v1alpha1.DayCounts {
+func ReceivedToday(reports []observed.InstrumentReport, now time.Time) *v1alpha1.DayCounts {
 	if len(reports) == 0 {
 		return nil
 	}
@@ -425,11 +425,8 @@ func pods(n int) string {
 	return fmt.Sprintf("%d pods", n)
 }
 
-// list joins the first few of many names.
-func list(names []string) string {
-	const few = 5
-	if len(names) <= few {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+// UnreadableFlow is the DataFlowing of an Instrument that cannot be decoded: nobody knows
+// what is due of it.
+func UnreadableFlow(inst *v1alpha1.Instrument) finding.Finding {
+	return finding.Unknown(v1alpha1.ReasonNotAccepted, "the operator cannot read the Instrument: "+finding.Unreadable(inst))
 }

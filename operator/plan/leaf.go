@@ -5,7 +5,6 @@ package plan
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -43,32 +42,6 @@ type Source struct {
 // DeleteConsumer is the subject on which the other domain is asked to delete a consumer of the stream.
 func (s Source) DeleteConsumer(name string) string {
 	return s.APIPrefix + ".CONSUMER.DELETE." + s.Stream + "." + name
-}
-
-// leavesOf are those of a Feed's leaves that its Site has, as wire.LeafInstruments.
-func leavesOf(site *v1alpha1.Site, feed *v1alpha1.Feed) []string {
-	var all []string
-	for _, code := range slices.Sorted(slices.Values(feed.Spec.Leaves)) {
-		if hasLeaf(site, code) {
-			all = append(all, wire.LeafInstruments(code))
-		}
-	}
-	return all
-}
-
-func hasLeaf(site *v1alpha1.Site, code string) bool {
-	return site != nil && slices.ContainsFunc(site.Spec.Leaves, func(l v1alpha1.Leaf) bool { return l.Code == code })
-}
-
-func feedsLeafIsMissing(in feedApplication) (finding.Finding, bool) {
-	for _, code := range slices.Sorted(slices.Values(in.feed.Spec.Leaves)) {
-		if !hasLeaf(in.site, code) {
-			return finding.Bad(v1alpha1.ReasonLeafNotFound, fmt.Sprintf(
-				"Site %q has no leaf %q in spec.leaves: add it there, or take it out of spec.leaves of the Feed; the rest of the Feed is as declared",
-				in.site.Name, code)), true
-		}
-	}
-	return finding.Finding{}, false
 }
 
 // LeafUser is the user with which a leaf's NATS server links to ours, in the account of

@@ -9,11 +9,12 @@ import (
 	"github.com/substorm/substorm/internal/observing"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/surge/autoscale"
 )
 
 // GatewayLoads are what the pods of an IngestGateway say of their load.
-func GatewayLoads(reports []GatewayReport) (all []autoscale.Report) {
+func GatewayLoads(reports []observed.GatewayReport) (all []autoscale.Report) {
 	for i := range reports {
 		if r := &reports[i]; r.Load != nil {
 			all = append(all, loadReport(r.Gateway, r.Seen, r.Load))
@@ -23,7 +24,7 @@ func GatewayLoads(reports []GatewayReport) (all []autoscale.Report) {
 }
 
 // FeedServerLoads are what the pods of a FeedServer say of their load.
-func FeedServerLoads(server string, reports []FeedServerReport) (all []autoscale.Report) {
+func FeedServerLoads(server string, reports []observed.FeedServerReport) (all []autoscale.Report) {
 	for i := range reports {
 		if r := &reports[i]; r.Load != nil && r.FeedServer == server {
 			all = append(all, loadReport(r.Pod, r.Seen, r.Load))

@@ -15,6 +15,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
@@ -31,7 +32,7 @@ type MirrorView struct {
 	Verdict MirrorVerdict
 	// Entry is what stands in the registry; nil where there is nothing.
 	Entry   *wire.MirrorEntry
-	Bus     Bus
+	Bus     observed.Bus
 	Secrets workload.Secrets
 	// SiteProgramView is what was found of a continuous mirror; its Pods are those of all runs.
 	SiteProgramView
@@ -67,7 +68,7 @@ func MirrorStatus(v MirrorView) (v1alpha1.MirrorPartnerStatus, time.Duration) {
 	status := v1alpha1.MirrorPartnerStatus{ObservedGeneration: v.Mirror.Generation, Conditions: c.All, Runs: runs, Credentials: v.Credentials.status()}
 	v.times(&status)
 	v.figures(&status)
-	return status, finding.Soonest(patienceEnds, v.Credentials.RenewsIn(v.Now), v.nextLook(status.NextRunTime), figuresEvery)
+	return status, finding.Soonest(patienceEnds, v.Credentials.RenewsIn(v.Now), v.nextLook(status.NextRunTime), observed.FiguresEvery)
 }
 
 // The order is that in which a person can put things right.

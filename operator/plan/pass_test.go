@@ -13,6 +13,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/observed"
 )
 
 // largeSite is 10,000 Instruments in 40 pools, 200 Feeds, of which each fifth selects everything, and 500 FeedConsumers.
@@ -52,7 +53,7 @@ func BenchmarkPass(b *testing.B) {
 	in, gateways := largeSite()
 	now := time.Now()
 	accepted := finding.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted}
-	judge := func(stands plan.RegistryState) plan.RegistryChange {
+	judge := func(stands observed.RegistryState) plan.RegistryChange {
 		in.Verdicts = plan.Accept(in.Site, accepted, gateways, in.Instruments, in.Secrets)
 		listed := plan.Listed(in.Instruments, in.Verdicts, stands.Entries)
 		in.FeedsAre = plan.AcceptFeeds(in.Site, accepted, in.Feeds, in.Instruments, listed, nil)
@@ -62,8 +63,8 @@ func BenchmarkPass(b *testing.B) {
 		plan.MayRead(bus, in.Feeds, in.Consumers, in.Instruments, may, now)
 		return plan.Registry(in, stands, nil, 1)
 	}
-	first := judge(plan.RegistryState{})
-	stands := plan.RegistryState{Entries: map[string]wire.InstrumentEntry{}, Feeds: map[string]wire.FeedEntry{}, Consumers: map[string]wire.ConsumerEntry{}}
+	first := judge(observed.RegistryState{})
+	stands := observed.RegistryState{Entries: map[string]wire.InstrumentEntry{}, Feeds: map[string]wire.FeedEntry{}, Consumers: map[string]wire.ConsumerEntry{}}
 	for _, e := range first.Put[1:] {
 		stands.Entries[e.Instrument] = e
 	}

@@ -70,7 +70,7 @@ func ReadersProblem(site *v1alpha1.Site, secrets workload.Secrets) (finding.Find
 	}
 	several := severalHave(site)
 	return finding.Bad(v1alpha1.ReasonConflict, fmt.Sprintf(
-		"several of spec.readers have the clientCertificate names %s: a name is one reader's; until then it lets nobody in", list(several))), len(several) > 0
+		"several of spec.readers have the clientCertificate names %s: a name is one reader's; until then it lets nobody in", finding.List(several))), len(several) > 0
 }
 
 // readersUndeclared says which tokens of readers stay valid although no manifest declares them any more.
@@ -87,7 +87,7 @@ func readersUndeclared(site *v1alpha1.Site, secrets workload.Secrets) (finding.F
 	return finding.Bad(v1alpha1.ReasonTokensUndeclared, fmt.Sprintf(
 		"no manifest declares %s of Secret %q, which spec.readersSecretRef names, and their tokens are valid: a key that is taken out of stringData stays. "+
 			"Remove each with `kubectl patch secret %s --type=json -p '[{\"op\":\"remove\",\"path\":\"/data/KEY\"}]'`, and write tokens under data",
-		list(keys), name, name)), len(keys) > 0
+		finding.List(keys), name, name)), len(keys) > 0
 }
 
 // UnownedKeys are those keys of a Secret's data that no field manager owns: keys that were written under stringData and were then taken out of
@@ -142,5 +142,5 @@ func readersSecretProblem(site *v1alpha1.Site, secrets workload.Secrets) (findin
 	}
 	return finding.Bad(v1alpha1.ReasonSecretIncomplete, fmt.Sprintf(
 		"Secret %q, which spec.readersSecretRef names, is not in order at %s: a key is a DNS label, and holds 1 to %d tokens, a line each, of at least %d characters: "+
-			"make one with `openssl rand -hex 32`; until then these readers are not let in", name, list(amiss), maxTokens, minToken)), len(amiss) > 0
+			"make one with `openssl rand -hex 32`; until then these readers are not let in", name, finding.List(amiss), maxTokens, minToken)), len(amiss) > 0
 }

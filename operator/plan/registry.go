@@ -14,6 +14,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
@@ -61,7 +62,7 @@ type RegistryInput struct {
 // Registry compares what should stand in a Site's registry with what does: stands,
 // closed by complete (nil where the bucket has no marker). Revision is the newest
 // that was ever seen; a change gets the next one.
-func Registry(in RegistryInput, stands RegistryState, complete *wire.RegistryComplete, revision int64) RegistryChange {
+func Registry(in RegistryInput, stands observed.RegistryState, complete *wire.RegistryComplete, revision int64) RegistryChange {
 	if complete != nil {
 		revision = max(revision, complete.Revision)
 	}
@@ -92,9 +93,9 @@ func Registry(in RegistryInput, stands RegistryState, complete *wire.RegistryCom
 
 // RegistryPart is Registry for some Instruments alone: those in the input, and the named
 // ones, of which some may be gone. Nothing else has changed since the registry was complete.
-func RegistryPart(in RegistryInput, names []string, stands RegistryState, complete wire.RegistryComplete, revision int64) RegistryChange {
+func RegistryPart(in RegistryInput, names []string, stands observed.RegistryState, complete wire.RegistryComplete, revision int64) RegistryChange {
 	next := max(revision, complete.Revision) + 1
-	part := RegistryState{Entries: map[string]wire.InstrumentEntry{}}
+	part := observed.RegistryState{Entries: map[string]wire.InstrumentEntry{}}
 	for _, name := range names {
 		if entry, exists := stands.Entries[name]; exists {
 			part.Entries[name] = entry
@@ -103,7 +104,7 @@ func RegistryPart(in RegistryInput, names []string, stands RegistryState, comple
 	var c RegistryChange
 	var count int
 	c.Put, c.Delete, count = compare(in.instrumentEntries(part, next), part.Entries, sameEntry)
-	c.remember(RegistryState{Entries: part.Entries, Closed: stands.Closed}, next)
+	c.remember(observed.RegistryState{Entries: part.Entries, Closed: stands.Closed}, next)
 	if c.any() {
 		complete.Revision = next
 		complete.Count += count - len(part.Entries)
@@ -134,7 +135,7 @@ func compare[E any](should, stand map[string]E, same func(a, b E) bool) (put []E
 	return put, del, len(should)
 }
 
-func (in RegistryInput) instrumentEntries(stands RegistryState, next int64) map[string]wire.InstrumentEntry {
+func (in RegistryInput) instrumentEntries(stands observed.RegistryState, next int64) map[string]wire.InstrumentEntry {
 	all := map[string]wire.InstrumentEntry{}
 	for i := range in.Instruments {
 		inst := &in.Instruments[i]
@@ -169,7 +170,7 @@ func (in RegistryInput) instrumentEntries(stands RegistryState, next int64) map[
 	return all
 }
 
-func (in RegistryInput) feedEntries(stands RegistryState, next int64) map[string]wire.FeedEntry {
+func (in RegistryInput) feedEntries(stands observed.RegistryState, next int64) map[string]wire.FeedEntry {
 	all := map[string]wire.FeedEntry{}
 	for i := range in.Feeds {
 		feed := &in.Feeds[i]
@@ -186,7 +187,7 @@ func (in RegistryInput) feedEntries(stands RegistryState, next int64) map[string
 	return all
 }
 
-func (in RegistryInput) consumerEntries(stands RegistryState, next int64) map[string]wire.ConsumerEntry {
+func (in RegistryInput) consumerEntries(stands observed.RegistryState, next int64) map[string]wire.ConsumerEntry {
 	all := map[string]wire.ConsumerEntry{}
 	for i := range in.Consumers {
 		c := &in.Consumers[i]
@@ -216,7 +217,7 @@ func (in RegistryInput) consumerEntries(stands RegistryState, next int64) map[st
 
 // readerEntries are the readers whose names, tokens and certificates are in order, see
 // ReadersProblem.
-func (in RegistryInput) readerEntries(stands RegistryState, next int64) map[string]wire.ReaderEntry {
+func (in RegistryInput) readerEntries(stands observed.RegistryState, next int64) map[string]wire.ReaderEntry {
 	all := map[string]wire.ReaderEntry{}
 	if in.Site == nil {
 		return all
@@ -244,7 +245,7 @@ func (in RegistryInput) readerEntries(stands RegistryState, next int64) map[stri
 
 // readerTokens are the tokens of the Site's readers. A Secret that is not labeled as one with tokens adds
 // none: those that it has and that stand stay, so that a label that is missing locks no reader out.
-func (in RegistryInput) readerTokens(stands RegistryState) map[string][]wire.TokenHash {
+func (in RegistryInput) readerTokens(stands observed.RegistryState) map[string][]wire.TokenHash {
 	ref := in.Site.Spec.ReadersSecretRef
 	if ref == nil || in.Secrets[ref.Name] == nil || writtenByOperator(in.Secrets[ref.Name]) {
 		return nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/observed"
 )
 
 // consumersMinInterval is the shortest that consumers may ask for where nothing is
@@ -53,8 +54,8 @@ func intervalMillis(d *metav1.Duration, otherwise int64) int64 {
 }
 
 // heard is what the senders said, nil where that is long ago.
-func (v InstrumentView) heard() *SenderReport {
-	if v.Sender == nil || v.Now.Sub(v.Sender.Seen) > heartbeatAge {
+func (v InstrumentView) heard() *observed.SenderReport {
+	if v.Sender == nil || v.Now.Sub(v.Sender.Seen) > observed.HeartbeatAge {
 		return nil
 	}
 	return v.Sender
@@ -108,7 +109,7 @@ func (v InstrumentView) received() []wire.AchievedSampling {
 			if since > 3*interval+slack { // it comes no more, or by another pod
 				interval = since
 			}
-			if interval > 0 && since < heartbeatAge {
+			if interval > 0 && since < observed.HeartbeatAge {
 				perSecond[a.Channel] += 1 / interval.Seconds()
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
 	"github.com/substorm/substorm/operator/surge/autoscale"
 )
@@ -80,11 +81,11 @@ func (v GatewayView) hold() (held autoscale.Count, reason string) {
 
 // keeps says what keeps a pod that is not asked for, or "", and whether it is
 // known to hold something.
-func (v GatewayView) keeps(r GatewayReport) (note string, holds bool) {
+func (v GatewayView) keeps(r observed.GatewayReport) (note string, holds bool) {
 	switch {
 	case HoldsData(&r.GatewayStatus):
 		return fmt.Sprintf("%s has %s", r.Gateway, holding(&r.GatewayStatus)), true
-	case !r.Stopped && v.Now.Sub(r.Seen) > reportAge:
+	case !r.Stopped && v.Now.Sub(r.Seen) > observed.ReportAge:
 		return fmt.Sprintf("%s has not reported since %s, so nobody knows what its spool holds: if it never will, "+
 			"give it up with `kubectl substorm spool abandon %s`", r.Gateway, stamp(r.Seen), r.Gateway), false
 	default:
@@ -114,9 +115,9 @@ func holding(s *wire.GatewayStatus) string {
 }
 
 // reports are the pool's pods' last reports, whenever that was, by pod.
-func (v GatewayView) reports() []GatewayReport {
-	mine := slices.DeleteFunc(slices.Clone(v.Reports), func(r GatewayReport) bool { return r.Pool != v.Gateway.Name })
-	slices.SortFunc(mine, func(a, b GatewayReport) int {
+func (v GatewayView) reports() []observed.GatewayReport {
+	mine := slices.DeleteFunc(slices.Clone(v.Reports), func(r observed.GatewayReport) bool { return r.Pool != v.Gateway.Name })
+	slices.SortFunc(mine, func(a, b observed.GatewayReport) int {
 		m, _ := ordinal(v.Gateway.Name, a.Gateway)
 		n, _ := ordinal(v.Gateway.Name, b.Gateway)
 		return cmp.Or(cmp.Compare(m, n), cmp.Compare(a.Gateway, b.Gateway))
@@ -187,7 +188,7 @@ func spoolIsQuarantined(v GatewayView) (finding.Finding, bool) {
 	if len(notes) == 0 {
 		return finding.Finding{}, false
 	}
-	return finding.Good(v1alpha1.ReasonRecordsKeptApart, "files of data that cannot be archived lie in spool/quarantine of the pods' volumes: "+list(notes)+
+	return finding.Good(v1alpha1.ReasonRecordsKeptApart, "files of data that cannot be archived lie in spool/quarantine of the pods' volumes: "+finding.List(notes)+
 		". Each pod's log says why, and names instrument and key: look whether disk and store are sound, copy the files away, remove them, and restart the pod"), true
 }
 
@@ -202,12 +203,12 @@ func (v GatewayView) stands(kind string) (finding.Finding, bool) {
 
 // strandIn returns after how long of further silence a pod's spool is stranded,
 // and false where it is empty.
-func (v GatewayView) strandIn(r GatewayReport) (time.Duration, bool) {
-	seen := r.Seen
-	if v.Bus.Since.After(seen) {
-		seen = v.Bus.Since // nobody could have reported before
+func (v GatewayView) strandIn(r observed.GatewayReport) (time.Duration, bool) {
+	last := r.Seen
+	if v.Bus.Since.After(last) {
+		last = v.Bus.Since // nobody could have reported before
 	}
-	return max(0, seen.Add(reportAge+reportGrace).Sub(v.Now)), r.Spool != nil && r.Spool.Objects > 0
+	return max(0, last.Add(observed.ReportAge+observed.ReportGrace).Sub(v.Now)), r.Spool != nil && r.Spool.Objects > 0
 }
 
 // strandsIn returns when to look again for stranded spools, or 0: after the
@@ -223,7 +224,7 @@ func (v GatewayView) strandsIn() (wait time.Duration) {
 
 // copiesOf says who keeps copies of a pod's spool, or "".
 func (v GatewayView) copiesOf(pod string) string {
-	alive, _ := fresh(v.Reports, v.Gateway.Name, v.Now)
+	alive, _ := observed.Fresh(v.Reports, v.Gateway.Name, v.Now)
 	var kept []string
 	for _, r := range alive {
 		for _, c := range r.Copies {

@@ -17,6 +17,7 @@ import (
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
@@ -207,7 +208,7 @@ func TestWrittenSecretsHoldNoTokens(t *testing.T) {
 				Site:    &v1alpha1.Site{Spec: v1alpha1.SiteSpec{Code: "hub", ReadersSecretRef: &v1alpha1.LocalReference{Name: "readers"}}},
 				Secrets: workload.Secrets{"readers": secret},
 			}
-			if readers := in.readerEntries(RegistryState{}, 1); len(readers) > 0 {
+			if readers := in.readerEntries(observed.RegistryState{}, 1); len(readers) > 0 {
 				t.Errorf("%s, %s: readers %v", name, what, readers)
 			}
 			if f, found := ReadersProblem(in.Site, in.Secrets); !found || f.Reason != v1alpha1.ReasonConflict {

@@ -15,6 +15,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/finding"
+	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
@@ -55,7 +56,7 @@ type SiteView struct {
 	Disk *Disk
 	// Manifests is what the process that runs a Site without a cluster could not apply of its files; nil on a cluster.
 	Manifests *Manifests
-	Registry  RegistryState
+	Registry  observed.RegistryState
 	// Archivist is what was found of the Site's archivist.
 	Archivist SiteProgramView
 	// Weather is what the sources of space weather told; nil where none is declared.
@@ -219,7 +220,7 @@ func (v SiteView) looksAgain() time.Duration {
 	case v.Disk != nil:
 		return diskEvery
 	}
-	return figuresEvery
+	return observed.FiguresEvery
 }
 
 // ledger is how far the ledger is closed: what stands, until somebody has reported.
@@ -301,13 +302,13 @@ func (v SiteView) flowing() (v1alpha1.InstrumentSummary, finding.Finding) {
 		if overdue {
 			reason = v1alpha1.ReasonOverdue
 		}
-		return counts, finding.Bad(reason, fmt.Sprintf("%d of %d instruments are silent: %s", len(silent), due, list(silent)))
+		return counts, finding.Bad(reason, fmt.Sprintf("%d of %d instruments are silent: %s", len(silent), due, finding.List(silent)))
 	case len(dark) > 0:
 		return counts, finding.Unknown(v1alpha1.ReasonNoReport, fmt.Sprintf(
-			"no gateway reports about %d of %d instruments: %s", len(dark), due, list(dark)))
+			"no gateway reports about %d of %d instruments: %s", len(dark), due, finding.List(dark)))
 	case len(awaited) > 0:
 		return counts, finding.Unknown(v1alpha1.ReasonAwaitingData, fmt.Sprintf(
-			"%d of %d instruments are new and have sent nothing yet: %s", len(awaited), due, list(awaited)))
+			"%d of %d instruments are new and have sent nothing yet: %s", len(awaited), due, finding.List(awaited)))
 	default:
 		return counts, finding.Good(v1alpha1.ReasonFlowing, fmt.Sprintf("data of all %d instruments arrives in cadence", due))
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
@@ -47,7 +48,7 @@ func unreadableMeta(name string) metav1.ObjectMeta {
 
 // unreadableInput has objects that cannot be read, whose tokens stand in the registry, and the Secrets as they are now: one
 // of two tokens is gone from each.
-func unreadableInput() (plan.RegistryInput, plan.RegistryState) {
+func unreadableInput() (plan.RegistryInput, observed.RegistryState) {
 	listener := func(ref *v1alpha1.SecretKeyReference) v1alpha1.Listener {
 		return v1alpha1.Listener{Name: ref.Name, Protocol: v1alpha1.ListenerHTTP, TokenSecretKeyRef: ref, Port: 30110}
 	}
@@ -57,7 +58,7 @@ func unreadableInput() (plan.RegistryInput, plan.RegistryState) {
 	camera.Spec.Listeners = []v1alpha1.Listener{listener(&v1alpha1.SecretKeyReference{Name: "tokens", Key: "camera"}), listener(&v1alpha1.SecretKeyReference{Name: "gone", Key: "camera"})}
 	// The listeners of the second cannot be read, either.
 	in.Instruments = []v1alpha1.Instrument{camera, {ObjectMeta: unreadableMeta("second")}}
-	stands := plan.RegistryState{Entries: map[string]wire.InstrumentEntry{}, Consumers: map[string]wire.ConsumerEntry{}, Readers: map[string]wire.ReaderEntry{}}
+	stands := observed.RegistryState{Entries: map[string]wire.InstrumentEntry{}, Consumers: map[string]wire.ConsumerEntry{}, Readers: map[string]wire.ReaderEntry{}}
 	for _, name := range []string{"camera", "second", "deleted"} {
 		stands.Entries[name] = wire.InstrumentEntry{Instrument: name, Revision: 7, Listeners: []wire.ListenerEntry{
 			{Protocol: "HTTP", Port: 30110, Tokens: hashed(staying, removed)}, {Protocol: "HTTP", Port: 30111, Tokens: hashed(removed)}}}

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+// Package observed is the state of a Site as its programs report it, and as the registry has it.
+package observed
 
 import (
+	"slices"
 	"time"
 
 	"github.com/substorm/substorm/internal/observing"
@@ -10,16 +12,16 @@ import (
 )
 
 const (
-	// reportAge is how old the last report of a pod that reports may be.
-	reportAge = 3 * wire.GatewayReportInterval
-	// reportGrace is how much longer a silence lasts before it is shown.
-	reportGrace = observing.Silence - reportAge
-	// figuresEvery is how often figures in a status are brought up to date.
-	figuresEvery = time.Minute
-	// instrumentFiguresEvery is the same for Instruments, of which there are many.
-	instrumentFiguresEvery = 10 * time.Minute
-	// lastReceivedStep is what status.lastReceivedTime is rounded down to.
-	lastReceivedStep = 10 * time.Minute
+	// ReportAge is how old the last report of a pod that reports may be.
+	ReportAge = 3 * wire.GatewayReportInterval
+	// ReportGrace is how much longer a silence lasts before it is shown.
+	ReportGrace = observing.Silence - ReportAge
+	// FiguresEvery is how often figures in a status are brought up to date.
+	FiguresEvery = time.Minute
+	// InstrumentFiguresEvery is the same for Instruments, of which there are many.
+	InstrumentFiguresEvery = 10 * time.Minute
+	// LastReceivedStep is what status.lastReceivedTime is rounded down to.
+	LastReceivedStep = 10 * time.Minute
 )
 
 // Bus says whether the operator reads what gateways report, and since when
@@ -104,9 +106,9 @@ type ConsumerReport struct {
 	Seen time.Time `json:"seen"`
 }
 
-// fresh returns the reports of a pool's pods that report, and the time of its
+// Fresh returns the reports of a pool's pods that report, and the time of its
 // latest report of all.
-func fresh(reports []GatewayReport, pool string, now time.Time) (alive []GatewayReport, latest time.Time) {
+func Fresh(reports []GatewayReport, pool string, now time.Time) (alive []GatewayReport, latest time.Time) {
 	for _, r := range reports {
 		if r.Pool != pool {
 			continue
@@ -114,9 +116,52 @@ func fresh(reports []GatewayReport, pool string, now time.Time) (alive []Gateway
 		if r.Seen.After(latest) {
 			latest = r.Seen
 		}
-		if now.Sub(r.Seen) <= reportAge {
+		if now.Sub(r.Seen) <= ReportAge {
 			alive = append(alive, r)
 		}
 	}
 	return alive, latest
+}
+
+// IsOf says whether a report came from this incarnation of a pod.
+func (r ConsumerReport) IsOf(s FeedServerReport) bool {
+	return s.Pod == r.Pod && s.Incarnation == r.Incarnation
+}
+
+// Differs says whether conditions, or what is said of commands, may differ for a
+// report that follows another.
+func (r SenderReport) Differs(was SenderReport) bool {
+	offset := func(r SenderReport) time.Duration {
+		if r.ClockOffset == nil {
+			return 0
+		}
+		return RoundedOffset(time.Duration(*r.ClockOffset))
+	}
+	return r.Seen.Sub(was.Seen) > HeartbeatAge || !r.sameCommands(was) || (r.ClockOffset == nil) != (was.ClockOffset == nil) || offset(r) != offset(was)
+}
+
+// sameCommands: the same is asked of the sender, and it does the same.
+func (r SenderReport) sameCommands(as SenderReport) bool {
+	obeys := func(r SenderReport) wire.SamplingReport {
+		if r.Sampling == nil {
+			return wire.SamplingReport{}
+		}
+		return wire.SamplingReport{Obeys: r.Sampling.Obeys, Problem: r.Sampling.Problem}
+	}
+	return slices.Equal(r.Asked, as.Asked) && (r.Sampling == nil) == (as.Sampling == nil) &&
+		slices.Equal(obeys(r).Obeys, obeys(as).Obeys) && obeys(r).Problem == obeys(as).Problem
+}
+
+// HeartbeatAge is how old the last heartbeat may be: senders on metered links
+// send one each few minutes.
+const HeartbeatAge = 15 * time.Minute
+
+// RoundedOffset keeps two or three digits: a status is not written for each
+// heartbeat.
+func RoundedOffset(d time.Duration) time.Duration {
+	step := time.Millisecond
+	for d.Abs()/100 >= step {
+		step *= 10
+	}
+	return d.Round(step)
 }

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+
+	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/api/v1alpha1"
+)
+
+// feedEntry is a Feed as feed servers know it.
+func feedEntry(site *v1alpha1.Site, feed *v1alpha1.Feed, v FeedVerdict, revision int64) wire.FeedEntry {
+	entry := wire.FeedEntry{
+		UID: string(feed.UID), Generation: feed.Generation, Revision: revision,
+		Feed: feed.Name, Instruments: v.selects(), Channels: slices.Sorted(slices.Values(feed.Spec.Channels)),
+	}
+	if entry.Instruments == nil {
+		entry.Instruments = []string{}
+	}
+	entry.Notices, entry.Telemetry = feedStreams(site, feed)
+	entry.Backfill = backfills(feed)
+	if feed.Spec.Access != nil {
+		entry.Live = string(feed.Spec.Access.Live)
+	}
+	return entry
+}

@@ -26,6 +26,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
@@ -78,9 +79,9 @@ func newNATSSite(t *testing.T) natsSite {
 	feed := v1alpha1.Feed{ObjectMeta: metav1.ObjectMeta{Name: "everything"}}
 	model := v1alpha1.FeedConsumer{ObjectMeta: metav1.ObjectMeta{Name: "model", UID: "uid-of-model"}, Spec: v1alpha1.FeedConsumerSpec{
 		FeedRef: v1alpha1.LocalReference{Name: feed.Name}, Flow: v1alpha1.Flow{Mode: v1alpha1.FlowAll}, Delivery: v1alpha1.Delivery{Type: v1alpha1.DeliveryNATS}}}
-	verdict := plan.ConsumerVerdict{Finding: finding.Finding{Status: metav1.ConditionTrue}, Notices: true, Telemetry: true, Readable: []string{camera, magnetometer}}
+	verdict := accept.ConsumerVerdict{Finding: finding.Finding{Status: metav1.ConditionTrue}, Notices: true, Telemetry: true, Readable: []string{camera, magnetometer}}
 	durable := wire.ConsumerDurable(model.Name, "0a1b2c3d4e")
-	s.bus = plan.PlanBus(site, []v1alpha1.Feed{feed}, nil, []v1alpha1.FeedConsumer{model}, map[string]plan.ConsumerVerdict{model.Name: verdict},
+	s.bus = plan.PlanBus(site, []v1alpha1.Feed{feed}, nil, []v1alpha1.FeedConsumer{model}, map[string]accept.ConsumerVerdict{model.Name: verdict},
 		map[string]string{model.Name: durable})
 	for _, d := range s.bus.Durables {
 		_, err := s.js.CreateConsumer(t.Context(), d.Stream, jetstream.ConsumerConfig{Durable: d.Name, FilterSubjects: d.Subjects,

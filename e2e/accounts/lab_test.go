@@ -19,6 +19,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
@@ -86,8 +87,8 @@ func planned(consumer string, replicas int) (plan.BusPlan, plan.JetStreamUser) {
 	feed := v1alpha1.Feed{ObjectMeta: metav1.ObjectMeta{Name: "all"}}
 	c := v1alpha1.FeedConsumer{ObjectMeta: metav1.ObjectMeta{Name: consumer, UID: types.UID("uid-of-" + consumer)}, Spec: v1alpha1.FeedConsumerSpec{
 		FeedRef: v1alpha1.LocalReference{Name: feed.Name}, Flow: v1alpha1.Flow{Mode: v1alpha1.FlowAll}, Delivery: v1alpha1.Delivery{Type: v1alpha1.DeliveryNATS}}}
-	verdict := plan.ConsumerVerdict{Finding: finding.Finding{Status: metav1.ConditionTrue}, Notices: true, Telemetry: true, Readable: []string{camera, mag}}
-	p := plan.PlanBus(s, []v1alpha1.Feed{feed}, nil, []v1alpha1.FeedConsumer{c}, map[string]plan.ConsumerVerdict{consumer: verdict},
+	verdict := accept.ConsumerVerdict{Finding: finding.Finding{Status: metav1.ConditionTrue}, Notices: true, Telemetry: true, Readable: []string{camera, mag}}
+	p := plan.PlanBus(s, []v1alpha1.Feed{feed}, nil, []v1alpha1.FeedConsumer{c}, map[string]accept.ConsumerVerdict{consumer: verdict},
 		map[string]string{consumer: durable(consumer)})
 	return p, plan.ConsumerUser(s, &feed, &c, verdict, durable(consumer))
 }

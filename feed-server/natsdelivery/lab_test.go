@@ -28,6 +28,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
@@ -146,12 +147,12 @@ func (l *lab) planned(c wire.ConsumerEntry) (plan.BusPlan, plan.JetStreamUser) {
 	if c.WIS2 {
 		consumer.Spec.Delivery.Notices = v1alpha1.NoticeWIS2
 	}
-	verdict := plan.ConsumerVerdict{Finding: finding.Finding{Status: metav1.ConditionTrue}, Notices: !c.NoNotices, Telemetry: !c.NoTelemetry, Readable: instruments}
+	verdict := accept.ConsumerVerdict{Finding: finding.Finding{Status: metav1.ConditionTrue}, Notices: !c.NoNotices, Telemetry: !c.NoTelemetry, Readable: instruments}
 	if len(c.Instruments) > 0 {
 		verdict.Readable = c.Instruments
 	}
 	feeds := []v1alpha1.Feed{all}
-	bus := plan.PlanBus(ours, feeds, nil, []v1alpha1.FeedConsumer{consumer}, map[string]plan.ConsumerVerdict{c.Consumer: verdict},
+	bus := plan.PlanBus(ours, feeds, nil, []v1alpha1.FeedConsumer{consumer}, map[string]accept.ConsumerVerdict{c.Consumer: verdict},
 		map[string]string{c.Consumer: wire.ConsumerDurable(c.Consumer, issue)})
 	return bus, plan.ConsumerUser(ours, &all, &consumer, verdict, wire.ConsumerDurable(c.Consumer, issue))
 }

@@ -27,7 +27,7 @@ import (
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
@@ -155,7 +155,7 @@ func (a *cutOff) declare() {
 		a.applyPool("pool", fmt.Sprintf(", ports: {first: %d, last: %d}, service: {type: ClusterIP}", a.port, a.port))
 		a.applyPool("far", ports+", service: {type: ClusterIP}, tls: {certificateSecretRef: {name: far-tls}}")
 	}
-	a.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "token", Namespace: a.namespace, Labels: map[string]string{plan.LabelTokens: "true"}},
+	a.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "token", Namespace: a.namespace, Labels: map[string]string{accept.LabelTokens: "true"}},
 		StringData: map[string]string{"token": tokenOf("web")}})
 	a.applyCamera("camera", "127.0.0.0/8")
 	a.applyCamera("gone", "192.0.2.1/32")

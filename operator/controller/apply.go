@@ -29,6 +29,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
@@ -210,7 +211,7 @@ func (r *applier) mayCreateSecret(ctx context.Context, owner client.Object, name
 	if err != nil {
 		return nil, err
 	}
-	if f, referred := plan.SecretReferred(kindOf(owner), name, references); referred {
+	if f, referred := accept.SecretReferred(kindOf(owner), name, references); referred {
 		return &f, fmt.Errorf("create Secret %s: %s", at, f.Message)
 	}
 	object := &metav1.PartialObjectMetadata{}
@@ -224,7 +225,7 @@ func (r *applier) mayCreateSecret(ctx context.Context, owner client.Object, name
 }
 
 // secretReferences are the fields of objects of a namespace that name a Secret.
-func (r *applier) secretReferences(ctx context.Context, secret types.NamespacedName) (all []plan.SecretReference, err error) {
+func (r *applier) secretReferences(ctx context.Context, secret types.NamespacedName) (all []accept.SecretReference, err error) {
 	for _, list := range []client.ObjectList{
 		&v1alpha1.SiteList{}, &v1alpha1.IngestGatewayList{}, &v1alpha1.FeedServerList{}, &v1alpha1.MirrorPartnerList{}, &v1alpha1.InstrumentList{},
 	} {
@@ -232,11 +233,11 @@ func (r *applier) secretReferences(ctx context.Context, secret types.NamespacedN
 			return nil, fmt.Errorf("list what refers to Secret %s: %w", secret, err)
 		}
 		err = errors.Join(err, meta.EachListItem(list, func(o runtime.Object) error {
-			all = append(all, plan.SecretReferences(o.(client.Object))...)
+			all = append(all, accept.SecretReferences(o.(client.Object))...)
 			return nil
 		}))
 	}
-	return slices.DeleteFunc(all, func(ref plan.SecretReference) bool { return ref.Secret != secret.Name }), err
+	return slices.DeleteFunc(all, func(ref accept.SecretReference) bool { return ref.Secret != secret.Name }), err
 }
 
 // kindOf names the kind of an object that has Secrets written for it.

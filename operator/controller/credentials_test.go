@@ -16,6 +16,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
@@ -34,7 +35,7 @@ func TestCredentialsFitAConnectLine(t *testing.T) {
 	pulls.Spec.Direction, pulls.Spec.HTTPS = v1alpha1.MirrorPull, &v1alpha1.MirrorHTTPS{Origin: strings.Repeat("o", 16)}
 	for _, user := range []plan.JetStreamUser{plan.GatewayUser(site, strings.Repeat("p", 40)), plan.ArchivistUser(site), plan.OperatorUser(site), plan.FeedServerUser(site, strings.Repeat("f", 40)),
 		plan.MirrorUser(site, pushes), plan.MirrorUser(site, pulls),
-		plan.ConsumerUser(site, feed, consumer, plan.ConsumerVerdict{Notices: true, Telemetry: true},
+		plan.ConsumerUser(site, feed, consumer, accept.ConsumerVerdict{Notices: true, Telemetry: true},
 			wire.ConsumerDurable(consumer.Name, "0123456789"))} {
 		creds, _, err := signingKey(t).credentials(user, nil, "", time.Now())
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 )
@@ -58,12 +59,12 @@ type facts struct {
 type judgement struct {
 	uid        types.UID
 	generation int64
-	verdict    plan.Verdict
+	verdict    accept.Verdict
 	// apart is the pool whose pods the Instrument keeps on nodes of their own.
 	apart string
 }
 
-func newJudgement(inst *v1alpha1.Instrument, verdict plan.Verdict) judgement {
+func newJudgement(inst *v1alpha1.Instrument, verdict accept.Verdict) judgement {
 	return judgement{inst.UID, inst.Generation, verdict, plan.ReplicatedOn(inst, verdict)}
 }
 
@@ -102,7 +103,7 @@ func (f *facts) unreadableObjects() []plan.UnreadableObject {
 
 // judge takes the verdicts on all of the Site's instruments, forgets those
 // that are gone, and returns the names of those whose verdict is new.
-func (f *facts) judge(instruments []v1alpha1.Instrument, verdicts map[string]plan.Verdict) (changed []string, gone bool) {
+func (f *facts) judge(instruments []v1alpha1.Instrument, verdicts map[string]accept.Verdict) (changed []string, gone bool) {
 	next := make(map[string]judgement, len(instruments))
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -138,7 +139,7 @@ func (f *facts) judgements() map[string]judgement {
 
 // judgeSome takes the verdicts on some of the Site's instruments, which exist, and returns
 // the names of those whose verdict is new.
-func (f *facts) judgeSome(instruments []v1alpha1.Instrument, verdicts map[string]plan.Verdict) (changed []string) {
+func (f *facts) judgeSome(instruments []v1alpha1.Instrument, verdicts map[string]accept.Verdict) (changed []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range instruments {
@@ -155,12 +156,12 @@ func (f *facts) judgeSome(instruments []v1alpha1.Instrument, verdicts map[string
 
 // verdict returns what was decided about this generation of an Instrument, and
 // the entry that stands in the registry.
-func (f *facts) verdict(inst *v1alpha1.Instrument) (plan.Verdict, *wire.InstrumentEntry, bool) {
+func (f *facts) verdict(inst *v1alpha1.Instrument) (accept.Verdict, *wire.InstrumentEntry, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	j := f.verdicts[inst.Name]
 	if j.uid != inst.UID || j.generation != inst.Generation {
-		return plan.Verdict{}, nil, false
+		return accept.Verdict{}, nil, false
 	}
 	if entry, exists := f.registry.Entries[inst.Name]; exists {
 		return j.verdict, &entry, true

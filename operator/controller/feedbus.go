@@ -17,6 +17,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
@@ -81,7 +82,7 @@ type looked struct {
 // has not sourced yet what it will hold.
 func (l *link) lookAtFeeds(ctx context.Context, js jetstream.JetStream, p plan.BusPlan) (made bool, err error) {
 	b := &busKeeper{link: l, js: js, epochs: map[string]string{}, silent: map[string]bool{}, several: map[string]bool{},
-		found: busFound{streams: map[string]plan.StreamFound{}, durables: map[string]finding.Finding{}, positions: map[string]wire.PositionCursor{}}}
+		found: busFound{streams: map[string]accept.StreamFound{}, durables: map[string]finding.Finding{}, positions: map[string]wire.PositionCursor{}}}
 	errs := []error{b.readPositions(ctx), b.streams(ctx, p.Streams), b.durables(ctx, p.Durables)}
 	if ctx.Err() != nil {
 		return b.made, errors.Join(append(errs, ctx.Err())...)
@@ -118,7 +119,7 @@ func (b *busKeeper) streams(ctx context.Context, all []plan.OwnStream) error {
 			continue
 		}
 		f := plan.StreamSilent("stream "+s.Name, err)
-		b.silent[s.Name], b.found.streams[s.Name] = true, plan.StreamFound{Problem: &f}
+		b.silent[s.Name], b.found.streams[s.Name] = true, accept.StreamFound{Problem: &f}
 		errs = append(errs, fmt.Errorf("stream %s: %w", s.Name, err))
 	}
 	return errors.Join(errs...)
@@ -211,7 +212,7 @@ func refusedBy(err error) (string, bool) {
 }
 
 func (b *busKeeper) stream(ctx context.Context, s plan.OwnStream) error {
-	found := plan.StreamFound{Storage: s.Storage}
+	found := accept.StreamFound{Storage: s.Storage}
 	existing, err := b.js.Stream(ctx, s.Name)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):

@@ -20,6 +20,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
@@ -65,7 +66,7 @@ func (r *consumerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	p := planned{resource: name, object: consumer}
 	var failed error
 	if feed == nil {
-		view.Verdict = plan.OrphanConsumer(consumer)
+		view.Verdict = accept.OrphanConsumer(consumer)
 		view.Credentials, failed = r.keepCredentials(ctx, r.secrets, consumer, plan.ConsumerSecretName(consumer), plan.ConsumerUserName(consumer), view.Now)
 	} else {
 		p.site = types.NamespacedName{Namespace: feed.Namespace, Name: feed.Spec.SiteRef.Name}
@@ -83,7 +84,7 @@ func (r *consumerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		if err != nil {
 			return ctrl.Result{}, err
 		}
-		view.Server = plan.ConsumersServer(servers)
+		view.Server = accept.ConsumersServer(servers)
 		failed = r.admit(ctx, feed, &view)
 	}
 	status, wait := plan.ConsumerStatus(view)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
@@ -29,18 +30,18 @@ type feedFacts struct {
 type feedJudgement struct {
 	uid        types.UID
 	generation int64
-	verdict    plan.FeedVerdict
+	verdict    accept.FeedVerdict
 }
 
 type consumerJudgement struct {
 	uid        types.UID
 	generation int64
-	verdict    plan.ConsumerVerdict
+	verdict    accept.ConsumerVerdict
 }
 
 // busFound is what stands in JetStream of what is planned.
 type busFound struct {
-	streams map[string]plan.StreamFound
+	streams map[string]accept.StreamFound
 	// durables by FeedConsumer: of several the worst.
 	durables map[string]finding.Finding
 	// positions by FeedConsumer.
@@ -161,7 +162,7 @@ func (f *facts) readConsumer(view *plan.ConsumerView) bool {
 }
 
 // foundStreams returns what was found of Feeds' and consumers' own streams.
-func (f *facts) foundStreams() map[string]plan.StreamFound {
+func (f *facts) foundStreams() map[string]accept.StreamFound {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Clone(f.feeds.found.streams)

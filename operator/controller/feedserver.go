@@ -14,6 +14,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
@@ -123,7 +124,7 @@ func (r *serverReconciler) bring(ctx context.Context, view *plan.FeedServerView)
 		return err
 	}
 	program.objects = func(s workload.SiteProgram) []workload.Object {
-		return workload.FeedServer{SiteProgram: s, Server: server, Replicas: view.Replicas(), Tight: view.Tight(), Addressed: plan.AddressedServer(all)}.Objects()
+		return workload.FeedServer{SiteProgram: s, Server: server, Replicas: view.Replicas(), Tight: view.Tight(), Addressed: accept.AddressedServer(all)}.Objects()
 	}
 	view.Failed, err = r.applyProgram(ctx, r.secrets, program, view.Now)
 	return err

@@ -12,12 +12,13 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/accept"
 )
 
 type mirrorJudgement struct {
 	uid        types.UID
 	generation int64
-	verdict    plan.MirrorVerdict
+	verdict    accept.MirrorVerdict
 }
 
 // judgeMirrors takes all verdicts, and returns the names of those that are new or gone.

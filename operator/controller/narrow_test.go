@@ -17,6 +17,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
@@ -52,23 +53,23 @@ func (o *operatorOf) passes(open []string, restricted ...string) error {
 	o.t.Helper()
 	site := &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: "hub", Namespace: "field", UID: "s-1"}, Spec: v1alpha1.SiteSpec{Code: "hub"}}
 	site.Spec.JetStream.ConsumerAccountKeySecretRef = &v1alpha1.LocalReference{Name: "consumers"}
-	in := plan.RegistryInput{Site: site, Verdicts: map[string]plan.Verdict{}}
+	in := plan.RegistryInput{Site: site, Verdicts: map[string]accept.Verdict{}}
 	for _, name := range slices.Concat(open, restricted) {
 		inst := v1alpha1.Instrument{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Generation: 1}}
 		if slices.Contains(restricted, name) {
 			inst.Generation, inst.Spec.Access.Live = 2, v1alpha1.AccessRestricted
 		}
 		in.Instruments = append(in.Instruments, inst)
-		in.Verdicts[name] = plan.Verdict{Finding: finding.Finding{Status: metav1.ConditionTrue}, Gateway: "pool"}
+		in.Verdicts[name] = accept.Verdict{Finding: finding.Finding{Status: metav1.ConditionTrue}, Gateway: "pool"}
 	}
 	in.Feeds = []v1alpha1.Feed{{ObjectMeta: metav1.ObjectMeta{Name: "all", UID: "f-1"}}}
 	in.Consumers = []v1alpha1.FeedConsumer{{ObjectMeta: metav1.ObjectMeta{Name: "client", UID: "c-1"}, Spec: v1alpha1.FeedConsumerSpec{
 		FeedRef: v1alpha1.LocalReference{Name: "all"}, Delivery: v1alpha1.Delivery{Type: v1alpha1.DeliveryNATS}, Flow: v1alpha1.Flow{Mode: v1alpha1.FlowAll}}}}
 	_, _, stands, _ := o.facts.snapshot()
-	listed := plan.Listed(in.Instruments, in.Verdicts, stands.Entries)
-	in.FeedsAre = plan.AcceptFeeds(site, finding.Finding{Status: metav1.ConditionTrue}, in.Feeds, in.Instruments, listed, nil)
-	may := plan.AccessOf(in.Instruments, listed, stands)
-	in.ConsumersAre = plan.AcceptConsumers(site, in.Feeds, in.FeedsAre, in.Consumers, nil, may, time.Now())
+	listed := accept.Listed(in.Instruments, in.Verdicts, stands.Entries)
+	in.FeedsAre = accept.Feeds(site, finding.Finding{Status: metav1.ConditionTrue}, in.Feeds, in.Instruments, listed, nil)
+	may := accept.AccessOf(in.Instruments, listed, stands)
+	in.ConsumersAre = accept.Consumers(site, in.Feeds, in.FeedsAre, in.Consumers, nil, may, time.Now())
 	o.facts.wantBus(plan.PlanBus(site, in.Feeds, in.FeedsAre, in.Consumers, in.ConsumersAre, map[string]string{"client": theDurable}))
 	_, err := o.r.write(o.t.Context(), hubKey, plan.SiteView{Site: site}, in)
 	return err

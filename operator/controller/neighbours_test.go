@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
@@ -31,11 +31,11 @@ func TestJudgedWithNeighbours(t *testing.T) {
 		instruments = append(instruments, asks(chance, i))
 	}
 	was := judgedAs(instruments, pools, nil)
-	verdicts := plan.Accept(site, accepted, pools, instruments, nil)
+	verdicts := accept.Instruments(site, accepted, pools, instruments, nil)
 	smaller, changed := 0, 0
 	for round := range 500 {
 		touched := map[string]bool{}
-		var now []plan.Port
+		var now []accept.Port
 		for range 1 + chance.IntN(2) {
 			i := chance.IntN(len(instruments))
 			instruments[i] = asks(chance, i)
@@ -43,7 +43,7 @@ func TestJudgedWithNeighbours(t *testing.T) {
 		}
 		for i := range instruments {
 			if touched[instruments[i].Name] {
-				now = append(now, plan.Ports(&instruments[i], pools)...)
+				now = append(now, accept.Ports(&instruments[i], pools)...)
 			}
 		}
 		with := was.neighbours(touched, now)
@@ -51,8 +51,8 @@ func TestJudgedWithNeighbours(t *testing.T) {
 		if len(part) < len(instruments) {
 			smaller++
 		}
-		maps.Copy(verdicts, plan.Accept(site, accepted, pools, part, nil))
-		want := plan.Accept(site, accepted, pools, instruments, nil)
+		maps.Copy(verdicts, accept.Instruments(site, accepted, pools, part, nil))
+		want := accept.Instruments(site, accepted, pools, instruments, nil)
 		if !reflect.DeepEqual(verdicts, want) {
 			t.Fatalf("round %d, seed %d: judged with %v: other verdicts than with all: %v", round, seed, slices.Sorted(maps.Keys(with)), differ(verdicts, want))
 		}

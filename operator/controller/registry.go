@@ -20,6 +20,7 @@ import (
 	"github.com/substorm/substorm/internal/retry"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
@@ -174,17 +175,17 @@ func (r *registryReconciler) judgeAll(ctx context.Context, site types.Namespaced
 		return r.write(ctx, site, view, in) // what stands, stays; what is deleted is revoked
 	}
 	_, bus, stands, _ := f.snapshot()
-	in.Verdicts = plan.Accept(view.Site, accepted, gateways, instruments, in.Secrets)
-	listed := plan.Listed(instruments, in.Verdicts, stands.Entries)
-	in.FeedsAre = plan.AcceptFeeds(view.Site, accepted, in.Feeds, instruments, listed, f.foundStreams())
-	may := plan.AccessOf(instruments, listed, stands)
-	in.ConsumersAre = plan.AcceptConsumers(view.Site, in.Feeds, in.FeedsAre, in.Consumers, servers, may, view.Now)
+	in.Verdicts = accept.Instruments(view.Site, accepted, gateways, instruments, in.Secrets)
+	listed := accept.Listed(instruments, in.Verdicts, stands.Entries)
+	in.FeedsAre = accept.Feeds(view.Site, accepted, in.Feeds, instruments, listed, f.foundStreams())
+	may := accept.AccessOf(instruments, listed, stands)
+	in.ConsumersAre = accept.Consumers(view.Site, in.Feeds, in.FeedsAre, in.Consumers, servers, may, view.Now)
 
 	others, err := pushesOfOthers(ctx, r.client, site)
 	if err != nil {
 		return change, err
 	}
-	in.MirrorsAre = plan.AcceptMirrors(view.Site, accepted, in.Mirrors, others, instruments, listed)
+	in.MirrorsAre = accept.Mirrors(view.Site, accepted, in.Mirrors, others, instruments, listed)
 
 	if view.Site != nil && accepted.OK() {
 		if bus.Up { // else it is not known who might read what has left the registry
@@ -201,7 +202,7 @@ func (r *registryReconciler) judgeAll(ctx context.Context, site types.Namespaced
 }
 
 // busOf is what JetStream should hold of a Site's Feeds and FeedConsumers.
-func busOf(in plan.RegistryInput, of siteFeeds, may *plan.SiteAccess, now time.Time) plan.BusPlan {
+func busOf(in plan.RegistryInput, of siteFeeds, may *accept.SiteAccess, now time.Time) plan.BusPlan {
 	durables := plan.ConsumerDurables(in.Consumers, in.Secrets)
 	bus := plan.PlanBus(in.Site, in.Feeds, in.FeedsAre, in.Consumers, in.ConsumersAre, durables)
 	bus.Mirrors = mirrorNames(in.Mirrors)
@@ -318,7 +319,7 @@ func (r *registryReconciler) bring(ctx context.Context, site types.NamespacedNam
 
 // registrySecrets are those whose tokens stand in the registry.
 func registrySecrets(in plan.RegistryInput) []workload.SecretNeed {
-	needs := append(plan.ReadersSecrets(in.Site), tokenSecrets(in.Instruments)...)
+	needs := append(accept.ReadersSecrets(in.Site), tokenSecrets(in.Instruments)...)
 	ofSite := map[string]bool{}
 	for i := range in.Feeds {
 		ofSite[in.Feeds[i].Name] = true

@@ -13,6 +13,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
@@ -28,7 +29,7 @@ func judgedAs(instruments []v1alpha1.Instrument, gateways []v1alpha1.IngestGatew
 
 func judgedInstrumentOf(inst *v1alpha1.Instrument, gateways []v1alpha1.IngestGateway, listed map[string]bool) judgedInstrument {
 	return judgedInstrument{
-		ports: plan.Ports(inst, gateways), labels: inst.Labels, access: inst.Spec.Access, listed: listed[inst.Name],
+		ports: accept.Ports(inst, gateways), labels: inst.Labels, access: inst.Spec.Access, listed: listed[inst.Name],
 		unreadable: finding.Unreadable(inst) != "", receives: len(inst.Spec.Listeners) > 0,
 	}
 }
@@ -58,8 +59,8 @@ func (r *registryReconciler) judgeSome(ctx context.Context, site types.Namespace
 	if in.Secrets, err = r.secrets.read(ctx, site.Namespace, tokenSecrets(in.Instruments)); err != nil {
 		return false, err
 	}
-	in.Verdicts = plan.Accept(view.Site, accepted, gateways, in.Instruments, in.Secrets)
-	listed := plan.Listed(in.Instruments, in.Verdicts, stands.Entries)
+	in.Verdicts = accept.Instruments(view.Site, accepted, gateways, in.Instruments, in.Secrets)
+	listed := accept.Listed(in.Instruments, in.Verdicts, stands.Entries)
 	var all []string
 	next := map[string]judgedInstrument{}
 	for i := range in.Instruments {
@@ -98,11 +99,11 @@ func (r *registryReconciler) selectedAlike(ctx context.Context, site types.Names
 	}
 	var feeds v1alpha1.FeedList
 	err := r.client.List(ctx, &feeds, client.InNamespace(site.Namespace), client.MatchingFields{siteField: site.Name}, client.UnsafeDisableDeepCopy)
-	if err != nil || !plan.SelectAlike(feeds.Items, was, is) {
+	if err != nil || !accept.SelectAlike(feeds.Items, was, is) {
 		return false, err
 	}
 	mirrors, err := mirrorsOfSite(ctx, r.client, site)
-	return plan.MirrorsSelectAlike(mirrors, was, is), err
+	return accept.MirrorsSelectAlike(mirrors, was, is), err
 }
 
 // concerning returns the Instruments by which Feeds and FeedConsumers may be judged otherwise than they were.
@@ -137,12 +138,12 @@ func (r *registryReconciler) closure(ctx context.Context, site types.NamespacedN
 		_, known := was.instruments[name]
 		return known, nil
 	}
-	var asks []plan.Port
+	var asks []accept.Port
 	for name := range names {
 		if known, err := get(name); err != nil || !known {
 			return nil, err
 		}
-		asks = append(asks, plan.Ports(read[name], gateways)...)
+		asks = append(asks, accept.Ports(read[name], gateways)...)
 	}
 	for name := range was.neighbours(names, asks) {
 		if read[name] != nil {
@@ -161,7 +162,7 @@ func (r *registryReconciler) closure(ctx context.Context, site types.NamespacedN
 
 func tokenSecrets(instruments []v1alpha1.Instrument) (needs []workload.SecretNeed) {
 	for i := range instruments {
-		needs = append(needs, plan.TokenSecrets(&instruments[i])...)
+		needs = append(needs, accept.TokenSecrets(&instruments[i])...)
 	}
 	return needs
 }

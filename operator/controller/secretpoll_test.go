@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/internal/wire"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/accept"
 )
 
 // crossing is the way to the API server, on which requests about Secrets are counted and may
@@ -109,7 +109,7 @@ func (w *world) applyTokens(n int) *gateway {
 	for i := range n {
 		made.Go(func() error {
 			name := fmt.Sprintf("token-%04d", i)
-			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: w.namespace, Labels: map[string]string{plan.LabelTokens: "true"}},
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: w.namespace, Labels: map[string]string{accept.LabelTokens: "true"}},
 				StringData: map[string]string{"token": tokenOf(name)}}
 			if err := w.Create(w.t.Context(), secret); err != nil {
 				return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
@@ -70,7 +71,7 @@ func (p *secretPoller) users(ctx context.Context) (map[types.NamespacedName]*sec
 			u := of(site.Namespace, need.Name)
 			u.sites = append(u.sites, site)
 		}
-		for _, need := range plan.ReadersSecrets(&sites.Items[i]) {
+		for _, need := range accept.ReadersSecrets(&sites.Items[i]) {
 			u := of(site.Namespace, need.Name)
 			u.registries = append(u.registries, site)
 		}
@@ -97,7 +98,7 @@ func (p *secretPoller) users(ctx context.Context) (map[types.NamespacedName]*sec
 	mirrorsUse(mirrors.Items, sites.Items, of)
 	for i := range instruments.Items {
 		inst := &instruments.Items[i]
-		for _, need := range plan.TokenSecrets(inst) {
+		for _, need := range accept.TokenSecrets(inst) {
 			of(inst.Namespace, need.Name).add(types.NamespacedName{Namespace: inst.Namespace, Name: inst.Spec.SiteRef.Name}, inst.Name)
 		}
 	}

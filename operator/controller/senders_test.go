@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/internal/wire"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/accept"
 )
 
 // away is a way to the API server on which questions for one Secret find none, or
@@ -214,7 +214,7 @@ func TestRefusalsBecomeEvents(t *testing.T) {
 func (w *world) label(s *corev1.Secret) {
 	w.t.Helper()
 	before := s.DeepCopy()
-	s.Labels = map[string]string{plan.LabelTokens: "true"}
+	s.Labels = map[string]string{accept.LabelTokens: "true"}
 	if err := w.Patch(w.t.Context(), s, client.MergeFrom(before)); err != nil {
 		w.t.Fatal(err)
 	}

@@ -35,6 +35,7 @@ import (
 	"github.com/substorm/substorm/internal/natsaccounts"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/workload"
 	"github.com/substorm/substorm/operator/surge/autoscale"
@@ -216,7 +217,7 @@ func (s *setup) indexes(ctx context.Context) error {
 			return []string{o.(*v1alpha1.Instrument).Spec.SiteRef.Name}
 		}),
 		index.IndexField(ctx, &v1alpha1.Instrument{}, tokensField, func(o client.Object) []string {
-			if len(plan.TokenSecrets(o.(*v1alpha1.Instrument))) == 0 {
+			if len(accept.TokenSecrets(o.(*v1alpha1.Instrument))) == 0 {
 				return nil
 			}
 			return []string{hasTokens}
@@ -246,7 +247,7 @@ func (s *setup) indexes(ctx context.Context) error {
 func (s *setup) indexSecrets(ctx context.Context) (err error) {
 	for _, o := range []client.Object{&v1alpha1.Site{}, &v1alpha1.IngestGateway{}, &v1alpha1.FeedServer{}, &v1alpha1.MirrorPartner{}, &v1alpha1.Instrument{}} {
 		err = errors.Join(err, s.mgr.GetFieldIndexer().IndexField(ctx, o, secretsField, func(o client.Object) (names []string) {
-			for _, ref := range plan.SecretReferences(o) {
+			for _, ref := range accept.SecretReferences(o) {
 				names = append(names, ref.Secret)
 			}
 			return names

@@ -13,6 +13,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
@@ -130,7 +131,7 @@ func (r *siteReconciler) deletion(ctx context.Context, view *plan.SiteView) (pla
 }
 
 func siteSecrets(site *v1alpha1.Site) []workload.SecretNeed {
-	return slices.Concat(workload.ObjectStoreSecrets(site), workload.JetStreamSecrets(site), workload.LeavesAccountSecrets(site), plan.UpstreamSecrets(site), plan.ReadersSecrets(site))
+	return slices.Concat(workload.ObjectStoreSecrets(site), workload.JetStreamSecrets(site), workload.LeavesAccountSecrets(site), plan.UpstreamSecrets(site), accept.ReadersSecrets(site))
 }
 
 // link connects the Site unless its code is an older Site's. One whose marker

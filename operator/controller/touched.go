@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/accept"
 )
 
 // touched collects, by Site, what events were about since the registry's controller last
@@ -83,11 +83,11 @@ func (t *touched) entirely(sites func(context.Context, client.Object) []reconcil
 // judgedSite is what other verdicts depended on when a Site was last judged.
 type judgedSite struct {
 	instruments map[string]judgedInstrument
-	byPort      map[plan.Port]map[string]bool
+	byPort      map[accept.Port]map[string]bool
 }
 
 type judgedInstrument struct {
-	ports []plan.Port
+	ports []accept.Port
 	// Of what follows Feeds and FeedConsumers depend.
 	labels map[string]string
 	access v1alpha1.Access
@@ -99,7 +99,7 @@ type judgedInstrument struct {
 }
 
 func newJudgedSite() *judgedSite {
-	return &judgedSite{instruments: map[string]judgedInstrument{}, byPort: map[plan.Port]map[string]bool{}}
+	return &judgedSite{instruments: map[string]judgedInstrument{}, byPort: map[accept.Port]map[string]bool{}}
 }
 
 func (j *judgedSite) put(name string, is judgedInstrument) {
@@ -120,8 +120,8 @@ func (j *judgedSite) put(name string, is judgedInstrument) {
 
 // neighbours are the named Instruments and those that share a port with them, or with one
 // of these, and so on; asks are the ports that the named ones ask for now.
-func (j *judgedSite) neighbours(names map[string]bool, asks []plan.Port) map[string]bool {
-	all, seen := maps.Clone(names), map[plan.Port]bool{}
+func (j *judgedSite) neighbours(names map[string]bool, asks []accept.Port) map[string]bool {
+	all, seen := maps.Clone(names), map[accept.Port]bool{}
 	next := slices.Clone(asks)
 	for name := range names {
 		next = append(next, j.instruments[name].ports...)

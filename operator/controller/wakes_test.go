@@ -17,6 +17,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
@@ -41,8 +42,8 @@ func TestRevisionWakesWhoWaits(t *testing.T) {
 	}
 	f := newLinks(wakers, slog.New(slog.DiscardHandler), time.Now).open(types.NamespacedName{Namespace: "field", Name: "hub"})
 	accepted := finding.Finding{Status: metav1.ConditionTrue}
-	verdicts := map[string]plan.Verdict{"waits": {Finding: accepted, Gateway: "pool"}, "follows": {Finding: accepted, Gateway: "pool"}, "elsewhere": {Finding: accepted, Gateway: "other"}}
-	consumers := map[string]plan.ConsumerVerdict{"waits-too": {Finding: accepted}, "served": {Finding: accepted}}
+	verdicts := map[string]accept.Verdict{"waits": {Finding: accepted, Gateway: "pool"}, "follows": {Finding: accepted, Gateway: "pool"}, "elsewhere": {Finding: accepted, Gateway: "other"}}
+	consumers := map[string]accept.ConsumerVerdict{"waits-too": {Finding: accepted}, "served": {Finding: accepted}}
 	in := plan.RegistryInput{Verdicts: verdicts, ConsumersAre: consumers}
 	for name := range verdicts {
 		in.Instruments = append(in.Instruments, v1alpha1.Instrument{ObjectMeta: metav1.ObjectMeta{Name: name}})

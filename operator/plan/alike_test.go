@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/accept"
 )
 
 // TestSelectAlike: labels that no Feed selects by change nothing for Feeds, and those that one does change something.
@@ -27,11 +27,11 @@ func TestSelectAlike(t *testing.T) {
 		"none any more":                    {nil, false},
 		"one that a Feed asks not to have": {map[string]string{"group": "fields", "rack": "1", "owner": "x"}, false},
 	} {
-		if is := plan.SelectAlike(feeds, was, test.is); is != test.want {
+		if is := accept.SelectAlike(feeds, was, test.is); is != test.want {
 			t.Errorf("%s: alike %v", name, is)
 		}
 	}
-	if !plan.SelectAlike(nil, was, nil) {
+	if !accept.SelectAlike(nil, was, nil) {
 		t.Error("where there is no Feed labels are nothing to anybody")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
@@ -18,7 +19,7 @@ import (
 // ReplicatedOn is the pool whose pods an Instrument has kept on nodes of their own, or "".
 // What keeps it from being programmed for now (a missing Secret, a Site that is not
 // accepted) changes nothing: pods are not to move for that.
-func ReplicatedOn(inst *v1alpha1.Instrument, v Verdict) string {
+func ReplicatedOn(inst *v1alpha1.Instrument, v accept.Verdict) string {
 	if inst.Spec.Acknowledge != v1alpha1.AcknowledgeReplicated || inst.Spec.State == v1alpha1.InstrumentRetired || !v.Stands() && !v.Absent {
 		return ""
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/substorm/substorm/internal/wire"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/observed"
 )
 
@@ -43,7 +44,7 @@ func (c RegistryChange) Closes(stands observed.RegistryState) (closing Closing) 
 // some, and has those forgotten of which it has an entry again.
 func (c *RegistryChange) remember(stands observed.RegistryState, next int64) {
 	for _, name := range c.Delete {
-		if access, leaves := leavesClosed(stands.Entries, name); leaves {
+		if access, leaves := accept.LeavesClosed(stands.Entries, name); leaves {
 			c.PutClosed = append(c.PutClosed, wire.ClosedEntry{Revision: next, Instrument: name, Access: *access})
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/accept"
 )
 
 const (
@@ -101,8 +102,8 @@ func (p *BusPlan) Durable(stream, name string) (Durable, bool) {
 // of theirs, see ConsumerDurables: of one without, what stands stays.
 //
 //nolint:revive // plan.Bus is what is known of the bus.
-func PlanBus(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[string]FeedVerdict,
-	consumers []v1alpha1.FeedConsumer, consumerVerdicts map[string]ConsumerVerdict, durables map[string]string,
+func PlanBus(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[string]accept.FeedVerdict,
+	consumers []v1alpha1.FeedConsumer, consumerVerdicts map[string]accept.ConsumerVerdict, durables map[string]string,
 ) BusPlan {
 	p := BusPlan{Selections: map[string][]FeedSelection{}}
 	for i := range site.Spec.PulledBy { // a reader may have confirmed before anything lets it in
@@ -121,11 +122,11 @@ func PlanBus(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[string]Fee
 		c := &consumers[i]
 		p.Consumers = append(p.Consumers, c.Name)
 		name, issued := durables[c.Name]
-		if c.Spec.Delivery.Type == v1alpha1.DeliveryNATS && !issued && feedNamed(feeds, c.Spec.FeedRef.Name) != nil {
+		if c.Spec.Delivery.Type == v1alpha1.DeliveryNATS && !issued && accept.FeedNamed(feeds, c.Spec.FeedRef.Name) != nil {
 			p.Withheld = append(p.Withheld, c.Name)
 		}
 		v, known := consumerVerdicts[c.Name]
-		if known && !v.OK() && !v.Absent && fills(c) && !notified(c) {
+		if known && !v.OK() && !v.Absent && fills(c) && !accept.Notified(c) {
 			p.Settled = append(p.Settled, c.Name) // nothing is lost with a stream of what is newest
 		}
 		if !known || !v.OK() {
@@ -138,7 +139,7 @@ func PlanBus(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[string]Fee
 			continue
 		}
 		p.Settled = append(p.Settled, c.Name)
-		for _, d := range Durables(site, feedNamed(feeds, c.Spec.FeedRef.Name), c, v, name) {
+		for _, d := range Durables(site, accept.FeedNamed(feeds, c.Spec.FeedRef.Name), c, v, name) {
 			p.AddDurable(d)
 		}
 	}
@@ -164,7 +165,7 @@ func Orphans(feeds []v1alpha1.Feed, consumers []v1alpha1.FeedConsumer) []string 
 // MayRead are the instruments that a FeedConsumer may read, as wire.AllInstruments where
 // that is all of the Site's own: for each that is not settled, and for each that has a
 // stream that is filled. Whatever else is amiss with it, what is closed is closed at once.
-func MayRead(p BusPlan, feeds []v1alpha1.Feed, consumers []v1alpha1.FeedConsumer, instruments []v1alpha1.Instrument, may *SiteAccess, now time.Time) map[string][]string {
+func MayRead(p BusPlan, feeds []v1alpha1.Feed, consumers []v1alpha1.FeedConsumer, instruments []v1alpha1.Instrument, may *accept.SiteAccess, now time.Time) map[string][]string {
 	all := map[string][]string{}
 	names := make([]string, len(instruments))
 	for i := range instruments {
@@ -176,8 +177,8 @@ func MayRead(p BusPlan, feeds []v1alpha1.Feed, consumers []v1alpha1.FeedConsumer
 		if c.Spec.Delivery.Type != v1alpha1.DeliveryNATS || slices.Contains(p.Settled, c.Name) && !fills(c) {
 			continue
 		}
-		feed, known := feedNamed(feeds, c.Spec.FeedRef.Name), names
-		if may.everything(feed, c, now) {
+		feed, known := accept.FeedNamed(feeds, c.Spec.FeedRef.Name), names
+		if may.Everything(feed, c, now) {
 			known = []string{wire.AllInstruments}
 		}
 		if feed != nil {
@@ -185,7 +186,7 @@ func MayRead(p BusPlan, feeds []v1alpha1.Feed, consumers []v1alpha1.FeedConsumer
 				known = append(slices.Clip(known), wire.LeafInstruments(leaf))
 			}
 		}
-		all[c.Name] = may.readable(feed, c, known, now)
+		all[c.Name] = may.Readable(feed, c, known, now)
 	}
 	return all
 }
@@ -201,7 +202,7 @@ func Narrow(site string, subjects, instruments []string) []string {
 			all = append(all, subject)
 		case wild:
 			for _, name := range instruments {
-				if !isLeaf(name) {
+				if !accept.IsLeaf(name) {
 					all = append(all, form(name))
 				}
 			}
@@ -291,7 +292,7 @@ func listed(site, subject string, instruments []string) bool {
 
 // fills says whether a feed server fills a stream for the consumer.
 func fills(c *v1alpha1.FeedConsumer) bool {
-	return c.Spec.Delivery.Type == v1alpha1.DeliveryNATS && (c.Spec.Flow.Mode != v1alpha1.FlowAll || notified(c))
+	return c.Spec.Delivery.Type == v1alpha1.DeliveryNATS && (c.Spec.Flow.Mode != v1alpha1.FlowAll || accept.Notified(c))
 }
 
 // notificationsKept is how long WIS2 notifications wait for their consumer.
@@ -313,7 +314,7 @@ func consumerStream(site *v1alpha1.Site, c *v1alpha1.FeedConsumer) *OwnStream {
 	if c.Spec.Flow.Mode == v1alpha1.FlowSample {
 		perSubject = samplesKept
 	}
-	if notified(c) {
+	if accept.Notified(c) {
 		return &OwnStream{
 			Name:        wire.ConsumerStream(site.Spec.Code, c.Name),
 			Description: fmt.Sprintf("WIS2 notifications for FeedConsumer %s of Site %s", c.Name, site.Spec.Code),
@@ -343,7 +344,7 @@ func consumerStream(site *v1alpha1.Site, c *v1alpha1.FeedConsumer) *OwnStream {
 // than NATS. In mode All they are on the streams that its messages lie in, and one
 // is on the notices' stream for its gap records and the Site's level of space weather;
 // otherwise on the stream that is filled for it. All have one name.
-func Durables(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedConsumer, v ConsumerVerdict, name string) []Durable {
+func Durables(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedConsumer, v accept.ConsumerVerdict, name string) []Durable {
 	if c.Spec.Delivery.Type != v1alpha1.DeliveryNATS {
 		return nil
 	}
@@ -354,10 +355,10 @@ func Durables(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedConsumer
 	subjects := map[string][]string{wire.NoticeStream(code): {wire.GapSubject(code, c.Name), wire.SurgeSubject(code)}}
 	notices, telemetry := feedStreams(site, feed)
 	if v.Notices {
-		subjects[notices] = append(subjects[notices], noticeSubjects(code, v.reads(), backfills(feed))...)
+		subjects[notices] = append(subjects[notices], noticeSubjects(code, v.Reads(), accept.Backfills(feed))...)
 	}
 	if v.Telemetry {
-		subjects[telemetry] = append(subjects[telemetry], observationSubjects(code, v.reads(), v.Channels)...)
+		subjects[telemetry] = append(subjects[telemetry], observationSubjects(code, v.Reads(), v.Channels)...)
 	}
 	var all []Durable
 	for _, stream := range consumerStreams(site, feed, c, v) {
@@ -371,7 +372,7 @@ func Durables(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedConsumer
 
 // consumerStreams are the streams that a consumer of delivery NATS reads, that of
 // the notices first.
-func consumerStreams(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedConsumer, v ConsumerVerdict) []string {
+func consumerStreams(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedConsumer, v accept.ConsumerVerdict) []string {
 	code := site.Spec.Code
 	if fills(c) {
 		return []string{wire.ConsumerStream(code, c.Name)}

@@ -7,12 +7,13 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
 // consumerEntry is a FeedConsumer as feed servers know it. Was is the entry that
 // stands.
-func consumerEntry(c *v1alpha1.FeedConsumer, v ConsumerVerdict, secrets workload.Secrets, was wire.ConsumerEntry, revision int64) wire.ConsumerEntry {
+func consumerEntry(c *v1alpha1.FeedConsumer, v accept.ConsumerVerdict, secrets workload.Secrets, was wire.ConsumerEntry, revision int64) wire.ConsumerEntry {
 	spec, flow := &c.Spec, &c.Spec.Flow
 	entry := wire.ConsumerEntry{
 		UID: string(c.UID), Generation: c.Generation, Revision: revision,
@@ -34,7 +35,7 @@ func consumerEntry(c *v1alpha1.FeedConsumer, v ConsumerVerdict, secrets workload
 		entry.Flow.Priority = wire.PriorityUrgent
 	}
 	if spec.Delivery.Type == v1alpha1.DeliveryNATS {
-		entry.WIS2 = notified(c)
+		entry.WIS2 = accept.Notified(c)
 		// Nobody shows a token: what it may have is decided here. Where that is all of its
 		// Feed, another instrument of the Feed changes nothing here.
 		switch entry.Instruments = v.Readable; {

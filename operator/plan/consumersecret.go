@@ -14,6 +14,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
@@ -85,14 +86,14 @@ var durableName = regexp.MustCompile(`^[a-z0-9_-]+$`)
 // own it has none that anybody could show.
 func consumerTokens(c *v1alpha1.FeedConsumer, secrets workload.Secrets, was []wire.TokenHash) []wire.TokenHash {
 	secret := secrets[ConsumerSecretName(c)]
-	if secret == nil || !metav1.IsControlledBy(secret, c) || tooGuessable(secret, KeyToken) {
+	if secret == nil || !metav1.IsControlledBy(secret, c) || accept.TooGuessable(secret, KeyToken) {
 		return []wire.TokenHash{wire.NoToken()}
 	}
-	return hashTokens(c.UID, secret, KeyToken, was)
+	return accept.HashTokens(c.UID, secret, KeyToken, was)
 }
 
 // GoodToken says whether a FeedConsumer's Secret holds a token that may stay.
-func GoodToken(secret *corev1.Secret) bool { return !tooGuessable(secret, KeyToken) }
+func GoodToken(secret *corev1.Secret) bool { return !accept.TooGuessable(secret, KeyToken) }
 
 // ConsumerAccess is all that a FeedConsumer needs to connect, but what only chance
 // can make.
@@ -100,7 +101,7 @@ type ConsumerAccess struct {
 	Site     *v1alpha1.Site
 	Feed     *v1alpha1.Feed
 	Consumer *v1alpha1.FeedConsumer
-	Verdict  ConsumerVerdict
+	Verdict  accept.ConsumerVerdict
 	// Durable is the name of its durables, with delivery NATS.
 	Durable string
 	// Server is the FeedServer whose address it is told, see ConsumersServer; nil where the

@@ -12,6 +12,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 )
@@ -91,7 +92,7 @@ func freshServers(servers []observed.FeedServerReport, now time.Time) []observed
 type ConsumerView struct {
 	Now      time.Time
 	Consumer *v1alpha1.FeedConsumer
-	Verdict  ConsumerVerdict
+	Verdict  accept.ConsumerVerdict
 	// Site of its Feed; nil where the Feed does not exist.
 	Site *v1alpha1.Site
 	Bus  observed.Bus
@@ -121,8 +122,8 @@ func ConsumerStatus(v ConsumerView) (v1alpha1.FeedConsumerStatus, time.Duration)
 	if v.Verdict.OK() {
 		c.Set(v1alpha1.ConditionInstrumentsSelected, v.Verdict.Selected)
 	}
-	if v.Site != nil && natsWithoutPort(v.Site, v.Consumer) {
-		c.Set(v1alpha1.ConditionNotApplied, finding.Good(v1alpha1.ReasonStandalone, noNATSPort))
+	if v.Site != nil && accept.NATSWithoutPort(v.Site, v.Consumer) {
+		c.Set(v1alpha1.ConditionNotApplied, finding.Good(v1alpha1.ReasonStandalone, accept.NoNATSPort))
 	}
 	c.Set(v1alpha1.ConditionKeepingUp, keepingUp)
 	patienceEnds := c.Finish(finding.First(v, consumerReadiness, finding.Good(v1alpha1.ReasonReady, "it can connect with what Secret "+

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
@@ -51,7 +52,7 @@ func serverHasNoSite(v FeedServerView) (finding.Finding, bool) {
 }
 
 func serversSiteIsNotAccepted(v FeedServerView) (finding.Finding, bool) {
-	return siteIsNotAccepted(application{site: v.Site, siteAccepted: v.SiteAccepted})
+	return accept.SiteIsNotAccepted(v.Site, v.SiteAccepted)
 }
 
 // Replicas is how many pods there should be.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 )
@@ -28,12 +29,12 @@ type FeedView struct {
 	Now     time.Time
 	Feed    *v1alpha1.Feed
 	Site    *v1alpha1.Site
-	Verdict FeedVerdict
+	Verdict accept.FeedVerdict
 	Bus     observed.Bus
 	// Entry that stands in the registry; nil where there is none.
 	Entry *wire.FeedEntry
 	// Stream is what was found of the Feed's own one; nil where nobody has looked.
-	Stream *StreamFound
+	Stream *accept.StreamFound
 	// Figures are nil where nobody has counted yet.
 	Figures *FeedFigures
 	// Consumers of the Feed, and the lag of those that are reported of.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/accept"
 )
 
 // feedStreams are the streams that a Feed's notices and telemetry lie in; empty
@@ -20,7 +21,7 @@ func feedStreams(site *v1alpha1.Site, feed *v1alpha1.Feed) (notices, telemetry s
 		notices = wire.FeedStream(code, feed.Name)
 		telemetry = notices
 	}
-	n, t := carries(feed)
+	n, t := accept.Carries(feed)
 	if !n {
 		notices = ""
 	}
@@ -56,7 +57,7 @@ type OwnStream struct {
 }
 
 // feedStream is a Feed's own stream; nil where it has none.
-func feedStream(site *v1alpha1.Site, feed *v1alpha1.Feed, v FeedVerdict) *OwnStream {
+func feedStream(site *v1alpha1.Site, feed *v1alpha1.Feed, v accept.FeedVerdict) *OwnStream {
 	spec := feed.Spec.Stream
 	if spec == nil || !v.Served {
 		return nil
@@ -80,17 +81,17 @@ func feedStream(site *v1alpha1.Site, feed *v1alpha1.Feed, v FeedVerdict) *OwnStr
 // has one source for all of the Site's instruments. Who may read what is no matter of the
 // stream, but of what is given from it. A Feed that selects nothing has a source that brings
 // nothing: without any, JetStream would take the stream's name for its subject.
-func feedSources(site *v1alpha1.Site, feed *v1alpha1.Feed, v FeedVerdict) []StreamSource {
+func feedSources(site *v1alpha1.Site, feed *v1alpha1.Feed, v accept.FeedVerdict) []StreamSource {
 	code := site.Spec.Code
-	notices, telemetry := carries(feed)
+	notices, telemetry := accept.Carries(feed)
 	var all []StreamSource
 	if notices {
-		for _, subject := range noticeSubjects(code, v.selects(), backfills(feed)) {
+		for _, subject := range noticeSubjects(code, v.Selects(), accept.Backfills(feed)) {
 			all = append(all, StreamSource{wire.NoticeStream(code), subject})
 		}
 	}
 	if telemetry {
-		for _, subject := range observationSubjects(code, v.selects(), feed.Spec.Channels) {
+		for _, subject := range observationSubjects(code, v.Selects(), feed.Spec.Channels) {
 			all = append(all, StreamSource{wire.ObservationStream(code), subject})
 		}
 	}
@@ -127,15 +128,15 @@ type FeedSelection struct {
 }
 
 // FeedSelections are what a Feed selects of each of its streams.
-func FeedSelections(site *v1alpha1.Site, feed *v1alpha1.Feed, v FeedVerdict) []FeedSelection {
+func FeedSelections(site *v1alpha1.Site, feed *v1alpha1.Feed, v accept.FeedVerdict) []FeedSelection {
 	code := site.Spec.Code
 	notices, telemetry := feedStreams(site, feed)
 	subjects := map[string][]string{}
 	if notices != "" {
-		subjects[notices] = append(subjects[notices], noticeSubjects(code, v.selects(), backfills(feed))...)
+		subjects[notices] = append(subjects[notices], noticeSubjects(code, v.Selects(), accept.Backfills(feed))...)
 	}
 	if telemetry != "" {
-		subjects[telemetry] = append(subjects[telemetry], observationSubjects(code, v.selects(), feed.Spec.Channels)...)
+		subjects[telemetry] = append(subjects[telemetry], observationSubjects(code, v.Selects(), feed.Spec.Channels)...)
 	}
 	var all []FeedSelection
 	for _, stream := range streamsOf(site, feed) {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
@@ -71,7 +72,7 @@ func poolHasNoSite(v GatewayView) (finding.Finding, bool) {
 }
 
 func poolsSiteIsNotAccepted(v GatewayView) (finding.Finding, bool) {
-	return siteIsNotAccepted(application{site: v.Site, siteAccepted: v.SiteAccepted})
+	return accept.SiteIsNotAccepted(v.Site, v.SiteAccepted)
 }
 
 // nodePortsOverlap: a node port is one for the whole cluster.
@@ -84,7 +85,7 @@ func nodePortsOverlap(v GatewayView) (finding.Finding, bool) {
 		other := &v.Others[i]
 		ports := other.Spec.Ports
 		if other.UID == v.Gateway.UID || other.Spec.Service.Type != corev1.ServiceTypeNodePort ||
-			ports.First > own.Last || own.First > ports.Last || olderFirst(v.Gateway, other) < 0 {
+			ports.First > own.Last || own.First > ports.Last || accept.OlderFirst(v.Gateway, other) < 0 {
 			continue
 		}
 		return finding.Bad(v1alpha1.ReasonConflict, fmt.Sprintf(

@@ -15,6 +15,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
@@ -24,8 +25,8 @@ import (
 type feedWorld struct {
 	Deployments []appsv1.Deployment `json:"deployments"`
 	// Found streams by name, figures by Feed.
-	Found   map[string]plan.StreamFound `json:"found"`
-	Figures map[string]plan.FeedFigures `json:"figures"`
+	Found   map[string]accept.StreamFound `json:"found"`
+	Figures map[string]plan.FeedFigures   `json:"figures"`
 	// Durables are what was found of them, by FeedConsumer.
 	Durables map[string]finding.Finding `json:"durables"`
 	// Removed says what was found of the streams of Feeds that are being deleted, and Doomed
@@ -112,7 +113,7 @@ func (w world) planServers(out *planned, site *v1alpha1.Site, servers []v1alpha1
 		out.FeedServers[server.Name] = status
 		out.requeue("feedServers", server.Name, wait)
 		if plan.FeedServerAccepted(view).OK() {
-			out.FeedServerObjects[server.Name] = workload.FeedServer{SiteProgram: program, Server: server, Replicas: view.Replicas(), Tight: view.Tight(), Addressed: plan.AddressedServer(servers)}.Objects()
+			out.FeedServerObjects[server.Name] = workload.FeedServer{SiteProgram: program, Server: server, Replicas: view.Replicas(), Tight: view.Tight(), Addressed: accept.AddressedServer(servers)}.Objects()
 		}
 	}
 }
@@ -147,15 +148,15 @@ func (w world) planFeeds(t *testing.T, out *planned, in *plan.RegistryInput, ser
 	in.Feeds = keep(in.Feeds, func(f v1alpha1.Feed) bool { return f.DeletionTimestamp == nil })
 	in.Consumers = load[v1alpha1.FeedConsumer](t, "feedconsumers", w.FeedConsumers)
 	in.Secrets = w.owned(in.Secrets)
-	listed := plan.Listed(in.Instruments, in.Verdicts, registry.Entries)
-	in.FeedsAre = plan.AcceptFeeds(in.Site, accepted, in.Feeds, in.Instruments, listed, w.Found)
-	may := plan.AccessOf(in.Instruments, listed, registry)
-	in.ConsumersAre = plan.AcceptConsumers(in.Site, in.Feeds, in.FeedsAre, in.Consumers, servers, may, w.Now)
+	listed := accept.Listed(in.Instruments, in.Verdicts, registry.Entries)
+	in.FeedsAre = accept.Feeds(in.Site, accepted, in.Feeds, in.Instruments, listed, w.Found)
+	may := accept.AccessOf(in.Instruments, listed, registry)
+	in.ConsumersAre = accept.Consumers(in.Site, in.Feeds, in.FeedsAre, in.Consumers, servers, may, w.Now)
 	for i := range in.Feeds {
 		w.planFeed(out, in, &in.Feeds[i], registry)
 	}
 	for i := range in.Consumers {
-		w.planConsumer(out, in, &in.Consumers[i], plan.ConsumersServer(servers), registry)
+		w.planConsumer(out, in, &in.Consumers[i], accept.ConsumersServer(servers), registry)
 	}
 	if in.Site == nil {
 		return
@@ -245,7 +246,7 @@ func (w world) planConsumer(out *planned, in *plan.RegistryInput, c *v1alpha1.Fe
 	view := plan.ConsumerView{Now: w.Now, Consumer: c, Server: server, Servers: w.FeedServerReports, Reports: w.ConsumerReports[c.Name]}
 	verdict, known := in.ConsumersAre[c.Name]
 	if !known {
-		view.Verdict = plan.OrphanConsumer(c)
+		view.Verdict = accept.OrphanConsumer(c)
 		out.planConsumerStatus(c.Name, view)
 		return
 	}

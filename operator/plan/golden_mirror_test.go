@@ -13,6 +13,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
@@ -80,8 +81,8 @@ func (w world) planMirrors(t *testing.T, out *planned, in *plan.RegistryInput, a
 	if in.Site != nil {
 		others = keep(load[v1alpha1.MirrorPartner](t, "mirrorpartners", w.MirrorPartners), func(m v1alpha1.MirrorPartner) bool { return m.Spec.SiteRef.Name != in.Site.Name })
 	}
-	listed := plan.Listed(in.Instruments, in.Verdicts, registry.Entries)
-	in.MirrorsAre = plan.AcceptMirrors(in.Site, accepted, in.Mirrors, others, in.Instruments, listed)
+	listed := accept.Listed(in.Instruments, in.Verdicts, registry.Entries)
+	in.MirrorsAre = accept.Mirrors(in.Site, accepted, in.Mirrors, others, in.Instruments, listed)
 	for i := range in.Mirrors {
 		m := &in.Mirrors[i]
 		view := plan.MirrorView{Now: w.Now, Mirror: m, Site: in.Site, Verdict: in.MirrorsAre[m.Name], Bus: w.Bus[m.Spec.SiteRef.Name], Secrets: in.Secrets,

@@ -29,6 +29,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
@@ -175,7 +176,7 @@ func (w world) plan(t *testing.T) planned {
 	for name, data := range w.Secrets {
 		secrets[name] = &corev1.Secret{Data: map[string][]byte{}}
 		if !slices.Contains(w.Unlabeled, name) {
-			secrets[name].Labels = map[string]string{plan.LabelTokens: "true"}
+			secrets[name].Labels = map[string]string{accept.LabelTokens: "true"}
 		}
 		for k, v := range data {
 			secrets[name].Data[k] = []byte(v)
@@ -240,7 +241,7 @@ func (w world) planSite(t *testing.T, out *planned, name string, site *v1alpha1.
 		accepted = plan.SiteAccepted(view)
 		view.Archivist.Credentials = w.credentialsOf(out, "archivist", plan.ArchivistUser(site), site.Annotations)
 	}
-	verdicts := plan.Accept(site, accepted, pools, mine, secrets)
+	verdicts := accept.Instruments(site, accepted, pools, mine, secrets)
 	registry := w.Registry[name]
 	var complete *wire.RegistryComplete
 	if registry.Revision > 0 {
@@ -293,7 +294,7 @@ func (w world) judgeMarker(site *v1alpha1.Site) markerVerdict {
 	return v
 }
 
-func (w world) planInstrument(out *planned, inst *v1alpha1.Instrument, verdict plan.Verdict, registry observed.RegistryState, pools []v1alpha1.IngestGateway, flowing map[string]finding.Finding) {
+func (w world) planInstrument(out *planned, inst *v1alpha1.Instrument, verdict accept.Verdict, registry observed.RegistryState, pools []v1alpha1.IngestGateway, flowing map[string]finding.Finding) {
 	view := plan.InstrumentView{Now: w.Now, Instrument: inst, Verdict: verdict, Bus: w.Bus[inst.Spec.SiteRef.Name],
 		Gateways: w.GatewayReports, Reports: w.InstrumentReports[inst.Name], Forward: w.Forwards[inst.Name], Damage: w.Damage[inst.Name], Clock: w.Clocks[inst.Name], Content: w.Contents[inst.Name], Sender: w.Senders[inst.Name], Pods: w.Pods, Services: w.Services}
 	if entry, exists := registry.Entries[inst.Name]; exists {

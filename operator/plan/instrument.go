@@ -13,6 +13,7 @@ import (
 	"github.com/substorm/substorm/internal/observing"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 )
@@ -21,7 +22,7 @@ import (
 type InstrumentView struct {
 	Now        time.Time
 	Instrument *v1alpha1.Instrument
-	Verdict    Verdict
+	Verdict    accept.Verdict
 	// Entry that stands in the registry; nil where there is none.
 	Entry    *wire.InstrumentEntry
 	Bus      observed.Bus

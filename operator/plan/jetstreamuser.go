@@ -9,6 +9,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
@@ -195,7 +196,7 @@ func FeedServerUser(site *v1alpha1.Site, server string) JetStreamUser {
 // Nothing else, not even the account's limits or a stream's configuration. It is of
 // the account of consumers, which imports just that: in the account of the streams
 // it could have the server answer to any request of JetStream's API.
-func ConsumerUser(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedConsumer, v ConsumerVerdict, name string) JetStreamUser {
+func ConsumerUser(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedConsumer, v accept.ConsumerVerdict, name string) JetStreamUser {
 	inbox := ConsumerInbox(site, name)
 	u := JetStreamUser{
 		Name:        ConsumerUserName(c),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 )
@@ -47,7 +48,7 @@ func UnreadableObjects(in RegistryInput, gateways []v1alpha1.IngestGateway, serv
 		add("Feed", &in.Feeds[i])
 	}
 	for i := range in.Consumers {
-		if feed := in.Consumers[i].Spec.FeedRef.Name; feed == "" || feedNamed(in.Feeds, feed) != nil {
+		if feed := in.Consumers[i].Spec.FeedRef.Name; feed == "" || accept.FeedNamed(in.Feeds, feed) != nil {
 			add("FeedConsumer", &in.Consumers[i])
 		}
 	}
@@ -66,7 +67,7 @@ func UnreadableObjects(in RegistryInput, gateways []v1alpha1.IngestGateway, serv
 func (in RegistryInput) keptInstrument(inst *v1alpha1.Instrument, was wire.InstrumentEntry, next int64) wire.InstrumentEntry {
 	is := was
 	if len(inst.Spec.Listeners) > 0 {
-		is.Listeners = heldByListeners(inst, was.Listeners, in.Secrets)
+		is.Listeners = accept.HeldByListeners(inst, was.Listeners, in.Secrets)
 	}
 	is.LegalHold = was.LegalHold || underHold(in.Site, inst)
 	if !sameEntry(was, is) {
@@ -80,10 +81,10 @@ func (in RegistryInput) keptInstrument(inst *v1alpha1.Instrument, was wire.Instr
 func (in RegistryInput) keptConsumer(c *v1alpha1.FeedConsumer, was wire.ConsumerEntry, next int64) wire.ConsumerEntry {
 	var tokens []string
 	if secret := in.Secrets[ConsumerSecretName(c)]; secret != nil && metav1.IsControlledBy(secret, c) {
-		tokens = tokensOf(secret, KeyToken)
+		tokens = accept.TokensOf(secret, KeyToken)
 	}
 	is := was
-	if is.Tokens = held(was.Tokens, tokens); !reflect.DeepEqual(was, is) {
+	if is.Tokens = accept.Held(was.Tokens, tokens); !reflect.DeepEqual(was, is) {
 		is.Revision = next
 	}
 	return is
@@ -94,13 +95,13 @@ func (in RegistryInput) keptConsumer(c *v1alpha1.FeedConsumer, was wire.Consumer
 // Where these cannot be read nobody knows.
 func (in RegistryInput) keptReaders(stands observed.RegistryState, next int64) map[string]wire.ReaderEntry {
 	all := map[string]wire.ReaderEntry{}
-	certificates := readerCertificates(in.Site)
+	certificates := accept.ReaderCertificates(in.Site)
 	for name, was := range stands.Readers {
 		is := was
 		if ref := in.Site.Spec.ReadersSecretRef; ref != nil && len(was.Tokens) > 0 {
 			is.Tokens = nil
-			if secret := in.Secrets[ref.Name]; secret != nil && !writtenByOperator(secret) {
-				is.Tokens = heldTokens(was.Tokens, tokensOf(secret, name))
+			if secret := in.Secrets[ref.Name]; secret != nil && !accept.WrittenByOperator(secret) {
+				is.Tokens = accept.HeldTokens(was.Tokens, accept.TokensOf(secret, name))
 			}
 		}
 		if len(in.Site.Spec.Readers) > 0 {

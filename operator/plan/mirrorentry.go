@@ -12,6 +12,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/observed"
 )
 
@@ -41,7 +42,7 @@ func sameMirror(a, b wire.MirrorEntry) bool {
 }
 
 // mirrorEntry is a MirrorPartner as movers know it.
-func mirrorEntry(m *v1alpha1.MirrorPartner, v MirrorVerdict, revision int64) wire.MirrorEntry {
+func mirrorEntry(m *v1alpha1.MirrorPartner, v accept.MirrorVerdict, revision int64) wire.MirrorEntry {
 	spec := &m.Spec
 	entry := wire.MirrorEntry{
 		UID: string(m.UID), Generation: m.Generation, Revision: revision,

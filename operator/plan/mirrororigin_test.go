@@ -13,6 +13,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 )
@@ -25,7 +26,7 @@ func TestOriginConsistent(t *testing.T) {
 	m := &v1alpha1.MirrorPartner{ObjectMeta: metav1.ObjectMeta{Name: "north", Namespace: "field", UID: "m-1", Generation: 1}}
 	m.Spec.Direction, m.Spec.Continuous = v1alpha1.MirrorPull, &v1alpha1.MirrorContinuous{}
 	m.Spec.HTTPS = &v1alpha1.MirrorHTTPS{Source: v1alpha1.MirrorSourceSubstorm, Origin: "arctic"}
-	view := plan.MirrorView{Mirror: m, Site: &v1alpha1.Site{}, Verdict: plan.MirrorVerdict{Finding: finding.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted}},
+	view := plan.MirrorView{Mirror: m, Site: &v1alpha1.Site{}, Verdict: accept.MirrorVerdict{Finding: finding.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted}},
 		Entry: &wire.MirrorEntry{UID: "m-1", Generation: 1}, Bus: observed.Bus{Up: true}, Now: began.Add(time.Hour)}
 	owed := &wire.MirrorOwed{}
 	less := &wire.MirrorWentBack{Unlisted: 1, Instrument: "camera", Path: "a.txt", Since: began}
@@ -81,7 +82,7 @@ func TestOriginWaits(t *testing.T) {
 	m := &v1alpha1.MirrorPartner{ObjectMeta: metav1.ObjectMeta{Name: "north", Namespace: "field", UID: "m-1", Generation: 1}}
 	m.Spec.Direction, m.Spec.Continuous = v1alpha1.MirrorPull, &v1alpha1.MirrorContinuous{}
 	m.Spec.HTTPS = &v1alpha1.MirrorHTTPS{Source: v1alpha1.MirrorSourceSubstorm, Origin: "arctic"}
-	view := plan.MirrorView{Mirror: m, Site: &v1alpha1.Site{}, Verdict: plan.MirrorVerdict{Finding: finding.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted}},
+	view := plan.MirrorView{Mirror: m, Site: &v1alpha1.Site{}, Verdict: accept.MirrorVerdict{Finding: finding.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted}},
 		Entry: &wire.MirrorEntry{UID: "m-1", Generation: 1}, Bus: observed.Bus{Up: true}, Now: began.Add(time.Hour)}
 	ended := wire.MirrorStatus{Result: wire.MirrorSucceeded, EndedAt: began, Owed: &wire.MirrorOwed{}}
 	with := func(u *wire.MirrorUnawaited) *wire.MirrorStatus {

@@ -14,6 +14,7 @@ import (
 	"github.com/substorm/substorm/internal/schedule"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
@@ -29,7 +30,7 @@ type MirrorView struct {
 	Mirror *v1alpha1.MirrorPartner
 	// Site is nil where it does not exist.
 	Site    *v1alpha1.Site
-	Verdict MirrorVerdict
+	Verdict accept.MirrorVerdict
 	// Entry is what stands in the registry; nil where there is nothing.
 	Entry   *wire.MirrorEntry
 	Bus     observed.Bus

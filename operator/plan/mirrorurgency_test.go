@@ -11,6 +11,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 )
@@ -22,7 +23,7 @@ func TestContinuousMirrorsWriteWhatChanges(t *testing.T) {
 	began := time.Date(2026, 11, 21, 17, 0, 0, 0, time.UTC)
 	m := &v1alpha1.MirrorPartner{ObjectMeta: metav1.ObjectMeta{Name: "uni", Namespace: "field", UID: "m-1", Generation: 1}}
 	m.Spec.Direction, m.Spec.Continuous = v1alpha1.MirrorPush, &v1alpha1.MirrorContinuous{}
-	view := plan.MirrorView{Mirror: m, Site: &v1alpha1.Site{}, Verdict: plan.MirrorVerdict{Finding: finding.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted}},
+	view := plan.MirrorView{Mirror: m, Site: &v1alpha1.Site{}, Verdict: accept.MirrorVerdict{Finding: finding.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted}},
 		Entry: &wire.MirrorEntry{UID: "m-1", Generation: 1}, Bus: observed.Bus{Up: true}}
 	failure := &wire.MirrorProblem{Reason: wire.MirrorReasonUnreachable, Message: "connection refused", Since: began}
 	for i, step := range []struct {

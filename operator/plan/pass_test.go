@@ -12,6 +12,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 )
@@ -54,11 +55,11 @@ func BenchmarkPass(b *testing.B) {
 	now := time.Now()
 	accepted := finding.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted}
 	judge := func(stands observed.RegistryState) plan.RegistryChange {
-		in.Verdicts = plan.Accept(in.Site, accepted, gateways, in.Instruments, in.Secrets)
-		listed := plan.Listed(in.Instruments, in.Verdicts, stands.Entries)
-		in.FeedsAre = plan.AcceptFeeds(in.Site, accepted, in.Feeds, in.Instruments, listed, nil)
-		may := plan.AccessOf(in.Instruments, listed, stands)
-		in.ConsumersAre = plan.AcceptConsumers(in.Site, in.Feeds, in.FeedsAre, in.Consumers, nil, may, now)
+		in.Verdicts = accept.Instruments(in.Site, accepted, gateways, in.Instruments, in.Secrets)
+		listed := accept.Listed(in.Instruments, in.Verdicts, stands.Entries)
+		in.FeedsAre = accept.Feeds(in.Site, accepted, in.Feeds, in.Instruments, listed, nil)
+		may := accept.AccessOf(in.Instruments, listed, stands)
+		in.ConsumersAre = accept.Consumers(in.Site, in.Feeds, in.FeedsAre, in.Consumers, nil, may, now)
 		bus := plan.PlanBus(in.Site, in.Feeds, in.FeedsAre, in.Consumers, in.ConsumersAre, nil)
 		plan.MayRead(bus, in.Feeds, in.Consumers, in.Instruments, may, now)
 		return plan.Registry(in, stands, nil, 1)

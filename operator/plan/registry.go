@@ -13,6 +13,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
@@ -42,14 +43,14 @@ type RegistryChange struct {
 type RegistryInput struct {
 	Site        *v1alpha1.Site
 	Instruments []v1alpha1.Instrument
-	Verdicts    map[string]Verdict
+	Verdicts    map[string]accept.Verdict
 	Feeds       []v1alpha1.Feed
-	FeedsAre    map[string]FeedVerdict
+	FeedsAre    map[string]accept.FeedVerdict
 	Consumers   []v1alpha1.FeedConsumer
 	// ConsumersAre has no verdict on those of other Sites' Feeds.
-	ConsumersAre map[string]ConsumerVerdict
+	ConsumersAre map[string]accept.ConsumerVerdict
 	Mirrors      []v1alpha1.MirrorPartner
-	MirrorsAre   map[string]MirrorVerdict
+	MirrorsAre   map[string]accept.MirrorVerdict
 	// Secrets are those that exist of the ones that hold tokens; one that could not
 	// be asked for must not be left out, since what is not there revokes.
 	Secrets workload.Secrets
@@ -146,7 +147,7 @@ func (in RegistryInput) instrumentEntries(stands observed.RegistryState, next in
 			continue
 		} else if held && !in.unreadable(inst) {
 			entry := was
-			if entry.Access = accessEntry(&inst.Spec.Access); !sameEntry(was, entry) {
+			if entry.Access = accept.AccessEntry(&inst.Spec.Access); !sameEntry(was, entry) {
 				entry.Revision = next
 			}
 			all[inst.Name] = entry
@@ -159,7 +160,7 @@ func (in RegistryInput) instrumentEntries(stands observed.RegistryState, next in
 			entry.LegalHold = underHold(in.Site, inst)
 			all[inst.Name] = entry
 		} else if exists && verdict.Absent {
-			entry := revoke(inst, was, in.Secrets)
+			entry := accept.Revoke(inst, was, in.Secrets)
 			entry.Retention, entry.LegalHold = retentionEntry(inst.Spec.Archive.Expiry), underHold(in.Site, inst)
 			if !sameEntry(was, entry) {
 				entry.Revision = next
@@ -228,7 +229,7 @@ func (in RegistryInput) readerEntries(stands observed.RegistryState, next int64)
 	for name, tokens := range in.readerTokens(stands) {
 		all[name] = wire.ReaderEntry{Revision: next, Reader: name, Tokens: tokens}
 	}
-	for name, certificates := range readerCertificates(in.Site) {
+	for name, certificates := range accept.ReaderCertificates(in.Site) {
 		e := all[name]
 		e.Revision, e.Reader, e.CertificateNames = next, name, certificates
 		all[name] = e
@@ -247,17 +248,17 @@ func (in RegistryInput) readerEntries(stands observed.RegistryState, next int64)
 // none: those that it has and that stand stay, so that a label that is missing locks no reader out.
 func (in RegistryInput) readerTokens(stands observed.RegistryState) map[string][]wire.TokenHash {
 	ref := in.Site.Spec.ReadersSecretRef
-	if ref == nil || in.Secrets[ref.Name] == nil || writtenByOperator(in.Secrets[ref.Name]) {
+	if ref == nil || in.Secrets[ref.Name] == nil || accept.WrittenByOperator(in.Secrets[ref.Name]) {
 		return nil
 	}
 	secret, all := in.Secrets[ref.Name], map[string][]wire.TokenHash{}
 	for name := range secret.Data {
-		if len(validation.IsDNS1123Label(name)) > 0 || tooGuessable(secret, name) {
+		if len(validation.IsDNS1123Label(name)) > 0 || accept.TooGuessable(secret, name) {
 			continue
 		}
-		hashes := hashTokens(in.Site.UID, secret, name, stands.Readers[name].Tokens)
-		if !holdsTokens(secret) {
-			hashes = heldTokens(stands.Readers[name].Tokens, tokensOf(secret, name))
+		hashes := accept.HashTokens(in.Site.UID, secret, name, stands.Readers[name].Tokens)
+		if !accept.HoldsTokens(secret) {
+			hashes = accept.HeldTokens(stands.Readers[name].Tokens, accept.TokensOf(secret, name))
 		}
 		if len(hashes) > 0 {
 			all[name] = hashes
@@ -274,8 +275,8 @@ func sameEntry(a, b wire.InstrumentEntry) bool {
 
 // entryOf is an Instrument as gateways know it, with the listeners that are accepted. Was is
 // the entry that stands.
-func entryOf(inst *v1alpha1.Instrument, verdict Verdict, revision int64, secrets workload.Secrets, was wire.InstrumentEntry) wire.InstrumentEntry {
-	spec, listeners := &inst.Spec, verdict.accepted(inst)
+func entryOf(inst *v1alpha1.Instrument, verdict accept.Verdict, revision int64, secrets workload.Secrets, was wire.InstrumentEntry) wire.InstrumentEntry {
+	spec, listeners := &inst.Spec, verdict.AcceptedListeners(inst)
 	entry := wire.InstrumentEntry{
 		UID:              string(inst.UID),
 		Generation:       inst.Generation,
@@ -294,8 +295,8 @@ func entryOf(inst *v1alpha1.Instrument, verdict Verdict, revision int64, secrets
 		SegmentSize:      spec.Archive.Segment.MaxSize.Value(),
 		Station:          spec.Station,
 		Forward:          forwardEntry(spec.Forward),
-		Access:           accessEntry(&spec.Access),
-		Rights:           rightsEntry(spec.Rights),
+		Access:           accept.AccessEntry(&spec.Access),
+		Rights:           accept.RightsEntry(spec.Rights),
 		Retention:        retentionEntry(spec.Archive.Expiry),
 		Sampling:         samplingEntry(spec.Sampling),
 		Channels:         channelEntries(spec.Channels),
@@ -335,7 +336,7 @@ func entryOf(inst *v1alpha1.Instrument, verdict Verdict, revision int64, secrets
 	}
 	for i := range listeners {
 		entry.Listeners[i] = listenerEntry(listeners[i].WithDefaults())
-		entry.Listeners[i].Tokens = tokenHashes(inst, &listeners[i], secrets, hashes)
+		entry.Listeners[i].Tokens = accept.TokenHashes(inst, &listeners[i], secrets, hashes)
 	}
 	return entry
 }
@@ -395,13 +396,13 @@ func forwardEntry(forward *v1alpha1.Forward) *wire.ForwardEntry {
 
 func listenerEntry(listener v1alpha1.Listener) wire.ListenerEntry {
 	entry := wire.ListenerEntry{Name: listener.Name, Protocol: string(listener.Protocol), Port: uint16(listener.Port)}
-	for _, p := range prefixes(listener.Sources) {
+	for _, p := range accept.Prefixes(listener.Sources) {
 		entry.Sources = append(entry.Sources, p.String())
 	}
 	if mode := listener.Mode(); mode != v1alpha1.TLSNone {
 		entry.TLS = string(mode)
 	}
-	entry.CertificateNames = certificateNames(&listener)
+	entry.CertificateNames = accept.CertificateNames(&listener)
 	switch listener.Protocol {
 	case v1alpha1.ListenerTCP:
 		entry.Framing = string(listener.TCP.Framing)

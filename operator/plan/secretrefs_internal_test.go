@@ -17,6 +17,7 @@ import (
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
@@ -80,12 +81,12 @@ func TestSecretReferences(t *testing.T) {
 			}
 			object := reflect.New(reflect.TypeOf(o).Elem())
 			setName(object.Elem().Field(2), index)
-			references := slices.DeleteFunc(SecretReferences(object.Interface().(metav1.Object)), func(ref SecretReference) bool { return ref.Secret != "theirs" })
+			references := slices.DeleteFunc(accept.SecretReferences(object.Interface().(metav1.Object)), func(ref accept.SecretReference) bool { return ref.Secret != "theirs" })
 			if len(references) == 0 {
 				t.Errorf("SecretReferences does not know %s", name)
 			}
 			for _, writer := range writers {
-				if f, refused := SecretReferred(writer, "theirs", references); refused == slices.Contains(except, writer) {
+				if f, refused := accept.SecretReferred(writer, "theirs", references); refused == slices.Contains(except, writer) {
 					t.Errorf("a Secret for a %s of the name in %s: %+v", writer, name, f)
 				}
 			}
@@ -199,10 +200,10 @@ func TestWrittenSecretsHoldNoTokens(t *testing.T) {
 			"without its owner": func(s *corev1.Secret) { s.OwnerReferences = nil },
 		} {
 			secret := all[name].DeepCopy()
-			if holdsTokens(secret) {
+			if accept.HoldsTokens(secret) {
 				t.Errorf("%s: a Secret without the label holds tokens", name)
 			}
-			secret.Labels[LabelTokens] = "true"
+			secret.Labels[accept.LabelTokens] = "true"
 			strip(secret)
 			in := RegistryInput{
 				Site:    &v1alpha1.Site{Spec: v1alpha1.SiteSpec{Code: "hub", ReadersSecretRef: &v1alpha1.LocalReference{Name: "readers"}}},
@@ -211,11 +212,10 @@ func TestWrittenSecretsHoldNoTokens(t *testing.T) {
 			if readers := in.readerEntries(observed.RegistryState{}, 1); len(readers) > 0 {
 				t.Errorf("%s, %s: readers %v", name, what, readers)
 			}
-			if f, found := ReadersProblem(in.Site, in.Secrets); !found || f.Reason != v1alpha1.ReasonConflict {
+			if f, found := accept.ReadersProblem(in.Site, in.Secrets); !found || f.Reason != v1alpha1.ReasonConflict {
 				t.Errorf("%s, %s: the Site says %+v", name, what, f)
 			}
-			listener := &v1alpha1.Listener{Name: "http", TokenSecretKeyRef: &v1alpha1.SecretKeyReference{Name: "readers", Key: "token"}}
-			if f, found := tokenSecretIsNotLabeled(listening{application: application{secrets: in.Secrets}, listener: listener}); !found {
+			if f, found := accept.NotTokens(secret, "readers", "spec.listeners[name=http].tokenSecretKeyRef"); !found {
 				t.Errorf("%s, %s: an Instrument's listener takes its tokens: %+v", name, what, f)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/substorm/substorm/internal/natsaccounts"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
@@ -92,7 +93,7 @@ func SiteAccepted(v SiteView) finding.Finding {
 func codeIsAnOlderSites(v SiteView) (finding.Finding, bool) {
 	for i := range v.Sites {
 		other := &v.Sites[i]
-		if other.UID == v.Site.UID || other.Spec.Code != v.Site.Spec.Code || olderFirst(v.Site, other) < 0 {
+		if other.UID == v.Site.UID || other.Spec.Code != v.Site.Spec.Code || accept.OlderFirst(v.Site, other) < 0 {
 			continue
 		}
 		return finding.Bad(v1alpha1.ReasonConflict, fmt.Sprintf(
@@ -123,7 +124,7 @@ func markerIsAnotherSites(v SiteView) (finding.Finding, bool) {
 
 // setDeclared sets the conditions of what manifests declare.
 func (v SiteView) setDeclared(c *finding.Conditions) {
-	if f, found := readersUndeclared(v.Site, v.Secrets); found {
+	if f, found := accept.ReadersUndeclared(v.Site, v.Secrets); found {
 		c.Set(v1alpha1.ConditionReadersDeclared, f)
 	}
 	if f, found := v.manifestsApplied(); found {
@@ -179,7 +180,7 @@ func SiteStatus(v SiteView) (v1alpha1.SiteStatus, time.Duration) {
 	if f, found := v.expiryStopped(); found {
 		c.Set(v1alpha1.ConditionExpiryRunning, f)
 	}
-	if f, found := ReadersProblem(v.Site, v.Secrets); found {
+	if f, found := accept.ReadersProblem(v.Site, v.Secrets); found {
 		findings = append(findings, f)
 	}
 	v.setDeclared(&c)

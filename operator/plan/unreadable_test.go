@@ -14,6 +14,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
@@ -53,7 +54,7 @@ func unreadableInput() (plan.RegistryInput, observed.RegistryState) {
 		return v1alpha1.Listener{Name: ref.Name, Protocol: v1alpha1.ListenerHTTP, TokenSecretKeyRef: ref, Port: 30110}
 	}
 	in := plan.RegistryInput{Site: &v1alpha1.Site{}, Secrets: workload.Secrets{
-		"tokens": {Data: map[string][]byte{"camera": []byte(staying)}, ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{plan.LabelTokens: "true"}}}}}
+		"tokens": {Data: map[string][]byte{"camera": []byte(staying)}, ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{accept.LabelTokens: "true"}}}}}
 	camera := v1alpha1.Instrument{ObjectMeta: unreadableMeta("camera")}
 	camera.Spec.Listeners = []v1alpha1.Listener{listener(&v1alpha1.SecretKeyReference{Name: "tokens", Key: "camera"}), listener(&v1alpha1.SecretKeyReference{Name: "gone", Key: "camera"})}
 	// The listeners of the second cannot be read, either.
@@ -116,7 +117,7 @@ func TestTokensOfAnUnreadableSite(t *testing.T) {
 		in.Instruments[i].Annotations = nil // these can be read, and wait for the Site
 	}
 	in.Instruments = append(in.Instruments, v1alpha1.Instrument{ObjectMeta: metav1.ObjectMeta{Name: "new"}})
-	in.Verdicts = map[string]plan.Verdict{}
+	in.Verdicts = map[string]accept.Verdict{}
 	for _, reader := range []string{"ops", "left", "cert"} {
 		stands.Readers[reader] = wire.ReaderEntry{Reader: reader, Tokens: hashed(staying)}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/substorm/substorm/internal/natsaccounts"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
@@ -23,7 +24,7 @@ func UpstreamSecrets(site *v1alpha1.Site) []workload.SecretNeed {
 	if up.URL == "" || !finding.IsStandalone(site) {
 		return nil
 	}
-	needs := []workload.SecretNeed{{Field: fieldUpstreamCredentials, Name: up.CredentialsSecretRef.Name, Keys: []string{workload.KeyUserCreds}}}
+	needs := []workload.SecretNeed{{Field: accept.FieldUpstreamCredentials, Name: up.CredentialsSecretRef.Name, Keys: []string{workload.KeyUserCreds}}}
 	return append(needs, workload.TLSSecrets("spec.upstream.tls", up.TLS)...)
 }
 

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/accept"
 )
 
 // encoded returns a copy of an object in which the stringData of a Secret is data: the API server merges stringData into data and forgets it, so
@@ -49,7 +49,7 @@ func dropUnowned(ctx context.Context, c client.Client, secret *unstructured.Unst
 		return nil
 	}
 	data, _, _ := unstructured.NestedMap(secret.Object, "data")
-	keys := plan.UnownedKeys(secret.GetManagedFields(), maps.Keys(data))
+	keys := accept.UnownedKeys(secret.GetManagedFields(), maps.Keys(data))
 	if len(keys) == 0 {
 		return nil
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package accept
 
 import (
 	"fmt"
@@ -64,24 +64,24 @@ var consumerChecks = []finding.Check[consumerApplication]{
 	windowIsTooLarge,
 }
 
-// AcceptConsumers judges the FeedConsumers of one Site's Feeds, by name; others
+// Consumers judges the FeedConsumers of one Site's Feeds, by name; others
 // have no verdict.
-func AcceptConsumers(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[string]FeedVerdict,
+func Consumers(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[string]FeedVerdict,
 	consumers []v1alpha1.FeedConsumer, servers []v1alpha1.FeedServer, may *SiteAccess, now time.Time,
 ) map[string]ConsumerVerdict {
 	addressed := AddressedServer(servers)
 	verdictsOf := map[string]ConsumerVerdict{}
 	for i := range consumers {
-		feed := feedNamed(feeds, consumers[i].Spec.FeedRef.Name)
+		feed := FeedNamed(feeds, consumers[i].Spec.FeedRef.Name)
 		if feed == nil {
 			continue
 		}
 		in := consumerApplication{site: site, feed: feed, verdict: verdicts[feed.Name], consumer: &consumers[i], addressed: addressed}
 		in.is = selection(feed, in.verdict, in.consumer)
-		in.is.Readable = may.readable(feed, in.consumer, in.is.Instruments, now)
+		in.is.Readable = may.Readable(feed, in.consumer, in.is.Instruments, now)
 		all := len(in.consumer.Spec.Filter.InstrumentNames) == 0
 		in.is.Whole = all && len(in.is.Readable) > 0 && len(in.is.Readable) == len(in.verdict.Instruments)
-		in.is.Everything = all && in.verdict.Everything && in.is.Whole && may.everything(feed, in.consumer, now)
+		in.is.Everything = all && in.verdict.Everything && in.is.Whole && may.Everything(feed, in.consumer, now)
 		verdictsOf[consumers[i].Name] = in.judge()
 	}
 	return verdictsOf
@@ -111,7 +111,7 @@ func (in consumerApplication) accepted() string {
 	return text
 }
 
-func feedNamed(feeds []v1alpha1.Feed, name string) *v1alpha1.Feed {
+func FeedNamed(feeds []v1alpha1.Feed, name string) *v1alpha1.Feed {
 	for i := range feeds {
 		if feeds[i].Name == name {
 			return &feeds[i]
@@ -120,9 +120,9 @@ func feedNamed(feeds []v1alpha1.Feed, name string) *v1alpha1.Feed {
 	return nil
 }
 
-// reads are the instruments whose data it may have, as wire.AllInstruments where it may
+// Reads are the instruments whose data it may have, as wire.AllInstruments where it may
 // have all of the Site's own.
-func (v ConsumerVerdict) reads() []string {
+func (v ConsumerVerdict) Reads() []string {
 	if !v.Everything {
 		return v.Readable
 	}
@@ -133,7 +133,7 @@ func (v ConsumerVerdict) reads() []string {
 func unnamed(instruments []string) []string {
 	all := []string{wire.AllInstruments}
 	for _, name := range instruments {
-		if isLeaf(name) {
+		if IsLeaf(name) {
 			all = append(all, name)
 		}
 	}
@@ -143,7 +143,7 @@ func unnamed(instruments []string) []string {
 // selection is what a consumer's filter selects of its Feed.
 func selection(feed *v1alpha1.Feed, v FeedVerdict, consumer *v1alpha1.FeedConsumer) ConsumerVerdict {
 	filter := &consumer.Spec.Filter
-	notices, telemetry := carries(feed)
+	notices, telemetry := Carries(feed)
 	if len(filter.MessageTypes) > 0 {
 		notices = notices && slices.Contains(filter.MessageTypes, v1alpha1.MessageNotices)
 		telemetry = telemetry && slices.Contains(filter.MessageTypes, v1alpha1.MessageTelemetry)
@@ -184,7 +184,7 @@ func inOrder(names []string) []string {
 	return slices.Sorted(slices.Values(names))
 }
 
-func isLeaf(name string) bool {
+func IsLeaf(name string) bool {
 	_, is := wire.ParseLeafInstruments(name)
 	return is
 }
@@ -200,12 +200,12 @@ func feedIsNotReady(in consumerApplication) (finding.Finding, bool) {
 
 // consumerHasNoPort: the NATS server of substorm up takes connections of its own process alone.
 func consumerHasNoPort(in consumerApplication) (finding.Finding, bool) {
-	return finding.Bad(v1alpha1.ReasonStandalone, noNATSPort), in.site != nil && natsWithoutPort(in.site, in.consumer)
+	return finding.Bad(v1alpha1.ReasonStandalone, NoNATSPort), in.site != nil && NATSWithoutPort(in.site, in.consumer)
 }
 
-const noNATSPort = "spec.delivery: substorm up opens no port of its NATS server, so a consumer with delivery NATS cannot connect: choose WebSocket or ServerSentEvents, or run the Site on a cluster"
+const NoNATSPort = "spec.delivery: substorm up opens no port of its NATS server, so a consumer with delivery NATS cannot connect: choose WebSocket or ServerSentEvents, or run the Site on a cluster"
 
-func natsWithoutPort(site *v1alpha1.Site, consumer *v1alpha1.FeedConsumer) bool {
+func NATSWithoutPort(site *v1alpha1.Site, consumer *v1alpha1.FeedConsumer) bool {
 	return finding.IsStandalone(site) && consumer.Spec.Delivery.Type == v1alpha1.DeliveryNATS
 }
 
@@ -221,7 +221,7 @@ func consumerHasNoAccountKey(in consumerApplication) (finding.Finding, bool) {
 func consumerHasNoAddress(in consumerApplication) (finding.Finding, bool) {
 	return finding.Bad(v1alpha1.ReasonNoAddress, fmt.Sprintf(
 			"WIS2 notifications name objects by address: set spec.url of a FeedServer of Site %q, or leave delivery.notices out", in.site.Name)),
-		notified(in.consumer) && in.addressed == nil
+		Notified(in.consumer) && in.addressed == nil
 }
 
 // selects says whether the filter matches anything. A consumer that selects nothing is
@@ -284,7 +284,7 @@ func (in consumerApplication) streamSizes() []streamSize {
 	return all
 }
 
-// notified says whether the consumer is given WIS2 notifications.
-func notified(c *v1alpha1.FeedConsumer) bool {
+// Notified says whether the consumer is given WIS2 notifications.
+func Notified(c *v1alpha1.FeedConsumer) bool {
 	return c.Spec.Delivery.Notices == v1alpha1.NoticeWIS2
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package accept
 
 import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
@@ -25,7 +25,7 @@ func AddressedServer(servers []v1alpha1.FeedServer) *v1alpha1.FeedServer {
 // oldestServer leaves out what is being deleted.
 func oldestServer(servers []v1alpha1.FeedServer, good func(*v1alpha1.FeedServer) bool) (oldest *v1alpha1.FeedServer) {
 	for i := range servers {
-		if s := &servers[i]; s.DeletionTimestamp == nil && good(s) && (oldest == nil || olderFirst(s, oldest) < 0) {
+		if s := &servers[i]; s.DeletionTimestamp == nil && good(s) && (oldest == nil || OlderFirst(s, oldest) < 0) {
 			oldest = s
 		}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package accept
 
 import (
 	"cmp"
@@ -42,8 +42,8 @@ func (v *Verdict) refuse(listener string, f finding.Finding) {
 	v.Refused[listener] = f
 }
 
-// accepted are the listeners of an Instrument that are not refused.
-func (v Verdict) accepted(inst *v1alpha1.Instrument) []v1alpha1.Listener {
+// AcceptedListeners are the listeners of an Instrument that are not refused.
+func (v Verdict) AcceptedListeners(inst *v1alpha1.Instrument) []v1alpha1.Listener {
 	if len(v.Refused) == 0 {
 		return inst.Spec.Listeners
 	}
@@ -56,15 +56,15 @@ func (v Verdict) accepted(inst *v1alpha1.Instrument) []v1alpha1.Listener {
 	return all
 }
 
-// Accept judges all Instruments of one Site, by name. The older of two that
+// Instruments judges all Instruments of one Site, by name. The older of two that
 // contradict each other wins. Site is nil where it doesn't exist, and accepted
 // what was found about it. Secrets are those that exist of TokenSecrets.
-func Accept(site *v1alpha1.Site, accepted finding.Finding, gateways []v1alpha1.IngestGateway, instruments []v1alpha1.Instrument, secrets workload.Secrets) map[string]Verdict {
+func Instruments(site *v1alpha1.Site, accepted finding.Finding, gateways []v1alpha1.IngestGateway, instruments []v1alpha1.Instrument, secrets workload.Secrets) map[string]Verdict {
 	byAge := make([]*v1alpha1.Instrument, len(instruments))
 	for i := range instruments {
 		byAge[i] = &instruments[i]
 	}
-	slices.SortFunc(byAge, func(a, b *v1alpha1.Instrument) int { return olderFirst(a, b) })
+	slices.SortFunc(byAge, func(a, b *v1alpha1.Instrument) int { return OlderFirst(a, b) })
 
 	verdicts := make(map[string]Verdict, len(instruments))
 	held := claims{}
@@ -79,7 +79,7 @@ func Accept(site *v1alpha1.Site, accepted finding.Finding, gateways []v1alpha1.I
 		switch {
 		case in.gateway == nil && v.Reason != v1alpha1.ReasonGatewayAmbiguous:
 		case v.Stands(), v.Reason == v1alpha1.ReasonUnreadable:
-			held.add(in.gateway.Name, inst.Name, v.accepted(inst))
+			held.add(in.gateway.Name, inst.Name, v.AcceptedListeners(inst))
 		case v.Reason == v1alpha1.ReasonGatewayAmbiguous:
 			// One of the pools may still receive for it.
 			for i := range gateways {
@@ -90,8 +90,8 @@ func Accept(site *v1alpha1.Site, accepted finding.Finding, gateways []v1alpha1.I
 	return verdicts
 }
 
-// olderFirst orders by creation, then by namespace and name.
-func olderFirst(a, b metav1.Object) int {
+// OlderFirst orders by creation, then by namespace and name.
+func OlderFirst(a, b metav1.Object) int {
 	at, bt := a.GetCreationTimestamp(), b.GetCreationTimestamp()
 	return cmp.Or(at.Compare(bt.Time), cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 }
@@ -204,11 +204,15 @@ func siteDoesNotExist(in application) (finding.Finding, bool) {
 }
 
 func siteIsNotAccepted(in application) (finding.Finding, bool) {
-	if in.siteAccepted.Status != metav1.ConditionFalse {
+	return SiteIsNotAccepted(in.site, in.siteAccepted)
+}
+
+// SiteIsNotAccepted finds that nothing of a Site can be served, by whether the Site is accepted.
+func SiteIsNotAccepted(site *v1alpha1.Site, accepted finding.Finding) (finding.Finding, bool) {
+	if accepted.Status != metav1.ConditionFalse {
 		return finding.Finding{}, false
 	}
-	return finding.Bad(v1alpha1.ReasonSiteNotReady, fmt.Sprintf("Site %q is not accepted: %s",
-		in.site.Name, in.siteAccepted.Message)), true
+	return finding.Bad(v1alpha1.ReasonSiteNotReady, fmt.Sprintf("Site %q is not accepted: %s", site.Name, accepted.Message)), true
 }
 
 func gatewayDoesNotExist(in application) (finding.Finding, bool) {
@@ -325,7 +329,7 @@ func (c claims) add(gateway, instrument string, listeners []v1alpha1.Listener) {
 
 func (c claims) addListener(gateway, instrument string, listener *v1alpha1.Listener) {
 	at := portOf(gateway, listener)
-	c[at] = append(c[at], claim{instrument, listener.Name, listener.Protocol, listener.Sources, prefixes(listener.Sources), certificateNames(listener), listener.Mode()})
+	c[at] = append(c[at], claim{instrument, listener.Name, listener.Protocol, listener.Sources, Prefixes(listener.Sources), CertificateNames(listener), listener.Mode()})
 }
 
 func portOf(gateway string, listener *v1alpha1.Listener) claimedPort {
@@ -336,7 +340,7 @@ func portOf(gateway string, listener *v1alpha1.Listener) claimedPort {
 // the listener of an instrument names too. A port carries either TCP or HTTP, whose
 // paths tell instruments apart, and HTTP either plain or over TLS.
 func (c claims) holder(gateway, instrument string, listener *v1alpha1.Listener) (claim, bool) {
-	wanted := prefixes(listener.Sources)
+	wanted := Prefixes(listener.Sources)
 	for _, other := range c[portOf(gateway, listener)] {
 		switch {
 		case other.protocol != listener.Protocol:
@@ -365,9 +369,9 @@ func overlap(a, b []netip.Prefix) bool {
 	return slices.ContainsFunc(a, func(p netip.Prefix) bool { return slices.ContainsFunc(b, p.Overlaps) })
 }
 
-// prefixes reads CIDRs, and skips what sourceIsNoCIDR finds. IPv4 mapped into
+// Prefixes reads CIDRs, and skips what sourceIsNoCIDR finds. IPv4 mapped into
 // IPv6 is read as IPv4.
-func prefixes(sources []string) []netip.Prefix {
+func Prefixes(sources []string) []netip.Prefix {
 	var all []netip.Prefix
 	for _, s := range sources {
 		p, err := netip.ParsePrefix(s)

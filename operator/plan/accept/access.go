@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package accept
 
 import (
 	"cmp"
@@ -14,9 +14,9 @@ import (
 	"github.com/substorm/substorm/operator/plan/observed"
 )
 
-// accessEntry is who may read an Instrument's data; nil where it is what entries
+// AccessEntry is who may read an Instrument's data; nil where it is what entries
 // mean that say nothing.
-func accessEntry(access *v1alpha1.Access) *wire.AccessEntry {
+func AccessEntry(access *v1alpha1.Access) *wire.AccessEntry {
 	entry := &wire.AccessEntry{
 		Live:    string(cmp.Or(access.Live, v1alpha1.AccessAuthenticated)),
 		Archive: string(cmp.Or(access.Archive, v1alpha1.AccessAuthenticated)),
@@ -31,7 +31,7 @@ func accessEntry(access *v1alpha1.Access) *wire.AccessEntry {
 	return entry
 }
 
-func rightsEntry(rights *v1alpha1.Rights) *wire.RightsEntry {
+func RightsEntry(rights *v1alpha1.Rights) *wire.RightsEntry {
 	if rights == nil {
 		return nil
 	}
@@ -73,8 +73,8 @@ func AccessOf(instruments []v1alpha1.Instrument, listed map[string]bool, stands 
 		named: map[string]bool{}, unnamed: map[selectionOf][]string{}}
 	for i := range instruments {
 		inst := &instruments[i]
-		entry := accessEntry(&inst.Spec.Access)
-		if was, closed := leavesClosed(stands.Entries, inst.Name); closed && !entry.Closed() && finding.Unreadable(inst) != "" {
+		entry := AccessEntry(&inst.Spec.Access)
+		if was, closed := LeavesClosed(stands.Entries, inst.Name); closed && !entry.Closed() && finding.Unreadable(inst) != "" {
 			entry = was // its entry stays, and so does what that says
 		}
 		if entry == nil {
@@ -86,7 +86,7 @@ func AccessOf(instruments []v1alpha1.Instrument, listed map[string]bool, stands 
 		}
 	}
 	for name := range stands.Entries {
-		if entry, leaves := leavesClosed(stands.Entries, name); leaves && !listed[name] {
+		if entry, leaves := LeavesClosed(stands.Entries, name); leaves && !listed[name] {
 			a.gone[name] = entry
 		}
 	}
@@ -107,8 +107,8 @@ func AccessOf(instruments []v1alpha1.Instrument, listed map[string]bool, stands 
 	return a
 }
 
-// leavesClosed says whether an entry of the registry is closed to some, and to whom.
-func leavesClosed(entries map[string]wire.InstrumentEntry, name string) (*wire.AccessEntry, bool) {
+// LeavesClosed says whether an entry of the registry is closed to some, and to whom.
+func LeavesClosed(entries map[string]wire.InstrumentEntry, name string) (*wire.AccessEntry, bool) {
 	entry := entries[name]
 	if entry.Instrument == "" { // it cannot be read
 		return &unknownAccess, true
@@ -116,9 +116,9 @@ func leavesClosed(entries map[string]wire.InstrumentEntry, name string) (*wire.A
 	return entry.Access, entry.Access.Closed()
 }
 
-// readable are the instruments whose live data a consumer may have by its own name.
+// Readable are the instruments whose live data a consumer may have by its own name.
 // Feed is nil where it does not exist: then it narrows nothing.
-func (a *SiteAccess) readable(feed *v1alpha1.Feed, consumer *v1alpha1.FeedConsumer, instruments []string, now time.Time) []string {
+func (a *SiteAccess) Readable(feed *v1alpha1.Feed, consumer *v1alpha1.FeedConsumer, instruments []string, now time.Time) []string {
 	if narrows(feed) {
 		return a.narrowed(feed, consumer, instruments, now)
 	}
@@ -167,10 +167,10 @@ func (a *SiteAccess) lets(reader access.Reader, feed *v1alpha1.Feed, instrument 
 	return access.Decide(access.Live, reader, instrument, &is, now, now) == access.Granted
 }
 
-// everything says whether a consumer may have all that the Site's instruments send, have
+// Everything says whether a consumer may have all that the Site's instruments send, have
 // sent, and will send unless one of them is closed first: only then may it select them by
 // wildcard.
-func (a *SiteAccess) everything(feed *v1alpha1.Feed, consumer *v1alpha1.FeedConsumer, now time.Time) bool {
+func (a *SiteAccess) Everything(feed *v1alpha1.Feed, consumer *v1alpha1.FeedConsumer, now time.Time) bool {
 	if narrows(feed) {
 		return false
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package accept
 
 import (
 	"crypto/sha256"
@@ -28,7 +28,7 @@ const (
 	saltSize = 16
 )
 
-func certificateNames(listener *v1alpha1.Listener) []string {
+func CertificateNames(listener *v1alpha1.Listener) []string {
 	if listener.ClientCertificate == nil {
 		return nil
 	}
@@ -73,7 +73,7 @@ func tokenSecrets(listener *v1alpha1.Listener) []workload.SecretNeed {
 // that a label that is missing stops nobody who sends already.
 func tokenSecretIsNotLabeled(in listening) (finding.Finding, bool) {
 	for _, need := range tokenSecrets(in.listener) {
-		if f, found := notTokens(in.secrets[need.Name], need.Name, need.Field); found {
+		if f, found := NotTokens(in.secrets[need.Name], need.Name, need.Field); found {
 			return f, true
 		}
 	}
@@ -89,7 +89,7 @@ func tokenDoesNotExist(in listening) (finding.Finding, bool) {
 
 func tokenIsGuessable(in listening) (finding.Finding, bool) {
 	ref := in.listener.TokenSecretKeyRef
-	if ref == nil || !tooGuessable(in.secrets[ref.Name], ref.Key) {
+	if ref == nil || !TooGuessable(in.secrets[ref.Name], ref.Key) {
 		return finding.Finding{}, false
 	}
 	return finding.Bad(v1alpha1.ReasonSecretIncomplete, fmt.Sprintf(
@@ -98,27 +98,27 @@ func tokenIsGuessable(in listening) (finding.Finding, bool) {
 		ref.Key, ref.Name, in.field(), maxTokens, minToken)), true
 }
 
-// tokensOf returns the lines of a Secret's value that are not empty.
-func tokensOf(secret *corev1.Secret, key string) []string {
+// TokensOf returns the lines of a Secret's value that are not empty.
+func TokensOf(secret *corev1.Secret, key string) []string {
 	if secret == nil {
 		return nil
 	}
 	return strings.Fields(string(secret.Data[key]))
 }
 
-// tokenHashes hashes a listener's tokens. A token that stood in the entry before
+// TokenHashes hashes a listener's tokens. A token that stood in the entry before
 // keeps its salt: an entry changes only where a token does.
-func tokenHashes(inst *v1alpha1.Instrument, listener *v1alpha1.Listener, secrets workload.Secrets, was []wire.TokenHash) []wire.TokenHash {
+func TokenHashes(inst *v1alpha1.Instrument, listener *v1alpha1.Listener, secrets workload.Secrets, was []wire.TokenHash) []wire.TokenHash {
 	if listener.TokenSecretKeyRef == nil {
 		return nil
 	}
-	return hashTokens(inst.UID, secrets[listener.TokenSecretKeyRef.Name], listener.TokenSecretKeyRef.Key, was)
+	return HashTokens(inst.UID, secrets[listener.TokenSecretKeyRef.Name], listener.TokenSecretKeyRef.Key, was)
 }
 
-// hashTokens hashes the tokens of a Secret's key that are for an object with a uid.
-func hashTokens(uid types.UID, secret *corev1.Secret, key string, was []wire.TokenHash) []wire.TokenHash {
+// HashTokens hashes the tokens of a Secret's key that are for an object with a uid.
+func HashTokens(uid types.UID, secret *corev1.Secret, key string, was []wire.TokenHash) []wire.TokenHash {
 	var hashes []wire.TokenHash
-	for _, token := range tokensOf(secret, key) {
+	for _, token := range TokensOf(secret, key) {
 		if i := slices.IndexFunc(was, func(h wire.TokenHash) bool { return h.Matches(token) }); i >= 0 {
 			hashes = append(hashes, was[i])
 			continue
@@ -128,50 +128,50 @@ func hashTokens(uid types.UID, secret *corev1.Secret, key string, was []wire.Tok
 	return hashes
 }
 
-// tooGuessable says whether a Secret's key holds no tokens, too many, or one that
+// TooGuessable says whether a Secret's key holds no tokens, too many, or one that
 // is too short.
-func tooGuessable(secret *corev1.Secret, key string) bool {
-	tokens := tokensOf(secret, key)
+func TooGuessable(secret *corev1.Secret, key string) bool {
+	tokens := TokensOf(secret, key)
 	return len(tokens) == 0 || len(tokens) > maxTokens || slices.ContainsFunc(tokens, func(t string) bool { return len(t) < minToken })
 }
 
-// revoke returns an entry that stays without the tokens that none of its
+// Revoke returns an entry that stays without the tokens that none of its
 // Instrument's Secrets holds any more, and with who may read as it is declared now.
 // A listener that needs a token and has none left takes none.
-func revoke(inst *v1alpha1.Instrument, entry wire.InstrumentEntry, secrets workload.Secrets) wire.InstrumentEntry {
-	entry.Access = accessEntry(&inst.Spec.Access)
-	entry.Listeners = heldByListeners(inst, entry.Listeners, secrets)
+func Revoke(inst *v1alpha1.Instrument, entry wire.InstrumentEntry, secrets workload.Secrets) wire.InstrumentEntry {
+	entry.Access = AccessEntry(&inst.Spec.Access)
+	entry.Listeners = HeldByListeners(inst, entry.Listeners, secrets)
 	return entry
 }
 
-// heldByListeners are the listeners of an entry without the tokens that none of the Instrument's
+// HeldByListeners are the listeners of an entry without the tokens that none of the Instrument's
 // Secrets holds any more.
-func heldByListeners(inst *v1alpha1.Instrument, listeners []wire.ListenerEntry, secrets workload.Secrets) []wire.ListenerEntry {
+func HeldByListeners(inst *v1alpha1.Instrument, listeners []wire.ListenerEntry, secrets workload.Secrets) []wire.ListenerEntry {
 	var tokens []string
 	for _, need := range TokenSecrets(inst) {
-		tokens = append(tokens, tokensOf(secrets[need.Name], need.Keys[0])...)
+		tokens = append(tokens, TokensOf(secrets[need.Name], need.Keys[0])...)
 	}
 	listeners = slices.Clone(listeners)
 	for i := range listeners {
-		listeners[i].Tokens = held(listeners[i].Tokens, tokens)
+		listeners[i].Tokens = Held(listeners[i].Tokens, tokens)
 	}
 	return listeners
 }
 
-// held are those of an entry's hashes that are of a list's tokens; where none is left, one
+// Held are those of an entry's hashes that are of a list's tokens; where none is left, one
 // that nobody can show.
-func held(hashes []wire.TokenHash, tokens []string) []wire.TokenHash {
+func Held(hashes []wire.TokenHash, tokens []string) []wire.TokenHash {
 	if len(hashes) == 0 {
 		return hashes
 	}
-	if hashes = heldTokens(hashes, tokens); len(hashes) == 0 {
+	if hashes = HeldTokens(hashes, tokens); len(hashes) == 0 {
 		return []wire.TokenHash{wire.NoToken()}
 	}
 	return hashes
 }
 
-// heldTokens are those of an entry's hashes that are of a list's tokens.
-func heldTokens(hashes []wire.TokenHash, tokens []string) []wire.TokenHash {
+// HeldTokens are those of an entry's hashes that are of a list's tokens.
+func HeldTokens(hashes []wire.TokenHash, tokens []string) []wire.TokenHash {
 	return slices.DeleteFunc(slices.Clone(hashes), func(h wire.TokenHash) bool { return !slices.ContainsFunc(tokens, h.Matches) })
 }
 
@@ -186,7 +186,7 @@ func salt(uid types.UID, secret *corev1.Secret, key string, line int) []byte {
 // apart says whether two listeners with an address in common are told apart by the
 // certificates that their senders show.
 func (c claim) apart(listener *v1alpha1.Listener) bool {
-	names := certificateNames(listener)
+	names := CertificateNames(listener)
 	return len(names) > 0 && len(c.certificates) > 0 &&
 		!slices.ContainsFunc(names, func(n string) bool { return slices.Contains(c.certificates, n) })
 }

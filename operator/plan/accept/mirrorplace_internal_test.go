@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package accept
 
 import (
 	"fmt"
@@ -74,7 +74,7 @@ func oldestOverlapping(m *v1alpha1.MirrorPartner, all []*v1alpha1.MirrorPartner,
 	for _, other := range all {
 		place, there := mirrorPlace(&m.Spec)+"/", mirrorPlace(&other.Spec)+"/"
 		overlap := strings.HasPrefix(place, there) || strings.HasPrefix(there, place)
-		if overlap && olderFirst(other, m) < 0 && taken[other.Name] == nil && (found == nil || olderFirst(other, found) < 0) {
+		if overlap && OlderFirst(other, m) < 0 && taken[other.Name] == nil && (found == nil || OlderFirst(other, found) < 0) {
 			found = other
 		}
 	}

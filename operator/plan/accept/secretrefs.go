@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package accept
 
 import (
 	"fmt"
@@ -56,19 +56,19 @@ func siteReferences(site *v1alpha1.Site) []workload.SecretNeed {
 	if ref := store.GatewayCredentialsSecretRef; ref != nil {
 		needs = append(needs, workload.SecretNeed{Field: "spec.objectStore.gatewayCredentialsSecretRef", Name: ref.Name})
 	}
-	needs = append(needs, workload.SecretNeed{Field: fieldUpstreamCredentials, Name: site.Spec.Upstream.CredentialsSecretRef.Name})
+	needs = append(needs, workload.SecretNeed{Field: FieldUpstreamCredentials, Name: site.Spec.Upstream.CredentialsSecretRef.Name})
 	return append(needs, workload.TLSSecrets("spec.upstream.tls", site.Spec.Upstream.TLS)...)
 }
 
-// fieldUpstreamCredentials names the Secret that the hub's operator writes for a leaf.
-const fieldUpstreamCredentials = "spec.upstream.credentialsSecretRef"
+// FieldUpstreamCredentials names the Secret that the hub's operator writes for a leaf.
+const FieldUpstreamCredentials = "spec.upstream.credentialsSecretRef"
 
 // mayWrite says whether the operator may create a Secret for an object of a kind under a name to
 // which a field refers. The reader of that field would believe what the operator writes for
 // another purpose, at the wish of whoever may write objects of the kind.
 func mayWrite(writer string, ref SecretReference) bool {
 	switch {
-	case writer == "Site" && ref.Field == fieldUpstreamCredentials:
+	case writer == "Site" && ref.Field == FieldUpstreamCredentials:
 		return true // the credentials of a leaf are written for this field, of a Site of the same namespace too
 	case ref.Kind == "Instrument":
 		// Only Secrets with LabelTokens are read there, which none of ours has. Whoever may write
@@ -99,23 +99,23 @@ func SecretReferred(writer, name string, references []SecretReference) (finding.
 // them; and a Secret that was made for another purpose lets nobody in.
 const LabelTokens = "substorm.dev/tokens"
 
-// holdsTokens says whether the tokens of a Secret may be added to those that are taken. Secrets that the
+// HoldsTokens says whether the tokens of a Secret may be added to those that are taken. Secrets that the
 // operator writes are never such, whatever label somebody gave them.
-func holdsTokens(secret *corev1.Secret) bool {
-	return secret != nil && secret.Labels[LabelTokens] == "true" && !writtenByOperator(secret)
+func HoldsTokens(secret *corev1.Secret) bool {
+	return secret != nil && secret.Labels[LabelTokens] == "true" && !WrittenByOperator(secret)
 }
 
-func writtenByOperator(secret *corev1.Secret) bool {
+func WrittenByOperator(secret *corev1.Secret) bool {
 	owner := metav1.GetControllerOfNoCopy(secret)
 	return secret.Labels[workload.LabelManagedBy] == workload.FieldOwner || owner != nil && owner.APIVersion == v1alpha1.GroupVersion.String()
 }
 
-// notTokens says why the tokens of a Secret that a field names are not taken, see holdsTokens.
-func notTokens(secret *corev1.Secret, name, field string) (finding.Finding, bool) {
+// NotTokens says why the tokens of a Secret that a field names are not taken, see holdsTokens.
+func NotTokens(secret *corev1.Secret, name, field string) (finding.Finding, bool) {
 	switch {
-	case secret == nil || holdsTokens(secret):
+	case secret == nil || HoldsTokens(secret):
 		return finding.Finding{}, false
-	case writtenByOperator(secret):
+	case WrittenByOperator(secret):
 		return finding.Bad(v1alpha1.ReasonConflict, fmt.Sprintf(
 			"Secret %q, which %s names, is written by the operator, and none of its values is taken as a token: create another Secret for the tokens, and name that one",
 			name, field)), true

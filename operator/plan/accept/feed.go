@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package accept
 
 import (
 	"fmt"
@@ -58,10 +58,10 @@ var feedChecks = []finding.Check[feedApplication]{
 	storageChanged,
 }
 
-// AcceptFeeds judges the Feeds of one Site, by name. Listed are the Instruments
+// Feeds judges the Feeds of one Site, by name. Listed are the Instruments
 // that are, or will be, in the registry: who may read others is not known. Found
 // holds the Feeds' own streams by name; nothing where nobody has looked yet.
-func AcceptFeeds(site *v1alpha1.Site, accepted finding.Finding, feeds []v1alpha1.Feed, instruments []v1alpha1.Instrument,
+func Feeds(site *v1alpha1.Site, accepted finding.Finding, feeds []v1alpha1.Feed, instruments []v1alpha1.Instrument,
 	listed map[string]bool, found map[string]StreamFound,
 ) map[string]FeedVerdict {
 	verdicts := make(map[string]FeedVerdict, len(feeds))
@@ -132,7 +132,7 @@ func feedHasNoSite(in feedApplication) (finding.Finding, bool) {
 }
 
 func feedsSiteIsNotAccepted(in feedApplication) (finding.Finding, bool) {
-	return siteIsNotAccepted(application{site: in.site, siteAccepted: in.siteAccepted})
+	return SiteIsNotAccepted(in.site, in.siteAccepted)
 }
 
 func selectorIsInvalid(in feedApplication) (finding.Finding, bool) {
@@ -164,19 +164,19 @@ func (in feedApplication) selects() finding.Finding {
 	}
 }
 
-// carries says which kinds of messages a Feed carries.
-func carries(feed *v1alpha1.Feed) (notices, telemetry bool) {
+// Carries says which kinds of messages a Feed carries.
+func Carries(feed *v1alpha1.Feed) (notices, telemetry bool) {
 	if len(feed.Spec.MessageTypes) == 0 {
 		return true, true
 	}
 	return slices.Contains(feed.Spec.MessageTypes, v1alpha1.MessageNotices), slices.Contains(feed.Spec.MessageTypes, v1alpha1.MessageTelemetry)
 }
 
-// backfills says whether a Feed carries notices of backfill.
-func backfills(feed *v1alpha1.Feed) bool { return feed.Spec.Backfill == v1alpha1.BackfillInclude }
+// Backfills says whether a Feed carries notices of backfill.
+func Backfills(feed *v1alpha1.Feed) bool { return feed.Spec.Backfill == v1alpha1.BackfillInclude }
 
-// selects are the Feed's instruments as they are listed where all of the Site's need no names.
-func (v FeedVerdict) selects() []string {
+// Selects are the Feed's instruments as they are listed where all of the Site's need no names.
+func (v FeedVerdict) Selects() []string {
 	if !v.Everything {
 		return v.Instruments
 	}

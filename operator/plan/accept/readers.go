@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package accept
 
 import (
 	"fmt"
@@ -26,9 +26,9 @@ func ReadersSecrets(site *v1alpha1.Site) []workload.SecretNeed {
 	return []workload.SecretNeed{{Field: "spec.readersSecretRef", Name: site.Spec.ReadersSecretRef.Name}}
 }
 
-// readerCertificates are the names by which each of a Site's readers is known, without what
+// ReaderCertificates are the names by which each of a Site's readers is known, without what
 // two of them have: nobody is let in by that. Sorted.
-func readerCertificates(site *v1alpha1.Site) map[string][]string {
+func ReaderCertificates(site *v1alpha1.Site) map[string][]string {
 	all := map[string][]string{}
 	several := severalHave(site)
 	for i := range site.Spec.Readers {
@@ -73,8 +73,8 @@ func ReadersProblem(site *v1alpha1.Site, secrets workload.Secrets) (finding.Find
 		"several of spec.readers have the clientCertificate names %s: a name is one reader's; until then it lets nobody in", finding.List(several))), len(several) > 0
 }
 
-// readersUndeclared says which tokens of readers stay valid although no manifest declares them any more.
-func readersUndeclared(site *v1alpha1.Site, secrets workload.Secrets) (finding.Finding, bool) {
+// ReadersUndeclared says which tokens of readers stay valid although no manifest declares them any more.
+func ReadersUndeclared(site *v1alpha1.Site, secrets workload.Secrets) (finding.Finding, bool) {
 	if site.Spec.ReadersSecretRef == nil {
 		return finding.Finding{}, false
 	}
@@ -131,12 +131,12 @@ func readersSecretProblem(site *v1alpha1.Site, secrets workload.Secrets) (findin
 		return finding.Bad(v1alpha1.ReasonSecretNotFound, fmt.Sprintf(
 			"Secret %q, which spec.readersSecretRef names, does not exist: create it with the label %s=true and a key for each reader; until then no named reader is let in", name, LabelTokens)), true
 	}
-	if f, found := notTokens(secret, name, "spec.readersSecretRef"); found {
+	if f, found := NotTokens(secret, name, "spec.readersSecretRef"); found {
 		return f, true
 	}
 	var amiss []string
 	for _, reader := range slices.Sorted(maps.Keys(secret.Data)) {
-		if len(validation.IsDNS1123Label(reader)) > 0 || tooGuessable(secret, reader) {
+		if len(validation.IsDNS1123Label(reader)) > 0 || TooGuessable(secret, reader) {
 			amiss = append(amiss, reader)
 		}
 	}

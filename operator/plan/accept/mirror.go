@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package accept
 
 import (
 	"fmt"
@@ -65,9 +65,9 @@ var mirrorChecks = []finding.Check[mirrorApplication]{
 	mirrorsPlaceIsTaken,
 }
 
-// AcceptMirrors judges the MirrorPartners of one Site, by name. Others are those of other Sites in its namespace: two that push into one
+// Mirrors judges the MirrorPartners of one Site, by name. Others are those of other Sites in its namespace: two that push into one
 // place are in each other's way whichever Sites they are of.
-func AcceptMirrors(site *v1alpha1.Site, accepted finding.Finding, mirrors, others []v1alpha1.MirrorPartner, instruments []v1alpha1.Instrument, listed map[string]bool) map[string]MirrorVerdict {
+func Mirrors(site *v1alpha1.Site, accepted finding.Finding, mirrors, others []v1alpha1.MirrorPartner, instruments []v1alpha1.Instrument, listed map[string]bool) map[string]MirrorVerdict {
 	verdicts := make(map[string]MirrorVerdict, len(mirrors))
 	if len(mirrors) == 0 {
 		return verdicts
@@ -205,7 +205,7 @@ func mirrorHasNoSite(in mirrorApplication) (finding.Finding, bool) {
 }
 
 func mirrorsSiteIsNotAccepted(in mirrorApplication) (finding.Finding, bool) {
-	return siteIsNotAccepted(application{site: in.site, siteAccepted: in.siteAccepted})
+	return SiteIsNotAccepted(in.site, in.siteAccepted)
 }
 
 func mirrorsTimeZoneIsUnknown(in mirrorApplication) (finding.Finding, bool) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package accept
 
 import (
 	"cmp"
@@ -91,7 +91,7 @@ type mirrorPlaces struct {
 // placesTaken are, by name, the older MirrorPartners at whose places younger ones would push: within a folder of another's copies no run
 // can tell whose a file is, and one removes what the other wrote. Names are unique, since all are of one namespace.
 func placesTaken(mirrors []*v1alpha1.MirrorPartner) map[string]*v1alpha1.MirrorPartner {
-	all := slices.SortedFunc(slices.Values(mirrors), func(a, b *v1alpha1.MirrorPartner) int { return olderFirst(a, b) })
+	all := slices.SortedFunc(slices.Values(mirrors), func(a, b *v1alpha1.MirrorPartner) int { return OlderFirst(a, b) })
 	places, taken := mirrorPlaces{mirrors: all, at: map[string]int{}, within: map[string]int{}}, map[string]*v1alpha1.MirrorPartner{}
 	for i, m := range all {
 		place := mirrorPlace(&m.Spec)
@@ -163,7 +163,7 @@ func originsTaken(mirrors []v1alpha1.MirrorPartner) map[string]*v1alpha1.MirrorP
 
 func byAge(mirrors []v1alpha1.MirrorPartner) []*v1alpha1.MirrorPartner {
 	all := pointers(mirrors)
-	slices.SortFunc(all, func(a, b *v1alpha1.MirrorPartner) int { return olderFirst(a, b) })
+	slices.SortFunc(all, func(a, b *v1alpha1.MirrorPartner) int { return OlderFirst(a, b) })
 	return all
 }
 

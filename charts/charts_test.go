@@ -21,7 +21,7 @@ import (
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -180,7 +180,7 @@ func TestLeafDeniesAll(t *testing.T) {
 	denied, _, _ := strings.Cut(after, "]")
 	site := &v1alpha1.Site{Spec: v1alpha1.SiteSpec{Code: "north"}}
 	streams := []string{wire.FeedStream("north", "aurora"), wire.ConsumerStream("north", "display")} // as the values say
-	for _, b := range plan.Buckets(site) {
+	for _, b := range bus.Buckets(site) {
 		streams = append(streams, "KV_"+b.Name)
 	}
 	for _, name := range streams {
@@ -190,7 +190,7 @@ func TestLeafDeniesAll(t *testing.T) {
 			}
 		}
 	}
-	for _, s := range plan.Streams(site) {
+	for _, s := range bus.Streams(site) {
 		if strings.Contains(denied, "*."+s.Name) {
 			t.Errorf("a leaf denies consumers of %s, which its hub sources", s.Name)
 		}

@@ -20,7 +20,7 @@ import (
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 )
 
 // TestUsers: what the operator allows a gateway and an archivist is enough for all that they do,
@@ -32,7 +32,7 @@ func TestUsers(t *testing.T) {
 	testenv.CreateSite(t, js, "hub")
 	store := minio.Bucket(t, bucket)
 	site := &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Namespace: "field", Name: "hub"}, Spec: v1alpha1.SiteSpec{Code: "hub"}}
-	as := func(user plan.JetStreamUser) []string {
+	as := func(user bus.JetStreamUser) []string {
 		var may jwt.Permissions
 		may.Pub.Allow.Add(user.Publish...)
 		may.Sub.Allow.Add(user.Subscribe...)
@@ -42,8 +42,8 @@ func TestUsers(t *testing.T) {
 	mag, spectra := testenv.InstrumentUDP("mag", testenv.FreePort(t)), testenv.InstrumentTCP("spectra", testenv.FreePort(t))
 	spectra.Listeners = []wire.ListenerEntry{{Protocol: wire.ProtocolHTTP, Port: spectra.Listeners[0].Port, IdleTimeoutMillis: 60_000, MaxAgeMillis: 60_000, UploadExpiryMillis: 60_000}}
 	g := testenv.StartGateway(t, testenv.GatewayOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: bucket, Instruments: []wire.InstrumentEntry{mag, spectra},
-		Flags: as(plan.GatewayUser(site, "north"))})
-	a := testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: bucket, Flags: as(plan.ArchivistUser(site))})
+		Flags: as(bus.GatewayUser(site, "north"))})
+	a := testenv.StartArchivist(t, testenv.ArchivistOptions{Site: "hub", NATS: nats, MinIO: minio, Bucket: bucket, Flags: as(bus.ArchivistUser(site))})
 	registry, err := js.KeyValue(t.Context(), wire.RegistryBucket("hub"))
 	if err != nil {
 		t.Fatal(err)

@@ -25,8 +25,8 @@ import (
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
@@ -67,7 +67,7 @@ func natsPy(t *testing.T) string {
 type natsSite struct {
 	js  jetstream.JetStream
 	dir string
-	bus plan.BusPlan
+	bus bus.Plan
 }
 
 func newNATSSite(t *testing.T) natsSite {
@@ -81,7 +81,7 @@ func newNATSSite(t *testing.T) natsSite {
 		FeedRef: v1alpha1.LocalReference{Name: feed.Name}, Flow: v1alpha1.Flow{Mode: v1alpha1.FlowAll}, Delivery: v1alpha1.Delivery{Type: v1alpha1.DeliveryNATS}}}
 	verdict := accept.ConsumerVerdict{Finding: finding.Finding{Status: metav1.ConditionTrue}, Notices: true, Telemetry: true, Readable: []string{camera, magnetometer}}
 	durable := wire.ConsumerDurable(model.Name, "0a1b2c3d4e")
-	s.bus = plan.PlanBus(site, []v1alpha1.Feed{feed}, nil, []v1alpha1.FeedConsumer{model}, map[string]accept.ConsumerVerdict{model.Name: verdict},
+	s.bus = bus.MakePlan(site, []v1alpha1.Feed{feed}, nil, []v1alpha1.FeedConsumer{model}, map[string]accept.ConsumerVerdict{model.Name: verdict},
 		map[string]string{model.Name: durable})
 	for _, d := range s.bus.Durables {
 		_, err := s.js.CreateConsumer(t.Context(), d.Stream, jetstream.ConsumerConfig{Durable: d.Name, FilterSubjects: d.Subjects,
@@ -90,7 +90,7 @@ func newNATSSite(t *testing.T) natsSite {
 			t.Fatal(err)
 		}
 	}
-	user := plan.ConsumerUser(site, &feed, &model, verdict, durable)
+	user := bus.ConsumerUser(site, &feed, &model, verdict, durable)
 	var allowed jwt.Permissions
 	allowed.Pub.Allow.Add(user.Publish...)
 	allowed.Sub.Allow.Add(user.Subscribe...)
@@ -102,7 +102,7 @@ func newNATSSite(t *testing.T) natsSite {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data := plan.ConsumerAccess{Site: site, Feed: &feed, Consumer: &model, Verdict: verdict, Durable: durable, CA: server.CA.PEM}.Data()
+	data := bus.ConsumerAccess{Site: site, Feed: &feed, Consumer: &model, Verdict: verdict, Durable: durable, CA: server.CA.PEM}.Data()
 	data[workload.KeyUserCreds] = creds
 	for key, value := range data {
 		if err := os.WriteFile(filepath.Join(secret, key), value, 0o600); err != nil {

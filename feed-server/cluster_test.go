@@ -24,8 +24,8 @@ import (
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
@@ -206,7 +206,7 @@ func (l *lab) byNATS(name string, flow wire.FlowEntry) *taker {
 	feed := v1alpha1.Feed{ObjectMeta: metav1.ObjectMeta{Name: "all"}}
 	declared := v1alpha1.FeedConsumer{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Spec: v1alpha1.FeedConsumerSpec{
 		FeedRef: v1alpha1.LocalReference{Name: feed.Name}, Flow: v1alpha1.Flow{Mode: v1alpha1.FlowMode(flow.Mode)}, Delivery: v1alpha1.Delivery{Type: v1alpha1.DeliveryNATS}}}
-	bus := plan.PlanBus(of, []v1alpha1.Feed{feed}, nil, []v1alpha1.FeedConsumer{declared}, map[string]accept.ConsumerVerdict{name: {
+	bus := bus.MakePlan(of, []v1alpha1.Feed{feed}, nil, []v1alpha1.FeedConsumer{declared}, map[string]accept.ConsumerVerdict{name: {
 		Finding: finding.Finding{Status: metav1.ConditionTrue}, Notices: true, Telemetry: true, Readable: l.registry.Feeds[0].Instruments}}, map[string]string{name: c.Durable})
 	for _, s := range bus.Streams {
 		if _, err := l.js.CreateStream(l.t.Context(), jetstream.StreamConfig{Name: s.Name, Subjects: s.Subjects, Storage: jetstream.MemoryStorage,

@@ -26,7 +26,7 @@ import (
 	mirrorjobs "github.com/substorm/substorm/mirror-jobs"
 	"github.com/substorm/substorm/mirror-jobs/push"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 )
 
 const partner = "uni"
@@ -287,7 +287,7 @@ func TestRights(t *testing.T) {
 	t.Parallel()
 	l := newLabOn(t, testenv.NATS(t, testenv.NATSOptions{Operator: true, Unsynced: true}))
 	site := &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: archivetest.Site, Namespace: "north"}, Spec: v1alpha1.SiteSpec{Code: archivetest.Site}}
-	user := plan.MirrorUser(site, &v1alpha1.MirrorPartner{ObjectMeta: metav1.ObjectMeta{Name: partner}})
+	user := bus.MirrorUser(site, &v1alpha1.MirrorPartner{ObjectMeta: metav1.ObjectMeta{Name: partner}})
 	l.cfg.NATS.CredentialsFile = l.NATS.UserCreds(t, jwt.Permissions{Pub: jwt.Permission{Allow: user.Publish}, Sub: jwt.Permission{Allow: user.Subscribe}})
 	l.cfg.NATS.InboxPrefix = user.InboxPrefix
 	two := l.Put(archivetest.Camera, "2.jpg", "two", at(storm))

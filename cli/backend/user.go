@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/substorm/substorm/internal/wire"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
@@ -40,9 +40,9 @@ func reads(api, code string) []string {
 }
 
 // newUser is a user with subjects on which it may publish, that gets answers and nothing else.
-func newUser(name, code string, publish ...string) plan.JetStreamUser {
+func newUser(name, code string, publish ...string) bus.JetStreamUser {
 	inbox := "_INBOX_cli_" + code
-	return plan.JetStreamUser{Name: name, InboxPrefix: inbox, Publish: publish, Subscribe: []string{inbox + ".>"}}
+	return bus.JetStreamUser{Name: name, InboxPrefix: inbox, Publish: publish, Subscribe: []string{inbox + ".>"}}
 }
 
 // reader only reads.
@@ -85,7 +85,7 @@ func rebuilder(code string) CommandUser {
 }
 
 // issue makes credentials that are good for so long, with an account's signing key.
-func issue(u plan.JetStreamUser, account *corev1.Secret, age time.Duration) ([]byte, error) {
+func issue(u bus.JetStreamUser, account *corev1.Secret, age time.Duration) ([]byte, error) {
 	signer, err := nkeys.FromSeed(bytes.TrimSpace(account.Data[workload.KeyAccountSeed]))
 	if err != nil {
 		return nil, fmt.Errorf("Secret %s: %s: %w", account.Name, workload.KeyAccountSeed, err)
@@ -123,7 +123,7 @@ func issue(u plan.JetStreamUser, account *corev1.Secret, age time.Duration) ([]b
 type CommandUser struct {
 	// Name of the command.
 	Name string
-	User plan.JetStreamUser
+	User bus.JetStreamUser
 	// OfCommands: the user is of the account COMMANDS. Those that write are of the account with the streams.
 	OfCommands bool
 	// age is how long its credentials are valid.

@@ -18,8 +18,8 @@ import (
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
@@ -81,20 +81,20 @@ func site() *v1alpha1.Site {
 func durable(consumer string) string { return wire.ConsumerDurable(consumer, issue) }
 
 // planned is what the operator's planner makes of a FeedConsumer.
-func planned(consumer string, replicas int) (plan.BusPlan, plan.JetStreamUser) {
+func planned(consumer string, replicas int) (bus.Plan, bus.JetStreamUser) {
 	s := site()
 	s.Spec.JetStream.Replicas = int32(replicas)
 	feed := v1alpha1.Feed{ObjectMeta: metav1.ObjectMeta{Name: "all"}}
 	c := v1alpha1.FeedConsumer{ObjectMeta: metav1.ObjectMeta{Name: consumer, UID: types.UID("uid-of-" + consumer)}, Spec: v1alpha1.FeedConsumerSpec{
 		FeedRef: v1alpha1.LocalReference{Name: feed.Name}, Flow: v1alpha1.Flow{Mode: v1alpha1.FlowAll}, Delivery: v1alpha1.Delivery{Type: v1alpha1.DeliveryNATS}}}
 	verdict := accept.ConsumerVerdict{Finding: finding.Finding{Status: metav1.ConditionTrue}, Notices: true, Telemetry: true, Readable: []string{camera, mag}}
-	p := plan.PlanBus(s, []v1alpha1.Feed{feed}, nil, []v1alpha1.FeedConsumer{c}, map[string]accept.ConsumerVerdict{consumer: verdict},
+	p := bus.MakePlan(s, []v1alpha1.Feed{feed}, nil, []v1alpha1.FeedConsumer{c}, map[string]accept.ConsumerVerdict{consumer: verdict},
 		map[string]string{consumer: durable(consumer)})
-	return p, plan.ConsumerUser(s, &feed, &c, verdict, durable(consumer))
+	return p, bus.ConsumerUser(s, &feed, &c, verdict, durable(consumer))
 }
 
 // permissions are a user's, as a token has them.
-func permissions(u plan.JetStreamUser) jwt.Permissions {
+func permissions(u bus.JetStreamUser) jwt.Permissions {
 	var may jwt.Permissions
 	may.Pub.Allow.Add(u.Publish...)
 	may.Pub.Deny.Add(u.DenyPublish...)

@@ -19,7 +19,7 @@ import (
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 )
 
 // leafLab is a hub that sources from a leaf, whose owner is the attacker.
@@ -65,7 +65,7 @@ func startLeafLab(t *testing.T, hub *testenv.NATSServer, replicas int) *leafLab 
 	t.Helper()
 	l := &leafLab{lab: newLab(t, hub, replicas), hub: hub}
 	l.fill()
-	creds := hub.LeafCreds(t, permissions(plan.LeafUser(site(), v1alpha1.Leaf{Code: leaf})), jwt.ConnectionTypeLeafnode)
+	creds := hub.LeafCreds(t, permissions(bus.LeafUser(site(), v1alpha1.Leaf{Code: leaf})), jwt.ConnectionTypeLeafnode)
 	l.away = testenv.NATS(t, testenv.NATSOptions{Domain: leaf, LeafOf: &testenv.LeafLink{Address: hub.LeafAddress(), Creds: creds}})
 	file, err := os.ReadFile(creds)
 	if err != nil {

@@ -15,12 +15,12 @@ import (
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 )
 
 // lasting are the buckets whose keys stay until somebody removes them.
 func lasting() (names []string) {
-	for _, b := range plan.Buckets(site()) {
+	for _, b := range bus.Buckets(site()) {
 		if b.TTL == 0 {
 			names = append(names, b.Name)
 		}
@@ -123,7 +123,7 @@ func TestMirrorsReadTheirOwnKeys(t *testing.T) {
 	for name, spec := range map[string]v1alpha1.MirrorPartnerSpec{"push": push, "pull": pull, "pull by rsync": tree} {
 		m := &v1alpha1.MirrorPartner{Spec: spec}
 		m.Name = "uni"
-		user := plan.MirrorUser(site(), m)
+		user := bus.MirrorUser(site(), m)
 		denied := make(chan error, 1)
 		nc := l.connect(l.bus.UserCreds(t, permissions(user)), nats.CustomInboxPrefix(user.InboxPrefix),
 			nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { denied <- err }))

@@ -17,13 +17,13 @@ import (
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 )
 
 // credential is a kind of credential that exists. The names are the rows of the table in docs/explanation/security.md.
 type credential struct {
 	name string
-	user plan.JetStreamUser
+	user bus.JetStreamUser
 	// account that it is of: SUBSTORM, CONSUMERS or COMMANDS.
 	account string
 	// consumer is the attacker's own in the streams: a FeedConsumer's durable, or one that it makes.
@@ -38,12 +38,12 @@ func credentials() []credential {
 	}}
 	all := []credential{
 		{"FeedConsumer", consumer, natsaccounts.Consumers, durable(attacker)},
-		{"gateway", plan.GatewayUser(site(), pool), natsaccounts.Substorm, "own"},
-		{"archivist", plan.ArchivistUser(site()), natsaccounts.Substorm, "own"},
-		{"feed server", plan.FeedServerUser(site(), "hub"), natsaccounts.Substorm, "own"},
-		{"mirror that pushes", plan.MirrorUser(site(), pushes), natsaccounts.Substorm, "own"},
-		{"mirror that pulls", plan.MirrorUser(site(), pulls), natsaccounts.Substorm, "own"},
-		{"operator", plan.OperatorUser(site()), natsaccounts.Substorm, "own"},
+		{"gateway", bus.GatewayUser(site(), pool), natsaccounts.Substorm, "own"},
+		{"archivist", bus.ArchivistUser(site()), natsaccounts.Substorm, "own"},
+		{"feed server", bus.FeedServerUser(site(), "hub"), natsaccounts.Substorm, "own"},
+		{"mirror that pushes", bus.MirrorUser(site(), pushes), natsaccounts.Substorm, "own"},
+		{"mirror that pulls", bus.MirrorUser(site(), pulls), natsaccounts.Substorm, "own"},
+		{"operator", bus.OperatorUser(site()), natsaccounts.Substorm, "own"},
 	}
 	for _, command := range backend.Users(code, camera, pod) {
 		account := natsaccounts.Substorm
@@ -196,7 +196,7 @@ func TestBoundary(t *testing.T) {
 // TestLeafCredentials: a client cannot connect with what a leaf's server links with.
 func TestLeafCredentials(t *testing.T) {
 	server := testenv.NATS(t, testenv.NATSOptions{Operator: true})
-	user := plan.LeafUser(site(), v1alpha1.Leaf{Code: leaf})
+	user := bus.LeafUser(site(), v1alpha1.Leaf{Code: leaf})
 	nc, err := nats.Connect(server.URL(), nats.UserCredentials(server.LeafCreds(t, permissions(user), jwt.ConnectionTypeLeafnode)))
 	if err == nil {
 		nc.Close()

@@ -15,7 +15,7 @@ import (
 
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 )
 
 // A leaf that denies nothing itself, whose clients may do everything there, gets
@@ -30,7 +30,7 @@ func TestLeafReachesNothingOfTheHub(t *testing.T) {
 // it sources: what the leaf denies is enough. And nothing goes the other way.
 func TestHubReachesNothingOfTheLeaf(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, true, func(u *plan.JetStreamUser) { u.Publish, u.Subscribe = []string{">"}, []string{">"} })
+	l := newLab(t, true, func(u *bus.JetStreamUser) { u.Publish, u.Subscribe = []string{">"}, []string{">"} })
 	heard := listen(t, l.leaf.Connect(t), ">")
 	l.keepApart(l.hub, l.leaf, leafCode)
 	l.speak(l.hub, hubCode)
@@ -215,7 +215,7 @@ func TestLeafCredentialsLetNoClientIn(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, false, nil)
 	l.linked()
-	user := plan.LeafUser(hubSite(), hubSite().Spec.Leaves[0])
+	user := bus.LeafUser(hubSite(), hubSite().Spec.Leaves[0])
 	nc, err := nats.Connect(l.hub.URL(), nats.Secure(l.hub.CA.ClientTLS()), nats.UserCredentials(creds(t, l.hub, user)))
 	if err == nil {
 		nc.Close()

@@ -19,7 +19,7 @@ import (
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 )
 
 const (
@@ -62,11 +62,11 @@ type lab struct {
 
 // newLab links a leaf to a hub that sources from it. Denied says that the leaf
 // denies what docs/how-to/leaf.md says; user may change what the hub allows it.
-func newLab(t *testing.T, denied bool, user func(*plan.JetStreamUser)) *lab {
+func newLab(t *testing.T, denied bool, user func(*bus.JetStreamUser)) *lab {
 	t.Helper()
 	l := &lab{t: t, hub: testenv.NATS(t, testenv.NATSOptions{Operator: true, TLS: true, Domain: hubCode, TakesLeaves: true})}
 	l.link = testenv.StartRelay(t, l.hub.LeafAddress())
-	u := plan.LeafUser(hubSite(), v1alpha1.Leaf{Code: leafCode})
+	u := bus.LeafUser(hubSite(), v1alpha1.Leaf{Code: leafCode})
 	if user != nil {
 		user(&u)
 	}
@@ -85,7 +85,7 @@ func hubSite() *v1alpha1.Site {
 		Spec: v1alpha1.SiteSpec{Code: hubCode, Leaves: []v1alpha1.Leaf{{Code: leafCode}}}}
 }
 
-func creds(t *testing.T, server *testenv.NATSServer, u plan.JetStreamUser) string {
+func creds(t *testing.T, server *testenv.NATSServer, u bus.JetStreamUser) string {
 	t.Helper()
 	var may jwt.Permissions
 	may.Pub.Allow.Add(u.Publish...)

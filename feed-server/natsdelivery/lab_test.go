@@ -27,8 +27,8 @@ import (
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
@@ -134,7 +134,7 @@ func (l *lab) complete() {
 }
 
 // planned is what the operator's planner makes of a consumer.
-func (l *lab) planned(c wire.ConsumerEntry) (plan.BusPlan, plan.JetStreamUser) {
+func (l *lab) planned(c wire.ConsumerEntry) (bus.Plan, bus.JetStreamUser) {
 	ours := &v1alpha1.Site{Spec: v1alpha1.SiteSpec{Code: site}}
 	ours.Spec.JetStream.Replicas = int32(l.replicas)
 	all := v1alpha1.Feed{ObjectMeta: metav1.ObjectMeta{Name: feed}}
@@ -152,9 +152,9 @@ func (l *lab) planned(c wire.ConsumerEntry) (plan.BusPlan, plan.JetStreamUser) {
 		verdict.Readable = c.Instruments
 	}
 	feeds := []v1alpha1.Feed{all}
-	bus := plan.PlanBus(ours, feeds, nil, []v1alpha1.FeedConsumer{consumer}, map[string]accept.ConsumerVerdict{c.Consumer: verdict},
+	bus := bus.MakePlan(ours, feeds, nil, []v1alpha1.FeedConsumer{consumer}, map[string]accept.ConsumerVerdict{c.Consumer: verdict},
 		map[string]string{c.Consumer: wire.ConsumerDurable(c.Consumer, issue)})
-	return bus, plan.ConsumerUser(ours, &all, &consumer, verdict, wire.ConsumerDurable(c.Consumer, issue))
+	return bus, bus.ConsumerUser(ours, &all, &consumer, verdict, wire.ConsumerDurable(c.Consumer, issue))
 }
 
 func (l *lab) makeStreams(c wire.ConsumerEntry) {
@@ -222,7 +222,7 @@ func (l *lab) connect(consumer string, opts ...nats.Option) *nats.Conn {
 // asFeedServer connects as feed servers do: with what the planner allows them.
 func (l *lab) asFeedServer() jetstream.JetStream {
 	l.t.Helper()
-	u := plan.FeedServerUser(&v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: site}, Spec: v1alpha1.SiteSpec{Code: site}}, "hub")
+	u := bus.FeedServerUser(&v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: site}, Spec: v1alpha1.SiteSpec{Code: site}}, "hub")
 	var p jwt.Permissions
 	p.Pub.Allow.Add(u.Publish...)
 	p.Pub.Deny.Add(u.DenyPublish...)

@@ -21,6 +21,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
@@ -140,7 +141,7 @@ func tryJetStream(ctx context.Context, js jetstream.JetStream, want wanted) (mad
 // streamOf is the stream that a key-value bucket is.
 func streamOf(bucket string) string { return kvbucket.StreamName(bucket) }
 
-func ensureStream(ctx context.Context, js jetstream.JetStream, s plan.Stream, want wanted) (created bool, err error) {
+func ensureStream(ctx context.Context, js jetstream.JetStream, s bus.Stream, want wanted) (created bool, err error) {
 	existing, err := js.Stream(ctx, s.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		cfg, err := streamConfig(jetstream.StreamConfig{Name: s.Name}, s, want.marker)
@@ -174,7 +175,7 @@ func ensureStream(ctx context.Context, js jetstream.JetStream, s plan.Stream, wa
 }
 
 // streamConfig changes in a stream's configuration what is ours to say.
-func streamConfig(cfg jetstream.StreamConfig, s plan.Stream, marker wire.SiteMarker) (jetstream.StreamConfig, error) {
+func streamConfig(cfg jetstream.StreamConfig, s bus.Stream, marker wire.SiteMarker) (jetstream.StreamConfig, error) {
 	text, err := wire.Encode(marker)
 	if err != nil {
 		return cfg, err
@@ -199,7 +200,7 @@ func streamConfig(cfg jetstream.StreamConfig, s plan.Stream, marker wire.SiteMar
 	return cfg, nil
 }
 
-func ensureBucket(ctx context.Context, js jetstream.JetStream, b plan.Bucket) (created bool, err error) {
+func ensureBucket(ctx context.Context, js jetstream.JetStream, b bus.Bucket) (created bool, err error) {
 	existing, err := js.Stream(ctx, streamOf(b.Name))
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		if _, err = js.CreateStream(ctx, bucketConfig(jetstream.StreamConfig{}, b)); err == nil {
@@ -221,7 +222,7 @@ func ensureBucket(ctx context.Context, js jetstream.JetStream, b plan.Bucket) (c
 	return false, err
 }
 
-func bucketConfig(is jetstream.StreamConfig, b plan.Bucket) jetstream.StreamConfig {
+func bucketConfig(is jetstream.StreamConfig, b bus.Bucket) jetstream.StreamConfig {
 	return kvbucket.Bucket{Name: b.Name, Description: b.Description, TTL: b.TTL, Replicas: b.Replicas, Forgets: b.Forgets, Unsynced: b.Unsynced}.Stream(is)
 }
 

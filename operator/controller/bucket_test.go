@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/internal/testenv"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 )
 
 // TestBucketsTakeNoRollups: a bucket that the operator makes, or finds as NATS or an earlier version made it, takes no message that
@@ -34,7 +34,7 @@ func TestBucketsTakeNoRollups(t *testing.T) {
 	if err := put("$KV.OLD.others", ""); err != nil {
 		t.Fatal(err)
 	}
-	for _, b := range []plan.Bucket{
+	for _, b := range []bus.Bucket{
 		{Name: "OLD", Description: "a bucket", Replicas: 1, Forgets: true}, {Name: "NEW", Replicas: 1}, {Name: "LEASE", TTL: 20 * time.Second, Replicas: 1, Unsynced: true},
 		{Name: "SYNCED", Replicas: 1}, {Name: "SYNCED", Replicas: 1, Unsynced: true}, // as an earlier version made it: it stays so
 	} {
@@ -75,7 +75,7 @@ func TestStreamsTakeNoRollups(t *testing.T) {
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "OBS_hub", Subjects: []string{"obs.hub.>"}, AllowRollup: true, Discard: jetstream.DiscardNew}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ensureStream(t.Context(), js, plan.Stream{Name: "OBS_hub", Subjects: []string{"obs.hub.>"}, MaxBytes: 1 << 20, Replicas: 1, Duplicates: time.Minute}, wanted{}); err != nil {
+	if _, err := ensureStream(t.Context(), js, bus.Stream{Name: "OBS_hub", Subjects: []string{"obs.hub.>"}, MaxBytes: 1 << 20, Replicas: 1, Duplicates: time.Minute}, wanted{}); err != nil {
 		t.Fatal(err)
 	}
 	s, err := js.Stream(t.Context(), "OBS_hub")

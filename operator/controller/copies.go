@@ -14,7 +14,7 @@ import (
 
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 )
 
 // skipped is how far a stream of copies that is made anew begins behind the last message
@@ -75,7 +75,7 @@ func (c *copies) try(ctx context.Context, ours jetstream.JetStream) error {
 		}
 		c.retired = true
 	}
-	var unheard []plan.Stream
+	var unheard []bus.Stream
 	for _, s := range c.want.copied {
 		try, cancel := context.WithTimeout(ctx, tryTimeout)
 		is, err := c.keep(try, ours, s)
@@ -99,7 +99,7 @@ func (c *copies) retire(ctx context.Context) error {
 	var gone []string
 	for name := range names.Name() {
 		_, is := wire.ParseCopiedStream(c.want.marker.Code, name)
-		if is && !slices.ContainsFunc(c.want.copied, func(s plan.Stream) bool { return s.Name == name }) {
+		if is && !slices.ContainsFunc(c.want.copied, func(s bus.Stream) bool { return s.Name == name }) {
 			gone = append(gone, name)
 		}
 	}
@@ -124,7 +124,7 @@ func (c *copies) retire(ctx context.Context) error {
 }
 
 // keep looks after one stream, and returns whether its leaf is unheard.
-func (c *copies) keep(ctx context.Context, ours jetstream.JetStream, s plan.Stream) (unheard bool, err error) {
+func (c *copies) keep(ctx context.Context, ours jetstream.JetStream, s bus.Stream) (unheard bool, err error) {
 	passed, err := c.passed(ctx, ours, s.Name)
 	if err != nil {
 		return false, err
@@ -160,7 +160,7 @@ func (c *copies) keep(ctx context.Context, ours jetstream.JetStream, s plan.Stre
 
 // create makes a stream that takes all that the leaf has. Its first message is later than
 // all that the hub's stream took of a stream of that name.
-func (c *copies) create(ctx context.Context, s plan.Stream, passed uint64) error {
+func (c *copies) create(ctx context.Context, s bus.Stream, passed uint64) error {
 	base := jetstream.StreamConfig{Name: s.Name}
 	if passed > 0 {
 		base.FirstSeq = passed + skipped

@@ -15,7 +15,7 @@ import (
 
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
@@ -82,7 +82,7 @@ func value(secret *corev1.Secret, key string) string {
 // mint issues credentials (a .creds file) for a new user that may do what the
 // plan says and no more. They are the operator's own, which no Secret holds, and do
 // not expire: others are issued when the operator starts.
-func (k accountKey) mint(user plan.JetStreamUser) ([]byte, error) {
+func (k accountKey) mint(user bus.JetStreamUser) ([]byte, error) {
 	pair, err := nkeys.CreateUser()
 	if err != nil {
 		return nil, fmt.Errorf("make a key for %s: %w", user.Name, err)
@@ -98,7 +98,7 @@ const maxUserName = 64
 func userName(name string) string { return name[:min(len(name), maxUserName)] }
 
 // claimsOf is what a user's token says, but for the key and the expiry.
-func claimsOf(user plan.JetStreamUser) *jwt.UserClaims {
+func claimsOf(user bus.JetStreamUser) *jwt.UserClaims {
 	name := userName(user.Name)
 	claims := jwt.NewUserClaims(name) // encode sets the subject
 	claims.Name = name
@@ -140,7 +140,7 @@ func (k accountKey) encode(claims *jwt.UserClaims, pair nkeys.KeyPair, expires t
 
 // issued are the credentials in a Secret that the operator or somebody else wrote; nil
 // where it holds none that can be read.
-func issued(secret *corev1.Secret) *plan.Credentials {
+func issued(secret *corev1.Secret) *bus.Credentials {
 	claims := issuedToken(secret)
 	if claims == nil {
 		return nil
@@ -152,7 +152,7 @@ func issued(secret *corev1.Secret) *plan.Credentials {
 	if public, err := pair.PublicKey(); err != nil || public != claims.Subject {
 		return nil
 	}
-	c := &plan.Credentials{User: claims.Subject, Permissions: secret.Annotations[workload.AnnotationPermissions]}
+	c := &bus.Credentials{User: claims.Subject, Permissions: secret.Annotations[workload.AnnotationPermissions]}
 	if claims.Expires > 0 {
 		c.ExpiresAt = time.Unix(claims.Expires, 0)
 	}
@@ -177,7 +177,7 @@ func issuedToken(secret *corev1.Secret) *jwt.UserClaims {
 }
 
 // firstToExpire returns those of several credentials that expire first; nil where none do.
-func firstToExpire(all ...*plan.Credentials) (first *plan.Credentials) {
+func firstToExpire(all ...*bus.Credentials) (first *bus.Credentials) {
 	for _, c := range all {
 		if at := expiry(c); !at.IsZero() && (first == nil || at.Before(first.ExpiresAt)) {
 			first = c
@@ -186,7 +186,7 @@ func firstToExpire(all ...*plan.Credentials) (first *plan.Credentials) {
 	return first
 }
 
-func expiry(c *plan.Credentials) time.Time {
+func expiry(c *bus.Credentials) time.Time {
 	if c == nil {
 		return time.Time{}
 	}
@@ -195,30 +195,30 @@ func expiry(c *plan.Credentials) time.Time {
 
 // credentials does with the credentials in a Secret what the plan says, and returns
 // the file and what is in it. The file is nil where the Secret's stays.
-func (k accountKey) credentials(user plan.JetStreamUser, current *corev1.Secret, rotate string, now time.Time) ([]byte, *plan.Credentials, error) {
+func (k accountKey) credentials(user bus.JetStreamUser, current *corev1.Secret, rotate string, now time.Time) ([]byte, *bus.Credentials, error) {
 	permissions := user.Hash(k.account, k.issuer)
 	action := user.Action(issued(current), permissions, rotate, now)
 	return k.issue(action, claimsOf(user), permissions, user.Lifetime(), current, now)
 }
 
 // issue makes credentials that say what claims do, for the key that the action asks for.
-func (k accountKey) issue(action plan.CredentialsAction, claims *jwt.UserClaims, permissions string, lifetime time.Duration,
+func (k accountKey) issue(action bus.CredentialsAction, claims *jwt.UserClaims, permissions string, lifetime time.Duration,
 	current *corev1.Secret, now time.Time,
-) ([]byte, *plan.Credentials, error) {
+) ([]byte, *bus.Credentials, error) {
 	var pair nkeys.KeyPair
 	var err error
 	switch action {
-	case plan.CredentialsKept:
+	case bus.CredentialsKept:
 		return nil, issued(current), nil
-	case plan.CredentialsRenewed:
+	case bus.CredentialsRenewed:
 		pair, err = jwt.ParseDecoratedUserNKey(current.Data[workload.KeyUserCreds])
-	case plan.CredentialsReplaced:
+	case bus.CredentialsReplaced:
 		pair, err = nkeys.CreateUser()
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a key for %s: %w", claims.Name, err)
 	}
-	is := &plan.Credentials{Permissions: permissions}
+	is := &bus.Credentials{Permissions: permissions}
 	if lifetime > 0 {
 		is.ExpiresAt = now.Add(lifetime).Truncate(time.Second)
 	}

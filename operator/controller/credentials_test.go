@@ -15,8 +15,8 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
@@ -33,9 +33,9 @@ func TestCredentialsFitAConnectLine(t *testing.T) {
 	pushes := &v1alpha1.MirrorPartner{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("m", 40)}}
 	pulls := pushes.DeepCopy()
 	pulls.Spec.Direction, pulls.Spec.HTTPS = v1alpha1.MirrorPull, &v1alpha1.MirrorHTTPS{Origin: strings.Repeat("o", 16)}
-	for _, user := range []plan.JetStreamUser{plan.GatewayUser(site, strings.Repeat("p", 40)), plan.ArchivistUser(site), plan.OperatorUser(site), plan.FeedServerUser(site, strings.Repeat("f", 40)),
-		plan.MirrorUser(site, pushes), plan.MirrorUser(site, pulls),
-		plan.ConsumerUser(site, feed, consumer, accept.ConsumerVerdict{Notices: true, Telemetry: true},
+	for _, user := range []bus.JetStreamUser{bus.GatewayUser(site, strings.Repeat("p", 40)), bus.ArchivistUser(site), bus.OperatorUser(site), bus.FeedServerUser(site, strings.Repeat("f", 40)),
+		bus.MirrorUser(site, pushes), bus.MirrorUser(site, pulls),
+		bus.ConsumerUser(site, feed, consumer, accept.ConsumerVerdict{Notices: true, Telemetry: true},
 			wire.ConsumerDurable(consumer.Name, "0123456789"))} {
 		creds, _, err := signingKey(t).credentials(user, nil, "", time.Now())
 		if err != nil {
@@ -57,7 +57,7 @@ func TestCredentialsFitAConnectLine(t *testing.T) {
 func TestGatewaysReportOfGateways(t *testing.T) {
 	site := &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Namespace: "field", Name: "hub"}}
 	site.Spec.Code = "hub"
-	allowed := plan.GatewayUser(site, "north").Publish
+	allowed := bus.GatewayUser(site, "north").Publish
 	for key, may := range map[string]bool{
 		wire.GatewayStatusKey("north-0"): true, wire.GatewayStatusKey(wire.VolumeReporter("north-0", "1a2b")): true, wire.InstrumentStatusKey("cam", "north-0"): true,
 		wire.RefusalStatusKey("cam", "north-0"): true, wire.SenderStatusKey("cam", "north-0"): true, wire.FailedPacksKey("north-0"): true, wire.DamageKey("cam", "id"): true,
@@ -73,7 +73,7 @@ func TestGatewaysReportOfGateways(t *testing.T) {
 
 func TestMintWithASigningKey(t *testing.T) {
 	key := signingKey(t)
-	creds, err := key.mint(plan.JetStreamUser{Name: "u", Publish: []string{"a"}, Subscribe: []string{"b.>"}})
+	creds, err := key.mint(bus.JetStreamUser{Name: "u", Publish: []string{"a"}, Subscribe: []string{"b.>"}})
 	if err != nil {
 		t.Fatal(err)
 	}

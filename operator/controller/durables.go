@@ -16,13 +16,14 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // durable makes or changes one durable, and notes how far it has come.
-func (b *busKeeper) durable(ctx context.Context, d plan.Durable) error {
+func (b *busKeeper) durable(ctx context.Context, d bus.Durable) error {
 	consumer, _ := wire.ParseConsumerDurable(d.Name)
-	info, err := b.changing(d, func(d plan.Durable) (*jetstream.ConsumerInfo, error) { return b.ensureDurable(ctx, consumer, d) })
+	info, err := b.changing(d, func(d bus.Durable) (*jetstream.ConsumerInfo, error) { return b.ensureDurable(ctx, consumer, d) })
 	if problem, refused := refusedBy(err); refused {
 		b.worse(consumer, plan.StreamRefused(fmt.Sprintf("durable %s of stream %s", d.Name, d.Stream), problem))
 		return nil
@@ -43,7 +44,7 @@ func (b *busKeeper) durable(ctx context.Context, d plan.Durable) error {
 }
 
 // position notes how far a consumer has come in a durable's stream.
-func (b *busKeeper) position(d plan.Durable, token string) {
+func (b *busKeeper) position(d bus.Durable, token string) {
 	consumer, _ := wire.ParseConsumerDurable(d.Name)
 	if _, known := b.found.positions[consumer]; !known {
 		b.found.positions[consumer] = wire.PositionCursor{UID: d.UID, Streams: map[string]string{}}
@@ -71,7 +72,7 @@ func (b *busKeeper) epoch(ctx context.Context, stream string) (string, error) {
 	return b.epochs[stream], nil
 }
 
-func (b *busKeeper) ensureDurable(ctx context.Context, consumer string, d plan.Durable) (*jetstream.ConsumerInfo, error) {
+func (b *busKeeper) ensureDurable(ctx context.Context, consumer string, d bus.Durable) (*jetstream.ConsumerInfo, error) {
 	existing, err := b.js.Consumer(ctx, d.Stream, d.Name)
 	if err == nil && existing.CachedInfo().Config.Metadata[wire.ConsumerMetadataUID] != d.UID {
 		// Of a FeedConsumer that had the name before: the new one begins anew.
@@ -105,7 +106,7 @@ func (b *busKeeper) ensureDurable(ctx context.Context, consumer string, d plan.D
 
 // succeed makes a durable that goes on where the consumer's is that earlier
 // credentials open, and removes that one.
-func (b *busKeeper) succeed(ctx context.Context, consumer string, d plan.Durable) (*jetstream.ConsumerInfo, error) {
+func (b *busKeeper) succeed(ctx context.Context, consumer string, d bus.Durable) (*jetstream.ConsumerInfo, error) {
 	s, err := b.js.Stream(ctx, d.Stream)
 	if err != nil {
 		return nil, err
@@ -148,7 +149,7 @@ func (b *busKeeper) succeed(ctx context.Context, consumer string, d plan.Durable
 
 // makeDurable makes a durable that goes on behind the newest position that is known
 // of it in this very stream, from seen or as it is kept, or begins at the stream's beginning.
-func (b *busKeeper) makeDurable(ctx context.Context, d plan.Durable, seen ...wire.PositionCursor) (*jetstream.ConsumerInfo, error) {
+func (b *busKeeper) makeDurable(ctx context.Context, d bus.Durable, seen ...wire.PositionCursor) (*jetstream.ConsumerInfo, error) {
 	kept, err := b.keptPosition(d)
 	if err != nil {
 		return nil, err
@@ -159,7 +160,7 @@ func (b *busKeeper) makeDurable(ctx context.Context, d plan.Durable, seen ...wir
 	}
 	cfg := durableConfig(jetstream.ConsumerConfig{Name: d.Name, Durable: d.Name, AckPolicy: jetstream.AckExplicitPolicy,
 		DeliverPolicy: jetstream.DeliverAllPolicy}, d)
-	after := plan.GoesOnAfter(d, epoch, append(seen, kept)...)
+	after := bus.GoesOnAfter(d, epoch, append(seen, kept)...)
 	if after > 0 {
 		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, after+1
 		cfg.Metadata[wire.ConsumerMetadataAfter] = strconv.FormatUint(after, 10)
@@ -187,7 +188,7 @@ func filters(is jetstream.ConsumerConfig) []string {
 // deliver later.
 const maxPull = 90 * time.Second
 
-func durableConfig(cfg jetstream.ConsumerConfig, d plan.Durable) jetstream.ConsumerConfig {
+func durableConfig(cfg jetstream.ConsumerConfig, d bus.Durable) jetstream.ConsumerConfig {
 	cfg.Description = d.Description
 	cfg.FilterSubject, cfg.FilterSubjects = "", d.Subjects
 	cfg.MaxAckPending = d.Window
@@ -200,7 +201,7 @@ func durableConfig(cfg jetstream.ConsumerConfig, d plan.Durable) jetstream.Consu
 	return cfg
 }
 
-func sameDurable(is jetstream.ConsumerConfig, d plan.Durable) bool {
+func sameDurable(is jetstream.ConsumerConfig, d bus.Durable) bool {
 	return is.Description == d.Description && is.MaxAckPending == d.Window && is.MaxRequestExpires == maxPull &&
 		slices.Equal(slices.Sorted(slices.Values(filters(is))), slices.Sorted(slices.Values(d.Subjects)))
 }
@@ -208,7 +209,7 @@ func sameDurable(is jetstream.ConsumerConfig, d plan.Durable) bool {
 // sweep removes durables and consumers' streams that are of nobody, or of somebody
 // who needs them no longer, and streams of Feeds that are gone and asked for that; and
 // from consumers' streams what those may not read any more.
-func (b *busKeeper) sweep(ctx context.Context, p plan.BusPlan) error {
+func (b *busKeeper) sweep(ctx context.Context, p bus.Plan) error {
 	var errs []error
 	names := b.js.StreamNames(ctx)
 	for name := range names.Name() {
@@ -250,13 +251,13 @@ func (b *busKeeper) leave(ctx context.Context, feeds []string) error {
 	return errors.Join(errs...)
 }
 
-func (b *busKeeper) sweepStream(ctx context.Context, name string, p plan.BusPlan) error {
+func (b *busKeeper) sweepStream(ctx context.Context, name string, p bus.Plan) error {
 	code := b.want.marker.Code
 	feed, ofFeed := wire.ParseFeedStream(code, name)
 	consumer, ofConsumer := wire.ParseConsumerStream(code, name)
 	var err error
 	switch {
-	case ofConsumer && unneeded(&p, consumer) && !slices.ContainsFunc(p.Streams, func(s plan.OwnStream) bool { return s.Name == name }):
+	case ofConsumer && unneeded(&p, consumer) && !slices.ContainsFunc(p.Streams, func(s bus.OwnStream) bool { return s.Name == name }):
 		return b.removeStream(ctx, name, false)
 	case ofConsumer:
 		if instruments, known := p.MayRead[consumer]; known {
@@ -272,7 +273,7 @@ func (b *busKeeper) sweepStream(ctx context.Context, name string, p plan.BusPlan
 }
 
 // unneeded: a consumer that is gone, or whose needs are known.
-func unneeded(p *plan.BusPlan, consumer string) bool {
+func unneeded(p *bus.Plan, consumer string) bool {
 	return !slices.Contains(p.Consumers, consumer) || slices.Contains(p.Settled, consumer)
 }
 
@@ -299,7 +300,7 @@ func (b *busKeeper) purgeClosed(ctx context.Context, name, consumer string, inst
 	if err != nil {
 		return err
 	}
-	for _, subject := range plan.Closed(b.want.marker.Code, consumer, sortedKeys(info.State.Subjects), instruments) {
+	for _, subject := range bus.Closed(b.want.marker.Code, consumer, sortedKeys(info.State.Subjects), instruments) {
 		if err := s.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
 			return fmt.Errorf("purge %s: %w", subject, err)
 		}
@@ -413,7 +414,7 @@ func (b *busKeeper) narrowTo(ctx context.Context, s jetstream.Stream, name strin
 		return err
 	}
 	is := c.CachedInfo().Config
-	left := plan.Narrow(b.want.marker.Code, filters(is), instruments)
+	left := bus.Narrow(b.want.marker.Code, filters(is), instruments)
 	if slices.Equal(left, filters(is)) {
 		return nil
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
@@ -80,7 +81,7 @@ type looked struct {
 // more. What JetStream refuses is found, and so is what does not answer: the others do
 // not wait for it. Errors are what could not be found out. Made: a stream is new, and
 // has not sourced yet what it will hold.
-func (l *link) lookAtFeeds(ctx context.Context, js jetstream.JetStream, p plan.BusPlan) (made bool, err error) {
+func (l *link) lookAtFeeds(ctx context.Context, js jetstream.JetStream, p bus.Plan) (made bool, err error) {
 	b := &busKeeper{link: l, js: js, epochs: map[string]string{}, silent: map[string]bool{}, several: map[string]bool{},
 		found: busFound{streams: map[string]accept.StreamFound{}, durables: map[string]finding.Finding{}, positions: map[string]wire.PositionCursor{}}}
 	errs := []error{b.readPositions(ctx), b.streams(ctx, p.Streams), b.durables(ctx, p.Durables)}
@@ -108,7 +109,7 @@ func (l *link) lookAtFeeds(ctx context.Context, js jetstream.JetStream, p plan.B
 }
 
 // streams looks at all that are planned.
-func (b *busKeeper) streams(ctx context.Context, all []plan.OwnStream) error {
+func (b *busKeeper) streams(ctx context.Context, all []bus.OwnStream) error {
 	var errs []error
 	for _, i := range b.silentLast(len(all), func(i int) string { return all[i].Name }) {
 		s := all[i]
@@ -127,7 +128,7 @@ func (b *busKeeper) streams(ctx context.Context, all []plan.OwnStream) error {
 
 // durables looks at all that are planned. Those of streams that do not answer do not
 // either.
-func (b *busKeeper) durables(ctx context.Context, all []plan.Durable) error {
+func (b *busKeeper) durables(ctx context.Context, all []bus.Durable) error {
 	var errs []error
 	named := func(i int) string { return all[i].Stream + "/" + all[i].Name }
 	for _, i := range b.silentLast(len(all), named) {
@@ -169,7 +170,7 @@ func (b *busKeeper) silentLast(count int, name func(int) string) []int {
 
 // forgetReports removes reports that say nothing any more: pods of feed servers have
 // another name each time.
-func (l *link) forgetReports(ctx context.Context, js jetstream.JetStream, p plan.BusPlan) error {
+func (l *link) forgetReports(ctx context.Context, js jetstream.JetStream, p bus.Plan) error {
 	keys := l.facts.reports.stale(p, l.now())
 	if len(keys) == 0 {
 		return nil
@@ -211,7 +212,7 @@ func refusedBy(err error) (string, bool) {
 	return "", false
 }
 
-func (b *busKeeper) stream(ctx context.Context, s plan.OwnStream) error {
+func (b *busKeeper) stream(ctx context.Context, s bus.OwnStream) error {
 	found := accept.StreamFound{Storage: s.Storage}
 	existing, err := b.js.Stream(ctx, s.Name)
 	switch {
@@ -244,7 +245,7 @@ func (b *busKeeper) stream(ctx context.Context, s plan.OwnStream) error {
 	return nil
 }
 
-func (b *busKeeper) changeStream(ctx context.Context, info *jetstream.StreamInfo, s plan.OwnStream) error {
+func (b *busKeeper) changeStream(ctx context.Context, info *jetstream.StreamInfo, s bus.OwnStream) error {
 	ours, found, err := b.ours(info)
 	if err != nil {
 		return err
@@ -287,7 +288,7 @@ func storage(s v1alpha1.StreamStorage) jetstream.StorageType {
 
 // ownStreamConfig changes in a stream's configuration what is ours to say, but for
 // the storage, which cannot be changed.
-func ownStreamConfig(cfg jetstream.StreamConfig, s plan.OwnStream, marker wire.SiteMarker) (jetstream.StreamConfig, error) {
+func ownStreamConfig(cfg jetstream.StreamConfig, s bus.OwnStream, marker wire.SiteMarker) (jetstream.StreamConfig, error) {
 	text, err := wire.Encode(marker)
 	if err != nil {
 		return cfg, err

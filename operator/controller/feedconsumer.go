@@ -21,6 +21,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
@@ -52,7 +53,7 @@ func (r *consumerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		return ctrl.Result{}, err
 	}
 	if finding.Unreadable(consumer) != "" { // what was made for it stays as it is
-		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, consumer, r.links.now(), secretOfUser{plan.ConsumerSecretName(consumer), plan.ConsumerUserName(consumer)})
+		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, consumer, r.links.now(), secretOfUser{bus.ConsumerSecretName(consumer), bus.ConsumerUserName(consumer)})
 	}
 	newest(r.statuses, name, consumer, &consumer.Status)
 	feed, err := optional(ctx, r.client, types.NamespacedName{Namespace: consumer.Namespace, Name: consumer.Spec.FeedRef.Name}, &v1alpha1.Feed{})
@@ -67,7 +68,7 @@ func (r *consumerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	var failed error
 	if feed == nil {
 		view.Verdict = accept.OrphanConsumer(consumer)
-		view.Credentials, failed = r.keepCredentials(ctx, r.secrets, consumer, plan.ConsumerSecretName(consumer), plan.ConsumerUserName(consumer), view.Now)
+		view.Credentials, failed = r.keepCredentials(ctx, r.secrets, consumer, bus.ConsumerSecretName(consumer), bus.ConsumerUserName(consumer), view.Now)
 	} else {
 		p.site = types.NamespacedName{Namespace: feed.Namespace, Name: feed.Spec.SiteRef.Name}
 		if view.Site, err = optional(ctx, r.client, p.site, &v1alpha1.Site{}); err != nil {
@@ -77,7 +78,7 @@ func (r *consumerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 		if !f.readConsumer(&view) {
 			// The registry's controller has not come to it yet, and wakes this one; it does not
 			// while the Site cannot be read.
-			return r.keepUnreadable(ctx, r.secrets, r.statuses, name, consumer, view.Now, secretOfUser{plan.ConsumerSecretName(consumer), plan.ConsumerUserName(consumer)})
+			return r.keepUnreadable(ctx, r.secrets, r.statuses, name, consumer, view.Now, secretOfUser{bus.ConsumerSecretName(consumer), bus.ConsumerUserName(consumer)})
 		}
 		view.Servers, view.Reports = f.reports.ofFeedServers(), f.reports.ofConsumer(consumer.Name)
 		servers, err := serversOf(ctx, r.client, p.site)
@@ -105,10 +106,10 @@ func (r *consumerReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 // while it is not admitted.
 func (r *consumerReconciler) admit(ctx context.Context, feed *v1alpha1.Feed, view *plan.ConsumerView) (err error) {
 	if view.Site == nil || finding.Unreadable(view.Site) != "" || !view.Verdict.Served {
-		view.Credentials, err = r.keepCredentials(ctx, r.secrets, view.Consumer, plan.ConsumerSecretName(view.Consumer), plan.ConsumerUserName(view.Consumer), view.Now)
+		view.Credentials, err = r.keepCredentials(ctx, r.secrets, view.Consumer, bus.ConsumerSecretName(view.Consumer), bus.ConsumerUserName(view.Consumer), view.Now)
 		return err
 	}
-	access := plan.ConsumerAccess{Site: view.Site, Feed: feed, Consumer: view.Consumer, Verdict: view.Verdict}
+	access := bus.ConsumerAccess{Site: view.Site, Feed: feed, Consumer: view.Consumer, Verdict: view.Verdict}
 	if access.Server = view.Server; access.Server != nil {
 		if access.Services, err = servicesOf(ctx, r.client, access.Server); err != nil {
 			return err
@@ -121,9 +122,9 @@ func (r *consumerReconciler) admit(ctx context.Context, feed *v1alpha1.Feed, vie
 
 // applyAccess keeps the consumer's Secret. Credentials are issued anew where the plan
 // says so, and a token that is there stays. It returns the credentials in the Secret.
-func (r *consumerReconciler) applyAccess(ctx context.Context, access plan.ConsumerAccess, now time.Time) (*finding.Finding, *plan.Credentials, error) {
+func (r *consumerReconciler) applyAccess(ctx context.Context, access bus.ConsumerAccess, now time.Time) (*finding.Finding, *bus.Credentials, error) {
 	site, consumer := access.Site, access.Consumer
-	name := plan.ConsumerSecretName(consumer)
+	name := bus.ConsumerSecretName(consumer)
 	needs := slices.Concat(workload.JetStreamSecrets(site), workload.ConsumerAccountSecrets(site), []workload.SecretNeed{{Name: name}})
 	secrets, err := r.secrets.read(ctx, consumer.Namespace, needs)
 	if err != nil {
@@ -168,7 +169,7 @@ func durableIn(consumer *v1alpha1.FeedConsumer, current *corev1.Secret) (string,
 	if consumer.Spec.Delivery.Type != v1alpha1.DeliveryNATS {
 		return "", nil
 	}
-	if kept := plan.KeptDurable(consumer, current); kept != "" {
+	if kept := bus.KeptDurable(consumer, current); kept != "" {
 		return kept, nil
 	}
 	chance := make([]byte, issueBytes)
@@ -179,21 +180,21 @@ func durableIn(consumer *v1alpha1.FeedConsumer, current *corev1.Secret) (string,
 }
 
 // secretData is what the Secret should hold, and what the credentials in it are.
-func (r *consumerReconciler) secretData(access plan.ConsumerAccess, current *corev1.Secret, secrets workload.Secrets, now time.Time) (
-	data map[string][]byte, is *plan.Credentials, problem *finding.Finding, err error,
+func (r *consumerReconciler) secretData(access bus.ConsumerAccess, current *corev1.Secret, secrets workload.Secrets, now time.Time) (
+	data map[string][]byte, is *bus.Credentials, problem *finding.Finding, err error,
 ) {
 	data = access.Data()
 	user := access.User()
 	if user == nil {
-		if current != nil && plan.GoodToken(current) {
-			data[plan.KeyToken] = current.Data[plan.KeyToken]
+		if current != nil && bus.GoodToken(current) {
+			data[bus.KeyToken] = current.Data[bus.KeyToken]
 			return data, nil, nil, nil
 		}
 		chance := make([]byte, tokenBytes)
 		if _, err = rand.Read(chance); err != nil {
 			return nil, nil, nil, err
 		}
-		data[plan.KeyToken] = []byte(hex.EncodeToString(chance))
+		data[bus.KeyToken] = []byte(hex.EncodeToString(chance))
 		return data, nil, nil, nil
 	}
 	key, problem := consumerAccountKey(access.Site, secrets)

@@ -22,7 +22,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 )
 
 func (w *world) consumer(name string) *v1alpha1.FeedConsumer {
@@ -68,11 +68,11 @@ func TestConsumerFromApplyToMessages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret := w.awaitSecret("viewer-consumer", plan.KeyToken)
-	if len(entry.Tokens) != 1 || !entry.Tokens[0].Matches(string(secret.Data[plan.KeyToken])) || entry.MaxConnections != 1000 {
+	secret := w.awaitSecret("viewer-consumer", bus.KeyToken)
+	if len(entry.Tokens) != 1 || !entry.Tokens[0].Matches(string(secret.Data[bus.KeyToken])) || entry.MaxConnections != 1000 {
 		t.Errorf("entry of viewer: %+v", entry)
 	}
-	if url := string(secret.Data[plan.KeyURL]); url != "ws://hub-feed-server."+w.namespace+".svc/feeds/all/ws?consumer=viewer" {
+	if url := string(secret.Data[bus.KeyURL]); url != "ws://hub-feed-server."+w.namespace+".svc/feeds/all/ws?consumer=viewer" {
 		t.Errorf("url %q", url)
 	}
 	if entry, err := s.consumerEntry("client"); err != nil || len(entry.Tokens) != 0 || !slices.Equal(entry.Instruments, []string{"camera", "mag-1"}) {
@@ -244,7 +244,7 @@ func TestConsumersSecretIsReferred(t *testing.T) {
 		t.Fatalf("the Secret that the Site names: %v, %v", secret.Data, err)
 	}
 	w.patchSite(`{"spec":{"readersSecretRef":null}}`)
-	w.awaitSecret("viewer-consumer", plan.KeyToken)
+	w.awaitSecret("viewer-consumer", bus.KeyToken)
 	w.patchSite(`{"spec":{"readersSecretRef":{"name":"viewer-consumer"}}}`)
 	c = w.awaits("Site", "hub", "Ready", "False/Conflict")
 	says(t, c, `Secret "viewer-consumer"`, "written by the operator")
@@ -265,7 +265,7 @@ func TestConsumersSecret(t *testing.T) {
 	}
 	w.remove(theirs)
 	w.awaits("FeedConsumer", "viewer", "Ready", "True/Ready")
-	token := func() string { return string(w.awaitSecret("viewer-consumer", plan.KeyToken).Data[plan.KeyToken]) }
+	token := func() string { return string(w.awaitSecret("viewer-consumer", bus.KeyToken).Data[bus.KeyToken]) }
 	first := token()
 	opens := func(token string, want bool) {
 		eventually(t, "the entry's token", func() error {

@@ -11,6 +11,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
@@ -19,7 +20,7 @@ type feedFacts struct {
 	// sign says that plan is new.
 	sign chan struct{}
 	// plan is nil until the registry's controller has judged the Site.
-	plan      *plan.BusPlan
+	plan      *bus.Plan
 	feeds     map[string]feedJudgement
 	consumers map[string]consumerJudgement
 	found     busFound
@@ -63,7 +64,7 @@ func newFeedFacts() feedFacts {
 }
 
 // wantBus says what JetStream should hold from now on.
-func (f *facts) wantBus(p plan.BusPlan) {
+func (f *facts) wantBus(p bus.Plan) {
 	f.mu.Lock()
 	same := f.feeds.plan != nil && reflect.DeepEqual(*f.feeds.plan, p)
 	if !same {
@@ -79,7 +80,7 @@ func (f *facts) wantBus(p plan.BusPlan) {
 	}
 }
 
-func (f *facts) busPlan() *plan.BusPlan {
+func (f *facts) busPlan() *bus.Plan {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.feeds.plan
@@ -219,7 +220,7 @@ func (f *facts) doomed() []string {
 }
 
 // allCounted says whether each Feed's messages were counted before.
-func (f *facts) allCounted(p plan.BusPlan) bool {
+func (f *facts) allCounted(p bus.Plan) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for feed := range p.Selections {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 )
 
 const (
@@ -26,7 +27,7 @@ const (
 
 // countFeeds counts what the streams hold of each Feed. Of one that cannot be counted
 // stays what was known.
-func (l *link) countFeeds(ctx context.Context, js jetstream.JetStream, p plan.BusPlan) error {
+func (l *link) countFeeds(ctx context.Context, js jetstream.JetStream, p bus.Plan) error {
 	var errs []error
 	all, was := map[string]plan.FeedFigures{}, l.facts.figuresOf()
 	for feed, selections := range p.Selections {
@@ -47,7 +48,7 @@ func (l *link) countFeeds(ctx context.Context, js jetstream.JetStream, p plan.Bu
 	return errors.Join(errs...)
 }
 
-func (l *link) countFeed(ctx context.Context, js jetstream.JetStream, selections []plan.FeedSelection) (sum plan.FeedFigures, err error) {
+func (l *link) countFeed(ctx context.Context, js jetstream.JetStream, selections []bus.FeedSelection) (sum plan.FeedFigures, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*objectTimeout)
 	defer cancel()
 	for _, s := range selections {
@@ -89,7 +90,7 @@ func addFigures(sum *plan.FeedFigures, f plan.FeedFigures) {
 
 // countStream counts what a stream holds of a selection. JetStream counts for us: a
 // consumer with these subjects says how many messages it has before it.
-func countStream(ctx context.Context, js jetstream.JetStream, s plan.FeedSelection, now time.Time) (plan.FeedFigures, error) {
+func countStream(ctx context.Context, js jetstream.JetStream, s bus.FeedSelection, now time.Time) (plan.FeedFigures, error) {
 	stream, err := js.Stream(ctx, s.Stream)
 	if err != nil {
 		return plan.FeedFigures{}, err

@@ -21,7 +21,7 @@ import (
 
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
@@ -273,17 +273,17 @@ func (w *world) connectAs(secret *corev1.Secret) *natsClient {
 	if !ca.RootCAs.AppendCertsFromPEM(data[workload.KeyCA]) {
 		w.t.Errorf("ca.crt holds no authority")
 	}
-	nc, err := nats.Connect(string(data[plan.KeyNATSURL]), nats.UserCredentialBytes(data[workload.KeyUserCreds]),
-		nats.CustomInboxPrefix(string(data[plan.KeyInboxPrefix])), nats.Secure(ca), nats.PermissionErrOnSubscribe(true))
+	nc, err := nats.Connect(string(data[bus.KeyNATSURL]), nats.UserCredentialBytes(data[workload.KeyUserCreds]),
+		nats.CustomInboxPrefix(string(data[bus.KeyInboxPrefix])), nats.Secure(ca), nats.PermissionErrOnSubscribe(true))
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(nc.Close)
-	js, err := jetstream.NewWithAPIPrefix(nc, string(data[plan.KeyAPIPrefix]))
+	js, err := jetstream.NewWithAPIPrefix(nc, string(data[bus.KeyAPIPrefix]))
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return &natsClient{w, js, nc, strings.Split(string(data[plan.KeyStreams]), ","), string(data[plan.KeyDurable])}
+	return &natsClient{w, js, nc, strings.Split(string(data[bus.KeyStreams]), ","), string(data[bus.KeyDurable])}
 }
 
 // takes fetches n messages of a stream, acknowledges them, and returns what they say.
@@ -316,7 +316,7 @@ func (c *natsClient) takes(stream string, n int) []string {
 // durableName is that of a FeedConsumer's durables, as its Secret has it now.
 func (w *world) durableName(consumer string) string {
 	w.t.Helper()
-	return string(w.awaitSecret(consumer+"-consumer", workload.KeyUserCreds).Data[plan.KeyDurable])
+	return string(w.awaitSecret(consumer+"-consumer", workload.KeyUserCreds).Data[bus.KeyDurable])
 }
 
 // durable waits for a FeedConsumer's durable, and returns what the server says of it.

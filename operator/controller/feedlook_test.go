@@ -16,7 +16,7 @@ import (
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 )
 
 // deaf is a connection whose requests about some streams and durables nobody answers:
@@ -45,20 +45,20 @@ func TestSilentStream(t *testing.T) {
 	t.Parallel()
 	server := testenv.NATS(t, testenv.NATSOptions{Operator: true})
 	testenv.CreateSite(t, server.JetStream(t), "hub")
-	var p plan.BusPlan
+	var p bus.Plan
 	for _, name := range []string{"a", "b"} {
 		stream := wire.ConsumerStream("hub", name)
 		p.Consumers, p.Settled = append(p.Consumers, name), append(p.Settled, name)
-		p.Streams = append(p.Streams, plan.OwnStream{Name: stream, Subjects: []string{wire.LiveSubjects("hub", name)}, MaxBytes: 1 << 20,
+		p.Streams = append(p.Streams, bus.OwnStream{Name: stream, Subjects: []string{wire.LiveSubjects("hub", name)}, MaxBytes: 1 << 20,
 			PerSubject: 1, Replicas: 1, Storage: v1alpha1.StorageMemory, Deletion: v1alpha1.DeletionDelete})
-		p.AddDurable(plan.Durable{Stream: stream, Name: wire.ConsumerDurable(name, ""), Subjects: []string{wire.LiveSubjects("hub", name)}, Window: 10, UID: name})
+		p.AddDurable(bus.Durable{Stream: stream, Name: wire.ConsumerDurable(name, ""), Subjects: []string{wire.LiveSubjects("hub", name)}, Window: 10, UID: name})
 	}
 	for _, name := range []string{"c", "d"} {
 		p.Consumers, p.Settled = append(p.Consumers, name), append(p.Settled, name)
-		p.AddDurable(plan.Durable{Stream: wire.ObservationStream("hub"), Name: wire.ConsumerDurable(name, ""),
+		p.AddDurable(bus.Durable{Stream: wire.ObservationStream("hub"), Name: wire.ConsumerDurable(name, ""),
 			Subjects: []string{wire.ObservationSubjects("hub")}, Window: 10, UID: name})
 	}
-	p.Selections = map[string][]plan.FeedSelection{
+	p.Selections = map[string][]bus.FeedSelection{
 		"own": {{Stream: wire.ConsumerStream("hub", "a"), Subjects: []string{wire.LiveSubjects("hub", "a")}, Whole: true}},
 		"all": {{Stream: wire.ObservationStream("hub"), Subjects: []string{wire.ObservationSubjects("hub")}}},
 	}
@@ -120,7 +120,7 @@ func TestSilentStream(t *testing.T) {
 // A stream that stands with one replica gets those of the Site, in place.
 func TestReplicasInPlace(t *testing.T) {
 	stands := jetstream.StreamConfig{Name: "CONS_hub_a", Storage: jetstream.MemoryStorage, Replicas: 1, MaxMsgsPerSubject: 1}
-	cfg, err := ownStreamConfig(stands, plan.OwnStream{Name: "CONS_hub_a", Replicas: 3, PerSubject: 1, Storage: v1alpha1.StorageMemory}, wire.SiteMarker{Code: "hub"})
+	cfg, err := ownStreamConfig(stands, bus.OwnStream{Name: "CONS_hub_a", Replicas: 3, PerSubject: 1, Storage: v1alpha1.StorageMemory}, wire.SiteMarker{Code: "hub"})
 	if err != nil || cfg.Replicas != 3 || cfg.Storage != jetstream.MemoryStorage {
 		t.Errorf("%+v, %v", cfg, err)
 	}

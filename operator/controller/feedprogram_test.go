@@ -27,7 +27,7 @@ import (
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
@@ -117,9 +117,9 @@ func TestFeedServerProgram(t *testing.T) {
 		w.awaits("FeedConsumer", name, "Ready", "True/Ready")
 	}
 	secret := func(consumer string) (url string, bearer http.Header) {
-		data := w.awaitSecret(consumer+"-consumer", plan.KeyToken).Data
-		return strings.Replace(string(data[plan.KeyURL]), "hub-feed-server."+w.namespace+".svc", f.Address(), 1),
-			http.Header{"Authorization": {"Bearer " + string(data[plan.KeyToken])}}
+		data := w.awaitSecret(consumer+"-consumer", bus.KeyToken).Data
+		return strings.Replace(string(data[bus.KeyURL]), "hub-feed-server."+w.namespace+".svc", f.Address(), 1),
+			http.Header{"Authorization": {"Bearer " + string(data[bus.KeyToken])}}
 	}
 	url, bearer := secret("socket")
 	if _, resp, err := websocket.Dial(t.Context(), url, &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer nonsense-and-long"}}}); err == nil || resp == nil || resp.StatusCode != http.StatusUnauthorized {

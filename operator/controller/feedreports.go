@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/internal/wire"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/observed"
 )
 
@@ -146,7 +146,7 @@ const staleAfter = 24 * time.Hour
 
 // stale returns the keys of reports that say nothing any more: of pods that are long
 // gone, about FeedConsumers that are, and of runs that MirrorPartners do not show any more.
-func (r *reports) stale(p plan.BusPlan, now time.Time) []string {
+func (r *reports) stale(p bus.Plan, now time.Time) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	keys := r.staleMirrors(p.Mirrors, now)

@@ -15,6 +15,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
@@ -44,7 +45,7 @@ func (r *serverReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	} else if err != nil {
 		return ctrl.Result{}, err
 	}
-	user := secretOfUser{workload.JetStreamSecret(workload.FeedServerName(server.Name)), plan.FeedServerUserName(server.Namespace, server.Name)}
+	user := secretOfUser{workload.JetStreamSecret(workload.FeedServerName(server.Name)), bus.FeedServerUserName(server.Namespace, server.Name)}
 	if finding.Unreadable(server) != "" { // what was made for it stays as it is
 		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, server, r.links.now(), user)
 	}
@@ -115,7 +116,7 @@ func (r *serverReconciler) bring(ctx context.Context, view *plan.FeedServerView)
 		return r.remove(ctx, server, workload.FeedServerObjects(server.Name))
 	}
 	program.Image, program.Pull, program.Secrets = r.image, r.pull, view.Secrets
-	program.user = plan.FeedServerUser(view.Site, server.Name)
+	program.user = bus.FeedServerUser(view.Site, server.Name)
 	if !plan.FeedServerAccepted(*view).OK() {
 		return r.keepProgramCredentials(ctx, r.secrets, program, view.Now)
 	}

@@ -22,7 +22,7 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 )
 
 // TestReaders: named readers of the Site.
@@ -204,7 +204,7 @@ func (w *world) toldURL(consumer, url string) {
 	eventually(w.t, consumer+" is told "+url, func() error {
 		s := &corev1.Secret{}
 		err := w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: consumer + "-consumer"}, s)
-		if is := string(s.Data[plan.KeyURL]); err == nil && is != url {
+		if is := string(s.Data[bus.KeyURL]); err == nil && is != url {
 			err = fmt.Errorf("it is told %s", is)
 		}
 		return err

@@ -10,18 +10,18 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/internal/wire"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 )
 
 // sources keeps those that stand as they are, so that JetStream goes on where they are.
-func sources(stand []*jetstream.StreamSource, wanted []plan.StreamSource) []*jetstream.StreamSource {
-	want := make(map[plan.StreamSource]bool, len(wanted))
+func sources(stand []*jetstream.StreamSource, wanted []bus.StreamSource) []*jetstream.StreamSource {
+	want := make(map[bus.StreamSource]bool, len(wanted))
 	for _, w := range wanted {
 		want[w] = true
 	}
 	var all []*jetstream.StreamSource
 	for _, is := range stand {
-		if w := (plan.StreamSource{Stream: is.Name, Subject: is.FilterSubject}); want[w] {
+		if w := (bus.StreamSource{Stream: is.Name, Subject: is.FilterSubject}); want[w] {
 			all = append(all, is)
 			delete(want, w)
 		}
@@ -63,11 +63,11 @@ func (b *busKeeper) continued(ctx context.Context, info *jetstream.StreamInfo, s
 // whether that is all instruments'.
 func sourcesOfSite(sources []*jetstream.StreamSource, code, base string) (all []*jetstream.StreamSource, wild bool) {
 	for _, s := range sources {
-		if s.Name != base || !plan.OfSite(code, s.FilterSubject) {
+		if s.Name != base || !bus.OfSite(code, s.FilterSubject) {
 			continue
 		}
 		all = append(all, s)
-		wild = wild || plan.OfAllInstruments(code, s.FilterSubject)
+		wild = wild || bus.OfAllInstruments(code, s.FilterSubject)
 	}
 	return all, wild
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
@@ -95,7 +96,7 @@ func (r *gatewayReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 func (r *gatewayReconciler) keep(ctx context.Context, view *plan.GatewayView) error {
 	if view.Site == nil || view.Site.Spec.JetStream.AccountKeySecretRef != nil {
 		var err error
-		user := plan.GatewayUserName(view.Gateway.Namespace, view.Gateway.Name)
+		user := bus.GatewayUserName(view.Gateway.Namespace, view.Gateway.Name)
 		if view.Credentials, err = r.keepCredentials(ctx, r.secrets, view.Gateway, workload.JetStreamSecret(view.Gateway.Name), user, view.Now); err != nil {
 			return err
 		}
@@ -240,7 +241,7 @@ func (r *gatewayReconciler) applyUser(ctx context.Context, view *plan.GatewayVie
 	if err != nil {
 		return unreadable(ref, "spec.jetStream.accountKeySecretRef of Site "+view.Site.Name, err), nil
 	}
-	user := plan.GatewayUser(view.Site, view.Gateway.Name)
+	user := bus.GatewayUser(view.Site, view.Gateway.Name)
 	pool.Permissions = user.Hash(key.account, key.issuer)
 	creds, is, err := key.credentials(user, current, view.Gateway.Annotations[v1alpha1.AnnotationRotateCredentials], view.Now)
 	if err != nil || creds == nil {

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
@@ -27,7 +27,7 @@ import (
 // permissions that they have, by the key that signed them before; nothing is issued where
 // there is nothing, nor for a token that was signed for another user than the owner's. It
 // returns what is in the Secret; nil where that holds no credentials of the owner's.
-func (r *applier) keepCredentials(ctx context.Context, secrets *secretReader, owner client.Object, name, user string, now time.Time) (*plan.Credentials, error) {
+func (r *applier) keepCredentials(ctx context.Context, secrets *secretReader, owner client.Object, name, user string, now time.Time) (*bus.Credentials, error) {
 	at := types.NamespacedName{Namespace: owner.GetNamespace(), Name: name}
 	current, err := secrets.get(ctx, at)
 	if err != nil || current == nil || !metav1.IsControlledBy(current, owner) {
@@ -60,7 +60,7 @@ func (r *applier) keepCredentials(ctx context.Context, secrets *secretReader, ow
 func (r *applier) keepUnreadable(ctx context.Context, secrets *secretReader, statuses *statusWriter, name resource,
 	owner client.Object, now time.Time, users ...secretOfUser,
 ) (ctrl.Result, error) {
-	all := make([]*plan.Credentials, len(users))
+	all := make([]*bus.Credentials, len(users))
 	for i, u := range users {
 		var err error
 		if all[i], err = r.keepCredentials(ctx, secrets, owner, u.secret, u.user, now); err != nil {
@@ -99,8 +99,8 @@ func (r *applier) keyOf(ctx context.Context, secrets *secretReader, namespace st
 
 // again signs a token anew where its credentials are due, with the permissions that it
 // has. The file is nil where the Secret's stays.
-func (k accountKey) again(claims *jwt.UserClaims, current *corev1.Secret, rotate string, now time.Time) ([]byte, *plan.Credentials, error) {
+func (k accountKey) again(claims *jwt.UserClaims, current *corev1.Secret, rotate string, now time.Time) ([]byte, *bus.Credentials, error) {
 	had := issued(current)
-	action := plan.JetStreamUser{}.Action(had, had.Permissions, rotate, now)
-	return k.issue(action, claims, had.Permissions, plan.CredentialsLifetime, current, now)
+	action := bus.JetStreamUser{}.Action(had, had.Permissions, rotate, now)
+	return k.issue(action, claims, had.Permissions, bus.CredentialsLifetime, current, now)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
@@ -40,7 +41,7 @@ func (r *siteReconciler) applyLeafUsers(ctx context.Context, view *plan.SiteView
 }
 
 func (r *siteReconciler) applyLeafUser(ctx context.Context, site *v1alpha1.Site, leaf v1alpha1.Leaf, key accountKey) (*finding.Finding, error) {
-	name := plan.LeafSecretName(site, leaf)
+	name := bus.LeafSecretName(site, leaf)
 	have, err := r.secrets.read(ctx, site.Namespace, []workload.SecretNeed{{Name: name}})
 	if err != nil {
 		return nil, err
@@ -49,11 +50,11 @@ func (r *siteReconciler) applyLeafUser(ctx context.Context, site *v1alpha1.Site,
 	if current != nil && !metav1.IsControlledBy(current, site) {
 		return new(plan.SiteObjectNotOurs("Secret", name)), nil
 	}
-	user := plan.LeafUser(site, leaf)
+	user := bus.LeafUser(site, leaf)
 	creds, is, err := key.credentials(user, current, "", r.links.now())
 	if err != nil || creds == nil {
 		return nil, err
 	}
 	defer r.secrets.forget(types.NamespacedName{Namespace: site.Namespace, Name: name})
-	return r.applySecret(ctx, site, current, plan.LeafSecret(site, leaf, creds, is.Permissions))
+	return r.applySecret(ctx, site, current, bus.LeafSecret(site, leaf, creds, is.Permissions))
 }

@@ -12,10 +12,11 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 )
 
 // sourcesOf are a planned stream's sources as JetStream takes them.
-func sourcesOf(s plan.Stream) []*jetstream.StreamSource {
+func sourcesOf(s bus.Stream) []*jetstream.StreamSource {
 	var all []*jetstream.StreamSource
 	for _, source := range s.Sources {
 		is := &jetstream.StreamSource{
@@ -47,7 +48,7 @@ func askLeaves(ctx context.Context, js, copied jetstream.JetStream, want wanted,
 }
 
 // askSources adds what is said about the sources of streams.
-func askSources(ctx context.Context, js jetstream.JetStream, streams []plan.Stream, hub string, now func() time.Time, leaves map[string]plan.LeafReport) error {
+func askSources(ctx context.Context, js jetstream.JetStream, streams []bus.Stream, hub string, now func() time.Time, leaves map[string]plan.LeafReport) error {
 	for _, s := range streams {
 		if len(s.Sources) == 0 {
 			continue

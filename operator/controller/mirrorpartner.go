@@ -15,6 +15,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
@@ -42,7 +43,7 @@ func (r *mirrorReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctr
 	} else if err != nil {
 		return ctrl.Result{}, err
 	}
-	user := secretOfUser{workload.JetStreamSecret(workload.MirrorName(mirror.Name)), plan.MirrorUserName(mirror.Namespace, mirror.Name)}
+	user := secretOfUser{workload.JetStreamSecret(workload.MirrorName(mirror.Name)), bus.MirrorUserName(mirror.Namespace, mirror.Name)}
 	if finding.Unreadable(mirror) != "" { // what was made for it stays as it is
 		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, mirror, r.links.now(), user)
 	}
@@ -106,7 +107,7 @@ func (r *mirrorReconciler) bring(ctx context.Context, view *plan.MirrorView) err
 		return r.remove(ctx, mirror, workload.MirrorObjects(mirror.Name))
 	}
 	program := &siteProgram{SiteProgram: workload.MirrorOf(view.Site, mirror), owner: mirror, site: view.Site, view: &view.SiteProgramView,
-		user: plan.MirrorUser(view.Site, mirror), notOurs: plan.MirrorObjectNotOurs}
+		user: bus.MirrorUser(view.Site, mirror), notOurs: plan.MirrorObjectNotOurs}
 	program.Image, program.Pull, program.Secrets = r.image, r.pull, view.Secrets
 	if !view.Verdict.OK() {
 		return r.keepProgramCredentials(ctx, r.secrets, program, view.Now)

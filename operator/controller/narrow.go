@@ -12,7 +12,7 @@ import (
 
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 )
 
 // narrow takes from all durables that stand, also from those that are of no FeedConsumer any
@@ -46,7 +46,7 @@ func (l *link) narrow(ctx context.Context) error {
 }
 
 // narrowAll narrows the durables of a stream.
-func (b *busKeeper) narrowAll(ctx context.Context, name string, p *plan.BusPlan) error {
+func (b *busKeeper) narrowAll(ctx context.Context, name string, p *bus.Plan) error {
 	listing, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
 	s, durables, err := b.durablesOf(listing, name)
@@ -115,7 +115,7 @@ func atOnce[T any](ctx context.Context, all []T, do func(context.Context, T) err
 }
 
 // narrowOne takes from a durable what the plan does not give it.
-func (b *busKeeper) narrowOne(ctx context.Context, s jetstream.Stream, name string, p *plan.BusPlan) error {
+func (b *busKeeper) narrowOne(ctx context.Context, s jetstream.Stream, name string, p *bus.Plan) error {
 	consumer, _ := wire.ParseConsumerDurable(name)
 	d, planned := p.Durable(s.CachedInfo().Config.Name, name)
 	if !planned { // one under another name may go on where this one is
@@ -135,7 +135,7 @@ func (b *busKeeper) narrowOne(ctx context.Context, s jetstream.Stream, name stri
 		return err
 	}
 	is := c.CachedInfo().Config
-	if !plan.Wider(b.want.marker.Code, filters(is), d.Subjects) {
+	if !bus.Wider(b.want.marker.Code, filters(is), d.Subjects) {
 		return nil
 	}
 	is.FilterSubject, is.FilterSubjects = "", d.Subjects
@@ -163,7 +163,7 @@ var errOutdated = errors.New("another operator has written the registry since: i
 // changing makes or changes a durable, as the plan in force says now: another may be in
 // force than the one that is looked through. It does nothing where that plans none of its
 // name.
-func (b *busKeeper) changing(d plan.Durable, do func(plan.Durable) (*jetstream.ConsumerInfo, error)) (*jetstream.ConsumerInfo, error) {
+func (b *busKeeper) changing(d bus.Durable, do func(bus.Durable) (*jetstream.ConsumerInfo, error)) (*jetstream.ConsumerInfo, error) {
 	b.changes.Lock()
 	defer b.changes.Unlock()
 	d, planned := b.facts.busPlan().Durable(d.Stream, d.Name)
@@ -176,8 +176,8 @@ func (b *busKeeper) changing(d plan.Durable, do func(plan.Durable) (*jetstream.C
 // widening makes or changes a durable that has some subjects, or does not stand. Another
 // operator may have closed something: more than it has it is given only while the registry is
 // as this operator wrote it, and that is undone where it no longer is when it is done.
-func (b *busKeeper) widening(ctx context.Context, d plan.Durable, has []string, do func() (*jetstream.ConsumerInfo, error)) (*jetstream.ConsumerInfo, error) {
-	if !plan.Wider(b.want.marker.Code, d.Subjects, has) {
+func (b *busKeeper) widening(ctx context.Context, d bus.Durable, has []string, do func() (*jetstream.ConsumerInfo, error)) (*jetstream.ConsumerInfo, error) {
+	if !bus.Wider(b.want.marker.Code, d.Subjects, has) {
 		return do()
 	}
 	if err := b.registryIsOurs(ctx); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
@@ -70,7 +71,7 @@ func (o *operatorOf) passes(open []string, restricted ...string) error {
 	in.FeedsAre = accept.Feeds(site, finding.Finding{Status: metav1.ConditionTrue}, in.Feeds, in.Instruments, listed, nil)
 	may := accept.AccessOf(in.Instruments, listed, stands)
 	in.ConsumersAre = accept.Consumers(site, in.Feeds, in.FeedsAre, in.Consumers, nil, may, time.Now())
-	o.facts.wantBus(plan.PlanBus(site, in.Feeds, in.FeedsAre, in.Consumers, in.ConsumersAre, map[string]string{"client": theDurable}))
+	o.facts.wantBus(bus.MakePlan(site, in.Feeds, in.FeedsAre, in.Consumers, in.ConsumersAre, map[string]string{"client": theDurable}))
 	_, err := o.r.write(o.t.Context(), hubKey, plan.SiteView{Site: site}, in)
 	return err
 }
@@ -217,7 +218,7 @@ func TestOperatorThatLeadsNoMore(t *testing.T) {
 	// One has asked what stands, and another closes something while its change is on the way.
 	third := newOperatorOf(t, server.JetStream(t))
 	b := &busKeeper{link: third.link, js: third.js}
-	d := plan.Durable{Stream: "OBS_hub", Name: theDurable, Subjects: []string{"obs.hub.*.>"}}
+	d := bus.Durable{Stream: "OBS_hub", Name: theDurable, Subjects: []string{"obs.hub.*.>"}}
 	_, err := b.widening(t.Context(), d, []string{"obs.hub.camera.>"}, func() (*jetstream.ConsumerInfo, error) {
 		second.must(second.passes([]string{"camera"}, "secret", "secret-2"))
 		c, err := third.js.Consumer(t.Context(), "OBS_hub", theDurable)

@@ -13,7 +13,7 @@ import (
 	"github.com/substorm/substorm/internal/kvbucket"
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 )
 
 // positions are how far consumers of delivery NATS have come, as it is kept in the bucket of
@@ -22,7 +22,7 @@ type positions struct {
 	bucket jetstream.KeyValue
 	// made is when the bucket was made that was read: one that is made anew holds nothing.
 	made time.Time
-	kept map[string]plan.KeptPosition
+	kept map[string]bus.KeptPosition
 	// newer are those that this version of the operator cannot read, and why.
 	newer map[string]error
 }
@@ -44,7 +44,7 @@ func (b *busKeeper) readPositions(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("bucket %s: %w", bucket, err)
 	}
-	next := positions{bucket: kv, made: s.CachedInfo().Created, kept: map[string]plan.KeptPosition{}, newer: map[string]error{}}
+	next := positions{bucket: kv, made: s.CachedInfo().Created, kept: map[string]bus.KeptPosition{}, newer: map[string]error{}}
 	err = stream.Entries(ctx, b.js, kv, wire.PositionCursorKeys, func(e jetstream.KeyValueEntry) error {
 		consumer, ok := wire.ParsePositionCursorKey(e.Key())
 		if !ok {
@@ -58,7 +58,7 @@ func (b *busKeeper) readPositions(ctx context.Context) error {
 		if err != nil {
 			b.log.Warn("a consumer's place cannot be read", "bucket", bucket, "key", e.Key(), "error", err)
 		}
-		next.kept[consumer] = plan.KeptPosition{PositionCursor: cursor}
+		next.kept[consumer] = bus.KeptPosition{PositionCursor: cursor}
 		return nil
 	})
 	if err == nil {
@@ -69,7 +69,7 @@ func (b *busKeeper) readPositions(ctx context.Context) error {
 
 // keptPosition is what is kept of the FeedConsumer of a durable. While it cannot be read no
 // durable is made: it would begin with the oldest message.
-func (b *busKeeper) keptPosition(d plan.Durable) (wire.PositionCursor, error) {
+func (b *busKeeper) keptPosition(d bus.Durable) (wire.PositionCursor, error) {
 	is := &b.looked.positions
 	if is.kept == nil {
 		return wire.PositionCursor{}, errors.New("how far it had come is not known yet: the bucket of cursors cannot be read")
@@ -79,13 +79,13 @@ func (b *busKeeper) keptPosition(d plan.Durable) (wire.PositionCursor, error) {
 }
 
 // keepPositions writes what moved.
-func (b *busKeeper) keepPositions(ctx context.Context, p plan.BusPlan) error {
+func (b *busKeeper) keepPositions(ctx context.Context, p bus.Plan) error {
 	is := &b.looked.positions
 	if is.kept == nil {
 		return nil
 	}
 	var errs []error
-	change := plan.Positions(p, b.found.positions, is.kept, b.now())
+	change := bus.Positions(p, b.found.positions, is.kept, b.now())
 	for consumer, cursor := range change.Put {
 		if is.newer[consumer] != nil {
 			continue
@@ -100,7 +100,7 @@ func (b *busKeeper) keepPositions(ctx context.Context, p plan.BusPlan) error {
 			errs = append(errs, fmt.Errorf("the place of FeedConsumer %s: %w", consumer, err))
 			continue
 		}
-		is.kept[consumer] = plan.KeptPosition{PositionCursor: cursor, WrittenTime: b.now()}
+		is.kept[consumer] = bus.KeptPosition{PositionCursor: cursor, WrittenTime: b.now()}
 	}
 	for _, consumer := range change.Remove {
 		call, cancel := context.WithTimeout(ctx, objectTimeout)

@@ -20,7 +20,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/readable"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 )
 
 // TestUnreadableObject: an Instrument that was stored past validation, and that Go cannot
@@ -105,11 +105,11 @@ metadata: {name: pool, namespace: %s}
 spec: {siteRef: {name: hub}, service: {type: ClusterIP}, drainTimeout: 99999999999999999999m}
 `, w.namespace))
 	w.stop()
-	w.age(h.secret, time.Now().Add(plan.CredentialsLifetime/2))
+	w.age(h.secret, time.Now().Add(bus.CredentialsLifetime/2))
 	w.start()
 	eventually(t, "renewed credentials, which the metric shows", func() error {
 		claims := w.claims(h.secret)
-		if claims.Subject != before.User || time.Until(time.Unix(claims.Expires, 0)) < plan.CredentialsLifetime-time.Hour {
+		if claims.Subject != before.User || time.Until(time.Unix(claims.Expires, 0)) < bus.CredentialsLifetime-time.Hour {
 			return fmt.Errorf("those of %s until %d, before %s", claims.Subject, claims.Expires, before.User)
 		}
 		if at := w.credentialsExpiry(h); at != float64(claims.Expires) {
@@ -126,7 +126,7 @@ func TestTokenOfAnUnreadableConsumer(t *testing.T) {
 	w.applyFeed("all", "")
 	w.applyConsumer("viewer", "all", "WebSocket", "")
 	server := w.feedServer("feed-0")
-	token := string(w.awaitSecret("viewer-consumer", plan.KeyToken).Data[plan.KeyToken])
+	token := string(w.awaitSecret("viewer-consumer", bus.KeyToken).Data[bus.KeyToken])
 	takes := func(want bool) {
 		t.Helper()
 		eventually(t, fmt.Sprintf("the token is taken: %v", want), func() error {

@@ -21,6 +21,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
@@ -202,13 +203,13 @@ func (r *registryReconciler) judgeAll(ctx context.Context, site types.Namespaced
 }
 
 // busOf is what JetStream should hold of a Site's Feeds and FeedConsumers.
-func busOf(in plan.RegistryInput, of siteFeeds, may *accept.SiteAccess, now time.Time) plan.BusPlan {
-	durables := plan.ConsumerDurables(in.Consumers, in.Secrets)
-	bus := plan.PlanBus(in.Site, in.Feeds, in.FeedsAre, in.Consumers, in.ConsumersAre, durables)
-	bus.Mirrors = mirrorNames(in.Mirrors)
-	bus.Leaving, bus.Withheld = of.leaving, append(bus.Withheld, of.orphans...)
-	bus.MayRead = plan.MayRead(bus, in.Feeds, in.Consumers, in.Instruments, may, now)
-	return bus
+func busOf(in plan.RegistryInput, of siteFeeds, may *accept.SiteAccess, now time.Time) bus.Plan {
+	durables := bus.ConsumerDurables(in.Consumers, in.Secrets)
+	p := bus.MakePlan(in.Site, in.Feeds, in.FeedsAre, in.Consumers, in.ConsumersAre, durables)
+	p.Mirrors = mirrorNames(in.Mirrors)
+	p.Leaving, p.Withheld = of.leaving, append(p.Withheld, of.orphans...)
+	p.MayRead = bus.MayRead(p, in.Feeds, in.Consumers, in.Instruments, may, now)
+	return p
 }
 
 // remember keeps what later verdicts depend on; nil: all of the Site must be judged.
@@ -326,7 +327,7 @@ func registrySecrets(in plan.RegistryInput) []workload.SecretNeed {
 	}
 	for i := range in.Consumers {
 		if ofSite[in.Consumers[i].Spec.FeedRef.Name] || finding.Unreadable(&in.Consumers[i]) != "" {
-			needs = append(needs, plan.ConsumerSecrets(in.Consumers[i:i+1])...)
+			needs = append(needs, bus.ConsumerSecrets(in.Consumers[i:i+1])...)
 		}
 	}
 	return needs
@@ -364,7 +365,7 @@ func feedsOfSite(ctx context.Context, c client.Client, site types.NamespacedName
 		}
 	}
 	found.leaving, found.consumers = plan.LeavingFeeds(ofSite), consumers.Items
-	found.orphans = plan.Orphans(feeds.Items, consumers.Items)
+	found.orphans = bus.Orphans(feeds.Items, consumers.Items)
 	return found, nil
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/observed"
 )
 
@@ -125,7 +126,7 @@ func farRegistry(t *testing.T) (*farServer, jetstream.JetStream, jetstream.KeyVa
 
 func newRegistry(t *testing.T, js jetstream.JetStream, replicas int) jetstream.KeyValue {
 	t.Helper()
-	if _, err := ensureBucket(t.Context(), js, plan.Bucket{Name: wire.RegistryBucket("hub"), Replicas: replicas}); err != nil {
+	if _, err := ensureBucket(t.Context(), js, bus.Bucket{Name: wire.RegistryBucket("hub"), Replicas: replicas}); err != nil {
 		t.Fatal(err)
 	}
 	kv, err := js.KeyValue(t.Context(), wire.RegistryBucket("hub"))

@@ -21,7 +21,7 @@ import (
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
@@ -82,18 +82,18 @@ func TestCredentialsAreRenewedAndRotated(t *testing.T) {
 		if claims.Expires != first.ExpirationTime.Unix() || claims.Subject != first.User {
 			t.Errorf("%s: the status says user %s until %v, the token user %s until %d", h.kind, first.User, first.ExpirationTime, claims.Subject, claims.Expires)
 		}
-		if lifetime := time.Unix(claims.Expires, 0).Sub(time.Unix(claims.IssuedAt, 0)); lifetime < plan.CredentialsLifetime-time.Minute || lifetime > plan.CredentialsLifetime+time.Minute {
+		if lifetime := time.Unix(claims.Expires, 0).Sub(time.Unix(claims.IssuedAt, 0)); lifetime < bus.CredentialsLifetime-time.Minute || lifetime > bus.CredentialsLifetime+time.Minute {
 			t.Errorf("%s: credentials are valid for %v", h.kind, lifetime)
 		}
-		if at := first.ExpirationTime.Add(-plan.CredentialsLifetime * 2 / 3); !first.RenewalTime.Time.Equal(at) {
+		if at := first.ExpirationTime.Add(-bus.CredentialsLifetime * 2 / 3); !first.RenewalTime.Time.Equal(at) {
 			t.Errorf("%s: renewed at %v, not at %v", h.kind, first.RenewalTime, at)
 		}
 
 		// Half of their lifetime is over.
-		w.age(h.secret, time.Now().Add(plan.CredentialsLifetime/2))
+		w.age(h.secret, time.Now().Add(bus.CredentialsLifetime/2))
 		w.annotate(h, "example.org/touched", "now")
 		renewed := w.awaitCredentials(h, "renewed credentials", func(c *v1alpha1.CredentialsStatus) bool {
-			return c.ExpirationTime != nil && c.ExpirationTime.After(time.Now().Add(plan.CredentialsLifetime-time.Hour)) && w.claims(h.secret).Expires == c.ExpirationTime.Unix()
+			return c.ExpirationTime != nil && c.ExpirationTime.After(time.Now().Add(bus.CredentialsLifetime-time.Hour)) && w.claims(h.secret).Expires == c.ExpirationTime.Unix()
 		})
 		if renewed.User != first.User {
 			t.Errorf("%s: renewed for another user", h.kind)
@@ -169,9 +169,9 @@ func TestForgedCredentialsAreNotSigned(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("signed by another key", func(t *testing.T) {
-		w.forge(t, "mallory", plan.ConsumerUserName(&v1alpha1.FeedConsumer{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "mallory"}}), other)
+		w.forge(t, "mallory", bus.ConsumerUserName(&v1alpha1.FeedConsumer{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "mallory"}}), other)
 	})
-	t.Run("signed for another user", func(t *testing.T) { w.forge(t, "trudy", plan.GatewayUserName(w.namespace, "pool"), own) })
+	t.Run("signed for another user", func(t *testing.T) { w.forge(t, "trudy", bus.GatewayUserName(w.namespace, "pool"), own) })
 }
 
 // forge writes a token into the Secret of a FeedConsumer that is not accepted, and fails where the operator signs it.
@@ -224,10 +224,10 @@ func (w *world) renewsWhatIsThere(h holder) {
 	before := w.claims(h.secret)
 	w.hasExpiry(h, time.Unix(before.Expires, 0))
 	data := w.awaitSecret(h.secret, workload.KeyUserCreds).Data
-	w.age(h.secret, time.Now().Add(plan.CredentialsLifetime/2))
+	w.age(h.secret, time.Now().Add(bus.CredentialsLifetime/2))
 	w.annotate(h, "example.org/touched", fmt.Sprint(time.Now().UnixNano()))
 	eventually(w.t, h.kind+": renewed credentials", func() error {
-		if left := time.Until(time.Unix(w.claims(h.secret).Expires, 0)); left < plan.CredentialsLifetime-time.Hour {
+		if left := time.Until(time.Unix(w.claims(h.secret).Expires, 0)); left < bus.CredentialsLifetime-time.Hour {
 			return fmt.Errorf("they are valid for %v", left)
 		}
 		return nil

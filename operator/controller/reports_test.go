@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/internal/wire"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 )
 
 // Under the key of one pod nobody can tell of others: they would be kept, each of them, for as long as the operator runs.
@@ -45,14 +45,14 @@ func TestForgottenPuller(t *testing.T) {
 		r.takePuller(reader, value)
 	}
 	key := wire.PullerStatusKey("left")
-	if stale := r.stale(plan.BusPlan{Pullers: []string{"hub"}}, now); !slices.Equal(stale, []string{key}) {
+	if stale := r.stale(bus.Plan{Pullers: []string{"hub"}}, now); !slices.Equal(stale, []string{key}) {
 		t.Errorf("stale are %q", stale)
 	}
 	r.forgetPuller(key)
 	if all := r.ofPullers(); len(all) != 1 || all["hub"].ReportedAt.IsZero() {
 		t.Errorf("kept are %+v", all)
 	}
-	if stale := r.stale(plan.BusPlan{Pullers: []string{"hub"}}, now); len(stale) > 0 {
+	if stale := r.stale(bus.Plan{Pullers: []string{"hub"}}, now); len(stale) > 0 {
 		t.Errorf("stale are %q", stale)
 	}
 }

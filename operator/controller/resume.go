@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 
 // resume has JetStream ask the leaves of these streams at once, which are unheard, if they answer. By itself it waits 30 seconds for the answer to what it asked
 // while the link was down, whatever comes back meanwhile, and then, the more answers did not come, up to two minutes longer.
-func (c *copies) resume(ctx context.Context, unheard []plan.Stream) error {
+func (c *copies) resume(ctx context.Context, unheard []bus.Stream) error {
 	try, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
 	answer := make([]bool, len(unheard))
@@ -49,7 +49,7 @@ func stalled(s *jetstream.StreamSourceInfo) bool { return s.Active < 0 || s.Acti
 
 // again takes a stream's source away and adds it: JetStream begins with it at once, behind the newest message that came from it. Where
 // the second half fails, the next try finds a stream without what was planned.
-func (c *copies) again(ctx context.Context, s plan.Stream) error {
+func (c *copies) again(ctx context.Context, s bus.Stream) error {
 	is, err := c.js.Stream(ctx, s.Name)
 	if err != nil {
 		return err
@@ -65,10 +65,10 @@ func (c *copies) again(ctx context.Context, s plan.Stream) error {
 }
 
 // answers says whether the server of a leaf answers, when it is asked to delete a consumer that there is not: a hub may ask for that.
-func (c *copies) answers(ctx context.Context, source plan.Source) bool {
+func (c *copies) answers(ctx context.Context, source bus.Source) bool {
 	asking, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	inbox := plan.LeafAnswers(c.want.marker.Code) + "." + nuid.Next()
+	inbox := bus.LeafAnswers(c.want.marker.Code) + "." + nuid.Next()
 	sub, err := c.nc.SubscribeSync(inbox)
 	if err != nil {
 		return false

@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/substorm/substorm/internal/wire"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
@@ -84,7 +84,7 @@ func TestCredentialsAreRevoked(t *testing.T) {
 	// The old credentials, and who is connected by them still, get nothing of it.
 	again := w.connectAs(oldSecret)
 	for what, c := range map[string]*natsClient{"connected": old, "connected again": again} {
-		c.opensNothing(what, "OBS_hub", w.durableName("client"), string(w.awaitSecret("client-consumer", workload.KeyUserCreds).Data[plan.KeyInboxPrefix]))
+		c.opensNothing(what, "OBS_hub", w.durableName("client"), string(w.awaitSecret("client-consumer", workload.KeyUserCreds).Data[bus.KeyInboxPrefix]))
 	}
 	if got := w.natsClient("client").takes("OBS_hub", 1); !slices.Equal(got, []string{"5"}) {
 		t.Errorf("the new credentials: %q", got)
@@ -99,7 +99,7 @@ func TestCredentialsAreRevoked(t *testing.T) {
 	if info := w.durable("OBS_hub", "client"); info.Name == second.durable || info.Name == old.durable {
 		t.Errorf("it has durable %s again", info.Name)
 	}
-	inbox := string(w.awaitSecret("client-consumer", workload.KeyUserCreds).Data[plan.KeyInboxPrefix])
+	inbox := string(w.awaitSecret("client-consumer", workload.KeyUserCreds).Data[bus.KeyInboxPrefix])
 	old.opensNothing("the first", "OBS_hub", w.durableName("client"), inbox)
 	second.opensNothing("the second", "OBS_hub", w.durableName("client"), inbox)
 	if got := w.natsClient("client").takes("OBS_hub", 5); !slices.Equal(got, []string{"1", "2", "3", "4", "5"}) {
@@ -203,7 +203,7 @@ func TestCredentialsStay(t *testing.T) {
 		return nil
 	})
 	if after := w.awaitSecret("client-consumer", workload.KeyUserCreds); !slices.Equal(after.Data[workload.KeyUserCreds], before.Data[workload.KeyUserCreds]) ||
-		!slices.Equal(after.Data[plan.KeyDurable], before.Data[plan.KeyDurable]) {
+		!slices.Equal(after.Data[bus.KeyDurable], before.Data[bus.KeyDurable]) {
 		t.Error("the credentials are others")
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
@@ -152,7 +152,7 @@ func consumersUse(feeds []v1alpha1.Feed, consumers []v1alpha1.FeedConsumer, need
 	for i := range consumers {
 		c := &consumers[i]
 		site := siteOf[types.NamespacedName{Namespace: c.Namespace, Name: c.Spec.FeedRef.Name}]
-		u := of(c.Namespace, plan.ConsumerSecretName(c))
+		u := of(c.Namespace, bus.ConsumerSecretName(c))
 		u.consumers = append(u.consumers, client.ObjectKeyFromObject(c))
 		u.registries = append(u.registries, site)
 		for _, need := range needs[site] {

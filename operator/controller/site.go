@@ -14,6 +14,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
@@ -73,7 +74,7 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	if finding.Unreadable(view.Site) != "" { // what was made for it stays as it is
 		r.links.exists(req.NamespacedName)
 		return r.keepUnreadable(ctx, r.secrets, r.statuses, name, view.Site, view.Now,
-			secretOfUser{workload.JetStreamSecret(workload.ArchivistName(view.Site)), plan.ArchivistUserName(view.Site)})
+			secretOfUser{workload.JetStreamSecret(workload.ArchivistName(view.Site)), bus.ArchivistUserName(view.Site)})
 	}
 	newest(r.statuses, name, view.Site, &view.Site.Status)
 	if view.Secrets, err = r.secrets.read(ctx, view.Site.Namespace, siteSecrets(view.Site)); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
@@ -25,7 +26,7 @@ type siteProgram struct {
 	// owner of its objects, and the Site that names the account's key.
 	owner client.Object
 	site  *v1alpha1.Site
-	user  plan.JetStreamUser
+	user  bus.JetStreamUser
 	// objects plans what is applied; notOurs says that one is another owner's.
 	objects func(workload.SiteProgram) []workload.Object
 	notOurs func(kind, name string) finding.Finding
@@ -36,7 +37,7 @@ type siteProgram struct {
 // became of them.
 func (r *siteReconciler) applyArchivist(ctx context.Context, view *plan.SiteView) error {
 	p := &siteProgram{
-		SiteProgram: workload.ArchivistOf(view.Site), owner: view.Site, site: view.Site, user: plan.ArchivistUser(view.Site), view: &view.Archivist,
+		SiteProgram: workload.ArchivistOf(view.Site), owner: view.Site, site: view.Site, user: bus.ArchivistUser(view.Site), view: &view.Archivist,
 		objects: func(s workload.SiteProgram) []workload.Object { return workload.Archivist{SiteProgram: s}.Objects() }, notOurs: plan.SiteObjectNotOurs,
 	}
 	p.Image, p.Pull, p.Secrets = r.image, r.pull, view.Secrets

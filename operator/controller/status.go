@@ -25,6 +25,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
@@ -194,7 +195,7 @@ func (w *statusWriter) expires(r resource, at time.Time) {
 
 // kept notes when the credentials expire of a resource that cannot be read, whose status
 // stays as it is, and returns when to look at them again.
-func (w *statusWriter) kept(r resource, c *plan.Credentials, now time.Time) ctrl.Result {
+func (w *statusWriter) kept(r resource, c *bus.Credentials, now time.Time) ctrl.Result {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.expires(r, expiry(c))

@@ -14,6 +14,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
@@ -24,10 +25,10 @@ type wanted struct {
 	hash     string
 	marker   wire.SiteMarker
 	takeOver string
-	streams  []plan.Stream
-	buckets  []plan.Bucket
+	streams  []bus.Stream
+	buckets  []bus.Bucket
 	// copied are the streams in the account of leaves.
-	copied  []plan.Stream
+	copied  []bus.Stream
 	servers []string
 	// stood are the streams that stood on these servers before, as the Site's status has it.
 	stood []string
@@ -59,9 +60,9 @@ func newWanted(site *v1alpha1.Site, secrets workload.Secrets, cluster string) wa
 	w := wanted{
 		marker:   plan.Marker(site, cluster),
 		takeOver: site.Annotations[v1alpha1.AnnotationTakeOver],
-		streams:  plan.Streams(site),
-		buckets:  plan.Buckets(site),
-		copied:   plan.CopiedStreams(site),
+		streams:  bus.Streams(site),
+		buckets:  bus.Buckets(site),
+		copied:   bus.CopiedStreams(site),
 		servers:  site.Spec.JetStream.Servers,
 		stood:    plan.StoodStreams(site),
 	}
@@ -85,7 +86,7 @@ func leavesConfig(site *v1alpha1.Site, secrets workload.Secrets, cfg stream.Conf
 	if problem != nil {
 		return nil
 	}
-	user := plan.LeavesUser(site)
+	user := bus.LeavesUser(site)
 	creds, err := key.mint(user)
 	if err != nil {
 		return nil
@@ -143,7 +144,7 @@ func jetStreamConfig(site *v1alpha1.Site, secrets workload.Secrets) (*stream.Con
 	if err != nil {
 		return nil, unreadable(name, "spec.jetStream.accountKeySecretRef", err)
 	}
-	user := plan.OperatorUser(site)
+	user := bus.OperatorUser(site)
 	if cfg.Credentials, err = key.mint(user); err != nil {
 		return nil, unreadable(name, "spec.jetStream.accountKeySecretRef", err)
 	}

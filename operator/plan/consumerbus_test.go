@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/substorm/substorm/internal/wire"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 )
 
 // What is closed goes, by the hub's name or the leaf's; gap records and what others'
@@ -21,10 +21,10 @@ func TestClosed(t *testing.T) {
 		of + "notice.north.camera", of + "obs.north.mag.raw", of + "notice.south.mag", "live.hub.other.notice.hub.camera",
 	}
 	want := []string{of + "notice.hub.camera", of + "notice.south.mag", of + "obs.hub.camera.raw"}
-	if diff := cmp.Diff(want, plan.Closed("hub", "display", subjects, []string{"mag", wire.LeafInstruments("north")})); diff != "" {
+	if diff := cmp.Diff(want, bus.Closed("hub", "display", subjects, []string{"mag", wire.LeafInstruments("north")})); diff != "" {
 		t.Errorf("closed (-want +is):\n%s", diff)
 	}
-	narrowed := plan.Narrow("hub", []string{"notice.hub.camera", "notice.north.>", "obs.north.*.>", "obs.south.*.>", "gap.hub.display"},
+	narrowed := bus.Narrow("hub", []string{"notice.hub.camera", "notice.north.>", "obs.north.*.>", "obs.south.*.>", "gap.hub.display"},
 		[]string{"mag", wire.LeafInstruments("north")})
 	if diff := cmp.Diff([]string{"notice.north.>", "obs.north.*.>", "gap.hub.display"}, narrowed); diff != "" {
 		t.Errorf("narrowed (-want +is):\n%s", diff)
@@ -41,15 +41,15 @@ func TestNarrowWildcards(t *testing.T) {
 		{[]string{"mag", wire.LeafInstruments("north")}, []string{"gap.hub.display", "notice.hub.mag", "notice.hub.mag.backfill", "obs.hub.mag.>", "obs.hub.mag.raw", "obs.north.*.>"}},
 		{nil, []string{"gap.hub.display"}},
 	} {
-		if diff := cmp.Diff(c.want, plan.Narrow("hub", wild, c.may)); diff != "" {
+		if diff := cmp.Diff(c.want, bus.Narrow("hub", wild, c.may)); diff != "" {
 			t.Errorf("%q (-want +is):\n%s", c.may, diff)
 		}
 	}
-	if got := plan.Narrow("hub", []string{"obs.hub.*.>"}, nil); !slices.Equal(got, []string{wire.NoObservations("hub")}) {
+	if got := bus.Narrow("hub", []string{"obs.hub.*.>"}, nil); !slices.Equal(got, []string{wire.NoObservations("hub")}) {
 		t.Errorf("nothing is left: %q", got)
 	}
 	const of = "live.hub.display."
-	if got := plan.Closed("hub", "display", []string{of + "obs.hub.mag.raw", of + "obs.north.mag.raw"}, []string{wire.AllInstruments}); !slices.Equal(got, []string{of + "obs.north.mag.raw"}) {
+	if got := bus.Closed("hub", "display", []string{of + "obs.hub.mag.raw", of + "obs.north.mag.raw"}, []string{wire.AllInstruments}); !slices.Equal(got, []string{of + "obs.north.mag.raw"}) {
 		t.Errorf("closed: %q", got)
 	}
 }
@@ -70,7 +70,7 @@ func TestWider(t *testing.T) {
 		{[]string{"notice.hub.mag.backfill"}, []string{"notice.hub.*"}, true},
 		{[]string{"gap.hub.other"}, []string{"gap.hub.display"}, true},
 	} {
-		if got := plan.Wider("hub", c.has, c.wanted); got != c.wider {
+		if got := bus.Wider("hub", c.has, c.wanted); got != c.wider {
 			t.Errorf("%q beside %q: %v", c.has, c.wanted, got)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
@@ -44,12 +45,12 @@ func consumerEntry(c *v1alpha1.FeedConsumer, v accept.ConsumerVerdict, secrets w
 		case len(v.Readable) == 0: // of names none stands for all
 			entry.Instruments = []string{wire.NothingSelected}
 		}
-		if entry.Durable = KeptDurable(c, secrets[ConsumerSecretName(c)]); entry.Durable == "" && was.UID == entry.UID {
+		if entry.Durable = bus.KeptDurable(c, secrets[bus.ConsumerSecretName(c)]); entry.Durable == "" && was.UID == entry.UID {
 			entry.Durable = was.Durable
 		}
 		return entry
 	}
 	entry.MaxConnections = int(spec.MaxConnections)
-	entry.Tokens = consumerTokens(c, secrets, was.Tokens)
+	entry.Tokens = bus.ConsumerTokens(c, secrets, was.Tokens)
 	return entry
 }

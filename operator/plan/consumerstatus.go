@@ -13,6 +13,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 )
@@ -110,7 +111,7 @@ type ConsumerView struct {
 	Reports []observed.ConsumerReport
 	URL     string
 	// Credentials are those in its Secret; nil where there are none.
-	Credentials *Credentials
+	Credentials *bus.Credentials
 }
 
 // ConsumerStatus returns the status, and after how long to look again.
@@ -127,13 +128,13 @@ func ConsumerStatus(v ConsumerView) (v1alpha1.FeedConsumerStatus, time.Duration)
 	}
 	c.Set(v1alpha1.ConditionKeepingUp, keepingUp)
 	patienceEnds := c.Finish(finding.First(v, consumerReadiness, finding.Good(v1alpha1.ReasonReady, "it can connect with what Secret "+
-		fmt.Sprintf("%q", ConsumerSecretName(v.Consumer))+" holds: "+v.Verdict.Message)))
+		fmt.Sprintf("%q", bus.ConsumerSecretName(v.Consumer))+" holds: "+v.Verdict.Message)))
 	status := v1alpha1.FeedConsumerStatus{
 		ObservedGeneration: v.Consumer.Generation, Conditions: c.All,
-		SecretName: v.Consumer.Status.SecretName, URL: v.URL, Credentials: v.Credentials.status(),
+		SecretName: v.Consumer.Status.SecretName, URL: v.URL, Credentials: v.Credentials.Status(),
 	}
 	if v.Verdict.Served && v.Failed == nil && v.Site != nil {
-		status.SecretName = ConsumerSecretName(v.Consumer)
+		status.SecretName = bus.ConsumerSecretName(v.Consumer)
 	}
 	v.figures(&status, sum)
 	return status, finding.Soonest(patienceEnds, wait, v.Credentials.RenewsIn(v.Now), observed.FiguresEvery)

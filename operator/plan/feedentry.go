@@ -8,6 +8,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/bus"
 )
 
 // feedEntry is a Feed as feed servers know it.
@@ -19,7 +20,7 @@ func feedEntry(site *v1alpha1.Site, feed *v1alpha1.Feed, v accept.FeedVerdict, r
 	if entry.Instruments == nil {
 		entry.Instruments = []string{}
 	}
-	entry.Notices, entry.Telemetry = feedStreams(site, feed)
+	entry.Notices, entry.Telemetry = bus.FeedStreams(site, feed)
 	entry.Backfill = accept.Backfills(feed)
 	if feed.Spec.Access != nil {
 		entry.Live = string(feed.Spec.Access.Live)

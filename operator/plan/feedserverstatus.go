@@ -110,7 +110,7 @@ func FeedServerStatus(v FeedServerView) (v1alpha1.FeedServerStatus, time.Duratio
 		ObservedGeneration: v.Server.Generation, Conditions: c.All,
 		Selector: labels.Set(workload.FeedServerOf(v.Site, v.Server).Selector()).String(),
 		Replicas: new(v.replicas()), ReadyReplicas: new(v.readyReplicas()),
-		Credentials: v.Credentials.status(), Autoscaling: scalingStatus(v.Server, v.Scale()),
+		Credentials: v.Credentials.Status(), Autoscaling: scalingStatus(v.Server, v.Scale()),
 	}
 	if v.Site != nil {
 		status.URL = workload.FeedServerURL(v.Server, v.Services)

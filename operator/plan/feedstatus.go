@@ -9,6 +9,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 )
@@ -62,7 +63,7 @@ func FeedStatus(v FeedView) (v1alpha1.FeedStatus, time.Duration) {
 	}
 	status.Streams = was.Streams // without the Site nobody removes them
 	if v.Site != nil {
-		status.Streams = streamsOf(v.Site, v.Feed)
+		status.Streams = bus.StreamsOf(v.Site, v.Feed)
 	}
 	if f := v.Figures; f != nil {
 		status.MessageCount, status.Bytes, status.EstimatedBytes = new(f.Messages), f.Bytes, f.EstimatedBytes

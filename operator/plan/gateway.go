@@ -15,6 +15,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
@@ -54,7 +55,7 @@ type GatewayView struct {
 	Reports     []observed.GatewayReport
 	Registry    observed.RegistryState
 	// Credentials are those of the pool's user; nil where there are none of ours.
-	Credentials *Credentials
+	Credentials *bus.Credentials
 }
 
 // GatewayAccepted says whether the pool's objects may be made.
@@ -134,7 +135,7 @@ func GatewayStatus(v GatewayView) (v1alpha1.IngestGatewayStatus, time.Duration) 
 	status.Autoscaling = scalingStatus(v.Gateway, v.Scale())
 	status.Datapath, status.RegistryRevision = v.inUse()
 	status.Spool = v.spool()
-	status.Credentials = v.Credentials.status()
+	status.Credentials = v.Credentials.Status()
 	return status, finding.Soonest(patienceEnds, v.strandsIn(), v.Credentials.RenewsIn(v.Now), observed.FiguresEvery)
 }
 

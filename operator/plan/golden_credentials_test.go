@@ -4,7 +4,7 @@ package plan_test
 
 import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 )
 
 // ownPermissions in a .in.yaml stands for the hash of what the user may do.
@@ -12,13 +12,13 @@ const ownPermissions = "own"
 
 // credentialsOf are the credentials that were found of a resource's user, and notes
 // what becomes of them.
-func (w world) credentialsOf(out *planned, resource string, user plan.JetStreamUser, annotations map[string]string) *plan.Credentials {
+func (w world) credentialsOf(out *planned, resource string, user bus.JetStreamUser, annotations map[string]string) *bus.Credentials {
 	found, known := w.Credentials[resource]
 	if !known {
 		return nil
 	}
 	hash := user.Hash("AACCOUNT", "AACCOUNT")
-	var credentials *plan.Credentials
+	var credentials *bus.Credentials
 	if found != nil {
 		c := *found
 		if c.Permissions == ownPermissions {
@@ -27,7 +27,7 @@ func (w world) credentialsOf(out *planned, resource string, user plan.JetStreamU
 		credentials = &c
 	}
 	if out.Credentials == nil {
-		out.Credentials = map[string]plan.CredentialsAction{}
+		out.Credentials = map[string]bus.CredentialsAction{}
 	}
 	out.Credentials[resource] = user.Action(credentials, hash, annotations[v1alpha1.AnnotationRotateCredentials], w.Now)
 	return credentials

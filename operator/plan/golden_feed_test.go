@@ -16,6 +16,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
@@ -36,7 +37,7 @@ type feedWorld struct {
 	Begun   time.Time                  `json:"begun"`
 	// Positions of FeedConsumers as they were found, and as they are kept.
 	Positions     map[string]wire.PositionCursor `json:"positions"`
-	KeptPositions map[string]plan.KeptPosition   `json:"keptPositions"`
+	KeptPositions map[string]bus.KeptPosition    `json:"keptPositions"`
 	// SecretOwners say whose the Secrets are, by their names.
 	SecretOwners      map[string]string                    `json:"secretOwners"`
 	FeedServerReports []observed.FeedServerReport          `json:"feedServerReports"`
@@ -47,10 +48,10 @@ type feedWorld struct {
 type feedsPlanned struct {
 	Feeds           map[string]v1alpha1.FeedStatus         `json:"feeds,omitempty"`
 	FeedConsumers   map[string]v1alpha1.FeedConsumerStatus `json:"feedConsumers,omitempty"`
-	Bus             map[string]plan.BusPlan                `json:"bus,omitempty"`
-	Positions       map[string]plan.PositionChange         `json:"positions,omitempty"`
+	Bus             map[string]bus.Plan                    `json:"bus,omitempty"`
+	Positions       map[string]bus.PositionChange          `json:"positions,omitempty"`
 	Deletions       map[string]plan.Deletion               `json:"deletions,omitempty"`
-	ConsumerUsers   map[string]*plan.JetStreamUser         `json:"consumerUsers,omitempty"`
+	ConsumerUsers   map[string]*bus.JetStreamUser          `json:"consumerUsers,omitempty"`
 	ConsumerSecrets map[string]map[string]string           `json:"consumerSecrets,omitempty"`
 	FeedServers     map[string]v1alpha1.FeedServerStatus   `json:"feedServers,omitempty"`
 	// FeedServerObjects by FeedServer.
@@ -60,7 +61,7 @@ type feedsPlanned struct {
 
 func newFeedsPlanned() feedsPlanned {
 	return feedsPlanned{FeedServers: map[string]v1alpha1.FeedServerStatus{}, FeedServerObjects: map[string][]workload.Object{}, Feeds: map[string]v1alpha1.FeedStatus{}, FeedConsumers: map[string]v1alpha1.FeedConsumerStatus{},
-		Bus: map[string]plan.BusPlan{}, Positions: map[string]plan.PositionChange{}, Deletions: map[string]plan.Deletion{}, ConsumerUsers: map[string]*plan.JetStreamUser{}, ConsumerSecrets: map[string]map[string]string{}}
+		Bus: map[string]bus.Plan{}, Positions: map[string]bus.PositionChange{}, Deletions: map[string]plan.Deletion{}, ConsumerUsers: map[string]*bus.JetStreamUser{}, ConsumerSecrets: map[string]map[string]string{}}
 }
 
 func (p *feedsPlanned) add(t *testing.T, part string, from feedsPlanned) {
@@ -104,7 +105,7 @@ func (w world) planServers(out *planned, site *v1alpha1.Site, servers []v1alpha1
 		program := workload.FeedServerOf(site, server)
 		program.Image, program.Secrets = "substorm/feed-server:dev", secrets
 		if site != nil && site.Spec.JetStream.AccountKeySecretRef != nil {
-			user := plan.FeedServerUser(site, server.Name)
+			user := bus.FeedServerUser(site, server.Name)
 			view.Credentials = w.credentialsOf(out, "feed-server/"+server.Name, user, server.Annotations)
 			out.Users["feed-server/"+server.Name] = user
 			program.Permissions = user.Hash("AACCOUNT", "AACCOUNT")
@@ -164,15 +165,15 @@ func (w world) planFeeds(t *testing.T, out *planned, in *plan.RegistryInput, ser
 	archivist := workload.ArchivistOf(in.Site)
 	archivist.Image, archivist.Secrets = "substorm/archivist:dev", in.Secrets
 	if in.Site.Spec.JetStream.AccountKeySecretRef != nil {
-		user := plan.ArchivistUser(in.Site)
+		user := bus.ArchivistUser(in.Site)
 		out.Users[workload.ArchivistProgram] = user
 		archivist.Permissions = user.Hash("AACCOUNT", "AACCOUNT")
 	}
 	out.Archivist = workload.Archivist{SiteProgram: archivist}.Objects()
-	bus := plan.PlanBus(in.Site, in.Feeds, in.FeedsAre, in.Consumers, in.ConsumersAre, durables(in.Consumers))
-	bus.MayRead = plan.MayRead(bus, in.Feeds, in.Consumers, in.Instruments, may, w.Now)
-	out.Bus[site] = bus
-	out.Positions[site] = plan.Positions(bus, w.Positions, w.KeptPositions, w.Now)
+	streams := bus.MakePlan(in.Site, in.Feeds, in.FeedsAre, in.Consumers, in.ConsumersAre, durables(in.Consumers))
+	streams.MayRead = bus.MayRead(streams, in.Feeds, in.Consumers, in.Instruments, may, w.Now)
+	out.Bus[site] = streams
+	out.Positions[site] = bus.Positions(streams, w.Positions, w.KeptPositions, w.Now)
 }
 
 func (w world) planDeletions(out *planned, in *plan.RegistryInput, site string, accepted finding.Finding) {
@@ -262,7 +263,7 @@ func (w world) planConsumer(out *planned, in *plan.RegistryInput, c *v1alpha1.Fe
 	if found, looked := w.Durables[c.Name]; looked {
 		view.Durables = &found
 	}
-	access := plan.ConsumerAccess{Site: in.Site, Consumer: c, Verdict: verdict, Durable: durables(in.Consumers)[c.Name], Server: server, Services: w.Services, CA: []byte("authority")}
+	access := bus.ConsumerAccess{Site: in.Site, Consumer: c, Verdict: verdict, Durable: durables(in.Consumers)[c.Name], Server: server, Services: w.Services, CA: []byte("authority")}
 	for i := range in.Feeds {
 		if in.Feeds[i].Name == c.Spec.FeedRef.Name {
 			access.Feed = &in.Feeds[i]

@@ -14,6 +14,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
@@ -103,7 +104,7 @@ func (w world) planMirrors(t *testing.T, out *planned, in *plan.RegistryInput, a
 		program := workload.MirrorOf(in.Site, m)
 		program.Image, program.Secrets = "substorm/mirror-jobs:dev", in.Secrets
 		if in.Site != nil && in.Site.Spec.JetStream.AccountKeySecretRef != nil {
-			user := plan.MirrorUser(in.Site, m)
+			user := bus.MirrorUser(in.Site, m)
 			out.Users["mirror/"+m.Name] = user
 			view.Credentials = w.credentialsOf(out, "mirror/"+m.Name, user, m.Annotations)
 			program.Permissions = user.Hash("AACCOUNT", "AACCOUNT")

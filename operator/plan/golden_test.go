@@ -30,6 +30,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
@@ -89,7 +90,7 @@ type world struct {
 	Damage            map[string][]wire.Damage               `json:"damage"`
 	// Credentials in the Secrets of pools, FeedServers and FeedConsumers, and of
 	// leaves, as in pool/north, feed-server/public, consumer/model and leaf/outpost.
-	Credentials map[string]*plan.Credentials `json:"credentials"`
+	Credentials map[string]*bus.Credentials `json:"credentials"`
 	// Ledgers are what archivists reported, by Site.
 	Ledgers map[string]*wire.LedgerStatus `json:"ledgers"`
 	// Expiries are what archivists reported of what keeps data from expiring, by Site.
@@ -111,16 +112,16 @@ type planned struct {
 	IngestGateways map[string]v1alpha1.IngestGatewayStatus `json:"ingestGateways,omitempty"`
 	Instruments    map[string]v1alpha1.InstrumentStatus    `json:"instruments,omitempty"`
 	Registry       map[string]plan.RegistryChange          `json:"registry,omitempty"`
-	Streams        map[string][]plan.Stream                `json:"streams,omitempty"`
-	Buckets        map[string][]plan.Bucket                `json:"buckets,omitempty"`
+	Streams        map[string][]bus.Stream                 `json:"streams,omitempty"`
+	Buckets        map[string][]bus.Bucket                 `json:"buckets,omitempty"`
 	Markers        map[string]markerVerdict                `json:"markers,omitempty"`
-	Users          map[string]plan.JetStreamUser           `json:"users,omitempty"`
-	LeafUsers      map[string]plan.JetStreamUser           `json:"leafUsers,omitempty"`
+	Users          map[string]bus.JetStreamUser            `json:"users,omitempty"`
+	LeafUsers      map[string]bus.JetStreamUser            `json:"leafUsers,omitempty"`
 	Objects        map[string][]workload.Object            `json:"objects,omitempty"`
 	// Replicas are how many pods there should be, by pool.
 	Replicas map[string]int32 `json:"replicas,omitempty"`
 	// Credentials says what becomes of those that were found.
-	Credentials map[string]plan.CredentialsAction `json:"credentials,omitempty"`
+	Credentials map[string]bus.CredentialsAction `json:"credentials,omitempty"`
 
 	feedsPlanned
 	mirrorsPlanned
@@ -194,8 +195,8 @@ func (w world) plan(t *testing.T) planned {
 	out := planned{
 		Sites: map[string]v1alpha1.SiteStatus{}, IngestGateways: map[string]v1alpha1.IngestGatewayStatus{},
 		Instruments: map[string]v1alpha1.InstrumentStatus{}, Registry: map[string]plan.RegistryChange{},
-		Streams: map[string][]plan.Stream{}, Buckets: map[string][]plan.Bucket{},
-		Markers: map[string]markerVerdict{}, Users: map[string]plan.JetStreamUser{}, Objects: map[string][]workload.Object{},
+		Streams: map[string][]bus.Stream{}, Buckets: map[string][]bus.Bucket{},
+		Markers: map[string]markerVerdict{}, Users: map[string]bus.JetStreamUser{}, Objects: map[string][]workload.Object{},
 		Replicas: map[string]int32{}, RequeueAfter: map[string]map[string]string{}, feedsPlanned: newFeedsPlanned(), mirrorsPlanned: newMirrorsPlanned(),
 	}
 	siteOf := map[string]*v1alpha1.Site{}
@@ -239,7 +240,7 @@ func (w world) planSite(t *testing.T, out *planned, name string, site *v1alpha1.
 	var accepted finding.Finding
 	if site != nil {
 		accepted = plan.SiteAccepted(view)
-		view.Archivist.Credentials = w.credentialsOf(out, "archivist", plan.ArchivistUser(site), site.Annotations)
+		view.Archivist.Credentials = w.credentialsOf(out, "archivist", bus.ArchivistUser(site), site.Annotations)
 	}
 	verdicts := accept.Instruments(site, accepted, pools, mine, secrets)
 	registry := w.Registry[name]
@@ -268,14 +269,14 @@ func (w world) planSite(t *testing.T, out *planned, name string, site *v1alpha1.
 	status, wait := plan.SiteStatus(view)
 	out.Sites[name] = status
 	out.requeue("sites", name, wait)
-	out.Streams[name], out.Buckets[name] = slices.Concat(plan.Streams(site), plan.CopiedStreams(site)), plan.Buckets(site)
+	out.Streams[name], out.Buckets[name] = slices.Concat(bus.Streams(site), bus.CopiedStreams(site)), bus.Buckets(site)
 	out.Markers[name] = w.judgeMarker(site)
-	out.Users["operator"] = plan.OperatorUser(site)
+	out.Users["operator"] = bus.OperatorUser(site)
 	for _, leaf := range site.Spec.Leaves {
 		if out.LeafUsers == nil {
-			out.LeafUsers = map[string]plan.JetStreamUser{}
+			out.LeafUsers = map[string]bus.JetStreamUser{}
 		}
-		out.LeafUsers[leaf.Code] = plan.LeafUser(site, leaf)
+		out.LeafUsers[leaf.Code] = bus.LeafUser(site, leaf)
 		w.credentialsOf(out, "leaf/"+leaf.Code, out.LeafUsers[leaf.Code], nil)
 	}
 }
@@ -335,7 +336,7 @@ func (w world) planPool(t *testing.T, out *planned, pool *v1alpha1.IngestGateway
 	slices.Sort(view.Replicated)
 	view.Pods = keep(w.Pods, func(p corev1.Pod) bool { return p.Labels[workload.LabelInstance] == pool.Name })
 	if site != nil {
-		view.Credentials = w.credentialsOf(out, "pool/"+pool.Name, plan.GatewayUser(site, pool.Name), pool.Annotations)
+		view.Credentials = w.credentialsOf(out, "pool/"+pool.Name, bus.GatewayUser(site, pool.Name), pool.Annotations)
 	}
 	status, wait := plan.GatewayStatus(view)
 	out.IngestGateways[pool.Name] = status
@@ -349,7 +350,7 @@ func (w world) planPool(t *testing.T, out *planned, pool *v1alpha1.IngestGateway
 		p.Keeps = must(plan.TemplateAsItIs(&view.StatefulSet.Spec.Template))(t)
 	}
 	if site.Spec.JetStream.AccountKeySecretRef != nil {
-		user := plan.GatewayUser(site, pool.Name)
+		user := bus.GatewayUser(site, pool.Name)
 		out.Users[pool.Name] = user
 		p.Permissions = user.Hash("AACCOUNT", "AACCOUNT")
 	}

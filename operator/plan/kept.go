@@ -12,6 +12,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 )
@@ -80,8 +81,8 @@ func (in RegistryInput) keptInstrument(inst *v1alpha1.Instrument, was wire.Instr
 // stays, but for a token that is not in its Secret any more.
 func (in RegistryInput) keptConsumer(c *v1alpha1.FeedConsumer, was wire.ConsumerEntry, next int64) wire.ConsumerEntry {
 	var tokens []string
-	if secret := in.Secrets[ConsumerSecretName(c)]; secret != nil && metav1.IsControlledBy(secret, c) {
-		tokens = accept.TokensOf(secret, KeyToken)
+	if secret := in.Secrets[bus.ConsumerSecretName(c)]; secret != nil && metav1.IsControlledBy(secret, c) {
+		tokens = accept.TokensOf(secret, bus.KeyToken)
 	}
 	is := was
 	if is.Tokens = accept.Held(was.Tokens, tokens); !reflect.DeepEqual(was, is) {

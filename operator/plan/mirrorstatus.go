@@ -66,7 +66,7 @@ func MirrorStatus(v MirrorView) (v1alpha1.MirrorPartnerStatus, time.Duration) {
 	}
 	patienceEnds := c.Finish(finding.First(v, mirrorReadiness, v.ready()))
 
-	status := v1alpha1.MirrorPartnerStatus{ObservedGeneration: v.Mirror.Generation, Conditions: c.All, Runs: runs, Credentials: v.Credentials.status()}
+	status := v1alpha1.MirrorPartnerStatus{ObservedGeneration: v.Mirror.Generation, Conditions: c.All, Runs: runs, Credentials: v.Credentials.Status()}
 	v.times(&status)
 	v.figures(&status)
 	return status, finding.Soonest(patienceEnds, v.Credentials.RenewsIn(v.Now), v.nextLook(status.NextRunTime), observed.FiguresEvery)

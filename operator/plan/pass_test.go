@@ -13,6 +13,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 )
@@ -60,8 +61,8 @@ func BenchmarkPass(b *testing.B) {
 		in.FeedsAre = accept.Feeds(in.Site, accepted, in.Feeds, in.Instruments, listed, nil)
 		may := accept.AccessOf(in.Instruments, listed, stands)
 		in.ConsumersAre = accept.Consumers(in.Site, in.Feeds, in.FeedsAre, in.Consumers, nil, may, now)
-		bus := plan.PlanBus(in.Site, in.Feeds, in.FeedsAre, in.Consumers, in.ConsumersAre, nil)
-		plan.MayRead(bus, in.Feeds, in.Consumers, in.Instruments, may, now)
+		streams := bus.MakePlan(in.Site, in.Feeds, in.FeedsAre, in.Consumers, in.ConsumersAre, nil)
+		bus.MayRead(streams, in.Feeds, in.Consumers, in.Instruments, may, now)
 		return plan.Registry(in, stands, nil, 1)
 	}
 	first := judge(observed.RegistryState{})

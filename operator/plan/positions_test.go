@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	"github.com/substorm/substorm/internal/wire"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 )
 
 // A durable goes on behind the furthest place in its stream as it stands, of its own
 // FeedConsumer.
 func TestGoesOnAfter(t *testing.T) {
-	d := plan.Durable{Stream: "OBS_hub", UID: "c-1"}
+	d := bus.Durable{Stream: "OBS_hub", UID: "c-1"}
 	at := func(uid, token string) wire.PositionCursor {
 		return wire.PositionCursor{UID: uid, Streams: map[string]string{"OBS_hub": token, "NOTICE_hub": "1-99-0"}}
 	}
@@ -27,7 +27,7 @@ func TestGoesOnAfter(t *testing.T) {
 		"of another stream alone": {[]wire.PositionCursor{{UID: "c-1", Streams: map[string]string{"NOTICE_hub": "1-99-0"}}}, 0},
 		"malformed":               {[]wire.PositionCursor{at("c-1", "far")}, 0},
 	} {
-		if got := plan.GoesOnAfter(d, "1", c.known...); got != c.want {
+		if got := bus.GoesOnAfter(d, "1", c.known...); got != c.want {
 			t.Errorf("%s: after %d, not %d", name, got, c.want)
 		}
 	}

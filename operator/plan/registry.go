@@ -14,6 +14,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
@@ -201,9 +202,9 @@ func (in RegistryInput) consumerEntries(stands observed.RegistryState, next int6
 			continue
 		} else if exists && verdict.Absent {
 			entry := was
-			entry.Durable = cmp.Or(KeptDurable(c, in.Secrets[ConsumerSecretName(c)]), was.Durable)
+			entry.Durable = cmp.Or(bus.KeptDurable(c, in.Secrets[bus.ConsumerSecretName(c)]), was.Durable)
 			if len(was.Tokens) > 0 {
-				entry.Tokens = consumerTokens(c, in.Secrets, was.Tokens)
+				entry.Tokens = bus.ConsumerTokens(c, in.Secrets, was.Tokens)
 			}
 			if !reflect.DeepEqual(entry, was) {
 				entry.Revision = next

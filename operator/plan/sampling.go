@@ -18,25 +18,6 @@ import (
 // said.
 const consumersMinInterval = time.Second
 
-// samplingEntry is spec.sampling as gateways know it, intervals filled in.
-func samplingEntry(s *v1alpha1.Sampling) *wire.SamplingEntry {
-	if s == nil {
-		return nil
-	}
-	others := wire.ChannelSampling{State: samplingState(s.State), IntervalMillis: intervalMillis(s.Interval, 0)}
-	entry := &wire.SamplingEntry{Channels: []wire.ChannelSampling{others}}
-	for _, c := range s.Channels {
-		entry.Channels = append(entry.Channels, wire.ChannelSampling{
-			Channel: c.Name, State: samplingState(c.State), IntervalMillis: intervalMillis(c.Interval, others.IntervalMillis),
-		})
-	}
-	if s.ConsumerRequests == v1alpha1.ConsumerRequestsAllow {
-		entry.ConsumersMayAsk = true
-		entry.MinIntervalMillis = intervalMillis(s.MinInterval, consumersMinInterval.Milliseconds())
-	}
-	return entry
-}
-
 func samplingState(s v1alpha1.SamplingState) string {
 	switch s {
 	case v1alpha1.SamplingPaused, "Off": // Off stands in Instruments that were stored before the value was renamed

@@ -18,6 +18,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
@@ -150,9 +151,9 @@ func written(t *testing.T) map[string]*corev1.Secret {
 	all := map[string]*coreac.SecretApplyConfiguration{
 		"pool.go":           pool.CredentialsSecret(token),
 		"peers.go":          pool.CertificateSecret("pool-peers", map[string][]byte{"token": token}),
-		"leaf.go":           LeafSecret(site, v1alpha1.Leaf{Code: "north"}, token, ""),
+		"leaf.go":           bus.LeafSecret(site, v1alpha1.Leaf{Code: "north"}, token, ""),
 		"siteprogram.go":    workload.FeedServerOf(site, &v1alpha1.FeedServer{ObjectMeta: metav1.ObjectMeta{Name: "feed", Namespace: "field", UID: "f-1"}}).CredentialsSecret(token),
-		"consumersecret.go": ConsumerAccess{Site: site, Consumer: consumer}.Secret(map[string][]byte{KeyToken: token, KeyURL: []byte("ws://feed.example/feeds/all/ws?consumer=viewer")}, ""),
+		"consumersecret.go": bus.ConsumerAccess{Site: site, Consumer: consumer}.Secret(map[string][]byte{bus.KeyToken: token, bus.KeyURL: []byte("ws://feed.example/feeds/all/ws?consumer=viewer")}, ""),
 	}
 	secrets := map[string]*corev1.Secret{}
 	for name, ac := range all {

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
@@ -19,7 +20,7 @@ type SiteProgramView struct {
 	Deployment *appsv1.Deployment
 	Pods       []corev1.Pod
 	// Credentials are those of its user; nil where there are none of ours.
-	Credentials *Credentials
+	Credentials *bus.Credentials
 }
 
 func (v SiteProgramView) refused() (finding.Finding, bool) {
@@ -93,5 +94,5 @@ func (v SiteView) archivistAvailable() finding.Finding {
 }
 
 func (v SiteView) archivistState() *v1alpha1.ArchivistState {
-	return &v1alpha1.ArchivistState{ReadyReplicas: v.Archivist.readyReplicas(), Credentials: v.Archivist.Credentials.status()}
+	return &v1alpha1.ArchivistState{ReadyReplicas: v.Archivist.readyReplicas(), Credentials: v.Archivist.Credentials.Status()}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/bus"
 )
 
 // TestStandalone: what a process puts in place of what manifests say, what of them holds, and what is said of the rest.
@@ -58,7 +59,7 @@ func TestStandalone(t *testing.T) {
 	if is := spec.JetStream; is.Observations.MaxSize.Value() != 2<<30 || is.Notices.MaxSize.Value() != 512<<20 {
 		t.Errorf("on a disk with 4 GiB the streams have at most %s and %s", &is.Observations.MaxSize, &is.Notices.MaxSize)
 	}
-	for _, b := range plan.Buckets(site) {
+	for _, b := range bus.Buckets(site) {
 		if b.Unsynced != (b.Name == "STATUS_hub" || b.Name == "LEASE_hub") {
 			t.Errorf("bucket %s: not synced: %t", b.Name, b.Unsynced)
 		}

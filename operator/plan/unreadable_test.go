@@ -15,6 +15,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/bus"
 	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
@@ -77,7 +78,7 @@ func unreadableInput() (plan.RegistryInput, observed.RegistryState) {
 		}
 		if name != "gone" {
 			yes := true
-			in.Secrets[secret] = &corev1.Secret{Data: map[string][]byte{plan.KeyToken: []byte(staying)},
+			in.Secrets[secret] = &corev1.Secret{Data: map[string][]byte{bus.KeyToken: []byte(staying)},
 				ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{UID: c.UID, Controller: &yes}}}}
 		}
 		in.Consumers = append(in.Consumers, c)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package bus
 
 import (
 	"cmp"
@@ -82,9 +82,9 @@ func KeptDurable(c *v1alpha1.FeedConsumer, secret *corev1.Secret) string {
 // durableName: what stands in a Secret becomes part of subjects.
 var durableName = regexp.MustCompile(`^[a-z0-9_-]+$`)
 
-// consumerTokens are the hashes of a FeedConsumer's token. Without a Secret of its
+// ConsumerTokens are the hashes of a FeedConsumer's token. Without a Secret of its
 // own it has none that anybody could show.
-func consumerTokens(c *v1alpha1.FeedConsumer, secrets workload.Secrets, was []wire.TokenHash) []wire.TokenHash {
+func ConsumerTokens(c *v1alpha1.FeedConsumer, secrets workload.Secrets, was []wire.TokenHash) []wire.TokenHash {
 	secret := secrets[ConsumerSecretName(c)]
 	if secret == nil || !metav1.IsControlledBy(secret, c) || accept.TooGuessable(secret, KeyToken) {
 		return []wire.TokenHash{wire.NoToken()}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package bus
 
 import (
 	"fmt"
@@ -34,9 +34,9 @@ type Durable struct {
 	UID string `json:"uid"`
 }
 
-// BusPlan is what JetStream should hold of a Site's Feeds and FeedConsumers, beside
+// Plan is what JetStream should hold of a Site's Feeds and FeedConsumers, beside
 // the base streams.
-type BusPlan struct {
+type Plan struct {
 	Streams  []OwnStream `json:"streams,omitempty"`
 	Durables []Durable   `json:"durables,omitempty"`
 	// Feeds and Consumers are all that exist: what is planned for none of them, and
@@ -68,7 +68,7 @@ type BusPlan struct {
 // Succeeds returns the durable of a stream that is planned for a FeedConsumer, under
 // whichever name, and false where none is: it goes on where one of an earlier name is, which
 // must stand until then.
-func (p *BusPlan) Succeeds(stream, consumer string) (Durable, bool) {
+func (p *Plan) Succeeds(stream, consumer string) (Durable, bool) {
 	for i := range p.Durables {
 		d := &p.Durables[i]
 		if of, _ := wire.ParseConsumerDurable(d.Name); d.Stream == stream && of == consumer {
@@ -79,7 +79,7 @@ func (p *BusPlan) Succeeds(stream, consumer string) (Durable, bool) {
 }
 
 // AddDurable adds one to the plan.
-func (p *BusPlan) AddDurable(d Durable) {
+func (p *Plan) AddDurable(d Durable) {
 	if p.durables == nil {
 		p.durables = map[[2]string]int{}
 	}
@@ -89,7 +89,7 @@ func (p *BusPlan) AddDurable(d Durable) {
 
 // Durable returns the durable of a stream that is planned under a name, and false where
 // none is.
-func (p *BusPlan) Durable(stream, name string) (Durable, bool) {
+func (p *Plan) Durable(stream, name string) (Durable, bool) {
 	i, planned := p.durables[[2]string{stream, name}]
 	if !planned {
 		return Durable{}, false
@@ -97,15 +97,15 @@ func (p *BusPlan) Durable(stream, name string) (Durable, bool) {
 	return p.Durables[i], true
 }
 
-// PlanBus plans streams and durables. Consumers are all of the namespace: those
+// MakePlan plans streams and durables. Consumers are all of the namespace: those
 // without a verdict are another Site's, or their Feed is gone. Durables are the names
 // of theirs, see ConsumerDurables: of one without, what stands stays.
 //
 //nolint:revive // plan.Bus is what is known of the bus.
-func PlanBus(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[string]accept.FeedVerdict,
+func MakePlan(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[string]accept.FeedVerdict,
 	consumers []v1alpha1.FeedConsumer, consumerVerdicts map[string]accept.ConsumerVerdict, durables map[string]string,
-) BusPlan {
-	p := BusPlan{Selections: map[string][]FeedSelection{}}
+) Plan {
+	p := Plan{Selections: map[string][]FeedSelection{}}
 	for i := range site.Spec.PulledBy { // a reader may have confirmed before anything lets it in
 		p.Pullers = append(p.Pullers, site.Spec.PulledBy[i].Reader)
 	}
@@ -165,7 +165,7 @@ func Orphans(feeds []v1alpha1.Feed, consumers []v1alpha1.FeedConsumer) []string 
 // MayRead are the instruments that a FeedConsumer may read, as wire.AllInstruments where
 // that is all of the Site's own: for each that is not settled, and for each that has a
 // stream that is filled. Whatever else is amiss with it, what is closed is closed at once.
-func MayRead(p BusPlan, feeds []v1alpha1.Feed, consumers []v1alpha1.FeedConsumer, instruments []v1alpha1.Instrument, may *accept.SiteAccess, now time.Time) map[string][]string {
+func MayRead(p Plan, feeds []v1alpha1.Feed, consumers []v1alpha1.FeedConsumer, instruments []v1alpha1.Instrument, may *accept.SiteAccess, now time.Time) map[string][]string {
 	all := map[string][]string{}
 	names := make([]string, len(instruments))
 	for i := range instruments {
@@ -353,7 +353,7 @@ func Durables(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedConsumer
 		return []Durable{durableOf(c, name, wire.ConsumerStream(code, c.Name), []string{wire.LiveSubjects(code, c.Name)})}
 	}
 	subjects := map[string][]string{wire.NoticeStream(code): {wire.GapSubject(code, c.Name), wire.SurgeSubject(code)}}
-	notices, telemetry := feedStreams(site, feed)
+	notices, telemetry := FeedStreams(site, feed)
 	if v.Notices {
 		subjects[notices] = append(subjects[notices], noticeSubjects(code, v.Reads(), accept.Backfills(feed))...)
 	}
@@ -378,7 +378,7 @@ func consumerStreams(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedC
 		return []string{wire.ConsumerStream(code, c.Name)}
 	}
 	all := []string{wire.NoticeStream(code)}
-	notices, telemetry := feedStreams(site, feed)
+	notices, telemetry := FeedStreams(site, feed)
 	if v.Notices && !slices.Contains(all, notices) {
 		all = append(all, notices)
 	}

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package bus
 
 import (
 	"cmp"
-	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan/finding"
 )
 
 // The servers of leaves link into an account of the hub's servers that has nothing but
@@ -115,15 +113,4 @@ func LeavesUser(site *v1alpha1.Site) JetStreamUser {
 		}
 	}
 	return user
-}
-
-// leavesHaveNoAccountKey: leaves of a Site whose operator issues users need an account.
-func (v SiteView) leavesHaveNoAccountKey() (finding.Finding, bool) {
-	js := &v.Site.Spec.JetStream
-	if js.AccountKeySecretRef == nil || js.LeafAccountKeySecretRef != nil {
-		return finding.Finding{}, false
-	}
-	return finding.Bad(v1alpha1.ReasonNoAccountKey, fmt.Sprintf(
-		"the servers of leaves link into a NATS account of their own, and nothing is taken from the %d leaves without it: "+
-			"make the account (docs/how-to/nats-accounts.md says how) and set spec.jetStream.leafAccountKeySecretRef", len(v.Site.Spec.Leaves))), true
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package bus
 
 import (
 	"cmp"
@@ -12,9 +12,9 @@ import (
 	"github.com/substorm/substorm/operator/plan/accept"
 )
 
-// feedStreams are the streams that a Feed's notices and telemetry lie in; empty
+// FeedStreams are the streams that a Feed's notices and telemetry lie in; empty
 // where it does not carry them.
-func feedStreams(site *v1alpha1.Site, feed *v1alpha1.Feed) (notices, telemetry string) {
+func FeedStreams(site *v1alpha1.Site, feed *v1alpha1.Feed) (notices, telemetry string) {
 	code := site.Spec.Code
 	notices, telemetry = wire.NoticeStream(code), wire.ObservationStream(code)
 	if feed.Spec.Stream != nil {
@@ -130,7 +130,7 @@ type FeedSelection struct {
 // FeedSelections are what a Feed selects of each of its streams.
 func FeedSelections(site *v1alpha1.Site, feed *v1alpha1.Feed, v accept.FeedVerdict) []FeedSelection {
 	code := site.Spec.Code
-	notices, telemetry := feedStreams(site, feed)
+	notices, telemetry := FeedStreams(site, feed)
 	subjects := map[string][]string{}
 	if notices != "" {
 		subjects[notices] = append(subjects[notices], noticeSubjects(code, v.Selects(), accept.Backfills(feed))...)
@@ -139,15 +139,15 @@ func FeedSelections(site *v1alpha1.Site, feed *v1alpha1.Feed, v accept.FeedVerdi
 		subjects[telemetry] = append(subjects[telemetry], observationSubjects(code, v.Selects(), feed.Spec.Channels)...)
 	}
 	var all []FeedSelection
-	for _, stream := range streamsOf(site, feed) {
+	for _, stream := range StreamsOf(site, feed) {
 		all = append(all, FeedSelection{Stream: stream, Subjects: subjects[stream], Whole: feed.Spec.Stream != nil})
 	}
 	return all
 }
 
-// streamsOf are the streams that a Feed's messages lie in, in order.
-func streamsOf(site *v1alpha1.Site, feed *v1alpha1.Feed) []string {
-	notices, telemetry := feedStreams(site, feed)
+// StreamsOf are the streams that a Feed's messages lie in, in order.
+func StreamsOf(site *v1alpha1.Site, feed *v1alpha1.Feed) []string {
+	notices, telemetry := FeedStreams(site, feed)
 	switch {
 	case notices == "" || notices == telemetry:
 		return []string{telemetry}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package bus
 
 import (
 	"time"
@@ -80,8 +80,8 @@ func (c *Credentials) RenewsIn(now time.Time) time.Duration {
 	return max(c.renewsAt().Sub(now), time.Second)
 }
 
-// status is what is shown of them.
-func (c *Credentials) status() *v1alpha1.CredentialsStatus {
+// Status is what is shown of them.
+func (c *Credentials) Status() *v1alpha1.CredentialsStatus {
 	if c == nil {
 		return nil
 	}

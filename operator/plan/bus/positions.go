@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package bus
 
 import (
 	"slices"
@@ -32,7 +32,7 @@ type PositionChange struct {
 // once in positionEvery, and at once where none is kept of this FeedConsumer. Of a
 // durable that does not stand the place stays that is kept. Those of FeedConsumers that
 // are gone go.
-func Positions(p BusPlan, found map[string]wire.PositionCursor, kept map[string]KeptPosition, now time.Time) PositionChange {
+func Positions(p Plan, found map[string]wire.PositionCursor, kept map[string]KeptPosition, now time.Time) PositionChange {
 	change := PositionChange{Put: map[string]wire.PositionCursor{}}
 	for consumer, is := range found {
 		was, known := kept[consumer]

@@ -22,9 +22,9 @@ import (
 )
 
 // buses are one server, and three.
-var buses = map[string]func(t *testing.T) (bus, int){
-	"one server": func(t *testing.T) (bus, int) { return testenv.NATS(t, testenv.NATSOptions{Operator: true}), 1 },
-	"three servers": func(t *testing.T) (bus, int) {
+var buses = map[string]func(t *testing.T) (servers, int){
+	"one server": func(t *testing.T) (servers, int) { return testenv.NATS(t, testenv.NATSOptions{Operator: true}), 1 },
+	"three servers": func(t *testing.T) (servers, int) {
 		return testenv.NATSCluster(t, testenv.NATSOptions{Operator: true, Domain: code}), 3
 	},
 }

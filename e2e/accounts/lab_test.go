@@ -36,8 +36,8 @@ const (
 	issue    = "0a1b2c3d4e"
 )
 
-// bus is NATS: one server, or three.
-type bus interface {
+// servers are NATS: one server, or three.
+type servers interface {
 	JetStream(t testing.TB) jetstream.JetStream
 	Connect(t testing.TB, opts ...nats.Option) *nats.Conn
 	UserCreds(t testing.TB, permissions jwt.Permissions, connections ...string) string
@@ -49,14 +49,14 @@ type bus interface {
 // lab is a Site with two FeedConsumers.
 type lab struct {
 	t   *testing.T
-	bus bus
+	bus servers
 	// js may do everything in the account SUBSTORM.
 	js jetstream.JetStream
 	// settleLeaf is settle for what a leaf has forged.
 	settleLeaf func()
 }
 
-func newLab(t *testing.T, b bus, replicas int) *lab {
+func newLab(t *testing.T, b servers, replicas int) *lab {
 	t.Helper()
 	l := &lab{t: t, bus: b, js: b.JetStream(t)}
 	testenv.CreateReplicatedSite(t, l.js, code, replicas)

@@ -46,8 +46,8 @@ const (
 
 var instruments = []string{camera, "camera-2", mag}
 
-// bus is NATS: one server, or several.
-type bus interface {
+// servers are NATS: one server, or several.
+type servers interface {
 	JetStream(t testing.TB) jetstream.JetStream
 	UserCreds(t testing.TB, permissions jwt.Permissions, connections ...string) string
 	ConsumerCreds(t testing.TB, permissions jwt.Permissions) string
@@ -57,7 +57,7 @@ type bus interface {
 // lab is one Site: what the operator makes is made by hand.
 type lab struct {
 	t        *testing.T
-	bus      bus
+	bus      servers
 	js       jetstream.JetStream
 	registry jetstream.KeyValue
 	replicas int
@@ -69,7 +69,7 @@ type lab struct {
 	backfill bool
 }
 
-func newLab(t *testing.T, b bus, replicas int) *lab {
+func newLab(t *testing.T, b servers, replicas int) *lab {
 	t.Helper()
 	l := &lab{t: t, bus: b, js: b.JetStream(t), replicas: replicas, consumers: map[string]wire.ConsumerEntry{}}
 	testenv.CreateReplicatedSite(t, l.js, site, replicas)
@@ -152,9 +152,9 @@ func (l *lab) planned(c wire.ConsumerEntry) (bus.Plan, bus.JetStreamUser) {
 		verdict.Readable = c.Instruments
 	}
 	feeds := []v1alpha1.Feed{all}
-	bus := bus.MakePlan(ours, feeds, nil, []v1alpha1.FeedConsumer{consumer}, map[string]accept.ConsumerVerdict{c.Consumer: verdict},
+	p := bus.MakePlan(ours, feeds, nil, []v1alpha1.FeedConsumer{consumer}, map[string]accept.ConsumerVerdict{c.Consumer: verdict},
 		map[string]string{c.Consumer: wire.ConsumerDurable(c.Consumer, issue)})
-	return bus, bus.ConsumerUser(ours, &all, &consumer, verdict, wire.ConsumerDurable(c.Consumer, issue))
+	return p, bus.ConsumerUser(ours, &all, &consumer, verdict, wire.ConsumerDurable(c.Consumer, issue))
 }
 
 func (l *lab) makeStreams(c wire.ConsumerEntry) {

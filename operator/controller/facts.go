@@ -16,6 +16,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/entries"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 )
@@ -44,7 +45,7 @@ type facts struct {
 	waiting map[string]map[string]bool
 
 	// unreadable are the Site's objects that cannot be decoded.
-	unreadable []plan.UnreadableObject
+	unreadable []entries.UnreadableObject
 
 	feeds feedFacts
 	// mirrors are the verdicts on MirrorPartners.
@@ -85,7 +86,7 @@ func newFacts(now time.Time, log *slog.Logger) *facts {
 }
 
 // setUnreadable stores which objects cannot be decoded, and says whether that is new.
-func (f *facts) setUnreadable(all []plan.UnreadableObject) bool {
+func (f *facts) setUnreadable(all []entries.UnreadableObject) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if slices.Equal(f.unreadable, all) {
@@ -95,7 +96,7 @@ func (f *facts) setUnreadable(all []plan.UnreadableObject) bool {
 	return true
 }
 
-func (f *facts) unreadableObjects() []plan.UnreadableObject {
+func (f *facts) unreadableObjects() []entries.UnreadableObject {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.unreadable
@@ -316,7 +317,7 @@ func (f *facts) setRegistry(state observed.RegistryState, complete *wire.Registr
 
 // changeRegistry stores a change that was written. The maps are changed where they are:
 // but for the one controller that writes the registry, all read them under the lock.
-func (f *facts) changeRegistry(change plan.RegistryChange, now time.Time) {
+func (f *facts) changeRegistry(change entries.Change, now time.Time) {
 	f.mu.Lock()
 	is := f.registry
 	changed(is.Entries, change.Put, change.Delete, func(e wire.InstrumentEntry) string { return e.Instrument })

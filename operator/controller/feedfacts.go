@@ -12,6 +12,7 @@ import (
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/bus"
+	"github.com/substorm/substorm/operator/plan/entries"
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
@@ -87,7 +88,7 @@ func (f *facts) busPlan() *bus.Plan {
 }
 
 // judgeFeeds takes all verdicts, and returns the names of those that are new or gone.
-func (f *facts) judgeFeeds(in plan.RegistryInput) (feeds, consumers []string) {
+func (f *facts) judgeFeeds(in entries.Input) (feeds, consumers []string) {
 	nextFeeds := make(map[string]feedJudgement, len(in.Feeds))
 	for i := range in.Feeds {
 		nextFeeds[in.Feeds[i].Name] = feedJudgement{in.Feeds[i].UID, in.Feeds[i].Generation, in.FeedsAre[in.Feeds[i].Name]}

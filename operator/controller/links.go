@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nuid"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/entries"
 )
 
 // links are the Sites' links and facts, by the Site's namespace and name.
@@ -269,7 +269,7 @@ func (l *links) linked(key types.NamespacedName) *link {
 }
 
 // write changes a Site's registry.
-func (l *links) write(ctx context.Context, key types.NamespacedName, change plan.RegistryChange) error {
+func (l *links) write(ctx context.Context, key types.NamespacedName, change entries.Change) error {
 	link := l.linked(key)
 	if link == nil {
 		return errNotConnected

@@ -13,6 +13,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/entries"
 )
 
 type mirrorJudgement struct {
@@ -22,7 +23,7 @@ type mirrorJudgement struct {
 }
 
 // judgeMirrors takes all verdicts, and returns the names of those that are new or gone.
-func (f *facts) judgeMirrors(in plan.RegistryInput) []string {
+func (f *facts) judgeMirrors(in entries.Input) []string {
 	next := make(map[string]mirrorJudgement, len(in.Mirrors))
 	for i := range in.Mirrors {
 		m := &in.Mirrors[i]

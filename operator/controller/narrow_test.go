@@ -19,6 +19,7 @@ import (
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/bus"
+	"github.com/substorm/substorm/operator/plan/entries"
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
@@ -54,7 +55,7 @@ func (o *operatorOf) passes(open []string, restricted ...string) error {
 	o.t.Helper()
 	site := &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: "hub", Namespace: "field", UID: "s-1"}, Spec: v1alpha1.SiteSpec{Code: "hub"}}
 	site.Spec.JetStream.ConsumerAccountKeySecretRef = &v1alpha1.LocalReference{Name: "consumers"}
-	in := plan.RegistryInput{Site: site, Verdicts: map[string]accept.Verdict{}}
+	in := entries.Input{Site: site, Verdicts: map[string]accept.Verdict{}}
 	for _, name := range slices.Concat(open, restricted) {
 		inst := v1alpha1.Instrument{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Generation: 1}}
 		if slices.Contains(restricted, name) {

@@ -22,6 +22,7 @@ import (
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/bus"
+	"github.com/substorm/substorm/operator/plan/entries"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
@@ -133,7 +134,7 @@ const (
 )
 
 // judgeAll judges all of a Site.
-func (r *registryReconciler) judgeAll(ctx context.Context, site types.NamespacedName) (change plan.RegistryChange, err error) {
+func (r *registryReconciler) judgeAll(ctx context.Context, site types.NamespacedName) (change entries.Change, err error) {
 	r.remember(site, nil)
 	view, err := siteView(ctx, r.client, r.links, site)
 	if err != nil {
@@ -151,7 +152,7 @@ func (r *registryReconciler) judgeAll(ctx context.Context, site types.Namespaced
 	if err != nil {
 		return change, err
 	}
-	in := plan.RegistryInput{Site: view.Site, Instruments: instruments, Feeds: of.feeds, Consumers: of.consumers}
+	in := entries.Input{Site: view.Site, Instruments: instruments, Feeds: of.feeds, Consumers: of.consumers}
 	if in.Mirrors, err = mirrorsOfSite(ctx, r.client, site); err != nil {
 		return change, err
 	}
@@ -166,7 +167,7 @@ func (r *registryReconciler) judgeAll(ctx context.Context, site types.Namespaced
 		return change, nil
 	}
 	f := r.links.open(site)
-	if f.setUnreadable(plan.UnreadableObjects(in, gateways, servers)) {
+	if f.setUnreadable(entries.UnreadableObjects(in, gateways, servers)) {
 		r.wakers.sites.wake(site)
 	}
 	if in.Secrets, err = r.secrets.read(ctx, site.Namespace, registrySecrets(in)); err != nil {
@@ -203,7 +204,7 @@ func (r *registryReconciler) judgeAll(ctx context.Context, site types.Namespaced
 }
 
 // busOf is what JetStream should hold of a Site's Feeds and FeedConsumers.
-func busOf(in plan.RegistryInput, of siteFeeds, may *accept.SiteAccess, now time.Time) bus.Plan {
+func busOf(in entries.Input, of siteFeeds, may *accept.SiteAccess, now time.Time) bus.Plan {
 	durables := bus.ConsumerDurables(in.Consumers, in.Secrets)
 	p := bus.MakePlan(in.Site, in.Feeds, in.FeedsAre, in.Consumers, in.ConsumersAre, durables)
 	p.Mirrors = mirrorNames(in.Mirrors)
@@ -227,7 +228,7 @@ func (r *registryReconciler) remember(site types.NamespacedName, is *judgedSite)
 }
 
 // wake wakes everybody whose verdict or entry is new.
-func (r *registryReconciler) wake(site types.NamespacedName, f *facts, in plan.RegistryInput, change plan.RegistryChange) {
+func (r *registryReconciler) wake(site types.NamespacedName, f *facts, in entries.Input, change entries.Change) {
 	changed, gone := f.judge(in.Instruments, in.Verdicts)
 	for _, entry := range change.Put {
 		changed = append(changed, entry.Instrument)
@@ -267,22 +268,22 @@ var errHeld = errors.New("what is closed waits until no durable gives it")
 // isn't, its return wakes this controller. What the registry closes no durable gives any
 // more before it is written; where that cannot be brought about it waits, and the rest does
 // not.
-func (r *registryReconciler) write(ctx context.Context, site types.NamespacedName, view plan.SiteView, in plan.RegistryInput) (plan.RegistryChange, error) {
+func (r *registryReconciler) write(ctx context.Context, site types.NamespacedName, view plan.SiteView, in entries.Input) (entries.Change, error) {
 	_, bus, registry, complete := r.links.facts(site).snapshot()
 	if !bus.Up {
-		return plan.RegistryChange{}, nil
+		return entries.Change{}, nil
 	}
 	newest := r.newest(site, view)
-	change := plan.Registry(in, registry, complete, newest)
+	change := entries.Plan(in, registry, complete, newest)
 	var held error
 	if closing := change.Closes(registry); closing.Any() {
-		if _, err := r.bring(ctx, site, plan.RegistryChange{}); err != nil { // who led before opens nothing from now on
-			return plan.RegistryChange{}, err
+		if _, err := r.bring(ctx, site, entries.Change{}); err != nil { // who led before opens nothing from now on
+			return entries.Change{}, err
 		}
 		if err := r.links.narrow(ctx, site); err != nil {
 			held = fmt.Errorf("%w: Instruments %q, Feeds %q: %w", errHeld, closing.Instruments, closing.Feeds, err)
 			in.Held = closing
-			change = plan.Registry(in, registry, complete, newest)
+			change = entries.Plan(in, registry, complete, newest)
 		}
 	}
 	change, err := r.bring(ctx, site, change)
@@ -297,7 +298,7 @@ func (r *registryReconciler) newest(site types.NamespacedName, view plan.SiteVie
 
 // bring writes a change, and returns what was written of it: nothing while JetStream is away. An operator that leads writes
 // the marker even where nothing changes: from then on the one that led before it can write nothing.
-func (r *registryReconciler) bring(ctx context.Context, site types.NamespacedName, change plan.RegistryChange) (plan.RegistryChange, error) {
+func (r *registryReconciler) bring(ctx context.Context, site types.NamespacedName, change entries.Change) (entries.Change, error) {
 	if change.Complete == nil {
 		_, _, _, stands := r.links.facts(site).snapshot()
 		if stands == nil || stands.Writer == r.links.writer {
@@ -307,10 +308,10 @@ func (r *registryReconciler) bring(ctx context.Context, site types.NamespacedNam
 	}
 	err := r.links.write(ctx, site, change)
 	if errors.Is(err, errNotConnected) {
-		return plan.RegistryChange{}, nil
+		return entries.Change{}, nil
 	}
 	if err != nil {
-		return plan.RegistryChange{}, err
+		return entries.Change{}, err
 	}
 	r.log.Info("wrote the registry", "site", site.String(), "revision", change.Complete.Revision,
 		"changed", len(slices.Concat(puts(change)...)), "removed", len(slices.Concat(deletes(change)...)), "instruments", change.Complete.Count,
@@ -319,7 +320,7 @@ func (r *registryReconciler) bring(ctx context.Context, site types.NamespacedNam
 }
 
 // registrySecrets are those whose tokens stand in the registry.
-func registrySecrets(in plan.RegistryInput) []workload.SecretNeed {
+func registrySecrets(in entries.Input) []workload.SecretNeed {
 	needs := append(accept.ReadersSecrets(in.Site), tokenSecrets(in.Instruments)...)
 	ofSite := map[string]bool{}
 	for i := range in.Feeds {

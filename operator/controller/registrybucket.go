@@ -15,7 +15,7 @@ import (
 
 	"github.com/substorm/substorm/internal/stream"
 	"github.com/substorm/substorm/internal/wire"
-	"github.com/substorm/substorm/operator/plan"
+	"github.com/substorm/substorm/operator/plan/entries"
 	"github.com/substorm/substorm/operator/plan/observed"
 )
 
@@ -152,7 +152,7 @@ func (l *link) registryStands(ctx context.Context) bool {
 
 // write brings a change to the registry, and remembers it. After an error what
 // stands is read anew, so that the next change begins where this one stopped.
-func (l *link) write(ctx context.Context, change plan.RegistryChange) error {
+func (l *link) write(ctx context.Context, change entries.Change) error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	l.mu.Lock()
@@ -181,7 +181,7 @@ func (l *link) write(ctx context.Context, change plan.RegistryChange) error {
 //
 // A chain of messages that each expect the ID of the one before would not do: of a stream with replicas, NATS 2.15 stops for
 // good at a message that comes after another one than it expects.
-func putRegistry(ctx context.Context, js jetstream.JetStream, bucket string, last uint64, change plan.RegistryChange) (uint64, error) {
+func putRegistry(ctx context.Context, js jetstream.JetStream, bucket string, last uint64, change entries.Change) (uint64, error) {
 	messages, err := registryMessages(bucket, change)
 	if err != nil {
 		return 0, err
@@ -257,7 +257,7 @@ func pastMirrors(ctx context.Context, js jetstream.JetStream, bucket string, las
 }
 
 // registryMessages are the messages that make a change in a bucket, in their order.
-func registryMessages(bucket string, change plan.RegistryChange) ([]*nats.Msg, error) {
+func registryMessages(bucket string, change entries.Change) ([]*nats.Msg, error) {
 	subject := "$KV." + bucket + "."
 	var all []*nats.Msg
 	for _, put := range slices.Concat(puts(change)...) {
@@ -285,7 +285,7 @@ type registryPut struct {
 
 // puts are by kind, in the order of plan.RegistryChange: one kind is written before the
 // next one is begun.
-func puts(change plan.RegistryChange) [][]registryPut {
+func puts(change entries.Change) [][]registryPut {
 	all := make([][]registryPut, 6)
 	for _, e := range change.PutClosed {
 		all[0] = append(all[0], registryPut{wire.RegistryClosedKey(e.Instrument), e})
@@ -309,7 +309,7 @@ func puts(change plan.RegistryChange) [][]registryPut {
 }
 
 // deletes are the keys that go, by kind.
-func deletes(change plan.RegistryChange) [][]string {
+func deletes(change entries.Change) [][]string {
 	var all [][]string
 	for _, of := range []struct {
 		names []string

@@ -18,8 +18,8 @@ import (
 
 	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
-	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/bus"
+	"github.com/substorm/substorm/operator/plan/entries"
 	"github.com/substorm/substorm/operator/plan/observed"
 )
 
@@ -97,8 +97,8 @@ func (f *farServer) carry(server, client net.Conn) {
 // for all.
 const manyEntries = 20_000
 
-func registryOf(n int) plan.RegistryChange {
-	c := plan.RegistryChange{Complete: &wire.RegistryComplete{Revision: 1, Count: n}}
+func registryOf(n int) entries.Change {
+	c := entries.Change{Complete: &wire.RegistryComplete{Revision: 1, Count: n}}
 	for i := range n {
 		c.Put = append(c.Put, wire.InstrumentEntry{UID: "u", Generation: 1, Revision: 1, Instrument: fmt.Sprintf("mag-%05d", i),
 			Gateway: "pool", Listeners: []wire.ListenerEntry{{Protocol: wire.ProtocolUDP, Port: 30100, Channel: "raw"}}})
@@ -246,7 +246,7 @@ func hasOneWriter(t *testing.T, js jetstream.JetStream, kv jetstream.KeyValue) {
 
 	second, _ := read()
 	_, _, _, claim := second.facts.snapshot() // what it begins with, where it has nothing to change
-	if err := second.write(t.Context(), plan.RegistryChange{Complete: claim}); err != nil {
+	if err := second.write(t.Context(), entries.Change{Complete: claim}); err != nil {
 		t.Fatal(err)
 	}
 	before := first.last

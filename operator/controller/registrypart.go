@@ -14,6 +14,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/entries"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
@@ -52,7 +53,7 @@ func (r *registryReconciler) judgeSome(ctx context.Context, site types.Namespace
 	if err != nil {
 		return false, err
 	}
-	in := plan.RegistryInput{Site: view.Site}
+	in := entries.Input{Site: view.Site}
 	if in.Instruments, err = r.closure(ctx, site, was, names, gateways); err != nil || in.Instruments == nil {
 		return false, err
 	}
@@ -71,7 +72,7 @@ func (r *registryReconciler) judgeSome(ctx context.Context, site types.Namespace
 		}
 		next[inst.Name], all = is, append(all, inst.Name)
 	}
-	change, err := r.bring(ctx, site, plan.RegistryPart(in, all, stands, *complete, r.newest(site, view)))
+	change, err := r.bring(ctx, site, entries.PlanPart(in, all, stands, *complete, r.newest(site, view)))
 	if err != nil {
 		return false, err
 	}

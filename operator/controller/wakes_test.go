@@ -16,8 +16,8 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/entries"
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
@@ -44,7 +44,7 @@ func TestRevisionWakesWhoWaits(t *testing.T) {
 	accepted := finding.Finding{Status: metav1.ConditionTrue}
 	verdicts := map[string]accept.Verdict{"waits": {Finding: accepted, Gateway: "pool"}, "follows": {Finding: accepted, Gateway: "pool"}, "elsewhere": {Finding: accepted, Gateway: "other"}}
 	consumers := map[string]accept.ConsumerVerdict{"waits-too": {Finding: accepted}, "served": {Finding: accepted}}
-	in := plan.RegistryInput{Verdicts: verdicts, ConsumersAre: consumers}
+	in := entries.Input{Verdicts: verdicts, ConsumersAre: consumers}
 	for name := range verdicts {
 		in.Instruments = append(in.Instruments, v1alpha1.Instrument{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/bus"
+	"github.com/substorm/substorm/operator/plan/entries"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
@@ -143,7 +144,7 @@ func (w world) deployment(name string) *appsv1.Deployment {
 	return nil
 }
 
-func (w world) planFeeds(t *testing.T, out *planned, in *plan.RegistryInput, servers []v1alpha1.FeedServer, site string, accepted finding.Finding, registry observed.RegistryState) {
+func (w world) planFeeds(t *testing.T, out *planned, in *entries.Input, servers []v1alpha1.FeedServer, site string, accepted finding.Finding, registry observed.RegistryState) {
 	in.Feeds = keep(load[v1alpha1.Feed](t, "feeds", w.Feeds), func(f v1alpha1.Feed) bool { return f.Spec.SiteRef.Name == site })
 	w.planDeletions(out, in, site, accepted)
 	in.Feeds = keep(in.Feeds, func(f v1alpha1.Feed) bool { return f.DeletionTimestamp == nil })
@@ -176,7 +177,7 @@ func (w world) planFeeds(t *testing.T, out *planned, in *plan.RegistryInput, ser
 	out.Positions[site] = bus.Positions(streams, w.Positions, w.KeptPositions, w.Now)
 }
 
-func (w world) planDeletions(out *planned, in *plan.RegistryInput, site string, accepted finding.Finding) {
+func (w world) planDeletions(out *planned, in *entries.Input, site string, accepted finding.Finding) {
 	clock := plan.DeletionClock{Now: w.Now, Begun: w.Begun}
 	for i := range in.Feeds {
 		f := &in.Feeds[i]
@@ -210,7 +211,7 @@ func (w world) owned(secrets workload.Secrets) workload.Secrets {
 	return all
 }
 
-func (w world) planFeed(out *planned, in *plan.RegistryInput, feed *v1alpha1.Feed, registry observed.RegistryState) {
+func (w world) planFeed(out *planned, in *entries.Input, feed *v1alpha1.Feed, registry observed.RegistryState) {
 	view := plan.FeedView{Now: w.Now, Feed: feed, Site: in.Site, Verdict: in.FeedsAre[feed.Name], Bus: w.Bus[feed.Spec.SiteRef.Name],
 		Consumers: map[string]time.Duration{}}
 	if entry, exists := registry.Feeds[feed.Name]; exists {
@@ -243,7 +244,7 @@ func durables(consumers []v1alpha1.FeedConsumer) map[string]string {
 	return all
 }
 
-func (w world) planConsumer(out *planned, in *plan.RegistryInput, c *v1alpha1.FeedConsumer, server *v1alpha1.FeedServer, registry observed.RegistryState) {
+func (w world) planConsumer(out *planned, in *entries.Input, c *v1alpha1.FeedConsumer, server *v1alpha1.FeedServer, registry observed.RegistryState) {
 	view := plan.ConsumerView{Now: w.Now, Consumer: c, Server: server, Servers: w.FeedServerReports, Reports: w.ConsumerReports[c.Name]}
 	verdict, known := in.ConsumersAre[c.Name]
 	if !known {

@@ -15,6 +15,7 @@ import (
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/bus"
+	"github.com/substorm/substorm/operator/plan/entries"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
@@ -77,7 +78,7 @@ func (p *mirrorsPlanned) add(part string, from mirrorsPlanned) bool {
 }
 
 // planMirrors plans the MirrorPartners of a Site, which is nil where it does not exist.
-func (w world) planMirrors(t *testing.T, out *planned, in *plan.RegistryInput, accepted finding.Finding, registry observed.RegistryState) {
+func (w world) planMirrors(t *testing.T, out *planned, in *entries.Input, accepted finding.Finding, registry observed.RegistryState) {
 	var others []v1alpha1.MirrorPartner
 	if in.Site != nil {
 		others = keep(load[v1alpha1.MirrorPartner](t, "mirrorpartners", w.MirrorPartners), func(m v1alpha1.MirrorPartner) bool { return m.Spec.SiteRef.Name != in.Site.Name })

@@ -31,6 +31,7 @@ import (
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/bus"
+	"github.com/substorm/substorm/operator/plan/entries"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
@@ -111,7 +112,7 @@ type planned struct {
 	Sites          map[string]v1alpha1.SiteStatus          `json:"sites,omitempty"`
 	IngestGateways map[string]v1alpha1.IngestGatewayStatus `json:"ingestGateways,omitempty"`
 	Instruments    map[string]v1alpha1.InstrumentStatus    `json:"instruments,omitempty"`
-	Registry       map[string]plan.RegistryChange          `json:"registry,omitempty"`
+	Registry       map[string]entries.Change               `json:"registry,omitempty"`
 	Streams        map[string][]bus.Stream                 `json:"streams,omitempty"`
 	Buckets        map[string][]bus.Bucket                 `json:"buckets,omitempty"`
 	Markers        map[string]markerVerdict                `json:"markers,omitempty"`
@@ -194,7 +195,7 @@ func (w world) plan(t *testing.T) planned {
 
 	out := planned{
 		Sites: map[string]v1alpha1.SiteStatus{}, IngestGateways: map[string]v1alpha1.IngestGatewayStatus{},
-		Instruments: map[string]v1alpha1.InstrumentStatus{}, Registry: map[string]plan.RegistryChange{},
+		Instruments: map[string]v1alpha1.InstrumentStatus{}, Registry: map[string]entries.Change{},
 		Streams: map[string][]bus.Stream{}, Buckets: map[string][]bus.Bucket{},
 		Markers: map[string]markerVerdict{}, Users: map[string]bus.JetStreamUser{}, Objects: map[string][]workload.Object{},
 		Replicas: map[string]int32{}, RequeueAfter: map[string]map[string]string{}, feedsPlanned: newFeedsPlanned(), mirrorsPlanned: newMirrorsPlanned(),
@@ -249,13 +250,13 @@ func (w world) planSite(t *testing.T, out *planned, name string, site *v1alpha1.
 		complete = &wire.RegistryComplete{Revision: registry.Revision, Count: len(registry.Entries),
 			Feeds: len(registry.Feeds), Consumers: len(registry.Consumers), Readers: len(registry.Readers), Mirrors: len(registry.Mirrors)}
 	}
-	in := plan.RegistryInput{Site: site, Instruments: mine, Verdicts: verdicts, Secrets: secrets}
+	in := entries.Input{Site: site, Instruments: mine, Verdicts: verdicts, Secrets: secrets}
 	w.planFeeds(t, out, &in, servers, name, accepted, registry)
 	w.planServers(out, site, servers, accepted, in.Secrets)
 	in.Mirrors = keep(load[v1alpha1.MirrorPartner](t, "mirrorpartners", w.MirrorPartners), func(m v1alpha1.MirrorPartner) bool { return ofSite(m.Spec.SiteRef) })
 	w.planMirrors(t, out, &in, accepted, registry)
-	view.Unreadable, view.Deletion = plan.UnreadableObjects(in, pools, servers), out.Deletions["site/"+name]
-	out.Registry[name] = plan.Registry(in, registry, complete, 0)
+	view.Unreadable, view.Deletion = entries.UnreadableObjects(in, pools, servers), out.Deletions["site/"+name]
+	out.Registry[name] = entries.Plan(in, registry, complete, 0)
 
 	for i := range mine {
 		w.planInstrument(out, &mine[i], verdicts[mine[i].Name], registry, pools, view.Flowing)
@@ -312,7 +313,7 @@ func (w world) planInstrument(out *planned, inst *v1alpha1.Instrument, verdict a
 	flowing[inst.Name] = finding.Of(status.Conditions, v1alpha1.ConditionDataFlowing)
 }
 
-func (w world) planPool(t *testing.T, out *planned, pool *v1alpha1.IngestGateway, site *v1alpha1.Site, accepted finding.Finding, all []v1alpha1.IngestGateway, secrets workload.Secrets, in plan.RegistryInput) {
+func (w world) planPool(t *testing.T, out *planned, pool *v1alpha1.IngestGateway, site *v1alpha1.Site, accepted finding.Finding, all []v1alpha1.IngestGateway, secrets workload.Secrets, in entries.Input) {
 	instruments, verdicts, registry := in.Instruments, in.Verdicts, w.Registry[pool.Spec.SiteRef.Name]
 	view := plan.GatewayView{Now: w.Now, Gateway: pool, Site: site, SiteAccepted: accepted, Others: all, Secrets: secrets,
 		Bus: w.Bus[pool.Spec.SiteRef.Name], Reports: w.GatewayReports, Registry: registry,

@@ -14,6 +14,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/entries"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 )
@@ -275,7 +276,7 @@ func instrumentDoesNotObserve(v InstrumentView) (finding.Finding, bool) {
 // itIsNotTheTime: spec.cadence.observes says that nothing is due, or was not until
 // less ago than the next data would be overdue.
 func itIsNotTheTime(v InstrumentView) (finding.Finding, bool) {
-	schedule, err := observing.Of(observesEntry(&v.Instrument.Spec))
+	schedule, err := observing.Of(entries.ObservesEntry(&v.Instrument.Spec))
 	if err != nil || schedule.Always() {
 		return finding.Finding{}, false
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/entries"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
@@ -124,7 +125,7 @@ func mirrorMissedItsRun(v MirrorView) (finding.Finding, bool) {
 		return finding.Finding{}, false
 	}
 	last := later(later(&v.CronJob.CreationTimestamp, v.CronJob.Status.LastScheduleTime), v.scheduledFrom())
-	at, due, missed := s.Due(last.Time, v.Now.Add(-runPatience), time.Duration(millis(v.Mirror.Spec.Schedule.StartingDeadline))*time.Millisecond)
+	at, due, missed := s.Due(last.Time, v.Now.Add(-runPatience), time.Duration(entries.Millis(v.Mirror.Spec.Schedule.StartingDeadline))*time.Millisecond)
 	switch {
 	case missed:
 		return finding.Bad(v1alpha1.ReasonMissed, fmt.Sprintf(

@@ -11,15 +11,15 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/bus"
+	"github.com/substorm/substorm/operator/plan/entries"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 )
 
 // largeSite is 10,000 Instruments in 40 pools, 200 Feeds, of which each fifth selects everything, and 500 FeedConsumers.
-func largeSite() (in plan.RegistryInput, gateways []v1alpha1.IngestGateway) {
+func largeSite() (in entries.Input, gateways []v1alpha1.IngestGateway) {
 	named := func(format string, i int) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: "hub", Name: fmt.Sprintf(format, i), UID: "1", Generation: 1}
 	}
@@ -55,7 +55,7 @@ func BenchmarkPass(b *testing.B) {
 	in, gateways := largeSite()
 	now := time.Now()
 	accepted := finding.Finding{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted}
-	judge := func(stands observed.RegistryState) plan.RegistryChange {
+	judge := func(stands observed.RegistryState) entries.Change {
 		in.Verdicts = accept.Instruments(in.Site, accepted, gateways, in.Instruments, in.Secrets)
 		listed := accept.Listed(in.Instruments, in.Verdicts, stands.Entries)
 		in.FeedsAre = accept.Feeds(in.Site, accepted, in.Feeds, in.Instruments, listed, nil)
@@ -63,7 +63,7 @@ func BenchmarkPass(b *testing.B) {
 		in.ConsumersAre = accept.Consumers(in.Site, in.Feeds, in.FeedsAre, in.Consumers, nil, may, now)
 		streams := bus.MakePlan(in.Site, in.Feeds, in.FeedsAre, in.Consumers, in.ConsumersAre, nil)
 		bus.MayRead(streams, in.Feeds, in.Consumers, in.Instruments, may, now)
-		return plan.Registry(in, stands, nil, 1)
+		return entries.Plan(in, stands, nil, 1)
 	}
 	first := judge(observed.RegistryState{})
 	stands := observed.RegistryState{Entries: map[string]wire.InstrumentEntry{}, Feeds: map[string]wire.FeedEntry{}, Consumers: map[string]wire.ConsumerEntry{}}

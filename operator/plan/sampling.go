@@ -11,28 +11,9 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
+	"github.com/substorm/substorm/operator/plan/entries"
 	"github.com/substorm/substorm/operator/plan/observed"
 )
-
-// consumersMinInterval is the shortest that consumers may ask for where nothing is
-// said.
-const consumersMinInterval = time.Second
-
-func samplingState(s v1alpha1.SamplingState) string {
-	switch s {
-	case v1alpha1.SamplingPaused, "Off": // Off stands in Instruments that were stored before the value was renamed
-		return wire.SamplingPaused
-	default:
-		return wire.SamplingObserving
-	}
-}
-
-func intervalMillis(d *metav1.Duration, otherwise int64) int64 {
-	if d == nil {
-		return otherwise
-	}
-	return d.Milliseconds()
-}
 
 // heard is what the senders said, nil where that is long ago.
 func (v InstrumentView) heard() *observed.SenderReport {
@@ -45,7 +26,7 @@ func (v InstrumentView) heard() *observed.SenderReport {
 // sampling is what is asked: what gateways tell senders where one takes commands,
 // else what is declared; and what a sender says of it.
 func (v InstrumentView) sampling() *v1alpha1.SamplingStatus {
-	declared, said := samplingEntry(v.Instrument.Spec.Sampling), v.heard()
+	declared, said := entries.SamplingEntry(v.Instrument.Spec.Sampling), v.heard()
 	commanded := said != nil && said.Sampling != nil
 	if declared == nil && !commanded {
 		return nil

@@ -19,6 +19,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/bus"
+	"github.com/substorm/substorm/operator/plan/entries"
 	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
@@ -206,11 +207,11 @@ func TestWrittenSecretsHoldNoTokens(t *testing.T) {
 			}
 			secret.Labels[accept.LabelTokens] = "true"
 			strip(secret)
-			in := RegistryInput{
+			in := entries.Input{
 				Site:    &v1alpha1.Site{Spec: v1alpha1.SiteSpec{Code: "hub", ReadersSecretRef: &v1alpha1.LocalReference{Name: "readers"}}},
 				Secrets: workload.Secrets{"readers": secret},
 			}
-			if readers := in.readerEntries(observed.RegistryState{}, 1); len(readers) > 0 {
+			if readers := in.ReaderEntries(observed.RegistryState{}, 1); len(readers) > 0 {
 				t.Errorf("%s, %s: readers %v", name, what, readers)
 			}
 			if f, found := accept.ReadersProblem(in.Site, in.Secrets); !found || f.Reason != v1alpha1.ReasonConflict {

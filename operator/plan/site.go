@@ -15,6 +15,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan/accept"
+	"github.com/substorm/substorm/operator/plan/entries"
 	"github.com/substorm/substorm/operator/plan/finding"
 	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
@@ -66,7 +67,7 @@ type SiteView struct {
 	Gateways    []v1alpha1.IngestGateway
 	FeedServers []v1alpha1.FeedServer
 	// Unreadable are the Site's objects that cannot be decoded.
-	Unreadable []UnreadableObject
+	Unreadable []entries.UnreadableObject
 	// Deletion is what becomes of the Site's finalizer.
 	Deletion Deletion
 	// Ledger is what the archivist last reported; nil where it did not yet.

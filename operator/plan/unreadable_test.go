@@ -13,9 +13,9 @@ import (
 
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
-	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/accept"
 	"github.com/substorm/substorm/operator/plan/bus"
+	"github.com/substorm/substorm/operator/plan/entries"
 	"github.com/substorm/substorm/operator/plan/observed"
 	"github.com/substorm/substorm/operator/plan/workload"
 )
@@ -50,11 +50,11 @@ func unreadableMeta(name string) metav1.ObjectMeta {
 
 // unreadableInput has objects that cannot be read, whose tokens stand in the registry, and the Secrets as they are now: one
 // of two tokens is gone from each.
-func unreadableInput() (plan.RegistryInput, observed.RegistryState) {
+func unreadableInput() (entries.Input, observed.RegistryState) {
 	listener := func(ref *v1alpha1.SecretKeyReference) v1alpha1.Listener {
 		return v1alpha1.Listener{Name: ref.Name, Protocol: v1alpha1.ListenerHTTP, TokenSecretKeyRef: ref, Port: 30110}
 	}
-	in := plan.RegistryInput{Site: &v1alpha1.Site{}, Secrets: workload.Secrets{
+	in := entries.Input{Site: &v1alpha1.Site{}, Secrets: workload.Secrets{
 		"tokens": {Data: map[string][]byte{"camera": []byte(staying)}, ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{accept.LabelTokens: "true"}}}}}
 	camera := v1alpha1.Instrument{ObjectMeta: unreadableMeta("camera")}
 	camera.Spec.Listeners = []v1alpha1.Listener{listener(&v1alpha1.SecretKeyReference{Name: "tokens", Key: "camera"}), listener(&v1alpha1.SecretKeyReference{Name: "gone", Key: "camera"})}
@@ -90,10 +90,10 @@ func unreadableInput() (plan.RegistryInput, observed.RegistryState) {
 // taken out of their Secret, and those of an object that is deleted.
 func TestTokensOfUnreadableObjects(t *testing.T) {
 	in, stands := unreadableInput()
-	checkRevoked(t, plan.Registry(in, stands, &wire.RegistryComplete{Revision: 7, Count: 3, Consumers: 4}, 7))
+	checkRevoked(t, entries.Plan(in, stands, &wire.RegistryComplete{Revision: 7, Count: 3, Consumers: 4}, 7))
 }
 
-func checkRevoked(t *testing.T, c plan.RegistryChange) {
+func checkRevoked(t *testing.T, c entries.Change) {
 	t.Helper()
 	if len(c.Put) != 1 || c.Put[0].Instrument != "camera" || c.Put[0].Revision != 8 {
 		t.Fatalf("instruments are written anew: %+v", c.Put)
@@ -126,7 +126,7 @@ func TestTokensOfAnUnreadableSite(t *testing.T) {
 	complete := &wire.RegistryComplete{Revision: 7, Count: 3, Consumers: 4, Readers: 3}
 
 	// The names of Secrets and readers cannot be read: what stands, stays.
-	c := plan.Registry(in, stands, complete, 7)
+	c := entries.Plan(in, stands, complete, 7)
 	checkRevoked(t, c)
 	if len(c.PutReaders)+len(c.DeleteReaders) != 0 {
 		t.Errorf("readers change: %+v, %v", c.PutReaders, c.DeleteReaders)
@@ -135,7 +135,7 @@ func TestTokensOfAnUnreadableSite(t *testing.T) {
 	in.Site.Spec.ReadersSecretRef = &v1alpha1.LocalReference{Name: "readers"}
 	in.Site.Spec.Readers = []v1alpha1.Reader{{Name: "cert", ClientCertificate: v1alpha1.ClientCertificate{Names: []string{"b.example", "c.example"}}}}
 	in.Secrets["readers"] = &corev1.Secret{Data: map[string][]byte{"ops": []byte(staying), "late": []byte(staying)}}
-	c = plan.Registry(in, stands, complete, 7)
+	c = entries.Plan(in, stands, complete, 7)
 	if len(c.PutReaders) != 1 || c.PutReaders[0].Reader != "cert" || !slices.Equal(c.PutReaders[0].CertificateNames, []string{"b.example"}) {
 		t.Errorf("readers are written anew: %+v", c.PutReaders)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package entries
 
 import (
 	"maps"
@@ -23,7 +23,7 @@ type Closing struct {
 func (c Closing) Any() bool { return len(c.Instruments)+len(c.Feeds) > 0 }
 
 // Closes returns what the change closes, of a registry as it stands.
-func (c RegistryChange) Closes(stands observed.RegistryState) (closing Closing) {
+func (c Change) Closes(stands observed.RegistryState) (closing Closing) {
 	for i := range c.Put {
 		entry := &c.Put[i]
 		was, stood := stands.Entries[entry.Instrument]
@@ -42,7 +42,7 @@ func (c RegistryChange) Closes(stands observed.RegistryState) (closing Closing) 
 
 // remember adds to a change which of the instruments that leave the registry are closed to
 // some, and has those forgotten of which it has an entry again.
-func (c *RegistryChange) remember(stands observed.RegistryState, next int64) {
+func (c *Change) remember(stands observed.RegistryState, next int64) {
 	for _, name := range c.Delete {
 		if access, leaves := accept.LeavesClosed(stands.Entries, name); leaves {
 			c.PutClosed = append(c.PutClosed, wire.ClosedEntry{Revision: next, Instrument: name, Access: *access})

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package entries
 
 import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
-// samplingEntry is spec.sampling as gateways know it, intervals filled in.
-func samplingEntry(s *v1alpha1.Sampling) *wire.SamplingEntry {
+// SamplingEntry is spec.sampling as gateways know it, intervals filled in.
+func SamplingEntry(s *v1alpha1.Sampling) *wire.SamplingEntry {
 	if s == nil {
 		return nil
 	}
@@ -24,4 +28,24 @@ func samplingEntry(s *v1alpha1.Sampling) *wire.SamplingEntry {
 		entry.MinIntervalMillis = intervalMillis(s.MinInterval, consumersMinInterval.Milliseconds())
 	}
 	return entry
+}
+
+// consumersMinInterval is the shortest that consumers may ask for where nothing is
+// said.
+const consumersMinInterval = time.Second
+
+func samplingState(s v1alpha1.SamplingState) string {
+	switch s {
+	case v1alpha1.SamplingPaused, "Off": // Off stands in Instruments that were stored before the value was renamed
+		return wire.SamplingPaused
+	default:
+		return wire.SamplingObserving
+	}
+}
+
+func intervalMillis(d *metav1.Duration, otherwise int64) int64 {
+	if d == nil {
+		return otherwise
+	}
+	return d.Milliseconds()
 }

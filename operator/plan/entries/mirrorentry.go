@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package entries
 
 import (
 	"cmp"
@@ -19,7 +19,7 @@ import (
 // mirrorEntries are the MirrorPartners as movers know them. One that is not accepted as it is declared keeps the entry that it
 // has, so that the archive goes on waiting for the partner. If it is suspended, the entry says so all the same: runs begin again
 // only once it is accepted.
-func (in RegistryInput) mirrorEntries(stands observed.RegistryState, next int64) map[string]wire.MirrorEntry {
+func (in Input) mirrorEntries(stands observed.RegistryState, next int64) map[string]wire.MirrorEntry {
 	all := map[string]wire.MirrorEntry{}
 	for i := range in.Mirrors {
 		m := &in.Mirrors[i]
@@ -57,11 +57,11 @@ func mirrorEntry(m *v1alpha1.MirrorPartner, v accept.MirrorVerdict, revision int
 		entry.VerifyPercent = 0
 	}
 	if s := spec.Schedule; s != nil {
-		entry.Schedule = &wire.MirrorSchedule{Cron: s.Cron, TimeZone: string(s.TimeZone), StartingDeadlineMillis: millis(s.StartingDeadline),
+		entry.Schedule = &wire.MirrorSchedule{Cron: s.Cron, TimeZone: string(s.TimeZone), StartingDeadlineMillis: Millis(s.StartingDeadline),
 			Concurrency: string(cmp.Or(s.ConcurrencyPolicy, v1alpha1.MirrorForbid))}
 	}
 	if spec.Continuous != nil {
-		entry.Continuous = &wire.MirrorContinuous{IntervalMillis: millis(spec.Continuous.Interval)}
+		entry.Continuous = &wire.MirrorContinuous{IntervalMillis: Millis(spec.Continuous.Interval)}
 	}
 	for _, p := range spec.Paths {
 		entry.Paths = append(entry.Paths, wire.MirrorPath{Pattern: p.Pattern, Instrument: p.InstrumentRef.Name})
@@ -69,12 +69,12 @@ func mirrorEntry(m *v1alpha1.MirrorPartner, v accept.MirrorVerdict, revision int
 	if spec.Layout != nil {
 		entry.Template = string(spec.Layout.Template)
 	}
-	entry.HoldMillis = millis(spec.HoldRetention)
+	entry.HoldMillis = Millis(spec.HoldRetention)
 	return entry
 }
 
-// millis of a duration; 0 of none.
-func millis(d *metav1.Duration) int64 {
+// Millis of a duration; 0 of none.
+func Millis(d *metav1.Duration) int64 {
 	if d == nil {
 		return 0
 	}
@@ -128,7 +128,7 @@ func mirrorSelection(s *v1alpha1.MirrorSelection, instruments []string) wire.Mir
 	entry := wire.MirrorSelection{Instruments: instruments, Versions: string(cmp.Or(s.Versions, v1alpha1.MirrorVersionsCurrent)),
 		Embargoed: s.Embargoed == v1alpha1.MirrorEmbargoedInclude}
 	if o := s.Observed; o != nil {
-		entry.ObservedWithinMillis = millis(o.Within)
+		entry.ObservedWithinMillis = Millis(o.Within)
 		if o.FromTime != nil {
 			entry.ObservedFrom = o.FromTime.UTC()
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package entries
 
 import (
 	"cmp"
@@ -20,11 +20,11 @@ import (
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
-// RegistryChange is what must be written to a Site's registry, in this order:
+// Change is what must be written to a Site's registry, in this order:
 // who may read what before who reads it, then what is to be deleted, then Complete.
 // It is empty where the registry is as it should be. Where it Closes something, no durable
 // may give that any more when it is begun.
-type RegistryChange struct {
+type Change struct {
 	PutClosed       []wire.ClosedEntry     `json:"putClosed,omitempty"`
 	Put             []wire.InstrumentEntry `json:"put,omitempty"`
 	PutReaders      []wire.ReaderEntry     `json:"putReaders,omitempty"`
@@ -40,8 +40,8 @@ type RegistryChange struct {
 	Complete        *wire.RegistryComplete `json:"complete,omitempty"`
 }
 
-// RegistryInput is what a Site's registry is made from.
-type RegistryInput struct {
+// Input is what a Site's registry is made from.
+type Input struct {
 	Site        *v1alpha1.Site
 	Instruments []v1alpha1.Instrument
 	Verdicts    map[string]accept.Verdict
@@ -61,18 +61,18 @@ type RegistryInput struct {
 	Held Closing
 }
 
-// Registry compares what should stand in a Site's registry with what does: stands,
+// Plan compares what should stand in a Site's registry with what does: stands,
 // closed by complete (nil where the bucket has no marker). Revision is the newest
 // that was ever seen; a change gets the next one.
-func Registry(in RegistryInput, stands observed.RegistryState, complete *wire.RegistryComplete, revision int64) RegistryChange {
+func Plan(in Input, stands observed.RegistryState, complete *wire.RegistryComplete, revision int64) Change {
 	if complete != nil {
 		revision = max(revision, complete.Revision)
 	}
 	next := revision + 1
-	var c RegistryChange
+	var c Change
 	is := wire.RegistryComplete{Revision: next, LegalHold: in.siteUnderHold(complete)}
 	c.Put, c.Delete, is.Count = compare(in.instrumentEntries(stands, next), stands.Entries, sameEntry)
-	c.PutReaders, c.DeleteReaders, is.Readers = compare(in.readerEntries(stands, next), stands.Readers, func(a, b wire.ReaderEntry) bool {
+	c.PutReaders, c.DeleteReaders, is.Readers = compare(in.ReaderEntries(stands, next), stands.Readers, func(a, b wire.ReaderEntry) bool {
 		b.Revision = a.Revision
 		return reflect.DeepEqual(a, b)
 	})
@@ -93,9 +93,9 @@ func Registry(in RegistryInput, stands observed.RegistryState, complete *wire.Re
 	return c
 }
 
-// RegistryPart is Registry for some Instruments alone: those in the input, and the named
+// PlanPart is Registry for some Instruments alone: those in the input, and the named
 // ones, of which some may be gone. Nothing else has changed since the registry was complete.
-func RegistryPart(in RegistryInput, names []string, stands observed.RegistryState, complete wire.RegistryComplete, revision int64) RegistryChange {
+func PlanPart(in Input, names []string, stands observed.RegistryState, complete wire.RegistryComplete, revision int64) Change {
 	next := max(revision, complete.Revision) + 1
 	part := observed.RegistryState{Entries: map[string]wire.InstrumentEntry{}}
 	for _, name := range names {
@@ -103,7 +103,7 @@ func RegistryPart(in RegistryInput, names []string, stands observed.RegistryStat
 			part.Entries[name] = entry
 		}
 	}
-	var c RegistryChange
+	var c Change
 	var count int
 	c.Put, c.Delete, count = compare(in.instrumentEntries(part, next), part.Entries, sameEntry)
 	c.remember(observed.RegistryState{Entries: part.Entries, Closed: stands.Closed}, next)
@@ -116,7 +116,7 @@ func RegistryPart(in RegistryInput, names []string, stands observed.RegistryStat
 }
 
 // any says whether an entry is written or deleted.
-func (c RegistryChange) any() bool {
+func (c Change) any() bool {
 	return len(c.Put)+len(c.PutReaders)+len(c.PutFeeds)+len(c.PutConsumers)+len(c.PutMirrors)+len(c.PutClosed)+
 		len(c.Delete)+len(c.DeleteReaders)+len(c.DeleteFeeds)+len(c.DeleteConsumers)+len(c.DeleteMirrors)+len(c.DeleteClosed) > 0
 }
@@ -137,7 +137,7 @@ func compare[E any](should, stand map[string]E, same func(a, b E) bool) (put []E
 	return put, del, len(should)
 }
 
-func (in RegistryInput) instrumentEntries(stands observed.RegistryState, next int64) map[string]wire.InstrumentEntry {
+func (in Input) instrumentEntries(stands observed.RegistryState, next int64) map[string]wire.InstrumentEntry {
 	all := map[string]wire.InstrumentEntry{}
 	for i := range in.Instruments {
 		inst := &in.Instruments[i]
@@ -172,7 +172,7 @@ func (in RegistryInput) instrumentEntries(stands observed.RegistryState, next in
 	return all
 }
 
-func (in RegistryInput) feedEntries(stands observed.RegistryState, next int64) map[string]wire.FeedEntry {
+func (in Input) feedEntries(stands observed.RegistryState, next int64) map[string]wire.FeedEntry {
 	all := map[string]wire.FeedEntry{}
 	for i := range in.Feeds {
 		feed := &in.Feeds[i]
@@ -189,7 +189,7 @@ func (in RegistryInput) feedEntries(stands observed.RegistryState, next int64) m
 	return all
 }
 
-func (in RegistryInput) consumerEntries(stands observed.RegistryState, next int64) map[string]wire.ConsumerEntry {
+func (in Input) consumerEntries(stands observed.RegistryState, next int64) map[string]wire.ConsumerEntry {
 	all := map[string]wire.ConsumerEntry{}
 	for i := range in.Consumers {
 		c := &in.Consumers[i]
@@ -217,9 +217,9 @@ func (in RegistryInput) consumerEntries(stands observed.RegistryState, next int6
 	return all
 }
 
-// readerEntries are the readers whose names, tokens and certificates are in order, see
+// ReaderEntries are the readers whose names, tokens and certificates are in order, see
 // ReadersProblem.
-func (in RegistryInput) readerEntries(stands observed.RegistryState, next int64) map[string]wire.ReaderEntry {
+func (in Input) ReaderEntries(stands observed.RegistryState, next int64) map[string]wire.ReaderEntry {
 	all := map[string]wire.ReaderEntry{}
 	if in.Site == nil {
 		return all
@@ -239,7 +239,7 @@ func (in RegistryInput) readerEntries(stands observed.RegistryState, next int64)
 		p := &in.Site.Spec.PulledBy[i]
 		e := all[p.Reader]
 		e.Revision, e.Reader = next, p.Reader
-		e.Pulls = &wire.PullsEntry{Instruments: slices.Sorted(slices.Values(p.InstrumentNames)), HoldMillis: millis(p.HoldRetention)}
+		e.Pulls = &wire.PullsEntry{Instruments: slices.Sorted(slices.Values(p.InstrumentNames)), HoldMillis: Millis(p.HoldRetention)}
 		all[p.Reader] = e
 	}
 	return all
@@ -247,7 +247,7 @@ func (in RegistryInput) readerEntries(stands observed.RegistryState, next int64)
 
 // readerTokens are the tokens of the Site's readers. A Secret that is not labeled as one with tokens adds
 // none: those that it has and that stand stay, so that a label that is missing locks no reader out.
-func (in RegistryInput) readerTokens(stands observed.RegistryState) map[string][]wire.TokenHash {
+func (in Input) readerTokens(stands observed.RegistryState) map[string][]wire.TokenHash {
 	ref := in.Site.Spec.ReadersSecretRef
 	if ref == nil || in.Secrets[ref.Name] == nil || accept.WrittenByOperator(in.Secrets[ref.Name]) {
 		return nil
@@ -299,10 +299,10 @@ func entryOf(inst *v1alpha1.Instrument, verdict accept.Verdict, revision int64, 
 		Access:           accept.AccessEntry(&spec.Access),
 		Rights:           accept.RightsEntry(spec.Rights),
 		Retention:        retentionEntry(spec.Archive.Expiry),
-		Sampling:         samplingEntry(spec.Sampling),
+		Sampling:         SamplingEntry(spec.Sampling),
 		Channels:         channelEntries(spec.Channels),
 		About:            aboutEntry(spec),
-		Observes:         observesEntry(spec),
+		Observes:         ObservesEntry(spec),
 	}
 	if spec.Cadence.LateAfter != nil {
 		entry.LateAfterMillis = spec.Cadence.LateAfter.Milliseconds()
@@ -352,7 +352,7 @@ func siteUnderHold(site *v1alpha1.Site) bool {
 }
 
 // siteUnderHold is what the marker says of the Site's legal hold. Of a Site that cannot be read, the one that stands does not end.
-func (in RegistryInput) siteUnderHold(complete *wire.RegistryComplete) bool {
+func (in Input) siteUnderHold(complete *wire.RegistryComplete) bool {
 	stands := complete != nil && complete.LegalHold
 	return siteUnderHold(in.Site) || stands && in.Site != nil && finding.Unreadable(in.Site) != ""
 }
@@ -372,8 +372,8 @@ func retentionEntry(e *v1alpha1.Expiry) *wire.RetentionEntry {
 	return entry
 }
 
-// observesEntry is nil where data is always due.
-func observesEntry(spec *v1alpha1.InstrumentSpec) *wire.ObservesEntry {
+// ObservesEntry is nil where data is always due.
+func ObservesEntry(spec *v1alpha1.InstrumentSpec) *wire.ObservesEntry {
 	o := spec.Cadence.Observes
 	if o == nil || o.Mode == v1alpha1.ObservesAlways {
 		return nil

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package plan
+package entries
 
 import (
 	"cmp"
@@ -26,7 +26,7 @@ type UnreadableObject struct {
 
 // UnreadableObjects are those of a Site, by kind and name: itself, its pools, FeedServers,
 // Instruments, Feeds, their FeedConsumers, and MirrorPartners.
-func UnreadableObjects(in RegistryInput, gateways []v1alpha1.IngestGateway, servers []v1alpha1.FeedServer) []UnreadableObject {
+func UnreadableObjects(in Input, gateways []v1alpha1.IngestGateway, servers []v1alpha1.FeedServer) []UnreadableObject {
 	var all []UnreadableObject
 	add := func(kind string, o metav1.Object) {
 		if problem := finding.Unreadable(o); problem != "" {
@@ -65,7 +65,7 @@ func UnreadableObjects(in RegistryInput, gateways []v1alpha1.IngestGateway, serv
 // keptInstrument is what becomes of the entry of an Instrument that cannot be decoded: it
 // stays, but for a legal hold that begins, and for tokens that are in none of its Secrets
 // any more. Where its listeners cannot be read nobody knows these Secrets.
-func (in RegistryInput) keptInstrument(inst *v1alpha1.Instrument, was wire.InstrumentEntry, next int64) wire.InstrumentEntry {
+func (in Input) keptInstrument(inst *v1alpha1.Instrument, was wire.InstrumentEntry, next int64) wire.InstrumentEntry {
 	is := was
 	if len(inst.Spec.Listeners) > 0 {
 		is.Listeners = accept.HeldByListeners(inst, was.Listeners, in.Secrets)
@@ -79,7 +79,7 @@ func (in RegistryInput) keptInstrument(inst *v1alpha1.Instrument, was wire.Instr
 
 // keptConsumer is what becomes of the entry of a FeedConsumer that cannot be decoded: it
 // stays, but for a token that is not in its Secret any more.
-func (in RegistryInput) keptConsumer(c *v1alpha1.FeedConsumer, was wire.ConsumerEntry, next int64) wire.ConsumerEntry {
+func (in Input) keptConsumer(c *v1alpha1.FeedConsumer, was wire.ConsumerEntry, next int64) wire.ConsumerEntry {
 	var tokens []string
 	if secret := in.Secrets[bus.ConsumerSecretName(c)]; secret != nil && metav1.IsControlledBy(secret, c) {
 		tokens = accept.TokensOf(secret, bus.KeyToken)
@@ -94,7 +94,7 @@ func (in RegistryInput) keptConsumer(c *v1alpha1.FeedConsumer, was wire.Consumer
 // keptReaders is what becomes of the readers of a Site that cannot be decoded: they stay,
 // but for tokens and names of certificates that are not in the Secret, or the Site, any more.
 // Where these cannot be read nobody knows.
-func (in RegistryInput) keptReaders(stands observed.RegistryState, next int64) map[string]wire.ReaderEntry {
+func (in Input) keptReaders(stands observed.RegistryState, next int64) map[string]wire.ReaderEntry {
 	all := map[string]wire.ReaderEntry{}
 	certificates := accept.ReaderCertificates(in.Site)
 	for name, was := range stands.Readers {
@@ -124,6 +124,6 @@ func (in RegistryInput) keptReaders(stands observed.RegistryState, next int64) m
 // unreadable says whether an object of the registry, or the Site itself, cannot be decoded:
 // what stands of it in the registry stays. Objects that are deleted are not there, and
 // their entries go.
-func (in RegistryInput) unreadable(o metav1.Object) bool {
+func (in Input) unreadable(o metav1.Object) bool {
 	return finding.Unreadable(o) != "" || in.Site != nil && finding.Unreadable(in.Site) != ""
 }

@@ -31,6 +31,7 @@ func AccessEntry(access *v1alpha1.Access) *wire.AccessEntry {
 	return entry
 }
 
+// RightsEntry returns the rights of an Instrument as the registry has them; nil where it declares none.
 func RightsEntry(rights *v1alpha1.Rights) *wire.RightsEntry {
 	if rights == nil {
 		return nil

@@ -111,6 +111,7 @@ func (in consumerApplication) accepted() string {
 	return text
 }
 
+// FeedNamed returns the Feed with a name; nil where there is none.
 func FeedNamed(feeds []v1alpha1.Feed, name string) *v1alpha1.Feed {
 	for i := range feeds {
 		if feeds[i].Name == name {
@@ -184,6 +185,7 @@ func inOrder(names []string) []string {
 	return slices.Sorted(slices.Values(names))
 }
 
+// IsLeaf says whether a name stands for the instruments of a leaf.
 func IsLeaf(name string) bool {
 	_, is := wire.ParseLeafInstruments(name)
 	return is
@@ -203,8 +205,10 @@ func consumerHasNoPort(in consumerApplication) (finding.Finding, bool) {
 	return finding.Bad(v1alpha1.ReasonStandalone, NoNATSPort), in.site != nil && NATSWithoutPort(in.site, in.consumer)
 }
 
+// NoNATSPort is the message of NATSWithoutPort.
 const NoNATSPort = "spec.delivery: substorm up opens no port of its NATS server, so a consumer with delivery NATS cannot connect: choose WebSocket or ServerSentEvents, or run the Site on a cluster"
 
+// NATSWithoutPort says whether a consumer connects to a NATS server that opens no port.
 func NATSWithoutPort(site *v1alpha1.Site, consumer *v1alpha1.FeedConsumer) bool {
 	return finding.IsStandalone(site) && consumer.Spec.Delivery.Type == v1alpha1.DeliveryNATS
 }

@@ -28,6 +28,7 @@ const (
 	saltSize = 16
 )
 
+// CertificateNames are the names of client certificates that a listener takes.
 func CertificateNames(listener *v1alpha1.Listener) []string {
 	if listener.ClientCertificate == nil {
 		return nil

@@ -105,6 +105,7 @@ func HoldsTokens(secret *corev1.Secret) bool {
 	return secret != nil && secret.Labels[LabelTokens] == "true" && !WrittenByOperator(secret)
 }
 
+// WrittenByOperator says whether the operator wrote a Secret.
 func WrittenByOperator(secret *corev1.Secret) bool {
 	owner := metav1.GetControllerOfNoCopy(secret)
 	return secret.Labels[workload.LabelManagedBy] == workload.FieldOwner || owner != nil && owner.APIVersion == v1alpha1.GroupVersion.String()

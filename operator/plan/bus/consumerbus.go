@@ -100,8 +100,6 @@ func (p *Plan) Durable(stream, name string) (Durable, bool) {
 // MakePlan plans streams and durables. Consumers are all of the namespace: those
 // without a verdict are another Site's, or their Feed is gone. Durables are the names
 // of theirs, see ConsumerDurables: of one without, what stands stays.
-//
-//nolint:revive // plan.Bus is what is known of the bus.
 func MakePlan(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[string]accept.FeedVerdict,
 	consumers []v1alpha1.FeedConsumer, consumerVerdicts map[string]accept.ConsumerVerdict, durables map[string]string,
 ) Plan {

@@ -289,6 +289,7 @@ func MirrorReadsArchive(m *v1alpha1.MirrorPartner) bool {
 	return m.Spec.Direction != v1alpha1.MirrorPull || OriginOf(m.Spec.HTTPS) != ""
 }
 
+// OriginOf returns the code of the Substorm that a mirror pulls from; empty where that is none.
 func OriginOf(h *v1alpha1.MirrorHTTPS) string {
 	if h == nil {
 		return ""

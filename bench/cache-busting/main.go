@@ -79,7 +79,7 @@ func run(l *lab.Lab) error {
 	return b.report.Finish()
 }
 
-// Who looks.
+// The clients, as the report names them.
 var (
 	one  = "1 page, Chromium"
 	many = fmt.Sprintf("%d pages", pages)

@@ -142,7 +142,7 @@ func TestPage(t *testing.T) {
 	until("a value shows with its age", `document.querySelector("#values li").innerText.includes("Kp 7.3") && document.querySelector("#values li .ago").textContent === "20 min ago"`)
 	until("one that is stale says so, and no other does", `[...document.querySelectorAll("#values li")].map(li => li.innerText.includes("stale")).join() === "false,true"`)
 	shoot(t, tab.Tab)
-	// What gets stale while the page is open says so by itself.
+	// A value that gets stale while the page is open is shown as stale by the page itself.
 	level.Values[0].StaleAfterMillis = time.Since(ended).Milliseconds() + 2000
 	l.Level(level)
 	until("both are stale", `document.querySelectorAll("#values .stale").length === 2`)

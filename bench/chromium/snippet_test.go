@@ -18,8 +18,7 @@ import (
 
 var snippet = regexp.MustCompile("(?s)<!-- snippet: latest -->\n```html\n(.*?)```")
 
-// What the documentation tells a page to do shows each picture, of which each is asked
-// for once, and nothing else is.
+// The page of the documentation shows each picture, requests each of them once, and requests nothing else.
 func TestSnippet(t *testing.T) {
 	t.Parallel()
 	b := start(t)

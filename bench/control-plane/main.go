@@ -60,7 +60,7 @@ func run(l *lab.Lab) error {
 	return r.Finish()
 }
 
-// measured is what one size took. What did not end within the limit has the limit.
+// measured is what one size took. A step that did not end within the limit has the limit.
 type measured struct {
 	installed, siteWide, restarted time.Duration
 	calm, changing                 control.Usage

@@ -23,13 +23,13 @@ const (
 	// slowest to fastest, in steps of so long. Later rounds know that.
 	slowest, fastest, factor = 2_000, 700_000, 1.6
 	step                     = 150 * time.Millisecond
-	// What counts is the greatest rate that it holds for so long, and keeps all:
-	// socket buffers and queues hold a fraction of that. Tried are rates from above
-	// the ramp's on, each this much lower.
+	// The result is the greatest rate that a candidate holds for so long while it keeps
+	// all datagrams: socket buffers and queues hold a fraction of that. The rates that
+	// are tried begin above the ramp's, and each is this much lower.
 	holdFor = time.Second
 	above   = 1.2
 	lower   = 1.15
-	// Of the processor's time: well below what any candidate loses at.
+	// The rate at which the processor's time is measured, and for how long: well below what any candidate loses at.
 	steadyRate = 40_000
 	steadyFor  = time.Second
 	// settle is longer than candidates keep datagrams back: the peers write each second.

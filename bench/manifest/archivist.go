@@ -57,7 +57,7 @@ type answer struct {
 	Parts, Versions, Roots int64 // bytes; Roots are all others
 	PartPuts               int64
 	PeakMiB                float64
-	// Of doRead: objects read and listed; Foreign are those of another day.
+	// The answer of doRead: objects read and listed; Foreign are those of another day.
 	Gets, Listed, Foreign int64
 	Records               int
 	Millis                float64

@@ -60,7 +60,7 @@ func run(l *lab.Lab) error {
 		return err
 	}
 	r := report.New("manifest", 1)
-	// What is synced is not what is measured: each byte is counted, whenever it reaches the disk.
+	// Syncs are not measured: each byte is counted, whenever it reaches the disk.
 	nats, minio := testenv.NATS(l, testenv.NATSOptions{Unsynced: true}), testenv.MinIO(l, testenv.MinIOOptions{})
 	js := nats.JetStream(l)
 	testenv.CreateSite(l, js, receiver.SiteCode)

@@ -2,10 +2,10 @@
 
 // Command mirror-gaps measures what bounds copies over a long way: sources and receivers that pause, and other flows, to memory and to the disk, with and without TLS.
 //
-// It is the e-VLBI study's model: bursts at a constant rate and idle times, both distributed exponentially with a mean of 500 ms. Sizes of
-// objects are those of chasqui: Gaussian, with a standard deviation of a fifth of the mean. A process at the far end of a link that delays packets (internal/testenv.Link)
-// fetches parts by the client of mirrors (mirror-jobs/https), and by the standard library's, which does not read ahead; a server in this process has the objects in memory.
-// What is compared is the same flow without pauses. Each copy to the disk is synced.
+// It is the e-VLBI study's model: bursts at a constant rate and idle times, both distributed exponentially with a mean of 500 ms. Sizes of objects
+// are those of chasqui: Gaussian, with a standard deviation of a fifth of the mean. A process at the far end of a link that delays packets
+// (internal/testenv.Link) fetches parts by the client of mirrors (mirror-jobs/https), and by the standard library's, which does not read ahead; a
+// server in this process has the objects in memory. Results are compared with the same flow without pauses. Each copy to the disk is synced.
 package main
 
 import (

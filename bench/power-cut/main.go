@@ -41,7 +41,7 @@ const (
 	leastLoad, mostLoad = 200 * time.Millisecond, 2 * time.Second
 )
 
-// What is reported.
+// The names and units in the report.
 const (
 	synced, unsynced    = "power cuts", "control: syncs do nothing"
 	receipts, lost      = "receipts since the cut before", "lost"

@@ -24,7 +24,7 @@ const (
 	speedVariable = "SUBSTORM_BENCH_STORM_SPEED"
 	// Days of images, and files for the second robot.
 	days, bulk = 20, 40
-	// What people may wait: 1.5 times as long, and these.
+	// The time that people may wait during a storm: 1.5 times as long, and so many milliseconds more.
 	slower, slack = 1.5, 5.
 )
 

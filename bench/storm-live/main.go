@@ -73,7 +73,7 @@ type bench struct {
 	authority
 	storm time.Duration
 	began time.Time
-	// What half of a pod carries: how fast the study's day goes, and objects a second.
+	// The load that takes half of a pod: how fast the study's day goes, and objects a second.
 	speed   int
 	objects float64
 	// receipts that senders hold, by instrument.

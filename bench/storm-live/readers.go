@@ -22,7 +22,7 @@ import (
 const readersEnvironment = "SUBSTORM_BENCH_STORM_LIVE_READERS"
 
 const (
-	// readerPatience is how long an answer may take. Who waits longer has gone.
+	// readerPatience is how long an answer may take. A reader that waits longer has gone.
 	readerPatience = 10 * time.Second
 	// readersAtOnce bounds requests that are under way. A crowd does not wait for others to be served: what would be more is not sent.
 	readersAtOnce = 4096

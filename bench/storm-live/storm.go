@@ -128,7 +128,7 @@ func (b *bench) describe(ctx context.Context, r result, all []part) {
 
 const (
 	warming, longestMeasuring = 8 * time.Second, 20 * time.Second
-	// Where the search for half of a pod's load begins, and how often it is looked for.
+	// The load with which the search for half of a pod's load begins, and how often that load is looked for.
 	firstSpeed, firstObjects = 5, 20
 	searches                 = 3
 )

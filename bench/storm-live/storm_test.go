@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// What a policy did is read off the history of its pools: the floor's pods are ready before the crowd, and more are asked for after it came.
+// The actions of a policy are read off the history of its pools: the floor's pods are ready before the crowd, and more are asked for after
+// it came.
 func TestResult(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2026, 3, 17, 12, 0, 0, 0, time.UTC)

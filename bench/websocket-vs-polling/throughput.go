@@ -86,8 +86,7 @@ func (b *bench) toGo() error {
 	return nil
 }
 
-// toPage sends as much to a page. What has come when sending ends is what it keeps
-// up with.
+// toPage sends as much to a page. The result is the rate of the samples that have come when sending ends.
 func (b *bench) toPage(way string) error {
 	ctx := context.Background()
 	if err := b.site.Forget(ctx); err != nil {

@@ -55,9 +55,9 @@ func (s *Supply) Publish(ctx context.Context, samples, size int) error {
 	return nil
 }
 
-// Flood publishes more than what kernels hold for a consumer that does not read: one
-// MiB. Who is stalled has stalled then, and who has a thin link is behind for
-// more than half a minute.
+// Flood publishes more than what kernels hold for a consumer that does not read: one MiB.
+// A stalled consumer has stalled then, and one with a thin link is behind for more than
+// half a minute.
 func (s *Supply) Flood(ctx context.Context) error {
 	const size, samples = 32 << 10, 32
 	for range samples {

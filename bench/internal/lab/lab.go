@@ -17,8 +17,8 @@ import (
 	"github.com/substorm/substorm/internal/testenv"
 )
 
-// Lab stands where parts expect a test. What the embedded interface has beyond
-// the methods below is not to be had.
+// Lab stands in for a test where parts expect one. Methods of the embedded interface
+// other than the methods below are not available.
 type Lab struct {
 	testing.TB // only its private method: parts call none of the rest
 

@@ -85,7 +85,7 @@ type Outcome struct {
 	Objects int64 `json:"objects"`
 	// BytesPerSecond is the sum over senders, each over its own time.
 	BytesPerSecond float64 `json:"bytesPerSecond"`
-	// Of Rate: how long answers took since objects were due, in milliseconds.
+	// P50 and P99, with Rate only: how long answers took since objects were due, in milliseconds.
 	P50 float64 `json:"p50,omitempty"`
 	P99 float64 `json:"p99,omitempty"`
 	// Open is how many files and sockets Process had open while all were held.
@@ -143,7 +143,8 @@ func carryOut(o Order) Outcome {
 	}
 }
 
-// together carries out orders at the same time. Of the outcome Objects, BytesPerSecond and Digests are of all of them, and Error is one of theirs.
+// together carries out orders at the same time. Objects, BytesPerSecond and Digests of the outcome are those of all orders, and Error is the error
+// of one of them.
 func together(orders []Order) (all Outcome) {
 	var mu sync.Mutex
 	var running sync.WaitGroup

@@ -13,7 +13,7 @@ type Stream struct {
 // UARC is the mix of the UARC campaign (Malan, Jahanian, Rasmussen, Knoop, 1996, figure 12).
 var UARC = []Stream{{250, 3 * time.Minute}, {1500, time.Minute}, {5300, 5 * time.Second}, {20_000, time.Minute}}
 
-// What ingest-small sends, each size in bytes from many senders with many objects in flight.
+// The load of ingest-small: objects of each size in bytes from many senders, with many objects in flight.
 const (
 	SmallSenders  = 64
 	SmallInFlight = 32

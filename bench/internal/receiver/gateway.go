@@ -31,7 +31,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Of the Site that gateways receive for.
+// The Site that gateways receive for.
 const (
 	SiteCode    = "hub"
 	BucketName  = "archive"

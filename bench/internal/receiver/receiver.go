@@ -65,7 +65,7 @@ type Options struct {
 	PackBelow int64 `json:"packBelow,omitempty"`
 	// PartInterval is how often the archivist beside Site closes manifest parts; 0 is a minute.
 	PartInterval time.Duration `json:"partInterval,omitempty"`
-	// Of Site.
+	// Objects and NATS are the backends of a Site.
 	Objects Bucket `json:"objects"`
 	NATS    string `json:"nats,omitempty"`
 

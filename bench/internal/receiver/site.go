@@ -49,7 +49,7 @@ func (b Backends) ManyNotices(ctx context.Context) error {
 }
 
 // StartSite starts a gateway with a volume of its own, and beside it an archivist, which
-// ends with it. Of o, Kind, Port, Dir and the backends are filled in.
+// ends with it. Kind, Port, Dir and the backends of o are filled in.
 func StartSite(l testing.TB, b Backends, o Options) *Process {
 	o.Kind, o.Port, o.Dir, o.Objects, o.NATS = Site, testenv.FreePort(l), l.TempDir(), b.Bucket, b.NATS
 	gateway := Start(l, o)

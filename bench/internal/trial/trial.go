@@ -26,7 +26,7 @@ const Patience = 30 * time.Minute
 // camera is where a sample instrument sends to: docs/samples/try has fixed ports.
 const camera = "127.0.0.1:30101"
 
-// What a page shows, as expressions of its scripts.
+// The states of a page, as expressions of its scripts.
 const (
 	// Picture: at least one is there in full.
 	Picture = `[...document.querySelectorAll("#pictures figure img")].some(i => i.complete && i.naturalWidth > 0)`

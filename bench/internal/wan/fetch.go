@@ -164,7 +164,8 @@ func (o *Order) all(ctx context.Context, ask part, to *folder.Folder) error {
 	return errors.Join(requests.Wait(), objects.Wait())
 }
 
-// object returns what writes the parts of one, and what compares the whole. Of one in memory only digests of parts are computed.
+// object returns functions that write the parts of an object, and compare the whole. For an object in memory only the digests of
+// parts are computed.
 func (o *Order) object(to *folder.Folder, of Object) (write func(n int, had int64, body io.Reader) error, finish func() error, err error) {
 	if to == nil {
 		return func(_ int, _ int64, body io.Reader) error {

@@ -18,8 +18,9 @@ import (
 // aloneEnvironment tells a process that it is Alone.
 const aloneEnvironment = "SUBSTORM_BENCH_ALONE"
 
-// Alone is net/http by itself: it serves one object from memory, with an entity tag,
-// and does nothing else. What it takes is what every server takes that is made with it.
+// Alone is net/http by itself: it serves one object from memory, with an entity tag, and
+// does nothing else. Every server that is built on net/http needs at least as much as
+// Alone.
 type Alone struct {
 	// Address is host:port.
 	Address string

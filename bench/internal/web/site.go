@@ -93,7 +93,7 @@ func NewSite(l testing.TB, o Options) *Site {
 		os.WriteFile(filepath.Join(secrets, objectstore.FileSecretAccessKey), []byte(s.MinIO.SecretAccessKey), 0o600)); err != nil {
 		l.Fatal(err)
 	}
-	// Who asks says who it is by X-Forwarded-For: limits are each client's.
+	// Clients say who they are by X-Forwarded-For: limits are each client's.
 	s.flags = []string{"--s3-endpoint", s.MinIO.URL(), "--s3-bucket", Bucket, "--s3-credentials-dir", secrets, "--proxies", "127.0.0.0/8", "--log-level", "warn"}
 	s.Start(o.Flags...)
 	return s

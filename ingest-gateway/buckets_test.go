@@ -53,7 +53,7 @@ type listing struct {
 	digest wire.Digest
 }
 
-// start begins to send. Where the test fails before end, the senders end with it.
+// start begins to send. If the test fails before end, the senders end with it.
 func (s *bucketSender) start() {
 	s.t.Cleanup(s.finish)
 	s.all.Go(s.sendDatagrams)
@@ -231,7 +231,7 @@ func (s *bucketSender) segment(key string) (numbers []uint64) {
 }
 
 // check waits until each object that has a receipt, and each datagram that was sent, is
-// listed once. Of what is still on its way nothing is said.
+// listed once. Objects that are still on their way are not checked.
 func (s *bucketSender) check(after string) {
 	s.t.Helper()
 	receipts, sent := s.sent(), s.datagrams.Load()

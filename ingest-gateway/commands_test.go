@@ -122,8 +122,8 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// Where the Instrument lets them, consumers ask for more: the largest rate is told,
-// until it is cancelled or nobody renews it. The Site's status says who asked.
+// If the Instrument lets them, consumers ask for more: the largest rate is told, until it
+// is cancelled or nobody renews it. The Site's status says who asked.
 func TestConsumersAsk(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -188,8 +188,7 @@ func TestConsumersAsk(t *testing.T) {
 	d.commanded(each(50_000)) // and nothing before it
 }
 
-// Of an instrument that sends datagrams, the gateway says of each channel how often
-// they come.
+// For an instrument that sends datagrams, the gateway reports how often they come on each channel.
 func TestDatagramsAchieve(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

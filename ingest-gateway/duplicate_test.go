@@ -267,7 +267,7 @@ func (l *lab) removed(t *testing.T, acknowledge, by string) (port int, object []
 	return port, object
 }
 
-// What was purged on purpose is not stored again.
+// An object that was purged on purpose is not stored again.
 func TestDuplicateOfWhatIsPurged(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -278,8 +278,8 @@ func TestDuplicateOfWhatIsPurged(t *testing.T) {
 	}
 }
 
-// What expired is stored as the next version of its name when it is sent again, also by way of
-// the spool, and a second duplicate repeats that.
+// An object that expired is stored as the next version of its name when it is sent again, also
+// by way of the spool, and a second duplicate repeats that.
 func TestDuplicateOfWhatExpired(t *testing.T) {
 	t.Parallel()
 	for name, away := range map[string]bool{"the store answers": false, "the store is away": true} {
@@ -311,8 +311,8 @@ func TestDuplicateOfWhatExpired(t *testing.T) {
 	}
 }
 
-// What is due to expire is listed as purged first, and its bytes go later, for legal hold may be set meanwhile: a duplicate in
-// between gets no receipt for these bytes, and is stored as the next version.
+// An object that is due to expire is listed as purged first, and its bytes go later, for legal hold may be set meanwhile: a
+// duplicate in between gets no receipt for these bytes, and is stored as the next version.
 func TestDuplicateOfWhatExpires(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

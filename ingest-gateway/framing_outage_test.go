@@ -166,7 +166,7 @@ func TestKillWithObjectsInFlight(t *testing.T) {
 		}
 		return len(listed) == len(want), fmt.Sprintf("%d of %d are listed", len(listed), len(want))
 	})
-	// What the killed gateway had read and not receipted is in the ledger.
+	// Objects that the killed gateway had read and not receipted are in the ledger.
 	l.awaitLedger(t, "camera", wire.StepReceived, func(s wire.Totals) bool {
 		return s.Objects >= senders*each && s.Unfinished[wire.CauseKilled] > 0
 	})

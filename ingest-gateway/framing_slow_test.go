@@ -12,7 +12,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Who is slow, silent, or declared anew on an open connection.
+// Connections whose senders are slow or silent, or whose Instrument is declared again while they are open.
 func TestFramedConnections(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -11,8 +11,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// What several senders of one instrument say of themselves is told together, and
-// of each by itself; of very many, those that were heard last.
+// The heartbeats of several senders of one instrument are reported together, and for each
+// sender by itself; if there are very many senders, only those that were heard last are
+// reported.
 func TestSeveralSenders(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

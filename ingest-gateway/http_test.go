@@ -108,8 +108,8 @@ func TestHTTPEndToEnd(t *testing.T) {
 	}
 }
 
-// Who sends more than may be hears so while it still sends, and who waits for
-// "100 Continue" sends nothing that is there.
+// A client that sends more than it may is told so while it still sends, and a client that
+// waits for "100 Continue" does not send an object that is there already.
 func TestHTTPSaysSoEarly(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -151,7 +151,7 @@ func TestHTTPSaysSoEarly(t *testing.T) {
 			t.Errorf("the client sent %d bytes, and got %v; want %d", sent.n, r, want)
 		}
 	}
-	// Who waits with something new is asked for it.
+	// A client that waits with a new object is asked for it.
 	other := random(3, 500_000)
 	put(in(port, "camera", "b"), other, "Expect", "100-continue", "Repr-Digest", reprDigest(other)).wantReceipt(t, 201, other)
 }

@@ -58,8 +58,8 @@ func TestHTTPOverTLS(t *testing.T) {
 	}
 }
 
-// Who cannot shake hands is counted by cause, as over TCP, told near the one
-// instrument that it could have been, and nobody else is.
+// A client whose TLS handshake fails is counted by cause, as over TCP, and reported near
+// the one instrument that it could have been; other clients are not.
 func TestHTTPHandshakesThatFail(t *testing.T) {
 	t.Parallel()
 	l := newTLSLab(t)

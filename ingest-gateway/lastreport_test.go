@@ -61,8 +61,7 @@ func (l *lab) instrumentStatus(t *testing.T, instrument, gateway string) (wire.I
 	return wire.Decode[wire.InstrumentStatus](e.Value())
 }
 
-// What a gateway last reports of an instrument is what its ledger says, also where
-// datagrams come until it takes no more.
+// A gateway's last report of an instrument says what its ledger says, also if datagrams come until it takes no more.
 func TestLastReportOfDatagrams(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

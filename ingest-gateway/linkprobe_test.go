@@ -55,8 +55,8 @@ func (p *prober) answered() {
 	}
 }
 
-// The link to the pool is measured by whom an Instrument names as a source, and from
-// where a sender reports; nobody else is answered. What a sender reports of it shows
+// A host that an Instrument names as a source, or from which a sender reports, can
+// measure the link to the pool; others get no answer. A sender's report of the link shows
 // in metrics.
 func TestPath(t *testing.T) {
 	t.Parallel()

@@ -129,8 +129,8 @@ func TestDiskFull(outer *testing.T) {
 	})
 }
 
-// What was archived nine days ago and is sent again gets its receipt, and is
-// marked as a duplicate; beyond the window of thirty days it stays.
+// An object that was archived nine days ago and is sent again gets its receipt, and is
+// marked as a duplicate; beyond the window of thirty days the second copy stays.
 func TestDuplicateAfterNineDays(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -154,8 +154,8 @@ func mirrored(object []byte, id string) wire.MirroredObject {
 	}
 }
 
-// storeUnannounced has a gateway store an object, and keeps it from announcing it. JetStream is away then. What a gateway asks
-// JetStream before it stores may come too late: then another object is sent.
+// storeUnannounced has a gateway store an object, and keeps it from announcing it. JetStream is away then. A request of the
+// gateway to JetStream before it stores may come too late: then another object is sent.
 func (r *mirrorRun) storeUnannounced(l *lab, g *gateway, at wire.MirrorListener, guest string) (object []byte, m wire.MirroredObject) {
 	r.t.Helper()
 	for try := range 20 {

@@ -21,7 +21,8 @@ import (
 // mirrorDay is on which mirrored objects of the tests were received.
 const mirrorDay = wire.Day("2021-03-17")
 
-// What is pulled of another Site is kept as that Site has it, once, and counted on the day on which it was received there.
+// An object that is pulled from another Site is kept as that Site has it, once, and counted on the day on which it was
+// received there.
 func TestMirrored(t *testing.T) {
 	t.Parallel()
 	l, g, at, guest, r := pulling(t)
@@ -88,7 +89,8 @@ func TestMirrored(t *testing.T) {
 	}
 }
 
-// What is pulled from an archive that is no Substorm becomes the Site's own, as what a sender sends.
+// An object that is pulled from an archive that is no Substorm becomes the Site's own, like an
+// object that a sender sends.
 func TestMirroredIntoOwnInstrument(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -152,7 +154,8 @@ func TestMirroredIntoOwnInstrument(t *testing.T) {
 	l.awaitLedger(t, "camera", wire.StepAnnounced, func(s wire.Totals) bool { return s.Objects == 1 })
 }
 
-// Who is no run of the partner, or sends what the partner may not bring, is told so, and nothing of it is kept.
+// A client that is no run of the partner, or that sends what the partner may not bring, is told so, and nothing
+// of it is kept.
 func TestMirrorRefusals(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -285,7 +288,7 @@ type broken struct{}
 func (broken) Read([]byte) (int, error) { return 0, errors.New("the source broke off") }
 
 // An object that does not lie under its own key may stand all the same: in a pack, since its day was compacted, or as one that
-// was purged. What the store lost is stored again.
+// was purged. An object that the store lost is stored again.
 func TestMirroredStands(t *testing.T) {
 	t.Parallel()
 	l, _, at, guest, r := pulling(t)

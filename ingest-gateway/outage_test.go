@@ -75,7 +75,7 @@ func TestKillBeforeTheStoreAnswers(outer *testing.T) {
 			if digest, _ := l.digestOf(t, announced[0].Record); digest != announced[0].Digest {
 				t.Errorf("in the bucket is %s", digest)
 			}
-			// What the killed gateway read is accounted for.
+			// The object that the killed gateway read is accounted for.
 			l.awaitLedger(t, "camera", wire.StepReceived, func(s wire.Totals) bool {
 				return s.Objects == uint64(before)+1 && len(s.Unfinished) > 0
 			})
@@ -131,7 +131,7 @@ func TestHiccups(t *testing.T) {
 		listed := l.listing(t, "camera")
 		return cmp.Equal(want, listed), fmt.Sprint(listed)
 	})
-	// What was sent again, since it had no receipt, may have come to the store after all.
+	// An object that was sent again, since it had no receipt, may have come to the store after all.
 	l.awaitLedger(t, "camera", wire.StepReceived, func(s wire.Totals) bool {
 		again := l.ledger(t, "camera", wire.StepDuplicates).Objects
 		return s.Objects-again == 4 && s.Acknowledged == 4 && (lasts > 0 || again == 0)
@@ -190,8 +190,8 @@ func TestStartWithoutBackends(t *testing.T) {
 	g.awaitReady()
 }
 
-// What was begun finishes; who never began, and who does not finish in time, is
-// reset; the pod is not ready meanwhile.
+// Objects that were begun are finished; a connection on which none was begun, or one that
+// does not finish in time, is reset; the pod is not ready meanwhile.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

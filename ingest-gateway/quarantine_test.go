@@ -175,7 +175,7 @@ func TestQuarantine(t *testing.T) {
 		t.Errorf("announced: %+v", notices)
 	}
 
-	// What is older than the greatest age goes, of this gateway and of others.
+	// Objects that are older than the max age are removed, those of this gateway and of others.
 	old := wire.QuarantineKey(l.site, "north-7", time.Now().Add(-2*time.Hour), receiptOf(object).Digest)
 	if err := l.store.Put(t.Context(), old, bytes.NewReader(object), int64(len(object)), objectstore.PutOptions{}); err != nil {
 		t.Fatal(err)

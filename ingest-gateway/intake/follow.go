@@ -105,8 +105,7 @@ func (f *Follower) resolve(r *registry.Snapshot) {
 	}
 }
 
-// save writes the last complete snapshot to the volume, where it is not there
-// yet. What could not be written is tried again.
+// save writes the last complete snapshot to the volume, if it is not there yet. A write that failed is tried again.
 func (f *Follower) save() {
 	if f.unsaved == nil {
 		return

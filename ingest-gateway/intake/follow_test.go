@@ -216,7 +216,7 @@ func (s signal) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// What a write that was cut short left is removed at the start, and nothing else.
+// The rest of a write that was cut short is removed at the start, and nothing else is.
 func TestPartsRemoved(t *testing.T) {
 	dir := t.TempDir()
 	kept := []string{"registry.json.123456", "registry.json.d", "registry.json.old", "registry.jsonx.1"}

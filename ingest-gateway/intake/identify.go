@@ -53,9 +53,9 @@ func (r Refusal) Name() string {
 // Identify asks the snapshot in force, see Snapshot.Identify.
 func (r *Registry) Identify(c Claim) (*Listener, Refusal) { return r.Current().Identify(c) }
 
-// Identify returns the listener that a sender uses: one for which all that its
-// Instrument declares holds. Of several the one with the longest prefix counts.
-// Otherwise it returns why there is none.
+// Identify returns the listener that a sender uses: one for which all that its Instrument
+// declares holds. If there are several, the one with the longest prefix counts. Otherwise
+// it returns why there is none.
 func (s *Snapshot) Identify(c Claim) (*Listener, Refusal) {
 	var refusal Refusal
 	for listener := range s.claims[c.place()].candidates(c.Addr) {

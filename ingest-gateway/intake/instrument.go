@@ -44,7 +44,8 @@ type Instrument struct {
 	Naming  *naming.Template
 	Station string
 	// ObservationName reads when an object was observed out of the name that its sender
-	// gave; nil where names do not tell. What comes later than LateAfter is backfill.
+	// gave; nil where names do not tell. An object that comes later than LateAfter is
+	// backfill.
 	ObservationName *naming.Template
 	LateAfter       time.Duration
 
@@ -80,7 +81,7 @@ type Listener struct {
 	// Tokens, one of which the sender shows; empty: it shows none.
 	Tokens []wire.TokenHash
 
-	// Of TCP. Framing is one of wire's.
+	// The following fields are for TCP. Framing is one of wire's.
 	Framing string
 	// IdleAfter ends an object of wire.FramingIdle.
 	IdleAfter time.Duration
@@ -195,8 +196,7 @@ func newListener(in *Instrument, e wire.ListenerEntry) (*Listener, error) {
 	return listener, nil
 }
 
-// readIdentity reads what the sender must show. What this gateway does not know
-// it must not take for nothing.
+// readIdentity reads what the sender must show. It must not ignore a requirement that this gateway does not know.
 func (w *Listener) readIdentity(e wire.ListenerEntry) error {
 	switch {
 	case e.TLS != "" && e.TLS != wire.TLSServer && e.TLS != wire.TLSMutual:

@@ -25,8 +25,8 @@ type Scope struct {
 //
 // A complete registry is taken as it is. Otherwise it is on its way: what is new or changed
 // applies at once, beside all that was claimed before; nothing is taken away, and an older
-// claim keeps its port and addresses from a newer one. What did not change keeps its
-// identity, and so do its listeners.
+// claim keeps its port and addresses from a newer one. An instrument that did not change
+// keeps its identity, and so do its listeners.
 func resolve(prev *Snapshot, r *registry.Snapshot, scope Scope) *Snapshot {
 	next := &Snapshot{
 		Revision: r.Revision, registry: r,

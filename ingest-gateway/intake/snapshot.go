@@ -130,8 +130,7 @@ func (s *Snapshot) Entry(instrument string) (wire.InstrumentEntry, bool) {
 	return wire.InstrumentEntry{}, false
 }
 
-// claim adds a listener, which conflicts with none of another instrument. What was
-// claimed before stays.
+// claim adds a listener, which conflicts with none of another instrument. Earlier claims stay.
 func (s *Snapshot) claim(w *Listener) {
 	if slices.Contains(s.listeners, w) {
 		return

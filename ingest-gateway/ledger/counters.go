@@ -297,5 +297,5 @@ func (f *counterFile) grow() error {
 	return nil
 }
 
-// close closes the file. What is mapped stays so until the process ends: somebody may still be counting.
+// close closes the file. Its mapping stays until the process ends: somebody may still be counting.
 func (f *counterFile) close() error { return f.file.Close() }

@@ -12,7 +12,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// What a gateway of before there were guests left is read as what it left itself; and the longest name of a guest fits.
+// Counters that a gateway left before there were guests are read like those of the present layout; and the longest name
+// of a guest fits.
 func TestCountersOfTheLayoutBefore(t *testing.T) {
 	t.Parallel()
 	const before = 64

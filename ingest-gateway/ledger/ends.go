@@ -53,8 +53,8 @@ func (l *Ledger) Unreadable(key string, size int64, leave func() error) error {
 	}, leave)
 }
 
-// once counts and then calls leave. What is counted and does not leave is not counted again. Where more leaves at a time
-// than there are places for keys, a kill may have the rest counted twice.
+// once counts and then calls leave. A key that was counted and did not leave is not counted again. If more keys leave
+// at a time than there are places for them, a kill may have the rest counted twice.
 func (l *Ledger) once(key string, count func(), leave func() error) error {
 	sum := sha256.Sum256([]byte(key))
 	k := endKey(sum[:])

@@ -30,7 +30,8 @@ const (
 	envIncarnation = "LEDGER_TEST_INCARNATION"
 )
 
-// What an incarnation may have told and not yet done when it is killed: one step of each of the four senders of a kind.
+// An incarnation may have told of so many objects and datagrams, and not yet done them, when it is killed: one step of
+// each of the four senders of a kind.
 const (
 	slackObjects   = 4
 	slackDatagrams = 4 * 20
@@ -46,8 +47,9 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// TestKilled lets a gateway live several times and be killed at any moment, at times with the server away. What it
-// received, completed by what the streams hold, is then just that, and all that was begun is accounted for.
+// TestKilled lets a gateway live several times and be killed at any moment, at times with the server away. The
+// totals of what it received, completed by what the streams hold, are then exact, and all that was begun is
+// accounted for.
 func TestKilled(t *testing.T) {
 	server := testenv.NATS(t, testenv.NATSOptions{})
 	js := server.JetStream(t)

@@ -4,7 +4,7 @@
 // exact across a kill.
 //
 // Counters live in a mapped file, so that they outlive the process: an object is counted before its receipt is written.
-// What became of the objects, the archivist counts from the manifests, see wire.LedgerEntry; where a gateway was killed
+// The archivist counts from the manifests what became of the objects, see wire.LedgerEntry; if a gateway was killed
 // between an object's announcement and its count, wire.Reconcile says which it was.
 //
 // The next incarnation makes the totals of one that ended final, and keeps them on the volume (see ended), so that the
@@ -205,8 +205,8 @@ func (l *Ledger) Acknowledged(instrument string, at time.Time) {
 	c.dirty.Store(true)
 }
 
-// Unfinished counts an object that will get no receipt, and those of its bytes that were read. Where nobody knows whether
-// it is in the archive all the same, cause says so.
+// Unfinished counts an object that will get no receipt, and those of its bytes that were read. If nobody knows whether it
+// is in the archive all the same, cause says so.
 func (l *Ledger) Unfinished(instrument string, at time.Time, cause wire.Cause, size int64) {
 	index := l.cause(cause)
 	c := l.cell(instrument, at)

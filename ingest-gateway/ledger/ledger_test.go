@@ -163,8 +163,8 @@ func TestDaysOfOtherSites(t *testing.T) {
 	})
 }
 
-// TestCountersLost: a power cut left nothing in the counters of an incarnation. What it wrote to have received stays, and
-// may be more than is known.
+// TestCountersLost: a power cut left nothing in the counters of an incarnation. The totals that it wrote to the ledger
+// stay, and are incomplete: it may have received more than is known.
 func TestCountersLost(t *testing.T) {
 	server := testenv.NATS(t, testenv.NATSOptions{Unsynced: true})
 	js := server.JetStream(t)

@@ -68,8 +68,8 @@ func (p *puts) put(c *cell, k dayKey, own *wire.Totals) {
 	}
 }
 
-// merge returns an entry's totals with those of the incarnations on this volume. Where counters were lost, what was
-// written before they were is no less than what is left.
+// merge returns an entry's totals with those of the incarnations on this volume. If counters were lost, the totals
+// that were written before count no less than those that are left, see most.
 func (l *Ledger) merge(written map[string]wire.Totals, k dayKey, own *wire.Totals) map[string]wire.Totals {
 	is := maps.Clone(written)
 	for incarnation, t := range l.ended.totals(k) {
@@ -86,8 +86,8 @@ func (l *Ledger) merge(written map[string]wire.Totals, k dayKey, own *wire.Total
 	return is
 }
 
-// most returns the greater of each count of two totals of one incarnation, which are incomplete. What one knows to be
-// received the other cannot call unknown, or killed.
+// most returns the greater of each count of two totals of one incarnation, which are incomplete. If one of them
+// counts something as received, it does not count as unknown, or killed, by the other.
 func most(a, b wire.Totals) wire.Totals {
 	is := a
 	if b.Objects > a.Objects || b.Objects == a.Objects && b.Resolved > a.Resolved {

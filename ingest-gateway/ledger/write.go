@@ -67,7 +67,7 @@ type writer struct {
 }
 
 // Run writes the totals to the Site's ledger each second in which they changed, or as Config.Gather says, those of ended incarnations once, until
-// ctx ends. Where JetStream is away it goes on trying. It is called once.
+// ctx ends. If JetStream is away it goes on trying. It is called once.
 func (l *Ledger) Run(ctx context.Context, js jetstream.JetStream) error {
 	committer, err := stream.NewCommitter(js.Conn(), stream.CommitterConfig{Stream: "KV_" + wire.LedgerBucket(l.cfg.Site)})
 	if err != nil {
@@ -267,9 +267,9 @@ func (l *Ledger) forget(at time.Time) {
 	})
 }
 
-// prune drops cells of days that are over, once they are written and nobody counts in them any more: what they count is
-// on the volume first. Those of instruments of other Sites stay: a mirror brings thousands of days, of which a cell takes less
-// memory (850 bytes, most of them in the file) than an entry of what ended. What the bucket has of them is read again when needed.
+// prune drops cells of days that are over, once they are written and nobody counts in them any more: what they count is on the
+// volume first. Those of instruments of other Sites stay: a mirror brings thousands of days, of which a cell takes less memory
+// (850 bytes, most of them in the file) than an entry of what ended. Their totals in the bucket are read again when needed.
 func (l *Ledger) prune(at time.Time) error {
 	now := at.Unix()
 	keep := int64(keepCells / time.Second)

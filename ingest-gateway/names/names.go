@@ -147,7 +147,7 @@ func (n *Names) Claim(ctx context.Context, w Wanted) (Held, error) {
 
 // awaitListed waits until the bucket says that all names which the archive lists have
 // their claims: before that a name without one may have been given long ago, and nobody
-// takes it. What is claimed already is found at once.
+// takes it. A name that is claimed already is found at once.
 func (n *Names) awaitListed(ctx context.Context, kv jetstream.KeyValue, w Wanted) (held Held, found bool, err error) {
 	for tries := 1; ; {
 		whole, err := nameclaims.IsWhole(ctx, kv)

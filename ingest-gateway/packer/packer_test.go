@@ -213,7 +213,7 @@ func TestFullPack(t *testing.T) {
 	}
 }
 
-// Where there is no memory for a copy, an object is told so at once.
+// If there is no memory for a copy, Add says so at once.
 func TestNoSpace(t *testing.T) {
 	b := newBench(t, 400<<10, 1)
 	body := strings.Repeat("x", 60<<10)

@@ -128,7 +128,7 @@ func (q *Quarantine) flush(ctx context.Context, before time.Time) {
 	}
 }
 
-// finish stores what is left. What the store does not take now is lost.
+// finish stores what is left. Segments that the store does not take now are lost.
 func (q *Quarantine) finish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()

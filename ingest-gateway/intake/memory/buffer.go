@@ -235,9 +235,9 @@ func (b *Buffer) next() bool {
 // Asked says whether the buffer should yield its memory.
 func (b *Buffer) Asked() bool { return b.asked.Load() }
 
-// Yield writes what is in memory to scratch and gives all of its memory back.
-// Where scratch is full nothing changes. The owner first takes what the network
-// has ready: so whoever got memory makes progress before it gives it back.
+// Yield writes what is in memory to scratch and gives all of its memory back. If scratch
+// is full, nothing changes. The owner first takes what the network has ready: so whoever
+// got memory makes progress before it gives it back.
 func (b *Buffer) Yield() error {
 	b.asked.Store(false)
 	if len(b.slabs) == 0 {

@@ -192,8 +192,7 @@ func (p *Pool) forget(b *Buffer) {
 	}
 }
 
-// freeList keeps slabs for use again. What it keeps and what is in use stay
-// within the budget together.
+// freeList keeps slabs for use again. The slabs that it keeps and those in use stay within the budget together.
 type freeList struct {
 	mu           sync.Mutex
 	budget       int64

@@ -33,7 +33,7 @@ type checksum struct {
 func (c *checksum) isWrong() bool { return !slices.Equal(c.Sum(nil), c.want) }
 
 // checksums returns what is said of a request's bytes, and of the object that they
-// complete; nil where that is not said. What is said behind the body comes too late: the
+// complete; nil where that is not said. A checksum behind the body comes too late: the
 // bytes follow the others then.
 func (q *request) checksums() (sums []*checksum, object *wire.Digest, err error) {
 	if header := q.r.Header.Get("Upload-Checksum"); header != "" {

@@ -12,8 +12,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// digests are SHA-256s that a request says its object has, by header. Of the
-// others that RFC 9530 knows nothing is said: they are not computed.
+// digests are SHA-256s that a request says its object has, by header. Digests of the
+// other algorithms of RFC 9530 are not computed, and nothing is said of them.
 type digests map[string]wire.Digest
 
 // algorithm is the key of SHA-256 in the headers of RFC 9530.

@@ -18,9 +18,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Runs of mirrors send what they pulled as any sender sends, to a port of their own. Who may send there does not follow from
-// listeners of Instruments: a run shows a certificate that it has told the Site of over NATS, and is shown the one that the
-// gateway has told the Site of. What a run may bring, intake.Snapshot.Mirror says.
+// Runs of mirrors send what they pulled as any sender sends, to a port of their own. The listeners of Instruments do not say
+// who may send there: a run shows a certificate that it has told the Site of over NATS, and is shown the one that the
+// gateway has told the Site of. intake.Snapshot.Mirror says what a run may bring.
 
 // mirror is the port to which runs of mirrors send.
 type mirror struct {

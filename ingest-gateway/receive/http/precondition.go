@@ -63,10 +63,10 @@ func (c conditions) met(tag string) bool {
 	})
 }
 
-// meets judges conditions. Digest is that of the object, nil where it is not
-// known yet. What the name has already was stored by this sender, whose receipt was
-// lost perhaps: the same bytes meet every condition, and are answered as without one. Refused
-// is the cause, and its error, for which the object is not stored.
+// meets judges conditions. Digest is that of the object, nil where it is not known yet. If
+// the name has the same bytes already, they were stored by this sender, whose receipt was
+// lost perhaps: they meet every condition, and are answered as without one. Refused is the
+// cause, and its error, for which the object is not stored.
 func (q *request) meets(of conditions, name string, digest *wire.Digest) (refused wire.Cause, err error) {
 	if !of.any() {
 		return "", nil

@@ -450,8 +450,9 @@ func otherObject(said, is wire.Digest) error {
 	return fmt.Errorf("Repr-Digest said sha-256 %s, and the bytes that arrived have %s: begin anew", said, is)
 }
 
-// failOther answers that an upload's object is another than its sender said. Where only the
-// last request said that, the upload goes: whoever asks for it next would finish it.
+// failOther answers that an upload's object is another than its sender said. If only the
+// last request said that, the upload is removed: a client that asks for it next would
+// finish it.
 func (q *request) failOther(u *upload, other error) {
 	if u.info.Digest == nil {
 		if err := u.terminate(q.server.ctx); err != nil {

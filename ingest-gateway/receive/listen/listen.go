@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package listen opens the ports of the listeners for TCP and HTTP, and accepts
-// no more connections than may be open. What is said over them is theirs.
+// Package listen opens the ports of the listeners for TCP and HTTP, and accepts no more
+// connections than may be open. The packages for TCP and HTTP read and answer them.
 package listen
 
 import (

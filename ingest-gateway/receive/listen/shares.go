@@ -20,11 +20,10 @@ const (
 	alone = 10 * time.Second
 )
 
-// Shares bound what is open of each instrument at a time: connections, or requests over
-// HTTP. Where as many are open as may be, a newcomer displaces the oldest of the address that
-// has the most, unless its own has as many; else the oldest that is slower than the
-// floor, of its own address or of one that has more; sooner, where its own has none. Of what may be displaced each waits for its sender: what is whole, and on its way to
-// the store, is not. Methods may be called from many goroutines.
+// Shares bound what is open of each instrument at a time: connections, or requests over HTTP. If as many are open as may be, a newcomer displaces the
+// oldest of the address that has the most, unless its own has as many; else the oldest that is slower than the floor, of its own address or of one
+// that has more; sooner, if its own has none. Only entries that wait for their senders may be displaced, not those whose object is whole and on its
+// way to the store. Methods may be called from many goroutines.
 type Shares struct {
 	mu  sync.Mutex
 	now func() time.Time

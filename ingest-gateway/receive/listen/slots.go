@@ -17,14 +17,14 @@ import (
 // whose senders nothing is known yet, and addressShare of those by one address.
 const unidentifiedShare, addressShare = 4, 4
 
-// Slots bound the connections that are open at a time. A connection is unidentified
-// until its sender is known to be one that may send. Unidentified connections hold a
-// part of the slots at most, and of that part a part for each address; where there are
-// more, the oldest of the address that has the most is closed. Where all slots are taken, an
-// identified connection over which nothing is sent (HTTP between two requests) is closed for
-// another one; where there is none, the oldest of those that wait for their senders, of the
-// address that has the most, unless the newcomer's has as many. So senders that may send
-// find a slot, however many connections others open and keep.
+// Slots bound the connections that are open at a time. A connection is unidentified until
+// its sender is known to be one that may send. Unidentified connections hold a part of the
+// slots at most, and of that part a part for each address; where there are more, the oldest
+// of the address that has the most is closed. If all slots are taken, an identified
+// connection over which nothing is sent (HTTP between two requests) is closed for another
+// one; if there is none, the oldest of those that wait for their senders, of the address
+// that has the most, unless the newcomer's has as many. So senders that may send find a
+// slot, however many connections others open and keep.
 // An address is one of IPv4, or a network of 64 bits of IPv6; where an IPv6 network of 48
 // bits has many of these it counts as one.
 type Slots struct {
@@ -66,9 +66,9 @@ func NewSlots(n int64, displaced func(source netip.AddrPort)) *Slots {
 	}
 }
 
-// Acquire takes a slot for a connection from source, which is unidentified. Evict closes
-// it, and may be called from any goroutine until Release. Where none of the connections gives
-// way it waits. The only error is ctx's.
+// Acquire takes a slot for a connection from source, which is unidentified. Evict closes it,
+// and may be called from any goroutine until Release. If none of the connections gives way,
+// Acquire waits. The only error is ctx's.
 func (s *Slots) Acquire(ctx context.Context, source netip.AddrPort, evict func()) (*Slot, error) {
 	slot := &Slot{slots: s, source: source, evict: evict}
 	slot.member = newMember(source.Addr(), slot)

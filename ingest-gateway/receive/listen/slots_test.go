@@ -24,8 +24,8 @@ func TestSlotsByNetwork(t *testing.T) {
 	}
 }
 
-// Where all are full, a connection of the address with the most is closed, and not the oldest: who opens many does not
-// close those of others.
+// If all are full, a connection of the address with the most is closed, and not the oldest: a client that opens many
+// does not close those of others.
 func TestSlotsOfTheHeaviestMakeSpace(t *testing.T) {
 	for name, identified := range map[string]int{"all unidentified are taken": 0, "all slots are taken": 48} {
 		t.Run(name, func(t *testing.T) {
@@ -65,8 +65,8 @@ func from(host, port int) netip.AddrPort {
 	return netip.MustParseAddrPort(fmt.Sprintf("192.0.2.%d:%d", host, port))
 }
 
-// Unidentified connections hold a quarter of the slots at most, and one address a
-// quarter of that; the oldest of the address that has the most makes space. What is identified stays.
+// Unidentified connections hold a quarter of the slots at most, and one address a quarter of that;
+// the oldest of the address that has the most makes space. Identified connections stay.
 func TestSlots(t *testing.T) {
 	var gone []netip.AddrPort
 	s := NewSlots(64, func(source netip.AddrPort) { gone = append(gone, source) })
@@ -114,8 +114,8 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// Where all slots are taken, an identified connection that is idle is closed, of the address that has the most; one that
-// is busy again, or was closed, is not.
+// If all slots are taken, an identified connection that is idle is closed, of the address that has the most; one that is
+// busy again, or was closed, is not.
 func TestSlotsOfTheIdle(t *testing.T) {
 	evicted := map[netip.AddrPort]bool{}
 	s := NewSlots(8, func(source netip.AddrPort) { t.Errorf("%v counts as an unknown sender", source) })

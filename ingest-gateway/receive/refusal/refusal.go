@@ -48,8 +48,8 @@ func New(log *slog.Logger, reg prometheus.Registerer) *Log {
 	}
 }
 
-// Of each instrument and cause, a burst of refusals is logged whole, then one a
-// second that says how many were left out.
+// burst is how many refusals of each instrument and cause are logged one by one; after
+// that one a second is logged, which says how many were left out.
 const burst = 10
 
 // Say counts a refusal of an object of which size bytes had come. Err may be nil.

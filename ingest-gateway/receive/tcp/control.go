@@ -32,7 +32,7 @@ func (c *connection) obeys(h wire.Heartbeat) {
 	c.leave = commands.Join(c.accepted.Instrument.Name, c.receipts.command)
 }
 
-// control takes what a sender says of itself. What nobody understands is counted
+// control takes what a sender says of itself. A frame that is not understood is counted
 // and passed over: a newer sender may say more. Errors: *cut.
 func (c *connection) control(body []byte) error {
 	received := time.Now()

@@ -53,7 +53,7 @@ type input interface {
 	// end says that the object is whole: as its framing says, or, where framed is
 	// false, as a close or a pause seems to say.
 	end(framed bool)
-	// skip refuses the object. What still comes of it is for read, up to between.
+	// skip refuses the object. The rest of its bytes is for read, up to between.
 	skip(cause wire.Cause)
 
 	// control takes the body of a control frame; it keeps nothing of it.

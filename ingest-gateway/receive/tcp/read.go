@@ -202,8 +202,8 @@ func (c *connection) between() { c.began, c.skipping = time.Time{}, false }
 func (c *connection) begin() error {
 	listener, refusal := c.server.cfg.Registry.Identify(c.claim)
 	if c.draining.Load() || refusal.Cause != "" || !goesOn(c.accepted, listener) {
-		// What was read of the object is a few bytes; its sender has no receipt and
-		// sends it again, over a connection that is judged anew.
+		// The bytes of the object that were read are few; its sender has no receipt and
+		// sends it again, over a connection that is checked again.
 		c.between()
 		return errLeave
 	}

@@ -24,8 +24,8 @@ const handshakeTimeout = 15 * time.Second
 // errNoCloseNotify: anyone on the path can forge the end of a TCP connection.
 var errNoCloseNotify = errors.New("the connection ended without close_notify")
 
-// secure is TLS on a socket. What crypto/tls has decrypted it copies once, from a
-// record of at most 16 KiB into the object's memory.
+// secure is TLS on a socket. It copies the bytes that crypto/tls has decrypted once, from
+// a record of at most 16 KiB into the object's memory.
 type secure struct {
 	*tls.Conn
 	socket *socket

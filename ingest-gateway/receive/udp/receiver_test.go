@@ -145,7 +145,7 @@ func TestStreamFull(t *testing.T) {
 }
 
 // TestNoSpace: while nothing may be kept on the disk datagrams wait, then are dropped with that cause, and none is published; when there is
-// space again, what waited is published. What waits when the receiver has to go is counted, too.
+// space again, what waited is published. Datagrams that wait when the receiver has to stop are counted, too.
 func TestNoSpace(t *testing.T) {
 	var full atomic.Bool
 	full.Store(true)

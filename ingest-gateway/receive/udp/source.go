@@ -43,11 +43,12 @@ type Sink interface {
 //
 // Loss: what the source knows to be lost before it read it (a full socket buffer or ring) is told to Sink.Lost, for the
 // port where that is known, else for port 0; never twice. A datagram larger than the source's buffers comes with
-// Truncated set. What arrives while a port is being closed is read, or lost and told.
+// Truncated set. A datagram that arrives while a port is being closed is read, or lost and told.
 type PacketSource interface {
-	// Listen makes ports the set of ports that are received, from then on. Ports that stay are not disturbed: no
-	// packet for them is lost. It returns an error for each port that could not be opened; the others are. What was
-	// read from a port that is closed is in the sink when Listen returns, and the sink hears nothing of the port after.
+	// Listen makes ports the set of ports that are received, from then on. Ports that stay are not disturbed: no packet
+	// for them is lost. It returns an error for each port that could not be opened; the others are. Packets that were
+	// read from a port that is closed are in the sink when Listen returns, and the sink hears nothing of the port
+	// after.
 	Listen(ports []uint16) map[uint16]error
 	// Run hands packets to sink until ctx ends; it is called once. When it returns, all that was read is in the sink,
 	// the sink hears nothing more, and everything is released. Errors are those after which nothing can be received.

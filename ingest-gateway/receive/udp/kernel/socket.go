@@ -221,8 +221,8 @@ const (
 	drainBatches = 4096
 )
 
-// drain hands over all that the kernel holds when the port is closed. What arrives later the kernel drops and counts: a
-// sender that never pauses must not keep the port open.
+// drain hands over all that the kernel holds when the port is closed. The kernel drops and counts datagrams that arrive
+// later: a sender that never pauses must not keep the port open.
 func (s *socket) drain(b *batch) {
 	b.port = s.port
 	shut := s.shut() == nil

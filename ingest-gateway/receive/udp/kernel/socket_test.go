@@ -177,7 +177,7 @@ func TestErrorOfASocketThatIsClosed(t *testing.T) {
 	}
 }
 
-// What comes after a port was shut is counted, and what came before is read.
+// Datagrams that come after a port was shut are counted, and those that came before are read.
 func TestShutPortCountsWhatComes(t *testing.T) {
 	s, conn := open(t)
 	send(t, conn, 5)

@@ -99,8 +99,7 @@ func (r *reporter) run(ctx context.Context) error {
 	}
 }
 
-// last reports once more, at the end. What instruments sent was reported before the
-// ledger was closed.
+// last reports once more, at the end. The totals of instruments were reported before the ledger was closed.
 func (r *reporter) last(ctx context.Context) {
 	r.stopped = true
 	if r.reportGateway(ctx) == nil {

@@ -259,8 +259,8 @@ var errDisplaced = errors.New("the sender was not identified yet, and others nee
 
 // run receives until ctx ends, and then drains.
 func (g *gateway) run(ctx context.Context) error {
-	// What keeps data safe outlives ctx: it ends when the drain does. What only
-	// changes things ends when the drain begins.
+	// Parts that keep data safe outlive ctx: they end when the drain does. Parts that
+	// only change things end when the drain begins.
 	alive, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	steady, unsettle := context.WithCancel(alive)

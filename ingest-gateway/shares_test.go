@@ -27,7 +27,8 @@ func header6(t *testing.T, source string, port int) []byte {
 }
 
 // One address, or one site of IPv6, that opens as many connections to an open Instrument as this may have, and sends a
-// byte on each, does not keep the Instrument's own sender out. What gives way is counted, and reset without a line.
+// byte on each, does not keep the Instrument's own sender out. A connection that gives way is counted, and reset
+// without a line.
 func TestOneAddressKeepsNoSenderOut(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -113,8 +113,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// Who shows wrong tokens again and again is answered slowly, and who shows a right one
-// from the same address is not.
+// A client that shows wrong tokens again and again is answered slowly, and a client that
+// shows a right one from the same address is not.
 func TestGuessedTokens(t *testing.T) {
 	t.Parallel()
 	l := newTLSLab(t)

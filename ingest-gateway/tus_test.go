@@ -112,7 +112,7 @@ func TestUploadGoesOn(t *testing.T) {
 	if digest, size := l.digestOf(t, notices[0].Record); digest != sha256.Sum256(object) || size != int64(len(object)) {
 		t.Errorf("in the bucket: %d bytes, %s", size, digest)
 	}
-	// Who did not hear of it asks, and is told.
+	// A client that did not hear of it asks, and is told.
 	again := tus(http.MethodHead, other, nil)
 	again.wantOffset(t, 200, len(object))
 	if again.header.Get("Repr-Digest") != reprDigest(object) {
@@ -177,7 +177,7 @@ func TestUploadKilledAtItsEnd(t *testing.T) {
 	}
 }
 
-// What the protocol asks for, beside uploads that go well.
+// The requirements of the protocol, beside uploads that go well.
 func TestUploadProtocol(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -225,7 +225,7 @@ func TestUploadProtocol(t *testing.T) {
 		t.Errorf("the object is another: %v", r)
 	}
 
-	// What is wrong, and says so.
+	// Wrong requests get an answer that says so.
 	url = beginUpload(t, port, "", 1000)
 	for name, c := range map[string]struct {
 		got    reply

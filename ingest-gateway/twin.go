@@ -79,8 +79,9 @@ func (r *reporter) clear(ctx context.Context, kv jetstream.KeyValue, status wire
 	return nil
 }
 
-// meet reads the report that stands in the place of ours. One of the same volume is an
-// earlier incarnation's. Of another volume's pod the one that started first makes space.
+// meet reads the report that stands in the place of ours. A report of the same volume is
+// an earlier incarnation's. If it is of another volume's pod, the pod that started first
+// makes space.
 func (r *reporter) meet(ctx context.Context, key string, ours wire.GatewayStatus) error {
 	call, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()

@@ -190,7 +190,7 @@ func TestManyCopiesAtOnce(t *testing.T) {
 	}
 }
 
-// What is not what its notice says, or does not fit, is not kept.
+// A copy that is not what its notice says, or does not fit, is not kept.
 func TestCopiesRefused(t *testing.T) {
 	certificates := testenv.NewCA(t).Dir(t, "north", wire.GatewayName("north"))
 	k := startKeeper(t, t.TempDir(), certificates, 2<<20)

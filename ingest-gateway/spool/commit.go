@@ -95,7 +95,7 @@ func (s *Spool) submit(r *request) error {
 	r.settled = make(chan struct{})
 	r.record = record{kind: r.kind, meta: r.meta, body: r.size}
 	s.mu.Lock()
-	// What is done may be said in a full spool: it makes space.
+	// A full spool still takes records of what is done: they make space.
 	switch {
 	case s.closed:
 		s.mu.Unlock()

@@ -35,7 +35,7 @@ func TestDamage(t *testing.T) {
 			t.Fatal(err)
 		}
 		last := number == len(paths)-1
-		// Where the last record of the segment begins: at the last of its markers.
+		// The last record of the segment begins at the last of its markers.
 		tail := bytes.LastIndex(whole, whole[24:32])
 		step := func(at int) int {
 			switch {
@@ -311,8 +311,8 @@ func holds(t *testing.T, paths []string, want []byte) bool {
 	return false
 }
 
-// What has a segment's name and is no file does not keep a gateway from starting,
-// nor from writing.
+// An entry of the folder that has a segment's name and is no file does not keep a gateway
+// from starting, nor from writing.
 func TestNoFile(t *testing.T) {
 	dir := t.TempDir()
 	data := bytesOf(1, 400)
@@ -345,8 +345,8 @@ func TestNoFile(t *testing.T) {
 	}
 }
 
-// What waits twice in quarantine of one record is one file: a quarantine that a
-// kill kept from being noted is not told of anew.
+// Bytes of one record that are put into quarantine twice are one file: a quarantine that
+// a kill kept from being noted is not told of again.
 func TestQuarantineAgain(t *testing.T) {
 	dir := t.TempDir()
 	path := oneObject(t, dir, bytesOf(1, 400))

@@ -223,9 +223,9 @@ func (r *Reader) Close() error {
 	return err
 }
 
-// Quarantine copies the entry's bytes to where somebody may look at them, logs
-// it, and finishes the entry. Where there is no space for the copy the
-// entry stays in the log, and is tried again when the spool is opened anew.
+// Quarantine copies the entry's bytes to where somebody may look at them, logs it, and
+// finishes the entry. If there is no space for the copy, the entry stays in the log, and
+// is tried again when the spool is opened the next time.
 func (e *Entry) Quarantine(why error) error {
 	runs, err := e.runs()
 	if errors.Is(err, ErrCorrupt) {

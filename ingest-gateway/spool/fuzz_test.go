@@ -105,8 +105,8 @@ func drain(t *testing.T, data []byte) {
 	}
 }
 
-// FuzzRecord reads any bytes as a record, in memory: many more than FuzzSegment.
-// What is accepted is written again as it was.
+// FuzzRecord reads any bytes as a record, in memory: many more than FuzzSegment. A record
+// that is accepted is written again as it was.
 func FuzzRecord(f *testing.F) {
 	whole := goldenSegment(f)[segmentHead:]
 	f.Add(whole)

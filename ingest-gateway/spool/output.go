@@ -4,8 +4,8 @@ package spool
 
 import "os"
 
-// output writes to a file through one buffer. What is in the buffer can be cut
-// off as if it had never been written.
+// output writes to a file through one buffer. The bytes in the buffer can be cut off as
+// if they had never been written.
 type output struct {
 	file *os.File
 	// at is where the buffer goes.

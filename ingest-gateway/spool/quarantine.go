@@ -44,8 +44,8 @@ func (s *Spool) measureQuarantine() error {
 	return nil
 }
 
-// moveAside puts what has a segment's name and is no file into quarantine. Where
-// it cannot be moved it stays: nothing is written there.
+// moveAside puts an entry of the folder that has a segment's name and is no file into
+// quarantine. If it cannot be moved, it stays: nothing is written there.
 func (s *Spool) moveAside(f fs.DirEntry) {
 	from := filepath.Join(s.cfg.Dir, f.Name())
 	to := filepath.Join(s.cfg.Dir, quarantineFolder, f.Name()+"-"+rand.Text()[:8])
@@ -116,9 +116,9 @@ func (s *Spool) quarantinePath(number uint64, offset int64, ending string, chunk
 	return filepath.Join(s.cfg.Dir, quarantineFolder, name), nil
 }
 
-// quarantine copies bytes into a file of its own, named after where they lay
-// and what they are, and gives it that name by keep, which tell calls. What an
-// earlier incarnation quarantined is not told, and not reported, again.
+// quarantine copies bytes into a file of its own, named after where they lay and what
+// they are, and gives it that name by keep, which tell calls. Bytes that an earlier
+// incarnation quarantined are not told, and not reported, again.
 func (s *Spool) quarantine(g *segment, offset int64, n *wire.Notice, why error, tell func(q Quarantine, keep func() error) error, chunks ...run) error {
 	path, err := s.quarantinePath(g.number, offset, ".bin", chunks...)
 	if err != nil {

@@ -65,9 +65,9 @@ func (s *Spool) findSegments() error {
 	return nil
 }
 
-// numbers returns the numbers of the segments, in their order, and leaves those
-// of new ones behind them. What has the name of a segment and is no file is moved
-// away: it would be in the way of one.
+// numbers returns the numbers of the segments, in their order, and leaves those of new
+// ones behind them. An entry of the folder that has the name of a segment and is no file
+// is moved away: it would be in the way of one.
 func (s *Spool) numbers() ([]uint64, error) {
 	files, err := os.ReadDir(s.cfg.Dir)
 	if err != nil {
@@ -163,9 +163,9 @@ func (s *Spool) scanRecord(r *record, done map[uint64]bool) error {
 	return nil
 }
 
-// cutTail ends a segment where its last whole record ends. What comes after is
-// the beginning of a record of which the rest was never written: it has no
-// receipt. Where its head is whole, r tells which it was.
+// cutTail ends a segment where its last whole record ends. The bytes after it are the
+// beginning of a record whose rest was never written: it has no receipt. If its head is
+// whole, r tells which it was.
 func (s *Spool) cutTail(g *segment, offset int64, r record) error {
 	args := []any{"file", g.path, "offset", offset, "bytes", g.size - offset}
 	if m, err := r.object(); err == nil {

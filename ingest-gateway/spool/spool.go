@@ -60,9 +60,9 @@ type Config struct {
 	// SegmentSize in bytes; 0 is DefaultSegmentSize.
 	SegmentSize int64
 	Logger      *slog.Logger
-	// Quarantined hears of corrupt bytes that Open or Next found, and calls keep,
-	// which puts them into quarantine. What keep does is done once; a kill before
-	// that lets the bytes be found again. It may be nil, and must not call the spool.
+	// Quarantined hears of corrupt bytes that Open or Next found, and calls keep, which
+	// puts them into quarantine. Keep takes effect once; a kill before that lets the
+	// bytes be found again. Quarantined may be nil, and must not call the spool.
 	Quarantined func(q Quarantine, keep func() error) error
 
 	// unsafe leaves out every sync: what a power cut then does is a test's control.
@@ -142,7 +142,7 @@ func Open(cfg Config) (*Spool, error) {
 	return s, nil
 }
 
-// Close commits what is queued and ends Next. What waits stays on the volume.
+// Close commits what is queued and ends Next. Objects that wait stay on the volume.
 func (s *Spool) Close() error {
 	s.mu.Lock()
 	if s.closed {

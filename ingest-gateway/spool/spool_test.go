@@ -322,7 +322,7 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// What a newer Substorm wrote is refused, not skipped.
+// A segment or record that a newer Substorm wrote is refused, not skipped.
 func TestNewerFormat(t *testing.T) {
 	for name, at := range map[string]int{"segment": 8, "record": segmentHead + 8} {
 		t.Run(name, func(t *testing.T) {

@@ -4,10 +4,9 @@
 // announced. Only then is an object safe as "acknowledge: Stored" says, and may
 // be receipted.
 //
-// The order, in which a kill at any point loses nothing that was receipted:
-// bytes and metadata in the store, then the notice in the stream, then the
-// ledger, then the receipt. What is stored and was never announced is found by
-// the archivist's sweep.
+// The order, in which a kill at any point loses nothing that was receipted: bytes and
+// metadata in the store, then the notice in the stream, then the ledger, then the
+// receipt. The archivist's sweep finds objects that are stored and were never announced.
 package store
 
 import (

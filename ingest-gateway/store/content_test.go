@@ -15,7 +15,8 @@ import (
 )
 
 // TestUnexpectedContent sends a private key and a kubeconfig among frames to a camera of compressed frames, to the store and to the spool, byte
-// by byte too: all are kept, and those two are marked and counted, whatever their sender says of them. What it says stays.
+// by byte too: all are kept, and those two are marked and counted, whatever their sender says of them. The media type that the sender says
+// stays.
 func TestUnexpectedContent(t *testing.T) {
 	t.Parallel()
 	const (

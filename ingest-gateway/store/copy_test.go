@@ -148,7 +148,7 @@ func TestDrainCopy(t *testing.T) {
 				t.Errorf("somebody counts it: %+v", s)
 			}
 
-			// What lies under its key is another object: it takes the next key.
+			// Another object lies under its key: it takes the next key.
 			data, n = note(2)
 			if err := l.objects.Put(t.Context(), n.Key, bytes.NewReader(nil), 0, objectstore.PutOptions{CreateOnly: true}); err != nil {
 				t.Fatal(err)
@@ -164,7 +164,7 @@ func TestDrainCopy(t *testing.T) {
 	}
 }
 
-// What lies under the key of a named copy and is of no object is no equal object: the copy
+// Bytes under the key of a named copy that belong to no object are no equal object: the copy
 // is archived, and only then given up. A name that another object has is an error.
 func TestBringNamedCopy(t *testing.T) {
 	l := newLab(t, enough)

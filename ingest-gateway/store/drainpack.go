@@ -18,12 +18,11 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Small objects drain in packs, as they would have without the spool. Their
-// IDs do not say in which: a pack that is stored and whose gateway is killed
-// before it announced the members is stored again, under another key, by whoever
-// drains them then. Of an object with a known ID the manifest's writer
-// lists the first place, and what no manifest names is removed when the day is
-// compacted.
+// Small objects drain in packs, as they would have without the spool. Their IDs do not
+// say in which: a pack that is stored and whose gateway is killed before it announced the
+// members is stored again, under another key, by whoever drains them then. The manifest's
+// writer lists the first place of an object with a known ID, and what no manifest names
+// is removed when the day is compacted.
 
 const (
 	// drainedPacks are draining at a time, beside drainAlone.
@@ -115,7 +114,7 @@ func (g *gatherer) gather(ctx context.Context) []*spool.Entry {
 	return entries
 }
 
-// drainPack drains small objects. What cannot be read now is tried again.
+// drainPack drains small objects. Objects that cannot be read now are tried again.
 func (a *Archive) drainPack(ctx context.Context, entries []*spool.Entry) {
 	for len(entries) > 0 && ctx.Err() == nil {
 		p := a.newPacking(entries)
@@ -224,8 +223,8 @@ func (p *packing) assemble() (*pack.Assembly, wire.Digest, error) {
 	}
 }
 
-// leaveOut sets a member apart. What is read otherwise than it was received, and
-// has its checksum, was read or received wrongly.
+// leaveOut sets a member apart. If its bytes have the checksum of the spool, but differ
+// from what was received, it was read or received wrongly.
 func (p *packing) leaveOut(bad *pack.MemberError) {
 	e := p.entries[bad.Member]
 	var left []*spool.Entry

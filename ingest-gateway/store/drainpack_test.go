@@ -52,8 +52,8 @@ func (l *lab) members(t *testing.T) map[string]int {
 	return all
 }
 
-// What waited in the spool drains in packs where it would have been packed
-// without it, equal objects too, and the rest by itself.
+// Objects that waited in the spool drain in packs if they would have been packed without
+// it, equal objects too, and the rest drain one by one.
 func TestDrainInPacks(t *testing.T) {
 	for _, acknowledge := range []string{"StoredOrSpooled", "Spooled"} {
 		t.Run(acknowledge, func(t *testing.T) {

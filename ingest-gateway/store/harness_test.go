@@ -315,8 +315,8 @@ func random(seed byte, n int) []byte {
 	return b
 }
 
-// cuttable is a wire to a server. Of the next requests that hold a word, it
-// swallows the answer and closes.
+// cuttable is a wire to a server. It swallows the answers to the next requests that hold
+// a word, and closes their connections.
 type cuttable struct {
 	net.Listener
 	server string

@@ -18,8 +18,8 @@ import (
 // read before it is known which objects it listed then.
 
 const (
-	// listedFor is how long what a day listed is believed. What was stored since lies under its own key for longer: the
-	// archivist packs no day before it is over for 24 hours, and removes what it packed 24 hours later.
+	// listedFor is how long the list of a day is believed. Objects that were stored since lie under their own keys for
+	// longer: the archivist packs no day before it is over for 24 hours, and removes what it packed 24 hours later.
 	listedFor = 10 * time.Minute
 	// openFor is that of a day that was not over when it was read: it is not packed soon, and has a part for each minute.
 	openFor = 2 * time.Hour

@@ -11,7 +11,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// What is remembered of days is bounded: of more, what was read first is forgotten.
+// The memory of listed days is bounded: if there are more, the days that were read first are forgotten.
 func TestListedIDsAreBounded(t *testing.T) {
 	t.Parallel()
 	var l listedIDs

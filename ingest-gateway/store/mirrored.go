@@ -16,7 +16,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// This file stores what was pulled of guests (wire.GuestEntry). Where such an object comes from says what its ID and key are,
+// This file stores what was pulled of guests (wire.GuestEntry). The ID and the key of such an object follow from its origin,
 // so that there is one of it, however often and through however many gateways it comes. It has no name to claim, and its
 // receipt means Stored: whoever pulled it can do so again.
 

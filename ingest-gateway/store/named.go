@@ -13,11 +13,10 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// An object that has a name is stored under it, once: its name is claimed first,
-// for its digest, and whoever sends the same bytes again is told that they are
-// there. Where JetStream is away and the object may go to the spool, it goes
-// there without a claim, under a key of its own, and claims its name while it
-// drains.
+// An object that has a name is stored under it, once: its name is claimed first, for its
+// digest, and whoever sends the same bytes again is told that they are there. If
+// JetStream is away and the object may go to the spool, it goes there without a claim,
+// under a key of its own, and claims its name while it drains.
 
 // duplicateWindow is how long JetStream knows a notice: later the manifest tells
 // whether an object was announced. It is a little shorter than the stream's.
@@ -147,9 +146,9 @@ func (a *Archive) join(ctx context.Context, o *Object, n wire.Notice) (wire.Noti
 		a.named(first)
 		return first, nil
 	}
-	// What is known only after ctx ended is counted as if it were known before;
-	// the sender has no receipt then. The first itself is one that its own incarnation
-	// counts as unfinished, see wire.Reconcile.
+	// An outcome that is known only after ctx ended is counted as if it were known
+	// before; the sender has no receipt then. The first itself is one that its own
+	// incarnation counts as unfinished, see wire.Reconcile.
 	return first, a.publishCounted(ctx, first, func(err error) {
 		if err != nil {
 			a.cfg.Ledger.Unfinished(n.Instrument, o.began, stream.CauseOf(err), n.Size)

@@ -16,10 +16,11 @@ import (
 // is announced.
 var errDuplicate = errors.New("an equal object has the name")
 
-// claimEntry gives a spooled object its name, where it has none yet. It was receipted: where
-// other bytes have the name meanwhile, it is the next version, whatever the instrument says; where
-// the name is a folder, or lies in an object, both stay, and copies of the archive tell them apart.
-// Where an equal one that was announced has it, that one is in the store in the end: errDuplicate.
+// claimEntry gives a spooled object its name, where it has none yet. It was receipted: where other
+// bytes have the name meanwhile, it is the next version, whatever the instrument says; where the
+// name is a folder, or lies in an object, both stay, and copies of the archive tell them apart. If
+// an equal object that was announced has the name, that object is in the store in the end:
+// errDuplicate.
 func (a *Archive) claimEntry(ctx context.Context, e *spool.Entry, n *wire.Notice) error {
 	return a.claimBeyond(ctx, e, n, 0)
 }
@@ -66,8 +67,7 @@ func (a *Archive) restoreEntry(ctx context.Context, e *spool.Entry, first wire.N
 	return err
 }
 
-// putNamedEntry sends the object once. Where another lies there, which is equal,
-// that one is announced.
+// putNamedEntry sends the object once. If an equal object lies there, that one is announced.
 func (a *Archive) putNamedEntry(ctx context.Context, e *spool.Entry, n wire.Notice) error {
 	err := a.sendEntry(ctx, e, n, true)
 	if !errors.Is(err, objectstore.ErrExists) {

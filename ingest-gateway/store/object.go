@@ -32,9 +32,9 @@ type Object struct {
 
 	size   int64
 	digest sum
-	// part is the digest of what buffer holds, from the second part on; before
-	// that it is digest. What goes to the store, or to the spool, must have the digest
-	// of what came from the network, even where it lay in scratch in between.
+	// part is the digest of what buffer holds, from the second part on; before that it is
+	// digest. The bytes that go to the store, or to the spool, must have the digest of
+	// what came from the network, even where they lay in scratch in between.
 	part sum
 	// buffer holds the bytes that are not in a part yet.
 	buffer *memory.Buffer
@@ -43,7 +43,7 @@ type Object struct {
 	parts   *multipart
 	spooled []spool.Place
 
-	// Of CameTo.
+	// Set by CameTo.
 	listener string
 	port     uint16
 	framing  string
@@ -61,7 +61,7 @@ type Object struct {
 	// mirrored is what the origin knows of an object of a guest; nil for others.
 	mirrored *wire.MirroredObject
 
-	// Of Whole.
+	// Set by Whole.
 	receivedAt   time.Time
 	clockStep    time.Duration
 	completeness wire.Completeness

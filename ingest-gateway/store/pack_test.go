@@ -122,8 +122,8 @@ func TestPacks(t *testing.T) {
 	}
 }
 
-// Where the store is away, a pack fails for all its members, nothing is
-// receipted, and what may have arrived is reported.
+// If the store is away, a pack fails for all its members, nothing is receipted, and packs
+// that may have arrived are reported.
 func TestPackRefused(t *testing.T) {
 	l := newLab(t, time.Second)
 	l.packing(t)

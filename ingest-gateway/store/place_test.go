@@ -84,7 +84,7 @@ func (d decision) places() string {
 	return strings.Join(all, ", ")
 }
 
-// What a receipt may mean holds whatever is away: with Stored nothing goes to the spool,
+// The promises of a receipt hold whatever is away: with Stored nothing goes to the spool,
 // with Replicated nothing goes there without a copy, and nothing moves that is in parts.
 func TestDecideKeepsPromises(t *testing.T) {
 	for _, acknowledge := range []string{"", "Stored", storedOrSpooled, spooledOnly, replicated} {

@@ -17,8 +17,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// This file makes the notices of objects. Of those that are in the store it publishes them, marks the names, and counts
-// the objects.
+// This file makes the notices of objects. For objects that are in the store it publishes them, marks the names, and
+// counts the objects.
 
 // lastWords is how long a notice on its way may take once the gateway ends.
 const lastWords = 5 * time.Second
@@ -84,11 +84,11 @@ type countedError struct{ error }
 
 func (e *countedError) Unwrap() error { return e.error }
 
-// announce publishes the notice of an object that was received and is in the store, and counts the object. Where
+// announce publishes the notice of an object that was received and is in the store, and counts the object. If
 // JetStream does not answer soon, the spool may keep the notice.
 func (a *Archive) announce(ctx context.Context, n wire.Notice, ask asking) error {
 	if ask == patiently {
-		// What becomes of the notice is counted even where that is known only after the sender has its answer.
+		// The outcome of the notice is counted even if it is known only after the sender has its answer.
 		return a.publishCounted(ctx, n, func(err error) { _ = a.received(n, err) })
 	}
 	if ask == later && a.spoolNotice(n) == nil {

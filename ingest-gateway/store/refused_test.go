@@ -136,7 +136,8 @@ func TestUnstorableNothingWhileAllIsRefused(t *testing.T) {
 }
 
 // An object that the store alone refuses goes to quarantine, although nothing else is
-// sent: the store is asked whether it takes anything. What it was asked with is removed.
+// sent: the store is asked whether it takes anything. The object with which it was asked
+// is removed.
 func TestUnstorableAlone(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, 5*time.Second)
@@ -162,8 +163,8 @@ func TestUnstorableAlone(t *testing.T) {
 	}
 }
 
-// What the volume's file system says is no refusal of the store, nor is what cannot be read
-// of a claim or of a manifest: the object is not the cause.
+// An error of the volume's file system is no refusal of the store, nor is a claim or a
+// manifest that cannot be read: the object is not the cause.
 func TestUnstorableNotForOthers(t *testing.T) {
 	l := newLab(t, 5*time.Second)
 	_, err := os.Open(filepath.Join(t.TempDir(), "segment"))

@@ -95,7 +95,7 @@ func isRefusal(err error) bool {
 		!errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 }
 
-// takesOthers says whether the store took an object since health.taken was before. Where
+// takesOthers says whether the store took an object since health.taken was before. If
 // none was sent, it is sent a small one.
 func (a *Archive) takesOthers(ctx context.Context, before uint64) bool {
 	if a.health.taken.Load() != before {

@@ -95,8 +95,7 @@ func rotScratch(t *testing.T) (changed int) {
 	return changed
 }
 
-// What scratch gives back otherwise than it was written has no receipt, neither as a
-// whole nor in parts.
+// An object that scratch gives back otherwise than it was written has no receipt, neither as a whole nor in parts.
 func TestScratchRots(t *testing.T) {
 	l := newLab(t, 5*time.Second)
 	v := l.start(t, t.TempDir(), "one", spooledOnly)

@@ -14,8 +14,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// secure puts TLS on a connection where a listener on its port is over TLS. Whether a
-// certificate must be shown is judged with each request, whose path says for whom.
+// secure puts TLS on a connection where a listener on its port is over TLS. Each
+// request decides whether a certificate must be shown: its path says for whom.
 func (s *Server) secure(port uint16, c net.Conn) net.Conn {
 	mode := s.cfg.Registry.Current().PortTLS(wire.ProtocolHTTP, port)
 	if mode == "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// What --name-from may be.
+// The values of --name-from.
 const (
 	// NameFromPath is the path below the folder that is sent or watched; of a file
 	// that is named itself, its own name.

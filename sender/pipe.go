@@ -165,7 +165,7 @@ func (c *pipe) usable() bool {
 	return c.over == nil
 }
 
-// end makes the connection useless and resets it. Who waits gets what was said.
+// end makes the connection useless and resets it. Objects that wait get said as their answer.
 func (c *pipe) end(said line) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -326,8 +326,7 @@ func (c *pipe) drop(p *parcel, why error) {
 	}
 }
 
-// enter puts an object behind those that wait. Where the connection is of no use
-// any more, its answer is there at once.
+// enter puts an object behind those that wait. If the connection is of no use any more, its answer is there at once.
 func (c *pipe) enter() *parcel {
 	p := &parcel{answer: make(chan line, 1), leaving: true}
 	c.mu.Lock()
@@ -344,8 +343,8 @@ func (c *pipe) enter() *parcel {
 	return p
 }
 
-// left says that no more of an object is written. What was broken off may still
-// get a word: a refusal travels just ahead of its reset.
+// left says that no more of an object is written. An object that was broken off may still
+// get an answer: a refusal travels just ahead of its reset.
 func (c *pipe) left(p *parcel, whole bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -179,8 +179,8 @@ func (r *race) remove(f *flight) {
 	r.flights = removed(r.flights, f)
 }
 
-// drop ends what is still on its way. What was sent to its end may be stored, and
-// a receipt that comes in this moment counts.
+// drop ends what is still on its way. An object that was sent to its end may be stored,
+// and a receipt that comes in this moment counts.
 func (r *race) drop() {
 	for _, f := range r.flights {
 		f.cancel()

@@ -96,8 +96,8 @@ func (r *roster) worked(address string) {
 // failed says that the address did not answer, or not with a receipt.
 func (r *roster) failed(address string) { r.change(address, r.pause) }
 
-// silent says that the address has not answered for longer than usual. Of all that
-// wait for it the first one counts.
+// silent says that the address has not answered for longer than usual. If several objects
+// wait for it, only the first one counts.
 func (r *roster) silent(address string) {
 	r.change(address, func(e *rosterEntry) {
 		if !e.retryAt.After(r.now()) {

@@ -15,10 +15,10 @@ import (
 	"github.com/substorm/substorm/sender/queue"
 )
 
-// sampler does what gateways command of the instrument: it runs a command of the
-// user's for each channel that is to be observed otherwise than before, and tells
-// what came of it. What is heard last counts; what is replaced before its turn is
-// never run.
+// sampler does what gateways command of the instrument: it runs a command of the user's
+// for each channel that is to be observed otherwise than before, and tells what came of
+// it. The last command that is heard counts; a command that is replaced before its turn
+// is never run.
 type sampler struct {
 	// run tells the instrument how often to observe a channel.
 	run func(ctx context.Context, c wire.ChannelSampling) error

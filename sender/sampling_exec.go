@@ -16,7 +16,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// What the user's command finds in its environment.
+// The environment variables of the user's command.
 const (
 	envChannel  = "SUBSTORM_SAMPLING_CHANNEL"
 	envState    = "SUBSTORM_SAMPLING_STATE"

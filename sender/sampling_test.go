@@ -185,7 +185,7 @@ func TestSampleCommand(t *testing.T) {
 	want += "dark Observing 1.5\n"
 	obeyed(asked("", wire.SamplingObserving, 1500))
 
-	// What is asked for while the connection is away is heard once it is back.
+	// A command that is given while the connection is away is heard once it is back.
 	g.mu.Lock()
 	g.line, _ = wire.Sampling{Channels: []wire.ChannelSampling{asked("", wire.SamplingPaused, 0)}}.Line()
 	g.mu.Unlock()

@@ -75,8 +75,8 @@ func (s *schedule) insert(e queue.Entry) {
 // looks bounds how many entries are looked at for one that may be sent now.
 const looks = 256
 
-// pick takes what is sent next. Where nothing may be sent now it returns after
-// how long something may be; 0 where that is not a matter of time.
+// pick takes what is sent next. If nothing may be sent now, it returns after how long
+// something may be; 0 where that is not a matter of time.
 func (s *schedule) pick(now time.Time) (e queue.Entry, wait time.Duration, ok bool) {
 	switch {
 	case len(s.waiting) == 0:
@@ -163,7 +163,7 @@ func (s *schedule) received(e queue.Entry) {
 	clear(s.failed)
 }
 
-// aside: the entry is not sent any more. Where keeps, it stays in the queue.
+// aside: the entry is not sent any more. If keeps, it stays in the queue.
 func (s *schedule) aside(e queue.Entry, stays bool) {
 	s.done(e)
 	delete(s.postponed, e.Number)

@@ -16,9 +16,9 @@ import (
 	"github.com/substorm/substorm/sender/queue"
 )
 
-// Where there is another server to turn to, one that does not accept within
-// quickConnect, or three times what was usual lately, is passed over. When
-// nobody accepts, all get longer each time.
+// If there is another server to turn to, one that does not accept within quickConnect, or
+// three times what was usual lately, is passed over. When nobody accepts, all get longer
+// each time.
 const (
 	quickConnect  = 700 * time.Millisecond
 	usualConnects = 3
@@ -157,8 +157,8 @@ func (s *keeper) resumption(e queue.Entry) *resumption {
 	return newResumption(text, func(text string) error { return s.queue.Note(e, text) })
 }
 
-// queueName is what the queue calls what came from rel: over HTTP its path tells
-// the object's name, and must come back. What is too long for the name of a file has a short name, and is kept whole beside it.
+// queueName is what the queue calls what came from rel: over HTTP its path tells the object's name, and must come back. If the
+// name is too long for the name of a file, it gets a short name, and is kept whole beside it.
 func (c *HTTPConfig) queueName(rel string) (name, whole string) {
 	if c == nil {
 		return rel, ""

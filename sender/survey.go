@@ -166,8 +166,8 @@ func (cfg *Config) confirm(in input) error {
 }
 
 // confirmWatched has a person decide about mixed trees in watched folders before a queue takes anything of them for the first time. Later nobody
-// is asked: what comes is the instrument's, and a service starts again by itself. What cannot be read is not taken either. Away are the folders
-// of which nothing is known yet, because they are not there.
+// is asked: what comes is the instrument's, and a service starts again by itself. Files that cannot be read are not taken either. Away are the
+// folders of which nothing is known yet, because they are not there.
 func (cfg *Config) confirmWatched() (away []string, err error) {
 	if len(cfg.Queue.Watch) == 0 || cfg.Yes {
 		return nil, nil

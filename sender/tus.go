@@ -19,8 +19,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// What is sent at a time, in bytes: it doubles while requests are quick. Of one
-// that falls silent the gateway may keep nothing, so the first ones are small.
+// The bytes that are sent at a time: they double while requests are quick. The gateway
+// may keep nothing of a request that falls silent, so the first ones are small.
 const (
 	firstChunk = 1 << 20
 	maxChunk   = 32 << 20
@@ -156,8 +156,7 @@ func (t *transfer) resume(ctx context.Context) verdict {
 	return t.patches(ctx, is.Path, 0)
 }
 
-// ask asks how far the upload came. Where all has arrived the answer is the
-// receipt. Not found: it is to be begun anew.
+// ask asks how far the upload came. If all has arrived, the answer is the receipt. Not found: it has to begin again.
 func (t *transfer) ask(ctx context.Context, path string) (offset int64, v verdict, found bool) {
 	t.pulse.grant(t.finishTime())
 	a, err := t.do(ctx, http.MethodHead, path, t.header(), nil, 0)

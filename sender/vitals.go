@@ -10,8 +10,8 @@ import (
 )
 
 // vitals are a connection's signs of activity: bytes that the other machine has
-// acknowledged, and words of the server. Where the system does not tell the
-// first, bytes that it took stand for them.
+// acknowledged, and words of the server. If the system does not tell the first, bytes
+// that it took stand for them.
 type vitals struct {
 	raw syscall.RawConn
 

@@ -41,8 +41,8 @@ var clockSet = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
 // maxAhead is how far a file's time may be ahead: it may be local time.
 const maxAhead = 24 * time.Hour
 
-// versionName is the path of the version of a rewritten file that was written at a time, when names of earlier versions have times up to last.
-// If the clock that said so was not set, or is ahead, or its time is not later, as where a camera dates all alike, it has the time of now. Where that is
+// versionName is the path of the version of a rewritten file that was written at a time, when names of earlier versions have times up to last. If the
+// clock that said so was not set, or is ahead, or its time is not later, as where a camera dates all alike, it has the time of now. If that time is
 // not later either, it has the beginning of the version's key, too: no version has the name of one before.
 func versionName(rel string, written, now, last time.Time, key queue.Key) (name string, newLast time.Time) {
 	at, apart := written.Truncate(time.Millisecond), ""

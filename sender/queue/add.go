@@ -164,9 +164,9 @@ func (q *Queue) copyTo(path string, s Source) (size int64, sum [sha256.Size]byte
 	return size, [sha256.Size]byte(digest.Sum(nil)), errors.Join(err, out.Close())
 }
 
-// commit renames what was prepared, all of it with one sync of each folder, and
-// writes down what was taken. Where the sync of the queue's folder fails nothing is
-// taken: what has its bytes elsewhere too stays there, and is looked at again.
+// commit renames what was prepared, all of it with one sync of each folder, and writes
+// down what was taken. If the sync of the queue's folder fails, nothing is taken: files
+// that have their bytes elsewhere too stay there, and are looked at again.
 func (q *Queue) commit(adding []addition) ([]Entry, error) {
 	var failed []error
 	var entered []addition
@@ -195,8 +195,8 @@ func (q *Queue) commit(adding []addition) ([]Entry, error) {
 	return entries, errors.Join(append(failed, err)...)
 }
 
-// leave takes copies back whose entries may not survive a power cut: their sources are
-// still there. What was moved has its bytes here alone: it is an entry, and sent.
+// leave removes copies whose entries may not survive a power cut: their sources are still
+// there. A file that was moved has its bytes here alone: it is an entry, and sent.
 func (q *Queue) leave(entered []addition) (entries []Entry, err error) {
 	var failed []error
 	for _, a := range entered {

@@ -15,9 +15,9 @@
 //	incoming/<number>       what is being copied; emptied at start
 //	journal                 what was taken from watched folders, how versions of rewritten files are called, and the day's bytes
 //
-// An entry is named <13-digit ms>-<8 hex number>-<16 hex of the SHA-256>-<name>,
-// so that a listing is in the order of time. What lies in objects is owed, and
-// nothing else says so: a file is renamed into it once its bytes are synced, and
-// removed after its receipt. A kill or a power cut between the two means that
-// the object is sent again, never that it is lost.
+// An entry is named <13-digit ms>-<8 hex number>-<16 hex of the SHA-256>-<name>, so that
+// a listing is in the order of time. A file that lies in objects is owed, and nothing
+// else says so: it is renamed into the folder once its bytes are synced, and removed
+// after its receipt. A kill or a power cut between the two means that the object is sent
+// again, never that it is lost.
 package queue

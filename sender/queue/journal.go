@@ -148,7 +148,8 @@ func (j *journal) close() error {
 const keepTaken = 7 * 24 * time.Hour
 
 // keepVersions is for how many paths the last version stays known, however long its file is gone: a camera that dates all alike may be off
-// for a winter. Of more paths those are forgotten that are gone for longer than keepTaken: they are no names that are used again.
+// for a winter. If there are more paths, those that are gone for longer than keepTaken are forgotten: they are no names that are used
+// again.
 const keepVersions = 10_000
 
 // forgetVersions forgets what no file has to be told apart from any more.

@@ -169,7 +169,7 @@ func TestKill(t *testing.T) {
 	dir := t.TempDir()
 	owed := map[string]bool{}
 	for range 5 {
-		// What one incarnation leaves, the next does not touch.
+		// An incarnation does not touch what the one before it left.
 		for name := range runIncarnation(t, dir, false, time.Duration(rand.IntN(300))*time.Millisecond) {
 			owed[name] = true
 		}

@@ -67,8 +67,7 @@ func text(s string) func() (io.ReadCloser, error) {
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 123_000_000, time.UTC)
 
-// What was added is there after the queue is opened anew, in the order of time,
-// until it is done.
+// An object that was added is there after the queue is opened again, in the order of time, until it is done.
 func TestOwedUntilDone(t *testing.T) {
 	dir, watched := filepath.Join(t.TempDir(), "queue"), t.TempDir()
 	q := open(t, dir)
@@ -186,8 +185,8 @@ func TestMoveFromAnotherDisk(t *testing.T) {
 	}
 }
 
-// What somebody puts into objects by hand is owed; what is set aside is not, and
-// is again once it is put back.
+// A file that somebody puts into objects by hand is owed; an entry that is set aside is
+// not, and is again once it is put back.
 func TestByHand(t *testing.T) {
 	dir := t.TempDir()
 	q := open(t, dir)
@@ -300,8 +299,9 @@ func TestEntryNames(t *testing.T) {
 	}
 }
 
-// Where the folder of entries cannot be synced nothing is taken: what was to be copied
-// stays where it is, and is taken once that works. What was moved is sent all the same.
+// If the folder of entries cannot be synced, nothing is taken: a file that was to be
+// copied stays where it is, and is taken once that works. A file that was moved is sent
+// all the same.
 func TestFolderIsNotSynced(t *testing.T) {
 	dir, data := t.TempDir(), t.TempDir()
 	q := open(t, dir)

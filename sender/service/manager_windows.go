@@ -118,8 +118,7 @@ func (*manager) uninstall(_ context.Context, name string, out io.Writer) error {
 	return nil
 }
 
-// Run runs a sender. Where the service manager started the program, it listens to
-// it, and messages go to the event log.
+// Run runs a sender. If the service manager started the program, it listens to it, and messages go to the event log.
 func Run(ctx context.Context, messages io.Writer, run func(context.Context, io.Writer) error) error {
 	ours, err := svc.IsWindowsService()
 	if err != nil || !ours {

@@ -35,8 +35,8 @@ import (
 
 const namespace = "substorm"
 
-// lab is a cluster without nodes: a real API server with the controllers of Kubernetes that scaling needs, and a real operator. What a node does
-// for feed servers, the test does: it runs a real one for each pod, and says that the pod is ready.
+// lab is a cluster without nodes: a real API server with the controllers of Kubernetes that scaling needs, and a real operator. The test does what
+// a node does for feed servers: it runs a real one for each pod, and says that the pod is ready.
 type lab struct {
 	client.Client
 	t        *testing.T

@@ -61,8 +61,7 @@ func TestAnonymousClientsKeepNobodyOutOfAConsumer(t *testing.T) {
 	}
 }
 
-// Who may have what: each endpoint answers anonymous readers, readers and consumers as the
-// Instruments say.
+// Each endpoint answers anonymous readers, readers and consumers as the Instruments say.
 func TestWhoMayRead(t *testing.T) {
 	t.Parallel()
 	only := func(name string) func(*wire.ConsumerEntry) {
@@ -173,7 +172,7 @@ func epoch(t *testing.T, l *lab) string {
 	return wire.StreamEpoch(s.CachedInfo().Created)
 }
 
-// What is under embargo reaches those alone who are named.
+// Data under embargo reaches only the readers and consumers that are named.
 func TestEmbargo(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, consumer("named", wire.DeliveryWebSocket), consumer("other", wire.DeliveryWebSocket))
@@ -313,7 +312,7 @@ func TestTickets(t *testing.T) {
 			t.Error("a ticket opens twice")
 		}
 	}
-	// What a browser shows by itself opens nothing to pages of other sites.
+	// Credentials that a browser sends by itself give pages of other sites no access.
 	header := http.Header{"Origin": {"https://elsewhere.example"}, "Authorization": {"Basic " + base64.StdEncoding.EncodeToString([]byte(":c-token"))}}
 	if conn, resp, err := websocket.Dial(t.Context(), at(servers[0], "ws", "ws", "c", ""), &websocket.DialOptions{HTTPHeader: header}); err == nil {
 		_ = conn.CloseNow()

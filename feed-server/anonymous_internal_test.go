@@ -145,8 +145,8 @@ func (l *endpointsLab) answers(t *testing.T, method, path string, want int) {
 	}
 }
 
-// Who shows at any endpoint what is nobody's token is refused, and soon has to wait; so
-// does nobody else.
+// A client that shows an unknown token at any endpoint is refused, and soon has to wait; nobody
+// else has to.
 func TestGuessesAreSlowedDownAtEveryEndpoint(t *testing.T) {
 	t.Parallel()
 	l := newEndpointsLab(t)

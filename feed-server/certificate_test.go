@@ -136,7 +136,7 @@ func TestWhoMayReadByCertificate(t *testing.T) {
 			t.Errorf("%s: %d, want %d: %v", c.name, status, c.want, err)
 		}
 	}
-	// Who guesses tokens has to wait, and not who has the same address and shows a certificate.
+	// A client that guesses tokens has to wait, but not one at the same address that shows a certificate.
 	for n := 0; ; n++ {
 		status, err := ask(t, by(none), of("restricted"), bearer(fmt.Sprint("guess-", n)))
 		if status == http.StatusTooManyRequests {
@@ -170,7 +170,7 @@ func TestWhoMayReadByCertificate(t *testing.T) {
 	if _, status := dial(other, nil); status != http.StatusForbidden {
 		t.Errorf("WebSocket, another reader: %d", status)
 	}
-	// What is open ends when the name is taken from the reader.
+	// Open connections end when the name is removed from the reader.
 	conn, status := dial(uni, nil)
 	if conn == nil {
 		t.Fatalf("WebSocket, its reader: %d", status)

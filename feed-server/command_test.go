@@ -34,7 +34,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// What is missing is said, all of it.
+// The error names every flag that is missing.
 func TestMissing(t *testing.T) {
 	err := Run(t.Context(), Config{})
 	if err == nil {

@@ -47,7 +47,7 @@ func TestDeliveries(t *testing.T) {
 			}
 		}
 	}
-	// Who comes without a token begins at the newest.
+	// A client that comes without a token begins at the newest message.
 	fresh := l.client(f, "sockets")
 	fresh.connect()
 	l.telemetry("mag-1", 3, 20)
@@ -122,8 +122,8 @@ func TestOwnStream(t *testing.T) {
 	}
 }
 
-// Who is given nothing is told its place from time to time: what was looked
-// through meanwhile may leave the stream, and is no gap.
+// A client that is given nothing is told its place from time to time: messages that were looked
+// through meanwhile may leave the stream, and are no gap.
 func TestPlaceIsTold(t *testing.T) {
 	t.Parallel()
 	only := func(c *wire.ConsumerEntry) { c.Instruments = []string{"cam-1"} }

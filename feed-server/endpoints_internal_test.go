@@ -55,9 +55,9 @@ var mayNotRead = map[string][]string{
 	insider: {guestHidden, guestFresh},
 }
 
-// ask is one request at an endpoint, and what anonymous readers, readers in general and the insider
-// are answered. Where shows is set, it tells of an instrument in the answers of those
-// who may read it, and in no others. FeedConsumers are answered as the outsider is,
+// ask is one request at an endpoint, and what anonymous readers, readers in general and the
+// insider are answered. If shows is set, it is text about an instrument that is in the answers
+// of those who may read it, and in no others. FeedConsumers are answered as the outsider is,
 // but for /feeds/, which another consumer's token does not open, and members.
 type ask struct {
 	path                         string
@@ -235,7 +235,7 @@ func (l *endpointsLab) checkGuests(t *testing.T) {
 				t.Errorf("%s, %s: lacks %s, or has %s: %.300s", path, who, says, guestHidden, body)
 			}
 		}
-		// What is had at the other Site, or is about what comes live, is not offered here.
+		// Content that is available at the other Site, or is about live data, is not offered here.
 		for _, path := range []string{"/mirror/", "/sitemap.xml", "/hapi/catalog", "/atom/feeds/all.xml"} {
 			if status, body := l.ask(http.MethodGet, path, who); status != http.StatusOK || strings.Contains(body, "arctic") {
 				t.Errorf("%s, %s: %d, tells of instruments of another Site: %.300s", path, who, status, body)
@@ -263,7 +263,7 @@ func (l *endpointsLab) check(method string, a ask) {
 		if a.shows != "" && a.insider == 200 && strings.Contains(body, a.shows) != (who == insider) {
 			l.t.Errorf("%s %s, %s: tells of %q, or fails to: %.300s", method, path, who, a.shows, body)
 		}
-		// Who is refused is told again what they asked for.
+		// A client that is refused is told again what it asked for.
 		l.tellsNothing(method+" "+path, who, body, status == http.StatusOK)
 	}
 }
@@ -296,7 +296,7 @@ var goesOn = map[string][]string{
 	"/feeds/all/ws?consumer=ws-of-all":         {hidden, fresh, open},
 }
 
-// Who follows an endpoint is told of what comes, if it is for them, and of nothing else.
+// A client that follows an endpoint is told of new objects that it may read, and of nothing else.
 func TestEndpointsThatGoOn(t *testing.T) {
 	t.Parallel()
 	l := newEndpointsLab(t)
@@ -312,8 +312,8 @@ func TestEndpointsThatGoOn(t *testing.T) {
 	latest := l.follow("/latest/"+guestOpen+"/events", anonymous)
 	guest := l.pull(guestOpen, "later-"+guestOpen+".csv", "3")
 	latest.until(guest.name)
-	// What is not for everybody goes first: who is told of what comes behind it was not
-	// told of it.
+	// Objects that not everybody may read go first: a client that is told of what comes behind
+	// them was not told of them.
 	for _, instrument := range []string{hidden, fresh, open} {
 		o := l.send(instrument, "later-"+instrument+".csv", fmt.Sprintf("%s,%s1\n", l.sent.Format(time.RFC3339), values[instrument]))
 		for path, about := range goesOn {

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// Of so many places a quarter is kept for readers. A robot gets one while less than four fifths of the other 240 are taken, which are
+	// The server keeps a quarter of so many places for readers. A robot gets one while less than four fifths of the other 240 are taken, which are
 	// robotsMost, and a program with a token while less than nine tenths of all are.
 	givingWaySockets       = 320
 	robotsMost, robotsMore = 192, 2

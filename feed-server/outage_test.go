@@ -188,7 +188,7 @@ func TestStreamMadeAnew(t *testing.T) {
 	}
 }
 
-// What left the stream before a client came again is a gap, and counted.
+// Messages that left the stream before a client came again are a gap, and counted.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, consumer("c", wire.DeliveryWebSocket))

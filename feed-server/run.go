@@ -66,7 +66,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	// What serves outlives ctx: it ends when the drain does.
+	// Everything that serves outlives ctx: it ends when the drain does.
 	alive, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	if err := s.open(ctx, alive); err != nil {

@@ -103,7 +103,7 @@ func TestEmbargo(t *testing.T) {
 	l.put("later", "old/taken.jpg", "taken", func(r *wire.Record) { r.ReceivedAt, r.State = now, wire.StateRetracted })
 	l.get("/archive/later/old/taken.jpg").want(t, "what was retracted, for an anonymous reader", 404)
 	l.get("/archive/later/old/taken.jpg", uni...).want(t, "what was retracted, for the reader", 410)
-	// What is hidden and what is not there are answered alike.
+	// Requests for hidden and for missing objects get the same answer.
 	hidden, missing := l.get("/archive/later/old/new.jpg"), l.get("/archive/later/old/nix.jpg")
 	if strings.ReplaceAll(hidden.body, "new", "nix") != missing.body {
 		t.Errorf("hidden: %s\nmissing: %s", hidden.body, missing.body)
@@ -147,8 +147,8 @@ func TestEmbargo(t *testing.T) {
 	}
 }
 
-// Who asks too often waits, and who asks far too often is refused, each by itself and
-// robots before people.
+// A client that asks too often waits, and one that asks far too often is refused: each client
+// by itself, and robots before people.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, func(c *config) {

@@ -51,7 +51,7 @@ func TestAliases(t *testing.T) {
 	}
 }
 
-// Who asks again for an old URL has no day read again, until there is something new.
+// Repeated requests for an old URL do not read its day again, until there is a new object.
 func TestAliasAgain(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil, wire.InstrumentEntry{Instrument: "old", Access: &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic},

@@ -24,7 +24,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// What is held never takes more than it may, whoever asks for what, and whoever goes.
+// The objects that are held never take more memory than the limit, whichever objects clients
+// ask for, and whichever clients go away.
 func TestHotMemory(t *testing.T) {
 	t.Parallel()
 	store := testenv.SharedBucket(t)
@@ -88,7 +89,7 @@ func TestHotMemory(t *testing.T) {
 	}
 }
 
-// What a robot reads once does not displace what people ask for.
+// Objects that a robot reads once do not displace those that people ask for.
 func TestHotStays(t *testing.T) {
 	t.Parallel()
 	store := testenv.SharedBucket(t)

@@ -46,8 +46,8 @@ type Listing struct {
 	Tag string
 	// Folders are the sub-directories, in order of their names.
 	Folders []Folder
-	// Objects yields what is published in the directory itself, in order of names.
-	// What was retracted is left out. After an error it ends.
+	// Objects yields what is published in the directory itself, in order of names. Retracted
+	// objects are left out. The sequence ends after an error.
 	Objects iter.Seq2[Object, error]
 }
 

@@ -62,9 +62,9 @@ func encode(out io.Writer, data []byte, coding string) error {
 	return e.buffer.Flush()
 }
 
-// codingOf is the content coding in which an object is sent, empty: none. Of text it
-// depends on what the client takes, which the head says. A part is one of the plain
-// bytes, and so is the digest that a client wants.
+// codingOf is the content coding in which an object is sent, empty: none. For text it depends
+// on what the client accepts, and the header Vary says so. A part is one of the plain bytes,
+// and so is the digest that a client wants.
 func codingOf(r *http.Request, h http.Header, mediaType string, size int64) string {
 	if size < codedFrom || size > verifiedBelow || !isText(mediaType) {
 		return ""

@@ -108,8 +108,8 @@ func TestCoding(t *testing.T) {
 	}
 }
 
-// What is compressed already, or has few bytes, is sent as it is, and so is all where
-// memory is short.
+// Objects that are compressed already, or small, are sent as they are, and so are all objects
+// if memory is short.
 func TestNoCoding(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)

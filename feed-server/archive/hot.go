@@ -43,10 +43,11 @@ type hot struct {
 	used    int64
 	held    map[wire.Digest]*held
 	loading map[wire.Digest]*loading
-	// once and again are those that nobody is being sent, by how often they were asked for;
-	// who was last is in front. What was asked for once goes first: a robot that reads
-	// everything displaces nothing but what it has read itself. But againShare is all that
-	// the others keep of the memory: the rest lets what is new be asked for again.
+	// once and again are those that nobody is being sent, by how often they were asked for; the
+	// one that was asked for last is in front. Objects that were asked for once go first: a
+	// robot that reads everything displaces only objects that it has read itself. But the
+	// others keep at most againShare of the memory: the rest of it lets new objects be asked
+	// for again.
 	once, again list.List
 	// kept are the bytes of again.
 	kept int64

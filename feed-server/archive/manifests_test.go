@@ -94,7 +94,7 @@ func (a *announced) until(status int, path string, headers ...string) answer {
 	}
 }
 
-// What is announced is served, by every endpoint, out of the catalog of the manifests.
+// Every endpoint serves announced objects, from the catalog of the manifests.
 func TestManifests(t *testing.T) {
 	t.Parallel()
 	public := &wire.AccessEntry{Live: wire.AccessPublic, Archive: wire.AccessPublic}
@@ -137,7 +137,7 @@ func TestManifests(t *testing.T) {
 		t.Errorf("the reader sees %v", got)
 	}
 
-	// Who has a page or an object learns of a change.
+	// A client that has a page or an object learns of a change.
 	page := l.get("/archive/allsky-1/deep/er/").header.Get("ETag")
 	l.get("/archive/allsky-1/deep/er/", "If-None-Match", page).want(t, "unchanged", 304)
 	last.State, last.Reason, last.RetractedAt = wire.StateRetracted, "the lens was covered", &now

@@ -42,9 +42,9 @@ func (a *Archive) serveObject(v *endpoint.Request, in wire.InstrumentEntry, t ta
 	return a.serveRecord(v, in, t, record)
 }
 
-// Serve answers with an object as its own URL does, but that it may be kept for the age
-// most at most, and that no time says whether a client has it: another object may take
-// its place that was received before it. What names in the answer what was asked for.
+// Serve answers with an object as its own URL does, but that it may be kept for the age most at
+// most, and that no time says whether a client has it: another object may take its place that
+// was received before it. The parameter what says in the answer what was asked for.
 func (a *Archive) Serve(v *endpoint.Request, in wire.InstrumentEntry, what string, record wire.Record, most time.Duration) *problem.Problem {
 	t := target{instrument: what}
 	if p := a.withheld(v, in, t, &record); p != nil {

@@ -203,7 +203,7 @@ func TestMember(t *testing.T) {
 	}
 }
 
-// What is hot is served from memory, also while the store is away.
+// Objects that memory holds are served from it, also while the store is unavailable.
 func TestHot(t *testing.T) {
 	t.Parallel()
 	l := newLabOn(t, testenv.MinIO(t, testenv.MinIOOptions{}), nil)
@@ -237,8 +237,8 @@ func TestHot(t *testing.T) {
 	}
 }
 
-// Where memory is short an object is read twice rather than held: it is whole all
-// the same, and a damaged one is not sent.
+// If memory is short, an object is read twice instead of being held: it is complete all the
+// same, and a damaged one is not sent.
 func TestWithoutMemory(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, func(c *config) { c.Memory = 1000 })

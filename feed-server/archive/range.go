@@ -11,10 +11,10 @@ import (
 // part is what is sent of an object: length bytes from offset on.
 type part struct{ offset, length int64 }
 
-// parseRange reads a Range (RFC 9110, section 14.2) of an object with so many bytes,
-// and says whether it has any of what is asked for. What cannot be read, is not of
-// bytes, or asks for several ranges means the whole object, as if nothing was asked:
-// many small ranges cost a server more than the client that asks for them.
+// parseRange reads a Range (RFC 9110, section 14.2) of an object with so many bytes, and says
+// whether it has any of what is asked for. A Range that cannot be read, does not count bytes,
+// or asks for several ranges means the whole object, as if there were none: many small ranges
+// cost a server more than the client that asks for them.
 func parseRange(header string, size int64) (part, bool) {
 	all := part{0, size}
 	unit, spec, ok := strings.Cut(header, "=")

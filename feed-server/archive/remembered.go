@@ -28,8 +28,8 @@ func (r *remembered[K, V]) of(key K, tag string) (V, bool) {
 	return is.value, known && is.tag == tag
 }
 
-// put remembers what was found in a day with a tag. Where there is too much, all else is
-// forgotten.
+// put remembers what was found in a day with a tag. If there are too many entries, it forgets
+// all others.
 func (r *remembered[K, V]) put(key K, tag string, value V) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -35,8 +35,8 @@ func newReader(ctx context.Context, store objectstore.Store) *reader {
 	return &reader{ctx: ctx, store: store, space: semaphore.NewWeighted(aheadBytes), objects: make(chan *ahead, aheadObjects)}
 }
 
-// ahead is an object that is being read. What is too large for that is compared with its
-// digest, and read again when it is sent.
+// ahead is an object that is being read. An object that is too large to be read ahead is
+// compared with its digest, and read again when it is sent.
 type ahead struct {
 	*chosen
 	of    *reader

@@ -267,7 +267,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// What is damaged in the store is left out and told, however large it is.
+// An object that is damaged in the store is left out and reported as damaged, however large it is.
 func TestDamaged(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

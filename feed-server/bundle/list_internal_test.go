@@ -11,8 +11,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// A line has what docs/reference/wire-protocols.md says, in one order. What was superseded, or is hidden,
-// has none.
+// A line has the members that docs/reference/wire-protocols.md lists, in one order. Superseded and hidden objects have no line.
 func TestLines(t *testing.T) {
 	t.Parallel()
 	from := time.Date(2015, 3, 17, 12, 0, 0, 0, time.UTC)

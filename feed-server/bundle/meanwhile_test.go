@@ -28,8 +28,8 @@ func declared(l *archivetest.Lab, change func(*wire.InstrumentEntry)) {
 	l.Set(&s)
 }
 
-// What may not be read any more is not sent any more: a token was revoked, or the
-// instrument is others' now. Also in the middle of an object.
+// Objects that a client may no longer read are no longer sent, not even the rest of one that
+// has begun: a token was revoked, or the instrument is restricted to others now.
 func TestOver(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -63,8 +63,8 @@ func TestOver(t *testing.T) {
 	}
 }
 
-// What is retracted, or comes under embargo, while a bundle is sent is left out of it,
-// and comes when it may be had again.
+// An object that is retracted, or comes under embargo, while a bundle is sent is left out of
+// it, and is sent when it may be read again.
 func TestRetractedMeanwhile(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

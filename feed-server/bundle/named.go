@@ -70,8 +70,8 @@ func byDay(questions []mirrorindex.ObjectsQuestion) (all []mirrorindex.ObjectsQu
 	return all
 }
 
-// named sends the objects of each question. Where who asks may not read an instrument, or
-// its day cannot be had, none: the mirror sees that they are not there.
+// named sends the objects of each question. If the client may not read an instrument, or its
+// day cannot be had, it sends none: the mirror sees that they are not there.
 func (s *sending) named(questions []mirrorindex.ObjectsQuestion) error {
 	for _, q := range questions {
 		in, over := s.v.Offered(q.Instrument)

@@ -44,8 +44,8 @@ func (s *sending) gives(r *wire.Record) bool {
 	return s.todo.wants(r) && s.v.Sees(s.in, r.ObservedEnd())
 }
 
-// day sends what is due of a day, and then the list of all that there is of it. What is
-// left out of it is taken out of its sum where the token cannot name it.
+// day sends the objects of a day that are due, and then the list of all objects of the day.
+// Objects that are left out are removed from its sum if the token cannot name them.
 func (s *sending) day(d due, now *sum) error {
 	day, err := s.cfg.Catalog.Day(s.v.Context(), s.in.Instrument, d.Day)
 	if err != nil {

@@ -127,8 +127,8 @@ func TestOneFolder(t *testing.T) {
 	right("and one more")
 }
 
-// What was left out of a bundle because it was damaged comes once it is whole, and until
-// then nothing else comes again for it.
+// An object that was left out of a bundle because it was damaged is sent once it is whole, and
+// until then nothing else is sent again because of it.
 func TestRepaired(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -188,7 +188,7 @@ func TestRepaired(t *testing.T) {
 	}
 }
 
-// What lacks is not forgotten while it is retracted.
+// An object that a bundle lacked is not forgotten while it is retracted.
 func TestLacksMeanwhile(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -219,7 +219,7 @@ func TestLacksMeanwhile(t *testing.T) {
 	}
 }
 
-// What was under embargo comes when that is over, though no manifest changed.
+// An object that was under embargo is sent when the embargo is over, though no manifest changed.
 func TestEmbargoEnds(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -45,8 +45,8 @@ type board struct {
 
 	mu     sync.Mutex
 	looked time.Time
-	// settled is closed when the board has learned what there was when it woke: all that was reported, and the newest
-	// pictures. What it knew before it slept is old.
+	// settled is closed when the board has learned what there was when it woke: all that was reported, and the newest pictures. Its knowledge from
+	// before it slept is stale.
 	settled            chan struct{}
 	reported, pictured bool
 	// received is when data of an instrument last arrived, by gateway.
@@ -79,8 +79,8 @@ func (b *board) look(ctx context.Context, s *registry.Snapshot) {
 	}
 }
 
-// keep says that somebody looks, at the instruments of a registry. What it returns is
-// closed when what there is to see is known.
+// keep records that somebody looks, at the instruments of a registry. The channel that it
+// returns is closed when everything that is to be shown is known.
 func (b *board) keep(s *registry.Snapshot) (settled <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -139,7 +139,7 @@ func (b *board) idle() bool {
 	return time.Since(b.looked) > b.idleAfter
 }
 
-// take notes a report. What cannot be read is passed over.
+// take notes a report. It ignores values that cannot be read.
 func (b *board) take(e jetstream.KeyValueEntry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -239,8 +239,8 @@ func candidates(s *registry.Snapshot) []wire.InstrumentEntry {
 	return all
 }
 
-// watchPictures looks for the newest pictures. Where the catalog does not know yet, it
-// reads manifests: pages wait for that as long as for reports, a moment.
+// watchPictures looks for the newest pictures. If the catalog does not know them yet, it reads
+// manifests: pages wait for that as long as for reports, a moment.
 func (b *board) watchPictures(ctx context.Context) {
 	for tick := time.Tick(picturesEvery); ; {
 		b.mu.Lock()

@@ -35,7 +35,7 @@ func (c slowCatalog) Latest(instrument, mediaType string) (wire.Record, bool) {
 	return c.Catalog.Latest(instrument, mediaType)
 }
 
-// Who looks after nobody did for a while sees the newest picture at once, and not the one that was the newest then.
+// If somebody looks after nobody did for a while, the page shows the newest picture at once, and not the one that was the newest then.
 func TestFirstLook(t *testing.T) {
 	t.Parallel()
 	l := archivetest.New(t)

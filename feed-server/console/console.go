@@ -5,10 +5,10 @@
 // line that goes on. It shows to who asks what they may read, and to nobody more.
 //
 // A page asks once, and is told by one stream of Server-Sent Events of all that changes:
-// browsers have six connections to a server without HTTP/2. What the board knows of the
-// Site is found once for all pages and only while somebody looks; what one reader may see
-// of it (a view) is made once for all who may see the same. Start reading at servePage,
-// then view.go and events.go.
+// browsers have six connections to a server without HTTP/2. The board collects what it knows of
+// the Site once for all pages and only while somebody looks; what one reader may see of it (a
+// view) is made once for all who may see the same. Start reading at servePage, then view.go and
+// events.go.
 package console
 
 import (

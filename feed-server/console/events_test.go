@@ -45,7 +45,7 @@ func TestEvents(t *testing.T) {
 		}
 		return all["closed"] && all["later"] && all[archivetest.Camera]
 	})
-	// Who comes again is told of what changed since, and of nothing that is older.
+	// A client that connects again is told of what changed since, and of nothing that is older.
 	l.Report("closed", time.Now().Add(-time.Minute))
 	again := follow(l, "?since=99999999999999")
 	if u := again.until(func(update) bool { return true }); len(u.Rows) != 0 || u.Layout == "" {

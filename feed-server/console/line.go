@@ -204,7 +204,7 @@ func (is *line) begin() {
 	is.buckets = [points]bucket{}
 }
 
-// take adds what a message holds. What cannot be read HAPI counts.
+// take adds the samples of a message. It ignores what cannot be read: HAPI counts that.
 func (is *line) take(cfg Config, m jetstream.Msg) {
 	from := stream.Message{Subject: m.Subject(), Header: m.Headers()}
 	if err := from.CheckOrigin(cfg.Site); err != nil {

@@ -35,10 +35,10 @@ var states = []State{
 	{mirrored, "of other sites", "⇄"},
 }
 
-// stateOf returns the reason that the operator gives for DataFlowing of an accepted
-// Instrument, from what gateways report: when they last received something of it, and when
-// those of its pool last reported at all. What was never received is not told from what is not
-// due yet: the registry does not say when an Instrument was created.
+// stateOf returns the reason that the operator gives for DataFlowing of an accepted Instrument,
+// from what gateways report: when they last received something of it, and when those of its
+// pool last reported at all. Data that was never received is not distinguished from data that
+// is not due yet: the registry does not say when an Instrument was created.
 func stateOf(in *wire.InstrumentEntry, last, reported, now time.Time) string {
 	due := observing.Due(time.Duration(in.CadenceMillis) * time.Millisecond)
 	schedule, err := observing.Of(in.Observes)

@@ -99,7 +99,7 @@ type rendered struct {
 	failed error
 }
 
-// newView looks at the Site. Where nothing changed, it is what was seen before.
+// newView looks at the Site. If nothing changed, the result keeps the time and the rendered page of the view before it.
 func newView(site string, v *endpoint.Request, now seen, was *view) *view {
 	made := time.Now()
 	is := &view{site: site, reader: v.Reader.String(), snapshot: v.Snapshot, made: made, at: made, rendered: &rendered{}}

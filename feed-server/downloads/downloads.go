@@ -4,8 +4,8 @@
 // client and reader, and tells the Site.
 //
 // As in the ledger each incarnation writes its own absolute totals, so that what is written
-// twice counts once. What an incarnation answered in its last seconds before it was killed is
-// not counted.
+// twice counts once. Answers that an incarnation gave in its last seconds before it was killed
+// are not counted.
 package downloads
 
 import (

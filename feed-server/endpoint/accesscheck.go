@@ -38,9 +38,9 @@ type AccessCheckConfig struct {
 	// Draining is closed when answers are to end that do not do so by themselves, so that
 	// clients go to another replica; nil: they end with the server.
 	Draining <-chan struct{}
-	// Count is told of each answer when it ends: whose data it was about and who asked
-	// (both may be empty), the status and the bytes of content that were sent. Of one about
-	// several instruments it is told once for each. Optional. It must not block.
+	// Count is told of each answer when it ends: whose data it was about and who asked (both
+	// may be empty), the status and the bytes of content that were sent. For an answer about
+	// several instruments it is called once for each. Optional. It must not block.
 	Count func(instrument, reader string, class Class, status int, bytes int64)
 	// Damaged is told of an object that could not be served: its bytes are not those that
 	// were received, or missing. Optional. It must not block.
@@ -109,8 +109,8 @@ func (g *AccessCheck) Handle(h http.Handler) http.HandlerFunc {
 	})
 }
 
-// refuse answers with a problem. What was said of the object that it is about does not
-// hold for the answer.
+// refuse answers with a problem. It removes headers that describe the object, because they do
+// not hold for the answer.
 func refuse(w http.ResponseWriter, p *problem.Problem) {
 	h := w.Header()
 	for _, name := range []string{"ETag", "Last-Modified", "Repr-Digest", "Accept-Ranges", "Content-Location", "Vary"} {
@@ -145,7 +145,7 @@ func (a *Admission) admit(v *Request) (leave func(), refused *problem.Problem) {
 	}
 	who, refused := a.Identify(v.Snapshot, v.Request)
 	v.Identity = who
-	// Who guesses at tokens is slowed down as well.
+	// Clients that guess tokens are slowed down as well.
 	if p := a.Wait(v.Request, who); p != nil {
 		return leave, p
 	}

@@ -95,7 +95,7 @@ func NewAccessLog(out io.Writer, metrics prometheus.Registerer) *AccessLog {
 	}
 }
 
-// Write notes a line about a request. Of nil it does nothing.
+// Write notes a line about a request. If the log is nil, it does nothing.
 func (l *AccessLog) Write(r *http.Request, line AccessLine) {
 	if l == nil {
 		return

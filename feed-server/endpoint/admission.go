@@ -79,9 +79,9 @@ func (a *Admission) AccessLog() *AccessLog { return a.cfg.AccessLog }
 // AddressOf is a client's address, see Proxies.AddressOf.
 func (a *Admission) AddressOf(r *http.Request) netip.Addr { return a.cfg.Proxies.AddressOf(r) }
 
-// Identify says who asks, as Readers.Identify does. What is nobody's is answered late
-// where its address showed too much of that; what is valid is not, whatever else comes
-// from its address.
+// Identify says who asks, as Readers.Identify does. Unknown credentials are answered late if
+// their address showed too many of them; valid ones are not, whatever else comes from their
+// address.
 func (a *Admission) Identify(s *registry.Snapshot, r *http.Request) (Identity, *problem.Problem) {
 	a.edge.look(r)
 	who, p := a.readers.Identify(s, r)
@@ -91,8 +91,8 @@ func (a *Admission) Identify(s *registry.Snapshot, r *http.Request) (Identity, *
 	return who, p
 }
 
-// Redeem looks up a ticket by take, as Identify looks up a token. Of addresses that
-// showed too much that is nobody's a few are looked up at a time, and the others wait for
+// Redeem looks up a ticket by take, as Identify looks up a token. For addresses that showed too
+// many unknown credentials, a few tickets are looked up at a time, and the others wait for
 // their turn.
 func (a *Admission) Redeem(r *http.Request, take func() (Identity, *problem.Problem)) (Identity, *problem.Problem) {
 	a.edge.look(r)

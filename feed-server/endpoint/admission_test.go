@@ -50,8 +50,9 @@ func request(t *testing.T, address, token string) *http.Request {
 	return r
 }
 
-// Who shows too much that is nobody's waits. Other addresses do not, nor does who shows what
-// is valid from the same address. What was shown is not logged, and so many lines are.
+// A client that shows too many unknown credentials waits. Other addresses do not, nor does a
+// client that shows valid ones from the same address. The credentials are not logged, and the
+// number of log lines is bounded.
 func TestFailedAuthentication(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer

@@ -20,8 +20,8 @@ func NewBudget(allowed Rate, clients int) *Budget {
 	return &Budget{allowed: allowed, rates: rates{most: clients, clients: map[client]*list.Element{}}}
 }
 
-// Spend takes a number out of the budget of an address and of its network; where it is not ok, nothing was taken, and it may be
-// in a while. What is more than the whole budget takes all of it.
+// Spend takes a number out of the budget of an address and of its network; where it is not ok, nothing was taken, and it may be in a while. A
+// number above the whole budget takes all of it.
 func (b *Budget) Spend(address netip.Addr, n int64) (wait time.Duration, ok bool) {
 	now := time.Now()
 	own := b.of(client{address: address}, b.allowed)

@@ -65,10 +65,10 @@ func ParseProxies(all []string) (Proxies, error) {
 	return p, nil
 }
 
-// AddressOf returns a client's address: that of the connection or, where a proxy
-// that is trusted made it, the last one in X-Forwarded-For that no such proxy has.
-// Of an IPv6 address it is the network of 64 bits, for a client has all of it. The
-// zero Addr stands for what cannot be told.
+// AddressOf returns a client's address: that of the connection or, where a proxy that is
+// trusted made it, the last one in X-Forwarded-For that no such proxy has. For an IPv6 address
+// it returns the network of 64 bits, for a client has all of it. The zero Addr stands for an
+// address that cannot be told.
 func (p Proxies) AddressOf(r *http.Request) netip.Addr {
 	address := remoteOf(r.RemoteAddr)
 	if p.trust(address) {

@@ -17,13 +17,13 @@ const SendBuffer = 128 << 10
 // Listen listens at host:port.
 //
 // A connection's send buffer is left to the kernel, which fits it to the path, up to
-// net.ipv4.tcp_wmem (4 MiB unless somebody says other). Where the way there and back
-// takes 100 ms, one download gets 22 MB/s that way, but 2.3 MB/s with a fixed buffer of
-// SendBuffer, and 3.4 MB/s with the largest that may be asked for (net.core.wmem_max, 208
-// KiB unless somebody says other). What is bounded is what lies in the buffer and is not
-// on its way (TCP_NOTSENT_LOWAT, tcp(7)), which costs no speed. Of a client that does
-// not read nothing is on its way soon, so it costs SendBuffer; and what is on its way to
-// all others is together no more than the pod's bandwidth times the time that it takes.
+// net.ipv4.tcp_wmem (4 MiB by default). If the round trip takes 100 ms, one download gets 22
+// MB/s that way, but 2.3 MB/s with a fixed buffer of SendBuffer, and 3.4 MB/s with the largest
+// that may be asked for (net.core.wmem_max, 208 KiB by default). Listen bounds the data that
+// lies in the buffer and is not on its way (TCP_NOTSENT_LOWAT, tcp(7)), which costs no speed. A
+// client that does not read soon has nothing on its way, so it costs SendBuffer; and the data
+// on its way to all others is together no more than the pod's bandwidth times the time that it
+// takes.
 func Listen(address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -75,9 +75,9 @@ func ConnectionOf(r *http.Request) net.Conn {
 	return c
 }
 
-// Narrow gives the connection of a request a send buffer of SendBuffer for good: for
-// answers that go on as long as the client likes, of which there are thousands, none in
-// a hurry. Where it is HTTP/2, that is for all that the client asks by it.
+// Narrow gives the connection of a request a send buffer of SendBuffer for good: for answers
+// that go on as long as the client likes, of which there are thousands, none in a hurry. With
+// HTTP/2, that applies to everything that the client asks for on the connection.
 func Narrow(r *http.Request) {
 	c := ConnectionOf(r)
 	if secure, is := c.(interface{ NetConn() net.Conn }); is {

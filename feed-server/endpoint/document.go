@@ -57,7 +57,7 @@ var compressors = sync.Pool{New: func() any {
 	return z
 }}
 
-// Serve answers with a document. What names it in a refusal.
+// Serve answers with a document. The parameter what names it in a refusal.
 func (v *Request) Serve(what string, d Document) *problem.Problem {
 	compressed := AcceptsGzip(v.Request)
 	tag := d.etag(compressed)

@@ -92,7 +92,7 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-// Of many clients the one that asked longest ago is forgotten, and only that.
+// If there are too many clients, the one that asked longest ago is forgotten, and only that.
 func TestLimiterForgets(t *testing.T) {
 	t.Parallel()
 	l := NewLimiter(Limits{Clients: 2, Robot: Rate{PerSecond: 0.001, Burst: 1}, Patience: time.Millisecond}, prometheus.NewRegistry())

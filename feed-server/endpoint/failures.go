@@ -83,8 +83,8 @@ func (f *failures) failed(address netip.Addr, r *http.Request, p *problem.Proble
 		After(int(wait/time.Second) + 1)
 }
 
-// holdBack waits as long as an answer is held back. Where as many are as may be, it ends
-// the client's connection in place of that: the next try needs another.
+// holdBack waits as long as an answer is held back. If the max number of answers is held back
+// already, it ends the client's connection instead: the next try needs another.
 func (f *failures) holdBack(address netip.Addr, r *http.Request, wait time.Duration) {
 	leave, full := f.held.Enter(address, Identity{})
 	if full != nil {

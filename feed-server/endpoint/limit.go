@@ -112,8 +112,8 @@ func NewLimiter(limits Limits, metrics prometheus.Registerer) *Limiter {
 	}
 }
 
-// Admit waits until a client may ask, or refuses: it asks far too often, or too many
-// wait. Of several readers behind one address each is a client.
+// Admit waits until a client may ask, or refuses: it asks far too often, or too many wait. Each
+// of several readers behind one address is a client of its own.
 func (l *Limiter) Admit(ctx context.Context, class Class, address netip.Addr, who Identity) *problem.Problem {
 	reservation := l.reserve(client{address: address, reader: who.Reader.String(), class: class}, l.limits.rate(class))
 	delay := reservation.Delay()

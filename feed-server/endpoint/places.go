@@ -59,7 +59,7 @@ func (p *Places) counts() (entered, lacked uint64) {
 	return p.entered, p.lacked
 }
 
-// Bound changes how many there are. Who holds one keeps it.
+// Bound changes how many there are. A request that holds one keeps it.
 func (p *Places) Bound(most int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,7 +71,7 @@ func (p *Places) Bound(most int) {
 	}
 }
 
-// reserved is how many of all are kept for readers. Of a single one none is.
+// reserved is how many of all are kept for readers. If there is only one, it is not kept.
 func reserved(most int) int {
 	if most < 2 {
 		return 0

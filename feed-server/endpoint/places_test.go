@@ -23,7 +23,7 @@ var uni = Identity{Reader: access.SiteReader("uni")}
 // address is one of many.
 func address(n int) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, byte(n >> 8), byte(n)}) }
 
-// Who shows nothing has a part of all places, and each of their addresses a part of that.
+// Clients that show no credentials share a part of all places, and each of their addresses gets a part of that.
 func TestPlaces(t *testing.T) {
 	t.Parallel()
 	p := NewPlaces(256, podFull)

@@ -86,7 +86,7 @@ func TestPlacesOfRanks(t *testing.T) {
 		}
 		return in
 	}
-	// Of 200 places 50 are for whoever shows a token.
+	// The server keeps 50 of 200 places for clients that show a token.
 	robots, bulk := enter(400, Identity{}, Robots), enter(30, Identity{}, Bulk)
 	if robots != 120 || bulk != 15 {
 		t.Errorf("%d robots and %d bulk readers have places, want 120 and 15 of 150", robots, bulk)

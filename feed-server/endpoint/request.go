@@ -66,8 +66,8 @@ func RequestOf(r *http.Request) *Request {
 	return v
 }
 
-// Renew looks again who asks, and what the registry says now: for answers that go on.
-// Of a problem it changes nothing.
+// Renew looks again who asks, and what the registry says now: for answers that go on. If it
+// returns a problem, it changes nothing.
 func (v *Request) Renew() *problem.Problem {
 	now := v.check.cfg.Registry()
 	who, p := v.check.cfg.Admission.readers.Identify(now, v.Request)
@@ -120,8 +120,8 @@ func (v *Request) Share(instrument string, bytes int64) {
 	v.shares[instrument] += bytes
 }
 
-// Instrument returns what the registry says of an instrument, if who asks may read its
-// archive at all. What names in the answer what was asked for.
+// Instrument returns what the registry says of an instrument, if the client may read its
+// archive at all. The parameter what says in the answer what was asked for.
 func (v *Request) Instrument(name, what string) (wire.InstrumentEntry, *problem.Problem) {
 	in, known := v.Snapshot.Instruments[name]
 	if !known {

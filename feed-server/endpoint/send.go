@@ -64,7 +64,7 @@ func (v *Request) Flush() error {
 	return v.within(chunkTimeout, (*http.ResponseController).Flush)
 }
 
-// within gives a client so long to take what write writes. Who does not is counted once.
+// within gives a client so long to take what write writes. A client that takes longer is counted once.
 func (v *Request) within(timeout time.Duration, write func(*http.ResponseController) error) error {
 	control := http.NewResponseController(v.W)
 	deadline := time.Now().Add(timeout)

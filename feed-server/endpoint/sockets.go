@@ -16,12 +16,12 @@ import (
 	"github.com/substorm/substorm/internal/metric"
 )
 
-// Sockets bound the connections of TCP that a server has, also of those clients that ask
-// for nothing. Where there are as many as there may be, a new one is let in all the
-// same, since who it is shows only later: one that has shown nothing is closed, of the
-// address that has the most of these, idle ones first and then the oldest. One that has
-// shown a valid token or certificate is never closed for another, nor is a believed
-// proxy's, which is one connection of many clients.
+// Sockets bound the connections of TCP that a server has, also of those clients that ask for
+// nothing. If there are as many as there may be, a new one is let in all the same, since who it
+// is shows only later: one that has shown nothing is closed, of the address that has the most
+// of these, idle ones first and then the oldest. One that has shown a valid token or
+// certificate is never closed for another, nor is a believed proxy's, which is one connection
+// of many clients.
 type Sockets struct {
 	most    int
 	proxies Proxies

@@ -45,8 +45,8 @@ func askOn(c net.Conn, authorization string) int {
 	return resp.StatusCode
 }
 
-// A server has so many sockets. Who takes them all and asks for nothing loses some to who
-// comes; a connection by which a token was shown, and a proxy's, stays.
+// A server has so many sockets. A client that takes them all and asks for nothing loses some to
+// new clients; a connection by which a token was shown, and a proxy's, stays.
 func TestSockets(t *testing.T) {
 	t.Parallel()
 	const most = 40

@@ -22,12 +22,12 @@ const (
 	servedClients = 4096
 )
 
-// Turns bound how many long answers are sent at a time. A part is kept for readers, see
-// Places. While a client has any turn it gets another only where more are free than it
-// has: of all it has half at most, rounded up, a second one half of the rest. All of a
-// network of 48 bits of IPv6 have no more than one client. Of those who wait, who had a turn
-// longest ago is first. So slow ones keep nobody out, as long as they are few; and many who
-// show nothing keep no reader out.
+// Turns bound how many long answers are sent at a time. A part is kept for readers, see Places.
+// While a client has any turn it gets another only where more are free than it has: of all it
+// has half at most, rounded up, a second one half of the rest. All of a network of 48 bits of
+// IPv6 have no more than one client. Among those that wait, the one that had a turn longest ago
+// is first. So slow ones keep nobody out, as long as they are few; and many who show nothing
+// keep no reader out.
 type Turns struct {
 	all      int
 	patience time.Duration

@@ -35,9 +35,9 @@ func NewLatest(b Bounds) (*Latest, error) {
 	return &Latest{bounds: b, waiting: list.New(), places: map[string]*list.Element{}}, nil
 }
 
-// Offer takes an item. An older one than that which waits replaces nothing, and is
-// counted as replaced itself. Where there is no space the source that waits longest
-// gives way, and is counted as overflowed.
+// Offer takes an item. An older one than that which waits replaces nothing, and is counted as
+// replaced itself. If there is no space, the source that waits longest gives way, and is
+// counted as overflowed.
 func (l *Latest) Offer(i Item) {
 	l.replaced += i.Also
 	l.offer(Kept{Item: i, Replaced: i.Also})

@@ -13,7 +13,7 @@ import (
 const MinInterval = 10 * time.Millisecond
 
 // grace is how much later than its interval ends a source's item may come: telemetry is
-// gathered for 100 ms. What comes later still is a second sample of the interval.
+// gathered for 100 ms. An item that comes later still is a second sample of the interval.
 const grace = 250 * time.Millisecond
 
 // Sample lets the newest item of each source and interval through. Intervals are
@@ -39,9 +39,8 @@ type sampled struct {
 	place *list.Element
 }
 
-// NewSample returns a Sample that hands its samples to out, whose consumer may be
-// slower still. What both hold together keeps within out's bounds: where there is no
-// space what waits longest gives way, and is counted as overflowed by out. Error: an interval that is too short.
+// NewSample returns a Sample that hands its samples to out, whose consumer may be slower still. The items that both hold together keep within out's
+// bounds: if there is no space, the item that waits longest gives way, and is counted as overflowed by out. Error: an interval that is too short.
 func NewSample(interval time.Duration, out *Latest) (*Sample, error) {
 	if interval < MinInterval {
 		return nil, fmt.Errorf("an interval of %v: it is at least %v", interval, MinInterval)
@@ -82,7 +81,7 @@ func (s *Sample) Offer(i Item, now time.Time) {
 	s.bound(is)
 }
 
-// bound makes space for an item. What is out of its interval waits longest.
+// bound makes space for an item. Items whose interval is over have waited longest.
 func (s *Sample) bound(newest *sampled) {
 	for {
 		items, bytes := s.out.Waiting()

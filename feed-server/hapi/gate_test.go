@@ -123,7 +123,7 @@ func TestTold(t *testing.T) {
 	if err := l.store.Delete(t.Context(), gone); err != nil {
 		t.Fatal(err)
 	}
-	// Of a segment whose framing is broken its digest says whether it came so.
+	// If the framing of a segment is broken, its digest says whether it came so.
 	framing := l.broken(t, 300, second(3600*8))
 	framing.Digest[0]++
 	cut := framing.ID

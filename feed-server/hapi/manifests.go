@@ -44,8 +44,9 @@ func (m Manifests) Span(ctx context.Context, instrument string, told bool) (from
 	return from, to, ok, nil
 }
 
-// bounds returns a time before which nothing of a day was observed, and one after which
-// nothing was. What is told alone counts where all that is asked for tells its time.
+// bounds returns a time before which nothing of a day was observed, and one after which nothing
+// was. If everything that is asked for tells its time, which told says, only the times that are
+// told count.
 func bounds(d wire.RootDay, told bool) (from, to time.Time, err error) {
 	from, to, err = d.Observed()
 	if err != nil || !told {

@@ -64,7 +64,7 @@ func (l *lab) ruled(t *testing.T, rules *atomic.Pointer[registry.Snapshot], requ
 	return server.URL + hapi.Path + "/data?"
 }
 
-// What may not be read any more is not sent any more.
+// Data that a client may no longer read is no longer sent.
 func TestOver(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, magnetometer())

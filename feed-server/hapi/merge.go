@@ -84,7 +84,7 @@ func (m *merger) next(ctx context.Context) (row []byte, ok bool, err error) {
 	if err := m.settle(ctx); err != nil || len(m.open) == 0 {
 		return nil, false, err
 	}
-	// What may hold another sample of this time is open, so the sources alone tell.
+	// Every source that may hold another sample of this time is open, so the open sources suffice.
 	s := m.open[0]
 	t, row := s.time, s.row
 	if s.i == s.ready { // what is read next takes its place

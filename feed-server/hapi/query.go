@@ -86,8 +86,8 @@ func ask(asked map[string]string, s span) (question, *problem) {
 	return q, nil
 }
 
-// parseTime reads a time as HAPI restricts ISO 8601. What does not fit in nanoseconds
-// is the first or last time that does, and so outside of all data.
+// parseTime reads a time as HAPI restricts ISO 8601. A time that does not fit in nanoseconds
+// becomes the first or last one that does, and so is outside of all data.
 func parseTime(text string) (int64, bool) {
 	if len(text) > 40 || strings.ContainsAny(text, " +tz") {
 		return 0, false

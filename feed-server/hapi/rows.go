@@ -42,7 +42,7 @@ func (r *rows) at(i int) []byte {
 
 func timeOf(row []byte) int64 { return int64(binary.LittleEndian.Uint64(row)) }
 
-// sort finds the order. Of samples with one time the later one stays behind.
+// sort finds the order. If samples have one time, the later one stays behind.
 func (r *rows) sort() {
 	if r.sorted {
 		r.order = nil

@@ -111,7 +111,7 @@ func (m *merger) samples(ctx context.Context, s *source) iter.Seq2[int, error] {
 // errStopped: nobody wants more.
 var errStopped = errors.New("stopped")
 
-// fill reads the object. What is too much is put in order and yielded by halves.
+// fill reads the object. If its rows take more than sourceMemory, it puts them in order and yields them by halves.
 func (m *merger) fill(ctx context.Context, s *source, yield func(int, error) bool) error {
 	body, err := m.ahead.open(ctx, s.record)
 	if err != nil {
@@ -196,10 +196,9 @@ func (m *merger) decode(r *wire.Record, body io.Reader, emit func(decode.Sample)
 // cutTo is the coarsest precision that the times of a record may have been cut to.
 const cutTo = time.Second
 
-// reach is between which times, both included, the samples of a record lie: where it was
-// decoded as it was archived, between those that were found, otherwise around when it was
-// received; and of objects within the times that are believed. What precision its times were cut to then nobody knows any more; those of
-// samples are cut to today's.
+// reach is between which times, both included, the samples of a record lie: where it was decoded as it was archived, between those that were found,
+// otherwise around when it was received; and of objects within the times that are believed. The precision that its times were cut to then is no
+// longer known; those of samples are cut to today's.
 func (m *merger) reach(r *wire.Record) (low, high int64) {
 	from, to, told := r.ObservedSpan()
 	// A segment whose span is not believed, because of one datagram perhaps, has samples of other datagrams.

@@ -97,7 +97,7 @@ type envelope struct {
 	Status status `json:"status"`
 }
 
-// refuse answers with a status. What a client sent is not repeated in it.
+// refuse answers with a status. It does not repeat in it what a client sent.
 func (h *Handler) refuse(w http.ResponseWriter, p *problem) {
 	s := p.code.status()
 	if p.detail != "" {

@@ -29,7 +29,7 @@ const (
 type behind struct {
 	cancel context.CancelFunc
 	done   chan struct{}
-	// What was read, once done is closed. Recreated: the stream is another one.
+	// The result of the read, once done is closed. Recreated: the stream is another one.
 	batch     Batch
 	recreated bool
 	err       error

@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 )
 
-// Budget bounds the bytes that the rings of a program hold together. Where it is
-// spent, the largest ring lets go of its oldest: a quiet stream keeps what it has
-// beside a busy one, and a busy one alone may take all.
+// Budget bounds the bytes that the rings of a program hold together. If it is spent, the
+// largest ring drops its oldest messages: a quiet stream keeps what it has beside a busy one,
+// and a busy one alone may take all.
 type Budget struct {
 	limit int64
 	used  atomic.Int64

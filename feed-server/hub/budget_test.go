@@ -51,7 +51,7 @@ func TestBudgetIsShared(t *testing.T) {
 	if less, more := min(len(busy.messages), len(other.messages)), max(len(busy.messages), len(other.messages)); more-less > 3 {
 		t.Errorf("two that are busy hold %d and %d messages", less, more)
 	}
-	// What ends gives back what it held.
+	// A ring that ends releases what it held.
 	busy.End(errors.New("over"))
 	other.Skip(10_000)
 	if b.Used() != int64(quiet.bytes) || len(b.rings) != 2 {
@@ -59,7 +59,7 @@ func TestBudgetIsShared(t *testing.T) {
 	}
 }
 
-// What is made of messages is of the budget too: they go when it is spent on that.
+// Data that is made of messages counts in the budget too: messages go when it is spent on that.
 func TestBudgetCountsText(t *testing.T) {
 	b := NewBudget(100_000)
 	r := b.NewRing(1)

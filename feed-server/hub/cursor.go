@@ -16,8 +16,8 @@ import (
 
 // Missing is a run of messages that a consumer can never be given.
 type Missing struct {
-	// From and To are the first and the last sequence, in the stream of Epoch. Of a
-	// stream that was made anew nobody knows the last: To is From.
+	// From and To are the first and the last sequence, in the stream of Epoch. If the stream
+	// was recreated, nobody knows the last: To is From.
 	Epoch    string
 	From, To uint64
 	// Count of them: others between From and To may be there, and are given.
@@ -86,8 +86,8 @@ func (h *Hub) Cursor(ctx context.Context, token wire.ResumeToken, slots *semapho
 			c.next, c.within = token.Sequence, int64(token.Index)
 		}
 	default:
-		// What the other stream had behind the token is gone, and nobody knows how much
-		// that was. All that the new one holds is new to the consumer.
+		// The messages that the other stream had behind the token are gone, and nobody knows
+		// how many they were. All that the new one holds is new to the consumer.
 		c.next = 1
 		c.begun = &Missing{Epoch: token.Epoch, From: token.Sequence + 1, To: token.Sequence + 1, Count: 1, Reason: wire.GapStreamRecreated}
 	}

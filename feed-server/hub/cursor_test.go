@@ -129,7 +129,7 @@ func TestBehindMemory(t *testing.T) {
 	expect(t, got, 1, 1000, 2)
 	odd.Close()
 
-	// Who comes again goes on behind its token.
+	// A consumer that comes again continues after its token.
 	place, err := h.Current(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +146,7 @@ func TestBehindMemory(t *testing.T) {
 	}
 }
 
-// What leaves the stream before a consumer comes to it is missing, and counted.
+// Messages that leave the stream before a consumer comes to them are missing, and counted.
 func TestOverrun(t *testing.T) {
 	t.Parallel()
 	nats := testenv.NATS(t, testenv.NATSOptions{})

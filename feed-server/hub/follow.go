@@ -108,8 +108,8 @@ func (h *Hub) follow(ctx context.Context) error {
 	})
 }
 
-// afterHole has the ring begin anew behind the last hole in what came, and returns
-// what lies behind it. What lies before is read from the stream, as is what is gone.
+// afterHole has the ring begin again behind the last hole in what came, and returns what lies
+// behind it. Consumers read the messages before it from the stream, which also says which are gone.
 func (h *Hub) afterHole(ctx context.Context, ring *Ring, next uint64, came []stream.Message) ([]stream.Message, error) {
 	if came[len(came)-1].Sequence == next+uint64(len(came))-1 {
 		return came, nil
@@ -131,7 +131,7 @@ func (h *Hub) afterHole(ctx context.Context, ring *Ring, next uint64, came []str
 	return came, nil
 }
 
-// replace makes a ring the current one. Who reads the one before gets why.
+// replace makes a ring the current one. Readers of the one before get why as their error.
 func (h *Hub) replace(p Place, why error) {
 	h.mu.Lock()
 	was := h.current

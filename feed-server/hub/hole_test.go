@@ -56,7 +56,7 @@ func purge(t *testing.T, s jetstream.Stream, subject string, before uint64) {
 	}
 }
 
-// What leaves the stream behind its first message, which stays, is missing as well.
+// Messages that leave the stream behind its first message, which stays, are missing as well.
 func TestHoles(t *testing.T) {
 	t.Parallel()
 	_, s, h, place := filled(t)
@@ -64,7 +64,7 @@ func TestHoles(t *testing.T) {
 	purge(t, s, "obs.hub.mag-0.raw", 80)
 	c := h.at(t, wire.ResumeToken{Epoch: place.Epoch, Sequence: 10, Index: 1<<32 - 1})
 	_, missing := read(t, c, 1000, 1)
-	// Of 11 to 79 nothing is left, of 80 to 89 every second one.
+	// Nothing is left of 11 to 79, and every second one of 80 to 89.
 	want := &Missing{Epoch: place.Epoch, From: 11, To: 88, Count: 69 + 5, Reason: wire.GapRetention}
 	if diff := cmp.Diff(want, missing); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -75,7 +75,7 @@ func TestHoles(t *testing.T) {
 	}
 }
 
-// Where all behind a place left the stream that is said, though nothing comes.
+// If all messages behind a place left the stream, that is reported, even if nothing new comes.
 func TestHoleToTheEnd(t *testing.T) {
 	t.Parallel()
 	js, s, h, place := filled(t)
@@ -136,8 +136,8 @@ func TestNoHoles(t *testing.T) {
 	}
 }
 
-// Of a message that was given in part the rest is missing once it is gone; of one
-// that was given whole nothing is.
+// If a message was given in part, the rest of it is missing once it is gone; if it was given
+// whole, nothing is.
 func TestRestOfMessage(t *testing.T) {
 	t.Parallel()
 	js, s, _, place := filled(t)
@@ -169,7 +169,7 @@ func TestRestOfMessage(t *testing.T) {
 	expect(t, got, 0, 5, 1)
 }
 
-// What a replica does not have yet, and the stream's leader has, is not taken for gone.
+// Messages that a replica does not have yet, and the stream's leader has, are not taken for gone.
 func TestLateReplica(t *testing.T) {
 	t.Parallel()
 	_, s, h, place := filled(t)

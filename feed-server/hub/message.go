@@ -13,9 +13,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Message is one message of a stream, or a part of one. It is shared by all who
-// follow the stream, and must not be changed. What is made of it for one of them
-// is kept for the others.
+// Message is one message of a stream, or a part of one. It is shared by all who follow the
+// stream, and must not be changed. Data that is made of it for one of them is kept for the
+// others.
 type Message struct {
 	// Sequence in the stream.
 	Sequence uint64
@@ -104,8 +104,8 @@ func (m *Message) Text() []byte {
 	return m.text
 }
 
-// Datagrams returns the datagrams of a telemetry message. Of one that cannot be
-// read they are those before where that begins.
+// Datagrams returns the datagrams of a telemetry message. If one of them cannot be read, it
+// returns those before it.
 func (m *Message) Datagrams() []wire.Datagram {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -57,7 +57,7 @@ func (r *Ring) hold(bytes int) {
 	r.budget.used.Add(int64(bytes))
 }
 
-// wake tells all that something changed. Who is woken first runs first, as far as
+// wake tells all that something changed. Readers that are woken first run first, as far as
 // there are processors.
 func (r *Ring) wake() {
 	close(r.urgent)

@@ -140,8 +140,8 @@ func TestRingEnds(t *testing.T) {
 	}
 }
 
-// What left the stream before it came here is not held: who wants it is sent to the
-// stream, which says so.
+// Messages that left the stream before they came here are not held: a reader that wants one is
+// sent to the stream, which says so.
 func TestSkip(t *testing.T) {
 	r := NewBudget(10_000).NewRing(1)
 	if err := r.Add([]*Message{{Sequence: 1}, {Sequence: 2}}, 3); err != nil {
@@ -167,7 +167,7 @@ func TestSkip(t *testing.T) {
 	}
 }
 
-// What is made of a message counts as memory of the ring, until the message goes.
+// Data that is made of a message counts as memory of the ring, until the message goes.
 func TestCharged(t *testing.T) {
 	r := NewBudget(100_000).NewRing(1)
 	for n := range uint64(10) {

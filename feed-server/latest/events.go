@@ -59,8 +59,8 @@ func URL(in wire.InstrumentEntry, r *wire.Record) string {
 // eventsURL is the path of an instrument's events.
 func eventsURL(instrument string) string { return Root + instrument + eventsEnd }
 
-// serveEvents tells of the newest object, and then of each that is newer. Who says by
-// Last-Event-ID which it has is not told of that one again.
+// serveEvents tells of the newest object, and then of each that is newer. A client that says by
+// Last-Event-ID which one it has is not told of that one again.
 func (l *Latest) serveEvents(v *endpoint.Request) *problem.Problem {
 	name := v.PathValue("instrument")
 	what := "the events of " + name

@@ -36,8 +36,8 @@ type Catalog interface {
 	Newest(ctx context.Context, instrument string, most int, until time.Time) ([]*wire.Record, error)
 	// Types returns the media types of what came lately.
 	Types(ctx context.Context, instrument string) ([]string, error)
-	// Subscribe tells of the newest object of any type: the one that is now, and each
-	// that is then. Who is slow misses those in between.
+	// Subscribe tells of the newest object of any type: the one that is now, and each that is
+	// then. A slow subscriber misses those in between.
 	Subscribe(instrument string) (records <-chan wire.Record, cancel func())
 }
 
@@ -125,7 +125,7 @@ func (l *Latest) find(v *endpoint.Request, in wire.InstrumentEntry, what string)
 	return newest, found, nil
 }
 
-// nothingLatest says that there is no object. Who asks may read the instrument.
+// nothingLatest says that there is no object. The client may read the instrument.
 func nothingLatest(in wire.InstrumentEntry, what string) *problem.Problem {
 	if slices.ContainsFunc(in.Channels, func(c wire.ChannelEntry) bool { return c.Datagrams != "" }) {
 		return problem.New(http.StatusNotFound, "nothing is published as %s: its telemetry is no object, /hapi serves the values", what)

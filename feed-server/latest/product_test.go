@@ -13,8 +13,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// What a program puts through a gateway is the latest, under the name that it gave,
-// and so is what replaces it.
+// An object that a program puts through a gateway is the latest, under the name that it gave,
+// and so is the object that replaces it.
 func TestProduct(t *testing.T) {
 	t.Parallel()
 	port := testenv.FreePort(t)

@@ -175,7 +175,8 @@ func TestConfirmedAhead(t *testing.T) {
 	}
 }
 
-// Nobody confirms anything but a reader for whom the Site waits, and nothing but what it pulls, may read, and is there. What else it pulls is no error.
+// Only a reader for whom the Site waits confirms anything, and only data that it pulls, may read, and that is there. Other data that it pulls is no
+// error.
 func TestConfirmedByOthers(t *testing.T) {
 	t.Parallel()
 	l := newConfirmLab(t)

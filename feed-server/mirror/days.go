@@ -78,8 +78,8 @@ func (x *Index) daysOf(v *endpoint.Request, out *lines, q mirrorindex.DaysQuesti
 }
 
 // goneLine answers about an instrument that who asks may not read. A mirror that holds a copy closes it where the instrument is closed to the
-// mirror, and keeps it where the instrument is absent. Who asks has to know the name, and learns no more than the status of
-// /archive/<name>/ says: 401 or 403, and 404.
+// mirror, and keeps it where the instrument is absent. The client has to know the name, and learns no more than the status of /archive/<name>/
+// says: 401 or 403, and 404.
 func goneLine(v *endpoint.Request, name string) mirrorindex.DaysLine {
 	_, declared := v.Snapshot.Instruments[name]
 	return mirrorindex.DaysLine{Instrument: name, Gone: true, Absent: !declared}
@@ -135,9 +135,9 @@ func (x *Index) month(v *endpoint.Request, out *lines, in wire.InstrumentEntry, 
 	return out.write(all)
 }
 
-// lineOf is what is told of a day. Of one with data that is under embargo for who asks, the catalog's figures are not
-// told, because they are those of all its objects; its bounds are those of whatever may have been observed, so that a
-// mirror that selects by observed time asks for its list. Not ok: all of a day is under embargo, and it is not told of.
+// lineOf is what is told of a day. If some of its data is under embargo for the client, the catalog's figures are not told, because they are those
+// of all its objects; its bounds are those of whatever may have been observed, so that a mirror that selects by observed time asks for its list.
+// Not ok: all of a day is under embargo, and it is not told of.
 func lineOf(v *endpoint.Request, in wire.InstrumentEntry, d wire.RootDay) (line mirrorindex.DaysLine, ok bool) {
 	line = mirrorindex.DaysLine{Day: d.Day, Entries: d.Entries, Bytes: d.Bytes, ObservedFrom: d.ObservedFrom, ObservedTo: d.ObservedTo}
 	if !v.Embargoed(in) {

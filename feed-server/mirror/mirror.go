@@ -92,7 +92,7 @@ func offered(v *endpoint.Request) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(v.Snapshot.Instruments)), func(name string) bool { return wire.IsGuest(name) || !v.MayRead(name) })
 }
 
-// answer writes lines, compressed where the client takes that. What write returns is the
+// answer writes lines, compressed where the client takes that. The function write returns an
 // error of the catalog, endpoint.ErrClient or endpoint.ErrOver.
 func (x *Index) answer(v *endpoint.Request, write func(*lines) error) {
 	h := v.W.Header()

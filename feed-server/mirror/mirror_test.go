@@ -239,8 +239,8 @@ func TestEmbargo(t *testing.T) {
 	}
 }
 
-// Of days with data under embargo no figures are told, which are those of all their objects; of those with nothing else,
-// nothing. What a mirror asks for by observed time it finds all the same.
+// No figures are told for days with data under embargo, because they are those of all their objects; days with nothing else are not told of. A
+// mirror that asks by observed time finds its objects all the same.
 func TestFiguresUnderEmbargo(t *testing.T) {
 	t.Parallel()
 	const name, partly, none = "fresh-1", "fresh-2", "fresh-3"
@@ -364,7 +364,7 @@ func TestCompressors(t *testing.T) {
 	}
 }
 
-// What is declared of an instrument travels along, but for who its readers are.
+// The declaration of an instrument is passed along, except for its readers.
 func TestDeclared(t *testing.T) {
 	t.Parallel()
 	about := &wire.AboutEntry{Type: "Magnetometer", Latitude: "76.5"}
@@ -389,7 +389,7 @@ func TestDeclared(t *testing.T) {
 	}
 }
 
-// What was pulled from another Site is not offered, whoever asks: not by name either.
+// Objects that were pulled from another Site are not offered to any client, not even by name.
 func TestGuests(t *testing.T) {
 	t.Parallel()
 	entry := wire.GuestEntry{Origin: "svalbard", Instrument: "cam-1", Partner: "svalbard", Access: archivetest.Public}

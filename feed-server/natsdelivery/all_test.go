@@ -79,8 +79,8 @@ func TestAll(t *testing.T) {
 	same(t, "gaps", nil, k.allGaps())
 }
 
-// What leaves the streams before a slow consumer acknowledged it is told once, and
-// everything else is given, also where the feed server changes meanwhile.
+// Messages that leave the streams before a slow consumer acknowledged them are reported once,
+// and everything else is given, also if the feed server changes meanwhile.
 func TestPurgedUnderASlowConsumer(t *testing.T) {
 	l, _ := oneServer(t)
 	l.declare(wire.ConsumerEntry{Consumer: "slow", NoTelemetry: true, Flow: wire.FlowEntry{Mode: wire.FlowAll}})
@@ -146,7 +146,7 @@ func TestPurgedUnderASlowConsumer(t *testing.T) {
 			t.Errorf("gap record %+v", g)
 		}
 	}
-	// What was delivered, and not acknowledged when it left, the client may have taken.
+	// The client may have taken messages that were delivered, and not acknowledged when they left.
 	if extra := len(gone) - missing; extra > 5*100 {
 		t.Errorf("%d messages are in gap records that were given", extra)
 	}

@@ -68,9 +68,9 @@ type delivery struct {
 	metrics *metrics
 }
 
-// Run works for the consumers of delivery NATS whose lease this feed server holds,
-// and competes for the others, until ctx ends. It returns nil then. What fails is
-// logged, counted and tried again.
+// Run works for the consumers of delivery NATS whose lease this feed server holds, and competes
+// for the others, until ctx ends. It returns nil then. Failures are logged, counted and
+// retried.
 func Run(ctx context.Context, cfg Config) error {
 	if cfg.WatchInterval <= 0 {
 		cfg.WatchInterval = defaultWatchInterval
@@ -136,7 +136,7 @@ func (d *delivery) holdOnce(ctx context.Context, key string) error {
 	return d.hold(ctx, key, lease)
 }
 
-// worker works for one consumer. What is measured outlives its failures.
+// worker works for one consumer. Its measurements outlive its failures.
 type worker struct {
 	selection registry.Selection
 	log       *slog.Logger

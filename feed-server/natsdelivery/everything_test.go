@@ -12,8 +12,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Where a Feed, and a consumer of it, name no instruments, one that comes is given by the work
-// that is under way, and nothing of it before the registry has its entry.
+// If a Feed, and a consumer of it, name no instruments, the running work also delivers a new
+// instrument, and nothing of it before the registry has its entry.
 func TestEverything(t *testing.T) {
 	l, _ := oneServer(t)
 	const mag2 = "mag-2"

@@ -27,10 +27,10 @@ const (
 	ackTimeout = 5 * time.Second
 )
 
-// filler fills the stream of a consumer of mode Latest or Sample: as a connection
-// would be given what is due, as fast as it may be. What the consumer does not take in
-// time the stream replaces itself, for it has one message of each subject. Of one that
-// is given WIS2 notifications the stream has all, up to its size.
+// filler fills the stream of a consumer of mode Latest or Sample: as a connection would be
+// given what is due, as fast as it may be. The stream itself replaces messages that the
+// consumer does not take in time, for it has one message of each subject. The stream of a
+// consumer that is given WIS2 notifications has all of them, up to its size.
 type filler struct {
 	*delivery
 	*worker

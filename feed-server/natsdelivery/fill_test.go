@@ -135,7 +135,7 @@ func TestSample(t *testing.T) {
 	})
 }
 
-// What a consumer is given a second is bounded, and it gets the newest all the same.
+// The bytes that a consumer is given a second are bounded, and it gets the newest message all the same.
 func TestPaced(t *testing.T) {
 	l, _ := oneServer(t)
 	l.declare(wire.ConsumerEntry{Consumer: "thin", NoNotices: true, Flow: wire.FlowEntry{Mode: wire.FlowLatest, MaxBytesPerSecond: 4000}})

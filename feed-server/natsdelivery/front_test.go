@@ -10,8 +10,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Where another subject's message keeps the stream's front, what leaves behind it
-// before it is acknowledged is told as well.
+// If another subject's message is at the stream's front, messages that leave behind it before
+// they are acknowledged are reported as well.
 func TestPurgedBehindTheFront(t *testing.T) {
 	l, _ := oneServer(t)
 	l.declare(wire.ConsumerEntry{Consumer: "model", NoTelemetry: true, Flow: wire.FlowEntry{Mode: wire.FlowAll}})
@@ -42,8 +42,8 @@ func TestPurgedBehindTheFront(t *testing.T) {
 	}
 }
 
-// Where a leaf's message that waits keeps the stream's front, and the durable's floor,
-// the consumer is told what leaves behind it: while a feed server looks, and while none
+// If a leaf's message that waits holds the stream's front, and the durable's floor, the
+// consumer is told which messages leave behind it: while a feed server looks, and while none
 // does.
 func TestPurgedBehindALeaf(t *testing.T) {
 	const leaf = "north"

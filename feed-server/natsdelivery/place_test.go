@@ -173,8 +173,9 @@ func TestJudgeMissesNothing(t *testing.T) {
 	})
 }
 
-// What waits to be told is bounded and loses nothing: gaps of one stream that follow
-// on each other are one, and a record that left unread comes before what followed it.
+// The list of gaps that wait to be reported is bounded and loses nothing: gaps of one stream
+// that follow on each other are one, and a record that left unread comes before what followed
+// it.
 func TestUntold(t *testing.T) {
 	gap := func(stream string, from, to uint64, reason wire.GapReason) wire.Gap {
 		return missing{Epoch: "a", From: from, To: to, Count: to - from + 1, Reason: reason}.record("model", stream, made)

@@ -19,12 +19,11 @@ import (
 // it was acknowledged may be in a gap record, where a feed server dies.
 const noteInterval = time.Second
 
-// places are how far a lease's consumers are: of modes Latest and Sample how far their
-// streams are filled, of mode All how far they have acknowledged. What comes for a
-// consumer names its place, too, and so does its DeliveryCursor; but for one to whom nothing
-// comes the Feed's messages pass all the same, and leave their stream, and cursors, which
-// are one write each, are seldom written. One write is of all consumers, so there is one
-// each noteInterval at most.
+// places are how far a lease's consumers are: for modes Latest and Sample how far their streams
+// are filled, for mode All how far they have acknowledged. Messages to a consumer name its
+// place, too, and so does its DeliveryCursor; but for one to whom nothing comes the Feed's
+// messages pass all the same, and leave their stream, and cursors, which are one write each,
+// are seldom written. One write is of all consumers, so there is one each noteInterval at most.
 type places struct {
 	lease *stream.Lease
 	log   *slog.Logger
@@ -94,8 +93,8 @@ func (p *places) keep(want map[string]registry.Selection) {
 	}
 }
 
-// save writes what was noted. Errors: those of the lease. What else fails is logged, and
-// written the next time.
+// save writes what was noted. Errors: those of the lease. Other errors are logged, and the
+// places are written the next time.
 func (p *places) save(ctx context.Context) error {
 	p.mu.Lock()
 	value, err := wire.Encode(p.cursor)

@@ -27,7 +27,7 @@ func noted(p *places, uid, epoch string, next uint64, marks map[string]uint64) *
 	return w
 }
 
-// What is noted takes the cursor further, of the same consumer and stream; and nothing
+// The place that is noted takes the cursor of the same consumer and stream further; and nothing
 // is noted behind a gap that no cursor tells of yet.
 func TestNoted(t *testing.T) {
 	const epoch, name = "1a2008d700b", "NOTICE_" + site

@@ -153,7 +153,7 @@ func (l *lab) filler(name string, lease *stream.Lease, answers bool) *filler {
 	return &filler{consumer: name, stream: wire.ConsumerStream(site, name), lease: lease, publisher: js}
 }
 
-// Who has no lease any more puts nothing into a stream: another fills it.
+// A feed server that no longer has the lease puts nothing into a stream: another one fills it.
 func TestNothingWithoutTheLease(t *testing.T) {
 	l, _ := oneServer(t)
 	lease := l.lease()
@@ -215,8 +215,9 @@ func TestNoAnswer(t *testing.T) {
 	})
 }
 
-// All servers start anew: a consumer's stream in memory is empty then, and was created
-// when it was before. What is newest is there again, of instruments that are quiet too.
+// All servers restart: a consumer's stream in memory is empty then, and its creation time is
+// the same as before. The newest messages are there again, also those of instruments that are
+// quiet.
 func TestLatestAllServersRestart(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.NATSCluster(t, testenv.NATSOptions{Operator: true})

@@ -23,9 +23,9 @@ const publishTimeout = 10 * time.Second
 // the same record, and publishes it where the stream does not have it yet: once, however
 // long that takes.
 //
-// Gap records can leave their stream unread like everything else. Of one that did the
-// consumer is told again, with what it missed since; and as long as one waits to be read
-// there is no other, however often messages leave under a consumer that is away.
+// Gap records can leave their stream unread like everything else. If one did, the consumer is
+// told of it again, with what it missed since; and as long as one waits to be read there is no
+// other, however often messages leave under a consumer that is away.
 
 // found notes a gap.
 func (w *watch) found(stream string, lost missing) {

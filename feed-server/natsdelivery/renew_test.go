@@ -13,9 +13,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Where the consumer's Secret was written anew its durable has another name, behind what
-// the earlier one acknowledged: it is watched on, and the consumer is told that
-// something may come again.
+// If the consumer's Secret was rewritten, its durable has another name, and begins behind what
+// the earlier one acknowledged: it is still watched, and the consumer is told that something may
+// come again.
 func TestDurableUnderAnotherName(t *testing.T) {
 	l, _ := oneServer(t)
 	l.declare(wire.ConsumerEntry{Consumer: "model", NoTelemetry: true, Flow: wire.FlowEntry{Mode: wire.FlowAll}})

@@ -68,7 +68,7 @@ func (f *filler) newest(ctx context.Context) (wire.FeedToken, error) {
 			continue // the newest is the youngest
 		}
 		if sel.Notices != "" {
-			// What came late is not what the consumer begins with: it may be older than the newest.
+			// The consumer does not begin with late objects: they may be older than the newest.
 			filters[sel.Notices] = append(filters[sel.Notices], wire.SelectedNotices(site, instrument, false)...)
 		}
 		if sel.Telemetry != "" && (sel.Channels == nil || len(channels) > 0) {

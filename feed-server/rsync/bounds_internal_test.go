@@ -159,7 +159,7 @@ func TestNobodyListens(t *testing.T) {
 	t.Error("a long folder is listed to its end")
 }
 
-// What was written to a client is not yet taken.
+// Data that was written to a client does not count as taken yet.
 func TestQueued(t *testing.T) {
 	t.Parallel()
 	is, client := newTestSession(t, newServer(t, 1, nil))
@@ -186,7 +186,7 @@ func TestQueued(t *testing.T) {
 	}
 }
 
-// What a client may take its time for, while others wait for their turn and while nobody does.
+// A client may take its time for some things while others wait for their turn, and for more while nobody does.
 func TestPace(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -321,7 +321,7 @@ func TestTurnsAreNotHeld(t *testing.T) {
 	}
 }
 
-// Who has a turn has to say what it is for: all that comes before the list has one time.
+// A client that has a turn has to say what it is for: all that comes before the list has one time limit.
 func TestSlowStart(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string][2]string{

@@ -228,7 +228,7 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// What is damaged in the store, or gone, is not kept by a client, and the archivist is told.
+// A client does not keep files that are damaged in the store, or gone, and the archivist is told.
 func TestDamaged(t *testing.T) {
 	t.Parallel()
 	var told atomic.Int64
@@ -263,7 +263,7 @@ func with(all map[string]string, path, body string) map[string]string {
 	return more
 }
 
-// Where the store does not answer a client is told so, keeps what it has, and gets the rest
+// If the store does not answer, a client is told so, keeps what it has, and gets the rest
 // later.
 func TestOutage(t *testing.T) {
 	t.Parallel()

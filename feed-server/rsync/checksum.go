@@ -54,8 +54,8 @@ func findChecksum(name string) (checksum, bool) {
 	return checksums[at], true
 }
 
-// blockSum returns the function that sums up a block. Where md5 does so, the seed stands
-// before the block, but behind it for clients that know no better.
+// blockSum returns the function that sums up a block. If md5 does so, the seed stands before
+// the block, but behind it for clients that do not support that.
 func (c checksum) blockSum(seed int32, seedFirst bool) func(block, sum []byte) []byte {
 	if c.seeded != nil {
 		h := c.seeded(uint64(int64(seed)))

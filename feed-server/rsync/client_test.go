@@ -55,7 +55,7 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// What is new comes, what is retracted goes, and what is not of the archive is deleted.
+// New objects are transferred, and retracted ones and files that are not of the archive are deleted.
 func TestChanges(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -264,7 +264,7 @@ func TestDaysInOneFolder(t *testing.T) {
 	}
 }
 
-// What is not for everybody is not there, by whatever name it is asked for.
+// Objects that are not public are not there, by whatever name a client asks for them.
 func TestHidden(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -138,8 +138,8 @@ func (d *delta) literal(p []byte) error {
 	return d.tokens.literal(p)
 }
 
-// end ends a file. Of one that is damaged, or not public any more, the client gets a sum
-// that is wrong: it throws away what came.
+// end ends a file. If the file is damaged, or not public any more, the client gets a sum that
+// is wrong, and discards what it received.
 func (d *delta) end(a *answer, failure error) error {
 	if failure == nil && len(d.block) > 0 {
 		if err := d.compare(); err != nil {

@@ -15,8 +15,8 @@ const (
 	wildcards  = `*?[\`
 )
 
-// expansion finds what paths with wildcards mean. What it finds is held in memory until the transfer ends, and
-// counted while it grows: a short pattern can mean any number of names.
+// expansion finds what paths with wildcards mean. The names that it finds are held in memory until the transfer ends, and counted while they grow:
+// a short pattern can mean any number of names.
 type expansion struct {
 	*session
 	// left is how many further names there may be.

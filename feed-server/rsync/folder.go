@@ -172,8 +172,8 @@ func (s *session) addDir(f *folder, dirs map[string]*folder, name string, day wi
 	}
 }
 
-// entries lists a place. What is not for everybody any more is told once, and empty. Errors: those of the catalog and
-// of goesOn, errNoMemory.
+// entries lists a place. An instrument that is no longer public is reported once, and is empty. Errors: those of the catalog and of goesOn,
+// errNoMemory.
 func (s *session) entries(ctx context.Context, p place, asked func(path string) bool) (entries, error) {
 	if err := s.goesOn(ctx); err != nil {
 		return entries{}, err

@@ -67,7 +67,7 @@ func FuzzFilter(f *testing.F) {
 	})
 }
 
-// What a client asks for is read as it came, or refused: whatever it is, no more is held
+// Requests of a client are read as they came, or refused: whatever they are, no more is held
 // than may be.
 func FuzzRequests(f *testing.F) {
 	frame := func(data string) []byte {

@@ -20,8 +20,8 @@ const (
 	longestClass = len("xdigit:]")
 )
 
-// matcher matches as long as it has steps left, one for each byte of a pattern that it looks at. What takes more does
-// not match, and is told to the client: see spent.
+// matcher matches as long as it has steps left, one for each byte of a pattern that it looks at. A match that takes more steps fails, and the
+// client is told: see spent.
 type matcher struct{ steps int }
 
 // spent says whether there were too few steps, so that it is not known what matches.

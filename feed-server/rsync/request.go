@@ -14,9 +14,9 @@ const (
 	// one, in bytes.
 	maxBlock = 1 << 17
 	maxSum   = 16
-	// maxBlockSums is how many bytes of sums of blocks wait for their files, of one
-	// transfer: those of 6 GB in blocks of 128 KiB and more. What is beyond them is sent as if the
-	// client had nothing.
+	// maxBlockSums is how many bytes of sums of blocks wait for their files, of one transfer:
+	// those of 6 GB in blocks of 128 KiB and more. Blocks beyond them are sent as if the client
+	// had nothing.
 	maxBlockSums = 2 << 20
 	// requestsAhead is how many requests are read before they are answered.
 	requestsAhead = batchFiles

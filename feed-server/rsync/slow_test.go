@@ -201,7 +201,7 @@ func TestWildcardsWithParents(t *testing.T) {
 	}
 }
 
-// What is named by arguments takes memory as what is listed does.
+// Files that are named by arguments take memory as listed ones do.
 func TestNamedInMemory(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, func(c *rsync.Config) { c.Memory = 1 << 20 })

@@ -175,8 +175,8 @@ func (v *view) daysOf(ctx context.Context, instrument string) ([]wire.RootDay, e
 	return days, nil
 }
 
-// folder lists one of an instrument's. Asked says whether a client asks for an object that no file can be named as, by its path below the
-// folder: others are not left out. What the list holds is to be given back (done). Errors: those of the catalog, errOver, errNoMemory.
+// folder lists one of an instrument's. Asked says whether a client asks for an object that no file can be named as, by its path below the folder:
+// others are not left out. The memory that the list holds is to be released (done). Errors: those of the catalog, errOver, errNoMemory.
 func (v *view) folder(ctx context.Context, instrument, dir string, asked func(path string) bool) (entries, error) {
 	in, public := v.instrument(instrument)
 	if !public {

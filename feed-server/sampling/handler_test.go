@@ -95,8 +95,8 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// What stands is cancelled also where the Instrument has gone, or lets nobody ask any
-// more; of what is none nothing is written, whatever names are tried.
+// A request that stands can be cancelled also if the Instrument has gone, or lets nobody ask
+// any more; nothing is written for a request that does not exist, whatever names are tried.
 func TestDuplicates(t *testing.T) {
 	d, _ := newEndpoint(t)
 	written := func() uint64 {

@@ -19,8 +19,8 @@ import (
 	"github.com/substorm/substorm/feed-server/endpoint"
 )
 
-// Who says that a body comes, and sends none, or one without an end, loses the
-// connection, at every endpoint.
+// A client that announces a body, and sends none, or one without an end, loses the connection,
+// at every endpoint.
 func TestBodiesThatDoNotCome(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/substorm/substorm/feed-server/endpoint"
 )
 
-// What the kernel holds for a consumer is small for good. For a download it is what the
-// path takes, and little for a client that does not read.
+// The kernel's buffer for a consumer stays small. For a download it is as large as the path needs,
+// and small for a client that does not read.
 func TestSendBuffers(t *testing.T) {
 	t.Parallel()
 	held := make(chan int, 1)

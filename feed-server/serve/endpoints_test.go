@@ -45,7 +45,7 @@ var endpoints = map[string]map[string]int{
 	"POST /feeds/{feed}/tickets":    {anonymous: 401, namedReader: 201, otherReader: 403, otherConsumer: 401, itself: 201},
 	"POST /feeds/{feed}/sampling":   {anonymous: 401, namedReader: 403, otherReader: 403, otherConsumer: 401, itself: 202},
 	"DELETE /feeds/{feed}/sampling": {anonymous: 401, namedReader: 403, otherReader: 403, otherConsumer: 401, itself: 202},
-	// What browsers ask first has nothing of anybody's.
+	// The answers to preflight requests of browsers contain nobody's data.
 	"OPTIONS /feeds/{feed}/tickets":  {anonymous: 204, namedReader: 204, otherReader: 204, otherConsumer: 204, itself: 204},
 	"OPTIONS /feeds/{feed}/events":   {anonymous: 204, namedReader: 204, otherReader: 204, otherConsumer: 204, itself: 204},
 	"OPTIONS /feeds/{feed}/sampling": {anonymous: 204, namedReader: 204, otherReader: 204, otherConsumer: 204, itself: 204},

@@ -102,7 +102,7 @@ func TestRequestsForRatesAreBounded(t *testing.T) {
 	if !s.asking.may(otherConsumer) {
 		t.Error("another consumer may not ask either")
 	}
-	// Who may not ask at all takes none of it.
+	// A client that may not ask at all does not use up any of it.
 	if status, _, body := s.asks(t, "POST /feeds/{feed}/sampling", otherConsumer, "events"); status != http.StatusUnauthorized {
 		t.Errorf("another's token: %d %s", status, body)
 	}

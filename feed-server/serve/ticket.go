@@ -84,7 +84,7 @@ func (t *tickets) take(ctx context.Context, secret string, sel registry.Selectio
 	if !ok {
 		return endpoint.Identity{}, errTicket
 	}
-	// Of two who come with it at a time one is refused here.
+	// If two clients come with it at the same time, one is refused here.
 	switch err := kv.Delete(ctx, key, jetstream.LastRevision(revision)); {
 	case errors.Is(err, jetstream.ErrKeyRevisionMismatch):
 		return endpoint.Identity{}, errTicket

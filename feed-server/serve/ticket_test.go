@@ -129,7 +129,7 @@ func (s *Server) ticket(t *testing.T) string {
 	return answer.Ticket
 }
 
-// Of many who come with one ticket at the same moment one is let in.
+// If many clients come with one ticket at the same moment, one is let in.
 func TestTicketOpensOnceAtATime(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t)

@@ -218,8 +218,8 @@ func (o *socket) send(ctx context.Context, kind websocket.MessageType, fill func
 	return p.bytes, w.Close()
 }
 
-// allow gives a client its time for what is written next. Where the connection is
-// to end that is little: its end may set the same deadline at the same time.
+// allow gives a client its time for what is written next. If the connection is to end, that is
+// little: its end may set the same deadline at the same time.
 func allow(ctx context.Context, to interface{ SetWriteDeadline(time.Time) error }) error {
 	err := to.SetWriteDeadline(time.Now().Add(writeTimeout))
 	if err == nil && ctx.Err() != nil {

@@ -153,7 +153,7 @@ func TestPingWaitsForTheSlow(t *testing.T) {
 			t.Errorf("the client is cut: %v", err)
 		default:
 		}
-		// What goes out meanwhile keeps the connection open with whatever is between.
+		// Messages that go out meanwhile keep the connection open with whatever is between.
 		if beats == 0 || beats > 10 || o.asks.Load() {
 			t.Errorf("%d places were told; a ping is not answered: %v", beats, o.asks.Load())
 		}

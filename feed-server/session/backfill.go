@@ -58,8 +58,8 @@ func (b *backfill) gives(m *hub.Message, k *flow.Kept) bool {
 	return true
 }
 
-// note remembers what is known of an instrument. Where there are more than may wait, one of
-// the others is forgotten.
+// note remembers what is known of an instrument. If there are more than may wait, one of the
+// others is forgotten.
 func (b *backfill) note(key instrument, is newest) {
 	if b.newest == nil {
 		b.newest = map[instrument]newest{}

@@ -40,8 +40,8 @@ func (s *Session) due(t *testing.T) (all []string) {
 	return all
 }
 
-// What comes late replaces nothing newer: neither what waits nor what was given. Where
-// nothing newer came it is given, the newest of it, and what was left out is counted.
+// A late notice replaces nothing newer: neither one that waits nor one that was given. If
+// nothing newer came, the newest late one is given, and those that were left out are counted.
 func TestBackfillReplacesNothingNewer(t *testing.T) {
 	t.Parallel()
 	for name, flow := range map[string]wire.FlowEntry{

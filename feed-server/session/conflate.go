@@ -105,8 +105,8 @@ func (c *conflater) parts(m *hub.Message) iter.Seq2[*hub.Message, uint64] {
 	}
 }
 
-// take returns what is due, of at most so many bytes, as entries without a place,
-// and when more is due by the clock alone. What is not wanted any more goes.
+// take returns what is due, of at most so many bytes, as entries without a place, and when more
+// is due by the clock alone. Items that are no longer wanted are dropped.
 func (c *conflater) take(into []Entry, most int, now time.Time, wanted func(*hub.Message) bool) (entries []Entry, next time.Time) {
 	if c.sample != nil {
 		next = c.sample.Due(now)
@@ -151,7 +151,7 @@ func (c *conflater) place(reached wire.FeedToken) wire.FeedToken {
 			place = &reached.Telemetry
 		}
 		at := before(p.epoch, p.message.Sequence, firstOf(p.message))
-		// What waits of a stream that was made anew since lies before all of the new one.
+		// If the stream was recreated since, what waits of the old one lies before all of the new one.
 		if at.Epoch != place.Epoch || at.Sequence < place.Sequence || at.Sequence == place.Sequence && at.Index < place.Index {
 			*place = at
 		}

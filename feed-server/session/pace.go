@@ -8,9 +8,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// pace keeps a connection to so many bytes a second. What was written is paid for
-// afterwards, so that what is written next is chosen as late as can be. Its burst
-// is a second's worth, or one message that is larger.
+// pace keeps a connection to so many bytes a second. Bytes are paid for after they were
+// written, so that what is written next is chosen as late as can be. Its burst is a second's
+// worth, or one message that is larger.
 type pace struct {
 	limiter *rate.Limiter // nil: no limit
 	until   time.Time

@@ -99,7 +99,7 @@ func (l *lab) put(s *Session) {
 	}
 }
 
-// What waits for a client that may not have it any more is not given.
+// Messages that wait for a client that may no longer have them are not given.
 func TestNarrowedRightClosesWhatWaits(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -166,7 +166,7 @@ func TestSourcesTakeTurns(t *testing.T) {
 	}
 }
 
-// What is urgent holds up nobody for long, however long it waits itself.
+// An urgent message holds up nobody for long, however long it waits itself.
 func TestUrgentStopsNobody(t *testing.T) {
 	t.Parallel()
 	priorities := &Priorities{}

@@ -60,8 +60,8 @@ func (s *Session) open(ctx context.Context) error {
 	return nil
 }
 
-// wanted says whether the client may have a message now. What waited for it is asked
-// again: its rights may have become narrower.
+// wanted says whether the client may have a message now. It is asked again for messages that
+// waited: the client's rights may have become narrower.
 func (s *Session) wanted(m *hub.Message) bool { return s.cfg.Filter().Wants(m, time.Now()) }
 
 // placeOf returns where a source is in the token.

@@ -201,7 +201,7 @@ func (c *Consumers) report(ctx context.Context, now time.Time) error {
 	all := c.snapshot()
 	err := c.sayOwn(ctx, now)
 	if err != nil {
-		// What is measured goes on, so that states are right when JetStream is back.
+		// Measuring goes on, so that states are right when JetStream is back.
 		for _, m := range all {
 			m.measure(now)
 		}

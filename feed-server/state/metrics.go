@@ -8,8 +8,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// What is shown of each consumer. Consumers are those that the registry declares
-// and that connected here: labels come from nobody else.
+// These are the metrics of each consumer. Consumers are those that the registry declares and
+// that connected here: labels come from nobody else.
 var (
 	ofConsumer  = []string{"consumer"}
 	messages    = describe("messages_total", "Messages handed over.", ofConsumer...)

@@ -173,7 +173,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// What has left the stream is told to be missing, of a stream that was made anew as well.
+// Messages that have left the stream are reported as missing, also of a stream that was recreated.
 func TestGap(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

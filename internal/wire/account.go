@@ -12,12 +12,12 @@ import "maps"
 // Reconcile returns the sum of what the incarnations received of an instrument's day, given what
 // the manifests list of each of them (see LedgerEntry):
 //
-//   - Of an incarnation that counted fewer objects than are listed, unfinished objects are those
-//     that are missing. Where its counters were lost, what is listed was received.
+//   - If an incarnation counted fewer objects than are listed, its unfinished objects are those
+//     that are missing. If its counters were lost, the listed objects count as received.
 //   - Resolved objects that are listed after all, as out of a copy, are no longer resolved.
-//   - Of datagrams in segments (or in none, by cause: stored) that no incarnation counted,
-//     unknown ones are those that are missing. Where no gateway counted anything at all, as
-//     after a power cut, what is stored was received.
+//   - If no incarnation counted some of the datagrams in segments (or in none, by cause: stored),
+//     the unknown ones are those that are missing. If no gateway counted anything at all, as
+//     after a power cut, the stored datagrams count as received.
 func Reconcile(received, announced map[string]Totals, stored Totals) Totals {
 	var sum, listed Totals
 	sum.Incomplete = len(received) == 0

@@ -36,7 +36,7 @@ type ArchiveRequest struct {
 	// Run names one run of a command: all its decisions are published on one subject.
 	Run    string `json:"run"`
 	Action Action `json:"action"`
-	// ID and ReceivedAt name the object. What it is, and where it lies, the manifests say.
+	// ID and ReceivedAt name the object. The manifests say what it is and where it lies.
 	ID         string    `json:"id"`
 	ReceivedAt time.Time `json:"receivedAt"`
 	// Reason says why, in words for people, and By who asks.

@@ -25,8 +25,8 @@ func TestNoticeSubjects(t *testing.T) {
 	}
 }
 
-// What came later than lateAfter after the end of its observation is late. Where no
-// observation time is known, or it lies ahead of the receipt, it is not.
+// An object that came later than lateAfter after the end of its observation is late. If
+// no observation time is known, or it lies ahead of the receipt, it is not.
 func TestIsLate(t *testing.T) {
 	received := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	before := func(d time.Duration) *time.Time { at := received.Add(-d); return &at }

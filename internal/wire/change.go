@@ -17,9 +17,9 @@ import (
 // manifest that say the same. A record in them is the whole line of the object as the
 // manifest has it from then on.
 //
-// Of the records of one ID a Duplicate one holds, then a Purged one, then the last by
-// part and line. Where the object's bytes lie the object itself says better: a
-// compaction may have moved it since.
+// If several records have one ID, a Duplicate one holds, then a Purged one, then the last
+// by part and line. The object itself says better where its bytes lie: a compaction may
+// have moved it since.
 
 // ChangesSitePrefix is what all changes of a Site begin with.
 func ChangesSitePrefix(site string) string { return "changes/" + site + "/" }

@@ -48,9 +48,9 @@ type PayloadEntry struct {
 	// payload itself.
 	Records string `json:"records,omitempty"`
 
-	// Of Binary: ByteOrder is LittleEndian or BigEndian (also of OASIS), Header how
-	// many bytes stand before the first record, Record how many a record has; 0: all
-	// that follow are one.
+	// For Binary: ByteOrder is LittleEndian or BigEndian (also for OASIS), Header how
+	// many bytes stand before the first record, Record how many a record has; 0: all that
+	// follow are one.
 	ByteOrder string `json:"byteOrder,omitempty"`
 	Header    int    `json:"header,omitempty"`
 	Record    int    `json:"record,omitempty"`

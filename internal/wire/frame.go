@@ -215,9 +215,9 @@ func AppendFeedMessage(b []byte, token string, replaced, sampled uint64) []byte 
 	return append(b, ',')
 }
 
-// AppendFeedMember adds to b the member of a FeedMessage that holds a message of
-// a stream or a gap record. It has no line breaks. What cannot be read is the
-// member "undecodable".
+// AppendFeedMember adds to b the member of a FeedMessage that holds a message of a
+// stream or a gap record. It has no line breaks. A message that cannot be read is
+// the member "undecodable".
 func AppendFeedMember(b []byte, kind RecordKind, payload []byte) []byte {
 	begin := len(b)
 	b = append(append(append(b, '"'), kind.String()...), `":`...)

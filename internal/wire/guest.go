@@ -13,8 +13,8 @@ import (
 
 // A Site that pulls from another one lists that Site's instruments beside its own: a guest is an instrument of another
 // Site, the origin, as it stands here. Its name here begins with the origin's code, so that no two are alike and none is
-// that of an Instrument. What is pulled of it lies below the keys of that name: a bucket may be shared, and o/<origin>/ in
-// it is the origin's own, which the origin's archivist sweeps.
+// that of an Instrument. Objects that are pulled of it lie below the keys of that name: a bucket may be shared, and
+// o/<origin>/ in it is the origin's own, which the origin's archivist sweeps.
 
 // guestSeparator stands in no DNS label, of which both parts of a guest's name are one.
 const guestSeparator = "_"
@@ -90,8 +90,8 @@ type GuestEntry struct {
 // Name of the guest here.
 func (e *GuestEntry) Name() string { return GuestName(e.Origin, e.Instrument) }
 
-// What a guest's instrument is here: nothing is due of it, since what its origin missed is told there, and a receipt comes
-// when an object is stored, since whoever pulls can do so again.
+// The settings of a guest's instrument here: nothing is due of it, since what its origin missed is told there, and a
+// receipt comes when an object is stored, since whoever pulls can do so again.
 const (
 	guestMaxObjectSize  = 5 << 40 // S3's own
 	guestMaxConnections = 1024

@@ -117,8 +117,8 @@ func TestGuestAsInstrument(t *testing.T) {
 	}
 }
 
-// What is told of a guest is shown to all readers: it is what an Instrument could declare, and everything else is refused. A run that
-// is told something else leaves it out.
+// Entries of guests are shown to all readers: they hold what an Instrument could declare, and everything else is refused. A run
+// that is told something else leaves it out.
 func TestGuestsAreChecked(t *testing.T) {
 	t.Parallel()
 	deep := int32(-12000)
@@ -209,7 +209,7 @@ func TestMirroredPath(t *testing.T) {
 	}
 }
 
-// What a run says of an object travels in a header, and is refused where the object could not be listed.
+// A run describes an object in a header, which is refused if the object could not be listed.
 func TestMirroredObject(t *testing.T) {
 	t.Parallel()
 	header, err := sampleMirrored().Header()

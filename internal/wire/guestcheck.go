@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// What another Site tells of its instruments is checked as the API server checks what is declared here: pages, headers and lists of all
-// readers show it. The patterns and lengths are those of the fields of an Instrument.
+// Entries of another Site about its instruments are checked as the API server checks what is declared here: pages, headers and lists of
+// all readers show them. The patterns and lengths are those of the fields of an Instrument.
 
 // guestText is a text of a guest's entry.
 type guestText struct {
@@ -103,7 +103,7 @@ func (a *AccessEntry) said() bool {
 }
 
 // Plain is the entry with only what an Instrument could declare, and the fields whose values it lacks: another Site may be a newer
-// version, or mean harm. Text in lines becomes one line. Where the access is none that this version knows, nobody may read.
+// version, or mean harm. Text in lines becomes one line. If this version does not know the access, nobody may read.
 func (e GuestEntry) Plain() (plain GuestEntry, lacks []string) {
 	if e.Rights != nil {
 		rights := *e.Rights

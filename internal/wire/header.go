@@ -41,9 +41,9 @@ const (
 	HeaderReplaced = "substorm-replaced"
 	// HeaderSampled is how many are not given because the interval asks for one.
 	HeaderSampled = "substorm-sampled"
-	// HeaderCount is <incarnation>/<n>: the message is the n-th item of its subject
-	// that came since a feed server began to fill the stream. What lies between two of one
-	// incarnation was not given, for whatever reason.
+	// HeaderCount is <incarnation>/<n>: the message is the n-th item of its subject that
+	// came since a feed server began to fill the stream. Items that lie between two of one
+	// incarnation were not given, for whatever reason.
 	HeaderCount = "substorm-count"
 
 	// HeaderMessageID is JetStream's own; it always equals ce-id.

@@ -20,8 +20,8 @@ import (
 func IndexBucket(site string) string { return "INDEX_" + site }
 
 // IndexListedKey is the key of the place in the notice stream up to which all is in
-// closed parts that the entries know. No instrument has that name. Where it is not
-// there, the entries are not complete yet.
+// closed parts that the entries know. No instrument has that name. If it is not there,
+// the entries are not complete yet.
 const IndexListedKey = "_listed"
 
 // IndexEntry says which manifests of an instrument are in effect. All days are in
@@ -51,15 +51,14 @@ type RootDay struct {
 	Digest  *Digest `json:"sha256,omitempty"`
 	// Parts are the numbers of the parts in effect behind the version.
 	Parts PartNumbers `json:"parts,omitempty"`
-	// Files is the sum of the digests of keys and sizes of the files in effect. A number says which file it is
-	// only within one bucket: a copy of a Site, or a day whose manifest was lost, gets other
-	// files under the same numbers. Where it is absent, two summaries are compared by
-	// their numbers alone.
+	// Files is the sum of the digests of keys and sizes of the files in effect. A number says which file it
+	// is only within one bucket: a copy of a Site, or a day whose manifest was lost, gets other files under
+	// the same numbers. If it is absent, two summaries are compared by their numbers alone.
 	Files *Digest `json:"files,omitempty"`
-	// Entries are the lines of objects, without those that change one, and Duplicates
-	// the lines of duplicates; Bytes are those of the objects. What a part lists and a
-	// later one marks as a duplicate is counted until the day is compacted; the bytes of
-	// what was purged are not.
+	// Entries are the lines of objects, without those that change one, and Duplicates the
+	// lines of duplicates; Bytes are those of the objects. An object that a part lists and
+	// a later one marks as a duplicate is counted until the day is compacted; the bytes of
+	// purged objects are not.
 	Entries    int   `json:"entries"`
 	Duplicates int   `json:"duplicates,omitempty"`
 	Bytes      int64 `json:"bytes"`
@@ -68,9 +67,9 @@ type RootDay struct {
 	// ObservedFrom and ObservedTo are the least and greatest observation time (Record.ObservedSpan).
 	ObservedFrom *time.Time `json:"observedFrom,omitempty"`
 	ObservedTo   *time.Time `json:"observedTo,omitempty"`
-	// Dirs are the folders of the published paths, in order, "" being the uppermost;
-	// at most MaxDirs, and MaxDirBytes together. Where there are more, each is cut to
-	// the depth at which there are not, and Deeper is set.
+	// Dirs are the folders of the published paths, in order, "" being the uppermost; at
+	// most MaxDirs, and MaxDirBytes together. If there are more, each is cut to the depth
+	// at which there are not, and Deeper is set.
 	Dirs   []string `json:"dirs,omitempty"`
 	Deeper bool     `json:"deeper,omitempty"`
 	// FirstPath and LastPath are the least and the greatest published path.
@@ -79,7 +78,7 @@ type RootDay struct {
 }
 
 // Observed returns a time before which nothing of the day was observed, and one after
-// which nothing was. What has no observation time counts as observed when it was
+// which nothing was. An object without an observation time counts as observed when it was
 // received, at any time of the day. Errors: ErrMalformed, of Day.
 func (d RootDay) Observed() (from, to time.Time, err error) {
 	if from, err = d.Day.Start(); err != nil {

@@ -123,7 +123,7 @@ type Totals struct {
 	// written by a program that did not compare segments.
 	Segments Digest `json:"segments,omitzero"`
 
-	// Of StepReceived only; Dropped also of StepStored.
+	// The following are for StepReceived only; Dropped also for StepStored.
 	// Acknowledged objects are those whose receipt could be written.
 	Acknowledged uint64 `json:"acknowledged,omitempty"`
 	// Unfinished objects began and did not get into the archive, by cause: they were not
@@ -135,8 +135,8 @@ type Totals struct {
 	// incarnation may have received them. Digest is less theirs.
 	Resolved      uint64 `json:"resolved,omitempty"`
 	ResolvedBytes uint64 `json:"resolvedBytes,omitempty"`
-	// Dropped datagrams by cause. Of StepStored: those that were announced and
-	// are in no segment (CauseUndecodable, CauseStreamGone, CauseMessageDeleted).
+	// Dropped datagrams by cause. For StepStored: those that were announced and are in no
+	// segment (CauseUndecodable, CauseStreamGone, CauseMessageDeleted).
 	Dropped map[Cause]uint64 `json:"dropped,omitempty"`
 	// Unknown datagrams were read, and nobody knows whether they are in the stream: the
 	// gateway was killed, or stopped, while they were on their way.

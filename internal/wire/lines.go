@@ -12,7 +12,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// lineWindow is how far back an encoder of lines looks for what repeats, in bytes: some hundred lines. What repeats in manifests is that
+// lineWindow is how far back an encoder of lines looks for what repeats, in bytes: some hundred lines. Repetitions in manifests are that
 // near: with the library's 8 MiB they are no smaller, and an encoder holds 18 MiB rather than 2.
 const lineWindow = 256 << 10
 
@@ -53,8 +53,8 @@ func encodeLines[E any](header any, entries []E, escapeHTML bool) ([]byte, error
 	return out.Bytes(), nil
 }
 
-// decodeLines calls read with what r unpacks to, at most limit bytes. What names the kind of
-// file in errors; those of r say nothing about the file.
+// decodeLines calls read with what r unpacks to, at most limit bytes. The parameter what names
+// the kind of file in errors; those of r say nothing about the file.
 func decodeLines[F any](r io.Reader, what string, limit int64, read func(io.Reader) (F, error)) (F, error) {
 	var none F
 	source := &watchedReader{r: r}

@@ -16,7 +16,7 @@ type LinkProbe struct {
 	Sent     int64 `json:"sent"`
 	Answered int64 `json:"answered"`
 	// LostOut did not reach the gateway, of LostBack the answer did not reach the
-	// sender. Of the others that were lost nobody knows.
+	// sender. Nobody knows where the others were lost.
 	LostOut  int64 `json:"lostOut,omitempty"`
 	LostBack int64 `json:"lostBack,omitempty"`
 	// Delay is nil where nothing was answered.

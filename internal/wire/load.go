@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// LoadReportInterval is how often a pod reports itself, with its load. What it says of instruments and consumers comes less often.
+// LoadReportInterval is how often a pod reports itself, with its load. Reports on instruments and consumers come less often.
 const LoadReportInterval = time.Second
 
 // The budgets of pods: things of which a pod has so much, and no more.

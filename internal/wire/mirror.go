@@ -236,7 +236,7 @@ type MirrorContinuous struct {
 // MirrorSelection says what is mirrored.
 type MirrorSelection struct {
 	// Instruments by name and in order, or AllInstruments: of a push those of the Site that the selector matches, which
-	// still must be readable to access.Mirror; of a pull from a Substorm those of the origin. Of other pulls none:
+	// still must be readable to access.Mirror; of a pull from a Substorm those of the origin. Other pulls have none:
 	// see MirrorEntry.Paths.
 	Instruments []string `json:"instruments,omitempty"`
 	// ObservedFrom and ObservedTo bound the time of observation, else of receipt: [from, to). ObservedWithinMillis does

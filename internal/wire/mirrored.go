@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// What a run of a mirror pulls goes into the archive through a gateway, as what any sender sends. The run puts each object
-// to MirroredPath on the gateway's mirror listener, with a MirroredObject in HeaderRecord. GatewayStatus.Mirror says where
-// that is.
+// Objects that a run of a mirror pulls go into the archive through a gateway, like those that any sender sends. The run
+// puts each object to MirroredPath on the gateway's mirror listener, with a MirroredObject in HeaderRecord.
+// GatewayStatus.Mirror says where that is.
 
 // HeaderRecord is the header of a request that holds a MirroredObject. The object's metadata in the bucket has a record
 // under the same name.
@@ -41,8 +41,8 @@ func ParseMirroredPath(path string) (partner, instrument string, ok bool) {
 	return partner, instrument, instrumentLabel.MatchString(own)
 }
 
-// MirroredObject says what a run of a mirror knows of an object whose bytes follow. Of one without an Origin, which becomes
-// an object of an instrument of the Site itself, it may say no more than the path.
+// MirroredObject says what a run of a mirror knows of an object whose bytes follow. For one without an Origin, which
+// becomes an object of an instrument of the Site itself, it may say no more than the path.
 type MirroredObject struct {
 	// Origin of a guest's object.
 	Origin *Origin `json:"origin,omitempty"`

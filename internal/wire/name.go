@@ -16,7 +16,7 @@ import (
 func NamesBucket(site string) string { return "NAMES_" + site }
 
 // NamesListedKey is the key that says that all names which the archive lists have their
-// claims, as NamesListed. Where it is not there, the bucket is new, was lost, or is of a
+// claims, as NamesListed. If it is not there, the bucket is new, was lost, or is of a
 // Substorm of before there was the key: then a name without a claim may be taken.
 const NamesListedKey = "_listed"
 
@@ -69,8 +69,8 @@ type NameVersion struct {
 	ReceivedAt  time.Time `json:"receivedAt"`
 	Gateway     string    `json:"gateway"`
 	Incarnation string    `json:"incarnation"`
-	// Announced: the object is stored and its notice acknowledged. Where it is
-	// false that may be so all the same.
+	// Announced: the object is stored and its notice acknowledged. If it is
+	// false, that may still be so.
 	Announced bool `json:"announced,omitempty"`
 }
 

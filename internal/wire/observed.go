@@ -20,7 +20,7 @@ var (
 )
 
 // BelievesObserved says whether a time of observation that a name, a header or a payload tells is believed of what was received
-// at a time. What is not believed is kept as it is told, and neither ends an embargo nor orders nor spans anything.
+// at a time. A time that is not believed is kept as it is told, and neither ends an embargo nor orders nor spans anything.
 func BelievesObserved(observed, received time.Time) bool {
 	first, last := BelievedObserved(received)
 	return !observed.Before(first) && !observed.After(last)
@@ -31,8 +31,8 @@ func BelievedObserved(received time.Time) (first, last time.Time) {
 	return received.Add(-maxObservedPast), received.Add(maxObservedFuture)
 }
 
-// ObservedSpan returns the first and the last instant that something observes that was received at a time. Where none is told,
-// or one that is not believed, the receipt counts, and told is false.
+// ObservedSpan returns the first and the last instant that something observes that was received at a time. If none is told, or
+// one that is not believed, the receipt counts, and told is false.
 func ObservedSpan(observedFrom, observedTo *time.Time, received time.Time) (from, to time.Time, told bool) {
 	from, to, told = spanOf(observedFrom, observedTo)
 	if !told || !BelievesObserved(from, received) || !BelievesObserved(to, received) {

@@ -79,9 +79,9 @@ func MemberID(packKey string, offset int64) string {
 }
 
 // SpooledID is the ID of an object that waits in a spool for a pack: the key that
-// it would have by itself, and who received it when. Who drains it twice, from
-// a copy or after a kill, gives it the same ID, and no other object has it: a
-// gateway tells no nanosecond twice.
+// it would have by itself, and who received it when. A gateway that drains it
+// twice, from a copy or after a kill, gives it the same ID, and no other object has
+// it: a gateway tells no nanosecond twice.
 func SpooledID(n Notice) string {
 	return fmt.Sprintf("%s-%s-%s-%06d", RawKey(n.Site, n.Instrument, n.ReceivedAt, n.Digest), n.Gateway, n.Incarnation, n.ReceivedAt.Nanosecond()%1e6)
 }
@@ -89,7 +89,7 @@ func SpooledID(n Notice) string {
 // OrphanID is the ID under which a duplicate is listed as an object of its own, because its
 // original is gone: a line that says Duplicate holds for good, so it gets an ID that differs
 // from its own and from SpooledID, which is the duplicate's own where it waited in a spool.
-// It is the same whenever it is made. Where n has such an ID already, it is the next one.
+// It is the same whenever it is made. If n has such an ID already, it is the next one.
 func OrphanID(n Notice) string {
 	prefix, number := SpooledID(n)+"-orphan-", 1
 	if last, isOrphan := strings.CutPrefix(n.ID, prefix); isOrphan {
@@ -142,8 +142,8 @@ func MemberName(n Notice) string {
 	return RawKey(n.Site, n.Instrument, n.ReceivedAt, n.Digest)
 }
 
-// MemberPax returns the PAX records of a member. Of the notice's place nothing
-// is used, and of its ID only whether it is empty: then it follows from the place.
+// MemberPax returns the PAX records of a member. It does not use the notice's place, and
+// of the ID only whether it is empty: then it follows from the place.
 func MemberPax(n Notice) (map[string]string, error) {
 	record, err := json.Marshal(memberRecord{ID: n.ID, Record: &n.Record})
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What is written reads as what it was, whatever it is.
+// A record reads as it was written, whatever it is.
 
 func anyTime() *rapid.Generator[time.Time] {
 	return rapid.Custom(func(t *rapid.T) time.Time {

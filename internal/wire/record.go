@@ -54,7 +54,7 @@ func (r *Record) ChangedAt() time.Time {
 }
 
 // IsLate says whether what came at an instant came later than lateAfter after the end of
-// its observation. Where no observation time is known its receipt stands for it, so that
+// its observation. If no observation time is known, its receipt stands for it, so that
 // what a gateway received then is not late.
 func (r *Record) IsLate(came time.Time, lateAfter time.Duration) bool {
 	return came.Sub(r.When()) > lateAfter
@@ -202,8 +202,8 @@ func (r *Record) check() error {
 // Published is the path under which the object is published, below its instrument:
 // Path, where it has one. Else it is the key, without what the keys of its
 // instrument begin with; of a member of a pack, the key that it would have by
-// itself; and that of its first version for all versions of a name. What was
-// imported in place is published under its name.
+// itself; and that of its first version for all versions of a name. An object that
+// was imported in place is published under its name.
 func (r *Record) Published() string {
 	if r.Path != "" {
 		return r.Path
@@ -295,11 +295,11 @@ func (n *Notice) check() error {
 	return nil
 }
 
-// CheckPlace returns ErrMalformed where a notice names what is not its instrument's: an
-// object of another one's, or a file of the archive that is no object. A member's pack is of
-// the notice's Site and of the day of its receipt, and its ID names no other place in that
-// pack. What was imported may lie anywhere that is not ours. The objects of guests, and those alone,
-// have an origin: the one in the guest's name.
+// CheckPlace returns ErrMalformed where a notice names what is not its instrument's: an object of
+// another one's, or a file of the archive that is no object. A member's pack is of the notice's
+// Site and of the day of its receipt, and its ID names no other place in that pack. An imported
+// object may lie anywhere that is not ours. The objects of guests, and those alone, have an origin:
+// the one in the guest's name.
 func (n *Notice) CheckPlace() error {
 	if err := n.checkOrigin(); err != nil {
 		return err

@@ -200,8 +200,8 @@ type ListenerEntry struct {
 	// Tokens, one of which the sender shows; empty: it shows none.
 	Tokens []TokenHash `json:"tokens,omitempty"`
 
-	// Of TCP; the two durations also of HTTP. Framing and Receipt are spelled as
-	// in the Instrument.
+	// For TCP; the two durations also for HTTP. Framing and Receipt are spelled as in
+	// the Instrument.
 	Framing           string `json:"framing,omitempty"`
 	Receipt           string `json:"receipt,omitempty"`
 	IdleTimeoutMillis int64  `json:"idleTimeoutMillis,omitempty"`
@@ -247,8 +247,8 @@ func HashToken(salt []byte, token string) TokenHash {
 // none.
 func NoToken() TokenHash { return TokenHash{SHA256: Digest{}.String()} }
 
-// Matches says whether token is the one that was hashed. It takes as long
-// whatever the difference. What cannot be read matches nothing.
+// Matches says whether token is the one that was hashed. It takes as long whatever
+// the difference. A hash that cannot be read matches nothing.
 func (h TokenHash) Matches(token string) bool {
 	salt, err := hex.DecodeString(h.Salt)
 	if err != nil || token == "" {

@@ -47,7 +47,8 @@ type Removal struct {
 }
 
 // Unconfirmed says whether a partner that may have a copy of the object has not removed it: somebody purged the object, and the
-// partner did not confirm in the entry itself that it removed it. What is found again of it here is not asked of others.
+// partner did not confirm in the entry itself that it removed it. Partners are not asked to remove bytes of it that are found
+// again here.
 func (r Removal) Unconfirmed(partner string) bool {
 	_, confirmed := r.Confirmed[partner]
 	return r.ID != "" && r.By != ArchivistWriter && !confirmed

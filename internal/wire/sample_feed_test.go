@@ -234,7 +234,7 @@ func TestFrameReadsByItsSchema(t *testing.T) {
 	}
 }
 
-// What cannot be read is handed on as it is.
+// A payload that cannot be read is handed on as it is.
 func TestUndecodable(t *testing.T) {
 	for _, kind := range []RecordKind{RecordNotice, RecordTelemetry} {
 		for _, payload := range []string{"", "\xff\xff", `"text"`, "{", "[]", "\n"} {

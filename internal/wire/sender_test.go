@@ -32,7 +32,7 @@ func TestMergeSenders(t *testing.T) {
 	}
 }
 
-// Of those that take commands the last one's word counts; of paths the worst.
+// The last sender that takes commands decides what was asked; the worst path counts.
 func TestMergeSendersObeying(t *testing.T) {
 	quick := sampleSenderObeying()
 	quick.Sender, quick.ReportedAt, quick.LinkProbe = "quick", sampleTime.Add(time.Minute), &LinkProbe{Sent: 10, Answered: 10, Delay: &LinkDelay{Mean: 5}}

@@ -67,7 +67,7 @@ func MirroredSubject(site, guest string) string {
 }
 
 // ParseNoticeSubject returns the instrument of a subject that NoticeSubject,
-// BackfillSubject or MirroredSubject made. What was pulled came late, too.
+// BackfillSubject or MirroredSubject made. Pulled objects came late, too.
 func ParseNoticeSubject(subject string) (site, instrument string, backfill bool, err error) {
 	p := strings.Split(subject, ".")
 	if backfill = len(p) == 4 && (p[3] == backfillToken || p[3] == mirroredToken && IsGuest(p[2])); backfill {

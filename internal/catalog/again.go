@@ -11,9 +11,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Whoever follows an instrument is told of its newest object. Where that was taken
-// back, or what came was not heard, it is looked for again, and until it is found no
-// notice is told of: there may be a newer one.
+// Readers that follow an instrument are told of its newest object. If that object was
+// retracted, or notices were not heard, the newest one is looked for again, and until it
+// is found no notice is told of: there may be a newer object.
 
 // forget forgets what is to be looked for again.
 func (n *newest) forget() {
@@ -84,8 +84,8 @@ func (c *Catalog) tellAgain(ctx context.Context) error {
 	}
 }
 
-// tellNewest tells who follows an instrument of its newest object. Where that cannot be
-// known now, it is to be looked for again.
+// tellNewest tells the readers that follow an instrument of its newest object. If that
+// cannot be known now, it is to be looked for again.
 func (c *Catalog) tellNewest(instrument string) error {
 	_, err := c.latest(instrument, "")
 	c.mu.Lock()

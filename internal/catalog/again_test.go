@@ -45,8 +45,8 @@ func (w *way) cut(is bool) {
 	w.conns = nil
 }
 
-// What was retracted and listed while a catalog was away from NATS is not the latest
-// when it comes back, and who follows is told of what is.
+// An object that was retracted and listed while a catalog was disconnected from NATS is
+// not the latest when the catalog reconnects, and followers are told of the one that is.
 func TestLatestAfterOutage(t *testing.T) {
 	l := newLab(t)
 	old, first := object(noon.Add(-time.Hour), "old.jpg"), object(noon, "first.jpg")

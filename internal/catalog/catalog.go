@@ -3,10 +3,10 @@
 // Package catalog tells what a Site's archive holds, to those who serve it: which
 // days, which objects, which of them a path means, and which is the newest.
 //
-// It reads what the manifest's writer keeps for readers (wire.IndexEntry, roots,
-// manifests), and lists the bucket only where that names a file of a manifest which the bucket does not have. What was announced and is in no closed part
-// yet lies over that, so that an object is known within a second of its notice: see
-// overlay.go for what is not known of it yet.
+// It reads what the manifest's writer keeps for readers (wire.IndexEntry, roots, manifests), and lists the bucket only
+// where that names a file of a manifest which the bucket does not have. Objects that were announced and are in no
+// closed part yet lie over that, so that an object is known within a second of its notice: see overlay.go for what is
+// not known of it yet.
 //
 // All that it returns is shared and must not be changed.
 package catalog
@@ -57,8 +57,8 @@ type Config struct {
 	// declares none. Optional: without it an object whose path only the manifest's
 	// writer knows shows for a minute under its key.
 	Naming func(instrument string) string
-	// RepeatWindow returns how far apart equal objects of an instrument are received that are duplicates; 0: none are. Where there is one, a new
-	// object with the bytes of another one of its day does not show before it is listed, since it may be listed as a duplicate of that.
+	// RepeatWindow returns how far apart equal objects of an instrument are received that are duplicates; 0: none are. If it is not 0, a
+	// new object with the bytes of another one of its day does not show before it is listed, since it may be listed as a duplicate of that.
 	// Optional: without it such an object shows for a minute.
 	RepeatWindow func(instrument string) time.Duration
 	Log          *slog.Logger

@@ -127,7 +127,7 @@ func (l *lab) ready2() *Catalog {
 	return c
 }
 
-// Of what is announced, only that shows which the manifest's writer will publish so.
+// An announced object shows only if the manifest's writer will publish it in the same way.
 func TestFresh(t *testing.T) {
 	l := newLab(t)
 	today := wire.DayOf(noon)
@@ -215,7 +215,7 @@ func TestFind(t *testing.T) {
 	path := func(i int, name string) string { return day(i).Format("2006/01/02/") + name }
 	for i := range 20 {
 		records := []wire.Record{object(day(i), path(i, "a.jpg")), object(day(i).Add(time.Second), path(i, "b.jpg"))}
-		// Of all days, in one folder.
+		// One object of each day, all in one folder.
 		records = append(records, object(day(i).Add(2*time.Second), fmt.Sprintf("0/%s.jpg", day(i).Format("20060102"))))
 		l.part(camera, records...)
 	}
@@ -280,7 +280,7 @@ func TestFind(t *testing.T) {
 		t.Error(err)
 	}
 
-	// What was retracted is found, and says so; what the newest version was is no older one.
+	// A retracted object is found, and its state says so; no older version takes the place of the newest one.
 	r := versions[2]
 	r.State, r.Reason = wire.StateRetracted, "overexposed"
 	l.part(camera, r)

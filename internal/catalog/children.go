@@ -46,8 +46,8 @@ type Dir struct {
 	LastDay wire.Day
 }
 
-// Children returns what a folder holds: "" is the uppermost. Where it holds nothing,
-// the listing is empty. Errors: those of the store and of manifests.
+// Children returns what a folder holds: "" is the uppermost. If it holds nothing, the
+// listing is empty. Errors: those of the store and of manifests.
 func (c *Catalog) Children(ctx context.Context, instrument, dir string) (Listing, error) {
 	return c.ChildrenAfter(ctx, instrument, dir, "", MaxListing)
 }

@@ -50,8 +50,8 @@ type Day struct {
 	merged *Day
 }
 
-// Day returns one day. Of a day of which nothing is known it has no records. Errors:
-// those of the store and of manifests.
+// Day returns one day. A day of which nothing is known has no records. Errors: those of
+// the store and of manifests.
 func (c *Catalog) Day(ctx context.Context, instrument string, day wire.Day) (*Day, error) {
 	s, err := c.known(ctx, instrument)
 	if err != nil {
@@ -353,8 +353,8 @@ func digestsIn(listed *Day, fresh []*item) map[wire.Digest]bool {
 	return asked
 }
 
-// became changes a record as a notice of the archivist says. What became of the object
-// its state says: one that was once restored keeps restoredAt in the manifests.
+// became changes a record as a notice of the archivist says. The state says what became
+// of the object: one that was once restored keeps restoredAt in the manifests.
 func became(was, to *wire.Record) {
 	switch {
 	case was.State == wire.StatePurged && !(was.Expired() && to.State == wire.StatePurged):

@@ -33,10 +33,9 @@ func (c *Catalog) at(ctx context.Context, instrument, path string, enough func(*
 	return all, nil
 }
 
-// Find returns the object that is published under a path: of several versions the
-// current one. Where there is none any more, it is the last that was retracted or
-// purged, and its State says so. Errors: ErrNotFound, those of the store and of
-// manifests.
+// Find returns the object that is published under a path: the current one of several
+// versions. If there is none any more, it returns the last that was retracted or purged,
+// and its State says so. Errors: ErrNotFound, those of the store and of manifests.
 func (c *Catalog) Find(ctx context.Context, instrument, path string) (wire.Record, error) {
 	all, err := c.at(ctx, instrument, path, func(r *wire.Record) bool { return r.State == wire.StateCurrent })
 	if err != nil {

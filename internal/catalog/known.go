@@ -154,9 +154,9 @@ func (c *Catalog) root(ctx context.Context, instrument string, number int) (root
 	return v.(root), nil
 }
 
-// Days returns the days of which the archive holds anything of an instrument,
-// ascending, with those of which it only was announced. Of an instrument that it
-// does not know there are none. Errors: those of the store and of roots.
+// Days returns the days of which the archive holds anything of an instrument, ascending,
+// with those of which it only was announced. An instrument that the archive does not know
+// has none. Errors: those of the store and of roots.
 func (c *Catalog) Days(ctx context.Context, instrument string) ([]wire.RootDay, error) {
 	s, err := c.known(ctx, instrument)
 	if err != nil {

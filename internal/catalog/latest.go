@@ -23,9 +23,9 @@ const (
 // newest is what is known of an instrument's newest objects; the catalog's mutex
 // guards it.
 type newest struct {
-	// of are the newest objects by media type, "" being that of any; nil where there
-	// is none. What is not there was not looked for, and then heard are the newest of
-	// the notices since.
+	// of are the newest objects by media type, "" being that of any; nil where there is
+	// none. A media type that is not there was not looked for, and then heard has the
+	// newest of the notices since.
 	of, heard map[string]*wire.Record
 	// typed: all of latestDays were looked at, and of holds what there is of any type.
 	typed bool
@@ -250,9 +250,9 @@ func (r *reader) tell(record wire.Record) {
 	r.records <- record
 }
 
-// Subscribe returns a channel on which an instrument's newest object comes whenever
-// there is another, and that which is the newest now. Who is slow misses those in
-// between. Cancel ends it, and closes the channel.
+// Subscribe returns a channel on which an instrument's newest object comes whenever there
+// is another, and that which is the newest now. A slow reader misses those in between.
+// Cancel ends it, and closes the channel.
 func (c *Catalog) Subscribe(instrument string) (records <-chan wire.Record, cancel func()) {
 	now, found := c.Latest(instrument, "") // from here on notices are compared with it
 	r := &reader{make(chan wire.Record, 1)}

@@ -19,9 +19,9 @@ const listTries = 3
 // filesGone is kept instead of a day of which the index names files that the bucket does not have.
 type filesGone struct{}
 
-// listed returns what the files of a day list. Where the bucket lacks one that the index names, these are the files that the
+// listed returns what the files of a day list. If the bucket lacks one that the index names, these are the files that the
 // bucket lists: in a copy of a Site index and bucket may be of different moments, and a manifest may be lost. Errors:
-// manifest.ErrMissing where it lists none, and those of Day.
+// manifest.ErrMissing if it lists none, and those of Day.
 func (c *Catalog) listed(ctx context.Context, instrument string, sum wire.RootDay) (*Day, error) {
 	d, err := c.read(ctx, instrument, sum, sum.Keys(c.cfg.Site, instrument))
 	for try := 0; err == nil && d == nil && try < listTries; try++ {

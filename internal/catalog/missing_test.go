@@ -13,7 +13,7 @@ import (
 )
 
 // The index names files of an open day that the bucket does not have, as in a copy of a Site that was made while it ran: readers
-// get what the bucket lists. Where it lists nothing, they learn that the manifest is missing.
+// get what the bucket lists. If it lists nothing, they learn that the manifest is missing.
 func TestFilesThatTheBucketLacks(t *testing.T) {
 	l := newLab(t)
 	c := l.catalog(func(cfg *Config) { cfg.Store = l.Store })

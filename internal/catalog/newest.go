@@ -10,11 +10,10 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Newest returns the newest objects of an instrument, the newest first, at most so
-// many: by observation time, else by receipt. Of what was observed from until on none
-// is returned, where that is set: it is under embargo. Segments count where there is
-// nothing else. It looks at no more than a month of days. Errors: those of the store
-// and of manifests.
+// Newest returns the newest objects of an instrument, the newest first, at most so many:
+// by observation time, else by receipt. If until is set, nothing that was observed from
+// then on is returned: it is under embargo. Segments count if there is nothing else. It
+// looks at no more than a month of days. Errors: those of the store and of manifests.
 func (c *Catalog) Newest(ctx context.Context, instrument string, most int, until time.Time) ([]*wire.Record, error) {
 	all, err := c.newestOfType(ctx, instrument, "", most, until)
 	if err != nil || len(all) > 0 {

@@ -148,7 +148,7 @@ func TestOverlayIsBounded(t *testing.T) {
 	}
 }
 
-// What is decoded is bounded, and what many ask for at once is read once.
+// Memory for decoded days is bounded, and a day that many ask for at once is read once.
 func TestMemory(t *testing.T) {
 	l := newLab(t)
 	for i := range 10 {
@@ -187,7 +187,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// Where the store is away, or holds what cannot be read, that is what is said.
+// If the store is unavailable, or holds a file that cannot be read, the error says so.
 func TestErrors(t *testing.T) {
 	l := newLab(t)
 	l.part(camera, object(noon, "a.jpg"))

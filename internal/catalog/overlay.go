@@ -10,14 +10,14 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// The overlay holds what was announced and is in no closed part yet, a minute of
-// notices as a rule. What the manifest's writer decides is not known of it: whether
-// an object is a duplicate, and which path it gets where that is taken. One that cannot
-// be shown for certain waits until it is listed.
+// The overlay holds what was announced and is in no closed part yet, a minute of notices
+// as a rule. The decisions of the manifest's writer are not known of it: whether an
+// object is a duplicate, and which path it gets if its own is taken. An object that
+// cannot be shown for certain waits until it is listed.
 
 const (
-	// maxRecords and maxBytes bound the overlay. Where the manifest's writer is away
-	// for long, the oldest wait until they are listed.
+	// maxRecords and maxBytes bound the overlay. If the manifest's writer is away for
+	// long, the oldest notices wait until they are listed.
 	maxRecords = 100_000
 	maxBytes   = 64 << 20
 	// itemCost is what a decoded notice takes beside its bytes.
@@ -58,8 +58,8 @@ func newOverlay(records int, bytes int64, m *metrics) *overlay {
 	return &overlay{maxRecords: records, maxBytes: bytes, metrics: m, days: make(map[string]map[wire.Day][]*item)}
 }
 
-// begin returns from where on notices are wanted. Of a stream that was made anew
-// nothing is known.
+// begin returns from where on notices are wanted. Nothing is known of a stream that was
+// created again.
 func (o *overlay) begin(listed wire.StreamCursor) uint64 {
 	if o.epoch != listed.Epoch {
 		o.drop(len(o.items))
@@ -88,7 +88,7 @@ func (o *overlay) add(epoch string, sequence uint64, at time.Time, n wire.Notice
 		days = make(map[wire.Day][]*item)
 		o.days[of.instrument] = days
 	}
-	// Who asked before goes on reading the shorter slice.
+	// Earlier readers go on reading the shorter slice.
 	days[of.day] = append(days[of.day], i)
 	o.bytes += i.size
 	over := 0

@@ -69,8 +69,8 @@ func TestRetracted(t *testing.T) {
 	}
 }
 
-// What was restored once can be purged and retracted as anything else: what a notice asks
-// for says its state, and not that it carries restoredAt.
+// An object that was once restored can be purged and retracted like any other: the state
+// of a notice says what it asks for, not that it carries restoredAt.
 func TestRetractedAfterARestore(t *testing.T) {
 	l := newLab(t)
 	when, later := noon.Add(time.Hour), noon.Add(2*time.Hour)

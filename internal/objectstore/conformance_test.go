@@ -134,7 +134,7 @@ func (c conformance) put(t *testing.T) {
 	}
 }
 
-// Of many writers of one key one wins, and readers see that one's bytes.
+// If many writers write one key, one of them wins, and readers see its bytes.
 func (c conformance) createOnly(t *testing.T) {
 	ctx := t.Context()
 	const writers = 8

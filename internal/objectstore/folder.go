@@ -20,10 +20,10 @@ import (
 
 // folder is Store on a folder of this computer. One process writes to a bucket at a time; any number read.
 //
-// An object is the file <folder>/<bucket>/<key>, whose bytes are the object's: no program of Substorm is needed to read it. Where a
-// file system does not take a key as it is, pathOf writes it otherwise. Content type and metadata are extended attributes of the file
-// (see attributes), which are synced with it. Names that begin with a point are no keys; all that is not an
-// object is in .substorm of the bucket's folder:
+// An object is the file <folder>/<bucket>/<key>, whose bytes are the object's: no program of Substorm is needed to read it. If a
+// file system does not take a key as it is, pathOf writes it otherwise. Content type and metadata are extended attributes of the
+// file (see attributes), which are synced with it. Names that begin with a point are no keys; all that is not an object is in
+// .substorm of the bucket's folder:
 //
 //	.substorm/unfinished/  files that are being written; AbortOldUploads removes what a kill left
 //	.substorm/uploads/     a folder for each upload: its key, and its parts
@@ -180,7 +180,7 @@ func (f *folder) open(ctx context.Context, key string) (*os.File, *opened, error
 // errReplaced: what was said of an object went with it. Another object has the name, or none.
 var errReplaced = errors.New("the object was replaced")
 
-// describe adds what is known of an object beside its bytes. Where that is with the file, as on most file systems, the bucket's folder is
+// describe adds what is known of an object beside its bytes. If that is with the file, as on most file systems, the bucket's folder is
 // not opened once more.
 func (f *folder) describe(file *os.File, o *opened) error {
 	if !f.tree.asides.Load() {

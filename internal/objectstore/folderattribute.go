@@ -101,7 +101,8 @@ func attributesAt(file *os.File) (attributes, error) {
 	return a, nil
 }
 
-// attributeBytes has a call fill a buffer that is large enough. What is not there, or nowhere on this file system, has no bytes.
+// attributeBytes has a call fill a buffer that is large enough. An attribute that does not exist, or that the file system
+// does not support, has no bytes.
 func attributeBytes(read func([]byte) (int, error)) ([]byte, error) {
 	for size := 1 << 10; ; size *= 8 {
 		buffer := make([]byte, size)

@@ -155,7 +155,7 @@ func (t *tree) boundKnown() {
 	}
 }
 
-// haveHidden makes a folder beneath hidden. What is in it need not last.
+// haveHidden makes a folder beneath hidden. Its content need not last.
 func haveHidden(root *os.Root, folder string) error {
 	for _, path := range pathsTo(folder) {
 		if err := root.Mkdir(path, folderMode); err != nil && !errors.Is(err, fs.ErrExist) {

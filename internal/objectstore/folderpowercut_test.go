@@ -284,8 +284,8 @@ func numberOf(t *testing.T, store objectstore.Store, key string) (uint64, error)
 	return n, nil
 }
 
-// TestPowerCut: the power goes at a random moment. What was acknowledged is there after it, with its metadata, and no object is half
-// there. With the syncs left out it is not so: the test would see.
+// TestPowerCut: the power goes at a random moment. All that was acknowledged is there after it, with its metadata, and no object is
+// half there. Without the syncs objects are lost, so the test would notice that they are missing.
 func TestPowerCut(t *testing.T) {
 	const disk = 400 << 20 // less than 512 MiB: mkfs.ext4 makes blocks of 1 KiB, and some metadata lies aside
 	lost := func(t *testing.T, unsafe bool, after time.Duration) (dir string, all, missing int) {

@@ -156,8 +156,8 @@ func (t *tree) openDir() (int, error) {
 }
 
 // openBeneath opens a file beneath a folder for reading, without waiting for a pipe. It is openat2(2), which as os.Root follows no link
-// out of the folder: os.Root opens each folder of a path by itself, which takes longer than to read a small object. Where a kernel or a
-// sandbox has no openat2, os.Root it is.
+// out of the folder: os.Root opens each folder of a path by itself, which takes longer than to read a small object. If a kernel or a
+// sandbox has no openat2, os.Root is used.
 func openBeneath(dir int, dirPath, name string) (*os.File, error) {
 	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_NONBLOCK | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS}
 	for {
@@ -235,7 +235,7 @@ func (t *tree) place(ctx context.Context, root *os.Root, unfinished, path string
 
 var errIsFolder = errors.New("there is a folder of this name")
 
-// rename gives a file a name in a folder that is there, and returns when the folder's own name lasts. What has its name by this call
+// rename gives a file a name in a folder that is there, and returns when the folder's own name lasts. A name that this call gives
 // counts as fresh.
 func (t *tree) rename(root *os.Root, unfinished, name string, createOnly bool) (*outcome, error) {
 	from, err := root.Open(filepath.Dir(unfinished))

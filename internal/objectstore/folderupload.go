@@ -22,13 +22,13 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// What an upload's folder has: its key, the object as far as parts lie at their place in it, and a file for each other part.
+// The content of an upload's folder: its key, the object as far as parts lie at their place in it, and a file for each other part.
 const (
 	uploadKey    = "key"
 	uploadObject = "object"
 )
 
-// folderUpload is an object that arrives in parts. Where all parts but the last have the length of the first that came, each is written at
+// folderUpload is an object that arrives in parts. If all parts but the last have the length of the first that came, each is written at
 // its place in the object's file, and Complete copies nothing. Others get a file of their own, which Complete copies.
 type folderUpload struct {
 	folder *folder

@@ -59,14 +59,14 @@ type Store interface {
 	// leaves no object. Put never closes body.
 	Put(ctx context.Context, key string, body io.ReadSeeker, size int64, opts PutOptions) error
 
-	// NewUpload begins an object whose size is not known yet. Whatever is not
-	// completed must be aborted; what a kill left, AbortOldUploads finds.
-	// Of opts, Digest is not used.
+	// NewUpload begins an object whose size is not known yet. An upload that is
+	// not completed must be aborted; AbortOldUploads finds those that a kill
+	// left. Digest of opts is not used.
 	NewUpload(ctx context.Context, key string, opts PutOptions) (Upload, error)
 
 	// Copy makes the object to out of from, inside the server and whatever the
 	// size (at least one byte), with other metadata. Readers see all of to or
-	// nothing. Of opts, Digest is not used.
+	// nothing. Digest of opts is not used.
 	Copy(ctx context.Context, from, to string, opts PutOptions) error
 
 	// Get opens the bytes of an object. Reading may fail at any point (an error
@@ -81,7 +81,8 @@ type Store interface {
 	// List yields the objects whose keys begin with prefix and come after
 	// startAfter (empty: from the first), in the order of their keys' bytes and
 	// without metadata. It fetches pages as they are asked for. After an error
-	// it ends. What is stored or deleted while it runs may be missed or shown.
+	// it ends. Objects that are stored or deleted while it runs may be missed
+	// or shown.
 	List(ctx context.Context, prefix, startAfter string) iter.Seq2[Info, error]
 
 	// Folders yields what comes between prefix, which ends with a slash, and the
@@ -138,8 +139,8 @@ type PutOptions struct {
 	// refuses other bytes (ErrDigest). Without it body is read once more to
 	// compute it.
 	Digest wire.Digest
-	// CreateOnly refuses to replace an object (ErrExists). Of several writers
-	// of one key exactly one succeeds.
+	// CreateOnly refuses to replace an object (ErrExists). If several writers
+	// write one key, exactly one succeeds.
 	CreateOnly bool
 }
 

@@ -214,8 +214,8 @@ func (c *Committer) trySingly(group []*entry) ([]*entry, error) {
 		case taken:
 			c.settle(e, Ack{Sequence: ack.sequence, Duplicate: ack.duplicate}, nil)
 		case full:
-			// Who is told so publishes it again under another id. The stream may have it from an earlier try, and
-			// drops no duplicates of that time any more.
+			// A publisher that gets ErrFull publishes the message again under another id. The stream may have it
+			// from an earlier try, and drops no duplicates of that time any more.
 			if e.tried {
 				why = fmt.Errorf("%w: %w", ErrFull, err)
 				continue

@@ -68,7 +68,7 @@ type Committer struct {
 	work    chan struct{} // holds a token when queue or closing changed
 	space   chan struct{} // closed when count and bytes fell; nil while nobody waits
 
-	// Of the goroutine that commits.
+	// These belong to the goroutine that commits.
 	down, full     bool
 	noBatchesUntil time.Time
 }
@@ -156,8 +156,8 @@ func (c *Committer) Submit(ctx context.Context, msg *nats.Msg, done func(Ack, er
 	}
 }
 
-// Close takes nothing more and returns once everything queued is settled. Where ctx ends before, what is left is settled
-// with ErrUnavailable, and ctx's error returned.
+// Close takes nothing more and returns once everything queued is settled. If ctx ends before, the rest is settled with
+// ErrUnavailable, and ctx's error returned.
 func (c *Committer) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closing = true

@@ -57,7 +57,7 @@ type Config struct {
 
 // Connect returns a connection that keeps itself up without end. It returns after the first try, successful or not:
 // where no server answers, it goes on trying in the background (see WaitConnected). Errors are those of the
-// configuration, or ctx's. What is published while no server answers is refused at once, never buffered.
+// configuration, or ctx's. Messages that are published while no server answers are refused at once, never buffered.
 func Connect(ctx context.Context, cfg Config) (*nats.Conn, error) {
 	opts, err := cfg.options()
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/substorm/substorm/internal/testenv"
 )
 
-// What a bucket holds is said by its leader: a watch that the server placed on a node
+// The leader of a bucket says what it holds: a watch that the server placed on a node
 // that is behind is no end, neither for what was written nor for what was deleted.
 func TestEntriesOfReplicaBehind(t *testing.T) {
 	cluster := testenv.NATSCluster(t, testenv.NATSOptions{Unsynced: true})

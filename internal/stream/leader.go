@@ -33,8 +33,8 @@ type leaderMessage struct {
 	Data     []byte `json:"data"`
 }
 
-// leader asks the leader of a stream for a message; nil where it has none. Where ctx has
-// no deadline the leader has as long as any other request of js.
+// leader asks the leader of a stream for a message; nil if it has none. If ctx has no
+// deadline, the leader has as long as any other request of js.
 func leader(ctx context.Context, js jetstream.JetStream, name string, what leaderAsk) (*leaderMessage, error) {
 	ask, err := json.Marshal(what)
 	if err != nil {

@@ -52,7 +52,7 @@ type Lease struct {
 
 // AcquireLease waits until it holds the lease, and then renews it until it is lost or released. Holder says who we are;
 // its Incarnation must be no other process's. The bucket's TTL is the lease's. Errors: those of ctx, and a bucket whose
-// entries do not expire. Where JetStream is away it goes on trying.
+// entries do not expire. If JetStream is unavailable, it goes on trying.
 func AcquireLease(ctx context.Context, kv jetstream.KeyValue, key string, holder wire.Lease, log *slog.Logger) (*Lease, error) {
 	for first := true; ; first = false {
 		l, wait, err := tryLease(ctx, kv, key, holder, log)

@@ -172,8 +172,8 @@ func (r *Reader) fetch(ctx context.Context, most int, wait time.Duration) ([]Mes
 	return nil, r.confirmEnd(ctx) // silence alone is no proof that there is nothing
 }
 
-// consumerGone says whether the server has, or may have, no such consumer (any
-// more). Where there is none, nobody takes what is asked of it.
+// consumerGone says whether the server has, or may have, no such consumer (any more). If
+// there is none, nobody takes the requests to it.
 func consumerGone(err error) bool {
 	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrConsumerDeleted) || errors.Is(err, jetstream.ErrConsumerNotFound)
 }
@@ -259,9 +259,9 @@ func (r *Reader) askEnd(ctx context.Context) error {
 	return nil
 }
 
-// confirmEnd asks, after a silence, whether the reader has really seen all there is.
-// Where it has not, and its consumer has nothing more, it reads on with another one: on
-// another server, perhaps.
+// confirmEnd asks, after a silence, whether the reader has really seen all there is. If
+// it has not, and its consumer has nothing more, it reads on with another one: on another
+// server, perhaps.
 func (r *Reader) confirmEnd(ctx context.Context) error {
 	if err := r.askEnd(ctx); err != nil || r.caughtUp {
 		return err

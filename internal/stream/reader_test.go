@@ -87,7 +87,7 @@ func TestReader(t *testing.T) {
 	if got[15].Sequence != 45 {
 		t.Errorf("after a restart the last is %d", got[15].Sequence)
 	}
-	// What is purged counts as passed.
+	// Purged messages count as passed.
 	publish(t, js, "r.a", 46, 50)
 	s, err := js.Stream(t.Context(), "R")
 	if err != nil {
@@ -177,7 +177,7 @@ func TestReaderConsumerGone(t *testing.T) {
 	}
 }
 
-// Where the server says nothing, nothing is known: that is never an end.
+// If the server says nothing, nothing is known: that is never an end.
 func TestReaderSilence(t *testing.T) {
 	server := testenv.NATS(t, testenv.NATSOptions{})
 	js := server.JetStream(t)

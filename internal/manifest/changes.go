@@ -17,10 +17,10 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// PutChanges stores what lines of a manifest say and their objects do not; it must
-// be there before those lines are. Part is the number of the day's part that lists
-// them, or Files.NextPart where a compacted day does. What is there already is no
-// error. Errors: those of objectstore.
+// PutChanges stores what lines of a manifest say and their objects do not; it must be
+// there before those lines are. Part is the number of the day's part that lists them, or
+// Files.NextPart if a compacted day does. Changes that are there already are no error.
+// Errors: those of objectstore.
 func PutChanges(ctx context.Context, store objectstore.Store, h wire.ManifestHeader, part int, records []wire.Record) error {
 	if len(records) == 0 {
 		return nil

@@ -248,8 +248,8 @@ func TestReadRoot(t *testing.T) {
 	}
 }
 
-// What was retracted can be restored, what was purged cannot; and an object lies where
-// its first line says, though a line that changed it was written while it moved.
+// A retracted object can be restored, a purged one cannot; and an object lies where its
+// first line says, though a line that changed it was written while it moved.
 func TestRestoredAndPurged(t *testing.T) {
 	store := testenv.SharedBucket(t)
 	at := time.Date(2026, 11, 21, 6, 0, 0, 0, time.UTC)
@@ -286,8 +286,8 @@ func TestRestoredAndPurged(t *testing.T) {
 	}
 }
 
-// What changes say holds by part, not by the time they were written; what was
-// a duplicate or purged stays so, and what is written twice is there once.
+// Changes hold by part, not by the time they were written; a duplicate or purged object
+// stays so, and changes that are written twice are there once.
 func TestReadChanges(t *testing.T) {
 	store := testenv.SharedBucket(t)
 	header := wire.ManifestHeader{Site: site, Instrument: instrument, Day: day, Writer: "gateway-0", Incarnation: "1"}
@@ -325,7 +325,7 @@ func TestReadChanges(t *testing.T) {
 		t.Errorf("%d files, want 3", files)
 	}
 
-	// What is none of changes, or cannot be read, is told and hides nothing else.
+	// A file that is none of changes, or cannot be read, is reported and hides nothing else.
 	foreign := wire.ChangesPrefix(site, instrument, day) + "foreign"
 	damaged := wire.ChangesKey(site, instrument, day, 12, wire.Digest{1})
 	others := wire.ChangesKey(site, instrument, day, 3, wire.Digest{2})

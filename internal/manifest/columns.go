@@ -16,8 +16,9 @@ type Columns struct {
 	Duplicates        wire.Totals
 }
 
-// Add counts an object or a segment, once. A duplicate that is listed as an object of its own
-// since its original is gone (wire.OrphanID) was announced before, and is a duplicate no longer. What was stored again counts nowhere.
+// Add counts an object or a segment, once. A duplicate that is listed as an object of its own since its
+// original is gone (wire.OrphanID) was announced before, and is a duplicate no longer. A record that was
+// stored again counts nowhere.
 func (c *Columns) Add(r *wire.Record) {
 	if r.StoredAgain {
 		return

@@ -13,14 +13,14 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Of a day with more than maxHeld lines no set of its identities is held. What is compared of
-// its lines is split once into shares of the identities, in scratch files of which each is
+// No set of identities is held of a day with more than maxHeld lines. The lines to be
+// compared are split once into shares of the identities, in scratch files each of which is
 // then compared in memory, and bits say which lines hold. So the time grows with the lines. A
 // compacted day lists each object once, so only the identities of the parts beside it are
-// compared; where there are none, the day is read once.
+// compared; if there are none, the day is read once.
 //
 // The files have no names, lie in the system's folder for temporary files, and take
-// entrySize bytes a line. Where there is no such folder, or no space in it, the day is read
+// entrySize bytes a line. If there is no such folder, or no space in it, the day is read
 // once for each share instead: that takes longer, but a full disk hides no day.
 
 // maxHeld is how many identities are held in memory at once. A variable for tests.
@@ -197,7 +197,7 @@ func (c *comparison) linesOf(ctx context.Context, number int, do func(entry) err
 	return nil
 }
 
-// line compares a line. Of the compacted day only those count whose objects the parts list.
+// line compares a line. Lines of the compacted day count only if the parts list their objects.
 func (c *comparison) line(e entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -114,8 +114,9 @@ func (s *counted) Get(_ context.Context, key string, _ objectstore.Range) (io.Re
 	return io.NopCloser(bytes.NewReader(data)), objectstore.Info{Key: key, Size: int64(len(data))}, nil
 }
 
-// What is read of a large day grows with its lines, not with the shares in which they are
-// compared: each file is read for its header, for the comparison, and for the lines.
+// The amount that is read of a large day grows with its lines, not with the shares in
+// which they are compared: each file is read for its header, for the comparison, and for
+// the lines.
 func TestLargeDayIsReadOnce(t *testing.T) {
 	const files, perFile = 40, 500
 	for _, compacted := range []bool{false, true} {

@@ -67,10 +67,10 @@ func Day(ctx context.Context, store objectstore.Store, site, instrument string, 
 }
 
 // Records is Day with those that it leaves out: duplicates, whose state is
-// wire.StateDuplicate, and wire.StatePurged. Where the files list an object as
-// a duplicate and as something else, it is one; else, where one says that it was
-// purged, it is; else the last line that changes it holds, and where there is none the
-// first. Where its bytes lie the first line says in any case.
+// wire.StateDuplicate, and wire.StatePurged. If the files list an object as a duplicate
+// and as something else, it is a duplicate; else, if one says that it was purged, it is;
+// else the last line that changes it holds, or the first one if none changes it. The
+// first line says in any case where its bytes lie.
 func Records(ctx context.Context, store objectstore.Store, site, instrument string, day wire.Day) iter.Seq2[wire.Record, error] {
 	return func(yield func(wire.Record, error) bool) {
 		files, err := openDay(ctx, store, site, instrument, day)

@@ -102,7 +102,7 @@ func TestDay(t *testing.T) {
 	want(read(), "a", "b", "c")
 	want(all(), "a", "b", "c", "d duplicates a")
 
-	// What two parts list is listed once, and a duplicate wins wherever it stands.
+	// An object that two parts list is listed once, and a duplicate wins wherever it stands.
 	put(t, store, part(10), wire.ManifestHeader{}, record("c"), marked("b", "x"), record("e"))
 	want(read(), "a", "c", "e")
 	want(all(), "a", "c", "d duplicates a", "b duplicates x", "e")

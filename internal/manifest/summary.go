@@ -229,7 +229,7 @@ func summarize(ctx context.Context, store objectstore.Store, site, instrument st
 	return s.Day(), nil
 }
 
-// file adds a file. Of a compacted day it keeps the digest.
+// file adds a file. It keeps the digest of a compacted day.
 func (s *Summary) file(ctx context.Context, store objectstore.Store, key string) error {
 	name, err := wire.ParseManifestKey(key)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // Endpoint is a read path to an instrument's data.
 type Endpoint int
 
-// The endpoints' kinds. What is current goes through Live, what is kept through
+// The kinds of endpoints: current data is served through Live, stored data through
 // Archive.
 const (
 	Live Endpoint = iota

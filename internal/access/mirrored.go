@@ -9,9 +9,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Mirrored returns what says of an object of an instrument whether a partner that is pushed to is to have it: the MirrorPartner
-// selects it, and may have it. What became of the object since it was received is not looked at. Nil: the partner is to have nothing
-// of the instrument.
+// Mirrored returns a function that says of an object of an instrument whether a partner that is pushed to is to have it: the
+// MirrorPartner selects the object, and the partner may have it. Changes of the object since it was received are not looked at. Nil:
+// the partner is to have nothing of the instrument.
 func Mirrored(m *wire.MirrorEntry, in *wire.InstrumentEntry, now time.Time) func(*wire.Record) bool {
 	if m.Direction != wire.MirrorPush || !slices.Contains(m.Selection.Instruments, in.Instrument) {
 		return nil

@@ -22,7 +22,7 @@ const (
 	mirror
 )
 
-// What the names of FeedConsumers and MirrorPartners begin with wherever identities of several kinds
+// The prefixes of the names of FeedConsumers and MirrorPartners wherever identities of several kinds
 // are named: a reader's name is a DNS label and has no colon.
 const (
 	consumerPrefix = "consumer:"

@@ -8,5 +8,5 @@ import "time"
 
 var started = time.Now()
 
-// Now is the time since the program began. What needs more runs on Linux.
+// Now is the time since the program began. Programs that need more run on Linux.
 func Now() time.Duration { return time.Since(started) }

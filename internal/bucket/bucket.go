@@ -28,8 +28,8 @@ const heads = 24
 type Config struct {
 	Store objectstore.Store
 	Site  string
-	// Instrument and Day choose what is wanted; nil: all. What a day's objects with
-	// names are can only be said when all of them have been asked.
+	// Instrument and Day choose what is wanted; nil: all. The named objects of a day are
+	// only known when all named objects have been asked.
 	Instrument func(string) bool
 	Day        func(wire.Day) bool
 	// ScratchDir holds what was found, uncompressed: about 1 KB an object.
@@ -253,7 +253,8 @@ func (s *scan) add(n wire.Notice, storedAt time.Time, rank int) error {
 	return s.found.add(n.Instrument, line{Rank: rank, StoredAt: storedAt.UnixNano(), Record: n.Record}, s.wantsDay(wire.DayOf(n.ReceivedAt)))
 }
 
-// strange tells of what cannot be read. What a newer Substorm wrote ends the scan.
+// strange reports an object or pack that cannot be read. One that a newer Substorm wrote
+// ends the scan.
 func (s *scan) strange(key string, err error) error {
 	if errors.Is(err, wire.ErrNewerFormat) {
 		return err

@@ -19,7 +19,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Of several places of one object the one holds that manifests name last: a
+// If one object lies in several places, the place holds that manifests name last: a
 // compacted pack, else a gateway's, else the object of its own.
 const (
 	rankObject = iota

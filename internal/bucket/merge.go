@@ -55,9 +55,9 @@ func spot(r wire.Record) manifest.IDHash {
 	return manifest.HashID(fmt.Sprintf("%s\n%s\n%d", r.ID, r.Key, r.Offset))
 }
 
-// Merge brings together what was found of a list and its changes. What was stored at
-// or after a time (zero: none) and no change tells of is young. Errors: those of
-// manifest.ReadChanges, and of the scratch folder.
+// Merge brings together what was found of a list and its changes. An object is young if
+// it was stored at or after a time (zero: none) and no change tells of it. Errors: those
+// of manifest.ReadChanges, and of the scratch folder.
 func (f *Found) Merge(ctx context.Context, of List, before time.Time) (*Merged, error) {
 	changes, err := manifest.ReadChanges(ctx, f.cfg.Store, f.cfg.Site, of.Instrument, of.Day)
 	if err != nil {

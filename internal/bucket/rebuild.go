@@ -141,8 +141,8 @@ func (p *Plan) compare(ctx context.Context, store objectstore.Store, r wire.Reco
 	return nil
 }
 
-// disagree compares a line with what the bucket says. Where files of the manifest cannot be
-// read, it is one of their lines that the changes tell of.
+// disagree compares a line with what the bucket says. If files of the manifest cannot be
+// read, a line that the changes tell of counts as one of theirs.
 func (p *Plan) disagree(r, said wire.Record) {
 	if alike(r, said) {
 		return
@@ -186,9 +186,9 @@ func alike(a, b wire.Record) bool {
 	return errX == nil && errY == nil && string(x) == string(y)
 }
 
-// Changes reports whether the manifest would be another: objects that it does not
-// list, places that are not those of the bytes, or files that cannot be read. Where
-// changes cannot be read it stays as it is: what they retracted would be there again.
+// Changes reports whether the manifest would be different: objects that it does not list,
+// places that are not those of the bytes, or files that cannot be read. If changes cannot
+// be read, it stays as it is: the objects that they retracted would be there again.
 func (p *Plan) Changes() bool {
 	return len(p.merged.Unreadable) == 0 && slices.ContainsFunc(p.Differences, func(d Difference) bool {
 		return d.Kind == Unlisted || d.Kind == Moved || d.Kind == Unreadable

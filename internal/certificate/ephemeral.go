@@ -25,7 +25,7 @@ type Ephemeral struct {
 	digest wire.Digest
 }
 
-// What peers go by is the SHA-256. Times are there since a certificate must have some: clocks that disagree are of no
+// Peers go by the SHA-256. The times are there because a certificate must have some: clocks that disagree do not
 // matter, and no process runs for so long.
 const (
 	ephemeralBefore = 24 * time.Hour

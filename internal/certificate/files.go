@@ -90,7 +90,7 @@ func Open(cfg Config) (*Files, error) {
 	return f, nil
 }
 
-// Run follows the files until ctx ends. What cannot be read changes nothing.
+// Run follows the files until ctx ends. Files that cannot be read change nothing.
 func (f *Files) Run(ctx context.Context) error {
 	if f == nil {
 		return nil

@@ -39,8 +39,8 @@ type Parameter struct {
 	FillBytes []byte
 }
 
-// Undecodable says what of a payload is not as its channel declares. What can be
-// read was emitted all the same.
+// Undecodable says which part of a payload is not as its channel declares. Everything
+// that can be read was emitted all the same.
 type Undecodable struct {
 	// Records that cannot be read.
 	Records int
@@ -237,7 +237,7 @@ type run struct {
 	// ends says which last lines are not read.
 	ends ends
 
-	// What layouts keep from payload to payload, so as not to allocate it anew.
+	// Layouts keep these from payload to payload to avoid allocations.
 	fields [][]byte
 	spare  []byte
 	dates  dates

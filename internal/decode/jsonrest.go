@@ -125,8 +125,8 @@ func inWord(c byte) bool {
 	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' || c == '+' || c == '-' || c == '.' || c == '#' || c == '(' || c == ')'
 }
 
-// jsonEnd returns where the value ends that begins at a place. Of what is no JSON that is the end of the line; of a member of an
-// array or object also the next comma or bracket.
+// jsonEnd returns where the value ends that begins at a place. If it is no JSON, it ends at the end of the line; a member of an
+// array or object also ends at the next comma or bracket.
 func jsonEnd(b []byte, at int, member bool) int {
 	if b[at] != '{' && b[at] != '[' {
 		return scalarEnd(b, at, member)

@@ -9,8 +9,8 @@ import (
 	"io"
 )
 
-// lined is a layout whose payloads are lines of text. What it knows of a payload
-// lies in run.state.
+// lined is a layout whose payloads are lines of text. It keeps what it knows of a payload
+// in run.state.
 type lined interface {
 	// begin begins a payload.
 	begin(r *run)
@@ -67,7 +67,7 @@ func (l lines) last(r *run, number int, line []byte) {
 type ends int
 
 const (
-	// endsNone: all are read. What holds them is whole.
+	// endsNone: all are read, since the payload or object that holds them is whole.
 	endsNone ends = iota
 	// endsFixed: of formats that have an end on each, those alone that are all there nevertheless.
 	endsFixed

@@ -202,7 +202,8 @@ func nanoseconds(t time.Time) (int64, error) {
 	return t.UnixNano(), nil
 }
 
-// Nanoseconds returns a time in nanoseconds since 1970. What does not fit is the first or the last second that does.
+// Nanoseconds returns a time in nanoseconds since 1970. A time that does not fit becomes the first or the last
+// second that does.
 func Nanoseconds(t time.Time) int64 {
 	switch s := t.Unix(); {
 	case s < minSeconds:

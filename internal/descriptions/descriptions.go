@@ -77,7 +77,7 @@ func At(all []wire.Description, t time.Time) (wire.Description, bool) {
 	return all[max(after-1, 0)], true
 }
 
-// take notes one entry. What cannot be read, as one of a newer Substorm, is passed over.
+// take notes one entry. It skips an entry that cannot be read, such as one of a newer Substorm.
 func (d *Descriptions) take(e jetstream.KeyValueEntry) {
 	instrument, _, _ := strings.Cut(e.Key(), ".")
 	all := d.next[instrument]

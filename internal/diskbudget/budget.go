@@ -39,7 +39,7 @@ type Usage struct {
 // Total of all parts.
 func (u Usage) Total() int64 { return u.Objects + u.Streams + u.Spool + u.Other }
 
-// Measure adds up what a data folder has. What goes meanwhile counts or not. Errors: the file system's, and ctx's.
+// Measure adds up what a data folder has. Files that are removed meanwhile may or may not count. Errors: the file system's, and ctx's.
 func Measure(ctx context.Context, dir string) (Usage, error) {
 	var u Usage
 	parts := map[string]*int64{"objects": &u.Objects, "nats": &u.Streams, "volumes": &u.Spool}
@@ -202,7 +202,7 @@ func (b *Budget) look(now time.Time) error {
 	was := b.is.Decision
 	b.is.Decision = Plan(b.is.Sizes, was)
 	begins := b.is.Remove > 0 && was.Remove == 0 || b.is.Messages && !was.Messages || b.is.NoReceipts && !was.NoReceipts
-	// What others remove looks like ours, and so much more would be received than the budget has.
+	// Space that others free looks as if we had freed it, and so much more would be received than the budget has.
 	shrunk := b.is.Measured && free-b.freeThen > max(b.is.Budget()/shrunkShare, mebibyte)
 	if begins || shrunk {
 		select {
@@ -213,7 +213,7 @@ func (b *Budget) look(now time.Time) error {
 	return nil
 }
 
-// State is what is known now. Of a nil Budget nothing is.
+// State is what is known now. A nil Budget knows nothing.
 func (b *Budget) State() State {
 	if b == nil {
 		return State{}

@@ -90,7 +90,7 @@ func TestDeclared(t *testing.T) {
 	await(t, b, "what others write is not taken for ours", func(s State) bool { return s.Decision == (Decision{}) && s.Used < 100*mebibyte })
 }
 
-// What others remove from the disk makes the data folder no smaller.
+// Files that others remove from the disk make the data folder no smaller.
 func TestOthersRemove(t *testing.T) {
 	_, mounted := testenv.DiskOf(t, 256*mebibyte)
 	dir := filepath.Join(mounted, "data")

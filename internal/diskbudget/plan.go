@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package diskbudget bounds what a Site that runs in one process takes of its computer's disk. It measures, and Plan, which is pure,
-// says what is given up, in this order: objects that can be made again; objects that partners have; messages that are archived; receipts. What is
-// nowhere else is never removed. The archivist removes, and the gateway refuses: each asks the Budget of its process.
+// Package diskbudget bounds what a Site that runs in one process takes of its computer's disk. It measures, and Plan, which is pure, says
+// what is given up, in this order: objects that can be made again; objects that partners have; messages that are archived; receipts. Data
+// that exists nowhere else is never removed. The archivist removes, and the gateway refuses: each asks the Budget of its process.
 package diskbudget
 
 // Parts of the budget, in percent, at which a step begins, and below which it ends again.

@@ -56,8 +56,8 @@ type stored struct {
 	SinceBoot time.Duration `json:"sinceBoot,omitempty"`
 }
 
-// Open reads the mark of a data folder. Where there is none yet it is when the newest of the files was written that the folder has near
-// its top, and now in a folder without files. Errors: the file system's, and a file that cannot be read as a mark.
+// Open reads the mark of a data folder. If there is none yet, the mark is when the newest of the files near the folder's top was
+// written, and now in a folder without files. Errors: the file system's, and a file that cannot be read as a mark.
 func Open(dir string, now time.Time) (*Mark, error) {
 	m := &Mark{file: filepath.Join(dir, fileName), seen: boottime.Now()}
 	is, err := read(m.file)

@@ -57,7 +57,7 @@ func (m *Mark) started() time.Duration {
 	return m.seen
 }
 
-// The mark outlasts the process. Where the computer ran on meanwhile the time counts, where it was off it does not.
+// The mark outlasts the process. The time in between counts if the computer kept running, and does not count if it was off.
 func TestMarkIsKept(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	m := open(t, dir, now)

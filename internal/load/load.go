@@ -18,7 +18,7 @@ import (
 type Config struct {
 	// Budgets that the pod has beside the CPU, by their names in wire: how full each is, 0 to 1.
 	Budgets map[string]func() float64
-	// What was counted since the start; nil: nothing is. See wire.Load.
+	// Counts since the start; nil: nothing is counted. See wire.Load.
 	Bytes, Packets, Answered, Refused, Limited func() uint64
 	// Metrics get the gauge that Desc describes, with the label budget.
 	Metrics prometheus.Registerer

@@ -48,7 +48,7 @@ func Gateway(bucket string) Policy {
 		{"Allow", []string{"s3:GetObject"}, in("o/", "packs/", "staging/", "quarantine/", "manifest/")},
 		{"Allow", []string{"s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"}, in("o/", "packs/", "staging/", "quarantine/")},
 		{"Allow", []string{"s3:DeleteObject"}, in("staging/", "quarantine/")},
-		// What `substorm adopt` decided, and finishes with more rights.
+		// The decisions of `substorm adopt`, which it finishes with more rights.
 		{"Deny", []string{"s3:PutObject", "s3:DeleteObject"}, in("quarantine/*/" + wire.AdoptWriter + "/")},
 	}}
 }

@@ -3,8 +3,8 @@
 // Package mirrorindex spells what a feed server tells mirrors of its archive: which
 // Instruments there are, which days each has, and what each day holds. It is a tree of tags:
 // a mirror compares the tag of the whole, then those of Instruments, of months and of days,
-// and asks for the lists of the days that changed. Of a day to which only newer objects were
-// added, the list has these alone.
+// and asks for the lists of the days that changed. If only newer objects were added to a
+// day, the list has these alone.
 //
 // Questions and answers are JSON lines. Every answer ends with a line {"end":true}: one
 // without it is not whole. Readers ignore fields that they do not know, and refuse another
@@ -94,8 +94,9 @@ type DaysLine struct {
 	Month string   `json:"month,omitempty"`
 	Day   wire.Day `json:"day,omitempty"`
 	// Entries and Bytes as the manifests count them; ObservedFrom and ObservedTo bound the
-	// observation times, where any is known. Of what has data under embargo for who asks
-	// there are no figures, and the bounds are those of all that may have been observed.
+	// observation times, where any is known. If they include data under embargo for the
+	// client, there are no figures, and the bounds are those of all that may have been
+	// observed.
 	Entries      int        `json:"entries,omitempty"`
 	Bytes        int64      `json:"bytes,omitempty"`
 	ObservedFrom *time.Time `json:"observedFrom,omitempty"`
@@ -152,9 +153,9 @@ type Entry struct {
 	Retracted bool `json:"retracted,omitempty"`
 	// RetractedAt is when the object was retracted by request, as its archive says.
 	RetractedAt *time.Time `json:"retractedAt,omitempty"`
-	// RestoredAt is when an object that had been retracted was restored by request. Where a list that has no such member, or an older time than
-	// the retraction that it had named, does not name a retraction or purge any more, its archive was restored from an older backup: nobody
-	// decided that the object is to be readable.
+	// RestoredAt is when an object that had been retracted was restored by request. If a list that has no such member, or an older time
+	// than the retraction that it had named, does not name a retraction or purge any more, its archive was restored from an older backup:
+	// nobody decided that the object is to be readable.
 	RestoredAt *time.Time `json:"restoredAt,omitempty"`
 
 	Size         int64             `json:"size"`
@@ -194,8 +195,8 @@ func EntryOf(path string, r *wire.Record) Entry {
 	return e
 }
 
-// Observed returns the first and the last instant that an object observes, as Record.Observed does. Who imported an object is
-// not told, so that its name is believed as every name is.
+// Observed returns the first and the last instant that an object observes, as Record.Observed does. The entry does not tell
+// who imported an object, so that its name is believed as every name is.
 func (e *Entry) Observed() (from, to time.Time) {
 	from, to, _ = wire.ObservedSpan(e.ObservedFrom, e.ObservedTo, e.ReceivedAt)
 	return from, to
@@ -297,13 +298,12 @@ func SumOf(all []Entry) (s Sum) {
 	return s
 }
 
-// ObjectsQuestion is a line of what is posted to ObjectsPath: the current objects of a day
-// whose size is not above Below, where that is set; or those with some IDs, which may also be
-// superseded. The answer is a bundle without lists: a tar with a file
-// <site>/<instrument>/<path> for each, in any order, and at its end EndName below <site>. Each
-// has its ID as the PAX record PAXID: several may have one path. Of what is asked for and is not in
-// the bundle, the server cannot give the bytes: it was retracted meanwhile, or is damaged in
-// the store.
+// ObjectsQuestion is a line of what is posted to ObjectsPath: the current objects of a day whose
+// size is not above Below, where that is set; or those with some IDs, which may also be superseded.
+// The answer is a bundle without lists: a tar with a file <site>/<instrument>/<path> for each, in
+// any order, and at its end EndName below <site>. Each has its ID as the PAX record PAXID: several
+// may have one path. If an object is asked for and is not in the bundle, the server cannot give its
+// bytes: it was retracted meanwhile, or is damaged in the store.
 type ObjectsQuestion struct {
 	Instrument string   `json:"instrument"`
 	Day        wire.Day `json:"day"`

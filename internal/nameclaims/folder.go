@@ -59,7 +59,7 @@ func (e *FolderError) Error() string {
 	return fmt.Sprintf("name %q of instrument %s: %q is an object, and cannot be a folder, too", e.Name, e.Instrument, e.Both)
 }
 
-// maxFolders are remembered, of at most 300 bytes each. Of one that is not, the claim is looked at again.
+// maxFolders are remembered, of at most 300 bytes each. The claim of any other folder is looked at again.
 const maxFolders = 1 << 14
 
 // Folders claims the folders of names. Its methods may be called from many goroutines.

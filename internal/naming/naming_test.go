@@ -138,7 +138,7 @@ func TestResolution(t *testing.T) {
 	}
 }
 
-// What a template reads it writes again, and what it refuses it says.
+// A template writes again what it reads, and its refusals are ErrTemplate or ErrName.
 func FuzzTemplate(f *testing.F) {
 	for _, seed := range [][2]string{
 		{"{year}/{month}/{day}/{station}_{hour}{minute}{second}.fits", "2015/03/17/rank_235959.fits"},

@@ -16,8 +16,8 @@ var ours = []string{"obs.>", "notice.>", "gap.>", "request.>", "decision.>", "li
 var closedAPI = []string{"INFO", "STREAM.>", "DIRECT.>", "META.>", "SERVER.>", "ACCOUNT.>", "$KV.>", "$OBJ.>",
 	"CONSUMER.MSG.>", "CONSUMER.DURABLE.>", "CONSUMER.LIST.>", "CONSUMER.NAMES.>", "CONSUMER.LEADER.>"}
 
-// LeafDenyImports are the subjects that the server of a leaf lets its hub send nothing on, whatever the hub allows. What is
-// left is making and deleting consumers of streams other than the Site's buckets. The Site has this code, and the server this
+// LeafDenyImports are the subjects that the server of a leaf lets its hub send nothing on, whatever the hub allows. The hub
+// can still make and delete consumers of streams other than the Site's buckets. The Site has this code, and the server this
 // JetStream domain.
 func LeafDenyImports(code, domain string) []string {
 	all, api := slices.Clone(ours), wire.JetStreamAPI(domain)

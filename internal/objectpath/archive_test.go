@@ -83,8 +83,8 @@ func pack(t *testing.T, store objectstore.Store, key string, at time.Time, bodie
 	return all
 }
 
-// What came from one address to one port is put in order and written as it came,
-// wherever it lies, in memory that does not grow with it.
+// Objects that came from one address to one port are put in order and written as they
+// came, wherever they lie, in memory that does not grow with them.
 func TestLegacy(t *testing.T) {
 	store := testenv.SharedBucket(t)
 	var all []wire.Record
@@ -262,8 +262,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// What is read is never more than a record says, and where it is less that is told with
-// the record.
+// A read never returns more than the record says, and if there is less, the error has the record.
 func TestBroken(t *testing.T) {
 	store := testenv.SharedBucket(t)
 	r := put(t, store, record(noon, "frame"), "frame")

@@ -18,11 +18,11 @@ var ErrNoPath = errors.New("no object has this path")
 // Names tells which objects of an instrument have a name, and false where none has.
 type Names func(ctx context.Context, instrument, name string) (wire.NameClaim, bool, error)
 
-// Find returns the object that is published under a path, or has it as an alias.
-// Where several have the same alias, it is the first that was received; of the
-// versions of one name it is the newest. Without names, which may be nil, small
-// objects that were packed are not found by their names alone. Errors:
-// ErrNoPath, and those of objectstore and of manifests.
+// Find returns the object that is published under a path, or has it as an alias. If
+// several have the same alias, it is the first that was received; of the versions of one
+// name it is the newest. Without names, which may be nil, small objects that were packed
+// are not found by their names alone. Errors: ErrNoPath, and those of objectstore and of
+// manifests.
 func Find(ctx context.Context, store objectstore.Store, names Names, site, path string, instruments []Instrument) (wire.Notice, error) {
 	for _, c := range Candidates(path, instruments) {
 		r, found, err := c.look(ctx, store, names, site)

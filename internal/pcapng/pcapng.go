@@ -36,7 +36,7 @@ type Writer struct {
 	buffer gopacket.SerializeBuffer
 }
 
-// NewWriter begins a file; comment stands in its head. What is written is held back until Flush.
+// NewWriter begins a file; comment stands in its head. All that is written is held back until Flush.
 func NewWriter(w io.Writer, comment string) (*Writer, error) {
 	options := pcapgo.NgWriterOptions{SectionInfo: pcapgo.NgSectionInfo{Application: "substorm", Comment: comment}}
 	ng, err := pcapgo.NewNgWriterInterface(w, pcapgo.NgInterface{LinkType: layers.LinkTypeRaw, TimestampResolution: 9}, options)

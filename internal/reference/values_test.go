@@ -71,7 +71,7 @@ func (v *values) mapping(path string, node *yaml.Node, schema map[string]any) er
 
 // comment is a comment of values.yaml as a cell, its lines as they are.
 func comment(s string) string {
-	// What stands before an empty line is about the file, or about nothing that follows.
+	// Text before an empty line is about the file, or about nothing that follows.
 	if i := strings.LastIndex(s, "\n\n"); i >= 0 {
 		s = s[i+2:]
 	}

@@ -52,8 +52,8 @@ func consumer(name, feed string, revision int64) wire.ConsumerEntry {
 	return wire.ConsumerEntry{Consumer: name, Feed: feed, Revision: revision, Flow: wire.FlowEntry{Mode: wire.FlowAll}, Delivery: wire.DeliveryWebSocket}
 }
 
-// What is new applies at once, what is gone when the registry is complete again,
-// and while NATS is away what was last seen.
+// New entries apply at once, removed ones are gone when the registry is complete again,
+// and while NATS is away the entries that were last seen apply.
 func TestFollow(t *testing.T) {
 	server := testenv.NATS(t, testenv.NATSOptions{})
 	js := server.JetStream(t)
@@ -104,8 +104,8 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-// Who reads the registry from a replica that is behind sees what that has, and knows that it
-// may not be all.
+// A reader of the registry on a replica that is behind sees what that replica has, and knows
+// that it may not be all.
 func TestLiveOnReplicaBehind(t *testing.T) {
 	server := testenv.NATS(t, testenv.NATSOptions{})
 	js := server.JetStream(t)
@@ -151,8 +151,8 @@ func TestLiveOnReplicaBehind(t *testing.T) {
 	}
 }
 
-// What was known of an instrument stays in force where its entry cannot be read any more, and
-// nobody is told that it is the registry's word.
+// The last known state of an instrument stays in force if its entry cannot be read any more,
+// and nobody is told that it is the registry's word.
 func TestUnread(t *testing.T) {
 	b := NewBucket(time.Now())
 	take := func(key string, record any) {
@@ -249,7 +249,7 @@ func TestFeedOfAllInstruments(t *testing.T) {
 	}
 }
 
-// What runs of mirrors say of instruments of other Sites stands beside the Site's own instruments, and takes part in nothing
+// Entries of mirror runs about instruments of other Sites stand beside the Site's own instruments, and take part in nothing
 // that is the Site's: Feeds and partners that are given all are not given it, and no marker counts it. A run is known while
 // its entry is there.
 func TestGuestsAndMovers(t *testing.T) {
@@ -285,7 +285,7 @@ func TestGuestsAndMovers(t *testing.T) {
 		t.Errorf("movers %v", s.Movers)
 	}
 
-	// What cannot be read is told, and what was known of a guest stays; not so of a run.
+	// An entry that cannot be read is reported, and what was known of a guest stays; what was known of a run does not.
 	b.Take(wire.RegistryGuestKey("arctic", "mag-1"), []byte("{"), true)
 	entry(wire.RegistryGuestKey("arctic", "mag-2"), guest) // it names another
 	b.Take(wire.RegistryMoverKey("arctic", wire.MirrorManual), nil, false)

@@ -91,9 +91,9 @@ func narrow(a, b []string) map[string]bool {
 	return both
 }
 
-// Decide says whether a reader may have an instrument's live data as a Feed
-// carries it. ObservedAt is as in access.Decide. An instrument that the registry
-// does not hold (yet) is nobody's. Of a leaf it holds none: they are for readers.
+// Decide says whether a reader may have an instrument's live data as a Feed carries it.
+// ObservedAt is as in access.Decide. An instrument that the registry does not hold (yet)
+// is nobody's. It holds no instruments of a leaf: they are for readers.
 func (s *Snapshot) Decide(feed wire.FeedEntry, reader access.Reader, instrument string, observedAt, now time.Time) access.Verdict {
 	in, ok := s.Instruments[instrument]
 	if _, isLeaf := wire.ParseLeafInstruments(instrument); !ok && !isLeaf {

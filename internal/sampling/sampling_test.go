@@ -82,7 +82,7 @@ func TestAsked(t *testing.T) {
 	}
 }
 
-// What comes out can be said in a command, however much is asked for.
+// The result fits in a command, however much is asked for.
 func TestAskedFitsACommand(t *testing.T) {
 	e := entry(nil)
 	var requests []wire.SamplingRequest

@@ -71,9 +71,9 @@ func (n *network) run(lines string) (err error) {
 	return nil
 }
 
-// Two machines in namespaces of their own, and a kernel that loses packets on their
-// way in: the loss is seen, and which way it is. Where the kernel has netem it also
-// delays, and that is seen.
+// Two machines in namespaces of their own, and a kernel that loses packets on their way
+// in: the loss is seen, and which way it is. If the kernel has netem, it also delays, and
+// that is seen.
 func TestLossyNetwork(t *testing.T) {
 	for _, out := range []bool{true, false} {
 		t.Run(map[bool]string{true: "out", false: "back"}[out], func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestLossyLink(t *testing.T) {
 	running.Go(func() { s.Run(ctx) })
 	defer running.Wait()
 	defer cancel()
-	// What is lost at the end, nobody knows where; 36 answers are of 72 packets.
+	// Nobody knows where the packets at the end were lost; 36 answers are of 72 packets.
 	waitFor(t, func() bool { return s.Report(time.Now()).Answered >= 36 })
 	cancel()
 	running.Wait()

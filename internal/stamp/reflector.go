@@ -14,7 +14,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// What is answered at most: ten packets a second of a session, in each second those
+// The limits of what is answered: ten packets a second of a session, in each second those
 // of a few thousand, and so many sessions are remembered. All of it together takes
 // some 1 MiB.
 const (

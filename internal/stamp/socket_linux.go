@@ -27,8 +27,9 @@ func listen(address string) (*socket, error) {
 		var failed error
 		err := raw.Control(func(fd uintptr) {
 			set := func(level, option int) error { return unix.SetsockoptInt(int(fd), level, option, 1) }
-			// Of a socket for IPv6 those for IPv4 concern what comes by that, and the other
-			// way round there is nothing: what cannot be had is done without.
+			// On a socket for IPv6 the options for IPv4 concern packets that come by IPv4;
+			// a socket for IPv4 has none for IPv6. Options that cannot be set
+			// are done without.
 			_ = set(unix.IPPROTO_IP, unix.IP_RECVTTL)
 			_ = set(unix.IPPROTO_IP, unix.IP_PKTINFO)
 			_ = set(unix.IPPROTO_IPV6, unix.IPV6_RECVHOPLIMIT)
@@ -44,7 +45,7 @@ func listen(address string) (*socket, error) {
 	return &socket{UDPConn: conn.(*net.UDPConn), control: make([]byte, 512)}, nil
 }
 
-// receive reads a packet into b. What is returned is good until the next call.
+// receive reads a packet into b. The result is valid until the next call.
 func (s *socket) receive(b []byte) (received, error) {
 	n, m, _, from, err := s.ReadMsgUDPAddrPort(b, s.control)
 	if err != nil {

@@ -179,7 +179,7 @@ type Report struct {
 	// Sent packets that are answered or lost.
 	Sent, Answered int
 	// LostOut did not come to the reflector; of LostBack the answer did not come
-	// here. Of the rest of what was lost nobody knows.
+	// here. Nobody knows where the rest was lost.
 	LostOut, LostBack int
 	// The round trip, without the time that the reflector took; 0 where nothing was
 	// answered.
@@ -188,7 +188,7 @@ type Report struct {
 	JitterOut, JitterBack time.Duration
 }
 
-// Report sums up. What was sent within Patience and is not answered is left out.
+// Report sums up. Packets that were sent within Patience and are not answered are left out.
 func (t *Tracker) Report(now time.Time) Report {
 	r := Report{JitterOut: t.jitterOut.value, JitterBack: t.jitterBack.value}
 	var trips []time.Duration

@@ -103,7 +103,7 @@ func TestLosses(t *testing.T) {
 	p.send()
 	p.send() // nobody knows of them
 	p.want(11, 2, 3, 4)
-	// Of the last four without an answer it might still come.
+	// The last four without an answer might still get one.
 	if r := p.tracker.Report(p.now); r.Sent != 7 || r.Answered != 2 {
 		t.Errorf("%d are counted before they can have been answered, want 7", r.Sent)
 	}

@@ -107,7 +107,7 @@ func startKubernetes(kinds envtest.CRDInstallOptions, flags map[string]string) (
 		// It tries five times; 20 s for each, its default, are too few where the machine does much else.
 		ControlPlaneStartTimeout: time.Minute,
 	}}
-	// What is in it ends with the tests, so nothing waits for the disk that the tests' own servers keep busy.
+	// The content of etcd ends with the tests, so nothing waits for the disk that the tests' own servers keep busy.
 	k.env.ControlPlane.Etcd = &envtest.Etcd{}
 	k.env.ControlPlane.Etcd.Configure().Append("unsafe-no-fsync")
 	for name, value := range flags {
@@ -144,8 +144,8 @@ func (k *KubernetesAPI) User(name string, groups ...string) (*rest.Config, error
 	return user.Config(), nil
 }
 
-// Kubeconfig writes a file that lets a user of these groups in. Who is in
-// system:masters may do everything.
+// Kubeconfig writes a file that lets a user of these groups in. A user in system:masters
+// may do everything.
 func (k *KubernetesAPI) Kubeconfig(t testing.TB, user string, groups ...string) string {
 	t.Helper()
 	if k.env == nil {

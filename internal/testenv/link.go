@@ -31,8 +31,8 @@ const (
 )
 
 // Isolate runs this program again in a network namespace of its own, with a loopback device
-// alone, and ends with its exit code; in there it returns. It is what main calls first: a
-// Link is part of the namespace. Where there is no privilege for that, the error says so.
+// alone, and ends with its exit code; in there it returns. It is what main calls first: a Link
+// is part of the namespace. If there is no privilege for that, the error says so.
 func Isolate() error {
 	if os.Getenv(isolated) != "" {
 		return runIP("link", "set", "lo", "up")

@@ -46,8 +46,8 @@ type Config struct {
 	// after each change from then on.
 	Settle func()
 	// Newest, where set, is called once after each Begin, when all is settled that the bucket's
-	// leader held: any replica may answer, also one that is behind. Who sets it may ask the
-	// leader for messages (STREAM.MSG.GET).
+	// leader held: any replica may answer, also one that is behind. A caller that sets it may ask
+	// the leader for messages (STREAM.MSG.GET).
 	Newest func()
 	// End, where set, is called when the bucket does not answer any more, or ctx ended.
 	End func()

@@ -72,8 +72,8 @@ func (w site) retract(ctx context.Context, s sent) error {
 	return nil
 }
 
-// notifications are the WIS2 messages of what changes from now on. What is live is not for everybody where an Instrument
-// does not say so: the consumer shows its token as the password.
+// notifications are the WIS2 messages of what changes from now on. Live messages are not for everybody unless an Instrument
+// says so: the consumer shows its token as the password.
 func (w site) notifications(ctx context.Context) (io.ReadCloser, error) {
 	path := "/wis2/" + feed + "/events"
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, w.base+path, nil)

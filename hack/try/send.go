@@ -15,7 +15,7 @@ import (
 	"github.com/substorm/substorm/hack/sampledata"
 )
 
-// Where the instruments of docs/samples/try send, and how often.
+// The addresses to which the instruments of docs/samples/try send, and their intervals.
 const (
 	cameraAddress       = "127.0.0.1:30101"
 	magnetometerAddress = "127.0.0.1:30102"

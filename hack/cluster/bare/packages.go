@@ -26,8 +26,8 @@ func cniPlugins() string {
 	return ""
 }
 
-// checkNeeds refuses a machine that lacks what the bare cluster needs, and has Debian install what packages bring. What that
-// is stands in hack/needs.sh, which targets of the Makefile run before they build anything.
+// checkNeeds refuses a machine that lacks what the bare cluster needs, and has Debian install what packages bring. The list
+// is in hack/needs.sh, which targets of the Makefile run before they build anything.
 func checkNeeds(ctx context.Context) error {
 	root, err := paths.Checkout()
 	if err != nil {

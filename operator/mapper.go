@@ -24,7 +24,7 @@ func newMapper(cfg *rest.Config, httpClient *http.Client) (meta.RESTMapper, erro
 	return &mapper{RESTMapper: dynamic}, err
 }
 
-// RESTMapping implements meta.RESTMapper. Whether a kind has namespaces never changes; what is not served yet is asked for again.
+// RESTMapping implements meta.RESTMapper. The scope of a kind (namespaced or not) never changes; a kind that is not served yet is asked for again.
 func (m *mapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
 	if len(versions) != 1 {
 		return m.RESTMapper.RESTMapping(kind, versions...)

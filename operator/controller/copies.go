@@ -140,7 +140,7 @@ func (c *copies) keep(ctx context.Context, ours jetstream.JetStream, s bus.Strea
 	if _, err := ensureStream(ctx, c.js, s, c.want); err != nil {
 		return false, err
 	}
-	// What is before the first message was removed because the hub's stream has it.
+	// Messages before the first one were removed because the hub's stream has them.
 	begins := max(1, info.Config.FirstSeq, passed+1)
 	if info.State.FirstSeq > begins || passed > info.State.LastSeq {
 		c.log.Warn("messages of a leaf were removed before the hub's stream had them: the leaf is asked for all that it has",

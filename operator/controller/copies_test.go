@@ -103,8 +103,8 @@ func (l *copiesLab) trimmed() {
 	})
 }
 
-// What the hub's stream has is removed from the account of leaves, but for the newest, and nothing comes twice when the
-// hub's server was killed.
+// Messages that the hub's stream has are removed from the account of leaves, except for the newest, and none comes
+// twice if the hub's server was killed.
 func TestCopiesAreTrimmed(t *testing.T) {
 	l := newCopiesLab(t)
 	l.publish(5)

@@ -13,7 +13,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
-// What the scrub found is a condition of its Instrument, until it is whole again.
+// Damage that the scrub found is a condition of its Instrument until the archive is whole again.
 func TestDamage(t *testing.T) {
 	w := newWorld(t)
 	w.start()

@@ -73,7 +73,7 @@ func TestDurableDeletedByHand(t *testing.T) {
 	}
 	w.awaitPosition("client")
 
-	// Where both are gone the consumer gets all again, and misses nothing.
+	// If both are gone, the consumer gets everything again and misses nothing.
 	w.stop()
 	err = errors.Join(js.DeleteKeyValue(t.Context(), wire.CursorBucket("hub")), js.DeleteConsumer(t.Context(), "OBS_hub", w.durableName("client")))
 	if err != nil {
@@ -162,7 +162,7 @@ func TestConsumerDeleted(t *testing.T) {
 		t.Errorf("nobody would collect the Secret: %+v", secret.OwnerReferences)
 	}
 
-	// Of another mode it needs another stream, and the old durables go.
+	// With another mode it needs another stream, and the old durables are removed.
 	w.applyConsumer("stays", "all", "NATS", ", flow: {mode: Sample, interval: 1s}")
 	w.durable("CONS_hub_stays", "stays")
 	w.vanishes("its durable", func() error { _, err := js.Consumer(t.Context(), "OBS_hub", w.durableName("stays")); return err }, jetstream.ErrConsumerNotFound)

@@ -75,7 +75,7 @@ func (b *busKeeper) epoch(ctx context.Context, stream string) (string, error) {
 func (b *busKeeper) ensureDurable(ctx context.Context, consumer string, d bus.Durable) (*jetstream.ConsumerInfo, error) {
 	existing, err := b.js.Consumer(ctx, d.Stream, d.Name)
 	if err == nil && existing.CachedInfo().Config.Metadata[wire.ConsumerMetadataUID] != d.UID {
-		// Of a FeedConsumer that had the name before: the new one begins anew.
+		// The durable belongs to a FeedConsumer that had the name before: the new one starts over.
 		if err := b.js.DeleteConsumer(ctx, d.Stream, d.Name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 			return nil, err
 		}

@@ -77,10 +77,10 @@ type looked struct {
 	closed map[string]string
 }
 
-// lookAtFeeds makes and changes what is planned, and removes what nobody has any
-// more. What JetStream refuses is found, and so is what does not answer: the others do
-// not wait for it. Errors are what could not be found out. Made: a stream is new, and
-// has not sourced yet what it will hold.
+// lookAtFeeds makes and changes what is planned, and removes what nobody has any more. A
+// refusal by JetStream is a finding, and so is a missing answer: the other objects do not wait
+// for it. Errors are what could not be found out. Made: a stream is new, and has not sourced
+// yet what it will hold.
 func (l *link) lookAtFeeds(ctx context.Context, js jetstream.JetStream, p bus.Plan) (made bool, err error) {
 	b := &busKeeper{link: l, js: js, epochs: map[string]string{}, silent: map[string]bool{}, several: map[string]bool{},
 		found: busFound{streams: map[string]accept.StreamFound{}, durables: map[string]finding.Finding{}, positions: map[string]wire.PositionCursor{}}}

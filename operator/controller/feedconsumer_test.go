@@ -63,7 +63,7 @@ func TestConsumerFromApplyToMessages(t *testing.T) {
 	w.awaits("FeedConsumer", "client", "Ready", "True/Ready")
 	w.awaits("FeedConsumer", "viewer", "Ready", "True/Ready")
 
-	// What the feed servers know of them.
+	// The entries that tell feed servers about them.
 	entry, err := s.consumerEntry("viewer")
 	if err != nil {
 		t.Fatal(err)
@@ -230,7 +230,7 @@ func TestConsumerStates(t *testing.T) {
 }
 
 // TestConsumersSecretIsReferred: no Secret is written for a FeedConsumer under a name to which an object of another kind
-// refers; where the reference goes, the Secret is written. What exists is kept, whoever refers to it later.
+// refers; once the reference is gone, the Secret is written. An existing Secret is kept, whoever refers to it later.
 func TestConsumersSecretIsReferred(t *testing.T) {
 	w := newFeedWorld(t)
 	w.patchSite(`{"spec":{"readersSecretRef":{"name":"viewer-consumer"}}}`)

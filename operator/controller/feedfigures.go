@@ -25,8 +25,8 @@ const (
 	countKept = 10 * time.Second
 )
 
-// countFeeds counts what the streams hold of each Feed. Of one that cannot be counted
-// stays what was known.
+// countFeeds counts what the streams hold of each Feed. If a Feed cannot be counted, its last
+// known figures stay.
 func (l *link) countFeeds(ctx context.Context, js jetstream.JetStream, p bus.Plan) error {
 	var errs []error
 	all, was := map[string]plan.FeedFigures{}, l.facts.figuresOf()

@@ -103,7 +103,7 @@ func TestSilentStream(t *testing.T) {
 		t.Error("the other Feed is not counted")
 	}
 
-	// What answers again stands, and those that are silent were asked last.
+	// Durables that answer again are in order, and the silent streams are asked last.
 	if first := (&busKeeper{link: l}).silentLast(2, func(i int) string { return p.Streams[i].Name }); !cmp.Equal(first, []int{1, 0}) {
 		t.Errorf("asked in the order %v", first)
 	}

@@ -165,8 +165,8 @@ func (r *gatewayReconciler) readPods(ctx context.Context, view *plan.GatewayView
 	return err
 }
 
-// apply makes the pool's objects what they should be. What the API server
-// refuses is a finding; what failed otherwise is an error and worth another try.
+// apply makes the pool's objects what they should be. A refusal by the API server is a finding;
+// any other failure is an error and worth another try.
 func (r *gatewayReconciler) apply(ctx context.Context, view *plan.GatewayView) (*finding.Finding, error) {
 	pool := workload.Pool{Gateway: view.Gateway, Site: view.Site, Replicas: view.Replicas(), Image: r.image, Pull: r.pull, Apart: view.PodsApart(), Secrets: view.Secrets}
 	if view.WaitsForTurn() != "" {

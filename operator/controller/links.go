@@ -240,8 +240,8 @@ func (l *links) connect(key types.NamespacedName, want wanted) {
 	s.link, s.hash, s.cancel, s.done, s.forgotten, s.unnamed = next, want.hash, cancel, done, false, false
 }
 
-// disconnect ends the Site's link, and returns what is closed when it is over.
-// What is known of the Site stays.
+// disconnect ends the Site's link, and returns what is closed when it is over. The known facts
+// of the Site stay.
 func (l *links) disconnect(key types.NamespacedName) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()

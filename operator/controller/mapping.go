@@ -122,8 +122,8 @@ func (l *links) receivedByPoolOf(_ context.Context, o client.Object) []reconcile
 	return all
 }
 
-// sitesOfCode names a Site, which may be deleted, and those that claim its code: one that it gives up is another's. What else
-// it says is nothing to others.
+// sitesOfCode names a Site, which may be deleted, and those that claim its code: a code that it gives up becomes another
+// Site's. Its other fields do not matter to other Sites.
 func (s *setup) sitesOfCode(ctx context.Context, o client.Object) []reconcile.Request {
 	all := []reconcile.Request{request(o.GetNamespace(), o.GetName())}
 	var sites v1alpha1.SiteList

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// What a podTemplate may say, the API server takes in a StatefulSet and a Deployment; and what it does not take of what
-// our kinds let through, the condition says in its words.
+// The API server accepts everything that a podTemplate may say in a StatefulSet and a Deployment. If our kinds let
+// something through that the API server does not accept, the condition says so in the API server's words.
 func TestPodTemplates(t *testing.T) {
 	w := newWorld(t)
 	w.start()

@@ -27,9 +27,9 @@ import (
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
-// registryReconciler is the one writer of each Site's registry. It is named by
-// a Site, which need not exist: its Instruments must be judged all the same.
-// What changes while it writes becomes the next revision, all at once.
+// registryReconciler is the one writer of each Site's registry. It is named by a Site, which
+// need not exist: its Instruments must be judged all the same. Changes that come while it
+// writes become the next revision, all at once.
 type registryReconciler struct {
 	client  client.Client
 	links   *links
@@ -264,10 +264,9 @@ func wakeAllOf(w *waker, namespace string, lists ...[]string) {
 // errHeld: something is closed that durables still give.
 var errHeld = errors.New("what is closed waits until no durable gives it")
 
-// write brings the registry up to date where JetStream is connected. Where it
-// isn't, its return wakes this controller. What the registry closes no durable gives any
-// more before it is written; where that cannot be brought about it waits, and the rest does
-// not.
+// write brings the registry up to date if JetStream is connected. If it is not, its return
+// wakes this controller. Before an entry that closes something is written, no durable may
+// deliver that any more; if this cannot be achieved, the entry waits, and the rest does not.
 func (r *registryReconciler) write(ctx context.Context, site types.NamespacedName, view plan.SiteView, in entries.Input) (entries.Change, error) {
 	_, bus, registry, complete := r.links.facts(site).snapshot()
 	if !bus.Up {

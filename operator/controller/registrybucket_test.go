@@ -64,7 +64,7 @@ type parcel struct {
 	due  time.Time
 }
 
-// carry delivers each piece a while after it came. What came meanwhile travels with it.
+// carry delivers each piece a while after it came. Pieces that come meanwhile are delayed at the same time, not one after the other.
 func (f *farServer) carry(server, client net.Conn) {
 	way := make(chan parcel, 1<<16)
 	go func() {

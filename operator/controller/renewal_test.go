@@ -111,7 +111,7 @@ func TestCredentialsAreRenewedAndRotated(t *testing.T) {
 			return nil
 		})
 	}
-	// What was rotated opens what it opened before.
+	// Rotated credentials open what the earlier ones opened.
 	w.natsClient("client")
 	w.feedServer("feed-0")
 }

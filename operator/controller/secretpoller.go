@@ -24,8 +24,8 @@ const (
 	// ownRate is how many Secrets of Sites, pools and FeedServers a second are asked for at most. A Site
 	// needs about five and a pool two: enough for thirty Sites in each round.
 	ownRate = 100
-	// defaultSecretRate is how many of the other Secrets a second are asked for at most:
-	// 1,000 with tokens and 500 of FeedConsumers in one round. What one costs stands in
+	// defaultSecretRate is how many of the other Secrets a second are asked for at most: 1,000
+	// with tokens and 500 of FeedConsumers in one round. The cost of one is stated in
 	// operator/README.md.
 	defaultSecretRate = 500
 	// backstopRate is the same while Secrets are watched.
@@ -39,21 +39,20 @@ const (
 // secretPoller asks for the version of each Secret that a Site, a pool, a FeedServer, an
 // Instrument or a FeedConsumer uses, and wakes those whose Secret was made, changed or deleted.
 //
-// It polls, since a watch would need the right to watch Secrets. RBAC cannot
-// grant that for metadata alone, nor for a label, nor for names that only the Sites know:
-// whoever may list or watch Secrets is given the contents of all in the namespace. To
-// get them by name, which the operator may anyway, gives away none whose name
-// is not known. The API server answers with metadata only, and from its memory
-// (resourceVersion 0), so that etcd has no part in it. What differs there is asked for once
-// more, exactly, before anybody is woken: that memory may be behind, and one of several API
-// servers further than the others.
+// It polls, since a watch would need the right to watch Secrets. RBAC cannot grant that for
+// metadata alone, nor for a label, nor for names that only the Sites know: whoever may list or
+// watch Secrets is given the contents of all in the namespace. To get them by name, which the
+// operator may anyway, gives away none whose name is not known. The API server answers with
+// metadata only, and from its memory (resourceVersion 0), so that etcd has no part in it. If a
+// version differs there, it is asked for once more, exactly, before anybody is woken: that
+// memory may be behind, and one of several API servers may be ahead of the others.
 //
 // Secrets of Sites, pools and FeedServers have a round of their own: however many tokens there are, and
 // however long the API server takes for them, a Site hears of its own Secrets as soon.
 //
-// Where the operator may watch (--watch-secrets), see secretWatch, a third round compares
-// with what the watch has brought, which costs no request, and the round of tokens goes on
-// slowly: it finds what a watch that has ended without a word does not.
+// If the operator may watch (--watch-secrets, see secretWatch), a third round compares with
+// what the watch has brought, which costs no request, and the round of tokens goes on slowly:
+// it finds changes that a watch misses once it has ended silently.
 type secretPoller struct {
 	client  client.Client // the cache of Sites and pools
 	reader  client.Reader // reads past it

@@ -19,8 +19,8 @@ import (
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
-// secretReader reads Secrets from the API server, by name. What was read is
-// believed until the secretPoller finds that it has changed.
+// secretReader reads Secrets from the API server, by name. It uses what it read until the
+// secretPoller finds that the Secret has changed.
 type secretReader struct {
 	reader client.Reader
 

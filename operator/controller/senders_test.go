@@ -196,7 +196,7 @@ func TestRefusalsBecomeEvents(t *testing.T) {
 		t.Errorf("events: %v", told)
 	}
 
-	// What the archivist did not retract is an event too.
+	// A retraction that the archivist refused is an event too.
 	now := time.Now()
 	data, err := wire.Encode(wire.RefusalStatus{Incarnation: "two", ReportedAt: now, Changes: map[string]wire.RefusedChange{
 		"LegalHold": {Count: 1, ID: "o/hub/camera/n/a", Asked: "Purged", By: "anna", Why: "the Instrument is under legal hold", At: now},

@@ -81,8 +81,8 @@ func followed() []client.Object {
 	return []client.Object{&corev1.Node{}, &corev1.Pod{}, &corev1.PersistentVolume{}, &storagev1.StorageClass{}}
 }
 
-// fails notes that a watch ended for another reason than that it always ends after some minutes. Where the right is missing nobody waits for
-// what will not come.
+// fails notes that a watch ended for another reason than that it always ends after some minutes. If the permission is missing, nobody waits
+// for objects that will not come.
 func (s *spaces) fails(_ context.Context, _ *toolscache.Reflector, err error) {
 	if errors.Is(err, io.EOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return

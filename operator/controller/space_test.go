@@ -19,8 +19,8 @@ import (
 )
 
 // TestHardwareLimited: a FeedServer has as many pods as a ResourceQuota allows and its nodes have space for, and says why there are not more; with a
-// larger node it has all. What runs stays when the node shrinks. Quotas and nodes come to the operator by different watches, so the later change of
-// the two may be seen first: each step waits for what follows from it before the next one.
+// larger node it has all. Pods that run stay when the node shrinks. Quotas and nodes come to the operator by different watches, so the later change
+// of the two may be seen first: each step waits for what follows from it before the next one.
 func TestHardwareLimited(t *testing.T) {
 	w := newWorld(t)
 	w.readNodes = true

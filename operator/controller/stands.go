@@ -29,9 +29,9 @@ type applied struct {
 	version string
 }
 
-// stands says whether this very configuration of an object was applied, and the object
-// still has all of it. What was applied before that is unknown after a restart, and so is
-// what of it must go: then nothing stands.
+// stands says whether this very configuration of an object was applied, and the object still
+// has all of it. After a restart the earlier configurations are unknown, and so is what must be
+// removed of them: then nothing stands.
 func (r *applier) stands(ctx context.Context, owner client.Object, key ownedObject, want []byte) (bool, error) {
 	r.mu.Lock()
 	last, known := r.applied[key]

@@ -77,7 +77,7 @@ func TestFiguresWaitUntilTheLastStatusIsOld(t *testing.T) {
 	if _, wait := w.next(); wait != figuresAge {
 		t.Errorf("to be looked at again in %v", wait)
 	}
-	// What is more than figures does not wait, and takes the figures along.
+	// A change of more than figures does not wait, and takes the figures along.
 	w.submit(status("camera", plan.UrgencyCondition, 3))
 	if taken := w.take(); !slices.Equal(taken, []string{"camera:3"}) {
 		t.Errorf("written: %v", taken)

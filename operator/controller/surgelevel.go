@@ -26,8 +26,8 @@ const (
 )
 
 // tellLevel keeps what feed servers show of a Site's level equal to what was planned: the status that commands show is brought up to date
-// every ten minutes only. Where levels are declared no more (was), what is kept is removed. It returns after how long to try again, 0
-// for never; once JetStream is connected, the Site is looked at anew.
+// every ten minutes only. If the Site declared levels before (was) and does not any more, the level that is kept is removed. tellLevel
+// returns after how long to try again, 0 for never; once JetStream is connected, the Site is looked at again.
 func (r *siteReconciler) tellLevel(ctx context.Context, site types.NamespacedName, code string, is *wire.SurgeLevel, was bool) time.Duration {
 	if !r.weathers.untold(site, is, was) {
 		return 0

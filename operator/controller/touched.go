@@ -88,7 +88,7 @@ type judgedSite struct {
 
 type judgedInstrument struct {
 	ports []accept.Port
-	// Of what follows Feeds and FeedConsumers depend.
+	// Feeds and FeedConsumers depend on the fields that follow.
 	labels map[string]string
 	access v1alpha1.Access
 	listed bool

@@ -21,8 +21,8 @@ type waker struct {
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
-// start implements source.Func. What was to be woken before is found by the
-// first reconciliation of everything.
+// start implements source.Func. Objects that were to be woken before are found by the first
+// reconciliation of everything.
 func (w *waker) start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

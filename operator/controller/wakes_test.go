@@ -33,7 +33,7 @@ func (w *waker) woken() (names []string) {
 }
 
 // TestRevisionWakesWhoWaits: a pod of a gateway or feed server that runs another revision of the registry, and says nothing else
-// that is new, wakes those that wait for that, and nobody else. What else a pod says wakes all whom it may concern.
+// that is new, wakes those that wait for that, and nobody else. Anything else that a pod says wakes all whom it may concern.
 func TestRevisionWakesWhoWaits(t *testing.T) {
 	wakers, now := &wakers{}, time.Now()
 	for _, w := range []*waker{&wakers.gateways, &wakers.servers, &wakers.instruments, &wakers.consumers} {

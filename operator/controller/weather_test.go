@@ -58,8 +58,8 @@ func newestOf(w *plan.Weather, q surge.Quantity) (float64, bool) {
 	return newest.Value, is
 }
 
-// Each Site knows what its own sources tell, and a source whose declaration did not change goes on where another one changes. What is
-// stale has no value in metrics, but an age.
+// Each Site knows what its own sources tell, and a source whose declaration did not change goes on when another one changes. A stale
+// quantity has no value in metrics, but an age.
 func TestWeatherSources(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 27, 4, 0, 0, 0, time.UTC)

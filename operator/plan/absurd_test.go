@@ -212,8 +212,8 @@ func (a *absurdity) shown() string { return fieldNamed(a.t, reflect.TypeFor[plan
 
 var namesSomething = regexp.MustCompile(`"[^"]+"|\b(spec|status)\.[a-z]|[a-z0-9]-[a-z0-9]|[A-Z]+_[a-z]|://|[0-9]|\b(pod|stream|instrument|archivist|feed server|StatefulSet|Deployment|durables|JetStream|Site|Feed|pool)`)
 
-// explains checks what a status says: a condition that is False tells what is wrong, and of which object or field. What stands
-// in the surroundings already others have said, in a golden test's own words.
+// explains checks what a status says: a condition that is False tells what is wrong, and of which object or field. A message
+// that is already in the surroundings is not checked: others said it, in a golden test's own words.
 func (a *absurdity) explains(status map[string]any, name string, object map[string]any, surroundings string) {
 	var conditions []metav1.Condition
 	if err := json.Unmarshal(encoded(status["conditions"]), &conditions); err != nil || len(conditions) == 0 {

@@ -17,8 +17,8 @@ import (
 // share a node have nobody to copy to: a pool that such an Instrument sends to never has two pods on one node.
 
 // ReplicatedOn is the pool whose pods an Instrument has kept on nodes of their own, or "".
-// What keeps it from being programmed for now (a missing Secret, a Site that is not
-// accepted) changes nothing: pods are not to move for that.
+// Reasons for which it is not programmed for now (a missing Secret, a Site that is not
+// accepted) change nothing: pods are not to move for that.
 func ReplicatedOn(inst *v1alpha1.Instrument, v accept.Verdict) string {
 	if inst.Spec.Acknowledge != v1alpha1.AcknowledgeReplicated || inst.Spec.State == v1alpha1.InstrumentRetired || !v.Stands() && !v.Absent {
 		return ""

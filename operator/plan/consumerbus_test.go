@@ -12,8 +12,8 @@ import (
 	"github.com/substorm/substorm/operator/plan/bus"
 )
 
-// What is closed goes, by the hub's name or the leaf's; gap records and what others'
-// streams hold stay.
+// Messages of closed instruments are removed, whether they have the hub's name or the leaf's;
+// gap records and what others' streams hold stay.
 func TestClosed(t *testing.T) {
 	const of = "live.hub.display."
 	subjects := []string{

@@ -11,9 +11,9 @@ import (
 	"github.com/substorm/substorm/operator/plan/observed"
 )
 
-// What a feed server counted of a consumer stays counted: an operator that begins anew
-// reads reports that were written when something changed, maybe hours ago, and of pods
-// that are gone. How the consumer does now they do not say.
+// The counts of a feed server for a consumer stay: an operator that starts again reads reports
+// that were written when something changed, maybe hours ago, and of pods that are gone. They do
+// not say how the consumer does now.
 func TestCountsOfAConsumerStay(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	report := func(pod string, age time.Duration, gaps uint64) observed.ConsumerReport {

@@ -38,10 +38,10 @@ type ConsumerFigures struct {
 // KeepingUp say it: what is worst of several is shown.
 var badness = []string{v1alpha1.ReasonIdle, v1alpha1.ReasonFlowing, v1alpha1.ReasonSlow, v1alpha1.ReasonOverrun}
 
-// MergeConsumer sums up what pods said of a consumer. What they counted stays counted,
-// also of a pod that is gone, for as long as its report is kept. Of how the consumer does
-// now a report speaks that is not older than three intervals, and an older one while its
-// pod, which reports what changes, goes on reporting about itself.
+// MergeConsumer sums up what pods said of a consumer. Their counts stay, also those of a pod
+// that is gone, for as long as its report is kept. A report says how the consumer does now if
+// it is not older than three intervals, or if it is older and its pod, which reports what
+// changes, goes on reporting about itself.
 func MergeConsumer(reports []observed.ConsumerReport, servers []observed.FeedServerReport, now time.Time) ConsumerFigures {
 	sum := ConsumerFigures{State: v1alpha1.ReasonIdle, LagBytes: new(int64), Bytes: new(int64), Dropped: map[string]int64{}}
 	for _, r := range reports {

@@ -74,8 +74,8 @@ func hasFinalizer(o metav1.Object) bool {
 	return slices.Contains(o.GetFinalizers(), v1alpha1.FinalizerStream)
 }
 
-// ownStreamGoes says whether a Feed has a stream of its own that goes with it. Of one that
-// cannot be read its finalizer says it.
+// ownStreamGoes says whether a Feed has a stream of its own that goes with it. If the Feed
+// cannot be read, its finalizer says so.
 func ownStreamGoes(feed *v1alpha1.Feed) bool {
 	if finding.Unreadable(feed) != "" {
 		return hasFinalizer(feed)

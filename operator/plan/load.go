@@ -33,7 +33,7 @@ func FeedServerLoads(server string, reports []observed.FeedServerReport) (all []
 	return all
 }
 
-// loadReport has the time of the operator's own clock: a pod's clock may be wrong. Of what it calls its budgets only names are taken.
+// loadReport has the time of the operator's own clock: a pod's clock may be wrong. Budgets are taken only if the pod's keys for them are names.
 func loadReport(pod string, seen time.Time, load *wire.Load) autoscale.Report {
 	fill := map[autoscale.Budget]float64{}
 	for budget, v := range load.Fill {

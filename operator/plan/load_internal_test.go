@@ -13,7 +13,7 @@ import (
 	"github.com/substorm/substorm/operator/surge/autoscale"
 )
 
-// What a pod calls its budgets is written into events, statuses and logs, where no text of any length or kind may stand.
+// A pod's names of its budgets are written into events, statuses and logs, which must not contain text of any length or kind.
 func TestBudgetsAreNames(t *testing.T) {
 	now := time.Now()
 	long := strings.Repeat("x", 40_000)

@@ -28,8 +28,8 @@ type MirrorReport struct {
 	Seen time.Time `json:"seen"`
 }
 
-// ended says whether the run is over, as it says itself. Of a continuous one that is its last comparison: until the next one begins, it
-// has nothing to report.
+// ended says whether the run is over, as it says itself. For a continuous run that means its last comparison: until the next one
+// begins, it has nothing to report.
 func (r *MirrorReport) ended() bool { return r.Result != wire.MirrorRunning }
 
 // silent says whether a run that should report has not for too long.
@@ -37,7 +37,7 @@ func (r *MirrorReport) silent(now time.Time) bool {
 	return !r.ended() && now.Sub(r.Seen) > wire.MirrorReportGrace
 }
 
-// farthestEnd is how far ahead an estimate of the end of a run is of use. Of a run that all but stands still it would be centuries.
+// farthestEnd is how far ahead an estimate of the end of a run is of use. For a run that makes almost no progress it would be centuries.
 const farthestEnd = 365 * 24 * time.Hour
 
 // ends is when the run ends, by its own clock and at its present rate; zero where nobody knows.

@@ -355,7 +355,7 @@ func objectCount(n int64) string {
 	return fmt.Sprintf("%d objects", n)
 }
 
-// times are when runs began, ended, and begin next. What was known stays where reports are gone.
+// times are when runs began, ended, and begin next. Known times stay if reports are gone.
 func (v MirrorView) times(status *v1alpha1.MirrorPartnerStatus) {
 	was := &v.Mirror.Status
 	status.LastRunTime, status.LastSuccessTime, status.VerifiedToTime = was.LastRunTime, was.LastSuccessTime, was.VerifiedToTime
@@ -397,8 +397,8 @@ func owing(owed *wire.MirrorOwed) string {
 	return "owes " + objectCount(owed.Objects)
 }
 
-// figures are those of the run that reported last. What is owed, and which purges are not confirmed, is known only to one that has looked
-// at everything: until then it is what was known before.
+// figures are those of the run that reported last. Only a run that has looked at everything knows what is owed, and which purges are not
+// confirmed: until then these figures stay as they were.
 func (v MirrorView) figures(status *v1alpha1.MirrorPartnerStatus) {
 	was := &v.Mirror.Status
 	status.Owed, status.Path, status.UnconfirmedPurgeCount = was.Owed, was.Path, was.UnconfirmedPurgeCount

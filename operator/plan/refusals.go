@@ -49,8 +49,8 @@ type RefusalEvent struct {
 	Message string     `json:"message"`
 }
 
-// Take notes what a pod reported. What was reported before the operator looked
-// (replayed) is told where it is younger than an event would be.
+// Take notes what a pod reported. Refusals that were reported before the operator looked
+// (replayed) are told if they are younger than an event would be (refusalEvery).
 func (r *Refusals) Take(pod string, report wire.RefusalStatus, replayed bool, now time.Time) {
 	if r.seen == nil {
 		r.seen, r.due = map[string]podRefusals{}, map[wire.Cause]*refusalsDue{}

@@ -30,7 +30,7 @@ const (
 type Standalone struct {
 	// ObjectStore is the embedded one.
 	ObjectStore v1alpha1.ObjectStore `json:"objectStore"`
-	// JetStream is the embedded server, and the Secrets with its accounts' keys. What a Site says of its streams holds.
+	// JetStream is the embedded server, and the Secrets with its accounts' keys. A Site's own settings of its streams hold.
 	JetStream v1alpha1.JetStream `json:"jetStream"`
 	// StreamBytes is how many bytes the disk has for all streams; 0: they are as their Site says.
 	StreamBytes int64 `json:"-"`

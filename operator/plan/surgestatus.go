@@ -87,8 +87,9 @@ func surging(s *surge.State, d *surge.Decision) finding.Finding {
 	return finding.Good(v1alpha1.ReasonLevelHeld, "level "+d.Steady)
 }
 
-// known says whether all quantities that levels ask for are, in words that stay as they are. What is not known gives the reason: a source that
-// cannot be asked changes no level while others tell all that levels ask for. It makes the condition False, though: somebody has to correct it.
+// known says whether all quantities that levels ask for are known, in words that stay as they are. A quantity that is not known gives the
+// reason: a source that cannot be asked changes no level while others tell all that levels ask for. It makes the condition False, though:
+// somebody has to correct it.
 func (w *Weather) known(levels []surge.Level, now time.Time) finding.Finding {
 	is := finding.Good(v1alpha1.ReasonFresh, "all that levels ask for is known")
 	var each []string

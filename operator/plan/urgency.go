@@ -37,7 +37,7 @@ func SiteUrgency(was, is *v1alpha1.SiteStatus) Urgency {
 			reissued(ofArchivist(was), ofArchivist(is)) || surged(was, is), siteRest(was, is))
 }
 
-// surged: levels or floors changed, or whether the level is fulfilled. What the sources tell changes all the time, and is a figure.
+// surged: levels or floors changed, or whether the level is fulfilled. The values that the sources tell change all the time, and are figures.
 func surged(before, now *v1alpha1.SiteStatus) bool {
 	was, is := before.Surge, now.Surge
 	if was == nil || is == nil {

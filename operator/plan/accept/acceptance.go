@@ -21,8 +21,8 @@ type Verdict struct {
 	finding.Finding
 	// Gateway is the IngestGateway that receives; empty where none was found, or none is needed.
 	Gateway string `json:"gateway,omitempty"`
-	// Absent: something that the Instrument names is not there (rather than a
-	// contradiction). What is programmed stays programmed, but for tokens that are gone.
+	// Absent: something that the Instrument names is not there (rather than a contradiction).
+	// The programmed entry stays, except for tokens that are gone.
 	Absent bool `json:"absent,omitempty"`
 	// Refused are the listeners that something is wrong with, by name. Finding is that of the first.
 	Refused map[string]finding.Finding `json:"refused,omitempty"`
@@ -135,7 +135,7 @@ type listening struct {
 	own claims
 }
 
-// What may be absent, and what may be a contradiction.
+// The checks that find something absent, and those that find a contradiction.
 var (
 	absences = []finding.Check[application]{
 		instrumentIsUnreadable,

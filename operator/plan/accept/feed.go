@@ -22,8 +22,8 @@ type FeedVerdict struct {
 	Instruments []string `json:"instruments,omitempty"`
 	// Selected says whether the selector matches anything; zero where the Feed is not served.
 	Selected finding.Finding `json:"selected,omitzero"`
-	// Served: feed servers know it as it is declared. Where it is not, and Absent,
-	// what they know of it stays.
+	// Served: feed servers know it as it is declared. If it is not Served but Absent, what they
+	// know of it stays.
 	Served bool `json:"served,omitempty"`
 	Absent bool `json:"absent,omitempty"`
 	// Everything: its selector selects all Instruments of the Site, those to come too.

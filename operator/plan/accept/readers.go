@@ -114,8 +114,8 @@ func UnownedKeys(managers []metav1.ManagedFieldsEntry, keys iter.Seq[string]) []
 	return unowned
 }
 
-// owns says whether a field manager owns a key of a map. Who created the map owns it as well as its own keys, and not those that others add;
-// who owns the map and no key of it owns all of it.
+// owns says whether a field manager owns a key of a map. A manager that created the map owns it as well as its own keys, and not those that
+// others add; a manager that owns the map and no key of it owns all of it.
 func owns(fields *fieldpath.Set, part, key string) bool {
 	return fields.Has(fieldpath.MakePathOrDie(part, key)) ||
 		fields.Has(fieldpath.MakePathOrDie(part)) && fields.WithPrefix(fieldpath.PathElement{FieldName: &part}).Empty()

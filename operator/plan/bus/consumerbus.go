@@ -21,8 +21,8 @@ const (
 	maxConsumerStream = 64 << 20
 )
 
-// Durable is a durable consumer in JetStream: a FeedConsumer's place in a stream.
-// What it is given it must acknowledge.
+// Durable is a durable consumer in JetStream: a FeedConsumer's place in a stream. The
+// FeedConsumer must acknowledge the messages that it is given.
 type Durable struct {
 	Stream      string   `json:"stream"`
 	Name        string   `json:"name"`
@@ -56,8 +56,9 @@ type Plan struct {
 	// stands stays. MayRead, where a consumer has it, are the instruments of which
 	// messages stay.
 	Settled []string `json:"settled,omitempty"`
-	// Withheld are consumers without credentials, whose Secret was taken away and the next
-	// is not written yet, and those whose Feed is gone. What is open stands, and gives nothing.
+	// Withheld are consumers without credentials, whose Secret was taken away and the next is
+	// not written yet, and those whose Feed is gone. Their existing durables stay, and deliver
+	// nothing.
 	Withheld []string            `json:"withheld,omitempty"`
 	MayRead  map[string][]string `json:"mayRead,omitempty"`
 

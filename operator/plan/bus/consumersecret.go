@@ -64,10 +64,9 @@ func ConsumerDurables(consumers []v1alpha1.FeedConsumer, secrets workload.Secret
 	return all
 }
 
-// KeptDurable is the name of the durables that the credentials in a FeedConsumer's
-// Secret open; empty where they open nothing, and others are to be issued. Who has
-// those from before must not open what these open, so a Secret that is made anew names
-// other durables.
+// KeptDurable is the name of the durables that the credentials in a FeedConsumer's Secret open;
+// empty if they open nothing, and others are to be issued. A client with earlier credentials
+// must not open what these open, so a Secret that is made again names other durables.
 func KeptDurable(c *v1alpha1.FeedConsumer, secret *corev1.Secret) string {
 	if c.Spec.Delivery.Type != v1alpha1.DeliveryNATS || secret == nil || !metav1.IsControlledBy(secret, c) || len(secret.Data[workload.KeyUserCreds]) == 0 {
 		return ""

@@ -31,8 +31,8 @@ type Credentials struct {
 // CredentialsAction is what becomes of credentials.
 type CredentialsAction string
 
-// What becomes of credentials: they stay, are signed anew for the same key, or are
-// replaced by those of another key.
+// The actions: credentials stay, are signed again for the same key, or are replaced by those of
+// another key.
 const (
 	CredentialsKept     CredentialsAction = "Kept"
 	CredentialsRenewed  CredentialsAction = "Renewed"

@@ -75,12 +75,12 @@ func feedStream(site *v1alpha1.Site, feed *v1alpha1.Feed, v accept.FeedVerdict) 
 	}
 }
 
-// feedSources: each instrument (and channel) is a source of its own, which
-// JetStream continues where it is when another one comes or goes; one source with
-// another filter would begin anew, and bring everything a second time. A Feed of everything
-// has one source for all of the Site's instruments. Who may read what is no matter of the
-// stream, but of what is given from it. A Feed that selects nothing has a source that brings
-// nothing: without any, JetStream would take the stream's name for its subject.
+// feedSources: each instrument (and channel) is a source of its own, which JetStream continues
+// where it is when another one comes or goes; one source with another filter would start over,
+// and bring everything a second time. A Feed of everything has one source for all of the Site's
+// instruments. The stream does not depend on who may read what; what is given from it does. A
+// Feed that selects nothing has a source that brings nothing: without any, JetStream would take
+// the stream's name for its subject.
 func feedSources(site *v1alpha1.Site, feed *v1alpha1.Feed, v accept.FeedVerdict) []StreamSource {
 	code := site.Spec.Code
 	notices, telemetry := accept.Carries(feed)

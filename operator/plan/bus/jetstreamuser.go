@@ -105,7 +105,7 @@ func ArchivistUser(site *v1alpha1.Site) JetStreamUser {
 		Name:        ArchivistUserName(site),
 		InboxPrefix: inbox,
 		Publish: append(harmless(), wire.NoticeSubjects(code), wire.DecisionSubjects(code), "$JS.API.DIRECT.GET.>",
-			// Where a stream ends and what a bucket holds, the leader says: a replica may be behind.
+			// The leader says where a stream ends and what a bucket holds: a replica may be behind.
 			"$JS.API.STREAM.MSG.GET.*"),
 		Subscribe: []string{inbox + ".>"},
 	}

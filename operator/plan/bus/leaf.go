@@ -34,10 +34,10 @@ func (s Source) DeleteConsumer(name string) string {
 	return s.APIPrefix + ".CONSUMER.DELETE." + s.Stream + "." + name
 }
 
-// LeafUser is the user with which a leaf's NATS server links to ours, in the account of
-// leaves. What it may publish travels to us, and what it may subscribe to travels to the leaf: we make
-// and delete the consumers that source its two base streams and pace them, it
-// answers and delivers. It sees nothing that is ours, and can write into no stream.
+// LeafUser is the user with which a leaf's NATS server links to ours, in the account of leaves. The
+// messages that it may publish travel to us, and those that it may subscribe to travel to the leaf: we
+// make and delete the consumers that source its two base streams and pace them, it answers and
+// delivers. It sees nothing that is ours, and can write into no stream.
 func LeafUser(site *v1alpha1.Site, leaf v1alpha1.Leaf) JetStreamUser {
 	u := JetStreamUser{
 		Name:     "leaf " + leaf.Code + " of " + site.Namespace + "/" + site.Name,
@@ -47,7 +47,7 @@ func LeafUser(site *v1alpha1.Site, leaf v1alpha1.Leaf) JetStreamUser {
 	api := wire.JetStreamAPI(cmp.Or(leaf.Domain, leaf.Code))
 	for _, stream := range []string{wire.ObservationStream(leaf.Code), wire.NoticeStream(leaf.Code)} {
 		u.Subscribe = append(u.Subscribe,
-			// Where several subjects are sourced the server asks without a name.
+			// If several subjects are sourced, the server asks without a name.
 			api+".CONSUMER.CREATE."+stream,
 			api+".CONSUMER.CREATE."+stream+".>",
 			api+".CONSUMER.DELETE."+stream+".*",

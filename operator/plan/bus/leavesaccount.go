@@ -15,8 +15,8 @@ import (
 // copies of what leaves sent: a leaf can have the hub's server publish to any subject of
 // the account that it links into. The hub's streams source from the copies.
 
-// maxCopies bounds each stream of copies. What is in it waits for the hub's own stream,
-// next to it, and for the operator, which trims it.
+// maxCopies bounds each stream of copies. Its messages wait for the hub's own stream, next to
+// it, and for the operator, which trims it.
 var maxCopies = resource.MustParse("256Mi")
 
 // kindOfLeaf is what differs between a leaf's two base streams and their copies.

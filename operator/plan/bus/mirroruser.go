@@ -12,8 +12,8 @@ import (
 func MirrorUserName(namespace, partner string) string { return "mirror " + namespace + "/" + partner }
 
 // MirrorUser is the user of the runs of a MirrorPartner: they read the registry and, where they need the archive, notices and its index;
-// they keep how far they came, hold the leases of the partner, and report. Of the buckets of cursors and leases they read their own keys
-// alone, and what is to be removed of an Instrument that has the partner's name: one pattern for all of its keys keeps the token short.
+// they keep how far they came, hold the leases of the partner, and report. In the buckets of cursors and leases they read only their own
+// keys, and what is to be removed of an Instrument that has the partner's name: one pattern for all of its keys keeps the token short.
 // They can neither write what the operator has in the registry nor publish notices: what they bring in goes through the gateways, as that
 // of any sender.
 func MirrorUser(site *v1alpha1.Site, m *v1alpha1.MirrorPartner) JetStreamUser {
@@ -63,8 +63,8 @@ func followsKeys(bucket string, keys ...string) []string {
 }
 
 // pushSubjects are what runs that push may send besides: they write what the partner confirmed, which is its column of the ledger and
-// what it removed, and nothing of other partners'. What partners are asked to remove is in the bucket of cursors; whether a replica of it
-// is behind, its leader says, whose answers no permission restricts to single keys. The ledger is read from its leader alone.
+// what it removed, and nothing of other partners'. The bucket of cursors has what partners are asked to remove; its leader says whether a
+// replica is behind, and no permission restricts the leader's answers to single keys. The ledger is read from its leader alone.
 func pushSubjects(code, partner string) []string {
 	cursors, ledger := wire.CursorBucket(code), wire.LedgerBucket(code)
 	return append(followsKeys(cursors, wire.RemovalKeys, wire.MirrorCursorKey(partner, "*")),
@@ -74,7 +74,7 @@ func pushSubjects(code, partner string) []string {
 }
 
 // pullSubjects are what runs that pull may send besides: they read the reports of gateways, which say where objects are sent to, and
-// write which certificate they show there. Where another Substorm is pulled from, they write what its instruments are, and request
+// write which certificate they show there. If they pull from another Substorm, they write what its instruments are, and request
 // changes of what came from it: of no other Site's, and of none that the Site received itself.
 func pullSubjects(code string, m *v1alpha1.MirrorPartner) []string {
 	status, registry := wire.StatusBucket(code), "$KV."+wire.RegistryBucket(code)+"."

@@ -29,9 +29,8 @@ type PositionChange struct {
 }
 
 // Positions plans which places are written, by FeedConsumer: those that moved, each at most
-// once in positionEvery, and at once where none is kept of this FeedConsumer. Of a
-// durable that does not stand the place stays that is kept. Those of FeedConsumers that
-// are gone go.
+// once in positionEvery, and at once where none is kept of this FeedConsumer. If a durable does
+// not stand, the place that is kept stays. Those of FeedConsumers that are gone are removed.
 func Positions(p Plan, found map[string]wire.PositionCursor, kept map[string]KeptPosition, now time.Time) PositionChange {
 	change := PositionChange{Put: map[string]wire.PositionCursor{}}
 	for consumer, is := range found {

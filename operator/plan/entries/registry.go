@@ -20,10 +20,10 @@ import (
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
-// Change is what must be written to a Site's registry, in this order:
-// who may read what before who reads it, then what is to be deleted, then Complete.
-// It is empty where the registry is as it should be. Where it Closes something, no durable
-// may give that any more when it is begun.
+// Change is what must be written to a Site's registry, in this order: who may read what before
+// who reads it, then what is to be deleted, then Complete. It is empty if the registry is as it
+// should be. If it Closes something, no durable may give that any more when the change is
+// begun.
 type Change struct {
 	PutClosed       []wire.ClosedEntry     `json:"putClosed,omitempty"`
 	Put             []wire.InstrumentEntry `json:"put,omitempty"`
@@ -351,7 +351,7 @@ func siteUnderHold(site *v1alpha1.Site) bool {
 	return site != nil && site.Spec.LegalHold == v1alpha1.LegalHoldAll
 }
 
-// siteUnderHold is what the marker says of the Site's legal hold. Of a Site that cannot be read, the one that stands does not end.
+// siteUnderHold is what the marker says of the Site's legal hold. If the Site cannot be read, the hold that stands does not end.
 func (in Input) siteUnderHold(complete *wire.RegistryComplete) bool {
 	stands := complete != nil && complete.LegalHold
 	return siteUnderHold(in.Site) || stands && in.Site != nil && finding.Unreadable(in.Site) != ""

@@ -49,9 +49,9 @@ func First[In any](in In, chain []Check[In], otherwise Finding) Finding {
 	return otherwise
 }
 
-// patience is how long something that only a person can put right is
-// Reconciling before it is Stalled. What is missing may come with the
-// same `kubectl apply`, and Helm takes Stalled for the end.
+// patience is how long something that only a person can put right is Reconciling before it is
+// Stalled. A missing object may come with the same `kubectl apply`, and Helm treats Stalled as
+// final.
 const patience = 10 * time.Second
 
 // hopeless are the reasons of Ready=False that time alone does not change.

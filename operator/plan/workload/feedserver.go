@@ -23,7 +23,7 @@ const FeedServerProgram = "feed-server"
 const FlagRsyncAddress = "--rsync-address="
 
 const (
-	// Where feed servers listen: consumers in plain text or over TLS.
+	// The ports where feed servers listen: consumers in plain text or over TLS.
 	feedPlainPort = 8080
 	feedTLSPort   = 8443
 	// rsyncPort is what clients of rsync take where nothing is said, and rsyncPodPort where pods

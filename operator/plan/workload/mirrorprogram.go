@@ -284,7 +284,7 @@ func mirrorPodSecrets(site *v1alpha1.Site, m *v1alpha1.MirrorPartner) []SecretNe
 }
 
 // MirrorReadsArchive says whether the runs of a MirrorPartner need what the archive holds: those that push, and those that compare it
-// with another Substorm's. What is pulled by rsync or from a web archive is compared with what earlier runs noted.
+// with another Substorm's. Objects that are pulled by rsync or from a web archive are compared with what earlier runs noted.
 func MirrorReadsArchive(m *v1alpha1.MirrorPartner) bool {
 	return m.Spec.Direction != v1alpha1.MirrorPull || OriginOf(m.Spec.HTTPS) != ""
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
-// An address that is declared is in all links. Where none is, and one process runs all, links name what a request was sent to, and
-// notifications, which no request asks for, where the feed server listens.
+// An address that is declared is in all links. If none is, and one process runs all, links name the address that a request was
+// sent to, and notifications, which no request asks for, name the address where the feed server listens.
 func TestAddressOfLinks(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]string{"https://archive.example": "--base-url=https://archive.example", "http://127.0.0.1:8080": "--notification-url=http://127.0.0.1:8080"} {

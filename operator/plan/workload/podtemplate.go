@@ -31,8 +31,8 @@ type podRules struct {
 	apart bool
 }
 
-// apply completes a template of pods with one container, which has the program's own
-// image and resources. Where both say something, labels and annotations of ours stay.
+// apply completes a template of pods with one container, which has the program's own image and
+// resources. If both set a label or annotation, ours stays.
 func (r podRules) apply(template *coreac.PodTemplateSpecApplyConfiguration) *coreac.PodTemplateSpecApplyConfiguration {
 	template.WithLabels(without(plain(r.asked.Labels), template.Labels))
 	template.WithAnnotations(without(r.asked.Annotations, template.Annotations))
@@ -86,7 +86,7 @@ func (r podRules) spread(pod *coreac.PodSpecApplyConfiguration) {
 	if len(r.asked.TopologySpreadConstraints) == 0 {
 		pod.WithTopologySpreadConstraints(r.evenlyOver(corev1.LabelHostname), r.evenlyOver(corev1.LabelTopologyZone))
 	}
-	// The scheduler does not score a node that lacks the label of one of the constraints. Where nodes
+	// The scheduler does not score a node that lacks the label of one of the constraints. If nodes
 	// are in no zone, this is what spreads pods.
 	if len(r.asked.TopologySpreadConstraints) == 0 && !r.apart {
 		others.WithPreferredDuringSchedulingIgnoredDuringExecution(

@@ -54,7 +54,7 @@ func TestPullPolicy(t *testing.T) {
 	}
 }
 
-// What is planned to be apart is found to be, whatever else is asked for; and what is not, is not.
+// Pods that are planned to be apart are found to be, whatever else is asked for; others are not.
 func TestKeptApart(t *testing.T) {
 	pool := PodLabels("north")
 	theirs := &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{

@@ -17,7 +17,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
-// Where the gateway's container finds things.
+// The directories in which the gateway's container finds things.
 const (
 	dataDir           = "/var/lib/substorm"
 	objectStoreDir    = "/etc/substorm/s3"

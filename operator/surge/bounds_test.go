@@ -40,7 +40,7 @@ func TestClockWasAhead(t *testing.T) {
 	}
 }
 
-// TestMostFloors: the API server takes a status with 64 floors. Of those that are released some are let go rather than that nothing is written.
+// TestMostFloors: the API server takes a status with 64 floors. Some of the released floors are dropped, so that the status can be written.
 func TestMostFloors(t *testing.T) {
 	now := time.Date(2026, 11, 27, 10, 0, 0, 0, time.UTC)
 	levels, signals := calm(surge.Floor{Kind: surge.KindFeedServer, Name: "public", Replicas: 4})

@@ -15,7 +15,7 @@ import (
 // that holds is the last one, in the order of declaration, that began and did not end. The floor of a pool is the highest one of all
 // levels that did. It rises at once, and falls by one pod each ReleaseEvery of the level that raised it.
 //
-// What is Unknown raises nothing and lowers nothing: the level and the floors stay, and what ran before they fall stands still.
+// A verdict of Unknown raises nothing and lowers nothing: the level and the floors stay, and the countdowns to their fall are stopped.
 func Next(levels []Level, signals Signals, was State, now time.Time) (State, Decision) {
 	p := pass{levels: levels, was: was, now: now.UTC().Truncate(time.Second), verdicts: make([]verdict, len(levels)), holds: -1}
 	for i := range levels {

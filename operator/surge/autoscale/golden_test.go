@@ -25,7 +25,7 @@ type story struct {
 // phase is a time in which the same is asked of the pool.
 type phase struct {
 	For metav1.Duration `json:"for"`
-	// Load in pods. What exceeds the pods that are ready is refused.
+	// Load in pods. Load that exceeds the pods that are ready is refused.
 	Load float64 `json:"load"`
 	// Fill of other budgets, in pods, too.
 	Fill map[autoscale.Budget]float64 `json:"fill"`

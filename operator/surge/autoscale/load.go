@@ -86,8 +86,8 @@ func newest(pod string, reports []Report) (found *Report) {
 	return found
 }
 
-// load is how full the pod is: the fullest budget decides. What was refused counts as if it had been answered, so that a pod at its
-// limit says how far beyond it the demand is.
+// load is how full the pod is: the fullest budget decides. Refused requests count as if they had been answered, so that a pod at
+// its limit says how far beyond it the demand is.
 func (r *Report) load() (float64, Budget) {
 	most, of := 0., Throughput
 	if r.BytesPerSecondLimit > 0 {

@@ -10,8 +10,8 @@
 // selectors and affinity, taints, required (anti-)affinity to other pods, spread constraints with DoNotSchedule, and volumes. Pods that
 // run stay where they are. Pods of others that wait for a node take their space first, unless their priority is lower.
 //
-// It does not know everything that kube-scheduler does: how many volumes a node may attach, how much a storage system still has,
-// LimitRanges, resource claims (DRA), and pods that could be evicted in favor of others are not looked at. What it tells is a bound for growth, and no promise.
+// It does not know everything that kube-scheduler does: how many volumes a node may attach, how much a storage system still has, LimitRanges,
+// resource claims (DRA), and pods that could be evicted in favor of others are not looked at. Its result is a bound for growth, and no promise.
 package ceiling
 
 import (

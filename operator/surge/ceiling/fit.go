@@ -187,7 +187,7 @@ func (p *placement) fitting(n *node) int64 {
 	return count
 }
 
-// asAdmitted is a pod of the template. What the template does not say of resources a LimitRange may have filled in: a pod that runs tells.
+// asAdmitted is a pod of the template. A LimitRange may have filled in resources that the template does not specify: a pod that runs shows them.
 func (p *Pool) asAdmitted(own []*corev1.Pod) *corev1.Pod {
 	pod := &corev1.Pod{Spec: *p.Template.Spec.DeepCopy()}
 	pod.Labels, pod.Namespace = p.Template.Labels, p.Namespace

@@ -16,7 +16,7 @@ import (
 	"github.com/substorm/substorm/operator/surge"
 )
 
-// What is drawn of each storm, and beside it.
+// The parameters of what is drawn for each storm, and beside it.
 const (
 	// stormKp begins a storm, and stormsApart is how long it has to be lower for the next one to be another.
 	stormKp, stormsApart = 5., 24 * time.Hour

@@ -20,7 +20,7 @@ type Seen struct {
 
 // Policy decides how many pods there are to be. It belongs to one run.
 type Policy interface {
-	// Decide is called at the end of each step. What is not between the pool's least and greatest number is bounded.
+	// Decide is called at the end of each step. Its result is limited to the pool's min and max.
 	Decide(now time.Time, seen Seen) int32
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/substorm/substorm/operator/surge"
 )
 
-// What is drawn of a quiet month.
+// The parameters of what is drawn for a quiet month.
 const (
 	// quietKp is below what all values of a quiet day are.
 	quietKp = 4.

@@ -17,7 +17,7 @@ var (
 		"declare the address itself, or a Service's name that ends in .svc, if that is meant")
 )
 
-// redirected lets a server send us on to another path of its own, and from http to https. What is declared is one server.
+// redirected lets a server send us on to another path of its own, and from http to https. The declared URL stands for one server.
 func (f *fetcher) redirected(q *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return fmt.Errorf("%w more than %d times: declare the URL that it leads to", errRedirected, maxRedirects)
@@ -28,8 +28,8 @@ func (f *fetcher) redirected(q *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// judged returns what judges each address that a connection is made to, for a declared host. Who may declare a Site is not told the
-// credentials of the operator's node.
+// judged returns what judges each address that a connection is made to, for a declared host. A user who may declare a Site is not
+// told the credentials of the operator's node.
 func judged(host string) func(network, address string, _ syscall.RawConn) error {
 	may := egress.Host(host)
 	return func(network, address string, raw syscall.RawConn) error {

@@ -21,7 +21,7 @@ const ofObject = 4
 // decoding is held while a document is decoded, so that many sources which answer at the same time take the memory of one.
 var decoding sync.Mutex
 
-// bounded refuses a document with too many values, before it is decoded. What it counts in texts does no harm.
+// bounded refuses a document with too many values, before it is decoded. Characters that it counts within texts do no harm.
 func bounded(body []byte) error {
 	n := ofObject * bytes.Count(body, []byte("{"))
 	for _, c := range []string{",", "["} {

@@ -180,7 +180,7 @@ func TestGigabyte(t *testing.T) {
 	}
 }
 
-// What was answered is asked for again only if it changed.
+// A document that was answered is asked for again only if it changed.
 func TestNotModified(t *testing.T) {
 	server := newNOAA(t)
 	p, _ := kpPoller(t, server.URL)

@@ -14,8 +14,8 @@ import (
 const maxKept = 5000
 
 // merged are known samples and answered ones as a new slice in the order of time, without overlaps. Answered ones replace known ones
-// that begin within them, because sources correct what they said. Of answered ones that begin at the same time, the last one remains.
-// Otherwise a sample ends where the next one begins.
+// that begin within them, because sources correct what they said. If several answered ones begin at the same time, the last one
+// remains. Otherwise a sample ends where the next one begins.
 func merged(known, answered []surge.Sample) []surge.Sample {
 	byTime := func(a, b surge.Sample) int { return a.From.Compare(b.From) }
 	fresh := make([]surge.Sample, 0, len(known)+len(answered))

@@ -98,7 +98,7 @@ func declared[V any](of map[surge.Quantity]V) []surge.Quantity {
 // Ask implements Source.
 func (d *document) Ask(ctx context.Context, now time.Time) (Answer, error) {
 	if d.cfg.Time == "" {
-		// What has no time is of the time of its answer. "Not modified" would be none, and the value would get old while it is valid.
+		// A value without a time has the time of its answer. "Not modified" would be no such answer, and the value would get old while it is valid.
 		d.fetch.known = validators{}
 	}
 	return d.fetch.ask(ctx, now, func(body []byte) (Answer, error) { return d.read(body, now) })

@@ -50,9 +50,8 @@ type row struct {
 }
 
 // NewRecorded reads a file of comma-separated values: a row of names, of which one is time and the others are of kp, bz and speed; then
-// rows with the beginning of an interval in RFC 3339 and values, which may be empty. Kp is of three hours; the others last to the next
-// row. Of one interval there is one value: rows may repeat it, and none may have another. Lines that begin with # are comments. Errors name
-// the line.
+// rows with the beginning of an interval in RFC 3339 and values, which may be empty. Kp is of three hours; the others last to the next row.
+// Each interval has one value: rows may repeat it, and none may have another. Lines that begin with # are comments. Errors name the line.
 func NewRecorded(file io.Reader, cfg RecordedConfig) (*Recorded, error) {
 	if cfg.SpeedUp == 0 {
 		cfg.SpeedUp = 1

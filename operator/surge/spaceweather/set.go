@@ -11,8 +11,8 @@ import (
 // Set are the pollers of a Site, in the order in which its sources are declared.
 type Set struct{ pollers []*Poller }
 
-// NewSet returns a set of pollers, which somebody else runs. What is declared as one source, such as the solar wind, may be read in several
-// documents: then several have its name, each with other quantities.
+// NewSet returns a set of pollers, which somebody else runs. A source that is declared as one, such as the solar wind, may be read in
+// several documents: then several pollers have its name, each with other quantities.
 func NewSet(pollers ...*Poller) *Set { return &Set{pollers: pollers} }
 
 // States are those of the pollers, in their order.

@@ -7,8 +7,9 @@
 //	SWPC, JSON ─ fetcher ─► body ─┐
 //	Recorded, Static ─────────────┴─► readings ─► Answer ─► Poller: history ─► surge.Signals
 //
-// What a source answers is judged before it is a sample: values that cannot be and times that have not begun are refused and counted.
-// A source that fails leaves the samples as they are. They get old, and package surge says when they are too old to mean anything.
+// Answers of a source are judged before they become samples: values that cannot be and times that have not begun are refused and
+// counted. A source that fails leaves the samples as they are. They get old, and package surge says when they are too old to mean
+// anything.
 package spaceweather
 
 import (
@@ -32,8 +33,8 @@ type Source interface {
 type Answer struct {
 	// Unchanged says that what was answered before still holds; Samples and Refused are empty then.
 	Unchanged bool
-	// Samples of each quantity, in any order. Of several of the same time the last one counts. What was answered before and is not
-	// contradicted remains.
+	// Samples of each quantity, in any order. If several have the same time, the last one counts. Samples that were answered
+	// before and are not contradicted remain.
 	Samples map[surge.Quantity][]surge.Sample
 	Refused Refused
 	// Early says that samples were refused because their time has not come. They may be taken when it has, so the whole document is asked for

@@ -160,7 +160,7 @@ func (r *readings) records(rows []json.RawMessage, fields func(json.RawMessage) 
 	return all, recognized
 }
 
-// objects reads a record that names its fields. Of the 30 that some records have, only those that are needed are decoded.
+// objects reads a record that names its fields. Some records have 30 fields; only those that are needed are decoded.
 func objects(row json.RawMessage) map[string]any {
 	var o struct {
 		TimeTag     json.RawMessage `json:"time_tag"`

@@ -10,7 +10,7 @@ import (
 	"github.com/substorm/substorm/operator/surge"
 )
 
-// What SWPC has published is read in each of its shapes.
+// Documents that SWPC has published are read in each of their shapes.
 func TestSWPC(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -68,7 +68,7 @@ func TestSWPC(t *testing.T) {
 	}
 }
 
-// What is no product of SWPC is an error that says so.
+// A document that is no product of SWPC is an error that says so.
 func TestSWPCErrors(t *testing.T) {
 	for body, want := range map[string]string{
 		``:     "is not JSON, or was cut off",

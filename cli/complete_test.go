@@ -17,7 +17,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
-// What cobra tells a shell to do beside what it is given.
+// Directives that cobra gives to a shell in addition to its arguments.
 const (
 	noFiles   = ":4"
 	filesToo  = ":0"

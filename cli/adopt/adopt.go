@@ -24,9 +24,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// adopt finishes what was begun for the instrument, and then adopts what the flags
-// ask for. What is to be moved is written down first: so a run that is killed
-// anywhere leaves what the next one needs, to move and to count it once.
+// adopt finishes what was begun for the instrument, and then adopts what the flags ask for. It
+// first writes down what is to be moved, so that a run that is killed at any point leaves what the
+// next run needs to move each object and to count it once.
 func (a *adoption) adopt(ctx context.Context) error {
 	entry, err := a.declared(ctx)
 	if err != nil {

@@ -145,8 +145,7 @@ func table(out io.Writer, all []*found) {
 	_ = w.Flush()
 }
 
-// manifests prints an Instrument for each sender. What only a person knows is
-// left to be filled in.
+// manifests prints an Instrument for each sender. It leaves fields that only a person knows to be filled in.
 func manifests(out *output.Encoder, all []*found) error {
 	for _, f := range all {
 		spec := map[string]any{"siteRef": map[string]string{"name": "CHANGE-ME"}, "type": "Unknown", "listeners": []any{

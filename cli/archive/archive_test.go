@@ -211,7 +211,7 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// What was retracted is given to nobody who does not ask for it, by whichever name.
+// A retracted object is returned only if it is asked for, whichever name is used.
 func TestGetOfTheRetracted(t *testing.T) {
 	f := newFixture(t, testenv.MinIOOptions{})
 	flags := f.flags(t)

@@ -121,8 +121,8 @@ func byKey(ctx context.Context, store objectstore.Store, site, key string, s *se
 	return n, nil
 }
 
-// inPlace finds an object that was imported where it lies: only the manifests
-// know it. Of several that lay there the one that was last modified is meant.
+// inPlace finds an object that was imported where it lies: only the manifests know it. If several
+// objects lay there, it returns the one that was last modified.
 func inPlace(ctx context.Context, store objectstore.Store, site, key string, s *selection) (wire.Notice, error) {
 	var found wire.Notice
 	for n, err := range s.held(ctx, store, site) {

@@ -116,7 +116,7 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// What senders have receipts for and is lost is no agreement.
+// The columns do not agree if objects are lost that senders have receipts for.
 func TestVerdictOfLoss(t *testing.T) {
 	for name, change := range map[string]func(*wire.Totals){
 		"acknowledged": func(r *wire.Totals) { r.Acknowledged = 3 },

@@ -256,7 +256,7 @@ func (r *Report) readGaps(ctx context.Context, js jetstream.JetStream, s *select
 			in.Gaps[g.Cause] = sum
 		}
 		due[at.instrument] += float64(d.DueMillis) / 1000
-		// Of several channels the one that lacks most counts.
+		// If there are several channels, the one that lacks most counts.
 		missing[at.instrument] += slices.Max(slices.Collect(maps.Values(channels)))
 	}
 	for name, seconds := range due {

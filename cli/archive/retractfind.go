@@ -104,7 +104,7 @@ func (r *request) find(ctx context.Context) ([]wire.Record, error) {
 	return found, nil
 }
 
-// takes says whether the verb changes an object. What expired can be purged: mirrors that keep a copy of it purge that, too.
+// takes says whether the verb changes an object. Expired objects can be purged: mirrors that keep a copy purge it, too.
 func (v verb) takes(r *wire.Record) bool {
 	s := r.State
 	switch v {

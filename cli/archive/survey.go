@@ -59,9 +59,8 @@ func (s *survey) open(cmd *cobra.Command, b *backend.Backend, store objectstore.
 // comparison compares one list. Close what it returns.
 type comparison func(context.Context) (*bucket.Plan, error)
 
-// each scans the bucket, and has every list of the selection looked at, in order. Of what
-// lies under keys of ours and cannot be read as ours is told to foreign, one at a time, before
-// that.
+// each scans the bucket, and has every list of the selection looked at, in order. Before that, it calls
+// foreign for each object that lies under a key of ours and cannot be read as ours, one at a time.
 func (s *survey) each(ctx context.Context, foreign func(key string, err error) error, look func(context.Context, bucket.List, comparison) error) error {
 	found, err := s.scan(ctx, foreign)
 	if err != nil {

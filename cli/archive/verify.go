@@ -174,7 +174,7 @@ func (v *verify) find(kind bucket.DifferenceKind, of bucket.List, id, detail str
 	return v.print(kind, of, id, detail)
 }
 
-// verdict sums up. Where anything was found, that is an error.
+// verdict sums up. It returns an error if anything was found.
 func (v *verify) verdict() error {
 	how := "read and whole"
 	if v.quick {

@@ -19,7 +19,7 @@ import (
 	"github.com/substorm/substorm/internal/retry"
 )
 
-// What one request of Entries asks for.
+// Limits of one request that Entries makes.
 const (
 	entriesBatch = 1000
 	entriesBytes = 8 << 20

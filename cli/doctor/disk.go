@@ -37,7 +37,7 @@ type disk struct {
 	err error
 }
 
-// What keeps a disk from being measured.
+// Reasons why a disk cannot be measured.
 var (
 	errNoFolder = errors.New("the data folder cannot be used")
 	errNoSpace  = errors.New("there is too little space")

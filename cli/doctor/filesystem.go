@@ -41,7 +41,8 @@ type filesystem struct {
 	name string
 	// unsafe is an option by which a sync does not wait for the disk; empty where there is none.
 	unsafe string
-	// What is left and how much there is, in bytes and in files; of files zero where nobody counts them.
+	// free and size are the space that is left and the space in all, in bytes; freeFiles and files are
+	// the same in files, and zero if the file system does not count them.
 	free, size, freeFiles, files uint64
 }
 

@@ -31,7 +31,7 @@ type declared struct {
 
 const manifestsCheck = "manifests"
 
-// lookAtManifests reads the files that declare a Site. What of them can be read counts, also where something else is wrong.
+// lookAtManifests reads the files that declare a Site. It returns everything that can be read of them, even if something else is wrong.
 func lookAtManifests(ctx context.Context, paths []string) (declared, []Check) {
 	objects, err := up.Declared(paths, "default")
 	d, checks := decode(objects)
@@ -53,7 +53,8 @@ func lookAtManifests(ctx context.Context, paths []string) (declared, []Check) {
 	return d, []Check{fine(manifestsCheck, "%d objects, %d of them Instruments; %s", len(objects), len(d.instruments), where)}
 }
 
-// decode reads our objects as their kinds' types, and warns of fields that these do not have. What cannot be read is left out: Try says why.
+// decode reads our objects as their kinds' types, and warns of fields that these do not have. It leaves out objects
+// that cannot be read: Try says why.
 func decode(objects []*manifests.Object) (d declared, unknown []Check) {
 	scheme := runtime.NewScheme()
 	_ = v1alpha1.AddToScheme(scheme) // new: nothing contradicts

@@ -34,7 +34,7 @@ func ports(all []port, holder int, named bool) []Check {
 	return checks
 }
 
-// lookAtPort listens at a port for a moment. What is found of one that is well is a few words.
+// lookAtPort listens at a port for a moment. The result for a port that is fine is a few words.
 func lookAtPort(p port, holder int, named bool) Check {
 	const check = "ports"
 	of := strings.Join(p.of, ", ")

@@ -15,7 +15,7 @@ import (
 	"github.com/substorm/substorm/operator/surge"
 )
 
-// What a report finds wrong.
+// Problems that a report finds.
 var (
 	// ErrDoesNotFit: a pool would need more pods than it can have.
 	ErrDoesNotFit = errors.New("it does not fit")

@@ -52,7 +52,7 @@ func newAnnouncer(ctx context.Context, js jetstream.JetStream, site string, r *r
 	return &announcer{committer: committer, stream: notices, report: r, done: done, fail: fail}, nil
 }
 
-// announce queues a notice. What becomes of it, done and fail hear.
+// announce queues a notice. It passes the result to done or to fail.
 func (a *announcer) announce(ctx context.Context, n wire.Notice) error {
 	if err := a.awaitSpace(ctx); err != nil {
 		return err

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package importer is `substorm import`: it registers trees that exist already in
-// a Site's archive. What was registered is known from the manifests alone, so a
-// run can be killed at any point and go on from another machine.
+// Package importer is `substorm import`: it registers trees that exist already in a Site's archive. The manifests
+// alone tell what was registered, so a run can be killed at any point and be continued from another machine.
 package importer
 
 import (

@@ -188,9 +188,8 @@ func (f *folder) there(ctx context.Context, key string) (wire.Notice, error) {
 	return n, err
 }
 
-// found: the bytes are there under the name, and in no manifest. What an import
-// stored and did not come to announce is announced now; what a gateway stores it
-// announces itself.
+// found: the bytes are there under the name, and in no manifest. An object that an import stored and
+// had not announced yet is announced now; a gateway itself announces the objects that it stores.
 func (p *placement) found(there wire.Notice) error {
 	p.known = there.Gateway != wire.ImportWriter
 	p.notice = there

@@ -133,7 +133,7 @@ func TestNamesThatClash(t *testing.T) {
 	l.compareBodies(namedKey, of...)
 	l.compareBodies(func(f frame) string { return wire.NamedKey(site, instrument, f.name, 2) }, other[0])
 	l.must(a).wants(t, Summary{Seen: 3, Unchanged: 3})
-	// Of the second tree the file with another time is read again, and no more.
+	// Only the file of the second tree that has another time is read again.
 	l.must(b).wants(t, Summary{Seen: 3, Unchanged: 2, Touched: 1, BytesRead: 7})
 }
 

@@ -76,9 +76,8 @@ type importer struct {
 	announcer *announcer
 }
 
-// Run imports. What it registered before an error stays registered. Errors: of
-// the configuration and of what keeps store or JetStream from answering; after
-// all else was imported, that something could not be placed.
+// Run imports. Objects that it registered before an error stay registered. Errors: of the configuration and of
+// what keeps store or JetStream from answering; after all else was imported, that something could not be placed.
 func Run(ctx context.Context, cfg Config) error {
 	template, err := naming.Parse(cfg.NameTemplate)
 	if err != nil {

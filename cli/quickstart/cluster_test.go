@@ -48,7 +48,7 @@ func TestCommandMakesTheSecretsInACluster(t *testing.T) {
 		}
 	}
 
-	// What an earlier release left is completed.
+	// A Secret that an earlier release left is completed.
 	older := first["substorm-nats-auth"]
 	for _, key := range []string{"commands-root.seed", "commands-signing.seed", "commands.jwt"} {
 		delete(older.Data, key)

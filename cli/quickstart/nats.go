@@ -138,7 +138,7 @@ func natsAuth(c Config, parent map[string][]byte) recipe {
 		keys:  []string{keyAccountJWT, keyAuthConf},
 		make:  func() (map[string][]byte, error) { return makeNATSAuth(parent) },
 		check: func(data map[string][]byte) error { return checkNATSAuth(data, parent) },
-		// Where the two contradict each other it adds nothing.
+		// If data and parent contradict each other, it adds nothing.
 		complete: func(data map[string][]byte) (bool, error) {
 			if err := checkSigned(data, parent); err != nil {
 				return false, err

@@ -140,7 +140,7 @@ func wrapped(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// create makes the Secret. Where somebody else was faster it returns theirs and true.
+// create makes the Secret. If somebody else was faster, it returns the data of their Secret and true.
 func (m maker) create(ctx context.Context, r recipe) (data map[string][]byte, found bool, err error) {
 	for _, child := range r.children {
 		_, orphan, err := m.vault.Get(ctx, child)

@@ -34,13 +34,13 @@ func TestS3Users(t *testing.T) {
 	ctx, root := t.Context(), client(server.Root())
 	at, digest := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), wire.Digest{1}
 	const id = "0123456789abcdef0123456789abcdef"
-	// What gateways store, and whether they may delete it.
+	// Keys under which gateways store objects, and whether gateways may delete them.
 	stored := map[string]bool{
 		wire.RawKey("hub", "camera", at, digest): false, wire.NamedKey("hub", "camera", "frame.jpg", 1): false, wire.NamedKey("hub", "camera", "frame.jpg", 2): false,
 		wire.PackKey("hub", at, "north-0", "one", 1): false, wire.StagingKey("hub", "camera", "1"): true, wire.UploadInfoKey("hub", "camera", id): true,
 		wire.QuarantineKey("hub", "north-0", at, digest): true,
 	}
-	// What only the archivist and the operator write.
+	// Keys that only the archivist and the operator write.
 	others := []string{
 		wire.ManifestPartKey("hub", "camera", "2026-11-21", 1), wire.ManifestVersionKey("hub", "camera", "2026-11-21", 1), "changes/hub/camera/1.json",
 		"ledger/hub/2026-11-21.json", "gaps/hub/2026-11-21.json", "deletions/hub/1.json", "descriptions/hub/camera.json", "guests/hub/arctic_camera/1.json", wire.AdoptionKey("hub", "1"), wire.SiteMarkerKey("hub"), "mine.txt",

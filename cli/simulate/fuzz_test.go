@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// FuzzModel reads any text as a model. What is accepted can be planned: time goes
-// forward, and every object has a size that can be sent.
+// FuzzModel reads any text as a model. A model that is accepted can be planned: time goes forward,
+// and every object has a size that can be sent.
 func FuzzModel(f *testing.F) {
 	f.Add([]byte(mixture))
 	f.Add([]byte("name: one\nsources:\n- {name: a, sizes: [1Ki]}\n"))

@@ -83,8 +83,8 @@ const maxSources = 1000
 // maxCount bounds the instruments of a model.
 const maxCount = 100_000
 
-// What lies between two objects of an instrument, and the rates that this makes
-// in a second. Beyond, a plan would not come to an end, or to its beginning.
+// Bounds of the interval between two objects of an instrument, and of the rates per second that
+// result from it. Beyond these, a plan would not come to an end, or to its beginning.
 const (
 	minInterval = time.Microsecond
 	maxInterval = 365 * 24 * time.Hour

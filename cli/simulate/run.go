@@ -20,7 +20,7 @@ type Config struct {
 	Model Model
 	// Seed decides all that is drawn.
 	Seed uint64
-	// Duration of the plan. What is due by then is sent to its end.
+	// Duration of the plan. Objects that are due by then are sent completely.
 	Duration time.Duration
 	// Rate of the whole model in objects a second; 0 leaves it as it is.
 	Rate float64

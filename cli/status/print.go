@@ -171,7 +171,7 @@ func (r Report) printProblem(w io.Writer, mark string, group []Problem) {
 	if n := len(group) - len(names); n > 0 {
 		more = fmt.Sprintf(" and %d more", n)
 	}
-	// What is said of one need not be so of another: the time, say.
+	// The messages of the others may differ from the first one, and so may the times.
 	if slices.ContainsFunc(group, func(p Problem) bool { return p.Message != first.Message || !p.Since.Equal(&first.Since) }) {
 		fmt.Fprintf(w, "%s %s %s%s: %s is %s (%s)\n", mark, kind, strings.Join(names, ", "), more, first.Condition, first.Status, first.Reason)
 		for i, name := range names {

@@ -108,7 +108,7 @@ func read(ctx context.Context, figures *live, site string, now time.Time) (Repor
 	}
 	if site != "" {
 		sites.Items = slices.DeleteFunc(sites.Items, func(s v1alpha1.Site) bool { return s.Name != site })
-		// Of an object that cannot be read nobody may know the Site.
+		// The Site of an object that cannot be read may be unknown.
 		elsewhere := func(ref v1alpha1.LocalReference) bool { return ref.Name != site && ref.Name != "" }
 		gateways.Items = slices.DeleteFunc(gateways.Items, func(g v1alpha1.IngestGateway) bool { return elsewhere(g.Spec.SiteRef) })
 		servers.Items = slices.DeleteFunc(servers.Items, func(s v1alpha1.FeedServer) bool { return elsewhere(s.Spec.SiteRef) })
@@ -141,8 +141,8 @@ func condition(conditions []metav1.Condition, kind string) metav1.Condition {
 }
 
 const (
-	// lookEvery is how often the API server is asked. Where its answers take long, for there is
-	// much of it, it is left alone for lookShare times as long.
+	// lookEvery is how often the API server is asked. If its answers take long, because there is much
+	// to list, it is left alone for lookShare times as long.
 	lookEvery = 2 * time.Second
 	lookShare = 10
 	// clearScreen empties a terminal.

@@ -21,7 +21,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
-// Where the first FeedServer serves, and where metrics are, that nobody places elsewhere.
+// Addresses where the first FeedServer serves, and where metrics are, if nobody places them elsewhere.
 const (
 	DefaultListen        = "127.0.0.1:8080"
 	DefaultListenMetrics = "127.0.0.1:9464"

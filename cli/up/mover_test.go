@@ -100,7 +100,7 @@ func sendFrame(port int, text string) error {
 	return nil
 }
 
-// TestMoverKilled: a mover is a process of its own that shows no secret. Where it is killed in the middle of a run, that run fails and says
+// TestMoverKilled: a mover is a process of its own that shows no secret. If it is killed in the middle of a run, that run fails and says
 // so, every object that is sent meanwhile gets its receipt, and the next run brings what was left. It ends with `substorm up`.
 func TestMoverKilled(t *testing.T) {
 	t.Parallel()

@@ -49,8 +49,8 @@ func (m *manager) stopping() { m.tell(daemon.SdNotifyStopping, status("what was 
 
 func status(said string) string { return "STATUS=" + strings.ReplaceAll(said, "\n", " ") }
 
-// watch tells the service manager, twice in the time that it allows (WatchdogSec=), that the process is healthy, until ctx ends. Where it
-// is not, the manager hears nothing, and starts it anew. Until the Site is ready, what is healthy gets more time to start.
+// watch tells the service manager, twice in the time that it allows (WatchdogSec=), that the process is healthy, until ctx ends. If the
+// process is not healthy, the manager hears nothing, and restarts it. Until the Site is ready, a healthy process gets more time to start.
 func (m *manager) watch(ctx context.Context, healthy func(context.Context) error, unhealthy func(error)) error {
 	allowed, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {

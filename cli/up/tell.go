@@ -59,8 +59,8 @@ func (s *site) tell(ctx context.Context) {
 	s.tellAddresses(ctx)
 }
 
-// lacks says what of the Site's resources is not ready, and why. What is not accepted does not get ready by waiting: it is listed with all else that
-// is not accepted, unless it is the Site.
+// lacks says what of the Site's resources is not ready, and why. A resource that is not accepted does not get ready by waiting: it is
+// listed with all else that is not accepted, unless it is the Site.
 func (s *site) lacks(ctx context.Context) (lacks []string, err error) {
 	look := func(kind, name string, conditions []metav1.Condition) {
 		if kind != "Site" && meta.IsStatusConditionFalse(conditions, v1alpha1.ConditionAccepted) {

@@ -55,8 +55,8 @@ spec:
   access: {live: Public, archive: Public}
 `
 
-// TestUp: a whole Site in one process. What it has receipted is served, also after it was killed; kubectl shows how it is; a file that is removed
-// takes the Instrument away, and nothing that it sent.
+// TestUp: a whole Site in one process. Objects that it has receipted are served, also after it was killed; kubectl shows how it is; a file
+// that is removed takes the Instrument away, and nothing that it sent.
 func TestUp(t *testing.T) {
 	port, dir := testenv.FreePort(t), t.TempDir()
 	write := func(name, text string) string {
@@ -101,7 +101,7 @@ func TestUp(t *testing.T) {
 	}
 	served()
 
-	// What manifests say of a cluster shows as not applied.
+	// Fields of manifests that are about a cluster show as not applied.
 	for kind, says := range map[string]string{"site/hub": "spec.objectStore", "ingestgateway/north": "spec.replicas", "feedserver/north": "spec.replicas"} {
 		if out := kubectl("get", kind, "-o", `jsonpath={.status.conditions[?(@.type=="NotApplied")].message}`); !strings.Contains(out, says) {
 			t.Errorf("%s: NotApplied says %q", kind, out)

@@ -22,8 +22,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers"
 )
 
-// What decodes and encodes custom resources, as apiextensions-apiserver's
-// customresource_handler.go, which exports none of it, for definitions of one version.
+// This file decodes and encodes custom resources as apiextensions-apiserver's
+// customresource_handler.go does, which exports none of it, for definitions of one version.
 
 // metaScheme knows what is not a custom resource and is sent or received with them.
 func metaScheme(gv schema.GroupVersion) *runtime.Scheme {

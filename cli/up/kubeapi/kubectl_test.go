@@ -132,7 +132,8 @@ func TestKubectlRestores(t *testing.T) {
 	}
 }
 
-// TestRestoredByOurApply: what `substorm get -o yaml` printed is applied, and then another manifest. What cannot be read is said, and does not keep the rest.
+// TestRestoredByOurApply: what `substorm get -o yaml` printed is applied, and then another manifest. A manifest that cannot be read is
+// reported, and does not keep the rest from being applied.
 func TestRestoredByOurApply(t *testing.T) {
 	t.Setenv("KUBECONFIG", start(t, t.TempDir()).Kubeconfig())
 	dir := t.TempDir()

@@ -104,7 +104,7 @@ func openStore(dir string, tables []*table, log *slog.Logger) (*store, error) {
 	}
 	s.changes = changes
 	s.report(lost)
-	// What was given out and not kept, by Leases and Events, lies below the reserve.
+	// Versions that Leases and Events were given, and that are not kept, lie below the reserve.
 	s.version = max(s.version, s.reserve)
 	if len(lost.damaged) > 0 {
 		s.version += reserved // a damaged line may have reserved more

@@ -20,12 +20,12 @@ import (
 // fieldOwner owns what files declare.
 const fieldOwner = client.FieldOwner("substorm-up")
 
-// labelFromFile is on objects that a file declares: one that no file declares any more is deleted. What kubectl applied stays.
+// labelFromFile is on objects that a file declares: one that no file declares any more is deleted. Objects that kubectl applied stay.
 const labelFromFile = "substorm.dev/from-file"
 
 // Apply has the API server hold what files declare, and removes what files declared before and none does now: the resources, never an
-// observation. Each change is logged. It returns what was created or changed. What is wrong with one object keeps no other from being applied; the
-// error names all of them.
+// observation. Each change is logged. It returns what was created or changed. An error of one object does not keep the others from being
+// applied; the returned error names all objects with errors.
 func Apply(ctx context.Context, c client.Client, objects []*Object, log *slog.Logger) (changed []*Object, err error) {
 	var errs []error
 	declared := map[string]bool{}

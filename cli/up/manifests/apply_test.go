@@ -45,8 +45,8 @@ func api(t *testing.T) client.Client {
 
 const readers = "apiVersion: v1\nkind: Secret\nmetadata: {name: readers}\n"
 
-// TestSecretKeys: a key that is taken out of a Secret's file is gone, whether the file had it under stringData or data, and also where an
-// earlier version applied stringData as it is. What another manager set stays.
+// TestSecretKeys: a key that is taken out of a Secret's file is gone, whether the file had it under stringData or data, and also if an
+// earlier version applied stringData as it is. Keys that another manager set stay.
 func TestSecretKeys(t *testing.T) {
 	c, dir := api(t), t.TempDir()
 	apply := func(text string) {

@@ -28,7 +28,8 @@ const (
 // Sum tells files with the same content from others.
 type Sum [sha256.Size]byte
 
-// SumOf is the Sum of the files that Load reads; of those that cannot be read it has the reason. Of a pipe, which can be read once, it has the name.
+// SumOf is the Sum of the files that Load reads; of those that cannot be read it has the reason. For a pipe, which can
+// be read only once, it has the name.
 func SumOf(paths []string) Sum {
 	h := sha256.New()
 	files, err := Files(paths)

@@ -51,8 +51,8 @@ func (f filler) remove(t *testing.T) {
 	}
 }
 
-// TestFullDisk: a server that starts on a full disk stores as soon as there is space, and one whose disk fills up while it runs stores again
-// once there is space. What it acknowledged is there.
+// TestFullDisk: a server that starts on a full disk stores as soon as there is space, and one whose disk fills up while it runs stores
+// again once there is space. Messages that it acknowledged are there.
 func TestFullDisk(t *testing.T) {
 	_, disk := testenv.DiskOf(t, 128<<20)
 	config, creds := accounts(t)

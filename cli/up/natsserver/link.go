@@ -153,7 +153,8 @@ func (s *Server) keepCredentials(l *natsaccounts.Link) (string, error) {
 	return file, errors.Join(os.MkdirAll(credentialsDir(s.dir), 0o700), os.WriteFile(file, l.Credentials, 0o600))
 }
 
-// dropCredentials removes those that no remote uses. What stays for an error is of no use to anybody who could not read all others.
+// dropCredentials removes those that no remote uses. A file that stays because of an error is of no use to
+// anybody who could not read all others.
 func (s *Server) dropCredentials(used []*server.RemoteLeafOpts) {
 	entries, _ := os.ReadDir(credentialsDir(s.dir))
 	for _, e := range entries {

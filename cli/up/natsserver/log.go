@@ -13,8 +13,8 @@ import (
 	"sync"
 )
 
-// logger writes what the server says as lines of this process's log. What a server says while all is well is of interest to
-// somebody who looks for a fault only: it is logged as debug.
+// logger writes what the server says as lines of this process's log. Messages that the server logs while all is well
+// interest only somebody who looks for a fault: they are logged as debug.
 type logger struct {
 	log *slog.Logger
 	// link gets what is said of the link to a hub.

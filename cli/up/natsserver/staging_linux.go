@@ -25,9 +25,9 @@ const (
 )
 
 // staging is a folder in memory, in which the server stages the batches of those streams whose publishers send again what was not
-// acknowledged: on the disk a staged batch costs five synced writes, and all of its bytes once more. What the server needs staged batches
-// for, that a batch of which it was killed amid is stored as a whole, works as before; a power cut may leave a part of such a batch, which
-// was not acknowledged. Its messages are stored by themselves, and synced as always.
+// acknowledged: on the disk a staged batch costs five synced writes, and all of its bytes once more. Staged batches still do what the
+// server needs them for: if it is killed in the middle of a batch, the batch is stored as a whole. A power cut may leave a part of such a
+// batch, which was not acknowledged. Its messages are stored by themselves, and synced as always.
 type staging struct {
 	mu sync.Mutex
 	// memory and batches are memoryDir and batchesDir.
@@ -56,7 +56,7 @@ func (s *Server) MinBatch() int {
 	return 2
 }
 
-// stage has streams stage their batches in memory, those too that were made since. Where it fails, batches are staged on the disk.
+// stage has streams stage their batches in memory, including streams that were made since. If it fails, batches are staged on the disk.
 func (s *Server) stage(ctx context.Context) {
 	g := &s.staging
 	g.mu.Lock()

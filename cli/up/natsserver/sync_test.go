@@ -83,8 +83,8 @@ func bucket(t *testing.T, js jetstream.JetStream, b kvbucket.Bucket) jetstream.K
 	return kv
 }
 
-// TestReportsNeedNoSync: reports and renewals of leases make the disk write nothing by themselves, whatever their number. What must
-// outlive a power cut is synced on request, all at once, and lasts.
+// TestReportsNeedNoSync: reports and renewals of leases make the disk write nothing by themselves, whatever their number. Writes
+// that must outlive a power cut are synced on request, all at once, and last.
 func TestReportsNeedNoSync(t *testing.T) {
 	d := newDisk(t)
 	s, js := d.start(t)

@@ -16,7 +16,7 @@ const (
 	// tendEvery is how often the server is looked at.
 	tendEvery = time.Second
 	// restartSpace is what the disk must have free before a server whose writes failed is started again: its recovery writes summaries of the
-	// streams. What is less would be used up at once.
+	// streams. Less space would be used up at once.
 	restartSpace = 16 << 20
 	// maxRestartPause is the longest pause between two starts, where writes fail for another reason than a full disk.
 	maxRestartPause = time.Minute

@@ -65,7 +65,7 @@ type pod struct {
 	files map[string][]byte
 	// once: it is not started again when it has ended.
 	once bool
-	// revision tells two pods apart that need another start. What files hold is not part of it: programs read them anew.
+	// revision tells two pods apart that need another start. The content of files is not part of it: programs read changed files again.
 	revision string
 }
 
@@ -188,8 +188,7 @@ func expanded(argument string, values map[string]string) string {
 	return argument
 }
 
-// placed has the value of a flag name the folder that is mounted where it says. Of folders within each other the inner one
-// counts.
+// placed has the value of a flag name the folder that is mounted where it says. If folders lie within each other, the inner one counts.
 func placed(argument string, places map[string]string) string {
 	flag, value, found := strings.Cut(argument, "=")
 	if !found {

@@ -327,7 +327,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// Where nothing starts Jobs, the program begins runs as the schedule says, one that was missed too.
+// If nothing starts Jobs, the program begins runs as the schedule says, including one that was missed.
 func TestTimetable(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, func(e *wire.MirrorEntry) { e.Schedule.Cron = "* * * * *" })

@@ -120,7 +120,7 @@ func size(bytes int64) string {
 	}
 }
 
-// Reader reads up to so many bytes. What has more is refused, with an error as is given but for its Limit.
+// Reader reads up to so many bytes. It refuses a longer input with the given error, in which it sets only the Limit.
 func Reader(from io.Reader, most int64, refusal Error) io.Reader {
 	refusal.Limit = size(most)
 	return &reader{from: from, left: most, refusal: &refusal}

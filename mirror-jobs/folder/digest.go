@@ -15,7 +15,7 @@ import (
 type digesting struct {
 	group sync.WaitGroup
 
-	// Of Large.mu: whether it is under way, and whether it is of no use any more.
+	// Guarded by Large.mu: busy says whether it is under way, and over whether it is of no use any more.
 	busy, over bool
 	// parts that are in sum, and what kept the next one from being read.
 	parts int

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package folder keeps a mirror of a Site's archive in a folder: each object as a file
-// <instrument>/<path> with the time of its receipt, and in .substorm/ what the mirror knows of
-// the other side. A file has its real name only once all its bytes are there and have the
-// digest of the object. What a list says is held is on the disk: Sync goes before SetLines.
+// <instrument>/<path> with the time of its receipt, and in .substorm/ what the mirror knows of the
+// other side. A file has its real name only once all its bytes are there and have the digest of the
+// object. Objects that a list says are held are on the disk: Sync goes before SetLines.
 package folder
 
 import (

@@ -70,7 +70,7 @@ func TestPut(t *testing.T) {
 	if err := w.Put(camera, entry("d.jpg", "right"), []byte("wrong")); !errors.As(err, &differs) {
 		t.Errorf("other bytes: %v", err)
 	}
-	// Where a link leads nobody writes, neither through a folder nor through a file.
+	// Nothing is written to the target of a link, neither through a folder nor through a file.
 	outside := t.TempDir()
 	if err := errors.Join(os.Symlink(outside, filepath.Join(dir, camera, "out")), os.Symlink(filepath.Join(outside, "f"), filepath.Join(dir, camera, "link"))); err != nil {
 		t.Fatal(err)
@@ -86,7 +86,7 @@ func TestPut(t *testing.T) {
 	}
 }
 
-// What is removed is the file of that object, and no other that has its path by now.
+// Remove removes the file of the given object, and not that of another object that has its path by now.
 func TestRemove(t *testing.T) {
 	dir := t.TempDir()
 	f := open(t, dir)

@@ -18,8 +18,8 @@ import (
 	"github.com/substorm/substorm/internal/mirrorindex"
 )
 
-// Large is an object that comes in parts of PartSize, in any order. What came is kept where a
-// run is killed, but for the last noteEvery parts and those that are on their way. Its methods may be called from several goroutines.
+// Large is an object that comes in parts of PartSize, in any order. If a run is killed, the parts that came are kept, except for the
+// last noteEvery parts and those that are on their way. Its methods may be called from several goroutines.
 type Large struct {
 	of         *Folder
 	instrument string
@@ -169,8 +169,8 @@ func (l *Large) Close() error {
 	return errors.Join(err, l.file.Close())
 }
 
-// Finish compares the bytes with the digest and puts the file into its place. Where they
-// differ all of them are given up. Errors: DigestError, of the file system.
+// Finish compares the bytes with the digest and puts the file into its place. If they differ, it
+// discards all bytes. Errors: DigestError, of the file system.
 func (l *Large) Finish() error {
 	digest, size, err := l.digested()
 	l.notes.Wait()

@@ -19,11 +19,10 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/plan"
 )
 
-// Of an instrument, .substorm/<instrument>/ has days.json, the tags, and for each day
-// <day>.jsonl.zst: a line with the format, and one for each object (plan.Line).
+// The folder .substorm/<instrument>/ has days.json, the tags, and for each day <day>.jsonl.zst: a
+// line with the format, and one for each object (plan.Line).
 
-// ErrUnreadable: a list is damaged, as after a power failure: what it said is to be found out
-// anew.
+// ErrUnreadable: a list is damaged, as after a power failure: its content must be found out again.
 var ErrUnreadable = errors.New("the list of a day cannot be read")
 
 type head struct {
@@ -162,7 +161,7 @@ func (f *Folder) Lines(instrument string, day wire.Day) ([]plan.Line, error) {
 	}
 }
 
-// SetLines writes what is known of a day. What the lines say is held must be on the disk.
+// SetLines writes what is known of a day. Objects that the lines say are held must be on the disk.
 func (f *Folder) SetLines(instrument string, day wire.Day, lines []plan.Line) error {
 	if err := f.mkdir(filepath.Join(own, instrument)); err != nil {
 		return err

@@ -189,10 +189,10 @@ func (f *Folder) HasBytes(instrument string, e *mirrorindex.Entry) bool {
 	return CheckPath(instrument, e.Path) == nil && f.Verify(instrument, e, true) == nil
 }
 
-// Remove removes the file of an object, and the folders that are empty then, and says whether it did. A file under the path of the object is
-// that of another one by now where it has another size, or both another time and another digest: it stays. Where only the time
-// differs, the times of the folder were lost, or the other object has the same bytes: stays says whether there is such a one. It is
-// asked only then; nil: there is none. A file of it that was set aside goes, too.
+// Remove removes the file of an object, and the folders that are empty then, and says whether it did. A file under the path of the object
+// is that of another one by now if it has another size, or both another time and another digest: it stays. If only the time differs, the
+// times of the folder were lost, or the other object has the same bytes: stays says whether there is such an object. It is asked only then;
+// nil: there is none. A file of the object that was set aside is removed, too.
 func (f *Folder) Remove(instrument string, e *mirrorindex.Entry, stays func() (bool, error)) (removed bool, err error) {
 	if err := CheckPath(instrument, e.Path); err != nil {
 		return false, err

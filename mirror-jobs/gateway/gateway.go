@@ -134,7 +134,7 @@ func Open(ctx context.Context, cfg Config) (*Client, error) {
 // key of the run's entry.
 func (g *Client) key() string { return wire.RegistryMoverKey(g.cfg.Partner, g.cfg.Kind) }
 
-// Close has gateways forget the run. Where that fails the next run replaces its entry, and the key of this one is gone with the
+// Close has gateways forget the run. If that fails, the next run replaces its entry, and the key of this one is gone with the
 // process. The entry of another run, which has taken the place of this one since, stays.
 func (g *Client) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

@@ -106,7 +106,7 @@ func (a *ahead) Read(p []byte) (int, error) {
 		defer a.mu.Unlock()
 		return 0, a.err
 	}
-	// What waits is not written to, so it is copied while more comes.
+	// Bytes that wait are not written to, so they are copied while more come.
 	waits := a.ring[a.at:min(a.at+a.held, len(a.ring))]
 	a.mu.Unlock()
 	n := copy(p, waits)

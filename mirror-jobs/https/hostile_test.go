@@ -140,7 +140,8 @@ func entriesOf(w io.Writer, day string, n int) error {
 	return err
 }
 
-// The memory of lists is bounded: a day that exceeds it is refused, and of several days the first ones come. What is read grows with the limit alone.
+// The memory of lists is bounded: a day that exceeds it is refused, and of several days the first ones come. The number of objects
+// that are read grows only with the limit.
 func TestListsKept(t *testing.T) {
 	t.Parallel()
 	read := map[int]int{}

@@ -75,7 +75,7 @@ func (c *Client) Root(ctx context.Context, etag string) (root mirrorindex.Root, 
 	return root, now, unchanged, err
 }
 
-// rootLines are the instruments of a root. What exceeds the limit is refused before it takes memory.
+// rootLines are the instruments of a root. A list that exceeds the limit is refused before it takes memory.
 type rootLines struct {
 	lines []mirrorindex.RootLine
 	kept  bound.List
@@ -159,8 +159,8 @@ type Untaken struct {
 	Err  error
 }
 
-// Lists returns what is answered to each question. Where the answers take more memory than may be, it returns those to the first questions, at
-// least one: the others are to be asked again. Errors: as Days.
+// Lists returns what is answered to each question. If the answers take more memory than allowed, it returns those to the first questions,
+// at least one: the others are to be asked again. Errors: as Days.
 func (c *Client) Lists(ctx context.Context, questions []mirrorindex.ListQuestion) ([]List, error) {
 	var all []List
 	var kept, entries *bound.List

@@ -88,9 +88,9 @@ func (b broken) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Part fetches length bytes of a published object from an offset on, and gives them to take. Where a link
-// breaks, what is left of them is asked for, and take is called again with how many it has had. The object must have
-// the digest. Errors: RefusedError, ErrBroken, of the network, of take.
+// Part fetches length bytes of a published object from an offset on, and gives them to take. If a link breaks, it
+// asks for the rest of the bytes, and calls take again with how many take has had. The object must have the digest.
+// Errors: RefusedError, ErrBroken, of the network, of take.
 func (c *Client) Part(ctx context.Context, instrument, path string, digest wire.Digest, offset, length int64, take func(had int64, body io.Reader) error) error {
 	var had int64
 	r := request{turn: c.partTurn, method: http.MethodGet, path: "/archive/" + instrument + "/" + Escaped(path), header: map[string]string{

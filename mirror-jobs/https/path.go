@@ -49,7 +49,7 @@ type measured struct {
 	*net.TCPConn
 	of *path
 
-	// Of path.mu: what was received until a time.
+	// Guarded by path.mu: what was received until a time.
 	received uint64
 	at       time.Time
 }

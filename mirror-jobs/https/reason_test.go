@@ -94,7 +94,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// What a server says of a refusal steers no terminal, and is as long as a status may be.
+// The text of a server's refusal cannot control a terminal, and is at most as long as a status may be.
 func TestRefusalSaid(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", problem.ContentType)

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Patience is how slow the other side may be. What is 0 is that of the program.
+// Patience is how slow the other side may be. A field that is 0 has the program's default.
 type Patience struct {
 	// Silence is how long it may send nothing; by default a minute.
 	Silence time.Duration
@@ -41,8 +41,8 @@ func (p Patience) left(left, waited time.Duration, came int) time.Duration {
 	return min(p.Credit, left-waited+earned)
 }
 
-// watched is the body of an answer. Where nothing comes for too long, or too little, it cancels the request,
-// so that a link that is gone without a word holds nobody up.
+// watched is the body of an answer. If nothing comes for too long, or too little, it cancels the request, so
+// that a link that broke without notice holds nobody up.
 type watched struct {
 	io.ReadCloser
 	Patience

@@ -16,9 +16,9 @@ type GuestPolicy struct {
 	AllVersions bool
 	// Embargo is how long after its observation data is kept from the public there; 0 where that data is wanted, too.
 	Embargo time.Duration
-	// Retractions is a value of wire.MirrorEntry.Retractions. What is purged there is purged here, whatever it says.
+	// Retractions is a value of wire.MirrorEntry.Retractions. Objects that are purged there are purged here, whatever it says.
 	Retractions string
-	// By asks for changes here. What somebody else retracted here stays so.
+	// By asks for changes here. Objects that somebody else retracted here stay retracted.
 	By string
 	// Lost are the IDs of records that are listed here, and whose objects the store lost: they are fetched again.
 	Lost map[string]bool
@@ -52,7 +52,7 @@ type Guest struct {
 	// Again are those of them that are listed here, and lost.
 	Again map[int]bool
 	// Missing are objects here that the store lost, and that the other Site does not give any more, or that are not selected: no run fetches
-	// them again. What is to be purged here is not among them.
+	// them again. Objects that are to be purged here are not among them.
 	Missing []*wire.Record
 	// Changes are those that leave the objects readable, and Remove the retractions and purges, for which GuestPolicy.Allow is asked
 	// with those of all days.
@@ -267,7 +267,7 @@ func (p *GuestPolicy) reverts(e *mirrorindex.Entry, r *wire.Record) bool {
 	return r.ChangedBy == p.By && p.Retractions != wire.MirrorIgnore && !e.Removed() && !e.RestoredAfter(r.Origin.RetractedAt) && e.Reverts(&here)
 }
 
-// retractionReason is why an object was retracted there. Of one that expired since, the reason is that of the expiry.
+// retractionReason is why an object was retracted there. If the object has expired since, its entry has the reason of the expiry.
 func retractionReason(e *mirrorindex.Entry) string {
 	if e.Is() == wire.StateExpired {
 		return "retracted at its origin, where it has expired since"

@@ -112,7 +112,7 @@ func TestGuestGolden(t *testing.T) {
 	golden(t, "testdata/guest/*.in.yaml", func(t *testing.T, g guestDay) any { return guestPlanOf(t, g) })
 }
 
-// What is here is summed up as the origin sums it up: only then it tells what is new alone.
+// Have sums up the objects here as the origin sums them up: only then does the origin tell new objects alone.
 func TestHave(t *testing.T) {
 	objects := []object{{Path: "a.jpg"}, {Path: "b.jpg", Became: []became{"Retracted"}}, {Path: "c.jpg", Version: 2}}
 	var theirs []mirrorindex.Entry

@@ -41,7 +41,7 @@ type Known struct {
 	Days   map[wire.Day]KnownDay `json:"days,omitempty"`
 }
 
-// KnownDay is a day of a Known. Of one without a tag something is left to do.
+// KnownDay is a day of a Known. If it has no tag, something is left to do.
 type KnownDay struct {
 	Tag string `json:"tag,omitempty"`
 	// Objects that the mirror holds of the day, and their bytes.

@@ -62,7 +62,7 @@ type Push struct {
 	Totals wire.Totals
 }
 
-// Day compares what the archive lists of a day with what a partner has confirmed of it. Where all that it confirmed is still
+// Day compares what the archive lists of a day with what a partner has confirmed of it. If all that it confirmed is still
 // listed, only what came or changed since is to be done; else, and with anew, everything.
 func (p *PushPolicy) Day(objects []PushObject, known PushKnown, anew bool) (d Push) {
 	d.Known.Policy = string(p.Prune) + " " + p.Retractions

@@ -105,9 +105,9 @@ func mostOf(held, percent int) int {
 	return max(1, held*percent/100)
 }
 
-// Allow says whether a mirror that holds so many objects may remove some: one always. TakenBack are those of them that were retracted or
-// purged, and before such as earlier runs removed on the days that count. What expires goes by the clock, and counts by itself in each run.
-// Errors: SafetyStopError.
+// Allow says whether a mirror that holds so many objects may remove some: one always. TakenBack are those of them that were
+// retracted or purged, and before those that earlier runs removed on the days that count. Expiry goes by the clock, and is counted
+// separately in each run. Errors: SafetyStopError.
 func (p Policy) Allow(remove, takenBack, before, held int) error {
 	most := mostOf(held, p.SafetyStop)
 	switch {

@@ -5,9 +5,9 @@ package plan
 import "time"
 
 const (
-	// assumedRate is what a way is taken to carry that has not shown more, in bytes a second: 10
-	// Gb/s. What it carries in fact shows only once enough streams fill it, so that a rate which
-	// was measured says how many are needed at least, and never that fewer would do.
+	// assumedRate is what a way is assumed to carry if it has not shown more, in bytes a second: 10
+	// Gb/s. The actual rate shows only once enough streams fill the way, so that a rate which was
+	// measured says how many are needed at least, and never that fewer would do.
 	assumedRate = 10_000_000_000 / 8
 	// leastStreams are useful over the shortest way: while one waits for the other side's store,
 	// or for a core here, others carry.

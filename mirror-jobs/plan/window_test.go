@@ -14,7 +14,7 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/plan"
 )
 
-// What was removed counts on seven days, and is forgotten then.
+// Removed objects count on seven days, and are forgotten then.
 func TestRemoved(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 23, 0, 0, 0, time.UTC)

@@ -138,8 +138,8 @@ func (p *run) ask(ctx context.Context, days []*day) (n int, err error) {
 	return len(answers), nil
 }
 
-// missing returns the lines of a day that are to be fetched. What a killed run had not noted
-// yet is there already, and so are files whose list was lost.
+// missing returns the lines of a day that are to be fetched. Files that a killed run had not noted
+// yet are there already, and so are files whose list was lost.
 func (p *run) missing(d *day) []int {
 	for i := range d.lines {
 		l := &d.lines[i]

@@ -52,8 +52,8 @@ func TestLostList(t *testing.T) {
 	}
 }
 
-// Of an instrument that is not selected any more the lists of days, or what is known of them, are lost: the files are found again, and go when their
-// objects are retracted.
+// The lists of days, or what is known of them, are lost for an instrument that is not selected any more: the files are found again, and are
+// removed when their objects are retracted.
 func TestLostListWhereNotSelected(t *testing.T) {
 	t.Parallel()
 	for _, lost := range []string{"2015-03-17.jsonl.zst", "days.json"} {

@@ -2,7 +2,7 @@
 
 // Package pull copies an archive into a folder. A run asks another Substorm for its mirror index, and only
 // for that of it which changed since the last run: first the root, then the days of
-// instruments, then the lists of days. What the lists have and the mirror lacks, it fetches.
+// instruments, then the lists of days. It fetches what the lists have and the mirror lacks.
 //
 //	root ─► days ─► lists ─► plan ─► bundles, large objects ─► folder ─► committed lists ─► tags
 //
@@ -177,8 +177,7 @@ func (p *run) checkClock(says time.Time) error {
 	return nil
 }
 
-// all does what the lists say of some instruments. What it returns has noted all that came,
-// also where there is an error.
+// all does what the lists say of some instruments. The committer that it returns has noted all that came, also if there is an error.
 func (p *run) all(ctx context.Context, changed []mirrorindex.RootLine) (*committer, error) {
 	commits := &committer{p: p, ctx: ctx}
 	committed := make(chan struct{})

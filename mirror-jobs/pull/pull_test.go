@@ -259,7 +259,7 @@ func TestBusy(t *testing.T) {
 	l.pull()
 }
 
-// What may not be read is no part of the mirror, and what was read before stays.
+// Objects that may not be read are not part of the mirror, and those that were read before stay.
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	hidden := wire.InstrumentEntry{Instrument: "hidden", UID: "hidden", Generation: 1, Access: archivetest.Restricted}

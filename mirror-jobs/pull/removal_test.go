@@ -90,7 +90,7 @@ func TestSentAnew(t *testing.T) {
 	}
 }
 
-// What is removed counts for the safety stop before it goes: a run that is killed meanwhile has not removed it for nothing.
+// Removed objects count for the safety stop before they go: a run that is killed meanwhile has counted what it removed.
 func TestRemovedCountsFirst(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

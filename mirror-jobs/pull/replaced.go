@@ -12,9 +12,9 @@ import (
 )
 
 // A mirror in a folder keeps the newest version of a name: its file takes the place of the one before, which the other side lists as
-// superseded. What it does not list so may be the last copy, and is set aside. The list of the earlier version's day may come later than the
-// newer version, or a killed run may have noted it: so the other side is asked about each file that was set aside, and the file goes if it
-// lists that as superseded. It also goes once a later run finds it listed so.
+// superseded. A file that it does not list so may be the last copy, and is set aside. The list of the earlier version's day may come later
+// than the newer version, or a killed run may have noted it: so the other side is asked about each file that was set aside, and the file
+// goes if it lists that as superseded. It also goes once a later run finds it listed so.
 
 // copyOf is a copy of an object, by its instrument, path and digest.
 type copyOf struct {

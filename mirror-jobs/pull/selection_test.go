@@ -21,7 +21,7 @@ func newPair(t *testing.T) *lab {
 	return newLab(t, wire.InstrumentEntry{Instrument: second, UID: "second", Generation: 1, Access: archivetest.Public})
 }
 
-// What a run noted under one selection does not keep another one from what it selects.
+// Notes that a run made under one selection do not keep another run from what its selection needs.
 func TestOtherSelection(t *testing.T) {
 	t.Parallel()
 	l := newPair(t)
@@ -76,7 +76,7 @@ func TestRetractedWhereNotSelected(t *testing.T) {
 	}
 }
 
-// What a run kept is removed by one whose policy removes it, though nothing has changed at the other side.
+// Objects that a run kept are removed by a run whose policy removes them, though nothing has changed at the other side.
 func TestOtherPolicy(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -8,9 +8,9 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/plan"
 )
 
-// An archive lists what it had for ever. One that does not list objects any more that are here was installed again under its code, or restored
-// from an older backup: they stay, and each run that looks at their days says so. Where an Instrument has an embargo, what is under it is
-// not listed.
+// An archive lists what it had for ever. If it does not list objects any more that are here, it was installed again under its
+// code, or restored from an older backup: they stay, and each run that looks at their days says so. If an Instrument has an
+// embargo, objects under it are not listed.
 
 // unlistedDay counts the objects of a day that is listed without them.
 func (p *run) unlistedDay(d *day) {

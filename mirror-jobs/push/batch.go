@@ -181,7 +181,7 @@ func (r *run) finish(ctx context.Context, d *pushed, err error) error {
 // errOpen: the run ended before it was known how a file ended.
 var errOpen = errors.New("it was not delivered")
 
-// deliver brings files and verifies them. Of one that was acknowledged and not verified it is not known how it ended.
+// deliver brings files and verifies them. It is not known how a file ended that was acknowledged and not verified.
 func (r *run) deliver(ctx context.Context, files []File, ended []error) error {
 	if err := r.setAside(ctx, files); err != nil {
 		return err
@@ -305,8 +305,8 @@ func chosen(files []File, ended []error, is func(error) bool) (some []File, of [
 	return some, of
 }
 
-// note writes what the partner has of a day by now. Where something failed that is what it
-// confirmed before, and the next run tries all that came since.
+// note writes what the partner has of a day by now. If something failed, that is what it confirmed
+// before, and the next run tries all that came since.
 func (r *run) note(ctx context.Context, d *pushed) error {
 	if d.failed > 0 || d.cut {
 		return r.noteLost(ctx, d)

@@ -44,7 +44,7 @@ type Book interface {
 	Confirm(ctx context.Context, instrument string, day wire.Day, id string) error
 	// Asked calls f for the purges that the partner has not confirmed, those of a day in turn.
 	Asked(ctx context.Context, f func(Asked) error) error
-	// SetUnverified notes in the ledger that nothing of a day is known to be at the partner. What it had confirmed is compared by the next run.
+	// SetUnverified notes in the ledger that nothing of a day is known to be at the partner. The next run compares what it had confirmed.
 	SetUnverified(ctx context.Context, instrument string, day wire.Day) error
 	// Doubt is why it is not certain that the partner has what it confirmed; zero: there is none. SetDoubt notes it.
 	Doubt(ctx context.Context) (Doubt, error)

@@ -145,7 +145,7 @@ func (r *run) claimsPublished(ctx context.Context, in wire.InstrumentEntry, some
 	return nil
 }
 
-// claimsNamed finds the objects that have paths by the template. Where copies lie under the template of now, only a version that came
+// claimsNamed finds the objects that have paths by the template. If copies lie under the current template, only a version that came
 // later has the path of an earlier one.
 func (r *run) claimsNamed(ctx context.Context, in wire.InstrumentEntry, some []gone, of map[string]File) error {
 	wanted, first := make(map[string]bool, len(some)), wire.DayOf(some[0].record.ReceivedAt)

@@ -32,8 +32,8 @@ func (l *lab) toSSH() {
 	}
 }
 
-// An earlier version has the size and the second of receipt of the current one, or its bytes. What is retracted or purged of it leaves the
-// current version's copy, whether the partner had the earlier one or not.
+// An earlier version has the size and the second of receipt of the current one, or its bytes. A retraction or purge of the earlier version
+// leaves the current version's copy, whether the partner had the earlier one or not.
 func TestSameSizeAndSecond(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -95,8 +95,8 @@ func (l *lab) pathOf(name string) string {
 	return "allsky-1/" + name
 }
 
-// By a template of now an object has the path that another one had by the template of before. What is retracted of the other one leaves its
-// copy, and whatever lies there was brought as the template of now has it.
+// By the current template, an object has the path that another one had by the old template. A retraction of the other one leaves the first
+// one's copy, and whatever lies there was brought by the current template.
 func TestPathOfAnother(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ verify, other string }{{wire.MirrorVerifyDigest, "q two"}, {wire.MirrorVerifySize, "q two"}, {wire.MirrorVerifyDigest, "q one"}} {

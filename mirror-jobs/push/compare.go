@@ -37,8 +37,7 @@ type comparedDay struct {
 	cut bool
 }
 
-// compareOlder compares a share of what the partner had confirmed before this run: each run another one. What differs is brought
-// again.
+// compareOlder compares a share of what the partner had confirmed before this run: each run another one. Copies that differ are brought again.
 func (r *run) compareOlder(ctx context.Context) error {
 	switch {
 	case r.Force || r.Entry.Verify == wire.MirrorVerifyNone:
@@ -202,7 +201,7 @@ func (r *run) compare(ctx context.Context) error {
 	return err
 }
 
-// noteDiffering notes that a partner has less of a day than it had confirmed: the next run brings what it lacks. Where it has all of
+// noteDiffering notes that a partner has less of a day than it had confirmed: the next run brings what it lacks. If it has all of
 // it, and the ledger has lost that, or there was a doubt, it is noted there again.
 func (r *run) noteDiffering(ctx context.Context, c *comparedDay) error {
 	checked := r.doubts(c.known) && !c.cut && c.complete

@@ -108,7 +108,7 @@ func TestOlderCopies(t *testing.T) {
 	})
 }
 
-// Where sizes are compared other bytes pass, and a copy that is gone does not; and None compares nothing.
+// A comparison of sizes accepts other bytes, and finds a copy that is gone; None compares nothing.
 func TestModes(t *testing.T) {
 	tamper(t, func(t *testing.T, l *tampered) {
 		l.entry.VerifyPercent, l.entry.Verify = 100, wire.MirrorVerifySize
@@ -244,7 +244,7 @@ func TestVerifyOnly(t *testing.T) {
 	})
 }
 
-// What the ledger has lost of what the partner confirmed, the next run writes again.
+// The next run writes again what the ledger has lost of what the partner confirmed.
 func TestLedgerLost(t *testing.T) {
 	tamper(t, func(t *testing.T, l *tampered) {
 		l.entry.VerifyPercent = 5

@@ -12,7 +12,7 @@ import (
 )
 
 // A run that compares all finds that the partner lost the copies of objects that expired here: the run says so, and the ledger does not
-// count them from then on, whatever runs follow. What the partner still has of them stays confirmed.
+// count them from then on, whatever runs follow. Copies of such objects that the partner still has stay confirmed.
 func TestLostForGood(t *testing.T) {
 	tamper(t, func(t *testing.T, l *tampered) {
 		l.entry.VerifyPercent = 100

@@ -51,7 +51,7 @@ func TestLayoutSamePath(t *testing.T) {
 	})
 }
 
-// What two instruments send under one name has two paths, and goes alone.
+// Objects that two instruments send under one name have two paths, and one is removed without the other.
 func TestLayoutTwoInstruments(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, wire.InstrumentEntry{Instrument: "other", UID: "other", Generation: 1, Station: "rank", Access: &wire.AccessEntry{Archive: wire.AccessPublic}})
@@ -84,7 +84,7 @@ func TestLayoutRefused(t *testing.T) {
 	l.want("nothing", map[string]string{})
 }
 
-// What is owed because of its path is named, with what to do; and the rest comes.
+// An object that is owed because of its path is named, with what to do; and the rest comes.
 func TestLayoutFolderOfAnother(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -119,7 +119,7 @@ func TestNoPath(t *testing.T) {
 	})
 }
 
-// What the partner does not take, and what the archive has lost, is owed for that reason.
+// Objects that the partner does not take, and objects that the archive has lost, are owed for that reason.
 func TestOwedReasons(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -145,7 +145,7 @@ func TestOwedReasons(t *testing.T) {
 	}
 }
 
-// What the partner has already is compared, and not moved.
+// Objects that the partner has already are compared, and not moved.
 func TestThereAlready(t *testing.T) {
 	tamper(t, func(t *testing.T, l *tampered) {
 		large := strings.Repeat("large 17 bytes..\n", 1<<20)

@@ -308,8 +308,8 @@ func (l layout) pathOf(o *plan.PushObject, older bool) (string, bool) {
 	return p, true
 }
 
-// at is the time that a path tells. Where paths are told apart among those that were received on one day, the observation counts
-// only if it was that day.
+// at is the time that a path tells. If paths are told apart among those that were received on one day, the
+// observation counts only if it was that day.
 func (l layout) at(record *wire.Record) time.Time {
 	if at := record.ObservedFrom; at != nil && (l.own() || wire.DayOf(*at) == wire.DayOf(record.ReceivedAt)) {
 		return *at

@@ -66,8 +66,8 @@ func byFolders(t *testing.T, test func(t *testing.T, l *lab, move func(folder st
 	}
 }
 
-// What is retracted or purged after the place of the copies was changed goes at each place that they were brought to, and a purge is
-// confirmed once it has.
+// Copies of objects that are retracted or purged after the place of the copies was changed are removed at each place that they were
+// brought to, and a purge is confirmed once they are.
 func TestFormerPlaces(t *testing.T) {
 	byFolders(t, func(t *testing.T, l *lab, move func(string)) {
 		move("a")

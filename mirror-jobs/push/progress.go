@@ -100,8 +100,8 @@ type Moving struct {
 	there       bool
 }
 
-// Move counts bytes of it. What comes once more, since a link broke or the object is sent again, is not counted twice: no object counts
-// for more than its size.
+// Move counts bytes of it. Bytes that come once more, because a link broke or the object is sent again, are not counted twice: no
+// object counts for more than its size.
 func (m *Moving) Move(bytes int64) {
 	if m == nil {
 		return

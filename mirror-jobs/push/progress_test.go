@@ -44,7 +44,7 @@ func TestMoving(t *testing.T) {
 	nobody.Resize(1)
 }
 
-// What goes to a bucket counts before all of an object is there.
+// Bytes that go to a bucket count before all of an object is there.
 func TestProgressOfLarge(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -49,8 +49,7 @@ type Config struct {
 	// VerifyOnly compares and moves nothing. Force moves and compares all that is selected,
 	// whatever the partner has confirmed, and removes however many copies must go.
 	VerifyOnly, Force bool
-	// Following: the run was begun by a notice. What the partner confirmed before is not
-	// verified.
+	// Following: the run was begun by a notice. It does not verify what the partner confirmed before.
 	Following bool
 	Progress  *Progress
 	Logger    *slog.Logger
@@ -305,7 +304,7 @@ func (r *run) may(d wire.RootDay) bool {
 	return (greatest.IsZero() || from.Before(greatest)) && !to.Before(least)
 }
 
-// day puts into the batch what the partner lacks of a day. What it should not have goes once that is delivered.
+// day puts into the batch what the partner lacks of a day. Copies that the partner should not have are removed once that is delivered.
 func (r *run) day(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known seen) error {
 	tag, err := r.tag(ctx, in, day)
 	if err != nil {

@@ -197,7 +197,7 @@ func (l *lab) mirrored(day wire.Day) wire.Totals {
 	return entry.Sum()
 }
 
-// What changed is brought, and what was retracted is removed; by each mover.
+// Each mover brings changed objects, and removes retracted ones.
 func TestPush(t *testing.T) {
 	t.Parallel()
 	for name, to := range map[string]func(*lab){"rsync": func(l *lab) { l.toDaemon("") }, "s3": (*lab).toBucket} {
@@ -248,7 +248,7 @@ func TestPush(t *testing.T) {
 	}
 }
 
-// What somebody changed at the partner is found, and a run with force mends it.
+// Changes that somebody made at the partner are found, and a run with force mends them.
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -312,7 +312,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// What is under embargo, or Restricted to others, is not brought; and layout.template says where the rest goes.
+// Objects that are under embargo, or Restricted to others, are not brought; and layout.template says where the rest goes.
 func TestSelection(t *testing.T) {
 	t.Parallel()
 	fresh := wire.InstrumentEntry{Instrument: "fresh", UID: "fresh", Generation: 1, Station: "rank", Access: &wire.AccessEntry{Archive: wire.AccessPublic, EmbargoMillis: time.Hour.Milliseconds()}}

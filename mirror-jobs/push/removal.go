@@ -194,8 +194,9 @@ func (r *run) there(ctx context.Context, s *server, some []gone) (there []gone, 
 	return append(there, shared...), err
 }
 
-// refuses says whether an error means that a server cannot be asked what it has, or lets nothing be removed, and that files are taken all
-// the same as far as is known: from then on it is not asked that again in this run. Of a place that copies were brought to before, each error means that.
+// refuses says whether an error means that a server cannot be asked what it has, or lets nothing be removed, and that files are
+// taken all the same as far as is known: from then on it is not asked that again in this run. For a place that copies were
+// brought to before, each error means that.
 func (r *run) refuses(ctx context.Context, s *server, err error, why *error) bool {
 	var p *Problem
 	if ctx.Err() != nil || s == r.server && (!errors.As(err, &p) || p.Reason != wire.MirrorReasonAccessDenied && p.Reason != wire.MirrorReasonProtocol) {

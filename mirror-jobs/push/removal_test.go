@@ -127,7 +127,7 @@ func TestSafetyStop(t *testing.T) {
 		if len(has) != len(want) {
 			t.Errorf("with force: the partner has %d objects, want %d", len(has), len(want))
 		}
-		// What went before does not count again: two of eighteen are too many, one is not.
+		// Objects that were removed before do not count again: two of eighteen are too many, one is not.
 		l.become(&all[2], wire.StateRetracted, "a lamp")
 		if err := l.run(); err != nil || l.last.Report().Removed != 1 {
 			t.Errorf("one more: %v, %+v", err, l.last.Report())
@@ -169,7 +169,7 @@ func TestPrune(t *testing.T) {
 	})
 }
 
-// What is known of a day is lost, and the ledger still has that the partner has something of it: what was retracted since goes.
+// The notes of a day are lost, and the ledger still has that the partner has something of it: objects that were retracted since are removed.
 func TestBookLost(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -300,7 +300,7 @@ func TestTombstone(t *testing.T) {
 	})
 }
 
-// What is retracted stays where retractions are ignored; what is purged does not.
+// Retracted objects stay if retractions are ignored; purged ones do not.
 func TestIgnore(t *testing.T) {
 	byEach(t, func(t *testing.T, l *lab) {
 		l.entry.Retractions = wire.MirrorIgnore

@@ -29,7 +29,7 @@ func (m *interrupted) Deliver(ctx context.Context, files []push.File, anew bool,
 }
 
 // A run finds that a copy is missing while another one brings something of the same day: the other one does not confirm that day, and
-// the run after both mends it. What the other one confirmed of another day of the month stays.
+// the run after both mends it. The other run's confirmation of another day of the month stays.
 func TestTwoRuns(t *testing.T) {
 	tamper(t, func(t *testing.T, l *tampered) {
 		l.entry.VerifyPercent = 0

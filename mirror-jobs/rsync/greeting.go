@@ -25,7 +25,7 @@ var agreed = []byte("(Client) Protocol versions: ")
 // errGreeting: the other side takes too long to greet.
 var errGreeting = errors.New("the other side did not agree on a protocol")
 
-// greeting passes on what rsync says, but for the line that says that both sides agreed. Where that does not come in time, it stops rsync.
+// greeting passes on what rsync says, except for the line that says that both sides agreed. If that line does not come in time, it stops rsync.
 type greeting struct {
 	to    io.Writer
 	timer *time.Timer

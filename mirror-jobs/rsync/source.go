@@ -204,8 +204,8 @@ func listed(line string) (plan.File, bool) {
 	return plan.File{Path: name, Size: size, Mark: fields[1] + " " + fields[2] + " " + fields[3]}, true
 }
 
-// roomOf is how large a file may be by now that was listed with a size: one that grows comes all the same. What the list says of sizes
-// is the other side's word, and rsync is told not to fetch more.
+// roomOf is how large a file may be by now that was listed with a size: one that grows comes all the same. The sizes in the list are
+// only claimed by the other side, and rsync is told not to fetch more.
 func roomOf(size int64) int64 { return 2*size + 512<<10 }
 
 // Fetch implements tree.Source. Files that are fetched at once take no more than twice mostBytes, whatever the other side sends, or are one.
@@ -265,7 +265,7 @@ func (s Source) fetch(ctx context.Context, files []tree.Wanted, most int64, take
 	return nil
 }
 
-// into has rsync fetch files into the staging folder. Of a daemon it asks for them from the module on: asked for a folder below
+// into has rsync fetch files into the staging folder. It asks a daemon for them from the module on: asked for a folder below
 // it, rsync 3.5.0 finds the files and then says that they vanished.
 func (s Source) into(ctx context.Context, files []tree.Wanted, most int64) (failures, error) {
 	whole := *s.Mover

@@ -12,7 +12,7 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/push"
 )
 
-// What is declared is never read as another kind of address: rsync takes user@host::module for a daemon.
+// A declared address is never read as another kind of address: rsync takes user@host::module for a daemon.
 func TestTarget(t *testing.T) {
 	for want, ssh := range map[string]wire.MirrorRsyncSSH{
 		"me@archive.example.org:/data/":   {Host: "archive.example.org", Path: "/data/"},
@@ -29,7 +29,7 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// What rsync passes on of the other side steers no terminal.
+// Messages of the other side that rsync passes on cannot control a terminal.
 func TestJudgeSaid(t *testing.T) {
 	const said = "\x1b[2Jrsync: auth \u202efailed\r\x9b31m\n"
 	var p *push.Problem

@@ -91,7 +91,7 @@ func TestSourceUnreadable(t *testing.T) {
 	}
 }
 
-// What a partner does not remove, or not read for comparison, is told.
+// Files that a partner does not remove, or does not read for comparison, are reported.
 func TestPartnerRefuses(t *testing.T) {
 	m, dir := asNobody(t)
 	writeAll(t, dir, "x/1.txt")

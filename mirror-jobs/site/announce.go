@@ -115,7 +115,7 @@ func sayable(reason string) string {
 	return reason
 }
 
-// change asks the archivist for one. What it decides the manifests say.
+// change asks the archivist for one. The manifests say what the archivist decides.
 func (a *announcer) change(ctx context.Context, guest string, c plan.Change) error {
 	q := wire.ArchiveRequest{Site: a.site, Instrument: guest, Run: a.run, Action: c.Action, ID: c.Record.ID, ReceivedAt: c.Record.ReceivedAt,
 		Reason: sayable(c.Reason), By: By(a.partner), RetractedAt: c.RetractedAt}

@@ -62,7 +62,7 @@ func (r *run) confirmNothing(ctx context.Context, root mirrorindex.Root) error {
 	return err
 }
 
-// waits notes why the other Site does not wait for this one. What that Site refused it takes only once it took something.
+// waits notes why the other Site does not wait for this one. A refusal by that Site stands until it has taken something.
 func (r *run) waits(root mirrorindex.Root) {
 	h := r.Entry.HTTPS
 	shown := h.Token || h.TLS != nil && h.TLS.Certificate

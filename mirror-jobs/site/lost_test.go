@@ -18,8 +18,8 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/site"
 )
 
-// What the store here lost, small and large, counts as here for a run by the schedule. One that verifies tells of it, and one that is
-// forced brings it back: with the digest that it had, and counted once in the ledger.
+// Objects that the store here lost, small and large, count as here for a run by the schedule. One that verifies tells of them, and
+// one that is forced brings them back: with the digests that they had, and counted once in the ledger.
 func TestLostObject(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)

@@ -15,9 +15,9 @@ import (
 )
 
 // An instrument that stands here and that the other Site does not offer any more is closed to this mirror, or absent: it was deleted
-// there, or the Site was installed again. A run asks the other Site, by name, which of the two it is. What is closed there is closed
-// here; what is absent keeps the access that it had last. Where more than a share is missing at once, neither is done until a run that is
-// forced accepts it.
+// there, or the Site was installed again. A run asks the other Site, by name, which of the two it is. An instrument that is closed
+// there is closed here; one that is absent keeps the access that it had last. If more than a share is missing at once, neither is done
+// until a run that is forced accepts it.
 
 // offeredIn says which instruments a root lists.
 func offeredIn(root mirrorindex.Root) func(name string) bool {

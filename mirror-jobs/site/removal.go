@@ -11,10 +11,10 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/plan"
 )
 
-// What the other Site has retracted or purged is counted on all days before the archivist is asked for the first of it: where that
-// is too much, together with what runs asked for on the days before (plan.RemovalDays), nothing goes. What is asked for again, since the
-// archivist has not done it yet, is counted once: of each day the state has how many are. A run that is forced ends the count: somebody has
-// looked at what went.
+// The retractions and purges of the other Site are counted on all days before the archivist is asked for the first of them: if they are
+// too many, together with those that runs asked for on the days before (plan.RemovalDays), nothing goes. A change that is asked for again,
+// because the archivist has not done it yet, is counted once: the state has their number for each day. A run that is forced ends the
+// count: somebody has looked at what went.
 
 // maxWaiting bounds the retractions and purges that wait in memory for the end of the run: some 300 bytes each. Those beyond it are
 // counted, and a later run asks for them.

@@ -17,7 +17,7 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/site"
 )
 
-// Where the other Site retracts or purges more than the declared share of what was pulled, the archivist is asked for none of it, whatever
+// If the other Site retracts or purges more than the declared share of what was pulled, the archivist is asked for none of it, whatever
 // spec.retractions says, until somebody forces it.
 func TestSafetyStop(t *testing.T) {
 	t.Parallel()
@@ -82,8 +82,8 @@ func TestBelowSafetyStop(t *testing.T) {
 	}
 }
 
-// What earlier runs had retracted or purged counts for a week, also where the archivist has done it, and where a run looked at some days
-// alone: else the other Site could have a share removed by each run.
+// Retractions and purges of earlier runs count for a week, also if the archivist has done them, and if a run looked at some days alone:
+// else the other Site could have a share removed by each run.
 func TestSafetyStopOverRuns(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)

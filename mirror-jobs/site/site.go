@@ -8,7 +8,7 @@
 //	root ─► days ─► lists ─► plan ─► bundles, large objects ─► gateways ─► tags
 //	                           └───► requests to the archivist; retractions and purges at the end, if they are not too many
 //
-// What comes is listed here under the origin's name, with its rights, and is never offered to mirrors.
+// Pulled objects are listed here under the origin's name, with its rights, and are never offered to mirrors.
 package site
 
 import (
@@ -118,7 +118,7 @@ type run struct {
 	// anew: what earlier runs saw does not count, and part: what this one sees counts for none.
 	anew, part bool
 	// owed are objects that did not come, withheld those under embargo, and asked the changes that the archivist is asked for, or
-	// that wait for the end of a legal hold. Of all of them a later run looks again.
+	// that wait for the end of a legal hold. A later run looks again at all of them.
 	owed, withheld, asked int
 	// firstOwed names the first object that is owed, and says why, and owedFor is the reason for reports. Lost: the object store here does
 	// not have some that are listed.

@@ -258,7 +258,7 @@ func (h *hub) longAgo() {
 	}
 }
 
-// What the archivist refuses, as where it cannot read a day, is asked for again until it is done; a run says that it waits.
+// A change that the archivist refuses, for example because it cannot read a day, is asked for again until it is done; a run says that it waits.
 func TestRefusedChange(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)

@@ -16,8 +16,7 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/plan"
 )
 
-// state is what earlier runs saw of the other Site and acted upon in full, in the bucket of cursors. What is lost of it is
-// asked for anew.
+// state is what earlier runs saw of the other Site and acted upon in full, in the bucket of cursors. Runs ask again for what is lost of it.
 type state struct {
 	partner string
 	cursors jetstream.KeyValue

@@ -86,8 +86,8 @@ func (r *run) reverted(d *day) {
 // maxVanished bounds of how many days and months it is noted how much is not listed any more: they are in one entry of a bucket.
 const maxVanished = 5000
 
-// unlisted notes objects that are here, of a day that the other Site lists without them. Where an Instrument has an embargo, those under it are
-// not listed.
+// unlisted notes objects that are here, of a day that the other Site lists without them. If an Instrument has an
+// embargo, those under it are not listed.
 func (r *run) unlisted(d *day) {
 	key := d.in.name + "/" + string(d.day)
 	before, known := r.state.root.Vanished[key]
@@ -111,7 +111,7 @@ func (r *run) unlisted(d *day) {
 	})
 }
 
-// vanishedDays notes days of which objects are here, and which the other Site does not list. Where an Instrument has an embargo, days of which
+// vanishedDays notes days of which objects are here, and which the other Site does not list. If an Instrument has an embargo, days of which
 // nothing may be read yet are not listed. Month is the one that was asked for; empty: all.
 func (r *run) vanishedDays(ctx context.Context, in *instrument, lines []mirrorindex.DaysLine, month string) error {
 	if in.access.Embargo() > 0 {

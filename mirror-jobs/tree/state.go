@@ -18,8 +18,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// state is what earlier runs fetched, by folder, in the bucket of cursors. What is lost of it is fetched again, and found to be
-// there by the gateways.
+// state is what earlier runs fetched, by folder, in the bucket of cursors. Files whose state is lost are fetched again, and
+// the gateways find that they are there.
 type state struct {
 	partner string
 	cursors jetstream.KeyValue
@@ -112,8 +112,8 @@ func sizeOf(name string, seen Seen) int {
 	return len(key) + len(value) + len(`:,`)
 }
 
-// set notes that a file is here. It is in the bucket once save returned. What is so large that no value holds it is fetched again by
-// each run.
+// set notes that a file is here. It is in the bucket once save returned. If an entry is too large for any value,
+// each run fetches the file again.
 func (f *fetched) set(path string, seen Seen) {
 	name := strings.TrimPrefix(strings.TrimPrefix(path, f.path), "/")
 	size := sizeOf(name, seen)

@@ -22,7 +22,7 @@ func reopened(t *testing.T, s *state, path string) *fetched {
 	return f
 }
 
-// What was fetched of a folder is remembered, however many files it has, and however often they change.
+// The files that were fetched of a folder are remembered, however many files it has, and however often they change.
 func TestFolderOfManyFiles(t *testing.T) {
 	t.Parallel()
 	s, err := openState(t.Context(), archivetest.New(t).JetStream, archivetest.Site, "uni")

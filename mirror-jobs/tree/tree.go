@@ -23,11 +23,11 @@ import (
 
 // Source is another side's tree of files. Its errors are push.Problem where they are about all of it.
 type Source interface {
-	// Walk calls visit for each folder. Where some cannot be listed it goes on with the others, and ends with ErrUnlisted; in a
-	// push.Problem where that has a reason of its own.
+	// Walk calls visit for each folder. If some cannot be listed, it goes on with the others, and ends with ErrUnlisted; in a
+	// push.Problem if there is a reason of its own for that.
 	Walk(ctx context.Context, visit func(Folder) error) error
-	// Fetch calls take for each file that came, or is as it was seen, or cannot be had, from any number of goroutines. What take is
-	// given may be used until it returns; its errors end Fetch.
+	// Fetch calls take for each file that came, or is as it was seen, or cannot be had, from any number of goroutines. The Got that
+	// take is given may be used until take returns; its errors end Fetch.
 	Fetch(ctx context.Context, files []Wanted, take func(i int, got Got) error) error
 }
 

@@ -27,7 +27,7 @@ func (partly) Walk(_ context.Context, visit func(tree.Folder) error) error {
 	return errors.Join(err, fmt.Errorf("%w: permission denied", tree.ErrUnlisted))
 }
 
-// What cannot be listed is owed, and the rest is looked at.
+// Folders that cannot be listed are owed, and the rest is looked at.
 func TestUnlistedIsOwed(t *testing.T) {
 	t.Parallel()
 	progress := &push.Progress{}
@@ -53,7 +53,7 @@ func (unsized) Fetch(_ context.Context, _ []tree.Wanted, take func(int, tree.Got
 	return errors.Join(take(0, tree.Got{Unchanged: true, Size: 70}), take(1, tree.Got{Unchanged: true}), take(2, tree.Got{Err: errors.New("permission denied")}))
 }
 
-// What is owed is what files have once that is known, and never less than nothing.
+// The bytes that are owed are those of the files once their sizes are known, and are never negative.
 func TestOwedBytes(t *testing.T) {
 	t.Parallel()
 	progress := &push.Progress{}

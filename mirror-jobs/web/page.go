@@ -36,9 +36,9 @@ const (
 	maxBeside  = 1 << 10
 )
 
-// links returns those of a page at an address, which ends with a slash, in the order of their names. Links to anywhere else, to the
-// folder above, and those that sort the page are passed over. Where the page has more than may be kept, the error is a *bound.Error, and the
-// links are those before.
+// links returns those of a page at an address, which ends with a slash, in the order of their names. Links to anywhere else, to
+// the folder above, and those that sort the page are passed over. If the page has more than may be kept, the error is a
+// *bound.Error, and the links are those before.
 func links(at *url.URL, page io.Reader, kept *bound.List) ([]link, error) {
 	found := map[linked]*link{}
 	var last *link

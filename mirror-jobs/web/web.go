@@ -211,7 +211,7 @@ func (s *Source) ofAll(err error) bool {
 	return s.failed >= mostFailed
 }
 
-// obey reads robots.txt. Where there is none, all is allowed; where the server fails, nothing is (RFC 9309, 2.3.1).
+// obey reads robots.txt. If there is none, all is allowed; if the server fails, nothing is (RFC 9309, 2.3.1).
 func (s *Source) obey(ctx context.Context) error {
 	var data *robotstxt.RobotsData
 	err := s.cfg.Root.Get(ctx, "/robots.txt", nil, func(answer *http.Response) error {
@@ -373,8 +373,8 @@ func isPage(name, mediaType string, begin []byte) bool {
 		strings.HasPrefix(http.DetectContentType(begin), "text/html")
 }
 
-// seen is what tells whether the file of an answer changes. What changed just now may change again within the minute that an
-// index page shows: then the server is asked.
+// seen is what tells whether the file of an answer changes. A file that changed just now may change again within the minute
+// that an index page shows: then the server is asked.
 func seen(w *tree.Wanted, answer *http.Response) tree.Seen {
 	is := tree.Seen{Mark: short(w.Mark), ETag: short(answer.Header.Get("ETag")), Modified: short(answer.Header.Get("Last-Modified"))}
 	if answer.StatusCode == http.StatusNotModified {

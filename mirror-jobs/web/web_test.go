@@ -262,7 +262,7 @@ func TestEndlessFolders(t *testing.T) {
 	}
 }
 
-// What the server fails to give, a file or a folder, is told and holds up nothing else; an answer that breaks off is asked for again.
+// Files and folders that the server fails to give are reported and hold up nothing else; an answer that breaks off is asked for again.
 func TestFailures(t *testing.T) {
 	a := newArchive(t, map[string]string{"aurora/a.jpg": "first", "aurora/b.jpg": "always fails", "aurora/c.jpg": "breaks off", "aurora/d/e.jpg": "cannot be listed", "aurora/f/g.jpg": "last"})
 	var broke atomic.Bool

@@ -171,7 +171,7 @@ func (r Report) printProblem(w io.Writer, mark string, group []Problem) {
 	if n := len(group) - len(names); n > 0 {
 		more = fmt.Sprintf(" and %d more", n)
 	}
-	// The messages of the others may differ from the first one, and so may the times.
+	// The messages and times of the other objects may differ from those of the first one.
 	if slices.ContainsFunc(group, func(p Problem) bool { return p.Message != first.Message || !p.Since.Equal(&first.Since) }) {
 		fmt.Fprintf(w, "%s %s %s%s: %s is %s (%s)\n", mark, kind, strings.Join(names, ", "), more, first.Condition, first.Status, first.Reason)
 		for i, name := range names {

@@ -112,7 +112,7 @@ func TestGuestGolden(t *testing.T) {
 	golden(t, "testdata/guest/*.in.yaml", func(t *testing.T, g guestDay) any { return guestPlanOf(t, g) })
 }
 
-// Have sums up the objects here as the origin sums them up: only then does the origin tell new objects alone.
+// Have sums up the objects here as the origin sums them up: only then can the origin tell only new objects.
 func TestHave(t *testing.T) {
 	objects := []object{{Path: "a.jpg"}, {Path: "b.jpg", Became: []became{"Retracted"}}, {Path: "c.jpg", Version: 2}}
 	var theirs []mirrorindex.Entry

@@ -198,7 +198,7 @@ func lying(t *testing.T, target string, change func(path string, body []byte) []
 	return server.URL
 }
 
-// An object that is not what the list says has no name here, and the rest is mirrored.
+// An object that differs from what the list says gets no name here, and the rest is mirrored.
 func TestLiar(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

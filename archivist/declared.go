@@ -12,8 +12,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// declared has the entries of the Site's own instruments of a registry. They are collected once for each snapshot: who copies asks for them each second.
-// Of the instruments of other Sites nothing is due, described, copied or left to expire: that is their Site's to do.
+// declared has the entries of the Site's own instruments of a registry. They are collected once for each snapshot, because copiers ask for them
+// each second. Instruments of other Sites are left out: their own Site is responsible for what is due, described, copied or left to expire.
 type declared struct {
 	registry *registry.Registry
 

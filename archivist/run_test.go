@@ -26,7 +26,7 @@ const (
 	instrument = "allsky-1"
 )
 
-// What is missing is said, all of it.
+// The error names everything that is missing.
 func TestMissing(t *testing.T) {
 	err := archivist.Run(t.Context(), archivist.Config{})
 	if err == nil {
@@ -148,8 +148,8 @@ func (l *lab) holder(other string) string {
 	return ""
 }
 
-// Of two archivists one works; when it is killed the other goes on where it was, and when that
-// one is stopped the first, which was started again, does.
+// One of two archivists works; when it is killed the other goes on where it was, and when that one is stopped
+// the first, which was started again, does.
 func TestSuccessor(t *testing.T) {
 	l := newLab(t)
 	pods := map[string]*testenv.Archivist{"archivist-a": l.archivist("archivist-a"), "archivist-b": l.archivist("archivist-b")}

@@ -22,8 +22,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// What is held of a day in memory is bounded, however many packs and objects it has: they
-// are compared with the manifests part by part, in the order of their keys.
+// The memory held for a day is bounded, however many packs and objects it has: they are compared with the manifests
+// part by part, in the order of their keys.
 const (
 	// maxPacks are compared with the manifests at once.
 	maxPacks = 40_000

@@ -255,7 +255,7 @@ func (s *crowded) Get(_ context.Context, key string, _ objectstore.Range) (io.Re
 	return nil, objectstore.Info{}, fmt.Errorf("%s: %w", key, objectstore.ErrNotFound)
 }
 
-// What is held of a day does not grow with its packs.
+// The memory held for a day does not grow with the number of its packs.
 func TestMemoryOfManyPacks(t *testing.T) {
 	var before runtime.MemStats
 	runtime.GC()
@@ -315,8 +315,8 @@ func TestCollectWhatCannotBeDeleted(t *testing.T) {
 	l.check()
 }
 
-// What a compaction replaced stays while damage of the new place is reported: it may be the
-// last whole copy. It goes once the report is gone.
+// Places that a compaction replaced stay while damage of the new place is reported: they may hold the last whole copy.
+// They are removed once the report is gone.
 func TestMovedIntoDamagedPack(t *testing.T) {
 	l := newLab(t)
 	own := l.own(object{"sonde", noon, "raw"})

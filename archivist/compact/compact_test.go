@@ -80,7 +80,7 @@ func TestCompact(t *testing.T) {
 		t.Errorf("the cursor says through %q", c.cursor.Through)
 	}
 
-	// What comes late is compacted too, and nothing else is touched.
+	// A late pack is compacted too, and nothing else is touched.
 	late := l.pack(object{"sonde", noon.Add(2 * time.Hour), "late"})
 	l.list(late...)
 	after := l.Keys("packs/")
@@ -121,8 +121,8 @@ func TestUnlistedMembersStay(t *testing.T) {
 	}
 }
 
-// A pack of which its gateway says that it could not store it is removed, and what it holds is
-// not announced. What another gateway says of it counts for nothing.
+// A pack is removed if its own gateway reports that it could not store it, and its members are not announced. A
+// report about it by another gateway is ignored.
 func TestFailedPack(t *testing.T) {
 	l := newLab(t)
 	l.fill()
@@ -155,7 +155,7 @@ func TestFailedPack(t *testing.T) {
 	}
 }
 
-// Of a member that a failed pack shares with another one, the other one is kept.
+// If a failed pack and another pack hold the same member, the member in the other pack is kept.
 func TestFailedPackSharesMember(t *testing.T) {
 	l := newLab(t)
 	l.fill()
@@ -325,7 +325,7 @@ func TestRewriteUnlisted(t *testing.T) {
 	l.read(members[2].Record)
 }
 
-// What is damaged stays where it lies, and keeps its pack.
+// A damaged object stays where it lies, and its pack is kept.
 func TestDamaged(t *testing.T) {
 	l := newLab(t)
 	shared, _ := l.fill()

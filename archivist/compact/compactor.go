@@ -5,11 +5,10 @@
 // any more is removed after a while. It also rewrites a pack without one of its
 // members.
 //
-// The order, in which a kill at any point harms nothing: new packs, which nobody
-// names yet; then a new version of each manifest, with the new places; then,
-// readers having had their time, the old packs go. What one process does twice comes out
-// the same: a pack's key follows from what it holds and from who wrote it, and a version
-// is stored once.
+// The order, in which a kill at any point harms nothing: new packs, which nobody names yet; then a new
+// version of each manifest, with the new places; then, after readers have had their time, the old packs are
+// removed. A step that one process does twice has the same result: a pack's key follows from what it holds
+// and from who wrote it, and a version is stored once.
 package compact
 
 import (

@@ -66,7 +66,7 @@ func (c *Compactor) compact(ctx context.Context, instrument string, day wire.Day
 	defer v.Discard()
 	group := &group{compactor: c, instrument: instrument, day: day, add: v.Add}
 	packBelow := c.cfg.PackBelow(instrument)
-	// Of those files that the new version replaces: a part that came since stays in effect.
+	// Only the files that the new version replaces are read: a part that came since stays in effect.
 	for r, err := range manifest.RecordsOf(ctx, c.cfg.Store, files.InEffect) {
 		if err == nil && moves(r, packBelow) {
 			err = group.take(ctx, r)

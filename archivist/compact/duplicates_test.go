@@ -144,8 +144,8 @@ func TestRewriteKeepsLastCopies(t *testing.T) {
 	l.check()
 }
 
-// A duplicate in a pack stays where its original is known to be damaged, and is: it is listed as
-// an object of its own. Where the original is whole all the same, it goes.
+// A duplicate in a pack stays if its original is reported as damaged, and is damaged: it is listed as an object of its
+// own. If the original is whole all the same, the duplicate is removed.
 func TestDuplicateOfWhatIsDamaged(t *testing.T) {
 	l := newLab(t)
 	early := noon.AddDate(0, 0, -1)

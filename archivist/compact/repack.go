@@ -30,8 +30,8 @@ const (
 // errNothing: none of the objects can be packed.
 var errNothing = errors.New("nothing to pack")
 
-// repack stores a pack of objects, all of one day, and returns their records with
-// the new places, by ID. What cannot be read as it was received is left out.
+// repack stores a pack of objects, all of one day, and returns their records with the new places, by ID. Objects that
+// cannot be read as they were received are left out.
 func (c *Compactor) repack(ctx context.Context, instrument string, records []wire.Record) (map[string]wire.Record, error) {
 	file, err := manifest.Scratch(c.cfg.ScratchDir)
 	if err != nil {

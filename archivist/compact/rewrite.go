@@ -29,13 +29,12 @@ var (
 	ErrHeld = errors.New("a member is under legal hold")
 )
 
-// Vacate gives new places to those members of a pack that the manifests say must
-// stay, and returns how many there are, those included that have other places already:
-// nobody can say since when readers know these. Nobody needs the pack after that, but
-// who read an older manifest: where none stay, it is removed at once. When it returns,
-// the readers were told. What a kill leaves half done, the same call finishes; a pack
-// that is gone is no error. Errors: ErrUnlisted, ErrElsewhere, ErrHeld, manifest.ErrFenced,
-// pack.ErrDamaged, index.ErrIncomplete, those of the store and the lease.
+// Vacate gives new places to those members of a pack that the manifests say must stay, and returns how many
+// there are, including those that have other places already: nobody can say since when readers know these. Only
+// readers of an older manifest need the pack after that: if no members stay, it is removed at once. When Vacate
+// returns, the readers were told. If a kill leaves it half done, the same call finishes it; a pack that is gone
+// is no error. Errors: ErrUnlisted, ErrElsewhere, ErrHeld, manifest.ErrFenced, pack.ErrDamaged,
+// index.ErrIncomplete, those of the store and the lease.
 func (c *Compactor) Vacate(ctx context.Context, key string) (moved int, err error) {
 	c.work.Lock()
 	defer c.work.Unlock()
@@ -254,7 +253,7 @@ func (c *Compactor) relistFiles(ctx context.Context, instrument string, day wire
 		return err
 	}
 	defer v.Discard()
-	// Of those files that the new version replaces: a part that came since stays in effect.
+	// Only the files that the new version replaces are read: a part that came since stays in effect.
 	for r, err := range manifest.RecordsOf(ctx, c.cfg.Store, files.InEffect) {
 		if err == nil {
 			err = v.Add(change(r))

@@ -18,9 +18,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Sound says whether the bytes of an object are in the store. The store's word, that an object of its size and digest was
-// stored when it was received, is believed where nobody reported damage of it; else, and in packs, its bytes are read.
-// What was reported and cannot be read is not sound. Errors: JetStream's, the store's.
+// Sound says whether the bytes of an object are in the store. If nobody reported damage of the object, the store's word
+// that an object of its size and digest was stored when it was received is believed; otherwise, and in packs, its bytes
+// are read. An object that was reported and cannot be read is not sound. Errors: JetStream's, the store's.
 func Sound(ctx context.Context, js jetstream.JetStream, store objectstore.Store, site, instrument string, r wire.Record) (bool, error) {
 	reported, err := Reported(ctx, js, site, instrument, r.ID)
 	if err != nil {

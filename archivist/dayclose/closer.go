@@ -3,9 +3,9 @@
 // Package dayclose writes days that are over into the bucket: of the ledger, and of the
 // gaps of instruments, whose open days live in key-value buckets alone.
 //
-// A day is closed when nothing of it can come from a spool any more. What comes all
-// the same opens it again, and it is closed as a new version: versions are created and
-// never replaced, so that two that close at one time, or a kill, harm nothing.
+// A day is closed when nothing of it can come from a spool any more. Data that comes nevertheless opens it
+// again, and it is closed as a new version: versions are created and never replaced, so that two that
+// close at one time, or a kill, harm nothing.
 package dayclose
 
 import (

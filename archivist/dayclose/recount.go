@@ -16,9 +16,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// recount brings days back into a ledger that was made anew which were never closed: what
-// was counted of them was in the lost bucket alone. What is announced and stored, the manifests
-// say; what was received, each gateway writes anew that has its volume.
+// recount brings days that were never closed back into a ledger that was rebuilt: their counts were in
+// the lost bucket alone. The manifests say what was announced and stored; each gateway that still has
+// its volume writes again what was received.
 func (k *kind) recount(ctx context.Context, kv jetstream.KeyValue, closed map[wire.Day]bool) error {
 	for instrument, err := range manifest.Instruments(ctx, k.cfg.Store, k.cfg.Site) {
 		if err != nil {

@@ -141,10 +141,9 @@ func original(value json.RawMessage) []byte {
 	return value
 }
 
-// added returns what an entry is with the incarnations of a closed day that it lacks, and whether
-// there are any. What an incarnation counts is all that it counted, so an entry that has the incarnation is
-// newer, also where it says less: a duplicate may be none any more. Other entries than the
-// ledger's counts are newer as they are.
+// added returns what an entry is with the incarnations of a closed day that it lacks, and whether there are any. The
+// counts of an incarnation are always its full totals, so an entry that has the incarnation is newer, even if its
+// totals are lower: a duplicate may be none any more. Other entries than the ledger's counts are newer as they are.
 func (k *kind) added(e wire.DayEntry, is []byte) (value []byte, more bool) {
 	if k.kind != wire.KindLedger {
 		return nil, false

@@ -6,13 +6,11 @@
 // record beside the archive before the first byte is deleted. The record says what was to be
 // deleted: what the store refuses to delete stays, and holds up nothing.
 //
-// Others delete only what no manifest can name, which TestOnePlaceDeletes lists, and which
-// legal hold does not concern: gateways their own staging, whose bytes lie under the
-// object's key by then or were never receipted; and the pieces of uploads that ended in an
-// object or that their sender gave up. What
-// unknown senders sent lies outside the archive: gateways delete it when its time is over,
-// and `substorm adopt` when the archive has it. Aborting an upload in parts deletes no
-// object: there is none yet.
+// Others delete only what no manifest can name, which TestOnePlaceDeletes lists, and which legal hold does not
+// concern: gateways their own staging, whose bytes lie under the object's key by then or were never receipted; and the
+// pieces of uploads that ended in an object or that their sender gave up. Data from unknown senders lies outside the
+// archive: gateways delete it when its time is over, and `substorm adopt` when the archive has it. Aborting an upload
+// in parts deletes no object: there is none yet.
 package deletion
 
 import (

@@ -20,8 +20,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// What is deleted is in a record before it is gone; what must stay is in none. A process
-// that dies in between leaves the rest to the next one.
+// An object is in a record before it is deleted, and an object that must stay is in no record. A process that dies in
+// between leaves the rest to the next one.
 func TestDelete(t *testing.T) {
 	a := manifesttest.New(t, "thule")
 	at := time.Date(2026, 11, 18, 12, 0, 0, 0, time.UTC)

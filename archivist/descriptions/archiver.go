@@ -107,8 +107,8 @@ func New(cfg Config) *Archiver {
 	return &Archiver{cfg: cfg}
 }
 
-// Run archives descriptions until ctx ends. What fails is logged, counted and tried
-// again. Errors: only ctx's and the lease's.
+// Run archives descriptions until ctx ends. Failures are logged, counted and
+// retried. Errors: only ctx's and the lease's.
 func (r *Archiver) Run(ctx context.Context) error {
 	pause, said := r.cfg.Interval, ""
 	for {
@@ -134,7 +134,7 @@ func (r *Archiver) Run(ctx context.Context) error {
 	}
 }
 
-// pass looks at all instruments. Of those that fail the first error is returned.
+// pass looks at all instruments. If some of them fail, it returns the first error.
 func (r *Archiver) pass(ctx context.Context, now time.Time) error {
 	declared, known := r.cfg.Declared()
 	if !known {
@@ -197,8 +197,7 @@ func (r *Archiver) describe(ctx context.Context, e *wire.InstrumentEntry, now ti
 	return nil
 }
 
-// write stores a description: the object, then the entry. Where only the first of them
-// arrives, takeUp makes up for the second.
+// write stores a description: the object, then the entry. If only the object arrives, takeUp makes up for the entry.
 func (r *Archiver) write(ctx context.Context, d wire.Description) error {
 	data, err := wire.Encode(d)
 	if err != nil {

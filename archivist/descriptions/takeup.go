@@ -63,7 +63,7 @@ func (r *Archiver) takeUp(ctx context.Context) error {
 	return nil
 }
 
-// restore brings one back. What cannot be read is left alone.
+// restore brings one back. A description that cannot be read is left alone.
 func (r *Archiver) restore(ctx context.Context, info objectstore.Info, key string) error {
 	body, _, err := r.cfg.Store.Get(ctx, info.Key, objectstore.All)
 	if err != nil {
@@ -89,8 +89,8 @@ func (r *Archiver) restore(ctx context.Context, info objectstore.Info, key strin
 	return nil
 }
 
-// take learns the description that lies under a key of the key-value bucket. What a
-// newer Substorm wrote, or somebody else, is passed over.
+// take learns the description that lies under a key of the key-value bucket. Descriptions that a newer
+// Substorm or somebody else wrote are skipped.
 func (r *Archiver) take(key string, data []byte) error {
 	d, err := wire.Decode[wire.Description](data)
 	if err != nil {

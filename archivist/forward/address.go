@@ -14,7 +14,8 @@ import (
 // errNotAllowed: the address is one of a network to which copies may not go.
 var errNotAllowed = errors.New("copies do not go to this network: an administrator names it in spec.archivist.forwardNetworks of the Site, or the Instrument names another server")
 
-// dialer connects to old servers. Who writes an Instrument must not reach what only the cluster, or the gateway's node, can.
+// dialer connects to old servers. A user who may write an Instrument must not reach addresses that only the
+// cluster, or the gateway's node, can reach.
 func (c *Config) dialer() *net.Dialer {
 	may := egress.Networks(c.Networks)
 	return &net.Dialer{Timeout: dialTimeout, Control: func(network, address string, raw syscall.RawConn) error {

@@ -5,9 +5,8 @@
 // the receipt and never in its way: an old server that is away, slow or hangs
 // makes a backlog, and nothing else.
 //
-// A copy is at least once and in the order in which objects were announced. What
-// was sent is noted after it, so that after a death the last of it is sent again;
-// no server that writes what it gets can tell us better.
+// A copy is at least once and in the order in which objects were announced. The position is saved after sending, so
+// that after a death the last of it is sent again; no server that writes what it gets can tell us better.
 package forward
 
 import (
@@ -74,9 +73,8 @@ func New(cfg Config) *Forwarder {
 	return &Forwarder{cfg: cfg, running: make(map[string]*running)}
 }
 
-// Run sends until ctx ends or the lease is lost. Errors: those of ctx,
-// stream.ErrLeaseLost, and what keeps JetStream from answering at the beginning.
-// What keeps one copy from going on is logged, counted, reported and tried again.
+// Run sends until ctx ends or the lease is lost. Errors: those of ctx, stream.ErrLeaseLost, and what keeps JetStream
+// from answering at the beginning. An error that stops one copy is logged, counted, reported and retried.
 func (f *Forwarder) Run(ctx context.Context) error {
 	var err error
 	if f.cursors, err = f.cfg.JetStream.KeyValue(ctx, wire.CursorBucket(f.cfg.Site)); err != nil {

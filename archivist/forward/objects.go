@@ -44,9 +44,8 @@ func (o *objects) follows(site, instrument string) stream.ReaderConfig {
 		More: []string{wire.BackfillSubject(site, instrument)}}
 }
 
-// space: some hundreds of small records. What is stored and announced within two
-// seconds of its neighbors, as all is but what was spooled or is large, is sent in
-// the order in which it was received.
+// space: some hundreds of small records. Objects that are stored and announced within two seconds of their neighbors,
+// as all are except spooled or large ones, are sent in the order in which they were received.
 func (o *objects) space() (int, time.Duration) { return 512, 2 * time.Second }
 
 func (o *objects) item(m stream.Message) (item, bool, error) {
@@ -97,7 +96,7 @@ func (o *objects) together(items []item) []item {
 	return items[:n]
 }
 
-// write sends an object's bytes. Where they lie elsewhere by now, notice says so then.
+// write sends an object's bytes. If they lie elsewhere by now, the notice says so afterwards.
 func (o *objects) write(ctx context.Context, c *connection, n *wire.Notice) error {
 	for {
 		err := objectpath.Append(ctx, o.cfg.Store, n.Record, c)
@@ -184,8 +183,8 @@ func (c *connection) ReadFrom(r io.Reader) (int64, error) {
 
 type writeOnly struct{ io.Writer }
 
-// finish ends our side and waits for the server to end its own. What it says
-// meanwhile, receipts perhaps, nobody needs.
+// finish ends our side and waits for the server to end its own. Data that the server sends
+// meanwhile, perhaps receipts, is discarded.
 func (c *connection) finish() error {
 	if err := c.CloseWrite(); err != nil {
 		return err

@@ -50,9 +50,8 @@ func (c *copier) begin(ctx context.Context, w way) (epoch string, err error) {
 	return epoch, c.save(ctx)
 }
 
-// reached notes how far all is sent. Where nothing waits and the look ahead is no
-// further, what was seen and neither sent nor left out is what the stream lost
-// meanwhile.
+// reached notes how far all is sent. If nothing waits and the look ahead is no further, the items that were seen and
+// neither sent nor left out are those that the stream lost meanwhile.
 func (c *copier) reached(ctx context.Context) error {
 	c.mu.Lock()
 	c.cursor.Next, c.cursor.Done = c.window.position()

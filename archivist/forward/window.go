@@ -45,9 +45,8 @@ func inOrder(a, b item) int {
 	return cmp.Or(a.receivedAt.Compare(b.receivedAt), cmp.Compare(a.sequence, b.sequence))
 }
 
-// ready returns the first items that were held for long enough: what the stream
-// took so long after them was read, or they were read so long ago and there is no
-// more. Of a full window at least one is ready.
+// ready returns the first items that were held for long enough: what the stream took so long after them was read, or
+// they were read so long ago and there is no more. If the window is full, at least one item is ready.
 func (w *window) ready(now time.Time, settle time.Duration, space int) []item {
 	var newest time.Time
 	for _, i := range w.items {

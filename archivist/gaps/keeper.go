@@ -84,8 +84,8 @@ func New(cfg Config) *Keeper {
 	return &Keeper{cfg: cfg, instruments: map[string]*instrument{}}
 }
 
-// Run looks for gaps until ctx ends. What fails is logged, counted and tried again:
-// nothing of the archive waits for it. Errors: only ctx's and the lease's.
+// Run looks for gaps until ctx ends. Failures are logged, counted and retried: nothing of the archive waits
+// for it. Errors: only ctx's and the lease's.
 func (k *Keeper) Run(ctx context.Context) error {
 	said := ""
 	for {
@@ -132,8 +132,8 @@ func (k *Keeper) open(ctx context.Context) error {
 	return nil
 }
 
-// pass looks at all instruments, and says whether it could: not before the registry and the index are known. Of the instruments that
-// fail the first error is returned.
+// pass looks at all instruments, and says whether it could: not before the registry and the index are known. If some of the
+// instruments fail, it returns the first error.
 func (k *Keeper) pass(ctx context.Context, now time.Time) (bool, error) {
 	declared, known := k.cfg.Declared()
 	if !known || !k.cfg.Complete() {

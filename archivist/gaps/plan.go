@@ -132,10 +132,9 @@ func (p *planner) until(c Archived) time.Time {
 	return until
 }
 
-// excuse notes the time of maintenance and retirement: only whether it is now is
-// known, so it goes on from when the last plan said so. What is retired on the day, or on
-// the day after, owes nothing behind its last observation: it is first stopped, and then
-// declared retired.
+// excuse notes the time of maintenance and retirement: only whether it is now is known, so it goes on from when the
+// last plan said so. An instrument that is retired on the day, or on the day after, owes nothing behind its last
+// observation: it is first stopped, and then declared retired.
 func (p *planner) excuse() {
 	p.excused = slices.Clone(p.Was.Excused)
 	if !p.Entry.Maintenance && !p.Entry.Retired {

@@ -97,8 +97,8 @@ func (k *Keeper) begun(ctx context.Context, i *instrument, m mark, oldest time.T
 	return nil
 }
 
-// firstOf returns the least time of what is listed of a day, zero where nothing is. Of
-// a day that it knows it reads what is new.
+// firstOf returns the least time of what is listed of a day, zero if nothing is listed. If it knows
+// the day already, it reads only what is new.
 func (k *Keeper) firstOf(ctx context.Context, i *instrument, d wire.RootDay) (time.Time, error) {
 	if i.first.of.Same(d) {
 		return i.first.at, nil

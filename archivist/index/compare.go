@@ -214,7 +214,7 @@ func (k *Keeper) reportMissing(ctx context.Context, instrument string, known wir
 }
 
 // TakeLost returns the days of which the bucket lacks files that the index knew, once: whoever has in memory what they
-// listed must read the days again. Of a nil keeper there are none.
+// listed must read the days again. A nil keeper has none.
 func (k *Keeper) TakeLost() []LostDay {
 	if k == nil {
 		return nil

@@ -55,8 +55,8 @@ func (l *lab) notedLost() bool {
 	return err == nil
 }
 
-// The files of an open day are lost while an archivist works. The index goes on to name the day, which is reported as missing,
-// and who lists objects reads it again. What is listed from then on under the numbers of the lost files is in the index.
+// The files of an open day are lost while an archivist works. The index still names the day, which is reported as missing, and programs that list
+// objects read it again. Objects that are listed from then on under the numbers of the lost files are in the index.
 func TestManifestsAreLost(t *testing.T) {
 	l := newLab(t)
 	k := l.keeper()

@@ -71,8 +71,8 @@ type Keeper struct {
 	mu sync.Mutex
 	// kv is nil while there is no index to keep.
 	kv jetstream.KeyValue
-	// complete: the entries know all that is in closed parts. Until then touched are
-	// the days that must be looked at once more. Where stale is set, all must.
+	// complete: the entries know all that is in closed parts. Until then touched are the days that must be looked
+	// at once more; if stale is set, all must.
 	complete    bool
 	touched     map[dayKey]bool
 	stale       bool
@@ -206,8 +206,7 @@ func (k *Keeper) Part(ctx context.Context, instrument string, day wire.Day, numb
 	})
 }
 
-// Seen says which files of a day the bucket was seen to hold. Where the index knows
-// others, the day is compared.
+// Seen says which files of a day the bucket was seen to hold. If the index knows others, the day is compared.
 func (k *Keeper) Seen(ctx context.Context, instrument string, day wire.Day, files manifest.Files) {
 	if len(files.InEffect) == 0 {
 		return

@@ -144,8 +144,8 @@ func (l *lab) write(key string, value []byte) {
 	}
 }
 
-// What a gateway that knows no index listed meanwhile, or one that was killed
-// between part and entry, is found.
+// The index finds files that were stored meanwhile by a gateway that knows no index, or by
+// one that was killed between part and entry.
 func TestIndexCatchesUp(t *testing.T) {
 	l := newLab(t)
 	k := l.keeper()

@@ -12,9 +12,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// What becomes of an object after it was listed is a new line of its day, which
-// replaces the one before: a newer version of its name supersedes it, or somebody
-// retracts it.
+// A change of an object after it was listed is a new line of its day, which replaces the one before: a newer version of
+// its name supersedes it, or somebody retracts it.
 
 // namedSpace is how many objects with names are remembered that a newer version may
 // supersede soon: at 1 KiB each 512 KiB. Others are looked for in the manifests.

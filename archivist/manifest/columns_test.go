@@ -58,7 +58,8 @@ func randomLines(random *rand.Rand, start time.Time) (lines []wire.Record) {
 	return lines
 }
 
-// What the lines of a day say to the ledger is what its objects say, each once, however much of it is compacted.
+// The lines of a day give the ledger the counts of the day's objects, each
+// counted once, however much of it is compacted.
 func TestColumnsOfLines(t *testing.T) {
 	a := manifesttest.New(t, "hub")
 	for seed := range uint64(20) {
@@ -94,8 +95,7 @@ func TestColumnsOfLines(t *testing.T) {
 	}
 }
 
-// What is remembered of a day while it is counted is bounded, however many of its objects are
-// duplicates.
+// The memory that is used while a day is counted is bounded, however many of its objects are duplicates.
 func TestMemoryOfManyDuplicates(t *testing.T) {
 	start := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	counted := lineTally{max: maxDuplicates}

@@ -107,8 +107,8 @@ func (w *Writer) loadDay(ctx context.Context, key dayKey, number int) (*day, err
 	if err != nil {
 		return nil, err
 	}
-	// Changes are ordered by the numbers of their parts. Where manifests are lost and changes are not, a new part with a number of before would
-	// have an older change, such as a restore, hold against a later retraction.
+	// Changes are ordered by the numbers of their parts. If manifests are lost and changes are not, a new part that reuses an old number would
+	// let an older change, such as a restore, prevail over a later retraction.
 	changed, err := read.LastChangedPart(ctx, w.cfg.Store, w.cfg.Site, d.instrument, d.day)
 	if err != nil {
 		return nil, err

@@ -44,10 +44,9 @@ type digestKey [16]byte
 // original is the first of equal objects.
 type original struct {
 	receivedMillis int64
-	// key is that of the object, or of the pack in its ID: packs have many members.
-	// It is zero where it follows from time and digest, as that of a raw object. Of
-	// an object that came from a spool it is what stands behind that, without the
-	// nanoseconds.
+	// key is that of the object, or of the pack in its ID: packs have many members. It is zero where it follows
+	// from time and digest, as that of a raw object. For an object that came from a spool, key is what stands
+	// behind that in the ID, without the nanoseconds.
 	key unique.Handle[string]
 	// offset in the pack; 0 for what is no member, the nanoseconds for what came
 	// from a spool.

@@ -13,8 +13,8 @@ import (
 	read "github.com/substorm/substorm/internal/manifest"
 )
 
-// What an identity and an indexed object take is what the limits count on, for
-// the sizes at which maps have just grown too.
+// An identity and an indexed object take no more memory than the limits assume, even at
+// the sizes at which maps have just grown.
 func TestCosts(t *testing.T) {
 	for _, n := range []int{10_000, 30_000, 115_000, 230_000} {
 		perID := heapOf(func() any {

@@ -37,7 +37,7 @@ const (
 	pathUnchecked = "Unchecked" // as the template says, whatever others have: there is no memory to know
 )
 
-// What the sweep finds.
+// The findings of the sweep.
 const (
 	findingUnannounced     = "Unannounced"     // stored, and in no manifest: announced
 	findingDuplicate       = "Duplicate"       // a duplicate that should be gone: removed

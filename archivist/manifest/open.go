@@ -13,9 +13,8 @@ import (
 )
 
 const (
-	// maxRaw records of open parts are held as they are; at some 500 bytes each it is
-	// 4 MiB. Where there are more they are compressed: a thousand instruments at 1 Hz list
-	// 60,000 in the minute of a part.
+	// maxRaw records of open parts are held as they are; at some 500 bytes each it is 4 MiB. If there are more, they
+	// are compressed: a thousand instruments at 1 Hz list 60,000 in the minute of a part.
 	maxRaw = 8192
 	// maxCompressed is how much those may take, in bytes, until parts close early: at some
 	// 110 bytes each 75,000 records.

@@ -13,8 +13,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// What is compressed comes back as it was, in its order, and takes a quarter of its lines
-// at most.
+// Compressed records are read back unchanged and in their order, and take at most a quarter of the size of their lines.
 func TestCompress(t *testing.T) {
 	t.Parallel()
 	w := &Writer{days: map[dayKey]*day{}}

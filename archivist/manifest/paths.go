@@ -22,8 +22,7 @@ type paths struct {
 	full bool
 }
 
-// pathHash stands for a path. Where two have the same, the later one gets a
-// number that it does not need.
+// pathHash stands for a path. If two paths have the same hash, the later one gets a number that it does not need.
 type pathHash uint64
 
 var pathSeed = maphash.MakeSeed()
@@ -100,8 +99,8 @@ func (w *Writer) template(instrument string) template {
 	return next
 }
 
-// publish gives an object that is about to be listed the path of its own that its
-// naming says, if it says one. What was pulled from another Site has the path that it has there.
+// publish gives an object that is about to be listed the path of its own that its naming says, if it says one. An
+// object that was pulled from another Site keeps the path that it has there.
 func (w *Writer) publish(d *day, n *wire.Notice) {
 	if n.Origin != nil {
 		return

@@ -79,9 +79,8 @@ func lookUp(known idSet, ids []string) []listing {
 	return found
 }
 
-// ask says what the manifests list of a slot, open parts included. Of a slot that
-// the writer does not have in memory there are none, and the store is read;
-// stored keeps what was read last.
+// ask says what the manifests list of a slot, open parts included. If the writer does not have the slot in memory, it
+// has no open parts, and the store is read; stored keeps what was read last.
 func (s *Sweeper) ask(ctx context.Context, key slotKey, ids []string) ([]listing, error) {
 	q := question{slotKey: key, ids: ids, answer: make(chan []listing, 1)}
 	select {

@@ -112,8 +112,8 @@ func (w *Writer) Expired(instrument string, day wire.Day) {
 	w.expired = append(w.expired, dayKey{instrument, day})
 }
 
-// forgetLost drops what is known of days whose files the bucket lost, so that the sweep finds what they
-// listed. What is in an open part of them is closed before.
+// forgetLost drops what is known of days whose files the bucket lost, so that the sweep finds what they listed. An
+// open part of such a day is closed first.
 func (w *Writer) forgetLost(ctx context.Context) error {
 	for _, l := range w.cfg.Index.TakeLost() {
 		of := dayKey{l.Instrument, l.Day}

@@ -26,9 +26,8 @@ const (
 	refillShare = 0.7
 )
 
-// notices yields what the manifests list of a day, of all instruments, that was
-// announced: objects, and the duplicates of others. What cannot be read is left
-// out and said.
+// notices yields what the manifests list of a day, of all instruments, that was announced: objects, and the duplicates
+// of others. Manifests that cannot be read are left out and logged.
 func (r *refill) notices(ctx context.Context, day wire.Day) iter.Seq2[wire.Notice, error] {
 	return func(yield func(wire.Notice, error) bool) {
 		for instrument, err := range read.Instruments(ctx, r.Store, r.Site) {

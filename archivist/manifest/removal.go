@@ -15,8 +15,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// What is to be taken out of the archive is handed on to package retention, by
-// entries of the bucket of cursors.
+// Removals from the archive are handed on to package retention, as entries of the bucket of cursors.
 
 // remove notes that bytes are to be taken out once the open parts are closed.
 func (w *Writer) remove(d *day, r wire.Record) {
@@ -41,8 +40,8 @@ func (w *Writer) saveRemovals(ctx context.Context) error {
 	return nil
 }
 
-// foundPurged looks at what lies under the key of an object that was purged. Where it is
-// its bytes they go again; others took the key since, and stay.
+// foundPurged looks at what lies under the key of an object that was purged. If these are the object's own bytes, they
+// are removed again; other bytes, which were stored under the key since, stay.
 func (s *Sweeper) foundPurged(ctx context.Context, of dayKey, key string) error {
 	if !wire.IsNamedID(key) { // all other keys say whose bytes they are
 		return s.removeAgain(ctx, of, key, key)
@@ -140,9 +139,9 @@ func addTo(ctx context.Context, cursors jetstream.KeyValue, key string, r wire.R
 	return err == nil, err
 }
 
-// again adds to a removal that waits another one of the same object: somebody asks for
-// it once more, or its bytes were found again. Who asked for it, and which partners
-// confirmed it, stays, for they are waited for.
+// again adds to a removal that waits another one of the same object: somebody asks for it once
+// more, or its bytes were found again. The user who asked for it and the partners that confirmed it
+// stay, because the removal waits for partners.
 func again(was, is wire.Removal) (both wire.Removal, news bool) {
 	both = was
 	if was.By == wire.ArchivistWriter && is.By != wire.ArchivistWriter {

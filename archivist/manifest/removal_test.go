@@ -21,8 +21,8 @@ type leased struct{}
 
 func (leased) Check() error { return nil }
 
-// What is found again of an object whose purge still waits for partners is added to that
-// purge: who asked, and who confirmed, stays, and the bytes go.
+// If bytes of an object are found again while its purge waits for partners, they are added to that purge: the user who
+// asked and the partners that confirmed stay, and the bytes are removed.
 func TestFoundAgainWhileItWaits(t *testing.T) {
 	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
 	testenv.CreateSite(t, js, "thule")

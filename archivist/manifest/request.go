@@ -135,8 +135,8 @@ func (w *Writer) undecided() uint64 {
 	return w.decided[0].sequence
 }
 
-// publishDecided publishes what was decided, in its order. It is in closed parts by
-// then. What the stream refuses, as it is full, is kept for the next time.
+// publishDecided publishes the decisions, in their order. They are in closed parts by then. Decisions that the stream
+// refuses because it is full are kept for the next time.
 func (w *Writer) publishDecided(ctx context.Context) error {
 	for len(w.decided) > 0 {
 		batch := w.decided[:min(decidedBatch, len(w.decided))]

@@ -28,7 +28,7 @@ const (
 	refusedUnreadable = "Unreadable"
 )
 
-// What is done to an object.
+// The changes of an object.
 const (
 	changeRetracted  = "Retracted"
 	changeRestored   = "Restored"
@@ -157,8 +157,8 @@ func (w *Writer) restore(ctx context.Context, d *day, s *slot, r wire.Record, q 
 	return r, true, nil
 }
 
-// outdated says whether an object that is to be retracted is not the current version of its
-// name. Of what is retracted already the manifests do not say that.
+// outdated says whether an object that is to be retracted is not the current version of its name. The manifests do not
+// say that of an object that is retracted already.
 func (w *Writer) outdated(ctx context.Context, instrument string, r wire.Record) (bool, error) {
 	if r.State != wire.StateRetracted || r.Outdated {
 		return r.Outdated || r.State == wire.StateSuperseded, nil
@@ -214,11 +214,10 @@ func (w *Writer) hasNewer(ctx context.Context, instrument string, r wire.Record)
 	return false, nil
 }
 
-// purge lists an object as purged; its bytes go after that is in a closed part. What
-// is listed so already is only looked after: its bytes may not be gone yet. By the request that is decided now it was
-// listed by an archivist that was killed, perhaps before it wrote the removal. Until then nobody could confirm it, and a run of a mirror
-// does not look again at a day that is as it was: the line is listed once more. What only expired is purged by the request: mirrors keep
-// their copies of it until then.
+// purge lists an object as purged; its bytes are removed after that is in a closed part. For an object that is listed as purged already, purge
+// only hands on the removal: its bytes may not be gone yet. If the request that is decided now already listed it, an archivist did so that was
+// killed, perhaps before it wrote the removal. Until then nobody could confirm it, and a run of a mirror does not look again at a day that is
+// unchanged, so the line is listed once more. An object that only expired is purged by the request: mirrors keep their copies of it until then.
 func (w *Writer) purge(d *day, s *slot, r wire.Record, q request) (wire.Record, bool, error) {
 	if r.State == wire.StatePurged && !r.Expired() {
 		w.remove(d, r)

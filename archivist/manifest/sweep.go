@@ -229,7 +229,7 @@ func (s *Sweeper) sweepInstrument(ctx context.Context, instrument string, now ti
 		}
 		channels = append(channels, channel)
 	}
-	// What was too young for the last comparison may bear the day before.
+	// Objects that were too young for the last comparison may have keys of the day before.
 	for at := s.cursor.Recent.Add(-s.cfg.Age - 24*time.Hour); ; at = at.Add(24 * time.Hour) {
 		day := min(wire.DayOf(at), wire.DayOf(now))
 		if err := s.sweepPrefix(ctx, instrument, wire.RawPrefix(s.cfg.Site, instrument, day), now); err != nil {

@@ -62,7 +62,7 @@ func TestLeftoverThatCannotBeDeleted(t *testing.T) {
 	}
 }
 
-// What a pack holds is announced, unless its gateway says that it could not store the pack.
+// The members of a pack are announced, unless its gateway says that it could not store the pack.
 func TestSweepOfFailedPack(t *testing.T) {
 	const site = "thule"
 	a := manifesttest.New(t, site)
@@ -98,8 +98,7 @@ func TestSweepOfFailedPack(t *testing.T) {
 	}
 }
 
-// What is being received lies in staging, and stays there when the archivist's clock jumps a
-// year forward.
+// Data that is being received lies in staging, and stays there when the archivist's clock jumps a year forward.
 func TestStagingAndAClockThatJumps(t *testing.T) {
 	const site = "thule"
 	a := manifesttest.New(t, site)

@@ -130,8 +130,8 @@ func lose(a *manifesttest.Archive, at time.Time) {
 	}
 }
 
-// After files of manifests are lost, the whole bucket is swept, packs included, also by the next lease where the first sweep fails, and until
-// what was too young is announced. What was retracted or purged, or may have been, is counted and not announced.
+// After files of manifests are lost, the whole bucket is swept, packs included, also by the next lease if the first sweep fails, and until
+// objects that were too young are announced. Objects that were retracted or purged, or may have been, are counted and not announced.
 func TestSweepAfterManifestsAreLost(t *testing.T) {
 	a := manifesttest.New(t, site)
 	begin := time.Now().UTC().Truncate(time.Millisecond)

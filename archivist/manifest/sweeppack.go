@@ -31,11 +31,9 @@ type packSweep struct {
 // sighted is a member of a pack.
 type sighted struct{ id, pack string }
 
-// sweepPacks looks into the packs that became old enough since the last sweep
-// that finished, and announces what of them was never announced, but for packs that their
-// gateway reports as failed. A pack is never
-// written again, so one look is enough. What comes out of a spool may bear any day: a
-// sweep of the whole bucket looks at all of them.
+// sweepPacks looks into the packs that became old enough since the last sweep that finished, and announces what of them
+// was never announced, but for packs that their gateway reports as failed. A pack is never written again, so one look
+// is enough. Packs that come out of a spool may have keys of any day: a sweep of the whole bucket looks at all of them.
 func (s *Sweeper) sweepPacks(ctx context.Context, now time.Time, whole bool) error {
 	last := s.cursor.Recent
 	if whole {

@@ -19,10 +19,10 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// A file of a manifest that cannot be decoded costs its day, and no other. What is new of
-// the day goes into parts of their own, whose numbers nothing has; what the file listed
-// nobody knows until substorm archive rebuild made the day anew. Until then nothing of the
-// day is announced by the sweep, deleted, or retracted, and its columns of the ledger stay.
+// A file of a manifest that cannot be decoded affects its day, and no other. New objects of the day go into
+// parts of their own, whose numbers nothing else has; what the file listed is unknown until substorm archive
+// rebuild has rebuilt the day. Until then nothing of the day is announced by the sweep, deleted, or
+// retracted, and its columns of the ledger stay.
 
 // lookAgainIntervals of parts pass until a day is read again that could not be read.
 const lookAgainIntervals = 10

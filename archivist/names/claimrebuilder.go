@@ -34,7 +34,7 @@ const (
 	staleWait = 20 * time.Millisecond
 	// progressInterval is how often the log says how far it is.
 	progressInterval = 10 * time.Second
-	// Of the notices that no manifest lists yet.
+	// readBatch and readWait bound a read of the notices that no manifest lists yet.
 	readBatch = 256
 	readWait  = 500 * time.Millisecond
 )
@@ -103,8 +103,8 @@ func (l *ClaimRebuilder) look(ctx context.Context) error {
 	return l.list(ctx)
 }
 
-// list makes the claims of all that the archive lists. What is listed meanwhile was
-// announced behind the cursor of the manifest's writer, which is read first.
+// list makes the claims of all that the archive lists. Objects that are listed meanwhile were announced behind the
+// cursor of the manifest's writer, which is read first.
 func (l *ClaimRebuilder) list(ctx context.Context) error {
 	begun := time.Now().UTC()
 	l.batch, l.versions, l.named, l.made, l.said = map[string]*listed{}, 0, 0, 0, begun

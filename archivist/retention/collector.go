@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package retention takes bytes out of the archive: those of objects that were purged,
-// and of days that are older, or more, than their Instrument keeps. What goes is
-// listed as purged before the first byte of it is touched, and the line stays.
+// Package retention removes bytes from the archive: those of objects that were purged, and of days
+// that are older, or more, than their Instrument keeps. Objects are listed as purged before the first
+// byte of them is touched, and the line stays.
 //
-// What is to be done is a wire.Removal, an entry in the bucket of cursors, which is
-// deleted last: whoever holds the lease does it, from its beginning, as often as a
-// kill comes between. Legal hold is asked for again before anything is touched.
+// Each removal is a wire.Removal, an entry in the bucket of cursors, which is deleted last: whoever
+// holds the lease carries it out from the beginning, however often a kill interrupts it. Legal hold is
+// asked for again before anything is touched.
 package retention
 
 import (
@@ -127,9 +127,8 @@ func New(cfg Config) *Collector {
 		owing: map[string]*owing{}, lacking: map[string]time.Time{}}
 }
 
-// Run removes what is to be removed, until ctx ends. What the store does not do waits,
-// and is tried again. Errors: wire.ErrNewerFormat, manifest.ErrFenced,
-// stream.ErrLeaseLost, and what keeps JetStream from answering.
+// Run carries out removals until ctx ends. Deletions that the store does not do wait, and are retried. Errors:
+// wire.ErrNewerFormat, manifest.ErrFenced, stream.ErrLeaseLost, and what keeps JetStream from answering.
 func (r *Collector) Run(ctx context.Context) error {
 	name := wire.CursorBucket(r.cfg.Site)
 	kv, err := r.cfg.JetStream.KeyValue(ctx, name)

@@ -75,7 +75,7 @@ func (r *Collector) lookForDue(ctx context.Context, now time.Time) (looked bool,
 		if err != nil {
 			return false, fmt.Errorf("days of instrument %s: %w", e.Instrument, err)
 		}
-		// What was let go before and waits is neither due anew nor counted.
+		// A day whose removal is waiting already is neither due again nor counted.
 		days = slices.DeleteFunc(days, func(d wire.RootDay) bool { return begun[wire.Removal{Instrument: e.Instrument, Day: d.Day}.Key()] })
 		due := Due(days, *e.Retention, highwater.Limit(now), func(day wire.Day) bool { return day <= closedTo })
 		if s, too := tooMuch(e, days, due); too {
@@ -160,8 +160,7 @@ func (r *Collector) expireLater(ctx context.Context, instrument string, due DueD
 	return nil
 }
 
-// days returns what the index says of an instrument's days. Where there is no index
-// nothing expires.
+// days returns what the index says of an instrument's days. If there is no index, nothing expires.
 func (r *Collector) days(ctx context.Context, instrument string) ([]wire.RootDay, error) {
 	kv, err := r.cfg.JetStream.KeyValue(ctx, wire.IndexBucket(r.cfg.Site))
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
@@ -177,9 +176,9 @@ func (r *Collector) days(ctx context.Context, instrument string) ([]wire.RootDay
 	return manifest.Indexed(ctx, r.cfg.Store, r.cfg.Site, instrument, entry)
 }
 
-// expire lists all of a day as purged. Stays says that the Instrument keeps the day by
-// now, or that it was found expired: then its removal is dropped. What was begun is
-// carried through: it says in changes/ that objects were purged, which nothing undoes.
+// expire lists all of a day as purged. Stays says that the Instrument keeps the day by now, or that it was found
+// expired: then its removal is dropped. An expiry that was begun is carried through: it says in changes/ that
+// objects were purged, which nothing undoes.
 func (r *Collector) expire(ctx context.Context, b *batch, now time.Time) (stays bool, err error) {
 	key := b.whole.Key()
 	if o := r.owing[key]; o != nil && now.Before(o.until) {

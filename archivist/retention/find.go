@@ -70,7 +70,7 @@ func (r *Collector) find(ctx context.Context, b *batch) (*plan, error) {
 			p.add(r.cfg.Site, b, &rec)
 		}
 	}
-	// What stays may have a key that was guessed.
+	// An object that stays may have a key that was guessed.
 	for rec, err := range manifest.Records(ctx, r.cfg.Store, r.cfg.Site, b.instrument, b.day) {
 		if err != nil {
 			return nil, err

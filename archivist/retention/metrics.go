@@ -18,7 +18,7 @@ type Metrics struct {
 	kept           *prometheus.CounterVec
 }
 
-// What bytes are removed by.
+// The values of the label "by": the causes of a removal.
 const (
 	byPurge  = "Purge"
 	byExpiry = "Expiry"

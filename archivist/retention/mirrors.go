@@ -54,7 +54,7 @@ func (p Partner) selects(in *wire.InstrumentEntry, now time.Time) func(*wire.Rec
 	}
 }
 
-// allVersions says whether the partner is to have superseded versions. Of those that a reader pulls it confirms nothing.
+// allVersions says whether the partner is to have superseded versions. A reader that pulls confirms nothing of them.
 func (p Partner) allVersions() bool {
 	return p.Push != nil && p.Push.Selection.Versions == wire.MirrorVersionsAll
 }

@@ -250,7 +250,7 @@ func TestExpireWaitsForTheSameSegments(t *testing.T) {
 	}
 }
 
-// What a partner is not to have, it does not lack: a day does not wait for it.
+// A partner does not lack objects that it is not to have: a day does not wait for them.
 func TestExpireWaitsForNothingElse(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*wire.MirrorEntry)
@@ -297,7 +297,7 @@ func TestExpireWaitsForNothingElse(t *testing.T) {
 	}
 }
 
-// What somebody purged goes, also where the rest of its day is due to expire and waits for a partner.
+// An object that somebody purged is removed, even if the rest of its day is due to expire and waits for a partner.
 func TestPurgeOfDayThatWaits(t *testing.T) {
 	l := newLab(t)
 	l.fill()
@@ -434,8 +434,8 @@ func TestPartnerConfirms(t *testing.T) {
 	l.want("what was confirmed", l.confirmed(r), []string{})
 }
 
-// What a partner confirmed is there as long as the removal, to which something may be added while a pass is under way; and what an
-// archivist left that was killed in between goes when the next one begins.
+// The confirmations of a partner stay as long as the removal, to which something may be added while a pass is under way; and confirmations that
+// are left by an archivist that was killed in between are removed when the next one begins.
 func TestConfirmedStaysWithItsRemoval(t *testing.T) {
 	l := newLab(t)
 	l.fill()
@@ -484,8 +484,8 @@ func TestConfirmedStaysWithItsRemoval(t *testing.T) {
 	<-ended
 }
 
-// What is found again of an object goes while its purge waits for a partner, also where
-// that is written while a pass is under way.
+// Bytes of an object that are found again are removed while its purge waits for a partner, even if the
+// finding is written while a pass is under way.
 func TestFoundAgainGoesWhileItWaits(t *testing.T) {
 	l := newLab(t)
 	l.fill()

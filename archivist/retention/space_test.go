@@ -58,8 +58,8 @@ func (d *disk) fill(mebibytes int64) {
 	d.t.Fatalf("%d MiB are not seen: %+v", mebibytes, d.State())
 }
 
-// What can be made again expires where the disk budget is nearly used up: closed days, under no legal hold, and only of an Instrument
-// that says so. Where there is space again before anything was listed as purged, it stays.
+// Data that can be made again expires if the disk budget is nearly used up: closed days, under no legal hold, and only of an Instrument that says
+// so. If there is space again before anything was listed as purged, it stays.
 func TestExpireForSpace(t *testing.T) {
 	l := newLab(t)
 	l.fill()

@@ -60,7 +60,7 @@ func TestReadersAreTold(t *testing.T) {
 	l.told("at the end")
 }
 
-// What an Instrument keeps by size is asked again before the first byte goes.
+// The retention by size of an Instrument is checked again before the first byte is removed.
 func TestKeptBySize(t *testing.T) {
 	l := newLab(t)
 	l.fill()
@@ -75,8 +75,8 @@ func TestKeptBySize(t *testing.T) {
 	l.want("the camera's states", l.states(camera), map[wire.State]int{wire.StateCurrent: 7})
 }
 
-// What says for ever that it was purged is purged: a day of which changes were stored
-// goes, whatever its Instrument keeps by then.
+// A day of which changes were stored is removed, whatever its Instrument keeps by then: the
+// changes say for good that it was purged.
 func TestBegunIsDone(t *testing.T) {
 	l := newLab(t)
 	l.fill()
@@ -99,7 +99,7 @@ func TestBegunIsDone(t *testing.T) {
 	l.gone()
 }
 
-// What somebody left among the changes of a day does not keep it from expiring.
+// Files that somebody left among the changes of a day do not keep it from expiring.
 func TestForeignAmongChanges(t *testing.T) {
 	l := newLab(t)
 	l.fill()

@@ -14,8 +14,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// What is held of a day that expires is bounded, however many objects it has: its lines
-// are read again for each maxKeys keys that they are compared with.
+// maxKeys bounds the memory held for a day that expires, however many objects it has: its lines are read again for each
+// maxKeys keys that they are compared with.
 const maxKeys = 40_000
 
 // removeDay removes the bytes of all that is listed as purged of a day, and returns how

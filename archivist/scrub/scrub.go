@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scrub reads the whole archive, slowly and over and over, and compares every
-// object with the digest that it was received with. What others find damaged, as feed
-// servers do, it looks at too. What it confirms stands in the status bucket, in the
-// ledger, in the log and in metrics, until the object is whole again or purged.
+// Package scrub reads the whole archive, slowly and over and over, and compares every object with the digest that it
+// was received with. It also looks at objects that others, such as feed servers, find damaged. Damage that it confirms
+// stands in the status bucket, in the ledger, in the log and in metrics, until the object is whole again or purged.
 package scrub
 
 import (
@@ -260,7 +259,7 @@ func (s *Scrub) unreadableDay(ctx context.Context, instrument string, day wire.D
 	return nil
 }
 
-// object reads one object. Where anything is wrong it is looked at once more.
+// object reads one object. If anything is wrong, it is looked at once more.
 func (s *Scrub) object(ctx context.Context, instrument string, r wire.Record) error {
 	cause, err := s.check(ctx, r)
 	if err != nil {

@@ -188,7 +188,7 @@ func (l *lab) done() {
 	}
 }
 
-// What was repaired is seen long before the next pass.
+// A repaired object is seen long before the next pass.
 func TestRepaired(t *testing.T) {
 	l := newLab(t)
 	r := l.object(noon, "whole")
@@ -200,8 +200,8 @@ func TestRepaired(t *testing.T) {
 	l.await("seen whole", map[string]wire.DamageCause{})
 }
 
-// What is damaged or gone is found and stands in the ledger, whether the scrub comes
-// to it or another says so, until it is whole again or the archive does not hold it.
+// An object that is damaged or gone is found and stands in the ledger, whether the scrub comes to it or another program
+// reports it, until it is whole again or the archive does not hold it.
 func TestFindings(t *testing.T) {
 	l := newLab(t)
 	whole, damaged := l.object(noon, "whole"), l.object(noon.Add(time.Second), "first")

@@ -65,9 +65,8 @@ type scanned struct {
 	datagrams, datagramBytes uint64
 }
 
-// scan reads a message's headers. What they do not say is taken from the stream;
-// a format that they do not say in so many words, from the message when it is
-// cut. Errors: wire.ErrNewerFormat.
+// scan reads a message's headers. Values that they do not give are taken from the stream; a format that they do not
+// state explicitly is taken from the message when it is cut. Errors: wire.ErrNewerFormat.
 func scan(m stream.Message) (scanned, error) {
 	if n, err := strconv.Atoi(m.Header.Get(wire.HeaderFormat)); err == nil {
 		if err := wire.CheckFormat(n); errors.Is(err, wire.ErrNewerFormat) {

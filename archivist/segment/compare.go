@@ -35,9 +35,8 @@ func (c *Cutter) buildWhole(ctx context.Context, ch *channel, planned wire.Segme
 	}
 }
 
-// compare compares what was read of a planned range with the plan. What is missing was
-// deleted from the stream where its leader has no more than was read, and is counted as
-// such. Errors: errIncomplete.
+// compare compares what was read of a planned range with the plan. Missing messages were deleted from the stream if its
+// leader has no more than was read, and are counted as such. Errors: errIncomplete.
 func (c *Cutter) compare(ctx context.Context, ch *channel, planned wire.SegmentRange, b *built) error {
 	if b.readMessages >= planned.Messages {
 		return nil

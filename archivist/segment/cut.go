@@ -16,11 +16,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// cut makes a segment of a channel's open span. The range is written down first,
-// then comes the object, then its notice, then the cursor, and last the ledger;
-// a kill anywhere in between is made good by finish, in this process or the next.
-// What no subject says the channel of is only counted: once, by the one write to
-// the cursor.
+// cut makes a segment of a channel's open span. The range is written down first, then comes the object, then its
+// notice, then the cursor, and last the ledger; a kill anywhere in between is made good by finish, in this process or
+// the next. Datagrams whose channel no subject names are only counted: once, by the one write to the cursor.
 func (c *Cutter) cut(ctx context.Context, ch *channel) error {
 	planned, day := ch.planned(c.epoch), ch.open.day
 	if ch.channel == wire.UnknownChannel {
@@ -82,7 +80,7 @@ func dropped(cause wire.Cause, datagrams uint64) wire.Totals {
 // day's totals, which is the same however often it is cut.
 func (c *Cutter) object(ctx context.Context, ch *channel, planned wire.SegmentRange, day wire.Day) (*wire.Notice, wire.Totals, error) {
 	key := wire.SegmentKey(c.cfg.Site, ch.instrument, ch.channel, day, planned.Epoch, planned.First, planned.Last)
-	// The one before us may have stored it. Where the stream is gone that is all there is.
+	// The archivist before us may have stored it. If the stream is gone, that is all there is.
 	notice, totals, err := c.existing(ctx, key)
 	var metadataLost error
 	if errors.Is(err, wire.ErrMalformed) {

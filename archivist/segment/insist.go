@@ -19,7 +19,7 @@ import (
 // insistPause is how long what JetStream refused waits to be asked again.
 const insistPause = time.Second
 
-// What the cutter asks of JetStream, as the metric calls it.
+// The requests of the cutter to JetStream, as the metric names them.
 const (
 	requestNotice = "notice"
 	requestCursor = "cursor"
@@ -28,12 +28,10 @@ const (
 	requestMessages = "messages"
 )
 
-// insist asks JetStream for something, again and again as long as it refuses,
-// as it does when it is full or a stream has no leader: were that the end of the
-// cutter, it would be the end of all that works under the lease, of what makes
-// space as well. What was refused changed nothing. Errors: stream.ErrLeaseLost,
-// stream.ErrConflict, those of ctx, and an answer that never came, after which
-// nobody knows.
+// insist asks JetStream for something, again and again as long as it refuses, as it does when it is full or a stream
+// has no leader: were that the end of the cutter, it would be the end of all that works under the lease, of what makes
+// space as well. A refused request changed nothing. Errors: stream.ErrLeaseLost, stream.ErrConflict, those of ctx, and
+// an answer that never came, after which nobody knows.
 func (c *Cutter) insist(ctx context.Context, request, of, name string, ask func() error) error {
 	for {
 		if err := c.cfg.Lease.Check(); err != nil {

@@ -92,9 +92,8 @@ func (c *Cutter) inSegments(ctx context.Context, ch *channel, day wire.Day, but 
 	return sum, nil
 }
 
-// listedSegments yields the segments of a channel that a day's manifest lists, some twice.
-// Where it cannot be read, what the day's changes say comes in its place: segments that they
-// do not tell of are in the bucket.
+// listedSegments yields the segments of a channel that a day's manifest lists, some twice. If the manifest cannot be
+// read, what the day's changes say comes in its place: segments that they do not tell of are in the bucket.
 func (c *Cutter) listedSegments(ctx context.Context, ch *channel, day wire.Day) iter.Seq2[*wire.SegmentRange, error] {
 	return func(yield func(*wire.SegmentRange, error) bool) {
 		more := true
@@ -159,9 +158,8 @@ func (c *Cutter) saveLedger(ctx context.Context, ch *channel) error {
 	return nil
 }
 
-// saveDay writes the totals of a channel's day into the entry that it shares with the
-// instrument's other channels. What is read may come from a replica that is behind: then
-// the write is refused, and both are tried again.
+// saveDay writes the totals of a channel's day into the entry that it shares with the instrument's other channels. The
+// entry may be read from a replica that is behind: then the write is refused, and both are tried again.
 func (c *Cutter) saveDay(ctx context.Context, ch *channel, day wire.Day, totals wire.Totals) error {
 	cell := c.ledgerCell(ch.instrument, day)
 	for {

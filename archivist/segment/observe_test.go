@@ -14,8 +14,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// What an instrument declares of its datagrams says when a segment was observed, and
-// what is not as declared is in it all the same.
+// The format that an instrument declares for its datagrams says when a segment was observed, and datagrams that do not
+// match it are in the segment all the same.
 func TestObservedByPayload(t *testing.T) {
 	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
 	testenv.CreateSite(t, js, site)

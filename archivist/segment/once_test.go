@@ -174,8 +174,8 @@ func TestDuplicateedAcrossSegments(t *testing.T) {
 	}
 }
 
-// Where the cursors are lost, nothing is cut twice and nothing is left out; and what comes
-// a second time afterwards is known.
+// If the cursors are lost, nothing is cut twice and nothing is left out; and a message that
+// comes a second time afterwards is known.
 func TestCursorsLost(t *testing.T) {
 	l := newLab(t)
 	for i := range uint64(6) {
@@ -339,8 +339,8 @@ func (l *lab) bytes(key string) []byte {
 	return data
 }
 
-// Where a day's manifest cannot be read, segments are counted without it: those in the
-// bucket, and those of which the changes say that they were retracted.
+// If a day's manifest cannot be read, segments are counted without it: those in the bucket, and those of which
+// the changes say that they were retracted.
 func TestUnreadableManifest(t *testing.T) {
 	l := newLab(t)
 	for i := range uint64(3) {
@@ -433,7 +433,7 @@ func publication(gateway, incarnation string, number uint64, at time.Time) strea
 	return m
 }
 
-// What is remembered is bounded, and the incarnations that were heard last are kept.
+// The number of incarnations that are remembered is bounded, and those that were heard last are kept.
 func TestPublishedIsBounded(t *testing.T) {
 	p := publishedOf(&wire.SegmentCursor{})
 	for incarnation := range 3 * keepIncarnations {
@@ -451,8 +451,8 @@ func TestPublishedIsBounded(t *testing.T) {
 	}
 }
 
-// Of each gateway that may be alive a duplicate is known across segments, however many share a channel and however often
-// others start anew; and a cursor that holds as much as it ever does fits into a message of NATS.
+// Duplicates are known across segments for each gateway that may be alive, however many share a channel and however
+// often others start again; and a cursor that holds as much as it ever does fits into a message of NATS.
 func TestPublishedByManyGateways(t *testing.T) {
 	const apart = 99_999 // numbers between two of the channel
 	p := publishedOf(&wire.SegmentCursor{})

@@ -47,8 +47,8 @@ func message(datagrams int) []byte {
 	return data
 }
 
-// What a message's header says and its body does not give is counted, and what
-// the body does give is kept.
+// Datagrams that a message's header announces and its body does not give are counted,
+// and those that the body does give are kept.
 func TestUndecodable(t *testing.T) {
 	large := wire.AppendDatagram(message(1), wire.Datagram{ReceivedAt: noon, Source: netip.MustParseAddrPort("192.0.2.7:1"), Payload: make([]byte, 65_600)})
 	large = append(large, message(2)[len(message(0)):]...)

@@ -10,10 +10,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// resumeBehind makes a cursor for a channel that has none: it begins behind the newest
-// segment of this stream that the archive has of the channel, so that nothing is cut twice
-// where the cursors were lost. Of a new channel there is none, and it begins at the first
-// message.
+// resumeBehind makes a cursor for a channel that has none: it begins behind the newest segment of this stream that
+// the archive has of the channel, so that nothing is cut twice if the cursors were lost. A new channel has no
+// segment, and it begins at the first message.
 func (c *Cutter) resumeBehind(ctx context.Context, ch *channel) error {
 	last, key, err := c.newestStored(ctx, ch)
 	if err == nil && last > 0 {
@@ -49,8 +48,8 @@ func (c *Cutter) newestStored(ctx context.Context, ch *channel) (last uint64, ke
 	return last, key, nil
 }
 
-// announceNewest announces the newest stored segment of a channel where no manifest lists it. The cursor that was lost may have planned it,
-// and the one who stored it may have ended before the notice. Of all others the notice came before the next one was planned.
+// announceNewest announces the newest stored segment of a channel if no manifest lists it. The cursor that was lost may have planned it, and the
+// archivist that stored it may have ended before the notice. For all others the notice came before the next one was planned.
 func (c *Cutter) announceNewest(ctx context.Context, ch *channel, key string) error {
 	notice, err := c.readable(ctx, key)
 	if err != nil || notice == nil {

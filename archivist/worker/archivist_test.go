@@ -161,8 +161,7 @@ func TestDuplicates(t *testing.T) {
 	l.await("the ledger counts it", func() bool { return l.ledger(camera, wire.DayOf(third.ReceivedAt), wire.StepDuplicates).Objects >= 2 })
 }
 
-// Where the first of two equal objects is gone from the store, the second stays, and the
-// scrub is asked to look.
+// If the first of two equal objects is gone from the store, the second stays, and the scrub is asked to look.
 func TestDuplicateOfNothingStays(t *testing.T) {
 	l := start(t).site(t, "thule")
 	now := time.Now()
@@ -191,7 +190,7 @@ func TestDuplicateOfNothingStays(t *testing.T) {
 	want(t, "stored", []string{second.Key}, l.stored(camera))
 }
 
-// What was stored and never announced is found, and what a kill left is removed.
+// Objects that were stored and never announced are found, and leftovers of a kill are removed.
 func TestSweep(t *testing.T) {
 	l := start(t).site(t, "thule")
 	now := time.Now()
@@ -221,8 +220,8 @@ func TestSweep(t *testing.T) {
 	want(t, "notices", 7, state.Msgs) // nothing that is listed was announced again
 }
 
-// What was announced and not listed when the notice stream was deleted is found under any
-// name, though the whole bucket was compared just before.
+// Objects that were announced and not listed when the notice stream was deleted are found under any name, though
+// the whole bucket was compared just before.
 func TestSweepAfterTheNoticeStream(t *testing.T) {
 	l := start(t).site(t, "thule")
 	now := time.Now().UTC()

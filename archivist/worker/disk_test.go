@@ -16,8 +16,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Where the disk budget is nearly used up, archived messages go before their retention is over; what is not archived stays, and what
-// is archived stays whole.
+// If the disk budget is nearly used up, archived messages are removed before their retention is over; messages that are not archived
+// stay, and the archived data stays whole.
 func TestTrimForDisk(t *testing.T) {
 	l := start(t).site(t, "thule")
 	_, dir := testenv.DiskOf(t, 256<<20) // nobody else writes there

@@ -20,8 +20,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Where days expire an object is no duplicate of one of an earlier day: that goes first, and
-// what both hold would go with it. Equal objects of one day are duplicates as ever.
+// If days expire, an object is no duplicate of one of an earlier day: that one is removed first, and what both hold
+// would go with it. Equal objects of one day are duplicates as ever.
 func TestDuplicateThatOutlivesItsOriginal(t *testing.T) {
 	l := start(t).site(t, "hub")
 	e := l.settings[camera]
@@ -38,9 +38,9 @@ func TestDuplicateThatOutlivesItsOriginal(t *testing.T) {
 	want(t, "duplicates", sorted(again.Key), l.keys(camera, wire.StateDuplicate))
 }
 
-// Nothing is a duplicate while nobody knows whether equal objects of its instrument are real:
-// because the registry does not know the instrument, or may not be the one of now. What is
-// listed meanwhile is an original of what comes later.
+// Nothing is a duplicate while nobody knows whether equal objects of its instrument are real: because
+// the registry does not know the instrument, or may not be the current one. Objects that are listed
+// meanwhile are originals of those that come later.
 func TestDuplicateWithoutRegistry(t *testing.T) {
 	l := start(t).site(t, "thule")
 	l.settings["old"] = l.settings[camera] // nobody knows whether it says so still
@@ -190,8 +190,8 @@ func TestDuplicateOfWhatIsDueToExpire(t *testing.T) {
 	want(t, "stored", sorted(first.Key, again.Key, half.Key), l.stored(camera))
 }
 
-// What expired is known to be gone: an equal object is no duplicate of it, and nothing is
-// reported as missing.
+// An object that expired is known to be gone: an equal object is no duplicate
+// of it, and nothing is reported as missing.
 func TestDuplicateOfWhatExpired(t *testing.T) {
 	l := start(t).site(t, "hub")
 	noon := time.Now().UTC().Truncate(24*time.Hour).Add(-12*time.Hour).AddDate(0, 0, -5)
@@ -286,9 +286,9 @@ func (l *lab) putPart(instrument string, day wire.Day, number int, records ...wi
 	l.put(wire.ManifestPartKey(l.site, instrument, day, number), data)
 }
 
-// An original that somebody found damaged is read before anything goes for it. Where its bytes
-// are not right its duplicates stay, also those that are listed as a duplicate; where they are
-// right all the same, duplicates go as ever.
+// An original that somebody found damaged is read before anything is removed for it. If its bytes
+// are wrong, its duplicates stay, also those that are listed as a duplicate; if they are right all
+// the same, duplicates are removed as ever.
 func TestDuplicateOfWhatIsDamaged(t *testing.T) {
 	for name, reported := range map[string]bool{"reported": true, "overwritten later": false} {
 		t.Run(name, func(t *testing.T) { repeatDamaged(t, reported) })

@@ -45,8 +45,8 @@ func gauge(t *testing.T, cfg Config, name string) float64 {
 	return sum
 }
 
-// What a newer Substorm wrote is neither passed over nor overwritten: the old
-// archivist stops before it, says so, and leaves the lease to a newer one.
+// Data that a newer Substorm wrote is neither skipped nor overwritten: the old archivist stops before it, says
+// so, and leaves the lease to a newer one.
 func TestNewerFormat(t *testing.T) {
 	s := start(t)
 	newer := []byte(`{"format":2,"what":"nobody knows yet"}`)

@@ -195,9 +195,8 @@ func TestForwardedObjects(t *testing.T) {
 	}
 }
 
-// What is no object of the instrument's, what came after the date, what was marked
-// as a duplicate and what is damaged or gone is left out, and the last two are
-// counted.
+// Objects that the instrument did not send, that came after the date, that were marked as duplicates, or that are
+// damaged or gone are left out, and the last two kinds are counted.
 func TestWhatIsNotForwarded(t *testing.T) {
 	l := start(t).site(t, "thule")
 	l.lastingLease()
@@ -241,8 +240,8 @@ func TestWhatIsNotForwarded(t *testing.T) {
 	}
 }
 
-// What the stream loses while the old server is away is counted as dropped; a
-// copy that is declared no more is forgotten.
+// Items that the stream loses while the old server is away are counted as dropped; a copy
+// that is no longer declared is forgotten.
 func TestForwardLosesTheStream(t *testing.T) {
 	l := start(t).site(t, "thule")
 	l.lastingLease()

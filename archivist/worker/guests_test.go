@@ -44,8 +44,8 @@ func (l *lab) mirrored(id, path string, at time.Time, body string) wire.Notice {
 	return n
 }
 
-// What was pulled from another Site is listed as that Site has it: equal objects are not duplicates, and equal paths stay.
-// It is packed, found by the sweep and made anew from the bucket as the Site's own is.
+// Objects that were pulled from another Site are listed as that Site has them: equal objects are not duplicates, and
+// equal paths stay. They are packed, found by the sweep and rebuilt from the bucket as the Site's own are.
 func TestGuests(t *testing.T) {
 	l := start(t).site(t, "thule")
 	l.withGuest()
@@ -169,7 +169,7 @@ func TestGuestsChange(t *testing.T) {
 		t.Errorf("once more: %+v", d)
 	}
 
-	// What was superseded is so again after it was retracted and restored.
+	// A superseded object is superseded again after it was retracted and restored.
 	for _, state := range []wire.State{wire.StateRetracted, wire.StateCurrent} {
 		if d := decided(l.ask(first, state, "as its origin")); d.Result != wire.DecisionDone {
 			t.Errorf("%s: %+v", state, d)

@@ -110,8 +110,8 @@ func TestIndexOfNewSite(t *testing.T) {
 	}
 }
 
-// What gateways announce, readers of the catalog find: at once, and when it is
-// listed, superseded, retracted, compacted, and after another archivist came.
+// Readers of the catalog find what gateways announce: at once, and when it is listed, superseded, retracted,
+// compacted, and after another archivist came.
 func TestIndex(t *testing.T) {
 	l := start(t).site(t, "thule")
 	l.indexBucket()

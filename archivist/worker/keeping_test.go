@@ -172,7 +172,7 @@ func TestRetract(t *testing.T) {
 		t.Errorf("tombstone: %+v", r)
 	}
 
-	// What was purged and comes out of a spool once more goes again; what is sent anew is new.
+	// Purged objects that come out of a spool once more are removed again; an object that is sent again is new.
 	l.putObject(camera, object{at(0), "one"})
 	l.putPackOf(3, func(wire.Notice) string { return members[0].ID }, sent{camera, object{at(2), "three"}})
 	anew := l.send(camera, at(7), "one")

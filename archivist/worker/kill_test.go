@@ -12,9 +12,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// TestKilledAtEveryStep kills an archivist at each kind of write that it does,
-// once before and once after the write took effect, and lets another take over.
-// What the archive holds in the end must not tell when that was.
+// TestKilledAtEveryStep kills an archivist at each kind of write that it does, once before and once after the write
+// took effect, and lets another take over. The content of the archive in the end must not depend on when that was.
 func TestKilledAtEveryStep(t *testing.T) {
 	s := start(t)
 	for i, step := range []struct {

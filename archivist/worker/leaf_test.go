@@ -67,10 +67,9 @@ func (l *lab) countOf(subjects string) uint64 {
 	return count
 }
 
-// What a leaf sent is passed over: in no manifest, segment or ledger, refused
-// nowhere, and not swept for. It is trimmed all the same, up to the newest, which
-// keeps a server that has no index of what it sourced from taking everything a
-// second time: an older one, or a replica that came later.
+// Messages that a leaf sent are skipped: they are in no manifest, segment or ledger, refused nowhere, and not swept
+// for. They are trimmed all the same, up to the newest, which keeps a server that has no index of what it sourced from
+// taking everything a second time: an older one, or a replica that came later.
 func TestLeafIsPassedOver(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -11,7 +11,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// The manifest of a day is lost, and the changes beside it are there. What was not retracted is announced and listed again, and nothing else.
+// The manifest of a day is lost, and the changes beside it are there. Objects that were not retracted are
+// announced and listed again, and nothing else.
 func TestRetractedOfLostManifest(t *testing.T) {
 	l := start(t).site(t, "thule")
 	at := time.Now().UTC().AddDate(0, 0, -60) // only a sweep of the whole bucket looks there

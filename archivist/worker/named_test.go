@@ -78,8 +78,8 @@ func TestNamesStay(t *testing.T) {
 	}
 }
 
-// Where days expire an object without a name is no duplicate of one with a name that was
-// received on an earlier day: that goes first, and what both hold would go with it.
+// If days expire, an object without a name is no duplicate of one with a name that was received on an earlier day: that
+// one is removed first, and what both hold would go with it.
 func TestNamelessThatOutlivesTheNamed(t *testing.T) {
 	l := start(t).site(t, "thule")
 	l.settings[camera] = wire.InstrumentEntry{Instrument: camera, RepeatWindowMillis: (72 * time.Hour).Milliseconds(),

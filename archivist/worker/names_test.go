@@ -19,8 +19,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// What lies under the name of an object that was purged, and is not its bytes, has a
-// receipt of its own: no sweep has it removed.
+// Bytes that lie under the name of an object that was purged, and are not its own, have a receipt
+// of their own: no sweep has them removed.
 func TestSweepKeepsOtherBytes(t *testing.T) {
 	l := start(t).site(t, "thule")
 	now := time.Now().UTC()
@@ -154,8 +154,7 @@ func TestNamesMadeAnew(t *testing.T) {
 	}
 }
 
-// Where the names are lost while an archivist works, no older version is shown as the
-// current one beside the newest.
+// If the names are lost while an archivist works, no older version is shown as the current one beside the newest.
 func TestRestoreWithoutNames(t *testing.T) {
 	l := start(t).site(t, "thule")
 	now := time.Now().UTC()

@@ -156,8 +156,8 @@ func TestDuplicatesOfMembers(t *testing.T) {
 	l.await("the ledger counts the duplicates", func() bool { return l.ledger(camera, wire.DayOf(now), wire.StepDuplicates).Objects == 2 })
 }
 
-// What was drained from a spool has its ID from there: where it was drained twice it
-// is listed once, and others are told to be its duplicates from the first minute on.
+// An object that was drained from a spool has its ID from there: if it was drained twice, it is listed once, and others
+// are known to be its duplicates from the first minute on.
 func TestMembersFromSpools(t *testing.T) {
 	l := start(t).site(t, "hub")
 	now := time.Now().UTC()

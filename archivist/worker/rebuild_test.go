@@ -200,7 +200,7 @@ func TestRebuild(t *testing.T) {
 		l.telemetry(mag, at(day, 40), 3)
 		l.announce(l.inPlace("old tree/"+day.Format("0102")+".fits", "imported "+day.String(), at(day, 50)))
 	}
-	// Of each day: four members, two raw, one of them twice, dark, two versions and an imported one.
+	// Each day has four members, two raw, one of them twice, dark, two versions and an imported one.
 	l.await("all is listed", func() bool {
 		return len(l.listed(camera)) == 2*9 && len(l.listed(numbered)) == 6 && len(l.listed("clash-1")) == 4 && len(l.datagrams(mag)) == 6
 	})
@@ -283,7 +283,7 @@ func TestRebuild(t *testing.T) {
 	}
 	want(t, "notices", was.LastSeq+2, is.LastSeq) // the retraction is a duplicate of the message
 
-	// Of the parts that come then none has the number of one that changes are of.
+	// No part that comes from then on has the number of a part that has changes.
 	l.lose(wire.ManifestSitePrefix(l.site))
 	l.rebuild()
 	changes, err := manifest.ReadChanges(t.Context(), l.store, l.site, camera, wire.DayOf(now))

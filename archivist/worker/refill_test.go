@@ -282,7 +282,7 @@ func TestRefillOfAStreamThatStands(t *testing.T) {
 	want(t, "announced anew", 1, refilled)
 }
 
-// Where the stream is too small for all, the newest come, and instruments find space.
+// If the stream is too small for all notices, the newest are announced again, and instruments find space.
 func TestRefillLeavesSpace(t *testing.T) {
 	l := start(t).site(t, "thule")
 	now := time.Now().UTC()

@@ -245,8 +245,8 @@ func TestDecisionOutlivesTheArchivist(t *testing.T) {
 	l.await("nothing waits", func() bool { return l.cursor(wire.NoticeCursorKey).Undecided == 0 })
 }
 
-// Who is told that an older version of a name was retracted is told too that it was not the
-// current one, also where the newer version came after it was retracted.
+// A subscriber that is told that an older version of a name was retracted is also told that it was not the current one,
+// even if the newer version came after it was retracted.
 func TestOlderVersionsRetracted(t *testing.T) {
 	l := start(t).site(t, "hub")
 	now := time.Now().UTC()

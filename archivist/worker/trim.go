@@ -37,8 +37,8 @@ const (
 	archivedPoll = 10 * time.Millisecond
 )
 
-// trimmer removes from one base stream what is archived and older than its
-// retention. What is ours and not archived stays, whatever its age.
+// trimmer removes from one base stream what is archived and older than its retention. Our own messages that
+// are not archived stay, whatever their age.
 type trimmer struct {
 	js     jetstream.JetStream
 	stream string
@@ -211,8 +211,8 @@ type cut struct {
 	limit    uint64
 }
 
-// sourcedSubjects are those of the leaf's own messages in our stream. What the leaf sent
-// under subjects of ours goes along with what lies before it.
+// sourcedSubjects are those of the leaf's own messages in our stream. Messages that the leaf sent under our subjects
+// are removed along with what lies before them.
 func sourcedSubjects(s *jetstream.StreamSource) []string {
 	if len(s.SubjectTransforms) == 0 {
 		return []string{s.FilterSubject}

@@ -43,8 +43,8 @@ func (l *lab) confirmed(instrument, id string) bool {
 	return err == nil && d.Confirmed && d.Key == id
 }
 
-// A file of a manifest that cannot be read costs its day alone. What is new is listed, of
-// that day too; nothing of the day is deleted, and a rebuild brings the rest back.
+// A file of a manifest that cannot be read affects its day alone. New objects are listed, also those of that day;
+// nothing of the day is deleted, and a rebuild brings the rest back.
 func TestUnreadableManifest(t *testing.T) {
 	s := start(t)
 	today := time.Now().UTC()
@@ -132,9 +132,8 @@ func TestUnreadableManifest(t *testing.T) {
 	}
 }
 
-// A new version of a name supersedes the one before also where a file of that one's day
-// cannot be read, and a duplicate is told by what can be read. What the file said that was
-// retracted or purged stays so when the day is made anew.
+// A new version of a name supersedes the one before even if a file of that one's day cannot be read, and a duplicate is
+// recognized by what can be read. Objects that the file listed as retracted or purged stay so when the day is rebuilt.
 func TestSupersedeUnreadable(t *testing.T) {
 	l := start(t).site(t, "hub")
 	now := time.Now().UTC()

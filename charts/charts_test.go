@@ -234,7 +234,7 @@ func TestPackageHoldsTheCRDs(t *testing.T) {
 	}
 }
 
-// What the kind takes the chart takes too.
+// The chart takes every value that the kind takes.
 func TestFeedServerValues(t *testing.T) {
 	out, errs, err := helm(t, "template", "test", "substorm-site", "--namespace=aurora",
 		"--set=feedServer.spec.url=https://archive.example.org,feedServer.spec.proxies={192.0.2.0/24}",

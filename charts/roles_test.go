@@ -22,7 +22,7 @@ import (
 	"github.com/substorm/substorm/internal/testenv"
 )
 
-// Whose rights are tried: of people in the namespace aurora.
+// roles are those whose rights are tried: of people in the namespace aurora.
 var roles = []string{"substorm-view", "substorm-edit", "substorm-admin"}
 
 // right is a verb on a resource, as in instruments, pods/log or statefulsets.apps.

@@ -26,9 +26,10 @@ var (
 	notRun = regexp.MustCompile(`^<!-- not run: (.+) -->\s*$`)
 )
 
-// TestCommands: each block of commands is run by a test, which a comment before it names (<!-- run by: TestWithoutUs -->),
-// or it is not and a comment says why (<!-- not run: … -->), or it has only commands that can be checked without running
-// them: their names, flags, arguments, files, kinds, conditions and fields exist. What is checked is checked in all blocks.
+// TestCommands: each block of commands is run by a test, which a comment before it names
+// (<!-- run by: TestWithoutUs -->), or it is not and a comment says why (<!-- not run: … -->), or it has only
+// commands that can be checked without running them: their names, flags, arguments, files, kinds, conditions and
+// fields exist. These checks are made in all blocks.
 func TestCommands(t *testing.T) {
 	tests := testNames(t)
 	for _, path := range pages(t) {
@@ -244,7 +245,7 @@ func substorm(words []string, whole bool) error {
 	if err != nil {
 		return err
 	}
-	// What follows -- are the flags that a service runs with.
+	// The arguments after -- are the flags that a service runs with.
 	if i := slices.Index(args, "--"); i >= 0 {
 		if err := substorm(append([]string{"substorm-send"}, args[i+1:]...), false); err != nil {
 			return err

@@ -130,8 +130,9 @@ type move struct {
 	nats    *testenv.NATSServer
 }
 
-// TestMoveToACluster takes the steps of move-to-a-cluster.md: `substorm up` receives, and goes on as a Site of a cluster, whose programs are processes
-// of this machine beside a real API server, NATS server and S3 server. What had a receipt is listed, once, and what comes later beside it.
+// TestMoveToACluster takes the steps of move-to-a-cluster.md: `substorm up` receives, and goes on as a Site of a cluster, whose
+// programs are processes of this machine beside a real API server, NATS server and S3 server. Data that had a receipt is listed,
+// once, and later data is listed beside it.
 func TestMoveToACluster(t *testing.T) {
 	need(t, "bash", "rclone", "jq", "perl")
 	log.SetLogger(logr.Discard()) // of envtest
@@ -165,7 +166,7 @@ func TestMoveToACluster(t *testing.T) {
 	m.awaitArchived()
 	m.announced()
 
-	// What comes again is known, and what is new is listed beside what is old.
+	// Data that is sent again is known, and new data is listed beside the old.
 	m.resend()
 	m.sendFrame(5)
 	m.sendProduct("2026/two.png", 6)

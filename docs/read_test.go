@@ -145,7 +145,8 @@ type reading struct {
 	substorm string
 }
 
-// run runs commands in bash; an answer of HTTP that is an error is one. What kubectl would do is there already.
+// run runs commands in bash; an answer of HTTP that is an error is one. kubectl
+// does nothing: its results are there already.
 func (r reading) run(t *testing.T, script string) string {
 	t.Helper()
 	script = "set -euo pipefail\nkubectl() { :; }\nsubstorm() { " + r.substorm + " \"$@\"; }\ncurl() { command curl -sS --fail-with-body \"$@\"; }\n" + r.here.Replace(script)

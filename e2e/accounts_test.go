@@ -56,7 +56,7 @@ func TestConsumersStayInTheirAccount(t *testing.T) {
 				}
 			}
 		}
-		// What comes after it has been answered: so have they.
+		// This request comes after them: once it has been answered, so have they.
 		if m, err := nc.Request(wire.ConsumerAPI+".CONSUMER.MSG.NEXT."+s+"."+durable, []byte("{"), time.Minute); err != nil || m.Header.Get("Status") != "400" {
 			t.Fatalf("a bad request for messages of %s: %v, %v", s, m, err)
 		}

@@ -59,7 +59,7 @@ func TestFailover(t *testing.T) {
 		t.Fatalf("the sender holds %d receipts, want %d", len(receipts), objects)
 	}
 
-	// What the stranded gateway holds is unknown, and the ledger says so.
+	// The ledger says that what the stranded gateway holds is unknown.
 	eventually(t, func() error { return stale(l.ledger(t, "failover-camera"), stranded) })
 	l.cluster(t, "join", "3")
 	l.waitReady(t, "ingestgateway/demo")
@@ -101,9 +101,8 @@ func (l *lab) compareObjects(t testing.TB, instrument string, receipts []sender.
 	return nil
 }
 
-// compareDatagrams returns nil once what was safe is archived, and everything
-// that was sent to a gateway that was there is accounted for. Of what was sent
-// while it was not, UDP may lose what it likes.
+// compareDatagrams returns nil once what was safe is archived, and everything that was sent to a gateway that was there
+// is accounted for. UDP may lose any datagram that was sent while the gateway was not there.
 func (l *lab) compareDatagrams(t testing.TB, instrument string, heard, perhaps uint64) error {
 	s := l.ledger(t, instrument)
 	var archived uint64

@@ -144,7 +144,8 @@ func answers(url string) error {
 	return nil
 }
 
-// askAll has clients ask one pod, each from an address of its own. Who gives way asks again much earlier than it is told to.
+// askAll has clients ask one pod, each from an address of its own. A client that gives way
+// asks again much earlier than it is told to.
 func askAll(t *testing.T, base string, clients int, agent string, paths ...string) *crowd {
 	t.Helper()
 	return startCrowd(t, manner{clients: clients, bases: []string{base}, paths: paths, agent: agent, forwarded: true,

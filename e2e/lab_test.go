@@ -139,8 +139,8 @@ func (l *lab) env() []string {
 	return append(os.Environ(), "KUBECONFIG="+l.kubeconfig)
 }
 
-// kubectl runs kubectl in our namespace and fails the test where it fails. What only reads is tried for a while: an API server that has too
-// much to do refuses some connections.
+// kubectl runs kubectl in our namespace and fails the test if it fails. Commands that only read are retried for a while: an API server that has
+// too much to do refuses some connections.
 func (l *lab) kubectl(t testing.TB, args ...string) string {
 	t.Helper()
 	tries := 1

@@ -102,7 +102,7 @@ func permissions(u bus.JetStreamUser) jwt.Permissions {
 	return may
 }
 
-// connect connects with nothing but a credentials file. What is refused is not reported: it is what the tests are about.
+// connect connects with nothing but a credentials file. Refusals are not reported: they are what the tests are about.
 func (l *lab) connect(creds string, opts ...nats.Option) *nats.Conn {
 	l.t.Helper()
 	opts = append([]nats.Option{nats.UserCredentials(creds), nats.MaxReconnects(-1), nats.ReconnectWait(50 * time.Millisecond),

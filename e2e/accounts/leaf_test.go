@@ -248,9 +248,9 @@ func (l *leafLab) send(message string) {
 type delivery struct{ subject, status, stalledFor, payload string }
 
 // deliver sends the hub what the leaf's stream would hold behind its one message, until the hub's stream has so many
-// messages. The leaf's server says each second how many messages it has delivered. That contradicts what the hub got, so
-// that the hub asks for another consumer, which begins behind what it has: it is sent the rest as from that one. What
-// it has it does not take again.
+// messages. The leaf's server says each second how many messages it has delivered. That contradicts what the hub got,
+// so that the hub asks for another consumer, which begins behind what it has: it is sent the rest as from that one. The
+// hub does not take messages again that it has.
 func (l *leafLab) deliver(want uint64, forged ...delivery) {
 	l.t.Helper()
 	l.await("the hub has what the leaf sent", func() bool {
@@ -314,8 +314,8 @@ func TestLeafOfACluster(t *testing.T) {
 	}
 }
 
-// TestLeafRollsUp: the leaf's owner has its stream take rollups, and stores messages with that header. What the hub sources of them is
-// stored as it is, and removes nothing, neither in the account of leaves nor in that of the streams.
+// TestLeafRollsUp: the leaf's owner has its stream take rollups, and stores messages with that header. The hub stores those that it sources as
+// they are, and they remove nothing, neither in the account of leaves nor in that of the streams.
 func TestLeafRollsUp(t *testing.T) {
 	l := startLeafLab(t, newHub(t), 1)
 	copied, err := l.leaves.Stream(t.Context(), wire.CopiedObservationStream(code, leaf))
@@ -369,7 +369,7 @@ func TestLeafRollsUp(t *testing.T) {
 }
 
 // TestLeafStoresFlowControl: the streams in the account of leaves hold messages with the status line of flow control.
-// What the hub copies of them is none: a message with that line and no payload is not stored.
+// The hub's copies of them are no flow control: a message with that line and no payload is not stored.
 func TestLeafStoresFlowControl(t *testing.T) {
 	l := startLeafLab(t, newHub(t), 1)
 	var forged []delivery

@@ -87,7 +87,7 @@ func (c credential) connect(l *lab) attackerConn {
 	}}
 }
 
-// What the cells of the table say.
+// The verdicts in the cells of the table.
 const (
 	allowed  = "allowed"  // by the permissions
 	possible = "possible" // past them

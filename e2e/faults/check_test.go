@@ -146,10 +146,9 @@ func (l *lab) countSegment(ctx context.Context, instrument string, r wire.Record
 	})
 }
 
-// checkTools waits until `substorm archive` finds every listed object whole, and the
-// columns of the ledger agree, with the senders too. What a kill left in the bucket without a
-// receipt is not listed until the archivist looks for it, after ten minutes: after a long run
-// nothing may be left of that.
+// checkTools waits until `substorm archive` finds every listed object whole, and the columns of the ledger agree, with
+// the senders too. Objects that a kill left in the bucket without a receipt are not listed until the archivist looks
+// for them, after ten minutes: after a long run none of them may be left.
 func (l *lab) checkTools(senders []*sender, stored map[string]uint64, long bool) {
 	l.t.Helper()
 	verify := []string{"archive", "verify"}

@@ -44,8 +44,7 @@ func (p *pool) camera() string { return "camera-" + p.name }
 func (p *pool) web() string    { return "web-" + p.name }
 func (p *pool) mag() string    { return "mag-" + p.name }
 
-// entries are the registry entries of the pool's instruments. What was receipted may
-// wait in the spool.
+// entries are the registry entries of the pool's instruments. Objects may wait in the spool after their receipt.
 func (p *pool) entries() []wire.InstrumentEntry {
 	camera := testenv.InstrumentTCP(p.camera(), p.tcp)
 	web := testenv.InstrumentTCP(p.web(), p.http)

@@ -68,8 +68,8 @@ func (l *lab) keepApart(from, to *testenv.NATSServer, code string) {
 	}
 }
 
-// What the tests publish: the server's own, what must not come from elsewhere, and
-// what shows that the link stands.
+// The payloads that the tests publish: the server's own, one that must not come from elsewhere,
+// and one that shows that the link stands.
 const (
 	own     = "own of "
 	foreign = "from elsewhere"

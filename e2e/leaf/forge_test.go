@@ -32,7 +32,7 @@ func TestLeafForgesTheHubsOwn(t *testing.T) {
 			}
 		}
 	}
-	// What is published after them comes after them.
+	// These messages are published after the forged ones and come after them.
 	last := map[string]string{wire.NoticeStream(hubCode): wire.NoticeSubject(leafCode, "link"), wire.ObservationStream(hubCode): wire.ObservationSubject(leafCode, "last", "raw")}
 	for name, subject := range last {
 		if _, err := leaf.Publish(t.Context(), subject, []byte(tick)); err != nil {

@@ -4,6 +4,13 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 failed=0
+
+# Comments begin with their subject. An identifier that is one of the words may, in front of its verb.
+if git grep -nE '(^\s*// |//.*[.;] )(What|Who|Whose|Where|Of) ' -- '*.go' ':!operator/api' | grep -vE '// (What|Of) (is|are|says|names|returns|sums) '; then
+  echo "begin the sentence with its subject, or with If or When" >&2
+  failed=1
+fi
+
 while IFS=: read -r words instead; do
   status=0
   git grep -nwiE "$words" -- . ':!hack/words.sh' ':!*.sum' ':!bench/results' || status=$?

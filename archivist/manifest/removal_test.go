@@ -97,8 +97,7 @@ func TestFoundAgainWhileItWaits(t *testing.T) {
 	want("asked after it was found", asked)
 }
 
-// Whether an original is to be removed is asked of the leader of the bucket: what else
-// answers for it may not know of the removal yet.
+// The leader of the bucket is asked whether an original is to be removed: a replica may not know of the removal yet.
 func TestRemovalIsAskedOfTheLeader(t *testing.T) {
 	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
 	testenv.CreateSite(t, js, "thule")

@@ -14,8 +14,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Whether a name has a newer version the leader of the claims says: a replica that is behind
-// knows the older one only, and what is restored would be listed as current beside the newer.
+// The leader of the claims is asked whether a name has a newer version: a replica that is behind knows only the older one, and an object that is
+// restored would be listed as current beside the newer one.
 func TestNewerVersionOnReplicaBehind(t *testing.T) {
 	t.Parallel()
 	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)

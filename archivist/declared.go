@@ -13,7 +13,7 @@ import (
 )
 
 // declared has the entries of the Site's own instruments of a registry. They are collected once for each snapshot, because copiers ask for them
-// each second. Instruments of other Sites are left out: their own Site is responsible for what is due, described, copied or left to expire.
+// twice a second. Instruments of other Sites are left out: their own Site is responsible for what is due, described, copied or left to expire.
 type declared struct {
 	registry *registry.Registry
 

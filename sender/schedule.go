@@ -163,7 +163,7 @@ func (s *schedule) received(e queue.Entry) {
 	clear(s.failed)
 }
 
-// aside: the entry is not sent any more. If keeps, it stays in the queue.
+// aside: the entry is not sent any more. If stays, it is kept in the queue.
 func (s *schedule) aside(e queue.Entry, stays bool) {
 	s.done(e)
 	delete(s.postponed, e.Number)

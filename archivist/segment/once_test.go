@@ -340,7 +340,7 @@ func (l *lab) bytes(key string) []byte {
 }
 
 // If a day's manifest cannot be read, segments are counted without it: those in the bucket, and those of which
-// the changes say that they were retracted.
+// the changes say that they were purged.
 func TestUnreadableManifest(t *testing.T) {
 	l := newLab(t)
 	for i := range uint64(3) {

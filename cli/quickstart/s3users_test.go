@@ -40,7 +40,7 @@ func TestS3Users(t *testing.T) {
 		wire.PackKey("hub", at, "north-0", "one", 1): false, wire.StagingKey("hub", "camera", "1"): true, wire.UploadInfoKey("hub", "camera", id): true,
 		wire.QuarantineKey("hub", "north-0", at, digest): true,
 	}
-	// Keys that only the archivist and the operator write.
+	// Keys that gateways must not write: most are the archivist's or the operator's.
 	others := []string{
 		wire.ManifestPartKey("hub", "camera", "2026-11-21", 1), wire.ManifestVersionKey("hub", "camera", "2026-11-21", 1), "changes/hub/camera/1.json",
 		"ledger/hub/2026-11-21.json", "gaps/hub/2026-11-21.json", "deletions/hub/1.json", "descriptions/hub/camera.json", "guests/hub/arctic_camera/1.json", wire.AdoptionKey("hub", "1"), wire.SiteMarkerKey("hub"), "mine.txt",

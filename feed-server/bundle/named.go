@@ -71,7 +71,7 @@ func byDay(questions []mirrorindex.ObjectsQuestion) (all []mirrorindex.ObjectsQu
 }
 
 // named sends the objects of each question. If the client may not read an instrument, or its
-// day cannot be had, it sends none: the mirror sees that they are not there.
+// day is no day, it sends none: the mirror sees that they are not there.
 func (s *sending) named(questions []mirrorindex.ObjectsQuestion) error {
 	for _, q := range questions {
 		in, over := s.v.Offered(q.Instrument)

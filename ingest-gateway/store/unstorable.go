@@ -96,7 +96,7 @@ func isRefusal(err error) bool {
 }
 
 // takesOthers says whether the store took an object since health.taken was before. If
-// none was sent, it is sent a small one.
+// it took none, it is sent a small one.
 func (a *Archive) takesOthers(ctx context.Context, before uint64) bool {
 	if a.health.taken.Load() != before {
 		return true

@@ -14,9 +14,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// The limits of what is answered: ten packets a second of a session, in each second those
-// of a few thousand, and so many sessions are remembered. All of it together takes
-// some 1 MiB.
+// The limits of the answers: sessionRate packets a second for each session, totalRate for all of them. At most maxSessions sessions are
+// remembered, which takes some 1 MiB.
 const (
 	sessionRate  = int(time.Second / MinInterval)
 	sessionBurst = 2 * sessionRate

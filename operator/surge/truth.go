@@ -36,7 +36,8 @@ func found(is Truth, format string, args ...any) verdict {
 	return verdict{is, why, why}
 }
 
-// judge finds whether a level's rules are fulfilled: one is enough. If several are not, the first one is told.
+// judge finds whether a level's rules are fulfilled: one is enough. If none is, the verdict is that of the first rule, or of the first
+// about which too little is known.
 func (l *Level) judge(signals Signals, now time.Time) verdict {
 	all := found(False, "it has no rules")
 	for i, rule := range l.AnyOf {

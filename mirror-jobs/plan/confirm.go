@@ -37,7 +37,7 @@ func (p *GuestPolicy) Confirmed(theirs []mirrorindex.Entry, partial bool, here [
 // Confirmed sums up the current ones of some lines whose objects a mirror in a folder has.
 func Confirmed(lines []Line) (s mirrorindex.Sum) {
 	for i := range lines {
-		if l := &lines[i]; l.Held && !l.Gone && l.Is() == wire.StateCurrent {
+		if l := &lines[i]; l.Held && !l.Lost && !l.Gone && l.Is() == wire.StateCurrent {
 			s.Add(&l.Entry)
 		}
 	}

@@ -89,3 +89,18 @@ func TestReplacedAndUnlisted(t *testing.T) {
 		t.Errorf("of an object that has another path: %+v", lines)
 	}
 }
+
+// A copy whose file is lost is held, and is not confirmed. It is fetched once it is selected again.
+func TestLostLine(t *testing.T) {
+	e := object{Path: "a.jpg"}.entry()
+	lines := []plan.Line{{Entry: e, Held: true, Lost: true}}
+	p := plan.Policy{Prune: plan.PruneNever, Retractions: plan.RetractionsTombstone}
+	lines, _ = p.Merge(lines, []mirrorindex.Entry{e}, false)
+	none := plan.Selection{Wants: func(string) bool { return false }}
+	if objects, _ := plan.Held(lines); objects != 1 || plan.Confirmed(lines).Count != 0 || len(none.ForInstrument("camera").Missing(lines)) != 0 {
+		t.Errorf("while it is not selected: %+v, confirmed %+v", lines, plan.Confirmed(lines))
+	}
+	if missing := (plan.Selection{}).Missing(lines); len(missing) != 1 {
+		t.Errorf("once it is selected %d are fetched", len(missing))
+	}
+}

@@ -18,6 +18,8 @@ type Line struct {
 	mirrorindex.Entry
 	// Held: the mirror has its bytes.
 	Held bool `json:"held,omitempty"`
+	// Lost: a run with force did not find its file. It is Held nevertheless, so that each such run names it until one accepts the loss.
+	Lost bool `json:"lost,omitempty"`
 	// Replaced: the mirror had its bytes, and a newer version of its name is listed since. Until that one's file comes, if it ever does, the
 	// file is still that of this object.
 	Replaced bool `json:"replaced,omitempty"`
@@ -95,9 +97,9 @@ func (p Policy) Merge(ours []Line, theirs []mirrorindex.Entry, more bool) (all [
 			kept++
 		}
 		if before := was[l.key()]; before != nil {
-			l.Held, l.Replaced = before.Held, before.Replaced
+			l.Held, l.Lost, l.Replaced = before.Held, before.Lost, before.Replaced
 			if l.State == wire.StateSuperseded {
-				l.Held, l.Replaced = false, l.Held || l.Replaced
+				l.Held, l.Lost, l.Replaced = false, false, l.Held || l.Replaced
 			}
 			delete(was, l.key())
 		}
@@ -142,7 +144,7 @@ func (s Selection) Unlisted(lines []Line) (n int) {
 // Missing returns the indexes of the lines whose objects are to be fetched.
 func (s Selection) Missing(lines []Line) (all []int) {
 	for i := range lines {
-		if l := &lines[i]; !l.Held && !l.Gone && l.Is() == wire.StateCurrent && s.Selects(&l.Entry) {
+		if l := &lines[i]; (!l.Held || l.Lost) && !l.Gone && l.Is() == wire.StateCurrent && s.Selects(&l.Entry) {
 			all = append(all, i)
 		}
 	}

@@ -244,7 +244,7 @@ func (d *day) got(held []int, failed, again int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, i := range held {
-		d.lines[i].Held = true
+		d.lines[i].Held, d.lines[i].Lost = true, false
 	}
 	d.open -= len(held) + failed + again
 	d.failed += failed

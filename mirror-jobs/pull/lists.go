@@ -151,7 +151,9 @@ func (p *run) missing(d *day) []int {
 	}
 	if p.Folder.Interrupted() || p.Force || d.anew {
 		for _, i := range (plan.Selection{}).Missing(d.lines) { // also what is not selected any more
-			d.lines[i].Held = p.Folder.Has(d.in.Instrument, &d.lines[i].Entry)
+			if l := &d.lines[i]; p.Folder.Has(d.in.Instrument, &l.Entry) {
+				l.Held, l.Lost = true, false
+			}
 		}
 	}
 	return d.in.Missing(d.lines)

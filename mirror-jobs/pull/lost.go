@@ -36,14 +36,15 @@ func (l *lost) err() error {
 // should be here, so that each such run and `mirror verify` name it, until a run accepts the loss.
 func (p *run) look(d *day, l *plan.Line) {
 	was := l.Held
-	if l.Held = p.isHere(d.in.Instrument, l); l.Held || !was || !isGivenNoMore(l) && d.in.Selects(&l.Entry) || p.Policy.Removes(l) {
+	l.Lost = false
+	if l.Held = p.isHere(d.in.Instrument, l); l.Held || !was || !isGivenNoMore(l) && (l.Gone || d.in.Selects(&l.Entry)) || p.Policy.Removes(l) {
 		return
 	}
 	if p.AcceptLoss {
 		p.log.Add(slog.LevelWarn, "copies are lost here and are forgotten", "instrument", d.in.Instrument, "path", l.Path, "id", l.ID)
 		return
 	}
-	l.Held = true
+	l.Held, l.Lost = true, true
 	p.log.Add(slog.LevelError, "copies are lost here, and are not fetched again: the other side does not give their objects any more, or they are not selected",
 		"instrument", d.in.Instrument, "path", l.Path, "id", l.ID)
 	p.lost.once.Do(func() { p.lost.first = fmt.Sprintf("%s/%s of %s", d.in.Instrument, l.Path, d.day) })

@@ -93,7 +93,7 @@ func TestLostCopyWhereNotSelected(t *testing.T) {
 			t.Errorf("a lost copy: %v", err)
 		}
 	}
-	l.instruments = nil
+	l.instruments, l.force = nil, false
 	l.pull()
 	l.want("selected again", map[string]string{"allsky-1/1.jpg": "one", "allsky-2/2.jpg": "two"})
 }

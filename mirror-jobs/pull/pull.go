@@ -122,7 +122,7 @@ func (p *run) do(ctx context.Context) error {
 		if plan.ClockMoved(state.Now, p.Folder.State().Now) {
 			clock = errors.Join(p.Folder.SetETag(state.ETag), clock)
 		}
-		return errors.Join(p.confirmRun(ctx, begun, 0), clock)
+		return errors.Join(p.endRun(ctx, begun, 0, true), clock)
 	}
 	if err := p.Folder.BelongsTo(root.Site); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (p *run) do(ctx context.Context) error {
 	p.site = root.Site
 	missing, unselected := p.checkNames(root)
 	vanished := p.checkVanished(root)
-	if p.isNew {
+	if p.isNew && unselected == nil {
 		p.confirmNothing(ctx, root)
 	}
 	held, err := p.Folder.Instruments()
@@ -148,15 +148,18 @@ func (p *run) do(ctx context.Context) error {
 		return state.Instruments[name]
 	})
 	done, err := p.all(ctx, changed)
-	if err == nil {
+	if err == nil && unselected == nil {
 		p.Folder.SetConfirms(p.awaited)
-		err = errors.Join(p.Folder.RemoveParts(), p.removeSurplus(ctx))
+		err = p.Folder.RemoveParts()
+	}
+	if err == nil {
+		err = p.removeSurplus(ctx)
 	}
 	if err == nil && done.left > 0 {
 		err = fmt.Errorf("%w: %d, which the next run tries again", ErrLeft, done.left)
 	}
-	if unselected == nil && (err == nil || errors.Is(err, ErrLeft)) {
-		err = errors.Join(err, p.lost.err(), p.confirmRun(ctx, begun, done.left+p.lost.objects.Load()))
+	if err == nil || errors.Is(err, ErrLeft) {
+		err = errors.Join(err, p.lost.err(), p.endRun(ctx, begun, done.left+p.lost.objects.Load(), unselected == nil))
 	}
 	err = errors.Join(unselected, err, vanished, clock)
 	if unselected != nil || vanished != nil || clock != nil || done.instruments < len(changed) || missing || root.Confirms && !p.Folder.State().Confirms {

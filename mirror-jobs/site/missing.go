@@ -68,12 +68,17 @@ func (r *run) findMissing(ctx context.Context, offered func(name string) bool, a
 	held, unknown := 0, []string(nil)
 	for guest := range r.Registry().Instruments {
 		origin, name, is := wire.ParseGuestName(guest)
-		if !is || origin != r.origin || r.policy.Wants != nil && !r.policy.Wants(name) {
+		if !is || origin != r.origin {
+			continue
+		}
+		if offered(name) {
+			delete(r.state.root.Missing, name)
+		}
+		if r.policy.Wants != nil && !r.policy.Wants(name) {
 			continue
 		}
 		switch known := r.state.root.Missing[name]; {
 		case offered(name):
-			delete(r.state.root.Missing, name)
 			held++
 		case known.isNew():
 			unknown = append(unknown, name)

@@ -75,7 +75,7 @@ type Config struct {
 
 // Run makes one run. Errors: push.ErrOwed, push.Problem, of the archive and of NATS.
 func Run(ctx context.Context, cfg Config) error {
-	r := &run{Config: cfg, now: time.Now(), origin: cfg.Entry.HTTPS.Origin, log: summary.New(cfg.Logger), differing: map[string]bool{}, undeclared: map[string]bool{}}
+	r := &run{Config: cfg, now: time.Now(), origin: cfg.Entry.HTTPS.Origin, log: summary.New(cfg.Logger), differing: map[string]bool{}}
 	defer r.log.Flush()
 	r.part = cfg.VerifyOnly || !cfg.From.IsZero() || !cfg.To.IsZero()
 	r.anew = r.part || cfg.Force
@@ -139,9 +139,7 @@ type run struct {
 	vanished *plan.VanishedError
 	// differing are the instruments of which the answers differ from the root, and whether it lists them; contradicted are those of
 	// which a second root says the same.
-	differing map[string]bool
-	// undeclared are those that the registry here lost.
-	undeclared   map[string]bool
+	differing    map[string]bool
 	contradicted []string
 	// clock says what is wrong with the clock of the other Site; nil: nothing.
 	clock *plan.ClockError
@@ -343,8 +341,7 @@ func (r *run) forgetUndeclared() {
 	declared := r.Registry().Instruments
 	for name := range r.state.root.Instruments {
 		if _, is := declared[wire.GuestName(r.origin, name)]; !is {
-			delete(r.state.root.Instruments, name)
-			r.undeclared[name] = true
+			r.state.root.Instruments[name] = ""
 			r.state.root.ETag = ""
 		}
 	}
@@ -417,8 +414,9 @@ type instrument struct {
 
 // hasGuest says whether objects of an instrument of the other Site may be here, also where it is not selected any more, or where the registry lost it.
 func (r *run) hasGuest(name string) bool {
-	_, is := r.Registry().Instruments[wire.GuestName(r.origin, name)]
-	return is || r.undeclared[name]
+	_, declared := r.Registry().Instruments[wire.GuestName(r.origin, name)]
+	_, pulled := r.state.root.Instruments[name]
+	return declared || pulled
 }
 
 // policyOf is the policy for an instrument.

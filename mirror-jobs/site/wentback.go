@@ -56,14 +56,20 @@ func (r *run) keepClock(ctx context.Context) error {
 
 // reused notes the objects of a day that have IDs of other ones.
 func (r *run) reused(d *day) {
-	if len(d.Reused) == 0 {
+	key := d.in.name + "/" + string(d.day) + "/reused"
+	before, known := r.state.root.Vanished[key]
+	if len(d.Reused) == 0 && known && !d.partial { // they are here
+		delete(r.state.root.Vanished, key)
+	}
+	if len(d.Reused) <= before || !known && len(r.state.root.Vanished) >= maxVanished {
 		return
 	}
+	r.state.root.Vanished[key] = len(d.Reused)
 	first := &d.lines[d.Reused[0]]
 	r.Logger.Error("the other Site gave the IDs of objects that are here to other bytes: it was installed again under its code, or restored from an older backup. Both are kept",
 		"instrument", d.in.name, "day", d.day, "objects", len(d.Reused), "path", first.Path, "id", first.ID)
 	r.wentBack(func(w *wire.MirrorWentBack) {
-		w.Objects += int64(len(d.Reused))
+		w.Objects += int64(len(d.Reused) - before)
 		w.Instrument, w.Path = d.in.name, first.Path
 	})
 }

@@ -127,7 +127,7 @@ func (w *Writer) underHold(instrument string) string {
 
 func (w *Writer) retract(d *day, s *slot, r wire.Record, q request) (wire.Record, bool, error) {
 	switch {
-	case r.State == wire.StateRetracted && !q.isAgain(&r):
+	case r.State == wire.StateRetracted && !r.RetractedAgain(q.By, q.RetractedAt):
 		return r, q.did(r.RetractedAt), nil
 	case r.State == wire.StatePurged:
 		return r, false, &refusal{refusedState, "it was purged, which is more"}
@@ -248,12 +248,6 @@ func (q request) noteOrigin(r *wire.Record) {
 	origin := *r.Origin
 	origin.RetractedAt = q.RetractedAt
 	r.Origin = &origin
-}
-
-// isAgain says whether an object of a guest that is retracted here was restored and retracted again at its origin, which the request follows as it
-// followed the first retraction.
-func (q request) isAgain(r *wire.Record) bool {
-	return r.Origin != nil && r.ChangedBy == q.By && q.RetractedAt != nil && (r.Origin.RetractedAt == nil || q.RetractedAt.After(*r.Origin.RetractedAt))
 }
 
 // purgeDuplicate takes the bytes of a duplicate out of the pack in which they wait for its

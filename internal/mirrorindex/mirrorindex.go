@@ -217,16 +217,11 @@ func (e *Entry) IsPurge() bool { return e.State == wire.StatePurged && e.Cause =
 // archive whose clock was ahead, and only a restoration after that time is followed.
 func (e *Entry) Reverts(before *Entry) bool {
 	if e.IsRetraction() {
-		return before.IsPurge() || before.IsRetraction() && e.RetractedAt != nil && before.RetractedAfter(e.RetractedAt)
+		return before.IsPurge() || before.IsRetraction() && e.RetractedAt != nil && before.RetractedAt != nil && before.RetractedAt.After(*e.RetractedAt)
 	}
 	is := e.Is()
 	stands := is == wire.StateCurrent || is == wire.StateSuperseded || is == wire.StateExpired
 	return stands && (before.IsPurge() || before.IsRetraction() && !e.RestoredAfter(before.RetractedAt))
-}
-
-// RetractedAfter says whether the object was retracted by request after some instant; nil: ever.
-func (e *Entry) RetractedAfter(at *time.Time) bool {
-	return e.RetractedAt != nil && (at == nil || e.RetractedAt.After(*at))
 }
 
 // RestoredAfter says whether the object was restored by request after some instant; nil: ever.

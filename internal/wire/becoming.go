@@ -38,6 +38,12 @@ func (r *Record) Expired() bool { return r.State == StatePurged && r.ChangedBy =
 // IsRetraction says whether a retraction stands: the object was retracted and not restored, whatever became of its bytes later.
 func (r *Record) IsRetraction() bool { return r.RetractedAt != nil && r.RestoredAt == nil }
 
+// RetractedAgain says whether an object of another Site, which was retracted here because it was there, was restored there and retracted again at a
+// later time. By is who asked for the first retraction.
+func (r *Record) RetractedAgain(by string, at *time.Time) bool {
+	return r.State == StateRetracted && r.ChangedBy == by && r.Origin != nil && at != nil && (r.Origin.RetractedAt == nil || at.After(*r.Origin.RetractedAt))
+}
+
 // Outcome is the state that readers outside the archive see: an object that expired is distinguished from one that was purged by request.
 func (r *Record) Outcome() State {
 	if r.Expired() {

@@ -256,8 +256,7 @@ func (p *GuestPolicy) change(e *mirrorindex.Entry, r *wire.Record) Change {
 // isAgain says whether an object that By had retracted was restored and retracted again at the other Site since. A restoration between the two
 // must not undo the second, so that its time is noted here.
 func (p *GuestPolicy) isAgain(e *mirrorindex.Entry, r *wire.Record) bool {
-	return e.IsRetraction() && r.State == wire.StateRetracted && r.ChangedBy == p.By && p.Retractions != wire.MirrorIgnore &&
-		e.RetractedAfter(r.Origin.RetractedAt)
+	return e.IsRetraction() && p.Retractions != wire.MirrorIgnore && r.RetractedAgain(p.By, e.RetractedAt)
 }
 
 // reverts says whether the other Site does not list a retraction or purge any more that By asked for, and nobody restored the object there.

@@ -109,9 +109,11 @@ func (s Selection) wants(instrument string) bool {
 // more, since these may have been retracted or purged.
 func (s Selection) Changed(lines []mirrorindex.DaysLine, known Known) (changed []mirrorindex.DaysLine) {
 	holds := map[string]bool{}
-	for day, is := range known.Days {
-		if is.Objects > 0 {
-			holds[string(day)], holds[mirrorindex.MonthOf(day)] = true, true
+	if !s.SelectsAll() {
+		for day, is := range known.Days {
+			if is.Objects > 0 {
+				holds[string(day)], holds[mirrorindex.MonthOf(day)] = true, true
+			}
 		}
 	}
 	for _, line := range lines {

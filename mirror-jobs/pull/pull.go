@@ -129,13 +129,13 @@ func (p *run) do(ctx context.Context) error {
 	}
 	p.site = root.Site
 	missing, unselected := p.checkNames(root)
-	vanished := p.checkVanished(root)
-	if p.isNew && unselected == nil {
-		p.confirmNothing(ctx, root)
-	}
 	held, err := p.Folder.Instruments()
 	if err != nil {
 		return err
+	}
+	vanished := p.checkVanished(root, held)
+	if p.isNew && unselected == nil {
+		p.confirmNothing(ctx, root)
 	}
 	isHeld := make(map[string]bool, len(held))
 	for _, name := range held {

@@ -36,12 +36,9 @@ func (e *VanishedError) Error() string {
 const goneTag, stoppedTag = "gone", "stopped"
 
 // checkVanished looks for instruments that the folder has and that the other side lists no more, because they were deleted or closed there, or because
-// the other side lost what it had. It says so once, and where they are too many until a run is forced. Errors: VanishedError, of the folder.
-func (p *run) checkVanished(root mirrorindex.Root) error {
-	names, err := p.Folder.Instruments()
-	if err != nil {
-		return err
-	}
+// the other side lost what it had. It says so once, and where they are too many until a run is forced. Names are those of the instruments that
+// the folder has. Errors: VanishedError.
+func (p *run) checkVanished(root mirrorindex.Root, names []string) error {
 	listed := make(map[string]bool, len(root.Instruments))
 	for _, line := range root.Instruments {
 		listed[line.Instrument] = true

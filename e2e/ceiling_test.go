@@ -51,7 +51,7 @@ func TestCeiling(t *testing.T) {
 		l.readNodes(t, false)
 		eventually(t, func() error { return l.amplePods(t, 0, 0) })
 	})
-	l.apply(t, fmt.Sprintf(ampleManifest, ample, mostOf(nodes), nodes[0].Labels[corev1.LabelHostname]))
+	l.apply(t, fmt.Sprintf(ampleManifest, ample, threeFifthsOf(nodes), nodes[0].Labels[corev1.LabelHostname]))
 	l.waitReady(t, "feedserver/"+ample)
 	two := []string{nodes[1].Name, nodes[2].Name}
 
@@ -100,8 +100,8 @@ func TestCeiling(t *testing.T) {
 	})
 }
 
-// mostOf is three fifths of the memory of the smallest node: two such pods do not fit, whatever else runs there.
-func mostOf(nodes []corev1.Node) string {
+// threeFifthsOf is three fifths of the memory of the smallest node: two such pods do not fit, whatever else runs there.
+func threeFifthsOf(nodes []corev1.Node) string {
 	smallest := slices.MinFunc(nodes, func(a, b corev1.Node) int { return a.Status.Allocatable.Memory().Cmp(*b.Status.Allocatable.Memory()) })
 	return resource.NewQuantity(smallest.Status.Allocatable.Memory().Value()/5*3>>20<<20, resource.BinarySI).String()
 }

@@ -21,10 +21,10 @@ import (
 
 const (
 	// The server keeps a quarter of so many places for readers. A robot gets one while less than four fifths of the other 240 are taken, which are
-	// robotsMost, and a program with a token while less than nine tenths of all are.
-	givingWaySockets       = 320
-	robotsMost, robotsMore = 192, 2
-	bulkMost, bulkMore     = 288 - robotsMost, 8
+	// maxRobots, and a program with a token while less than nine tenths of all are.
+	givingWaySockets      = 320
+	maxRobots, robotsMore = 192, 2
+	maxBulk, bulkMore     = 288 - maxRobots, 8
 	// persons have a place each at times, so that others find fewer.
 	persons = 6
 
@@ -43,15 +43,15 @@ func TestGivingWayUnderLoad(t *testing.T) {
 	l.takesLong(keep[0])
 
 	people := l.crowd(persons, "127.0.12.0", asker{agent: browser, paths: []string{"/", "/archive/open/", "/latest/open", pathOf(open)}})
-	robots := l.crowd(robotsMost+robotsMore, "127.0.10.0", asker{agent: program, paths: keep, keeps: true})
-	robots.awaits("robots keep what they may", func() bool { return robots.kept >= robotsMost-persons && robots.refused > 20 })
+	robots := l.crowd(maxRobots+robotsMore, "127.0.10.0", asker{agent: program, paths: keep, keeps: true})
+	robots.awaits("robots keep what they may", func() bool { return robots.kept >= maxRobots-persons && robots.refused > 20 })
 	l.asks(browser, bundle)
 	l.awaitsGivingWay(func(g *wire.GivingWay) bool {
 		return g != nil && g.Cause == endpoint.CauseRequests && g.Robots < 100 && g.Bulk == 100
 	})
 
-	bulk := l.crowd(bulkMost+bulkMore, "127.0.11.0", asker{agent: program, paths: keep, who: outsider, keeps: true})
-	bulk.awaits("bulk readers keep what they may", func() bool { return bulk.kept >= bulkMost-persons && bulk.refused > 20 })
+	bulk := l.crowd(maxBulk+bulkMore, "127.0.11.0", asker{agent: program, paths: keep, who: outsider, keeps: true})
+	bulk.awaits("bulk readers keep what they may", func() bool { return bulk.kept >= maxBulk-persons && bulk.refused > 20 })
 	l.awaitsGivingWay(func(g *wire.GivingWay) bool {
 		return g != nil && g.Cause == endpoint.CauseRequests && g.Robots < 100 && g.Bulk < 100
 	})
@@ -63,7 +63,7 @@ func TestGivingWayUnderLoad(t *testing.T) {
 		return people.served > before+200
 	})
 
-	if kept, of := robots.keeps(), bulk.keeps(); kept > robotsMost || of > bulkMost+persons {
+	if kept, of := robots.keeps(), bulk.keeps(); kept > maxRobots || of > maxBulk+persons {
 		t.Errorf("%d robots and %d bulk readers keep places", kept, of)
 	}
 	for _, c := range []*crowd{people, robots, bulk} { // those that still wait are served when the ones before them have gone

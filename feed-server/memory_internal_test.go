@@ -10,7 +10,7 @@ func TestFit(t *testing.T) {
 		limit, ring int64
 		most        int
 		wantRing    int64
-		wantMost    int
+		wantMax     int
 	}{
 		{0, 0, 0, 64 << 20, unlimitedSockets},
 		{512 << 20, 0, 0, 64 << 20, 384},
@@ -18,7 +18,7 @@ func TestFit(t *testing.T) {
 		{4 << 20, 0, 0, minRing, minConnections},
 	} {
 		cfg := Config{RingSize: c.ring, MaxConnections: c.most}
-		if cfg.fit(c.limit); cfg.RingSize != c.wantRing || cfg.MaxConnections != c.wantMost {
+		if cfg.fit(c.limit); cfg.RingSize != c.wantRing || cfg.MaxConnections != c.wantMax {
 			t.Errorf("%+v: %d bytes, %d connections", c, cfg.RingSize, cfg.MaxConnections)
 		}
 		if cfg.MaxSockets < 2*cfg.MaxConnections {

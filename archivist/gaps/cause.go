@@ -27,7 +27,7 @@ type Evidence struct {
 }
 
 // most of a gap must be explained before a cause stands for all of it.
-func mostOf(part, whole time.Duration) bool { return part*5 >= whole*4 }
+func isMostOf(part, whole time.Duration) bool { return part*5 >= whole*4 }
 
 // explain says why each gap is one.
 func (p *planner) explain(gaps []wire.MissingGap) {
@@ -56,7 +56,7 @@ func (p *planner) cause(g wire.MissingGap, lost, refused, unread *uint64) wire.G
 	from, to := g.From, g.Ends(p.Now)
 	archived := p.Channels[g.Channel]
 	covered := func(spans []wire.TimeSpan) bool {
-		return mostOf(total(within(merge(spans, p.overdue()), from, to))+2*p.cadence, to.Sub(from))
+		return isMostOf(total(within(merge(spans, p.overdue()), from, to))+2*p.cadence, to.Sub(from))
 	}
 	switch {
 	case len(archived.Retracted) > 0 && covered(archived.Retracted):
@@ -123,7 +123,7 @@ func (p *planner) link(from, to time.Time) bool {
 				silent = append(silent, wire.TimeSpan{From: g.From, To: g.Ends(p.Now)})
 			}
 		}
-		if !mostOf(total(within(merge(silent, p.overdue()), from, to)), to.Sub(from)) {
+		if !isMostOf(total(within(merge(silent, p.overdue()), from, to)), to.Sub(from)) {
 			return false
 		}
 	}

@@ -249,8 +249,8 @@ func channelsOf(e *wire.InstrumentEntry) map[string]Archived {
 	return channels
 }
 
-// mostSpans are gathered before they are put together.
-const mostSpans = 8192
+// maxSpans are gathered before they are put together.
+const maxSpans = 8192
 
 // isRetracted says whether an object is not to be had any more, and not for its age: what
 // expired was observed.
@@ -283,9 +283,9 @@ func (w window) take(channels map[string]Archived, r *wire.Record) {
 	case r.Segment != nil && r.Segment.Undecodable > r.Segment.Datagrams:
 		c.Undecodable = append(c.Undecodable, span)
 	default:
-		if c.Observed = append(c.Observed, span); len(c.Observed) > mostSpans {
+		if c.Observed = append(c.Observed, span); len(c.Observed) > maxSpans {
 			c.Observed = merge(c.Observed, w.overdue)
-			for apart := 2 * w.overdue; len(c.Observed) > mostSpans/2; apart *= 2 {
+			for apart := 2 * w.overdue; len(c.Observed) > maxSpans/2; apart *= 2 {
 				c.Observed = merge(c.Observed, apart) // nothing but gaps: the shortest are let go
 			}
 		}

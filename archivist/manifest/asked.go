@@ -10,8 +10,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// askedMost messages are read ahead where objects are retracted: at 1 KiB each 2 MiB.
-const askedMost = 2048
+// maxAsked messages are read ahead where objects are retracted: at 1 KiB each 2 MiB.
+const maxAsked = 2048
 
 // asked has what is listed of the objects of which the requests at hand speak. Whoever
 // takes a day back asks for each of its objects, and reading the day for each of them
@@ -55,7 +55,7 @@ func (w *Writer) standing(ctx context.Context, d *day, id string) (standing, err
 
 // gather finds out of which objects the requests speak that come next.
 func (w *Writer) gather(ctx context.Context) error {
-	for len(w.coming) < askedMost {
+	for len(w.coming) < maxAsked {
 		if _, caughtUp := w.reader.Position(); caughtUp {
 			break
 		}

@@ -35,11 +35,11 @@ func (c *Cutter) totalsBefore(ctx context.Context, ch *channel, day wire.Day, do
 	if err != nil {
 		return wire.Totals{}, fmt.Errorf("count the datagrams of %s of channel %s of instrument %s: %w", day, ch.channel, ch.instrument, err)
 	}
-	return mostOf(entry.Incarnations[ch.channel], is), nil
+	return greater(entry.Incarnations[ch.channel], is), nil
 }
 
-// mostOf returns the greater of each count.
-func mostOf(a, b wire.Totals) wire.Totals {
+// greater returns the greater of each count.
+func greater(a, b wire.Totals) wire.Totals {
 	if b.Datagrams > a.Datagrams {
 		a.Datagrams, a.DatagramBytes = b.Datagrams, b.DatagramBytes
 	}

@@ -35,7 +35,7 @@ var (
 )
 
 // The goals: resident bytes in megabytes of 10^6, and the share of a core.
-const mostMB, mostShare = 100, 0.05
+const maxMB, maxShare = 100, 0.05
 
 // slack is how long the load lasts beyond the measurement, which begins a little after it.
 const slack = 10 * time.Second
@@ -172,8 +172,8 @@ func (f *footprint) note(peak, share, anonymous, file float64) error {
 	f.report.Add("of no file, median", candidate, "MB", anonymous)
 	f.report.Add("of files, median", candidate, "MB", file)
 	f.report.Add("processor", candidate, "% of a core", 100*share)
-	f.report.Bound("resident-MB", []float64{peak}, "<=", mostMB)
-	f.report.Bound("core-share", []float64{share}, "<=", mostShare)
+	f.report.Bound("resident-MB", []float64{peak}, "<=", maxMB)
+	f.report.Bound("core-share", []float64{share}, "<=", maxShare)
 	return errors.Join(f.site.KeepProfile("heap", "footprint-heap"),
 		f.site.KeepProfile(fmt.Sprintf("profile?seconds=%.0f", profileTime.Seconds()), "footprint-cpu"))
 }

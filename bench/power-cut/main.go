@@ -38,7 +38,7 @@ const (
 	// longestLoad is beyond every cut.
 	longestLoad = 10 * time.Minute
 	// A cut comes so long after the load began.
-	leastLoad, mostLoad = 200 * time.Millisecond, 2 * time.Second
+	leastLoad, maxLoad = 200 * time.Millisecond, 2 * time.Second
 )
 
 // The names and units in the report.
@@ -103,7 +103,7 @@ func control(l *lab.Lab, r *report.Report, generator *load.Generator) error {
 }
 
 // moment is how long the load lasts before a cut.
-func moment() time.Duration { return leastLoad + rand.N(mostLoad-leastLoad) }
+func moment() time.Duration { return leastLoad + rand.N(maxLoad-leastLoad) }
 
 func conclude(r *report.Report) error {
 	total := 0.0

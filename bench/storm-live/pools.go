@@ -24,9 +24,9 @@ import (
 const (
 	// podLimit is the processor time that a pod has, in thousandths of a core.
 	podLimit = 150
-	// mostPods both policies may have in a pool, and floor is how many ours has while the level holds: by its own target (70%) the storm
+	// maxPods both policies may have in a pool, and floor is how many ours has while the level holds: by its own target (70%) the storm
 	// needs three that are full to 67%, and one is to spare.
-	mostPods, floor = 5, 4
+	maxPods, floor = 5, 4
 	// hpaTarget is what HorizontalPodAutoscaler takes where nobody says a target.
 	hpaTarget   = 80
 	level       = "storm"
@@ -184,7 +184,7 @@ func (b *bench) reset(ctx context.Context, p policy) error {
 
 // autoscaling has a policy's driver ask for the pods of a pool.
 func autoscaling(p policy) fields {
-	return fields{"spec": fields{"autoscaling": fields{"driver": p.driver, "minReplicas": 1, "maxReplicas": mostPods}}}
+	return fields{"spec": fields{"autoscaling": fields{"driver": p.driver, "minReplicas": 1, "maxReplicas": maxPods}}}
 }
 
 // enable lets a policy ask for pods.
@@ -213,7 +213,7 @@ func hpaOf(pool client.Object) *autoscalingv2.HorizontalPodAutoscaler {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: strings.ToLower(kind)},
 		Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
 			ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Name: pool.GetName()},
-			MinReplicas:    new(int32(1)), MaxReplicas: mostPods,
+			MinReplicas:    new(int32(1)), MaxReplicas: maxPods,
 			Metrics: []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
 				Name:   corev1.ResourceCPU,
 				Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: new(int32(hpaTarget))},

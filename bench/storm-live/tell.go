@@ -121,7 +121,7 @@ func (b *bench) tell(all []result) {
 		"from %d times as many addresses, comes after %v and goes after %v.", podLimit, float64(b.speed)*aurora.PerSecond, b.objects, objectSize>>10, b.storm, crowdTimes, aurora.StormAddresses,
 		b.storm*crowdFrom/intervals, b.storm*crowdTo/intervals)
 	r.Note("Failed are errors, wrong answers, and answers after %v. An object counts as failed if its first try brought no receipt. Decided: more pods are asked for than when the crowd came. "+
-		"Between 1 and %d pods; the floor of ours is %d.", readerPatience, mostPods, floor)
+		"Between 1 and %d pods; the floor of ours is %d.", readerPatience, maxPods, floor)
 	r.Bound("seconds-from-growth-to-decision,-the-slower-pool", []float64{slices.Max(decisions)}, "<=", 5)
 	r.Bound("seconds-from-growth-to-decision-of-HPA", []float64{slices.Max(hpaDecisions)}, "", 0)
 	r.Bound("seconds-by-which-the-floor-is-ready-before-the-crowd", []float64{slices.Min(leads)}, ">=", 0)

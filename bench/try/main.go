@@ -29,7 +29,7 @@ var (
 )
 
 // The goals, in seconds.
-const mostCold, mostBuilt = 300, 10
+const maxCold, maxBuilt = 300, 10
 
 // The cases and candidates of the report.
 const (
@@ -66,7 +66,7 @@ func run(l *lab.Lab) error {
 	}
 	if *cold {
 		m.add(ofClone, first)
-		m.report.Bound("cold-s", []float64{first.picture.Seconds()}, "<=", mostCold)
+		m.report.Bound("cold-s", []float64{first.picture.Seconds()}, "<=", maxCold)
 	}
 	for range m.report.Each() {
 		took, err := m.once()
@@ -75,7 +75,7 @@ func run(l *lab.Lab) error {
 		}
 		m.add(ofBuilt, took)
 	}
-	m.report.Bound("built-s", m.report.Values(picture, ofBuilt), "<=", mostBuilt)
+	m.report.Bound("built-s", m.report.Values(picture, ofBuilt), "<=", maxBuilt)
 	return m.report.Finish()
 }
 

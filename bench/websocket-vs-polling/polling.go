@@ -42,12 +42,12 @@ type poll struct {
 	message wire.FeedTelemetry
 }
 
-// keepPolls is how many messages wait for a page that is slow, and answerMost how
+// keepPolls is how many messages wait for a page that is slow, and maxAnswer how
 // many go into an answer.
 const (
-	keepPolls  = 4096
-	answerMost = 64
-	pollWait   = 30 * time.Second
+	keepPolls = 4096
+	maxAnswer = 64
+	pollWait  = 30 * time.Second
 )
 
 // startPolls serves the page, and long polling of the channels that are wanted.
@@ -104,7 +104,7 @@ func (p *polls) after(number int) ([]poll, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i, _ := slices.BinarySearchFunc(p.kept, number+1, func(k poll, n int) int { return k.number - n })
-	return slices.Clone(p.kept[i:min(len(p.kept), i+answerMost)]), p.arrived
+	return slices.Clone(p.kept[i:min(len(p.kept), i+maxAnswer)]), p.arrived
 }
 
 func (p *polls) answer(w http.ResponseWriter, r *http.Request) {

@@ -47,8 +47,8 @@ func (f folder) budget(ctx context.Context, declared string) Check {
 	return fine(check, "%s", found)
 }
 
-// mostAhead is how far the clock may be ahead of the time that a data folder has seen: some minutes, while the computer starts.
-const mostAhead = 10 * time.Minute
+// maxAhead is how far the clock may be ahead of the time that a data folder has seen: some minutes, while the computer starts.
+const maxAhead = 10 * time.Minute
 
 // expiryClock compares the clock with the time by which data expires.
 func expiryClock(dir string, now time.Time) Check {
@@ -59,7 +59,7 @@ func expiryClock(dir string, now time.Time) Check {
 		return failed(check, "until then nothing runs here", "%v", err)
 	case !found:
 		return fine(check, "no Site has run here yet")
-	case now.Sub(mark) > mostAhead:
+	case now.Sub(mark) > maxAhead:
 		return warning(check, "see that the clock is right; then nothing is to be done: the time follows while the Site runs, at twice the speed of the clock",
 			"the clock is %s ahead of the time that the data folder has seen, and nothing expires by age before that has passed", now.Sub(mark).Round(time.Minute))
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/substorm/substorm/cli/up"
 )
 
-// mostBehind is how far the clock may be behind a file: those of some file systems have whole seconds.
-const mostBehind = 2 * time.Second
+// maxBehind is how far the clock may be behind a file: those of some file systems have whole seconds.
+const maxBehind = 2 * time.Second
 
 // setClock says how a clock is set.
 const setClock = "set it (timedatectl set-time, a GPS receiver, NTP) before anything is received: what is received is kept under the day of its receipt"
@@ -32,7 +32,7 @@ func clock(now, built, newest time.Time, file string, adjtimex func(*unix.Timex)
 		return failed(check, setClock, "it says %s: it was never set", is)
 	case now.Before(built):
 		return failed(check, setClock, "it says %s, and this program is of %s", is, built.UTC().Format(time.RFC3339))
-	case now.Before(newest.Add(-mostBehind)):
+	case now.Before(newest.Add(-maxBehind)):
 		return failed(check, setClock, "it says %s, and %s was written at %s: it goes backward", is, file, newest.UTC().Format(time.RFC3339))
 	}
 	var kernel unix.Timex
@@ -61,9 +61,9 @@ func builtAt() time.Time {
 }
 
 const (
-	// depth and mostFiles bound the search for the newest file: the lock and the log of the API are written at each start.
-	depth     = 3
-	mostFiles = 10_000
+	// depth and maxFiles bound the search for the newest file: the lock and the log of the API are written at each start.
+	depth    = 3
+	maxFiles = 10_000
 )
 
 // newestFile is the one of a data folder that was written last, of those near its top, and when.
@@ -73,7 +73,7 @@ func newestFile(dir string) (newest time.Time, file string) {
 		if err != nil { // it is not there, or went meanwhile, or is somebody else's
 			return nil
 		}
-		if seen++; seen > mostFiles {
+		if seen++; seen > maxFiles {
 			return fs.SkipAll
 		}
 		if info, err := d.Info(); err == nil && info.Mode().IsRegular() && info.ModTime().After(newest) {

@@ -20,8 +20,8 @@ import (
 	"github.com/substorm/substorm/operator/surge/simulate"
 )
 
-// mostDraws bounds what a run keeps in memory, and how long it takes.
-const mostDraws = 10_000
+// maxDraws bounds what a run keeps in memory, and how long it takes.
+const maxDraws = 10_000
 
 // replayOptions are the flags of `storm replay`.
 type replayOptions struct {
@@ -54,7 +54,7 @@ which floors of all FeedServers count. Without it they are: storm, Kp 5 and
 more, at least 6 pods; severe, Kp 7 and more, at least 12; each held for 12
 hours, then released by one pod in 10 minutes.
 
-A calm day needs 3 pods on average. Each policy has ` + fmt.Sprintf("%d to %d pods: replicas and", simulate.LeastPods, simulate.MostPods) + `
+A calm day needs 3 pods on average. Each policy has ` + fmt.Sprintf("%d to %d pods: replicas and", simulate.MinPods, simulate.MaxPods) + `
 maxReplicas of FeedServers in --manifests are not played.
 
 KP.csv has the header time,kp, and lines such as 2015-03-17T12:00:00Z,7.7, one
@@ -117,8 +117,8 @@ type policy struct {
 }
 
 func (o *replayOptions) run(ctx context.Context, file string, out, messages io.Writer) error {
-	if o.draws < 1 || o.draws > mostDraws {
-		return usage.Errorf("--draws %d: 1 to %d", o.draws, mostDraws)
+	if o.draws < 1 || o.draws > maxDraws {
+		return usage.Errorf("--draws %d: 1 to %d", o.draws, maxDraws)
 	}
 	f, err := os.Open(file)
 	if err != nil {
@@ -130,7 +130,7 @@ func (o *replayOptions) run(ctx context.Context, file string, out, messages io.W
 		return err
 	}
 	levels := recorded.Levels()
-	notes := []string{fmt.Sprintf("Each policy has %d to %d pods, and a calm day needs 3 on average.", simulate.LeastPods, simulate.MostPods)}
+	notes := []string{fmt.Sprintf("Each policy has %d to %d pods, and a calm day needs 3 on average.", simulate.MinPods, simulate.MaxPods)}
 	if o.declared {
 		if levels, err = levelsOf(ctx, o.manifests, o.site); err != nil {
 			return err

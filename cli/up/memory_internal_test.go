@@ -85,9 +85,9 @@ func TestGarbagePercent(t *testing.T) {
 		{36 << 20, 30 << 20, 20},
 		{37 << 20, 30 << 20, 40},
 		{150 << 20, 30 << 20, 100},
-		{3_689_348_815, 30 << 20, mostGarbage}, // times the nanoseconds of collectEvery, it passes 64 bits
-		{1 << 40, 30 << 20, mostGarbage},
-		{6, 0, mostGarbage}, // before the first collection
+		{3_689_348_815, 30 << 20, maxGarbage}, // times the nanoseconds of collectEvery, it passes 64 bits
+		{1 << 40, 30 << 20, maxGarbage},
+		{6, 0, maxGarbage}, // before the first collection
 	} {
 		if got := garbagePercent(c.allocated, c.needed); got != c.want {
 			t.Errorf("%d allocated, %d needed: %d, want %d", c.allocated, c.needed, got, c.want)

@@ -72,7 +72,7 @@ func New(cfg Config) *Bundles {
 }
 
 // AtOnce is how many bundles a client is sent at the same time while no other is sent any.
-func (b *Bundles) AtOnce(v *endpoint.Request) int { return b.turns.MostOf(v) }
+func (b *Bundles) AtOnce(v *endpoint.Request) int { return b.turns.MaxOf(v) }
 
 // Endpoints are the patterns that are answered, as http.ServeMux reads them.
 func (b *Bundles) Endpoints() map[string]http.HandlerFunc {

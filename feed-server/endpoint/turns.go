@@ -62,8 +62,8 @@ func NewTurns(n int) *Turns {
 		waits: map[client]int{}, waitsOf: map[client]int{}}
 }
 
-// MostOf is how many turns a client has at the same time while no other has any.
-func (t *Turns) MostOf(v *Request) (has int) {
+// MaxOf is how many turns a client has at the same time while no other has any.
+func (t *Turns) MaxOf(v *Request) (has int) {
 	free := t.all
 	if v.Reader.String() == "" {
 		free -= t.kept

@@ -28,17 +28,17 @@ func TestTurns(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel() // who does not get one at once waits for none
 	taken := map[string][]func(){}
-	if most := turns.MostOf(from("192.0.2.1", "")); most != 3 {
+	if most := turns.MaxOf(from("192.0.2.1", "")); most != 3 {
 		t.Errorf("one who shows nothing has %d turns at most, want the 3 below", most)
 	}
-	if most := turns.MostOf(from("192.0.2.1", "uni")); most != 4 {
+	if most := turns.MaxOf(from("192.0.2.1", "uni")); most != 4 {
 		t.Errorf("a reader has %d turns at most, want half of all", most)
 	}
 	for _, c := range []struct {
 		address, reader string
 		want            int
 	}{{"192.0.2.1", "", 3}, {"192.0.2.2", "", 2}, {"192.0.2.1", "uni", 2}, {"192.0.2.3", "", 0}, {"192.0.2.4", "other", 1}} {
-		if most := turns.MostOf(from(c.address, c.reader)); most < c.want {
+		if most := turns.MaxOf(from(c.address, c.reader)); most < c.want {
 			t.Errorf("%s %s has %d turns at most, want %d and more", c.address, c.reader, most, c.want)
 		}
 		got := 0

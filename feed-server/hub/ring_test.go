@@ -46,8 +46,8 @@ func TestRing(t *testing.T) {
 			}
 			from, most := rapid.Uint64Range(1, sequence).Draw(t, "from"), rapid.IntRange(1, 10).Draw(t, "most")
 			odd := func(m *Message) bool { return m.Sequence%2 == 1 }
-			mostBytes := rapid.IntRange(1, 6000).Draw(t, "most bytes")
-			f, err := r.Read(nil, from, Most{most, mostBytes}, odd)
+			maxBytes := rapid.IntRange(1, 6000).Draw(t, "most bytes")
+			f, err := r.Read(nil, from, Most{most, maxBytes}, odd)
 			got, next := f.Messages, f.Next
 			first, _ := r.Span()
 			if err != nil || f.Held != (from >= first) {
@@ -60,8 +60,8 @@ func TestRing(t *testing.T) {
 			for _, m := range got {
 				bytes += len(m.Data)
 			}
-			if bytes > mostBytes && len(got) > 1 {
-				t.Fatalf("%d bytes in %d messages, at most %d are wanted", bytes, len(got), mostBytes)
+			if bytes > maxBytes && len(got) > 1 {
+				t.Fatalf("%d bytes in %d messages, at most %d are wanted", bytes, len(got), maxBytes)
 			}
 			var want []uint64
 			for _, s := range stream {

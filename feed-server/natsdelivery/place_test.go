@@ -197,7 +197,7 @@ func TestUntold(t *testing.T) {
 		for _, g := range untold {
 			sum += g.Count
 		}
-		if sum != total || len(untold) > untoldMost {
+		if sum != total || len(untold) > maxUntold {
 			t.Fatalf("%d gaps count %d messages, want %d", len(untold), sum, total)
 		}
 	}

@@ -4,9 +4,9 @@ package natsdelivery
 
 import "github.com/substorm/substorm/internal/wire"
 
-// untoldMost bounds the gaps that a consumer is told of later. Those that follow on
+// maxUntold bounds the gaps that a consumer is told of later. Those that follow on
 // each other are one, so there are few.
-const untoldMost = 16
+const maxUntold = 16
 
 // addGap adds a gap to those that wait, the newest.
 func addGap(untold []wire.Gap, g wire.Gap) []wire.Gap {
@@ -28,7 +28,7 @@ func retell(untold []wire.Gap, g wire.Gap) []wire.Gap {
 
 // bounded makes one of the first two gaps of a stream where there are too many.
 func bounded(untold []wire.Gap) []wire.Gap {
-	if len(untold) <= untoldMost {
+	if len(untold) <= maxUntold {
 		return untold
 	}
 	for i := range untold {

@@ -43,7 +43,7 @@ func (p *pieces) add(piece []byte) {
 
 // head adds a piece that is made in the buffer: small, unlike a shared one.
 func (p *pieces) head(write func([]byte) []byte) {
-	if cap(p.buffer)-len(p.buffer) < headMost {
+	if cap(p.buffer)-len(p.buffer) < maxHead {
 		p.flush()
 	}
 	was := len(p.buffer)
@@ -51,8 +51,8 @@ func (p *pieces) head(write func([]byte) []byte) {
 	p.bytes += len(p.buffer) - was
 }
 
-// headMost bounds what head adds.
-const headMost = 512
+// maxHead bounds what head adds.
+const maxHead = 512
 
 func (p *pieces) flush() {
 	if len(p.buffer) > 0 {

@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// yieldMost is how long a writer of priority Normal waits at most for those of priority
+// maxYield is how long a writer of priority Normal waits at most for those of priority
 // Urgent: no urgent consumer can stop the others.
-const yieldMost = 20 * time.Millisecond
+const maxYield = 20 * time.Millisecond
 
 // Priorities let what is urgent be written before what is not, in one process.
 type Priorities struct {
 	mu      sync.Mutex
 	waiting int
 	none    chan struct{} // closed when nothing waits any more
-	// most is how long Yield waits at most; 0: yieldMost.
+	// most is how long Yield waits at most; 0: maxYield.
 	most time.Duration
 }
 
@@ -40,7 +40,7 @@ func (l *Priorities) Written() {
 	}
 }
 
-// Yield waits while something urgent does, or yieldMost is over.
+// Yield waits while something urgent does, or maxYield is over.
 func (l *Priorities) Yield(ctx context.Context) {
 	l.mu.Lock()
 	waiting, none := l.waiting, l.none
@@ -48,7 +48,7 @@ func (l *Priorities) Yield(ctx context.Context) {
 	if waiting == 0 {
 		return
 	}
-	enough := time.NewTimer(cmp.Or(l.most, yieldMost))
+	enough := time.NewTimer(cmp.Or(l.most, maxYield))
 	defer enough.Stop()
 	select {
 	case <-none:

@@ -97,7 +97,7 @@ func most(a, b wire.Totals) wire.Totals {
 		is.Datagrams, is.DatagramBytes = b.Datagrams, b.DatagramBytes
 	}
 	is.Acknowledged, is.UnfinishedBytes = max(a.Acknowledged, b.Acknowledged), max(a.UnfinishedBytes, b.UnfinishedBytes)
-	is.Unfinished, is.Dropped = mostOf(a.Unfinished, b.Unfinished), mostOf(a.Dropped, b.Dropped)
+	is.Unfinished, is.Dropped = greaterCounts(a.Unfinished, b.Unfinished), greaterCounts(a.Dropped, b.Dropped)
 	is.Unknown = 0
 	is.Unknown = more(max(readOf(a), readOf(b)), readOf(is))
 	if _, killed := is.Unfinished[wire.CauseKilled]; killed {
@@ -117,7 +117,7 @@ func begun(t wire.Totals) uint64 {
 	return t.Objects + sum(t.Unfinished) - min(t.Resolved, t.Objects+sum(t.Unfinished))
 }
 
-func mostOf(a, b map[wire.Cause]uint64) map[wire.Cause]uint64 {
+func greaterCounts(a, b map[wire.Cause]uint64) map[wire.Cause]uint64 {
 	if len(b) == 0 {
 		return a
 	}

@@ -169,10 +169,10 @@ func bootID() string {
 	return strings.TrimSpace(string(id))
 }
 
-// depth and mostFiles bound the search for the newest file: the log of the API and the streams are written all the time.
+// depth and maxFiles bound the search for the newest file: the log of the API and the streams are written all the time.
 const (
-	depth     = 3
-	mostFiles = 10_000
+	depth    = 3
+	maxFiles = 10_000
 )
 
 // newest is when the newest file was written, of those near the top of a folder; now where there is none. The files at the top itself
@@ -184,7 +184,7 @@ func newest(dir string, now time.Time) time.Time {
 		if err != nil {
 			return nil // it went meanwhile
 		}
-		if seen++; seen > mostFiles {
+		if seen++; seen > maxFiles {
 			return fs.SkipAll
 		}
 		below := strings.Count(strings.TrimPrefix(path, dir), string(filepath.Separator))

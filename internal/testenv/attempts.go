@@ -4,22 +4,46 @@ package testenv
 
 import (
 	"iter"
+	"testing"
 	"time"
 )
 
 // The shortest and the longest pause between two attempts.
-const shortPause, longPause = 10 * time.Millisecond, 200 * time.Millisecond
+const shortPause, longPause = 2 * time.Millisecond, 200 * time.Millisecond
 
 // Attempts counts tries to find what must come, until Patience is over. The pauses between them grow to a tenth of the time
-// that went by: asking costs processor time, which the one who is asked needs.
-func Attempts() iter.Seq[int] {
+// that went by: asking costs processor time, which the server that is asked needs.
+func Attempts() iter.Seq[int] { return AttemptsFor(Patience) }
+
+// AttemptsFor is Attempts with another patience.
+func AttemptsFor(patience time.Duration) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		began := time.Now()
-		for i := 0; time.Since(began) < Patience; i++ {
+		for i := 0; time.Since(began) < patience; i++ {
 			if !yield(i) {
 				return
 			}
 			time.Sleep(min(max(time.Since(began)/10, shortPause), longPause))
 		}
 	}
+}
+
+// Await asks until holds returns true, and fails the test with the message once Patience is over or the test has ended. Arguments
+// of type func() any are called for their value at that time.
+func Await(t testing.TB, holds func() bool, format string, args ...any) {
+	t.Helper()
+	for range Attempts() {
+		if holds() {
+			return
+		}
+		if t.Context().Err() != nil {
+			break
+		}
+	}
+	for i, arg := range args {
+		if value, ok := arg.(func() any); ok {
+			args[i] = value()
+		}
+	}
+	t.Fatalf(format, args...)
 }

@@ -29,7 +29,7 @@ type GuestPolicy struct {
 // Allow says whether a run may have so many more objects retracted or purged, after those that runs had before on the days that count, and
 // where so many were pulled from the other Site: one always. It returns nil if it may.
 func (p *GuestPolicy) Allow(remove, before, pulled int) *SafetyStopError {
-	if remove == 0 || before+remove <= mostOf(pulled, p.SafetyStop) {
+	if remove == 0 || before+remove <= removalLimit(pulled, p.SafetyStop) {
 		return nil
 	}
 	return &SafetyStopError{Remove: remove, Before: before, Held: pulled, Percent: p.SafetyStop}

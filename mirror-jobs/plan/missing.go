@@ -22,7 +22,7 @@ type Missing struct {
 func (p *GuestPolicy) AllowMissing(m Missing, held int) *VanishedError {
 	n := len(m.Closed) + len(m.Absent)
 	stops := (m.Stopped > 0 || len(m.Absent) > 0 && n == held) && p.SafetyStop > 0 && p.SafetyStop < 100
-	if n == 0 || n <= mostOf(held, p.SafetyStop) && !stops {
+	if n == 0 || n <= removalLimit(held, p.SafetyStop) && !stops {
 		return nil
 	}
 	return &VanishedError{Missing: m, Held: held, Percent: p.SafetyStop}

@@ -20,7 +20,7 @@ type PushPolicy struct {
 
 // Most is how many copies a run may remove at a partner that has so many: one always, however few there are.
 func (p *PushPolicy) Most(held int) int {
-	return mostOf(held, p.SafetyStop)
+	return removalLimit(held, p.SafetyStop)
 }
 
 // PushObject is an object as the archive lists it.

@@ -97,8 +97,8 @@ func (e *SafetyStopError) Error() string {
 		"If that is right, run once %s", e.Remove, e.Held, which, e.Percent, cmp.Or(e.Command, "with --force"))
 }
 
-// mostOf is how many of so many copies a run may remove that stops at a share of them, in percent: one always, however few there are.
-func mostOf(held, percent int) int {
+// removalLimit is how many of so many copies a run may remove that stops at a share of them, in percent: one always, however few there are.
+func removalLimit(held, percent int) int {
 	if percent <= 0 {
 		return math.MaxInt
 	}
@@ -109,7 +109,7 @@ func mostOf(held, percent int) int {
 // retracted or purged, and before those that earlier runs removed on the days that count. Expiry goes by the clock, and is counted
 // separately in each run. Errors: SafetyStopError.
 func (p Policy) Allow(remove, takenBack, before, held int) error {
-	most := mostOf(held, p.SafetyStop)
+	most := removalLimit(held, p.SafetyStop)
 	switch {
 	case remove > most:
 		before = 0

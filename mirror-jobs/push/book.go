@@ -321,7 +321,7 @@ func (b *KV) Asked(ctx context.Context, f func(Asked) error) error {
 		if err != nil {
 			return fmt.Errorf("removal %s: %w", e.Key(), err)
 		}
-		if r.Unconfirmed(b.partner) && len(all) < mostAsked {
+		if r.Unconfirmed(b.partner) && len(all) < maxAsked {
 			all[e.Key()] = r
 		}
 		return nil
@@ -347,8 +347,8 @@ func (b *KV) Asked(ctx context.Context, f func(Asked) error) error {
 	return nil
 }
 
-// mostAsked bounds the purges that a run looks at, which it has in memory: the next one looks at the rest.
-const mostAsked = 20_000
+// maxAsked bounds the purges that a run looks at, which it has in memory: the next one looks at the rest.
+const maxAsked = 20_000
 
 // sharePart is the part of a partner's cursors that says which copies are verified next.
 const sharePart = "verify"

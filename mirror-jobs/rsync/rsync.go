@@ -31,9 +31,9 @@ import (
 )
 
 const (
-	// mostFiles and mostBytes are staged at once.
-	mostFiles = 10_000
-	mostBytes = 1 << 30
+	// maxFiles and maxBytes are staged at once.
+	maxFiles = 10_000
+	maxBytes = 1 << 30
 	// connectSeconds and silentSeconds are how long the other side may take to answer, and be
 	// silent.
 	connectSeconds, silentSeconds = 20, 120
@@ -90,7 +90,7 @@ func (m *Mover) empty() error {
 }
 
 // Most implements push.Mover.
-func (m *Mover) Most() (files int, bytes int64) { return mostFiles, mostBytes }
+func (m *Mover) Most() (files int, bytes int64) { return maxFiles, maxBytes }
 
 // Deliver implements push.Mover.
 func (m *Mover) Deliver(ctx context.Context, files []push.File, anew bool, ended func(int, error)) error {

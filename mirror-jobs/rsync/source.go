@@ -208,13 +208,13 @@ func listed(line string) (plan.File, bool) {
 // only claimed by the other side, and rsync is told not to fetch more.
 func roomOf(size int64) int64 { return 2*size + 512<<10 }
 
-// Fetch implements tree.Source. Files that are fetched at once take no more than twice mostBytes, whatever the other side sends, or are one.
+// Fetch implements tree.Source. Files that are fetched at once take no more than twice maxBytes, whatever the other side sends, or are one.
 func (s Source) Fetch(ctx context.Context, files []tree.Wanted, take func(int, tree.Got) error) error {
 	for begin := 0; begin < len(files); {
 		end, largest := begin, int64(0)
-		for end < len(files) && end-begin < mostFiles {
+		for end < len(files) && end-begin < maxFiles {
 			size := min(max(largest, files[end].Size), math.MaxInt64/4)
-			if end > begin && roomOf(size) > 2*mostBytes/int64(end-begin+1) {
+			if end > begin && roomOf(size) > 2*maxBytes/int64(end-begin+1) {
 				break
 			}
 			largest = size

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	mostFiles = 10_000
-	mostBytes = 1 << 30
+	maxFiles = 10_000
+	maxBytes = 1 << 30
 	// partSize of a multipart upload, in bytes; an object that is not larger is put at once.
 	partSize = 16 << 20
 	// digestName and modifiedName are the metadata by which an object is known again.
@@ -58,7 +58,7 @@ func New(cfg Config) *Mover {
 }
 
 // Most implements push.Mover.
-func (m *Mover) Most() (files int, bytes int64) { return mostFiles, mostBytes }
+func (m *Mover) Most() (files int, bytes int64) { return maxFiles, maxBytes }
 
 func (m *Mover) key(path string) string {
 	if m.cfg.Prefix == "" {

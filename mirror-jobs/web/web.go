@@ -49,9 +49,9 @@ const (
 	maxDelay = time.Minute
 	// inMemory is the size up to which a file is kept in memory on its way.
 	inMemory = 8 << 20
-	// mostFailed files and folders in a row are passed over because the server fails to give them: then it is away as a whole. Each was asked
+	// maxFailed files and folders in a row are passed over because the server fails to give them: then it is away as a whole. Each was asked
 	// for several times.
-	mostFailed = 10
+	maxFailed = 10
 	// settled is how old a change must be for a page that shows minutes to tell it from the next one.
 	settled = 2 * time.Minute
 )
@@ -208,7 +208,7 @@ func (s *Source) ofAll(err error) bool {
 		return false
 	}
 	s.failed++
-	return s.failed >= mostFailed
+	return s.failed >= maxFailed
 }
 
 // obey reads robots.txt. If there is none, all is allowed; if the server fails, nothing is (RFC 9309, 2.3.1).

@@ -67,7 +67,7 @@ type poolScale struct {
 func (p poolScale) scale() autoscale.Scale {
 	scale := autoscale.Scale{Asked: p.asked(), Floor: p.floor(), Ceiling: p.ceiling(), Held: autoscale.Count{Why: "no pod has to stay"}}
 	// A cluster that has less than before, as a node went, takes no pod away: those that wait for a node get the next one that comes.
-	if stay := min(p.has, p.mostBySpec().Replicas, max(scale.Asked.Replicas, scale.Floor.Replicas)); stay > scale.Ceiling.Replicas {
+	if stay := min(p.has, p.maxBySpec().Replicas, max(scale.Asked.Replicas, scale.Floor.Replicas)); stay > scale.Ceiling.Replicas {
 		scale.Held = autoscale.Count{Replicas: stay, Why: fmt.Sprintf("there are to be %d already, and none is taken away because the cluster has space for fewer", stay)}
 	}
 	return scale
@@ -100,8 +100,8 @@ func (p poolScale) floor() autoscale.Count {
 	return n
 }
 
-// mostBySpec is the ceiling where the cluster has space for any number.
-func (p poolScale) mostBySpec() autoscale.Count {
+// maxBySpec is the ceiling where the cluster has space for any number.
+func (p poolScale) maxBySpec() autoscale.Count {
 	if p.spec.Driver != "" {
 		return autoscale.Count{Replicas: p.spec.MaxReplicas, Why: "spec.autoscaling.maxReplicas"}
 	}
@@ -109,7 +109,7 @@ func (p poolScale) mostBySpec() autoscale.Count {
 }
 
 func (p poolScale) ceiling() autoscale.Count {
-	if most := p.mostBySpec(); p.Ceiling == nil || p.Ceiling.Replicas >= most.Replicas {
+	if most := p.maxBySpec(); p.Ceiling == nil || p.Ceiling.Replicas >= most.Replicas {
 		return most
 	}
 	return *p.Ceiling

@@ -105,15 +105,15 @@ func (p *pass) stepFloors() {
 		}
 	}
 	// A status takes no more. Levels name 32 pools at most, so those that are let go were named by levels that are declared no more.
-	for i := len(p.next.Floors) - 1; i >= 0 && len(p.next.Floors) > mostFloors; i-- {
+	for i := len(p.next.Floors) - 1; i >= 0 && len(p.next.Floors) > maxFloors; i-- {
 		if p.asks(p.next.Floors[i].Pool).Replicas == 0 {
 			p.next.Floors = slices.Delete(p.next.Floors, i, i+1)
 		}
 	}
 }
 
-// mostFloors is how many floors a Site's status has at most (MaxItems of status.surge.floors).
-const mostFloors = 64
+// maxFloors is how many floors a Site's status has at most (MaxItems of status.surge.floors).
+const maxFloors = 64
 
 func (p *pass) stepFloor(pool Pool) FloorState {
 	is, was := p.asks(pool), p.was.Floor(pool)

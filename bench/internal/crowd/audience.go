@@ -16,7 +16,7 @@ import (
 // Bounds of what latencies are told apart, in microseconds.
 const (
 	leastMicros = 1
-	mostMicros  = 300_000_000
+	maxMicros   = 300_000_000
 	digits      = 3
 )
 
@@ -105,7 +105,7 @@ func (a *audience) begin() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.begun, a.last = time.Now(), time.Time{}
-	a.latencies = hdrhistogram.New(leastMicros, mostMicros, digits)
+	a.latencies = hdrhistogram.New(leastMicros, maxMicros, digits)
 	a.bytes, a.repeated, a.common = 0, 0, 0
 	for _, r := range a.fast {
 		r.lost.Store(0)
@@ -155,7 +155,7 @@ func (a *audience) got(r *reader, samples [][]byte) {
 			a.newest, a.common = number, max(a.common, now.Sub(at))
 		}
 		a.bytes += int64(len(s))
-		_ = a.latencies.RecordValue(max(leastMicros, min(mostMicros, now.Sub(at).Microseconds())))
+		_ = a.latencies.RecordValue(max(leastMicros, min(maxMicros, now.Sub(at).Microseconds())))
 	}
 	if len(samples) > 0 {
 		a.last = now

@@ -37,8 +37,8 @@ type Supply struct {
 // BatchInterval is how long a gateway gathers datagrams for a message.
 const BatchInterval = 100 * time.Millisecond
 
-// batchMost is how large a gateway lets a message become, in bytes.
-const batchMost = 256 << 10
+// maxBatch is how large a gateway lets a message become, in bytes.
+const maxBatch = 256 << 10
 
 // Number of the last sample that was published.
 func (s *Supply) Number() uint64 { return s.number }
@@ -130,7 +130,7 @@ func (s *Supply) message(samples, size int) *nats.Msg {
 func (s *Supply) Rate(ctx context.Context, perSecond, size int, during time.Duration) error {
 	interval := max(BatchInterval, time.Second/time.Duration(perSecond))
 	samples := max(1, int(int64(perSecond)*int64(interval)/int64(time.Second)))
-	if samples*size > batchMost {
+	if samples*size > maxBatch {
 		return fmt.Errorf("%d samples of %d bytes do not fit into a message", samples, size)
 	}
 	begin := time.Now()

@@ -44,9 +44,9 @@ func (o *Object) String() string {
 // extensions of files that are read in a folder, as kubectl apply -f reads them.
 var extensions = []string{".yaml", ".yml", ".json"}
 
-// mostBytes bounds what one command reads: 10,000 Instruments are about 4 MB, and what is read takes 35 times as much memory as manifests, and 90
+// maxBytes bounds what one command reads: 10,000 Instruments are about 4 MB, and what is read takes 35 times as much memory as manifests, and 90
 // times as much as a map of short values.
-const mostBytes = 16 << 20
+const maxBytes = 16 << 20
 
 // Command is one that reads manifests, in the words of its errors.
 type Command struct {
@@ -78,11 +78,11 @@ func (c *Command) Load(paths []string, namespace string) ([]*Object, error) {
 	}
 	var all []*Object
 	var errs []error
-	for left := int64(mostBytes); len(files) > 0; files = files[1:] {
+	for left := int64(maxBytes); len(files) > 0; files = files[1:] {
 		file := files[0]
 		text, err := read(file, left)
 		if errors.Is(err, errTooLarge) {
-			return nil, fmt.Errorf("%s: %w than the %d MiB that %s reads: name only manifests with %s", file, err, mostBytes>>20, c.Name, c.Flag)
+			return nil, fmt.Errorf("%s: %w than the %d MiB that %s reads: name only manifests with %s", file, err, maxBytes>>20, c.Name, c.Flag)
 		}
 		left -= int64(len(text))
 		if err != nil {

@@ -19,8 +19,8 @@ import (
 const (
 	// settle is how long files are left alone before they are read: an editor writes, renames and removes.
 	settle = 300 * time.Millisecond
-	// mostSettle is how long they are waited for at most: in the same folder something else may be written all the time.
-	mostSettle = 3 * time.Second
+	// maxSettle is how long they are waited for at most: in the same folder something else may be written all the time.
+	maxSettle = 3 * time.Second
 	// lookEvery is how often they are read without an event: there is none of a folder that was removed and made again.
 	lookEvery = 5 * time.Second
 )
@@ -38,7 +38,7 @@ func SumOf(paths []string) Sum {
 		var text []byte
 		info, err := os.Stat(file)
 		if err == nil && info.Mode().IsRegular() {
-			text, err = read(file, mostBytes)
+			text, err = read(file, maxBytes)
 		}
 		fmt.Fprintln(h, file, len(text), err)
 		h.Write(text)
@@ -74,7 +74,7 @@ func Watch(ctx context.Context, paths []string, seen Sum, changed func()) error 
 			return nil
 		case <-w.Events:
 			if due == nil {
-				latest = time.Now().Add(mostSettle)
+				latest = time.Now().Add(maxSettle)
 			}
 			due = time.After(min(settle, time.Until(latest)))
 		case err := <-w.Errors:

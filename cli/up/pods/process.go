@@ -20,10 +20,10 @@ import (
 type Program func(ctx context.Context, arguments []string) error
 
 const (
-	// A program that ends is started again after leastBackOff, and after twice as long each time, up to mostBackOff;
+	// A program that ends is started again after leastBackOff, and after twice as long each time, up to maxBackOff;
 	// one that ran for longer than that begins anew.
 	leastBackOff = time.Second
-	mostBackOff  = time.Minute
+	maxBackOff   = time.Minute
 	// probeEvery is how often a pod is asked whether it is ready, and probeTimeout how long it may take.
 	probeEvery   = 2 * time.Second
 	probeTimeout = 2 * time.Second
@@ -108,7 +108,7 @@ func (p *process) run(ctx context.Context) {
 			p.finish(err)
 			return
 		}
-		if time.Since(began) > mostBackOff {
+		if time.Since(began) > maxBackOff {
 			wait = leastBackOff
 		}
 		p.log.Error("the program ended and is started again", "pod", p.pod.name.Name, "program", p.pod.program, "error", err, "in", wait.String())
@@ -116,7 +116,7 @@ func (p *process) run(ctx context.Context) {
 		if !retry.Sleep(ctx, wait) {
 			return
 		}
-		wait = min(2*wait, mostBackOff)
+		wait = min(2*wait, maxBackOff)
 	}
 }
 

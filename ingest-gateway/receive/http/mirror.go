@@ -104,8 +104,8 @@ func (q *request) refuseMirror(cause wire.Cause, err error) {
 	q.refuseUnread(cause, err)
 }
 
-// mostAhead is how far the clock of a Site may be ahead of ours.
-const mostAhead = 24 * time.Hour
+// maxAhead is how far the clock of a Site may be ahead of ours.
+const maxAhead = 24 * time.Hour
 
 // receiveMirrored receives one object of a guest, or of an instrument of the Site.
 func (q *request) receiveMirrored(m wire.MirroredObject) {
@@ -146,8 +146,8 @@ func (q *request) wantedOf(m wire.MirroredObject) (wanted digests, size int64, e
 		return wanted, anySize, wire.CheckSentName(m.Path)
 	case m.Origin == nil:
 		return wanted, m.Size, wire.CheckSentName(m.Path)
-	case time.Until(m.ReceivedAt) > mostAhead:
-		return nil, 0, fmt.Errorf("%s: receivedAt %s is more than %v ahead of this gateway's clock: set the clock that is wrong", wire.HeaderRecord, wire.FormatTime(m.ReceivedAt), mostAhead)
+	case time.Until(m.ReceivedAt) > maxAhead:
+		return nil, 0, fmt.Errorf("%s: receivedAt %s is more than %v ahead of this gateway's clock: set the clock that is wrong", wire.HeaderRecord, wire.FormatTime(m.ReceivedAt), maxAhead)
 	default:
 		return wanted, m.Size, q.server.cfg.Archive.CheckMirrored(q.listener.Instrument, q.source, m)
 	}

@@ -32,8 +32,8 @@ type Slots struct {
 	size int64
 	held atomic.Int64
 	// most unidentified connections, of all addresses and of one.
-	most, mostOfOne int
-	displaced       func(netip.AddrPort)
+	most, maxOfOne int
+	displaced      func(netip.AddrPort)
 
 	mu sync.Mutex
 	// served are identified, and neither idle nor held.
@@ -61,7 +61,7 @@ func NewSlots(n int64, displaced func(source netip.AddrPort)) *Slots {
 		displaced = func(netip.AddrPort) {}
 	}
 	return &Slots{
-		free: semaphore.NewWeighted(n), size: n, most: most, mostOfOne: max(most/addressShare, 1), displaced: displaced,
+		free: semaphore.NewWeighted(n), size: n, most: most, maxOfOne: max(most/addressShare, 1), displaced: displaced,
 		unidentified: newCrowd(), idle: newCrowd(), served: newCrowd(),
 	}
 }
@@ -115,7 +115,7 @@ func slotOf(m *member) *Slot {
 // tooMany returns the unidentified connection that is closed for another one,
 // nil where none need be. The mutex is held.
 func (s *Slots) tooMany(newcomer *Slot) *Slot {
-	if s.unidentified.count(&newcomer.member) >= s.mostOfOne {
+	if s.unidentified.count(&newcomer.member) >= s.maxOfOne {
 		return slotOf(s.unidentified.oldestOf(&newcomer.member))
 	}
 	if s.unidentified.size >= s.most {

@@ -31,9 +31,9 @@ type Report struct {
 // freshFor is how old a report may be. Pods report each second: one report may be lost, and another one on its way.
 const freshFor = 3 * time.Second
 
-// mostHidden bounds the demand that refusals stand for, in times of what was answered: a pod that answers hardly anything says
+// maxHidden bounds the demand that refusals stand for, in times of what was answered: a pod that answers hardly anything says
 // little of how much is asked.
-const mostHidden = 10
+const maxHidden = 10
 
 // Load is that of all pods of a pool in one second, in pods: 3 is what three full ones carry.
 type Load struct {
@@ -99,7 +99,7 @@ func (r *Report) load() (float64, Budget) {
 		}
 	}
 	if r.Refused > 0 {
-		most = max(most, 1) * min(mostHidden, 1+float64(r.Refused)/float64(max(1, r.Answered)))
+		most = max(most, 1) * min(maxHidden, 1+float64(r.Refused)/float64(max(1, r.Answered)))
 	}
 	return most, of
 }

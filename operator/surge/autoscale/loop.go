@@ -51,10 +51,10 @@ type Loop struct {
 	loads window
 	// began is when it did.
 	began time.Time
-	// panicSince is when the panic window last asked for as much as makes panic; zero: it is over. panicMost is what was asked for
+	// panicSince is when the panic window last asked for as much as makes panic; zero: it is over. panicMax is what was asked for
 	// since it began.
 	panicSince time.Time
-	panicMost  int32
+	panicMax   int32
 	// recent are decisions of the last ScaleDownDelay that none after them exceeds: the first one is the greatest. starting are those
 	// of the last StartTime that none after them falls below: the first one is the least. So are rising, of what the stable window
 	// asked for in the last ScaleUpDelay.
@@ -108,7 +108,7 @@ func (a Asked) Why() string {
 // New begins with the pods that there are. It removes none of them before it knows a whole stable window and ScaleDownDelay: it
 // begins in panic.
 func New(cfg Config, replicas int32, now time.Time) *Loop {
-	l := &Loop{cfg: cfg, began: now, panicSince: now, panicMost: replicas, asked: Asked{Replicas: replicas, Panic: true, target: cfg.TargetUtilization}}
+	l := &Loop{cfg: cfg, began: now, panicSince: now, panicMax: replicas, asked: Asked{Replicas: replicas, Panic: true, target: cfg.TargetUtilization}}
 	l.wait(now)
 	return l
 }
@@ -159,9 +159,9 @@ func (l *Loop) Decide(now time.Time, ready int32) Asked {
 		if urgent > wanted {
 			asked.Replicas, asked.Load, asked.window = urgent, panicky, window
 		}
-		l.panicMost = max(l.panicMost, asked.Replicas)
-		if asked.Replicas < l.panicMost {
-			asked.Replicas, asked.Held = l.panicMost, "less than a minute ago it grew fast"
+		l.panicMax = max(l.panicMax, asked.Replicas)
+		if asked.Replicas < l.panicMax {
+			asked.Replicas, asked.Held = l.panicMax, "less than a minute ago it grew fast"
 			if l.panicSince.Equal(l.began) {
 				asked.Held = "the load of the last minute is not known yet"
 			}
@@ -197,7 +197,7 @@ func (l *Loop) panics(now time.Time, load, pods float64) bool {
 	switch {
 	case times >= l.cfg.PanicThreshold, l.cfg.PanicUtilization > 0 && fill >= l.cfg.PanicUtilization:
 		if l.panicSince.IsZero() {
-			l.panicMost = 0
+			l.panicMax = 0
 		}
 		l.panicSince = now
 	case !l.panicSince.IsZero() && now.Sub(l.panicSince) >= l.cfg.StableWindow:

@@ -17,15 +17,15 @@ import (
 // amounts are those of resources: of CPU in thousandths, of all others in whole ones.
 type amounts map[corev1.ResourceName]int64
 
-// mostAmount bounds an amount: thousandths and sums of what somebody writes into a manifest may exceed an int64, and then be anything.
-const mostAmount = 1 << 60
+// maxAmount bounds an amount: thousandths and sums of what somebody writes into a manifest may exceed an int64, and then be anything.
+const maxAmount = 1 << 60
 
 func amountsOf(list corev1.ResourceList) amounts {
 	all := make(amounts, len(list)+1)
 	for name, q := range list {
 		switch cpu := name == corev1.ResourceCPU; {
-		case q.CmpInt64(mostAmount) > 0, cpu && q.CmpInt64(mostAmount/1000) > 0:
-			all[name] = mostAmount
+		case q.CmpInt64(maxAmount) > 0, cpu && q.CmpInt64(maxAmount/1000) > 0:
+			all[name] = maxAmount
 		case cpu:
 			all[name] = q.MilliValue()
 		default:
@@ -54,13 +54,13 @@ func (free amounts) short(need amounts) corev1.ResourceName {
 
 func (free amounts) sub(need amounts) {
 	for name, n := range need {
-		free[name] = max(free[name]-n, -mostAmount)
+		free[name] = max(free[name]-n, -maxAmount)
 	}
 }
 
 func (free amounts) add(need amounts) {
 	for name, n := range need {
-		free[name] = min(free[name]+n, mostAmount)
+		free[name] = min(free[name]+n, maxAmount)
 	}
 }
 

@@ -121,8 +121,8 @@ func toleratesCordon(spec *corev1.PodSpec) bool {
 	return scheduling.TolerationsTolerateTaint(klog.Background(), spec.Tolerations, taint, true)
 }
 
-// mostWaiting bounds how many pods that wait for a node are looked at.
-const mostWaiting = 500
+// maxWaiting bounds how many pods that wait for a node are looked at.
+const maxWaiting = 500
 
 // seat puts the pods of others that wait for a node, and are not less important than the pool's, where there is space for them.
 func seat(nodes []node, waiting []*corev1.Pod, pool *Pool, priority int32) {
@@ -131,7 +131,7 @@ func seat(nodes []node, waiting []*corev1.Pod, pool *Pool, priority int32) {
 		if pool.owns(pod) || scheduling.PodPriority(pod) < priority {
 			continue
 		}
-		if tried++; tried > mostWaiting {
+		if tried++; tried > maxWaiting {
 			return
 		}
 		need := needs(pod)

@@ -38,7 +38,7 @@ func (p *placement) reasons() string {
 	slices.SortStableFunc(groups, func(a, b group) int { return cmp.Compare(a.rank, b.rank) })
 	var all []string
 	for i, g := range groups {
-		if i == mostReasons {
+		if i == maxReasons {
 			all = append(all, "others for other reasons")
 			break
 		}
@@ -47,7 +47,7 @@ func (p *placement) reasons() string {
 	return strings.Join(all, "; ")
 }
 
-const mostReasons = 4
+const maxReasons = 4
 
 // step says what to do, in view of the nodes that are closest to taking a pod.
 func (p *placement) step() string {

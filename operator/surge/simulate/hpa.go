@@ -56,7 +56,7 @@ func (s *scaler) desired(now time.Time, used float64, ready, replicas int32) int
 	if math.Abs(ratio-1) <= hpaTolerance {
 		wanted = replicas
 	}
-	wanted = min(max(LeastPods, wanted), MostPods)
+	wanted = min(max(MinPods, wanted), MaxPods)
 	for len(s.recommended) > 0 && now.Sub(s.recommended[0].at) >= hpaStabilization {
 		s.recommended = s.recommended[1:]
 	}

@@ -65,9 +65,9 @@ func (o *ours) Decide(now time.Time, seen Seen) int32 {
 	o.loop.Add(autoscale.Load{At: now, Total: seen.Load, Because: autoscale.Throughput})
 	asked := o.loop.Decide(now, seen.Ready)
 	o.look(now)
-	least := max(LeastPods, o.state.Floor(pool).Replicas)
+	least := max(MinPods, o.state.Floor(pool).Replicas)
 	if from := [2]int32{asked.Replicas, least}; from != o.scaled {
-		scale := autoscale.Scale{Asked: autoscale.Count{Replicas: from[0]}, Floor: autoscale.Count{Replicas: from[1]}, Ceiling: autoscale.Count{Replicas: MostPods}}
+		scale := autoscale.Scale{Asked: autoscale.Count{Replicas: from[0]}, Floor: autoscale.Count{Replicas: from[1]}, Ceiling: autoscale.Count{Replicas: MaxPods}}
 		o.scaled, o.replicas = from, scale.Replicas().Replicas
 	}
 	return o.replicas

@@ -84,7 +84,7 @@ func Run(s *Scenario, kind Kind, trace bool) Result {
 		}
 		now = now.Add(step)
 		before := set.all()
-		to := min(max(LeastPods, policy.Decide(now, Seen{Load: load, Used: used, Ready: set.ready, Replicas: before, For: step})), MostPods)
+		to := min(max(MinPods, policy.Decide(now, Seen{Load: load, Used: used, Ready: set.ready, Replicas: before, For: step})), MaxPods)
 		if to > before {
 			r.ScaleUps++
 			if s.enough(before, now) {

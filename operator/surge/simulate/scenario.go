@@ -16,9 +16,9 @@ const (
 	calmNoise = 0.05
 	// target is how full pods are to be.
 	target = 0.7
-	// LeastPods and MostPods bound the pool for every policy.
-	LeastPods = 2
-	MostPods  = 64
+	// MinPods and MaxPods bound the pool for every policy.
+	MinPods = 2
+	MaxPods = 64
 )
 
 // Steps of virtual time.
@@ -128,5 +128,5 @@ func (s *Scenario) step(now time.Time) time.Duration {
 func pods(load float64) int32 { return podsAt(load, target) }
 
 func podsAt(load, utilization float64) int32 {
-	return min(max(LeastPods, int32(math.Ceil(load/utilization-1e-9))), MostPods)
+	return min(max(MinPods, int32(math.Ceil(load/utilization-1e-9))), MaxPods)
 }

@@ -28,9 +28,8 @@ func AttemptsFor(patience time.Duration) iter.Seq[int] {
 	}
 }
 
-// Await asks until holds returns true, and fails the test with the message once Patience is over or the test has ended. Arguments
-// of type func() any are called for their value at that time.
-func Await(t testing.TB, holds func() bool, format string, args ...any) {
+// Await asks until holds returns true. Once Patience is over or the test has ended, it fails the test and names what does not hold.
+func Await(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for range Attempts() {
 		if holds() {
@@ -40,10 +39,5 @@ func Await(t testing.TB, holds func() bool, format string, args ...any) {
 			break
 		}
 	}
-	for i, arg := range args {
-		if value, ok := arg.(func() any); ok {
-			args[i] = value()
-		}
-	}
-	t.Fatalf(format, args...)
+	t.Fatalf("not within %v: %s", Patience, what)
 }

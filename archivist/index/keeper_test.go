@@ -41,7 +41,7 @@ func TestIndex(t *testing.T) {
 
 	l.compact(k, camera, day)
 	l.check("a version") // without a flush
-	if _, entry := l.indexed(camera); entry.Root != 1 || len(entry.Open) != 0 {
+	if _, entry := l.indexed(camera); entry.Root != 1 || entry.RootIncarnation != "two" || len(entry.Open) != 0 {
 		t.Errorf("a closed day is in no root: %+v", entry)
 	}
 	late := l.record(camera, noon.Add(time.Hour))

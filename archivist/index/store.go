@@ -149,7 +149,7 @@ func (k *Keeper) root(ctx context.Context, i *instrumentIndex) (int, error) {
 			return 0, err
 		}
 		k.cfg.Metrics.roots.Inc()
-		i.entry.Root, i.entry.Open, i.newest = number, nil, number
+		i.entry.Root, i.entry.RootIncarnation, i.entry.Open, i.newest = number, k.cfg.Incarnation, nil, number
 		i.rooted, i.closed = time.Now(), false
 		return number, nil
 	}

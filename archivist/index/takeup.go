@@ -232,7 +232,7 @@ func (k *Keeper) rebuildBook(ctx context.Context, name string) error {
 		return err
 	}
 	base := manifest.MergeDays(root.Days, i.entry.Open)
-	i.entry = wire.IndexEntry{Root: root.Header.Number, LatestObserved: i.entry.LatestObserved}
+	i.entry = wire.IndexEntry{Root: root.Header.Number, RootIncarnation: root.Header.Incarnation, LatestObserved: i.entry.LatestObserved}
 	found, there := 0, map[wire.Day]bool{}
 	for day, err := range manifest.Days(ctx, k.cfg.Store, k.cfg.Site, name) {
 		if err != nil {
@@ -264,7 +264,7 @@ func (k *Keeper) rebuildBook(ctx context.Context, name string) error {
 	}
 	if found < len(root.Days) { // days that the root tells of are gone
 		open := i.entry.Open
-		i.entry.Root, i.entry.Open = 0, nil
+		i.entry.Root, i.entry.RootIncarnation, i.entry.Open = 0, "", nil
 		for _, d := range manifest.MergeDays(root.Days, open) {
 			if there[d.Day] {
 				i.set(d)

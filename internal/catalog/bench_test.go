@@ -38,7 +38,7 @@ func BenchmarkFind(b *testing.B) {
 	}
 	d.index()
 	c.index.entries[camera] = wire.IndexEntry{Root: 1}
-	c.cache.put("root/"+camera+"/1", newRoot(days), costOf(days))
+	c.cache.put("root/"+camera+"/1/", newRoot(days), costOf(days))
 	c.cache.put("day/"+camera+"/"+tagOf(*last, "", nil), d, 1440*recordCost)
 	c.overlay.begin(wire.StreamCursor{Epoch: "e", Next: 1})
 	for i := range 60 {

@@ -66,11 +66,11 @@ func (c *Catalog) InstrumentTags(ctx context.Context) (map[string]string, error)
 	return tags, nil
 }
 
-// instrumentTag: roots are written once. The mutex is held.
+// instrumentTag names the root by its number and its writer, which together name one content. The mutex is held.
 func (c *Catalog) instrumentTag(name string) string {
 	entry, fresh := c.index.entries[name], c.overlay.of(name)
 	h := sha256.New()
-	_, _ = fmt.Fprintln(h, entry.Root)
+	_, _ = fmt.Fprintln(h, entry.Root, entry.RootIncarnation)
 	for _, d := range entry.Open {
 		_, _ = fmt.Fprintln(h, tagOf(d, c.overlay.epoch, fresh[d.Day]))
 	}
@@ -93,7 +93,7 @@ func (c *Catalog) known(ctx context.Context, instrument string) (snapshot, error
 			return s, nil
 		}
 		var err error
-		s.root, err = c.root(ctx, instrument, s.entry.Root)
+		s.root, err = c.root(ctx, instrument, s.entry)
 		if errors.Is(err, objectstore.ErrNotFound) && try == rootRereads {
 			err = fmt.Errorf("%v: %w", err, manifest.ErrMissing)
 		}
@@ -143,9 +143,9 @@ func (r root) holding(path string) []wire.RootDay {
 	return all
 }
 
-func (c *Catalog) root(ctx context.Context, instrument string, number int) (root, error) {
-	v, err := c.load(ctx, "root/"+instrument+"/"+strconv.Itoa(number), 0, func(ctx context.Context) (any, int64, error) {
-		r, err := manifest.ReadRoot(ctx, c.cfg.Store, c.cfg.Site, instrument, number)
+func (c *Catalog) root(ctx context.Context, instrument string, entry wire.IndexEntry) (root, error) {
+	v, err := c.load(ctx, "root/"+instrument+"/"+strconv.Itoa(entry.Root)+"/"+entry.RootIncarnation, 0, func(ctx context.Context) (any, int64, error) {
+		r, err := manifest.ReadRoot(ctx, c.cfg.Store, c.cfg.Site, instrument, entry.Root)
 		return newRoot(r.Days), costOf(r.Days), err
 	})
 	if err != nil {

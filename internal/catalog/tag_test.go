@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"log/slog"
 	"testing"
 
 	"github.com/substorm/substorm/internal/wire"
@@ -31,5 +32,22 @@ func TestTagOf(t *testing.T) {
 	before, restored := []*item{{sequence: 7, at: 70}}, []*item{{sequence: 7, at: 71}}
 	if day := (wire.RootDay{Day: "2026-11-18"}); tagOf(day, "19aa", before) == tagOf(day, "19aa", restored) {
 		t.Error("a day has one tag with either of two notices")
+	}
+}
+
+// A restored archive gives the number of a root again: the tag of the instrument tells both roots apart.
+func TestInstrumentTagOfRestored(t *testing.T) {
+	t.Parallel()
+	c := New(Config{Site: site, Log: slog.New(slog.DiscardHandler)})
+	tag := func(entry wire.IndexEntry) string {
+		c.index.entries[camera] = entry
+		return c.instrumentTag(camera)
+	}
+	before, restored := wire.IndexEntry{Root: 7, RootIncarnation: "19aa"}, wire.IndexEntry{Root: 7, RootIncarnation: "19bb"}
+	if tag(before) == tag(restored) {
+		t.Error("two roots with one number have one tag")
+	}
+	if tag(before) != tag(before) {
+		t.Error("a root has two tags")
 	}
 }

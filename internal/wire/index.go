@@ -29,6 +29,9 @@ const IndexListedKey = "_listed"
 type IndexEntry struct {
 	// Root is the number of the newest root; 0 where there is none yet.
 	Root int `json:"root,omitempty"`
+	// RootIncarnation is that of the root's writer, which gives a number to one root only: a restored archive counts on from
+	// an older number, and another incarnation writes its roots.
+	RootIncarnation string `json:"rootIncarnation,omitempty"`
 	// Open days, ascending.
 	Open []RootDay `json:"open,omitempty"`
 	// LatestObserved is the greatest observation time that any day ever held.

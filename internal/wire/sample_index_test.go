@@ -72,7 +72,7 @@ func sampleRootDay() RootDay {
 }
 
 func sampleIndex() IndexEntry {
-	return IndexEntry{Root: 17, Open: []RootDay{sampleRootDay(), {Day: "2026-11-22", Parts: PartNumbers{{1, 1}}, Entries: 1, Bytes: 5,
+	return IndexEntry{Root: 17, RootIncarnation: "01k9zqv7r4", Open: []RootDay{sampleRootDay(), {Day: "2026-11-22", Parts: PartNumbers{{1, 1}}, Entries: 1, Bytes: 5,
 		Dirs: []string{""}, FirstPath: "first", LastPath: "first"}}, LatestObserved: ptr(sampleTime)}
 }
 

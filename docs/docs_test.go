@@ -17,13 +17,16 @@ import (
 
 var example = regexp.MustCompile("(?s)<!-- example: ([a-z.-]+) -->\n```json\n(.*?)```")
 
+// reference is a link of the README of the internal formats to a golden file.
+var reference = regexp.MustCompile(`\(testdata/v1/([a-z.-]+)\)`)
+
 // superseded are golden files whose values are spelled otherwise today; they are still read.
 var superseded = map[string]bool{"heartbeat-sampling.json": true, "status-sender-sampling.json": true, "registry-sampling.json": true}
 
 // formats are the pages that say how what is stored or sent looks.
 var formats = []string{"reference/archive-format.md", "reference/wire-protocols.md", "../internal/wire/README.md"}
 
-// TestExamples: the examples of these pages are the golden files of internal/wire.
+// TestExamples: the examples of these pages are the golden files of internal/wire, or links to them.
 func TestExamples(t *testing.T) {
 	var text []byte
 	for _, page := range formats {
@@ -48,6 +51,13 @@ func TestExamples(t *testing.T) {
 		}
 		if diff := cmp.Diff(string(want), got.String()); diff != "" {
 			t.Errorf("example %s (-golden +page):\n%s", name, diff)
+		}
+	}
+	for _, m := range reference.FindAllSubmatch(text, -1) {
+		name := string(m[1])
+		shown[name] = true
+		if _, err := os.Stat(filepath.Join(golden, name)); err != nil {
+			t.Errorf("link to %s: %v", name, err)
 		}
 	}
 	files, err := filepath.Glob(filepath.Join(golden, "*.json"))

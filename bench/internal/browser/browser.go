@@ -10,9 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/heapprofiler"
-	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 )
 
@@ -26,7 +23,7 @@ const Timeout = 30 * time.Second
 func Start(l testing.TB) (*Browser, error) {
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(l.TempDir()),
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("js-flags", "--expose-gc"),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
 		// A page that nobody looks at would be slowed down.
 		chromedp.Flag("disable-background-timer-throttling", true), chromedp.Flag("disable-renderer-backgrounding", true),
 		chromedp.Flag("disable-backgrounding-occluded-windows", true))
@@ -67,15 +64,4 @@ func (t *Tab) Read(expression string, into any) error {
 		return err
 	}
 	return json.Unmarshal([]byte(text), into)
-}
-
-// Heap is what the page's scripts hold after their garbage is collected, in bytes.
-func (t *Tab) Heap() (bytes float64, err error) {
-	ctx, cancel := context.WithTimeout(t.ctx, Timeout)
-	defer cancel()
-	if _, err := chromedp.Call(ctx, heapprofiler.CollectGarbage, cdp.Empty{}); err != nil {
-		return 0, err
-	}
-	usage, err := chromedp.Call(ctx, runtime.GetHeapUsage, cdp.Empty{})
-	return usage.UsedSize + usage.BackingStorageSize, err
 }

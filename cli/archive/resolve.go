@@ -125,9 +125,9 @@ func addRetracted(f *pflag.FlagSet, retracted *bool) {
 	f.BoolVar(retracted, "retracted", false, "also give what was retracted")
 }
 
-// standing resolves a name to an object as its manifest has it now, because its metadata does not
-// know later changes of its state; an object that is not listed yet is returned as it is. A
-// retracted object is refused unless retracted is set. Errors: those of the manifests.
+// standing resolves a name to an object with the record of its day's manifest, because the object's metadata
+// does not know later changes of its state. An object that is not listed yet keeps the state of its metadata. Expired
+// and purged objects are refused, and retracted ones unless retracted is set. Other errors: those of the manifests.
 func standing(ctx context.Context, b *backend.Backend, store objectstore.Store, name string, s *selection, retracted bool) (wire.Notice, error) {
 	n, err := resolve(ctx, b, store, name, s)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 const (
 	entriesBatch = 1000
 	entriesBytes = 8 << 20
-	// entriesPatience is how long no server may have the bucket, and entriesPause is between looks.
+	// entriesPatience bounds how long the bucket may have no server, and entriesPause is the pause between two tries.
 	entriesPatience = 5 * time.Second
 	entriesPause    = 100 * time.Millisecond
 )

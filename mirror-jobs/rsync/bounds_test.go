@@ -135,7 +135,7 @@ func TestEndlessMessages(t *testing.T) {
 	}
 }
 
-// A file that is larger than an object may be, or than it was listed, is not fetched, and keeps nothing else from coming.
+// A file that is larger than an object may be is not fetched, nor one that is much larger than it was listed; all others are.
 func TestLargeFiles(t *testing.T) {
 	s, dir := sourceOf(t, 0)
 	for name, size := range map[string]int{"fits.bin": 100, "grew.bin": 600, "large.bin": 2000, "lied.bin": 3 << 20, "lies.bin": 2000} {

@@ -165,8 +165,8 @@ func (q *Queue) copyTo(path string, s Source) (size int64, sum [sha256.Size]byte
 }
 
 // commit renames what was prepared, all of it with one sync of each folder, and writes
-// down what was taken. If the sync of the queue's folder fails, nothing is taken: files
-// that have their bytes elsewhere too stay there, and are looked at again.
+// down what was taken. If the sync of the queue's folder fails, copies are removed, and their
+// sources are looked at again; a file that was moved has its bytes in the queue alone, and is taken.
 func (q *Queue) commit(adding []addition) ([]Entry, error) {
 	var failed []error
 	var entered []addition

@@ -22,8 +22,8 @@ const unidentifiedShare, addressShare = 4, 4
 // slots at most, and of that part a part for each address; where there are more, the oldest
 // of the address that has the most is closed. If all slots are taken, an identified
 // connection over which nothing is sent (HTTP between two requests) is closed for another
-// one; if there is none, the oldest of those that wait for their senders, of the address
-// that has the most, unless the newcomer's has as many. So senders that may send find a
+// one; if there is none, the oldest one in service of the address that has the most, if the
+// newcomer's address would still have fewer. So senders that may send find a
 // slot, however many connections others open and keep.
 // An address is one of IPv4, or a network of 64 bits of IPv6; where an IPv6 network of 48
 // bits has many of these it counts as one.

@@ -19,6 +19,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 // clusterName keeps the tests' cluster apart from the demo's.
@@ -139,21 +141,19 @@ func (l *lab) env() []string {
 	return append(os.Environ(), "KUBECONFIG="+l.kubeconfig)
 }
 
-// kubectl runs kubectl in our namespace and fails the test if it fails. Commands that only read are retried for a while: an API server that has
+// kubectl runs kubectl in our namespace and fails the test if it fails. Commands that only read are tried for a minute: an API server that has
 // too much to do refuses some connections.
 func (l *lab) kubectl(t testing.TB, args ...string) string {
 	t.Helper()
-	tries := 1
-	if args[0] == "get" {
-		tries = 20
-	}
 	var out string
 	var err error
-	for range tries {
+	for range testenv.AttemptsFor(time.Minute) {
 		if out, err = l.tryKubectl(args...); err == nil {
 			return out
 		}
-		time.Sleep(500 * time.Millisecond)
+		if args[0] != "get" {
+			break
+		}
 	}
 	t.Fatal(err)
 	return ""
@@ -195,17 +195,13 @@ func (l *lab) cluster(t testing.TB, args ...string) {
 // last error where that does not happen.
 func eventually(t testing.TB, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := check()
-		if err == nil {
+	var err error
+	for range testenv.AttemptsFor(patience) {
+		if err = check(); err == nil {
 			return
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %v", patience, err)
-		}
-		time.Sleep(500 * time.Millisecond)
 	}
+	t.Fatalf("not within %v: %v", patience, err)
 }
 
 // background is a command that runs beside the test.

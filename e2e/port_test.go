@@ -79,7 +79,7 @@ func untilAccepted(t testing.TB, since time.Time, address string) time.Duration 
 			_ = conn.Close()
 			return took
 		}
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(2 * time.Millisecond) // the resolution of what is measured
 	}
 	t.Fatalf("%s accepted no connection within %v", address, patience)
 	return 0

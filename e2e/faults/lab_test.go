@@ -157,7 +157,7 @@ func (l *lab) substorm(ctx context.Context, args ...string) (string, error) {
 func (l *lab) await(what string, try func(context.Context) error) {
 	l.t.Helper()
 	var err error
-	for deadline := time.Now().Add(l.patience); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+	for range testenv.AttemptsFor(l.patience) {
 		ctx, cancel := context.WithTimeout(l.t.Context(), l.tryFor)
 		err = try(ctx)
 		cancel()

@@ -36,10 +36,11 @@ type sender struct {
 	datagrams uint64
 }
 
-// Between two objects, and between two datagrams, of one sender.
+// Between two objects, and between two datagrams, of one sender, and before it sends an object again that got no receipt.
 const (
 	objectInterval   = 100 * time.Millisecond
 	datagramInterval = 10 * time.Millisecond
+	againInterval    = 200 * time.Millisecond
 )
 
 func startSender(t *testing.T, p *pool) *sender {
@@ -91,7 +92,7 @@ func (s *sender) sendObjects(instrument string, worker uint64, send func(object 
 
 func (s *sender) sendUntilReceipt(instrument, name string, object []byte, send func([]byte, string) error) bool {
 	var err error
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(againInterval) {
 		if err = send(object, name); err == nil {
 			s.mu.Lock()
 			s.receipted[instrument][sha256.Sum256(object)] = name

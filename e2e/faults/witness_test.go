@@ -47,7 +47,7 @@ func (l *lab) startWitness() *witness {
 			ctx, cancel := context.WithTimeout(l.t.Context(), l.tryFor)
 			_ = w.catchUp(ctx) // NATS may be away: the last look, that of checkDatagrams, must succeed
 			cancel()
-			time.Sleep(200 * time.Millisecond)
+			time.Sleep(200 * time.Millisecond) // the servers have other work
 		}
 	}()
 	l.t.Cleanup(func() { <-ended })

@@ -168,7 +168,7 @@ func ids(messages []message) []string {
 func await(t *testing.T, what string, check func() error) {
 	t.Helper()
 	var err error
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for range testenv.AttemptsFor(patience) {
 		if err = check(); err == nil {
 			return
 		}
@@ -201,19 +201,43 @@ func (l *lab) sameAsLeaf() {
 	}
 }
 
+// kind of stream that a hub sources, of any Site.
+type kind struct{ stream, subjects func(string) string }
+
+var kinds = []kind{{wire.ObservationStream, wire.ObservationSubjects}, {wire.NoticeStream, wire.NoticeSubjects}}
+
+// atLeaf counts what the leaf's stream of a kind holds.
+func (l *lab) atLeaf(leaf jetstream.JetStream, of kind) (n uint64) {
+	l.t.Helper()
+	await(l.t, "the leaf's stream is counted", func() (err error) {
+		n, err = count(l.t, leaf, of.stream(leafCode), of.subjects(leafCode))
+		return err
+	})
+	return n
+}
+
+// leafReceives waits until each of the leaf's streams holds more than when it was called.
+func (l *lab) leafReceives() {
+	l.t.Helper()
+	leaf := l.leaf.JetStream(l.t)
+	for _, of := range kinds {
+		had := l.atLeaf(leaf, of)
+		await(l.t, "the leaf receives", func() error {
+			if has := l.atLeaf(leaf, of); has <= had {
+				return fmt.Errorf("%s has %d messages, and had %d", of.stream(leafCode), has, had)
+			}
+			return nil
+		})
+	}
+}
+
 // caughtUp waits until the hub's streams hold as many of the leaf's messages as
 // the leaf's did when it was called.
 func (l *lab) caughtUp() {
 	l.t.Helper()
 	hub, leaf := l.hub.JetStream(l.t), l.leaf.JetStream(l.t)
-	for _, of := range []struct{ stream, subjects func(string) string }{
-		{wire.ObservationStream, wire.ObservationSubjects}, {wire.NoticeStream, wire.NoticeSubjects},
-	} {
-		want := uint64(0)
-		await(l.t, "the leaf's stream is counted", func() (err error) {
-			want, err = count(l.t, leaf, of.stream(leafCode), of.subjects(leafCode))
-			return err
-		})
+	for _, of := range kinds {
+		want := l.atLeaf(leaf, of)
 		await(l.t, "the hub has come to what the leaf has", func() error {
 			got, err := count(l.t, hub, of.stream(hubCode), of.subjects(leafCode))
 			if err == nil && got < want {

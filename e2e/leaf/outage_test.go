@@ -29,7 +29,7 @@ func TestOutage(t *testing.T) {
 	testenv.StartArchivist(t, testenv.ArchivistOptions{Site: leafCode, NATS: l.leaf, MinIO: minio, Bucket: leafCode})
 	hubSender := startSender(t, ports[0], ports[1])
 	away := startSender(t, ports[2], ports[3])
-	time.Sleep(time.Second) // what came before the leaf was declared comes, too
+	l.leafReceives() // what came before the leaf was declared comes, too
 	testenv.AddLeaf(t, l.hub, hubCode, leafCode)
 
 	lasts := outage(t)
@@ -46,8 +46,8 @@ func TestOutage(t *testing.T) {
 		o.begin()
 		time.Sleep(o.lasts)
 		o.over()
-		time.Sleep(time.Second)
 		back := time.Now()
+		l.leafReceives()
 		l.caughtUp()
 		t.Logf("%s for %v; the hub had what the leaf has %v later", o.name, back.Sub(began).Round(time.Second), time.Since(back).Round(time.Second))
 	}

@@ -66,7 +66,7 @@ func (s *sender) every(interval time.Duration, send func(n uint64)) {
 func (s *sender) sendObjects() {
 	s.every(100*time.Millisecond, func(n uint64) {
 		object := fmt.Appendf(nil, "frame %d of %s\n", n, s.t.Name())
-		for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) { // a camera sends again after a pause
 			err := testenv.SendObject(s.camera, object)
 			if err == nil {
 				s.objects[sha256.Sum256(object)] = true

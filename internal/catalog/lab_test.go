@@ -19,6 +19,7 @@ import (
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/manifest/manifesttest"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -182,16 +183,6 @@ func (l *lab) flush() {
 	}
 }
 
-// await waits until a condition holds.
-func (l *lab) await(what string, holds func() bool) {
-	l.Helper()
-	for deadline := time.Now().Add(3 * time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			l.Fatalf("after a minute still not: %s", what)
-		}
-	}
-}
-
 // fresh returns how many notices lie over the index.
 func (l *lab) fresh(c *Catalog) int {
 	c.mu.Lock()
@@ -202,7 +193,7 @@ func (l *lab) fresh(c *Catalog) int {
 // ready waits until a catalog knows what was flushed and announced.
 func (l *lab) ready(c *Catalog) {
 	l.Helper()
-	l.await("the catalog knows what there is", func() bool {
+	testenv.Await(l.TB, "the catalog knows what there is", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		state, err := l.kv.Get(context.Background(), wire.IndexListedKey)

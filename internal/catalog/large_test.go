@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -114,7 +115,7 @@ func TestLargerThanTheCache(t *testing.T) {
 	c.cache.keep = time.Millisecond
 	c.cache.mu.Unlock()
 	walk(noon)
-	l.await("it is forgotten", func() bool { return int64(testutil.ToFloat64(c.metrics.cached)) <= 20_000 })
+	testenv.Await(t, "the day is forgotten", func() bool { return int64(testutil.ToFloat64(c.metrics.cached)) <= 20_000 })
 	walk(noon)
 	if reads() == 0 {
 		t.Error("it is not read again")

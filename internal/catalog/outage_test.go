@@ -16,6 +16,7 @@ import (
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -80,12 +81,12 @@ func TestOutage(t *testing.T) {
 		t.Errorf("with NATS away: %+v", r)
 	}
 	l.NATS.Start()
-	l.await("NATS answers", func() bool {
+	testenv.Await(t, "NATS answers", func() bool {
 		_, err := l.JetStream.AccountInfo(t.Context())
 		return err == nil
 	})
 	l.Announce(camera, object(noon.Add(time.Second), "b.jpg"))
-	l.await("what came after the outage", func() bool { return l.find(c, "b.jpg").Path == "b.jpg" })
+	testenv.Await(t, "what came after the outage is found", func() bool { return l.find(c, "b.jpg").Path == "b.jpg" })
 
 	s, err := l.JetStream.Stream(t.Context(), wire.NoticeStream(site))
 	if err != nil {

@@ -73,8 +73,9 @@ func TestRun(t *testing.T) {
 	running.Go(func() { _ = d.Run(ctx) })
 	await := func(what string, want ...int64) []wire.Description {
 		t.Helper()
-		for end := time.Now().Add(testenv.Patience); ; time.Sleep(10 * time.Millisecond) {
-			all := d.All("mag")
+		var all []wire.Description
+		for range testenv.Attempts() {
+			all = d.All("mag")
 			same := len(all) == len(want)
 			for i := range all {
 				same = same && all[i].Generation == want[i]
@@ -82,10 +83,9 @@ func TestRun(t *testing.T) {
 			if same {
 				return all
 			}
-			if time.Now().After(end) {
-				t.Fatalf("%s: %+v, want generations %v", what, all, want)
-			}
 		}
+		t.Fatalf("%s: %+v, want generations %v", what, all, want)
+		return nil
 	}
 	before := await("the first", 1, 2)
 	if got, ok := d.At("cam", noon.Add(-time.Hour)); !ok || got.Generation != 7 {

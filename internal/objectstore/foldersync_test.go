@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 // TestFolderSettled: nobody is told of an object whose name may not outlast a power cut.
@@ -34,9 +35,10 @@ func TestFolderSettled(t *testing.T) {
 	})
 	stored := make(chan error, 1)
 	go func() { stored <- put(t.Context(), store, "slow/x", []byte("abc"), objectstore.PutOptions{}) }()
-	for _, err := os.Stat(filepath.Join(dir, "archive/slow/x")); err != nil; _, err = os.Stat(filepath.Join(dir, "archive/slow/x")) {
-		time.Sleep(time.Millisecond)
-	}
+	testenv.Await(t, "the object has its name", func() bool {
+		_, err := os.Stat(filepath.Join(dir, "archive/slow/x"))
+		return err == nil
+	})
 	calls := map[string]func(context.Context) error{
 		"put": func(ctx context.Context) error {
 			return put(ctx, store, "slow/x", []byte("abc"), objectstore.PutOptions{CreateOnly: true})
@@ -110,12 +112,15 @@ func TestFolderSyncShared(t *testing.T) {
 		if filepath.Base(f.Name()) != "a" {
 			return nil
 		}
-		for syncs++; syncs == 1; time.Sleep(time.Millisecond) { // until all have their names
+		if syncs++; syncs > 1 {
+			return nil
+		}
+		for range testenv.Attempts() {
 			if names, err := os.ReadDir(filepath.Join(dir, "archive/a")); err != nil || len(names) == calls+1 {
 				return err
 			}
 		}
-		return nil
+		return errors.New("not all objects have their names")
 	})
 	var all sync.WaitGroup
 	for i := range calls {

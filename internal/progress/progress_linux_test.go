@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -36,11 +35,12 @@ func (s *screen) await(t *testing.T, want string) {
 		defer s.mu.Unlock()
 		return s.text.String()
 	}
-	for end := time.Now().Add(testenv.Patience); !strings.Contains(is(), want); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%q does not come:\n%q", want, is())
+	for range testenv.Attempts() {
+		if strings.Contains(is(), want) {
+			return
 		}
 	}
+	t.Fatalf("%q does not come:\n%q", want, is())
 }
 
 // terminal opens a terminal of 40 columns.

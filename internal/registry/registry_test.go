@@ -144,11 +144,7 @@ func TestLiveOnReplicaBehind(t *testing.T) {
 	}
 	close(behind.CatchUp)
 	await(t, r, "the hold", func(s *Snapshot) bool { return s.Revision == 2 && s.Instruments["camera"].LegalHold })
-	for end := time.Now().Add(testenv.Patience); !r.Live(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the registry never counts as that of now")
-		}
-	}
+	testenv.Await(t, "the registry counts as that of now", r.Live)
 }
 
 // The last known state of an instrument stays in force if its entry cannot be read any more,

@@ -19,6 +19,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
+
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 // network is a network namespace of its own: what it runs sees nothing else.
@@ -139,7 +141,7 @@ func crossing(t *testing.T, from, to *network) Report {
 	var running sync.WaitGroup
 	running.Go(func() { _ = r.Run(ctx) })
 	running.Go(func() { from.do(func() { s.Run(ctx) }) })
-	waitFor(t, func() bool { return s.Report(time.Now().Add(Patience)).Sent > 600 })
+	testenv.Await(t, "more than 600 packets are sent", func() bool { return s.Report(time.Now().Add(Patience)).Sent > 600 })
 	cancel()
 	running.Wait()
 	return s.Report(time.Now().Add(Patience))
@@ -170,7 +172,7 @@ func relay(t *testing.T, to netip.AddrPort, delay time.Duration) netip.AddrPort 
 			mu.Lock()
 			back = from
 			mu.Unlock()
-			time.Sleep(delay)
+			time.Sleep(delay) // the way out
 			if i%3 != 0 {
 				_, _ = far.Write(b[:n])
 			}
@@ -207,7 +209,7 @@ func TestLossyLink(t *testing.T) {
 	defer running.Wait()
 	defer cancel()
 	// Nobody knows where the packets at the end were lost; 36 answers are of 72 packets.
-	waitFor(t, func() bool { return s.Report(time.Now()).Answered >= 36 })
+	testenv.Await(t, "36 packets are answered", func() bool { return s.Report(time.Now()).Answered >= 36 })
 	cancel()
 	running.Wait()
 	got := s.Report(time.Now().Add(Patience))

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 // counted counts verdicts.
@@ -62,15 +64,6 @@ func reflecting(t *testing.T, address string, cfg ReflectorConfig, change ...fun
 	return r
 }
 
-func waitFor(t *testing.T, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(3 * time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("not within a minute")
-		}
-	}
-}
-
 // A session and a reflector on this machine, by IPv4 and IPv6 on one socket: all is
 // answered, none is lost.
 func TestLoopback(t *testing.T) {
@@ -85,7 +78,7 @@ func TestLoopback(t *testing.T) {
 			running.Go(func() { s.Run(ctx) })
 			defer running.Wait()
 			defer cancel()
-			waitFor(t, func() bool { return s.Report(time.Now()).Answered >= 5 })
+			testenv.Await(t, "five packets are answered", func() bool { return s.Report(time.Now()).Answered >= 5 })
 			got := s.Report(time.Now())
 			if got.Min <= 0 || got.Min > got.Mean || got.Mean > got.Max || got.P99 > got.Max || got.LostOut+got.LostBack > 0 {
 				t.Errorf("%+v", got)
@@ -152,13 +145,13 @@ func TestReflector(t *testing.T) {
 	if _, err := two.Write([]byte("nonsense")); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, func() bool { return verdicts.of(UnknownSender) == 1 && verdicts.of(Malformed) == 1 })
+	testenv.Await(t, "the unknown sender and the nonsense are counted", func() bool { return verdicts.of(UnknownSender) == 1 && verdicts.of(Malformed) == 1 })
 	for range 3 * sessionBurst {
 		if _, err := two.Write(Request{Error: unknownError}.Append(nil)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	waitFor(t, func() bool { return verdicts.of(RateLimited) >= sessionBurst })
+	testenv.Await(t, "the session is limited", func() bool { return verdicts.of(RateLimited) >= sessionBurst })
 	if reply := ask(one, 200, 0); reply.Sequence != 3 {
 		t.Errorf("one session's limit is another's: %+v", reply)
 	}
@@ -203,12 +196,12 @@ func TestNobodyThere(t *testing.T) {
 	defer running.Wait()
 	defer cancel()
 	later := func() time.Time { return time.Now().Add(Patience) }
-	waitFor(t, func() bool { return s.Report(later()).Sent >= 3 })
+	testenv.Await(t, "three packets are sent to nobody", func() bool { return s.Report(later()).Sent >= 3 })
 	if r := s.Report(later()); r.Answered != 0 || r.LostOut+r.LostBack != 0 {
 		t.Errorf("%+v", r)
 	}
 	reflecting(t, address, ReflectorConfig{Knows: knowsAll})
-	waitFor(t, func() bool { return s.Report(time.Now()).Answered >= 3 })
+	testenv.Await(t, "somebody answers three packets", func() bool { return s.Report(time.Now()).Answered >= 3 })
 }
 
 func TestAddress(t *testing.T) {

@@ -56,7 +56,7 @@ func TestBudget(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute-time.Millisecond)
 				defer cancel()
 				s.Run(ctx)
-				time.Sleep(Patience)
+				time.Sleep(Patience) // of the bubble: what has no answer by then never gets one
 				got := s.Report(time.Now())
 				if int64(got.Sent) != c.sent || got.Answered != 0 || silent.Load() != c.silent || dials.Load() != c.dials {
 					t.Errorf("%+v, %d left, %d sockets, %d times in trouble; want %+v", got, writes.Load(), dials.Load(), silent.Load(), c)

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -32,6 +31,17 @@ func (h *heard) String() string {
 	return h.text.String()
 }
 
+// await waits until a text is in the log.
+func (h *heard) await(t *testing.T, text string) {
+	t.Helper()
+	for range testenv.Attempts() {
+		if strings.Contains(h.String(), text) {
+			return
+		}
+	}
+	t.Fatalf("%q is not told of:\n%s", text, h)
+}
+
 // TestLost: the log hears of a server that is lost, and of no connection that its program closes.
 func TestLost(t *testing.T) {
 	server := testenv.NATS(t, testenv.NATSOptions{})
@@ -43,11 +53,7 @@ func TestLost(t *testing.T) {
 	}
 	nc.SetClosedHandler(func(*nats.Conn) { close(closed) })
 	server.Kill()
-	for end := time.Now().Add(testenv.Patience); !strings.Contains(log.String(), "lost NATS"); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("a lost server is not told of:\n%s", log)
-		}
-	}
+	log.await(t, "lost NATS")
 	server.Start()
 	if err := WaitConnected(t.Context(), nc); err != nil {
 		t.Fatal(err)

@@ -59,6 +59,8 @@ func TestEntriesOfReplicaBehind(t *testing.T) {
 					select {
 					case <-over:
 						return
+					case <-t.Context().Done():
+						return
 					default:
 					}
 					if short(t, kv, match, late+1) { // one is the deletion
@@ -79,9 +81,7 @@ func TestEntriesOfReplicaBehind(t *testing.T) {
 			})
 		}
 		b.node.Start()
-		for b.lags(t) {
-			time.Sleep(10 * time.Millisecond)
-		}
+		testenv.Await(t, "the server that is behind catches up", func() bool { return !b.lags(t) })
 		close(over)
 		all.Wait()
 	}

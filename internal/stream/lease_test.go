@@ -168,9 +168,7 @@ func TestLeaseSurvivesNoPause(t *testing.T) {
 	lines := bufio.NewScanner(out)
 	for lines.Scan() && !strings.Contains(lines.Text(), "stops now") {
 	}
-	for !stopped(t, child.Process.Pid) {
-		time.Sleep(5 * time.Millisecond)
-	}
+	testenv.Await(t, "the holder is stopped", func() bool { return stopped(t, child.Process.Pid) })
 	l := mustAcquire(t, kv, "parent") // waits until the child's has expired
 	if err := child.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)

@@ -32,6 +32,8 @@ func TestServerKilled(t *testing.T) {
 	var next atomic.Int64
 	stop := make(chan struct{})
 	var running sync.WaitGroup
+	end := sync.OnceFunc(func() { close(stop); running.Wait() })
+	defer end()
 	for range publishers {
 		running.Add(1)
 		go func() {
@@ -49,15 +51,13 @@ func TestServerKilled(t *testing.T) {
 		}()
 	}
 	for range 3 {
-		for from := next.Load(); next.Load() < from+1000; {
-			time.Sleep(time.Millisecond)
-		}
+		enough := next.Load() + 1000
+		testenv.Await(t, "a thousand more are published", func() bool { return next.Load() >= enough })
 		server.Kill()
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // the outage
 		server.Start()
 	}
-	close(stop)
-	running.Wait()
+	end()
 	checkOnce(t, s, int(next.Load()))
 }
 

@@ -160,13 +160,9 @@ func TestReaderConsumerGone(t *testing.T) {
 		}
 		return false
 	}
-	for !waits() {
-		time.Sleep(10 * time.Millisecond)
-	}
+	testenv.Await(t, "the reader waits", waits)
 	deleteConsumers()
-	for !waits() { // on another consumer
-		time.Sleep(10 * time.Millisecond)
-	}
+	testenv.Await(t, "the reader waits on another consumer", waits)
 	publish(t, js, "r.a", 11, 11)
 	if a := <-done; a.err != nil || len(a.messages) != 1 || a.messages[0].Sequence != 11 {
 		t.Fatalf("after the consumer was deleted: %+v, %v", a.messages, a.err)

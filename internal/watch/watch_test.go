@@ -48,9 +48,10 @@ func (f *follower) settle() {
 // await waits until the bucket was begun so often, and holds what it should.
 func (f *follower) await(t *testing.T, begun int, want map[string]string) watch.Bucket {
 	t.Helper()
-	for end := time.Now().Add(testenv.Patience); ; time.Sleep(20 * time.Millisecond) {
+	n, diff := 0, ""
+	for range testenv.Attempts() {
 		f.mu.Lock()
-		n, diff := len(f.begun), cmp.Diff(want, f.settled)
+		n, diff = len(f.begun), cmp.Diff(want, f.settled)
 		last := watch.Bucket{}
 		if n > 0 {
 			last = f.begun[n-1]
@@ -59,10 +60,9 @@ func (f *follower) await(t *testing.T, begun int, want map[string]string) watch.
 		if n >= begun && diff == "" {
 			return last
 		}
-		if time.Now().After(end) {
-			t.Fatalf("begun %d times, want %d; -want +got\n%s", n, begun, diff)
-		}
 	}
+	t.Fatalf("begun %d times, want %d; -want +got\n%s", n, begun, diff)
+	return watch.Bucket{}
 }
 
 // A bucket is followed as it changes, through a restart of NATS; one whose entries

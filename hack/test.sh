@@ -20,8 +20,10 @@ tests() { # NAME FORMAT PACKAGES FLAGS...: of all that many fail in, nothing is 
 # slow cores have servers miss their deadlines.
 unit() {
   local controller=./operator/controller failed=0
+  local longest=(./cli/up ./ingest-gateway ./mirror-jobs/push ./docs ./cli ./feed-server ./e2e/accounts
+    ./archivist/worker ./archivist/retention ./e2e/leaf ./ingest-gateway/store ./charts)
   tests alone pkgname "$controller" -timeout 25m || failed=$?
-  tests others pkgname "./ingest-gateway ./ingest-gateway/store ./cli ./feed-server $(go list work | grep -v "/${controller#./}\$" | tr '\n' ' ')" -timeout 25m -p 3 || failed=$?
+  tests others pkgname "${longest[*]} $(go list work | grep -v "/${controller#./}\$" | tr '\n' ' ')" -timeout 25m -p 3 || failed=$?
   return "$failed"
 }
 

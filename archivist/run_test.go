@@ -100,7 +100,7 @@ func (l *lab) send() {
 func (l *lab) listed() {
 	l.t.Helper()
 	var ids []string
-	for end := time.Now().Add(testenv.Patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for range testenv.Attempts() {
 		ids = nil
 		for day, err := range manifest.Days(l.t.Context(), l.store, site, instrument) {
 			if err != nil {
@@ -131,7 +131,7 @@ func (l *lab) holder(other string) string {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	for end := time.Now().Add(testenv.Patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for range testenv.Attempts() {
 		e, err := leases.Get(l.t.Context(), wire.ArchivistLease)
 		if err != nil {
 			continue

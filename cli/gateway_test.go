@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/substorm/substorm/cli/archive"
 	"github.com/substorm/substorm/internal/testenv"
@@ -181,7 +180,7 @@ func segmentsHold(s *station, t *testing.T, n uint64) error {
 func waitFor(t *testing.T, done func() error) {
 	t.Helper()
 	var err error
-	for deadline := time.Now().Add(testenv.Patience); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+	for range testenv.Attempts() {
 		if err = done(); err == nil {
 			return
 		}

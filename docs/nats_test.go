@@ -172,18 +172,18 @@ func (s natsSite) consume(t *testing.T, command ...string) {
 	want := s.publish(t, 1, 300)
 	said := &lines{seen: map[string]int{}}
 	stop := s.start(t, said, command...)
-	s.await(t, "some are read", func() bool { return said.count() > 100 })
+	testenv.Await(t, "some are read", func() bool { return said.count() > 100 })
 	stop() // by force: what it had and did not acknowledge comes again
 	want = append(want, s.publish(t, 1001, 200)...)
 	stop = s.start(t, said, command...)
 	defer stop()
-	s.await(t, "all are read", func() bool { return said.count() == len(want) })
+	testenv.Await(t, "all are read", func() bool { return said.count() == len(want) })
 	for _, id := range want {
 		if said.times(id) == 0 {
 			t.Errorf("%s was not read", id)
 		}
 	}
-	s.await(t, "all are acknowledged", func() bool {
+	testenv.Await(t, "all are acknowledged", func() bool {
 		for _, d := range s.bus.Durables {
 			c, err := s.js.Consumer(t.Context(), d.Stream, d.Name)
 			if err != nil || c.CachedInfo().NumPending > 0 || c.CachedInfo().NumAckPending > 0 {
@@ -192,15 +192,6 @@ func (s natsSite) consume(t *testing.T, command ...string) {
 		}
 		return true
 	})
-}
-
-func (s natsSite) await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(testenv.Patience); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("after a minute still not: %s", what)
-		}
-	}
 }
 
 // lines are what a program printed: type, id and size of each message.

@@ -163,21 +163,20 @@ func (r reading) run(t *testing.T, script string) string {
 // await waits until an answer has a text so many times.
 func (r reading) await(t *testing.T, url, has string, times int) {
 	t.Helper()
-	for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(100 * time.Millisecond) {
+	var late error
+	for range testenv.Attempts() {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		response, err := http.DefaultClient.Do(request)
-		if err == nil {
+		if late = err; err == nil {
 			body, _ := io.ReadAll(response.Body)
 			_ = response.Body.Close()
 			if strings.Count(string(body), has) == times {
 				return
 			}
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s does not have %s %d times: %v", url, has, times, err)
-		}
 	}
+	t.Fatalf("%s does not have %s %d times: %v", url, has, times, late)
 }

@@ -174,10 +174,15 @@ func waitForDatagrams(t *testing.T, store objectstore.Store, gateway *testenv.Ga
 		}
 		return n
 	}
-	for deadline := time.Now().Add(testenv.Patience); held() != uint64(want); time.Sleep(200 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("segments hold %d datagrams, %d were sent", held(), want)
+	is := held()
+	for range testenv.Attempts() {
+		if is == uint64(want) {
+			break
 		}
+		is = held()
+	}
+	if is != uint64(want) {
+		t.Fatalf("segments hold %d datagrams, %d were sent", is, want)
 	}
 	gateway.Stop()
 	listed := uint64(0)

@@ -349,9 +349,7 @@ func TestRun(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
-		for end := time.Now().Add(testenv.Patience); len(l.stored()) == 0 && time.Now().Before(end); {
-			time.Sleep(10 * time.Millisecond)
-		}
+		testenv.Await(t, "a description is stored", func() bool { return len(l.stored()) > 0 })
 		cancel()
 		running.Wait()
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/substorm/substorm/internal/manifest"
 	"github.com/substorm/substorm/internal/objectstore"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -243,7 +244,10 @@ func TestIndexGivenUp(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- k.Run(ctx) }()
 	l.createBucket()
-	for deadline := time.Now().Add(3 * time.Minute); l.listed() != l.Next && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for range testenv.Attempts() {
+		if l.listed() == l.Next {
+			break
+		}
 		l.flush(k)
 	}
 	cancel()

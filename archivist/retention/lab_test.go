@@ -23,6 +23,7 @@ import (
 	"github.com/substorm/substorm/internal/manifest/manifesttest"
 	"github.com/substorm/substorm/internal/objectpath"
 	"github.com/substorm/substorm/internal/pack"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -91,11 +92,7 @@ func (l *lab) keeper() (k *index.Keeper, stop func()) {
 		defer close(done)
 		_ = k.Run(ctx) // ctx's
 	}()
-	for deadline := time.Now().Add(3 * time.Minute); !k.Complete(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			l.Fatal("the index is not complete after a minute")
-		}
-	}
+	testenv.Await(l.TB, "the index is complete", k.Complete)
 	return k, func() { cancel(); <-done }
 }
 

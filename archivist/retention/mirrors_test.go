@@ -474,12 +474,7 @@ func TestConfirmedStaysWithItsRemoval(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- l.collector().Run(ctx) }()
-	for end := time.Now().Add(testenv.Patience); len(l.confirmed(r)) > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Error("what was confirmed of a removal that is done stays")
-			break
-		}
-	}
+	testenv.Await(t, "what was confirmed of a removal that is done goes", func() bool { return len(l.confirmed(r)) == 0 })
 	cancel()
 	<-ended
 }

@@ -130,13 +130,12 @@ func (l *lab) known() map[string]wire.DamageCause {
 
 func (l *lab) await(what string, want map[string]wire.DamageCause) {
 	l.t.Helper()
-	deadline := time.Now().Add(testenv.Patience)
-	for !cmp.Equal(want, l.known()) {
-		if time.Now().After(deadline) {
-			l.t.Fatalf("%s (-want +got):\n%s", what, cmp.Diff(want, l.known()))
+	for range testenv.Attempts() {
+		if cmp.Equal(want, l.known()) {
+			return
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
+	l.t.Fatalf("%s (-want +got):\n%s", what, cmp.Diff(want, l.known()))
 }
 
 func (l *lab) ledger(day wire.Day) wire.Totals {
@@ -181,11 +180,7 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 123456789, time.UTC)
 // done waits until a pass has come to its end.
 func (l *lab) done() {
 	l.t.Helper()
-	for deadline := time.Now().Add(testenv.Patience); !l.cursor().Done; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			l.t.Fatal("the pass does not end")
-		}
-	}
+	testenv.Await(l.t, "the pass ends", func() bool { return l.cursor().Done })
 }
 
 // A repaired object is seen long before the next pass.
@@ -244,14 +239,10 @@ func TestFindings(t *testing.T) {
 	}
 	want[late.ID] = wire.DamageDamaged
 	l.await("claimed", want)
-	for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(20 * time.Millisecond) {
-		if _, err := l.status.Get(t.Context(), wire.DamageKey(camera, whole.ID)); errors.Is(err, jetstream.ErrKeyNotFound) {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("a wrong claim stays")
-		}
-	}
+	testenv.Await(t, "the wrong claim goes", func() bool {
+		_, err := l.status.Get(t.Context(), wire.DamageKey(camera, whole.ID))
+		return errors.Is(err, jetstream.ErrKeyNotFound)
+	})
 	if l.ledger("2026-11-22").Objects != 1 {
 		t.Errorf("ledger of the claim: %+v", l.ledger("2026-11-22"))
 	}
@@ -268,11 +259,12 @@ func TestFindings(t *testing.T) {
 	l.put(wire.ManifestVersionKey(site, camera, "2026-11-21", 1), string(data))
 	l.run(time.Millisecond)
 	l.await("healed", map[string]wire.DamageCause{late.ID: wire.DamageDamaged})
-	for deadline := time.Now().Add(testenv.Patience); l.ledger("2026-11-21").Objects != 0; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the ledger keeps what is healed: %+v", l.ledger("2026-11-21"))
+	for range testenv.Attempts() {
+		if l.ledger("2026-11-21").Objects == 0 {
+			return
 		}
 	}
+	t.Fatalf("the ledger keeps what is healed: %+v", l.ledger("2026-11-21"))
 }
 
 // A file of a manifest that cannot be read is known to be damaged until the day has a new

@@ -139,16 +139,17 @@ func stored(t *testing.T, js jetstream.JetStream, of string, day wire.Day) wire.
 
 func await(t *testing.T, what string, done <-chan error, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(testenv.Patience); !holds(); time.Sleep(20 * time.Millisecond) {
+	testenv.Await(t, what, func() bool {
+		if holds() {
+			return true
+		}
 		select {
 		case err := <-done:
 			t.Fatalf("before %s the cutter ended: %v", what, err)
 		default:
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after a minute still not: %s", what)
-		}
-	}
+		return false
+	})
 }
 
 // While JetStream refuses to write a cursor or the ledger the cutter waits, and

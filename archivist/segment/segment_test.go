@@ -149,7 +149,7 @@ func TestLargeSegmentInLittleMemory(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
-	for key := ""; key == ""; time.Sleep(5 * time.Millisecond) {
+	for key := ""; key == ""; time.Sleep(5 * time.Millisecond) { // the heap is measured so often
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		peak.Store(max(peak.Load(), m.HeapInuse-min(before.HeapInuse, m.HeapInuse)))

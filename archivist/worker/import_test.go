@@ -49,7 +49,7 @@ func TestImportedTree(t *testing.T) {
 	if err := l.js.DeleteStream(t.Context(), wire.NoticeStream(l.site)); err != nil {
 		t.Fatal(err) // so that it takes the same notices anew
 	}
-	time.Sleep(2 * time.Millisecond) // an epoch is a millisecond
+	nextEpoch()
 	testenv.CreateSite(t, l.js, l.site)
 	l.leaseTTL()
 	for _, n := range tree {

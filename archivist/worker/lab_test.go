@@ -82,6 +82,9 @@ func (s servers) site(t *testing.T, code string) *lab {
 	return l
 }
 
+// nextEpoch waits until a stream that is made has another epoch than one that was made before: an epoch is a millisecond.
+func nextEpoch() { time.Sleep(2 * time.Millisecond) }
+
 func (l *lab) leaseTTL() {
 	l.t.Helper()
 	_, err := l.js.CreateOrUpdateKeyValue(l.t.Context(), jetstream.KeyValueConfig{

@@ -114,8 +114,19 @@ func TestLeafIsPassedOver(t *testing.T) {
 	servers.nats.Start()
 	hub.js, leaf.js = servers.nats.JetStream(t), servers.nats.JetStream(t)
 	leaf.telemetry(mag, now, 1)
-	hub.await("the next is sourced", func() bool { return hub.state(observations).LastSeq > before })
-	time.Sleep(2 * time.Second) // what should not come
+	newest := func(of *lab) string {
+		s, err := of.js.Stream(t.Context(), wire.ObservationStream(of.site))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := s.GetLastMsgForSubject(t.Context(), wire.ObservationSubject(leaf.site, mag, channel))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m.Header.Get(wire.HeaderID)
+	}
+	// A leaf's messages are sourced in their order: what came a second time would come before the next.
+	hub.await("the next is sourced", func() bool { return hub.state(observations).LastSeq > before && newest(hub) == newest(leaf) })
 	want(t, "messages that came after the kill", before+1, hub.state(observations).LastSeq)
 }
 

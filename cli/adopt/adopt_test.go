@@ -26,8 +26,6 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
-const patience = testenv.Patience
-
 // mortal is the real store for so many calls, and then gone: as a process that
 // is killed sees it.
 type mortal struct {
@@ -65,15 +63,6 @@ func (m *mortal) Delete(ctx context.Context, key string) error {
 	return m.Store.Delete(ctx, key)
 }
 
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-	}
-}
-
 // send sends an object as an unknown sender and says whether it was receipted.
 func send(port int, object []byte) bool {
 	conn, err := net.Dial("tcp", testenv.Loopback(port))
@@ -106,9 +95,9 @@ func TestAdopt(t *testing.T) {
 	for i := range 4 {
 		o := bytes.Repeat([]byte{byte('a' + i)}, 1000+i)
 		objects = append(objects, o)
-		until(t, "a receipt", func() bool { return send(port, o) })
+		testenv.Await(t, "a receipt", func() bool { return send(port, o) })
 	}
-	until(t, "a receipt", func() bool { return send(other, []byte("another's")) })
+	testenv.Await(t, "a receipt", func() bool { return send(other, []byte("another's")) })
 	udp, err := net.Dial("udp", testenv.Loopback(port))
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +106,7 @@ func TestAdopt(t *testing.T) {
 	if _, err := udp.Write([]byte("a datagram")); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(200 * time.Millisecond) // it is read
+	testenv.Await(t, "the datagram is read", func() bool { return strings.Contains(g.Log(), "datagram dropped") })
 	g.Stop()
 
 	run := func(a adoption) (string, error) {

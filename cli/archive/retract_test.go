@@ -135,11 +135,7 @@ func (k *kept) states() map[string]wire.State {
 // await waits until so many objects are listed.
 func (k *kept) await(count int) {
 	k.t.Helper()
-	for deadline := time.Now().Add(testenv.Patience); len(k.states()) < count; time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			k.t.Fatal("not all is listed after a minute")
-		}
-	}
+	testenv.Await(k.t, "all is listed", func() bool { return len(k.states()) >= count })
 }
 
 // do runs a command of the archive with an answer to what it asks.

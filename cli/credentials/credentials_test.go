@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/substorm/substorm/cli/kube/kubetest"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 )
@@ -67,7 +68,7 @@ func TestRotate(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			for ; ; time.Sleep(20 * time.Millisecond) {
+			for range testenv.Attempts() {
 				if err := cluster.Get(t.Context(), client.ObjectKeyFromObject(pool), pool); err != nil {
 					t.Error(err)
 					return
@@ -77,6 +78,7 @@ func TestRotate(t *testing.T) {
 					return
 				}
 			}
+			t.Error("nobody asks for a rotation")
 		}()
 		out, err := run(t, cluster, "rotate", "gateway", "north")
 		if err != nil {

@@ -80,6 +80,7 @@ func (l *lab) killAt(announced uint64, args []string) {
 	if err := cmd.Start(); err != nil {
 		l.t.Fatal(err)
 	}
+	// The pause is short and stays so: the import must not end before it is killed.
 	for deadline := time.Now().Add(3 * time.Minute); l.announcedSoFar() < announced; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			_ = cmd.Process.Kill()

@@ -217,7 +217,7 @@ func (l *lab) listed() map[string][]wire.Record {
 func (l *lab) await(n int) map[string][]wire.Record {
 	l.t.Helper()
 	var all map[string][]wire.Record
-	for deadline := time.Now().Add(testenv.Patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for range testenv.Attempts() {
 		all = l.listed()
 		sum := 0
 		for _, records := range all {
@@ -227,7 +227,7 @@ func (l *lab) await(n int) map[string][]wire.Record {
 			return all
 		}
 	}
-	l.t.Fatalf("after a minute the manifests do not list %d objects: %v", n, all)
+	l.t.Fatalf("the manifests do not list %d objects: %v", n, all)
 	return nil
 }
 

@@ -6,10 +6,10 @@ package mirror_test
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +18,7 @@ import (
 
 	"github.com/substorm/substorm/cli/kube/kubetest"
 	"github.com/substorm/substorm/cli/mirror"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 	"github.com/substorm/substorm/operator/plan"
 	"github.com/substorm/substorm/operator/plan/workload"
@@ -117,13 +118,12 @@ func TestRunEnds(t *testing.T) {
 
 // answer says in the status how the one Job ended, once there is one.
 func answer(t *testing.T, cluster *kubetest.Cluster, m *v1alpha1.MirrorPartner, result v1alpha1.MirrorResult) error {
-	for {
+	for range testenv.Attempts() {
 		var jobs batchv1.JobList
 		if err := cluster.List(t.Context(), &jobs, client.InNamespace("field")); err != nil {
 			return err
 		}
 		if len(jobs.Items) == 0 {
-			time.Sleep(20 * time.Millisecond)
 			continue
 		}
 		m.Status.Runs = []v1alpha1.MirrorRun{{Name: jobs.Items[0].Name, Trigger: v1alpha1.MirrorTriggerManual, Result: result, StartTime: metav1.Now(), ObjectCount: 4, Bytes: 400}}
@@ -132,6 +132,7 @@ func answer(t *testing.T, cluster *kubetest.Cluster, m *v1alpha1.MirrorPartner, 
 		}
 		return cluster.Status().Update(t.Context(), m)
 	}
+	return errors.New("there is no Job")
 }
 
 // TestBadRuns: what makes no sense is refused before anything is asked of a cluster.

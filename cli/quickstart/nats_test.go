@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats.go"
@@ -68,7 +67,7 @@ jetstream { store_dir: "%[1]s/jetstream", domain: test, sync_interval: always }
 
 func serverURL(t *testing.T, portsFile string) string {
 	t.Helper()
-	for deadline := time.Now().Add(testenv.Patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for range testenv.Attempts() {
 		var ports struct {
 			Nats []string `json:"nats"`
 		}
@@ -77,7 +76,7 @@ func serverURL(t *testing.T, portsFile string) string {
 			return ports.Nats[0]
 		}
 	}
-	t.Fatal("nats-server wrote no ports file within 30 s")
+	t.Fatal("nats-server wrote no ports file")
 	return ""
 }
 

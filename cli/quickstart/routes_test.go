@@ -124,16 +124,6 @@ func (s *routed) peers() []string {
 	return slices.Compact(names)
 }
 
-// eventually fails the test where a condition does not come true.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(testenv.Patience); !condition(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within a minute", what)
-		}
-	}
-}
-
 // startCluster runs the chart's three servers with the keys in v, and returns them and the addresses of their routes.
 // They find each other on loopback; the names that the chart gives them stay in the configuration.
 func startCluster(t *testing.T, v *Memory) (servers []*routed, routes []string) {
@@ -159,7 +149,7 @@ func startCluster(t *testing.T, v *Memory) (servers []*routed, routes []string) 
 		}))
 	}
 	for _, s := range servers {
-		eventually(t, s.name+" has routes with the two others", func() bool { return len(s.peers()) == 2 })
+		testenv.Await(t, s.name+" has routes with the two others", func() bool { return len(s.peers()) == 2 })
 	}
 	return servers, routes
 }
@@ -209,7 +199,7 @@ func TestRoutesTakeTheServersAlone(t *testing.T) {
 				}
 				return true
 			}
-			eventually(t, "three routes are refused or one is not", func() bool { return tries() >= 3 || stays() })
+			testenv.Await(t, "three routes are refused or one is not", func() bool { return tries() >= 3 || stays() })
 			if stays() {
 				t.Errorf("a server with the certificate %s joined the cluster", name)
 			}
@@ -251,7 +241,7 @@ func storeInCluster(t *testing.T, v *Memory, servers []*routed) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a stream of three replicas is made", func() bool {
+	testenv.Await(t, "a stream of three replicas is made", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		_, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "OBS_test", Subjects: []string{"obs.test.>"}, Replicas: 3})

@@ -190,7 +190,7 @@ func TestAbandon(t *testing.T) {
 		}
 	}
 
-	time.Sleep(silentAfter)
+	time.Sleep(silentAfter) // north-1 no longer reports
 	h.reports(t, wire.GatewayStatus{Gateway: "north-0", Copies: []wire.CopiesStatus{{Owner: "north-1", Objects: 1, Bytes: 10}}})
 	if _, err := run(t, "north-1\n", abandon...); err == nil || !strings.Contains(err.Error(), "north-0 has copies of 1 objects") {
 		t.Errorf("while a peer has copies: %v", err)

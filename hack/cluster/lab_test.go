@@ -37,14 +37,13 @@ type lab struct {
 // the ports of its Service.
 func call(t testing.TB, network, address string) (words []string, local string) {
 	t.Helper()
-	var err error
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
-		if words, local, err = tryCall(network, address); err == nil {
-			return words, local
+	eventually(t, func() (err error) {
+		if words, local, err = tryCall(network, address); err != nil {
+			return fmt.Errorf("%s %s: %w", network, address, err)
 		}
-	}
-	t.Fatalf("%s %s: %v", network, address, err)
-	return nil, ""
+		return nil
+	})
+	return words, local
 }
 
 func tryCall(network, address string) (words []string, local string, err error) {
@@ -129,13 +128,19 @@ func (l lab) env() []string { return append(os.Environ(), "KUBECONFIG="+l.kubeco
 
 func (l lab) eventually(check func() error) {
 	l.t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(500 * time.Millisecond) {
+	eventually(l.t, check)
+}
+
+// eventually checks again and again until there is no error.
+func eventually(t testing.TB, check func() error) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(200 * time.Millisecond) {
 		err := check()
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
-			l.t.Fatalf("not within %v: %v", patience, err)
+			t.Fatalf("not within %v: %v", patience, err)
 		}
 	}
 }

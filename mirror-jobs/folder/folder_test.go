@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/mirror-jobs/folder"
 	"github.com/substorm/substorm/mirror-jobs/plan"
 )
@@ -202,14 +203,13 @@ func TestLargeKilled(t *testing.T) {
 		write(l, n)
 	}
 	note := filepath.Join(dir, ".substorm/parts", camera+"-"+e.Digest.String()+".json")
-	for {
-		if _, err := os.Stat(note); err == nil {
-			break
-		} else if !errors.Is(err, os.ErrNotExist) || t.Context().Err() != nil {
+	testenv.Await(t, "the parts are noted", func() bool {
+		_, err := os.Stat(note)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Millisecond)
-	}
+		return err == nil
+	})
 	write(l, 4) // and is not noted yet
 	if err := f.Close(); err != nil {
 		t.Fatal(err)

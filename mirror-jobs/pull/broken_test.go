@@ -26,6 +26,7 @@ import (
 
 	"github.com/substorm/substorm/feed-server/archive/archivetest"
 	"github.com/substorm/substorm/internal/mirrorindex"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 	"github.com/substorm/substorm/mirror-jobs/folder"
 	"github.com/substorm/substorm/mirror-jobs/pull"
@@ -54,8 +55,10 @@ func cutting(t *testing.T, target string, after func() int64) (url string) {
 			go func() { _, _ = io.Copy(out, in) }()
 			go func() {
 				_, _ = io.CopyN(in, out, after())
-				for waiting(in.(*net.TCPConn)) > 0 {
-					time.Sleep(time.Millisecond)
+				for range testenv.Attempts() {
+					if waiting(in.(*net.TCPConn)) == 0 {
+						break
+					}
 				}
 				_ = in.(*net.TCPConn).SetLinger(0)
 				_, _ = in.Close(), out.Close()

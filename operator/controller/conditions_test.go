@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,12 @@ import (
 
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
+
+// ages waits until what is made next is younger than an object: creation times are whole seconds.
+func (w *world) ages(kind, name string) {
+	w.t.Helper()
+	time.Sleep(time.Until(w.object(kind, name).GetCreationTimestamp().Add(1100 * time.Millisecond)))
+}
 
 // object reads a resource of ours, and checks that what it says of itself is in
 // order by the rules of kstatus.

@@ -110,7 +110,7 @@ func (w *world) setRolledOut(ctx context.Context, d *appsv1.Deployment) error {
 	return w.Status().Update(ctx, d)
 }
 
-// rollOutArchivists says of archivists' Deployments what a cluster would, until ctx ends.
+// rollOutArchivists says of archivists' Deployments what a cluster would, a little later than they change, until ctx ends.
 func (w *world) rollOutArchivists(ctx context.Context) {
 	for ; ctx.Err() == nil; time.Sleep(200 * time.Millisecond) {
 		var all appsv1.DeploymentList

@@ -221,7 +221,7 @@ func TestInstrumentsContradict(t *testing.T) {
 	g.follow()
 	w.applyInstrument("camera", first, "")
 	g.awaitPort("camera", first)
-	time.Sleep(time.Until(w.object("Instrument", "camera").GetCreationTimestamp().Add(1100 * time.Millisecond))) // creation times are whole seconds
+	w.ages("Instrument", "camera")
 	w.applyInstrument("aurora", first, "")
 	c := w.awaits("Instrument", "aurora", "Accepted", "False/Conflict")
 	says(t, c, fmt.Sprint("TCP port ", first), `the older Instrument "camera"`, "choose another port")

@@ -230,7 +230,7 @@ func TestPoolsWithTheSameNodePorts(t *testing.T) {
 	says(t, c, `Service "pool"`, "provided port is already allocated")
 	w.remove(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: w.namespace}})
 	made(w, "pool", "pool", &corev1.Service{})
-	time.Sleep(time.Until(w.object("IngestGateway", "pool").GetCreationTimestamp().Add(1100 * time.Millisecond))) // creation times are whole seconds
+	w.ages("IngestGateway", "pool")
 	w.applyPool("late", ports)
 	c = w.awaits("IngestGateway", "late", "Accepted", "False/Conflict")
 	says(t, c, w.namespace+"/pool", fmt.Sprintf("%d-%d", first, last), "another range")

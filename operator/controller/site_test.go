@@ -311,7 +311,7 @@ func TestCodeClaimedTwice(t *testing.T) {
 	w.applySite("hub", "hub")
 	w.awaits("Site", "hub", "Ready", "True/Ready")
 	ours := w.marker("hub")
-	time.Sleep(time.Until(w.object("Site", "hub").GetCreationTimestamp().Add(1100 * time.Millisecond))) // creation times are whole seconds
+	w.ages("Site", "hub")
 	w.applySite("late", "hub")
 	c := w.awaits("Site", "late", "Accepted", "False/Conflict")
 	says(t, c, `code "hub"`, w.namespace+"/hub", "another spec.code")

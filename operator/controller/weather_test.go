@@ -73,15 +73,14 @@ func TestWeatherSources(t *testing.T) {
 	}
 	await := func(site types.NamespacedName, declared *v1alpha1.SpaceWeather, q surge.Quantity, want float64) {
 		t.Helper()
-		for end := time.Now().Add(testenv.Patience); ; time.Sleep(10 * time.Millisecond) {
-			got, is := newestOf(w.keep(site, declared), q)
-			if is && got == want {
+		var got float64
+		var is bool
+		for range testenv.Attempts() {
+			if got, is = newestOf(w.keep(site, declared), q); is && got == want {
 				return
 			}
-			if time.Now().After(end) {
-				t.Fatalf("%s of %s: %v, known %v; want %v", q, site, got, is, want)
-			}
 		}
+		t.Fatalf("%s of %s: %v, known %v; want %v", q, site, got, is, want)
 	}
 	first := of(kpSource("kp", calm.URL), staticWind("400"))
 	await(north, first, surge.Kp, 2)
@@ -138,15 +137,14 @@ func TestWeatherFailures(t *testing.T) {
 	declared := &v1alpha1.SpaceWeather{Sources: []v1alpha1.SpaceWeatherSource{kp, recorded}}
 	await := func(what string, is func(*plan.Weather) bool) *plan.Weather {
 		t.Helper()
-		for end := time.Now().Add(testenv.Patience); ; time.Sleep(10 * time.Millisecond) {
-			known := w.keep(site, declared)
-			if is(known) {
+		var known *plan.Weather
+		for range testenv.Attempts() {
+			if known = w.keep(site, declared); is(known) {
 				return known
 			}
-			if time.Now().After(end) {
-				t.Fatalf("%s: %+v", what, known)
-			}
 		}
+		t.Fatalf("%s: %+v", what, known)
+		return nil
 	}
 	known := await("a value", func(known *plan.Weather) bool { _, is := newestOf(known, surge.Kp); return is })
 	if len(known.Failures) != 0 || len(known.Invalid) != 1 || known.Invalid[0] != "spec.spaceWeather.sources, exercise: recorded.data: line 2: Kp 12 cannot be: it has 0 to 9" {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -54,7 +53,7 @@ func family(t *testing.T, c client.Client, finalizers ...string) (owner *appsv1.
 func eventually(t *testing.T, what string, is func() error) {
 	t.Helper()
 	var err error
-	for end := time.Now().Add(testenv.Patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for range testenv.Attempts() {
 		if err = is(); err == nil {
 			return
 		}

@@ -157,7 +157,7 @@ func TestWhoMayRead(t *testing.T) {
 		t.Errorf("a second connection: %d, Retry-After %q", status, header.Get("Retry-After"))
 	}
 	one.stop()
-	eventually(t, "there is space again", func() bool {
+	testenv.Await(t, "there is space again", func() bool {
 		status, _, _ := get(t, at(f, "http", "events", "one", ""), bearer("one"))
 		return status == http.StatusOK
 	})
@@ -359,5 +359,5 @@ func TestGarbage(t *testing.T) {
 	}
 	l.telemetry("mag-1", 1, 10)
 	good.expect(0, 1)
-	eventually(t, "the bad are gone", func() bool { return metric(t, f, "substorm_feed_connections", `"bad"`) == 0 })
+	testenv.Await(t, "the bad are gone", func() bool { return metric(t, f, "substorm_feed_connections", `"bad"`) == 0 })
 }

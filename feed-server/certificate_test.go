@@ -234,7 +234,7 @@ func TestCertificateEnds(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(authorities, "ca.crt"), next.PEM, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the old authority's certificates open nothing", func() bool {
+	testenv.Await(t, "the old authority's certificates open nothing", func() bool {
 		status, _ := ask(t, kept, at(f, "https", "events", "stream", ""), nil)
 		return status == http.StatusUnauthorized || status == 0
 	})

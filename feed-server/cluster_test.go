@@ -68,7 +68,7 @@ func TestNodesCutOff(t *testing.T) {
 			}
 		}
 		for _, k := range []*taker{newest, samples, model} {
-			eventually(t, fmt.Sprintf("%s gets the last, %s", k.name, what), func() bool { return k.has(l.next-1, names[len(names)-1]) })
+			testenv.Await(t, fmt.Sprintf("%s gets the last, %s", k.name, what), func() bool { return k.has(l.next-1, names[len(names)-1]) })
 		}
 	}
 	some("with three nodes")
@@ -114,7 +114,7 @@ func (l *lab) noticeOnce(instrument, name string) {
 // whole waits until all replicas of all streams are there again.
 func (l *lab) whole() {
 	l.t.Helper()
-	eventually(l.t, "all replicas are there", func() bool {
+	testenv.Await(l.t, "all replicas are there", func() bool {
 		ctx, cancel := context.WithTimeout(l.t.Context(), 5*time.Second)
 		defer cancel()
 		streams, n := l.js.ListStreams(ctx), 0
@@ -162,14 +162,13 @@ func (l *lab) page(asked, shown *testenv.FeedServer) *client {
 		return err
 	}
 	var err error
-	for end := time.Now().Add(patience); ; time.Sleep(200 * time.Millisecond) {
+	for range testenv.Attempts() {
 		if err = open(); err == nil {
 			return c
 		}
-		if time.Now().After(end) {
-			l.t.Fatalf("no page: %v", err)
-		}
 	}
+	l.t.Fatalf("no page: %v", err)
+	return nil
 }
 
 // late is a consumer that is declared now.
@@ -178,7 +177,7 @@ func (l *lab) late(f *testenv.FeedServer) *client {
 	c := l.client(f, fmt.Sprint("late-", len(l.registry.Consumers)))
 	l.registry.Consumers = append(l.registry.Consumers, consumer(c.name, wire.DeliveryWebSocket))
 	l.declare()
-	eventually(l.t, "the registry is followed", func() bool { return c.tryConnect() == nil })
+	testenv.Await(l.t, "the registry is followed", func() bool { return c.tryConnect() == nil })
 	c.readAhead()
 	return c
 }
@@ -235,7 +234,7 @@ func (k *taker) consume(durable jetstream.Consumer) {
 		for ctx.Err() == nil {
 			messages, err := durable.Messages(jetstream.PullExpiry(5*time.Second), jetstream.PullHeartbeat(time.Second))
 			if err != nil {
-				time.Sleep(100 * time.Millisecond)
+				time.Sleep(100 * time.Millisecond) // a consumer's pause before it asks again
 				continue
 			}
 			for {
@@ -290,7 +289,7 @@ func (k *taker) has(datagram int, notice string) bool {
 // complete fails where something did not come.
 func (k *taker) complete(datagrams int, notices []string) {
 	k.t.Helper()
-	eventually(k.t, k.name+" has all", func() bool {
+	testenv.Await(k.t, k.name+" has all", func() bool {
 		for n := range datagrams {
 			if !k.has(n, notices[n%len(notices)]) {
 				return false

@@ -241,7 +241,7 @@ func (l *endpointsLab) start(nats *testenv.NATSServer, minio *testenv.MinIOServe
 func (l *endpointsLab) until(path string, want int) {
 	l.t.Helper()
 	status, body := 0, ""
-	for deadline := time.Now().Add(testenv.Patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for range testenv.Attempts() {
 		if status, body = l.ask(http.MethodGet, path, insider); status == want {
 			return
 		}
@@ -253,7 +253,7 @@ func (l *endpointsLab) until(path string, want int) {
 func (l *endpointsLab) untilShows(path, want string) {
 	l.t.Helper()
 	body := ""
-	for deadline := time.Now().Add(testenv.Patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for range testenv.Attempts() {
 		if _, body = l.ask(http.MethodGet, path, insider); strings.Contains(body, want) {
 			return
 		}

@@ -216,15 +216,14 @@ func (c *crowd) awaits(what string, is func() bool) {
 		defer c.mu.Unlock()
 		return is(), fmt.Sprintf("%d were served, %d keep a place, and %d had to give way", c.served, c.kept, c.refused)
 	}
-	for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(20 * time.Millisecond) {
-		ok, told := look()
-		if ok {
+	told := ""
+	for range testenv.Attempts() {
+		var ok bool
+		if ok, told = look(); ok {
 			return
 		}
-		if time.Now().After(deadline) {
-			c.t.Fatalf("%s: %s", what, told)
-		}
 	}
+	c.t.Fatalf("%s: %s", what, told)
 }
 
 // awaitsGivingWay waits for what the pod reports of it to the operator.
@@ -235,7 +234,7 @@ func (l *endpointsLab) awaitsGivingWay(is func(*wire.GivingWay) bool) {
 		l.t.Fatal(err)
 	}
 	var status wire.FeedServerStatus
-	for deadline := time.Now().Add(testenv.Patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for range testenv.Attempts() {
 		entry, err := kv.Get(l.t.Context(), wire.FeedServerStatusKey("feed-server-0"))
 		if err != nil {
 			continue // nothing yet

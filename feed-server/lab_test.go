@@ -131,15 +131,13 @@ func (l *lab) notice(instrument, name string) {
 
 func (l *lab) publish(m *nats.Msg) {
 	l.t.Helper()
-	for until := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		_, err := l.js.PublishMsg(l.t.Context(), m)
-		if err == nil {
+	var err error
+	for range testenv.Attempts() { // NATS may be away meanwhile
+		if _, err = l.js.PublishMsg(l.t.Context(), m); err == nil {
 			return
 		}
-		if time.Now().After(until) {
-			l.t.Fatal(err)
-		}
 	}
+	l.t.Fatal(err)
 }
 
 // get asks an endpoint, and returns the status and the body.

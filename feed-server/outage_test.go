@@ -24,7 +24,7 @@ func (c *client) follow(servers []*testenv.FeedServer, enough *atomic.Int64) err
 		c.server = servers[turn%len(servers)]
 		if c.conn == nil && c.body == nil {
 			if err := c.tryConnect(); err != nil {
-				time.Sleep(100 * time.Millisecond)
+				time.Sleep(100 * time.Millisecond) // a client's pause before it connects again
 				if turn > 1800 {
 					return fmt.Errorf("%s has %d of %d, and cannot connect: %w", c.name, len(c.datagrams), enough.Load(), err)
 				}
@@ -68,7 +68,7 @@ func TestAnotherReplica(t *testing.T) {
 					go func() { end(servers[0]); close(ended) }()
 				}
 				l.telemetry("mag-1", 3, 2000)
-				time.Sleep(2 * time.Millisecond)
+				time.Sleep(2 * time.Millisecond) // data comes all the time, while the server ends
 				select {
 				case <-ended:
 				default:
@@ -213,12 +213,12 @@ func TestRetention(t *testing.T) {
 	if len(c.gaps) != 1 || c.gaps[0].Reason != wire.GapRetention || c.gaps[0].Count != 9 || c.datagrams[1] != 10 {
 		t.Errorf("gaps %+v, then %d", c.gaps, c.datagrams[1])
 	}
-	eventually(t, "the state is Overrun", func() bool { return metric(t, f, "substorm_feed_consumer_state", `state="Overrun"`) == 1 })
+	testenv.Await(t, "the state is Overrun", func() bool { return metric(t, f, "substorm_feed_consumer_state", `state="Overrun"`) == 1 })
 	kv, err := l.js.KeyValue(t.Context(), wire.StatusBucket(site))
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the report says so", func() bool {
+	testenv.Await(t, "the report says so", func() bool {
 		e, err := kv.Get(t.Context(), wire.ConsumerStatusKey("c", "feed-server-0"))
 		if err != nil {
 			return false
@@ -249,5 +249,5 @@ func TestDrain(t *testing.T) {
 	if !errors.As(err, &closed) || closed.Code != websocket.StatusServiceRestart {
 		t.Errorf("closed with %v", err)
 	}
-	eventually(t, "it stops", stopped.Load)
+	testenv.Await(t, "it stops", stopped.Load)
 }

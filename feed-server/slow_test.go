@@ -12,6 +12,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -88,7 +89,7 @@ func TestSlowHarmNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "20 are connected", func() bool { return metric(t, f, "substorm_feed_connections", `"stalled"`) == 20 })
+	testenv.Await(t, "20 are connected", func() bool { return metric(t, f, "substorm_feed_connections", `"stalled"`) == 20 })
 	before := metric(t, f, "process_resident_memory_bytes", "")
 	var fast sync.WaitGroup
 	for n := range 6 {
@@ -114,7 +115,7 @@ func TestSlowHarmNobody(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	eventually(t, "the stalled ones are seen to stall", func() bool {
+	testenv.Await(t, "the stalled ones are seen to stall", func() bool {
 		look()
 		return behind > messages/2
 	})
@@ -124,15 +125,6 @@ func TestSlowHarmNobody(t *testing.T) {
 	}
 	if lag := metric(t, f, "substorm_feed_lag_messages", `"fast"`); lag != 0 {
 		t.Errorf("the fast one lags by %.0f messages", lag)
-	}
-}
-
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !is(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
 	}
 }
 
@@ -202,7 +194,7 @@ func TestLatestAndSample(t *testing.T) {
 	for range rounds {
 		l.telemetry("mag-1", each, 1000)
 		l.telemetry("mag-2", each, 1000)
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond) // the rounds last for several intervals of the sample
 	}
 	const total = 2 * rounds * each
 	for _, c := range []*client{latest, sample} {
@@ -273,7 +265,7 @@ func TestStalledComesAgain(t *testing.T) {
 	for range 100 { // far more than the kernels hold
 		l.telemetry("mag-1", 1, 200_000)
 	}
-	eventually(t, "the client is let go", func() bool { return metric(t, f, "substorm_feed_connections", `"c"`) == 0 })
+	testenv.Await(t, "the client is let go", func() bool { return metric(t, f, "substorm_feed_connections", `"c"`) == 0 })
 	for {
 		if err := c.read(); err != nil {
 			var closed websocket.CloseError

@@ -59,7 +59,7 @@ func TestLeaveOverHTTP2(t *testing.T) {
 	for range 500 {
 		_ = eventsOverHTTP2(t, h, f).Body.Close()
 	}
-	eventually(t, "they are gone", func() bool { return metric(t, f, "substorm_feed_connections", `"stream"`) == 0 })
+	testenv.Await(t, "they are gone", func() bool { return metric(t, f, "substorm_feed_connections", `"stream"`) == 0 })
 }
 
 // eventsOverHTTP2 begins to read what the consumer stream is given.

@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -232,12 +233,11 @@ func TestFailover(t *testing.T) {
 func TestServerComesLate(t *testing.T) {
 	address := deadAddress(t)
 	cfg := config(t, randomFile(t, 1000))
-	cfg.Addresses, cfg.GiveUpAfter = []string{address}, time.Hour
+	said := &testLog{}
+	cfg.Addresses, cfg.GiveUpAfter, cfg.Messages = []string{address}, time.Hour, said
 	done := make(chan error, 1)
 	go func() { done <- Run(t.Context(), cfg) }()
-	for range 2 { // it has failed at least once
-		time.Sleep(100 * time.Millisecond)
-	}
+	waitFor(t, func() bool { return strings.Contains(said.String(), "trying again") })
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -327,13 +327,13 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
+// waitFor asks for half a minute: the kernel gives up connecting to a hole after two minutes, and tests are not to be saved by that.
 func waitFor(t *testing.T, done func() bool) {
 	t.Helper()
-	for range 1000 {
+	for range testenv.AttemptsFor(30 * time.Second) {
 		if done() {
 			return
 		}
-		time.Sleep(20 * time.Millisecond)
 	}
 	t.Fatal("it never came to pass")
 }

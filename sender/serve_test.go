@@ -180,7 +180,7 @@ func TestOverwrittenFile(t *testing.T) {
 		if _, err := io.WriteString(f, line); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // it grows for longer than it has to settle
 	}
 	waitFor(t, func() bool { return p.has(whole) })
 }
@@ -328,7 +328,7 @@ func TestKilledService(t *testing.T) {
 			if !ok {
 				return
 			}
-			time.Sleep(time.Duration(10+rand.IntN(20)) * time.Millisecond)
+			time.Sleep(time.Duration(10+rand.IntN(20)) * time.Millisecond) // a server that takes its time
 			_, _ = io.WriteString(c, r.Line())
 		}
 	}
@@ -348,7 +348,7 @@ func TestKilledService(t *testing.T) {
 			texts = append(texts, strings.Repeat(fmt.Sprint("frame ", incarnation, " ", i, " "), 200))
 			put(t, watched, fmt.Sprintf("frame-%d-%d", incarnation, i), texts[len(texts)-1])
 		}
-		time.Sleep(time.Duration(50+rand.IntN(200)) * time.Millisecond)
+		time.Sleep(time.Duration(50+rand.IntN(200)) * time.Millisecond) // it is killed at any time
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatalf("%v: it ended by itself: %s", err, said.String())
 		}

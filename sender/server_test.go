@@ -208,7 +208,7 @@ func (p *peer) drain(c *net.TCPConn) {
 		}); err != nil || code != 0 {
 			return
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // only who reads is told of the end
 	}
 }
 

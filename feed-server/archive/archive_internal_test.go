@@ -14,7 +14,6 @@ import (
 	"sync"
 	"testing"
 	"testing/iotest"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -72,21 +71,21 @@ func TestHotMemory(t *testing.T) {
 		})
 	}
 	askers.Wait()
-	for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(time.Millisecond) { // loads that nobody waits for end as well
+	var used, held int64
+	var idle, count, loading int
+	for range testenv.Attempts() { // loads that nobody waits for end as well
 		h.mu.Lock()
-		held, idle := int64(0), h.once.Len()+h.again.Len()
+		held, idle = 0, h.once.Len()+h.again.Len()
 		for _, o := range h.held {
 			held += int64(len(o.data))
 		}
-		used, count, loading := h.used, len(h.held), len(h.loading)
+		used, count, loading = h.used, len(h.held), len(h.loading)
 		h.mu.Unlock()
 		if loading == 0 && held == used && idle == count {
 			return
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d bytes are counted, %d held, %d of %d objects idle, %d on their way", used, held, idle, count, loading)
-		}
 	}
+	t.Fatalf("%d bytes are counted, %d held, %d of %d objects idle, %d on their way", used, held, idle, count, loading)
 }
 
 // Objects that a robot reads once do not displace those that people ask for.

@@ -83,15 +83,14 @@ func (a *announced) put(instrument, path, body string, change ...func(*wire.Reco
 // until asks until an answer has a status.
 func (a *announced) until(status int, path string, headers ...string) answer {
 	a.t.Helper()
-	for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(10 * time.Millisecond) {
-		got := a.get(path, headers...)
-		if got.status == status {
+	var got answer
+	for range testenv.Attempts() {
+		if got = a.get(path, headers...); got.status == status {
 			return got
 		}
-		if time.Now().After(deadline) {
-			a.t.Fatalf("%s: never %d, but %d: %s", path, status, got.status, got.body)
-		}
 	}
+	a.t.Fatalf("%s: never %d, but %d: %s", path, status, got.status, got.body)
+	return got
 }
 
 // Every endpoint serves announced objects, from the catalog of the manifests.

@@ -50,14 +50,10 @@ func TestTell(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- teller.Run(ctx) }()
-	for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(10 * time.Millisecond) {
-		if _, err := kv.Get(t.Context(), wire.DamageKey("allsky-1", "more")); err == nil && len(teller.queue) == 0 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("it is not told")
-		}
-	}
+	testenv.Await(t, "all that waits is told", func() bool {
+		_, err := kv.Get(t.Context(), wire.DamageKey("allsky-1", "more"))
+		return err == nil && len(teller.queue) == 0
+	})
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)

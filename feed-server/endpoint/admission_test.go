@@ -24,6 +24,7 @@ import (
 
 	"github.com/substorm/substorm/internal/problem"
 	"github.com/substorm/substorm/internal/registry"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -142,12 +143,11 @@ func TestFailuresAreHeldBack(t *testing.T) {
 			}
 		})
 	}
-	for held := 0; held < a.failures.held.address; {
+	testenv.Await(t, "the guesses are held back", func() bool {
 		a.failures.held.mu.Lock()
-		held = a.failures.held.held
-		a.failures.held.mu.Unlock()
-		time.Sleep(time.Millisecond)
-	}
+		defer a.failures.held.mu.Unlock()
+		return a.failures.held.held >= a.failures.held.address
+	})
 	near, far := net.Pipe()
 	if _, p := a.Identify(s, request(t, "192.0.2.1", "guess").WithContext(WithConnection(ctx, near))); p.Status != http.StatusTooManyRequests {
 		t.Errorf("%+v", p)

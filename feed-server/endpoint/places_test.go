@@ -10,12 +10,12 @@ import (
 	"net/netip"
 	"net/url"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/substorm/substorm/internal/access"
 	"github.com/substorm/substorm/internal/problem"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 var uni = Identity{Reader: access.SiteReader("uni")}
@@ -110,9 +110,7 @@ func TestTurnsAreKeptForReaders(t *testing.T) {
 		defer close(ended)
 		_, _ = turns.Take(waits, from("198.51.100.1", ""))
 	}()
-	for !turns.Wanted() {
-		time.Sleep(time.Millisecond)
-	}
+	testenv.Await(t, "somebody waits for a turn", turns.Wanted)
 	n, timeout := held[0].portion(1 << 20)
 	if bitsPerSecond := float64(8*n) / timeout.Seconds(); timeout >= chunkTimeout || bitsPerSecond > 48_000 {
 		t.Errorf("somebody waits: %d bytes in %s are %.0f bit/s, which a link of 64 kbit/s is to keep", n, timeout, bitsPerSecond)

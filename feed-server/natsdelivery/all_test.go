@@ -60,19 +60,19 @@ func TestAll(t *testing.T) {
 		l.announce(camera, i)
 		l.telemetry(mag, i*3, 3)
 	}
-	await(t, "all is taken", func() bool { return k.count("notice") == count && k.count("obs") == 3*count })
+	testenv.Await(t, "all is taken", func() bool { return k.count("notice") == count && k.count("obs") == 3*count })
 	same(t, "notices", upTo(count), k.distinct("notice"))
 	same(t, "datagrams", upTo(3*count), k.distinct("obs"))
 	if refused.Load() == 0 {
 		t.Error("nothing was delivered again: the test shows less than it says")
 	}
-	await(t, "the report says so", func() bool {
+	testenv.Await(t, "the report says so", func() bool {
 		s, _ := l.status("model")
 		return s.State == wire.StateFlowing && s.LagMessages == 0
 	})
 	// Messages are counted since the pod last took the lease, which may have been lost with the server.
 	l.announce(camera, count)
-	await(t, "what comes then is counted", func() bool {
+	testenv.Await(t, "what comes then is counted", func() bool {
 		s, _ := l.status("model")
 		return s.Messages > 0 && s.LagMessages == 0
 	})
@@ -99,12 +99,12 @@ func TestPurgedUnderASlowConsumer(t *testing.T) {
 	l.announce("camera-2", 5000)
 	other := newTaken()
 	consume(t, l.connect("other"), wire.NoticeStream(site), "other", other, 0, nil)
-	await(t, "the other one took its own", func() bool { return other.count("notice") == 1 })
+	testenv.Await(t, "the other one took its own", func() bool { return other.count("notice") == 1 })
 	const count = 1000
 	for i := range count {
 		l.announce(camera, i)
 		if i%200 == 199 {
-			await(t, "the quick one took all", func() bool { return quick.count("notice") == i+2 })
+			testenv.Await(t, "the quick one took all", func() bool { return quick.count("notice") == i+2 })
 			pause.Lock()
 			s, err := l.js.Stream(t.Context(), wire.NoticeStream(site))
 			if err != nil {
@@ -112,7 +112,7 @@ func TestPurgedUnderASlowConsumer(t *testing.T) {
 			}
 			last := s.CachedInfo().State.LastSeq
 			for _, name := range []string{"quick", "other"} {
-				await(t, "it is noted what it acknowledged", func() bool { return l.filled(name).Notices.Sequence >= last })
+				testenv.Await(t, "it is noted what it acknowledged", func() bool { return l.filled(name).Notices.Sequence >= last })
 			}
 			if err := s.Purge(t.Context(), jetstream.WithPurgeSequence(last-20)); err != nil {
 				t.Fatal(err)
@@ -127,7 +127,7 @@ func TestPurgedUnderASlowConsumer(t *testing.T) {
 	quick.mu.Unlock()
 	var gone map[uint64]bool
 	missing := 0
-	await(t, "all is given or in gap records", func() bool {
+	testenv.Await(t, "all is given or in gap records", func() bool {
 		gone, missing = covered(t, k.allGaps()), 0
 		given := k.distinct("notice")
 		for i := range count {
@@ -160,7 +160,7 @@ func TestPurgedUnderASlowConsumer(t *testing.T) {
 	}
 	same(t, "gaps of the quick one", nil, quick.allGaps())
 	same(t, "gaps of the other one", nil, other.allGaps())
-	await(t, "the state is overrun", func() bool { s, _ := l.status("slow"); return s.State == wire.StateOverrun })
+	testenv.Await(t, "the state is overrun", func() bool { s, _ := l.status("slow"); return s.State == wire.StateOverrun })
 }
 
 // A durable that somebody deletes is made anew from where it was: nothing is missing,
@@ -176,7 +176,7 @@ func TestDurableDeleted(t *testing.T) {
 	for i := range 100 {
 		l.announce(camera, i)
 	}
-	await(t, "the place is reported", func() bool {
+	testenv.Await(t, "the place is reported", func() bool {
 		s, _ := l.status("model")
 		token, err := wire.ParseFeedToken(s.Token)
 		return err == nil && token.Notices.Sequence == 100
@@ -193,13 +193,13 @@ func TestDurableDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.makeDurable(l.consumers["model"], wire.NoticeStream(site), token.Notices)
-	await(t, "all is taken, and the record", func() bool { return k.count("notice") == 150 && len(k.allGaps()) == 1 })
+	testenv.Await(t, "all is taken, and the record", func() bool { return k.count("notice") == 150 && len(k.allGaps()) == 1 })
 	if g := k.allGaps()[0]; g.Reason != wire.GapConsumerDeleted || g.Count != 0 || g.From != "" {
 		t.Errorf("gap record %+v", g)
 	}
 
 	// Made anew without its place, by hand: what lies between is missing.
-	await(t, "it is seen that all is acknowledged", func() bool {
+	testenv.Await(t, "it is seen that all is acknowledged", func() bool {
 		s, _ := l.status("model")
 		token, err := wire.ParseFeedToken(s.Token)
 		return err == nil && token.Notices.Sequence >= 151
@@ -216,7 +216,7 @@ func TestDurableDeleted(t *testing.T) {
 	}
 	last := stream.CachedInfo().State.LastSeq
 	l.makeDurable(l.consumers["model"], wire.NoticeStream(site), wire.ResumeToken{Epoch: token.Notices.Epoch, Sequence: last})
-	await(t, "the second record", func() bool { return len(k.allGaps()) == 2 })
+	testenv.Await(t, "the second record", func() bool { return len(k.allGaps()) == 2 })
 	gone := covered(t, k.allGaps())
 	for s := last - 29; s <= last; s++ {
 		if !gone[s] {
@@ -253,7 +253,7 @@ func TestOneRecordWhoeverTells(t *testing.T) {
 	for i := range 20 {
 		l.announce(camera, i)
 	}
-	await(t, "it is watched", func() bool { _, pod := l.status("model"); return pod == "pod-0" })
+	testenv.Await(t, "it is watched", func() bool { _, pod := l.status("model"); return pod == "pod-0" })
 	s, err := l.js.Stream(t.Context(), wire.NoticeStream(site))
 	if err != nil {
 		t.Fatal(err)
@@ -272,7 +272,7 @@ func TestOneRecordWhoeverTells(t *testing.T) {
 		}
 		return info.State.Subjects[wire.GapSubject(site, "model")]
 	}
-	await(t, "the record is published", func() bool { return records() == 1 })
+	testenv.Await(t, "the record is published", func() bool { return records() == 1 })
 	first.stop()
 	told := cursor()
 	for _, published := range []bool{true, false} {
@@ -295,8 +295,8 @@ func TestOneRecordWhoeverTells(t *testing.T) {
 			t.Fatal(err)
 		}
 		next := l.serve(fmt.Sprint("pod-", published))
-		await(t, "the record is there", func() bool { return records() == 1 })
-		await(t, "another looks after it", func() bool { _, pod := l.status("model"); return pod == fmt.Sprint("pod-", published) })
+		testenv.Await(t, "the record is there", func() bool { return records() == 1 })
+		testenv.Await(t, "another looks after it", func() bool { _, pod := l.status("model"); return pod == fmt.Sprint("pod-", published) })
 		next.stop()
 		if n := records(); n != 1 {
 			t.Errorf("%d records", n)
@@ -305,7 +305,7 @@ func TestOneRecordWhoeverTells(t *testing.T) {
 	}
 	k := newTaken()
 	consume(t, l.connect("model"), wire.NoticeStream(site), "model", k, 0, nil)
-	await(t, "the rest is taken, and the record", func() bool { return k.count("notice") == 10 && len(k.allGaps()) == 1 })
+	testenv.Await(t, "the rest is taken, and the record", func() bool { return k.count("notice") == 10 && len(k.allGaps()) == 1 })
 	if g := k.allGaps()[0]; g.Count != 10 || g.Reason != wire.GapRetention {
 		t.Errorf("gap record %+v", g)
 	}
@@ -326,7 +326,7 @@ func TestForgotten(t *testing.T) {
 		return func() bool { _, err := cursors.Get(t.Context(), wire.DeliveryCursorKey(consumer)); return err == nil }
 	}
 	l.announce(camera, 0)
-	await(t, "both are known", func() bool {
+	testenv.Await(t, "both are known", func() bool {
 		_, first := l.status("model")
 		_, second := l.status("stays")
 		return first != "" && second != ""
@@ -339,7 +339,7 @@ func TestForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.complete()
-	await(t, "it is forgotten", func() bool { _, pod := l.status("model"); return pod == "" && !known("model")() })
+	testenv.Await(t, "it is forgotten", func() bool { _, pod := l.status("model"); return pod == "" && !known("model")() })
 	if _, pod := l.status("stays"); pod == "" {
 		t.Error("the other one is forgotten, too")
 	}

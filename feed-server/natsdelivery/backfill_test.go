@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/feed-server/wis2"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -41,7 +42,7 @@ func TestBackfill(t *testing.T) {
 			l.announce("camera-2", 2)
 			l.serve("pod-0")
 			for _, name := range []string{streams["display"], streams["machines"]} {
-				await(t, name+" is filled", func() bool {
+				testenv.Await(t, name+" is filled", func() bool {
 					s, err := l.js.Stream(t.Context(), name)
 					return err == nil && s.CachedInfo().State.Msgs > 0
 				})
@@ -54,7 +55,7 @@ func TestBackfill(t *testing.T) {
 			}
 			for consumer, want := range map[string][]int{"model": all, "display": filled, "machines": filled} {
 				var got []int
-				await(t, consumer+" is given the last", func() bool {
+				testenv.Await(t, consumer+" is given the last", func() bool {
 					got = l.given(consumer, streams[consumer], got)
 					return slices.Contains(got, 4)
 				})

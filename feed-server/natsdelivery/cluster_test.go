@@ -59,11 +59,11 @@ func TestNodeCutOff(t *testing.T) {
 		t.Logf("%s %s", cut.URL(), name)
 		cut.Pause()
 		some(100)
-		await(t, "all is taken without the one that "+name, func() bool { return k.count("notice") == number && k.count("obs") == number })
+		testenv.Await(t, "all is taken without the one that "+name, func() bool { return k.count("notice") == number && k.count("obs") == number })
 		cut.Continue()
 		some(20)
-		await(t, "all is taken with it", func() bool { return k.count("notice") == number && k.count("obs") == number })
-		await(t, "the node has caught up", func() bool {
+		testenv.Await(t, "all is taken with it", func() bool { return k.count("notice") == number && k.count("obs") == number })
+		testenv.Await(t, "the node has caught up", func() bool {
 			s, err := l.js.Stream(t.Context(), wire.NoticeStream(site))
 			if err != nil || s.CachedInfo().Cluster == nil || s.CachedInfo().Cluster.Leader == "" {
 				return false
@@ -99,7 +99,7 @@ func TestLatestNodeCutOff(t *testing.T) {
 			l.telemetry(mag, number, 1)
 			number++
 		}
-		await(t, what, func() bool {
+		testenv.Await(t, what, func() bool {
 			return slices.Contains(k.distinct("notice"), number-1) && slices.Contains(k.distinct("obs"), number-1)
 		})
 	}

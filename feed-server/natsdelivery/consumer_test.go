@@ -125,7 +125,7 @@ func consume(t *testing.T, nc *nats.Conn, stream, consumer string, k *taken, pau
 		for ctx.Err() == nil {
 			durable, err := js.Consumer(ctx, stream, wire.ConsumerDurable(consumer, issue))
 			if err != nil {
-				time.Sleep(100 * time.Millisecond)
+				time.Sleep(100 * time.Millisecond) // a consumer's pause before it asks again
 				continue
 			}
 			readDurable(ctx, t, durable, k, pause, ack)

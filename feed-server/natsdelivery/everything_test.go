@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/internal/registry"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -25,10 +26,10 @@ func TestEverything(t *testing.T) {
 	k := newTaken()
 	consume(t, l.connect("display"), wire.ConsumerStream(site, "display"), "display", k, 0, func(jetstream.Msg) bool { return true })
 	l.announce(mag, 1)
-	await(t, "it flows", func() bool { return slices.Contains(k.distinct("notice"), 1) })
+	testenv.Await(t, "it flows", func() bool { return slices.Contains(k.distinct("notice"), 1) })
 	l.announce(mag2, 2) // nobody may know it yet
 	l.announce(mag, 3)
-	await(t, "what came behind it is given", func() bool { return slices.Contains(k.distinct("notice"), 3) })
+	testenv.Await(t, "what came behind it is given", func() bool { return slices.Contains(k.distinct("notice"), 3) })
 
 	restricted, err := wire.Encode(wire.InstrumentEntry{UID: "secret", Revision: 2, Instrument: "secret", Access: &wire.AccessEntry{Live: wire.AccessRestricted}})
 	l.put(wire.RegistryInstrumentKey("secret"), restricted, err)
@@ -37,7 +38,7 @@ func TestEverything(t *testing.T) {
 	marker, err := wire.Encode(wire.RegistryComplete{Revision: 2, Count: len(instruments) + 2, Feeds: 1, Consumers: 1})
 	l.put(wire.RegistryCompleteKey, marker, err)
 	sent := 3
-	await(t, "the new one is given", func() bool {
+	testenv.Await(t, "the new one is given", func() bool {
 		sent += 2
 		l.announce("secret", sent)
 		l.announce(mag2, sent+1)

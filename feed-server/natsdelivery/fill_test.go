@@ -13,6 +13,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -36,26 +37,30 @@ func TestLatest(t *testing.T) {
 	nc := l.connect("display")
 	k := newTaken()
 	var stalled atomic.Bool
+	goesOn := make(chan struct{})
 	consume(t, nc, wire.ConsumerStream(site, "display"), "display", k, 0, func(jetstream.Msg) bool {
-		for stalled.Load() && t.Context().Err() == nil {
-			time.Sleep(10 * time.Millisecond)
+		if stalled.Load() {
+			select {
+			case <-goesOn:
+			case <-t.Context().Done():
+			}
 		}
 		return true
 	})
-	await(t, "the newest of before is given", func() bool { return slices.Contains(k.distinct("notice"), 7) })
+	testenv.Await(t, "the newest of before is given", func() bool { return slices.Contains(k.distinct("notice"), 7) })
 	l.telemetry(mag, 0, 1)
-	await(t, "it flows", func() bool { return k.count("obs") == 1 })
+	testenv.Await(t, "it flows", func() bool { return k.count("obs") == 1 })
 	stalled.Store(true)
 	for i := range 500 {
 		l.telemetry(mag, 1+i*10, 10)
 	}
 	l.announce(camera, 1)
-	await(t, "all is put", func() bool {
+	testenv.Await(t, "all is put", func() bool {
 		s, _, err := l.last("display", wire.ObservationSubject(site, mag, channel))
 		return err == nil && strings.HasPrefix(s.Header.Get(wire.HeaderID), "gateway-0/incarnation-1/4991#")
 	})
-	stalled.Store(false)
-	await(t, "the newest is given", func() bool {
+	close(goesOn)
+	testenv.Await(t, "the newest is given", func() bool {
 		return slices.Contains(k.distinct("obs"), 5000) && slices.Contains(k.distinct("notice"), 1)
 	})
 	got := k.all("obs")
@@ -106,14 +111,14 @@ func TestSample(t *testing.T) {
 	l.serve("pod-0")
 	k := newTaken()
 	consume(t, l.connect("plot"), wire.ConsumerStream(site, "plot"), "plot", k, 0, nil)
-	await(t, "somebody fills", func() bool { _, pod := l.status("plot"); return pod == "pod-0" })
+	testenv.Await(t, "somebody fills", func() bool { _, pod := l.status("plot"); return pod == "pod-0" })
 	// Two hundred datagrams in each interval, as their own times say.
 	began := time.Now().UTC().Truncate(interval).Add(-10 * interval)
 	for i := range 200 {
 		l.telemetryAt(mag, i*10, 10, began.Add(time.Duration(i)*10*interval/200), interval/200)
 	}
 	l.announce(camera, 1)
-	await(t, "the last interval is given", func() bool { return slices.Contains(k.distinct("obs"), 1999) })
+	testenv.Await(t, "the last interval is given", func() bool { return slices.Contains(k.distinct("obs"), 1999) })
 	got := k.distinct("obs")
 	var want []int
 	for n := 199; n < 2000; n += 200 {
@@ -129,7 +134,7 @@ func TestSample(t *testing.T) {
 	if n := int(sampled) + len(k.all("obs")); n != 2000 {
 		t.Errorf("samples and what they stand for are %d, 2000 were sent", n)
 	}
-	await(t, "the report says so", func() bool {
+	testenv.Await(t, "the report says so", func() bool {
 		s, _ := l.status("plot")
 		return s.State == wire.StateFlowing && s.Dropped["Sampled"]+s.Messages >= 2000 && s.Gaps == 0
 	})
@@ -142,13 +147,13 @@ func TestPaced(t *testing.T) {
 	l.serve("pod-0")
 	k := newTaken()
 	consume(t, l.connect("thin"), wire.ConsumerStream(site, "thin"), "thin", k, 0, nil)
-	await(t, "somebody fills", func() bool { _, pod := l.status("thin"); return pod == "pod-0" })
+	testenv.Await(t, "somebody fills", func() bool { _, pod := l.status("thin"); return pod == "pod-0" })
 	began := time.Now()
 	for i := range 600 {
 		l.telemetry(mag, i, 1)
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // an instrument that sends faster than the consumer may be given
 	}
-	await(t, "the newest is given", func() bool { return slices.Contains(k.distinct("obs"), 599) })
+	testenv.Await(t, "the newest is given", func() bool { return slices.Contains(k.distinct("obs"), 599) })
 	took := time.Since(began)
 	size := 0
 	for _, h := range k.allHeaders() {
@@ -175,7 +180,7 @@ func TestFillerChanges(t *testing.T) {
 	first := l.serve("pod-0")
 	k := newTaken()
 	consume(t, l.connect("display"), wire.ConsumerStream(site, "display"), "display", k, 0, nil)
-	await(t, "somebody fills", func() bool { _, pod := l.status("display"); return pod == "pod-0" })
+	testenv.Await(t, "somebody fills", func() bool { _, pod := l.status("display"); return pod == "pod-0" })
 	number := 0
 	send := func(count int) {
 		for range count {
@@ -185,13 +190,13 @@ func TestFillerChanges(t *testing.T) {
 		}
 	}
 	send(50)
-	await(t, "the newest is given", func() bool {
+	testenv.Await(t, "the newest is given", func() bool {
 		return slices.Contains(k.distinct("notice"), 49) && slices.Contains(k.distinct("obs"), 49)
 	})
 	second := l.serve("pod-1")
 	first.kill()
 	send(50) // while nobody fills
-	await(t, "the newest is given by another", func() bool {
+	testenv.Await(t, "the newest is given by another", func() bool {
 		return slices.Contains(k.distinct("notice"), 99) && slices.Contains(k.distinct("obs"), 99)
 	})
 	again := 0
@@ -207,14 +212,14 @@ func TestFillerChanges(t *testing.T) {
 	server.Kill()
 	server.Start()
 	l.declareAgain("display")
-	await(t, "the newest of before is there again", func() bool {
+	testenv.Await(t, "the newest of before is there again", func() bool {
 		_, token, err := l.last("display", wire.NoticeSubject(site, camera))
 		m, _, err2 := l.last("display", wire.ObservationSubject(site, mag, channel))
 		return err == nil && err2 == nil && (token != wire.FeedToken{} || m.Header.Get(wire.HeaderToken) != "")
 	})
 	send(20)
 	last := fmt.Sprint(number - 1)
-	await(t, "it goes on", func() bool {
+	testenv.Await(t, "it goes on", func() bool {
 		return slices.Contains(k.distinct("notice"), number-1) && slices.Contains(k.distinct("obs"), number-1)
 	})
 	t.Logf("the last is %s", last)
@@ -227,6 +232,6 @@ func (l *lab) declareAgain(consumer string) {
 	l.mu.Lock()
 	c := l.consumers[consumer]
 	l.mu.Unlock()
-	await(l.t, "NATS answers", func() bool { _, err := l.js.AccountInfo(l.t.Context()); return err == nil })
+	testenv.Await(l.t, "NATS answers", func() bool { _, err := l.js.AccountInfo(l.t.Context()); return err == nil })
 	l.makeStreams(c)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -20,7 +21,7 @@ func TestPurgedBehindTheFront(t *testing.T) {
 		l.announce(camera, i)
 	}
 	server := l.serve("pod-0")
-	await(t, "what waits is known", func() bool { s, _ := l.status("model"); return s.LagMessages == 20 && s.LagMillis > 0 })
+	testenv.Await(t, "what waits is known", func() bool { s, _ := l.status("model"); return s.LagMessages == 20 && s.LagMillis > 0 })
 	if s, _ := l.status("model"); s.LagBytes != nil || s.Bytes != nil {
 		t.Errorf("who says how many bytes it lags, %v, and took, %v?", s.LagBytes, s.Bytes)
 	}
@@ -35,7 +36,7 @@ func TestPurgedBehindTheFront(t *testing.T) {
 	l.serve("pod-1")
 	k := newTaken()
 	consume(t, l.connect("model"), wire.NoticeStream(site), "model", k, 0, nil)
-	await(t, "the rest is taken, and the record", func() bool { return k.count("notice") == 10 && len(k.allGaps()) >= 1 })
+	testenv.Await(t, "the rest is taken, and the record", func() bool { return k.count("notice") == 10 && len(k.allGaps()) >= 1 })
 	g := k.allGaps()[0]
 	if from, err := wire.ParseResumeToken(g.From); err != nil || from.Sequence != 2 || g.Count < 10 || g.Reason != wire.GapRetention {
 		t.Errorf("gap record %+v", g)
@@ -78,16 +79,16 @@ func TestPurgedBehindALeaf(t *testing.T) {
 			consume(t, l.connect("quick"), wire.NoticeStream(site), "quick", quick, 0, func(m jetstream.Msg) bool {
 				return m.Subject() != wire.NoticeSubject(leaf, "ionosonde")
 			})
-			await(t, "the quick one took all but the leaf's", func() bool { return quick.count("notice") == 20 })
+			testenv.Await(t, "the quick one took all but the leaf's", func() bool { return quick.count("notice") == 20 })
 			server := l.serve("pod-0")
 			marked := func(consumer string, origin string, at uint64) func() bool {
 				return func() bool { return l.cursor(consumer).Marks[wire.NoticeStream(site)][origin] == at }
 			}
 			if away {
-				await(t, "what waits is known", func() bool { s, _ := l.status("model"); return s.LagMessages == 21 && s.LagMillis > 0 })
+				testenv.Await(t, "what waits is known", func() bool { s, _ := l.status("model"); return s.LagMessages == 21 && s.LagMillis > 0 })
 				server.stop() // its places are saved
 			} else {
-				await(t, "what waits is known", marked("model", site, 2))
+				testenv.Await(t, "what waits is known", marked("model", site, 2))
 			}
 			if err := s.Purge(t.Context(), jetstream.WithPurgeSubject(wire.NoticeSubjects(site)), jetstream.WithPurgeSequence(12)); err != nil {
 				t.Fatal(err)
@@ -95,9 +96,9 @@ func TestPurgedBehindALeaf(t *testing.T) {
 			if away {
 				l.serve("pod-1")
 			}
-			await(t, "the rest is marked", marked("model", site, 12))
+			testenv.Await(t, "the rest is marked", marked("model", site, 12))
 			consume(t, l.connect("model"), wire.NoticeStream(site), "model", k, 0, nil)
-			await(t, "the rest is taken, and the record", func() bool { return k.count("notice") == 11 && len(k.allGaps()) == 1 })
+			testenv.Await(t, "the rest is taken, and the record", func() bool { return k.count("notice") == 11 && len(k.allGaps()) == 1 })
 			g := k.allGaps()[0]
 			from, errFrom := wire.ParseResumeToken(g.From)
 			to, errTo := wire.ParseResumeToken(g.To)
@@ -108,8 +109,8 @@ func TestPurgedBehindALeaf(t *testing.T) {
 				ofLeaf(2000 + i)
 				l.announce(camera, 100+i)
 			}
-			await(t, "what came then is taken", func() bool { return k.count("notice") == 31 && quick.count("notice") == 30 })
-			await(t, "its report", func() bool { s, _ := l.status("model"); return s.LagMessages == 0 && s.Gaps == 1 })
+			testenv.Await(t, "what came then is taken", func() bool { return k.count("notice") == 31 && quick.count("notice") == 30 })
+			testenv.Await(t, "its report", func() bool { s, _ := l.status("model"); return s.LagMessages == 0 && s.Gaps == 1 })
 			same(t, "gaps of the quick one", nil, quick.allGaps())
 		})
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -28,14 +29,14 @@ func TestKilledAfterAcknowledged(t *testing.T) {
 	next := func(consumer string) uint64 { return l.cursor(consumer).Places[wire.NoticeStream(site)].Next }
 	first := l.serve("pod-0")
 	for _, name := range consumers {
-		await(t, name+" is looked after", func() bool { return next(name) > 0 })
+		testenv.Await(t, name+" is looked after", func() bool { return next(name) > 0 })
 	}
 	const count = 50
 	for i := range count {
 		l.announce(camera, 1+i)
 	}
 	for _, name := range consumers[:2] {
-		await(t, "it is noted how far it is: "+name, func() bool { return l.filled(name).Notices.Sequence > count })
+		testenv.Await(t, "it is noted how far it is: "+name, func() bool { return l.filled(name).Notices.Sequence > count })
 	}
 	first.kill()
 	s, err := l.js.Stream(t.Context(), wire.NoticeStream(site))
@@ -48,10 +49,10 @@ func TestKilledAfterAcknowledged(t *testing.T) {
 	}
 	l.serve("pod-1")
 	for _, name := range consumers {
-		await(t, name+" is looked after again", func() bool { return next(name) > last })
+		testenv.Await(t, name+" is looked after again", func() bool { return next(name) > last })
 	}
 	consume(t, l.connect("away"), wire.NoticeStream(site), "away", away, 0, nil)
-	await(t, "who was away is told", func() bool { return len(away.allGaps()) == 1 })
+	testenv.Await(t, "who was away is told", func() bool { return len(away.allGaps()) == 1 })
 	if g := away.allGaps()[0]; g.Count != last || g.Reason != wire.GapRetention {
 		t.Errorf("gap record %+v", g)
 	}

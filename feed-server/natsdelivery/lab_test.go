@@ -302,15 +302,6 @@ func (w testWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(testenv.Patience); !holds(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("after a minute still not: %s", what)
-		}
-	}
-}
-
 // status returns what is reported of a consumer.
 func (l *lab) status(consumer string) (s wire.ConsumerStatus, pod string) {
 	l.t.Helper()

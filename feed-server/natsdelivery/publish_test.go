@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/substorm/substorm/internal/stream"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -68,20 +69,14 @@ func (l *lab) telemetryAt(instrument string, first, count int, at time.Time, eac
 
 func (l *lab) publish(m *nats.Msg) {
 	l.t.Helper()
-	for deadline := time.Now().Add(3 * time.Minute); ; {
+	var err error
+	for range testenv.Attempts() { // NATS may be away meanwhile
 		ctx, cancel := context.WithTimeout(l.t.Context(), 2*time.Second)
-		_, err := l.js.PublishMsg(ctx, m)
+		_, err = l.js.PublishMsg(ctx, m)
 		cancel()
-		if err == nil {
+		if err == nil || l.t.Context().Err() != nil {
 			return
 		}
-		if l.t.Context().Err() != nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			l.t.Errorf("publish: %v", err)
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
 	}
+	l.t.Errorf("publish: %v", err)
 }

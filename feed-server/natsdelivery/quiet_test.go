@@ -50,12 +50,12 @@ func TestQuiet(t *testing.T) {
 	first := l.serve("pod-0")
 	k := newTaken()
 	consume(t, l.connect("quiet"), wire.ConsumerStream(site, "quiet"), "quiet", k, 0, nil)
-	await(t, "the newest of before is given", func() bool { return slices.Contains(k.distinct("notice"), 1) })
+	testenv.Await(t, "the newest of before is given", func() bool { return slices.Contains(k.distinct("notice"), 1) })
 	for i := range 100 {
 		l.announce("camera-2", 100+i)
 	}
 	const last = 101
-	await(t, "the place is noted", func() bool { return l.filled("quiet").Notices.Sequence >= last })
+	testenv.Await(t, "the place is noted", func() bool { return l.filled("quiet").Notices.Sequence >= last })
 	first.kill()
 	s, err := l.js.Stream(t.Context(), wire.NoticeStream(site))
 	if err != nil {
@@ -66,7 +66,7 @@ func TestQuiet(t *testing.T) {
 	}
 	l.serve("pod-1")
 	l.announce(camera, 2)
-	await(t, "what comes then is given", func() bool { return slices.Contains(k.distinct("notice"), 2) })
+	testenv.Await(t, "what comes then is given", func() bool { return slices.Contains(k.distinct("notice"), 2) })
 	same(t, "gaps", nil, k.allGaps())
 	same(t, "notices", []int{1, 2}, k.distinct("notice"))
 }
@@ -117,7 +117,7 @@ func TestNewestOfLeaf(t *testing.T) {
 	l.publish(m)
 	l.declare(wire.ConsumerEntry{Consumer: "display", Flow: wire.FlowEntry{Mode: wire.FlowLatest}})
 	l.serve("pod-0")
-	await(t, "the newest of the leaf is there", func() bool {
+	testenv.Await(t, "the newest of the leaf is there", func() bool {
 		_, _, notice := l.last("display", wire.NoticeSubject("north", camera))
 		_, _, telemetry := l.last("display", wire.ObservationSubject("north", mag, channel))
 		return notice == nil && telemetry == nil
@@ -199,7 +199,7 @@ func TestNoAnswer(t *testing.T) {
 		silent[i] = filling(name, false)
 		go func() { failed <- fill(silent[i]) }()
 	}
-	await(t, "all wait for answers", func() bool {
+	testenv.Await(t, "all wait for answers", func() bool {
 		return !slices.ContainsFunc(silent, func(f *filler) bool { return f.publisher.PublishAsyncPending() < 512 })
 	})
 	if err := fill(filling("answers", true)); err != nil {
@@ -210,7 +210,7 @@ func TestNoAnswer(t *testing.T) {
 			t.Error("what was never answered is taken for put")
 		}
 	}
-	await(t, "nothing waits any more", func() bool {
+	testenv.Await(t, "nothing waits any more", func() bool {
 		return !slices.ContainsFunc(silent, func(f *filler) bool { return f.publisher.PublishAsyncPending() > 0 })
 	})
 }
@@ -233,8 +233,11 @@ func TestLatestAllServersRestart(t *testing.T) {
 		}
 		return err == nil
 	}
-	await(t, "the newest are there", there)
-	time.Sleep(2 * time.Second) // its place is known
+	testenv.Await(t, "the newest are there", there)
+	testenv.Await(t, "its place is noted", func() bool {
+		noted := l.filled("display")
+		return noted.Notices.Sequence > 0 && noted.Telemetry.Sequence > 0
+	})
 	for _, n := range cluster.Nodes {
 		n.Kill()
 	}
@@ -243,5 +246,5 @@ func TestLatestAllServersRestart(t *testing.T) {
 		starting.Go(n.Start)
 	}
 	starting.Wait()
-	await(t, "the newest are there again", there)
+	testenv.Await(t, "the newest are there again", there)
 }

@@ -59,8 +59,8 @@ func TestNoticesDeletedByHand(t *testing.T) {
 		}
 		return n
 	}
-	await(t, "all objects are listed", func() bool { return listed() == count })
-	await(t, "some are taken", func() bool { return k.count("notice") > count/2 })
+	testenv.Await(t, "all objects are listed", func() bool { return listed() == count })
+	testenv.Await(t, "some are taken", func() bool { return k.count("notice") > count/2 })
 	stop()
 	taken := len(k.times())
 
@@ -74,9 +74,9 @@ func TestNoticesDeletedByHand(t *testing.T) {
 	l.makeDurable(l.consumers["model"], wire.NoticeStream(site), wire.ResumeToken{})
 	again := newTaken()
 	consume(t, l.connect("model"), wire.NoticeStream(site), "model", again, 0, nil)
-	await(t, "all notices and the gap record are given", func() bool { return again.count("notice") == count && len(again.allGaps()) > 0 })
+	testenv.Await(t, "all notices and the gap record are given", func() bool { return again.count("notice") == count && len(again.allGaps()) > 0 })
 	l.archived(store, camera, count)
-	await(t, "and what comes then", func() bool { return again.count("notice") == count+1 })
+	testenv.Await(t, "and what comes then", func() bool { return again.count("notice") == count+1 })
 	same(t, "notices", upTo(count+1), again.distinct("notice"))
 	if gaps := again.allGaps(); len(gaps) != 1 || gaps[0].Reason != wire.GapStreamRecreated {
 		t.Errorf("gap records %+v", gaps)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -25,7 +26,7 @@ func TestDurableUnderAnotherName(t *testing.T) {
 	for i := range 50 {
 		l.announce(camera, i)
 	}
-	await(t, "the place is reported", func() bool {
+	testenv.Await(t, "the place is reported", func() bool {
 		s, _ := l.status("model")
 		token, err := wire.ParseFeedToken(s.Token)
 		return err == nil && token.Notices.Sequence == 50
@@ -33,7 +34,7 @@ func TestDurableUnderAnotherName(t *testing.T) {
 	for i := range 10 { // nobody looks in between
 		l.announce(camera, 50+i)
 	}
-	await(t, "more is taken", func() bool { return k.count("notice") == 60 })
+	testenv.Await(t, "more is taken", func() bool { return k.count("notice") == 60 })
 	stop()
 
 	// As the operator does.
@@ -68,18 +69,18 @@ func TestDurableUnderAnotherName(t *testing.T) {
 		defer close(done)
 		for ctx.Err() == nil {
 			readDurable(ctx, t, durable, k, 0, nil)
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond) // a consumer's pause before it asks again
 		}
 	}()
 	defer func() { cancel(); <-done }()
 	for i := range 20 {
 		l.announce(camera, 60+i)
 	}
-	await(t, "all is taken, and the record", func() bool { return k.count("notice") == 80 && len(k.allGaps()) == 1 })
+	testenv.Await(t, "all is taken, and the record", func() bool { return k.count("notice") == 80 && len(k.allGaps()) == 1 })
 	if g := k.allGaps()[0]; g.Reason != wire.GapConsumerDeleted || g.Count != 0 || g.From != "" {
 		t.Errorf("gap record %+v", g)
 	}
-	await(t, "the report is of the new one", func() bool {
+	testenv.Await(t, "the report is of the new one", func() bool {
 		s, _ := l.status("model")
 		token, err := wire.ParseFeedToken(s.Token)
 		return err == nil && token.Notices.Sequence >= 80 && s.LagMessages == 0

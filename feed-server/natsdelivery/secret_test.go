@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -69,7 +70,7 @@ func TestCredentialsOpenNothingElse(t *testing.T) {
 		"$JS.>", "$JS.ACK.>", wire.ConsumerAPI + ".>", "$JS.EVENT.>", "_INBOX.>", otherInbox + ".>", inbox + "_2.>", "health.>"} {
 		tries[subject] = false
 	}
-	await(t, "what is newest is there", func() bool { return l.look(t)[wire.ConsumerStream(site, "display")] == 2 }) // of camera and mag
+	testenv.Await(t, "what is newest is there", func() bool { return l.look(t)[wire.ConsumerStream(site, "display")] == 2 }) // of camera and mag
 	before := l.look(t)
 	for subject, publishes := range tries {
 		mu.Lock()
@@ -87,7 +88,7 @@ func TestCredentialsOpenNothingElse(t *testing.T) {
 		if err != nil && !errors.Is(err, nats.ErrPermissionViolation) {
 			t.Fatal(err)
 		}
-		await(t, "the server says what it thinks of "+subject, func() bool {
+		testenv.Await(t, "the server says what it thinks of "+subject, func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			return len(refused) > 0
@@ -106,7 +107,7 @@ func TestCredentialsOpenNothingElse(t *testing.T) {
 	k := newTaken()
 	consume(t, nc, wire.NoticeStream(site), "model", k, 0, nil)
 	consume(t, nc, wire.ObservationStream(site), "model", k, 0, nil)
-	await(t, "its own is taken", func() bool { return k.count("notice") == 10 && k.count("obs") == 10 })
+	testenv.Await(t, "its own is taken", func() bool { return k.count("notice") == 10 && k.count("obs") == 10 })
 }
 
 // look returns how many messages streams hold, and how far durables are.

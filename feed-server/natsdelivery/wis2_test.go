@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/substorm/substorm/feed-server/wis2"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -30,7 +31,7 @@ func TestWIS2(t *testing.T) {
 		}
 		return s.CachedInfo().State.Msgs
 	}
-	await(t, "the newest of before is there", func() bool { return held() == 1 })
+	testenv.Await(t, "the newest of before is there", func() bool { return held() == 1 })
 	for i := range 50 {
 		l.announce(camera, i)
 	}
@@ -38,7 +39,7 @@ func TestWIS2(t *testing.T) {
 	marked := l.notice(camera, 3)
 	marked.State, marked.DuplicateOf = wire.StateDuplicate, "x"
 	l.publishNotice(marked)
-	await(t, "all is there", func() bool { return held() == 51 })
+	testenv.Await(t, "all is there", func() bool { return held() == 51 })
 	first.stop()
 	l.serve("pod-1")
 	for i := range 50 {
@@ -83,7 +84,7 @@ func TestWIS2(t *testing.T) {
 	for i := range 100 {
 		expect(camera, i)
 	}
-	await(t, "all is told", func() bool { mu.Lock(); defer mu.Unlock(); return len(told) == len(want) })
+	testenv.Await(t, "all is told", func() bool { mu.Lock(); defer mu.Unlock(); return len(told) == len(want) })
 	mu.Lock()
 	defer mu.Unlock()
 	if diff := cmp.Diff(want, told); diff != "" {

@@ -21,6 +21,7 @@ import (
 	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/catalog"
 	"github.com/substorm/substorm/internal/registry"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -141,9 +142,7 @@ func TestNobodyListens(t *testing.T) {
 		t.Fatal(err)
 	}
 	client.Close()
-	for !is.kernel.gone() {
-		time.Sleep(time.Millisecond)
-	}
+	testenv.Await(t, "the kernel knows that the client has gone", is.kernel.gone)
 	is.looked = 0
 	if err := list(t.Context(), is); !errors.Is(err, errGone) || is.looked > askEvery {
 		t.Errorf("%d names were looked at, %v", is.looked, err)
@@ -168,18 +167,14 @@ func TestQueued(t *testing.T) {
 		_, err := is.conn.Write(make([]byte, 16<<20))
 		written <- err
 	}()
-	for is.kernel.queued() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	testenv.Await(t, "data waits for the client", func() bool { return is.kernel.queued() > 0 })
 	if _, err := io.CopyN(io.Discard, client, 16<<20); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-written; err != nil {
 		t.Fatal(err)
 	}
-	for is.kernel.queued() > 0 { // until all is acknowledged
-		time.Sleep(time.Millisecond)
-	}
+	testenv.Await(t, "all is acknowledged", func() bool { return is.kernel.queued() == 0 })
 	is.out.data = 16 << 20
 	if err := is.waits(time.Now(), errTakes); err != nil || is.pace.moved != 16<<20 {
 		t.Errorf("%d bytes are taken, %v", is.pace.moved, err)

@@ -346,9 +346,7 @@ func TestFull(t *testing.T) {
 	if _, err := io.WriteString(hold, wantsAll); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(testenv.Patience); l.counter("substorm_rsync_transfers_total") == 0 && time.Now().Before(deadline); {
-		time.Sleep(10 * time.Millisecond)
-	}
+	testenv.Await(t, "a transfer is under way", func() bool { return l.counter("substorm_rsync_transfers_total") > 0 })
 	if out := l.run(t, 5, "-a", l.module+"/", t.TempDir()); !strings.Contains(out, "as many transfers are under way") {
 		t.Error(out)
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/substorm/substorm/feed-server/endpoint"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 // A client that announces a body, and sends none, or one without an end, loses the connection,
@@ -101,9 +102,10 @@ func TestLiveAccessIsLogged(t *testing.T) {
 			t.Fatalf("%s: %d %s", consumer, status, body)
 		}
 	}
-	end := time.Now().Add(3 * time.Minute)
-	for len(out.lines()) < 2 && time.Now().Before(end) {
-		time.Sleep(10 * time.Millisecond)
+	for range testenv.Attempts() {
+		if len(out.lines()) >= 2 {
+			break
+		}
 	}
 	var events []string
 	for _, text := range out.lines() {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/substorm/substorm/feed-server/endpoint"
 	"github.com/substorm/substorm/internal/registry"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -202,13 +203,10 @@ func TestConnectionsAreBounded(t *testing.T) {
 		t.Errorf("a third: %d %v %s", status, header, body)
 	}
 	_ = first.Body.Close()
-	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		status, _, body := s.asks(t, events, otherConsumer, otherConsumer)
-		if status == http.StatusOK {
+	for range testenv.Attempts() {
+		if status, _, body = s.asks(t, events, otherConsumer, otherConsumer); status == http.StatusOK {
 			return
 		}
-		if time.Now().After(end) {
-			t.Fatalf("there is never space again: %d %s", status, body)
-		}
 	}
+	t.Fatalf("there is never space again: %d %s", status, body)
 }

@@ -74,16 +74,7 @@ func (l *lab) settle() {
 		if err != nil {
 			l.t.Fatal(err)
 		}
-		eventually(l.t, "the hub to have all of "+name, func() bool { _, next := place.Ring.Span(); return next > l.last[name] })
-	}
-}
-
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for until := time.Now().Add(testenv.Patience); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatalf("waited in vain for %s", what)
-		}
+		testenv.Await(l.t, "the hub has all of "+name, func() bool { _, next := place.Ring.Span(); return next > l.last[name] })
 	}
 }
 

@@ -48,7 +48,7 @@ func Command() *cobra.Command {
 				}
 				t, err := time.Parse(time.RFC3339, bound.text)
 				if err != nil {
-					return usage.Errorf("%s %q is no time such as 2026-11-21T12:00:00Z", bound.flag, bound.text)
+					return usage.Errorf("%s %q is not a time such as 2026-11-21T12:00:00Z", bound.flag, bound.text)
 				}
 				*bound.to = t.UTC()
 			}

@@ -38,7 +38,7 @@ func (p *program) pull(ctx context.Context, entry wire.MirrorEntry, progress *pu
 	case entry.HTTPS != nil:
 		return p.pullWeb(ctx, entry, progress)
 	default:
-		return &push.Problem{Reason: wire.MirrorReasonProtocol, Err: errors.New("a bucket is pushed to alone")}
+		return &push.Problem{Reason: wire.MirrorReasonProtocol, Err: errors.New("a bucket can only be pushed to")}
 	}
 }
 

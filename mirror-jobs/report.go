@@ -132,7 +132,7 @@ func (r *report) ended(ctx context.Context, err error) {
 			r.status.VerifiedTo = r.status.StartedAt
 		}
 	case ctx.Err() != nil:
-		r.status.Result, r.status.Message = wire.MirrorStopped, "it was told to stop: the next run goes on"
+		r.status.Result, r.status.Message = wire.MirrorStopped, "the run was stopped: the next run continues"
 	default:
 		_ = errors.As(err, &problem)
 		r.status.Result, r.status.Reason, r.status.Message = wire.MirrorFailed, reasonOf(err), said(err)
@@ -213,6 +213,6 @@ func (r *report) tell(ctx context.Context) {
 		_, err = r.kv.Put(ctx, r.key, data)
 	}
 	if err != nil && ctx.Err() == nil {
-		r.p.log.Warn("the run cannot report", "error", err)
+		r.p.log.Warn("cannot report the state of the run", "error", err)
 	}
 }

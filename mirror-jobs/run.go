@@ -222,7 +222,7 @@ func (p *program) acquire(ctx context.Context, leases jetstream.KeyValue, entry 
 func (p *program) waitsFor(ctx context.Context, leases jetstream.KeyValue, key string) string {
 	is, found, err := stream.Load[wire.Lease](ctx, leases, key)
 	if err != nil || !found {
-		p.log.Debug("who holds the lease is not known", "lease", key, "error", err)
+		p.log.Debug("cannot read the holder of the lease", "lease", key, "error", err)
 		return "it waits until the run before it has ended"
 	}
 	return fmt.Sprintf("it waits until run %q has ended", is.Holder)
@@ -266,7 +266,7 @@ func (p *program) again(ctx context.Context, entry wire.MirrorEntry, progress *p
 		if !errors.As(err, &problem) || problem.Reason != wire.MirrorReasonUnreachable || problem.Answered || progress.Answered() {
 			return err
 		}
-		p.report.waits(ctx, problem.Reason, fmt.Sprintf("it asks again after %v: %s", pause, said(problem)))
+		p.report.waits(ctx, problem.Reason, fmt.Sprintf("it retries after %v: %s", pause, said(problem)))
 		p.log.Info("the partner does not answer", "error", err, "again", pause)
 		if !retry.Sleep(ctx, pause) {
 			return err

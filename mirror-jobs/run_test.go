@@ -239,7 +239,7 @@ func TestAsksAgain(t *testing.T) {
 		if s.Result != wire.MirrorRunning {
 			t.Fatalf("it never said that it asks again: %+v", s)
 		}
-		if s.Reason == wire.MirrorReasonUnreachable && strings.HasPrefix(s.Message, "it asks again after ") {
+		if s.Reason == wire.MirrorReasonUnreachable && strings.HasPrefix(s.Message, "it retries after ") {
 			break
 		}
 	}

@@ -250,7 +250,7 @@ func (g *collector) execute(ctx context.Context, d *doom) error {
 
 // stays says why an old place stays.
 func (g *collector) stays(instrument, old string, r wire.Record) {
-	g.cfg.Log.Warn("damage is reported where an object was moved to: its old place stays, which may have the last whole copy, until the scrub finds the new one whole",
+	g.cfg.Log.Warn("damage is reported at the new place of a moved object: keeping its old place, which may have the last whole copy, until the scrub finds the new one whole",
 		"instrument", instrument, "object", r.ID, "old", old, "new", r.Key)
 }
 

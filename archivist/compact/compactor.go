@@ -254,6 +254,6 @@ var errScarce = errors.New("the disk budget is nearly used up")
 
 // skip says that a day waits for a later pass: others go on.
 func (c *Compactor) skip(day wire.Day, instrument string, err error) {
-	c.cfg.Log.Error("a day cannot be compacted, as a manifest cannot be read: substorm archive rebuild makes it anew",
+	c.cfg.Log.Error("cannot compact a day, as a manifest cannot be read: run substorm archive rebuild",
 		"day", day, "instrument", instrument, "error", err)
 }

@@ -35,7 +35,7 @@ func duplicateOf(site, instrument string, r wire.Record) duplicate {
 }
 
 // errNames: nobody knows when the object with a name was received.
-var errNames = errors.New("the claims of names are made anew")
+var errNames = errors.New("the claims of names are being rebuilt")
 
 // namedDay returns the day on which an object with a name was received, as its claim says;
 // empty where it never had the name. Error: errNames.

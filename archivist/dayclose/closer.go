@@ -244,7 +244,7 @@ func (k *kind) follow(ctx context.Context) error {
 		k.cursor.Revision = max(k.cursor.Revision, e.Revision())
 		day, err := k.kind.DayOfEntry(e.Key())
 		if err != nil {
-			k.cfg.Log.Warn("an entry of no day is left alone", "bucket", k.bucket(), "entry", e.Key(), "error", err)
+			k.cfg.Log.Warn("ignoring an entry that belongs to no day", "bucket", k.bucket(), "entry", e.Key(), "error", err)
 			return nil
 		}
 		if at, open := slices.BinarySearch(k.cursor.Open, day); !open {

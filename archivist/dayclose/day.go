@@ -69,7 +69,7 @@ func (k *kind) last(ctx context.Context, day wire.Day) (version int, at time.Tim
 		}
 		_, _, _, n, err := wire.ParseDayFileKey(info.Key)
 		if err != nil {
-			k.cfg.Log.Warn("what is no closed day lies among them and is left alone", "object", info.Key)
+			k.cfg.Log.Warn("ignoring an unknown object among closed days", "object", info.Key)
 			continue
 		}
 		if n > version {
@@ -87,7 +87,7 @@ func (k *kind) same(ctx context.Context, f wire.DayFile) (bool, error) {
 	}
 	was, err := k.version(ctx, f.Header.Day, f.Header.Version-1)
 	if errors.Is(err, wire.ErrMalformed) {
-		k.cfg.Log.Error("a closed day cannot be read: it is written anew, as the next version", "kind", k.kind, "day", f.Header.Day, "error", err)
+		k.cfg.Log.Error("cannot read a closed day; writing it again as the next version", "kind", k.kind, "day", f.Header.Day, "error", err)
 		return false, nil
 	}
 	if err != nil {

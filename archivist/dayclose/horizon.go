@@ -50,7 +50,7 @@ type spools struct {
 func (c *Closer) Spooled(day wire.Day) string {
 	s := c.spools.Load()
 	if s == nil {
-		return "nobody has asked the gateways yet what waits in their spools"
+		return "the gateways were not asked yet what waits in their spools"
 	}
 	start, err := day.Start()
 	switch {
@@ -89,7 +89,7 @@ func Horizon(latest time.Time, reports []wire.GatewayStatus) (settled time.Time,
 			}
 		}
 		if !r.Stopped {
-			earlier(r.ReportedAt, "gateway %s has not reported since %s, and nobody knows what is in its spool: it must come back, or be given up (substorm spool abandon)",
+			earlier(r.ReportedAt, "gateway %s has not reported since %s, and the content of its spool is unknown: bring it back, or give it up (substorm spool abandon)",
 				r.Gateway, wire.FormatTime(r.ReportedAt.Truncate(time.Second)))
 		}
 	}

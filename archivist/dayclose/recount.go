@@ -32,7 +32,7 @@ func (k *kind) recount(ctx context.Context, kv jetstream.KeyValue, closed map[wi
 				continue
 			}
 			if err := k.recountDay(ctx, kv, instrument, day); err != nil {
-				return fmt.Errorf("count %s of instrument %s anew: %w", day, instrument, err)
+				return fmt.Errorf("recount %s of instrument %s: %w", day, instrument, err)
 			}
 		}
 	}
@@ -43,7 +43,7 @@ func (k *kind) recountDay(ctx context.Context, kv jetstream.KeyValue, instrument
 	var listed manifest.Columns
 	for r, err := range manifest.Records(ctx, k.cfg.Store, k.cfg.Site, instrument, day) {
 		if errors.Is(err, wire.ErrMalformed) || errors.Is(err, objectstore.ErrNotFound) {
-			k.cfg.Log.Error("a manifest cannot be read: the ledger of its day, which was lost, lacks what it lists", "instrument", instrument, "day", day, "error", err)
+			k.cfg.Log.Error("cannot read a manifest: the ledger of its day was lost, and is recounted without what the manifest lists", "instrument", instrument, "day", day, "error", err)
 			break
 		}
 		if err != nil {

@@ -31,7 +31,7 @@ func (k *kind) restore(ctx context.Context, kv jetstream.KeyValue) error {
 		}
 		day, err := wire.ParseDay(name)
 		if err != nil {
-			k.cfg.Log.Warn("what is no day lies among closed days and is left alone", "kind", k.kind, "folder", name)
+			k.cfg.Log.Warn("ignoring an unknown folder among closed days", "kind", k.kind, "folder", name)
 			continue
 		}
 		if closed[day], err = k.restoreDay(ctx, kv, day); err != nil {
@@ -93,7 +93,7 @@ func (k *kind) newest(ctx context.Context, day wire.Day, number int) (wire.DayFi
 		f, err := k.version(ctx, day, number)
 		switch {
 		case errors.Is(err, wire.ErrMalformed):
-			k.cfg.Log.Error("a closed day cannot be read: the version before stands for it", "kind", k.kind, "day", day, "version", number, "error", err)
+			k.cfg.Log.Error("cannot read a closed day; using the version before it", "kind", k.kind, "day", day, "version", number, "error", err)
 		case !errors.Is(err, objectstore.ErrNotFound):
 			return f, err
 		}

@@ -103,7 +103,7 @@ func (d *Deleter) delete(ctx context.Context, now time.Time, objects []Object) (
 	stays := func(k *Kept) {
 		kept = append(kept, k)
 		d.cfg.Metrics.kept.WithLabelValues(k.Why).Inc()
-		d.cfg.Log.Debug("an object is kept that was to be deleted", "object", k.Key, "why", k.Why, "detail", k.Detail)
+		d.cfg.Log.Debug("keeping an object that was to be deleted", "object", k.Key, "why", k.Why, "detail", k.Detail)
 	}
 	var may []Object
 	for _, o := range objects {
@@ -152,7 +152,7 @@ func (d *Deleter) Refused(key string) bool {
 // refuses remembers that the store refuses to delete an object, and tells of it once.
 func (d *Deleter) refuses(o Object, err error) *Kept {
 	if !d.Refused(o.Key) {
-		d.cfg.Log.Error("the store refuses to delete an object: it stays, and is tried again", "object", o.Key, "reason", o.Reason, "instrument", o.Instrument, "error", err)
+		d.cfg.Log.Error("the store refuses to delete an object: it stays; retrying", "object", o.Key, "reason", o.Reason, "instrument", o.Instrument, "error", err)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -196,7 +196,7 @@ func (d *Deleter) record(ctx context.Context, objects []Object) error {
 	key := wire.DeletionKey(r.Header, d.records.Add(1))
 	err = d.cfg.Store.Put(ctx, key, bytes.NewReader(data), int64(len(data)), objectstore.PutOptions{ContentType: "application/zstd", CreateOnly: true})
 	if err != nil {
-		return fmt.Errorf("record what is to be deleted: %w", err)
+		return fmt.Errorf("record the objects to delete: %w", err)
 	}
 	var counts []string
 	for _, reason := range wire.DeletionReasons {

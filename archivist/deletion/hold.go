@@ -13,11 +13,11 @@ func Hold(settings func(instrument string) (wire.InstrumentEntry, bool), live fu
 		e, known := settings(instrument)
 		switch {
 		case !live():
-			return "the Site's registry was not read yet since this archivist reached NATS, and so nobody knows whether instrument " + instrument +
+			return "the Site's registry was not read yet since this archivist reached NATS, so it is unknown whether instrument " + instrument +
 				" is under legal hold: ask again in a minute"
 		case !known:
 			return "the registry has no entry of instrument " + instrument +
-				" that can be read, and so nobody knows whether it is under legal hold: apply its Instrument, see that archivist and operator are of one version, and ask again"
+				" that can be read, so it is unknown whether it is under legal hold: apply its Instrument, see that archivist and operator have the same version, and ask again"
 		case e.LegalHold:
 			return "instrument " + instrument + " is under legal hold: set spec.archive.legalHold of the Instrument, or spec.legalHold of its Site, to None, and ask again"
 		default:

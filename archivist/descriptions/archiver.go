@@ -123,7 +123,7 @@ func (r *Archiver) Run(ctx context.Context) error {
 			pause = min(2*pause, max(lastPause, r.cfg.Interval))
 			if err.Error() != said {
 				said = err.Error()
-				r.cfg.Log.Warn("what instruments say of their data cannot be archived now", "error", err)
+				r.cfg.Log.Warn("cannot archive the descriptions of instruments now", "error", err)
 			}
 		default:
 			pause, said = r.cfg.Interval, ""
@@ -193,7 +193,7 @@ func (r *Archiver) describe(ctx context.Context, e *wire.InstrumentEntry, now ti
 	}
 	r.learn(&d, says)
 	r.cfg.Metrics.written.Inc()
-	r.cfg.Log.Info("archived what an instrument says of its data", "instrument", d.Instrument, "generation", d.Generation, "from", d.From)
+	r.cfg.Log.Info("archived the description of an instrument", "instrument", d.Instrument, "generation", d.Generation, "from", d.From)
 	return nil
 }
 

@@ -97,7 +97,7 @@ func (r *Archiver) take(key string, data []byte) error {
 		return err
 	}
 	if is := d.EntryKey(); is != key {
-		return fmt.Errorf("by what it says it is %s: %w", is, wire.ErrMalformed)
+		return fmt.Errorf("its content belongs to %s: %w", is, wire.ErrMalformed)
 	}
 	says, err := d.Says()
 	if err != nil {
@@ -109,5 +109,5 @@ func (r *Archiver) take(key string, data []byte) error {
 
 func (r *Archiver) complain(key string, err error) {
 	r.cfg.Metrics.failures.Inc()
-	r.cfg.Log.Warn("a description of an instrument cannot be read, and is passed over", "entry", key, "error", err)
+	r.cfg.Log.Warn("cannot read a description of an instrument; skipping it", "entry", key, "error", err)
 }

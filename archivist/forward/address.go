@@ -12,7 +12,7 @@ import (
 )
 
 // errNotAllowed: the address is one of a network to which copies may not go.
-var errNotAllowed = errors.New("copies do not go to this network: an administrator names it in spec.archivist.forwardNetworks of the Site, or the Instrument names another server")
+var errNotAllowed = errors.New("copies do not go to this network: have an administrator add it to spec.archivist.forwardNetworks of the Site, or name another server in the Instrument")
 
 // dialer connects to old servers. A user who may write an Instrument must not reach addresses that only the
 // cluster, or the gateway's node, can reach.

@@ -235,7 +235,7 @@ func (c *copier) sent(ctx context.Context, items []item) error {
 	c.lastError = ""
 	c.mu.Unlock()
 	if recovered {
-		c.log.Info("the copy goes on")
+		c.log.Info("the copy continues")
 	}
 	return c.save(ctx)
 }

@@ -156,7 +156,7 @@ func (f *Forwarder) forget(ctx context.Context, instrument string) {
 	}
 	err := errors.Join(f.cursors.Delete(ctx, wire.ForwardCursorKey(instrument)), f.reports.Delete(ctx, wire.ForwardStatusKey(instrument)))
 	if err != nil && ctx.Err() == nil {
-		f.cfg.Log.Warn("the position of a copy stays although the copy is declared no more", "instrument", instrument, "error", err)
+		f.cfg.Log.Warn("cannot delete the position of a copy that is no longer declared", "instrument", instrument, "error", err)
 	}
 }
 

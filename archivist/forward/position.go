@@ -40,7 +40,7 @@ func (c *copier) begin(ctx context.Context, w way) (epoch string, err error) {
 		cursor = wire.ForwardCursor{Protocol: c.entry.Protocol, Epoch: epoch, Next: next, SeenNext: next}
 		c.log.Info("a copy begins", "protocol", c.entry.Protocol, "until", c.entry.Until)
 	case cursor.Epoch != epoch:
-		c.log.Warn("the stream was made anew: what it had for the copy is lost", "stream", name, "items", backlog(cursor).Items)
+		c.log.Warn("the stream was recreated: what it had for the copy is lost", "stream", name, "items", backlog(cursor).Items)
 		cursor.Epoch, cursor.Next, cursor.Done, cursor.SeenNext = epoch, 1, nil, 1
 		cursor.Dropped = plus(cursor.Dropped, backlog(cursor))
 	}

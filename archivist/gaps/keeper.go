@@ -97,7 +97,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 			return err
 		case err != nil && err.Error() != said:
 			said = err.Error()
-			k.cfg.Log.Warn("gaps cannot be looked for now", "error", err)
+			k.cfg.Log.Warn("cannot look for gaps now", "error", err)
 		case err == nil:
 			said = ""
 		}

@@ -111,7 +111,7 @@ func (k *Keeper) firstOf(ctx context.Context, i *instrument, d wire.RootDay) (ti
 	}
 	for r, err := range manifest.RecordsOf(ctx, k.cfg.Store, keys) {
 		if err != nil {
-			return time.Time{}, fmt.Errorf("when it begins, on %s: %w", d.Day, err)
+			return time.Time{}, fmt.Errorf("read the start of its data on %s: %w", d.Day, err)
 		}
 		if from := spanOf(&r).From; is.at.IsZero() || from.Before(is.at) {
 			is.at = from

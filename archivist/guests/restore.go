@@ -85,7 +85,7 @@ func (k *Keeper) read(ctx context.Context, key string) ([]byte, error) {
 // checkCopy says whether data is what was copied, and an entry of the guest that this version can read.
 func (k *Keeper) checkCopy(guest string, c guestCopy, data []byte) error {
 	if wire.GuestCopyKey(k.cfg.Site, guest, c.at, sha256.Sum256(data)) != c.key {
-		return fmt.Errorf("its bytes are not those of which its key has the digest: %w", wire.ErrMalformed)
+		return fmt.Errorf("its bytes do not match the digest in its key: %w", wire.ErrMalformed)
 	}
 	return checkEntry(guest, data)
 }

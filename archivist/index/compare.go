@@ -40,7 +40,7 @@ func (k *Keeper) follow(ctx context.Context) {
 		case errors.Is(err, ErrIncomplete): // it was given up, for a reason that is logged
 		case err != nil:
 			k.cfg.Metrics.failures.Inc()
-			k.cfg.Log.Warn("the index could not be compared with the bucket: it is compared again later", "error", err)
+			k.cfg.Log.Warn("cannot compare the index with the bucket; retrying later", "error", err)
 		case whole:
 			all = time.Now()
 		}
@@ -203,13 +203,13 @@ func (k *Keeper) reportMissing(ctx context.Context, instrument string, known wir
 	if err != nil || len(keys) == 0 {
 		return
 	}
-	k.cfg.Log.Error("a day's manifest is missing in the bucket: its objects cannot be listed or read until substorm archive rebuild has made it anew",
+	k.cfg.Log.Error("a day's manifest is missing in the bucket: its objects cannot be listed or read until substorm archive rebuild has recreated it",
 		"instrument", instrument, "day", known.Day, "objects", known.Entries, "files", len(keys))
 	d := wire.DamageOf(instrument, wire.Record{ID: keys[0], Key: keys[0], ReceivedAt: start}, wire.DamageMissing, k.cfg.Pod, time.Now())
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if err := damage.Report(ctx, k.cfg.JetStream, k.cfg.Site, d); err != nil {
-		k.cfg.Log.Warn("that a manifest is missing cannot be reported now", "instrument", instrument, "day", known.Day, "error", err)
+		k.cfg.Log.Warn("cannot report a missing manifest now", "instrument", instrument, "day", known.Day, "error", err)
 	}
 }
 

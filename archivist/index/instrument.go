@@ -84,7 +84,7 @@ func (k *Keeper) known(ctx context.Context, i *instrumentIndex, day wire.Day) (w
 func (k *Keeper) list(ctx context.Context, instrument string, day wire.Day) (manifest.Files, error) {
 	files, err := manifest.List(ctx, k.cfg.Store, k.cfg.Site, instrument, day)
 	for _, key := range files.Foreign {
-		k.cfg.Log.Warn("what is no file of a manifest lies among them and is left alone", "instrument", instrument, "day", day, "object", key)
+		k.cfg.Log.Warn("ignoring an unknown object among the files of a manifest", "instrument", instrument, "day", day, "object", key)
 	}
 	return files, err
 }
@@ -93,7 +93,7 @@ func (k *Keeper) list(ctx context.Context, instrument string, day wire.Day) (man
 func (k *Keeper) summarize(ctx context.Context, i *instrumentIndex, day wire.Day) error {
 	d, err := manifest.Summarize(ctx, k.cfg.Store, k.cfg.Site, i.name, day)
 	if errors.Is(err, wire.ErrMalformed) {
-		k.cfg.Log.Error("a manifest cannot be read: its day is in the index without what it holds", "instrument", i.name, "day", day, "error", err)
+		k.cfg.Log.Error("cannot read a manifest: the index has its day without what the manifest lists", "instrument", i.name, "day", day, "error", err)
 		var files manifest.Files
 		if files, err = k.list(ctx, i.name, day); errors.Is(err, wire.ErrMalformed) {
 			return nil

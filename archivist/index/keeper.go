@@ -117,7 +117,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		case err != nil:
 			if err.Error() != said {
 				said = err.Error()
-				k.cfg.Log.Warn("the index cannot be kept now: readers do not see what is new", "error", err)
+				k.cfg.Log.Warn("cannot update the index now: readers do not see new objects", "error", err)
 			}
 			k.giveUp()
 			again = time.After(retryPause)
@@ -168,7 +168,7 @@ func (k *Keeper) forget() {
 func (k *Keeper) fail(err error) {
 	if !errors.Is(err, context.Canceled) {
 		k.cfg.Metrics.failures.Inc()
-		k.cfg.Log.Warn("the index is given up for a while", "error", err)
+		k.cfg.Log.Warn("pausing the index after an error; loading it again", "error", err)
 	}
 	if errors.Is(err, objectstore.ErrNotFound) || errors.Is(err, wire.ErrMalformed) {
 		k.stale = true

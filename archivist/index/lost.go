@@ -24,7 +24,7 @@ func (k *Keeper) noteLost(ctx context.Context, instrument string, day wire.Day) 
 		_, err = cursors.Put(ctx, wire.LostManifestsKey, value)
 	}
 	if err != nil {
-		return fmt.Errorf("note in %s that files of manifests are lost: %w", wire.CursorBucket(k.cfg.Site), err)
+		return fmt.Errorf("note lost files of manifests in %s: %w", wire.CursorBucket(k.cfg.Site), err)
 	}
 	k.lost = append(k.lost, LostDay{instrument, day})
 	return nil

@@ -107,7 +107,7 @@ func (k *Keeper) store(ctx context.Context, i *instrumentIndex) error {
 	if rooted > rootsKept {
 		// One that stays says nothing wrong.
 		if err := k.deleteRoot(ctx, i.name, rooted-rootsKept); err != nil {
-			k.cfg.Log.Warn("an old root stays", "instrument", i.name, "root", rooted-rootsKept, "error", err)
+			k.cfg.Log.Warn("cannot delete an old root", "instrument", i.name, "root", rooted-rootsKept, "error", err)
 		}
 	}
 	return nil

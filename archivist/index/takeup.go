@@ -206,7 +206,7 @@ func (k *Keeper) look(ctx context.Context, day dayKey) error {
 // that no root tells of.
 func (k *Keeper) rebuild(ctx context.Context) error {
 	begun, count := time.Now(), 0
-	k.cfg.Log.Info("the index is made anew from the manifests", "site", k.cfg.Site)
+	k.cfg.Log.Info("rebuilding the index from the manifests", "site", k.cfg.Site)
 	for name, err := range manifest.Instruments(ctx, k.cfg.Store, k.cfg.Site) {
 		if err == nil {
 			count++
@@ -216,7 +216,7 @@ func (k *Keeper) rebuild(ctx context.Context) error {
 			return fmt.Errorf("instrument %s: %w", name, err)
 		}
 	}
-	k.cfg.Log.Info("the index is made", "site", k.cfg.Site, "instruments", count, "took", time.Since(begun))
+	k.cfg.Log.Info("rebuilt the index", "site", k.cfg.Site, "instruments", count, "took", time.Since(begun))
 	return nil
 }
 

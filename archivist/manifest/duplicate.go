@@ -53,7 +53,7 @@ func (w *Writer) decide(ctx context.Context, listed *slot, n *wire.Notice) error
 		return err
 	}
 	if !stays {
-		w.cfg.Log.Warn("an object stays although it duplicates an earlier one, which is gone from the store, or damaged",
+		w.cfg.Log.Warn("keeping a duplicate: the earlier object is gone from the store, or damaged",
 			"instrument", n.Instrument, "object", n.ID, "earlier", id)
 		w.noteLost(id, receivedAt, *n)
 		return nil
@@ -147,7 +147,7 @@ func removeDuplicate(ctx context.Context, cfg duplicateConfig, n wire.Notice) (*
 	ours := !n.InPack() && wire.IsOurs(n.Key) // else its bytes go with the pack, or are not ours to delete
 	if ours {
 		if orphan, holds, err := cfg.orphanAt(ctx, n); err != nil || holds {
-			cfg.Log.Debug("the bytes of a duplicate stay: they are listed as those of an object of its own", "instrument", n.Instrument, "object", n.ID, "listed", orphan)
+			cfg.Log.Debug("keeping the bytes of a duplicate: they are listed as those of an object of its own", "instrument", n.Instrument, "object", n.ID, "listed", orphan)
 			return nil, err
 		}
 	}
@@ -195,7 +195,7 @@ func announceOrphan(ctx context.Context, cfg duplicateConfig, n wire.Notice) err
 	if is, err := cfg.listing(ctx, own); err != nil || is != unlisted {
 		return err
 	}
-	cfg.Log.Error("the object that a duplicate is equal to is gone from the store, or damaged, or is to be removed: the duplicate is announced as an object of its own",
+	cfg.Log.Error("the original of a duplicate is gone from the store, or damaged, or is to be removed: announcing the duplicate as an object of its own",
 		"instrument", n.Instrument, "object", n.ID, "earlier", n.DuplicateOf, "announced", own.ID)
 	if err := cfg.Lease.Check(); err != nil {
 		return err

@@ -33,7 +33,7 @@ func (w *Writer) reportLost(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	if err := damage.Report(ctx, w.cfg.JetStream, w.cfg.Site, w.lost...); err != nil {
-		w.cfg.Log.Warn("that objects are missing cannot be reported now: the scrub will find them", "objects", len(w.lost), "error", err)
+		w.cfg.Log.Warn("cannot report missing objects now: the scrub will find them", "objects", len(w.lost), "error", err)
 	}
 	w.lost = w.lost[:0]
 }

@@ -82,7 +82,7 @@ func (w *Writer) unmark(d *day, those map[string]pendingDuplicate) (kept map[str
 		if n.Path != told || !wire.IsOurs(n.Key) {
 			w.addChange(d, n.Record)
 		}
-		w.cfg.Log.Warn("an object stays although it duplicates an earlier one, which is to be removed",
+		w.cfg.Log.Warn("keeping a duplicate: the earlier object is to be removed",
 			"instrument", d.instrument, "object", r.ID, "earlier", r.DuplicateOf)
 		*r = n.Record
 		if s := d.slots[slotOf(*r)]; s != nil {

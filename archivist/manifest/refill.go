@@ -133,12 +133,12 @@ func (r *refill) begin(ctx context.Context, now time.Time) error {
 	}
 	from, count, left := m.fit(space)
 	if count+left > 0 {
-		r.Log.Warn("the notice stream was made anew: what the manifests list of it is announced anew",
+		r.Log.Warn("the notice stream was recreated: announcing again what the manifests list of it",
 			"stream", wire.NoticeStream(r.Site), "epoch", r.cursor.Epoch, "since", from, "notices", count)
 	}
 	if left > 0 {
 		r.Metrics.leftOut.Add(float64(left))
-		r.Log.Error("the notice stream has no space for all that is to be announced anew: the oldest are left out, and the archive has them",
+		r.Log.Error("the notice stream has no space for all notices that are to be announced again: leaving out the oldest, which the archive has",
 			"stream", wire.NoticeStream(r.Site), "notices", left)
 	}
 	r.cursor.Since = from
@@ -209,7 +209,7 @@ func (r *refill) announce(ctx context.Context, committer *stream.Committer, noti
 			return err
 		}
 		if len(full) > 0 {
-			r.Log.Warn("the notice stream is full: announcing anew waits for space", "notices", len(full))
+			r.Log.Warn("the notice stream is full: waiting for space to announce notices again", "notices", len(full))
 			select {
 			case <-time.After(refillFullPause):
 			case <-ctx.Done():

@@ -37,7 +37,7 @@ func (r *refill) notices(ctx context.Context, day wire.Day) iter.Seq2[wire.Notic
 			}
 			for record, err := range read.Records(ctx, r.Store, r.Site, instrument, day) {
 				if errors.Is(err, wire.ErrMalformed) {
-					r.Log.Error("a manifest cannot be read: what it lists is not announced anew", "instrument", instrument, "day", day, "error", err)
+					r.Log.Error("cannot read a manifest: what it lists is not announced again", "instrument", instrument, "day", day, "error", err)
 					break
 				}
 				if err != nil {

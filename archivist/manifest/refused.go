@@ -44,7 +44,7 @@ func (w *Writer) tellRefusals(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	if err := w.reportRefusals(ctx); err != nil {
-		w.cfg.Log.Warn("that objects were not retracted cannot be reported now", "error", err)
+		w.cfg.Log.Warn("cannot report refused changes of objects now", "error", err)
 	}
 }
 

@@ -58,7 +58,7 @@ func (s *Sweeper) foundPurged(ctx context.Context, of dayKey, key string) error 
 		return s.removeAgain(ctx, of, key, key)
 	}
 	s.cfg.Metrics.found.WithLabelValues(findingOther).Inc()
-	s.cfg.Log.Error("other bytes lie under the key of an object that was purged, and are kept: no manifest lists them",
+	s.cfg.Log.Error("keeping other bytes under the key of a purged object: no manifest lists them",
 		"instrument", of.instrument, "object", key, "purged", r.Digest, "kept", n.Digest)
 	return nil
 }

@@ -120,7 +120,7 @@ func (w *Writer) skipDecided(m stream.Message, n wire.Notice) error {
 		return nil
 	}
 	w.cfg.Metrics.refused.Inc()
-	w.cfg.Log.Error("a notice that an object was retracted does not come from the archivist and is ignored: substorm archive requests such a change",
+	w.cfg.Log.Error("ignoring a notice of a retraction that does not come from the archivist: request such a change with substorm archive",
 		"instrument", n.Instrument, "object", n.ID, "state", n.State, "by", n.ChangedBy, "source", m.Header.Get(wire.HeaderSource), "sequence", m.Sequence)
 	return nil
 }
@@ -147,7 +147,7 @@ func (w *Writer) publishDecided(ctx context.Context) error {
 		var refused *jetstream.APIError
 		if errors.As(err, &refused) {
 			// The cursor must not wait for it: it is what lets a full stream be trimmed.
-			w.cfg.Log.Warn("what was decided about requests cannot be published yet", "decisions", len(w.decided), "error", err)
+			w.cfg.Log.Warn("cannot publish decisions about requests yet", "decisions", len(w.decided), "error", err)
 			return nil
 		}
 		if err != nil {

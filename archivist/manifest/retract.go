@@ -70,7 +70,7 @@ func (w *Writer) apply(ctx context.Context, d *day, s *slot, q request) (r wire.
 		return r, false, errUnreadable
 	}
 	if is == unlisted {
-		return r, false, &refusal{refusedUnlisted, "what is new is listed within a minute: ask again, by what substorm archive ls -o json says"}
+		return r, false, &refusal{refusedUnlisted, "new objects are listed within a minute: ask again, with what substorm archive ls -o json says"}
 	}
 	if why := w.underHold(q.Instrument); why != "" && (q.Action == wire.ActionRetract || q.Action == wire.ActionPurge) {
 		return r, false, &refusal{refusedHold, why}
@@ -84,7 +84,7 @@ func (w *Writer) apply(ctx context.Context, d *day, s *slot, q request) (r wire.
 	}
 	r = listed.Record
 	if !listed.found {
-		return r, false, &refusal{refusedUnlisted, "no manifest of the day lists it: substorm archive rebuild makes them anew"}
+		return r, false, &refusal{refusedUnlisted, "no manifest of the day lists it: substorm archive rebuild recreates its manifests"}
 	}
 	switch q.Action {
 	case wire.ActionRetract, wire.ActionPurge:
@@ -130,7 +130,7 @@ func (w *Writer) retract(d *day, s *slot, r wire.Record, q request) (wire.Record
 	case r.State == wire.StateRetracted && !r.RetractedAgain(q.By, q.RetractedAt):
 		return r, q.did(r.RetractedAt), nil
 	case r.State == wire.StatePurged:
-		return r, false, &refusal{refusedState, "it was purged, which is more"}
+		return r, false, &refusal{refusedState, "it was purged, which goes further"}
 	}
 	r.Retract(q.Reason, q.By, q.at)
 	q.noteOrigin(&r)
@@ -192,8 +192,8 @@ func (w *Writer) hasNewer(ctx context.Context, instrument string, r wire.Record)
 		return false, err
 	}
 	if !whole {
-		return false, &refusal{refusedNames, "which versions its name has is found out anew, because the bucket " + bucket +
-			" was lost or is of an older Substorm: ask again when the gateways' log says that the names have their claims"}
+		return false, &refusal{refusedNames, "the versions of its name are being determined again, because the bucket " + bucket +
+			" was lost or is of an older Substorm: ask again when the archivist's log says that the names have their claims"}
 	}
 	value, _, err := stream.Newest(ctx, w.cfg.JetStream, bucket, wire.NameKey(instrument, r.Name))
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
@@ -271,5 +271,5 @@ func (w *Writer) purgeDuplicate(ctx context.Context, d *day, q request) (wire.Re
 func (w *Writer) changed(d *day, s *slot, r wire.Record, change string) {
 	w.change(d, s, r)
 	w.cfg.Metrics.changes.WithLabelValues(change).Inc()
-	w.cfg.Log.Info("an object is changed because somebody asked", "instrument", d.instrument, "object", r.ID, "change", change, "reason", r.Reason, "by", r.ChangedBy)
+	w.cfg.Log.Info("an object is changed on request", "instrument", d.instrument, "object", r.ID, "change", change, "reason", r.Reason, "by", r.ChangedBy)
 }

@@ -75,9 +75,9 @@ func (w *Writer) tell(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	if err := w.clocks.report(ctx, w.cfg.JetStream, w.cfg.Site, wire.ClockStatusKey); err != nil {
-		w.cfg.Log.Warn("that the clocks of instruments are wrong cannot be reported now", "error", err)
+		w.cfg.Log.Warn("cannot report wrong clocks of instruments now", "error", err)
 	}
 	if err := w.contents.report(ctx, w.cfg.JetStream, w.cfg.Site, wire.ContentStatusKey); err != nil {
-		w.cfg.Log.Warn("that objects are not of their media type cannot be reported now", "error", err)
+		w.cfg.Log.Warn("cannot report objects that are not of their media type now", "error", err)
 	}
 }

@@ -397,7 +397,7 @@ func (s *Sweeper) wasRetracted(ctx context.Context, n wire.Notice) (bool, error)
 		return false, nil
 	}
 	s.cfg.Metrics.found.WithLabelValues(findingRetracted).Inc()
-	s.cfg.Log.Warn("an object in no manifest is not announced, because it was retracted or what was retracted cannot be read: substorm archive rebuild lists it",
+	s.cfg.Log.Warn("not announcing an object in no manifest: it was retracted, or the retractions cannot be read; substorm archive rebuild lists it",
 		"instrument", n.Instrument, "object", n.ID)
 	return true, nil
 }

@@ -71,7 +71,7 @@ func (s *Sweeper) removeUpload(ctx context.Context, of uploadFiles, now time.Tim
 		}
 	}
 	if all {
-		s.cfg.Log.Info("removed an upload to which nothing came any more", "upload", of.prefix, "last", of.newest)
+		s.cfg.Log.Info("removed an abandoned upload", "upload", of.prefix, "last", of.newest)
 	}
 	return nil
 }

@@ -52,10 +52,10 @@ func (u *unreadable) tell(ctx context.Context, of dayKey, files map[string]error
 		if told {
 			continue
 		}
-		u.log.Error("a file of a manifest cannot be read: what is new of its day goes into a next part, and what it listed is unknown until substorm archive rebuild made the day anew",
+		u.log.Error("cannot read a file of a manifest: new records of its day go into the next part, and what it listed is unknown until substorm archive rebuild has recreated the day",
 			"instrument", of.instrument, "day", of.day, "object", key, "error", files[key])
 		if err := u.report(ctx, of, key); err != nil {
-			u.log.Warn("that a file of a manifest cannot be read cannot be reported now: the scrub will find it", "object", key, "error", err)
+			u.log.Warn("cannot report an unreadable file of a manifest now: the scrub will find it", "object", key, "error", err)
 		}
 	}
 }

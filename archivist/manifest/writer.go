@@ -28,7 +28,7 @@ import (
 
 // ErrFenced: another writer was here although the lease says that there is none.
 // Everything in memory may be stale: begin anew.
-var ErrFenced = errors.New("another writer of the manifest was here")
+var ErrFenced = errors.New("another writer changed the manifest")
 
 const (
 	// readBatch notices are fetched at once.
@@ -221,7 +221,7 @@ func (w *Writer) begin(ctx context.Context, epoch string) error {
 	}
 	if w.cursor.Epoch != epoch {
 		if data != nil {
-			w.cfg.Log.Warn("the notice stream was made anew, reading it from its beginning",
+			w.cfg.Log.Warn("the notice stream was recreated; reading it from its beginning",
 				"stream", name, "epoch", epoch, "before", w.cursor.Epoch)
 		}
 		w.cursor = wire.StreamCursor{Epoch: epoch, Next: 1}

@@ -78,7 +78,7 @@ func (l *ClaimRebuilder) Run(ctx context.Context) error {
 			l.cfg.Metrics.complete.Set(0)
 			if err.Error() != said {
 				said = err.Error()
-				l.cfg.Log.Warn("the names that the archive lists cannot be looked after now", "error", err)
+				l.cfg.Log.Warn("cannot compare the names that the archive lists with their claims now", "error", err)
 			}
 		}
 		if !retry.Sleep(ctx, lookInterval) {
@@ -108,7 +108,7 @@ func (l *ClaimRebuilder) look(ctx context.Context) error {
 func (l *ClaimRebuilder) list(ctx context.Context) error {
 	begun := time.Now().UTC()
 	l.batch, l.versions, l.named, l.made, l.said = map[string]*listed{}, 0, 0, 0, begun
-	l.cfg.Log.Info("the names that the archive lists are compared with their claims", "site", l.cfg.Site)
+	l.cfg.Log.Info("comparing the names that the archive lists with their claims", "site", l.cfg.Site)
 	cursor, err := l.cursor(ctx)
 	if err != nil {
 		return err

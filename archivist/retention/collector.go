@@ -270,7 +270,7 @@ func (r *Collector) batches(ctx context.Context) ([]*batch, error) {
 			return nil, fmt.Errorf("%s: %w", e.Key(), err)
 		}
 		if err != nil || removal.Key() != e.Key() {
-			r.cfg.Log.Error("an entry that says what is to be removed cannot be read, and is left alone", "entry", e.Key(), "error", err)
+			r.cfg.Log.Error("cannot read an entry of objects to remove; leaving it alone", "entry", e.Key(), "error", err)
 			continue
 		}
 		key := removal.Instrument + "." + string(removal.Day)
@@ -400,7 +400,7 @@ func (r *Collector) emptyPacks(ctx context.Context, packs []string, now time.Tim
 			r.vacated[key] = now
 		}
 		if now.Sub(r.vacated[key]) < r.cfg.Grace {
-			wait = cmp.Or(wait, error(&waits{waitReaders, fmt.Errorf("%s goes at %s", key, wire.FormatTime(r.vacated[key].Add(r.cfg.Grace)))}))
+			wait = cmp.Or(wait, error(&waits{waitReaders, fmt.Errorf("%s is removed at %s", key, wire.FormatTime(r.vacated[key].Add(r.cfg.Grace)))}))
 			continue
 		}
 		if err := r.cfg.Compactor.Rewrite(ctx, key, ""); err != nil {

@@ -275,7 +275,7 @@ func (r *Collector) retention(instrument string) (wire.RetentionEntry, error) {
 	}
 }
 
-var errUnknown = &waits{waitHold, errors.New("nobody knows the Site's registry yet")}
+var errUnknown = &waits{waitHold, errors.New("the Site's registry is not known yet")}
 
 // entry is that of an instrument of the Site; nil where nobody declares one.
 func (r *Collector) entry(instrument string) *wire.InstrumentEntry {
@@ -330,7 +330,7 @@ func (r *Collector) strange(b *batch, keys []string) {
 		}
 		r.foreign[key] = true
 		r.cfg.Metrics.foreign.Inc()
-		r.cfg.Log.Error("what lies among the changes of a day cannot be read as such, and is left alone: substorm archive verify says more",
+		r.cfg.Log.Error("ignoring an unreadable object among the changes of a day: substorm archive verify says more",
 			"instrument", b.instrument, "day", b.day, "object", key)
 	}
 }

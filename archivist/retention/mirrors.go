@@ -353,7 +353,7 @@ func (r *Collector) confirmed(ctx context.Context, b *batch, partner string, ask
 			return false, nil
 		}
 		if err != nil {
-			return false, fmt.Errorf("what partner %s confirmed: %w", partner, err)
+			return false, fmt.Errorf("read what partner %s confirmed: %w", partner, err)
 		}
 	}
 	return true, nil

@@ -97,6 +97,6 @@ func (r *Collector) spare(instrument, key string, digest, other wire.Digest) {
 	}
 	r.foreign[key] = true
 	r.cfg.Metrics.spared.Inc()
-	r.cfg.Log.Error("other bytes lie under the key of an object that is to be removed, and are kept: no manifest lists them",
+	r.cfg.Log.Error("keeping other bytes under the key of an object that is to be removed: no manifest lists them",
 		"instrument", instrument, "object", key, "removed", digest, "kept", other)
 }

@@ -40,7 +40,7 @@ func (r *Collector) report(ctx context.Context, now time.Time) {
 	defer cancel()
 	status.ReportedAt = now
 	if err := r.putReport(ctx, status); err != nil {
-		r.cfg.Log.Warn("why nothing expires cannot be reported now", "error", err)
+		r.cfg.Log.Warn("cannot report now why nothing expires", "error", err)
 		return
 	}
 	r.reported = content

@@ -68,7 +68,7 @@ func (r *Collector) findForSpace(ctx context.Context, now time.Time) error {
 		if waitsFor(ctx, err) == nil {
 			return err
 		}
-		r.cfg.Log.Warn("what may go for space cannot be looked for now", "error", err)
+		r.cfg.Log.Warn("cannot look for days to remove for space now", "error", err)
 		return nil
 	}
 	r.searched = time.Now()
@@ -131,7 +131,7 @@ func (r *Collector) copied(ctx context.Context, entries []wire.InstrumentEntry, 
 		if !held {
 			r.cfg.Metrics.kept.WithLabelValues(kept).Inc()
 			if kept == keptUncompared {
-				r.cfg.Log.Warn("the disk budget is nearly used up, and a day stays of which partners have everything: none of them has compared its copies lately",
+				r.cfg.Log.Warn("the disk budget is nearly used up, and a day that partners have in full stays: none of them has compared its copies lately",
 					"instrument", d.instrument, "day", d.day, "within", comparedWithin)
 			}
 			r.lacking[key] = now.Add(r.cfg.ExpireInterval / owedLooks)

@@ -117,7 +117,7 @@ func (s *Scrub) followClaims(ctx context.Context) error {
 			return ctx.Err()
 		case e, open := <-watch.Updates():
 			if !open {
-				return errors.New("the watch of what is damaged ended")
+				return errors.New("the watch of damaged objects ended")
 			}
 			if e == nil {
 				continue

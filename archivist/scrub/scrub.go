@@ -212,7 +212,7 @@ func (s *Scrub) day(ctx context.Context, instrument string, day wire.Day) error 
 		if errors.Is(err, wire.ErrMalformed) {
 			s.cfg.Metrics.unreadable.Inc()
 			s.cursor.Unreadable++
-			s.cfg.Log.Error("a manifest cannot be read: substorm archive rebuild makes it anew", "instrument", instrument, "day", day, "error", err)
+			s.cfg.Log.Error("cannot read a manifest: run substorm archive rebuild", "instrument", instrument, "day", day, "error", err)
 			return s.unreadableDay(ctx, instrument, day)
 		}
 		if err != nil {

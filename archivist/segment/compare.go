@@ -13,7 +13,7 @@ import (
 )
 
 // errIncomplete: messages of a planned range did not come, and are still in the stream.
-var errIncomplete = errors.New("messages of a planned segment are in the stream and did not come")
+var errIncomplete = errors.New("messages of a planned segment are in the stream, but were not delivered")
 
 // buildWhole builds a segment, again and again as long as messages of it are in the stream
 // and do not come. Errors: as build.
@@ -27,7 +27,7 @@ func (c *Cutter) buildWhole(ctx context.Context, ch *channel, planned wire.Segme
 			return b, err
 		}
 		c.cfg.Metrics.refused.WithLabelValues(requestMessages).Inc()
-		c.cfg.Log.Warn("a segment waits for telemetry that the stream has and does not give: look at the servers of JetStream",
+		c.cfg.Log.Warn("a segment waits for telemetry that the stream has, but does not deliver: check the JetStream servers",
 			"instrument", ch.instrument, "channel", ch.channel, "wait", insistPause, "error", err)
 		if !retry.Sleep(ctx, insistPause) {
 			return nil, ctx.Err()

@@ -116,7 +116,7 @@ func (c *Cutter) object(ctx context.Context, ch *channel, planned wire.SegmentRa
 		return nil, wire.Totals{}, nil
 	}
 	if b.segment.Datagrams == 0 {
-		c.cfg.Log.Error("no datagram of a planned segment can be had from the stream", "instrument", ch.instrument,
+		c.cfg.Log.Error("the stream has no usable datagram of a planned segment", "instrument", ch.instrument,
 			"channel", ch.channel, "first", planned.First, "last", planned.Last, "undecodable", b.segment.Undecodable,
 			"deleted", b.segment.Deleted)
 		return nil, b.segment.Totals(), nil
@@ -156,7 +156,7 @@ func (c *Cutter) existing(ctx context.Context, key string) (*wire.Notice, wire.T
 		return nil, wire.Totals{}, err
 	}
 	if n.Segment == nil {
-		return nil, wire.Totals{}, fmt.Errorf("object %s says nothing of a segment: %w", key, wire.ErrMalformed)
+		return nil, wire.Totals{}, fmt.Errorf("object %s has no metadata of a segment: %w", key, wire.ErrMalformed)
 	}
 	return &n, n.Segment.Totals(), nil
 }

@@ -166,7 +166,7 @@ func (c *Cutter) loadPosition(ctx context.Context) error {
 	c.lost = data == nil
 	if c.cursor.Epoch != c.epoch {
 		if data != nil {
-			c.cfg.Log.Warn("the telemetry stream was made anew, cutting it from its beginning",
+			c.cfg.Log.Warn("the telemetry stream was recreated; cutting it from its beginning",
 				"stream", wire.ObservationStream(c.cfg.Site), "epoch", c.epoch, "before", c.cursor.Epoch)
 		}
 		c.cursor = wire.StreamCursor{Epoch: c.epoch, Next: 1}

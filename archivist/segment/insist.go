@@ -42,7 +42,7 @@ func (c *Cutter) insist(ctx context.Context, request, of, name string, ask func(
 			return err
 		}
 		c.cfg.Metrics.refused.WithLabelValues(request).Inc()
-		c.cfg.Log.Warn("JetStream refuses what the segments need, trying again",
+		c.cfg.Log.Warn("JetStream refuses a request for a segment; retrying",
 			"request", request, of, name, "wait", insistPause, "error", err)
 		if !retry.Sleep(ctx, insistPause) {
 			return ctx.Err()

@@ -112,7 +112,7 @@ func (c *Cutter) listedSegments(ctx context.Context, ch *channel, day wire.Day) 
 			}
 		}
 		if errors.Is(err, wire.ErrMalformed) {
-			c.cfg.Log.Error("a manifest cannot be read: segments are counted without it, until substorm archive rebuild makes it anew",
+			c.cfg.Log.Error("cannot read a manifest: segments are counted without it until substorm archive rebuild has recreated it",
 				"instrument", ch.instrument, "day", day, "error", err)
 			_, err = manifest.WalkChanges(ctx, c.cfg.Store, c.cfg.Site, ch.instrument, day, each)
 		}

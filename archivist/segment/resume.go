@@ -27,7 +27,7 @@ func (c *Cutter) resumeBehind(ctx context.Context, ch *channel) error {
 	}
 	ch.cursor.Epoch, ch.cursor.Next = c.epoch, max(last, listed)+1
 	if ch.cursor.Next > 1 {
-		c.cfg.Log.Warn("the cursor of a channel was lost: its segments go on behind the newest one in the archive",
+		c.cfg.Log.Warn("the cursor of a channel was lost; continuing after its newest segment in the archive",
 			"instrument", ch.instrument, "channel", ch.channel, "next", ch.cursor.Next)
 	}
 	return nil

@@ -153,7 +153,7 @@ func Run(ctx context.Context, cfg Config) error {
 			wait = olderPause
 		}
 		a.metrics.failures.Inc()
-		a.cfg.Log.Error("the archivist gave up the lease and tries again", "wait", wait, "error", err)
+		a.cfg.Log.Error("the archivist gave up the lease; retrying", "wait", wait, "error", err)
 		if !retry.Sleep(ctx, wait) {
 			return nil
 		}

@@ -118,7 +118,7 @@ func TestUnreadableManifest(t *testing.T) {
 			slices.Sort(keys)
 			want(t, "stored", keys, l.stored(camera))
 			want(t, "the ledger while nobody knows", wire.Totals{}, l.ledger(camera, day, wire.StepAnnounced))
-			if n := strings.Count(log.String(), "goes into a next part"); n != 1 || !strings.Contains(log.String(), file) || strings.Contains(log.String(), "gave up the lease") {
+			if n := strings.Count(log.String(), "go into the next part"); n != 1 || !strings.Contains(log.String(), file) || strings.Contains(log.String(), "gave up the lease") {
 				t.Errorf("it is said %d times:\n%s", n, log.String())
 			}
 

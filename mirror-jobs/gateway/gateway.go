@@ -191,7 +191,7 @@ func (g *Client) tell(err error) {
 	defer g.mu.Unlock()
 	if time.Since(g.told) > tellEvery {
 		g.told = time.Now()
-		g.cfg.Logger.Warn("a gateway does not take what is pulled: it is tried again", "error", err)
+		g.cfg.Logger.Warn("a gateway does not take pulled objects; retrying", "error", err)
 	}
 }
 
@@ -290,11 +290,11 @@ func (g *Client) look(ctx context.Context) error {
 	g.looked = time.Now()
 	now, err := stream.ServerTime(ctx, g.cfg.JetStream, "KV_"+g.status.Bucket())
 	if err != nil {
-		return fmt.Errorf("which gateways there are: %w", err)
+		return fmt.Errorf("list the gateways: %w", err)
 	}
 	watcher, err := g.status.Watch(ctx, wire.GatewayStatusKey("*"))
 	if err != nil {
-		return fmt.Errorf("which gateways there are: %w", err)
+		return fmt.Errorf("list the gateways: %w", err)
 	}
 	defer func() { _ = watcher.Stop() }()
 	for {

@@ -155,7 +155,7 @@ func sameHost(q *http.Request, via []*http.Request) error {
 		return fmt.Errorf("%w, to %s: declare that server, if that is meant", errElsewhere, q.URL.Redacted())
 	}
 	if len(via) > maxRedirects {
-		return fmt.Errorf("%w, on and on", errElsewhere)
+		return fmt.Errorf("%w more than %d times", errElsewhere, maxRedirects)
 	}
 	return nil
 }
@@ -236,7 +236,7 @@ func (c *Client) once(ctx context.Context, r request, read func(*http.Response) 
 	answer.Body = newWatched(answer.Body, c.cfg.Patience, cancel, c.cfg.Received)
 	if answer.StatusCode == http.StatusNotModified && q.Header.Get("If-None-Match") == "" && q.Header.Get("If-Modified-Since") == "" {
 		answer.Body.Close()
-		return never, malformedError{fmt.Errorf("%s answers 304 Not Modified, and was not asked whether anything was", q.URL.Redacted())}
+		return never, malformedError{fmt.Errorf("%s answers 304 Not Modified to an unconditional request", q.URL.Redacted())}
 	}
 	if answer.StatusCode >= 400 {
 		defer answer.Body.Close()
@@ -338,7 +338,7 @@ const (
 )
 
 // errInflated: an answer is decompressed to more than those bounds.
-var errInflated = fmt.Errorf("the answer is decompressed to more than %d times what came, which no honest one is", inflatedTimes)
+var errInflated = fmt.Errorf("the answer decompresses to more than %d times its size, and is refused", inflatedTimes)
 
 // inflated is what an answer is decompressed to.
 type inflated struct {

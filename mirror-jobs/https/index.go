@@ -39,7 +39,7 @@ const (
 type Kept struct{ Days, Lists int64 }
 
 // askOwner is what to do about a list that is too long.
-const askOwner = "ask who runs the Site that is pulled from whether it is that Site that answers; what is pulled from it can be narrowed with spec.selection"
+const askOwner = "ask the administrator of the pulled Site whether that Site answers; spec.selection narrows what is pulled from it"
 
 // Root returns the instruments of the other side, and the ETag of that. Unchanged: it has the
 // ETag still, and of the root only the time is known, if the answer says it. Errors: mirrorindex.ErrFormat, RefusedError, of the network.
@@ -89,7 +89,7 @@ func (r *rootLines) UnmarshalJSON(text []byte) error {
 	}
 	in := json.NewDecoder(bytes.NewReader(text))
 	if begin, err := in.Token(); err != nil || begin != json.Delim('[') {
-		return errors.Join(errors.New("its instruments are no list"), err)
+		return errors.Join(errors.New("its instruments are not a list"), err)
 	}
 	for in.More() {
 		if err := r.kept.Add(1, 0); err != nil {
@@ -121,7 +121,7 @@ func (c *Client) Days(ctx context.Context, questions []mirrorindex.DaysQuestion)
 			return true, nil
 		case line.Instrument != "":
 			if len(all) == len(questions) || line.Instrument != questions[len(all)].Instrument {
-				return false, malformed(fmt.Errorf("%w: it is about instrument %.40q, which nobody asked for", ErrBroken, line.Instrument))
+				return false, malformed(fmt.Errorf("%w: it is about instrument %.40q, which was not requested", ErrBroken, line.Instrument))
 			}
 			all = append(all, nil)
 			lines = c.kept(bound.Days, mirrorindex.DaysPath, 0, "months and days of instrument "+line.Instrument)
@@ -173,7 +173,7 @@ func (c *Client) Lists(ctx context.Context, questions []mirrorindex.ListQuestion
 			return true, nil
 		case line.Instrument != "":
 			if q := len(all); q == len(questions) || line.Instrument != questions[q].Instrument || line.Day != questions[q].Day {
-				return false, malformed(fmt.Errorf("%w: it is about %.40q and %.10q, which nobody asked for", ErrBroken, line.Instrument, line.Day))
+				return false, malformed(fmt.Errorf("%w: it is about %.40q and %.10q, which were not requested", ErrBroken, line.Instrument, line.Day))
 			}
 			all = append(all, List{Head: line})
 			entries = c.kept(bound.Lists, mirrorindex.ListsPath, 0, fmt.Sprintf("objects of instrument %s on %s", line.Instrument, line.Day))
@@ -283,7 +283,7 @@ func post[Q, L any](ctx context.Context, c *Client, path string, questions []Q, 
 }
 
 // errNoEnd: all of an answer came, and it does not say that it ends.
-var errNoEnd = errors.New("it does not say that it ends")
+var errNoEnd = errors.New("its end is missing")
 
 // noEnd is an error of reading, where the end of the answer is one.
 func noEnd(err error) error {

@@ -25,7 +25,7 @@ func TLS(ca, certificate, key string) (*tls.Config, error) {
 	if certificate != "" {
 		pair, err := tls.LoadX509KeyPair(certificate, key)
 		if err != nil {
-			return nil, fmt.Errorf("%s and %s are no certificate and its key: %w", certificate, key, err)
+			return nil, fmt.Errorf("%s and %s are not a certificate and its key: %w", certificate, key, err)
 		}
 		cfg.Certificates = []tls.Certificate{pair}
 	}

@@ -32,7 +32,7 @@ func (p Patience) orDefault() Patience {
 func (p Patience) silent() error { return fmt.Errorf("%w: nothing came for %s", ErrBroken, p.Silence) }
 
 func (p Patience) slow() error {
-	return fmt.Errorf("%w: it was waited for longer than %s, and less than %d bytes came in a second", ErrBroken, p.Credit, p.LeastRate)
+	return fmt.Errorf("%w: waited longer than %s, and less than %d bytes came in a second", ErrBroken, p.Credit, p.LeastRate)
 }
 
 // left is how much of its credit an answer has once it was waited for again, and so many bytes came.

@@ -26,9 +26,9 @@ func (e *ClockError) Error() string {
 	says := e.Says.UTC().Format(time.RFC3339)
 	if !e.Before.IsZero() {
 		return fmt.Sprintf("the clock of the other Site shows %s, and showed %s in an earlier run: it was set back, or what answers is an old copy of its index. "+
-			"Ask who runs it to compare its clock (NTP), and whether a cache or a restored machine answers", says, e.Before.UTC().Format(time.RFC3339))
+			"Ask its administrator to compare its clock (NTP), and whether a cache or a restored machine answers", says, e.Before.UTC().Format(time.RFC3339))
 	}
-	return fmt.Sprintf("the clock of the other Site shows %s, which is off by %s: times of receipt are kept as that Site says them. Ask who runs it to set its clock (NTP)",
+	return fmt.Sprintf("the clock of the other Site shows %s, which is off by %s: times of receipt are kept as that Site says them. Ask its administrator to set its clock (NTP)",
 		says, e.Off.Round(time.Second))
 }
 

@@ -88,9 +88,9 @@ func (p *run) sent(ctx context.Context, err error) bool {
 	case errors.As(err, &refused) && refused.Status < http.StatusInternalServerError && refused.Status != http.StatusTooManyRequests:
 		p.awaited = false
 		p.Folder.SetConfirms(false)
-		p.Logger.Warn("the other side does not take what this mirror confirms, and may let expire what was not pulled", "error", err)
+		p.Logger.Warn("the other side does not accept the confirmations of this mirror, and may let objects expire that were not pulled", "error", err)
 	default:
-		p.Logger.Warn("what is here could not be confirmed to the other side: the next run tries again", "error", err)
+		p.Logger.Warn("cannot confirm the copies here to the other side: the next run tries again", "error", err)
 	}
 	return false
 }

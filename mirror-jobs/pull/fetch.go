@@ -140,7 +140,7 @@ func (p *run) settle(ctx context.Context, b batch, refused []place) (again []int
 			p.Progress.fail(1)
 			continue
 		}
-		p.Logger.Info("an object is not what it was any more at the other side: the next run looks at it again", "instrument", d.in.Instrument, "path", e.Path, "id", e.ID)
+		p.Logger.Info("an object has changed at the other side: the next run looks at it again", "instrument", d.in.Instrument, "path", e.Path, "id", e.ID)
 		p.Progress.owe(-1, -e.Size)
 		again[at.part]++
 	}

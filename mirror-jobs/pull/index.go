@@ -114,7 +114,7 @@ func (p *run) known(instrument string) (plan.Known, error) {
 	}
 	for _, day := range lost {
 		known.ForgetDay(day)
-		p.Logger.Warn("the list of a day is lost: the day is compared anew", "instrument", instrument, "day", day)
+		p.Logger.Warn("the list of a day is lost; comparing the day again", "instrument", instrument, "day", day)
 	}
 	return known, nil
 }
@@ -125,7 +125,7 @@ func (p *run) gone(in *instrument) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if !in.gone {
-		p.Logger.Warn("the other side does not let this mirror read an instrument any more: what is here of it stays", "instrument", in.Instrument)
+		p.Logger.Warn("the other side no longer lets this mirror read an instrument: its copies here stay", "instrument", in.Instrument)
 	}
 	in.gone, in.failed = true, true
 }

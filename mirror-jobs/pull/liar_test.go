@@ -49,7 +49,7 @@ var lieOutcomes = map[liar.Mode]lieOutcome{
 	liar.ShrinkingDay:   {comes: true, unlisted: 1},
 	liar.EmptyDay:       {unlisted: 3},
 	liar.NoDays:         {unlisted: 3},
-	liar.NoInstruments:  {says: "lists 1 of 1 Instruments of this mirror no more (allsky-1)"},
+	liar.NoInstruments:  {says: "no longer lists 1 of 1 Instruments of this mirror (allsky-1)"},
 	liar.Absent:         {},
 	liar.OtherSite:      {says: "is a mirror of site thule, not of elsewhere"},
 	liar.OtherSiteIDs:   {says: pull.ErrLeft.Error(), comes: true, unlisted: 3},

@@ -96,7 +96,7 @@ func (p *run) ask(ctx context.Context, days []*day) (n int, err error) {
 	for _, d := range days {
 		lines, err := p.Folder.Lines(d.in.Instrument, d.day)
 		if errors.Is(err, folder.ErrUnreadable) {
-			p.Logger.Warn("the list of a day is damaged: it is compared anew", "instrument", d.in.Instrument, "day", d.day, "error", err)
+			p.Logger.Warn("the list of a day is damaged; comparing the day again", "instrument", d.in.Instrument, "day", d.day, "error", err)
 			lines, err = nil, nil
 			d.anew = true
 		}

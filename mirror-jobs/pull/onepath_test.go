@@ -71,7 +71,7 @@ func TestReinstalled(t *testing.T) {
 		l.want("both", want)
 		l.force = true
 	}
-	if !strings.Contains(l.log.String(), "they get other names") {
+	if !strings.Contains(l.log.String(), "renaming files in the place of a pulled object") {
 		t.Errorf("the log does not say so: %s", &l.log)
 	}
 }

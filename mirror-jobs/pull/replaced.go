@@ -96,7 +96,7 @@ func (p *run) settleAside(ctx context.Context, files []setAside) error {
 				}
 				continue
 			}
-			p.log.Add(slog.LevelWarn, "files have the path of an object that came, or of a folder of it, and are no earlier version that the other side has: they get other names",
+			p.log.Add(slog.LevelWarn, "renaming files in the place of a pulled object, or of a folder of it, that are not an earlier version that the other side has",
 				"instrument", of.instrument, "path", file.Of, "file", file.Path)
 		}
 	}

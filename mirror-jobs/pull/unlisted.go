@@ -38,7 +38,7 @@ func (p *run) unlist(instrument string, day wire.Day, objects int64) {
 		return
 	}
 	p.Progress.unlisted.Add(objects)
-	p.Logger.Warn("the other side does not list objects any more that are here, or lists other bytes in their place: it was installed again, or restored from an older backup. They stay here",
+	p.Logger.Warn("the other side no longer lists objects that are here, or lists other bytes in their place: it was installed again, or restored from an older backup. They stay here",
 		"instrument", instrument, "day", day, "objects", objects)
 }
 
@@ -48,7 +48,7 @@ func (p *run) reverted(d *day, kept int) {
 		return
 	}
 	p.Progress.kept.Add(int64(kept))
-	p.Logger.Warn("the other side does not list retractions or purges any more that it had listed, and nobody restored the objects there: it was restored from an older backup. "+
+	p.Logger.Warn("the other side no longer lists retractions or purges that it had listed, and the objects were not restored there: it was restored from an older backup. "+
 		"They stand here, also with --force, and one run with --retractions Ignore fetches the objects again",
 		"instrument", d.in.Instrument, "day", d.day, "objects", kept)
 }

@@ -27,8 +27,8 @@ func (e *VanishedError) Error() string {
 	if len(names) > maxNamed {
 		names, more = names[:maxNamed], " and more"
 	}
-	return fmt.Sprintf("the other side lists %d of %d Instruments of this mirror no more (%s%s), and their files stay here: "+
-		"look whether it was installed again, lost its manifests, or lets you read them no more; if all is right there, run once with --force",
+	return fmt.Sprintf("the other side no longer lists %d of %d Instruments of this mirror (%s%s), and their files stay here: "+
+		"check whether it was installed again, lost its manifests, or no longer lets you read them; if all is right there, run once with --force",
 		len(e.Names), e.Held, strings.Join(names, ", "), more)
 }
 
@@ -73,6 +73,6 @@ func (p *run) checkVanished(root mirrorindex.Root, names []string) error {
 	for _, name := range gone {
 		p.Folder.SetInstrument(name, goneTag)
 	}
-	p.Logger.Warn("the other side lists Instruments of this mirror no more: their files stay here", "instruments", gone)
+	p.Logger.Warn("the other side no longer lists Instruments of this mirror: their files stay here", "instruments", gone)
 	return nil
 }

@@ -222,7 +222,7 @@ func (r *run) bring(ctx context.Context, files []File, anew bool, ended []error)
 			files[i].Moving.There()
 		case errors.Is(err, ErrAside):
 			ended[i] = nil
-			r.log.Add(slog.LevelWarn, "copies of objects that expired before their names were used again have other names at the partner now", "path", files[i].Path, "suffix", files[i].Aside)
+			r.log.Add(slog.LevelWarn, "renamed copies of expired objects at the partner, as the names of these objects are used again", "path", files[i].Path, "suffix", files[i].Aside)
 		}
 	})
 }

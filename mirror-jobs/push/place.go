@@ -144,19 +144,19 @@ func (r *run) formerly(ctx context.Context, name string) (*place, error) {
 	p := &place{Place: is, server: &server{}, former: true}
 	switch {
 	case !found:
-		p.silent = errors.New("copies were brought to another place, and it is not known any more which that was")
+		p.silent = errors.New("copies were brought to another place, which is not known any more")
 	case r.At == nil:
-		p.silent = errors.New("nothing reaches another place than that of now")
+		p.silent = errors.New("only the current place can be reached")
 	case is.server() == placeOf(&r.Entry, wire.InstrumentEntry{}).server():
 		p.server = r.server
 	default:
 		if p.mover, err = r.At(ctx, is); err != nil {
-			p.silent = fmt.Errorf("at the place before%s: %w", is.server(), err)
+			p.silent = fmt.Errorf("at the former place%s: %w", is.server(), err)
 		}
 	}
 	if other := r.takenBy(is); found && p.server != r.server && other != "" {
-		p.taken, p.refused = true, fmt.Errorf("its folder is that of the MirrorPartner %q now, which may have brought this copy: remove it there by hand, if that one is not to have it", other)
-		r.Logger.Warn("a place that copies were brought to before is that of another MirrorPartner now: nothing is removed there", "place", strings.TrimSpace(is.server()), "partner", other)
+		p.taken, p.refused = true, fmt.Errorf("its folder now belongs to the MirrorPartner %q, which may have brought this copy: remove it there by hand, if that MirrorPartner is not to have it", other)
+		r.Logger.Warn("a former place of copies now belongs to another MirrorPartner: nothing is removed there", "place", strings.TrimSpace(is.server()), "partner", other)
 	}
 	if is.Template != "" {
 		if p.template, err = naming.Parse(is.Template); err != nil {

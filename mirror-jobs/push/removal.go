@@ -70,7 +70,7 @@ func (r *run) allow(ctx context.Context) error {
 	r.held = held
 	if r.removable = r.policy.Most(held); all.there > r.removable {
 		r.stopped(all.there, held)
-		r.Logger.Warn("these copies must go, or are some of those", "paths", all.some)
+		r.Logger.Warn("copies must go; these are some or all of them", "paths", all.some)
 	}
 	return nil
 }
@@ -351,14 +351,14 @@ func (r *run) removeSome(ctx context.Context, d *pushed, p *place, some []gone) 
 		return err
 	}
 	if p.former {
-		err = fmt.Errorf("at the place that copies were brought to before (%s): %w", strings.TrimSpace(p.Place.server()), err)
+		err = fmt.Errorf("at the former place of copies (%s): %w", strings.TrimSpace(p.Place.server()), err)
 	}
 	r.keep(d, some, err)
 	return nil
 }
 
 // errStillThere: the partner acknowledged a removal, and has the copy.
-var errStillThere = errors.New("the partner said that it had removed it, and has it")
+var errStillThere = errors.New("the partner reported it as removed, but still has it")
 
 // removeThere removes copies that the partner has.
 func (r *run) removeThere(ctx context.Context, d *pushed, p *place, there []gone) error {

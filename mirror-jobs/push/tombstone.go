@@ -112,7 +112,7 @@ func (r *run) clear(ctx context.Context, b batch, ended []error) error {
 	if err == nil || !errors.As(err, &kept) && !r.refuses(ctx, r.server, err, &r.server.refused) {
 		return err
 	}
-	r.Logger.Warn("the partner keeps files that say why copies are gone, beside copies that are there again", "error", err)
+	r.Logger.Warn("cannot remove files at the partner that say why copies are gone, although the copies are there again", "error", err)
 	for d := range of {
 		d.stays = d.stays || kept == nil // the next run removes them
 	}

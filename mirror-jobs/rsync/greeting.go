@@ -41,7 +41,7 @@ func greet(ctx context.Context, patience time.Duration, to io.Writer) (_ context
 		to = io.Discard
 	}
 	g := &greeting{to: to, timer: time.AfterFunc(patience, func() {
-		cancel(fmt.Errorf("%w within %s: ask whoever runs it what holds it up", errGreeting, patience))
+		cancel(fmt.Errorf("%w within %s: ask its administrator what delays it", errGreeting, patience))
 	})}
 	return ctx, g, func() {
 		g.timer.Stop()

@@ -34,7 +34,7 @@ func TestNamesOfNoObject(t *testing.T) {
 	if is := progress.Report(); is.BadNames != int64(len(bad)) || is.Quarantined != 0 {
 		t.Errorf("%d files have names that no object can have: %+v", len(bad), is)
 	}
-	const message = "files and folders are passed over, whose names no object can have"
+	const message = "skipping files and folders whose names no object can have"
 	named, counted := 0, 0
 	for line := range strings.Lines(log.String()) {
 		switch {

@@ -278,7 +278,7 @@ func shape(name string, f push.File) error {
 func placeError(path string, err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR):
-		return fmt.Errorf("%w: of %q and another object's path one is a folder of the other: change spec.layout.template of the MirrorPartner", errPlace, path)
+		return fmt.Errorf("%w: %q lies below another object's path, or above it: change spec.layout.template of the MirrorPartner", errPlace, path)
 	case errors.Is(err, syscall.ENAMETOOLONG):
 		return fmt.Errorf("%w: %w", errPlace, err)
 	}

@@ -55,7 +55,7 @@ func (a *announcer) guest(ctx context.Context, said mirrorindex.DaysLine, at tim
 	}
 	e, lacks := e.Plain()
 	if len(lacks) > 0 {
-		a.logger.Warn("the other side tells of an instrument what none could declare here: it stands without that", "instrument", said.Instrument, "fields", lacks)
+		a.logger.Warn("ignoring fields of an instrument of the other side that could not be declared here", "instrument", said.Instrument, "fields", lacks)
 	}
 	return a.put(ctx, e)
 }

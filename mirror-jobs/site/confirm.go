@@ -125,7 +125,7 @@ func (r *run) confirmDays(ctx context.Context, days []*day) error {
 func (r *run) send(ctx context.Context, lines []mirrorindex.ConfirmLine) (sent bool, err error) {
 	differ, err := r.Source.Confirm(ctx, lines)
 	if differ > 0 {
-		r.Logger.Info("the other Site lists other objects by now, or more than this mirror selects: it goes on to wait for these days", "days", differ)
+		r.Logger.Info("the other Site lists other objects by now, or more than this mirror selects: it keeps waiting for these days", "days", differ)
 	}
 	return r.sent(ctx, err)
 }
@@ -142,9 +142,9 @@ func (r *run) sent(ctx context.Context, err error) (bool, error) {
 	case errors.As(err, &refused) && refused.Status < 500 && refused.Status != 429:
 		r.awaited, r.state.root.Confirms = false, false
 		r.unawaited(&wire.MirrorUnawaited{Refused: wire.SaidText(err.Error()), Old: refused.Status == http.StatusNotFound})
-		r.Logger.Warn("the other Site does not take what this mirror confirms, and may let expire what was not pulled", "error", err)
+		r.Logger.Warn("the other Site does not accept the confirmations of this mirror, and may let objects expire that were not pulled", "error", err)
 	default:
-		r.Logger.Warn("what is here could not be confirmed to the other Site: the next run tries again", "error", err)
+		r.Logger.Warn("cannot confirm the copies here to the other Site: the next run tries again", "error", err)
 	}
 	return false, nil
 }

@@ -105,7 +105,7 @@ func (r *run) verified(d *day) {
 		first, why = slices.Concat(d.Changes, d.Remove)[0].Record.ID, errDecided
 	}
 	r.owes(d.in.name, first, why)
-	r.Logger.Warn("this object is owed, or is one of those of its day", "instrument", d.in.name, "day", d.day, "object", first, "objects", d.left)
+	r.Logger.Warn("objects of a day are owed, among them this one", "instrument", d.in.name, "day", d.day, "object", first, "objects", d.left)
 }
 
 // errDecided: what the other Site decided of an object is not done here.
@@ -122,7 +122,7 @@ func (r *run) compare(ctx context.Context, in *instrument, names []wire.Day) (da
 		listed, err := r.Catalog.Day(ctx, in.guest, name)
 		if unreadable(err) {
 			r.unread++
-			r.Logger.Error("what is listed here of a day cannot be read, and nothing of it is pulled: substorm archive rebuild makes its manifests anew",
+			r.Logger.Error("cannot read what is listed here of a day, and nothing of it is pulled: substorm archive rebuild recreates its manifests",
 				"instrument", in.guest, "day", name, "error", err)
 			continue
 		}
@@ -229,7 +229,7 @@ func (r *run) isHeld(in *instrument) bool { return r.Registry().Instruments[in.g
 
 // told logs a change that the archivist is asked for.
 func (r *run) told(in *instrument, c plan.Change) {
-	r.Logger.Info("the archivist is asked for what the other Site decided", "instrument", in.guest, "object", c.Record.ID, "action", c.Action, "reason", c.Reason)
+	r.Logger.Info("asking the archivist to apply a decision of the other Site", "instrument", in.guest, "object", c.Record.ID, "action", c.Action, "reason", c.Reason)
 }
 
 // ask asks the archivist for one change. It may refuse: whether it is made, what is listed here tells the next run.
@@ -261,7 +261,7 @@ func (r *run) note(ctx context.Context, in *instrument, days []*day) error {
 }
 
 // errOverdue: the archivist was asked for changes, and does not make them.
-var errOverdue = errors.New("the archivist does not do what the other Site decided, and its log says why")
+var errOverdue = errors.New("the archivist does not apply a decision of the other Site, and its log says why")
 
 // keepNoted writes what the run knows of days of an instrument, by month and day.
 func (r *run) keepNoted(ctx context.Context, in *instrument, months map[string]map[string]noted) error {
@@ -271,7 +271,7 @@ func (r *run) keepNoted(ctx context.Context, in *instrument, months map[string]m
 			return err
 		}
 		if overdue > 0 {
-			r.Logger.Error("the archivist does not do what the other Site decided: its log says why (an object is not retracted)", "instrument", in.guest, "month", month, "objects", overdue)
+			r.Logger.Error("the archivist does not apply decisions of the other Site: its log says why (an object is not retracted)", "instrument", in.guest, "month", month, "objects", overdue)
 		}
 		if r.owed += overdue; overdue > 0 {
 			r.owes(in.guest, month, errOverdue)

@@ -134,7 +134,7 @@ func (f *fetching) settle(ctx context.Context) error {
 	for _, o := range f.refused {
 		e := &o.day.lines[o.line]
 		if !listings[o.day].Has(e) {
-			f.Logger.Info("an object is not what it was any more at the other side: the next run looks at it again", "instrument", o.day.in.name, "path", e.Path, "id", e.ID)
+			f.Logger.Info("an object has changed at the other side: the next run looks at it again", "instrument", o.day.in.name, "path", e.Path, "id", e.ID)
 			o.moving.Forget()
 			o.day.again++
 			continue

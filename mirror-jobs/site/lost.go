@@ -63,7 +63,7 @@ func (r *run) sizeOf(ctx context.Context, key string) (int64, error) {
 		return -1, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("whether %s is in the object store: %w", key, err)
+		return 0, fmt.Errorf("look for %s in the object store: %w", key, err)
 	}
 	return info.Size, nil
 }

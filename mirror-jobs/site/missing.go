@@ -104,7 +104,7 @@ func (r *run) findMissing(ctx context.Context, offered func(name string) bool, a
 	}
 	if r.vanished = policy.AllowMissing(missing, held); r.vanished != nil {
 		r.vanished.Command = fmt.Sprintf("`kubectl substorm mirror run %s --force`", r.Entry.Partner)
-		r.Logger.Error("the other Site does not offer instruments that stand here, and none of them is closed here", "error", r.vanished)
+		r.Logger.Error("the other Site does not offer instruments that are here; closing none of them here", "error", r.vanished)
 		for _, name := range all {
 			r.miss(name, missingStopped)
 		}
@@ -167,14 +167,14 @@ func (r *run) restricted(name string) bool {
 // acceptMissing closes here what is closed there, and notes what is absent there.
 func (r *run) acceptMissing(ctx context.Context, m plan.Missing, at time.Time) error {
 	for _, name := range m.Closed {
-		r.Logger.Warn("the other side does not let this mirror read an instrument any more: what is here of it stays, and nobody may read it", "instrument", name)
+		r.Logger.Warn("the other side no longer lets this mirror read an instrument: its objects stay here, closed to all readers", "instrument", name)
 		if err := r.announcer.close(ctx, name, at); err != nil {
 			return err
 		}
 		r.miss(name, missingClosed)
 	}
 	for _, name := range m.Absent {
-		r.Logger.Warn("the other side has an instrument no more: what is here of it stays, and who may read it stays as it was", "instrument", name)
+		r.Logger.Warn("the other side no longer has an instrument: its objects stay here, with their access unchanged", "instrument", name)
 		r.miss(name, missingAbsent)
 	}
 	return nil
@@ -218,6 +218,6 @@ func (r *run) contradiction() error {
 	if len(r.contradicted) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the index of the other Site lists %d instruments that it answers not to have, or does not list such as it has (%q and so on): nothing new of these comes. "+
-		"Ask who runs it whether an old copy of the index answers, and whether all of its feed servers are up to date", len(r.contradicted), r.contradicted[0])
+	return fmt.Errorf("the index of the other Site contradicts itself about %d instruments (%q and so on): it lists them and answers not to have them, or the reverse; nothing new of these comes. "+
+		"Ask its administrator whether an old copy of the index answers, and whether all of its feed servers are up to date", len(r.contradicted), r.contradicted[0])
 }

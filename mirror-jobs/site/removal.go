@@ -63,7 +63,7 @@ func (r *run) remove(ctx context.Context) error {
 		for i, c := range d.changes {
 			if r.stop != nil {
 				if i == 0 {
-					r.Logger.Warn("this object must go, or is one of those of its day", "instrument", d.in.guest, "day", d.day, "object", c.Record.ID, "action", c.Action)
+					r.Logger.Warn("objects of a day must go, among them this one", "instrument", d.in.guest, "day", d.day, "object", c.Record.ID, "action", c.Action)
 				}
 				continue
 			}
@@ -155,7 +155,7 @@ func (r *run) pulled(ctx context.Context) (n int, err error) {
 		}
 		days, err := r.Catalog.Days(ctx, guest)
 		if unreadable(err) {
-			r.Logger.Error("how many objects of an instrument are here cannot be read, and none counts for spec.safetyStopPercent: substorm archive rebuild makes its manifests anew",
+			r.Logger.Error("cannot count the objects of an instrument here, and none counts for spec.safetyStopPercent: substorm archive rebuild recreates its manifests",
 				"instrument", guest, "error", err)
 			continue
 		}

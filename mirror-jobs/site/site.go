@@ -317,7 +317,7 @@ func (r *run) step() string {
 	case r.VerifyOnly && r.again > 0:
 		return fmt.Sprintf("the object store here lost %d that are listed, which `kubectl substorm mirror run %s --force` brings back", r.again, r.Entry.Partner)
 	case r.VerifyOnly:
-		return "a run that does not only verify brings them"
+		return "a run without --verify-only brings them"
 	default:
 		return "the next run tries again"
 	}

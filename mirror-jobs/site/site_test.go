@@ -275,7 +275,7 @@ func TestRefusedChange(t *testing.T) {
 		}
 	}
 	h.longAgo()
-	if _, err := h.pull(h.URL); !errors.Is(err, push.ErrOwed) || !strings.Contains(h.log.String(), "the archivist does not do") {
+	if _, err := h.pull(h.URL); !errors.Is(err, push.ErrOwed) || !strings.Contains(h.log.String(), "the archivist does not apply") {
 		t.Errorf("the archivist did nothing for an hour, and a run says %v, %s", err, h.log.String())
 	}
 	h.records[0].State = wire.StatePurged

@@ -41,7 +41,7 @@ func (r *run) checkClock(says time.Time) {
 	r.state.root.Now, r.clock = plan.CheckClock(says, r.state.root.Now, r.now)
 	if r.clock != nil {
 		r.Progress.SetOriginClock(r.clock.Error())
-		r.Logger.Warn("the clock of the other Site cannot be believed", "error", r.clock)
+		r.Logger.Warn("cannot trust the clock of the other Site", "error", r.clock)
 	}
 }
 
@@ -66,7 +66,7 @@ func (r *run) reused(d *day) {
 	}
 	r.state.root.Vanished[key] = len(d.Reused)
 	first := &d.lines[d.Reused[0]]
-	r.Logger.Error("the other Site gave the IDs of objects that are here to other bytes: it was installed again under its code, or restored from an older backup. Both are kept",
+	r.Logger.Error("the other Site uses the IDs of objects that are here for other bytes: it was installed again under its code, or restored from an older backup. Both are kept",
 		"instrument", d.in.name, "day", d.day, "objects", len(d.Reused), "path", first.Path, "id", first.ID)
 	r.wentBack(func(w *wire.MirrorWentBack) {
 		w.Objects += int64(len(d.Reused) - before)
@@ -83,7 +83,7 @@ func (r *run) reverted(d *day) {
 		return
 	}
 	r.state.root.Vanished[key] = d.Kept
-	r.Logger.Error("the other Site does not list retractions or purges any more that it had listed: it was restored from an older backup. "+
+	r.Logger.Error("the other Site no longer lists retractions or purges that it had listed: it was restored from an older backup. "+
 		"They stand here, and substorm archive restore publishes an object that was retracted",
 		"instrument", d.in.name, "day", d.day, "objects", d.Kept)
 	r.wentBack(func(w *wire.MirrorWentBack) { w.Retracted, w.Instrument = w.Retracted+int64(d.Kept-before), d.in.name })
@@ -106,7 +106,7 @@ func (r *run) unlisted(d *day) {
 		return
 	}
 	r.state.root.Vanished[key] = n
-	r.Logger.Error("the other Site does not list objects of a day any more that are here: it was installed again under its code, or restored from an older backup. What is here stays",
+	r.Logger.Error("the other Site no longer lists objects of a day that are here: it was installed again under its code, or restored from an older backup. What is here stays",
 		"instrument", d.in.name, "day", d.day, "objects", n, "path", first.Path)
 	r.wentBack(func(w *wire.MirrorWentBack) {
 		w.Unlisted += int64(n - before)
@@ -144,7 +144,7 @@ func (r *run) vanishedDays(ctx context.Context, in *instrument, lines []mirrorin
 		return nil
 	}
 	r.state.root.Vanished[key] = len(days)
-	r.Logger.Error("the other Site does not list days any more of which objects are here: it was installed again under its code, or restored from an older backup. What is here stays",
+	r.Logger.Error("the other Site no longer lists days of which objects are here: it was installed again under its code, or restored from an older backup. What is here stays",
 		"instrument", in.name, "days", len(days), "first", days[0].Day)
 	r.wentBack(func(w *wire.MirrorWentBack) { w.Days, w.Instrument = w.Days+int64(len(days)-before), in.name })
 	return nil

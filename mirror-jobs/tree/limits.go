@@ -48,7 +48,7 @@ func Size(texts ...string) int64 {
 
 const (
 	narrower  = "make a MirrorPartner for each of the folders that are wanted"
-	fewerHere = "ask who offers it to spread the files over several folders"
+	fewerHere = "ask its administrator to spread the files over several folders"
 )
 
 // FilesOf counts the files of a folder.
@@ -69,7 +69,7 @@ func (l Limits) CheckDepth(folder string) error {
 		return nil
 	}
 	return &bound.Error{List: bound.Depth, Object: fmt.Sprintf("folder %q of the other side", folder), Limit: fmt.Sprintf("%d folders within each other", l.Depth),
-		Step: "set the path of the MirrorPartner to a folder below, or ask who offers it for links that lead in circles"}
+		Step: "set the path of the MirrorPartner to a folder below, or ask its administrator about links that lead in circles"}
 }
 
 // Refusals are the lists of a tree that were refused. The zero value has none.

@@ -44,7 +44,7 @@ func (r *run) leaves() error {
 		return &push.Problem{Reason: wire.MirrorReasonProtocol, Answered: true, Err: fmt.Errorf("%w: %d files", push.ErrNotPulled, r.owed)}
 	case r.firstErr == nil:
 		return &push.Problem{Reason: wire.MirrorReasonOwed, Answered: true,
-			Err: fmt.Errorf("%w: %d files, as %q: a run that does not only verify brings them", push.ErrNotPulled, r.owed, r.firstOwed)}
+			Err: fmt.Errorf("%w: %d files, as %q: a run without --verify-only brings them", push.ErrNotPulled, r.owed, r.firstOwed)}
 	}
 	err := fmt.Errorf("%w: %d files, as %q: %w", push.ErrNotPulled, r.owed, r.firstOwed, r.firstErr)
 	if !conflicts(r.firstErr) {

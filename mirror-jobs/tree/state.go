@@ -78,7 +78,7 @@ func (s *state) folder(ctx context.Context, path string) (*fetched, error) {
 		n := len(f.parts)
 		p, found, err := stream.Load[part](ctx, s.cursors, s.key(path, n))
 		if err != nil {
-			return nil, fmt.Errorf("what was fetched of folder %q: %w", path, err)
+			return nil, fmt.Errorf("read the state of folder %q: %w", path, err)
 		}
 		if !found {
 			p = part{Path: path}
@@ -153,7 +153,7 @@ func (f *fetched) save(ctx context.Context) error {
 			continue
 		}
 		if err := stream.Save(ctx, f.state.cursors, f.state.key(f.path, n), f.parts[n]); err != nil {
-			return fmt.Errorf("what was fetched of folder %q: %w", f.path, err)
+			return fmt.Errorf("save the state of folder %q: %w", f.path, err)
 		}
 		delete(f.changed, n)
 	}

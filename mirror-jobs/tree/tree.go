@@ -240,7 +240,7 @@ func (r *run) quarantine(f Folder, files []int) {
 func (r *run) passBadNames(names []string) {
 	r.Progress.PassBadNames(len(names))
 	for _, name := range names {
-		r.log.Add(slog.LevelWarn, "files and folders are passed over, whose names no object can have", "error", wire.SaidText(wire.CheckSentName(name).Error()))
+		r.log.Add(slog.LevelWarn, "skipping files and folders whose names no object can have", "error", wire.SaidText(wire.CheckSentName(name).Error()))
 	}
 }
 
@@ -259,7 +259,7 @@ func (r *run) passEmpty(f Folder, todo *plan.TreeFolder) {
 
 // pass counts a file that is empty.
 func (r *run) pass(path string) {
-	r.log.Add(slog.LevelWarn, "files of the other side are passed over: an object has at least one byte, and these have none", "path", path)
+	r.log.Add(slog.LevelWarn, "skipping empty files of the other side: an object has at least one byte", "path", path)
 	r.Progress.PassEmpty()
 }
 

@@ -164,7 +164,7 @@ func parseLink(href string) (*url.URL, error) {
 }
 
 // errNoPage: what a folder's address gives is no page.
-var errNoPage = errors.New("it is no index page (text/html): see that the server lists its folders")
+var errNoPage = errors.New("it is not an index page (text/html): see that the server lists its folders")
 
 func noPage(path, mediaType string) error {
 	return fmt.Errorf("folder %q: it is %q: %w", path, mediaType, errNoPage)

@@ -111,7 +111,7 @@ func (s *Source) Walk(ctx context.Context, visit func(tree.Folder) error) error 
 		w.unread = w.unread[:len(w.unread)-1]
 		w.folders.Remove(0, tree.Size(at))
 		if !s.may(at, true) {
-			w.log.Add(slog.LevelWarn, "robots.txt asks not to read folders: they are passed over", "path", at)
+			w.log.Add(slog.LevelWarn, "robots.txt asks not to read folders; skipping them", "path", at)
 			continue
 		}
 		found, err := s.page(ctx, at)
@@ -126,7 +126,7 @@ func (s *Source) Walk(ctx context.Context, visit func(tree.Folder) error) error 
 			return wholeProblem(err)
 		}
 		if err != nil {
-			w.log.Add(slog.LevelWarn, "folders cannot be read: they are passed over", "path", at, "error", err)
+			w.log.Add(slog.LevelWarn, "cannot read folders; skipping them", "path", at, "error", err)
 			if failing(err) {
 				w.unlisted = cmp.Or(w.unlisted, fmt.Errorf("%w: %w", tree.ErrUnlisted, err))
 			}
@@ -168,7 +168,7 @@ func (w *walk) sort(at string, found []link) tree.Folder {
 				w.unread = append(w.unread, name)
 			}
 		case !w.may(name, false):
-			w.log.Add(slog.LevelWarn, "robots.txt asks not to read some files: they are passed over", "path", name)
+			w.log.Add(slog.LevelWarn, "robots.txt asks not to read some files; skipping them", "path", name)
 		default:
 			is.Files = append(is.Files, plan.File{Path: name, Size: -1, Mark: l.Mark})
 		}
@@ -226,7 +226,7 @@ func (s *Source) obey(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("robots.txt, without which nothing may be read: %w", err)
+		return fmt.Errorf("read robots.txt, without which nothing may be read: %w", err)
 	}
 	s.robots = data.FindGroup(Agent)
 	return nil

@@ -351,7 +351,7 @@ func TestBadServers(t *testing.T) {
 		"nobody listens":   {closed.URL, "/aurora", wire.MirrorReasonUnreachable, "refused"},
 		"it lets nobody":   {refuses.URL, "/aurora", wire.MirrorReasonAccessDenied, "403"},
 		"no such folder":   {a.URL, "/nothing", wire.MirrorReasonProtocol, "404"},
-		"it is a file":     {a.URL, "/file.txt", wire.MirrorReasonProtocol, "no index page"},
+		"it is a file":     {a.URL, "/file.txt", wire.MirrorReasonProtocol, "not an index page"},
 		"it sends away":    {a.URL, "/away", wire.MirrorReasonProtocol, "redirects, to"},
 		"robots.txt fails": {robots.URL, "/aurora", wire.MirrorReasonUnreachable, "robots.txt"},
 	} {

@@ -297,7 +297,7 @@ func TestTLSRenewed(t *testing.T) {
 	}
 	replaceFile(t, filepath.Join(l.dir, "tls.crt"), []byte("half of it"))
 	await(t, "the gateway says that it cannot use the new one", func() (bool, string) {
-		return strings.Contains(l.gateway.readLog(), "cannot be used: the one before stays"), ""
+		return strings.Contains(l.gateway.readLog(), "cannot use the renewed certificate; the previous one stays"), ""
 	})
 	fresh, _ := tlsDial(t, port, l.client(t, nil, ""))
 	if cn := talk(fresh); cn != "gateway" {

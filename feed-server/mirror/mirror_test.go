@@ -475,7 +475,7 @@ func TestBadQuestions(t *testing.T) {
 		{mirrorindex.DaysPath, "", 400, "asks for nothing"},
 		{mirrorindex.DaysPath, "{", 400, "line 1 of the body"},
 		{mirrorindex.ListsPath, `{"instrument":"a"} []`, 400, "line 2 of the body"},
-		{mirrorindex.DaysPath, `{"instrument":"a","month":"2026-13"}`, 400, "no month"},
+		{mirrorindex.DaysPath, `{"instrument":"a","month":"2026-13"}`, 400, "not a month"},
 		{mirrorindex.ListsPath, `{"instrument":"a","day":"x"}`, 200, `"gone":true`},
 		{mirrorindex.DaysPath, `{"instrument":"../a"}`, 200, `"gone":true`},
 		{mirrorindex.ListsPath, fmt.Sprintf(`{"instrument":%q,"day":"../../x"}`, archivetest.Camera), 200, `"gone":true`},

@@ -134,7 +134,7 @@ func nodesCommand(o *options) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := strconv.Atoi(args[0])
 			if err != nil || n < 1 {
-				return fmt.Errorf("%q is no number of nodes, such as 1 or 3", args[0])
+				return fmt.Errorf("%q is not a number of nodes, such as 1 or 3", args[0])
 			}
 			return o.withMade(cmd.Context(), func(d driver, _ *progress.Printer) error { return d.Nodes(cmd.Context(), n) })
 		},

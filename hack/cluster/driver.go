@@ -68,7 +68,7 @@ func (o options) open(ctx context.Context, p *progress.Printer) (d driver, unloc
 		return onKind, unlock, nil
 	}
 	unlock()
-	return nil, nil, fmt.Errorf("--on is auto, kind or bare, not %q", o.on)
+	return nil, nil, fmt.Errorf("--on must be auto, kind or bare, not %q", o.on)
 }
 
 // up makes the cluster, and returns what it runs on after all: where Docker answers but its registry does not, that is
@@ -88,7 +88,7 @@ func (o options) agree(made string, unlock func()) error {
 		return nil
 	}
 	unlock()
-	return fmt.Errorf("the cluster %s runs on %s: take it down first, or leave --on away", o.name, made)
+	return fmt.Errorf("the cluster %s runs on %s: take it down first, or omit --on", o.name, made)
 }
 
 func dockerAnswers(ctx context.Context) bool {

@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string) error {
 	case len(args) == 1 && args[0] == "down":
 		return d.down(ctx)
 	default:
-		return errors.New("say up, storm or down")
+		return errors.New("the command must be up, storm or down")
 	}
 }
 

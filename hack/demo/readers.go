@@ -68,7 +68,7 @@ func (r *readers) waitFor(ctx context.Context, url string) error {
 	return await(ctx, func() error {
 		for range stormServers {
 			if err := r.get(ctx, url); err != nil {
-				return fmt.Errorf("nobody can read %s: %w", url, err)
+				return fmt.Errorf("cannot read %s: %w", url, err)
 			}
 		}
 		return nil
@@ -78,7 +78,7 @@ func (r *readers) waitFor(ctx context.Context, url string) error {
 // statusError is an answer other than 200.
 type statusError int
 
-func (e statusError) Error() string { return fmt.Sprintf("it is answered %d", int(e)) }
+func (e statusError) Error() string { return fmt.Sprintf("its status is %d", int(e)) }
 
 // get reads an answer to its end.
 func (r *readers) get(ctx context.Context, url string) error {

@@ -37,7 +37,7 @@ func (d *demo) renew(ctx context.Context) error {
 	}
 	for i := range pods.Items {
 		if stale(&pods.Items[i], want) {
-			d.p.Line("pod %s runs an older build of its image: it is made anew", pods.Items[i].Name)
+			d.p.Line("pod %s runs an older build of its image: recreating it", pods.Items[i].Name)
 			if _, err := d.output(ctx, d.kubectl, "-n", namespace, "delete", "pod", pods.Items[i].Name); err != nil {
 				return err
 			}

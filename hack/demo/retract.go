@@ -111,7 +111,7 @@ func (w site) awaitNotification(events io.Reader, path, rel string) error {
 			return nil
 		}
 	}
-	return errors.Join(fmt.Errorf("no WIS2 notification told of the %s of %s", rel, path), lines.Err())
+	return errors.Join(fmt.Errorf("no WIS2 notification announced the %s of %s", rel, path), lines.Err())
 }
 
 // awaitStatus asks until an object is answered as it should be.

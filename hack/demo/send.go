@@ -138,7 +138,7 @@ func (s *sent) span(lines []string) error {
 func (d *demo) addressOf(ctx context.Context, instrument string) (string, error) {
 	address, err := d.output(ctx, d.kubectl, "-n", namespace, "get", "instrument", instrument, "-o", "jsonpath={.status.listeners[0].addresses[0].address}")
 	if err == nil && address == "" {
-		err = fmt.Errorf("instrument %s is Ready and its status names no address", instrument)
+		err = fmt.Errorf("instrument %s is Ready, but its status has no address", instrument)
 	}
 	return address, err
 }

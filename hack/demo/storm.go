@@ -120,7 +120,7 @@ func (d *demo) waitCalm(ctx context.Context) error {
 		if err := d.pods(ctx, &is); err != nil || !is.grown() {
 			return err
 		}
-		return fmt.Errorf("%d feed servers and %d gateways are ready before the level begins, so nothing is to be seen: take spec.replicas back", is.ready.servers, is.ready.gateways)
+		return fmt.Errorf("%d feed servers and %d gateways are ready before the level begins, so the storm would show no growth: reset spec.replicas", is.ready.servers, is.ready.gateways)
 	})
 }
 
@@ -147,7 +147,7 @@ func (d *demo) onNodes(ctx context.Context) (addresses []string, err error) {
 		if err := d.read(ctx, &service, "service", feedServers); err != nil || service.Spec.Type == corev1.ServiceTypeNodePort {
 			return err
 		}
-		return fmt.Errorf("Service %s has no port on nodes: look at `kubectl describe feedserver demo`", feedServers)
+		return fmt.Errorf("Service %s has no node port: look at `kubectl describe feedserver demo`", feedServers)
 	})
 	if err != nil {
 		return nil, err
@@ -165,7 +165,7 @@ func (d *demo) onNodes(ctx context.Context) (addresses []string, err error) {
 		}
 	}
 	if len(addresses) == 0 {
-		return nil, fmt.Errorf("nobody can ask the feed servers from here: Service %s has the ports %v", feedServers, service.Spec.Ports)
+		return nil, fmt.Errorf("cannot reach the feed servers from here: Service %s has the ports %v", feedServers, service.Spec.Ports)
 	}
 	return addresses, nil
 }
@@ -311,11 +311,11 @@ func verdict(seen []moment) error {
 	case level < 0:
 		return fmt.Errorf("level %s never began: look at `kubectl describe site demo`", stormLevel)
 	case seen[0].grown():
-		return fmt.Errorf("%d feed servers and %d gateways were ready before the level began, so nothing is to be seen: take spec.replicas back", stormServers, stormGateways)
+		return fmt.Errorf("%d feed servers and %d gateways were ready before the level began, so the storm shows no growth: reset spec.replicas", stormServers, stormGateways)
 	case grown < 0:
 		return fmt.Errorf("%d feed servers and %d gateways were never ready while the level held", stormServers, stormGateways)
 	case crowd < grown:
-		return fmt.Errorf("the crowd came before %d feed servers and %d gateways were ready: this machine is too busy, try it again", stormServers, stormGateways)
+		return fmt.Errorf("the crowd came before %d feed servers and %d gateways were ready: this machine is too busy, try again", stormServers, stormGateways)
 	case failed > 0:
 		return fmt.Errorf("%d requests were answered with neither 200 nor 429", failed)
 	case last.floor != pools{}:

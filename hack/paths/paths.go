@@ -24,7 +24,7 @@ func Checkout() (string, error) {
 			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("%s lies in no checkout of %s: change to one and run this again", start, modulePath)
+			return "", fmt.Errorf("%s is not in a checkout of %s: change to one and run this again", start, modulePath)
 		}
 	}
 }

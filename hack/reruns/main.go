@@ -42,13 +42,13 @@ func run(out io.Writer, load string, max int, files []string) error {
 			continue
 		}
 		count++
-		fmt.Fprintf(out, "\n== %s failed, and passed when it was run once more. It is to be mended all the same.\n", t.name)
+		fmt.Fprintf(out, "\n== %s failed, and passed when it was run once more. Fix it all the same.\n", t.name)
 		for n, r := range t.runs {
 			fmt.Fprintf(out, "-- run %d: %s; load %s\n%s", n+1, r.result, loads.at(r.ended), r.log.String())
 		}
 	}
 	if count > max {
-		return fmt.Errorf("%d tests passed only when they were run once more: that is no accident of a busy machine", count)
+		return fmt.Errorf("%d tests passed only when they were run once more: too many to blame a busy machine", count)
 	}
 	return nil
 }

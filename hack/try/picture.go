@@ -142,7 +142,7 @@ func readFrame(r io.Reader) (*image.Gray, error) {
 func readHeader(in *bufio.Reader) (width, height, most int, err error) {
 	magic := make([]byte, 2)
 	if _, err := io.ReadFull(in, magic); err != nil || string(magic) != "P5" {
-		return 0, 0, 0, errors.Join(errors.New("this is no PGM"), err)
+		return 0, 0, 0, errors.Join(errors.New("this is not a PGM"), err)
 	}
 	for _, n := range []*int{&width, &height, &most} {
 		if *n, err = readNumber(in); err != nil {
@@ -150,7 +150,7 @@ func readHeader(in *bufio.Reader) (width, height, most int, err error) {
 		}
 	}
 	if width < 1 || height < 1 || width > maxSide || height > maxSide || most < 1 || most > 1<<16-1 {
-		return 0, 0, 0, fmt.Errorf("a PGM of %d × %d pixels up to %d", width, height, most)
+		return 0, 0, 0, fmt.Errorf("unsupported PGM: %d × %d pixels with values up to %d", width, height, most)
 	}
 	return width, height, most, nil
 }
@@ -175,7 +175,7 @@ func readNumber(in *bufio.Reader) (n int, err error) {
 				return n, nil
 			}
 		default:
-			return 0, fmt.Errorf("a PGM's header with %q", c)
+			return 0, fmt.Errorf("unexpected %q in the header of a PGM", c)
 		}
 	}
 }

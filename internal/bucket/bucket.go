@@ -248,7 +248,7 @@ func (s *scan) pack(ctx context.Context, info objectstore.Info) error {
 
 func (s *scan) add(n wire.Notice, storedAt time.Time, rank int) error {
 	if n.Site != s.Site {
-		return s.strange(n.Key, fmt.Errorf("it speaks of site %s: %w", n.Site, wire.ErrMalformed))
+		return s.strange(n.Key, fmt.Errorf("it names site %s: %w", n.Site, wire.ErrMalformed))
 	}
 	return s.found.add(n.Instrument, line{Rank: rank, StoredAt: storedAt.UnixNano(), Record: n.Record}, s.wantsDay(wire.DayOf(n.ReceivedAt)))
 }

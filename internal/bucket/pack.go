@@ -65,7 +65,7 @@ func member(r io.ReadSeeker, key string, size int64, head *tar.Header, err error
 		}
 	}
 	if head.Typeflag != tar.TypeReg || head.Size <= 0 || offset+head.Size > size {
-		return wire.Notice{}, fmt.Errorf("pack %s: member %q of %d bytes at %d is none: %w", key, head.Name, head.Size, offset, wire.ErrMalformed)
+		return wire.Notice{}, fmt.Errorf("pack %s: invalid member %q of %d bytes at %d: %w", key, head.Name, head.Size, offset, wire.ErrMalformed)
 	}
 	return wire.NoticeOfMember(key, head.Name, offset, head.Size, head.PAXRecords)
 }

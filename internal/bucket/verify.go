@@ -23,7 +23,7 @@ var ErrMissing = errors.New("the object is missing")
 func Verify(ctx context.Context, store objectstore.Store, r wire.Record, through func(io.Reader) io.Reader) error {
 	body, err := objectpath.Open(ctx, store, r)
 	if errors.Is(err, objectstore.ErrNotFound) {
-		return fmt.Errorf("%s: %w: nothing lies at %s", r.ID, ErrMissing, r.Key)
+		return fmt.Errorf("%s: %w: nothing is stored at %s", r.ID, ErrMissing, r.Key)
 	}
 	if err != nil {
 		return err

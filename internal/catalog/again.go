@@ -71,7 +71,7 @@ func (c *Catalog) tellAgain(ctx context.Context) error {
 			failed = err
 			if ctx.Err() == nil && err.Error() != said {
 				said = err.Error()
-				c.cfg.Log.Warn("the latest object is not known: who follows it is told later", "instrument", instrument, "error", err)
+				c.cfg.Log.Warn("cannot determine the latest object; its followers are notified later", "instrument", instrument, "error", err)
 			}
 		}
 		if failed == nil {

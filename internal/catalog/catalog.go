@@ -193,7 +193,7 @@ func (c *Catalog) take(e jetstream.KeyValueEntry) {
 	case e.Key() == wire.IndexListedKey:
 		at, err := wire.Decode[wire.StreamCursor](e.Value())
 		if err != nil {
-			c.cfg.Log.Error("the index of the archive cannot be read: what was known of it stays in force", "entry", e.Key(), "error", err)
+			c.cfg.Log.Error("cannot read the index of the archive; its last known state stays in force", "entry", e.Key(), "error", err)
 			return
 		}
 		c.next.listed = at
@@ -202,7 +202,7 @@ func (c *Catalog) take(e jetstream.KeyValueEntry) {
 	default:
 		entry, err := wire.Decode[wire.IndexEntry](e.Value())
 		if err != nil {
-			c.cfg.Log.Error("an entry of the index cannot be read: what was known of it stays in force", "entry", e.Key(), "error", err)
+			c.cfg.Log.Error("cannot read an entry of the index of the archive; its last known state stays in force", "entry", e.Key(), "error", err)
 			if was, known := c.index.entries[e.Key()]; known {
 				c.next.entries[e.Key()] = was
 			}
@@ -235,7 +235,7 @@ func (c *Catalog) follow(ctx context.Context) error {
 		}
 		if err.Error() != said {
 			said = err.Error()
-			c.cfg.Log.Warn("notices cannot be followed: what is new shows when it is listed", "stream", name, "error", err)
+			c.cfg.Log.Warn("cannot follow the notices; new objects show once they are listed", "stream", name, "error", err)
 		}
 		if !retry.Sleep(ctx, retryPause) {
 			return ctx.Err()
@@ -270,13 +270,13 @@ func (c *Catalog) isReady() { c.readyOnce.Do(func() { close(c.ready) }) }
 func (c *Catalog) hear(epoch string, m stream.Message) {
 	n, err := wire.Decode[wire.Notice](m.Data)
 	if err == nil && (n.Site != c.cfg.Site || m.Subject != n.Subject()) {
-		err = fmt.Errorf("it speaks of instrument %q of site %q: %w", n.Instrument, n.Site, wire.ErrMalformed)
+		err = fmt.Errorf("it names instrument %q of site %q: %w", n.Instrument, n.Site, wire.ErrMalformed)
 	}
 	if err == nil {
 		err = errors.Join(m.CheckOrigin(n.Site), n.CheckPlace())
 	}
 	if err == nil && n.IsChange() && !wire.IsDecided(n, m.Header.Get(wire.HeaderSource)) {
-		err = fmt.Errorf("that %s was retracted the archivist has not published: %w", n.ID, wire.ErrMalformed)
+		err = fmt.Errorf("the archivist has not published this retraction of %s: %w", n.ID, wire.ErrMalformed)
 	}
 	if err != nil {
 		c.metrics.refused.Inc() // the manifest's writer says which, and why

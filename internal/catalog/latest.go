@@ -60,7 +60,7 @@ func shows(r *wire.Record, mediaType string) bool {
 func (c *Catalog) Latest(instrument, mediaType string) (wire.Record, bool) {
 	r, err := c.latest(instrument, mediaType)
 	if err != nil {
-		c.cfg.Log.Warn("the latest object is not known", "instrument", instrument, "mediaType", mediaType, "error", err)
+		c.cfg.Log.Warn("cannot determine the latest object", "instrument", instrument, "mediaType", mediaType, "error", err)
 	}
 	if r == nil {
 		return wire.Record{}, false

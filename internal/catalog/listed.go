@@ -53,7 +53,7 @@ func (c *Catalog) read(ctx context.Context, instrument string, sum wire.RootDay,
 		err := of.read(manifest.RecordsOf(ctx, c.cfg.Store, keys), sum.Entries)
 		if errors.Is(err, objectstore.ErrNotFound) {
 			c.metrics.gone.Inc()
-			c.cfg.Log.Error("the index of the archive names a file of a manifest that the object store does not have: the day is read as the store lists it",
+			c.cfg.Log.Error("the object store lacks a manifest file that the index of the archive names; reading the day from the files in the store",
 				"instrument", instrument, "day", sum.Day, "error", err)
 			return filesGone{}, emptyCost, nil
 		}

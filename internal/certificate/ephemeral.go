@@ -72,7 +72,7 @@ func (e *Ephemeral) Server() *tls.Config {
 }
 
 // errOtherServer: what answers is not who was meant, or is a later process of it.
-var errOtherServer = errors.New("the server shows another certificate than it was said to have")
+var errOtherServer = errors.New("the server presents a certificate other than the expected one")
 
 // Client is how to connect to the server whose certificate has a SHA-256, and to no other.
 func (e *Ephemeral) Client(server wire.Digest) *tls.Config {

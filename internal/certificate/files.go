@@ -40,7 +40,7 @@ const (
 const lookInterval = 5 * time.Second
 
 var (
-	errNoCertificate = errors.New("the sender showed no certificate")
+	errNoCertificate = errors.New("the sender presented no certificate")
 	errNone          = errors.New("the pool has no certificate: give its IngestGateway spec.tls.certificateSecretRef")
 	errNoAuthority   = errors.New("the pool knows no authority of client certificates: give its IngestGateway spec.tls.caSecretRef")
 )
@@ -107,11 +107,11 @@ func (f *Files) Run(ctx context.Context) error {
 		switch {
 		case err != nil && err.Error() != said:
 			said = err.Error()
-			f.cfg.Logger.Error("a renewed certificate cannot be used: the one before stays in force", "error", err)
+			f.cfg.Logger.Error("cannot use the renewed certificate; the previous one stays in force", "error", err)
 		case err == nil && now.sum != f.current.Load().sum:
 			said = ""
 			f.current.Store(now)
-			f.cfg.Logger.Info("took a renewed certificate", "expires", now.expires)
+			f.cfg.Logger.Info("loaded a renewed certificate", "expires", now.expires)
 		}
 	}
 }

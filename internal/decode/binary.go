@@ -127,7 +127,7 @@ func newFields(d *Decoder) (fields []binaryField, size int, err error) {
 		p := &d.parameters[i]
 		n, err := newNumber(p.Encoding, d.entry.Payload.ByteOrder, p.Length)
 		if err == nil && (p.Type == wire.ParameterString) != (n.encoding == wire.EncodingText) {
-			err = fmt.Errorf("a parameter of type %s in the encoding %s", p.Type, p.Encoding)
+			err = fmt.Errorf("a parameter of type %s cannot have the encoding %s", p.Type, p.Encoding)
 		}
 		if err == nil && (p.Offset < 0 || p.Offset+p.Count*n.width > maxRecord) {
 			err = fmt.Errorf("offset %d: a record has at most %d bytes", p.Offset, maxRecord)
@@ -167,7 +167,7 @@ func newBinary(d *Decoder) (layout, error) {
 			return nil, fmt.Errorf("time: %w", err)
 		}
 		if b.clock, err = newClock(e.Time.Format); err == nil && b.clock.iso {
-			err = fmt.Errorf("a time in binary is a number, not %s", e.Time.Format)
+			err = fmt.Errorf("a binary time must be a number, not %s", e.Time.Format)
 		}
 		if err == nil && (e.Time.Offset < 0 || e.Time.Offset+n.width > maxRecord) {
 			err = fmt.Errorf("offset %d: a record has at most %d bytes", e.Time.Offset, maxRecord)
@@ -195,7 +195,7 @@ func (b *binaryLayout) payload(r *run, payload []byte) {
 	payload = payload[b.header:]
 	if b.record == 0 {
 		if len(payload) < b.least {
-			r.skip("a record of %d bytes: it has at least %d", len(payload), b.least)
+			r.skip("a record of %d bytes: the minimum is %d", len(payload), b.least)
 			return
 		}
 		b.one(r, 1, payload)

@@ -46,7 +46,7 @@ func newCSV(d *Decoder) (layout, error) {
 		return lines{lined: c}, nil
 	}
 	if len(e.Time.Columns) < 1 || len(e.Time.Columns) > 2 {
-		return nil, fmt.Errorf("%d columns of time: there are one, or a date and a time of day", len(e.Time.Columns))
+		return nil, fmt.Errorf("%d columns of time: declare one, or a date and a time of day", len(e.Time.Columns))
 	}
 	for _, column := range e.Time.Columns {
 		if column < 1 || column > maxColumns {
@@ -58,7 +58,7 @@ func newCSV(d *Decoder) (layout, error) {
 	var err error
 	c.clock, err = newClock(e.Time.Format)
 	if err == nil && len(c.times) == 2 && !c.clock.iso {
-		err = fmt.Errorf("two columns of time are a date and a time of day, not %s", e.Time.Format)
+		err = fmt.Errorf("two columns of time must be a date and a time of day, not %s", e.Time.Format)
 	}
 	return lines{lined: c}, err
 }

@@ -72,7 +72,7 @@ func TestFieldText(t *testing.T) {
 		{"byte order marks of files that were joined, IAGA-2002", iaga, "2026-06-01 00:30:00.000 152 1.00 2.00\n\xef\xbb\xbf2026-06-01 00:31:00.000 152 3.00 4.00\n", []string{"2026-06-01T00:30:00Z 1 2", "2026-06-01T00:31:00Z 3 4"}, ""},
 		{"second 60 of another minute", noted, "2026-11-27T12:30:60Z,2.5,b\n", []string{`2026-11-27T12:31:00Z 2.5 "b"`}, ""},
 		{"an IAGA-2002 leap second", iaga, "2026-12-31 23:59:60.000 365 1.00 2.00\n", nil, "leap second"},
-		{"an overflowed column", two, "2026,*********,47000.5\n2027,1e999,2\n2028,1,2\n", []string{"2026-01-01T00:00:00Z NaN 47000.5", "2027-01-01T00:00:00Z NaN 2", "2028-01-01T00:00:00Z 1 2"}, "2 undecodable, the first: parameter x: no number"},
+		{"an overflowed column", two, "2026,*********,47000.5\n2027,1e999,2\n2028,1,2\n", []string{"2026-01-01T00:00:00Z NaN 47000.5", "2027-01-01T00:00:00Z NaN 2", "2028-01-01T00:00:00Z 1 2"}, "2 undecodable, the first: parameter x: not a number"},
 		{"an overflowed column without a fill", strict, "2026,*********,47000.5\n", nil, "1 undecodable"},
 		{"two overflowed columns", two, "2026,***,***\nno,***,***\n", nil, "2 undecodable"},
 		{"an overflowed element", iaga, "2026-06-01 00:30:00.000 152 ********* 2.00\n", []string{"2026-06-01T00:30:00Z 99999 2"}, "1 undecodable"},

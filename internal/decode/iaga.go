@@ -39,7 +39,7 @@ func newIAGA(d *Decoder) (layout, error) {
 		l.reported = append(l.reported, string(letter))
 	}
 	if d.entry.Time.Source != wire.TimePayload {
-		return nil, fmt.Errorf("lines of IAGA-2002 have their time: its source is %s", wire.TimePayload)
+		return nil, fmt.Errorf("lines of IAGA-2002 carry their time: the source of times must be %s", wire.TimePayload)
 	}
 	for _, p := range d.parameters {
 		if len(p.Components) != p.Count {
@@ -96,7 +96,7 @@ func (l *iagaLayout) line(r *run, number int, line []byte) bool {
 	r.start()
 	r.fields = blanks(r.fields[:0], trimmed)
 	if len(r.fields) <= iagaFirst || len(r.fields) > iagaFirst+maxElements {
-		r.skip("line %d: %d columns: there are a date, a time, a day of the year and elements", number, len(r.fields))
+		r.skip("line %d: %d columns instead of a date, a time, a day of the year and elements", number, len(r.fields))
 		return true
 	}
 	t, err := l.time(r)
@@ -171,7 +171,7 @@ func (s *iagaState) place(r *run, line []byte) error {
 	return nil
 }
 
-var errElements = errors.New("elements are missing, and the others do not stand in the columns of the format")
+var errElements = errors.New("elements are missing, and the others are not in the columns of the format")
 
 // placeText puts what stands between blanks in its column, or in its columns where none of them has a blank.
 func (s *iagaState) placeText(line []byte, from, to int) bool {

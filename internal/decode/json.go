@@ -74,7 +74,7 @@ func pointer(text string) ([]string, error) {
 		return nil, nil
 	}
 	if text[0] != '/' {
-		return nil, fmt.Errorf("%q is no JSON pointer: it begins with /", text)
+		return nil, fmt.Errorf("%q is not a JSON pointer: it must begin with /", text)
 	}
 	return slices.Collect(jsontext.Pointer(text).Tokens()), nil
 }
@@ -86,16 +86,16 @@ func (n *jsonNode) at(text string) (*jsonNode, error) {
 		return nil, err
 	}
 	if len(parts) == 0 {
-		return nil, errors.New("a path is a JSON pointer into the record, as in /field/x")
+		return nil, errors.New("the path is empty: use a JSON pointer into the record, such as /field/x")
 	}
 	for _, part := range parts {
 		if n.parameter > 0 || n.time {
-			return nil, fmt.Errorf("path %s: something else stands on the way", text)
+			return nil, fmt.Errorf("path %s: a path above it is already in use", text)
 		}
 		n = n.child(part)
 	}
 	if n.parameter > 0 || n.time || len(n.names) > 0 {
-		return nil, fmt.Errorf("path %s: something else stands there", text)
+		return nil, fmt.Errorf("path %s: it, or a path below it, is already in use", text)
 	}
 	return n, nil
 }
@@ -350,7 +350,7 @@ func (j *jsonLayout) parameter(r *run, s *jsonState, i int) error {
 	p := &j.d.parameters[i]
 	if array := s.decoder.PeekKind() == '['; array != (len(p.Size) > 0) && s.decoder.PeekKind() != 'n' {
 		s.filled[i] = p.Count
-		s.wrongValues(r, p, r.got, errors.New("an array where there is none, or none where there is one"))
+		s.wrongValues(r, p, r.got, errors.New("an array instead of a single value, or a single value instead of an array"))
 		return s.decoder.SkipValue()
 	}
 	if s.decoder.PeekKind() == 'n' { // null: all of it is missing
@@ -361,7 +361,7 @@ func (j *jsonLayout) parameter(r *run, s *jsonState, i int) error {
 		return err
 	}
 	if s.filled[i] != p.Count {
-		s.wrongValues(r, p, got, fmt.Errorf("%d values, it has %d", s.filled[i], p.Count))
+		s.wrongValues(r, p, got, fmt.Errorf("%d values instead of %d", s.filled[i], p.Count))
 	}
 	return nil
 }
@@ -397,7 +397,7 @@ func (j *jsonLayout) elements(r *run, s *jsonState, p *Parameter, filled *int) e
 		return dec.SkipValue()
 	}
 	if kind == '{' {
-		if err := r.value(p, *filled-1, errors.New("an object is no value")); err != nil {
+		if err := r.value(p, *filled-1, errors.New("an object is not a value")); err != nil {
 			s.wrong(fmt.Errorf("parameter %s: %w", p.Name, err))
 		}
 		return dec.SkipValue()

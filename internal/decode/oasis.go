@@ -37,7 +37,7 @@ type oasisLayout struct {
 
 func newOASIS(d *Decoder) (layout, error) {
 	if d.entry.Time.Source != wire.TimeReceived {
-		return nil, fmt.Errorf("the time in a packet of OASIS is not known: its source is %s", wire.TimeReceived)
+		return nil, fmt.Errorf("the time in a packet of OASIS is not known: the source of times must be %s", wire.TimeReceived)
 	}
 	o := &oasisLayout{d: d, probe: []byte(d.entry.Payload.Probe)}
 	var err error
@@ -55,7 +55,7 @@ func (o *oasisLayout) payload(r *run, payload []byte) {
 		return // another probe's
 	}
 	if len(data) < o.least {
-		r.skip("probe %s: %d bytes of data: it has at least %d", name, len(data), o.least)
+		r.skip("probe %s: %d bytes of data: the minimum is %d", name, len(data), o.least)
 		return
 	}
 	r.start()
@@ -73,16 +73,16 @@ func (o *oasisLayout) read(r *run, in io.Reader) error { return readAll(r, o, in
 // oasisPacket returns the probe's name and the data of a packet.
 func oasisPacket(b []byte) (name, data []byte, err error) {
 	if len(b) < oasisHead || !bytes.HasPrefix(b, oasisMagic) {
-		return nil, nil, errors.New("no packet of OASIS")
+		return nil, nil, errors.New("not a packet of OASIS")
 	}
 	if v := b[len(oasisMagic)]; v != oasisVersion {
-		return nil, nil, fmt.Errorf("a packet of OASIS version %d.%d", v, b[len(oasisMagic)+1])
+		return nil, nil, fmt.Errorf("a packet of the unknown OASIS version %d.%d", v, b[len(oasisMagic)+1])
 	}
 	length := uint64(binary.LittleEndian.Uint32(b[oasisData:]))
 	named := uint64(binary.LittleEndian.Uint32(b[oasisName:]))
 	at := oasisHead + (named+oasisAlign-1)/oasisAlign*oasisAlign
 	if at+length > uint64(len(b)) {
-		return nil, nil, fmt.Errorf("a packet of %d bytes that says it has %d", len(b), at+length)
+		return nil, nil, fmt.Errorf("a packet of %d bytes that declares %d", len(b), at+length)
 	}
 	name, _, _ = bytes.Cut(b[oasisHead:oasisHead+named], []byte{0})
 	return name, b[at : at+length], nil

@@ -63,7 +63,7 @@ func newParameter(e wire.ParameterEntry, at int) (Parameter, error) {
 const quietNaN = 0x7ff8000000000000
 
 var (
-	errNoNumber = errors.New("no number")
+	errNoNumber = errors.New("not a number")
 	errTooLarge = errors.New("the number is too large")
 	errTooLong  = errors.New("the text is too long")
 )
@@ -235,7 +235,7 @@ func parseInteger(text []byte) (int32, error) {
 // integer returns the integer that f is.
 func integer(f float64) (int32, error) {
 	if f != math.Trunc(f) {
-		return 0, fmt.Errorf("%v is no integer", f)
+		return 0, fmt.Errorf("%v is not an integer", f)
 	}
 	if f < math.MinInt32 || f > math.MaxInt32 {
 		return 0, errTooLarge

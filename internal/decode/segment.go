@@ -89,7 +89,7 @@ const (
 	protocolUDP             = 17
 )
 
-var errPacket = fmt.Errorf("segment: a packet that is no UDP over IP: %w", wire.ErrMalformed)
+var errPacket = fmt.Errorf("segment: a packet is not UDP over IP: %w", wire.ErrMalformed)
 
 // udpPayload returns the payload of a packet of raw IP.
 func udpPayload(packet []byte) ([]byte, error) {

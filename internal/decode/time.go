@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	errNoTime   = errors.New("no time")
+	errNoTime   = errors.New("no valid time")
 	errTimeSpan = errors.New("the time is before 1678 or after 2261")
 	errLeap     = errors.New("the time is in a leap second, for which samples have no time of their own")
 )

@@ -48,7 +48,7 @@ func New(cfg Config) *Descriptions {
 // Run follows the descriptions until ctx ends, and returns nil.
 func (d *Descriptions) Run(ctx context.Context) error {
 	watch.Run(ctx, d.cfg.JetStream, watch.Config{
-		Bucket: wire.DescriptionBucket(d.cfg.Site), What: "what instruments said of their data", Logger: d.cfg.Log,
+		Bucket: wire.DescriptionBucket(d.cfg.Site), What: "the descriptions of instruments", Logger: d.cfg.Log,
 		Begin: func(watch.Bucket) { d.next, d.reading = map[string][]wire.Description{}, true }, Take: d.take, Settle: d.settle,
 	})
 	return nil
@@ -87,7 +87,7 @@ func (d *Descriptions) take(e jetstream.KeyValueEntry) {
 	}
 	is, err := wire.Decode[wire.Description](e.Value())
 	if err != nil || is.EntryKey() != e.Key() {
-		d.cfg.Log.Warn("a description of an instrument cannot be read, and is passed over", "entry", e.Key(), "error", err)
+		d.cfg.Log.Warn("cannot read a description of an instrument; ignoring it", "entry", e.Key(), "error", err)
 		return
 	}
 	if !d.reading {

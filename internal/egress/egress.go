@@ -16,10 +16,10 @@ import (
 )
 
 // ErrCredentials: the address is one at which clouds tell a computer its credentials, or one of the link.
-var ErrCredentials = errors.New("no connection is made to addresses of the link, nor to those where clouds tell a computer its credentials: declare another address")
+var ErrCredentials = errors.New("connections to link-local addresses, and to those where clouds serve credentials, are forbidden: declare another address")
 
 // ErrNotPublic: the address is not of the internet at large, and was not declared.
-var ErrNotPublic = errors.New("the address is not a public one")
+var ErrNotPublic = errors.New("the address is not public")
 
 // Rule says why no connection may be made to an address; nil where one may. Rules are given addresses without a zone, those of IPv4 as such.
 type Rule func(netip.Addr) error

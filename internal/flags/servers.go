@@ -51,7 +51,7 @@ func (c cidrs) Set(s string) error {
 	for text := range strings.SplitSeq(s, ",") {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
-			return fmt.Errorf("%q is no CIDR such as 192.0.2.7/32", text)
+			return fmt.Errorf("%q is not a CIDR such as 192.0.2.7/32", text)
 		}
 		*c.to = append(*c.to, prefix.Masked())
 	}

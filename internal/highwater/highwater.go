@@ -92,8 +92,8 @@ func read(file string) (stored, error) {
 	}
 	var is stored
 	if err := json.Unmarshal(text, &is); err != nil || is.Version < 1 || is.Mark.IsZero() {
-		return stored{}, fmt.Errorf("%s, which holds the newest time that this data folder has seen, cannot be read (%q): "+
-			"see that the computer's clock is right and remove the file", file, text)
+		return stored{}, fmt.Errorf("cannot read %s, which holds the newest time that this data folder has seen (%q): "+
+			"check that the computer's clock is right and remove the file", file, text)
 	}
 	if is.Version > formatVersion {
 		return stored{}, fmt.Errorf("%s was written by a newer substorm (version %d, this one knows %d): start that version", file, is.Version, formatVersion)

@@ -148,7 +148,7 @@ func readChanges(ctx context.Context, store objectstore.Store, key string) ([]wi
 		return nil, err
 	}
 	if h := m.Header; h.Site != name.Site || h.Instrument != name.Instrument || h.Day != name.Day {
-		return nil, fmt.Errorf("%s: its header speaks of %s of instrument %s of site %s: %w", key, h.Day, h.Instrument, h.Site, wire.ErrMalformed)
+		return nil, fmt.Errorf("%s: its header names %s of instrument %s of site %s: %w", key, h.Day, h.Instrument, h.Site, wire.ErrMalformed)
 	}
 	return m.Records, nil
 }

@@ -211,7 +211,7 @@ func openFile(key string, r io.Reader) (*wire.ManifestReader, error) {
 	}
 	if h := m.Header; h.Site != name.Site || h.Instrument != name.Instrument || h.Day != name.Day {
 		m.Close()
-		return nil, fmt.Errorf("%s: its header speaks of %s of instrument %s of site %s: %w",
+		return nil, fmt.Errorf("%s: its header names %s of instrument %s of site %s: %w",
 			key, h.Day, h.Instrument, h.Site, wire.ErrMalformed)
 	}
 	return m, nil

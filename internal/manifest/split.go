@@ -45,7 +45,7 @@ func (e *entry) bytes() []byte {
 func entryOf(b []byte) (entry, error) {
 	end := entrySize - crc32.Size
 	if crc32.ChecksumIEEE(b[:end]) != binary.BigEndian.Uint32(b[end:]) {
-		return entry{}, errors.New("an entry is not what was written")
+		return entry{}, errors.New("an entry differs from what was written")
 	}
 	return entry{IDHash(b), place(binary.BigEndian.Uint64(b[16:])), binary.BigEndian.Uint64(b[24:]), rank(b[32])}, nil
 }

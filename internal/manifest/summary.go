@@ -341,7 +341,7 @@ func ReadRoot(ctx context.Context, store objectstore.Store, site, instrument str
 		return wire.Root{}, fmt.Errorf("%s: %w", key, err)
 	}
 	if h := root.Header; h.Site != site || h.Instrument != instrument || h.Number != number {
-		return wire.Root{}, fmt.Errorf("%s: its header speaks of root %d of instrument %s of site %s: %w", key, h.Number, h.Instrument, h.Site, wire.ErrMalformed)
+		return wire.Root{}, fmt.Errorf("%s: its header names root %d of instrument %s of site %s: %w", key, h.Number, h.Instrument, h.Site, wire.ErrMalformed)
 	}
 	return root, nil
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // ErrFenced: another wrote this version of the day. Read the day anew.
-var ErrFenced = errors.New("another wrote a version of the day")
+var ErrFenced = errors.New("another writer wrote a version of the day")
 
 // Version is a version of a day's manifest that is written into a file, and then stored.
 type Version struct {

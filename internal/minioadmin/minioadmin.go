@@ -107,7 +107,7 @@ func (a Admin) put(ctx context.Context, path string, query url.Values, body []by
 	case answer.StatusCode >= http.StatusInternalServerError:
 		return errors.Join(fmt.Errorf("%s: %s", answer.Status, text), err)
 	}
-	return fmt.Errorf("%w: %s: %s: see that the Secret of the root user is the one that the server was started with", errRefused, answer.Status, text)
+	return fmt.Errorf("%w: %s: %s: check that the Secret of the root user is the one that the server was started with", errRefused, answer.Status, text)
 }
 
 // The parameters of seal, as MinIO's DecryptData has them (madmin-go, encrypt.go).

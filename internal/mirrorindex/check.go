@@ -30,15 +30,15 @@ func (r *Root) Check() error {
 		return fmt.Errorf("%w (%d, not %d)", ErrFormat, r.Format, Format)
 	}
 	if !label.MatchString(r.Site) {
-		return fmt.Errorf("site %.80q is no DNS label", r.Site)
+		return fmt.Errorf("site %.80q is not a DNS label", r.Site)
 	}
 	for i := range r.Instruments {
 		if !label.MatchString(r.Instruments[i].Instrument) {
-			return fmt.Errorf("instrument %.80q is no DNS label", r.Instruments[i].Instrument)
+			return fmt.Errorf("instrument %.80q is not a DNS label", r.Instruments[i].Instrument)
 		}
 	}
 	if r.Now.IsZero() {
-		return errors.New("it does not say what time it is")
+		return errors.New("it does not state the current time")
 	}
 	return nil
 }
@@ -47,12 +47,12 @@ func (r *Root) Check() error {
 func (l *DaysLine) Check() error {
 	if l.Month != "" {
 		if _, err := time.Parse("2006-01", l.Month); err != nil || l.Day != "" {
-			return fmt.Errorf("month %.20q is none", l.Month)
+			return fmt.Errorf("invalid month %.20q", l.Month)
 		}
 		return nil
 	}
 	if _, err := l.Day.Start(); err != nil {
-		return fmt.Errorf("day %.20q is none", l.Day)
+		return fmt.Errorf("invalid day %.20q", l.Day)
 	}
 	return nil
 }
@@ -63,7 +63,7 @@ func (e *Entry) Check() error {
 	case e.ID == "" || len(e.ID) > maxID:
 		return fmt.Errorf("object %.80q has no ID, or one of more than %d bytes", e.Path, maxID)
 	case e.Size < 0 || e.Size > MaxSize:
-		return fmt.Errorf("object %.80q has %d bytes, and not 0 to %d", e.Path, e.Size, int64(MaxSize))
+		return fmt.Errorf("object %.80q has %d bytes: the size must be 0 to %d", e.Path, e.Size, int64(MaxSize))
 	case e.Digest == wire.Digest{}:
 		return fmt.Errorf("object %.80q has no SHA-256", e.Path)
 	}
@@ -72,7 +72,7 @@ func (e *Entry) Check() error {
 
 // ErrTime: an object was received at a time that none was. A Site has such objects where files with that time were imported, so it
 // is about that object alone.
-var ErrTime = errors.New("no object is received before 1970 or after " + strconv.Itoa(maxYear))
+var ErrTime = errors.New("the time of receipt must not be before 1970 or after " + strconv.Itoa(maxYear))
 
 func (e *Entry) checkTime() error {
 	if e.ReceivedAt.Unix() < 0 || e.ReceivedAt.UTC().Year() > maxYear {

@@ -37,7 +37,7 @@ const (
 const MaxQuestionBytes = 16 << 10
 
 // ErrFormat: a document has another format than this program reads.
-var ErrFormat = errors.New("the other side speaks another format of the mirror index: move the older of both up")
+var ErrFormat = errors.New("the other side uses another format of the mirror index: upgrade the older of the two")
 
 // Root is what GET RootPath answers, with an ETag that changes with any Tag.
 type Root struct {
@@ -325,7 +325,7 @@ func MonthOf(d wire.Day) string {
 // CheckMonth says whether a text is one. Errors name it.
 func CheckMonth(month string) error {
 	if _, err := time.Parse("2006-01", month); err != nil {
-		return fmt.Errorf("%.20q is no month such as 2026-11", month)
+		return fmt.Errorf("%.20q is not a month such as 2026-11", month)
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func (t *Template) Write(v Values) (string, error) {
 	}
 	name := b.String()
 	if !t.match.MatchString(name) || slices.Contains(strings.Split(name, "/"), "..") {
-		return "", fmt.Errorf("%w %q: it is none that %q reads", ErrName, name, t.text)
+		return "", fmt.Errorf("%w %q: the template %q cannot read it", ErrName, name, t.text)
 	}
 	return name, nil
 }

@@ -67,7 +67,7 @@ func Parse(text string) (*Template, error) {
 		return fail("it has %d bytes, give it 1 to %d", len(text), MaxLength)
 	}
 	if strings.HasPrefix(text, "/") || slices.Contains(strings.Split(text, "/"), "..") {
-		return fail("it is a relative path without ..")
+		return fail("it must be a relative path without ..")
 	}
 	t := &Template{text: text}
 	for rest := text; rest != ""; {

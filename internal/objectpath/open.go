@@ -33,7 +33,7 @@ func (b *Broken) Unwrap() error { return b.why }
 
 // TooLong is the Broken of an object that has more bytes than it should.
 func TooLong(r wire.Record) error {
-	return &Broken{r, fmt.Errorf("%s: %w: it has more than its %d bytes", r.ID, ErrDamaged, r.Size)}
+	return &Broken{r, fmt.Errorf("%s: %w: it has more than the recorded %d bytes", r.ID, ErrDamaged, r.Size)}
 }
 
 // Open opens the bytes of an object, wherever they lie. They are compared with
@@ -129,7 +129,7 @@ func (p *partial) Read(b []byte) (int, error) {
 	case !errors.Is(err, io.EOF):
 		err = fmt.Errorf("fetch a part of %s: %w", p.record.ID, err)
 	case p.left > 0:
-		err = &Broken{p.record, fmt.Errorf("%s: %w: it ends %d bytes before the end of a part of it", p.record.ID, ErrDamaged, p.left)}
+		err = &Broken{p.record, fmt.Errorf("%s: %w: it ends %d bytes before the end of the requested part", p.record.ID, ErrDamaged, p.left)}
 	}
 	return n, err
 }

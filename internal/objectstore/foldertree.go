@@ -230,7 +230,7 @@ func (t *tree) place(ctx context.Context, root *os.Root, unfinished, path string
 			return err
 		}
 	}
-	return fmt.Errorf("%w: others remove its folder as often as it is made", ErrUnavailable)
+	return fmt.Errorf("%w: its folder is removed each time it is created", ErrUnavailable)
 }
 
 var errIsFolder = errors.New("there is a folder of this name")

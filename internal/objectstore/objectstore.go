@@ -22,7 +22,7 @@ var (
 	// ErrNotFound: there is no object (or upload) under this key.
 	ErrNotFound = errors.New("no such object")
 	// ErrRange: the object ends before the range begins.
-	ErrRange = errors.New("the object has none of this range")
+	ErrRange = errors.New("the object has no bytes in this range")
 	// ErrNoBucket: the bucket itself is missing.
 	ErrNoBucket = errors.New("no such bucket")
 	// ErrExists: CreateOnly was asked for and the key is taken. It also comes
@@ -33,7 +33,7 @@ var (
 	// the clocks of client and server are too far apart.
 	ErrAccessDenied = errors.New("access denied by the object store")
 	// ErrDigest: the bytes that arrived are not those of the digest.
-	ErrDigest = errors.New("the object store received other bytes than were sent")
+	ErrDigest = errors.New("the object store received bytes other than those sent")
 	// ErrUnavailable: the server cannot be reached, does not answer in time,
 	// says that it is busy, or something else answers in its place. Nothing is known about whether the call took effect.
 	ErrUnavailable = errors.New("object store unavailable")

@@ -79,7 +79,7 @@ func (c *stallConn) Read(p []byte) (int, error) {
 	case !errors.Is(err, os.ErrDeadlineExceeded):
 		return n, err
 	case slow:
-		return n, &stalledError{fmt.Sprintf("the answer was waited for longer than %s, and less than %d bytes came in a second", creditStalls*c.stall, leastRate), err}
+		return n, &stalledError{fmt.Sprintf("the response took longer than %s, at less than %d bytes per second", creditStalls*c.stall, leastRate), err}
 	default:
 		return n, &stalledError{fmt.Sprintf("nothing came for %s", c.silence()), err}
 	}

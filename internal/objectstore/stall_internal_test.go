@@ -56,8 +56,8 @@ func TestSlowAnswer(t *testing.T) {
 		every time.Duration
 		says  string
 	}{
-		"a byte every 20 seconds":         {1, 20 * time.Second, "bytes came in a second"},
-		"a byte every tenth of a second":  {1, 100 * time.Millisecond, "bytes came in a second"},
+		"a byte every 20 seconds":         {1, 20 * time.Second, "bytes per second"},
+		"a byte every tenth of a second":  {1, 100 * time.Millisecond, "bytes per second"},
 		"nothing for an hour":             {1000, time.Hour, "nothing came"},
 		"a sixteenth of 5 kB/s":           {312, time.Second, ""},
 		"16 KiB after each 40 seconds":    {16 << 10, 40 * time.Second, ""},

@@ -31,14 +31,14 @@ func Of(entry *wire.ObservesEntry) (Schedule, error) {
 	read := func(name, text string) float64 {
 		n, wrong := strconv.ParseFloat(text, 64)
 		if wrong != nil || math.IsNaN(n) || math.Abs(n) > 180 {
-			err = fmt.Errorf("observes: %s %q is no number of degrees: %w", name, text, wire.ErrMalformed)
+			err = fmt.Errorf("observes: %s %q is not a number of degrees: %w", name, text, wire.ErrMalformed)
 		}
 		return n
 	}
 	clock := func(text string) time.Duration {
 		t, wrong := time.Parse("15:04", text)
 		if wrong != nil {
-			err = fmt.Errorf("observes: %q is no time of day: %w", text, wire.ErrMalformed)
+			err = fmt.Errorf("observes: %q is not a time of day: %w", text, wire.ErrMalformed)
 		}
 		return time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute
 	}

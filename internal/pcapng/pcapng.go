@@ -58,7 +58,7 @@ func (p *Writer) Write(d wire.Datagram) error {
 		most = maxPayload6
 	}
 	if len(d.Payload) > most {
-		return fmt.Errorf("datagram of %d bytes from %s: no UDP packet is that large: %w", len(d.Payload), d.Source, wire.ErrMalformed)
+		return fmt.Errorf("datagram of %d bytes from %s: too large for UDP: %w", len(d.Payload), d.Source, wire.ErrMalformed)
 	}
 	udp := &layers.UDP{SrcPort: layers.UDPPort(d.Source.Port()), DstPort: layers.UDPPort(d.DestinationPort)}
 	ip, err := networkLayer(source, udp)

@@ -135,7 +135,7 @@ func (r *Registry) follow(ctx context.Context, js jetstream.JetStream, site stri
 			now := Resolve(was, b)
 			for key, problem := range now.Problems {
 				if was.Problems[key] != problem {
-					log.Error("a registry entry cannot be read: what was known of it stays in force", "entry", key, "error", problem)
+					log.Error("cannot read a registry entry; its last known state stays in force", "entry", key, "error", problem)
 				}
 			}
 			if now.Revision != was.Revision {

@@ -24,7 +24,7 @@ const (
 )
 
 // ErrMalformed: what came is no packet of the protocol.
-var ErrMalformed = errors.New("no STAMP packet")
+var ErrMalformed = errors.New("not a STAMP packet")
 
 // Timestamp counts seconds since 1900 in 32 bits before the point and 32 behind it,
 // as NTP does (RFC 5905, section 6). It begins anew in 2036.

@@ -109,7 +109,7 @@ func (r *Reflector) Run(ctx context.Context) error {
 		if err != nil {
 			if err.Error() != said { // an ICMP word about an earlier answer, say
 				said = err.Error()
-				r.cfg.Logger.Warn("packets that measure the path are not read", "error", err)
+				r.cfg.Logger.Warn("cannot read packets that measure the path", "error", err)
 			}
 			continue
 		}

@@ -137,7 +137,7 @@ func (s *Session) measure(ctx context.Context) error {
 	defer tick.Stop()
 	for b := make([]byte, 0, Size); ; {
 		if s.silence() > renewAfter {
-			return fmt.Errorf("nobody answered for %v", renewAfter)
+			return fmt.Errorf("no reply for %v", renewAfter)
 		}
 		if now := time.Now(); s.cfg.May(Size) {
 			b = Request{Sequence: s.number(now), Sent: TimestampOf(now), Error: unknownError}.Append(b[:0])

@@ -47,7 +47,7 @@ type publishAck struct {
 	code      int
 }
 
-var errNobody = errors.New("nobody listens: the stream does not exist, or JetStream is starting")
+var errNobody = errors.New("no responders: the stream does not exist, or JetStream is starting")
 
 // parseAck reads an answer. The error says why it is not taken.
 func parseAck(msg *nats.Msg, stream string) (publishAck, verdict, error) {
@@ -77,7 +77,7 @@ func parseAck(msg *nats.Msg, stream string) (publishAck, verdict, error) {
 	}
 	ack := publishAck{stream: a.Stream, sequence: a.Sequence, duplicate: a.Duplicate, count: a.Count}
 	if a.Stream != stream {
-		return ack, refused, fmt.Errorf("stream %q took it: the subject must belong to %s alone", a.Stream, stream)
+		return ack, refused, fmt.Errorf("stream %q stored it: the subject must belong to %s alone", a.Stream, stream)
 	}
 	return ack, taken, nil
 }

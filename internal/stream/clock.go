@@ -46,7 +46,7 @@ func ServerTime(ctx context.Context, js jetstream.JetStream, name string) (time.
 	}
 	at := s.CachedInfo().TimeStamp
 	if at.IsZero() {
-		return time.Time{}, fmt.Errorf("stream %s: the NATS server does not say what time it is: version 2.10 or later does", name)
+		return time.Time{}, fmt.Errorf("stream %s: the NATS server does not report its time: version 2.10 or later does", name)
 	}
 	return at.UTC(), nil
 }

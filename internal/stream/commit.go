@@ -257,7 +257,7 @@ func (c *Committer) available(up bool, why error) {
 	if full := errors.Is(why, ErrFull); full != c.full {
 		c.full = full
 		if full {
-			c.log.Error("the stream is full: what it may hold already waits, and all behind it, until it is trimmed or made larger", "error", why)
+			c.log.Error("the stream is full; a message that it may already hold, and all behind it, wait until it is trimmed or enlarged", "error", why)
 		}
 	}
 	if up != c.down {
@@ -266,9 +266,9 @@ func (c *Committer) available(up bool, why error) {
 	c.down = !up
 	if up {
 		c.metrics.up.Set(1)
-		c.log.Info("the stream takes messages again")
+		c.log.Info("the stream accepts messages again")
 		return
 	}
 	c.metrics.up.Set(0)
-	c.log.Warn("the stream does not take messages: they wait", "error", why)
+	c.log.Warn("the stream does not accept messages; they wait", "error", why)
 }

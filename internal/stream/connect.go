@@ -197,7 +197,7 @@ func (c Config) logOptions() []nats.Option {
 			if nc.IsClosed() {
 				return // by us
 			}
-			log.Warn("lost NATS, trying its servers until one answers", "error", err)
+			log.Warn("lost the connection to NATS; retrying its servers", "error", err)
 		}),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { log.Debug("NATS does not answer", "error", err) }),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
@@ -205,7 +205,7 @@ func (c Config) logOptions() []nats.Option {
 			if sub != nil {
 				subject = sub.Subject
 			}
-			log.Error("NATS", "subject", subject, "error", err)
+			log.Error("NATS reported an error", "subject", subject, "error", err)
 		}),
 	}
 }

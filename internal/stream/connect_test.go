@@ -53,14 +53,14 @@ func TestLost(t *testing.T) {
 	}
 	nc.SetClosedHandler(func(*nats.Conn) { close(closed) })
 	server.Kill()
-	log.await(t, "lost NATS")
+	log.await(t, "lost the connection to NATS")
 	server.Start()
 	if err := WaitConnected(t.Context(), nc); err != nil {
 		t.Fatal(err)
 	}
 	nc.Close()
 	<-closed // what is called for a connection is called in order
-	if got := strings.Count(log.String(), "lost NATS"); got != 1 {
+	if got := strings.Count(log.String(), "lost the connection to NATS"); got != 1 {
 		t.Errorf("%d losses are told of, want 1:\n%s", got, log)
 	}
 }

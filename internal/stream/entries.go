@@ -105,7 +105,7 @@ func watch(ctx context.Context, kv jetstream.KeyValue, match string, f func(jets
 			silence.Reset(entryPatience)
 		case <-pause:
 		case <-silence.C:
-			return fmt.Errorf("read bucket %s: no entry came for %v, and there are more: see that all servers of NATS run", kv.Bucket(), entryPatience)
+			return fmt.Errorf("read bucket %s: no entry for %v, and more are due: check that all NATS servers run", kv.Bucket(), entryPatience)
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -16,7 +16,7 @@ import (
 
 // ErrEpoch: the stream was deleted and made again; sequences of the old one mean
 // nothing in it.
-var ErrEpoch = errors.New("the stream is not the one it was: it was deleted and made again")
+var ErrEpoch = errors.New("the stream was deleted and recreated")
 
 const (
 	// idleConsumer is when the server forgets a reader that asks for nothing.
@@ -48,10 +48,10 @@ type Message struct {
 // answered somebody who named a subject of the stream as that of the answer.
 func (m *Message) CheckOrigin(site string) error {
 	if source := m.Header.Get(wire.HeaderStreamSource); wire.IsForeign(site, m.Subject, source) {
-		return fmt.Errorf("no program of site %q has published it, it comes from another stream (%s: %s): %w", site, wire.HeaderStreamSource, source, wire.ErrMalformed)
+		return fmt.Errorf("it was not published by a program of site %q: it comes from another stream (%s: %s): %w", site, wire.HeaderStreamSource, source, wire.ErrMalformed)
 	}
 	if stored := m.Header.Get(jetstream.StreamHeader); stored != "" {
-		return fmt.Errorf("no program of site %q has published it, it is JetStream's answer to a request for a message (%s: %s): %w", site, jetstream.StreamHeader, stored, wire.ErrMalformed)
+		return fmt.Errorf("it was not published by a program of site %q: it is JetStream's response to a request for a message (%s: %s): %w", site, jetstream.StreamHeader, stored, wire.ErrMalformed)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ const (
 )
 
 // errAway: a consumer may be gone, and what it sent lost, when NATS comes back.
-var errAway = errors.New("NATS was away")
+var errAway = errors.New("the connection to NATS was interrupted")
 
 // Tail follows a stream from cfg.Start on and gives its messages as soon as they
 // come: in order, without gaps, and those together that came together. It ends

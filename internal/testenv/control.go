@@ -45,7 +45,7 @@ func Control(t *testing.T, try func(t *testing.T) (dir string, lost int)) {
 				case err != nil:
 					t.Logf("how often disks are flushed is not known: %v", err)
 				case own == 0:
-					t.Error("nothing is lost, and nobody synced: the test tests nothing")
+					t.Error("nothing is lost, although no sync was seen: the test tests nothing")
 				case all > 0:
 					excused++
 				}
@@ -79,7 +79,7 @@ func Flushes(dir string) (uint64, error) {
 	}
 	before, is := flushed.Load(dir)
 	if !is {
-		return 0, fmt.Errorf("%s is no Disk", dir)
+		return 0, fmt.Errorf("%s is not a Disk", dir)
 	}
 	return n - before.(uint64), nil
 }

@@ -55,7 +55,7 @@ func (r *reading) ask(ctx context.Context) {
 		r.again = time.After(retryPause)
 		if err.Error() != r.said && ctx.Err() == nil {
 			r.said = err.Error()
-			r.cfg.Logger.Warn("nobody says whether "+r.cfg.What+" that was read is the newest: the leader of its bucket is asked again", "error", err)
+			r.cfg.Logger.Warn("cannot confirm that the newest state of "+r.cfg.What+" was read; asking the leader of its bucket again", "error", err)
 		}
 		return
 	}

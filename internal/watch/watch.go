@@ -62,8 +62,8 @@ type Bucket struct {
 
 // Reasons to watch anew, at once.
 var (
-	errOtherBucket = errors.New("the bucket was made anew, or its entries last otherwise")
-	errReconnected = errors.New("NATS was away")
+	errOtherBucket = errors.New("the bucket was recreated, or the lifetime of its entries changed")
+	errReconnected = errors.New("the connection to NATS was interrupted")
 )
 
 // Run follows the bucket until ctx ends.
@@ -75,7 +75,7 @@ func Run(ctx context.Context, js jetstream.JetStream, cfg Config) {
 			return
 		}
 		if errors.Is(err, errOtherBucket) || errors.Is(err, errReconnected) {
-			cfg.Logger.Info("following "+cfg.What+" anew", "because", err)
+			cfg.Logger.Info("following "+cfg.What+" again", "because", err)
 			continue
 		}
 		level := slog.LevelWarn
@@ -84,7 +84,7 @@ func Run(ctx context.Context, js jetstream.JetStream, cfg Config) {
 		}
 		if now := level.String() + err.Error(); now != said {
 			said = now
-			cfg.Logger.Log(ctx, level, cfg.What+" cannot be followed: what was last seen stays in force", "error", err)
+			cfg.Logger.Log(ctx, level, "cannot follow "+cfg.What+"; its last seen state stays in force", "error", err)
 		}
 		retry.Sleep(ctx, retryPause)
 	}

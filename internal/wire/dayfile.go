@@ -60,7 +60,7 @@ var dayFileKey = regexp.MustCompile(`^(ledger|gaps)/([a-z0-9-]+)/(\d{4}-\d{2}-\d
 func ParseDayFileKey(key string) (kind DayKind, site string, day Day, version int, err error) {
 	m := dayFileKey.FindStringSubmatch(key)
 	if m == nil {
-		return "", "", "", 0, fmt.Errorf("key %q is no closed day: %w", key, ErrMalformed)
+		return "", "", "", 0, fmt.Errorf("key %q is not a closed day: %w", key, ErrMalformed)
 	}
 	if day, err = ParseDay(m[3]); err == nil {
 		version, err = strconv.Atoi(m[4])

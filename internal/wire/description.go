@@ -71,7 +71,7 @@ var descriptionKey = regexp.MustCompile(`^descriptions/([a-z0-9-]+)/([a-z0-9_-]+
 func DescriptionEntryKey(key string) (string, error) {
 	m := descriptionKey.FindStringSubmatch(key)
 	if m == nil {
-		return "", fmt.Errorf("key %q is no description: %w", key, ErrMalformed)
+		return "", fmt.Errorf("key %q is not a description: %w", key, ErrMalformed)
 	}
 	return m[2] + "." + m[3], nil
 }

@@ -30,7 +30,7 @@ func (d *Digest) UnmarshalText(text []byte) error {
 func ParseDigest(s string) (Digest, error) {
 	var d Digest
 	if len(s) != hex.EncodedLen(len(d)) || s != strings.ToLower(s) {
-		return Digest{}, fmt.Errorf("digest %q has not 64 lower-case hex digits: %w", s, ErrMalformed)
+		return Digest{}, fmt.Errorf("digest %q is not 64 lower-case hex digits: %w", s, ErrMalformed)
 	}
 	if _, err := hex.Decode(d[:], []byte(s)); err != nil {
 		return Digest{}, fmt.Errorf("digest %q: %w", s, ErrMalformed)

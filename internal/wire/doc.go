@@ -47,7 +47,7 @@ func DayOf(t time.Time) Day { return Day(t.UTC().Format(dayLayout)) }
 // ParseDay reads a day as DayOf writes it. Errors: ErrMalformed.
 func ParseDay(s string) (Day, error) {
 	if _, err := time.Parse(dayLayout, s); err != nil {
-		return "", fmt.Errorf("day %q is no date as 2006-01-02: %w", s, ErrMalformed)
+		return "", fmt.Errorf("day %q is not a date such as 2006-01-02: %w", s, ErrMalformed)
 	}
 	return Day(s), nil
 }

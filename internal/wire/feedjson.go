@@ -22,7 +22,7 @@ func appendCompact(b, object []byte) ([]byte, error) {
 		return b, fmt.Errorf("%w: %v", ErrMalformed, err)
 	}
 	if w.Len() == len(b) || w.Bytes()[len(b)] != '{' {
-		return b, fmt.Errorf("no JSON object: %w", ErrMalformed)
+		return b, fmt.Errorf("not a JSON object: %w", ErrMalformed)
 	}
 	return w.Bytes(), nil
 }

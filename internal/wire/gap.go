@@ -56,7 +56,7 @@ func GapSubjects(site string) string { return "gap." + site + ".>" }
 
 func (g *Gap) check() error {
 	if g.Consumer == "" || g.Stream == "" || g.Reason == "" || g.At.IsZero() {
-		return fmt.Errorf("gap record of consumer %.100q and stream %.100q lacks one of these, reason or at: %w", g.Consumer, g.Stream, ErrMalformed)
+		return fmt.Errorf("gap record lacks consumer (%.100q), stream (%.100q), reason or at: %w", g.Consumer, g.Stream, ErrMalformed)
 	}
 	return nil
 }

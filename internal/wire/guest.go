@@ -155,7 +155,7 @@ type MoverEntry struct {
 
 func (e *MoverEntry) check() error {
 	if e.Partner == "" || e.Kind == "" || e.Certificate == (Digest{}) {
-		return fmt.Errorf("mover of partner %q, kind %q, lacks one of these or its certificate: %w", e.Partner, e.Kind, ErrMalformed)
+		return fmt.Errorf("mover lacks partner (%q), kind (%q) or certificate: %w", e.Partner, e.Kind, ErrMalformed)
 	}
 	return nil
 }

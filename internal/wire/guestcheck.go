@@ -67,23 +67,23 @@ func (t guestText) fits() bool {
 
 func (e *GuestEntry) check() error {
 	bad := func(format string, args ...any) error {
-		return fmt.Errorf("guest %.100q of origin %.100q, said by partner %.100q: %s: %w", e.Instrument, e.Origin, e.Partner, fmt.Sprintf(format, args...), ErrMalformed)
+		return fmt.Errorf("guest %.100q of origin %.100q, reported by partner %.100q: %s: %w", e.Instrument, e.Origin, e.Partner, fmt.Sprintf(format, args...), ErrMalformed)
 	}
 	for _, name := range []string{e.Origin, e.Instrument, e.Partner} {
 		if !instrumentLabel.MatchString(name) {
-			return bad("%.100q is no name of an Instrument, a Site or a MirrorPartner: at most %d lower-case letters, digits and dashes", name, maxGuestLabel)
+			return bad("%.100q is not a name of an Instrument, a Site or a MirrorPartner: at most %d lower-case letters, digits and dashes", name, maxGuestLabel)
 		}
 	}
 	for _, text := range e.texts() {
 		if !text.fits() {
-			return bad("its %s is none that an Instrument could have: %.100q", text.field, *text.value)
+			return bad("its %s is not valid for an Instrument: %.100q", text.field, *text.value)
 		}
 	}
 	if meters := e.metersBad(); meters != nil {
-		return bad("its about.altitudeMeters is %d", *meters)
+		return bad("its about.altitudeMeters is out of range: %d", *meters)
 	}
 	if a := e.Access; a != nil && !a.said() {
-		return bad("its access is live %.100q, archive %.100q, embargoMillis %d", a.Live, a.Archive, a.EmbargoMillis)
+		return bad("its access is invalid: live %.100q, archive %.100q, embargoMillis %d", a.Live, a.Archive, a.EmbargoMillis)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ var guestCopyKey = regexp.MustCompile(`^guests/[a-z0-9-]+/([a-z0-9-]+` + guestSe
 func ParseGuestCopyKey(key string) (guest string, copiedAt time.Time, err error) {
 	m := guestCopyKey.FindStringSubmatch(key)
 	if m == nil {
-		return "", time.Time{}, fmt.Errorf("key %q is no copy of a guest's entry: %w", key, ErrMalformed)
+		return "", time.Time{}, fmt.Errorf("key %q is not a copy of a guest's entry: %w", key, ErrMalformed)
 	}
 	ms, err := strconv.ParseInt(m[2], 10, 64)
 	if err != nil {

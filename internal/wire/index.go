@@ -184,7 +184,7 @@ func checkDays(days []RootDay) error {
 			return fmt.Errorf("index: %w", err)
 		}
 		if d.Day <= last {
-			return fmt.Errorf("index: day %s stands behind %s: %w", d.Day, last, ErrMalformed)
+			return fmt.Errorf("index: day %s is listed after %s: %w", d.Day, last, ErrMalformed)
 		}
 		last = d.Day
 		if d.Version < 0 || d.Entries < 0 || d.Duplicates < 0 || d.Bytes < 0 {
@@ -222,7 +222,7 @@ var rootKey = regexp.MustCompile(`^manifest/([a-z0-9-]+)/([a-z0-9_-]+)/r-([1-9]\
 func ParseRootKey(key string) (site, instrument string, number int, err error) {
 	m := rootKey.FindStringSubmatch(key)
 	if m == nil {
-		return "", "", 0, fmt.Errorf("key %q is no root: %w", key, ErrMalformed)
+		return "", "", 0, fmt.Errorf("key %q is not a root: %w", key, ErrMalformed)
 	}
 	if number, err = strconv.Atoi(m[3]); err != nil {
 		return "", "", 0, fmt.Errorf("key %q: %w", key, ErrMalformed)

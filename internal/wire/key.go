@@ -114,7 +114,7 @@ const MaxKey = 1024
 func CheckKey(key string) error {
 	switch {
 	case key == "" || len(key) > MaxKey:
-		return fmt.Errorf("key of %d bytes, there may be 1 to %d: %w", len(key), MaxKey, ErrMalformed)
+		return fmt.Errorf("key of %d bytes: it must have 1 to %d: %w", len(key), MaxKey, ErrMalformed)
 	case !utf8.ValidString(key):
 		return fmt.Errorf("key %q is not in UTF-8: %w", key, ErrMalformed)
 	case strings.ContainsFunc(key, unicode.IsControl):
@@ -150,7 +150,7 @@ func partProblem(part string) string {
 	case part == "." || part == "..":
 		return fmt.Sprintf("its part %q stands for a folder", part)
 	case len(part) > maxNamePart:
-		return fmt.Sprintf("its part %.40q… has %d bytes, a part may have %d", part, len(part), maxNamePart)
+		return fmt.Sprintf("its part %.40q… has %d bytes, the limit is %d", part, len(part), maxNamePart)
 	case strings.Contains(part, `\`):
 		return fmt.Sprintf("its part %q holds a backslash", part)
 	default:
@@ -243,7 +243,7 @@ var manifestKey = regexp.MustCompile(`^manifest/([a-z0-9-]+)/([a-z0-9_-]+)/(\d{4
 func ParseManifestKey(key string) (ManifestFile, error) {
 	m := manifestKey.FindStringSubmatch(key)
 	if m == nil {
-		return ManifestFile{}, fmt.Errorf("key %q is no manifest: %w", key, ErrMalformed)
+		return ManifestFile{}, fmt.Errorf("key %q is not a manifest: %w", key, ErrMalformed)
 	}
 	day, err := ParseDay(m[3])
 	if err != nil {

@@ -48,7 +48,7 @@ func ParseLegacyPath(path string) (Legacy, error) {
 	}
 	l := Legacy{address.Unmap(), uint16(port), day}
 	if l.Path() != path {
-		return Legacy{}, fmt.Errorf("path %q is written %q: %w", path, l.Path(), ErrMalformed)
+		return Legacy{}, fmt.Errorf("path %q must be written %q: %w", path, l.Path(), ErrMalformed)
 	}
 	return l, nil
 }

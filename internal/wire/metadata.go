@@ -100,7 +100,7 @@ func NoticeFromMetadata(key string, metadata map[string]string) (Notice, error) 
 		return Notice{}, fmt.Errorf("object %s: %w", key, err)
 	}
 	if n.Key != key || instrument != metadata[MetadataInstrument] {
-		return Notice{}, fmt.Errorf("object %s: metadata speaks of %s of instrument %s: %w", key, n.Key, metadata[MetadataInstrument], ErrMalformed)
+		return Notice{}, fmt.Errorf("object %s: metadata names %s of instrument %s: %w", key, n.Key, metadata[MetadataInstrument], ErrMalformed)
 	}
 	return n, nil
 }

@@ -77,21 +77,21 @@ func (m *MirroredObject) check() error {
 	case m.Size < 0 || m.Version < 0:
 		return bad("its size %d, or version %d, is negative", m.Size, m.Version)
 	case len(m.MediaType) > maxMediaTypeSaid || strings.ContainsFunc(m.MediaType, func(r rune) bool { return r < ' ' || r > '~' }):
-		return bad("%.200q is no media type of at most %d bytes", m.MediaType, maxMediaTypeSaid)
+		return bad("%.200q is not a media type of at most %d bytes", m.MediaType, maxMediaTypeSaid)
 	case m.TimeSource != "" && !m.TimeSource.known():
-		return bad("its timeSource is %.100q: Received, Name or Payload is known", m.TimeSource)
+		return bad("its timeSource is %.100q: it must be Received, Name or Payload", m.TimeSource)
 	case m.Completeness != "" && m.Completeness != CompletenessVerified && m.Completeness != CompletenessUnverified:
-		return bad("its completeness is %.100q: Verified or Unverified is known", m.Completeness)
+		return bad("its completeness is %.100q: it must be Verified or Unverified", m.Completeness)
 	case !m.ReceivedAt.IsZero() && !keyTime(m.ReceivedAt):
-		return bad("it was received at %v: no key can say that", m.ReceivedAt)
+		return bad("its time of receipt does not fit a key: %v", m.ReceivedAt)
 	case m.Origin == nil:
 		return nil
 	case m.Origin.Site == "":
 		return bad("its origin names no Site")
 	case CheckKey(m.Origin.ID) != nil:
-		return bad("the ID %.100q that it has at its origin is none", m.Origin.ID)
+		return bad("its ID at its origin is invalid: %.100q", m.Origin.ID)
 	case m.ReceivedAt.IsZero() || m.TimeSource == "" || m.Digest == (Digest{}):
-		return bad("one of these is missing, which its origin has: receivedAt, timeSource, sha256")
+		return bad("it has an origin, but lacks receivedAt, timeSource or sha256")
 	}
 	return nil
 }

@@ -116,7 +116,7 @@ func CheckSentName(name string) error {
 	}
 	spelled, err := json.Marshal(name)
 	if n := len(asciiJSON(spelled)) - 2; err != nil || n > MaxSentName {
-		return fmt.Errorf("name %q takes %d bytes, there may be %d (a character beyond ASCII takes 6 or 12): %w", name, n, MaxSentName, ErrMalformed)
+		return fmt.Errorf("name %q takes %d bytes, the limit is %d (a character beyond ASCII takes 6 or 12): %w", name, n, MaxSentName, ErrMalformed)
 	}
 	return nil
 }

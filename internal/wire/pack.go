@@ -55,7 +55,7 @@ var packKey = regexp.MustCompile(`^packs/([a-z0-9-]+)/(\d{4})/(\d{2})/(\d{2})/(\
 func ParsePackKey(key string) (PackFile, error) {
 	m := packKey.FindStringSubmatch(key)
 	if m == nil {
-		return PackFile{}, fmt.Errorf("key %q is no pack: %w", key, ErrMalformed)
+		return PackFile{}, fmt.Errorf("key %q is not a pack: %w", key, ErrMalformed)
 	}
 	day, err := ParseDay(m[2] + "-" + m[3] + "-" + m[4])
 	if err != nil {

@@ -311,7 +311,7 @@ func (n *Notice) CheckPlace() error {
 		case n.InPack() && n.isPack(key):
 		case !IsOurs(key) && (n.Gateway == ImportWriter || n.Gateway == AdoptWriter):
 		default:
-			return fmt.Errorf("%q is no place of an object of instrument %q that was received at %s: %w", key, n.Instrument, FormatTime(n.ReceivedAt), ErrMalformed)
+			return fmt.Errorf("%q is not a valid place of an object of instrument %q received at %s: %w", key, n.Instrument, FormatTime(n.ReceivedAt), ErrMalformed)
 		}
 	}
 	if packed && id == n.Key && n.ID != MemberID(n.Key, n.Offset) {
@@ -330,7 +330,7 @@ func (n *Notice) checkOrigin() error {
 	case isGuest && n.Origin != nil && n.Origin.Site == site && n.Origin.ID != "":
 		return nil
 	default:
-		return fmt.Errorf("%q of instrument %q has not the origin that its instrument has, or has one where that has none: %w", n.ID, n.Instrument, ErrMalformed)
+		return fmt.Errorf("the origin of %q does not match that of its instrument %q: %w", n.ID, n.Instrument, ErrMalformed)
 	}
 }
 

@@ -74,7 +74,7 @@ func ParseNoticeSubject(subject string) (site, instrument string, backfill bool,
 		p = p[:3]
 	}
 	if len(p) != 3 || p[0] != "notice" || slices.Contains(p, "") {
-		return "", "", false, fmt.Errorf("subject %q is not notice.<site>.<instrument>, or that and .%s or .%s: %w", subject, backfillToken, mirroredToken, ErrMalformed)
+		return "", "", false, fmt.Errorf("subject %q is not notice.<site>.<instrument>, optionally with .%s or .%s: %w", subject, backfillToken, mirroredToken, ErrMalformed)
 	}
 	return p[1], p[2], backfill, nil
 }

@@ -374,9 +374,9 @@ func TestNoMirrorIndex(t *testing.T) {
 		says   string
 	}{
 		{200, "<html>", "is not the mirror index of a Substorm"},
-		{200, `{"format":7,"site":"a"}`, "move the older of both up"},
-		{200, `{"format":1,"site":"../a"}`, "is no DNS label"},
-		{200, `{"format":1,"site":"a","instruments":[{"instrument":".ssh","tag":"1"}]}`, `instrument ".ssh" is no DNS label`},
+		{200, `{"format":7,"site":"a"}`, "upgrade the older of the two"},
+		{200, `{"format":1,"site":"../a"}`, "is not a DNS label"},
+		{200, `{"format":1,"site":"a","instruments":[{"instrument":".ssh","tag":"1"}]}`, `instrument ".ssh" is not a DNS label`},
 		{404, "", "404 Not Found"},
 		{401, "", "show a reader's token"},
 	} {

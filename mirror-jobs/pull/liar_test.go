@@ -64,7 +64,7 @@ var lieOutcomes = map[liar.Mode]lieOutcome{
 	liar.AllPurged:      {says: "nothing is removed", stands: true},
 	liar.YearAhead:      {says: "is off by 87", comes: true},
 	liar.YearBehind:     {says: "is off by -87", comes: true},
-	liar.NoTime:         {says: "does not say what time it is"},
+	liar.NoTime:         {says: "does not state the current time"},
 	liar.OldCopy:        {says: "an old copy of its index", comes: true},
 }
 

@@ -52,7 +52,7 @@ func (c *Cluster) keepImage(path string) error {
 func inspect(path string) (ref, config string, err error) {
 	manifest, err := tarball.LoadManifest(func() (io.ReadCloser, error) { return os.Open(path) })
 	if err != nil {
-		return "", "", fmt.Errorf("%s is no image: %w", path, err)
+		return "", "", fmt.Errorf("%s is not an image: %w", path, err)
 	}
 	if len(manifest) != 1 || len(manifest[0].RepoTags) != 1 {
 		return "", "", fmt.Errorf("%s must hold one image with one tag", path)

@@ -103,7 +103,7 @@ func (c *Cluster) start(name string, args ...string) error {
 	defer log.Close()
 	program, ok := c.rec.Parts[name]
 	if !ok {
-		return fmt.Errorf("no part %s", name)
+		return fmt.Errorf("unknown part %s", name)
 	}
 	cmd := exec.Command(c.self(), append([]string{InCgroup, c.cgroup("control-plane"), program}, args...)...)
 	cmd.Stdout, cmd.Stderr = log, log
@@ -131,7 +131,7 @@ func (c *Cluster) stop(name string, signal syscall.Signal, patience time.Duratio
 			continue
 		}
 		if killed {
-			return fmt.Errorf("%s (process %s) does not end", name, strconv.Itoa(pid))
+			return fmt.Errorf("%s (process %s) is still running after SIGKILL", name, strconv.Itoa(pid))
 		}
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("end %s: %w", name, err)

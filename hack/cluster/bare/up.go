@@ -39,7 +39,7 @@ func (c *Cluster) Up(ctx context.Context, nodes int) error {
 	}
 	if !c.Made() {
 		if found := c.foreign(); len(found) > 0 {
-			return fmt.Errorf("not making the cluster %q, for this exists and no cluster in %s owns it: %s; choose another --name or remove it",
+			return fmt.Errorf("cannot make the cluster %q: no cluster in %s owns what already has its name: %s; choose another --name or remove these",
 				c.Name, c.Dir, strings.Join(found, "; "))
 		}
 	}
@@ -160,7 +160,7 @@ func (c *Cluster) nodeReady(ctx context.Context, n int) error {
 		return fmt.Errorf("%s has not reported yet", name)
 	}
 	if status != "True" || heard.Before(c.started[n].Truncate(time.Second)) {
-		return fmt.Errorf("%s is not ready: its kubelet said so last at %s", name, heartbeat)
+		return fmt.Errorf("%s is not ready (last heartbeat of its kubelet: %s)", name, heartbeat)
 	}
 	return nil
 }
@@ -220,7 +220,7 @@ func (c *Cluster) Down(context.Context) error {
 		}
 		err = errors.Join(err, c.stopControlPlane(), c.removeBridge(), c.unmountAll(), removeCgroup(c.cgroup()))
 		if err != nil {
-			return fmt.Errorf("%w\nWhat is left stays on record in %s: run down again", err, c.Dir)
+			return fmt.Errorf("%w\nThe rest stays on record in %s: run down again", err, c.Dir)
 		}
 		if err := os.RemoveAll(c.Dir); err != nil {
 			return err

@@ -68,7 +68,7 @@ func (c *Cluster) Volumes(ctx context.Context, clear bool) ([]Volume, error) {
 func (c *Cluster) clearVolume(ctx context.Context, v Volume) error {
 	var node, number int
 	if _, err := fmt.Sscanf(v.Name, "node%d-%d", &node, &number); err != nil {
-		return fmt.Errorf("volume %s is none of this cluster's own: clear it by hand", v.Name)
+		return fmt.Errorf("volume %s does not belong to this cluster: clear it by hand", v.Name)
 	}
 	// The folder itself is made anew too: the last pod's group owns it.
 	dir := c.volumeDir(node, number)

@@ -124,5 +124,5 @@ func find(name string) (string, error) {
 			return "", err
 		}
 	}
-	return "", fmt.Errorf("its library %s is in none of %v", name, multiarch)
+	return "", fmt.Errorf("cannot find its library %s in %v", name, multiarch)
 }

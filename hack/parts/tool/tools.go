@@ -111,5 +111,5 @@ func requiredVersion(goMod, module string) (string, error) {
 			return fields[1], nil
 		}
 	}
-	return "", fmt.Errorf("go.mod requires no %s", module)
+	return "", fmt.Errorf("go.mod does not require %s", module)
 }

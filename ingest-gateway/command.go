@@ -102,7 +102,7 @@ func parsePorts(s string) (first, last uint16, err error) {
 	a, errA := strconv.ParseUint(from, 10, 16)
 	b, errB := strconv.ParseUint(to, 10, 16)
 	if errA != nil || errB != nil || a == 0 || a > b {
-		return 0, 0, fmt.Errorf("--ports %q is no range of ports such as 30100-30149", s)
+		return 0, 0, fmt.Errorf("--ports %q is not a range of ports such as 30100-30149", s)
 	}
 	return uint16(a), uint16(b), nil
 }

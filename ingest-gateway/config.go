@@ -99,25 +99,25 @@ func (c *Config) check() error {
 	errs := []error{flags.Required("--site", c.Site, "--pool", c.Pool, "--gateway", c.Gateway, "--data-dir", c.DataDir,
 		"--s3-endpoint", c.Objects.Endpoint, "--s3-bucket", c.Objects.Bucket, "--nats-servers", strings.Join(c.NATS.Servers, ","))}
 	if c.FirstPort == 0 || c.FirstPort > c.LastPort {
-		errs = append(errs, fmt.Errorf("--ports %d-%d is no range of ports", c.FirstPort, c.LastPort))
+		errs = append(errs, fmt.Errorf("--ports %d-%d is not a range of ports", c.FirstPort, c.LastPort))
 	}
 	if c.Gather < 0 || c.Gather > maxGather {
-		errs = append(errs, fmt.Errorf("--gather %s: from 0 to %s", c.Gather, maxGather))
+		errs = append(errs, fmt.Errorf("--gather %s must be from 0 to %s", c.Gather, maxGather))
 	}
 	if c.MaxConnections < 0 {
-		errs = append(errs, fmt.Errorf("--max-connections %d: a number from 1 on, or 0", c.MaxConnections))
+		errs = append(errs, fmt.Errorf("--max-connections %d must be a positive number, or 0", c.MaxConnections))
 	}
 	if c.MemoryBudget != 0 && c.MemoryBudget < minMemoryBudget {
 		errs = append(errs, fmt.Errorf("--memory-budget %d: at least %d bytes are needed", c.MemoryBudget, minMemoryBudget))
 	}
 	if c.EdgePort != 0 && (len(c.EdgeSources) == 0 || c.FirstPort <= c.EdgePort && c.EdgePort <= c.LastPort) {
-		errs = append(errs, fmt.Errorf("--edge-port %d needs --edge-sources, and lies outside --ports", c.EdgePort))
+		errs = append(errs, fmt.Errorf("--edge-port %d needs --edge-sources, and must lie outside --ports", c.EdgePort))
 	}
 	if c.LinkProbePort != 0 && c.FirstPort <= c.LinkProbePort && c.LinkProbePort <= c.LastPort {
 		errs = append(errs, fmt.Errorf("--link-probe-port %d must lie outside --ports", c.LinkProbePort))
 	}
 	if _, err := netip.ParseAddr(c.ListenAddress); c.ListenAddress != "" && err != nil {
-		errs = append(errs, fmt.Errorf("--listen-address %q is no IP address", c.ListenAddress))
+		errs = append(errs, fmt.Errorf("--listen-address %q is not an IP address", c.ListenAddress))
 	}
 	if err := c.checkMirrorListen(); err != nil {
 		errs = append(errs, err)
@@ -150,7 +150,7 @@ func (c *Config) checkMirrorListen() error {
 	_, port, err := net.SplitHostPort(c.MirrorListen)
 	number, numberErr := strconv.ParseUint(port, 10, 16)
 	if err != nil || numberErr != nil || c.FirstPort <= uint16(number) && uint16(number) <= c.LastPort {
-		return fmt.Errorf("--mirror-listen %q is host:port, such as :8444, and lies outside --ports", c.MirrorListen)
+		return fmt.Errorf("--mirror-listen %q must be host:port, such as :8444, and lie outside --ports", c.MirrorListen)
 	}
 	return nil
 }

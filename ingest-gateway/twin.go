@@ -106,14 +106,14 @@ func (r *reporter) meet(ctx context.Context, key string, ours wire.GatewayStatus
 	}
 	if theirs.StartedAt.After(ours.StartedAt) {
 		r.displaced = true
-		r.g.log.Error("another pod of this name runs on another volume: this one drains its spool and reports beside it",
+		r.g.log.Error("another pod of this name runs on another volume: this one drains its spool and reports under another name",
 			"other", theirs.Incarnation, "node", theirs.Node, "report", wire.VolumeReporter(ours.Gateway, ours.Volume))
 		return nil
 	}
 	if theirs.Stopped && (theirs.Spool == nil || theirs.Spool.Objects == 0) {
 		return nil
 	}
-	r.g.log.Error("a pod of this name ran on another volume, and what its spool holds is not known to be archived: bring the volume back, or give it up",
+	r.g.log.Error("a pod of this name ran on another volume, and it is unknown whether the objects in its spool are archived: bring the volume back, or abandon it",
 		"other", theirs.Incarnation, "node", theirs.Node, "command", "substorm spool abandon "+wire.VolumeReporter(theirs.Gateway, theirs.Volume))
 	return r.putBeside(ctx, theirs)
 }

@@ -37,7 +37,7 @@ func (p *provider) GetExternalMetric(_ context.Context, namespace string, select
 	read, err := p.source.read()
 	if err != nil {
 		p.answers.WithLabelValues("Unreadable").Inc()
-		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("no operator answers: %v: look whether one runs, and whether --operator-metrics is the URL of its metrics", err))
+		return nil, apierrors.NewServiceUnavailable(fmt.Sprintf("no operator answers: %v: check that one runs, and that --operator-metrics is the URL of its metrics", err))
 	}
 	found := read.of(info.Metric, namespace, selector)
 	if err := known(found, &read, info.Metric, namespace, selector); err != nil {
@@ -62,9 +62,9 @@ func known(found []sample, read *samples, name, namespace string, selector label
 	for i, one := range found {
 		switch {
 		case math.IsNaN(one.value) || math.Abs(one.value) > maxValue:
-			return fmt.Errorf("%s is %g, which is no number to scale on", what, one.value)
+			return fmt.Errorf("%s is %g, which is not a number to scale on", what, one.value)
 		case i > 0 && one.labels.String() == found[i-1].labels.String():
-			return fmt.Errorf("two operators export %s: give them different namespaces, or wait until the one that led before has ended", what)
+			return fmt.Errorf("two operators export %s: give them different namespaces, or wait until the former leader has ended", what)
 		}
 	}
 	if len(found) > 0 {
@@ -75,7 +75,7 @@ func known(found []sample, read *samples, name, namespace string, selector label
 	case read.failed != nil:
 		return fmt.Errorf("%s, and some do not answer: %w", text, read.failed)
 	case len(read.all[name]) > 0:
-		return fmt.Errorf("%s: look at namespace and labels, and whether all ready pods report: while one does not, there is no value", text)
+		return fmt.Errorf("%s: check the namespace, the labels and whether all ready pods report: while one does not, there is no value", text)
 	}
 	return fmt.Errorf("%s: docs/reference/metrics.md has the names; while the operator does not know a value, it exports none", text)
 }

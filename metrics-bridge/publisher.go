@@ -47,7 +47,7 @@ func (p *publisher) run(ctx context.Context, own *certificate) error {
 			said = ""
 		case err.Error() != said:
 			said = err.Error()
-			p.log.Warn("the API server cannot be told which certificate the bridge has: it does not ask the bridge meanwhile", "error", err)
+			p.log.Warn("cannot publish the bridge's certificate to the API server: it does not query the bridge meanwhile", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -66,7 +66,7 @@ func (p *publisher) publish(ctx context.Context, authority []byte) error {
 	namespace, _, _ := unstructured.NestedString(found.Object, "spec", "service", "namespace")
 	name, _, _ := unstructured.NestedString(found.Object, "spec", "service", "name")
 	if namespace != p.namespace || name != p.name {
-		return fmt.Errorf("the APIService %s is of the Service %s/%s, not of %s/%s: a cluster has one server of external metrics, such as KEDA's; remove that one or this",
+		return fmt.Errorf("the APIService %s belongs to the Service %s/%s, not to %s/%s: a cluster has one server of external metrics, such as KEDA's; remove that one or this one",
 			apiService, namespace, name, p.namespace, p.name)
 	}
 	bundle := base64.StdEncoding.EncodeToString(authority)

@@ -126,7 +126,7 @@ func newServer(ctx context.Context, group *errgroup.Group, cfg Config, of *provi
 func keepPublished(ctx context.Context, group *errgroup.Group, cfg Config, own *certificate) error {
 	kubernetes, err := clientcmd.BuildConfigFromFlags("", cfg.Kubeconfig)
 	if err != nil {
-		return fmt.Errorf("reach the API server: %w: set --kubeconfig where this is no pod", err)
+		return fmt.Errorf("reach the API server: %w: set --kubeconfig outside a pod", err)
 	}
 	client, err := dynamic.NewForConfig(kubernetes)
 	if err != nil {

@@ -72,7 +72,7 @@ func newSource(operators []string, registry prometheus.Registerer) (*source, err
 	for _, operator := range operators {
 		u, err := url.Parse(operator)
 		if err != nil || u.Scheme != "http" || u.Hostname() == "" {
-			return nil, fmt.Errorf("--operator-metrics %q is no URL such as http://substorm-operator-metrics.substorm.svc:8080/metrics", operator)
+			return nil, fmt.Errorf("--operator-metrics %q is not a URL such as http://substorm-operator-metrics.substorm.svc:8080/metrics", operator)
 		}
 		s.operators = append(s.operators, u)
 	}

@@ -297,7 +297,7 @@ func (v verdict) judged(text string) verdict {
 	receipt, err := wire.ParseReceipt(text)
 	switch {
 	case err != nil:
-		v.err = fmt.Errorf("the server answers %q, which is no receipt: is it a gateway?", text)
+		v.err = fmt.Errorf("the server answers %q, which is not a receipt: is it a gateway?", text)
 	case receipt.Refused != "":
 		v.refused, v.err = receipt.Refused, fmt.Errorf("refused %s", receipt.Refused)
 	case !v.whole:

@@ -70,7 +70,7 @@ func (p *pipes) beatAt(ctx context.Context, d *server, write func(now time.Time)
 	d.mu.Lock()
 	d.deafUntil = time.Now().Add(deafFor)
 	d.mu.Unlock()
-	return fmt.Errorf("it answers %.100q: %w", said.text, errNoHeartbeat)
+	return fmt.Errorf("response %.100q: %w", said.text, errNoHeartbeat)
 }
 
 // beat sends a frame between two objects, and waits for its answer behind the

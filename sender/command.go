@@ -54,7 +54,7 @@ func Command(prefix ...string) *cobra.Command {
 func parseForService(args []string) (service.Sender, error) {
 	cmd, o := newCommand()
 	if err := cmd.ParseFlags(args); err != nil {
-		return service.Sender{}, usage.Errorf("behind --: %w", err)
+		return service.Sender{}, usage.Errorf("after --: %w", err)
 	}
 	if err := o.complete(cmd); err != nil {
 		return service.Sender{}, err
@@ -160,14 +160,14 @@ func (o *options) complete(cmd *cobra.Command) (err error) {
 	cfg := &o.cfg
 	if o.from != "" {
 		if cfg.From, err = netip.ParseAddr(o.from); err != nil {
-			return usage.Errorf("--from %q is no IP address", o.from)
+			return usage.Errorf("--from %q is not an IP address", o.from)
 		}
 	}
 	if cfg.Framing, err = parseFraming(o.framing); err != nil {
 		return err
 	}
 	if cfg.UDP && cmd.Flags().Changed("framing") {
-		return usage.Errorf("--framing is of TCP: over UDP each packet is a datagram")
+		return usage.Errorf("--framing is for TCP: over UDP each packet is a datagram")
 	}
 	if cfg.TLS, err = o.secured.config(); err != nil {
 		return err
@@ -176,7 +176,7 @@ func (o *options) complete(cmd *cobra.Command) (err error) {
 		return err
 	}
 	if cfg.UDP && cfg.TLS != nil {
-		return usage.Errorf("--tls is of TCP: datagrams are plain")
+		return usage.Errorf("--tls is for TCP: datagrams are not encrypted")
 	}
 	if err := cfg.check(); err != nil {
 		return err
@@ -233,7 +233,7 @@ func (cfg *Config) check() error {
 	case cfg.Rate < 0 || math.IsNaN(cfg.Rate) || math.IsInf(cfg.Rate, 0):
 		return usage.Errorf("--rate is a number of objects a second, or 0")
 	case cfg.ConnectTimeout <= 0 || cfg.ReceiptTimeout <= 0:
-		return usage.Errorf("a timeout is longer than nothing: --receipt-timeout 60s")
+		return usage.Errorf("timeouts must be positive, such as --receipt-timeout 60s")
 	case cfg.HedgeAfter < 0:
 		return usage.Errorf("--hedge-after is a duration, or 0")
 	case cfg.GiveUpAfter < 0:

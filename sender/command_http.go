@@ -23,7 +23,7 @@ func (h *httpFlags) parse(cmd *cobra.Command, to []string, cfg *Config) (err err
 	if !isURL(to) {
 		for _, name := range []string{"name-from", "token-file"} {
 			if cmd.Flags().Changed(name) {
-				return usage.Errorf("--%s is of HTTP: --to http://host:port/in/INSTRUMENT/", name)
+				return usage.Errorf("--%s is for HTTP: --to http://host:port/in/INSTRUMENT/", name)
 			}
 		}
 		cfg.Addresses, err = ParseAddresses(to)
@@ -36,13 +36,13 @@ func (h *httpFlags) parse(cmd *cobra.Command, to []string, cfg *Config) (err err
 	secured := cfg.Addresses[0][:5] == "https"
 	switch {
 	case cfg.UDP:
-		return usage.Errorf("--udp takes host:port, no URL")
+		return usage.Errorf("--udp takes host:port, not a URL")
 	case cmd.Flags().Changed("framing"):
-		return usage.Errorf("--framing is of TCP: HTTP has its own")
+		return usage.Errorf("--framing is for TCP: HTTP has its own")
 	case c.NameFrom != NameFromPath && c.NameFrom != NameFromBase && c.NameFrom != NameFromNothing:
 		return usage.Errorf("--name-from %q is neither path, base nor none", c.NameFrom)
 	case !secured && (cfg.TLS != nil || c.TokenFile != ""):
-		return usage.Errorf("TLS and tokens need https:// in --to: on http:// all could read them")
+		return usage.Errorf("TLS and tokens need https:// in --to: over http:// anyone could read them")
 	case secured && cfg.TLS == nil:
 		cfg.TLS = (&tlsFlags{}).read
 	}

@@ -65,14 +65,14 @@ func (q *queueFlags) parse(cmd *cobra.Command, cfg *Config) (err error) {
 		for _, name := range []string{"watch", "take", "ignore", "rewritten", "settle", "scan-interval", "newest-first", "backfill-share", "max-rate", "daily-budget",
 			"heartbeat", "sample-command", "link-probe", "link-probe-interval"} {
 			if cmd.Flags().Changed(name) {
-				return usage.Errorf("--%s needs --queue, the folder that keeps what has no receipt", name)
+				return usage.Errorf("--%s needs --queue, the folder that keeps objects without a receipt", name)
 			}
 		}
 		return nil
 	}
 	for _, name := range []string{"rate", "give-up-after"} {
 		if cmd.Flags().Changed(name) {
-			return usage.Errorf("--%s goes without --queue: what is in a queue is never given up, and its rate is --max-rate", name)
+			return usage.Errorf("--%s cannot be used with --queue: objects in a queue are never given up, and --max-rate limits their rate", name)
 		}
 	}
 	c := &q.config
@@ -91,13 +91,13 @@ func (q *queueFlags) parse(cmd *cobra.Command, cfg *Config) (err error) {
 	for flag, patterns := range map[string][]string{"ignore": c.Ignore, "rewritten": c.Rewritten} {
 		for _, pattern := range patterns {
 			if _, err := filepath.Match(pattern, "x"); err != nil || strings.Contains(pattern, "/") {
-				return usage.Errorf("--%s %q is no pattern of a name, as *.jpg is", flag, pattern)
+				return usage.Errorf("--%s %q is not a pattern of names such as *.jpg", flag, pattern)
 			}
 		}
 	}
 	if cfg.Framing != wire.FramingLengthPrefixed {
 		if cmd.Flags().Changed("heartbeat") && c.Heartbeat > 0 {
-			return usage.Errorf("--heartbeat needs --framing length-prefixed: nothing else has space for it")
+			return usage.Errorf("--heartbeat needs --framing length-prefixed: other framings have no space for it")
 		}
 		c.Heartbeat = 0
 	}
@@ -113,17 +113,17 @@ func (q *queueFlags) parse(cmd *cobra.Command, cfg *Config) (err error) {
 func (c *QueueConfig) check(cfg *Config, paths int) error {
 	switch {
 	case cfg.UDP:
-		return usage.Errorf("--queue keeps what has no receipt, and over UDP nothing has one")
+		return usage.Errorf("--queue cannot be used over UDP: it keeps objects until they have a receipt, and UDP has none")
 	case len(c.Watch) > 0 && (paths > 0 || cfg.Lines):
-		return usage.Errorf("--watch sends files of folders: name neither others nor --lines")
+		return usage.Errorf("--watch sends the files of its folders: it cannot be combined with FILE arguments or --lines")
 	case len(c.Rewritten) > 0 && len(c.Watch) == 0:
-		return usage.Errorf("--rewritten is of files of watched folders: it needs --watch")
+		return usage.Errorf("--rewritten is for files of watched folders: it needs --watch")
 	case len(c.Rewritten) > 0 && cfg.HTTP != nil && cfg.HTTP.NameFrom == NameFromNothing:
 		return usage.Errorf("--rewritten puts times into names, and with --name-from none objects have no names")
 	case c.Heartbeat == 0 && (c.SampleCommand != "" || c.LinkProbe != ""):
-		return usage.Errorf("--sample-command and --link-probe need heartbeats, which say what came of them: --framing length-prefixed, and --heartbeat not 0")
+		return usage.Errorf("--sample-command and --link-probe need heartbeats, which report their results: --framing length-prefixed, and --heartbeat not 0")
 	case c.LinkProbe != "" && c.LinkProbeInterval < stamp.MinInterval:
-		return usage.Errorf("--link-probe-interval is at least %v", stamp.MinInterval)
+		return usage.Errorf("--link-probe-interval must be at least %v", stamp.MinInterval)
 	case c.Settle < 0 || c.ScanInterval <= 0 || c.Heartbeat < 0:
 		return usage.Errorf("--settle, --scan-interval and --heartbeat are durations: --scan-interval 1s")
 	}
@@ -146,7 +146,7 @@ func parseShare(text string) (float64, error) {
 		share /= 100
 	}
 	if err != nil || !(share >= 0 && share <= 1) {
-		return 0, usage.Errorf("--backfill-share %q is no share, as 20%% is", text)
+		return 0, usage.Errorf("--backfill-share %q is not a share such as 20%%", text)
 	}
 	return share, nil
 }
@@ -160,7 +160,7 @@ func parseSize(flag, text string) (int64, error) {
 	}
 	n, err := humanize.ParseBytes(text)
 	if err != nil || n < minSize || n > 1<<50 {
-		return 0, usage.Errorf("%s %q is no number of bytes of at least %d, as 25k or 1Mi are", flag, text, minSize)
+		return 0, usage.Errorf("%s %q is not a number of bytes of at least %d, such as 25k or 1Mi", flag, text, minSize)
 	}
 	return int64(n), nil
 }

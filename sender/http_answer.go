@@ -49,7 +49,7 @@ func (t *transfer) judge(a answer, err error) verdict {
 	digest, found := digestIn(a.header)
 	switch {
 	case !found:
-		return verdict{err: fmt.Errorf("the server answers %d without a digest, which is no receipt: is it a gateway?", a.status)}
+		return verdict{err: fmt.Errorf("the server answers %d without a digest, which is not a receipt: is it a gateway?", a.status)}
 	case digest != t.digest:
 		return verdict{err: fmt.Errorf("the receipt is for other bytes: sha-256=%s, sent %s", digest, t.digest)}
 	}

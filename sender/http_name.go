@@ -93,7 +93,7 @@ func parseURLs(specs []string) (all []string, prefix string, err error) {
 	for spec := range strings.SplitSeq(strings.Join(specs, ","), ",") {
 		u, err := url.Parse(strings.TrimSpace(spec))
 		if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-			return nil, "", usage.Errorf("server %q is no URL as http://gateway.example:30103/in/INSTRUMENT/ is", spec)
+			return nil, "", usage.Errorf("server %q is not a URL such as http://gateway.example:30103/in/INSTRUMENT/", spec)
 		}
 		if !strings.HasSuffix(u.Path, "/") {
 			u.Path += "/"
@@ -107,7 +107,7 @@ func parseURLs(specs []string) (all []string, prefix string, err error) {
 			first, prefix = &begin, rest
 		}
 		if u.Scheme != first.Scheme || u.Path != first.Path || u.Scheme != "http" && u.Scheme != "https" {
-			return nil, "", usage.Errorf("--to: all servers have http, or all https, and the same path; %q has not", spec)
+			return nil, "", usage.Errorf("--to: all servers must have the same scheme, http or https, and the same path; %q does not", spec)
 		}
 		u.Path = wire.UploadPath(instrument)
 		all = append(all, u.String())

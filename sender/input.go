@@ -83,7 +83,7 @@ func (in input) check() error {
 			return fmt.Errorf("nothing is sent: %w", err)
 		}
 		if !info.IsDir() && !info.Mode().IsRegular() {
-			return fmt.Errorf("nothing is sent: %s is neither a file nor a folder; to send what it says, use -", path)
+			return fmt.Errorf("nothing is sent: %s is neither a file nor a folder; to send its output, use - (standard input)", path)
 		}
 	}
 	return nil

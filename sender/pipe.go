@@ -63,7 +63,7 @@ func (p *pipes) attempt(ctx context.Context, address string, it item, u *pulse) 
 	case size == 0:
 		return verdict{local: true, err: errEmpty}
 	case size > wire.MaxPrefixed:
-		return verdict{local: true, err: fmt.Errorf("it has %d bytes, more than a length prefix can say: send it with --framing until-close", size)}
+		return verdict{local: true, err: fmt.Errorf("it has %d bytes, more than a length prefix can hold: send it with --framing until-close", size)}
 	}
 	c, err := p.open(ctx, address, it.connectWithin)
 	if err != nil {
@@ -276,7 +276,7 @@ func (c *pipe) send(ctx context.Context, it item, body io.Reader, size int64, u 
 	v := c.transmit(it, body, size, p)
 	if v.local {
 		// The length that was announced will not come.
-		c.end(line{err: fmt.Errorf("the connection was given up amid another object: %w", v.err)})
+		c.end(line{err: fmt.Errorf("the connection was given up in the middle of another object: %w", v.err)})
 	}
 	if v.whole {
 		u.ended()
@@ -288,7 +288,7 @@ func (c *pipe) send(ctx context.Context, it item, body io.Reader, size int64, u 
 	}
 	said := <-p.answer
 	if !v.whole {
-		c.end(line{err: errors.New("the connection was given up amid another object")})
+		c.end(line{err: errors.New("the connection was given up in the middle of another object")})
 	}
 	return c.verdict(ctx, v, said)
 }

@@ -67,7 +67,7 @@ func (r *race) next() bool {
 	if ok {
 		r.start(address)
 	} else if len(r.tried) == 0 {
-		r.res.Error = "all servers ask to be left alone for a while"
+		r.res.Error = "all servers ask for a pause before the next try"
 		r.res.Server = "all"
 	}
 	return ok
@@ -157,7 +157,7 @@ func (r *race) lookElsewhere(f *flight) {
 	r.start(address)
 }
 
-var errSilent = errors.New("it is silent")
+var errSilent = errors.New("the server is silent")
 
 // land takes a try off, and returns true where it is final.
 func (r *race) land(f *flight) bool {

@@ -292,7 +292,7 @@ func (r *run) again(it item, address string, err error) {
 
 func (r *run) turned(address string, err error) {
 	r.tally.repeats.Add(1)
-	r.troubles.say(address, fmt.Sprintf("%s: %v: nobody listens there, datagrams sent to it just before are lost", address, err))
+	r.troubles.say(address, fmt.Sprintf("%s: %v: no process listens there, and the datagrams just sent to it are lost", address, err))
 }
 
 // conclude turns what happened into the program's error.

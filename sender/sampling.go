@@ -45,7 +45,7 @@ func newSampler(run func(context.Context, wire.ChannelSampling) error, obeyed fu
 func (s *sampler) command(line string) {
 	asked, err := wire.ParseSampling(line)
 	if err != nil {
-		s.log.Warn("a gateway's command is not understood", "error", err)
+		s.log.Warn("cannot parse a gateway's command", "error", err)
 		return
 	}
 	s.mu.Lock()
@@ -90,12 +90,12 @@ func (s *sampler) try(ctx context.Context) bool {
 	for _, c := range changes(does, asked) {
 		if err := s.run(ctx, c); err != nil {
 			if ctx.Err() == nil {
-				s.log.Error("the instrument does not observe as it is asked to", "channel", c.Channel, "state", c.State, "interval", c.Interval(), "error", err)
+				s.log.Error("cannot apply the requested sampling", "channel", c.Channel, "state", c.State, "interval", c.Interval(), "error", err)
 				s.set(does, err.Error())
 			}
 			return false
 		}
-		s.log.Info("the instrument observes as it is asked to", "channel", c.Channel, "state", c.State, "interval", c.Interval())
+		s.log.Info("applied the requested sampling", "channel", c.Channel, "state", c.State, "interval", c.Interval())
 	}
 	s.set(asked, "")
 	return true

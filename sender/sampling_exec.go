@@ -51,7 +51,7 @@ func sampleCommand(text string, log *slog.Logger) func(context.Context, wire.Cha
 		cmd.WaitDelay = time.Second
 		err := cmd.Run()
 		if said.Len() > 0 {
-			log.Info("--sample-command says", "output", said.String())
+			log.Info("output of --sample-command", "output", said.String())
 		}
 		if ctx.Err() != nil && err != nil {
 			return fmt.Errorf("--sample-command: not done within %v", commandTimeout)

@@ -102,7 +102,7 @@ func serve(ctx context.Context, cfg Config) (err error) {
 	defer func() { err = errors.Join(err, q.Close()) }()
 	there := slices.DeleteFunc(slices.Clone(cfg.Queue.Watch), func(dir string) bool { return slices.Contains(away, dir) })
 	if err := q.NoteWatched(there); err != nil { // a full disk, which sending makes space on
-		log.Warn("the queue does not remember which folders it watches: of mixed ones it asks again at the next start", "error", err)
+		log.Warn("cannot save the watched folders in the queue: the next start asks about mixed ones again", "error", err)
 	}
 	list, err := openReport(cfg.Report)
 	if err != nil {
@@ -305,7 +305,7 @@ func (s *keeper) noteSpent() {
 		return
 	}
 	if err := s.queue.NoteSpent(string(b.day), b.counts()); err != nil {
-		s.troubles.say("spent", fmt.Sprintf("the day's bytes cannot be written down: %v", err))
+		s.troubles.say("spent", fmt.Sprintf("cannot save how much of the daily budget is spent: %v", err))
 	}
 }
 

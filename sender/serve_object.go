@@ -34,7 +34,7 @@ func (s *keeper) connectWithin() time.Duration {
 	return min(max(quickConnect, usualConnects*s.dialed)<<min(s.schedule.failures, 10), s.cfg.ConnectTimeout)
 }
 
-var errDamaged = errors.New("it has other bytes than were queued: the disk or somebody changed it")
+var errDamaged = errors.New("it has other bytes than were queued: the disk or another program changed it")
 
 // send tries to send an entry, once to each server.
 func (s *keeper) send(ctx context.Context, e queue.Entry, cancel context.CancelCauseFunc) {
@@ -116,7 +116,7 @@ func (s *keeper) refused(e queue.Entry, result Result) { s.putAside(e, queue.Ref
 // putAside takes an entry out that no try can help.
 func (s *keeper) putAside(e queue.Entry, folder string, result Result) {
 	err := s.queue.SetAside(e, folder, result.Error)
-	s.log.Error("set aside: put it back into objects once that is mended", "entry", folder+"/"+e.File(), "why", result.Error, "error", err)
+	s.log.Error("set aside: put it back into objects once the cause is fixed", "entry", folder+"/"+e.File(), "why", result.Error, "error", err)
 	s.back(func() {
 		s.setAside++
 		s.schedule.aside(e, err != nil)
@@ -152,7 +152,7 @@ func (s *keeper) unsent(e queue.Entry, result Result, half *resumption) {
 func (s *keeper) resumption(e queue.Entry) *resumption {
 	text, err := s.queue.Noted(e)
 	if err != nil {
-		s.log.Warn("what is known of an upload cannot be read: it begins anew", "entry", e.File(), "error", err)
+		s.log.Warn("cannot read the state of an upload; starting it again", "entry", e.File(), "error", err)
 	}
 	return newResumption(text, func(text string) error { return s.queue.Note(e, text) })
 }

@@ -156,13 +156,13 @@ func (cfg *Config) confirm(in input) error {
 		return nil
 	}
 	if cfg.Ask != nil {
-		sends, err := cfg.Ask(fmt.Sprintf("%v.\nWhat is received is archived, and the Instrument says who may read it. Send all of them?", all))
+		sends, err := cfg.Ask(fmt.Sprintf("%v.\nReceived files are archived, and the Instrument says who may read them. Send all of them?", all))
 		if err != nil || sends {
 			return err
 		}
 		return usage.Errorf("nothing is sent")
 	}
-	return usage.Errorf("nothing is sent, as these do not look like the files of one instrument: %v: name what is meant, list it with --dry-run, or send all of it with --yes", all)
+	return usage.Errorf("nothing is sent, as these do not look like the files of one instrument: %v: name the files to send, list them with --dry-run, or send all of them with --yes", all)
 }
 
 // confirmWatched has a person decide about mixed trees in watched folders before a queue takes anything of them for the first time. Later nobody
@@ -236,7 +236,7 @@ func dryRun(cfg Config, out io.Writer) error {
 		return err
 	}
 	if slices.Contains(in.paths, stdinName) {
-		return usage.Errorf("--dry-run lists files and folders, and - is standard input")
+		return usage.Errorf("--dry-run lists files and folders, but - is standard input")
 	}
 	ignored := 0
 	all, err := in.surveyed(func(file item) {

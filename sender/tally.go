@@ -120,7 +120,7 @@ func (t *tally) summary() string {
 		fmt.Fprintf(&out, "; %d empty lines passed over", n)
 	}
 	if t.udp {
-		out.WriteString("\nUDP has no receipt: whether they arrived, the archive's ledger says")
+		out.WriteString("\nUDP has no receipt: the archive's ledger shows whether they arrived")
 	}
 	return out.String()
 }

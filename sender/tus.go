@@ -176,8 +176,8 @@ func (t *transfer) ask(ctx context.Context, path string) (offset int64, v verdic
 		return 0, verdict{}, false
 	case http.StatusConflict: // an answer to HEAD has no document
 		v = verdict{refused: wire.CauseNameConflict, advised: true, err: fmt.Errorf(
-			"refused %s: other bytes have this name, or it is a folder of others or lies in an object: "+
-				"choose another one; against the first, archive.versions: Keep helps, too", wire.CauseNameConflict)}
+			"refused %s: other bytes have this name, or it is a folder of other names, or lies below the name of an object: "+
+				"choose another name; in the first case, archive.versions: Keep helps, too", wire.CauseNameConflict)}
 		return 0, t.broken(v), false
 	}
 	return 0, t.judge(a, nil), false
@@ -257,10 +257,10 @@ func (t *transfer) judgePatch(a answer, err error, offset *int64, n int64, last 
 		*offset = at
 		return verdict{err: err}
 	case err == nil && overtaken(a):
-		return verdict{err: errors.New("another connection has sent the same bytes: asking how far it came")}
+		return verdict{err: errors.New("another connection has sent the same bytes: asking for the offset")}
 	}
 	if err == nil && a.status == http.StatusNotFound {
-		return t.forget(verdict{err: errors.New("the upload is no more: it begins anew")})
+		return t.forget(verdict{err: errors.New("the upload no longer exists: starting it again")})
 	}
 	v := t.broken(t.judge(a, err)) // what came of it is kept: the next try asks
 	v.whole = last && a.wrote

@@ -137,5 +137,5 @@ func (d *datagrams) finish() error {
 	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil
 	}
-	return fmt.Errorf("%s: %w: nobody listens there, the last datagrams are lost", d.address, err)
+	return fmt.Errorf("%s: %w: no process listens there, and the last datagrams are lost", d.address, err)
 }

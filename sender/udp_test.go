@@ -105,7 +105,7 @@ func TestNobodyListens(t *testing.T) {
 	closed.Close()
 	cfg := config(t, randomFile(t, 10))
 	cfg.Addresses, cfg.UDP = []string{address}, true
-	if err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "nobody listens") {
+	if err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "no process listens") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -114,7 +114,7 @@ func (h *Hub) plan(instrument string, t *told) {
 	}
 	line, err := command.Line()
 	if err != nil { // never: it is bounded
-		h.cfg.Logger.Error("a command cannot be written", "instrument", instrument, "error", err)
+		h.cfg.Logger.Error("cannot encode a sampling command", "instrument", instrument, "error", err)
 		return
 	}
 	h.cfg.Logger.Info("sampling", "instrument", instrument, "asked", channels)

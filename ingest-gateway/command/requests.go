@@ -37,7 +37,7 @@ func (h *Hub) Run(ctx context.Context, js jetstream.JetStream) {
 	var found map[string]bool // nil once what was there is read
 	var ttl time.Duration
 	watch.Run(ctx, js, watch.Config{
-		Bucket: wire.RequestBucket(h.cfg.Site), What: "what consumers ask for", Logger: h.cfg.Logger,
+		Bucket: wire.RequestBucket(h.cfg.Site), What: "the requests of consumers", Logger: h.cfg.Logger,
 		Begin: func(b watch.Bucket) { found, ttl = map[string]bool{}, cmp.Or(b.TTL, wire.RequestTTL) },
 		Take: func(e jetstream.KeyValueEntry) {
 			if found != nil {
@@ -76,7 +76,7 @@ func (h *Hub) take(e jetstream.KeyValueEntry, ttl time.Duration, replayed bool) 
 	if e.Operation() == jetstream.KeyValuePut {
 		r, err := read(e)
 		if err != nil {
-			h.cfg.Logger.Warn("what a consumer asks for cannot be read", "key", e.Key(), "error", err)
+			h.cfg.Logger.Warn("cannot read the request of a consumer", "key", e.Key(), "error", err)
 			return
 		}
 		since := now
@@ -90,7 +90,7 @@ func (h *Hub) take(e jetstream.KeyValueEntry, ttl time.Duration, replayed bool) 
 	was, stood := h.requests[e.Key()]
 	switch {
 	case next != nil && !stood && len(h.requests) >= maxRequests:
-		h.cfg.Logger.Warn("more rates are asked for than are kept: this one is passed over", "key", e.Key(), "kept", maxRequests)
+		h.cfg.Logger.Warn("too many sampling requests; ignoring this one", "key", e.Key(), "kept", maxRequests)
 		return
 	case next != nil:
 		h.requests[e.Key()] = *next
@@ -107,7 +107,7 @@ func read(e jetstream.KeyValueEntry) (wire.SamplingRequest, error) {
 		return r, err
 	}
 	if key := wire.SamplingRequestKey(r.Instrument, r.Channel, r.Consumer); key != e.Key() {
-		return r, fmt.Errorf("the request under it is that of %s: %w", key, wire.ErrMalformed)
+		return r, fmt.Errorf("the key holds the request of %s: %w", key, wire.ErrMalformed)
 	}
 	return r, nil
 }

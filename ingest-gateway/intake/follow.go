@@ -50,7 +50,7 @@ type Follower struct {
 // NewFollower puts the registry that was last seen in force.
 func NewFollower(cfg FollowerConfig) *Follower {
 	if err := durable.Remove(cfg.File + durable.PartSuffix); err != nil {
-		cfg.Logger.Warn("what an interrupted write left on the volume stays there", "error", err)
+		cfg.Logger.Warn("cannot remove the file that an interrupted write left on the volume", "error", err)
 	}
 	last, err := load(cfg.File, cfg.Site)
 	if err != nil {
@@ -114,7 +114,7 @@ func (f *Follower) save() {
 		f.saveAgain = time.Now().Add(saveRetry)
 		if err.Error() != f.unsavedWhy {
 			f.unsavedWhy = err.Error()
-			f.cfg.Logger.Error("a start without NATS would not know the registry: saving it is tried again", "error", err)
+			f.cfg.Logger.Error("cannot save the registry, which a start without NATS needs; retrying", "error", err)
 		}
 		return
 	}

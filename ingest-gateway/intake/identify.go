@@ -168,7 +168,7 @@ func (s *Snapshot) nearestOther(c Claim) Refusal {
 	}
 	refusal := Refusal{Cause: wire.CauseUnknownInstrument}
 	if o := s.ownerOf(c); o != nil {
-		refusal.Instrument, refusal.Shown = o.Instrument.Name, "what is its own, for Instrument "+printable(c.Instrument)
+		refusal.Instrument, refusal.Shown = o.Instrument.Name, "its own certificate or token, for Instrument "+printable(c.Instrument)
 	}
 	return refusal
 }

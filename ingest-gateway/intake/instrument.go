@@ -132,7 +132,7 @@ func NewInstrument(e wire.InstrumentEntry) (*Instrument, error) {
 		entry:          e,
 	}
 	if e.Versions != "" && e.Versions != wire.VersionsKeep {
-		return nil, fmt.Errorf("instrument %q: versions %q is nothing that this gateway knows: upgrade it", e.Instrument, e.Versions)
+		return nil, fmt.Errorf("instrument %q: unknown versions %q: upgrade this gateway", e.Instrument, e.Versions)
 	}
 	for _, t := range []struct {
 		text string
@@ -191,7 +191,7 @@ func newListener(in *Instrument, e wire.ListenerEntry) (*Listener, error) {
 		listener.IdleTimeout, listener.MaxAge = millis(e.IdleTimeoutMillis), millis(e.MaxAgeMillis)
 		listener.UploadExpiry = millis(e.UploadExpiryMillis)
 	default:
-		return nil, fmt.Errorf("protocol %q is none that this gateway knows: upgrade it", e.Protocol)
+		return nil, fmt.Errorf("unknown protocol %q: upgrade this gateway", e.Protocol)
 	}
 	return listener, nil
 }
@@ -200,17 +200,17 @@ func newListener(in *Instrument, e wire.ListenerEntry) (*Listener, error) {
 func (w *Listener) readIdentity(e wire.ListenerEntry) error {
 	switch {
 	case e.TLS != "" && e.TLS != wire.TLSServer && e.TLS != wire.TLSMutual:
-		return fmt.Errorf("tls %q is none that this gateway knows: upgrade it", e.TLS)
+		return fmt.Errorf("unknown tls %q: upgrade this gateway", e.TLS)
 	case e.TLS != "" && e.Protocol == wire.ProtocolUDP:
 		return fmt.Errorf("tls %s over UDP: %w", e.TLS, wire.ErrMalformed)
 	case len(e.CertificateNames) > 0 && e.TLS != wire.TLSMutual:
 		return fmt.Errorf("certificate names without tls Mutual: %w", wire.ErrMalformed)
 	case len(e.Tokens) > 0 && (e.TLS == "" || e.Protocol != wire.ProtocolHTTP):
-		return fmt.Errorf("tokens over %s with tls %q, where none can be shown: %w", e.Protocol, e.TLS, wire.ErrMalformed)
+		return fmt.Errorf("tokens cannot be used over %s with tls %q: %w", e.Protocol, e.TLS, wire.ErrMalformed)
 	}
 	for _, t := range e.Tokens {
 		if !t.Valid() {
-			return fmt.Errorf("a token's hash that is none: %w", wire.ErrMalformed)
+			return fmt.Errorf("invalid hash of a token: %w", wire.ErrMalformed)
 		}
 	}
 	w.TLS, w.CertificateNames, w.Tokens = e.TLS, e.CertificateNames, e.Tokens
@@ -226,10 +226,10 @@ func (w *Listener) readTCP(e wire.ListenerEntry) (err error) {
 	switch e.Framing {
 	case wire.FramingUntilClose, wire.FramingLines, wire.FramingLengthPrefixed, wire.FramingIdle:
 	default:
-		return fmt.Errorf("framing %q is none that this gateway knows: upgrade it", e.Framing)
+		return fmt.Errorf("unknown framing %q: upgrade this gateway", e.Framing)
 	}
 	if e.Receipt != wire.ReceiptLine && e.Receipt != wire.ReceiptClose {
-		return fmt.Errorf("receipt %q is none that this gateway knows: upgrade it", e.Receipt)
+		return fmt.Errorf("unknown receipt %q: upgrade this gateway", e.Receipt)
 	}
 	if e.IdleTimeoutMillis <= 0 || e.MaxAgeMillis <= 0 {
 		return fmt.Errorf("idle timeout and greatest age must be positive: %w", wire.ErrMalformed)

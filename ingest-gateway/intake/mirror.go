@@ -34,12 +34,12 @@ type Mirrored struct {
 var (
 	ErrNotYet = errors.New("not known to this gateway")
 
-	errNoPull     = errors.New("no MirrorPartner of the name pulls")
-	errNotOfIt    = errors.New("what a partner of another Substorm pulls is of that Site: send its instruments under <origin>_<instrument>, with the origin")
-	errNotOrigin  = errors.New("only what is pulled from another Substorm has an origin, and goes to instruments of another Site")
-	errNotInPaths = errors.New("spec.paths of the MirrorPartner gives nothing to this Instrument")
-	errListens    = errors.New("it has listeners, and a pull must not take the names of its senders: " +
-		"declare an Instrument without listeners for what is pulled, and name it in spec.paths of the MirrorPartner")
+	errNoPull     = errors.New("no MirrorPartner with this name has direction Pull")
+	errNotOfIt    = errors.New("the partner is another Substorm, and its objects belong to that Site: send its instruments under <origin>_<instrument>, with the origin")
+	errNotOrigin  = errors.New("only objects pulled from another Substorm have an origin, and go to instruments of another Site")
+	errNotInPaths = errors.New("spec.paths of the MirrorPartner does not name this Instrument")
+	errListens    = errors.New("the Instrument has listeners, and a pull must not take the names of its senders: " +
+		"declare an Instrument without listeners for the pulled objects, and name it in spec.paths of the MirrorPartner")
 )
 
 // Mirror returns the listener to which a run of a mirror sends an object, and where it may not send it, why: the run must be one of the

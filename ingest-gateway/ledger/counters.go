@@ -118,7 +118,7 @@ type counterFile struct {
 	named atomic.Bool
 }
 
-var errNotCounters = errors.New("no counters of a gateway")
+var errNotCounters = errors.New("not a counters file of a gateway")
 
 // createCounters makes the file of a new incarnation, whose name is on the disk then.
 func createCounters(path string) (*counterFile, error) {
@@ -232,7 +232,7 @@ func (f *counterFile) cause(c wire.Cause) int {
 // take returns a slot for an instrument's day that goes on from was, which the file has as a whole or not at all.
 func (f *counterFile) take(instrument string, day wire.Day, was wire.Totals) (*slot, error) {
 	if len(instrument) == 0 || len(instrument) >= nameSize {
-		return nil, fmt.Errorf("instrument %q has no name of 1 to %d bytes", instrument, nameSize-1)
+		return nil, fmt.Errorf("the name of instrument %q must have 1 to %d bytes", instrument, nameSize-1)
 	}
 	if len(f.free) == 0 {
 		if err := f.grow(); err != nil {

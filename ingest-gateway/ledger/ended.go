@@ -96,7 +96,7 @@ func (e *ended) load(log *slog.Logger) error {
 	}
 	var f endedFormat
 	if err := json.Unmarshal(data, &f); err != nil {
-		log.Error("what earlier incarnations received cannot be read on the volume: the Site's ledger has it, unless it is lost", "file", e.path, "error", err)
+		log.Error("cannot read the totals of earlier incarnations from the volume: the Site's ledger has them, unless it is lost", "file", e.path, "error", err)
 		return nil
 	}
 	if err := wire.CheckFormat(f.Format); err != nil {
@@ -118,7 +118,7 @@ func (e *ended) end(path string, log *slog.Logger) error {
 		return err
 	}
 	if !is.complete {
-		log.Warn("counts of an earlier incarnation may be lost: the machine was started anew since, or the file is damaged", "incarnation", incarnation, "error", err)
+		log.Warn("counts of an earlier incarnation may be lost: the machine has restarted since, or the file is damaged", "incarnation", incarnation, "error", err)
 		e.lost[incarnation] = time.Now().UTC()
 	}
 	for k, t := range final(is.slots, is.causes) {

@@ -116,7 +116,7 @@ func (l *Ledger) Close(ctx context.Context) error {
 	clear(l.cells)
 	l.mu.Unlock()
 	if err := l.writeFinal(ctx, totals); err != nil {
-		return fmt.Errorf("ledger: the next incarnation writes what was counted last: %w", err)
+		return fmt.Errorf("write the last counts to the ledger (the next incarnation will write them): %w", err)
 	}
 	return nil
 }
@@ -154,7 +154,7 @@ func (l *Ledger) look(ctx context.Context) error {
 		return err
 	}
 	if w.epoch != "" && w.epoch != epoch {
-		l.log.Warn("the ledger was made anew: all totals are written once more")
+		l.log.Warn("the ledger was created again; writing all totals again")
 		w.mu.Lock()
 		for _, e := range w.entries {
 			e.outdated = true

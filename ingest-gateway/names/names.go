@@ -24,7 +24,7 @@ import (
 var ErrConflict = errors.New("another object has this name")
 
 // errUnlisted says that nobody knows yet whether a name is free.
-var errUnlisted = errors.New("the claims of the names that the archive lists are not all there yet: the archivist makes them")
+var errUnlisted = errors.New("the archivist has not yet claimed all names that the archive lists")
 
 const (
 	// marks is how many names wait to be marked as announced; beyond, a name is
@@ -193,7 +193,7 @@ func (n *Names) join(ctx context.Context, kv jetstream.KeyValue, key string, w W
 		return Held{}, false, err
 	}
 	if claim.Name != w.Name {
-		return Held{}, false, fmt.Errorf("name %q: its claim is of %q: %w", w.Name, claim.Name, wire.ErrMalformed)
+		return Held{}, false, fmt.Errorf("the claim of name %q holds name %q: %w", w.Name, claim.Name, wire.ErrMalformed)
 	}
 	if held, found := w.heldBy(claim); found {
 		return held, true, nil
@@ -321,7 +321,7 @@ func (n *Names) mark(ctx context.Context, m mark) {
 	defer cancel()
 	err := n.tryMark(ctx, m)
 	if err != nil && ctx.Err() == nil {
-		n.cfg.Logger.Debug("a name is not marked as announced", "instrument", m.instrument, "name", m.name, "error", err)
+		n.cfg.Logger.Debug("cannot mark a name as announced", "instrument", m.instrument, "name", m.name, "error", err)
 	}
 }
 

@@ -24,7 +24,7 @@ func (q *Quarantine) Receive(ctx context.Context, r io.Reader, source netip.Addr
 	case q.strange <- struct{}{}:
 		defer func() { <-q.strange }()
 	default:
-		return wire.Receipt{}, wire.CauseUnknownSource, errors.New("too many unknown senders send at a time")
+		return wire.Receipt{}, wire.CauseUnknownSource, errors.New("too many unknown senders at a time")
 	}
 	f, err := q.scratch()
 	if err != nil {
@@ -74,7 +74,7 @@ func (q *Quarantine) put(ctx context.Context, what wire.Quarantined, body io.Rea
 		return err
 	}
 	q.kept.WithLabelValues(what.Protocol).Inc()
-	q.cfg.Logger.Info("kept apart what an unknown sender sent: see substorm adopt",
+	q.cfg.Logger.Info("stored data of an unknown sender in quarantine: see substorm adopt",
 		"protocol", what.Protocol, "source", what.Source, "port", what.Port, "bytes", what.Size, "datagrams", what.Datagrams)
 	return nil
 }

@@ -109,7 +109,7 @@ func (q *Quarantine) Run(ctx context.Context) error {
 			}
 		case <-look.C:
 			if err := q.look(ctx); err != nil && ctx.Err() == nil {
-				q.cfg.Logger.Warn("the quarantine cannot be looked at", "error", err)
+				q.cfg.Logger.Warn("cannot scan the quarantine", "error", err)
 			}
 		case <-flush.C:
 			q.flush(ctx, time.Now().Add(-segmentAge))

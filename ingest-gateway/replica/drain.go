@@ -83,7 +83,7 @@ func (o *owner) drain(ctx context.Context, cfg DrainConfig, l *Log) {
 		n, err := o.archive(ctx, cfg, due)
 		brought += n
 		if err != nil && ctx.Err() == nil {
-			l.cfg.Logger.Warn("copies of another gateway's spool are not archived yet: it is tried again", "owner", o.name, "error", err)
+			l.cfg.Logger.Warn("copies of another gateway's spool are not archived yet; retrying", "owner", o.name, "error", err)
 			break
 		}
 	}

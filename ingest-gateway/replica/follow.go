@@ -20,7 +20,7 @@ const retryPause = time.Second
 func (p *Peers) Follow(ctx context.Context, js jetstream.JetStream, site string, connected func() bool) error {
 	for ctx.Err() == nil {
 		if err := p.follow(ctx, js, site, connected); err != nil {
-			p.cfg.Logger.Debug("reports of other gateways are not read", "error", err)
+			p.cfg.Logger.Debug("cannot read the reports of other gateways", "error", err)
 		}
 		p.reading(false)
 		retry.Sleep(ctx, retryPause)
@@ -100,7 +100,7 @@ func (p *Peers) take(e jetstream.KeyValueEntry, live bool) {
 	p.mu.Unlock()
 	if was.Replica != status.Replica || was.Node != status.Node || was.Draining != status.Draining {
 		if err := p.save(); err != nil {
-			p.cfg.Logger.Warn("peers are not kept for the next start", "error", err)
+			p.cfg.Logger.Warn("cannot save the peers for the next start", "error", err)
 		}
 	}
 }

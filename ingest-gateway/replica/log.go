@@ -171,7 +171,7 @@ func (o *owner) unfit(e *spool.Entry, log *slog.Logger) bool {
 		return false
 	}
 	if err := e.Quarantine(err); err != nil {
-		log.Error("a corrupt copy stays among the others", "owner", o.name, "error", err)
+		log.Error("cannot move a corrupt copy to quarantine: it stays among the others", "owner", o.name, "error", err)
 	}
 	return true
 }

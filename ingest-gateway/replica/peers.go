@@ -85,7 +85,7 @@ func NewPeers(cfg PeersConfig) *Peers {
 		archived: map[string][]string{}, wake: make(chan struct{}, 1)}
 	if b, err := os.ReadFile(cfg.File); err == nil {
 		if err := json.Unmarshal(b, &p.gateway); err != nil {
-			cfg.Logger.Warn("the file of peers cannot be read: peers are found anew", "file", cfg.File, "error", err)
+			cfg.Logger.Warn("cannot read the file of peers; finding peers again", "file", cfg.File, "error", err)
 			p.gateway = map[string]seen{}
 		}
 	}
@@ -159,7 +159,7 @@ func (p *Peers) Copy(ctx context.Context, n wire.Notice, body io.ReadSeeker) (st
 		p.mu.Lock()
 		p.shunned[peer.Gateway] = time.Now().Add(shunFor)
 		p.mu.Unlock()
-		p.cfg.Logger.Warn("a peer does not keep a copy: another one is asked", "peer", peer.Gateway, "address", peer.Replica, "error", err)
+		p.cfg.Logger.Warn("a peer does not keep a copy; trying another one", "peer", peer.Gateway, "address", peer.Replica, "error", err)
 	}
 	return "", errors.Join(errs...)
 }
@@ -274,7 +274,7 @@ func (p *Peers) sayDoneTo(ctx context.Context, peer string, all *bool) bool {
 		}
 	}
 	if err != nil {
-		p.cfg.Logger.Debug("a peer does not hear what is archived", "peer", peer, "error", err)
+		p.cfg.Logger.Debug("cannot notify a peer of archived objects", "peer", peer, "error", err)
 		*all = false
 		return false
 	}

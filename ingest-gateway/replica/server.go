@@ -96,7 +96,7 @@ func (s *Server) owner(w http.ResponseWriter, r *http.Request) (string, bool) {
 	}
 	owner := r.PathValue("owner")
 	if !label.MatchString(owner) || !strings.HasPrefix(owner, s.cfg.Pool+"-") || owner == s.cfg.Gateway {
-		http.Error(w, fmt.Sprintf("%q is no other pod of pool %s", owner, s.cfg.Pool), http.StatusForbidden)
+		http.Error(w, fmt.Sprintf("%q is not another pod of pool %s", owner, s.cfg.Pool), http.StatusForbidden)
 		return "", false
 	}
 	return owner, true

@@ -52,7 +52,7 @@ func (s *Spool) Object(n wire.Notice, body io.Reader, size int64, parts ...Place
 func (s *Spool) Copied(n wire.Notice, peer string, body io.Reader, size int64, parts ...Place) error {
 	meta, err := encodeObject(n, peer, parts)
 	if err == nil && size > MaxBody {
-		err = fmt.Errorf("spool: a body of %d bytes belongs into parts of %d", size, MaxBody)
+		err = fmt.Errorf("spool: a body of %d bytes must be split into parts of at most %d", size, MaxBody)
 	}
 	if err == nil {
 		err = s.submit(&request{kind: kindObject, meta: meta, body: body, size: size, parts: parts, receivedAt: n.ReceivedAt})
@@ -180,7 +180,7 @@ func (s *Spool) commit(out *output, batch []*request) {
 		if r.err != nil && r.kind == kindDone {
 			// It is archived all the same, and its space is needed. After a restart
 			// it would be found archived once more.
-			s.cfg.Logger.Warn("the spool cannot note what is finished", "error", r.err)
+			s.cfg.Logger.Warn("the spool cannot record that an object is finished", "error", r.err)
 			r.err = nil
 		}
 		if r.err == nil {
@@ -336,7 +336,7 @@ func (s *Spool) removeFinished(active bool) (removed bool) {
 			s.active = nil
 		}
 		if err := os.Remove(g.path); err != nil {
-			s.cfg.Logger.Warn("a finished spool segment stays", "file", g.path, "error", err)
+			s.cfg.Logger.Warn("cannot remove a finished spool segment", "file", g.path, "error", err)
 			return removed
 		}
 		s.used -= g.size

@@ -99,7 +99,7 @@ func (s *Spool) At(r Ref) (*Entry, error) {
 	s.mu.Unlock()
 	e, _, err := s.readEntry(r.segment, f, r.offset, size)
 	if err == nil && e == nil {
-		err = fmt.Errorf("%w: no object lies at %d of segment %d", ErrCorrupt, r.offset, r.segment.number)
+		err = fmt.Errorf("%w: no object at %d of segment %d", ErrCorrupt, r.offset, r.segment.number)
 	}
 	return e, err
 }
@@ -141,7 +141,7 @@ func (e *Entry) verifyRun(i int, r run) error {
 			return err
 		}
 		if head.kind != kindPart || head.body != r.size || len(head.meta) != 0 {
-			return fmt.Errorf("%w: part %d is none", ErrCorrupt, i)
+			return fmt.Errorf("%w: part %d is not a part", ErrCorrupt, i)
 		}
 	}
 	return verifyBody(f, r.offset, r.size)

@@ -50,12 +50,12 @@ func (s *Spool) moveAside(f fs.DirEntry) {
 	from := filepath.Join(s.cfg.Dir, f.Name())
 	to := filepath.Join(s.cfg.Dir, quarantineFolder, f.Name()+"-"+rand.Text()[:8])
 	if err := os.Rename(from, to); err != nil {
-		s.cfg.Logger.Error("in the spool's folder lies what has the name of a segment and is no file: it is left out; move it away",
+		s.cfg.Logger.Error("cannot move an entry of the spool's folder that has the name of a segment but is not a file; ignoring it: move it away",
 			"path", from, "type", f.Type().String(), "error", err)
 		return
 	}
 	s.stats.Quarantined++
-	s.cfg.Logger.Error("in the spool's folder lay what has the name of a segment and is no file: it was moved; look at it, and remove it",
+	s.cfg.Logger.Error("moved an entry of the spool's folder that has the name of a segment but is not a file: look at it, and remove it",
 		"path", from, "type", f.Type().String(), "to", to)
 }
 
@@ -180,5 +180,5 @@ func (s *Spool) report(q Quarantine, why error) {
 	if q.Notice != nil {
 		args = append(args, "instrument", q.Notice.Instrument, "key", q.Notice.Key, "receivedAt", q.Notice.ReceivedAt)
 	}
-	s.cfg.Logger.Error("a corrupt record of the spool is in quarantine: what it holds cannot be archived, and was receipted unless the power was cut while it was written", args...)
+	s.cfg.Logger.Error("a corrupt record of the spool is in quarantine: its contents cannot be archived, and were receipted unless the power was cut while they were written", args...)
 }

@@ -172,7 +172,7 @@ func encodeObject(n wire.Notice, peer string, parts []Place) ([]byte, error) {
 	}
 	meta, err := json.Marshal(savedMeta{Notice: notice, Parts: parts, Peer: peer})
 	if err == nil && len(meta) > maxMeta {
-		err = fmt.Errorf("spool record of %s: %d bytes of metadata", n.Key, len(meta))
+		err = fmt.Errorf("spool record of %s: %d bytes of metadata are too many", n.Key, len(meta))
 	}
 	return meta, err
 }
@@ -199,7 +199,7 @@ func (r *record) object() (objectMeta, error) {
 		}
 	}
 	if r.kind == kindObject && total != m.Notice.Size || r.kind == kindNotice && total != 0 || m.Notice.Key == "" {
-		return m, fmt.Errorf("%w: %d bytes of %q, which has %d", ErrCorrupt, total, m.Notice.Key, m.Notice.Size)
+		return m, fmt.Errorf("%w: it holds %d bytes of %q, which has %d", ErrCorrupt, total, m.Notice.Key, m.Notice.Size)
 	}
 	return m, nil
 }

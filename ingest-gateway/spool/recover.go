@@ -171,7 +171,7 @@ func (s *Spool) cutTail(g *segment, offset int64, r record) error {
 	if m, err := r.object(); err == nil {
 		args = append(args, "instrument", m.Notice.Instrument, "key", m.Notice.Key, "receivedAt", m.Notice.ReceivedAt)
 	}
-	s.cfg.Logger.Warn("the spool ends in a record that was not written to its end, and so never receipted: it is cut off", args...)
+	s.cfg.Logger.Warn("cutting off an incomplete record at the end of the spool: the record was never receipted", args...)
 	s.stats.Cut += g.size - offset
 	g.size = offset
 	f, err := os.OpenFile(g.path, os.O_RDWR, 0)

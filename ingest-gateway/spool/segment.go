@@ -95,7 +95,7 @@ func readSegmentHead(f io.ReaderAt, number uint64) (marker, error) {
 	format := binary.LittleEndian.Uint32(head[8:])
 	switch {
 	case string(head[:8]) != segmentMagic, crc32.Checksum(head[:32], castagnoli) != binary.LittleEndian.Uint32(head[32:]):
-		return marker{}, fmt.Errorf("%w: no segment begins so", ErrCorrupt)
+		return marker{}, fmt.Errorf("%w: the file does not begin as a segment", ErrCorrupt)
 	case format > Format:
 		return marker{}, fmt.Errorf("spool segment of format %d: %w", format, wire.ErrNewerFormat)
 	case format == 0 || binary.LittleEndian.Uint64(head[16:]) != number:

@@ -86,7 +86,7 @@ func (c *clock) open(path string, now time.Time, log *slog.Logger) error {
 	last := time.Unix(0, int64(binary.LittleEndian.Uint64(b))).UTC()
 	switch ahead := last.Sub(now); {
 	case ahead > clockTrust:
-		log.Error("the clock was set back: what was received before seems to be from the future",
+		log.Error("the clock was set back: objects received before seem to be from the future",
 			"last", last, "now", now.UTC(), "steppedBack", ahead)
 	case ahead > -clockSlack:
 		if ahead > 0 {

@@ -134,14 +134,14 @@ func (a *Archive) drainPack(ctx context.Context, entries []*spool.Entry) {
 // storeOrRefuse tries until the pack is stored. Errors: errUnstorable, ctx's.
 func (p *packing) storeOrRefuse(ctx context.Context) error {
 	return p.archive.retry(ctx, func() error { return p.store(ctx) }, func(err error) {
-		p.archive.cfg.Logger.Error("a pack from the spool cannot be stored: it is tried again", "key", p.key, "members", len(p.entries), "error", err)
+		p.archive.cfg.Logger.Error("cannot store a pack from the spool; retrying", "key", p.key, "members", len(p.entries), "error", err)
 	})
 }
 
 // drainMembers drains the members of a pack by themselves that the store does not
 // take: what of them it does not take either goes to quarantine.
 func (a *Archive) drainMembers(ctx context.Context, p *packing, why error) {
-	a.cfg.Logger.Error("the store does not take a pack from the spool: its members are stored by themselves", "key", p.key, "members", len(p.entries), "error", why)
+	a.cfg.Logger.Error("the store does not take a pack from the spool; storing its members separately", "key", p.key, "members", len(p.entries), "error", why)
 	var all errgroup.Group
 	all.SetLimit(drainAlone)
 	for _, e := range p.entries {
@@ -238,7 +238,7 @@ func (p *packing) leaveOut(bad *pack.MemberError) {
 		p.corrupt = append(p.corrupt, e)
 		return
 	}
-	p.archive.cfg.Logger.Error("a spooled object cannot be read: it is tried again", "key", e.Notice.Key, "error", bad.Err)
+	p.archive.cfg.Logger.Error("cannot read a spooled object; retrying", "key", e.Notice.Key, "error", bad.Err)
 	p.unread = append(p.unread, e)
 }
 

@@ -33,10 +33,10 @@ func (a *Archive) storeEntry(ctx context.Context, e *spool.Entry) (wire.Notice, 
 		return err
 	}, func(err error) {
 		if n.Name != "" {
-			a.cfg.Logger.Warn("a spooled object does not get to its name: it is tried again", "instrument", n.Instrument, "name", n.Name, "error", err)
+			a.cfg.Logger.Warn("cannot store a spooled object under its name; retrying", "instrument", n.Instrument, "name", n.Name, "error", err)
 			return
 		}
-		a.cfg.Logger.Error("a spooled object cannot be stored: it is tried again", "key", n.Key, "error", err)
+		a.cfg.Logger.Error("cannot store a spooled object; retrying", "key", n.Key, "error", err)
 	}, spool.ErrCorrupt, errDuplicate)
 	return n, err
 }

@@ -59,7 +59,7 @@ func (a *Archive) reportFailedPacks(ctx context.Context) {
 		if err == nil {
 			a.packers.failed.told(keys)
 		} else if !said {
-			a.cfg.Logger.Warn("packs that could not be stored are not reported yet: it is tried again", "packs", len(keys), "error", err)
+			a.cfg.Logger.Warn("cannot report packs that could not be stored; retrying", "packs", len(keys), "error", err)
 		}
 		said = err != nil
 	}

@@ -23,7 +23,7 @@ const (
 	lastPause  = 2 * time.Second
 )
 
-var errAway = fmt.Errorf("nothing was stored for as long as objects may wait: %w", objectstore.ErrUnavailable)
+var errAway = fmt.Errorf("no object was stored within the time that objects may wait: %w", objectstore.ErrUnavailable)
 
 // health knows when the store last did something.
 type health struct {

@@ -33,7 +33,7 @@ func (a *Archive) BeginMirrored(in *intake.Instrument, source netip.AddrPort, wa
 func (a *Archive) CheckMirrored(in *intake.Instrument, source netip.AddrPort, m wire.MirroredObject) error {
 	o := &Object{archive: a, instrument: in, source: source, mirrored: &m, size: m.Size}
 	if n := withoutPath(o.mirroredNotice(m.Digest)); !wire.MetadataFits(n) {
-		return fmt.Errorf("the ID %.100q that it has at its origin is too long for the metadata of an object in S3, of which there may be 2 KB: %w", m.Origin.ID, wire.ErrMalformed)
+		return fmt.Errorf("the ID %.100q of the object at its origin is too long for the metadata of an object in S3, which is limited to 2 KB: %w", m.Origin.ID, wire.ErrMalformed)
 	}
 	return nil
 }
@@ -95,7 +95,7 @@ func (o *Object) keepMirrored(ctx context.Context, n wire.Notice) (_ wire.Notice
 }
 
 // errDamagedPack: only the archivist writes packs anew.
-var errDamagedPack = errors.New("it is listed, and lies damaged in a pack: see substorm archive verify")
+var errDamagedPack = errors.New("it is listed, but damaged in its pack: see substorm archive verify")
 
 // keepListed is for an object that the manifests list and that does not lie under its own key: it was purged, or lies in a
 // pack, or the store lost it and gets it back.

@@ -35,7 +35,7 @@ func (a *Archive) claimBeyond(ctx context.Context, e *spool.Entry, n *wire.Notic
 		anyhow.Receipted = true
 		if held, err = a.cfg.Names.Claim(try, anyhow); err == nil && held.Own {
 			a.metrics.conflicts.WithLabelValues(n.Instrument).Inc()
-			a.cfg.Logger.Warn("the name of a spooled object was taken meanwhile: it is kept as the name's next version",
+			a.cfg.Logger.Warn("the name of a spooled object is taken by another object; keeping the spooled one as the next version of the name",
 				"instrument", n.Instrument, "name", n.Name, "version", held.Version, "cause", wire.CauseNameConflict, "error", why)
 		}
 	}

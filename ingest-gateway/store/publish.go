@@ -157,7 +157,7 @@ func (a *Archive) Acknowledged(in *intake.Instrument, receivedAt time.Time) {
 func (a *Archive) spoolNotice(n wire.Notice) error {
 	if err := a.cfg.Spool.Notice(n); err != nil {
 		if !errors.Is(err, spool.ErrFull) && !errors.Is(err, spool.ErrClosed) {
-			a.cfg.Logger.Error("the spool does not take a notice", "key", n.Key, "error", err)
+			a.cfg.Logger.Error("cannot write a notice to the spool", "key", n.Key, "error", err)
 		}
 		return err
 	}
@@ -187,7 +187,7 @@ func (a *Archive) announceEntry(ctx context.Context, n wire.Notice) error {
 			return err
 		}
 		if !said {
-			a.cfg.Logger.Warn("a spooled object's notice is not taken: it is tried again", "key", n.Key, "error", err)
+			a.cfg.Logger.Warn("cannot publish the notice of a spooled object; retrying", "key", n.Key, "error", err)
 		}
 		settled = nil
 		retry.Sleep(ctx, drainPause)

@@ -133,7 +133,7 @@ func (a *Archive) lookUp(ctx context.Context, n wire.Notice) (there wire.Notice,
 		return wire.Notice{}, err
 	}
 	if there, err = wire.NoticeFromMetadata(n.Key, info.Metadata); err != nil {
-		a.cfg.Logger.Warn("an object lies where another should be stored: the other takes the next key",
+		a.cfg.Logger.Warn("the key is taken by another object; using the next key",
 			"instrument", n.Instrument, "key", n.Key, "error", err)
 		return wire.Notice{}, nil
 	}

@@ -128,7 +128,7 @@ func (a *Archive) lying(ctx context.Context, key string, digest wire.Digest) (wi
 	case err != nil || n.Digest == digest && n.Size != info.Size:
 		return n, info, fmt.Errorf("%s: %w", key, errReplaced)
 	case n.Digest != digest:
-		return n, info, fmt.Errorf("what lies under %s is not what claimed its name: %w", key, names.ErrConflict)
+		return n, info, fmt.Errorf("the object under %s is not the one that claimed its name: %w", key, names.ErrConflict)
 	}
 	return n, info, nil
 }
@@ -290,12 +290,12 @@ func (a *Archive) statusBucket(ctx context.Context) (jetstream.KeyValue, error) 
 // to close the record of the damage.
 func (a *Archive) repaired(ctx context.Context, n wire.Notice) {
 	a.metrics.restored.WithLabelValues(n.Instrument).Inc()
-	a.cfg.Logger.Warn("an object that the store had lost is stored again, from a duplicate",
+	a.cfg.Logger.Warn("restored an object from a duplicate: the store had lost it",
 		"instrument", n.Instrument, "object", n.ID, "name", n.Name)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.cfg.ShortWait)
 	defer cancel()
 	if err := a.closeDamage(ctx, n); err != nil {
-		a.cfg.Logger.Warn("the archivist could not be told that an object is whole again: its scrub will find out",
+		a.cfg.Logger.Warn("cannot notify the archivist that an object is whole again: its scrub will find out",
 			"instrument", n.Instrument, "object", n.ID, "error", err)
 	}
 }

@@ -31,7 +31,7 @@ var errUnstorable = errors.New("the store does not take the object")
 
 // errScratch: the volume gave back other bytes than were written to it. There is no
 // receipt, and the sender sends again.
-var errScratch = errors.New("what lay in scratch is not what was received: the volume's disk may be failing")
+var errScratch = errors.New("the bytes in scratch are not those received: the volume's disk may be failing")
 
 // errRefusesAll: the store refuses whatever it is sent. That is a matter of the store, of
 // what stands before it, or of the credentials.
@@ -126,7 +126,7 @@ func verifyEntry(e *spool.Entry) error {
 	}
 	err := damaged(e)
 	if errors.Is(err, spool.ErrCorrupt) {
-		err = fmt.Errorf("%w: it is not what was received", err)
+		err = fmt.Errorf("%w: its bytes are not those received", err)
 	}
 	return err
 }

@@ -187,7 +187,7 @@ func (q *Queue) commit(adding []addition) ([]Entry, error) {
 		return nil, errors.Join(failed...)
 	}
 	if err := q.sync(q.path(folderObjects)); err != nil {
-		failed = append(failed, fmt.Errorf("sync %s, without which nothing is taken: %w", q.path(folderObjects), err))
+		failed = append(failed, fmt.Errorf("sync %s (nothing is taken without it): %w", q.path(folderObjects), err))
 		entries, err := q.leave(entered)
 		return entries, errors.Join(append(failed, err)...)
 	}

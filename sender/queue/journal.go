@@ -260,7 +260,7 @@ func (q *Queue) Compact(present map[Key]struct{}, now time.Time) error {
 		return nil
 	}
 	if err := q.journal.compact(present, now); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("write the journal anew: %w", err)
+		return fmt.Errorf("rewrite the journal: %w", err)
 	}
 	return nil
 }

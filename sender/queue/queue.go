@@ -44,7 +44,7 @@ var (
 	// ErrInUse: another process has the queue.
 	ErrInUse = errors.New("another process uses the queue")
 	// ErrNoQueue: the folder holds something else.
-	ErrNoQueue = errors.New("the folder is not empty, and no queue")
+	ErrNoQueue = errors.New("the folder is not empty, and is not a queue")
 )
 
 // Config says where a queue is.

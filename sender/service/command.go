@@ -73,7 +73,7 @@ func (s *Spec) complete(prefix, args []string, parse func([]string) (Sender, err
 	s.Queue, s.Watch, s.Move, s.Secrets = sender.Queue, sender.Watch, sender.Move, sender.Secrets
 	for _, path := range slices.Concat([]string{s.Queue}, s.Watch, s.Secrets) {
 		if path != "" && !filepath.IsAbs(path) {
-			return usage.Errorf("a service is started elsewhere: write %s with its whole path", path)
+			return usage.Errorf("a service runs in another folder: give %s with its full path", path)
 		}
 	}
 	return nil
@@ -130,7 +130,7 @@ func uninstallCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !unitName.MatchString(s.Name) {
-				return usage.Errorf("--name %q is no name of a service", s.Name)
+				return usage.Errorf("--name %q is not the name of a service", s.Name)
 			}
 			return manager.uninstall(cmd.Context(), s.Name, cmd.OutOrStdout())
 		},

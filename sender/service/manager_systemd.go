@@ -39,7 +39,7 @@ func (m *manager) install(ctx context.Context, s Spec, out io.Writer) error {
 	}
 	if !m.noStart {
 		if _, err := exec.LookPath("systemctl"); err != nil {
-			return errors.New("this machine has no systemd: have it run what `service print` shows behind ExecStart=")
+			return errors.New("this machine has no systemd: have it run the command that `service print` shows after ExecStart=")
 		}
 	}
 	if err := s.makeQueue(); err != nil {

@@ -54,7 +54,7 @@ func (*manager) install(_ context.Context, s Spec, out io.Writer) error {
 	}
 	again := []mgr.RecoveryAction{{Type: mgr.ServiceRestart, Delay: 2 * time.Second}}
 	if err := errors.Join(service.SetRecoveryActions(again, 60), service.SetRecoveryActionsOnNonCrashFailures(true)); err != nil {
-		return fmt.Errorf("have service %s started again when it fails: %w", s.Name, err)
+		return fmt.Errorf("set service %s to restart when it fails: %w", s.Name, err)
 	}
 	// It is there already, for another sender or from an earlier time.
 	_ = eventlog.InstallAsEventCreate(eventSource, eventlog.Info|eventlog.Warning|eventlog.Error)

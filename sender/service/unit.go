@@ -53,13 +53,13 @@ func (s Spec) state() string {
 func (s Spec) check() error {
 	switch {
 	case !unitName.MatchString(s.Name):
-		return usage.Errorf("--name %q is no name of a service: letters, digits, - _ and . are", s.Name)
+		return usage.Errorf("--name %q is not the name of a service: use letters, digits, - _ and .", s.Name)
 	case s.Queue == "" || len(s.Watch) == 0:
 		return usage.Errorf("a service needs --watch and --queue: %s send service print -- --to gateway.example:30101 --watch /data --queue /var/lib/substorm-send", "substorm")
 	}
 	for _, arg := range append([]string{s.Program}, s.Args...) {
 		if strings.ContainsAny(arg, "\n\r\x00") {
-			return usage.Errorf("argument %q has a line break, which no unit file takes", arg)
+			return usage.Errorf("argument %q has a line break, which a unit file cannot hold", arg)
 		}
 	}
 	return nil
@@ -72,11 +72,11 @@ func (s Spec) checkUnit() error {
 	}
 	switch {
 	case s.User != "" && !userName.MatchString(s.User):
-		return usage.Errorf("--user %q is no name of a user", s.User)
+		return usage.Errorf("--user %q is not the name of a user", s.User)
 	case s.User == "" && s.Move:
-		return usage.Errorf("--take move needs --user, somebody who may remove files of the watched folders")
+		return usage.Errorf("--take move needs --user, a user who may remove files of the watched folders")
 	case s.User == "" && s.state() == "":
-		return usage.Errorf("the queue %s needs --user, who owns it; below %s it needs none", s.Queue, stateFolder)
+		return usage.Errorf("the queue %s needs --user, its owner; a queue below %s needs none", s.Queue, stateFolder)
 	}
 	return nil
 }

@@ -93,14 +93,14 @@ func TestSystemdUnderstands(t *testing.T) {
 func TestWhatCannotWork(t *testing.T) {
 	good := specs["user-of-its-own"]
 	for says, change := range map[string]func(*Spec){
-		"--name":     func(s *Spec) { s.Name = "../etc" },
-		"no name of": func(s *Spec) { s.User = "a b" },
-		"--watch":    func(s *Spec) { s.Watch = nil },
-		"--queue":    func(s *Spec) { s.Queue = "" },
-		"line break": func(s *Spec) { s.Args = append(s.Args, "a\nExecStart=/bin/sh") },
-		"may remove": func(s *Spec) { s.Move = true },
-		"owns it":    func(s *Spec) { s.Queue = "/data/queue" },
-		"below":      func(s *Spec) { s.Queue = "/var/lib/../../data" },
+		"--name":          func(s *Spec) { s.Name = "../etc" },
+		"not the name of": func(s *Spec) { s.User = "a b" },
+		"--watch":         func(s *Spec) { s.Watch = nil },
+		"--queue":         func(s *Spec) { s.Queue = "" },
+		"line break":      func(s *Spec) { s.Args = append(s.Args, "a\nExecStart=/bin/sh") },
+		"may remove":      func(s *Spec) { s.Move = true },
+		"its owner":       func(s *Spec) { s.Queue = "/data/queue" },
+		"below":           func(s *Spec) { s.Queue = "/var/lib/../../data" },
 	} {
 		s := good
 		change(&s)

@@ -43,7 +43,7 @@ var verdicts = map[wire.Cause]verdict{
 	wire.CauseBadCertificate:     {http.StatusForbidden, 0, "show a certificate of the pool's client authorities, with a name that the Instrument declares"},
 	wire.CauseTLSHandshake:       {http.StatusForbidden, 0, "send over TLS where http.tls says so, and only there"},
 	wire.CauseCrossOrigin:        {http.StatusForbidden, 0, ""},
-	wire.CauseRateLimited:        {http.StatusTooManyRequests, retrySoon, "send fewer a second, or raise limits.objectsPerSecond"},
+	wire.CauseRateLimited:        {http.StatusTooManyRequests, retrySoon, "send fewer objects a second, or raise limits.objectsPerSecond"},
 	wire.CauseStalled:            {http.StatusRequestTimeout, 0, "send again, without pauses longer than http.idleTimeout"},
 	wire.CauseTooOld:             {http.StatusRequestTimeout, 0, "send again faster, or by tus, or raise http.maxAge"},
 	wire.CauseNameConflict:       {http.StatusConflict, 0, "choose another name, or set archive.versions: Keep"},
@@ -52,7 +52,7 @@ var verdicts = map[wire.Cause]verdict{
 	wire.CauseObjectTooLarge:     {http.StatusRequestEntityTooLarge, 0, "send smaller objects, or raise limits.maxObjectSize"},
 	wire.CauseTooManyConnections: {http.StatusTooManyRequests, retrySoon, "send fewer at a time, or raise limits.maxConnections"},
 	wire.CauseDisplaced:          {http.StatusTooManyRequests, retrySoon, "limits.maxConnections requests are open, and this one was slow, or its address had the most: send fewer at a time"},
-	wire.CauseEmpty:              {http.StatusBadRequest, 0, "an object has at least one byte, and a body Content-Length or chunks (HTTP/1.1)"},
+	wire.CauseEmpty:              {http.StatusBadRequest, 0, "send at least one byte, with Content-Length or in chunks (HTTP/1.1)"},
 	wire.CauseReset:              {http.StatusBadRequest, 0, "the body ended early: send again"},
 }
 
@@ -185,7 +185,7 @@ func (q *request) answerReceipt(status int, kept store.Kept) {
 	_ = q.control.SetWriteDeadline(time.Now().Add(answerTimeout))
 	q.w.WriteHeader(status)
 	if err := q.control.Flush(); err != nil {
-		q.server.cfg.Logger.Warn("receipt not delivered: the object is safe, and a duplicate of it is told",
+		q.server.cfg.Logger.Warn("receipt not delivered: the object is safe, and a repeat of it will be recognized as a duplicate",
 			"instrument", q.name(), "source", q.source, "sha256", kept.Digest.String(), "error", err)
 		return
 	}

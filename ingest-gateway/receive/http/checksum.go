@@ -41,13 +41,13 @@ func (q *request) checksums() (sums []*checksum, object *wire.Digest, err error)
 		make, known := algorithms[algorithm]
 		want, err := base64.StdEncoding.DecodeString(coded)
 		if !known || err != nil {
-			return nil, nil, fmt.Errorf("Upload-Checksum %.100q is not sha1 or sha256, and the checksum in base64", header)
+			return nil, nil, fmt.Errorf("Upload-Checksum %.100q must be sha1 or sha256, and the checksum in base64", header)
 		}
 		sums = append(sums, &checksum{make(), "Upload-Checksum", want, statusChecksumMismatch})
 	}
 	for _, name := range digestHeaders {
 		if _, later := q.r.Trailer[name]; later {
-			return nil, nil, fmt.Errorf("Trailer: send %s of an upload's bytes before them, as a header", name)
+			return nil, nil, fmt.Errorf("Trailer: send %s as a header, before the bytes of the upload", name)
 		}
 	}
 	said, err := digestsOf(q.r.Header)

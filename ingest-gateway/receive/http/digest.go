@@ -47,7 +47,7 @@ func digestsOf(h http.Header) (digests, error) {
 func parseDigest(lines []string) (d wire.Digest, found bool, err error) {
 	dictionary, err := httpsfv.UnmarshalDictionary(lines)
 	if err != nil {
-		return d, false, fmt.Errorf("%.200q is no dictionary such as sha-256=:<base64>: (RFC 9530): %v", strings.Join(lines, ", "), err)
+		return d, false, fmt.Errorf("%.200q is not a dictionary such as sha-256=:<base64>: (RFC 9530): %v", strings.Join(lines, ", "), err)
 	}
 	for _, name := range dictionary.Names() {
 		member, _ := dictionary.Get(name)

@@ -37,7 +37,7 @@ func (s *Server) ListenMirror(address string) error {
 	}
 	l, err := listen.OpenAddress(&listen.Config{Protocol: wire.ProtocolHTTP, Slots: s.cfg.Slots, Logger: s.cfg.Logger}, address)
 	if err != nil {
-		return fmt.Errorf("runs of mirrors cannot be received from: %w", err)
+		return fmt.Errorf("listen for runs of mirrors: %w", err)
 	}
 	s.mirror = &mirror{port: l.Port, certificate: shown, http: s.newHTTP(http.HandlerFunc(s.serveMirrored))}
 	cfg := shown.Server()
@@ -71,7 +71,7 @@ func (s *Server) serveMirrored(w http.ResponseWriter, r *http.Request) {
 	partner, instrument, ok := wire.ParseMirroredPath(r.URL.Path)
 	switch {
 	case !ok:
-		q.refuseUnread(wire.CauseUnknownInstrument, fmt.Errorf("runs of mirrors send to %s", wire.MirroredPath("<partner>", "<instrument>")))
+		q.refuseUnread(wire.CauseUnknownInstrument, fmt.Errorf("runs of mirrors must send to %s", wire.MirroredPath("<partner>", "<instrument>")))
 		return
 	case r.Method != http.MethodPut:
 		q.notAllowed(http.MethodPut)

@@ -141,10 +141,10 @@ func (q *request) readHeader(name string) (mediaType string, wanted digests, err
 // wanted are the digests that an object must have, whose bytes are the body as it is.
 func (q *request) wanted() (digests, error) {
 	if q.r.Header.Get("Content-Range") != "" {
-		return nil, errors.New("Content-Range: an object is sent whole, or in parts by tus")
+		return nil, errors.New("Content-Range is not supported: send the object whole, or in parts by tus")
 	}
 	if said := q.r.Header.Get("Content-Encoding"); said != "" && said != "identity" {
-		return nil, fmt.Errorf("Content-Encoding %.40q: an object is kept as it is sent: send it plain, or say its own Content-Type", said)
+		return nil, fmt.Errorf("Content-Encoding %.40q is not supported, as objects are kept as they are sent: send the object without encoding, or with the Content-Type of the encoded bytes", said)
 	}
 	return digestsOf(q.r.Header)
 }
@@ -159,7 +159,7 @@ func mediaTypeOf(h http.Header) (string, error) {
 	mediaType, _, err := mime.ParseMediaType(said)
 	switch {
 	case err != nil || len(said) > maxMediaType || strings.ContainsFunc(said, func(r rune) bool { return r < ' ' || r > '~' }):
-		return "", fmt.Errorf("Content-Type %.200q is no media type of at most %d bytes", said, maxMediaType)
+		return "", fmt.Errorf("Content-Type %.200q is not a media type of at most %d bytes", said, maxMediaType)
 	case mediaType == "application/x-www-form-urlencoded":
 		return "", nil
 	case strings.HasPrefix(mediaType, "multipart/"):

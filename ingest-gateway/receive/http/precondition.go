@@ -22,7 +22,7 @@ const (
 	anyTag = "*"
 )
 
-var errPrecondition = errors.New("the name has not what If-Match or If-None-Match says, so nothing was stored: ask for its ETag, and send again")
+var errPrecondition = errors.New("the name does not meet If-Match or If-None-Match, so nothing was stored: ask for its ETag, and send again")
 
 // tags is the syntax of both headers: any, or a list of entity tags, in which a proxy leaves empty elements (RFC 9110, 5.6.1 and 8.8.3).
 var tags = regexp.MustCompile(`^[ \t]*\*[ \t]*$|^[ \t,]*(W/)?"[!#-~\x80-\xff]*"([ \t]*,[ \t,]*(W/)?"[!#-~\x80-\xff]*")*[ \t,]*$`)

@@ -122,7 +122,7 @@ func (s *Server) serve(l *listen.Listener) {
 func (s *Server) serveFrom(h *http.Server, l *listen.Listener, secure func(*conn) net.Conn) {
 	err := h.Serve(&listener{Listener: l, server: s, secure: secure})
 	if !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
-		s.cfg.Logger.Error("a port is not received from any more", "address", l.Addr().String(), "error", err)
+		s.cfg.Logger.Error("stopped receiving on a port", "address", l.Addr().String(), "error", err)
 	}
 }
 

@@ -83,7 +83,7 @@ func (q *request) failUpload(status int, cause wire.Cause, err error) {
 	q.server.cfg.Refusals.Say(q.name(), cause, q.source, 0, err)
 	v := verdict{status: status}
 	if status == http.StatusServiceUnavailable {
-		v.retryAfter, err = retryAway, errors.New("what was sent is not safe here: ask for the offset (HEAD), and go on from there")
+		v.retryAfter, err = retryAway, errors.New("the bytes sent are not safe here: ask for the offset (HEAD), and go on from there")
 	}
 	q.answerProblem(v, cause, q.r.URL.Path+": "+err.Error())
 }
@@ -123,7 +123,7 @@ func (q *request) createUpload() {
 		return
 	}
 	if info.Length > q.limit() {
-		q.failUpload(http.StatusRequestEntityTooLarge, wire.CauseObjectTooLarge, fmt.Errorf("%d bytes, %d may be", info.Length, q.limit()))
+		q.failUpload(http.StatusRequestEntityTooLarge, wire.CauseObjectTooLarge, fmt.Errorf("the upload has %d bytes, more than the limit of %d", info.Length, q.limit()))
 		return
 	}
 	if !q.mayBegin() {
@@ -151,14 +151,14 @@ func (q *request) readUploadHeader() (wire.UploadInfo, error) {
 		Metadata: q.r.Header.Get("Upload-Metadata"), CreatedAt: time.Now().UTC(), ExpiryMillis: q.listener.UploadExpiry.Milliseconds(),
 	}
 	if q.r.Header.Get("Upload-Concat") != "" {
-		return info, errors.New("Upload-Concat: parts are not put together here: send the object as one upload")
+		return info, errors.New("Upload-Concat is not supported: send the object as one upload")
 	}
 	if err := checkConditions(q.r.Header); err != nil {
 		return info, err
 	}
 	info.NoneMatch, info.Match = strings.Join(q.r.Header.Values(headerNoneMatch), ","), strings.Join(q.r.Header.Values(headerMatch), ",")
 	if n := len(info.NoneMatch) + len(info.Match); n > maxUploadMetadata {
-		return info, fmt.Errorf("%s and %s of %d bytes, there may be %d", headerNoneMatch, headerMatch, n, maxUploadMetadata)
+		return info, fmt.Errorf("%s and %s have %d bytes, more than the limit of %d", headerNoneMatch, headerMatch, n, maxUploadMetadata)
 	}
 	said := q.r.Header.Get(headerLength)
 	deferred := q.r.Header.Get(headerDefer)
@@ -169,7 +169,7 @@ func (q *request) readUploadHeader() (wire.UploadInfo, error) {
 			return info, err
 		}
 	case deferred != "1" || said != "":
-		return info, fmt.Errorf("%s is 1, and then there is no %s", headerDefer, headerLength)
+		return info, fmt.Errorf("%s must be 1, and excludes %s", headerDefer, headerLength)
 	default:
 		info.Deferred = true
 	}
@@ -199,7 +199,7 @@ var errNoBytes = errors.New("an object has at least one byte: leave empty files 
 func parseLength(said string) (int64, error) {
 	length, err := digits(said)
 	if err != nil {
-		return 0, fmt.Errorf("%s %.40q is no number of bytes; where it is not known yet, say %s: 1", headerLength, said, headerDefer)
+		return 0, fmt.Errorf("%s %.40q is not a number of bytes; if the length is not known yet, send %s: 1", headerLength, said, headerDefer)
 	}
 	return length, nil
 }
@@ -221,13 +221,13 @@ func parseUploadMetadata(header string) (map[string]string, error) {
 		return said, nil
 	}
 	if len(header) > maxUploadMetadata {
-		return nil, fmt.Errorf("Upload-Metadata of %d bytes, there may be %d", len(header), maxUploadMetadata)
+		return nil, fmt.Errorf("Upload-Metadata has %d bytes, more than the limit of %d", len(header), maxUploadMetadata)
 	}
 	for pair := range strings.SplitSeq(header, ",") {
 		key, coded, _ := strings.Cut(strings.TrimSpace(pair), " ")
 		value, err := base64.StdEncoding.DecodeString(strings.TrimSpace(coded))
 		if _, twice := said[key]; err != nil || key == "" || twice {
-			return nil, fmt.Errorf("Upload-Metadata: %.100q is no key, used once, and its value in base64", pair)
+			return nil, fmt.Errorf("Upload-Metadata: %.100q must be a key, used once, and its value in base64", pair)
 		}
 		said[key] = string(value)
 	}
@@ -250,7 +250,7 @@ func (q *request) patchUpload(u *upload) {
 	case q.r.Header.Get("Content-Type") != offsetStream:
 		q.failUpload(http.StatusUnsupportedMediaType, wire.CauseBadRequest, errors.New("Content-Type must be "+offsetStream))
 	case err != nil:
-		q.failUpload(http.StatusBadRequest, wire.CauseBadRequest, fmt.Errorf("%s %.40q is no number of bytes", headerOffset, q.r.Header.Get(headerOffset)))
+		q.failUpload(http.StatusBadRequest, wire.CauseBadRequest, fmt.Errorf("%s %.40q is not a number of bytes", headerOffset, q.r.Header.Get(headerOffset)))
 	case offset != u.offset:
 		q.w.Header().Set(headerOffset, strconv.FormatInt(u.offset, 10))
 		q.failUpload(http.StatusConflict, wire.CauseBadRequest, fmt.Errorf("%s is %d, and %d bytes have arrived: go on from there", headerOffset, offset, u.offset))
@@ -268,7 +268,7 @@ func (q *request) patchUpload(u *upload) {
 func (q *request) takeBytes(u *upload, status int) {
 	sums, object, err := q.checksums()
 	if first := u.info.Digest; err == nil && object != nil && first != nil && *object != *first {
-		err = fmt.Errorf("Repr-Digest says sha-256 %s, and said %s when the upload began: it is that of the whole object", object, first)
+		err = fmt.Errorf("Repr-Digest says sha-256 %s, but said %s when the upload began: send the digest of the whole object", object, first)
 	}
 	if err != nil {
 		q.failUpload(http.StatusBadRequest, wire.CauseBadRequest, err)
@@ -288,7 +288,7 @@ func (q *request) takeBytes(u *upload, status int) {
 		left = u.info.Length - u.offset
 	}
 	if q.r.ContentLength > left {
-		q.failUpload(http.StatusRequestEntityTooLarge, wire.CauseObjectTooLarge, fmt.Errorf("%d bytes more than %s says, or limits.maxObjectSize", q.r.ContentLength-left, headerLength))
+		q.failUpload(http.StatusRequestEntityTooLarge, wire.CauseObjectTooLarge, fmt.Errorf("%d bytes more than %s or limits.maxObjectSize allows", q.r.ContentLength-left, headerLength))
 		return
 	}
 	u.remove(q.server.ctx, u.orphans)
@@ -301,11 +301,11 @@ func (q *request) takeBytes(u *upload, status int) {
 	case err != nil:
 		q.failUploadBy(err)
 	case cause == wire.CauseObjectTooLarge:
-		q.failUpload(http.StatusRequestEntityTooLarge, cause, fmt.Errorf("more bytes than %s says, or limits.maxObjectSize", headerLength))
+		q.failUpload(http.StatusRequestEntityTooLarge, cause, fmt.Errorf("more bytes than %s or limits.maxObjectSize allows", headerLength))
 	case cause != "":
 		q.refuse(cause, p.size, readErr)
 	case wrong != nil:
-		q.failUpload(wrong.status, wire.CauseDigestMismatch, fmt.Errorf("the bytes that arrived have not the checksum of %s: send them again", wrong.header))
+		q.failUpload(wrong.status, wire.CauseDigestMismatch, fmt.Errorf("the bytes that arrived do not have the checksum of %s: send them again", wrong.header))
 	case u.whole():
 		q.finishUpload(u, status, object)
 	default:
@@ -327,7 +327,7 @@ func (q *request) takeLength(u *upload) bool {
 	case length == 0:
 		q.failUpload(http.StatusBadRequest, wire.CauseEmpty, errNoBytes)
 	case length > q.limit():
-		q.failUpload(http.StatusRequestEntityTooLarge, wire.CauseObjectTooLarge, fmt.Errorf("%d bytes, %d may be", length, q.limit()))
+		q.failUpload(http.StatusRequestEntityTooLarge, wire.CauseObjectTooLarge, fmt.Errorf("the upload has %d bytes, more than the limit of %d", length, q.limit()))
 	case length < u.offset:
 		q.failUpload(http.StatusBadRequest, wire.CauseBadRequest, fmt.Errorf("%s is %d, and %d bytes have arrived", headerLength, length, u.offset))
 	default:
@@ -447,7 +447,7 @@ func (q *request) finishUpload(u *upload, status int, said *wire.Digest) {
 }
 
 func otherObject(said, is wire.Digest) error {
-	return fmt.Errorf("Repr-Digest said sha-256 %s, and the bytes that arrived have %s: begin anew", said, is)
+	return fmt.Errorf("Repr-Digest said sha-256 %s, but the bytes that arrived have %s: start the upload again", said, is)
 }
 
 // failOther answers that an upload's object is another than its sender said. If only the

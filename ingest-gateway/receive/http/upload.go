@@ -19,7 +19,7 @@ import (
 const maxUploadFile = 64 << 10
 
 // errNoUpload says that there is no upload of that id, or no more.
-var errNoUpload = errors.New("there is no such upload, or no more: begin anew")
+var errNoUpload = errors.New("the upload does not exist, or no longer exists: start a new one")
 
 // errWaits says that the object of an upload is neither in the store nor listed: it
 // may be in a spool.
@@ -204,7 +204,7 @@ func (u *upload) finished(ctx context.Context, r wire.Record) {
 	}
 	if err != nil && !errors.Is(err, objectstore.ErrExists) {
 		// Whoever asks again has it made again, and told from the first by its bytes.
-		u.server.cfg.Logger.Warn("an upload is in the archive, and not marked so", "instrument", u.instrument, "upload", u.id, "error", err)
+		u.server.cfg.Logger.Warn("cannot mark an upload in the archive as finished", "instrument", u.instrument, "upload", u.id, "error", err)
 		return
 	}
 	u.remove(ctx, append(u.pieces, u.orphans...))
@@ -255,7 +255,7 @@ func (u *upload) stands(ctx context.Context, done wire.UploadDone) error {
 func (u *upload) remove(ctx context.Context, pieces []run) {
 	for _, p := range pieces {
 		if err := u.server.cfg.Objects.Delete(ctx, p.key); err != nil {
-			u.server.cfg.Logger.Warn("pieces of an upload are left to the sweep", "instrument", u.instrument, "upload", u.id, "error", err)
+			u.server.cfg.Logger.Warn("cannot remove pieces of an upload: the sweep will remove them", "instrument", u.instrument, "upload", u.id, "error", err)
 			return
 		}
 	}

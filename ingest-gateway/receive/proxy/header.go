@@ -26,7 +26,7 @@ const (
 
 var signature = []byte("\r\n\r\n\x00\r\nQUIT\n")
 
-var errNoHeader = errors.New("what came is no header of PROXY version 2")
+var errNoHeader = errors.New("the connection does not begin with a PROXY version 2 header")
 
 // header says for whom a proxy speaks.
 type header struct {
@@ -50,7 +50,7 @@ func readHeader(r io.Reader) (header, error) {
 	}
 	length := int(binary.BigEndian.Uint16(fixed[fixedSize-2:]))
 	if length > maxRest {
-		return header{}, fmt.Errorf("a header of PROXY version 2 with %d bytes, and at most %d are read", length, maxRest)
+		return header{}, fmt.Errorf("the PROXY version 2 header has %d bytes, more than the limit of %d", length, maxRest)
 	}
 	whole := make([]byte, fixedSize+length)
 	copy(whole, fixed)
@@ -74,7 +74,7 @@ func parse(whole []byte) (header, error) {
 	}
 	source, destination, ok := h.TCPAddrs()
 	if !ok {
-		return header{}, errors.New("PROXY header of something else than a TCP connection")
+		return header{}, errors.New("the PROXY header is not that of a TCP connection")
 	}
 	got := header{source: source.AddrPort(), destination: destination.AddrPort()}
 	if !got.source.Addr().IsValid() || got.destination.Port() == 0 {

@@ -100,7 +100,7 @@ func (c *connection) acknowledge(receipt wire.Receipt, receivedAt time.Time) err
 
 // undelivered logs a receipt that its sender will not get.
 func (c *connection) undelivered(receipt wire.Receipt, err error) {
-	c.server.cfg.Logger.Warn("receipt not delivered: the object is stored, and what is sent again will be marked as a duplicate",
+	c.server.cfg.Logger.Warn("receipt not delivered: the object is stored, and a repeat of it will be marked as a duplicate",
 		"instrument", c.accepted.Instrument.Name, "source", c.source, "sha256", receipt.Digest.String(), "error", err)
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	errHTTP = errors.New("a request of HTTP came to a port of raw TCP, and would have become an object: send it to a listener with protocol HTTP, on a port of its own")
+	errHTTP = errors.New("an HTTP request came to a port of raw TCP, and would have become an object: send it to a listener with protocol HTTP, on a port of its own")
 	errTLS  = errors.New("a TLS hello came to a port of plain TCP: set tcp.tls of the listener, or send without TLS")
 )
 

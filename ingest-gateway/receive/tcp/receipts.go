@@ -126,7 +126,7 @@ func (r *receipts) close() bool {
 	close(r.queue)
 	r.written.Wait()
 	if r.unsaid > 0 {
-		r.c.server.cfg.Logger.Warn("receipts not delivered: the objects are stored, and what is sent again will be marked as a duplicate",
+		r.c.server.cfg.Logger.Warn("receipts not delivered: the objects are stored, and repeats of them will be marked as duplicates",
 			"instrument", r.c.accepted.Instrument.Name, "source", r.c.source, "objects", r.unsaid, "cause", r.failed())
 	}
 	return r.failed() == ""

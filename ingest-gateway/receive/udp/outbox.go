@@ -163,7 +163,7 @@ func (r *Receiver) publish(ctx context.Context) {
 func (r *Receiver) awaitSpace(ctx context.Context) bool {
 	for r.cfg.NoSpace != nil && r.cfg.NoSpace() {
 		if !r.outbox.noSpace.Swap(true) {
-			r.log.Error("telemetry waits, and is dropped", "error", diskbudget.ErrUsedUp)
+			r.log.Error("telemetry waits in memory, and is dropped once memory is full", "error", diskbudget.ErrUsedUp)
 		}
 		if !retry.Sleep(ctx, fullPause) {
 			return false

@@ -106,7 +106,10 @@ func (s *bucketSender) send(name string, object []byte) bool {
 		method = http.MethodPost
 	}
 	var r reply
-	for deadline := time.Now().Add(patience); s.t.Context().Err() == nil && time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for range testenv.Attempts() {
+		if s.t.Context().Err() != nil {
+			break
+		}
 		r = ask(method, in(s.http, "camera", name), bytes.NewReader(object))
 		switch {
 		case r.err != nil || r.status == http.StatusServiceUnavailable:
@@ -236,7 +239,6 @@ func (s *bucketSender) check(after string) {
 	s.t.Helper()
 	receipts, sent := s.sent(), s.datagrams.Load()
 	await(s.t, "after the loss of "+after+" all is listed once", func() (bool, string) {
-		time.Sleep(100 * time.Millisecond)
 		objects, datagrams := s.listed()
 		missing, twice := 0, 0
 		for object := range receipts {

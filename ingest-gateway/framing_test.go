@@ -113,7 +113,7 @@ func TestFramings(t *testing.T) {
 		object := []byte("a slow one")
 		for _, b := range prefixed(object, nil) {
 			d.write([]byte{b})
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // so that each is read by itself
 		}
 		d.stored(object)
 		d.write(prefixed([]byte("cut off"))[:9])

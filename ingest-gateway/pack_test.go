@@ -40,7 +40,7 @@ func (s *swarm) run(t *testing.T) {
 					s.list.receipted(object)
 				}
 				if all = all[n:]; len(all) > 0 {
-					time.Sleep(100 * time.Millisecond)
+					time.Sleep(100 * time.Millisecond) // senders pause before they connect again
 				}
 			}
 			if len(all) > 0 {

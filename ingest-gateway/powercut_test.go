@@ -169,7 +169,7 @@ func (f *field) sendUntil(t *testing.T, from uint64, stop <-chan struct{}) {
 		for !over() {
 			f.datagrams++
 			_, _ = conn.Write(binary.BigEndian.AppendUint64(random(f.datagrams, 180), f.datagrams))
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // the pace of an instrument
 		}
 	})
 	senders.Wait()
@@ -281,7 +281,7 @@ func (h *house) sendThroughCut(t *testing.T, g *gateway, f *field) {
 		n := f.receipts()
 		return n >= 50, fmt.Sprint(n)
 	})
-	time.Sleep(rand.N(3 * time.Second))
+	time.Sleep(rand.N(3 * time.Second)) // the power goes at any moment
 	g.signal(9)
 	close(stop)
 	sending.Wait()

@@ -128,7 +128,7 @@ func TestQuarantine(t *testing.T) {
 		if _, err := conn.Write(random(uint64(100+i), size)); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // so that the kernel's buffer loses none
 	}
 	var segment string
 	await(t, "a segment is kept", func() (bool, string) {
@@ -211,7 +211,7 @@ func TestQuarantineAway(t *testing.T) {
 				t.Fatal(err)
 			}
 			sent++
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // so that the kernel's buffer loses none
 		}
 	}
 	series := func(cause wire.Cause) string {

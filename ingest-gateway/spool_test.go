@@ -193,13 +193,13 @@ func TestKillBeforeDrained(t *testing.T) {
 			again()
 			receipt(10)
 			again()
-			l.nats.Start() // what is stored may be announced, and nothing is stored
-			time.Sleep(time.Duration(rand.IntN(1000)) * time.Millisecond)
+			l.nats.Start()                                                // what is stored may be announced, and nothing is stored
+			time.Sleep(time.Duration(rand.IntN(1000)) * time.Millisecond) // it is killed at any moment
 			again()
 			receipt(3)
 			l.minio.Start()
 			for range 4 { // while it drains
-				time.Sleep(time.Duration(rand.IntN(400)) * time.Millisecond)
+				time.Sleep(time.Duration(rand.IntN(400)) * time.Millisecond) // at any moment
 				again()
 				receipt(3)
 			}

@@ -17,9 +17,6 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// patience is how long a test waits for what must come.
-const patience = testenv.Patience
-
 func newHub() *Hub {
 	return New(Config{Site: "hub", Registry: intake.NewRegistry(), Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})
 }
@@ -72,18 +69,20 @@ func TestRequestsLapse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for end := time.Now().Add(patience); h.stands("once") == 0; time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("what is asked for is never known")
+	testenv.Await(t, "what is asked for is known", func() bool {
+		if h.stands("once") > 0 {
+			return true
 		}
 		ask("once")
-	}
-	for end := time.Now().Add(patience); h.stands("once") > 0; time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("what nobody renews stands")
+		return false
+	})
+	testenv.Await(t, "what nobody renews lapses", func() bool {
+		if h.stands("once") == 0 {
+			return true
 		}
 		ask("again")
-	}
+		return false
+	})
 	if h.stands("again") != 1 {
 		t.Error("what is renewed does not stand")
 	}

@@ -66,7 +66,7 @@ func awaitEntry(t *testing.T, js jetstream.JetStream, instrument string, day wir
 		t.Fatal(err)
 	}
 	var e wire.LedgerEntry
-	for deadline := time.Now().Add(testenv.Patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for range testenv.Attempts() {
 		v, err := kv.Get(t.Context(), wire.LedgerKey(instrument, day, step, gateway))
 		if err != nil {
 			continue
@@ -80,6 +80,20 @@ func awaitEntry(t *testing.T, js jetstream.JetStream, instrument string, day wir
 	}
 	t.Fatalf("%s of %s on %s is %+v", step, instrument, day, e)
 	return e
+}
+
+// awaitEnded waits until what ended is written on a volume, and the ledger has all of it.
+func awaitEnded(t *testing.T, dir string) {
+	t.Helper()
+	var ended []byte
+	var err error
+	for range testenv.Attempts() {
+		ended, err = os.ReadFile(filepath.Join(dir, "ended.json"))
+		if err == nil && strings.Contains(string(ended), `"epoch"`) { // that of the ledger which has it
+			return
+		}
+	}
+	t.Fatalf("what ended was not written: %s %v", ended, err)
 }
 
 // TestDayForgottenAndBack: a day that was dropped from memory and is counted in again goes on where it was.
@@ -97,14 +111,12 @@ func TestDayForgottenAndBack(t *testing.T) {
 	first := awaitEntry(t, js, camera, day, wire.StepReceived, func(e wire.LedgerEntry) bool {
 		return e.Incarnations["one"].Objects == 3 && e.Incarnations["one"].Acknowledged == 3 && e.Incarnations["one"].Dropped != nil
 	})
-	for deadline := time.Now().Add(testenv.Patience); g.ledger.Cells() > 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the day stays in memory")
-		}
+	testenv.Await(t, "the day leaves memory", func() bool {
 		if err := g.ledger.Prune(time.Now().Add(72 * time.Hour)); err != nil {
 			t.Fatal(err)
 		}
-	}
+		return g.ledger.Cells() == 0
+	})
 	g.announceObjects(t, "after", 2, old)
 	g.ledger.Unfinished(camera, old, wire.CauseReset, 7)
 	both := awaitEntry(t, js, camera, day, wire.StepReceived, func(e wire.LedgerEntry) bool {
@@ -220,15 +232,7 @@ func TestKilledWhileItCloses(t *testing.T) {
 	one.announceObjects(t, "one", 1, now)
 	one.vanish(t)
 	two := open(t, server, dir, "two")
-	for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(10 * time.Millisecond) {
-		ended, err := os.ReadFile(filepath.Join(dir, "ended.json"))
-		if err == nil && strings.Contains(string(ended), `"epoch"`) { // of the ledger that has all of one's
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("what ended was not written: %s %v", ended, err)
-		}
-	}
+	awaitEnded(t, dir)
 	two.vanish(t)
 	two.ledger.ObjectBegun(sounder, now)
 	two.ledger.Received(sounder, now, 7, wire.Digest{1})
@@ -236,14 +240,10 @@ func TestKilledWhileItCloses(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	closed := make(chan error, 1)
 	go func() { closed <- two.ledger.Close(ctx) }()
-	for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(10 * time.Millisecond) {
-		if _, err := os.Stat(filepath.Join(dir, "two.counters")); os.IsNotExist(err) {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the counters stay")
-		}
-	}
+	testenv.Await(t, "the counters are removed", func() bool {
+		_, err := os.Stat(filepath.Join(dir, "two.counters"))
+		return os.IsNotExist(err)
+	})
 	killed := t.TempDir() // the volume as a kill leaves it
 	if err := os.CopyFS(killed, os.DirFS(dir)); err != nil {
 		t.Fatal(err)
@@ -283,20 +283,20 @@ func TestLedgerMadeAnew(t *testing.T) {
 		})
 		awaitEntry(t, js, camera, wire.DayOf(now.Add(-24*time.Hour)), wire.StepReceived, func(e wire.LedgerEntry) bool { return e.Incarnations["two"].Objects == 2 })
 	}
-	all()
-	if err := js.DeleteKeyValue(t.Context(), wire.LedgerBucket(site)); err != nil {
-		t.Fatal(err)
+	makeAnew := func() {
+		t.Helper()
+		if err := js.DeleteKeyValue(t.Context(), wire.LedgerBucket(site)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Millisecond) // a stream's epoch is the millisecond of its creation
+		testenv.CreateSite(t, js, site)
 	}
-	time.Sleep(2 * time.Millisecond) // a stream's epoch is the millisecond of its creation
-	testenv.CreateSite(t, js, site)
+	all()
+	makeAnew()
 	all()
 	// The same, while the gateway is away: the next incarnation knows it from the volume.
 	g.vanish(t)
-	if err := js.DeleteKeyValue(t.Context(), wire.LedgerBucket(site)); err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(2 * time.Millisecond)
-	testenv.CreateSite(t, js, site)
+	makeAnew()
 	h := open(t, server, dir, "three")
 	defer h.close()
 	all()

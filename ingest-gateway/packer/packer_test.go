@@ -19,6 +19,7 @@ import (
 	"github.com/substorm/substorm/ingest-gateway/intake/memory"
 	"github.com/substorm/substorm/internal/bucket"
 	"github.com/substorm/substorm/internal/pack"
+	"github.com/substorm/substorm/internal/testenv"
 	"github.com/substorm/substorm/internal/wire"
 )
 
@@ -177,7 +178,11 @@ func TestBusyStore(t *testing.T) {
 	second := b.add(t, "two", sampleTime)
 	two := b.next(t) // after maxAge
 	third := b.add(t, "three", sampleTime)
-	time.Sleep(2 * maxAge)
+	testenv.Await(t, "the third pack is old enough, or is sent", func() bool {
+		b.Packer.mu.Lock()
+		defer b.Packer.mu.Unlock()
+		return b.Packer.due || len(b.puts) > 0
+	})
 	b.none(t) // two are on their way already
 	arrived(t, one, nil, first)
 	three := b.next(t)

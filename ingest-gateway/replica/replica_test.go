@@ -24,8 +24,6 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-const enough = testenv.Patience
-
 func random(seed byte, n int) []byte {
 	b := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{seed}).Read(b)
@@ -119,16 +117,6 @@ func (k *keeper) kept() (objects int64) {
 	return objects
 }
 
-func await(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(enough); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if ok() {
-			return
-		}
-	}
-	t.Fatalf("not within %v: %s", enough, what)
-}
-
 // Copies of any size are kept across a restart, once, and forgotten when they
 // are archived.
 func TestCopies(t *testing.T) {
@@ -160,7 +148,7 @@ func TestCopies(t *testing.T) {
 	for _, n := range notices {
 		p.Done("north-1", n.ID)
 	}
-	await(t, "nothing is kept", func() bool { return k.kept() == 0 })
+	testenv.Await(t, "nothing is kept", func() bool { return k.kept() == 0 })
 }
 
 // More large objects at a time than the peer has memory for: none waits for
@@ -341,7 +329,7 @@ func TestWhenCopiesDrain(t *testing.T) {
 		}()
 		if c.goes {
 			<-brought
-			await(t, name+": nothing is kept", func() bool { return k.kept() == 0 })
+			testenv.Await(t, name+": nothing is kept", func() bool { return k.kept() == 0 })
 		} else {
 			for range 5 {
 				<-asked

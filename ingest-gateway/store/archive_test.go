@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -233,11 +234,10 @@ func TestStreamAway(t *testing.T) {
 		t.Errorf("received: %+v", s)
 	}
 	l.nats.Start()
-	for deadline := time.Now().Add(3 * time.Minute); l.totals().Objects != 1; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("received: %+v", l.totals())
-		}
-	}
+	await(t, "the object is received", func() (bool, string) {
+		s := l.totals()
+		return s.Objects == 1, fmt.Sprintf("%+v", s)
+	})
 	if n := l.announced(t); n != 1 {
 		t.Errorf("%d notices", n)
 	}

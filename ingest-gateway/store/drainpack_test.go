@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -155,10 +154,12 @@ func TestPackedRecordRots(t *testing.T) {
 	v := l.start(t, dir, "first", "Spooled")
 	l.minio.Pause()
 	objects := smallObjects(drainedPacks)
-	for _, data := range objects { // a pack each, which keep all of those busy that read
+	for i, data := range objects { // a pack each, which keep all of those busy that read
 		v.mustCommit(t, data)
-		await(t, "it is on its way", func() (bool, string) { return !v.cfg.Spool.More(), "" })
-		time.Sleep(2 * packWait)
+		await(t, "its pack is on its way", func() (bool, string) {
+			n := v.packers.number.Load()
+			return n == uint64(i+1), fmt.Sprintf("%d packs", n)
+		})
 	}
 	more := smallObjects(40)[drainedPacks:]
 	if n := v.commitAll(t, more); n != len(more) {

@@ -125,13 +125,13 @@ func (v *running) sum(t *testing.T) wire.Totals {
 func await(t *testing.T, what string, is func() (bool, string)) {
 	t.Helper()
 	said := ""
-	for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for range testenv.Attempts() {
 		var ok bool
 		if ok, said = is(); ok {
 			return
 		}
 	}
-	t.Fatalf("not within a minute: %s; last: %s", what, said)
+	t.Fatalf("not within %v: %s; last: %s", testenv.Patience, what, said)
 }
 
 func (v *running) awaitColumns(t *testing.T, objects uint64) {

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 func newPool(t *testing.T, budget, scratch int64) *Pool {
@@ -199,9 +201,7 @@ func TestFull(t *testing.T) {
 	b := p.NewBuffer(1<<20, func() {})
 	done := make(chan error, 1)
 	go func() { done <- fill(ctx, b, random(t, 6, 3*FirstSlab)) }() // one slab in scratch, one in memory, one nowhere
-	for p.Stats().Waiting == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	testenv.Await(t, "the buffer waits for memory", func() bool { return p.Stats().Waiting > 0 })
 	cancel()
 	if err := <-done; !errors.Is(err, ErrFull) || !errors.Is(err, context.Canceled) {
 		t.Fatalf("with memory and scratch full: %v", err)
@@ -224,9 +224,7 @@ func TestCrowdedGoesOn(t *testing.T) {
 		t.Fatal("no scratch")
 	}
 	go func() { done <- fill(t.Context(), b, data) }()
-	for p.Stats().Waiting == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	testenv.Await(t, "the buffer waits for scratch", func() bool { return p.Stats().Waiting > 0 })
 	p.putSlab(big)
 	if err := <-done; err != nil {
 		t.Fatal(err)

@@ -158,14 +158,21 @@ func (b *bench) register(entries ...wire.InstrumentEntry) {
 		put(wire.RegistryInstrumentKey(e.Instrument), e)
 	}
 	put(wire.RegistryCompleteKey, wire.RegistryComplete{Revision: b.revision, Count: len(entries)})
-	for deadline := time.Now().Add(testenv.Patience); b.registry.Current().Revision < b.revision; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			b.t.Fatalf("the registry is at revision %d, want %d", b.registry.Current().Revision, b.revision)
-		}
-	}
+	b.awaitRevision()
 	for port, err := range b.receiver.Listen(b.registry.Current().Ports(wire.ProtocolUDP)) { // Apply may still be at it
 		b.t.Fatalf("port %d: %v", port, err)
 	}
+}
+
+// awaitRevision waits until the registry has what was put into it last.
+func (b *bench) awaitRevision() {
+	b.t.Helper()
+	for range testenv.Attempts() {
+		if b.registry.Current().Revision >= b.revision {
+			return
+		}
+	}
+	b.t.Fatalf("the registry is at revision %d, want %d", b.registry.Current().Revision, b.revision)
 }
 
 // instrument is the registry's entry of an instrument that sends to a port.

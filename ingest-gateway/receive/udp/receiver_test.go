@@ -74,6 +74,30 @@ func TestAccounted(t *testing.T) {
 	t.Logf("%d lost in the kernel's buffer", lost)
 }
 
+// paced is the pause of a sender after its datagram i: the kernel's buffer must not be what drops.
+func paced(i int) {
+	if i%100 == 99 {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// sendUntilDropped sends as the magnetometer until one more datagram of it is dropped for a cause, and returns how many it sent.
+func (b *bench) sendUntilDropped(port uint16, cause wire.Cause) (sent int) {
+	b.t.Helper()
+	const step = 1000
+	dropped := func() uint64 { return b.totals("magnetometer").Dropped[cause] }
+	was := dropped()
+	for range testenv.Attempts() {
+		if dropped() > was {
+			return sent
+		}
+		b.send("127.0.0.2", port, step, paced)
+		sent += step
+	}
+	b.t.Fatalf("of %d datagrams none was dropped for %s: %+v", sent, cause, b.totals("magnetometer"))
+	return sent
+}
+
 // TestOutage: with JetStream away datagrams wait until their memory is spent; later ones are dropped and counted; those
 // that waited are published when JetStream is back.
 func TestOutage(t *testing.T) {
@@ -82,17 +106,9 @@ func TestOutage(t *testing.T) {
 	b.register(instrument("magnetometer", port))
 	b.server.Kill()
 	const sent = 40_000
-	b.send("127.0.0.2", port, sent, func(i int) {
-		if i%100 == 0 {
-			time.Sleep(time.Millisecond)
-		}
-	})
+	b.send("127.0.0.2", port, sent, paced)
 	drops := func() uint64 { return b.totals("magnetometer").Dropped[wire.CauseBacklog] }
-	for deadline := time.Now().Add(testenv.Patience); drops() == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("nothing was dropped: the budget is no bound")
-		}
-	}
+	testenv.Await(t, "what is beyond the budget is dropped", func() bool { return drops() > 0 })
 	b.server.Start()
 	if err := b.drain(30 * time.Second); err != nil {
 		t.Fatal(err)
@@ -113,15 +129,7 @@ func TestStreamFull(t *testing.T) {
 	})
 	port := freePort(t)
 	b.register(instrument("magnetometer", port))
-	sent := 0
-	full := func() uint64 { return b.totals("magnetometer").Dropped[wire.CauseStreamFull] }
-	for deadline := time.Now().Add(testenv.Patience); full() == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("nothing was dropped for the full stream: %+v", b.totals("magnetometer"))
-		}
-		b.send("127.0.0.2", port, 100, nil)
-		sent += 100
-	}
+	sent := b.sendUntilDropped(port, wire.CauseStreamFull)
 	s, err := b.js.Stream(t.Context(), wire.ObservationStream(site))
 	if err != nil {
 		t.Fatal(err)
@@ -152,30 +160,14 @@ func TestNoSpace(t *testing.T) {
 	b := newBench(t, benchConfig{budget: 300 << 10, noSpace: full.Load})
 	port := freePort(t)
 	b.register(instrument("magnetometer", port))
-	sent := 0
-	fill := func() {
-		t.Helper()
-		was := b.totals("magnetometer").Dropped[wire.CauseNoSpace]
-		for deadline := time.Now().Add(testenv.Patience); b.totals("magnetometer").Dropped[wire.CauseNoSpace] == was; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("nothing was dropped for want of space: %+v", b.totals("magnetometer"))
-			}
-			b.send("127.0.0.2", port, 100, nil)
-			sent += 100
-		}
-	}
-	fill()
+	sent := b.sendUntilDropped(port, wire.CauseNoSpace)
 	if n := len(b.published()["magnetometer"]); n > 0 {
 		t.Errorf("%d datagrams were published without space", n)
 	}
 	full.Store(false)
-	for deadline := time.Now().Add(testenv.Patience); b.totals("magnetometer").Datagrams == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("nothing that waited is published")
-		}
-	}
+	testenv.Await(t, "something that waited is published", func() bool { return b.totals("magnetometer").Datagrams > 0 })
 	full.Store(true)
-	fill()
+	sent += b.sendUntilDropped(port, wire.CauseNoSpace)
 	if err := b.drain(700 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("drain: %v", err)
 	}
@@ -199,7 +191,7 @@ func TestDrainInVain(t *testing.T) {
 	const sent = 500
 	b.send("127.0.0.2", port, sent, func(i int) {
 		if i%100 == 99 {
-			time.Sleep(150 * time.Millisecond) // some messages
+			time.Sleep(3 * wire.TelemetryMaxAge / 2) // a message closes meanwhile, so that there are some
 		}
 	})
 	if err := b.drain(700 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
@@ -287,11 +279,12 @@ func TestRegistryChanges(t *testing.T) {
 
 func (b *bench) await(name string, is func(wire.Totals) bool) {
 	b.t.Helper()
-	for deadline := time.Now().Add(testenv.Patience); !is(b.totals(name)); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			b.t.Fatalf("%s: %+v", name, b.totals(name))
+	for range testenv.Attempts() {
+		if is(b.totals(name)) {
+			return
 		}
 	}
+	b.t.Fatalf("%s: %+v", name, b.totals(name))
 }
 
 // script is a source that hands over what a test gives it.

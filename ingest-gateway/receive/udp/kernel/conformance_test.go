@@ -15,6 +15,7 @@ import (
 
 	"github.com/substorm/substorm/ingest-gateway/receive/udp"
 	"github.com/substorm/substorm/ingest-gateway/receive/udp/kernel"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 // TestConformance checks the contract of a udp.PacketSource over loopback.
@@ -64,15 +65,14 @@ func (s *sink) seen() (packets []udp.Packet, lost uint64) {
 // wait waits for n packets.
 func (s *sink) wait(t *testing.T, n int) []udp.Packet {
 	t.Helper()
-	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(2 * time.Millisecond) {
-		packets, _ := s.seen()
-		if len(packets) >= n {
+	var packets []udp.Packet
+	for range testenv.Attempts() {
+		if packets, _ = s.seen(); len(packets) >= n {
 			return packets
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d packets arrived, want %d", len(packets), n)
-		}
 	}
+	t.Fatalf("%d packets arrived, want %d", len(packets), n)
+	return nil
 }
 
 // run runs a source until the returned function is called or the test ends.
@@ -238,13 +238,10 @@ func countsLoss(t *testing.T, source udp.PacketSource) {
 		send(t, conn, payload)
 	}
 	close(s.gate)
-	for before := -1; ; { // until no more comes
-		packets, _ := s.seen()
-		if len(packets) == before {
+	for range testenv.Attempts() { // at the latest when it ends it tells what was lost
+		if packets, lost := s.seen(); uint64(len(packets))+lost >= sent {
 			break
 		}
-		before = len(packets)
-		time.Sleep(200 * time.Millisecond)
 	}
 	stop()
 	packets, lost := s.seen()
@@ -270,7 +267,7 @@ func countsLossAtTheEnd(t *testing.T, source udp.PacketSource) {
 	for range sent {
 		send(t, conn, payload)
 	}
-	time.Sleep(200 * time.Millisecond) // until the kernel is through with them
+	time.Sleep(200 * time.Millisecond) // until the kernel is through with them: while the sink waits, nothing says how many are on their way
 	cancel()
 	close(s.gate)
 	if err := <-done; err != nil {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/substorm/substorm/ingest-gateway/receive/udp"
+	"github.com/substorm/substorm/internal/testenv"
 )
 
 // gated is a sink whose Packets waits for a token.
@@ -131,15 +132,11 @@ func fail(t *testing.T, s *socket) {
 	if _, err := unix.Write(s.fd, []byte("to nobody")); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(time.Millisecond) {
+	testenv.Await(t, "an error comes to the socket", func() bool {
 		fds := []unix.PollFd{{Fd: int32(s.fd)}}
-		if _, err := unix.Poll(fds, 0); err == nil && fds[0].Revents&unix.POLLERR != 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("no error came to the socket")
-		}
-	}
+		_, err := unix.Poll(fds, 0)
+		return err == nil && fds[0].Revents&unix.POLLERR != 0
+	})
 }
 
 // A socket holds datagrams, and an error that came after them.
@@ -167,9 +164,7 @@ func TestErrorOfASocketThatIsClosed(t *testing.T) {
 	fail(t, s)
 	closed := make(chan struct{})
 	go func() { defer close(closed); closeSocket(t, s) }()
-	for !s.closing.Load() {
-		time.Sleep(time.Millisecond)
-	}
+	testenv.Await(t, "the socket is being closed", s.closing.Load)
 	close(sink.gate)
 	within(t, closed, "the socket does not close")
 	if sink.packets != 6 || sink.drops != 0 {

@@ -96,10 +96,10 @@ func (c *Config) check() error {
 	}
 	errs := []error{flags.Required("--site", c.Site, "--pod", c.Pod, "--listen", c.Listen, "--listen-http", c.ListenHTTP, "--nats-servers", strings.Join(c.NATS.Servers, ","))}
 	if c.ClientCADir != "" && c.TLSDir == "" {
-		errs = append(errs, errors.New("--client-ca-dir needs --tls-dir: certificates are shown over TLS alone"))
+		errs = append(errs, errors.New("--client-ca-dir needs --tls-dir: client certificates need TLS"))
 	}
 	if c.Objects.Endpoint != "" && c.Objects.Bucket == "" {
-		errs = append(errs, errors.New("--s3-bucket is not set: the archive of --s3-endpoint lies in it"))
+		errs = append(errs, errors.New("--s3-bucket is not set: name the bucket that holds the archive at --s3-endpoint"))
 	}
 	if c.RsyncAddress != "" && c.Objects.Endpoint == "" {
 		errs = append(errs, errors.New("--rsync-address needs --s3-endpoint: without an archive there is nothing to copy"))

@@ -238,12 +238,12 @@ func (s *server) drain() {
 	if s.kept.rsync != nil {
 		drained.Go(func() {
 			if err := s.kept.rsync.Drain(ctx); err != nil {
-				s.log.Warn("transfers of rsync that did not end were cut off: their clients go on where they were", "error", err)
+				s.log.Warn("cut off rsync transfers that did not end in time; their clients continue where they were", "error", err)
 			}
 		})
 	}
 	if err := s.endpoints.Drain(ctx); err != nil {
-		s.log.Warn("clients that did not go were cut off", "error", err)
+		s.log.Warn("cut off clients that did not disconnect in time", "error", err)
 	}
 }
 

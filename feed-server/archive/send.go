@@ -140,7 +140,7 @@ func heldBack(write func([]byte) error, source io.Reader, size int64) error {
 		}
 		switch left -= int64(n); {
 		case left < 0:
-			return fmt.Errorf("%w: it has more than the %d bytes that it should", objectpath.ErrDamaged, size)
+			return fmt.Errorf("%w: it is longer than the expected %d bytes", objectpath.ErrDamaged, size)
 		case ended && left > 0:
 			return fmt.Errorf("%d bytes are missing at its end: %w", left, io.ErrUnexpectedEOF)
 		}

@@ -21,7 +21,7 @@ type target struct {
 }
 
 // errTarget: a path cannot be that of anything.
-var errTarget = errors.New("no such path can be")
+var errTarget = errors.New("invalid path")
 
 // parseTarget reads the path of a URL as it was sent. Errors: errTarget.
 func parseTarget(escaped string) (target, error) {
@@ -33,7 +33,7 @@ func parseTarget(escaped string) (target, error) {
 		return target{directory: true}, nil
 	}
 	if len(rest) > 3*wire.MaxKey { // each byte may be escaped
-		return target{}, fmt.Errorf("%w: it has %d bytes, there may be %d", errTarget, len(rest), wire.MaxKey)
+		return target{}, fmt.Errorf("%w: it has %d bytes, at most %d are allowed", errTarget, len(rest), wire.MaxKey)
 	}
 	instrument, path, below := strings.Cut(rest, "/")
 	t := target{instrument: instrument, directory: path == "" || strings.HasSuffix(path, "/")}

@@ -28,7 +28,7 @@ const (
 )
 
 // errToken: what is shown as a token is none, or one of another question.
-var errToken = errors.New("it is not that of a bundle for the same question")
+var errToken = errors.New("it does not belong to a bundle for the same question")
 
 // token is what was in a bundle: of each instrument, in the order of the question.
 type token struct {

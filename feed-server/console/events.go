@@ -172,7 +172,7 @@ func (e *events) drawn() (json.RawMessage, error) {
 		}
 		var err error
 		if e.line, err = e.c.lines.follow(&in, in.Channels[i], set); err != nil {
-			e.c.cfg.Logger.Debug("a line is not followed", "dataset", e.dataset, "error", err)
+			e.c.cfg.Logger.Debug("cannot follow the dataset", "dataset", e.dataset, "error", err)
 			e.dataset = ""
 			return nil, nil
 		}

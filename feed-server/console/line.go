@@ -38,7 +38,7 @@ const (
 )
 
 // errLines: as many lines are followed as may be.
-var errLines = errors.New("as many lines are followed as may be")
+var errLines = errors.New("too many datasets are followed already")
 
 // lines are those that somebody sees, each followed once.
 type lines struct {
@@ -157,7 +157,7 @@ func (is *line) run(ctx context.Context, cfg Config, subject string) {
 		if ctx.Err() != nil {
 			return
 		}
-		cfg.Logger.Debug("the telemetry of a line cannot be read: tried again", "subject", subject, "error", err)
+		cfg.Logger.Debug("cannot read the telemetry of a dataset; retrying", "subject", subject, "error", err)
 		retry.Sleep(ctx, retryLine)
 	}
 }

@@ -90,7 +90,7 @@ func (t *Teller) tell(ctx context.Context, d wire.Damage) {
 	result, err := t.create(ctx, key, d)
 	t.count.WithLabelValues(result).Inc()
 	if err != nil {
-		t.cfg.Logger.Warn("the archivist could not be told of a damaged object: its scrub will find it", "instrument", d.Instrument, "object", d.ID, "error", err)
+		t.cfg.Logger.Warn("cannot report a damaged object to the archivist; its scrub will find the object", "instrument", d.Instrument, "object", d.ID, "error", err)
 		return
 	}
 	t.told[key] = time.Now()

@@ -39,7 +39,7 @@ func (e *edge) look(r *http.Request) {
 	}
 	e.counter.Inc()
 	if e.lines.Allow() {
-		e.log.Warn("X-Forwarded-For came from an address that is not believed: if that is your proxy, name it in spec.proxies of the FeedServer (--proxies), "+
-			"or all its clients share the limits of one address; if it is not, a client made it up", "address", remoteOf(r.RemoteAddr))
+		e.log.Warn("ignoring X-Forwarded-For from an address that is not trusted: if it is your proxy, name it in spec.proxies of the FeedServer (--proxies), "+
+			"or all its clients share the limits of one address; if it is not, a client made the header up", "address", remoteOf(r.RemoteAddr))
 	}
 }

@@ -23,9 +23,9 @@ const (
 
 var (
 	// ErrClient: the client went away, or takes nothing.
-	ErrClient = errors.New("the client does not take what it asked for")
+	ErrClient = errors.New("the client does not read the response")
 	// ErrOver: what is being sent is not for the client any more.
-	ErrOver = errors.New("what is being sent is not for this client any more")
+	ErrOver = errors.New("the client may no longer read this response")
 )
 
 // Send gives a client some bytes, and time for them, as long as it may read the
@@ -77,7 +77,7 @@ func (v *Request) within(timeout time.Duration, write func(*http.ResponseControl
 	if late && !v.slow {
 		v.slow = true
 		v.check.metrics.slow.WithLabelValues(v.class.String()).Inc()
-		v.check.cfg.Logger.Info("an answer is cut off: its client takes less than 64 KiB in 30 s (15 s while others wait for their turn)",
+		v.check.cfg.Logger.Info("aborting a response: the client reads less than 64 KiB in 30 s (15 s while others wait for their turn)",
 			"path", v.URL.Path, "remote", v.RemoteAddr, "reader", v.Reader.String())
 	}
 	return fmt.Errorf("%w: %w", ErrClient, err)
@@ -95,12 +95,12 @@ func (v *Request) Finish(what string, err error) {
 	switch {
 	case errors.Is(err, ErrClient), v.Context().Err() != nil:
 	case errors.Is(err, ErrOver):
-		v.check.cfg.Logger.Info("an answer is cut off: who asked may not have the rest of it any more", "path", what, "reader", v.Reader.String())
+		v.check.cfg.Logger.Info("aborting a response: the reader may no longer read the rest of it", "path", what, "reader", v.Reader.String())
 	default:
 		if errors.Is(err, objectpath.ErrDamaged) || errors.Is(err, objectstore.ErrNotFound) {
 			v.Damaged(v.about, err)
 		}
-		v.check.cfg.Logger.Warn("an answer is cut off: the archive cannot be read", "path", what, "error", err)
+		v.check.cfg.Logger.Warn("aborting a response: cannot read the archive", "path", what, "error", err)
 	}
 	panic(http.ErrAbortHandler)
 }

@@ -43,7 +43,7 @@ type sampled struct {
 // bounds: if there is no space, the item that waits longest gives way, and is counted as overflowed by out. Error: an interval that is too short.
 func NewSample(interval time.Duration, out *Latest) (*Sample, error) {
 	if interval < MinInterval {
-		return nil, fmt.Errorf("an interval of %v: it is at least %v", interval, MinInterval)
+		return nil, fmt.Errorf("an interval of %v is shorter than the minimum of %v", interval, MinInterval)
 	}
 	return &Sample{interval: interval, sources: map[string]*sampled{}, waiting: list.New(), out: out}, nil
 }

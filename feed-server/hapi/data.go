@@ -195,10 +195,10 @@ func (h *Handler) breakOff(ctx context.Context, d *dataset, err error) {
 	switch {
 	case ctx.Err() != nil:
 	case errors.Is(err, endpoint.ErrOver):
-		h.cfg.Log.Info("HAPI: an answer is broken off: who asked may not have the rest of it any more", "dataset", d.id)
+		h.cfg.Log.Info("HAPI: aborting a response: the client may no longer read the rest of it", "dataset", d.id)
 	default:
 		h.metrics.aborted.Inc()
-		h.cfg.Log.Error("HAPI: an answer is broken off", "dataset", d.id, "error", err)
+		h.cfg.Log.Error("HAPI: aborting a response", "dataset", d.id, "error", err)
 	}
 	panic(http.ErrAbortHandler)
 }

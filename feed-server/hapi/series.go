@@ -38,7 +38,7 @@ func (s *series) from(t int64) int {
 }
 
 // errLarge: a segment has more samples than are held of one.
-var errLarge = errors.New("it has too many samples to hold them all")
+var errLarge = errors.New("it has too many samples to hold in memory")
 
 // seriesOf returns all samples of a segment. Errors: errLarge, and as fill.
 func (m *merger) seriesOf(ctx context.Context, r *wire.Record) (*series, error) {

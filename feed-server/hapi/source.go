@@ -20,7 +20,7 @@ import (
 const sourceMemory = 4 << 20
 
 // errDisorder: a source's samples cannot be put in order.
-var errDisorder = errors.New("its samples are not in the order of their times")
+var errDisorder = errors.New("its samples are not in order of time")
 
 // errTooMuch: the objects that hold one moment do not fit in memory together.
 var errTooMuch = errors.New("too many objects hold one time: their samples do not fit in memory")

@@ -192,7 +192,7 @@ func (h *Hub) goneTo(ctx context.Context, epoch string, from, last uint64) error
 		gone += min(first, last+1) - from
 	}
 	if gone <= last-from {
-		return errors.New("a replica of the stream has less than its leader")
+		return errors.New("a replica of the stream lacks messages that its leader has")
 	}
 	return nil
 }

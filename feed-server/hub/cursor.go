@@ -58,7 +58,7 @@ type Cursor struct {
 }
 
 // ErrNoPlace: a token names a place that its stream does not have yet.
-var ErrNoPlace = errors.New("the token is of a place that the stream does not have")
+var ErrNoPlace = errors.New("the token names a position that the stream does not have")
 
 // Cursor returns a consumer's place: behind where token says or, with the zero
 // token, at the newest message. Messages that wanted does not select are passed

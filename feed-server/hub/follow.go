@@ -69,7 +69,7 @@ func (h *Hub) Run(ctx context.Context) {
 			pause, said = firstPause, false
 		}
 		if !said {
-			h.cfg.Logger.Warn("the stream cannot be followed: consumers wait", "stream", h.cfg.Stream, "error", err)
+			h.cfg.Logger.Warn("cannot follow the stream; consumers wait", "stream", h.cfg.Stream, "error", err)
 			said = true
 		}
 		retry.Sleep(ctx, pause/2+rand.N(pause))

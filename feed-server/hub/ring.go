@@ -39,7 +39,7 @@ func (r *Ring) Add(messages []*Message, next uint64) error {
 	}
 	for _, m := range messages {
 		if m.Sequence < r.next {
-			return fmt.Errorf("message %d comes after %d was looked at", m.Sequence, r.next)
+			return fmt.Errorf("message %d is out of order: expected %d or later", m.Sequence, r.next)
 		}
 		m.ring = r
 		r.messages = append(r.messages, m)

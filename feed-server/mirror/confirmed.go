@@ -166,7 +166,7 @@ func (x *Index) report(ctx context.Context, reader string, run *mirrorindex.Conf
 		return fmt.Errorf("bucket %s: %w", wire.StatusBucket(x.cfg.Site), err)
 	}
 	if ahead := max(run.VerifiedTo.Sub(now), run.ComparedAt.Sub(now)); ahead > maxSkew {
-		x.cfg.Logger.Warn("the clock of a mirror is ahead: what it confirms counts as of now", "reader", reader, "by", ahead.Round(time.Second))
+		x.cfg.Logger.Warn("the clock of a mirror is ahead; its confirmations count as of now", "reader", reader, "by", ahead.Round(time.Second))
 	}
 	return stream.Save(ctx, kv, wire.PullerStatusKey(reader), wire.PullerStatus{
 		ReportedAt: now.UTC(), VerifiedTo: notAfter(run.VerifiedTo, now), ComparedAt: notAfter(run.ComparedAt, now), Owed: run.Owed,

@@ -106,7 +106,7 @@ func (d *delivery) compete(ctx context.Context, key string) {
 		if err == nil || ctx.Err() != nil {
 			continue
 		}
-		d.cfg.Logger.Warn("the lease of some consumers is given up and asked for again", "lease", key, "error", err)
+		d.cfg.Logger.Warn("cannot hold the lease of some consumers; retrying", "lease", key, "error", err)
 		if !retry.Sleep(ctx, pause) {
 			return
 		}
@@ -130,7 +130,7 @@ func (d *delivery) holdOnce(ctx context.Context, key string) error {
 		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer cancel()
 		if err := lease.Release(release); err != nil {
-			d.cfg.Logger.Warn("a lease was not given back and expires by itself", "lease", key, "error", err)
+			d.cfg.Logger.Warn("cannot release a lease; it expires by itself", "lease", key, "error", err)
 		}
 	}()
 	return d.hold(ctx, key, lease)
@@ -277,7 +277,7 @@ func (d *delivery) start(ctx context.Context, s registry.Selection, lease *strea
 			}
 			if err.Error() != said {
 				said = err.Error()
-				w.log.Warn("a consumer is not served as declared, it is tried again", "error", err)
+				w.log.Warn("cannot serve a consumer as declared; retrying", "error", err)
 			}
 			d.metrics.failures.Inc()
 			if !retry.Sleep(ctx, pause) || stream.WaitConnected(ctx, d.cfg.JetStream.Conn()) != nil {

@@ -103,7 +103,7 @@ func (f *filler) open(ctx context.Context, place wire.FeedToken) (*session.Sessi
 
 // errAnew: the stream that is filled was made anew, or lost what memory held when its
 // servers started anew, and is empty.
-var errAnew = errors.New("the consumer's stream was made anew: it is filled from the beginning")
+var errAnew = errors.New("the consumer's stream was recreated; filling it from the beginning")
 
 // look looks how the consumer does, until the stream is not the one it was.
 func (f *filler) look(ctx context.Context, reading *session.Session) error {

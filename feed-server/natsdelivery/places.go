@@ -120,7 +120,7 @@ func (p *places) save(ctx context.Context) error {
 	p.dirty = true
 	p.mu.Unlock()
 	if ctx.Err() == nil {
-		p.log.Warn("how far consumers' streams are filled could not be noted, it is tried again", "error", err)
+		p.log.Warn("cannot store how far consumers' streams are filled; retrying", "error", err)
 	}
 	return nil
 }

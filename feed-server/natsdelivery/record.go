@@ -100,7 +100,7 @@ func (w *watch) publish(ctx context.Context) error {
 		return fmt.Errorf("publish a gap record: %w", err)
 	}
 	w.cursor.Sequence, w.dirty = ack.Sequence, true
-	w.log.Info("the consumer is told what it missed", "stream", gap.Stream, "reason", gap.Reason, "from", gap.From, "to", gap.To, "count", gap.Count)
+	w.log.Info("published a gap record for the consumer", "stream", gap.Stream, "reason", gap.Reason, "from", gap.From, "to", gap.To, "count", gap.Count)
 	return nil
 }
 

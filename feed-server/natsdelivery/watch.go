@@ -211,7 +211,7 @@ func (w *watch) sight(ctx context.Context, s *watched) (sighting, error) {
 	durable, err := w.cfg.JetStream.Consumer(ctx, s.name, w.selection.Consumer.DurableName())
 	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		if s.info != nil {
-			w.log.Warn("the consumer's durable is gone: it is served again once the operator has made it anew", "stream", s.name)
+			w.log.Warn("the consumer's durable is gone; delivery continues when the operator has recreated it", "stream", s.name)
 		}
 		s.info = nil
 		return sighting{}, nil

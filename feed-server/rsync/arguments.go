@@ -151,7 +151,7 @@ func (o *options) letters(all string) error {
 		case 'A', 'X', 'U', 'N':
 			return refuse(exitUnsupported, "the archive keeps no ACLs, extended attributes, access and creation times: leave out -%c", letter)
 		case 'C':
-			return refuse(exitUnsupported, "files are not left out as CVS does: leave out -C, and name them by --exclude")
+			return refuse(exitUnsupported, "CVS exclusion is not supported: leave out -C, and use --exclude")
 		case 'B': // a size follows
 			return nil
 		default:
@@ -215,7 +215,7 @@ func (o *options) long(option string) error {
 		return o.number(name, value, func(n int) { o.bytesPerSecond = max(0, int64(n)<<10) })
 	case "files-from":
 		if o.filesFrom = true; value != "-" {
-			return refuse(exitUnsupported, "a list of files is read from the client alone: give --files-from a file of yours")
+			return refuse(exitUnsupported, "a list of files is read only from the client: name a file of the client with --files-from")
 		}
 	case "remove-source-files", "remove-sent-files":
 		return refuse(exitUnsupported, "nothing can be removed here: leave out --%s", name)

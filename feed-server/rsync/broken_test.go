@@ -347,7 +347,7 @@ func TestFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	testenv.Await(t, "a transfer is under way", func() bool { return l.counter("substorm_rsync_transfers_total") > 0 })
-	if out := l.run(t, 5, "-a", l.module+"/", t.TempDir()); !strings.Contains(out, "as many transfers are under way") {
+	if out := l.run(t, 5, "-a", l.module+"/", t.TempDir()); !strings.Contains(out, "has no memory for another transfer") {
 		t.Error(out)
 	}
 	hold.Close()

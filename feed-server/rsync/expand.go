@@ -127,7 +127,7 @@ func (x *expansion) matching(ctx context.Context, dir, pattern string) (found []
 // take counts a path that was found, and has its memory held. Errors: a refusal.
 func (x *expansion) take(path string) error {
 	if x.left--; x.left < 0 {
-		return refuse(exitUnsupported, "the paths that you ask for mean more than %d names: ask for their directories with -r", maxMatches)
+		return refuse(exitUnsupported, "the requested paths match more than %d names: request their directories with -r", maxMatches)
 	}
 	if !x.hold(namedCost + int64(len(path))) {
 		return errNoMemory

@@ -149,7 +149,7 @@ func (s *Server) Run(ctx context.Context) error {
 		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 			return nil
 		case err != nil:
-			s.cfg.Logger.Warn("connections of rsync cannot be accepted", "error", err)
+			s.cfg.Logger.Warn("cannot accept rsync connections", "error", err)
 			time.Sleep(acceptPause)
 			continue
 		}
@@ -187,18 +187,18 @@ func (s *Server) serve(conn net.Conn) {
 	case errors.As(err, &late):
 		s.metrics.cut.WithLabelValues(late.cause).Inc()
 		s.metrics.ended.WithLabelValues(endedSlow).Inc()
-		s.tell(slog.LevelInfo, "a client of rsync is cut off", "remote", remote, "error", err)
+		s.tell(slog.LevelInfo, "cut off an rsync client", "remote", remote, "error", err)
 	case errors.Is(err, errMalformed): // anybody can send anything, any number of times
 		s.metrics.ended.WithLabelValues(endedMalformed).Inc()
-		s.cfg.Logger.Debug("a client of rsync is cut off", "remote", remote, "error", err)
+		s.cfg.Logger.Debug("cut off an rsync client", "remote", remote, "error", err)
 	case s.alive.Err() != nil:
 		s.metrics.ended.WithLabelValues(endedStopped).Inc()
 	case isGone(err):
 		s.metrics.ended.WithLabelValues(endedGone).Inc()
-		s.cfg.Logger.Debug("a client of rsync went away", "remote", remote, "error", err)
+		s.cfg.Logger.Debug("an rsync client disconnected", "remote", remote, "error", err)
 	default:
 		s.metrics.ended.WithLabelValues(endedFailed).Inc()
-		s.tell(slog.LevelWarn, "a transfer of rsync is cut off: the archive cannot be read", "remote", remote, "error", err)
+		s.tell(slog.LevelWarn, "cut off an rsync transfer: cannot read the archive", "remote", remote, "error", err)
 	}
 }
 
@@ -249,7 +249,7 @@ func (s *session) enter(ctx context.Context) (leave func(), err error) {
 	}
 	if done == nil {
 		entered()
-		return nil, errors.Join(errFull, refuse(exitStart, "as many transfers are under way as this server has memory for, or too many of yours: ask again later"))
+		return nil, errors.Join(errFull, refuse(exitStart, "this server has no memory for another transfer, or too many are yours: try again later"))
 	}
 	s.started()
 	a.Sockets.ConnState(s.conn, http.StateActive) // others are closed before it

@@ -233,7 +233,7 @@ func (s *session) greet() (asked bool, err error) {
 // parseGreeting reads the version that a client speaks.
 func parseGreeting(line string) (protocol, sub int, err error) {
 	if n, _ := fmt.Sscanf(line, "@RSYNCD: %d.%d", &protocol, &sub); n < 1 || protocol < 0 || sub < 0 {
-		return 0, 0, errors.New("this is a server of rsync's, and you speak another protocol")
+		return 0, 0, errors.New("this is an rsync server, and the client speaks another protocol")
 	}
 	return protocol, sub, nil
 }

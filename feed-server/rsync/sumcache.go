@@ -79,7 +79,7 @@ func (s *session) spend(bytes int64) error {
 		return nil
 	}
 	s.metrics.overBudget.Inc()
-	return refuse(exitPartial, "this server has read as much for checksums for your address as it does: ask again in %s, or without --checksum", wait.Round(time.Second))
+	return refuse(exitPartial, "your address has used up what this server reads for checksums: try again in %s, or without --checksum", wait.Round(time.Second))
 }
 
 // newSumBudget is the budget of all addresses.

@@ -85,7 +85,7 @@ const (
 )
 
 // errMalformed: a client sent what makes no sense in the protocol.
-var errMalformed = errors.New("the client does not keep to rsync's protocol")
+var errMalformed = errors.New("the client violates the rsync protocol")
 
 func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errMalformed, fmt.Sprintf(format, args...))

@@ -110,8 +110,8 @@ func (h *Handler) Serve(w http.ResponseWriter, r *http.Request, consumer string,
 	case errors.As(err, &refused):
 		h.refuse(w, refused)
 	case err != nil:
-		h.cfg.Logger.Warn("what a consumer asks for cannot be kept", "consumer", consumer, "error", err)
-		again := refuse(http.StatusServiceUnavailable, resultUnavailable, "requests cannot be kept now: try again")
+		h.cfg.Logger.Warn("cannot store the request of a consumer", "consumer", consumer, "error", err)
+		again := refuse(http.StatusServiceUnavailable, resultUnavailable, "requests cannot be stored now: try again")
 		again.After(retryAfter)
 		h.refuse(w, again)
 	case answer == nil:
@@ -151,7 +151,7 @@ func (h *Handler) ask(r *http.Request, consumer string, selects func(string) boo
 	}
 	interval, err := time.ParseDuration(asked.Interval)
 	if err != nil || interval < time.Millisecond || interval > wire.MaxSamplingInterval {
-		return nil, refuse(http.StatusBadRequest, resultBadRequest, "interval %q is no duration from 1ms to %v, as 200ms is", asked.Interval, wire.MaxSamplingInterval)
+		return nil, refuse(http.StatusBadRequest, resultBadRequest, "interval %q is not a duration from 1ms to %v, such as 200ms", asked.Interval, wire.MaxSamplingInterval)
 	}
 	if err := h.judge(consumer, asked.Instrument, asked.Channel, interval, selects); err != nil {
 		return nil, err

@@ -28,9 +28,9 @@ var (
 	errDraining = errors.New("this replica stops: connect again")
 	errChanged  = errors.New("the FeedConsumer or its Feed has changed: connect again")
 	errGone     = errors.New("the FeedConsumer, or its Feed, is gone")
-	errRevoked  = errors.New("what was shown at the beginning does not let in any more")
-	errTalks    = errors.New("consumers listen: send nothing")
-	errSlow     = errors.New("the client took nothing for too long")
+	errRevoked  = errors.New("the credentials of this connection are no longer accepted")
+	errTalks    = errors.New("consumers must not send messages")
+	errSlow     = errors.New("the client read nothing for too long")
 )
 
 const (

@@ -219,5 +219,5 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, p *problem.Probl
 
 // ended says that a connection is over.
 func (s *Server) ended(c *connection, r *http.Request, err error) {
-	s.cfg.Logger.Debug("a connection is over", "consumer", c.selection.Consumer.Consumer, "remote", r.RemoteAddr, "because", err)
+	s.cfg.Logger.Debug("a connection ended", "consumer", c.selection.Consumer.Consumer, "remote", r.RemoteAddr, "because", err)
 }

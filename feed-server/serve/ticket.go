@@ -56,7 +56,7 @@ func (t *tickets) give(ctx context.Context, ticket wire.Ticket) (secret string, 
 	return secret, err
 }
 
-var errTicket = errors.New("the ticket is used, expired, of another consumer, or what it was asked for with does not let in any more: ask for another")
+var errTicket = errors.New("the ticket is used, expired or of another consumer, or its credentials are no longer accepted: request another one")
 
 // take returns who showed a ticket for what a consumer selects, which is used up then:
 // who asked for it, by what they showed then. Errors: errTicket, JetStream's.
@@ -142,8 +142,8 @@ func (s *Server) serveTickets(w http.ResponseWriter, r *http.Request) {
 	}
 	secret, err := s.tickets.give(r.Context(), ticket)
 	if err != nil {
-		s.refuse(w, r, problem.New(http.StatusServiceUnavailable, "tickets cannot be kept now: try again").After(retryAway))
-		s.cfg.Logger.Warn("a ticket cannot be kept", "error", err)
+		s.refuse(w, r, problem.New(http.StatusServiceUnavailable, "tickets cannot be stored now: try again").After(retryAway))
+		s.cfg.Logger.Warn("cannot store a ticket", "error", err)
 		return
 	}
 	h.Set("Content-Type", "application/json")

@@ -55,7 +55,7 @@ func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 		CompressionMode:    websocket.CompressionDisabled,
 	})
 	if err != nil {
-		s.cfg.Logger.Debug("no WebSocket", "consumer", a.selection.Consumer.Consumer, "remote", r.RemoteAddr, "error", err)
+		s.cfg.Logger.Debug("cannot open a WebSocket", "consumer", a.selection.Consumer.Consumer, "remote", r.RemoteAddr, "error", err)
 		return // Accept has answered
 	}
 	out.text = out.conn.Subprotocol() != wire.SubprotocolBinary

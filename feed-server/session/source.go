@@ -91,7 +91,7 @@ func (s *Session) poll(src *source, most hub.Most, now time.Time) (hub.Batch, bo
 	if err != nil {
 		src.pause = min(max(firstPause, 2*src.pause), lastPause)
 		src.again = now.Add(src.pause)
-		s.cfg.Logger.Debug("a stream cannot be read: tried again", "stream", src.stream, "error", err)
+		s.cfg.Logger.Debug("cannot read a stream; retrying", "stream", src.stream, "error", err)
 		return hub.Batch{}, false
 	}
 	src.wait, src.again, src.pause = wait, time.Time{}, 0

@@ -154,7 +154,7 @@ func (f *follower) read(ctx context.Context, cursor *hub.Cursor, out chan<- give
 	for pause := firstPause; ctx.Err() == nil; {
 		b, wait, ok, err := cursor.Poll(hub.Most{Messages: batchMessages, Bytes: batchBytes})
 		if err != nil {
-			f.e.cfg.Logger.Debug("a stream cannot be read: tried again", "feed", f.feed, "error", err)
+			f.e.cfg.Logger.Debug("cannot read a stream; retrying", "feed", f.feed, "error", err)
 			retry.Sleep(ctx, pause)
 			pause = min(2*pause, lastPause)
 			continue

@@ -57,7 +57,7 @@ func (a *adoption) adopt(ctx context.Context) error {
 	for _, f := range all {
 		for _, item := range f.items {
 			if other := others[item.From]; other != "" {
-				return fmt.Errorf("%s is on its way to Instrument %q, whose adoption was cut short: run that again first", item.From, other)
+				return fmt.Errorf("the adoption of %s by Instrument %q was interrupted: run that adoption again first", item.From, other)
 			}
 			decided.Items = append(decided.Items, item)
 		}
@@ -109,7 +109,7 @@ func (a *adoption) begun(ctx context.Context) ([]wire.Adoption, error) {
 		}
 		for _, item := range d.Items {
 			if !strings.HasPrefix(item.From, wire.QuarantinePrefix(a.site)) {
-				return nil, fmt.Errorf("%s names %s, which is none of this Site's quarantine: nothing is adopted; remove that adoption if nobody decided it", info.Key, item.From)
+				return nil, fmt.Errorf("%s names %s, which is not in the quarantine of this Site: nothing is adopted; remove that adoption if it was not intended", info.Key, item.From)
 			}
 		}
 		all = append(all, d)

@@ -64,12 +64,12 @@ func Command() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if source != "" {
 				if a.source, err = netip.ParseAddr(source); err != nil {
-					return usage.Errorf("--source %q is no IP address", source)
+					return usage.Errorf("--source %q is not an IP address", source)
 				}
 				a.source = a.source.Unmap()
 			}
 			if a.instrument != "" && (source == "" || a.port == 0) {
-				return usage.Errorf("--instrument goes with --source and --port: what came from where is the instrument's?")
+				return usage.Errorf("--instrument goes with --source and --port: name the sender whose data is the instrument's")
 			}
 			o.ImportFor = a.instrument
 			a.shown = progress.Start(cmd.ErrOrStderr(), false, nil)

@@ -49,7 +49,7 @@ Daylight (spec.cadence.observes), maintenance and retirement are no gaps.`,
 		Args: noNames,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cause != "" && !slices.Contains(wire.GapCauses(), wire.GapCause(cause)) {
-				return usage.Errorf("--cause %s: there are %v", cause, wire.GapCauses())
+				return usage.Errorf("--cause %s is unknown: choose one of %v", cause, wire.GapCauses())
 			}
 			return backend.WithJetStream(cmd.Context(), *o, func(b *backend.Backend, js jetstream.JetStream) error {
 				days, err := readGaps(cmd.Context(), js, b.Code, &s)

@@ -84,7 +84,7 @@ func find(ctx context.Context, store objectstore.Store, site, name string, s *se
 		}
 	}
 	if len(found) == 0 {
-		return wire.Notice{}, fmt.Errorf("the archive of site %s lists no object whose sha-256 begins with %s; a new object is listed within a minute, by its key it can be had at once", site, name)
+		return wire.Notice{}, fmt.Errorf("the archive of site %s lists no object whose sha-256 begins with %s; a new object is listed within a minute, and is available by its key at once", site, name)
 	}
 	for _, n := range found {
 		if n.State != wire.StateRetracted {

@@ -85,7 +85,7 @@ const stateNames = "Current, Superseded, Retracted, Expired, Purged, Duplicate"
 func (l *listing) checkStates() error {
 	for _, name := range l.states {
 		if !slices.Contains(strings.Split(stateNames, ", "), name) {
-			return usage.Errorf("--state %s: there are %s", name, stateNames)
+			return usage.Errorf("--state %s is unknown: choose one of %s", name, stateNames)
 		}
 	}
 	return nil

@@ -48,7 +48,7 @@ func (n *narrowing) parse() (err error) {
 		}
 	}
 	if _, err := path.Match(n.match, "x"); err != nil {
-		return usage.Errorf("--match %q is no pattern, as '*.blk' is", n.match)
+		return usage.Errorf("--match %q is not a pattern, such as '*.blk'", n.match)
 	}
 	return nil
 }
@@ -65,7 +65,7 @@ func parseNetwork(text string) (netip.Prefix, error) {
 	if is4In6 := network.Addr().Is4In6(); is4In6 && network.Bits() >= mappedBits {
 		network = netip.PrefixFrom(network.Addr().Unmap(), network.Bits()-mappedBits)
 	} else if is4In6 {
-		return netip.Prefix{}, usage.Errorf("--from %q is more than all addresses of IPv4: 0.0.0.0/0 is all of them", text)
+		return netip.Prefix{}, usage.Errorf("--from %q is larger than all of IPv4: 0.0.0.0/0 matches all its addresses", text)
 	}
 	return network.Masked(), nil
 }
@@ -169,7 +169,7 @@ func parseInterval(flag, text string) (interval, error) {
 }
 
 func intervalError(flag, text string) error {
-	return usage.Errorf("%s %q is no interval of UTC, as 2026-11-28T06:32:20..2026-11-28T06:32:30, 2026-11-28T06:32..2026-11-28T07:00, 2026-11-28.. and 2026-11-28 are", flag, text)
+	return usage.Errorf("%s %q is not an interval in UTC, such as 2026-11-28T06:32:20..2026-11-28T06:32:30, 2026-11-28T06:32..2026-11-28T07:00, 2026-11-28.. or 2026-11-28", flag, text)
 }
 
 func parseInstant(text string) (at time.Time, lasts time.Duration, err error) {
@@ -179,5 +179,5 @@ func parseInstant(text string) (at time.Time, lasts time.Duration, err error) {
 			return at, form.lasts, nil
 		}
 	}
-	return at, 0, fmt.Errorf("%q is no time", text)
+	return at, 0, fmt.Errorf("%q is not a time", text)
 }

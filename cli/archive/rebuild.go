@@ -296,7 +296,7 @@ func (i *index) forget(ctx context.Context, notes io.Writer) error {
 		err = kv.Delete(ctx, wire.IndexListedKey)
 	}
 	if err != nil {
-		return fmt.Errorf("the manifests are made anew, and the index could not be told: delete key %s of bucket %s: %w",
+		return fmt.Errorf("the manifests are rebuilt, but the index could not be notified: delete key %s of bucket %s: %w",
 			wire.IndexListedKey, wire.IndexBucket(i.site), err)
 	}
 	return nil

@@ -136,7 +136,7 @@ func standing(ctx context.Context, b *backend.Backend, store objectstore.Store, 
 	day := wire.DayOf(n.ReceivedAt)
 	for r, err := range manifest.Records(ctx, store, n.Site, n.Instrument, day) {
 		if err != nil {
-			return wire.Notice{}, fmt.Errorf("what became of %s is not known: instrument %s, %s: %w", n.ID, n.Instrument, day, err)
+			return wire.Notice{}, fmt.Errorf("the state of %s is unknown: instrument %s, %s: %w", n.ID, n.Instrument, day, err)
 		}
 		if r.ID == n.ID {
 			n.Record = r

@@ -173,7 +173,7 @@ func whoAmI() string {
 
 func (r *request) check() error {
 	if r.reason == "" {
-		return usage.Errorf("why? give --reason: whoever asks for the object is told")
+		return usage.Errorf("--reason is missing: readers who request the object see it")
 	}
 	for name, text := range map[string]string{"--reason": r.reason, "--by": r.by} {
 		if wire.CheckReason(text) != nil {

@@ -187,7 +187,7 @@ func (r *request) nothing(others map[wire.State]int, segments int) error {
 			cmp.Or(next, "--version names another version"))
 	}
 	if segments > 0 {
-		return fmt.Errorf("nothing to %s: --from selects no datagrams, and apart from it only segments of instrument %s are meant (%d), which do not name the senders of their datagrams: "+
+		return fmt.Errorf("nothing to %s: --from selects no datagrams, and without it the choice is only segments of instrument %s (%d), which do not name the senders of their datagrams: "+
 			"--received, without --from, selects segments with the datagrams of all senders", r.verb.name, r.instrument, segments)
 	}
 	return fmt.Errorf("the archive of site %s lists nothing that %q means of instrument %s: substorm archive ls -i %s -o wide shows paths and digests; "+

@@ -95,7 +95,7 @@ func (s *selection) parse(day string) (wire.Day, error) {
 	}
 	parsed, err := wire.ParseDay(day)
 	if err != nil {
-		return "", usage.Errorf("%q is no UTC day: write YYYY-MM-DD, today or yesterday", day)
+		return "", usage.Errorf("%q is not a UTC day: write YYYY-MM-DD, today or yesterday", day)
 	}
 	return parsed, nil
 }

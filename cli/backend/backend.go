@@ -168,7 +168,7 @@ func (b *Backend) reach(ctx context.Context, rawURL string, config *tls.Config) 
 	}
 	u, err := url.Parse(rawURL)
 	if err != nil || u.Host == "" {
-		return "", nil, fmt.Errorf("%q is no URL", rawURL)
+		return "", nil, fmt.Errorf("%q is not a URL", rawURL)
 	}
 	secure := u.Scheme == "https" || u.Scheme == "tls"
 	name := b.serverName

@@ -24,7 +24,7 @@ import (
 func fromCluster(ctx context.Context, o Options) (*Backend, error) {
 	cluster, err := kube.Open(o.Flags)
 	if err != nil {
-		return nil, fmt.Errorf("%w; or ask no cluster, and give --code, --s3-endpoint and --s3-bucket", err)
+		return nil, fmt.Errorf("%w; or use no cluster, and give --code, --s3-endpoint and --s3-bucket", err)
 	}
 	site, err := cluster.Site(ctx, o.Site)
 	if err != nil {
@@ -124,7 +124,7 @@ func (b *Backend) jetStream(site *v1alpha1.Site, secrets workload.Secrets, user 
 // that does not exist is no error.
 func (b *Backend) DeleteVolumeClaim(ctx context.Context, name string) error {
 	if b.cluster == nil {
-		return errors.New("no cluster was asked: name a Site with --site")
+		return errors.New("no cluster is in use: name a Site with --site")
 	}
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: b.cluster.Namespace, Name: name}}
 	if err := b.cluster.Client.Delete(ctx, claim); client.IgnoreNotFound(err) != nil {

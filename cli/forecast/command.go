@@ -112,7 +112,7 @@ func check(told map[surge.Quantity]float64, level string) (storm, error) {
 	kp, speed := told[surge.Kp], told[surge.Speed]
 	switch {
 	case len(told) == 0 && level == "":
-		return storm{}, usage.Errorf("tell the storm: --kp, --bz and --speed, or --level")
+		return storm{}, usage.Errorf("describe the storm: --kp, --bz and --speed, or --level")
 	case len(told) > 0 && level != "":
 		return storm{}, usage.Errorf("--level takes the place of --kp, --bz and --speed: give one or the other")
 	case !(kp >= 0 && kp <= 9):

@@ -80,11 +80,11 @@ func Command() *cobra.Command {
 func (cfg *Config) check() error {
 	switch {
 	case cfg.Instrument == "":
-		return usage.Errorf("which instrument is the tree of? give --instrument")
+		return usage.Errorf("--instrument is missing: name the Instrument of the tree")
 	case len(validation.IsDNS1123Label(cfg.Instrument)) > 0:
-		return usage.Errorf("--instrument %q is no name of an Instrument: %s", cfg.Instrument, strings.Join(validation.IsDNS1123Label(cfg.Instrument), "; "))
+		return usage.Errorf("--instrument %q is not a name of an Instrument: %s", cfg.Instrument, strings.Join(validation.IsDNS1123Label(cfg.Instrument), "; "))
 	case cfg.NameTemplate == "":
-		return usage.Errorf("how do the paths look? give --name-template; '{name}' takes all and tells nothing")
+		return usage.Errorf("--name-template is missing: describe the paths; '{name}' takes all and tells nothing")
 	case cfg.TrustChecksums && (cfg.Checksums == "" || !cfg.InPlace):
 		return usage.Errorf("--trust-checksums goes with --checksums FILE and --in-place: what is uploaded is read in any case")
 	case cfg.Parallel < 1 || cfg.Parallel > 1024:

@@ -216,7 +216,7 @@ func (im *importer) under(ctx context.Context, b *backend.Backend) error {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 		defer cancel()
 		if err := im.lease.Release(end); err != nil {
-			im.report.shown.Say("the lease was not given back and expires by itself: %v", err)
+			im.report.shown.Say("cannot release the lease; it expires by itself: %v", err)
 		}
 	}()
 	if err := im.awaitListed(ctx); err != nil {

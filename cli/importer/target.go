@@ -24,17 +24,17 @@ func parseTarget(tree, bucket string, inPlace bool) (target, error) {
 	case !inPlace && name == bucket:
 		return target{}, usage.Errorf("%s lies in the Site's bucket: add --in-place, and its objects are registered where they lie", tree)
 	case !inPlace && statErr == nil:
-		return target{}, usage.Errorf("%s is no folder: name the folder that it lies in", tree)
+		return target{}, usage.Errorf("%s is not a folder: name the folder that contains it", tree)
 	case !inPlace:
-		return target{}, usage.Errorf("there is no folder %s: %w; what lies in another bucket is "+
-			"first copied into a folder, or into the Site's bucket %s and imported with --in-place", tree, statErr, bucket)
+		return target{}, usage.Errorf("there is no folder %s: %w; copy objects of another bucket "+
+			"first into a folder, or into the Site's bucket %s and import them with --in-place", tree, statErr, bucket)
 	case name == bucket:
 		return prefixTarget(prefix)
 	case isFolder:
-		return target{}, usage.Errorf("%s is a folder: what is read from the archive comes from the object store, "+
+		return target{}, usage.Errorf("%s is a folder: readers of the archive get objects from the object store, "+
 			"so files are registered in place only where it serves them, as BUCKET/PREFIX (the Site's bucket is %s); leave --in-place out to upload them", tree, bucket)
 	default:
-		return target{}, usage.Errorf("%s is not in the Site's bucket, which is %s: what is archived must be "+
+		return target{}, usage.Errorf("%s is not in the Site's bucket, which is %s: archived objects must be "+
 			"served by its store; copy it there, or leave --in-place out and name a folder", tree, bucket)
 	}
 }
@@ -46,7 +46,7 @@ func prefixTarget(prefix string) (target, error) {
 	}
 	prefix += "/"
 	if wire.IsOurs(prefix) {
-		return target{}, usage.Errorf("what lies under %s is Substorm's own: name the prefix of the tree to import", prefix)
+		return target{}, usage.Errorf("objects under %s belong to Substorm itself: name the prefix of the tree to import", prefix)
 	}
 	return target{prefix: prefix}, nil
 }

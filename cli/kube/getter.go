@@ -102,7 +102,7 @@ func (f Flags) Rules() *clientcmd.ClientConfigLoadingRules {
 
 func findError(err error) error {
 	if files := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); clientcmd.IsEmptyConfig(err) && files != "" {
-		return fmt.Errorf("$KUBECONFIG is %s, and no cluster is in there: there is no such file, or it names no cluster", files)
+		return fmt.Errorf("$KUBECONFIG is %s: the file does not exist, or names no cluster", files)
 	}
 	if clientcmd.IsEmptyConfig(err) { // client-go's text, which kubectl's commands would print alone, names a variable that has no effect
 		return errors.New("no cluster is named: name a kubeconfig with --kubeconfig or $KUBECONFIG, or run a Site on this computer: substorm up --help")

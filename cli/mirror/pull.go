@@ -126,7 +126,7 @@ func (o *pullOptions) choose(cfg *pull.Config) (err error) {
 	case cfg.Retractions != plan.RetractionsTombstone && cfg.Retractions != plan.RetractionsIgnore:
 		return usage.Errorf("--retractions %q is neither %s nor %s", o.retractions, plan.RetractionsTombstone, plan.RetractionsIgnore)
 	case o.safetyStop < 0 || o.safetyStop > 100:
-		return usage.Errorf("--safety-stop %d is no percentage: 0 to 100", o.safetyStop)
+		return usage.Errorf("--safety-stop %d is not a percentage: 0 to 100", o.safetyStop)
 	case o.acceptLoss && !o.force:
 		return usage.Errorf("--accept-loss goes with --force, which compares all files")
 	case o.connections < 1 || o.connections > 256:
@@ -135,7 +135,7 @@ func (o *pullOptions) choose(cfg *pull.Config) (err error) {
 	if len(o.instruments) > 0 {
 		for _, pattern := range o.instruments {
 			if _, err := path.Match(pattern, ""); err != nil {
-				return usage.Errorf("--instrument %q is no pattern: %w", pattern, err)
+				return usage.Errorf("--instrument %q is not a pattern: %w", pattern, err)
 			}
 		}
 		cfg.Instruments = o.instruments
@@ -165,7 +165,7 @@ func parseObserved(text string) (from, to time.Time, err error) {
 			t, err = time.Parse(time.DateOnly, bound.text)
 		}
 		if err != nil {
-			return from, to, usage.Errorf("--observed: %q is no time: write 2026-11-01 or 2026-11-01T12:00:00Z", bound.text)
+			return from, to, usage.Errorf("--observed: %q is not a time: write 2026-11-01 or 2026-11-01T12:00:00Z", bound.text)
 		}
 		*bound.to = t.UTC()
 	}
@@ -196,12 +196,12 @@ func oncePerReason(say func(string)) func(error, time.Duration) {
 func (o *pullOptions) client(from string, p *pull.Progress, again func(error, time.Duration)) (*https.Client, error) {
 	u, err := url.Parse(strings.TrimSuffix(from, "/"))
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" {
-		return nil, usage.Errorf("%q is no URL of a feed server, as https://archive.example.org", from)
+		return nil, usage.Errorf("%q is not a URL of a feed server, such as https://archive.example.org", from)
 	}
 	cfg := https.Config{URL: u, Connections: o.connections, Agent: "substorm-mirror", Received: p.Receive, Again: again}
 	if o.tokenFile != "" {
 		if u.Scheme != "https" {
-			return nil, usage.Errorf("a token needs https://: on http:// all could read it")
+			return nil, usage.Errorf("a token needs https://: http:// would expose it to everyone on the path")
 		}
 		text, err := os.ReadFile(o.tokenFile)
 		if err != nil {

@@ -174,7 +174,7 @@ func (r *run) await(ctx context.Context, cluster *kube.Cluster, name string, out
 	})
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("run %s has not ended within %s, and goes on: substorm get mirror %s -o wide tells of it", name, r.patience, r.partner)
+		return fmt.Errorf("run %s has not ended within %s, and goes on: see substorm get mirror %s -o wide", name, r.patience, r.partner)
 	case err != nil:
 		return fmt.Errorf("wait for run %s: %w", name, err)
 	case last.Result != v1alpha1.MirrorSucceeded:

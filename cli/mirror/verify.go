@@ -56,7 +56,7 @@ func verify(ctx context.Context, path string, digests, quiet bool, out, messages
 		return err
 	}
 	if len(names) == 0 && len(f.State().Instruments) == 0 {
-		return fmt.Errorf("%s is no mirror: it has no lists", path)
+		return fmt.Errorf("%s is not a mirror: it has no lists", path)
 	}
 	v := verification{Folder: f, digests: digests, out: shown.Above(out), shown: shown}
 	forgotten, err := f.Forgotten()

@@ -100,7 +100,7 @@ func TestVerify(t *testing.T) {
 			}
 		})
 	}
-	if _, err := verify(t, t.TempDir()); err == nil || !strings.Contains(err.Error(), "is no mirror") {
+	if _, err := verify(t, t.TempDir()); err == nil || !strings.Contains(err.Error(), "is not a mirror") {
 		t.Errorf("an empty folder: %v", err)
 	}
 }

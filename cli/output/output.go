@@ -41,7 +41,7 @@ func (f *Format) Add(cmd *cobra.Command, json string) {
 // Set implements pflag.Value.
 func (f *Format) Set(text string) error {
 	if !slices.Contains(formats, text) {
-		return usage.Errorf("there are %s", strings.Join(formats, ", "))
+		return usage.Errorf("choose one of %s", strings.Join(formats, ", "))
 	}
 	*f = Format(text)
 	return nil

@@ -38,7 +38,7 @@ func Announce(ctx context.Context, nc *nats.Conn, accounts map[string]string, se
 	}
 	var problems []error
 	if len(there) < servers {
-		problems = append(problems, fmt.Errorf("%d of %d servers have answered: the others are told nothing", len(there), servers))
+		problems = append(problems, fmt.Errorf("%d of %d servers have answered: the others get no update", len(there), servers))
 	}
 	for _, id := range slices.Sorted(maps.Keys(accounts)) {
 		if _, err := request(ctx, nc, "$SYS.REQ.ACCOUNT."+id+".CONNZ", []byte(`{"limit":1}`), there); err != nil {
@@ -77,11 +77,11 @@ type answer struct {
 func (a *answer) verdict(server, account string) error {
 	switch {
 	case a == nil:
-		return fmt.Errorf("server %s does not answer that it takes account %s", server, account)
+		return fmt.Errorf("server %s has not confirmed the update of account %s", server, account)
 	case a.Error != nil:
-		return fmt.Errorf("server %s does not take account %s: %s", server, account, a.Error.Description)
+		return fmt.Errorf("server %s does not accept the update of account %s: %s", server, account, a.Error.Description)
 	case a.Data.Message != updated:
-		return fmt.Errorf("server %s does not take account %s: %s", server, account, a.Data.Message)
+		return fmt.Errorf("server %s does not accept the update of account %s: %s", server, account, a.Data.Message)
 	}
 	return nil
 }

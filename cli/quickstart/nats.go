@@ -294,7 +294,7 @@ func publicKey(data map[string][]byte, key string) (string, error) {
 func pairOf(data map[string][]byte, key string) (nkeys.KeyPair, error) {
 	pair, err := nkeys.FromSeed(data[key])
 	if err != nil {
-		return nil, fmt.Errorf("%s is no seed: %w", key, err)
+		return nil, fmt.Errorf("%s is not a seed: %w", key, err)
 	}
 	return pair, nil
 }

@@ -24,12 +24,12 @@ var token = regexp.MustCompile(`\beyJ[\w-]+\.[\w-]+\.[\w-]+`)
 func Revoke(keys, auth map[string][]byte, users []string, at time.Time) (map[string]string, error) {
 	for _, user := range users {
 		if !nkeys.IsValidPublicUserKey(user) {
-			return nil, fmt.Errorf("%q is no public key of a NATS user: those begin with U, `substorm credentials ls` lists them", user)
+			return nil, fmt.Errorf("%q is not a public key of a NATS user: those begin with U, `substorm credentials ls` lists them", user)
 		}
 	}
 	operator, err := nkeys.FromSeed(keys[keyOperatorSeed])
 	if err != nil {
-		return nil, fmt.Errorf("%s is no seed: %w", keyOperatorSeed, err)
+		return nil, fmt.Errorf("%s is not a seed: %w", keyOperatorSeed, err)
 	}
 	claims, err := jwt.DecodeOperatorClaims(string(keys[keyOperatorJWT]))
 	if err != nil {
@@ -69,7 +69,7 @@ func Revoke(keys, auth map[string][]byte, users []string, at time.Time) (map[str
 func systemUser(keys map[string][]byte) (nats.Option, error) {
 	signer, err := nkeys.FromSeed(keys[keySystemSeed])
 	if err != nil {
-		return nil, fmt.Errorf("%s is no seed: %w", keySystemSeed, err)
+		return nil, fmt.Errorf("%s is not a seed: %w", keySystemSeed, err)
 	}
 	user, err := nkeys.CreateUser()
 	if err != nil {

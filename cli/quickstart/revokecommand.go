@@ -80,7 +80,7 @@ func revoke(ctx context.Context, cluster *kube.Cluster, prefix string, users []s
 	}
 	fmt.Fprintf(out, "secret %s: %d revoked\n", auth.Name, len(users))
 	if err := tell(ctx, cluster, prefix, keys.Data, certificate.Data[keyCA], accounts, servers, out); err != nil {
-		return fmt.Errorf("not all servers take it: %w; a server that was not told lets the user in: run this once more, or restart it two minutes from now: "+
+		return fmt.Errorf("not all servers have the revocation: %w; a server without it still lets the user in: run this once more, or restart it two minutes from now: "+
 			"kubectl -n %s rollout restart statefulset %s-nats", err, cluster.Namespace, prefix)
 	}
 	return nil

@@ -43,7 +43,7 @@ func authority(c Config) recipe {
 		check: func(data map[string][]byte) error {
 			pair, err := parse(data)
 			if err == nil && !pair.Leaf.IsCA {
-				err = fmt.Errorf("%s is no authority's certificate", corev1.TLSCertKey)
+				err = fmt.Errorf("%s is not the certificate of an authority", corev1.TLSCertKey)
 			}
 			return err
 		},
@@ -178,7 +178,7 @@ func sign(template *x509.Certificate, ca map[string][]byte) (map[string][]byte, 
 func parse(data map[string][]byte) (tls.Certificate, error) {
 	pair, err := tls.X509KeyPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey])
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("%s and %s are no pair: %w", corev1.TLSCertKey, corev1.TLSPrivateKeyKey, err)
+		return tls.Certificate{}, fmt.Errorf("%s and %s do not match: %w", corev1.TLSCertKey, corev1.TLSPrivateKeyKey, err)
 	}
 	return pair, nil
 }

@@ -103,13 +103,13 @@ func (cfg *Config) check() error {
 	case len(cfg.To) == 0:
 		return usage.Errorf("--to is missing: where is the gateway? --to gateway.example:30101")
 	case cfg.Duration <= 0:
-		return usage.Errorf("--duration is longer than nothing: --duration 1m")
+		return usage.Errorf("--duration must be positive, such as --duration 1m")
 	case cfg.Rate < 0 || cfg.Rate > maxRate:
 		return usage.Errorf("--rate is a number of objects a second, up to a million")
 	case cfg.Senders < 1 || cfg.Senders > 4096:
 		return usage.Errorf("--senders is a number from 1 to 4096")
 	case cfg.ReceiptTimeout <= 0 || cfg.GiveUpAfter < 0:
-		return usage.Errorf("--receipt-timeout is longer than nothing, --give-up-after not less")
+		return usage.Errorf("--receipt-timeout must be positive, and --give-up-after at least as long")
 	}
 	return nil
 }

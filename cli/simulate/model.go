@@ -141,7 +141,7 @@ func (s *Source) check() error {
 		return fmt.Errorf("give every or rate, not both")
 	case s.Every != nil && (s.Every.Duration < minInterval || s.Every.Duration > maxInterval),
 		s.Rate != 0 && !(s.Rate >= minRate && s.Rate <= maxRate):
-		return fmt.Errorf("every and rate are more than nothing: every is from %v to %v, rate what that makes in a second", minInterval, maxInterval)
+		return fmt.Errorf("every and rate must be positive: every is from %v to %v, rate the objects per second that this makes", minInterval, maxInterval)
 	case !s.paced() && (s.Poisson || s.Bursts != nil):
 		return fmt.Errorf("poisson and bursts need every or rate")
 	case s.Bursts != nil && (s.Bursts.Lasting.Duration <= 0 || s.Bursts.Silence.Duration <= 0):
@@ -159,7 +159,7 @@ func (s *Source) check() error {
 	}
 	for _, q := range s.Sizes {
 		if n := q.Value(); n < minSize || n > most {
-			return fmt.Errorf("size %s is not from %d to %d bytes, what %s carries", q.String(), minSize, most, s.Protocol)
+			return fmt.Errorf("size %s is not from %d to %d bytes, the limits of %s", q.String(), minSize, most, s.Protocol)
 		}
 	}
 	return nil

@@ -196,7 +196,7 @@ func TestBadModels(t *testing.T) {
 		"size 70k":            "sources: [{name: a, protocol: UDP, rate: 1, sizes: [70k]}]",
 		"neither TCP nor":     "sources: [{name: a, protocol: SCTP, sizes: [100]}]",
 		"not both":            "sources: [{name: a, sizes: [100], every: 1s, rate: 1}]",
-		"more than nothing":   "sources: [{name: a, sizes: [100], every: -1s}]",
+		"must be positive":    "sources: [{name: a, sizes: [100], every: -1s}]",
 		"need every or rate":  "sources: [{name: a, sizes: [100], poisson: true}]",
 		"lasting and silence": "sources: [{name: a, sizes: [100], rate: 1, bursts: {lasting: 1s}}]",
 		"no receipt to wait":  "sources: [{name: a, protocol: UDP, sizes: [100]}]",

@@ -69,7 +69,7 @@ spool drains to the store, and the pod makes its columns of the ledger exact aga
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.pod, a.in, a.out, a.notes = args[0], cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 			if pod, volume, earlier := wire.ParseVolumeReporter(a.pod); earlier && a.deleteVolume {
-				return usage.Errorf("%s is volume %s, on which pod %s ran before: PersistentVolumeClaim %s is that of the pod of this name that runs now; "+
+				return usage.Errorf("%s is volume %s, on which pod %s ran before: PersistentVolumeClaim %s belongs to the pod of this name that runs now; "+
 					"leave --delete-volume out, and delete the PersistentVolume of the earlier one by hand", a.pod, volume, pod, volumeClaim(pod))
 			}
 			if a.deleteVolume && o.Code != "" {

@@ -239,7 +239,7 @@ func (h *house) abandonEarlier(t *testing.T, earlier string, day wire.Day) {
 	t.Helper()
 	abandon := append([]string{"abandon", earlier}, h.at...)
 	_, err := run(t, earlier+"\n", append(abandon, "--delete-volume")...)
-	if err == nil || !strings.Contains(err.Error(), "data-north-1 is that of the pod of this name") {
+	if err == nil || !strings.Contains(err.Error(), "data-north-1 belongs to the pod of this name") {
 		t.Errorf("with the volume: %v", err)
 	}
 	if _, err := h.entry(t, wire.LedgerKey(wire.UnknownInstrument, day, wire.StepReceived, earlier)); !errors.Is(err, jetstream.ErrKeyNotFound) {

@@ -44,7 +44,7 @@ func levelsOf(ctx context.Context, files []string, name string) ([]surge.Level, 
 		return nil, fmt.Errorf("--manifests: %s declares no levels: set spec.surge.levels (docs/how-to/storms.md)", o)
 	}
 	if !slices.ContainsFunc(levels, func(l surge.Level) bool { return l.Floor(surge.Pool{Kind: surge.KindFeedServer}) > 0 }) {
-		return nil, fmt.Errorf("--manifests: no level of %s has a floor of all FeedServers, which is what is played: add {kind: FeedServer, replicas: 6} to spec.surge.levels[].floors", o)
+		return nil, fmt.Errorf("--manifests: no level of %s has a floor of all FeedServers, which the replay needs: add {kind: FeedServer, replicas: 6} to spec.surge.levels[].floors", o)
 	}
 	return levels, nil
 }

@@ -48,7 +48,7 @@ func (s *site) startBudget(parts *stack) error {
 	if err != nil {
 		return err
 	}
-	s.budget, err = diskbudget.New(s.folder.path, declared, func(err error) { s.log.Warn("the disk budget is not known as it is now", "error", err) })
+	s.budget, err = diskbudget.New(s.folder.path, declared, func(err error) { s.log.Warn("cannot determine the disk budget as it is now", "error", err) })
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ var emptyManifests []byte
 func emptySite(namespace string) ([]*manifests.Object, error) {
 	all, err := manifests.Up.Parse("(built in)", emptyManifests, namespace)
 	if err != nil {
-		return nil, fmt.Errorf("the Site that substorm up has built in: %w", err)
+		return nil, fmt.Errorf("the built-in Site of substorm up: %w", err)
 	}
 	return all, nil
 }

@@ -85,7 +85,7 @@ func (s *site) sameSite(before *unstructured.Unstructured) error {
 	if len(s.cfg.Manifests) == 0 {
 		declares = "without -f there is"
 	}
-	return fmt.Errorf("data folder %s is of the Site with code %q, and %s one with code %q: name the files of that Site with -f, or another folder with --data-dir",
+	return fmt.Errorf("data folder %s belongs to the Site with code %q, and %s one with code %q: name the files of that Site with -f, or another folder with --data-dir",
 		s.folder.path, is, declares, s.code)
 }
 
@@ -111,7 +111,7 @@ func (s *site) follow(ctx context.Context) error {
 		if is := siteOf(declared); err == nil && is == nil {
 			err = errors.New("the files declare no Site any more: what runs here needs one")
 		} else if err == nil && codeOf(declared) != s.code {
-			err = fmt.Errorf("the files declare a Site with code %q, and this data folder is of %q: start another substorm up with a data folder of its own", codeOf(declared), s.code)
+			err = fmt.Errorf("the files declare a Site with code %q, and this data folder belongs to %q: start another substorm up with a data folder of its own", codeOf(declared), s.code)
 		}
 		if err == nil {
 			err = s.sameNamespace(s.namespace, siteOf(declared).GetNamespace())
@@ -131,7 +131,7 @@ func (s *site) follow(ctx context.Context) error {
 
 // refuseFiles says that nothing of the files is applied, and why.
 func (s *site) refuseFiles(err error) {
-	s.log.Error("the files are not applied; what was applied before holds", "error", err)
+	s.log.Error("the files are not applied; the state that was applied before stays in force", "error", err)
 	s.tellUnapplied(&plan.Manifests{Problems: manifests.Problems(err), Whole: true})
 }
 

@@ -43,7 +43,7 @@ func openFolder(path string) (*folder, error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, fmt.Errorf("data folder: %w: name another with --data-dir, or have %s made by somebody who may", err, path)
+		return nil, fmt.Errorf("data folder: %w: name another with --data-dir, or create %s as a user who may", err, path)
 	}
 	lock, err := os.OpenFile(filepath.Join(path, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -125,7 +125,7 @@ func Format(folder string) (int, error) {
 	}
 	version, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil || version < 1 {
-		return 0, fmt.Errorf("%s holds %q, which is no version: restore it; this substorm writes %d there", file, text, formatVersion)
+		return 0, fmt.Errorf("%s holds %q, which is not a version: restore it; this substorm writes %d there", file, text, formatVersion)
 	}
 	if version > formatVersion {
 		return 0, fmt.Errorf("data folder %s was written by a newer substorm (format %d, this one knows %d): start that version, or name another folder with --data-dir",

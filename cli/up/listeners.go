@@ -42,7 +42,7 @@ type table struct {
 func newListeners(first string) (listeners, error) {
 	host, port, err := splitAddress("--listen", first, DefaultListen+", or :8080 for all addresses")
 	if err == nil && port == 0 {
-		err = usage.Errorf("--listen %q: 0 is no port here: name one, as in %s", first, DefaultListen)
+		err = usage.Errorf("--listen %q: port 0 is not allowed here: name a port, as in %s", first, DefaultListen)
 	}
 	if err != nil {
 		return listeners{}, err
@@ -94,7 +94,7 @@ func splitAddress(flag, value, such string) (host string, port int, err error) {
 	}
 	number, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {
-		return "", 0, usage.Errorf("%s %q: %q is no port: it must be host:port, such as %s", flag, value, text, such)
+		return "", 0, usage.Errorf("%s %q: %q is not a port: it must be host:port, such as %s", flag, value, text, such)
 	}
 	return host, int(number), nil
 }

@@ -96,7 +96,7 @@ func (s *site) healthy(ctx context.Context) error {
 func (s *site) startWatchdog(parts *stack) {
 	parts.start("watchdog", func(ctx context.Context) error {
 		return s.manager.watch(ctx, s.healthy, func(err error) {
-			s.log.Error("the process is not healthy; the service manager starts it anew where this lasts", "error", err)
+			s.log.Error("the process is not healthy; the service manager restarts it if this lasts", "error", err)
 		})
 	}, s.failed)
 }

@@ -138,7 +138,9 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	s := &site{cfg: cfg, seen: seen, folder: f, mark: mark, collector: collector, log: cfg.Log, failed: make(chan error, 8)}
-	s.manager.warn = func(err error) { s.log.Warn("the service manager cannot be told how this process is", "error", err) }
+	s.manager.warn = func(err error) {
+		s.log.Warn("cannot report the state of this process to the service manager", "error", err)
+	}
 	if s.servers, err = newListeners(cfg.Listen); err != nil {
 		return err
 	}
@@ -208,7 +210,9 @@ func (s *site) startMark(parts *stack) {
 	highwater.Embed(s.mark)
 	parts.push(func() { highwater.Embed(nil) })
 	parts.start("clock", func(ctx context.Context) error {
-		return s.mark.Run(ctx, func(err error) { s.log.Warn("what expires waits longer after the next start", "error", err) })
+		return s.mark.Run(ctx, func(err error) {
+			s.log.Warn("cannot store the newest time; data expires later after the next start", "error", err)
+		})
 	}, s.failed)
 }
 

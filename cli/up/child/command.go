@@ -74,7 +74,7 @@ func Command(programs map[string]func() *cobra.Command) *cobra.Command {
 func readTask(in *bufio.Reader) (task, error) {
 	line, err := in.ReadSlice('\n')
 	if err != nil {
-		return task{}, usage.Errorf("substorm up begins this command, and says over standard input what it is to run: %w", err)
+		return task{}, usage.Errorf("only substorm up starts this command, and passes it a task on standard input: %w", err)
 	}
 	var is task
 	if err := json.Unmarshal(line, &is); err != nil {
@@ -91,7 +91,7 @@ func (t *task) prepare() error {
 		}
 	}
 	if t.Memory <= 0 || t.Memory > math.MaxInt64/4 {
-		return fmt.Errorf("a memory limit of %d bytes is none", t.Memory)
+		return fmt.Errorf("invalid memory limit of %d bytes", t.Memory)
 	}
 	debug.SetGCPercent(garbagePercent)
 	debug.SetMemoryLimit(t.Memory / 4 * 3)

@@ -101,7 +101,7 @@ func (c *collector) collect(ctx context.Context) time.Duration {
 	}
 	errs = append(errs, c.expire(ctx))
 	if err := errors.Join(errs...); err != nil && ctx.Err() == nil {
-		c.store.log.Warn("garbage collection is incomplete and tried again", "error", err)
+		c.store.log.Warn("garbage collection is incomplete; retrying", "error", err)
 		return collectRetry
 	}
 	return eventAge / 4

@@ -144,7 +144,7 @@ func isManifest(e fs.DirEntry) bool {
 // Parse reads the documents of a file.
 func (c *Command) Parse(file string, text []byte, namespace string) (all []*Object, failed error) {
 	if bytes.IndexByte(text, 0) >= 0 || !utf8.Valid(text) {
-		return nil, fmt.Errorf("%s: this is no text: name manifests in YAML or JSON with %s, not compressed", file, c.Flag)
+		return nil, fmt.Errorf("%s: this is not text: name manifests in YAML or JSON with %s, not compressed", file, c.Flag)
 	}
 	documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
 	line := 1
@@ -175,7 +175,7 @@ func (c *Command) decode(file string, line int, document []byte, namespace strin
 	root := node.Content[0]
 	at := fmt.Sprintf("%s:%d:%d", file, line+root.Line-1, root.Column)
 	if root.Kind != yaml4.MappingNode {
-		return nil, fmt.Errorf("%s: this is no object: a manifest begins with apiVersion and kind", at)
+		return nil, fmt.Errorf("%s: this is not an object: a manifest begins with apiVersion and kind", at)
 	}
 	json, err := sigsyaml.YAMLToJSONStrict(document)
 	if err != nil {
@@ -183,7 +183,7 @@ func (c *Command) decode(file string, line int, document []byte, namespace strin
 	}
 	u := &unstructured.Unstructured{}
 	if err := u.UnmarshalJSON(json); err != nil {
-		return nil, fmt.Errorf("%s: this is no object: a manifest begins with apiVersion and kind", at)
+		return nil, fmt.Errorf("%s: this is not an object: a manifest begins with apiVersion and kind", at)
 	}
 	o := &Object{u, file, line + root.Line - 1, root}
 	if !u.IsList() {
@@ -243,7 +243,7 @@ func (o *Object) notText() string {
 		}
 		for _, key := range slices.Sorted(maps.Keys(values)) {
 			if _, is = values[key].(string); !is && values[key] != nil {
-				return fmt.Sprintf("the value of %s.%s is no text: put it in quotes", part, key)
+				return fmt.Sprintf("the value of %s.%s is not text: put it in quotes", part, key)
 			}
 		}
 	}

@@ -82,7 +82,7 @@ func TestBadFiles(t *testing.T) {
 	}{
 		"no YAML":          {"apiVersion: v1\nkind: [Secret\nmetadata: {name: x}\n", []string{"bad.yaml:3:9: ", "flow sequence|expected"}},
 		"second document":  {good + "---\na: b\n c: d\n", []string{"bad.yaml:15:"}},
-		"compressed":       {"\x1f\x8b\x08\x00", []string{"bad.yaml: ", "no text", "-f"}},
+		"compressed":       {"\x1f\x8b\x08\x00", []string{"bad.yaml: ", "not text", "-f"}},
 		"tab":              {"a:\n\tb: c\n", []string{"bad.yaml:2:1: "}},
 		"a list":           {"- a\n- b\n", []string{"bad.yaml:1:1: ", "apiVersion and kind"}},
 		"a word":           {"\n\nhello\n", []string{"bad.yaml:3:1: ", "apiVersion and kind"}},

@@ -126,7 +126,7 @@ func (t *tail) read(path string, size int64) error {
 		}
 		length := int64(binary.LittleEndian.Uint32(head[:]) &^ headersBit)
 		if length < minRecord {
-			return fmt.Errorf("%s has a record of %d bytes at %d: the format is another one", path, length, t.next)
+			return fmt.Errorf("%s has a record of %d bytes at %d: the format is unknown", path, length, t.next)
 		}
 		if t.next+length > size {
 			return nil

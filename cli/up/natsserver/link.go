@@ -86,7 +86,7 @@ func (s *Server) relink(remotes []*server.RemoteLeafOpts) error {
 	opts := s.opts.Clone()
 	opts.LeafNode.Remotes = remotes
 	if err := s.nats.Load().ReloadOptions(opts); err != nil {
-		return fmt.Errorf("the embedded NATS server does not take the link: %w", err)
+		return fmt.Errorf("the embedded NATS server does not accept the link: %w", err)
 	}
 	s.dropCredentials(remotes)
 	return nil
@@ -127,7 +127,7 @@ func linkTLS(l *natsaccounts.Link) (*tls.Config, error) {
 	if l.Certificate != nil {
 		pair, err := tls.X509KeyPair(l.Certificate, l.PrivateKey)
 		if err != nil {
-			return nil, fmt.Errorf("tls.crt and tls.key are no certificate and its key: %w", err)
+			return nil, fmt.Errorf("tls.crt and tls.key are not a certificate and its key: %w", err)
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}

@@ -38,9 +38,9 @@ func (s *Server) Tend(ctx context.Context) error {
 		if free, _, err := diskbudget.Space(s.dir); err != nil || free < restartSpace {
 			continue // SpaceLeft of the Site says so
 		}
-		s.log.log.Warn("the embedded NATS server is started again, since it stores nothing any more", "error", problem)
+		s.log.log.Warn("the embedded NATS server no longer stores anything; restarting it", "error", problem)
 		if err := s.restart(ctx); err != nil && ctx.Err() == nil {
-			s.log.log.Error("the embedded NATS server does not start; it is tried again", "error", err)
+			s.log.log.Error("cannot start the embedded NATS server; retrying", "error", err)
 		}
 		healthySince = time.Now()
 		if !retry.Sleep(ctx, pause) {

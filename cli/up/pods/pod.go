@@ -130,7 +130,7 @@ func (p *pod) mount(folder, volume string, w workload, secrets map[string]map[st
 	case source.Projected != nil:
 		for _, s := range source.Projected.Sources {
 			if s.Secret == nil {
-				return "", fmt.Errorf("volume %q projects what is no Secret", volume)
+				return "", fmt.Errorf("volume %q projects something other than a Secret", volume)
 			}
 			if err := p.secret(place, s.Secret.Name, s.Secret.Items, secrets); err != nil {
 				return "", err

@@ -111,7 +111,7 @@ func (p *process) run(ctx context.Context) {
 		if time.Since(began) > maxBackOff {
 			wait = leastBackOff
 		}
-		p.log.Error("the program ended and is started again", "pod", p.pod.name.Name, "program", p.pod.program, "error", err, "in", wait.String())
+		p.log.Error("the program ended; restarting it", "pod", p.pod.name.Name, "program", p.pod.program, "error", err, "in", wait.String())
 		p.note(func(s *state) { s.ready, s.failed, s.restarts, s.health = false, fmt.Sprint(err), s.restarts+1, "" })
 		if !retry.Sleep(ctx, wait) {
 			return

@@ -87,7 +87,7 @@ func (p *Pods) Run(ctx context.Context) {
 	}
 	for {
 		if err := p.look(ctx, alive); err != nil && ctx.Err() == nil {
-			p.cfg.Log.Warn("look at the workloads", "error", err)
+			p.cfg.Log.Warn("cannot reconcile the workloads; retrying", "error", err)
 			p.changedSoon(ctx)
 		}
 		select {
@@ -234,7 +234,7 @@ func (p *Pods) ensure(ctx context.Context, w workload, secrets map[string]map[st
 	}
 	program, known := p.cfg.Programs[wanted.program]
 	if !known {
-		return fmt.Errorf("container %q is no program of this process", wanted.program)
+		return fmt.Errorf("container %q is not a program of this process", wanted.program)
 	}
 	if is := p.of(wanted.name); is != nil {
 		if is.pod.revision == wanted.revision {
@@ -262,7 +262,7 @@ func (p *Pods) of(name types.NamespacedName) *process {
 // clear removes a folder that is made again when it is needed: Secrets are in it, which nobody else removes.
 func (p *Pods) clear(folder string) {
 	if err := os.RemoveAll(folder); err != nil {
-		p.cfg.Log.Warn("files of pods stay, Secrets among them", "error", err)
+		p.cfg.Log.Warn("cannot remove files of pods, Secrets among them", "error", err)
 	}
 }
 

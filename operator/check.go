@@ -108,7 +108,7 @@ func checkLeader(ctx context.Context, c client.Client, cfg CheckConfig) error {
 	}
 	spec := lease.Spec
 	if spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil || spec.LeaseDurationSeconds == nil {
-		return fmt.Errorf("nobody holds the Lease %s/%s: no operator leads; see the pods of the operator and their logs", lease.Namespace, lease.Name)
+		return fmt.Errorf("the Lease %s/%s has no holder: no operator leads; see the pods of the operator and their logs", lease.Namespace, lease.Name)
 	}
 	if late := time.Since(spec.RenewTime.Add(time.Duration(*spec.LeaseDurationSeconds) * time.Second)); late > 0 {
 		return fmt.Errorf("the Lease %s/%s of %s has not been renewed in time: no operator leads; see its pods and their logs", lease.Namespace, lease.Name, *spec.HolderIdentity)

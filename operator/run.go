@@ -84,7 +84,7 @@ func Run(ctx context.Context, cfg Config) error {
 	switch cfg.Pull.Policy {
 	case "", corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever:
 	default:
-		return fmt.Errorf("--image-pull-policy %q is none: Always, IfNotPresent or Never", cfg.Pull.Policy)
+		return fmt.Errorf("--image-pull-policy %q is invalid: choose Always, IfNotPresent or Never", cfg.Pull.Policy)
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

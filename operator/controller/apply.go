@@ -217,7 +217,7 @@ func (r *applier) mayCreateSecret(ctx context.Context, owner client.Object, name
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(kinds["Secret"])
 	if err := r.reader.Get(ctx, at, object); err == nil {
-		return nil, fmt.Errorf("create Secret %s: it has been created meanwhile, and is looked at again", at)
+		return nil, fmt.Errorf("create Secret %s: it was created meanwhile; checking it again", at)
 	} else if !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("look for Secret %s: %w", at, err)
 	}
@@ -230,7 +230,7 @@ func (r *applier) secretReferences(ctx context.Context, secret types.NamespacedN
 		&v1alpha1.SiteList{}, &v1alpha1.IngestGatewayList{}, &v1alpha1.FeedServerList{}, &v1alpha1.MirrorPartnerList{}, &v1alpha1.InstrumentList{},
 	} {
 		if err := r.client.List(ctx, list, client.InNamespace(secret.Namespace), client.MatchingFields{secretsField: secret.Name}, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("list what refers to Secret %s: %w", secret, err)
+			return nil, fmt.Errorf("list references to Secret %s: %w", secret, err)
 		}
 		err = errors.Join(err, meta.EachListItem(list, func(o runtime.Object) error {
 			all = append(all, accept.SecretReferences(o.(client.Object))...)

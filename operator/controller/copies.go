@@ -143,7 +143,7 @@ func (c *copies) keep(ctx context.Context, ours jetstream.JetStream, s bus.Strea
 	// Messages before the first one were removed because the hub's stream has them.
 	begins := max(1, info.Config.FirstSeq, passed+1)
 	if info.State.FirstSeq > begins || passed > info.State.LastSeq {
-		c.log.Warn("messages of a leaf were removed before the hub's stream had them: the leaf is asked for all that it has",
+		c.log.Warn("messages of a leaf were removed before the hub's stream had them; requesting everything that the leaf still has",
 			"stream", s.Name, "have", passed, "first", info.State.FirstSeq, "last", info.State.LastSeq)
 		if err := c.js.DeleteStream(ctx, s.Name); err != nil {
 			return false, err

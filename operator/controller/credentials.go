@@ -30,15 +30,15 @@ type accountKey struct {
 func readAccountKey(secret *corev1.Secret) (accountKey, error) {
 	pair, err := nkeys.FromSeed([]byte(value(secret, workload.KeyAccountSeed)))
 	if err != nil {
-		return accountKey{}, fmt.Errorf("%s is no seed of an nkey", workload.KeyAccountSeed)
+		return accountKey{}, fmt.Errorf("%s is not a seed of an nkey", workload.KeyAccountSeed)
 	}
 	issuer, err := pair.PublicKey()
 	if err != nil || !nkeys.IsValidPublicAccountKey(issuer) {
-		return accountKey{}, fmt.Errorf("%s is no seed of an account: those begin with SA", workload.KeyAccountSeed)
+		return accountKey{}, fmt.Errorf("%s is not a seed of an account: those begin with SA", workload.KeyAccountSeed)
 	}
 	account := value(secret, workload.KeyAccountID)
 	if !nkeys.IsValidPublicAccountKey(account) {
-		return accountKey{}, fmt.Errorf("%s is no public key of an account: those begin with A", workload.KeyAccountID)
+		return accountKey{}, fmt.Errorf("%s is not a public key of an account: those begin with A", workload.KeyAccountID)
 	}
 	return accountKey{pair: pair, account: account, issuer: issuer}, nil
 }

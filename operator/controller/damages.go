@@ -18,7 +18,7 @@ func (r *reports) takeDamage(instrument string, entry jetstream.KeyValueEntry) {
 	if entry.Operation() == jetstream.KeyValuePut {
 		var err error
 		if damage, err = wire.Decode[wire.Damage](entry.Value()); err != nil {
-			r.log.Warn("what is said of a damaged object cannot be read", "key", entry.Key(), "error", err)
+			r.log.Warn("cannot read the report of a damaged object", "key", entry.Key(), "error", err)
 			return
 		}
 	}

@@ -142,7 +142,7 @@ func (b *busKeeper) succeed(ctx context.Context, consumer string, d bus.Durable)
 		if err := s.DeleteConsumer(ctx, name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 			return nil, err
 		}
-		b.log.Info("removed a durable that earlier credentials open", "stream", d.Stream, "durable", name)
+		b.log.Info("removed a durable that earlier credentials can open", "stream", d.Stream, "durable", name)
 	}
 	return made, nil
 }
@@ -304,7 +304,7 @@ func (b *busKeeper) purgeClosed(ctx context.Context, name, consumer string, inst
 		if err := s.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
 			return fmt.Errorf("purge %s: %w", subject, err)
 		}
-		b.log.Info("took from a consumer's stream what it may no longer read", "stream", name, "subject", subject)
+		b.log.Info("purged messages that the consumer may no longer read", "stream", name, "subject", subject)
 	}
 	if b.looked.closed == nil {
 		b.looked.closed = map[string]string{}
@@ -400,7 +400,7 @@ func (b *busKeeper) withhold(ctx context.Context, s jetstream.Stream, name, why 
 	if _, err := s.PauseConsumer(ctx, name, b.now().AddDate(withheldYears, 0, 0)); err != nil {
 		return err
 	}
-	b.log.Warn("a durable gives nothing for now, and keeps its place", "stream", s.CachedInfo().Config.Name, "durable", name, "why", why)
+	b.log.Warn("paused a durable; it delivers nothing for now and keeps its position", "stream", s.CachedInfo().Config.Name, "durable", name, "why", why)
 	return nil
 }
 
@@ -422,6 +422,6 @@ func (b *busKeeper) narrowTo(ctx context.Context, s jetstream.Stream, name strin
 	if _, err := s.UpdateConsumer(ctx, is); err != nil {
 		return b.withholdInstead(ctx, s, name, err)
 	}
-	b.log.Info("took from a durable what its consumer may no longer read", "stream", s.CachedInfo().Config.Name, "durable", name)
+	b.log.Info("narrowed a durable to what its consumer may still read", "stream", s.CachedInfo().Config.Name, "durable", name)
 	return nil
 }

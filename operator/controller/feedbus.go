@@ -61,7 +61,7 @@ func (l *link) keepFeeds(ctx context.Context) {
 		}
 		cancel()
 		if err != nil && ctx.Err() == nil {
-			l.log.Warn("streams and durables of feeds could not be looked at", "error", err)
+			l.log.Warn("cannot check the streams and durables of feeds", "error", err)
 		}
 	}
 }

@@ -87,7 +87,7 @@ func (l *link) run(ctx context.Context) {
 func (l *link) found(ctx context.Context, which func(*plan.Backends) **finding.Finding, f finding.Finding) {
 	if ctx.Err() == nil && l.facts.setBackend(which, &f) {
 		if !f.OK() {
-			l.log.Warn("a backend is not as it should be", "reason", f.Reason, "message", f.Message)
+			l.log.Warn("a backend has a problem", "reason", f.Reason, "message", f.Message)
 		}
 		l.changed()
 	}
@@ -235,7 +235,7 @@ func (l *link) noteMade(made []string, all bool) {
 	changed := false
 	for _, name := range made {
 		if slices.Contains(l.stood, name) {
-			l.log.Warn("a stream was deleted, and is made anew", "stream", name)
+			l.log.Warn("a stream was deleted; recreating it", "stream", name)
 			l.facts.setRecreated(name, l.now())
 			changed = true
 		}

@@ -142,7 +142,7 @@ func (b *busKeeper) narrowOne(ctx context.Context, s jetstream.Stream, name stri
 	if _, err := s.UpdateConsumer(ctx, is); err != nil {
 		return b.withholdInstead(ctx, s, name, err)
 	}
-	b.log.Info("took from a durable what is closed to its consumer", "stream", d.Stream, "durable", name)
+	b.log.Info("narrowed a durable: removed what is closed to its consumer", "stream", d.Stream, "durable", name)
 	return nil
 }
 
@@ -158,7 +158,7 @@ func (b *busKeeper) withholdInstead(ctx context.Context, s jetstream.Stream, nam
 }
 
 // errOutdated: the registry is not the one that the plan in force goes with.
-var errOutdated = errors.New("another operator has written the registry since: it is read first")
+var errOutdated = errors.New("another operator has written the registry since; reading it first")
 
 // changing makes or changes a durable, as the plan in force says now: another may be in
 // force than the one that is looked through. It does nothing where that plans none of its

@@ -56,7 +56,7 @@ func (b *busKeeper) readPositions(ctx context.Context) error {
 			return nil
 		}
 		if err != nil {
-			b.log.Warn("a consumer's place cannot be read", "bucket", bucket, "key", e.Key(), "error", err)
+			b.log.Warn("cannot read the position of a consumer", "bucket", bucket, "key", e.Key(), "error", err)
 		}
 		next.kept[consumer] = bus.KeptPosition{PositionCursor: cursor}
 		return nil
@@ -72,7 +72,7 @@ func (b *busKeeper) readPositions(ctx context.Context) error {
 func (b *busKeeper) keptPosition(d bus.Durable) (wire.PositionCursor, error) {
 	is := &b.looked.positions
 	if is.kept == nil {
-		return wire.PositionCursor{}, errors.New("how far it had come is not known yet: the bucket of cursors cannot be read")
+		return wire.PositionCursor{}, errors.New("its position is not known yet: the bucket of cursors cannot be read")
 	}
 	consumer, _ := wire.ParseConsumerDurable(d.Name)
 	return is.kept[consumer].PositionCursor, is.newer[consumer]

@@ -53,7 +53,7 @@ func (r *registryReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	if err := r.judge(ctx, req.NamespacedName, what); err != nil {
 		r.touched.everything(req.NamespacedName)
 		if errors.Is(err, errHeld) && ctx.Err() == nil {
-			r.log.Warn("it is tried again", "site", req.String(), "error", err)
+			r.log.Warn("cannot close Instruments or Feeds yet; retrying", "site", req.String(), "error", err)
 			return ctrl.Result{RequeueAfter: retryEvery}, nil
 		}
 		return ctrl.Result{}, err
@@ -113,7 +113,7 @@ func (r *registryReconciler) audit(ctx context.Context, site types.NamespacedNam
 		return nil
 	}
 	r.differences.Add(float64(len(names)))
-	r.log.Warn("judged anew, the registry was not as it should be: please report this", "site", site.String(), "names", names)
+	r.log.Warn("the audit found differences in the registry: please report this", "site", site.String(), "names", names)
 	return nil
 }
 
@@ -262,7 +262,7 @@ func wakeAllOf(w *waker, namespace string, lists ...[]string) {
 }
 
 // errHeld: something is closed that durables still give.
-var errHeld = errors.New("what is closed waits until no durable gives it")
+var errHeld = errors.New("closing waits until no durable delivers the data")
 
 // write brings the registry up to date if JetStream is connected. If it is not, its return
 // wakes this controller. Before an entry that closes something is written, no durable may

@@ -174,7 +174,7 @@ func (r *reports) takeGateway(pod string, value []byte, seen, now time.Time) err
 		return err
 	}
 	if status.Gateway != pod {
-		return fmt.Errorf("it is of %.80q, and its key is another pod's", status.Gateway)
+		return fmt.Errorf("it is of %.80q, but its key belongs to another pod", status.Gateway)
 	}
 	next := &gatewayReport{GatewayReport: observed.GatewayReport{GatewayStatus: status, Seen: seen}, alive: now.Sub(seen) <= aliveFor}
 	r.mu.Lock()
@@ -265,7 +265,7 @@ func (r *reports) takeForward(instrument string, value []byte) {
 func (r *reports) takeClock(instrument string, value []byte) {
 	status, err := wire.Decode[wire.ClockStatus](value)
 	if err != nil {
-		r.log.Warn("the report of the times that an instrument tells cannot be read", "instrument", instrument, "error", err)
+		r.log.Warn("the report of an instrument's clock cannot be read", "instrument", instrument, "error", err)
 		return
 	}
 	r.mu.Lock()
@@ -329,7 +329,7 @@ func (r *reports) takeLedger(value []byte) {
 func (r *reports) takeExpiry(value []byte) {
 	status, err := wire.Decode[wire.ExpiryStatus](value)
 	if err != nil {
-		r.log.Warn("the report of what does not expire cannot be read", "error", err)
+		r.log.Warn("the report of data that does not expire cannot be read", "error", err)
 		return
 	}
 	r.mu.Lock()

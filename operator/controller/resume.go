@@ -37,7 +37,7 @@ func (c *copies) resume(ctx context.Context, unheard []bus.Stream) error {
 		if !answer[i] {
 			continue
 		}
-		c.log.Debug("a leaf that answers is not heard, and is asked anew", "stream", s.Name)
+		c.log.Debug("no messages from a reachable leaf; recreating the source", "stream", s.Name)
 		if err := c.again(try, s); err != nil {
 			return fmt.Errorf("stream %s: %w", s.Name, err)
 		}

@@ -235,7 +235,7 @@ func (s *scalers) ask(ctx context.Context, p *scaled, asked autoscale.Asked) err
 	if err != nil {
 		return fmt.Errorf("scale %s %s to %d: %w", p.kind, p.NamespacedName, asked.Replicas, err)
 	}
-	s.log.Info("another number of pods is asked for", "kind", p.kind, "name", p.NamespacedName.String(), "was", p.replicas, "is", asked.Replicas, "because", asked.Why())
+	s.log.Info("scaled a pool", "kind", p.kind, "name", p.NamespacedName.String(), "was", p.replicas, "is", asked.Replicas, "because", asked.Why())
 	s.events.Eventf(p.object, nil, corev1.EventTypeNormal, v1alpha1.ReasonRescaled, "Scale", "%d pods are asked for, and %d were: %s", asked.Replicas, p.replicas, asked.Why())
 	return nil
 }

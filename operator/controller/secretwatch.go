@@ -70,7 +70,7 @@ func (w *secretWatch) fails(_ context.Context, _ *toolscache.Reflector, err erro
 		return
 	}
 	w.failed.Store(time.Now().UnixNano())
-	w.log.Info("the watch of Secrets failed, and is tried again", "error", err)
+	w.log.Info("the watch of Secrets failed; retrying", "error", err)
 }
 
 // hears says whether the watch can be relied on.
@@ -83,16 +83,16 @@ func (w *secretWatch) hears() bool {
 func (w *secretWatch) start(ctx context.Context) bool {
 	go func() {
 		if err := w.cache.Start(ctx); err != nil {
-			w.log.Warn("cannot watch Secrets, and asks for them one by one", "error", err)
+			w.log.Warn("cannot watch Secrets; reading them one by one", "error", err)
 		}
 	}()
 	informer, err := w.cache.GetInformer(ctx, secretMetadata(), cache.BlockUntilSynced(false))
 	if err != nil {
-		w.log.Warn("cannot watch Secrets, and asks for them one by one", "error", err)
+		w.log.Warn("cannot watch Secrets; reading them one by one", "error", err)
 		return false
 	}
 	late := time.AfterFunc(watchPatience, func() {
-		w.log.Warn("cannot watch Secrets, and asks for them one by one: allow the operator to list and watch secrets, or leave --watch-secrets out")
+		w.log.Warn("cannot watch Secrets; reading them one by one: allow the operator to list and watch secrets, or leave --watch-secrets out")
 	})
 	defer late.Stop()
 	synced := toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced)

@@ -41,7 +41,7 @@ func (r *siteReconciler) tellLevel(ctx context.Context, site types.NamespacedNam
 	case errors.Is(err, errNotConnected):
 		return 0
 	default:
-		r.weathers.log.Warn("what feed servers show of space weather is not brought up to date", "site", site.String(), "error", err)
+		r.weathers.log.Warn("cannot update the level of space weather that feed servers show; retrying", "site", site.String(), "error", err)
 		return tellLevelAgain
 	}
 }

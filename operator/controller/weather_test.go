@@ -147,7 +147,7 @@ func TestWeatherFailures(t *testing.T) {
 		return nil
 	}
 	known := await("a value", func(known *plan.Weather) bool { _, is := newestOf(known, surge.Kp); return is })
-	if len(known.Failures) != 0 || len(known.Invalid) != 1 || known.Invalid[0] != "spec.spaceWeather.sources, exercise: recorded.data: line 2: Kp 12 cannot be: it has 0 to 9" {
+	if len(known.Failures) != 0 || len(known.Invalid) != 1 || known.Invalid[0] != "spec.spaceWeather.sources, exercise: recorded.data: line 2: Kp 12 is out of range: 0 to 9" {
 		t.Errorf("while it answers: %+v", known)
 	}
 	calm.failing.Store(true)

@@ -29,7 +29,7 @@ func Quiet(recorded Recording, seed uint64, number int) (*Scenario, error) {
 	kp := recorded[surge.Kp]
 	days := quietOf(kp)
 	if len(days) == 0 {
-		return nil, fmt.Errorf("there is no day all of whose Kp are below %g", quietKp)
+		return nil, fmt.Errorf("no day has only Kp below %g", quietKp)
 	}
 	s := &Scenario{Seed: seed + uint64(number)<<32}
 	s.From = kp[0].From.Truncate(24 * time.Hour)

@@ -13,7 +13,7 @@ import (
 
 var (
 	errRedirected = errors.New("redirects")
-	errAddress    = errors.New("the name leads to an address that only this cluster or computer can reach, and a URL of the public's must not: " +
+	errAddress    = errors.New("the name leads to an address that only this cluster or computer can reach, and a public URL must not: " +
 		"declare the address itself, or a Service's name that ends in .svc, if that is meant")
 )
 

@@ -46,11 +46,11 @@ func newFetcher(text string) (*fetcher, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("url is not one: %w", errors.Unwrap(err)) // its own text has the query, in which a key may stand
+		return nil, fmt.Errorf("invalid URL: %w", errors.Unwrap(err)) // its own text has the query, in which a key may stand
 	case u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "":
 		return nil, fmt.Errorf("url %q does not begin with https:// and a host, or http:// and a host", shown(u))
 	case u.User != nil:
-		return nil, fmt.Errorf("url %q has a user: a manifest is no place for a password, and no source with one is read", shown(u))
+		return nil, fmt.Errorf("url %q has a user: a manifest must not hold a password, and a source with one is not read", shown(u))
 	}
 	f := &fetcher{url: u, where: shown(u), patience: patience}
 	f.client = &http.Client{Transport: transport(u.Hostname(), net.DefaultResolver), CheckRedirect: f.redirected}
@@ -98,7 +98,7 @@ func (f *fetcher) ask(ctx context.Context, now time.Time, read func([]byte) (Ans
 	got, err := read(body)
 	decoding.Unlock()
 	if err != nil {
-		return got, fmt.Errorf("what %s answers %w", f.where, err)
+		return got, fmt.Errorf("response of %s: %w", f.where, err)
 	}
 	f.known = validators{}
 	if !got.Early {
@@ -183,7 +183,7 @@ func (f *fetcher) refused(answer *http.Response, now time.Time) error {
 	case code == http.StatusNotFound || code == http.StatusGone:
 		err = fmt.Errorf("%w: the product is not there any more; declare the URL of another one", err)
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		err = fmt.Errorf("%w: it does not tell everybody; declare another source", err)
+		err = fmt.Errorf("%w: access is denied; declare another source", err)
 	case code >= http.StatusInternalServerError:
 		err = fmt.Errorf("%w: it is asked again; if that lasts, declare another source", err)
 	default:

@@ -55,7 +55,7 @@ func hostile(other string) map[string]struct {
 	}
 	return map[string]one{
 		"shape changed":        {text(`{"kp":[{"at":"2026-08-30T18:00:00","index":4}]}`), "is not an array of records as SWPC publishes them"},
-		"value 99":             {text(`[{"time_tag":"2026-08-30T18:00:00","Kp":99}]`), "Kp 99 cannot be: it has 0 to 9"},
+		"value 99":             {text(`[{"time_tag":"2026-08-30T18:00:00","Kp":99}]`), "Kp 99 is out of range: 0 to 9"},
 		"not a number":         {text(`[{"time_tag":"2026-08-30T18:00:00","Kp":"NaN"}]`), "Kp NaN cannot be"},
 		"clock skew":           {text(`[{"time_tag":"2026-08-31T22:30:00","Kp":5}]`), "a time to come: this clock says 2026-08-30T22:30:00Z"},
 		"empty":                {text(`[]`), "is an array without records"},
@@ -63,7 +63,7 @@ func hostile(other string) map[string]struct {
 		"garbage":              {text("\x00\xff\x1f garbage"), "is not JSON, or was cut off"},
 		"500":                  {status(http.StatusInternalServerError), "answers 500 Internal Server Error: it is asked again"},
 		"404":                  {status(http.StatusNotFound), "declare the URL of another one"},
-		"403":                  {status(http.StatusForbidden), "it does not tell everybody"},
+		"403":                  {status(http.StatusForbidden), "access is denied"},
 		"202":                  {status(http.StatusAccepted), "answers 202 Accepted, and not 200"},
 		"304 that nobody asks": {status(http.StatusNotModified), "answers 304 Not Modified"},
 		"a page": {func(w http.ResponseWriter, _ *http.Request) {

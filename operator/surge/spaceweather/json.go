@@ -48,7 +48,7 @@ func NewJSON(cfg JSONConfig) (Source, error) {
 		return nil, err
 	}
 	if len(cfg.Values) == 0 {
-		return nil, fmt.Errorf("no path of a quantity: declare one of %v", surge.Quantities)
+		return nil, fmt.Errorf("no path is set: set one of %v", surge.Quantities)
 	}
 	for q, path := range cfg.Values {
 		if _, is := kinds[q]; !is {
@@ -195,7 +195,7 @@ func values(path string, whole any) (found []any, err error) {
 // withoutValue is an error of a path without the value that the library writes into one of them: the whole document, maybe.
 func withoutValue(err error) error {
 	if strings.HasSuffix(err.Error(), "cannot be filtered") {
-		return errors.New("what is to be filtered is no array")
+		return errors.New("the filtered value is not an array")
 	}
 	return err
 }

@@ -50,8 +50,8 @@ func TestJSON(t *testing.T) {
 		{name: "values that cannot be", cfg: JSONConfig{Values: kp, Time: "{.data[*].at}"}, refused: 3, want: "21:00+3h0m0s=5",
 			body: `{"data":[{"at":"2026-08-30T21:00:00Z","kp":5},{"at":"2026-08-30T18:00:00Z","kp":99},{"at":"soon","kp":4},{"at":"2026-08-30T18:00:00Z","kp":{}}]}`},
 		{name: "no such path", cfg: JSONConfig{Values: kp}, body: `{"rows":[]}`, err: "has no Kp at {.data[*].kp}: data is not found"},
-		{name: "what is to be filtered is no array", cfg: JSONConfig{Values: map[surge.Quantity]string{surge.Kp: `{[?(@.a=="b")].kp}`}}, body: `{"a":"` + strings.Repeat("x", 5000) + `"}`,
-			err: "has no Kp at {[?(@.a==\"b\")].kp}: what is to be filtered is no array"},
+		{name: "the filtered value is not an array", cfg: JSONConfig{Values: map[surge.Quantity]string{surge.Kp: `{[?(@.a=="b")].kp}`}}, body: `{"a":"` + strings.Repeat("x", 5000) + `"}`,
+			err: "has no Kp at {[?(@.a==\"b\")].kp}: the filtered value is not an array"},
 		{name: "no times", cfg: JSONConfig{Values: kp, Time: "{.at}"}, body: `{"data":[{"kp":5}]}`, err: "has no times at {.at}: at is not found"},
 		{name: "not as many times", cfg: JSONConfig{Values: kp, Time: "{.data[*].at}"}, body: `{"data":[{"kp":5,"at":"2026-08-30T21:00:00Z"},{"kp":5}]}`,
 			err: "has 2 values of Kp at {.data[*].kp} and 1 times at {.data[*].at}"},
@@ -85,7 +85,7 @@ func TestJSON(t *testing.T) {
 func TestJSONConfig(t *testing.T) {
 	kp := func(path string) map[surge.Quantity]string { return map[surge.Quantity]string{surge.Kp: path} }
 	for want, cfg := range map[string]JSONConfig{
-		"no path of a quantity":             {},
+		"no path is set":                    {},
 		`quantity "Dst" is none of`:         {Values: map[surge.Quantity]string{"Dst": "{.dst}"}},
 		"is not in braces":                  {Values: kp(".kp")},
 		"is not a JSONPath as kubectl":      {Values: kp("{.kp[}")},

@@ -136,7 +136,7 @@ func (p *Poller) take(answer Answer, err error) {
 		}
 		if is := said(p.cfg.Name, err); !sameError(was, is) {
 			p.state.Error = is
-			p.cfg.Log.Warn("space weather is not told", "source", p.cfg.Name, "error", is)
+			p.cfg.Log.Warn("cannot read a source of space weather", "source", p.cfg.Name, "error", is)
 		}
 		if answer.Refused.Samples > 0 {
 			p.state.Refused = answer.Refused
@@ -147,7 +147,7 @@ func (p *Poller) take(answer Answer, err error) {
 	p.failures = 0
 	p.state.Error, p.state.FailingSince, p.state.LastAnswered = "", time.Time{}, now
 	if was != "" {
-		p.cfg.Log.Info("space weather is told again", "source", p.cfg.Name)
+		p.cfg.Log.Info("a source of space weather is readable again", "source", p.cfg.Name)
 	}
 	if answer.Unchanged {
 		p.state.Requests[resultUnchanged]++

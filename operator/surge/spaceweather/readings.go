@@ -47,7 +47,7 @@ func possible(q surge.Quantity, value float64) error {
 	if value >= k.least && value <= k.most {
 		return nil
 	}
-	return fmt.Errorf("%s %v%s cannot be: it has %v to %v%s", q, value, k.unit, k.least, k.most, k.unit) // NaN, too
+	return fmt.Errorf("%s %v%s is out of range: %v to %v%s", q, value, k.unit, k.least, k.most, k.unit) // NaN, too
 }
 
 // fills stand for "no value" in products of SWPC and of those who pass them on: none of them is a value of any quantity.

@@ -57,7 +57,7 @@ func NewRecorded(file io.Reader, cfg RecordedConfig) (*Recorded, error) {
 		cfg.SpeedUp = 1
 	}
 	if !(cfg.SpeedUp > 0 && cfg.SpeedUp <= 1e6) || cfg.Delay < 0 {
-		return nil, fmt.Errorf("a speed-up of %v and a delay of %v cannot be: speed-ups are above 0 and at most 1000000, delays not below 0", cfg.SpeedUp, cfg.Delay)
+		return nil, fmt.Errorf("invalid speed-up of %v or delay of %v: speed-ups are above 0 and at most 1000000, delays not below 0", cfg.SpeedUp, cfg.Delay)
 	}
 	bounded := &io.LimitedReader{R: file, N: maxFile}
 	r, err := newRecorded(bounded, cfg)
@@ -72,7 +72,7 @@ func newRecorded(file io.Reader, cfg RecordedConfig) (*Recorded, error) {
 	rows.Comment, rows.TrimLeadingSpace, rows.ReuseRecord = '#', true, true
 	header, err := rows.Read()
 	if errors.Is(err, io.EOF) {
-		return nil, errors.New("the file has no row of names: the first row that is no comment is, as time,kp")
+		return nil, errors.New("the file has no row of names: the first row that is not a comment names the columns, such as time,kp")
 	}
 	if err != nil {
 		return nil, err

@@ -83,7 +83,7 @@ func TestSWPCErrors(t *testing.T) {
 		`[[1,2],["2026-08-30 18:00:00","4"]]`:                "has no names of columns",
 		`[["time_tag","Kp"]]`:                                "has no record with time_tag and estimated_kp or Kp or kp",
 		`[{"time_tag":"2026-08-30T18:00:00","Kp":null}]`:     "none with a value",
-		`[{"time_tag":"2026-08-30T18:00:00","Kp":99}]`:       "has no usable sample; the first of 1 that were refused: of 2026-08-30T18:00:00Z: Kp 99 cannot be: it has 0 to 9",
+		`[{"time_tag":"2026-08-30T18:00:00","Kp":99}]`:       "has no usable sample; the first of 1 that were refused: of 2026-08-30T18:00:00Z: Kp 99 is out of range: 0 to 9",
 		`[{"time_tag":"2026-09-30T18:00:00","Kp":9}]`:        "a time to come",
 		"[" + strings.Repeat("[],", maxValues) + "[]]":       "has more than 500000 values",
 		strings.Repeat("[", 20_000):                          "is not JSON, or was cut off",

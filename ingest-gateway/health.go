@@ -53,7 +53,7 @@ func (g *gateway) seekBackends(ctx context.Context) error {
 	reached := objectstore.Await(ctx, g.objects, func(err error) {
 		text := err.Error()
 		g.health.storeError.Store(&text)
-		g.log.Warn("the object store does not answer: objects get no receipt", "error", err)
+		g.log.Warn("the object store does not answer: objects that must be in it get no receipt", "error", err)
 	})
 	if reached {
 		g.health.store.Store(true)

@@ -47,7 +47,7 @@ func (p *publisher) run(ctx context.Context, own *certificate) error {
 			said = ""
 		case err.Error() != said:
 			said = err.Error()
-			p.log.Warn("cannot publish the bridge's certificate to the API server: it does not query the bridge meanwhile", "error", err)
+			p.log.Warn("cannot publish the bridge's certificate to the API server: it may not query the bridge meanwhile", "error", err)
 		}
 		select {
 		case <-ctx.Done():

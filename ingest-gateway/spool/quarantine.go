@@ -180,5 +180,5 @@ func (s *Spool) report(q Quarantine, why error) {
 	if q.Notice != nil {
 		args = append(args, "instrument", q.Notice.Instrument, "key", q.Notice.Key, "receivedAt", q.Notice.ReceivedAt)
 	}
-	s.cfg.Logger.Error("a corrupt record of the spool is in quarantine: its contents cannot be archived, and were receipted unless the power was cut while they were written", args...)
+	s.cfg.Logger.Error("a record of the spool is in quarantine: its contents cannot be archived, and were receipted unless the power was cut while they were written", args...)
 }

@@ -40,7 +40,7 @@ const (
 const lookInterval = 5 * time.Second
 
 var (
-	errNoCertificate = errors.New("the sender presented no certificate")
+	errNoCertificate = errors.New("the client presented no certificate")
 	errNone          = errors.New("the pool has no certificate: give its IngestGateway spec.tls.certificateSecretRef")
 	errNoAuthority   = errors.New("the pool knows no authority of client certificates: give its IngestGateway spec.tls.caSecretRef")
 )

@@ -106,7 +106,7 @@ func (d *delivery) compete(ctx context.Context, key string) {
 		if err == nil || ctx.Err() != nil {
 			continue
 		}
-		d.cfg.Logger.Warn("cannot hold the lease of some consumers; retrying", "lease", key, "error", err)
+		d.cfg.Logger.Warn("cannot hold the lease of some consumers; giving it up and acquiring it again", "lease", key, "error", err)
 		if !retry.Sleep(ctx, pause) {
 			return
 		}

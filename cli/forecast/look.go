@@ -38,7 +38,7 @@ func look(ctx context.Context, cluster *kube.Cluster, name string) (*seen, error
 		return nil, err
 	}
 	if meta.IsStatusConditionTrue(site.Status.Conditions, v1alpha1.ConditionNotApplied) {
-		return nil, fmt.Errorf("Site %q runs in one process (substorm up): its pools do not grow", site.Name)
+		return nil, fmt.Errorf("Site %q runs in one process (substorm up): each of its pools is one, and none grows", site.Name)
 	}
 	var gateways v1alpha1.IngestGatewayList
 	var servers v1alpha1.FeedServerList

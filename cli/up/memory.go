@@ -56,7 +56,7 @@ func (s *site) tendMemory(ctx context.Context) error {
 func (s *site) giveBack() {
 	debug.FreeOSMemory()
 	if err := dropProgram(); err != nil {
-		s.log.Warn("cannot release memory that only the start needed", "error", err)
+		s.log.Warn("cannot release memory that only the start needed; it stays in use", "error", err)
 	}
 }
 

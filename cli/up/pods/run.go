@@ -262,7 +262,7 @@ func (p *Pods) of(name types.NamespacedName) *process {
 // clear removes a folder that is made again when it is needed: Secrets are in it, which nobody else removes.
 func (p *Pods) clear(folder string) {
 	if err := os.RemoveAll(folder); err != nil {
-		p.cfg.Log.Warn("cannot remove files of pods, Secrets among them", "error", err)
+		p.cfg.Log.Warn("cannot remove files of pods; they stay, Secrets among them", "error", err)
 	}
 }
 

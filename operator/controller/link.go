@@ -235,7 +235,7 @@ func (l *link) noteMade(made []string, all bool) {
 	changed := false
 	for _, name := range made {
 		if slices.Contains(l.stood, name) {
-			l.log.Warn("a stream was deleted; recreating it", "stream", name)
+			l.log.Warn("a stream was deleted, and has been recreated", "stream", name)
 			l.facts.setRecreated(name, l.now())
 			changed = true
 		}

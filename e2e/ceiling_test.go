@@ -41,6 +41,7 @@ spec:
 // them, and those that find no node are Pending until fewer are asked for. One that may (operator.readNodes) makes those that fit, says what
 // is short, and no pod is without a node at any time.
 func TestCeiling(t *testing.T) {
+	skipUnlessAll(t)
 	l := theLab
 	nodes, err := l.nodes()
 	if err != nil {

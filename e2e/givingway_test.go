@@ -39,6 +39,7 @@ spec:
 // FeedServer says so. The pod is killed meanwhile, while no operator runs: the next one lets robots in at once, although nobody has read
 // that, and an operator that starts does not take what the killed pod said for what is.
 func TestGivingWay(t *testing.T) {
+	skipUnlessAll(t)
 	l := theLab
 	t.Cleanup(func() {
 		l.kubectl(t, "scale", "deployment/substorm-operator", "--replicas=1")

@@ -47,6 +47,14 @@ type lab struct {
 
 var theLab *lab
 
+// skipUnlessAll skips a test of autoscaling that only make e2e-all runs: a short storm (TestStorm) stands for it in make e2e.
+func skipUnlessAll(t *testing.T) {
+	t.Helper()
+	if os.Getenv("SUBSTORM_TEST_AUTOSCALING") == "" {
+		t.Skip("make e2e-all runs it: set SUBSTORM_TEST_AUTOSCALING=1")
+	}
+}
+
 func TestMain(m *testing.M) {
 	if os.Getuid() != 0 && exec.Command("docker", "info").Run() != nil {
 		fmt.Println("skipped: without Docker the e2e tests make network namespaces, and so need root")

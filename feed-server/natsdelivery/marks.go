@@ -70,7 +70,7 @@ func (w *watch) mark(ctx context.Context, s *watched, was wire.DeliveryPlace) (*
 			if ctx.Err() != nil {
 				return nil, err
 			}
-			w.log.Warn("cannot look up the messages that wait in the stream; retrying", "stream", s.name, "err", err)
+			w.log.Warn("cannot look up the messages that wait in the stream; retrying", "stream", s.name, "error", err)
 			return nil, nil // with the marks that were
 		}
 		if gone {

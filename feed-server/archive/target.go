@@ -33,7 +33,7 @@ func parseTarget(escaped string) (target, error) {
 		return target{directory: true}, nil
 	}
 	if len(rest) > 3*wire.MaxKey { // each byte may be escaped
-		return target{}, fmt.Errorf("%w: it has %d bytes, at most %d are allowed", errTarget, len(rest), wire.MaxKey)
+		return target{}, fmt.Errorf("%w: it has %d bytes, at most %d are allowed", errTarget, len(rest), 3*wire.MaxKey)
 	}
 	instrument, path, below := strings.Cut(rest, "/")
 	t := target{instrument: instrument, directory: path == "" || strings.HasSuffix(path, "/")}

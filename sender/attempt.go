@@ -83,8 +83,8 @@ func (s *sender) dial(ctx context.Context, address string, within time.Duration)
 		s.connected(time.Since(begin))
 	}
 	tcp := stream.(*net.TCPConn)
-	// Whatever ends the connection amid bytes (an error, Ctrl-C, SIGKILL) is a reset
-	// to the server and not the end of an object, so that nobody archives a half.
+	// Linger 0 makes every early end of the connection (an error, Ctrl-C, SIGKILL) a reset to the
+	// server and not the end of an object, so that the server archives no partial object.
 	err = tcp.SetLinger(0)
 	if err == nil && s.writeBuffer > 0 {
 		err = tcp.SetWriteBuffer(s.writeBuffer)

@@ -8,9 +8,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// budget is how many bytes may be sent in a UTC day. Every byte that the system
-// took counts, also of tries that failed, and heartbeats; what TCP and IP add
-// (3 to 5 percent) and what they repeat does not: nobody tells us.
+// budget is how many bytes may be sent in a UTC day. Every byte that the system took counts, also
+// of tries that failed, and heartbeats. Headers of TCP and IP (3 to 5 percent) and retransmissions
+// do not: the system does not report them.
 type budget struct {
 	// limit in bytes a day; 0 is none.
 	limit int64

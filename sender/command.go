@@ -59,7 +59,8 @@ func parseForService(args []string) (service.Sender, error) {
 	if err := o.complete(cmd); err != nil {
 		return service.Sender{}, err
 	}
-	// The service can ask nobody. Whoever prints a unit may not be able to read the queue.
+	// A service has no terminal to ask for confirmation. The user who prints a unit may lack the
+	// permission to read the queue.
 	if _, err := o.cfg.confirmWatched(); err != nil && !errors.Is(err, fs.ErrPermission) {
 		return service.Sender{}, err
 	}

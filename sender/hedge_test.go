@@ -16,7 +16,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// swallow reads all that comes and says nothing, until the sender ends it.
+// swallow reads all input and answers nothing, until the sender closes the connection.
 func swallow(_ *peer, c *net.TCPConn) { _, _ = io.Copy(io.Discard, c); _, _ = c.Read(make([]byte, 1)) }
 
 func manyFiles(t *testing.T, n, size int) (dir string, digests map[string]bool) {

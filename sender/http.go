@@ -83,7 +83,7 @@ func (c *webConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// connectKey is that of the time a server may take to accept.
+// connectKey is the context key of the time that a server may take to accept.
 type connectKey struct{}
 
 func (w *web) dial(ctx context.Context, _, address string) (net.Conn, error) {

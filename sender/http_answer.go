@@ -35,8 +35,8 @@ func (c *countingReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// judge says what an answer means for the object: of those that are well, only
-// one with the very digest is a receipt.
+// judge says what an answer means for the object: a successful answer is a receipt only if it has
+// the object's digest.
 func (t *transfer) judge(a answer, err error) verdict {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -68,8 +68,8 @@ func digestIn(h http.Header) (d wire.Digest, found bool) {
 	return d, false
 }
 
-// refusal is an answer that says why the object is not taken: a document of RFC
-// 9457 with the gateway's cause, or that of some other server on the way.
+// refusal is an answer that says why the object is not taken: a document of RFC 9457 with the
+// gateway's cause, or an answer of another server on the way.
 func refusal(a answer) verdict {
 	v := verdict{wait: retryAfter(a, time.Now()), advised: true}
 	var problem struct {

@@ -50,8 +50,8 @@ func (c *HTTPConfig) fullName(name string) string {
 	return c.Prefix + name
 }
 
-// shortName is what is sent instead of a name that gateways do not take: the
-// beginning of its SHA-256, so that it is nobody else's, and its end in ASCII.
+// shortName replaces a name that gateways do not accept: the beginning of its SHA-256, which makes
+// it unique, and the name's end in ASCII.
 func shortName(name string) string {
 	end := strings.Map(func(r rune) rune {
 		if r > ' ' && r < 0x7f && !strings.ContainsRune(`/\:*?"<>|%&'`, r) {

@@ -127,9 +127,9 @@ func TestHalfSent(t *testing.T) {
 	}
 }
 
-// TestOvertakenUpload: where the same bytes came by another connection the upload is
-// asked how far it came, and neither refused nor begun anew. A name that others
-// have is refused.
+// TestOvertakenUpload: if the same bytes arrived over another connection, the sender asks for the
+// upload's offset; the upload is neither refused nor restarted. A name that another object has is
+// refused.
 func TestOvertakenUpload(t *testing.T) {
 	problem := func(cause wire.Cause) answer {
 		return answer{status: http.StatusConflict, header: http.Header{"Content-Type": {"application/problem+json"}}, body: []byte(`{"detail":"why","cause":"` + string(cause) + `"}`)}

@@ -131,9 +131,9 @@ func walkRoot(path string) string {
 	return path + string(filepath.Separator)
 }
 
-// files yields the regular files at or under path, in lexical order. Symbolic
-// links to files are followed, those to folders only where they are the path. After an
-// error it goes on with what can be read.
+// files yields the regular files at or under path, in lexical order. Symbolic links to files are
+// followed, those to folders only where they are the path. After an error it continues with the
+// files that can be read.
 func files(path string) iter.Seq2[item, error] {
 	return func(yield func(item, error) bool) {
 		failed := func(err error) error {

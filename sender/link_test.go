@@ -32,7 +32,7 @@ type link struct {
 	delay time.Duration
 	// dropAfter resets each connection after so many bytes up, 0 never.
 	dropAfter int64
-	// silent: what is sent goes nowhere, and nobody is told.
+	// silent: bytes are dropped without a notice to either end.
 	silent atomic.Bool
 	// up are bytes that went up, drops connections that were reset.
 	up, drops atomic.Int64
@@ -81,7 +81,7 @@ func (k *link) carry(from *net.TCPConn) {
 }
 
 func (k *link) pump(to, from *net.TCPConn, up bool) {
-	defer func() { // whoever ends it, ends both
+	defer func() { // an end of either direction ends both
 		_ = to.CloseWrite()
 	}()
 	chunk := make([]byte, 512)
@@ -125,7 +125,7 @@ func (k *link) pump(to, from *net.TCPConn, up bool) {
 	}
 }
 
-// hole returns an address at which nobody answers, as that of a machine that is
+// hole returns an address at which no machine answers, like the address of a machine that is
 // switched off.
 func hole(t *testing.T) string {
 	t.Helper()

@@ -91,7 +91,7 @@ func sizeOf(body io.Reader, it item) (int64, error) {
 	return info.Size(), nil
 }
 
-// open returns the connection to a server, a new one where there is none.
+// open returns the connection to a server, and makes one if there is none.
 func (p *pipes) open(ctx context.Context, address string, within time.Duration) (*pipe, error) {
 	p.mu.Lock()
 	d := p.servers[address]
@@ -149,7 +149,7 @@ type pipe struct {
 type parcel struct {
 	answer  chan line // gets one line
 	leaving bool      // it is being written
-	dropped bool      // nobody waits for the answer any more
+	dropped bool      // no caller waits for the answer any more
 }
 
 func newPipe(p *pipes, conn socket) *pipe {
@@ -308,8 +308,8 @@ func (c *pipe) verdict(ctx context.Context, v verdict, said line) verdict {
 	return v
 }
 
-// drop says that nobody waits for an object's answer any more. A connection with
-// half an object, or one over which nobody waits for anything, is of no use then.
+// drop records that the caller waits for an object's answer no longer. It closes a connection with
+// a partial object, or one whose answers no caller waits for.
 func (c *pipe) drop(p *parcel, why error) {
 	c.mu.Lock()
 	at := slices.Index(c.waiting, p)

@@ -63,7 +63,7 @@ type report struct {
 	file *os.File
 }
 
-// openReport appends to a file: what an earlier run was told stays.
+// openReport opens a file to append to it: results of earlier runs stay.
 func openReport(path string) (*report, error) {
 	if path == "" {
 		return nil, nil

@@ -38,8 +38,8 @@ func newRoster(addresses []string) *roster {
 	return r
 }
 
-// works says whether an address is to be tried: it answered, or it did not, its
-// pause is over, and nobody else finds out meanwhile whether it does again.
+// works reports whether to try an address: it answered, or its pause after a failure is over and no
+// other object is trying it meanwhile.
 func (e *rosterEntry) works(now time.Time) bool {
 	return !e.heldUntil.After(now) && !e.retryAt.After(now) && (e.failures == 0 || e.inFlight == 0)
 }

@@ -55,8 +55,8 @@ type Config struct {
 	// GiveUpAfter is how long an object is tried; 0 tries each address once.
 	GiveUpAfter time.Duration
 
-	// Yes sends all that is named without a question. Ask has a person decide where files do not look like those of one instrument;
-	// nil where there is nobody to ask, and nothing is sent then.
+	// Yes sends all named files without a question. Ask has a person decide if files do not look like those of one instrument; if
+	// it is nil, no person can be asked and nothing is sent then.
 	Yes bool
 	Ask func(question string) (bool, error)
 
@@ -272,8 +272,8 @@ func (cfg *Config) dialer() net.Dialer {
 	return d
 }
 
-// note counts a result and writes it to the report. A report that cannot be
-// written ends the run: the sender would forget what it was told.
+// note counts a result and writes it to the report. A report that cannot be written ends the run:
+// the sender would lose a result that it has received.
 func (r *run) note(result Result, cancel context.CancelFunc) {
 	r.tally.add(result)
 	if err := r.report.write(result); err != nil {

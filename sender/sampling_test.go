@@ -196,7 +196,7 @@ func TestSampleCommand(t *testing.T) {
 	waitFor(t, func() bool { return len(owed(cfg)) == 0 }) // data is sent whatever is asked
 }
 
-// A command that fails is tried again, and the Site is told.
+// A command that fails is tried again, and the failure is reported to the Site.
 func TestSampleCommandFails(t *testing.T) {
 	g := &commanding{}
 	cfg, _, did := commanded(t, g)

@@ -28,7 +28,7 @@ type schedule struct {
 	// inFlight are on their way, by number.
 	inFlight map[uint32]queue.Entry
 	bytes    int64 // of both
-	// stuck objects cannot be read; they stay until somebody has looked.
+	// stuck objects cannot be read; they stay until an operator intervenes.
 	stuck int
 
 	// saved is what the oldest may be sent for, in bytes: share of what was sent
@@ -174,8 +174,8 @@ func (s *schedule) aside(e queue.Entry, stays bool) {
 	s.bytes -= e.Size
 }
 
-// unsent: nobody took the entry. Until a success all wait, longer each time, and
-// where there are others it is not the first that is tried again.
+// unsent postpones an entry that no server took. Until a success all entries wait, longer after
+// each failure; then another entry, if there is one, is tried first.
 func (s *schedule) unsent(e queue.Entry, now time.Time) {
 	s.done(e)
 	s.insert(e)
@@ -195,8 +195,8 @@ func (s *schedule) unsent(e queue.Entry, now time.Time) {
 	s.pause = now.Add(wait/2 + rand.N(wait/2)) // so that senders that failed together do not come back together
 }
 
-// broke off: servers have so many bytes of the entry, more than before. The way is
-// there, and it goes on soon.
+// broke handles a transfer that broke off: servers have so many bytes of the entry, more than
+// before. The connection works, and the transfer is resumed soon.
 func (s *schedule) broke(e queue.Entry, arrived int64, now time.Time) {
 	s.done(e)
 	s.insert(e)

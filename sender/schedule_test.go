@@ -95,8 +95,8 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestBudget: a day's bytes are not exceeded; what does not fit waits while
-// smaller ones go; the next day goes on.
+// TestBudget: a day's limit is not exceeded; an object that does not fit waits while smaller ones
+// are sent; the next day it is sent.
 func TestBudget(t *testing.T) {
 	s := newSchedule(false, 0, 1000)
 	s.add(entries(600, 500, 300, 80, 10, 20)...)

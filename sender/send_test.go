@@ -353,7 +353,7 @@ func TestReportIsAppended(t *testing.T) {
 	}
 }
 
-// TestReportThatCannotBeWritten ends the run: a receipt nobody noted is lost.
+// TestReportThatCannotBeWritten ends the run: a receipt that is not recorded is lost.
 func TestReportThatCannotBeWritten(t *testing.T) {
 	p := newPeer(t, good)
 	cfg := config(t, randomFile(t, 10), randomFile(t, 10))

@@ -75,7 +75,7 @@ type keeper struct {
 
 	mu       sync.Mutex
 	schedule *schedule
-	// changed is closed, and made anew, when there may be something else to send.
+	// changed is closed and replaced when there may be something else to send.
 	changed chan struct{}
 	// ending: nothing is added any more.
 	ending bool
@@ -267,7 +267,7 @@ func (s *keeper) watch(ctx context.Context) {
 	}
 }
 
-// confirm decides about a folder that came after the start: nobody can be asked then.
+// confirm decides about a folder that came after the start; no person can be asked then.
 func (s *keeper) confirm(dir string) error {
 	cfg := s.cfg
 	cfg.Ask = nil

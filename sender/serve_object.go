@@ -16,9 +16,9 @@ import (
 	"github.com/substorm/substorm/sender/queue"
 )
 
-// If there is another server to turn to, one that does not accept within quickConnect, or
-// three times what was usual lately, is passed over. When nobody accepts, all get longer
-// each time.
+// If there is another server to try, one that does not accept within quickConnect, or usualConnects
+// times the longest recent accept, is passed over. While no server accepts, the limit doubles with
+// each failure.
 const (
 	quickConnect  = 700 * time.Millisecond
 	usualConnects = 3
@@ -123,7 +123,8 @@ func (s *keeper) putAside(e queue.Entry, folder string, result Result) {
 	})
 }
 
-// unreadable leaves an entry that cannot be read to whoever looks at the log.
+// unreadable takes an entry that cannot be read out of the schedule and leaves it to the operator
+// who reads the log.
 func (s *keeper) unreadable(e queue.Entry, result Result) {
 	f, err := s.queue.Open(e)
 	if err == nil {

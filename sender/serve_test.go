@@ -157,8 +157,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestOverwrittenFile: one that is written anew is another object, and one that
-// grows is not taken before it has settled.
+// TestOverwrittenFile: a rewritten file is another object, and a growing file is not taken before
+// it has settled.
 func TestOverwrittenFile(t *testing.T) {
 	p := newPeer(t, good)
 	cfg, watched := serveConfig(t, wire.FramingUntilClose, p.address())

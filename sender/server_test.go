@@ -22,7 +22,7 @@ import (
 type peer struct {
 	t        *testing.T
 	listener *net.TCPListener
-	behave   []func(*peer, *net.TCPConn) // one for each connection; the last one goes on
+	behave   []func(*peer, *net.TCPConn) // one for each connection; the last one also serves all later connections
 
 	mu      sync.Mutex
 	conns   int
@@ -208,7 +208,7 @@ func (p *peer) drain(c *net.TCPConn) {
 		}); err != nil || code != 0 {
 			return
 		}
-		time.Sleep(5 * time.Millisecond) // only who reads is told of the end
+		time.Sleep(5 * time.Millisecond) // only a reader notices the end of the connection
 	}
 }
 
@@ -221,7 +221,7 @@ func refuseAndReset(cause wire.Cause) func(*peer, *net.TCPConn) {
 	}
 }
 
-// silence takes everything and says nothing.
+// silence reads everything and answers nothing.
 func silence(p *peer, c *net.TCPConn) {
 	p.receive(c)
 	<-p.t.Context().Done()
@@ -240,7 +240,7 @@ func receiptTooEarly(p *peer, c *net.TCPConn) {
 	p.drain(c)
 }
 
-// deadAddress returns an address where nobody listens.
+// deadAddress returns an address at which no process listens.
 func deadAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -78,7 +78,8 @@ type survey struct {
 	files    int
 	bytes    int64
 	suffixes map[string]int
-	// opening are the first names of those that look as if they opened something, and hidden is how many there are.
+	// opening are the first names of files that are hidden or look like keys or other secrets, and hidden is the
+	// number of all such files.
 	opening []string
 	hidden  int
 }
@@ -121,7 +122,7 @@ func (s survey) mixed() bool {
 	return s.hidden > 0 || s.files > unaskedFiles && len(s.suffixes) > unaskedSuffixes
 }
 
-// String says how many files there are, of which kinds.
+// String returns the number of files and of each kind.
 func (s survey) String() string {
 	kinds := slices.SortedFunc(maps.Keys(s.suffixes), func(a, b string) int {
 		return cmp.Or(cmp.Compare(s.suffixes[b], s.suffixes[a]), cmp.Compare(a, b))
@@ -165,9 +166,9 @@ func (cfg *Config) confirm(in input) error {
 	return usage.Errorf("nothing is sent, as these do not look like the files of one instrument: %v: name the files to send, list them with --dry-run, or send all of them with --yes", all)
 }
 
-// confirmWatched has a person decide about mixed trees in watched folders before a queue takes anything of them for the first time. Later nobody
-// is asked: what comes is the instrument's, and a service starts again by itself. Files that cannot be read are not taken either. Away are the
-// folders of which nothing is known yet, because they are not there.
+// confirmWatched has a person decide about mixed trees in watched folders before a queue takes anything of them for the first time. Later
+// no question is asked: new files are the instrument's, and a service restarts by itself. Files that cannot be read are not taken either.
+// Away are the folders that are not there, so that nothing is known of them yet.
 func (cfg *Config) confirmWatched() (away []string, err error) {
 	if len(cfg.Queue.Watch) == 0 || cfg.Yes {
 		return nil, nil
@@ -271,7 +272,7 @@ func dryRun(cfg Config, out io.Writer) error {
 	return nil
 }
 
-// ignoresBelow says whether a file is not taken for its name, or that of a folder.
+// ignoresBelow reports whether a file is ignored because of its name or the name of a folder.
 func (w *watcher) ignoresBelow(rel string) bool {
 	return slices.ContainsFunc(strings.Split(filepath.ToSlash(rel), "/"), (&scanning{watcher: w}).ignores)
 }

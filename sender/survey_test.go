@@ -64,7 +64,7 @@ func TestMixedTrees(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := tree(t, c.files...)
 			for _, queued := range []bool{false, true} {
-				// There is nobody to ask.
+				// No person can be asked here.
 				p := newPeer(t, good)
 				cfg := config(t, dir)
 				cfg.Addresses = []string{p.address()}
@@ -232,7 +232,7 @@ func TestOneFileIsMeant(t *testing.T) {
 	}
 }
 
-// TestDryRun lists what would be sent, with names over HTTP, and connects to nobody.
+// TestDryRun lists what would be sent, with names over HTTP, and connects to no server.
 func TestDryRun(t *testing.T) {
 	dir := tree(t, "2026/a.jpg", "image.jpg", ".hidden/key.pem", "half.tmp")
 	if err := os.WriteFile(filepath.Join(dir, "empty.jpg"), nil, 0o600); err != nil {

@@ -24,7 +24,7 @@ type tally struct {
 	known, knownBytes atomic.Int64
 	// onWire are bytes that the kernel took, also those of tries that failed.
 	onWire  atomic.Int64
-	useful  atomic.Int64 // of these what need not be sent again
+	useful  atomic.Int64 // those that need not be sent again
 	done    atomic.Int64 // objects received, or datagrams sent
 	bytes   atomic.Int64 // of these
 	repeats atomic.Int64 // tries after the first
@@ -100,7 +100,7 @@ func (t *tally) String() string {
 	return out.String()
 }
 
-// state is how far we are, by bytes. Nobody knows how much time is left while objects are tried again and none was received.
+// state is the progress, in bytes. While objects are retried and none was received, it has no estimate of the time left.
 func (t *tally) state() progress.State {
 	if t.done.Load() == 0 && t.repeats.Load() > 0 {
 		return progress.State{Text: t.String()}

@@ -42,7 +42,7 @@ type resumption struct {
 	arrived int64
 }
 
-// uploadAt is an upload that was begun: any gateway goes on with it.
+// uploadAt is an upload that was begun: any gateway can continue it.
 type uploadAt struct {
 	// Path of the upload's URL.
 	Path string `json:"path"`
@@ -286,7 +286,7 @@ func (t *transfer) finished(v verdict) verdict {
 	return v
 }
 
-// broken begins anew after what another try of the same upload cannot change.
+// broken starts over after a refusal that another try of the same upload cannot change.
 func (t *transfer) broken(v verdict) verdict {
 	if v.refused == wire.CauseNameConflict {
 		v.err = fmt.Errorf("%s: %w", t.name, v.err)

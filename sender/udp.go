@@ -21,15 +21,15 @@ import (
 // 768 and RFC 791: 65535 less 8 and 20 bytes of headers).
 const maxDatagram = 65_507
 
-// datagrams sends over UDP, to one address as long as its host takes them. A
-// host where nobody listens says so (ICMP port unreachable, an error of the
-// next call on the socket); then the next address has its turn.
+// datagrams sends over UDP, to one address as long as its host takes them. A host on which no
+// process listens reports it (ICMP port unreachable, an error of the next call on the socket); then
+// the next address is used.
 type datagrams struct {
 	dialer      net.Dialer
 	roster      *roster
 	giveUpAfter time.Duration
-	// turned is called when a host said that nobody listens: what was sent to
-	// it just before is lost.
+	// turned is called when a host reported that no process listens: the datagrams sent to it just
+	// before are lost.
 	turned func(address string, err error)
 
 	conn    net.Conn
@@ -124,7 +124,7 @@ func (d *datagrams) turn(err error) {
 // lastLook is how long we listen for a host's late word, after the last datagram.
 const lastLook = 300 * time.Millisecond
 
-// finish returns an error where the host says, after the last datagram, that nobody listens.
+// finish returns an error if the host reports, after the last datagram, that no process listens.
 func (d *datagrams) finish() error {
 	if d.conn == nil {
 		return nil

@@ -110,7 +110,7 @@ func TestNobodyListens(t *testing.T) {
 	}
 }
 
-// TestDatagramsTurn: where nobody listens, the next server has its turn.
+// TestDatagramsTurn: if no process listens at an address, the next server is used.
 func TestDatagramsTurn(t *testing.T) {
 	closed, dead := udpListener(t)
 	closed.Close()

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unacked returns how many bytes of what was written the other machine has not
-// acknowledged yet (tcp(7), SIOCOUTQ); false where nobody knows.
+// unacked returns the number of written bytes that the other machine has not acknowledged yet
+// (tcp(7), SIOCOUTQ); false if it is unknown.
 func unacked(raw syscall.RawConn) (n int64, known bool) {
 	err := raw.Control(func(fd uintptr) {
 		waiting, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)

@@ -41,9 +41,10 @@ var clockSet = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
 // maxAhead is how far a file's time may be ahead: it may be local time.
 const maxAhead = 24 * time.Hour
 
-// versionName is the path of the version of a rewritten file that was written at a time, when names of earlier versions have times up to last. If the
-// clock that said so was not set, or is ahead, or its time is not later, as where a camera dates all alike, it has the time of now. If that time is
-// not later either, it has the beginning of the version's key, too: no version has the name of one before.
+// versionName is the path of the version of a rewritten file that was written at a time, when names of earlier versions have times up to
+// last. If the clock behind the written time was not set, or is more than maxAhead ahead, or its time is not later, as with a camera that
+// dates all files alike, the name has the current time. If the current time is not later either, the name also has the beginning of the
+// version's key: no version has the name of an earlier one.
 func versionName(rel string, written, now, last time.Time, key queue.Key) (name string, newLast time.Time) {
 	at, apart := written.Truncate(time.Millisecond), ""
 	ahead := now.After(clockSet) && at.After(now.Add(maxAhead))
@@ -75,8 +76,8 @@ func (w *watcher) version(path, rel string, written time.Time, key queue.Key) *q
 	return &v
 }
 
-// watcher takes new files of folders into a queue. It looks instead of waiting to
-// be told: that works on every file system, shared ones included.
+// watcher takes new files of folders into a queue. It polls instead of waiting for notifications:
+// polling works on every file system, shared ones included.
 type watcher struct {
 	dirs []string
 	// ignore are patterns of names.
@@ -109,7 +110,7 @@ type watcher struct {
 type look struct {
 	size    int64
 	written time.Time
-	// version is that of queue.KeyOf.
+	// version is the version argument of queue.KeyOf.
 	version int64
 	since   time.Time
 }
@@ -202,7 +203,7 @@ type scanning struct {
 // shownFailed is how many failures of a scan are logged.
 const shownFailed = 5
 
-// fail notes an error. It returns one that ends the scan: that of a full disk.
+// fail records an error. It returns an error, which ends the scan, only if the disk is full.
 func (s *scanning) fail(err error) error {
 	if queue.IsFull(err) {
 		return err

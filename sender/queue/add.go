@@ -24,10 +24,10 @@ type Source struct {
 	// Path of a file; or, where it is none, Open of its bytes.
 	Path string
 	Open func() (io.ReadCloser, error)
-	// Observed is the file's time, or that of Data.
+	// Observed is the modification time of the file or the time of Data.
 	Observed time.Time
-	// Key by which the file is known after it was taken; the zero value for what
-	// nobody asks for again.
+	// Key identifies the file after it was taken; the zero value for files that are never looked up
+	// again.
 	Key Key
 	// Move takes the file away from where it lies. It needs no key.
 	Move bool

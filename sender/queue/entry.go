@@ -39,7 +39,7 @@ func (e Entry) Before(other Entry) bool {
 	return e.Number < other.Number
 }
 
-// Matches says whether a digest is that of what was queued.
+// Matches reports whether a digest is the digest of the queued object.
 func (e Entry) Matches(digest [sha256.Size]byte) bool { return checkOf(digest) == e.Check }
 
 func checkOf(digest [sha256.Size]byte) uint64 { return binary.BigEndian.Uint64(digest[:8]) }

@@ -26,8 +26,8 @@ const keySize = 16
 // Key says which version of which file it is.
 type Key [keySize]byte
 
-// KeyOf returns the key of a file of so many bytes that was last written at a time. Version tells apart two versions of a path that are equal in
-// this; 0 where it says nothing.
+// KeyOf returns the key of a file of so many bytes that was last written at a time. Version distinguishes two versions of a path with equal
+// size and time; 0 if it is not known.
 func KeyOf(path string, size int64, written time.Time, version int64) Key {
 	h := sha256.New()
 	fmt.Fprintf(h, "%d %d %s", size, written.UnixNano(), path)
@@ -46,7 +46,7 @@ type journal struct {
 	// versions are the last record of TypeVersion of each path.
 	versions map[string]Record
 	spent    Record
-	// records in the file, of which some say nothing any more.
+	// records in the file, including obsolete ones.
 	records int
 }
 
@@ -143,8 +143,8 @@ func (j *journal) close() error {
 	return j.file.Close()
 }
 
-// keepTaken is how long a file that is gone from its folder stays known: a disk
-// or a share that was away for a week must not be sent anew.
+// keepTaken is how long a file that is gone from its folder stays known: a disk or a share that was
+// away for a week must not be sent again.
 const keepTaken = 7 * 24 * time.Hour
 
 // keepVersions is for how many paths the last version stays known, however long its file is gone: a camera that dates all alike may be off
@@ -172,8 +172,8 @@ func keyOf(r Record) Key {
 	return key
 }
 
-// compact writes the journal anew without the files that are not present any
-// more, if they were taken long before now, and without what newer records replace.
+// compact rewrites the journal without files that are no longer present, if they were taken long
+// before now, and without records that newer records replace.
 func (j *journal) compact(present map[Key]struct{}, now time.Time) error {
 	temporary, err := os.Create(j.path + ".new")
 	if err != nil {

@@ -84,8 +84,8 @@ type Report struct {
 	BadRecords int
 }
 
-// Open opens a queue and makes it where there is none. Errors: ErrInUse,
-// ErrNoQueue, ErrNewerFormat, or the file system's.
+// Open opens a queue and creates it if it does not exist. Errors: ErrInUse, ErrNoQueue,
+// ErrNewerFormat, or the file system's.
 func Open(cfg Config) (*Queue, error) {
 	q := &Queue{cfg: cfg, syncFolder: syncFolder}
 	if err := q.open(); err != nil {
@@ -269,7 +269,7 @@ func (q *Queue) owe(e Entry) {
 	q.report.OwedBytes += e.Size
 }
 
-// adopt makes an entry of a file that somebody put into objects by hand.
+// adopt makes an entry of a file that was put into objects by hand.
 func (q *Queue) adopt(name string) error {
 	if strings.HasPrefix(name, ".") {
 		return nil

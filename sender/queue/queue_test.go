@@ -185,8 +185,8 @@ func TestMoveFromAnotherDisk(t *testing.T) {
 	}
 }
 
-// A file that somebody puts into objects by hand is owed; an entry that is set aside is
-// not, and is again once it is put back.
+// A file that is put into objects by hand is owed. An entry that is set aside is not owed until it
+// is put back.
 func TestByHand(t *testing.T) {
 	dir := t.TempDir()
 	q := open(t, dir)
@@ -263,7 +263,7 @@ func TestCompact(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 2 { // as it is, and as it is read anew
+	for range 2 { // in memory, and as read back from the file
 		if err := q.Compact(present, now); err != nil {
 			t.Fatal(err)
 		}

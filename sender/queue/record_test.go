@@ -96,7 +96,7 @@ func TestDamagedJournal(t *testing.T) {
 		}
 	}
 
-	// And a queue goes on behind a torn line.
+	// A queue continues after a torn line.
 	dir := t.TempDir()
 	closeQueue(t, open(t, dir))
 	if err := os.WriteFile(dir+"/"+fileJournal, []byte(lines[1]+lines[0][:30]), 0o640); err != nil {

@@ -31,8 +31,8 @@ func syncFolder(dir string) error {
 
 func rename(from, to string) error { return os.Rename(from, to) }
 
-// openToSync opens a file of somebody else so that it can be read and synced.
+// openToSync opens a file that another process wrote, to read and sync it.
 func openToSync(path string) (*os.File, error) { return os.Open(path) }
 
-// IsFull says whether an error is that of a disk without space.
+// IsFull reports whether an error means that the disk has no space.
 func IsFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }

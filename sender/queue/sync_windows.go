@@ -38,11 +38,11 @@ func rename(from, to string) error {
 	return nil
 }
 
-// openToSync opens a file of somebody else so that it can be read and synced:
-// Windows flushes only what may be written.
+// openToSync opens a file that another process wrote, to read and sync it: Windows flushes only
+// files that are open for writing.
 func openToSync(path string) (*os.File, error) { return os.OpenFile(path, os.O_RDWR, 0) }
 
-// IsFull says whether an error is that of a disk without space.
+// IsFull reports whether an error means that the disk has no space.
 func IsFull(err error) bool {
 	return errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_HANDLE_DISK_FULL)
 }

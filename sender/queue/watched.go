@@ -12,7 +12,8 @@ import (
 	"strings"
 )
 
-// fileWatched lists the folders of which the queue has taken files: a line for each, quoted as in Go.
+// fileWatched lists the folders from which the queue has taken files: a line for each, quoted as in
+// Go.
 const fileWatched = "watched"
 
 // Watched returns what says whether the queue in a folder has watched another one before, with a person's word where one was needed. Queues of

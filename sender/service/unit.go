@@ -28,7 +28,7 @@ type Spec struct {
 	Queue string
 	Watch []string
 	Move  bool
-	// Secrets are files of which Args speak and which few may read: a token, a key.
+	// Secrets are files that Args refer to and that few users may read: a token, a key.
 	Secrets []string
 }
 

@@ -37,7 +37,7 @@ var specs = map[string]Spec{
 	},
 }
 
-// TestUnit: what systemd is told; `go test -update` writes it anew.
+// TestUnit compares the generated systemd units; `go test -update` rewrites the golden files.
 func TestUnit(t *testing.T) {
 	for name, s := range specs {
 		t.Run(name, func(t *testing.T) {

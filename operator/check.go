@@ -36,9 +36,8 @@ type CheckConfig struct {
 	Log      *slog.Logger
 }
 
-// Check finds out whether the API server serves every kind of this build in each namespace,
-// to whoever asks, and whether an operator leads. As the operator does it goes on where an
-// object cannot be decoded; the log names it.
+// Check verifies that the API server serves every kind of this build in each namespace, to any client, and that an operator leads. Like the
+// operator, it continues if an object cannot be decoded; the log names the object.
 func Check(ctx context.Context, cfg CheckConfig) error {
 	if err := flags.Required("--namespace", cfg.Namespace); err != nil {
 		return err
@@ -100,7 +99,7 @@ func checkKinds(ctx context.Context, c client.Client, scheme *runtime.Scheme, cf
 	return errors.Join(problems...)
 }
 
-// checkLeader: somebody holds the Lease, and has renewed it in time.
+// checkLeader verifies that an operator holds the Lease and has renewed it in time.
 func checkLeader(ctx context.Context, c client.Client, cfg CheckConfig) error {
 	lease := &coordinationv1.Lease{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: cfg.Namespace, Name: leaseName}, lease); err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
-// TestCheckWithUnreadableObject: an object that Go cannot decode, as a version of other CRDs may have stored it, does not fail
-// the check, since the operator goes on as well; the log names it.
+// TestCheckWithUnreadableObject: an object that Go cannot decode, as a version of other CRDs may have stored it, does not fail the check,
+// since the operator continues too; the log names it.
 func TestCheckWithUnreadableObject(t *testing.T) {
 	api := testenv.Kubernetes(t)
 	scheme, err := operator.NewScheme()

@@ -19,10 +19,9 @@ import (
 	"github.com/substorm/substorm/operator"
 )
 
-// garbage is how much the heap may hold of what nobody needs any more, in percent of what is
-// needed: less than Go's 100. Most of the heap are objects and statuses that stay, and whoever judges
-// all of a Site with 10,000 Instruments leaves as much garbage at once; to collect it more often costs little
-// beside that.
+// garbage is GOGC: how much garbage the heap may hold, in percent of the live heap; less than Go's default of 100. Most of the heap are
+// objects and statuses that stay, and a pass over a Site with 10,000 Instruments leaves as much garbage at once; collecting it more often
+// costs little compared to the pass.
 const garbage = 50
 
 func main() { usage.Main("operator", command().ExecuteContext) }

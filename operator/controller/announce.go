@@ -92,7 +92,8 @@ func surgeStatuses(p planned) (was, is *v1alpha1.SurgeStatus) {
 	return p.was.(*v1alpha1.SiteStatus).Surge, status.Surge
 }
 
-// surged tells of floors that changed, and of a level that followed another; that one began, or that none holds any more, is told by the condition.
+// surged emits events for floors that changed, and for a level that followed another. The Surging condition reports that a level began, or
+// that none holds any more.
 func (a *announcer) surged(p planned) {
 	before, now := surgeStatuses(p)
 	if was, is := floorsOf(before), floorsOf(now); was != is {
@@ -125,7 +126,7 @@ func (a *announcer) event(p planned, c metav1.Condition, was string) {
 func worrying(c metav1.Condition) bool {
 	switch c.Reason {
 	case v1alpha1.ReasonNotObserving, v1alpha1.ReasonReconciling, v1alpha1.ReasonProgressing, v1alpha1.ReasonNoInstruments,
-		v1alpha1.ReasonNotAccepted, v1alpha1.ReasonAwaitingData: // that it is not accepted is told by Accepted
+		v1alpha1.ReasonNotAccepted, v1alpha1.ReasonAwaitingData: // the Accepted condition reports that it is not accepted
 		return false
 	}
 	if c.Type == v1alpha1.ConditionSurging {

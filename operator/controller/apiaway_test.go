@@ -58,9 +58,9 @@ func TestAPIServerAway(t *testing.T) {
 	}
 }
 
-// TestAPIServerAwayAndLeaseLost: an operator that leads ends when it cannot renew its lease, since
-// another may lead, and so does each that is started while the API server is away, as the kubelet
-// starts it again and again. The first that is started when the API server is back goes on.
+// TestAPIServerAwayAndLeaseLost: an operator that leads ends when it cannot renew its lease, since another may lead. Each operator that is
+// started while the API server is away ends too, as the kubelet restarts it again and again. The first that is started when the API server
+// is back continues.
 func TestAPIServerAwayAndLeaseLost(t *testing.T) {
 	program := testenv.Program(t, "operator")
 	w := newWorld(t)

@@ -61,8 +61,8 @@ type ownerOf struct {
 
 func asOwner(o client.Object) ownerOf { return ownerOf{o.GetUID(), client.ObjectKeyFromObject(o)} }
 
-// forget drops what is known of the objects of an owner that is gone. One of another kind that
-// has its name finds its own out anew.
+// forget drops the known state of the objects of an owner that is gone. An owner of another kind with the same name determines its own
+// state again.
 func (r *applier) forget(owner types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

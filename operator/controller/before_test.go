@@ -28,9 +28,9 @@ import (
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
-// TestObjectsOfBefore: objects that were stored under earlier CRDs, which are replaced by those of now, and that cannot be read, cost an
-// operator that starts nothing else: it serves what has the shape of now beside them and elsewhere, names each of them, makes
-// nothing of what is left of them and writes nothing into them. Replaced by such as this version has them, they are served.
+// TestObjectsOfBefore: objects that were stored under earlier CRDs and cannot be read under the current ones do not affect anything else
+// when an operator starts. It serves the objects of the current shape in the same namespace and in others, reports each unreadable object
+// by name, derives nothing from what is left of it and writes nothing into it. Objects that are replaced in the current shape are served.
 func TestObjectsOfBefore(t *testing.T) {
 	t.Parallel()
 	definitions := definitionsOfNow(t)
@@ -178,7 +178,7 @@ func (w *world) store(file string) (all []stored) {
 	return all
 }
 
-// awaitDropped waits until the API server goes by the CRDs of now for all kinds: it fills in their defaults.
+// awaitDropped waits until the API server uses the current CRDs for all kinds: it fills in their defaults.
 func (w *world) awaitDropped(old []stored) {
 	w.t.Helper()
 	filledIn := map[string][]string{"Site": {"spec", "jetStream", "replicas"}, "Instrument": {"spec", "state"}}
@@ -200,7 +200,7 @@ func versionsOf(t *testing.T, old []stored) (all []string) {
 	return all
 }
 
-// serveNow applies what a Site of now has, and waits until all is served.
+// serveNow applies the objects of a current Site, and waits until all are served.
 func (w *world) serveNow(instrument string) {
 	w.t.Helper()
 	first, _, ports := w.ports()
@@ -269,8 +269,8 @@ func (w *world) runsNothing() {
 	}
 }
 
-// anew replaces what is stored by the objects of a file in the shape of now. Applying them on the server's side is refused: what
-// the API server has stored has no type of now.
+// anew replaces the stored objects with those of a file in the current shape. Applying them on the server's side is refused: the stored
+// objects do not match the current types.
 func (w *world) anew(file string) {
 	w.t.Helper()
 	for _, u := range w.manifests("before-anew", file) {
@@ -283,7 +283,7 @@ func (w *world) anew(file string) {
 	}
 }
 
-// awaitsServed waits until what was applied anew is served.
+// awaitsServed waits until the objects that were applied again are served.
 func (w *world) awaitsServed() {
 	w.t.Helper()
 	first, _, _ := w.ports()

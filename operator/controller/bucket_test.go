@@ -68,7 +68,7 @@ func TestBucketsTakeNoRollups(t *testing.T) {
 	}
 }
 
-// TestStreamsTakeNoRollups: the same for a base stream that somebody let take them.
+// TestStreamsTakeNoRollups: the same for a base stream that was changed to allow rollups.
 func TestStreamsTakeNoRollups(t *testing.T) {
 	t.Parallel()
 	js := testenv.NATS(t, testenv.NATSOptions{Unsynced: true}).JetStream(t)

@@ -17,14 +17,12 @@ import (
 	"github.com/substorm/substorm/operator/plan/bus"
 )
 
-// skipped is how far a stream of copies that is made anew begins behind the last message
-// that the hub's stream has of the one before, so that its messages are later than all
-// that are still on the way.
+// skipped is how far behind the hub stream's last message of the previous stream a recreated stream of copies begins, so that its messages
+// are later than all that are still on the way.
 const skipped = 1 << 32
 
-// copies are the streams with what leaves sent, in the account that leaves link into. It
-// makes them, removes what the hub's streams have, and makes a stream anew where anything
-// else was removed: a leaf can purge and delete streams there.
+// copies maintains the streams with the data that leaves sent, in the account that leaves link into. It creates them, removes what the
+// hub's streams have, and recreates a stream from which anything else was removed: a leaf can purge and delete streams there.
 type copies struct {
 	want wanted
 	log  *slog.Logger

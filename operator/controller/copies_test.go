@@ -172,8 +172,8 @@ func (l *copiesLab) hold(count int) {
 	})
 }
 
-// A leaf that answers and is not heard is asked anew, while JetStream by itself would wait longer after each try in vain; one that is away is
-// not. Nothing comes twice for it.
+// A leaf that answers but sends no heartbeats is asked again, while JetStream by itself would wait longer after each failed try; a leaf
+// that is away is not asked. No message of it arrives twice.
 func TestLeafIsAskedAnew(t *testing.T) {
 	w := newWorld(t)
 	w.start()

@@ -138,8 +138,7 @@ func (k accountKey) encode(claims *jwt.UserClaims, pair nkeys.KeyPair, expires t
 	return jwt.FormatUserConfig(token, seed)
 }
 
-// issued are the credentials in a Secret that the operator or somebody else wrote; nil
-// where it holds none that can be read.
+// issued returns the credentials in a Secret, whether the operator or another client wrote it; nil if it holds none that can be read.
 func issued(secret *corev1.Secret) *bus.Credentials {
 	claims := issuedToken(secret)
 	if claims == nil {
@@ -159,8 +158,8 @@ func issued(secret *corev1.Secret) *bus.Credentials {
 	return c
 }
 
-// issuedToken is the token in such a Secret; nil where it has none whose signature is that of the
-// issuer that it names, which may be anybody.
+// issuedToken returns the token in such a Secret; nil if there is none that is signed by the issuer that it names. That issuer may be any
+// key.
 func issuedToken(secret *corev1.Secret) *jwt.UserClaims {
 	if secret == nil {
 		return nil
@@ -193,8 +192,8 @@ func expiry(c *bus.Credentials) time.Time {
 	return c.ExpiresAt
 }
 
-// credentials does with the credentials in a Secret what the plan says, and returns
-// the file and what is in it. The file is nil where the Secret's stays.
+// credentials handles the credentials in a Secret as the plan says, and returns the credentials file and the credentials in it. The file is
+// nil if the Secret's stays.
 func (k accountKey) credentials(user bus.JetStreamUser, current *corev1.Secret, rotate string, now time.Time) ([]byte, *bus.Credentials, error) {
 	permissions := user.Hash(k.account, k.issuer)
 	action := user.Action(issued(current), permissions, rotate, now)

@@ -149,8 +149,8 @@ func signingKey(t *testing.T) accountKey {
 	return key
 }
 
-// TestConsumersNeedAnAccountOfTheirOwn: the key of the account of the streams issues no consumer's user, whichever Secret
-// it lies in.
+// TestConsumersNeedAnAccountOfTheirOwn: the key of the account of the streams issues no consumer's user, in whichever Secret the key is
+// stored.
 func TestConsumersNeedAnAccountOfTheirOwn(t *testing.T) {
 	secret := func() *corev1.Secret {
 		key := signingKey(t)

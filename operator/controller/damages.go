@@ -49,8 +49,7 @@ func (r *reports) takeScrub(value []byte) {
 	r.ledgerChanged()
 }
 
-// ofScrub returns when the archivist last read the archive, nil where nobody said so yet,
-// and how much is known to be damaged.
+// ofScrub returns when the archivist last read the archive, nil if this was not reported yet, and how many objects are known to be damaged.
 func (r *reports) ofScrub() (*wire.ScrubStatus, plan.DamageCounts) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

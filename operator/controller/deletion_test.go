@@ -16,7 +16,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
-// errGone stands for an object that there is none of any more.
+// errGone stands for an object that no longer exists.
 var errGone = errors.New("there is none")
 
 // isGone waits until an object is not there.
@@ -128,7 +128,7 @@ func TestSiteDeletionGivesUp(t *testing.T) {
 	w.isGone("Site", "hub")
 	w.sawEvent("hub", "Delete", "StreamLeft", "Warning")
 	w.streamInfo("FEED_hub_doomed")
-	w.remove(w.feed("doomed")) // nobody can remove its stream
+	w.remove(w.feed("doomed")) // its stream cannot be removed
 	w.isGone("Feed", "doomed")
 	w.sawEvent("doomed", "Delete", "StreamLeft", "Warning")
 }

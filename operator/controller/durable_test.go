@@ -14,7 +14,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
-// TestDurableDeletedByHand is made anew where it was.
+// TestDurableDeletedByHand: a deleted durable is recreated at its position.
 func TestDurableDeletedByHand(t *testing.T) {
 	w := newFeedWorld(t)
 	js := w.nats.JetStream(t)
@@ -85,7 +85,7 @@ func TestDurableDeletedByHand(t *testing.T) {
 	}
 }
 
-// position is how far a consumer has come, as the operator keeps it; empty where it keeps none.
+// position returns how far a consumer has come, as stored by the operator; empty if none is stored.
 func (w *world) position(consumer string) (is wire.PositionCursor) {
 	w.t.Helper()
 	kv, err := w.nats.JetStream(w.t).KeyValue(w.t.Context(), wire.CursorBucket("hub"))
@@ -110,8 +110,8 @@ func (w *world) awaitPosition(consumer string) {
 	})
 }
 
-// TestConsumerDeleted: durables, the stream that is filled for it, the Secret and the
-// entry go; one that is made again begins anew.
+// TestConsumerDeleted: durables, the stream that is filled for the consumer, the Secret and the entry are removed; a consumer that is
+// created again starts over.
 func TestConsumerDeleted(t *testing.T) {
 	w := newFeedWorld(t)
 	js := w.nats.JetStream(t)

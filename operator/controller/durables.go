@@ -104,8 +104,7 @@ func (b *busKeeper) ensureDurable(ctx context.Context, consumer string, d bus.Du
 	return info, err
 }
 
-// succeed makes a durable that goes on where the consumer's is that earlier
-// credentials open, and removes that one.
+// succeed creates a durable that continues from the position of the consumer's durables of earlier credentials, and removes those.
 func (b *busKeeper) succeed(ctx context.Context, consumer string, d bus.Durable) (*jetstream.ConsumerInfo, error) {
 	s, err := b.js.Stream(ctx, d.Stream)
 	if err != nil {
@@ -147,8 +146,8 @@ func (b *busKeeper) succeed(ctx context.Context, consumer string, d bus.Durable)
 	return made, nil
 }
 
-// makeDurable makes a durable that goes on behind the newest position that is known
-// of it in this very stream, from seen or as it is kept, or begins at the stream's beginning.
+// makeDurable creates a durable that continues behind the newest known position in this very stream, from seen or from the stored
+// positions; it begins at the stream's beginning if no position is known.
 func (b *busKeeper) makeDurable(ctx context.Context, d bus.Durable, seen ...wire.PositionCursor) (*jetstream.ConsumerInfo, error) {
 	kept, err := b.keptPosition(d)
 	if err != nil {
@@ -175,7 +174,7 @@ func (b *busKeeper) makeDurable(ctx context.Context, d bus.Durable, seen ...wire
 	})
 }
 
-// filters are the subjects of which a durable gives messages.
+// filters returns the subjects that a durable delivers.
 func filters(is jetstream.ConsumerConfig) []string {
 	if is.FilterSubject != "" {
 		return []string{is.FilterSubject}
@@ -206,9 +205,8 @@ func sameDurable(is jetstream.ConsumerConfig, d bus.Durable) bool {
 		slices.Equal(slices.Sorted(slices.Values(filters(is))), slices.Sorted(slices.Values(d.Subjects)))
 }
 
-// sweep removes durables and consumers' streams that are of nobody, or of somebody
-// who needs them no longer, and streams of Feeds that are gone and asked for that; and
-// from consumers' streams what those may not read any more.
+// sweep removes durables and consumers' streams that belong to no consumer, or to one that no longer needs them, and the streams of deleted
+// Feeds that asked for removal. From consumers' streams it also removes the messages that the consumers may no longer read.
 func (b *busKeeper) sweep(ctx context.Context, p bus.Plan) error {
 	var errs []error
 	names := b.js.StreamNames(ctx)

@@ -32,7 +32,7 @@ type facts struct {
 	registry observed.RegistryState
 	// newest is the newest revision that was ever seen.
 	newest int64
-	// complete is the marker in the registry's bucket, nil where it has none.
+	// complete is the marker in the registry's bucket; nil if the bucket has none.
 	complete *wire.RegistryComplete
 	verdicts map[string]judgement
 	judged   bool
@@ -266,11 +266,11 @@ func (f *facts) setBackend(which func(*plan.Backends) **finding.Finding, found *
 	return (was == nil) != (found == nil) || was != nil && *was != *found
 }
 
-// setRecreated notes that a stream was made anew that somebody had deleted.
+// setRecreated notes that a stream was deleted from outside and recreated.
 func (f *facts) setRecreated(name string, at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	// Whoever was given the facts before goes on reading the map that it got.
+	// Readers that hold earlier facts keep reading the map that they got.
 	f.backends.Recreated = maps.Clone(f.backends.Recreated)
 	if f.backends.Recreated == nil {
 		f.backends.Recreated = map[string]time.Time{}

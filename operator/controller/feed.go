@@ -101,7 +101,7 @@ func (r *feedReconciler) leave(ctx context.Context, name resource, feed *v1alpha
 	return ctrl.Result{RequeueAfter: d.Wait}, nil
 }
 
-// optional reads an object; nil where there is none.
+// optional reads an object; nil if it does not exist.
 func optional[T any, O interface {
 	*T
 	client.Object

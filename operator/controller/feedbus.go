@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// lookEvery is how often streams and durables of Feeds and FeedConsumers are looked
-	// at: what somebody deletes by hand is back after it.
+	// lookEvery is how often the streams and durables of Feeds and FeedConsumers are checked: one that was deleted by hand is restored
+	// within that time.
 	lookEvery = 5 * time.Second
 	// countEvery is how often the messages of Feeds are counted.
 	countEvery = time.Minute
@@ -77,10 +77,9 @@ type looked struct {
 	closed map[string]string
 }
 
-// lookAtFeeds makes and changes what is planned, and removes what nobody has any more. A
-// refusal by JetStream is a finding, and so is a missing answer: the other objects do not wait
-// for it. Errors are what could not be found out. Made: a stream is new, and has not sourced
-// yet what it will hold.
+// lookAtFeeds creates and changes what is planned, and removes what no Feed or consumer has any more. A refusal by JetStream is a finding,
+// and so is a missing answer: the other objects do not wait for it. Errors are what could not be determined. Made: a stream is new, and has
+// not sourced yet what it will hold.
 func (l *link) lookAtFeeds(ctx context.Context, js jetstream.JetStream, p bus.Plan) (made bool, err error) {
 	b := &busKeeper{link: l, js: js, epochs: map[string]string{}, silent: map[string]bool{}, several: map[string]bool{},
 		found: busFound{streams: map[string]accept.StreamFound{}, durables: map[string]finding.Finding{}, positions: map[string]wire.PositionCursor{}}}
@@ -152,7 +151,7 @@ func (b *busKeeper) durables(ctx context.Context, all []bus.Durable) error {
 	return errors.Join(errs...)
 }
 
-// errSilent: nobody was asked.
+// errSilent: its stream did not answer in this round, so it was not asked.
 var errSilent = errors.New("its stream does not answer")
 
 // silentLast returns the places in a list, those last which did not answer last time.

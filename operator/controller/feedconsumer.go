@@ -120,8 +120,8 @@ func (r *consumerReconciler) admit(ctx context.Context, feed *v1alpha1.Feed, vie
 	return err
 }
 
-// applyAccess keeps the consumer's Secret. Credentials are issued anew where the plan
-// says so, and a token that is there stays. It returns the credentials in the Secret.
+// applyAccess maintains the consumer's Secret. Credentials are reissued if the plan says so, and an existing token stays. It returns the
+// credentials in the Secret.
 func (r *consumerReconciler) applyAccess(ctx context.Context, access bus.ConsumerAccess, now time.Time) (*finding.Finding, *bus.Credentials, error) {
 	site, consumer := access.Site, access.Consumer
 	name := bus.ConsumerSecretName(consumer)

@@ -229,8 +229,8 @@ func TestConsumerStates(t *testing.T) {
 	w.awaits("FeedConsumer", "viewer", "KeepingUp", "Unknown/NoReport")
 }
 
-// TestConsumersSecretIsReferred: no Secret is written for a FeedConsumer under a name to which an object of another kind
-// refers; once the reference is gone, the Secret is written. An existing Secret is kept, whoever refers to it later.
+// TestConsumersSecretIsReferred: no Secret is written for a FeedConsumer under a name that an object of another kind refers to; once the
+// reference is gone, the Secret is written. An existing Secret is kept even if another object refers to it later.
 func TestConsumersSecretIsReferred(t *testing.T) {
 	w := newFeedWorld(t)
 	w.patchSite(`{"spec":{"readersSecretRef":{"name":"viewer-consumer"}}}`)

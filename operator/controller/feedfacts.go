@@ -177,8 +177,7 @@ func (f *facts) positionOf(consumer string) wire.PositionCursor {
 	return f.feeds.found.positions[consumer]
 }
 
-// setFound stores what stands, and returns the names of streams and consumers of
-// which something else is known now.
+// setFound stores the current streams and durables, and returns the names of the streams and consumers that changed.
 func (f *facts) setFound(found busFound) (streams, consumers []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -188,8 +187,7 @@ func (f *facts) setFound(found busFound) (streams, consumers []string) {
 	return streams, consumers
 }
 
-// setSwept stores what became of streams that should go, and returns the names of Feeds of
-// which something else is known now.
+// setSwept stores what became of streams that should go, and returns the names of the Feeds for which that changed.
 func (f *facts) setSwept(is swept) (feeds []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -198,8 +196,7 @@ func (f *facts) setSwept(is swept) (feeds []string) {
 	return feeds
 }
 
-// removed is what became of the stream of a Feed that is being deleted; nil where nobody has
-// looked.
+// removed returns what became of the stream of a Feed that is being deleted; nil if it was not checked yet.
 func (f *facts) removed(feed string) *finding.Finding {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -209,8 +206,7 @@ func (f *facts) removed(feed string) *finding.Finding {
 	return nil
 }
 
-// doomed are streams of Feeds that are gone that could not be removed; nil where nobody has
-// looked at all since JetStream is reached.
+// doomed returns the streams of deleted Feeds that could not be removed; nil if no full check has finished since JetStream was reached.
 func (f *facts) doomed() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

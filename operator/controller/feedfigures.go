@@ -140,8 +140,8 @@ func (s sample) of(messages int64) int64 {
 	return int64(float64(s.bytes) / float64(s.messages) * float64(messages))
 }
 
-// look returns how many messages a consumer has before it, and the first of them.
-// Into sizes go those of the first few; nil: nobody asks.
+// look returns how many messages a consumer has before it, and the first of them. The sizes of the first few are added to sizes, unless it
+// is nil.
 func look(ctx context.Context, stream jetstream.Stream, cfg jetstream.ConsumerConfig, sizes *sample) (int64, *v1alpha1.FeedPosition, error) {
 	consumer, err := stream.CreateConsumer(ctx, cfg)
 	if err != nil {

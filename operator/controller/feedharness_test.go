@@ -313,7 +313,7 @@ func (c *natsClient) takes(stream string, n int) []string {
 	return texts
 }
 
-// durableName is that of a FeedConsumer's durables, as its Secret has it now.
+// durableName returns the name of a FeedConsumer's durables, as its Secret has it now.
 func (w *world) durableName(consumer string) string {
 	w.t.Helper()
 	return string(w.awaitSecret(consumer+"-consumer", workload.KeyUserCreds).Data[bus.KeyDurable])

@@ -19,8 +19,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/bus"
 )
 
-// deaf is a connection whose requests about some streams and durables nobody answers:
-// the server lets them not through.
+// deaf is a connection whose requests about some streams and durables get no answer: the server does not let them through.
 func deaf(t *testing.T, server *testenv.NATSServer, to ...string) jetstream.JetStream {
 	t.Helper()
 	var may jwt.Permissions

@@ -64,7 +64,7 @@ func (w *world) startFeedServer(server string) *testenv.FeedServer {
 	return testenv.StartFeedServer(w.t, testenv.FeedServerOptions{Site: "hub", NATS: w.nats, Pod: name + "-0", Flags: flags})
 }
 
-// anyKey is one that the Secrets which feed servers mount have.
+// anyKey returns a key that the Secrets mounted by feed servers have.
 func anyKey(secret string) string {
 	switch {
 	case strings.HasSuffix(secret, "-jetstream"):

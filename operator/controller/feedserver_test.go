@@ -146,8 +146,7 @@ func TestFeedServerComesAndGoes(t *testing.T) {
 	w.awaits("Site", "hub", "Ready", "True/Ready")
 }
 
-// TestFeedServersOfOneSite: each has objects and credentials of its own; consumers are told
-// the address of the oldest that has one.
+// TestFeedServersOfOneSite: each has objects and credentials of its own; consumers get the address of the oldest that has one.
 func TestFeedServersOfOneSite(t *testing.T) {
 	w := newFeedWorld(t)
 	w.rollOut()
@@ -214,7 +213,7 @@ func (w *world) toldURL(consumer, url string) {
 // TestFeedServerIsScaled: /scale asks, and the operator alone writes the Deployment.
 func TestFeedServerIsScaled(t *testing.T) {
 	w := newFeedWorld(t)
-	w.applyServer("scaled", "") // says nothing of replicas
+	w.applyServer("scaled", "") // does not set replicas
 	server := &v1alpha1.FeedServer{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "scaled"}}
 	replicas := func(want int32) *appsv1.Deployment {
 		t.Helper()
@@ -250,7 +249,7 @@ func TestFeedServerIsScaled(t *testing.T) {
 		}
 		return err
 	})
-	w.applyServer("scaled", "") // who applies again says nothing of replicas, and changes nothing
+	w.applyServer("scaled", "") // applying again does not set replicas, and changes nothing
 	replicas(3)
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/bus"
 )
 
-// sources keeps those that stand as they are, so that JetStream goes on where they are.
+// sources keeps existing sources as they are, so that JetStream continues from their positions.
 func sources(stand []*jetstream.StreamSource, wanted []bus.StreamSource) []*jetstream.StreamSource {
 	want := make(map[bus.StreamSource]bool, len(wanted))
 	for _, w := range wanted {
@@ -34,10 +34,9 @@ func sources(stand []*jetstream.StreamSource, wanted []bus.StreamSource) []*jets
 	return all
 }
 
-// continued has the sources of a Feed's stream go on where the one for everything was, where a
-// selection by name follows it. The other way round there are instruments of which the stream is to
-// have all that there is, so the new source begins at the beginning: what comes a second time is
-// older than the window in which JetStream drops repeats.
+// continued has the sources of a Feed's stream continue from the position of the source for all instruments, if a selection by name follows
+// it. In the other direction, the stream is to have all data of some instruments, so the new source begins at the beginning: messages that
+// arrive a second time are older than the window in which JetStream drops duplicates.
 func (b *busKeeper) continued(ctx context.Context, info *jetstream.StreamInfo, sources []*jetstream.StreamSource) error {
 	code := b.want.marker.Code
 	for base, subjects := range map[string]string{wire.ObservationStream(code): wire.ObservationSubjects(code), wire.NoticeStream(code): wire.NoticeSubjects(code)} {

@@ -12,8 +12,8 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
-// TestDeletedSitesAreForgotten: of a Site that was deleted no series is left, and once nothing
-// names it any more nothing in memory either; one that is made again under its name starts anew.
+// TestDeletedSitesAreForgotten: a deleted Site leaves no series, and nothing in memory once nothing names it any more; one that is created
+// again under its name starts over.
 func TestDeletedSitesAreForgotten(t *testing.T) {
 	w := newWorld(t)
 	w.start()

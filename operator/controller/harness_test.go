@@ -67,8 +67,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// patience is how long a test waits for what must come. It says nothing about
-// how long it takes.
+// patience is how long a test waits for an expected state. It does not measure how long that takes.
 const patience = testenv.Patience
 
 // world is a namespace with an operator of its own, a NATS server in operator
@@ -85,7 +84,7 @@ type world struct {
 	// code of the Site whose registry gateways read.
 	code    string
 	metrics *prometheus.Registry
-	// between, where set, lies between the operator and the API server.
+	// between, if set, is the transport between the operator and the API server.
 	between func(http.RoundTripper) http.RoundTripper
 	// watchSecrets has the operator watch Secrets, where it may.
 	watchSecrets bool
@@ -101,7 +100,7 @@ type world struct {
 	autoscale autoscale.Config
 	// build is the tag of the images that the operator has pods run.
 	build string
-	// neighbours are worlds of which the same operator takes care.
+	// neighbours are worlds that the same operator manages.
 	neighbours []*world
 	stop       func()
 }
@@ -248,7 +247,7 @@ func (w *world) remove(o client.Object) {
 	}
 }
 
-// removeSite deletes a Site, and of what it controls what the next of its code needs anew: there is no garbage collector.
+// removeSite deletes a Site, and those of its dependents that the next Site of its code must recreate: there is no garbage collector.
 func (w *world) removeSite(name string) {
 	w.t.Helper()
 	site := w.object("Site", name)

@@ -216,9 +216,8 @@ func (r *gatewayReconciler) prune(ctx context.Context, gateway *v1alpha1.IngestG
 	return nil
 }
 
-// applyUser keeps the pool's credentials in a Secret, and issues them anew where the
-// plan says so. While the account's key is missing the credentials that are there
-// stay in use.
+// applyUser keeps the pool's credentials in a Secret, and reissues them if the plan says so. While the account's key is missing, the
+// existing credentials stay in use.
 func (r *gatewayReconciler) applyUser(ctx context.Context, view *plan.GatewayView, pool *workload.Pool) (*finding.Finding, error) {
 	name := workload.JetStreamSecret(view.Gateway.Name)
 	have, err := r.secrets.read(ctx, view.Gateway.Namespace, []workload.SecretNeed{{Name: name}})

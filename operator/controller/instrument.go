@@ -92,7 +92,7 @@ func (r *instrumentReconciler) tellRefusals(f *facts, inst *v1alpha1.Instrument)
 	return wait
 }
 
-// earlier returns the lesser of two waits, of which 0 is none.
+// earlier returns the shorter of two waits; 0 means no wait.
 func earlier(a, b time.Duration) time.Duration {
 	if a == 0 || b > 0 && b < a {
 		return b
@@ -125,7 +125,7 @@ func (r *instrumentReconciler) readPool(ctx context.Context, view *plan.Instrume
 	return nil
 }
 
-// siteCode returns the code of a Site, empty where there is none.
+// siteCode returns the code of a Site; empty if it does not exist.
 func siteCode(ctx context.Context, c client.Client, key types.NamespacedName) (string, error) {
 	site := &v1alpha1.Site{}
 	if err := c.Get(ctx, key, site); err != nil {

@@ -195,7 +195,7 @@ func TestInstrumentChangesItsPort(t *testing.T) {
 	defer func() { _ = watcher.Stop() }()
 	for entry := range watcher.Updates() {
 		if entry == nil {
-			break // what stood is told
+			break // the current entries were received
 		}
 	}
 	for i := 1; i <= 5; i++ {

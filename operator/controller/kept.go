@@ -21,12 +21,10 @@ import (
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
-// keepCredentials renews the credentials that were issued for a resource that is not
-// accepted now, or that cannot be read: its programs run, and an invalid edit must not
-// stop them when the credentials expire. They are signed as they are, with the
-// permissions that they have, by the key that signed them before; nothing is issued where
-// there is nothing, nor for a token that was signed for another user than the owner's. It
-// returns what is in the Secret; nil where that holds no credentials of the owner's.
+// keepCredentials renews the credentials that were issued for a resource that is not accepted now, or that cannot be read: its programs
+// run, and an invalid edit must not stop them when the credentials expire. They are signed with the permissions that they have, by the key
+// that signed them before. Nothing is issued if there are no credentials, nor for a token that was signed for another user than the
+// owner's. It returns what is in the Secret; nil if that holds no credentials of the owner.
 func (r *applier) keepCredentials(ctx context.Context, secrets *secretReader, owner client.Object, name, user string, now time.Time) (*bus.Credentials, error) {
 	at := types.NamespacedName{Namespace: owner.GetNamespace(), Name: name}
 	current, err := secrets.get(ctx, at)
@@ -73,9 +71,8 @@ func (r *applier) keepUnreadable(ctx context.Context, secrets *secretReader, sta
 // secretOfUser is the Secret that holds the credentials of a user, who has a name.
 type secretOfUser struct{ secret, user string }
 
-// keyOf finds the key that signed a token among those that the namespace's Sites name. It
-// is nil where none of them did: who writes into the Secret must not choose what an account
-// signs, and a token names its account as it likes.
+// keyOf finds the key that signed a token among those that the namespace's Sites name. It returns nil if none of them did: a writer of the
+// Secret must not choose what an account signs, and a token can name any account.
 func (r *applier) keyOf(ctx context.Context, secrets *secretReader, namespace string, claims *jwt.UserClaims) (*accountKey, error) {
 	var sites v1alpha1.SiteList
 	if err := r.client.List(ctx, &sites, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -97,8 +94,7 @@ func (r *applier) keyOf(ctx context.Context, secrets *secretReader, namespace st
 	return nil, nil
 }
 
-// again signs a token anew where its credentials are due, with the permissions that it
-// has. The file is nil where the Secret's stays.
+// again re-signs a token whose credentials are due, with the permissions that it has. The file is nil if the Secret's stays.
 func (k accountKey) again(claims *jwt.UserClaims, current *corev1.Secret, rotate string, now time.Time) ([]byte, *bus.Credentials, error) {
 	had := issued(current)
 	action := bus.JetStreamUser{}.Action(had, had.Permissions, rotate, now)

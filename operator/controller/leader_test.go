@@ -88,7 +88,7 @@ func (w *world) leader() (string, error) {
 	return *leases.Items[0].Spec.HolderIdentity, nil
 }
 
-// awaitLeader waits until somebody leads who did not before.
+// awaitLeader waits until another operator than the previous leader leads.
 func (w *world) awaitLeader(before string) (leader string) {
 	w.t.Helper()
 	eventually(w.t, "a leader", func() (err error) {
@@ -186,8 +186,8 @@ func (w *world) pauseInAPass(g *gateway, leader *operatorProcess, window time.Du
 	return false
 }
 
-// TestLeaderLostInAPass: an operator that is stopped while it writes the registry loses its lease, and goes on when another
-// has taken its place and written newer entries: it undoes none of them, and ends.
+// TestLeaderLostInAPass: an operator that is paused while it writes the registry loses its lease. It resumes when another has taken its
+// place and written newer entries: it undoes none of them, and ends.
 func TestLeaderLostInAPass(t *testing.T) {
 	program := testenv.Program(t, "operator")
 	w := newWorld(t)

@@ -31,9 +31,8 @@ func sourcesOf(s bus.Stream) []*jetstream.StreamSource {
 	return all
 }
 
-// askLeaves returns what our server says about the leaves' streams, by the leaf's
-// code: of each leaf the worse of its two, and of their copies. Copied is the JetStream of
-// the account of leaves, nil where there is none.
+// askLeaves returns what our server reports about the leaves' streams, by the leaf's code: for each leaf the worse of its two streams and
+// of their copies. Copied is the JetStream of the account of leaves; nil if there is no such account.
 func askLeaves(ctx context.Context, js, copied jetstream.JetStream, want wanted, now func() time.Time) (map[string]plan.LeafReport, error) {
 	leaves := map[string]plan.LeafReport{}
 	if err := askSources(ctx, js, want.streams, want.marker.Code, now, leaves); err != nil {

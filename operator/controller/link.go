@@ -33,8 +33,7 @@ const (
 	connectTimeout = 5 * time.Second
 )
 
-// errNotConnected: what was asked for needs JetStream, which is away. When it
-// is back, whoever must know is woken.
+// errNotConnected: the request needs JetStream, which is away. When it is back, the resources that wait for it are woken.
 var errNotConnected = errors.New("JetStream is not connected")
 
 // link keeps one Site connected to its backends, in the background, and the
@@ -55,8 +54,8 @@ type link struct {
 	writer     string
 	superseded func(error)
 
-	// looked is keepFeeds' alone; keepJetStream's are stood, the streams that stood before,
-	// and copies, nil where there is no account of leaves.
+	// looked belongs to keepFeeds alone; keepJetStream alone has stood, the streams that stood before, and copies, nil if there is no
+	// account of leaves.
 	looked looked
 	stood  []string
 	copies *copies
@@ -229,8 +228,7 @@ func (l *link) tryJetStream(ctx context.Context, nc *nats.Conn, js jetstream.Jet
 	return finding.Finding{Status: "True", Reason: v1alpha1.ReasonReachable}
 }
 
-// noteMade notes which streams stand, and which of those that stood before had to be
-// made anew: somebody has deleted them.
+// noteMade notes which streams exist, and which of those that existed before had to be recreated because they were deleted from outside.
 func (l *link) noteMade(made []string, all bool) {
 	changed := false
 	for _, name := range made {
@@ -261,8 +259,7 @@ func (l *link) tryLeaves(ctx context.Context, js jetstream.JetStream) error {
 	return err
 }
 
-// tryCopies looks after the account of leaves, and returns its JetStream; nil where there is
-// none, or it is not as it should be.
+// tryCopies maintains the account of leaves, and returns its JetStream; nil if there is none, or if it is not as it should be.
 func (l *link) tryCopies(ctx context.Context, js jetstream.JetStream) jetstream.JetStream {
 	if l.copies == nil {
 		l.amiss(ctx, theLeavesAccount, nil)
@@ -408,7 +405,7 @@ func (l *link) down() {
 	}
 }
 
-// publish sends a message that nobody must answer.
+// publish sends a message that needs no answer.
 func (l *link) publish(m *nats.Msg) error {
 	l.mu.Lock()
 	js := l.js

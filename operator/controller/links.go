@@ -26,7 +26,7 @@ type links struct {
 
 	// writer is what this operator calls itself in registries: another one for each process.
 	writer string
-	// over has why this operator must end; nobody else tells it.
+	// over has the reason why this operator must end; no other channel reports it.
 	over chan error
 
 	mu    sync.Mutex
@@ -83,7 +83,7 @@ func (l *links) open(key types.NamespacedName) *facts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.sites[key] == nil {
-		l.at(key).forgotten = true // until somebody sees it
+		l.at(key).forgotten = true // until a reconciliation finds the Site
 	}
 	s := l.at(key)
 	s.unnamed = false
@@ -149,8 +149,8 @@ func (l *links) forget(key types.NamespacedName) bool {
 	return true
 }
 
-// drop forgets all of a Site that is gone and that nothing names, as soon as its link is over.
-// It says whether it ended a link: that of a Site that was made meanwhile, perhaps.
+// drop forgets all of a Site that is gone and that nothing names, as soon as its link has ended. It returns whether it ended a link:
+// possibly that of a Site that was created meanwhile.
 func (l *links) drop(key types.NamespacedName) bool {
 	linked := l.linked(key) != nil
 	l.disconnect(key)
@@ -258,7 +258,7 @@ func (l *links) disconnect(key types.NamespacedName) <-chan struct{} {
 	return s.done
 }
 
-// linked is a Site's link, nil where there is none.
+// linked returns a Site's link; nil if it has none.
 func (l *links) linked(key types.NamespacedName) *link {
 	l.mu.Lock()
 	defer l.mu.Unlock()

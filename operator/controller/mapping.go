@@ -164,8 +164,7 @@ func mirrorOf(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{request(o.GetNamespace(), o.GetLabels()[workload.LabelInstance])}
 }
 
-// everyServerOfSite names all FeedServers of the Site of one: they are told of each other's
-// address.
+// everyServerOfSite names all FeedServers of the Site of one: each needs the others' addresses.
 func (s *setup) everyServerOfSite(ctx context.Context, o client.Object) []reconcile.Request {
 	return s.those(ctx, &v1alpha1.FeedServerList{}, client.InNamespace(o.GetNamespace()), client.MatchingFields{siteField: o.(*v1alpha1.FeedServer).Spec.SiteRef.Name})
 }

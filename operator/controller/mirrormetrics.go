@@ -71,7 +71,7 @@ func (m *mirrorMetrics) collect(ch chan<- prometheus.Metric, f *facts, site []st
 	}
 }
 
-// moment is a time; nothing where there is none.
+// moment emits a time; nothing if it is nil.
 func moment(ch chan<- prometheus.Metric, d *prometheus.Desc, at *metav1.Time, labels []string) {
 	if at != nil {
 		gauge(ch, d, float64(at.UnixNano())/float64(time.Second), labels...)

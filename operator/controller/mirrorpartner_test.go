@@ -82,7 +82,7 @@ func (m *mirrorRun) putKV(bucket, key string) error {
 	return err
 }
 
-// awaitMirrorEntry waits for what movers are told of a MirrorPartner.
+// awaitMirrorEntry waits for the registry entry of a MirrorPartner.
 func (w *world) awaitMirrorEntry(partner string, wanted func(wire.MirrorEntry) bool) {
 	w.t.Helper()
 	eventually(w.t, "the entry of mirror "+partner, func() error {

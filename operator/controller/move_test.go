@@ -17,9 +17,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// TestArchiveMoves takes the steps of docs/how-to/move-archive.md: a Site that is made anew
-// with another bucket goes on with what was copied there, with the streams, and with the
-// revisions of the registry.
+// TestArchiveMoves takes the steps of docs/how-to/move-archive.md: a Site that is recreated with another bucket continues with the data
+// that was copied there, with the streams, and with the revisions of the registry.
 func TestArchiveMoves(t *testing.T) {
 	w := newWorld(t)
 	w.start()

@@ -77,7 +77,7 @@ func (l *link) durableStreams(ctx context.Context, js jetstream.JetStream) ([]st
 	return all, names.Err()
 }
 
-// durablesOf are the durables of FeedConsumers in a stream; none where there is no such stream.
+// durablesOf returns the durables of FeedConsumers in a stream; none if the stream does not exist.
 func (b *busKeeper) durablesOf(ctx context.Context, stream string) (jetstream.Stream, []string, error) {
 	s, err := b.js.Stream(ctx, stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -149,7 +149,7 @@ func (b *busKeeper) narrowOne(ctx context.Context, s jetstream.Stream, name stri
 // withholdInstead has a durable that cannot be narrowed give nothing: it waits for the next plan,
 // and what is closed does not wait for it.
 func (b *busKeeper) withholdInstead(ctx context.Context, s jetstream.Stream, name string, why error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), opTimeout) // that of the change may be over
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), opTimeout) // the context of the change may have ended
 	defer cancel()
 	if err := b.withhold(ctx, s, name, fmt.Sprintf("it cannot be narrowed: %v", why)); err != nil {
 		return errors.Join(why, err)
@@ -160,9 +160,8 @@ func (b *busKeeper) withholdInstead(ctx context.Context, s jetstream.Stream, nam
 // errOutdated: the registry is not the one that the plan in force goes with.
 var errOutdated = errors.New("another operator has written the registry since; reading it first")
 
-// changing makes or changes a durable, as the plan in force says now: another may be in
-// force than the one that is looked through. It does nothing where that plans none of its
-// name.
+// changing creates or changes a durable as the plan in force says now, which may be a newer plan than the one being processed. It does
+// nothing if that plan has no durable of its name.
 func (b *busKeeper) changing(d bus.Durable, do func(bus.Durable) (*jetstream.ConsumerInfo, error)) (*jetstream.ConsumerInfo, error) {
 	b.changes.Lock()
 	defer b.changes.Unlock()

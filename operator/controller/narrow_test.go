@@ -50,7 +50,7 @@ func newOperatorOf(t *testing.T, js jetstream.JetStream) *operatorOf {
 	return &operatorOf{link: l, t: t, r: &registryReconciler{links: all, wakers: all.wakers, log: slog.Default(), touched: &touched{}}}
 }
 
-// passes judges Instruments by name, of which some are restricted, and a consumer of all.
+// passes judges Instruments by name, some of them restricted, and a consumer of all.
 func (o *operatorOf) passes(open []string, restricted ...string) error {
 	o.t.Helper()
 	site := &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Name: "hub", Namespace: "field", UID: "s-1"}, Spec: v1alpha1.SiteSpec{Code: "hub"}}
@@ -101,7 +101,7 @@ func (o *operatorOf) gives(want ...string) {
 	}
 }
 
-// entry returns an Instrument's entry as it stands in the bucket; nil where it has none.
+// entry returns an Instrument's entry as it is in the bucket; nil if it has none.
 func (o *operatorOf) entry(name string) *wire.InstrumentEntry {
 	o.t.Helper()
 	e, err := o.registry.Get(o.t.Context(), wire.RegistryInstrumentKey(name))

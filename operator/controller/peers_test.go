@@ -15,8 +15,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Each pool has an authority of its own, whose key is in no pod, and a
-// certificate that is made anew where it is missing.
+// Each pool has an authority of its own, whose key is in no pod, and a certificate that is reissued if it is missing.
 func TestPoolHasCertificates(t *testing.T) {
 	w := newWorld(t)
 	w.start()

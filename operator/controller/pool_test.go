@@ -94,7 +94,7 @@ func TestPoolMakesItsObjects(t *testing.T) {
 		return nil
 	})
 
-	// Objects that somebody changes or removes are restored.
+	// Objects that were changed or removed from outside are restored.
 	w.remove(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "pool", Namespace: w.namespace}})
 	made(w, "pool", "pool", &policyv1.PodDisruptionBudget{})
 	if err := w.Patch(t.Context(), set, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":5}}`))); err != nil {

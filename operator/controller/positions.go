@@ -16,11 +16,11 @@ import (
 	"github.com/substorm/substorm/operator/plan/bus"
 )
 
-// positions are how far consumers of delivery NATS have come, as it is kept in the bucket of
-// cursors: what a durable goes on behind that somebody deletes, also while no operator runs.
+// positions are how far consumers of delivery NATS have come, as stored in the bucket of cursors: a durable that was deleted from outside,
+// even while no operator runs, continues behind its position.
 type positions struct {
 	bucket jetstream.KeyValue
-	// made is when the bucket was made that was read: one that is made anew holds nothing.
+	// made is when the bucket that was read was created: a recreated one holds nothing.
 	made time.Time
 	kept map[string]bus.KeptPosition
 	// newer are those that this version of the operator cannot read, and why.

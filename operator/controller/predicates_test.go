@@ -17,8 +17,8 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
-// TestMadeAnew: a watch that was interrupted tells of an object that was deleted and made anew as
-// of one that has changed, though both have the generation 1.
+// TestMadeAnew: a watch that was interrupted reports an object that was deleted and recreated as changed, though both have the generation
+// 1.
 func TestMadeAnew(t *testing.T) {
 	feed := func(uid types.UID) *v1alpha1.Feed {
 		return &v1alpha1.Feed{ObjectMeta: metav1.ObjectMeta{Name: "all", UID: uid, Generation: 1}}

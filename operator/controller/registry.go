@@ -37,8 +37,8 @@ type registryReconciler struct {
 	wakers  *wakers
 	log     *slog.Logger
 	touched *touched
-	// auditEvery is how often all of a Site is judged anew without an event; what that
-	// finds different is counted in differences, and should be nothing.
+	// auditEvery is how often all of a Site is judged again without an event; the differences that this finds are counted in differences,
+	// and should be none.
 	auditEvery  time.Duration
 	differences prometheus.Counter
 
@@ -369,8 +369,7 @@ func feedsOfSite(ctx context.Context, c client.Client, site types.NamespacedName
 	return found, nil
 }
 
-// siteView reads what planners ask for about a Site, but for what flows; its Site is nil
-// where there is none.
+// siteView reads what planners need of a Site, except what flows; its Site is nil if it does not exist.
 func siteView(ctx context.Context, c client.Client, l *links, key types.NamespacedName) (plan.SiteView, error) {
 	var sites v1alpha1.SiteList
 	if err := c.List(ctx, &sites, client.UnsafeDisableDeepCopy); err != nil {

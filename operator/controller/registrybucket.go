@@ -100,7 +100,7 @@ func readEntry(entry jetstream.KeyValueEntry, into observed.RegistryState) error
 	return nil
 }
 
-// decodeEntry: an entry that can't be read differs from every plan and is written anew.
+// decodeEntry: an entry that can't be read differs from every plan and is rewritten.
 func decodeEntry[E any](entry jetstream.KeyValueEntry, name string, into map[string]E, decode func([]byte) (E, error)) error {
 	e, err := decode(entry.Value())
 	if errors.Is(err, wire.ErrNewerFormat) {
@@ -150,8 +150,8 @@ func (l *link) registryStands(ctx context.Context) bool {
 	return err == nil && (is == nil) == (after == nil) && (is == nil || *is == *after)
 }
 
-// write brings a change to the registry, and remembers it. After an error what
-// stands is read anew, so that the next change begins where this one stopped.
+// write applies a change to the registry, and remembers it. After an error it reads the registry again, so that the next change begins
+// where this one stopped.
 func (l *link) write(ctx context.Context, change entries.Change) error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
@@ -174,13 +174,12 @@ func (l *link) write(ctx context.Context, change entries.Change) error {
 	return nil
 }
 
-// putRegistry writes entries, removes what is gone, and then says that the snapshot is complete; it returns the sequence of
-// its last message. The bucket has one writer of these keys: each batch says after which sequence it comes, the first after last.
-// JetStream refuses a batch that somebody else's message has come before: an operator that was replaced while it wrote undoes nothing
-// of what its successor wrote.
+// putRegistry writes entries, removes what is gone, and then marks the snapshot as complete; it returns the sequence of its last message.
+// The bucket has one writer of these keys: each batch states the sequence that it follows, the first one last. JetStream refuses a batch if
+// another writer's message has come before it: an operator that was replaced while it wrote undoes nothing that its successor wrote.
 //
-// A chain of messages that each expect the ID of the one before would not do: of a stream with replicas, NATS 2.15 stops for
-// good at a message that comes after another one than it expects.
+// A chain of messages that each expect the ID of the one before would not do: a stream with replicas of NATS 2.15 stops for good at a
+// message that comes after another one than it expects.
 func putRegistry(ctx context.Context, js jetstream.JetStream, bucket string, last uint64, change entries.Change) (uint64, error) {
 	messages, err := registryMessages(bucket, change)
 	if err != nil {
@@ -228,8 +227,8 @@ func putBatch(ctx context.Context, js jetstream.JetStream, bucket string, last u
 	}
 }
 
-// pastMirrors returns the sequence of the newest message where runs of mirrors wrote all that came after last; else last. It asks as often
-// however many they wrote: a run that is told of another Site's instruments for the first time writes thousands.
+// pastMirrors returns the sequence of the newest message if runs of mirrors wrote all that came after last; else last. The number of
+// requests does not depend on how many they wrote: a run that receives another Site's instruments for the first time writes thousands.
 func pastMirrors(ctx context.Context, js jetstream.JetStream, bucket string, last uint64) (uint64, error) {
 	subject := "$KV." + bucket + "."
 	now, err := stream.LastOf(ctx, js, streamOf(bucket), subject+">")

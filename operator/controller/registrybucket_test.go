@@ -23,8 +23,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/observed"
 )
 
-// farServer lies before a server: what clients send takes its time on the way. It can be
-// told to let no more than so many bytes through.
+// farServer is a proxy in front of a server: what clients send is delayed. It can be limited to a number of bytes.
 type farServer struct {
 	listener net.Listener
 	delay    time.Duration
@@ -159,7 +158,7 @@ func TestRegistryOfMany(t *testing.T) {
 	}
 }
 
-// TestRegistryResumes: a change that a break of the connection ends goes on where it stopped.
+// TestRegistryResumes: a change that a broken connection interrupts continues where it stopped.
 func TestRegistryResumes(t *testing.T) {
 	t.Parallel()
 	way, js, kv := farRegistry(t)
@@ -208,8 +207,8 @@ func TestRegistryResumes(t *testing.T) {
 	}
 }
 
-// TestRegistryHasOneWriter: an operator that another has followed writes nothing any more, neither what it had planned
-// before nor what it plans when it has read the registry anew, and ends. The bucket goes on.
+// TestRegistryHasOneWriter: an operator that was replaced writes nothing any more, neither what it had planned before nor what it plans
+// after it has read the registry again, and ends. The bucket stays in use.
 func TestRegistryHasOneWriter(t *testing.T) {
 	t.Parallel()
 	t.Run("far away", func(t *testing.T) {

@@ -126,8 +126,7 @@ func (j *judgedSite) concerning(next *judgedSite) (names []string) {
 	return names
 }
 
-// closure reads the named Instruments and all whose verdicts depend on theirs; nil where
-// one of them is new or gone.
+// closure reads the named Instruments and all whose verdicts depend on theirs; nil if one of them is new or gone.
 func (r *registryReconciler) closure(ctx context.Context, site types.NamespacedName, was *judgedSite, names map[string]bool, gateways []v1alpha1.IngestGateway) ([]v1alpha1.Instrument, error) {
 	read := map[string]*v1alpha1.Instrument{}
 	get := func(name string) (bool, error) {

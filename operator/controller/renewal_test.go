@@ -69,8 +69,8 @@ func (w *world) firstExpiry(h holder) int64 {
 	return first
 }
 
-// TestCredentialsAreRenewedAndRotated: NATS credentials expire, are renewed for the same user long before that, and
-// are replaced by another user's when somebody asks for it. Status and metrics say until when they are valid.
+// TestCredentialsAreRenewedAndRotated: NATS credentials expire, are renewed for the same user long before that, and are replaced by another
+// user's on request. Status and metrics show until when they are valid.
 func TestCredentialsAreRenewedAndRotated(t *testing.T) {
 	w := newFeedWorld(t)
 	w.applyPool("pool", ", service: {type: ClusterIP}")
@@ -159,8 +159,8 @@ spec: {siteRef: {name: none}, service: {type: NodePort}` + ports + `}
 	}
 }
 
-// TestForgedCredentialsAreNotSigned: a token that somebody wrote into the Secret of a resource that is not accepted, and
-// that no key of the Site has signed, or for another user, is not signed anew, whatever account it names.
+// TestForgedCredentialsAreNotSigned: a token that was written into the Secret of a resource that is not accepted is not signed again if no
+// key of the Site has signed it, or if it is for another user, whatever account it names.
 func TestForgedCredentialsAreNotSigned(t *testing.T) {
 	w := newFeedWorld(t)
 	own, err := nkeys.FromSeed([]byte(w.nats.AccountSeed))
@@ -338,7 +338,7 @@ func (w *world) annotate(h holder, key, value string) {
 	}
 }
 
-// credentialsExpiry is what the metric says; 0 where there is none.
+// credentialsExpiry returns the metric's value; 0 if there is none.
 func (w *world) credentialsExpiry(h holder) float64 {
 	w.t.Helper()
 	families, err := prometheus.Gatherer(w.metrics).Gather()

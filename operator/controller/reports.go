@@ -29,7 +29,7 @@ type reports struct {
 	// senderChanged is called when an instrument's sender says something that its
 	// condition may depend on.
 	senderChanged func(instrument string)
-	// refused is called when somebody was refused who nearly was an instrument.
+	// refused is called when a sender was refused that nearly matched an instrument.
 	refused func(instrument string)
 	// damageChanged is called when something of an instrument is found to be damaged, or
 	// whole again.
@@ -62,7 +62,7 @@ type reports struct {
 	expiry *wire.ExpiryStatus
 	// pullers by reader.
 	pullers map[string]wire.PullerStatus
-	// scrub says when the archivist last read the archive; nil where nobody said so yet.
+	// scrub says when the archivist last read the archive; nil if this was not reported yet.
 	scrub *wire.ScrubStatus
 	// senders by instrument and pod.
 	senders map[string]map[string]observed.SenderReport
@@ -166,8 +166,8 @@ func (r *reports) take(entry jetstream.KeyValueEntry, replayed bool, now time.Ti
 	}
 }
 
-// takeGateway stores a pod's report. A report of another pod than its key names is refused: under one key somebody could report any number of
-// pods, and all of them would be kept for as long as the operator runs.
+// takeGateway stores a pod's report. A report of another pod than its key names is refused: under one key a writer could report any number
+// of pods, and all of them would be kept for as long as the operator runs.
 func (r *reports) takeGateway(pod string, value []byte, seen, now time.Time) error {
 	status, err := wire.Decode[wire.GatewayStatus](value)
 	if err != nil {
@@ -192,7 +192,7 @@ func (r *reports) takeGateway(pod string, value []byte, seen, now time.Time) err
 	return nil
 }
 
-// forgetGateway: somebody removed a pod's report, as who gives up its spool does.
+// forgetGateway: a pod's report was removed, for example because its spool was given up.
 func (r *reports) forgetGateway(pod string) {
 	r.mu.Lock()
 	was := r.gateways[pod]
@@ -218,8 +218,7 @@ func (r *reports) takeRefusals(instrument, pod string, value []byte, replayed bo
 	r.refused(instrument)
 }
 
-// refusalsDue returns what is to be told of an instrument's refusals, and when
-// to ask again.
+// refusalsDue returns the events that are due about an instrument's refusals, and when to ask again.
 func (r *reports) refusalsDue(instrument string, now time.Time) ([]plan.RefusalEvent, time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -287,7 +286,7 @@ func (r *reports) takeContent(instrument string, value []byte) {
 	r.senderChanged(instrument) // the archivist reports once a minute at most
 }
 
-// ofContent returns what was last said of objects that are not of their declared media type, nil where nothing was.
+// ofContent returns the last report about objects that are not of their declared media type; nil if there is none.
 func (r *reports) ofContent(instrument string) *wire.ContentStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -298,7 +297,7 @@ func (r *reports) ofContent(instrument string) *wire.ContentStatus {
 	return &status
 }
 
-// ofClock returns what was last said of the times that an instrument tells, nil where nothing was.
+// ofClock returns the last report about the times that an instrument sends; nil if there is none.
 func (r *reports) ofClock(instrument string) *wire.ClockStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -375,14 +374,14 @@ func (r *reports) ofPullers() map[string]wire.PullerStatus {
 	return maps.Clone(r.pullers)
 }
 
-// ofExpiry returns what keeps data from expiring, nil where nobody said so yet.
+// ofExpiry returns what keeps data from expiring; nil if this was not reported yet.
 func (r *reports) ofExpiry() *wire.ExpiryStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.expiry
 }
 
-// ofLedger returns how far the ledger is closed, nil where nobody said so yet.
+// ofLedger returns how far the ledger is closed; nil if this was not reported yet.
 func (r *reports) ofLedger() *wire.LedgerStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -408,7 +407,7 @@ func (r *reports) takeSender(instrument, pod string, value []byte, seen time.Tim
 	}
 }
 
-// ofSender returns what an instrument's senders last said, nil where none did.
+// ofSender returns the last report of an instrument's senders; nil if there is none.
 func (r *reports) ofSender(instrument string, now time.Time) *observed.SenderReport {
 	r.mu.Lock()
 	defer r.mu.Unlock()

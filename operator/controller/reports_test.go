@@ -12,7 +12,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/bus"
 )
 
-// Under the key of one pod nobody can tell of others: they would be kept, each of them, for as long as the operator runs.
+// The key of one pod cannot be used to report about other pods: each of them would be kept for as long as the operator runs.
 func TestReportsOfOtherPods(t *testing.T) {
 	t.Parallel()
 	r, now := newReports(slog.New(slog.DiscardHandler)), time.Now()

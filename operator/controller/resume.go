@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// stalledAfter is how long a leaf may be unheard before it is asked whether it answers. A consumer that sources sends a
-	// heartbeat each second, and JetStream itself asks anew for one that it has not heard for ten seconds.
+	// stalledAfter is how long a leaf may be unheard before it is asked whether it answers. A consumer that sources sends a heartbeat each
+	// second, and JetStream itself renews its request for one that it has not heard for ten seconds.
 	stalledAfter = 20 * time.Second
 	// answerTimeout is how long a leaf may take to answer, over a satellite too.
 	answerTimeout = 5 * time.Second
@@ -47,8 +47,8 @@ func (c *copies) resume(ctx context.Context, unheard []bus.Stream) error {
 
 func stalled(s *jetstream.StreamSourceInfo) bool { return s.Active < 0 || s.Active >= stalledAfter }
 
-// again takes a stream's source away and adds it: JetStream begins with it at once, behind the newest message that came from it. Where
-// the second half fails, the next try finds a stream without what was planned.
+// again removes a stream's source and adds it again: JetStream begins with it at once, behind the newest message that came from it. If the
+// second half fails, the next try finds a stream that lacks a planned source.
 func (c *copies) again(ctx context.Context, s bus.Stream) error {
 	is, err := c.js.Stream(ctx, s.Name)
 	if err != nil {
@@ -78,5 +78,5 @@ func (c *copies) answers(ctx context.Context, source bus.Source) bool {
 		return false
 	}
 	answer, err := sub.NextMsgWithContext(asking)
-	return err == nil && answer.Header.Get("Status") == "" // with one, our own server says that nobody is there
+	return err == nil && answer.Header.Get("Status") == "" // with one, our own server says that there is no responder
 }

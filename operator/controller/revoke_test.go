@@ -20,8 +20,8 @@ import (
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
-// TestCredentialsAreRevoked: when the Secret is deleted another one is written, that
-// goes on where the consumer was, and who has the old credentials has nothing.
+// TestCredentialsAreRevoked: when the Secret is deleted, another one is written that continues from the consumer's position, and the old
+// credentials give no access.
 func TestCredentialsAreRevoked(t *testing.T) {
 	w := newFeedWorld(t)
 	js := w.nats.JetStream(t)
@@ -90,7 +90,7 @@ func TestCredentialsAreRevoked(t *testing.T) {
 		t.Errorf("the new credentials: %q", got)
 	}
 
-	// Nor do they open what a FeedConsumer that is made anew has.
+	// The old credentials do not open what a recreated FeedConsumer has either.
 	second := w.natsClient("client")
 	w.remove(w.consumer("client"))
 	w.vanishes("its durable", func() error { _, err := js.Consumer(t.Context(), "OBS_hub", second.durable); return err }, jetstream.ErrConsumerNotFound)
@@ -154,7 +154,7 @@ func TestCredentialsAreWithheld(t *testing.T) {
 	w.vanishes("the old durable", func() error { _, err := js.Consumer(t.Context(), "FEED_hub_own", c.durable); return err }, jetstream.ErrConsumerNotFound)
 }
 
-// TestConsumerWithoutItsFeed is given nothing, and goes on where it was once the Feed is declared again.
+// TestConsumerWithoutItsFeed: it is given nothing, and continues from its position once the Feed is declared again.
 func TestConsumerWithoutItsFeed(t *testing.T) {
 	w := newFeedWorld(t)
 	js := w.nats.JetStream(t)
@@ -185,8 +185,7 @@ func TestConsumerWithoutItsFeed(t *testing.T) {
 	}
 }
 
-// TestCredentialsStay: what an operator before this one issued, and what nobody touches,
-// stays as it is.
+// TestCredentialsStay: credentials that an earlier operator issued and that were not changed stay as they are.
 func TestCredentialsStay(t *testing.T) {
 	w := newFeedWorld(t)
 	w.applyFeed("all", "")

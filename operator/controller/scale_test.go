@@ -83,8 +83,8 @@ func (w *world) lacks(pool, condition string) {
 	})
 }
 
-// A pod whose spool holds something stays, and goes once it is empty. One that
-// falls silent with a spool is shown, until somebody gives it up.
+// A pod whose spool holds data stays, and is removed once the spool is empty. One that falls silent with a spool is reported until the
+// spool is given up.
 func TestPoolKeepsPodsWithSpools(t *testing.T) {
 	w := newWorld(t)
 	w.start()

@@ -24,8 +24,8 @@ import (
 	"github.com/substorm/substorm/operator/surge/autoscale"
 )
 
-// fieldOwnerOfScale writes spec.replicas of pools whose driver is Operator. API servers do not take a server-side apply of the scale
-// subresource of custom resources, and note who updated it only where somebody had applied spec.replicas.
+// fieldOwnerOfScale writes spec.replicas of pools whose driver is Operator. API servers do not accept a server-side apply of the scale
+// subresource of custom resources, and note its last writer only if spec.replicas was applied before.
 const fieldOwnerOfScale = workload.FieldOwner + "-autoscaler"
 
 // scalers know the load of all pools, and ask for the pods of those whose driver is Operator. A look costs no request: it reads what
@@ -52,7 +52,7 @@ type scaler struct {
 	// load is the last that was known, and heard when that was; zero: none was yet.
 	load  autoscale.Load
 	heard time.Time
-	// loop is nil where another driver asks, and cfg is how it behaves.
+	// loop is nil if another driver asks, and cfg is how it behaves.
 	loop  *autoscale.Loop
 	cfg   autoscale.Config
 	asked autoscale.Asked
@@ -157,8 +157,8 @@ func (s *scalers) list(ctx context.Context) (pools []scaled, err error) {
 	return pools, nil
 }
 
-// step takes what the pods of a pool report, and asks for as many as that needs. While nobody reports, it asks for nothing: what
-// is not known neither raises nor lowers.
+// step takes the reports of a pool's pods, and requests as many pods as the load needs. While no pod reports, it requests nothing: an
+// unknown load neither raises nor lowers the number.
 func (s *scalers) step(ctx context.Context, p *scaled) error {
 	ready, err := s.ready(ctx, p)
 	if err != nil {
@@ -190,7 +190,7 @@ func (s *scalers) ready(ctx context.Context, p *scaled) (names []string, err err
 	return names, nil
 }
 
-// decide says how many pods are asked for, nil where another driver asks, and whether a status is to say something else of it.
+// decide returns how many pods are requested, nil if another driver requests them, and whether a status must be updated.
 func (s *scalers) decide(p *scaled, load autoscale.Load, known bool, ready int32, now time.Time) (asked *autoscale.Asked, wake bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -227,7 +227,7 @@ func (s *scalers) decide(p *scaled, load autoscale.Load, known bool, ready int32
 	return &of.asked, wake || was != of.unknown
 }
 
-// ask writes through /scale, as any driver does. The version keeps it from undoing what somebody else has written meanwhile.
+// ask writes through /scale, as any driver does. The version keeps it from undoing what another client has written meanwhile.
 func (s *scalers) ask(ctx context.Context, p *scaled, asked autoscale.Asked) error {
 	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, ResourceVersion: p.object.GetResourceVersion()},
 		Spec: autoscalingv1.ScaleSpec{Replicas: asked.Replicas}}
@@ -240,7 +240,7 @@ func (s *scalers) ask(ctx context.Context, p *scaled, asked autoscale.Asked) err
 	return nil
 }
 
-// loopOf is what a pool's loop asks for; nil where there is none, or it has heard of no load yet.
+// loopOf returns what a pool's loop requests; nil if there is no loop, or if it has received no load yet.
 func (s *scalers) loopOf(kind string, pool types.NamespacedName) *plan.Loop {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -105,9 +105,8 @@ func quick() autoscale.Config {
 	return cfg
 }
 
-// TestOperatorScalesGateways: load of which pods report has the operator ask for more through /scale, within floor and ceiling; the
-// StatefulSet follows. A level of space weather is a floor. Missing reports lower nothing; less load does, after a while; a pod with
-// a spool stays.
+// TestOperatorScalesGateways: when pods report load, the operator requests more through /scale, within floor and ceiling; the StatefulSet
+// follows. A level of space weather is a floor. Missing reports lower nothing; less load does, after a while; a pod with a spool stays.
 func TestOperatorScalesGateways(t *testing.T) {
 	w := newWorld(t)
 	w.autoscale = quick()
@@ -173,8 +172,9 @@ func TestOperatorScalesGateways(t *testing.T) {
 	w.lacks("pool", v1alpha1.ConditionScalingLimited)
 }
 
-// applyReplicas applies a manifest with spec.replicas, as one that is scaled should not have it: the loop writes its number again, and no pod
-// goes meanwhile. The next server-side apply of that number is told who owns the field; one without it leaves the field to the operator.
+// applyReplicas applies a manifest with spec.replicas, as one that is scaled should not have it: the loop writes its number again, and no
+// pod goes meanwhile. The next server-side apply of that number gets an error that names the owner of the field; one without it leaves the
+// field to the operator.
 func (w *world) applyReplicas(ports string, loop int32) {
 	w.t.Helper()
 	manifest := func(replicas string) string {
@@ -202,8 +202,8 @@ spec: {siteRef: {name: hub}%s%s, autoscaling: {driver: Operator, maxReplicas: 4,
 	w.apply(manifest(""))
 }
 
-// TestOperatorScalesFeedServers: the same for a Deployment, where requests are refused for want of space; a new operator goes on where
-// the last one ended.
+// TestOperatorScalesFeedServers: the same for a Deployment, where requests are refused for lack of space; a new operator continues from the
+// number that the last one requested.
 func TestOperatorScalesFeedServers(t *testing.T) {
 	w := newWorld(t)
 	w.autoscale = quick()

@@ -165,9 +165,8 @@ func (w *world) awaitRevoked(g *gateway, name string) {
 
 const manyTokens = 1000
 
-// TestTokensAreRevokedInTheNextRound: among a thousand Secrets with tokens, each that loses
-// its token, or is deleted, is found by asking for each twice at most, and read by
-// nobody but those who use it.
+// TestTokensAreRevokedInTheNextRound: among a thousand Secrets with tokens, each that loses its token, or is deleted, is found with at most
+// two requests for each, and read only by those who use it.
 func TestTokensAreRevokedInTheNextRound(t *testing.T) {
 	w := newWorld(t)
 	c := w.cross()
@@ -245,8 +244,8 @@ func TestOwnSecretsGoFirst(t *testing.T) {
 	w.awaits("IngestGateway", "pool", "Ready", "False/SecretNotFound")
 }
 
-// TestWatchedSecrets: with the right to watch, a revocation is found though nobody is answered
-// who asks for a Secret whether it has changed, but for the one that has.
+// TestWatchedSecrets: with the right to watch, a revocation is found though requests whether a Secret has changed get no answer, except for
+// the Secret that has.
 func TestWatchedSecrets(t *testing.T) {
 	w := newWorld(t)
 	w.watchSecrets = true

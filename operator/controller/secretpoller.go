@@ -36,27 +36,24 @@ const (
 	pollTimeout = 10 * time.Second
 )
 
-// secretPoller asks for the version of each Secret that a Site, a pool, a FeedServer, an
-// Instrument or a FeedConsumer uses, and wakes those whose Secret was made, changed or deleted.
+// secretPoller asks for the version of each Secret that a Site, a pool, a FeedServer, an Instrument or a FeedConsumer uses, and wakes those
+// whose Secret was created, changed or deleted.
 //
-// It polls, since a watch would need the right to watch Secrets. RBAC cannot grant that for
-// metadata alone, nor for a label, nor for names that only the Sites know: whoever may list or
-// watch Secrets is given the contents of all in the namespace. To get them by name, which the
-// operator may anyway, gives away none whose name is not known. The API server answers with
-// metadata only, and from its memory (resourceVersion 0), so that etcd has no part in it. If a
-// version differs there, it is asked for once more, exactly, before anybody is woken: that
-// memory may be behind, and one of several API servers may be ahead of the others.
+// It polls, since a watch would need the right to watch Secrets. RBAC cannot grant that for metadata alone, nor for a label, nor for names
+// that only the Sites know: a client that may list or watch Secrets gets the contents of all in the namespace. To get them by name, which
+// the operator may anyway, exposes none whose name is not known. The API server answers with metadata only, and from its memory
+// (resourceVersion 0), so that etcd is not involved. If a version differs there, it is requested once more, exactly, before anything is
+// woken: that memory may be behind, and one of several API servers may be ahead of the others.
 //
-// Secrets of Sites, pools and FeedServers have a round of their own: however many tokens there are, and
-// however long the API server takes for them, a Site hears of its own Secrets as soon.
+// Secrets of Sites, pools and FeedServers have a round of their own: however many tokens there are, and however long the API server takes
+// for them, changes of a Site's own Secrets are found as soon.
 //
-// If the operator may watch (--watch-secrets, see secretWatch), a third round compares with
-// what the watch has brought, which costs no request, and the round of tokens goes on slowly:
-// it finds changes that a watch misses once it has ended silently.
+// If the operator may watch (--watch-secrets, see secretWatch), a third round compares with the versions from the watch, which costs no
+// request, and the round of tokens continues slowly: it finds changes that a watch misses once it has ended silently.
 type secretPoller struct {
 	client  client.Client // the cache of Sites and pools
 	reader  client.Reader // reads past it
-	watch   *secretWatch  // nil where the operator may not watch
+	watch   *secretWatch  // nil if the operator may not watch
 	secrets *secretReader
 	wakers  *wakers
 	touched *touched
@@ -67,7 +64,7 @@ type secretPoller struct {
 // secretRound looks, again and again, at some of the Secrets.
 type secretRound struct {
 	every time.Duration
-	// limit of the requests, at each beginning of a round; nil where there are none.
+	// limit of the requests, at each beginning of a round; nil if there is none.
 	limit func() rate.Limit
 	// of chooses the Secrets by who uses them.
 	of func(*secretUsers) bool
@@ -116,7 +113,7 @@ func (p *secretPoller) run(ctx context.Context, round secretRound) {
 	}
 }
 
-// poll looks once at each Secret of a round that was read, and forgets those that nobody uses any more.
+// poll looks once at each Secret of a round that was read, and forgets those that are no longer used.
 func (p *secretPoller) poll(ctx context.Context, round secretRound) error {
 	known := p.secrets.known() // before the users: what is read meanwhile has users that are not listed yet
 	users, err := p.users(ctx)

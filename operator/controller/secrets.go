@@ -25,7 +25,7 @@ type secretReader struct {
 	reader client.Reader
 
 	mu   sync.Mutex
-	seen map[types.NamespacedName]*corev1.Secret // nil where there is none
+	seen map[types.NamespacedName]*corev1.Secret // nil if it does not exist
 }
 
 func newSecretReader(reader client.Reader) *secretReader {
@@ -53,7 +53,7 @@ func (r *secretReader) read(ctx context.Context, namespace string, needs []workl
 	return found, nil
 }
 
-// get reads a Secret anew; nil where there is none.
+// get reads a Secret again, past the cache; nil if it does not exist.
 func (r *secretReader) get(ctx context.Context, key types.NamespacedName) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	if len(validation.IsDNS1123Subdomain(key.Name)) > 0 {
@@ -108,7 +108,7 @@ func (r *secretReader) forget(key types.NamespacedName) {
 	delete(r.seen, key)
 }
 
-// secretVersion tells two states of a Secret apart; empty where there is none.
+// secretVersion distinguishes two states of a Secret; empty if it does not exist.
 type secretVersion struct {
 	uid      types.UID
 	resource string

@@ -22,7 +22,7 @@ import (
 const (
 	// watchEvery is how often what the watch has brought is compared with what was read.
 	watchEvery = time.Second
-	// watchPatience is how long a watch may take to begin before somebody is told.
+	// watchPatience is how long a watch may take to begin before a warning is logged.
 	watchPatience = 30 * time.Second
 	// watchDoubt is how long a watch is not relied on after a failure: longer than client-go
 	// waits between two tries, 30 s.

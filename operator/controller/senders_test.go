@@ -40,8 +40,8 @@ func (a *away) RoundTrip(r *http.Request) (*http.Response, error) {
 	return a.RoundTripper.RoundTrip(r)
 }
 
-// TestTokensReachTheRegistry: as hashes, anew once their Secret changes, and none
-// once it is gone: not while the API server cannot be asked.
+// TestTokensReachTheRegistry: as hashes, updated when their Secret changes, and removed once it is gone, but not while the API server
+// cannot be asked.
 func TestTokensReachTheRegistry(t *testing.T) {
 	w := newWorld(t)
 	path := &away{secret: "tokens"}

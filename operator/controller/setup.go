@@ -41,10 +41,9 @@ import (
 	"github.com/substorm/substorm/operator/surge/autoscale"
 )
 
-// siteField is the index of pools, FeedServers, Instruments and Feeds by the Site that they name,
-// feedField that of FeedConsumers by their Feed. tokensField finds, by hasTokens, the Instruments that name Secrets with tokens:
-// a list of all Instruments of a large Site, every few seconds, is most of what an operator in calm would do.
-// secretsField is that of all objects by the Secrets that they name.
+// siteField is the index of pools, FeedServers, Instruments and Feeds by the Site that they name, feedField the index of FeedConsumers by
+// their Feed. tokensField finds, by hasTokens, the Instruments that name Secrets with tokens: a list of all Instruments of a large Site,
+// every few seconds, is most of what an idle operator would do. secretsField is the index of all objects by the Secrets that they name.
 const (
 	siteField    = "spec.siteRef.name"
 	feedField    = "spec.feedRef.name"
@@ -67,7 +66,7 @@ type Config struct {
 	// at at once. 0: the default.
 	StatusRate, FiguresRate float64
 	Workers                 int
-	// AuditEvery is how often all of a Site is judged anew without an event; 0: the default.
+	// AuditEvery is how often all of a Site is judged again without an event; 0: the default.
 	AuditEvery time.Duration
 	// SecretRate bounds how many Secrets a second, beside those of Sites and pools, are asked
 	// for whether they have changed; 0: the default. WatchSecrets has the operator watch
@@ -88,12 +87,12 @@ type Config struct {
 	// ClusterID tells clusters apart that share a bucket or a NATS account. Empty: the uid of
 	// the namespace kube-system, which takes the right to get that namespace.
 	ClusterID string
-	// Link has a NATS server in this process link to a hub's, nil for no link, and says how the link does; nil where no
-	// server is in this process.
+	// Link has a NATS server in this process link to a hub's, nil for no link, and returns the state of the link; nil if no server is in
+	// this process.
 	Link func(*natsaccounts.Link) natsaccounts.LinkState
-	// Disk says what this process takes of its disk; nil where that has no budget.
+	// Disk returns how much of its disk this process uses; nil if the disk has no budget.
 	Disk func() plan.Disk
-	// Manifests says what this process could not apply of its files; nil where it has none.
+	// Manifests returns which of its files this process could not apply; nil if it has none.
 	Manifests func() *plan.Manifests
 	// Unchecked allows several managers in one process, as tests have.
 	Unchecked bool
@@ -278,13 +277,12 @@ func untilStopped(r reconcile.Reconciler) reconcile.Reconciler {
 	})
 }
 
-// specChanges: what was made, deleted or declared anew; statuses are our own doing.
+// specChanges: an object was created, deleted or its declaration changed; status changes are our own.
 var specChanges = builder.WithPredicates(specChanged)
 
 var specChanged = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, madeAnew)
 
-// madeAnew: an object was deleted and made anew while nobody watched; both may have the same
-// generation.
+// madeAnew: an object was deleted and recreated while no watch was open; both may have the same generation.
 var madeAnew = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() }}
 
 func (s *setup) registries(r reconcile.Reconciler, t *touched) error {

@@ -56,7 +56,7 @@ func (r *siteReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.
 	}
 	if view.Site == nil {
 		if r.links.forget(req.NamespacedName) {
-			r.wakers.registries.wake(req.NamespacedName) // its Instruments are judged anew
+			r.wakers.registries.wake(req.NamespacedName) // its Instruments are judged again
 		}
 		r.statuses.forget(name)
 		r.forget(req.NamespacedName)
@@ -135,8 +135,8 @@ func siteSecrets(site *v1alpha1.Site) []workload.SecretNeed {
 	return slices.Concat(workload.ObjectStoreSecrets(site), workload.JetStreamSecrets(site), workload.LeavesAccountSecrets(site), plan.UpstreamSecrets(site), accept.ReadersSecrets(site))
 }
 
-// link connects the Site unless its code is an older Site's. One whose marker
-// says so goes on trying: the marker may go.
+// link connects the Site unless its code is an older Site's. A Site that is refused because of its marker keeps trying: the marker may be
+// removed.
 func (r *siteReconciler) link(view *plan.SiteView) {
 	alone := *view
 	alone.Backends = plan.Backends{}

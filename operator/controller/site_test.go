@@ -136,8 +136,7 @@ func TestStreamOfAnOlderOperator(t *testing.T) {
 	}
 }
 
-// Each deletion has an event, and the condition names all of them, also when another
-// operator goes on.
+// Each deletion has an event, and the condition names all of them, also when another operator takes over.
 func TestSiteLosesStreamsInTurn(t *testing.T) {
 	w := newWorld(t)
 	w.start()
@@ -166,7 +165,7 @@ func TestSiteLosesStreamsInTurn(t *testing.T) {
 	says(t, c, "KV_CURSOR_hub, KV_GAPS_hub, KV_LEDGER_hub")
 }
 
-// TestSiteLosesStreamsWhileNoOperatorRuns: an operator that begins anew knows what stood.
+// TestSiteLosesStreamsWhileNoOperatorRuns: an operator that is restarted knows what stood.
 func TestSiteLosesStreamsWhileNoOperatorRuns(t *testing.T) {
 	w := newWorld(t)
 	w.start()
@@ -286,7 +285,7 @@ func TestBackendsAwayAndBack(t *testing.T) {
 	says(t, c, w.nats.URL(), "spec.jetStream.servers")
 	w.awaits("Site", "hub", "Ready", "False/Unreachable")
 	w.awaits("Instrument", "camera", "Programmed", "True/Programmed")
-	w.applyInstrument("camera", 30101, "") // while nobody can tell the gateways
+	w.applyInstrument("camera", 30101, "") // while the gateways cannot be notified
 	c = w.awaits("Instrument", "camera", "Programmed", "False/Unreachable")
 	says(t, c, "waits for the registry", `Site "hub"`)
 
@@ -332,7 +331,7 @@ func TestCodeClaimedTwice(t *testing.T) {
 	if w.marker("hub") != ours {
 		t.Fatal("the marker of the other Site was replaced")
 	}
-	// Nor is there an archivist for it, though that of the other Site is still there, as until the garbage collector removes it.
+	// There is no archivist for it either, though that of the other Site is still there, as until the garbage collector removes it.
 	w.leaveArchivist(ours.UID)
 	if err := w.Patch(t.Context(), w.site("late"), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"jetStream":{"notices":{"maxSize":"65Mi"}}}}`))); err != nil {
 		t.Fatal(err)

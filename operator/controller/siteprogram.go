@@ -52,9 +52,9 @@ func (r *siteReconciler) applyArchivist(ctx context.Context, view *plan.SiteView
 	return errors.Join(failed, r.readProgram(ctx, p))
 }
 
-// archivistBegins says whether a Site may have an archivist. A new one waits until the markers were read and are the Site's own: it
-// changes and expires what the bucket holds under the code, whoever put it there. One of the Site that is there goes on, whatever the
-// backends say; one that a deleted Site of the same code left does not count.
+// archivistBegins returns whether a Site may have an archivist. A new one waits until the markers were read and are the Site's own: it
+// changes and expires all objects in the bucket under the code, no matter who put them there. An existing archivist of this Site keeps
+// running, whatever the backends report; one that a deleted Site of the same code left does not count.
 func (r *siteReconciler) archivistBegins(ctx context.Context, view *plan.SiteView, name string) (bool, error) {
 	if b := view.Backends; b.ObjectStore != nil && b.ObjectStore.OK() && b.JetStream != nil && plan.SiteAccepted(*view).OK() {
 		return true, nil

@@ -30,8 +30,8 @@ import (
 const (
 	// spaceEvery is how often it is looked whether the space of the cluster is another one. Pools are not woken for each pod of others.
 	spaceEvery = 5 * time.Second
-	// nodesPatience is how long the first decisions wait for what is known of nodes, where nobody says that they may not be read. Without it,
-	// pods would be made that find none.
+	// nodesPatience is how long the first decisions wait until nodes are known, unless the API server denies reading them. Without it, pods
+	// would be created that find no node.
 	nodesPatience = time.Minute
 )
 
@@ -45,7 +45,7 @@ type spaces struct {
 	log    *slog.Logger
 	// shared is the manager's cache.
 	shared cache.Cache
-	// cache is nil where nodes are not to be read.
+	// cache is nil if nodes are not to be read.
 	cache cache.Cache
 	// decided is closed once nodes are known, or have been waited for long enough.
 	decided chan struct{}
@@ -81,8 +81,8 @@ func followed() []client.Object {
 	return []client.Object{&corev1.Node{}, &corev1.Pod{}, &corev1.PersistentVolume{}, &storagev1.StorageClass{}}
 }
 
-// fails notes that a watch ended for another reason than that it always ends after some minutes. If the permission is missing, nobody waits
-// for objects that will not come.
+// fails notes that a watch ended for another reason than that it always ends after some minutes. If the permission is missing, nothing
+// waits for objects that will not come.
 func (s *spaces) fails(_ context.Context, _ *toolscache.Reflector, err error) {
 	if errors.Is(err, io.EOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
 		return

@@ -10,8 +10,9 @@ import (
 const (
 	// nodesDoubt is how long a watch of nodes counts as failing after it last failed, as watchDoubt is.
 	nodesDoubt = time.Minute
-	// nodesGrace is how long it may fail while what was known before still counts: an API server that is started anew is away for less. Without it,
-	// one connection that breaks would have pools make pods that find no node, and none of them goes when nodes are read again.
+	// nodesGrace is how long the watch may fail while what was known before still counts: a restarted API server is away for less. Without
+	// it, one broken connection would have pools create pods that find no node, and none of them would be removed when nodes are read
+	// again.
 	nodesGrace = 30 * time.Second
 )
 
@@ -40,7 +41,7 @@ func (d *nodeDoubt) read() {
 	d.last, d.denied = time.Time{}, false
 }
 
-// unread: nobody knows what the nodes have.
+// unread: it is not known what the nodes have.
 func (d *nodeDoubt) unread(now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

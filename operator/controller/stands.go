@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// applyAgain is for how long an object is left that does not keep what was applied: the
-// cache may be behind, or somebody else changes it all the time.
+// applyAgain is for how long an object is left alone that does not keep what was applied: the cache may be behind, or another client
+// changes it all the time.
 const applyAgain = 10 * time.Second
 
 // applied is what was last applied of an object, and when.
@@ -112,7 +112,7 @@ func sameQuantity(a, b any) bool {
 	return err == nil && one.Cmp(other) == 0
 }
 
-// cached reads an object of a kind that the cache holds; nil where there is none.
+// cached reads an object of a kind that the cache holds; nil if it does not exist.
 func (r *applier) cached(ctx context.Context, kind string, key types.NamespacedName) (client.Object, error) {
 	typed, err := r.client.Scheme().New(kinds[kind])
 	if err != nil {

@@ -30,8 +30,8 @@ func (a *writesTo) made() map[string]int {
 	return counts
 }
 
-// TestOnlyWhatDiffersIsApplied: whoever is looked at again is applied nothing, and of one that is changed only the object that
-// shows the change, once: of a pool, a FeedServer and a Site with its archivist.
+// TestOnlyWhatDiffersIsApplied: reconciling a resource again applies nothing. If it changed, only the object that shows the change is
+// applied, once: for a pool, a FeedServer and a Site with its archivist.
 func TestOnlyWhatDiffersIsApplied(t *testing.T) {
 	w := newWorld(t)
 	writes := &writesTo{}

@@ -75,14 +75,14 @@ type planned struct {
 	expiresAt time.Time
 }
 
-// waits is what is kept of it until its turn comes, which may be long for figures: of ten
-// thousand objects and the statuses that they had nobody needs more.
+// waits returns the part that is kept until the status is written, which may take long for figures: for ten thousand objects and their
+// former statuses, more is not needed.
 func (p planned) waits() planned {
 	p.object = &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: p.kind},
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.object.GetUID(), ResourceVersion: p.object.GetResourceVersion()},
 	}
-	if _, ofSite := p.was.(*v1alpha1.SiteStatus); !ofSite { // whose streams are told of
+	if _, ofSite := p.was.(*v1alpha1.SiteStatus); !ofSite { // events report its streams
 		p.was = nil
 	}
 	if len(plan.Changed(p.wasConds, p.isConds)) == 0 {

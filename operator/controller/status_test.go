@@ -146,7 +146,7 @@ func TestWhatShouldPassIsWrittenWhereItLasts(t *testing.T) {
 	}
 	w.submit(status("camera", plan.UrgencyCondition, 0))
 	w.take()
-	w.submit(status("camera", plan.UrgencyFigures, 1)) // waits, and says nothing about what follows
+	w.submit(status("camera", plan.UrgencyFigures, 1)) // waits, and has no effect on what follows
 	now = now.Add(time.Minute)
 	w.submit(passing(1))
 	if taken := w.take(); taken != nil {
@@ -159,7 +159,7 @@ func TestWhatShouldPassIsWrittenWhereItLasts(t *testing.T) {
 	}
 	w.submit(passing(3))
 	now = now.Add(passesWithin - time.Second)
-	w.submit(passing(4)) // does not begin anew
+	w.submit(passing(4)) // does not start over
 	now = now.Add(time.Second)
 	if taken := w.take(); !slices.Equal(taken, []string{"camera:4"}) {
 		t.Errorf("written since it lasts: %v", taken)

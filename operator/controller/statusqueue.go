@@ -55,7 +55,7 @@ func (q *statusQueue) remove(r resource) {
 	delete(q.waiting, r)
 }
 
-// first returns the one that is due first of those as urgent; nil where there is none.
+// first returns the most overdue status of those with an urgency; nil if there is none.
 func (q *statusQueue) first(u plan.Urgency) *pendingStatus {
 	if len(q.byUrgency[u]) == 0 {
 		return nil

@@ -20,8 +20,8 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
-// TestSurge: a source tells of a storm, and pools have as many pods as its level asks for, until nobody asks any more. If a FeedServer itself
-// asks for more, that number stays. A source that fails lowers nothing.
+// TestSurge: a source reports a storm, and pools have as many pods as its level asks for, until no level asks any more. If a FeedServer
+// itself asks for more, that number stays. A source that fails lowers nothing.
 func TestSurge(t *testing.T) {
 	w := newFeedWorld(t)
 	w.rollOut()

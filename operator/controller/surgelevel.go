@@ -21,7 +21,7 @@ import (
 const (
 	// tellLevelIn bounds the wait for JetStream to take a level.
 	tellLevelIn = 5 * time.Second
-	// tellLevelAgain is after how long one that JetStream did not take is told again.
+	// tellLevelAgain is after how long a level that JetStream did not accept is sent again.
 	tellLevelAgain = 10 * time.Second
 )
 
@@ -46,7 +46,7 @@ func (r *siteReconciler) tellLevel(ctx context.Context, site types.NamespacedNam
 	}
 }
 
-// untold says whether a level is another than what was last told. Nil is told where the Site declared levels before.
+// untold returns whether a level differs from the one that was last sent. Nil is sent if the Site declared levels before.
 func (w *weathers) untold(site types.NamespacedName, is *wire.SurgeLevel, was bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -57,7 +57,7 @@ func (w *weathers) untold(site types.NamespacedName, is *wire.SurgeLevel, was bo
 	return !reflect.DeepEqual(told, is)
 }
 
-// tell notes what was told.
+// tell notes the level that was sent.
 func (w *weathers) tell(site types.NamespacedName, is *wire.SurgeLevel) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,7 +112,7 @@ func (a *announcer) levelChanged(p planned) {
 	}
 }
 
-// levelMessage is what is published. Its id is that of the change, however often it is published.
+// levelMessage is the message to publish. It has the same id however often the change is published.
 func levelMessage(uid string, change *wire.SurgeLevel) (*nats.Msg, error) {
 	data, err := wire.Encode(change)
 	if err != nil {

@@ -25,7 +25,7 @@ var turnChanges = builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e even
 	return plan.Turn(e.ObjectOld.(*appsv1.StatefulSet)) != plan.Turn(e.ObjectNew.(*appsv1.StatefulSet))
 }})
 
-// standstillChanges: nobody waits any more for a pool that somebody must mend, or somebody does again.
+// standstillChanges: a pool began or ceased to stand still. Others do not wait for a pool that needs a correction by its owner.
 var standstillChanges = builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return plan.StandsStill(e.ObjectOld.(*v1alpha1.IngestGateway)) != plan.StandsStill(e.ObjectNew.(*v1alpha1.IngestGateway))
 }})

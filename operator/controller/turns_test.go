@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestTurns: a new build goes to one pool after the other, and each is woken when it is its turn: were they to look
-// once a minute, as all pools do, ten would need longer than this test has patience. Nobody waits
-// for one that stands still, which b does here until somebody gives it ports of its own.
+// TestTurns: a new build goes to one pool after the other, and each is woken when it is its turn: if they checked once a minute, as all
+// pools do, ten would need longer than this test has patience. No pool waits for one that stands still, as b does here until it gets ports
+// of its own.
 func TestTurns(t *testing.T) {
 	w := newWorld(t)
 	w.start()

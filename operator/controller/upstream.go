@@ -13,14 +13,14 @@ import (
 
 // upstream gives the link of the one NATS server in this process to one Site.
 type upstream struct {
-	// link is Config.Link; nil where no server is in this process.
+	// link is Config.Link; nil if no server is in this process.
 	link func(*natsaccounts.Link) natsaccounts.LinkState
 
 	mu sync.Mutex
-	of types.NamespacedName // the Site whose link it is; zero: nobody's
+	of types.NamespacedName // the Site whose link it is; zero: no Site's
 }
 
-// keep has the server link as a Site wants, nil for no link, and returns how the link does; nil where the Site has none.
+// keep has the server link as a Site wants, nil for no link, and returns the state of the link; nil if the Site has none.
 func (u *upstream) keep(site types.NamespacedName, want *natsaccounts.Link) *natsaccounts.LinkState {
 	u.mu.Lock()
 	defer u.mu.Unlock()

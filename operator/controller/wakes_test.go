@@ -32,8 +32,8 @@ func (w *waker) woken() (names []string) {
 	return names
 }
 
-// TestRevisionWakesWhoWaits: a pod of a gateway or feed server that runs another revision of the registry, and says nothing else
-// that is new, wakes those that wait for that, and nobody else. Anything else that a pod says wakes all whom it may concern.
+// TestRevisionWakesWhoWaits: a pod of a gateway or feed server that runs another revision of the registry, and reports nothing else that is
+// new, wakes only the resources that wait for that. Any other change in a report wakes all resources that it may concern.
 func TestRevisionWakesWhoWaits(t *testing.T) {
 	wakers, now := &wakers{}, time.Now()
 	for _, w := range []*waker{&wakers.gateways, &wakers.servers, &wakers.instruments, &wakers.consumers} {

@@ -33,13 +33,12 @@ type wanted struct {
 	// stood are the streams that stood on these servers before, as the Site's status has it.
 	stood []string
 
-	// store and jetStream are nil where a Secret is missing or can't be read;
-	// for the latter the reason stands in Amiss.
+	// store and jetStream are nil if a Secret is missing or can't be read; jetStreamAmiss has the reason for the latter.
 	store          *objectstore.Config
 	jetStream      *stream.Config
 	storeAmiss     *finding.Finding
 	jetStreamAmiss *finding.Finding
-	// leaves is how to reach the account of leaves; nil where there is none.
+	// leaves is how to reach the account of leaves; nil if there is none.
 	leaves *stream.Config
 }
 
@@ -79,8 +78,8 @@ func newWanted(site *v1alpha1.Site, secrets workload.Secrets, cluster string) wa
 	return w
 }
 
-// leavesConfig is how to reach the account of leaves; nil where its key cannot be had: what
-// is wrong with it is found when the leaves' users are issued.
+// leavesConfig is how to reach the account of leaves; nil if its key is not available: the problem is found when the leaves' users are
+// issued.
 func leavesConfig(site *v1alpha1.Site, secrets workload.Secrets, cfg stream.Config) *stream.Config {
 	key, problem := leafAccountKey(site, secrets)
 	if problem != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/substorm/substorm/operator/surge/spaceweather"
 )
 
-// lookAtWeather is how often it is looked whether a source told anything new. It costs no request.
+// lookAtWeather is how often the sources are checked for news. It costs no request.
 const lookAtWeather = time.Second
 
 // weathers ask the sources of space weather that Sites declare, and wake a Site when one of them tells something.
@@ -30,7 +30,7 @@ type weathers struct {
 
 	mu    sync.Mutex
 	sites map[types.NamespacedName]*weather
-	// told are the levels that feed servers were told of.
+	// told are the levels that were sent to feed servers.
 	told map[types.NamespacedName]*wire.SurgeLevel
 	ctx  context.Context // nil until Start
 }
@@ -48,7 +48,7 @@ type weather struct {
 	surge *v1alpha1.SurgeStatus
 }
 
-// weatherSource is one that a Site declares: one poller or, where quantities are told by documents of their own, several.
+// weatherSource is a declared source of a Site: one poller or, if quantities come in separate documents, several.
 type weatherSource struct {
 	declared v1alpha1.SpaceWeatherSource
 	pollers  []*spaceweather.Poller
@@ -72,8 +72,8 @@ func (w *weathers) Start(ctx context.Context) error {
 	return nil
 }
 
-// keep asks from now on what a Site declares, nil for nothing, and returns what is known. A source whose declaration is as it was goes
-// on, with what it told: only those that are another begin anew.
+// keep asks from now on the sources that a Site declares, nil for none, and returns what is known. A source whose declaration is unchanged
+// keeps running, with its values: only changed sources start over.
 func (w *weathers) keep(site types.NamespacedName, declared *v1alpha1.SpaceWeather) *plan.Weather {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -143,7 +143,7 @@ func (w *weathers) planned(site types.NamespacedName, surge *v1alpha1.SurgeStatu
 	}
 }
 
-// run begins to ask whom nobody asks yet, once the manager has started; the lock is held.
+// run starts the pollers that do not run yet, once the manager has started; the lock is held.
 func (w *weathers) run(site types.NamespacedName, of *weather) {
 	if w.ctx == nil {
 		return
@@ -184,7 +184,7 @@ func (w *weathers) watch(ctx context.Context, site types.NamespacedName, set *sp
 	}
 }
 
-// toldMore says whether sources have told, or failed, otherwise than before.
+// toldMore returns whether sources reported something new, or failed differently.
 func toldMore(was, is []spaceweather.State) bool {
 	if len(was) != len(is) {
 		return true

@@ -58,8 +58,8 @@ func newestOf(w *plan.Weather, q surge.Quantity) (float64, bool) {
 	return newest.Value, is
 }
 
-// Each Site knows what its own sources tell, and a source whose declaration did not change goes on when another one changes. A stale
-// quantity has no value in metrics, but an age.
+// Each Site knows what its own sources report, and a source whose declaration did not change keeps running when another one changes. A
+// stale quantity has no value in metrics, but an age.
 func TestWeatherSources(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 27, 4, 0, 0, 0, time.UTC)
@@ -122,7 +122,7 @@ func TestWeatherSources(t *testing.T) {
 	}
 }
 
-// A source that fails is told of while its newest value is not too old yet, and a source that cannot be asked says what is wrong with it.
+// A failing source is reported while its newest value is not too old yet, and a source that cannot be asked has its own message.
 func TestWeatherFailures(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 27, 4, 0, 0, 0, time.UTC)

@@ -13,7 +13,7 @@ import (
 	"github.com/substorm/substorm/operator/surge/spaceweather"
 )
 
-// weatherOf collects what is told of states.
+// weatherOf collects the metrics of states.
 type weatherOf []spaceweather.State
 
 func (s weatherOf) Describe(ch chan<- *prometheus.Desc) {

@@ -45,7 +45,7 @@ func durationOr(d *metav1.Duration, otherwise time.Duration) time.Duration {
 	return d.Duration
 }
 
-// askedOf are one or, where quantities are told by documents of their own, several.
+// askedOf returns one poller's configuration or, if quantities come in separate documents, several.
 func askedOf(s *v1alpha1.SpaceWeatherSource) ([]spaceweather.Config, error) {
 	one := spaceweather.Config{Name: s.Name, Interval: weatherInterval}
 	var err error

@@ -236,7 +236,7 @@ func TestWildcards(t *testing.T) {
 	}
 	w.remove(w.instrument("mag-3"))
 	w.vanishes("its entry", func() error { return w.entryOf("instrument.mag-3") }, jetstream.ErrKeyNotFound)
-	w.hasFilters("client", "OBS_hub", wild) // what it sent is nobody's secret
+	w.hasFilters("client", "OBS_hub", wild) // what it sent is open to all
 
 	// One that is closed from the first.
 	wait := w.whenWritten(wire.RegistryInstrumentKey("secret"), isClosed, js,
@@ -247,7 +247,7 @@ func TestWildcards(t *testing.T) {
 	w.publish(js, "obs.hub.mag-1.raw", "beside it")
 	c.has("open", "another", "beside it")
 
-	// It is deleted, and a spool is drained: nobody who begins at the beginning gets it either.
+	// It is deleted, and a spool is drained: a consumer that begins at the beginning does not get it either.
 	w.remove(w.instrument("secret"))
 	w.vanishes("its entry", func() error { return w.entryOf("instrument.secret") }, jetstream.ErrKeyNotFound)
 	w.publish(js, "obs.hub.secret.raw", "late secret")
@@ -353,8 +353,8 @@ func TestWildcardsAreUndone(t *testing.T) {
 	gives("open again", "orphan")
 }
 
-// TestWildcardsOfAFeedWithAStream: a Feed's own stream takes what comes by wildcard, whoever
-// may read it, and consumers of it are given what they may read.
+// TestWildcardsOfAFeedWithAStream: a Feed's own stream takes what comes by wildcard, no matter who may read it, and consumers of it are
+// given what they may read.
 func TestWildcardsOfAFeedWithAStream(t *testing.T) {
 	w := newFeedWorld(t)
 	js := w.nats.JetStream(t)
@@ -376,7 +376,7 @@ func TestWildcardsOfAFeedWithAStream(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// By name it goes on where it was. By wildcard it takes what it has not, too.
+	// By name it continues from its position. By wildcard it also takes what it lacks.
 	selects := func(selector metav1.LabelSelector, sources ...string) {
 		t.Helper()
 		was := feed.DeepCopy()

@@ -76,7 +76,7 @@ func TestWhoMayRead(t *testing.T) {
 	}
 }
 
-// Under embargo not even a name is told, but to the readers that are named.
+// Under embargo only the named readers see even the names of objects.
 func TestEmbargo(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil, wire.InstrumentEntry{Instrument: "later",
@@ -99,7 +99,7 @@ func TestEmbargo(t *testing.T) {
 			l.get("/archive/later/"+path, uni...).want(t, path+" for the reader", 200)
 		}
 	}
-	// That something was retracted is told to those alone who might have it.
+	// Only readers who may have an object get the answer that it was retracted.
 	l.put("later", "old/taken.jpg", "taken", func(r *wire.Record) { r.ReceivedAt, r.State = now, wire.StateRetracted })
 	l.get("/archive/later/old/taken.jpg").want(t, "what was retracted, for an anonymous reader", 404)
 	l.get("/archive/later/old/taken.jpg", uni...).want(t, "what was retracted, for the reader", 410)
@@ -123,7 +123,7 @@ func TestEmbargo(t *testing.T) {
 	if anonymous.header.Get("ETag") == reader.header.Get("ETag") || !strings.Contains(anonymous.header.Get("Vary"), "Authorization") {
 		t.Errorf("anonymous reader %v\nreader %v", anonymous.header, reader.header)
 	}
-	// When something arrives under embargo is not told by tags either.
+	// Tags do not reveal when an object arrives under embargo either.
 	tags := func(header ...string) []string {
 		var all []string
 		for _, path := range []string{"", "old/"} {

@@ -34,8 +34,8 @@ type Config struct {
 	Site    string
 	Catalog Catalog
 	Store   objectstore.Store
-	// Described returns what an instrument said of its data at a time, and false where
-	// nobody knows: then what it says now holds. Optional.
+	// Described returns an instrument's description of its data as of a time. It returns false if
+	// none is known; the current description holds then. Optional.
 	Described func(instrument string, at time.Time) (wire.Description, bool)
 	// AccessCheck lets clients in.
 	AccessCheck *endpoint.AccessCheck
@@ -75,7 +75,7 @@ func (a *Archive) Endpoints() map[string]http.HandlerFunc {
 	}
 }
 
-// ready has a client ask again while nobody knows the Site's Instruments.
+// ready has a client retry while the Site's Instruments are not known yet.
 func ready(serve func(*endpoint.Request) *problem.Problem) func(*endpoint.Request) *problem.Problem {
 	return func(v *endpoint.Request) *problem.Problem {
 		if p := v.Ready(); p != nil {
@@ -104,5 +104,5 @@ func (a *Archive) serveArchive(v *endpoint.Request) *problem.Problem {
 	return a.serveObject(v, in, t)
 }
 
-// notFound is the same for what there is not and for what is not told.
+// notFound is the same answer for a missing and for a hidden object.
 func notFound(t target) *problem.Problem { return endpoint.NotFound(t.String()) }

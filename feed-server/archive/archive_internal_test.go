@@ -73,7 +73,7 @@ func TestHotMemory(t *testing.T) {
 	askers.Wait()
 	var used, held int64
 	var idle, count, loading int
-	for range testenv.Attempts() { // loads that nobody waits for end as well
+	for range testenv.Attempts() { // loads that no request waits for end as well
 		h.mu.Lock()
 		held, idle = 0, h.once.Len()+h.again.Len()
 		for _, o := range h.held {

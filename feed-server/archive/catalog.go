@@ -41,7 +41,7 @@ type Catalog interface {
 
 // Listing is what one directory holds.
 type Listing struct {
-	// Tag changes whenever the listing does. When that was cannot be told: what comes
+	// Tag changes whenever the listing does. There is no time of the change: an object that comes
 	// late from a spool keeps the time at which it was received.
 	Tag string
 	// Folders are the sub-directories, in order of their names.

@@ -103,8 +103,8 @@ func isText(mediaType string) bool {
 // tomorrow.
 func weak(tag string) string { return "W/" + tag }
 
-// setCoding makes the head of an object that of its coded bytes: its digest is not
-// theirs, and no part of them can be had.
+// setCoding turns the headers of an object into the headers of its coded bytes: the object's digest
+// is not their digest, and ranges of them are not served.
 func setCoding(h http.Header, coding string) {
 	h.Set("Content-Encoding", coding)
 	h.Set("ETag", weak(h.Get("ETag")))

@@ -48,8 +48,8 @@ func (a answer) decoded(t *testing.T) string {
 	return string(text)
 }
 
-// Text comes compressed to who takes that, under the weak form of its tag; all else is
-// that of the plain bytes.
+// Text is compressed for clients that accept it, under the weak form of its tag; all other headers
+// describe the plain bytes.
 func TestCoding(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)

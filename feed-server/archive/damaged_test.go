@@ -15,8 +15,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// told are the damaged objects of which somebody was told, by ID: whose they are, and
-// what is wrong.
+// told are the reported damaged objects by ID: the instrument, and the damage.
 type told struct {
 	mu  sync.Mutex
 	all map[string]string
@@ -35,7 +34,7 @@ func (d *told) listen(c *config) {
 	}
 }
 
-// want fails where not exactly these were told.
+// want fails unless exactly these objects were reported.
 func (d *told) want(t *testing.T, want map[string]string) {
 	t.Helper()
 	d.mu.Lock()
@@ -54,8 +53,9 @@ var damages = map[string]func(string) string{
 	"empty":        func(string) string { return "" },
 }
 
-// An object whose bytes are not those that were received is never sent as if it were:
-// up to 8 MiB not a byte, of larger ones not the last. Each is told.
+// An object whose bytes are not the bytes that were received is never sent as if they were: of an
+// object up to 8 MiB no byte is sent, of a larger one all but the last. Each damaged object is
+// reported.
 func TestDamaged(t *testing.T) {
 	t.Parallel()
 	var told told
@@ -94,8 +94,7 @@ func TestDamaged(t *testing.T) {
 	told.want(t, want)
 }
 
-// A part of a large object is sent as it lies; where bytes of it are missing, that is
-// told.
+// A range of a large object is sent as stored; if bytes of it are missing, the object is reported.
 func TestDamagedParts(t *testing.T) {
 	t.Parallel()
 	const size = 9 << 20
@@ -136,7 +135,7 @@ func TestDamagedParts(t *testing.T) {
 	told.want(t, want)
 }
 
-// In the legacy tree it is told whose object is damaged.
+// In the legacy tree a report names the instrument of the damaged object.
 func TestDamagedRun(t *testing.T) {
 	t.Parallel()
 	var told told

@@ -131,7 +131,7 @@ func (a *Archive) visible(v *endpoint.Request, in wire.InstrumentEntry, t target
 			return seen, err
 		}
 		if v.Sees(in, oldest) {
-			seen.Folders = append(seen.Folders, Folder{Name: f.Name, Objects: -1}) // how many are hidden is not told
+			seen.Folders = append(seen.Folders, Folder{Name: f.Name, Objects: -1}) // the number of hidden objects is not revealed
 		}
 	}
 	seen.Objects = func(yield func(Object, error) bool) {

@@ -99,7 +99,7 @@ func TestDirectories(t *testing.T) {
 			t.Errorf("the page lacks %q:\n%s", text, page.body)
 		}
 	}
-	for _, text := range []string{"192.0.2.7", "gateway"} { // who sent it, and how, is not told
+	for _, text := range []string{"192.0.2.7", "gateway"} { // the sender's address and the gateway are not revealed
 		if strings.Contains(page.body+l.get("/archive/allsky-1/2015/03/17/?format=json").body, text) {
 			t.Errorf("%q is told", text)
 		}

@@ -43,11 +43,11 @@ type hot struct {
 	used    int64
 	held    map[wire.Digest]*held
 	loading map[wire.Digest]*loading
-	// once and again are those that nobody is being sent, by how often they were asked for; the
-	// one that was asked for last is in front. Objects that were asked for once go first: a
-	// robot that reads everything displaces only objects that it has read itself. But the
-	// others keep at most againShare of the memory: the rest of it lets new objects be asked
-	// for again.
+	// once and again are the objects that are not being sent to any client, by how often they were
+	// requested; the one that was requested last is in front. Objects that were requested once are
+	// evicted first: a robot that reads everything displaces only objects that it has read itself.
+	// But the others keep at most againShare of the memory: the rest lets new objects stay until
+	// they are requested again.
 	once, again list.List
 	// kept are the bytes of again.
 	kept int64
@@ -149,8 +149,7 @@ func (h *hot) release(o *held) {
 	}
 }
 
-// rest puts an object where those stand that nobody is being sent. The caller holds
-// h.mu.
+// rest puts an object on the list of objects that are not being sent. The caller holds h.mu.
 func (h *hot) rest(o *held) {
 	o.among = &h.once
 	if o.again {
@@ -169,8 +168,8 @@ func (h *hot) wake(o *held) {
 	o.among, o.place = nil, nil
 }
 
-// reserve makes space, where that can be had of those that nobody is being sent. The
-// caller holds h.mu.
+// reserve makes space by evicting objects that are not being sent, if that suffices. The caller
+// holds h.mu.
 func (h *hot) reserve(size int64) bool {
 	for h.used+size > h.limit {
 		from := &h.once

@@ -57,7 +57,7 @@ type lab struct {
 	url       string
 }
 
-// config is that of a lab's archive, and of its access check.
+// config is the configuration of a lab's archive and of its access check.
 type config struct {
 	archive.Config
 	endpoint endpoint.AccessCheckConfig

@@ -47,7 +47,7 @@ func (a *Archive) answerRun(v *endpoint.Request, t target, r *run) *problem.Prob
 	for _, c := range r.parts {
 		v.Share(c.instrument, 0)
 	}
-	// When it changed is not told: what comes late from a spool stands in between.
+	// No time of the change is sent: an object that comes late from a spool is inserted in between.
 	switch endpoint.Evaluate(v.Request, tag, time.Time{}) {
 	case endpoint.Unchanged:
 		v.W.WriteHeader(http.StatusNotModified)

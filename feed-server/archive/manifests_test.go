@@ -20,7 +20,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// announced is an archive whose catalog is that of a Site's manifests.
+// announced is an archive with a catalog of a Site's manifests.
 type announced struct {
 	*lab
 	js jetstream.JetStream

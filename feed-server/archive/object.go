@@ -53,8 +53,8 @@ func (a *Archive) Serve(v *endpoint.Request, in wire.InstrumentEntry, what strin
 	return a.answer(v, in, t, record, time.Time{}, most)
 }
 
-// Addressed says whether URL is known of an object: a path with a sequence is found when
-// the manifest is written, and not told with the object.
+// Addressed reports whether the URL of an object is known: a path with a sequence is determined
+// when the manifest is written, and is not part of the object's record.
 func Addressed(in wire.InstrumentEntry, record *wire.Record) bool {
 	return record.Path != "" || record.Segment != nil || !strings.Contains(in.Naming, "{sequence")
 }
@@ -90,7 +90,7 @@ func (a *Archive) answer(v *endpoint.Request, in wire.InstrumentEntry, t target,
 	coding := codingOf(v.Request, h, MediaType(in, &record), record.Size)
 	switch endpoint.Evaluate(v.Request, tag, changed) {
 	case endpoint.Unchanged:
-		h.Del("Access-Control-Expose-Headers") // whoever has the object has that too
+		h.Del("Access-Control-Expose-Headers") // a client that has the object has these headers too
 		if coding != "" {
 			h.Set("ETag", weak(tag))
 		}
@@ -111,7 +111,7 @@ func (a *Archive) answer(v *endpoint.Request, in wire.InstrumentEntry, t target,
 	switch {
 	case v.Method == http.MethodGet:
 		return a.send(v, t, record, asked, coding)
-	case coding != "": // how long it is nobody knows
+	case coding != "": // the length is unknown
 		setCoding(h, coding)
 		v.W.WriteHeader(http.StatusOK)
 	default:
@@ -173,12 +173,12 @@ func (a *Archive) lookUp(v *endpoint.Request, t target) (wire.Record, error) {
 	return wire.Record{}, fmt.Errorf("version %d of %s: %w", number, t, ErrNotFound)
 }
 
-// queried returns a query's value. It is quick where there is none.
+// queried returns the value of a query parameter. It is quick if the query lacks it.
 func queried(query, name string) (string, bool) {
 	if !strings.Contains(query, name+"=") {
 		return "", false
 	}
-	values, _ := url.ParseQuery(query) // what cannot be read says nothing
+	values, _ := url.ParseQuery(query) // parts that cannot be parsed are ignored
 	return values.Get(name), values.Has(name)
 }
 
@@ -229,15 +229,15 @@ func gone(t target, r *wire.Record) *problem.Problem {
 	return problem.New(http.StatusGone, "%s %s%s: %s", t, change, when, cmp.Or(reason, otherwise))
 }
 
-// describe says what an object is, beyond what a client that has it must be told.
+// describe sets the headers that a client without the object needs.
 func (a *Archive) describe(h http.Header, in wire.InstrumentEntry, r *wire.Record) {
 	h.Set("Content-Type", MediaType(in, r))
 	h.Set("Accept-Ranges", "bytes")
 	setRights(h, a.rights(in, r))
 }
 
-// rights are those that an instrument gave its data when the object was observed, or
-// was received, where nobody knows when that was.
+// rights are the rights that an instrument gave its data when the object was observed, or, if that
+// time is unknown, when it was received.
 func (a *Archive) rights(in wire.InstrumentEntry, r *wire.Record) *wire.RightsEntry {
 	if a.cfg.Described == nil {
 		return in.Rights
@@ -258,8 +258,8 @@ func setDigest(h http.Header, r *http.Request, d wire.Digest) {
 	h.Set("Repr-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(d[:])+":")
 }
 
-// wanted says whether a client takes a SHA-256 (RFC 9530, section 4). A header that
-// cannot be read says nothing.
+// wanted says whether a client takes a SHA-256 (RFC 9530, section 4). A header that cannot be
+// parsed is ignored.
 func wanted(lines []string) bool {
 	if len(lines) == 0 {
 		return true

@@ -90,8 +90,8 @@ func TestRunAsked(t *testing.T) {
 	l.get(at, "If-None-Match", grown.header.Get("ETag")).want(t, "unchanged", 304)
 }
 
-// Objects that ranges of a run cut are held in the memory that all objects share, each
-// once; where there is none they are compared with their digests all the same.
+// Objects that ranges of a run cut are held in the memory that all objects share, each once;
+// without enough memory they are compared with their digests all the same.
 func TestRunCut(t *testing.T) {
 	t.Parallel()
 	for memory, requests := range map[int64]int64{archiveMemory: 1, 1000: 2 * cuts} {

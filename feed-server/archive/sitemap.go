@@ -30,8 +30,8 @@ const (
 	sitemapPolicy = "public, max-age=3600"
 )
 
-// serveRobots answers /robots.txt (RFC 9309). All of the archive may be fetched: its
-// limits are told by 429.
+// serveRobots answers /robots.txt (RFC 9309). All of the archive may be fetched; a client that
+// exceeds its limits gets 429.
 func (a *Archive) serveRobots(v *endpoint.Request) *problem.Problem {
 	sitemap := v.Base() + "/sitemap.xml"
 	return v.Serve("robots.txt", endpoint.Document{

@@ -20,7 +20,7 @@ type target struct {
 	directory bool
 }
 
-// errTarget: a path cannot be that of anything.
+// errTarget: a path is invalid for any object.
 var errTarget = errors.New("invalid path")
 
 // parseTarget reads the path of a URL as it was sent. Errors: errTarget.

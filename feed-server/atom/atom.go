@@ -22,7 +22,7 @@ import (
 const (
 	// Root is what the paths begin with: /atom/<instrument>.xml.
 	Root = "/atom/"
-	// feedsRoot is that of Feeds.
+	// feedsRoot is the root of the documents of Feeds.
 	feedsRoot = Root + "feeds/"
 	suffix    = ".xml"
 	mediaAtom = "application/atom+xml"
@@ -34,8 +34,8 @@ const (
 
 // Catalog knows the newest objects. internal/catalog is one.
 type Catalog interface {
-	// Newest returns the newest objects, the newest first, of those that were observed
-	// before until, where that is set.
+	// Newest returns the newest objects, the newest first; if until is set, only objects that were
+	// observed before it.
 	Newest(ctx context.Context, instrument string, most int, until time.Time) ([]*wire.Record, error)
 	// Latest returns the newest of a media type, or of any where that is empty.
 	Latest(instrument, mediaType string) (wire.Record, bool)

@@ -23,7 +23,7 @@ const (
 	apart = 8 << 10
 )
 
-// reader reads objects ahead of those who send them, in order.
+// reader reads objects ahead of the requests that send them, in order.
 type reader struct {
 	ctx     context.Context
 	store   objectstore.Store

@@ -26,7 +26,7 @@ import (
 const (
 	// Root is what the paths begin with: /bundle/<instrument>.tar.
 	Root = "/bundle/"
-	// rootOfSeveral is that of bundles whose instruments the query names.
+	// rootOfSeveral is the path of bundles whose instruments the query names.
 	rootOfSeveral = "/bundle.tar"
 
 	mediaTar, mediaZstd = "application/x-tar", "application/zstd"
@@ -39,7 +39,7 @@ const (
 
 // Catalog knows what the archive holds. internal/catalog is one.
 type Catalog interface {
-	// Days returns the days of which there is anything, ascending.
+	// Days returns the days that have objects, ascending.
 	Days(ctx context.Context, instrument string) ([]wire.RootDay, error)
 	// Day returns what there is of one, in the order of paths.
 	Day(ctx context.Context, instrument string, day wire.Day) (*catalog.Day, error)
@@ -145,7 +145,7 @@ func (b *Bundles) serve(v *endpoint.Request, name string) *problem.Problem {
 	return nil
 }
 
-// turn waits for one of those who are sent a bundle at a time.
+// turn waits for one of the places for bundles that are sent at a time.
 func (b *Bundles) turn(v *endpoint.Request) (done func(), p *problem.Problem) {
 	done, ok := b.turns.Take(v.Context(), v)
 	if !ok {
@@ -177,7 +177,7 @@ func (b *Bundles) plan(ctx context.Context, q question) (plan, error) {
 	return p, nil
 }
 
-// tag changes with the manifests, and what is told of the instruments.
+// tag changes with the manifests and with the descriptions of the instruments.
 func (p *plan) tag(v *endpoint.Request, encoded bool) string {
 	h := sha256.New()
 	_, _ = fmt.Fprintf(h, "2 %s %x %t %t %s\n", v.Reader, p.digest(), p.zstd, encoded, v.URL.Query().Get("since"))

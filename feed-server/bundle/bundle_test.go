@@ -82,7 +82,7 @@ func unpack(t testing.TB, body io.Reader) unpacked {
 	}
 }
 
-// get returns a bundle, of which there must be all.
+// get returns a bundle, which must be complete.
 func get(l *archivetest.Lab, path string, headers ...string) unpacked {
 	l.Helper()
 	a := l.Get(path, headers...)

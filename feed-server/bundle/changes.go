@@ -18,7 +18,7 @@ type had struct {
 	lacks     lacks
 }
 
-// due is a day of which something may be to be sent.
+// due is a day that may have something to send.
 type due struct {
 	planned
 	// had is what a client has of it, as far as that is known of it alone.
@@ -91,8 +91,8 @@ func (s *sending) sums(days []planned, had had) (now []sum, changed bool, err er
 		files = files.plus(sum{files: filesOf(d.RootDay)})
 	}
 	if had.filesTell && files.files == had.files {
-		// Nothing of them changed, so nothing of them is read: a month's sum is kept as
-		// that of its first day, as sums add up.
+		// Nothing of the days changed, so none is read: a month's sum is kept as the sum of its
+		// first day, as sums add up.
 		now = make([]sum, len(days))
 		now[0] = had.sum
 		return now, false, nil

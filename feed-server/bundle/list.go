@@ -11,9 +11,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// A list is always that of all that there is of a day, also where the bundle holds only
-// what is new of it: it takes the place of the one that an earlier bundle brought, and so
-// the lists in a folder say together what is there.
+// A list always has all objects of a day, even if the bundle holds only the new ones: it replaces
+// the list of an earlier bundle, so that the lists in a folder together describe the folder.
 
 // head is the first line of a list, the rights those of what it lists.
 type head struct {

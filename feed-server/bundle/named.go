@@ -47,7 +47,7 @@ func (b *Bundles) serveNamed(v *endpoint.Request) *problem.Problem {
 	return nil
 }
 
-// byDay makes one question of those that name objects of the same day, so that the day is read once, and each object sent once.
+// byDay merges questions that name objects of the same day, so that the day is read once and each object sent once.
 func byDay(questions []mirrorindex.ObjectsQuestion) (all []mirrorindex.ObjectsQuestion) {
 	type day struct {
 		instrument string

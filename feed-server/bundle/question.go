@@ -35,8 +35,8 @@ type question struct {
 // known are the parameters of a query.
 var known = []string{"instrument", "from", "to", "by", "since"}
 
-// ask reads a request. Name is that of the file in the path, without instruments where
-// the query names them.
+// ask reads a request. Name is the name of the file in the path, without instruments if the query
+// names them.
 func ask(v *endpoint.Request, name string) (question, *problem.Problem) {
 	var q question
 	query, err := url.ParseQuery(v.URL.RawQuery)

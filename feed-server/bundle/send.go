@@ -42,7 +42,8 @@ type sending struct {
 	tar  *tar.Writer
 	end  End
 	next token
-	// ids: each object has its ID, since two may have one path: that of a newer version, or of another day.
+	// ids: each object has its ID, since two objects may have one path: a newer version, or an object of
+	// another day.
 	ids bool
 	// in is the instrument whose objects are being sent, as the registry says it now.
 	in wire.InstrumentEntry

@@ -40,7 +40,7 @@ func (n dayNumber) month() (first, next dayNumber) {
 
 // sum is what a token knows of a day or a month. Sums of days add up.
 type sum struct {
-	// files in effect say together; 0: nobody knows.
+	// files is the sum of the files in effect; 0: unknown.
 	files uint64
 	// count of the objects, and what their paths and digests add up to.
 	count, content uint64
@@ -62,7 +62,7 @@ func (s *sum) add(path string, r *wire.Record, day dayNumber) {
 	s.last = max(s.last, r.ReceivedAt.Sub(day.start()).Nanoseconds())
 }
 
-// remove takes an object out again: the sum, and its files, are nobody's any more.
+// remove takes an object out again. The sum and its files then match no manifest any more.
 func (s *sum) remove(object uint64) {
 	s.count--
 	s.content = (s.content - object) & sumMask
@@ -124,7 +124,8 @@ func (s spans) add(next span, firstDaily dayNumber) spans {
 	return append(s, span{from, to, sum{}.plus(next.sum)})
 }
 
-// firstDaily is the first day that stands for itself: that of a month.
+// firstDaily is the first day that has its own sum: the first day of the month that was daily days
+// ago.
 func firstDaily(now time.Time) dayNumber {
 	first, _ := dayNumber(now.Unix()/86400 - daily).month()
 	return first

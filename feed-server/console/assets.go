@@ -58,8 +58,9 @@ func newAssets() assetFiles {
 	return all
 }
 
-// serveAsset answers with a style, script or icon. That of another version of this program
-// is asked for while pods of both serve: it is answered with what there is, to be kept by nobody.
+// serveAsset answers with a style, script or icon. While pods of two versions of this program
+// serve, a client may request an asset of the other version: the answer is this version's asset,
+// and no cache may store it.
 func serveAsset(v *endpoint.Request) *problem.Problem {
 	name := v.PathValue("asset")
 	kind, _, _ := strings.Cut(name, "-")

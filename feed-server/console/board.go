@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// lookedFor is how long after somebody looked the board is kept.
+	// lookedFor is how long the board is kept after the last request.
 	lookedFor = time.Minute
-	// settleIn bounds the wait for a board that nobody looked at.
+	// settleIn bounds the wait for a board that has slept.
 	settleIn = time.Second
 	// picturesEvery is how often is looked for newer pictures: the catalog holds the newest
 	// objects in memory once it was asked for them.
@@ -34,13 +34,13 @@ const (
 // pictureTypes are those that browsers show.
 var pictureTypes = []string{"image/png", "image/jpeg", "image/webp"}
 
-// board is what is known of a Site's instruments beside the registry. While nobody looks
-// it learns nothing.
+// board is what is known of a Site's instruments beside the registry. It sleeps while no page is
+// open.
 type board struct {
 	cfg Config
 	// idleAfter and patience are lookedFor and settleIn; tests have others.
 	idleAfter, patience time.Duration
-	// woken has a value when somebody looked since the board woke.
+	// woken has a value if there was a request since the board woke.
 	woken chan struct{}
 
 	mu     sync.Mutex
@@ -53,7 +53,7 @@ type board struct {
 	received map[string]map[string]time.Time
 	// spoke is when a gateway of a pool last said anything.
 	spoke map[string]time.Time
-	// level of space weather, as the operator last told of it; nil: the Site has none.
+	// level of space weather, as last reported by the operator; nil: the Site has none.
 	level *wire.SurgeLevel
 	// pictures are given away, and not changed any more.
 	pictures map[string]wire.Record
@@ -67,7 +67,7 @@ func newBoard(cfg Config) *board {
 		received: map[string]map[string]time.Time{}, spoke: map[string]time.Time{}}
 }
 
-// look says that somebody looks, and waits a moment for what there is to see.
+// look records a request, and waits a moment until the board has settled.
 func (b *board) look(ctx context.Context, s *registry.Snapshot) {
 	settled := b.keep(s)
 	patience := time.NewTimer(b.patience)
@@ -79,8 +79,8 @@ func (b *board) look(ctx context.Context, s *registry.Snapshot) {
 	}
 }
 
-// keep records that somebody looks, at the instruments of a registry. The channel that it
-// returns is closed when everything that is to be shown is known.
+// keep records a request that looks at the instruments of a registry. The returned channel is
+// closed when everything that is to be shown is known.
 func (b *board) keep(s *registry.Snapshot) (settled <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,12 +95,12 @@ func (b *board) keep(s *registry.Snapshot) (settled <-chan struct{}) {
 	return b.settled
 }
 
-// run learns while somebody looks.
+// run learns while there are requests.
 func (b *board) run(ctx context.Context) {
 	for {
 		select {
 		case <-b.woken:
-			if !b.idle() { // somebody looked since it fell asleep
+			if !b.idle() { // there was a request since it fell asleep
 				b.awake(ctx)
 			}
 		case <-ctx.Done():
@@ -109,7 +109,7 @@ func (b *board) run(ctx context.Context) {
 	}
 }
 
-// awake learns until nobody looks any more.
+// awake learns until there are no more requests.
 func (b *board) awake(ctx context.Context) {
 	ctx, sleep := context.WithCancel(ctx)
 	var learning sync.WaitGroup
@@ -132,7 +132,7 @@ func (b *board) awake(ctx context.Context) {
 	}
 }
 
-// idle says whether nobody looks.
+// idle reports whether there was no request for idleAfter.
 func (b *board) idle() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -201,7 +201,7 @@ func (b *board) unsettle() {
 	b.reported, b.pictured = false, false
 }
 
-// seen is what a board knows at a moment. Nobody changes it.
+// seen is what a board knows at a moment. It is immutable.
 type seen struct {
 	// last is when data of an instrument last arrived, as far as gateways reported, and
 	// reported when one of a pool last said anything.
@@ -227,8 +227,8 @@ func (b *board) now() seen {
 	return is
 }
 
-// candidates are the instruments that may send pictures: not those all of whose data are
-// datagrams, of which the catalog would look through every day for an object.
+// candidates are the instruments that may send pictures: not the instruments that send only
+// datagrams, for which the catalog would search every day for an object.
 func candidates(s *registry.Snapshot) []wire.InstrumentEntry {
 	var all []wire.InstrumentEntry
 	for _, in := range s.Instruments {

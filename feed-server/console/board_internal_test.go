@@ -35,7 +35,8 @@ func (c slowCatalog) Latest(instrument, mediaType string) (wire.Record, bool) {
 	return c.Catalog.Latest(instrument, mediaType)
 }
 
-// If somebody looks after nobody did for a while, the page shows the newest picture at once, and not the one that was the newest then.
+// At the first request after a while without any, the page shows the newest picture at once, and not the one that was the newest
+// before.
 func TestFirstLook(t *testing.T) {
 	t.Parallel()
 	l := archivetest.New(t)

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package console is the page at the feed server's root: a Site's instruments by station,
-// whether their data arrives in cadence, the newest picture of each, and one dataset as a
-// line that goes on. It shows to who asks what they may read, and to nobody more.
+// Package console is the page at the feed server's root: a Site's instruments by station, whether
+// their data arrives in cadence, the newest picture of each, and one dataset as a live line. It
+// shows each reader only the data that the reader may see.
 //
-// A page asks once, and is told by one stream of Server-Sent Events of all that changes:
-// browsers have six connections to a server without HTTP/2. The board collects what it knows of
-// the Site once for all pages and only while somebody looks; what one reader may see of it (a
-// view) is made once for all who may see the same. Start reading at servePage, then view.go and
+// A page is requested once, and gets all changes over one stream of Server-Sent Events: browsers
+// have six connections to a server without HTTP/2. The board collects what it knows of the Site
+// once for all pages and only while a page is open; the part that one reader may see (a view) is
+// made once for all readers with the same rights. Start reading at servePage, then view.go and
 // events.go.
 package console
 
@@ -69,7 +69,7 @@ func New(cfg Config) *Console {
 	return &Console{cfg: cfg, board: newBoard(cfg), lines: newLines(cfg), views: map[string]*view{}}
 }
 
-// Run finds out what there is to show, while somebody looks, until ctx ends. It returns nil.
+// Run collects what the console shows, while there are requests, until ctx ends. It returns nil.
 func (c *Console) Run(ctx context.Context) error {
 	defer c.lines.end()
 	c.board.run(ctx)

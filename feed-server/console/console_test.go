@@ -84,7 +84,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// Each reader sees what it may read, and is told how to show a token.
+// Each reader sees what it may read, and how to show a token.
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, sends("closed", "secret-station", time.Minute, archivetest.Restricted), sends("members", "", time.Minute, nil))

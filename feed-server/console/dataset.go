@@ -28,7 +28,7 @@ type dataset struct {
 	// Parameters of HAPI's that hold the series, in order.
 	Parameters []string `json:"parameters"`
 	Series     []series `json:"series"`
-	// Cadence in milliseconds; 0 where nobody says.
+	// Cadence in milliseconds; 0 if it is not declared.
 	Cadence int64 `json:"cadence,omitempty"`
 	// Live: it comes as datagrams, and who asks may have them as they come.
 	Live bool `json:"live,omitempty"`
@@ -47,7 +47,7 @@ func newDataset(in *wire.InstrumentEntry, channel *wire.ChannelEntry) (d dataset
 	return d, len(d.Series) > 0
 }
 
-// seriesOf are those of a parameter; none where it has no numbers, or too many.
+// seriesOf are the series of a parameter; none if it has no numbers, or too many.
 func seriesOf(p *wire.ParameterEntry) []series {
 	count := 1
 	for _, n := range p.Size {

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// eventsEvery is how often what changed is told.
+	// eventsEvery is how often changes are sent.
 	eventsEvery = time.Second
 	// aliveEvery is how often a page hears something where nothing changes: it takes a silence of three times that for a server
 	// that is away.
@@ -26,7 +26,7 @@ const (
 	replicasDiffer = 15 * time.Second
 )
 
-// update is what an event tells: what is another than the page was told before.
+// update is the content of an event: what differs from the page's last state.
 type update struct {
 	Format int `json:"format"`
 	// At is when it was found, in milliseconds since 1970.
@@ -104,12 +104,13 @@ func ticks(ctx context.Context) <-chan time.Time {
 type events struct {
 	c *Console
 	v *endpoint.Request
-	// told is up to when the page knows what changed, and layout what it was told of that.
+	// told is the time up to which the page knows all changes, and layout the layout that was sent
+	// to it.
 	told   time.Time
 	layout string
-	// heard is when the page was last told anything.
+	// heard is when the last event was sent to the page.
 	heard time.Time
-	// dataset that the page draws, and its line; nil where there is none.
+	// dataset that the page draws, and its line; nil if there is none.
 	dataset string
 	line    *line
 	changes uint64

@@ -11,7 +11,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// A page is told of what changes, and of nothing that its reader may not have.
+// A page gets the changes, and nothing that its reader may not have.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, sends("closed", "", time.Hour, archivetest.Restricted), sends("later", "", time.Hour, &wire.AccessEntry{
@@ -45,7 +45,7 @@ func TestEvents(t *testing.T) {
 		}
 		return all["closed"] && all["later"] && all[archivetest.Camera]
 	})
-	// A client that connects again is told of what changed since, and of nothing that is older.
+	// A client that reconnects gets the changes since then, and nothing older.
 	l.Report("closed", time.Now().Add(-time.Minute))
 	again := follow(l, "?since=99999999999999")
 	if u := again.until(func(update) bool { return true }); len(u.Rows) != 0 || u.Layout == "" {
@@ -53,7 +53,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// A line begins with what the stream has, and goes on with what comes.
+// A line begins with the samples in the stream, and continues with new ones.
 func TestLine(t *testing.T) {
 	t.Parallel()
 	open, closed := magnetometer("mag", archivetest.Public), magnetometer("closed", &wire.AccessEntry{Live: wire.AccessRestricted, Archive: wire.AccessPublic, Readers: []string{archivetest.Reader}})
@@ -77,7 +77,7 @@ func TestLine(t *testing.T) {
 
 	shut, reader := follow(l, "?line=closed/seconds"), follow(l, "?line=closed/seconds", token...)
 	reader.until(func(u update) bool { return len(u.Line) > 0 })
-	l.Report("mag", time.Now()) // told when a line would have been
+	l.Report("mag", time.Now()) // reported at the time when a line would have arrived
 	shut.until(func(u update) bool {
 		for _, r := range u.Rows {
 			if r.Name == "mag" && r.State == "Flowing" {
@@ -92,7 +92,7 @@ func TestLine(t *testing.T) {
 	for _, other := range []string{"", "nobody/seconds", "mag", "mag/none", archivetest.Camera + "/none", "%00/%00"} {
 		follow(l, "?line="+other).until(func(u update) bool { return u.Line == nil })
 	}
-	// A line of which the declaration changes ends, and the page comes again.
+	// If the declaration of its dataset changes, a line ends and the page reconnects.
 	changed := magnetometer("mag", archivetest.Public)
 	changed.Channels[0].CadenceMillis = 2000
 	l.Declare(changed)

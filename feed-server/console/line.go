@@ -28,10 +28,11 @@ const (
 	lineStep = 5 * time.Second
 	// points are as many as there may be, with some that are ahead of this clock.
 	points = int(lineSpan/lineStep) + 12
-	// maxLines are followed at a time, whoever asks. Each reads what one channel of one
-	// instrument sends.
+	// maxLines is how many lines are followed at a time, over all clients. Each reads what one
+	// channel of one instrument sends.
 	maxLines = 32
-	// lingers is for how long a line is followed that nobody sees: who comes back has it at once.
+	// lingers is for how long a line without viewers is still followed: a viewer who comes back has
+	// it at once.
 	lingers = time.Minute
 	// retryLine is between tries to follow a stream that does not answer.
 	retryLine = 2 * time.Second
@@ -40,7 +41,7 @@ const (
 // errLines: as many lines are followed as may be.
 var errLines = errors.New("too many datasets are followed already")
 
-// lines are those that somebody sees, each followed once.
+// lines are the lines that have viewers, each followed once.
 type lines struct {
 	cfg Config
 
@@ -120,14 +121,15 @@ func (l *lines) leave(is *line) {
 	}
 }
 
-// follows says whether a line is still followed, by a channel's declaration of now.
+// follows reports whether a line is still followed, and its channel's declaration is still the
+// given one.
 func (l *lines) follows(is *line, channel *wire.ChannelEntry) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.all[is.set.ID] == is && reflect.DeepEqual(is.entry, *channel)
 }
 
-// forget ends a line that nobody sees.
+// forget ends a line that has no viewers.
 func (l *lines) forget(is *line) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -162,8 +164,8 @@ func (is *line) run(ctx context.Context, cfg Config, subject string) {
 	}
 }
 
-// read follows the stream until ctx ends, or it is made anew. The consumer goes on by
-// itself where NATS was away.
+// read follows the stream until ctx ends, or the stream is recreated. The consumer resumes by
+// itself after an outage of NATS.
 func (is *line) read(ctx context.Context, cfg Config, subject string) error {
 	name := wire.ObservationStream(cfg.Site)
 	epoch, _, err := stream.Epoch(ctx, cfg.JetStream, name)

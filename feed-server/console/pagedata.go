@@ -73,8 +73,8 @@ func newPageData(v *view) pageData {
 	return d
 }
 
-// liveFirst puts the first dataset that goes on live before all others, of an instrument
-// whose data arrives if there is one: it is shown first.
+// liveFirst moves the first live dataset, if possible of an instrument whose data arrives, to the
+// front: it is shown first.
 func liveFirst(all []dataset, rows []row) []dataset {
 	flows := map[string]bool{}
 	for _, r := range rows {

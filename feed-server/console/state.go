@@ -10,7 +10,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
-// underEmbargo is the state of an instrument of which who asks may not have what is new.
+// underEmbargo is the state of an instrument whose new data the reader may not see.
 const underEmbargo = "UnderEmbargo"
 
 // mirrored is the state of an instrument of another Site, which tells there whether its data arrives.

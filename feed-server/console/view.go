@@ -29,8 +29,8 @@ const (
 	viewAge = time.Second
 	// maxViews of different readers are kept.
 	maxViews = 256
-	// toldEvery is how often is told that data still flows: ten thousand instruments of a
-	// second's cadence would fill the link of who looks.
+	// toldEvery is how often the page is notified that data still flows: ten thousand instruments
+	// with a cadence of a second would fill the client's link.
 	toldEvery = 10 * time.Second
 	// maxPictures and maxDatasets are shown, and maxFeeds linked to.
 	maxPictures, maxDatasets, maxFeeds = 12, 100, 100
@@ -48,7 +48,7 @@ type row struct {
 	// State is a reason of the condition DataFlowing, or one of this package's.
 	State         string `json:"state"`
 	CadenceMillis int64  `json:"cadenceMillis,omitempty"`
-	// Received is when data last arrived, as it was last told.
+	// Received is when data last arrived, as last sent to pages.
 	Received *time.Time `json:"received,omitempty"`
 	Picture  *picture   `json:"picture,omitempty"`
 	Datasets []dataset  `json:"datasets,omitempty"`
@@ -57,8 +57,8 @@ type row struct {
 	// Objects: it sends more than datagrams, and has a newest object.
 	Objects bool `json:"objects,omitempty"`
 
-	// DueMillis is how long after Received new data is overdue, as far as a page can tell by itself: what it was told may be older
-	// than what is known here. 0: a page cannot tell.
+	// DueMillis is how long after Received new data is overdue, as far as a page can judge by itself: its data may be older than
+	// the data here. 0: a page cannot judge it.
 	DueMillis int64 `json:"-"`
 
 	// changed is when the row was last another.
@@ -92,7 +92,7 @@ type view struct {
 	*rendered
 }
 
-// rendered is a page, once somebody asked for it.
+// rendered is a page, rendered at the first request.
 type rendered struct {
 	once   sync.Once
 	html   []byte
@@ -169,8 +169,7 @@ func newRow(v *endpoint.Request, in wire.InstrumentEntry, now seen) row {
 	return r
 }
 
-// keep has a row stay as it was told before, where what is new is only that data still
-// arrives.
+// keep leaves a row as it was last sent if the only news is that data still arrives.
 func (r *row) keep(old row) {
 	samePicture := r.Picture == nil && old.Picture == nil || r.Picture != nil && old.Picture != nil && *r.Picture == *old.Picture
 	soon := r.Received == nil && old.Received == nil || r.Received != nil && old.Received != nil && r.Received.Sub(*old.Received) < toldEvery
@@ -179,7 +178,7 @@ func (r *row) keep(old row) {
 	}
 }
 
-// feedsOf are the Feeds of which who asks may read anything.
+// feedsOf are the Feeds in which the reader may read anything.
 func feedsOf(v *endpoint.Request) []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(v.Snapshot.Feeds)) {
@@ -197,7 +196,7 @@ func feedsOf(v *endpoint.Request) []string {
 	return names
 }
 
-// sum says what the view is told from others by.
+// sum computes the hashes that distinguish the view from others.
 func (v *view) sum() {
 	layout, all := sha256.New(), sha256.New()
 	_ = json.NewEncoder(all).Encode([]any{v.site, v.reader, v.more, v.feeds, v.rows, v.weather})

@@ -24,11 +24,12 @@ type weather struct {
 // measured is a value that is known of space weather.
 type measured struct {
 	wire.SpaceWeatherValue
-	// Stale: it is too old to say anything of now.
+	// Stale: the value is too old to describe the present.
 	Stale bool `json:"stale,omitempty"`
 }
 
-// newWeather is what is shown at an instant of a level that the operator told of; nil: of none.
+// newWeather is what is shown at an instant of a level that the operator reported; nil: it reported
+// none.
 func newWeather(is *wire.SurgeLevel, now time.Time) weather {
 	if is == nil {
 		return weather{}
@@ -55,7 +56,7 @@ func (m measured) Reading() string {
 // Until is when the value is stale, in milliseconds since 1970.
 func (m measured) Until() int64 { return m.ValidTo.UnixMilli() + m.StaleAfterMillis }
 
-// From is who told it.
+// From is the source of the value.
 func (m measured) From() string {
 	if m.Spacecraft == "" {
 		return m.Source

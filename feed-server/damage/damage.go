@@ -19,12 +19,12 @@ import (
 )
 
 const (
-	// queue is how many wait to be told; more are counted and left to the scrub, which
-	// comes to every object.
+	// queue is how many objects wait to be reported; more are counted and left to the scrub, which
+	// visits every object.
 	queue = 64
-	// again is how long the same object is not told of once more.
+	// again is how long the same object is not reported again.
 	again = time.Hour
-	// remembered bounds how many are known to have been told.
+	// remembered bounds how many reported objects are remembered.
 	remembered  = 4096
 	callTimeout = 5 * time.Second
 )
@@ -96,7 +96,7 @@ func (t *Teller) tell(ctx context.Context, d wire.Damage) {
 	t.told[key] = time.Now()
 }
 
-// create says that an object is damaged, where nobody has said so yet.
+// create reports that an object is damaged, unless it is reported already.
 func (t *Teller) create(ctx context.Context, key string, d wire.Damage) (result string, err error) {
 	value, err := wire.Encode(d)
 	if err != nil {

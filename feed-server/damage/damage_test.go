@@ -17,7 +17,7 @@ import (
 
 const site = "thule"
 
-// An object is told of once, and what the archivist says of it is left alone.
+// An object is reported once, and the archivist's own entry for it is not overwritten.
 func TestTell(t *testing.T) {
 	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
 	testenv.CreateSite(t, js, site)

@@ -16,8 +16,7 @@ import "time"
 type Item struct {
 	// Key tells sources apart: an instrument, or a channel of one.
 	Key string
-	// At is the item's time: that of observation where it is known, otherwise when
-	// it was received.
+	// At is the item's time: the time of observation if it is known, otherwise the time of receipt.
 	At time.Time
 	// Size in bytes of what Value holds.
 	Size int

@@ -21,8 +21,8 @@ func mustLatest(t rapid.TB, b Bounds) *Latest {
 	return l
 }
 
-// Whatever comes: every item is given, replaced, overflowed or waits; what waits is
-// within the bounds, and nobody is given something older than what it had.
+// For any input every item is given, replaced, overflowed or waiting; the waiting items are within
+// the bounds, and no consumer is given an item older than one it had.
 func TestLatestLosesNoCount(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		bounds := Bounds{Items: rapid.IntRange(1, 6).Draw(t, "items"), Bytes: rapid.IntRange(1, 500).Draw(t, "bytes")}
@@ -65,7 +65,7 @@ func TestLatestLosesNoCount(t *testing.T) {
 	})
 }
 
-// The newest wins, by its own time, and the consumer is told how many it stands for.
+// The newest wins, by its own time, and the consumer learns how many items it stands for.
 func TestLatest(t *testing.T) {
 	l := mustLatest(t, Bounds{Items: 10, Bytes: 1000})
 	for n, second := range []int{1, 3, 2} {

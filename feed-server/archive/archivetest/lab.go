@@ -276,7 +276,7 @@ func (l *Lab) List() {
 	})
 }
 
-// Answer is what a client sees. Err is that of the body.
+// Answer is the response that a client sees. Err is the error of reading the body.
 type Answer struct {
 	Status int
 	Header http.Header

@@ -11,7 +11,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Pool is that of the gateway whose reports Report writes.
+// Pool is the pool of the gateway whose reports Report writes.
 const Pool = "north"
 
 // Report says, as a gateway of Pool does, when it last received something of an instrument.

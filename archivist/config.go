@@ -29,8 +29,8 @@ type Config struct {
 	Objects objectstore.Config
 	NATS    stream.Config
 
-	// Memory bounds what is remembered of the archive, in bytes; 0 means half of the
-	// memory limit, or 128 MiB where there is none.
+	// Memory bounds what is remembered of the archive, in bytes; 0 means half of the memory limit,
+	// or 128 MiB without one.
 	Memory int64
 	// ObservationRetention and NoticeRetention are how long archived messages stay on
 	// the base streams.

@@ -22,7 +22,8 @@ type declared struct {
 	entries []wire.InstrumentEntry
 }
 
-// all returns the entries, which nobody may write to, and false before the first complete registry.
+// all returns the entries, which callers must not write to, and false before the first complete
+// registry.
 func (d *declared) all() ([]wire.InstrumentEntry, bool) {
 	s := d.registry.Snapshot()
 	d.mu.Lock()

@@ -12,7 +12,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// TestPartners: those count that are pushed to, readers that pull, and those of which that is not known.
+// TestPartners: partners that are pushed to count, and so do readers that pull, and those whose entry
+// cannot be read.
 func TestPartners(t *testing.T) {
 	t.Parallel()
 	declares := map[string]wire.MirrorEntry{

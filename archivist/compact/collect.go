@@ -181,8 +181,8 @@ func (g *collector) condemn(ctx context.Context, d *doom, key string, is listedP
 	return nil
 }
 
-// execute removes those packs of which nothing is missing elsewhere, and those that a gateway
-// could not store, as far as it knows. A pack that a manifest names by now stays: its lines, and those of other packs, count on it.
+// execute removes the packs that hold nothing that is missing elsewhere, and those that a gateway reported as failed. A pack that a
+// manifest names by now stays: its own lines, and those of other packs, count on it.
 func (g *collector) execute(ctx context.Context, d *doom) error {
 	if len(d.packs) == 0 {
 		return nil
@@ -360,7 +360,7 @@ func (g *collector) removeMoved(ctx context.Context, instrument string, batch ma
 		return err
 	}
 	var moved []deletion.Object
-	named := map[string]bool{} // by what else lies under one of the keys
+	named := map[string]bool{} // by another line that has one of the keys
 	for r, err := range manifest.Records(ctx, g.cfg.Store, g.cfg.Site, instrument, g.day) {
 		if err != nil {
 			return err

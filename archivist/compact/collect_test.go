@@ -52,8 +52,7 @@ func TestPartWhileCompacting(t *testing.T) {
 	}
 }
 
-// A day of which a file cannot be read waits, and keeps all packs of it; other days and
-// instruments go on.
+// A day with an unreadable file waits and keeps all its packs; other days and instruments continue.
 func TestUnreadableDay(t *testing.T) {
 	l := newLab(t)
 	l.fill()
@@ -178,8 +177,8 @@ func duplicateOfNothing(t *testing.T, id func(wire.Notice) string, again bool) {
 	}
 }
 
-// The bytes of a duplicate in a pack stay where its original expired before it: what somebody
-// purged, and what expired with the same day, takes them along.
+// The bytes of a duplicate in a pack stay if its original expired before it. If the original was
+// purged, or expired with the same day, the bytes are removed with it.
 func TestDuplicateOfWhatExpired(t *testing.T) {
 	l := newLab(t)
 	l.fill()

@@ -325,7 +325,7 @@ func TestRewriteUnlisted(t *testing.T) {
 	l.read(members[2].Record)
 }
 
-// A damaged object stays where it lies, and its pack is kept.
+// A damaged object stays where it is, and its pack is kept.
 func TestDamaged(t *testing.T) {
 	l := newLab(t)
 	shared, _ := l.fill()

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package compact tidies closed days: small objects of an instrument move into
-// packs of their own, the day's manifest becomes one file, and what nobody names
-// any more is removed after a while. It also rewrites a pack without one of its
-// members.
+// Package compact tidies closed days: small objects of an instrument move into packs of their own, the
+// day's manifest becomes one file, and objects that no manifest names any more are removed after a while.
+// It also rewrites a pack without one of its members.
 //
-// The order, in which a kill at any point harms nothing: new packs, which nobody names yet; then a new
-// version of each manifest, with the new places; then, after readers have had their time, the old packs are
-// removed. A step that one process does twice has the same result: a pack's key follows from what it holds
-// and from who wrote it, and a version is stored once.
+// The order makes a kill harmless at any point: first new packs, which no manifest names yet; then a new
+// version of each manifest, with the new places; then, after readers have had time to learn them, the old
+// packs are removed. A step that one process does twice has the same result: a pack's key follows from what
+// it holds and from who wrote it, and a version is stored once.
 package compact
 
 import (
@@ -55,9 +54,8 @@ type Config struct {
 	// Scarce says whether the disk has too little space for a day to be compacted. Optional: it has.
 	Scarce func() bool
 
-	// Agree returns stream.ErrClock where a second clock does not agree with ours: then
-	// nothing is compacted, and nothing deleted. Optional: then that of the NATS server is
-	// asked.
+	// Agree returns stream.ErrClock if a second clock does not agree with ours: then nothing is
+	// compacted or deleted. Optional: by default the clock of the NATS server is asked.
 	Agree func(ctx context.Context, ours time.Time) error
 	// Interval, CloseAfter, Grace and PackSize are as their defaults say.
 	Interval, CloseAfter, Grace time.Duration
@@ -173,7 +171,7 @@ func (c *Compactor) pass(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// openDay is a day with those instruments of which something is listed.
+// openDay is a day with the instruments that have something listed.
 type openDay struct {
 	day         wire.Day
 	instruments []string

@@ -83,7 +83,7 @@ func (c *Compactor) compact(ctx context.Context, instrument string, day wire.Day
 	if err := v.Store(ctx, c.cfg.Store, c.cfg.Lease.Check); err != nil {
 		return time.Time{}, err
 	}
-	_ = c.cfg.Index.Compacted(ctx, instrument, day) // before anything is removed, it is told again
+	_ = c.cfg.Index.Compacted(ctx, instrument, day) // before anything is removed, it is reported again
 	c.cfg.Log.Info("compacted a day", "instrument", instrument, "day", day, "files", len(files.InEffect),
 		"objects", v.Count(), "packs", group.packs, "members", group.members)
 	return time.Now(), nil

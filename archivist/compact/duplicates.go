@@ -34,7 +34,7 @@ func duplicateOf(site, instrument string, r wire.Record) duplicate {
 	return duplicate{instrument, r.ID, r.DuplicateOf, wire.OrphanID(wire.Notice{Site: site, Instrument: instrument, Record: r}), r.Size, r.Digest}
 }
 
-// errNames: nobody knows when the object with a name was received.
+// errNames: it is unknown when the object with a name was received.
 var errNames = errors.New("the claims of names are being rebuilt")
 
 // namedDay returns the day on which an object with a name was received, as its claim says;
@@ -70,10 +70,10 @@ func (g *collector) namedDay(ctx context.Context, instrument, id string) (wire.D
 	return wire.DayOf(claim.Versions[version-1].ReceivedAt), nil
 }
 
-// originals looks for what duplicates are equal to. The bytes of a duplicate may go where
-// the original's are kept, or where somebody had these purged, which also holds for what
-// waits in packs and is equal to them, or where these expired with the duplicate's own day
-// or a later one; else they are the last. Error: errNames, where that cannot be said now.
+// originals looks for the originals of duplicates. The bytes of a duplicate may go if the
+// original's bytes are kept; if they were purged, which then also applies to equal bytes that wait
+// in packs; or if they expired with the duplicate's own day or a later one. Otherwise they are the
+// last copy. Error: errNames, if this cannot be determined now.
 func (g *collector) originals(ctx context.Context, d *doom) error {
 	s := &search{collector: g, doom: d, next: map[place]map[string][]manifest.IDHash{}}
 	for id, r := range d.duplicates {
@@ -168,7 +168,7 @@ func (s *search) original(ctx context.Context, at place, r wire.Record, ids []ma
 	return err
 }
 
-// stays says whether an original is in the store, and whole where somebody found it damaged.
+// stays says whether an original is in the store, and is whole if it was reported as damaged.
 func (s *search) stays(ctx context.Context, instrument string, r wire.Record) (bool, error) {
 	if r.InPack() { // of others Sound asks the store
 		if there, err := s.isThere(ctx, r.Key); err != nil || !there {
@@ -178,7 +178,7 @@ func (s *search) stays(ctx context.Context, instrument string, r wire.Record) (b
 	return damage.Sound(ctx, s.cfg.JetStream, s.cfg.Store, s.cfg.Site, instrument, r)
 }
 
-// duplicate goes on with what an original is a duplicate of itself.
+// duplicate continues with the original of an original that is a duplicate itself.
 func (s *search) duplicate(ctx context.Context, at place, r wire.Record, ids []manifest.IDHash) error {
 	if err := s.want(ctx, at.instrument, r.DuplicateOf, ids...); err != nil {
 		return err
@@ -197,8 +197,8 @@ func (s *search) duplicate(ctx context.Context, at place, r wire.Record, ids []m
 	return nil
 }
 
-// lastCopies announces those of a pack's duplicates as objects of their own whose bytes
-// lie nowhere else, and which nobody had removed. Error: ErrUnlisted where there are such.
+// lastCopies announces those duplicates of a pack as objects of their own whose bytes are nowhere
+// else and that are not to be removed. Error: ErrUnlisted if there are any.
 func (c *Compactor) lastCopies(ctx context.Context, day wire.Day, key string, duplicates map[manifest.IDHash]duplicate) error {
 	if len(duplicates) == 0 {
 		return nil

@@ -50,9 +50,9 @@ func (l *lab) announced() (ids []string) {
 	return ids
 }
 
-// A duplicate in a pack of an object with a name that somebody purged goes with it: it does
-// not come back as an object of its own. One whose original expired before it stays. While
-// nobody knows when the original was received, nothing goes and nothing is announced.
+// A duplicate in a pack goes with its original, an object with a name, when that is purged: it does
+// not come back as an object of its own. A duplicate whose original expired before it stays. While
+// it is unknown when the original was received, nothing goes and nothing is announced.
 func TestDuplicateOfPurgedName(t *testing.T) {
 	l := newLab(t)
 	l.fill()
@@ -99,9 +99,9 @@ func TestDuplicateOfPurgedName(t *testing.T) {
 	}
 }
 
-// A pack that is written anew keeps duplicates whose originals are gone: they are listed as
-// objects of their own first. Those whose originals are there go, and those that somebody
-// had removed.
+// A pack that is rewritten keeps duplicates whose originals are gone: they are listed as objects of
+// their own first. Duplicates whose originals are there go, and so do those that were removed by
+// request.
 func TestRewriteKeepsLastCopies(t *testing.T) {
 	l := newLab(t)
 	members := l.pack(object{"sonde", noon, "goes"}, object{"sonde", noon, "last"}, object{"sonde", noon, "also there"}, object{"sonde", noon, "removed"}, object{"camera", noon, "stays"})

@@ -177,8 +177,8 @@ func (s *many) list(t *testing.T) {
 	}
 }
 
-// A day of many packs, of which every second is still named, is collected in bounded memory,
-// by as many looks at its manifests as its packs and the members that go need, and no more.
+// A day of many packs, every second of which is still named, is collected in bounded memory, and
+// its manifests are read only as often as its packs and the members that go require.
 func TestManyPacksWithMembers(t *testing.T) {
 	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
 	testenv.CreateSite(t, js, site)

@@ -23,7 +23,7 @@ import (
 const (
 	// maxMember is the size of the largest member, in bytes: packBelow is less.
 	maxMember = 1 << 20
-	// maxGap is how much of a pack is read in vain rather than asked for anew.
+	// maxGap is how many bytes of a pack are read in vain rather than skipped with another request.
 	maxGap = 1 << 20
 )
 

@@ -30,10 +30,10 @@ var (
 )
 
 // Vacate gives new places to those members of a pack that the manifests say must stay, and returns how many
-// there are, including those that have other places already: nobody can say since when readers know these. Only
+// there are, including those that have other places already: it is unknown since when readers know these. Only
 // readers of an older manifest need the pack after that: if no members stay, it is removed at once. When Vacate
-// returns, the readers were told. If a kill leaves it half done, the same call finishes it; a pack that is gone
-// is no error. Errors: ErrUnlisted, ErrElsewhere, ErrHeld, manifest.ErrFenced, pack.ErrDamaged,
+// returns, the readers were notified. If a kill leaves it half done, the same call finishes it; a pack that is
+// gone is no error. Errors: ErrUnlisted, ErrElsewhere, ErrHeld, manifest.ErrFenced, pack.ErrDamaged,
 // index.ErrIncomplete, those of the store and the lease.
 func (c *Compactor) Vacate(ctx context.Context, key string) (moved int, err error) {
 	c.work.Lock()
@@ -59,12 +59,12 @@ func (c *Compactor) Rewrite(ctx context.Context, key, without string) error {
 	return c.removeVacated(ctx, key, v)
 }
 
-// vacated is a pack that nobody needs any more.
+// vacated is a pack that is no longer needed.
 type vacated struct {
 	// gone: there is none; moved is how many members have other places.
 	gone  bool
 	moved int
-	// instruments are those of which bytes are lost with it.
+	// instruments are those that lose bytes with it.
 	instruments []string
 }
 
@@ -268,9 +268,9 @@ func (c *Compactor) relistFiles(ctx context.Context, instrument string, day wire
 	return c.cfg.Index.Compacted(ctx, instrument, day)
 }
 
-// Tell makes sure that readers know which files of a day are in effect: who stored them
-// may have died, or lost the lease, before it told them. Late says that they learn it
-// only now. Errors: index.ErrIncomplete, those of the store and of manifests.
+// Tell makes sure that readers know which files of a day are in effect: the process that stored
+// them may have died, or lost the lease, before it notified them. Late says that they learn it only
+// now. Errors: index.ErrIncomplete, those of the store and of manifests.
 func (c *Compactor) Tell(ctx context.Context, instrument string, day wire.Day) (late bool, err error) {
 	files, err := manifest.List(ctx, c.cfg.Store, c.cfg.Site, instrument, day)
 	if err != nil {

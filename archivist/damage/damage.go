@@ -18,9 +18,10 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Sound says whether the bytes of an object are in the store. If nobody reported damage of the object, the store's word
-// that an object of its size and digest was stored when it was received is believed; otherwise, and in packs, its bytes
-// are read. An object that was reported and cannot be read is not sound. Errors: JetStream's, the store's.
+// Sound says whether the bytes of an object are in the store. If no damage of the object was reported, the store's
+// metadata is believed when it says that an object of its size and digest was stored when it was received; otherwise,
+// and in packs, its bytes are read. An object that was reported and cannot be read is not sound. Errors: JetStream's,
+// the store's.
 func Sound(ctx context.Context, js jetstream.JetStream, store objectstore.Store, site, instrument string, r wire.Record) (bool, error) {
 	reported, err := Reported(ctx, js, site, instrument, r.ID)
 	if err != nil {
@@ -38,7 +39,7 @@ func Sound(ctx context.Context, js jetstream.JetStream, store objectstore.Store,
 	return err == nil, err
 }
 
-// Reported says whether somebody reported damage of an object. Errors: JetStream's.
+// Reported says whether damage of an object was reported. Errors: JetStream's.
 func Reported(ctx context.Context, js jetstream.JetStream, site, instrument, id string) (bool, error) {
 	status := wire.StatusBucket(site)
 	_, _, err := stream.Newest(ctx, js, status, wire.DamageKey(instrument, id))
@@ -69,13 +70,14 @@ func ReadReports(ctx context.Context, js jetstream.JetStream, site string) (Repo
 	})
 }
 
-// Concern says whether somebody reported damage of an object, or of something else in the
-// object of the store that holds it: of an instrument only so many reports are kept.
+// Concern says whether damage was reported of an object, or of something else in the object of the
+// store that holds it: the number of reports kept per instrument is limited.
 func (r Reports) Concern(instrument, id, place string) bool {
 	return r.objects[wire.DamageKey(instrument, id)] || r.places[place]
 }
 
-// asStored says whether an object lies under its key as it was stored when it was received, by its metadata.
+// asStored says, by its metadata, whether the object under a record's key is as it was stored at its
+// receipt.
 func asStored(ctx context.Context, store objectstore.Store, r wire.Record) (bool, error) {
 	info, err := store.Head(ctx, r.Key)
 	if err != nil {
@@ -88,7 +90,8 @@ func asStored(ctx context.Context, store objectstore.Store, r wire.Record) (bool
 	return err == nil && n.Digest == r.Digest && info.Size == r.Size && !bucket.MayBeRewritten(info, n.ReceivedAt), nil
 }
 
-// Report reports what nobody reported before, for the scrub to confirm. Errors: JetStream's.
+// Report reports damage that was not reported before, for the scrub to confirm. Errors:
+// JetStream's.
 func Report(ctx context.Context, js jetstream.JetStream, site string, damages ...wire.Damage) error {
 	bucket := wire.StatusBucket(site)
 	kv, err := js.KeyValue(ctx, bucket)

@@ -11,8 +11,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// While our clock and that of the NATS server do not agree no day is closed: what is
-// closed may expire.
+// While our clock and the NATS server's do not agree no day is closed: a closed day may expire.
 func TestClockThatJumps(t *testing.T) {
 	l := start(t)
 	c := l.closer()

@@ -33,8 +33,8 @@ const (
 	DefaultAfter = 24 * time.Hour
 	// DefaultSettle is how long nothing may have come of a day that was closed before.
 	DefaultSettle = time.Hour
-	// insist: a day of which something comes all the time is closed anew all the same,
-	// so long after its last version.
+	// insist is how long after its last version a day is closed again even if entries for it keep
+	// coming.
 	insist = 24 * time.Hour
 )
 
@@ -42,8 +42,8 @@ const (
 type Config struct {
 	holder.Base
 
-	// Agree returns stream.ErrClock where a second clock does not agree with ours: then no
-	// day is closed. Optional: then that of the NATS server is asked.
+	// Agree returns stream.ErrClock if a second clock does not agree with ours: then no day is
+	// closed. Optional: by default the clock of the NATS server is asked.
 	Agree func(ctx context.Context, ours time.Time) error
 
 	Interval, After, Settle time.Duration
@@ -198,8 +198,8 @@ func (k *kind) pass(ctx context.Context, now, settled time.Time) error {
 	return k.cell.Store(ctx, after)
 }
 
-// load opens the bucket and reads how far it was followed. A bucket that was made anew
-// gets back what is known of it, and is followed from its beginning.
+// load opens the bucket and reads how far it was followed. A bucket that was recreated gets back
+// what is known of it, and is followed from its beginning.
 func (k *kind) load(ctx context.Context) error {
 	kv, err := k.cfg.JetStream.KeyValue(ctx, k.bucket())
 	if err != nil {

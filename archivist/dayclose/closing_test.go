@@ -119,7 +119,7 @@ func (l *lab) reports(s wire.GatewayStatus) {
 	l.put(wire.StatusBucket(site), wire.GatewayStatusKey(s.Gateway), value, err)
 }
 
-// closed returns a version of a day, by key, and false where there is none.
+// closed returns a version of a day, by key, and false if there is none.
 func (l *lab) closed(kind wire.DayKind, day wire.Day, version int) (map[string]string, bool) {
 	l.Helper()
 	body, _, err := l.Store.Get(l.Context(), wire.DayFileKey(kind, site, day, version), objectstore.All)
@@ -203,8 +203,8 @@ func TestClosing(t *testing.T) {
 	}
 }
 
-// TestKilledBeforeItsCursor: who closed a day and was killed before it wrote so closes
-// nothing twice; nor does who looks at a bucket that was made anew with the same entries.
+// TestKilledBeforeItsCursor: a closer that closed a day and was killed before it wrote so closes
+// nothing twice; nor does one that reads a bucket that was recreated with the same entries.
 func TestKilledBeforeItsCursor(t *testing.T) {
 	l := start(t)
 	now := time.Now().UTC()
@@ -227,7 +227,7 @@ func TestKilledBeforeItsCursor(t *testing.T) {
 	if _, there := l.closed(wire.KindLedger, day, 2); there {
 		t.Error("the same was closed twice")
 	}
-	// Two closers at a time: the second is told by the cursor.
+	// Two closers at a time: the second learns it from the cursor.
 	a, b := l.closer(), l.closer()
 	l.pass(a, now)
 	l.pass(b, now)
@@ -298,8 +298,8 @@ func TestCursorsLostAlone(t *testing.T) {
 	}
 }
 
-// TestMadeAnew: a bucket that was lost gets back what closed days hold, whoever wrote
-// into it since, and the next version of a day stands for those before.
+// TestMadeAnew: a bucket that was lost gets back what closed days hold, regardless of what was
+// written into it since, and the next version of a day replaces those before.
 func TestMadeAnew(t *testing.T) {
 	l := start(t)
 	now := time.Now().UTC()

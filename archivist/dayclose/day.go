@@ -40,7 +40,7 @@ func (k *kind) close(ctx context.Context, day wire.Day, now, settled time.Time) 
 		Writer: k.cfg.Pod, Incarnation: k.cfg.Incarnation}}
 	err = stream.Entries(ctx, k.cfg.JetStream, k.kv, k.kind.EntriesOf(day), func(e jetstream.KeyValueEntry) error {
 		value := e.Value()
-		if !json.Valid(value) { // whoever reads the day sees what it was
+		if !json.Valid(value) { // readers of the day see what it was
 			k.cfg.Log.Error("an entry cannot be read and is kept as text", "bucket", k.bucket(), "entry", e.Key())
 			var err error
 			if value, err = json.Marshal(string(value)); err != nil {

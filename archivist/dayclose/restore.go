@@ -20,9 +20,9 @@ import (
 // restores is how many entries are put back at once.
 const restores = 32
 
-// restore brings what closed days hold back into a bucket that was made anew: only then
-// do readers see it, and does a day's next version stand for those before. Days of the
-// ledger that were not closed are counted again. A try that was cut short is repeated.
+// restore brings what closed days hold back into a bucket that was recreated: only then do readers
+// see it, and does a day's next version replace those before. Days of the ledger that were not
+// closed are counted again. A try that was cut short is repeated.
 func (k *kind) restore(ctx context.Context, kv jetstream.KeyValue) error {
 	closed := map[wire.Day]bool{}
 	for name, err := range k.cfg.Store.Folders(ctx, wire.DayFilesPrefix(k.kind, k.cfg.Site)) {

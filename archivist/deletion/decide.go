@@ -15,11 +15,11 @@ type Object struct {
 	Reason wire.DeletionReason
 	// Instrument whose data it is; empty for what several share.
 	Instrument string
-	// Takes are the instruments of which bytes are lost for good with the object, because
-	// nothing else in the archive holds them: legal hold of one of them keeps it.
+	// Takes are the instruments that lose bytes for good with the object, because nothing else in
+	// the archive holds them: legal hold of one of them keeps it.
 	Takes []string
-	// Named is the ID of an object whose bytes are kept and that a manifest lists under
-	// this key; Only that of one whose bytes are kept and are known to lie only here.
+	// Named is the ID of an object whose bytes are kept and that a manifest lists under this key;
+	// Only is the ID of one whose bytes are kept and are known to be only here.
 	Named, Only string
 	// Day is the day of receipt of a pack with members that may still be announced out of
 	// a spool; empty where that does not matter.
@@ -32,7 +32,7 @@ type Object struct {
 
 // Why an object is kept.
 const (
-	// KeptForeign: others wrote what lies under the key.
+	// KeptForeign: the object under the key was not written by Substorm.
 	KeptForeign = "Foreign"
 	// KeptNamed: a manifest names it as the place of bytes that are kept.
 	KeptNamed = "Named"
@@ -42,7 +42,7 @@ const (
 	KeptYoung = "Young"
 	// KeptSpooled: a spool may hold objects whose bytes lie in it.
 	KeptSpooled = "Spooled"
-	// KeptHold: an instrument is under legal hold, or nobody knows whether it is.
+	// KeptHold: an instrument is under legal hold, or it is unknown whether it is.
 	KeptHold = "LegalHold"
 	// KeptUnproven: the caller does not give what a deletion for its reason requires.
 	KeptUnproven = "Unproven"

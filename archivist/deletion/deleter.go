@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package deletion is the one place in which the archivist deletes objects of the bucket.
-// Compaction, retention, purges and the sweep say what they know of an object; decide,
-// which is pure, says whether it may go, and keeps an object whose caller gives too little; what goes is counted, logged, and written into a
-// record beside the archive before the first byte is deleted. The record says what was to be
-// deleted: what the store refuses to delete stays, and holds up nothing.
+// Package deletion is the one place in which the archivist deletes objects of the bucket. Compaction, retention, purges and the sweep say
+// what they know of an object; decide, which is pure, says whether it may go, and keeps an object if its caller gives too little; each
+// deletion is counted, logged, and written into a record beside the archive before the first byte is deleted. The record says what was to
+// be deleted: what the store refuses to delete stays, and holds up nothing.
 //
-// Others delete only what no manifest can name, which TestOnePlaceDeletes lists, and which legal hold does not
-// concern: gateways their own staging, whose bytes lie under the object's key by then or were never receipted; and the
-// pieces of uploads that ended in an object or that their sender gave up. Data from unknown senders lies outside the
-// archive: gateways delete it when its time is over, and `substorm adopt` when the archive has it. Aborting an upload
-// in parts deletes no object: there is none yet.
+// Others delete only what no manifest can name, which TestOnePlaceDeletes lists, and which legal hold does not concern: gateways their own
+// staging, whose bytes are under the object's key by then or were never receipted; and the pieces of uploads that ended in an object or
+// that their sender gave up. Data from unknown senders is outside the archive: gateways delete it when its time is over, and `substorm
+// adopt` when the archive has it. Aborting an upload in parts deletes no object: there is none yet.
 package deletion
 
 import (
@@ -53,8 +51,8 @@ type Deleter struct {
 	cfg     Config
 	records atomic.Uint64
 
-	// refused has the keys that the store refused to delete. They are told of, and recorded,
-	// once: what names them stands also for the time when they go after all.
+	// refused has the keys that the store refused to delete. Each is logged and recorded once: the
+	// record also covers the later deletion, if it succeeds after all.
 	mu      sync.Mutex
 	refused map[manifest.IDHash]struct{}
 }

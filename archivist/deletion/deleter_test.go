@@ -86,8 +86,8 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-// An object that the store refuses to delete holds up no other. It is counted each time, told of
-// and recorded once, and goes when the store lets it.
+// An object that the store refuses to delete holds up no other. It is counted each time, logged and
+// recorded once, and goes when the store lets it.
 func TestRefused(t *testing.T) {
 	a := manifesttest.New(t, "thule")
 	var log bytes.Buffer

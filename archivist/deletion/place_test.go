@@ -24,7 +24,7 @@ var elsewhere = map[string]string{
 	"mirror-jobs/s3/s3.go":                    "copies in a partner's bucket, which is none of ours",
 }
 
-// aborting are the files that abort uploads in parts, of which no object came.
+// aborting are the files that abort uploads in parts that became no object.
 var aborting = map[string]string{
 	"ingest-gateway/store/multipart.go": "that of an object which was given up",
 	"ingest-gateway/store/entry.go":     "that of an object from the spool, which is tried again",
@@ -89,7 +89,7 @@ func calls(t *testing.T, of []string, methods ...string) map[string]int {
 	return found
 }
 
-// Nobody aborts uploads but who began them, and the sweep.
+// Only the process that began an upload, and the sweep, abort it.
 func TestWhoAbortsUploads(t *testing.T) {
 	found := calls(t, []string{"store", "objects", "upload"}, "Abort", "AbortOldUploads")
 	for file := range found {
@@ -123,7 +123,8 @@ func TestOneJudgeOfLegalHold(t *testing.T) {
 	}
 }
 
-// Nobody else asks the object store to delete anything.
+// Only the deletion package asks the object store to delete anything, except for the places listed
+// here.
 func TestOnePlaceDeletes(t *testing.T) {
 	found := calls(t, []string{"store", "objects"}, "Delete", "RemoveObject")
 	for file := range found {

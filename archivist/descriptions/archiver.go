@@ -64,7 +64,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 type Archiver struct {
 	cfg Config
 	kv  jetstream.KeyValue
-	// epoch is that of the key-value bucket that was taken up.
+	// epoch is the epoch of the key-value bucket that was taken up.
 	epoch string
 	// known is what is archived, by instrument; nil: it is to be taken up.
 	known map[string]*told
@@ -81,9 +81,9 @@ type told struct {
 	oldSince time.Time
 }
 
-// outdated says whether an entry is of an old registry, which a gateway that began anew
-// reads from its disk: the present one comes soon. One that stays is what there is: the
-// cluster was restored from a backup.
+// outdated says whether an entry is of an old registry, which a restarted gateway reads from its
+// disk: the present one follows soon. An old entry that stays is the current one: the cluster was
+// restored from a backup.
 func (t *told) outdated(e *wire.InstrumentEntry, now time.Time, patience time.Duration) bool {
 	generation, seen := t.generations[e.UID]
 	switch {

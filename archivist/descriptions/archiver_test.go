@@ -285,7 +285,7 @@ func (f *failing) Put(ctx context.Context, key string, body io.ReadSeeker, size 
 	return err
 }
 
-// TestFailures: the archiver goes on when the store does not, and archives nothing twice.
+// TestFailures: the archiver continues when the store fails, and archives nothing twice.
 func TestFailures(t *testing.T) {
 	l := newLab(t)
 	store := &failing{Store: l.store, before: true}

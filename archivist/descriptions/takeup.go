@@ -17,9 +17,9 @@ import (
 // maxSize bounds a description that is read, in bytes: messages of NATS are no larger.
 const maxSize = 1 << 20
 
-// takeUp learns what is archived, and brings into the key-value bucket what the bucket
-// alone has: of one that was made anew all, else what a death left between the two. It
-// looks once, and again after a failure or where the key-value bucket is another one.
+// takeUp learns what is archived, and writes into the key-value bucket what only the object store
+// has: everything after the key-value bucket was recreated, otherwise what a kill left between the
+// two. It runs once, and again after a failure or if the key-value bucket is another one.
 func (r *Archiver) takeUp(ctx context.Context) error {
 	name := wire.DescriptionBucket(r.cfg.Site)
 	epoch, _, err := stream.Epoch(ctx, r.cfg.JetStream, "KV_"+name)
@@ -89,8 +89,8 @@ func (r *Archiver) restore(ctx context.Context, info objectstore.Info, key strin
 	return nil
 }
 
-// take learns the description that lies under a key of the key-value bucket. Descriptions that a newer
-// Substorm or somebody else wrote are skipped.
+// take learns the description under a key of the key-value bucket. Descriptions written by a newer
+// Substorm, or by something else, are skipped.
 func (r *Archiver) take(key string, data []byte) error {
 	d, err := wire.Decode[wire.Description](data)
 	if err != nil {

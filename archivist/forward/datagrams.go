@@ -22,12 +22,12 @@ const (
 	burstSize    = 16 << 10
 	burstPackets = 32
 	burstPause   = time.Millisecond
-	// refusalWait is how long a server may take to say that nobody listens.
+	// refusalWait is how long a server may take to answer that no process listens.
 	refusalWait = 50 * time.Millisecond
 )
 
-// datagrams copies datagrams over UDP, which promises nothing: what can be known
-// is that nobody listens.
+// datagrams copies datagrams over UDP, which promises nothing: only that no process listens can be
+// known.
 type datagrams struct{ *copier }
 
 func (d *datagrams) follows(site, instrument string) stream.ReaderConfig {
@@ -82,7 +82,7 @@ func (d *datagrams) send(ctx context.Context, items []item) (int, error) {
 	return 1, refusal(conn)
 }
 
-// refusal waits for the word that nobody listens.
+// refusal waits for the answer that no process listens.
 func refusal(conn net.Conn) error {
 	if err := conn.SetReadDeadline(time.Now().Add(refusalWait)); err != nil {
 		return err

@@ -45,8 +45,8 @@ type Config struct {
 
 	Metrics *Metrics
 
-	// stall is how long a server may take nothing, or not end a connection, before
-	// it is given up and tried anew; 0 is the default.
+	// stall is how long a server may take nothing, or not end a connection, before the connection
+	// is given up and retried; 0 is the default.
 	stall time.Duration
 }
 
@@ -147,8 +147,8 @@ func (f *Forwarder) start(ctx context.Context, instrument string, entry wire.For
 	}()
 }
 
-// forget removes what is known of a copy that is declared no more: declared
-// again, it begins anew.
+// forget removes what is known of a copy that is no longer declared: if it is declared again, it
+// starts over.
 func (f *Forwarder) forget(ctx context.Context, instrument string) {
 	f.cfg.Metrics.forget(instrument)
 	if f.cfg.Lease.Check() != nil {

@@ -29,7 +29,7 @@ type losses struct {
 	first uint64
 }
 
-// lost counts anew what waits, where the stream was trimmed of a good part of it.
+// lost recounts the backlog after the stream was trimmed of a good part of it.
 func (c *copier) lost(ctx context.Context, w way, l *losses) error {
 	c.mu.Lock()
 	cursor, waits := c.cursor, c.lastError != ""
@@ -62,7 +62,7 @@ func (c *copier) lost(ctx context.Context, w way, l *losses) error {
 	}
 	gone := minus(backlog(c.cursor), left)
 	if c.cursor.Next != cursor.Next {
-		gone = wire.ForwardTotals{} // it goes on: what is gone shows when it has caught up
+		gone = wire.ForwardTotals{} // the copy advanced: what is gone shows when it has caught up
 	}
 	c.cursor.Dropped = plus(c.cursor.Dropped, gone)
 	c.mu.Unlock()

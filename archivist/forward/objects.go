@@ -27,11 +27,10 @@ const (
 	damagedTries = 3
 )
 
-// objects copies objects over TCP. Objects that came with something around them,
-// which tells them apart, share a connection; each other one has its own, which
-// ends as its end. An object counts as sent when the server ended its side after
-// we ended ours: it has read everything then. A connection of which that is not
-// known yet is reset if we die, so that the server can tell.
+// objects copies objects over TCP. Objects that came with framing, which separates them, share a
+// connection; each other object has its own, whose end is the object's end. An object counts as
+// sent when the server ended its side after we ended ours: it has read everything then. If we die
+// before that is known, the connection is reset, so that the server can tell.
 type objects struct {
 	*copier
 	// damaged is the object whose bytes were wrong lately, so many times.
@@ -124,7 +123,7 @@ func (o *objects) isDamaged(id string) bool {
 	return o.tries >= damagedTries
 }
 
-// locate finds where an object lies that is not any more where its notice says.
+// locate finds the place of an object that is no longer where its notice says.
 func (o *objects) locate(ctx context.Context, n *wire.Notice) error {
 	day := wire.DayOf(n.ReceivedAt)
 	for r, err := range manifest.Records(ctx, o.cfg.Store, o.cfg.Site, n.Instrument, day) {

@@ -54,7 +54,7 @@ func (m *Metrics) droppedItems(instrument string, items uint64) {
 
 func (m *Metrics) failed(instrument string) { m.failures.WithLabelValues(instrument).Inc() }
 
-// forget removes the gauges of an instrument: another gateway has them now, or nobody.
+// forget removes the gauges of an instrument that this archivist no longer copies.
 func (m *Metrics) forget(instrument string) {
 	for _, g := range []*prometheus.GaugeVec{m.backlog, m.backlogBytes, m.oldestWaiting} {
 		g.DeleteLabelValues(instrument)

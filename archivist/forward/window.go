@@ -83,7 +83,7 @@ func (w *window) position() (next uint64, done []uint64) {
 	return next, slices.Sorted(maps.Keys(w.sent))
 }
 
-// oldest is when the first item was received, the zero time where there is none.
+// oldest is when the first item was received, the zero time if there is none.
 func (w *window) oldest() time.Time {
 	if len(w.items) == 0 {
 		return time.Time{}

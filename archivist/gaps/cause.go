@@ -16,8 +16,8 @@ type Evidence struct {
 	// receipt.
 	Received wire.Totals `json:"received"`
 	Stored   wire.Totals `json:"stored"`
-	// Refused are the instants at which somebody was last refused who nearly was the
-	// instrument, or the instrument itself.
+	// Refused are the instants of the last refusals of the instrument, or of a sender that was
+	// nearly the instrument.
 	Refused []time.Time `json:"refused,omitempty"`
 	// Sender is what the instrument's senders last said of themselves; nil where none
 	// ever did.

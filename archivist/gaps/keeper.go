@@ -23,12 +23,12 @@ const (
 	DefaultInterval = 5 * time.Minute
 	// unready is how often it is asked at the start whether the registry and the index are known.
 	unready = time.Second
-	// lookback is how many days back what comes late still fills gaps, and begin how
-	// many are looked at of an instrument of which nothing was said yet.
+	// lookback is how many days back late data still fills gaps, and begin how many days back an
+	// instrument is examined that has no gap report yet.
 	lookback, begin = 90, 7
 	// listing is how long it takes until what is archived is listed, at the latest.
 	listing = 2 * time.Minute
-	// writeEvery is how often a day is written of which only Until changed.
+	// writeEvery is how often a day is written if only its Until changed.
 	writeEvery = 10 * time.Minute
 )
 
@@ -39,8 +39,8 @@ type Config struct {
 	// Declared returns the entries of all instruments of the registry, and false
 	// before there is one.
 	Declared func() ([]wire.InstrumentEntry, bool)
-	// Complete says whether the index knows all that is listed: until then nobody can
-	// tell what is missing.
+	// Complete says whether the index knows all that is listed: until then it is unknown what is
+	// missing.
 	Complete func() bool
 	// Interval is as its default says.
 	Interval time.Duration

@@ -39,7 +39,7 @@ type Input struct {
 // after it.
 type Archived struct {
 	Observed []wire.TimeSpan `json:"observed"`
-	// Retracted objects, and segments of which messages cannot be read.
+	// Retracted objects, and segments with messages that cannot be read.
 	Retracted   []wire.TimeSpan `json:"retracted,omitempty"`
 	Undecodable []wire.TimeSpan `json:"undecodable,omitempty"`
 	// Delay is how long after it was observed something shows in the archive at the
@@ -132,7 +132,7 @@ func (p *planner) until(c Archived) time.Time {
 	return until
 }
 
-// excuse notes the time of maintenance and retirement: only whether it is now is known, so it goes on from when the
+// excuse notes the time of maintenance and retirement: only the present state is known, so it lasts from when the
 // last plan said so. An instrument that is retired on the day, or on the day after, owes nothing behind its last
 // observation: it is first stopped, and then declared retired.
 func (p *planner) excuse() {

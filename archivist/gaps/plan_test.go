@@ -18,8 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write golden files anew")
 
-// TestPlan: testdata/<name>.in.yaml holds inputs that follow one another, each of which
-// goes by what was said of the one before; <name>.out.yaml what is said of each.
+// TestPlan: testdata/<name>.in.yaml holds inputs that follow one another, each of which continues
+// from the plan of the one before; <name>.out.yaml holds the plan of each.
 func TestPlan(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.in.yaml")
 	if err != nil || len(files) == 0 {

@@ -71,8 +71,8 @@ func (k *Keeper) look(ctx context.Context, i *instrument, now time.Time) ([]wire
 	return slices.Compact(changed), nil
 }
 
-// first is the day of receipt of which somebody read when it begins, where nobody
-// wrote down when its objects observe.
+// first is a day of receipt whose first observation was read from its manifest, because nothing
+// records when its objects observe.
 type first struct {
 	of wire.RootDay
 	at time.Time
@@ -145,16 +145,16 @@ func (k *Keeper) days(ctx context.Context, i *instrument) (days []wire.RootDay, 
 	return days, false, nil
 }
 
-// reading is what was read of a day of observation, from the files of which days of
-// receipt, under which declaration.
+// reading is what was read of a day of observation, with the days of receipt whose files were read
+// and the declaration in effect.
 type reading struct {
 	declared string
 	of       []wire.RootDay
 	channels map[string]Archived
 }
 
-// news returns the keys that were not read yet, and false where all must be read anew:
-// a day was compacted, or the declaration changed.
+// news returns the keys that were not read yet, and false if all must be read again: a day was
+// compacted, or the declaration changed.
 func (r *reading) news(site, instrument, declared string, of []wire.RootDay) (keys []string, more bool) {
 	if r.channels == nil || r.declared != declared {
 		return nil, false

@@ -11,8 +11,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// TestTake: what was observed stays so when it expires, and not when somebody takes it
-// back; what duplicates another observes nothing, nor what comes on a channel of nobody.
+// TestTake: observed time stays so when its objects expire, but not when they are retracted; a
+// duplicate observes nothing, nor does an object on an undeclared channel.
 func TestTake(t *testing.T) {
 	start := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	w := window{from: start, to: start.AddDate(0, 0, 1), overdue: time.Minute}

@@ -25,7 +25,7 @@ func merge(spans []wire.TimeSpan, apart time.Duration) []wire.TimeSpan {
 	return out
 }
 
-// within returns what of spans in order lies between two instants.
+// within returns the parts of ordered spans between two instants.
 func within(spans []wire.TimeSpan, from, to time.Time) []wire.TimeSpan {
 	var out []wire.TimeSpan
 	for _, s := range spans {
@@ -37,7 +37,7 @@ func within(spans []wire.TimeSpan, from, to time.Time) []wire.TimeSpan {
 	return out
 }
 
-// subtract returns what of spans in order lies in none of others.
+// subtract returns the parts of ordered spans that are in none of others.
 func subtract(spans, others []wire.TimeSpan) []wire.TimeSpan {
 	for _, o := range others {
 		var left []wire.TimeSpan

@@ -88,7 +88,7 @@ func (s *station) look(ctx context.Context) error {
 	return first
 }
 
-// try does a step of an instrument of which none failed.
+// try does a step for an instrument unless an earlier step for it failed.
 func (s *station) try(ctx context.Context, m *member, step func(context.Context, *member) error) {
 	if m.err != nil {
 		return

@@ -22,7 +22,7 @@ import (
 // seldom, still have manifests.
 const compareAllInterval = 24 * time.Hour
 
-// LostDay is a day of which the bucket lacks files that the index knew.
+// LostDay is a day whose files, which the index knew, the bucket lacks.
 type LostDay struct {
 	Instrument string
 	Day        wire.Day
@@ -124,7 +124,7 @@ func (k *Keeper) compareDay(ctx context.Context, name string, day wire.Day) erro
 func (k *Keeper) compareRoot(ctx context.Context, name string, number int) error {
 	root, err := manifest.ReadRoot(ctx, k.cfg.Store, k.cfg.Site, name, number)
 	if errors.Is(err, objectstore.ErrNotFound) || errors.Is(err, wire.ErrMalformed) {
-		// There is a newer one, or the index is given up and made anew from the bucket.
+		// There is a newer one, or the index is given up and rebuilt from the bucket.
 		return k.do(ctx, name, wire.DayOf(time.Now()), func(i *instrumentIndex) error {
 			if i.entry.Root == 0 {
 				return nil
@@ -179,8 +179,8 @@ func (k *Keeper) compare(ctx context.Context, i *instrumentIndex, known wire.Roo
 	return k.summarize(ctx, i, known.Day)
 }
 
-// lose notes that the bucket has no manifest of a day any more. The index goes on to name it: else readers would learn that
-// there never was anything. The mutex is held.
+// lose notes that the bucket has no manifest of a day any more. The index keeps naming it: otherwise readers would learn
+// that there never was anything. The mutex is held.
 func (k *Keeper) lose(ctx context.Context, instrument string, known wire.RootDay) error {
 	keys := known.Keys(k.cfg.Site, instrument)
 	of := dayKey{instrument, known.Day}
@@ -213,8 +213,8 @@ func (k *Keeper) reportMissing(ctx context.Context, instrument string, known wir
 	}
 }
 
-// TakeLost returns the days of which the bucket lacks files that the index knew, once: whoever has in memory what they
-// listed must read the days again. A nil keeper has none.
+// TakeLost returns, once, the days whose files the index knew and the bucket lacks: a caller that has in memory what
+// they listed must read the days again. A nil keeper has none.
 func (k *Keeper) TakeLost() []LostDay {
 	if k == nil {
 		return nil

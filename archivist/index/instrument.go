@@ -64,7 +64,7 @@ func (i *instrumentIndex) recent(day wire.Day) (wire.RootDay, bool) {
 	return wire.RootDay{Day: day}, false
 }
 
-// known returns what the index says of a day; an empty summary where it says nothing.
+// known returns what the index says of a day; an empty summary if it has none.
 func (k *Keeper) known(ctx context.Context, i *instrumentIndex, day wire.Day) (wire.RootDay, error) {
 	if d, found := i.recent(day); found || i.entry.Root == 0 {
 		return d, nil

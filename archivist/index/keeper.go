@@ -79,8 +79,8 @@ type Keeper struct {
 	listed      *stream.Cell
 	listedAt    wire.StreamCursor
 	instruments map[string]*instrumentIndex
-	// missing are days that the index knows and of which the bucket has no manifest; lost
-	// those of which it lacks files, for who lists objects.
+	// missing are days that the index knows and that have no manifest in the bucket; lost are those
+	// that lack files there, for components that list objects.
 	missing map[dayKey]bool
 	lost    []LostDay
 }
@@ -151,7 +151,8 @@ func (k *Keeper) giveUp() {
 	k.forget()
 }
 
-// forget touches what was not told to the readers yet. The mutex is held.
+// forget drops the index, and touches the days that were not yet reported to the readers. The mutex
+// is held.
 func (k *Keeper) forget() {
 	for _, i := range k.instruments {
 		for _, d := range i.entry.Open {

@@ -77,8 +77,8 @@ func TestIndex(t *testing.T) {
 	l.check("a change")
 }
 
-// Whatever of the bucket or the entries is lost, the next keeper finds; of what the
-// roots tell nothing is read again.
+// The next keeper finds whatever is lost of the bucket or the entries; days that the roots describe
+// are not read again.
 func TestIndexIsMadeAnew(t *testing.T) {
 	l := newLab(t)
 	k := l.idle() // no keeper was there before

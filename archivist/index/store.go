@@ -51,8 +51,8 @@ func (k *Keeper) flush(ctx context.Context, at wire.StreamCursor) error {
 	return nil
 }
 
-// stillListed compares the bucket with what was written last: while nothing comes, nothing
-// else tells that it was lost and made anew.
+// stillListed compares the bucket with what was written last: while nothing new arrives, nothing
+// else shows that it was lost and recreated.
 func (k *Keeper) stillListed(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -105,7 +105,7 @@ func (k *Keeper) store(ctx context.Context, i *instrumentIndex) error {
 	k.cfg.Metrics.entries.Inc()
 	i.changed = false
 	if rooted > rootsKept {
-		// One that stays says nothing wrong.
+		// A root that stays says nothing wrong.
 		if err := k.deleteRoot(ctx, i.name, rooted-rootsKept); err != nil {
 			k.cfg.Log.Warn("cannot delete an old root", "instrument", i.name, "root", rooted-rootsKept, "error", err)
 		}

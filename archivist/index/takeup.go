@@ -43,9 +43,9 @@ func (k *Keeper) takeUp(ctx context.Context) error {
 	return k.settle(ctx, begins)
 }
 
-// beginning is a place before which all is in closed parts: that of the manifest's writer, or the first of the stream
-// where it has none. Once the days are looked at, readers may go by it: they need not wait until the writer closes
-// its first parts, which of a new Site are a minute away.
+// beginning is a place in the notice stream up to which all is in closed parts: the place of the manifest's writer,
+// or the first of the stream if it has none. Once the days are looked at, readers may use it: they need not wait
+// until the writer closes its first parts, which takes a minute on a new Site.
 func (k *Keeper) beginning(ctx context.Context) (wire.StreamCursor, error) {
 	cursor, err := k.writerCursor(ctx)
 	if err != nil {
@@ -87,8 +87,8 @@ func (k *Keeper) open(ctx context.Context) (stale bool, err error) {
 	return k.stale || at.Epoch == "", nil
 }
 
-// catchUp touches the days of what is listed, as the writer's cursor says, and not
-// known to be so in the index. Stale is true where nobody can say which these are.
+// catchUp touches the days of objects that are listed, according to the writer's cursor, and not
+// known to be in the index. Stale is true if these days cannot be determined.
 func (k *Keeper) catchUp(ctx context.Context) (stale bool, err error) {
 	cursor, err := k.writerCursor(ctx)
 	if err != nil {
@@ -173,7 +173,7 @@ func (k *Keeper) settle(ctx context.Context, begins wire.StreamCursor) error {
 	}
 }
 
-// next takes one of the touched days; where there is none, the index is complete.
+// next takes one of the touched days; if there is none, the index is complete.
 func (k *Keeper) next() (dayKey, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -283,8 +283,8 @@ func (k *Keeper) rebuildBook(ctx context.Context, name string) error {
 	return k.store(ctx, i)
 }
 
-// emptyBook is that of an instrument whose entry is made anew: what it says is only
-// believed where the bucket bears it out, and may not be readable.
+// emptyBook is the book of an instrument whose entry is recreated: its content is only believed if
+// the bucket confirms it, and it may be unreadable.
 func (k *Keeper) emptyBook(ctx context.Context, name string) (*instrumentIndex, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

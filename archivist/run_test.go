@@ -148,8 +148,8 @@ func (l *lab) holder(other string) string {
 	return ""
 }
 
-// One of two archivists works; when it is killed the other goes on where it was, and when that one is stopped
-// the first, which was started again, does.
+// One of two archivists works; when it is killed the other continues where it was, and when that one is
+// stopped the first, which was restarted, does.
 func TestSuccessor(t *testing.T) {
 	l := newLab(t)
 	pods := map[string]*testenv.Archivist{"archivist-a": l.archivist("archivist-a"), "archivist-b": l.archivist("archivist-b")}

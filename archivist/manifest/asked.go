@@ -13,9 +13,9 @@ import (
 // maxAsked messages are read ahead where objects are retracted: at 1 KiB each 2 MiB.
 const maxAsked = 2048
 
-// asked has what is listed of the objects of which the requests at hand speak. Whoever
-// takes a day back asks for each of its objects, and reading the day for each of them
-// would hold up everything else: it is read once for all.
+// asked has the listed records of the objects that the requests at hand name. A user who retracts a
+// day asks for each of its objects, and reading the day for each of them would hold up everything
+// else: it is read once for all.
 type asked struct {
 	ids  map[dayKey]map[string]bool
 	days map[dayKey]map[string]standing
@@ -53,7 +53,7 @@ func (w *Writer) standing(ctx context.Context, d *day, id string) (standing, err
 	return w.asked.days[d.dayKey][id], nil
 }
 
-// gather finds out of which objects the requests speak that come next.
+// gather finds out which objects the next requests name.
 func (w *Writer) gather(ctx context.Context) error {
 	for len(w.coming) < maxAsked {
 		if _, caughtUp := w.reader.Position(); caughtUp {

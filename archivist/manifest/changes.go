@@ -13,7 +13,7 @@ import (
 )
 
 // A change of an object after it was listed is a new line of its day, which replaces the one before: a newer version of
-// its name supersedes it, or somebody retracts it.
+// its name supersedes it, or a request retracts it.
 
 // namedSpace is how many objects with names are remembered that a newer version may
 // supersede soon: at 1 KiB each 512 KiB. Others are looked for in the manifests.
@@ -43,8 +43,8 @@ func (l *named) listed(n wire.Notice) {
 	}
 }
 
-// supersede lists the version that an object replaces as superseded. One that is not listed yet, as its notice comes after that of the
-// newer version, is remembered.
+// supersede lists the version that an object replaces as superseded. If that version is not listed yet, because its notice comes after
+// the newer version's, it is remembered.
 func (w *Writer) supersede(ctx context.Context, n wire.Notice) error {
 	if n.Supersedes == "" || n.Supersedes == n.ID {
 		return nil
@@ -104,7 +104,7 @@ func (w *Writer) listedRecord(ctx context.Context, n wire.Notice, id string) (wi
 		}
 		there, err := wire.NoticeFromMetadata(key, info.Metadata)
 		if err != nil || there.Instrument != n.Instrument {
-			return wire.Record{}, false, nil // nobody can say which day lists it
+			return wire.Record{}, false, nil // it is unknown which day lists it
 		}
 		of, ok = wire.DayOf(there.ReceivedAt), true
 	}

@@ -4,10 +4,11 @@ package manifest
 
 import "github.com/substorm/substorm/internal/wire"
 
-// clocks are what is known of the times that instruments tell, of those that once told one that was not believed.
+// clocks are what is known of the times that instruments state, for the instruments that once stated one that was
+// not believed.
 type clocks struct{ said[wire.ClockStatus] }
 
-// note takes an object that was listed, which may be one that was listed before. An imported tree says nothing of a clock of today.
+// note takes an object that was listed, which may be one that was listed before. An imported tree is no evidence of today's clock.
 func (c *clocks) note(n *wire.Notice) {
 	if n.Gateway == wire.ImportWriter {
 		return

@@ -43,7 +43,7 @@ func TestClocks(t *testing.T) {
 	first.clocks.note(segment)
 	imported := notice("gps", noon.Add(time.Hour), noon)
 	imported.Gateway = wire.ImportWriter
-	first.clocks.note(imported) // it says nothing of the clock now
+	first.clocks.note(imported) // it is no evidence of the clock now
 	first.tell(t.Context())
 	read := func(instrument string) (s wire.ClockStatus) {
 		t.Helper()

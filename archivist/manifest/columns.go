@@ -140,8 +140,8 @@ func (w *Writer) saveColumns(ctx context.Context) error {
 	return group.Wait()
 }
 
-// lookForLedger has the columns of all days in memory written once more where the ledger was
-// made anew. Those of others the closer brings back, see closing.
+// lookForLedger has the columns of all days in memory written once more if the ledger was
+// recreated. The closer restores the other days, see closing.
 func (w *Writer) lookForLedger(ctx context.Context) error {
 	epoch, _, err := stream.Epoch(ctx, w.cfg.JetStream, "KV_"+wire.LedgerBucket(w.cfg.Site))
 	if err != nil {

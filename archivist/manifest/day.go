@@ -20,9 +20,9 @@ type dayKey struct {
 // day is what the writer knows of one instrument's day.
 type day struct {
 	dayKey
-	// listed are the slots of which closed or open parts list something, slots
-	// those whose identities are in memory: all that have records in an open
-	// part, and of the others as many as there is space for.
+	// listed are the slots with entries in closed or open parts. slots are those whose identities
+	// are in memory: all that have records in an open part, and as many of the others as there is
+	// space for.
 	listed   [slotsOfDay]bool
 	slots    map[int]*slot
 	nextPart int
@@ -209,7 +209,7 @@ func (w *Writer) loadWindow(ctx context.Context, instrument string) error {
 		if err != nil {
 			return err
 		}
-		gone := make(map[read.IDHash]bool) // nobody may go for what went itself, in whichever order it is listed
+		gone := make(map[read.IDHash]bool) // no duplicate may go for an original that went itself, in whichever order they are listed
 		of, bad := dayKey{instrument, days[i]}, map[string]error{}
 		for r, err := range readLines(ctx, w.cfg.Store, w.cfg.Site, of, files, bad) {
 			switch {

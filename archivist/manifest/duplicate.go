@@ -47,7 +47,7 @@ func (w *Writer) decide(ctx context.Context, listed *slot, n *wire.Notice) error
 	n.StoredAgain = again || n.ID == spooled && ofOneReception(id, receivedAt, n)
 	stays, err := w.originals.stays(ctx, id, *n)
 	if errors.Is(err, wire.ErrMalformed) {
-		return nil // nobody can say where the original lies: this one stays
+		return nil // it is unknown where the original is: this one stays
 	}
 	if err != nil {
 		return err
@@ -63,8 +63,8 @@ func (w *Writer) decide(ctx context.Context, listed *slot, n *wire.Notice) error
 	return nil
 }
 
-// ofOneReception says whether a member of a pack is the object that comes out of the spool of the gateway that made the pack: a pack whose store call failed
-// may be there nevertheless, and the sweep announces what it holds where nobody says that it failed.
+// ofOneReception says whether a member of a pack is the object that comes out of the spool of the gateway that made the pack: a pack whose
+// store call failed may be there nevertheless, and the sweep announces what it holds if it was not reported as failed.
 func ofOneReception(id string, receivedAt time.Time, n *wire.Notice) bool {
 	key, packed := wire.KeyOfID(id)
 	if !packed {
@@ -74,8 +74,8 @@ func ofOneReception(id string, receivedAt time.Time, n *wire.Notice) bool {
 	return err == nil && pack.Writer == n.Gateway && receivedAt.Equal(n.ReceivedAt.Truncate(time.Millisecond))
 }
 
-// repeatWindow returns how far apart equal objects are duplicates; 0 where they are real, or
-// nobody knows.
+// repeatWindow returns how far apart equal objects are duplicates; 0 if they are real, or if that
+// is unknown.
 func (w *Writer) repeatWindow(instrument string) time.Duration {
 	if w.cfg.Known != nil && !w.cfg.Known(instrument) {
 		return 0
@@ -92,7 +92,7 @@ func (w *Writer) outlives(n *wire.Notice) time.Time {
 	return n.ReceivedAt.UTC().Truncate(24 * time.Hour)
 }
 
-// markAgain goes on with a duplicate that is listed already.
+// markAgain continues with a duplicate that is listed already.
 func (w *Writer) markAgain(ctx context.Context, d *day, n wire.Notice) error {
 	if _, open, err := openRecord(d, n.ID); open || err != nil {
 		return err // open: a duplicate of the notice itself

@@ -13,9 +13,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// index remembers objects by digest, so that duplicates are told. It is bounded:
-// when it is full, the oldest day is forgotten, and duplicates of it are listed as
-// objects of their own.
+// index remembers objects by digest, to recognize duplicates. It is bounded: when it is full, the
+// oldest day is forgotten, and duplicates of it are listed as objects of their own.
 type index struct {
 	site        string
 	max         int
@@ -44,9 +43,9 @@ type digestKey [16]byte
 // original is the first of equal objects.
 type original struct {
 	receivedMillis int64
-	// key is that of the object, or of the pack in its ID: packs have many members. It is zero where it follows
-	// from time and digest, as that of a raw object. For an object that came from a spool, key is what stands
-	// behind that in the ID, without the nanoseconds.
+	// key is the key of the object, or of the pack in its ID: packs have many members. It is zero if it follows
+	// from time and digest, as for a raw object. For an object that came from a spool, key is the part of the
+	// ID behind the object's own key, without the nanoseconds.
 	key unique.Handle[string]
 	// offset in the pack; 0 for what is no member, the nanoseconds for what came
 	// from a spool.
@@ -103,9 +102,9 @@ func (x *index) loaded(instrument string) bool { return x.of(instrument).loaded 
 func (x *index) setLoaded(instrument string)   { x.of(instrument).loaded = true }
 func (x *index) hasSpace() bool                { return x.count < x.max }
 
-// add remembers an object that others may duplicate. Segments are no duplicates of each
-// other. For an object that lies where others can change it, or whose digest
-// nobody computed, no object that was received may ever go.
+// add remembers an object that others may duplicate. Segments are no duplicates of each other. An
+// object that others can change, or whose digest was not computed by Substorm, is never a reason to
+// remove a received object.
 func (x *index) add(instrument string, r wire.Record) {
 	if r.State != wire.StateCurrent || r.Segment != nil || r.DigestSource != "" || !wire.IsOurs(r.Key) {
 		return

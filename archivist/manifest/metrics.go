@@ -33,7 +33,7 @@ type Metrics struct {
 // How paths of objects came to be.
 const (
 	pathOwn       = "Own"       // as the template says
-	pathTold      = "Told"      // with a number: another object of the day has that of the template
+	pathTold      = "Told"      // with a number: another object of the day has the template's path
 	pathUnchecked = "Unchecked" // as the template says, whatever others have: there is no memory to know
 )
 

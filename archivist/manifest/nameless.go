@@ -15,9 +15,9 @@ import (
 // An object that has a name keeps it: where it came by another way too, without a
 // name, that one goes, though it may have come first.
 
-// markNameless marks as duplicates the objects without a name that are equal to one
-// that has one and is listed. Nothing goes for what lies where others can change
-// it, or for a digest that nobody computed.
+// markNameless marks as duplicates the objects without a name that are equal to one that has one
+// and is listed. Nothing is removed for an object that others can change, or whose digest was not
+// computed by Substorm.
 func (w *Writer) markNameless(ctx context.Context, n wire.Notice) error {
 	window := w.repeatWindow(n.Instrument)
 	if !wire.IsNamedID(n.ID) || n.Name == "" || n.DigestSource != "" || window <= 0 {

@@ -40,8 +40,8 @@ func newOriginals(js jetstream.JetStream, store objectstore.Store, space int) *o
 	return &originals{js: js, store: store, space: space}
 }
 
-// stays asks whether the bytes of the original of a duplicate are in the store: where its ID
-// says, or, as long as nobody found it damaged, in a pack of a compaction.
+// stays asks whether the bytes of the original of a duplicate are in the store: where its ID says,
+// or, unless it was reported as damaged, in a pack of a compaction.
 func (o *originals) stays(ctx context.Context, id string, duplicate wire.Notice) (bool, error) {
 	r := wire.Record{ID: id, Size: duplicate.Size, Digest: duplicate.Digest}
 	var packed bool

@@ -13,8 +13,8 @@ import (
 // paths are those under which the objects of a day are published.
 type paths struct {
 	template *naming.Template
-	// taken has the greatest number that a path was told apart with, as far as is
-	// known: 1, or more.
+	// taken has the greatest number that was added to a path to make it unique, as far as is known:
+	// 1, or more.
 	taken map[pathHash]uint32
 	// sequence is the greatest that a path holds.
 	sequence uint64
@@ -125,7 +125,7 @@ func (w *Writer) publish(d *day, n *wire.Notice) {
 	before := d.paths.cost()
 	path := n.Path
 	if n.Supersedes != "" || w.superseded.has(n.ID) {
-		d.paths.take(path, 1) // it has that of the version that it replaces, or that replaced it
+		d.paths.take(path, 1) // it has the path of the version that it replaces, or that replaced it
 	} else {
 		path = d.paths.own(path)
 	}

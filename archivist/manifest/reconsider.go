@@ -155,14 +155,14 @@ func (w *Writer) forgetExpired() {
 // removed says which originals are to be removed.
 type removed struct {
 	js jetstream.JetStream
-	// bucket is that of cursors.
+	// bucket is the bucket of cursors.
 	bucket string
 	store  objectstore.Store
-	// whole has the days that were asked for, with whether they are to be removed; nil
-	// where each is asked for anew.
+	// whole has the days that were asked for, with whether they are to be removed; nil if each is
+	// asked for again.
 	whole map[dayKey]bool
-	// purged are the IDs of objects that are listed as purged, and of which the bucket of
-	// cursors may not know yet.
+	// purged are the IDs of objects that are listed as purged, and that the bucket of cursors may
+	// not know yet.
 	purged map[string]bool
 }
 

@@ -17,9 +17,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// A notice stream that was deleted and made again lost what consumers may not have
-// come to. The manifests know what it held, and all of it is announced anew before
-// they list anything that the new stream holds.
+// A notice stream that was deleted and recreated lost messages that consumers may not have read.
+// The manifests know what it held, and all of it is announced again before they list anything that
+// the new stream holds.
 
 const (
 	// refillBatch notices are on their way at once. It is also how many a kill leaves
@@ -30,7 +30,7 @@ const (
 	refillAckWait   = 10 * time.Second
 )
 
-// refill announces anew what a stream needs. It belongs to one goroutine.
+// refill announces again what a stream needs. It belongs to one goroutine.
 type refill struct {
 	*Config
 	cell   *stream.Cell
@@ -115,8 +115,8 @@ func (w *Writer) workedOn(ctx context.Context, epoch string) bool {
 	return err == nil && cursor.Epoch == epoch
 }
 
-// begin decides what is announced anew: what was received within the retention, as
-// far as the stream has space for it.
+// begin decides what is announced again: what was received within the retention, as far as the
+// stream has space for it.
 func (r *refill) begin(ctx context.Context, now time.Time) error {
 	since := now.Add(-r.NoticeRetention)
 	s, err := r.JetStream.Stream(ctx, wire.NoticeStream(r.Site))
@@ -155,7 +155,7 @@ func (r *refill) run(ctx context.Context) error {
 	defer func() {
 		over, cancel := context.WithCancel(context.Background())
 		cancel()
-		_ = committer.Close(over) // all is settled, or another goes on
+		_ = committer.Close(over) // all is settled, or another process continues
 	}()
 	last := wire.DayOf(time.Now().Add(24 * time.Hour)) // clocks differ
 	for at := later(r.cursor.Since, r.cursor.Through); wire.DayOf(at) <= last; at = at.Add(24 * time.Hour) {
@@ -263,8 +263,8 @@ func (r *refill) publish(ctx context.Context, committer *stream.Committer, messa
 	return full, nil
 }
 
-// find looks for notices in the stream of which the cursor does not know: those that a
-// predecessor announced anew and did not come to note, or, where the cursor was lost, all.
+// find looks for notices in the stream that the cursor does not know: those that a predecessor
+// announced again and had not noted yet, or, if the cursor was lost, all.
 func (r *refill) find(ctx context.Context, last uint64) error {
 	r.found = nil
 	start := r.cursor.Sequence + 1

@@ -55,7 +55,7 @@ func (r *refill) notices(ctx context.Context, day wire.Day) iter.Seq2[wire.Notic
 	}
 }
 
-// inOrder is the order in which notices are announced anew.
+// inOrder is the order in which notices are announced again.
 func inOrder(a, b wire.Notice) int {
 	if c := a.ReceivedAt.Compare(b.ReceivedAt); c != 0 {
 		return c
@@ -117,7 +117,7 @@ type measured struct {
 
 type tally struct{ count, bytes int64 }
 
-// measure reads what there is to be announced anew.
+// measure reads what is to be announced again.
 func (r *refill) measure(ctx context.Context, since, now time.Time) (measured, error) {
 	m := measured{since: since, minutes: map[int64]tally{}}
 	last := wire.DayOf(now.Add(24 * time.Hour))

@@ -14,8 +14,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// A writer that begins anew in the same process counts what it refuses from one, and says
-// that this is another count.
+// A writer that is restarted in the same process counts its refusals from one, and says that this
+// is another count.
 func TestRefusalsOfTwoWriters(t *testing.T) {
 	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
 	testenv.CreateSite(t, js, "thule")

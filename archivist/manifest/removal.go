@@ -40,8 +40,8 @@ func (w *Writer) saveRemovals(ctx context.Context) error {
 	return nil
 }
 
-// foundPurged looks at what lies under the key of an object that was purged. If these are the object's own bytes, they
-// are removed again; other bytes, which were stored under the key since, stay.
+// foundPurged reads what is under the key of an object that was purged. If it is the object's own bytes, they are
+// removed again; other bytes, which were stored under the key since, stay.
 func (s *Sweeper) foundPurged(ctx context.Context, of dayKey, key string) error {
 	if !wire.IsNamedID(key) { // all other keys say whose bytes they are
 		return s.removeAgain(ctx, of, key, key)
@@ -126,7 +126,7 @@ func addTo(ctx context.Context, cursors jetstream.KeyValue, key string, r wire.R
 	if errors.Is(err, wire.ErrNewerFormat) {
 		return false, err
 	}
-	if err == nil { // else nobody else can make sense of it either
+	if err == nil { // otherwise no other process can interpret it either
 		if r, news = again(was, r); !news {
 			return false, nil
 		}
@@ -139,9 +139,9 @@ func addTo(ctx context.Context, cursors jetstream.KeyValue, key string, r wire.R
 	return err == nil, err
 }
 
-// again adds to a removal that waits another one of the same object: somebody asks for it once
-// more, or its bytes were found again. The user who asked for it and the partners that confirmed it
-// stay, because the removal waits for partners.
+// again adds to a removal that waits another one of the same object: it is requested once more, or
+// its bytes were found again. The user who asked for it and the partners that confirmed it stay,
+// because the removal waits for partners.
 func again(was, is wire.Removal) (both wire.Removal, news bool) {
 	both = was
 	if was.By == wire.ArchivistWriter && is.By != wire.ArchivistWriter {

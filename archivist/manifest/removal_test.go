@@ -86,7 +86,7 @@ func TestFoundAgainWhileItWaits(t *testing.T) {
 	write(later)
 	want("asked once more", asked)
 
-	// The other way about: what is found is asked for by somebody then.
+	// The reverse order: a user requests the removal of what was found.
 	if err := cursors.Delete(t.Context(), asked.Key()); err != nil {
 		t.Fatal(err)
 	}

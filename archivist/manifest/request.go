@@ -16,18 +16,18 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Objects are retracted, restored and purged by requests (wire.ArchiveRequest), which
-// lie in the stream of notices. A request changes nothing by itself. The writer decides
-// about it, closes the part that lists the change, and then publishes: the decision,
-// for whoever asked, and a notice of what the object became, for subscribers. So no
-// reader learns of a change that the manifests do not have.
+// Objects are retracted, restored and purged by requests (wire.ArchiveRequest), which are messages
+// in the stream of notices. A request changes nothing by itself. The writer decides about it,
+// closes the part that lists the change, and then publishes: the decision, for the requester, and a
+// notice of what the object became, for subscribers. So no reader learns of a change that the
+// manifests do not have.
 
 // requestPrefix begins the subjects of requests.
 const requestPrefix = "request."
 
 const (
-	// decidedPause is the shortest time between two parts that are closed for the sake
-	// of requests: whoever asked waits, and each part is an object of the bucket.
+	// decidedPause is the shortest time between two parts that are closed for the sake of requests:
+	// the requester waits, and each part is an object of the bucket.
 	decidedPause = 2 * time.Second
 	// decidedBatch messages are on their way at one time.
 	decidedBatch = 256
@@ -35,8 +35,8 @@ const (
 	decidedTimeout = 30 * time.Second
 )
 
-// request is one that came, with when the stream took it: of a request that is read
-// twice, as after a kill, that is the same.
+// request is a request that was read, with the time at which the stream stored it: that time is the
+// same if the request is read twice, as after a kill.
 type request struct {
 	wire.ArchiveRequest
 	at time.Time
@@ -49,7 +49,7 @@ func (q request) did(at *time.Time) bool { return at != nil && at.Equal(q.at) }
 type decision struct {
 	wire.ArchiveDecision
 	notice *wire.Notice
-	// sequence is that of the request.
+	// sequence is the request's sequence in the stream.
 	sequence uint64
 }
 
@@ -67,8 +67,8 @@ func (w *Writer) decodeRequest(m stream.Message) (request, error) {
 	return request{q, m.At.UTC()}, err
 }
 
-// takeRequest decides about a request. One that cannot be read, of a newer format too, is
-// ignored: whoever may request must not be able to stop the archivist.
+// takeRequest decides about a request. One that cannot be read, including one of a newer format, is
+// ignored: a requester must not be able to stop the archivist.
 func (w *Writer) takeRequest(ctx context.Context, m stream.Message) error {
 	q, err := w.decodeRequest(m)
 	if err != nil {
@@ -125,9 +125,8 @@ func (w *Writer) skipDecided(m stream.Message, n wire.Notice) error {
 	return nil
 }
 
-// undecided is the sequence of the first request whose decision is not published; 0 where
-// there is none. The cursor has it: whoever comes next decides again from there, which
-// comes out the same.
+// undecided is the sequence of the first request whose decision is not published; 0 if there is
+// none. The cursor has it: the next writer decides again from there, with the same result.
 func (w *Writer) undecided() uint64 {
 	if len(w.decided) == 0 {
 		return 0

@@ -19,12 +19,12 @@ import (
 // Why a request is refused.
 const (
 	refusedUnlisted = "Unlisted"  // no manifest lists the object
-	refusedHold     = "LegalHold" // the instrument is under legal hold, or nobody knows whether it is
+	refusedHold     = "LegalHold" // the instrument is under legal hold, or it is unknown whether it is
 	refusedState    = "State"     // what was not retracted cannot be restored, what was purged cannot come back
-	refusedNames    = "Names"     // nobody knows yet whether a name has a newer version
+	refusedNames    = "Names"     // it is unknown yet whether a name has a newer version
 	refusedForeign  = "Foreign"   // its bytes lie where others write: they are not ours to remove
-	refusedOwn      = "Own"       // what the Site itself received is superseded by a newer version, and by nobody else
-	// refusedUnreadable: nobody knows all that is listed of its day.
+	refusedOwn      = "Own"       // what the Site itself received is superseded by a newer version, and by nothing else
+	// refusedUnreadable: not all that its day lists is known.
 	refusedUnreadable = "Unreadable"
 )
 
@@ -58,9 +58,9 @@ func changeOf(a wire.Action) string {
 	}
 }
 
-// apply does what a request asks for, or refuses it: error *refusal. It returns the
-// record as the manifests have it from then on, and whether that came of this request,
-// of which subscribers must be notified.
+// apply does what a request asks for, or refuses it: error *refusal. It returns the record as the
+// manifests have it from then on, and whether this request changed it, in which case subscribers
+// must be notified.
 func (w *Writer) apply(ctx context.Context, d *day, s *slot, q request) (r wire.Record, changed bool, err error) {
 	if q.Action == wire.ActionSupersede && !wire.IsGuest(q.Instrument) {
 		return r, false, &refusal{refusedOwn, "which version of a name is current follows from what its sender sends: retract the object, if it must not be shown"}
@@ -102,8 +102,8 @@ func (w *Writer) apply(ctx context.Context, d *day, s *slot, q request) (r wire.
 	}
 }
 
-// supersedeGuest lists an object as superseded of which another one has the path at its origin. Nobody is notified: the notice of
-// that one says so.
+// supersedeGuest lists an object as superseded because another one has its path at its origin. Subscribers are not notified: the
+// notice of the other object says so.
 func (w *Writer) supersedeGuest(d *day, s *slot, r wire.Record) (wire.Record, bool, error) {
 	switch r.State {
 	case wire.StateSuperseded:
@@ -165,14 +165,14 @@ func (w *Writer) outdated(ctx context.Context, instrument string, r wire.Record)
 	}
 	newer, err := w.hasNewer(ctx, instrument, r)
 	var unknown *refusal
-	if errors.As(err, &unknown) { // the claims are made anew: subscribers are told once too often
+	if errors.As(err, &unknown) { // the claims are being rebuilt: subscribers are notified once too often
 		return false, nil
 	}
 	return newer, err
 }
 
-// hasNewer says whether a name has a later version than a record. Error refusal: while
-// claims that were lost are made anew, that there is none says nothing.
+// hasNewer says whether a name has a later version than a record. Error refusal: while lost claims
+// are being rebuilt, a missing version proves nothing.
 func (w *Writer) hasNewer(ctx context.Context, instrument string, r wire.Record) (bool, error) {
 	if r.Origin != nil {
 		return r.Outdated, nil // its versions are its origin's: it is what it was before
@@ -214,10 +214,11 @@ func (w *Writer) hasNewer(ctx context.Context, instrument string, r wire.Record)
 	return false, nil
 }
 
-// purge lists an object as purged; its bytes are removed after that is in a closed part. For an object that is listed as purged already, purge
-// only hands on the removal: its bytes may not be gone yet. If the request that is decided now already listed it, an archivist did so that was
-// killed, perhaps before it wrote the removal. Until then nobody could confirm it, and a run of a mirror does not look again at a day that is
-// unchanged, so the line is listed once more. An object that only expired is purged by the request: mirrors keep their copies of it until then.
+// purge lists an object as purged; its bytes are removed after that is in a closed part. For an object that is listed as purged already,
+// purge only hands on the removal: its bytes may not be gone yet. If the request that is decided now already listed it, an archivist did so
+// that was killed, perhaps before it wrote the removal. Until then no mirror could confirm it, and a run of a mirror does not look again at
+// a day that is unchanged, so the line is listed once more. An object that only expired is purged by the request: mirrors keep their copies
+// of it until then.
 func (w *Writer) purge(d *day, s *slot, r wire.Record, q request) (wire.Record, bool, error) {
 	if r.State == wire.StatePurged && !r.Expired() {
 		w.remove(d, r)
@@ -251,7 +252,7 @@ func (q request) noteOrigin(r *wire.Record) {
 }
 
 // purgeDuplicate takes the bytes of a duplicate out of the pack in which they wait for its
-// compaction. Readers never saw it, and nobody is notified.
+// compaction. Readers never saw it, and subscribers are not notified.
 func (w *Writer) purgeDuplicate(ctx context.Context, d *day, q request) (wire.Record, bool, error) {
 	is, err := w.standing(ctx, d, q.ID)
 	r := is.Record

@@ -12,7 +12,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// said are reports of instruments that the writer keeps in the status bucket, of those instruments of which there is something to report.
+// said are reports of instruments that the writer keeps in the status bucket, for the instruments that have something to report.
 type said[T any] struct {
 	of     map[string]T
 	unsaid map[string]bool
@@ -70,7 +70,8 @@ func (w *Writer) loadSaid(ctx context.Context) error {
 	return w.contents.load(ctx, js, site, wire.ContentStatusKey("*"), wire.ParseContentStatusKey)
 }
 
-// tell reports which instruments told times that are not believed, and sent what is not of the declared media type. It holds nothing up.
+// tell reports which instruments stated times that are not believed, and which sent data that is not of the declared media type. It
+// holds nothing up.
 func (w *Writer) tell(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()

@@ -16,8 +16,7 @@ import (
 
 const (
 	slotLength = 10 * time.Minute
-	// segmentSlot is that of all segments of a day: they are few, and their keys
-	// have no time.
+	// segmentSlot is the slot of all segments of a day: they are few, and their keys have no time.
 	segmentSlot = int(24 * time.Hour / slotLength)
 	slotsOfDay  = segmentSlot + 1
 	// slotCost is what an empty slot takes, in identities.
@@ -49,8 +48,8 @@ type dayListing struct {
 	from, until int
 
 	files read.Files
-	// unreadable are those of files of which not all could be read: then slots has what the
-	// day's changes say of them, and nothing is counted.
+	// unreadable are the files that could be read only in part: then slots has what the day's
+	// changes say of them, and nothing is counted.
 	unreadable map[string]error
 
 	held int

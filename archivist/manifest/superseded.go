@@ -36,7 +36,7 @@ func (s *superseded) load(ctx context.Context, js jetstream.JetStream, cursors j
 		return err
 	}
 	noted, err := wire.Decode[wire.Superseded](data)
-	if err != nil && !errors.Is(err, wire.ErrMalformed) { // else nobody knows them any more, and those that come are listed as current
+	if err != nil && !errors.Is(err, wire.ErrMalformed) { // otherwise they are lost, and those that come are listed as current
 		return fmt.Errorf("%s of %s: %w", wire.SupersededKey, cursors.Bucket(), err)
 	}
 	s.ids = noted.IDs

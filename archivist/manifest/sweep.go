@@ -24,7 +24,7 @@ const (
 	// wholeSweep is how often the whole bucket is compared rather than the days
 	// since the last comparison.
 	wholeSweep = 24 * time.Hour
-	// leftoverAge is when what lies in staging belongs to nobody any more.
+	// leftoverAge is the age after which an object in staging has no owner any more.
 	leftoverAge = 24 * time.Hour
 	// sweepBatch objects are compared at once.
 	sweepBatch = 1000
@@ -34,10 +34,10 @@ const (
 type SweepConfig struct {
 	holder.Base
 
-	// Deleter deletes what nobody needs any more.
+	// Deleter deletes what is no longer needed.
 	Deleter *deletion.Deleter
-	// Agree returns stream.ErrClock where a second clock does not agree with ours: then
-	// nothing is compared, and nothing removed from staging. Optional: then that of the NATS server is asked.
+	// Agree returns stream.ErrClock if a second clock does not agree with ours: then nothing is compared, and
+	// nothing removed from staging. Optional: by default the clock of the NATS server is asked.
 	Agree func(ctx context.Context, ours time.Time) error
 	// Interval between sweeps, and Age from which a stored object must be listed.
 	Interval, Age time.Duration
@@ -58,7 +58,7 @@ type Sweeper struct {
 	stored    *dayListing
 	storedDay dayKey
 	originals *originals
-	// retracted are objects of retractedDay that were retracted or purged, by ID; nil where nobody knows which.
+	// retracted are objects of retractedDay that were retracted or purged, by ID; nil if these are unknown.
 	retracted    map[string]bool
 	retractedDay dayKey
 	// lost says that files of manifests are lost.
@@ -279,8 +279,7 @@ func (s *Sweeper) sweepPrefix(ctx context.Context, instrument, prefix string, no
 	return flush()
 }
 
-// slotOfObject says where an object is listed; false for one of which nothing
-// can be said.
+// slotOfObject says where an object is listed; false if that cannot be determined.
 func (s *Sweeper) slotOfObject(ctx context.Context, instrument, key string) (slotKey, bool, error) {
 	if at, ok := wire.ReceivedAtOfKey(key); ok {
 		return slotKey{dayKey{instrument, wire.DayOf(at)}, slotAt(at)}, true, nil
@@ -369,8 +368,8 @@ func (s *Sweeper) announceNotice(ctx context.Context, n wire.Notice) error {
 	return nil
 }
 
-// wasRetracted says whether an object in no manifest was retracted or purged, or nobody knows: its line went with a file of the manifest.
-// Announced, it would be given out again. A rebuild lists it as retracted.
+// wasRetracted says whether an object in no manifest was retracted or purged, or whether that is unknown: its line was lost with a file
+// of the manifest. Announced, it would be given out again. A rebuild lists it as retracted.
 func (s *Sweeper) wasRetracted(ctx context.Context, n wire.Notice) (bool, error) {
 	if of := (dayKey{n.Instrument, wire.DayOf(n.ReceivedAt)}); of != s.retractedDay {
 		retracted, removed := map[string]bool{}, map[string]bool{}

@@ -98,7 +98,7 @@ func TestSweepOfFailedPack(t *testing.T) {
 	}
 }
 
-// Data that is being received lies in staging, and stays there when the archivist's clock jumps a year forward.
+// Data that is being received is in staging, and stays there when the archivist's clock jumps a year forward.
 func TestStagingAndAClockThatJumps(t *testing.T) {
 	const site = "thule"
 	a := manifesttest.New(t, site)

@@ -127,7 +127,7 @@ func (w *Writer) setAside(ctx context.Context, d *day, bad map[string]error) {
 	w.unreadable.tell(ctx, d.dayKey, bad)
 }
 
-// lookAgain reads days anew that were set aside: somebody may have made them anew.
+// lookAgain reads days again that were set aside: they may have been rebuilt.
 func (w *Writer) lookAgain(ctx context.Context) error {
 	for key, d := range w.days {
 		if !d.setAside || time.Since(d.readAt) < lookAgainIntervals*w.cfg.PartInterval || d.open.len() > 0 {

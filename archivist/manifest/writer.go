@@ -26,8 +26,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// ErrFenced: another writer was here although the lease says that there is none.
-// Everything in memory may be stale: begin anew.
+// ErrFenced: another writer was here although the lease says that there is none. Everything in
+// memory may be stale: start over.
 var ErrFenced = errors.New("another writer changed the manifest")
 
 const (
@@ -47,9 +47,9 @@ type Config struct {
 	// RepeatWindow of an instrument: equal objects that were received this far
 	// apart or less are duplicates; 0 where equal objects are real.
 	RepeatWindow func(instrument string) time.Duration
-	// Known says whether the registry knows an instrument, as it is now. While it does not,
-	// nobody knows whether equal objects are real or for how long they are kept, and nothing
-	// is marked as a duplicate. Optional: it always does.
+	// Known says whether the registry knows an instrument, as it is now. While it does not, it is
+	// unknown whether equal objects are real and for how long they are kept, and nothing is marked
+	// as a duplicate. Optional: it always does.
 	Known func(instrument string) bool
 	// Expires says whether an instrument's data is not kept for ever: then an object of an
 	// earlier day is no original of a later one, which outlives it. Optional: all is kept.
@@ -62,8 +62,8 @@ type Config struct {
 	// Held says why nothing of an instrument may be retracted, as words for people;
 	// empty where it may. Optional: then all may.
 	Held func(instrument string) string
-	// NoticeRetention: what was received within it is announced anew into a notice
-	// stream that was made anew; 0 where nothing is.
+	// NoticeRetention: what was received within it is announced again into a notice stream that was
+	// recreated; 0 if nothing is.
 	NoticeRetention time.Duration
 	// PartInterval is how often parts are closed.
 	PartInterval time.Duration
@@ -83,7 +83,7 @@ type Writer struct {
 	cell   *stream.Cell
 	cursor wire.StreamCursor
 	ledger jetstream.KeyValue
-	// ledgerEpoch is that of the ledger's bucket.
+	// ledgerEpoch is the epoch of the ledger's bucket.
 	ledgerEpoch string
 	// cursors is the bucket that the cell is of.
 	cursors jetstream.KeyValue
@@ -118,8 +118,8 @@ type Writer struct {
 	contents contents
 	// lost are originals of duplicates that are not in the store.
 	lost []wire.Damage
-	// coming are the messages that were read and not taken, asked what is listed of the
-	// objects of which they request something; nil until one of them does.
+	// coming are the messages that were read and not taken. asked has the listed records of the
+	// objects that they request something of; nil until one of them does.
 	coming    []stream.Message
 	asked     *asked
 	nextClose time.Time
@@ -157,15 +157,14 @@ func (w *Writer) Listed() stream.Position {
 	return stream.Position{}
 }
 
-// Answered returns the first place of the notice stream of which a request may be whose
-// decision is not published; 0 before that is known.
+// Answered returns the first place of the notice stream that may hold a request whose decision is
+// not published; 0 before that is known.
 func (w *Writer) Answered() uint64 { return w.answered.Load() }
 
-// Run writes until ctx ends, and then closes what is open, or until something
-// keeps it from going on. Whoever comes next begins where the last closed part
-// ends. A file of a manifest that cannot be decoded ends nothing, see unreadable. Errors:
-// wire.ErrNewerFormat, ErrFenced, stream.ErrEpoch,
-// stream.ErrLeaseLost, and what keeps JetStream or the store from answering.
+// Run writes until ctx ends, and then closes what is open, or until an error prevents it from
+// continuing. The next writer begins where the last closed part ends. A file of a manifest that
+// cannot be decoded ends nothing, see unreadable. Errors: wire.ErrNewerFormat, ErrFenced,
+// stream.ErrEpoch, stream.ErrLeaseLost, and what keeps JetStream or the store from answering.
 func (w *Writer) Run(ctx context.Context) error {
 	epoch, err := w.refill(ctx)
 	if err != nil {

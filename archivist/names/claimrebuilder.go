@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package names makes the claims of names anew from the manifests, where the bucket that
-// has them was lost.
+// Package names rebuilds the claims of names from the manifests after the bucket that has them was
+// lost.
 package names
 
 import (
@@ -143,8 +143,8 @@ func (l *ClaimRebuilder) list(ctx context.Context) error {
 	return nil
 }
 
-// instrument adds what the manifests list of an instrument, whatever became of it: a name
-// is not given anew when its object was purged.
+// instrument adds what the manifests list of an instrument, in any state: a name is not given again
+// when its object was purged.
 func (l *ClaimRebuilder) instrument(ctx context.Context, instrument string) error {
 	for day, err := range manifest.Days(ctx, l.cfg.Store, l.cfg.Site, instrument) {
 		if err != nil {

@@ -24,9 +24,9 @@ func claimOf(site, instrument string, r wire.Record) (wire.NameVersion, bool) {
 		ReceivedAt: r.ReceivedAt, Gateway: r.Gateway, Incarnation: r.Incarnation, Announced: true}, true
 }
 
-// merge adds to a claim, which is empty where there is none, what the archive lists. The claim's own content stays:
-// conflicts are the versions of which the archive lists other bytes. A version that neither knows was claimed once, and
-// its object never stored: it keeps its number, and no object has its digest.
+// merge adds to a claim, empty if there was none, what the archive lists. The claim's own content stays: conflicts are
+// the versions for which the archive lists other bytes. A version that neither knows was claimed once, and its object
+// never stored: it keeps its number, and no object has its digest.
 func merge(site string, claim wire.NameClaim, l *listed) (merged wire.NameClaim, changed bool, conflicts []wire.NameVersion) {
 	last := len(claim.Versions)
 	for version := range l.versions {

@@ -13,8 +13,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// A clock that jumps a year forward expires nothing: not what looks due, and not what was due before and
-// waits. When it is corrected, all goes on.
+// A clock that jumps a year forward expires nothing: neither what only looks due, nor what was due
+// before and waits. When it is corrected, expiry continues.
 func TestClockThatJumps(t *testing.T) {
 	l := newLab(t)
 	l.fill()
@@ -63,7 +63,7 @@ func (l *lab) expiry() wire.ExpiryStatus {
 	return s
 }
 
-// If more is due at once than the retention allows, nothing expires, also not in steps, until somebody raises maxShare.
+// If more is due at once than the retention allows, nothing expires, also not in steps, until maxShare is raised.
 func TestMoreThanItsShare(t *testing.T) {
 	l := newLab(t)
 	l.fill()

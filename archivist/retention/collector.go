@@ -4,9 +4,9 @@
 // that are older, or more, than their Instrument keeps. Objects are listed as purged before the first
 // byte of them is touched, and the line stays.
 //
-// Each removal is a wire.Removal, an entry in the bucket of cursors, which is deleted last: whoever
-// holds the lease carries it out from the beginning, however often a kill interrupts it. Legal hold is
-// asked for again before anything is touched.
+// Each removal is a wire.Removal, an entry in the bucket of cursors, which is deleted last: the holder
+// of the lease carries it out from the beginning, however often a kill interrupts it. Legal hold is
+// checked again before anything is touched.
 package retention
 
 import (
@@ -38,8 +38,8 @@ const (
 	// often days are that are due to expire.
 	DefaultInterval       = 10 * time.Second
 	DefaultExpireInterval = time.Hour
-	// DefaultGrace is how long readers of what lies beside a purged object have to learn
-	// its new place: the index tells them within a minute.
+	// DefaultGrace is how long readers of objects that share a pack with a purged one have to learn
+	// their new places: the index reports them within a minute.
 	DefaultGrace = 90 * time.Second
 )
 
@@ -55,20 +55,20 @@ type Config struct {
 	// Declared returns the entries of all instruments of the registry, and false before
 	// there is one. Without it nothing expires.
 	Declared func() ([]wire.InstrumentEntry, bool)
-	// ClosedTo is the last day of which the ledger is closed, with all before it: what is
-	// later does not expire. Empty: that is not known yet.
+	// ClosedTo is the last day up to which the ledger is closed: later days do not expire. Empty:
+	// it is not known yet.
 	ClosedTo func() wire.Day
 
-	// Partners returns the partners that are declared, by the names that they have in the ledger, and false while nobody knows them.
-	// A day that is due waits for those that lack some of it, and purges are asked of them. Optional: then every partner counts that has
-	// something of the day in the ledger, as long as the Instrument says.
+	// Partners returns the partners that are declared, by the names that they have in the ledger, and false while they are unknown. A
+	// day that is due waits for those that lack some of it, and purges are asked of them. Optional: by default every partner counts that
+	// has something of the day in the ledger, for as long as the Instrument says.
 	Partners func() (map[string]Partner, bool)
 
 	// Expired is called once a day that expires is listed as purged. Optional.
 	Expired func(instrument string, day wire.Day)
 
-	// Agree returns stream.ErrClock where a second clock does not agree with ours: then
-	// nothing expires. Optional: then that of the NATS server is asked.
+	// Agree returns stream.ErrClock if a second clock does not agree with ours: then nothing
+	// expires. Optional: by default the clock of the NATS server is asked.
 	Agree func(ctx context.Context, ours time.Time) error
 
 	// Budget of the disk, where this process has one: where it is nearly used up, objects expire that can be made again, or that partners have.
@@ -92,7 +92,7 @@ type Collector struct {
 	clock error
 	// began is when the pass began, by a clock that does not jump.
 	began time.Time
-	// stopped are the instruments of which more is due than may expire at once.
+	// stopped are the instruments that have more due than may expire at once.
 	stopped map[string]wire.StoppedExpiry
 	// searched is when the days were last looked for that may go for space.
 	searched time.Time
@@ -102,8 +102,8 @@ type Collector struct {
 	lacking map[string]time.Time
 	// reported is what was last reported of clock and stopped.
 	reported []byte
-	// foreign are the keys that were told of: of changes that cannot be read, and of
-	// bytes that are not those to be removed.
+	// foreign are the keys that were logged: of changes that cannot be read, and of bytes that are
+	// not those to be removed.
 	foreign map[string]bool
 }
 
@@ -164,13 +164,13 @@ func (r *Collector) Run(ctx context.Context) error {
 
 // Why removals wait.
 const (
-	waitHold     = "LegalHold" // the instrument is under legal hold, or nobody knows whether it is
+	waitHold     = "LegalHold" // the instrument is under legal hold, or it is unknown whether it is
 	waitClock    = "Clock"     // this archivist's clock and that of the NATS server do not agree
 	waitMirrors  = "Mirrors"   // partners have not got what is due to expire, or not confirmed a purge
 	waitReaders  = "Readers"   // readers learn where the pack's other members lie
 	waitUnlisted = "Unlisted"  // a pack holds what no manifest lists yet
 	waitDamage   = "Damaged"   // other members of a pack cannot be read, or are not where they should be
-	waitIndex    = "Index"     // the index is not kept now, and readers cannot be told
+	waitIndex    = "Index"     // the index is not kept now, and readers cannot be notified
 	waitKept     = "Kept"      // something else in the archive still needs the object
 	waitFailed   = "Failed"    // the store, or JetStream, does not do what is asked
 )
@@ -304,7 +304,7 @@ func (r *Collector) remove(ctx context.Context, b *batch, now time.Time) error {
 			return err
 		}
 		if dayWaits = err; stays || err != nil {
-			b.whole = nil // what somebody purged goes, whatever the rest of its day waits for
+			b.whole = nil // what a request purged goes, whatever the rest of its day waits for
 		}
 		if b.whole == nil && len(b.objects) == 0 {
 			return nil
@@ -330,7 +330,7 @@ func (r *Collector) remove(ctx context.Context, b *batch, now time.Time) error {
 	return dayWaits
 }
 
-// finish deletes the entries of a batch of which nothing is left to do.
+// finish deletes the entries of a batch that has nothing left to do.
 func (r *Collector) finish(ctx context.Context, b *batch, p *plan) error {
 	done := map[string]bool{}
 	for _, key := range b.keys() {

@@ -51,7 +51,7 @@ func Due(days []wire.RootDay, keep wire.RetentionEntry, now time.Time, closed fu
 	return due
 }
 
-// DefaultMaxShare is that of a retention without one, in percent.
+// DefaultMaxShare is the share, in percent, of a retention that sets none.
 const DefaultMaxShare = 10
 
 // TooMuch says whether more is due at once than a retention allows: beside the oldest day

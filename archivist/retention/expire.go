@@ -230,8 +230,8 @@ func (r *Collector) expire(ctx context.Context, b *batch, now time.Time) (stays 
 	return false, err
 }
 
-// spared drops the removal of a day of which nothing was purged by it, and nothing is to
-// be: there is nothing, or the Instrument keeps it by now.
+// spared drops the removal of a day if it purged nothing and has nothing to purge: the day is
+// empty, or the Instrument keeps it by now.
 func (r *Collector) spared(ctx context.Context, b *batch, left int, keep wire.RetentionEntry, now time.Time) (bool, error) {
 	if left > 0 {
 		days, err := r.days(ctx, b.instrument)
@@ -277,7 +277,7 @@ func (r *Collector) retention(instrument string) (wire.RetentionEntry, error) {
 
 var errUnknown = &waits{waitHold, errors.New("the Site's registry is not known yet")}
 
-// entry is that of an instrument of the Site; nil where nobody declares one.
+// entry is the entry of an instrument of the Site; nil if it is not declared.
 func (r *Collector) entry(instrument string) *wire.InstrumentEntry {
 	if r.cfg.Declared == nil {
 		return nil
@@ -322,7 +322,7 @@ func purgedBy(rec *wire.Record, by *wire.Removal) bool {
 	return rec.State == wire.StatePurged && rec.PurgedAt != nil && rec.PurgedAt.Equal(by.At)
 }
 
-// strange tells, once, of what lies among changes and cannot be read as such.
+// strange logs, once per key, files among changes that cannot be read as changes.
 func (r *Collector) strange(b *batch, keys []string) {
 	for _, key := range keys {
 		if r.foreign[key] {

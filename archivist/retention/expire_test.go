@@ -65,7 +65,7 @@ func TestExpire(t *testing.T) {
 	removed := testutil.ToFloat64(l.metrics.objects.WithLabelValues(byExpiry))
 	l.want("objects removed", removed, 6)
 	versions := len(l.Keys(wire.ManifestPrefix(site, camera, day)))
-	for range 3 { // what others keep is there, and is no reason to begin anew, whatever an index says
+	for range 3 { // bytes that others keep are there, and are no reason to start over, whatever an index says
 		if err := r.expireLater(t.Context(), camera, DueDay{Day: day, Reason: "its bytes"}, now.Add(6*time.Hour)); err != nil {
 			t.Fatal(err)
 		}

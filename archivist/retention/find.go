@@ -43,7 +43,7 @@ func (p *plan) objects() []string {
 	return keys
 }
 
-// removeObjects removes the bytes of objects that somebody purged, and returns which those are.
+// removeObjects removes the bytes of objects that requests purged, and returns which those are.
 func (r *Collector) removeObjects(ctx context.Context, b *batch, now time.Time) (*plan, error) {
 	p, err := r.find(ctx, b)
 	if err != nil {

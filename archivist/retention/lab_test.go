@@ -49,7 +49,7 @@ type lab struct {
 	unread   bool
 	// agree compares the clocks: those of the lab agree.
 	agree func(context.Context, time.Time) error
-	// partners that are declared; nil: nobody knows them.
+	// partners that are declared; nil: they are unknown.
 	partners map[string]*wire.MirrorEntry
 	// pullers are readers that are declared to pull.
 	pullers []wire.ReaderEntry
@@ -116,7 +116,7 @@ func (l *lab) deleter() *deletion.Deleter {
 	})
 }
 
-// collector is one that has begun, as after a start of the archivist.
+// collector returns a collector that has begun, as after a start of the archivist.
 func (l *lab) collector() *Collector { return l.collectorWith(nil) }
 
 // collectorWith is a collector that tells readers by an index.

@@ -18,8 +18,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// crowded is a store of which a day's objects and packs are gone already: it counts what is
-// deleted, and how much memory is held meanwhile.
+// crowded is a store whose objects and packs of a day are gone already: it counts what is deleted,
+// and how much memory is held meanwhile.
 type crowded struct {
 	objectstore.Store
 

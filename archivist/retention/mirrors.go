@@ -20,8 +20,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Partner is one that is to have copies: a MirrorPartner that is pushed to, or a reader that pulls and confirms what it has. Neither: its
-// entry cannot be read.
+// Partner is a partner that is to have copies: a MirrorPartner that is pushed to, or a reader that pulls and confirms what it has.
+// Neither is set if its entry cannot be read.
 type Partner struct {
 	Push *wire.MirrorEntry
 	Pull *wire.ReaderEntry
@@ -82,7 +82,7 @@ type share struct {
 	given, kept wire.Totals
 	// beyond are objects that would expire with the day and that the partner is not given.
 	beyond int
-	// asked are the objects of the batch, by ID, that were purged and of which it may have a copy.
+	// asked are the purged objects of the batch, by ID, that the partner may have copies of.
 	asked map[string]bool
 
 	partner Partner
@@ -264,7 +264,8 @@ func (r *Collector) mirrored(ctx context.Context, b *batch) (map[string]wire.Tot
 	return has, nil
 }
 
-// partners returns those that are declared, see Config.Partners. While nobody knows, all count that have something of the day.
+// partners returns the declared partners, see Config.Partners. While they are unknown, every partner counts that has something
+// of the day.
 func (r *Collector) partners(has map[string]wire.Totals) map[string]Partner {
 	if r.cfg.Partners != nil {
 		if declared, known := r.cfg.Partners(); known {

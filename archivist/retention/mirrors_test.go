@@ -65,7 +65,7 @@ func pushed(hold time.Duration, change ...func(*wire.MirrorEntry)) *wire.MirrorE
 	return m
 }
 
-// replace lists objects of the camera's day anew.
+// replace lists objects of the camera's day again.
 func (l *lab) replace(part int, change func(i int, r *wire.Record)) {
 	l.Helper()
 	var all []wire.Record
@@ -108,7 +108,7 @@ func (l *lab) confirmed(r *Collector) []string {
 	return keys
 }
 
-// change writes the only removal anew, as others do.
+// change rewrites the only removal, as other processes do.
 func (l *lab) change(r *Collector, to func(*wire.Removal)) {
 	l.Helper()
 	all, err := r.batches(l.Context())
@@ -254,7 +254,7 @@ func TestExpireWaitsForTheSameSegments(t *testing.T) {
 func TestExpireWaitsForNothingElse(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*wire.MirrorEntry)
-		// has are the objects, by number, that the partner has, of which 0 is retracted, 1 superseded and 2 expired.
+		// has are the objects, by number, that the partner has; 0 is retracted, 1 superseded and 2 expired.
 		has   []int
 		waits bool
 	}{
@@ -297,7 +297,7 @@ func TestExpireWaitsForNothingElse(t *testing.T) {
 	}
 }
 
-// An object that somebody purged is removed, even if the rest of its day is due to expire and waits for a partner.
+// A purged object is removed even if the rest of its day is due to expire and waits for a partner.
 func TestPurgeOfDayThatWaits(t *testing.T) {
 	l := newLab(t)
 	l.fill()
@@ -360,7 +360,8 @@ func TestPurgeIsAskedOfPartnerWithNothing(t *testing.T) {
 	l.want("removals after that", l.waiting(r), 0)
 }
 
-// A duplicate whose bytes somebody takes out of its pack is asked of nobody: partners are given the original.
+// No partner is asked to purge a duplicate whose bytes are taken out of its pack: partners are given the
+// original.
 func TestPurgeOfDuplicateIsAskedOfNobody(t *testing.T) {
 	l := newLab(t)
 	l.fill()
@@ -396,7 +397,7 @@ func TestPartnersHoldNotForEver(t *testing.T) {
 	}
 	l.has("madrigal", 6)
 	l.partners["madrigal"] = pushed(1000 * time.Hour)
-	l.pass(r, now.Add(31*time.Minute)) // eiscat's time is over, madrigal's that of the Instrument
+	l.pass(r, now.Add(31*time.Minute)) // eiscat's time is over, madrigal's is the Instrument's
 	l.want("owed to madrigal", l.states(camera), whole)
 	l.pass(r, now.Add(60*time.Minute))
 	if is := l.states(camera); is[wire.StatePurged] != 6 {

@@ -45,7 +45,7 @@ func (d *remover) remove(ctx context.Context, p *plan) error {
 			}
 			continue
 		}
-		if other != (wire.Digest{}) { // what else lies under the key stays
+		if other != (wire.Digest{}) { // other bytes under the key stay
 			d.spare(d.instrument, key, p.own[key], other)
 			continue
 		}

@@ -31,7 +31,7 @@ type disk struct {
 
 func newDisk(t *testing.T) *disk {
 	t.Helper()
-	_, dir := testenv.DiskOf(t, 256<<20) // nobody else writes there
+	_, dir := testenv.DiskOf(t, 256<<20) // no other process writes there
 	d := &disk{t: t, filler: filepath.Join(dir, "filler")}
 	var err error
 	if d.Budget, err = diskbudget.New(dir, 100<<20, func(err error) { t.Error(err) }); err != nil {
@@ -135,7 +135,8 @@ func TestExpireForSpace(t *testing.T) {
 	l.want("and messages may go", d.State().Messages, true)
 }
 
-// A day of which a partner has everything expires where the disk budget is nearly used up, and none of which something is nowhere else.
+// A day whose objects a partner all has expires when the disk budget is nearly used up; a day with bytes that are nowhere else does
+// not.
 func TestExpireMirroredForSpace(t *testing.T) {
 	digest := func(m *wire.MirrorEntry) { m.Verify = wire.MirrorVerifyDigest }
 	prunes := func(m *wire.MirrorEntry) { m.Prune = wire.MirrorPruneWhenExpired }

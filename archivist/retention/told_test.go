@@ -14,7 +14,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// told checks that readers find of the day what its manifests say.
+// told checks that readers find the day as its manifests list it.
 func (l *lab) told(what string) {
 	l.Helper()
 	r := l.collector()
@@ -75,8 +75,8 @@ func TestKeptBySize(t *testing.T) {
 	l.want("the camera's states", l.states(camera), map[wire.State]int{wire.StateCurrent: 7})
 }
 
-// A day of which changes were stored is removed, whatever its Instrument keeps by then: the
-// changes say for good that it was purged.
+// A day whose changes were stored is removed, whatever its Instrument keeps by then: the changes
+// say for good that it was purged.
 func TestBegunIsDone(t *testing.T) {
 	l := newLab(t)
 	l.fill()
@@ -99,7 +99,7 @@ func TestBegunIsDone(t *testing.T) {
 	l.gone()
 }
 
-// Files that somebody left among the changes of a day do not keep it from expiring.
+// Foreign files among the changes of a day do not keep it from expiring.
 func TestForeignAmongChanges(t *testing.T) {
 	l := newLab(t)
 	l.fill()
@@ -149,8 +149,8 @@ func TestStuck(t *testing.T) {
 	l.gone()
 }
 
-// Before the registry is read, or the ledger's closing is known, nothing begins and
-// nothing goes on, and it is looked again soon.
+// Before the registry is read, or before it is known up to which day the ledger is closed, nothing
+// begins and nothing continues, and it is tried again soon.
 func TestNothingIsKnownYet(t *testing.T) {
 	l := newLab(t)
 	l.fill()

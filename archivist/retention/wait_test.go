@@ -39,7 +39,7 @@ func (l *lab) purge(r *Collector) wire.Record {
 	return first
 }
 
-// A pack of which something would be lost stays until that is mended.
+// A pack whose removal would lose something stays until that is mended.
 func TestWaits(t *testing.T) {
 	l := newLab(t)
 	wait := func(r *Collector, reason string) {

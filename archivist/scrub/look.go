@@ -14,15 +14,15 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// look decides about an object that somebody found damaged: it is read again, where
-// its manifest says now that it lies.
+// look decides about an object that was reported as damaged: it is read again, at the place that
+// its manifest names now.
 func (s *Scrub) look(ctx context.Context, d wire.Damage) error {
 	if isManifest(d) {
 		return s.lookAtManifest(ctx, d)
 	}
 	r, listed, err := s.listed(ctx, d)
 	if errors.Is(err, wire.ErrMalformed) {
-		return nil // nobody can say where it lies; it stays as it is known
+		return nil // it is unknown where it is; the report stays as it is
 	}
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func (s *Scrub) look(ctx context.Context, d wire.Damage) error {
 	return s.findings.confirm(ctx, is)
 }
 
-// isManifest says whether a damage is that of a file of a manifest.
+// isManifest says whether a damage is damage of a file of a manifest.
 func isManifest(d wire.Damage) bool {
 	_, err := wire.ParseManifestKey(d.ID)
 	return err == nil

@@ -27,8 +27,7 @@ const (
 	DefaultRate = 1 << 20
 	// DefaultInterval is between the beginnings of two passes, where one takes less.
 	DefaultInterval = 7 * 24 * time.Hour
-	// DefaultAgain is how often what is damaged is looked at again: somebody may have
-	// repaired it.
+	// DefaultAgain is how often damaged objects are read again: they may have been repaired.
 	DefaultAgain = time.Hour
 	// requestCost is what an object counts beside its bytes: the store is busy with a
 	// request for as long as with so many of them, about.
@@ -78,9 +77,8 @@ func New(cfg Config) *Scrub {
 	return &Scrub{cfg: cfg, pace: newPace(cfg.Rate)}
 }
 
-// Run reads until ctx ends or the lease is lost. Whatever else fails is logged,
-// counted and tried again: the archive goes on without its scrub. Errors: ctx's and
-// stream.ErrLeaseLost.
+// Run reads until ctx ends or the lease is lost. Any other failure is logged, counted and retried:
+// the archive works without its scrub. Errors: ctx's and stream.ErrLeaseLost.
 func (s *Scrub) Run(ctx context.Context) error {
 	for {
 		err := s.once(ctx)
@@ -169,7 +167,7 @@ func (s *Scrub) nextPass(ctx context.Context) error {
 	return s.saveAndReport(ctx)
 }
 
-// pass goes on with a pass to its end.
+// pass continues a pass to its end.
 func (s *Scrub) pass(ctx context.Context) error {
 	from := s.cursor
 	for instrument, err := range manifest.Instruments(ctx, s.cfg.Store, s.cfg.Site) {
@@ -247,7 +245,7 @@ func (s *Scrub) unreadableDay(ctx context.Context, instrument string, day wire.D
 	}
 	start, err := day.Start()
 	if err != nil {
-		return nil // nobody listed it
+		return nil // it is not listed
 	}
 	for _, key := range bad {
 		d := wire.DamageOf(instrument, wire.Record{ID: key, Key: key, ReceivedAt: start}, wire.DamageDamaged, s.cfg.Pod, time.Now())

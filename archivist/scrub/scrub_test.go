@@ -313,7 +313,7 @@ func (l *lab) claim(file string) {
 	}
 }
 
-// A pass goes on where the last incarnation left it.
+// A pass continues where the last incarnation left it.
 func TestCursor(t *testing.T) {
 	l := newLab(t)
 	first, second := l.object(noon, "first"), l.object(noon.Add(time.Second), "second")
@@ -338,7 +338,7 @@ func TestCursor(t *testing.T) {
 }
 
 // TestScrubStatus: the status bucket says when the whole archive was last read, and since when it is read again; it still
-// does when another archivist goes on.
+// does when another archivist continues.
 func TestScrubStatus(t *testing.T) {
 	l := newLab(t)
 	r := l.object(noon, "whole")

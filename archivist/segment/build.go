@@ -31,8 +31,8 @@ type built struct {
 	// from and to are the least and greatest receive time of its datagrams.
 	from, to   time.Time
 	duplicates int
-	// readMessages of the range came from the stream, duplicates and what nobody can read
-	// included, with so many datagrams as their headers say.
+	// readMessages of the range came from the stream, including duplicates and unreadable messages,
+	// with so many datagrams as their headers say.
 	readMessages, readDatagrams uint64
 	// published is what the channel remembers with them.
 	published *published
@@ -89,9 +89,9 @@ func (c *Cutter) build(ctx context.Context, ch *channel, planned wire.SegmentRan
 
 func digestOf(h hash.Hash) wire.Digest { return wire.Digest(h.Sum(nil)) }
 
-// copyMessages writes the datagrams of a range. A message whose ce-id was there
-// before, in this segment or an earlier one, is a duplicate: published anew after JetStream
-// had forgotten the first.
+// copyMessages writes the datagrams of a range. A message whose ce-id was there before, in this
+// segment or an earlier one, is a duplicate: published again after JetStream had forgotten the
+// first.
 func (c *Cutter) copyMessages(ctx context.Context, ch *channel, b *built, packets *pcapng.Writer) error {
 	return c.eachMessage(ctx, ch, b.segment, false, func(m stream.Message) error {
 		datagrams, _, _ := announced(m)
@@ -180,8 +180,8 @@ func (b *built) add(d wire.Datagram) {
 	b.observer.Add(d.Payload, d.ReceivedAt)
 }
 
-// notice describes the segment by what it holds alone, and what the instrument declares
-// of that, so that it is the same whoever cuts it.
+// notice describes the segment by its contents alone, and by what the instrument declares of them,
+// so that it is the same whichever archivist cuts it.
 func (b *built) notice(site, instrument, key string, day wire.Day, lateAfter time.Duration) wire.Notice {
 	received := b.to
 	if start, err := day.Start(); err == nil { // a clock that jumped must not move it to another day's manifest
@@ -191,7 +191,7 @@ func (b *built) notice(site, instrument, key string, day wire.Day, lateAfter tim
 	segment := b.segment
 	from, to, source := b.from, b.to, wire.TimeSourceReceived
 	if first, last, ok := b.observer.Span(); ok {
-		// Each datagram was judged by its own receipt, of which that of the segment is the last.
+		// Each datagram was judged by its own receipt time; the segment's is the last of them.
 		least, greatest := wire.BelievedObserved(received)
 		from, to, source = clamp(first, least, greatest), clamp(last, least, greatest), wire.TimeSourcePayload
 	}

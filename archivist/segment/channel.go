@@ -38,7 +38,7 @@ type channel struct {
 	open *span
 }
 
-// newChannel returns a channel of which nothing is known; its cell is that of its cursor.
+// newChannel returns a channel in its initial state; its cell is the cell of its cursor.
 func newChannel(key channelKey, cell *stream.Cell) *channel {
 	return &channel{channelKey: key, cell: cell, published: publishedOf(&wire.SegmentCursor{})}
 }

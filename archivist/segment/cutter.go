@@ -274,8 +274,8 @@ func channelOf(subject string) (channelKey, error) {
 	return channelKey{instrument, name}, nil
 }
 
-// refuse logs a message with datagrams that will be in no segment because nobody
-// can read them. They are counted with the range that holds the message.
+// refuse logs a message whose datagrams will be in no segment because it cannot be read. They are
+// counted with the range that holds the message.
 func (c *Cutter) refuse(m stream.Message, datagrams uint64, err error) {
 	c.cfg.Log.Error("datagrams of a telemetry message will be in no segment", "cause", wire.CauseUndecodable, "datagrams", datagrams,
 		"subject", m.Subject, "sequence", m.Sequence, "id", m.Header.Get(wire.HeaderID), "error", err)

@@ -28,10 +28,10 @@ const (
 	requestMessages = "messages"
 )
 
-// insist asks JetStream for something, again and again as long as it refuses, as it does when it is full or a stream
-// has no leader: were that the end of the cutter, it would be the end of all that works under the lease, of what makes
-// space as well. A refused request changed nothing. Errors: stream.ErrLeaseLost, stream.ErrConflict, those of ctx, and
-// an answer that never came, after which nobody knows.
+// insist repeats a request to JetStream for as long as JetStream refuses it, as it does when it is full or a stream
+// has no leader. If a refusal ended the cutter, it would also end all other work under the lease, including the work
+// that makes space. A refused request changed nothing. Errors: stream.ErrLeaseLost, stream.ErrConflict, those of ctx,
+// and a missing answer, after which the outcome is unknown.
 func (c *Cutter) insist(ctx context.Context, request, of, name string, ask func() error) error {
 	for {
 		if err := c.cfg.Lease.Check(); err != nil {
@@ -50,9 +50,8 @@ func (c *Cutter) insist(ctx context.Context, request, of, name string, ask func(
 	}
 }
 
-// refused says whether JetStream answered that it does not do it now, or that
-// nobody is there to do it. Another writer's entry is no such answer: whoever
-// meets it is fenced.
+// refused says whether JetStream answered that it does not do it now, or that no server is there to
+// do it. Another writer's entry is no such answer: a cutter that meets it is fenced.
 func refused(err error) bool {
 	if errors.Is(err, stream.ErrConflict) {
 		return false

@@ -90,8 +90,8 @@ func (l *lab) publish(incarnation string, number uint64) {
 	publish(l.t, l.js, wire.PublicationID("pool-0", incarnation, number), samples()[0])
 }
 
-// A message that was deleted from the middle of a planned range is counted as lost, and
-// the cut goes on.
+// A message that was deleted from the middle of a planned range is counted as lost, and the cut
+// continues.
 func TestDeletedFromTheMiddle(t *testing.T) {
 	l := newLab(t)
 	for i := range uint64(10) {
@@ -133,7 +133,7 @@ func TestDeletedFromTheMiddle(t *testing.T) {
 	}
 }
 
-// A range of which less came than the stream's leader has is not settled.
+// A range with fewer messages than the stream's leader has is not settled.
 func TestLessThanPlanned(t *testing.T) {
 	l := newLab(t)
 	for i := range uint64(10) {
@@ -163,7 +163,7 @@ func TestDuplicateedAcrossSegments(t *testing.T) {
 	}
 	l.publish("one", 2) // of the group of 1 and 3, and refused for a while
 	l.publish("one", 3)
-	l.publish("two", 1) // another incarnation counts anew
+	l.publish("two", 1) // another incarnation restarts its count
 	l.archived(7)
 	var held uint64
 	for _, s := range l.segments() {
@@ -339,8 +339,8 @@ func (l *lab) bytes(key string) []byte {
 	return data
 }
 
-// If a day's manifest cannot be read, segments are counted without it: those in the bucket, and those of which
-// the changes say that they were purged.
+// If a day's manifest cannot be read, segments are counted without it: those in the bucket, and those that the
+// changes list as purged.
 func TestUnreadableManifest(t *testing.T) {
 	l := newLab(t)
 	for i := range uint64(3) {
@@ -388,8 +388,8 @@ func TestUnreadableManifest(t *testing.T) {
 	}
 }
 
-// Whatever order a committer's groups come in, and whatever comes again, each number is new
-// exactly once.
+// In whatever order a committer's groups come, and whatever is repeated, each number is new exactly
+// once.
 func TestPublishedOnce(t *testing.T) {
 	const groups, seed = 12, 7
 	random := rand.New(rand.NewPCG(seed, seed))
@@ -456,7 +456,7 @@ func TestPublishedIsBounded(t *testing.T) {
 func TestPublishedByManyGateways(t *testing.T) {
 	const apart = 99_999 // numbers between two of the channel
 	p := publishedOf(&wire.SegmentCursor{})
-	name := strings.Repeat("p", 60) // a pod's is at most that of its host
+	name := strings.Repeat("p", 60) // a pod's is at most its host's
 	live := func(pod int, incarnation string, at time.Time) {
 		for i := range uint64(2 * keepNumbers) {
 			p.isDuplicate(publication(fmt.Sprint(name, pod), incarnation, 1+i*apart, at))

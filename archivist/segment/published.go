@@ -41,7 +41,7 @@ type published struct {
 
 // numbers are those of an incarnation's publications that were seen.
 type numbers struct {
-	// floor: all up to it were seen, or never will be; 0 says nothing of number 0.
+	// floor: all up to it were seen, or never will be; 0 implies nothing about number 0.
 	floor uint64
 	// above are the highest that were seen, ascending.
 	above []uint64
@@ -86,8 +86,8 @@ func (p *published) save(c *wire.SegmentCursor) {
 	}
 }
 
-// isDuplicate says whether a message was seen before, and remembers it. A message without an
-// id cannot be told from others.
+// isDuplicate says whether a message was seen before, and remembers it. A message without an id
+// cannot be distinguished from others.
 func (p *published) isDuplicate(m stream.Message) bool {
 	id := m.Header.Get(wire.HeaderID)
 	if id == "" {

@@ -152,8 +152,8 @@ func await(t *testing.T, what string, done <-chan error, holds func() bool) {
 	})
 }
 
-// While JetStream refuses to write a cursor or the ledger the cutter waits, and
-// goes on as if nothing had been.
+// While JetStream refuses to write a cursor or the ledger the cutter waits, and then continues as
+// if nothing had happened.
 func TestRefusedRequests(t *testing.T) {
 	server, minio := testenv.NATS(t, testenv.NATSOptions{}), testenv.SharedMinIO(t, testenv.MinIOOptions{})
 	for request, bucket := range map[string]string{requestCursor: wire.CursorBucket(site), requestLedger: wire.LedgerBucket(site)} {
@@ -214,7 +214,7 @@ func TestFenced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, first := range []bool{true, false} { // of nobody's entry, and of our own
+	for _, first := range []bool{true, false} { // without an entry, and with our own
 		if !first {
 			if err := c.loadCursor(t.Context(), ch); err != nil {
 				t.Fatal(err)

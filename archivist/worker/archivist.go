@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package worker is what the archivist that works does: it holds
-// the lease and writes manifests and their index, cuts segments, sweeps the bucket,
-// trims the streams and forwards copies. When it dies another goes on where it stopped.
+// Package worker is what the archivist that works does: it holds the lease and writes manifests and
+// their index, cuts segments, sweeps the bucket, trims the streams and forwards copies. When it
+// dies another continues where it stopped.
 package worker
 
 import (
@@ -28,8 +28,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Limits of an instrument that the registry does not know (any more). Its objects are
-// remembered for the window, so that later ones can be told to repeat them once it is known.
+// Limits of an instrument that the registry does not know (any more). Its objects are remembered
+// for the window, so that later ones can be recognized as duplicates once it is known.
 const (
 	DefaultSegmentAge   = 10 * time.Minute
 	DefaultSegmentSize  = 64 << 20
@@ -45,8 +45,8 @@ const (
 	defaultMemory        = 32 << 20
 
 	releaseTimeout = 3 * time.Second
-	// registryWait is how long an archivist waits for the Site's registry before it asks for
-	// the lease: what is to be retracted is refused while nobody knows of legal hold.
+	// registryWait is how long an archivist waits for the Site's registry before it asks for the
+	// lease: retractions are refused while legal hold is unknown.
 	registryWait, registryLook = 10 * time.Second, 50 * time.Millisecond
 	// After a failure others get the chance first, for a pause that grows.
 	firstPause = time.Second
@@ -67,9 +67,9 @@ type Config struct {
 	// that the registry does not know.
 	Settings func(instrument string) (wire.InstrumentEntry, bool)
 
-	// Unread says whether the registry's entry of an instrument cannot be read, so that
-	// Settings and Declared go by an older one: nobody knows whether the instrument is under
-	// legal hold, and it counts as held. Optional: all can be read.
+	// Unread says whether the registry's entry of an instrument cannot be read, so that Settings
+	// and Declared go by an older one: it is unknown whether the instrument is under legal hold,
+	// and it counts as held. Optional: all can be read.
 	Unread func(instrument string) bool
 
 	// Declared returns the entries of all instruments of the registry, and false
@@ -96,10 +96,9 @@ type Config struct {
 	// stay in the streams (72 hours), and TrimInterval how often they are
 	// trimmed (a minute).
 	ObservationRetention, NoticeRetention, TrimInterval time.Duration
-	// RemoveInterval is how often bytes are looked for that are to be removed,
-	// ExpireInterval how often days are that are not kept any longer, and RemoveGrace how
-	// long what lies beside them may be read where it was: see keeping.Config for the
-	// defaults.
+	// RemoveInterval is how often the archivist looks for bytes to be removed, ExpireInterval how
+	// often it looks for days that are not kept any longer, and RemoveGrace how long objects that
+	// share a pack with them may be read at their old places: see keeping.Config for the defaults.
 	RemoveInterval, ExpireInterval, RemoveGrace time.Duration
 	// Compaction of closed days: see compact.Config for the defaults.
 	CompactInterval, CompactAfter, CompactGrace time.Duration

@@ -329,8 +329,8 @@ func TestSweepFinishesDuplicates(t *testing.T) {
 	l.await("the orphan is listed as an object of its own", func() bool { return len(l.keys(camera, wire.StateCurrent)) == 2 })
 	want(t, "listed", sorted(first.Key, orphan.Key), l.keys(camera, wire.StateCurrent))
 	want(t, "IDs", sorted(first.ID, wire.OrphanID(orphan)), l.ids(camera, wire.StateCurrent))
-	// JetStream is new to this archive: what its manifests list is announced anew, the
-	// removal too, and that a second time would be a duplicate. The orphan is announced once.
+	// JetStream is new to this archive: all that its manifests list is announced again, the removal
+	// too, which a second time would be a duplicate. The orphan is announced once.
 	notices := func() uint64 { return l.state(wire.NoticeStream(l.site)).Msgs }
 	l.await("all is announced anew", func() bool { return notices() >= 4 })
 	want(t, "notices", 4, notices())

@@ -29,8 +29,8 @@ func (r *reads) Get(ctx context.Context, key string, part objectstore.Range) (io
 	return r.Store.Get(ctx, key, part)
 }
 
-// Whoever takes a day back asks for each of its objects: what is asked for at once is
-// looked for at once, and what is said twice of one object counts in its order.
+// A user who retracts a day asks for each of its objects: requests that come together are looked up
+// together, and two requests for one object count in their order.
 func TestDayRetracted(t *testing.T) {
 	l := start(t).site(t, "hub")
 	const objects = 60

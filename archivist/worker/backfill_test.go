@@ -49,9 +49,9 @@ func backfilled(t *testing.T, g prometheus.Gatherer, instrument string) float64 
 	return 0
 }
 
-// A segment whose newest sample was observed longer ago than cadence.lateAfter is backfill:
-// its manifest and its notice say so, on the subject of such notices, also once the stream
-// was made anew. One that holds anything newer is not.
+// A segment whose newest sample was observed longer ago than cadence.lateAfter is backfill: its
+// manifest and its notice say so, on the subject of such notices, also after the stream was
+// recreated. One that holds anything newer is not.
 func TestBackfill(t *testing.T) {
 	l := start(t).site(t, "thule")
 	csv := wire.ChannelEntry{Name: "x", Datagrams: channel, Payload: wire.PayloadEntry{Type: wire.PayloadCSV, Separator: ","},

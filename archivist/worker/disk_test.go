@@ -20,7 +20,7 @@ import (
 // stay, and the archived data stays whole.
 func TestTrimForDisk(t *testing.T) {
 	l := start(t).site(t, "thule")
-	_, dir := testenv.DiskOf(t, 256<<20) // nobody else writes there
+	_, dir := testenv.DiskOf(t, 256<<20) // no other process writes there
 	budget, err := diskbudget.New(dir, 64<<20, func(err error) { t.Error(err) })
 	if err != nil {
 		t.Fatal(err)

@@ -38,12 +38,12 @@ func TestDuplicateThatOutlivesItsOriginal(t *testing.T) {
 	want(t, "duplicates", sorted(again.Key), l.keys(camera, wire.StateDuplicate))
 }
 
-// Nothing is a duplicate while nobody knows whether equal objects of its instrument are real: because
-// the registry does not know the instrument, or may not be the current one. Objects that are listed
-// meanwhile are originals of those that come later.
+// Nothing is a duplicate while it is unknown whether equal objects of its instrument are real:
+// because the registry does not know the instrument, or may not be the current one. Objects that are
+// listed meanwhile are originals of those that come later.
 func TestDuplicateWithoutRegistry(t *testing.T) {
 	l := start(t).site(t, "thule")
-	l.settings["old"] = l.settings[camera] // nobody knows whether it says so still
+	l.settings["old"] = l.settings[camera] // it is unknown whether it still says so
 	const unknown = "unknown"
 	var live, asked atomic.Bool
 	cfg := l.config("a")
@@ -121,7 +121,7 @@ func TestOrphanKeepsItsBytes(t *testing.T) {
 	orphan := l.ids(camera, wire.StateCurrent)[0]
 	stop()
 
-	l.putObject(camera, object{now, "frame"}) // somebody restored it
+	l.putObject(camera, object{now, "frame"}) // a user restored it
 	cfg := l.config("b")
 	stop = l.run(cfg)
 	const swept = "substorm_sweep_complete_timestamp_seconds"
@@ -134,8 +134,8 @@ func TestOrphanKeepsItsBytes(t *testing.T) {
 	l.intact(orphan)
 }
 
-// A duplicate whose original is purged before its part closes is an object of its own: the
-// bytes that somebody purged are one object's.
+// A duplicate whose original is purged before its part closes is an object of its own: the purge
+// covers the bytes of one object.
 func TestPurgeOfWhatWasJustRepeated(t *testing.T) {
 	l := start(t).site(t, "hub")
 	now := time.Now().UTC()
@@ -172,7 +172,7 @@ func TestDuplicateOfWhatIsDueToExpire(t *testing.T) {
 	first := l.send(camera, noon, "frame")
 	stop := l.run(l.config("a"))
 	l.await("the first is listed", func() bool { return len(l.listed(camera)) == 1 })
-	l.removeDay(camera, wire.DayOf(noon)) // it waits: nobody knows the registry
+	l.removeDay(camera, wire.DayOf(noon)) // it waits: the registry is unknown
 	again := l.send(camera, time.Now().UTC(), "frame")
 	l.await("the second is listed", func() bool { return len(l.listed(camera)) == 2 })
 	stop()
@@ -286,7 +286,7 @@ func (l *lab) putPart(instrument string, day wire.Day, number int, records ...wi
 	l.put(wire.ManifestPartKey(l.site, instrument, day, number), data)
 }
 
-// An original that somebody found damaged is read before anything is removed for it. If its bytes
+// An original that was reported as damaged is read before anything is removed for it. If its bytes
 // are wrong, its duplicates stay, also those that are listed as a duplicate; if they are right all
 // the same, duplicates are removed as ever.
 func TestDuplicateOfWhatIsDamaged(t *testing.T) {

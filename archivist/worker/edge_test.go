@@ -122,7 +122,7 @@ func TestNewerFormat(t *testing.T) {
 	}
 }
 
-// Nonsense is counted and logged, and everything else goes on.
+// Nonsense is counted and logged, and everything else continues.
 func TestNonsense(t *testing.T) {
 	l := start(t).site(t, "thule")
 	now := time.Now()
@@ -247,7 +247,7 @@ func TestTrim(t *testing.T) {
 	}
 	l.await("what is archived before the open message is trimmed", func() bool { return state(wire.ObservationStream(l.site)).FirstSeq == 21 })
 	l.await("the rest is archived", func() bool { return len(l.datagrams(mag)) == 40 })
-	time.Sleep(time.Until(state(wire.ObservationStream(l.site)).LastTime.Add(cfg.ObservationRetention))) // that of all is over
+	time.Sleep(time.Until(state(wire.ObservationStream(l.site)).LastTime.Add(cfg.ObservationRetention))) // the retention of all is over
 	// A trim measures the lag as it begins. When one has measured the second message, one that began after the retention has ended.
 	for i := range 2 {
 		l.telemetry("open", now, 1)
@@ -416,8 +416,8 @@ func (s stuckStore) List(ctx context.Context, prefix, after string) iter.Seq2[ob
 	}
 }
 
-// An archivist that is told to stop while it works on a batch of notices closes
-// what it has and passes nothing over.
+// An archivist that is stopped while it works on a batch of notices closes what it has and passes
+// nothing over.
 func TestStopInTheMiddleOfABatch(t *testing.T) {
 	l := start(t).site(t, "thule")
 	now := time.Now()

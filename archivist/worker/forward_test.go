@@ -64,7 +64,7 @@ func (l *lab) forwardConfig(gateway string) Config {
 	return cfg
 }
 
-// forwardStatus is what the Site is told of a copy.
+// forwardStatus is the status of a copy as reported to the Site.
 func (l *lab) forwardStatus(instrument string) wire.ForwardStatus {
 	l.t.Helper()
 	kv, err := l.js.KeyValue(l.t.Context(), wire.StatusBucket(l.site))
@@ -113,9 +113,9 @@ func (l *lab) announceAtOnce(notices []wire.Notice) {
 	<-l.js.PublishAsyncComplete()
 }
 
-// A copy is byte for byte what came, in its order, whatever the framing, with the
-// old server away for a while, hanging for a while, and the lease passing on. All
-// that while the archive goes on.
+// A copy is byte for byte what came, in its order, whatever the framing, with the old server away
+// for a while, hanging for a while, and the lease passing on. The archive continues to work all
+// that while.
 func TestForwardedObjects(t *testing.T) {
 	l := start(t).site(t, "thule")
 	l.lastingLease()
@@ -292,7 +292,7 @@ func TestForwardLosesTheStream(t *testing.T) {
 	l.await("the copy is forgotten", func() bool { return l.forwardStatus(camera).Address == "" })
 }
 
-// Each datagram is one packet, in order; while nobody listens they wait.
+// Each datagram is one packet, in order; while no server listens they wait.
 func TestForwardedDatagrams(t *testing.T) {
 	l := start(t).site(t, "thule")
 	l.lastingLease()

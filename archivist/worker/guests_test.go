@@ -209,8 +209,8 @@ func TestGuestsChange(t *testing.T) {
 	}
 }
 
-// An object that was restored and retracted again at its origin between two runs of a mirror is retracted again here, with the time that it has
-// there, and not by a request that follows the first retraction, or where somebody here had retracted it.
+// An object that was restored and retracted again at its origin between two runs of a mirror is retracted again here, with the time that it
+// has there, and not by a request that follows the first retraction, nor if a user of this Site had retracted it.
 func TestGuestRetractedAgain(t *testing.T) {
 	l := start(t).site(t, "hub")
 	l.withGuest()

@@ -14,7 +14,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// inPlace stores an object where somebody else keeps it, without a word of ours.
+// inPlace stores an object in a place that others manage, without metadata of ours.
 func (l *lab) inPlace(key, body string, at time.Time) wire.Notice {
 	l.t.Helper()
 	if err := l.store.Put(l.t.Context(), key, strings.NewReader(body), int64(len(body)), objectstore.PutOptions{}); err != nil {
@@ -25,9 +25,9 @@ func (l *lab) inPlace(key, body string, at time.Time) wire.Notice {
 		ReceivedAt: at.UTC(), TimeSource: wire.TimeSourceReceived, Gateway: wire.ImportWriter, Incarnation: "run-1"}}
 }
 
-// An imported tree is listed where it lies, each object once however often it is
-// announced, and nothing of it is ever removed: not a duplicate in it, not what it
-// duplicates, and not what a gateway receives that equals something in it.
+// An imported tree is listed in place, each object once however often it is announced, and nothing
+// of it is ever removed: not a duplicate in it, not what it duplicates, and not what a gateway
+// receives that equals something in it.
 func TestImportedTree(t *testing.T) {
 	l := start(t).site(t, "thule")
 	now := time.Now()
@@ -47,7 +47,7 @@ func TestImportedTree(t *testing.T) {
 	l.await("all are listed", func() bool { return len(l.listed(camera)) == 1+len(tree) })
 	stop()
 	if err := l.js.DeleteStream(t.Context(), wire.NoticeStream(l.site)); err != nil {
-		t.Fatal(err) // so that it takes the same notices anew
+		t.Fatal(err) // so that it takes the same notices again
 	}
 	nextEpoch()
 	testenv.CreateSite(t, l.js, l.site)

@@ -88,7 +88,8 @@ func (l *lab) index(instrument string) wire.IndexEntry {
 	return entry
 }
 
-// Readers of a new Site need not wait until the first parts are closed: an empty archive is told of as such, and what is announced at once.
+// Readers of a new Site need not wait until the first parts are closed: an empty archive is reported as such, and announced objects are
+// reported at once.
 func TestIndexOfNewSite(t *testing.T) {
 	l := start(t).site(t, "thule")
 	l.indexBucket()
@@ -145,7 +146,7 @@ func TestIndex(t *testing.T) {
 	})
 	l.await("the closed day is in a root", func() bool { return l.index(camera).Root > 0 })
 
-	// Versions of one name, the first of which is of another day.
+	// Versions of one name; the first is of another day.
 	named := func(version int, at time.Time) wire.Notice {
 		n := l.notice(mag, object{at, fmt.Sprint("version ", version)})
 		n.ID = wire.NamedKey(l.site, mag, "latest.txt", version)
@@ -212,7 +213,7 @@ func TestIndex(t *testing.T) {
 		})
 	}
 
-	// Lost, and made anew.
+	// Lost, and recreated.
 	if err := l.js.DeleteKeyValue(t.Context(), wire.IndexBucket(l.site)); err != nil {
 		t.Fatal(err)
 	}

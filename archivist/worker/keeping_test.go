@@ -118,8 +118,8 @@ func counted(t *testing.T, g prometheus.Gatherer, name, label string) float64 {
 	return -1 // it may come yet
 }
 
-// Objects are hidden, shown again, and taken out for good, wherever they lie; what
-// lies beside them stays.
+// Objects are hidden, shown again, and removed for good, wherever they are stored; objects in the
+// same pack stay.
 func TestRetract(t *testing.T) {
 	l := start(t).site(t, "hub")
 	cfg := l.keeper("a")
@@ -234,7 +234,7 @@ func (l *lab) refused(instrument string) map[string]wire.RefusedChange {
 	return status.Changes
 }
 
-// Legal hold stops what was asked for, what was begun, and what nobody can say is free.
+// Legal hold stops what was asked for, what was begun, and what is not known to be free.
 func TestLegalHold(t *testing.T) {
 	l := start(t).site(t, "hub")
 	now := time.Now().UTC()
@@ -250,7 +250,7 @@ func TestLegalHold(t *testing.T) {
 	l.await("it is retracted", func() bool { return l.is(restored.ID, wire.StateRetracted) })
 	l.ask(restored, wire.StateCurrent, "it was the night")
 	l.await("it is restored", func() bool { return l.is(restored.ID, wire.StateCurrent) })
-	restored.Record = l.record(restored.ID) // with restoredAt, as whoever reads the manifest has it
+	restored.Record = l.record(restored.ID) // with restoredAt, as readers of the manifest have it
 	l.ask(first, wire.StatePurged, "before the hold")
 	l.await("it is purged", func() bool { return l.is(first.ID, wire.StatePurged) && len(l.removals()) == 1 })
 	l.hold(camera, true)
@@ -399,8 +399,8 @@ func (l *lab) purgeAndDie(m *mortality, died <-chan struct{}) {
 	l.intact(members[1].ID, members[2].ID)
 }
 
-// A removal is asked of mirrors when it is written. The day is another one than before for whoever looked at it until then, whenever
-// an archivist died.
+// Mirrors are asked for a removal once it is written. Readers that looked at the day until then find it changed, whenever an archivist
+// died.
 func TestPurgedDayChangesAfterKill(t *testing.T) {
 	l := start(t).site(t, "hub")
 	n := l.send(camera, time.Now().UTC(), "one")
@@ -437,8 +437,7 @@ func TestPurgedDayChangesAfterKill(t *testing.T) {
 	stop()
 }
 
-// announcedPurges are the objects of which notices say that they are purged, each as often
-// as one does.
+// announcedPurges are the objects that notices announce as purged, each once per notice.
 func (l *lab) announcedPurges() []string {
 	l.t.Helper()
 	var ids []string

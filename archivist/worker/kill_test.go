@@ -28,7 +28,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 		// The cutter: a planned cut, and a finished one.
 		{`^write segment\.`, 1}, {`^put o/`, 1}, {`^publish .*pcapng$`, 1}, {`^write segment\.`, 2},
 		{`^write ` + mag + `\..*\.stored`, 1}, {`^write ` + mag + `\..*\.stored`, 2},
-		// The same for telemetry that nobody can read, and that names no channel.
+		// The same for telemetry that cannot be read, and that names no channel.
 		{`^write segment\.noise\.`, 1}, {`^write segment\.noise\.`, 2}, {`^write noise\..*\.stored`, 1},
 		{`^write segment\..*\._unknown`, 1}, {`^write segment\..*\._unknown`, 2}, {`^write _unknown\..*\.stored`, 1},
 		// The sweep.
@@ -50,7 +50,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 	}
 }
 
-// unreadable publishes a message of so many datagrams that nobody can read.
+// unreadable publishes a message of so many datagrams that cannot be read.
 func (l *lab) unreadable(subject string, at time.Time, datagrams int) {
 	l.t.Helper()
 	publishRaw(l.t, l, subject, []byte{0xff, 0xff}, map[string]string{wire.HeaderTime: wire.FormatTime(at), wire.HeaderFormat: "1",

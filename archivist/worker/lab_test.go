@@ -269,7 +269,7 @@ func (l *lab) stored(instrument string) []string {
 func (l *lab) datagrams(instrument string) []uint64 {
 	l.t.Helper()
 	segments := l.listed(instrument)
-	slices.SortFunc(segments, func(a, b wire.Record) int { // the epochs of a stream that was made anew ascend
+	slices.SortFunc(segments, func(a, b wire.Record) int { // the epochs of a recreated stream ascend
 		return cmp.Or(strings.Compare(a.Segment.Epoch, b.Segment.Epoch), cmp.Compare(a.Segment.First, b.Segment.First))
 	})
 	var numbers []uint64

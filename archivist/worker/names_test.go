@@ -58,7 +58,7 @@ func (l *lab) kv(bucket string) jetstream.KeyValue {
 	return kv
 }
 
-// loseNames deletes the bucket of names and makes it anew, as who restores JetStream does.
+// loseNames deletes the bucket of names and recreates it, as a user who restores JetStream does.
 func (l *lab) loseNames() {
 	l.t.Helper()
 	bucket := wire.NamesBucket(l.site)
@@ -105,8 +105,8 @@ func (l *lab) gateway() *names.Names {
 	return names.New(names.Config{Site: l.site, JetStream: l.js, Logger: slog.New(slog.DiscardHandler)})
 }
 
-// Names that were lost are made anew from what the archive lists, and nobody takes one
-// before: also those of objects that were purged, and of what is in no manifest yet.
+// Names that were lost are rebuilt from what the archive lists, and no object takes one before:
+// also those of objects that were purged, and of objects that are in no manifest yet.
 func TestNamesMadeAnew(t *testing.T) {
 	l := start(t).site(t, "thule")
 	now := time.Now().UTC()
@@ -196,7 +196,7 @@ func (l *lab) claims(of ...string) []wire.NameClaim {
 	return claims
 }
 
-// marked are claims of which all versions are announced: gateways mark that later.
+// marked are claims whose versions are all announced: gateways mark that later.
 func marked(claims []wire.NameClaim) []wire.NameClaim {
 	for _, c := range claims {
 		for i := range c.Versions {

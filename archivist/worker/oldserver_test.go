@@ -71,7 +71,7 @@ func (s *oldServer) serve(conn net.Conn) {
 	s.got = append(s.got, data...)
 }
 
-// down is away: nobody listens.
+// down stops the server: no process listens.
 func (s *oldServer) down() {
 	s.listener.Close()
 	s.serving.Wait()

@@ -79,8 +79,8 @@ func idsOf(members ...wire.Notice) []string {
 	return ids
 }
 
-// A pack that was stored and never announced, or of which some members were, is
-// found; what is no pack harms nobody.
+// A pack that was stored and never announced, or whose members were announced only in part, is
+// found; an object that is no pack does no harm.
 func TestSweepFindsMembers(t *testing.T) {
 	l := start(t).site(t, "hub")
 	now := time.Now().UTC()
@@ -198,8 +198,8 @@ func TestMembersFromSpools(t *testing.T) {
 	l.await("the ledger counts the duplicates", func() bool { return l.ledger(camera, wire.DayOf(now), wire.StepDuplicates).Objects == 3 })
 }
 
-// An object that was received once and lies in a pack whose store call failed too late, and in one that came out of the spool, is listed once and
-// counted once, whichever is listed first, and also where equal objects are real.
+// An object that was received once and is in a pack whose store call failed too late, and in one that came out of the spool, is listed once
+// and counted once, whichever is listed first, and also if equal objects are real.
 func TestStoredAgain(t *testing.T) {
 	for name, window := range map[string]time.Duration{"with a repeat window": time.Hour, "where equal objects are real": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -232,8 +232,8 @@ func TestStoredAgain(t *testing.T) {
 	}
 }
 
-// A pack of an old day that came out of a spool today, and of which nothing was announced,
-// is found when the whole bucket is swept.
+// A pack of an old day that came out of a spool today, and that was not announced, is found when
+// the whole bucket is swept.
 func TestSweepFindsOldDays(t *testing.T) {
 	l := start(t).site(t, "hub")
 	now := time.Now().UTC()

@@ -40,8 +40,8 @@ func (l *lab) paths(instrument string) []string {
 	return all
 }
 
-// Objects of a day that have the same path are told apart, by whichever incarnation of
-// the writer; those of another day, and duplicates, do not count.
+// Objects of a day that have the same path get distinct numbers, from whichever incarnation of the
+// writer; those of another day, and duplicates, do not count.
 func TestPathsThatClash(t *testing.T) {
 	l := start(t).site(t, "thule")
 	l.settings[camera] = wire.InstrumentEntry{Station: "rank", Naming: "{year}/{month}/{day}/{station}-{digest:8}.fits.gz", RepeatWindowMillis: 1000}

@@ -83,7 +83,7 @@ func (l *lab) lose(prefix string) {
 	}
 }
 
-// rebuild makes the manifests anew, and returns what differed.
+// rebuild rebuilds the manifests, and returns what differed.
 func (l *lab) rebuild() []bucket.Difference {
 	l.t.Helper()
 	found, err := bucket.Scan(l.t.Context(), bucket.Config{Store: l.store, Site: l.site, ScratchDir: l.t.TempDir(),
@@ -156,9 +156,9 @@ func (l *lab) tell() {
 	}
 }
 
-// Manifests that are lost are made anew from the bucket alone, record by record as
-// they were: raw objects, members of packs, segments, versions, duplicates, given paths,
-// what was retracted, and what was imported in place.
+// Manifests that are lost are rebuilt from the bucket alone, record by record as they were: raw
+// objects, members of packs, segments, versions, duplicates, given paths, retracted objects, and
+// objects imported in place.
 func TestRebuild(t *testing.T) {
 	l := start(t).site(t, "thule")
 	const numbered, sonde = "numbered-1", "sonde"
@@ -260,7 +260,7 @@ func TestRebuild(t *testing.T) {
 	l.rebuild()
 	want(t, "the lines of an older archive", before, l.everything())
 
-	// The archive goes on: nothing is announced anew, and what comes is listed once.
+	// The archive continues: nothing is announced again, and new objects are listed once.
 	_, was, err := stream.Epoch(t.Context(), l.js, wire.NoticeStream(l.site))
 	if err != nil {
 		t.Fatal(err)
@@ -350,8 +350,8 @@ func TestRebuildOfParts(t *testing.T) {
 	want(t, "differences of a second time", map[bucket.DifferenceKind]int{bucket.Missing: 1}, kinds)
 }
 
-// A rebuild under a running archivist: it goes on, and makes the index anew when it is
-// told that the index does not know all.
+// A rebuild under a running archivist: the archivist continues, and rebuilds the index when it is
+// notified that the index does not know all.
 func TestRebuildUnderAnArchivist(t *testing.T) {
 	l := start(t).site(t, "thule")
 	kv := l.indexBucket()

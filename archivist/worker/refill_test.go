@@ -17,8 +17,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// recreateNotices deletes the notice stream by hand, and makes it anew as the
-// operator does.
+// recreateNotices deletes the notice stream by hand, and recreates it as the operator does.
 func (l *lab) recreateNotices(change func(*jetstream.StreamConfig)) {
 	l.t.Helper()
 	if err := l.js.DeleteStream(l.t.Context(), wire.NoticeStream(l.site)); err != nil {
@@ -99,8 +98,8 @@ func (l *lab) refilled() bool {
 	return err == nil && cursor.Epoch == epoch && cursor.Done
 }
 
-// announceMany announces objects of three instruments that nobody looks for, mixed
-// and out of order, and returns their notices by receive time.
+// announceMany announces objects of three instruments that no test looks for, mixed and out of
+// order, and returns their notices by receive time.
 func (l *lab) announceMany(from time.Time, count int) []wire.Notice {
 	l.t.Helper()
 	var all []wire.Notice
@@ -133,8 +132,8 @@ func (l *lab) awaitListed(count int) {
 	})
 }
 
-// A notice stream that somebody deleted is refilled: with all that was announced
-// within the retention, once, in the order of receipt, and with nothing else.
+// A notice stream that was deleted is refilled: with all that was announced within the retention,
+// once, in the order of receipt, and with nothing else.
 func TestRefill(t *testing.T) {
 	l := start(t).site(t, "thule")
 	now := time.Now().UTC()
@@ -167,7 +166,7 @@ func TestRefill(t *testing.T) {
 	want(t, "announced anew, in order", expected, ids(got[1:]))
 	want(t, "counter", float64(len(expected)), gathered(t, cfg.Metrics.(prometheus.Gatherer), "substorm_notices_refilled_total"))
 
-	// Whoever comes next does nothing of the kind, and nothing is listed twice.
+	// The next archivist does nothing of the kind, and nothing is listed twice.
 	stop()
 	cfg = l.config("b")
 	l.run(cfg)
@@ -244,7 +243,7 @@ func TestRefillGoesOn(t *testing.T) {
 }
 
 // The cursors are lost, and the notice stream is not: nothing is announced a second time, also by an archivist that
-// goes on for one that was stopped before it came to the end; of what the stream lacks all is announced.
+// continues for one that was stopped before it came to the end; all that the stream lacks is announced.
 func TestRefillOfAStreamThatStands(t *testing.T) {
 	l := start(t).site(t, "hub")
 	l.recreateNotices(func(c *jetstream.StreamConfig) { c.Duplicates = 100 * time.Millisecond })

@@ -14,8 +14,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// A request waits for an archivist, which decides about each; what makes no sense, or
-// claims a deed that the archivist has not decided, changes nothing and stops nobody.
+// A request waits for an archivist, which decides about each; a request that makes no sense, or
+// that claims a decision that the archivist has not made, changes nothing and stops nothing.
 func TestRequestsAreDecided(t *testing.T) {
 	l := start(t).site(t, "hub")
 	now := time.Now().UTC()
@@ -134,7 +134,7 @@ func TestNoticeOfAnothersObject(t *testing.T) {
 	packed := l.putPack(1, sent{mag, object{now, "restricted too"}})[0]
 	l.announce(packed)
 	elsewhere := wire.Notice{Site: l.site, Instrument: camera, Record: packed.Record}
-	elsewhere.ID = wire.MemberID(packed.Key, packed.Offset+512) // an ID that is not that of the place
+	elsewhere.ID = wire.MemberID(packed.Key, packed.Offset+512) // an ID that does not match the place
 	l.announce(elsewhere)
 	own := l.send(camera, now.Add(time.Millisecond), "own")
 	l.run(l.keeper("a"))
@@ -147,8 +147,8 @@ func TestNoticeOfAnothersObject(t *testing.T) {
 	want(t, "of the other", 2, len(l.listed(mag)))
 }
 
-// answered has a request that lies in another stream, as the payload of a datagram may, sent by JetStream to the subject
-// of requests: as its answer to somebody who may only read.
+// answered has a request that is in another stream, as the payload of a datagram may be, sent by JetStream to the
+// subject of requests: as its answer to a client that may only read.
 func (l *lab) answered(instrument string, q wire.ArchiveRequest) {
 	l.t.Helper()
 	data, err := wire.Encode(q)
@@ -245,8 +245,8 @@ func TestDecisionOutlivesTheArchivist(t *testing.T) {
 	l.await("nothing waits", func() bool { return l.cursor(wire.NoticeCursorKey).Undecided == 0 })
 }
 
-// A subscriber that is told that an older version of a name was retracted is also told that it was not the current one,
-// even if the newer version came after it was retracted.
+// A subscriber that is notified that an older version of a name was retracted is also notified that it was not the
+// current one, even if the newer version came after it was retracted.
 func TestOlderVersionsRetracted(t *testing.T) {
 	l := start(t).site(t, "hub")
 	now := time.Now().UTC()

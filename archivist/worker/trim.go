@@ -177,10 +177,9 @@ func (t *trimmer) makeSpaceOnDisk(ctx context.Context, s jetstream.Stream, archi
 	return nil
 }
 
-// purge removes what lies before limit: of our own messages what is archived, of
-// a leaf's all but the newest. That one bears the leaf's sequence, which says to
-// a server that lost its index from where to source on: without it everything
-// that the leaf still holds would come a second time.
+// purge removes messages before limit: our own messages up to what is archived, and of a leaf's all
+// but the newest. That one bears the leaf's sequence, from which a server that lost its index
+// continues to source: without it everything that the leaf still holds would come a second time.
 func (t *trimmer) purge(ctx context.Context, s jetstream.Stream, info *jetstream.StreamInfo, reason string, limit, archived uint64) error {
 	cuts, err := t.cuts(ctx, info, limit, archived)
 	if err != nil || len(cuts) == 0 {
@@ -211,8 +210,8 @@ type cut struct {
 	limit    uint64
 }
 
-// sourcedSubjects are those of the leaf's own messages in our stream. Messages that the leaf sent under our subjects
-// are removed along with what lies before them.
+// sourcedSubjects are the subjects of the leaf's own messages in our stream. Messages that the leaf sent under our
+// subjects are removed together with the messages before them.
 func sourcedSubjects(s *jetstream.StreamSource) []string {
 	if len(s.SubjectTransforms) == 0 {
 		return []string{s.FilterSubject}
@@ -220,8 +219,8 @@ func sourcedSubjects(s *jetstream.StreamSource) []string {
 	return []string{s.SubjectTransforms[0].Destination}
 }
 
-// cuts returns what may go: first up to where everything may, which is quick, and
-// then those of which more may.
+// cuts returns what may go: first the limit up to which every subject may go, which is quick, and
+// then the subjects that may go further.
 func (t *trimmer) cuts(ctx context.Context, info *jetstream.StreamInfo, limit, archived uint64) ([]cut, error) {
 	var of []cut
 	for _, subjects := range t.subjects {

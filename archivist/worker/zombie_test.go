@@ -19,9 +19,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// pause stops a process at its first manifest part, as SIGSTOP does: the part's
-// request has left the lease's check behind and not yet reached the store, and
-// nothing else of the process goes on either.
+// pause stops a process at its first manifest part, as SIGSTOP does: the part's request has left
+// the lease's check behind and not yet reached the store, and nothing else of the process continues
+// either.
 type pause struct {
 	paused  chan struct{} // closed at the pause
 	goOn    chan struct{} // closed to go on
@@ -33,7 +33,7 @@ func newPause() *pause {
 	return &pause{paused: make(chan struct{}), goOn: make(chan struct{}), arrived: make(chan struct{})}
 }
 
-// gate holds whoever comes while the process is paused.
+// gate holds callers while the process is paused.
 func (p *pause) gate() {
 	select {
 	case <-p.paused:
@@ -116,9 +116,8 @@ func (s beforeFirstPart) Put(ctx context.Context, key string, body io.ReadSeeker
 	return s.Store.Put(ctx, key, body, size, opts)
 }
 
-// An archivist that was stopped while a part was on its way, and goes on after
-// another took over, harms nothing: neither when its part comes after the other's
-// nor when it comes just before it.
+// An archivist that was stopped while a part was on its way, and continues after another took over,
+// does no harm: neither when its part comes after the other's nor when it comes just before it.
 func TestStoppedArchivist(t *testing.T) {
 	s := start(t)
 	for name, late := range map[string]bool{"late": true, "early": false} {

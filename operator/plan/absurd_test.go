@@ -37,10 +37,10 @@ var (
 	seed         = flag.Uint64("seed", 1, "what its random choices begin with")
 )
 
-// TestAbsurdPlans: what the API server takes can be planned, however absurd: of each kind that there is a CRD of, objects with
-// values at and beyond each bound, with values of each field that nobody means, and with many of these at once, unions of two
-// members among them. Each is planned in the surroundings of a golden test. No planner panics; each condition that is False
-// says what is wrong, and where; and the API server takes the status.
+// TestAbsurdPlans: everything that the API server accepts can be planned, however absurd: for each kind with a CRD, objects with values at
+// and beyond each bound, with unintended values of each field, and with many of these at once, unions of two members among them. Each is
+// planned in the surroundings of a golden test. No planner panics; each condition that is False says what is wrong, and where; and the API
+// server accepts the status.
 func TestAbsurdPlans(t *testing.T) {
 	server := testenv.Kubernetes(t)
 	cfg := rest.CopyConfig(server.Config)
@@ -122,7 +122,7 @@ type absurdity struct {
 	tried, taken int
 }
 
-// combined is a good object of which some fields have other values, some are gone, and some are those of other objects.
+// combined is a good object in which some fields have other values, some are removed, and some are copied from other objects.
 func (a *absurdity) combined() map[string]any {
 	object := copied(a.hosts[a.random.IntN(len(a.hosts))])
 	for range 1 + a.random.IntN(5) {
@@ -212,8 +212,8 @@ func (a *absurdity) shown() string { return fieldNamed(a.t, reflect.TypeFor[plan
 
 var namesSomething = regexp.MustCompile(`"[^"]+"|\b(spec|status)\.[a-z]|[a-z0-9]-[a-z0-9]|[A-Z]+_[a-z]|://|[0-9]|\b(pod|stream|instrument|archivist|feed server|StatefulSet|Deployment|durables|JetStream|Site|Feed|pool)`)
 
-// explains checks what a status says: a condition that is False tells what is wrong, and of which object or field. A message
-// that is already in the surroundings is not checked: others said it, in a golden test's own words.
+// explains checks the messages of a status: a condition that is False states what is wrong, and of which object or field. A message that is
+// already in the surroundings is not checked: it comes from other objects, in a golden test's own words.
 func (a *absurdity) explains(status map[string]any, name string, object map[string]any, surroundings string) {
 	var conditions []metav1.Condition
 	if err := json.Unmarshal(encoded(status["conditions"]), &conditions); err != nil || len(conditions) == 0 {

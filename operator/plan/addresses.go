@@ -69,7 +69,7 @@ func (v InstrumentView) listenerAccepted(name string) finding.Finding {
 	}
 }
 
-// stands says whether gateways are told of a listener.
+// stands returns whether a listener is in the entry that gateways read.
 func (v InstrumentView) stands(name string) bool {
 	return v.Entry != nil && slices.ContainsFunc(v.Entry.Listeners, func(l wire.ListenerEntry) bool { return l.Name == name })
 }

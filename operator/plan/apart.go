@@ -13,8 +13,8 @@ import (
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
-// A receipt with acknowledge Replicated says that the object is in the spools of two pods on different nodes. Pods that
-// share a node have nobody to copy to: a pool that such an Instrument sends to never has two pods on one node.
+// A receipt with acknowledge Replicated says that the object is in the spools of two pods on different nodes. Pods that share a node have
+// no peer to copy to: a pool that such an Instrument sends to never has two pods on one node.
 
 // ReplicatedOn is the pool whose pods an Instrument has kept on nodes of their own, or "".
 // Reasons for which it is not programmed for now (a missing Secret, a Site that is not

@@ -36,9 +36,9 @@ func FeedServerReplicas(server *v1alpha1.FeedServer) int32 {
 
 // Scaling is what the number of a pool's pods follows from, beside its spec, its Site and what its pods report.
 type Scaling struct {
-	// Loop is what the operator's own loop asks for; nil where it does not run, or has not begun.
+	// Loop is what the operator's own loop requests; nil if it does not run, or has not begun.
 	Loop *Loop `json:"loop,omitempty"`
-	// Ceiling is what the cluster can give (surge/ceiling); nil: nobody has asked.
+	// Ceiling is what the cluster can give (surge/ceiling); nil: it was not determined.
 	Ceiling *autoscale.Count `json:"ceiling,omitempty"`
 }
 
@@ -58,7 +58,7 @@ type poolScale struct {
 	replicas, most int32
 	// spec has no driver where the number of pods is fixed.
 	spec *v1alpha1.Autoscaling
-	// has is how many pods the workload is to have as of now.
+	// has is how many pods the workload currently specifies.
 	has int32
 	Scaling
 }
@@ -115,7 +115,7 @@ func (p poolScale) ceiling() autoscale.Count {
 	return *p.Ceiling
 }
 
-// setConditions says whether the loop knows the load, and whether the ceiling is in the way of somebody.
+// setConditions reports whether the loop knows the load, and whether the ceiling limits the number of pods.
 func (p poolScale) setConditions(c *finding.Conditions) {
 	if f, found := p.active(); found {
 		c.Set(v1alpha1.ConditionScalingActive, f)

@@ -69,7 +69,7 @@ func (v InstrumentView) maxSkew() time.Duration {
 	return 2 * time.Second // an Instrument of before spec.clock
 }
 
-// timesAreDoubted: the last object that told a time told one that is not believed.
+// timesAreDoubted: the last object with a time had one that is not believed.
 func timesAreDoubted(v InstrumentView) (finding.Finding, bool) {
 	c := v.Clock
 	if c == nil || c.BelievedAt != nil {

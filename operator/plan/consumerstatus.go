@@ -38,10 +38,9 @@ type ConsumerFigures struct {
 // KeepingUp say it: what is worst of several is shown.
 var badness = []string{v1alpha1.ReasonIdle, v1alpha1.ReasonFlowing, v1alpha1.ReasonSlow, v1alpha1.ReasonOverrun}
 
-// MergeConsumer sums up what pods said of a consumer. Their counts stay, also those of a pod
-// that is gone, for as long as its report is kept. A report says how the consumer does now if
-// it is not older than three intervals, or if it is older and its pod, which reports what
-// changes, goes on reporting about itself.
+// MergeConsumer sums up the pods' reports of a consumer. Their counts stay, also those of a pod that is gone, for as long as its report is
+// kept. A report describes the consumer's present state if it is not older than three intervals, or if it is older and its pod, which
+// reports changes only, still reports about itself.
 func MergeConsumer(reports []observed.ConsumerReport, servers []observed.FeedServerReport, now time.Time) ConsumerFigures {
 	sum := ConsumerFigures{State: v1alpha1.ReasonIdle, LagBytes: new(int64), Bytes: new(int64), Dropped: map[string]int64{}}
 	for _, r := range reports {
@@ -72,7 +71,7 @@ func (sum *ConsumerFigures) count(r observed.ConsumerReport) {
 	}
 }
 
-// known joins two figures; nil where one of them is not known.
+// known joins two figures; nil if one of them is not known.
 func known[T int64 | uint64](a *int64, b *T, join func(a, b int64) int64) *int64 {
 	if a == nil || b == nil {
 		return nil
@@ -97,20 +96,19 @@ type ConsumerView struct {
 	// Site of its Feed; nil where the Feed does not exist.
 	Site *v1alpha1.Site
 	Bus  observed.Bus
-	// Entry that stands in the registry; nil where there is none.
+	// Entry is the entry in the registry; nil if there is none.
 	Entry *wire.ConsumerEntry
 	// Failed is what kept its Secret from being written.
 	Failed *finding.Finding
-	// Durables is what was found of them, and of the stream that is filled for it;
-	// nil where nobody has looked since they were planned.
+	// Durables is what was found of them, and of the stream that is filled for it; nil if they were not checked since they were planned.
 	Durables *finding.Finding
-	// Server is the FeedServer whose address it is told; nil where the Site has none.
+	// Server is the FeedServer whose address it gets; nil if the Site has none.
 	Server *v1alpha1.FeedServer
 	// Servers are the reports of all feed servers of the Site.
 	Servers []observed.FeedServerReport
 	Reports []observed.ConsumerReport
 	URL     string
-	// Credentials are those in its Secret; nil where there are none.
+	// Credentials are those in its Secret; nil if there are none.
 	Credentials *bus.Credentials
 }
 
@@ -140,7 +138,7 @@ func ConsumerStatus(v ConsumerView) (v1alpha1.FeedConsumerStatus, time.Duration)
 	return status, finding.Soonest(patienceEnds, wait, v.Credentials.RenewsIn(v.Now), observed.FiguresEvery)
 }
 
-// figures fills in what was measured. While nobody reports, the last figures stay.
+// figures fills in what was measured. While no pod reports, the last figures stay.
 func (v ConsumerView) figures(status *v1alpha1.FeedConsumerStatus, sum ConsumerFigures) {
 	if len(v.Reports) == 0 || !v.Bus.Up || len(freshServers(v.Servers, v.Now)) == 0 {
 		was := &v.Consumer.Status

@@ -49,7 +49,7 @@ func archiveIsDamaged(v InstrumentView) (finding.Finding, bool) {
 // maxDaysNamed is how many days without a manifest a message names.
 const maxDaysNamed = 4
 
-// missingManifests says of which days the store has no manifest, and returns the other damages.
+// missingManifests reports the days for which the store has no manifest, and returns the other damages.
 func missingManifests(confirmed []wire.Damage) (says string, others []wire.Damage) {
 	var days []string
 	for _, d := range confirmed {

@@ -32,11 +32,11 @@ type Disk struct {
 	Messages   bool `json:"messages"`
 	NoReceipts bool `json:"noReceipts"`
 
-	// Unwritten is why the embedded NATS server stores nothing; empty where it does.
+	// Unwritten is why the embedded NATS server stores nothing; empty if it does.
 	Unwritten string `json:"unwritten,omitempty"`
 }
 
-// disk says what the Site takes of the disk; nil where nobody measured it.
+// disk returns how much of the disk the Site uses; nil if it was not measured.
 func (v SiteView) disk() *v1alpha1.DiskState {
 	d := v.Disk
 	if d == nil || !d.Measured {
@@ -51,7 +51,7 @@ func (v SiteView) disk() *v1alpha1.DiskState {
 		ReproducibleBytes: rounded(d.Reproducible)}
 }
 
-// spaceLeft says whether the disk budget lasts; false where there is none.
+// spaceLeft returns whether the disk budget lasts; false if there is no budget.
 func (v SiteView) spaceLeft() (finding.Finding, bool) {
 	d := v.Disk
 	if d == nil {

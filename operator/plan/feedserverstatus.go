@@ -119,7 +119,7 @@ func FeedServerStatus(v FeedServerView) (v1alpha1.FeedServerStatus, time.Duratio
 	return status, finding.Soonest(patienceEnds, v.Credentials.RenewsIn(v.Now), observed.FiguresEvery)
 }
 
-// figures fills in what the pods report. While nobody reads reports, the last figures stay.
+// figures fills in what the pods report. While reports are not read, the last figures stay.
 func (v FeedServerView) figures(status *v1alpha1.FeedServerStatus) {
 	if !v.Bus.Up {
 		was := &v.Server.Status

@@ -17,7 +17,7 @@ import (
 // FeedFigures is what was counted in a Feed's streams.
 type FeedFigures struct {
 	Messages int64 `json:"messages"`
-	// Bytes is nil where the Feed is a selection, EstimatedBytes where it is none.
+	// Bytes is nil if the Feed is a selection, EstimatedBytes if it is none.
 	Bytes          *int64                 `json:"bytes,omitempty"`
 	EstimatedBytes *int64                 `json:"estimatedBytes,omitempty"`
 	First          *v1alpha1.FeedPosition `json:"first,omitempty"`
@@ -32,11 +32,11 @@ type FeedView struct {
 	Site    *v1alpha1.Site
 	Verdict accept.FeedVerdict
 	Bus     observed.Bus
-	// Entry that stands in the registry; nil where there is none.
+	// Entry is the entry in the registry; nil if there is none.
 	Entry *wire.FeedEntry
-	// Stream is what was found of the Feed's own one; nil where nobody has looked.
+	// Stream is what was found of the Feed's own one; nil if it was not checked.
 	Stream *accept.StreamFound
-	// Figures are nil where nobody has counted yet.
+	// Figures are nil if the messages were not counted yet.
 	Figures *FeedFigures
 	// Consumers of the Feed, and the lag of those that are reported of.
 	Consumers map[string]time.Duration
@@ -61,7 +61,7 @@ func FeedStatus(v FeedView) (v1alpha1.FeedStatus, time.Duration) {
 		InstrumentCount: new(int32(len(v.Verdict.Instruments))), ConsumerCount: new(int32(len(v.Consumers))), Slowest: v.slowest(),
 		MessageCount: was.MessageCount, Bytes: was.Bytes, EstimatedBytes: was.EstimatedBytes, First: was.First, Last: was.Last, MessagesPerMinute: was.MessagesPerMinute,
 	}
-	status.Streams = was.Streams // without the Site nobody removes them
+	status.Streams = was.Streams // they cannot be removed without the Site
 	if v.Site != nil {
 		status.Streams = bus.StreamsOf(v.Site, v.Feed)
 	}

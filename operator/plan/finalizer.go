@@ -27,7 +27,7 @@ const (
 type Deletion struct {
 	// Finalizer says whether it has one. One that is being deleted is gone without.
 	Finalizer bool `json:"finalizer,omitempty"`
-	// Held is why it is not gone yet; nil where nothing keeps it, or it goes within moments.
+	// Held is why it is not gone yet; nil if nothing keeps it, or it goes within moments.
 	Held *finding.Finding `json:"held,omitempty"`
 	// Left is what the deletion gave up and leaves behind; empty: nothing.
 	Left string `json:"left,omitempty"`
@@ -102,8 +102,8 @@ type FeedDeletionView struct {
 	// Site is nil where it does not exist.
 	Site *v1alpha1.Site
 	Bus  observed.Bus
-	// Removed is what was found of the Feed's own stream since the Feed is being deleted:
-	// True where there is none any more. Nil where nobody has looked.
+	// Removed is what was found of the Feed's own stream since the Feed is being deleted: True if there is none any more, nil if it was not
+	// checked.
 	Removed *finding.Finding
 }
 
@@ -140,7 +140,7 @@ func (v FeedDeletionView) stream() string {
 	return wire.FeedStream(v.Site.Spec.Code, v.Feed.Name)
 }
 
-// leftWithoutSite: nobody knows how to reach the servers that hold the stream, if there is one.
+// leftWithoutSite: without the Site it is not known how to reach the servers that hold the stream, if there is one.
 func (v FeedDeletionView) leftWithoutSite() string {
 	if len(v.Feed.Status.Streams) == 0 {
 		return ""
@@ -158,7 +158,7 @@ func FeedDeletionStatus(v FeedDeletionView, d Deletion) v1alpha1.FeedStatus {
 	return status
 }
 
-// withHeld returns conditions with that of a deletion that waits, or without it.
+// withHeld returns conditions with the condition of a held deletion, or without it.
 func withHeld(now time.Time, o metav1.Object, was []metav1.Condition, d Deletion) []metav1.Condition {
 	c := finding.Conditions{Now: now, Generation: o.GetGeneration(), Old: was}
 	for _, old := range was {
@@ -181,14 +181,13 @@ type SiteDeletionView struct {
 	Feeds    []v1alpha1.Feed
 	Accepted finding.Finding
 	Bus      observed.Bus
-	// Doomed are the streams of Feeds that are gone which JetStream has not removed yet, as
-	// their Feeds asked; nil where nobody has looked since JetStream was reached.
+	// Doomed are the streams of deleted Feeds that JetStream has not removed yet, as their Feeds asked; nil if this was not checked since
+	// JetStream was reached.
 	Doomed []string
 }
 
-// SiteDeletion plans a Site's finalizer: it is kept while Feeds with deletionPolicy Delete, or
-// their streams, exist, since nobody reaches its JetStream without it; when the Site is
-// deleted, for as long as the limit is.
+// SiteDeletion plans a Site's finalizer: it is kept while Feeds with deletionPolicy Delete, or their streams, exist, since its JetStream
+// cannot be reached without it; when the Site is deleted, for as long as the limit is.
 func SiteDeletion(v SiteDeletionView) Deletion {
 	var feeds, stay, streams []string
 	for i := range v.Feeds {

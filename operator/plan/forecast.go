@@ -9,7 +9,7 @@ import (
 	"github.com/substorm/substorm/operator/surge"
 )
 
-// ForecastSurge is what status.surge of a Site would be, were these signals told in calm.
+// ForecastSurge returns what status.surge of a Site would be if these signals arrived in calm.
 func ForecastSurge(site *v1alpha1.Site, signals surge.Signals, now time.Time) *v1alpha1.SurgeStatus {
 	return forecast(site, signals, surge.State{}, now)
 }

@@ -39,8 +39,8 @@ type GatewayView struct {
 	Secrets   workload.Secrets
 	// Image is what the operator has gateways run.
 	Image string
-	// Replicated are the Instruments that keep the pool's pods on nodes of their own, by name,
-	// see ReplicatedOn; nobody knows them while Judged is false.
+	// Replicated are the Instruments that keep the pool's pods on nodes of their own, by name, see ReplicatedOn; they are not known while
+	// Judged is false.
 	Replicated []string
 	Judged     bool
 
@@ -54,7 +54,7 @@ type GatewayView struct {
 	Bus         observed.Bus
 	Reports     []observed.GatewayReport
 	Registry    observed.RegistryState
-	// Credentials are those of the pool's user; nil where there are none of ours.
+	// Credentials are those of the pool's user; nil if there are none of ours.
 	Credentials *bus.Credentials
 }
 
@@ -249,8 +249,7 @@ func readySince(pod *corev1.Pod) time.Time {
 	return time.Time{}
 }
 
-// inUse returns the datapath of the pods, empty where they differ, and the
-// oldest registry revision that a ready pod runs.
+// inUse returns the datapath of the pods, empty if they differ, and the oldest registry revision that a ready pod runs.
 func (v GatewayView) inUse() (v1alpha1.Datapath, int64) {
 	var datapaths []v1alpha1.Datapath
 	var revisions []int64

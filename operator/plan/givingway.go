@@ -12,7 +12,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/observed"
 )
 
-// givesWay: pods answer some of their clients 503, because others go first. While nobody reads reports, what was found stands.
+// givesWay: pods answer some of their clients 503, because others have priority. While reports are not read, the earlier condition stays.
 func (v FeedServerView) givesWay() (finding.Finding, bool) {
 	if !v.Bus.Up {
 		was := finding.Condition(v.Server.Status.Conditions, v1alpha1.ConditionGivingWay)

@@ -32,7 +32,7 @@ type mirrorWorld struct {
 	Asked map[string]askedRun `json:"asked"`
 }
 
-// askedRun is what somebody asks of a run.
+// askedRun is a request for a run.
 type askedRun struct {
 	From       time.Time `json:"from"`
 	To         time.Time `json:"to"`
@@ -49,7 +49,7 @@ type mirrorsPlanned struct {
 	Forgotten     map[string][]string          `json:"forgotten,omitempty"`
 	// Halts by partner: what its objects must hold whatever else is amiss.
 	Halts map[string][]workload.Object `json:"halts,omitempty"`
-	// ManualRuns are the Jobs of those that somebody asked for, or why there is none.
+	// ManualRuns are the Jobs of requested runs, or why there is none.
 	ManualRuns map[string]any `json:"manualRuns,omitempty"`
 }
 
@@ -131,7 +131,7 @@ func (w world) planMirrors(t *testing.T, out *planned, in *entries.Input, accept
 	}
 }
 
-// manualRun is the Job of a run that somebody asks for, of the template of what runs as a rule.
+// manualRun is the Job of a requested run, made from the template of the regular runs.
 func (w world) manualRun(t *testing.T, m *v1alpha1.MirrorPartner, asked askedRun, objects []workload.Object) any {
 	t.Helper()
 	job, err := workload.ManualMirrorJob(m, podTemplateOf(t, objects), workload.ManualRun{From: asked.From, To: asked.To, VerifyOnly: asked.VerifyOnly, Force: asked.Force})
@@ -141,7 +141,7 @@ func (w world) manualRun(t *testing.T, m *v1alpha1.MirrorPartner, asked askedRun
 	return job
 }
 
-// podTemplateOf is that of the CronJob or Deployment among objects, as the API server has it.
+// podTemplateOf returns the template of the CronJob or Deployment among objects, as the API server has it.
 func podTemplateOf(t *testing.T, objects []workload.Object) *corev1.PodTemplateSpec {
 	t.Helper()
 	for _, o := range objects {

@@ -66,7 +66,7 @@ type world struct {
 	// Refused is what the API server said of the StatefulSet of a pool that it refused.
 	Refused map[string]string `json:"refused"`
 
-	// Unjudged are the Sites whose Instruments nobody has judged yet.
+	// Unjudged are the Sites whose Instruments were not judged yet.
 	Unjudged []string `json:"unjudged"`
 
 	// By Site.
@@ -98,7 +98,7 @@ type world struct {
 	Expiries map[string]*wire.ExpiryStatus `json:"expiries"`
 	// Pullers are what readers that pull said, by Site and reader.
 	Pullers map[string]map[string]wire.PullerStatus `json:"pullers"`
-	// Weather is what sources of space weather told, by Site.
+	// Weather is what sources of space weather reported, by Site.
 	Weather map[string]*plan.Weather `json:"weather"`
 	// Scrubs are what archivists reported of reading the archive, by Site.
 	Scrubs map[string]*wire.ScrubStatus `json:"scrubs"`

@@ -24,7 +24,7 @@ type InstrumentView struct {
 	Now        time.Time
 	Instrument *v1alpha1.Instrument
 	Verdict    accept.Verdict
-	// Entry that stands in the registry; nil where there is none.
+	// Entry is the entry in the registry; nil if there is none.
 	Entry    *wire.InstrumentEntry
 	Bus      observed.Bus
 	Gateways []observed.GatewayReport
@@ -81,8 +81,7 @@ func InstrumentStatus(v InstrumentView) (v1alpha1.InstrumentStatus, time.Duratio
 	}, finding.Soonest(wait, silent, patienceEnds, observed.InstrumentFiguresEvery)
 }
 
-// PoolName is who receives: the verdict's, or, while something is absent, that of
-// the entry which stands.
+// PoolName is the pool that receives: the verdict's, or, while something is absent, the pool of the current entry.
 func (v InstrumentView) PoolName() string {
 	if v.Verdict.Gateway == "" && v.Entry != nil {
 		return v.Entry.Gateway
@@ -210,8 +209,7 @@ func (v InstrumentView) dataFlowing() (finding.Finding, time.Duration) {
 	return f, finding.Soonest(v.absentIn(), v.overdueFrom().Sub(v.Now)+time.Millisecond)
 }
 
-// absentIn is when nobody knows any more whether data arrives; 0 while a gateway reports:
-// whoever hears the reports notices the first silence.
+// absentIn is after how long it is no longer known whether data arrives; 0 while a gateway reports: the reports show the first silence.
 func (v InstrumentView) absentIn() time.Duration {
 	alive, latest := observed.Fresh(v.Gateways, v.PoolName(), v.Now)
 	switch {
@@ -283,8 +281,7 @@ func itIsNotTheTime(v InstrumentView) (finding.Finding, bool) {
 	return finding.Bad(v1alpha1.ReasonNotObserving, "no data is due: spec.cadence.observes says when it is"), schedule.Rests(v.Now, v.overdueFrom(), v.due())
 }
 
-// reportsWereReadLately: a short absence of the operator or of JetStream says
-// nothing about an instrument.
+// reportsWereReadLately: a short absence of the operator or of JetStream is no sign of an instrument's state.
 func reportsWereReadLately(v InstrumentView) (finding.Finding, bool) {
 	was := finding.Condition(v.Instrument.Status.Conditions, v1alpha1.ConditionDataFlowing)
 	if v.Bus.Up || was == nil || v.Now.Sub(v.Bus.Since) > observed.ReportAge+observed.ReportGrace {
@@ -353,14 +350,14 @@ func dataIsOverdue(v InstrumentView) (finding.Finding, bool) {
 		last.UTC().Format(time.RFC3339), v.Instrument.Spec.Cadence.Interval.Duration)), v.Now.After(v.overdueFrom())
 }
 
-// acknowledgeIsLimited: a gateway that reports has nobody to copy its spool to.
+// acknowledgeIsLimited: a gateway that reports has no peer to copy its spool to.
 func acknowledgeIsLimited(v InstrumentView) (finding.Finding, bool) {
 	if v.Instrument.Spec.Acknowledge != v1alpha1.AcknowledgeReplicated || !v.Bus.Up {
 		was := finding.Condition(v.Instrument.Status.Conditions, v1alpha1.ConditionAcknowledgeLimited)
 		if was == nil || v.Instrument.Spec.Acknowledge != v1alpha1.AcknowledgeReplicated {
 			return finding.Finding{}, false
 		}
-		return finding.From(was), true // nobody can say otherwise
+		return finding.From(was), true // no report contradicts it
 	}
 	alive, _ := observed.Fresh(v.Gateways, v.PoolName(), v.Now)
 	var alone []string
@@ -382,8 +379,7 @@ func rounded(t time.Time) *metav1.Time {
 	return new(metav1.NewTime(t.UTC().Truncate(observed.LastReceivedStep)))
 }
 
-// ReceivedToday sums up what the pods last reported of the UTC day of now; nil without a
-// report.
+// ReceivedToday sums up the pods' last reports of the UTC day that contains now; nil without a report.
 func ReceivedToday(reports []observed.InstrumentReport, now time.Time) *v1alpha1.DayCounts {
 	if len(reports) == 0 {
 		return nil
@@ -427,8 +423,7 @@ func pods(n int) string {
 	return fmt.Sprintf("%d pods", n)
 }
 
-// UnreadableFlow is the DataFlowing of an Instrument that cannot be decoded: nobody knows
-// what is due of it.
+// UnreadableFlow is the DataFlowing of an Instrument that cannot be decoded: it is not known which data is due.
 func UnreadableFlow(inst *v1alpha1.Instrument) finding.Finding {
 	return finding.Unknown(v1alpha1.ReasonNotAccepted, "the operator cannot read the Instrument: "+finding.Unreadable(inst))
 }

@@ -28,8 +28,7 @@ func (c *DamageCounts) Add(d wire.Damage) {
 	}
 }
 
-// archive is what is known of damage, and when the archivist last looked: what stands,
-// until somebody has reported.
+// archive is what is known of damage, and when the archivist last looked: the current status, until the archivist has reported.
 func (v SiteView) archive() *v1alpha1.ArchiveState {
 	if v.Scrub == nil {
 		return archiveThatStands(v.Site.Status.Archive)

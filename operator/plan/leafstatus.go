@@ -32,8 +32,7 @@ type LeafReport struct {
 // Connected says whether both streams are heard.
 func (r LeafReport) Connected() bool { return !r.SeenAt.IsZero() && r.At.Sub(r.SeenAt) <= leafPatience }
 
-// leaves sums up how the leaves do; nil where the Site has none. Jetstream says
-// whether our own server answers.
+// leaves sums up the state of the leaves; nil if the Site has none. Jetstream says whether our own server answers.
 func (v SiteView) leaves(jetStream finding.Finding) ([]v1alpha1.LeafStatus, *finding.Finding) {
 	if len(v.Site.Spec.Leaves) == 0 {
 		return nil, nil
@@ -124,7 +123,6 @@ func (v SiteView) leavesHaveNoAccountKey() (finding.Finding, bool) {
 			"make the account (docs/how-to/nats-accounts.md says how) and set spec.jetStream.leafAccountKeySecretRef", len(v.Site.Spec.Leaves))), true
 }
 
-// leafPatience is how long a leaf may be unheard and still count as connected. A
-// server whose link stands and that has nothing to send beats each second, and is
-// asked anew after ten.
+// leafPatience is how long a leaf may be unheard and still count as connected. A server whose link works and that has nothing to send sends
+// a heartbeat each second, and is asked again after ten.
 const leafPatience = 30 * time.Second

@@ -35,9 +35,8 @@ const (
 	MarkerRespect MarkerAction = "Respect"
 )
 
-// JudgeMarker compares the marker that was found (nil: none) with ours. A Site
-// that was deleted and made again under its old name goes on with its archive;
-// one that moved says so with the annotation AnnotationTakeOver.
+// JudgeMarker compares the marker that was found (nil: none) with ours. A Site that was deleted and created again under its old name
+// continues with its archive; a Site that moved needs the annotation AnnotationTakeOver.
 func JudgeMarker(ours wire.SiteMarker, found *wire.SiteMarker, takeOver string) MarkerAction {
 	switch {
 	case found == nil:

@@ -18,8 +18,8 @@ import (
 	"github.com/substorm/substorm/operator/plan/observed"
 )
 
-// TestOriginConsistent: a run that found that the other Site went back says so at once, a run that failed early says nothing of it, and only
-// pulls from a Substorm have the condition.
+// TestOriginConsistent: a run that found that the other Site went back reports it at once, a run that failed early reports nothing about
+// it, and only pulls from a Substorm have the condition.
 func TestOriginConsistent(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2026, 11, 21, 17, 0, 0, 0, time.UTC)
@@ -68,14 +68,14 @@ func TestOriginConsistent(t *testing.T) {
 	}
 }
 
-// reasonOfClock is that of the condition where the clock of the other Site is wrong.
+// reasonOfClock returns the reason of the condition if the clock of the other Site is wrong.
 func reasonOfClock(view plan.MirrorView, began time.Time) string {
 	view.Reports = []plan.MirrorReport{{Seen: view.Now, MirrorStatus: wire.MirrorStatus{Run: wire.MirrorRunContinuous, Generation: 1, StartedAt: began, OriginClock: "its clock shows 1970"}}}
 	is, _ := plan.MirrorStatus(view)
 	return meta.FindStatusCondition(is.Conditions, v1alpha1.ConditionOriginConsistent).Reason
 }
 
-// TestOriginWaits: the message says what to write where, and a run of a part says nothing of it.
+// TestOriginWaits: the message says what to write where, and a run of a part reports nothing about it.
 func TestOriginWaits(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2026, 11, 21, 17, 0, 0, 0, time.UTC)

@@ -40,7 +40,7 @@ func (r *MirrorReport) silent(now time.Time) bool {
 // farthestEnd is how far ahead an estimate of the end of a run is of use. For a run that makes almost no progress it would be centuries.
 const farthestEnd = 365 * 24 * time.Hour
 
-// ends is when the run ends, by its own clock and at its present rate; zero where nobody knows.
+// ends is when the run ends, by its own clock and at its present rate; zero if that is not known.
 func (r *MirrorReport) ends() time.Time {
 	if ahead := r.Progress.Ends.Sub(r.ReportedAt); ahead < 0 || ahead > farthestEnd {
 		return time.Time{}
@@ -48,7 +48,7 @@ func (r *MirrorReport) ends() time.Time {
 	return r.Progress.Ends
 }
 
-// MirrorReportProblem says why a report cannot be one of a run; nil where it can.
+// MirrorReportProblem returns why a report cannot be one of a run; nil if it can.
 func MirrorReportProblem(s wire.MirrorStatus) error {
 	switch {
 	case len(s.Run) > validation.DNS1123LabelMaxLength:

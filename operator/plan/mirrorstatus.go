@@ -32,7 +32,7 @@ type MirrorView struct {
 	// Site is nil where it does not exist.
 	Site    *v1alpha1.Site
 	Verdict accept.MirrorVerdict
-	// Entry is what stands in the registry; nil where there is nothing.
+	// Entry is the entry in the registry; nil if there is none.
 	Entry   *wire.MirrorEntry
 	Bus     observed.Bus
 	Secrets workload.Secrets
@@ -139,8 +139,8 @@ func mirrorMissedItsRun(v MirrorView) (finding.Finding, bool) {
 	}
 }
 
-// scheduledFrom is since when the schedule holds as it is declared now. Nobody has missed a run that would have begun before: while the
-// mirror was suspended, say.
+// scheduledFrom is since when the schedule holds as it is declared now. A run that would have begun before was not missed: while the mirror
+// was suspended, for example.
 func (v MirrorView) scheduledFrom() *metav1.Time {
 	was := &v.Mirror.Status
 	switch {
@@ -220,8 +220,7 @@ func reasonOf(text string) string {
 	return text
 }
 
-// synced goes by the last run that ended and was not told to move a part alone. A manual run that failed without a word may have been
-// told so.
+// synced uses the last run that ended and that was not limited to a part. A manual run that failed without a report may have been limited.
 func (v MirrorView) synced(runs []v1alpha1.MirrorRun) finding.Finding {
 	r := v.latest((*MirrorReport).tellsAll)
 	if r != nil && r.VerifyOnly && r.Result == wire.MirrorSucceeded { // it does not ask whether something has to go
@@ -254,8 +253,8 @@ func (v MirrorView) synced(runs []v1alpha1.MirrorRun) finding.Finding {
 	}
 }
 
-// originConsistent says whether the Site that is pulled from lists what it listed before, and has a clock that can be believed. A run that failed before it had listed all says
-// nothing of it, unless it found that the Site went back or that its clock is wrong.
+// originConsistent reports whether the Site that is pulled from lists what it listed before, and has a clock that can be believed. A run
+// that failed before it had listed all does not count, unless it found that the Site went back or that its clock is wrong.
 func (v MirrorView) originConsistent() finding.Finding {
 	r := v.latest(func(r *MirrorReport) bool {
 		return r.WentBack != nil || r.OriginClock != "" || !r.EndedAt.IsZero() && r.Owed != nil

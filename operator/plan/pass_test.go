@@ -18,7 +18,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/observed"
 )
 
-// largeSite is 10,000 Instruments in 40 pools, 200 Feeds, of which each fifth selects everything, and 500 FeedConsumers.
+// largeSite is 10,000 Instruments in 40 pools, 200 Feeds, every fifth of which selects everything, and 500 FeedConsumers.
 func largeSite() (in entries.Input, gateways []v1alpha1.IngestGateway) {
 	named := func(format string, i int) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: "hub", Name: fmt.Sprintf(format, i), UID: "1", Generation: 1}
@@ -50,7 +50,7 @@ func largeSite() (in entries.Input, gateways []v1alpha1.IngestGateway) {
 	return in, gateways
 }
 
-// BenchmarkPass is what the planners take to judge a whole Site, of which one Instrument is new.
+// BenchmarkPass measures how long the planners take to judge a whole Site with one new Instrument.
 func BenchmarkPass(b *testing.B) {
 	in, gateways := largeSite()
 	now := time.Now()

@@ -9,8 +9,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/bus"
 )
 
-// A durable goes on behind the furthest place in its stream as it stands, of its own
-// FeedConsumer.
+// A durable continues behind the furthest position of its own FeedConsumer in the current stream.
 func TestGoesOnAfter(t *testing.T) {
 	d := bus.Durable{Stream: "OBS_hub", UID: "c-1"}
 	at := func(uid, token string) wire.PositionCursor {

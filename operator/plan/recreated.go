@@ -18,8 +18,8 @@ import (
 // recreatedShown is for how long it is shown that a stream was deleted.
 const recreatedShown = 24 * time.Hour
 
-// StoodStreams are the streams that stood on the servers that the Site names, buckets included: of those that are gone
-// somebody else has deleted them, also while no operator ran.
+// StoodStreams are the streams that existed on the servers that the Site names, buckets included: those that are missing were deleted from
+// outside, possibly while no operator ran.
 func StoodStreams(site *v1alpha1.Site) []string {
 	if js := site.Status.JetStream; js != nil && slices.Equal(js.Servers, site.Spec.JetStream.Servers) {
 		return js.Streams
@@ -35,8 +35,8 @@ func (v SiteView) standing() *v1alpha1.JetStreamState {
 	return &v1alpha1.JetStreamState{Servers: v.Site.Spec.JetStream.Servers, Streams: v.Backends.Standing}
 }
 
-// recreated are the streams and buckets that somebody else has deleted of late, by name:
-// those of the status too, where an operator that begins anew finds them.
+// recreated are the streams and buckets that were deleted from outside of late, by name, including those in the status, where a restarted
+// operator finds them.
 func (v SiteView) recreated() []v1alpha1.RecreatedStream {
 	found := slices.Clone(v.Site.Status.RecreatedStreams)
 	for name, at := range v.Backends.Recreated {
@@ -52,7 +52,7 @@ func (v SiteView) recreated() []v1alpha1.RecreatedStream {
 	return slices.CompactFunc(found, func(a, b v1alpha1.RecreatedStream) bool { return a.Name == b.Name })
 }
 
-// streamsRecreated: somebody else has deleted streams or buckets of the Site.
+// streamsRecreated: streams or buckets of the Site were deleted from outside.
 func (v SiteView) streamsRecreated() (finding.Finding, bool) {
 	var names []string
 	var last time.Time

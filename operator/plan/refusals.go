@@ -13,15 +13,14 @@ import (
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
-// refusalEvery is how often an instrument's people are told of refusals of one
-// cause.
+// refusalEvery is the least time between two events about refusals of one cause for an instrument.
 const refusalEvery = 10 * time.Minute
 
 // longID: an event has space for 1024 bytes.
 const longID = 400
 
-// Refusals are what gateways reported about those who nearly were an instrument, and
-// about what somebody asked to be retracted of it and was not; and what was told of it.
+// Refusals are what gateways reported about senders that nearly matched an instrument, and about retractions that were requested of it and
+// refused; and which of these had events.
 type Refusals struct {
 	// seen counts by pod and cause.
 	seen map[string]podRefusals
@@ -36,7 +35,7 @@ type podRefusals struct {
 
 type refusalsDue struct {
 	told  time.Time // when the last event was due; zero for never
-	count uint64    // not told yet
+	count uint64    // not in an event yet
 	since time.Time // when the first of these was reported
 	// last is what the last of these was, a sender or, where it is set, a change.
 	last   wire.Refused
@@ -49,8 +48,8 @@ type RefusalEvent struct {
 	Message string     `json:"message"`
 }
 
-// Take notes what a pod reported. Refusals that were reported before the operator looked
-// (replayed) are told if they are younger than an event would be (refusalEvery).
+// Take notes what a pod reported. Refusals that were reported before the operator looked (replayed) get an event if they are younger than
+// refusalEvery.
 func (r *Refusals) Take(pod string, report wire.RefusalStatus, replayed bool, now time.Time) {
 	if r.seen == nil {
 		r.seen, r.due = map[string]podRefusals{}, map[wire.Cause]*refusalsDue{}
@@ -95,8 +94,7 @@ func (r *Refusals) add(cause wire.Cause, count uint64, now time.Time) *refusalsD
 	return d
 }
 
-// Due returns the events that are to be told now, and after how long to ask again;
-// 0 where nothing waits.
+// Due returns the events that are due now, and after how long to ask again; 0 if nothing waits.
 func (r *Refusals) Due(now time.Time) (events []RefusalEvent, wait time.Duration) {
 	for _, cause := range slices.Sorted(maps.Keys(r.due)) {
 		d := r.due[cause]

@@ -52,8 +52,7 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("asks again after %v", wait)
 	}
 
-	// After a restart of the operator what is old is not told again, and what is
-	// new is.
+	// After a restart of the operator old refusals get no second event, and new ones do.
 	r = plan.Refusals{}
 	old := start.Add(-time.Hour)
 	r.Take("pod-0", wire.RefusalStatus{Incarnation: "a2", ReportedAt: start, Refused: map[wire.Cause]wire.Refused{
@@ -64,8 +63,7 @@ func TestRefusals(t *testing.T) {
 	due(1, "a sender was refused")
 }
 
-// TestRefusedChanges: what the archivist did not retract is told as senders are that
-// were refused.
+// TestRefusedChanges: a change that the archivist did not retract gets events like a refused sender.
 func TestRefusedChanges(t *testing.T) {
 	var r plan.Refusals
 	now := time.Date(2026, 11, 21, 18, 0, 0, 0, time.UTC)

@@ -51,7 +51,7 @@ func Turn(set *appsv1.StatefulSet) string {
 // HasAnotherImage says whether the pods of a StatefulSet do not run an image yet, or do not any more.
 func HasAnotherImage(set *appsv1.StatefulSet, image string) bool { return imageOf(set) != image }
 
-// hasItsOwnImage: whoever gave it to the pool says when it changes.
+// hasItsOwnImage: the owner of the pool decides when its image changes.
 func hasItsOwnImage(pool *v1alpha1.IngestGateway) bool { return pool.Spec.PodTemplate.Image != "" }
 
 // siblings are the other pools of the Site that run the operator's image, by name.
@@ -67,13 +67,13 @@ func (v GatewayView) siblings() []*v1alpha1.IngestGateway {
 	return all
 }
 
-// StandsStill: nothing of the pool changes before somebody mends it, so nobody waits for its turn.
+// StandsStill: nothing of the pool changes before its owner corrects it, so no pool waits for its turn.
 func StandsStill(pool *v1alpha1.IngestGateway) bool {
 	stalled := finding.Condition(pool.Status.Conditions, v1alpha1.ConditionStalled)
 	return stalled != nil && stalled.Status == metav1.ConditionTrue || pool.DeletionTimestamp != nil
 }
 
-// imageOf is what the pods of a StatefulSet run, or are to run; empty where there is none.
+// imageOf is the image that the pods of a StatefulSet run, or are to run; empty if there is none.
 func imageOf(set *appsv1.StatefulSet) string {
 	if set == nil || len(set.Spec.Template.Spec.Containers) == 0 {
 		return ""

@@ -15,7 +15,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/observed"
 )
 
-// heard is what the senders said, nil where that is long ago.
+// heard is the senders' report, nil if it is too old.
 func (v InstrumentView) heard() *observed.SenderReport {
 	if v.Sender == nil || v.Now.Sub(v.Sender.Seen) > observed.HeartbeatAge {
 		return nil

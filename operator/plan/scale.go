@@ -146,8 +146,8 @@ func podsAreKept(v GatewayView) (finding.Finding, bool) {
 	return finding.Bad(v1alpha1.ConditionScaleDownHeld, why.Message), held
 }
 
-// spoolIsStranded: a pod that held objects has been silent for longer than a
-// restart's report takes. While nobody's reports are read, what was found stands.
+// spoolIsStranded: a pod that held objects has been silent for longer than a restart's report takes. While reports are not read, the
+// earlier condition stays.
 func spoolIsStranded(v GatewayView) (finding.Finding, bool) {
 	if !v.Bus.Up {
 		return v.stands(v1alpha1.ConditionSpoolStranded)
@@ -173,8 +173,8 @@ func spoolIsStranded(v GatewayView) (finding.Finding, bool) {
 		": bring pod and node back, and they drain; what never returns is given up with `kubectl substorm spool abandon POD`"), true
 }
 
-// spoolIsQuarantined: volumes of pods have files in quarantine, as the last report of each
-// says. While nobody's reports are read, what was found stands.
+// spoolIsQuarantined: volumes of pods have files in quarantine, according to each pod's last report. While reports are not read, the
+// earlier condition stays.
 func spoolIsQuarantined(v GatewayView) (finding.Finding, bool) {
 	if !v.Bus.Up {
 		return v.stands(v1alpha1.ConditionSpoolQuarantined)
@@ -206,7 +206,7 @@ func (v GatewayView) stands(kind string) (finding.Finding, bool) {
 func (v GatewayView) strandIn(r observed.GatewayReport) (time.Duration, bool) {
 	last := r.Seen
 	if v.Bus.Since.After(last) {
-		last = v.Bus.Since // nobody could have reported before
+		last = v.Bus.Since // no report could be read before
 	}
 	return max(0, last.Add(observed.ReportAge+observed.ReportGrace).Sub(v.Now)), r.Spool != nil && r.Spool.Objects > 0
 }

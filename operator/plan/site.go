@@ -28,12 +28,11 @@ type Backends struct {
 	JetStream   *finding.Finding `json:"jetStream,omitempty"`
 	// Leaves by code, as far as JetStream spoke of them.
 	Leaves map[string]LeafReport `json:"leaves,omitempty"`
-	// LeavesAccount is what is wrong with the account of leaves; nil where nothing is.
+	// LeavesAccount is what is wrong with the account of leaves; nil if nothing is.
 	LeavesAccount *finding.Finding `json:"leavesAccount,omitempty"`
 	// Standing streams, those of buckets included; nil until all of them stand.
 	Standing []string `json:"standing,omitempty"`
-	// Recreated streams, by name, those of buckets included: they stood, were gone, and
-	// were made anew at a time.
+	// Recreated streams, by name, those of buckets included: they existed, were gone, and were recreated at a time.
 	Recreated map[string]time.Time `json:"recreated,omitempty"`
 }
 
@@ -51,7 +50,7 @@ type SiteView struct {
 	Counted bool
 	// LeafFailed is what keeps the credentials of a leaf from being issued.
 	LeafFailed *finding.Finding
-	// Link is what the server in this process says of the link to the hub of a Site without a cluster; nil where it was not
+	// Link is the state of the link to the hub of a Site without a cluster, as the server in this process reports it; nil if it was not
 	// asked.
 	Link *natsaccounts.LinkState
 	// Disk is what the process that runs a Site without a cluster takes of the disk; nil on a cluster.
@@ -61,7 +60,7 @@ type SiteView struct {
 	Registry  observed.RegistryState
 	// Archivist is what was found of the Site's archivist.
 	Archivist SiteProgramView
-	// Weather is what the sources of space weather told; nil where none is declared.
+	// Weather is what the sources of space weather reported; nil if none is declared.
 	Weather *Weather
 	// Gateways and FeedServers are those that name the Site.
 	Gateways    []v1alpha1.IngestGateway
@@ -70,15 +69,13 @@ type SiteView struct {
 	Unreadable []entries.UnreadableObject
 	// Deletion is what becomes of the Site's finalizer.
 	Deletion Deletion
-	// Ledger is what the archivist last reported; nil where it did not yet.
+	// Ledger is the archivist's last report of the ledger; nil if there is none yet.
 	Ledger *wire.LedgerStatus
-	// Expiry is what the archivist last reported of what keeps data from expiring; nil
-	// where it did not yet.
+	// Expiry is the archivist's last report of what keeps data from expiring; nil if there is none yet.
 	Expiry *wire.ExpiryStatus
 	// Pullers are what readers that pull said of their last runs, by reader.
 	Pullers map[string]wire.PullerStatus
-	// Scrub is what the archivist last reported of reading the archive; nil where it did
-	// not yet. Damage counts what is known to be damaged.
+	// Scrub is the archivist's last report of reading the archive; nil if there is none yet. Damage counts what is known to be damaged.
 	Scrub  *wire.ScrubStatus
 	Damage DamageCounts
 }
@@ -225,7 +222,7 @@ func (v SiteView) looksAgain() time.Duration {
 	return observed.FiguresEvery
 }
 
-// ledger is how far the ledger is closed: what stands, until somebody has reported.
+// ledger is how far the ledger is closed: the current status, until the archivist has reported.
 func (v SiteView) ledger() *v1alpha1.LedgerState {
 	if v.Ledger == nil {
 		return v.Site.Status.Ledger

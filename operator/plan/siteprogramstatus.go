@@ -16,10 +16,10 @@ import (
 type SiteProgramView struct {
 	// Failed is what the API server refused, see ApplyFailed.
 	Failed *finding.Finding
-	// Deployment is nil where there is none.
+	// Deployment is nil if there is none.
 	Deployment *appsv1.Deployment
 	Pods       []corev1.Pod
-	// Credentials are those of its user; nil where there are none of ours.
+	// Credentials are those of its user; nil if there are none of ours.
 	Credentials *bus.Credentials
 }
 

@@ -77,7 +77,7 @@ func SurgeFloor(site *v1alpha1.Site, kind v1alpha1.SurgePoolKind, pool metav1.Ob
 	return replicas, level
 }
 
-// FloorsWithoutPool are the pools that floors of a Site's levels name and that are none of its own, each once: FeedServer/name.
+// FloorsWithoutPool returns the pools that floors of a Site's levels name and that the Site does not have, each once: FeedServer/name.
 func FloorsWithoutPool(site *v1alpha1.Site, gateways []v1alpha1.IngestGateway, servers []v1alpha1.FeedServer) (all []string) {
 	pools := map[string]bool{}
 	for i := range gateways {

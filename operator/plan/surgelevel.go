@@ -10,8 +10,8 @@ import (
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
-// SurgeLevel is what programs and consumers are told of a Site's level: what SiteStatus plans of it, with words that hold while nothing is
-// told; nil where the Site declares no levels.
+// SurgeLevel is the level of a Site as programs and consumers get it: as SiteStatus plans it, in words that stay the same while no new data
+// arrives; nil if the Site declares no levels.
 func SurgeLevel(v SiteView) *wire.SurgeLevel {
 	levels := SurgeLevels(v.Site)
 	if len(levels) == 0 {
@@ -39,8 +39,8 @@ func SurgeLevel(v SiteView) *wire.SurgeLevel {
 	return is
 }
 
-// SurgeChange is what is published when the level of the Site of a code is another than it was; nil: it is not. Level goes with the status
-// of now; both are nil where the Site declares no levels any more.
+// SurgeChange is what is published when the level of the Site of a code changed; nil if it did not. Level belongs to the current status;
+// both are nil if the Site declares no levels any more.
 func SurgeChange(code string, was, is *v1alpha1.SurgeStatus, level *wire.SurgeLevel, now time.Time) *wire.SurgeLevel {
 	before, after := levelOf(was), levelOf(is)
 	if before == after || code == "" {

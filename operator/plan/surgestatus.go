@@ -16,7 +16,7 @@ import (
 	"github.com/substorm/substorm/operator/surge"
 )
 
-// Weather is what the sources of a Site's space weather told.
+// Weather is what the sources of a Site's space weather reported.
 type Weather struct {
 	Signals surge.Signals
 	// Failures of sources whose last question had no answer that could be used, one of each document.
@@ -25,7 +25,7 @@ type Weather struct {
 	Invalid []string
 }
 
-// SourceFailure is that of a source.
+// SourceFailure is the failure of a source.
 type SourceFailure struct {
 	// Error names the source, and stays as it is while it fails for the same reason.
 	Error string
@@ -87,9 +87,9 @@ func surging(s *surge.State, d *surge.Decision) finding.Finding {
 	return finding.Good(v1alpha1.ReasonLevelHeld, "level "+d.Steady)
 }
 
-// known says whether all quantities that levels ask for are known, in words that stay as they are. A quantity that is not known gives the
-// reason: a source that cannot be asked changes no level while others tell all that levels ask for. It makes the condition False, though:
-// somebody has to correct it.
+// known returns whether all quantities that levels ask for are known, in words that stay as they are. A quantity that is not known gives
+// the reason: a source that cannot be asked changes no level while others report all that levels ask for. It makes the condition False,
+// though: its declaration must be corrected.
 func (w *Weather) known(levels []surge.Level, now time.Time) finding.Finding {
 	is := finding.Good(v1alpha1.ReasonFresh, "all that levels ask for is known")
 	var each []string
@@ -146,8 +146,8 @@ func weatherValues(signals surge.Signals) (all []v1alpha1.SpaceWeatherValue) {
 	return all
 }
 
-// decimalText has as many decimals as thresholds have. A third of Kp may be told as 2.3333333333333335, which the API server takes for too long,
-// and then it refuses the whole status.
+// decimalText has as many decimals as thresholds have. A third of Kp may arrive as 2.3333333333333335, which is too long for the API
+// server, and then it refuses the whole status.
 func decimalText(value float64) string {
 	const decimals = 1e4
 	return strconv.FormatFloat(math.Round(value*decimals)/decimals+0, 'f', -1, 64) // + 0: of -0, too

@@ -28,8 +28,7 @@ func UpstreamSecrets(site *v1alpha1.Site) []workload.SecretNeed {
 	return append(needs, workload.TLSSecrets("spec.upstream.tls", up.TLS)...)
 }
 
-// UpstreamLink is the link that a Site without a cluster wants; nil where it wants none, is not accepted, is being deleted, or
-// lacks a Secret.
+// UpstreamLink is the link that a Site without a cluster wants; nil if it wants none, is not accepted, is being deleted, or lacks a Secret.
 func UpstreamLink(v SiteView) *natsaccounts.Link {
 	up := &v.Site.Spec.Upstream
 	if up.URL == "" || !finding.IsStandalone(v.Site) || v.Site.DeletionTimestamp != nil || !SiteAccepted(v).OK() || v.Site.Spec.JetStream.AccountKeySecretRef == nil {

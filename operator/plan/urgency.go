@@ -23,7 +23,7 @@ const (
 	// UrgencyCondition: a condition came, went, or changed status or reason; pods,
 	// addresses, what a Site counts or an instrument is asked to do changed.
 	UrgencyCondition
-	// UrgencyDetail: the words of a condition, or something of which there is little.
+	// UrgencyDetail: the words of a condition, or something that occurs rarely.
 	UrgencyDetail
 	// UrgencyFigures: counts and times that change all the time, of what there are many of.
 	UrgencyFigures
@@ -48,7 +48,7 @@ func surged(before, now *v1alpha1.SiteStatus) bool {
 		finding.Of(before.Conditions, v1alpha1.ConditionSurging) != finding.Of(now.Conditions, v1alpha1.ConditionSurging)
 }
 
-// siteRest is the urgency of what is none of the above: that of figures, where it is what sources of space weather tell.
+// siteRest is the urgency of any other change: UrgencyFigures if it is in the data of space weather, else UrgencyDetail.
 func siteRest(was, is *v1alpha1.SiteStatus) Urgency {
 	other := *was
 	other.Surge = is.Surge
@@ -90,7 +90,7 @@ func GatewayUrgency(was, is *v1alpha1.IngestGatewayStatus) Urgency {
 			(was.Spool == nil) != (is.Spool == nil) || rescaled(was.Autoscaling, is.Autoscaling) || reissued(was.Credentials, is.Credentials), gatewayRest(was, is))
 }
 
-// gatewayRest is the urgency of what is none of the above: that of figures, where it is of which load the loop speaks.
+// gatewayRest is the urgency of any other change: UrgencyFigures if it is in the load that the loop reports, else UrgencyDetail.
 func gatewayRest(was, is *v1alpha1.IngestGatewayStatus) Urgency {
 	other := *was
 	other.Autoscaling = is.Autoscaling
@@ -176,7 +176,7 @@ func MirrorUrgency(was, is *v1alpha1.MirrorPartnerStatus) Urgency {
 		!slices.EqualFunc(was.Runs, is.Runs, sameRun) || !was.NextRunTime.Equal(is.NextRunTime) || reissued(was.Credentials, is.Credentials), rest)
 }
 
-// sameRun: it is the same one, and ended as it did. How a continuous one ended conditions say; while it goes on, they say what they did.
+// sameRun: it is the same run, with the same end. For a continuous run, conditions report how it ended, or how it does.
 func sameRun(was, is v1alpha1.MirrorRun) bool {
 	return was.Name == is.Name && (continuous(is) || was.Result == is.Result && was.Reason == is.Reason)
 }
@@ -208,7 +208,7 @@ func reissued(was, is *v1alpha1.CredentialsStatus) bool {
 	return was.User != is.User || !was.ExpirationTime.Equal(is.ExpirationTime)
 }
 
-// urgency of a status of which nothing more urgent has changed is rest.
+// urgency returns rest for a status in which nothing more urgent has changed.
 func urgency(spec bool, was, is []metav1.Condition, moved bool, rest Urgency) Urgency {
 	switch {
 	case spec:

@@ -52,8 +52,8 @@ func TestASitesCountsAreNoMereFigures(t *testing.T) {
 	}
 }
 
-// TestWordsOfAConditionAreDetails: what a condition says is more than a count, and who is
-// slowest, or where a consumer's durable goes on, too.
+// TestWordsOfAConditionAreDetails: the message of a condition is more urgent than a count, and so are which pod is slowest and where a
+// consumer's durable continues.
 func TestWordsOfAConditionAreDetails(t *testing.T) {
 	says := func(message string) []metav1.Condition {
 		return []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonProgressing, Message: message}}

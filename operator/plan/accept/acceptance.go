@@ -19,12 +19,12 @@ import (
 // Verdict says whether an Instrument is accepted, and by which pool.
 type Verdict struct {
 	finding.Finding
-	// Gateway is the IngestGateway that receives; empty where none was found, or none is needed.
+	// Gateway is the IngestGateway that receives; empty if none was found, or none is needed.
 	Gateway string `json:"gateway,omitempty"`
 	// Absent: something that the Instrument names is not there (rather than a contradiction).
 	// The programmed entry stays, except for tokens that are gone.
 	Absent bool `json:"absent,omitempty"`
-	// Refused are the listeners that something is wrong with, by name. Finding is that of the first.
+	// Refused are the listeners that something is wrong with, by name. Finding is the finding of the first.
 	Refused map[string]finding.Finding `json:"refused,omitempty"`
 	// Received: listeners of an Instrument that is not accepted are, and gateways receive there.
 	Received bool `json:"received,omitempty"`

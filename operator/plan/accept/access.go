@@ -14,8 +14,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/observed"
 )
 
-// AccessEntry is who may read an Instrument's data; nil where it is what entries
-// mean that say nothing.
+// AccessEntry returns who may read an Instrument's data; nil if the access is the default of entries without one.
 func AccessEntry(access *v1alpha1.Access) *wire.AccessEntry {
 	entry := &wire.AccessEntry{
 		Live:    string(cmp.Or(access.Live, v1alpha1.AccessAuthenticated)),
@@ -31,7 +30,7 @@ func AccessEntry(access *v1alpha1.Access) *wire.AccessEntry {
 	return entry
 }
 
-// RightsEntry returns the rights of an Instrument as the registry has them; nil where it declares none.
+// RightsEntry returns the rights of an Instrument as the registry has them; nil if it declares none.
 func RightsEntry(rights *v1alpha1.Rights) *wire.RightsEntry {
 	if rights == nil {
 		return nil
@@ -64,11 +63,11 @@ type selectionOf struct {
 	count int
 }
 
-// unknownAccess lets nobody in.
+// unknownAccess admits no reader.
 var unknownAccess = wire.AccessEntry{Live: wire.AccessRestricted, Archive: wire.AccessRestricted}
 
-// AccessOf finds who may read what. Listed are the Instruments that are, or will be, in the
-// registry, of which stands is what stands: what they declare holds, whatever was before.
+// AccessOf determines who may read what. Listed are the Instruments that are, or will be, in the registry; stands is the registry's current
+// content. Their declarations take precedence over what was there before.
 func AccessOf(instruments []v1alpha1.Instrument, listed map[string]bool, stands observed.RegistryState) *SiteAccess {
 	a := &SiteAccess{entries: map[string]*wire.AccessEntry{}, closed: map[string]bool{}, gone: map[string]*wire.AccessEntry{}, shut: map[string]bool{},
 		named: map[string]bool{}, unnamed: map[selectionOf][]string{}}
@@ -143,7 +142,7 @@ func (a *SiteAccess) Readable(feed *v1alpha1.Feed, consumer *v1alpha1.FeedConsum
 	return all
 }
 
-// narrowed is readable for a Feed that lets in nobody but who is named.
+// narrowed is Readable for a Feed that admits only named readers.
 func (a *SiteAccess) narrowed(feed *v1alpha1.Feed, consumer *v1alpha1.FeedConsumer, instruments []string, now time.Time) (all []string) {
 	selects := make(map[string]bool, len(instruments))
 	for _, name := range instruments {

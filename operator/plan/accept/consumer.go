@@ -111,7 +111,7 @@ func (in consumerApplication) accepted() string {
 	return text
 }
 
-// FeedNamed returns the Feed with a name; nil where there is none.
+// FeedNamed returns the Feed with a name; nil if there is none.
 func FeedNamed(feeds []v1alpha1.Feed, name string) *v1alpha1.Feed {
 	for i := range feeds {
 		if feeds[i].Name == name {
@@ -158,8 +158,7 @@ func selection(feed *v1alpha1.Feed, v FeedVerdict, consumer *v1alpha1.FeedConsum
 	return is
 }
 
-// both returns what two lists select, of which an empty one selects all, and false
-// where that is nothing.
+// both returns the intersection of two lists, in which an empty list selects all, and false if the intersection is empty.
 func both(a, b []string) (all []string, any bool) {
 	switch {
 	case len(a) == 0:
@@ -221,7 +220,7 @@ func consumerHasNoAccountKey(in consumerApplication) (finding.Finding, bool) {
 		in.consumer.Spec.Delivery.Type == v1alpha1.DeliveryNATS && in.site.Spec.JetStream.ConsumerAccountKeySecretRef == nil
 }
 
-// consumerHasNoAddress: what is not at an address cannot be told of.
+// consumerHasNoAddress: notifications cannot name objects that have no address.
 func consumerHasNoAddress(in consumerApplication) (finding.Finding, bool) {
 	return finding.Bad(v1alpha1.ReasonNoAddress, fmt.Sprintf(
 			"WIS2 notifications name objects by address: set spec.url of a FeedServer of Site %q, or leave delivery.notices out", in.site.Name)),

@@ -32,7 +32,7 @@ type FeedVerdict struct {
 
 // StreamFound is what was found of a stream that a Feed or a consumer has to itself.
 type StreamFound struct {
-	// Problem is why the stream does not stand as planned; nil where it does.
+	// Problem is why the stream is not as planned; nil if it is.
 	Problem *finding.Finding       `json:"problem,omitempty"`
 	Storage v1alpha1.StreamStorage `json:"storage,omitempty"`
 }
@@ -58,9 +58,8 @@ var feedChecks = []finding.Check[feedApplication]{
 	storageChanged,
 }
 
-// Feeds judges the Feeds of one Site, by name. Listed are the Instruments
-// that are, or will be, in the registry: who may read others is not known. Found
-// holds the Feeds' own streams by name; nothing where nobody has looked yet.
+// Feeds judges the Feeds of one Site, by name. Listed are the Instruments that are, or will be, in the registry: who may read others is not
+// known. Found holds the Feeds' own streams by name; empty if they were not checked yet.
 func Feeds(site *v1alpha1.Site, accepted finding.Finding, feeds []v1alpha1.Feed, instruments []v1alpha1.Instrument,
 	listed map[string]bool, found map[string]StreamFound,
 ) map[string]FeedVerdict {

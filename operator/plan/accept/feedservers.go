@@ -6,9 +6,8 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
-// ConsumersServer is the FeedServer whose address FeedConsumers are told: the oldest of the
-// Site that has a URL in its spec, else the oldest. Nil where the Site has none. Tokens are
-// good at the others too.
+// ConsumersServer is the FeedServer whose address FeedConsumers get: the oldest of the Site that has a URL in its spec, else the oldest;
+// nil if the Site has none. Tokens are valid at the others too.
 func ConsumersServer(servers []v1alpha1.FeedServer) *v1alpha1.FeedServer {
 	if addressed := AddressedServer(servers); addressed != nil {
 		return addressed

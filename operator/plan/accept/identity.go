@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// minToken is the least length of a token, in bytes: gateways hold a fast
-	// hash of it, which says nothing only about what nobody can guess.
+	// minToken is the least length of a token, in bytes: gateways hold a fast hash of it, which protects only tokens that cannot be
+	// guessed.
 	minToken = 16
 	// maxTokens bounds how many of them a listener has: each is tried.
 	maxTokens = 8
@@ -70,8 +70,8 @@ func tokenSecrets(listener *v1alpha1.Listener) []workload.SecretNeed {
 	return []workload.SecretNeed{{Field: fmt.Sprintf("spec.listeners[name=%s].tokenSecretKeyRef", listener.Name), Name: ref.Name, Keys: []string{ref.Key}}}
 }
 
-// tokenSecretIsNotLabeled: what the registry holds of such a Secret's tokens stays, so
-// that a label that is missing stops nobody who sends already.
+// tokenSecretIsNotLabeled: the registry keeps the tokens that it has of such a Secret, so that a missing label stops no sender that is
+// sending already.
 func tokenSecretIsNotLabeled(in listening) (finding.Finding, bool) {
 	for _, need := range tokenSecrets(in.listener) {
 		if f, found := NotTokens(in.secrets[need.Name], need.Name, need.Field); found {
@@ -159,8 +159,7 @@ func HeldByListeners(inst *v1alpha1.Instrument, listeners []wire.ListenerEntry, 
 	return listeners
 }
 
-// Held are those of an entry's hashes that are of a list's tokens; where none is left, one
-// that nobody can show.
+// Held returns those of an entry's hashes that match a list's tokens; if none is left, one that no token matches.
 func Held(hashes []wire.TokenHash, tokens []string) []wire.TokenHash {
 	if len(hashes) == 0 {
 		return hashes
@@ -176,16 +175,15 @@ func HeldTokens(hashes []wire.TokenHash, tokens []string) []wire.TokenHash {
 	return slices.DeleteFunc(slices.Clone(hashes), func(h wire.TokenHash) bool { return !slices.ContainsFunc(tokens, h.Matches) })
 }
 
-// salt is one that no other token has: a Secret's uid and version are used once.
-// It need not be secret, and a planner cannot draw lots.
+// salt returns a salt that no other token has: a Secret's uid and version are used once. It need not be secret, and a planner cannot use
+// random numbers.
 func salt(uid types.UID, secret *corev1.Secret, key string, line int) []byte {
 	sum := sha256.Sum256(fmt.Appendf(nil, "substorm token salt\n%s\n%s\n%s\n%s\n%d",
 		uid, secret.UID, secret.ResourceVersion, hex.EncodeToString([]byte(key)), line))
 	return sum[:saltSize]
 }
 
-// apart says whether two listeners with an address in common are told apart by the
-// certificates that their senders show.
+// apart returns whether two listeners with an address in common are distinguished by the certificates of their senders.
 func (c claim) apart(listener *v1alpha1.Listener) bool {
 	names := CertificateNames(listener)
 	return len(names) > 0 && len(c.certificates) > 0 &&

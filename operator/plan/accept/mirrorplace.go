@@ -43,7 +43,7 @@ func mirrorPlace(spec *v1alpha1.MirrorPartnerSpec) string {
 	return place
 }
 
-// sshFolder is the folder of a host, however it is written: what is not absolute lies in the home of a user there.
+// sshFolder is the folder of a host, however it is written: a path that is not absolute is in the home of a user there.
 func sshFolder(ssh *v1alpha1.MirrorRsyncSSH) []string {
 	home, below, _ := strings.Cut(ssh.Path, "/")
 	switch {
@@ -196,7 +196,7 @@ func mirrorsPlaceIsTaken(in mirrorApplication) (finding.Finding, bool) {
 		mirrorPlace(&in.mirror.Spec), in.taken.Name, site, mirrorPlace(&in.taken.Spec))), true
 }
 
-// mirrorPullsOwn looks for a pull of the Site's own archive, whose objects nobody could tell from those that the Site received.
+// mirrorPullsOwn looks for a pull of the Site's own archive, whose objects could not be distinguished from those that the Site received.
 func mirrorPullsOwn(in mirrorApplication) (finding.Finding, bool) {
 	h := in.mirror.Spec.HTTPS
 	return finding.Bad(v1alpha1.ReasonConflict, fmt.Sprintf("spec.https.origin is %q, the code of Site %q itself: name the code of the Site there", workload.OriginOf(h), in.site.Name)),

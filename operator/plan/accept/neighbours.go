@@ -4,12 +4,11 @@ package accept
 
 import "github.com/substorm/substorm/operator/api/v1alpha1"
 
-// Port is one that an Instrument asks a pool for. Verdicts on Instruments that share none,
-// not by way of others either, do not depend on each other.
+// Port is a port that an Instrument requests from a pool. Verdicts on Instruments that share none, not by way of others either, do not
+// depend on each other.
 type Port = claimedPort
 
-// Ports are those that an Instrument asks for: of its pool, or of each where nobody can
-// say which is its pool.
+// Ports returns the ports that an Instrument requests: from its pool, or from each pool if its own is not determined.
 func Ports(inst *v1alpha1.Instrument, gateways []v1alpha1.IngestGateway) []Port {
 	var pools []string
 	if inst.Spec.GatewayRef != nil {

@@ -26,8 +26,8 @@ func ReadersSecrets(site *v1alpha1.Site) []workload.SecretNeed {
 	return []workload.SecretNeed{{Field: "spec.readersSecretRef", Name: site.Spec.ReadersSecretRef.Name}}
 }
 
-// ReaderCertificates are the names by which each of a Site's readers is known, without what
-// two of them have: nobody is let in by that. Sorted.
+// ReaderCertificates returns the names by which each of a Site's readers is known, without the names that two of them have: those admit no
+// reader. Sorted.
 func ReaderCertificates(site *v1alpha1.Site) map[string][]string {
 	all := map[string][]string{}
 	several := severalHave(site)
@@ -90,8 +90,8 @@ func ReadersUndeclared(site *v1alpha1.Site, secrets workload.Secrets) (finding.F
 		finding.List(keys), name, name)), len(keys) > 0
 }
 
-// UnownedKeys are those keys of a Secret's data that no field manager owns: keys that were written under stringData and were then taken out of
-// the manifest. Sorted; none where it is not known who owns what.
+// UnownedKeys returns the keys of a Secret's data that no field manager owns: keys that were written under stringData and then removed from
+// the manifest. Sorted; none if it is not known who owns what.
 func UnownedKeys(managers []metav1.ManagedFieldsEntry, keys iter.Seq[string]) []string {
 	if len(managers) == 0 {
 		return nil

@@ -63,16 +63,15 @@ func siteReferences(site *v1alpha1.Site) []workload.SecretNeed {
 // FieldUpstreamCredentials names the Secret that the hub's operator writes for a leaf.
 const FieldUpstreamCredentials = "spec.upstream.credentialsSecretRef"
 
-// mayWrite says whether the operator may create a Secret for an object of a kind under a name to
-// which a field refers. The reader of that field would believe what the operator writes for
-// another purpose, at the wish of whoever may write objects of the kind.
+// mayWrite returns whether the operator may create a Secret for an object of a kind under a name to which a field refers. The reader of
+// that field would trust a Secret that the operator writes for another purpose, on behalf of any user who may write objects of the kind.
 func mayWrite(writer string, ref SecretReference) bool {
 	switch {
 	case writer == "Site" && ref.Field == FieldUpstreamCredentials:
 		return true // the credentials of a leaf are written for this field, of a Site of the same namespace too
 	case ref.Kind == "Instrument":
-		// Only Secrets with LabelTokens are read there, which none of ours has. Whoever may write
-		// Instruments must not keep pools and Sites from their credentials.
+		// Only Secrets with LabelTokens are read there, which none of ours has. A user who may write Instruments must not keep pools and
+		// Sites from their credentials.
 		return writer != "FeedConsumer"
 	default:
 		return false
@@ -93,14 +92,13 @@ func SecretReferred(writer, name string, references []SecretReference) (finding.
 	return finding.Finding{}, false
 }
 
-// LabelTokens, with the value "true", is on each Secret that holds tokens which we are shown: those that
-// Instruments name in tokenSecretKeyRef, and that of a Site's readers. Whoever may write Instruments and
-// no Secrets cannot have the operator read others, nor learn from conditions and refusals what is in
-// them; and a Secret that was made for another purpose lets nobody in.
+// LabelTokens, with the value "true", is on each Secret that holds tokens which clients present to us: those that Instruments name in
+// tokenSecretKeyRef, and that of a Site's readers. A user who may write Instruments but no Secrets cannot have the operator read others,
+// nor learn from conditions and refusals what is in them; and a Secret that was made for another purpose admits no client.
 const LabelTokens = "substorm.dev/tokens"
 
-// HoldsTokens says whether the tokens of a Secret may be added to those that are taken. Secrets that the
-// operator writes are never such, whatever label somebody gave them.
+// HoldsTokens returns whether the tokens of a Secret may be added to those that are accepted. Secrets that the operator writes are never
+// such, whatever label was put on them.
 func HoldsTokens(secret *corev1.Secret) bool {
 	return secret != nil && secret.Labels[LabelTokens] == "true" && !WrittenByOperator(secret)
 }

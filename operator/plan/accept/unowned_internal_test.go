@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A manager that created a Secret, as kubectl create does, owns its map of data, and not the keys that nobody owns.
+// A manager that created a Secret, as kubectl create does, owns its map of data, and not the keys without an owner.
 func TestUnownedKeysBesideTheCreator(t *testing.T) {
 	t.Parallel()
 	for fields, want := range map[string][]string{

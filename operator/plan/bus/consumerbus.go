@@ -14,8 +14,7 @@ import (
 )
 
 const (
-	// defaultWindow is how many messages may wait for their acknowledgement where
-	// flow.window says nothing.
+	// defaultWindow is how many messages may wait for their acknowledgement if flow.window is not set.
 	defaultWindow = 1000
 	// maxConsumerStream bounds the stream that is filled for a consumer.
 	maxConsumerStream = 64 << 20
@@ -39,8 +38,7 @@ type Durable struct {
 type Plan struct {
 	Streams  []OwnStream `json:"streams,omitempty"`
 	Durables []Durable   `json:"durables,omitempty"`
-	// Feeds and Consumers are all that exist: what is planned for none of them, and
-	// is of none of them, goes.
+	// Feeds and Consumers are all that exist: streams and durables that are neither planned for one of them nor belong to one are removed.
 	Feeds []string `json:"feeds,omitempty"`
 	// Leaving are Feeds that are being deleted, and whose own streams go: see LeavingFeeds.
 	Leaving   []string `json:"leaving,omitempty"`
@@ -52,9 +50,8 @@ type Plan struct {
 	Pullers []string `json:"pullers,omitempty"`
 	// Selections by Feed are what is counted for its status.
 	Selections map[string][]FeedSelection `json:"selections,omitempty"`
-	// Settled consumers need what is planned, and nothing else; of the others what
-	// stands stays. MayRead, where a consumer has it, are the instruments of which
-	// messages stay.
+	// Settled consumers need what is planned, and nothing else; existing streams and durables of other consumers stay. MayRead has, for
+	// some consumers, the instruments whose messages stay.
 	Settled []string `json:"settled,omitempty"`
 	// Withheld are consumers without credentials, whose Secret was taken away and the next is
 	// not written yet, and those whose Feed is gone. Their existing durables stay, and deliver
@@ -66,9 +63,8 @@ type Plan struct {
 	durables map[[2]string]int
 }
 
-// Succeeds returns the durable of a stream that is planned for a FeedConsumer, under
-// whichever name, and false where none is: it goes on where one of an earlier name is, which
-// must stand until then.
+// Succeeds returns the durable of a stream that is planned for a FeedConsumer, under any name, and false if there is none: it continues
+// from the position of one with an earlier name, which must exist until then.
 func (p *Plan) Succeeds(stream, consumer string) (Durable, bool) {
 	for i := range p.Durables {
 		d := &p.Durables[i]
@@ -225,8 +221,8 @@ func OfAllInstruments(site, subject string) bool {
 	return wild
 }
 
-// ofAllInstruments returns what makes of a subject of all instruments of a Site that of
-// one, and false for other subjects.
+// ofAllInstruments returns a function that turns a subject of all instruments of a Site into the subject of one, and false for other
+// subjects.
 func ofAllInstruments(site, subject string) (of func(instrument string) string, wild bool) {
 	tokens := strings.Split(subject, ".")
 	if len(tokens) < 3 || tokens[0] != "obs" && tokens[0] != "notice" || tokens[1] != site || tokens[2] != wire.AllInstruments {
@@ -369,8 +365,7 @@ func Durables(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedConsumer
 	return all
 }
 
-// consumerStreams are the streams that a consumer of delivery NATS reads, that of
-// the notices first.
+// consumerStreams are the streams that a consumer of delivery NATS reads; the stream of the notices comes first.
 func consumerStreams(site *v1alpha1.Site, feed *v1alpha1.Feed, c *v1alpha1.FeedConsumer, v accept.ConsumerVerdict) []string {
 	code := site.Spec.Code
 	if fills(c) {

@@ -24,8 +24,8 @@ const (
 	// KeyToken is what it shows to connect, KeyURL where to.
 	KeyToken = "token"
 	KeyURL   = "url"
-	// KeyNATSURL has the servers, with commas between them; KeyStreams the streams
-	// that it reads, with commas too, in each of which KeyDurable is its durable.
+	// KeyNATSURL has the servers, separated by commas; KeyStreams the streams that the consumer reads, separated by commas too; KeyDurable
+	// is the name of its durable in each.
 	KeyNATSURL     = "nats-url"
 	KeyStreams     = "streams"
 	KeyDurable     = "durable"
@@ -103,11 +103,11 @@ type ConsumerAccess struct {
 	Verdict  accept.ConsumerVerdict
 	// Durable is the name of its durables, with delivery NATS.
 	Durable string
-	// Server is the FeedServer whose address it is told, see ConsumersServer; nil where the
-	// Site has none. Services are that FeedServer's own, for the address.
+	// Server is the FeedServer whose address it gets, see ConsumersServer; nil if the Site has none. Services are that FeedServer's own,
+	// for the address.
 	Server   *v1alpha1.FeedServer
 	Services []corev1.Service
-	// CA of the NATS servers; empty where a public authority signed.
+	// CA of the NATS servers; empty if a public authority signed.
 	CA []byte
 }
 

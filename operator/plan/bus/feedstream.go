@@ -12,8 +12,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/accept"
 )
 
-// FeedStreams are the streams that a Feed's notices and telemetry lie in; empty
-// where it does not carry them.
+// FeedStreams returns the streams that hold a Feed's notices and telemetry; empty if the Feed does not carry them.
 func FeedStreams(site *v1alpha1.Site, feed *v1alpha1.Feed) (notices, telemetry string) {
 	code := site.Spec.Code
 	notices, telemetry = wire.NoticeStream(code), wire.ObservationStream(code)
@@ -56,7 +55,7 @@ type OwnStream struct {
 	Deletion v1alpha1.DeletionPolicy `json:"deletion"`
 }
 
-// feedStream is a Feed's own stream; nil where it has none.
+// feedStream is a Feed's own stream; nil if it has none.
 func feedStream(site *v1alpha1.Site, feed *v1alpha1.Feed, v accept.FeedVerdict) *OwnStream {
 	spec := feed.Spec.Stream
 	if spec == nil || !v.Served {

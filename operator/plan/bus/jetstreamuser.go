@@ -32,28 +32,27 @@ type JetStreamUser struct {
 	Subscribe   []string `json:"subscribe"`
 }
 
-// GatewayUserName is the name in the tokens of a pool's gateways, and in nobody else's.
+// GatewayUserName is the name in the tokens of a pool's gateways, and in no others.
 func GatewayUserName(namespace, pool string) string {
 	return "ingest-gateway " + namespace + "/" + pool
 }
 
-// FeedServerUserName is that of the pods of a FeedServer.
+// FeedServerUserName is the user name of the pods of a FeedServer.
 func FeedServerUserName(namespace, server string) string {
 	return "feed-server " + namespace + "/" + server
 }
 
-// ConsumerUserName is that of a FeedConsumer.
+// ConsumerUserName is the user name of a FeedConsumer.
 func ConsumerUserName(c *v1alpha1.FeedConsumer) string {
 	return "consumer " + c.Namespace + "/" + c.Name
 }
 
-// GatewayUser is the user of a pool: it publishes data, reads the registry and what
-// consumers ask of instruments, counts in the ledger, claims names, and reports about gateways.
-// It can neither read nor trim the streams that it fills, and not write the registry, what consumers
-// ask, what the archivist keeps, what others report, or the level of space weather.
+// GatewayUser is the user of a pool: it publishes data, reads the registry and what consumers ask of instruments, counts in the ledger,
+// claims names, and reports about gateways. It can neither read nor trim the streams that it fills, and not write the registry, what
+// consumers ask, what the archivist keeps, what others report, or the level of space weather.
 //
-// A token travels in one CONNECT line, of which servers take 4 KiB
-// (max_control_line): what harms nobody is allowed for all streams at once.
+// A token travels in one CONNECT line, of which servers accept 4 KiB (max_control_line): permissions that do no harm are granted for all
+// streams at once.
 func GatewayUser(site *v1alpha1.Site, pool string) JetStreamUser {
 	code := site.Spec.Code
 	inbox := workload.InboxPrefix(pool)
@@ -87,17 +86,15 @@ func GatewayUser(site *v1alpha1.Site, pool string) JetStreamUser {
 	return u
 }
 
-// ArchivistUserName is that of a Site's archivist.
+// ArchivistUserName is the user name of a Site's archivist.
 func ArchivistUserName(site *v1alpha1.Site) string {
 	return "archivist " + site.Namespace + "/" + site.Name
 }
 
-// ArchivistUser is the user of a Site's archivist: it consumes, reads and trims the two base
-// streams, publishes segments, decisions and what it announces anew, reads the registry, and
-// keeps lease, cursors, indexes, gaps, names, descriptions, its columns of the ledger and its
-// report, and restores what the registry has lost of guests. It can neither make nor change nor
-// delete a stream, and write nothing else of the registry, nor what consumers ask, nor the level
-// of space weather.
+// ArchivistUser is the user of a Site's archivist: it consumes, reads and trims the two base streams, publishes segments, decisions and the
+// objects that it announces again, reads the registry, and keeps lease, cursors, indexes, gaps, names, descriptions, its columns of the
+// ledger and its report, and restores the registry's lost entries of guests. It can neither create nor change nor delete a stream, and
+// write nothing else of the registry, nor what consumers ask, nor the level of space weather.
 func ArchivistUser(site *v1alpha1.Site) JetStreamUser {
 	code := site.Spec.Code
 	inbox := workload.InboxPrefix(workload.ArchivistName(site))
@@ -124,12 +121,10 @@ func ArchivistUser(site *v1alpha1.Site) JetStreamUser {
 	return u
 }
 
-// OperatorUser is the user of the operator itself for one Site: it makes the
-// Site's streams and buckets, those of Feeds and FeedConsumers, and their durables;
-// it writes the registry, keeps how far consumers have come, reads reports, looks at the first and the last message of
-// a Feed, and says what became of conditions and levels. It can delete and purge none of the
-// Site's own streams. Permissions know no prefixes of names, so that streams of Feeds, which
-// come and go, cannot be named.
+// OperatorUser is the user of the operator itself for one Site: it creates the Site's streams and buckets, those of Feeds and
+// FeedConsumers, and their durables; it writes the registry, keeps how far consumers have come, reads reports, looks at the first and the
+// last message of a Feed, and publishes changes of conditions and levels. It can delete and purge none of the Site's own streams.
+// Permissions know no prefixes of names, so that streams of Feeds, which come and go, cannot be named.
 func OperatorUser(site *v1alpha1.Site) JetStreamUser {
 	code := site.Spec.Code
 	inbox := "_INBOX_operator_" + code
@@ -232,18 +227,15 @@ func harmless() []string {
 	return []string{"$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.FC.>"}
 }
 
-// consumersOfAll are the requests that make, look at, read and delete consumers of any
-// stream. Whoever may make one may have messages delivered to any subject, past all
-// permissions: docs/explanation/security.md says what follows.
+// consumersOfAll are the requests that create, inspect, read and delete consumers of any stream. A user who may create one may have
+// messages delivered to any subject, past all permissions: docs/explanation/security.md states the consequences.
 func consumersOfAll() []string {
 	return []string{"$JS.API.CONSUMER.CREATE.*.>", "$JS.API.CONSUMER.INFO.*.*", "$JS.API.CONSUMER.DELETE.*.*", "$JS.API.CONSUMER.MSG.NEXT.*.*"}
 }
 
-// acks are the subjects on which messages of a consumer of a stream are acknowledged: as
-// servers name them, and with domain and account before the stream, as newer servers can
-// be told to (nats-server's feature js_ack_fc_v2). Each has as many tokens as the server's
-// own subscription: with fewer named, one form would allow the other of somebody else's
-// consumer.
+// acks are the subjects on which messages of a consumer of a stream are acknowledged: as servers name them, and with domain and account
+// before the stream, as newer servers can be configured to (nats-server's feature js_ack_fc_v2). Each has as many tokens as the server's
+// own subscription: with fewer tokens, one form would allow the other form of another consumer.
 func acks(stream, consumer string) [2]string {
 	return [2]string{"$JS.ACK." + stream + "." + consumer + ".*.*.*.*.*", "$JS.ACK.*.*." + stream + "." + consumer + ".*.*.*.*.>"}
 }
@@ -254,9 +246,8 @@ func ownConsumers(stream string) []string {
 	return []string{"$JS.API.CONSUMER.CREATE." + stream + ".>", "$JS.API.CONSUMER.INFO." + stream + ".*", "$JS.API.CONSUMER.DELETE." + stream + ".*"}
 }
 
-// Hash tells two users' permissions apart, so that credentials are issued anew
-// only where they changed. Account and issuer are the public keys that the
-// credentials are made with.
+// Hash distinguishes two users' permissions, so that credentials are reissued only if the permissions changed. Account and issuer are the
+// public keys that the credentials are made with.
 func (u JetStreamUser) Hash(account, issuer string) string {
 	all := [][]string{{u.Name, u.InboxPrefix, account, issuer}, u.Publish, u.Subscribe}
 	if len(u.DenyPublish) > 0 {

@@ -52,8 +52,8 @@ func LeafUser(site *v1alpha1.Site, leaf v1alpha1.Leaf) JetStreamUser {
 			api+".CONSUMER.CREATE."+stream+".>",
 			api+".CONSUMER.DELETE."+stream+".*",
 			"$JS.FC."+stream+".>",
-			// With domain and account before the stream: the form that newer
-			// servers can be told to use (nats-server's feature js_ack_fc_v2).
+			// With domain and account before the stream: the form that newer servers can be configured to use (nats-server's feature
+			// js_ack_fc_v2).
 			"$JS.FC.*.*."+stream+".>")
 	}
 	return u

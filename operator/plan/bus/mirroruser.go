@@ -8,14 +8,14 @@ import (
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
-// MirrorUserName is the name in the tokens of a MirrorPartner's runs, and in nobody else's.
+// MirrorUserName is the name in the tokens of a MirrorPartner's runs, and in no others.
 func MirrorUserName(namespace, partner string) string { return "mirror " + namespace + "/" + partner }
 
 // MirrorUser is the user of the runs of a MirrorPartner: they read the registry and, where they need the archive, notices and its index;
 // they keep how far they came, hold the leases of the partner, and report. In the buckets of cursors and leases they read only their own
-// keys, and what is to be removed of an Instrument that has the partner's name: one pattern for all of its keys keeps the token short.
-// They can neither write what the operator has in the registry nor publish notices: what they bring in goes through the gateways, as that
-// of any sender.
+// keys, and what is to be removed of an Instrument that has the partner's name: one pattern for all of its keys keeps the token short. They
+// can neither write what the operator has in the registry nor publish notices: the data that they bring in goes through the gateways, like
+// the data of any sender.
 func MirrorUser(site *v1alpha1.Site, m *v1alpha1.MirrorPartner) JetStreamUser {
 	code, partner := site.Spec.Code, m.Name
 	inbox := workload.MirrorInbox(site, partner)

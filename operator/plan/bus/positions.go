@@ -11,8 +11,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// positionEvery is how often the place of a FeedConsumer is written, at most: a durable that
-// somebody deletes gives again what came later than the last place that is known.
+// positionEvery is the least time between two writes of the position of a FeedConsumer: a durable that was deleted from outside delivers
+// the messages behind the last known position again.
 const positionEvery = time.Minute
 
 // KeptPosition is a place as it was last written, at a time; zero where another operator
@@ -62,9 +62,8 @@ func Positions(p Plan, found map[string]wire.PositionCursor, kept map[string]Kep
 	return change
 }
 
-// GoesOnAfter is the sequence behind which a durable goes on that must be made: the furthest
-// of all places that are known of its FeedConsumer in this very stream. 0: it begins with
-// the oldest message.
+// GoesOnAfter returns the sequence behind which a durable that must be created continues: the furthest of all known positions of its
+// FeedConsumer in this very stream. 0: it begins with the oldest message.
 func GoesOnAfter(d Durable, epoch string, known ...wire.PositionCursor) uint64 {
 	after := uint64(0)
 	for _, at := range known {

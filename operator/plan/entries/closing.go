@@ -12,8 +12,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/observed"
 )
 
-// Closing are the Instruments and Feeds that a change of the registry closes to somebody to
-// whom they were open, or that nobody knew.
+// Closing are the Instruments and Feeds that a change of the registry closes to readers who had access, or that are new and closed.
 type Closing struct {
 	Instruments []string `json:"instruments,omitempty"`
 	Feeds       []string `json:"feeds,omitempty"`
@@ -40,8 +39,8 @@ func (c Change) Closes(stands observed.RegistryState) (closing Closing) {
 	return closing
 }
 
-// remember adds to a change which of the instruments that leave the registry are closed to
-// some, and has those forgotten of which it has an entry again.
+// remember adds to a change the instruments that leave the registry while they are closed to some readers, and removes the notes of those
+// that have an entry again.
 func (c *Change) remember(stands observed.RegistryState, next int64) {
 	for _, name := range c.Delete {
 		if access, leaves := accept.LeavesClosed(stands.Entries, name); leaves {

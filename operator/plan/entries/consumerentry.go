@@ -37,8 +37,8 @@ func consumerEntry(c *v1alpha1.FeedConsumer, v accept.ConsumerVerdict, secrets w
 	}
 	if spec.Delivery.Type == v1alpha1.DeliveryNATS {
 		entry.WIS2 = accept.Notified(c)
-		// Nobody shows a token: what it may have is decided here. If that is all of its Feed,
-		// another instrument of the Feed changes nothing here.
+		// No token is presented: the access is decided here. If that is all of its Feed, another instrument of the Feed changes nothing
+		// here.
 		switch entry.Instruments = v.Readable; {
 		case v.Whole:
 			entry.Instruments = nil

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package entries plans the registry: what a Site's programs are told of its Instruments, Feeds, consumers, mirrors and readers.
+// Package entries plans the registry: the entries from which a Site's programs learn of its Instruments, Feeds, consumers, mirrors and
+// readers.
 package entries

@@ -62,9 +62,8 @@ func UnreadableObjects(in Input, gateways []v1alpha1.IngestGateway, servers []v1
 	return all
 }
 
-// keptInstrument is what becomes of the entry of an Instrument that cannot be decoded: it
-// stays, except for a legal hold that begins, and for tokens that are in none of its Secrets
-// any more. If its listeners cannot be read, nobody knows these Secrets.
+// keptInstrument is what becomes of the entry of an Instrument that cannot be decoded: it stays, except for a legal hold that begins, and
+// for tokens that are in none of its Secrets any more. If its listeners cannot be read, these Secrets are not known.
 func (in Input) keptInstrument(inst *v1alpha1.Instrument, was wire.InstrumentEntry, next int64) wire.InstrumentEntry {
 	is := was
 	if len(inst.Spec.Listeners) > 0 {
@@ -91,10 +90,9 @@ func (in Input) keptConsumer(c *v1alpha1.FeedConsumer, was wire.ConsumerEntry, n
 	return is
 }
 
-// keptReaders is what becomes of the readers of a Site that cannot be decoded: they stay,
-// except for tokens and names of certificates that are not in the Secret, or the Site, any
-// more. If the Site's reference to the Secret, or its list of readers, cannot be read, nobody
-// knows.
+// keptReaders is what becomes of the readers of a Site that cannot be decoded: they stay, except for tokens and names of certificates that
+// are not in the Secret, or the Site, any more. If the Site's reference to the Secret, or its list of readers, cannot be read, these are
+// not known.
 func (in Input) keptReaders(stands observed.RegistryState, next int64) map[string]wire.ReaderEntry {
 	all := map[string]wire.ReaderEntry{}
 	certificates := accept.ReaderCertificates(in.Site)

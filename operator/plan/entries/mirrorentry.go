@@ -16,9 +16,8 @@ import (
 	"github.com/substorm/substorm/operator/plan/observed"
 )
 
-// mirrorEntries are the MirrorPartners as movers know them. One that is not accepted as it is declared keeps the entry that it
-// has, so that the archive goes on waiting for the partner. If it is suspended, the entry says so all the same: runs begin again
-// only once it is accepted.
+// mirrorEntries are the MirrorPartners as movers know them. One that is not accepted as it is declared keeps the entry that it has, so that
+// the archive still waits for the partner. If it is suspended, the entry says so all the same: runs begin again only once it is accepted.
 func (in Input) mirrorEntries(stands observed.RegistryState, next int64) map[string]wire.MirrorEntry {
 	all := map[string]wire.MirrorEntry{}
 	for i := range in.Mirrors {

@@ -55,15 +55,13 @@ type Input struct {
 	// Secrets are those that exist of the ones that hold tokens; one that could not
 	// be asked for must not be left out, since what is not there revokes.
 	Secrets workload.Secrets
-	// Held are Instruments and Feeds of which durables still give what they close: gateways
-	// do not receive from such an Instrument where they did not before, and nothing else of
-	// it is new but whom it is closed to.
+	// Held are Instruments and Feeds whose durables still deliver data that is being closed: gateways begin to receive from no such
+	// Instrument, and its entry changes nothing but its access.
 	Held Closing
 }
 
-// Plan compares what should stand in a Site's registry with what does: stands,
-// closed by complete (nil where the bucket has no marker). Revision is the newest
-// that was ever seen; a change gets the next one.
+// Plan compares the planned content of a Site's registry with the current one: stands, closed by complete (nil if the bucket has no
+// marker). Revision is the newest that was ever seen; a change gets the next one.
 func Plan(in Input, stands observed.RegistryState, complete *wire.RegistryComplete, revision int64) Change {
 	if complete != nil {
 		revision = max(revision, complete.Revision)
@@ -93,8 +91,8 @@ func Plan(in Input, stands observed.RegistryState, complete *wire.RegistryComple
 	return c
 }
 
-// PlanPart is Registry for some Instruments alone: those in the input, and the named
-// ones, of which some may be gone. Nothing else has changed since the registry was complete.
+// PlanPart is Plan for some Instruments alone: those in the input, and the named ones, some of which may be gone. Nothing else has changed
+// since the registry was complete.
 func PlanPart(in Input, names []string, stands observed.RegistryState, complete wire.RegistryComplete, revision int64) Change {
 	next := max(revision, complete.Revision) + 1
 	part := observed.RegistryState{Entries: map[string]wire.InstrumentEntry{}}
@@ -143,7 +141,7 @@ func (in Input) instrumentEntries(stands observed.RegistryState, next int64) map
 		inst := &in.Instruments[i]
 		verdict := in.Verdicts[inst.Name]
 		was := stands.Entries[inst.Name]
-		exists := was.Instrument != "" // one that cannot be read is written anew, or deleted
+		exists := was.Instrument != "" // one that cannot be read is rewritten, or deleted
 		if held := slices.Contains(in.Held.Instruments, inst.Name); held && !exists {
 			continue
 		} else if held && !in.unreadable(inst) {
@@ -372,7 +370,7 @@ func retentionEntry(e *v1alpha1.Expiry) *wire.RetentionEntry {
 	return entry
 }
 
-// ObservesEntry is nil where data is always due.
+// ObservesEntry is nil if data is always due.
 func ObservesEntry(spec *v1alpha1.InstrumentSpec) *wire.ObservesEntry {
 	o := spec.Cadence.Observes
 	if o == nil || o.Mode == v1alpha1.ObservesAlways {

@@ -27,10 +27,10 @@ func (f Finding) OK() bool { return f.Status == metav1.ConditionTrue }
 // Good returns the finding of a condition that is True.
 func Good(reason, message string) Finding { return Finding{metav1.ConditionTrue, reason, message} }
 
-// Bad returns that of one that is False.
+// Bad returns a finding that is False.
 func Bad(reason, message string) Finding { return Finding{metav1.ConditionFalse, reason, message} }
 
-// Unknown returns that of one that is Unknown.
+// Unknown returns a finding that is Unknown.
 func Unknown(reason, message string) Finding {
 	return Finding{metav1.ConditionUnknown, reason, message}
 }
@@ -90,7 +90,7 @@ var hopeless = []string{
 // Conditions collects the conditions of one object.
 type Conditions struct {
 	Now time.Time
-	// Generation is that of the object which the findings are about.
+	// Generation is the generation of the object that the findings are about.
 	Generation int64
 	// Old are the conditions that the object has, and All those that it gets.
 	Old, All []metav1.Condition
@@ -173,7 +173,7 @@ func (c *Conditions) same(old *metav1.Condition, f Finding) bool {
 	return old != nil && old.Reason == f.Reason && old.ObservedGeneration == c.Generation
 }
 
-// Condition returns the condition of a type; nil where there is none.
+// Condition returns the condition of a type; nil if there is none.
 func Condition(all []metav1.Condition, kind string) *metav1.Condition {
 	for i := range all {
 		if all[i].Type == kind {
@@ -200,7 +200,7 @@ func Count(some, all int32) string { return fmt.Sprintf("%d of %d", some, all) }
 // From returns what a condition says.
 func From(c *metav1.Condition) Finding { return Finding{c.Status, c.Reason, c.Message} }
 
-// Of returns what the condition of a type says; the zero value where there is none.
+// Of returns the finding of the condition of a type; the zero value if there is none.
 func Of(all []metav1.Condition, kind string) Finding {
 	if c := Condition(all, kind); c != nil {
 		return From(c)

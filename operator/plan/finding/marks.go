@@ -8,11 +8,11 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
-// Unreadable says why an object cannot be decoded as a whole; empty of all others. What
-// was made for such an object stays as it is: nobody knows what it says now.
+// Unreadable returns why an object cannot be decoded as a whole; empty for all others. Everything that was made for such an object stays as
+// it is: its present declaration is not known.
 func Unreadable(o metav1.Object) string { return o.GetAnnotations()[v1alpha1.AnnotationUnreadable] }
 
-// IsStandalone says whether an object is one that Standalone.Apply has seen.
+// IsStandalone returns whether Standalone.Apply has seen an object.
 func IsStandalone(o metav1.Object) bool {
 	_, is := o.GetAnnotations()[v1alpha1.AnnotationNotApplied]
 	return is

@@ -45,8 +45,7 @@ type FeedServer struct {
 	Replicas int32
 	// Tight is FeedServerView.Tight.
 	Tight bool
-	// Addressed is the FeedServer at whose URL the Site's notifications name objects; nil
-	// where none has a URL.
+	// Addressed is the FeedServer at whose URL the Site's notifications name objects; nil if none has a URL.
 	Addressed *v1alpha1.FeedServer
 }
 
@@ -262,6 +261,6 @@ func bracketed(ip string) string {
 	return ip
 }
 
-// AnnotationOwnURL is that of a FeedServer whose spec.url says where it listens, because nothing is declared. Secrets and notifications
-// name that; links name what a request was sent to, which a proxy in front may know better.
+// AnnotationOwnURL is on a FeedServer whose spec.url says where it listens, because nothing is declared. Secrets and notifications use that
+// URL; links use the address that a request was sent to, which a proxy in front may know better.
 const AnnotationOwnURL = "substorm.dev/own-url"

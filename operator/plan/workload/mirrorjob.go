@@ -30,7 +30,7 @@ type ManualRun struct {
 	Force bool
 }
 
-// Problem says why a run cannot be asked for; nil where it can.
+// Problem returns why a run cannot be requested; nil if it can.
 func (r ManualRun) Problem() error {
 	switch {
 	case r.VerifyOnly && r.Force:
@@ -41,8 +41,8 @@ func (r ManualRun) Problem() error {
 	return nil
 }
 
-// ManualMirrorJob is the Job of a run that a person asks for. Template is that of the CronJob or the Deployment of the mirror. The Job is
-// beside those, and holds up neither.
+// ManualMirrorJob is the Job of a run that a person requests. Template is the template of the CronJob or the Deployment of the mirror. The
+// Job is beside those, and delays neither.
 func ManualMirrorJob(m *v1alpha1.MirrorPartner, template *corev1.PodTemplateSpec, r ManualRun) (*batchv1.Job, error) {
 	if err := r.Problem(); err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func ManualMirrorJob(m *v1alpha1.MirrorPartner, template *corev1.PodTemplateSpec
 	}, nil
 }
 
-// arguments are the flags by which the program is told of it.
+// arguments are the flags that pass the run to the program.
 func (r ManualRun) arguments() []string {
 	args := []string{triggerFlag + wire.MirrorManual}
 	if !r.From.IsZero() {

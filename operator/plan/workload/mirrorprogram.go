@@ -97,8 +97,8 @@ func (m Mirror) Objects() []Object {
 	return append(objects, Object{"CronJob", m.Name(), m.cronJob()})
 }
 
-// MirrorHalts is what whichever objects there are of a suspended MirrorPartner must hold, with nothing else in them: where it is not
-// accepted, or lacks a Secret, Objects has none of them. Empty of one that is active: what was halted goes on once Objects has it.
+// MirrorHalts returns a suspended MirrorPartner's objects with only the fields that halt them, for whichever of them exist: if the partner
+// is not accepted, or lacks a Secret, Objects has none of them. Empty for an active one: halted objects continue once Objects has them.
 func MirrorHalts(m *v1alpha1.MirrorPartner) []Object {
 	if m.Spec.State != v1alpha1.MirrorSuspended {
 		return nil
@@ -289,7 +289,7 @@ func MirrorReadsArchive(m *v1alpha1.MirrorPartner) bool {
 	return m.Spec.Direction != v1alpha1.MirrorPull || OriginOf(m.Spec.HTTPS) != ""
 }
 
-// OriginOf returns the code of the Substorm that a mirror pulls from; empty where that is none.
+// OriginOf returns the code of the Substorm that a mirror pulls from; empty if it pulls from none.
 func OriginOf(h *v1alpha1.MirrorHTTPS) string {
 	if h == nil {
 		return ""

@@ -54,8 +54,7 @@ type Pool struct {
 	Pull Pulling
 	// Apart keeps any two of the pods on two nodes, see GatewayView.PodsApart.
 	Apart bool
-	// Permissions is the hash of the pool's JetStream user; empty where the
-	// Site gives credentials.
+	// Permissions is the hash of the pool's JetStream user; empty if the Site gives credentials.
 	Permissions string
 	// Secrets are those that exist of the ones that the Site and the pool name.
 	Secrets Secrets

@@ -64,7 +64,7 @@ func asUser(needs []SecretNeed, field string, ref *v1alpha1.LocalReference) []Se
 	return needs
 }
 
-// userOr names the Secret of a user of the object store: that of the Site where the user has none.
+// userOr names the Secret of a user of the object store: the Site's if the user has none.
 func userOr(store *v1alpha1.ObjectStore, ref *v1alpha1.LocalReference) string {
 	if ref == nil {
 		return store.CredentialsSecretRef.Name

@@ -26,7 +26,7 @@ const metricsPort = 9090
 // the feed servers of a FeedServer.
 type SiteProgram struct {
 	Site *v1alpha1.Site
-	// Program is its name, that of its image and of its container.
+	// Program is its name, and the name of its image and of its container.
 	Program string
 	// Owner is whose its objects are.
 	Owner Owner
@@ -34,8 +34,7 @@ type SiteProgram struct {
 	Image string
 	// Pull is how nodes get Image.
 	Pull Pulling
-	// Permissions is the hash of its JetStream user; empty where the Site gives
-	// credentials.
+	// Permissions is the hash of its JetStream user; empty if the Site gives credentials.
 	Permissions string
 	// Secrets are those that exist of the ones that the Site and the owner name.
 	Secrets Secrets
@@ -222,8 +221,7 @@ func (s SiteProgram) backendMounts(store string) []secretMount {
 	return append(all, clientTLS("nats-tls", js.TLS, jetStreamTLSDir)...)
 }
 
-// backendSecrets are the Secrets of a Site that its programs mount, but for those of which
-// the operator issues them credentials.
+// backendSecrets are the Secrets of a Site that its programs mount, except those for which the operator issues credentials.
 func backendSecrets(site *v1alpha1.Site) []SecretNeed {
 	needs := slices.DeleteFunc(JetStreamSecrets(site), func(n SecretNeed) bool { return slices.Contains(n.Keys, KeyAccountSeed) })
 	return append(needs, ObjectStoreSecrets(site)...)

@@ -28,11 +28,11 @@ type Verdict int
 const (
 	// Granted: the data.
 	Granted Verdict = iota
-	// NeedsReader, 401: nobody in particular asked, and readers may read.
+	// NeedsReader, 401: the reader is anonymous, and identified readers may read.
 	NeedsReader
 	// Forbidden, 403: a reader asked who may not.
 	Forbidden
-	// Hidden, 404: it is under embargo, and not even its name is told.
+	// Hidden, 404: the data is under embargo, and its name is not disclosed either.
 	Hidden
 )
 

@@ -29,7 +29,7 @@ const (
 	mirrorPrefix   = "mirror:"
 )
 
-// Reader is who asks. The zero value is somebody who has shown nothing.
+// Reader is who asks. The zero value is a reader that has presented no identity.
 type Reader struct {
 	kind kind
 	name string
@@ -48,18 +48,17 @@ func Consumer(name string, instruments map[string]bool) Reader {
 	return Reader{kind: consumer, name: name, instruments: instruments}
 }
 
-// Mirror is a MirrorPartner that is given what it selects of instruments: data under embargo only where it declares so, whoever
-// an Instrument names; what is restricted only where the Instrument names it. Do not write to instruments any more.
+// Mirror is a MirrorPartner that is given what it selects of instruments: data under embargo only if the partner declares so, whichever
+// readers an Instrument names; restricted data only if the Instrument names the partner. Do not write to instruments any more.
 func Mirror(partner string, instruments map[string]bool, embargoed bool) Reader {
 	return Reader{kind: mirror, name: partner, instruments: instruments, embargoed: embargoed}
 }
 
-// Anonymous says whether nobody in particular asks.
+// Anonymous says whether the reader has presented no identity.
 func (r Reader) Anonymous() bool { return r.kind == anonymous }
 
-// String is the reader's name as spec.access.readers of an Instrument has it: that of a
-// FeedConsumer begins with "consumer:", that of a MirrorPartner with "mirror:". It is empty for who has shown nothing. No two
-// identities have the same.
+// String is the reader's name in spec.access.readers of an Instrument: "consumer:" before the name of a FeedConsumer, "mirror:" before
+// that of a MirrorPartner. It is empty for an anonymous reader. No two identities have the same name.
 func (r Reader) String() string {
 	switch r.kind {
 	case consumer:

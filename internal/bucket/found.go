@@ -67,7 +67,7 @@ func newFound(cfg Config) (*Found, error) {
 // Close removes the scratch files.
 func (f *Found) Close() error { return os.RemoveAll(f.dir) }
 
-// Lists returns the instruments' days of which anything was found, in order.
+// Lists returns the instruments' days for which anything was found, in order.
 func (f *Found) Lists() []List {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -58,7 +58,7 @@ func TestFound(t *testing.T) {
 			t.Fatal(add)
 		}
 	}
-	f.day("sonde-1", day) // of which there are changes alone
+	f.day("sonde-1", day) // only changes are stored of it
 	f.day("mag-1", day)
 	lists := []List{{"allsky-1", day}, {"mag-1", day}, {"mag-1", "2026-11-22"}, {"sonde-1", day}}
 	if diff := cmp.Diff(lists, f.Lists()); diff != "" {

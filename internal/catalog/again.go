@@ -11,9 +11,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Readers that follow an instrument are told of its newest object. If that object was
-// retracted, or notices were not heard, the newest one is looked for again, and until it
-// is found no notice is told of: there may be a newer object.
+// Readers that follow an instrument are notified of its newest object. If that object was retracted, or notices were missed, the newest
+// one is looked up again, and until it is found no notice is passed on: there may be a newer object.
 
 // forget forgets what is to be looked for again.
 func (n *newest) forget() {
@@ -37,8 +36,7 @@ func (c *Catalog) missed(listed wire.StreamCursor) {
 	}
 }
 
-// lookAgain has the newest object looked for, where somebody is to be told of it. The
-// mutex is held.
+// lookAgain requests a lookup of the newest object if the instrument has subscribed readers. The caller holds the mutex.
 func (c *Catalog) lookAgain(instrument string, n *newest) {
 	if len(n.readers) == 0 {
 		return

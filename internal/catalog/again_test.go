@@ -45,8 +45,8 @@ func (w *way) cut(is bool) {
 	w.conns = nil
 }
 
-// An object that was retracted and listed while a catalog was disconnected from NATS is
-// not the latest when the catalog reconnects, and followers are told of the one that is.
+// An object that was retracted and listed while a catalog was disconnected from NATS is not the latest when the catalog reconnects, and
+// followers receive the actual latest one.
 func TestLatestAfterOutage(t *testing.T) {
 	l := newLab(t)
 	old, first := object(noon.Add(-time.Hour), "old.jpg"), object(noon, "first.jpg")
@@ -91,8 +91,7 @@ func TestLatestAfterOutage(t *testing.T) {
 	}
 }
 
-// After the newest was retracted, or one was restored, what comes late is not told of
-// as the newest.
+// After the newest object was retracted, or one was restored, an older one that arrives late is not reported as the newest.
 func TestOlderIsNotTold(t *testing.T) {
 	l := newLab(t)
 	l.flush()
@@ -111,7 +110,7 @@ func TestOlderIsNotTold(t *testing.T) {
 		week := noon.AddDate(0, 0, -7)
 		return observed(object(at(minutes), path), week, week)
 	}
-	// until reads what is told, of which nothing may be late.
+	// until reads reported objects up to one with a path; none of them may be late.
 	until := func(path string) {
 		t.Helper()
 		for {

@@ -23,8 +23,7 @@ type By int
 const (
 	// ByReceived: when it was received.
 	ByReceived By = iota
-	// ByObserved: what time it observes, from the first to the last instant; of an
-	// object of which that is not known, when it was received.
+	// ByObserved: what time it observes, from the first to the last instant; if that is not known, when the object was received.
 	ByObserved
 )
 

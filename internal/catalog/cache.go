@@ -16,7 +16,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// keepLarge is how long what is larger than the cache is kept when nobody asks for it.
+// keepLarge is how long a value that is larger than the cache is kept after its last use.
 const keepLarge = time.Minute
 
 // cache keeps what was used last, up to so many bytes; and beside that one value that is
@@ -30,7 +30,7 @@ type cache struct {
 	entries map[string]*list.Element
 	metrics *metrics
 
-	// large is larger than all the space; forget lets it go when nobody asked for so long.
+	// large is a value larger than the cache; forget drops it when it was not used for the time keep.
 	large  *cached
 	keep   time.Duration
 	forget *time.Timer

@@ -50,8 +50,8 @@ type Config struct {
 	Site      string
 	JetStream jetstream.JetStream
 	Store     objectstore.Store
-	// Memory bounds the decoded manifests that are kept, in bytes. A day that is larger
-	// is kept beside them, one at a time, while somebody reads it.
+	// Memory bounds the decoded manifests that are kept, in bytes. A day that is larger is kept beside them, one at a time, while it is
+	// being read.
 	Memory int64
 	// Naming returns the template of an instrument's published paths; empty where it
 	// declares none. Optional: without it an object whose path only the manifest's
@@ -72,7 +72,7 @@ type Catalog struct {
 	metrics *metrics
 	cache   *cache
 	loads   singleflight.Group
-	// decodes are those under way; decodesLarge that of a day that is larger than the cache.
+	// decodes bounds the decodes in progress; decodesLarge those of days that are larger than the cache.
 	decodes, decodesLarge chan struct{}
 
 	// ready is closed when the index was read and the notices since then were.

@@ -24,7 +24,7 @@ func paths(records []*wire.Record) []string {
 	return all
 }
 
-// day returns a day, whose tag is told without it too: it may change in between.
+// day returns a day, and checks its tag against the one returned without the day: the tag may change in between.
 func (l *lab) day(c *Catalog, instrument string, day wire.Day) *Day {
 	l.Helper()
 	before := l.tag(c, instrument, day)

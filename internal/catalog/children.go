@@ -31,7 +31,7 @@ type Listing struct {
 	// Changed is when the newest of the records was received; of a folder without
 	// any, when the last day begins that has something below.
 	Changed time.Time
-	// Tag names exactly what the listing holds, as that of a Day.
+	// Tag identifies exactly what the listing holds, as the Tag of a Day does.
 	Tag string
 }
 
@@ -39,8 +39,7 @@ type Listing struct {
 type Dir struct {
 	// Name is the last part of its path.
 	Name string
-	// Entries is how many objects it holds, with those in folders of its own; -1
-	// where nobody knows without a look at all of them.
+	// Entries is how many objects it holds, with those in folders of its own; -1 if counting would require reading all of them.
 	Entries int
 	// LastDay is the last of receipt of what lies in it.
 	LastDay wire.Day
@@ -52,8 +51,7 @@ func (c *Catalog) Children(ctx context.Context, instrument, dir string) (Listing
 	return c.ChildrenAfter(ctx, instrument, dir, "", MaxListing)
 }
 
-// ChildrenAfter is Children with so many records, the first of which comes behind a
-// path; all folders are there each time.
+// ChildrenAfter is Children with at most limit records, beginning after a path; all folders are in each page.
 func (c *Catalog) ChildrenAfter(ctx context.Context, instrument, dir, after string, limit int) (Listing, error) {
 	s, err := c.known(ctx, instrument)
 	if err != nil {

@@ -39,19 +39,16 @@ type Day struct {
 	duplicates []*wire.Record
 	// paths are the published ones of the records.
 	paths []string
-	// ids are the places of the records, of a day of which nothing is fresh, and cost is
-	// what such a day takes, in bytes.
+	// ids are the places of the records by ID, for a day without fresh records, and cost is the memory that such a day takes, in bytes.
 	ids  map[string]int
 	cost int64
 
 	mu sync.Mutex
-	// merged is this day with what was fresh when somebody asked last. It refers to the
-	// records of this one, and goes with it.
+	// merged is this day with the fresh records of the last request. It refers to the records of this day, and is dropped with it.
 	merged *Day
 }
 
-// Day returns one day. A day of which nothing is known has no records. Errors: those of
-// the store and of manifests.
+// Day returns one day. A day about which nothing is known has no records. Errors: those of the store and of manifests.
 func (c *Catalog) Day(ctx context.Context, instrument string, day wire.Day) (*Day, error) {
 	s, err := c.known(ctx, instrument)
 	if err != nil {
@@ -122,7 +119,7 @@ func tagOf(sum wire.RootDay, epoch string, fresh []*item) string {
 	return hex.EncodeToString(hash[:12])
 }
 
-// keyOf is that of a day in the cache.
+// keyOf returns the key of a day in the cache.
 func keyOf(listed *Day) string { return "day/" + listed.Instrument + "/" + listed.Tag }
 
 const (
@@ -185,8 +182,8 @@ func (d *Day) read(records iter.Seq2[wire.Record, error], count int) error {
 	return nil
 }
 
-// TakenBack returns the objects without a name that were retracted or purged under the name that their bytes came with on the same day. Nobody
-// is served them, since they are duplicates, and mirrors may have copies of them from before.
+// TakenBack returns the objects without a name that were retracted or purged under the name that their bytes came with on the same day.
+// They are not served, since they are duplicates, but mirrors may have copies of them from before.
 func (d *Day) TakenBack() (all []*wire.Record) {
 	if len(d.duplicates) == 0 {
 		return nil

@@ -39,7 +39,7 @@ type snapshot struct {
 	fresh map[wire.Day][]*item
 }
 
-// Instruments returns the names of those of which the archive holds anything.
+// Instruments returns the names of the instruments for which the archive holds anything.
 func (c *Catalog) Instruments(ctx context.Context) ([]string, error) {
 	if err := c.await(ctx); err != nil {
 		return nil, err
@@ -49,9 +49,8 @@ func (c *Catalog) Instruments(ctx context.Context) ([]string, error) {
 	return sortedKeys(c.index.entries, c.overlay.instruments()), nil
 }
 
-// InstrumentTags returns, by its name, a tag of each instrument of which the archive holds
-// anything, which changes with whatever it holds: with the tag of any Day, and when days are
-// summed up anew, in a root. Nothing is read for it. Errors: ctx's.
+// InstrumentTags returns, by name, a tag of each instrument for which the archive holds anything. A tag changes with whatever the archive
+// holds of the instrument: with the tag of any Day, and when days are summed up again in a root. Nothing is read for it. Errors: ctx's.
 func (c *Catalog) InstrumentTags(ctx context.Context) (map[string]string, error) {
 	names, err := c.Instruments(ctx)
 	if err != nil {
@@ -154,9 +153,8 @@ func (c *Catalog) root(ctx context.Context, instrument string, entry wire.IndexE
 	return v.(root), nil
 }
 
-// Days returns the days of which the archive holds anything of an instrument, ascending,
-// with those of which it only was announced. An instrument that the archive does not know
-// has none. Errors: those of the store and of roots.
+// Days returns the days for which the archive holds anything of an instrument, ascending, including days that were only announced. An
+// instrument that the archive does not know has none. Errors: those of the store and of roots.
 func (c *Catalog) Days(ctx context.Context, instrument string) ([]wire.RootDay, error) {
 	s, err := c.known(ctx, instrument)
 	if err != nil {

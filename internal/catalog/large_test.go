@@ -59,8 +59,8 @@ func TestMergedOnce(t *testing.T) {
 	}
 }
 
-// A day that is larger than all the space is read once while somebody walks through it,
-// with what is announced meanwhile, and no more than one such is kept, nor for long.
+// A day larger than the cache is read once while a caller walks through it, together with what is announced meanwhile; only one such day
+// is kept, and not for long.
 func TestLargerThanTheCache(t *testing.T) {
 	l := newLab(t)
 	days := []time.Time{noon.AddDate(0, 0, -1), noon}

@@ -23,29 +23,26 @@ const (
 // newest is what is known of an instrument's newest objects; the catalog's mutex
 // guards it.
 type newest struct {
-	// of are the newest objects by media type, "" being that of any; nil where there is
-	// none. A media type that is not there was not looked for, and then heard has the
-	// newest of the notices since.
+	// of are the newest objects by media type, with "" for any type; nil if no object exists. A media type that is absent was not looked
+	// up, and then heard has the newest of the notices since.
 	of, heard map[string]*wire.Record
 	// typed: all of latestDays were looked at, and of holds what there is of any type.
 	typed bool
-	// types are the media types of the newest days, and those heard of since; nil
-	// where nobody looked.
+	// types are the media types of the newest days, and those in notices since; nil before the first lookup.
 	types map[string]struct{}
 	// generation counts what made a look worthless that is under way.
 	generation int
 	readers    map[*reader]struct{}
 }
 
-// reader is one that Subscribe told.
+// reader is a subscriber that Subscribe returned.
 type reader struct{ records chan wire.Record }
 
 func newer(a, b *wire.Record) bool {
 	return b == nil || cmp.Or(a.When().Compare(b.When()), older(a, b)) > 0
 }
 
-// shows says whether an object may be an instrument's latest: segments are not
-// objects that somebody sent.
+// shows says whether an object may be an instrument's latest: segments are not objects that a sender sent.
 func shows(r *wire.Record, mediaType string) bool {
 	if r.State != wire.StateCurrent || mediaType != "" && r.MediaType != mediaType {
 		return false
@@ -53,10 +50,9 @@ func shows(r *wire.Record, mediaType string) bool {
 	return mediaType != "" || r.Segment == nil
 }
 
-// Latest returns an instrument's newest object of a media type, or of any where that
-// is empty (segments apart): newest by observation time, else by receipt, so that
-// what comes late replaces nothing newer. It is false where there is none, or the
-// archive cannot be read.
+// Latest returns an instrument's newest object of a media type, or of any type if that is empty (segments excluded): newest by
+// observation time, else by receipt, so that an object that arrives late replaces nothing newer. It is false if there is no such object,
+// or the archive cannot be read.
 func (c *Catalog) Latest(instrument, mediaType string) (wire.Record, bool) {
 	r, err := c.latest(instrument, mediaType)
 	if err != nil {
@@ -241,7 +237,7 @@ func (c *Catalog) hearNewest(n wire.Notice) {
 	}
 }
 
-// tell replaces what the reader did not take. The mutex is held, so nobody else does.
+// tell replaces a record that the reader has not received yet. The caller holds the mutex, so there is no other sender.
 func (r *reader) tell(record wire.Record) {
 	select {
 	case <-r.records:

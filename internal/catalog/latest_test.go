@@ -76,7 +76,7 @@ func TestLatest(t *testing.T) {
 	}
 	l.ready(c)
 	l.same("what comes late", "second.jpg", latest(""))
-	for i := range 10 { // nobody reads
+	for i := range 10 { // no reader receives
 		l.Announce(camera, object(noon.Add(4*time.Hour+time.Duration(i)*time.Second), fmt.Sprintf("%d.jpg", i)))
 	}
 	l.ready(c)

@@ -16,7 +16,7 @@ import (
 // compaction came between.
 const listTries = 3
 
-// filesGone is kept instead of a day of which the index names files that the bucket does not have.
+// filesGone is cached instead of a day whose files, as named by the index, are missing in the bucket.
 type filesGone struct{}
 
 // listed returns what the files of a day list. If the bucket lacks one that the index names, these are the files that the

@@ -20,8 +20,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Before the index is complete nobody is told that there is nothing; what is known
-// of one stays while another is made.
+// Before the index is complete, no request is answered with "there is nothing"; what is known of one index stays while another is made.
 func TestIndexNotComplete(t *testing.T) {
 	l := newLab(t)
 	l.Announce(camera, object(noon, "a.jpg"))
@@ -44,7 +43,7 @@ func TestIndexNotComplete(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 
-	// The bucket is lost, made anew, and filled later.
+	// The bucket is lost, recreated, and filled later.
 	if err := l.JetStream.DeleteKeyValue(t.Context(), wire.IndexBucket(site)); err != nil {
 		t.Fatal(err)
 	}
@@ -68,8 +67,7 @@ func TestIndexNotComplete(t *testing.T) {
 	}
 }
 
-// An outage of NATS loses nothing: what came meanwhile is there afterwards. A notice
-// stream that was made anew is another one.
+// An outage of NATS loses nothing: what arrived meanwhile is there afterwards. A notice stream that was recreated is a different one.
 func TestOutage(t *testing.T) {
 	l := newLab(t)
 	l.flush()

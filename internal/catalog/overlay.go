@@ -104,8 +104,7 @@ func (o *overlay) heard(listed wire.StreamCursor) bool {
 	return o.epoch == listed.Epoch && o.next >= listed.Next
 }
 
-// trim forgets what is in closed parts. It returns the instruments of which something
-// was retracted, restored or purged.
+// trim drops items that closed parts list. It returns the instruments with a retraction, restoration or purge among those items.
 func (o *overlay) trim(listed wire.StreamCursor) (decided map[string]bool) {
 	if o.epoch != listed.Epoch {
 		return nil

@@ -118,7 +118,7 @@ func TestRetractedAtItsOrigin(t *testing.T) {
 	}
 }
 
-// Only the archivist decides what is retracted: a notice of anybody else changes nothing.
+// Only the archivist decides what is retracted: a notice from another publisher changes nothing.
 func TestRetractedByOthers(t *testing.T) {
 	l := newLab(t)
 	shown := object(noon, "a.jpg")

@@ -13,9 +13,8 @@ import (
 // typesDays is at how many days Types looks.
 const typesDays = 2
 
-// Types returns the media types of which the newest days of an instrument hold
-// anything, in no order; segments apart. Errors: ctx's, those of the store and of
-// manifests.
+// Types returns the media types that the newest days of an instrument hold, in no order; segments excluded. Errors: ctx's, those of the
+// store and of manifests.
 func (c *Catalog) Types(ctx context.Context, instrument string) ([]string, error) {
 	if err := c.await(ctx); err != nil {
 		return nil, err

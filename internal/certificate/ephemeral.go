@@ -18,8 +18,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Ephemeral is a certificate that a process signs for itself when it starts. Its key is in memory alone. Two processes that
-// have told each other the SHA-256 of theirs, over a way that both trust, need no authority to know each other.
+// Ephemeral is a certificate that a process signs for itself when it starts. Its key is in memory only. Two processes that have exchanged
+// the SHA-256 of theirs over a channel that both trust need no authority to authenticate each other.
 type Ephemeral struct {
 	pair   tls.Certificate
 	digest wire.Digest

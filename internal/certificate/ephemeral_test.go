@@ -51,7 +51,7 @@ func shake(t *testing.T, server, client *tls.Config) (state tls.ConnectionState,
 	return state, atServer, err
 }
 
-// Two that were told each other's SHA-256 know each other, and nobody else.
+// Two processes that know each other's SHA-256 authenticate each other, and no one else.
 func TestEphemeral(t *testing.T) {
 	t.Parallel()
 	server, client := ephemeral(t), ephemeral(t)

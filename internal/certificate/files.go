@@ -213,8 +213,8 @@ func config(pair tls.Certificate) *tls.Config {
 	}
 }
 
-// mutual: the certificate is verified by crypto/tls; that there is one, by us, so
-// that the refusal can be told from another one's.
+// mutual: crypto/tls verifies the certificate; VerifyConnection checks that there is one, so that this refusal can be distinguished from
+// others.
 func mutual(pair tls.Certificate, authorities *x509.CertPool) *tls.Config {
 	cfg := config(pair)
 	cfg.ClientAuth, cfg.ClientCAs = tls.VerifyClientCertIfGiven, authorities

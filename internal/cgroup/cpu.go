@@ -37,7 +37,7 @@ func (c *CPU) Use(now time.Time) float64 {
 	return max(0, use)
 }
 
-// cpuLimit returns the least CPU limit of the process's control groups, in processors; 0 where there is none. See memoryLimit.
+// cpuLimit returns the least CPU limit of the process's control groups, in processors; 0 without a limit. See memoryLimit.
 func cpuLimit(groups, root string) float64 {
 	return leastLimit(groups, root, "cpu", "cpu.max", "cpu.cfs_quota_us", func(file, text string, read func(string) string) float64 {
 		period := "100000"

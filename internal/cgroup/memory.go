@@ -20,8 +20,7 @@ const noLimit = 1 << 60
 // as it takes; the rest is stacks and what others read in vain.
 const heapShare = 0.8
 
-// Memory returns the memory limit of the process in bytes, 0 where there is none, and
-// makes the heap respect it.
+// Memory returns the memory limit of the process in bytes, 0 without a limit, and makes the heap respect it.
 func Memory() int64 {
 	limit := memoryLimit("/proc/self/cgroup", "/sys/fs/cgroup")
 	if limit > 0 {
@@ -30,18 +29,17 @@ func Memory() int64 {
 	return limit
 }
 
-// memoryLimit returns the least memory limit of the process's control groups, in bytes; 0 where there is none. See leastLimit.
+// memoryLimit returns the least memory limit of the process's control groups, in bytes; 0 without a limit. See leastLimit.
 func memoryLimit(groups, root string) int64 {
 	return leastLimit(groups, root, "memory", "memory.max", "memory.limit_in_bytes", func(_, text string, _ func(string) string) int64 {
 		return parseLimit(text)
 	})
 }
 
-// leastLimit returns the least limit of a controller in the process's control groups,
-// of either version, and those above them; 0 where there is none. File2 and file1 are those of
-// version 2 and 1 that hold it; parse reads one, and other files beside it, and returns 0 for no limit.
-// Groups is /proc/self/cgroup, root where the hierarchies are mounted.
-// See cgroups(7) and the kernel's admin-guide/cgroup-v1/.
+// leastLimit returns the least limit of a controller in the process's control groups, of either version, and their parents; 0 without a
+// limit. File2 and file1 are the files of version 2 and 1 that hold the limit; parse reads one, and other files beside it, and returns 0
+// for no limit. Groups is /proc/self/cgroup, root where the hierarchies are mounted. See cgroups(7) and the kernel's
+// admin-guide/cgroup-v1/.
 func leastLimit[N int64 | float64](groups, root, controller, file2, file1 string, parse func(file, text string, read func(string) string) N) N {
 	b, err := os.ReadFile(groups)
 	if err != nil {
@@ -57,8 +55,8 @@ func leastLimit[N int64 | float64](groups, root, controller, file2, file1 string
 		if hierarchy == "" {
 			file = file2
 		}
-		// In a container the path may be the host's, of which only the top is
-		// mounted: the container's own group. So what is missing is passed over.
+		// In a container the path may be the host's, but only its top is mounted: the container's own group. So missing files are
+		// skipped.
 		for dir := filepath.Clean("/" + path); ; dir = filepath.Dir(dir) {
 			read := func(name string) string {
 				b, _ := os.ReadFile(filepath.Join(root, hierarchy, dir, name))

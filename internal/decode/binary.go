@@ -20,7 +20,7 @@ const maxRecord = 1 << 20
 // number is how a value is written in binary.
 type number struct {
 	encoding string
-	// width in bytes; of text that of its parameter.
+	// width in bytes; for text, the width of its parameter.
 	width int
 	order binary.ByteOrder
 }

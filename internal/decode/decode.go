@@ -166,8 +166,8 @@ func (d *Decoder) Cut(t int64) int64 {
 	return t - ((t%d.step)+d.step)%d.step // also before 1970
 }
 
-// Decode reads a payload and calls emit for each sample, in the payload's order.
-// Errors: *Undecodable, and that of emit, which ends it.
+// Decode reads a payload and calls emit for each sample, in the payload's order. Errors: *Undecodable, and an error of emit, which ends
+// decoding.
 func (d *Decoder) Decode(payload []byte, receivedAt time.Time, emit func(Sample) error) error {
 	r := d.begin(receivedAt, emit)
 	d.layout.payload(r, payload)

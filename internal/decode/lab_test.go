@@ -121,7 +121,7 @@ func (c payloadTest) run(t *testing.T) {
 	})
 }
 
-// observatory returns a real file, or one of the same shape where there is none.
+// observatory returns a real file, or a generated one of the same shape if the file is missing.
 func observatory(t testing.TB, name string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("../../../shared/data/magnetometer", name))

@@ -71,7 +71,7 @@ const (
 	endsNone ends = iota
 	// endsFixed: of formats that have an end on each, those alone that are all there nevertheless.
 	endsFixed
-	// endsAll: none is read, as nobody knows whether all came.
+	// endsAll: no line is read, because it is unknown whether all arrived.
 	endsAll
 )
 

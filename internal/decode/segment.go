@@ -20,9 +20,8 @@ import (
 // buffers are large enough for pcapgo to take them as they are.
 var buffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 64<<10) }}
 
-// Datagrams calls each for every datagram of a segment, in its order: pcapng with raw
-// IP, see docs/reference/archive-format.md. A payload is good until each returns. Errors:
-// wire.ErrMalformed, those of in, and that of each, which ends it.
+// Datagrams calls each for every datagram of a segment, in its order: pcapng with raw IP, see docs/reference/archive-format.md. A payload
+// is good until each returns. Errors: wire.ErrMalformed, those of in, and an error of each, which ends the read.
 func Datagrams(in io.Reader, each func(payload []byte, receivedAt time.Time) error) error {
 	source := &watched{Reader: in}
 	buffer := buffers.Get().(*bufio.Reader)
@@ -56,9 +55,8 @@ func Datagrams(in io.Reader, each func(payload []byte, receivedAt time.Time) err
 	}
 }
 
-// ReadSegment decodes the datagrams of a segment. Errors: *Undecodable, with a record
-// for each datagram of which something cannot be read, and one for all that lies behind
-// a break of the framing; those of in and of emit. In may not be read to its end.
+// ReadSegment decodes the datagrams of a segment. Errors: *Undecodable, with an entry for each datagram that cannot be read in full, and
+// one for everything behind a break of the framing; those of in and of emit. In may not be read to its end.
 func (d *Decoder) ReadSegment(in io.Reader, emit func(Sample) error) error {
 	var bad Undecodable
 	r := d.begin(time.Time{}, emit)
@@ -70,7 +68,7 @@ func (d *Decoder) ReadSegment(in io.Reader, emit func(Sample) error) error {
 		}
 		return r.failed
 	})
-	_ = d.end(r) // what it says of the last datagram is told
+	_ = d.end(r) // its error about the last datagram was recorded above
 	if errors.Is(err, wire.ErrMalformed) {
 		bad.add(err)
 		err = nil

@@ -18,10 +18,9 @@ var (
 	errLeap     = errors.New("the time is in a leap second, for which samples have no time of their own")
 )
 
-// ParseTime reads a time of ISO 8601 (yyyy-mm-dd or yyyy-ddd, then T or a blank and
-// hh:mm:ss.f; T and Z also in lower case, as in RFC 3339), of which all may be left out from the end to behind the year. Without
-// a zone it is UTC. Second 60 is the second that follows. It returns false for
-// anything else.
+// ParseTime reads a time of ISO 8601 (yyyy-mm-dd or yyyy-ddd, then T or a blank and hh:mm:ss.f; T and Z also in lower case, as in RFC
+// 3339). Everything behind the year may be left out, from the end. Without a zone it is UTC. Second 60 is the second that follows. It
+// returns false for anything else.
 func ParseTime(text []byte) (time.Time, bool) { return new(dates).parse(text) }
 
 // dates remembers the date that was read last: most payloads tell the same again and
@@ -64,8 +63,8 @@ func (d *dates) observed(text []byte) (time.Time, error) {
 	return t, nil
 }
 
-// isLeap says whether a time may be that of a leap second, read as the second that follows: they are inserted at the end of June
-// and of December (ITU-R TF.460-6), others at the end of a month are not used.
+// isLeap says whether a time may be a leap second, read as the second that follows: they are inserted at the end of June and of December
+// (ITU-R TF.460-6), others at the end of a month are not used.
 func isLeap(t time.Time) bool {
 	return t.Day() == 1 && (t.Month() == time.January || t.Month() == time.July) && t.Hour() == 0 && t.Minute() == 0 && t.Second() == 0
 }

@@ -30,7 +30,7 @@ type Config struct {
 // NATS is away they tell what was last seen, and before it was reached nothing.
 type Descriptions struct {
 	cfg Config
-	// all are what is told, of each instrument by From; neither map nor slices change.
+	// all are the published descriptions of each instrument, ordered by From; neither map nor slices change.
 	all atomic.Pointer[map[string][]wire.Description]
 	// next is being read, and belongs to Run.
 	next map[string][]wire.Description
@@ -54,11 +54,11 @@ func (d *Descriptions) Run(ctx context.Context) error {
 	return nil
 }
 
-// All returns the descriptions of an instrument, the oldest first. Nobody changes them.
+// All returns the descriptions of an instrument, the oldest first. The caller must not change them.
 func (d *Descriptions) All(instrument string) []wire.Description { return (*d.all.Load())[instrument] }
 
-// At returns the description of an instrument that was in force at a time: before there
-// was any the first; false where there is none.
+// At returns the description of an instrument that was in force at a time; for a time before all of them, the first; false if there is no
+// description.
 func (d *Descriptions) At(instrument string, t time.Time) (wire.Description, bool) {
 	return At(d.All(instrument), t)
 }

@@ -35,8 +35,7 @@ func TestAt(t *testing.T) {
 	}
 }
 
-// TestRun: descriptions are told as they come, in the order of their times, and those
-// of a bucket that was made anew.
+// TestRun: descriptions become visible as they arrive, in the order of their times, including those of a bucket that was recreated.
 func TestRun(t *testing.T) {
 	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)
 	testenv.CreateSite(t, js, "thule")

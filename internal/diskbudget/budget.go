@@ -91,7 +91,7 @@ type State struct {
 	Reproducible int64
 }
 
-// Budget is that of one data folder. It may be used from many goroutines. A nil one has no end.
+// Budget is the budget of one data folder. It may be used from many goroutines. A nil Budget is unlimited.
 type Budget struct {
 	dir      string
 	declared int64
@@ -188,7 +188,7 @@ func (b *Budget) still(ctx context.Context) (usage Usage, before int64, err erro
 	return usage, before, nil
 }
 
-// look asks the file system, and plans anew. The caller holds mu.
+// look queries the file system and plans again. The caller holds mu.
 func (b *Budget) look(now time.Time) error {
 	free, size, err := Space(b.dir)
 	if err != nil {
@@ -229,7 +229,7 @@ func (b *Budget) State() State {
 	return b.is
 }
 
-// StreamBytes is that of the data folder's file system.
+// StreamBytes returns StreamBytes for the data folder's file system.
 func (b *Budget) StreamBytes() int64 { return StreamBytes(b.State().Size) }
 
 // Scarce says whether nothing may be begun that takes space before it frees some.

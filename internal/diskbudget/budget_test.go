@@ -54,9 +54,10 @@ func await(t *testing.T, b *Budget, what string, holds func(State) bool) {
 // about says whether a number of bytes is another, but for what the file system needs for itself.
 func about(is, want int64) bool { return is >= want && is < want+mebibyte }
 
-// A declared budget ends where the data folder has as much, whatever else is on the disk, and begins anew when something is removed.
+// A declared budget ends where the data folder has as much, whatever else is on the disk, and receiving resumes when something is
+// removed.
 func TestDeclared(t *testing.T) {
-	_, mounted := testenv.DiskOf(t, 256*mebibyte) // nobody else writes there
+	_, mounted := testenv.DiskOf(t, 256*mebibyte) // no other process writes there
 	dir := filepath.Join(mounted, "data")
 	write(t, filepath.Join(dir, "objects", "archive", "o", "one"), 50*mebibyte)
 	write(t, filepath.Join(dir, "nats", "streams", "one"), 7*mebibyte)
@@ -86,7 +87,7 @@ func TestDeclared(t *testing.T) {
 	}
 	await(t, b, "all is well", func(s State) bool { return s.Decision == (Decision{}) })
 
-	write(t, filepath.Join(mounted, "others"), 60*mebibyte) // on the same disk, of somebody else
+	write(t, filepath.Join(mounted, "others"), 60*mebibyte) // on the same disk, by another user
 	await(t, b, "what others write is not taken for ours", func(s State) bool { return s.Decision == (Decision{}) && s.Used < 100*mebibyte })
 }
 

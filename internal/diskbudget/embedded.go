@@ -12,8 +12,8 @@ var ErrUsedUp = errors.New("the disk budget of this Site is used up: raise --dis
 
 var embedded atomic.Pointer[Budget]
 
-// Embed names the budget of this process; nil: none. A process has one data folder, and programs in it are told by flags what to do: so
-// it is named here, as stream.Embed names the NATS server.
+// Embed names the budget of this process; nil: none. A process has one data folder, and programs in it are configured by flags: so it is
+// named here, as stream.Embed names the NATS server.
 func Embed(b *Budget) { embedded.Store(b) }
 
 // Embedded is the budget of this process; nil, which has no end, where it has none.

@@ -26,14 +26,14 @@ type Sizes struct {
 	Used int64
 	// Free is what the file system has left for the user of this process, Size what it can hold.
 	Free, Size int64
-	// Declared is the budget that somebody set; 0: none.
+	// Declared is the configured budget; 0: none.
 	Declared int64
 	// Removable are bytes of objects that the archivist may remove now: those that can be made again, and as many of those that partners have
 	// as it has looked for; Unknown before it has looked.
 	Removable int64
 }
 
-// Unknown is a number of bytes that nobody has said yet.
+// Unknown is a number of bytes that is not known yet.
 const Unknown = -1
 
 // Budget is what the data folder may have: what is declared, as far as the disk has it without the reserve.
@@ -64,8 +64,8 @@ func (s Sizes) Excess() int64 { return s.Used - s.Budget()/100*removableTo }
 // NearlyFull says whether something is given up now, or soon.
 func (s Sizes) NearlyFull() bool { return s.Full(removableTo) }
 
-// Plan says what is given up, where was is what was said before. While there is something left to remove, or
-// nobody knows whether there is, messages stay; receipts end where the budget does, whatever may still go.
+// Plan says what is given up, where was is what was said before. While there is something left to remove, or it is unknown whether there
+// is, messages stay; receipts end where the budget does, whatever may still go.
 func Plan(s Sizes, was Decision) Decision {
 	budget := s.Budget()
 	begun := func(was bool, from, to int64) bool { return s.Full(from) || was && s.Full(to) }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package egress decides where our programs may connect to, for all that connects to a place which somebody declares in a manifest:
-// copies to old servers, sources of space weather, partners of mirrors that are read over HTTP (connections of S3, rsync
-// and ssh are not judged). The address is judged as the connection is made. It is the one that the
-// name was resolved to for this very connection, so a name that leads elsewhere from one moment to the next (DNS rebinding) gains nothing.
+// Package egress decides where our programs may connect to, for all that connects to a place that a manifest declares: copies to old
+// servers, sources of space weather, partners of mirrors that are read over HTTP (connections of S3, rsync and ssh are not judged). The
+// address is judged as the connection is made. It is the one that the name was resolved to for this very connection, so a name that leads
+// elsewhere from one moment to the next (DNS rebinding) gains nothing.
 package egress
 
 import (

@@ -14,7 +14,7 @@ var metadata = []netip.Addr{
 }
 
 var (
-	// nat64 is the prefix of RFC 6052, and sixToFour that of RFC 3056: they hold addresses of IPv4.
+	// nat64 is the prefix of RFC 6052, and sixToFour the prefix of RFC 3056: they hold addresses of IPv4.
 	nat64, sixToFour = netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("2002::/16")
 	// global6 is what is assigned of IPv6 to the internet at large. Other ranges hold addresses of IPv4, too.
 	global6 = netip.MustParsePrefix("2000::/3")
@@ -32,7 +32,8 @@ func prefixes(all ...string) (of []netip.Prefix) {
 	return of
 }
 
-// confidential says whether a computer may be told its own credentials at an address, or behind it: no declaration leads there.
+// confidential says whether an address, or the IPv4 address inside it, may serve a computer its own credentials: no declaration may name
+// it.
 func confidential(a netip.Addr) bool {
 	bytes := a.As16()
 	switch {

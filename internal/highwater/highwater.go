@@ -36,7 +36,7 @@ const (
 	formatVersion = 1
 )
 
-// Mark is that of one data folder. It may be used from many goroutines.
+// Mark is the mark of one data folder. It may be used from many goroutines.
 type Mark struct {
 	file string
 
@@ -76,7 +76,7 @@ func Open(dir string, now time.Time) (*Mark, error) {
 	return m, m.keep()
 }
 
-// Read returns the mark of a data folder that another process may have; false where there is none. Errors: as Open's.
+// Read returns the mark of a data folder that another process may have; false if the folder has none. Errors: as Open's.
 func Read(dir string) (time.Time, bool, error) {
 	is, err := read(filepath.Join(dir, fileName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -160,7 +160,7 @@ func (m *Mark) keep() error {
 	return nil
 }
 
-// bootID names the start of the computer; empty where nobody does.
+// bootID returns the kernel's ID of the current boot; empty if it is unknown.
 func bootID() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -175,8 +175,8 @@ const (
 	maxFiles = 10_000
 )
 
-// newest is when the newest file was written, of those near the top of a folder; now where there is none. The files at the top itself
-// are written as a program starts, by the clock that is to be judged.
+// newest returns when the newest file near the top of a folder was written; now if there is no such file. The files at the top itself do
+// not count: a program writes them as it starts, by the clock that is to be judged.
 func newest(dir string, now time.Time) time.Time {
 	var found time.Time
 	seen := 0
@@ -205,8 +205,8 @@ func newest(dir string, now time.Time) time.Time {
 
 var embedded atomic.Pointer[Mark]
 
-// Embed names the mark that Limit of this process goes by; nil: none. A process has one data folder, and programs in it are told by
-// flags what to do: so it is named here, as stream.Embed names the NATS server.
+// Embed names the mark that Limit of this process goes by; nil: none. A process has one data folder, and programs in it are configured by
+// flags: so it is named here, as stream.Embed names the NATS server.
 func Embed(m *Mark) { embedded.Store(m) }
 
 // Limit is Mark.Limit of the mark of this process; without one it returns now.

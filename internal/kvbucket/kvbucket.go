@@ -2,9 +2,9 @@
 
 // Package kvbucket says how the streams behind the key-value buckets of a Site are configured, and removes keys from them.
 //
-// jetstream.CreateKeyValue allows rollups: one message with the header Nats-Rollup to any key that somebody may write then removes all
-// other keys of the bucket, whoever else owns them. Rights are by key here, so buckets take no such message, and who removes a key calls
-// Delete or Forget, since Purge is a rollup.
+// jetstream.CreateKeyValue allows rollups: one message with the header Nats-Rollup to any key that a user may write then removes all
+// other keys of the bucket, whichever users own them. Rights are by key here, so buckets reject such messages, and code that removes a
+// key calls Delete or Forget, since Purge is a rollup.
 package kvbucket
 
 import (
@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	// markerTTL is how long it is told that a key was removed: to who follows the bucket and was cut off from it for less.
+	// markerTTL is how long the marker of a removed key stays: a watcher of the bucket that was disconnected for less learns of the
+	// removal.
 	markerTTL = 7 * 24 * time.Hour
 	// duplicates is how long NATS remembers the IDs of a bucket's messages.
 	duplicates = 2 * time.Minute
@@ -42,7 +43,7 @@ func StreamName(bucket string) string { return "KV_" + bucket }
 
 // Stream changes in a stream's configuration what is ours to say; of a new one that is all.
 func (b Bucket) Stream(cfg jetstream.StreamConfig) jetstream.StreamConfig {
-	if b.Unsynced && b.Replicas == 1 && cfg.Name == "" { // JetStream lets nobody change it
+	if b.Unsynced && b.Replicas == 1 && cfg.Name == "" { // JetStream does not allow changing it
 		cfg.PersistMode = jetstream.AsyncPersistMode
 	}
 	cfg.Name, cfg.Description = StreamName(b.Name), b.Description
@@ -58,7 +59,7 @@ func (b Bucket) Stream(cfg jetstream.StreamConfig) jetstream.StreamConfig {
 	cfg.AllowDirect, cfg.DenyDelete = true, true
 	cfg.AllowAtomicPublish = cfg.PersistMode != jetstream.AsyncPersistMode // JetStream has no batches without syncs
 	cfg.AllowRollup = false
-	cfg.AllowMsgTTL = cfg.AllowMsgTTL || b.Forgets // JetStream lets nobody undo it
+	cfg.AllowMsgTTL = cfg.AllowMsgTTL || b.Forgets // JetStream does not allow undoing it
 	return cfg
 }
 

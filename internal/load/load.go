@@ -107,7 +107,7 @@ func (m *Meter) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Fill is a part of a whole of which 0 means that it has no bound.
+// Fill is the used share of a whole; a whole of 0 is unbounded.
 func Fill[N int | int64](used, of N) float64 {
 	if of <= 0 {
 		return 0

@@ -38,8 +38,7 @@ func PutChanges(ctx context.Context, store objectstore.Store, h wire.ManifestHea
 	return err
 }
 
-// ChangedDays yields the days of which there are changes of an instrument, and what else
-// has the name of a folder there.
+// ChangedDays yields the days for which there are changes of an instrument, and what else has the name of a folder there.
 func ChangedDays(ctx context.Context, store objectstore.Store, site, instrument string) iter.Seq2[wire.Day, error] {
 	return func(yield func(wire.Day, error) bool) {
 		for name, err := range store.Folders(ctx, wire.ChangesInstrumentPrefix(site, instrument)) {
@@ -56,8 +55,8 @@ type Changes struct {
 	Records map[string]wire.Record
 	// LastPart is the greatest number of a part that changes are of.
 	LastPart int
-	// Foreign are the keys under the day that are none of changes, and Unreadable those
-	// of changes that cannot be read: nobody knows what they retracted.
+	// Foreign are the keys under the day that are not keys of changes, and Unreadable the keys of changes that cannot be read: it is
+	// unknown what they retracted.
 	Foreign, Unreadable []string
 }
 
@@ -92,7 +91,7 @@ func WalkChanges(ctx context.Context, store objectstore.Store, site, instrument 
 			return Changes{}, err
 		}
 		name, err := wire.ParseChangesKey(info.Key)
-		if err != nil { // what somebody left there must not stop the day
+		if err != nil { // a foreign file must not stop the day
 			c.Foreign = append(c.Foreign, info.Key)
 			continue
 		}

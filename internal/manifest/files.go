@@ -37,26 +37,24 @@ type Files struct {
 	Sizes []int64
 	// NextPart and NextVersion are the first free numbers.
 	NextPart, NextVersion int
-	// Replaced are the keys that the compacted day in effect names. CompactedAt
-	// is when it was stored, by the store's clock; zero where there is none.
+	// Replaced are the keys that the compacted day in effect names. CompactedAt is when it was stored, by the store's clock; zero without
+	// a compacted day.
 	Replaced    []string
 	CompactedAt time.Time
-	// Foreign are the keys under the day that are no files of a manifest. Nobody
-	// reads them.
+	// Foreign are the keys under the day that are no files of a manifest. They are not read.
 	Foreign []string
 }
 
-// partsOfVersion are more parts than a day gets between two versions, and maxVersion is the
-// last of which partAfter returns a number that a key can have.
+// partsOfVersion is more than the number of parts that a day gets between two versions, and maxVersion is the last version for which
+// partAfter returns a number that a key can have.
 const partsOfVersion, maxVersion = 1_000_000, 998
 
-// partAfter returns a number for a part beside a version of which nobody can read which
-// parts it replaced: one of those would not be read where the version is brought back.
+// partAfter returns a number for a part beside a version whose list of replaced parts cannot be read: a part with the number of a
+// replaced one would not be read once the version is restored.
 func partAfter(version int) int { return min(version, maxVersion)*partsOfVersion + 1 }
 
-// List finds the manifest files of a day. A day of which nothing is listed has
-// no files. A compacted day whose header cannot be decoded is in effect beside all parts, so
-// that who reads the files comes upon it. Errors: those of objectstore, wire.ErrNewerFormat.
+// List finds the manifest files of a day. A day without listed objects has no files. A compacted day whose header cannot be decoded is in
+// effect beside all parts, so that a reader of the files encounters it. Errors: those of objectstore, wire.ErrNewerFormat.
 func List(ctx context.Context, store objectstore.Store, site, instrument string, day wire.Day) (Files, error) {
 	files := Files{NextPart: 1, NextVersion: 1}
 	var parts []wire.ManifestFile
@@ -66,7 +64,7 @@ func List(ctx context.Context, store objectstore.Store, site, instrument string,
 			return Files{}, err
 		}
 		name, err := wire.ParseManifestKey(info.Key)
-		if err != nil { // what somebody left there must not hide the day
+		if err != nil { // a foreign file must not hide the day
 			files.Foreign = append(files.Foreign, info.Key)
 			continue
 		}
@@ -194,7 +192,7 @@ func (c change) after(other change) bool {
 	return c.at > other.at
 }
 
-// place is that of a line among the files of a day: places compare as lines stand.
+// place is the position of a line among the files of a day: places compare as lines are ordered.
 type place uint64
 
 func placeOf(file, line int) place { return place(file)<<32 | place(line) }

@@ -13,15 +13,13 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// No set of identities is held of a day with more than maxHeld lines. The lines to be
-// compared are split once into shares of the identities, in scratch files each of which is
-// then compared in memory, and bits say which lines hold. So the time grows with the lines. A
-// compacted day lists each object once, so only the identities of the parts beside it are
-// compared; if there are none, the day is read once.
+// No set of identities is held for a day with more than maxHeld lines. The lines to be compared are split once into shares of the
+// identities, in scratch files. Each file is then compared in memory, and bits say which lines hold. So the time grows with the lines. A
+// compacted day lists each object once, so only the identities of the parts beside it are compared; if there are none, the day is read
+// once.
 //
-// The files have no names, lie in the system's folder for temporary files, and take
-// entrySize bytes a line. If there is no such folder, or no space in it, the day is read
-// once for each share instead: that takes longer, but a full disk hides no day.
+// The files have no names, lie in the system's folder for temporary files, and take entrySize bytes a line. If there is no such folder,
+// or no space in it, the day is read once for each share instead: that takes longer, but a full disk hides no day.
 
 // maxHeld is how many identities are held in memory at once. A variable for tests.
 var maxHeld = 1 << 17
@@ -89,7 +87,7 @@ func (s *standing) beats(other *standing) bool {
 	}
 }
 
-// comparison is that of one share of the identities.
+// comparison is the comparison of one share of the identities.
 type comparison struct {
 	*dayFiles
 	// first is the first part: 1 where a compacted day comes before it.

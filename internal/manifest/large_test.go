@@ -24,8 +24,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// A day of which no set of its identities fits into memory reads as one of which it does,
-// whatever was changed, marked, listed again and moved in it, compacted or not.
+// A day whose identities do not fit into memory reads the same as one whose identities do, whatever was changed, marked, listed again and
+// moved in it, compacted or not.
 func TestLargeDayReadsTheSame(t *testing.T) {
 	store := testenv.SharedBucket(t)
 	for seed := range uint64(40) {

@@ -20,17 +20,15 @@ import (
 // have. The objects that it listed may all be there: substorm archive rebuild lists them again.
 var ErrMissing = errors.New("the manifest is missing in the object store (substorm archive rebuild makes it again)")
 
-// rereads is how often a day is read anew because a file that was listed is gone.
+// rereads is how often a day is read again because a listed file is gone.
 const rereads = 3
 
-// Instruments yields the instruments of which a Site's archive lists anything,
-// by name. Errors: those of objectstore.
+// Instruments yields the instruments for which a Site's archive lists anything, by name. Errors: those of objectstore.
 func Instruments(ctx context.Context, store objectstore.Store, site string) iter.Seq2[string, error] {
 	return store.Folders(ctx, wire.ManifestSitePrefix(site))
 }
 
-// Days yields the days of which the archive lists anything of an instrument, the
-// oldest first. Errors: those of objectstore.
+// Days yields the days for which the archive lists anything of an instrument, the oldest first. Errors: those of objectstore.
 func Days(ctx context.Context, store objectstore.Store, site, instrument string) iter.Seq2[wire.Day, error] {
 	return func(yield func(wire.Day, error) bool) {
 		for name, err := range store.Folders(ctx, wire.ManifestInstrumentPrefix(site, instrument)) {

@@ -187,7 +187,7 @@ func TestLargeDay(t *testing.T) {
 	}
 }
 
-// TestForeign: what somebody left among a day's files hides nothing, and is known.
+// TestForeign: a foreign file among a day's files hides nothing, and is reported.
 func TestForeign(t *testing.T) {
 	store := testenv.SharedBucket(t)
 	put(t, store, part(1), wire.ManifestHeader{}, record("a"))

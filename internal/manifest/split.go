@@ -26,7 +26,7 @@ type entry struct {
 	rank rank
 }
 
-// entrySize is that of an entry in a file, with its checksum.
+// entrySize is the size of an entry in a file, with its checksum.
 const entrySize = len(IDHash{}) + 8 + 8 + 1 + crc32.Size
 
 // share returns which of some shares of the identities an entry belongs to.

@@ -32,7 +32,7 @@ func NewSummary(of wire.RootDay) *Summary {
 
 // Part says that the lines of a part were added, which lies under a key and has a size.
 func (s *Summary) Part(number int, key string, size int64) {
-	if s.day.Files != nil || s.day.Version == 0 && len(s.day.Parts) == 0 { // else nobody knows those before it
+	if s.day.Files != nil || s.day.Version == 0 && len(s.day.Parts) == 0 { // otherwise the files before it are unknown
 		s.day.AddFile(key, size)
 	}
 	s.day.Parts = s.day.Parts.Add(number)
@@ -309,8 +309,8 @@ func (f Files) Lacking(site, instrument string, known wire.RootDay) []string {
 	return lacks
 }
 
-// Replaces says whether all files of a day that an index names are in effect, and one of them has another size: the bucket is that of another moment, and
-// has another file under a number.
+// Replaces says whether all files of a day that an index names are in effect, but at least one has another size: the bucket is from a
+// different moment, and has another file under a number.
 func (f Files) Replaces(site, instrument string, known wire.RootDay) bool {
 	sizes := make(map[string]int64, len(f.Sizes))
 	for i, size := range f.Sizes {

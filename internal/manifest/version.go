@@ -14,7 +14,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// ErrFenced: another wrote this version of the day. Read the day anew.
+// ErrFenced: another writer wrote this version of the day. Read the day again.
 var ErrFenced = errors.New("another writer wrote a version of the day")
 
 // Version is a version of a day's manifest that is written into a file, and then stored.

@@ -41,8 +41,8 @@ type Admin struct {
 // adminPause is between attempts to reach the server.
 const adminPause = time.Second
 
-// MakeUser makes a user with a policy. One that exists gets its secret and policy anew. It waits until the server answers,
-// or ctx ends. Errors name the request that failed.
+// MakeUser makes a user with a policy. If the user exists, its secret and policy are replaced. It waits until the server answers, or ctx
+// ends. Errors name the request that failed.
 func (a Admin) MakeUser(ctx context.Context, log *slog.Logger, user User, policy Policy) error {
 	secret, err := json.Marshal(map[string]string{"secretKey": user.SecretAccessKey, "status": "enabled"})
 	if err != nil {

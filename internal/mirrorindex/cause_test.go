@@ -11,7 +11,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// The sum of a list changes with all that a mirror acts upon, and an index names nobody.
+// The sum of a list changes with everything that a mirror acts upon, and an index names no persons.
 func TestCause(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)

@@ -45,8 +45,7 @@ type Root struct {
 	Site   string `json:"site"`
 	// Now is the server's clock, so that one that is far off is noticed.
 	Now time.Time `json:"now"`
-	// Bundles is how many who asks is sent at the same time, while nobody else asks for any.
-	// More of them wait.
+	// Bundles is how many bundles a client is sent at the same time while no other client asks for any. Further requests wait.
 	Bundles int `json:"bundles"`
 	// Reader is the name of who asks, as spec.access.readers of an Instrument has it. It is absent of who has shown nothing, and of a server that
 	// is older than this member.
@@ -59,7 +58,7 @@ type Root struct {
 	Instruments []RootLine `json:"instruments"`
 }
 
-// RootLine is an Instrument of the Site whose archive who asks may read. Those of other Sites are not told of.
+// RootLine is an Instrument of the Site whose archive the client may read. Instruments of other Sites are not listed.
 type RootLine struct {
 	Instrument string `json:"instrument"`
 	// Tag changes with whatever the archive holds of it, and with its rights.
@@ -128,7 +127,7 @@ type ListLine struct {
 	End bool `json:"end,omitempty"`
 }
 
-// Cause says who decided that the bytes of an object are not served any more. It does not name persons: anybody may read an index.
+// Cause says who decided that the bytes of an object are not served any more. It does not name persons: an index may be public.
 type Cause string
 
 // The values of Cause.
@@ -153,9 +152,7 @@ type Entry struct {
 	Retracted bool `json:"retracted,omitempty"`
 	// RetractedAt is when the object was retracted by request, as its archive says.
 	RetractedAt *time.Time `json:"retractedAt,omitempty"`
-	// RestoredAt is when an object that had been retracted was restored by request. If a list that has no such member, or an older time
-	// than the retraction that it had named, does not name a retraction or purge any more, its archive was restored from an older backup:
-	// nobody decided that the object is to be readable.
+	// RetractedAt is when the object was retracted by request, as its archive says.
 	RestoredAt *time.Time `json:"restoredAt,omitempty"`
 
 	Size         int64             `json:"size"`
@@ -170,7 +167,7 @@ type Entry struct {
 	Completeness wire.Completeness `json:"completeness,omitempty"`
 }
 
-// EntryOf returns what is told of a record that is published under a path.
+// EntryOf returns the entry of a record that is published under a path.
 func EntryOf(path string, r *wire.Record) Entry {
 	e := Entry{
 		Path: path, Size: r.Size, Digest: r.Digest, ID: r.ID, MediaType: r.MediaType, Version: r.Version,
@@ -202,8 +199,8 @@ func (e *Entry) Observed() (from, to time.Time) {
 	return from, to
 }
 
-// Removed says whether the object was retracted or purged by request, which a mirror follows. An object that only expired
-// there is not removed, and neither is one of which the index does not say the cause.
+// Removed says whether the object was retracted or purged by request, which a mirror follows. An object that only expired there is not
+// removed, nor is one for which the index states no cause.
 func (e *Entry) Removed() bool {
 	return e.IsPurge() || e.IsRetraction()
 }
@@ -211,10 +208,10 @@ func (e *Entry) Removed() bool {
 // IsPurge says whether the object was purged by request.
 func (e *Entry) IsPurge() bool { return e.State == wire.StatePurged && e.Cause == CauseRequest }
 
-// Reverts says whether a list that has this entry does not name a retraction or purge any more that an earlier one had named, of the same
-// object, and nobody restored it after that. An object that was purged cannot be restored. Nor does a list name
-// the last retraction that names an earlier one: the object was restored between the two, and a backup may be of that time. So does the list of an
-// archive whose clock was ahead, and only a restoration after that time is followed.
+// Reverts says whether a list with this entry no longer names a retraction or purge of the same object that an earlier list named,
+// although the object was not restored after it. A purged object cannot be restored. A list also reverts if the last retraction that it
+// names is an earlier one: the object was restored between the two, and the backup may be of that time. So does the list of an archive
+// whose clock was ahead: only a restoration after that time is followed.
 func (e *Entry) Reverts(before *Entry) bool {
 	if e.IsRetraction() {
 		return before.IsPurge() || before.IsRetraction() && e.RetractedAt != nil && before.RetractedAt != nil && before.RetractedAt.After(*e.RetractedAt)
@@ -242,8 +239,8 @@ func (e *Entry) Is() wire.State {
 	return e.State
 }
 
-// Sum is what a list comes to: two that are equal have equal entries, in any order. It is
-// no proof against somebody who chooses the entries; who does so is the server itself.
+// Sum is what a list comes to: two that are equal have equal entries, in any order. It does not protect against a party that chooses the
+// entries; only the server itself does.
 type Sum struct {
 	Count int `json:"count"`
 	// Content adds up the digests of the entries (wire.Digest.Plus).

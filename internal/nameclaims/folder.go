@@ -37,13 +37,12 @@ func Read(ctx context.Context, kv jetstream.KeyValue, key string) (wire.NameClai
 	}
 }
 
-// Unavailable is the error of a name, or the key of its claim, of which JetStream does not answer.
+// Unavailable is the error for a name, or the key of its claim, that JetStream does not answer for.
 func Unavailable(name string, err error) error {
 	return fmt.Errorf("name %q: %w: %w", name, stream.ErrUnavailable, err)
 }
 
-// FolderError says that a name would be that of an object and of a folder: no copy of the archive
-// on a file system could have both.
+// FolderError says that a name would be both an object's and a folder's: no copy of the archive on a file system could have both.
 type FolderError struct {
 	// Name is wanted for an object.
 	Instrument, Name string

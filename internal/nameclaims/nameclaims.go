@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nameclaims is what gateways, which claim names, and the archivist, which makes
-// lost claims anew, both know of the bucket of claims.
+// Package nameclaims has what gateways, which claim names, and the archivist, which recreates lost claims, both know about the bucket of
+// claims.
 package nameclaims
 
 import (

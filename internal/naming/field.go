@@ -18,8 +18,7 @@ const (
 type field struct {
 	Name, Help string
 	pattern    string
-	// unit of time, 0 for others; needs are fields one of which must stand
-	// beside it, for each entry.
+	// unit of time, 0 for others; needs are lists of fields: the template must have at least one field of each list.
 	unit  time.Duration
 	needs [][]string
 	read  func(*reading, string) error

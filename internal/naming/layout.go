@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// ParseLayout understands the template of the paths that objects have at a partner, where the objects of all Instruments lie
-// together: whoever writes there knows no sequence, and must not give two of them one path. MirrorPartner.spec.layout has the same
-// rules in CEL. Errors: ErrTemplate, with what to do.
+// ParseLayout parses the template of the paths that objects have at a partner, where the objects of all Instruments lie together: the
+// writer there knows no sequence, and must not give two of them one path. MirrorPartner.spec.layout has the same rules in CEL. Errors:
+// ErrTemplate, with what to do.
 func ParseLayout(text string) (*Template, error) {
 	t, err := Parse(text)
 	if err != nil {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package natsaccounts makes the claims of the NATS accounts that Substorm needs: SUBSTORM, which has the streams;
-// CONSUMERS, whose users read their own durables there and reach nothing else of JetStream; COMMANDS, whose users
-// read single messages and ask the archivist for changes; and LEAVES, which the servers of leaves link into.
+// Package natsaccounts makes the claims of the NATS accounts that Substorm needs: SUBSTORM, which has the streams; CONSUMERS, whose users
+// read their own durables there and reach nothing else of JetStream; COMMANDS, whose users read single messages and ask the archivist for
+// changes; and LEAVES, which the servers of leaves link into.
 //
-// Permissions do not bind the server's answers: whoever may send a request to JetStream chooses the subject of the
-// answer, and the server publishes there without asking for permissions. Between accounts it cannot: the answer to a
-// request through a service import is delivered in the account that asked, which has no JetStream.
+// Permissions do not bind the server's answers: a user that may send a request to JetStream chooses the subject of the answer, and the
+// server publishes there without asking for permissions. Between accounts it cannot: the answer to a request through a service import is
+// delivered in the account that asked, which has no JetStream.
 package natsaccounts
 
 import (

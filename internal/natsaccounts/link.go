@@ -2,7 +2,7 @@
 
 package natsaccounts
 
-// Link is what it takes to link a NATS server to that of a hub, as a leaf.
+// Link is what it takes to link a NATS server, as a leaf, to the server of a hub.
 type Link struct {
 	// URL is tls://host:port, of the hub's port for leaves.
 	URL string

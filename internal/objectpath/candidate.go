@@ -55,8 +55,8 @@ type Candidate struct {
 	Matches func(*wire.Record) bool
 }
 
-// Candidates returns where to look for the object that is published under a path,
-// or has it as an alias, the likeliest first. It asks nobody.
+// Candidates returns where to look for the object that is published under a path, or has it as an alias, the likeliest first. It sends no
+// request.
 func Candidates(path string, instruments []Instrument) []Candidate {
 	if wire.CheckName(path) != nil || len(path) > wire.MaxKey {
 		return nil

@@ -16,11 +16,10 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// MaxPath is how long a path may be, in bytes: it travels in an object's
-// metadata, of which S3 takes 2 KB.
+// MaxPath is how long a path may be, in bytes: it is part of an object's metadata, and S3 accepts 2 KB of that.
 const MaxPath = 512
 
-// values are what a template is told of an object.
+// values are an object's values for the fields of a template.
 func values(t *naming.Template, instrument, station string, r wire.Record, sequence uint64) naming.Values {
 	return naming.Values{
 		Time: timeOf(t, &r), Station: station, Instrument: instrument, Name: r.Name, Sequence: sequence,
@@ -28,11 +27,10 @@ func values(t *naming.Template, instrument, station string, r wire.Record, seque
 	}
 }
 
-// timeOf is the time that an object's path tells: that of receipt, but for an object whose
-// name told the time of observation. Paths are told apart among those that are received on
-// one day, so of another day the observation counts only where the template holds what no
-// two objects share: {name}, under which objects are found, or {id}, with which a path is
-// looked for in the manifests of the day that it tells and of the next.
+// timeOf is the time that an object's path contains: the time of receipt, except for an object whose name contains the time of
+// observation. Paths are unique among the objects received on one day, so an observation time of another day counts only if the template
+// holds what no two objects share: {name}, under which objects are found, or {id}: a path with it is looked up in the manifests of the
+// day in the path and of the next.
 func timeOf(t *naming.Template, r *wire.Record) time.Time {
 	if r.TimeSource != wire.TimeSourceName || r.ObservedFrom == nil {
 		return r.ReceivedAt
@@ -44,8 +42,8 @@ func timeOf(t *naming.Template, r *wire.Record) time.Time {
 	return r.ReceivedAt
 }
 
-// listedOn are the days in whose manifests a path is looked for that tells a time. An object
-// whose name told its time may be received, and listed, a day later.
+// listedOn are the days in whose manifests a path with a time is looked up. An object whose name contains its time may be received, and
+// listed, a day later.
 func listedOn(at time.Time) []wire.Day {
 	return []wire.Day{wire.DayOf(at), wire.DayOf(at.Add(24 * time.Hour))}
 }
@@ -64,8 +62,8 @@ func Path(t *naming.Template, instrument, station string, r wire.Record, sequenc
 	return text
 }
 
-// Told tells the number'th object of a path from the first, number 1: with ~ and
-// the number before the extension.
+// Told returns the path of the number'th object under a path, counted from 1: from the second on it has ~ and the number before the
+// extension.
 func Told(text string, number int) string {
 	if number < 2 {
 		return text
@@ -80,7 +78,7 @@ func ToldBy(text, mark string) string {
 	return folder + stem + "~" + mark + extension
 }
 
-// Untold returns the path without what Told added, and the number.
+// Untold returns the path without the suffix that Told added, and the number.
 func Untold(text string) (string, int) {
 	folder, file := path.Split(text)
 	stem, extension := cutExtension(file)

@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	// maxAnswer bounds an answer that is no object, in bytes: a list has up to 1,000 keys of 1,024 bytes, of which an encoded one has three
-	// times as many. maxElements bounds the tags of its elements: a key of a list has up to 30, and minio-go takes half a KiB for each key.
+	// maxAnswer bounds an answer that is no object, in bytes: a list has up to 1,000 keys of 1,024 bytes, and an encoded key has three
+	// times as many. maxElements bounds the tags of its elements: a key of a list has up to 30, and minio-go takes half a KiB for each
+	// key.
 	maxAnswer   = 8 << 20
 	maxElements = 100_000
 )

@@ -64,7 +64,7 @@ func folders(t *testing.T, store objectstore.Store, prefix string) (names []stri
 	return names
 }
 
-// filesIn returns the paths of all below dir that is no folder, none where there is no dir.
+// filesIn returns the paths of all files below dir, none if dir does not exist.
 func filesIn(t *testing.T, dir string) (paths []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -154,7 +154,7 @@ var hostile = []string{
 	strings.Repeat("/", 300), strings.Repeat("a/", 511) + "a", strings.Repeat("../", 300) + "etc/passwd",
 }
 
-// A bucket that is gone while it is used is not made anew: what is in it is elsewhere, and comes back.
+// A bucket that is gone while it is used is not recreated: its content is elsewhere, and comes back.
 func TestFolderGone(t *testing.T) {
 	dir := t.TempDir()
 	store := inFolder(t, dir)

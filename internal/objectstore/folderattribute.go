@@ -177,7 +177,7 @@ func (f *folder) placeWithAside(ctx context.Context, u *unfinished, path string,
 	before := t.asideNow(u.root, path)
 	err = t.place(ctx, u.root, u.name, path, createOnly)
 	switch {
-	case before == own: // nothing, or it is also that of the object that is there
+	case before == own: // none, or the object that is there has the same one
 	case err == nil:
 		t.removeAside(u.root, before)
 	case errors.Is(err, ErrExists):
@@ -207,7 +207,7 @@ func (f *folder) placeBytes(ctx context.Context, path string, data []byte) error
 	return f.tree.place(ctx, root, u.name, path, false)
 }
 
-// asideNow is where what is said of the object lies that is there now; "" where there is none.
+// asideNow returns the path of the metadata of the object that is there now; "" if there is no object, or no object has such metadata.
 func (t *tree) asideNow(root *os.Root, path string) string {
 	if !t.asides.Load() {
 		return ""

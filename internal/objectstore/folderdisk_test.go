@@ -129,7 +129,7 @@ func TestFolderFull(t *testing.T) {
 	}
 }
 
-// TestFolderRefused: a disk that cannot be written, a folder of somebody else, and none at all say what to do.
+// TestFolderRefused: the errors for a disk that cannot be written, a folder of another user, and a missing folder say what to do.
 func TestFolderRefused(t *testing.T) {
 	dir := mounted(t, "tmpfs", "size=4m")
 	store := inFolder(t, dir)
@@ -175,7 +175,7 @@ func TestFolderRefused(t *testing.T) {
 	}
 }
 
-// TestFolderLeftOver: what a killed process was writing goes when it is old, and nobody's who is at work.
+// TestFolderLeftOver: an unfinished file of a killed process is removed once it is old; files of running processes stay.
 func TestFolderLeftOver(t *testing.T) {
 	dir := t.TempDir()
 	store := inFolder(t, dir)
@@ -216,7 +216,7 @@ func (b *slowBody) Read(p []byte) (int, error) {
 	return copy(p, "abc"), nil
 }
 
-// TestFolderPlace: a folder that was made by this process and removed by somebody else is made again.
+// TestFolderPlace: a folder that this process made and another one removed is made again.
 func TestFolderPlace(t *testing.T) {
 	dir := t.TempDir()
 	store := inFolder(t, dir)

@@ -64,7 +64,7 @@ func (u *unfinished) discard() {
 	_ = u.root.Close()
 }
 
-// removeUnfinished removes files that nobody writes any more and that were last written before a time.
+// removeUnfinished removes files that no process writes any more and that were last written before a time.
 func removeUnfinished(root *os.Root, before time.Time) error {
 	entries, err := readFolder(root, unfinishedFolder)
 	if err != nil {
@@ -86,7 +86,7 @@ func removeUnfinished(root *os.Root, before time.Time) error {
 	return nil
 }
 
-// atWork says whether somebody has a file locked.
+// atWork says whether a process has a file locked.
 func atWork(root *os.Root, name string) bool {
 	file, err := root.Open(name)
 	if err != nil {

@@ -74,7 +74,7 @@ func (t *tree) makeFolder(root *os.Root, path string) error {
 	}
 }
 
-// moveInto makes a folder in the place of an object, which becomes the folder's own object. Whoever reads meanwhile finds it here or there.
+// moveInto makes a folder in the place of an object, which becomes the folder's own object. A concurrent reader finds it here or there.
 // The caller holds change.
 func (t *tree) moveInto(root *os.Root, path string) error {
 	if err := haveHidden(root, unfinishedFolder); err != nil {
@@ -128,7 +128,7 @@ func (t *tree) lastNew(made []newFolder) {
 	}
 }
 
-// forget has a folder and those that it is in looked at anew.
+// forget has a folder and its parents checked again.
 func (t *tree) forget(folder string) {
 	t.change.Lock()
 	defer t.change.Unlock()
@@ -167,7 +167,7 @@ func haveHidden(root *os.Root, folder string) error {
 
 // folderSync is the sync of a folder that runs, and the one after it.
 type folderSync struct {
-	// next is what those wait for who came after the running one began; nil: nobody.
+	// next is the outcome for callers that came after the running sync began; nil: there are none.
 	next *outcome
 }
 

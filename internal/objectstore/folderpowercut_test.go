@@ -68,7 +68,7 @@ func storeForever(dir string) error {
 	return <-failed
 }
 
-// writer stores objects of which each has a number, and bytes that come of it. "stored KEY NUMBER" is said once it is acknowledged,
+// writer stores objects, each with a number and bytes that follow from it. It prints "stored KEY NUMBER" once an object is acknowledged,
 // "deleting KEY" before and "deleted KEY" after a deletion.
 type writer struct {
 	objectstore.Store
@@ -170,7 +170,7 @@ func optionsOf(n uint64, createOnly bool) objectstore.PutOptions {
 	return objectstore.PutOptions{Metadata: metadata, CreateOnly: createOnly}
 }
 
-// said is what a process told before it was killed.
+// said is what a process printed before it was killed.
 type said struct {
 	// stored has the number that each key had last.
 	stored map[string]uint64
@@ -178,7 +178,7 @@ type said struct {
 	deleting, deleted map[string]bool
 }
 
-// storeUntil runs a process for a while, kills it, and returns what it told.
+// storeUntil runs a process for a while, kills it, and returns what it printed.
 func storeUntil(t *testing.T, dir string, unsafe bool, after time.Duration) said {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])

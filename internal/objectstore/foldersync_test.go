@@ -22,7 +22,7 @@ import (
 	"github.com/substorm/substorm/internal/testenv"
 )
 
-// TestFolderSettled: nobody is told of an object whose name may not outlast a power cut.
+// TestFolderSettled: no caller learns of an object whose name may not outlast a power cut.
 func TestFolderSettled(t *testing.T) {
 	dir := t.TempDir()
 	store := inFolder(t, dir)

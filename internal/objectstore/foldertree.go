@@ -222,7 +222,7 @@ func (t *tree) place(ctx context.Context, root *os.Root, unfinished, path string
 			return t.last(folder, own)
 		case errors.Is(err, errIsFolder):
 			name = filepath.Join(path, ownObject)
-		case errors.Is(err, ErrExists): // who is told so relies on what is there
+		case errors.Is(err, ErrExists): // the caller relies on the object that is there
 			return cmp.Or(t.last(folder, own), err)
 		case isMissing(err):
 			t.forget(folder)
@@ -296,7 +296,7 @@ func (t *tree) grow(name string, by int) {
 	}
 }
 
-// settle returns once a name that was found outlasts a power cut: nobody shall rely on an object that may be gone after it.
+// settle returns once a name that was found outlasts a power cut: no caller may rely on an object that may be gone after it.
 func (t *tree) settle(ctx context.Context, name string) error {
 	t.mu.Lock()
 	fresh := t.fresh[name] > 0

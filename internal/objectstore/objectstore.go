@@ -25,9 +25,8 @@ var (
 	ErrRange = errors.New("the object has no bytes in this range")
 	// ErrNoBucket: the bucket itself is missing.
 	ErrNoBucket = errors.New("no such bucket")
-	// ErrExists: CreateOnly was asked for and the key is taken. It also comes
-	// when an earlier try of the same call had arrived and only its answer was
-	// lost: whoever must know looks at what is there.
+	// ErrExists: CreateOnly was requested and the key is taken. It also occurs when an earlier attempt of the same call had arrived and
+	// only its answer was lost: a caller that must know reads what is there.
 	ErrExists = errors.New("object exists")
 	// ErrAccessDenied: the credentials are unknown, wrong, expired or may not do this, or
 	// the clocks of client and server are too far apart.

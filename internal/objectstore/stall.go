@@ -56,7 +56,7 @@ func (c *stallConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// sends begins the time anew in which an answer may be waited for.
+// sends restarts the time limit for an answer.
 func (c *stallConn) sends() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,7 +67,7 @@ func (c *stallConn) sends() error {
 // silence is how long nothing may come: somewhat longer than ResponseHeaderTimeout, which has the better words.
 func (c *stallConn) silence() time.Duration { return c.stall + c.stall/2 }
 
-// Read implements net.Conn. The time in which nobody reads does not count: whoever takes the bytes may be slow.
+// Read implements net.Conn. Time without a Read in progress does not count: the consumer of the bytes may be slow.
 func (c *stallConn) Read(p []byte) (int, error) {
 	begun := time.Now()
 	if err := c.awaits(begun); err != nil {

@@ -37,7 +37,7 @@ func apart(t *testing.T, theirs net.Conn, do func()) {
 	})
 }
 
-// send sends so many bytes every so often, until nobody takes them or for some hours.
+// send sends so many bytes every so often, until the other end accepts no more or for some hours.
 func send(theirs net.Conn, bytes int, every time.Duration) {
 	for range 6 * time.Hour / every {
 		time.Sleep(every)

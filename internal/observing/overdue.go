@@ -8,8 +8,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Silence is how long no gateway may report before nobody knows whether data arrives:
-// three missed reports, and a grace period.
+// Silence is how long all gateways may be silent before it is unknown whether data arrives: three missed reports, and a grace period.
 const Silence = 3*wire.GatewayReportInterval + 15*time.Second
 
 // Due is how long after the last data of an instrument the next is overdue.

@@ -50,8 +50,8 @@ func (e *MemberError) Error() string { return fmt.Sprintf("member %d: %v", e.Mem
 // Unwrap returns what went wrong.
 func (e *MemberError) Unwrap() error { return e.Err }
 
-// Add adds an object that has an ID and n.Size bytes, and returns its notice with
-// the offset in this pack, whose key is nobody's matter here.
+// Add adds an object that has an ID and n.Size bytes, and returns its notice with the offset in this pack. The pack's key is not set
+// here.
 func (a *Assembly) Add(n wire.Notice, open func() (Body, error)) (wire.Notice, error) {
 	head, err := Header(n)
 	if err != nil {
@@ -63,7 +63,7 @@ func (a *Assembly) Add(n wire.Notice, open func() (Body, error)) (wire.Notice, e
 	return n, nil
 }
 
-// Size is that of the pack, in bytes.
+// Size is the size of the pack, in bytes.
 func (a *Assembly) Size() int64 { return a.size + Trailer }
 
 // Need is about how much larger an object makes a pack, in bytes.

@@ -98,7 +98,7 @@ func nthMember(data []byte, key string, i int) (wire.Notice, error) {
 	return wire.Notice{}, io.EOF
 }
 
-// A member that is not what was received, or ends early, is told from the others.
+// A member with other bytes than received, or fewer, is distinguished from the others.
 func TestAssemblyDamaged(t *testing.T) {
 	for name, c := range map[string]struct {
 		is   string

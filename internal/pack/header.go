@@ -52,8 +52,7 @@ func isASCII(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf || r == 0 })
 }
 
-// appendRecord appends "<length> <key>=<value>\n", the length being that of all of
-// it (POSIX.1-2001, pax Extended Header).
+// appendRecord appends "<length> <key>=<value>\n"; the length includes itself (POSIX.1-2001, pax Extended Header).
 func appendRecord(b []byte, key, value string) []byte {
 	rest := len(key) + len(value) + len(" =\n")
 	size := rest + len(strconv.Itoa(rest))

@@ -98,7 +98,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestPlainTar: whoever has only a tar gets a tree of the members.
+// TestPlainTar: plain tar extracts a tree of the members.
 func TestPlainTar(t *testing.T) {
 	_, data, members, bodies := sample(t)
 	archive := tar.NewReader(bytes.NewReader(data))

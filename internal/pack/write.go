@@ -27,10 +27,8 @@ func (w *Writer) Size() int64 { return w.at }
 // Members is how many were added.
 func (w *Writer) Members() int { return w.members }
 
-// Add copies an object from body, whose next n.Size bytes it is, and returns its
-// notice with the place in this pack. An empty ID becomes that of the place. If the
-// bytes do not have the notice's digest, the error is ErrDamaged, and the pack must
-// not be used.
+// Add copies an object from the next n.Size bytes of body, and returns its notice with the place in this pack. An empty ID becomes the ID
+// of the place. If the bytes do not have the notice's digest, the error is ErrDamaged, and the pack must not be used.
 func (w *Writer) Add(n wire.Notice, body io.Reader) (wire.Notice, error) {
 	head, err := Header(n)
 	if err != nil {

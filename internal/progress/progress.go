@@ -28,8 +28,8 @@ const (
 	clearLine = "\r\x1b[K"
 )
 
-// State is how far a command is, in words and as Done of Total, in whatever that is counted.
-// Total is 0 where nobody knows it: then there is no bar, and no time that is left.
+// State is the progress of a command, in words and as Done of Total, in any unit. Total is 0 if it is unknown: then there is no bar, and
+// no remaining time.
 type State struct {
 	Done, Total int64
 	Text        string

@@ -383,7 +383,7 @@ func (s *source) keys(e ast.Expr, in scope) (all []string, err error) {
 	return all, nil
 }
 
-// typeOfMetric is that of the constructor. A Desc has none; there the name tells, as Prometheus has it.
+// typeOfMetric returns the metric type of a constructor. A Desc has none; there the name determines it, by Prometheus's conventions.
 func typeOfMetric(constructor, name string) string {
 	if constructor == "NewDesc" {
 		if strings.HasSuffix(name, "_total") {

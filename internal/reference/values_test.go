@@ -42,7 +42,7 @@ type values struct {
 	out    strings.Builder
 }
 
-// mapping writes a row for each key: first that of a map, then those of its keys.
+// mapping writes a row for each key: first the row of a map, then those of its keys.
 func (v *values) mapping(path string, node *yaml.Node, schema map[string]any) error {
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]

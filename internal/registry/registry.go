@@ -60,7 +60,7 @@ type Registry struct {
 	newest, live bool
 }
 
-// New returns a registry that knows nobody.
+// New returns an empty registry.
 func New() *Registry { return From(newSnapshot()) }
 
 // From returns a registry in which a snapshot is in force.

@@ -147,8 +147,8 @@ func TestLiveOnReplicaBehind(t *testing.T) {
 	testenv.Await(t, "the registry counts as that of now", r.Live)
 }
 
-// The last known state of an instrument stays in force if its entry cannot be read any more,
-// and nobody is told that it is the registry's word.
+// The last known state of an instrument stays in force if its entry cannot be read any more, and is not presented as the registry's
+// content.
 func TestUnread(t *testing.T) {
 	b := NewBucket(time.Now())
 	take := func(key string, record any) {

@@ -39,7 +39,7 @@ type Bucket struct {
 	movers kind[wire.MoverEntry]
 }
 
-// NewBucket returns one that was created at epoch, and of which nothing is known yet.
+// NewBucket returns an empty bucket that was created at epoch.
 func NewBucket(epoch time.Time) *Bucket {
 	return &Bucket{
 		epoch: epoch,

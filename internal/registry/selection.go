@@ -19,7 +19,7 @@ var (
 	ErrNoFeed     = errors.New("no such Feed")
 )
 
-// Selection is what a consumer's filter selects of its Feed, whoever reads it.
+// Selection is what a consumer's filter selects of its Feed, for any reader.
 type Selection struct {
 	Consumer wire.ConsumerEntry
 	Feed     wire.FeedEntry
@@ -91,9 +91,8 @@ func narrow(a, b []string) map[string]bool {
 	return both
 }
 
-// Decide says whether a reader may have an instrument's live data as a Feed carries it.
-// ObservedAt is as in access.Decide. An instrument that the registry does not hold (yet)
-// is nobody's. It holds no instruments of a leaf: they are for readers.
+// Decide says whether a reader may have an instrument's live data as a Feed carries it. ObservedAt is as in access.Decide. No reader may
+// have an instrument that the registry does not hold (yet). It holds no instruments of a leaf: they are for readers.
 func (s *Snapshot) Decide(feed wire.FeedEntry, reader access.Reader, instrument string, observedAt, now time.Time) access.Verdict {
 	in, ok := s.Instruments[instrument]
 	if _, isLeaf := wire.ParseLeafInstruments(instrument); !ok && !isLeaf {

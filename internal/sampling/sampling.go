@@ -28,10 +28,9 @@ var (
 	ErrUnknownChannel = errors.New("the Instrument has no such channel")
 )
 
-// Asked is how often each channel is to be observed: the first one is that of all
-// channels that are not named, the others are in the order of the Instrument, then
-// of their names. Requests that may not be, see Allowed, count for nothing; of
-// equal ones the first consumer by name has it.
+// Asked is how often each channel is to be observed: the first entry is for all channels that are not named, the others are in the order
+// of the Instrument, then of their names. Requests that are not allowed, see Allowed, are ignored; of equal requests that of the first
+// consumer by name counts.
 func Asked(e wire.InstrumentEntry, requests []wire.SamplingRequest) []wire.ChannelSampling {
 	if e.Sampling == nil || len(e.Sampling.Channels) == 0 {
 		return []wire.ChannelSampling{{State: wire.SamplingObserving}}
@@ -73,7 +72,7 @@ func Allowed(e wire.InstrumentEntry, channel string, interval time.Duration) err
 	switch {
 	case declared.State == wire.SamplingPaused:
 		return ErrPaused
-	case declared.IntervalMillis == 0: // nobody knows what is more than the instrument's own
+	case declared.IntervalMillis == 0: // the instrument's own interval is unknown, so a request cannot be compared with it
 		return ErrDenied
 	case interval < time.Duration(s.MinIntervalMillis)*time.Millisecond:
 		return fmt.Errorf("%w: %v", ErrTooOften, time.Duration(s.MinIntervalMillis)*time.Millisecond)

@@ -21,8 +21,8 @@ func off(channel string) wire.ChannelSampling {
 	return wire.ChannelSampling{Channel: channel, State: wire.SamplingPaused}
 }
 
-// entry is an instrument with a channel "raw", each ten seconds, of which consumers
-// may have up to ten a second; "dark" is off.
+// entry is an instrument with a channel "raw" observed every ten seconds; consumers may ask for up to ten observations a second; "dark"
+// is off.
 func entry(change func(*wire.SamplingEntry)) wire.InstrumentEntry {
 	s := &wire.SamplingEntry{Channels: []wire.ChannelSampling{on("", 10_000, ""), on("slow", 60_000, ""), off("dark")}, ConsumersMayAsk: true, MinIntervalMillis: 100}
 	if change != nil {

@@ -48,7 +48,7 @@ var anyLeapYear = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // ZoneOf is a time zone by its name; UTC where it has none. Errors: ErrTimeZone.
 func ZoneOf(name string) (*time.Location, error) {
-	if name == "Local" { // Go takes it for that of the computer
+	if name == "Local" { // Go takes it for the computer's time zone
 		return nil, fmt.Errorf("%w as %q", ErrTimeZone, name)
 	}
 	zone, err := time.LoadLocation(name)
@@ -81,8 +81,8 @@ func (s Schedule) Due(last, now time.Time, deadline time.Duration) (at time.Time
 	return latest, true, false
 }
 
-// lastBefore is the last time of the schedule in (after, now]; zero where there is none. It looks back from now over spans that
-// double, so that a schedule of each minute which rested for years takes no million steps.
+// lastBefore is the last time of the schedule in (after, now]; zero if there is none. It searches backwards from now over spans that
+// double, so that a schedule of each minute that was suspended for years takes no million steps.
 func (s Schedule) lastBefore(after, now time.Time) time.Time {
 	for span := time.Minute; ; span *= 2 {
 		from := now.Add(-span)

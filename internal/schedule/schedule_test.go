@@ -59,7 +59,7 @@ func TestScheduleThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestScheduleDue: however many times went by, one run is due, and none where its deadline is over.
+// TestScheduleDue: however many times have passed, one run is due, and none once its deadline has passed.
 func TestScheduleDue(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

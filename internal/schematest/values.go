@@ -203,7 +203,7 @@ func conforming(s apiextensionsv1.JSONSchemaProps, texts []any) []any {
 	})
 }
 
-// Absurd returns values that nobody means, of the field's type and of others.
+// Absurd returns nonsensical values, of the field's type and of others.
 func Absurd(s apiextensionsv1.JSONSchemaProps) []any {
 	long := strings.Repeat("9", 400)
 	numbers := []any{-1, json.Number("2147483648"), json.Number("9223372036854775808"), json.Number("1e400"), json.Number("1.5")}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package secret recognizes texts that open something, which nobody means to send as observations.
+// Package secret recognizes texts that grant access, which are not meant to be sent as observations.
 package secret
 
 import (
@@ -47,7 +47,7 @@ func MediaTypeOf(head []byte) string {
 	}
 }
 
-// IsMediaType says whether a media type is that of a secret.
+// IsMediaType says whether a media type is one of a secret.
 func IsMediaType(mediaType string) bool {
 	switch mediaType {
 	case MediaTypeKey, MediaTypeKubeconfig, MediaTypeWireGuard, MediaTypeSecret, MediaTypeNATS:

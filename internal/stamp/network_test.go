@@ -208,7 +208,7 @@ func TestLossyLink(t *testing.T) {
 	running.Go(func() { s.Run(ctx) })
 	defer running.Wait()
 	defer cancel()
-	// Nobody knows where the packets at the end were lost; 36 answers are of 72 packets.
+	// It is not known where the packets at the end were lost; 36 answers are of 72 packets.
 	testenv.Await(t, "36 packets are answered", func() bool { return s.Report(time.Now()).Answered >= 36 })
 	cancel()
 	running.Wait()

@@ -24,7 +24,7 @@ type Archive struct {
 	NATS      *testenv.NATSServer
 	JetStream jetstream.JetStream
 	Store     *Store
-	// Epoch is that of the notice stream, and Next the sequence behind its last notice.
+	// Epoch is the epoch of the notice stream, and Next the sequence behind its last notice.
 	Epoch string
 	Next  uint64
 }

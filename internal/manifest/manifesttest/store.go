@@ -18,8 +18,7 @@ var ErrKilled = fmt.Errorf("killed: %w", stream.ErrLeaseLost)
 // Store is one that notes what is read, and does no more writes when it shall not.
 type Store struct {
 	objectstore.Store
-	// Refuse says why a key cannot be stored, or deleted; nil: it can. It is set while
-	// nobody writes.
+	// Refuse says why a key cannot be stored, or deleted; nil: it can. Set it only while there are no writes.
 	Refuse func(key string, deletes bool) error
 
 	mu   sync.Mutex

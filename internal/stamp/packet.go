@@ -26,8 +26,8 @@ const (
 // ErrMalformed: what came is no packet of the protocol.
 var ErrMalformed = errors.New("not a STAMP packet")
 
-// Timestamp counts seconds since 1900 in 32 bits before the point and 32 behind it,
-// as NTP does (RFC 5905, section 6). It begins anew in 2036.
+// Timestamp counts seconds since 1900 in 32 bits before the point and 32 behind it, as NTP does (RFC 5905, section 6). It wraps around in
+// 2036.
 type Timestamp uint64
 
 // unixEpoch is 1970 by NTP's count.
@@ -52,8 +52,8 @@ func (t Timestamp) Sub(u Timestamp) time.Duration {
 // eight of multiplier.
 type ErrorEstimate uint16
 
-// unknownError is that of a clock of which its program knows nothing: not
-// synchronized, and right to 2^-32 * 2^32 = 1 second.
+// unknownError is the error estimate for a clock whose state is unknown to the program: not synchronized, and right to 2^-32 * 2^32 = 1
+// second.
 const unknownError ErrorEstimate = 32<<8 | 1
 
 const multiplierMask = 0xff
@@ -100,7 +100,7 @@ type Reply struct {
 	Received Timestamp
 	// Request that is answered.
 	Request Request
-	// TTL with which the request came; 0 where nobody knows.
+	// TTL with which the request came; 0 if it is unknown.
 	TTL uint8
 }
 

@@ -32,7 +32,7 @@ type Verdict string
 const (
 	Reflected     Verdict = "Reflected"
 	Malformed     Verdict = "Malformed"     // no packet of the protocol
-	UnknownSender Verdict = "UnknownSender" // from an address of which no instrument sends
+	UnknownSender Verdict = "UnknownSender" // from an address that no instrument sends from
 	RateLimited   Verdict = "RateLimited"   // more than is answered
 	Unsent        Verdict = "Unsent"        // the system did not take the answer
 )
@@ -159,7 +159,7 @@ func (r *Reflector) reflect(p received, now time.Time, out *[]byte) Verdict {
 	return Reflected
 }
 
-// session returns the session of a packet, a new one where there is none.
+// session returns the session of a packet; it makes a new one if there is none.
 func (r *Reflector) session(key sessionKey, now time.Time) *session {
 	s := r.sessions[key]
 	if s == nil {
@@ -173,9 +173,8 @@ func (r *Reflector) session(key sessionKey, now time.Time) *session {
 	return s
 }
 
-// forget makes space for a quarter of the sessions: those go that were silent
-// longest, and where all are alive, any. The count of one that is forgotten begins
-// anew, which the other end sees.
+// forget makes space for a quarter of the sessions: the sessions that were silent longest are dropped, and if all are alive, any. The
+// count of a dropped session restarts, which the other end sees.
 func (r *Reflector) forget(now time.Time) {
 	const keep = maxSessions * 3 / 4
 	for silent := idleSession; len(r.sessions) > keep; silent /= 4 {

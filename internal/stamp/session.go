@@ -19,9 +19,8 @@ import (
 // MinInterval is the shortest between packets: reflectors answer no more.
 const MinInterval = 100 * time.Millisecond
 
-// renewAfter is how long packets leave without an answer before a session looks up
-// the address and opens a socket anew: behind a name, or a load balancer, there may
-// be another gateway by now.
+// renewAfter is how long packets leave without an answer before a session looks up the address and opens a socket again: behind a name,
+// or a load balancer, there may be another gateway by now.
 const renewAfter = time.Minute
 
 // SessionConfig says what is measured.
@@ -151,8 +150,8 @@ func (s *Session) measure(ctx context.Context) error {
 	}
 }
 
-// silence is how long packets left to which nobody answered. It does not grow while
-// May keeps them back: a budget that is spent says nothing of the path.
+// silence is how long packets were sent without an answer. It does not grow while May holds packets back: an exhausted budget says
+// nothing about the path.
 func (s *Session) silence() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +166,7 @@ func (s *Session) listen(conn net.Conn) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // the host says that nobody listens there
+		if err != nil { // the host reports that the port is not open
 			time.Sleep(MinInterval)
 			continue
 		}

@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// unheard is a socket to which nobody answers, of which a bubble of fake time can
-// tell that it waits.
+// unheard is a socket whose packets are not answered, and whose wait a bubble of fake time can observe.
 type unheard struct {
 	net.Conn
 	writes *atomic.Int64
@@ -34,7 +33,7 @@ func TestBudget(t *testing.T) {
 	}{
 		{name: "none left", spent: func(int64) bool { return true }, dials: 1},
 		{name: "one in four", spent: func(n int64) bool { return n%4 != 0 }, sent: 30, dials: 1},
-		// After a minute of packets a socket is opened anew; of the time between, 5 s, packets count.
+		// After a minute of packets a new socket is opened; packets count for the time between, 5 s.
 		{name: "no bound", spent: func(int64) bool { return false }, sent: 120, silent: 1, dials: 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {

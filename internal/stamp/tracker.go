@@ -124,7 +124,7 @@ func (t *Tracker) Answered(r Reply, now time.Time) bool {
 // them.
 func (t *Tracker) goesOn(r Reply) {
 	from, counted := t.newest, int64(int32(r.Sequence-t.count))
-	known := t.answered && counted > 0 // else the reflector counts anew
+	known := t.answered && counted > 0 // otherwise the reflector's count restarted
 	if !t.answered {
 		// It counts from 0: as many of those before this one as its count says came to it.
 		from, counted, known = t.first-1, int64(r.Sequence)+1, true
@@ -178,8 +178,7 @@ type Report struct {
 	Window time.Duration
 	// Sent packets that are answered or lost.
 	Sent, Answered int
-	// LostOut did not come to the reflector; of LostBack the answer did not come
-	// here. Nobody knows where the rest was lost.
+	// LostOut did not arrive at the reflector; for LostBack the answer did not arrive here. It is unknown where the rest was lost.
 	LostOut, LostBack int
 	// The round trip, without the time that the reflector took; 0 where nothing was
 	// answered.

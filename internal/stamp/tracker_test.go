@@ -101,7 +101,7 @@ func TestLosses(t *testing.T) {
 	p.exchange(time.Millisecond, time.Millisecond)
 	p.want(9, 2, 3, 4)
 	p.send()
-	p.send() // nobody knows of them
+	p.send() // their fate is not known yet
 	p.want(11, 2, 3, 4)
 	// The last four without an answer might still get one.
 	if r := p.tracker.Report(p.now); r.Sent != 7 || r.Answered != 2 {
@@ -151,8 +151,7 @@ func TestOvertakingAmidLosses(t *testing.T) {
 	p.want(5, 3, 1, 1)
 }
 
-// A reflector that begins to count anew, as one that was restarted does: what was
-// lost meanwhile, nobody knows where.
+// The reflector's count restarts, as after a restart of its process: it is unknown where packets were lost meanwhile.
 func TestReflectorCountsAnew(t *testing.T) {
 	p := newPath(t)
 	for range 10 {

@@ -11,9 +11,9 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// PublishAfter stores messages, of which there are 1 to MaxGroup, right after a sequence of a stream that takes atomic batches, and
-// returns the sequence of the last one: all of them as one batch (ADR-50), or none. It adds headers to them. Errors: ErrConflict where
-// another message has come after that sequence, ErrRefused, and ErrUnavailable, after which they may be stored or not.
+// PublishAfter stores 1 to MaxGroup messages right after a sequence of a stream that accepts atomic batches, and returns the sequence of
+// the last one: all of them as one batch (ADR-50), or none. It adds headers to them. Errors: ErrConflict if another message has been
+// stored after that sequence, ErrRefused, and ErrUnavailable, after which they may be stored or not.
 func PublishAfter(ctx context.Context, nc *nats.Conn, stream string, after uint64, messages []*nats.Msg) (last uint64, err error) {
 	setHeaders(messages, after)
 	end := len(messages) - 1

@@ -15,8 +15,7 @@ import (
 	"github.com/substorm/substorm/internal/testenv"
 )
 
-// behind is a cluster with a stream of three replicas, one of which is on a server that
-// falls behind.
+// behind is a cluster with a stream of three replicas; one of them is on a server that falls behind.
 type behind struct {
 	js     jetstream.JetStream
 	stream jetstream.Stream
@@ -123,8 +122,8 @@ func TestReaderOnReplicaBehind(t *testing.T) {
 	t.Logf("%d readers were placed on the server that is behind", there)
 }
 
-// read reads the last messages of a subject, of which there are five, with a new reader.
-// It returns whether that was on the server that is behind, and none came.
+// read reads the last five messages of a subject with a new reader. It returns whether the reader's consumer was on the server that is
+// behind, and no message came.
 func (b *behind) read(t *testing.T) bool {
 	t.Helper()
 	first := b.last - 9

@@ -28,13 +28,13 @@ func NewCell(js jetstream.JetStream, kv jetstream.KeyValue, key string) *Cell {
 	return &Cell{js: js, kv: kv, key: key}
 }
 
-// Load reads the entry; nil where there is none.
+// Load reads the entry; nil if there is none.
 func (c *Cell) Load(ctx context.Context) ([]byte, error) {
 	value, revision, err := Newest(ctx, c.js, c.kv.Bucket(), c.key)
 	if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
 		return nil, fmt.Errorf("read %s of %s: %w", c.key, c.kv.Bucket(), err)
 	}
-	c.revision = revision // of what was deleted, that of the deletion; 0 where there never was anything
+	c.revision = revision // of a deleted entry, the revision of the deletion; 0 if there never was an entry
 	return value, nil
 }
 
@@ -53,5 +53,5 @@ func (c *Cell) Store(ctx context.Context, value []byte) error {
 	return nil
 }
 
-// Revision is that of the entry as Load or the last Store saw it.
+// Revision is the revision of the entry as Load or the last Store saw it.
 func (c *Cell) Revision() uint64 { return c.revision }

@@ -13,16 +13,14 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// MaxClockDifference is how far our clock and that of the NATS server may be apart where
-// what is done by the clock cannot be undone.
+// MaxClockDifference is how far our clock and the NATS server's may differ for actions by the clock that cannot be undone.
 const MaxClockDifference = 5 * time.Minute
 
-// ErrClock: two clocks do not agree, and nobody can say which of them is right.
+// ErrClock: two clocks do not agree, and it cannot be determined which of them is right.
 var ErrClock = errors.New("the clocks do not agree")
 
-// AgreeWithServer returns ErrClock where a time that our clock gave just now is not about
-// that of the NATS server, which is asked by way of a stream. Errors: ErrClock, and what
-// keeps JetStream from answering.
+// AgreeWithServer returns ErrClock if a time that our clock gave just now differs too much from the time of the NATS server, which is
+// requested through a stream. Errors: ErrClock, and errors that keep JetStream from answering.
 func AgreeWithServer(ctx context.Context, js jetstream.JetStream, name string, ours time.Time) error {
 	server, err := ServerTime(ctx, js, name)
 	if err != nil {
@@ -31,8 +29,8 @@ func AgreeWithServer(ctx context.Context, js jetstream.JetStream, name string, o
 	return Agree(ours, server)
 }
 
-// ServerAgrees returns a function that compares a time which our clock gave just now with
-// that of the NATS server, as AgreeWithServer does, by way of a key-value bucket.
+// ServerAgrees returns a function that compares a time that our clock gave just now with the time of the NATS server, as AgreeWithServer
+// does, through a key-value bucket.
 func ServerAgrees(js jetstream.JetStream, bucket string) func(context.Context, time.Time) error {
 	return func(ctx context.Context, ours time.Time) error { return AgreeWithServer(ctx, js, "KV_"+bucket, ours) }
 }

@@ -17,7 +17,7 @@ import (
 
 // Ack says where a message lies.
 type Ack struct {
-	// Sequence in the stream; for a duplicate, that of the message that was there before.
+	// Sequence in the stream; for a duplicate, the sequence of the message that was stored before.
 	Sequence uint64
 	// Duplicate: the stream held the message's id already.
 	Duplicate bool
@@ -66,7 +66,7 @@ type Committer struct {
 	bytes   int64 // of those
 	closing bool
 	work    chan struct{} // holds a token when queue or closing changed
-	space   chan struct{} // closed when count and bytes fell; nil while nobody waits
+	space   chan struct{} // closed when count and bytes fell; nil without a waiter
 
 	// These belong to the goroutine that commits.
 	down, full     bool

@@ -39,12 +39,12 @@ const (
 type Config struct {
 	// Servers are URLs: nats://host:4222 or tls://host:4222.
 	Servers []string
-	// CredentialsFile is a .creds file, read anew for each connection. Credentials holds the bytes of one instead.
-	// Without either the connection is anonymous.
+	// CredentialsFile is a .creds file, read again for each connection. Credentials holds the bytes of one instead. Without either the
+	// connection is anonymous.
 	CredentialsFile string
 	Credentials     []byte
-	// TLSDir holds ca.crt, or for a client certificate tls.crt and tls.key, or all three, read anew for each connection. TLS is
-	// used instead where it is set. Without ca.crt servers with a tls:// URL are verified with the system's roots.
+	// TLSDir holds ca.crt, or for a client certificate tls.crt and tls.key, or all three, read again for each connection. TLS is used
+	// instead where it is set. Without ca.crt servers with a tls:// URL are verified with the system's roots.
 	TLSDir string
 	TLS    *tls.Config
 	// InboxPrefix is the first token of reply subjects, as the credentials allow it; default _INBOX.

@@ -21,8 +21,8 @@ var embedded struct {
 	server nats.InProcessConnProvider
 }
 
-// Embed names the server that EmbeddedURL stands for; nil means none. A program and whoever configures it know only URLs,
-// and a process has one such server: so it is named here rather than in each Config.
+// Embed names the server that EmbeddedURL stands for; nil means none. A program and its configuration know only URLs, and a process has
+// one such server: so it is named here rather than in each Config.
 func Embed(server nats.InProcessConnProvider) {
 	embedded.Lock()
 	defer embedded.Unlock()

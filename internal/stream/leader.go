@@ -67,9 +67,8 @@ func leader(ctx context.Context, js jetstream.JetStream, name string, what leade
 	return answer.Message, nil
 }
 
-// NextOf returns the sequence of the first message from a sequence on whose subject
-// matches, as the leader of the stream has it; 0 where there is none. All that was stored
-// before the call is seen.
+// NextOf returns the sequence of the first message at or after a sequence whose subject matches, as the leader of the stream has it; 0 if
+// there is none. It sees all messages that were stored before the call.
 func NextOf(ctx context.Context, js jetstream.JetStream, name, subjects string, from uint64) (uint64, error) {
 	subjects = cmp.Or(subjects, ">")
 	m, err := leader(ctx, js, name, leaderAsk{Sequence: max(1, from), NextFor: subjects})

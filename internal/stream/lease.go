@@ -83,7 +83,7 @@ func tryLease(ctx context.Context, kv jetstream.KeyValue, key string, holder wir
 	}
 	wait := jitter(ttl / 5)
 	if _, err := kv.Get(call, key); !errors.Is(err, jetstream.ErrKeyNotFound) {
-		return nil, wait, nil // held, or nobody knows
+		return nil, wait, nil // held, or unknown
 	}
 	holder.Since = time.Now().UTC()
 	value, err := wire.Encode(holder)
@@ -105,9 +105,9 @@ func usable(ttl time.Duration) time.Duration { return time.Duration(float64(ttl)
 
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }
 
-// Check returns nil while the lease is ours for certain, and ErrLeaseLost from then on. Whoever writes under the lease
-// asks before each write: a process that was stopped, or whose machine was suspended, and that goes on later finds out
-// here, before anything else.
+// Check returns nil while the lease is ours for certain, and ErrLeaseLost from then on. A writer under the lease calls it before each
+// write: a process that was stopped, or whose machine was suspended, and that continues later notices the loss here, before anything
+// else.
 func (l *Lease) Check() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

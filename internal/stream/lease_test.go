@@ -66,7 +66,7 @@ func TestLease(t *testing.T) {
 	if l, err := wire.Decode[wire.Lease](entry.Value()); err != nil || l.Holder != "a" || l.Incarnation != "a-1" || l.Since.IsZero() {
 		t.Errorf("the lease says %+v, %v", l, err)
 	}
-	// As long as it is renewed nobody else gets it, however long that lasts.
+	// While it is renewed no other process gets it, however long that lasts.
 	short, cancel := context.WithTimeout(t.Context(), 3*leaseTTL)
 	defer cancel()
 	if _, err := acquire(short, kv, "b"); !errors.Is(err, context.DeadlineExceeded) {

@@ -43,9 +43,8 @@ type Message struct {
 	Data []byte
 }
 
-// CheckOrigin returns wire.ErrMalformed for a message of a Site's base stream that bears
-// a subject of the Site's own and came from another stream, and for one that JetStream
-// answered somebody who named a subject of the stream as that of the answer.
+// CheckOrigin returns wire.ErrMalformed for a message of a Site's base stream that bears a subject of the Site's own and came from
+// another stream, and for a message that JetStream stored as the answer to a request whose reply subject is one of the stream's.
 func (m *Message) CheckOrigin(site string) error {
 	if source := m.Header.Get(wire.HeaderStreamSource); wire.IsForeign(site, m.Subject, source) {
 		return fmt.Errorf("it was not published by a program of site %q: it comes from another stream (%s: %s): %w", site, wire.HeaderStreamSource, source, wire.ErrMalformed)
@@ -78,7 +77,7 @@ type Reader struct {
 	cfg    ReaderConfig
 	stream jetstream.Stream
 
-	consumer  jetstream.Consumer // nil: to be made anew from next on
+	consumer  jetstream.Consumer // nil: to be created again from next on
 	delivered uint64             // consumer's sequence of the last message
 	next      uint64
 	caughtUp  bool
@@ -105,11 +104,9 @@ func Epoch(ctx context.Context, js jetstream.JetStream, name string) (string, je
 // be on a server whose replica is behind, and sees no more than that.
 func (r *Reader) Position() (next uint64, caughtUp bool) { return r.next, r.caughtUp }
 
-// Next returns up to most messages, the first of which it waits for, or none
-// when wait is over. Errors: ErrEpoch, those of ctx, and whatever keeps
-// JetStream from answering; the reader can be asked again, and loses nothing.
-// That the server forgot the consumer, of a reader that was long idle as of one
-// whose server began anew, is no error: it is made again where the reader is.
+// Next returns up to most messages. It waits for the first of them, and returns none when wait is over. Errors: ErrEpoch, those of ctx,
+// and whatever keeps JetStream from answering; Next can be called again after an error, and loses nothing. A consumer that the server
+// forgot, because the reader was long idle or the server restarted, is no error: it is created again at the reader's position.
 func (r *Reader) Next(ctx context.Context, most int, wait time.Duration) ([]Message, error) {
 	r.caughtUp = false
 	made := r.consumer != nil
@@ -163,7 +160,7 @@ func (r *Reader) fetch(ctx context.Context, most int, wait time.Duration) ([]Mes
 		return messages, nil // what came is good
 	case len(messages) > 0:
 		if pending == 0 {
-			_ = r.askEnd(ctx) // where nobody answers, the next call finds out
+			_ = r.askEnd(ctx) // if there is no answer, the next call finds out
 		}
 		return messages, nil
 	case err != nil:
@@ -172,8 +169,8 @@ func (r *Reader) fetch(ctx context.Context, most int, wait time.Duration) ([]Mes
 	return nil, r.confirmEnd(ctx) // silence alone is no proof that there is nothing
 }
 
-// consumerGone says whether the server has, or may have, no such consumer (any more). If
-// there is none, nobody takes the requests to it.
+// consumerGone says whether the server has, or may have, no such consumer (any more). Requests to a consumer that does not exist have no
+// responder.
 func consumerGone(err error) bool {
 	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, jetstream.ErrConsumerDeleted) || errors.Is(err, jetstream.ErrConsumerNotFound)
 }

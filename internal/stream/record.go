@@ -12,8 +12,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Record reads a record of a bucket, and its revision: 0 where there is none. Errors: those of wire.Decode, and
-// JetStream's.
+// Record reads a record of a bucket, and its revision: 0 if there is none. Errors: those of wire.Decode, and JetStream's.
 func Record[T any](ctx context.Context, kv jetstream.KeyValue, key string) (record T, revision uint64, err error) {
 	e, err := kv.Get(ctx, key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {

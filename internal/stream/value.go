@@ -12,7 +12,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Load reads a record from a key-value bucket; false where there is none. Errors name bucket and key.
+// Load reads a record from a key-value bucket; false if there is none. Errors name bucket and key.
 func Load[T any](ctx context.Context, kv jetstream.KeyValue, key string) (record T, found bool, err error) {
 	e, err := kv.Get(ctx, key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {

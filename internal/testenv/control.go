@@ -18,13 +18,14 @@ import (
 // controlAttempts is how often a control is tried. An attempt takes seconds, and one is enough unless others sync.
 const controlAttempts = 5
 
-// Control shows that a test would see what a power cut takes: try leaves syncs out, cuts the power, and returns the folder of its Disk, which is
-// still mounted, and how much is lost. It fails where nothing is.
+// Control shows that a test would detect data that a power cut loses: try leaves syncs out, cuts the power, and returns the folder of its
+// Disk, which is still mounted, and how much is lost. It fails if nothing is lost.
 //
-// Data that nobody synced is lost for certain: on a Disk a file has no name that lasts before the journal is committed, which flushes the disk,
-// and ext4 does so by itself after five minutes or when the journal is full. But sync(2) commits what all file systems of the machine have, and
-// anybody may call it: MinIO with MINIO_FS_OSYNC, as in the quickstart of some cluster, does so for each object. An attempt that loses nothing
-// and during which all disks were flushed says nothing, and is made again. If that is known of each, the control is skipped and says so.
+// Data that was not synced is lost for certain: on a Disk a file has no name that lasts before the journal is committed, which flushes
+// the disk, and ext4 does so by itself after five minutes or when the journal is full. But sync(2) commits what all file systems of the
+// machine have, and any process may call it: MinIO with MINIO_FS_OSYNC, as in the quickstart of some cluster, does so for each object. An
+// attempt that loses nothing and during which all disks were flushed says nothing, and is made again. If that is known of each, the
+// control is skipped and says so.
 func Control(t *testing.T, try func(t *testing.T) (dir string, lost int)) {
 	t.Helper()
 	t.Run("without syncs", func(t *testing.T) {
@@ -71,7 +72,7 @@ func countFlushes(dir string) {
 	}
 }
 
-// Flushes is how often the Disk of a folder was told to make lasting what it has, since it was mounted.
+// Flushes is how often the Disk of a folder was flushed since it was mounted.
 func Flushes(dir string) (uint64, error) {
 	n, err := flushesOf(dir)
 	if err != nil {

@@ -48,8 +48,7 @@ func DiskOf(t testing.TB, size int64) (image, dir string) {
 	return image, mount(t, image)
 }
 
-// mount mounts an image; commit=300 and noinit_itable keep the file system from writing by
-// itself what nobody asked it to.
+// mount mounts an image; commit=300 and noinit_itable keep the file system from writing by itself what was not synced.
 func mount(t testing.TB, image string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -133,7 +132,7 @@ func CutPowerOf(t testing.TB, image string) (copied, dir string) {
 	return "", ""
 }
 
-// copyOf copies an image, but for what nobody ever wrote, which is most of it, and returns a SHA-256 of what it copied and where that lies.
+// copyOf copies an image, except its holes, which are most of it, and returns a SHA-256 of what it copied and where the data lies.
 func copyOf(t testing.TB, image string, to *os.File) []byte {
 	t.Helper()
 	f, err := os.Open(image)

@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// linkNear is this process' address on a Link, linkFar that of its far end.
+	// linkNear is the address of this process on a Link, linkFar the address of its far end.
 	linkNear, linkFar = "10.77.0.1", "10.77.0.2"
 	linkMTU           = 1500
 	// isolated says to a process that it is alone in its network namespace.

@@ -71,7 +71,7 @@ func newCluster(t testing.TB, program string, opts NATSOptions) *NATSServers {
 	return c
 }
 
-// URL is that of all nodes.
+// URL is the list of the URLs of all nodes.
 func (c *NATSServers) URL() string {
 	urls := make([]string, len(c.Nodes))
 	for i, n := range c.Nodes {

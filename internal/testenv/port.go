@@ -53,7 +53,7 @@ func FreePorts(t testing.TB, count int) (first int) {
 	return 0
 }
 
-// takePorts returns what holds adjacent ports for us; nil where somebody else has one of them.
+// takePorts returns the locks that hold adjacent ports for us; nil if another process has one of them.
 func takePorts(first, count int) (all []*os.File, err error) {
 	for port := first; port < first+count; port++ {
 		taken, err := takePort(port)
@@ -97,8 +97,7 @@ func somePort(first, last int) (int, *os.File, error) {
 	return 0, nil, fmt.Errorf("no free port between %d and %d", first, last)
 }
 
-// takePort returns what holds a port for us until it is closed or this process
-// ends; nil where somebody else has it.
+// takePort returns the lock that holds a port for us until it is closed or this process ends; nil if another process has it.
 func takePort(port int) (*os.File, error) {
 	dir := filepath.Join(os.TempDir(), "substorm-test-ports")
 	if err := os.MkdirAll(dir, 0o755); err != nil {

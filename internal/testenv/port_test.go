@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A port is given to one test at a time, and not while somebody listens on it.
+// A port is given to one test at a time, and not while a process listens on it.
 func TestPortIsGivenOnce(t *testing.T) {
 	port := FreePort(t)
 	if again, err := takePort(port); again != nil || err != nil {
@@ -45,7 +45,7 @@ func TestAdjacentPorts(t *testing.T) {
 	}
 	if before, err := takePort(first - 1); err != nil {
 		t.Error(err)
-	} else if before != nil { // else somebody else has it
+	} else if before != nil { // otherwise another process has it
 		before.Close()
 	}
 }

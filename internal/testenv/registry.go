@@ -13,8 +13,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Registry is what the operator tells a Site's programs. Entries without a
-// revision get that of the registry.
+// Registry is what the operator publishes to a Site's programs. Entries without a revision get the registry's revision.
 type Registry struct {
 	Revision    int64
 	Instruments []wire.InstrumentEntry

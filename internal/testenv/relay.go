@@ -141,7 +141,7 @@ func (r *Relay) serve(near net.Conn) {
 	both.Wait()
 }
 
-// pass copies until one end closes. Ends are not told of each other's while nothing passes.
+// pass copies until one end closes. While the relay passes nothing, an end is not notified that the other closed.
 func (r *Relay) pass(to, from net.Conn) {
 	buffer := make([]byte, 32<<10)
 	for {

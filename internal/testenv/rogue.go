@@ -162,8 +162,8 @@ func LeafMessage(subject, reply, payload string) string {
 	return fmt.Sprintf("%s %d\r\n%s", strings.TrimSpace("LMSG "+subject+" "+reply), len(payload), payload)
 }
 
-// FlowControl and Stalled are what a server takes for flow control by the consumer that it sources from: it publishes to
-// target. Command is that of the protocol: HPUB of a client, HMSG of a leaf.
+// FlowControl and Stalled are what a server takes for flow control by the consumer that it sources from: it publishes to target. Command
+// is the protocol's: HPUB of a client, HMSG of a leaf.
 func FlowControl(command, subject, target string) string {
 	return Headed(command+" "+subject+" "+target, "NATS/1.0 100 FlowControl Request\r\n\r\n", "")
 }

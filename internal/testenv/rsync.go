@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// RsyncDaemon is a daemon of Debian's rsync with a module "data", of which the folder is dir. It may be written to; settings are
-// further lines of the module. It skips the test where rsync is not installed, but not in CI.
+// RsyncDaemon is a daemon of Debian's rsync with a module "data" whose folder is dir. It may be written to; settings are further lines of
+// the module. The test is skipped if rsync is not installed, except in CI.
 func RsyncDaemon(t testing.TB, settings string) (address, dir string) {
 	t.Helper()
 	program, err := exec.LookPath("rsync")

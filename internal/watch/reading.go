@@ -23,8 +23,7 @@ type reading struct {
 	// seen is the last revision that came, and held the leader's when it was asked.
 	seen, held  uint64
 	asked, told bool
-	// again is when the leader is asked anew: what was its last may be gone, or it did not
-	// answer.
+	// again is when the leader is asked again: its last message may be gone, or it did not answer.
 	again <-chan time.Time
 	said  string
 }

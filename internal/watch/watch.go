@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package watch follows a key-value bucket: through outages of NATS, and on into
-// a bucket that was made anew.
+// Package watch follows a key-value bucket: through outages of NATS, and on into a bucket that was recreated.
 package watch
 
 import (
@@ -37,8 +36,7 @@ type Config struct {
 	What   string
 	Logger *slog.Logger
 
-	// Begin is called before a bucket is read from its beginning: all that it holds
-	// comes anew.
+	// Begin is called before a bucket is read from its beginning: Take is called again for all that it holds.
 	Begin func(Bucket)
 	// Take is called for each entry, and each that was changed or removed.
 	Take func(jetstream.KeyValueEntry)
@@ -60,7 +58,7 @@ type Bucket struct {
 	TTL time.Duration
 }
 
-// Reasons to watch anew, at once.
+// Reasons to watch again, at once.
 var (
 	errOtherBucket = errors.New("the bucket was recreated, or the lifetime of its entries changed")
 	errReconnected = errors.New("the connection to NATS was interrupted")

@@ -33,7 +33,7 @@ func Reconcile(received, announced map[string]Totals, stored Totals) Totals {
 	return withDatagrams(withFound(sum, listed), stored)
 }
 
-// completed returns what an incarnation received, of which the manifests list a.
+// completed returns what an incarnation received, completed by what the manifests list of it, a.
 func completed(r, a Totals) Totals {
 	if a.Objects <= r.Objects {
 		return r

@@ -9,17 +9,13 @@ import (
 	"strconv"
 )
 
-// Changes are what manifests say of objects and the objects themselves do not: which
-// were marked as duplicates, superseded, retracted, restored or purged, which path was
-// given to which, and what was imported in place. Without them a manifest could not be
-// made anew from the bucket alone. They are Manifests of an instrument and day that lie
-// beside the data, under ChangesKey, and are created before the lines of the day's
-// manifest that say the same. A record in them is the whole line of the object as the
-// manifest has it from then on.
+// Changes are what manifests say of objects and the objects themselves do not: which were marked as duplicates, superseded, retracted,
+// restored or purged, which path was given to which, and what was imported in place. Without them a manifest could not be rebuilt from
+// the bucket alone. They are Manifests of an instrument and day that lie beside the data, under ChangesKey, and are created before the
+// lines of the day's manifest that say the same. A record in them is the whole line of the object as the manifest has it from then on.
 //
-// If several records have one ID, a Duplicate one holds, then a Purged one, then the last
-// by part and line. The object itself says better where its bytes lie: a compaction may
-// have moved it since.
+// If several records have one ID, a Duplicate one holds, then a Purged one, then the last by part and line. The object itself says better
+// where its bytes lie: a compaction may have moved it since.
 
 // ChangesSitePrefix is what all changes of a Site begin with.
 func ChangesSitePrefix(site string) string { return "changes/" + site + "/" }
@@ -34,9 +30,8 @@ func ChangesPrefix(site, instrument string, day Day) string {
 	return ChangesInstrumentPrefix(site, instrument) + string(day) + "/"
 }
 
-// ChangesKey is the key of changes: part is the number of the manifest's part that
-// lists them, or that comes next when a compacted day does. The digest is that of the
-// file, so that what is written twice is the same object.
+// ChangesKey is the key of changes: part is the number of the manifest's part that lists them, or the next number if a compacted day
+// lists them. The digest is the file's, so that what is written twice is the same object.
 func ChangesKey(site, instrument string, day Day, part int, digest Digest) string {
 	return fmt.Sprintf("%s%d-%s.jsonl.zst", ChangesPrefix(site, instrument, day), part, hex.EncodeToString(digest[:8]))
 }

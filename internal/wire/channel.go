@@ -16,7 +16,7 @@ type ChannelEntry struct {
 
 	Payload PayloadEntry     `json:"payload"`
 	Time    ChannelTimeEntry `json:"time"`
-	// CadenceMillis is the time between two samples; 0: nobody says.
+	// CadenceMillis is the time between two samples; 0: unknown.
 	CadenceMillis int64 `json:"cadenceMillis,omitempty"`
 	// UnitsSchema is what the units of all parameters follow, as HAPI calls it; empty:
 	// nothing in particular.
@@ -100,12 +100,12 @@ type ChannelTimeEntry struct {
 	Offset   int    `json:"offset,omitempty"`
 	Encoding string `json:"encoding,omitempty"`
 
-	// Precision to which times are told.
+	// Precision of the times.
 	Precision string `json:"precision"`
 	// Location is where in the time of measurement the sample's time lies: begin,
 	// center, end or other, as HAPI calls it.
 	Location string `json:"location"`
-	// MaxDelayMillis is how far a time in the payload may be from that of receipt.
+	// MaxDelayMillis is how far a time in the payload may be from the time of receipt.
 	MaxDelayMillis int64 `json:"maxDelayMillis,omitempty"`
 }
 
@@ -159,13 +159,13 @@ type ParameterEntry struct {
 	Components []string `json:"components,omitempty"`
 }
 
-// AboutEntry is what of an Instrument is told with its data.
+// AboutEntry is what is published about an Instrument with its data.
 type AboutEntry struct {
 	Type string `json:"type"`
-	// Latitude and Longitude in degrees, as decimal numbers; empty where nobody says.
+	// Latitude and Longitude in degrees, as decimal numbers; empty if unknown.
 	Latitude       string `json:"latitude,omitempty"`
 	Longitude      string `json:"longitude,omitempty"`
 	AltitudeMeters *int32 `json:"altitudeMeters,omitempty"`
-	// Contact is somebody to ask: a name, and an address in angle brackets.
+	// Contact is a person to contact: a name, and an address in angle brackets.
 	Contact string `json:"contact,omitempty"`
 }

@@ -4,7 +4,7 @@ package wire
 
 import "time"
 
-// ContentStatus is what the archivist reports of an instrument of which an object came that is not of the media type that is declared.
+// ContentStatus is what the archivist reports of an instrument after an object arrived that is not of the declared media type.
 type ContentStatus struct {
 	// ReceivedAt is when the last such object was received.
 	ReceivedAt time.Time `json:"receivedAt"`

@@ -74,7 +74,7 @@ type Heartbeat struct {
 	Oldest       *time.Time `json:"oldest,omitempty"`
 	// Sent objects since the sender started: those with a receipt.
 	Sent int64 `json:"sent"`
-	// SetAside objects that need somebody to look at them.
+	// SetAside objects that need a person's attention.
 	SetAside int64  `json:"setAside,omitempty"`
 	Version  string `json:"version,omitempty"`
 

@@ -20,22 +20,19 @@ const (
 // RefillCursorKey is the key of the RefillCursor.
 const RefillCursorKey = "refill"
 
-// RefillCursor says which notice stream was refilled last. A stream that was deleted
-// and made again lost what it held: the archivist announces it anew, from the
-// manifests.
+// RefillCursor says which notice stream was refilled last. A stream that was deleted and recreated lost what it held: the archivist
+// announces it again, from the manifests.
 type RefillCursor struct {
 	// Epoch of the stream.
 	Epoch string `json:"epoch"`
-	// Done: it holds, or held, all that is to be announced anew.
+	// Done: the stream holds, or held, everything that is to be announced again.
 	Done bool `json:"done,omitempty"`
-	// Held: the stream is older than the cursor, which was lost, and may hold what is to
-	// be announced anew.
+	// Held: the stream is older than the cursor, which was lost, and may hold what is to be announced again.
 	Held bool `json:"held,omitempty"`
-	// Since: of what was received earlier nothing is announced anew.
+	// Since: objects received earlier are not announced again.
 	Since time.Time `json:"since,omitzero"`
-	// Through and ThroughID are the receive time and message ID of the last notice
-	// that is in the stream for certain; notices go by both. Sequence is that of the
-	// stream's last message then.
+	// Through and ThroughID are the receive time and message ID of the last notice that is in the stream for certain; notices are ordered
+	// by both. Sequence is the sequence of the stream's last message then.
 	Through   time.Time `json:"through,omitzero"`
 	ThroughID string    `json:"throughID,omitempty"`
 	Sequence  uint64    `json:"sequence,omitempty"`
@@ -49,8 +46,8 @@ type StreamCursor struct {
 	Epoch string `json:"epoch"`
 	// Next is the first stream sequence that is not archived.
 	Next uint64 `json:"next"`
-	// Undecided is the sequence of the first request before Next whose decision is not
-	// published; 0 where there is none. Only the cursor of notices has it.
+	// Undecided is the sequence of the first request before Next whose decision is not published; 0 if there is none. Only the cursor of
+	// notices has it.
 	Undecided uint64 `json:"undecided,omitempty"`
 }
 
@@ -60,8 +57,8 @@ type SweepCursor struct {
 	// when the last one of recent days did.
 	Whole  time.Time `json:"whole"`
 	Recent time.Time `json:"recent"`
-	// Epoch is that of the notice stream when the last comparison of the whole bucket
-	// began: what was announced in an earlier one and not listed is lost with it.
+	// Epoch is the epoch of the notice stream when the last comparison of the whole bucket began: what was announced in an earlier one
+	// and not listed is lost with it.
 	Epoch string `json:"epoch,omitempty"`
 }
 

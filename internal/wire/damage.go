@@ -14,8 +14,7 @@ import (
 // DamageCause says what is wrong with a stored object.
 type DamageCause string
 
-// The values of DamageCause. Damaged: the bytes are not those that were received.
-// Missing: there are none where the manifest says.
+// The values of DamageCause. Damaged: the bytes are not those that were received. Missing: there are no bytes where the manifest says.
 const (
 	DamageDamaged DamageCause = "Damaged"
 	DamageMissing DamageCause = "Missing"
@@ -23,8 +22,8 @@ const (
 
 const damageKey = "damaged."
 
-// DamageKey is where the status bucket says that an object is damaged. Whoever finds
-// it writes there; the scrub of the lease holder confirms it, or takes it away.
+// DamageKey is where the status bucket says that an object is damaged. The program that finds the damage writes there; the scrub of the
+// lease holder confirms the entry, or removes it.
 func DamageKey(instrument, id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return damageKey + instrument + "." + hex.EncodeToString(sum[:16])
@@ -59,8 +58,7 @@ type Damage struct {
 	FoundBy string      `json:"foundBy"`
 	// Confirmed by the scrub, which looked twice: the ledger has it.
 	Confirmed bool `json:"confirmed,omitempty"`
-	// RepairedAt is when somebody stored the bytes again: the scrub looks, and takes
-	// the entry away.
+	// RepairedAt is when the bytes were stored again: the scrub checks them, and removes the entry.
 	RepairedAt *time.Time `json:"repairedAt,omitempty"`
 }
 

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// DayKind says of which key-value bucket a DayFile holds a day. It is also the first
-// part of the file's key.
+// DayKind says which key-value bucket the day in a DayFile is from. It is also the first part of the file's key.
 type DayKind string
 
 // The kinds. KindLedger: entries of LedgerBucket. KindGaps: entries of GapsBucket.

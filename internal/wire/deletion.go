@@ -18,18 +18,17 @@ const (
 	// DeletedUnnamed: a pack that no manifest names. Its members are listed in other
 	// places, or as duplicates, or were purged.
 	DeletedUnnamed DeletionReason = "Unnamed"
-	// DeletedRewritten: a pack that was written anew without what was purged.
+	// DeletedRewritten: a pack that was rewritten without what was purged.
 	DeletedRewritten DeletionReason = "Rewritten"
 	// DeletedMoved: an object of its own whose bytes are in a pack by now.
 	DeletedMoved DeletionReason = "Moved"
 	// DeletedDuplicate: an object that is equal to an earlier one, which stays.
 	DeletedDuplicate DeletionReason = "Duplicate"
-	// DeletedPurged: somebody purged the object. DeletedExpired: spec.archive.expiry
-	// keeps its day no longer.
+	// DeletedPurged: the object was purged by request. DeletedExpired: spec.archive.expiry keeps its day no longer.
 	DeletedPurged  DeletionReason = "Purged"
 	DeletedExpired DeletionReason = "Expired"
-	// DeletedStaging: staging that nobody works on any more. DeletedUpload: an upload to
-	// which nothing came for as long as it is kept. DeletedRoot: an old root of an index.
+	// DeletedStaging: staging that is abandoned. DeletedUpload: an upload that received nothing for as long as it is kept. DeletedRoot:
+	// an old root of an index.
 	DeletedStaging DeletionReason = "Staging"
 	DeletedUpload  DeletionReason = "Upload"
 	DeletedRoot    DeletionReason = "Root"
@@ -56,9 +55,8 @@ func DeletionKey(h DeletionHeader, number uint64) string {
 type DeletionHeader struct {
 	Format int    `json:"format"`
 	Site   string `json:"site"`
-	// At is when the record was written, right before the objects were deleted. A process
-	// that dies in between leaves some of them, and so does a store that refuses to delete
-	// them: the next archivist decides anew.
+	// At is when the record was written, right before the objects were deleted. If the process dies in between, or the store refuses to
+	// delete them, some of them remain: the next archivist decides again.
 	At time.Time `json:"at"`
 	// Gateway and Incarnation deleted them.
 	Gateway     string `json:"gateway"`

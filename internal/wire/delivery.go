@@ -71,11 +71,11 @@ type DeliveryCursor struct {
 	LastGap *time.Time `json:"lastGap,omitempty"`
 	// Missing messages, by reason.
 	Missing map[GapReason]uint64 `json:"missing,omitempty"`
-	// Told is the last record, until it is acknowledged. Sequence is where it lies in
-	// the stream of notices; 0 where it may not be published yet.
+	// Told is the last published record, until it is acknowledged. Sequence is where it lies in the stream of notices; 0 if it may not be
+	// published yet.
 	Told     *Gap   `json:"told,omitempty"`
 	Sequence uint64 `json:"sequence,omitempty"`
-	// Untold are gaps that are told once the consumer knows of the last one.
+	// Untold are gaps that are published once the consumer has acknowledged the last one.
 	Untold []Gap `json:"untold,omitempty"`
 }
 
@@ -110,14 +110,12 @@ func ParsePositionCursorKey(key string) (string, bool) {
 	return consumer, ok && consumer != "" && !strings.Contains(consumer, ".")
 }
 
-// PositionCursor says up to where a consumer of delivery NATS has acknowledged everything,
-// as the operator has seen it: a durable that somebody deletes is made anew there. It may be
-// a little behind.
+// PositionCursor says up to where a consumer of delivery NATS has acknowledged everything, as the operator has seen it: a durable that
+// was deleted is recreated there. It may be a little behind.
 type PositionCursor struct {
-	// UID of the FeedConsumer that this is about: another one of its name begins anew.
+	// UID of the FeedConsumer: another FeedConsumer of the same name starts again.
 	UID string `json:"uid"`
-	// Streams has a ResumeToken in writing for each stream: that of the last message
-	// behind which nothing is missing.
+	// Streams has a ResumeToken in writing for each stream: the token of the last message up to which everything was acknowledged.
 	Streams map[string]string `json:"streams,omitempty"`
 }
 
@@ -150,11 +148,11 @@ type FilledPlace struct {
 	// Token of the Feed behind which to go on: a FeedToken in writing. It may be a
 	// little behind.
 	Token string `json:"token"`
-	// Last is the last sequence that its stream had: one that has less was emptied, as
-	// one in memory is when all of its servers start anew.
+	// Last is the last sequence that its stream had: a stream whose last sequence is lower was emptied, as a stream in memory is when all
+	// of its servers restart.
 	Last uint64 `json:"last,omitempty"`
 }
 
-// GapID is the ce-id and Nats-Msg-Id of a gap record that a durable consumer is
-// sent: uid is that of its FeedConsumer, number counts its records from 1.
+// GapID is the ce-id and Nats-Msg-Id of a gap record that is sent to a durable consumer: uid is the uid of its FeedConsumer, number
+// counts its records from 1.
 func GapID(uid string, number uint64) string { return fmt.Sprintf("gap/%s/%d", uid, number) }

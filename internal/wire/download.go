@@ -11,8 +11,8 @@ import (
 // DownloadsBucket holds what was asked of a Site's feed servers, see DownloadsKey.
 func DownloadsBucket(site string) string { return "DOWNLOADS_" + site }
 
-// DownloadsKey is <instrument>.<day>.<writer>.<incarnation>: each incarnation of a feed server
-// writes its own absolute totals. The day is that of the answers.
+// DownloadsKey is <instrument>.<day>.<writer>.<incarnation>: each incarnation of a feed server writes its own absolute totals. The day is
+// the day of the answers.
 func DownloadsKey(instrument string, day Day, writer, incarnation string) string {
 	return instrument + "." + string(day) + "." + writer + "." + incarnation
 }
@@ -35,8 +35,7 @@ const NoInstrument = "_none"
 
 // Downloads are what one incarnation of a feed server answered about an instrument on a day.
 type Downloads struct {
-	// By reader and class; sums of what cannot be told apart any more go under
-	// OtherReaders.
+	// By reader and class; sums whose readers cannot be distinguished any more are under OtherReaders.
 	By []DownloadCount `json:"by"`
 }
 

@@ -22,7 +22,7 @@ type ExpiryStatus struct {
 	Stopped []StoppedExpiry `json:"stopped,omitempty"`
 }
 
-// StoppedExpiry is an instrument of which more is due at once than may expire.
+// StoppedExpiry is an instrument with more data due at once than may expire.
 type StoppedExpiry struct {
 	Instrument string `json:"instrument"`
 	// Days are due, and SharePercent of the instrument's bytes beside the oldest of them.

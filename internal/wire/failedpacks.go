@@ -18,9 +18,8 @@ const FailedPacksKeys = failedPacksKey + "*"
 // MaxFailedPacks is how many a report names at most.
 const MaxFailedPacks = 1024
 
-// FailedPacks names packs of which the object store did not say that it has them, and which
-// it may have nevertheless. Nobody was told that they are stored: what they hold is in the
-// archive under other names, or its senders have no receipt.
+// FailedPacks names packs that the object store has not confirmed, and may have nevertheless. No sender was notified that they are
+// stored: what they hold is in the archive under other names, or its senders have no receipt.
 type FailedPacks struct {
 	// Gateway is the pod that wrote the packs, and reports them.
 	Gateway string `json:"gateway"`

@@ -118,7 +118,7 @@ type ConsumerEntry struct {
 	Delivery string `json:"delivery"`
 	// MaxConnections at each replica.
 	MaxConnections int `json:"maxConnections,omitempty"`
-	// Tokens, one of which the consumer shows; see NoToken.
+	// Tokens: the consumer presents one of them; see NoToken.
 	Tokens []TokenHash `json:"tokens,omitempty"`
 	// Durable is the name of its durables, with DeliveryNATS; empty: see DurableName.
 	Durable string `json:"durable,omitempty"`
@@ -132,7 +132,7 @@ func (e ConsumerEntry) Filled() bool {
 	return e.Delivery == DeliveryNATS && (e.WIS2 || e.Flow.Mode != FlowAll)
 }
 
-// DurableName is that of the consumer's durables.
+// DurableName is the name of the consumer's durables.
 func (e ConsumerEntry) DurableName() string {
 	if e.Durable == "" {
 		return ConsumerDurable(e.Consumer, "")
@@ -140,14 +140,14 @@ func (e ConsumerEntry) DurableName() string {
 	return e.Durable
 }
 
-// ReaderEntry is a named reader of a Site: somebody who is nobody's consumer.
+// ReaderEntry is a named reader of a Site that belongs to no FeedConsumer.
 type ReaderEntry struct {
 	Revision int64 `json:"revision"`
 
 	Reader string      `json:"reader"`
 	Tokens []TokenHash `json:"tokens"`
-	// CertificateNames, one of which the reader's certificate bears: as a DNS name or
-	// URI among its subject alternative names, or as the common name of its subject.
+	// CertificateNames: the reader's certificate bears one of them, as a DNS name or URI among its subject alternative names, or as the
+	// common name of its subject.
 	CertificateNames []string `json:"certificateNames,omitempty"`
 	// Pulls: the reader is another Site, or a mirror, that pulls; nil: what is due to expire does not wait for the reader.
 	Pulls *PullsEntry `json:"pulls,omitempty"`
@@ -170,7 +170,7 @@ func (e *ReaderEntry) PullsOf(instrument string) bool {
 
 // Values of AccessEntry, spelled as in the Instrument.
 const (
-	// AccessPublic: anybody.
+	// AccessPublic: every reader, anonymous ones included.
 	AccessPublic = "Public"
 	// AccessAuthenticated: every reader of the Site.
 	AccessAuthenticated = "Authenticated"
@@ -298,8 +298,7 @@ type ConsumerStatus struct {
 	State string `json:"state"`
 	// Connections that are open.
 	Connections int `json:"connections"`
-	// Lag of the connection that is furthest behind. LagBytes are nil where nobody knows
-	// the size of all these messages.
+	// Lag of the connection that is furthest behind. LagBytes is nil if the size of all these messages is unknown.
 	LagMessages int64  `json:"lagMessages"`
 	LagBytes    *int64 `json:"lagBytes,omitempty"`
 	LagMillis   int64  `json:"lagMillis"`

@@ -9,8 +9,7 @@ import (
 
 const forwardKey = "forward."
 
-// ForwardCursorKey is the key of an instrument's ForwardCursor, and
-// ForwardStatusKey that of its ForwardStatus.
+// ForwardCursorKey is the key of an instrument's ForwardCursor.
 func ForwardCursorKey(instrument string) string { return forwardKey + instrument }
 
 // ForwardStatusKey is where the lease holder reports about an instrument's copy.
@@ -26,8 +25,7 @@ func ParseForwardStatusKey(key string) (instrument string, ok bool) {
 // ForwardCursor says how far the copy of what an instrument sent has come. It is
 // written after what it speaks of was sent.
 type ForwardCursor struct {
-	// Protocol says which stream is followed: that of notices or of telemetry.
-	// Epoch names it.
+	// Protocol says which stream is followed: notices or telemetry. Epoch is the epoch of that stream.
 	Protocol string `json:"protocol"`
 	Epoch    string `json:"epoch"`
 	// Next is the first stream sequence that may not be sent yet; of those behind

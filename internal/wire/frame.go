@@ -164,9 +164,8 @@ func decodeFrameRecord(b []byte) (FrameRecord, error) {
 	return r, nil
 }
 
-// FeedMessage is one text message of WebSocket delivery, and the data of one
-// Server-Sent Event: one of Notice, Telemetry, Gap and Undecodable is set, or none
-// where it tells the place alone.
+// FeedMessage is one text message of WebSocket delivery, and the data of one Server-Sent Event: one of Notice, Telemetry, Gap and
+// Undecodable is set, or none if the message has only the place.
 type FeedMessage struct {
 	// Token is the place behind the message: resume here.
 	Token string `json:"token"`

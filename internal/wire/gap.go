@@ -33,14 +33,12 @@ type Gap struct {
 	Consumer string `json:"consumer"`
 	// Stream whose messages are missing.
 	Stream string `json:"stream"`
-	// From and To are the first and the last place that are missing; From is empty
-	// where nobody knows it.
+	// From and To are the first and the last place that are missing; From is empty if it is unknown.
 	From string `json:"from,omitempty"`
 	To   string `json:"to"`
-	// Count of messages that are missing: of all that were in the stream between the
-	// two places, where nobody knows which of them the consumer's filter selects. 0
-	// where none is known to be: a stream or a durable was made anew, and what follows
-	// may come a second time.
+	// Count of messages that are missing: of all that were in the stream between the two places, if it is unknown which of them the
+	// consumer's filter selects. 0 if none is known to be missing: a stream or a durable was recreated, and what follows may come a
+	// second time.
 	Count uint64 `json:"count"`
 	// Exact says that Count holds only what the filter selects.
 	Exact  bool      `json:"exact,omitempty"`

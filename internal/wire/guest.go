@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// A Site that pulls from another one lists that Site's instruments beside its own: a guest is an instrument of another
-// Site, the origin, as it stands here. Its name here begins with the origin's code, so that no two are alike and none is
-// that of an Instrument. Objects that are pulled of it lie below the keys of that name: a bucket may be shared, and
-// o/<origin>/ in it is the origin's own, which the origin's archivist sweeps.
+// A Site that pulls from another one lists that Site's instruments beside its own: a guest is an instrument of another Site, the origin,
+// as this Site has it. Its name here begins with the origin's code, so that all names are different and none is the name of an
+// Instrument. Objects pulled from it lie below the keys of that name: a bucket may be shared, and o/<origin>/ in it is the origin's own,
+// which the origin's archivist sweeps.
 
-// guestSeparator stands in no DNS label, of which both parts of a guest's name are one.
+// guestSeparator is in no DNS label; both parts of a guest's name are DNS labels.
 const guestSeparator = "_"
 
 // GuestName is the name here of an instrument of another Site.
@@ -28,7 +28,7 @@ func ParseGuestName(name string) (origin, instrument string, is bool) {
 	return origin, instrument, is && origin != "" && instrument != ""
 }
 
-// IsGuest says whether a name is that of an instrument of another Site.
+// IsGuest says whether a name is the name of an instrument of another Site.
 func IsGuest(name string) bool {
 	_, _, is := ParseGuestName(name)
 	return is
@@ -38,8 +38,8 @@ func IsGuest(name string) bool {
 type Origin struct {
 	// Site is the other Site's code.
 	Site string `json:"site"`
-	// ID is the object's ce-id there: its key, or that of its pack and its place there (KeyOfID). With the digest it tells the object
-	// from all others of that Site.
+	// ID is the object's ce-id there: its key, or the key of its pack and its place there (KeyOfID). With the digest it identifies the
+	// object among all others of that Site.
 	ID string `json:"id"`
 	// RetractedAt is when the object was retracted there, where the archive here followed that: an older restoration there does not undo it.
 	RetractedAt *time.Time `json:"retractedAt,omitempty"`
@@ -90,8 +90,8 @@ type GuestEntry struct {
 // Name of the guest here.
 func (e *GuestEntry) Name() string { return GuestName(e.Origin, e.Instrument) }
 
-// The settings of a guest's instrument here: nothing is due of it, since what its origin missed is told there, and a
-// receipt comes when an object is stored, since whoever pulls can do so again.
+// The settings of a guest's instrument here: no data is due from it, since its origin reports what is missing, and a receipt comes when
+// an object is stored, since the puller can pull again.
 const (
 	guestMaxObjectSize  = 5 << 40 // S3's own
 	guestMaxConnections = 1024

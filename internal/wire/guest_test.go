@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The names of guests are told from those of the Site's own instruments, and read as they are written.
+// The names of guests are distinguished from those of the Site's own instruments, and are parsed as they are written.
 func TestGuestName(t *testing.T) {
 	t.Parallel()
 	name := GuestName("arctic", "allsky-1")
@@ -81,8 +81,8 @@ func TestGuestKeys(t *testing.T) {
 	}
 }
 
-// Notices of guests have a subject of their own, which nobody is given who selects instruments; requests have one in which
-// the origin is a token.
+// Notices of guests have a subject of their own, which a consumer that selects instruments is not given; requests have a subject with the
+// origin as a token.
 func TestGuestSubjects(t *testing.T) {
 	t.Parallel()
 	n := sampleNotice(sampleMirroredRecord(), "arctic_allsky-1")
@@ -117,8 +117,8 @@ func TestGuestAsInstrument(t *testing.T) {
 	}
 }
 
-// Entries of guests are shown to all readers: they hold what an Instrument could declare, and everything else is refused. A run
-// that is told something else leaves it out.
+// Entries of guests are shown to all readers: they hold what an Instrument could declare, and everything else is refused. A run that
+// receives something else leaves it out.
 func TestGuestsAreChecked(t *testing.T) {
 	t.Parallel()
 	deep := int32(-12000)

@@ -39,7 +39,7 @@ const (
 	maxGuestMeters  = 9000
 )
 
-// texts of the entry, each of which may be empty.
+// texts of the entry; each may be empty.
 func (e *GuestEntry) texts() []guestText {
 	all := []guestText{
 		{"station", &e.Station, maxGuestLabel, guestStation},
@@ -102,8 +102,8 @@ func (a *AccessEntry) said() bool {
 	return known(a.Live) && known(a.Archive) && a.EmbargoMillis >= 0
 }
 
-// Plain is the entry with only what an Instrument could declare, and the fields whose values it lacks: another Site may be a newer
-// version, or mean harm. Text in lines becomes one line. If this version does not know the access, nobody may read.
+// Plain is the entry with only what an Instrument could declare, and the names of the fields whose values were dropped: another Site may
+// be a newer version, or malicious. Text in several lines becomes one line. If this version does not know the access, no reader may read.
 func (e GuestEntry) Plain() (plain GuestEntry, lacks []string) {
 	if e.Rights != nil {
 		rights := *e.Rights

@@ -27,12 +27,10 @@ const (
 	// HeaderDatagramBytes is how many bytes their payloads hold.
 	HeaderDatagramBytes = "substorm-datagram-bytes"
 
-	// HeaderRefilled marks notices that were published again because their stream
-	// was made anew: RefilledAgain.
+	// HeaderRefilled marks notices that were published again because their stream was recreated: RefilledAgain.
 	HeaderRefilled = "substorm-refilled"
 
-	// Headers of what feed-server puts into a ConsumerStream, each message of which
-	// is one item: a notice, or one datagram.
+	// Headers of messages that feed-server puts into a ConsumerStream. Each message is one item: a notice, or one datagram.
 
 	// HeaderToken is a FeedToken: all before that place was given, or is not to be.
 	HeaderToken = "substorm-token"

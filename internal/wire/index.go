@@ -27,9 +27,9 @@ const IndexListedKey = "_listed"
 // IndexEntry says which manifests of an instrument are in effect. All days are in
 // the root, and Open are those that changed since it was written.
 type IndexEntry struct {
-	// Root is the number of the newest root; 0 where there is none yet.
+	// Root is the number of the newest root; 0 if there is none yet.
 	Root int `json:"root,omitempty"`
-	// RootIncarnation is that of the root's writer, which gives a number to one root only: a restored archive counts on from
+	// RootIncarnation is the incarnation of the root's writer, which gives a number to one root only: a restored archive counts on from
 	// an older number, and another incarnation writes its roots.
 	RootIncarnation string `json:"rootIncarnation,omitempty"`
 	// Open days, ascending.
@@ -48,8 +48,7 @@ func (e *IndexEntry) check() error {
 // RootDay sums up the manifest of one day: what its files in effect say together.
 type RootDay struct {
 	Day Day `json:"day"`
-	// Version of the compacted day in effect; 0 where there is none. Digest is the
-	// SHA-256 of that file.
+	// Version of the compacted day in effect; 0 if there is none. Digest is the SHA-256 of that file.
 	Version int     `json:"version,omitempty"`
 	Digest  *Digest `json:"sha256,omitempty"`
 	// Parts are the numbers of the parts in effect behind the version.

@@ -63,8 +63,8 @@ func NamedKey(site, instrument, name string, version int) string {
 // versionPath is the key of a later version of a name behind its instrument's prefix.
 func versionPath(name string, version int) string { return "v/" + strconv.Itoa(version) + "/" + name }
 
-// KeyOfID returns the key in an object's ID, and whether it is that of the pack
-// that holds the object: only IDs of members hold an offset, all others are keys.
+// KeyOfID returns the key in an object's ID, and whether it is the key of the pack that holds the object: only IDs of members hold an
+// offset, all others are keys.
 func KeyOfID(id string) (key string, packed bool) {
 	if !strings.HasPrefix(id, "packs/") {
 		return id, false

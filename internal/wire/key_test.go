@@ -145,8 +145,7 @@ func TestParseOtherKeys(t *testing.T) {
 	}
 }
 
-// TestKeysSuitJetStream: what stands in the place of a KV key or a stream name
-// may be one. The pattern is that of nats.go's KeyValue.
+// TestKeysSuitJetStream: keys of KV entries and names of streams are valid ones. The pattern is the one of nats.go's KeyValue.
 func TestKeysSuitJetStream(t *testing.T) {
 	kv := regexp.MustCompile(`^[-/_=.a-zA-Z0-9]+$`)
 	for _, key := range []string{

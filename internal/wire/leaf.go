@@ -110,8 +110,7 @@ func RefusedSubject(hub, leaf, subject string) string {
 	return "refused." + hub + "." + leaf + "." + subject
 }
 
-// HeaderStreamSource is JetStream's: from which stream a message was taken. A server
-// sets it anew as it stores what it sources.
+// HeaderStreamSource is JetStream's: the stream that a message was sourced from. A server replaces it as it stores a sourced message.
 const HeaderStreamSource = "Nats-Stream-Source"
 
 // IsForeign says whether a message in a base stream of a Site bears a subject of the

@@ -14,8 +14,7 @@ const ArchivistLease = "archivist"
 // instrument and writes the ledger's columns of ImportWriter.
 func ImportLease(instrument string) string { return "import." + instrument }
 
-// LeaseTTL is when a lease that nobody renews expires; its holder renews it
-// every third of that.
+// LeaseTTL is when a lease expires unless it is renewed; its holder renews it every third of that.
 const LeaseTTL = 10 * time.Second
 
 // Lease says who holds a lease.

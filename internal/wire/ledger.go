@@ -44,7 +44,7 @@ const pullerPrefix = "reader_"
 // PullerName names a reader that pulls beside the partners that are pushed to.
 func PullerName(reader string) string { return pullerPrefix + reader }
 
-// IsPuller says whether the name of a partner is that of a reader that pulls.
+// IsPuller says whether the name of a partner is the name of a reader that pulls.
 func IsPuller(partner string) bool { return strings.HasPrefix(partner, pullerPrefix) }
 
 // UnknownInstrument stands in the ledger for what no instrument claims. It is
@@ -66,7 +66,7 @@ const (
 	ImportIncarnation = "import"
 )
 
-// UnknownIncarnation stands in the ledger for that of records which name none.
+// UnknownIncarnation stands in the ledger for the incarnation of records that name none.
 const UnknownIncarnation = "_unknown"
 
 // LedgerIncarnation is the incarnation under which the ledger counts an object.
@@ -138,8 +138,8 @@ type Totals struct {
 	// Dropped datagrams by cause. For StepStored: those that were announced and are in no
 	// segment (CauseUndecodable, CauseStreamGone, CauseMessageDeleted).
 	Dropped map[Cause]uint64 `json:"dropped,omitempty"`
-	// Unknown datagrams were read, and nobody knows whether they are in the stream: the
-	// gateway was killed, or stopped, while they were on their way.
+	// Unknown datagrams were read, but it is unknown whether they are in the stream: the gateway was killed, or stopped, while they were
+	// in transit.
 	Unknown uint64 `json:"unknown,omitempty"`
 	// Incomplete: the incarnation's counters were lost in part, as by a power cut. It
 	// received no less than this.

@@ -11,12 +11,10 @@ type LinkProbe struct {
 	// To is the address that answers, host:port.
 	To     string `json:"to"`
 	Window Span   `json:"window"`
-	// Sent packets, of which so many were answered. Those in between that still may
-	// be are not counted.
+	// Sent packets, and how many of them were answered. Packets in between that may still be answered are not counted.
 	Sent     int64 `json:"sent"`
 	Answered int64 `json:"answered"`
-	// LostOut did not reach the gateway, of LostBack the answer did not reach the
-	// sender. Nobody knows where the others were lost.
+	// LostOut did not reach the gateway; for LostBack the answer did not reach the sender. It is unknown where the others were lost.
 	LostOut  int64 `json:"lostOut,omitempty"`
 	LostBack int64 `json:"lostBack,omitempty"`
 	// Delay is nil where nothing was answered.

@@ -10,7 +10,7 @@ import (
 // LoadReportInterval is how often a pod reports itself, with its load. Reports on instruments and consumers come less often.
 const LoadReportInterval = time.Second
 
-// The budgets of pods: things of which a pod has so much, and no more.
+// The budgets of pods: resources that a pod has a limited amount of.
 const (
 	// BudgetCPU is the time that a pod's processors have, as its limit says.
 	BudgetCPU = "cpu"

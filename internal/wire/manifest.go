@@ -121,8 +121,8 @@ func (h *ManifestHeader) count(r *Record) {
 	}
 }
 
-// Bounds on what DecodeManifest accepts: the window that a decoder must hold
-// (that of our first versions is 8 MiB), and one line (a header that names a day of parts).
+// Bounds on what DecodeManifest accepts: the window that a decoder must hold (8 MiB in our first versions), and one line (a header that
+// names a day of parts).
 const (
 	maxManifestWindow = 64 << 20
 	maxManifestLine   = 16 << 20

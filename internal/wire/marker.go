@@ -2,8 +2,8 @@
 
 package wire
 
-// SiteMarker says which Site owns a code, in the bucket (SiteMarkerKey) and in
-// the metadata of its streams. Whoever finds another Site's marker keeps out.
+// SiteMarker says which Site owns a code, in the bucket (SiteMarkerKey) and in the metadata of its streams. A program that finds another
+// Site's marker does not use them.
 type SiteMarker struct {
 	Code string `json:"code"`
 	// UID of the Site.
@@ -25,7 +25,7 @@ const (
 	StreamMetadataDeletion = "substorm-deletion-policy"
 	// ConsumerMetadataUID has the uid of the FeedConsumer that a durable is of.
 	ConsumerMetadataUID = "substorm-consumer-uid"
-	// ConsumerMetadataAfter has, where a durable was made anew behind a place, the
-	// sequence up to which the FeedConsumer had acknowledged everything.
+	// ConsumerMetadataAfter has, if a durable was recreated behind a place, the sequence up to which the FeedConsumer had acknowledged
+	// everything.
 	ConsumerMetadataAfter = "substorm-acknowledged"
 )

@@ -74,8 +74,8 @@ const (
 	MirrorIgnore    = "Ignore"
 )
 
-// The files in the folder of a partner's credentials, of which an entry says which there are: the keys of the Secrets that
-// the MirrorPartner names, under these names whatever they are called there.
+// The files in the folder of a partner's credentials; an entry says which of them exist: the keys of the Secrets that the MirrorPartner
+// names, under these names whatever they are called there.
 const (
 	MirrorFileToken           = "token"
 	MirrorFilePassword        = "password"

@@ -46,7 +46,7 @@ const (
 	MirrorSucceeded = "Succeeded"
 	// MirrorFailed: something is owed that the run could not move, for Reason.
 	MirrorFailed = "Failed"
-	// MirrorStopped: it was told to stop, or replaced; the next one resumes.
+	// MirrorStopped: the run was stopped, or replaced; the next one resumes.
 	MirrorStopped = "Stopped"
 )
 
@@ -79,18 +79,18 @@ type MirrorStatus struct {
 	Run        string `json:"run"`
 	Pod        string `json:"pod,omitempty"`
 	Generation int64  `json:"generation"`
-	// Trigger is MirrorScheduled, MirrorManual or MirrorContinuously. VerifyOnly runs compare and move nothing; Part runs were told
-	// to move less than what is selected.
+	// Trigger is MirrorScheduled, MirrorManual or MirrorContinuously. VerifyOnly runs compare and move nothing; Part runs were started to
+	// move less than what is selected.
 	Trigger    string    `json:"trigger"`
 	VerifyOnly bool      `json:"verifyOnly,omitempty"`
 	Part       bool      `json:"part,omitempty"`
 	StartedAt  time.Time `json:"startedAt"`
 	ReportedAt time.Time `json:"reportedAt"`
-	// EndedAt of a run that ended; with a continuous mirror that of the last comparison of all that is selected.
+	// EndedAt is the end of a run that ended; with a continuous mirror, of the last comparison of all that is selected.
 	EndedAt time.Time `json:"endedAt,omitzero"`
 
-	// Result is MirrorRunning, MirrorSucceeded, MirrorFailed or MirrorStopped, of a continuous mirror that of the last
-	// comparison. Reason and Message say why it failed, or what a run waits for that goes on (MirrorReasonMaintenance).
+	// Result is MirrorRunning, MirrorSucceeded, MirrorFailed or MirrorStopped; for a continuous mirror, the result of the last
+	// comparison. Reason and Message say why it failed, or what a run that continues waits for (MirrorReasonMaintenance).
 	Result  string `json:"result"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
@@ -130,14 +130,14 @@ type MirrorUnawaited struct {
 // or the last one was forced.
 type MirrorWentBack struct {
 	// Objects are how many objects it lists with other bytes than it had listed under their IDs, and Days how many days of its
-	// instruments it does not list any more, of which objects are here.
+	// instruments it no longer lists although objects of them are here.
 	Objects int64 `json:"objects,omitempty"`
 	Days    int64 `json:"days,omitempty"`
 	// Unlisted are how many objects are here that it does not list any more among the others of their days.
 	Unlisted int64 `json:"unlisted,omitempty"`
-	// Retracted are how many retractions and purges stand here that it does not list any more, and that nobody reverted there.
+	// Retracted are how many retractions and purges are in effect here that it no longer lists, and that were not reverted there.
 	Retracted int64 `json:"retracted,omitempty"`
-	// Instrument is one of those concerned, by its name there, and Path that of one of the Objects.
+	// Instrument is one of those concerned, by its name there, and Path the path of one of the Objects.
 	Instrument string    `json:"instrument"`
 	Path       string    `json:"path,omitempty"`
 	Since      time.Time `json:"since"`
@@ -151,7 +151,7 @@ type MirrorProblem struct {
 	Since time.Time `json:"since"`
 }
 
-// MirrorProgress counts what a run did; that of a continuous mirror since it began.
+// MirrorProgress counts what a run did; for a continuous mirror, since it began.
 type MirrorProgress struct {
 	// Objects and Bytes that were moved, of TotalObjects and TotalBytes that are to be moved as far as is known.
 	Objects      int64 `json:"objects"`
@@ -169,7 +169,7 @@ type MirrorProgress struct {
 	Quarantined int64 `json:"quarantined,omitempty"`
 	Empty       int64 `json:"empty,omitempty"`
 	BadNames    int64 `json:"badNames,omitempty"`
-	// Ends is when the run ends at this rate; zero where nobody knows.
+	// Ends is when the run ends at this rate; zero if unknown.
 	Ends time.Time `json:"ends,omitzero"`
 }
 

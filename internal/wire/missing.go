@@ -13,7 +13,7 @@ import (
 // GapsKey. (What a consumer of a feed missed is a Gap.)
 func GapsBucket(site string) string { return "GAPS_" + site }
 
-// GapsKey is <instrument>.<day>; the day is that of observation.
+// GapsKey is <instrument>.<day>; the day is the day of observation.
 func GapsKey(instrument string, day Day) string { return instrument + "." + string(day) }
 
 // ParseGapsKey reads what GapsKey wrote. Errors: ErrMalformed.
@@ -31,11 +31,9 @@ func ParseGapsKey(key string) (instrument string, day Day, err error) {
 // GapCause says why an observation is missing.
 type GapCause string
 
-// The causes. GapRetracted: it was received, and is not shown any more.
-// GapUndecodable: telemetry came in messages that nobody can read. GapRefused: a
-// gateway refused it. GapLost: it was received and lost here, or dropped. GapLink: the instrument could
-// not reach us, or still has it. GapInstrument: none of these, so that it did not
-// observe.
+// The causes. GapRetracted: it was received, and is not shown any more. GapUndecodable: telemetry came in messages that cannot be read.
+// GapRefused: a gateway refused it. GapLost: it was received and lost here, or dropped. GapLink: the instrument could not reach us, or
+// still has it. GapInstrument: none of these, so that it did not observe.
 const (
 	GapRetracted   GapCause = "Retracted"
 	GapUndecodable GapCause = "Undecodable"
@@ -50,8 +48,7 @@ func GapCauses() []GapCause {
 	return []GapCause{GapLink, GapInstrument, GapRefused, GapLost, GapUndecodable, GapRetracted}
 }
 
-// MissingGap is a time, within one UTC day, of which nothing is there although
-// something was due.
+// MissingGap is a time, within one UTC day, for which there is nothing although something was due.
 type MissingGap struct {
 	// Channel of the datagrams that are missing; empty for objects.
 	Channel string `json:"channel,omitempty"`

@@ -104,9 +104,8 @@ func (c *NameClaim) check() error {
 	return nil
 }
 
-// MaxSentName is how long a name may be that a sender gives, in bytes as JSON in
-// ASCII spells it: the object's metadata, of which S3 takes 2 KB, holds it, its
-// key, its ID and the ID of the version before.
+// MaxSentName is the longest name that a sender may give, in bytes as JSON in ASCII spells it: the object's metadata, limited to 2 KB by
+// S3, holds it, its key, its ID and the ID of the version before.
 const MaxSentName = 200
 
 // CheckSentName returns ErrMalformed where a sender may not give a name.

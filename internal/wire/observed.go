@@ -19,8 +19,8 @@ var (
 	lastImported  = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// BelievesObserved says whether a time of observation that a name, a header or a payload tells is believed of what was received
-// at a time. A time that is not believed is kept as it is told, and neither ends an embargo nor orders nor spans anything.
+// BelievesObserved says whether a time of observation in a name, a header or a payload is believed of what was received at a time. A time
+// that is not believed is kept as stated, and neither ends an embargo nor orders nor spans anything.
 func BelievesObserved(observed, received time.Time) bool {
 	first, last := BelievedObserved(received)
 	return !observed.Before(first) && !observed.After(last)
@@ -31,8 +31,8 @@ func BelievedObserved(received time.Time) (first, last time.Time) {
 	return received.Add(-maxObservedPast), received.Add(maxObservedFuture)
 }
 
-// ObservedSpan returns the first and the last instant that something observes that was received at a time. If none is told, or
-// one that is not believed, the receipt counts, and told is false.
+// ObservedSpan returns the first and the last instant of the observation in something that was received at a time. If no time is stated,
+// or one that is not believed, the receipt counts, and told is false.
 func ObservedSpan(observedFrom, observedTo *time.Time, received time.Time) (from, to time.Time, told bool) {
 	from, to, told = spanOf(observedFrom, observedTo)
 	if !told || !BelievesObserved(from, received) || !BelievesObserved(to, received) {
@@ -117,8 +117,8 @@ func (r *Record) SetImported(from time.Time, resolution time.Duration, now time.
 	r.SetObserved(from, resolution)
 }
 
-// Told returns from when to when the object says that it observes: as that is believed, or else as it is doubted. All are nil
-// where it says nothing.
+// Told returns from when to when the object states that it observes: as that is believed, or else as it is doubted. All are nil if it
+// states nothing.
 func (r *Record) Told() (from, to *time.Time, doubted *TimeSpan) {
 	first, last, told := r.ObservedSpan()
 	switch {
@@ -136,11 +136,11 @@ func (r *Record) Told() (from, to *time.Time, doubted *TimeSpan) {
 // ClockStatus is what the archivist reports of the times that an instrument tells, when one was not believed, and when one was
 // again.
 type ClockStatus struct {
-	// DoubtedAt is when the last object was received that told a time that was not believed, and Offset by how much its clock
-	// was behind that of the gateway then; negative where it was ahead.
+	// DoubtedAt is when the last object with a time that was not believed was received, and Offset by how much its clock was behind the
+	// gateway's then; negative if it was ahead.
 	DoubtedAt time.Time `json:"doubtedAt"`
 	Offset    Span      `json:"offset"`
-	// Doubted is how many objects told such a time so far.
+	// Doubted is how many objects stated such a time so far.
 	Doubted uint64 `json:"doubted"`
 	// BelievedAt is when the first object after it was received whose times were believed; absent where there was none.
 	BelievedAt *time.Time `json:"believedAt,omitempty"`

@@ -81,12 +81,10 @@ func (s TimeSource) known() bool {
 	return s == TimeSourceReceived || s == TimeSourceName || s == TimeSourcePayload
 }
 
-// DigestSource says who says that the digest is that of the bytes; empty: one of
-// us computed it from them.
+// DigestSource says what attests that the digest is the digest of the bytes; empty: one of our programs computed it from them.
 type DigestSource string
 
-// DigestSourceListed: a list of checksums that came with the object says so, and
-// nobody has computed it.
+// DigestSourceListed: the digest is from a list of checksums that came with the object, and was not computed.
 const DigestSourceListed DigestSource = "Listed"
 
 // Completeness says whether an object is known to be whole.
@@ -166,8 +164,7 @@ type Record struct {
 	Backfill bool `json:"backfill,omitempty"`
 
 	Completeness Completeness `json:"completeness,omitempty"`
-	// Source is the sender's address as host:port; empty for segments. Port is
-	// the gateway's that it came to; 0 where nobody knows.
+	// Source is the sender's address as host:port; empty for segments. Port is the gateway's port that it came to; 0 if unknown.
 	Source string `json:"source,omitempty"`
 	Port   uint16 `json:"port,omitempty"`
 	// Framing says what stood around the object's bytes on its connection: with
@@ -199,11 +196,9 @@ func (r *Record) check() error {
 	return nil
 }
 
-// Published is the path under which the object is published, below its instrument:
-// Path, where it has one. Else it is the key, without what the keys of its
-// instrument begin with; of a member of a pack, the key that it would have by
-// itself; and that of its first version for all versions of a name. An object that
-// was imported in place is published under its name.
+// Published is the path under which the object is published, below its instrument: Path, if it has one. Otherwise it is the key, without
+// the prefix of its instrument's keys; for a member of a pack, the key that it would have by itself; for all versions of a name, the key
+// of its first version. An object that was imported in place is published under its name.
 func (r *Record) Published() string {
 	if r.Path != "" {
 		return r.Path
@@ -243,8 +238,7 @@ type SegmentRange struct {
 	Messages      uint64 `json:"messages"`
 	Datagrams     uint64 `json:"datagrams"`
 	DatagramBytes uint64 `json:"datagramBytes"`
-	// Undecodable datagrams of the range are not in the segment: nobody can read
-	// the messages that hold them.
+	// Undecodable datagrams of the range are not in the segment: the messages that hold them cannot be read.
 	Undecodable uint64 `json:"undecodable,omitempty"`
 	// Deleted datagrams of the range are not in the segment: the messages that held them
 	// were deleted from the stream before it was cut.
@@ -334,7 +328,7 @@ func (n *Notice) checkOrigin() error {
 	}
 }
 
-// isPack says whether a key is that of a pack of the notice's Site and day.
+// isPack says whether a key is the key of a pack of the notice's Site and day.
 func (n *Notice) isPack(key string) bool {
 	pack, err := ParsePackKey(key)
 	return err == nil && pack.Site == n.Site && pack.Day == DayOf(n.ReceivedAt)

@@ -26,9 +26,8 @@ func ParseRegistryInstrumentKey(key string) (string, bool) {
 	return instrument, ok && instrument != ""
 }
 
-// RegistryComplete closes a snapshot of the registry: the bucket holds all of
-// revision Revision, and of each kind so many entries. Nobody removes anything on
-// a bucket without it.
+// RegistryComplete closes a snapshot of the registry: the bucket holds all of revision Revision, and of each kind so many entries.
+// Without it, no program removes anything because of the bucket.
 type RegistryComplete struct {
 	Revision int64 `json:"revision"`
 	// Count of instruments.
@@ -40,8 +39,8 @@ type RegistryComplete struct {
 	// LegalHold of the Site: nothing that mirrors have brought in from other Sites is retracted or purged here either, whether or not
 	// the MirrorPartner is still declared. Entries of the Site's own instruments say it themselves.
 	LegalHold bool `json:"legalHold,omitempty"`
-	// Writer is the operator that wrote it, by a name that each process of one makes up anew. An operator that finds
-	// another's where it wrote its own has been replaced.
+	// Writer is the operator that wrote it, by a name that each process of an operator makes up at its start. An operator that finds
+	// another's name where it wrote its own has been replaced.
 	Writer string `json:"writer,omitempty"`
 }
 
@@ -116,8 +115,7 @@ type InstrumentEntry struct {
 	// Observes is nil where data is always due.
 	Observes *ObservesEntry `json:"observes,omitempty"`
 
-	// Channels whose payloads are declared, and what is told with them; none and nil
-	// where nothing is.
+	// Channels whose payloads are declared, and what is published with them; none and nil if nothing is.
 	Channels []ChannelEntry `json:"channels,omitempty"`
 	About    *AboutEntry    `json:"about,omitempty"`
 }
@@ -135,7 +133,7 @@ func (e *InstrumentEntry) LateAfter() time.Duration {
 	return max(DefaultLateAfter, 2*time.Duration(e.CadenceMillis)*time.Millisecond)
 }
 
-// DefaultLateAfter is that of instruments of a short cadence that declare none.
+// DefaultLateAfter applies to instruments of a short cadence that declare no such time.
 const DefaultLateAfter = 10 * time.Minute
 
 // Values of ObservesEntry.Mode.
@@ -183,7 +181,7 @@ const (
 	VersionsKeep          = "Keep"
 )
 
-// ListenerEntry is a listener of an Instrument, as gateways are told of it.
+// ListenerEntry is a listener of an Instrument, as gateways see it.
 type ListenerEntry struct {
 	// Name of the listener, by which gateways report.
 	Name string `json:"name,omitempty"`
@@ -194,10 +192,10 @@ type ListenerEntry struct {
 	Sources []string `json:"sources,omitempty"`
 	// TLS is TLSServer or TLSMutual; empty where bytes are plain.
 	TLS string `json:"tls,omitempty"`
-	// CertificateNames, one of which the sender's certificate bears; empty: any
-	// that the pool's client authorities signed, where TLS is TLSMutual.
+	// CertificateNames: the sender's certificate bears one of them; empty: any that the pool's client authorities signed, if TLS is
+	// TLSMutual.
 	CertificateNames []string `json:"certificateNames,omitempty"`
-	// Tokens, one of which the sender shows; empty: it shows none.
+	// Tokens: the sender presents one of them; empty: it presents none.
 	Tokens []TokenHash `json:"tokens,omitempty"`
 
 	// For TCP; the two durations also for HTTP. Framing and Receipt are spelled as in

@@ -23,8 +23,8 @@ const removalKeys = "removal."
 // RemovalKeys are the keys of all Removals, as a subject.
 const RemovalKeys = removalKeys + ">"
 
-// Removal says which bytes are still to be taken out of the archive. Whoever is the
-// archivist does it, however often it is begun, and deletes the entry after that.
+// Removal says which bytes are still to be removed from the archive. The archivist in office does it, however often it is begun, and
+// deletes the entry after that.
 type Removal struct {
 	Instrument string `json:"instrument"`
 	// Day of receipt.
@@ -32,8 +32,7 @@ type Removal struct {
 	// ID of the object: the manifest lists it as purged, or as a duplicate. Empty: the
 	// whole day is due to expire, and what of it is not listed as purged yet will be.
 	ID string `json:"id,omitempty"`
-	// Found is where the bytes were found again, that of an object or a pack; empty where
-	// the manifest says it.
+	// Found is the key where the bytes were found again, of an object or a pack; empty if they are where the manifest says.
 	Found string `json:"found,omitempty"`
 	// Reason, By and At are those of the purge.
 	Reason string    `json:"reason"`
@@ -46,9 +45,9 @@ type Removal struct {
 	Confirmed map[string]time.Time `json:"confirmed,omitempty"`
 }
 
-// Unconfirmed says whether a partner that may have a copy of the object has not removed it: somebody purged the object, and the
-// partner did not confirm in the entry itself that it removed it. Partners are not asked to remove bytes of it that are found
-// again here.
+// Unconfirmed says whether a partner that may have a copy of the object has not removed it: the object was purged by request, and the
+// partner did not confirm in the entry itself that it removed the copy. Partners are not asked to remove bytes of it that are found again
+// here.
 func (r Removal) Unconfirmed(partner string) bool {
 	_, confirmed := r.Confirmed[partner]
 	return r.ID != "" && r.By != ArchivistWriter && !confirmed
@@ -88,6 +87,6 @@ type RetentionEntry struct {
 	MaxShare int `json:"maxShare,omitempty"`
 	// WhenDiskFull: its objects can be made again, and expire before their time where the disk budget of the Site is nearly used up.
 	WhenDiskFull bool `json:"whenDiskFull,omitempty"`
-	// WhenMirrored: days of which partners have everything expire before their time then.
+	// WhenMirrored: then days that partners have in full expire before their time.
 	WhenMirrored bool `json:"whenMirrored,omitempty"`
 }

@@ -17,7 +17,7 @@ type RightsEntry struct {
 	Credit   string `json:"credit,omitempty"`
 }
 
-// LicenseURL is the page that explains the license; empty where there is none.
+// LicenseURL is the page that explains the license; empty if there is none.
 func (r *RightsEntry) LicenseURL() string {
 	if r == nil || r.License == "" || strings.HasPrefix(r.License, "LicenseRef-") {
 		return ""
@@ -25,7 +25,7 @@ func (r *RightsEntry) LicenseURL() string {
 	return "https://spdx.org/licenses/" + r.License + ".html"
 }
 
-// CiteURL is what the DOI resolves through; empty where there is none.
+// CiteURL is what the DOI resolves through; empty if there is none.
 func (r *RightsEntry) CiteURL() string {
 	if r == nil || r.DOI == "" {
 		return ""

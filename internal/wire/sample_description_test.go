@@ -34,7 +34,7 @@ func TestDescriptionKeys(t *testing.T) {
 	}
 }
 
-// TestDescriptionSays: a generation that changes nothing of what is told says the same.
+// TestDescriptionSays: a generation that changes nothing of the description says the same.
 func TestDescriptionSays(t *testing.T) {
 	says := func(d Description) Digest {
 		t.Helper()

@@ -77,8 +77,7 @@ func (c *ChannelSampling) UnmarshalJSON(data []byte) error {
 
 // SamplingEntry is Instrument.spec.sampling as gateways know it.
 type SamplingEntry struct {
-	// Channels, the first of which is that of all others: its Channel is empty.
-	// Intervals are filled in.
+	// Channels: the first entry is for all channels that have none; its Channel is empty. Intervals are filled in.
 	Channels []ChannelSampling `json:"channels"`
 	// ConsumersMayAsk for more, down to MinIntervalMillis.
 	ConsumersMayAsk   bool  `json:"consumersMayAsk,omitempty"`
@@ -153,9 +152,9 @@ func validChannels(all []ChannelSampling) bool {
 type SamplingReport struct {
 	// Obeys is the command that it obeys, as it came; empty before the first.
 	Obeys []ChannelSampling `json:"obeys,omitempty"`
-	// Achieved of the channels of which it sees observations.
+	// Achieved of the channels whose observations it sees.
 	Achieved []AchievedSampling `json:"achieved,omitempty"`
-	// Problem is why it does not obey what it was told last.
+	// Problem is why it does not obey the last command.
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -184,7 +183,7 @@ func (r *SamplingReport) valid() bool {
 // Its entries expire after RequestTTL.
 func RequestBucket(site string) string { return "REQUESTS_" + site }
 
-// RequestTTL is when a request that nobody renews lapses.
+// RequestTTL is when a request lapses unless it is renewed.
 const RequestTTL = time.Minute
 
 const (

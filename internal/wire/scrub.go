@@ -58,8 +58,7 @@ type ScrubPass struct {
 	Unreadable uint64 `json:"unreadable,omitempty"`
 }
 
-// Passes are the last pass that came to its end and the one that is under way; nil where
-// there is none.
+// Passes are the last pass that came to its end and the one that is under way; nil if there is none.
 func (c ScrubCursor) Passes() (last, current *ScrubPass) {
 	switch {
 	case c.BegunAt.IsZero():

@@ -57,10 +57,9 @@ func (h Heartbeat) StatusAt(received time.Time, gateway string) SenderStatus {
 	}
 }
 
-// MergeSenders says the worst of several senders: the clock that is farthest off,
-// the sums of what waits and of what was set aside, the oldest; when the last of
-// them was heard, by which pod, and its version; what the last of those that take
-// commands was told and does. The last status of each sender counts.
+// MergeSenders returns the worst of several senders: the clock that is farthest off, the sums of what waits and of what was set aside,
+// the oldest; when the last of them was heard, by which pod, and its version; the command and the sampling of the last one that takes
+// commands. The last status of each sender counts.
 func MergeSenders(all []SenderStatus) SenderStatus {
 	last := map[string]SenderStatus{}
 	for _, s := range all {

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// GatewayReportInterval is how often a gateway reports of instruments; a pod of which nothing
-// came for three times that is absent.
+// GatewayReportInterval is how often a gateway reports on instruments; a pod without a report for three intervals is absent.
 const GatewayReportInterval = 2 * time.Second
 
 // maxTelemetryReportWait is the longest wait of TelemetryReportWait.
@@ -28,9 +27,8 @@ func GatewayName(pool string) string { return pool + ".gateways.substorm" }
 // GatewayStatusKey is where a gateway pod reports about itself.
 func GatewayStatusKey(gateway string) string { return "gateway." + gateway }
 
-// VolumeReporter is the name under which a report of a gateway pod stands beside that of
-// another pod of the same name, which runs on another volume: the pod was deleted by force
-// and made anew, and what its old volume holds is not forgotten. No pod has such a name.
+// VolumeReporter is the name under which a report of a gateway pod is kept beside the report of another pod of the same name, which runs
+// on another volume: the pod was deleted by force and recreated, and what its old volume holds is not forgotten. No pod has such a name.
 func VolumeReporter(gateway, volume string) string { return gateway + "_" + volume }
 
 // ParseVolumeReporter reads what VolumeReporter wrote, and returns false for the name of a pod.
@@ -108,7 +106,7 @@ type GatewayStatus struct {
 	// Replica is where the pod takes copies of what waits in the spools of its
 	// pool's other pods, as host:port; empty where it takes none.
 	Replica string `json:"replica,omitempty"`
-	// Peer is the pod that its own copies go to; empty where there is none.
+	// Peer is the pod that its own copies go to; empty if there is none.
 	Peer string `json:"peer,omitempty"`
 	// Copies are what the pod keeps for others.
 	Copies []CopiesStatus `json:"copies,omitempty"`
@@ -161,8 +159,7 @@ type InstrumentStatus struct {
 	Objects   uint64 `json:"objects"`
 	Datagrams uint64 `json:"datagrams"`
 	Bytes     uint64 `json:"bytes"`
-	// Achieved is how often datagrams come to this pod, of each channel of which some
-	// came.
+	// Achieved is how often datagrams come to this pod, for each channel with datagrams.
 	Achieved []AchievedSampling `json:"achieved,omitempty"`
 }
 
@@ -173,8 +170,8 @@ type RefusalStatus struct {
 	ReportedAt  time.Time `json:"reportedAt"`
 	// Refused by cause, since the incarnation began.
 	Refused map[Cause]Refused `json:"refused,omitempty"`
-	// Changes are what somebody asked to be retracted, restored or purged and the lease
-	// holder, in whose report alone they stand (ArchivistWriter), did not do, by reason.
+	// Changes are requests to retract, restore or purge that the lease holder refused, by reason. Only the lease holder's report has them
+	// (ArchivistWriter).
 	Changes map[string]RefusedChange `json:"changes,omitempty"`
 }
 

@@ -51,8 +51,8 @@ func NoticeSubject(site, instrument string) string { return "notice." + site + "
 // backfillToken ends the subject of notices of backfill.
 const backfillToken = "backfill"
 
-// BackfillSubject is where an instrument's notices of backfill are published: objects that
-// came late. Whoever selects an instrument's notices by NoticeSubject is not given them.
+// BackfillSubject is where an instrument's notices of backfill are published: objects that came late. A consumer that selects an
+// instrument's notices by NoticeSubject is not given them.
 func BackfillSubject(site, instrument string) string {
 	return NoticeSubject(site, instrument) + "." + backfillToken
 }

@@ -8,7 +8,7 @@ import "time"
 // publishes on, and the only one of them that the stream of notices takes.
 func SurgeSubject(site string) string { return "health." + site + ".surge" }
 
-// SurgeStatusKey is where the operator keeps the SurgeLevel of now, in StatusBucket. Nobody else writes it.
+// SurgeStatusKey is where the operator keeps the current SurgeLevel, in StatusBucket. No other program writes it.
 const SurgeStatusKey = "surge"
 
 // SurgeLevel is the level of space weather that a Site is at. It is published on SurgeSubject (ce-type TypeSurge) when the level is
@@ -34,7 +34,7 @@ type SpaceWeatherValue struct {
 	// Quantity is Kp, Bz (nT) or Speed (km/s).
 	Quantity string  `json:"quantity"`
 	Value    float64 `json:"value"`
-	// Source is the one of the Site's sources that told it, and Spacecraft what measured it.
+	// Source is the one of the Site's sources that reported it, and Spacecraft what measured it.
 	Source     string `json:"source"`
 	Spacecraft string `json:"spacecraft,omitempty"`
 	// ValidTo is the end of the time that the value is of.

@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// Ticket lets whoever has its secret connect to a Feed once, in place of a token:
-// browsers send no headers with a WebSocket. It lies in LeaseBucket, whose entries
-// expire.
+// Ticket lets a client with its secret connect to a Feed once, in place of a token: browsers send no headers with a WebSocket. It lies in
+// LeaseBucket, whose entries expire.
 type Ticket struct {
 	Feed     string `json:"feed"`
 	Consumer string `json:"consumer"`
@@ -26,7 +25,7 @@ type Ticket struct {
 	ExpiresAt   time.Time  `json:"expiresAt"`
 }
 
-// TicketKey is the key of a ticket's entry; the secret cannot be told from it.
+// TicketKey is the key of a ticket's entry; the secret cannot be derived from it.
 func TicketKey(secret string) string {
 	sum := sha256.Sum256([]byte(secret))
 	return "ticket." + hex.EncodeToString(sum[:])

@@ -107,7 +107,7 @@ func (u *UploadInfo) check() error {
 	return nil
 }
 
-// UploadLength says how long an upload's object is, of which nothing was said at the beginning.
+// UploadLength says how long an upload's object is, if no length was stated at the beginning.
 type UploadLength struct {
 	Length int64 `json:"length"`
 }

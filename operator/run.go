@@ -57,17 +57,16 @@ type Config struct {
 	ReadNodes bool
 	// MetricsAddress, ProbeAddress and PprofAddress are listened on; "0" for not at all.
 	MetricsAddress, ProbeAddress, PprofAddress string
-	// LeaderElection lets one of several operators work; its Lease lies in
-	// Namespace, by default the pod's own.
+	// LeaderElection lets one of several operators work; its Lease is in Namespace, by default the pod's own.
 	LeaderElection bool
 	Namespace      string
 	// Standalone, where it is set, runs a Site without a cluster: see plan.Standalone.
 	Standalone *plan.Standalone
-	// Link is that of controller.Config.
+	// Link is controller.Config.Link.
 	Link func(*natsaccounts.Link) natsaccounts.LinkState
-	// Disk is that of controller.Config.
+	// Disk is controller.Config.Disk.
 	Disk func() plan.Disk
-	// Manifests is that of controller.Config.
+	// Manifests is controller.Config.Manifests.
 	Manifests func() *plan.Manifests
 	Log       *slog.Logger
 }

@@ -19,11 +19,11 @@ import (
 type story struct {
 	Levels  []level  `json:"levels"`
 	Sources []source `json:"sources"`
-	// From and To are when the operator looks, and Every is how often, if it is not told to look earlier.
+	// From and To are when the operator looks, and Every is how often, unless it asks to look earlier.
 	From  time.Time       `json:"from"`
 	To    time.Time       `json:"to"`
 	Every metav1.Duration `json:"every"`
-	// Later levels hold from a time on: somebody changed the Site.
+	// Later levels hold from a time on: the Site was changed.
 	LaterAt *time.Time `json:"laterAt"`
 	Later   []level    `json:"later"`
 	// Away is when no operator looks.
@@ -50,7 +50,7 @@ type threshold struct {
 	For      metav1.Duration `json:"for"`
 }
 
-// source tells samples of Each so long, the first of which begins at From, Late after their ends.
+// source publishes samples that each last Each: the first begins at From, and each is published Late after its end.
 type source struct {
 	Quantity   surge.Quantity  `json:"quantity"`
 	Source     string          `json:"source"`
@@ -61,7 +61,7 @@ type source struct {
 	Runs       []run           `json:"runs"`
 }
 
-// run is Times equal samples; without a value they are missing. NaN is one that is no number.
+// run is Times equal samples; without a value they are missing. NaN is a value that is not a number.
 type run struct {
 	Value      *float64 `json:"value"`
 	NaN        bool     `json:"nan"`

@@ -10,7 +10,7 @@ import (
 // Level is a state of space weather at which a Site has more pods. Levels are declared from the lowest to the highest.
 type Level struct {
 	Name string
-	// AnyOf are the rules, one of which is enough.
+	// AnyOf are the rules; one of them is enough.
 	AnyOf []Rule
 	// Floors of pools while the level lasts.
 	Floors []Floor
@@ -20,20 +20,20 @@ type Level struct {
 	ReleaseEvery time.Duration
 }
 
-// The least times of levels, as exercises have them. The solar wind is told each minute: with a Hold of less than some minutes, a signal that
-// is above a threshold in one minute and below it in the next adds and removes pods each time.
+// The least times of levels, as exercises have them. The solar wind is published each minute: with a Hold of less than some minutes, a
+// signal that is above a threshold in one minute and below it in the next adds and removes pods each time.
 const (
 	LeastHold         = 10 * time.Second
 	LeastReleaseEvery = 5 * time.Second
 )
 
-// releaseUndeclared is that of a level that is not declared any more.
+// releaseUndeclared is ReleaseEvery for a level that is not declared any more.
 const releaseUndeclared = time.Minute
 
 func (l *Level) hold() time.Duration         { return max(l.Hold, LeastHold) }
 func (l *Level) releaseEvery() time.Duration { return max(l.ReleaseEvery, LeastReleaseEvery) }
 
-// Floor returns that of a pool; 0: the level has none.
+// Floor returns the floor of a pool; 0: the level has none.
 func (l *Level) Floor(of Pool) int32 {
 	var all int32
 	for _, f := range l.Floors {
@@ -48,7 +48,7 @@ func (l *Level) Floor(of Pool) int32 {
 	return all
 }
 
-// Asked are the quantities that levels ask for, in the order in which they are told.
+// Asked are the quantities that levels ask for, in the order of Quantities.
 func Asked(levels []Level) (all []Quantity) {
 	for _, q := range Quantities {
 		if slices.ContainsFunc(levels, func(l Level) bool { return l.asks(q) }) {
@@ -70,7 +70,7 @@ type Rule []Threshold
 // Threshold bounds a quantity.
 type Threshold struct {
 	Quantity Quantity
-	// AtLeast or AtMost, of which one is set.
+	// AtLeast or AtMost; one of them is set.
 	AtLeast, AtMost *float64
 	// For is for how long all samples are to be beyond it; 0: the newest one is.
 	For time.Duration

@@ -153,7 +153,7 @@ func (p *pass) asks(pool Pool) FloorState {
 	return f
 }
 
-// unknownAbove says whether a level of which nobody knows whether it is fulfilled has a floor that is higher.
+// unknownAbove returns whether a level whose rules cannot be judged has a higher floor.
 func (p *pass) unknownAbove(pool Pool, replicas int32) bool {
 	for i := range p.levels {
 		if p.verdicts[i].is == Unknown && p.levels[i].Floor(pool) > replicas {
@@ -163,7 +163,7 @@ func (p *pass) unknownAbove(pool Pool, replicas int32) bool {
 	return false
 }
 
-// Floor returns that of a pool: its own, or else that of each pool of its kind, which was the pool's before levels named it.
+// Floor returns the floor of a pool: its own, or else the floor of each pool of its kind, which was the pool's before levels named it.
 func (s *State) Floor(of Pool) FloorState {
 	found := FloorState{Pool: of}
 	for _, f := range s.Floors {

@@ -24,11 +24,11 @@ const (
 	Kp Quantity = "Kp"
 	// Bz is the component of the interplanetary magnetic field along the z axis of GSM coordinates, in nT. Southward is below 0.
 	Bz Quantity = "Bz"
-	// Speed is that of the solar wind, in km/s.
+	// Speed is the speed of the solar wind, in km/s.
 	Speed Quantity = "Speed"
 )
 
-// Quantities are all, in the order in which they are told.
+// Quantities are all quantities, in the order in which they are reported.
 var Quantities = []Quantity{Kp, Bz, Speed}
 
 // Sample is a value over a time, To being excluded: three hours of Kp, a minute of the solar wind.
@@ -42,11 +42,11 @@ type Sample struct {
 // Signal is what is known of a quantity.
 type Signal struct {
 	Quantity Quantity
-	// Source is the name of the one that told it, as spec.spaceWeather.sources names it.
+	// Source is the name of its source, as spec.spaceWeather.sources has it.
 	Source string
-	// Samples in the order of time, of which none overlap. There may be gaps.
+	// Samples in the order of time. None overlap, and there may be gaps.
 	Samples []Sample
-	// StaleAfter is how old the newest sample may be before the signal says nothing any more.
+	// StaleAfter is how old the newest sample may be before the signal is no longer used.
 	StaleAfter time.Duration
 }
 
@@ -64,7 +64,7 @@ func (s *Signal) Age(now time.Time) (time.Duration, bool) {
 	return max(0, now.Sub(newest.To)), is
 }
 
-// Fresh says whether the newest sample says something of now. One from a time that has not begun does not: a clock is wrong.
+// Fresh returns whether the newest sample describes the present. A sample from the future does not: a clock is wrong.
 func (s *Signal) Fresh(now time.Time) bool {
 	newest, is := s.Newest()
 	age, _ := s.Age(now)

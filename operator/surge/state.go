@@ -4,9 +4,9 @@ package surge
 
 import "time"
 
-// State is what is kept from one decision to the next, in the Site's status: an operator that starts anew goes on where the one
-// before it ended. It changes only when something happens, so keeping it costs no writes while nothing does. Times are whole
-// seconds, as Kubernetes keeps them.
+// State is what is kept from one decision to the next, in the Site's status: a restarted operator continues where the one before it ended.
+// It changes only when something happens, so keeping it costs no writes while nothing does. Times are whole seconds, as Kubernetes keeps
+// them.
 type State struct {
 	// Level that holds; empty: none does.
 	Level string `json:"level,omitempty"`
@@ -18,16 +18,16 @@ type State struct {
 	Floors []FloorState `json:"floors,omitempty"`
 }
 
-// LevelState is that of a level that is fulfilled or held.
+// LevelState is the state of a level that is fulfilled or held.
 type LevelState struct {
 	Name string `json:"name"`
 	// Because of what it began, or was fulfilled again after it was held, without an age.
 	Because string `json:"because"`
-	// Hold runs from when its rules were found to be fulfilled no more; nil: they are, or nobody knows.
+	// Hold runs from when its rules were found to be fulfilled no more; nil: they are, or it is not known.
 	Hold *Countdown `json:"hold,omitempty"`
 }
 
-// FloorState is that of a pool.
+// FloorState is the floor of a pool.
 type FloorState struct {
 	Pool     `json:",inline"`
 	Replicas int32 `json:"replicas"`
@@ -44,7 +44,7 @@ type Countdown struct {
 	StoppedAt *time.Time `json:"stoppedAt,omitempty"`
 }
 
-// next begins a countdown, goes on with it, or stops it. It returns how long it ran.
+// next begins a countdown, continues it, or stops it. It returns how long it ran.
 func (c *Countdown) next(stop bool, now time.Time) (*Countdown, time.Duration) {
 	if c == nil {
 		c = &Countdown{From: now}
@@ -70,7 +70,7 @@ func (c *Countdown) next(stop bool, now time.Time) (*Countdown, time.Duration) {
 type Decision struct {
 	// Why, in one sentence for people.
 	Why string `json:"why"`
-	// Lasting is Why without the ages of what is known: it stays as it is while nothing is told.
+	// Lasting is Why without the ages of what is known: it stays as it is while no new data arrives.
 	Lasting string `json:"-"`
 	// Steady says why the level holds: it stays as it is while the level does, and whether it is fulfilled. Empty: no level holds.
 	Steady string `json:"-"`

@@ -36,8 +36,8 @@ func found(is Truth, format string, args ...any) verdict {
 	return verdict{is, why, why}
 }
 
-// judge finds whether a level's rules are fulfilled: one is enough. If none is, the verdict is that of the first rule, or of the first
-// about which too little is known.
+// judge determines whether a level's rules are fulfilled: one is enough. If none is, it returns the verdict of the first rule, or of the
+// first rule for which too little is known.
 func (l *Level) judge(signals Signals, now time.Time) verdict {
 	all := found(False, "it has no rules")
 	for i, rule := range l.AnyOf {
@@ -178,7 +178,7 @@ func (q Quantity) unit() string {
 	}
 }
 
-// told is a duration as people say it, in two units at most.
+// told formats a duration for people, in two units at most.
 func told(d time.Duration) string {
 	d = d.Truncate(time.Second)
 	switch {

@@ -32,7 +32,7 @@ type phase struct {
 	// Silent pods do not report, Late ones by so much.
 	Silent []string        `json:"silent"`
 	Late   metav1.Duration `json:"late"`
-	// Restart begins the loop anew.
+	// Restart replaces the loop by a new one.
 	Restart bool `json:"restart"`
 }
 

@@ -21,7 +21,7 @@ type Report struct {
 	At  time.Time
 	// Fill of each budget, 0 to 1.
 	Fill map[Budget]float64
-	// BytesPerSecond that passed, and what a pod can carry; 0: nobody knows.
+	// BytesPerSecond is the present throughput, and BytesPerSecondLimit the throughput that a pod can carry; 0: not known.
 	BytesPerSecond, BytesPerSecondLimit float64
 	// Answered requests, and those that were refused for want of capacity. Refusals of a client that asks more often than it may
 	// are not among them: more pods would not change them.
@@ -35,7 +35,7 @@ const freshFor = 3 * time.Second
 // little of how much is asked.
 const maxHidden = 10
 
-// Load is that of all pods of a pool in one second, in pods: 3 is what three full ones carry.
+// Load is the load of all pods of a pool in one second, in pods: 3 is the load that fills three pods.
 type Load struct {
 	At    time.Time
 	Total float64
@@ -43,7 +43,7 @@ type Load struct {
 	// that never reported has just started, and carries hardly anything: with an average in its place each pod that a floor starts
 	// would look like growth.
 	Missing int
-	// Because is the budget of which the pods use most.
+	// Because is the budget that pods use most.
 	Because Budget
 }
 

@@ -113,7 +113,7 @@ func New(cfg Config, replicas int32, now time.Time) *Loop {
 	return l
 }
 
-// wait begins both delays anew, with what was asked for last.
+// wait restarts both delays, with the number that was requested last.
 func (l *Loop) wait(now time.Time) {
 	last := decision{now, l.asked.Replicas}
 	l.recent, l.rising = []decision{last}, []decision{last}
@@ -131,8 +131,8 @@ func (l *Loop) Add(load Load) {
 	l.loads = append(l.loads, load)
 }
 
-// Decide says how many pods are asked for, of which so many are ready now. Without a load in the panic window it asks for what it
-// asked for before.
+// Decide returns how many pods are requested. Ready is how many pods are ready now. Without a load in the panic window it repeats the last
+// request.
 func (l *Loop) Decide(now time.Time, ready int32) Asked {
 	stable := l.loads.since(now.Add(-l.cfg.StableWindow))
 	hasty := stable.since(now.Add(-l.cfg.PanicWindow))

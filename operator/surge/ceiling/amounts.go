@@ -17,7 +17,7 @@ import (
 // amounts are those of resources: of CPU in thousandths, of all others in whole ones.
 type amounts map[corev1.ResourceName]int64
 
-// maxAmount bounds an amount: thousandths and sums of what somebody writes into a manifest may exceed an int64, and then be anything.
+// maxAmount bounds an amount: thousandths and sums of the values in a manifest may overflow an int64.
 const maxAmount = 1 << 60
 
 func amountsOf(list corev1.ResourceList) amounts {

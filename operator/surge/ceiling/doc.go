@@ -33,7 +33,7 @@ type Space struct {
 	// Quotas are the ResourceQuotas of the namespace, and Claims its claims for volumes.
 	Quotas []corev1.ResourceQuota
 	Claims []corev1.PersistentVolumeClaim
-	// Nodes is nil where they may not be read; Unread then says who may not, and what to do.
+	// Nodes is nil if they may not be read; Unread then says who lacks the permission, and what to do.
 	Nodes  *Nodes
 	Unread string
 	// Pods are those of the pools.

@@ -18,7 +18,7 @@ type domains struct {
 	topology string
 	// self: the pool's own pods are among those that are counted.
 	self bool
-	// skew is that of a spread constraint.
+	// skew is the maximum skew of a spread constraint.
 	skew int
 	// held counts the pods in each domain.
 	held map[string]int
@@ -124,8 +124,8 @@ func (d *domains) none() bool {
 	return true
 }
 
-// least is how many pods the domain has that has fewest. It is counted once for each pod that is placed: there may be as many domains as nodes, each of
-// which asks.
+// least is the number of pods in the domain that has fewest. It is counted once for each pod that is placed: there may be as many domains
+// as nodes, and each asks for it.
 func (d *domains) least() int {
 	if d.fewest >= 0 {
 		return d.fewest

@@ -62,13 +62,13 @@ func (p *Pool) ordinal(pod *corev1.Pod) int32 {
 	return int32(n)
 }
 
-// placement is that of a pool's pods on nodes.
+// placement places a pool's pods on nodes.
 type placement struct {
 	nodes  []node
 	rules  []domains
 	need   amounts
 	supply *supply
-	// allowed says of each node why it takes none of the pods at all.
+	// allowed has, for each node, why it accepts none of the pods at all.
 	allowed []refusal
 	// has are the ordinals of pods that run, and runs is how many pods do.
 	has  map[int32]bool

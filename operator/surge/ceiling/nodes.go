@@ -71,11 +71,11 @@ func (n node) clone() node {
 // refusal is why a node takes no pod.
 type refusal struct {
 	rank rank
-	// why is told with the names of the nodes put in: "memory is short on %s".
+	// why is a format for the names of the nodes: "memory is short on %s".
 	why string
 }
 
-// rank orders refusals by how close a node is to taking the pod. The step that is told is that of the closest.
+// rank orders refusals by how close a node is to accepting the pod. The refusal of the closest node is reported.
 type rank int
 
 const (

@@ -12,7 +12,7 @@ import (
 	"k8s.io/component-helpers/storage/volume"
 )
 
-// noProvisioner is the provisioner of classes whose volumes somebody makes by hand.
+// noProvisioner is the provisioner of classes whose volumes are created by hand.
 const noProvisioner = "kubernetes.io/no-provisioner"
 
 // isDefault is the annotation of the class of claims that name none.
@@ -39,7 +39,7 @@ type supply struct {
 	class *storagev1.StorageClass
 	// name of the class; empty: none is named, and none is the default.
 	name string
-	// free are the volumes that nobody has, and taken those of them that were given away here.
+	// free are the volumes without a claim, and taken those of them that were assigned here.
 	free  []*corev1.PersistentVolume
 	taken map[string]*corev1.PersistentVolume
 }

@@ -70,7 +70,7 @@ func (s *scaler) desired(now time.Time, used float64, ready, replicas int32) int
 	return min(wanted, max(hpaMostTimes*replicas, replicas+hpaMostPods))
 }
 
-// hpa scales on CPU, of which pods use as much as they carry.
+// hpa scales on CPU; pods use as much of it as they carry.
 type hpa struct {
 	scaler
 	kubelet, metrics, sync timer

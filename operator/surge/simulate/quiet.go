@@ -16,7 +16,7 @@ import (
 const (
 	// quietKp is below what all values of a quiet day are.
 	quietKp = 4.
-	// kpNoise is the deviation of a value that is told soon from the one that is found later: a third, the resolution of Kp.
+	// kpNoise is the deviation of an early value from the one that is determined later: a third, the resolution of Kp.
 	kpNoise   = 1. / 3
 	quietDays = 31
 	// windGaps is the share of minutes that are missing, and windSpikes of those with a wrong value, as DSCOVR and ACE have.

@@ -211,7 +211,7 @@ func TestDraws(t *testing.T) {
 	}
 }
 
-// TestCancelled: a comparison ends when it is told to.
+// TestCancelled: a comparison ends when it is cancelled.
 func TestCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	kp := march(t)
@@ -224,10 +224,10 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// TestOutage: nothing is told during an outage, and what was missed is after it.
+// TestOutage: nothing is published during an outage, and what was missed is published after it.
 func TestOutage(t *testing.T) {
 	kp := march(t)
-	// Everything is told late, while the storm of the 17th grows: the level begins after the outage.
+	// Every sample is published late, while the storm of the 17th grows: the level begins after the outage.
 	quiet := &simulate.Scenario{Span: simulate.Span{From: at("2015-03-16T00:00"), To: at("2015-03-18T00:00")}, Start: 20 * time.Second}
 	for name, c := range map[string]struct {
 		outages []simulate.Span

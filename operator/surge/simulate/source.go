@@ -16,7 +16,7 @@ type Source struct {
 	StaleAfter time.Duration
 	Late       time.Duration
 	Samples    []surge.Sample
-	// Outages are when nothing new is told. After one, all that was missed is.
+	// Outages are when nothing new is published. What was missed is published after each.
 	Outages []Span
 }
 
@@ -35,7 +35,7 @@ func windSource(q surge.Quantity, samples []surge.Sample, outages ...Span) Sourc
 	return Source{Quantity: q, Name: "rtsw", StaleAfter: 15 * time.Minute, Late: 2 * time.Minute, Samples: samples, Outages: outages}
 }
 
-// told is how many samples are visible.
+// told returns how many samples are visible.
 func (s *Source) told(now time.Time) int {
 	for _, o := range s.Outages {
 		if o.has(now) {

@@ -28,8 +28,8 @@ func (f *fetcher) redirected(q *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// judged returns what judges each address that a connection is made to, for a declared host. A user who may declare a Site is not
-// told the credentials of the operator's node.
+// judged returns the check of each address that a connection is made to, for a declared host. A user who may declare a Site must not get at
+// the credentials of the operator's node.
 func judged(host string) func(network, address string, _ syscall.RawConn) error {
 	may := egress.Host(host)
 	return func(network, address string, raw syscall.RawConn) error {

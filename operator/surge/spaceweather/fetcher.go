@@ -31,7 +31,7 @@ const (
 // fetcher asks one URL. It is used by one goroutine.
 type fetcher struct {
 	url *url.URL
-	// where is the URL as people are told it.
+	// where is the URL as messages show it.
 	where    string
 	client   *http.Client
 	patience time.Duration
@@ -57,7 +57,7 @@ func newFetcher(text string) (*fetcher, error) {
 	return f, nil
 }
 
-// shown is a URL as people are told it: without a query, which may have a key, and without a password.
+// shown is a URL as messages show it: without a query, which may have a key, and without a password.
 func shown(u *url.URL) string {
 	is := *u
 	is.User, is.RawQuery, is.ForceQuery, is.Fragment = nil, "", false, ""

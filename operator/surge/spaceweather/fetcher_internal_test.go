@@ -35,7 +35,7 @@ func kpPoller(t *testing.T, url string) (*Poller, *fetcher) {
 
 const threeKp = "15:00+3h0m0s=2.33, 18:00+3h0m0s=4.67, 21:00+3h0m0s=7.33"
 
-// hostile are answers that no signal may come from, and what people are told of each.
+// hostile are answers that must yield no signal, and the message about each.
 func hostile(other string) map[string]struct {
 	answer http.HandlerFunc
 	want   string

@@ -43,8 +43,8 @@ func merged(known, answered []surge.Sample) []surge.Sample {
 	return fresh
 }
 
-// recent are the samples that ended less than kept ago, and the newest one however old it is: its age is told. Those of a time to come were
-// taken while this clock was wrong: if they stayed, none that comes after them would be the newest until their time is there.
+// recent are the samples that ended less than kept ago, and the newest one however old it is: its age is reported. Samples from the future
+// were taken while this clock was wrong: if they stayed, no later sample would be the newest until their time has come.
 func recent(samples []surge.Sample, now time.Time, kept time.Duration) []surge.Sample {
 	samples = slices.DeleteFunc(samples, func(s surge.Sample) bool { return surge.Ahead(s.From, now) })
 	from := slices.IndexFunc(samples, func(s surge.Sample) bool { return s.To.After(now.Add(-kept)) })

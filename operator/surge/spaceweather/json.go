@@ -88,7 +88,7 @@ func validPath(path string) error {
 // Quantities implements Source.
 func (d *document) Quantities() []surge.Quantity { return declared(d.cfg.Values) }
 
-// declared are the quantities of a map in the order in which they are told.
+// declared are the quantities of a map in the order of surge.Quantities.
 func declared[V any](of map[surge.Quantity]V) []surge.Quantity {
 	return slices.DeleteFunc(slices.Clone(surge.Quantities), func(q surge.Quantity) bool {
 		return !slices.Contains(slices.Collect(maps.Keys(of)), q)
@@ -156,7 +156,7 @@ func (d *document) add(r *readings, q surge.Quantity, found, times []any) {
 	}
 }
 
-// parsePath parses a path. Paths are written by whoever may declare a Site; one that the library cannot bear must not end the operator.
+// parsePath parses a path. Any user who may declare a Site writes paths; a path that makes the library panic must not end the operator.
 func parsePath(path string) (j *jsonpath.JSONPath, err error) {
 	defer recovered(&err)
 	j = jsonpath.New("path")

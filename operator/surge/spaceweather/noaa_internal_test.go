@@ -69,7 +69,7 @@ const (
 {"time_tag":"2026-08-30T22:29:00","active":false,"source":"ACE","proton_speed":-9999.9,"proton_temperature":-99999,"proton_density":-9999.9,"alpha_speed":null,"max_data_flag":0,"overall_quality":0}]`
 )
 
-// told writes samples as a test's table has them.
+// told formats samples as in a test's table.
 func told(samples []surge.Sample) string {
 	var all []string
 	for _, s := range samples {

@@ -71,7 +71,7 @@ const (
 	resultFailed    = "Failed"
 )
 
-// Poller asks one source and keeps what it told.
+// Poller asks one source and keeps its answers.
 type Poller struct {
 	cfg Config
 

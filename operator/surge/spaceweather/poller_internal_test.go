@@ -124,7 +124,7 @@ func TestRefusedIsLogged(t *testing.T) {
 	})
 }
 
-// An error that lasts is told once, with the time since when, though times, ports and counts in its text differ with each question.
+// A lasting error is reported once, with the time of its beginning, though times, ports and counts in its text differ with each question.
 func TestErrorThatLasts(t *testing.T) {
 	for name, c := range map[string]struct{ same, other error }{
 		"a connection is reset": {errors.New("read tcp 10.0.0.7:N->192.0.2.1:443: read: connection reset by peer"), errors.New("dial tcp 192.0.2.1:443: connect: connection refused")},
@@ -211,7 +211,7 @@ func (*silent) Ask(ctx context.Context, _ time.Time) (Answer, error) {
 	return Answer{}, ctx.Err()
 }
 
-// minutes are samples of the solar wind, the first of which begins from minutes after a time.
+// minutes are samples of the solar wind; the first begins from minutes after a time.
 func minutes(after time.Time, from int, spacecraft string, values ...float64) (samples []surge.Sample) {
 	for i, v := range values {
 		at := after.Add(time.Duration(from+i) * time.Minute)
@@ -286,7 +286,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// set is one of two sources of Bz, of which the second one also tells the speed.
+// twoSources returns a set of two sources of Bz; the second one also has the speed.
 func twoSources(t *testing.T, now *time.Time) (set *Set, first, second *scripted) {
 	t.Helper()
 	clock := func() time.Time { return *now }

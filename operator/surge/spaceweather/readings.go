@@ -24,7 +24,7 @@ type kind struct {
 	lasts time.Duration
 	// kept is how long samples are kept after they end.
 	kept time.Duration
-	// stale is how old the newest sample may be, if nobody says.
+	// stale is how old the newest sample may be, by default.
 	stale time.Duration
 }
 
@@ -50,7 +50,7 @@ func possible(q surge.Quantity, value float64) error {
 	return fmt.Errorf("%s %v%s is out of range: %v to %v%s", q, value, k.unit, k.least, k.most, k.unit) // NaN, too
 }
 
-// fills stand for "no value" in products of SWPC and of those who pass them on: none of them is a value of any quantity.
+// fills stand for "no value" in products of SWPC and of services that pass them on: none of them is a value of any quantity.
 var fills = []float64{-999, -999.9, -9999, -9999.9, -99999, -99999.9, -1e31}
 
 // earliest is before all times that any source tells of. One before the year 0, which seconds since 1970 can be, cannot be written into a
@@ -131,7 +131,7 @@ func number(raw any) (value float64, is bool, err error) {
 	return value, true, nil
 }
 
-// layouts of times, the first of which with a zone. Without one they are UTC.
+// layouts of times; the first one has a zone. Without one they are UTC.
 var layouts = []string{"2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04Z07:00", "2006-01-02T15:04"}
 
 // timeOf reads a time of JSON as SWPC writes it ("2024-05-10 21:00:00.000", "2026-08-07T01:24:02", either with a Z), or as seconds or

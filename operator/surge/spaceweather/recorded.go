@@ -31,7 +31,7 @@ type RecordedConfig struct {
 	Start time.Time
 	// SpeedUp is how many times as fast as recorded; 0: 1.
 	SpeedUp float64
-	// Delay is for how long after a sample's end nobody knows it, in times of the file.
+	// Delay is how long after its end a sample becomes known, in times of the file.
 	Delay time.Duration
 }
 
@@ -49,9 +49,9 @@ type row struct {
 	line  int
 }
 
-// NewRecorded reads a file of comma-separated values: a row of names, of which one is time and the others are of kp, bz and speed; then
-// rows with the beginning of an interval in RFC 3339 and values, which may be empty. Kp is of three hours; the others last to the next row.
-// Each interval has one value: rows may repeat it, and none may have another. Lines that begin with # are comments. Errors name the line.
+// NewRecorded reads a file of comma-separated values: a row of names, one of them time and the others kp, bz and speed; then rows with the
+// beginning of an interval in RFC 3339 and values, which may be empty. Kp is of three hours; the others last to the next row. Each interval
+// has one value: rows may repeat it, and none may have another. Lines that begin with # are comments. Errors name the line.
 func NewRecorded(file io.Reader, cfg RecordedConfig) (*Recorded, error) {
 	if cfg.SpeedUp == 0 {
 		cfg.SpeedUp = 1

@@ -18,7 +18,7 @@ time,kp
 2015-03-17T09:00:00Z,5.0
 `
 
-// A file is told as if its intervals were just over.
+// A file is replayed as if its intervals were just over.
 func TestRecorded(t *testing.T) {
 	// Three hours are played in 18 s.
 	r, err := NewRecorded(strings.NewReader(stPatrick), RecordedConfig{Start: storm, SpeedUp: 600, Delay: 10 * time.Minute})

@@ -11,8 +11,8 @@ import (
 // Set are the pollers of a Site, in the order in which its sources are declared.
 type Set struct{ pollers []*Poller }
 
-// NewSet returns a set of pollers, which somebody else runs. A source that is declared as one, such as the solar wind, may be read in
-// several documents: then several pollers have its name, each with other quantities.
+// NewSet returns a set of pollers; the caller runs them. A source that is declared as one, such as the solar wind, may be read in several
+// documents: then several pollers have its name, each with other quantities.
 func NewSet(pollers ...*Poller) *Set { return &Set{pollers: pollers} }
 
 // States are those of the pollers, in their order.
@@ -24,8 +24,8 @@ func (s *Set) States() []State {
 	return states
 }
 
-// Signals are one of each quantity that any source tells. If several tell it, it is that of the first one that is fresh, and if none
-// is, that with the newest sample: so a Site can declare a second source for the time in which the first one fails.
+// Signals has one signal for each quantity that any source has. If several sources have it, it is the signal of the first one that is
+// fresh, and if none is, the one with the newest sample: so a Site can declare a second source for the time in which the first one fails.
 func (s *Set) Signals(now time.Time) surge.Signals {
 	chosen := map[surge.Quantity]*surge.Signal{}
 	for _, p := range s.pollers {

@@ -55,7 +55,7 @@ type LaterError struct {
 	Err   error
 }
 
-// Error implements error. For how long differs with each question, and is not told: see sameError.
+// Error implements error. The text leaves out for how long, since that differs with each question: see sameError.
 func (e *LaterError) Error() string { return fmt.Sprintf("%v (it says when to ask again)", e.Err) }
 
 // Unwrap returns the error without the time.

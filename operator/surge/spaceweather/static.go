@@ -10,7 +10,7 @@ import (
 	"github.com/substorm/substorm/operator/surge"
 )
 
-// static tells values that somebody declared.
+// static returns declared values.
 type static struct {
 	values map[surge.Quantity]float64
 	since  time.Time

@@ -29,7 +29,7 @@ const (
 // swpcKind is how SWPC tells a quantity.
 type swpcKind struct {
 	url string
-	// columns are the names that its products have for it, of which each product has one.
+	// columns are the names that its products have for it; each product has one of them.
 	columns []string
 }
 
@@ -87,18 +87,18 @@ type record struct {
 	active     bool
 }
 
-// parseSWPC reads what SWPC answers.
+// parseSWPC reads the answers of SWPC.
 //
-//   - Until March 2026 a product was an array of arrays, of which the first has the names of the columns and all values are text:
+//   - Until March 2026 a product was an array of arrays. The first has the names of the columns, and all values are text:
 //     [["time_tag","Kp","a_running","station_count"],["2024-05-10 21:00:00.000","9.00","400","8"]].
 //   - Since then it is an array of objects with numbers: [{"time_tag":"2026-08-30T18:00:00","Kp":2.33,"a_running":9,"station_count":8}].
 //     Those of the real-time solar wind begin with the newest record, and have "active" and "source": the spacecraft (SOLAR1, ACE, IMAP,
-//     DSCOVR), of which SWPC declares one to be in operation. Their times may lie within a minute ("2026-08-07T01:24:02").
+//     DSCOVR). SWPC declares one of them to be in operation. Their times may fall within a minute ("2026-08-07T01:24:02").
 //
 // The planetary K index each minute is of the latter shape:
 // [{"time_tag":"2026-08-30T18:04:00","kp_index":2,"estimated_kp":2.33,"kp":"2P"}].
 //
-// A time without a zone is UTC. That of Kp is the beginning of its three hours.
+// A time without a zone is UTC. The time of Kp is the beginning of its three hours.
 func parseSWPC(body []byte, quantity surge.Quantity, now time.Time) (Answer, error) {
 	if err := bounded(body); err != nil {
 		return Answer{}, err

@@ -233,8 +233,8 @@ func TestChangesReachConnections(t *testing.T) {
 	}
 }
 
-// A FeedConsumer that is deleted and made anew, with the same token, is another one, and
-// so is a Feed: connections to the first end.
+// A FeedConsumer that is deleted and recreated with the same token is another one, and so is a
+// Feed: connections to the first end.
 func TestMadeAnewUnderItsName(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, consumer("anew", wire.DeliveryWebSocket), consumer("same", wire.DeliveryWebSocket))

@@ -23,8 +23,8 @@ const (
 	// anonymousAddresses is from how many addresses an anonymous client comes, and
 	// perAddress how many connections it keeps open from each.
 	anonymousAddresses, perAddress = 200, 5
-	// large is an object whose bytes no buffer takes: an answer with them goes on for as
-	// long as its client likes.
+	// large is an object whose bytes no buffer takes: an answer with them lasts as long as its
+	// client likes.
 	large, largeRows = "large.csv", 100_000
 )
 
@@ -145,8 +145,8 @@ func (l *endpointsLab) answers(t *testing.T, method, path string, want int) {
 	}
 }
 
-// A client that shows an unknown token at any endpoint is refused, and soon has to wait; nobody
-// else has to.
+// A client that shows an unknown token at any endpoint is refused, and soon has to wait; no other
+// client has to.
 func TestGuessesAreSlowedDownAtEveryEndpoint(t *testing.T) {
 	t.Parallel()
 	l := newEndpointsLab(t)
@@ -157,7 +157,7 @@ func TestGuessesAreSlowedDownAtEveryEndpoint(t *testing.T) {
 		if !found {
 			method = http.MethodGet
 		}
-		if method == http.MethodOptions { // it tells nobody anything
+		if method == http.MethodOptions { // it reveals nothing
 			continue
 		}
 		address = address.Next()

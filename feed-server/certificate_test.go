@@ -149,7 +149,7 @@ func TestWhoMayReadByCertificate(t *testing.T) {
 	if status, err := ask(t, by(uni), of("restricted"), nil); status != http.StatusOK {
 		t.Errorf("a certificate from an address that guesses tokens: %d %v", status, err)
 	}
-	// Without authorities none is asked for, and what is shown says nothing.
+	// Without authorities the server requests no certificate, and ignores one that is shown.
 	plain := l.start("--tls-dir", own.Dir(t, "feed-server"), "--pod", "feed-server-1")
 	if status, err := ask(t, by(uni), at(plain, "https", "events", "restricted", ""), nil); status != http.StatusUnauthorized {
 		t.Errorf("without authorities: %d %v", status, err)

@@ -60,7 +60,7 @@ func bearer(name string) http.Header {
 	return http.Header{"Authorization": {"Bearer " + name + "-token"}}
 }
 
-// connect goes on where the client was.
+// connect resumes where the client was.
 func (c *client) connect() {
 	c.t.Helper()
 	if err := c.tryConnect(); err != nil {

@@ -29,11 +29,10 @@ import (
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
-// In a cluster of three with three replicas of each stream, each node in turn says
-// nothing for a while, and then that which leads the stream of telemetry is killed.
-// Connections stay, and miss nothing; no gap is told; the newest and the samples by
-// NATS go on; consumers that are declared meanwhile are served; tickets are given and
-// taken, at different replicas.
+// In a cluster of three with three replicas of each stream, each node in turn falls silent for a
+// while, and then the leader of the stream of telemetry is killed. Connections stay, and miss
+// nothing; no gap is reported; the newest and the samples by NATS continue; consumers that are
+// declared meanwhile are served; tickets are issued and accepted, at different replicas.
 func TestNodesCutOff(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.NATSCluster(t, testenv.NATSOptions{Unsynced: true})

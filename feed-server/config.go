@@ -19,7 +19,7 @@ import (
 	"github.com/substorm/substorm/internal/stream"
 )
 
-// Config is what a feed-server pod is told.
+// Config is the configuration of a feed-server pod.
 type Config struct {
 	// Site is the Site's code, Pod the pod's name, and FeedServer the resource that the pod
 	// belongs to; empty outside Kubernetes.
@@ -36,8 +36,8 @@ type Config struct {
 	// Objects is the archive's bucket, which is only read; without an endpoint live Feeds
 	// alone are served.
 	Objects objectstore.Config
-	// BaseURL is the archive's address for others, https://archive.example.org; empty:
-	// that of each request.
+	// BaseURL is the archive's public address, https://archive.example.org; empty: the address of
+	// each request.
 	BaseURL string
 	// NotificationURL is the address at which WIS2 notifications name objects: any feed
 	// server of a Site may be the one that notifies a consumer. Empty: BaseURL.

@@ -54,8 +54,7 @@ func TestDeliveries(t *testing.T) {
 	fresh.expect(202, 205)
 }
 
-// A token inside a message goes on there, and one that was given means what lies
-// behind it.
+// A token inside a message resumes there, and a token of a whole message resumes behind it.
 func TestResumeInside(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, consumer("c", wire.DeliveryWebSocket))
@@ -122,8 +121,8 @@ func TestOwnStream(t *testing.T) {
 	}
 }
 
-// A client that is given nothing is told its place from time to time: messages that were looked
-// through meanwhile may leave the stream, and are no gap.
+// A client that gets no messages gets its place from time to time: messages that were skipped
+// meanwhile may leave the stream, and are no gap.
 func TestPlaceIsTold(t *testing.T) {
 	t.Parallel()
 	only := func(c *wire.ConsumerEntry) { c.Instruments = []string{"cam-1"} }

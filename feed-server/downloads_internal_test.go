@@ -15,7 +15,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// downloads sums up what the Site was told of an instrument and a reader.
+// downloads sums up what was reported to the Site about an instrument and a reader.
 func (l *endpointsLab) downloads(js jetstream.JetStream, instrument, reader string) (sum wire.DownloadCount) {
 	l.t.Helper()
 	kv, err := js.KeyValue(l.t.Context(), wire.DownloadsBucket("hub"))
@@ -89,7 +89,7 @@ func TestDownloadsAreCounted(t *testing.T) {
 		}
 		return nil
 	}
-	for range testenv.Attempts() { // totals are written at intervals, the first of which may end between two of these requests
+	for range testenv.Attempts() { // totals are written at intervals; the first may end between two of these requests
 		if err = counted(); err == nil {
 			return
 		}

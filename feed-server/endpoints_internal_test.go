@@ -27,16 +27,16 @@ const (
 	open    = "open"
 )
 
-// The instruments of another Site: guestHidden is Restricted there, and guestFresh under an
-// embargo that has not ended, both to a reader insider of that Site, who is nobody here;
-// guestOpen is everybody's.
+// The instruments of another Site: guestHidden is Restricted there, and guestFresh under an embargo
+// that has not ended, both for a reader insider of that Site, who has no rights here; guestOpen is
+// public.
 const (
 	guestHidden = "arctic_hidden"
 	guestFresh  = "arctic_fresh"
 	guestOpen   = "arctic_open"
 )
 
-// who asks: nobody in particular, two readers of the Site, and two FeedConsumers.
+// The clients: an anonymous reader, two readers of the Site, and two FeedConsumers.
 const (
 	anonymous = "anonymous"
 	outsider  = "outsider"
@@ -48,24 +48,24 @@ const (
 	member = "member"
 )
 
-// mayNotRead are the instruments that each of them is told nothing of.
+// mayNotRead are the instruments that must stay hidden from each of them.
 var mayNotRead = map[string][]string{
 	anonymous: {hidden, fresh, members, guestHidden, guestFresh}, outsider: {hidden, fresh, guestHidden, guestFresh},
 	namesake: {hidden, fresh, members, guestHidden, guestFresh}, member: {hidden, fresh, guestHidden, guestFresh},
 	insider: {guestHidden, guestFresh},
 }
 
-// ask is one request at an endpoint, and what anonymous readers, readers in general and the
-// insider are answered. If shows is set, it is text about an instrument that is in the answers
-// of those who may read it, and in no others. FeedConsumers are answered as the outsider is,
-// but for /feeds/, which another consumer's token does not open, and members.
+// ask is one request at an endpoint, and the status for anonymous readers, for readers in general
+// and for the insider. If shows is set, it is text about an instrument that is in the answers to
+// its readers, and in no others. FeedConsumers get the outsider's answers, except for /feeds/,
+// which another consumer's token does not open, and for members.
 type ask struct {
 	path                         string
 	anonymous, outsider, insider int
 	shows                        string
 }
 
-// want is what somebody is answered.
+// want is the expected status for a client.
 func (a ask) want(method, who string) int {
 	feeds := strings.HasPrefix(a.path, "/feeds/") && method != http.MethodOptions
 	switch {
@@ -156,7 +156,7 @@ const (
 // values are what the instruments observed.
 var values = map[string]string{hidden: secret + "7", fresh: secret + "8", members: ofMembers, open: "1", guestHidden: ofGuests + "1", guestFresh: ofGuests + "2", guestOpen: "2"}
 
-// Each endpoint that there is tells everybody what they may know, and nobody more.
+// Each endpoint reveals to each client only what it may know.
 func TestEveryEndpoint(t *testing.T) {
 	t.Parallel()
 	l := newEndpointsLab(t)
@@ -196,7 +196,7 @@ func TestEveryEndpoint(t *testing.T) {
 	l.untilShows("/hapi/info?dataset="+hidden+"/values", `"x_generations":[{"from":"`)
 }
 
-// checkRsync asks with rsync, to which nobody can show who they are.
+// checkRsync asks with rsync, over which clients cannot authenticate.
 func (l *endpointsLab) checkRsync(t *testing.T) {
 	program, err := exec.LookPath("rsync")
 	if err != nil && os.Getenv("CI") == "" {
@@ -224,7 +224,7 @@ func (l *endpointsLab) checkRsync(t *testing.T) {
 	l.tellsNothing("rsync", anonymous, all, true)
 }
 
-// checkGuests asks what is told of instruments of another Site.
+// checkGuests checks the answers about instruments of another Site.
 func (l *endpointsLab) checkGuests(t *testing.T) {
 	for _, who := range []string{anonymous, outsider, insider} {
 		for path, says := range map[string]string{
@@ -263,13 +263,13 @@ func (l *endpointsLab) check(method string, a ask) {
 		if a.shows != "" && a.insider == 200 && strings.Contains(body, a.shows) != (who == insider) {
 			l.t.Errorf("%s %s, %s: tells of %q, or fails to: %.300s", method, path, who, a.shows, body)
 		}
-		// A client that is refused is told again what it asked for.
+		// An error repeats to the client what it asked for.
 		l.tellsNothing(method+" "+path, who, body, status == http.StatusOK)
 	}
 }
 
-// tellsNothing fails where a text has anything of what instruments sent that somebody
-// may not read; names says that their names are part of that.
+// tellsNothing fails if a text has any data of instruments that the client may not read; with
+// names, their names count as data.
 func (l *endpointsLab) tellsNothing(of, who, text string, names bool) {
 	l.t.Helper()
 	for _, o := range l.objects {
@@ -284,8 +284,8 @@ func (l *endpointsLab) tellsNothing(of, who, text string, names bool) {
 	}
 }
 
-// goesOn are the endpoints that tell of what comes, as it comes, and whose instruments they
-// are about: anonymous readers and the outsider are told of open alone.
+// goesOn are the endpoints that report new objects live, with their instruments: anonymous readers
+// and the outsider get only open.
 var goesOn = map[string][]string{
 	"/latest/open/events":                      {open},
 	"/latest/hidden/events":                    {hidden},
@@ -296,7 +296,7 @@ var goesOn = map[string][]string{
 	"/feeds/all/ws?consumer=ws-of-all":         {hidden, fresh, open},
 }
 
-// A client that follows an endpoint is told of new objects that it may read, and of nothing else.
+// A client that follows an endpoint gets new objects that it may read, and nothing else.
 func TestEndpointsThatGoOn(t *testing.T) {
 	t.Parallel()
 	l := newEndpointsLab(t)
@@ -312,8 +312,8 @@ func TestEndpointsThatGoOn(t *testing.T) {
 	latest := l.follow("/latest/"+guestOpen+"/events", anonymous)
 	guest := l.pull(guestOpen, "later-"+guestOpen+".csv", "3")
 	latest.until(guest.name)
-	// Objects that not everybody may read go first: a client that is told of what comes behind
-	// them was not told of them.
+	// Objects that are not public come first: a client that gets the objects behind them did not
+	// get them.
 	for _, instrument := range []string{hidden, fresh, open} {
 		o := l.send(instrument, "later-"+instrument+".csv", fmt.Sprintf("%s,%s1\n", l.sent.Format(time.RFC3339), values[instrument]))
 		for path, about := range goesOn {

@@ -43,7 +43,7 @@ type sentObject struct {
 	digest           [sha256.Size]byte
 }
 
-// pathOf is that of the object that an instrument sent first.
+// pathOf is the path of the first object of an instrument.
 func pathOf(instrument string) string {
 	return "/archive/" + instrument + "/n/of-" + instrument + ".csv"
 }
@@ -104,7 +104,7 @@ func (l *endpointsLab) registry() testenv.Registry {
 		return wire.GuestEntry{Origin: origin, Instrument: instrument, Partner: origin, SaidAt: l.sent, MediaType: "text/csv", Access: &access,
 			Rights: &wire.RightsEntry{License: "CC-BY-4.0", Credit: "Image: " + origin}}
 	}
-	// Its readers there are nobody here, whatever their names are.
+	// Its readers there have no rights here, whatever their names are.
 	guests := []wire.GuestEntry{guest(guestHidden, restricted), guest(guestFresh, embargo), guest(guestOpen, everybody)}
 	return testenv.Registry{
 		Revision: 2, Guests: guests,
@@ -261,7 +261,7 @@ func (l *endpointsLab) untilShows(path, want string) {
 	l.t.Fatalf("%s at last: %s", path, body)
 }
 
-// request asks at an endpoint. The answer is read to its end by whoever asks.
+// request asks at an endpoint. The caller reads the answer to its end.
 func (l *endpointsLab) request(ctx context.Context, method, path, who string) *http.Response {
 	l.t.Helper()
 	r := l.newRequest(ctx, method, path)
@@ -291,8 +291,8 @@ func (l *endpointsLab) address() string {
 	return net.JoinHostPort("127.0.0.1", address[strings.LastIndexByte(address, ':')+1:])
 }
 
-// ask returns the status of an answer and all of its body as it was before it was
-// compressed; that of one that goes on is follow's.
+// ask returns the status of an answer and its whole uncompressed body; use follow for a live
+// answer.
 func (l *endpointsLab) ask(method, path, who string) (int, string) {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(l.t.Context(), testenv.Patience)

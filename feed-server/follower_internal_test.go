@@ -15,7 +15,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// follower reads an answer that goes on: Server-Sent Events or a WebSocket.
+// follower reads a live answer: Server-Sent Events or a WebSocket.
 type follower struct {
 	t    testing.TB
 	path string
@@ -27,7 +27,7 @@ type follower struct {
 	more chan struct{}
 }
 
-// follow begins to read an endpoint that goes on.
+// follow begins to read a live endpoint.
 func (l *endpointsLab) follow(path, who string) *follower {
 	l.t.Helper()
 	f := &follower{t: l.t, path: path + ", " + who, more: make(chan struct{})}

@@ -32,9 +32,9 @@ const (
 	program = "copy/1.0"
 )
 
-// TestGivingWayUnderLoad: robots and then bulk readers ask for more places than there are, and keep what they get, while people read pages. Bulk
-// readers find places when robots do not any more, and people find one whenever they ask. Each that gives way is told when to come again, and
-// counted by its rank; the pod reports it. Once places are free, all are served, and the report says no more of it.
+// TestGivingWayUnderLoad: robots and then bulk readers ask for more places than there are, and keep what they get, while people read pages.
+// Bulk readers find places when robots do not any more, and people find one whenever they ask. Each client that gives way gets a
+// Retry-After, and is counted by its rank; the pod reports it. Once places are free, all are served, and the report no longer has it.
 func TestGivingWayUnderLoad(t *testing.T) {
 	t.Parallel()
 	l := newEndpointsLab(t, func(c *Config) { c.MaxSockets, c.GiveWay = givingWaySockets, true })
@@ -141,7 +141,7 @@ func (c *crowd) ask(over <-chan struct{}, l *endpointsLab, from *http.Client, a 
 		c.t.Errorf("%s asks for %s: %v", a.agent, path, err)
 	case status == http.StatusServiceUnavailable && again >= 30 && again < 60:
 		c.note(&c.refused)
-		time.Sleep(50 * time.Millisecond) // much earlier than it is told to
+		time.Sleep(50 * time.Millisecond) // much earlier than Retry-After says
 	case status != http.StatusOK:
 		c.t.Errorf("%s asks for %s: %d with Retry-After %d", a.agent, path, status, again)
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/substorm/substorm/internal/registry"
 )
 
-// hubs follow the streams that somebody reads: each from when it is first asked
-// for until no Feed names it any more.
+// hubs follow the streams that have readers: each from its first use until no Feed names it any
+// more.
 type hubs struct {
 	ctx context.Context
 	js  jetstream.JetStream
@@ -50,7 +50,7 @@ func (h *hubs) of(stream string) *hub.Hub {
 	return f.Hub
 }
 
-// run stops hubs that nobody needs, until ctx ends.
+// run stops hubs that no Feed needs, until ctx ends.
 func (h *hubs) run(ctx context.Context, r *registry.Registry) error {
 	for {
 		snapshot, changed := r.Watch()

@@ -38,7 +38,7 @@ const (
 	rsyncShare = 1. / 4
 )
 
-// kept is what the archive is served from; the zero value where there is none.
+// kept is what the archive is served from; the zero value if there is no archive.
 type kept struct {
 	catalog      *catalog.Catalog
 	store        objectstore.Store

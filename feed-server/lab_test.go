@@ -35,7 +35,7 @@ type lab struct {
 	js       jetstream.JetStream
 	registry testenv.Registry
 	next     int // datagram
-	// id is that of the next message, if it has one.
+	// id of the next message, if it has one.
 	id string
 }
 

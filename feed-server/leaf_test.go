@@ -14,9 +14,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// A base stream also holds what leaves sent, whose instruments may bear the names
-// of the hub's: a Feed carries them where it says so, and no other does; anonymous readers
-// get none of them, whoever may read the hub's instrument of that name.
+// A base stream also holds messages of leaves, whose instruments may have the names of the hub's. A
+// Feed carries them only if it declares so; anonymous readers get none of them, even if they may
+// read the hub's instrument of that name.
 func TestLeaves(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, consumer("all", wire.DeliveryWebSocket), consumer("both", wire.DeliveryWebSocket, func(c *wire.ConsumerEntry) { c.Feed = "both" }))

@@ -11,8 +11,7 @@ import (
 	"github.com/substorm/substorm/feed-server/endpoint"
 )
 
-// TestLimits: the archive's clients may ask as often as the program is told, and no
-// more.
+// TestLimits: the archive's clients may ask as often as the configured limit, and no more.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	l := newEndpointsLab(t, func(c *Config) {

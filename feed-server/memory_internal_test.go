@@ -4,7 +4,7 @@ package feedserver
 
 import "testing"
 
-// Rings and connections fit in the memory that there is, unless somebody says more.
+// Rings and connections fit in the available memory, unless they are configured larger.
 func TestFit(t *testing.T) {
 	for _, c := range []struct {
 		limit, ring int64

@@ -148,8 +148,8 @@ func (l *lab) telemetryOnce(instrument string, size int) {
 	l.id = ""
 }
 
-// A stream that was deleted and made again is recognized: clients are told, also
-// those that come with an old token, and get all that the new one holds.
+// A stream that was deleted and recreated is recognized: clients get a gap record, also those with
+// an old token, and get all that the new one holds.
 func TestStreamMadeAnew(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, consumer("sockets", wire.DeliveryWebSocket), consumer("stream", wire.DeliveryServerSentEvents), consumer("later", wire.DeliveryWebSocket))

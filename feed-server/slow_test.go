@@ -66,8 +66,8 @@ func (l *lab) slowly(c *client, bytesPerSecond int) {
 	l.t.Cleanup(c.stop)
 }
 
-// One consumer that takes nothing and one on a slow link harm nobody: fast ones
-// get everything, memory stays bounded, and the slow one gets everything later.
+// A consumer that takes nothing and one on a slow link do not affect others: fast ones get
+// everything, memory stays bounded, and the slow one gets everything later.
 func TestSlowHarmNobody(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, consumer("fast", wire.DeliveryWebSocket), consumer("slow", wire.DeliveryWebSocket), consumer("stalled", wire.DeliveryWebSocket),
@@ -128,8 +128,8 @@ func TestSlowHarmNobody(t *testing.T) {
 	}
 }
 
-// A consumer whose pace is bounded gets everything, no faster; beyond maxLag it gets
-// the newest, and is told what it does not get.
+// A consumer whose pace is bounded gets everything, no faster; beyond maxLag it gets the newest,
+// and a report of what it does not get.
 func TestMaxLag(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, consumer("paced", wire.DeliveryWebSocket, func(c *wire.ConsumerEntry) {

@@ -48,8 +48,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// Clients that leave while they are answered take nobody with them, also over HTTP/2,
-// where one connection carries many.
+// Clients that leave amid an answer end no other client's answer, also over HTTP/2, where one
+// connection carries many.
 func TestLeaveOverHTTP2(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, consumer("stream", wire.DeliveryServerSentEvents))

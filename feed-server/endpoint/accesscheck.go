@@ -22,9 +22,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// AccessCheckConfig says who is let in, and who is told what was answered.
+// AccessCheckConfig says who is let in, and which callbacks get the results.
 type AccessCheckConfig struct {
-	// Registry returns who may read what as of now.
+	// Registry returns the current rights: who may read what.
 	Registry func() *registry.Snapshot
 	// Admission is the server's, which other endpoints have too; nil: one of the access check's
 	// own, with these Limits, Certificates and Proxies.
@@ -38,12 +38,12 @@ type AccessCheckConfig struct {
 	// Draining is closed when answers are to end that do not do so by themselves, so that
 	// clients go to another replica; nil: they end with the server.
 	Draining <-chan struct{}
-	// Count is told of each answer when it ends: whose data it was about and who asked (both
-	// may be empty), the status and the bytes of content that were sent. For an answer about
-	// several instruments it is called once for each. Optional. It must not block.
+	// Count is called when an answer ends, with the instrument and the reader (both may be empty),
+	// the status and the number of content bytes sent. For an answer about several instruments it
+	// is called once for each. Optional. It must not block.
 	Count func(instrument, reader string, class Class, status int, bytes int64)
-	// Damaged is told of an object that could not be served: its bytes are not those that
-	// were received, or missing. Optional. It must not block.
+	// Damaged is called with an object that could not be served: its bytes are not those that were
+	// received, or missing. Optional. It must not block.
 	Damaged func(instrument string, r wire.Record, missing bool)
 	Logger  *slog.Logger
 	Metrics prometheus.Registerer

@@ -26,7 +26,7 @@ type told struct {
 	Bytes              int64
 }
 
-// Each answer is told of with whose data it was about, who asked, and what was sent.
+// Each answer is counted with its instrument, its reader, and what was sent.
 func TestAccessCheckCounts(t *testing.T) {
 	t.Parallel()
 	snapshot := &registry.Snapshot{

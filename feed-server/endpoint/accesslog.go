@@ -30,7 +30,7 @@ const (
 	longestPath = 1024
 )
 
-// refusedLines bound the lines about requests that were refused: anybody can make these.
+// refusedLines bounds the lines about refused requests: any client can cause these.
 var refusedLines = Rate{PerSecond: 10, Burst: 100}
 
 // loggedQueries are the parts of a query that a line has: those that say what was asked
@@ -46,12 +46,11 @@ const (
 	EventClosed = "closed"
 )
 
-// AccessLine is a line of the access log: somebody asked for data that is not for every
-// reader.
+// AccessLine is a line of the access log: a request for data that is not public.
 type AccessLine struct {
 	Time  time.Time `json:"time"`
 	Event string    `json:"event"`
-	// Reader is as in spec.access.readers; empty: nobody in particular.
+	// Reader is as in spec.access.readers; empty: an anonymous reader.
 	Reader string `json:"reader,omitempty"`
 	// Address is the client's as limits count it: of IPv6 its network of 64 bits. Remote
 	// is the connection's own.
@@ -76,8 +75,8 @@ const (
 	AccessEmbargoed  = "Embargoed"
 )
 
-// AccessLog writes who asked for what is Restricted or under embargo, a line of JSON for
-// each answer. Nobody waits for it.
+// AccessLog writes requests for data that is Restricted or under embargo, a line of JSON for each
+// answer. No request waits for it.
 type AccessLog struct {
 	out     io.Writer
 	lines   chan AccessLine

@@ -15,8 +15,8 @@ import (
 	"github.com/substorm/substorm/internal/registry"
 )
 
-// doubtedLookups is how many tickets of addresses that showed too much that is nobody's
-// are looked up at a time.
+// doubtedLookups is how many tickets are looked up at a time for addresses that showed too many
+// invalid credentials.
 const doubtedLookups = 8
 
 // AdmissionConfig says what is shared out among clients.
@@ -32,35 +32,35 @@ type AdmissionConfig struct {
 	MaxSockets, MaxConnections int
 	// GiveWay has some clients give way to others, see Precedence.
 	GiveWay bool
-	// AccessLog is told who read what is not for everybody; nil: nobody is.
+	// AccessLog gets the requests for data that is not public; nil: there is no access log.
 	AccessLog *AccessLog
 	Logger    *slog.Logger
 	Metrics   prometheus.Registerer
 }
 
-// Admission is what all endpoints of a server do first: they find out who asks, and
-// whether there is space for them. Whoever has shown a valid token, ticket or certificate
-// has a share of everything that is bounded; before that, a request has none of it.
+// Admission is the first step of all endpoints of a server: it identifies the reader, and checks
+// whether there is space for the request. A reader with a valid token, ticket or certificate has a
+// share of everything that is bounded; before that, a request has none of it.
 type Admission struct {
 	cfg      AdmissionConfig
 	readers  Readers
 	limiter  *Limiter
 	failures *failures
-	// doubted bounds how many tickets are looked up at a time that are shown from addresses
-	// which showed too much that is nobody's: a lookup asks NATS.
+	// doubted bounds how many tickets are looked up at a time for addresses that showed too many
+	// invalid credentials: a lookup asks NATS.
 	doubted  *semaphore.Weighted
 	edge     *edge
 	requests *Places
 	// Precedence says who gives way to whom.
 	Precedence *Precedence
-	// Sockets are the server's; Connections are the places of answers that go on.
+	// Sockets are the server's; Connections are the places of live answers.
 	Sockets     *Sockets
 	Connections *Places
 	// Traffic is what the archive's answers amount to.
 	Traffic Traffic
 }
 
-// NewAdmission lets nobody in yet.
+// NewAdmission admits no client yet.
 func NewAdmission(cfg AdmissionConfig) *Admission {
 	limits := cfg.Limits.withDefaults()
 	return &Admission{

@@ -124,9 +124,9 @@ func TestFailedAuthentication(t *testing.T) {
 	}
 }
 
-// An answer to an address that failed too often is held back, and of those a number: the
-// connection of another is closed. Nothing that is valid is held back, and of tickets a
-// few are looked up at a time, as each asks NATS.
+// An answer to an address that failed too often is held back, up to a number of answers: beyond it
+// the client's connection is closed. Valid credentials are not held back, and few tickets are
+// looked up at a time, as each lookup asks NATS.
 func TestFailuresAreHeldBack(t *testing.T) {
 	t.Parallel()
 	s, quiet := guarded(), slog.New(slog.DiscardHandler)
@@ -185,7 +185,7 @@ func TestFailuresAreHeldBack(t *testing.T) {
 	}
 }
 
-// A proxy that nobody named is told of once, and not one that is believed.
+// A proxy that is not configured is logged once, and a trusted one is not.
 func TestProxyThatIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -209,8 +209,7 @@ func TestProxyThatIsNotBelieved(t *testing.T) {
 	}
 }
 
-// The access log has each answer about what is not for everybody, whoever asked, and no
-// token.
+// The access log has each answer about data that is not public, for every reader, and no token.
 func TestAccessLog(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -294,8 +293,8 @@ func TestAccessLog(t *testing.T) {
 	}
 }
 
-// A log that cannot be written keeps nobody waiting: lines are dropped, and counted;
-// refusals, which anybody can make, have so many lines and no more.
+// A log that cannot be written delays no request: lines are dropped, and counted; lines about
+// refusals, which any client can cause, are limited.
 func TestAccessLogIsBounded(t *testing.T) {
 	t.Parallel()
 	log := NewAccessLog(&bytes.Buffer{}, prometheus.NewRegistry())

@@ -65,10 +65,10 @@ func ParseProxies(all []string) (Proxies, error) {
 	return p, nil
 }
 
-// AddressOf returns a client's address: that of the connection or, where a proxy that is
-// trusted made it, the last one in X-Forwarded-For that no such proxy has. For an IPv6 address
-// it returns the network of 64 bits, for a client has all of it. The zero Addr stands for an
-// address that cannot be told.
+// AddressOf returns a client's address: the address of the connection or, if a trusted proxy made
+// the connection, the last one in X-Forwarded-For that no such proxy has. For an IPv6 address it
+// returns the network of 64 bits, because a client has all of it. The zero Addr stands for an
+// unknown address.
 func (p Proxies) AddressOf(r *http.Request) netip.Addr {
 	address := remoteOf(r.RemoteAddr)
 	if p.trust(address) {
@@ -77,7 +77,7 @@ func (p Proxies) AddressOf(r *http.Request) netip.Addr {
 	return network64(address)
 }
 
-// remoteOf is the address of address:port; the zero Addr where there is none.
+// remoteOf is the address of address:port; the zero Addr if it cannot be parsed.
 func remoteOf(text string) netip.Addr {
 	remote, err := netip.ParseAddrPort(text)
 	if err != nil {

@@ -75,9 +75,9 @@ func ConnectionOf(r *http.Request) net.Conn {
 	return c
 }
 
-// Narrow gives the connection of a request a send buffer of SendBuffer for good: for answers
-// that go on as long as the client likes, of which there are thousands, none in a hurry. With
-// HTTP/2, that applies to everything that the client asks for on the connection.
+// Narrow gives the connection of a request a send buffer of SendBuffer for good. It is for live
+// answers, which last as long as the client likes: there are thousands of them, and none is in a
+// hurry. With HTTP/2, that applies to everything that the client asks for on the connection.
 func Narrow(r *http.Request) {
 	c := ConnectionOf(r)
 	if secure, is := c.(interface{ NetConn() net.Conn }); is {

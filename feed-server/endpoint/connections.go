@@ -18,8 +18,8 @@ func RequestOfConnection(ctx context.Context, c net.Conn) *http.Request {
 	return r.WithContext(WithConnection(ctx, c))
 }
 
-// NewOpenTurns returns so many turns, at least one, of which none is kept for readers: for
-// a protocol in which clients cannot show who they are. A client waits for its turn for patience.
+// NewOpenTurns returns n turns, at least one, and keeps none for readers: for a protocol in which
+// clients cannot authenticate. A client waits for its turn for patience.
 func NewOpenTurns(n int, patience time.Duration) *Turns {
 	t := NewTurns(n)
 	t.kept, t.patience = 0, patience

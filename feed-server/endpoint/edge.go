@@ -13,8 +13,8 @@ import (
 	"github.com/substorm/substorm/internal/metric"
 )
 
-// edge notices proxies that nobody said are to be believed: all their clients look like
-// one, and share what one address may have.
+// edge detects proxies that are not configured as trusted: all their clients look like one, and
+// share the limits of one address.
 type edge struct {
 	proxies Proxies
 	log     *slog.Logger

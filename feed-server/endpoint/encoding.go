@@ -21,8 +21,8 @@ func NewCompressor(out io.Writer) *zstd.Encoder {
 	return z
 }
 
-// AcceptsGzip says whether a client takes the content coding gzip (RFC 9110,
-// section 12.5.3). One that says nothing takes what is plain.
+// AcceptsGzip says whether a client takes the content coding gzip (RFC 9110, section 12.5.3). A
+// client without Accept-Encoding gets the plain content.
 func AcceptsGzip(r *http.Request) bool {
 	return quality(lines(r, "Accept-Encoding"), "gzip") > 0
 }
@@ -44,8 +44,8 @@ func quality(list, value string) float64 {
 	return q
 }
 
-// weight is that of a value in a list (RFC 9110, section 12.4.2), and whether the list
-// names it.
+// weight returns the weight of a value in a list (RFC 9110, section 12.4.2), and whether the list
+// has it.
 func weight(list, value string) (float64, bool) {
 	for part := range strings.SplitSeq(list, ",") {
 		name, parameters, _ := strings.Cut(part, ";")
@@ -66,9 +66,9 @@ func weight(list, value string) (float64, bool) {
 	return 0, false
 }
 
-// Accepted is the weight that the lines of an Accept header give a media type: that of
-// the most exact of its ranges that holds it (RFC 9110, section 12.5.1). Without any
-// line all are accepted.
+// Accepted is the weight that the lines of an Accept header give a media type: the weight of the
+// most specific range that matches it (RFC 9110, section 12.5.1). Without any line all are
+// accepted.
 func Accepted(lines []string, mediaType string) float64 {
 	if len(lines) == 0 {
 		return 1

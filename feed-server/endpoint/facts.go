@@ -23,7 +23,7 @@ type Facts struct {
 	Completeness wire.Completeness `json:"completeness,omitempty"`
 }
 
-// FactsOf returns what is told of a record.
+// FactsOf returns the facts that are published about a record.
 func FactsOf(r *wire.Record) Facts {
 	from, to, doubted := r.Told()
 	return Facts{

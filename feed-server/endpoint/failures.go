@@ -20,8 +20,8 @@ import (
 // guessLines is how many lines of the log tell of failures: the rest is counted.
 var guessLines = Rate{PerSecond: 1, Burst: 20}
 
-// failures slow down who fails to show who they are: an address that failed too often is
-// told so late. The next try of a client that waits for its answer comes that much later.
+// failures slow down clients that fail to authenticate: an address that failed too often gets its
+// answer late. The next try of a client that waits for its answer comes that much later.
 type failures struct {
 	allowed Rate
 	// hold is how long an answer is held back at most, and held are those that are.
@@ -63,9 +63,9 @@ func (f *failures) limits(address netip.Addr) []*rate.Limiter {
 	return all
 }
 
-// failed counts that an address showed what is nobody's, and logs it: never what it was.
-// It returns the answer: the problem or, where the address failed too often, after a
-// while, that it has to wait.
+// failed counts that an address showed invalid credentials, and logs it without them. It returns
+// the answer: the problem or, if the address failed too often, after a delay, that the client has
+// to wait.
 func (f *failures) failed(address netip.Addr, r *http.Request, p *problem.Problem) *problem.Problem {
 	f.tell(address, r, p)
 	var wait time.Duration

@@ -32,13 +32,13 @@ type Limits struct {
 	// a person's has some dozens of images; a mirror asks for one thing after the
 	// other, as fast as it is answered.
 	Person, Robot Rate
-	// Failures is how often one address may show what is nobody's: a token, a ticket, a
-	// certificate. An address that did so more often is answered late, but for what is
-	// valid.
+	// Failures is how often one address may show invalid credentials: a token, a ticket, a
+	// certificate. An address that did so more often gets late answers, except to valid
+	// credentials.
 	Failures Rate
-	// Patience is how long a request that comes too early waits for its turn: a client
-	// that makes one at a time is slowed down, and never refused. So long at most an answer
-	// to what is nobody's is held back, too.
+	// Patience is how long a request that comes too early waits for its turn: a client that makes
+	// one at a time is slowed down, and never refused. It is also the longest time that an answer
+	// to invalid credentials is held back.
 	Patience time.Duration
 	// Waiting is how many may wait at a time, of all clients together, and how many answers
 	// are held back.

@@ -14,7 +14,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// TestMeter: what is refused for want of a place is told apart from what one client asks for too often.
+// TestMeter: requests refused for want of a place are counted apart from requests that one client makes
+// too often.
 func TestMeter(t *testing.T) {
 	t.Parallel()
 	metrics := prometheus.NewPedanticRegistry()
@@ -40,7 +41,8 @@ func TestMeter(t *testing.T) {
 	if load.Fill[wire.BudgetBacklog] != 1 || load.Fill[wire.BudgetEventStreams] != 0.25 || load.Fill[wire.BudgetConnections] != 0 {
 		t.Errorf("%+v", load.Fill)
 	}
-	// One address has all of what is for those who show nothing: it may have no more, and nobody lacked a place.
+	// One address has all places that anonymous clients may have: it may have no more, and no client lacked a
+	// place.
 	if load.Refused != 0 {
 		t.Errorf("%d were refused for want of a place", load.Refused)
 	}

@@ -21,14 +21,15 @@ const (
 	leastPerAddress = 16
 )
 
-// Places bound how many of something are held at a time. A part is kept for readers who
-// have shown who they are, and of the rest each address has a part, and each network of 48 bits half: many who show nothing
-// keep no reader out, and one address keeps nobody out.
+// Places bound how many of something are held at a time. A part is kept for authenticated readers. Of the rest each address
+// has a part, and each network of 48 bits half: anonymous clients, however many, keep no reader out, and one address keeps
+// no other client out.
 type Places struct {
 	full func(held int) *problem.Problem
 
 	mu sync.Mutex
-	// most of all, of those who show nothing together, of each of their addresses, and of each of their networks of 48 bits.
+	// most of all places, of the places of anonymous clients together, of each of their addresses, and of each of their
+	// networks of 48 bits.
 	most, anonymous, address, network int
 
 	held        int
@@ -79,7 +80,8 @@ func reserved(most int) int {
 	return max(1, most/readersShare)
 }
 
-// Fill is which part of the places is taken that whoever shows nothing may have, or of all, whichever is more; 0 where any number may be.
+// Fill is the part that is taken of the places for anonymous clients, or of all places, whichever is more; 0 if the number is not
+// bounded.
 func (p *Places) Fill() float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,7 +91,8 @@ func (p *Places) Fill() float64 {
 	return p.fill(true)
 }
 
-// fill is which part is taken of the places that somebody may have; the lock is held, and there is a bound.
+// fill is the part that is taken of the places that a client may have; the lock is held, and there is a
+// bound.
 func (p *Places) fill(anonymous bool) float64 {
 	taken := float64(p.held) / float64(p.most)
 	if !anonymous {

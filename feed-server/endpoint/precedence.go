@@ -13,7 +13,7 @@ import (
 	"github.com/substorm/substorm/internal/problem"
 )
 
-// Rank says who gives way to whom while a server has too little for all: those of a lower rank do, to those of a higher one.
+// Rank orders clients while a server has too little for all: clients of a lower rank give way to clients of a higher one.
 type Rank int
 
 // The ranks, in the order in which they give way. Connections of FeedConsumers have none, and what instruments send does not come
@@ -42,8 +42,8 @@ const (
 const all = 100
 
 const (
-	// fullAt is how much of the CPU limit is used when some give way, and calmAt how much when they are let in again. In between all stays as
-	// it is. The operator's loop adds pods from 0.7 on, so in a pool that may grow nobody gives way for long.
+	// fullAt is how much of the CPU limit is used when some give way, and calmAt how much when they are let in again. In between nothing
+	// changes. The operator's loop adds pods from 0.7 on, so in a pool that may grow no client gives way for long.
 	fullAt, calmAt = 0.95, 0.8
 	// stepDown and stepUp are by how many percent of a rank is let in less or more, each second: a rank that is let in again uses the
 	// CPU again, so it comes back more slowly than it gave way.
@@ -61,7 +61,7 @@ const (
 
 // Precedence has some clients give way to others while a budget of the server is full: first robots, then bulk readers.
 type Precedence struct {
-	// on: somebody gives way at all.
+	// on: clients give way at all.
 	on      bool
 	refused *prometheus.CounterVec
 
@@ -81,14 +81,15 @@ type found struct {
 	part, calm int
 }
 
-// NewPrecedence lets all in, and counts in metrics who is not. Nobody gives way unless it is on.
+// NewPrecedence admits all clients, and counts in metrics the requests that are not admitted. No
+// client gives way unless it is on.
 func NewPrecedence(on bool, metrics prometheus.Registerer) *Precedence {
 	return &Precedence{on: on, parts: [People]int{all, all}, places: [People]found{{part: all}, {part: all}},
 		refused: metric.Counters(metrics, "substorm_archive_gave_way_total",
 			"Requests that were answered 503 because a budget of the pod is full and others go first, by rank (Robots, Bulk) and by the budget (CPU, Requests).", "rank", "cause")}
 }
 
-// Look is told each second which part of the CPU limit is used.
+// Look is called each second with the used part of the CPU limit.
 func (p *Precedence) Look(cpu float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -66,8 +66,8 @@ func TestPart(t *testing.T) {
 	}
 }
 
-// TestPlacesOfRanks: robots leave places to bulk readers, and these to people, however many ask at once; whoever shows a token is measured
-// by the places that are kept for such, too. It is told until all have found a place for a while.
+// TestPlacesOfRanks: robots leave places to bulk readers, and these to people, however many ask at once; a client with a token is also
+// measured by the places that are kept for readers. Giving way is reported until all have found a place for a while.
 func TestPlacesOfRanks(t *testing.T) {
 	a := NewAdmission(AdmissionConfig{MaxSockets: 200, GiveWay: true, Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()})
 	var leaving []func()
@@ -189,8 +189,8 @@ func TestGivingWay(t *testing.T) {
 	}
 }
 
-// TestGivingWayIsLimited: one client cannot make as many refusals as it likes, of which the operator would make pods. Beyond what one client may ask it is
-// answered 429, which is no load.
+// TestGivingWayIsLimited: one client cannot make as many refusals as it likes, from which the operator would scale up. Beyond one client's
+// limit it gets 429, which does not count as load.
 func TestGivingWayIsLimited(t *testing.T) {
 	limits := Limits{Robot: Rate{PerSecond: 0.001, Burst: 5}}
 	g := NewAccessCheck(AccessCheckConfig{Registry: func() *registry.Snapshot { return &registry.Snapshot{Revision: 1} }, Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(),

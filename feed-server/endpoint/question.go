@@ -29,8 +29,8 @@ func Questions[Q any](v *Request) ([]Q, *problem.Problem) {
 	}
 }
 
-// Distinct refuses questions of which two are about the same, as of says: a short body would have the server do the same work hundreds of
-// times.
+// Distinct refuses two questions about the same subject, as of returns it: a short body would have the server do the same work hundreds
+// of times.
 func Distinct[Q any](questions []Q, of func(Q) string) *problem.Problem {
 	asked := make(map[string]bool, len(questions))
 	for i, q := range questions {

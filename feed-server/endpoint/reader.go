@@ -67,10 +67,10 @@ type knownToken struct {
 	snapshot *registry.Snapshot
 }
 
-// Identify says who asks: a named reader of the Site, a FeedConsumer, or a
-// anonymous reader, who shows nothing. A token that is nobody's is refused, also where
-// none is needed: who shows one believes in it. A token goes before a certificate:
-// clients show that at each server that asks.
+// Identify returns who asks: a named reader of the Site, a FeedConsumer, or an anonymous reader,
+// who shows no credentials. An invalid token is refused even if none is needed: a client that shows
+// one expects it to work. A token takes precedence over a certificate: clients show a certificate
+// at each server that asks for one.
 func (r *Readers) Identify(s *registry.Snapshot, request *http.Request) (Identity, *problem.Problem) {
 	if request.Header.Get("Authorization") == "" {
 		name, cert, refused := CertificateReader(r.Certificates, s, request)

@@ -25,7 +25,7 @@ const (
 	// renewal is how long Still takes a client for who it was: a certificate ends without
 	// a change of the registry.
 	renewal = 5 * time.Second
-	// statusClientGone is written to nobody, and counted.
+	// statusClientGone is sent to no client; it is counted.
 	statusClientGone = 499
 )
 
@@ -190,7 +190,7 @@ func (v *Request) ArchiveTag(in wire.InstrumentEntry, tag string) string {
 	return tag
 }
 
-// NotFound is the same for what there is not and for what is not told.
+// NotFound is the same answer for a missing and for a hidden object.
 func NotFound(what string) *problem.Problem {
 	return problem.New(http.StatusNotFound, "nothing is published as %s: /archive/ lists what is", what)
 }
@@ -228,8 +228,8 @@ func (v *Request) Unreadable(what string, err error) *problem.Problem {
 	}
 }
 
-// Policy is how long answers about an instrument may be kept: no longer than new data
-// is due in, and as long again while a cache asks anew (RFC 5861).
+// Policy is how long answers about an instrument may be kept: no longer than new data is due in,
+// and as long again while a cache revalidates (RFC 5861).
 func Policy(in wire.InstrumentEntry, most time.Duration) string {
 	const least = time.Second
 	age := time.Duration(in.CadenceMillis) * time.Millisecond

@@ -14,7 +14,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// An answer that goes on is for who may have it now.
+// A live answer continues only while the reader may have it.
 func TestStill(t *testing.T) {
 	t.Parallel()
 	hash := func(token string) map[string]wire.ReaderEntry {

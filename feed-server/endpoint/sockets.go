@@ -16,12 +16,12 @@ import (
 	"github.com/substorm/substorm/internal/metric"
 )
 
-// Sockets bound the connections of TCP that a server has, also of those clients that ask for
-// nothing. If there are as many as there may be, a new one is let in all the same, since who it
-// is shows only later: one that has shown nothing is closed, of the address that has the most
-// of these, idle ones first and then the oldest. One that has shown a valid token or
-// certificate is never closed for another, nor is a believed proxy's, which is one connection
-// of many clients.
+// Sockets bound the TCP connections of a server, including those of clients that send no request.
+// If the bound is reached, a new connection is accepted all the same, since its client
+// authenticates only later: a connection without credentials is closed, of the address that has the
+// most of these, idle ones first and then the oldest. A connection that has shown a valid token or
+// certificate is never closed for another, nor is the connection of a trusted proxy, which serves
+// many clients.
 type Sockets struct {
 	most    int
 	proxies Proxies
@@ -30,7 +30,8 @@ type Sockets struct {
 	mu   sync.Mutex
 	last uint64 // number of the newest
 	all  map[net.Conn]*socket
-	// of those that have shown nothing, by address, the oldest in front, and how many they are by network of 48 bits.
+	// of are the connections without credentials by address, the oldest in front, and ofNetwork their number by
+	// network of 48 bits.
 	of        map[netip.Addr]*list.List
 	ofNetwork map[netip.Addr]int
 }

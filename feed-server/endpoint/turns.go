@@ -13,8 +13,8 @@ import (
 const (
 	// TurnPatience is how long a request of HTTP waits for its turn.
 	TurnPatience = 10 * time.Second
-	// waitingTurns is how many requests of those who show nothing wait at a time, and
-	// waitingEach how many of one client.
+	// waitingTurns is how many requests of anonymous clients wait at a time, and waitingEach how
+	// many of one client.
 	waitingTurns, waitingEach = 256, 8
 	// networkShare is how much more than one address all of a network of 48 bits may have, of what an address may have several.
 	networkShare = 4
@@ -22,12 +22,12 @@ const (
 	servedClients = 4096
 )
 
-// Turns bound how many long answers are sent at a time. A part is kept for readers, see Places.
-// While a client has any turn it gets another only where more are free than it has: of all it
-// has half at most, rounded up, a second one half of the rest. All of a network of 48 bits of
-// IPv6 have no more than one client. Among those that wait, the one that had a turn longest ago
-// is first. So slow ones keep nobody out, as long as they are few; and many who show nothing
-// keep no reader out.
+// Turns bound how many long answers are sent at a time. A part is kept for readers, see Places. A
+// client that has turns gets another only if more are free than it has: it has at most half of all,
+// rounded up, and a second client half of the rest. All clients of an IPv6 network of 48 bits have
+// no more than one client. Of the waiting clients, the one whose last turn is longest ago is first.
+// So slow clients keep no other client out, as long as they are few, and anonymous clients, however
+// many, keep no reader out.
 type Turns struct {
 	all      int
 	patience time.Duration
@@ -74,9 +74,9 @@ func (t *Turns) MaxOf(v *Request) (has int) {
 	return has
 }
 
-// Take waits for a turn; whoever gets one calls done behind the answer. It is false where
-// the patience, or ctx, was over before, or too many wait. Requests of one address and
-// reader are one client's; nil is one too.
+// Take waits for a turn. A caller that gets one calls done after the answer. It returns false if
+// the patience, or ctx, ends before, or too many requests wait. Requests of one address and reader
+// belong to one client; requests with v == nil belong to one client too.
 func (t *Turns) Take(ctx context.Context, v *Request) (done func(), ok bool) {
 	if v == nil {
 		return t.take(ctx, client{})
@@ -130,8 +130,8 @@ func (t *Turns) enqueue(w *waiter) (place *list.Element, ok bool) {
 	return place, true
 }
 
-// displace has a request leave for one that shows nothing either: the last of the network of which most wait, if these are more
-// than of the network of the other. It says whether one left.
+// displace has a waiting anonymous request leave for another one: the last request of the network with the most waiting
+// requests, if these are more than those of the other's network. It reports whether one left.
 func (t *Turns) displace(other *waiter) bool {
 	var last *list.Element
 	most := t.waitsOf[other.network()] + 1
@@ -166,7 +166,7 @@ func takeOne(counts map[client]int, c client) {
 	}
 }
 
-// Wanted says whether somebody waits for a turn.
+// Wanted reports whether a request waits for a turn.
 func (t *Turns) Wanted() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -197,7 +197,7 @@ func (t *Turns) share() {
 	}
 }
 
-// next is who gets a turn now; nil: none of those who wait may have another.
+// next is the request that gets a turn now; nil: no waiting request may have another.
 func (t *Turns) next() (next *list.Element) {
 	last := uint64(0)
 	for e := t.waiting.Front(); e != nil; e = e.Next() {

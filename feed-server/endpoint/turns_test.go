@@ -122,7 +122,8 @@ func TestTurnsOfANetwork(t *testing.T) {
 	}
 }
 
-// As many wait as may. Whoever comes from an address of which fewer wait takes the place of the last one of the network of which most do.
+// Waiting requests are bounded. A request from an address with fewer waiting requests displaces the last one of the network with the
+// most.
 func TestWaitingIsShared(t *testing.T) {
 	t.Parallel()
 	turns := NewOpenTurns(1, TurnPatience)

@@ -47,7 +47,7 @@ type fetch struct {
 	size int64
 	body *bytes.Buffer
 	data []byte
-	// err is that of opening it, or the one behind data.
+	// err is the error of opening the object, or the one behind data.
 	err error
 }
 
@@ -55,7 +55,7 @@ func newAhead(archive Archive, known func(*wire.Record) bool, memory int) *ahead
 	return &ahead{archive: archive, known: known, records: 2, free: int64(memory), fetches: map[string]*fetch{}}
 }
 
-// begin reads the first of those that come next, as far as there is space.
+// begin starts to read the next candidates, as far as there is space.
 func (a *ahead) begin(ctx context.Context, next []candidate) {
 	if a.ctx == nil {
 		a.ctx, a.cancel = context.WithCancel(ctx)
@@ -130,7 +130,7 @@ func (a *ahead) close() {
 		a.cancel()
 	}
 	a.running.Wait()
-	for id := range a.fetches { // nobody wanted them any more
+	for id := range a.fetches { // no caller wanted them any more
 		a.give(id)
 	}
 }

@@ -61,8 +61,8 @@ func (h *Handler) data(w http.ResponseWriter, r *http.Request, c *caller) *probl
 	return h.stream(w, r, d, q, of, chosen)
 }
 
-// tag is that of an answer: of what is asked, of the declaration, and of the records
-// that it is made from. It is a weak one: the answer may be compressed.
+// tag is the tag of an answer, made from the question, the declaration, and the records that the
+// answer is made from. It is a weak one: the answer may be compressed.
 func (h *Handler) tag(r *http.Request, d *dataset, q question, of info, chosen []int) (string, error) {
 	delay := d.delay() + 2*cutTo
 	records, err := h.cfg.Archive.Tag(r.Context(), d.instrument.Instrument, time.Unix(0, q.from).Add(-delay), time.Unix(0, q.to).Add(delay))

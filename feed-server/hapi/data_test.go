@@ -134,7 +134,7 @@ func TestNoData(t *testing.T) {
 	}
 }
 
-// TestObjects: files of a day, of which one came late, and one completes another.
+// TestObjects: files of a day; one came late, and one completes another.
 func TestObjects(t *testing.T) {
 	e := wire.InstrumentEntry{Instrument: "boulder", Access: public, Channels: []wire.ChannelEntry{{Name: "minutes", Suffix: ".min",
 		Payload: wire.PayloadEntry{Type: wire.PayloadIAGA2002},
@@ -185,8 +185,8 @@ func TestTimesOutOfRange(t *testing.T) {
 	}
 }
 
-// TestReplayed: data from months ago, which was decoded as it was archived. A time from years ago is that of a wrong clock: its
-// samples are counted, and not served at any time.
+// TestReplayed: data from months ago, which was decoded as it was archived. A time from years ago comes from a wrong clock: its
+// samples are counted, and never served.
 func TestReplayed(t *testing.T) {
 	l := newLab(t, magnetometer())
 	old := start.Truncate(24*time.Hour).AddDate(0, 0, -300)
@@ -249,7 +249,7 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// TestConditional: who has an answer is told so, without an object being opened.
+// TestConditional: a client that has an answer gets 304, and no object is opened.
 func TestConditional(t *testing.T) {
 	l := newMagnetometer(t)
 	query := between("mag/field", start, start.Add(time.Minute))

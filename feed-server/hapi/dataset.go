@@ -41,8 +41,8 @@ type dataset struct {
 	decoder    *decode.Decoder
 	// generations are what the Instrument said of its data, the oldest first.
 	generations []wire.Description
-	// open is false where an embargo keeps the newest data from the caller: then nothing is
-	// told that was observed at horizon or later.
+	// open is false if an embargo keeps the newest data from the caller: data observed at horizon
+	// or later is then not revealed.
 	open    bool
 	horizon time.Time
 }

@@ -112,8 +112,8 @@ func (l *lab) broken(t testing.TB, first uint64, at time.Time) *wire.Record {
 	return l.putSegment(t, "mag", "raw", first, 3, data, from, to)
 }
 
-// TestTold: the access check counts whose data was asked for, and is told of what is damaged or
-// gone.
+// TestTold: the access check counts requests by instrument, and gets reports of damaged and missing
+// objects.
 func TestTold(t *testing.T) {
 	l := newMagnetometer(t)
 	damaged := l.segment(t, "mag", "raw", 100, sample(second(3600*3), "1,2,3,4,x"))
@@ -165,8 +165,8 @@ func TestTold(t *testing.T) {
 	}
 }
 
-// TestReady: while nobody knows which instruments there are, nobody is told that there
-// are none.
+// TestReady: while the instruments are not known yet, no client gets the answer that there are
+// none.
 func TestReady(t *testing.T) {
 	l := newLab(t, magnetometer())
 	l.serve(t, func(w *ways) { w.check.Registry = func() *registry.Snapshot { return &registry.Snapshot{} } })

@@ -15,7 +15,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// told is what is said of a dataset as a whole, see section 3.6.2 of the specification.
+// told is what is published about a dataset as a whole, see section 3.6.2 of the specification.
 type told struct {
 	Description string        `json:"description,omitempty"`
 	UnitsSchema string        `json:"unitsSchema,omitempty"`
@@ -30,13 +30,13 @@ type told struct {
 	License string `json:"x_license,omitempty"`
 }
 
-// generation is what was said of a dataset for a while, where it is not what is told
-// beside it: members that differ, which are null where nothing was said.
+// generation is how a dataset was described for a while, as far as that differs from the
+// description beside it: a differing member is null if it was not stated.
 type generation struct {
 	// Generation of the Instrument, from From up to To; the last has none.
 	Generation int64
 	From, To   time.Time
-	// Differs are members of told, and parameters: those that differ.
+	// Differs are the members of told, and parameters, that differ.
 	Differs map[string]any
 }
 
@@ -75,7 +75,7 @@ func (d *dataset) of(g *wire.Description) said {
 	return is
 }
 
-// told writes what is said of the dataset as a whole.
+// told returns what is published about the dataset as a whole.
 func (s said) told() told {
 	t := told{Description: s.channel.Description, UnitsSchema: s.channel.UnitsSchema, ResourceID: s.rights.CiteURL(), LicenseURL: s.rights.LicenseURL()}
 	if s.rights != nil {
@@ -167,7 +167,7 @@ func (d *dataset) differ(is said, chosen []int, generations []wire.Description) 
 	return all
 }
 
-// members are those of told that are not empty.
+// members are the members of told that are not empty.
 func members(t told) map[string]json.RawMessage {
 	all := map[string]json.RawMessage{}
 	if data, err := json.Marshal(t); err == nil {

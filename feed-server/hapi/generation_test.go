@@ -81,7 +81,7 @@ func TestGenerations(t *testing.T) {
 		t.Errorf("what was not asked for differs: %v", one)
 	}
 
-	// The header is that of the request's start, and values are those of today's declaration.
+	// The header has the declaration at the request's start, and values follow today's declaration.
 	header := func(from, to time.Duration) (map[string]any, []byte) {
 		t.Helper()
 		answer, body := l.get(t, "/data", between("mag/field", start.Add(from), start.Add(to), "include", "header"))

@@ -36,9 +36,9 @@ const Path = "/hapi"
 // Archive finds and opens what an instrument's data lies in. A record's time is that
 // of observation, otherwise of receipt. Errors of all methods are those of the store.
 type Archive interface {
-	// Span returns the least and greatest time of all that is kept of an instrument, or
-	// times beyond these; ok is false where nothing is. Told: only what tells its time of
-	// observation is asked for, as all segments do.
+	// Span returns the least and greatest time of all objects of an instrument, or times beyond
+	// these; ok is false if there are none. Told: only objects with a time of observation count, as
+	// all segments have.
 	Span(ctx context.Context, instrument string, told bool) (from, to time.Time, ok bool, err error)
 	// Observed yields the records whose time overlaps that from from to to, which is not
 	// included: each once, in any order, whatever their state. It ends after an error.
@@ -50,7 +50,7 @@ type Archive interface {
 	Open(ctx context.Context, r wire.Record) (io.ReadCloser, error)
 }
 
-// Config says what is served, and to whom.
+// Config says what is served, and to which clients.
 type Config struct {
 	Site string
 	// Contact is whom to ask about the server.

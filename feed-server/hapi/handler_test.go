@@ -209,7 +209,8 @@ func TestAccess(t *testing.T) {
 	if answer, _ := l.get(t, "/catalog", "", basic("nobody")...); answer.StatusCode != http.StatusUnauthorized {
 		t.Errorf("a token of nobody: %s", answer.Status)
 	}
-	// Data under embargo is not told to others, and info says until when there is data.
+	// Data under embargo is hidden from other readers, and info says up to which time there is
+	// data.
 	all := "dataset=later/field&start=2026-11-20T22:00Z&stop=2026-11-21"
 	if answer, body := l.get(t, "/data", all); answer.StatusCode != http.StatusBadRequest || !strings.Contains(string(body), "1405") {
 		t.Errorf("an anonymous reader asks beyond the embargo: %s %s", answer.Status, body)

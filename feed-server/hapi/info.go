@@ -50,8 +50,8 @@ const timeName = "Time"
 // types are those of parameters as HAPI calls them.
 var types = map[string]string{wire.ParameterDouble: "double", wire.ParameterInteger: "integer", wire.ParameterString: "string"}
 
-// describe says what a dataset holds, of the chosen parameters; nil chooses all. It is
-// told as is says, beside what others of the generations said.
+// describe says what a dataset holds, of the chosen parameters; nil chooses all. It follows the
+// description is, and adds what the other generations said.
 func (d *dataset) describe(s span, chosen []int, is said, others []wire.Description) info {
 	utc := "UTC"
 	of := info{

@@ -45,8 +45,7 @@ func (m Manifests) Span(ctx context.Context, instrument string, told bool) (from
 }
 
 // bounds returns a time before which nothing of a day was observed, and one after which nothing
-// was. If everything that is asked for tells its time, which told says, only the times that are
-// told count.
+// was. With told, only objects with a time of observation count.
 func bounds(d wire.RootDay, told bool) (from, to time.Time, err error) {
 	from, to, err = d.Observed()
 	if err != nil || !told {

@@ -109,7 +109,7 @@ func (m *merger) hold(row []byte) []byte {
 	return m.row
 }
 
-// pass goes on behind the sample that comes first.
+// pass advances past the first sample.
 func (m *merger) pass() error {
 	ok, err := m.open[0].advance()
 	if err != nil {

@@ -229,7 +229,7 @@ func TestMemory(t *testing.T) {
 			}
 			opened, pending, held = max(opened, len(m.open)), max(pending, len(m.pending)), max(held, samplesMemory-m.memory.free)
 		}
-		want := int(end.Sub(begin) / max(c.every, time.Millisecond)) // pairs are told to milliseconds
+		want := int(end.Sub(begin) / max(c.every, time.Millisecond)) // pairs have a resolution of milliseconds
 		if rows != want || opened > c.open || pending > 2*manyRecords || held > 4*sourceMemory {
 			t.Errorf("%s: %d rows, %d wanted; %d open, %d pending, %d bytes held", c.name, rows, want, opened, pending, held)
 		}

@@ -14,7 +14,7 @@ import (
 // older are the names of HAPI 2, which are still answered.
 var older = map[string]string{"id": "dataset", "time.min": "start", "time.max": "stop"}
 
-// fields reads what a request asks, of which only known names are taken, each once.
+// fields reads the parameters of a request: only known names, each once.
 func fields(u *url.URL, known ...string) (map[string]string, *problem) {
 	values, err := url.ParseQuery(u.RawQuery)
 	if err != nil {

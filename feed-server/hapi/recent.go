@@ -40,7 +40,7 @@ func (c *recent) get(key seriesKey) *series {
 	return e.Value.(*series)
 }
 
-// put holds a series instead of those that were asked for longest ago.
+// put holds a series, in place of the series that were requested longest ago.
 func (c *recent) put(s *series) {
 	if s.cost() > c.most {
 		return

@@ -14,9 +14,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// TestRecent: who asks for a day again has it without an object being opened, also of
-// other times; one whose declaration is another reads anew, and a part of a segment's
-// samples counts as far as it is the other's.
+// TestRecent: a second request for a day opens no object, also if it asks for other times. A
+// changed declaration has the objects read again, and a part of a segment's samples counts as far
+// as it belongs to the other request.
 func TestRecent(t *testing.T) {
 	d := newPairs(t, time.Hour).inSegments()
 	origin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -108,7 +108,7 @@ func (m *merger) samples(ctx context.Context, s *source) iter.Seq2[int, error] {
 	}
 }
 
-// errStopped: nobody wants more.
+// errStopped: the caller wants no more rows.
 var errStopped = errors.New("stopped")
 
 // fill reads the object. If its rows take more than sourceMemory, it puts them in order and yields them by halves.

@@ -84,7 +84,8 @@ func (c *Cursor) catchUp() (Batch, Wait, bool, error) {
 	if missing == nil {
 		return c.give(b.batch), Wait{}, true, nil
 	}
-	// Told before what lies behind it is given: who is cut off between is told again.
+	// The loss is reported before the messages behind it are given: a consumer that is cut off in
+	// between gets the report again.
 	c.rest = &b.batch
 	return Batch{Epoch: b.batch.Epoch, Missing: missing}, Wait{}, true, nil
 }

@@ -16,8 +16,8 @@ import (
 
 // Missing is a run of messages that a consumer can never be given.
 type Missing struct {
-	// From and To are the first and the last sequence, in the stream of Epoch. If the stream
-	// was recreated, nobody knows the last: To is From.
+	// From and To are the first and the last sequence, in the stream of Epoch. If the stream was
+	// recreated, the last is unknown: To is From.
 	Epoch    string
 	From, To uint64
 	// Count of them: others between From and To may be there, and are given.
@@ -53,7 +53,7 @@ type Cursor struct {
 	begun *Missing
 	// behind is on its way where the ring does not reach back.
 	behind *behind
-	// rest is what was read together with what is missing in it, which is told first.
+	// rest is what was read together with missing messages, which are reported first.
 	rest *Batch
 }
 
@@ -86,8 +86,8 @@ func (h *Hub) Cursor(ctx context.Context, token wire.ResumeToken, slots *semapho
 			c.next, c.within = token.Sequence, int64(token.Index)
 		}
 	default:
-		// The messages that the other stream had behind the token are gone, and nobody knows
-		// how many they were. All that the new one holds is new to the consumer.
+		// The messages that the other stream had behind the token are gone, and their number is
+		// unknown. All messages of the new stream are new to the consumer.
 		c.next = 1
 		c.begun = &Missing{Epoch: token.Epoch, From: token.Sequence + 1, To: token.Sequence + 1, Count: 1, Reason: wire.GapStreamRecreated}
 	}
@@ -107,10 +107,9 @@ func (c *Cursor) Behind() bool { return c.behind != nil }
 // Place returns the epoch of the stream, and the sequence that is next.
 func (c *Cursor) Place() (epoch string, next uint64) { return c.place.Epoch, c.next }
 
-// Poll returns what comes next, without waiting: at most so much, and no messages
-// where all that came was not wanted. Ok is false where nothing came: ask again
-// when Wait's channel is closed. Error: stream's, or that of the hub's end; it can
-// be asked again, and loses nothing.
+// Poll returns what comes next, without waiting: at most so much, and no messages if all new ones
+// are unwanted. Ok is false if nothing came: poll again when Wait's channel is closed. Errors: the
+// stream's, or the reason of the hub's end; the cursor can be polled again, and loses nothing.
 func (c *Cursor) Poll(most Most) (b Batch, wait Wait, ok bool, err error) {
 	if c.begun != nil {
 		b = Batch{Missing: c.begun, Epoch: c.place.Epoch, Next: c.next}
@@ -147,8 +146,7 @@ type Wait struct {
 	Urgent, Normal <-chan struct{}
 }
 
-// give goes on behind a batch, and leaves out what of its first message was given
-// before.
+// give advances past a batch, and omits the part of its first message that was given before.
 func (c *Cursor) give(b Batch) Batch {
 	if c.within >= 0 && len(b.Messages) > 0 && b.Messages[0].Sequence == c.next {
 		if rest := b.Messages[0].After(uint32(c.within)); rest != nil {
@@ -161,8 +159,8 @@ func (c *Cursor) give(b Batch) Batch {
 	return b
 }
 
-// lacks returns what the consumer was not given of what is missing, or nil. A
-// message of which it was given a part is missing: nobody knows how much of it is.
+// lacks returns the part of a loss that the consumer was not given, or nil. A message that was
+// given in part is missing: the number of its remaining datagrams is unknown.
 func (c *Cursor) lacks(m *Missing) *Missing {
 	if m == nil || m.From != c.next || c.within != math.MaxUint32 {
 		return m
@@ -173,7 +171,7 @@ func (c *Cursor) lacks(m *Missing) *Missing {
 	return &Missing{Epoch: m.Epoch, From: m.From + 1, To: m.To, Count: m.Count - 1, Reason: m.Reason}
 }
 
-// recreated goes on with the stream that took the place of the one there was.
+// recreated continues with the stream that replaced the old one.
 func (c *Cursor) recreated() (Batch, Wait, bool, error) {
 	place, changed := c.hub.now()
 	if place.Ring == nil || place.Epoch == c.place.Epoch {

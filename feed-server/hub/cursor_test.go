@@ -176,8 +176,8 @@ func TestOverrun(t *testing.T) {
 	expect(t, got, 150, 200, 1)
 }
 
-// Through a restart of the server everybody goes on; where the stream was made
-// anew they are told, and get all that the new one holds.
+// Every consumer survives a restart of the server. If the stream was recreated, consumers get a
+// notice, and all that the new one holds.
 func TestStreamMadeAnew(t *testing.T) {
 	t.Parallel()
 	nats := testenv.NATS(t, testenv.NATSOptions{})
@@ -211,8 +211,8 @@ func TestStreamMadeAnew(t *testing.T) {
 	expect(t, got, 20, 30, 1)
 }
 
-// A token of a stream that is there no more is recognized: the consumer is told, and
-// gets all that the stream of today holds.
+// A token of a deleted stream is recognized: the consumer gets a notice, and all that the current
+// stream holds.
 func TestTokenOfAnotherStream(t *testing.T) {
 	t.Parallel()
 	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)

@@ -52,8 +52,8 @@ type Place struct {
 // New returns a hub that follows nothing yet.
 func New(cfg Config) *Hub { return &Hub{cfg: cfg, changed: make(chan struct{})} }
 
-// Run follows the stream until ctx ends: through restarts of JetStream, and on
-// into a stream that was made anew.
+// Run follows the stream until ctx ends: through restarts of JetStream, and into a recreated
+// stream.
 func (h *Hub) Run(ctx context.Context) {
 	said := false
 	for pause := firstPause; ctx.Err() == nil; pause = min(2*pause, lastPause) {

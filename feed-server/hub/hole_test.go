@@ -17,8 +17,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// filled is a stream of 100 messages, the first of which is of mag-9, and its hub,
-// whose memory holds none of them.
+// filled is a stream of 100 messages, the first of them from mag-9, and its hub, whose memory holds
+// none of them.
 func filled(t *testing.T) (jetstream.JetStream, jetstream.Stream, *Hub, Place) {
 	t.Helper()
 	js := testenv.NATS(t, testenv.NATSOptions{}).JetStream(t)

@@ -65,8 +65,8 @@ func newMessage(from stream.Message) *Message {
 	return m
 }
 
-// count is how many datagrams a telemetry message says that it holds, or holds
-// where it says nothing.
+// count is the number of datagrams that the header of a telemetry message states, or, without a
+// header, the number that it holds.
 func (m *Message) count() int {
 	if n, err := strconv.Atoi(m.Header.Get(wire.HeaderDatagrams)); err == nil {
 		return n
@@ -141,8 +141,8 @@ func (m *Message) Time() time.Time {
 	return m.At
 }
 
-// When is the time by which a notice is newer than another, see wire.Record; its Time
-// where nobody can read it.
+// When is the time by which a notice is newer than another, see wire.Record; its Time if the notice
+// cannot be parsed.
 func (m *Message) When() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -22,8 +22,8 @@ type Ring struct {
 	// first is the sequence from which on nothing of the stream is missing here, and
 	// next the one behind the newest that was looked at.
 	first, next uint64
-	// changed is closed when something is added, or the ring ends: first of those
-	// who are urgent.
+	// urgent and changed are closed when something is added, or the ring ends; urgent is closed
+	// first.
 	urgent, changed chan struct{}
 	err             error
 }
@@ -107,7 +107,7 @@ func (r *Ring) Skip(to uint64) {
 
 // charge counts what is kept beside a message that the ring holds, until it goes.
 func (r *Ring) charge(m *Message, bytes int) {
-	if r == nil { // a message of no ring: whoever has it counts it
+	if r == nil { // a message of no ring: its holder counts it
 		return
 	}
 	defer r.budget.settle() // without the lock
@@ -202,11 +202,11 @@ type Lag struct {
 	// Messages that the consumer wants, and Bytes of them.
 	Messages uint64
 	Bytes    int64
-	// Unsized: Bytes are those of some alone, since nobody looked at the others. Where
-	// the ring does not reach back so far, all messages of the stream are counted.
+	// Unsized: Bytes count only some messages, since the others were not examined. If the ring does
+	// not reach back so far, all messages of the stream are counted.
 	Unsized bool
-	// Since is when the stream took the oldest of them; zero where nobody knows
-	// without asking the stream.
+	// Since is when the stream took the oldest of them; zero if that is unknown without asking the
+	// stream.
 	Since time.Time
 }
 

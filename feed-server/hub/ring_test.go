@@ -19,8 +19,8 @@ import (
 
 func all(*Message) bool { return true }
 
-// Readers get each message that is held once and in order; who asks for what is
-// gone is told so; memory stays bounded.
+// Readers get each message that is held once and in order; a reader that asks for lost messages
+// gets an error; memory stays bounded.
 func TestRing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 20_000).Draw(t, "limit")
@@ -81,7 +81,7 @@ func TestRing(t *testing.T) {
 	})
 }
 
-// Many read while one adds: nobody waits for another, and all see everything.
+// Many read while one adds: no reader waits for another, and all see everything.
 func TestManyReaders(t *testing.T) {
 	const messages, readers = 5000, 50
 	r := NewBudget(1 << 30).NewRing(1)
@@ -219,7 +219,7 @@ func telemetry(instrument string, datagrams int) []byte {
 	return b
 }
 
-// Lag is of what is wanted; where the ring does not reach back, nobody knows the bytes.
+// Lag counts wanted messages; beyond the reach of the ring, the bytes are unknown.
 func TestLag(t *testing.T) {
 	r := NewBudget(20 * (&Message{Data: make([]byte, 100)}).size()).NewRing(1)
 	for s := uint64(1); s <= 100; s++ {

@@ -15,9 +15,9 @@ import (
 // eventFormat is the version of an Object.
 const eventFormat = 1
 
-// Object is what an event says of an instrument's newest object. Its bytes are behind
-// its URL, which no other object has: caches keep them, and many pages that are told at
-// once ask a cache.
+// Object is an event's description of an instrument's newest object. Its bytes are at its URL,
+// which no other object has: caches keep them, so that many pages that get the event at once ask a
+// cache.
 type Object struct {
 	Format     int    `json:"format"`
 	Instrument string `json:"instrument"`
@@ -25,7 +25,7 @@ type Object struct {
 	// URL is the object's path at this server: relative to the event's origin.
 	URL    string      `json:"url"`
 	Digest wire.Digest `json:"sha256"`
-	// ETag is that of the URL.
+	// ETag is the tag of the URL.
 	ETag         string     `json:"etag"`
 	Size         int64      `json:"size"`
 	MediaType    string     `json:"mediaType"`
@@ -59,8 +59,8 @@ func URL(in wire.InstrumentEntry, r *wire.Record) string {
 // eventsURL is the path of an instrument's events.
 func eventsURL(instrument string) string { return Root + instrument + eventsEnd }
 
-// serveEvents tells of the newest object, and then of each that is newer. A client that says by
-// Last-Event-ID which one it has is not told of that one again.
+// serveEvents sends the newest object, and then each newer one. A client that names the object it
+// has by Last-Event-ID does not get that one again.
 func (l *Latest) serveEvents(v *endpoint.Request) *problem.Problem {
 	name := v.PathValue("instrument")
 	what := "the events of " + name
@@ -82,11 +82,11 @@ type follower struct {
 	l                     *Latest
 	v                     *endpoint.Request
 	instrument, mediaType string
-	// told is the digest of the object that it was told of last.
+	// told is the digest of the object that was sent last.
 	told string
 }
 
-// event is what is told of a newest object of any type.
+// event is the event for a newest object of any type.
 func (f *follower) event(r wire.Record) (*endpoint.Event, error) {
 	in, err := f.v.Still(f.instrument)
 	if err != nil {

@@ -31,8 +31,8 @@ const (
 type Catalog interface {
 	// Latest returns the newest object of a media type, or of any where that is empty.
 	Latest(instrument, mediaType string) (wire.Record, bool)
-	// Newest returns the newest objects, the newest first, of those that were observed
-	// before until, where that is set.
+	// Newest returns the newest objects, the newest first; if until is set, only objects that were
+	// observed before it.
 	Newest(ctx context.Context, instrument string, most int, until time.Time) ([]*wire.Record, error)
 	// Types returns the media types of what came lately.
 	Types(ctx context.Context, instrument string) ([]string, error)
@@ -87,8 +87,8 @@ func (l *Latest) serveObject(v *endpoint.Request) *problem.Problem {
 	return l.cfg.Archive.Serve(v, in, what, record, age(in, &record, v.Now))
 }
 
-// find returns the newest object of the type that the query asks for, or else of the
-// best of those that the client accepts.
+// find returns the newest object of the type that the query asks for, or else of the best type that
+// the client accepts.
 func (l *Latest) find(v *endpoint.Request, in wire.InstrumentEntry, what string) (wire.Record, bool, *problem.Problem) {
 	if v.Embargoed(in) {
 		return l.findFree(v, in, what)

@@ -170,7 +170,7 @@ func TestEvents(t *testing.T) {
 		t.Errorf("who comes again is told of %s", got.URL)
 	}
 
-	// An object that has no address yet is available at that of the latest.
+	// An object that has no address yet is available at the address of the latest.
 	numbered := follow(l, "/latest/numbered/events")
 	fourth := l.Put("numbered", "", "fourth", func(r *wire.Record) { r.Key = wire.RawKey(archivetest.Site, "numbered", r.ReceivedAt, r.Digest) })
 	until(l, "/latest/numbered", "fourth")
@@ -181,7 +181,7 @@ func TestEvents(t *testing.T) {
 		t.Errorf("it is at %s", at)
 	}
 
-	// A client that may no longer read the instrument is told of nothing.
+	// A client that may no longer read the instrument gets no event.
 	closed := follow(l, "/latest/closed/events", "Authorization", "Bearer "+archivetest.Token)
 	l.Put("closed", "one.jpg", "one")
 	if got := closed.next(); got.Path != "one.jpg" {

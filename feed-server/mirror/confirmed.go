@@ -124,7 +124,7 @@ func (x *Index) confirm(v *endpoint.Request, out *lines, ledger jetstream.KeyVal
 }
 
 // has returns what a mirror has of a day, counted as runs that push count it: all that is current, that it may read and that was received
-// up to the last of its own, if the sums are the same. Else it lacks something of that, nobody knows what, and nothing counts.
+// up to the last of its own, if the sums are the same. Otherwise it lacks something unknown, and nothing counts.
 func (x *Index) has(v *endpoint.Request, day *catalog.Day, line mirrorindex.ConfirmLine) (has wire.Totals, all bool) {
 	in, over := v.Offered(line.Instrument)
 	if over != nil || line.Have == nil {

@@ -83,7 +83,7 @@ func (l *confirmLab) confirm(token, media string, lines ...any) (status int, bod
 	return answer.StatusCode, string(said)
 }
 
-// has is what the ledger says that the Reader has of the Camera's old day, and false where it says nothing.
+// has is the ledger's entry for what the Reader has of the Camera's old day, and false if there is none.
 func (l *confirmLab) has() (wire.Totals, bool) {
 	l.Helper()
 	e, err := l.ledger.Get(l.Context(), wire.LedgerKey(archivetest.Camera, old, wire.StepPulled, archivetest.Reader))
@@ -142,7 +142,7 @@ func TestConfirmed(t *testing.T) {
 	if is, _ := l.has(); !is.SameObjects(want) {
 		t.Errorf("with a newer object: %+v", is)
 	}
-	// Fewer, or others, are nothing that anybody can rely on; nor is what it lost.
+	// Fewer or other objects confirm nothing; nor does a mirror that lost some.
 	for what, have := range map[string]*mirrorindex.Sum{
 		"one is missing":    {Count: have.Count - 1, Content: have.Content, Last: have.Last},
 		"others":            {Count: have.Count, Content: wire.Digest{1}, Last: have.Last},

@@ -15,8 +15,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// daily is how many of the newest days stand for themselves, at least; older ones are told
-// of by months.
+// daily is how many of the newest days have their own lines, at least; older ones are summed up by
+// months.
 const daily = 31
 
 // days answers which months and days instruments have.
@@ -85,7 +85,7 @@ func goneLine(v *endpoint.Request, name string) mirrorindex.DaysLine {
 	return mirrorindex.DaysLine{Instrument: name, Gone: true, Absent: !declared}
 }
 
-// headOf is the first line about an instrument. Its readers are nobody's business elsewhere.
+// headOf is the first line about an instrument. It omits the readers, who are private to the Site.
 func headOf(in wire.InstrumentEntry) mirrorindex.DaysLine {
 	access := in.Access.InForce()
 	access.Readers = nil
@@ -135,9 +135,9 @@ func (x *Index) month(v *endpoint.Request, out *lines, in wire.InstrumentEntry, 
 	return out.write(all)
 }
 
-// lineOf is what is told of a day. If some of its data is under embargo for the client, the catalog's figures are not told, because they are those
-// of all its objects; its bounds are those of whatever may have been observed, so that a mirror that selects by observed time asks for its list.
-// Not ok: all of a day is under embargo, and it is not told of.
+// lineOf is the line about a day. If some of its data is under embargo for the client, the catalog's figures are omitted, because they
+// count all its objects; its bounds then cover everything that may have been observed, so that a mirror that selects by observed time asks
+// for its list. Not ok: all of a day is under embargo, and the day is omitted.
 func lineOf(v *endpoint.Request, in wire.InstrumentEntry, d wire.RootDay) (line mirrorindex.DaysLine, ok bool) {
 	line = mirrorindex.DaysLine{Day: d.Day, Entries: d.Entries, Bytes: d.Bytes, ObservedFrom: d.ObservedFrom, ObservedTo: d.ObservedTo}
 	if !v.Embargoed(in) {

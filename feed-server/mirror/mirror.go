@@ -36,7 +36,7 @@ const (
 type Catalog interface {
 	// InstrumentTags returns the tags of all instruments, by name.
 	InstrumentTags(ctx context.Context) (map[string]string, error)
-	// Days returns the days of which there is anything, ascending.
+	// Days returns the days that have objects, ascending.
 	Days(ctx context.Context, instrument string) ([]wire.RootDay, error)
 	// DayTag returns the tag of a day without reading it.
 	DayTag(ctx context.Context, instrument string, day wire.Day) (string, error)
@@ -44,7 +44,7 @@ type Catalog interface {
 	Day(ctx context.Context, instrument string, day wire.Day) (*catalog.Day, error)
 }
 
-// Config says of what mirrors are told.
+// Config says what mirrors can learn.
 type Config struct {
 	// Site is the Site's code.
 	Site        string
@@ -87,7 +87,7 @@ func (x *Index) Endpoints() map[string]http.HandlerFunc {
 	}
 }
 
-// offered returns the names of those of the Site's own instruments whose archive who asks may read.
+// offered returns the names of the Site's own instruments whose archive the client may read.
 func offered(v *endpoint.Request) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(v.Snapshot.Instruments)), func(name string) bool { return wire.IsGuest(name) || !v.MayRead(name) })
 }

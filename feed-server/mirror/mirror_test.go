@@ -194,7 +194,7 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// Under embargo nothing is told, and what comes out of it shows.
+// Data under embargo is hidden, and shows once the embargo ends.
 func TestEmbargo(t *testing.T) {
 	t.Parallel()
 	const name = "fresh-1"
@@ -239,8 +239,8 @@ func TestEmbargo(t *testing.T) {
 	}
 }
 
-// No figures are told for days with data under embargo, because they are those of all their objects; days with nothing else are not told of. A
-// mirror that asks by observed time finds its objects all the same.
+// Days with data under embargo have no figures, because figures count all their objects; days with no other data are omitted. A mirror that
+// asks by observed time finds its objects all the same.
 func TestFiguresUnderEmbargo(t *testing.T) {
 	t.Parallel()
 	const name, partly, none = "fresh-1", "fresh-2", "fresh-3"
@@ -377,7 +377,7 @@ func TestDeclared(t *testing.T) {
 			Instrument: "mag-1", MediaType: "text/csv", Station: "nord", About: about,
 			Access: &wire.AccessEntry{Live: wire.AccessRestricted, Archive: wire.AccessPublic, EmbargoMillis: 1000},
 		},
-		{Instrument: "all-1", Gone: true}, // for whoever shows nothing
+		{Instrument: "all-1", Gone: true}, // for anonymous clients
 		{Instrument: "none", Gone: true, Absent: true},
 	} {
 		if got := lines[mirrorindex.DaysLine](l, mirrorindex.DaysPath, mirrorindex.DaysQuestion{Instrument: want.Instrument}); !cmp.Equal(got, []mirrorindex.DaysLine{want}) {

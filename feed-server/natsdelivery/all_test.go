@@ -163,8 +163,8 @@ func TestPurgedUnderASlowConsumer(t *testing.T) {
 	testenv.Await(t, "the state is overrun", func() bool { s, _ := l.status("slow"); return s.State == wire.StateOverrun })
 }
 
-// A durable that somebody deletes is made anew from where it was: nothing is missing,
-// and the consumer is told that something may come again.
+// A durable that was deleted by hand is recreated at its position: nothing is missing, and the
+// consumer is notified that messages may come again.
 func TestDurableDeleted(t *testing.T) {
 	l, _ := oneServer(t)
 	entry := wire.ConsumerEntry{Consumer: "model", NoTelemetry: true, Flow: wire.FlowEntry{Mode: wire.FlowAll}}
@@ -198,7 +198,7 @@ func TestDurableDeleted(t *testing.T) {
 		t.Errorf("gap record %+v", g)
 	}
 
-	// Made anew without its place, by hand: what lies between is missing.
+	// Recreated by hand without its position: the messages in between are missing.
 	testenv.Await(t, "it is seen that all is acknowledged", func() bool {
 		s, _ := l.status("model")
 		token, err := wire.ParseFeedToken(s.Token)
@@ -311,8 +311,8 @@ func TestOneRecordWhoeverTells(t *testing.T) {
 	}
 }
 
-// A consumer that is gone from the registry is forgotten; another one of its name
-// begins anew.
+// A consumer that is gone from the registry is forgotten; another one of its name starts from the
+// beginning.
 func TestForgotten(t *testing.T) {
 	l, _ := oneServer(t)
 	l.declare(wire.ConsumerEntry{Consumer: "model", NoTelemetry: true, Flow: wire.FlowEntry{Mode: wire.FlowAll}})

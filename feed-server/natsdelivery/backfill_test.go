@@ -93,7 +93,7 @@ func (l *lab) given(consumer, stream string, numbers []int) []int {
 	return numbers
 }
 
-// number is that of a notice, or of the object that a WIS2 notification tells of.
+// number is the number of a notice, or of the object of a WIS2 notification.
 func (l *lab) number(data []byte) (int, bool) {
 	if n, err := wire.Decode[wire.Notice](data); err == nil {
 		var number int

@@ -10,9 +10,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// In a cluster of three, one node after the other says nothing for a while: that which
-// leads the stream, that which leads the durable, and that which the client is connected
-// to. Nothing is lost to a consumer that acknowledges.
+// In a cluster of three, one node after the other falls silent for a while: the stream's leader,
+// the durable's leader, and the client's node. A consumer that acknowledges loses nothing.
 func TestNodeCutOff(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.NATSCluster(t, testenv.NATSOptions{Operator: true})
@@ -81,8 +80,8 @@ func TestNodeCutOff(t *testing.T) {
 	same(t, "gaps", nil, k.allGaps())
 }
 
-// One of three nodes says nothing: that which leads the stream of a consumer of mode
-// Latest. It gets the newest all the same.
+// One of three nodes falls silent: the leader of the stream of a consumer of mode Latest. The
+// consumer gets the newest all the same.
 func TestLatestNodeCutOff(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.NATSCluster(t, testenv.NATSOptions{Operator: true})

@@ -149,7 +149,7 @@ func readDurable(ctx context.Context, t *testing.T, durable jetstream.Consumer, 
 			continue
 		}
 		if err != nil {
-			return // the durable may be made anew
+			return // the durable may be recreated
 		}
 		if pause > 0 {
 			time.Sleep(pause)

@@ -38,8 +38,7 @@ const (
 
 // Config says who works, and for which Site.
 type Config struct {
-	// Site is the Site's code. Pod and Incarnation say which incarnation of which feed
-	// server this is.
+	// Site is the Site's code. Pod and Incarnation identify the feed server and its incarnation.
 	Site, Pod, Incarnation string
 
 	JetStream jetstream.JetStream

@@ -27,7 +27,7 @@ func TestEverything(t *testing.T) {
 	consume(t, l.connect("display"), wire.ConsumerStream(site, "display"), "display", k, 0, func(jetstream.Msg) bool { return true })
 	l.announce(mag, 1)
 	testenv.Await(t, "it flows", func() bool { return slices.Contains(k.distinct("notice"), 1) })
-	l.announce(mag2, 2) // nobody may know it yet
+	l.announce(mag2, 2) // no consumer may know it yet
 	l.announce(mag, 3)
 	testenv.Await(t, "what came behind it is given", func() bool { return slices.Contains(k.distinct("notice"), 3) })
 

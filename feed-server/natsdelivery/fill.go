@@ -101,8 +101,8 @@ func (f *filler) open(ctx context.Context, place wire.FeedToken) (*session.Sessi
 	return s, err
 }
 
-// errAnew: the stream that is filled was made anew, or lost what memory held when its
-// servers started anew, and is empty.
+// errAnew: the stream that is filled was recreated, or lost its memory when its servers restarted,
+// and is empty.
 var errAnew = errors.New("the consumer's stream was recreated; filling it from the beginning")
 
 // look looks how the consumer does, until the stream is not the one it was.
@@ -136,7 +136,7 @@ func (f *filler) look(ctx context.Context, reading *session.Session) error {
 			waits.first(ctx, f.cfg.JetStream, f.stream, info, info.AckFloor.Stream+1)
 			d.Lag = d.Lag.Plus(lagOf(info, waits.at))
 			d.Asks = asked(info, now)
-		} else if !errors.Is(err, jetstream.ErrConsumerNotFound) { // the operator makes it anew
+		} else if !errors.Is(err, jetstream.ErrConsumerNotFound) { // the operator recreates it
 			return fmt.Errorf("durable %s of %s: %w", f.selection.Consumer.DurableName(), f.stream, err)
 		}
 		f.measured.Store(&d)

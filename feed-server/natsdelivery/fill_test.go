@@ -27,8 +27,8 @@ func header(t *testing.T, text string) uint64 {
 	return n
 }
 
-// A consumer of mode Latest that stalls gets the newest of each source when it goes on,
-// and can tell how many it did not get; what it got before comes first, and in order.
+// A consumer of mode Latest that stalls gets the newest of each source when it resumes, and learns
+// how many it did not get; messages from before the stall come first, and in order.
 func TestLatest(t *testing.T) {
 	l, _ := oneServer(t)
 	l.announce("camera-2", 7) // before there was the consumer
@@ -170,9 +170,9 @@ func TestPaced(t *testing.T) {
 	}
 }
 
-// A feed server that takes over goes on: each source's newest comes again at most, and
-// nothing newest is missing. It is the same where NATS lost the stream, which lies in
-// memory, and the operator made it anew.
+// A feed server that takes over resumes: at most each source's newest comes again, and nothing
+// newest is missing. The same holds if NATS lost the stream, which is in memory, and the operator
+// recreated it.
 func TestFillerChanges(t *testing.T) {
 	l, server := oneServer(t)
 	entry := wire.ConsumerEntry{Consumer: "display", Flow: wire.FlowEntry{Mode: wire.FlowLatest}}
@@ -195,7 +195,7 @@ func TestFillerChanges(t *testing.T) {
 	})
 	second := l.serve("pod-1")
 	first.kill()
-	send(50) // while nobody fills
+	send(50) // while no feed server fills
 	testenv.Await(t, "the newest is given by another", func() bool {
 		return slices.Contains(k.distinct("notice"), 99) && slices.Contains(k.distinct("obs"), 99)
 	})
@@ -226,7 +226,7 @@ func TestFillerChanges(t *testing.T) {
 	second.stop()
 }
 
-// declareAgain makes a consumer's stream and durable anew, as the operator does.
+// declareAgain recreates a consumer's stream and durable, as the operator does.
 func (l *lab) declareAgain(consumer string) {
 	l.t.Helper()
 	l.mu.Lock()

@@ -43,8 +43,8 @@ func TestPurgedBehindTheFront(t *testing.T) {
 	}
 }
 
-// If a leaf's message that waits holds the stream's front, and the durable's floor, the
-// consumer is told which messages leave behind it: while a feed server looks, and while none
+// If a leaf's message that waits holds the stream's front, and the durable's floor, messages that
+// leave behind it are reported to the consumer: both while a feed server watches, and while none
 // does.
 func TestPurgedBehindALeaf(t *testing.T) {
 	const leaf = "north"

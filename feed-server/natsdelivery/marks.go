@@ -16,12 +16,11 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// A stream that holds messages of several Sites, its own and leaves, loses those of
-// each by themselves, the oldest first: one that keeps the stream's front, and a
-// durable's floor with it, says nothing of the others. So of each that a durable
-// selects the first message that waits is marked. As long as that one is there,
-// everything of its Site behind it is; once it has gone, what lies before the first that
-// is left is missing.
+// A stream holds messages of several Sites, its own and leaves, and loses those of each Site
+// separately, the oldest first. A message that holds the stream's front, and with it a durable's
+// floor, therefore says nothing about the other Sites. So the first waiting message of each Site
+// that a durable selects is marked. As long as it is there, everything of its Site behind it is;
+// once it has gone, the messages before the first one left are missing.
 
 // origins are a durable's subjects, by the Site whose messages they select: its own,
 // gap records among them, or a leaf.
@@ -41,8 +40,8 @@ func (w *watch) inParts(s *watched) bool {
 	return len(origins(s.info)) > 1 || s.holes || len(w.cursor.Marks[s.name]) > 0
 }
 
-// mark looks at the marks of a durable, and sets them anew. It returns what the
-// consumer has missed since they were set, or nil. was is what was known before.
+// mark checks the marks of a durable, and sets them again. It returns what the consumer has missed
+// since they were set, or nil. was is the place known before.
 func (w *watch) mark(ctx context.Context, s *watched, was wire.DeliveryPlace) (*missing, error) {
 	known, now := w.cursor.Marks[s.name], map[string]uint64{}
 	floor := s.info.AckFloor.Stream
@@ -192,8 +191,8 @@ func (w *watch) firstOf(ctx context.Context, s *watched, subjects []string, from
 	return m.Sequence.Stream, nil
 }
 
-// firstMessage returns what is known of the first message on subjects, from a sequence
-// on; nil where there is none.
+// firstMessage returns the metadata of the first message on subjects, from a sequence on; nil if
+// there is none.
 func firstMessage(ctx context.Context, js jetstream.JetStream, stream string, subjects []string, from uint64) (*jetstream.MsgMetadata, error) {
 	c, err := js.CreateConsumer(ctx, stream, jetstream.ConsumerConfig{
 		FilterSubjects: subjects, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: max(1, from),

@@ -20,15 +20,15 @@ type sighting struct {
 	// made for; 0 where it does not say.
 	Created time.Time
 	Start   uint64
-	// Acknowledged is up to where everything was when the durable was made, as its maker
-	// says; 0 where nobody does.
+	// Acknowledged is up to where everything was when the durable was made, as its maker states; 0
+	// if it is not stated.
 	Acknowledged uint64
 	// Floor is the last sequence up to which all is acknowledged.
 	Floor uint64
 	// Waiting messages for delivery or acknowledgement.
 	Waiting uint64
-	// Found is the first sequence behind Floor, and behind what was known before, that
-	// waits; 0 where nobody looked.
+	// Found is the first sequence behind Floor, and behind what was known before, that waits; 0 if
+	// it was not looked for.
 	Found uint64
 	// Gone: the message that waited at the place known before is not in the stream any
 	// more, wherever that begins: another subject's may keep its front. Found is looked
@@ -36,8 +36,8 @@ type sighting struct {
 	Gone bool
 }
 
-// missing is a run of messages that a consumer can never be given: none where From
-// lies behind To.
+// missing is a run of messages that a consumer can never be given; it is empty if From is greater
+// than To.
 type missing struct {
 	// Epoch of the stream that they were in.
 	Epoch    string
@@ -86,7 +86,7 @@ func judge(was wire.DeliveryPlace, is sighting) (now wire.DeliveryPlace, lost *m
 	return now, lost
 }
 
-// recreated: the durable, with its place, was deleted and made anew.
+// recreated: the durable, with its place, was deleted and recreated.
 func recreated(was wire.DeliveryPlace, is sighting, now wire.DeliveryPlace) (wire.DeliveryPlace, *missing) {
 	start := is.Start
 	start = cmp.Or(start, is.Floor+1)

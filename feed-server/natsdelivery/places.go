@@ -19,11 +19,11 @@ import (
 // it was acknowledged may be in a gap record, where a feed server dies.
 const noteInterval = time.Second
 
-// places are how far a lease's consumers are: for modes Latest and Sample how far their streams
-// are filled, for mode All how far they have acknowledged. Messages to a consumer name its
-// place, too, and so does its DeliveryCursor; but for one to whom nothing comes the Feed's
-// messages pass all the same, and leave their stream, and cursors, which are one write each,
-// are seldom written. One write is of all consumers, so there is one each noteInterval at most.
+// places are how far a lease's consumers are: for modes Latest and Sample how far their streams are
+// filled, for mode All how far they have acknowledged. Messages to a consumer name its place, too,
+// and so does its DeliveryCursor. But for a consumer that gets nothing the Feed's messages pass all
+// the same, and leave their stream, and cursors, which take one write each, are seldom written. One
+// write here covers all consumers, so there is at most one each noteInterval.
 type places struct {
 	lease *stream.Lease
 	log   *slog.Logger
@@ -143,8 +143,8 @@ func (p *places) saveUntil(ctx context.Context, changed <-chan struct{}, now <-c
 	}
 }
 
-// further returns the place that is further in each stream; of places in two streams
-// that of a.
+// further returns the place that is further in each stream; for places in two different streams it
+// returns that of a.
 func further(a, b wire.FeedToken) wire.FeedToken {
 	return wire.FeedToken{Notices: furtherIn(a.Notices, b.Notices), Telemetry: furtherIn(a.Telemetry, b.Telemetry)}
 }

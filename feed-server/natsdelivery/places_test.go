@@ -56,7 +56,7 @@ func TestNoted(t *testing.T) {
 		}
 		marks := map[string]uint64{site: 12, "north": 25}
 		if c.want != c.next {
-			delete(marks, site) // acknowledged since, or told
+			delete(marks, site) // acknowledged since, or reported
 		}
 		if diff := cmp.Diff(marks, later.cursor.Marks[name]); diff != "" {
 			t.Errorf("%s: marks (-want +got):\n%s", what, diff)

@@ -16,7 +16,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// notice is that of an object whose name and content are a number.
+// notice returns the notice of an object whose name and content are a number.
 func (l *lab) notice(instrument string, number int) wire.Notice {
 	at := time.Now().UTC()
 	digest := wire.Digest(sha256.Sum256(fmt.Appendf(nil, "%05d", number)))

@@ -41,8 +41,8 @@ func (l *lab) filled(consumer string) wire.FeedToken {
 	return token
 }
 
-// Nothing comes for a consumer of mode Latest, while what others are given leaves the
-// stream. Whoever takes over goes on where the first one was: nothing was missed.
+// Nothing comes for a consumer of mode Latest, while messages for others leave the stream. A feed
+// server that takes over resumes where the first one was: nothing was missed.
 func TestQuiet(t *testing.T) {
 	l, _ := oneServer(t)
 	l.announce(camera, 1)

@@ -18,14 +18,13 @@ import (
 
 const publishTimeout = 10 * time.Second
 
-// A gap is written to the cursor together with the places that follow from it, and its
-// record is noted there before it is published. So a feed server that takes over finds
-// the same record, and publishes it where the stream does not have it yet: once, however
-// long that takes.
+// A gap is written to the cursor together with the places that follow from it, and its record is
+// noted there before it is published. So a feed server that takes over finds the same record, and
+// publishes it if the stream does not have it yet: once, however long that takes.
 //
-// Gap records can leave their stream unread like everything else. If one did, the consumer is
-// told of it again, with what it missed since; and as long as one waits to be read there is no
-// other, however often messages leave under a consumer that is away.
+// Gap records can leave their stream unread like everything else. If one did, the gap is reported
+// to the consumer again, with what it missed since. As long as one waits to be read there is no
+// other, however often messages are removed while the consumer is away.
 
 // found notes a gap.
 func (w *watch) found(stream string, lost missing) {

@@ -34,9 +34,9 @@ func (l *lab) archive(store objectstore.Store) {
 	l.t.Cleanup(func() { cancel(); <-done })
 }
 
-// Somebody deletes the stream of notices. The operator makes it and the durables anew,
-// the archivist announces anew what the manifests list, and a consumer of mode All gets
-// a gap record and all notices, by their old ids.
+// The stream of notices is deleted by hand. The operator recreates it and the durables, the
+// archivist announces again what the manifests list, and a consumer of mode All gets a gap record
+// and all notices, by their old ids.
 func TestNoticesDeletedByHand(t *testing.T) {
 	l, _ := oneServer(t)
 	store := testenv.SharedBucket(t)

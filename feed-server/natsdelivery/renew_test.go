@@ -14,9 +14,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// If the consumer's Secret was rewritten, its durable has another name, and begins behind what
-// the earlier one acknowledged: it is still watched, and the consumer is told that something may
-// come again.
+// If the consumer's Secret was rewritten, its durable has another name, and begins behind the
+// messages that the earlier one acknowledged: it is still watched, and the consumer is notified
+// that messages may come again.
 func TestDurableUnderAnotherName(t *testing.T) {
 	l, _ := oneServer(t)
 	l.declare(wire.ConsumerEntry{Consumer: "model", NoTelemetry: true, Flow: wire.FlowEntry{Mode: wire.FlowAll}})
@@ -31,7 +31,7 @@ func TestDurableUnderAnotherName(t *testing.T) {
 		token, err := wire.ParseFeedToken(s.Token)
 		return err == nil && token.Notices.Sequence == 50
 	})
-	for i := range 10 { // nobody looks in between
+	for i := range 10 { // no feed server looks in between
 		l.announce(camera, 50+i)
 	}
 	testenv.Await(t, "more is taken", func() bool { return k.count("notice") == 60 })

@@ -45,8 +45,8 @@ func (f *filler) resume(ctx context.Context) (wire.FeedToken, error) {
 	return f.newest(ctx)
 }
 
-// newest puts the newest of each subject into the stream, and returns the place
-// behind them. The last one alone names that place: who is stopped before begins anew.
+// newest puts the newest of each subject into the stream, and returns the place behind them. Only
+// the last one names that place: a feed server that is stopped before starts over.
 func (f *filler) newest(ctx context.Context) (wire.FeedToken, error) {
 	sel, site := f.selection, f.cfg.Site
 	var place wire.FeedToken

@@ -33,7 +33,7 @@ func lagOf(info *jetstream.ConsumerInfo, since time.Time) hub.Lag {
 	return hub.Lag{Messages: waiting, Unsized: waiting > 0, Since: since}
 }
 
-// measure notes how the consumer does, for whoever reports it.
+// measure records how the consumer does, for its report.
 func (w *watch) measure(now time.Time) {
 	d := state.Delivered{Place: w.place(), Unsized: true}
 	if w.cursor.LastGap != nil {

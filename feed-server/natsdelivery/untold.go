@@ -4,8 +4,8 @@ package natsdelivery
 
 import "github.com/substorm/substorm/internal/wire"
 
-// maxUntold bounds the gaps that a consumer is told of later. Those that follow on
-// each other are one, so there are few.
+// maxUntold bounds the gaps that are still to be reported to a consumer. Adjacent gaps are merged,
+// so there are few.
 const maxUntold = 16
 
 // addGap adds a gap to those that wait, the newest.

@@ -196,7 +196,7 @@ func (w *watch) judgeParts(ctx context.Context, s *watched, was, place wire.Deli
 		return place, lost, nil
 	}
 	if least := w.least(s); least > 0 && lost != nil && lost.Reason == wire.GapRetention {
-		lost = gap(was, max(lost.From, least), lost.To+1) // what lies before that was told, or nobody's
+		lost = gap(was, max(lost.From, least), lost.To+1) // earlier messages were reported, or are not this consumer's
 	}
 	more, err := w.mark(ctx, s, was)
 	if err != nil {
@@ -243,7 +243,7 @@ func (w *watch) sight(ctx context.Context, s *watched) (sighting, error) {
 	}
 	is.Epoch, is.First, is.Last = epoch, state.FirstSeq, state.LastSeq
 	s.holes = state.NumDeleted > 0
-	is.Acknowledged, _ = strconv.ParseUint(info.Config.Metadata[wire.ConsumerMetadataAfter], 10, 64) // or nobody says
+	is.Acknowledged, _ = strconv.ParseUint(info.Config.Metadata[wire.ConsumerMetadataAfter], 10, 64) // 0 if it is not stated
 	switch info.Config.DeliverPolicy {
 	case jetstream.DeliverAllPolicy:
 		is.Start = 1

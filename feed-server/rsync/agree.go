@@ -106,8 +106,8 @@ func (s *session) choose(o *options) (checksum, compress string, err error) {
 	return checksum, compress, err
 }
 
-// sums takes the names of one checksum, or of two: that of what is sent and that of what is
-// listed.
+// sums takes the names of one checksum, or of two: the checksum of the transfer and the checksum of
+// the file list.
 func (a *agreed) sums(names string) error {
 	transfer, list, two := strings.Cut(names, ",")
 	if !two {

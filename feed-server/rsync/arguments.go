@@ -29,8 +29,8 @@ type options struct {
 	filesFrom, skipMissing     bool
 	// whole: the file list is to be sent at once.
 	whole bool
-	// appends is 1 where a client has the beginnings of files and takes them to be right,
-	// and 2 where the sum of a file is to be that of all of it.
+	// appends is 1 if a client has the beginnings of files and takes them to be right, and 2 if the
+	// sum of a file is to cover all of it.
 	appends                      int
 	compressChoice, checksumName string
 	seed                         int32
@@ -64,8 +64,8 @@ func readArguments(in *input) ([]string, error) {
 	}
 }
 
-// secluded says whether the arguments are followed by the rest of them: a client does so
-// that is told to hide them from the shell of a remote host.
+// secluded reports whether the rest of the arguments follows: a client does so if it is to hide
+// them from the shell of a remote host.
 func secluded(arguments []string) bool {
 	return slices.ContainsFunc(arguments, func(a string) bool {
 		if a == "--secluded-args" || a == "--protect-args" {
@@ -238,8 +238,8 @@ func (o *options) number(name, value string, set func(int)) error {
 	return nil
 }
 
-// source is one of the things that are asked for. Dir is where its names begin, and name
-// what they begin with: that of a file or directory, or "." for the content of dir.
+// source is one of the requested sources. Dir is where its names begin, and name what they begin
+// with: the name of a file or directory, or "." for the content of dir.
 type source struct {
 	dir, name string
 	// content: the name ended with a slash or a dot.
@@ -277,7 +277,7 @@ func dot(name string) string {
 	return name
 }
 
-// join puts two paths together, either of which may be nothing.
+// join joins two paths; either may be empty.
 func join(dir, name string) string {
 	switch {
 	case name == "" || name == ".":

@@ -181,7 +181,8 @@ func TestQueued(t *testing.T) {
 	}
 }
 
-// A client may take its time for some things while others wait for their turn, and for more while nobody does.
+// A client may take its time for some things while others wait for their turn, and more while no other client
+// waits.
 func TestPace(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -189,7 +190,7 @@ func TestPace(t *testing.T) {
 		// every so often the client says that it is alive, and so many bytes move
 		every time.Duration
 		moves int64
-		// busy and idle are how long it stays, where others wait and where nobody does; 0: for a day
+		// busy and idle are how long it stays, while others wait and while none does; 0: for a day
 		busy, idle time.Duration
 	}{
 		{"says that it is alive", 9 * time.Second, 0, grace, aliveTimeout},

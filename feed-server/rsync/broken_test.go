@@ -30,8 +30,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// relay stands between a client and the server, and cuts the link after so many bytes. What
-// the client sends it changes, if it is told how.
+// relay stands between a client and the server, and cuts the link after so many bytes. If change is
+// set, it changes what the client sends.
 func (l *lab) relay(t *testing.T, cut *atomic.Int64, change func([]byte)) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -167,7 +167,7 @@ func TestLimited(t *testing.T) {
 	}
 }
 
-// A link that is cut again and again, and a client that goes on each time, come to the same
+// A link that is cut again and again, with a client that resumes each time, leads to the same
 // files.
 func TestCutOften(t *testing.T) {
 	t.Parallel()
@@ -228,7 +228,8 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// A client does not keep files that are damaged in the store, or gone, and the archivist is told.
+// A client does not keep files that are damaged in the store, or gone, and the archivist gets a
+// report.
 func TestDamaged(t *testing.T) {
 	t.Parallel()
 	var told atomic.Int64
@@ -263,8 +264,7 @@ func with(all map[string]string, path, body string) map[string]string {
 	return more
 }
 
-// If the store does not answer, a client is told so, keeps what it has, and gets the rest
-// later.
+// If the store does not answer, a client gets an error, keeps what it has, and gets the rest later.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -20,7 +20,7 @@ type checksum struct {
 	length int
 	// file begins the sum of a whole file.
 	file func() hash.Hash
-	// seeded begins that of a block.
+	// seeded begins the sum of a block.
 	seeded func(seed uint64) hash.Hash
 }
 

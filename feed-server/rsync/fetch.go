@@ -167,7 +167,7 @@ func (f *fetched) wait(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// ready says whether nobody has to wait for a file.
+// ready reports whether a file is available without waiting.
 func (f *fetched) ready() bool {
 	if f.done == nil {
 		return true

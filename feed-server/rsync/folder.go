@@ -12,8 +12,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// place is a folder of the archive: that of an instrument, or of all of them where it
-// names none.
+// place is a folder of the archive: a folder of an instrument, or, without an instrument, the
+// folder of all of them.
 type place struct{ instrument, dir string }
 
 func placeOf(path string) place {
@@ -136,8 +136,8 @@ func (s *session) asks(folder, path string) bool {
 	return !s.filter.excludes(join(folder, path), false)
 }
 
-// leave tells a client, which then ends with 23, that a list lacks objects that it asks for. It goes on to delete what is not listed, as with --delete: none of
-// these has a file at the client.
+// leave reports to a client that a list lacks objects that it asks for; the client then exits with 23. It still deletes what is not listed,
+// as with --delete: none of these objects has a file at the client.
 func (s *session) leave(left leftOut) {
 	if left.count == 0 {
 		return

@@ -156,7 +156,7 @@ func (in *input) text(most int) (string, error) {
 	return string(b), err
 }
 
-// index reads that of a file, or one of those that are none.
+// index reads the index of a file, or a special index.
 func (in *input) index() (int32, error) {
 	first, err := in.byte()
 	if err != nil || first == 0 {

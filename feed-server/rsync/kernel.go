@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernel is asked about a client's connection, and told how to treat it. Without a socket of TCP it does nothing.
+// kernel queries a client's connection and sets its options. Without a TCP socket it does nothing.
 type kernel struct{ raw syscall.RawConn }
 
 func newKernel(c net.Conn) kernel {

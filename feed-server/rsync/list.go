@@ -318,8 +318,8 @@ func (s *session) entryDir(list *fileList, f *folder) int32 {
 	return s.lists.dirs - 1
 }
 
-// entry sends what is different from the entry before. The user and group are always
-// those of it, of which the first has none.
+// entry sends the fields that differ from the entry before. The user and group are always the same;
+// the first entry has none.
 func (s *session) entry(name string, flags int, size int64, at time.Time, mode int32) {
 	l := &s.lists
 	flags |= entrySameUser | entrySameGroup

@@ -16,12 +16,12 @@ const (
 	// maxSteps bounds the work for one name, of all patterns together: those with many stars
 	// take very long where they do not match. It is enough for maxRules patterns such as *.jpg.
 	maxSteps = 1 << 15
-	// longestClass is that of the names in brackets, with what ends it.
+	// longestClass is the length of the longest class name in brackets, with its end.
 	longestClass = len("xdigit:]")
 )
 
-// matcher matches as long as it has steps left, one for each byte of a pattern that it looks at. A match that takes more steps fails, and the
-// client is told: see spent.
+// matcher matches as long as it has steps left, one for each byte of a pattern that it looks at. A match that takes more steps fails, and
+// the client gets an error: see spent.
 type matcher struct{ steps int }
 
 // spent says whether there were too few steps, so that it is not known what matches.

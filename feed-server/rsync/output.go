@@ -144,7 +144,7 @@ func (out *output) vtext(s string) {
 	out.text(s)
 }
 
-// index writes that of a file, or one of those that are none.
+// index writes the index of a file, or a special index.
 func (out *output) index(ndx int32) {
 	if ndx == ndxDone {
 		out.byte(0)

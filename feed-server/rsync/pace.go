@@ -21,8 +21,8 @@ const (
 	startTimeout = 30 * time.Second
 	busyStart    = 5 * time.Second
 	maxStart     = 1 << 20
-	// idleTimeout is how long a client may send nothing, and take nothing: it compares what it has. From protocol 31 on it is
-	// told so, and then it says in between that it is alive.
+	// idleTimeout is how long a client may send nothing, and take nothing: it compares what it has. From protocol 31 on the
+	// server states the timeout to the client, which then sends keep-alives.
 	idleTimeout = 10 * time.Minute
 	// aliveTimeout is how long a client may ask for nothing, and take nothing, while it says that it is alive.
 	aliveTimeout = time.Hour
@@ -197,7 +197,7 @@ func (p patient) reserve() error {
 	return nil
 }
 
-// started gives back the memory of a start: from then on that of the transfer has it.
+// started gives back the memory of a start: from then on the memory of the transfer covers it.
 func (s *session) started() {
 	s.starts.Release(s.startHeld)
 	s.startHeld = 0

@@ -114,7 +114,7 @@ func TestHoldersGiveWay(t *testing.T) {
 	}
 }
 
-// A client whose link carries 1 kB/s goes on, though others wait all the time.
+// A client whose link carries 1 kB/s is not cut off, though others wait all the time.
 func TestThinLink(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -54,7 +54,7 @@ const (
 
 // Catalog knows what the archive holds. internal/catalog is one.
 type Catalog interface {
-	// Days returns the days of which there is anything, ascending.
+	// Days returns the days that have objects, ascending.
 	Days(ctx context.Context, instrument string) ([]wire.RootDay, error)
 	// Day returns what there is of one, in the order of paths.
 	Day(ctx context.Context, instrument string, day wire.Day) (*catalog.Day, error)
@@ -68,7 +68,7 @@ type Config struct {
 	Listen string
 	// Window is how far back the module reaches, by time of receipt.
 	Window time.Duration
-	// BaseURL is where clients are told that all of the archive is; may be empty.
+	// BaseURL is the address of the whole archive that clients get; may be empty.
 	BaseURL   string
 	Catalog   Catalog
 	Store     objectstore.Store
@@ -78,7 +78,7 @@ type Config struct {
 	Memory int64
 	// MaxTransfers bounds how many there are at a time; 0: Memory does.
 	MaxTransfers int
-	// Count is endpoint.AccessCheckConfig's: it is told once for each transfer and instrument.
+	// Count is endpoint.AccessCheckConfig's: it is called once for each transfer and instrument.
 	Count func(instrument, reader string, class endpoint.Class, status int, bytes int64)
 	// Damaged is endpoint.AccessCheckConfig's.
 	Damaged func(instrument string, r wire.Record, missing bool)
@@ -188,7 +188,7 @@ func (s *Server) serve(conn net.Conn) {
 		s.metrics.cut.WithLabelValues(late.cause).Inc()
 		s.metrics.ended.WithLabelValues(endedSlow).Inc()
 		s.tell(slog.LevelInfo, "cut off an rsync client", "remote", remote, "error", err)
-	case errors.Is(err, errMalformed): // anybody can send anything, any number of times
+	case errors.Is(err, errMalformed): // any client can send anything, any number of times
 		s.metrics.ended.WithLabelValues(endedMalformed).Inc()
 		s.cfg.Logger.Debug("cut off an rsync client", "remote", remote, "error", err)
 	case s.alive.Err() != nil:
@@ -211,7 +211,7 @@ func (s *Server) tell(level slog.Level, text string, args ...any) {
 	s.cfg.Logger.Log(context.Background(), level, text, append(args, "notLogged", s.untold.Swap(0))...)
 }
 
-// isGone says whether an error is that of a connection.
+// isGone reports whether an error is an error of the connection.
 func isGone(err error) bool {
 	var connection *clientError
 	return errors.As(err, &connection) || errors.Is(err, errExit)
@@ -256,8 +256,8 @@ func (s *session) enter(ctx context.Context) (leave func(), err error) {
 	return func() { done(); entered() }, nil
 }
 
-// waitForTurn takes a turn, which done gives back; nil: there is none. Meanwhile the client is told that the connection is alive.
-// Errors: those of goesOn.
+// waitForTurn takes a turn, which done gives back; nil: there is none. Meanwhile the client gets keep-alives. Errors: those of
+// goesOn.
 func (s *session) waitForTurn(ctx context.Context) (done func(), err error) {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -284,7 +284,7 @@ func (s *session) waitForTurn(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// errRefused: a client was told so.
+// errRefused: the client got the reason.
 var errRefused = errors.New("refused")
 
 func (s *session) cannot(reason, text string) error {

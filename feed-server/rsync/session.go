@@ -21,8 +21,7 @@ import (
 const (
 	// lingerTimeout is how long a client has to read why it gets nothing.
 	lingerTimeout = 5 * time.Second
-	// aliveEvery is how often a client is told that the connection is alive, where it does
-	// not say how long it waits.
+	// aliveEvery is how often a client gets a keep-alive, if it does not state how long it waits.
 	aliveEvery = 20 * time.Second
 	// checkEvery is after how many bytes it is asked again whether an instrument is public.
 	checkEvery = 256 << 10
@@ -46,13 +45,13 @@ type session struct {
 	view     *view
 	lists    lists
 
-	// failed are the errors that the client is told of at the end.
+	// failed are the errors that the client gets at the end.
 	failed    int32
 	totalSize int64
 	// held is memory that is given back at the end.
 	held int64
-	// shares are the bytes that were sent of each instrument, and told those of which the
-	// client was told that they are not public any more.
+	// shares are the bytes that were sent of each instrument, and told the instruments that were
+	// reported to the client as not public any more.
 	shares map[string]int64
 	told   map[string]bool
 	// looked is how many names were looked at.
@@ -101,8 +100,8 @@ func (s *session) tick(ctx context.Context) error {
 	return s.goesOn(ctx)
 }
 
-// goesOn is called now and then in what may take long while nothing is sent: it tells the client that the connection
-// is alive, and notices when there is nobody for whom to go on. Errors: ctx's, the connection's, the filter's refusal.
+// goesOn is called now and then in work that may take long while nothing is sent: it sends the client a keep-alive,
+// and notices when the client is gone. Errors: ctx's, the connection's, the filter's refusal.
 func (s *session) goesOn(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -238,7 +237,7 @@ func parseGreeting(line string) (protocol, sub int, err error) {
 	return protocol, sub, nil
 }
 
-// motd is what each client is told first.
+// motd is the first message to each client.
 func (s *session) motd() string {
 	return fmt.Sprintf("Archive of Site %s, read only: %s. Nothing is encrypted here.\n", s.cfg.Site, s.comment())
 }
@@ -354,7 +353,7 @@ func (s *session) linger() error {
 	return nil
 }
 
-// count tells what was sent: of an instrument of which nothing was, the client has all.
+// count reports what was sent: if nothing of an instrument was sent, the client has all of it.
 func (s *session) count() {
 	if s.cfg.Count == nil {
 		return

@@ -89,7 +89,7 @@ func (l *lab) others(t *testing.T) {
 				}
 				end := context.AfterFunc(ctx, func() { conn.Close() })
 				_, _ = io.WriteString(conn, wantsAll)
-				_, _ = io.Copy(io.Discard, conn) // until it is told to come again
+				_, _ = io.Copy(io.Discard, conn) // until the server asks it to come again
 				end()
 				conn.Close()
 			}

@@ -73,8 +73,9 @@ func (s *sums) fetch() []*fetched {
 
 func (s *sums) key(f *fetched) sumKey { return sumKey{f.record.Digest, s.s.agreed.list.name} }
 
-// next returns the sum of the next file; of one that cannot be read it is that of none,
-// so that the client asks for it and is told why. Errors: the connection's, ctx's.
+// next returns the sum of the next file; for a file that cannot be read it returns zeros, which no
+// file's sum is, so that the client asks for it and gets the error. Errors: the connection's,
+// ctx's.
 func (s *sums) next() ([]byte, error) {
 	if len(s.batch) == 0 {
 		s.batch, s.ahead = s.ahead, s.fetch()

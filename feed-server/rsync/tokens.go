@@ -14,7 +14,7 @@ const (
 	maxLiteral = 32 << 10
 	// maxPacked is how much of what is compressed.
 	maxPacked = 16383
-	// maxRun is how many blocks in a row are told together.
+	// maxRun is how many consecutive blocks one token covers.
 	maxRun = 1 << 16
 	// windowSize is how far back zstd looks; it takes as much memory.
 	windowSize = 512 << 10
@@ -24,11 +24,11 @@ const (
 type tokens interface {
 	// literal are bytes that the client has not.
 	literal(p []byte) error
-	// block is one that it has.
+	// block is a block that the client has.
 	block(number int32) error
 	// end is the end of a file.
 	end() error
-	// blocks says whether a client can be told of them.
+	// blocks reports whether the format can refer to blocks of the client.
 	blocks() bool
 	// close gives back what it took.
 	close()
@@ -95,7 +95,7 @@ func (z zstdStream) flush() error { return z.Flush() }
 func (zstdStream) next()          {}
 func (z zstdStream) close()       { _ = z.Encoder.Close() }
 
-// deflateStream begins anew with each file.
+// deflateStream is reset at each file.
 type deflateStream struct {
 	*flate.Writer
 	packets *bytes.Buffer
@@ -119,13 +119,13 @@ type packed struct {
 	z   stream
 	// packets are what was compressed and not sent.
 	packets bytes.Buffer
-	// known: the client can be told of blocks that it has. Not so with zlib, where both
-	// sides would have to compress these, too.
+	// known: tokens can refer to blocks that the client has. Not so with zlib, where both sides
+	// would have to compress these, too.
 	known bool
 	// written: something was written and not flushed.
 	written bool
-	// first and last are blocks in a row that are not told yet, if there are any, and told
-	// is the last that was.
+	// first and last are consecutive blocks that are not sent yet, if there are any, and told is
+	// the last one that was sent.
 	run         bool
 	first, last int32
 	told        int32

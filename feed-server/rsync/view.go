@@ -114,8 +114,8 @@ func (v *view) withheld(in wire.InstrumentEntry) bool {
 	return !v.decide(in, time.Now())
 }
 
-// instruments are those that everybody may read and of which something was received in
-// the window, with the last day of that.
+// instruments are the public instruments with data received in the window, with the last day of
+// that data.
 func (v *view) instruments(ctx context.Context) (map[string]wire.Day, error) {
 	all := map[string]wire.Day{}
 	for _, name := range slices.Sorted(maps.Keys(v.registry().Instruments)) {
@@ -158,8 +158,7 @@ func (v *view) last(ctx context.Context, instrument string) (day wire.Day, ok bo
 // inside says whether all of a day is in the window.
 func (v *view) inside(d wire.RootDay) bool { return d.Day > wire.DayOf(v.since) }
 
-// daysOf are the days of the window of which the archive holds anything of an
-// instrument, ascending.
+// daysOf are the days of the window on which the archive holds data of an instrument, ascending.
 func (v *view) daysOf(ctx context.Context, instrument string) ([]wire.RootDay, error) {
 	if v.days.instrument == instrument && time.Since(v.days.at) < daysAge {
 		return v.days.days, nil
@@ -306,7 +305,7 @@ func (l *lister) read(day *catalog.Day) error {
 	return nil
 }
 
-// sort puts files in order, and keeps the newest of those with one name.
+// sort puts files in order, and keeps the newest of files with one name.
 func (l *lister) sort() {
 	if l.several {
 		slices.SortStableFunc(l.files, func(a, b file) int { return strings.Compare(a.name, b.name) })

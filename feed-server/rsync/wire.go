@@ -70,7 +70,7 @@ const (
 	compatVarintEntries = 1 << 7
 )
 
-// Errors that a client is told of in the file list and at the end.
+// Errors that a client gets in the file list and at the end.
 const (
 	failedGeneral  = 1 << 0
 	failedVanished = 1 << 1
@@ -91,7 +91,7 @@ func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", errMalformed, fmt.Sprintf(format, args...))
 }
 
-// refusal is what a client is told in place of what it asks for.
+// refusal is the client's answer in place of what it asks for.
 type refusal struct {
 	exit int
 	text string

@@ -95,8 +95,8 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// A request that stands can be cancelled also if the Instrument has gone, or lets nobody ask
-// any more; nothing is written for a request that does not exist, whatever names are tried.
+// A pending request can be cancelled even if the Instrument has gone, or accepts no requests any
+// more; nothing is written for a request that does not exist, whatever names are tried.
 func TestDuplicates(t *testing.T) {
 	d, _ := newEndpoint(t)
 	written := func() uint64 {
@@ -184,7 +184,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// While NATS is away the consumer is told to come back.
+// While NATS is away the consumer gets 503 with Retry-After.
 func TestUnavailable(t *testing.T) {
 	d, nats := newEndpoint(t)
 	nats.Stop()

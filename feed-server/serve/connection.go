@@ -40,7 +40,7 @@ const (
 	retryAway = 5
 	// placeTimeout is how long a connection waits for its streams to be known.
 	placeTimeout = 5 * time.Second
-	// defaultConnections is where the FeedConsumer says nothing.
+	// defaultConnections is the limit if the FeedConsumer sets none.
 	defaultConnections = 1000
 )
 

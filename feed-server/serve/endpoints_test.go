@@ -38,14 +38,14 @@ const (
 	itself        = "itself"
 )
 
-// endpoints are all that there are, and what each answers to whom.
+// endpoints are all endpoints, and the status that each client gets.
 var endpoints = map[string]map[string]int{
 	"GET /feeds/{feed}/ws":          {anonymous: 401, namedReader: 426, otherReader: 403, otherConsumer: 401, itself: 426},
 	"GET /feeds/{feed}/events":      {anonymous: 401, namedReader: 200, otherReader: 403, otherConsumer: 401, itself: 200},
 	"POST /feeds/{feed}/tickets":    {anonymous: 401, namedReader: 201, otherReader: 403, otherConsumer: 401, itself: 201},
 	"POST /feeds/{feed}/sampling":   {anonymous: 401, namedReader: 403, otherReader: 403, otherConsumer: 401, itself: 202},
 	"DELETE /feeds/{feed}/sampling": {anonymous: 401, namedReader: 403, otherReader: 403, otherConsumer: 401, itself: 202},
-	// The answers to preflight requests of browsers contain nobody's data.
+	// The answers to preflight requests of browsers contain no data.
 	"OPTIONS /feeds/{feed}/tickets":  {anonymous: 204, namedReader: 204, otherReader: 204, otherConsumer: 204, itself: 204},
 	"OPTIONS /feeds/{feed}/events":   {anonymous: 204, namedReader: 204, otherReader: 204, otherConsumer: 204, itself: 204},
 	"OPTIONS /feeds/{feed}/sampling": {anonymous: 204, namedReader: 204, otherReader: 204, otherConsumer: 204, itself: 204},
@@ -233,7 +233,8 @@ func TestDrainLetsAnswersEnd(t *testing.T) {
 	}
 }
 
-// TestOtherDelivery: who asks at the address of another delivery gets that of the FeedConsumer.
+// TestOtherDelivery: a client that asks at the address of another delivery gets the address of its
+// FeedConsumer.
 func TestOtherDelivery(t *testing.T) {
 	t.Parallel()
 	s, _ := newServer(t)

@@ -76,7 +76,7 @@ func (o *events) last() {
 	}
 }
 
-// end is that of the request: what it is answered by must not be touched after that.
+// end ends the request: its response writer must not be used after that.
 func (o *events) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

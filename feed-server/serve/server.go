@@ -39,7 +39,7 @@ const (
 	idleTimeout   = time.Minute
 )
 
-// Config says what is served, and to whom.
+// Config says what is served, and to which clients.
 type Config struct {
 	Site string
 	// Listen is host:port.
@@ -59,8 +59,8 @@ type Config struct {
 	Consumers  *state.Consumers
 	Logger     *slog.Logger
 	Metrics    prometheus.Registerer
-	// Sampling answers a consumer that asks for a rate of observations of an instrument
-	// that it selects; nil: nobody does.
+	// Sampling answers a consumer that asks for a rate of observations of an instrument that it
+	// selects; nil: there is no such endpoint.
 	Sampling func(w http.ResponseWriter, r *http.Request, consumer string, selects func(instrument string) bool)
 	// Others are the endpoints of other packages, by their patterns.
 	Others map[string]http.HandlerFunc
@@ -145,7 +145,7 @@ func (s *Server) endpoints() map[string]http.HandlerFunc {
 // Endpoints are the patterns that are answered, as http.ServeMux reads them, in order.
 func (s *Server) Endpoints() []string { return slices.Sorted(maps.Keys(s.endpoints())) }
 
-// handshake is that of a connection, with the certificates of now.
+// handshake returns the TLS configuration of a connection, with the current certificates.
 func (s *Server) handshake(*tls.ClientHelloInfo) (*tls.Config, error) {
 	now := s.cfg.Certificates.Optional().Clone()
 	now.NextProtos = []string{"h2", "http/1.1"}

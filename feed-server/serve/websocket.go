@@ -72,7 +72,7 @@ func (s *Server) serveWebSocket(w http.ResponseWriter, r *http.Request) {
 	s.ended(c, r, err)
 }
 
-// closing is how a client is told why its connection ends.
+// closing is the status and the reason with which a connection is closed.
 func closing(err error) (websocket.StatusCode, string) {
 	switch {
 	case errors.Is(err, errDraining), errors.Is(err, errChanged):
@@ -91,7 +91,7 @@ type socket struct {
 	conn *websocket.Conn
 	text bool
 	end  context.CancelCauseFunc
-	// told is the place that the client was told last.
+	// told is the place that was sent to the client last.
 	told wire.FeedToken
 	// taken is when the slowest client would have taken all that was written.
 	taken time.Time
@@ -141,9 +141,9 @@ func (o *socket) write(ctx context.Context, entries []session.Entry, place wire.
 	return bytes, err
 }
 
-// beat tells a client of whom nothing was heard its place, where that has changed,
-// and asks whether it is there: but not one that may still be taking what was
-// written, behind which a ping would lie. That one is told its place again.
+// beat sends a place to a client that was sent nothing for a while, if the place has changed, and
+// pings it. A client that may still be taking earlier bytes is not pinged, as the ping would wait
+// behind them; it gets its place again.
 func (o *socket) beat(ctx context.Context, place wire.FeedToken) (bytes int, err error) {
 	// Pings and pongs are written under the same deadline, which may be over.
 	if err := allow(ctx, o.raw); err != nil {
@@ -185,8 +185,8 @@ func (o *socket) ask() {
 	}
 }
 
-// send writes one message: in one frame where it is small, else in several, so
-// that what is large is copied for nobody.
+// send writes one message: in one frame if it is small, else in several, so that a large message is
+// never copied.
 func (o *socket) send(ctx context.Context, kind websocket.MessageType, fill func(*pieces)) (int, error) {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)

@@ -33,7 +33,7 @@ type pending struct {
 type conflater struct {
 	latest *flow.Latest
 	sample *flow.Sample // nil: mode Latest
-	// replaced and sampled items that the meter was told of.
+	// replaced and sampled items that were reported to the meter.
 	replaced, sampled uint64
 	backfill          backfill
 }

@@ -15,7 +15,7 @@ type conflating struct {
 	*conflater
 	announcement
 	gaps gaps
-	// overflowed is of what was told already.
+	// overflowed is the number of overflowed items that were reported already.
 	overflowed uint64
 }
 

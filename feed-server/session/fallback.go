@@ -45,8 +45,7 @@ func (s *Session) takeInto(src *source, b hub.Batch, now time.Time) {
 	// The token stays where it was until what is kept is given.
 }
 
-// fallBack goes on with a source that fell back. Came says that there was
-// something.
+// fallBack continues with a source that fell back. Came reports whether there was something.
 func (s *Session) fallBack(src *source, entries []Entry, most hub.Most, now time.Time) (_ []Entry, came bool) {
 	f := src.fallback
 	for !f.reached {

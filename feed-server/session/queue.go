@@ -24,7 +24,7 @@ type queue interface {
 	// more is due by the clock alone.
 	take(s *Session, into []Entry, most int, reached wire.FeedToken, now time.Time) (entries []Entry, place wire.FeedToken, next time.Time)
 	lag() hub.Lag
-	// close undoes what others were told.
+	// close undoes what was reported to others.
 	close(s *Session)
 }
 

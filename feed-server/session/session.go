@@ -29,12 +29,11 @@ const (
 	// nothing waited meanwhile: what comes more often is written together, since each
 	// write costs the kernel as much as some hundred messages cost us.
 	gatherFor = 4 * time.Millisecond
-	// Beat is how long a connection is left alone: then it is told its place.
+	// Beat is how long a connection may be without a write: then its place is sent.
 	Beat = 15 * time.Second
 )
 
-// Meter is told what becomes of a consumer's messages. Any number of goroutines
-// may call it.
+// Meter counts a consumer's messages by what becomes of them. Any number of goroutines may call it.
 type Meter interface {
 	// Given is called for each write: so many messages, in so many bytes.
 	Given(entries []Entry, bytes int)
@@ -79,8 +78,8 @@ type Session struct {
 	token wire.FeedToken
 	// most bytes are written at a time.
 	most int
-	// wrote is when the client was told something last. Before that it has no place to
-	// come again with: it is told that at once where nothing else is there to be told.
+	// wrote is when something was last sent to the client. Before the first write it has no place
+	// to resume from: it gets one at once if there is nothing else to send.
 	wrote time.Time
 
 	mu sync.Mutex // guards what others ask of a running session
@@ -281,8 +280,7 @@ func (s *Session) given() {
 	}
 }
 
-// beatOr waits as it is told, but no longer than until the client is to hear
-// something.
+// beatOr calls wait, but no longer than until the next beat is due.
 func (s *Session) beatOr(ctx context.Context, now time.Time, place wire.FeedToken, wait func(until time.Time) error) error {
 	if due := s.wrote.Add(Beat); now.Before(due) {
 		return wait(due)
@@ -301,7 +299,7 @@ func (s *Session) Lag() hub.Lag {
 	for _, p := range s.behind {
 		l := p.Lag()
 		if l.Messages > 0 && l.Since.IsZero() {
-			l.Since = p.at // nobody knows better without asking the stream
+			l.Since = p.at // a better value would need a question to the stream
 		}
 		sum = sum.Plus(l)
 	}

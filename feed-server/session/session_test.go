@@ -157,7 +157,7 @@ func TestSourcesTakeTurns(t *testing.T) {
 	}
 }
 
-// An urgent message holds up nobody for long, however long it waits itself.
+// An urgent message delays no other message for long, however long it waits itself.
 func TestUrgentStopsNobody(t *testing.T) {
 	t.Parallel()
 	priorities := &Priorities{}
@@ -171,7 +171,7 @@ func TestUrgentStopsNobody(t *testing.T) {
 	}
 }
 
-// A client to whom nothing came yet is told its place before anything is waited for.
+// A client without messages gets its place before anything is waited for.
 func TestPlaceIsToldFirst(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

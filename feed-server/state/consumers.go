@@ -60,11 +60,11 @@ type Config struct {
 	JetStream  jetstream.JetStream
 	Registry   *registry.Registry
 	Draining   func() bool
-	// Load measures what the pod has to do; nil: nobody does.
+	// Load measures the load of the pod; nil: it is not measured.
 	Load func(now time.Time) *wire.Load
 	// Archive says what is sent to others than consumers; nil: nothing is.
 	Archive Archive
-	// GivingWay says who gives way to others; nil: nobody does.
+	// GivingWay returns which clients give way to others; nil: none do.
 	GivingWay func() *wire.GivingWay
 	Logger    *slog.Logger
 	Metrics   prometheus.Registerer
@@ -201,7 +201,7 @@ func (c *Consumers) report(ctx context.Context, now time.Time) error {
 	all := c.snapshot()
 	err := c.sayOwn(ctx, now)
 	if err != nil {
-		// Measuring goes on, so that states are right when JetStream is back.
+		// Measuring continues, so that states are right when JetStream is back.
 		for _, m := range all {
 			m.measure(now)
 		}

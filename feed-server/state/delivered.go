@@ -19,16 +19,16 @@ type Delivered struct {
 	Lag  hub.Lag
 	// Place up to which it has acknowledged, or was given, all.
 	Place wire.FeedToken
-	// Messages that it took, beside those that Given counts; Unsized: nobody knows how
-	// many bytes those are.
+	// Messages that it took, beside those that Given counts; Unsized: the number of their bytes is
+	// unknown.
 	Messages uint64
 	Unsized  bool
-	// LastGap is when it was told of a gap last, by whichever pod.
+	// LastGap is when a gap was last reported to it, by any pod.
 	LastGap time.Time
 }
 
-// Deliver has a consumer of delivery NATS measured by whoever works for it, and
-// reported by this pod alone, until end is called. The Consumer is its meter.
+// Deliver has a consumer of delivery NATS measured by the caller, which serves it, and reported by
+// this pod alone, until end is called. The Consumer is its meter.
 func (c *Consumers) Deliver(entry wire.ConsumerEntry, by func(now time.Time) Delivered) (m *Consumer, end func()) {
 	name := entry.Consumer
 	m = newConsumer(&c.sent)

@@ -23,9 +23,9 @@ const (
 
 // Facts are what the state of a consumer follows from.
 type Facts struct {
-	// Connected: somebody reads, or asked for messages lately.
+	// Connected: a client reads, or asked for messages lately.
 	Connected bool
-	// Since is when the oldest message came that was not given; zero where there is none.
+	// Since is when the oldest message that was not given arrived; zero if there is none.
 	Since time.Time
 	// LastGap is when the last gap record was written; zero for never.
 	LastGap time.Time

@@ -8,8 +8,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// These are the metrics of each consumer. Consumers are those that the registry declares and
-// that connected here: labels come from nobody else.
+// These are the metrics of each consumer. Consumers are those that the registry declares and that
+// connected here: labels have no other names.
 var (
 	ofConsumer  = []string{"consumer"}
 	messages    = describe("messages_total", "Messages handed over.", ofConsumer...)

@@ -190,7 +190,7 @@ type gap struct {
 	Reason wire.GapReason `json:"reason"`
 }
 
-// event is what is told of what came.
+// event is the event for a message or a gap.
 func (f *follower) event(g given) (*endpoint.Event, error) {
 	if p := f.v.Renew(); p != nil {
 		return nil, endpoint.ErrOver
@@ -204,7 +204,7 @@ func (f *follower) event(g given) (*endpoint.Event, error) {
 		return &endpoint.Event{Kind: "gap", Data: data}, err
 	}
 	n, err := wire.Decode[wire.Notice](g.message.Data)
-	if err != nil || g.message.Header.Get(wire.HeaderRefilled) != "" { // the manifest's writer says which; what is told again
+	if err != nil || g.message.Header.Get(wire.HeaderRefilled) != "" { // notices with an error, which the writer of manifests reports, and repeated notices
 		return nil, nil
 	}
 	if f.v.Snapshot.Decide(feed, f.v.Reader, n.Instrument, n.Record.ObservedEnd(), f.v.Now) != access.Granted {

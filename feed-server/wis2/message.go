@@ -45,8 +45,7 @@ type Point struct {
 	Coordinates []float64 `json:"coordinates"`
 }
 
-// Properties of a Message. Either DateTime is there, null where nobody knows it, or both
-// ends are.
+// Properties of a Message. It has either DateTime, null if the time is unknown, or both ends.
 type Properties struct {
 	PubTime    string          `json:"pubtime"`
 	DataID     string          `json:"data_id"`
@@ -55,7 +54,7 @@ type Properties struct {
 	DateTime   json.RawMessage `json:"datetime,omitempty"`
 	Start      string          `json:"start_datetime,omitempty"`
 	End        string          `json:"end_datetime,omitempty"`
-	// Cache: anybody may keep a copy for others.
+	// Cache: any cache may keep a copy for others.
 	Cache     bool      `json:"cache"`
 	Integrity Integrity `json:"integrity"`
 }

@@ -132,7 +132,7 @@ func TestEvents(t *testing.T) {
 	}
 	old, at := first, time.Now().UTC()
 	old.State, old.PurgedAt, old.Reason, old.Outdated = wire.StatePurged, &at, "a person is in it", true
-	l.Announce(archivetest.Camera, old) // the link of what is current is not told to be deleted
+	l.Announce(archivetest.Camera, old) // no deletion is announced for the link of the current version
 	gone := second
 	gone.State, gone.Reason = wire.StateRetracted, "a lamp"
 	l.Announce(archivetest.Camera, gone)
@@ -228,7 +228,7 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// Objects that came late are told of to who follows a Feed with backfill.
+// Objects that came late are announced to clients that follow a Feed with backfill.
 func TestEventsOfBackfill(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -35,7 +35,7 @@ type Config struct {
 	ScratchSize int64
 	// CredentialsDir has the files wire.MirrorFile….
 	CredentialsDir string
-	// ListenHTTP serves /healthz, /readyz and /metrics; empty: nobody does.
+	// ListenHTTP serves /healthz, /readyz and /metrics; empty: they are not served.
 	ListenHTTP string
 
 	// Objects has the archive; without an endpoint and a bucket the run cannot read it: a pull by rsync or from a web archive does not.
@@ -74,5 +74,5 @@ func (c *Config) check() error {
 	return errors.Join(errs...)
 }
 
-// readsArchive says whether the run is told where the archive is.
+// readsArchive says whether the run is configured with the place of the archive.
 func (c *Config) readsArchive() bool { return c.Objects.Endpoint != "" || c.Objects.Bucket != "" }

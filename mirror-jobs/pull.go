@@ -158,7 +158,8 @@ func (p *program) tls(is *wire.MirrorTLS) (*tls.Config, error) {
 	return cfg, nil
 }
 
-// paced has whoever moves bytes wait as long as the limits say. It may be called from several goroutines.
+// paced returns a function that makes its caller, which moves bytes, wait as long as the limits say. It may be called from several
+// goroutines.
 func paced(ctx context.Context, limits wire.MirrorLimits) func(bytes int) {
 	limiter := rate.NewLimiter(rate.Inf, pacedBurst)
 	var mu sync.Mutex

@@ -163,7 +163,7 @@ func TestScheduled(t *testing.T) {
 	if s := l.status(); s.Result != wire.MirrorSucceeded || s.Progress.Objects != 2 || owed(s) != 0 || s.Reached.IsZero() || s.VerifiedTo.IsZero() || s.Generation != 1 || l.count() != 2 {
 		t.Errorf("%d objects, %+v", l.count(), s)
 	}
-	// A manual run of a part, which only compares; and somebody removed an object.
+	// A manual run of a part, which only compares; and an object was removed.
 	if err := l.there.Delete(t.Context(), "allsky-1/1.jpg"); err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +262,7 @@ func TestAsksAgain(t *testing.T) {
 	}
 }
 
-// A continuous run brings what is announced, and ends when it is told to.
+// A continuous run brings what is announced, and ends when it is stopped.
 func TestContinuous(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, func(e *wire.MirrorEntry) {

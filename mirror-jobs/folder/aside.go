@@ -14,10 +14,11 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// The file of an object takes the place of one that has its path only where that is of an earlier version, which the other side lists as
-// superseded: it can give it. Any other one is set aside, which gives it another name. It is that of an object that expired there, or that is
-// not listed any more, since the other side was installed again under its code, or restored from an older backup; or of another object
-// of the path; or it was changed here. So does the file of an object whose path is that of a folder: no file system has both.
+// The file of an object replaces a file at its path only if that file belongs to an earlier version that the other side lists as
+// superseded: it can give that version again. Any other file is set aside under another name. It belongs to an object that expired there,
+// or that is not listed any more, since the other side was installed again under its code, or restored from an older backup; or to
+// another object of the path; or it was changed here. The file of an object whose path is also a folder's is set aside, too: no file
+// system has both.
 
 // AsidePath is where the file of an object with a digest is that was set aside.
 func AsidePath(of string, digest wire.Digest) string {

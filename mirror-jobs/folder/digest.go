@@ -10,8 +10,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// digesting computes the digest of a large object while its parts come: of its first parts, as
-// far as they are there, beside whoever fetches the rest.
+// digesting computes the digest of a large object while its parts come: of its first parts, as far as they are there, concurrently with
+// the fetch of the rest.
 type digesting struct {
 	group sync.WaitGroup
 

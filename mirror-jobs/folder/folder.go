@@ -53,7 +53,7 @@ type State struct {
 	Now time.Time `json:"now,omitzero"`
 	// Instruments are the tags of those that were.
 	Instruments map[string]string `json:"instruments,omitempty"`
-	// Confirms: the other side waits for this mirror, and was sent what is here of all days of which tags are noted.
+	// Confirms: the other side waits for this mirror, and was sent what is here for all days with noted tags.
 	Confirms bool `json:"confirms,omitempty"`
 	// Ledger is the one of the other side in which that stands.
 	Ledger string `json:"ledger,omitempty"`
@@ -79,7 +79,7 @@ type Folder struct {
 	large map[string]bool // files of parts that were asked for
 }
 
-// Open takes a folder, which is made where there is none. Errors: ErrBusy, of the file system.
+// Open opens a folder, and makes it if it does not exist. Errors: ErrBusy, of the file system.
 func Open(path string) (*Folder, error) {
 	if err := os.MkdirAll(filepath.Join(path, own), 0o755); err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func (f *Folder) open() (err error) {
 	switch err := f.read(stateFile, &f.state); {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		f.state, f.interrupted = State{Format: format}, true // as after a power failure: all is compared anew
+		f.state, f.interrupted = State{Format: format}, true // as after a power failure: everything is compared again
 	case f.state.Format != format:
 		return fmt.Errorf("%s has format %d, and this program reads %d", filepath.Join(f.path, stateFile), f.state.Format, format)
 	}
@@ -138,7 +138,7 @@ func (f *Folder) close() error {
 // Path of the folder.
 func (f *Folder) Path() string { return f.path }
 
-// BelongsTo says of which site the folder is a mirror. Errors: that it is one of another site.
+// BelongsTo records the site that the folder mirrors. Errors: the folder is a mirror of another site.
 func (f *Folder) BelongsTo(site string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -159,8 +159,7 @@ func (f *Folder) Select(digest string) {
 	}
 }
 
-// Interrupted says whether the run before was killed: then objects may be there of which it
-// could not note that.
+// Interrupted says whether the previous run was killed: then objects may be there that it could not note.
 func (f *Folder) Interrupted() bool { return f.interrupted }
 
 // State returns what is known of the whole.

@@ -87,7 +87,7 @@ func TestPut(t *testing.T) {
 	}
 }
 
-// Remove removes the file of the given object, and not that of another object that has its path by now.
+// Remove removes the file of the given object, but not the file of another object that has its path by now.
 func TestRemove(t *testing.T) {
 	dir := t.TempDir()
 	f := open(t, dir)
@@ -182,7 +182,7 @@ func TestLarge(t *testing.T) {
 	}
 }
 
-// A kill, after which nobody closes the object, loses few of the parts that came.
+// A kill, after which the object is not closed, loses few of the parts that came.
 func TestLargeKilled(t *testing.T) {
 	dir := t.TempDir()
 	f := open(t, dir)

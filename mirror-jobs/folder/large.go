@@ -40,9 +40,9 @@ type Large struct {
 const (
 	// PartSize is the size of a part, in bytes; the last one is shorter.
 	PartSize = 8 << 20
-	// noteEvery is after how many more parts it is noted which ones came: 32 MiB. So much of an object is received again at most after
-	// a kill, which a link of 20 Mb/s has in 13 s. A note costs a sync of data that the kernel would soon write anyway, and nobody
-	// waits for it.
+	// noteEvery is after how many more parts the parts that came are noted: 32 MiB. At most that much of an object is received again
+	// after a kill, which takes 13 s on a link of 20 Mb/s. A note costs a sync of data that the kernel would soon write anyway, and
+	// nothing waits for it.
 	noteEvery = 4
 )
 
@@ -102,7 +102,7 @@ func (l *Large) Range(n int) (offset, length int64) {
 	return offset, min(PartSize, l.entry.Size-offset)
 }
 
-// Write writes a part, of which it had so many bytes already, and which must be whole then.
+// Write completes part n, whose first had bytes are there already.
 func (l *Large) Write(n int, had int64, from io.Reader) error {
 	offset, length := l.Range(n)
 	if _, err := io.Copy(io.NewOffsetWriter(l.file, offset+had), io.LimitReader(from, length-had)); err != nil {

@@ -43,7 +43,7 @@ func (f *Folder) Known(instrument string) (plan.Known, error) {
 	err := f.read(daysFile(instrument), &known)
 	var damaged *json.SyntaxError
 	if errors.Is(err, fs.ErrNotExist) || errors.As(err, &damaged) {
-		known = plan.Known{} // all is compared anew
+		known = plan.Known{} // everything is compared again
 		known.Days, err = f.heldDays(instrument)
 	}
 	if known.Months == nil {
@@ -82,8 +82,8 @@ func (f *Folder) heldDays(instrument string) (map[wire.Day]plan.KnownDay, error)
 	return held, err
 }
 
-// Lost returns the days of an instrument of which objects are known to be here and that have no list, ascending: somebody removed it.
-// It reads the names in one folder.
+// Lost returns the days of an instrument that have known objects here but no list, ascending: the list was removed. It reads the names in
+// one folder.
 func (f *Folder) Lost(instrument string, known plan.Known) (days []wire.Day, err error) {
 	there, err := f.Days(instrument)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -102,7 +102,7 @@ func (f *Folder) Lost(instrument string, known plan.Known) (days []wire.Day, err
 	return days, nil
 }
 
-// Forgotten returns the instruments that were acted upon in full and of which the tags are lost, sorted: of their days nothing is known.
+// Forgotten returns the instruments that were acted upon in full but whose tags are lost, sorted: nothing is known of their days.
 func (f *Folder) Forgotten() (names []string, err error) {
 	for name, tag := range f.State().Instruments {
 		if tag == "" {
@@ -127,8 +127,7 @@ func (f *Folder) SetKnown(instrument string, known plan.Known) error {
 	return f.write(daysFile(instrument), known)
 }
 
-// Lines returns what is known of a day; none where nothing is. Errors: ErrUnreadable, of the
-// file system.
+// Lines returns what is known of a day; no lines if nothing is. Errors: ErrUnreadable, of the file system.
 func (f *Folder) Lines(instrument string, day wire.Day) ([]plan.Line, error) {
 	name := listFile(instrument, day)
 	file, err := f.root.Open(name)
@@ -188,8 +187,7 @@ func (f *Folder) SetLines(instrument string, day wire.Day, lines []plan.Line) er
 	return f.replace(listFile(instrument, day), text.Bytes())
 }
 
-// Days returns the days of which there are lists of an instrument, ascending, and Instruments
-// the instruments.
+// Days returns the days with lists of an instrument, ascending.
 func (f *Folder) Days(instrument string) (days []wire.Day, err error) {
 	entries, err := fs.ReadDir(f.root.FS(), filepath.Join(own, instrument))
 	for _, e := range entries {
@@ -200,7 +198,7 @@ func (f *Folder) Days(instrument string) (days []wire.Day, err error) {
 	return days, err
 }
 
-// Instruments returns those of which there are lists.
+// Instruments returns the instruments that have lists.
 func (f *Folder) Instruments() (names []string, err error) {
 	entries, err := fs.ReadDir(f.root.FS(), own)
 	for _, e := range entries {

@@ -27,7 +27,7 @@ type DigestError struct {
 
 // Error implements error.
 func (e *DigestError) Error() string {
-	if e.Is == (wire.Digest{}) { // nobody has computed it
+	if e.Is == (wire.Digest{}) { // it was not computed
 		return fmt.Sprintf("%s: it has %d bytes, and the list says %d", e.Path, e.Size, e.Want)
 	}
 	return fmt.Sprintf("%s: %d bytes came with SHA-256 %s, and the list says %d bytes with %s", e.Path, e.Size, e.Is, e.Want, e.Digest)
@@ -62,7 +62,7 @@ func (w *Writer) Close() error {
 	return w.at.Close()
 }
 
-// into opens a folder, which is made where there is none.
+// into opens a folder, and makes it if it does not exist.
 func (w *Writer) into(dir string) (*os.File, error) {
 	if w.at != nil && w.dir == dir {
 		return w.at, nil
@@ -128,7 +128,7 @@ func (f *Folder) Has(instrument string, e *mirrorindex.Entry) bool {
 	return err == nil && size == e.Size && digest == e.Digest
 }
 
-// looksLike says whether a file may be that of an object.
+// looksLike says whether a file may be the file of an object.
 func looksLike(info fs.FileInfo, e *mirrorindex.Entry) bool {
 	return info.Mode().IsRegular() && info.Size() == e.Size && sameTime(info.ModTime(), e.ReceivedAt)
 }
@@ -190,9 +190,9 @@ func (f *Folder) HasBytes(instrument string, e *mirrorindex.Entry) bool {
 }
 
 // Remove removes the file of an object, and the folders that are empty then, and says whether it did. A file under the path of the object
-// is that of another one by now if it has another size, or both another time and another digest: it stays. If only the time differs, the
-// times of the folder were lost, or the other object has the same bytes: stays says whether there is such an object. It is asked only then;
-// nil: there is none. A file of the object that was set aside is removed, too.
+// belongs to another object by now if it has another size, or both another time and another digest: it stays. If only the time differs,
+// the times of the folder were lost, or the other object has the same bytes: stays says whether there is such an object. It is called
+// only then; nil: there is none. A file of the object that was set aside is removed, too.
 func (f *Folder) Remove(instrument string, e *mirrorindex.Entry, stays func() (bool, error)) (removed bool, err error) {
 	if err := CheckPath(instrument, e.Path); err != nil {
 		return false, err
@@ -241,7 +241,7 @@ func (f *Folder) removePublished(instrument string, e *mirrorindex.Entry, stays 
 	return true, nil
 }
 
-// isOf says whether a file with another time is that of an object all the same.
+// isOf says whether a file with another time is the object's file nevertheless.
 func (f *Folder) isOf(instrument string, e *mirrorindex.Entry, stays func() (bool, error)) (bool, error) {
 	var differs *DigestError
 	switch err := f.verify(instrument, e.Path, e, true); {

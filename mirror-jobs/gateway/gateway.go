@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gateway brings what a run pulls into the archive: it finds the gateways of the Site, which receive it as what any
-// sender sends. Both sides show certificates that they have made for this, and have told the other of in the Site's key-value
-// buckets, where nobody else may write.
+// Package gateway brings what a run pulls into the archive: it finds the gateways of the Site, which receive it as data of any sender.
+// Both sides present certificates that they have made for this purpose, and publish them to each other in the Site's key-value buckets,
+// where no other program may write.
 package gateway
 
 import (
@@ -89,7 +89,7 @@ type Client struct {
 	order  []wire.MirrorListener
 	next   int
 	looked time.Time
-	// told is when it was last logged that gateways take nothing.
+	// told is when it was last logged that the gateways accept nothing.
 	told time.Time
 }
 

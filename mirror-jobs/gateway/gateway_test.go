@@ -117,7 +117,7 @@ func TestCloseAfterNext(t *testing.T) {
 	}
 }
 
-// A gateway whose clock differs from that of this machine is asked: how old its report is, the NATS server says.
+// A gateway whose clock differs from this machine's is used: the NATS server determines the age of its report.
 func TestClockOfGateway(t *testing.T) {
 	t.Parallel()
 	js := testenv.NATS(t, testenv.NATSOptions{Unsynced: true}).JetStream(t)

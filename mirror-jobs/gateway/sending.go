@@ -26,7 +26,7 @@ var errSilent = errors.New("it takes nothing of the object, or does not answer")
 // silence, or has all of it and does not answer for as long as its store may need.
 type sending struct {
 	io.ReadCloser
-	// size of the object, or 0 where nobody knows, and how much of it was read.
+	// size of the object, or 0 if unknown, and how much of it was read.
 	size, read int64
 	silence    time.Duration
 	timer      *time.Timer

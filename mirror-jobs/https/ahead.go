@@ -13,8 +13,8 @@ const (
 	// 40 MB/s on each of them.
 	aheadBytes = 64 << 20
 	leastAhead = 256 << 10
-	// firstAhead is the memory of an answer to begin with. It doubles whenever less than chunk is
-	// free, which is what is read at once at least but where the memory begins anew.
+	// firstAhead is the initial memory of an answer. It doubles whenever less than chunk is free. A read asks for at least chunk bytes,
+	// except where the ring wraps around.
 	firstAhead = 64 << 10
 	chunk      = 16 << 10
 )
@@ -22,9 +22,8 @@ const (
 // aheadOf is how many bytes an answer may be read ahead, where there are so many connections.
 func aheadOf(connections int) int { return max(leastAhead, aheadBytes/max(1, connections)) }
 
-// ahead reads a body ahead of whoever takes it, so that a digest or a disk that is slow for a
-// while does not stop what comes over the network. Once most bytes wait, it reads no more, and
-// TCP has the other side wait. It is for one reader.
+// ahead reads a body ahead of its consumer, so that a digest or a disk that is slow for a while does not stop what comes over the
+// network. Once most bytes wait, it reads no more, and TCP makes the other side wait. It is for one reader.
 type ahead struct {
 	from io.ReadCloser
 	most int

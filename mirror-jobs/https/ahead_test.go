@@ -78,7 +78,7 @@ func TestReadAhead(t *testing.T) {
 			}})
 			defer client.Close()
 			if err := client.Part(t.Context(), "mag-1", "object", digest, 0, int64(len(object)), func(_ int64, body io.Reader) error {
-				<-full // though nobody has taken anything
+				<-full // though nothing has been consumed
 				return whole(t, asking{body, &asked}, object)
 			}); err != nil || received.Load() != int64(len(object)) {
 				t.Errorf("%d bytes came: %v", received.Load(), err)
@@ -96,7 +96,7 @@ func whole(t *testing.T, body io.Reader, object []byte) error {
 	return err
 }
 
-// TestHeldUp: while one answer is held up by whoever takes it, others are asked for and come.
+// TestHeldUp: while the consumer of one answer holds it up, others are requested and arrive.
 func TestHeldUp(t *testing.T) {
 	t.Parallel()
 	object := make([]byte, 3<<20)
@@ -132,7 +132,7 @@ func (c asking) Read(p []byte) (int, error) {
 	return c.Reader.Read(p)
 }
 
-// TestReadAheadGivesUp: what was read ahead of somebody who takes no more is given up, and the client goes on.
+// TestReadAheadGivesUp: what was read ahead for a consumer that stopped is dropped, and the client continues.
 func TestReadAheadGivesUp(t *testing.T) {
 	t.Parallel()
 	object := make([]byte, 12<<20)

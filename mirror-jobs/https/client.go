@@ -59,14 +59,13 @@ type Config struct {
 	// BytesPerSecond is the rate that is declared, 0 for none; fewer parts are asked for at the
 	// same time where that needs fewer. Received keeps it. Optional.
 	BytesPerSecond func() int64
-	// Received is told of all bytes that come, and may have what follows on that connection wait.
-	// Optional.
+	// Received is called with the number of all bytes that come, and may delay what follows on that connection. Optional.
 	Received func(bytes int)
 	// Patience is how slow the other side may be.
 	Patience Patience
 	// Kept bounds the memory of what it answers.
 	Kept Kept
-	// Again is told why a request failed that is made again after a while. It may be called from several goroutines. Optional.
+	// Again is called with the error of a request that is repeated after a while. It may be called from several goroutines. Optional.
 	Again func(err error, after time.Duration)
 }
 

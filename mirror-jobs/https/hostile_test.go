@@ -218,7 +218,7 @@ func TestHostileBundle(t *testing.T) {
 	}
 }
 
-// An answer that nothing has changed is none to somebody who did not ask that, and a wait without end is none.
+// A "not modified" is no answer to an unconditional request, and an endless wait is none.
 func TestUnasked(t *testing.T) {
 	t.Parallel()
 	asked := 0

@@ -212,7 +212,7 @@ func (c *Client) Lists(ctx context.Context, questions []mirrorindex.ListQuestion
 	return all, err
 }
 
-// errRest ends an answer of which as much was read as may be kept.
+// errRest ends an answer after as much was read as may be kept.
 var errRest = errors.New("the rest is asked for again")
 
 // kept counts what is kept of an answer.

@@ -18,8 +18,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// bundleFree are the bytes that a bundle may have beside twice those that are expected: headers, and what came into a day since its
-// list was told.
+// bundleFree are the bytes that a bundle may have beside twice those that are expected: headers, and what was added to a day since its
+// list was sent.
 const bundleFree = 64 << 20
 
 // Objects fetches a bundle, and gives each object to take: by its instrument, its path below
@@ -76,7 +76,7 @@ func ends(in io.Reader) error {
 	return nil
 }
 
-// broken marks the errors of a body, so that they are told from those of who reads it.
+// broken marks the errors of a body, so that they are distinguished from errors of its reader.
 type broken struct{ io.Reader }
 
 // Read implements io.Reader.

@@ -44,7 +44,7 @@ func (p *path) way() (w plan.Way) {
 	return w
 }
 
-// measured is a connection of which it is known how much came when.
+// measured is a connection whose received bytes are recorded over time.
 type measured struct {
 	*net.TCPConn
 	of *path

@@ -45,7 +45,7 @@ func certificate(t *testing.T, from, to time.Time, address net.IP) (tls.Certific
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
 }
 
-// TestReasons: what is wrong with a server is told by its reason, and what no other try changes is tried once.
+// TestReasons: a problem of a server is reported by its reason, and what a retry cannot change is tried once.
 func TestReasons(t *testing.T) {
 	now, here := time.Now(), net.IPv4(127, 0, 0, 1)
 	past, future := now.Add(-24*time.Hour), now.Add(24*time.Hour)

@@ -94,7 +94,7 @@ func TestSlowAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			patience := https.Patience{Silence: time.Minute, Credit: 200 * time.Millisecond, LeastRate: 1 << 20, Tries: 2}
-			if name == "a redirect" { // of which the client reads 2 KiB
+			if name == "a redirect" { // the client reads 2 KiB of it
 				patience.Silence = 200 * time.Millisecond
 			}
 			client := https.New(https.Config{URL: at, Connections: 2, Patience: patience})

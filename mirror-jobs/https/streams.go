@@ -17,8 +17,8 @@ import (
 // Buffers of connections are left to the kernel, which lets them grow with what is measured on each. To set one (SO_RCVBUF)
 // would end that for the connection, and net.core.rmem_max, which is far below what the kernel grows to, would bound it.
 
-// window is how many bytes a connection can have on its way: half of what the kernel lets a receive buffer grow to (tcp_rmem,
-// tcp(7)), as it counts its own memory for packets there, too; 0: nobody knows.
+// window is how many bytes a connection can have in flight: half of what the kernel lets a receive buffer grow to (tcp_rmem, tcp(7)), as
+// it counts its own memory for packets there, too; 0: unknown.
 var window = sync.OnceValue(func() int64 {
 	text, err := os.ReadFile("/proc/sys/net/ipv4/tcp_rmem")
 	fields := strings.Fields(string(text))

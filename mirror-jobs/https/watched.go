@@ -17,8 +17,8 @@ type Patience struct {
 	// Silence is how long it may send nothing; by default a minute.
 	Silence time.Duration
 	// Credit is how long an answer may be waited for in all, and LeastRate what comes of it in the time by which that grows, in bytes a
-	// second; by default five minutes, and a second more for each KiB. A connection that is slower moves 64 KiB in a minute: a feed server
-	// ends one of half that rate itself. So an answer that comes byte by byte holds nobody up for long.
+	// second; by default five minutes, and a second more for each KiB. A connection that is slower moves 64 KiB in a minute: a feed
+	// server ends one of half that rate itself. So an answer that comes byte by byte does not hold up the run for long.
 	Credit    time.Duration
 	LeastRate int64
 	// Tries of a request; by default 6.
@@ -41,8 +41,8 @@ func (p Patience) left(left, waited time.Duration, came int) time.Duration {
 	return min(p.Credit, left-waited+earned)
 }
 
-// watched is the body of an answer. If nothing comes for too long, or too little, it cancels the request, so
-// that a link that broke without notice holds nobody up.
+// watched is the body of an answer. If nothing comes for too long, or too little, it cancels the request, so that a link that broke
+// without notice does not hold up the run.
 type watched struct {
 	io.ReadCloser
 	Patience
@@ -87,8 +87,8 @@ func (w *watched) Close() error {
 	return w.ReadCloser.Close()
 }
 
-// answers has a request canceled whose answer does not begin in time once it has a connection. The transport bounds each head; what
-// comes with a redirect is read by the client, which nobody watches.
+// answers cancels a request whose answer does not begin in time once it has a connection. The transport bounds each head; the client
+// reads the body of a redirect, which is not watched otherwise.
 func (p Patience) answers(ctx context.Context, cancel context.CancelCauseFunc) (_ context.Context, begins func()) {
 	timer := time.AfterFunc(p.Silence, func() { cancel(p.silent()) })
 	timer.Stop()

@@ -78,7 +78,7 @@ var IndexModes = []Mode{
 type Index struct {
 	// URL of it.
 	URL string
-	// Held is the path of an object that was pulled before it began to lie, and New that of one that was not.
+	// Held is the path of an object that was pulled before the server began to lie, and New the path of one that was not.
 	Held, New string
 	mode      atomic.Pointer[Mode]
 	// clock is by how much the Date of what is answered honestly is off.

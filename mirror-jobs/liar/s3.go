@@ -32,11 +32,11 @@ const (
 	Forgets Mode = "forgets"
 	// NoETag does so without an ETag.
 	NoETag Mode = "no etag"
-	// PageAfter stores objects, and answers with Page whoever asks for them.
+	// PageAfter stores objects, and answers reads of them with Page.
 	PageAfter Mode = "page after"
 	// Fails stores objects and answers 500.
 	Fails Mode = "fails"
-	// FailsAfter stores objects, and answers 500 whoever asks for them.
+	// FailsAfter stores objects, and answers 500 to reads of them.
 	FailsAfter Mode = "fails after"
 	// Cut ends each object in its middle.
 	Cut Mode = "cut"

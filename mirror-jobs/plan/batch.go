@@ -20,7 +20,7 @@ const (
 	batchObjects = 8192
 )
 
-// Wanted is a day of which objects are to be fetched.
+// Wanted is a day with objects to be fetched.
 type Wanted struct {
 	Instrument string
 	Day        wire.Day

@@ -18,7 +18,7 @@ type GuestPolicy struct {
 	Embargo time.Duration
 	// Retractions is a value of wire.MirrorEntry.Retractions. Objects that are purged there are purged here, whatever it says.
 	Retractions string
-	// By asks for changes here. Objects that somebody else retracted here stay retracted.
+	// By asks for changes here. Objects that another user retracted here stay retracted.
 	By string
 	// Lost are the IDs of records that are listed here, and whose objects the store lost: they are fetched again.
 	Lost map[string]bool
@@ -69,8 +69,8 @@ type Guest struct {
 	// other Site went back. Both are kept, and Later is how many of those here are to be marked as superseded once the new one is listed.
 	Reused []int
 	Later  int
-	// Kept are how many retractions and purges that By asked for stand here, though the other Site does not list them any more, and nobody
-	// restored the objects there: it went back.
+	// Kept are how many retractions and purges that By asked for stand here, though the other Site no longer lists them and the objects
+	// were not restored there: it went back.
 	Kept int
 }
 
@@ -229,7 +229,7 @@ func takenBack(r *wire.Record) bool {
 	return r.State == wire.StateRetracted || r.State == wire.StatePurged
 }
 
-// change is what brings an object here into the state that it has there; none where it is in it, or cannot come into it.
+// change is what brings an object here into the state that it has there; the zero Change if it is in that state, or cannot come into it.
 func (p *GuestPolicy) change(e *mirrorindex.Entry, r *wire.Record) Change {
 	is, was := e.Is(), r.State
 	stands := is == wire.StateCurrent || is == wire.StateSuperseded || is == wire.StateExpired && !e.Retracted
@@ -259,8 +259,8 @@ func (p *GuestPolicy) isAgain(e *mirrorindex.Entry, r *wire.Record) bool {
 	return e.IsRetraction() && p.Retractions != wire.MirrorIgnore && r.RetractedAgain(p.By, e.RetractedAt)
 }
 
-// reverts says whether the other Site does not list a retraction or purge any more that By asked for, and nobody restored the object there.
-// With MirrorIgnore its list decides. By has objects purged, too, that are retracted there.
+// reverts says whether the other Site no longer lists a retraction or purge that By asked for, although the object was not restored
+// there. With MirrorIgnore its list decides. By also has objects purged that are retracted there.
 func (p *GuestPolicy) reverts(e *mirrorindex.Entry, r *wire.Record) bool {
 	here := entryOf(r)
 	return r.ChangedBy == p.By && p.Retractions != wire.MirrorIgnore && !e.Removed() && !e.RestoredAfter(r.Origin.RetractedAt) && e.Reverts(&here)

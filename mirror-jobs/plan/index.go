@@ -13,8 +13,8 @@ import (
 type Selection struct {
 	// Wants says which instruments; nil: all.
 	Wants func(instrument string) bool
-	// ObservedFrom and ObservedTo bound the observation time, or that of receipt where none
-	// is known; the zero time is no bound.
+	// ObservedFrom and ObservedTo bound the observation time, or the time of receipt if no observation time is known; the zero time is no
+	// bound.
 	ObservedFrom, ObservedTo time.Time
 	// selectsNothing is set by ForInstrument.
 	selectsNothing bool
@@ -85,7 +85,7 @@ func (s Selection) Instruments(root mirrorindex.Root, holds func(instrument stri
 	return changed
 }
 
-// UnlistedDays are those of which a mirror has objects, and that an answer does not list. Month is the one that was asked for; empty: all.
+// UnlistedDays are the days with objects in the mirror that an answer does not list. Month is the month that was asked for; empty: all.
 func UnlistedDays(lines []mirrorindex.DaysLine, known Known, month string) map[wire.Day]KnownDay {
 	listed := make(map[string]bool, len(lines))
 	for _, line := range lines {
@@ -105,8 +105,8 @@ func (s Selection) wants(instrument string) bool {
 	return s.Wants == nil || s.Wants(instrument)
 }
 
-// Changed returns those of some months or days that a mirror is to look at: also of those of which it holds objects that are not selected any
-// more, since these may have been retracted or purged.
+// Changed returns the months or days among lines that a mirror must look at. Those where it holds objects that are not selected any more
+// are included, since these may have been retracted or purged.
 func (s Selection) Changed(lines []mirrorindex.DaysLine, known Known) (changed []mirrorindex.DaysLine) {
 	holds := map[string]bool{}
 	if !s.SelectsAll() {

@@ -20,11 +20,11 @@ type Line struct {
 	Held bool `json:"held,omitempty"`
 	// Lost: a run with force did not find its file. It is Held nevertheless, so that each such run names it until one accepts the loss.
 	Lost bool `json:"lost,omitempty"`
-	// Replaced: the mirror had its bytes, and a newer version of its name is listed since. Until that one's file comes, if it ever does, the
-	// file is still that of this object.
+	// Replaced: the mirror had its bytes, and a newer version of its name is listed since. Until the newer version's file comes, if it
+	// ever does, the file is still this object's.
 	Replaced bool `json:"replaced,omitempty"`
-	// Gone: the other side does not list it any more. Moved: it lists the object under another path, or another one that is here with its bytes, of
-	// which it was found to be a duplicate.
+	// Gone: the other side does not list it any more. Moved: it lists the object under another path, or found it to be a duplicate of
+	// another listed object that is here with its bytes.
 	Gone  bool `json:"gone,omitempty"`
 	Moved bool `json:"moved,omitempty"`
 }
@@ -39,7 +39,7 @@ func (l *Line) object() string { return l.ID + "\x00" + string(l.Digest[:]) }
 // Listing is what the other side lists of a day by now, by ID.
 type Listing map[string]*mirrorindex.Entry
 
-// ListingOf returns that of a list.
+// ListingOf returns the Listing of a list.
 func ListingOf(list []mirrorindex.Entry) Listing {
 	all := make(Listing, len(list))
 	for i := range list {
@@ -65,10 +65,10 @@ func SumOf(lines []Line) (s mirrorindex.Sum) {
 	return s
 }
 
-// Merge returns the lines of a day after an answer: theirs is all that the other side lists,
-// or with more what is to be added. Ours are the lines before; they may be changed. The lines
-// are in the order of their paths. Kept are the retractions and purges that stand here, though the other side does not list them any more,
-// and nobody restored the objects there: it was restored from an older backup. With RetractionsIgnore they do not stand.
+// Merge returns the lines of a day after an answer: theirs is all that the other side lists, or with more what is to be added. Ours are
+// the lines before; they may be changed. The lines are in the order of their paths. Kept are the retractions and purges that stand here,
+// though the other side does not list them any more, and the objects were not restored there: it was restored from an older backup. With
+// RetractionsIgnore they do not stand.
 func (p Policy) Merge(ours []Line, theirs []mirrorindex.Entry, more bool) (all []Line, kept int) {
 	if more {
 		for _, e := range theirs {

@@ -50,8 +50,8 @@ type PushKnown struct {
 
 // Push is what a run must do so that a partner has a day as it should.
 type Push struct {
-	// Deliver are the indexes of the objects that the partner may lack, and Remove of those of which it may have a copy
-	// that it should not have.
+	// Deliver are the indexes of the objects that the partner may lack, and Remove the indexes of objects that it may have a copy of but
+	// should not.
 	Deliver, Remove []int
 	// Kept are the indexes of those whose copies stay though the originals are gone here.
 	Kept []int
@@ -62,8 +62,8 @@ type Push struct {
 	Totals wire.Totals
 }
 
-// Day compares what the archive lists of a day with what a partner has confirmed of it. If all that it confirmed is still
-// listed, only what came or changed since is to be done; else, and with anew, everything.
+// Day compares what the archive lists for a day with what a partner has confirmed of it. If all that it confirmed is still listed, only
+// what came or changed since is to be done; otherwise, and with anew, everything.
 func (p *PushPolicy) Day(objects []PushObject, known PushKnown, anew bool) (d Push) {
 	d.Known.Policy = string(p.Prune) + " " + p.Retractions
 	var before mirrorindex.Sum
@@ -115,7 +115,7 @@ func (p *PushPolicy) Day(objects []PushObject, known PushKnown, anew bool) (d Pu
 	for _, i := range d.Kept {
 		kept.AddCopy(objects[i].Record)
 	}
-	if is := d.Known.Absent; d.Known.Policy != known.Policy || is.Objects > kept.Objects || is.Datagrams > kept.Datagrams { // of which it is not known
+	if is := d.Known.Absent; d.Known.Policy != known.Policy || is.Objects > kept.Objects || is.Datagrams > kept.Datagrams { // it is not known which copies are absent
 		d.Known.Absent, d.Known.AbsentCopies = kept, len(d.Kept)
 	}
 	d.Totals = d.Totals.MinusCopies(d.Known.Absent)
@@ -148,7 +148,7 @@ func identity(o *PushObject) mirrorindex.Entry {
 	return e
 }
 
-// superseded are the objects, by ID, of which there is a newer version the same day: one that is purged does not say so.
+// superseded are the objects, by ID, that have a newer version on the same day: the record of a purged object does not say so.
 func superseded(objects []PushObject) map[string]bool {
 	all := map[string]bool{}
 	for i := range objects {

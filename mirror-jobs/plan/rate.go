@@ -27,7 +27,7 @@ func Recent(all []Sample) []Sample {
 	return slices.DeleteFunc(all, func(s Sample) bool { return last.Sub(s.At) > rateOver })
 }
 
-// BytesPerSecond is the average over some samples; 0 where nobody knows.
+// BytesPerSecond is the average over some samples; 0 if it is unknown.
 func BytesPerSecond(all []Sample) int64 {
 	if len(all) < 2 {
 		return 0
@@ -40,10 +40,10 @@ func BytesPerSecond(all []Sample) int64 {
 	return int64(float64(last.Bytes-first.Bytes) / took)
 }
 
-// lastEnd bounds when a run is said to end: nobody knows what lies behind it.
+// lastEnd bounds when a run is said to end: anything later is unpredictable.
 const lastEnd = 366 * 24 * time.Hour
 
-// Ends is when some bytes are moved at a rate; zero where nobody knows, or in more than a year.
+// Ends is when some bytes are moved at a rate; zero if that is unknown, or in more than a year.
 func Ends(now time.Time, bytes, perSecond int64) time.Time {
 	if perSecond <= 0 || bytes/perSecond > int64(lastEnd/time.Second) {
 		return time.Time{}
@@ -51,8 +51,8 @@ func Ends(now time.Time, bytes, perSecond int64) time.Time {
 	return now.Add(time.Duration(bytes/perSecond) * time.Second).Truncate(time.Second)
 }
 
-// Rate is the limit in force at a time, in bytes a second: that of the first window that holds
-// it, or else the general one; 0: no limit.
+// Rate is the limit in force at a time, in bytes a second: the limit of the first window that holds the time, or else the general one; 0:
+// no limit.
 func Rate(l wire.MirrorLimits, now time.Time) int64 {
 	for _, r := range l.Rates {
 		if within(r.MirrorWindow, local(l, now)) {
@@ -73,7 +73,7 @@ func Maintained(l wire.MirrorLimits, now time.Time) (until time.Time, is bool) {
 	return time.Time{}, false
 }
 
-// local is a time in the limits' time zone, or in UTC where nobody knows that.
+// local is a time in the limits' time zone, or in UTC if that zone is unknown.
 func local(l wire.MirrorLimits, now time.Time) time.Time {
 	zone, err := time.LoadLocation(l.TimeZone)
 	if err != nil {

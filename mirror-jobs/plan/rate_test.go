@@ -70,7 +70,7 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// Nobody knows the end of a run that moves next to nothing.
+// The end of a run that moves next to nothing is unknown.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -48,9 +48,9 @@ func (p Policy) Surplus(lines []Line) (all []int) {
 	return all
 }
 
-// Removes says whether the mirror is to remove the bytes of a line, if it has them. A line that is not listed any more says nothing of
-// its object, unless that is listed under another path: an archive lists what it had for ever, and a list from which lines vanish is
-// that of a restored backup, or of an Instrument that was put under embargo.
+// Removes says whether the mirror is to remove the bytes of a line, if it has them. A line that is not listed any more says nothing about
+// its object, unless the object is listed under another path: an archive lists what it had for ever, and a list that lost lines is from a
+// restored backup, or from an Instrument that was put under embargo.
 func (p Policy) Removes(l *Line) bool {
 	expired := p.Prune == PruneWhenExpired
 	switch {

@@ -11,8 +11,8 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/plan"
 )
 
-// An object was retracted, restored and retracted again. Its archive is restored from a backup of the time between: the list has the older
-// restoration, and nobody undid the retraction. A restoration after it does.
+// An object was retracted, restored and retracted again. Its archive is restored from a backup of the time between: the list has the
+// older restoration, which does not undo the second retraction. A restoration after it does.
 func TestOlderRestoration(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 28, 1, 0, 0, 0, time.UTC)

@@ -14,8 +14,9 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/plan"
 )
 
-// TestOutcomes is about one change. In the tests below an object changes up to four times, a mirror runs after some of the changes, and the origin
-// is restored from a backup of any time, once or twice. A copy that a mirror hides stays hidden until somebody restores the object at the origin.
+// TestOutcomes is about one change. In the tests below an object changes up to four times, a mirror runs after some of the changes, and
+// the origin is restored from a backup of any time, once or twice. A copy that a mirror hides stays hidden until the object is restored
+// at the origin.
 
 // copyHere is a mirror's copy of the one object of a day.
 type copyHere interface {
@@ -198,8 +199,8 @@ func TestSequences(t *testing.T) {
 	})
 }
 
-// The origin is restored from a backup, from an older or a newer one after that, and goes on. Objects that were hidden stay
-// hidden until somebody restores them there.
+// The origin is restored from a backup, from an older or a newer one after that, and goes on. Objects that were hidden stay hidden until
+// they are restored there.
 func TestSequencesWithBackups(t *testing.T) {
 	t.Parallel()
 	eachSequence(t, 3, func(h *history, after []int, name string, c copyHere) {
@@ -244,8 +245,8 @@ func checkGoesOn(t *testing.T, h *history, backup int, what, name string, c copy
 	}
 }
 
-// A repeated retraction is asked for only where the mirror follows the first: not where somebody here retracted the copy, and not with Ignore. It
-// hides nothing more, so that no safety stop counts it.
+// A repeated retraction is requested only if the mirror followed the first: not if a user here retracted the copy, and not with Ignore.
+// It hides nothing more, so that no safety stop counts it.
 func TestRepeatedRetraction(t *testing.T) {
 	t.Parallel()
 	theirs := object{Path: "a.jpg", Became: []became{"Retracted", "Restored", "Retracted"}}.entry()

@@ -12,15 +12,15 @@ const (
 	// leastStreams are useful over the shortest way: while one waits for the other side's store,
 	// or for a core here, others carry.
 	leastStreams = 4
-	// DefaultWindow is what a connection can have on its way where nobody knows: half of Linux's
-	// greatest receive buffer, tcp_rmem, of 6 MiB; the other half is for the kernel's own.
+	// DefaultWindow is how many bytes a connection can have in flight if that is unknown: half of Linux's greatest receive buffer,
+	// tcp_rmem, of 6 MiB; the other half is for the kernel's own.
 	DefaultWindow = 3 << 20
 )
 
 // Way is what is known of the way to the other side.
 type Way struct {
-	// RoundTrip is the least of its connections, and Answer the least time from a request to its
-	// answer; 0: nobody knows. Through a proxy only Answer tells how long the way is.
+	// RoundTrip is the least of its connections, and Answer the least time from a request to its answer; 0: unknown. Through a proxy only
+	// Answer shows how long the way is.
 	RoundTrip, Answer time.Duration
 	// BytesPerSecond is the most that was measured of all connections together, and Limit what
 	// is declared; 0: none.

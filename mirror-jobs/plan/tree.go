@@ -14,7 +14,7 @@ import (
 type File struct {
 	// Path below the folder that is pulled.
 	Path string
-	// Size in bytes, negative where it is not told.
+	// Size in bytes, negative if it is unknown.
 	Size int64
 	// Mark changes with the file, as its size and time do; empty where the other side tells neither: then it is asked whether
 	// the file changed.

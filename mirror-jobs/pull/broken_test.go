@@ -32,8 +32,8 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/pull"
 )
 
-// cutting passes TCP on to a server, and cuts each connection once some bytes came back, of which all arrive: a reset drops what still
-// waits to be sent, which may be all of it where the client reads slowly, and then no try would come any further.
+// cutting passes TCP on to a server, and cuts each connection once some bytes came back. All of them arrive: a reset drops what still
+// waits to be sent, which may be everything if the client reads slowly, and then no attempt would make progress.
 func cutting(t *testing.T, target string, after func() int64) (url string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

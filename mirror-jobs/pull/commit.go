@@ -122,7 +122,7 @@ func (i *instrument) note(d *day, ok bool) {
 	i.known.Days[d.day] = known
 }
 
-// instrument writes the tags of one, all days of which are done as far as they can be.
+// instrument writes the tags of an instrument whose days are all done as far as they can be.
 func (c *committer) instrument(in *instrument) error {
 	if in.failed {
 		c.p.Folder.SetInstrument(in.Instrument, "")

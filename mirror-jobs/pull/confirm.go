@@ -84,7 +84,7 @@ func (p *run) sent(ctx context.Context, err error) bool {
 	switch {
 	case err == nil:
 		return true
-	case ctx.Err() != nil: // the run was told to stop
+	case ctx.Err() != nil: // the run was stopped
 	case errors.As(err, &refused) && refused.Status < http.StatusInternalServerError && refused.Status != http.StatusTooManyRequests:
 		p.awaited = false
 		p.Folder.SetConfirms(false)

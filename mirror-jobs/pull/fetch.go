@@ -74,7 +74,7 @@ func (p *run) bundle(ctx context.Context, w *folder.Writer, b batch) error {
 	err := p.Source.Objects(ctx, p.site, b.Questions, b.Bytes, func(instrument, path, id string, size int64, body io.Reader) error {
 		at, is := open[instrument+"/"+id]
 		if !is {
-			return nil // it came before the link broke; or nobody asked for it
+			return nil // it came before the link broke; or it was not asked for
 		}
 		e := &b.days[b.Parts[at.part].Of].lines[at.line].Entry
 		if size != e.Size || path != e.Path {
@@ -120,8 +120,8 @@ func (p *run) bundle(ctx context.Context, w *folder.Writer, b batch) error {
 	return err
 }
 
-// settle looks at the lists again of days of which the other side did not give objects, and returns how many of each part are listed
-// otherwise by now, because a newer version came meanwhile or they were retracted: the next run does what is listed then.
+// settle looks again at the lists of days with objects that the other side did not give. It returns how many objects of each part are
+// listed otherwise by now, because a newer version came meanwhile or they were retracted: the next run does what is listed then.
 func (p *run) settle(ctx context.Context, b batch, refused []place) (again []int, err error) {
 	again = make([]int, len(b.Parts))
 	listings := map[*day]plan.Listing{}

@@ -21,7 +21,7 @@ const (
 	entriesAtOnce     = 1000
 )
 
-// instrument is one of which something changed.
+// instrument is an instrument with changes.
 type instrument struct {
 	mirrorindex.RootLine
 	plan.Selection
@@ -99,7 +99,7 @@ func (p *run) instrumentsOf(ctx context.Context, lines []mirrorindex.RootLine) e
 	return nil
 }
 
-// known returns what is known of an instrument, without the tags of days whose lists are lost: these are compared anew.
+// known returns what is known of an instrument, without the tags of days whose lists are lost: these are compared again.
 func (p *run) known(instrument string) (plan.Known, error) {
 	known, err := p.Folder.Known(instrument)
 	if err != nil {
@@ -207,7 +207,7 @@ func (m *monthsToAsk) ask(ctx context.Context, days *daysToAsk) error {
 			return err
 		}
 		for i, lines := range answers {
-			if lines[0].Gone { // since the months were told: that no day is listed says nothing
+			if lines[0].Gone { // since the list of months was sent: that it has no days means nothing
 				m.p.gone(m.of[i])
 				continue
 			}

@@ -23,8 +23,8 @@ import (
 type lieOutcome struct {
 	// says is a part of its error; empty: it succeeds.
 	says string
-	// comes: the new object is in the folder. Stands: it does not come later either, until a run is told to ignore retractions. Unlisted are how many objects it
-	// reports as not listed any more.
+	// comes: the new object is in the folder. Stands: it does not come later either, until a run ignores retractions. Unlisted are how
+	// many objects it reports as not listed any more.
 	comes    bool
 	stands   bool
 	unlisted int64

@@ -117,7 +117,7 @@ func (p *run) ask(ctx context.Context, days []*day) (n int, err error) {
 	}
 	for i, a := range answers {
 		d := of[i]
-		if a.Head.Gone { // since the days were told: another run will know more
+		if a.Head.Gone { // since the list of days was sent: another run will know more
 			d.failed++
 			continue
 		}

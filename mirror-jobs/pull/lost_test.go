@@ -15,7 +15,7 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/pull"
 )
 
-// A day whose list was removed is compared anew once anything of its Instrument changes, and with force: what is missing comes, and
+// A day whose list was removed is compared again once anything of its Instrument changes, and with force: what is missing comes, and
 // nothing else.
 func TestLostList(t *testing.T) {
 	t.Parallel()

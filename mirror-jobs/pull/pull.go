@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pull copies an archive into a folder. A run asks another Substorm for its mirror index, and only
-// for that of it which changed since the last run: first the root, then the days of
-// instruments, then the lists of days. It fetches what the lists have and the mirror lacks.
+// Package pull copies an archive into a folder. A run asks another Substorm for its mirror index, and only for the parts that changed
+// since the last run: first the root, then the days of instruments, then the lists of days. It fetches what the lists have and the mirror
+// lacks.
 //
 //	root ─► days ─► lists ─► plan ─► bundles, large objects ─► folder ─► committed lists ─► tags
 //

@@ -46,9 +46,9 @@ type lab struct {
 	// tries of a request; 0: the client's own.
 	tries int
 	log   bytes.Buffer
-	// seen is told how far a run is when bytes come; nil: nobody looks.
+	// seen is called with the run's figures when bytes come; nil: not called.
 	seen func(pull.Figures)
-	// said is told of each line of the log; nil: nobody looks.
+	// said is called with each line of the log; nil: not called.
 	said func(line string)
 }
 

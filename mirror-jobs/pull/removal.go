@@ -47,7 +47,7 @@ func (s *surplus) add(instrument string, day wire.Day, objects, takenBack int) {
 // plan.SafetyStopError, of the folder.
 func (p *run) removeSurplus(ctx context.Context) error {
 	before, now := p.Folder.State().Removed, time.Now()
-	if p.Force { // somebody has looked at what goes
+	if p.Force { // a person has reviewed what is removed
 		before = nil
 		if err := p.Folder.SetRemoved(nil); err != nil {
 			return err

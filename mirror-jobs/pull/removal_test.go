@@ -65,7 +65,7 @@ func TestRemovedWithoutTimes(t *testing.T) {
 	}
 }
 
-// An object that was sent anew with the same bytes, after it was retracted, keeps its file.
+// An object that was sent again with the same bytes, after it was retracted, keeps its file.
 func TestSentAnew(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

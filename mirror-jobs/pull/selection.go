@@ -14,8 +14,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// selects is a digest of what the run selects and removes: what earlier runs noted counts for the same one. The safety stop is no
-// part of it, since a day of which something is still to be removed has no tag.
+// selects is a digest of what the run selects and removes: what earlier runs noted is valid only with the same digest. The safety stop is
+// no part of it, since a day with pending removals has no tag.
 func (p *run) selects() string {
 	instruments := slices.Compact(slices.Sorted(slices.Values(p.Instruments)))
 	text := fmt.Sprintf("%q %s %s %s %s", instruments, wire.FormatTime(p.ObservedFrom), wire.FormatTime(p.ObservedTo), p.Prune, p.Retractions)

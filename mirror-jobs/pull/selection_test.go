@@ -70,7 +70,7 @@ func TestRetractedWhereNotSelected(t *testing.T) {
 	l.retract(one)
 	l.pull()
 	l.want("after the retraction", map[string]string{"allsky-2/2.jpg": "two"})
-	l.pull() // a day of which something was removed is looked at again
+	l.pull() // a day with a removal is looked at again
 	if asked := l.pull(); len(asked) != 1 {
 		t.Errorf("nothing changed: %q", asked)
 	}
@@ -96,7 +96,7 @@ func TestOtherPolicy(t *testing.T) {
 	l.want("they are not", map[string]string{"allsky-1/1.jpg": "one"})
 }
 
-// A name that the other side does not have is told by each run, and one that selects nothing fails.
+// Each run reports a name that the other side does not have, and a run fails if a name selects nothing.
 func TestNoSuchInstrument(t *testing.T) {
 	t.Parallel()
 	l := newPair(t)

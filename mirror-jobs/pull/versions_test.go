@@ -110,7 +110,8 @@ func TestVersionReplacedLater(t *testing.T) {
 	l.want("the first one is superseded", map[string]string{"allsky-1/k1.txt": "three", asideOf("k1.txt", "two"): "two"})
 }
 
-// A newer version was retracted before its file came, so that the file is still that of the version before: it goes when that one does.
+// A newer version was retracted before its file came, so that the file is still the previous version's: it is removed with the previous
+// version.
 func TestVersionRetractedBeforeItCame(t *testing.T) {
 	t.Parallel()
 	for name, received := range map[string]time.Time{"the same day": storm.Add(time.Hour), "another day": storm.AddDate(0, 0, 1)} {

@@ -13,9 +13,9 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/plan"
 )
 
-// A copy takes the place of that of the version before. If that version had expired here before its name was used again, its copy may be the
-// last one: it stays under another name, which its digest tells. Which version's copy lies at the partner only the partner knows: versions may
-// have come and expired since the last run.
+// A copy replaces the copy of the previous version. If that version had expired here before its name was used again, its copy may be the
+// last one: it stays under another name, which contains its digest. Only the partner knows which version's copy it has: versions may have
+// come and expired since the last run.
 
 // maxEarlier bounds of how many versions of a name a run asks the partner.
 const maxEarlier = 64

@@ -95,7 +95,7 @@ func (o owners) clash(f File) error {
 	return nil
 }
 
-// flush delivers and verifies the batch, and notes the days of which nothing is open.
+// flush delivers and verifies the batch, and notes the days with nothing open.
 func (r *run) flush(ctx context.Context) error {
 	b := r.batch
 	r.batch = batch{}
@@ -150,7 +150,7 @@ func (d *pushed) fail(record *wire.Record, err error) {
 	}
 }
 
-// noteLost notes what the partner has of a day of which it lacks objects: in the ledger, and where it had confirmed them, in the book.
+// noteLost notes what the partner has of a day with objects that it lacks: in the ledger, and if it had confirmed them, in the book.
 func (r *run) noteLost(ctx context.Context, d *pushed) error {
 	has, known := d.plan.Totals, !(r.doubts(d.known) && d.plan.Confirmed || !d.complete || d.cut)
 	switch {
@@ -165,7 +165,7 @@ func (r *run) noteLost(ctx context.Context, d *pushed) error {
 	}
 }
 
-// finish removes what must go of a day of which all was delivered, and notes it. After an error what must go stays.
+// finish removes what must go of a day that was delivered in full, and notes it. After an error what must go stays.
 func (r *run) finish(ctx context.Context, d *pushed, err error) error {
 	if len(d.plan.Remove) > 0 {
 		if err != nil {

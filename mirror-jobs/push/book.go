@@ -306,7 +306,7 @@ func (b *KV) Confirm(ctx context.Context, instrument string, day wire.Day, id st
 	asked := wire.Removal{Instrument: instrument, Day: day, ID: id}
 	if _, err := b.cursors.Get(ctx, asked.Key()); err != nil {
 		if errors.Is(err, jetstream.ErrKeyNotFound) {
-			return nil // it is done, or nobody asked
+			return nil // it is done, or was not asked for
 		}
 		return fmt.Errorf("removal %s: %w", asked.Key(), err)
 	}

@@ -59,7 +59,7 @@ func (r *run) read(ctx context.Context, in wire.InstrumentEntry, day wire.Day, k
 	for i, record := range held.Records {
 		d.objects[i] = plan.PushObject{Path: held.Path(i), Record: record, Selected: selects(record)}
 	}
-	for _, record := range held.TakenBack() { // nobody is given them any more
+	for _, record := range held.TakenBack() { // they are not given to any partner any more
 		d.objects = append(d.objects, plan.PushObject{Path: record.Published(), Record: record})
 	}
 	d.plan = r.policy.Day(d.objects, known.PushKnown, r.anew(known))

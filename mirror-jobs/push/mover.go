@@ -23,10 +23,10 @@ type File struct {
 	Digest   wire.Digest
 	// MediaType may be empty.
 	MediaType string
-	// Open opens the bytes; nil where nobody needs them: of a file that is to be verified by size and time. The last read returns an error in place of io.EOF where they are
-	// not those of Digest: such a file must not get its name at the partner.
+	// Open opens the bytes; nil if they are not needed: for a file that is to be verified by size and time. The last read returns an
+	// error in place of io.EOF if they are not the bytes of Digest: such a file must not get its name at the partner.
 	Open func(ctx context.Context) (io.ReadCloser, error)
-	// Moving is told of bytes as they go to the partner, by a mover that sees them go; may be nil.
+	// Moving counts bytes as they go to the partner, if the mover sees them go; may be nil.
 	Moving *Moving
 
 	// Replaces: another file may lie at Path, also one with the same size and time.
@@ -40,8 +40,8 @@ type File struct {
 	candidates []*wire.Record
 	// clears: what was at the path before may have been retracted, and its tombstone goes.
 	clears bool
-	// outdated says whether the path is that of a newer object by now, which the lists of days
-	// tell a minute later; nil: it is of its own.
+	// outdated says whether the path belongs to a newer object by now, which the lists of days show a minute later; nil: the path belongs
+	// to this object alone.
 	outdated func(ctx context.Context) (bool, error)
 }
 
@@ -50,11 +50,10 @@ type Mover interface {
 	// Most is how many files, and bytes of them, Deliver takes at once; one larger file
 	// comes alone.
 	Most() (files int, bytes int64)
-	// Deliver brings files to the partner, each whole or not at all, and reports how each ended:
-	// nil means that the partner has acknowledged it, ErrThere that it had it already, with its size
-	// and time, and of one that Replaces another with its bytes; with anew none does. ErrAside means that it is there, and that another file was
-	// set aside for it; with anew none is. Other errors may be a Problem, of the file alone. The error is one of the partner as a
-	// whole (Problem): then no more is tried.
+	// Deliver brings files to the partner, each whole or not at all, and reports how each ended: nil means that the partner has
+	// acknowledged it, ErrThere that the partner had it already, with its size and time, and if it Replaces another, with its bytes; with
+	// anew no file ends so. ErrAside means that it is there, and that another file was set aside for it; with anew none is. Other errors
+	// may be a Problem, of the file alone. The returned error concerns the partner as a whole (Problem): then no more is tried.
 	Deliver(ctx context.Context, files []File, anew bool, ended func(i int, err error)) error
 	// Verify calls differs for each file that the partner lacks, or has with another size or,
 	// with digest, with other bytes. Without digest the time counts, too, where the partner keeps it, or what it noted of the

@@ -9,8 +9,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// The bytes of an object without a name come again with one, of which the archive lists the first as a duplicate. Once the one with the name is
-// retracted no copy is left.
+// The bytes of an object without a name come again with a name, and the archive lists the first object as a duplicate of the second. Once
+// the one with the name is retracted no copy is left.
 func TestNamelessAndNamed(t *testing.T) {
 	byEach(t, func(t *testing.T, l *lab) {
 		l.entry.Retractions = wire.MirrorDelete

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// defaultPatience is that of Config.
+	// defaultPatience is the default of Config.
 	defaultPatience = time.Minute
 	// firstPause and lastPause are those between two tries to read from the object store.
 	firstPause, lastPause = 100 * time.Millisecond, 5 * time.Second

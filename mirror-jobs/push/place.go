@@ -48,7 +48,7 @@ func (p Place) Name() string {
 	return short(text + p.server())
 }
 
-// server is which folder of which server it is, or which part of which bucket.
+// server identifies the folder of a server, or the part of a bucket.
 func (p Place) server() string {
 	switch {
 	case p.S3 != nil:
@@ -225,9 +225,9 @@ func (d *pushed) layout(p *place) layout {
 	return l
 }
 
-// numbersOf tells objects of a day apart that have the same path by the template, in the order of receipt and whatever became of
-// them, so that a path is that of one object forever. Only a digest alone leaves any: {id} and {name} differ, and the day is one
-// of receipt, in the template too (at).
+// numbersOf numbers objects of a day that have the same path by the template, in the order of receipt and whatever became of them, so
+// that a path belongs to one object forever. Only a template with {digest} and neither {id} nor {name} leaves any: {id} and {name}
+// differ, and the day is one of receipt, in the template too (at).
 func (l layout) numbersOf(objects []plan.PushObject) map[string]int {
 	if l.template == nil || l.own() {
 		return nil
@@ -253,8 +253,8 @@ func (l layout) numbersOf(objects []plan.PushObject) map[string]int {
 // own says whether the template gives each object of an instrument a path of its own.
 func (l layout) own() bool { return l.template.Has("id") || l.template.Has("name") }
 
-// shared says whether the path of an object may be that of another version, too. Newer: another object is published under its path. By
-// a template versions may have one path that are published under several.
+// shared says whether the path of an object may also be another version's. Newer: another object is published under its path. By a
+// template, versions that are published under several paths may have one path.
 func (l layout) shared(record *wire.Record, newer bool) bool {
 	if l.template == nil {
 		return newer
@@ -308,8 +308,8 @@ func (l layout) pathOf(o *plan.PushObject, older bool) (string, bool) {
 	return p, true
 }
 
-// at is the time that a path tells. If paths are told apart among those that were received on one day, the
-// observation counts only if it was that day.
+// at is the time that a path contains. If paths are unique only among the objects received on one day, the observation counts only if it
+// was that day.
 func (l layout) at(record *wire.Record) time.Time {
 	if at := record.ObservedFrom; at != nil && (l.own() || wire.DayOf(*at) == wire.DayOf(record.ReceivedAt)) {
 		return *at

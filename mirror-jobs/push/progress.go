@@ -186,7 +186,7 @@ func (m *Moving) Forget() {
 	m.moved, m.size = 0, 0
 }
 
-// Anew says that it is moved all the same: verification says that the other side has another one.
+// Anew says that it is moved nevertheless: verification found another one at the other side.
 func (m *Moving) Anew() {
 	if m == nil {
 		return

@@ -24,7 +24,7 @@ func TestMoving(t *testing.T) {
 		}
 	}
 	p.Owe(100)
-	p.Owe(0) // nobody knows how large it is
+	p.Owe(0) // its size is unknown
 	known, unknown := p.Begin(100), p.Begin(0)
 	known.Move(60)
 	want("on its way", 0, 60, 40)

@@ -248,8 +248,8 @@ func (r *run) each(ctx context.Context, do dayFunc) error {
 	return nil
 }
 
-// eachLeft calls do for the days of the instruments of which the partner has copies, and which are not selected any more: what is
-// purged of them is asked of the partner, too.
+// eachLeft calls do for the days of the instruments that the partner has copies of, but that are not selected any more: partners are
+// asked to remove what is purged of them, too.
 func (r *run) eachLeft(ctx context.Context, do dayFunc) error {
 	names, err := r.Book.Instruments(ctx)
 	if err != nil {
@@ -270,7 +270,7 @@ func (r *run) eachLeft(ctx context.Context, do dayFunc) error {
 	return nil
 }
 
-// dayFunc does something about a day of which something is known.
+// dayFunc processes a day with known data.
 type dayFunc func(ctx context.Context, in wire.InstrumentEntry, day wire.Day, known seen) error
 
 // eachDay calls do for the days of an instrument that may hold anything within the bounds of the run.

@@ -248,7 +248,7 @@ func TestPush(t *testing.T) {
 	}
 }
 
-// Changes that somebody made at the partner are found, and a run with force mends them.
+// Changes made at the partner are found, and a run with force repairs them.
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/s3"
 )
 
-// A partner that refuses to remove gets everything all the same, and what it keeps is told: it answers, and denies that.
+// A partner that refuses to remove gets everything nevertheless, and what it keeps is reported: it answers, and denies that.
 func TestRemovalRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ option, says string }{{"delete", "configured to refuse --delete"}, {"delete-missing-args", "--delete-missing-args"}} {

@@ -23,7 +23,7 @@ import (
 type gone struct {
 	path   string
 	record *wire.Record
-	// by is the path of the version that replaces it; empty where there is none.
+	// by is the path of the version that replaces it; empty if there is none.
 	by string
 	// shared: what lies under the path may be the copy of another version by now, or of another object. It goes only with the size and time of
 	// this one, and where those of the other are the same with other bytes than its.
@@ -117,7 +117,7 @@ func (q *questions) askNow(ctx context.Context, s *server) error {
 	return nil
 }
 
-// groups are copies by so many, of which no two have the same path.
+// groups yields the copies in groups of at most most, without two equal paths in a group.
 func groups(all []gone, most int) iter.Seq[[]gone] {
 	return func(yield func([]gone) bool) {
 		for len(all) > 0 {
@@ -321,7 +321,8 @@ func (r *run) remove(ctx context.Context, d *pushed) error {
 	return nil
 }
 
-// isPurged says whether somebody purged an object, which is asked of partners also where the book does not know that they have it.
+// isPurged says whether an object was purged by request. Partners are asked to remove it even if the book does not know that they have
+// it.
 func isPurged(r *wire.Record) bool { return r.State == wire.StatePurged && !plan.Expired(r) }
 
 func (r *run) removeSome(ctx context.Context, d *pushed, p *place, some []gone) error {

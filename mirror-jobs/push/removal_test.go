@@ -200,7 +200,7 @@ func TestBookLost(t *testing.T) {
 	l.want("what was retracted goes", want)
 }
 
-// A copy that the partner keeps is told, and keeps nothing else from coming.
+// A copy that the partner keeps is reported, and keeps nothing else from coming.
 func TestKept(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
@@ -478,7 +478,7 @@ func TestNewerOfAnotherDay(t *testing.T) {
 	})
 }
 
-// An object whose name would be that of another's older version is not brought.
+// An object whose name equals the path of another object's older version is not brought.
 func TestVersionsClash(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

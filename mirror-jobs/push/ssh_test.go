@@ -160,7 +160,7 @@ func TestSSHColons(t *testing.T) {
 	l.want("over ssh", map[string]string{"allsky-1/1.jpg": "one"})
 }
 
-// A host that lets us write through rrsync, and not delete, gets everything, and what it keeps is told.
+// A host that lets us write through rrsync, but not delete, gets everything, and what it keeps is reported.
 func TestSSHWithoutDelete(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -25,8 +25,8 @@ func (l *lab) versionsOf(name string) (one, two wire.Record) {
 	return one, two
 }
 
-// The copy of a version that is retracted or purged goes, and that of the current version of its name stays, whether they lie under one
-// path at the partner or under two.
+// The copy of a version that is retracted or purged is removed, and the copy of the current version of its name stays, whether they lie
+// under one path at the partner or under two.
 func TestNamedVersions(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, template, second string }{

@@ -19,7 +19,7 @@ const (
 	suffix = len(".XXXXXX")
 )
 
-// coming counts the bytes of large files while rsync writes them into the staging folder, until it is told to stop.
+// coming counts the bytes of large files while rsync writes them into the staging folder, until stop is called.
 func (s Source) coming(files []tree.Wanted) (stop func()) {
 	folders := map[string]map[string]int{} // the indexes of large files by folder and name
 	for i, f := range files {

@@ -82,7 +82,7 @@ func (m *Mover) run(ctx context.Context, input []byte, out io.Writer, arguments 
 	return failed, m.explain(err)
 }
 
-// environment is what rsync, and ssh which it runs, know of that of this process.
+// environment is the part of this process's environment that rsync, and the ssh that it runs, get.
 func environment() []string {
 	all := []string{"LC_ALL=C"}
 	for _, name := range []string{"PATH", "HOME", "TMPDIR", "TZ"} {

@@ -15,8 +15,8 @@ import (
 // and --contimeout do not end one that sends them byte by byte. From then on it may be slow, as it is when it computes digests.
 const greetingTime = 5 * time.Minute
 
-// greetingArguments have rsync say on standard output that both sides agreed. The other side is not told of them, and cannot say it
-// in its place.
+// greetingArguments make rsync print on standard output that both sides agreed. They are not passed to the other side, which cannot print
+// it in rsync's place.
 var greetingArguments = []string{"--debug=PROTO", "--outbuf=L", "--no-motd"}
 
 // agreed is what rsync says then.

@@ -18,7 +18,7 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/tree"
 )
 
-// dripping greets whoever connects byte by byte, and never ends with it.
+// dripping greets each client byte by byte, and never ends the greeting.
 func dripping(t *testing.T) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

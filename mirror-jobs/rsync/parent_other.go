@@ -6,5 +6,5 @@ package rsync
 
 import "os/exec"
 
-// endWithParent does nothing here: no kernel but that of Linux ends a process with its parent.
+// endWithParent does nothing here: only the Linux kernel ends a process with its parent.
 func endWithParent(*exec.Cmd) (release func()) { return func() {} }

@@ -26,7 +26,7 @@ import (
 // Source is a folder at the other side as a tree.Source: rsync lists it, and fetches what is asked for into a staging folder.
 type Source struct{ *Mover }
 
-// Walk implements tree.Source. The list goes to the disk first: rsync ends where nobody reads what it says.
+// Walk implements tree.Source. The list goes to the disk first: rsync ends if its output is not read.
 func (s Source) Walk(ctx context.Context, visit func(tree.Folder) error) error {
 	list, err := os.CreateTemp(s.cfg.Scratch, "list-*")
 	if err != nil {
@@ -204,8 +204,8 @@ func listed(line string) (plan.File, bool) {
 	return plan.File{Path: name, Size: size, Mark: fields[1] + " " + fields[2] + " " + fields[3]}, true
 }
 
-// roomOf is how large a file may be by now that was listed with a size: one that grows comes all the same. The sizes in the list are
-// only claimed by the other side, and rsync is told not to fetch more.
+// roomOf is how large a file that was listed with a size may be by now: one that grows comes nevertheless. The sizes in the list are only
+// claimed by the other side, and rsync is configured not to fetch more.
 func roomOf(size int64) int64 { return 2*size + 512<<10 }
 
 // Fetch implements tree.Source. Files that are fetched at once take no more than twice maxBytes, whatever the other side sends, or are one.

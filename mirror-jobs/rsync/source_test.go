@@ -19,7 +19,7 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/tree"
 )
 
-// TestSource: what a real daemon has is listed by folder, and comes when asked for; what vanished meanwhile is told.
+// TestSource: the files of a real daemon are listed by folder, and come when asked for; files that vanished meanwhile are reported.
 func TestSource(t *testing.T) {
 	address, dir := testenv.RsyncDaemon(t, "")
 	files := map[string]string{"aurora/top.txt": "top", "aurora/a b/ö, 1.jpg": "first", "aurora/a b/deep/x.jpg": "second", "aurora/z/big.bin": string(make([]byte, 1<<20)), "elsewhere.txt": "no"}

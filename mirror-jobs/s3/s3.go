@@ -40,8 +40,8 @@ type Config struct {
 	Prefix string
 	// Connections are how many objects are sent at a time.
 	Connections int
-	// Moved is told of bytes before they are sent, and after they were read back, and returns
-	// when more may be; nil: nobody limits them.
+	// Moved is called with the number of bytes before they are sent, and after they were read back, and returns when more may be; nil:
+	// there is no limit.
 	Moved func(bytes int)
 }
 
@@ -296,7 +296,7 @@ func (m *Mover) problem(err error) error {
 	return &push.Problem{Reason: reason, Answered: answered, Err: err}
 }
 
-// paced is a body of which no more is read than may be moved.
+// paced is a body that is read no faster than bytes may be moved.
 type paced struct {
 	io.ReadSeeker
 	moved func(bytes int)

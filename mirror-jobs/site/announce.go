@@ -81,12 +81,12 @@ func (a *announcer) admit(e wire.GuestEntry) error {
 	return nil
 }
 
-// restricted is the access to what the other Site does not say that anybody may read.
+// restricted is the access to everything that the other Site does not declare public.
 func restricted() *wire.AccessEntry {
 	return &wire.AccessEntry{Live: wire.AccessRestricted, Archive: wire.AccessRestricted}
 }
 
-// close closes a guest that the other Site does not let this mirror read any more: who may read it there nobody knows here.
+// close closes a guest that the other Site does not let this mirror read any more: its readers there are unknown here.
 func (a *announcer) close(ctx context.Context, instrument string, at time.Time) error {
 	was, known := a.registry().Instruments[wire.GuestName(a.origin, instrument)]
 	if !known {

@@ -37,7 +37,7 @@ func newTestAnnouncer(t *testing.T, guests int) (*announcer, jetstream.KeyValue)
 	return a, a.entries
 }
 
-// TestOtherSiteCannotFillTheRegistry: some number of instruments of another Site stand here, and a run that is told of more says so.
+// TestOtherSiteCannotFillTheRegistry: the number of instruments of another Site here is limited, and a run that is offered more says so.
 func TestOtherSiteCannotFillTheRegistry(t *testing.T) {
 	t.Parallel()
 	a, kv := newTestAnnouncer(t, wire.MaxGuests-1)

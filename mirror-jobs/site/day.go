@@ -152,7 +152,7 @@ func (r *run) compare(ctx context.Context, in *instrument, names []wire.Day) (da
 	}
 	for i, a := range answers {
 		d := &day{in: in, day: questions[i].Day, tag: a.Head.Tag, lines: a.Entries, partial: a.Head.More, here: here[i], packed: packed[i]}
-		if a.Head.Gone { // since the days were told: another run will know more
+		if a.Head.Gone { // since the list of days was sent: another run will know more
 			r.withheld++
 			continue
 		}
@@ -202,7 +202,7 @@ func (r *run) follow(ctx context.Context, d *day) error {
 	return r.followRemovals(ctx, d)
 }
 
-// followRemovals has what the other Site has retracted or purged wait for the end of the run. A run that is told to force asks for it now.
+// followRemovals postpones what the other Site has retracted or purged to the end of the run. A run with force asks for it now.
 func (r *run) followRemovals(ctx context.Context, d *day) error {
 	switch {
 	case len(d.Remove) == 0:
@@ -238,7 +238,7 @@ func (r *run) ask(ctx context.Context, d *day, c plan.Change) error {
 	return r.announcer.change(ctx, d.in.guest, c)
 }
 
-// note keeps in mind which days are here in full, and of which of them the archivist is asked for changes.
+// note notes which days are here in full, and for which of them the archivist is asked for changes.
 func (r *run) note(ctx context.Context, in *instrument, days []*day) error {
 	months := map[string]map[string]noted{}
 	for _, d := range days {

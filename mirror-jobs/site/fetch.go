@@ -29,9 +29,8 @@ import (
 const (
 	// bundlesAtOnce are read at the same time. A feed server sends few at a time.
 	bundlesAtOnce = 4
-	// bytesAtOnce is what objects that were read, and have no receipt yet, take of memory, and
-	// objectsAtOnce how many of a bundle these are at most: each waits in a goroutine for a
-	// connection to a gateway, so that whoever reads the bundle does not.
+	// bytesAtOnce is what objects that were read, and have no receipt yet, take of memory, and objectsAtOnce how many of a bundle these
+	// are at most: each waits in a goroutine for a connection to a gateway, so that the reader of the bundle does not.
 	bytesAtOnce   = 64 << 20
 	objectsAtOnce = 256
 )
@@ -117,8 +116,8 @@ func (f *fetching) lacks(d *day, i int, moving *push.Moving, why error) {
 	f.owes(d.in.name, d.lines[i].Path, why)
 }
 
-// settle looks at the lists again of days of which the other side did not give objects. Those that are listed otherwise by now, because a
-// newer version came meanwhile or they were retracted, are not owed: the next run does what is listed then.
+// settle looks again at the lists of days with objects that the other side did not give. Objects that are listed otherwise by now,
+// because a newer version came meanwhile or they were retracted, are not owed: the next run does what is listed then.
 func (f *fetching) settle(ctx context.Context) error {
 	listings := map[*day]plan.Listing{}
 	for _, o := range f.refused {

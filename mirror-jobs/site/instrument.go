@@ -91,7 +91,7 @@ func (r *run) month(ctx context.Context, in *instrument, month, tag string) erro
 	if err != nil {
 		return problemOf(err)
 	}
-	if answers[0][0].Gone { // since the months were told: another run will know more
+	if answers[0][0].Gone { // since the list of months was sent: another run will know more
 		r.withheld++
 		return nil
 	}

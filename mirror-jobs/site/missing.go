@@ -99,7 +99,7 @@ func (r *run) findMissing(ctx context.Context, offered func(name string) bool, a
 		}
 	}
 	policy := r.policy
-	if r.Force { // somebody has looked at what is missing
+	if r.Force { // a person has reviewed what is missing
 		policy.SafetyStop = 0
 	}
 	if r.vanished = policy.AllowMissing(missing, held); r.vanished != nil {
@@ -113,8 +113,8 @@ func (r *run) findMissing(ctx context.Context, offered func(name string) bool, a
 	return r.acceptMissing(ctx, missing, at)
 }
 
-// askMissing asks the other Site why it does not offer some instruments. Those that an earlier run found to be absent, and that still
-// are, are not among the answers; nor is what is closed there and has been for nobody here.
+// askMissing asks the other Site why it does not offer some instruments. The answers leave out instruments that an earlier run found to
+// be absent and that still are, and those that are closed there and have been closed to all readers here.
 func (r *run) askMissing(ctx context.Context, names []string, at time.Time) (m plan.Missing, err error) {
 	for some := range slices.Chunk(names, instrumentsAtOnce) {
 		var questions []mirrorindex.DaysQuestion
@@ -158,7 +158,7 @@ func (r *run) judge(ctx context.Context, m *plan.Missing, name string, answer []
 	return nil
 }
 
-// restricted says whether an instrument of the other Site is for nobody here.
+// restricted says whether the archive of the other Site's instrument is restricted here.
 func (r *run) restricted(name string) bool {
 	in := r.Registry().Instruments[wire.GuestName(r.origin, name)]
 	return in.Access.InForce().Archive == wire.AccessRestricted

@@ -12,9 +12,9 @@ import (
 )
 
 // The retractions and purges of the other Site are counted on all days before the archivist is asked for the first of them: if they are
-// too many, together with those that runs asked for on the days before (plan.RemovalDays), nothing goes. A change that is asked for again,
-// because the archivist has not done it yet, is counted once: the state has their number for each day. A run that is forced ends the
-// count: somebody has looked at what went.
+// too many, together with those that runs asked for on the days before (plan.RemovalDays), nothing goes. A change that is asked for
+// again, because the archivist has not done it yet, is counted once: the state has their number for each day. A run that is forced ends
+// the count: a person has reviewed what was removed.
 
 // maxWaiting bounds the retractions and purges that wait in memory for the end of the run: some 300 bytes each. Those beyond it are
 // counted, and a later run asks for them.
@@ -147,7 +147,7 @@ func (r *run) hide(ctx context.Context, in *instrument, c plan.Change) error {
 	return nil
 }
 
-// pulled is how many objects were pulled from the other Site: those of days of which nothing is left do not count.
+// pulled is how many objects were pulled from the other Site: days with nothing left do not count.
 func (r *run) pulled(ctx context.Context) (n int, err error) {
 	for guest := range r.Registry().Instruments {
 		if origin, _, is := wire.ParseGuestName(guest); !is || origin != r.origin {

@@ -18,7 +18,7 @@ import (
 )
 
 // If the other Site retracts or purges more than the declared share of what was pulled, the archivist is asked for none of it, whatever
-// spec.retractions says, until somebody forces it.
+// spec.retractions says, until a run is forced.
 func TestSafetyStop(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)

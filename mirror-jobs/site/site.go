@@ -55,7 +55,7 @@ type Config struct {
 	Kind    string
 	Source  *https.Client
 	Catalog Catalog
-	// Store is that of the archive here; it is only read.
+	// Store is the store of the archive here; it is only read.
 	Store     objectstore.Store
 	Registry  func() *registry.Snapshot
 	JetStream jetstream.JetStream
@@ -115,7 +115,7 @@ type run struct {
 	disk      *scratch
 	// confirming says to the other Site what is here.
 	confirming
-	// anew: what earlier runs saw does not count, and part: what this one sees counts for none.
+	// anew: what earlier runs saw does not count. Part: what this run sees does not count for later ones.
 	anew, part bool
 	// owed are objects that did not come, withheld those under embargo, and asked the changes that the archivist is asked for, or
 	// that wait for the end of a legal hold. A later run looks again at all of them.
@@ -130,15 +130,15 @@ type run struct {
 	firstMissing   string
 	// unrepairable are objects here that were lost with their packs.
 	unrepairable int
-	// unread are days of which nobody knows what is here.
+	// unread are days whose content here is unknown.
 	unread int
 	// removal waits for the end of the run, and stop says why nothing of it is asked for; nil where it is.
 	removal removal
 	stop    *plan.SafetyStopError
 	// vanished says that more instruments are missing at the other Site than a run may act upon; nil where it does.
 	vanished *plan.VanishedError
-	// differing are the instruments of which the answers differ from the root, and whether it lists them; contradicted are those of
-	// which a second root says the same.
+	// differing are the instruments whose answers differ from the root, and whether it lists them; contradicted are those for which a
+	// second root says the same.
 	differing    map[string]bool
 	contradicted []string
 	// clock says what is wrong with the clock of the other Site; nil: nothing.

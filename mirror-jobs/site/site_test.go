@@ -386,7 +386,7 @@ func TestLostRegistry(t *testing.T) {
 	}
 }
 
-// A day whose manifests here are damaged holds up no other, and is owed until they are made anew.
+// A day whose manifests here are damaged holds up no other, and is owed until they are rebuilt.
 func TestDamagedDay(t *testing.T) {
 	t.Parallel()
 	h := newHub(t)

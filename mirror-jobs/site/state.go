@@ -29,7 +29,7 @@ type rootState struct {
 	Selects     string            `json:"selects"`
 	ETag        string            `json:"etag,omitempty"`
 	Instruments map[string]string `json:"instruments,omitempty"`
-	// Confirms: the other Site waits for this mirror, and was sent what is here of all days of which tags are noted.
+	// Confirms: the other Site waits for this mirror, and was sent what is here for all days with noted tags.
 	Confirms bool `json:"confirms,omitempty"`
 	// Unawaited says why the other Site does not wait for this mirror, and what that Site answered to a confirmation, as long as it refuses.
 	Unawaited *wire.MirrorUnawaited `json:"unawaited,omitempty"`
@@ -62,8 +62,8 @@ func (s missingState) isNew() bool { return s == "" || s == missingStopped }
 type tags struct {
 	Selects string            `json:"selects"`
 	Tags    map[string]string `json:"tags"`
-	// Asked are days of which the archivist is asked for changes, and since when. They have no new tag until it has made them:
-	// it may refuse.
+	// Asked are days for which the archivist is asked for changes, and since when. They have no new tag until it has made them: it may
+	// refuse.
 	Asked map[string]time.Time `json:"asked,omitempty"`
 	// Counted are how many objects of a day were retracted or purged for this mirror, or asked for: the safety stop has counted them.
 	Counted map[string]int `json:"counted,omitempty"`

@@ -12,9 +12,9 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/plan"
 )
 
-// An archive lists what it had for ever, and an ID is that of one object. Another Site that lists other bytes under an ID, or does not
-// list a day any more of which objects are here, was installed again under its code, or restored from an older backup. A run keeps what is
-// here, brings what is new, and reports that, until a run is forced.
+// An archive lists what it had for ever, and an ID belongs to one object. If another Site lists other bytes under an ID, or no longer
+// lists a day with objects here, it was installed again under its code, or restored from an older backup. A run keeps what is here,
+// brings what is new, and reports that, until a run is forced.
 
 // beginWentBack has the run report what earlier runs found, unless it is forced.
 func (r *run) beginWentBack() {
@@ -74,7 +74,7 @@ func (r *run) reused(d *day) {
 	})
 }
 
-// reverted notes retractions and purges of a day that the other Site does not list any more, and that nobody reverted there: they stand here,
+// reverted notes retractions and purges of a day that the other Site no longer lists, and that were not reverted there: they stand here,
 // whether or not a run is forced.
 func (r *run) reverted(d *day) {
 	key := d.in.name + "/" + string(d.day) + "/retracted"
@@ -117,8 +117,8 @@ func (r *run) unlisted(d *day) {
 	})
 }
 
-// vanishedDays notes days of which objects are here, and which the other Site does not list. If an Instrument has an embargo, days of which
-// nothing may be read yet are not listed. Month is the one that was asked for; empty: all.
+// vanishedDays notes days that have objects here, but that the other Site does not list. If an Instrument has an embargo, days that may
+// not be read at all yet are not listed. Month is the month that was asked for; empty: all.
 func (r *run) vanishedDays(ctx context.Context, in *instrument, lines []mirrorindex.DaysLine, month string) error {
 	if in.access.Embargo() > 0 {
 		return nil

@@ -12,13 +12,13 @@ import (
 	"github.com/substorm/substorm/mirror-jobs/push"
 )
 
-// owe counts a file that did not come; err is nil where nobody tried.
+// owe counts a file that did not come; err is nil if no attempt was made.
 func (r *run) owe(path string, err error) {
 	r.owed++
 	if r.firstOwed == "" {
 		r.firstOwed, r.firstErr = path, err
 	}
-	if conflicts(err) && !conflicts(r.firstErr) { // what no later run changes is told first
+	if conflicts(err) && !conflicts(r.firstErr) { // an error that no later run changes is reported first
 		r.firstOwed, r.firstErr = path, err
 	}
 }

@@ -49,7 +49,7 @@ type Wanted struct {
 	Seen Seen
 	// Most is how many bytes it may have: of one with more not much more is fetched, and its error is ErrTooLarge. 0: any.
 	Most int64
-	// Moving is told of bytes as they come, by a source that sees them come.
+	// Moving counts bytes as they come, if the source sees them come.
 	Moving *push.Moving
 }
 
@@ -143,7 +143,7 @@ type run struct {
 	log      *summary.Log
 	// owed are files that did not come. One goroutine counts.
 	owed int
-	// firstOwed names the first file that is owed, and firstErr says why it did not come; nil: nobody tried.
+	// firstOwed names the first file that is owed, and firstErr says why it did not come; nil: no attempt was made.
 	firstOwed string
 	firstErr  error
 }

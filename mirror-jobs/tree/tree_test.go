@@ -42,7 +42,7 @@ func TestUnlistedIsOwed(t *testing.T) {
 	}
 }
 
-// unsized tells other sizes, or none, in its listing than when it is asked for files, one of which it does not give.
+// unsized lists other sizes, or none, than it gives for files that are requested; it does not give one of the files.
 type unsized struct{ tree.Source }
 
 func (unsized) Walk(_ context.Context, visit func(tree.Folder) error) error {
@@ -69,7 +69,7 @@ func TestOwedBytes(t *testing.T) {
 	}
 }
 
-// hollow lists files whose sizes it tells, or not, and of which three are empty.
+// hollow lists files with and without sizes; three of them are empty.
 type hollow struct{ tree.Source }
 
 func (hollow) Walk(_ context.Context, visit func(tree.Folder) error) error {

@@ -366,8 +366,8 @@ func (s *Source) file(ctx context.Context, w *tree.Wanted, take func(tree.Got) e
 // pageNames are the extensions of names under which a page of HTML may be.
 var pageNames = []string{"", ".html", ".htm", ".xhtml", ".shtml", ".php", ".asp", ".aspx", ".jsp", ".cgi"}
 
-// isPage says whether a page came in place of a file whose name is not that of a page, as from a captive portal: by what the server says and
-// by how it begins.
+// isPage says whether a page came in place of a file whose name is not a page's, as from a captive portal: by what the server says and by
+// how it begins.
 func isPage(name, mediaType string, begin []byte) bool {
 	return strings.HasPrefix(mediaType, "text/html") && !slices.Contains(pageNames, strings.ToLower(path.Ext(name))) &&
 		strings.HasPrefix(http.DetectContentType(begin), "text/html")

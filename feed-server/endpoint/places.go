@@ -21,8 +21,8 @@ const (
 	leastPerAddress = 16
 )
 
-// Places bound how many of something are held at a time. A part is kept for authenticated readers. Of the rest each address
-// has a part, and each network of 48 bits half: anonymous clients, however many, keep no reader out, and one address keeps
+// Places bound how many of something are held at a time. A part is kept for authenticated readers. Each address has a part
+// of the rest, and each network of 48 bits half: anonymous clients, however many, keep no reader out, and one address keeps
 // no other client out.
 type Places struct {
 	full func(held int) *problem.Problem

@@ -25,9 +25,9 @@ const (
 // Turns bound how many long answers are sent at a time. A part is kept for readers, see Places. A
 // client that has turns gets another only if more are free than it has: it has at most half of all,
 // rounded up, and a second client half of the rest. All clients of an IPv6 network of 48 bits have
-// no more than one client. Of the waiting clients, the one whose last turn is longest ago is first.
-// So slow clients keep no other client out, as long as they are few, and anonymous clients, however
-// many, keep no reader out.
+// no more than one client. The waiting client whose last turn is longest ago is first. So slow
+// clients keep no other client out, as long as they are few, and anonymous clients, however many,
+// keep no reader out.
 type Turns struct {
 	all      int
 	patience time.Duration

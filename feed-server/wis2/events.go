@@ -204,7 +204,7 @@ func (f *follower) event(g given) (*endpoint.Event, error) {
 		return &endpoint.Event{Kind: "gap", Data: data}, err
 	}
 	n, err := wire.Decode[wire.Notice](g.message.Data)
-	if err != nil || g.message.Header.Get(wire.HeaderRefilled) != "" { // notices with an error, which the writer of manifests reports, and repeated notices
+	if err != nil || g.message.Header.Get(wire.HeaderRefilled) != "" { // unreadable, which the manifest's writer reports; or repeated
 		return nil, nil
 	}
 	if f.v.Snapshot.Decide(feed, f.v.Reader, n.Instrument, n.Record.ObservedEnd(), f.v.Now) != access.Granted {

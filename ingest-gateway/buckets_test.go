@@ -148,8 +148,8 @@ func (s *bucketSender) sendDatagrams() {
 	}
 }
 
-// lose deletes a bucket, and has it made anew when objects and datagrams that were begun
-// meanwhile have been sent.
+// lose deletes a bucket, and has it recreated when objects and datagrams that were begun meanwhile
+// have been sent.
 func (s *bucketSender) lose(bucket string, makeAnew func()) {
 	s.t.Helper()
 	if err := s.js.DeleteKeyValue(s.t.Context(), bucket); err != nil {
@@ -292,8 +292,8 @@ func (s *bucketSender) end() {
 	})
 }
 
-// Whichever key-value bucket is lost under load, and made anew as the operator does: what
-// was sent before, meanwhile and after is listed once.
+// Any key-value bucket is lost under load, and recreated as the operator does: what was sent
+// before, meanwhile and after is listed once.
 func TestBucketsAreLost(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -30,10 +30,10 @@ const (
 	// packsShare is the part of the budget that is kept for packs: where a burst of
 	// small objects has filled all slabs, copying them into packs frees these.
 	packsShare = 16
-	// spoolShare and copiesShare are the parts of the volume that the spool and
-	// copies of others' spools may take, of what is free or their own already;
-	// scratchShare is that of what is free which scratch may take. Counters, the
-	// registry and a segment on its way need some too.
+	// spoolShare and copiesShare are the parts of the volume that the spool and copies of other
+	// gateways' spools may take, of the space that is free or their own already; scratchShare is
+	// the part of the free space that scratch may take. Counters, the registry and a segment in
+	// transfer need some too.
 	spoolShare   = 0.45
 	copiesShare  = 0.2
 	scratchShare = 0.2
@@ -67,8 +67,8 @@ func memoryLimits(budget int64) limits {
 	return limitsUnder(cgroup.Memory(), budget)
 }
 
-// limitsUnder returns the limits under a memory limit in bytes, or 0 for none.
-// The budget is that of objects, packs and telemetry together.
+// limitsUnder returns the limits under a memory limit in bytes, or 0 for none. The budget covers
+// objects, packs and telemetry together.
 func limitsUnder(limit, budget int64) limits {
 	l := limits{budget: unlimitedBudget, connections: tcp.DefaultMaxConnections}
 	if limit > 0 {

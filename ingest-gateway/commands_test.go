@@ -92,7 +92,7 @@ func TestCommands(t *testing.T) {
 	old.answered()
 	d.beat("focus", wire.CommandSampling)
 	d.commanded(each(60_000))
-	d.beat(wire.CommandSampling) // is told once
+	d.beat(wire.CommandSampling) // is sent the command once
 	d.answered()
 	other.beat(wire.CommandSampling)
 	other.commanded(each(60_000))
@@ -122,8 +122,8 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// If the Instrument lets them, consumers ask for more: the largest rate is told, until it
-// is cancelled or nobody renews it. The Site's status says who asked.
+// If the Instrument lets them, consumers ask for more: the largest rate is sent as the command,
+// until it is cancelled or not renewed. The Site's status says who asked.
 func TestConsumersAsk(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -177,7 +177,7 @@ func TestConsumersAsk(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.commanded(each(20_000))
-	d.commanded(each(60_000)) // nobody renewed it
+	d.commanded(each(60_000)) // it was not renewed
 	ask("greedy", "", 999)
 	ask("lost", "no-such-channel", 2000)
 	entry.Sampling.ConsumersMayAsk = false

@@ -21,7 +21,7 @@ import (
 	"github.com/substorm/substorm/internal/stream"
 )
 
-// Config is what a gateway pod is told.
+// Config is the configuration of a gateway pod.
 type Config struct {
 	// Site is the Site's code, Pool the IngestGateway's name, Gateway the pod's.
 	Site, Pool, Gateway string
@@ -62,8 +62,8 @@ type Config struct {
 	// MaxConnections of TCP and HTTP that may be open at a time; 0 means as many as the
 	// memory limit allows.
 	MaxConnections int64
-	// MemoryBudget in bytes for what is received and not yet safe; 0 means half
-	// of the control group's memory limit, or 256 MiB where there is none.
+	// MemoryBudget in bytes for what is received and not yet safe; 0 means half of the control
+	// group's memory limit, or 256 MiB without one.
 	MemoryBudget int64
 	// Gather is how long datagrams may wait in memory for those of other instruments, where the Instrument's acknowledge is StoredOrSpooled or
 	// Spooled; 0: no longer than others. A kill or a power cut takes what waits.

@@ -238,8 +238,8 @@ func TestDuplicateClosesDamage(t *testing.T) {
 	l.awaitLedger(t, "camera", wire.StepDamaged, func(s wire.Totals) bool { return s.Objects == 0 })
 }
 
-// removed leaves a gateway with a name whose object was removed by somebody, or by its
-// retention, and returns the port and the object.
+// removed leaves a gateway with a name whose object was removed by a user, or by its retention, and
+// returns the port and the object.
 func (l *lab) removed(t *testing.T, acknowledge, by string) (port int, object []byte) {
 	t.Helper()
 	port = testenv.FreePort(t)

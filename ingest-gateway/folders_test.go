@@ -12,7 +12,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// A name is that of an object or of a folder: the second is refused, by PUT and by tus, and by an Instrument that keeps versions too.
+// A name belongs to an object or to a folder: the second is refused, by PUT and by tus, and also by an Instrument that keeps
+// versions.
 func TestNameIsFileAndFolder(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

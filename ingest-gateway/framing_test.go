@@ -93,7 +93,7 @@ func TestFramings(t *testing.T) {
 		for i := range 150 {
 			objects = append(objects, random(uint64(i), 1+(i*i*37)%90_000))
 		}
-		objects = append(objects, random(200, 17<<20), random(201, 5)) // one that goes in parts, and overtakes nobody
+		objects = append(objects, random(200, 17<<20), random(201, 5)) // one that goes in parts, and overtakes no other object
 		d := open(t, "prefixed")
 		go func() { // receipts are not read meanwhile
 			for _, o := range objects {

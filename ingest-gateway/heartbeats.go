@@ -43,7 +43,7 @@ type senders struct {
 type senderNews struct {
 	by    map[string]wire.SenderStatus
 	count uint64
-	// asked is what senders that take commands are told.
+	// asked is what senders that take commands are asked to send.
 	asked []wire.ChannelSampling
 }
 
@@ -63,7 +63,7 @@ func (s *senders) heartbeat(instrument string, h wire.Heartbeat, received time.T
 	news.forget(received)
 }
 
-// asked notes what the senders of an instrument are told, those that take commands.
+// asked notes what the senders of an instrument are asked to send, for those that take commands.
 func (s *senders) asked(instrument string, channels []wire.ChannelSampling) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +123,7 @@ func (n *senderNews) status() wire.SenderStatus {
 	return sum
 }
 
-// told are the senders, each with what it is told.
+// told are the senders, each with what it is asked to send.
 func (n *senderNews) told() iter.Seq[wire.SenderStatus] {
 	return func(yield func(wire.SenderStatus) bool) {
 		for _, s := range n.by {

@@ -57,7 +57,7 @@ func askBy(client *http.Client, method, url string, body io.Reader, header ...st
 	for i := 0; i < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
-	req.Host = req.Header.Get("Host") // empty: that of the URL
+	req.Host = req.Header.Get("Host") // empty: the URL's
 	resp, err := client.Do(req)
 	if err != nil {
 		return reply{err: err}

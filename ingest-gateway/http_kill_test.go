@@ -162,8 +162,8 @@ func TestNamesFromTheSpool(t *testing.T) {
 	}
 }
 
-// With the store, or JetStream, away and receipts that mean Stored, the sender is
-// told when to come again, and nothing is kept of what was not receipted.
+// With the store, or JetStream, away and receipts that mean Stored, the sender gets a Retry-After,
+// and nothing is kept of what was not receipted.
 func TestHTTPOutages(t *testing.T) {
 	t.Parallel()
 	l := newLabAlone(t)

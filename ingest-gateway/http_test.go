@@ -108,7 +108,7 @@ func TestHTTPEndToEnd(t *testing.T) {
 	}
 }
 
-// A client that sends more than it may is told so while it still sends, and a client that
+// A client that sends more than it may gets the answer while it still sends, and a client that
 // waits for "100 Continue" does not send an object that is there already.
 func TestHTTPSaysSoEarly(t *testing.T) {
 	t.Parallel()
@@ -239,7 +239,7 @@ func TestHTTPOnOneConnection(t *testing.T) {
 	}
 }
 
-// curl, which whoever tries this first has at hand.
+// curl, which a new user has at hand.
 func TestCurl(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("curl"); err != nil {
@@ -273,8 +273,8 @@ func TestCurl(t *testing.T) {
 	}
 }
 
-// Two gateways get the same name at once: with other bytes one has it and the
-// other is told, with the same both are receipted, and one object is kept.
+// Two gateways get the same name at once: with different bytes one object has the name and the
+// other sender gets a conflict; with the same bytes both are receipted, and one object is kept.
 func TestTwoGatewaysAndOneName(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

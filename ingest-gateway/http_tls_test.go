@@ -52,7 +52,7 @@ func TestHTTPOverTLS(t *testing.T) {
 		send(nobody, url("camera", i)).wantRefusal(t, 403, wire.CauseBadCertificate)
 		send(as(l.client(t, l.field, "other.example")), url("camera", i)).wantRefusal(t, 403, wire.CauseBadCertificate)
 	}
-	// Plain bytes reach nobody.
+	// Plain bytes reach no instrument.
 	if r := put(in(port, "token", "x"), []byte("x"), "Authorization", "Bearer a token of enough letters"); r.status == 201 || r.status == 200 {
 		t.Errorf("over plain HTTP: %v", r)
 	}
@@ -144,7 +144,7 @@ func TestHTTPSlowSenders(t *testing.T) {
 	if a := hear(conn); a.err != nil {
 		t.Errorf("a header that does not end: %q, %v", a.line, a.err)
 	}
-	// And too many at a time are told so.
+	// Requests beyond the limit get an answer that says so.
 	busy := dial(t, port)
 	defer busy.Close()
 	if _, err := fmt.Fprint(busy, "PUT /in/narrow/first HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"); err != nil {

@@ -101,8 +101,8 @@ func TestLastReportOfDatagrams(t *testing.T) {
 	}
 }
 
-// A gateway reports again of the instruments that it knows of when the bucket of
-// reports was deleted and made anew.
+// A gateway reports again on the instruments that it knows when the bucket of reports was deleted
+// and recreated.
 func TestReportsAreLost(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

@@ -30,7 +30,8 @@ func (g *gateway) newMeter(slots *listen.Slots) *load.Meter {
 	})
 }
 
-// memoryFill is that of the part of the memory that is fullest: objects and telemetry have a part each.
+// memoryFill is the fill level of the fullest part of the memory: objects and telemetry have a part
+// each.
 func (g *gateway) memoryFill() float64 {
 	objects := g.pool.Stats()
 	telemetry, _ := g.udp.Fill()

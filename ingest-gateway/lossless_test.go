@@ -236,7 +236,7 @@ func TestClockSteppedBack(t *testing.T) {
 	}
 }
 
-// Hundreds who send a byte now and then, with little memory, keep nobody from
+// Hundreds of senders that send a byte now and then, with little memory, keep no other sender from
 // sending, and each ends as its limits say.
 func TestSlowLoris(t *testing.T) {
 	t.Parallel()

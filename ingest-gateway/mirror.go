@@ -21,8 +21,8 @@ func (g *gateway) openMirror() error {
 	return nil
 }
 
-// addMirror says in a report where runs of mirrors send, and what certificate they see there. One that drains is for nobody
-// who has yet to come.
+// addMirror says in a report where runs of mirrors send, and what certificate they see there. A gateway that drains takes
+// no new run.
 func (g *gateway) addMirror(s *wire.GatewayStatus) {
 	if port, shown, ok := g.web.Mirror(); ok && g.cfg.PodIP != "" && !s.Draining {
 		s.Mirror = &wire.MirrorListener{Address: net.JoinHostPort(g.cfg.PodIP, strconv.Itoa(int(port))), Certificate: shown}

@@ -75,7 +75,7 @@ type mirrorRun struct {
 	shown   *certificate.Ephemeral
 }
 
-// newRun is one that has told the Site of its certificate.
+// newRun returns a run that has reported its certificate to the Site.
 func (l *lab) newRun(t *testing.T, partner string) *mirrorRun {
 	t.Helper()
 	r := unknownRun(t, partner)
@@ -83,7 +83,7 @@ func (l *lab) newRun(t *testing.T, partner string) *mirrorRun {
 	return r
 }
 
-// unknownRun is a run of which the Site knows nothing.
+// unknownRun is a run that the Site does not know.
 func unknownRun(t *testing.T, partner string) *mirrorRun {
 	t.Helper()
 	shown, err := certificate.NewEphemeral("run")
@@ -103,7 +103,7 @@ func (l *lab) awaitMirror(t *testing.T, g *gateway) wire.MirrorListener {
 			return false, "not yet"
 		}
 		at = *status.Mirror
-		c, err := net.Dial("tcp", at.Address) // the report may be that of a gateway before it
+		c, err := net.Dial("tcp", at.Address) // the report may be of a gateway before it
 		if err != nil {
 			return false, err.Error()
 		}

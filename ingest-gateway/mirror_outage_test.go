@@ -76,7 +76,7 @@ func TestMirroredAfterKill(outer *testing.T) {
 	}
 }
 
-// With the store, or JetStream, away the run is told when to come again, nothing goes to the spool, and later it is taken.
+// With the store, or JetStream, away the run gets a Retry-After, nothing goes to the spool, and later it is taken.
 func TestMirrorOutages(t *testing.T) {
 	t.Parallel()
 	l := newLabAlone(t)
@@ -168,7 +168,7 @@ func TestMirroredAtOnce(t *testing.T) {
 	}
 }
 
-// A gateway that is told to stop finishes what a run had begun to send, and tells others no more where it is.
+// A gateway that is stopped finishes what a run had begun to send, and no longer reports where it is.
 func TestMirrorDrains(t *testing.T) {
 	t.Parallel()
 	l, g, at, guest, r := pulling(t)

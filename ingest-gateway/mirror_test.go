@@ -154,8 +154,8 @@ func TestMirroredIntoOwnInstrument(t *testing.T) {
 	l.awaitLedger(t, "camera", wire.StepAnnounced, func(s wire.Totals) bool { return s.Objects == 1 })
 }
 
-// A client that is no run of the partner, or that sends what the partner may not bring, is told so, and nothing
-// of it is kept.
+// A client that is no run of the partner, or that sends what the partner may not bring, gets an answer that
+// says so, and nothing of it is kept.
 func TestMirrorRefusals(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -255,7 +255,7 @@ func TestMirrorRefusals(t *testing.T) {
 	})
 }
 
-// A body that ends in the middle, and one that is not the size that was said: nothing is kept, and the rest of the run goes on.
+// A body that ends in the middle, or is not of the stated size: nothing is kept, and the rest of the run continues.
 func TestMirroredBodyIsCut(t *testing.T) {
 	t.Parallel()
 	l, _, at, guest, r := pulling(t)

@@ -86,8 +86,8 @@ func TestKillBeforeTheStoreAnswers(outer *testing.T) {
 	}
 }
 
-// A store or a NATS that is away for a while resets nobody; one that is away for
-// longer resets who waits, and gives no receipt, until it is back.
+// A store or a NATS that is away for a while resets no connection; one that is away for longer
+// resets those that wait, and gives no receipt, until it is back.
 func TestHiccups(t *testing.T) {
 	t.Parallel()
 	l := newLabAlone(t)
@@ -138,8 +138,8 @@ func TestHiccups(t *testing.T) {
 	})
 }
 
-// noReceipt sends an object again and again for a while, in which nobody may say
-// that it is safe: the gateway gives up on it, and the sender sees a reset.
+// noReceipt sends an object again and again for a while in which no gateway may say that it is
+// safe: the gateway gives up on it, and the sender sees a reset.
 func noReceipt(t *testing.T, port int, object []byte, lasts time.Duration) {
 	t.Helper()
 	resets := 0
@@ -285,7 +285,7 @@ func TestRegistryChanges(t *testing.T) {
 	if _, err := net.Dial("tcp", loopback(oldPort)); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("the old port answers %v", err)
 	}
-	// The connection that was open goes on.
+	// The connection that was open continues.
 	if _, err := running.Write(object[100_000:]); err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +312,7 @@ func TestRegistryChanges(t *testing.T) {
 		t.Errorf("problems %v", status.Problems)
 	}
 
-	// Gone and declared again, the instrument goes on with its archive.
+	// Removed and declared again, the instrument continues its archive.
 	l.awaitRevision(t, g.name, l.declare(t))
 	if _, err := net.Dial("tcp", loopback(newPort)); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("the port of a deleted instrument answers %v", err)

@@ -96,8 +96,8 @@ func swarming(port int, acknowledge string) wire.InstrumentEntry {
 	return e
 }
 
-// 64 senders with 32 objects of 1.5 KB in flight each, all of which wait for the
-// store, fit into a budget of which their first slabs alone would take the double.
+// 64 senders with 32 objects of 1.5 KB in flight each, all of which wait for the store, fit into a
+// budget half as large as their first slabs alone.
 //
 // It runs by itself: the objects must be there before the gateway's patience with
 // the store ends.

@@ -24,7 +24,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// house is a lab all of whose data lies on disks whose power is cut at once: JetStream's streams, the
+// house is a lab with all its data on disks that lose their power at once: JetStream's streams, the
 // bucket, and the gateway's volume.
 type house struct {
 	*lab
@@ -105,15 +105,15 @@ func (h *house) cutPower(t *testing.T, g *gateway) {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		t.Fatal(err)
 	case err != nil || len(b) < 100_000:
-	case synced > before: // nobody of this test runs any more
+	case synced > before: // no process of this test runs any more
 		t.Log("NOT JUDGED: whether what nobody synced is lost. Something on this machine synced all disks meanwhile, sync(2)")
 	default:
 		t.Fatal("what nobody synced is there: the test tests nothing")
 	}
 }
 
-// field is what sends: objects over TCP, for each a receipt or the same again
-// later, and datagrams, of which it hears nothing.
+// field is the sender: it sends objects over TCP, each repeated until it has a receipt, and
+// datagrams, which are not acknowledged.
 type field struct {
 	tcp, udp int
 	sent
@@ -128,7 +128,7 @@ func objectOfField(seed uint64) []byte {
 	return random(seed, size+int(seed%97))
 }
 
-// sendUntil sends objects from a seed on, and datagrams, until it is told to stop.
+// sendUntil sends objects from a seed on, and datagrams, until stop is closed.
 func (f *field) sendUntil(t *testing.T, from uint64, stop <-chan struct{}) {
 	var senders sync.WaitGroup
 	var mu sync.Mutex
@@ -236,7 +236,7 @@ func TestPowerCut(t *testing.T) {
 			g = h.start(t, o)
 			g.awaitReady()
 			before := len(f.objects)
-			for seed, object := range f.owed { // nobody told the sender that it is safe: it sends until somebody does
+			for seed, object := range f.owed { // the sender has no receipt: it sends until it gets one
 				await(t, fmt.Sprintf("object %d has its receipt after the power cut", seed), func() (bool, string) {
 					return f.sendOne(t, object), "none"
 				})
@@ -392,8 +392,8 @@ func (l *lab) messages(t *testing.T, name string) []*jetstream.RawStreamMsg {
 	return all
 }
 
-// TestPowerCutUnsynced is the control: a JetStream that acknowledges before it
-// syncs loses notices of which the senders have receipts.
+// TestPowerCutUnsynced is the control: a JetStream that acknowledges before it syncs loses notices
+// whose senders have receipts.
 func TestPowerCutUnsynced(t *testing.T) {
 	testenv.Control(t, func(t *testing.T) (string, int) {
 		h := newHouse(t, true)

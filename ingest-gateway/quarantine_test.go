@@ -23,7 +23,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// quarantined returns what lies in the quarantine.
+// quarantined returns what is in the quarantine.
 func (l *lab) quarantined(t *testing.T) map[string]wire.Quarantined {
 	t.Helper()
 	all := map[string]wire.Quarantined{}
@@ -285,8 +285,8 @@ func TestLimits(t *testing.T) {
 		begin := time.Now()
 		d.write(prefixed(object))
 		d.stored(object)
-		// The first 100,000 come at once, and after the last, as many at most, nobody
-		// waits. A machine that is slow makes it longer, none shorter.
+		// The first 100,000 come at once, and after the last, as many at most, there is no wait. A
+		// slow machine makes it longer, none shorter.
 		if took := time.Since(begin); took < 990*time.Millisecond {
 			t.Errorf("300,000 bytes at 100,000 a second took %v", took)
 		}

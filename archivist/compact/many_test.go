@@ -27,8 +27,8 @@ import (
 )
 
 const (
-	// manyPacks have perPack members each. Every second of them is still named; the members
-	// of the others are listed in new packs, each of which has those of movedTo.
+	// manyPacks have perPack members each. Every second of them is still named; the members of the
+	// others are listed in new packs, each with the members of movedTo packs.
 	manyPacks, perPack, movedTo = 80_000, 3, 1000
 	// One of duplicates holds duplicates, one of purged what was purged, and nothing lists
 	// the members of lastCopy.

@@ -158,7 +158,7 @@ func (w *Writer) restore(ctx context.Context, d *day, s *slot, r wire.Record, q 
 }
 
 // outdated says whether an object that is to be retracted is not the current version of its name. The manifests do not
-// say that of an object that is retracted already.
+// record it for an object that is retracted already.
 func (w *Writer) outdated(ctx context.Context, instrument string, r wire.Record) (bool, error) {
 	if r.State != wire.StateRetracted || r.Outdated {
 		return r.Outdated || r.State == wire.StateSuperseded, nil

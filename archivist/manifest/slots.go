@@ -11,8 +11,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// The identities of a day are held by slots of receive time, so that of a day
-// with millions of objects only the minutes that are written to need memory.
+// The identities of a day are held by slots of receive time, so that a day with millions of objects
+// needs memory only for the minutes that are written to.
 
 const (
 	slotLength = 10 * time.Minute

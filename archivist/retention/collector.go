@@ -165,7 +165,7 @@ func (r *Collector) Run(ctx context.Context) error {
 // Why removals wait.
 const (
 	waitHold     = "LegalHold" // the instrument is under legal hold, or it is unknown whether it is
-	waitClock    = "Clock"     // this archivist's clock and that of the NATS server do not agree
+	waitClock    = "Clock"     // this archivist's clock and the NATS server's do not agree
 	waitMirrors  = "Mirrors"   // partners have not got what is due to expire, or not confirmed a purge
 	waitReaders  = "Readers"   // readers learn where the pack's other members lie
 	waitUnlisted = "Unlisted"  // a pack holds what no manifest lists yet

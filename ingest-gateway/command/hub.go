@@ -28,21 +28,21 @@ type Config struct {
 	Asked func(instrument string, channels []wire.ChannelSampling)
 }
 
-// Hub knows what is asked of each instrument, and who is to be told.
+// Hub knows what is asked of each instrument, and which senders are to be notified.
 type Hub struct {
 	cfg Config
 
 	mu sync.Mutex
-	// told are the instruments of which somebody takes commands.
+	// told are the instruments with connected senders that take commands.
 	told map[string]*told
 	// requests that stand, by key.
 	requests map[string]request
 }
 
-// told is an instrument of which senders are told.
+// told is an instrument with senders that are sent commands.
 type told struct {
 	channels []wire.ChannelSampling
-	// line is the command; empty where there is none to give.
+	// line is the command; empty if there is none to give.
 	line      string
 	listeners map[*listener]struct{}
 }
@@ -101,7 +101,7 @@ func (h *Hub) Refresh() {
 func (h *Hub) plan(instrument string, t *told) {
 	entry, known := h.cfg.Registry.Current().Entry(instrument)
 	if !known {
-		return // it is told again once it is known
+		return // it is planned again once the registry has the instrument
 	}
 	channels := sampling.Asked(entry, h.of(instrument))
 	if slices.Equal(channels, t.channels) {

@@ -18,7 +18,7 @@ import (
 const (
 	// maxRequests bounds the requests that are known: some MiB.
 	maxRequests = 10_000
-	// lapseInterval is how often is looked what nobody renewed.
+	// lapseInterval is how often the hub looks for requests that were not renewed.
 	lapseInterval = time.Second
 )
 
@@ -54,7 +54,7 @@ func (h *Hub) Run(ctx context.Context, js jetstream.JetStream) {
 	})
 }
 
-// lapsing forgets what nobody renews, until ctx ends.
+// lapsing forgets requests that are not renewed, until ctx ends.
 func (h *Hub) lapsing(ctx context.Context) {
 	tick := time.NewTicker(lapseInterval)
 	defer tick.Stop()
@@ -124,7 +124,7 @@ func (h *Hub) keep(found map[string]bool) {
 	}
 }
 
-// lapse forgets what nobody renewed.
+// lapse forgets requests that were not renewed.
 func (h *Hub) lapse(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

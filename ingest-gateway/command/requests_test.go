@@ -45,8 +45,8 @@ func TestLapse(t *testing.T) {
 	}
 }
 
-// A request that nobody renews lapses by itself: JetStream says nothing of entries that
-// expire. One that is renewed stands.
+// A request that is not renewed lapses by itself: JetStream does not report entries that expire.
+// One that is renewed stays.
 func TestRequestsLapse(t *testing.T) {
 	js := testenv.NATS(t, testenv.NATSOptions{Unsynced: true}).JetStream(t)
 	testenv.CreateSite(t, js, "hub")

@@ -35,8 +35,8 @@ var otherNames = map[string]string{
 	"video/x-msvideo": "video/avi", "application/x-rar": "application/x-rar-compressed", "application/vnd.rar": "application/x-rar-compressed",
 }
 
-// signed are the media types of which each object begins with a signature that Looks knows. A format that may begin otherwise is not among
-// them: MP4 and MP3, or HDF5, which may follow a block of the user's.
+// signed are the media types whose objects all begin with a signature that Looks knows. A format that may begin otherwise is not among
+// them: MP4 and MP3, or HDF5, which may follow a user block.
 var signed = map[string]bool{
 	"image/png": true, "image/jpeg": true, "image/gif": true, "image/webp": true, "image/bmp": true, "image/tiff": true, "image/fits": true,
 	"application/gzip": true, "application/zip": true, "application/zstd": true, "application/pdf": true, "application/x-rar-compressed": true, "application/wasm": true,

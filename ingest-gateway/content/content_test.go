@@ -59,7 +59,8 @@ func TestUnexpected(t *testing.T) {
 			}
 		}
 	}
-	// A sender's word excuses nothing that the Instrument does not declare, and says more where that says nothing.
+	// A sender's media type does not excuse content that the Instrument does not declare, and is checked
+	// too if the Instrument's media type has no signature.
 	for _, c := range []struct{ declared, said, head, want string }{
 		{"image/png", "application/octet-stream", kubeconfig, "application/x-kubeconfig"},
 		{"image/png", "text/plain", key, "application/x-pem-file"},

@@ -15,7 +15,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// savedRegistry is the last complete registry, as it lies on the gateway's volume.
+// savedRegistry is the last complete registry, as saved on the gateway's volume.
 type savedRegistry struct {
 	Format   int               `json:"format"`
 	Site     string            `json:"site"`
@@ -47,7 +47,7 @@ func (s *Snapshot) save(file, site string) error {
 	return nil
 }
 
-// load reads what save wrote for the same Site; without a file it knows nobody.
+// load reads what save wrote for the same Site; without a file the registry is empty.
 func load(file, site string) (*registry.Snapshot, error) {
 	nobody := registry.New().Snapshot()
 	b, err := os.ReadFile(file)

@@ -97,7 +97,7 @@ func TestFollow(t *testing.T) {
 	put(t, kv, wire.RegistryCompleteKey, wire.RegistryComplete{Revision: 1, Count: 2})
 	f.await("revision 1", func(s *Snapshot) bool { return s.Revision == 1 && who(s, "UDP 30101 ::1") == "b@1" })
 
-	// A newer format is refused, said, and leaves what was there, which is told from what the registry says.
+	// A newer format is refused and reported as a problem, and the older entry stays.
 	if _, err := kv.Put(ctx, wire.RegistryInstrumentKey("a"), []byte(`{"format":2,"instrument":"a","listeners":"none"}`)); err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestFollow(t *testing.T) {
 	if s := again.cfg.Registry.Current(); s.Revision != 3 || who(s, "TCP 30102 ::1") != "a@2" {
 		t.Errorf("from the volume: revision %d", s.Revision)
 	}
-	// A bucket that was made anew, and counts from 1, is believed.
+	// A bucket that was recreated, and counts from 1, is believed.
 	if err := js.DeleteKeyValue(ctx, wire.RegistryBucket("hub")); err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestFollow(t *testing.T) {
 	last.await("z alone", func(s *Snapshot) bool { return s.Revision == 1 && who(s, "TCP 30102 ::1") == "" })
 }
 
-// A bucket that is made anew under a running follower is found.
+// A bucket that is recreated under a running follower is found.
 func TestFollowBucketMadeAnew(t *testing.T) {
 	server := testenv.NATS(t, testenv.NATSOptions{})
 	js := server.JetStream(t)
@@ -280,8 +280,8 @@ func TestLoadUnreadable(t *testing.T) {
 	}
 }
 
-// FuzzEntry: whatever lies in the registry, reading it ends in an instrument or
-// a problem, and an instrument that was read can be saved and read again.
+// FuzzEntry: whatever an entry of the registry holds, reading it ends in an instrument or a
+// problem, and an instrument that was read can be saved and read again.
 func FuzzEntry(f *testing.F) {
 	for _, e := range []wire.InstrumentEntry{
 		entry("a", 1, "TCP 30100 10.0.0.0/8,::/0", "UDP 30101"), entry("b", 2), {},

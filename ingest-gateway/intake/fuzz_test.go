@@ -13,8 +13,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// FuzzRegistryEntry: an entry that is taken is one whose listeners can be asked, and
-// nobody is identified without what it declares.
+// FuzzRegistryEntry: the listeners of an accepted entry can be asked, and no sender is identified
+// without what the entry declares.
 func FuzzRegistryEntry(f *testing.F) {
 	seeds, err := filepath.Glob("../../internal/wire/testdata/v1/registry-*.json")
 	if err != nil || len(seeds) == 0 {

@@ -33,7 +33,7 @@ type Claim struct {
 	Token string
 }
 
-// Refusal is why a sender is nobody that may send. Its zero value refuses nothing.
+// Refusal is why a sender may not send. Its zero value refuses nothing.
 type Refusal struct {
 	Cause wire.Cause
 	// Instrument is the one that the sender nearly was; empty where it was near none.
@@ -122,7 +122,7 @@ func (w *Listener) bears(cert *x509.Certificate) bool {
 	return len(w.CertificateNames) == 0 || certificates.Bears(cert, w.CertificateNames)
 }
 
-// takesToken tries every token, so that the time it takes says nothing.
+// takesToken tries every token, so that its duration reveals nothing.
 func (w *Listener) takesToken(token string) bool {
 	taken := false
 	for _, t := range w.Tokens {
@@ -173,8 +173,8 @@ func (s *Snapshot) nearestOther(c Claim) Refusal {
 	return refusal
 }
 
-// ownerOf returns a listener on the port whose certificate, or else whose token, the
-// sender shows; nil where nobody's is.
+// ownerOf returns a listener on the port whose certificate, or else whose token, the sender shows;
+// nil if there is none.
 func (s *Snapshot) ownerOf(c Claim) *Listener {
 	tries := 0
 	for _, w := range s.listeners {
@@ -203,8 +203,8 @@ func (s *Snapshot) severalFor(c Claim) bool {
 	return false
 }
 
-// neighbor returns the instrument of the port with the source that has the most
-// bits in common with the address; "" where there is none, or more than one.
+// neighbor returns the instrument of the port with the source that has the most bits in common with
+// the address; "" if there is none, or more than one.
 func (s *Snapshot) neighbor(c Claim) string {
 	name, most := "", -1
 	addr := c.Addr.Unmap()

@@ -76,9 +76,9 @@ type Listener struct {
 	Sources []netip.Prefix
 	// TLS is wire.TLSServer, wire.TLSMutual, or empty where bytes are plain.
 	TLS string
-	// CertificateNames, one of which the sender's certificate bears; empty: any.
+	// CertificateNames are the names one of which the sender's certificate must bear; empty: any.
 	CertificateNames []string
-	// Tokens, one of which the sender shows; empty: it shows none.
+	// Tokens are the tokens one of which the sender must show; empty: it shows none.
 	Tokens []wire.TokenHash
 
 	// The following fields are for TCP. Framing is one of wire's.

@@ -57,7 +57,7 @@ func (r *Refusals) Changed() map[string]map[wire.Cause]wire.Refused {
 	return changed
 }
 
-// Again has an instrument told once more: the last time failed.
+// Again has an instrument reported once more: the last report failed.
 func (r *Refusals) Again(instrument string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

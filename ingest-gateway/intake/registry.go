@@ -15,7 +15,7 @@ type Registry struct {
 	current atomic.Pointer[Snapshot]
 }
 
-// NewRegistry returns a registry that knows nobody.
+// NewRegistry returns an empty registry.
 func NewRegistry() *Registry {
 	r := &Registry{}
 	r.current.Store(&Snapshot{})

@@ -31,8 +31,8 @@ type Snapshot struct {
 	streams map[uint16]*Listener
 }
 
-// place is where listeners are told apart by their senders' addresses: a port of a
-// protocol and, over HTTP, the instrument that a path names.
+// place is where listeners are distinguished by their senders' addresses: a port of a protocol and,
+// over HTTP, the instrument that a path names.
 type place struct {
 	protocol   string
 	port       uint16
@@ -47,9 +47,9 @@ func (w *Listener) place() place {
 	return p
 }
 
-// claims are the listeners at one place, ordered for lookup. No
-// address belongs to two instruments that are not told apart by what their
-// senders show; of two listeners of one instrument the longer prefix counts.
+// claims are the listeners at one place, ordered for lookup. No address belongs to two instruments
+// unless what their senders show distinguishes them; of two listeners of one instrument the longer
+// prefix counts.
 type claims struct {
 	// bits are the lengths of the prefixes in use, longest first.
 	bits4, bits6 []int
@@ -160,10 +160,9 @@ func (s *Snapshot) claim(w *Listener) {
 	}
 }
 
-// conflict returns a listener that keeps w out, or nil: one of another instrument
-// whose senders cannot be told from those of w; on a port of HTTP one of raw TCP,
-// or the reverse; and on a port of HTTP a plain one where w is over TLS, or the
-// reverse.
+// conflict returns a listener that keeps w out, or nil: one of another instrument whose senders
+// cannot be distinguished from those of w; on a port of HTTP one of raw TCP, or the reverse; and on
+// a port of HTTP a plain one where w is over TLS, or the reverse.
 func (s *Snapshot) conflict(w *Listener) *Listener {
 	o := s.streams[w.Port]
 	if o != nil && w.Protocol != wire.ProtocolUDP &&

@@ -20,7 +20,7 @@ import (
 )
 
 // The counters of an incarnation live in a file that is mapped into memory: what was counted before a SIGKILL is in the
-// page cache and so in the file. It is laid out for this machine's byte order and read by nobody else:
+// page cache and so in the file. It is laid out for this machine's byte order, and no other program reads it:
 //
 //	head     8 bytes magic, 4 bytes number of causes, then causes of 32 bytes each, in the order of their counters; the
 //	         boot of the machine; at 4 KiB keys of 16 bytes, see ends
@@ -143,8 +143,8 @@ func createCounters(path string) (*counterFile, error) {
 	return f, nil
 }
 
-// sync puts slots on the disk that were taken: after a power cut it is known of which instruments and days counts are
-// lost. It may run beside the other methods.
+// sync writes slots that were taken to the disk: after a power cut it is known which instruments and days lost
+// counts. It may run beside the other methods.
 func (f *counterFile) sync() error {
 	if !f.named.Swap(false) {
 		return nil
@@ -229,7 +229,8 @@ func (f *counterFile) cause(c wire.Cause) int {
 	return i
 }
 
-// take returns a slot for an instrument's day that goes on from was, which the file has as a whole or not at all.
+// take returns a slot for an instrument's day that continues from was, which the file has as a whole or not at
+// all.
 func (f *counterFile) take(instrument string, day wire.Day, was wire.Totals) (*slot, error) {
 	if len(instrument) == 0 || len(instrument) >= nameSize {
 		return nil, fmt.Errorf("the name of instrument %q must have 1 to %d bytes", instrument, nameSize-1)
@@ -269,7 +270,7 @@ func (f *counterFile) begin(s *slot, was wire.Totals) {
 	}
 }
 
-// release makes a slot free. Nobody may count in it any more.
+// release makes a slot free. No goroutine may count in it any more.
 func (f *counterFile) release(s *slot) {
 	s.name[0] = 0
 	clear(s.name[:])
@@ -297,5 +298,6 @@ func (f *counterFile) grow() error {
 	return nil
 }
 
-// close closes the file. Its mapping stays until the process ends: somebody may still be counting.
+// close closes the file. Its mapping stays until the process ends: a goroutine may still be
+// counting.
 func (f *counterFile) close() error { return f.file.Close() }

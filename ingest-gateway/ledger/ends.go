@@ -44,7 +44,7 @@ func (l *Ledger) Resolved(n wire.Notice, cause wire.Cause, leave func() error) e
 	}, leave)
 }
 
-// Unreadable counts bytes of the spool of which nobody can tell what they were; key names them. Leave is as for Resolved.
+// Unreadable counts bytes of the spool whose object is unknown; key names them. Leave is as for Resolved.
 func (l *Ledger) Unreadable(key string, size int64, leave func() error) error {
 	return l.once(key, func() {
 		now := time.Now()

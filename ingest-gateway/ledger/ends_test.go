@@ -82,7 +82,7 @@ func TestResolvedOnce(t *testing.T) {
 	}
 }
 
-// TestUnreadableOnce: so are bytes of which nobody can tell what they were.
+// TestUnreadableOnce: unreadable bytes are also counted once.
 func TestUnreadableOnce(t *testing.T) {
 	dir, killed := t.TempDir(), ""
 	cfg := ledger.Config{Dir: dir, Site: site, Gateway: gateway, Incarnation: "one"}

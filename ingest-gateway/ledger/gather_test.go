@@ -15,8 +15,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// TestGather: what datagrams alone change is written with that of others, and at the end; what objects change is written at once, with the
-// datagrams of its day.
+// TestGather: changes that come of datagrams alone are written together with others, and at the end; changes that come of objects are
+// written at once, with the datagrams of their day.
 func TestGather(t *testing.T) {
 	server := testenv.NATS(t, testenv.NATSOptions{})
 	js := server.JetStream(t)

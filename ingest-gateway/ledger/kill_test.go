@@ -30,8 +30,8 @@ const (
 	envIncarnation = "LEDGER_TEST_INCARNATION"
 )
 
-// An incarnation may have told of so many objects and datagrams, and not yet done them, when it is killed: one step of
-// each of the four senders of a kind.
+// An incarnation may have reported so many objects and datagrams to the test, and not yet sent them, when it is
+// killed: one step of each of the four senders of a kind.
 const (
 	slackObjects   = 4
 	slackDatagrams = 4 * 20

@@ -8,7 +8,7 @@
 // between an object's announcement and its count, wire.Reconcile says which it was.
 //
 // The next incarnation makes the totals of one that ended final, and keeps them on the volume (see ended), so that the
-// Site's ledger can be written anew where it was lost.
+// Site's ledger can be written again if it was lost.
 package ledger
 
 import (
@@ -78,7 +78,8 @@ func (k dayKey) entry(gateway string) string {
 
 const (
 	secondsPerDay = 24 * 60 * 60
-	// keepCells is how long after its day's end a cell that nobody counts in stays in memory.
+	// keepCells is how long after its day's end a cell that is no longer counted in stays in
+	// memory.
 	keepCells = 48 * time.Hour
 )
 
@@ -205,8 +206,8 @@ func (l *Ledger) Acknowledged(instrument string, at time.Time) {
 	c.dirty.Store(true)
 }
 
-// Unfinished counts an object that will get no receipt, and those of its bytes that were read. If nobody knows whether it
-// is in the archive all the same, cause says so.
+// Unfinished counts an object that will get no receipt, and those of its bytes that were read. If it is unknown whether
+// it is in the archive all the same, cause says so.
 func (l *Ledger) Unfinished(instrument string, at time.Time, cause wire.Cause, size int64) {
 	index := l.cause(cause)
 	c := l.cell(instrument, at)

@@ -89,14 +89,15 @@ func awaitEnded(t *testing.T, dir string) {
 	var err error
 	for range testenv.Attempts() {
 		ended, err = os.ReadFile(filepath.Join(dir, "ended.json"))
-		if err == nil && strings.Contains(string(ended), `"epoch"`) { // that of the ledger which has it
+		if err == nil && strings.Contains(string(ended), `"epoch"`) { // the epoch of the ledger that has it
 			return
 		}
 	}
 	t.Fatalf("what ended was not written: %s %v", ended, err)
 }
 
-// TestDayForgottenAndBack: a day that was dropped from memory and is counted in again goes on where it was.
+// TestDayForgottenAndBack: a day that was dropped from memory and is counted in again continues where it
+// was.
 func TestDayForgottenAndBack(t *testing.T) {
 	server := testenv.NATS(t, testenv.NATSOptions{Unsynced: true})
 	js := server.JetStream(t)

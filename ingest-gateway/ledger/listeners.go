@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// listeners remember when something was last received at each listener of each instrument. That is told, and not
+// listeners remember when something was last received at each listener of each instrument. That is reported, not
 // counted: it does not outlive the process.
 type listeners struct {
 	mu sync.RWMutex

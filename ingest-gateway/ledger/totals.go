@@ -4,8 +4,8 @@ package ledger
 
 import "github.com/substorm/substorm/internal/wire"
 
-// totals returns what a slot counts as received, spelled with the causes of its counters. Nobody may change the slot's
-// received meanwhile.
+// totals returns what a slot counts as received, spelled with the causes of its counters. The slot's received must not
+// change meanwhile.
 func (s *slot) totals(causes []wire.Cause) wire.Totals {
 	is := s.current()
 	return wire.Totals{

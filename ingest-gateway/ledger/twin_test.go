@@ -10,8 +10,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Two pods with one name, as when a pod was given up behind a partition and made anew: what
-// each counts stays in the ledger.
+// Two pods with one name, as when a pod was given up behind a partition and recreated: what each
+// counts stays in the ledger.
 func TestTwins(t *testing.T) {
 	server := testenv.NATS(t, testenv.NATSOptions{Unsynced: true})
 	js := server.JetStream(t)

@@ -23,7 +23,7 @@ import (
 const (
 	// writeEvery is how often changed totals are written. A write that takes long is followed by a pause of
 	// pauseFactor times as long, so that the ledger never takes more than a fifth of what JetStream can sync; and of
-	// maxPause at most: one that took long because JetStream was away says nothing of that.
+	// maxPause at most: a write that took long because JetStream was away says nothing about its speed.
 	writeEvery  = time.Second
 	pauseFactor = 4
 	maxPause    = 20 * time.Second
@@ -38,7 +38,7 @@ const (
 )
 
 // known is an entry of the bucket. Another pod of the gateway's name may write it, too: a twin behind a partition, when
-// the gateway was given up and made anew. So each write names the revision that it replaces, and each pod changes only
+// the gateway was given up and recreated. So each write names the revision that it replaces, and each pod changes only
 // what its own incarnations counted.
 type known struct {
 	wire.LedgerEntry
@@ -66,8 +66,8 @@ type writer struct {
 	ended []dayKey
 }
 
-// Run writes the totals to the Site's ledger each second in which they changed, or as Config.Gather says, those of ended incarnations once, until
-// ctx ends. If JetStream is away it goes on trying. It is called once.
+// Run writes the totals to the Site's ledger each second in which they changed, or as Config.Gather says, those of ended incarnations once,
+// until ctx ends. If JetStream is away it keeps trying. It is called once.
 func (l *Ledger) Run(ctx context.Context, js jetstream.JetStream) error {
 	committer, err := stream.NewCommitter(js.Conn(), stream.CommitterConfig{Stream: "KV_" + wire.LedgerBucket(l.cfg.Site)})
 	if err != nil {
@@ -137,8 +137,8 @@ func (l *Ledger) writeFinal(ctx context.Context, totals map[dayKey]wire.Totals) 
 	return w.committer.Close(ctx)
 }
 
-// look has all totals written once more where the bucket was made anew: the one that held them is lost. At the start it
-// asks which bucket has those of ended incarnations.
+// look has all totals written once more if the bucket was recreated: the one that held them is lost. At the start it
+// asks which bucket has the totals of ended incarnations.
 func (l *Ledger) look(ctx context.Context) error {
 	w := &l.writer
 	if !w.js.Conn().IsConnected() {
@@ -221,7 +221,7 @@ func (l *Ledger) writeChanged(ctx context.Context) error {
 	return nil
 }
 
-// entry returns this gateway's entry of a day, empty where there is none.
+// entry returns this gateway's entry of a day, empty if there is none.
 func (l *Ledger) entry(ctx context.Context, key string) (*known, error) {
 	w := &l.writer
 	before := w.entries[key]
@@ -248,7 +248,7 @@ func (l *Ledger) entry(ctx context.Context, key string) (*known, error) {
 	if e.Incarnations == nil {
 		e.Incarnations = map[string]wire.Totals{}
 	}
-	if before != nil { // what a bucket that was made anew does not have any more
+	if before != nil { // what a recreated bucket no longer has
 		for incarnation, t := range before.Incarnations {
 			if _, has := e.Incarnations[incarnation]; !has {
 				e.Incarnations[incarnation] = t
@@ -267,9 +267,9 @@ func (l *Ledger) forget(at time.Time) {
 	})
 }
 
-// prune drops cells of days that are over, once they are written and nobody counts in them any more: what they count is on the
-// volume first. Those of instruments of other Sites stay: a mirror brings thousands of days, of which a cell takes less memory
-// (850 bytes, most of them in the file) than an entry of what ended. Their totals in the bucket are read again when needed.
+// prune drops cells of days that are over, once they are written and no longer counted in: what they count is on the volume
+// first. Those of instruments of other Sites stay: a mirror brings thousands of days, and a cell takes less memory (850 bytes,
+// most of them in the file) than an entry of an ended incarnation. Their totals in the bucket are read again when needed.
 func (l *Ledger) prune(at time.Time) error {
 	now := at.Unix()
 	keep := int64(keepCells / time.Second)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package names claims the names that senders give their objects, in the key-value
-// bucket of the Site that all gateways share: whoever is first has the name.
+// Package names claims the names that senders give their objects, in the key-value bucket of the
+// Site that all gateways share: the first claim has the name.
 package names
 
 import (
@@ -23,7 +23,7 @@ import (
 // ErrConflict says that other bytes have the name, or, with a nameclaims.FolderError, that it would be a folder, too.
 var ErrConflict = errors.New("another object has this name")
 
-// errUnlisted says that nobody knows yet whether a name is free.
+// errUnlisted says that it is unknown yet whether a name is free.
 var errUnlisted = errors.New("the archivist has not yet claimed all names that the archive lists")
 
 const (
@@ -74,7 +74,7 @@ func New(cfg Config) *Names {
 	return n
 }
 
-// isObject says whether an object lies under the key of a name.
+// isObject says whether there is an object under the key of a name.
 func (n *Names) isObject(ctx context.Context, instrument, name string) (bool, error) {
 	_, err := n.cfg.Objects.Head(ctx, wire.NamedKey(n.cfg.Site, instrument, name, 1))
 	if errors.Is(err, objectstore.ErrNotFound) {
@@ -94,10 +94,10 @@ type Wanted struct {
 	// KeepVersions: it becomes the next version where another has the name.
 	KeepVersions bool
 	// Receipted: it was received while names could not be claimed, and is not refused for a conflict that was
-	// found: it has the name where that is a folder, too, or lies in an object.
+	// found: it has the name even if that is a folder too, or is in an object.
 	Receipted bool
-	// Expired is the last version that nobody is told to be equal any more: its bytes are
-	// gone since their time is over, and what is sent now is the next version.
+	// Expired is the last version whose bytes are gone because their time is over: an object that
+	// is equal to it, or to a version before, is not a duplicate but the next version.
 	Expired int
 }
 
@@ -111,9 +111,9 @@ type Held struct {
 	Own bool
 }
 
-// Claim gives the name to the object, or says which equal object has it. The folders of the
-// name are claimed first. Errors: ErrConflict, stream.ErrUnavailable where JetStream does not answer or claims that were
-// lost are not made anew yet, wire.ErrMalformed, wire.ErrNewerFormat.
+// Claim gives the name to the object, or says which equal object has it. The folders of the name are claimed first.
+// Errors: ErrConflict, stream.ErrUnavailable if JetStream does not answer or lost claims are not rebuilt yet,
+// wire.ErrMalformed, wire.ErrNewerFormat.
 func (n *Names) Claim(ctx context.Context, w Wanted) (Held, error) {
 	kv, err := n.bucket(ctx)
 	if err != nil {
@@ -145,9 +145,9 @@ func (n *Names) Claim(ctx context.Context, w Wanted) (Held, error) {
 	}
 }
 
-// awaitListed waits until the bucket says that all names which the archive lists have
-// their claims: before that a name without one may have been given long ago, and nobody
-// takes it. A name that is claimed already is found at once.
+// awaitListed waits until the bucket says that all names which the archive lists have their claims:
+// before that a name without one may have been given long ago, and is not given again. A name that
+// is claimed already is found at once.
 func (n *Names) awaitListed(ctx context.Context, kv jetstream.KeyValue, w Wanted) (held Held, found bool, err error) {
 	for tries := 1; ; {
 		whole, err := nameclaims.IsWhole(ctx, kv)
@@ -230,8 +230,8 @@ func supersedes(c wire.NameClaim, v wire.NameVersion) string {
 	return ""
 }
 
-// with adds the version of a wanted object to a claim. The first of one that would be refused, but for its receipt, is version 2, so that no key is
-// below that of another object: some S3 servers do not list what is.
+// with adds the version of a wanted object to a claim. The first version of an object that would be refused but for its receipt is version
+// 2, so that no key is below the key of another object: some S3 servers do not list such keys.
 func (n *Names) with(c wire.NameClaim, w Wanted) wire.NameClaim {
 	if len(c.Versions) == 0 && w.Receipted {
 		c.Versions = append(c.Versions, wire.NameVersion{Version: 1, Key: wire.NamedKey(n.cfg.Site, w.Instrument, w.Name, 1)})
@@ -247,7 +247,7 @@ func (n *Names) version(w Wanted, number int) wire.NameVersion {
 	}
 }
 
-// Lookup returns who has a name; false for nobody. Errors: as Claim's, but for
+// Lookup returns the claim of a name; false if it has none. Errors: as Claim's, but for
 // ErrConflict.
 func (n *Names) Lookup(ctx context.Context, instrument, name string) (wire.NameClaim, bool, error) {
 	kv, err := n.bucket(ctx)

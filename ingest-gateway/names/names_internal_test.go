@@ -8,7 +8,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// A version supersedes the last one that an object has: in claims that were made anew some have none.
+// A version supersedes the last one that an object has: in rebuilt claims some have none.
 func TestSupersedes(t *testing.T) {
 	version := func(number int, key string, digest byte) wire.NameVersion {
 		return wire.NameVersion{Version: number, Key: key, Digest: wire.Digest{digest}}

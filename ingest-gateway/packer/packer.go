@@ -30,7 +30,7 @@ const (
 // be stored by itself.
 var ErrNoSpace = errors.New("no memory for a pack")
 
-// errLeft: nobody waits for the pack any more.
+// errLeft: no caller waits for the pack any more.
 var errLeft = errors.New("all members were given up")
 
 // Config says whose packs these are, and where they go.
@@ -251,8 +251,8 @@ func (p *Packer) put(b *batch) error {
 	return err
 }
 
-// drop gives a pack's memory back once nobody reads it; a pack for which nobody
-// waits any more is given up.
+// drop gives a pack's memory back once it has no reader; a pack that no caller waits for is given
+// up.
 func (p *Packer) drop(b *batch) {
 	b.holders--
 	switch b.holders {

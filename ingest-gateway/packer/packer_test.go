@@ -284,7 +284,7 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// A pack is given up once nobody waits for it, and not before.
+// A pack is given up once no caller waits for it, and not before.
 func TestGivenUp(t *testing.T) {
 	b := newBench(t, 64<<20, 1)
 	first := b.add(t, "one", sampleTime)

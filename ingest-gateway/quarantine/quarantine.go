@@ -32,7 +32,7 @@ const (
 	sniff = 512
 )
 
-// Config says where the quarantine lies and how large it may be.
+// Config says where the quarantine is and how large it may be.
 type Config struct {
 	Site, Gateway string
 	Objects       objectstore.Store
@@ -50,7 +50,7 @@ type Config struct {
 	Metrics prometheus.Registerer
 }
 
-// Quarantine is that of one gateway.
+// Quarantine is the quarantine of one gateway.
 type Quarantine struct {
 	cfg     Config
 	kept    *prometheus.CounterVec
@@ -172,7 +172,7 @@ func (q *Quarantine) release(n int64) {
 	q.added -= n
 }
 
-// scratch makes a file that nobody else sees.
+// scratch makes a file that no other process sees.
 func (q *Quarantine) scratch() (*os.File, error) {
 	f, err := os.CreateTemp(q.cfg.Dir, "object-*")
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 // is memory instead.
 const crowdedWait = 250 * time.Millisecond
 
-// Buffer is a run of bytes: the first of them may lie in a scratch file, the
-// rest lies in slabs. It belongs to one goroutine. Nothing is copied to grow.
+// Buffer is a run of bytes: the first of them may be in a scratch file, the rest is in slabs. It
+// belongs to one goroutine. Nothing is copied to grow.
 type Buffer struct {
 	pool  *Pool
 	limit int64
@@ -129,8 +129,8 @@ func (b *Buffer) grow(s []byte) {
 	b.pool.touch(b)
 }
 
-// more makes space when all slabs are full: with another slab, while the buffer
-// is in memory and nobody waits for one, else by writing to scratch.
+// more makes space when all slabs are full: with another slab, while the buffer is in memory and no
+// other buffer waits for one, else by writing to scratch.
 func (b *Buffer) more(ctx context.Context) error {
 	if b.TrySpace() {
 		return nil
@@ -222,7 +222,7 @@ func (b *Buffer) ReadFrom(r io.Reader) (n int64, err error) {
 	}
 }
 
-// next goes on with the next slab of Reserve, if there is one.
+// next continues with the next slab of Reserve, if there is one.
 func (b *Buffer) next() bool {
 	if len(b.spare) == 0 {
 		return false
@@ -235,9 +235,9 @@ func (b *Buffer) next() bool {
 // Asked says whether the buffer should yield its memory.
 func (b *Buffer) Asked() bool { return b.asked.Load() }
 
-// Yield writes what is in memory to scratch and gives all of its memory back. If scratch
-// is full, nothing changes. The owner first takes what the network has ready: so whoever
-// got memory makes progress before it gives it back.
+// Yield writes what is in memory to scratch and gives all of its memory back. If scratch is full,
+// nothing changes. The owner first takes what the network has ready: so a buffer that got memory
+// makes progress before it gives it back.
 func (b *Buffer) Yield() error {
 	b.asked.Store(false)
 	if len(b.slabs) == 0 {

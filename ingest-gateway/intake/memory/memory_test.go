@@ -99,7 +99,7 @@ func TestBufferInMemoryAndScratch(t *testing.T) {
 	}
 }
 
-// A buffer that yields in the middle goes on where it was.
+// A buffer that yields in the middle continues where it was.
 func TestYield(t *testing.T) {
 	p := newPool(t, 4<<20, 8<<20)
 	data := random(t, 2, 2<<20)
@@ -134,7 +134,7 @@ func TestLimit(t *testing.T) {
 	b.Release()
 }
 
-// Whoever waits makes an idle buffer yield, and gets its memory.
+// A waiting buffer makes an idle one yield, and gets its memory.
 func TestWaitersGetIdleMemory(t *testing.T) {
 	p := newPool(t, FirstSlab, 1<<20)
 	asked := make(chan struct{}, 1)

@@ -3,12 +3,11 @@
 // Package memory holds what was received and is not yet stored: in pooled slabs
 // under one byte budget, and where memory is short in scratch files.
 //
-// Why it cannot deadlock: a buffer waits for memory only while it holds none
-// (its first slab). It gets more slabs only where nobody waits; otherwise it
-// writes what it has to scratch and uses its slab again. Whoever waits makes
-// idle buffers write their slabs to scratch too. When scratch is full as well,
-// callers wait, which stops reading from the network, for as long as their
-// context lets them.
+// Why it cannot deadlock: a buffer waits for memory only while it holds none (its first slab). It
+// gets more slabs only if no buffer waits; otherwise it writes what it has to scratch and uses its
+// slab again. A waiting buffer makes idle buffers write their slabs to scratch too. When scratch is
+// full as well, callers wait, which stops reading from the network, for as long as their context
+// lets them.
 package memory
 
 import (
@@ -128,8 +127,7 @@ func (p *Pool) firstSlab(ctx context.Context) ([]byte, error) {
 	return p.free.get(FirstSlab), nil
 }
 
-// trySlab returns a slab of one of the two sizes where nobody waits for one, or
-// nil.
+// trySlab returns a slab of one of the two sizes, or nil if another buffer waits for one.
 func (p *Pool) trySlab(size int64) []byte {
 	if !p.memory.TryAcquire(size) {
 		return nil
@@ -145,10 +143,10 @@ func (p *Pool) putSlab(s []byte) {
 	p.memory.Release(n)
 }
 
-// reclaim asks the buffer that has been idle longest to yield its memory, where
-// a buffer waits for its first slab. Whoever begins to wait calls it, and, as
-// long as others wait, whoever gets memory or will not yield what it was asked
-// for: so one yield is always on its way, or nobody is left to ask.
+// reclaim asks the buffer that has been idle longest to yield its memory if a buffer waits for its
+// first slab. A buffer that begins to wait calls it, and, as long as others wait, so does each
+// buffer that gets memory or will not yield what it was asked for: so one yield is always on its
+// way, or no buffer is left to ask.
 func (p *Pool) reclaim() {
 	if p.hungry.Load() == 0 {
 		return

@@ -69,8 +69,8 @@ func (p *pair) receipts(t *testing.T, s *sent, sizes ...int) {
 	}
 }
 
-// awaitArchived waits until the archive lists what the sender's list says, each
-// object once, whoever brought it.
+// awaitArchived waits until the archive lists what the sender's list says, each object once,
+// whichever gateway archived it.
 func (p *pair) awaitArchived(t *testing.T, s *sent) {
 	t.Helper()
 	await(t, "all objects are listed, once", func() (bool, string) {

@@ -35,8 +35,8 @@ type reporter struct {
 	// gathers: reports wait for more datagrams, see waits.
 	gathers bool
 	said    map[string]wire.InstrumentStatus
-	// revision is that of the pod's own report, 0 before it is known. Displaced: another pod
-	// has its name, and reports under it.
+	// revision is the revision of the pod's own report, 0 before it is known. displaced: another
+	// pod has its name, and reports under it.
 	revision  uint64
 	displaced bool
 	// cleared: no report of this volume stands beside another pod's.
@@ -108,8 +108,8 @@ func (r *reporter) last(ctx context.Context) {
 	}
 }
 
-// reportRefusals tells for which instruments somebody was refused who was nearly
-// one of them.
+// reportRefusals reports the instruments for which a sender was refused that was nearly one of
+// them.
 func (r *reporter) reportRefusals(ctx context.Context) {
 	for name, refused := range r.g.registry.Refusals.Changed() {
 		err := r.put(ctx, wire.RefusalStatusKey(name, r.g.cfg.Gateway), wire.RefusalStatus{

@@ -67,8 +67,8 @@ func send(t *testing.T, port int, object []byte) answer {
 	return hear(conn)
 }
 
-// isReset says whether an error is that of a connection that was reset; a sender
-// that is about to close its side when it is sees that it is not connected.
+// isReset says whether an error means that a connection was reset; a sender that is about to close
+// its side at that moment sees that it is not connected.
 func isReset(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ENOTCONN)
 }

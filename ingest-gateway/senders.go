@@ -61,8 +61,8 @@ func (g *gateway) openQuarantine() (err error) {
 	return err
 }
 
-// portsOf are the ports of a protocol on which somebody may send: an instrument,
-// or an unknown sender.
+// portsOf are the ports of a protocol that accept data: from an instrument, or from an unknown
+// sender.
 func (g *gateway) portsOf(s *intake.Snapshot, protocol string) []uint16 {
 	ports := s.Ports(protocol)
 	if g.quarantine == nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// header6 is that of a sender of IPv6 whom an edge introduces.
+// header6 is the header of an IPv6 sender that an edge introduces.
 func header6(t *testing.T, source string, port int) []byte {
 	t.Helper()
 	b, err := proxyproto.HeaderProxyFromAddrs(2, &net.TCPAddr{IP: net.ParseIP(source), Port: 4000},

@@ -59,7 +59,7 @@ func shareOf(volume, dir string, share float64) (int64, error) {
 	return int64(share * free), err
 }
 
-// spoolStatus is what the Site is told of the spool.
+// spoolStatus is the status of the spool as reported to the Site.
 func (g *gateway) spoolStatus() *wire.SpoolStatus {
 	st := g.spool.Stats()
 	s := &wire.SpoolStatus{Objects: st.Objects, Bytes: st.Bytes, Size: st.Size, Quarantined: st.Quarantined}

@@ -258,8 +258,8 @@ func TestSpoolFull(t *testing.T) {
 	l.awaitDrained(t, g, &s)
 }
 
-// A gateway that is stopped while the store is away stops in time, leaves its
-// spool on the volume, and the next one drains it. The Site is told.
+// A gateway that is stopped while the store is away stops in time, leaves its spool on the volume,
+// and the next one drains it. The Site gets a report.
 func TestStopWithSpool(t *testing.T) {
 	t.Parallel()
 	l := newLabAlone(t)

@@ -179,7 +179,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// awaitRefusal waits until the Site is told of refusals near an instrument.
+// awaitRefusal waits until refusals near an instrument are reported to the Site.
 func (l *lab) awaitRefusal(t *testing.T, g *gateway, instrument string, cause wire.Cause, count uint64) wire.Refused {
 	t.Helper()
 	kv, err := l.js.KeyValue(t.Context(), wire.StatusBucket(l.site))

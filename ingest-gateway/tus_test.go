@@ -122,7 +122,7 @@ func TestUploadGoesOn(t *testing.T) {
 	if digest, size := l.digestOf(t, notices[0].Record); digest != sha256.Sum256(object) || size != int64(len(object)) {
 		t.Errorf("in the bucket: %d bytes, %s", size, digest)
 	}
-	// A client that did not hear of it asks, and is told.
+	// A client that did not get the answer asks, and gets it.
 	again := tus(http.MethodHead, other, nil)
 	again.wantOffset(t, 200, len(object))
 	if again.header.Get("Repr-Digest") != reprDigest(object) {
@@ -134,8 +134,8 @@ func TestUploadGoesOn(t *testing.T) {
 	l.awaitLedger(t, "camera", wire.StepReceived, func(s wire.Totals) bool { return s.Objects == 1 && s.ObjectBytes == uint64(len(object)) })
 }
 
-// A gateway that is killed when all bytes have arrived and before the object is in
-// the archive: who asks then is told that it is whole only once it is there.
+// A gateway is killed when all bytes have arrived and before the object is in the archive: a client
+// that asks then is answered that it is whole only once it is there.
 func TestUploadKilledAtItsEnd(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -261,7 +261,7 @@ func TestUploadProtocol(t *testing.T) {
 	}
 }
 
-// Digests that a request says are compared: that of its content with its bytes, that of the object once it is whole.
+// Digests that a request states are compared: its content's with its bytes, the object's once it is whole.
 func TestUploadDigests(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -288,7 +288,8 @@ func TestUploadDigests(t *testing.T) {
 		t.Errorf("of an object that is in the archive: %v", r)
 	}
 
-	// An object that is another is not put into the archive, whoever asks for it afterwards.
+	// An object that is another is not put into the archive, whichever client asks for it
+	// afterwards.
 	url = begin()
 	if r := patch(url, len(first), bytes.NewReader(last), "Repr-Digest", wrong); r.status != 400 {
 		t.Errorf("with another digest of the object: %v", r)
@@ -321,7 +322,7 @@ func TestTuspy(t *testing.T) {
 	if err := os.WriteFile(file, object, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// It goes on, half way, with another client object that knows the URL alone.
+	// It continues, half way, with another client object that knows the URL alone.
 	script := `
 import sys
 from tusclient import client

@@ -11,14 +11,13 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// A pod that is deleted by force and made anew on another volume has the name of one that
-// may still run, behind a partition, and whose spool may hold objects. The pod that started
-// last reports under the name; what the other one reported, or reports, stands beside it
-// (wire.VolumeReporter), so that nobody takes its spool for empty. It goes by substorm spool
-// abandon.
+// A pod that is deleted by force and recreated on another volume has the name of one that may still
+// run, behind a partition, and whose spool may hold objects. The pod that started last reports
+// under the name; the report of the other one stands beside it (wire.VolumeReporter), so that its
+// spool is not taken for empty. `substorm spool abandon` removes that report.
 
-// putGateway writes the pod's report, and names the revision that it replaces: whoever
-// reports under the same name is noticed.
+// putGateway writes the pod's report, and names the revision that it replaces: so it notices
+// another pod that reports under the same name.
 func (r *reporter) putGateway(ctx context.Context, status wire.GatewayStatus) error {
 	key := wire.GatewayStatusKey(status.Gateway)
 	if r.displaced {
@@ -92,7 +91,7 @@ func (r *reporter) meet(ctx context.Context, key string, ours wire.GatewayStatus
 	e, err := kv.Get(call, key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		r.revision = 0
-		clear(r.said) // the bucket was made anew, without what was said
+		clear(r.said) // the bucket was recreated, without what was said
 		r.heard = 0
 		return nil
 	}

@@ -34,8 +34,8 @@ func (l *lab) reports(t *testing.T) (all []wire.GatewayStatus) {
 	return all
 }
 
-// A pod that was deleted by force and made anew on another volume does not make the spool
-// of the first look empty, while that one still runs and when it is gone.
+// A pod that was deleted by force and recreated on another volume does not make the spool of the
+// first look empty, neither while that one still runs nor when it is gone.
 func TestSpoolOfTwin(t *testing.T) {
 	t.Parallel()
 	l := newLabAlone(t)

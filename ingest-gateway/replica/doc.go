@@ -3,12 +3,11 @@
 // Package replica keeps, for "acknowledge: Replicated", copies of what waits in
 // the spools of a pool's other gateways, and has its own copied to one of them.
 //
-// An owner sends an object and its notice to one peer on another node (Peers). The peer
-// answers once both are fsynced in a log of its own, which has the spool's format (Log).
-// When the object is archived the owner says so, and the peer forgets it. If the owner
-// says nothing of an object for long, and is silent itself, the peer drains the object:
-// create-only, with the owner's notice, so that it makes no difference who comes first,
-// and nobody counts it twice.
+// An owner sends an object and its notice to one peer on another node (Peers). The peer answers
+// once both are fsynced in a log of its own, which has the spool's format (Log). When the object is
+// archived the owner says so, and the peer forgets it. If the owner says nothing of an object for
+// long, and is silent itself, the peer drains the object: create-only, with the owner's notice, so
+// that it makes no difference which comes first, and it is not counted twice.
 //
 // Both ends speak HTTP/1.1 over TLS with certificates that only the pool has. It
 // is not HTTP/2, whose streams share a window: objects that wait for memory would

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// look is how often the log is looked through for what nobody drains.
+	// look is how often the log is searched for objects that their owners do not drain.
 	look = 10 * time.Second
 	// round is how many drain before the owner is asked after again.
 	round = 256

@@ -61,11 +61,11 @@ type owner struct {
 	stop    context.CancelFunc
 }
 
-// copied is where a copy lies, and when its object was received.
+// copied is where a copy is, and when its object was received.
 type copied struct {
 	ref        spool.Ref
 	receivedAt time.Time
-	// busy while somebody drains it.
+	// busy while it is being drained.
 	busy bool
 }
 
@@ -96,7 +96,7 @@ func OpenLog(cfg LogConfig) (*Log, error) {
 	return l, nil
 }
 
-// owner returns an owner's log, and makes it where there is none.
+// owner returns an owner's log, and makes it if there is none.
 func (l *Log) owner(name string) (*owner, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -200,9 +200,9 @@ func (o *owner) awaitIndexed(ctx context.Context, id string) error {
 	}
 }
 
-// Keep reads an object and returns once it is on the disk. Body is the object's
-// bytes, of which all must come. Errors: spool.ErrFull, wire.ErrMalformed where
-// they are not what the notice says, ctx's, or the file system's.
+// Keep reads an object and returns once it is on the disk. Body is the object's bytes, all of which
+// must come. Errors: spool.ErrFull, wire.ErrMalformed if they are not what the notice says, ctx's,
+// or the file system's.
 func (l *Log) Keep(ctx context.Context, name string, n wire.Notice, body io.Reader) error {
 	o, err := l.owner(name)
 	if err != nil {

@@ -42,8 +42,8 @@ var errNotThePeer = errors.New("the address is not that of a peer on another nod
 
 // PeersConfig says who may have copies.
 type PeersConfig struct {
-	// Pool, Gateway and Node are where this one runs. Without a Node nobody knows
-	// what another node is, and there are no peers.
+	// Pool, Gateway and Node are where this one runs. Without a Node it is unknown which nodes are
+	// other ones, and there are no peers.
 	Pool, Gateway, Node string
 	TLS                 *Certificates
 	// File keeps the peers last seen: a gateway that starts while JetStream is away
@@ -132,7 +132,7 @@ func (p *Peers) candidates() []wire.GatewayStatus {
 	return all
 }
 
-// Peer is who gets copies; empty where nobody does.
+// Peer is the gateway that gets copies; empty if there is none.
 func (p *Peers) Peer() string {
 	if c := p.candidates(); len(c) > 0 {
 		return c[0].Gateway
@@ -206,7 +206,8 @@ func (p *Peers) do(r *http.Request, peer string) error {
 	}
 }
 
-// Done says, sooner or later, that an object is archived of which a peer has a copy.
+// Done reports to a peer, in the background, that an object is archived that it has a copy of. If
+// maxWaiting reports are pending, the peer is left to find out itself.
 func (p *Peers) Done(peer, id string) {
 	p.mu.Lock()
 	if len(p.archived[peer]) < maxWaiting {

@@ -346,8 +346,8 @@ func TestWhenCopiesDrain(t *testing.T) {
 	}
 }
 
-// A remembered address may be that of another pod by now, or of one on our own node: its
-// word that it keeps a copy counts for nothing, and a pod that was not meant keeps none.
+// A remembered address may belong to another pod by now, or to one on our own node: its answer that
+// it keeps a copy counts for nothing, and a pod that was not meant keeps none.
 func TestReusedAddress(t *testing.T) {
 	certificates := testenv.NewCA(t).Dir(t, "north", wire.GatewayName("north"))
 	k := startKeeper(t, t.TempDir(), certificates, 1<<30)

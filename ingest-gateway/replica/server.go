@@ -20,10 +20,10 @@ import (
 )
 
 const (
-	// headerTimeout and idleTimeout end what says nothing.
+	// headerTimeout and idleTimeout end silent connections.
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 5 * time.Minute
-	// stallTimeout ends a copy of which nothing more comes.
+	// stallTimeout ends a copy that receives no more bytes.
 	stallTimeout = 30 * time.Second
 )
 
@@ -81,8 +81,8 @@ func (s *Server) Serve(ctx context.Context) error {
 // Close stops listening.
 func (s *Server) Close() { _ = errors.Join(s.http.Close(), s.listener.Close()) }
 
-// owner is who sends: another pod of the pool, that means this one. Addresses of pods
-// are reused: one that meant another pod is told so, and nothing of it is kept.
+// owner is the sender: another pod of the pool, which means this one. Addresses of pods are reused:
+// a sender that meant another pod gets an answer that says so, and nothing of it is kept.
 func (s *Server) owner(w http.ResponseWriter, r *http.Request) (string, bool) {
 	w.Header().Set(wire.HeaderGateway, s.cfg.Gateway)
 	w.Header().Set(wire.HeaderNode, s.cfg.Node)
@@ -119,7 +119,7 @@ func (s *Server) keep(w http.ResponseWriter, r *http.Request) {
 	s.answer(w, owner, err)
 }
 
-// watched ends a body of which nothing comes.
+// watched ends a body that stalls.
 type watched struct {
 	body    interface{ Read([]byte) (int, error) }
 	control *http.ResponseController

@@ -15,9 +15,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Certificates are a pool's: a folder with ca.crt, tls.crt and tls.key, which is
-// read anew when it changes. Whoever shows a certificate of that authority with
-// the pool's name is one of its gateways; the authority signs for nobody else.
+// Certificates are a pool's: a folder with ca.crt, tls.crt and tls.key, which is read again when it
+// changes. A peer with a certificate of that authority and the pool's name is one of its gateways;
+// the authority signs for no one else.
 type Certificates struct {
 	dir, pool string
 

@@ -18,7 +18,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// bufferSize is that of the one buffer through which bytes go into the log.
+// bufferSize is the size of the one buffer through which bytes go into the log.
 const bufferSize = 256 << 10
 
 // request is a record on its way to the disk.
@@ -82,7 +82,7 @@ func (s *Spool) Part(body io.Reader, size int64) (Place, error) {
 	return Place{Segment: r.segment.number, Offset: r.offset, Size: size}, nil
 }
 
-// Drop gives parts up of which there will be no object.
+// Drop gives up parts that will not become an object.
 func (s *Spool) Drop(parts []Place) {
 	s.mu.Lock()
 	s.release(parts)
@@ -149,7 +149,7 @@ func (s *Spool) batch() []*request {
 	return batch
 }
 
-// commit puts a batch on the disk and answers. A batch lies in one segment.
+// commit puts a batch on the disk and answers. A batch is in one segment.
 func (s *Spool) commit(out *output, batch []*request) {
 	err := s.prepare(batch)
 	end := int64(0)
@@ -263,8 +263,8 @@ func (r *request) writeTo(out *output, m marker) error {
 	return out.write(binary.LittleEndian.AppendUint32(nil, crc))
 }
 
-// retire ends a segment to which writing failed. Nobody knows what of the last
-// batch is on the disk, and a second sync would not tell: it is cut off.
+// retire ends a segment to which writing failed. It is unknown what of the last batch is on the
+// disk, and a second sync would not show it: it is cut off.
 func (s *Spool) retire() {
 	g := s.active
 	err := errors.Join(g.file.Truncate(g.size), g.file.Close())
@@ -305,7 +305,7 @@ func (s *Spool) committed(r *request) {
 	}
 }
 
-// release counts parts that nobody needs any more.
+// release counts parts that are no longer needed.
 func (s *Spool) release(parts []Place) {
 	for _, p := range parts {
 		if g := s.segment(p.Segment); g != nil {

@@ -45,10 +45,9 @@ func (s *Spool) letGo() {
 	}
 }
 
-// Next returns the object that has waited longest of those that Next has not
-// returned since the spool was opened. It waits for one. Each ends in Done or
-// Quarantine, or is returned anew after the spool was opened again. Errors:
-// ctx's, ErrClosed, or the file system's.
+// Next returns the object that has waited longest of those that Next has not returned since the
+// spool was opened. It waits for one. Each ends in Done or Quarantine, or is returned again after
+// the spool was reopened. Errors: ctx's, ErrClosed, or the file system's.
 func (s *Spool) Next(ctx context.Context) (*Entry, error) {
 	for {
 		e, err := s.next()
@@ -84,7 +83,7 @@ func (s *Spool) More() bool {
 // unread is how many objects the cursor has before it.
 func (s *Spool) unread() int64 { return s.stats.Objects - int64(len(s.given)) }
 
-// next returns the next entry, or nil where there is none.
+// next returns the next entry, or nil if there is none.
 func (s *Spool) next() (*Entry, error) {
 	s.reading.Lock()
 	defer s.reading.Unlock()
@@ -117,8 +116,7 @@ type sight struct {
 	sealed bool
 }
 
-// atCursor returns the next segment that holds something unread; none where
-// nothing is.
+// atCursor returns the next segment that holds something unread; none if nothing is.
 func (s *Spool) atCursor() sight {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,9 +14,8 @@ import (
 	"time"
 )
 
-// Whatever bit of a spool is damaged, the last record's too: what is not
-// damaged comes back whole, and what is lost is in quarantine. Only a record
-// that was not written to its end is cut off.
+// If any bit of a spool is damaged, even in the last record, what is not damaged is restored whole,
+// and what is lost is in quarantine. Only a record that was not written to its end is cut off.
 func TestDamage(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, Config{Dir: dir, SegmentSize: 4000})
@@ -58,8 +57,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// checkDamaged opens a copy of a spool of which one file has other bytes: a bit
-// is flipped, or the end is missing.
+// checkDamaged opens a copy of a spool in which one file has other bytes: a bit is flipped, or the
+// end is missing.
 func checkDamaged(t *testing.T, name, dir, path string, damaged []byte, objects int, cut bool) {
 	t.Helper()
 	copied := t.TempDir()
@@ -85,8 +84,8 @@ func checkDamaged(t *testing.T, name, dir, path string, damaged []byte, objects 
 	if int64(len(kept)) != st.Quarantined {
 		t.Errorf("%s: %d are in quarantine, which holds %v", name, st.Quarantined, kept)
 	}
-	// After all of that, it is still told how much is in quarantine, none of it is
-	// told of as new, and nothing else is left.
+	// After all of that, the size of the quarantine is still reported, nothing in it is reported as
+	// new, and nothing else is left.
 	s, err := Open(Config{Dir: copied, Size: 1 << 30, unsafe: true, Quarantined: func(q Quarantine, _ func() error) error { t.Errorf("%s: told twice of %+v", name, q); return nil }})
 	if err != nil {
 		t.Fatal(err)
@@ -189,9 +188,8 @@ func TestLastRecordRots(t *testing.T) {
 	}
 }
 
-// After a power cut the file may have the length of what was never synced, and
-// zeros there, or what lay on the disk before: nobody can tell whether that was
-// receipted, so it is kept.
+// After a power cut the file may have the length of what was never synced, and zeros there, or
+// earlier contents of the disk: it is unknown whether that was receipted, so it is kept.
 func TestGarbageBehindTheEnd(t *testing.T) {
 	for name, garbage := range map[string][]byte{"zeros": make([]byte, 900), "noise": bytesOf(9, 900)} {
 		t.Run(name, func(t *testing.T) {
@@ -213,8 +211,8 @@ func TestGarbageBehindTheEnd(t *testing.T) {
 	}
 }
 
-// Two corrupt records at the same place of segments of the same number are two,
-// each told of, and the first one's bytes stay.
+// Two corrupt records at the same place of segments with the same number are two, each is reported,
+// and the first one's bytes stay.
 func TestQuarantineTwice(t *testing.T) {
 	for name, damage := range map[string]func(b, data []byte) []byte{
 		"body":    func(b, data []byte) []byte { b[bytes.Index(b, data)+200] ^= 1; return b },
@@ -256,8 +254,8 @@ func TestQuarantineTwice(t *testing.T) {
 	}
 }
 
-// On a full volume quarantine takes no copy of corrupt bytes: the segment that holds them
-// stays, and the next incarnation makes the copy. It is told of once, when quarantine has it.
+// On a full volume quarantine takes no copy of corrupt bytes: the segment that holds them stays,
+// and the next incarnation makes the copy. It is reported once, when quarantine has it.
 func TestQuarantineOnAFullVolume(t *testing.T) {
 	volume := smallVolume(t)
 	dir := filepath.Join(volume, "spool")
@@ -345,8 +343,8 @@ func TestNoFile(t *testing.T) {
 	}
 }
 
-// Bytes of one record that are put into quarantine twice are one file: a quarantine that
-// a kill kept from being noted is not told of again.
+// Bytes of one record that are put into quarantine twice are one file: a quarantine that a kill
+// kept from being noted is not reported again.
 func TestQuarantineAgain(t *testing.T) {
 	dir := t.TempDir()
 	path := oneObject(t, dir, bytesOf(1, 400))

@@ -20,7 +20,7 @@ type Entry struct {
 	Stored bool
 	// Size of the object's bytes in the spool.
 	Size int64
-	// Peer is the gateway that has a copy; empty where there is none.
+	// Peer is the gateway that has a copy; empty if there is none.
 	Peer string
 
 	spool    *Spool
@@ -65,7 +65,7 @@ func (s *Spool) runs(parts []Place) ([]run, error) {
 	return runs, nil
 }
 
-// Parts returns a reader of parts of which there is no object yet.
+// Parts returns a reader of parts that have no object yet.
 func (s *Spool) Parts(parts []Place) (*Reader, error) {
 	r, size := &Reader{}, int64(0)
 	for _, p := range parts {
@@ -84,10 +84,10 @@ type Ref struct {
 	offset  int64
 }
 
-// Ref returns where the entry lies.
+// Ref returns the place of the entry.
 func (e *Entry) Ref() Ref { return Ref{e.segment, e.offset} }
 
-// At reads an entry anew. Errors: ErrCorrupt, or the file system's.
+// At reads an entry again. Errors: ErrCorrupt, or the file system's.
 func (s *Spool) At(r Ref) (*Entry, error) {
 	f, err := os.Open(r.segment.path)
 	if err != nil {
@@ -104,8 +104,8 @@ func (s *Spool) At(r Ref) (*Entry, error) {
 	return e, err
 }
 
-// Unsure says that the entry may never have come to the disk as a whole: the
-// power may have been cut before anybody was told that it is safe.
+// Unsure says that the entry may never have come to the disk as a whole: the power may have been
+// cut before it was receipted.
 func (e *Entry) Unsure() bool { return e.segment.unsure }
 
 // Verify reads the object and compares checksums. Errors: ErrCorrupt, or the
@@ -223,9 +223,9 @@ func (r *Reader) Close() error {
 	return err
 }
 
-// Quarantine copies the entry's bytes to where somebody may look at them, logs it, and
-// finishes the entry. If there is no space for the copy, the entry stays in the log, and
-// is tried again when the spool is opened the next time.
+// Quarantine copies the entry's bytes to a file for inspection, logs it, and finishes the entry. If
+// there is no space for the copy, the entry stays in the log, and is retried when the spool is
+// opened the next time.
 func (e *Entry) Quarantine(why error) error {
 	runs, err := e.runs()
 	if errors.Is(err, ErrCorrupt) {

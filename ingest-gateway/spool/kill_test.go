@@ -109,13 +109,13 @@ func spoolOne(s *Spool, n uint64, inParts bool) error {
 	return s.Object(notice, nil, 0, parts...)
 }
 
-// said is what a process told before it was killed.
+// said is what a process reported before it was killed.
 type said struct {
 	receipts       []uint64
 	archived, done map[uint64]bool
 }
 
-// runIncarnation runs a process for a while, kills it, and returns what it told.
+// runIncarnation runs a process for a while, kills it, and returns what it reported.
 func runIncarnation(t *testing.T, dir string, from uint64, unsafe bool, after time.Duration) said {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])

@@ -49,8 +49,8 @@ func TestPowerCut(t *testing.T) {
 	})
 }
 
-// waitingAfterCut is waiting, where what nobody was told to be safe may be there
-// and corrupt, and where without syncs there may be nothing at all.
+// waitingAfterCut is waiting, except that objects that were never confirmed as safe may be there
+// and corrupt, and that without syncs there may be nothing at all.
 func waitingAfterCut(t *testing.T, dir string, unsafe bool) map[uint64]bool {
 	if _, err := os.Stat(dir); unsafe && err != nil {
 		return nil

@@ -19,8 +19,8 @@ import (
 // unfinishedCopy ends the name of a file that is on its way into quarantine.
 const unfinishedCopy = ".part"
 
-// measureQuarantine counts what earlier incarnations put into quarantine: it stays
-// there until somebody looks at it.
+// measureQuarantine counts what earlier incarnations put into quarantine: it stays there until an
+// operator removes it.
 func (s *Spool) measureQuarantine() error {
 	dir := filepath.Join(s.cfg.Dir, quarantineFolder)
 	files, err := os.ReadDir(dir)
@@ -116,9 +116,9 @@ func (s *Spool) quarantinePath(number uint64, offset int64, ending string, chunk
 	return filepath.Join(s.cfg.Dir, quarantineFolder, name), nil
 }
 
-// quarantine copies bytes into a file of its own, named after where they lay and what
-// they are, and gives it that name by keep, which tell calls. Bytes that an earlier
-// incarnation quarantined are not told, and not reported, again.
+// quarantine copies bytes into a file of its own, named after their place and contents, and gives
+// it that name by keep, which tell calls. Bytes that an earlier incarnation quarantined are not
+// passed to tell, and not reported, again.
 func (s *Spool) quarantine(g *segment, offset int64, n *wire.Notice, why error, tell func(q Quarantine, keep func() error) error, chunks ...run) error {
 	path, err := s.quarantinePath(g.number, offset, ".bin", chunks...)
 	if err != nil {

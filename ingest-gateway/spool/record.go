@@ -63,7 +63,7 @@ type record struct {
 	body     int64
 }
 
-// size is that of the whole record in bytes.
+// size is the size of the whole record in bytes.
 func (r *record) size() int64 { return headSize + int64(len(r.meta)) + r.body + trailerSize }
 
 // appendHead writes all that stands before the body.
@@ -133,11 +133,11 @@ func verifyBody(f io.ReaderAt, offset, size int64) error {
 	return nil
 }
 
-// Place is where a record of a part lies.
+// Place is where a record of a part is.
 type Place struct {
 	Segment uint64 `json:"segment"`
 	Offset  int64  `json:"offset"`
-	// Size of the part in bytes, that of the record left out.
+	// Size of the part in bytes, without the record's own.
 	Size int64 `json:"size"`
 }
 
@@ -149,14 +149,14 @@ type objectMeta struct {
 	Peer string
 }
 
-// savedMeta is objectMeta as it lies on the volume.
+// savedMeta is objectMeta as stored on the volume.
 type savedMeta struct {
 	Notice json.RawMessage `json:"notice"`
 	Parts  []Place         `json:"parts,omitempty"`
 	Peer   string          `json:"peer,omitempty"`
 }
 
-// size is that of the object in the spool.
+// size is the size of the object in the spool.
 func (m *objectMeta) size(r *record) int64 {
 	n := r.body
 	for _, p := range m.Parts {

@@ -105,10 +105,9 @@ func (s *Spool) readBeginning(g *segment) error {
 	return err
 }
 
-// scan reads the heads of a segment's records: what is done, and what is no
-// record. The last segment may end in a torn one. A body is read when it is
-// needed: a record whose head is right and which lies in the file as a whole may
-// have its receipt, whatever became of its body.
+// scan reads the heads of a segment's records: what is done, and what is no record. The last
+// segment may end in a torn one. A body is read when it is needed: a record with a correct head
+// that is in the file as a whole may have been receipted, whatever became of its body.
 func (s *Spool) scan(g *segment, done map[uint64]bool) error {
 	f, err := os.Open(g.path)
 	if err != nil {

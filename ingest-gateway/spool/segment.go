@@ -39,8 +39,8 @@ type segment struct {
 	// file is open while the segment is the active one.
 	file *os.File
 
-	// unread objects wait for the cursor, open ones were given out; both count
-	// records of objects and notices. Parts are those that somebody needs.
+	// unread objects wait for the cursor, open ones were given out; both count records of objects
+	// and notices. parts are those still needed.
 	unread, open, parts int64
 	unreadBytes         int64
 	// oldest is when the first object of those was received.
@@ -53,8 +53,8 @@ type segment struct {
 	// unsure: it was the last one when the spool was opened, so that its last
 	// batch may not have come to the disk.
 	unsure bool
-	// only: it holds corrupt bytes of which quarantine has no copy. It stays until the
-	// spool is opened again, which tries once more.
+	// only: it holds the only copy of corrupt bytes, which quarantine does not have. It stays until
+	// the spool is opened again, which tries once more.
 	only bool
 }
 
@@ -141,8 +141,8 @@ func (s *Spool) sync(f *os.File) error {
 	return unix.Fdatasync(int(f.Fd()))
 }
 
-// findRecord returns where, from an offset on, the next record begins whose head
-// is right, or the size where there is none.
+// findRecord returns where, from an offset on, the next record with a correct head begins, or the
+// size if there is none.
 func (g *segment) findRecord(f io.ReaderAt, from, size int64) (int64, error) {
 	const chunk = 256 << 10
 	buf := make([]byte, chunk)
@@ -172,10 +172,9 @@ func (g *segment) findRecord(f io.ReaderAt, from, size int64) (int64, error) {
 	return size, nil
 }
 
-// tornAt says whether what lies between an offset and the segment's end is the
-// beginning of a record that was not written to its end, and returns its head
-// where that is whole. A record that was, and is damaged, is not torn, nor is
-// anything of which one cannot tell.
+// tornAt says whether the bytes between an offset and the segment's end are the beginning of a
+// record that was not written to its end, and returns its head if that is whole. A record that was
+// written to its end and is damaged is not torn, nor is anything undecidable.
 func (g *segment) tornAt(f io.ReaderAt, offset int64) (record, bool, error) {
 	rest := g.size - offset
 	head := make([]byte, min(rest, headSize))

@@ -4,13 +4,12 @@
 // stored and announced: a log of segment files with group commit, read from its
 // front in the order of arrival. internal/wire/README.md describes the files.
 //
-// One goroutine writes. Whoever appends waits until its record is on the disk;
-// what arrives meanwhile goes to the disk in the next batch, with one sync for
-// all. Memory holds counts for each segment, and what Next gave out and nobody
-// finished: not what waits.
+// One goroutine writes. A caller that appends waits until its record is on the disk; what arrives
+// meanwhile goes to the disk in the next batch, with one sync for all. Memory holds counts for each
+// segment, and entries that Next gave out and that are not finished: not what waits.
 //
-// A segment is removed once nothing in it or before it is needed any more. So a
-// Done record outlives what it speaks of.
+// A segment is removed once nothing in it or before it is needed any more. So a Done record
+// outlives the record that it refers to.
 package spool
 
 import (
@@ -38,8 +37,7 @@ var ErrCorrupt = errors.New("corrupt spool record")
 const (
 	// DefaultSegmentSize of a segment in bytes. It must hold the largest record.
 	DefaultSegmentSize = 64 << 20
-	// MaxBody is the size of a record's body in bytes; a larger object lies in
-	// parts.
+	// MaxBody is the size of a record's body in bytes; a larger object is in parts.
 	MaxBody = 16 << 20
 	// maxBatch bounds a batch in bytes, and so how long the first of it waits.
 	maxBatch = 8 << 20
@@ -51,7 +49,7 @@ const (
 	extension        = ".log"
 )
 
-// Config says where a spool lies.
+// Config says where a spool is.
 type Config struct {
 	// Dir holds the segments, and quarantined bytes in a folder of its own.
 	Dir string
@@ -74,7 +72,7 @@ type Quarantine struct {
 	// File holds the bytes.
 	File string
 	Size int64
-	// Notice is of the object that is lost; nil where nobody can tell.
+	// Notice is the notice of the lost object; nil if it is unknown.
 	Notice *wire.Notice
 }
 
@@ -82,7 +80,7 @@ type Quarantine struct {
 type Stats struct {
 	// Objects that wait or are draining, and their bytes.
 	Objects, Bytes int64
-	// Oldest is when the oldest of them was received; zero where there is none.
+	// Oldest is when the oldest of them was received; zero if there is none.
 	Oldest time.Time
 	// Size bounds, and Used is, what the files take, in bytes.
 	Size, Used int64

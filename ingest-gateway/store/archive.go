@@ -117,7 +117,7 @@ type Archive struct {
 	// status is the bucket that says what is damaged, once it was asked for.
 	status atomic.Pointer[jetstream.KeyValue]
 
-	// cleaning counts what goes on after an object is done.
+	// cleaning counts the work that continues after an object is done.
 	cleaning sync.WaitGroup
 }
 
@@ -144,8 +144,8 @@ func New(cfg Config) *Archive {
 	return a
 }
 
-// KeepTime goes on with receive times where the last incarnation on this volume ended,
-// and keeps where this one does. Errors: the file system's.
+// KeepTime continues receive times from where the last incarnation on this volume ended, and stores
+// where this one does. Errors: the file system's.
 func (a *Archive) KeepTime(file string) error { return a.clock.open(file, time.Now(), a.cfg.Logger) }
 
 // Wait returns once what was left to clean up (uploads given up, staging
@@ -200,7 +200,7 @@ func (a *Archive) MayKeep() error {
 	return nil
 }
 
-// Refused counts an object of which no byte was read.
+// Refused counts an object that was refused before any byte was read.
 func (a *Archive) Refused(instrument string, cause wire.Cause) {
 	now := time.Now()
 	a.cfg.Ledger.ObjectBegun(instrument, now)

@@ -20,9 +20,9 @@ const (
 	// clockSlack is what the file may be behind at a kill: it is written at most
 	// once in that time.
 	clockSlack = 10 * time.Millisecond
-	// clockTrust is how far the last time told may be ahead of the clock: receive times
-	// then go on from it. A clock that was set back by more was wrong before, and is
-	// followed: else all receive times would be one instant until it is reached again.
+	// clockTrust is how far the last receive time may be ahead of the clock: receive times then
+	// continue from it. A clock that was set back by more was wrong before, and is followed: else
+	// all receive times would be one instant until it is reached again.
 	clockTrust = time.Minute
 )
 
@@ -31,14 +31,14 @@ const (
 // receive time name an object.
 type clock struct {
 	last atomic.Int64
-	// file holds the last time told, and saved is what it holds; nil for none.
+	// file holds the last receive time, and saved is what it holds; nil for none.
 	file  *os.File
 	saved atomic.Int64
 	steps steps
 }
 
-// now returns the gateway's time, or, where that has stepped back a little, the time
-// after the last one told; and by how much the clock was set lately.
+// now returns the gateway's time, or, if that has stepped back a little, the time after the last
+// one returned; and by how much the clock was set lately.
 func (c *clock) now() (t time.Time, step time.Duration) {
 	wall := time.Now().UnixNano()
 	return c.after(wall), c.steps.see(time.Duration(wall), boottime.Now())
@@ -68,7 +68,7 @@ func (c *clock) save(t int64) {
 	_, _ = c.file.WriteAt(binary.LittleEndian.AppendUint64(nil, uint64(t)), 0)
 }
 
-// open goes on where the last incarnation ended, which it finds in a file.
+// open continues where the last incarnation ended, which it reads from a file.
 func (c *clock) open(path string, now time.Time, log *slog.Logger) error {
 	b, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -18,8 +18,8 @@ const (
 	stepLasts = time.Hour
 )
 
-// steps knows by how much the clock was set lately. Nobody can say which of the times
-// before and after a step is right, until the clock is set back, or is not.
+// steps knows by how much the clock was set lately. It is unknown whether the times before a step
+// or those after it are right, until the clock is set back, or is not.
 type steps struct {
 	mu sync.Mutex
 	// offset is the clock's less the time since the boot, as last seen; known: it was.

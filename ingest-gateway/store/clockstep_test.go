@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A clock that is set forward and back again: receive times follow it, and those told
-// in between bear by how much it had been set.
+// A clock that is set forward and back again: receive times follow it, and those in between bear by
+// how much it had been set.
 func TestClockIsSetForward(t *testing.T) {
 	var c clock
 	noon := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

@@ -11,10 +11,9 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// DrainCopy archives an object of which this gateway has a copy, unless it is
-// there. It counts nothing: the gateway that received it counts it once it is
-// back, and where it never is, who gives up its spool does. Errors:
-// spool.ErrCorrupt, of the store, stream.ErrUnavailable, ctx's.
+// DrainCopy archives an object from this gateway's copy, unless it is there. It counts nothing: the
+// gateway that received it counts it once it is back; if it never is, `substorm spool abandon`
+// does. Errors: spool.ErrCorrupt, of the store, stream.ErrUnavailable, ctx's.
 func (a *Archive) DrainCopy(ctx context.Context, e *spool.Entry) error {
 	if err := verifyEntry(e); err != nil {
 		return err
@@ -51,9 +50,9 @@ func (a *Archive) DrainCopy(ctx context.Context, e *spool.Entry) error {
 	}
 }
 
-// bringNamed archives a named copy under whose key something lies that is another object, or
-// none: an equal object is announced by its gateway, and what is no object gives way.
-// Errors: as of lying, and of the store.
+// bringNamed archives a named copy whose key has another object, or something that is no object: an
+// equal object is announced by its gateway, and anything that is no object is replaced. Errors: as
+// of lying, and of the store.
 func (a *Archive) bringNamed(ctx context.Context, e *spool.Entry, n wire.Notice) error {
 	_, _, err := a.lying(ctx, n.Key, n.Digest)
 	if !errors.Is(err, errReplaced) {

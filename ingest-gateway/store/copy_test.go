@@ -89,7 +89,7 @@ func copies(log *replica.Log) (objects int64) {
 	return objects
 }
 
-// A copy is archived once, whoever comes first, and counted by nobody but who
+// A copy is archived once, whichever gateway comes first, and counted only by the gateway that
 // received it.
 func TestDrainCopy(t *testing.T) {
 	for name, size := range map[string]int{"in one request": 10_000, "in parts": PartSize + 5} {
@@ -148,7 +148,7 @@ func TestDrainCopy(t *testing.T) {
 				t.Errorf("somebody counts it: %+v", s)
 			}
 
-			// Another object lies under its key: it takes the next key.
+			// Another object has its key: it takes the next key.
 			data, n = note(2)
 			if err := l.objects.Put(t.Context(), n.Key, bytes.NewReader(nil), 0, objectstore.PutOptions{CreateOnly: true}); err != nil {
 				t.Fatal(err)

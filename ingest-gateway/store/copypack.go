@@ -18,8 +18,8 @@ import (
 // copiesAtOnce is how many copies drain by themselves at a time.
 const copiesAtOnce = 8
 
-// DrainCopies archives objects of which this gateway has copies, as DrainCopy
-// does, small ones in packs. It returns an error for each that is not archived.
+// DrainCopies archives objects from this gateway's copies, as DrainCopy does, small ones in packs.
+// It returns an error for each that is not archived.
 func (a *Archive) DrainCopies(ctx context.Context, entries []*spool.Entry) []error {
 	errs := make([]error, len(entries))
 	var alone errgroup.Group

@@ -18,11 +18,11 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Small objects drain in packs, as they would have without the spool. Their IDs do not
-// say in which: a pack that is stored and whose gateway is killed before it announced the
-// members is stored again, under another key, by whoever drains them then. The manifest's
-// writer lists the first place of an object with a known ID, and what no manifest names
-// is removed when the day is compacted.
+// Small objects drain in packs, as they would have without the spool. Their IDs do not say in
+// which: if a gateway stores a pack and is killed before it announced the members, the gateway that
+// drains them then stores the pack again, under another key. The manifest's writer lists the first
+// place of an object with a known ID, and a pack that no manifest names is removed when the day is
+// compacted.
 
 const (
 	// drainedPacks are draining at a time, beside drainAlone.
@@ -152,7 +152,7 @@ func (a *Archive) drainMembers(ctx context.Context, p *packing, why error) {
 	a.settlePack(ctx, p)
 }
 
-// settlePack finishes what lies in a pack that is stored, and what is lost.
+// settlePack finishes what is in a pack that is stored, and what is lost.
 func (a *Archive) settlePack(ctx context.Context, p *packing) {
 	var all sync.WaitGroup
 	for i, e := range p.entries {
@@ -164,8 +164,8 @@ func (a *Archive) settlePack(ctx context.Context, p *packing) {
 	all.Wait()
 }
 
-// packing is a pack of what lies in a spool, which may be tried several times:
-// under one key as long as it is the same.
+// packing is a pack of objects in a spool, which may be tried several times: under one key as long
+// as it is the same.
 type packing struct {
 	archive *Archive
 	key     string

@@ -72,8 +72,7 @@ func withNextKey(n wire.Notice) wire.Notice {
 	return n
 }
 
-// sendEntry sends the object once, in one request or in parts, from the disk: createOnly where nothing lies under
-// its key.
+// sendEntry sends the object once, in one request or in parts, from the disk: createOnly if its key must be free.
 func (a *Archive) sendEntry(ctx context.Context, e *spool.Entry, n wire.Notice, createOnly bool) error {
 	opts, err := putOptions(n, createOnly)
 	if err != nil {

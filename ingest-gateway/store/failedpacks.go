@@ -17,15 +17,15 @@ import (
 // reportPause is between tries to report packs that could not be stored.
 const reportPause = time.Second
 
-// failedPacks are packs that may be stored although nobody could be told so: what they hold
-// is elsewhere, or will be sent again. The archivist removes them; without the report it
-// announces what they hold, as what a gateway stored before it was killed.
+// failedPacks are packs that may be stored although their senders were not notified: their members
+// are elsewhere, or will be sent again. The archivist removes them; without the report it announces
+// their members, as those of a pack that a gateway stored before it was killed.
 type failedPacks struct {
 	mu   sync.Mutex
 	keys []string
 }
 
-// add notes a pack. The oldest is forgotten where nobody could be told of many.
+// add notes a pack. The oldest is forgotten if too many could not be reported.
 func (f *failedPacks) add(key string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -38,7 +38,7 @@ func (f *failedPacks) noted() []string {
 	return slices.Clone(f.keys)
 }
 
-// told forgets packs.
+// told forgets packs that were reported.
 func (f *failedPacks) told(keys []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -82,7 +82,7 @@ func (a *Archive) reportFailed(ctx context.Context, keys []string) error {
 	report := wire.FailedPacks{Gateway: a.cfg.Gateway}
 	if value != nil {
 		if report, err = wire.DecodeFailedPacks(key, value); err != nil {
-			report = wire.FailedPacks{Gateway: a.cfg.Gateway} // what nobody can read helps nobody
+			report = wire.FailedPacks{Gateway: a.cfg.Gateway} // an unreadable report is of no use
 		}
 	}
 	if value, err = wire.Encode(report.With(keys...)); err != nil {

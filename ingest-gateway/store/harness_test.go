@@ -188,7 +188,7 @@ func (l *lab) keys(t *testing.T, prefix string) []string {
 	return keys
 }
 
-// bytesOf returns what lies where a record says.
+// bytesOf returns the bytes at the place that a record names.
 func (l *lab) bytesOf(t *testing.T, r wire.Record) []byte {
 	t.Helper()
 	part := objectstore.All
@@ -235,7 +235,8 @@ func (l *lab) checkArchive(t *testing.T) map[wire.Digest]int {
 	return found
 }
 
-// unannounced returns the IDs of what lies in packs and is not among those that were announced, but for packs that are reported as failed or are to be.
+// unannounced returns the IDs of the members of packs that are not among those that were announced, except for packs that are reported as
+// failed or are to be.
 func (l *lab) unannounced(t *testing.T, announced map[string]bool) (left []string) {
 	t.Helper()
 	failed := slices.Concat(l.packers.failed.noted(), l.reportedPacks(t)) // in this order: one moves from there to here

@@ -34,8 +34,8 @@ type health struct {
 	taken atomic.Uint64
 }
 
-// awayFor is how long after a failure nobody asks the store who can do without:
-// what drains from the spool asks anyway.
+// awayFor is how long after a failure the store is not asked by callers that can do without: what
+// drains from the spool asks it anyway.
 const awayFor = 5 * time.Second
 
 // away says whether the last that was heard of the store, just now, is that it

@@ -14,11 +14,10 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Commit stores the object; without Whole before, it is Unverified. It returns
-// the receipt once the object is as safe as its instrument's "acknowledge" says;
-// whoever could deliver that calls Acknowledged. Errors are Failures; the object
-// is counted and its memory given back in either case. Ctx ends where the gateway
-// can wait no longer.
+// Commit stores the object; without Whole before, it is Unverified. It returns the receipt once the
+// object is as safe as its instrument's "acknowledge" says; a caller that could deliver it calls
+// Acknowledged. Errors are Failures; the object is counted and its memory given back in either
+// case. Ctx ends when the gateway can wait no longer.
 func (o *Object) Commit(ctx context.Context) (wire.Receipt, time.Time, error) {
 	kept, err := o.Keep(ctx)
 	if err != nil {
@@ -116,7 +115,7 @@ func (o *Object) keepByItself(ctx context.Context, n wire.Notice, d decision) (_
 	n, err = o.store(try, n)
 	cancel()
 	switch {
-	case errors.Is(err, objectstore.ErrExists): // an object that has the same name lies there
+	case errors.Is(err, objectstore.ErrExists): // an object that has the same name is there
 		n, err = o.archive.join(ctx, o, n)
 		return n, duplicate, err
 	case d.otherwise == nowhere || !isAway(err):

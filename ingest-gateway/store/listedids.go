@@ -21,7 +21,8 @@ const (
 	// listedFor is how long the list of a day is believed. Objects that were stored since lie under their own keys for
 	// longer: the archivist packs no day before it is over for 24 hours, and removes what it packed 24 hours later.
 	listedFor = 10 * time.Minute
-	// openFor is that of a day that was not over when it was read: it is not packed soon, and has a part for each minute.
+	// openFor is how long a day is cached that was not over when it was read: it is not packed soon, and has a part for
+	// each minute.
 	openFor = 2 * time.Hour
 	// maxListed is how many objects of days are remembered: 16 MiB.
 	maxListed = 1 << 20

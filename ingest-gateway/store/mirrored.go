@@ -17,11 +17,11 @@ import (
 )
 
 // This file stores what was pulled of guests (wire.GuestEntry). The ID and the key of such an object follow from its origin,
-// so that there is one of it, however often and through however many gateways it comes. It has no name to claim, and its
-// receipt means Stored: whoever pulled it can do so again.
+// so that it is stored once, however often and through however many gateways it comes. It has no name to claim, and its
+// receipt means Stored: the run that pulled it can do so again.
 
-// BeginMirrored is Begin for an object of a guest, of which m says what its origin knows. It is counted on the day on which
-// its origin received it: on that day it is listed, too.
+// BeginMirrored is Begin for an object of a guest; m is what its origin knows of it. It is counted, and listed, on the day
+// on which its origin received it.
 func (a *Archive) BeginMirrored(in *intake.Instrument, source netip.AddrPort, wake func(), m wire.MirroredObject) *Object {
 	o := a.begin(in, source, wake, m.ReceivedAt)
 	o.mirrored = &m
@@ -94,11 +94,11 @@ func (o *Object) keepMirrored(ctx context.Context, n wire.Notice) (_ wire.Notice
 	return n, duplicate, err
 }
 
-// errDamagedPack: only the archivist writes packs anew.
+// errDamagedPack: only the archivist rewrites packs.
 var errDamagedPack = errors.New("it is listed, but damaged in its pack: see substorm archive verify")
 
-// keepListed is for an object that the manifests list and that does not lie under its own key: it was purged, or lies in a
-// pack, or the store lost it and gets it back.
+// keepListed is for an object that the manifests list and that is not under its own key: it was purged, or is in a pack,
+// or the store lost it and gets it back.
 func (o *Object) keepListed(ctx context.Context, n wire.Notice, listed wire.Record) error {
 	a := o.archive
 	switch {
@@ -124,8 +124,8 @@ func (o *Object) keepListed(ctx context.Context, n wire.Notice, listed wire.Reco
 	return nil
 }
 
-// alone waits until no other object that has a key is on its way to the store through this gateway: what lies there then, and
-// seems to be this gateway's, is of an earlier try of the same one.
+// alone waits until no other object with the key is being stored through this gateway: an object there that then seems to be
+// this gateway's is from an earlier try of the same one.
 func (a *Archive) alone(ctx context.Context, key string) (release func(), err error) {
 	mine := make(chan struct{})
 	for {

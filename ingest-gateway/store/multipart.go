@@ -26,7 +26,7 @@ type multipart struct {
 	key    string
 	upload objectstore.Upload
 	number int
-	// inFlight hears what became of the part on its way; nil where there is none.
+	// inFlight receives the result of the part on its way; nil if there is none.
 	inFlight chan error
 	// staged: the staging object may exist; completed: it does.
 	staged, completed bool

@@ -13,10 +13,10 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// An object that has a name is stored under it, once: its name is claimed first, for its
-// digest, and whoever sends the same bytes again is told that they are there. If
-// JetStream is away and the object may go to the spool, it goes there without a claim,
-// under a key of its own, and claims its name while it drains.
+// An object that has a name is stored under it, once: its name is claimed first, for its digest,
+// and a sender of the same bytes is answered that they are there. If JetStream is away and the
+// object may go to the spool, it goes there without a claim, under a key of its own, and claims its
+// name while it drains.
 
 // duplicateWindow is how long JetStream knows a notice: later the manifest tells
 // whether an object was announced. It is a little shorter than the stream's.
@@ -115,7 +115,7 @@ func underName(n *wire.Notice, held names.Held) {
 	}
 	fits := *n
 	fits.Looks = ""               // is given up first
-	if !wire.MetadataFits(fits) { // whoever publishes it does without
+	if !wire.MetadataFits(fits) { // its publisher does without
 		n.Path = ""
 	}
 }
@@ -126,8 +126,8 @@ func (a *Archive) countDuplicate(o *Object, n wire.Notice) {
 	a.metrics.duplicates.WithLabelValues(n.Instrument).Inc()
 }
 
-// join sees to it that the equal object which lies under the name, or is of the same origin, is announced,
-// whoever stored it, and counts both. An error is not counted yet.
+// join ensures that the equal object under the name, or of the same origin, is announced, whichever
+// gateway stored it, and counts both. An error is not counted yet.
 func (a *Archive) join(ctx context.Context, o *Object, n wire.Notice) (wire.Notice, error) {
 	first, announced, err := a.found(ctx, n)
 	if errors.Is(err, errReplaced) {
@@ -146,9 +146,9 @@ func (a *Archive) join(ctx context.Context, o *Object, n wire.Notice) (wire.Noti
 		a.named(first)
 		return first, nil
 	}
-	// An outcome that is known only after ctx ended is counted as if it were known
-	// before; the sender has no receipt then. The first itself is one that its own
-	// incarnation counts as unfinished, see wire.Reconcile.
+	// An outcome that is known only after ctx ended is counted as if it were known before; the
+	// sender has no receipt then. The first itself is counted as unfinished by its own incarnation,
+	// see wire.Reconcile.
 	return first, a.publishCounted(ctx, first, func(err error) {
 		if err != nil {
 			a.cfg.Ledger.Unfinished(n.Instrument, o.began, stream.CauseOf(err), n.Size)
@@ -158,8 +158,8 @@ func (a *Archive) join(ctx context.Context, o *Object, n wire.Notice) (wire.Noti
 	})
 }
 
-// awaitAnnounced gives whoever stored the object a short while to announce it: of
-// two who do, both would count it.
+// awaitAnnounced gives the gateway that stored the object a short while to announce it: if two
+// announce it, both would count it.
 func (a *Archive) awaitAnnounced(ctx context.Context, n wire.Notice) bool {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.ShortWait)
 	defer cancel()
@@ -176,8 +176,8 @@ func (a *Archive) awaitAnnounced(ctx context.Context, n wire.Notice) bool {
 	}
 }
 
-// found returns the object that lies under n's key, which must be equal to n, and
-// whether it is known that it was announced. Errors: as of lying.
+// found returns the object under n's key, which must be equal to n, and whether it is known that it
+// was announced. Errors: as of lying.
 func (a *Archive) found(ctx context.Context, n wire.Notice) (first wire.Notice, announced bool, err error) {
 	first, info, err := a.lying(ctx, n.Key, n.Digest)
 	if err != nil || time.Since(info.ModifiedAt) < duplicateWindow {

@@ -16,10 +16,10 @@ import (
 // is announced.
 var errDuplicate = errors.New("an equal object has the name")
 
-// claimEntry gives a spooled object its name, where it has none yet. It was receipted: where other
-// bytes have the name meanwhile, it is the next version, whatever the instrument says; where the
-// name is a folder, or lies in an object, both stay, and copies of the archive tell them apart. If
-// an equal object that was announced has the name, that object is in the store in the end:
+// claimEntry gives a spooled object its name, if it has none yet. It was receipted: if other bytes
+// have the name meanwhile, it is the next version, whatever the instrument says; if the name is a
+// folder, or is in an object, both stay, and copies of the archive give them distinct paths. If an
+// equal object that was announced has the name, that object is in the store in the end:
 // errDuplicate.
 func (a *Archive) claimEntry(ctx context.Context, e *spool.Entry, n *wire.Notice) error {
 	return a.claimBeyond(ctx, e, n, 0)
@@ -67,7 +67,7 @@ func (a *Archive) restoreEntry(ctx context.Context, e *spool.Entry, first wire.N
 	return err
 }
 
-// putNamedEntry sends the object once. If an equal object lies there, that one is announced.
+// putNamedEntry sends the object once. If an equal object is there, that one is announced.
 func (a *Archive) putNamedEntry(ctx context.Context, e *spool.Entry, n wire.Notice) error {
 	err := a.sendEntry(ctx, e, n, true)
 	if !errors.Is(err, objectstore.ErrExists) {
@@ -91,8 +91,8 @@ func (a *Archive) putNamedEntry(ctx context.Context, e *spool.Entry, n wire.Noti
 	return errDuplicate
 }
 
-// finishDuplicate finishes an entry of which an equal object is announced under
-// its name. It was counted as received, and is not kept once more.
+// finishDuplicate finishes an entry that has an equal object announced under its name. It was
+// counted as received, and is not kept once more.
 func (a *Archive) finishDuplicate(e *spool.Entry) error {
 	err := a.cfg.Ledger.Resolved(e.Notice, wire.CauseDuplicate, func() error { return a.finish(e) })
 	if err == nil {

@@ -94,7 +94,7 @@ func (a *Archive) begin(in *intake.Instrument, source netip.AddrPort, wake func(
 // Size is how many bytes have arrived.
 func (o *Object) Size() int64 { return o.size }
 
-// Digest is that of what has arrived.
+// Digest is the digest of what has arrived.
 func (o *Object) Digest() wire.Digest { return o.digest.digest() }
 
 // HoldsMemory says whether Space returns without waiting for a first slab.
@@ -139,7 +139,7 @@ func (o *Object) Advance(space []byte, n int) {
 	o.archive.cfg.Ledger.ObjectBytesRead(o.instrument.Name, o.began, n)
 }
 
-// handOver sends the full buffer as a part and goes on with an empty one.
+// handOver sends the full buffer as a part and continues with an empty one.
 func (o *Object) handOver(ctx context.Context) error {
 	if decide(o.facts()).place.isSpool() {
 		return o.spoolPart()

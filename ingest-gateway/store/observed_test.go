@@ -17,8 +17,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// TestObservationTime sends objects whose names tell when they were observed, to the store and to the spool: notices and
-// the objects' metadata say so, what came late is backfill, and a time that no clock can have told is none.
+// TestObservationTime sends objects whose names state when they were observed, to the store and to the spool: notices
+// and the objects' metadata say so, late objects are backfill, and a time that no clock can have shown is ignored.
 func TestObservationTime(t *testing.T) {
 	t.Parallel()
 	for _, acknowledge := range []string{"Stored", spooledOnly} {

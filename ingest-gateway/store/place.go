@@ -51,7 +51,7 @@ type facts struct {
 	named       bool
 	// size of the object, and that up to which objects share packs, in bytes.
 	size, packBelow int64
-	// inMemory: nothing of it lies in scratch.
+	// inMemory: nothing of it is in scratch.
 	inMemory bool
 	// sent is where parts of it are already: inParts, inSpool or nowhere.
 	sent place

@@ -23,7 +23,7 @@ import (
 // lastWords is how long a notice on its way may take once the gateway ends.
 const lastWords = 5 * time.Second
 
-// notice is the object's, as it will be announced where it lies under its own key without a name.
+// notice is the object's, as it will be announced if it is under its own key without a name.
 func (o *Object) notice(receivedAt time.Time, digest wire.Digest) wire.Notice {
 	if o.mirrored != nil {
 		return o.mirroredNotice(digest)
@@ -105,7 +105,7 @@ func (a *Archive) announce(ctx context.Context, n wire.Notice, ask asking) error
 	}
 	a.streamAway.Store(true)
 	if a.spoolNotice(n) == nil {
-		return nil // whoever drains it hears what became of this try
+		return nil // the gateway that drains it gets the outcome of this try
 	}
 	a.inFlight.Delete(n.ID)
 	long, cancel := context.WithTimeout(ctx, a.cfg.Patience)
@@ -141,7 +141,7 @@ func (a *Archive) received(n wire.Notice, err error) error {
 	return nil
 }
 
-// spooled counts an object of which the spool has the bytes, or only the notice.
+// spooled counts an object whose bytes, or only its notice, the spool has.
 func (a *Archive) spooled(n wire.Notice) {
 	a.cfg.Ledger.Received(n.Instrument, n.ReceivedAt, n.Size, n.Digest)
 	a.metrics.spooled.WithLabelValues(n.Instrument).Inc()
@@ -209,8 +209,8 @@ func (a *Archive) await(ctx context.Context, settled chan error) error {
 	}
 }
 
-// announceCopy publishes the notice of an object of which this gateway has a copy, as the sweep does: no gateway
-// counts it as its own, and nobody waits for it for longer than the store.
+// announceCopy publishes the notice of an object from this gateway's copy, as the sweep does: no gateway counts
+// it as its own, and no caller waits for it for longer than the store.
 func (a *Archive) announceCopy(ctx context.Context, n wire.Notice) error {
 	msg, err := stream.NoticeMessage(n, a.cfg.Gateway)
 	if err != nil {

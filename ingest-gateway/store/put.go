@@ -17,10 +17,9 @@ import (
 // brisk is the rate, in bytes a second, that a store is given beside ShortWait.
 const brisk = 4 << 20
 
-// store puts the object under its own key and returns its notice. A key without a name
-// holds the millisecond of receipt: where equal bytes arrived in the same one, through
-// whichever gateway, the later object takes the next. Error ErrExists: another object lies
-// under the key of the name.
+// store puts the object under its own key and returns its notice. A key without a name holds the
+// millisecond of receipt: if equal bytes arrived in the same one, through any gateway, the later
+// object takes the next. Error ErrExists: another object has the key of the name.
 func (o *Object) store(ctx context.Context, n wire.Notice) (wire.Notice, error) {
 	for {
 		err := o.put(ctx, n, true)
@@ -38,7 +37,7 @@ func (o *Object) store(ctx context.Context, n wire.Notice) (wire.Notice, error) 
 	}
 }
 
-// put sends the object, once: createOnly where nothing lies under its key.
+// put sends the object, once: createOnly if its key must be free.
 func (o *Object) put(ctx context.Context, n wire.Notice, createOnly bool) error {
 	a := o.archive
 	opts, err := putOptions(n, createOnly)
@@ -75,12 +74,12 @@ func (a *Archive) putPack(ctx context.Context, key string, body io.ReadSeeker, s
 	return a.putPackOf(ctx, key, func() io.ReadSeekCloser { return keptOpen{body} }, size, digest, members)
 }
 
-// keptOpen is a reader that somebody else closes, if anybody.
+// keptOpen is a reader that its caller closes, if at all.
 type keptOpen struct{ io.ReadSeeker }
 
 func (keptOpen) Close() error { return nil }
 
-// putPackOf stores a pack, which each try opens anew.
+// putPackOf stores a pack; open is called for each try.
 func (a *Archive) putPackOf(ctx context.Context, key string, open func() io.ReadSeekCloser, size int64, digest wire.Digest, members int) error {
 	opts := objectstore.PutOptions{
 		ContentType: wire.MediaTypePack, Digest: digest, CreateOnly: true,
@@ -91,7 +90,7 @@ func (a *Archive) putPackOf(ctx context.Context, key string, open func() io.Read
 		defer body.Close()
 		err := a.cfg.Objects.Put(ctx, key, body, size, opts)
 		if errors.Is(err, objectstore.ErrExists) {
-			return nil // a try whose answer was lost had arrived: the key is nobody else's
+			return nil // a try whose answer was lost had arrived: the key is unique
 		}
 		return err
 	})
@@ -118,15 +117,15 @@ func putOptions(n wire.Notice, createOnly bool) (objectstore.PutOptions, error) 
 	}, nil
 }
 
-// isStored says whether what lies under the notice's key is the notice's
-// object: a try whose answer was lost had arrived.
+// isStored says whether the object under the notice's key is the notice's object: a try whose
+// answer was lost had arrived.
 func (a *Archive) isStored(ctx context.Context, n wire.Notice) (bool, error) {
 	there, err := a.lookUp(ctx, n)
 	return err == nil && sameObject(there, n), err
 }
 
-// lookUp returns what lies under a notice's key; of what is not ours nothing is
-// known. Errors: objectstore.ErrNotFound, or of the store.
+// lookUp returns the notice of the object under a notice's key; the zero Notice if Substorm did not
+// write it. Errors: objectstore.ErrNotFound, or of the store.
 func (a *Archive) lookUp(ctx context.Context, n wire.Notice) (there wire.Notice, err error) {
 	info, err := a.head(ctx, n.Key)
 	if err != nil {
@@ -140,7 +139,7 @@ func (a *Archive) lookUp(ctx context.Context, n wire.Notice) (there wire.Notice,
 	return there, nil
 }
 
-// sameObject: one is the other, whoever stored it.
+// sameObject says whether a and b are one object, whichever gateway stored it.
 func sameObject(a, b wire.Notice) bool {
 	return a.Gateway == b.Gateway && a.Incarnation == b.Incarnation && a.ReceivedAt.Equal(b.ReceivedAt) && a.Source == b.Source
 }

@@ -17,7 +17,7 @@ var errSpool = errors.New("spool")
 
 // Copier has other gateways keep copies of what goes to the spool.
 type Copier interface {
-	// Peer is who would; empty where nobody does.
+	// Peer is the gateway that would; empty if there is none.
 	Peer() string
 	// Copy returns who has the object on its disk. Errors: replica.ErrNoPeer, ctx's.
 	Copy(ctx context.Context, n wire.Notice, body io.ReadSeeker) (peer string, err error)
@@ -25,7 +25,7 @@ type Copier interface {
 	Done(peer, id string)
 }
 
-// spoolPart keeps the full buffer in the spool and goes on with an empty one.
+// spoolPart keeps the full buffer in the spool and continues with an empty one.
 func (o *Object) spoolPart() error {
 	if err := o.archive.MayKeep(); err != nil {
 		return err

@@ -266,7 +266,7 @@ func TestAnnouncedAndNotNoted(t *testing.T) {
 	}
 }
 
-// copyVolume copies a volume's files as they are, while somebody writes to them.
+// copyVolume copies a volume's files as they are, while a process writes to them.
 func copyVolume(t *testing.T, from, to string) {
 	t.Helper()
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {

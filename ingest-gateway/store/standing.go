@@ -32,7 +32,7 @@ const (
 	unknown standing = iota
 	// whole: the store has it.
 	whole
-	// purged: somebody removed its bytes.
+	// purged: a request removed its bytes.
 	purged
 	// expired: its bytes were removed since their time was over, or will be.
 	expired
@@ -43,10 +43,10 @@ const (
 // errReplaced: under an object's key lie bytes that are of no object of the archive.
 var errReplaced = errors.New("its bytes were replaced by others")
 
-// nameStands says what became of the object that has a version of a name, and, where
-// it is lost, how to store it again: as the manifest lists it, else as n says, the notice
-// of the object that duplicates it. Errors: of the store and JetStream, and names.ErrConflict
-// where another object of the archive lies under its key.
+// nameStands says what became of the object that has a version of a name, and, if it is lost, how
+// to store it again: as the manifest lists it, else as n says, the notice of the object that
+// duplicates it. Errors: of the store and JetStream, and names.ErrConflict if another object of the
+// archive has its key.
 func (a *Archive) nameStands(ctx context.Context, n wire.Notice, v wire.NameVersion) (wire.Notice, standing, error) {
 	n.ReceivedAt, n.Gateway, n.Incarnation = v.ReceivedAt, v.Gateway, v.Incarnation
 	day := wire.DayOf(v.ReceivedAt)
@@ -86,7 +86,7 @@ func (a *Archive) expires(ctx context.Context, instrument string, day wire.Day) 
 	return revision != 0, err
 }
 
-// newest reads a key as its bucket's leader has it, and its revision; 0 where there is none.
+// newest reads a key as its bucket's leader has it, and its revision; 0 if there is none.
 func (a *Archive) newest(ctx context.Context, bucket, key string) (value []byte, revision uint64, err error) {
 	if a.cfg.JetStream == nil {
 		return nil, 0, nil
@@ -114,8 +114,8 @@ func asReceived(r, listed wire.Record) wire.Record {
 	return r
 }
 
-// lying returns the object that lies under a key and must have a digest. Errors:
-// objectstore.ErrNotFound, errReplaced, names.ErrConflict, of the store.
+// lying returns the object under a key; it must have the digest. Errors: objectstore.ErrNotFound,
+// errReplaced, names.ErrConflict, of the store.
 func (a *Archive) lying(ctx context.Context, key string, digest wire.Digest) (wire.Notice, objectstore.Info, error) {
 	info, err := a.head(ctx, key)
 	if err != nil {
@@ -210,7 +210,7 @@ func (a *Archive) Stands(ctx context.Context, instrument, id string, digest wire
 	lost := errors.Is(err, objectstore.ErrNotFound)
 	replaced := errors.Is(err, errReplaced) || errors.Is(err, names.ErrConflict)
 	switch {
-	case err == nil && !packed: // a pack says nothing of its member
+	case err == nil && !packed: // a pack proves nothing about its member
 		return true, true, nil
 	case err != nil && !lost && !replaced:
 		return false, false, err
@@ -237,9 +237,8 @@ func (a *Archive) Stands(ctx context.Context, instrument, id string, digest wire
 	return err == nil, err == nil, err
 }
 
-// underItsKey returns the object that lies under its own key, whole as far as is known.
-// Errors: as of lying, and of verify where it was found damaged, or stored long after it
-// was received.
+// underItsKey returns the object under its own key, whole as far as is known. Errors: as of lying,
+// and of verify if it was found damaged, or stored long after it was received.
 func (a *Archive) underItsKey(ctx context.Context, instrument, key string, digest wire.Digest) (wire.Notice, error) {
 	suspect, err := a.isDamaged(ctx, instrument, key)
 	if err != nil {
@@ -252,8 +251,8 @@ func (a *Archive) underItsKey(ctx context.Context, instrument, key string, diges
 	return n, err
 }
 
-// isDamaged says whether the archivist, or a feed server, found an object damaged,
-// and nobody has repaired it.
+// isDamaged says whether the archivist, or a feed server, found an object damaged and it has not
+// been repaired.
 func (a *Archive) isDamaged(ctx context.Context, instrument, id string) (bool, error) {
 	d, _, err := a.damage(ctx, instrument, id)
 	if errors.Is(err, wire.ErrMalformed) {
@@ -262,8 +261,8 @@ func (a *Archive) isDamaged(ctx context.Context, instrument, id string) (bool, e
 	return err == nil && d.Cause != "" && d.RepairedAt == nil, err
 }
 
-// damage reads the record of an object's damage as the bucket's leader has it, and its
-// revision; neither where there is none.
+// damage reads the record of an object's damage as the bucket's leader has it, and its revision;
+// neither if there is none.
 func (a *Archive) damage(ctx context.Context, instrument, id string) (d wire.Damage, revision uint64, err error) {
 	value, revision, err := a.newest(ctx, wire.StatusBucket(a.cfg.Site), wire.DamageKey(instrument, id))
 	if err == nil && revision != 0 {

@@ -47,9 +47,8 @@ type tries struct {
 
 func (a *Archive) newTries() *tries { return &tries{archive: a, taken: a.health.taken.Load()} }
 
-// judge returns err, or errUnstorable where another try is of no use. A try counts only if
-// the store has taken another object since the one before: a store that refuses
-// everything is one that is away.
+// judge returns err, or errUnstorable if another try is of no use. A try counts only if the store
+// has taken another object since the one before: a store that refuses everything counts as away.
 func (t *tries) judge(ctx context.Context, err error) error {
 	if !isRefusal(err) {
 		return err
@@ -86,8 +85,8 @@ func (a *Archive) retry(ctx context.Context, store func() error, say func(error)
 	}
 }
 
-// isRefusal says whether an error may be that of the object itself: not of its disk, of a
-// server that is away, of a claim or manifest that cannot be read, or of who gave up.
+// isRefusal says whether an error may be caused by the object itself: not by its disk, a server
+// that is away, an unreadable claim or manifest, or a caller that gave up.
 func isRefusal(err error) bool {
 	var disk *fs.PathError
 	return !isAway(err) && !errors.As(err, &disk) && !errors.Is(err, spool.ErrCorrupt) && !errors.Is(err, stream.ErrUnavailable) &&

@@ -65,7 +65,7 @@ func TestUnstorable(t *testing.T) {
 	})
 }
 
-// rotScratch changes what lies in scratch: files that nothing names any more, of this process.
+// rotScratch changes what is in scratch: unlinked files of this process.
 func rotScratch(t *testing.T) (changed int) {
 	t.Helper()
 	links, err := filepath.Glob("/proc/self/fd/*")

@@ -25,7 +25,7 @@ const (
 	retryAway = 5
 )
 
-// verdict is how a cause is told to the sender.
+// verdict is the answer to a sender for a cause.
 type verdict struct {
 	status int
 	// retryAfter in seconds; 0 for none.
@@ -59,7 +59,7 @@ var verdicts = map[wire.Cause]verdict{
 // unsafe is the verdict of what may be taken if it is sent again.
 var unsafe = verdict{http.StatusServiceUnavailable, retryAway, "the object is not safe here: send it again"}
 
-// verdict returns how a cause is told to the request's sender.
+// verdict returns the answer to the request's sender for a cause.
 func (q *request) verdict(cause wire.Cause) verdict {
 	if q.mirrored {
 		if v, known := mirrorVerdicts[cause]; known {
@@ -78,8 +78,8 @@ type document struct {
 	Cause wire.Cause `json:"cause"`
 }
 
-// refuse counts, logs and answers that an object is not taken, of which size
-// bytes had come. It was counted in the ledger already.
+// refuse counts, logs and answers that an object is refused after size bytes had come. The ledger
+// has counted it already.
 func (q *request) refuse(cause wire.Cause, size int64, err error) {
 	q.server.cfg.Refusals.Say(q.name(), cause, q.source, size, err)
 	v := q.verdict(cause)
@@ -103,7 +103,7 @@ func (q *request) refuseUnread(cause wire.Cause, err error) {
 	q.refuse(cause, 0, err)
 }
 
-// refuseSender refuses somebody who is nobody that may send.
+// refuseSender refuses a sender that may not send.
 func (q *request) refuseSender(refusal intake.Refusal) {
 	cfg := &q.server.cfg
 	q.endConnection()

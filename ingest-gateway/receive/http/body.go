@@ -37,7 +37,7 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, bufferSize); return 
 type body struct {
 	q      *request
 	buffer *[]byte
-	// arrived hears of what lies in buffer; more lets the goroutine go on.
+	// arrived reports what is in buffer; more lets the goroutine continue.
 	arrived chan arrival
 	more    chan struct{}
 	woken   chan struct{}

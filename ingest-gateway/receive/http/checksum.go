@@ -15,7 +15,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// statusChecksumMismatch is that of the extension checksum.
+// statusChecksumMismatch is the status of the tus extension checksum.
 const statusChecksumMismatch = 460
 
 // algorithms are those of Upload-Checksum.

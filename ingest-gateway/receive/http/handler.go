@@ -76,7 +76,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q.admit(func() { q.route(rest) })
 }
 
-// admit goes on with a request whose sender may send.
+// admit continues with a request whose sender may send.
 func (q *request) admit(goOn func()) {
 	slot := q.slot()
 	slot.Identified()
@@ -88,7 +88,7 @@ func (q *request) admit(goOn func()) {
 	goOn()
 }
 
-// slot is that of the request's connection.
+// slot is the slot of the request's connection.
 func (q *request) slot() *listen.Slot { return q.r.Context().Value(slotKey{}).(*listen.Slot) }
 
 // claim is what the sender shows of who it is.
@@ -104,8 +104,8 @@ func (q *request) claim(instrument string) intake.Claim {
 	return c
 }
 
-// tokenOf returns the token that a request shows: as Bearer, or as the password of Basic,
-// whose user name says nothing. Uploaders by WebDAV have no other field for it.
+// tokenOf returns the token that a request shows: as Bearer, or as the password of Basic, whose
+// user name is ignored. Uploaders by WebDAV have no other field for it.
 func tokenOf(r *http.Request) string {
 	if _, password, ok := r.BasicAuth(); ok {
 		return password

@@ -47,7 +47,7 @@ func (q *request) receive(name string) {
 	})
 }
 
-// anySize is that of an object of which nothing is said about its size.
+// anySize is the size of an object whose size is not stated.
 const anySize = -1
 
 // take receives the object that begin began, and keeps it if it has the digests, and the size in bytes, that are wanted,
@@ -79,8 +79,8 @@ func (q *request) take(name string, wanted digests, size int64, begin func(wake 
 	}
 }
 
-// mayBegin says whether the instrument may send one more object now; otherwise the
-// sender is told when.
+// mayBegin says whether the instrument may send one more object now; otherwise the answer says
+// when.
 func (q *request) mayBegin() bool {
 	wait, ok := q.listener.Instrument.Limit.TakeObject()
 	if !ok {
@@ -149,8 +149,8 @@ func (q *request) wanted() (digests, error) {
 	return digestsOf(q.r.Header)
 }
 
-// mediaTypeOf returns what Content-Type says; "" where it says nothing, or what
-// curl says of whatever it posts.
+// mediaTypeOf returns what Content-Type says; "" if it is missing, or is curl's default for all
+// that it posts.
 func mediaTypeOf(h http.Header) (string, error) {
 	said := h.Get("Content-Type")
 	if said == "" {
@@ -168,8 +168,8 @@ func mediaTypeOf(h http.Header) (string, error) {
 	return said, nil
 }
 
-// known answers a request that waits for "100 Continue" where the claim of the name
-// and the store tell how it ends: so nobody sends what is there, or is not wanted.
+// known answers a request that waits for "100 Continue" where the claim of the name and the store
+// tell how it ends: so no client sends what is there already or will be refused.
 func (q *request) known(name string, wanted digests) bool {
 	digest, said := wanted.sha256()
 	if !said || !strings.EqualFold(q.r.Header.Get("Expect"), "100-continue") {

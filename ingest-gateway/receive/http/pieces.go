@@ -97,7 +97,7 @@ func (p *pieces) flush(ctx context.Context) error {
 	return nil
 }
 
-// errMoved says that somebody else has sent the same bytes of the upload.
+// errMoved says that another request has sent the same bytes of the upload.
 var errMoved = errors.New("another request has sent these bytes meanwhile: ask for the offset (HEAD)")
 
 func (p *pieces) put(ctx context.Context, offset int64, b *memory.Buffer, digest wire.Digest) error {
@@ -124,8 +124,7 @@ func (p *pieces) put(ctx context.Context, offset int64, b *memory.Buffer, digest
 	return err
 }
 
-// compare takes a piece of the same size for that of an earlier try whose answer
-// was lost.
+// compare takes a piece of the same size for the piece of an earlier try whose answer was lost.
 func (p *pieces) compare(ctx context.Context, key string, size int64) error {
 	info, err := p.upload.server.cfg.Objects.Head(ctx, key)
 	if err == nil && info.Size != size {
@@ -134,9 +133,9 @@ func (p *pieces) compare(ctx context.Context, key string, size int64) error {
 	return err
 }
 
-// finish writes what is left: all that arrived is kept, also of a request that was
-// cut off. With checksums nothing is kept unless it is whole and has all of them; wrong
-// is one that it has not.
+// finish writes what is left: all that arrived is kept, also of a request that was cut off. With
+// checksums nothing is kept unless it is whole and matches all of them; wrong is one that it does
+// not match.
 func (p *pieces) finish(ctx context.Context, whole bool) (wrong *checksum, err error) {
 	defer p.release()
 	if p.buffer.Size() > 0 {

@@ -39,8 +39,8 @@ func checkConditions(h http.Header) error {
 	return nil
 }
 
-// conditions are those of the requests that send an object, each of which must be met (RFC 9110, 13.1). They say that a
-// name has, or has not, a certain object. The latest version of a name is its current one.
+// conditions are the conditions of the requests that send an object, each of which must be met (RFC 9110, 13.1). They
+// say that a name has, or does not have, a certain object. The latest version of a name is its current one.
 type conditions []http.Header
 
 // conditions are the request's own.
@@ -63,10 +63,10 @@ func (c conditions) met(tag string) bool {
 	})
 }
 
-// meets judges conditions. Digest is that of the object, nil where it is not known yet. If
-// the name has the same bytes already, they were stored by this sender, whose receipt was
-// lost perhaps: they meet every condition, and are answered as without one. Refused is the
-// cause, and its error, for which the object is not stored.
+// meets judges conditions. Digest is the object's, nil if it is not known yet. If the name has the
+// same bytes already, this sender stored them and perhaps lost the receipt: they meet every
+// condition, and are answered as without one. Refused is the cause, and its error, for which the
+// object is not stored.
 func (q *request) meets(of conditions, name string, digest *wire.Digest) (refused wire.Cause, err error) {
 	if !of.any() {
 		return "", nil
@@ -90,8 +90,8 @@ func (q *request) meets(of conditions, name string, digest *wire.Digest) (refuse
 	return "", nil
 }
 
-// lists says whether an entity tag is among those of a header. An empty tag is that of a name
-// that has nothing. Weak ones are equal to strong ones where the header compares so.
+// lists says whether an entity tag is among those of a header. An empty tag stands for a name that
+// has no object. If weak is set, weak tags equal strong ones.
 func lists(values []string, tag string, weak bool) bool {
 	if tag == "" {
 		return false

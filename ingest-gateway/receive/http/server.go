@@ -109,9 +109,9 @@ func (s *Server) newHTTP(h http.Handler) *http.Server {
 	}
 }
 
-// Listen makes ports the set of ports that are received from, and returns an
-// error for each that could not be opened. Connections of a port that closes go
-// on, and each request is judged anew.
+// Listen makes ports the set of ports that are received from, and returns an error for each that
+// could not be opened. Connections of a port that closes continue, and each request is judged
+// again.
 func (s *Server) Listen(ports []uint16) map[uint16]error { return s.ports.Set(ports) }
 
 func (s *Server) serve(l *listen.Listener) {
@@ -154,7 +154,7 @@ func (s *Server) Serve(c *net.TCPConn, source netip.AddrPort, port uint16) {
 		local: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.IPv4Unspecified(), port)), remote: net.TCPAddrFromAddrPort(source)}
 	_ = c.SetLinger(-1) // what HTTP ends, its own framing ends
 	only := &single{conn: s.secure(port, introduced)}
-	_ = s.http.Serve(only) // ends at once: its connection goes on
+	_ = s.http.Serve(only) // ends at once: its connection continues
 	if only.conn != nil {  // the server takes no more
 		_ = only.conn.Close()
 	}

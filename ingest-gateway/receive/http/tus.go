@@ -317,7 +317,7 @@ func (q *request) takeBytes(u *upload, status int) {
 // answers, and returns false. A length that is known does not change.
 func (q *request) takeLength(u *upload) bool {
 	said := q.r.Header.Get(headerLength)
-	if said == "" || q.r.Method == http.MethodPost && q.method() == http.MethodPost { // a POST's is that of readUploadHeader
+	if said == "" || q.r.Method == http.MethodPost && q.method() == http.MethodPost { // readUploadHeader reads a POST's
 		return true
 	}
 	length, err := parseLength(said)
@@ -360,8 +360,8 @@ func (q *request) answerUpload(status int, u *upload) {
 	q.w.WriteHeader(status)
 }
 
-// tellUpload answers HEAD. An upload of which all bytes have arrived is in the
-// archive before that is said: its sender forgets it then.
+// tellUpload answers HEAD. An upload whose bytes have all arrived is in the archive before the
+// answer says so: its sender forgets it then.
 func (q *request) tellUpload(u *upload) {
 	h := q.w.Header()
 	if u.unknown {

@@ -183,7 +183,7 @@ func (u *upload) put(ctx context.Context, key string, data []byte) error {
 	})
 }
 
-// create writes what the upload will be. The id is nobody else's.
+// create writes what the upload will be. The id is unique.
 func (u *upload) create(ctx context.Context) error {
 	data, err := wire.Encode(u.info)
 	if err != nil {
@@ -203,7 +203,7 @@ func (u *upload) finished(ctx context.Context, r wire.Record) {
 		err = u.put(ctx, wire.UploadDoneKey(u.server.cfg.Site, u.instrument, u.id), data)
 	}
 	if err != nil && !errors.Is(err, objectstore.ErrExists) {
-		// Whoever asks again has it made again, and told from the first by its bytes.
+		// A client that asks again has it made again, and its bytes show that it equals the first.
 		u.server.cfg.Logger.Warn("cannot mark an upload in the archive as finished", "instrument", u.instrument, "upload", u.id, "error", err)
 		return
 	}

@@ -10,8 +10,8 @@ import (
 const (
 	// network6 is how many bits of an IPv6 address tell clients apart: of the others a client has all.
 	network6 = 64
-	// site6 is what a provider gives to one customer at most. A site of which more than
-	// maxNetworks networks are there counts as one address: a site has 65,536 networks.
+	// site6 is the largest prefix that a provider gives to one customer. A site with connections
+	// from more than maxNetworks networks counts as one address: a site has 65,536 networks.
 	site6, maxNetworks = 48, 4
 )
 
@@ -106,8 +106,8 @@ func (c *crowd) count(m *member) int {
 	return 0
 }
 
-// heaviest returns the oldest member of the address that has the most, of several such the
-// oldest of all, and how many the address has; nil where there is none.
+// heaviest returns the oldest member of the address that has the most, of several such the oldest
+// of all, and how many the address has; nil if there is none.
 func (c *crowd) heaviest() (oldest *member, count int) {
 	for _, of := range c.networks {
 		first := of.Front().Value.(*member)
@@ -118,7 +118,7 @@ func (c *crowd) heaviest() (oldest *member, count int) {
 	return oldest, count
 }
 
-// oldestOf returns the oldest member of m's address; nil where there is none.
+// oldestOf returns the oldest member of m's address; nil if there is none.
 func (c *crowd) oldestOf(m *member) (oldest *member) {
 	if in := c.sites[m.site]; in == nil || in.networks <= maxNetworks {
 		if of := c.networks[m.network]; of != nil {

@@ -12,9 +12,8 @@ import (
 	"github.com/substorm/substorm/internal/testenv"
 )
 
-// No more connections are accepted than there are slots; a port that is taken is
-// told, one that closes gives up and leaves its connections, and after Close
-// nothing opens.
+// No more connections are accepted than there are slots; a port that is taken is reported, one that
+// closes gives up and leaves its connections, and after Close nothing opens.
 func TestPorts(t *testing.T) {
 	slots := NewSlots(1, nil)
 	held := make(chan *Slot, 2)

@@ -53,7 +53,7 @@ type Entry struct {
 	over  bool
 }
 
-// NewShares returns Shares of which nothing is open.
+// NewShares returns Shares with nothing open.
 func NewShares() *Shares { return &Shares{now: time.Now, of: map[string]*share{}} }
 
 // Enter counts one more of an instrument, which may have most at a time, over the connection

@@ -181,7 +181,7 @@ func (c *Slot) settle() {
 	}
 }
 
-// Identified says that the connection's sender is one that may send.
+// Identified says that the connection's sender may send.
 func (c *Slot) Identified() {
 	c.change(func() { c.identified = true })
 }

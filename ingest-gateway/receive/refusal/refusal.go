@@ -52,12 +52,12 @@ func New(log *slog.Logger, reg prometheus.Registerer) *Log {
 // that one a second is logged, which says how many were left out.
 const burst = 10
 
-// Say counts a refusal of an object of which size bytes had come. Err may be nil.
+// Say counts and logs a refusal of an object after size bytes had come. Err may be nil.
 func (l *Log) Say(instrument string, cause wire.Cause, source netip.AddrPort, size int64, err error) {
 	l.tell(instrument, cause, err, "source", source, "bytes", size)
 }
 
-// SayNearly is for somebody who is nobody that may send. Err may be nil.
+// SayNearly counts and logs a refusal of a sender that may not send. Err may be nil.
 func (l *Log) SayNearly(instrument string, nearly intake.Refusal, source netip.AddrPort, port uint16, err error) {
 	args := []any{"source", source, "port", port}
 	if nearly.Instrument != "" && nearly.Instrument != instrument {

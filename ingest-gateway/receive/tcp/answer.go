@@ -37,7 +37,7 @@ var withoutLine = map[wire.Cause]bool{
 	wire.CauseStreamFull:        true,
 }
 
-// refuseSender refuses a connection of somebody who is nobody that may send.
+// refuseSender refuses a connection of a sender that may not send.
 func (c *connection) refuseSender(refusal intake.Refusal, err error) {
 	s := c.server
 	s.cfg.Registry.Refusals.Note(refusal, wire.ProtocolTCP, c.port, c.source.Addr(), 1)
@@ -52,7 +52,7 @@ func (c *connection) refuseSender(refusal intake.Refusal, err error) {
 		return // it cannot bear a line; linger is {1,0}: closing resets
 	}
 	switch {
-	case c.transport == nil: // the handshake failed: TLS has told why
+	case c.transport == nil: // the handshake failed: TLS has reported why
 		if c.conn.CloseWrite() == nil {
 			c.letRead()
 		}
@@ -61,7 +61,7 @@ func (c *connection) refuseSender(refusal intake.Refusal, err error) {
 	}
 }
 
-// refuseUnread refuses a connection of which nothing is read.
+// refuseUnread refuses a connection without reading from it.
 func (c *connection) refuseUnread(instrument string, cause wire.Cause) {
 	c.server.cfg.Archive.Refused(instrument, cause)
 	c.refuse(instrument, cause, 0, nil)

@@ -32,7 +32,7 @@ type connection struct {
 	port      uint16
 	// claim is what the sender showed of who it is.
 	claim intake.Claim
-	// accepted is the listener for which the connection was accepted; listener is that of
+	// accepted is the listener for which the connection was accepted; listener is the listener of
 	// the current object: its limits may have changed since.
 	accepted, listener *intake.Listener
 

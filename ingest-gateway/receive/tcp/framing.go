@@ -40,9 +40,9 @@ type input interface {
 	limit() int64
 	// begin begins an object.
 	begin() error
-	// fill reads at most limit bytes that follow the object's last one, and what
-	// comes behind these into ahead. Got lies in the object's memory and is its
-	// own once taken; it must not be used after the next call. Error errPause.
+	// fill reads at most limit bytes that follow the object's last one, and what comes after these
+	// into ahead. Got is in the object's memory and is its own once taken; it must not be used
+	// after the next call. Error errPause.
 	fill(limit int64, ahead []byte) (got []byte, n int, err error)
 	// take makes got, or its beginning, the object's.
 	take(got []byte)
@@ -133,8 +133,7 @@ func (p *lengthPrefixed) next(in input) (length int64, control bool, err error) 
 	return length, control, nil
 }
 
-// readFull reads what is not an object's until into is full, of which have is
-// there already.
+// readFull reads what is not an object's until into is full; into has have bytes already.
 func readFull(in input, into []byte, have int) error {
 	for have < len(into) {
 		n, err := in.read(into[have:])
@@ -149,8 +148,8 @@ func readFull(in input, into []byte, have int) error {
 	return nil
 }
 
-// readFirstLine reads what may be the rest of a request's first line, or of a TLS hello, so that it is recognized: the error is that of such a
-// protocol. All others come again.
+// readFirstLine reads what may be the rest of a request's first line, or of a TLS hello, to recognize it: its error then names that
+// protocol. All other errors recur with the next read.
 func readFirstLine(in input) error {
 	for line := make([]byte, 0, maxFirstLine); len(line) < cap(line) && !bytes.Contains(line, []byte{lf}); {
 		n, err := in.read(line[len(line):cap(line)])

@@ -53,7 +53,7 @@ func TestQuietForHours(t *testing.T) {
 		if err := c.ended(); !errors.Is(err, errLeave) {
 			t.Errorf("silent for twice its cadence: %v", err)
 		}
-		c.began = time.Now() // within an object nobody may be silent for long
+		c.began = time.Now() // within an object no sender may be silent for long
 		c.heard = c.began
 		time.Sleep(time.Minute)
 		var end *cut

@@ -230,7 +230,7 @@ func goesOn(accepted, now *intake.Listener) bool {
 		now.Framing == accepted.Framing && now.CloseReceipt == accepted.CloseReceipt && now.TLS == accepted.TLS
 }
 
-// end hands a whole object over and goes on with the next.
+// end hands a whole object over and continues with the next.
 func (c *connection) end(framed bool) {
 	o := c.object
 	c.object = nil
@@ -381,9 +381,8 @@ func (c *connection) space() error {
 	}
 }
 
-// takeArrived returns what has arrived, the first time that it is called after
-// memory was asked back: so whoever got memory makes progress before it gives
-// it back.
+// takeArrived returns what has arrived, the first time that it is called after memory was asked
+// back: so a connection that got memory makes progress before it gives it back.
 func (c *connection) takeArrived(limit int64) []byte {
 	space := c.object.FreeSpace()
 	if c.took || space == nil {

@@ -34,7 +34,7 @@ type secure struct {
 	have  bool
 }
 
-// socket is what lies under TLS.
+// socket is the transport under TLS.
 type socket struct {
 	*net.TCPConn
 	raw syscall.RawConn
@@ -88,7 +88,7 @@ func (s *secure) read(into []byte) (int, error) {
 		if len(into) == 1 {
 			return 1, nil
 		}
-		return 1 + max(s.readNow(into[1:]), 0), nil // an end is told again by the next read
+		return 1 + max(s.readNow(into[1:]), 0), nil // the next read reports the end again
 	}
 	n, err := s.Read(into)
 	return n, s.sorted(err)

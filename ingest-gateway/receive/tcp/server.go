@@ -50,7 +50,7 @@ type Config struct {
 	// Heartbeat, where set, gets what a sender says of itself, and when and whence
 	// it came.
 	Heartbeat func(instrument string, h wire.Heartbeat, received time.Time, from netip.Addr)
-	// Commands, where set, are what senders that take commands are told.
+	// Commands, if set, are the commands for senders that take them.
 	Commands Commands
 	// Refusals counts what is refused; nil makes one.
 	Refusals *refusal.Log

@@ -64,7 +64,7 @@ func (r *Receiver) closeAged(ctx context.Context) {
 // minFlush bounds how often all ports are looked through.
 const minFlush = 5 * time.Millisecond
 
-// closeDue closes messages that must be closed by an instant, and returns when the first that is left must be; zero where there is none.
+// closeDue closes messages that must be closed by an instant, and returns when the first that is left must be; zero if there is none.
 func (r *Receiver) closeDue(by time.Time) (next time.Time) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -77,7 +77,7 @@ func (r *Receiver) closeDue(by time.Time) (next time.Time) {
 // closeOpen closes all messages.
 func (r *Receiver) closeOpen() { r.closeDue(time.Now().Add(time.Hour)) }
 
-// earlier returns the earlier of two instants, of which zero is none.
+// earlier returns the earlier of two instants; zero means none.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

@@ -53,9 +53,9 @@ type benchConfig struct {
 	budget int64            // default: 64 MiB
 	server testenv.NATSOptions
 	stream func(*jetstream.StreamConfig)
-	// noSpace is that of udp.Config.
+	// noSpace is udp.Config's.
 	noSpace func() bool
-	// gather is that of udp.Config.
+	// gather is udp.Config's.
 	gather time.Duration
 }
 

@@ -36,7 +36,7 @@ var buffers [classes]sync.Pool
 
 func sizeOf(class int) int { return leastBuffer << (2 * class) }
 
-// classFor returns the least class whose buffers hold size bytes; classes where there is none.
+// classFor returns the least class whose buffers hold size bytes; classes if there is none.
 func classFor(size int) int {
 	if size <= leastBuffer {
 		return 0

@@ -22,7 +22,7 @@ type outbox struct {
 	waiting []*message
 	// inFlight were handed over and are not settled.
 	inFlight int
-	// changed is closed, and made anew, when any of the above changed.
+	// changed is closed, and replaced, when any of the above changed.
 	changed chan struct{}
 	// closed: nothing waits any more. It is set with mu held.
 	closed atomic.Bool
@@ -192,7 +192,7 @@ func (r *Receiver) settled(m *message, err error) {
 			"instrument", m.flow.instrument, "channel", m.flow.channel, "datagrams", m.datagrams, "error", err)
 		r.dropMessage(m, stream.CauseOf(err))
 	}
-	// Else nobody knows: the ledger counts them as unknown when the gateway ends.
+	// Else the outcome is unknown: the ledger counts them as unknown when the gateway ends.
 	r.release(m)
 	r.outbox.done()
 }

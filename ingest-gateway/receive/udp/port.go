@@ -137,12 +137,12 @@ func (p *port) run(batch []Packet) (f *flow, n, size int) {
 	return f, len(batch), size
 }
 
-// maxStepBack is how far receive times may go back while those told last are believed:
-// packets of several CPUs come a little out of order, and clocks are kept right.
+// maxStepBack is how far receive times may go back while the last ones are still believed: packets
+// of several CPUs come a little out of order, and clocks are kept right.
 const maxStepBack = time.Minute
 
-// setBack follows a clock that had been ahead and was set right: else all later datagrams
-// would bear one instant until it is reached again. Each flow looks anew which day it is.
+// setBack follows a clock that had been ahead and was set right: else all later datagrams would
+// bear one instant until it is reached again. Each flow looks again which day it is.
 func (p *port) setBack(to int64) {
 	p.r.log.Error("the clock was set back: datagrams that were received before seem to be from the future",
 		"port", p.number, "last", time.Unix(0, p.last).UTC(), "now", time.Unix(0, to).UTC())
@@ -231,7 +231,7 @@ func (p *port) put(f *flow, packet *Packet, now time.Time) {
 	m.bytes += len(packet.Payload)
 }
 
-// refuse drops a datagram of somebody who is nobody that may send, or has it kept apart.
+// refuse drops a datagram of a sender that may not send, or has it quarantined.
 func (p *port) refuse(f *flow, packet *Packet) {
 	cause := f.dropped
 	if p.r.cfg.UnknownSenders != nil && cause == wire.CauseUnknownSource && !packet.Truncated {
@@ -309,7 +309,7 @@ func (p *port) close(f *flow) {
 	}
 }
 
-// closeDue closes messages that must be closed by an instant, and returns when the first that is left must be; zero where there is none.
+// closeDue closes messages that must be closed by an instant, and returns when the first that is left must be; zero if there is none.
 func (p *port) closeDue(by time.Time) (next time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

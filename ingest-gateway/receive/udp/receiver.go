@@ -69,7 +69,7 @@ type Receiver struct {
 	opened    chan struct{}
 	nextClose atomic.Int64
 	began     time.Time
-	strange   *rate.Limiter // logs of datagrams that nobody claims
+	strange   *rate.Limiter // logs of datagrams that no instrument claims
 	hushed    atomic.Int64  // those not logged
 
 	// packets and bytes that were read since the start.
@@ -112,8 +112,8 @@ func (r *Receiver) Listen(ports []uint16) map[uint16]error { return r.cfg.Source
 // Flow is where datagrams come from: a channel of an instrument.
 type Flow struct{ Instrument, Channel string }
 
-// Received returns how many datagrams were read since the start, of each channel of which some came; it counts those
-// that were dropped for want of space too.
+// Received returns how many datagrams were read since the start, for each channel that had any, including those that
+// were dropped for want of space.
 func (r *Receiver) Received() map[Flow]uint64 {
 	r.mu.RLock()
 	ports := slices.Collect(maps.Values(r.ports))

@@ -203,7 +203,7 @@ func TestDrainInVain(t *testing.T) {
 	}
 }
 
-// deaf is a source that goes on for a while after it was told to end.
+// deaf is a source that continues for a while after its context ended.
 type deaf struct {
 	script
 	release chan struct{}
@@ -220,7 +220,7 @@ func (d *deaf) Run(_ context.Context, sink udp.Sink) error {
 	}
 }
 
-// TestDrainWithoutEnd: a source that does not end keeps nobody waiting, and what it hands over after is counted.
+// TestDrainWithoutEnd: a source that does not end delays no drain, and what it hands over after is counted.
 func TestDrainWithoutEnd(t *testing.T) {
 	source := &deaf{script: script{batches: make(chan []udp.Packet)}, release: make(chan struct{})}
 	defer close(source.release)

@@ -41,9 +41,9 @@ type Sink interface {
 // Memory: batch and payloads belong to the source, which uses them again after Packets returned. In steady state a
 // source allocates nothing per packet.
 //
-// Loss: what the source knows to be lost before it read it (a full socket buffer or ring) is told to Sink.Lost, for the
-// port where that is known, else for port 0; never twice. A datagram larger than the source's buffers comes with
-// Truncated set. A datagram that arrives while a port is being closed is read, or lost and told.
+// Loss: what the source knows to be lost before it read it (a full socket buffer or ring) is reported to Sink.Lost, for the port if that is
+// known, else for port 0; never twice. A datagram larger than the source's buffers comes with Truncated set. A datagram that arrives while
+// a port is being closed is read, or lost and reported.
 type PacketSource interface {
 	// Listen makes ports the set of ports that are received, from then on. Ports that stay are not disturbed: no packet
 	// for them is lost. It returns an error for each port that could not be opened; the others are. Packets that were

@@ -33,7 +33,8 @@ type header struct {
 	_ [unsafe.Sizeof(uintptr(0)) - 4]byte
 }
 
-// batchMemory is what a batch takes, of which only what datagrams really fill is ever resident.
+// batchMemory is the address space of a batch; only the bytes that datagrams fill are ever
+// resident.
 const batchMemory = batchSize * stride
 
 // batch is the memory of one recvmmsg, used again and again. Its payloads are no part of Go's heap: there, memory that is

@@ -98,7 +98,7 @@ func listen(t *testing.T, source udp.PacketSource, ports ...uint16) {
 	}
 }
 
-// freePorts returns ports that nobody uses.
+// freePorts returns ports that are not in use.
 func freePorts(t *testing.T, n int) []uint16 {
 	t.Helper()
 	var ports []uint16
@@ -206,7 +206,7 @@ func changesPorts(t *testing.T, source udp.PacketSource) {
 	send(t, first, []byte("a"))
 	s.wait(t, 1)
 
-	listen(t, source, ports...) // while running, and the first port goes on
+	listen(t, source, ports...) // while running, and the first port continues
 	send(t, first, []byte("b"))
 	send(t, dial(t, "127.0.0.1", ports[1]), []byte("c"))
 	s.wait(t, 3)

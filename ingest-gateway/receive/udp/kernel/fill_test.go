@@ -13,7 +13,7 @@ import (
 // TestFill: what waits in the kernel's buffer of a port is part of it.
 func TestFill(t *testing.T) {
 	source, port, other := kernel.New(kernel.Config{ReceiveBuffer: 256 << 10}), freePort(t), freePort(t)
-	if failed := source.Listen([]uint16{port, other}); len(failed) > 0 { // nobody reads yet
+	if failed := source.Listen([]uint16{port, other}); len(failed) > 0 { // no reader yet
 		t.Fatal(failed)
 	}
 	t.Cleanup(func() { source.Listen(nil) })

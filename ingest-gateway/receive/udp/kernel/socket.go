@@ -31,8 +31,8 @@ type socket struct {
 	// an eventfd that ends that reader's waiting.
 	busy chan struct{}
 	wake int
-	// lost is how many datagrams the kernel dropped, as last told to the sink.
-	// The kernel counts modulo 2^32.
+	// lost is how many datagrams the kernel dropped, as last reported to the sink. The kernel
+	// counts modulo 2^32.
 	lost uint32
 	// pause is the least time between two looks at the socket, see pauseFor.
 	pause time.Duration
@@ -108,7 +108,7 @@ func setOptions(fd, receiveBuffer int) error {
 }
 
 const (
-	// maxPause keeps the delay far below that of a telemetry message.
+	// maxPause keeps the delay far below the delay of a telemetry message.
 	maxPause = time.Millisecond
 	// minPause is where waiting costs as much as it saves.
 	minPause = 100 * time.Microsecond
@@ -145,7 +145,7 @@ func (s *socket) start(q *quiet) error {
 // begin gives the socket a reader of its own, with b. The mutex is held.
 func (s *socket) begin(b *batch) {
 	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	if err != nil { // no more file descriptors: the quiet reader goes on
+	if err != nil { // no more file descriptors: the quiet reader continues
 		s.quiet.readers.give(b)
 		_ = s.quiet.add(s)
 		return
@@ -212,8 +212,9 @@ func (s *socket) rest() bool {
 }
 
 const (
-	// errorPause is how long to wait after an error of the socket. None ends the reading: it is one that another
-	// datagram met, told once (an ICMP answer, an administrator's `ss --kill`), or the machine lacks memory.
+	// errorPause is how long to wait after an error of the socket. No error ends the reading: either another
+	// datagram caused it, and it is reported once (an ICMP answer, an administrator's `ss --kill`), or the
+	// machine lacks memory.
 	errorPause = time.Millisecond
 	// drainErrors bounds how often in a row the socket of a closed port may fail.
 	drainErrors = 1000

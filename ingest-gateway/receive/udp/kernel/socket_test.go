@@ -110,7 +110,7 @@ func send(t *testing.T, conn net.Conn, n int) {
 	}
 }
 
-// fail leaves a real error at a socket (ECONNREFUSED): it sends to a port that nobody reads.
+// fail leaves a real error at a socket (ECONNREFUSED): it sends to a port without a reader.
 func fail(t *testing.T, s *socket) {
 	t.Helper()
 	closed, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -125,7 +125,7 @@ func fail(t *testing.T, s *socket) {
 		}
 	}
 	closed.Close()
-	// Only the socket of a connection is told of ICMP answers.
+	// Only the socket of a connection receives ICMP answers.
 	if err := unix.Connect(s.fd, to); err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ type Config struct {
 
 const defaultReceiveBuffer = 16 << 20
 
-// ownBatches are that of the quiet reader and that with which ports are closed.
+// ownBatches are the quiet reader's and the one with which ports are closed.
 const ownBatches = 2
 
 // MaxMemory is what a Source reads into at most, in bytes, however many ports there are: two busy ports for
@@ -37,7 +37,7 @@ const ownBatches = 2
 func MaxMemory() int64 { return int64(2*runtime.NumCPU()+ownBatches) * batchMemory }
 
 // Source is a udp.PacketSource. One goroutine reads the sockets to which little comes; the busiest have one each. Each
-// goroutine has batchSize buffers of maxDatagram bytes, of which only what datagrams really fill is ever resident.
+// goroutine has batchSize buffers of maxDatagram bytes, and only the bytes that datagrams fill are ever resident.
 type Source struct {
 	cfg     Config
 	readers *readers

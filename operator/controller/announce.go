@@ -22,8 +22,7 @@ import (
 	"github.com/substorm/substorm/operator/plan"
 )
 
-// announcer tells of changed conditions: as Kubernetes events, and on the
-// Site's health subject.
+// announcer reports changed conditions: as Kubernetes events, and on the Site's health subject.
 type announcer struct {
 	recorder recorder.EventRecorder
 	links    *links
@@ -65,8 +64,8 @@ func (a *announcer) notPublished(what string, p planned, err error) {
 	}
 }
 
-// recreated tells of each stream that was deleted. Events of one reason and action are
-// counted together, so the action names the stream.
+// recreated emits an event for each stream that was deleted. Events of one reason and action are counted together, so the action names the
+// stream.
 func (a *announcer) recreated(p planned) {
 	is, ofSite := p.is.(*v1alpha1.SiteStatus)
 	if !ofSite {

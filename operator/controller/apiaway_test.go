@@ -208,7 +208,7 @@ func (a *cutOff) send() {
 	eventually(a.t, "a receipt", func() error { return testenv.SendObject(a.port, fmt.Appendf(nil, "object %d", a.objects)) })
 }
 
-// remember notes what stands, once all is made, and begins to count what is written.
+// remember notes the current objects and registry, once all are made, and begins to count writes.
 func (a *cutOff) remember() {
 	a.t.Helper()
 	eventually(a.t, "all is made that pools and archivist need", func() error {

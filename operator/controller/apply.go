@@ -74,8 +74,8 @@ func newApplier(c client.Client, reader client.Reader, now func() time.Time) *ap
 	return &applier{client: c, reader: reader, now: now, ours: map[ownedObject]ownerOf{}, applied: map[ownedObject]applied{}}
 }
 
-// applyObject applies one object of an owner, unless it is already as it should be. What
-// the API server refuses is a finding too; another object of that name is notOurs.
+// applyObject applies one object of an owner, unless it is already as it should be. A refusal by the API server is a finding too; another
+// object of that name is notOurs.
 func (r *applier) applyObject(ctx context.Context, owner client.Object, o workload.Object, notOurs func(kind, name string) finding.Finding) (*finding.Finding, error) {
 	key := ownedObject{o.Kind, types.NamespacedName{Namespace: owner.GetNamespace(), Name: o.Name}}
 	want, err := json.Marshal(o.Apply)
@@ -189,7 +189,7 @@ func (r *applier) isOurs(ctx context.Context, owner client.Object, key ownedObje
 	return true, nil
 }
 
-// applySecret writes an owner's Secret. Current is the one that stands.
+// applySecret writes an owner's Secret. Current is the existing one.
 func (r *applier) applySecret(ctx context.Context, owner client.Object, current *corev1.Secret, secret *coreac.SecretApplyConfiguration) (*finding.Finding, error) {
 	if current == nil {
 		if f, err := r.mayCreateSecret(ctx, owner, *secret.Name); f != nil || err != nil {

@@ -114,8 +114,8 @@ type errMarker struct{ finding.Finding }
 
 func (e errMarker) Error() string { return e.Message }
 
-// tryJetStream sees that the streams and buckets stand as planned, makes or changes
-// them where they don't, and returns the streams that it made.
+// tryJetStream checks that the streams and buckets are as planned, creates or changes those that are not, and returns the streams that it
+// created.
 func tryJetStream(ctx context.Context, js jetstream.JetStream, want wanted) (made []string, err error) {
 	for _, s := range want.streams {
 		created, err := ensureStream(ctx, js, s, want)

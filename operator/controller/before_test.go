@@ -86,7 +86,7 @@ func definitionsOfNow(t *testing.T) []*apiextensionsv1.CustomResourceDefinition 
 	return options.CRDs
 }
 
-// takingAnything stands for the CRDs of all earlier versions: what these let in, it does.
+// takingAnything returns CRDs that accept every object, in place of the CRDs of all earlier versions.
 func takingAnything(now []*apiextensionsv1.CustomResourceDefinition) (before []*apiextensionsv1.CustomResourceDefinition) {
 	for _, crd := range now {
 		crd = crd.DeepCopy()

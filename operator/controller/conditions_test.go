@@ -98,9 +98,8 @@ func find(all []metav1.Condition, kind string) *metav1.Condition {
 	return nil
 }
 
-// awaits waits until a condition of the newest generation has a status and reason
-// ("True/Ready") and its message has all the words, and returns it. If the condition had that
-// reason before for another cause, the words tell which one it is now.
+// awaits waits until a condition of the newest generation has a status and reason ("True/Ready") and its message has all the words, and
+// returns it. If the condition had that reason before for another cause, the words distinguish the two.
 func (w *world) awaits(kind, name, condition, want string, words ...string) metav1.Condition {
 	w.t.Helper()
 	var found metav1.Condition

@@ -88,8 +88,8 @@ func (c *copies) try(ctx context.Context, ours jetstream.JetStream) error {
 	return c.resume(ctx, unheard)
 }
 
-// retire ends what is taken from leaves that the Site has no more. Their streams stay:
-// the newest message tells where to go on should the leaf come back.
+// retire stops taking from leaves that the Site has no more. Their streams stay: the newest message is the position to continue from if the
+// leaf comes back.
 func (c *copies) retire(ctx context.Context) error {
 	try, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()

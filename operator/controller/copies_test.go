@@ -183,7 +183,7 @@ func TestLeafIsAskedAnew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := w.leafServer("north") // without streams, so JetStream asks in vain
+	server := w.leafServer("north") // without streams, so JetStream gets no answer
 	asked := map[string]int{}
 	eventually(t, "the hub should ask anew", func() error {
 		for msg, err := hub.NextMsg(time.Millisecond); err == nil; msg, err = hub.NextMsg(time.Millisecond) {

@@ -94,10 +94,10 @@ func (k accountKey) mint(user bus.JetStreamUser) ([]byte, error) {
 // people, and servers bound the length of tokens.
 const maxUserName = 64
 
-// userName is a user's name as it stands in its token.
+// userName is a user's name as its token has it.
 func userName(name string) string { return name[:min(len(name), maxUserName)] }
 
-// claimsOf is what a user's token says, but for the key and the expiry.
+// claimsOf returns the claims of a user's token, except the key and the expiry.
 func claimsOf(user bus.JetStreamUser) *jwt.UserClaims {
 	name := userName(user.Name)
 	claims := jwt.NewUserClaims(name) // encode sets the subject

@@ -52,8 +52,8 @@ func TestCredentialsFitAConnectLine(t *testing.T) {
 	}
 }
 
-// TestGatewaysReportOfGateways: who has the credentials of a gateway, whose pods anybody may send to, cannot say what feed servers, runs of mirrors and
-// archivists report: the operator makes pods and conditions of that.
+// TestGatewaysReportOfGateways: the credentials of a gateway, whose pods any client may send to, do not allow the reports of feed servers,
+// runs of mirrors and archivists: the operator derives pods and conditions from those.
 func TestGatewaysReportOfGateways(t *testing.T) {
 	site := &v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Namespace: "field", Name: "hub"}}
 	site.Spec.Code = "hub"

@@ -168,7 +168,7 @@ func TestConsumerDeleted(t *testing.T) {
 	w.vanishes("its durable", func() error { _, err := js.Consumer(t.Context(), "OBS_hub", w.durableName("stays")); return err }, jetstream.ErrConsumerNotFound)
 }
 
-// TestConsumerMadeAgain while no operator runs: it is another one.
+// TestConsumerMadeAgain: a FeedConsumer that is recreated while no operator runs is a new one.
 func TestConsumerMadeAgain(t *testing.T) {
 	w := newFeedWorld(t)
 	js := w.nats.JetStream(t)

@@ -59,7 +59,7 @@ func (b *busKeeper) worse(consumer string, f finding.Finding) {
 	}
 }
 
-// epoch names the stream that stands now.
+// epoch returns the epoch of the current stream.
 func (b *busKeeper) epoch(ctx context.Context, stream string) (string, error) {
 	if epoch, known := b.epochs[stream]; known {
 		return epoch, nil
@@ -382,7 +382,7 @@ func (b *busKeeper) removeDurable(ctx context.Context, s jetstream.Stream, name 
 	return nil
 }
 
-// withheldYears is longer than anybody waits for a Secret.
+// withheldYears is longer than any wait for a Secret.
 const withheldYears = 10
 
 // withhold has a durable give nothing, to those who have credentials from before either. It

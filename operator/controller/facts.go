@@ -155,8 +155,7 @@ func (f *facts) judgeSome(instruments []v1alpha1.Instrument, verdicts map[string
 	return changed
 }
 
-// verdict returns what was decided about this generation of an Instrument, and
-// the entry that stands in the registry.
+// verdict returns the verdict on this generation of an Instrument, and its current entry in the registry.
 func (f *facts) verdict(inst *v1alpha1.Instrument) (accept.Verdict, *wire.InstrumentEntry, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -278,7 +277,7 @@ func (f *facts) setRecreated(name string, at time.Time) {
 	f.backends.Recreated[name] = at
 }
 
-// setStanding notes which streams stand, and says whether that is new.
+// setStanding notes which streams exist, and returns whether that is new.
 func (f *facts) setStanding(names []string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -303,7 +302,7 @@ func (f *facts) setBus(up bool, now time.Time) bool {
 	return true
 }
 
-// setRegistry stores what stands in the registry.
+// setRegistry stores the current content of the registry.
 func (f *facts) setRegistry(state observed.RegistryState, complete *wire.RegistryComplete, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -315,8 +314,8 @@ func (f *facts) setRegistry(state observed.RegistryState, complete *wire.Registr
 	}
 }
 
-// changeRegistry stores a change that was written. The maps are changed where they are:
-// but for the one controller that writes the registry, all read them under the lock.
+// changeRegistry stores a change that was written. The maps are changed in place: all except the one controller that writes the registry
+// read them under the lock.
 func (f *facts) changeRegistry(change entries.Change, now time.Time) {
 	f.mu.Lock()
 	is := f.registry

@@ -285,8 +285,7 @@ func storage(s v1alpha1.StreamStorage) jetstream.StorageType {
 	return jetstream.FileStorage
 }
 
-// ownStreamConfig changes in a stream's configuration what is ours to say, but for
-// the storage, which cannot be changed.
+// ownStreamConfig sets the fields of a stream's configuration that the operator owns, except the storage, which cannot be changed.
 func ownStreamConfig(cfg jetstream.StreamConfig, s bus.OwnStream, marker wire.SiteMarker) (jetstream.StreamConfig, error) {
 	text, err := wire.Encode(marker)
 	if err != nil {

@@ -153,14 +153,14 @@ func (r *consumerReconciler) applyAccess(ctx context.Context, access bus.Consume
 	}
 	problem, err = r.applySecret(ctx, consumer, current, access.Secret(data, permissions))
 	r.secrets.forget(types.NamespacedName{Namespace: consumer.Namespace, Name: name})
-	r.wakers.registries.wake(types.NamespacedName{Namespace: site.Namespace, Name: site.Name}) // the token stands there
+	r.wakers.registries.wake(types.NamespacedName{Namespace: site.Namespace, Name: site.Name}) // the token is in the registry
 	if problem != nil || err != nil {
 		is = issued(current)
 	}
 	return problem, is, err
 }
 
-// issueBytes of chance tell the credentials of a consumer from earlier ones.
+// issueBytes is how many random bytes distinguish the credentials of a consumer from earlier ones.
 const issueBytes = 5
 
 // durableIn is the name of the durables that a consumer's Secret names; of new ones

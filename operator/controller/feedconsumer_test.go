@@ -63,7 +63,7 @@ func TestConsumerFromApplyToMessages(t *testing.T) {
 	w.awaits("FeedConsumer", "client", "Ready", "True/Ready")
 	w.awaits("FeedConsumer", "viewer", "Ready", "True/Ready")
 
-	// The entries that tell feed servers about them.
+	// Check the entries that feed servers read.
 	entry, err := s.consumerEntry("viewer")
 	if err != nil {
 		t.Fatal(err)

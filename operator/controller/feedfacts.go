@@ -41,7 +41,7 @@ type consumerJudgement struct {
 	verdict    accept.ConsumerVerdict
 }
 
-// busFound is what stands in JetStream of what is planned.
+// busFound is the current state in JetStream of what is planned.
 type busFound struct {
 	streams map[string]accept.StreamFound
 	// durables by FeedConsumer: of several the worst.

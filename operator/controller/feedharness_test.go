@@ -125,8 +125,7 @@ func (w *world) rollOutArchivists(ctx context.Context) {
 	}
 }
 
-// feedServer speaks for a pod of feed-server on the bus, with the credentials that
-// the operator issued for it.
+// feedServer acts as a pod of feed-server on the bus, with the credentials that the operator issued for it.
 type feedServer struct {
 	*world
 	pod string

@@ -38,8 +38,7 @@ func deaf(t *testing.T, server *testenv.NATSServer, to ...string) jetstream.JetS
 	return js
 }
 
-// A stream and a durable that do not answer are named in what is found of them, and
-// hold up none of the others; what was known of them stays.
+// A stream and a durable that do not answer are named in their findings, and delay none of the others; what was known of them stays.
 func TestSilentStream(t *testing.T) {
 	t.Parallel()
 	server := testenv.NATS(t, testenv.NATSOptions{Operator: true})
@@ -116,7 +115,7 @@ func TestSilentStream(t *testing.T) {
 	}
 }
 
-// A stream that stands with one replica gets those of the Site, in place.
+// A stream that has one replica gets the Site's number of replicas, in place.
 func TestReplicasInPlace(t *testing.T) {
 	stands := jetstream.StreamConfig{Name: "CONS_hub_a", Storage: jetstream.MemoryStorage, Replicas: 1, MaxMsgsPerSubject: 1}
 	cfg, err := ownStreamConfig(stands, bus.OwnStream{Name: "CONS_hub_a", Replicas: 3, PerSubject: 1, Storage: v1alpha1.StorageMemory}, wire.SiteMarker{Code: "hub"})

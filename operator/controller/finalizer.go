@@ -23,9 +23,8 @@ type finalizers struct {
 	recorder recorder.EventRecorder
 }
 
-// keep adds or removes the finalizer of an object, and tells before what its deletion leaves
-// behind. Only the metadata are read and written: the object may be one that cannot be
-// decoded.
+// keep adds or removes the finalizer of an object, and first reports what its deletion leaves behind. Only the metadata are read and
+// written: the object may be one that cannot be decoded.
 func (f finalizers) keep(ctx context.Context, kind string, o client.Object, d plan.Deletion) error {
 	has := controllerutil.ContainsFinalizer(o, v1alpha1.FinalizerStream)
 	if has == d.Finalizer || !has && o.GetDeletionTimestamp() != nil {

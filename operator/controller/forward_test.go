@@ -11,8 +11,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
-// How a copy is getting on stands in the status of its Instrument, and what is
-// declared reaches the gateways.
+// The status of an Instrument has the progress of its copy, and the declaration reaches the gateways.
 func TestCopyOfAnInstrument(t *testing.T) {
 	w := newWorld(t)
 	w.start()

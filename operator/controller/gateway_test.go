@@ -17,8 +17,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
-// gateway speaks for a gateway pod on the bus, with the credentials that the
-// operator issued for its pool.
+// gateway acts as a gateway pod on the bus, with the credentials that the operator issued for its pool.
 type gateway struct {
 	*world
 	pool, pod string
@@ -160,7 +159,7 @@ func (g *gateway) report(s wire.GatewayStatus) {
 	}
 }
 
-// heard reports a heartbeat of an instrument's sender, which only this pod hears.
+// heard reports a heartbeat of an instrument's sender that only this pod receives.
 func (g *gateway) heard(instrument string, offset time.Duration) {
 	g.t.Helper()
 	roundTrip := wire.Span(20 * time.Millisecond)

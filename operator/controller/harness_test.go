@@ -75,7 +75,7 @@ const patience = testenv.Patience
 type world struct {
 	client.Client
 	t *testing.T
-	// api is the API server, which worlds share but for those that change its CRDs.
+	// api is the API server, which worlds share, except those that change its CRDs.
 	api       *testenv.KubernetesAPI
 	namespace string
 	nats      *testenv.NATSServer

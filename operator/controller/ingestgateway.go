@@ -234,7 +234,7 @@ func (r *gatewayReconciler) applyUser(ctx context.Context, view *plan.GatewayVie
 		if current != nil {
 			pool.Permissions = current.Annotations[workload.AnnotationPermissions]
 		}
-		return nil, nil // the status tells of the missing Secret anyway
+		return nil, nil // the status reports the missing Secret anyway
 	}
 	key, err := readAccountKey(view.Secrets[ref])
 	if err != nil {

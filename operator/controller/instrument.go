@@ -31,7 +31,7 @@ type instrumentReconciler struct {
 	recorder recorder.EventRecorder
 }
 
-// Reconcile plans the status of one Instrument, and tells of refusals.
+// Reconcile plans the status of one Instrument, and emits events for refusals.
 func (r *instrumentReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	name := resource{kindInstrument, req.NamespacedName}
 	inst := &v1alpha1.Instrument{}
@@ -82,8 +82,7 @@ func (r *instrumentReconciler) Reconcile(ctx context.Context, req ctrl.Request) 
 	return ctrl.Result{RequeueAfter: earlier(wait, retell)}, nil
 }
 
-// tellRefusals tells the people of an Instrument whom gateways nearly took for
-// it, and returns when to look again.
+// tellRefusals emits events for senders that gateways nearly took for an Instrument, and returns when to look again.
 func (r *instrumentReconciler) tellRefusals(f *facts, inst *v1alpha1.Instrument) time.Duration {
 	events, wait := f.reports.refusalsDue(inst.Name, r.links.now())
 	for _, e := range events {

@@ -94,7 +94,7 @@ func TestInstrumentFromApplyToData(t *testing.T) {
 		t.Errorf("sender: %+v", s.Sender)
 	}
 
-	another := w.gateway("pool", "pool-1") // hears another sender
+	another := w.gateway("pool", "pool-1") // receives another sender
 	another.heard("camera", -5*time.Second)
 	c = w.awaits("Instrument", "camera", "ClockTrusted", "False/ClockOff")
 	says(t, c, "5s ahead")

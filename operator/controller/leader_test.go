@@ -110,7 +110,7 @@ func (w *world) applyMany(from, to int, repeatWindow string) {
 	}
 }
 
-// entryIs is what tells an Instrument's entry from the one before.
+// entryIs distinguishes an Instrument's entry from the one before.
 type entryIs struct {
 	window time.Duration
 	held   bool
@@ -239,7 +239,7 @@ func TestLeaderLostInAPass(t *testing.T) {
 	}
 }
 
-// registry is all that stands in the registry, with its revisions.
+// registry returns the registry's entries, with their revisions.
 func (g *gateway) registry() (all []string) {
 	g.t.Helper()
 	err := g.entries(func(e jetstream.KeyValueEntry) error {

@@ -15,8 +15,8 @@ import (
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
-// applyLeafUsers keeps the credentials of a Site's leaves in Secrets, as those of a pool are.
-// If the key of the account of leaves cannot be had, there are none.
+// applyLeafUsers keeps the credentials of a Site's leaves in Secrets, like those of a pool. If the key of the account of leaves is not
+// available, there are none.
 func (r *siteReconciler) applyLeafUsers(ctx context.Context, view *plan.SiteView) error {
 	alone := *view
 	alone.Backends = plan.Backends{}

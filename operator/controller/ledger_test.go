@@ -13,8 +13,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// TestLedgerInTheStatus: what the archivist reported stands in the Site's status, also
-// where it was reported while no operator ran.
+// TestLedgerInTheStatus: the archivist's report is in the Site's status, even if it was made while no operator ran.
 func TestLedgerInTheStatus(t *testing.T) {
 	w := newWorld(t)
 	w.start()

@@ -339,8 +339,7 @@ func (l *link) begin(ctx context.Context, js jetstream.JetStream) (*session, err
 	return s, nil
 }
 
-// replay waits until all reports that stand are taken, however many there are, as long as
-// they come.
+// replay waits until all existing reports are taken, however many there are, as long as they come.
 func replay(ctx context.Context, s *session, replayed <-chan struct{}, taken *atomic.Int64) error {
 	look := time.NewTicker(opTimeout)
 	defer look.Stop()

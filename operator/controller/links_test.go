@@ -15,7 +15,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
-// wakes tells of each time that a controller is woken.
+// wakes reports each time that a controller is woken.
 type wakes struct {
 	workqueue.TypedRateLimitingInterface[reconcile.Request]
 	added chan reconcile.Request

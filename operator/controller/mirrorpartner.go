@@ -153,7 +153,7 @@ func (r *mirrorReconciler) found(ctx context.Context, view *plan.MirrorView) err
 	return err
 }
 
-// mirrorsOfSite reads the MirrorPartners that name a Site, but for those that are being deleted. They must not be changed: they are the
+// mirrorsOfSite reads the MirrorPartners that name a Site, except those that are being deleted. They must not be changed: they are the
 // cache's own.
 func mirrorsOfSite(ctx context.Context, c client.Client, site types.NamespacedName) (all []v1alpha1.MirrorPartner, err error) {
 	var mirrors v1alpha1.MirrorPartnerList
@@ -166,7 +166,7 @@ func mirrorsOfSite(ctx context.Context, c client.Client, site types.NamespacedNa
 	return all, err
 }
 
-// pushesOfOthers reads the MirrorPartners that push for other Sites of a Site's namespace, but for those that are being deleted. They must
+// pushesOfOthers reads the MirrorPartners that push for other Sites of a Site's namespace, except those that are being deleted. They must
 // not be changed: they are the cache's own.
 func pushesOfOthers(ctx context.Context, c client.Client, site types.NamespacedName) (all []v1alpha1.MirrorPartner, err error) {
 	var mirrors v1alpha1.MirrorPartnerList

@@ -42,7 +42,7 @@ spec: {siteRef: {name: %s}, %s}
 `, name, site, spec))
 }
 
-// mirrorRun speaks for a run of a MirrorPartner on the bus, with the credentials that the operator issued for it.
+// mirrorRun acts as a run of a MirrorPartner on the bus, with the credentials that the operator issued for it.
 type mirrorRun struct {
 	*world
 	partner string

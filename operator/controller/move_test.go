@@ -71,7 +71,7 @@ func TestArchiveMoves(t *testing.T) {
 	})
 }
 
-// created is a stream that stands.
+// created returns an existing stream.
 func (w *world) created(name string) jetstream.Stream {
 	w.t.Helper()
 	s, err := w.nats.JetStream(w.t).Stream(w.t.Context(), name)

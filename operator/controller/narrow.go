@@ -15,10 +15,9 @@ import (
 	"github.com/substorm/substorm/operator/plan/bus"
 )
 
-// narrow takes from all durables that stand, also from those that are of no FeedConsumer any
-// more, what the plan in force does not give them. When it returns nil none gives anything
-// else, and until another plan is in force this operator lets none: what is closed may be
-// written into the registry.
+// narrow removes from all existing durables, also from those without a FeedConsumer, the subjects that the plan in force does not give
+// them. When it returns nil, no durable delivers anything else, and this operator allows none to until another plan is in force: closed
+// entries may be written into the registry.
 func (l *link) narrow(ctx context.Context) error {
 	l.mu.Lock()
 	js := l.js
@@ -61,8 +60,7 @@ func (b *busKeeper) narrowAll(ctx context.Context, name string, p *bus.Plan) err
 	})
 }
 
-// durableStreams are the streams of the Site, but for those that feed servers fill, which
-// they do message by message and by what the registry says.
+// durableStreams are the streams of the Site, except those that feed servers fill message by message, as the registry says.
 func (l *link) durableStreams(ctx context.Context, js jetstream.JetStream) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, opTimeout)
 	defer cancel()
@@ -118,7 +116,7 @@ func atOnce[T any](ctx context.Context, all []T, do func(context.Context, T) err
 func (b *busKeeper) narrowOne(ctx context.Context, s jetstream.Stream, name string, p *bus.Plan) error {
 	consumer, _ := wire.ParseConsumerDurable(name)
 	d, planned := p.Durable(s.CachedInfo().Config.Name, name)
-	if !planned { // one under another name may go on where this one is
+	if !planned { // one under another name may continue from the position of this one
 		d, planned = p.Succeeds(s.CachedInfo().Config.Name, consumer)
 	}
 	if !planned && unneeded(p, consumer) {
@@ -172,9 +170,8 @@ func (b *busKeeper) changing(d bus.Durable, do func(bus.Durable) (*jetstream.Con
 	return do(d)
 }
 
-// widening makes or changes a durable that has some subjects, or does not stand. Another
-// operator may have closed something: more than it has it is given only while the registry is
-// as this operator wrote it, and that is undone where it no longer is when it is done.
+// widening creates or changes a durable that has some subjects, or does not exist. Another operator may have closed something: the durable
+// gets more subjects only while the registry is as this operator wrote it, and they are removed again if it no longer is afterwards.
 func (b *busKeeper) widening(ctx context.Context, d bus.Durable, has []string, do func() (*jetstream.ConsumerInfo, error)) (*jetstream.ConsumerInfo, error) {
 	if !bus.Wider(b.want.marker.Code, d.Subjects, has) {
 		return do()

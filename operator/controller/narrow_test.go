@@ -153,9 +153,9 @@ func (o *operatorOf) paused() bool {
 	return c.CachedInfo().Paused
 }
 
-// TestClosingWaitsForDurables: while a durable can neither be narrowed nor be paused, gateways do not hear of
-// an Instrument that its consumer may not read, others do, and one that is closed is closed to
-// everybody else. The next operator brings it about, wherever this one ended.
+// TestClosingWaitsForDurables: while a durable can neither be narrowed nor be paused, gateways get no entry of an Instrument that its
+// consumer may not read, they get the others, and one that is closed is closed to all other consumers. The next operator completes the
+// change, wherever this one ended.
 func TestClosingWaitsForDurables(t *testing.T) {
 	t.Parallel()
 	server := testenv.NATS(t, testenv.NATSOptions{Operator: true})
@@ -216,7 +216,7 @@ func TestOperatorThatLeadsNoMore(t *testing.T) {
 	second.must(second.looks())
 	second.gives("obs.hub.camera.>")
 
-	// One has asked what stands, and another closes something while its change is on the way.
+	// One operator has read the current state, and another closes something while its change is on the way.
 	third := newOperatorOf(t, server.JetStream(t))
 	b := &busKeeper{link: third.link, js: third.js}
 	d := bus.Durable{Stream: "OBS_hub", Name: theDurable, Subjects: []string{"obs.hub.*.>"}}

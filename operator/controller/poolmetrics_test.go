@@ -55,7 +55,7 @@ func TestPoolMetrics(t *testing.T) {
 	})
 }
 
-// summed are the metrics of pools that sum up what pods report of themselves; others tell how a pool is scaled.
+// summed are the metrics of pools that sum up the pods' reports of themselves; others show how a pool is scaled.
 var summed = []string{"substorm_pool_connections", "substorm_pool_event_streams", "substorm_pool_bytes_per_second", "substorm_pool_spool_bytes"}
 
 // poolMetrics are those of them that the operator exports of a pool now.

@@ -23,9 +23,8 @@ import (
 	"github.com/substorm/substorm/operator/plan/bus"
 )
 
-// TestUnreadableObject: an Instrument that was stored past validation, and that Go cannot
-// decode, costs itself alone: others are programmed, also by an operator that starts, what
-// stands of it in the registry stays, and log, metric and the Site's condition name it.
+// TestUnreadableObject: an Instrument that was stored past validation, and that Go cannot decode, affects itself alone: others are
+// programmed, also by an operator that starts, its entry in the registry stays, and log, metric and the Site's condition name it.
 func TestUnreadableObject(t *testing.T) {
 	w := newWorld(t)
 	first, _, ports := w.ports()
@@ -64,7 +63,7 @@ spec: {siteRef: {name: hub}, type: AllSkyCamera, listeners: [{name: tcp, protoco
 		says(t, c, `Instrument "camera"`, "99999999999999999999m", "correct")
 		w.hasMetric("substorm_site_object_unreadable", "camera", 1)
 	}
-	names() // heard by the watch
+	names() // received by the watch
 	w.applyInstrument("second", first+1, "")
 	g.awaitPort("second", first+1)
 	w.stop()

@@ -174,7 +174,7 @@ func (r *registryReconciler) judgeAll(ctx context.Context, site types.Namespaced
 		return change, err
 	}
 	if view.Site != nil && finding.Unreadable(view.Site) != "" {
-		return r.write(ctx, site, view, in) // what stands, stays; what is deleted is revoked
+		return r.write(ctx, site, view, in) // existing entries stay; entries of deleted objects are revoked
 	}
 	_, bus, stands, _ := f.snapshot()
 	in.Verdicts = accept.Instruments(view.Site, accepted, gateways, instruments, in.Secrets)
@@ -227,7 +227,7 @@ func (r *registryReconciler) remember(site types.NamespacedName, is *judgedSite)
 	r.judged[site] = is
 }
 
-// wake wakes everybody whose verdict or entry is new.
+// wake wakes all resources whose verdict or entry is new.
 func (r *registryReconciler) wake(site types.NamespacedName, f *facts, in entries.Input, change entries.Change) {
 	changed, gone := f.judge(in.Instruments, in.Verdicts)
 	for _, entry := range change.Put {
@@ -289,7 +289,7 @@ func (r *registryReconciler) write(ctx context.Context, site types.NamespacedNam
 	return change, errors.Join(err, held)
 }
 
-// newest is the newest revision that anybody has seen.
+// newest is the newest revision that was ever seen.
 func (r *registryReconciler) newest(site types.NamespacedName, view plan.SiteView) int64 {
 	f := r.links.facts(site)
 	return max(view.Site.Status.RegistryRevision, f.newestRevision(), f.reports.newestRevision())
@@ -318,7 +318,7 @@ func (r *registryReconciler) bring(ctx context.Context, site types.NamespacedNam
 	return change, nil
 }
 
-// registrySecrets are those whose tokens stand in the registry.
+// registrySecrets are the Secrets whose tokens are in the registry.
 func registrySecrets(in entries.Input) []workload.SecretNeed {
 	needs := append(accept.ReadersSecrets(in.Site), tokenSecrets(in.Instruments)...)
 	ofSite := map[string]bool{}

@@ -30,9 +30,8 @@ const (
 // errSuperseded: what this operator wrote last is followed by what another wrote.
 var errSuperseded = errors.New("another operator writes the registry now: this one no longer leads, and ends")
 
-// readRegistry reads all that stands in the registry, and after which message the next write
-// comes. An operator that has written the registry and finds another's marker in it has lost
-// its lease without knowing, in the middle of a pass say: it writes nothing any more.
+// readRegistry reads the whole registry, and after which message the next write comes. An operator that has written the registry and finds
+// another's marker in it has lost its lease without knowing, for example in the middle of a pass: it writes nothing any more.
 func (l *link) readRegistry(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue) error {
 	last, err := stream.LastOf(ctx, js, "KV_"+kv.Bucket(), "$KV."+kv.Bucket()+".>")
 	if err != nil {
@@ -77,7 +76,7 @@ func emptyRegistry() observed.RegistryState {
 		Mirrors: map[string]wire.MirrorEntry{}}
 }
 
-// readEntry reads one entry of whichever kind.
+// readEntry reads one entry of any kind.
 func readEntry(entry jetstream.KeyValueEntry, into observed.RegistryState) error {
 	if name, ok := wire.ParseRegistryInstrumentKey(entry.Key()); ok {
 		return decodeEntry(entry, name, into.Entries, wire.Decode[wire.InstrumentEntry])

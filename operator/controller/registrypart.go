@@ -19,7 +19,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
-// judgedAs is what stands in the way of judging some Instruments alone.
+// judgedAs is the state that decides whether some Instruments can be judged alone.
 func judgedAs(instruments []v1alpha1.Instrument, gateways []v1alpha1.IngestGateway, listed map[string]bool) *judgedSite {
 	j := newJudgedSite()
 	for i := range instruments {
@@ -88,7 +88,7 @@ func (r *registryReconciler) judgeSome(ctx context.Context, site types.Namespace
 	return true, nil
 }
 
-// readAlike says whether an Instrument is, for FeedConsumers of Feeds that select it, what it was.
+// readAlike returns whether an Instrument is unchanged for FeedConsumers of Feeds that select it.
 func (is judgedInstrument) readAlike(was judgedInstrument) bool {
 	return is.listed == was.listed && is.receives == was.receives && !is.unreadable && !was.unreadable && reflect.DeepEqual(is.access, was.access)
 }

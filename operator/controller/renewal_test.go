@@ -116,8 +116,8 @@ func TestCredentialsAreRenewedAndRotated(t *testing.T) {
 	w.feedServer("feed-0")
 }
 
-// TestCredentialsOfWhatIsNotAccepted: an invalid edit, or a conflict, ends no program that runs: what credentials were
-// issued stay, are renewed as they are, and status and metrics go on saying until when they are valid.
+// TestCredentialsOfWhatIsNotAccepted: an invalid edit, or a conflict, ends no program that runs: issued credentials stay, are renewed as
+// they are, and status and metrics still show until when they are valid.
 func TestCredentialsOfWhatIsNotAccepted(t *testing.T) {
 	w := newWorld(t)
 	_, _, ports := w.ports()

@@ -260,7 +260,7 @@ func (r *reports) takeForward(instrument string, value []byte) {
 	r.forwards[instrument] = status
 }
 
-// takeClock stores what the archivist says of the times that an instrument tells.
+// takeClock stores the archivist's report about the times that an instrument sends.
 func (r *reports) takeClock(instrument string, value []byte) {
 	status, err := wire.Decode[wire.ClockStatus](value)
 	if err != nil {
@@ -388,7 +388,7 @@ func (r *reports) ofLedger() *wire.LedgerStatus {
 	return r.ledger
 }
 
-// takeSender stores what a pod heard of an instrument's senders.
+// takeSender stores a pod's report about an instrument's senders.
 func (r *reports) takeSender(instrument, pod string, value []byte, seen time.Time) {
 	status, err := wire.Decode[wire.SenderStatus](value)
 	if err != nil {

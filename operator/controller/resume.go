@@ -29,7 +29,7 @@ func (c *copies) resume(ctx context.Context, unheard []bus.Stream) error {
 	defer cancel()
 	answer := make([]bool, len(unheard))
 	var all sync.WaitGroup
-	for i, s := range unheard { // all at once: one that does not answer holds up no other
+	for i, s := range unheard { // all at once: one that does not answer delays no other
 		all.Go(func() { answer[i] = c.answers(try, s.Sources[0]) })
 	}
 	all.Wait()

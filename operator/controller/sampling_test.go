@@ -11,9 +11,8 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
-// TestSampling: what an Instrument is to do reaches the registry, and its status says
-// what is asked, for whom, what is done and how the path is, soon after a gateway
-// says something else.
+// TestSampling: the declared sampling of an Instrument reaches the registry, and its status shows what is asked, of which sender, what is
+// done and the state of the path, soon after a gateway reports a change.
 func TestSampling(t *testing.T) {
 	w := newWorld(t)
 	w.start()

@@ -28,8 +28,8 @@ import (
 // subresource of custom resources, and note its last writer only if spec.replicas was applied before.
 const fieldOwnerOfScale = workload.FieldOwner + "-autoscaler"
 
-// scalers know the load of all pools, and ask for the pods of those whose driver is Operator. A look costs no request: it reads what
-// pods reported and what the cache has, and asks only where the number of pods is another one.
+// scalers know the load of all pools, and request the pods of those whose driver is Operator. A look costs no request: it reads the pods'
+// reports and the cache, and makes a request only if the number of pods changes.
 type scalers struct {
 	client client.Client
 	links  *links
@@ -49,7 +49,7 @@ type scaler struct {
 	uid types.UID
 	// site whose pods it is of.
 	site types.NamespacedName
-	// load is the last that was known, and heard when that was; zero: none was yet.
+	// load is the last known load, and heard its time; zero: none was known yet.
 	load  autoscale.Load
 	heard time.Time
 	// loop is nil if another driver asks, and cfg is how it behaves.

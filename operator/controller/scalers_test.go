@@ -144,7 +144,7 @@ func TestOperatorScalesGateways(t *testing.T) {
 	}
 	w.awaits("IngestGateway", "pool", v1alpha1.ConditionScalingLimited, "True/"+v1alpha1.ReasonAskedAboveCeiling, "6 pods are asked for", "there may be 4", "maxReplicas")
 
-	declare() // as kubectl apply does, of a manifest that does not speak of replicas
+	declare() // as kubectl apply does, of a manifest without replicas
 	w.awaits("IngestGateway", "pool", v1alpha1.ConditionScalingLimited, "True/"+v1alpha1.ReasonAskedAboveCeiling)
 	w.scales("IngestGateway", "pool", 4, 6, 1, 4, 0)
 

@@ -222,8 +222,8 @@ func (w *world) removeToken(g *gateway, name string) {
 	w.awaitRevoked(g, name)
 }
 
-// TestOwnSecretsGoFirst: while the API server answers nothing about tokens, a Site and a pool
-// hear of their own Secrets.
+// TestOwnSecretsGoFirst: while the API server answers nothing about tokens, a Site and a pool are still woken by changes of their own
+// Secrets.
 func TestOwnSecretsGoFirst(t *testing.T) {
 	w := newWorld(t)
 	c := w.cross()

@@ -189,7 +189,7 @@ func (p *secretPoller) tell(use *secretUsers) {
 	}
 }
 
-// recent is a Secret's version as the API server remembers it; exact is what stands.
+// recent is a Secret's version as the API server remembers it; exact is the stored version.
 func (p *secretPoller) recent(ctx context.Context, key types.NamespacedName) (secretVersion, error) {
 	return p.version(ctx, key, &client.GetOptions{Raw: &metav1.GetOptions{ResourceVersion: "0"}})
 }

@@ -73,7 +73,7 @@ func (w *secretWatch) fails(_ context.Context, _ *toolscache.Reflector, err erro
 	w.log.Info("the watch of Secrets failed; retrying", "error", err)
 }
 
-// hears says whether the watch can be relied on.
+// hears returns whether the watch can be relied on.
 func (w *secretWatch) hears() bool {
 	return w.synced.Load() && time.Since(time.Unix(0, w.failed.Load())) > watchDoubt
 }
@@ -110,7 +110,7 @@ func (w *secretWatch) version(ctx context.Context, key types.NamespacedName) (se
 	return secretVersion{secret.UID, secret.ResourceVersion}, err
 }
 
-// versionsOnly drops all of a Secret's metadata but what tells two versions apart.
+// versionsOnly drops all of a Secret's metadata that is not needed to distinguish two versions.
 func versionsOnly(o any) (any, error) {
 	secret, ok := o.(*metav1.PartialObjectMetadata)
 	if !ok {

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestWatchThatFails: a watch is relied on once it has begun, however often it ends and begins
-// again as each does after some minutes, and no more for a while after it has failed.
+// TestWatchThatFails: a watch is relied on once it has begun, no matter how often it ends and begins again, as each does after some
+// minutes, and no longer for a while after it has failed.
 func TestWatchThatFails(t *testing.T) {
 	w := &secretWatch{log: slog.New(slog.DiscardHandler)}
 	if w.hears() {

@@ -28,7 +28,7 @@ type away struct {
 	secret string
 	// fails is nil while the API server itself answers.
 	fails atomic.Pointer[func(*http.Request) (*http.Response, error)]
-	asked atomic.Int32 // in vain
+	asked atomic.Int32 // without an answer
 }
 
 // RoundTrip implements http.RoundTripper.

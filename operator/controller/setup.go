@@ -84,8 +84,8 @@ type Config struct {
 	Autoscale autoscale.Config
 	// Metrics gets the operator's own; nil for none.
 	Metrics prometheus.Registerer
-	// ClusterID tells clusters apart that share a bucket or a NATS account. Empty: the uid of
-	// the namespace kube-system, which takes the right to get that namespace.
+	// ClusterID distinguishes clusters that share a bucket or a NATS account. Empty: the uid of the namespace kube-system, which needs the
+	// right to get that namespace.
 	ClusterID string
 	// Link has a NATS server in this process link to a hub's, nil for no link, and returns the state of the link; nil if no server is in
 	// this process.
@@ -193,7 +193,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, cfg Config) error {
 	return err
 }
 
-// clusterID tells clusters apart that share a bucket or an account.
+// clusterID distinguishes clusters that share a bucket or an account.
 func clusterID(ctx context.Context, reader client.Reader) (string, error) {
 	system := &corev1.Namespace{}
 	if err := reader.Get(ctx, types.NamespacedName{Name: "kube-system"}, system); err != nil {
@@ -266,7 +266,7 @@ func (s *setup) options() controller.Options {
 	return controller.Options{MaxConcurrentReconciles: s.workers, SkipNameValidation: &s.unchecked}
 }
 
-// untilStopped is r, but for what it could not finish because the operator stops: that is no error.
+// untilStopped is r, except that requests which it could not finish because the operator stops are no errors.
 func untilStopped(r reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 		result, err := r.Reconcile(ctx, request)

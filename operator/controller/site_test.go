@@ -149,7 +149,7 @@ func TestSiteLosesStreamsInTurn(t *testing.T) {
 			var s v1alpha1.SiteStatus
 			w.status("Site", "hub", &s)
 			if f := finding.Of(s.Conditions, "StreamsIntact"); !strings.Contains(f.Message, "KV_"+bucket) {
-				_ = js.DeleteKeyValue(t.Context(), bucket) // again where no operator knew that it stood
+				_ = js.DeleteKeyValue(t.Context(), bucket) // again where no operator knew that it existed
 				return errors.New(f.Message)
 			}
 			return nil
@@ -165,7 +165,7 @@ func TestSiteLosesStreamsInTurn(t *testing.T) {
 	says(t, c, "KV_CURSOR_hub, KV_GAPS_hub, KV_LEDGER_hub")
 }
 
-// TestSiteLosesStreamsWhileNoOperatorRuns: an operator that is restarted knows what stood.
+// TestSiteLosesStreamsWhileNoOperatorRuns: an operator that is restarted knows which streams existed.
 func TestSiteLosesStreamsWhileNoOperatorRuns(t *testing.T) {
 	w := newWorld(t)
 	w.start()

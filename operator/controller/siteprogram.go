@@ -126,7 +126,7 @@ func (r *applier) applyProgramUser(ctx context.Context, secrets *secretReader, p
 		if current != nil {
 			p.Permissions = current.Annotations[workload.AnnotationPermissions]
 		}
-		return nil, nil // the status tells of the missing Secret anyway
+		return nil, nil // the status reports the missing Secret anyway
 	}
 	key, err := readAccountKey(p.Secrets[ref])
 	if err != nil {

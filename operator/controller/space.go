@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	// spaceEvery is how often it is looked whether the space of the cluster is another one. Pools are not woken for each pod of others.
+	// spaceEvery is how often the space of the cluster is checked for changes. Pools are not woken for each pod of others.
 	spaceEvery = 5 * time.Second
 	// nodesPatience is how long the first decisions wait until nodes are known, unless the API server denies reading them. Without it, pods
 	// would be created that find no node.
@@ -236,7 +236,7 @@ func (s *spaces) sum(ctx context.Context) {
 	s.nodes = ceiling.NewNodes(nodes.Items, pods.Items, classes.Items, volumes.Items)
 }
 
-// spaceOnly drops what the space does not follow from: of a pod of others most of what it is.
+// spaceOnly drops the fields that do not affect the space: most of a pod that belongs to no pool.
 func spaceOnly(o any) (any, error) {
 	switch o := o.(type) {
 	case *corev1.Pod:

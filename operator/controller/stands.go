@@ -29,9 +29,8 @@ type applied struct {
 	version string
 }
 
-// stands says whether this very configuration of an object was applied, and the object still
-// has all of it. After a restart the earlier configurations are unknown, and so is what must be
-// removed of them: then nothing stands.
+// stands returns whether this very configuration of an object was applied, and the object still has all of it. After a restart the earlier
+// configurations are unknown, and so are the fields of them that must be removed: then it returns false for all objects.
 func (r *applier) stands(ctx context.Context, owner client.Object, key ownedObject, want []byte) (bool, error) {
 	r.mu.Lock()
 	last, known := r.applied[key]

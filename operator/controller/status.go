@@ -59,7 +59,7 @@ type planned struct {
 	resource
 	// object as the controller saw it, for events.
 	object client.Object
-	// site whose health subject tells of changed conditions, and its code.
+	// site whose health subject reports changed conditions, and its code.
 	site types.NamespacedName
 	code string
 
@@ -68,7 +68,7 @@ type planned struct {
 	// level of a Site that goes with is; nil: it declares none.
 	level   *wire.SurgeLevel
 	urgency plan.Urgency
-	// passing: it speaks of a state that should end by itself within moments.
+	// passing: it reports a state that should end by itself within moments.
 	passing bool
 	// expiresAt is when the credentials expire that were issued for the resource; zero
 	// for none.
@@ -157,7 +157,7 @@ func newest[S any](w *statusWriter, r resource, obj client.Object, status *S) {
 	}
 }
 
-// submit asks for a status. One that stands already cancels what was asked before.
+// submit requests a status. If it equals the current one, the earlier request is cancelled.
 func (w *statusWriter) submit(p planned) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

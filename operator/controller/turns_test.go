@@ -42,7 +42,7 @@ func TestTurns(t *testing.T) {
 	eventually(t, "b runs the next build", func() error { return w.takeTurns(&turns, len(pools)) })
 }
 
-// stands says of a pool's StatefulSet what a cluster would, where there is one.
+// stands sets a pool's StatefulSet status as a cluster would.
 func (w *world) stands(pool string) error {
 	set := &appsv1.StatefulSet{}
 	if err := w.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: pool}, set); err != nil {

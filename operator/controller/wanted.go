@@ -19,8 +19,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
-// wanted is what a Site wants of its backends, with all it takes to ask for it.
-// Hash tells two of them apart.
+// wanted is what a Site wants of its backends, with all that is needed to request it. Hash distinguishes two of them.
 type wanted struct {
 	hash     string
 	marker   wire.SiteMarker
@@ -30,7 +29,7 @@ type wanted struct {
 	// copied are the streams in the account of leaves.
 	copied  []bus.Stream
 	servers []string
-	// stood are the streams that stood on these servers before, as the Site's status has it.
+	// stood are the streams that existed on these servers before, according to the Site's status.
 	stood []string
 
 	// store and jetStream are nil if a Secret is missing or can't be read; jetStreamAmiss has the reason for the latter.

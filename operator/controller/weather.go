@@ -22,7 +22,7 @@ import (
 // lookAtWeather is how often the sources are checked for news. It costs no request.
 const lookAtWeather = time.Second
 
-// weathers ask the sources of space weather that Sites declare, and wake a Site when one of them tells something.
+// weathers ask the sources of space weather that Sites declare, and wake a Site when one of them has news.
 type weathers struct {
 	wakers *wakers
 	log    *slog.Logger
@@ -165,7 +165,7 @@ func (w *weathers) run(site types.NamespacedName, of *weather) {
 	}
 }
 
-// watch wakes a Site when one of its sources tells something, or fails otherwise, until ctx ends.
+// watch wakes a Site when one of its sources has news, or fails differently, until ctx ends.
 func (w *weathers) watch(ctx context.Context, site types.NamespacedName, set *spaceweather.Set) {
 	ticker := time.NewTicker(lookAtWeather)
 	defer ticker.Stop()

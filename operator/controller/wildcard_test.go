@@ -67,7 +67,7 @@ func (w *world) takesAll(consumer string, streams ...string) *taker {
 	return t
 }
 
-// has waits until the consumer was given exactly these, in whichever order.
+// has waits until the consumer was given exactly these, in any order.
 func (c *taker) has(want ...string) {
 	c.world.t.Helper()
 	slices.Sort(want)
@@ -209,7 +209,7 @@ func TestWildcards(t *testing.T) {
 	w.publish(js, "obs.hub.mag-1.raw", "open")
 	c.has("open")
 
-	// Another Instrument is one entry, and nothing of anybody's.
+	// Another Instrument adds one entry, and changes no other.
 	before, durable := w.revisions(), w.durable("OBS_hub", "client")
 	w.applyLabeled("mag-3", 30110, "fields")
 	w.isProgrammed("mag-3")
@@ -279,8 +279,8 @@ func (w *world) entryOf(key string) error {
 	return err
 }
 
-// TestWildcardsAreUndone: what an Instrument or a Feed closes is closed to who selects by
-// wildcard before anybody can know that it is closed, and to one whose Feed is gone meanwhile.
+// TestWildcardsAreUndone: an Instrument or a Feed that is closed is closed to consumers that select by wildcard before any of them can know
+// that it is closed, and to one whose Feed is gone meanwhile.
 func TestWildcardsAreUndone(t *testing.T) {
 	w := newFeedWorld(t)
 	js := w.nats.JetStream(t)

@@ -178,7 +178,7 @@ func (a *absurdity) try(object map[string]any) {
 	}
 }
 
-// plan plans a world in which an object has this spec, but for what it refers to, and returns its status.
+// plan plans a world in which an object has this spec, except for its references, and returns its status.
 func (a *absurdity) plan(w world, spec map[string]any) (status map[string]any, name string) {
 	w.Show = []string{a.shown()}
 	var object map[string]any

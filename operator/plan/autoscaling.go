@@ -141,7 +141,7 @@ func (p poolScale) active() (finding.Finding, bool) {
 	}
 }
 
-// limited tells of a floor above the ceiling also before a storm, as long as something can be done about it.
+// limited reports a floor above the ceiling before a storm too, as long as something can be done about it.
 func (p poolScale) limited() (finding.Finding, bool) {
 	scale := p.scale()
 	floor, level := p.highestFloor()
@@ -226,6 +226,6 @@ func rescaled(was, is v1alpha1.AutoscalingStatus) bool {
 	for _, s := range []*v1alpha1.AutoscalingStatus{&was, &is} {
 		s.Message, s.Asked.Message, s.Held.Message = "", "", ""
 	}
-	was.Ceiling, is.Ceiling = v1alpha1.ReplicaCount{}, v1alpha1.ReplicaCount{} // conditions tell where it matters
+	was.Ceiling, is.Ceiling = v1alpha1.ReplicaCount{}, v1alpha1.ReplicaCount{} // conditions report it where it matters
 	return !equality.Semantic.DeepEqual(was, is)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/substorm/substorm/operator/plan"
 )
 
-// TestClaimantsOf: a Site concerns those alone that claim its code, in whichever namespace, whether or not it exists any more.
+// TestClaimantsOf: a Site concerns only those that claim its code, in any namespace, whether or not it exists any more.
 func TestClaimantsOf(t *testing.T) {
 	site := func(namespace, name, code string) v1alpha1.Site {
 		return v1alpha1.Site{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: v1alpha1.SiteSpec{Code: code}}

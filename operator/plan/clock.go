@@ -25,9 +25,8 @@ var clockChecks = []finding.Check[InstrumentView]{
 	clockIsUncertain,
 }
 
-// MergeSenders joins what gateways report of an instrument's senders: of each sender
-// what was heard last, of those that were heard for heartbeatAge; where there are
-// none, of the last one. It returns nil without a report.
+// MergeSenders joins the gateways' reports of an instrument's senders: the last report of each sender that was heard within heartbeatAge;
+// if there is none, the last report of all. It returns nil without a report.
 func MergeSenders(reports []observed.SenderReport, now time.Time) *observed.SenderReport {
 	var all []wire.SenderStatus
 	var newest time.Time

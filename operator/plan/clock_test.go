@@ -13,8 +13,8 @@ import (
 	"github.com/substorm/substorm/operator/plan/observed"
 )
 
-// Senders that several gateways heard count by when they were heard, by the
-// operator's clock; those that are silent for long do not, unless all are.
+// Senders that several gateways heard count by when they were heard, by the operator's clock; those that have long been silent do not,
+// unless all are.
 func TestMergeSenders(t *testing.T) {
 	now := time.Date(2026, 11, 21, 18, 0, 0, 0, time.UTC)
 	said := func(sender string, ago time.Duration, objects int64) wire.SenderStatus {

@@ -18,8 +18,8 @@ const contentAge = 24 * time.Hour
 // undeclaredType is spec.archive.mediaType of Instruments that declare none.
 const undeclaredType = "application/octet-stream"
 
-// contentIsUnexpected: objects of the last day are not of the media type that they are declared to have. While JetStream is away what was
-// last known stands.
+// contentIsUnexpected: objects of the last day are not of the media type that they are declared to have. While JetStream is away, the
+// earlier condition stays.
 func contentIsUnexpected(v InstrumentView) (finding.Finding, bool) {
 	if was := finding.Condition(v.Instrument.Status.Conditions, v1alpha1.ConditionContentAsDeclared); !v.Bus.Up && was != nil {
 		return finding.From(was), true

@@ -13,8 +13,8 @@ import (
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
-// archiveIsDamaged: the scrub confirmed that objects in the store are not what was
-// received. While JetStream is away what was last known stands.
+// archiveIsDamaged: the scrub confirmed that objects in the store differ from what was received. While JetStream is away, the earlier
+// condition stays.
 func archiveIsDamaged(v InstrumentView) (finding.Finding, bool) {
 	if was := finding.Condition(v.Instrument.Status.Conditions, v1alpha1.ConditionArchiveIntact); !v.Bus.Up && was != nil {
 		return finding.From(was), true

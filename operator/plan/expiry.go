@@ -9,8 +9,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/finding"
 )
 
-// expiryStopped: data that is due to expire does not. Until the archivist's report was
-// read, what was said before stands.
+// expiryStopped: data that is due to expire does not. Until the archivist's report was read, the earlier condition stays.
 func (v SiteView) expiryStopped() (finding.Finding, bool) {
 	if v.Expiry == nil {
 		was := finding.Condition(v.Site.Status.Conditions, v1alpha1.ConditionExpiryRunning)

@@ -58,14 +58,14 @@ func serversSiteIsNotAccepted(v FeedServerView) (finding.Finding, bool) {
 // Replicas is how many pods there should be.
 func (v FeedServerView) Replicas() int32 { return v.Scale().Replicas().Replicas }
 
-// Tight says that the cluster has no space for one more pod than there should be: in a rollout one goes before the next one comes, else that
-// would be Pending, and the rollout would not go on. The only pod stays: without it nothing is served.
+// Tight returns whether the cluster has no space for one more pod than there should be: in a rollout one is then removed before the next
+// one is created, else that would be Pending, and the rollout would not continue. The only pod stays: without it nothing is served.
 func (v FeedServerView) Tight() bool {
 	replicas := v.Replicas()
 	return v.Scaling.Ceiling != nil && replicas > 1 && v.Scaling.Ceiling.Replicas <= replicas
 }
 
-// Scale is what the number of pods follows from. Pods that go tell their clients to move: the Deployment need not hold them.
+// Scale is what the number of pods follows from. Pods that end ask their clients to move: the Deployment need not hold them.
 func (v FeedServerView) Scale() autoscale.Scale {
 	scale := v.pool().scale()
 	if scale.Held.Replicas == 0 {

@@ -273,8 +273,7 @@ func (v GatewayView) inUse() (v1alpha1.Datapath, int64) {
 // with acknowledge Spooled each passes through it.
 const waitsLongest = time.Minute
 
-// spool adds up what waits in the spools of the pods that report, in figures
-// that stand still as long as nothing changes.
+// spool adds up what waits in the spools of the pods that report, in figures that stay the same as long as nothing changes.
 func (v GatewayView) spool() *v1alpha1.IngestGatewaySpool {
 	alive, _ := observed.Fresh(v.Reports, v.Gateway.Name, v.Now)
 	var sum v1alpha1.IngestGatewaySpool

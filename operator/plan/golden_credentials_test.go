@@ -7,7 +7,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/bus"
 )
 
-// ownPermissions in a .in.yaml stands for the hash of what the user may do.
+// ownPermissions in a .in.yaml means the hash of what the user may do.
 const ownPermissions = "own"
 
 // credentialsOf are the credentials that were found of a resource's user, and notes

@@ -235,7 +235,7 @@ func (w world) planFeed(out *planned, in *entries.Input, feed *v1alpha1.Feed, re
 	out.requeue("feeds", feed.Name, wait)
 }
 
-// durables are the names that would stand in the consumers' Secrets.
+// durables are the names as the consumers' Secrets would have them.
 func durables(consumers []v1alpha1.FeedConsumer) map[string]string {
 	all := map[string]string{}
 	for i := range consumers {

@@ -33,7 +33,7 @@ type InstrumentView struct {
 	Forward *wire.ForwardStatus
 	// Damage is what is known to be damaged in the store.
 	Damage []wire.Damage
-	// Clock is what the archivist last said of the times that the instrument tells; nil: nothing.
+	// Clock is the archivist's last report about the times that the instrument sends; nil: none.
 	Clock *wire.ClockStatus
 	// Content is what the archivist last said of objects that are not of their declared media type; nil: nothing.
 	Content *wire.ContentStatus
@@ -107,8 +107,7 @@ func (v InstrumentView) programmed() finding.Finding {
 		"IngestGateway %q receives for it on %s", v.PoolName(), pods(len(running)))))
 }
 
-// running are the pods that are neither starting nor stopping; where there are
-// none, all that report.
+// running are the pods that are neither starting nor stopping; if there are none, all that report.
 func (v InstrumentView) running() []observed.GatewayReport {
 	alive, _ := observed.Fresh(v.Gateways, v.PoolName(), v.Now)
 	running := slices.DeleteFunc(slices.Clone(alive), func(r observed.GatewayReport) bool { return r.Revision == 0 || r.Draining })
@@ -118,8 +117,8 @@ func (v InstrumentView) running() []observed.GatewayReport {
 	return running
 }
 
-// nothingIsKnownToHaveChanged: while JetStream is away, and while the operator
-// starts, gateways go on with what they were last known to run.
+// nothingIsKnownToHaveChanged: while JetStream is away, and while the operator starts, gateways keep the revision that they were last known
+// to run.
 func nothingIsKnownToHaveChanged(v InstrumentView) (finding.Finding, bool) {
 	was := finding.Condition(v.Instrument.Status.Conditions, v1alpha1.ConditionProgrammed)
 	if v.Bus.Up || was == nil || was.ObservedGeneration != v.Instrument.Generation {
@@ -290,8 +289,7 @@ func reportsWereReadLately(v InstrumentView) (finding.Finding, bool) {
 	return finding.From(was), true
 }
 
-// instrumentIsNotAccepted: where its entry stands all the same, gateways
-// receive for it, and what they report counts.
+// instrumentIsNotAccepted: if its entry is in the registry all the same, gateways receive for it, and their reports count.
 func instrumentIsNotAccepted(v InstrumentView) (finding.Finding, bool) {
 	stands := v.Entry != nil && v.Entry.UID == string(v.Instrument.UID)
 	return finding.Unknown(v1alpha1.ReasonNotAccepted, "no data is due until the Instrument is accepted: "+v.Verdict.Message),

@@ -37,8 +37,8 @@ func (v SiteView) archive() *v1alpha1.ArchiveState {
 		DamagedCount: v.Damage.Confirmed, MissingCount: v.Damage.Missing, UnconfirmedCount: v.Damage.Unconfirmed}
 }
 
-// archiveThatStands is what a status says, but for passes without their time: the API server dropped it of a status that another version
-// wrote, and takes none without.
+// archiveThatStands returns the archive of a status without passes that lack their time: the API server dropped the time from a status that
+// another version wrote, and accepts none without.
 func archiveThatStands(was *v1alpha1.ArchiveState) *v1alpha1.ArchiveState {
 	if was == nil {
 		return nil

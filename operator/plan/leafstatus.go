@@ -20,8 +20,7 @@ import (
 type LeafReport struct {
 	// At is when it was asked.
 	At time.Time `json:"at"`
-	// SeenAt is when the one of them that is heard less was last heard; zero: not since our
-	// server began.
+	// SeenAt is when the stream that was heard less recently was last heard; zero: not since our server began.
 	SeenAt time.Time `json:"seenAt,omitzero"`
 	// Lag in messages that the leaf or a copy holds and our streams don't.
 	Lag uint64 `json:"lag"`
@@ -29,7 +28,7 @@ type LeafReport struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// Connected says whether both streams are heard.
+// Connected returns whether both streams were heard lately.
 func (r LeafReport) Connected() bool { return !r.SeenAt.IsZero() && r.At.Sub(r.SeenAt) <= leafPatience }
 
 // leaves sums up the state of the leaves; nil if the Site has none. Jetstream says whether our own server answers.

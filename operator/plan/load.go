@@ -56,7 +56,7 @@ func LoopConfig(defaults autoscale.Config, spec *v1alpha1.Autoscaling) autoscale
 	return cfg
 }
 
-// LoadUnknown says why the load of a pool is not known that was last heard of then; empty: it is. A restart of pods takes a while.
+// LoadUnknown returns why the load of a pool that was last heard of at a time is not known; empty: it is. A restart of pods takes a while.
 func LoadUnknown(heard, now time.Time) string {
 	if now.Sub(heard) <= observing.Silence {
 		return ""

@@ -27,7 +27,7 @@ func StoodStreams(site *v1alpha1.Site) []string {
 	return nil
 }
 
-// standing is what StoodStreams reads: what is known until all streams stand.
+// standing is what StoodStreams reads: the earlier status until all streams exist.
 func (v SiteView) standing() *v1alpha1.JetStreamState {
 	if v.Backends.Standing == nil {
 		return v.Site.Status.JetStream
@@ -35,7 +35,7 @@ func (v SiteView) standing() *v1alpha1.JetStreamState {
 	return &v1alpha1.JetStreamState{Servers: v.Site.Spec.JetStream.Servers, Streams: v.Backends.Standing}
 }
 
-// recreated are the streams and buckets that were deleted from outside of late, by name, including those in the status, where a restarted
+// recreated are the streams and buckets that were recently deleted from outside, by name, including those in the status, where a restarted
 // operator finds them.
 func (v SiteView) recreated() []v1alpha1.RecreatedStream {
 	found := slices.Clone(v.Site.Status.RecreatedStreams)

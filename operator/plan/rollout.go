@@ -42,8 +42,8 @@ func (v GatewayView) WaitsForTurn() string {
 	return ""
 }
 
-// Turn is what pools that wait for their turn look at in the StatefulSet of another: its image, and what
-// it lacks. They are woken where it is another one.
+// Turn is the state of another pool's StatefulSet that pools waiting for their turn depend on: its image, and what it lacks. They are woken
+// when it changes.
 func Turn(set *appsv1.StatefulSet) string {
 	return imageOf(set) + " " + workload.RolledOut(set, *workload.ReplicasOf(set.Spec.Replicas))
 }
@@ -81,7 +81,7 @@ func imageOf(set *appsv1.StatefulSet) string {
 	return set.Spec.Template.Spec.Containers[0].Image
 }
 
-// TemplateAsItIs is a template of pods to apply that changes nothing of one that stands.
+// TemplateAsItIs is a template of pods to apply that changes nothing of an existing one.
 func TemplateAsItIs(template *corev1.PodTemplateSpec) (*coreac.PodTemplateSpecApplyConfiguration, error) {
 	is := &coreac.PodTemplateSpecApplyConfiguration{}
 	data, err := json.Marshal(template)

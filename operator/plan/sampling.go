@@ -23,8 +23,8 @@ func (v InstrumentView) heard() *observed.SenderReport {
 	return v.Sender
 }
 
-// sampling is what is asked: what gateways tell senders where one takes commands,
-// else what is declared; and what a sender says of it.
+// sampling is the sampling that is asked for: the gateways' commands if a sender takes commands, else the declared one; and the sender's
+// report about it.
 func (v InstrumentView) sampling() *v1alpha1.SamplingStatus {
 	declared, said := entries.SamplingEntry(v.Instrument.Spec.Sampling), v.heard()
 	commanded := said != nil && said.Sampling != nil
@@ -112,7 +112,7 @@ func (v InstrumentView) achieved(status *v1alpha1.SamplingStatus, all []wire.Ach
 	}
 }
 
-// linkProbe is how packets fare, in figures that stand still while nothing changes much.
+// linkProbe reports latency and loss of packets, in figures that stay the same while nothing changes much.
 func (v InstrumentView) linkProbe() *v1alpha1.LinkProbeStatus {
 	said := v.heard()
 	if said == nil || said.LinkProbe == nil {
@@ -138,8 +138,8 @@ func (v InstrumentView) linkProbe() *v1alpha1.LinkProbeStatus {
 	return status
 }
 
-// steady is a figure of two digits, or what stands where it differs by no more than
-// a quarter: else each heartbeat of each sender were a write.
+// steady is a figure of two digits, or the current one if it differs by no more than a quarter: else each heartbeat of each sender would be
+// a write.
 func steady(was *metav1.Duration, is time.Duration) *metav1.Duration {
 	if was != nil && (is-was.Duration).Abs() <= was.Duration/4 {
 		return was
@@ -151,7 +151,7 @@ func steady(was *metav1.Duration, is time.Duration) *metav1.Duration {
 	return &metav1.Duration{Duration: is.Round(step)}
 }
 
-// steadyLoss is how many of 1000 were lost, or what stands where that is near.
+// steadyLoss is how many of 1000 were lost, or the current figure if that is near.
 func steadyLoss(was int32, lost, sent int64) int32 {
 	is := int32((1000*lost + sent/2) / max(1, sent))
 	if lost > 0 {

@@ -192,7 +192,7 @@ func spoolIsQuarantined(v GatewayView) (finding.Finding, bool) {
 		". Each pod's log says why, and names instrument and key: look whether disk and store are sound, copy the files away, remove them, and restart the pod"), true
 }
 
-// stands is a condition that was found before.
+// stands returns a condition that was found before.
 func (v GatewayView) stands(kind string) (finding.Finding, bool) {
 	was := finding.Condition(v.Gateway.Status.Conditions, kind)
 	if was == nil {

@@ -62,8 +62,8 @@ var mayBeWritten = map[string][]string{
 	"Site spec.upstream.tls.certificateSecretRef":          nil,
 }
 
-// TestSecretReferences: each field of the API that names a Secret is known as a reference, and keeps the
-// operator from creating a Secret of that name, but for those that the table excepts.
+// TestSecretReferences: each field of the API that names a Secret is known as a reference, and keeps the operator from creating a Secret of
+// that name, except those that the table exempts.
 func TestSecretReferences(t *testing.T) {
 	seen := map[string]bool{}
 	for _, o := range []metav1.Object{
@@ -101,7 +101,7 @@ func TestSecretReferences(t *testing.T) {
 	}
 }
 
-// secretFields calls found for each field below a type whose name speaks of a Secret.
+// secretFields calls found for each field below a type whose name refers to a Secret.
 func secretFields(of reflect.Type, path string, index []int, found func(path string, index []int)) {
 	for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice || of.Kind() == reflect.Map {
 		if of.Kind() != reflect.Pointer {

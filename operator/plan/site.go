@@ -30,7 +30,7 @@ type Backends struct {
 	Leaves map[string]LeafReport `json:"leaves,omitempty"`
 	// LeavesAccount is what is wrong with the account of leaves; nil if nothing is.
 	LeavesAccount *finding.Finding `json:"leavesAccount,omitempty"`
-	// Standing streams, those of buckets included; nil until all of them stand.
+	// Standing streams, those of buckets included; nil until all of them exist.
 	Standing []string `json:"standing,omitempty"`
 	// Recreated streams, by name, those of buckets included: they existed, were gone, and were recreated at a time.
 	Recreated map[string]time.Time `json:"recreated,omitempty"`

@@ -13,7 +13,7 @@ import (
 // maxUnreadableNamed is how many objects a condition's message names.
 const maxUnreadableNamed = 10
 
-// unreadable is what the Site's condition says of them, and false where there are none.
+// unreadable is the finding for the Site's condition about them; false if there are none.
 func (v SiteView) unreadable() (finding.Finding, bool) {
 	if len(v.Unreadable) == 0 {
 		return finding.Finding{}, false

@@ -18,8 +18,8 @@ import (
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
-// StandaloneSecret is the Secret in which a process that runs a Site by itself tells commands how to reach its servers: a Standalone as
-// JSON under KeyStandalone.
+// StandaloneSecret is the Secret in which a process that runs a Site by itself stores how commands reach its servers: a Standalone as JSON
+// under KeyStandalone.
 const (
 	StandaloneSecret = "standalone-servers"
 	KeyStandalone    = "servers.json"

@@ -33,7 +33,7 @@ func hashed(tokens ...string) []wire.TokenHash {
 	return all
 }
 
-// takes are those of the two tokens that a list of hashes lets in.
+// takes returns those of the two tokens that a list of hashes accepts.
 func takes(hashes []wire.TokenHash) []string {
 	var all []string
 	for _, token := range []string{staying, removed} {
@@ -48,8 +48,8 @@ func unreadableMeta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, UID: types.UID(name), Annotations: map[string]string{v1alpha1.AnnotationUnreadable: "a duration is too long"}}
 }
 
-// unreadableInput has objects that cannot be read, whose tokens stand in the registry, and the Secrets as they are now: one
-// of two tokens is gone from each.
+// unreadableInput has objects that cannot be read, whose tokens are in the registry, and the Secrets as they are now: one of two tokens is
+// gone from each.
 func unreadableInput() (entries.Input, observed.RegistryState) {
 	listener := func(ref *v1alpha1.SecretKeyReference) v1alpha1.Listener {
 		return v1alpha1.Listener{Name: ref.Name, Protocol: v1alpha1.ListenerHTTP, TokenSecretKeyRef: ref, Port: 30110}
@@ -86,8 +86,8 @@ func unreadableInput() (entries.Input, observed.RegistryState) {
 	return in, stands
 }
 
-// TestTokensOfUnreadableObjects: the tokens of an object that cannot be read stay as they were, but for those that were
-// taken out of their Secret, and those of an object that is deleted.
+// TestTokensOfUnreadableObjects: the tokens of an object that cannot be read stay as they were, except those that were taken out of their
+// Secret, and those of an object that is deleted.
 func TestTokensOfUnreadableObjects(t *testing.T) {
 	in, stands := unreadableInput()
 	checkRevoked(t, entries.Plan(in, stands, &wire.RegistryComplete{Revision: 7, Count: 3, Consumers: 4}, 7))
@@ -125,7 +125,7 @@ func TestTokensOfAnUnreadableSite(t *testing.T) {
 	stands.Readers["cert"] = wire.ReaderEntry{Reader: "cert", CertificateNames: []string{"a.example", "b.example"}}
 	complete := &wire.RegistryComplete{Revision: 7, Count: 3, Consumers: 4, Readers: 3}
 
-	// The names of Secrets and readers cannot be read: what stands, stays.
+	// The names of Secrets and readers cannot be read: existing entries stay.
 	c := entries.Plan(in, stands, complete, 7)
 	checkRevoked(t, c)
 	if len(c.PutReaders)+len(c.DeleteReaders) != 0 {

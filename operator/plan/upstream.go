@@ -71,7 +71,7 @@ func (v SiteView) upstream(accepted finding.Finding) (finding.Finding, bool) {
 	return linkFinding(v.Link, up), true
 }
 
-// meanwhile is what a Site does that its hub does not hear.
+// meanwhile describes data that does not reach the hub while the link is down.
 const meanwhile = "; what this Site receives meanwhile stays in its streams, for as long as spec.jetStream has them hold it, and comes when the link is back"
 
 func linkFinding(s *natsaccounts.LinkState, up *v1alpha1.Upstream) finding.Finding {

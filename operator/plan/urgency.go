@@ -18,7 +18,7 @@ type Urgency int
 
 // The values of Urgency, most urgent first.
 const (
-	// UrgencySpec: the status speaks of a newer generation.
+	// UrgencySpec: the status is of a newer generation.
 	UrgencySpec Urgency = iota
 	// UrgencyCondition: a condition came, went, or changed status or reason; pods,
 	// addresses, what a Site counts or an instrument is asked to do changed.
@@ -29,7 +29,7 @@ const (
 	UrgencyFigures
 )
 
-// SiteUrgency compares what stands with what is planned.
+// SiteUrgency compares the current status with the planned one.
 func SiteUrgency(was, is *v1alpha1.SiteStatus) Urgency {
 	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
 		recounted(was, is) || reclosed(was.Ledger, is.Ledger) || reread(was.Archive, is.Archive) ||
@@ -37,7 +37,7 @@ func SiteUrgency(was, is *v1alpha1.SiteStatus) Urgency {
 			reissued(ofArchivist(was), ofArchivist(is)) || surged(was, is), siteRest(was, is))
 }
 
-// surged: levels or floors changed, or whether the level is fulfilled. The values that the sources tell change all the time, and are figures.
+// surged: levels or floors changed, or whether the level is fulfilled. The values from the sources change all the time, and are figures.
 func surged(before, now *v1alpha1.SiteStatus) bool {
 	was, is := before.Surge, now.Surge
 	if was == nil || is == nil {
@@ -83,7 +83,7 @@ func recounted(was, is *v1alpha1.SiteStatus) bool {
 		finding.Of(was.Conditions, v1alpha1.ConditionDataFlowing) != finding.Of(is.Conditions, v1alpha1.ConditionDataFlowing)
 }
 
-// GatewayUrgency compares what stands with what is planned.
+// GatewayUrgency compares the current status with the planned one.
 func GatewayUrgency(was, is *v1alpha1.IngestGatewayStatus) Urgency {
 	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
 		!ptr.Equal(was.Replicas, is.Replicas) || !ptr.Equal(was.ReadyReplicas, is.ReadyReplicas) || was.Selector != is.Selector || was.Datapath != is.Datapath ||
@@ -100,7 +100,7 @@ func gatewayRest(was, is *v1alpha1.IngestGatewayStatus) Urgency {
 	return UrgencyDetail
 }
 
-// FeedServerUrgency compares what stands with what is planned.
+// FeedServerUrgency compares the current status with the planned one.
 func FeedServerUrgency(was, is *v1alpha1.FeedServerStatus) Urgency {
 	rest := UrgencyFigures
 	if some(was.ConnectionCount) != some(is.ConnectionCount) || some(was.ConsumerCount) != some(is.ConsumerCount) {
@@ -115,7 +115,7 @@ func FeedServerUrgency(was, is *v1alpha1.FeedServerStatus) Urgency {
 // some: there is at least one.
 func some(n *int32) bool { return n != nil && *n > 0 }
 
-// InstrumentUrgency compares what stands with what is planned.
+// InstrumentUrgency compares the current status with the planned one.
 func InstrumentUrgency(was, is *v1alpha1.InstrumentStatus) Urgency {
 	return urgency(was.ObservedGeneration != is.ObservedGeneration, was.Conditions, is.Conditions,
 		!slices.EqualFunc(was.Listeners, is.Listeners, sameListener) || resampled(was.Sampling, is.Sampling), UrgencyFigures)
@@ -126,16 +126,15 @@ func sameListener(was, is v1alpha1.ListenerStatus) bool {
 	return was.Name == is.Name && slices.Equal(was.Addresses, is.Addresses) && len(Changed(was.Conditions, is.Conditions)) == 0
 }
 
-// InstrumentPasses says whether a status speaks of what ends by itself within moments, as
-// an accepted Instrument's entry is written and gateways follow. One that had no status
-// yet gets it at once.
+// InstrumentPasses returns whether a status is of a state that ends by itself within moments, while an accepted Instrument's entry is
+// written and gateways follow. An Instrument that had no status yet gets it at once.
 func InstrumentPasses(was, is *v1alpha1.InstrumentStatus) bool {
 	accepted, programmed := finding.Of(is.Conditions, v1alpha1.ConditionAccepted), finding.Of(is.Conditions, v1alpha1.ConditionProgrammed)
 	return len(was.Conditions) > 0 && accepted.OK() && programmed.Status == metav1.ConditionFalse &&
 		(programmed.Reason == v1alpha1.ReasonProgressing || programmed.Reason == v1alpha1.ReasonReconciling)
 }
 
-// FeedUrgency compares what stands with what is planned.
+// FeedUrgency compares the current status with the planned one.
 func FeedUrgency(was, is *v1alpha1.FeedStatus) Urgency {
 	rest := UrgencyFigures
 	if slowest(was) != slowest(is) {
@@ -154,7 +153,7 @@ func slowest(s *v1alpha1.FeedStatus) string {
 	return s.Slowest.Name
 }
 
-// ConsumerUrgency compares what stands with what is planned.
+// ConsumerUrgency compares the current status with the planned one.
 func ConsumerUrgency(was, is *v1alpha1.FeedConsumerStatus) Urgency {
 	rest := UrgencyFigures
 	connected := (ptr.Deref(was.ConnectionCount, 0) == 0) != (ptr.Deref(is.ConnectionCount, 0) == 0) || (handedOver(was) == 0) != (handedOver(is) == 0)
@@ -165,8 +164,8 @@ func ConsumerUrgency(was, is *v1alpha1.FeedConsumerStatus) Urgency {
 		was.SecretName != is.SecretName || was.URL != is.URL || reissued(was.Credentials, is.Credentials), rest)
 }
 
-// MirrorUrgency compares what stands with what is planned. A continuous mirror begins a run with each notice: that it does, and what it
-// owes meanwhile, are figures.
+// MirrorUrgency compares the current status with the planned one. A continuous mirror begins a run with each notice: that it does, and what
+// it owes meanwhile, are figures.
 func MirrorUrgency(was, is *v1alpha1.MirrorPartnerStatus) Urgency {
 	rest := UrgencyFigures
 	if ((was.Progress == nil) != (is.Progress == nil) || owes(was) != owes(is)) && !slices.ContainsFunc(is.Runs, continuous) {

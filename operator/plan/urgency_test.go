@@ -77,8 +77,8 @@ func TestWordsOfAConditionAreDetails(t *testing.T) {
 	}
 }
 
-// TestWhatALevelDoesIsNoFigure: that a level is fulfilled, held or unknown is written at once, in a condition whose words tell nothing that was
-// measured since it began; what is measured meanwhile is a figure.
+// TestWhatALevelDoesIsNoFigure: that a level is fulfilled, held or unknown is written at once, in a condition whose message has nothing
+// that was measured since it began; values that are measured meanwhile are figures.
 func TestWhatALevelDoesIsNoFigure(t *testing.T) {
 	now := time.Date(2026, 11, 21, 15, 0, 0, 0, time.UTC)
 	threshold := func(q v1alpha1.SpaceWeatherQuantity, atLeast, atMost string) v1alpha1.SurgeRule {

@@ -15,7 +15,7 @@ import (
 	"github.com/substorm/substorm/operator/surge/surgetest"
 )
 
-// story is what a test's .in.yaml holds: levels, what sources tell, and when the operator looks.
+// story is a test's .in.yaml: levels, samples of sources, and when the operator looks.
 type story struct {
 	Levels  []level  `json:"levels"`
 	Sources []source `json:"sources"`
@@ -80,7 +80,8 @@ func TestGolden(t *testing.T) {
 	surgetest.Golden(t, func(t *testing.T, s *story) any { return s.tell(t) })
 }
 
-// tell looks as the operator does: regularly, and when the last decision says so. Each time the state comes from its JSON, as from a status.
+// tell looks as the operator does: regularly, and when the last decision says so. Each time the state comes from its JSON, as from a
+// status.
 func (s *story) tell(t *testing.T) []look {
 	var told []look
 	var state surge.State
@@ -127,7 +128,7 @@ func again(t *testing.T, s surge.State) (same surge.State) {
 	return same
 }
 
-// differs does not look at the words: they tell how old something is.
+// differs ignores the words: they have ages.
 func differs(a, b look) bool {
 	return !cmp.Equal(a.State, b.State) || (a.Decision.Unknown == "") != (b.Decision.Unknown == "")
 }

@@ -226,7 +226,7 @@ func (p *pass) decide() Decision {
 	return d
 }
 
-// why tells why the level is the one that it is, in words of verdicts.
+// why explains why the level is the one that it is, in words of verdicts.
 func (p *pass) why(words func(verdict) string) string {
 	if p.holds < 0 {
 		return p.whyNone(words)
@@ -241,7 +241,7 @@ func (p *pass) why(words func(verdict) string) string {
 	return fmt.Sprintf("%s is held until %s: it began with %s, now %s", state.Name, p.until(state), state.Because, words(v))
 }
 
-// steady tells why the level holds, without what is measured now.
+// steady explains why the level holds, without what is measured now.
 func (p *pass) steady() string {
 	state := p.next.Levels[len(p.next.Levels)-1]
 	switch p.verdicts[p.holds].is {
@@ -258,7 +258,7 @@ func (p *pass) until(state LevelState) string {
 	return state.Hold.From.Add(p.levels[p.holds].hold()).UTC().Format(time.RFC3339)
 }
 
-// whyNone tells what is known of the lowest level, which is the closest one.
+// whyNone explains what is known of the lowest level, which is the closest one.
 func (p *pass) whyNone(words func(verdict) string) string {
 	if len(p.levels) == 0 {
 		return "no levels are declared"

@@ -12,8 +12,8 @@ import (
 	"github.com/substorm/substorm/operator/surge"
 )
 
-// TestNextHolds checks what must hold whatever a source tells and whenever the operator looks: nothing is lowered while the signal is
-// unknown, floors fall by one pod and not too often, the floors of a fulfilled level stand, and to look twice changes nothing.
+// TestNextHolds checks what must hold for any samples and at any time of looking: nothing is lowered while the signal is unknown, floors
+// fall by one pod and not too often, the floors of a fulfilled level stay, and looking twice changes nothing.
 func TestNextHolds(t *testing.T) {
 	public := surge.Pool{Kind: surge.KindFeedServer, Name: "public"}
 	rapid.Check(t, func(t *rapid.T) {

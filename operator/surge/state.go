@@ -37,7 +37,7 @@ type FloorState struct {
 	Release *Countdown `json:"release,omitempty"`
 }
 
-// Countdown counts the time for which something is known, and stands still while it is unknown.
+// Countdown counts the time for which something is known, and stops while it is unknown.
 type Countdown struct {
 	From time.Time `json:"from"`
 	// StoppedAt is when it became unknown.
@@ -66,7 +66,7 @@ func (c *Countdown) next(stop bool, now time.Time) (*Countdown, time.Duration) {
 	return &next, max(0, until.Sub(next.From))
 }
 
-// Decision says in words why the state is what it is, and when to decide again.
+// Decision explains why the state is what it is, and says when to decide again.
 type Decision struct {
 	// Why, in one sentence for people.
 	Why string `json:"why"`

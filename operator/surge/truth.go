@@ -135,7 +135,7 @@ func (t *Threshold) passed(value float64) Truth {
 	return False
 }
 
-// verdict tells a sample beside the threshold: Kp 7.7 (swpc-kp, 15 min old) ≥ 5.
+// verdict describes a sample beside the threshold: Kp 7.7 (swpc-kp, 15 min old) ≥ 5.
 func (t *Threshold) verdict(is Truth, s *Signal, one Sample, now time.Time) verdict {
 	from := s.Source
 	if one.Spacecraft != "" {

@@ -30,8 +30,7 @@ type Verdict struct {
 	Received bool `json:"received,omitempty"`
 }
 
-// Stands says whether the registry has, or gets, an entry of the Instrument as it is now: all
-// of it, or the listeners that are accepted.
+// Stands returns whether the registry has, or gets, an entry of the Instrument as it is now: all of it, or the listeners that are accepted.
 func (v Verdict) Stands() bool { return v.OK() || v.Received }
 
 // refuse notes what is wrong with a listener.
@@ -238,11 +237,11 @@ func gatewayIsAmbiguous(in application) (finding.Finding, bool) {
 		in.site.Name, len(in.gateways), names(in.gateways))), true
 }
 
-// field is where a listener stands in its Instrument.
+// field is the path of a listener in its Instrument.
 func (in listening) field() string { return fmt.Sprintf("spec.listeners[name=%s]", in.listener.Name) }
 
-// sourceIsNoCIDR keeps what cannot be read from meaning "any address". The API
-// server refuses such a source; one that an older API server let in stays here.
+// sourceIsNoCIDR keeps a source that cannot be parsed from meaning "any address". The API server refuses such a source; one that an older
+// API server accepted is caught here.
 func sourceIsNoCIDR(in listening) (finding.Finding, bool) {
 	for _, s := range in.listener.Sources {
 		if _, err := netip.ParsePrefix(s); err != nil {
@@ -336,9 +335,8 @@ func portOf(gateway string, listener *v1alpha1.Listener) claimedPort {
 	return claimedPort{gateway, listener.Protocol == v1alpha1.ListenerUDP, listener.Port}
 }
 
-// holder returns who holds the listener's port for an address, and a certificate, that
-// the listener of an instrument names too. A port carries either TCP or HTTP, whose
-// paths tell instruments apart, and HTTP either plain or over TLS.
+// holder returns who holds the listener's port for an address, and a certificate, that the listener of an instrument names too. A port
+// carries either TCP or HTTP, whose paths distinguish instruments, and HTTP either plain or over TLS.
 func (c claims) holder(gateway, instrument string, listener *v1alpha1.Listener) (claim, bool) {
 	wanted := Prefixes(listener.Sources)
 	for _, other := range c[portOf(gateway, listener)] {

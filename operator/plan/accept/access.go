@@ -45,8 +45,8 @@ type SiteAccess struct {
 	entries map[string]*wire.AccessEntry
 	// closed are those of them that some consumer may not have that selects them.
 	closed map[string]bool
-	// gone are instruments that were closed when they left the registry, or will leave it
-	// so: messages of theirs may lie in the streams, or still come from a spool.
+	// gone are instruments that were closed when they left the registry, or will leave it so: messages of theirs may be in the streams, or
+	// still come from a spool.
 	gone map[string]*wire.AccessEntry
 	// shut are the names of both.
 	shut map[string]bool
@@ -57,7 +57,7 @@ type SiteAccess struct {
 	unnamed map[selectionOf][]string
 }
 
-// selectionOf tells lists of instruments apart.
+// selectionOf distinguishes lists of instruments.
 type selectionOf struct {
 	first *string
 	count int
@@ -107,7 +107,7 @@ func AccessOf(instruments []v1alpha1.Instrument, listed map[string]bool, stands 
 	return a
 }
 
-// LeavesClosed says whether an entry of the registry is closed to some, and to whom.
+// LeavesClosed returns whether an entry of the registry is closed to some readers, and its access.
 func LeavesClosed(entries map[string]wire.InstrumentEntry, name string) (*wire.AccessEntry, bool) {
 	entry := entries[name]
 	if entry.Instrument == "" { // it cannot be read

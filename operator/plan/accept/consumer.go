@@ -184,7 +184,7 @@ func inOrder(names []string) []string {
 	return slices.Sorted(slices.Values(names))
 }
 
-// IsLeaf says whether a name stands for the instruments of a leaf.
+// IsLeaf returns whether a name means the instruments of a leaf.
 func IsLeaf(name string) bool {
 	_, is := wire.ParseLeafInstruments(name)
 	return is

@@ -107,8 +107,7 @@ func TokensOf(secret *corev1.Secret, key string) []string {
 	return strings.Fields(string(secret.Data[key]))
 }
 
-// TokenHashes hashes a listener's tokens. A token that stood in the entry before
-// keeps its salt: an entry changes only where a token does.
+// TokenHashes hashes a listener's tokens. A token that was in the entry before keeps its salt: an entry changes only if a token does.
 func TokenHashes(inst *v1alpha1.Instrument, listener *v1alpha1.Listener, secrets workload.Secrets, was []wire.TokenHash) []wire.TokenHash {
 	if listener.TokenSecretKeyRef == nil {
 		return nil
@@ -197,7 +196,7 @@ func (c claim) encryptsOtherwise(listener *v1alpha1.Listener) bool {
 		(c.mode == v1alpha1.TLSNone) != (listener.Mode() == v1alpha1.TLSNone)
 }
 
-// otherIdentity is what else tells the senders of a listener apart.
+// otherIdentity is what else distinguishes the senders of a listener.
 func otherIdentity(listener *v1alpha1.Listener) string {
 	if listener.Mode() == v1alpha1.TLSMutual {
 		return ", or clientCertificate names that differ"

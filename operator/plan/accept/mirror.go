@@ -65,8 +65,8 @@ var mirrorChecks = []finding.Check[mirrorApplication]{
 	mirrorsPlaceIsTaken,
 }
 
-// Mirrors judges the MirrorPartners of one Site, by name. Others are those of other Sites in its namespace: two that push into one
-// place are in each other's way whichever Sites they are of.
+// Mirrors judges the MirrorPartners of one Site, by name. Others are those of other Sites in its namespace: two that push into one place
+// conflict, no matter which Sites they belong to.
 func Mirrors(site *v1alpha1.Site, accepted finding.Finding, mirrors, others []v1alpha1.MirrorPartner, instruments []v1alpha1.Instrument, listed map[string]bool) map[string]MirrorVerdict {
 	verdicts := make(map[string]MirrorVerdict, len(mirrors))
 	if len(mirrors) == 0 {

@@ -89,7 +89,7 @@ type mirrorPlaces struct {
 }
 
 // placesTaken are, by name, the older MirrorPartners at whose places younger ones would push: within a folder of another's copies no run
-// can tell whose a file is, and one removes what the other wrote. Names are unique, since all are of one namespace.
+// can know whose a file is, and one removes what the other wrote. Names are unique, since all are of one namespace.
 func placesTaken(mirrors []*v1alpha1.MirrorPartner) map[string]*v1alpha1.MirrorPartner {
 	all := slices.SortedFunc(slices.Values(mirrors), func(a, b *v1alpha1.MirrorPartner) int { return OlderFirst(a, b) })
 	places, taken := mirrorPlaces{mirrors: all, at: map[string]int{}, within: map[string]int{}}, map[string]*v1alpha1.MirrorPartner{}

@@ -63,7 +63,7 @@ func severalHave(site *v1alpha1.Site) []string {
 	return slices.Sorted(maps.Keys(several))
 }
 
-// ReadersProblem says which of a Site's readers are let in nowhere.
+// ReadersProblem reports which of a Site's readers have no access at all.
 func ReadersProblem(site *v1alpha1.Site, secrets workload.Secrets) (finding.Finding, bool) {
 	if f, found := readersSecretProblem(site, secrets); found {
 		return f, true

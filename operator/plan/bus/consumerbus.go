@@ -94,9 +94,8 @@ func (p *Plan) Durable(stream, name string) (Durable, bool) {
 	return p.Durables[i], true
 }
 
-// MakePlan plans streams and durables. Consumers are all of the namespace: those
-// without a verdict are another Site's, or their Feed is gone. Durables are the names
-// of theirs, see ConsumerDurables: of one without, what stands stays.
+// MakePlan plans streams and durables. Consumers are all of the namespace: those without a verdict are another Site's, or their Feed is
+// gone. Durables are the names of theirs, see ConsumerDurables: the existing durables of a consumer without a name stay.
 func MakePlan(site *v1alpha1.Site, feeds []v1alpha1.Feed, verdicts map[string]accept.FeedVerdict,
 	consumers []v1alpha1.FeedConsumer, consumerVerdicts map[string]accept.ConsumerVerdict, durables map[string]string,
 ) Plan {
@@ -269,8 +268,8 @@ func Closed(site, consumer string, subjects, instruments []string) []string {
 	return all
 }
 
-// listed says whether a list has the instrument of a subject, or its leaf. Gap records,
-// and what matches nothing, are of none, and everybody's.
+// listed returns whether a list has the instrument of a subject, or its leaf. Gap records, and what matches nothing, belong to no
+// instrument, and are open to all.
 func listed(site, subject string, instruments []string) bool {
 	of, instrument, _, err := wire.ParseNoticeSubject(subject)
 	if err != nil {

@@ -78,11 +78,10 @@ func KeptDurable(c *v1alpha1.FeedConsumer, secret *corev1.Secret) string {
 	return durable
 }
 
-// durableName: what stands in a Secret becomes part of subjects.
+// durableName: a value from a Secret becomes part of subjects.
 var durableName = regexp.MustCompile(`^[a-z0-9_-]+$`)
 
-// ConsumerTokens are the hashes of a FeedConsumer's token. Without a Secret of its
-// own it has none that anybody could show.
+// ConsumerTokens are the hashes of a FeedConsumer's token. Without a Secret of its own, it has only a hash that no token matches.
 func ConsumerTokens(c *v1alpha1.FeedConsumer, secrets workload.Secrets, was []wire.TokenHash) []wire.TokenHash {
 	secret := secrets[ConsumerSecretName(c)]
 	if secret == nil || !metav1.IsControlledBy(secret, c) || accept.TooGuessable(secret, KeyToken) {

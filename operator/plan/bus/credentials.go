@@ -49,9 +49,8 @@ func (u JetStreamUser) Lifetime() time.Duration {
 	return CredentialsLifetime
 }
 
-// Action decides about the credentials that stand; nil for none. Permissions is the
-// hash of what the user may do now, and rotate the public key of the user that the
-// annotation AnnotationRotateCredentials replaces.
+// Action decides about the current credentials; nil for none. Permissions is the hash of what the user may do now, and rotate the public
+// key of the user that the annotation AnnotationRotateCredentials replaces.
 func (u JetStreamUser) Action(c *Credentials, permissions, rotate string, now time.Time) CredentialsAction {
 	lifetime := u.Lifetime()
 	switch {

@@ -16,7 +16,7 @@ import (
 // JetStreamUser is a user of the Site's account that may do only what its
 // program needs.
 type JetStreamUser struct {
-	// Name is for people; it stands in the user's token.
+	// Name is for people; the user's token has it.
 	Name string `json:"name"`
 	// InboxPrefix begins the subjects on which the user gets its answers.
 	InboxPrefix string `json:"inboxPrefix"`

@@ -65,9 +65,8 @@ func sources(site *v1alpha1.Site, kind kindOfLeaf) []Source {
 	return all
 }
 
-// CopiedStreams are the streams of a Site in the account of leaves: two for each leaf, so
-// that no leaf speaks for another. A stream that is full takes nothing more: what waits
-// there is taken nowhere else.
+// CopiedStreams are the streams of a Site in the account of leaves: two for each leaf, so that no leaf can publish as another. A stream
+// that is full accepts nothing more: messages that wait there are stored nowhere else.
 func CopiedStreams(site *v1alpha1.Site) []Stream {
 	code, js := site.Spec.Code, &site.Spec.JetStream
 	if js.LeafAccountKeySecretRef == nil {
@@ -92,8 +91,8 @@ func CopiedStreams(site *v1alpha1.Site) []Stream {
 	return all
 }
 
-// LeafAnswers begins the subjects on which the operator of a Site hears whether a leaf answers. They are among those on which a
-// leaf may answer.
+// LeafAnswers begins the subjects on which the operator of a Site receives the answers of leaves. They are among those on which a leaf may
+// answer.
 func LeafAnswers(code string) string { return "$JSC.R.operator_" + code }
 
 // LeavesUser is the user of the operator for one Site in the account of leaves: it makes,

@@ -28,9 +28,9 @@ type PositionChange struct {
 	Remove []string                       `json:"remove,omitempty"`
 }
 
-// Positions plans which places are written, by FeedConsumer: those that moved, each at most
-// once in positionEvery, and at once where none is kept of this FeedConsumer. If a durable does
-// not stand, the place that is kept stays. Those of FeedConsumers that are gone are removed.
+// Positions plans which positions are written, by FeedConsumer: those that moved, each at most once in positionEvery, and at once if none
+// is stored for this FeedConsumer. If a durable does not exist, its stored position stays. Those of FeedConsumers that are gone are
+// removed.
 func Positions(p Plan, found map[string]wire.PositionCursor, kept map[string]KeptPosition, now time.Time) PositionChange {
 	change := PositionChange{Put: map[string]wire.PositionCursor{}}
 	for consumer, is := range found {

@@ -64,9 +64,9 @@ func Streams(site *v1alpha1.Site) []Stream {
 	}
 }
 
-// Buckets are the key-value buckets of a Site. Reports and leases come all the time, and a power cut that takes the last of them ends
-// all programs of a standalone Site, too: each reports again, and no lease has a holder. Their revisions may then come again, so nothing
-// outside of these buckets goes by them. Other Sites have their programs on other machines than their servers.
+// Buckets are the key-value buckets of a Site. Reports and leases come all the time, and a power cut that takes the last of them ends all
+// programs of a standalone Site, too: each reports again, and no lease has a holder. Their revisions may then come again, so nothing
+// outside of these buckets relies on them. Other Sites have their programs on other machines than their servers.
 func Buckets(site *v1alpha1.Site) []Bucket {
 	code, replicas := site.Spec.Code, int(site.Spec.JetStream.Replicas)
 	return []Bucket{

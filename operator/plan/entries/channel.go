@@ -11,8 +11,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
-// separators are the characters between two columns; a blank stands for any number of
-// blanks and tabs.
+// separators are the characters between two columns; a blank means any number of blanks and tabs.
 var separators = map[v1alpha1.Separator]string{
 	v1alpha1.SeparatorComma: ",", v1alpha1.SeparatorSemicolon: ";", v1alpha1.SeparatorTab: "\t", v1alpha1.SeparatorBlanks: " ",
 }

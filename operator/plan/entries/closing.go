@@ -21,7 +21,7 @@ type Closing struct {
 // Any says whether it closes anything.
 func (c Closing) Any() bool { return len(c.Instruments)+len(c.Feeds) > 0 }
 
-// Closes returns what the change closes, of a registry as it stands.
+// Closes returns what the change closes, compared with the current registry.
 func (c Change) Closes(stands observed.RegistryState) (closing Closing) {
 	for i := range c.Put {
 		entry := &c.Put[i]

@@ -12,8 +12,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
-// consumerEntry is a FeedConsumer as feed servers know it. Was is the entry that
-// stands.
+// consumerEntry is a FeedConsumer as feed servers know it. Was is the current entry.
 func consumerEntry(c *v1alpha1.FeedConsumer, v accept.ConsumerVerdict, secrets workload.Secrets, was wire.ConsumerEntry, revision int64) wire.ConsumerEntry {
 	spec, flow := &c.Spec, &c.Spec.Flow
 	entry := wire.ConsumerEntry{
@@ -42,7 +41,7 @@ func consumerEntry(c *v1alpha1.FeedConsumer, v accept.ConsumerVerdict, secrets w
 		switch entry.Instruments = v.Readable; {
 		case v.Whole:
 			entry.Instruments = nil
-		case len(v.Readable) == 0: // of names none stands for all
+		case len(v.Readable) == 0: // an empty list means all
 			entry.Instruments = []string{wire.NothingSelected}
 		}
 		if entry.Durable = bus.KeptDurable(c, secrets[bus.ConsumerSecretName(c)]); entry.Durable == "" && was.UID == entry.UID {

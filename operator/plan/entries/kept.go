@@ -76,8 +76,8 @@ func (in Input) keptInstrument(inst *v1alpha1.Instrument, was wire.InstrumentEnt
 	return is
 }
 
-// keptConsumer is what becomes of the entry of a FeedConsumer that cannot be decoded: it
-// stays, but for a token that is not in its Secret any more.
+// keptConsumer is what becomes of the entry of a FeedConsumer that cannot be decoded: it stays, except for a token that is not in its
+// Secret any more.
 func (in Input) keptConsumer(c *v1alpha1.FeedConsumer, was wire.ConsumerEntry, next int64) wire.ConsumerEntry {
 	var tokens []string
 	if secret := in.Secrets[bus.ConsumerSecretName(c)]; secret != nil && metav1.IsControlledBy(secret, c) {
@@ -120,9 +120,8 @@ func (in Input) keptReaders(stands observed.RegistryState, next int64) map[strin
 	return all
 }
 
-// unreadable says whether an object of the registry, or the Site itself, cannot be decoded:
-// what stands of it in the registry stays. Objects that are deleted are not there, and
-// their entries go.
+// unreadable returns whether an object of the registry, or the Site itself, cannot be decoded: its entry in the registry stays. Objects
+// that are deleted are not there, and their entries go.
 func (in Input) unreadable(o metav1.Object) bool {
 	return finding.Unreadable(o) != "" || in.Site != nil && finding.Unreadable(in.Site) != ""
 }

@@ -233,7 +233,7 @@ func (in Input) ReaderEntries(stands observed.RegistryState, next int64) map[str
 		e.Revision, e.Reader, e.CertificateNames = next, name, certificates
 		all[name] = e
 	}
-	for i := range in.Site.Spec.PulledBy { // also one that nothing lets in: what is due waits for it
+	for i := range in.Site.Spec.PulledBy { // also one that has no access: data that is due waits for it
 		p := &in.Site.Spec.PulledBy[i]
 		e := all[p.Reader]
 		e.Revision, e.Reader = next, p.Reader
@@ -243,8 +243,8 @@ func (in Input) ReaderEntries(stands observed.RegistryState, next int64) map[str
 	return all
 }
 
-// readerTokens are the tokens of the Site's readers. A Secret that is not labeled as one with tokens adds
-// none: those that it has and that stand stay, so that a label that is missing locks no reader out.
+// readerTokens are the tokens of the Site's readers. A Secret that is not labeled as one with tokens adds none: those of its tokens that
+// are in the registry stay, so that a missing label locks no reader out.
 func (in Input) readerTokens(stands observed.RegistryState) map[string][]wire.TokenHash {
 	ref := in.Site.Spec.ReadersSecretRef
 	if ref == nil || in.Secrets[ref.Name] == nil || accept.WrittenByOperator(in.Secrets[ref.Name]) {
@@ -266,14 +266,13 @@ func (in Input) readerTokens(stands observed.RegistryState) map[string][]wire.To
 	return all
 }
 
-// sameEntry compares two entries but for the revision in which they changed.
+// sameEntry compares two entries, ignoring the revision in which they changed.
 func sameEntry(a, b wire.InstrumentEntry) bool {
 	a.Revision, b.Revision = 0, 0
 	return reflect.DeepEqual(a, b)
 }
 
-// entryOf is an Instrument as gateways know it, with the listeners that are accepted. Was is
-// the entry that stands.
+// entryOf is an Instrument as gateways know it, with the listeners that are accepted. Was is the current entry.
 func entryOf(inst *v1alpha1.Instrument, verdict accept.Verdict, revision int64, secrets workload.Secrets, was wire.InstrumentEntry) wire.InstrumentEntry {
 	spec, listeners := &inst.Spec, verdict.AcceptedListeners(inst)
 	entry := wire.InstrumentEntry{
@@ -349,7 +348,7 @@ func siteUnderHold(site *v1alpha1.Site) bool {
 	return site != nil && site.Spec.LegalHold == v1alpha1.LegalHoldAll
 }
 
-// siteUnderHold is what the marker says of the Site's legal hold. If the Site cannot be read, the hold that stands does not end.
+// siteUnderHold returns whether the marker has the Site under legal hold. If the Site cannot be read, a current hold does not end.
 func (in Input) siteUnderHold(complete *wire.RegistryComplete) bool {
 	stands := complete != nil && complete.LegalHold
 	return siteUnderHold(in.Site) || stands && in.Site != nil && finding.Unreadable(in.Site) != ""

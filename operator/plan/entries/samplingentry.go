@@ -36,7 +36,7 @@ const consumersMinInterval = time.Second
 
 func samplingState(s v1alpha1.SamplingState) string {
 	switch s {
-	case v1alpha1.SamplingPaused, "Off": // Off stands in Instruments that were stored before the value was renamed
+	case v1alpha1.SamplingPaused, "Off": // Instruments that were stored before the value was renamed have Off
 		return wire.SamplingPaused
 	default:
 		return wire.SamplingObserving

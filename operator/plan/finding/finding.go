@@ -112,8 +112,8 @@ func (c *Conditions) add(kind string, f Finding, since metav1.Time) {
 	})
 }
 
-// longestMessage is more than anybody reads. The API server refuses a status with a message of more than 32768 characters,
-// and what a message quotes, a label selector say, has no such bound.
+// longestMessage is longer than a message should be. The API server refuses a status with a message of more than 32768 characters, and
+// values that a message quotes, such as a label selector, have no such bound.
 const longestMessage = 4096
 
 // Abridge cuts a message that is too long.
@@ -168,7 +168,7 @@ func (c *Conditions) reconcilingOrStalled(ready Finding) time.Duration {
 	return 0
 }
 
-// same: an earlier condition speaks of the same cause and generation.
+// same: an earlier condition has the same cause and generation.
 func (c *Conditions) same(old *metav1.Condition, f Finding) bool {
 	return old != nil && old.Reason == f.Reason && old.ObservedGeneration == c.Generation
 }

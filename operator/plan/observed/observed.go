@@ -77,7 +77,7 @@ type SenderReport struct {
 	Seen time.Time `json:"seen"`
 }
 
-// RegistryState is what stands in a Site's registry as the operator knows it.
+// RegistryState is the content of a Site's registry as the operator knows it.
 type RegistryState struct {
 	// Revision that is complete, and when it became so. 0: none is known yet.
 	Revision  int64     `json:"revision"`

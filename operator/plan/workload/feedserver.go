@@ -33,7 +33,7 @@ const (
 	firstFreePort = 1024
 	// rsyncPortName is the name of either port.
 	rsyncPortName = "rsync"
-	// feedDrain is how long a feed server that stops tells its clients to go, in seconds.
+	// feedDrain is for how long a stopping feed server asks its clients to leave, in seconds.
 	feedDrain = 15
 )
 

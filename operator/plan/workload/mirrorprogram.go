@@ -27,7 +27,7 @@ const (
 	mirrorStop = 30
 	// envRun has the name of a run.
 	envRun = "RUN_NAME"
-	// LabelTrigger on a Job says what it was begun by; without it that is the schedule.
+	// LabelTrigger on a Job says what started it; without it, the schedule did.
 	LabelTrigger = "substorm.dev/trigger"
 )
 

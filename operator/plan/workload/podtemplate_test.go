@@ -30,7 +30,7 @@ func plannedPods(t *testing.T, r podRules) *corev1.PodTemplateSpec {
 	return is
 }
 
-// An object that an API server without our rules let in does not take the pods away from their Service.
+// An object that an API server without our rules accepted does not take the pods away from their Service.
 func TestLabelsOfOursStay(t *testing.T) {
 	is := plannedPods(t, podRules{asked: &v1alpha1.PodTemplate{
 		Labels:      map[string]v1alpha1.LabelValue{LabelName: "theirs", "team": "field"},

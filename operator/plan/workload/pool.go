@@ -47,8 +47,7 @@ type Pool struct {
 	Replicas int32
 	// Image of the gateway.
 	Image string
-	// Keeps is the template of pods that stands, where another pool is to get Image first, see
-	// GatewayView.WaitsForTurn.
+	// Keeps is the current template of pods, if another pool is to get Image first, see GatewayView.WaitsForTurn.
 	Keeps *coreac.PodTemplateSpecApplyConfiguration
 	// Pull is how nodes get Image.
 	Pull Pulling

@@ -13,8 +13,7 @@ import (
 // podsService is the name of the headless Service that names the pods.
 func podsService(pool string) string { return pool + "-pods" }
 
-// podsService also names the edge's port: a proxy that speaks to pods finds
-// them, and it, by the endpoints.
+// podsService also names the edge's port: a proxy that connects to pods finds them, and it, by the endpoints.
 func (p Pool) podsService() *coreac.ServiceApplyConfiguration {
 	spec := coreac.ServiceSpec().
 		WithClusterIP(corev1.ClusterIPNone).
@@ -49,7 +48,7 @@ func (p Pool) dataService(name string, protocols ...corev1.Protocol) *coreac.Ser
 	svc := &p.Gateway.Spec.Service
 	spec := coreac.ServiceSpec().WithType(svc.Type).WithSelector(PodLabels(p.Gateway.Name))
 	if svc.Type != corev1.ServiceTypeClusterIP {
-		// Local keeps the sender's address, which tells instruments apart.
+		// Local keeps the sender's address, which distinguishes instruments.
 		spec.WithExternalTrafficPolicy(corev1.ServiceExternalTrafficPolicyLocal)
 	}
 	for _, protocol := range protocols {

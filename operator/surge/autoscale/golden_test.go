@@ -49,7 +49,7 @@ func TestGolden(t *testing.T) {
 	surgetest.Golden(t, func(_ *testing.T, s *story) any { return s.tell() })
 }
 
-// tell runs the loop each second. Pods that it asks for are ready after Start, those that it asks for no more are gone at once.
+// tell runs the loop each second. Requested pods are ready after Start; pods that are no longer requested are gone at once.
 func (s *story) tell() []change {
 	begin := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
 	now := begin

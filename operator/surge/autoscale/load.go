@@ -23,16 +23,16 @@ type Report struct {
 	Fill map[Budget]float64
 	// BytesPerSecond is the present throughput, and BytesPerSecondLimit the throughput that a pod can carry; 0: not known.
 	BytesPerSecond, BytesPerSecondLimit float64
-	// Answered requests, and those that were refused for want of capacity. Refusals of a client that asks more often than it may
-	// are not among them: more pods would not change them.
+	// Answered requests, and those that were refused for lack of capacity. Refusals of a client that asks more often than it may are not
+	// among them: more pods would not change them.
 	Answered, Refused int64
 }
 
 // freshFor is how old a report may be. Pods report each second: one report may be lost, and another one on its way.
 const freshFor = 3 * time.Second
 
-// maxHidden bounds the demand that refusals stand for, in times of what was answered: a pod that answers hardly anything says
-// little of how much is asked.
+// maxHidden bounds the demand that refusals represent, in times of what was answered: a pod that answers hardly anything is a poor measure
+// of the demand.
 const maxHidden = 10
 
 // Load is the load of all pods of a pool in one second, in pods: 3 is the load that fills three pods.
@@ -112,7 +112,7 @@ func number(v, most float64) float64 {
 	return min(v, most)
 }
 
-// missing tells of pods that did not report.
+// missing reports how many pods did not report.
 func (l Load) missing() string {
 	if l.Missing == 1 {
 		return "1 pod does not report"

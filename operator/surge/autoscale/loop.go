@@ -37,8 +37,8 @@ type Config struct {
 	StartTime time.Duration
 }
 
-// Defaults are Knative's, but for GrowthLasts, PanicUtilization, ScaleUpDelay, StartTime, and for the tolerance and ScaleDownDelay, which are those of
-// HorizontalPodAutoscaler: a pod that is needed again takes a while to start, and a gateway's has a spool to drain before it may go.
+// Defaults are Knative's, except GrowthLasts, PanicUtilization, ScaleUpDelay, StartTime, and the tolerance and ScaleDownDelay, which are
+// HorizontalPodAutoscaler's: a pod that is needed again takes a while to start, and a gateway's has a spool to drain before it may go.
 // ScaleUpDelay is as long as the stable window, so that two averages that hardly overlap agree.
 var Defaults = Config{
 	StableWindow: time.Minute, PanicWindow: 6 * time.Second, GrowthLasts: 3, PanicThreshold: 2, PanicUtilization: 0.9, TargetUtilization: 0.7, Tolerance: 0.1,
@@ -93,7 +93,7 @@ type Asked struct {
 	target  float64
 }
 
-// Why tells it in a sentence for people. It is made only when it is asked for: the simulation decides millions of times.
+// Why explains it in a sentence for people. It is made only on request: the simulation decides millions of times.
 func (a Asked) Why() string {
 	if a.because == "" {
 		return "no pod has reported yet"

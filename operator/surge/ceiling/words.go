@@ -21,7 +21,7 @@ func (p *placement) why() string {
 	return fmt.Sprintf("%s: %s. %s", more, p.reasons(), p.step())
 }
 
-// reasons tells each reason once, with the nodes that it is true of, the ones that are closest to taking a pod first.
+// reasons lists each reason once, with the nodes that it applies to, the ones that are closest to accepting a pod first.
 func (p *placement) reasons() string {
 	type group struct {
 		refusal

@@ -73,7 +73,7 @@ func (o *ours) Decide(now time.Time, seen Seen) int32 {
 	return o.replicas
 }
 
-// look decides the level when the operator does: when a source tells something new, and when the last decision said so.
+// look decides the level when the operator does: when a source has news, and when the last decision said so.
 func (o *ours) look(now time.Time) {
 	if o.levels == nil {
 		return

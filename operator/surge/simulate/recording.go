@@ -48,7 +48,7 @@ func (r Recording) Levels() []surge.Level {
 	return DefaultLevels()
 }
 
-// sources tell what was recorded, but for the outages.
+// sources replay the recording, except during outages.
 func (r Recording) sources(outages []Span) []Source {
 	all := []Source{KpSource(r[surge.Kp], outages...)}
 	for _, q := range []surge.Quantity{surge.Bz, surge.Speed} {

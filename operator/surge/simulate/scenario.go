@@ -85,7 +85,7 @@ func (s *Scenario) prepare() {
 	}
 }
 
-// random begins a series of draws that is the same whichever others there are.
+// random begins a series of draws that does not depend on other series.
 func (s *Scenario) random(of string) *rand.Rand {
 	h := uint64(14695981039346656037) // FNV-1a
 	for i := range len(of) {

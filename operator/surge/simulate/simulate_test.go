@@ -178,7 +178,7 @@ func TestOursReacts(t *testing.T) {
 	}
 }
 
-// TestDraws: what must hold in each draw, whichever policy does well.
+// TestDraws checks what must hold in each draw, for any policy.
 func TestDraws(t *testing.T) {
 	kp := march(t)
 	kinds := simulate.Kinds(simulate.DefaultLevels())

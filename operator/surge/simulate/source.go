@@ -9,14 +9,14 @@ import (
 	"github.com/substorm/substorm/operator/surge"
 )
 
-// Source tells samples of a quantity, each one Late after its end.
+// Source publishes samples of a quantity, each one Late after its end.
 type Source struct {
 	Quantity   surge.Quantity
 	Name       string
 	StaleAfter time.Duration
 	Late       time.Duration
 	Samples    []surge.Sample
-	// Outages are when nothing new is published. What was missed is published after each.
+	// Outages are when nothing new is published. The missed samples are published after each.
 	Outages []Span
 }
 
@@ -25,12 +25,12 @@ type Span struct{ From, To time.Time }
 
 func (s Span) has(at time.Time) bool { return !at.Before(s.From) && at.Before(s.To) }
 
-// KpSource tells Kp as NOAA does: 15 minutes after its three hours.
+// KpSource publishes Kp as NOAA does: 15 minutes after its three hours.
 func KpSource(samples []surge.Sample, outages ...Span) Source {
 	return Source{Quantity: surge.Kp, Name: "swpc-kp", StaleAfter: 4 * time.Hour, Late: 15 * time.Minute, Samples: samples, Outages: outages}
 }
 
-// windSource tells the solar wind as NOAA does: two minutes after each one.
+// windSource publishes the solar wind as NOAA does: two minutes after each sample.
 func windSource(q surge.Quantity, samples []surge.Sample, outages ...Span) Source {
 	return Source{Quantity: q, Name: "rtsw", StaleAfter: 15 * time.Minute, Late: 2 * time.Minute, Samples: samples, Outages: outages}
 }

@@ -17,7 +17,7 @@ var (
 		"declare the address itself, or a Service's name that ends in .svc, if that is meant")
 )
 
-// redirected lets a server send us on to another path of its own, and from http to https. The declared URL stands for one server.
+// redirected lets a server redirect to another path of its own, and from http to https. The declared URL means one server.
 func (f *fetcher) redirected(q *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return fmt.Errorf("%w more than %d times: declare the URL that it leads to", errRedirected, maxRedirects)

@@ -12,7 +12,8 @@ import (
 	"github.com/substorm/substorm/operator/surge"
 )
 
-// After a clock was two days ahead for a while, sources are heard again at once: what was taken meanwhile is not the newest for two days.
+// After a clock was two days ahead for a while, sources are heard again at once: samples that were taken meanwhile are not the newest for
+// two days.
 func TestClockWasAhead(t *testing.T) {
 	server := newNOAA(t)
 	server.answers(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"kp":6}`) })

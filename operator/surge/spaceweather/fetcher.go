@@ -46,7 +46,7 @@ func newFetcher(text string) (*fetcher, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("invalid URL: %w", errors.Unwrap(err)) // its own text has the query, in which a key may stand
+		return nil, fmt.Errorf("invalid URL: %w", errors.Unwrap(err)) // its own text has the query, which may contain a key
 	case u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "":
 		return nil, fmt.Errorf("url %q does not begin with https:// and a host, or http:// and a host", shown(u))
 	case u.User != nil:

@@ -180,8 +180,8 @@ func said(source string, err error) string {
 // has several, the port that a connection was made from, counts.
 var varying = regexp.MustCompile(`([0-9]+(\.[0-9]+)?(ms|µs|ns|h|m|s))+|[0-9a-fA-F:.]*[0-9][0-9a-fA-F:.]*`)
 
-// sameError says whether two errors of a source tell of the same thing. A text that differs with each question would be a write of the Site's
-// status and a line of the log each time. Answers of different HTTP statuses differ in their names.
+// sameError returns whether two errors of a source are about the same thing. A text that differs with each question would be a write of the
+// Site's status and a line of the log each time. Answers of different HTTP statuses differ in their names.
 func sameError(a, b string) bool {
 	return varying.ReplaceAllString(a, "") == varying.ReplaceAllString(b, "")
 }

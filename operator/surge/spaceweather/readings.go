@@ -53,8 +53,8 @@ func possible(q surge.Quantity, value float64) error {
 // fills stand for "no value" in products of SWPC and of services that pass them on: none of them is a value of any quantity.
 var fills = []float64{-999, -999.9, -9999, -9999.9, -99999, -99999.9, -1e31}
 
-// earliest is before all times that any source tells of. One before the year 0, which seconds since 1970 can be, cannot be written into a
-// status: the API server would refuse all of it.
+// earliest is before all times of any source. A time before the year 0, which seconds since 1970 can be, cannot be written into a status:
+// the API server would refuse all of it.
 var earliest = time.Date(1900, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 // readings collects the samples of an answer.
@@ -109,7 +109,7 @@ func (r *readings) done() (Answer, error) {
 	return r.answer, errors.New("has records, but none with a value: if that lasts, declare another source")
 }
 
-// number reads a value of JSON, a number or text that is one. Is says whether there is one: null and empty text are none.
+// number reads a value of JSON, a number or text that is one. Is is false if there is no value: null or empty text.
 func number(raw any) (value float64, is bool, err error) {
 	var text string
 	switch raw := raw.(type) {
@@ -162,7 +162,7 @@ func timeOf(raw any) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%.40q is not a time: RFC 3339 is, as 2026-03-17T21:00:00Z", fmt.Sprint(raw))
 }
 
-// named returns a spacecraft's name for the status, where no text of any length or kind may stand.
+// named returns a spacecraft's name for the status, which must not have text of any length or kind.
 func named(raw any) string {
 	name, _ := raw.(string)
 	name = strings.TrimSpace(name)

@@ -35,7 +35,7 @@ type RecordedConfig struct {
 	Delay time.Duration
 }
 
-// Recorded plays a file: at each time it tells the samples that would be known then.
+// Recorded replays a file: at each time it returns the samples that would be known then.
 type Recorded struct {
 	cfg     RecordedConfig
 	samples map[surge.Quantity][]surge.Sample // in times of the file

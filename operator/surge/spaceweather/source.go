@@ -22,14 +22,14 @@ import (
 
 // Source is where space weather is read.
 type Source interface {
-	// Quantities are those that it tells, always the same.
+	// Quantities are the quantities of its samples, always the same.
 	Quantities() []surge.Quantity
-	// Ask returns what the source tells at now. It is called by one goroutine at a time and returns soon after ctx ends. The text of
-	// its error is for people who run a Site. If the source says when it may be asked again, the error wraps a LaterError.
+	// Ask returns the source's answer at now. It is called by one goroutine at a time and returns soon after ctx ends. The text of its
+	// error is for people who run a Site. If the source says when it may be asked again, the error wraps a LaterError.
 	Ask(ctx context.Context, now time.Time) (Answer, error)
 }
 
-// Answer is what a source tells.
+// Answer is the answer of a source.
 type Answer struct {
 	// Unchanged says that what was answered before still holds; Samples and Refused are empty then.
 	Unchanged bool

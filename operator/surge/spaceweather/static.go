@@ -16,7 +16,7 @@ type static struct {
 	since  time.Time
 }
 
-// NewStatic returns a source that tells the same values at all times: for tests of levels, and to hold a Site at one by hand.
+// NewStatic returns a source that has the same values at all times: for tests of levels, and to hold a Site at one by hand.
 func NewStatic(values map[surge.Quantity]float64) (Source, error) {
 	if len(values) == 0 {
 		return nil, fmt.Errorf("no value: declare one of %v", surge.Quantities)

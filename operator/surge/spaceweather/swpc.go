@@ -26,7 +26,7 @@ const (
 	SpeedURL = "https://services.swpc.noaa.gov/json/rtsw/rtsw_wind_1m.json"
 )
 
-// swpcKind is how SWPC tells a quantity.
+// swpcKind is how SWPC publishes a quantity.
 type swpcKind struct {
 	url string
 	// columns are the names that its products have for it; each product has one of them.

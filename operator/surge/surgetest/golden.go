@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write the .out.yaml files anew")
 
-// Golden reads each testdata/<name>.in.yaml as a T, and compares what tell makes of it with testdata/<name>.out.yaml.
+// Golden reads each testdata/<name>.in.yaml as a T, and compares the result of tell with testdata/<name>.out.yaml.
 func Golden[T any](t *testing.T, tell func(*testing.T, *T) any) {
 	inputs, err := filepath.Glob("testdata/*.in.yaml")
 	if err != nil || len(inputs) == 0 {

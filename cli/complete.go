@@ -21,7 +21,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
-// clusterPatience is how long somebody who has pressed Tab waits for the API server.
+// clusterPatience is how long a completion (Tab) waits for the API server.
 const clusterPatience = 2 * time.Second
 
 var (
@@ -78,8 +78,7 @@ func oneOf(values ...cobra.Completion) cobra.CompletionFunc {
 	return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
 }
 
-// names completes names of what the cluster has in the namespace. It knows none where the
-// API server does not answer in time, or does not tell.
+// names completes names of what the cluster has in the namespace. It knows none if the API server does not answer in time, or refuses.
 func names(list func() client.ObjectList) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) (found []cobra.Completion, _ cobra.ShellCompDirective) {
 		flag := func(name string) string {

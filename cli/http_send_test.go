@@ -187,9 +187,8 @@ func TestUploadGoesOn(t *testing.T) {
 	s.await(t, want)
 }
 
-// TestHTTPNames: objects bear the names of their files, with and without a queue;
-// what is sent again is told, and other bytes under a name are refused. The
-// gateway takes a few objects a second, and says when it takes more (429).
+// TestHTTPNames: objects bear the names of their files, with and without a queue; objects that are sent again are reported, and other
+// bytes under a name are refused. The gateway takes a few objects a second, and says when it takes more (429).
 func TestHTTPNames(t *testing.T) {
 	s := newWebStation(t, func(e *wire.InstrumentEntry) { e.ObjectsPerSecond = 5 })
 	to := fmt.Sprintf("http://127.0.0.1:%d/in/allsky/", s.ports[0])
@@ -213,7 +212,7 @@ func TestHTTPNames(t *testing.T) {
 	}
 	run(0, dir)
 	s.await(t, want)
-	run(0, dir) // again: told
+	run(0, dir) // again: reported
 	if _, stderr, code := runProgram(t, "substorm", "send", "--to", "http://"+mute(t)+"/in/allsky/,"+to, "--receipt-timeout", "1h", dir); code != 0 {
 		t.Errorf("beside a server that never answers: exit code %d\n%s", code, stderr)
 	}

@@ -26,8 +26,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// TestRetractFromSenderToReader: what a sender has a receipt for, a real gateway
-// archives and a real feed server gives out, until somebody retracts it.
+// TestRetractFromSenderToReader: what a sender has a receipt for, a real gateway archives and a real feed server gives out, until it is
+// retracted.
 func TestRetractFromSenderToReader(t *testing.T) {
 	minio, nats := testenv.SharedMinIO(t, testenv.MinIOOptions{}), testenv.NATS(t, testenv.NATSOptions{Domain: "hub"})
 	bucket := testenv.BucketName()

@@ -72,7 +72,7 @@ func TestExitCodes(t *testing.T) {
 
 // TestInterrupted: Ctrl-C ends a command, which says how far it was.
 func TestInterrupted(t *testing.T) {
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts in the kernel, and nobody answers
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts in the kernel, and never answers
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,8 +109,7 @@ func TestPlugin(t *testing.T) {
 	}
 }
 
-// TestFlagsMeanTheSame: a flag's name has one type, one noun and one letter in all commands, and a letter
-// is that of one flag.
+// TestFlagsMeanTheSame: a flag's name has one type, one noun and one letter in all commands, and a letter belongs to one flag.
 func TestFlagsMeanTheSame(t *testing.T) {
 	may := map[string]string{
 		"instrument": "the archive's commands take several, import and adopt work for one",

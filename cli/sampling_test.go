@@ -181,7 +181,7 @@ func TestSampling(t *testing.T) {
 		return nil
 	})
 
-	// An observation each second, by its files' times, the last of which is no while ago.
+	// An observation each second, by its files' times; the last one is recent.
 	first := time.Now().Add(time.Minute)
 	for i := range 11 {
 		path := filepath.Join(watched, fmt.Sprint("spectrum-", i))

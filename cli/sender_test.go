@@ -150,7 +150,7 @@ func TestSenderOutlivesGateways(t *testing.T) {
 	put(40)
 	received(140)
 	p.one.Kill()
-	put(20) // nobody takes them
+	put(20) // no gateway accepts them
 	waitFor(t, func() error {
 		if files, err := os.ReadDir(filepath.Join(queue, "objects")); err != nil || len(files) < 20 {
 			return fmt.Errorf("%d files in the queue, %v", len(files), err)
@@ -158,7 +158,7 @@ func TestSenderOutlivesGateways(t *testing.T) {
 		return nil
 	})
 	stop()
-	put(20) // nobody takes them, nor queues them
+	put(20) // no gateway accepts them, and they are not queued
 	stop = service(t, args...)
 	p.one.Start()
 	p.two.Start()

@@ -55,7 +55,7 @@ func TestSimulate(t *testing.T) {
 	if code != 1 || !strings.Contains(out, "refused ObjectTooLarge: 4") || !strings.Contains(stderr, "4 of 4 objects and datagrams failed") {
 		t.Errorf("of objects that are too large: exit code %d\n%s\n%s", code, out, stderr)
 	}
-	// As is what leaves to where nobody listens.
+	// Datagrams to a closed port fail, and the exit code says so.
 	nobody := testenv.Loopback(testenv.FreePort(t))
 	if out, stderr, code = runProgram(t, "substorm", "simulate", "--model", "oasis", "--rate", "50", "--duration", "1s", "--to", nobody); code != 1 || !strings.Contains(stderr, nobody) {
 		t.Errorf("of datagrams to a closed port: exit code %d\n%s\n%s", code, out, stderr)

@@ -26,7 +26,7 @@ import (
 // lookers is how many objects are asked about at a time.
 const lookers = 16
 
-// sender is somebody who sent to a port.
+// sender is a sender of data to a port.
 type sender struct {
 	protocol string
 	source   netip.Addr

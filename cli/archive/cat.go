@@ -98,7 +98,7 @@ func (s *selection) catLegacy(ctx context.Context, store objectstore.Store, site
 	return nil
 }
 
-// archived are the instruments within the selection of which the archive lists anything.
+// archived are the instruments within the selection for which the archive lists anything.
 func (s *selection) archived(ctx context.Context, store objectstore.Store, site string) ([]string, error) {
 	var names []string
 	for name, err := range manifest.Instruments(ctx, store, site) {

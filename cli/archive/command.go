@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package archive is for who looks after a Site's archive: it lists and fetches what
-// that holds (list.go, get.go, cat.go), retracts (retract.go), verifies and makes
-// manifests anew (verify.go, rebuild.go), and says what came, what is missing, who
-// fetched it (ledger.go, gaps.go, report.go) and where it comes from (inspect.go).
+// Package archive is for administrators of a Site's archive: it lists and fetches what the archive holds (list.go, get.go, cat.go),
+// retracts (retract.go), verifies and rebuilds manifests (verify.go, rebuild.go), and reports what came, what is missing, who fetched it
+// (ledger.go, gaps.go, report.go) and where it comes from (inspect.go).
 package archive
 
 import (

@@ -18,8 +18,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Findings beside those of a comparison of manifests and objects: noManifest is a day that the index or the ledger knows,
-// and of which the bucket has no manifest; staleIndex one of which the index names files that are not those of the bucket.
+// Findings beside those of a comparison of manifests and objects: noManifest is a day that the index or the ledger knows, but without a
+// manifest in the bucket; staleIndex is a day for which the index names files that are not the bucket's.
 const (
 	noManifest bucket.DifferenceKind = "NoManifest"
 	staleIndex bucket.DifferenceKind = "StaleIndex"
@@ -66,7 +66,7 @@ func (c *indexCheck) index(ctx context.Context, js jetstream.JetStream) error {
 		}
 		entry, err := wire.Decode[wire.IndexEntry](e.Data)
 		if errors.Is(err, wire.ErrMalformed) {
-			return nil // the archivist makes it anew
+			return nil // the archivist rebuilds it
 		}
 		entries[e.Key] = entry
 		return err
@@ -133,7 +133,7 @@ func (c *indexCheck) day(ctx context.Context, name string, known wire.RootDay) e
 	return nil
 }
 
-// ledger names the days of which the archivist has listed objects, as its columns say, and which have no manifest.
+// ledger names the days without a manifest for which the archivist has listed objects, as its columns say.
 func (c *indexCheck) ledger(ctx context.Context, js jetstream.JetStream) error {
 	days, err := ReadLedger(ctx, js, c.site, &c.selection, time.Now())
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Days that the index or the ledger know and that have no manifest are named, as are those of which the index names other files than
-// the bucket has. A rebuild has the index made again, also where it wrote nothing.
+// Days without a manifest that the index or the ledger know are named, as are days for which the index names other files than the bucket
+// has. A rebuild has the index made again, even if it wrote nothing.
 func TestIndexAndBucketDiffer(t *testing.T) {
 	f := newFixture(t, testenv.MinIOOptions{})
 	server := testenv.NATS(t, testenv.NATSOptions{})

@@ -101,8 +101,7 @@ type KnownBytes struct {
 // anyDigest is what may be the beginning of one.
 var anyDigest = regexp.MustCompile(`^[0-9a-fA-F]{8,64}$`)
 
-// Inspect finds all objects that a digest or a name means, the last received first.
-// Errors: also where there is none.
+// Inspect finds all objects that a digest or a name means, the last received first. It returns an error if there is none.
 func Inspect(ctx context.Context, store objectstore.Store, site, name string, s *selection) ([]Known, error) {
 	digest := ""
 	if anyDigest.MatchString(name) {

@@ -59,7 +59,7 @@ type WriterColumns struct {
 	Announced  wire.Totals `json:"announced"`
 	Duplicates wire.Totals `json:"duplicates"`
 	Damaged    wire.Totals `json:"damaged,omitzero"`
-	// Mirrored is what a partner has, of which the writer has the name: a reader that pulls has it behind reader_.
+	// Mirrored is what a partner has, if the writer is named after a partner: for a reader that pulls, the name follows reader_.
 	Mirrored *wire.Totals `json:"mirrored,omitempty"`
 
 	// received and announced are by incarnation.
@@ -140,7 +140,7 @@ func ReadLedger(ctx context.Context, js jetstream.JetStream, site string, s *sel
 	switch observations, err := js.Stream(ctx, wire.ObservationStream(site)); {
 	case err == nil:
 		made = observations.CachedInfo().Created
-	case !errors.Is(err, jetstream.ErrStreamNotFound): // it is made anew within seconds
+	case !errors.Is(err, jetstream.ErrStreamNotFound): // it is recreated within seconds
 		return nil, fmt.Errorf("stream %s: %w", wire.ObservationStream(site), err)
 	}
 	return sumUp(byDay, made), nil
@@ -177,8 +177,8 @@ func sumUp(byDay map[instrumentDay]map[string]*WriterColumns, streamMade time.Ti
 	return all
 }
 
-// addTo adds totals by incarnation to sums. An incarnation has one gateway, but for import's,
-// and for a pod that was made anew while its twin went on.
+// addTo adds totals by incarnation to sums. An incarnation has one gateway, except for import's, and for a pod that was recreated while
+// the old one continued.
 func addTo(sums, of map[string]wire.Totals) {
 	for incarnation, t := range of {
 		sums[incarnation] = sums[incarnation].Plus(t)

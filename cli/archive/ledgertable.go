@@ -143,7 +143,7 @@ func printLost(out io.Writer, ledgers []Ledger) {
 	}
 }
 
-// printDamaged names the days of which objects in the store are not what was received.
+// printDamaged names the days with objects whose bytes in the store are not those that were received.
 func printDamaged(out io.Writer, ledgers []Ledger) {
 	title := "\nIn the store, and damaged or missing (substorm archive verify names them):\n"
 	for _, l := range ledgers {

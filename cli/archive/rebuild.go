@@ -23,7 +23,7 @@ import (
 const (
 	// rebuildWriter stands in the headers of what a rebuild writes.
 	rebuildWriter = "_rebuild"
-	// fencedTries is how often a day is compared anew because a gateway compacted it.
+	// fencedTries is how often a day is compared again because the archivist compacted it.
 	fencedTries = 3
 )
 
@@ -124,7 +124,7 @@ func (r *rebuild) run(ctx context.Context, b *backend.Backend) error {
 	return nil
 }
 
-// list makes one list anew, where it must be.
+// list rebuilds one list, if it must be rebuilt.
 func (r *rebuild) list(ctx context.Context, compare comparison, c *counts) error {
 	for try := 1; ; try++ {
 		err := r.mend(ctx, compare, c)
@@ -171,7 +171,7 @@ func (r *rebuild) mend(ctx context.Context, compare comparison, c *counts) error
 	return nil
 }
 
-// told says what a difference is about.
+// told describes a difference.
 func told(d bucket.Difference) string {
 	switch {
 	case d.Kind == bucket.Unreadable && isOfChanges(d.ID):
@@ -255,7 +255,7 @@ type index struct {
 	site string
 }
 
-// entry returns what the index knows of an instrument; nothing where there is none.
+// entry returns what the index knows of an instrument; an empty entry if it knows nothing.
 func (i *index) entry(ctx context.Context, instrument string) (wire.IndexEntry, error) {
 	if i == nil {
 		return wire.IndexEntry{}, nil
@@ -276,12 +276,12 @@ func (i *index) entry(ctx context.Context, instrument string) (wire.IndexEntry, 
 	}
 	entry, err := wire.Decode[wire.IndexEntry](e.Value())
 	if errors.Is(err, wire.ErrMalformed) {
-		return wire.IndexEntry{}, nil // it is made anew
+		return wire.IndexEntry{}, nil // it is rebuilt
 	}
 	return entry, err
 }
 
-// forget says that the index does not know all: a gateway makes it anew.
+// forget marks the index as incomplete: the archivist rebuilds it.
 func (i *index) forget(ctx context.Context, notes io.Writer) error {
 	if i == nil {
 		fmt.Fprintln(notes, "JetStream is not known (--nats-servers): readers over HTTP see the new manifests once the index is made anew. "+

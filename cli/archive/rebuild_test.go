@@ -102,7 +102,7 @@ func TestUnreadableChanges(t *testing.T) {
 	}
 }
 
-// Versions are numbered beyond those that the index knew, and it is told.
+// Versions are numbered beyond those that the index knew, and the index is marked as incomplete.
 func TestRebuildTellsTheIndex(t *testing.T) {
 	f := newFixture(t, testenv.MinIOOptions{})
 	server := testenv.NATS(t, testenv.NATSOptions{})

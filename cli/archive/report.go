@@ -39,8 +39,8 @@ type Report struct {
 	Damage *KnownDamage `json:"damage,omitempty"`
 }
 
-// InstrumentReport is about one instrument. Counts of what was received go by the day
-// of receipt, as the ledger's; what was expected and is missing, by that of observation.
+// InstrumentReport is about one instrument. Counts of what was received are by the day of receipt, as the ledger's; what was expected and
+// is missing, by the day of observation.
 type InstrumentReport struct {
 	Instrument string `json:"instrument"`
 	// Expected observations; absent where nothing is known to have been due.

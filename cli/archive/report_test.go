@@ -189,7 +189,7 @@ func TestReportMirrors(t *testing.T) {
 	}
 }
 
-// TestListedWithoutALedger: what nobody counted is no agreement either.
+// TestListedWithoutALedger: a day without counts in the ledger is no agreement either.
 func TestListedWithoutALedger(t *testing.T) {
 	f := newFixture(t, testenv.MinIOOptions{})
 	server := testenv.NATS(t, testenv.NATSOptions{})

@@ -347,7 +347,7 @@ func (k *kept) noneBoth() {
 	}
 }
 
-// Manifests that are lost and made anew say the same of what was retracted.
+// Manifests that are lost and rebuilt say the same of what was retracted.
 func TestRebuildRetracted(t *testing.T) {
 	k := newKept(t)
 	for i, name := range []string{"shown", "hidden", "back", "gone"} {

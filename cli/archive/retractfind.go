@@ -25,7 +25,8 @@ type choice struct {
 // listedWithin is how soon what a gateway received is listed, where it does not wait in a spool.
 const listedWithin = 2 * time.Minute
 
-// mayMiss says whether several objects are meant, of which some may have been received so shortly before now that they are not listed yet.
+// mayMiss says whether several objects are meant, and some of them may have been received so shortly before now that they are not listed
+// yet.
 func (c *choice) mayMiss(now time.Time) bool {
 	several := c.narrowing.is() || c.allVersions || strings.HasSuffix(c.what, "/") || digestPrefix.MatchString(c.what)
 	listed := now.Add(-listedWithin)
@@ -53,8 +54,7 @@ func (c *choice) matches(r *wire.Record) (byPath, matches bool) {
 	}
 }
 
-// holdsVersion says whether the choice means a version; of a path without one it is
-// told later which.
+// holdsVersion says whether the choice means a version; if it names none, find selects the current one later.
 func (c *choice) holdsVersion(r *wire.Record) bool {
 	return c.version == 0 || c.version == max(r.Version, 1)
 }

@@ -37,13 +37,13 @@ type Options struct {
 	// commands that only read. It decides what credentials of JetStream may do
 	// that are issued from an account's key.
 	ImportFor string
-	// ChangesOf is the instrument of which objects are retracted, restored or purged;
-	// empty for all other commands. It decides as ImportFor does.
+	// ChangesOf is the instrument whose objects are retracted, restored or purged; empty for all other commands. It decides as ImportFor
+	// does.
 	ChangesOf string
 	// AbandonPod is the gateway pod whose spool is given up; empty for all other
 	// commands. It decides as ImportFor does.
 	AbandonPod string
-	// Rebuild: manifests are made anew, and the index is told. It decides as ImportFor does.
+	// Rebuild: manifests are rebuilt, and the index is marked as incomplete. It decides as ImportFor does.
 	Rebuild bool
 
 	// TLSServerName is the name in the servers' certificates, where it is not

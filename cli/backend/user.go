@@ -78,7 +78,7 @@ func abandoner(code, pod string) CommandUser {
 	return CommandUser{"`substorm spool abandon`", newUser("substorm spool abandon "+pod, code, subjects...), false, userAge}
 }
 
-// rebuilder reads, and may say that a Site's index must be made anew from the manifests.
+// rebuilder reads, and may request that a Site's index is rebuilt from the manifests.
 func rebuilder(code string) CommandUser {
 	subjects := append(reads("$JS.API", code), "$KV."+wire.IndexBucket(code)+"."+wire.IndexListedKey)
 	return CommandUser{"`substorm archive rebuild`", newUser("substorm archive rebuild", code, subjects...), false, userAge}

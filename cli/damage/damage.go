@@ -12,15 +12,14 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Known is what is known of damaged and missing objects, and when somebody last looked.
+// Known is what is known of damaged and missing objects, and when the archive was last checked.
 type Known struct {
 	// Confirmed objects, which the ledger counts, how many of them are missing, and those
 	// that were found and are not confirmed yet.
 	Confirmed   int `json:"confirmed"`
 	Missing     int `json:"missing"`
 	Unconfirmed int `json:"unconfirmed"`
-	// LastPass of the archivist's scrub read the whole archive, and Pass is under way; nil
-	// where there is none.
+	// LastPass of the archivist's scrub read the whole archive, and Pass is under way; nil if there is none.
 	LastPass *wire.ScrubPass `json:"lastPass,omitempty"`
 	Pass     *wire.ScrubPass `json:"pass,omitempty"`
 }
@@ -38,7 +37,7 @@ func (k *Known) Add(d wire.Damage) {
 	}
 }
 
-// String says what is known of damage, and when somebody last looked.
+// String says what is known of damage, and when the archive was last checked.
 func (k Known) String() string {
 	found := "no damage is known"
 	if k.Confirmed+k.Unconfirmed > 0 {

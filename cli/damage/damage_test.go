@@ -9,7 +9,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// TestKnown: what is known is said together with when somebody last looked, also where nobody did.
+// TestKnown: what is known is stated together with when the archive was last checked, also if it never was.
 func TestKnown(t *testing.T) {
 	at := time.Date(2026, 11, 12, 3, 0, 0, 0, time.UTC)
 	ended := at.Add(26 * time.Hour)

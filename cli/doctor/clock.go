@@ -23,7 +23,7 @@ const maxBehind = 2 * time.Second
 const setClock = "set it (timedatectl set-time, a GPS receiver, NTP) before anything is received: what is received is kept under the day of its receipt"
 
 // clock compares the time with what is known to be over: when the program was built, and when the newest file of the data folder was
-// written. Adjtimex asks the kernel whether somebody synchronises its clock.
+// written. Adjtimex asks the kernel whether its clock is synchronised.
 func clock(now, built, newest time.Time, file string, adjtimex func(*unix.Timex) (int, error)) Check {
 	const check = "clock"
 	is := now.UTC().Format(time.RFC3339)
@@ -45,7 +45,7 @@ func clock(now, built, newest time.Time, file string, adjtimex func(*unix.Timex)
 	return fine(check, "it says %s, synchronised to %s", is, short(time.Duration(kernel.Maxerror)*time.Microsecond))
 }
 
-// builtAt is when the commit was made that the program was built from; zero where nobody noted it.
+// builtAt is the time of the commit that the program was built from; zero if it is not recorded.
 func builtAt() time.Time {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -70,7 +70,7 @@ const (
 func newestFile(dir string) (newest time.Time, file string) {
 	seen := 0
 	walk := func(path string, d fs.DirEntry, err error) error {
-		if err != nil { // it is not there, or went meanwhile, or is somebody else's
+		if err != nil { // it is not there, or was removed meanwhile, or belongs to another user
 			return nil
 		}
 		if seen++; seen > maxFiles {

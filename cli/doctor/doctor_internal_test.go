@@ -221,7 +221,7 @@ func TestManifests(t *testing.T) {
 	}
 	d, checks = lookAtManifests(t.Context(), nil)
 	says(t, checks[0], OK, "built in")
-	if all := d.ports("127.0.0.1:8080", "127.0.0.1:9464"); len(all) != 4 { // the quarantine's, over TCP and UDP, the FeedServer's and that of metrics
+	if all := d.ports("127.0.0.1:8080", "127.0.0.1:9464"); len(all) != 4 { // the quarantine's, over TCP and UDP, the FeedServer's and metrics'
 		t.Errorf("ports of the Site that is built in: %v", all)
 	}
 }

@@ -287,7 +287,7 @@ func TestFolder(t *testing.T) {
 	says(t, r, "data folder", doctor.Warning, "mode 0777", "chmod 0700")
 }
 
-// TestHubs: one that answers, one that does not, and one that nobody knows.
+// TestHubs: a hub that answers, one that does not, and one whose name is unknown.
 func TestHubs(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -343,7 +343,7 @@ func TestCommandLines(t *testing.T) {
 	}
 }
 
-// TestAnotherUser: somebody who may not use the data folder, nor privileged ports.
+// TestAnotherUser: a user without rights to the data folder and to privileged ports.
 func TestAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can run a program as another user")

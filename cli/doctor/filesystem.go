@@ -39,14 +39,14 @@ type filesystem struct {
 	kind kind
 	// name is its type, and on which device it is.
 	name string
-	// unsafe is an option by which a sync does not wait for the disk; empty where there is none.
+	// unsafe is an option by which a sync does not wait for the disk; empty if there is none.
 	unsafe string
 	// free and size are the space that is left and the space in all, in bytes; freeFiles and files are
 	// the same in files, and zero if the file system does not count them.
 	free, size, freeFiles, files uint64
 }
 
-// filesystemOf looks at that of a folder.
+// filesystemOf returns the file system of a folder.
 func filesystemOf(dir string) (filesystem, error) {
 	var is unix.Statfs_t
 	if err := unix.Statfs(dir, &is); err != nil {

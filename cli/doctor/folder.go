@@ -22,7 +22,7 @@ type folder struct {
 	path string
 	// at is a folder of the same disk that is there: the data folder, or the nearest one above it.
 	at string
-	// holder is the process of the Site that runs in it, 0 where none does or nobody knows.
+	// holder is the process of the Site that runs in it, 0 if none does or it is unknown.
 	holder int
 	// owner is the user whose it is, -1 where it is not there.
 	owner int

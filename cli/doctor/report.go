@@ -40,7 +40,7 @@ type Report struct {
 	// Fine is true where no check failed and none warns.
 	Fine    bool   `json:"fine"`
 	DataDir string `json:"dataDir"`
-	// Process is that of the Site that runs in the data folder, 0 where none does.
+	// Process is the process of the Site that runs in the data folder, 0 if none does.
 	Process int     `json:"process,omitempty"`
 	Checks  []Check `json:"checks"`
 }

@@ -30,7 +30,7 @@ type Config struct {
 	Hubs []string
 }
 
-// Run looks at everything. It changes nothing, but for files that it writes into the data folder and removes. The error is that of ctx.
+// Run looks at everything. It changes nothing, but for files that it writes into the data folder and removes. The error is ctx's.
 func Run(ctx context.Context, cfg Config, shown *progress.Progress) (*Report, error) {
 	shown.Set(0, 0, "reading the manifests")
 	declared, checks := lookAtManifests(ctx, cfg.Manifests)

@@ -217,7 +217,7 @@ func withoutPool(t *testing.T, c client.Client, kubeconfig string) {
 	}
 }
 
-// withoutNodes: who may read the namespace only is told of its quotas, and that nodes were not looked at.
+// withoutNodes: a user that may read the namespace only gets its quotas, and a note that nodes were not checked.
 func withoutNodes(t *testing.T, c client.Client, kubeconfig string) {
 	meta := metav1.ObjectMeta{Name: "reader", Namespace: "aurora"}
 	rules := []rbacv1.PolicyRule{{APIGroups: []string{"", "apps", "substorm.dev"}, Resources: []string{"*"}, Verbs: []string{"get", "list"}}}

@@ -42,8 +42,7 @@ func (b *inPlace) each(ctx context.Context) iter.Seq2[item, error] {
 func (b *inPlace) place(ctx context.Context, p *placement) error {
 	p.notice.Name = p.notice.Key // as a name it stays the same whatever prefix is imported
 	if len(p.before) > 0 {
-		// Other bytes lie there than those that are listed. Its time makes the ID
-		// that of no other, and the same in the next run.
+		// Other bytes lie there than those that are listed. Its time makes the ID unique, and the same in the next run.
 		p.version = true
 		p.notice.ID = p.notice.Key + "?modified=" + wire.FormatTime(p.modified)
 	}

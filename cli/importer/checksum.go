@@ -186,7 +186,7 @@ func (c *checksums) find(name string) (int, bool) {
 	return slices.BinarySearchFunc(c.all, checksum{name: hashName(name)}, checksum.compare)
 }
 
-// missing yields the names of which no file was there, reading the file again.
+// missing yields the names for which no file was there, reading the file again.
 func (c *checksums) missing(r io.Reader, root string) iter.Seq2[checksumLine, error] {
 	return func(yield func(checksumLine, error) bool) {
 		for line, err := range checksumLines(r, root) {

@@ -13,7 +13,7 @@ import (
 type fitting struct {
 	site, instrument, mediaType, run string
 	template                         *naming.Template
-	// settle is how long nobody may have written to a thing.
+	// settle is how long a thing must not have been written to.
 	settle time.Duration
 	// lateAfter is how long after it was observed what comes is backfill.
 	lateAfter time.Duration
@@ -34,7 +34,7 @@ func (f fitting) record(i item, key string, now time.Time) (r wire.Record, diges
 	}
 	r = wire.Record{
 		ID: key, Key: key, Name: i.name, Size: i.size, MediaType: f.mediaType, State: wire.StateCurrent,
-		// When we were told of it is of no use: all of an old tree would be of one day.
+		// The time of the import is of no use: all of an old tree would be of one day.
 		ReceivedAt: i.modified.UTC(), TimeSource: wire.TimeSourceReceived,
 		Completeness: wire.CompletenessUnverified, Gateway: wire.ImportWriter, Incarnation: f.run,
 	}

@@ -21,8 +21,8 @@ import (
 const (
 	// readAtOnce entries of a folder are held in memory.
 	readAtOnce = 512
-	// singlePut is up to what size an object is sent in one request; larger
-	// ones go in parts, of which a failed one is sent again by itself.
+	// singlePut is up to what size an object is sent in one request; larger ones are sent in parts, and a failed part is sent again by
+	// itself.
 	singlePut = 256 << 20
 	// maxVersions of one name are looked for.
 	maxVersions  = 10_000

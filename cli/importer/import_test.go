@@ -207,7 +207,7 @@ func TestWhatMakesNoSense(t *testing.T) {
 	}
 }
 
-// TestFileAndFolder: a name is that of an object or of a folder, whoever brought it.
+// TestFileAndFolder: a name is an object's or a folder's, whichever import brought it.
 func TestFileAndFolder(t *testing.T) {
 	l, a, b := newLab(t), t.TempDir(), t.TempDir()
 	at := time.Date(2015, 3, 17, 6, 30, 0, 0, time.UTC)

@@ -102,7 +102,7 @@ func TestUnreadable(t *testing.T) {
 		t.Skip("needs root: a file that another user may not read")
 	}
 	l, dir := newLab(t), t.TempDir()
-	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { // that of all of this test's folders
+	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil { // the folder of all of this test's folders
 		t.Fatal(err)
 	}
 	of := frames(3)

@@ -26,8 +26,8 @@ type known struct {
 	imported map[wire.Day]wire.Totals
 }
 
-// listed stands for an object: its key (that of the first version), what tells it
-// from others under the same key without reading a byte, and its digest.
+// listed stands for an object: its key (the key of the first version), what distinguishes it from others under the same key without
+// reading a byte, and its digest.
 type listed struct{ key, print, digest uint64 }
 
 func hashKey(key string) uint64 {

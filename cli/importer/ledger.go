@@ -26,8 +26,7 @@ type ledger struct {
 	dirty  map[wire.Day]bool
 }
 
-// openLedger begins with what the manifests list, and notes the days of which the
-// ledger says something else.
+// openLedger begins with what the manifests list, and notes the days for which the ledger says something else.
 func openLedger(ctx context.Context, kv jetstream.KeyValue, instrument string, listed map[wire.Day]wire.Totals) (*ledger, error) {
 	l := &ledger{kv: kv, instrument: instrument, totals: listed, dirty: make(map[wire.Day]bool)}
 	for day, totals := range listed {

@@ -41,7 +41,7 @@ type Config struct {
 	// compared with the bytes, or with TrustChecksums taken for true unread.
 	Checksums      string
 	TrustChecksums bool
-	// Settle is how long nobody may have written to a file that is imported.
+	// Settle is how long a file that is imported must not have been written to.
 	Settle time.Duration
 	// Parallel files are read at the same time.
 	Parallel int
@@ -166,8 +166,7 @@ func (im *importer) reportMissing(file, root string) error {
 	return nil
 }
 
-// count finds out how many things the tree has, beside the import. Without its answer
-// nobody knows how long that will take.
+// count finds out how many things the tree has, beside the import. Without it the duration of the import is unknown.
 func (im *importer) count(ctx context.Context) {
 	total := int64(0)
 	for _, err := range im.source.each(ctx) {
@@ -363,7 +362,7 @@ func (im *importer) fits(p *placement) (err error) {
 	return err
 }
 
-// fitsBeside says whether the name of a thing is that of a folder in the archive, or one of its folders that of an object.
+// fitsBeside returns an error if the name of a thing is a folder in the archive, or one of its folders is the name of an object.
 func (im *importer) fitsBeside(p *placement) error {
 	if im.known.isFolder(p.notice.Key) {
 		return conflict(&nameclaims.FolderError{Instrument: im.instrument, Name: p.name, Both: p.name})
@@ -380,7 +379,7 @@ func conflict(err error) error {
 	return &unplaced{NameConflict, fmt.Errorf("%w: give the file another name, or import it for another Instrument", err)}
 }
 
-// isObject says whether an object has a name that nobody claimed.
+// isObject says whether an object has a name that has no claim.
 func (im *importer) isObject(_ context.Context, _, name string) (bool, error) {
 	return len(im.known.of(im.source.key(name))) > 0, nil
 }

@@ -22,7 +22,7 @@ import (
 const (
 	// pollInterval is how often something that others must do is looked for.
 	pollInterval = 200 * time.Millisecond
-	// noteAfter is how long nobody is told that there is something to wait for.
+	// noteAfter is how long a wait lasts before it is reported.
 	noteAfter = 2 * time.Second
 	// endTimeout bounds what is left to do when an import ends.
 	endTimeout = 15 * time.Second
@@ -34,8 +34,7 @@ func newRun() string {
 	return hex.EncodeToString(id)
 }
 
-// instrumentOf reads what gateways know of the instrument: archiving for one that
-// nobody declared would be a slip of the pen.
+// instrumentOf reads what gateways know of the instrument: to import for an undeclared one would be a typing error.
 func instrumentOf(ctx context.Context, js jetstream.JetStream, site, instrument string) (wire.InstrumentEntry, error) {
 	registry, err := js.KeyValue(ctx, wire.RegistryBucket(site))
 	if err != nil {
@@ -48,7 +47,7 @@ func instrumentOf(ctx context.Context, js jetstream.JetStream, site, instrument 
 	return entry, err
 }
 
-// acquire waits until nobody else imports for the instrument.
+// acquire waits until no other import runs for the instrument.
 func (im *importer) acquire(ctx context.Context) (*stream.Lease, error) {
 	leases, err := im.js.KeyValue(ctx, wire.LeaseBucket(im.site))
 	if err != nil {

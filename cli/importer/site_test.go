@@ -78,7 +78,7 @@ func TestSiteInACluster(t *testing.T) {
 	if n := l.announcedSoFar(); n != 20 {
 		t.Errorf("%d notices, want 20", n)
 	}
-	// Nobody lists them here: another run says so rather than import all again.
+	// No archivist lists them here: another run says so rather than import all again.
 	if _, err := l.run(dir, "--wait", "3s"); err == nil || !strings.Contains(err.Error(), "does a gateway run?") {
 		t.Errorf("without an archivist: %v", err)
 	}

@@ -114,8 +114,8 @@ func (c *Cluster) Site(ctx context.Context, name string) (*v1alpha1.Site, error)
 	}
 }
 
-// Effective has a Site of the namespace name the servers that it uses: where `substorm up` runs it, those are not the ones that it names. Error: a Site that
-// cannot be read, or servers that nobody tells of.
+// Effective replaces the servers that a Site of the namespace names by those that it uses: if `substorm up` runs the Site, they are
+// different. Error: a Site that cannot be read, or servers that are not published.
 func (c *Cluster) Effective(ctx context.Context, site *v1alpha1.Site) error {
 	if err := unreadable(site); err != nil {
 		return err
@@ -125,7 +125,7 @@ func (c *Cluster) Effective(ctx context.Context, site *v1alpha1.Site) error {
 		return nil
 	}
 	secret, err := c.Secret(ctx, plan.StandaloneSecret)
-	if err != nil && !said { // nobody runs it yet, or a cluster does
+	if err != nil && !said { // it does not run yet, or it runs in a cluster
 		return nil
 	}
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/substorm/substorm/operator/plan"
 )
 
-// TestUnreadableSite: who asks for a Site that Go cannot decode is told why not, and gets the others; lists have all.
+// TestUnreadableSite: a request for a Site that Go cannot decode returns the reason, and other Sites are returned; lists have all.
 func TestUnreadableSite(t *testing.T) {
 	api := kubetest.Start(t)
 	const spec = `
@@ -55,7 +55,7 @@ spec:
 	if site, err := cluster.Site(t.Context(), "hub"); err != nil || site.Spec.Code != "hub" {
 		t.Errorf("%+v, %v", site, err)
 	}
-	// Nobody has written its status yet, and the process that runs it has told of its servers.
+	// Its status has not been written yet, and the process that runs it has published its servers.
 	own := plan.Standalone{ObjectStore: v1alpha1.ObjectStore{Endpoint: "file:///objects", Bucket: "own"}}
 	data, err := json.Marshal(own)
 	if err != nil {

@@ -110,8 +110,8 @@ func findError(err error) error {
 	return fmt.Errorf("find the cluster: %w: name a kubeconfig with --kubeconfig or $KUBECONFIG, or run a Site on this computer: substorm up --help", err)
 }
 
-// StandaloneDir is the data folder of `substorm up` that nobody chose: for services the one that systemd gives them, for people one in their
-// home (XDG Base Directory Specification).
+// StandaloneDir is the default data folder of `substorm up`: for services the one that systemd gives them, for people one in their home
+// (XDG Base Directory Specification).
 func StandaloneDir() string {
 	if dir := os.Getenv("STATE_DIRECTORY"); dir != "" {
 		return dir

@@ -41,7 +41,7 @@ func TestPullSaysWhyItWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := l.Addr().String()
-	l.Close() // nobody listens there now
+	l.Close() // nothing listens there now
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
 	messages := &until{text: "connection refused: it is asked again", end: end}

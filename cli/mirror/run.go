@@ -28,7 +28,7 @@ import (
 // lookEvery is how often the status is read while a run lasts.
 const lookEvery = 2 * time.Second
 
-// run is what `substorm mirror run` was told.
+// run has the arguments of `substorm mirror run`.
 type run struct {
 	partner  string
 	observed string
@@ -137,7 +137,7 @@ func stepsOf(ctx context.Context, cluster *kube.Cluster, job string) string {
 	return fmt.Sprintf("its log is in that of substorm up, in the lines with run=%s; substorm delete job %[1]s ends it", job)
 }
 
-// templateOf is that of the pods which the operator has runs in.
+// templateOf returns the template of the pods in which the operator runs a mirror.
 func templateOf(ctx context.Context, cluster *kube.Cluster, m *v1alpha1.MirrorPartner) (*corev1.PodTemplateSpec, error) {
 	at := client.ObjectKey{Namespace: m.Namespace, Name: workload.MirrorName(m.Name)}
 	cron, deployment := &batchv1.CronJob{}, &appsv1.Deployment{}

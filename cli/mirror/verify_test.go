@@ -61,7 +61,7 @@ func verify(t *testing.T, dir string) (string, error) {
 	return out.String(), err
 }
 
-// TestVerify: what is wrong with a mirror is told, its lists included, and what to do.
+// TestVerify: problems of a mirror are reported, its lists included, and what to do.
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	const list = ".substorm/camera/2015-03-17.jsonl.zst"

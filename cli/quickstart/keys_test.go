@@ -161,7 +161,7 @@ func TestKeysRefusesContradictions(t *testing.T) {
 	}
 }
 
-// late is a vault in which somebody else makes every Secret between our look and our attempt.
+// late is a vault in which another process makes every Secret between our look and our attempt.
 type late struct {
 	Memory
 	other *Memory

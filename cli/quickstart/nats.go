@@ -192,7 +192,7 @@ func accountOf(name string, root map[string][]byte, rootKey string, signing map[
 	return claims, nil
 }
 
-// checkNATSAuth says what is wrong with the accounts, all of which must be there.
+// checkNATSAuth says what is wrong with the accounts. All of them must be there.
 func checkNATSAuth(data, parent map[string][]byte) error {
 	for _, key := range append([]string{keyAccountJWT}, sideTokens()...) {
 		if len(data[key]) == 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/substorm/substorm/internal/natsaccounts"
 )
 
-// keyRevoked of <prefix>-nats-operator has the users that were revoked, by their public keys, with the second since
-// 1970 up to which: JSON. <prefix>-nats-auth has them in the accounts, and may be made anew.
+// keyRevoked of <prefix>-nats-operator has the revoked users, by their public keys, each with the second since 1970 up to which it is
+// revoked: JSON. <prefix>-nats-auth has them in the accounts, and may be recreated.
 const keyRevoked = "revoked.json"
 
 // revokedIn are the users that keys, the data of <prefix>-nats-operator, says are revoked.
@@ -42,8 +42,8 @@ func makeNATSAuth(parent map[string][]byte) (map[string][]byte, error) {
 	return data, err
 }
 
-// completeNATSAuth makes the accounts that data, that of <prefix>-nats-auth, lacks, and signs all of them anew where
-// one does not export, import or revoke what it should. Keys that are there stay, and who is revoked stays revoked.
+// completeNATSAuth makes the accounts that data, the data of <prefix>-nats-auth, lacks, and signs all of them again if one does not
+// export, import or revoke what it should. Existing keys stay, and revoked users stay revoked.
 func completeNATSAuth(data, parent map[string][]byte) (changed bool, err error) {
 	for _, a := range sideAccounts {
 		is, err := completeKeys(data, a)
@@ -58,7 +58,7 @@ func completeNATSAuth(data, parent map[string][]byte) (changed bool, err error) 
 	}
 	for i, key := range keys {
 		if key == "" {
-			continue // the system account is made anew with each configuration, and says always the same
+			continue // the system account is made again with each configuration, and is always the same
 		}
 		was, err := signed(data, key)
 		if err != nil {
@@ -133,7 +133,7 @@ func accountsOf(data, parent map[string][]byte) (keys []string, claims []*jwt.Ac
 	return keys, claims, linkAccounts(substorm, side, parent, data)
 }
 
-// signed is the token of an account as it was signed before; nil where there is none.
+// signed is the token of an account as it was signed before; nil if there is none.
 func signed(data map[string][]byte, key string) (*jwt.AccountClaims, error) {
 	if len(data[key]) == 0 {
 		return nil, nil

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package quickstart makes the keys of the quickstart chart's servers: once, in the cluster, as Secrets. No key is
-// ever overwritten: whoever holds these keys owns the messages and objects that they guard.
+// Package quickstart makes the keys of the quickstart chart's servers: once, in the cluster, as Secrets. No key is ever overwritten: a
+// holder of these keys owns the messages and objects that they guard.
 package quickstart
 
 import (
@@ -82,7 +82,7 @@ type maker struct {
 	log    *slog.Logger
 }
 
-// ensure returns the data of r's Secret, which it makes where there is none.
+// ensure returns the data of r's Secret, and makes the Secret if it does not exist.
 func (m maker) ensure(ctx context.Context, r recipe) (map[string][]byte, error) {
 	data, found, err := m.vault.Get(ctx, r.name)
 	if err != nil {
@@ -140,7 +140,7 @@ func wrapped(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// create makes the Secret. If somebody else was faster, it returns the data of their Secret and true.
+// create makes the Secret. If another process was faster, it returns the data of that process's Secret and true.
 func (m maker) create(ctx context.Context, r recipe) (data map[string][]byte, found bool, err error) {
 	for _, child := range r.children {
 		_, orphan, err := m.vault.Get(ctx, child)

@@ -17,10 +17,10 @@ import (
 // token is a JWT in a server's configuration.
 var token = regexp.MustCompile(`\beyJ[\w-]+\.[\w-]+\.[\w-]+`)
 
-// Revoke writes into auth, the data of the Secret with the servers' auth.conf, that users are revoked: what was signed
-// for them up to a time is taken no more; into keys, the data of the Secret with the operator's keys, it writes all that
-// are revoked, for the day that the first is made anew. It returns the tokens of the accounts, by their public keys. That takes the
-// operator's key, which keys holds; the signing key that Substorm's operator has cannot do it.
+// Revoke writes into auth, the data of the Secret with the servers' auth.conf, that users are revoked: what was signed for them up to a
+// time is no longer accepted. Into keys, the data of the Secret with the operator's keys, it writes all revoked users, for the day that
+// the first Secret is recreated. It returns the tokens of the accounts, by their public keys. That takes the operator's key, which keys
+// holds; the signing key that Substorm's operator has cannot do it.
 func Revoke(keys, auth map[string][]byte, users []string, at time.Time) (map[string]string, error) {
 	for _, user := range users {
 		if !nkeys.IsValidPublicUserKey(user) {

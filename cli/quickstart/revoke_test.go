@@ -99,8 +99,8 @@ func asSystem(t *testing.T, v *Memory, url string, keys map[string][]byte) *nats
 	return nc
 }
 
-// TestRevokedUserOfAnAccountThatNobodyUses: a server has an account's token in its configuration until somebody of the
-// account connects, and would take the revoked user by that. It is told all the same.
+// TestRevokedUserOfAnAccountThatNobodyUses: a server uses the account's token in its configuration until a user of the account connects,
+// and would accept the revoked user by that token. It is notified nevertheless.
 func TestRevokedUserOfAnAccountThatNobodyUses(t *testing.T) {
 	v := complete(t)
 	url := startNATS(t, v)
@@ -149,8 +149,8 @@ func TestRevokedUserOfAnAccountThatNobodyUses(t *testing.T) {
 	}
 }
 
-// TestFullResolverStoresWhatIsPushed: a server with a full resolver, as operators of NATS run them, takes an account's
-// token before anybody of the account has connected: nobody need make it load the account.
+// TestFullResolverStoresWhatIsPushed: a server with a full resolver, as operators of NATS run them, accepts an account's token before any
+// user of the account has connected: the account need not be loaded first.
 func TestFullResolverStoresWhatIsPushed(t *testing.T) {
 	v := complete(t)
 	url := startNATSWith(t, v, `{ type: full, dir: "{dir}/jwt" }`)

@@ -24,7 +24,7 @@ import (
 // authSecret ends the name of the Secret with the servers' auth.conf.
 const authSecret = "-nats-auth"
 
-// natsPort is that of the quickstart's Service for clients.
+// natsPort is the port of the quickstart's Service for clients.
 const natsPort = "4222"
 
 func revokeCommand() *cobra.Command {
@@ -75,7 +75,7 @@ func revoke(ctx context.Context, cluster *kube.Cluster, prefix string, users []s
 	if err := cluster.Client.Update(ctx, keys); err != nil {
 		return fmt.Errorf("write secret %s: %w", keys.Name, err)
 	}
-	if err := cluster.Client.Update(ctx, auth); err != nil { // refused where somebody else has changed it meanwhile
+	if err := cluster.Client.Update(ctx, auth); err != nil { // refused if it was changed meanwhile
 		return fmt.Errorf("write secret %s: %w", auth.Name, err)
 	}
 	fmt.Fprintf(out, "secret %s: %d revoked\n", auth.Name, len(users))

@@ -154,8 +154,8 @@ func startCluster(t *testing.T, v *Memory) (servers []*routed, routes []string) 
 	return servers, routes
 }
 
-// TestRoutesTakeTheServersAlone: of all certificates of the quickstart's authority, only that of the NATS servers
-// makes a server a member of their cluster.
+// TestRoutesTakeTheServersAlone: of all certificates of the quickstart's authority, only the certificate of the NATS servers makes a
+// server a member of their cluster.
 func TestRoutesTakeTheServersAlone(t *testing.T) {
 	var v Memory
 	if err := keysWith(t, &v, clusterConfig); err != nil {
@@ -207,7 +207,7 @@ func TestRoutesTakeTheServersAlone(t *testing.T) {
 	}
 }
 
-// foreignConfig is that of a server which claims to be a member of the cluster.
+// foreignConfig is the configuration of a server that claims to be a member of the cluster.
 func foreignConfig(routes []string) string {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `

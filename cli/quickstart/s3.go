@@ -17,8 +17,8 @@ func s3Credentials(c Config) recipe {
 	return s3User(c.Prefix+"-s3", rand.Text()[:20]) // as long as AWS's own
 }
 
-// s3Reader is of a user who may only list and read, whom the command s3-users makes when the server runs.
-// Its name stays: where the Secret is made anew, the server's user gets the new secret, and the old one is no longer valid.
+// s3Reader is of a user who may only list and read, whom the command s3-users makes when the server runs. Its name stays: if the Secret
+// is recreated, the server's user gets the new secret, and the old one is no longer valid.
 func s3Reader(c Config) recipe { return s3User(c.Prefix+"-s3-read", c.Prefix+"-read") }
 
 // s3Gateway is of the user of gateways, who may write no manifest and delete no object.

@@ -19,8 +19,8 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// TestS3Users: the user of feed servers lists and reads every bucket, and that of gateways stores what gateways store. Both
-// are refused everything else: no gateway writes a manifest, a change, a day of the ledger or of gaps, or deletes an object.
+// TestS3Users: the user of feed servers lists and reads every bucket, and the user of gateways stores what gateways store. Both are
+// refused everything else: no gateway writes a manifest, a change, a day of the ledger or of gaps, or deletes an object.
 func TestS3Users(t *testing.T) {
 	server := testenv.MinIO(t, testenv.MinIOOptions{TLS: true})
 	client := func(u minioadmin.User) *minio.Client {

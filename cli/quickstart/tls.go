@@ -19,8 +19,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// validity of all certificates. Nothing here renews them, and a quickstart that stops at midnight in its second winter
-// would be a poor one; whoever wants shorter lifetimes uses servers of their own with cert-manager.
+// validity of all certificates. Nothing here renews them, and a quickstart that stops at midnight in its second winter would be a poor
+// one; an installation that needs shorter lifetimes uses servers of its own with cert-manager.
 const validity = 10 * 365 * 24 * time.Hour
 
 // keyCA holds the authority's certificate, as cert-manager and the Site's tls.caSecretRef have it.

@@ -16,12 +16,12 @@ import (
 
 // Vault is where Secrets lie.
 type Vault interface {
-	// Get returns the data of a Secret, and false where there is none.
+	// Get returns the data of a Secret, and false if there is none.
 	Get(ctx context.Context, name string) (data map[string][]byte, found bool, err error)
 	// Create keeps a new Secret. It returns false, and changes nothing, where one of that name exists.
 	Create(ctx context.Context, s *corev1.Secret) (created bool, err error)
-	// Change has a function change the data of a Secret, and keeps that where it says so. The function may be called
-	// again, where somebody else has changed the Secret meanwhile.
+	// Change lets a function change the data of a Secret, and stores the data if the function reports a change. The function may be
+	// called again if the Secret was changed meanwhile.
 	Change(ctx context.Context, name string, change func(data map[string][]byte) (changed bool, err error)) (data map[string][]byte, err error)
 }
 

@@ -44,7 +44,7 @@ type Source struct {
 	Count int `json:"count,omitempty"`
 	// Protocol is TCP (default) or UDP.
 	Protocol Protocol `json:"protocol,omitempty"`
-	// Sizes in bytes of which each object draws one, all equally likely.
+	// Sizes in bytes. Each object draws one of them, all equally likely.
 	Sizes []resource.Quantity `json:"sizes"`
 	// DeviationPercent makes sizes Gaussian around the one that was drawn: the
 	// standard deviation, as a share of it.

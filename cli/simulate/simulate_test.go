@@ -144,7 +144,7 @@ func TestEVLBIIsTheStudys(t *testing.T) {
 		}
 		last = e.at
 	}
-	// Silences shorter than an interval or two, and bursts between them, are not told apart: 2 %.
+	// Silences shorter than an interval or two, and bursts between them, cannot be distinguished: 2 %.
 	near(t, "mean burst", (bursts / time.Duration(n)).Seconds(), 0.5, 0.1)
 	near(t, "mean silence", (silence / time.Duration(n)).Seconds(), 0.5, 0.1)
 
@@ -162,7 +162,7 @@ func TestScaledToARate(t *testing.T) {
 	}
 }
 
-// TestPayloads: an event's bytes are the same each time, as many as it says, and nobody else's.
+// TestPayloads: an event's bytes are the same each time, as many as it says, and different from any other event's.
 func TestPayloads(t *testing.T) {
 	p := newPayloads(7)
 	seen := map[string]event{}

@@ -11,13 +11,11 @@ import (
 	"time"
 )
 
-// lastLook is how long a host's word that nobody listens is waited for, after
-// the last datagram.
+// lastLook is how long to wait for a host's report that a port is closed, after the last datagram.
 const lastLook = 300 * time.Millisecond
 
-// socket sends datagrams to one address. A host where nobody listens says so
-// (ICMP port unreachable): an error of the next call, after a datagram that is
-// lost.
+// socket sends datagrams to one address. The host of a closed port reports that (ICMP port unreachable): an error of the next call, after
+// a datagram that is lost.
 type socket struct {
 	conn    net.Conn
 	address string

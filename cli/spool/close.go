@@ -67,9 +67,9 @@ type archived struct {
 	brought   count
 }
 
-// closeLedger says how to close the ledger of a pod, given what the pod received and what of that is
-// archived: the rest is lost. Objects of the pod's report that no entry holds, because JetStream was
-// away when they were received, are lost on the day of that report, for an instrument that nobody knows.
+// closeLedger says how to close the ledger of a pod, given what the pod received and what of that is archived: the rest is lost. Objects
+// of the pod's report that no entry holds, because JetStream was away when they were received, are lost on the day of that report, for an
+// unknown instrument.
 func closeLedger(received map[instrumentDay]wire.LedgerEntry, is map[instrumentDay]archived, r report) closing {
 	c := closing{changed: map[instrumentDay]wire.LedgerEntry{}}
 	days := map[instrumentDay]bool{}

@@ -58,7 +58,7 @@ func (r Report) printFeedServers(w io.Writer) {
 	}
 }
 
-// reported is a figure, or that nobody knows it.
+// reported is a figure, or "-" if it is unknown.
 func reported(n *int32) string {
 	if n == nil {
 		return "-"

@@ -131,7 +131,7 @@ func (l *live) connect(ctx context.Context, site *v1alpha1.Site) (jetstream.JetS
 	return js, nil
 }
 
-// disconnect has the next refresh connect anew, with credentials of then.
+// disconnect makes the next refresh connect again, with the credentials of that time.
 func (l *live) disconnect(site *v1alpha1.Site) {
 	key := site.Namespace + "/" + site.Name
 	if s := l.sites[key]; s != nil {

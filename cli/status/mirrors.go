@@ -31,7 +31,7 @@ type Mirror struct {
 	// Reachable and Synced are the reasons of these conditions.
 	Reachable string `json:"reachable"`
 	Synced    string `json:"synced"`
-	// Owed is what is selected and not at the other side; nil where nobody knows.
+	// Owed is what is selected and not at the other side; nil if unknown.
 	Owed            *v1alpha1.MirrorOwed     `json:"owed,omitempty"`
 	Progress        *v1alpha1.MirrorProgress `json:"progress,omitempty"`
 	VerifiedToTime  *metav1.Time             `json:"verifiedToTime,omitempty"`

@@ -81,7 +81,7 @@ func (r Report) printInstruments(w io.Writer) {
 	}
 }
 
-// printStale says of which Sites the figures are not as of now.
+// printStale names the Sites whose figures are not current.
 func (r Report) printStale(w io.Writer) {
 	for _, s := range r.Sites {
 		if s.FiguresStale != "" {

@@ -48,8 +48,7 @@ type Site struct {
 	ObjectStore metav1.ConditionStatus `json:"objectStore"`
 	JetStream   metav1.ConditionStatus `json:"jetStream"`
 	Revision    int64                  `json:"registryRevision"`
-	// Archive is what is known of damage to stored objects, and when somebody last looked;
-	// nil until an archivist has reported.
+	// Archive is what is known of damage to stored objects, and when the archive was last checked; nil until an archivist has reported.
 	Archive *damage.Known `json:"archive,omitempty"`
 	// FiguresStale is why what its instruments sent is as of their statuses, up to ten minutes
 	// ago; empty where it is as of now.
@@ -191,9 +190,8 @@ func (r *Report) addInstrument(i *v1alpha1.Instrument) {
 	r.problems("instrument", i, i.Status.ObservedGeneration, i.Status.Conditions, instrumentConditions)
 }
 
-// The conditions of each kind that must be True, the most telling ones first.
-// Conditions that each resource of a kind must have: of one that nobody has set the
-// status is not known.
+// The conditions of each kind that must be True, the most telling ones first. Conditions that each resource of a kind must have: a
+// condition that was never set has an unknown status.
 var (
 	siteConditions = []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionObjectStoreReachable,
 		v1alpha1.ConditionJetStreamReachable, v1alpha1.ConditionReady}
@@ -226,7 +224,7 @@ var (
 func (r *Report) problems(kind string, o metav1.Object, observed int64, conditions []metav1.Condition, wanted []string) {
 	object, namespace, before := kind+"/"+o.GetName(), o.GetNamespace(), len(r.Problems)
 	unreadable := finding.Unreadable(o)
-	if unreadable != "" { // its conditions are of an earlier generation, or nobody can read them either
+	if unreadable != "" { // its conditions are of an earlier generation, or cannot be read either
 		r.Problems = append(r.Problems, problem(object, namespace, metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonUnreadable,
 			Message: fmt.Sprintf("this version cannot read it: %s: correct it, or use the version that it was written for", unreadable)}))
 	}
@@ -240,7 +238,7 @@ func (r *Report) problems(kind string, o metav1.Object, observed int64, conditio
 		}
 		r.Problems = append(r.Problems, problem(object, namespace, c))
 		if c.LastTransitionTime.IsZero() {
-			return // nobody has looked at it: once is enough
+			return // no controller has processed it: one problem is enough
 		}
 	}
 	// Programmed says why Ready is False.
@@ -312,8 +310,7 @@ type Consumer struct {
 	Feed      string                 `json:"feed"`
 	Delivery  v1alpha1.DeliveryType  `json:"delivery"`
 	Ready     metav1.ConditionStatus `json:"ready"`
-	// KeepingUp is the reason of that condition: Flowing, Slow, Overrun or Idle, or why
-	// nobody knows.
+	// KeepingUp is the reason of that condition: Flowing, Slow, Overrun or Idle, or why it is unknown.
 	KeepingUp   string `json:"keepingUp"`
 	LagMessages int64  `json:"lagMessages"`
 	LagSeconds  int64  `json:"lagSeconds"`
@@ -388,8 +385,7 @@ func pass(p *v1alpha1.ArchivePass) *wire.ScrubPass {
 	return is
 }
 
-// printArchives says of each Site's archive what is known of damage, and when somebody
-// last looked.
+// printArchives reports what is known of damage in each Site's archive, and when it was last checked.
 func (r Report) printArchives(w io.Writer) {
 	for _, s := range r.Sites {
 		says := "no archivist has reported yet that it reads it"

@@ -129,7 +129,7 @@ func read(ctx context.Context, figures *live, site string, now time.Time) (Repor
 	return report, nil
 }
 
-// condition returns a condition, and one that says so where nobody has set it.
+// condition returns a condition, or one that says that it was never set.
 func condition(conditions []metav1.Condition, kind string) metav1.Condition {
 	for _, c := range conditions {
 		if c.Type == kind {

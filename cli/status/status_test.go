@@ -127,7 +127,7 @@ func pulledSite() v1alpha1.Site {
 	return s
 }
 
-// mirrors are partners of which one is given something, one has not been tried and one cannot be reached.
+// mirrors are partners: one is given something, one has not been tried and one cannot be reached.
 func mirrors() []v1alpha1.MirrorPartner {
 	mirror := func(name string, conditions ...metav1.Condition) v1alpha1.MirrorPartner {
 		return v1alpha1.MirrorPartner{ObjectMeta: object(name), Spec: v1alpha1.MirrorPartnerSpec{SiteRef: v1alpha1.LocalReference{Name: "demo"}, Direction: v1alpha1.MirrorPush, Protocol: v1alpha1.MirrorProtocolRsync},

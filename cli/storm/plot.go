@@ -37,7 +37,7 @@ type Asked struct {
 	PerSecond, Unserved float64
 }
 
-// Run is that of a policy, or of real pods.
+// Run is a run of a policy, or of real pods.
 type Run struct {
 	Name   string
 	Points []simulate.Point
@@ -87,7 +87,7 @@ func ready(one simulate.Point) float64   { return float64(one.Ready) }
 func load(one simulate.Point) float64    { return one.Load }
 func refused(one simulate.Point) float64 { return 100 * one.Refused }
 
-// drawPods draws the pods of each run, and the load of the first, which is that of all.
+// drawPods draws the pods of each run, and the load of the first, which is the load of all.
 func (p *Picture) drawPods(w *bytes.Buffer, at float64, title string) {
 	a := p.axis(at, p.each(ready), p.each(load))
 	p.frame(w, a, title, a.most/4)

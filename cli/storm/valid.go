@@ -55,7 +55,7 @@ func validSurge(ctx context.Context, site map[string]any) error {
 	return unstructured.SetNestedMap(site, surge, "spec", "surge")
 }
 
-// surgeSchema is that of spec.surge of Sites.
+// surgeSchema returns the schema of spec.surge of Sites.
 func surgeSchema() (*apiextensions.JSONSchemaProps, *structuralschema.Structural, error) {
 	data, err := crds.Files.ReadFile("substorm.dev_sites.yaml")
 	if err != nil {

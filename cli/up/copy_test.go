@@ -47,7 +47,7 @@ func startLoad(t *testing.T, port int) *load {
 	return l
 }
 
-// put sends an object of which the content follows from the name.
+// put sends an object whose content follows from the name.
 func (l *load) put(name string) {
 	q, err := http.NewRequest(http.MethodPut, fmt.Sprintf("http://127.0.0.1:%d/in/camera/%s", l.port, name), bytes.NewReader(contentOf(name)))
 	if err != nil {

@@ -100,7 +100,7 @@ func (s *site) sameNamespace(before, declared string) error {
 		s.folder.path, before, declared, before, before)
 }
 
-// follow applies the files anew after each change of them.
+// follow applies the files again after each change of them.
 func (s *site) follow(ctx context.Context) error {
 	if len(s.cfg.Manifests) == 0 {
 		<-ctx.Done()
@@ -135,7 +135,7 @@ func (s *site) refuseFiles(err error) {
 	s.tellUnapplied(&plan.Manifests{Problems: manifests.Problems(err), Whole: true})
 }
 
-// tellApplied says that all of the files is applied, or what is not; err is that of manifests.Apply.
+// tellApplied reports that all of the files is applied, or what is not; err is the error of manifests.Apply.
 func (s *site) tellApplied(err error) {
 	if err != nil {
 		s.log.Error("some of what the files declare is not applied", "error", err)

@@ -35,8 +35,8 @@ type folder struct {
 	lock *os.File
 }
 
-// openFolder makes the data folder where there is none, and takes it for this process. Errors: another process has it, it cannot be written, a
-// newer version wrote it.
+// openFolder makes the data folder if it does not exist, and locks it for this process. Errors: another process has it, it cannot be
+// written, a newer version wrote it.
 func openFolder(path string) (*folder, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -101,8 +101,8 @@ func (f *folder) noteFormat() error {
 	return nil
 }
 
-// archiveStands errs where the archive is not: one that is made anew would be empty, take what comes, and hide it when the disk is back that the
-// other one is on.
+// archiveStands returns an error if the archive does not exist: a new one would be empty, receive data, and hide the old one when its
+// disk is back.
 func archiveStands(path string) error {
 	_, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -21,8 +21,8 @@ import (
 	"github.com/substorm/substorm/operator"
 )
 
-// hub is a Site with NATS servers of its own, an API server and an operator, as on a cluster. Nobody receives or archives there: its object store is
-// away, which its streams do not need.
+// hub is a Site with NATS servers of its own, an API server and an operator, as on a cluster. No gateway or archivist runs there: its
+// object store is away, and its streams do not need it.
 type hub struct {
 	nats   *testenv.NATSServer
 	client client.Client

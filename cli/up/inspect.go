@@ -53,7 +53,7 @@ func Try(ctx context.Context, objects []*manifests.Object) (err error) {
 	return err
 }
 
-// ErrHolderUnknown: somebody has the data folder, and it is not known who.
+// ErrHolderUnknown: a process has the data folder, but it is unknown which.
 var ErrHolderUnknown = errors.New("its lock names no process")
 
 // Holder is the id of the process that has a data folder, 0 where none has it. Errors: the lock cannot be read; ErrHolderUnknown.

@@ -94,7 +94,7 @@ func (l *leaf) kubectl(args ...string) (string, error) {
 	return string(out), err
 }
 
-// upstream waits for what the condition UpstreamReachable says; status and reason are "" where there is none.
+// upstream waits for what the condition UpstreamReachable says; status and reason are "" if it is not set.
 func (l *leaf) upstream(want string, says ...string) {
 	l.t.Helper()
 	eventually(l.t, "UpstreamReachable is "+want, func() error {

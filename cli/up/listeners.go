@@ -21,7 +21,7 @@ import (
 	"github.com/substorm/substorm/operator/plan/workload"
 )
 
-// Addresses where the first FeedServer serves, and where metrics are, if nobody places them elsewhere.
+// Default addresses of the first FeedServer, and of metrics.
 const (
 	DefaultListen        = "127.0.0.1:8080"
 	DefaultListenMetrics = "127.0.0.1:9464"
@@ -133,8 +133,8 @@ func (l listeners) of(pod types.NamespacedName) string {
 	return l.address(l.at(pod))
 }
 
-// rsync returns where a FeedServer that is told these arguments is to serve rsync: at the
-// port that they name, and for those whom the other address is for. Empty: nowhere.
+// rsync returns where a FeedServer with these arguments is to serve rsync: at the port that they name, and for the clients of its other
+// address. Empty: nowhere.
 func (l listeners) rsync(arguments []string) string {
 	for _, a := range arguments {
 		if at, is := strings.CutPrefix(a, workload.FlagRsyncAddress); is {

@@ -51,8 +51,8 @@ func (s *site) tendMemory(ctx context.Context) error {
 	}
 }
 
-// giveBack gives to the kernel free memory of the heap, and the pages of the program's file, of which a start reads three quarters. The kernel keeps
-// these in its cache as long as it has memory, so that one that is needed again costs no reading.
+// giveBack releases free memory of the heap to the kernel, and the pages of the program's file; a start reads three quarters of them. The
+// kernel keeps these in its cache as long as it has memory, so that one that is needed again costs no reading.
 func (s *site) giveBack() {
 	debug.FreeOSMemory()
 	if err := dropProgram(); err != nil {
@@ -130,9 +130,9 @@ func dropProgram() error {
 // mapping is a range of addresses.
 type mapping struct{ from, to uintptr }
 
-// cleanMappings finds the mappings of a file of which no page differs from the file, nor ever can, in a table as of proc_pid_smaps(5). A mapping that is
-// read-only now may have been written to before: where a program was linked to libraries, its loader did that. Such pages are anonymous, or, while they are
-// swapped out, in swap.
+// cleanMappings finds the mappings of a file whose pages do not differ from the file, and never can, in a table as of proc_pid_smaps(5).
+// A mapping that is read-only now may have been written to before: if a program was linked to libraries, its loader did that. Such pages
+// are anonymous, or, while they are swapped out, in swap.
 func cleanMappings(smaps io.Reader, file string) (clean []mapping, err error) {
 	var current *mapping
 	none := 0 // of the current mapping: how many of the two kinds of such pages it has none of

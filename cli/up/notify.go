@@ -22,7 +22,7 @@ const askAgain = time.Second
 
 // manager is the service manager, systemd say, that may have started this process: see sd_notify(3). Without one nothing is sent.
 type manager struct {
-	// started: it was told that the Site is ready.
+	// started: the manager was notified that the Site is ready.
 	started atomic.Bool
 	// warn gets the first error of telling it.
 	warn   func(error)

@@ -16,7 +16,7 @@ import (
 	"github.com/substorm/substorm/internal/testenv"
 )
 
-// notes are what a service manager was told.
+// notes are the notifications to a service manager.
 type notes struct {
 	mu  sync.Mutex
 	all []string
@@ -49,7 +49,7 @@ func (n *notes) after(first, wanted string) error {
 	return fmt.Errorf("told %q", n.all)
 }
 
-// TestServiceManager: systemd is told when the Site is ready, that it is healthy, and that it stops.
+// TestServiceManager: systemd is notified when the Site is ready, that it is healthy, and that it stops.
 func TestServiceManager(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "site.yaml"), fmt.Appendf(nil, site, testenv.FreePort(t)), 0o600); err != nil {

@@ -26,7 +26,7 @@ import (
 // gatewayProgram is the name of the gateway's container.
 const gatewayProgram = "gateway"
 
-// programs are those of the planned pods, by the names of their containers: each is told by its own flags what to do. A mover reads
+// programs are the programs of the planned pods, by the names of their containers: each is configured by its own flags. A mover reads
 // what others serve, and runs in a process of its own.
 func (s *site) programs() map[string]pods.Program {
 	of := func(command func() *cobra.Command) pods.Program {

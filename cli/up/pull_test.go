@@ -223,7 +223,7 @@ func TestPull(t *testing.T) {
 		}
 		m.send("secret", "secret.jpg", []byte("secret"))
 	}
-	for i := range 3 { // two of which are superseded before anybody pulls them
+	for i := range 3 { // two of them are superseded before they are pulled
 		a.send("camera", "corrected.jpg", fmt.Appendf(nil, "version %d", i))
 		a.send("camera", "corrected.bin", bytes.Repeat([]byte{byte(i)}, 9<<20))
 	}

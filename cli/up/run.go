@@ -196,7 +196,7 @@ func (s *site) runOn(ctx context.Context, parts *stack, files files) error {
 	}
 }
 
-// temporary has temporary files lie in the data folder: that of the machine may be in memory.
+// temporary places temporary files in the data folder: the machine's folder for them may be in memory.
 func (s *site) temporary() error {
 	if os.Getenv("TMPDIR") != "" {
 		return nil

@@ -145,7 +145,7 @@ func (s *site) tellConsumers(ctx context.Context) {
 	}
 }
 
-// lacksAddress says whether a listener of an Instrument is told neither where it receives nor why it does not.
+// lacksAddress says whether a listener of an Instrument has neither an address nor a reason why it has none.
 func lacksAddress(i v1alpha1.Instrument) bool {
 	if meta.IsStatusConditionFalse(i.Status.Conditions, v1alpha1.ConditionAccepted) {
 		return false

@@ -31,7 +31,7 @@ func TestTellListener(t *testing.T) {
 	}
 }
 
-// TestLacksAddress: an Instrument is told of once each of its listeners has an address, or why it has none.
+// TestLacksAddress: an Instrument is reported once each of its listeners has an address, or a reason why it has none.
 func TestLacksAddress(t *testing.T) {
 	failed := v1alpha1.ListenerStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionProgrammed, Status: metav1.ConditionFalse}}}
 	told := v1alpha1.ListenerStatus{Addresses: []v1alpha1.ListenerAddress{{Address: "127.0.0.1:30101"}}}

@@ -28,7 +28,7 @@ import (
 const Name = "child"
 
 const (
-	// stopTime is how long a child may take to end once it is told to: as long as a pod, and a little for its process.
+	// stopTime is how long a child may take to end once it is asked to stop: as long as a pod, and a little for its process.
 	stopTime = 35 * time.Second
 	// keptSaid is what is kept of the last that a child writes to standard error, and keptResult what is read of its result, in bytes.
 	keptSaid, keptResult = 1 << 10, 64 << 10
@@ -43,7 +43,7 @@ type Config struct {
 	Memory int64
 	// Stderr gets what they write to standard error.
 	Stderr io.Writer
-	// Binary is the program file; empty: that of this process.
+	// Binary is the program file; empty: this process's.
 	Binary string
 }
 
@@ -64,7 +64,8 @@ type result struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Run runs a program in a child until that ends, or ctx does: then it is told to stop. Errors: of the program; how the child died.
+// Run runs a program in a child until the program ends, or ctx does: then the child is asked to stop. Errors: of the program; how the
+// child died.
 func Run(ctx context.Context, cfg Config) error {
 	is := task{Program: cfg.Program, Arguments: cfg.Arguments, Memory: cfg.Memory, Environment: map[string]string{}}
 	for _, name := range passed {

@@ -93,7 +93,7 @@ func (s started) await(t *testing.T, ended <-chan error) (is [2]int) {
 	return is
 }
 
-// The error of a program is that of Run, and neither arguments nor the environment of this process can be seen of its process.
+// The error of a program is returned by Run, and neither arguments nor the environment of this process are visible in its process.
 func TestError(t *testing.T) {
 	t.Setenv("SUBSTORM_SECRET", "never")
 	err := child.Run(t.Context(), child.Config{Program: "fails", Arguments: []string{"--", "a secret"}, Memory: child.Limit()})
@@ -117,7 +117,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// A child that is killed is told from one that ended, and what it had begun ends with it.
+// A child that is killed is distinguished from one that ended, and what it had begun ends with it.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	pids := make(started, 1)
@@ -137,7 +137,7 @@ func TestKilled(t *testing.T) {
 	awaitGone(t, is[1])
 }
 
-// A child that is told to stop stops, and what it had begun ends with it.
+// A child that is asked to stop stops, and what it had begun ends with it.
 func TestStopped(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())

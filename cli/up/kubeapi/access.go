@@ -35,8 +35,8 @@ const (
 	addressName    = "address"
 )
 
-// certificateLife: a computer without a clock starts in 1970, and a station is not visited
-// for years. Whoever can read the key can read the token.
+// certificateLife: a computer without a clock starts in 1970, and a station is not visited for years. A user that can read the key can
+// read the token.
 const certificateLife = 100 * 365 * 24 * time.Hour
 
 // access is how clients get in, the same over restarts.
@@ -73,8 +73,7 @@ func openAccess(dir string, host string) (*access, error) {
 	return a, err
 }
 
-// openAuthority: the key is written first, the certificate last; a folder with a key alone
-// gets both anew.
+// openAuthority: the key is written first, the certificate last; in a folder with a key alone both are replaced.
 func openAuthority(dir string) (tls.Certificate, error) {
 	certFile, keyFile := filepath.Join(dir, caName), filepath.Join(dir, caKeyName)
 	pair, err := tls.LoadX509KeyPair(certFile, keyFile)

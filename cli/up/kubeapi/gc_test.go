@@ -77,7 +77,7 @@ func TestDependentsGoWithTheirOwner(t *testing.T) {
 	eventually(t, "both are gone", func() error { return errors.Join(gone(t, c, owner), gone(t, c, owned)) })
 }
 
-// TestDependentsGoAfterARestart: the owner went while nobody looked.
+// TestDependentsGoAfterARestart: the owner was deleted while the server was down.
 func TestDependentsGoAfterARestart(t *testing.T) {
 	dir := t.TempDir()
 	t.Run("before", func(t *testing.T) {

@@ -23,8 +23,8 @@ const namespaceFinalizer = "kubernetes"
 // lastingNamespaces cannot be deleted, as by the API server's admission plugin NamespaceLifecycle: the keys of a Site are in one of them.
 var lastingNamespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic}
 
-// namespaces makes a Namespace when something is first created in it: manifests of a site
-// name one and a station has nobody who makes it.
+// namespaces makes a Namespace when something is first created in it: manifests of a site name one, and on a station nothing else makes
+// it.
 type namespaces struct {
 	resource *resource // of the Namespaces
 	store    *store

@@ -140,7 +140,7 @@ func (k *kind) describe(to schemas) {
 	to[name].AddExtension(kindExtension, []any{kindValue(k.gvk)})
 }
 
-// published is the schema of a definition as it is served: with apiVersion, kind and metadata. It is made anew each time, which is
+// published is the schema of a definition as it is served: with apiVersion, kind and metadata. It is built again each time, which is
 // seldom, and some MiB.
 func (c *custom) published() *spec.Schema {
 	s := c.structural.ToKubeOpenAPI()

@@ -272,7 +272,7 @@ func (r *resource) Update(ctx context.Context, name string, info rest.UpdatedObj
 			}
 			return object, true, err
 		}
-		// A copy, parts of which get into the new object.
+		// A copy: parts of it get into the new object.
 		object, err := r.update(ctx, key, r.show(current.DeepCopyObject()), version, info, updateValidation, options)
 		if !errors.Is(err, errChanged) {
 			return object, false, err

@@ -30,13 +30,13 @@ var administrator = &user.DefaultInfo{Name: "substorm:admin", Groups: []string{u
 
 var requests = &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
-// serverVersion is that of the Kubernetes code which answers.
+// serverVersion is the version of the Kubernetes code that answers.
 func serverVersion() version.Info {
 	return version.Info{Major: "1", Minor: "37", GitVersion: "v1.37.0+substorm", GoVersion: goruntime.Version(),
 		Compiler: goruntime.Compiler, Platform: goruntime.GOOS + "/" + goruntime.GOARCH}
 }
 
-// ServeHTTP answers whoever has the token; others learn whether the server is up.
+// ServeHTTP answers clients with the token; others learn whether the server is up.
 func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	defer func() {
 		if cause := recover(); cause != nil && cause != http.ErrAbortHandler { //nolint:errorlint,err113 // a value, as in net/http

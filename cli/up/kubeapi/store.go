@@ -212,8 +212,8 @@ func (s *store) get(t *table, key types.NamespacedName) (runtime.Object, uint64,
 	return e.object, e.version, true
 }
 
-// list returns a namespace's objects, or all of them, by namespace and name, and the
-// version as of which this is all. The caller must not change the objects.
+// list returns a namespace's objects, or all of them, by namespace and name, and the version that the list is of. The caller must not
+// change the objects.
 func (s *store) list(t *table, namespace string) ([]runtime.Object, uint64) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -333,15 +333,14 @@ func (s *store) remember(e event) {
 	s.changed = make(chan struct{})
 }
 
-// compact writes the log anew where most of it is superseded. A failure leaves the log
-// as it is, for another try at a later change.
+// compact rewrites the log if most of it is superseded. A failure leaves the log as it is, for another try at a later change.
 func (s *store) compact() {
 	if s.changes.due() {
 		s.rewrite()
 	}
 }
 
-// rewrite writes the log anew with what there is now. The caller holds the lock, or is alone.
+// rewrite replaces the log with what there is now. The caller holds the lock, or is the only user.
 func (s *store) rewrite() {
 	lines, err := s.lines()
 	if err == nil {

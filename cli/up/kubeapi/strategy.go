@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// builtinStrategy is that of kinds whose rules are those of Kubernetes' own code, which
-// is not to be had as a library: it validates names alone.
+// builtinStrategy is the strategy of kinds whose rules are in Kubernetes' own code, which is not available as a library: it validates
+// names alone.
 type builtinStrategy struct {
 	runtime.ObjectTyper
 	names.NameGenerator

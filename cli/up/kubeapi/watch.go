@@ -29,7 +29,7 @@ type selector struct {
 	fieldsOf func(runtime.Object) (fields.Set, error)
 }
 
-// matches: an object whose fields cannot be told is not selected by them.
+// matches: an object whose fields cannot be determined is not selected by them.
 func (s selector) matches(object runtime.Object) bool {
 	accessor, err := meta.Accessor(object)
 	if err != nil || s.namespace != "" && accessor.GetNamespace() != s.namespace {
@@ -45,8 +45,8 @@ func (s selector) matches(object runtime.Object) bool {
 	return err == nil && s.fields.Matches(set)
 }
 
-// watcher sends a table's changes. It holds none: one that is too far behind for the
-// history ends with Expired, and the client lists anew.
+// watcher sends a table's changes. It buffers none: a watcher that is too far behind for the history ends with Expired, and the client
+// lists again.
 type watcher struct {
 	store    *store
 	table    *table

@@ -54,7 +54,7 @@ func TestWatchBySelector(t *testing.T) {
 	}
 }
 
-// TestWatchFromTooFarBack: a client that comes with an old version lists anew.
+// TestWatchFromTooFarBack: a client that comes with an old version lists again.
 func TestWatchFromTooFarBack(t *testing.T) {
 	s := start(t, t.TempDir())
 	api := kubernetes.NewForConfigOrDie(s.RESTConfig()).CoreV1().Secrets("default")
@@ -74,7 +74,7 @@ func TestWatchFromTooFarBack(t *testing.T) {
 	}
 }
 
-// TestConflict: an update of what somebody else changed is refused.
+// TestConflict: an update of an object that another client changed is refused.
 func TestConflict(t *testing.T) {
 	api := kubernetes.NewForConfigOrDie(start(t, t.TempDir()).RESTConfig()).CoreV1().Secrets("default")
 	first, err := api.Create(t.Context(), secret("s", "0"), metav1.CreateOptions{})

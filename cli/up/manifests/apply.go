@@ -136,7 +136,7 @@ func Problems(err error) []string {
 	return []string{err.Error()}
 }
 
-// prunable are the kinds of which resources go with their files. A Namespace stays: it may hold others'.
+// prunable are the kinds whose resources are removed with their files. A Namespace stays: it may hold others'.
 func prunable() []schema.GroupVersionKind {
 	all := []schema.GroupVersionKind{{Version: "v1", Kind: "Secret"}}
 	for _, kind := range []string{"MirrorPartner", "FeedConsumer", "Feed", "Instrument", "FeedServer", "IngestGateway", "Site"} {

@@ -54,8 +54,8 @@ func (o *Object) causes(all []metav1.StatusCause) (errs []error) {
 // step is a part of the path of a field: a name, an index, or the key of a list's element.
 var step = regexp.MustCompile(`[a-zA-Z][a-zA-Z0-9]*|\[[^\]]*\]`)
 
-// lineOf returns the line of a field, as spec.channels[0].name or .spec.listeners[name="frames"].port: if the document does not have it, that
-// of the nearest field above it.
+// lineOf returns the line of a field, as spec.channels[0].name or .spec.listeners[name="frames"].port; if the document does not have it,
+// the line of the nearest field above it.
 func (o *Object) lineOf(path string) int {
 	if o.node == nil {
 		return o.Line

@@ -50,7 +50,7 @@ const maxBytes = 16 << 20
 
 // Command is one that reads manifests, in the words of its errors.
 type Command struct {
-	// Name of the command, and Flag by which it is told what to read.
+	// Name of the command, and Flag that says what it reads.
 	Name, Flag string
 	// Verb is what it does with the kinds that it takes, and Takes says which these are.
 	Verb, Takes string

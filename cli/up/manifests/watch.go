@@ -78,7 +78,7 @@ func Watch(ctx context.Context, paths []string, seen Sum, changed func()) error 
 			}
 			due = time.After(min(settle, time.Until(latest)))
 		case err := <-w.Errors:
-			if !errors.Is(err, fsnotify.ErrEventOverflow) { // else the next look finds what is not told
+			if !errors.Is(err, fsnotify.ErrEventOverflow) { // after an overflow the next look finds what was not reported
 				return err
 			}
 		case <-due:

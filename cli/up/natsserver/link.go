@@ -26,8 +26,7 @@ import (
 const (
 	// reconnectEvery is how long the server waits before it tries to link again, and up to as long again.
 	reconnectEvery = 5 * time.Second
-	// linkTimeout is how long each step of a link may take, of which the server gives one or two seconds by itself: a satellite
-	// takes longer.
+	// linkTimeout is how long each step of a link may take. The server's defaults are one or two seconds: a satellite takes longer.
 	linkTimeout = 10 * time.Second
 	// linkPatience is how long a hub may say nothing before that is a problem.
 	linkPatience = 2 * linkTimeout
@@ -69,7 +68,7 @@ func (s *Server) linkState() natsaccounts.LinkState {
 	if s.link.is == nil {
 		return natsaccounts.LinkState{}
 	}
-	if s.nats.Load().NumLeafNodes() > 0 { // nobody links to us: there is no port for leaves
+	if s.nats.Load().NumLeafNodes() > 0 { // no server links to us: there is no port for leaves
 		s.link.linked = true
 		s.link.problems.clear()
 		return natsaccounts.LinkState{Linked: true}
@@ -134,8 +133,8 @@ func linkTLS(l *natsaccounts.Link) (*tls.Config, error) {
 	return config, nil
 }
 
-// credentialsDir has the credentials of the link, in a file whose name is a digest of all that authenticates either side: the server takes a
-// remote for another one, which it links anew, by the name of that file. With the same name a link that stands would outlive its authority.
+// credentialsDir has the credentials of the link, in a file whose name is a digest of all that authenticates either side: by the name of
+// that file the server recognizes a changed remote, and links it again. With the same name an existing link would outlive its authority.
 func credentialsDir(dir string) string { return filepath.Join(dir, "upstream") }
 
 func (s *Server) keepCredentials(l *natsaccounts.Link) (string, error) {
@@ -153,8 +152,8 @@ func (s *Server) keepCredentials(l *natsaccounts.Link) (string, error) {
 	return file, errors.Join(os.MkdirAll(credentialsDir(s.dir), 0o700), os.WriteFile(file, l.Credentials, 0o600))
 }
 
-// dropCredentials removes those that no remote uses. A file that stays because of an error is of no use to
-// anybody who could not read all others.
+// dropCredentials removes credentials that no remote uses. A file that stays because of an error is useless to a user that cannot read
+// all others.
 func (s *Server) dropCredentials(used []*server.RemoteLeafOpts) {
 	entries, _ := os.ReadDir(credentialsDir(s.dir))
 	for _, e := range entries {

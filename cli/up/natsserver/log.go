@@ -13,8 +13,8 @@ import (
 	"sync"
 )
 
-// logger writes what the server says as lines of this process's log. Messages that the server logs while all is well
-// interest only somebody who looks for a fault: they are logged as debug.
+// logger writes what the server says as lines of this process's log. Messages that the server logs while all is well are of interest only
+// for troubleshooting: they are logged as debug.
 type logger struct {
 	log *slog.Logger
 	// link gets what is said of the link to a hub.

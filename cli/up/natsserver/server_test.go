@@ -63,8 +63,8 @@ func accounts(t *testing.T) (config, creds []byte) {
 	return config, creds
 }
 
-// TestServer: what JetStream acknowledged is there after a restart, programs reach the server by its URL alone, and nobody without
-// credentials does.
+// TestServer: what JetStream acknowledged is there after a restart, programs reach the server by its URL alone, and a client without
+// credentials is refused.
 func TestServer(t *testing.T) {
 	dir := t.TempDir()
 	config, creds := accounts(t)

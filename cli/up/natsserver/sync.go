@@ -57,7 +57,7 @@ func (s *syncs) syncStream(ctx context.Context, dir string, sequence uint64) err
 	if async, err := isAsync(dir); err != nil || !async {
 		return err
 	}
-	delete(s.tails, filepath.Join(dir, messages)) // since the last look the server may have written a block anew, with records at other places
+	delete(s.tails, filepath.Join(dir, messages)) // since the last look the server may have rewritten a block, with records at other places
 	for {
 		written, err := s.written(filepath.Join(dir, messages))
 		if err != nil {
@@ -102,7 +102,7 @@ func (s *syncs) written(dir string) (uint64, error) {
 	t := s.tails[dir]
 	for _, path := range newest(blocks) { // the newest may have none yet
 		if err := t.read(path, blocks[path].size); err != nil {
-			*t = tail{} // a block is written anew where most of it was removed
+			*t = tail{} // a block is rewritten when most of it was removed
 			return 0, err
 		}
 		if t.highest > 0 {
@@ -152,7 +152,7 @@ func (s *syncs) syncFiles(dir string) error {
 	return nil
 }
 
-// syncFile syncs a file, whoever wrote it. One that is gone has nothing to lose.
+// syncFile syncs a file, whichever process wrote it. A file that is gone has nothing to lose.
 func syncFile(path string) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

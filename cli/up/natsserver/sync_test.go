@@ -148,8 +148,8 @@ func TestReportsNeedNoSync(t *testing.T) {
 	}
 }
 
-// TestLeaseOutlivesTheServer: a lease whose renewals are not synced has its holder and its revision after the server was started again, as
-// where a full disk has space again, so that nobody else gets it and its holder keeps it.
+// TestLeaseOutlivesTheServer: a lease whose renewals are not synced has its holder and its revision after the server was restarted, as
+// when a full disk has space again, so that no other process gets it and its holder keeps it.
 func TestLeaseOutlivesTheServer(t *testing.T) {
 	d := &disk{data: t.TempDir()}
 	d.config, d.creds = accounts(t)

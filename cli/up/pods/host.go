@@ -4,8 +4,8 @@ package pods
 
 import "net"
 
-// hostAddress is the address by which other computers reach this one: the first that is neither of loopback nor of a link alone,
-// IPv4 before IPv6; Address where there is none.
+// hostAddress is the address by which other computers reach this one: the first that is neither loopback nor link-local, IPv4 before
+// IPv6; Address if there is none.
 func hostAddress() string {
 	addresses, err := net.InterfaceAddrs()
 	if err != nil {

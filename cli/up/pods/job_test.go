@@ -25,7 +25,7 @@ import (
 	"github.com/substorm/substorm/internal/testenv"
 )
 
-// program is one that ends as it is told.
+// program is a program whose end the test decides.
 type program struct {
 	mu   sync.Mutex
 	runs [][]string

@@ -20,8 +20,8 @@ import (
 type Program func(ctx context.Context, arguments []string) error
 
 const (
-	// A program that ends is started again after leastBackOff, and after twice as long each time, up to maxBackOff;
-	// one that ran for longer than that begins anew.
+	// A program that ends is started again after leastBackOff, and after twice as long each time, up to maxBackOff; for one that ran for
+	// longer than that the wait is reset.
 	leastBackOff = time.Second
 	maxBackOff   = time.Minute
 	// probeEvery is how often a pod is asked whether it is ready, and probeTimeout how long it may take.
@@ -206,7 +206,7 @@ func (p *process) probe(ctx context.Context, health string) {
 	}
 }
 
-// freeAddress is one of this machine that nobody listens at.
+// freeAddress is an address of this machine with a free port.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", Address+":0")
 	if err != nil {

@@ -72,7 +72,7 @@ type Pods struct {
 	looked bool
 }
 
-// New returns pods of which none runs yet.
+// New returns pods; none runs yet.
 func New(cfg Config) *Pods {
 	return &Pods{cfg: cfg, wake: make(chan struct{}, 1), running: map[types.NamespacedName]*process{}}
 }
@@ -259,7 +259,7 @@ func (p *Pods) of(name types.NamespacedName) *process {
 	return p.running[name]
 }
 
-// clear removes a folder that is made again when it is needed: Secrets are in it, which nobody else removes.
+// clear removes a folder that is made again when it is needed: Secrets are in it, and nothing else removes them.
 func (p *Pods) clear(folder string) {
 	if err := os.RemoveAll(folder); err != nil {
 		p.cfg.Log.Warn("cannot remove files of pods; they stay, Secrets among them", "error", err)

@@ -19,7 +19,7 @@ import (
 	"github.com/substorm/substorm/hack/paths"
 )
 
-// clusterName keeps this test's cluster apart from the demo's and from that of the other tests.
+// clusterName keeps this test's cluster apart from the demo's and the other tests'.
 const clusterName = "hacktest"
 
 // patience is how long the test waits for what must come. It says nothing about how long that takes.

@@ -20,7 +20,7 @@ type node struct {
 	name, state, address string
 }
 
-// nodeCommand makes a command that does something to one node. A call without one is told which there are.
+// nodeCommand makes a command that does something to one node. A call without a node gets an error that lists the nodes.
 func nodeCommand(o *options, name, short string, do func(driver, context.Context, int) error) *cobra.Command {
 	return &cobra.Command{
 		Use: name + " NODE", Short: short, Example: "  go run ./hack/cluster " + name + " 2", Args: cobra.ArbitraryArgs,

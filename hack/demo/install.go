@@ -46,7 +46,7 @@ func (d *demo) install(ctx context.Context) error {
 	return nil
 }
 
-// declare applies the samples and waits until gateways receive for them, and somebody follows.
+// declare applies the samples and waits until gateways receive for them, and a consumer follows.
 func (d *demo) declare(ctx context.Context) error {
 	if err := d.show(ctx, d.kubectl, "apply", "-f", "docs/samples/", "-f", "docs/samples/feeds/everything.yaml"); err != nil {
 		return err

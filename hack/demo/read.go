@@ -31,7 +31,7 @@ type site struct {
 	base string
 }
 
-// lookOverHTTP reads what was sent as anybody could: no token is shown.
+// lookOverHTTP reads what was sent as an anonymous reader: it presents no token.
 func (d *demo) lookOverHTTP(ctx context.Context, s sent) error {
 	cluster, err := kube.Open(kube.Flags{Kubeconfig: d.kubeconfig, Namespace: namespace})
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/substorm/substorm/hack/images/image"
 )
 
-// renew deletes the pods of an earlier demo that run other builds of our images than the ones just loaded: tag and manifest
-// are the same, so nobody else would.
+// renew deletes the pods of an earlier demo that run other builds of our images than the ones just loaded: tag and manifest are the same,
+// so nothing else would.
 func (d *demo) renew(ctx context.Context) error {
 	out, err := d.output(ctx, d.kubectl, "-n", namespace, "get", "pods", "-o", "json")
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// feed is that of docs/samples/feeds/everything.yaml, consumer one that follows it.
+	// feed is the Feed of docs/samples/feeds/everything.yaml, consumer one that follows it.
 	feed, consumer = "everything", "browser"
 )
 

@@ -76,8 +76,8 @@ func (d *demo) send(ctx context.Context) (sent, error) {
 	return s, d.show(ctx, d.substorm, "send", "--udp", "--lines", "--rate", strconv.Itoa(linesPerSecond), "--to", telemetry, lines)
 }
 
-// forwards sends a line again and again until a gateway has received it, and returns how many it has received then. An Instrument is Ready once
-// gateways listen; a node may not yet forward the port, and tells nobody which datagrams it drops.
+// forwards sends a line again and again until a gateway has received it, and returns how many it has received then. An Instrument is
+// Ready once gateways listen; a node may not yet forward the port, and does not report which datagrams it drops.
 func (d *demo) forwards(ctx context.Context, address, line string) (received uint64, err error) {
 	step := d.p.Step("a datagram is received")
 	defer func() { step.Done(err) }()

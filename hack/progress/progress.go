@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package progress tells whoever waits what is being done and for how long: a line rewritten every second on a
-// terminal, a line every fifteen seconds in a log, and one line when a step ends.
+// Package progress shows what is being done and for how long: a line rewritten every second on a terminal, a line every fifteen seconds
+// in a log, and one line when a step ends.
 package progress
 
 import (

@@ -107,7 +107,7 @@ func (t *try) show(ctx context.Context, listen, ingest string) error {
 	}
 }
 
-// freeFrom is the first address of loopback from a port on at which nobody listens.
+// freeFrom returns the first free address of loopback from a port on.
 func freeFrom(port int) string {
 	for p := port; p < port+100; p++ {
 		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(p))

@@ -23,8 +23,8 @@ import (
 // maxSide bounds the pictures that are read, in pixels.
 const maxSide = 8192
 
-// pictures is a small product pipeline: it is told of each new frame of the camera, makes a picture of it that a browser shows, and
-// sends that like any instrument. It asks for nothing twice: the events name the frame's own URL.
+// pictures is a small product pipeline: it receives an event for each new frame of the camera, makes a picture of it that a browser
+// shows, and sends that like any instrument. It asks for nothing twice: the events name the frame's own URL.
 func (t *try) pictures(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := t.follow(ctx); err != nil && ctx.Err() == nil {

@@ -84,7 +84,7 @@ func (t *try) magnetometer(ctx context.Context, lines []string) {
 	}
 	defer func() { _ = conn.Close() }()
 	send := func(line string, at time.Time) {
-		_, _ = conn.Write([]byte(sampledata.Redate(line, at))) // UDP tells nobody whether it arrived
+		_, _ = conn.Write([]byte(sampledata.Redate(line, at))) // UDP does not report whether it arrived
 	}
 	if began := time.Now(); t.fresh {
 		for i, line := range lines {

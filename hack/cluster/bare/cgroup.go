@@ -34,7 +34,7 @@ func (c *Cluster) cgroupRoots() []string {
 	return roots
 }
 
-// makeCgroup makes a group in every hierarchy. A new group of cpuset has no processors and no memory until it is told.
+// makeCgroup makes a group in every hierarchy. A new group of cpuset has no processors and no memory until they are set.
 func makeCgroup(path string) error {
 	for _, h := range hierarchies {
 		if err := os.MkdirAll(filepath.Join(cgroupMount, h, path), 0o755); err != nil {

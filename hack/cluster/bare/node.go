@@ -85,8 +85,8 @@ func (c *Cluster) writeNodeFiles(n int) error {
 	return c.makeNodePKI(n)
 }
 
-// powerOff takes a node's power away: its cable first, so that nobody hears its processes end, then every process in it
-// at once. Its disk stays.
+// powerOff takes a node's power away: its cable first, so that the end of its processes is not noticed, then every process in it at once.
+// Its disk stays.
 func (c *Cluster) powerOff(n int) error {
 	if linkExists(c.cable(n)) {
 		if err := c.unplug(n); err != nil {

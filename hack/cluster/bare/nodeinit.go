@@ -22,8 +22,8 @@ const NodeInit = "node-init"
 
 const criSocket = "/run/containerd/containerd.sock"
 
-// RunNode is a node's init: it mounts what makes the node a machine of its own, keeps containerd, kube-proxy and kubelet
-// running, and reaps orphans, until it is told to end; with it ends every process of the node.
+// RunNode is a node's init: it mounts what makes the node a machine of its own, keeps containerd, kube-proxy and kubelet running, and
+// reaps orphans, until it is asked to end; with it ends every process of the node.
 func RunNode(args []string) error {
 	if len(args) != 3 {
 		return errors.New(NodeInit + " takes a cluster, its folder and a node's number")

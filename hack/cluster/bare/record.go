@@ -14,8 +14,8 @@ import (
 // recordVersion is the format of record; another one was written by another version of this program.
 const recordVersion = 1
 
-// record is what a cluster must remember between commands. It is written before anything is made, so whatever bears the
-// cluster's name and lies outside a record was made by somebody else.
+// record is what a cluster must remember between commands. It is written before anything is made, so whatever bears the cluster's name
+// and lies outside a record was not made by this program.
 type record struct {
 	Version int
 	Base    int               // see addresses

@@ -18,8 +18,8 @@ import (
 // parts are the programs that the cluster runs from the cache.
 var parts = append(append([]string{}, controlPlane...), "kubelet", "kube-proxy", "kubectl")
 
-// patience is how long each part of the cluster may take to come up, on two cores that do something else at the same time. One that ends is told
-// of at once.
+// patience is how long each part of the cluster may take to come up, on two cores that do something else at the same time. A part that
+// ends is reported at once.
 const patience = 3 * time.Minute
 
 // ownTag marks the images that only the cluster itself uses; they do not follow the checkout's VERSION.
@@ -187,8 +187,8 @@ func (c *Cluster) applyAddons(ctx context.Context) error {
 	return err
 }
 
-// Nodes makes the cluster grow or shrink to that many nodes. A node that goes is drained first, and does not go when it
-// holds data that somebody claims.
+// Nodes makes the cluster grow or shrink to that many nodes. A node that goes is drained first, and does not go if it holds data of an
+// existing claim.
 func (c *Cluster) Nodes(ctx context.Context, nodes int) error {
 	if err := c.mustBeMade(); err != nil {
 		return err

@@ -43,8 +43,8 @@ func (c *Cluster) volumeDir(n, v int) string {
 	return filepath.Join(c.nodeDir(n), "var/lib/volumes", strconv.Itoa(v))
 }
 
-// Volumes lists the volumes. With clear it first empties those whose claim was deleted and makes them available again:
-// nobody else does, for there is no provisioner.
+// Volumes lists the volumes. With clear it first empties those whose claim was deleted and makes them available again: nothing else does,
+// for there is no provisioner.
 func (c *Cluster) Volumes(ctx context.Context, clear bool) ([]Volume, error) {
 	if err := c.mustBeMade(); err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (c *Cluster) clearVolume(ctx context.Context, v Volume) error {
 	if _, err := fmt.Sscanf(v.Name, "node%d-%d", &node, &number); err != nil {
 		return fmt.Errorf("volume %s does not belong to this cluster: clear it by hand", v.Name)
 	}
-	// The folder itself is made anew too: the last pod's group owns it.
+	// The folder itself is made again too: the last pod's group owns it.
 	dir := c.volumeDir(node, number)
 	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("clear volume %s: %w", v.Name, err)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command pause is the first process of every pod on the bare cluster: it holds the pod's namespaces, and reaps what
-// is handed to it in pods that share a process namespace, until it is told to end.
+// Command pause is the first process of every pod on the bare cluster: it holds the pod's namespaces, and reaps what is handed to it in
+// pods that share a process namespace, until it is asked to end.
 package main
 
 import (

@@ -53,8 +53,7 @@ func run(args []string) error {
 	return fmt.Errorf("unknown command %q", args)
 }
 
-// serve answers until it is told to end. The start tells one run of the process from the next; the ticks show that it
-// goes on.
+// serve answers until it is asked to end. The start distinguishes one run of the process from the next; the ticks show that it continues.
 func serve() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

@@ -30,7 +30,7 @@ type Built struct {
 	Digest string // of the image's configuration: what Docker and Kubernetes call the image's ID
 }
 
-// staleAfter is how long an older build of the same image is kept: somebody may be loading it.
+// staleAfter is how long an older build of the same image is kept: it may be loading.
 const staleAfter = time.Hour
 
 // Build makes the image unless the very same one lies in the cache already. The same sources give the same image.

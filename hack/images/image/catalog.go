@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package image assembles container images from static binaries, without an engine and without a base image; one also
-// has programs of this machine with their libraries. The
-// Dockerfile at the top of the checkout describes the same images for whoever has an engine; a test compares the two.
+// Package image assembles container images from static binaries, without an engine and without a base image; one also has programs of
+// this machine with their libraries. The Dockerfile at the top of the checkout describes the same images for users with an engine; a test
+// compares the two.
 package image
 
 import (

@@ -34,8 +34,8 @@ func openCache() (cache, error) {
 	return cache{tools: filepath.Join(checkout, "hack", "tools"), dir: filepath.Join(dir, "parts")}, nil
 }
 
-// moduleDir returns the folder for the programs of one module, <module>-<hash>. Programs of one module share it, so
-// that of etcd is also the folder that controller-runtime's envtest wants in KUBEBUILDER_ASSETS.
+// moduleDir returns the folder for the programs of one module, <module>-<hash>. Programs of one module share it, so etcd's folder is also
+// the folder that controller-runtime's envtest wants in KUBEBUILDER_ASSETS.
 func (c cache) moduleDir(module string) (string, error) {
 	hash, err := c.hash(module)
 	if err != nil {

@@ -74,8 +74,7 @@ func field(i int) string {
 	return fmt.Sprintf("%.2f,%.2f,%.2f", 10500+60*math.Sin(x)+9*math.Sin(5*x), 120+30*math.Cos(1.7*x), 53100-45*math.Sin(.6*x+1))
 }
 
-// The page shows what comes without being loaded again, asks its own origin alone, and
-// does nothing of which the browser complains.
+// The page shows what comes without being loaded again, sends requests to its own origin only, and causes no complaint of the browser.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	b := start(t)

@@ -244,7 +244,6 @@ func (b *bench) compare(w work, share int) {
 	b.report.Bound(fmt.Sprintf("p99-%d%%slow/none-%dBx%d", share, w.size, w.consumers), values, "<=", worst)
 }
 
-// memoryBound is what feed-server may hold for 1,000 consumers of which half are
-// slow: the ring of its stream (64 MiB), what is encoded of it, and a batch of
-// 256 KiB for each.
+// memoryBound is what feed-server may hold for 1,000 consumers, half of them slow: the ring of its stream (64 MiB), what is encoded of
+// it, and a batch of 256 KiB for each.
 const memoryBound = 512

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command footprint measures the memory and processor time of a whole Site in one process that receives 50 instruments of the UARC mix for ten minutes.
+// Command footprint measures the memory and processor time of a whole Site in one process that receives 50 instruments of the UARC mix
+// for ten minutes.
 //
-// Each instrument has a port and a connection of its own (TCP, LengthPrefixed), and sends objects of one size of the mix: 250 B every three minutes, 1,500 B
-// every minute, 5,300 B every 5 s or 20,000 B every minute, each fourth instrument the same, at random instants (Poisson) of that rate. Every receipt is
-// compared with the digest of what was sent. After -warm the most memory that was resident is counted anew (proc_pid_clear_refs(5)), and so is
-// processor time; each second it is looked how much is resident in no file, and how much of files: the program itself.
+// Each instrument has a port and a connection of its own (TCP, LengthPrefixed), and sends objects of one size of the mix: 250 B every
+// three minutes, 1,500 B every minute, 5,300 B every 5 s or 20,000 B every minute, each fourth instrument the same, at random instants
+// (Poisson) of that rate. Every receipt is compared with the digest of what was sent. After -warm the peak of resident memory is reset
+// (proc_pid_clear_refs(5)), and so is processor time; each second it reads how much is resident in no file, and how much of files: the
+// program itself.
 //
-// Before that it counts, with strace, what a Site of as many instruments writes to the disk: synced writes a second without traffic and with
-// a datagram of 100 B a second of each instrument, and the bytes written for each that was sent, by what is written. -duration 0 leaves out
-// memory and processor time, -datagrams 0 the writes.
+// Before that it counts, with strace, what a Site of as many instruments writes to the disk: synced writes a second without traffic and
+// with a datagram of 100 B a second of each instrument, and the bytes written for each that was sent, by what is written. -duration 0
+// leaves out memory and processor time, -datagrams 0 the writes.
 //
 // ringserver is no peer here: no package registry that this project uses has it.
 package main

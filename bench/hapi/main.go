@@ -25,10 +25,10 @@ import (
 const (
 	// repeats of the requests by which memory and processor time are measured.
 	repeats = 3
-	// daysVariable is how many days there are: how long the long span is, and how many
-	// rounds there are, each with a day that nobody asked for before.
+	// daysVariable is how many days there are: how long the long span is, and how many rounds there are, each with a day that was not
+	// requested before.
 	daysVariable = "SUBSTORM_BENCH_HAPI_DAYS"
-	// memory that a span of many days may take, by that of one.
+	// moreMemory is the memory that a span of many days may take, divided by the memory for one day.
 	moreMemory = 1.2
 	// enough for feed-server to hold all days and their files, and little of one, in bytes.
 	enough = 1 << 30

@@ -23,7 +23,7 @@ const (
 	prefix = "old/allsky"
 	// template of names in the tree.
 	template = "{year}/{month}/{day}/{hour}{minute}{second}.{any}"
-	// fileSize is that of a minute of a magnetometer.
+	// fileSize is the size of a minute of a magnetometer.
 	fileSize = 1536
 	// aDay is how many files a day has: one every eight seconds.
 	aDay = 10_800
@@ -87,7 +87,7 @@ func (t *tree) fill(ctx context.Context, progress func(int64)) error {
 	return group.Wait()
 }
 
-// change writes some files anew, spread over the tree.
+// change overwrites some files, spread over the tree.
 func (t *tree) change(ctx context.Context, files, version int) error {
 	for i := range files {
 		n := i * (t.files / files)

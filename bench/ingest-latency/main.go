@@ -24,7 +24,7 @@ var rounds = report.Rounds(5)
 
 var (
 	sizes = []int{256 << 10, 1 << 20}
-	// workers of which the best is the store's greatest rate.
+	// workers: the best of these counts gives the store's greatest rate.
 	workers = []int{4, 8, 16}
 )
 

@@ -28,7 +28,7 @@ var rounds = report.Rounds(5)
 
 var (
 	sizes = []size{{1500, "1.5 KB", 8}, {5300, "5.3 KB", 5}, {32_000, "32 KB", 3}}
-	// workers of minio-go, of which the best counts.
+	// workers of minio-go: the best of these counts is used.
 	workers = []int{64, 1024}
 )
 

@@ -43,7 +43,7 @@ var rounds = report.Rounds(5)
 var (
 	sizes   = []int{140, 236, 1400}
 	sources = []int{1, 256, 4096}
-	// generators has the generator's core, receivers that of all else.
+	// generators has the generator's core, receivers the core of everything else.
 	generators, receivers = []int{0}, []int{1}
 )
 
@@ -177,7 +177,7 @@ func (c *candidate) lost(o datagram.Outcome) (int64, error) {
 	return owed, nil
 }
 
-// alone shows what the generator can send to a socket that nobody reads.
+// alone shows what the generator can send to a socket that is not read.
 func alone(l *lab.Lab, r *report.Report, size, n int) error {
 	conn, err := net.ListenPacket("udp4", "127.0.0.1:0")
 	if err != nil {

@@ -34,7 +34,7 @@ type candidate struct {
 	stop func()
 }
 
-// start starts a candidate anew, on the receivers' core.
+// start starts a candidate again, on the receivers' core.
 type start func(*lab.Lab) (*candidate, error)
 
 // startGateway starts a whole gateway with a JetStream that syncs. The object
@@ -216,7 +216,7 @@ func lines(file string, from int64) (n, next int64, err error) {
 	}
 }
 
-// listening waits until somebody receives on a port.
+// listening waits until a program receives on a port.
 func listening(port int) (err error) {
 	for range 1000 {
 		if _, err = datagram.Drops(port); err == nil {

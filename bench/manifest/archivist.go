@@ -52,7 +52,7 @@ type order struct {
 	Instrument string
 }
 
-// answer is what it did since it began; that of doRead, what reading took.
+// answer is what it did since it began; the answer of doRead also has what reading took.
 type answer struct {
 	Parts, Versions, Roots int64 // bytes; Roots are all others
 	PartPuts               int64

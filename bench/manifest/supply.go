@@ -103,7 +103,7 @@ func (s *supply) space(ctx context.Context) error {
 	}
 }
 
-// notice is that of a second's object of an instrument. Each instrument has its moment within the second.
+// notice is the notice of a second's object of an instrument. Each instrument has its moment within the second.
 func notice(i int, at time.Time) wire.Notice {
 	name := instrumentName(i)
 	at = at.Add(time.Duration(i)*time.Millisecond + time.Duration(at.Unix()*7919%1_000_000))

@@ -212,7 +212,7 @@ func conclude(r *report.Report, links []time.Duration) {
 	}
 }
 
-// againstBetter is our time by that of the faster one of both rsyncs, round by round.
+// againstBetter is our time divided by the time of the faster one of both rsyncs, round by round.
 func againstBetter(r *report.Report, name string) (all []float64) {
 	a, z, o := r.Values(name, rsyncA), r.Values(name, rsyncAZ), r.Values(name, ours)
 	for i := range o {

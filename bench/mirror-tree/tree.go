@@ -25,8 +25,7 @@ type tree struct {
 	dir   string
 	paths []string
 	bytes int64
-	// edited are the instruments of which something changed last, and again the files that
-	// changed since the tree was made.
+	// edited are the instruments with the last changes, and again the files that changed since the tree was made.
 	edited, again map[string]bool
 	// changes counts them: each changes other files.
 	changes int
@@ -93,7 +92,7 @@ func (t *tree) change(n int) error {
 	return nil
 }
 
-// make makes the files of the tree anew, each under another name first, from memory: what a copy cannot do without.
+// make makes the files of the tree again, each under another name first, from memory: the minimum that a copy must do.
 func (t *tree) make(dir string) (took time.Duration, err error) {
 	type file struct {
 		path string

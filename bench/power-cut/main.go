@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command power-cut cuts the power of a whole Site in one process under load, again and again: which receipted objects are lost, and how long a start takes after it.
+// Command power-cut cuts the power of a whole Site in one process under load, again and again: which receipted objects are lost, and how
+// long a start takes after it.
 //
-// All data of `substorm up` lies on a file system in a file (ext4 over a loop device). While 8 connections with 16 objects of 1.5 KB in flight, which share
-// packs, and two senders of 100 KB, one connection an object, send as fast as receipts come, the process is killed (SIGKILL) at a random moment 0.2 to 2 s after the load
-// began, and the file is copied: what the file system has not sent to it is lost, as in a power cut. That it is lost is checked each time by a
-// file that nobody synced. The copy is mounted, and the process started on it. An object that is sent again and again until it has its
-// receipt says how long a start takes. Then every object that ever had its receipt must be listed by the manifests, and all bytes that are listed, which are read, must have
-// their digests. After -cuts-per-disk cuts of the same data the next cut has a disk of its own.
+// All data of `substorm up` lies on a file system in a file (ext4 over a loop device). While 8 connections with 16 objects of 1.5 KB in
+// flight, which share packs, and two senders of 100 KB, one connection an object, send as fast as receipts come, the process is killed
+// (SIGKILL) at a random moment 0.2 to 2 s after the load began, and the file is copied: what the file system has not sent to it is lost,
+// as in a power cut. That it is lost is checked each time by a file that was not synced. The copy is mounted, and the process started on
+// it. An object that is sent again and again until it has its receipt says how long a start takes. Then every object that ever had its
+// receipt must be listed by the manifests, and all bytes that are listed, which are read, must have their digests. After -cuts-per-disk
+// cuts of the same data the next cut has a disk of its own.
 //
-// The control is one cut of the same Site on a file system whose syncs do nothing (overlayfs mounted as volatile): there receipts must be lost, or
-// the benchmark measures nothing, and fails. It also fails where a receipt is lost on the disk with syncs.
+// The control is one cut of the same Site on a file system whose syncs do nothing (overlayfs mounted as volatile): there receipts must be
+// lost, or the benchmark measures nothing, and fails. It also fails where a receipt is lost on the disk with syncs.
 package main
 
 import (

@@ -105,7 +105,7 @@ func (p *pack) add(i int) (name string, err error) {
 	return name, err
 }
 
-// sizeOf is the size of a file: of all together the mean is that of the study's.
+// sizeOf is the size of a file: the mean of all files is the study's.
 func sizeOf(i int) int {
 	const mean = bytesOfAll / files
 	return mean/2 + (i*7919)%mean

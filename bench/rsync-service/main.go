@@ -31,7 +31,7 @@ const (
 	// files and bytes are those of table 6 of the study on mirrors.
 	files, bytesOfAll = 37_655, 53_000_000
 	times             = 10
-	// moreMemory that a window of ten times the files may take, by that of one.
+	// moreMemory is the memory that a window of ten times the files may take, divided by the memory for one.
 	moreMemory = 1.2
 	// enough for feed-server to hold all manifests, and little of one, in bytes.
 	enough = 4 << 30

@@ -39,7 +39,7 @@ var (
 	// inFlight are the objects of a sender's connection that wait for receipts: as
 	// many as the gateway has memory for.
 	inFlight = map[int]int{32 << 10: 32, 1 << 20: 2}
-	// workers of which the best is the store's rate.
+	// workers: the best of these counts gives the store's rate.
 	workers = []int{8, 16, 32}
 )
 

@@ -32,7 +32,7 @@ const (
 	nodes     = "3"
 	namespace = "substorm"
 	site      = "demo"
-	// patience is how long the cluster may take for what it is told.
+	// patience is how long the cluster may take for a request.
 	patience = 3 * time.Minute
 )
 

@@ -91,7 +91,7 @@ func run(l *lab.Lab) error {
 		return fmt.Errorf("-storm is at least %v, and -rounds at least 1", shortest)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel() // before the cluster is removed: nobody asks it for its pods any more
+	defer cancel() // before the cluster is removed: no more requests for its pods
 	b := &bench{began: time.Now(), storm: storm.Truncate(intervals * time.Second), receipts: map[string]map[wire.Digest]bool{}}
 	var err error
 	if b.authority, err = newAuthority(); err != nil {
@@ -118,7 +118,7 @@ func run(l *lab.Lab) error {
 	return b.report.Finish()
 }
 
-// line tells whoever waits.
+// line prints a line for the user.
 func (b *bench) line(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "%6.0fs  %s\n", time.Since(b.began).Seconds(), fmt.Sprintf(format, args...))
 }

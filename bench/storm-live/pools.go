@@ -27,7 +27,7 @@ const (
 	// maxPods both policies may have in a pool, and floor is how many ours has while the level holds: by its own target (70%) the storm
 	// needs three that are full to 67%, and one is to spare.
 	maxPods, floor = 5, 4
-	// hpaTarget is what HorizontalPodAutoscaler takes where nobody says a target.
+	// hpaTarget is the default target of HorizontalPodAutoscaler.
 	hpaTarget   = 80
 	level       = "storm"
 	feedPort    = 8080
@@ -98,7 +98,7 @@ func (a authority) manifests(proxy string) string {
 	return all
 }
 
-// manifest is that of an object of the Site, with these lines in its spec.
+// manifest is the manifest of an object of the Site, with these lines in its spec.
 func manifest(kind, name string, spec ...string) string {
 	return fmt.Sprintf("---\napiVersion: substorm.dev/v1alpha1\nkind: %s\nmetadata: {name: %s}\nspec:\n  siteRef: {name: %s}\n  %s\n", kind, name, site, strings.Join(spec, "\n  "))
 }

@@ -42,7 +42,7 @@ type answered struct {
 	Error string
 }
 
-// answeredPart is that of a part. Cores of a processor are what asking took.
+// answeredPart is the result of a part. Cores of a processor are what asking took.
 type answeredPart struct {
 	People, Robots answers
 	Cores, LateP99 float64
@@ -56,7 +56,7 @@ type readers struct {
 	all    sync.WaitGroup
 }
 
-// ask carries out what a worker is told.
+// ask carries out an order to a worker.
 func ask(o asking) answered {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -137,7 +137,7 @@ func (v *readers) ask(r aurora.Request, address string) (got, error) {
 	return got{resp.StatusCode, resp.Header.Get("Retry-After") != "", n}, err
 }
 
-// byOldHTTP asks as HTTP/1.0 does, of which the standard library's client has nothing.
+// byOldHTTP sends a request as HTTP/1.0 does, which the standard library's client does not support.
 func byOldHTTP(asked *http.Request) (*http.Response, error) {
 	conn, err := net.DialTimeout("tcp", asked.URL.Host, readerPatience)
 	if err != nil {

@@ -59,7 +59,7 @@ type sent struct {
 	Error    string
 }
 
-// sentPart is that of a part. Cores of a processor are what sending took.
+// sentPart is the result of a part. Cores of a processor are what sending took.
 type sentPart struct {
 	answers
 	Cores float64
@@ -75,7 +75,7 @@ type sender struct {
 	receipts []wire.Digest
 }
 
-// send carries out what a worker is told.
+// send carries out an order to a worker.
 func send(o sending) sent {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -137,7 +137,7 @@ func (s *sender) add(a *answers, digest wire.Digest, err error, took time.Durati
 	s.receipts = append(s.receipts, digest)
 }
 
-// newObject is one that nobody else has.
+// newObject returns a unique object.
 func newObject() []byte {
 	body := make([]byte, objectSize)
 	for i := 0; i < len(body); i += 8 {

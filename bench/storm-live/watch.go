@@ -17,7 +17,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
-// The kinds of pools, as they are told of.
+// The kinds of pools, as they are reported.
 const (
 	feedServers = "feed servers"
 	gateways    = "gateways"
@@ -54,7 +54,7 @@ type history struct {
 	states map[string][]state
 }
 
-// watch notes each change of a policy's pools until ctx ends, when it is told.
+// watch notes each change of a policy's pools until ctx ends.
 func (b *bench) watch(ctx context.Context, p policy) *history {
 	h := &history{states: map[string][]state{}}
 	for kind, list := range map[string]client.ObjectList{feedServers: &v1alpha1.FeedServerList{}, gateways: &v1alpha1.IngestGatewayList{}} {

@@ -155,8 +155,7 @@ func (b *bench) slowJoins() error {
 // faster is how much the campaign's mix is compressed in time.
 const faster = 12
 
-// campaign: the mix of the campaign to one, three and six clients, of which half
-// are on slow links.
+// campaign: the mix of the campaign to one, three and six clients; half of them are on slow links.
 func (b *bench) campaign() error {
 	for _, n := range []int{1, 3, clients} {
 		if err := b.mix(n); err != nil {
@@ -205,7 +204,7 @@ func (b *bench) sizes() error {
 	return nil
 }
 
-// oneStalls: 10,000 B a second to six clients, of which one stops to read.
+// oneStalls: 10,000 B a second to six clients; one of them stops reading.
 func (b *bench) oneStalls() error {
 	defer b.crowd.Close()
 	if err := b.open(0, clients-1, crowd.Fast); err != nil {

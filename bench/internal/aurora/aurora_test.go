@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The day is that of the study's tables, and in the storm only people ask more.
+// The day matches the study's tables, and in the storm only people ask more.
 func TestTraffic(t *testing.T) {
 	t.Parallel()
 	sum := 0.
@@ -50,7 +50,7 @@ func TestTraffic(t *testing.T) {
 	}
 }
 
-// PeopleFor gives the day so many times as many requests, of which robots make as many as before.
+// PeopleFor gives the day so many times as many requests; robots make as many of them as before.
 func TestPeopleFor(t *testing.T) {
 	t.Parallel()
 	day := Day{Speed: 10, People: 1, Addresses: 1, Files: make([]string, 10)}

@@ -24,7 +24,7 @@ func Start(l testing.TB) (*Browser, error) {
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(l.TempDir()),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
-		// A page that nobody looks at would be slowed down.
+		// A page in the background would be slowed down.
 		chromedp.Flag("disable-background-timer-throttling", true), chromedp.Flag("disable-renderer-backgrounding", true),
 		chromedp.Flag("disable-backgrounding-occluded-windows", true))
 	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)

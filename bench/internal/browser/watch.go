@@ -23,7 +23,7 @@ type Seen struct {
 	Requests, Complaints []string
 }
 
-// Watched is a page of which is seen what it asks for, and what the browser complains of.
+// Watched is a page whose requests, and the browser's complaints about it, are recorded.
 type Watched struct {
 	*Tab
 

@@ -24,7 +24,7 @@ import (
 type Operator struct {
 	cmd     *exec.Cmd
 	metrics string
-	// profiles is where the operator serves them; empty: nobody asked.
+	// profiles is where the operator serves them; empty: not requested.
 	profiles string
 	once     sync.Once
 }

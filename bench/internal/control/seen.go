@@ -19,7 +19,7 @@ import (
 	"github.com/substorm/substorm/operator/api/v1alpha1"
 )
 
-// Seen is what anybody can see of a Site: statuses of Instruments, and the registry.
+// Seen is what any client can see of a Site: statuses of Instruments, and the registry.
 type Seen struct {
 	registry jetstream.JetStream
 	// revision of the newest registry that is complete.
@@ -161,7 +161,7 @@ func (s *Seen) Waits() []time.Duration {
 	return all
 }
 
-// ForgetWaits begins anew with what Waits returns.
+// ForgetWaits resets what Waits returns.
 func (s *Seen) ForgetWaits() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Bounds of what latencies are told apart, in microseconds.
+// Bounds and precision of recorded latencies, in microseconds.
 const (
 	leastMicros = 1
 	maxMicros   = 300_000_000
@@ -38,8 +38,8 @@ type audience struct {
 	latencies *hdrhistogram.Histogram
 	bytes     int64
 	repeated  int64
-	// newest is the number of the newest sample that anybody got, and common the most
-	// that one took to the first who got it.
+	// newest is the number of the newest sample that any consumer received, and common the longest time that a sample took to its first
+	// consumer.
 	newest uint64
 	common time.Duration
 }
@@ -151,7 +151,7 @@ func (a *audience) got(r *reader, samples [][]byte) {
 		}
 		r.lost.Add(int64(number - before - 1))
 		r.got.Store(number)
-		if number > a.newest { // nobody had it before
+		if number > a.newest { // the first consumer to receive it
 			a.newest, a.common = number, max(a.common, now.Sub(at))
 		}
 		a.bytes += int64(len(s))

@@ -29,8 +29,7 @@ const (
 	Feed       = "live"
 )
 
-// Site is a Site with one Feed of one instrument that anybody may read, and
-// feed-server in a process of its own.
+// Site is a Site with one Feed of one public instrument, and feed-server in a process of its own.
 type Site struct {
 	NATS   *testenv.NATSServer
 	Server *testenv.FeedServer

@@ -12,9 +12,9 @@ import (
 // diskBytes is the size of a disk. It takes what is written to it.
 const diskBytes = 16 << 30
 
-// Disk returns a folder on a new ext4 file system in a file, for what writes many files. On a file system that is in use, ext4
-// does not use the inodes of removed files again for five minutes, and whoever makes a file after others removed some passes
-// over each of these inodes: it takes ten times as long, and each candidate another time. It needs mkfs.ext4 and the right to mount.
+// Disk returns a folder on a new ext4 file system in a file, for what writes many files. On a file system that is in use, ext4 does not
+// use the inodes of removed files again for five minutes, and a process that makes a file after others removed some passes over each of
+// these inodes: it takes ten times as long, and a different time for each candidate. It needs mkfs.ext4 and the right to mount.
 func (l *Lab) Disk() string {
 	dir := l.TempDir()
 	image, at := filepath.Join(dir, "disk"), filepath.Join(dir, "mounted")

@@ -60,8 +60,7 @@ func RunIsolated(benchmark func(*Lab) error, workers ...func()) {
 	Run(benchmark)
 }
 
-// end ends what was started, the latest first, and then the process. Whoever
-// comes second only stops.
+// end ends what was started, the latest first, and then the process. A second caller only stops.
 func (l *Lab) end(code int) {
 	if !l.ending.CompareAndSwap(false, true) {
 		runtime.Goexit()

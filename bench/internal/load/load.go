@@ -55,8 +55,7 @@ type Order struct {
 	// Duration after which no sender begins another object; each sends one at least.
 	Duration time.Duration `json:"duration"`
 
-	// InFlight makes each sender one connection with length-prefixed objects, of which
-	// so many may wait for their receipts.
+	// InFlight makes each sender one connection with length-prefixed objects; so many of them may wait for their receipts.
 	InFlight int `json:"inFlight,omitempty"`
 
 	// Rate makes objects due at random instants (Poisson), so many a second on
@@ -197,7 +196,7 @@ func flatOut(o Order, put func(*body) error) Outcome {
 	return out
 }
 
-// body is an object: noise, and a number at its end that nobody else has.
+// body is an object: noise, and a unique number at its end.
 type body struct {
 	data []byte
 	// prefix is the state of the digest before the number.

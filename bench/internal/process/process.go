@@ -75,7 +75,7 @@ func Times(pids []int) ([]time.Duration, error) {
 	return times, nil
 }
 
-// ForgetPeak begins PeakMiB anew (proc_pid_clear_refs(5)).
+// ForgetPeak resets PeakMiB (proc_pid_clear_refs(5)).
 func ForgetPeak(pid int) error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 }

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// Profiles names a folder for Go's profiles of what is measured; empty: nobody asked.
+// Profiles names a folder for Go's profiles of what is measured; empty: none are requested.
 const Profiles = "SUBSTORM_BENCH_PROFILES"
 
 // KeepProfile keeps a profile that a program serves at a URL in the folder that was asked for.

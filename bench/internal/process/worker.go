@@ -87,7 +87,7 @@ func Work[O, R any](environment string, do func(O) R) {
 // with this one.
 func StartOn(cmd *exec.Cmd, cpus []int) error {
 	started := make(chan error)
-	go func() { // the thread ends with the goroutine: its affinity is nobody else's
+	go func() { // the thread ends with the goroutine: no other goroutine gets its affinity
 		runtime.LockOSThread()
 		if len(cpus) > 0 {
 			var set unix.CPUSet

@@ -69,7 +69,7 @@ func (nowhere) Put(context.Context, string, io.ReadSeeker, int64, objectstore.Pu
 	return nil
 }
 
-// nobody hears every notice at once.
+// nobody is an Announcer that settles every notice at once.
 type nobody struct{}
 
 // Notice implements store.Announcer.

@@ -53,7 +53,7 @@ type Ratio struct {
 	Value float64 `json:"value"`
 	Least float64 `json:"least"`
 	Most  float64 `json:"most"`
-	// Goal is ">= 0.9", say; empty where there is none.
+	// Goal is ">= 0.9", say; empty if there is none.
 	Goal string `json:"goal,omitempty"`
 	Met  bool   `json:"met"`
 }

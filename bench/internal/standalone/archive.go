@@ -14,7 +14,7 @@ import (
 	"github.com/substorm/substorm/internal/wire"
 )
 
-// Archive is read as anybody reads a folder of objects, beside the process that writes it.
+// Archive is read as any program reads a folder of objects, beside the process that writes it.
 type Archive struct {
 	store objectstore.Store
 	// intact are the IDs of objects whose bytes were compared with their digest.

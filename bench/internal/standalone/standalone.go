@@ -206,7 +206,7 @@ func (s *Site) StartAndSend() (Started, error) {
 	}
 }
 
-// Profiled says whether somebody asked for profiles.
+// Profiled says whether profiles were requested.
 func (s *Site) Profiled() bool { return s.profiles != "" }
 
 // KeepProfile keeps a profile of the process in the folder that was asked for, and does nothing where none was.

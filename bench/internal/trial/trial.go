@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package trial runs `make try`, as somebody who tries Substorm does, and looks at its page with Chromium.
+// Package trial runs `make try`, as a new user of Substorm does, and looks at its page with Chromium.
 package trial
 
 import (
@@ -30,7 +30,7 @@ const camera = "127.0.0.1:30101"
 const (
 	// Picture: at least one is there in full.
 	Picture = `[...document.querySelectorAll("#pictures figure img")].some(i => i.complete && i.naturalWidth > 0)`
-	// Line: that of the dataset is drawn, and goes on.
+	// Line: the line of the dataset is drawn, and continues.
 	Line = `document.querySelectorAll("#chart .trace").length > 0 && document.getElementById("line-state").textContent.startsWith("live")`
 	// Flowing: data of all instruments arrives.
 	Flowing = `[...document.querySelectorAll("tr[data-name]")].every(r => r.dataset.state === "Flowing")`

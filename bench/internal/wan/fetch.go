@@ -31,7 +31,7 @@ type Client string
 
 // The clients.
 const (
-	// Ours is that of mirrors, which reads ahead of who takes the bytes.
+	// Ours is the client of mirrors, which reads ahead of the consumer of the bytes.
 	Ours Client = "ours"
 	// HTTP1 and HTTP2 are the standard library's, which read as bytes are taken: with as many connections as there are
 	// requests, and with one.
@@ -137,7 +137,7 @@ func (o *Order) fetch(ctx context.Context) error {
 	return errors.Join(o.all(ctx, ask, to), to.Sync(), to.Close())
 }
 
-// all fetches the objects, the parts of which are asked for in order.
+// all fetches the objects; their parts are requested in order.
 func (o *Order) all(ctx context.Context, ask part, to *folder.Folder) error {
 	objects, ctx := errgroup.WithContext(ctx)
 	requests, ctx := errgroup.WithContext(ctx)

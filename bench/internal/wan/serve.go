@@ -30,7 +30,7 @@ type Object struct {
 }
 
 const (
-	// Instrument is that of all objects.
+	// Instrument is the instrument of all objects.
 	Instrument = "radar"
 	// serverName is in the server's certificate, whatever its address is.
 	serverName = "localhost"
